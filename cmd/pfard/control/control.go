@@ -1,0 +1,92 @@
+// Package control is pfard's socket: the verbs that the CLI and the gateway may ask of it, and what it answers.
+//
+// One JSON request per connection, answered by one JSON response; a watch answers with one response per change until
+// either side closes. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by what it says.
+package control
+
+import "time"
+
+// Verb is what a request asks for. The list is closed: anything else is refused.
+type Verb string
+
+const (
+	Status  Verb = "status"  // every server and every broken declaration
+	Watch   Verb = "watch"   // Status now and after each change
+	Plan    Verb = "plan"    // the plan of Server, or of all
+	Start   Verb = "start"   // start Server, also a disabled one: its crashes are forgotten
+	Stop    Verb = "stop"    // stop Server; it stays stopped until Start or its file changes
+	Restart Verb = "restart" // Stop and Start
+	Store   Verb = "store"   // store Secret under Key in the vault
+	Secrets Verb = "secrets" // the keys in the vault, never the values
+	Remove  Verb = "remove"  // remove Key from the vault
+)
+
+// Request is one question.
+type Request struct {
+	Verb   Verb   `json:"verb"`
+	Server string `json:"server,omitempty"`
+	Key    string `json:"key,omitempty"`
+	Secret string `json:"secret,omitempty"`
+}
+
+// Response is one answer. Error is set if the request was refused, and then nothing else is.
+type Response struct {
+	Error   string   `json:"error,omitempty"`
+	Status  *Report  `json:"status,omitempty"`
+	Secrets []string `json:"secrets,omitempty"`
+}
+
+// State is where a server is in its life.
+type State string
+
+const (
+	Waiting  State = "waiting"  // for a credential; Detail names the key
+	Stopped  State = "stopped"  // by the operator, by autostart = false, or enabled = false
+	Starting State = "starting" // process started, tools not yet listed
+	Running  State = "running"  // tools listed and served
+	BackOff  State = "back-off" // crashed, will be started again
+	Failed   State = "failed"   // disabled after three crashes in a row
+	Stopping State = "stopping"
+)
+
+// Report is all that pfard knows of what it runs.
+type Report struct {
+	Version     string       `json:"version"`
+	Directory   string       `json:"directory"` // of the declarations
+	Endpoint    string       `json:"endpoint"`  // the gateway's URL on loopback, ending in /mcp
+	TokenFile   string       `json:"token_file"`
+	Socket      string       `json:"socket"` // the gateway's Unix socket
+	Servers     []Server     `json:"servers"`
+	Diagnostics []Diagnostic `json:"diagnostics,omitempty"` // of files that are broken now
+	Notes       []string     `json:"notes,omitempty"`       // what does not hold on this host, in words
+}
+
+// Server is one server's state.
+type Server struct {
+	Name        string    `json:"name"`
+	State       State     `json:"state"`
+	Detail      string    `json:"detail,omitempty"` // status line in words
+	File        string    `json:"file"`
+	Description string    `json:"description,omitempty"`
+	Label       string    `json:"label"`
+	Tools       int       `json:"tools"`
+	PID         int       `json:"pid,omitempty"` // of the launcher
+	UID         int       `json:"uid"`           // of the sandboxed process, on the host
+	Since       time.Time `json:"since"`         // of State
+	Crashes     int       `json:"crashes"`       // in a row
+	LastRefusal string    `json:"last_refusal,omitempty"`
+	Log         string    `json:"log"`              // path of its log
+	Limits      string    `json:"limits,omitempty"` // how memory, tasks and CPU are held, or that they are not
+	Stale       bool      `json:"stale,omitempty"`  // its file is broken now; the last good version runs
+}
+
+// Diagnostic is one mistake in one file.
+type Diagnostic struct {
+	File     string `json:"file"`
+	Line     int    `json:"line"`
+	Column   int    `json:"column"`
+	Severity string `json:"severity"` // "error" or "warning"
+	Summary  string `json:"summary"`
+	Detail   string `json:"detail,omitempty"`
+	Text     string `json:"text"` // as hcl.NewDiagnosticTextWriter prints it, with the source line
+}

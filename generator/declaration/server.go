@@ -1,0 +1,87 @@
+// Package declaration reads mcp.d: HCL or TOML files in, servers and diagnostics with line and column out.
+package declaration
+
+import (
+	"time"
+
+	"github.com/pfar/pfar/policies/egress"
+)
+
+// Server is one declaration, complete and valid: every default is filled in.
+type Server struct {
+	Name        string // [a-z][a-z0-9-]{0,22}
+	File        string // path that it was read from
+	Description string
+	Label       Label
+	Allowed     []egress.Endpoint // allowed_domains; empty: no network
+
+	Transport Transport
+	URL       string   // sse, stream-http
+	Path      string   // uds, pipe
+	Command   string   // stdio: as written, not looked up
+	Args      []string // stdio
+	Version   string   // pin of the server's own version; "" is not pinned
+
+	Enabled     bool          // false: known, never started
+	Autostart   bool          // start with pfar; false: on request
+	IdleTimeout time.Duration // stop after so long without a call; 0: never
+	Timeout     time.Duration // longest that one call may take
+
+	Credentials []Credential // auth and token_env, sorted by Env
+	Env         []Variable   // env, sorted by Name
+	Scopes      []string     // auth { scopes }, for remote servers
+
+	Sandbox Sandbox
+	Trust   Trust
+	Tools   map[string]Tool
+}
+
+// Label is how sensitive a server's output is, in the order of the constants; the zero value is not valid.
+type Label string
+
+const (
+	Public    Label = "public"
+	Internal  Label = "internal"
+	Sensitive Label = "sensitive"
+	Regulated Label = "regulated"
+	Secret    Label = "secret"
+)
+
+// Transport is how pfar speaks to the server.
+type Transport string
+
+const (
+	Stdio      Transport = "stdio"
+	UDS        Transport = "uds"
+	Pipe       Transport = "pipe"
+	SSE        Transport = "sse"
+	StreamHTTP Transport = "stream-http"
+)
+
+// Credential is a secret that the server gets as an environment variable. The value is never here.
+type Credential struct {
+	Env  string // the variable's name
+	Key  string // vault key, from "vault:KEY"
+	From string // or the name of a variable of pfar's own environment, from "$NAME" or token_env
+}
+
+// Variable is one literal of env.
+type Variable struct{ Name, Value string }
+
+// Sandbox is what the sandbox block changes.
+type Sandbox struct {
+	Memory     int64 // memory_limit, bytes
+	Tasks      int   // tasks_max, processes and threads
+	CPU        int   // cpu_quota, percent of one core; 0: none
+	ReadOnlyFS bool  // false: the sandbox's own root is scratch space; the host's files stay read-only all the same
+	AllowTmp   bool  // a private, sized /tmp
+	ReadOnly   []string
+	Writable   []string
+	State      bool // a private home that outlives the process
+}
+
+// Trust is what the owner says of the server for the gate; nil is "not said", which the gate reads as the worst case.
+type Trust struct{ PublicSource, SecretData, PublicSink, DangerousWrites *bool }
+
+// Tool is what the owner says of one tool.
+type Tool struct{ Semantics string } // "read", "write" or "" (not said)

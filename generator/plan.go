@@ -1,0 +1,29 @@
+// Package generator compiles a declaration and facts about the host into the plan of everything that pfar will create for it.
+package generator
+
+import (
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// Plan is all that pfar will create for one server. It is written to the run directory for the server's own processes,
+// so it holds no secret.
+type Plan struct {
+	Name        string          `json:"name"`
+	File        string          `json:"file"`
+	Enabled     bool            `json:"enabled"`
+	Autostart   bool            `json:"autostart"`
+	State       bool            `json:"state"` // wants a private persistent home
+	Gateway     handover.Server `json:"gateway"`
+	Sandbox     sandbox.Sandbox `json:"sandbox"`
+	Egress      egress.Policy   `json:"egress"`
+	Credentials []Credential    `json:"credentials,omitempty"`
+}
+
+// Credential says where the value of Name comes from. The value is never here.
+type Credential struct {
+	Name string `json:"name"`           // the environment variable, and the file in $CREDENTIALS_DIRECTORY
+	Key  string `json:"key,omitempty"`  // of the vault
+	From string `json:"from,omitempty"` // or a variable of pfar's own environment
+}

@@ -1,0 +1,54 @@
+// Package sandbox turns what a declaration asks for into the exact options of bubblewrap: mounts, environment and seccomp filter as data.
+package sandbox
+
+// Sandbox is everything that bwrap is told about one server. It is data in the plan, holds no secret,
+// and is complete: what it does not name, the server does not have.
+type Sandbox struct {
+	Mounts  []Mount  `json:"mounts"`
+	Env     []Env    `json:"env"`
+	Command string   `json:"command"` // absolute path inside the sandbox
+	Args    []string `json:"args,omitempty"`
+	Dir     string   `json:"dir"` // working directory inside the sandbox
+	Limits  Limits   `json:"limits"`
+}
+
+// Kind says how a mount comes about; the words are bwrap's option names.
+type Kind string
+
+const (
+	ROBind  Kind = "ro-bind"
+	Bind    Kind = "bind"
+	Tmpfs   Kind = "tmpfs"
+	Proc    Kind = "proc"
+	Dev     Kind = "dev"
+	Dir     Kind = "dir"
+	Symlink Kind = "symlink" // Source is the link's text
+	Data    Kind = "data"    // Text as a read-only file (--ro-bind-data)
+	Remount Kind = "remount-ro"
+)
+
+// Mount is one step in the making of the sandbox's file system. Order is meaning.
+type Mount struct {
+	Kind   Kind   `json:"kind"`
+	Source string `json:"source,omitempty"` // path on the host, every symlink resolved; opened without following links
+	Dest   string `json:"dest"`
+	Size   int64  `json:"size,omitempty"` // bytes, of a tmpfs
+	Perms  uint32 `json:"perms,omitempty"`
+	Text   string `json:"text,omitempty"`
+	State  bool   `json:"state,omitempty"` // Source is the server's own state directory, made before the start
+	Why    string `json:"why,omitempty"`   // for pfar plan and pfar explain
+}
+
+// Env is one environment variable of the server. Exactly one of Value and Credential is used.
+type Env struct {
+	Name       string `json:"name"`
+	Value      string `json:"value,omitempty"`
+	Credential string `json:"credential,omitempty"` // file name in $CREDENTIALS_DIRECTORY that holds the value
+}
+
+// Limits are the cgroup's and the kernel's bounds. Zero means none was set, which Compile never produces.
+type Limits struct {
+	Memory int64 `json:"memory"` // bytes, MemoryMax=
+	Tasks  int   `json:"tasks"`  // processes and threads, TasksMax=
+	CPU    int   `json:"cpu"`    // percent of one core, CPUQuota=; 0: no quota
+}

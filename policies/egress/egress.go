@@ -1,0 +1,17 @@
+// Package egress decides where a server's traffic may go: declared names and addresses in, verdicts with reasons out.
+package egress
+
+import "net/netip"
+
+// Endpoint is one entry of allowed_domains. The zero value matches nothing.
+type Endpoint struct {
+	Host     string       `json:"host,omitempty"`     // lower case A-label (RFC 5890), no trailing dot
+	Wildcard bool         `json:"wildcard,omitempty"` // "*.Host": exactly one more label; Host itself is not included
+	Prefix   netip.Prefix `json:"prefix,omitzero"`    // an address literal or CIDR, instead of Host
+	Port     uint16       `json:"port,omitempty"`     // 0: the default ports, 443 and 80
+}
+
+// Policy is what one server may reach. The zero value reaches nothing.
+type Policy struct {
+	Endpoints []Endpoint `json:"endpoints,omitempty"`
+}
