@@ -4,7 +4,11 @@
 // either side closes. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by what it says.
 package control
 
-import "time"
+import (
+	"time"
+
+	"github.com/pfar/pfar/units"
+)
 
 // Verb is what a request asks for. The list is closed: anything else is refused.
 type Verb string
@@ -32,6 +36,7 @@ type Request struct {
 // Response is one answer. Error is set if the request was refused, and then nothing else is.
 type Response struct {
 	Error   string   `json:"error,omitempty"`
+	Code    Code     `json:"code,omitempty"` // of Error
 	Status  *Report  `json:"status,omitempty"`
 	Secrets []string `json:"secrets,omitempty"`
 }
@@ -40,13 +45,13 @@ type Response struct {
 type State string
 
 const (
-	Waiting  State = "waiting"  // for a credential; Detail names the key
-	Stopped  State = "stopped"  // by the operator, by autostart = false, or enabled = false
-	Starting State = "starting" // process started, tools not yet listed
-	Running  State = "running"  // tools listed and served
-	BackOff  State = "back-off" // crashed, will be started again
-	Failed   State = "failed"   // disabled after three crashes in a row
-	Stopping State = "stopping"
+	Waiting  State = units.StateWaiting // Detail names the missing credential
+	Stopped  State = units.StateStopped
+	Starting State = units.StateStarting
+	Running  State = units.StateRunning
+	BackOff  State = units.StateBackOff
+	Failed   State = units.StateFailed
+	Stopping State = units.StateStopping
 )
 
 // Report is all that pfard knows of what it runs.

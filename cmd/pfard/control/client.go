@@ -1,0 +1,109 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+)
+
+// Client asks pfard on the socket at Path.
+type Client struct{ Path string }
+
+// Do sends one request and returns its response. Errors wrap ErrNotRunning, ErrDenied, ErrNoServer and the like.
+func (c Client) Do(ctx context.Context, request Request) (Response, error) {
+	var last Response
+	err := c.converse(ctx, request, func(r Response) error {
+		last = r
+		return errEnough
+	})
+	if err != nil {
+		return Response{}, err
+	}
+	return last, nil
+}
+
+// Watch calls changed with the present report and with each new one, until it returns an error, which Watch returns,
+// or until pfard closes the connection, which is io.EOF.
+func (c Client) Watch(ctx context.Context, changed func(Report) error) error {
+	err := c.converse(ctx, Request{Verb: Watch}, func(r Response) error {
+		if r.Status == nil {
+			return nil
+		}
+		return changed(*r.Status)
+	})
+	if err == nil {
+		return io.EOF
+	}
+	return err
+}
+
+// errEnough ends a conversation without error.
+var errEnough = errors.New("enough")
+
+func (c Client) converse(ctx context.Context, request Request, each func(Response) error) error {
+	conn, err := Dial(ctx, c.Path)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err := json.NewEncoder(conn).Encode(request); err != nil {
+		return cause(ctx, fmt.Errorf("asking pfard at %q: %w", c.Path, err))
+	}
+	decoder := json.NewDecoder(conn)
+	for answered := false; ; answered = true {
+		var r Response
+		err := decoder.Decode(&r)
+		switch {
+		case errors.Is(err, io.EOF) && answered:
+			return nil
+		case err != nil:
+			return cause(ctx, fmt.Errorf("reading pfard's answer: %w", err))
+		case r.Error != "":
+			return &Refused{Code: r.Code, Message: r.Error}
+		}
+		if err := each(r); errors.Is(err, errEnough) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// cause prefers the reason why the context ended over the closed connection that it left behind.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// Dial connects to a Unix socket of pfar's and refuses one that another user made: in /dev/shm anybody may squat a name
+// and wait for secrets. root may serve everyone.
+func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("%w: nothing answers at %q", ErrNotRunning, path)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%w: connecting to %q", ErrDenied, path)
+	case err != nil:
+		return nil, fmt.Errorf("connecting to %q: %w", path, err)
+	}
+	conn := c.(*net.UnixConn)
+	peer, err := PeerOf(conn)
+	if err == nil && peer.UID != 0 && peer.UID != os.Getuid() {
+		err = fmt.Errorf("%w: the socket %q belongs to uid %d, not to you or root", ErrDenied, path, peer.UID)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}

@@ -1,0 +1,60 @@
+package control
+
+import (
+	"path/filepath"
+	"strconv"
+)
+
+// Dirs says where pfard and the operator's CLI meet, so that both compute the same places.
+type Dirs struct {
+	Run     string // sockets and what credentials pass through: always memory, never a disk
+	State   string // token, logs, private homes, vault
+	Config  string // the declarations
+	Servers string // programs installed for servers
+}
+
+// DefaultDirs derives the directories of the user uid from the environment that getenv reads: root has the system's
+// directories, anybody else those of the XDG Base Directory Specification. An XDG path that is not absolute is
+// ignored, as the specification demands.
+func DefaultDirs(getenv func(string) string, uid int) Dirs {
+	home := func(variable, below string) string {
+		if p := getenv(variable); filepath.IsAbs(p) {
+			return filepath.Join(p, "pfar")
+		}
+		return filepath.Join(getenv("HOME"), below, "pfar")
+	}
+	d := Dirs{Run: "/run/pfar", State: "/var/lib/pfar", Config: "/etc/pfar/mcp.d"}
+	if uid != 0 {
+		d.State = home("XDG_STATE_HOME", ".local/state")
+		d.Config = filepath.Join(home("XDG_CONFIG_HOME", ".config"), "mcp.d")
+		// /dev/shm is a tmpfs on every Linux; whoever uses the directory checks its owner, for anybody may make it.
+		d.Run = "/dev/shm/pfar-" + strconv.Itoa(uid)
+		if p := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(p) {
+			d.Run = filepath.Join(p, "pfar")
+		}
+	}
+	for variable, dir := range map[string]*string{
+		"PFAR_RUN_DIR": &d.Run, "PFAR_STATE_DIR": &d.State, "PFAR_CONFIG_DIR": &d.Config,
+	} {
+		if p := getenv(variable); p != "" {
+			*dir = p
+		}
+	}
+	d.Servers = filepath.Join(d.State, "servers")
+	if p := getenv("PFAR_SERVERS_DIR"); p != "" {
+		d.Servers = p
+	}
+	return d
+}
+
+// Control is pfard's socket.
+func (d Dirs) Control() string { return filepath.Join(d.Run, "control.sock") }
+
+// Gateway is the gateway's socket for clients.
+func (d Dirs) Gateway() string { return filepath.Join(d.Run, "gateway.sock") }
+
+// Token is the file that holds the bearer token of the gateway's loopback endpoint.
+func (d Dirs) Token() string { return filepath.Join(d.State, "token") }
+
+// Log is the file that holds what the named server writes to its standard error.
+func (d Dirs) Log(name string) string { return filepath.Join(d.State, "log", name+".log") }

@@ -1,0 +1,53 @@
+package control
+
+import "errors"
+
+// Code says in one word why a request was refused, so that a program need not read the sentence.
+type Code string
+
+const (
+	CodeNoServer Code = "no-server" // no declaration has that name
+	CodeNoKey    Code = "no-key"    // the vault has no such key
+	CodeDenied   Code = "denied"    // the peer may not ask
+	CodeInvalid  Code = "invalid"   // the request itself is wrong
+)
+
+// Errors that a caller tells apart. An answer wraps the first four to choose the Code; Client returns errors that wrap all.
+var (
+	ErrNoServer   = errors.New("no such server")
+	ErrNoKey      = errors.New("no such key in the vault")
+	ErrDenied     = errors.New("permission denied")
+	ErrInvalid    = errors.New("invalid request")
+	ErrNotRunning = errors.New("pfar is not running")
+)
+
+// Refused is pfard's answer to a request that it did not carry out.
+type Refused struct {
+	Code    Code
+	Message string
+}
+
+func (r *Refused) Error() string { return r.Message }
+
+// Unwrap makes errors.Is work across the socket.
+func (r *Refused) Unwrap() error {
+	for code, err := range refusals() {
+		if code == r.Code {
+			return err
+		}
+	}
+	return nil
+}
+
+func refusals() map[Code]error {
+	return map[Code]error{CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeDenied: ErrDenied, CodeInvalid: ErrInvalid}
+}
+
+func codeOf(err error) Code {
+	for code, known := range refusals() {
+		if errors.Is(err, known) {
+			return code
+		}
+	}
+	return ""
+}
