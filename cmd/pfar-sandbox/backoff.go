@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pfar/pfar/units"
+)
+
+// history is what a launcher leaves for the next one in $RUNTIME_DIRECTORY, which the runner keeps over restarts that
+// it makes by itself and empties when the operator starts the unit. systemd 252 cannot grow RestartSec=.
+type history struct {
+	InRow  int       `json:"in_row"` // crashes since the last stable run
+	Recent int       `json:"recent"` // crashes since the last healthy one, which is longer
+	Last   time.Time `json:"last"`
+	Why    string    `json:"why"`
+}
+
+const (
+	maxInRow = 3                // the third crash in a row disables (LIF-06)
+	stable   = time.Minute      // served for so long: the next crash is the first in a row again
+	healthy  = 10 * time.Minute // served for so long: the back-off starts from its first step again
+)
+
+// steps is the time from a crash to the next start (LIF-05).
+var steps = [...]time.Duration{1 * time.Second, 5 * time.Second, 30 * time.Second}
+
+// crashed returns the history after a crash at now of a server that had served its tools for up.
+func (h history) crashed(now time.Time, up time.Duration, why string) history {
+	if up >= healthy {
+		h.Recent = 0
+	}
+	if up >= stable {
+		h.InRow = 0
+	}
+	return history{InRow: h.InRow + 1, Recent: h.Recent + 1, Last: now, Why: why}
+}
+
+func (h history) disabled() bool { return h.InRow >= maxInRow }
+
+// delay is the time between the last crash and the next start.
+func (h history) delay() time.Duration {
+	if h.Recent == 0 {
+		return 0
+	}
+	return steps[min(h.Recent, len(steps))-1]
+}
+
+// words says what happens next.
+func (h history) words() string {
+	if h.disabled() {
+		return fmt.Sprintf("disabled after %d crashes in a row: %s", h.InRow, h.Why)
+	}
+	return fmt.Sprintf("back-off %s after crash %d of %d: %s", h.delay(), h.InRow, maxInRow, h.Why)
+}
+
+// exitCode tells the runner what to do.
+func (h history) exitCode() int {
+	if h.disabled() {
+		return units.ExitDisabled
+	}
+	return units.ExitCrashed
+}
+
+func historyFile(dir string) string { return filepath.Join(dir, "crashes") }
+
+// readHistory returns an empty history where there is none. A damaged one counts as one crash: it neither disables nor
+// spares the server.
+func readHistory(dir string) history {
+	b, err := os.ReadFile(historyFile(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return history{}
+	}
+	var h history
+	if err != nil || json.Unmarshal(b, &h) != nil || h.InRow < 0 || h.Recent < 0 {
+		return history{InRow: 1, Recent: 1, Last: time.Now(), Why: "unknown"}
+	}
+	return h
+}
+
+func (h history) write(dir string) error {
+	b, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	tmp := historyFile(dir) + ".new"
+	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+		return fmt.Errorf("writing the crash history: %w", err)
+	}
+	return os.Rename(tmp, historyFile(dir))
+}

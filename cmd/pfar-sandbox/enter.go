@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units"
+)
+
+// enterArg makes this binary the first process of the server's user and network namespaces: it prepares them while it
+// still may, gives that up, and becomes bwrap.
+const enterArg = "enter"
+
+// Descriptors of the process in the namespaces; those that bwrap reads follow from fdFirst.
+const (
+	fdReport = 3 // socket to the launcher: listeners, or what went wrong
+	fdArgs   = 4 // pipe with bwrap's arguments, written once bwrap is in its cgroup
+	fdFirst  = 5
+)
+
+// enter runs as `pfar-sandbox enter BWRAP TASKS`.
+func enter(args []string) {
+	if err := prepare(args); err != nil {
+		// The launcher tells the owner; an exit status alone would say nothing.
+		_ = unix.Sendmsg(fdReport, []byte(err.Error()), nil, nil, 0)
+		os.Exit(1)
+	}
+}
+
+func prepare(args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("entering the namespaces: want BWRAP and TASKS, got %d arguments", len(args))
+	}
+	tasks, err := strconv.ParseUint(args[1], 10, 31)
+	if err != nil {
+		return fmt.Errorf("reading the task limit: %w", err)
+	}
+	if err := loopbackUp(); err != nil {
+		return err
+	}
+	listener, err := listenLoopback(units.ProxyPort)
+	if err != nil {
+		return err
+	}
+	if err := unix.Sendmsg(fdReport, oneByte, unix.UnixRights(listener), nil, 0); err != nil {
+		return fmt.Errorf("sending the listener: %w", err)
+	}
+	if err := dropPrivileges(tasks); err != nil {
+		return err
+	}
+	unix.CloseOnExec(fdReport)
+	unix.CloseOnExec(listener)
+	err = unix.Exec(args[0], []string{"bwrap", "--args", strconv.Itoa(fdArgs)}, nil)
+	return fmt.Errorf("executing %q: %w", args[0], err)
+}
+
+// oneByte is the one byte that has to go with SCM_RIGHTS (unix(7)).
+var oneByte = []byte{0}
+
+// loopbackUp sets the namespace's only interface up. It is the first thing here that needs a capability, so it is
+// where a user namespace without capabilities shows (AppArmor's restriction on Ubuntu 24.04).
+func loopbackUp() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening a socket: %w", err)
+	}
+	defer unix.Close(s)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, ifr); err != nil {
+		return fmt.Errorf("setting lo up: %w", err)
+	}
+	return nil
+}
+
+// listenLoopback opens the socket that the egress bridge will accept on, from outside the namespace.
+func listenLoopback(port int) (int, error) {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, fmt.Errorf("opening the proxy socket: %w", err)
+	}
+	if err := unix.Bind(s, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return -1, fmt.Errorf("binding the proxy socket to port %d: %w", port, err)
+	}
+	if err := unix.Listen(s, unix.SOMAXCONN); err != nil {
+		return -1, fmt.Errorf("listening on the proxy socket: %w", err)
+	}
+	return s, nil
+}
+
+// dropPrivileges leaves bwrap with nothing but the right that every process has, to make namespaces of its own.
+func dropPrivileges(tasks uint64) error {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("clearing ambient capabilities: %w", err)
+	}
+	limits := []struct {
+		name     string
+		resource int
+		max      uint64
+	}{
+		// Counted per user namespace since Linux 5.14, so it holds a fork bomb even where there is no cgroup to
+		// (RX fork-bomb); the launcher's own user is not affected.
+		{"RLIMIT_NPROC", unix.RLIMIT_NPROC, tasks},
+		{"RLIMIT_CORE", unix.RLIMIT_CORE, 0}, // a core file would hold the server's credentials
+		{"RLIMIT_NOFILE", unix.RLIMIT_NOFILE, 4096},
+	}
+	for _, l := range limits {
+		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: l.max, Max: l.max}); err != nil {
+			return fmt.Errorf("setting %s to %d: %w", l.name, l.max, err)
+		}
+	}
+	return nil
+}

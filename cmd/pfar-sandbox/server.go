@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/generator/sandbox"
+)
+
+// server is one bwrap and what runs in it.
+type server struct {
+	cmd       *exec.Cmd
+	stdin     *os.File // write end; handed to the gateway
+	stdout    *os.File // read end; handed to the gateway
+	stderr    *os.File // read end
+	report    *os.File // our end of fdReport
+	arguments *os.File // write end of fdArgs
+	options   []byte   // bwrap's arguments, with the server's credentials among them
+	set       chan int // process id of the sandbox's pid 1, once; closed if there will be none
+	exited    chan error
+}
+
+// start makes the server's namespaces with bwrap waiting in them for its arguments: nothing of the server runs yet.
+func start(bwrap string, s sandbox.Sandbox, credentials map[string]string) (_ *server, err error) {
+	var d descriptors
+	defer d.close() // bwrap has its own
+	o := sandbox.Options{Credentials: credentials}
+	filter, err := sandbox.Seccomp(goarch)
+	if err != nil {
+		return nil, err
+	}
+	seccomp, err := memoryFile("seccomp", filter)
+	if err != nil {
+		return nil, err
+	}
+	o.SeccompFD = d.add(seccomp)
+	statusR, statusW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	o.StatusFD = d.add(statusW)
+	if err := d.openMounts(s.Mounts, &o); err != nil {
+		return nil, err
+	}
+	args, err := s.Args(o)
+	if err != nil {
+		return nil, err
+	}
+	v := &server{
+		options: []byte(strings.Join(args, "\x00") + "\x00"),
+		set:     make(chan int, 1), exited: make(chan error, 1),
+	}
+	if err := v.fork(bwrap, s.Limits.Tasks, &d); err != nil {
+		return nil, err
+	}
+	go v.readStatus(statusR)
+	go func() { v.exited <- v.cmd.Wait() }()
+	return v, nil
+}
+
+// fork starts this binary again as the first process of a user and a network namespace (enter.go).
+func (v *server) fork(bwrap string, tasks int, d *descriptors) error {
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+	}()
+	pipe := func(ours **os.File, read bool) (*os.File, error) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, fmt.Errorf("making a pipe: %w", err)
+		}
+		if read {
+			r, w = w, r
+		}
+		*ours = w
+		theirs = append(theirs, r)
+		return r, nil
+	}
+	stdin, err := pipe(&v.stdin, false)
+	if err != nil {
+		return err
+	}
+	stdout, err := pipe(&v.stdout, true)
+	if err != nil {
+		return err
+	}
+	stderr, err := pipe(&v.stderr, true)
+	if err != nil {
+		return err
+	}
+	arguments, err := pipe(&v.arguments, false)
+	if err != nil {
+		return err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("making a socket pair: %w", err)
+	}
+	v.report = os.NewFile(uintptr(pair[0]), "report")
+	report := os.NewFile(uintptr(pair[1]), "report")
+	theirs = append(theirs, report)
+
+	v.cmd = exec.Command("/proc/self/exe", enterArg, bwrap, strconv.Itoa(tasks))
+	v.cmd.Env = []string{} // nothing of ours, not even to bwrap (SB-15)
+	v.cmd.Dir = "/"
+	v.cmd.Stdin, v.cmd.Stdout, v.cmd.Stderr = stdin, stdout, stderr
+	v.cmd.ExtraFiles = append([]*os.File{report, arguments}, d.files...)
+	uid, gid := os.Getuid(), os.Getgid()
+	v.cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
+		// Our own id onto itself: all that an unprivileged process may map (user_namespaces(7)).
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
+		AmbientCaps: []uintptr{unix.CAP_NET_ADMIN}, // for lo; enter gives it up
+		Pdeathsig:   unix.SIGKILL,                  // until bwrap's --die-with-parent takes over
+		Setpgid:     true,                          // a Ctrl-C in pfar's terminal is for pfar to act on
+	}
+	if err := v.cmd.Start(); err != nil {
+		return noNamespaces(err)
+	}
+	return nil
+}
+
+// listener returns the listening socket from inside the server's network namespace.
+func (v *server) listener() (*os.File, error) {
+	b, oob := make([]byte, 1024), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := unix.Recvmsg(int(v.report.Fd()), b, oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("receiving the proxy listener: %w", err)
+	}
+	if oobn == 0 {
+		if n == 0 {
+			return nil, errors.New("preparing the network namespace: the process in it ended without a word")
+		}
+		return nil, noNamespaces(errors.New(string(b[:n])))
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil || len(msgs) != 1 {
+		return nil, fmt.Errorf("receiving the proxy listener: %d control messages: %w", len(msgs), err)
+	}
+	fds, err := unix.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) != 1 {
+		return nil, fmt.Errorf("receiving the proxy listener: %d descriptors: %w", len(fds), err)
+	}
+	return os.NewFile(uintptr(fds[0]), "proxy"), nil
+}
+
+// release lets bwrap go on: it reads its arguments to the end before it forks anything.
+func (v *server) release() error {
+	_, err := v.arguments.Write(v.options)
+	clear(v.options)
+	v.options = nil
+	return errors.Join(err, v.arguments.Close())
+}
+
+// readStatus follows bwrap's --json-status-fd.
+func (v *server) readStatus(r *os.File) {
+	defer r.Close()
+	defer close(v.set)
+	dec := json.NewDecoder(io.LimitReader(r, 64<<10))
+	for {
+		var s struct {
+			ChildPID int `json:"child-pid"`
+		}
+		if err := dec.Decode(&s); err != nil {
+			return
+		}
+		if s.ChildPID > 0 {
+			v.set <- s.ChildPID
+		}
+	}
+}
+
+// stop ends the server as LIF-09 has it; closeStdin is the first step. It returns when nothing of it is left.
+func (v *server) stop(closeStdin func()) {
+	closeStdin()
+	if v.wait(5 * time.Second) {
+		return
+	}
+	// bwrap forks while it sets up; a signal in that moment could leave the half-made sandbox behind
+	// (systemd.md 11), so first hear that it is done.
+	var initPID int
+	select {
+	case initPID = <-v.set:
+	case <-time.After(2 * time.Second):
+	}
+	for _, pid := range children(initPID) {
+		_ = unix.Kill(pid, unix.SIGTERM) // pid 1 of a namespace does not get signals that it does not handle
+	}
+	if initPID > 0 && v.wait(3*time.Second) {
+		return
+	}
+	if initPID > 0 {
+		_ = unix.Kill(initPID, unix.SIGKILL) // and with it all of its namespace, pid_namespaces(7)
+	}
+	_ = v.cmd.Process.Kill()
+	<-v.exited
+}
+
+// wait reports whether the server ended within d.
+func (v *server) wait(d time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	select {
+	case err := <-v.exited:
+		v.exited <- err // for whoever asks again
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// children lists the direct children of pid (proc_pid_task_tid_children(5)).
+func children(pid int) []int {
+	if pid <= 0 {
+		return nil
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, f := range strings.Fields(string(b)) {
+		if n, err := strconv.Atoi(f); err == nil {
+			pids = append(pids, n)
+		}
+	}
+	return pids
+}
+
+// exitWords says how bwrap, and so the server, ended.
+func exitWords(err error) string {
+	var e *exec.ExitError
+	if !errors.As(err, &e) {
+		if err == nil {
+			return "it ended by itself with status 0"
+		}
+		return err.Error()
+	}
+	code := e.ExitCode()
+	if s, ok := e.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		code = 128 + int(s.Signal())
+	}
+	if code > 128 && code < 128+65 { // as a shell has it; bwrap passes the server's on like this
+		return fmt.Sprintf("killed by %s", unix.SignalName(syscall.Signal(code-128)))
+	}
+	return fmt.Sprintf("exit status %d", code)
+}

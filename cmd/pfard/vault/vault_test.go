@@ -1,0 +1,149 @@
+package vault
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func open(t *testing.T, dir string) *Vault {
+	t.Helper()
+	v, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestKeysThatAreRefused(t *testing.T) {
+	v := open(t, t.TempDir()+"/vault")
+	for _, key := range []string{"", "*", "../x", "a/b", "A", "a%2fb", "vault:x", "x\n", "ä", "key.txt", strings.Repeat("a", 65)} {
+		if err := v.Set(key, []byte("v")); err == nil {
+			t.Errorf("Set(%q) is accepted", key)
+		}
+		if _, err := v.Get(key); err == nil {
+			t.Errorf("Get(%q) is accepted", key)
+		}
+		if err := v.Remove(key); err == nil {
+			t.Errorf("Remove(%q) is accepted", key)
+		}
+	}
+}
+
+func TestValuesThatAreRefused(t *testing.T) {
+	v := open(t, t.TempDir()+"/vault")
+	for name, value := range map[string][]byte{"empty": nil, "NUL": []byte("a\x00b"), "large": bytes.Repeat([]byte("a"), maxSecret+1)} {
+		err := v.Set("k", value)
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+		if _, err := v.Get("k"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: something was stored: %v", name, err)
+		}
+	}
+}
+
+// CR-10: what is damaged is an error, and nothing is overwritten.
+func TestDamage(t *testing.T) {
+	dir := t.TempDir() + "/vault"
+	v := open(t, dir)
+	if err := v.Set("k", []byte("value-of-k")); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "k.age")
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flipped := bytes.Clone(good)
+	flipped[len(flipped)-1] ^= 1
+	for name, b := range map[string][]byte{"cut": good[:len(good)/2], "empty": {}, "one bit": flipped} {
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := v.Get("k")
+		if err == nil || got != nil {
+			t.Errorf("%s: got %q, %v", name, got, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "value-of-k") {
+			t.Errorf("%s: the error holds the value: %v", name, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "key.txt"), []byte("AGE-SECRET-KEY-1NONSENSE\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil || strings.Contains(err.Error(), "NONSENSE") {
+		t.Errorf("a damaged key: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "key.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil {
+		t.Error("a vault whose key is gone got a new one")
+	}
+}
+
+// CR-08: modes, whatever the umask, and no leftovers.
+func TestFiles(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	dir := t.TempDir() + "/vault"
+	v := open(t, dir)
+	if err := v.Set("k", []byte("hunter2hunter2")); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+		st, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Mode() != 0o600 {
+			t.Errorf("%s has mode %v", e.Name(), st.Mode())
+		}
+		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil || bytes.Contains(b, []byte("hunter2")) {
+			t.Errorf("%s holds the value (%v)", e.Name(), err)
+		}
+	}
+	if got := strings.Join(names, " "); got != "k.age key.txt" {
+		t.Errorf("files: %s", got)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil {
+		t.Error("a vault that others may read is opened")
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	dir := t.TempDir() + "/vault"
+	v := open(t, dir)
+	for _, value := range []string{"first", "second\nline", strings.Repeat("x", maxSecret)} {
+		if err := v.Set("notion_token", []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := open(t, dir).Get("notion_token")
+		if err != nil || string(got) != value {
+			t.Errorf("got %d bytes, %v; want %d", len(got), err, len(value))
+		}
+	}
+	if keys, err := v.Keys(); err != nil || strings.Join(keys, " ") != "notion_token" {
+		t.Errorf("keys %v, %v", keys, err)
+	}
+	if err := v.Remove("notion_token"); err != nil {
+		t.Error(err)
+	}
+	if err := v.Remove("notion_token"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("removing twice: %v", err)
+	}
+}

@@ -1,0 +1,85 @@
+package local
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/pfar/pfar/units"
+)
+
+const gatewayName = "pfar-gateway"
+
+// Gateway is what the gateway gets. The listeners stay open here while it is started again.
+type Gateway struct {
+	HTTP    *net.TCPListener
+	Unix    *net.UnixListener
+	Servers *net.UnixListener // SOCK_SEQPACKET
+	Token   []byte
+	Changed func(running bool)
+}
+
+func (r *Runner) startGateway() error {
+	user, err := r.users.acquire(gatewayName)
+	if err != nil {
+		return err
+	}
+	program, binds, err := r.program("pfar-gateway", gatewayName, user)
+	if err != nil {
+		return err
+	}
+	r.gateway = &service{
+		name: gatewayName, dirs: r.dirs, log: r.cfg.Log, timeout: stopTimeout, restart: always,
+		prepare: func() (spec, error) {
+			d, err := r.cfg.Gateway.descriptors()
+			if err != nil {
+				return spec{}, err
+			}
+			if err := rotate(r.dirs.log(gatewayName), units.LogSegment); err != nil {
+				return spec{}, err
+			}
+			return spec{
+				argv: []string{program}, user: user, binds: binds, descriptors: d,
+				credentials: map[string][]byte{"token": r.cfg.Gateway.Token}, log: r.dirs.log(gatewayName),
+			}, nil
+		},
+		notice:  func(m notification) { m.close() },
+		changed: func(p phase, _ *process, _ int) { r.cfg.Gateway.Changed(p == active) },
+	}
+	r.gateway.start()
+	return nil
+}
+
+func (g Gateway) descriptors() ([]descriptor, error) {
+	var list []descriptor
+	for _, l := range []struct {
+		name string
+		file interface{ File() (*os.File, error) }
+	}{{units.FDHTTP, g.HTTP}, {units.FDUnix, g.Unix}, {units.FDServers, g.Servers}} {
+		f, err := l.file.File()
+		if err != nil {
+			return nil, fmt.Errorf("duplicating the %s listener: %w", l.name, err)
+		}
+		list = append(list, descriptor{l.name, f})
+	}
+	return list, nil
+}
+
+// dialGateway connects a launcher to the gateway: the launcher's own user may not, so that a server that broke out of
+// its sandbox could not either.
+func (r *Runner) dialGateway() (*os.File, error) {
+	addr := r.cfg.Gateway.Servers.Addr().(*net.UnixAddr)
+	c, err := net.DialUnix("unixpacket", nil, addr)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the gateway: %w", err)
+	}
+	defer c.Close()
+	return c.File()
+}
+
+// always restarts after every exit.
+func always(int) (time.Duration, bool) { return units.RestartSec * time.Second, true }
+
+// never does not.
+func never(int) (time.Duration, bool) { return 0, false }

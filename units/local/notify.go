@@ -1,0 +1,116 @@
+package local
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// notifySocket receives the sd_notify(3) messages of one process.
+type notifySocket struct {
+	conn *net.UnixConn
+	path string
+}
+
+// notification is one message. Files are the receiver's to close.
+type notification struct {
+	pid   int
+	vars  map[string]string
+	files []*os.File
+}
+
+// maxNotification bounds one message in bytes; systemd's own bound is the same (NOTIFY_BUFFER_MAX).
+const maxNotification = 4096
+
+func listenNotify(path string, owner identity) (*notifySocket, error) {
+	_ = os.Remove(path) // of a process that was killed
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		return nil, fmt.Errorf("making the notify socket: %w", err)
+	}
+	s := &notifySocket{conn: conn, path: path}
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		var serr error
+		err = raw.Control(func(fd uintptr) { serr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSCRED, 1) })
+		if err == nil {
+			err = serr
+		}
+	}
+	if err == nil {
+		err = owner.chown(path)
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("preparing the notify socket: %w", err)
+	}
+	return s, nil
+}
+
+func (s *notifySocket) close() {
+	s.conn.Close()
+	os.Remove(s.path)
+}
+
+// receive returns the next message, or an error once the socket is closed. What cannot be understood is dropped.
+func (s *notifySocket) receive() (notification, error) {
+	b, oob := make([]byte, maxNotification), make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4*4))
+	for {
+		n, oobn, flags, _, err := s.conn.ReadMsgUnix(b, oob)
+		if err != nil {
+			return notification{}, err
+		}
+		m, err := parseNotification(b[:n], oob[:oobn])
+		if err != nil || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+			m.close()
+			continue
+		}
+		return m, nil
+	}
+}
+
+func parseNotification(b, oob []byte) (notification, error) {
+	m := notification{vars: map[string]string{}}
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return m, err
+	}
+	for i := range msgs {
+		switch msgs[i].Header.Type {
+		case unix.SCM_CREDENTIALS:
+			cred, err := unix.ParseUnixCredentials(&msgs[i])
+			if err != nil {
+				return m, err
+			}
+			m.pid = int(cred.Pid)
+		case unix.SCM_RIGHTS:
+			fds, err := unix.ParseUnixRights(&msgs[i])
+			if err != nil {
+				return m, err
+			}
+			for _, fd := range fds {
+				unix.CloseOnExec(fd)
+				_ = unix.SetNonblock(fd, true)
+				m.files = append(m.files, os.NewFile(uintptr(fd), "notify"))
+			}
+		}
+	}
+	for line := range strings.SplitSeq(string(b), "\n") {
+		if name, value, ok := strings.Cut(line, "="); ok {
+			m.vars[name] = value
+		}
+	}
+	return m, nil
+}
+
+func (m notification) close() {
+	for _, f := range m.files {
+		f.Close()
+	}
+}

@@ -1,0 +1,308 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units"
+)
+
+// server is one server's launcher and egress bridge.
+type server struct {
+	r           *Runner
+	plan        generator.Plan
+	credentials map[string][]byte // also the plan
+	user        identity          // of the launcher and the sandboxed process
+	bridgeUser  identity
+	argv        string // the launcher's program
+	binds       []bind
+	launcher    *service
+
+	mu     sync.Mutex
+	update  Update
+	bridge  *activation
+	started chan struct{} // closed once the launcher's pid is known
+}
+
+func (r *Runner) newServer(p generator.Plan, credentials map[string][]byte) (*server, error) {
+	s := &server{r: r, plan: p}
+	var err error
+	if s.user, err = r.users.acquire(launcherName(p.Name)); err != nil {
+		return nil, err
+	}
+	if s.bridgeUser, err = r.users.acquire(bridgeName(p.Name)); err != nil {
+		return nil, err
+	}
+	s.update = Update{Server: p.Name, State: units.StateStarting, UID: s.user.uid()}
+	if err := s.makeHome(); err != nil {
+		return nil, err
+	}
+	if err := s.stageMounts(); err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(s.plan)
+	if err != nil {
+		return nil, err
+	}
+	s.credentials = map[string][]byte{"plan": raw}
+	for name, v := range credentials {
+		s.credentials[name] = v
+	}
+	if err := s.makeRuntime(); err != nil {
+		return nil, err
+	}
+	s.launcher = &service{
+		name: launcherName(p.Name), dirs: r.dirs, log: r.cfg.Log, timeout: stopTimeout, restart: onFailure,
+		prepare: s.prepare, notice: s.notice, changed: s.changed,
+	}
+	return s, nil
+}
+
+// makeHome makes the private home of a server with state = true, its own from one run to the next.
+func (s *server) makeHome() error {
+	if !s.plan.State {
+		return nil
+	}
+	home := s.r.dirs.home(s.plan.Name)
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return fmt.Errorf("making the state directory: %w", err)
+	}
+	if err := own(home, s.user); err != nil {
+		return fmt.Errorf("giving the state directory to user %d: %w", s.user.uid(), err)
+	}
+	return nil
+}
+
+// makeRuntime makes RUNTIME_DIRECTORY. What an earlier run left of crashes is forgotten: the operator starts anew.
+func (s *server) makeRuntime() error {
+	dir := s.r.dirs.runtime(launcherName(s.plan.Name))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making the runtime directory: %w", err)
+	}
+	if err := own(dir, s.user); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(dir, "crashes")); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+// stageMounts makes reachable for the server's user what pfard may reach and the plan shows: as root only.
+func (s *server) stageMounts() error {
+	argv, binds, err := s.r.program("pfar-sandbox", launcherName(s.plan.Name), s.user)
+	if err != nil {
+		return err
+	}
+	s.argv, s.binds = argv, binds
+	if !s.user.set {
+		return nil
+	}
+	st := stage{dir: s.r.dirs.binds(launcherName(s.plan.Name)), binds: binds}
+	s.plan.Sandbox.Mounts = slices.Clone(s.plan.Sandbox.Mounts)
+	for i, m := range s.plan.Sandbox.Mounts {
+		if m.Kind != sandbox.ROBind && m.Kind != sandbox.Bind || reachable(m.Source) {
+			continue
+		}
+		staged, err := st.add(m.Source, m.Kind == sandbox.ROBind)
+		if err != nil {
+			return err
+		}
+		s.plan.Sandbox.Mounts[i].Source = staged
+	}
+	s.binds = st.binds
+	return nil
+}
+
+// reachable reports whether any user may enter all directories above path.
+func reachable(path string) bool {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		st, err := os.Stat(dir)
+		if err != nil || st.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+		if dir == "/" {
+			return true
+		}
+	}
+}
+
+// prepare is the launcher's process, made anew for each start.
+func (s *server) prepare() (spec, error) {
+	gateway, err := s.r.dialGateway()
+	if err != nil {
+		return spec{}, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		gateway.Close()
+		return spec{}, fmt.Errorf("making a socket pair: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "limits"), os.NewFile(uintptr(pair[1]), "limits")
+	started := make(chan struct{})
+	s.mu.Lock()
+	s.started = started
+	s.mu.Unlock()
+	go s.place(ours, started)
+	return spec{
+		argv: []string{s.argv}, user: s.user, credentials: s.credentials,
+		descriptors: []descriptor{{units.FDGateway, gateway}, {units.FDLimits, theirs}},
+		runtimeDir:  s.r.dirs.runtime(launcherName(s.plan.Name)), binds: s.binds, log: s.r.dirs.log(s.plan.Name),
+	}, nil
+}
+
+// place answers the launcher's one question: put this bwrap into its cgroup.
+func (s *server) place(conn *os.File, started <-chan struct{}) {
+	defer conn.Close()
+	b := make([]byte, 4096)
+	n, err := conn.Read(b)
+	if err != nil {
+		return // the launcher ended before it asked
+	}
+	var p units.Placement
+	if err := json.Unmarshal(b[:n], &p); err != nil {
+		return
+	}
+	<-started
+	how, err := s.placeProcess(p.PID)
+	answer := units.Placement{How: how}
+	if err != nil {
+		answer = units.Placement{Error: err.Error()}
+	}
+	if b, err := json.Marshal(answer); err == nil {
+		_, _ = conn.Write(b)
+	}
+}
+
+func (s *server) placeProcess(pid int) (string, error) {
+	s.mu.Lock()
+	launcher := s.update.PID
+	s.mu.Unlock()
+	// The launcher runs as the server's user: it may have its own child moved, and no other process.
+	if parent, err := parentOf(pid); err != nil || parent != launcher {
+		return "", fmt.Errorf("process %d is not a child of the launcher", pid)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return s.r.cfg.Limits.Place(ctx, s.plan.Name, pid, s.plan.Sandbox.Limits)
+}
+
+func parentOf(pid int) (int, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, ok := strings.Cut(string(b), ") ") // comm may hold anything but this is its last occurrence for our own
+	f := strings.Fields(rest)
+	if !ok || len(f) < 2 {
+		return 0, fmt.Errorf("reading the parent of process %d", pid)
+	}
+	return strconv.Atoi(f[1])
+}
+
+// notice takes the launcher's messages (package units).
+func (s *server) notice(m notification) {
+	if m.vars["FDSTORE"] == "1" && m.vars["FDNAME"] == units.FDProxy && len(m.files) == 1 {
+		s.listen(m.files[0])
+	} else {
+		m.close()
+	}
+	if m.vars[units.NotifyLogFull] != "" {
+		if err := rotate(s.r.dirs.log(s.plan.Name), units.LogSegment); err != nil {
+			s.r.cfg.Log.Warn("rotating a log, ignoring", "server", s.plan.Name, "error", err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := &s.update
+	if v, ok := m.vars[units.NotifyState]; ok {
+		u.State = v
+		u.Tools = 0
+	}
+	if v, ok := m.vars["STATUS"]; ok {
+		u.Detail = v
+	}
+	if v, err := strconv.Atoi(m.vars[units.NotifyTools]); err == nil {
+		u.Tools = v
+	}
+	if v, err := strconv.Atoi(m.vars[units.NotifyCrashes]); err == nil {
+		u.Crashes = v
+	}
+	if v, ok := m.vars[units.NotifyLimits]; ok {
+		u.Limits = v
+	}
+	s.r.cfg.Changed(*u)
+}
+
+// changed follows the launcher's process. Why it ended the launcher has said itself; what it cannot say is that it was
+// killed, or that the kernel killed its server for memory.
+func (s *server) changed(p phase, m *process, code int) {
+	s.mu.Lock()
+	u := &s.update
+	switch p {
+	case activating:
+		u.PID, u.Tools, u.State = m.pid, 0, units.StateStarting
+		close(s.started)
+		if u.Crashes == 0 {
+			u.Detail = "starting"
+		}
+	case inactive, autoRestart, failed:
+		s.ended(p, code)
+	}
+	update := *u
+	bridge := s.bridge
+	if m == nil {
+		s.bridge = nil
+	}
+	s.mu.Unlock()
+	if m == nil && bridge != nil {
+		go bridge.close() // EGR-12; the next start brings a namespace and a listener of its own
+	}
+	s.r.cfg.Changed(update)
+}
+
+func (s *server) ended(p phase, code int) {
+	u := &s.update
+	oom := s.r.cfg.Limits.OOMKilled(s.plan.Name)
+	if err := s.r.cfg.Limits.Remove(s.plan.Name); err != nil {
+		s.r.cfg.Log.Warn("removing a control group, ignoring", "server", s.plan.Name, "error", err)
+	}
+	u.PID, u.Tools, u.Limits = 0, 0, ""
+	switch {
+	case p == inactive:
+		u.State, u.Detail = units.StateStopped, "stopped"
+	case p == failed && u.State != units.StateFailed:
+		u.State, u.Detail = units.StateFailed, fmt.Sprintf("the launcher ended with status %d; see its log", code)
+	case p == autoRestart && u.State != units.StateBackOff:
+		u.State, u.Detail = units.StateBackOff, fmt.Sprintf("the launcher ended with status %d", code)
+	}
+	if oom && p != inactive {
+		u.Detail += " (killed by the kernel: out of its memory_limit)"
+	}
+}
+
+// close stops the launcher, and with it server and bridge.
+func (s *server) close() {
+	s.launcher.stop()
+	s.mu.Lock()
+	bridge := s.bridge
+	s.bridge = nil
+	s.mu.Unlock()
+	if bridge != nil {
+		bridge.close()
+	}
+	_ = os.RemoveAll(s.r.dirs.binds(launcherName(s.plan.Name)))
+	_ = os.RemoveAll(s.r.dirs.binds(bridgeName(s.plan.Name)))
+}

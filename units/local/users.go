@@ -1,0 +1,153 @@
+package local
+
+import (
+	"bufio"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// identity is the user and group that a process runs as. The zero value is pfard's own.
+type identity struct {
+	set bool
+	id  int // user and group alike, as systemd's dynamic users have it
+}
+
+// uid returns the user id on the host.
+func (i identity) uid() int {
+	if i.set {
+		return i.id
+	}
+	return os.Getuid()
+}
+
+func (i identity) chown(path string) error {
+	if !i.set {
+		return nil
+	}
+	return os.Lchown(path, i.id, i.id)
+}
+
+// users hands out unprivileged user ids, one for each process that must be kept from the others, when pfard is root
+// (SB-01, SB-21). They come from the range of systemd's DynamicUser= and are held by the lock files that systemd
+// itself uses, so that neither takes an id that the other has given out.
+type users struct {
+	locks  string // directory of the lock files; "" when not root
+	passwd string
+	held   map[string]*os.File
+	ids    map[string]int
+}
+
+// The range of dynamic users (systemd's UIDS-GIDS document).
+const (
+	dynamicMin = 61184
+	dynamicMax = 65519
+)
+
+func newUsers() *users {
+	u := &users{passwd: "/etc/passwd", held: map[string]*os.File{}, ids: map[string]int{}}
+	if os.Getuid() == 0 {
+		u.locks = "/run/systemd/dynamic-uid"
+	}
+	return u
+}
+
+// acquire returns the identity for name, the same at each call and, if nobody else holds it, after a restart of pfard.
+func (u *users) acquire(name string) (identity, error) {
+	if u.locks == "" {
+		return identity{}, nil
+	}
+	if id, ok := u.ids[name]; ok {
+		return identity{true, id}, nil
+	}
+	if err := os.MkdirAll(u.locks, 0o755); err != nil {
+		return identity{}, fmt.Errorf("making %q: %w", u.locks, err)
+	}
+	taken, err := u.accounts()
+	if err != nil {
+		return identity{}, err
+	}
+	const n = dynamicMax - dynamicMin + 1
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	first := int(h.Sum32() % n)
+	for i := range n {
+		id := dynamicMin + (first+i)%n
+		if taken[fmt.Sprint(id)] {
+			continue
+		}
+		f, err := lockFile(filepath.Join(u.locks, fmt.Sprint(id)))
+		if err != nil {
+			continue // systemd's, or another pfard's
+		}
+		u.held[name], u.ids[name] = f, id
+		return identity{true, id}, nil
+	}
+	return identity{}, fmt.Errorf("no user id between %d and %d is free for %q", dynamicMin, dynamicMax, name)
+}
+
+// release gives name's id back.
+func (u *users) release(name string) {
+	f, ok := u.held[name]
+	if !ok {
+		return
+	}
+	os.Remove(f.Name())
+	f.Close()
+	delete(u.held, name)
+	delete(u.ids, name)
+}
+
+// accounts returns the user ids that the machine's own accounts have.
+func (u *users) accounts() (map[string]bool, error) {
+	f, err := os.Open(u.passwd)
+	if err != nil {
+		return nil, fmt.Errorf("reading the machine's accounts: %w", err)
+	}
+	defer f.Close()
+	ids := map[string]bool{}
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if fields := strings.Split(s.Text(), ":"); len(fields) > 3 {
+			ids[fields[2]] = true
+		}
+	}
+	return ids, nil
+}
+
+// lockFile opens and locks path, and fails if another process has it locked.
+func lockFile(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening %q: %w", path, err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("locking %q: %w", path, err)
+	}
+	return f, nil
+}
+
+// own makes everything below dir belong to who, so that a server keeps its state when it gets another id. Nothing of
+// the server runs at that time; links are not followed.
+func own(dir string, who identity) error {
+	if !who.set {
+		return nil
+	}
+	if st, err := os.Lstat(dir); err != nil {
+		return err
+	} else if int(statUID(st)) == who.id {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return who.chown(path)
+	})
+}

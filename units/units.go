@@ -1,0 +1,123 @@
+// Package units holds what pfar's processes share when they are run as units: descriptors, credentials and notifications, with or without systemd.
+package units
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Exit codes of the launcher that the runner acts on, systemd by RestartPreventExitStatus= and RestartForceExitStatus=.
+const (
+	ExitCrashed  = 1  // the server ended by itself: start it again after RestartSec
+	ExitGateway  = 75 // EX_TEMPFAIL of sysexits(3): the gateway went away, no fault of the server's
+	ExitDisabled = 78 // EX_CONFIG of sysexits(3): crashed too often, or cannot start here at all
+)
+
+// ProxyPort is the port on 127.0.0.1 in a server's network namespace on which its egress bridge accepts.
+const ProxyPort = 9876
+
+// RestartSec is how long a runner waits before it starts a service again, in seconds.
+const RestartSec = 1
+
+// Names of descriptors in LISTEN_FDNAMES.
+const (
+	FDGateway = "gateway" // launcher: connection to the gateway (units/handover)
+	FDLimits  = "limits"  // launcher: who puts bwrap into its cgroup (Placement)
+	FDProxy   = "proxy"   // egress bridge: listeners inside the server's network namespace
+	FDHTTP    = "http"    // gateway: TCP listener
+	FDUnix    = "unix"    // gateway: Unix listener for clients
+	FDServers = "servers" // gateway: SOCK_SEQPACKET listener for launchers
+)
+
+// Variables that pfar's processes add to sd_notify(3) messages; systemd ignores names that it does not know.
+const (
+	NotifyState   = "X_PFAR_STATE"   // a control.State
+	NotifyTools   = "X_PFAR_TOOLS"   // number of tools served
+	NotifyCrashes = "X_PFAR_CRASHES" // crashes in a row
+	NotifyLimits  = "X_PFAR_LIMITS"  // how limits are held, in words
+	NotifyLogFull = "X_PFAR_LOGFULL" // the log has grown by LogSegment since the last such message
+)
+
+// LogSegment is how much a launcher writes to its log before it tells the runner, in bytes.
+const LogSegment = 4 << 20
+
+// States of a server, as NotifyState has them.
+const (
+	StateWaiting  = "waiting"  // for a credential
+	StateStopped  = "stopped"  // by the operator or the declaration
+	StateStarting = "starting" // process started, tools not yet listed
+	StateRunning  = "running"  // tools listed and served
+	StateBackOff  = "back-off" // crashed, will be started again
+	StateFailed   = "failed"   // disabled after three crashes in a row, or cannot start on this host
+	StateStopping = "stopping"
+)
+
+// Placement is the exchange on FDLimits: the launcher says which process is bwrap, before bwrap has read its
+// arguments; the answer says in words how it is held, or why it must not run.
+type Placement struct {
+	PID   int    `json:"pid,omitempty"`
+	How   string `json:"how,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// AdoptDescriptors makes LISTEN_FDS valid for this process where LISTEN_PID is missing: the local runner cannot know
+// the pid before it has forked. Under systemd it changes nothing. To be called first in main, before activation is read.
+func AdoptDescriptors() {
+	if os.Getenv("LISTEN_FDS") != "" && os.Getenv("LISTEN_PID") == "" {
+		os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
+	}
+}
+
+// Descriptors returns the descriptors that were passed to this process (sd_listen_fds(3)) by name, and forgets the
+// variables so that no child takes them for its own.
+func Descriptors() (map[string][]*os.File, error) {
+	AdoptDescriptors()
+	pid, count, names := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS"), os.Getenv("LISTEN_FDNAMES")
+	for _, v := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
+		os.Unsetenv(v)
+	}
+	if count == "" || pid != strconv.Itoa(os.Getpid()) {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 0 || n > 1024 {
+		return nil, fmt.Errorf("reading LISTEN_FDS=%q: not a number of descriptors", count)
+	}
+	byName := make(map[string][]*os.File)
+	list := strings.Split(names, ":")
+	for i := range n {
+		name := "unknown" // as sd_listen_fds_with_names(3) has it
+		if i < len(list) && list[i] != "" {
+			name = list[i]
+		}
+		const first = 3 // SD_LISTEN_FDS_START
+		unix.CloseOnExec(first + i)
+		byName[name] = append(byName[name], os.NewFile(uintptr(first+i), name))
+	}
+	return byName, nil
+}
+
+// Credential reads a credential of this unit (systemd.exec(5), LoadCredential=). An empty one is an error: a
+// credential server that hangs up yields an empty file, and the unit starts all the same.
+func Credential(name string) ([]byte, error) {
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	if dir == "" {
+		return nil, fmt.Errorf("reading credential %q: CREDENTIALS_DIRECTORY is not set", name)
+	}
+	if name != filepath.Base(name) || name == "." || name == ".." {
+		return nil, fmt.Errorf("reading credential %q: not a file name", name)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return nil, fmt.Errorf("reading credential %q: %w", name, err)
+	}
+	if len(b) == 0 {
+		return nil, fmt.Errorf("reading credential %q: it is empty", name)
+	}
+	return b, nil
+}
