@@ -100,7 +100,7 @@ func TestNamesAreUnique(t *testing.T) {
 func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hostile")
-	c := exec.Command("go", "build", "-trimpath", "-o", path, ".")
+	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, ".")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
