@@ -13,6 +13,9 @@ import (
 // minPrefix is the shortest prefix that may be declared: 10.0.0.0/8 and fd00::/8 are the widest that mean one network.
 const minPrefix = 8
 
+// maxEntry bounds what is looked at: the longest name, as U-labels of up to four octets a character, with a port.
+const maxEntry = 4*maxName + 8
+
 // ParseEndpoint reads one entry of allowed_domains: a host name, "*.name", an address or a prefix, each with or without
 // a port ("db.lan:5432", "[2001:db8::1]:443", "10.0.0.0/8:5432"). Its errors say what to write instead.
 func ParseEndpoint(s string) (Endpoint, error) {
@@ -23,11 +26,8 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
-	if strings.ContainsAny(host, "/:") {
+	if _, err := netip.ParseAddr(host); err == nil || strings.ContainsAny(host, "/:") {
 		return parsePrefix(s, host, port)
-	}
-	if a, err := netip.ParseAddr(host); err == nil {
-		return Endpoint{Prefix: netip.PrefixFrom(a, a.BitLen()), Port: port}, nil
 	}
 	return parseName(s, host, port)
 }
@@ -61,14 +61,16 @@ func refuseSyntax(s string) error {
 	switch {
 	case s == "":
 		return errors.New(`an empty entry allows nothing: write a host name, such as "api.example.com", or leave it out`)
+	case len(s) > maxEntry:
+		return fmt.Errorf("%s is %d octets long, a name has at most %d", quote(s), len(s), maxName)
 	case s == "*" || s == "*." || s == "." || strings.HasPrefix(s, "*:"):
 		return fmt.Errorf(`%s names no host: write each host, or "*.example.com" for the names below one`, quote(s))
 	case strings.Contains(s, "://"):
-		return fmt.Errorf("%s is a URL: write the host alone%s", quote(s), example(hostOfURL(s)))
+		return fmt.Errorf("%s is a URL: write the host alone, such as %s", quote(s), example(hostOfURL(s)))
 	case strings.Contains(s, "@"):
-		return fmt.Errorf("%s holds user information: write the host alone%s", quote(s), example(s[strings.LastIndexByte(s, '@')+1:]))
+		return fmt.Errorf("%s holds user information: write the host alone, such as %s", quote(s), example(s[strings.LastIndexByte(s, '@')+1:]))
 	case strings.ContainsAny(s, "?#\\"):
-		return fmt.Errorf("%s is no host: write the host alone%s", quote(s), example(s[:strings.IndexAny(s, "?#\\")]))
+		return fmt.Errorf("%s is no host: write the host alone, such as %s", quote(s), example(before(s, "?#\\")))
 	case strings.ContainsFunc(s, blank):
 		return fmt.Errorf("%s holds white space or control characters: write the host alone, one host an entry", quote(s))
 	}
@@ -85,7 +87,7 @@ func splitPort(s string) (host string, port uint16, err error) {
 			return "", 0, fmt.Errorf(`%s lacks its "]": write "[2001:db8::1]:443"`, quote(s))
 		}
 		if !strings.Contains(host, ":") {
-			return "", 0, fmt.Errorf("%s has brackets, which belong to IPv6 addresses only: write%s", quote(s), strings.TrimPrefix(example(host+rest), ", such as"))
+			return "", 0, fmt.Errorf("%s has brackets, which belong to IPv6 addresses only: write %s", quote(s), example(host+rest))
 		}
 		if rest == "" {
 			return host, 0, nil
@@ -134,14 +136,16 @@ func parsePrefix(s, host string, port uint16) (Endpoint, error) {
 		p, err = netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	switch {
-	case err != nil && !strings.Contains(host, ":") && !endsInNumber(host[:strings.IndexByte(host, '/')]):
-		return Endpoint{}, fmt.Errorf("%s has a path: write the host alone%s", quote(s), example(host[:strings.IndexByte(host, '/')]))
+	case err != nil && !strings.Contains(host, ":") && !endsInNumber(before(host, "/")):
+		return Endpoint{}, fmt.Errorf("%s has a path: write the host alone, such as %s", quote(s), example(before(host, "/")))
 	case err != nil:
 		return Endpoint{}, fmt.Errorf(`%s is no address and no prefix: write "192.0.2.7", "192.0.2.0/24" or "[2001:db8::1]:443"`, quote(s))
 	case p.Addr().Is4In6():
 		return Endpoint{}, fmt.Errorf("%s is an IPv4 address within IPv6: write %q", quote(s), p.Addr().Unmap())
 	case p.Masked() != p:
 		return Endpoint{}, fmt.Errorf("%s has bits set beyond its length: write %q for the network, or the address alone", quote(s), p.Masked())
+	case neverADestination(p.Addr()):
+		return Endpoint{}, fmt.Errorf("%s is no address that a connection can go to: write the host's own address", quote(s))
 	case p.Bits() < minPrefix:
 		return Endpoint{}, fmt.Errorf("%s covers more than one network: write prefixes of /%d or longer", quote(s), minPrefix)
 	}
@@ -174,18 +178,24 @@ func blank(r rune) bool {
 
 func hostOfURL(s string) string {
 	_, s, _ = strings.Cut(s, "://")
-	if i := strings.IndexAny(s, "/?#\\"); i >= 0 {
-		s = s[:i]
-	}
+	s = before(s, "/?#\\")
 	return s[strings.LastIndexByte(s, '@')+1:]
 }
 
-// example returns a suggestion to append, if s would be accepted.
+// before returns s up to the first of the characters in any.
+func before(s, any string) string {
+	if i := strings.IndexAny(s, any); i >= 0 {
+		return s[:i]
+	}
+	return s
+}
+
+// example returns s, quoted, if it would be accepted, and otherwise a name that would.
 func example(s string) string {
 	if e, err := ParseEndpoint(s); err == nil {
-		return fmt.Sprintf(", such as %q", e.String())
+		return strconv.Quote(e.String())
 	}
-	return `, such as "api.example.com"`
+	return `"api.example.com"`
 }
 
 // quote quotes what a user wrote, shortened: an entry of 10 KB is not worth repeating whole.

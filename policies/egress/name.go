@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
@@ -32,6 +33,9 @@ func canonicalName(s string) (string, error) {
 		return "", errLongName
 	}
 	if !ascii(s) {
+		if !utf8.ValidString(s) {
+			return "", errors.New("is neither ASCII nor an international host name in UTF-8")
+		}
 		mapped, err := idna.Lookup.ToASCII(s)
 		if err != nil {
 			return "", fmt.Errorf("is no international host name (%w)", err)
