@@ -1,2 +1,54 @@
+# Every target does its own set-up on a fresh Debian 12 with Go, as root or with sudo; see README.md.
+MAKEFLAGS += --no-print-directory
+BIN       := build/bin
+SERVERS   := build/servers
+PROGRAMS  := pfar pfard pfar-sandbox pfar-egress pfar-gateway
+# A clone that belongs to somebody else has no version for git(1), and go build would stop.
+VCS       := $(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo true || echo false)
+GO_BUILD  := CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS)
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+.PHONY: build run test check lint vulnerabilities bench clean
+
 build:
-	go build ./...
+	$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
+
+# Brings examples/ up. ONCE=1 ends after the calls.
+run: build $(SERVERS)/.installed
+	$(GO_BUILD) -o $(BIN)/ ./tests/hostile
+	tests/setup.sh bwrap
+	ONCE=$(ONCE) tests/demo.sh $(BIN) $(SERVERS)
+
+# The end-to-end tests come last and alone: they measure time.
+test: $(SERVERS)/.installed
+	tests/setup.sh bwrap ip nft gcc
+	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v '/tests/e2e$$')
+	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -timeout 9m ./tests/e2e
+
+check: lint test
+
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
+	go vet ./...
+	go run $(STATICCHECK) ./...
+
+# Apart from check: it asks https://vuln.go.dev, which is not to be reached from everywhere.
+vulnerabilities:
+	go run $(GOVULNCHECK) ./...
+
+bench: $(SERVERS)/.installed
+	tests/setup.sh bwrap
+	CGO_ENABLED=0 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go run ./tests/bench
+
+clean:
+	rm -rf build
+
+# Real MCP servers from npm. Their install scripts are not run: none of them needs any.
+$(SERVERS)/.installed: packaging/servers/package.json packaging/servers/package-lock.json
+	tests/setup.sh node npm
+	mkdir -p $(SERVERS)
+	cp $^ $(SERVERS)/
+	cd $(SERVERS) && npm ci --ignore-scripts --no-audit --no-fund
+	touch $@
