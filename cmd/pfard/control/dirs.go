@@ -58,3 +58,14 @@ func (d Dirs) Token() string { return filepath.Join(d.State, "token") }
 
 // Log is the file that holds what the named server writes to its standard error.
 func (d Dirs) Log(name string) string { return filepath.Join(d.State, "log", name+".log") }
+
+// Homes is the directory of the servers' private homes.
+func (d Dirs) Homes() string { return filepath.Join(d.State, "home") }
+
+// Vault is the directory of the secrets.
+func (d Dirs) Vault() string { return filepath.Join(d.State, "vault") }
+
+// Private are the paths that no sandbox may bind, wherever the declarations lie.
+func (d Dirs) Private(declarations string) []string {
+	return []string{d.Run, declarations, d.Vault(), d.Homes(), filepath.Join(d.State, "log"), d.Token()}
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// bridge carries JSON-RPC messages between stdio and one streamable HTTP endpoint.
+type bridge struct {
+	endpoint string
+	http     *http.Client
+	requests sync.WaitGroup
+	limit    chan struct{} // requests under way
+
+	writing sync.Mutex
+	out     io.Writer
+	broken  context.CancelCauseFunc // of the whole bridge, when nobody reads out
+
+	mu       sync.Mutex
+	session  string // Mcp-Session-Id
+	protocol string // MCP-Protocol-Version, agreed on by initialize
+	hello    []byte // the client's initialize, to greet a gateway that was restarted
+	renewing sync.Mutex
+	greeted  bool // the client has sent notifications/initialized
+}
+
+const (
+	maxRequests    = 256
+	farewell       = 2 * time.Second // for the DELETE that ends the session
+	firstReconnect = time.Second
+	maxReconnect   = 30 * time.Second
+)
+
+func newBridge(endpoint string, client *http.Client, out io.Writer) *bridge {
+	return &bridge{endpoint: endpoint, http: client, out: out, limit: make(chan struct{}, maxRequests)}
+}
+
+// run bridges until the input ends; then it waits for the answers under way and ends the session.
+func (b *bridge) run(ctx context.Context, in io.Reader) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	b.broken = cancel
+	listening, stopListening := context.WithCancel(ctx)
+	defer stopListening()
+	err := untilEOF(ctx, in, func(line []byte) error {
+		b.forward(ctx, listening, line)
+		return nil
+	})
+	b.requests.Wait()
+	stopListening()
+	b.end(context.WithoutCancel(ctx))
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// forward sends one message. Requests run side by side, but each is written before the next message is read, so that
+// the gateway sees them in the client's order; initialize and what has no answer is waited for.
+func (b *bridge) forward(ctx, listening context.Context, line []byte) {
+	line = bytes.Clone(line)
+	m, err := parseMessage(line)
+	if err != nil {
+		b.fail(nil, mcp.PARSE_ERROR, err)
+		return
+	}
+	switch {
+	case m.Method == string(mcp.MethodInitialize):
+		b.mu.Lock()
+		b.hello, b.session, b.protocol = line, "", ""
+		b.mu.Unlock()
+		b.exchange(ctx, m, line)
+	case m.wantsAnswer():
+		b.limit <- struct{}{}
+		written := make(chan struct{})
+		once := sync.OnceFunc(func() { close(written) })
+		traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { once() }})
+		b.requests.Go(func() {
+			defer func() { <-b.limit }()
+			defer once()
+			b.exchange(traced, m, line)
+		})
+		<-written
+	default:
+		b.exchange(ctx, m, line)
+		if m.Method == string(mcp.MethodNotificationInitialized) {
+			b.listenOnce(listening)
+		}
+	}
+}
+
+// exchange posts a message and writes what comes back. A request always gets an answer, if need be an error of ours.
+func (b *bridge) exchange(ctx context.Context, m message, line []byte) {
+	err := b.post(ctx, m, line)
+	if errors.Is(err, errSessionGone) && m.Method != string(mcp.MethodInitialize) {
+		if err = b.renew(ctx); err == nil {
+			err = b.post(ctx, m, line)
+		}
+	}
+	if err != nil && m.wantsAnswer() && ctx.Err() == nil {
+		b.fail(m.ID, mcp.INTERNAL_ERROR, err)
+	}
+}
+
+// errSessionGone says that the gateway does not know the session any more: it was restarted.
+var errSessionGone = errors.New("the gateway ended the session")
+
+func (b *bridge) post(ctx context.Context, m message, line []byte) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.endpoint, bytes.NewReader(line))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	session := b.setHeaders(request, m)
+	response, err := b.http.Do(request)
+	if err != nil {
+		return reached(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusNotFound && session != "" {
+		return errSessionGone
+	}
+	if m.Method == string(mcp.MethodInitialize) {
+		b.mu.Lock()
+		b.session = response.Header.Get(mcp.HeaderSessionID)
+		b.mu.Unlock()
+	}
+	return b.relay(response, m)
+}
+
+// reached puts "is not running" into the words that people know.
+func reached(err error) error {
+	if errors.Is(err, control.ErrNotRunning) {
+		return control.ErrNotRunning
+	}
+	return err
+}
+
+// setHeaders sets what either generation of the protocol wants, and returns the session. The stateless one (2026-07-28)
+// names its version in each message and has method and name repeated in headers.
+func (b *bridge) setHeaders(request *http.Request, m message) (session string) {
+	var params struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	var version string
+	if json.Unmarshal(m.Params, &params) == nil {
+		json.Unmarshal(params.Meta[mcp.MetaKeyProtocolVersion], &version)
+	}
+	if mcp.IsModernProtocol(version) {
+		request.Header.Set(mcp.HeaderProtocolVersion, version)
+		for name, value := range mcp.StandardHeaders(version, mcp.MCPMethod(m.Method), m.Params) {
+			request.Header.Set(name, value)
+		}
+		return ""
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.session != "" {
+		request.Header.Set(mcp.HeaderSessionID, b.session)
+	}
+	if b.protocol != "" {
+		request.Header.Set(mcp.HeaderProtocolVersion, b.protocol)
+	}
+	return b.session
+}
+
+// relay writes the messages of one HTTP response.
+func (b *bridge) relay(response *http.Response, m message) error {
+	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	switch {
+	case response.StatusCode == http.StatusAccepted || response.StatusCode == http.StatusNoContent:
+		return nil
+	case mediaType == "text/event-stream" && response.StatusCode == http.StatusOK:
+		answered := false
+		err := readEvents(response.Body, func(e event) {
+			answered = b.deliver(e.data, m) || answered
+		})
+		if err == nil && !answered {
+			err = errors.New("the gateway ended the answer before it was complete")
+		}
+		if answered {
+			return nil
+		}
+		return err
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxMessage+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the gateway's answer: %w", err)
+	case len(body) > maxMessage:
+		return errTooLong
+	case mediaType == "application/json" && b.deliver(body, m):
+		return nil // also with an error status: a JSON-RPC error to this request
+	}
+	return fmt.Errorf("the gateway answered %s: %.200q", response.Status, bytes.TrimSpace(body))
+}
+
+// deliver writes one message of the gateway's, and reports whether it is the answer to m.
+func (b *bridge) deliver(data []byte, m message) bool {
+	var answer struct {
+		Method string          `json:"method"`
+		ID     json.RawMessage `json:"id"`
+		Result json.RawMessage `json:"result"`
+	}
+	err := json.Unmarshal(data, &answer)
+	switch {
+	case !json.Valid(data):
+		return false
+	case err == nil && answer.Method != "": // a request or notification of the gateway's own
+		b.write(data)
+		return false
+	case m.wantsAnswer() && (err != nil || !sameJSON(answer.ID, m.ID)):
+		return false // a refusal with a null id: relay puts it into words
+	case m.Method != "" && !m.wantsAnswer():
+		return true // a notification gets no answer on stdio
+	}
+	if m.Method == string(mcp.MethodInitialize) {
+		b.agreed(answer.Result)
+	}
+	b.write(data)
+	return true
+}
+
+// agreed keeps the revision that initialize settled on.
+func (b *bridge) agreed(result json.RawMessage) {
+	var r struct {
+		ProtocolVersion string `json:"protocolVersion"`
+	}
+	if json.Unmarshal(result, &r) == nil {
+		b.mu.Lock()
+		b.protocol = r.ProtocolVersion
+		b.mu.Unlock()
+	}
+}
+
+// write puts one message on one line.
+func (b *bridge) write(data []byte) {
+	var line bytes.Buffer
+	if json.Compact(&line, data) != nil {
+		return
+	}
+	line.WriteByte('\n')
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	if _, err := b.out.Write(line.Bytes()); err != nil {
+		b.broken(fmt.Errorf("writing to standard output: %w", err))
+	}
+}
+
+// fail answers a request in the gateway's stead.
+func (b *bridge) fail(id json.RawMessage, code int, err error) {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	data, err := json.Marshal(map[string]any{
+		"jsonrpc": mcp.JSONRPC_VERSION, "id": id, "error": map[string]any{"code": code, "message": "pfar: " + err.Error()},
+	})
+	if err == nil {
+		b.write(data)
+	}
+}

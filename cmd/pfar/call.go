@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const callHelp = `Call one tool and print what it returns.
+
+The flags after the tool are made from its input schema: "pfar call NAME.TOOL --help" shows
+them. Underscores become dashes; a list's flag is given once for each item; an object is given
+as JSON. A property that is called like one of pfar's own flags (json, output, help) gets the
+prefix "arg-". A property whose name makes no flag is set by --json.
+
+--json takes all arguments at once, as JSON, as @FILE, or as - for standard input; a lone -
+is short for "--json -". Flags go on top of it. (Everywhere else --json chooses the form of the
+output; here that is --output json.)
+
+Text goes to standard output as it is, with control characters made visible on a terminal.
+If the tool returns an error, its text goes to standard error and the exit code is 3.`
+
+// ownFlags are the names that pfar call keeps for itself.
+func ownFlags() []string { return []string{"help", "json", "output"} }
+
+// callOptions are the flags of pfar call itself.
+type callOptions struct {
+	help  bool
+	whole string
+}
+
+func (c *cli) callCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "call NAME.TOOL [FLAGS]",
+		Short: "Call a tool",
+		Long:  callHelp,
+		Example: example(
+			"pfar call notion.search --query roadmap",
+			`pfar call notion search --json '{"query": "roadmap"}' --output json`,
+			"jq -n '{query: \"roadmap\"}' | pfar call notion.search -",
+			"pfar call notion.search --help"),
+		DisableFlagParsing:    true, // the flags depend on the tool
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     c.completeCall,
+		RunE:                  func(cmd *cobra.Command, args []string) error { return c.call(cmd, args) },
+	}
+}
+
+// callFlags makes the flags of pfar call itself.
+func (c *cli) callFlags() (*pflag.FlagSet, *callOptions) {
+	options := &callOptions{}
+	flags := pflag.NewFlagSet("call", pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.SortFlags = false
+	flags.StringVar(&options.whole, "json", "", "all arguments as JSON, as @FILE, or - for standard input")
+	flags.VarP((*outputFormat)(&c.output), "output", "o", `form of the output, "text" or "json"`)
+	flags.BoolVarP(&options.help, "help", "h", false, "show the tool's flags")
+	return flags, options
+}
+
+func (c *cli) call(cmd *cobra.Command, args []string) error {
+	before, options := c.callFlags()
+	before.SetInterspersed(false) // what follows the tool is the tool's
+	if err := before.Parse(args); err != nil {
+		return usage("%w", err).withHint("pfar's flags before the tool: --json, --output, --help; the tool's after it")
+	}
+	server, name, rest, err := splitTool(before.Args())
+	if options.help && (err != nil || before.NArg() == 0) {
+		return cmd.Help()
+	}
+	if err != nil {
+		return err
+	}
+	g, err := c.openGateway(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer g.close()
+	tools, err := g.tools(cmd.Context())
+	if err != nil {
+		return err
+	}
+	t, err := c.findTool(cmd.Context(), tools, server, name)
+	if err != nil {
+		return err
+	}
+	return c.callTool(cmd.Context(), g, t, rest, *options)
+}
+
+func (c *cli) callTool(ctx context.Context, g *gateway, t tool, rest []string, before callOptions) error {
+	properties := readProperties(t.InputSchema)
+	flags, options := c.callFlags()
+	*options = before
+	values := addFlags(flags, properties)
+	hint := fmt.Sprintf("pfar call %s --help", t.id())
+	if err := flags.Parse(rest); err != nil {
+		return c.badFlag(err, flags, hint)
+	}
+	if options.help {
+		c.printToolHelp(t, properties)
+		return nil
+	}
+	switch extra := flags.Args(); {
+	case len(extra) == 1 && extra[0] == "-" && options.whole == "":
+		options.whole = "-"
+	case len(extra) > 0:
+		return usage("unexpected argument %q", extra[0]).withHint("%s", hint)
+	}
+	whole, err := c.readArguments(options.whole)
+	if err != nil {
+		return err
+	}
+	arguments, err := assemble(whole, values, properties)
+	if err != nil {
+		var f *failure
+		if errors.As(err, &f) {
+			f.hint = hint
+		}
+		return err
+	}
+	raw, err := g.call(ctx, t, arguments)
+	if err != nil {
+		return err
+	}
+	return c.printResult(t, raw)
+}
+
+// badFlag explains a flag that the tool does not have, or a value that it does not take.
+func (c *cli) badFlag(err error, flags *pflag.FlagSet, hint string) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		var known []string
+		flags.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if near := nearest(unknown.GetSpecifiedName(), known); near != "" {
+			return usage("%w", err).withHint("did you mean --%s? %s", near, hint)
+		}
+	}
+	return usage("%w", err).withHint("%s", hint)
+}
+
+// serverName is the start of a tool's id: a server's name ends where no character of one follows.
+var serverName = regexp.MustCompile(`^([a-z][a-z0-9-]*)(\.|__|$)`)
+
+// splitTool takes the tool off the front: "notion.search", "notion__search", or "notion search".
+func splitTool(args []string) (server, tool string, rest []string, err error) {
+	if len(args) == 0 {
+		return "", "", nil, usage("missing NAME.TOOL").withHint(`"pfar tools" lists them`)
+	}
+	m := serverName.FindStringSubmatch(args[0])
+	if m == nil {
+		return "", "", nil, usage("%q is not NAME.TOOL", args[0]).withHint(`"pfar tools" lists them`)
+	}
+	server, tool, rest = m[1], args[0][len(m[0]):], args[1:]
+	if m[2] == "" {
+		if len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+			return "", "", nil, usage("which tool of %q?", server).withHint("pfar tools %s", server)
+		}
+		tool, rest = rest[0], rest[1:]
+	}
+	if tool == "" {
+		return "", "", nil, usage("which tool of %q?", server).withHint("pfar tools %s", server)
+	}
+	return server, tool, rest, nil
+}
+
+func (c *cli) findTool(ctx context.Context, tools []tool, server, name string) (tool, error) {
+	var servers, ids []string
+	for _, t := range tools {
+		if t.Meta.Server == server && t.Meta.Tool == name {
+			return t, nil
+		}
+		servers = append(servers, t.Meta.Server)
+		ids = append(ids, t.id())
+	}
+	if slices.Contains(servers, server) {
+		return tool{}, noSuch("tool", server+"."+name, ids)
+	}
+	if report, err := c.report(ctx); err == nil {
+		for _, s := range report.Servers {
+			if s.Name == server {
+				return tool{}, fail(exitFailed, "%s offers no tools now: it is %s", server, describe(s)).withHint("pfar logs %s", server)
+			}
+			servers = append(servers, s.Name)
+		}
+	}
+	return tool{}, noSuch("server", server, servers)
+}
+
+// maxArguments bounds what is read for --json, in bytes.
+const maxArguments = 64 << 20
+
+// readArguments reads what --json names.
+func (c *cli) readArguments(source string) (map[string]json.RawMessage, error) {
+	var r io.Reader
+	switch {
+	case source == "":
+		return nil, nil
+	case source == "-":
+		r = c.stdin
+	case strings.HasPrefix(source, "@"):
+		f, err := os.Open(source[1:])
+		if err != nil {
+			return nil, usage("reading arguments: %w", err)
+		}
+		defer f.Close()
+		r = f
+	default:
+		r = strings.NewReader(source)
+	}
+	b, err := io.ReadAll(io.LimitReader(r, maxArguments+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading arguments: %w", err)
+	}
+	var whole map[string]json.RawMessage
+	switch err := json.Unmarshal(b, &whole); {
+	case len(b) > maxArguments:
+		return nil, usage("arguments exceed %d bytes", maxArguments)
+	case err != nil:
+		return nil, usage("arguments are not a JSON object: %w", err)
+	case whole == nil:
+		return nil, usage("arguments are null, not a JSON object")
+	}
+	return whole, nil
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// cli is what every verb may touch of the world.
+type cli struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+	getenv func(string) string
+	uid    int
+	now    func() time.Time
+	dirs   control.Dirs
+	output string // "text" or "json"
+}
+
+func newCLI(stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string, uid int) *cli {
+	return &cli{
+		stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv, uid: uid, now: time.Now,
+		dirs: control.DefaultDirs(getenv, uid), output: "text",
+	}
+}
+
+// run carries out one command line and returns the exit code.
+func (c *cli) run(ctx context.Context, args []string) int {
+	root := c.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(c.stdin)
+	root.SetOut(c.stdout)
+	root.SetErr(c.stderr)
+	err := root.ExecuteContext(ctx)
+	code, hint := classify(err)
+	var quiet *silent
+	if err != nil && !errors.As(err, &quiet) {
+		c.complain(err, hint)
+	}
+	return code
+}
+
+// silent carries an exit code whose reason is already on the screen.
+type silent struct{}
+
+func (*silent) Error() string { return "already reported" }
+
+func exitWith(code int) error { return &failure{code: code, err: &silent{}} }
+
+func (c *cli) complain(err error, hint string) {
+	// Errors carry words of servers and of the gateway, so they are never printed raw.
+	fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, red, "pfar:"), escape(err.Error(), keepLines))
+	if hint != "" {
+		fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, cyan, "hint:"), escape(hint, keepLines))
+	}
+}
+
+func (c *cli) control() control.Client { return control.Client{Path: c.dirs.Control()} }
+
+func (c *cli) json() bool { return c.output == "json" }
+
+// printJSON prints the machine form: indented, and with nothing in it that a terminal obeys.
+func (c *cli) printJSON(v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.stdout, string(escapeJSON(b)))
+	return err
+}
+
+// outputFlag gives a verb --output and its short form --json.
+func (c *cli) outputFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolFunc("json", "print JSON, the same as --output json", func(s string) error {
+		on, err := strconv.ParseBool(s)
+		if on {
+			c.output = "json"
+		}
+		return err
+	})
+	cmd.Flags().VarP((*outputFormat)(&c.output), "output", "o", `form of the output, "text" or "json"`)
+	cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// outputFormat is the flag value that takes only the two formats.
+type outputFormat string
+
+func (o *outputFormat) String() string { return string(*o) }
+func (o *outputFormat) Type() string   { return "format" }
+func (o *outputFormat) Set(s string) error {
+	if s != "text" && s != "json" {
+		return errors.New(`want "text" or "json"`)
+	}
+	*o = outputFormat(s)
+	return nil
+}
+
+// arguments checks the number of positional arguments; names are for the message, those in brackets may be left out.
+func arguments(names ...string) cobra.PositionalArgs {
+	required := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, "[") })
+	if required < 0 {
+		required = len(names)
+	}
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < required:
+			return usage("%s: missing %s", cmd.CommandPath(), strings.Join(names[len(args):required], " ")).withHint("%s", cmd.UseLine())
+		case len(args) > len(names):
+			return usage("%s: unexpected argument %q", cmd.CommandPath(), args[len(names)]).withHint("%s", cmd.UseLine())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+
+	"github.com/spf13/cobra"
+)
+
+const connectHelp = `Bridge MCP on standard input and output to the gateway, for desktop clients that start programs.
+
+Without NAME the client sees the tools of all servers (notion__search), with NAME those of that
+one server under its own names. The bridge ends when standard input does.`
+
+func (c *cli) connectCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:               "connect [NAME]",
+		Short:             "Bridge MCP on stdio to the gateway, for desktop clients",
+		Long:              connectHelp,
+		Example:           example(`{"mcpServers": {"pfar": {"command": "pfar", "args": ["connect"]}}}`),
+		Args:              arguments("[NAME]"),
+		ValidArgsFunction: c.completeServers(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			endpoint := gatewayURL
+			if len(args) == 1 {
+				if !serverOnly.MatchString(args[0]) {
+					return usage("%q is not a server's name", args[0])
+				}
+				endpoint += "/" + url.PathEscape(args[0])
+			}
+			// A client that is told nothing waits for ever, so find out now whether anybody is there.
+			probe, err := dialGateway(cmd.Context(), c.dirs.Gateway(), c.uid)
+			if err != nil {
+				return err
+			}
+			probe.Close()
+			return newBridge(endpoint, c.gatewayHTTP(), c.stdout).run(cmd.Context(), c.stdin)
+		},
+	}
+}
+
+// maxMessage bounds one message on standard input, in bytes.
+const maxMessage = 64 << 20
+
+var errTooLong = fmt.Errorf("a message exceeds %d bytes", maxMessage)
+
+// readMessages calls each with every line that is not empty, until the input ends.
+func readMessages(r io.Reader, each func([]byte) error) error {
+	buffered := bufio.NewReaderSize(r, 64<<10)
+	for {
+		line, err := readLine(buffered)
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			if err := each(line); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading standard input: %w", err)
+		}
+	}
+}
+
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		if len(line) > maxMessage {
+			return nil, errTooLong
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// message is as much of a JSON-RPC message as the bridge must know.
+type message struct {
+	Method string          `json:"method"`
+	ID     json.RawMessage `json:"id"`
+	Params json.RawMessage `json:"params"`
+}
+
+// wantsAnswer reports whether the message is a request.
+func (m message) wantsAnswer() bool {
+	return m.Method != "" && len(m.ID) > 0 && string(m.ID) != "null"
+}
+
+// parseMessage reads a message; of a batch, which revision 2025-03-26 had, the ids are not known.
+func parseMessage(line []byte) (message, error) {
+	if !json.Valid(line) {
+		return message{}, errors.New("not JSON")
+	}
+	var m message
+	if line[0] != '{' {
+		return message{}, nil
+	}
+	return m, json.Unmarshal(line, &m)
+}
+
+// untilEOF reads standard input in the background, so that a signal ends the bridge while it waits for a line.
+func untilEOF(ctx context.Context, r io.Reader, each func([]byte) error) error {
+	done := make(chan error, 1)
+	go func() { done <- readMessages(r, each) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+const doctorHelp = `Check whether this host can hold servers in sandboxes, and say what to do where it cannot.
+
+As root the checks that make a sandbox run as an unprivileged user, because servers do. The exit
+code is 1 if a check fails; a warning means that pfar runs, with less.`
+
+// outcome is how a check ended. The zero value is a failure.
+type outcome string
+
+const (
+	pass  outcome = "pass"
+	warn  outcome = "warn"
+	fault outcome = "fail"
+)
+
+// finding is what one check found.
+type finding struct {
+	Check   string  `json:"check"`
+	Outcome outcome `json:"outcome"`
+	Detail  string  `json:"detail"`
+	Remedy  string  `json:"remedy,omitempty"`
+}
+
+func (c *cli) doctorCommand() *cobra.Command {
+	var listen string
+	cmd := c.outputFlag(&cobra.Command{
+		Use:   "doctor",
+		Short: "Check whether this host can run pfar",
+		Long:  doctorHelp,
+		Args:  arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.printFindings(c.diagnose(cmd.Context(), c.thisHost(), listen))
+		},
+	})
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7417", "`ADDRESS` of the MCP endpoint")
+	return cmd
+}
+
+// diagnose runs every check, each by itself: one that fails explains nothing about the next.
+func (c *cli) diagnose(ctx context.Context, h host, listen string) []finding {
+	checks := []func(context.Context) finding{
+		h.bubblewrap, h.bindFD, h.nestedNamespaces, h.namespaceLimit, h.namespaceSwitch, h.apparmor, h.emptySandbox,
+		h.nftables, h.cgroups, h.node,
+		func(context.Context) finding { return h.runDirectory(c.dirs.Run) },
+		func(ctx context.Context) finding {
+			return h.port(listen, func() bool { _, err := c.report(ctx); return err == nil })
+		},
+	}
+	findings := make([]finding, len(checks))
+	for i, check := range checks {
+		findings[i] = check(ctx)
+		if findings[i].Outcome == "" {
+			findings[i].Outcome = fault
+		}
+	}
+	return findings
+}
+
+func (c *cli) printFindings(findings []finding) error {
+	var failed int
+	rows := make([][]cell, 0, len(findings))
+	for _, f := range findings {
+		colour := map[outcome]string{pass: green, warn: yellow, fault: red}[f.Outcome]
+		rows = append(rows, []cell{{string(f.Outcome), colour}, {f.Check, ""}, {f.Detail, ""}})
+		if f.Outcome == fault {
+			failed++
+		}
+	}
+	if c.json() {
+		if err := c.printJSON(findings); err != nil {
+			return err
+		}
+	} else {
+		c.table(c.stdout, rows)
+		for _, f := range findings {
+			if f.Remedy != "" {
+				fmt.Fprintf(c.stdout, "\n%s\n%s\n", c.paint(c.stdout, bold, f.Check+":"), indent(escape(f.Remedy, keepLines), "  "))
+			}
+		}
+	}
+	if failed > 0 {
+		return fail(exitFailed, "%s failed", count(failed, "check"))
+	}
+	return nil
+}

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// minimumBubblewrap has --disable-userns; --bind-fd came with 0.10.0, and distributions carry it back as a security fix.
+const minimumBubblewrap = "0.8.0"
+
+const bubblewrapRemedy = "Install bubblewrap 0.10.0 or later, or your distribution's 0.8 with the fix of CVE-2024-42472:\n" +
+	"Debian 12 has it in 0.8.0-2+deb12u1. Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap."
+
+func (h host) bubblewrap(ctx context.Context) finding {
+	f := finding{Check: "bubblewrap", Remedy: bubblewrapRemedy}
+	path, err := h.lookPath("bwrap")
+	if err != nil {
+		f.Detail = "bwrap is not installed"
+		return f
+	}
+	out, err := h.run(ctx, false, path, "--version")
+	version := regexp.MustCompile(`\d+(\.\d+)+`).FindString(out)
+	switch {
+	case err != nil:
+		f.Detail = fmt.Sprintf("%s --version: %s", path, outputOr(out, err))
+	case version == "":
+		f.Detail = fmt.Sprintf("%s does not say its version: %q", path, strings.TrimSpace(out))
+	case older(version, minimumBubblewrap):
+		f.Detail = fmt.Sprintf("%s is %s, older than %s", path, version, minimumBubblewrap)
+	default:
+		return finding{f.Check, pass, path + ", " + version, ""}
+	}
+	return f
+}
+
+func (h host) bindFD(ctx context.Context) finding {
+	return h.option(ctx, "bind by descriptor", "--ro-bind-fd", "a bind source could be swapped for a link (SB-03)")
+}
+
+func (h host) nestedNamespaces(ctx context.Context) finding {
+	return h.option(ctx, "nested user namespaces", "--disable-userns", "a server could make namespaces of its own")
+}
+
+func (h host) option(ctx context.Context, name, option, without string) finding {
+	f := finding{Check: name, Remedy: bubblewrapRemedy}
+	path, err := h.lookPath("bwrap")
+	if err != nil {
+		f.Detail = "bwrap is not installed"
+		return f
+	}
+	out, err := h.run(ctx, false, path, "--help")
+	switch {
+	case err != nil:
+		f.Detail = fmt.Sprintf("%s --help: %s", path, outputOr(out, err))
+	case !strings.Contains(out, option+" "):
+		f.Detail = fmt.Sprintf("bwrap has no %s: %s", option, without)
+	default:
+		return finding{name, pass, "bwrap has " + option, ""}
+	}
+	return f
+}
+
+// sysctl reads a number below /proc/sys; a host that does not have it is not held back by it.
+func (h host) sysctl(name string) (int, bool) {
+	b, err := fs.ReadFile(h.fs, "proc/sys/"+strings.ReplaceAll(name, ".", "/"))
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	return n, err == nil
+}
+
+func (h host) namespaceLimit(context.Context) finding {
+	const name, key = "user namespace limit", "user.max_user_namespaces"
+	n, ok := h.sysctl(key)
+	if ok && n == 0 {
+		return finding{name, fault, key + " is 0: nobody may make user namespaces", "sysctl -w user.max_user_namespaces=15000, and the same in /etc/sysctl.d/ to keep it"}
+	}
+	if !ok {
+		return finding{name, pass, "no limit", ""}
+	}
+	return finding{name, pass, fmt.Sprintf("%s is %d", key, n), ""}
+}
+
+func (h host) namespaceSwitch(context.Context) finding {
+	const name, key = "unprivileged user namespaces", "kernel.unprivileged_userns_clone"
+	if n, ok := h.sysctl(key); ok && n == 0 {
+		return finding{name, fault, key + " is 0: only root may make user namespaces", "sysctl -w kernel.unprivileged_userns_clone=1, and the same in /etc/sysctl.d/ to keep it"}
+	}
+	return finding{name, pass, "allowed", ""}
+}
+
+const apparmorRemedy = `Ubuntu 23.10 and later let a program make user namespaces only if an AppArmor profile says so.
+Give bwrap one, in /etc/apparmor.d/bwrap:
+
+  abi <abi/4.0>,
+  include <tunables/global>
+  profile bwrap /usr/bin/bwrap flags=(unconfined) {
+    userns,
+  }
+
+and load it: apparmor_parser -r /etc/apparmor.d/bwrap
+Or lift the restriction for every program: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`
+
+func (h host) apparmor(context.Context) finding {
+	const name, key = "AppArmor and namespaces", "kernel.apparmor_restrict_unprivileged_userns"
+	n, ok := h.sysctl(key)
+	if !ok || n == 0 {
+		return finding{name, pass, "not restricted", ""}
+	}
+	for _, profile := range []string{"etc/apparmor.d/bwrap", "etc/apparmor.d/bwrap-userns-restrict"} {
+		if _, err := fs.Stat(h.fs, profile); err == nil {
+			return finding{name, pass, fmt.Sprintf("restricted, and /%s is there for bwrap", profile), ""}
+		}
+	}
+	return finding{name, warn, key + " is 1, and no profile for bwrap was found", apparmorRemedy}
+}
+
+// sandboxRuns is how often an empty sandbox is started: the fastest is what the machine can do, the others are noise.
+const sandboxRuns = 5
+
+// emptySandbox starts what every server starts, without a server. It needs no seccomp filter to show whether namespaces
+// can be made.
+func (h host) emptySandbox(ctx context.Context) finding {
+	f := finding{Check: "empty sandbox", Remedy: "See the checks above. In a container, allow user namespaces and mounts in its seccomp and AppArmor profiles\n(docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined)."}
+	path, err := h.lookPath("bwrap")
+	if err != nil {
+		f.Detail, f.Remedy = "bwrap is not installed", bubblewrapRemedy
+		return f
+	}
+	args := []string{
+		"--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv",
+		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
+	}
+	if _, err := fs.Stat(h.fs, "usr/lib64"); err == nil {
+		args = append(args, "--symlink", "usr/lib64", "/lib64")
+	} else if _, err := fs.Stat(h.fs, "lib64"); err == nil {
+		args = append(args, "--ro-bind", "/lib64", "/lib64")
+	}
+	args = append(args, "--proc", "/proc", "--dev", "/dev", "--size", "16777216", "--tmpfs", "/tmp", "--chdir", "/", "--", "/usr/bin/true")
+	best := time.Duration(0)
+	for i := range sandboxRuns {
+		begin := h.now()
+		out, err := h.run(ctx, false, path, args...)
+		if err != nil {
+			f.Detail = outputOr(out, err)
+			if n, ok := h.sysctl("kernel.apparmor_restrict_unprivileged_userns"); ok && n != 0 {
+				f.Remedy = apparmorRemedy
+			}
+			return f
+		}
+		if took := h.now().Sub(begin); i == 0 || took < best {
+			best = took
+		}
+	}
+	who := "this user"
+	if h.uid == 0 {
+		who = fmt.Sprintf("uid %d", probeUID)
+	}
+	return finding{f.Check, pass, fmt.Sprintf("starts and ends in %.1f ms as %s, the best of %d", float64(best.Microseconds())/1000, who, sandboxRuns), ""}
+}
+
+func (h host) nftables(ctx context.Context) finding {
+	f := finding{Check: "nftables", Outcome: warn}
+	path, err := h.lookPath("nft")
+	if err != nil {
+		f.Detail = "nft is not installed; pfar speaks to the kernel itself, people look with nft"
+		f.Remedy = "Debian, Ubuntu: apt install nftables; Fedora: dnf install nftables."
+		return f
+	}
+	out, err := h.run(ctx, true, path, "list", "tables")
+	if err != nil {
+		f.Detail = fmt.Sprintf("the kernel refuses nftables in a namespace of its own: %s", outputOr(out, err))
+		f.Remedy = "Load the module (modprobe nf_tables), or use a kernel with CONFIG_NF_TABLES. Without it a server still has\nno network but the bridge; programs that ignore HTTP_PROXY reach nothing."
+		return f
+	}
+	return finding{f.Check, pass, path + ", and the kernel takes rules in a fresh namespace", ""}
+}
+
+// cgroups finds the controllers that this user may use.
+func (h host) cgroups(context.Context) finding {
+	f := finding{Check: "cgroup limits", Outcome: warn}
+	if t, err := h.fsType("/sys/fs/cgroup"); err != nil || t != unix.CGROUP2_SUPER_MAGIC {
+		f.Detail = "/sys/fs/cgroup is not cgroup v2: memory and CPU of a server are not limited"
+		f.Remedy = "Boot with systemd.unified_cgroup_hierarchy=1; every distribution since 2021 does."
+		return f
+	}
+	dir := "sys/fs/cgroup"
+	if h.uid != 0 {
+		dir = fmt.Sprintf("sys/fs/cgroup/user.slice/user-%d.slice/user@%d.service", h.uid, h.uid)
+	}
+	b, err := fs.ReadFile(h.fs, dir+"/cgroup.controllers")
+	if err != nil || !h.writable("/"+dir) {
+		f.Detail = "no cgroup is delegated to this user: memory, processes and CPU of a server are not limited"
+		f.Remedy = "Log in through systemd (loginctl enable-linger keeps its manager running), or run pfar as root."
+		return f
+	}
+	has := strings.Fields(string(b))
+	var missing []string
+	for _, want := range []string{"memory", "pids", "cpu"} {
+		if !slices.Contains(has, want) {
+			missing = append(missing, want)
+		}
+	}
+	if len(missing) > 0 {
+		f.Detail = "not delegated to this user: " + strings.Join(missing, ", ")
+		f.Remedy = "mkdir -p /etc/systemd/system/user@.service.d, write \"[Service]\\nDelegate=cpu memory pids\" into a .conf there,\nthen systemctl daemon-reload and log in again."
+		return f
+	}
+	return finding{f.Check, pass, "cgroup v2 with memory, pids and cpu", ""}
+}
+
+// minimumNode is what the servers of the MCP project want.
+const minimumNode = "18.0"
+
+func (h host) node(ctx context.Context) finding {
+	f := finding{Check: "node", Outcome: warn, Remedy: "Servers from npm need Node.js 18 or later. Debian, Ubuntu: apt install nodejs npm; or nodejs.org. Others do not."}
+	node, err := h.lookPath("node")
+	if err != nil {
+		f.Detail = "node is not in PATH"
+		return f
+	}
+	out, err := h.run(ctx, false, node, "--version")
+	version := strings.TrimPrefix(strings.TrimSpace(out), "v")
+	switch {
+	case err != nil:
+		f.Detail = fmt.Sprintf("%s --version: %s", node, outputOr(out, err))
+		if h.uid == 0 && errors.Is(err, syscall.EACCES) {
+			f.Remedy = "Servers run as users of their own and cannot enter that directory. Install Node.js where everybody may read it."
+		}
+		return f
+	case older(version, minimumNode):
+		f.Detail = fmt.Sprintf("%s is %s, older than %s", node, version, minimumNode)
+		return f
+	}
+	npm, err := h.lookPath("npm")
+	if err != nil {
+		f.Detail = fmt.Sprintf("%s, %s; npm is not in PATH", node, version)
+		return f
+	}
+	return finding{f.Check, pass, fmt.Sprintf("%s, %s; npm is %s", node, version, npm), ""}
+}
+
+func (h host) runDirectory(dir string) finding {
+	f := finding{Check: "run directory"}
+	t, err := h.fsType(dir)
+	switch {
+	case err != nil:
+		f.Detail = err.Error()
+	case t != unix.TMPFS_MAGIC && t != unix.RAMFS_MAGIC:
+		f.Outcome = warn
+		f.Detail = dir + " is not in memory, and credentials pass through it"
+		f.Remedy = "Set PFAR_RUN_DIR to a directory on a tmpfs, for example below /run or /dev/shm."
+	default:
+		return finding{f.Check, pass, dir + " is in memory", ""}
+	}
+	return f
+}
+
+func (h host) port(address string, ours func() bool) finding {
+	f := finding{Check: "endpoint"}
+	err := h.listen(address)
+	switch {
+	case err == nil:
+		return finding{f.Check, pass, address + " is free", ""}
+	case errors.Is(err, syscall.EADDRINUSE) && ours():
+		return finding{f.Check, pass, address + " is in use, and pfar is running", ""}
+	case errors.Is(err, syscall.EADDRINUSE):
+		f.Outcome, f.Detail = warn, address+" is in use by another program"
+		f.Remedy = "Choose another with pfar up --listen, for example 127.0.0.1:0 for any free port."
+	default:
+		f.Detail = err.Error()
+	}
+	return f
+}
+
+// outputOr is what a program said, on one line, or how it ended.
+func outputOr(out string, err error) string {
+	if out = strings.Join(strings.Fields(out), " "); out != "" {
+		return out
+	}
+	return err.Error()
+}
+
+// older compares dotted versions number by number.
+func older(version, minimum string) bool {
+	v, m := strings.Split(version, "."), strings.Split(minimum, ".")
+	for i := range max(len(v), len(m)) {
+		var a, b int
+		if i < len(v) {
+			a, _ = strconv.Atoi(v[i])
+		}
+		if i < len(m) {
+			b, _ = strconv.Atoi(m[i])
+		}
+		if a != b {
+			return a < b
+		}
+	}
+	return false
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// Exit codes. They are an interface: scripts depend on them, and exitCodesHelp documents them.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitToolError   = 3
+	exitNoSuch      = 4
+	exitNotRunning  = 5
+	exitDenied      = 6
+	exitInterrupted = 130
+)
+
+const exitCodesHelp = `Exit codes of pfar, the same for every verb:
+
+    0  done
+    1  a mistake was found, or the operation failed
+    2  wrong usage: unknown verb or flag, missing or malformed argument
+    3  the tool ran and returned an error (isError in MCP)
+    4  no such server, tool, vault key or log
+    5  pfar is not running
+    6  permission denied
+  130  interrupted by Ctrl-C or SIGTERM
+
+"pfar up" ends with the exit code of pfard.`
+
+// failure is an error that knows its exit code and, if there is one, the way out.
+type failure struct {
+	code int
+	err  error
+	hint string
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func fail(code int, format string, args ...any) *failure {
+	return &failure{code: code, err: fmt.Errorf(format, args...)}
+}
+
+func usage(format string, args ...any) *failure { return fail(exitUsage, format, args...) }
+
+func (f *failure) withHint(format string, args ...any) *failure {
+	f.hint = fmt.Sprintf(format, args...)
+	return f
+}
+
+// classify finds the exit code of an error and a hint for those that have a known remedy.
+func classify(err error) (int, string) {
+	var f *failure
+	var pathErr *fs.PathError
+	switch {
+	case err == nil:
+		return exitOK, ""
+	case errors.As(err, &f):
+		return f.code, f.hint
+	case errors.Is(err, control.ErrNotRunning):
+		return exitNotRunning, `start it with "pfar up", or set PFAR_RUN_DIR to where it runs`
+	case errors.Is(err, control.ErrDenied):
+		return exitDenied, "run pfar as the user that started it, or as root"
+	case errors.As(err, &pathErr) && errors.Is(err, fs.ErrPermission):
+		return exitDenied, ""
+	case errors.Is(err, control.ErrNoServer):
+		return exitNoSuch, `"pfar status" lists the servers`
+	case errors.Is(err, control.ErrNoKey):
+		return exitNoSuch, `"pfar vault list" lists the keys`
+	case errors.Is(err, control.ErrInvalid):
+		return exitUsage, ""
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted, ""
+	}
+	return exitFailed, ""
+}

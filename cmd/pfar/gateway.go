@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// gatewayURL is the endpoint; the host is a formality on a Unix socket, and localhost passes the gateway's Host check.
+const gatewayURL = "http://localhost/mcp"
+
+// maxTools bounds a listing, so that a gateway whose cursor never ends costs no more.
+const maxTools = 20_000
+
+// tool is one tool as the gateway lists it. Description and schema are a stranger's words.
+type tool struct {
+	Name        string          `json:"name"`
+	Title       string          `json:"title,omitempty"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"inputSchema"`
+	Meta        toolMeta        `json:"_meta"`
+}
+
+// toolMeta is what the gateway itself says of a tool.
+type toolMeta struct {
+	Server string `json:"pfar/server"`
+	Tool   string `json:"pfar/tool"`
+	Label  string `json:"pfar/label,omitempty"`
+}
+
+// id is the tool's name as pfar writes it.
+func (t tool) id() string { return t.Meta.Server + "." + t.Meta.Tool }
+
+// gateway is one session with pfar-gateway.
+type gateway struct {
+	client *client.Client
+	conn   transport.Interface
+	next   int64
+}
+
+// gatewayHTTP returns a client whose every connection goes to the gateway's Unix socket.
+func (c *cli) gatewayHTTP() *http.Client {
+	path := c.dirs.Gateway()
+	return &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialGateway(ctx, path, c.uid)
+		},
+		MaxIdleConnsPerHost: 64,
+	}}
+}
+
+// dialGateway connects to the gateway, which may run under a uid of its own: so it is the directory's owner that says
+// whether the socket is ours. In /dev/shm anybody may squat a name.
+func dialGateway(ctx context.Context, path string, uid int) (net.Conn, error) {
+	dir := filepath.Dir(path)
+	info, err := os.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: no directory %q", control.ErrNotRunning, dir)
+	case err != nil:
+		return nil, err
+	}
+	owner := int(info.Sys().(*syscall.Stat_t).Uid)
+	if !info.IsDir() || (owner != 0 && owner != uid) || info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("%w: %q must be a directory that only you or root may write to", control.ErrDenied, dir)
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("%w: nothing answers at %q", control.ErrNotRunning, path)
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%w: connecting to %q", control.ErrDenied, path)
+	}
+	return conn, err
+}
+
+// openGateway begins a session. The caller closes it.
+func (c *cli) openGateway(ctx context.Context) (*gateway, error) {
+	conn, err := transport.NewStreamableHTTP(gatewayURL,
+		transport.WithHTTPBasicClient(c.gatewayHTTP()), transport.WithHTTPLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, err
+	}
+	g := &gateway{client: client.NewClient(conn, client.WithLegacyProtocolOnly()), conn: conn}
+	if err := g.client.Start(ctx); err != nil {
+		return nil, fmt.Errorf("starting the gateway's client: %w", err)
+	}
+	var hello mcp.InitializeRequest
+	hello.Params.ClientInfo = mcp.Implementation{Name: "pfar", Version: readBuild().Version}
+	if _, err := g.client.Initialize(ctx, hello); err != nil {
+		g.close()
+		return nil, fmt.Errorf("greeting the gateway: %w", err)
+	}
+	return g, nil
+}
+
+func (g *gateway) close() { g.client.Close() }
+
+// rpcError is the gateway's JSON-RPC error.
+type rpcError struct {
+	Code    int
+	Message string
+}
+
+func (e *rpcError) Error() string { return e.Message }
+
+// request asks for one result, raw: decoding it into mcp-go's types would round large numbers.
+func (g *gateway) request(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	g.next++
+	response, err := g.conn.SendRequest(ctx, transport.JSONRPCRequest{
+		JSONRPC: mcp.JSONRPC_VERSION, ID: mcp.NewRequestId(fmt.Sprintf("pfar-%d", g.next)), Method: method, Params: params,
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case response.Error != nil:
+		return nil, &rpcError{response.Error.Code, response.Error.Message}
+	}
+	return response.Result, nil
+}
+
+// tools lists every tool of every server.
+func (g *gateway) tools(ctx context.Context) ([]tool, error) {
+	var all []tool
+	params := map[string]string{}
+	for {
+		raw, err := g.request(ctx, "tools/list", params)
+		if err != nil {
+			return nil, fmt.Errorf("listing tools: %w", err)
+		}
+		var page struct {
+			Tools      []tool `json:"tools"`
+			NextCursor string `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(raw, &page); err != nil {
+			return nil, fmt.Errorf("listing tools: %w", err)
+		}
+		for _, t := range page.Tools {
+			if t.Meta.Server == "" || t.Meta.Tool == "" {
+				continue // not from pfar's registry, so it cannot be named
+			}
+			all = append(all, t)
+		}
+		if page.NextCursor == "" || page.NextCursor == params["cursor"] || len(all) > maxTools {
+			return all, nil
+		}
+		params["cursor"] = page.NextCursor
+	}
+}
+
+// call calls a tool and returns its result.
+func (g *gateway) call(ctx context.Context, t tool, arguments map[string]json.RawMessage) (json.RawMessage, error) {
+	raw, err := g.request(ctx, "tools/call", map[string]any{"name": t.Name, "arguments": arguments})
+	if err != nil {
+		return nil, fmt.Errorf("calling %s: %w", t.id(), err)
+	}
+	return raw, nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+func (c *cli) startCommand() *cobra.Command {
+	return c.lifecycle(control.Start, "Start a server, also one that crashes disabled")
+}
+
+func (c *cli) stopCommand() *cobra.Command {
+	return c.lifecycle(control.Stop, "Stop a server until it is started or its file changes")
+}
+
+func (c *cli) restartCommand() *cobra.Command {
+	return c.lifecycle(control.Restart, "Stop and start a server")
+}
+
+// settleTimeout is how long start, stop and restart wait for what they asked for.
+const settleTimeout = 90 * time.Second
+
+func (c *cli) lifecycle(verb control.Verb, short string) *cobra.Command {
+	return c.outputFlag(&cobra.Command{
+		Use:               string(verb) + " NAME",
+		Short:             short,
+		Args:              arguments("NAME"),
+		ValidArgsFunction: c.completeServers(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), settleTimeout, fmt.Errorf("%q did not settle within %s", args[0], settleTimeout))
+			defer cancel()
+			s, err := c.change(ctx, verb, args[0])
+			if err != nil {
+				return err
+			}
+			if c.json() {
+				err = c.printJSON(s)
+			} else {
+				fmt.Fprintf(c.stdout, "%s: %s\n", s.Name, escape(describe(s), oneLine))
+			}
+			if want := map[bool]control.State{true: control.Stopped, false: control.Running}[verb == control.Stop]; s.State != want && err == nil {
+				return fail(exitFailed, "%s is %s, not %s", s.Name, s.State, want).withHint("pfar logs %s", s.Name)
+			}
+			return err
+		},
+	})
+}
+
+// change asks for the verb and waits until the server has settled.
+func (c *cli) change(ctx context.Context, verb control.Verb, name string) (control.Server, error) {
+	report, err := c.report(ctx)
+	if err != nil {
+		return control.Server{}, err
+	}
+	before, err := findServer(report, name)
+	if err != nil {
+		return control.Server{}, err
+	}
+	if _, err := c.control().Do(ctx, control.Request{Verb: verb, Server: name}); err != nil {
+		return control.Server{}, err
+	}
+	idle := verb == control.Start && before.State == control.Running || verb == control.Stop && before.State == control.Stopped
+	var now control.Server
+	settled := errors.New("settled")
+	err = c.control().Watch(ctx, func(r control.Report) error {
+		if now, err = findServer(r, name); err != nil {
+			return err
+		}
+		if idle || settledSince(before, now) {
+			return settled
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, settled):
+		return now, nil
+	case errors.Is(err, io.EOF):
+		return now, fmt.Errorf("%w any more", control.ErrNotRunning)
+	}
+	return now, err
+}
+
+// settledSince reports whether a server has left the state before and is in one that lasts.
+func settledSince(before, now control.Server) bool {
+	switch now.State {
+	case control.Starting, control.Stopping:
+		return false
+	}
+	return now.State != before.State || !now.Since.Equal(before.Since)
+}

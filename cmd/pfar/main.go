@@ -1,0 +1,17 @@
+// Command pfar is the operator's side of pfar: it asks pfard and the gateway over their Unix sockets and prints what they answer.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	c := newCLI(os.Stdin, os.Stdout, os.Stderr, os.Getenv, os.Getuid())
+	code := c.run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/generator"
+)
+
+const planHelp = `Print everything that pfar would create for a server: mounts, environment, limits, egress and
+where each credential comes from; never a secret. Without NAME, for every server of DIR.
+Nothing is started, and pfar need not run.`
+
+const explainHelp = `Say in words what a server can see, reach and hold. Nothing is started, and pfar need not run.`
+
+func (c *cli) planCommand() *cobra.Command {
+	cmd := c.ofPlans("plan [NAME]", "Print all that would be created for a server", planHelp, arguments("[NAME]"), generator.Plan.Words)
+	cmd.Example = example("pfar plan notion", "pfar plan --dir examples --json")
+	return cmd
+}
+
+func (c *cli) explainCommand() *cobra.Command {
+	cmd := c.ofPlans("explain NAME", "Say what a server can see, reach and hold", explainHelp, arguments("NAME"), generator.Plan.Explain)
+	cmd.Example = example("pfar explain notion --dir examples")
+	return cmd
+}
+
+// ofPlans makes a verb that prints plans in words, or as they are with --json.
+func (c *cli) ofPlans(use, short, long string, args cobra.PositionalArgs, words func(generator.Plan) string) *cobra.Command {
+	var dir, servers string
+	cmd := c.outputFlag(&cobra.Command{
+		Use: use, Short: short, Long: long, Args: args,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return c.completeDeclared(args, dir, servers), noFiles
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			set, err := c.compile(dir, servers)
+			if err != nil {
+				return err
+			}
+			plans, err := c.choose(set, args)
+			if err != nil {
+				return err
+			}
+			if err := c.printPlans(plans, len(args) == 1, words); err != nil {
+				return err
+			}
+			if len(args) == 0 && set.diags.HasErrors() {
+				return exitWith(exitFailed)
+			}
+			return nil
+		},
+	})
+	cmd.Flags().StringVar(&dir, "dir", c.dirs.Config, "`DIR` of the declarations")
+	cmd.Flags().StringVar(&servers, "servers", c.dirs.Servers, "`DIR` of the programs installed for servers")
+	return cmd
+}
+
+// choose returns the named plan, or all. Mistakes of the files in question go to standard error.
+func (c *cli) choose(set compiled, args []string) ([]generator.Plan, error) {
+	if len(args) == 0 {
+		return set.plans, c.printDiagnostics(set)
+	}
+	var names []string
+	for _, p := range set.plans {
+		if p.Name == args[0] {
+			return []generator.Plan{p}, nil
+		}
+		names = append(names, p.Name)
+	}
+	for _, d := range set.diags {
+		if d.Subject == nil {
+			continue
+		}
+		base := filepath.Base(d.Subject.Filename)
+		if base[:len(base)-len(filepath.Ext(base))] == args[0] {
+			if err := c.printDiagnostics(set); err != nil {
+				return nil, err
+			}
+			return nil, fail(exitFailed, "the declaration of %q has mistakes", args[0])
+		}
+	}
+	return nil, noSuch("server", args[0], names).withHint("no declaration in %s has that name", set.dir)
+}
+
+func (c *cli) printPlans(plans []generator.Plan, single bool, words func(generator.Plan) string) error {
+	if c.json() {
+		if single {
+			return c.printJSON(plans[0])
+		}
+		if plans == nil {
+			plans = []generator.Plan{}
+		}
+		return c.printJSON(plans)
+	}
+	for i, p := range plans {
+		if i > 0 {
+			fmt.Fprintln(c.stdout)
+		}
+		fmt.Fprintln(c.stdout, escape(strings.TrimRight(words(p), "\n"), keepLines))
+	}
+	return nil
+}
+
+func (c *cli) completeDeclared(args []string, dir, servers string) []string {
+	if len(args) > 0 {
+		return nil
+	}
+	set, err := c.compile(dir, servers)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, p := range set.plans {
+		names = append(names, p.Name)
+	}
+	return names
+}

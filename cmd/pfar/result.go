@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// result is what tools/call returns.
+type result struct {
+	Content    []json.RawMessage `json:"content"`
+	Structured json.RawMessage   `json:"structuredContent"`
+	IsError    bool              `json:"isError"`
+}
+
+// content is one block of a result.
+type content struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Data     string `json:"data"`
+	MIMEType string `json:"mimeType"`
+	URI      string `json:"uri"`
+	Name     string `json:"name"`
+	Resource struct {
+		URI      string  `json:"uri"`
+		MIMEType string  `json:"mimeType"`
+		Text     *string `json:"text"`
+		Blob     string  `json:"blob"`
+	} `json:"resource"`
+}
+
+// printResult prints a tool's result; exit code 3 says that the tool calls it an error.
+func (c *cli) printResult(t tool, raw json.RawMessage) error {
+	var r result
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return fmt.Errorf("reading the result of %s: %w", t.id(), err)
+	}
+	w := c.stdout
+	if r.IsError {
+		w = c.stderr
+	}
+	if c.json() {
+		if err := c.printJSON(raw); err != nil {
+			return err
+		}
+	} else if err := printText(w, r, isTerminal(w)); err != nil {
+		return err
+	}
+	if r.IsError {
+		return fail(exitToolError, "%s returned an error", t.id())
+	}
+	return nil
+}
+
+// printText prints a result for people. Structured content is printed only where no text is: MCP has servers repeat
+// it as text.
+func printText(w io.Writer, r result, terminal bool) error {
+	var b strings.Builder
+	texts := 0
+	for _, raw := range r.Content {
+		text, isText := renderContent(raw)
+		if isText {
+			texts++
+		}
+		b.WriteString(text)
+		if !strings.HasSuffix(text, "\n") {
+			b.WriteByte('\n')
+		}
+	}
+	if texts == 0 && len(r.Structured) > 0 && string(r.Structured) != "null" {
+		b.WriteString(indentJSON(r.Structured) + "\n")
+	}
+	out := b.String()
+	if terminal {
+		out = escape(out, keepLines)
+	}
+	_, err := io.WriteString(w, out)
+	return err
+}
+
+// renderContent returns a block as text, and whether it was text.
+func renderContent(raw json.RawMessage) (string, bool) {
+	var block content
+	if json.Unmarshal(raw, &block) != nil {
+		return indentJSON(raw), false
+	}
+	switch block.Type {
+	case "text":
+		return block.Text, true
+	case "image", "audio":
+		return fmt.Sprintf("[%s %s, %d bytes; --output json has them]", block.Type, block.MIMEType, decodedLen(block.Data)), false
+	case "resource_link":
+		return fmt.Sprintf("[resource %s %s]", block.Name, block.URI), false
+	case "resource":
+		if block.Resource.Text != nil {
+			return *block.Resource.Text, true
+		}
+		return fmt.Sprintf("[resource %s %s, %d bytes; --output json has them]", block.Resource.URI, block.Resource.MIMEType, decodedLen(block.Resource.Blob)), false
+	}
+	return indentJSON(raw), false
+}
+
+func decodedLen(data string) int {
+	return base64.RawStdEncoding.DecodedLen(len(strings.TrimRight(data, "=")))
+}
+
+func indentJSON(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return b.String()
+}

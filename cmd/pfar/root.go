@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+const rootHelp = `pfar runs MCP servers that you do not trust, each in a sandbox of its own that reaches
+only the hosts its declaration names, behind one MCP endpoint.`
+
+const rootExample = `  pfar check mcp.d                    find mistakes in declarations
+  pfar up mcp.d                       run them until Ctrl-C
+  pfar call notion.search --query x   call a tool`
+
+const environmentHelp = `Variables that pfar and pfard read. Paths in brackets are the defaults of root, then of
+everybody else.
+
+  PFAR_RUN_DIR      sockets; in memory [/run/pfar; $XDG_RUNTIME_DIR/pfar, else /dev/shm/pfar-UID]
+  PFAR_STATE_DIR    token, logs, private homes, vault [/var/lib/pfar; $XDG_STATE_HOME/pfar]
+  PFAR_CONFIG_DIR   declarations [/etc/pfar/mcp.d; $XDG_CONFIG_HOME/pfar/mcp.d]
+  PFAR_SERVERS_DIR  programs installed for servers [servers in PFAR_STATE_DIR]
+  NO_COLOR          if not empty, no colour (no-color.org)`
+
+func (c *cli) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "pfar",
+		Short:         "Run untrusted MCP servers in sandboxes behind one endpoint",
+		Long:          rootHelp,
+		Example:       rootExample,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          c.knownVerb,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%w", err).withHint("%s --help", cmd.CommandPath())
+	})
+	for _, group := range []struct {
+		id, title string
+		verbs     []*cobra.Command
+	}{
+		{"declare", "Declare:", []*cobra.Command{c.checkCommand(), c.planCommand(), c.explainCommand()}},
+		{"run", "Run:", []*cobra.Command{c.upCommand(), c.statusCommand(), c.startCommand(), c.stopCommand(), c.restartCommand(), c.logsCommand()}},
+		{"use", "Use:", []*cobra.Command{c.toolsCommand(), c.callCommand(), c.connectCommand()}},
+		{"host", "Host and secrets:", []*cobra.Command{c.vaultCommand(), c.doctorCommand()}},
+		{"more", "More:", []*cobra.Command{c.versionCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, verb := range group.verbs {
+			verb.GroupID = group.id
+		}
+		root.AddCommand(group.verbs...)
+	}
+	root.SetHelpCommandGroupID("more")
+	root.SetCompletionCommandGroupID("more")
+	root.AddCommand(
+		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp},
+		&cobra.Command{Use: "environment", Short: "Which environment variables are read", Long: environmentHelp},
+	)
+	return root
+}
+
+// knownVerb refuses what is not a verb, naming the nearest one.
+func (c *cli) knownVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	f := usage("unknown verb %q", args[0])
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return f.withHint("did you mean %q?", strings.Join(near, `" or "`))
+	}
+	return f.withHint("pfar help")
+}
+
+// example joins the lines of an example and indents them as cobra does not.
+func example(lines ...string) string {
+	return fmt.Sprintf("  %s", strings.Join(lines, "\n  "))
+}

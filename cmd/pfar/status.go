@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+func (c *cli) statusCommand() *cobra.Command {
+	return c.outputFlag(&cobra.Command{
+		Use:               "status [NAME]",
+		Short:             "Show the servers, broken declarations and what does not hold on this host",
+		Example:           example("pfar status", "pfar status notion --json"),
+		Args:              arguments("[NAME]"),
+		ValidArgsFunction: c.completeServers(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report, err := c.report(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				s, err := findServer(report, args[0])
+				if err != nil {
+					return err
+				}
+				return c.printServer(s)
+			}
+			if c.json() {
+				return c.printJSON(report)
+			}
+			c.printReport(report)
+			return nil
+		},
+	})
+}
+
+// report asks pfard for all that it knows.
+func (c *cli) report(ctx context.Context) (control.Report, error) {
+	r, err := c.control().Do(ctx, control.Request{Verb: control.Status})
+	if err != nil {
+		return control.Report{}, err
+	}
+	if r.Status == nil {
+		return control.Report{}, errors.New("pfard answered without a report: pfar and pfard may be of different versions")
+	}
+	return *r.Status, nil
+}
+
+func findServer(report control.Report, name string) (control.Server, error) {
+	var names []string
+	for _, s := range report.Servers {
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	return control.Server{}, noSuch("server", name, names)
+}
+
+// printReport prints the table of the servers and, below it, what is wrong.
+func (c *cli) printReport(report control.Report) {
+	if len(report.Servers) == 0 {
+		fmt.Fprintf(c.stdout, "no servers declared in %s\n", escape(report.Directory, oneLine))
+	} else {
+		c.table(c.stdout, c.serverRows(report.Servers))
+	}
+	for _, d := range report.Diagnostics {
+		fmt.Fprintf(c.stdout, "\n%s\n", strings.TrimSpace(diagnosticText(d)))
+	}
+	for _, note := range report.Notes {
+		fmt.Fprintf(c.stdout, "%s %s\n", c.paint(c.stdout, yellow, "note:"), escape(note, oneLine))
+	}
+}
+
+func (c *cli) serverRows(servers []control.Server) [][]cell {
+	rows := [][]cell{heading("NAME", "STATE", "TOOLS", "UID", "SINCE", "DETAIL")}
+	for _, s := range servers {
+		since, uid := "", ""
+		if !s.Since.IsZero() {
+			since = age(c.now().Sub(s.Since))
+		}
+		if s.PID != 0 {
+			uid = fmt.Sprint(s.UID)
+		}
+		rows = append(rows, []cell{
+			{s.Name, ""}, {string(s.State), stateColour(s.State)}, {fmt.Sprint(s.Tools), ""}, {uid, ""}, {since, ""}, {detail(s), ""},
+		})
+	}
+	return rows
+}
+
+// detail is what the table says of a server beyond its state.
+func detail(s control.Server) string {
+	var parts []string
+	for _, p := range []string{s.Detail, s.LastRefusal} {
+		if p != "" && (len(parts) == 0 || parts[0] != p) {
+			parts = append(parts, p)
+		}
+	}
+	if s.Stale {
+		parts = append(parts, "its file is broken: the last good version is in force")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func stateColour(s control.State) string {
+	switch s {
+	case control.Running:
+		return green
+	case control.Failed:
+		return red
+	case control.BackOff, control.Waiting:
+		return yellow
+	}
+	return ""
+}
+
+// describe says a server's state in a few words: "running, 24 tools".
+func describe(s control.Server) string {
+	words := string(s.State)
+	if s.State == control.Running {
+		words += fmt.Sprintf(", %d tools", s.Tools)
+		if s.Tools == 1 {
+			words = "running, 1 tool"
+		}
+	}
+	if d := detail(s); d != "" {
+		words += ": " + d
+	}
+	return words
+}
+
+// printServer prints one server, one member a line.
+func (c *cli) printServer(s control.Server) error {
+	if c.json() {
+		return c.printJSON(s)
+	}
+	rows := [][]cell{{{"name", bold}, {s.Name, ""}}, {{"state", bold}, {string(s.State), stateColour(s.State)}}}
+	add := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []cell{{name, bold}, {value, ""}})
+		}
+	}
+	add("detail", s.Detail)
+	add("description", s.Description)
+	add("label", s.Label)
+	add("tools", fmt.Sprint(s.Tools))
+	if s.PID != 0 {
+		add("uid", fmt.Sprint(s.UID))
+		add("pid", fmt.Sprint(s.PID))
+	}
+	if !s.Since.IsZero() {
+		add("since", s.Since.Format(time.RFC3339))
+	}
+	if s.Crashes > 0 {
+		add("crashes", fmt.Sprintf("%d in a row", s.Crashes))
+	}
+	add("last refusal", s.LastRefusal)
+	add("limits", s.Limits)
+	add("declaration", s.File)
+	if s.Stale {
+		add("", "is broken now: the last good version is in force")
+	}
+	add("log", s.Log)
+	c.table(c.stdout, rows)
+	return nil
+}
+
+// age is a duration in its largest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return "now"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// diagnosticText is a diagnostic with its source line, as pfard rendered it or, failing that, in one line.
+func diagnosticText(d control.Diagnostic) string {
+	if d.Text != "" {
+		return escape(d.Text, keepLines)
+	}
+	s := fmt.Sprintf("%s:%d:%d: %s: %s", d.File, d.Line, d.Column, d.Severity, d.Summary)
+	if d.Detail != "" {
+		s += "; " + d.Detail
+	}
+	return escape(s, keepLines)
+}

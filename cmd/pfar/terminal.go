@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// SGR parameters, ECMA-48 8.3.117.
+const (
+	bold   = "1"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	cyan   = "36"
+)
+
+// isTerminal reports whether v, a reader or writer, is one.
+func isTerminal(v any) bool {
+	f, ok := v.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// coloured reports whether colour may go to w: only to a terminal that can, and never against NO_COLOR (no-color.org).
+func (c *cli) coloured(w io.Writer) bool {
+	return isTerminal(w) && c.getenv("NO_COLOR") == "" && c.getenv("TERM") != "dumb"
+}
+
+func (c *cli) paint(w io.Writer, colour, s string) string {
+	if colour == "" || s == "" || !c.coloured(w) {
+		return s
+	}
+	return "\x1b[" + colour + "m" + s + "\x1b[0m"
+}
+
+// lines says what escape does with line breaks.
+type lines bool
+
+const (
+	oneLine   lines = false
+	keepLines lines = true
+)
+
+// escape makes a stranger's text safe to look at: control characters, which a terminal obeys, and the format characters
+// that reorder or hide what a person reads (CVE-2021-42574) become visible as \x1b or \u202e.
+func escape(s string, l lines) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return hostile(r, l) }) && utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case !hostile(r, l):
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		}
+	}
+	return b.String()
+}
+
+func hostile(r rune, l lines) bool {
+	switch {
+	case r == '\n' || r == '\t':
+		return l == oneLine
+	case r == '\u200d' || r == '\u200c': // joiners: part of emoji and of several scripts' spelling
+		return false
+	case r == '\u2028' || r == '\u2029':
+		return true
+	}
+	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
+}
+
+// escapeJSON does the same to encoded JSON and keeps its meaning: outside of strings JSON has no such characters, and
+// inside \uXXXX stands for itself.
+func escapeJSON(b []byte) []byte {
+	var out strings.Builder
+	for _, r := range string(b) {
+		switch {
+		case r == utf8.RuneError || !hostile(r, keepLines) || r == '\r':
+			out.WriteRune(r)
+		case r < 0x10000:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			r -= 0x10000
+			fmt.Fprintf(&out, `\u%04x\u%04x`, 0xd800+(r>>10), 0xdc00+(r&0x3ff))
+		}
+	}
+	return []byte(out.String())
+}
+
+// cell is one field of a table.
+type cell struct{ text, colour string }
+
+// table prints rows in columns; the last column is as wide as it likes. Every text is escaped.
+func (c *cli) table(w io.Writer, rows [][]cell) {
+	var widths []int
+	for _, row := range rows {
+		for i, f := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(escape(f.text, oneLine)))
+		}
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		pad := 0
+		for i, f := range row {
+			text := escape(f.text, oneLine)
+			if text != "" {
+				b.WriteString(strings.Repeat(" ", pad))
+				b.WriteString(c.paint(w, f.colour, text))
+				pad = 0
+			}
+			pad += widths[i] - utf8.RuneCountInString(text) + 2
+		}
+		fmt.Fprintln(w, b.String())
+	}
+}
+
+// heading makes the first row of a table.
+func heading(names ...string) []cell {
+	row := make([]cell, len(names))
+	for i, n := range names {
+		row[i] = cell{n, bold}
+	}
+	return row
+}

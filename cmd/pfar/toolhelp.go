@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// printToolHelp shows a tool and its flags. Every word of it is the server's, so every word is escaped.
+func (c *cli) printToolHelp(t tool, properties []property) {
+	w := c.stdout
+	fmt.Fprintf(w, "%s (label %s)\n", c.paint(w, bold, escape(t.id(), oneLine)), escape(t.Meta.Label, oneLine))
+	if d := strings.TrimSpace(t.Description); d != "" {
+		fmt.Fprintf(w, "\n%s\n", indent(escape(d, keepLines), "  "))
+	}
+	fmt.Fprintf(w, "\n%s\n  pfar call %s [FLAGS]\n", c.paint(w, bold, "Usage:"), escape(t.id(), oneLine))
+	var rows [][]cell
+	var unnamed []string
+	for _, p := range properties {
+		if p.flag == "" {
+			unnamed = append(unnamed, escape(fmt.Sprintf("%q", p.name), oneLine))
+			continue
+		}
+		rows = append(rows, []cell{{"  --" + p.flag, ""}, {p.takes(), cyan}, {p.remarks(), ""}})
+	}
+	if len(rows) > 0 {
+		fmt.Fprintf(w, "\n%s\n", c.paint(w, bold, "Flags of the tool:"))
+		c.table(w, rows)
+	}
+	if len(unnamed) > 0 {
+		fmt.Fprintf(w, "\nOnly by --json: %s\n", strings.Join(unnamed, ", "))
+	}
+	fmt.Fprintf(w, "\n%s\n", c.paint(w, bold, "Flags of pfar:"))
+	own, _ := c.callFlags()
+	fmt.Fprint(w, own.FlagUsages())
+}
+
+// takes says what the flag's value is.
+func (p property) takes() string {
+	switch {
+	case len(p.enum) > 0:
+		s := strings.Join(enumTexts(p.enum), "|")
+		if p.kind == kindArray {
+			s += "..."
+		}
+		return s
+	case p.kind == kindArray:
+		return p.item.String() + "..."
+	case p.kind == kindBoolean:
+		return ""
+	}
+	return p.kind.String()
+}
+
+func (p property) remarks() string {
+	s := strings.Join(strings.Fields(p.description), " ")
+	var notes []string
+	if p.required {
+		notes = append(notes, "required")
+	}
+	if len(p.def) > 0 && string(p.def) != "null" {
+		notes = append(notes, "default "+string(p.def))
+	}
+	if len(notes) > 0 {
+		s = strings.TrimSpace(s + " (" + strings.Join(notes, ", ") + ")")
+	}
+	return s
+}
+
+func indent(s, by string) string { return by + strings.ReplaceAll(s, "\n", "\n"+by) }

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+const upHelp = `Run every declaration of DIR until Ctrl-C, as this user, without systemd and without installation.
+
+DIR is watched: adding, changing or removing a file starts, restarts or stops exactly that
+server. The first Ctrl-C stops everything in order, a second one at once.
+
+With --json, one report for each change goes to standard output, a line each.`
+
+// upOptions are the flags of pfar up.
+type upOptions struct {
+	dir, listen, servers string
+	verbose              bool
+}
+
+func (c *cli) upCommand() *cobra.Command {
+	var o upOptions
+	cmd := c.outputFlag(&cobra.Command{
+		Use:     "up [DIR]",
+		Short:   "Run the servers until Ctrl-C",
+		Long:    upHelp,
+		Example: example("pfar up", "pfar up examples --listen 127.0.0.1:0"),
+		Args:    arguments("[DIR]"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.dir = c.dirs.Config
+			if len(args) == 1 {
+				o.dir = args[0]
+			}
+			return c.up(cmd.Context(), o)
+		},
+	})
+	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:7417", "loopback `ADDRESS` of the MCP endpoint; port 0 takes a free one")
+	cmd.Flags().StringVar(&o.servers, "servers", c.dirs.Servers, "`DIR` of the programs installed for servers")
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print all that pfard logs, not only warnings")
+	return cmd
+}
+
+func (c *cli) up(ctx context.Context, o upOptions) error {
+	if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
+		return fail(exitFailed, "no directory of declarations at %q", o.dir).withHint("make it and put one file for each server into it, or name another: pfar up DIR")
+	}
+	if report, err := c.report(ctx); err == nil {
+		return fail(exitFailed, "pfar runs already, with the declarations in %q", report.Directory).withHint(`end that one first, or give this one a PFAR_RUN_DIR and a PFAR_STATE_DIR of its own`)
+	}
+	program, err := c.findProgram("pfard")
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	child, err := startSupervised(program, "--local", "--declarations", o.dir, "--servers", o.servers, "--listen", o.listen)
+	if err != nil {
+		return err
+	}
+	defer child.close()
+	v := &upView{cli: c, verbose: o.verbose, screen: screen{w: c.stderr, live: c.coloured(c.stderr) && !c.json()}}
+	return v.follow(ctx, child, signals)
+}
+
+// findProgram looks beside this executable, where pfar is installed, and in PATH.
+func (c *cli) findProgram(name string) (string, error) {
+	self, err := os.Executable()
+	if err == nil {
+		self, err = filepath.EvalSymlinks(self)
+	}
+	if err != nil {
+		return "", fmt.Errorf("finding %s: %w", name, err)
+	}
+	for _, dir := range []string{filepath.Dir(self), "/usr/lib/pfar"} {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fail(exitFailed, "%s is neither beside %s, nor in /usr/lib/pfar, nor in PATH", name, self).withHint("install pfar whole, or build it with: make build")
+	}
+	return path, nil
+}
+
+// upView is what pfar up shows.
+type upView struct {
+	*cli
+	screen  screen
+	verbose bool
+	shown   *control.Report // nil until the first table
+	last    control.Report
+	ending  bool
+}
+
+// follow shows what happens until pfard ends, and returns its exit code.
+func (v *upView) follow(ctx context.Context, child *supervised, signals <-chan os.Signal) error {
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	reports := make(chan control.Report)
+	tick := time.NewTicker(100 * time.Millisecond) // of the spinner, nothing is polled
+	defer tick.Stop()
+	if !v.screen.live {
+		tick.Stop()
+	}
+	ready, lines := child.ready, child.lines
+	for {
+		select {
+		case <-ready:
+			ready = nil
+			go v.watch(watching, reports)
+		case r := <-reports:
+			v.changed(r)
+		case line, open := <-lines:
+			if !open {
+				lines = nil
+				continue
+			}
+			v.log(line)
+		case <-tick.C:
+			v.spin()
+		case <-signals:
+			v.interrupt(child)
+		case <-child.done:
+			v.screen.clear()
+			child.stopReading()
+			for line := range child.lines {
+				v.log(line)
+			}
+			return exitWith(child.exitCode())
+		}
+	}
+}
+
+func (v *upView) watch(ctx context.Context, reports chan<- control.Report) {
+	err := v.control().Watch(ctx, func(r control.Report) error {
+		select {
+		case reports <- r:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
+		v.complain(fmt.Errorf("watching pfard: %w", err), "")
+	}
+}
+
+// interrupt asks pfard to end, and the second time makes it.
+func (v *upView) interrupt(child *supervised) {
+	v.screen.clear()
+	if v.ending {
+		child.kill()
+		return
+	}
+	v.ending = true
+	fmt.Fprintln(v.stderr, "stopping; Ctrl-C again kills")
+	child.terminate()
+}
+
+// log shows what pfard writes to its standard error: by default warnings and worse.
+func (v *upView) log(line string) {
+	if !v.verbose && (strings.Contains(line, " level=INFO ") || strings.Contains(line, " level=DEBUG ")) {
+		return
+	}
+	v.screen.clear()
+	fmt.Fprintln(v.stderr, escape(line, oneLine))
+}
+
+func (v *upView) changed(r control.Report) {
+	v.screen.clear()
+	before := v.last
+	v.last = r
+	switch {
+	case v.json():
+		b, err := json.Marshal(r)
+		if err == nil {
+			fmt.Fprintf(v.stdout, "%s\n", escapeJSON(b))
+		}
+	case v.shown != nil || !v.screen.live:
+		if !v.ending {
+			for _, line := range changes(before, r) {
+				fmt.Fprintln(v.stdout, line)
+			}
+		}
+	}
+	if v.shown == nil && settled(r) && !v.json() {
+		v.shown = &r
+		v.printReport(r)
+		v.printEndpoint(r)
+	}
+}
+
+// settled reports whether no server is on its way up.
+func settled(r control.Report) bool {
+	for _, s := range r.Servers {
+		if s.State == control.Starting {
+			return false
+		}
+	}
+	return true
+}
+
+// spin shows the servers that are starting, until all have.
+func (v *upView) spin() {
+	if v.shown != nil || v.ending {
+		return
+	}
+	var starting []string
+	for _, s := range v.last.Servers {
+		if s.State == control.Starting {
+			line := s.Name
+			if s.Detail != "" {
+				line += ": " + s.Detail
+			}
+			starting = append(starting, escape(line, oneLine))
+		}
+	}
+	if len(v.last.Servers) == 0 {
+		starting = []string{"starting pfard"}
+	}
+	v.screen.draw(starting)
+}
+
+// printEndpoint says how to connect.
+func (v *upView) printEndpoint(r control.Report) {
+	w := v.stdout
+	fmt.Fprintf(w, "\n%s\n", v.paint(w, bold, "Connect"))
+	v.table(w, [][]cell{
+		{{"  endpoint", ""}, {r.Endpoint, cyan}},
+		{{"  token", ""}, {"in " + r.TokenFile + `, sent as "Authorization: Bearer TOKEN"`, ""}},
+		{{"  socket", ""}, {r.Socket, ""}},
+	})
+	snippet, err := v.clientConfig()
+	if err == nil {
+		fmt.Fprintf(w, "\n%s\n%s\n\n", v.paint(w, bold, "For a desktop client's configuration"), escape(snippet, keepLines))
+	}
+}
+
+// clientConfig is what a desktop client wants: the bridge, with no secret in it. Such clients start programs with a
+// bare environment, so the run directory is named.
+func (v *upView) clientConfig() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	run, err := filepath.Abs(v.dirs.Run)
+	if err != nil {
+		return "", err
+	}
+	type server struct {
+		Command string            `json:"command"`
+		Args    []string          `json:"args"`
+		Env     map[string]string `json:"env"`
+	}
+	config := map[string]any{"mcpServers": map[string]server{
+		"pfar": {Command: self, Args: []string{"connect"}, Env: map[string]string{"PFAR_RUN_DIR": run}},
+	}}
+	b, err := json.MarshalIndent(config, "", "  ")
+	return string(b), err
+}
+
+// changes says in one line each what differs between two reports.
+func changes(before, now control.Report) []string {
+	var lines []string
+	known := map[string]control.Server{}
+	for _, s := range before.Servers {
+		known[s.Name] = s
+	}
+	for _, s := range now.Servers {
+		old, was := known[s.Name]
+		delete(known, s.Name)
+		if !was || old.State != s.State || old.Tools != s.Tools || detail(old) != detail(s) {
+			lines = append(lines, fmt.Sprintf("%s: %s", s.Name, escape(describe(s), oneLine)))
+		}
+	}
+	for _, s := range before.Servers {
+		if _, gone := known[s.Name]; gone {
+			lines = append(lines, s.Name+": removed")
+		}
+	}
+	said := map[string]bool{}
+	for _, d := range before.Diagnostics {
+		said[diagnosticText(d)] = true
+	}
+	for _, d := range now.Diagnostics {
+		if text := diagnosticText(d); !said[text] {
+			lines = append(lines, strings.TrimSpace(text))
+		}
+	}
+	if len(before.Diagnostics) > 0 && len(now.Diagnostics) == 0 {
+		lines = append(lines, "every declaration is sound again")
+	}
+	for _, note := range now.Notes {
+		if !slices.Contains(before.Notes, note) {
+			lines = append(lines, "note: "+escape(note, oneLine))
+		}
+	}
+	return lines
+}
