@@ -1,0 +1,28 @@
+// Command pfar-egress is one server's only way out: it accepts inside the server's network namespace and connects outside to what was declared.
+//
+// It is run as a unit: the listeners come by LISTEN_FDS, the plan by $CREDENTIALS_DIRECTORY, and news goes out by
+// NOTIFY_SOCKET (package units). When it has been idle it ends; the next connection has it started again.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	idle := flag.Duration("idle", 30*time.Second, "end after so long without a connection; 0: never")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	if err := run(ctx, *idle, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+		fmt.Fprintf(os.Stderr, "pfar-egress: %v\n", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pfar/pfar/policies/egress"
+)
+
+// refusal is an answer of the proxy's own. Reason is stable; detail is a sentence for whoever reads the server's log.
+type refusal struct {
+	status int
+	reason string
+	detail string
+}
+
+func (r *refusal) Error() string { return r.reason }
+
+// Refusals after the policy allowed. The texts name no address: what a name leads to inside the operator's network is
+// not the server's to learn (EG-095).
+var (
+	errAddressRefused = &refusal{403, "address-refused", "The name leads to no address on the public internet. Private and special addresses are reached only if the declaration names them as such."}
+	errNotResolved    = &refusal{502, "not-resolved", "The name could not be resolved."}
+	errLookupTimeout  = &refusal{504, "lookup-timeout", "The name could not be resolved in time."}
+	errNotReached     = &refusal{502, "not-reached", "The host did not accept the connection."}
+	errDialTimeout    = &refusal{504, "dial-timeout", "The host did not accept the connection in time."}
+	errBadResponse    = &refusal{502, "bad-response", "The host's response is not one that the proxy passes on."}
+)
+
+// denied reports whether a refusal is the policy's or the parser's, and not the network's.
+func (r *refusal) denied() bool { return r.status < 500 || r.status == 501 || r.status == 505 }
+
+// refuse explains a decision that denies, with the remedy.
+func (p *proxy) refuse(d egress.Decision, r *request) *refusal {
+	add := fmt.Sprintf("the owner of this machine can add %q to allowed_domains in %s.", remedy(d, r), p.file)
+	switch d.Reason {
+	case egress.BadName:
+		return &refusal{400, d.Reason, "The target is no host name that every program reads alike."}
+	case egress.NameNotDeclared:
+		return &refusal{403, d.Reason, fmt.Sprintf("The name is not in allowed_domains of the server %q. If it is needed, %s", p.name, add)}
+	case egress.PortNotDeclared:
+		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may reach %s, and not this port of it. If it is needed, %s", p.name, d.Rule, add)}
+	case egress.AddressLiteral:
+		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may reach declared names, and addresses only if they are declared. If it is needed, %s", p.name, add)}
+	}
+	return &refusal{403, d.Reason, "The connection is not allowed."}
+}
+
+// remedy is the entry of allowed_domains that would allow the request.
+func remedy(d egress.Decision, r *request) string {
+	e := egress.Endpoint{Host: d.Host}
+	if d.Addr.IsValid() {
+		a := d.Addr.Unmap()
+		e = egress.Endpoint{Prefix: netip.PrefixFrom(a, a.BitLen())}
+	}
+	if r.port != 443 && r.port != 80 || d.Reason == egress.PortNotDeclared {
+		e.Port = r.port
+	}
+	return e.String()
+}
+
+// response renders a refusal. To HEAD, no body is sent (RFC 9110 section 9.3.2).
+func (r *refusal) response(target string, headOnly bool) []byte {
+	body := fmt.Sprintf("pfar refuses %s: %s\n%s\n", target, r.reason, r.detail)
+	if !r.denied() {
+		body = fmt.Sprintf("pfar cannot reach %s: %s\n%s\n", target, r.reason, r.detail)
+	}
+	if target == "" {
+		body = fmt.Sprintf("pfar refuses the request: %s\n%s\n", r.reason, r.detail)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", r.status, statusText(r.status))
+	fmt.Fprintf(&b, "Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n", len(body))
+	fmt.Fprintf(&b, "X-Pfar-Reason: %s\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n", r.reason)
+	if !headOnly {
+		b.WriteString(body)
+	}
+	return []byte(b.String())
+}
+
+func statusText(status int) string {
+	switch status {
+	case 400:
+		return "Bad Request"
+	case 403:
+		return "Forbidden"
+	case 408:
+		return "Request Timeout"
+	case 431:
+		return "Request Header Fields Too Large"
+	case 501:
+		return "Not Implemented"
+	case 502:
+		return "Bad Gateway"
+	case 504:
+		return "Gateway Timeout"
+	case 505:
+		return "HTTP Version Not Supported"
+	}
+	return "Refused"
+}
+
+// display returns host:port for people: the canonical name if there is one, and otherwise what was sent, escaped and
+// shortened, so that it neither forges a log line nor looks like another name.
+func display(d egress.Decision, r *request) string {
+	if r == nil || r.host == "" {
+		return ""
+	}
+	host := d.Host
+	if host == "" {
+		host = escape(r.host)
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if r.port == 0 {
+		return host
+	}
+	return host + ":" + strconv.Itoa(int(r.port))
+}
+
+func escape(s string) string {
+	const longest = 100
+	if len(s) > longest {
+		cut := longest
+		for cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = s[:cut] + "..."
+	}
+	q := strconv.QuoteToASCII(s)
+	return q[1 : len(q)-1]
+}
