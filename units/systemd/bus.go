@@ -1,0 +1,115 @@
+// Package systemd asks a systemd, the user's or the machine's, for transient scopes, and is the only code of pfar that speaks D-Bus.
+package systemd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	sd "github.com/coreos/go-systemd/v22/dbus"
+	"github.com/godbus/dbus/v5"
+)
+
+// Bus is a connection to one systemd. Its methods may be called at the same time.
+type Bus struct {
+	conn *sd.Conn
+}
+
+// Names that systemd gives its errors (systemd's bus-common-errors.h).
+const (
+	errUnitExists = "org.freedesktop.systemd1.UnitExists"
+	errNoSuchUnit = "org.freedesktop.systemd1.NoSuchUnit"
+)
+
+// Connect returns a connection to the systemd that runs this process's user, for root to PID 1. ctx bounds the
+// connecting only.
+func Connect(ctx context.Context) (*Bus, error) {
+	if os.Geteuid() == 0 {
+		return ConnectTo(ctx, "unix:path=/run/systemd/private")
+	}
+	return ConnectTo(ctx, userAddresses(os.Getenv("XDG_RUNTIME_DIR"), os.Getenv("DBUS_SESSION_BUS_ADDRESS"), os.Geteuid())...)
+}
+
+// userAddresses are where the user's systemd may be heard, best first: its own socket, as systemctl does it, because a
+// session bus need not be the one that systemd is on.
+func userAddresses(runtimeDir, sessionBus string, uid int) []string {
+	if runtimeDir == "" {
+		runtimeDir = "/run/user/" + strconv.Itoa(uid) // where pam_systemd(8) makes it; su and sudo lose the variable
+	}
+	list := []string{"unix:path=" + dbus.EscapeBusAddressValue(filepath.Join(runtimeDir, "systemd/private"))}
+	if sessionBus != "" {
+		list = append(list, sessionBus)
+	}
+	return append(list, "unix:path="+dbus.EscapeBusAddressValue(filepath.Join(runtimeDir, "bus")))
+}
+
+// ConnectTo returns a connection to the first of the addresses that answers.
+func ConnectTo(ctx context.Context, addresses ...string) (*Bus, error) {
+	errs := []error{errors.New("no address to connect to")}
+	for i, address := range addresses {
+		if i == 0 {
+			errs = nil
+		}
+		conn, err := sd.NewConnection(func() (*dbus.Conn, error) { return dial(ctx, address) })
+		if err == nil {
+			return &Bus{conn}, nil
+		}
+		errs = append(errs, fmt.Errorf("connecting to systemd at %q: %w", address, err))
+	}
+	return nil, errors.Join(errs...)
+}
+
+// dial connects and authenticates as the caller's uid. A message bus wants a Hello, systemd's own socket knows none.
+func dial(ctx context.Context, address string) (*dbus.Conn, error) {
+	// The connection outlives ctx: servers are removed after the caller was told to end.
+	conn, err := dbus.Dial(address, dbus.WithContext(context.WithoutCancel(ctx)))
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	if filepath.Base(address) == "private" {
+		return conn, nil
+	}
+	if err := conn.Hello(); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Close ends the connection; what was asked for stays.
+func (b *Bus) Close() { b.conn.Close() }
+
+// Connected reports whether the other side is still there; it goes when systemd executes itself anew (daemon-reexec).
+func (b *Bus) Connected() bool { return b.conn.Connected() }
+
+// await waits for the end of the job that start enqueues. systemd says it by a signal.
+func (b *Bus) await(ctx context.Context, start func(done chan<- string) (int, error)) error {
+	done := make(chan string, 1) // go-systemd sends with its lock held
+	if _, err := start(done); err != nil {
+		return err
+	}
+	select {
+	case result := <-done:
+		if result != "done" {
+			return fmt.Errorf("systemd's job ended with %q", result)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for systemd's job: %w", context.Cause(ctx))
+	}
+}
+
+// isError reports whether err is systemd's of that name.
+func isError(err error, name string) bool {
+	var e dbus.Error
+	return errors.As(err, &e) && e.Name == name
+}
