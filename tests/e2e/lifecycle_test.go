@@ -1,0 +1,222 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// marker is a word that no other process of the host has among its arguments.
+func marker(t *testing.T) string {
+	return fmt.Sprintf("pfar-e2e-%d-%d", os.Getpid(), time.Now().UnixNano())
+}
+
+func inState(name string, state control.State) func(control.Report) bool {
+	return func(r control.Report) bool { return server(r, name).State == state }
+}
+
+func TestCrash(t *testing.T) {
+	p := start(t, map[string]string{"fragile.hcl": echo(t), "steady.hcl": echo(t, "-label", "steady")})
+	first := server(p.awaitRunning("fragile", "steady"), "fragile")
+	steady := server(p.last(), "steady")
+	c := p.client("/mcp")
+	before := p.mark()
+	if r, err := c.call("fragile__crash", map[string]any{}); err == nil && !r.isError {
+		t.Errorf("a call that ends the server succeeded: %+v", r)
+	}
+	crashed := time.Now()
+	down := p.awaitFrom(before, "fragile crashed", soon, inState("fragile", control.BackOff))
+	if got := server(down, "fragile"); got.Tools != 0 || got.Crashes != 1 {
+		t.Errorf("after the first crash: %+v", got)
+	}
+	if names := c.names(); slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "fragile__") }) {
+		t.Errorf("tools of a server that is gone: %q", names)
+	}
+	if got := c.must("steady__label", map[string]any{}); got != "steady" {
+		t.Errorf("the neighbour answers %q", got)
+	}
+	p.awaitFrom(before, "fragile back", soon, inState("fragile", control.Running))
+	if took := time.Since(crashed); took < 900*time.Millisecond || took > 2500*time.Millisecond {
+		t.Errorf("back after %v, want 1 s (LIF-05)", took)
+	}
+	if got := c.must("fragile__echo", map[string]any{"message": "again"}); got != "again" {
+		t.Errorf("after the restart echo returns %q", got)
+	}
+	now := server(p.last(), "steady")
+	if now.PID != steady.PID || !now.Since.Equal(steady.Since) {
+		t.Errorf("the neighbour was touched: %+v, before %+v", now, steady)
+	}
+	if got := server(p.last(), "fragile"); got.PID == first.PID {
+		t.Errorf("the launcher of the second start is that of the first: %d", got.PID)
+	}
+}
+
+func TestThirdCrashDisables(t *testing.T) {
+	p := start(t, map[string]string{"broken.hcl": echo(t, "-crash"), "good.hcl": echo(t)})
+	begin := time.Now()
+	r := p.await("broken disabled", 15*time.Second, inState("broken", control.Failed))
+	// 1 s after the first crash and 5 s after the second (LIF-05, LIF-06).
+	if took := time.Since(begin); took < 5500*time.Millisecond || took > 9*time.Second {
+		t.Errorf("disabled after %v, want about 6 s", took)
+	}
+	s := server(r, "broken")
+	if s.Crashes != 3 || s.Detail == "" {
+		t.Errorf("status of the disabled server: %+v", s)
+	}
+	stdout, _, _ := p.command("status", "broken")
+	if !strings.Contains(stdout, "3") {
+		t.Errorf("pfar status says nothing of three crashes: %s", stdout)
+	}
+	logs, stderr, code := p.command("logs", "broken")
+	if code != 0 || strings.Count(logs, "crashing as told") < 3 {
+		t.Errorf("pfar logs: %d, %s, %s", code, logs, stderr)
+	}
+	if server(p.last(), "good").State != control.Running {
+		t.Errorf("the neighbour: %s", p.describe())
+	}
+	// The owner mends it: the change of the file is a start without a past.
+	p.write("broken.hcl", echo(t))
+	p.awaitRunning("broken")
+}
+
+// TestStopSequence walks through LIF-09: end of stdin, 5 s, SIGTERM, 3 s, SIGKILL.
+func TestStopSequence(t *testing.T) {
+	tests := []struct {
+		name      string
+		args      []string
+		least, at time.Duration
+	}{
+		{"obedient", nil, 0, 2 * time.Second},
+		{"slow", []string{"-slow-exit", "2s"}, 2 * time.Second, 4 * time.Second},
+		{"deaf-to-eof", []string{"-ignore-eof"}, 5 * time.Second, 7 * time.Second},
+		{"stubborn", []string{"-ignore-eof", "-ignore-term"}, 8 * time.Second, 10 * time.Second},
+	}
+	declarations := map[string]string{}
+	for _, tt := range tests {
+		declarations[tt.name+".hcl"] = echo(t, tt.args...)
+	}
+	p := start(t, declarations)
+	for _, tt := range tests {
+		p.awaitRunning(tt.name)
+	}
+	t.Run("all at once", func(t *testing.T) {
+		for _, tt := range tests {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				launcher := server(p.last(), tt.name).PID
+				processes := descendants(launcher)
+				if len(processes) < 3 {
+					t.Fatalf("launcher %d has only %v below it", launcher, processes)
+				}
+				mark, begin := p.mark(), time.Now()
+				if err := os.Remove(p.path(tt.name + ".hcl")); err != nil {
+					t.Fatal(err)
+				}
+				p.awaitFrom(mark, tt.name+" gone", soon, func(r control.Report) bool { return server(r, tt.name).Name == "" })
+				if took := time.Since(begin); took < tt.least || took > tt.at {
+					t.Errorf("gone after %v, want between %v and %v", took, tt.least, tt.at)
+				}
+				awaitGone(t, time.Second, processes)
+			})
+		}
+	})
+}
+
+// TestOrphan leaves a grandchild behind that nothing but the pid namespace can find (RX orphan).
+func TestOrphan(t *testing.T) {
+	word := marker(t)
+	p := start(t, map[string]string{"parent.hcl": echo(t, "-orphan", word)})
+	p.awaitRunning("parent")
+	orphans := awaitProcess(t, "-sleep\x00"+word)
+	if err := os.Remove(p.path("parent.hcl")); err != nil {
+		t.Fatal(err)
+	}
+	p.await("parent gone", soon, func(r control.Report) bool { return len(r.Servers) == 0 })
+	awaitGone(t, time.Second, orphans)
+}
+
+func awaitProcess(t *testing.T, text string) []process {
+	t.Helper()
+	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
+		if found := find(text); len(found) > 0 {
+			return found
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no process with %q", text)
+		}
+	}
+}
+
+// TestNothingOutlivesPfard kills pfard, and pfar itself, so that they can clean up nothing (LIF-11, RX-10).
+func TestNothingOutlivesPfard(t *testing.T) {
+	for _, victim := range []string{"pfard", "pfar"} {
+		t.Run(victim, func(t *testing.T) {
+			word := marker(t)
+			p := start(t, map[string]string{
+				"a.hcl": echo(t, "-orphan", word), "b.hcl": echo(t, "-ignore-eof", "-ignore-term"),
+			})
+			p.awaitRunning("a", "b")
+			awaitProcess(t, "-sleep\x00"+word)
+			processes := descendants(p.cmd.Process.Pid)
+			pid := p.cmd.Process.Pid
+			if victim == "pfard" {
+				i := slices.IndexFunc(processes, func(q process) bool { return q.name == "pfard" })
+				if i < 0 {
+					t.Fatalf("no pfard below pfar up: %v", processes)
+				}
+				pid = processes[i].pid
+			}
+			if len(processes) < 9 {
+				t.Fatalf("too few processes to be two servers: %v", processes)
+			}
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			awaitGone(t, 12*time.Second, processes)
+			select {
+			case <-p.ended:
+			case <-time.After(soon):
+				t.Error("pfar up goes on without pfard")
+			}
+			p.again() // what was left behind does not stand in the way
+			p.awaitRunning("a", "b")
+		})
+	}
+}
+
+func TestEndLeavesNothing(t *testing.T) {
+	p := start(t, map[string]string{"a.hcl": echo(t), "b.hcl": echo(t)})
+	p.awaitRunning("a", "b")
+	processes := descendants(p.cmd.Process.Pid)
+	p.stop()
+	awaitGone(t, time.Second, processes)
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d after an orderly end", code)
+	}
+	if _, stderr, code := p.command("status"); code != 5 {
+		t.Errorf("pfar status without pfar: exit code %d, %s", code, stderr)
+	}
+}
+
+func TestListChanged(t *testing.T) {
+	p := start(t, map[string]string{"shifty.hcl": echo(t)})
+	tools := server(p.awaitRunning("shifty"), "shifty").Tools
+	c := p.client("/mcp")
+	if slices.Contains(c.names(), "shifty__added") {
+		t.Fatal("the tool is there before it is added")
+	}
+	for i, want := range []int{tools + 1, tools} {
+		before := p.mark()
+		c.must("shifty__change", map[string]any{})
+		p.awaitFrom(before, "the list changed", soon, func(r control.Report) bool { return server(r, "shifty").Tools == want })
+		if got := slices.Contains(c.names(), "shifty__added"); got != (i == 0) {
+			t.Errorf("after change %d the tool is in the list: %v", i+1, got)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// roleVariable makes this test binary play another program.
+const roleVariable = "PFAR_TEST_ROLE"
+
+func playRole(role string) int {
+	if role != "notion" {
+		fmt.Fprintf(os.Stderr, "no role %q\n", role)
+		return 2
+	}
+	if err := serveNotion(os.Getenv("PFAR_TEST_CERTIFICATE")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// The addresses look public, for the bridge refuses all others; they exist in namespaces of the test only.
+const (
+	notionHost    = "api.notion.com"
+	notionAddress = "93.184.215.14"
+	ourAddress    = "93.184.215.13"
+	notionToken   = "ntn_12345678901abcdefghijklmnopqrstuvwxyzABCDEFGHI"
+)
+
+// seen is what the stand-in says of a request, a line each.
+type seen struct {
+	Path, Host, SNI, Authorization, Query, From string
+}
+
+// serveNotion answers the one question that the test asks of api.notion.com.
+func serveNotion(certificate string) error {
+	pair, err := tls.LoadX509KeyPair(certificate, certificate)
+	if err != nil {
+		return err
+	}
+	out := json.NewEncoder(os.Stdout)
+	l, err := tls.Listen("tcp", ":443", &tls.Config{Certificates: []tls.Certificate{pair}})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Query string `json:"query"`
+		}
+		json.NewDecoder(r.Body).Decode(&body)
+		out.Encode(seen{r.URL.Path, r.Host, r.TLS.ServerName, r.Header.Get("Authorization"), body.Query, r.RemoteAddr})
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"object":"list","results":[{"object":"page","id":"1","properties":{"title":"the pfar roadmap"}}],"has_more":false}`)
+	}))
+}
+
+// TestNotion runs the Notion server from npm, which knows nothing of pfar, against a stand-in for api.notion.com. Only
+// the bridge can reach that: it is at the far end of a veth pair, known by a private /etc/hosts.
+func TestNotion(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // another network takes root, and the test has run as root
+	}
+	dir := directory(t, "")
+	authority, certificate := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "server.pem")
+	makeCertificates(t, authority, certificate)
+	pid, requests := startNotion(t, certificate)
+	hosts := filepath.Join(dir, "hosts")
+	put(t, hosts, "127.0.0.1 localhost\n"+notionAddress+" "+notionHost+"\n")
+
+	p := prepare(t, map[string]string{"notion.hcl": fmt.Sprintf("allowed_domains = [%q]\n", notionHost) +
+		declare("node", []string{npm(t, "@notionhq/notion-mcp-server/bin/cli.mjs")}, fmt.Sprintf(`
+auth    = { NOTION_TOKEN = "vault:notion_token" }
+env     = { NODE_EXTRA_CA_CERTS = %[1]q }
+sandbox { read_only = [%[1]q] }`, authority))})
+	script := fmt.Sprintf(`set -e
+ip link set lo up
+ip link add pfar0 type veth peer name pfar1 netns %[1]d
+ip addr add %[2]s/24 dev pfar0
+ip link set pfar0 up
+nsenter --net=/proc/%[1]d/ns/net ip addr add %[3]s/24 dev pfar1
+nsenter --net=/proc/%[1]d/ns/net ip link set pfar1 up
+mount --bind %[4]s /etc/hosts
+exec "$@"`, pid, ourAddress, notionAddress, hosts)
+	p.up("unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", script, "sh")
+	p.await("notion waiting for its token", soon, func(r control.Report) bool {
+		s := server(r, "notion")
+		return s.State == control.Waiting && strings.Contains(s.Detail, "notion_token")
+	})
+	p.stdin = notionToken + "\n"
+	if _, stderr, code := p.command("vault", "set", "notion_token"); code != 0 {
+		t.Fatalf("pfar vault set: %d: %s", code, stderr)
+	}
+	r := p.awaitRunning("notion")
+	if got := server(r, "notion").Tools; got < 15 {
+		t.Errorf("%d tools", got)
+	}
+	if got := p.client("/mcp").must("notion__API-post-search", map[string]any{"query": "roadmap"}); !strings.Contains(got, "the pfar roadmap") {
+		t.Errorf("the search found %s", got)
+	}
+	select {
+	case got := <-requests:
+		want := seen{"/v1/search", notionHost, notionHost, "Bearer " + notionToken, "roadmap", got.From}
+		if got != want || !strings.HasPrefix(got.From, ourAddress+":") {
+			t.Errorf("the stand-in saw %+v, want %+v from %s", got, want, ourAddress)
+		}
+	case <-time.After(soon):
+		t.Error("the stand-in saw no request")
+	}
+	assertSecretNowhere(t, p, notionToken)
+}
+
+// assertSecretNowhere looks where a secret would be found by others (CR-06): arguments, the files that pfar made, what it
+// wrote.
+func assertSecretNowhere(t *testing.T, p *pfar, secret string) {
+	t.Helper()
+	if found := find(secret); len(found) > 0 {
+		t.Errorf("the secret is among the arguments of %v", found)
+	}
+	if strings.Contains(p.stderr.String(), secret) {
+		t.Error("pfar wrote the secret")
+	}
+	for _, dir := range []string{p.home, p.run} {
+		out, err := exec.Command("grep", "-rlF", "--devices=skip", "--", secret, dir).Output()
+		if len(out) > 0 {
+			for path := range strings.Lines(string(out)) {
+				if !strings.Contains(path, "/cred") {
+					t.Errorf("the secret is in %s", path)
+				}
+			}
+		} else if _, ok := err.(*exec.ExitError); !ok {
+			t.Errorf("grep: %v", err)
+		}
+	}
+}
+
+// startNotion plays the stand-in in a network namespace of its own.
+func startNotion(t *testing.T, certificate string) (pid int, requests <-chan seen) {
+	t.Helper()
+	self, err := os.Executable()
+	check(t, err)
+	c := exec.Command(self)
+	c.Env = append(os.Environ(), roleVariable+"=notion", "PFAR_TEST_CERTIFICATE="+certificate)
+	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET}
+	stdout, err := c.StdoutPipe()
+	check(t, err)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	check(t, c.Start())
+	t.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+		if t.Failed() {
+			t.Logf("the stand-in wrote: %s", stderr.String())
+		}
+	})
+	lines := bufio.NewReader(stdout)
+	if line, err := lines.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the stand-in says %q, %v", line, err)
+	}
+	ch := make(chan seen, 16)
+	go func() {
+		for d := json.NewDecoder(lines); ; {
+			var s seen
+			if d.Decode(&s) != nil {
+				return
+			}
+			ch <- s
+		}
+	}()
+	return c.Process.Pid, ch
+}
+
+// makeCertificates writes an authority's certificate, and a certificate by it for notionHost with its key.
+func makeCertificates(t *testing.T, authority, certificate string) {
+	t.Helper()
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "pfar test authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
+	check(t, err)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: notionHost}, DNSNames: []string{notionHost},
+		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
+	check(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	check(t, err)
+	block := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	put(t, authority, block("CERTIFICATE", caDER))
+	put(t, certificate, block("CERTIFICATE", leafDER)+block("PRIVATE KEY", keyDER))
+}

@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+func TestEverything(t *testing.T) {
+	p := start(t, map[string]string{"everything.hcl": declare("node", []string{npm(t, "@modelcontextprotocol/server-everything/dist/index.js")}, "")})
+	r := p.awaitRunning("everything")
+	if got := server(r, "everything").Tools; got < 10 {
+		t.Errorf("%d tools in the status", got)
+	}
+	c := p.client("/mcp")
+	if names := c.names(); !slices.Contains(names, "everything__echo") {
+		t.Errorf("tools: %q", names)
+	}
+	if got := c.must("everything__echo", map[string]any{"message": "hello"}); got != "Echo: hello" {
+		t.Errorf("echo returned %q", got)
+	}
+	own := p.client("/mcp/everything")
+	if names := own.names(); !slices.Contains(names, "echo") || slices.ContainsFunc(names, func(n string) bool { return strings.Contains(n, "__") }) {
+		t.Errorf("tools of the server itself: %q", names)
+	}
+	if got := own.must("get-sum", map[string]any{"a": 2, "b": 3}); !strings.Contains(got, "5") {
+		t.Errorf("get-sum returned %q", got)
+	}
+	for method, want := range map[string]string{"prompts/list": "simple-prompt", "resources/list": "uri"} {
+		if raw, err := own.request(method, map[string]any{}); err != nil || !strings.Contains(string(raw), want) {
+			t.Errorf("%s: %.300s, %v; want %q in it", method, raw, err, want)
+		}
+	}
+	// No host is declared, so there is no way to any.
+	refused, err := own.call("gzip-file-as-resource", map[string]any{"data": "https://example.com/"})
+	if err != nil || !refused.isError {
+		t.Errorf("fetching from a host that is not declared: %+v, %v", refused, err)
+	}
+}
+
+func TestFilesystem(t *testing.T) {
+	files := directory(t, "")
+	allowed, other := filepath.Join(files, "allowed"), filepath.Join(files, "other")
+	for dir, text := range map[string]string{allowed: "for the server", other: "not for the server"} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "note.txt"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(other, "note.txt"), filepath.Join(allowed, "link.txt")); err != nil {
+		t.Fatal(err)
+	}
+	// The server is told that all of files is its own: it is the sandbox that has to say no.
+	args := []string{npm(t, "@modelcontextprotocol/server-filesystem/dist/index.js"), files}
+	p := start(t, map[string]string{"files.hcl": declare("node", args, fmt.Sprintf("sandbox { read_only = [%s] }", quote(allowed)))})
+	p.awaitRunning("files")
+	c := p.client("/mcp/files")
+	if got := c.must("read_text_file", map[string]any{"path": filepath.Join(allowed, "note.txt")}); !strings.Contains(got, "for the server") {
+		t.Errorf("the declared file reads %q", got)
+	}
+	for _, path := range []string{filepath.Join(other, "note.txt"), filepath.Join(allowed, "link.txt")} {
+		r, err := c.call("read_text_file", map[string]any{"path": path})
+		if err != nil || !r.isError || strings.Contains(r.text, "not for the server") {
+			t.Errorf("reading %s: %+v, %v", path, r, err)
+		}
+	}
+	r, err := c.call("write_file", map[string]any{"path": filepath.Join(allowed, "new.txt"), "content": "x"})
+	if err != nil || !r.isError {
+		t.Errorf("writing where only reading is declared: %+v, %v", r, err)
+	}
+	if _, err := os.Lstat(filepath.Join(allowed, "new.txt")); !os.IsNotExist(err) {
+		t.Errorf("a file was made where only reading is declared: %v", err)
+	}
+}
+
+func TestMemoryOutlivesRestart(t *testing.T) {
+	p := start(t, map[string]string{"memory.hcl": declare("node", []string{npm(t, "@modelcontextprotocol/server-memory/dist/index.js")},
+		"env = { MEMORY_FILE_PATH = \"/home/mcp/memory.json\" }\nsandbox { state = true }")})
+	p.awaitRunning("memory")
+	p.client("/mcp/memory").must("create_entities", map[string]any{"entities": []any{
+		map[string]any{"name": "pfar", "entityType": "program", "observations": []string{"remembers"}},
+	}})
+	before := p.mark()
+	if _, stderr, code := p.command("restart", "memory"); code != 0 {
+		t.Fatalf("pfar restart: %d: %s", code, stderr)
+	}
+	p.awaitFrom(before, "memory running again", soon, func(r control.Report) bool { return server(r, "memory").State == control.Running })
+	if got := p.client("/mcp/memory").must("read_graph", map[string]any{}); !strings.Contains(got, "remembers") {
+		t.Errorf("after a restart the graph is %s", got)
+	}
+	p.again()
+	p.awaitRunning("memory")
+	if got := p.client("/mcp/memory").must("read_graph", map[string]any{}); !strings.Contains(got, "remembers") {
+		t.Errorf("after a restart of pfar the graph is %s", got)
+	}
+}
+
+// TestFiveServers is the seeds' own figure (TST-08).
+func TestFiveServers(t *testing.T) {
+	const limit = 3 * time.Second
+	declarations := map[string]string{}
+	var names []string
+	for i := range 5 {
+		name := fmt.Sprintf("everything-%d", i)
+		names = append(names, name)
+		declarations[name+".hcl"] = declare("node", []string{npm(t, "@modelcontextprotocol/server-everything/dist/index.js")}, "")
+	}
+	p := prepare(t, declarations)
+	begin := time.Now()
+	p.up()
+	p.awaitRunning(names...)
+	if took := time.Since(begin); took > limit {
+		t.Errorf("five servers took %v, more than %v", took, limit)
+	}
+}
+
+func TestPagesOfTools(t *testing.T) {
+	p := start(t, map[string]string{"many.hcl": echo(t, "-tools", "137", "-page", "10")})
+	r := p.awaitRunning("many")
+	names := p.client("/mcp/many").names()
+	count := 0
+	for _, n := range names {
+		if strings.HasPrefix(n, "dummy-") {
+			count++
+		}
+	}
+	if count != 137 || server(r, "many").Tools != len(names) {
+		t.Errorf("%d of 137 dummy tools, %d in all, %d in the status", count, len(names), server(r, "many").Tools)
+	}
+}

@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// ordinary is a uid that no account has: between the ranges that systemd and Debian give out.
+const ordinary = 60999
+
+// TestAsOrdinaryUser runs all of these tests once more, as a user without any privilege.
+func TestAsOrdinaryUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // this is that user
+	}
+	binary := filepath.Join(scratch(), "e2e.test")
+	self, err := os.Executable()
+	check(t, err)
+	copyFile(t, self, binary)
+	bin, err := programs()
+	check(t, err)
+	servers, err := npmServers()
+	check(t, err)
+	reachable := filepath.Join(scratch(), "servers")
+	if out, err := exec.Command("cp", "-a", servers, reachable).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	node, err := exec.LookPath("node")
+	check(t, err)
+	home := filepath.Join(scratch(), "home")
+	check(t, os.Mkdir(home, 0o700))
+	check(t, os.Chown(home, ordinary, ordinary))
+	check(t, os.Chmod(reachable, 0o755))
+
+	c := exec.Command(binary, "-test.timeout=8m")
+	c.Dir = home
+	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:" + filepath.Dir(node), "HOME=" + home,
+		"XDG_CONFIG_HOME=" + home + "/.config", "XDG_STATE_HOME=" + home + "/.local/state", "TMPDIR=/tmp",
+		binVariable + "=" + bin, serversVariable + "=" + reachable}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Errorf("as uid %d: %v\n%s", ordinary, err, out)
+		return
+	}
+	t.Logf("as uid %d: %s", ordinary, strings.TrimSpace(string(out)))
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	in, err := os.Open(from)
+	check(t, err)
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	check(t, err)
+	_, err = io.Copy(out, in)
+	check(t, err)
+	check(t, out.Close())
+}
