@@ -48,18 +48,20 @@ func userAddresses(runtimeDir, sessionBus string, uid int) []string {
 
 // ConnectTo returns a connection to the first of the addresses that answers.
 func ConnectTo(ctx context.Context, addresses ...string) (*Bus, error) {
-	errs := []error{errors.New("no address to connect to")}
-	for i, address := range addresses {
-		if i == 0 {
-			errs = nil
-		}
+	var first error // of the best address, which says most
+	for _, address := range addresses {
 		conn, err := sd.NewConnection(func() (*dbus.Conn, error) { return dial(ctx, address) })
 		if err == nil {
 			return &Bus{conn}, nil
 		}
-		errs = append(errs, fmt.Errorf("connecting to systemd at %q: %w", address, err))
+		if first == nil {
+			first = err
+		}
 	}
-	return nil, errors.Join(errs...)
+	if first == nil {
+		return nil, errors.New("connecting to systemd: no address")
+	}
+	return nil, fmt.Errorf("connecting to systemd at %q: %w", addresses, first)
 }
 
 // dial connects and authenticates as the caller's uid. A message bus wants a Hello, systemd's own socket knows none.
