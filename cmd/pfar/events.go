@@ -16,7 +16,11 @@ type event struct {
 // readEvents parses a stream as HTML 9.2.6 says and calls each for every event of the default type, which is what MCP
 // uses. What follows the last blank line is not an event.
 func readEvents(r io.Reader, each func(event)) error {
-	lines := eventLines{r: bufio.NewReaderSize(r, 64<<10)}
+	return readEventsUpTo(r, maxMessage, each)
+}
+
+func readEventsUpTo(r io.Reader, limit int, each func(event)) error {
+	lines := eventLines{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
 	var e event
 	var name string
 	var hasData, started bool
@@ -46,7 +50,7 @@ func readEvents(r io.Reader, each func(event)) error {
 				e.data = append(e.data, '\n')
 			}
 			e.data, hasData = append(e.data, value...), true
-			if len(e.data) > maxMessage {
+			if len(e.data) > limit {
 				return errTooLong
 			}
 		case "event":
@@ -62,6 +66,7 @@ func readEvents(r io.Reader, each func(event)) error {
 // eventLines splits a stream at CR, LF or CRLF.
 type eventLines struct {
 	r      *bufio.Reader
+	limit  int
 	skipLF bool // the last line ended with CR; waiting for the next byte there would hold back a whole event
 }
 
@@ -79,7 +84,7 @@ func (l *eventLines) next() ([]byte, error) {
 		case skip:
 		case c == '\n' || c == '\r':
 			return line, nil
-		case len(line) == maxMessage:
+		case len(line) == l.limit:
 			return nil, errTooLong
 		default:
 			line = append(line, c)

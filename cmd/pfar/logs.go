@@ -111,8 +111,11 @@ func (c *cli) printTail(f *os.File, count int) (int64, error) {
 
 // tailStart finds where the last count lines of a file of size bytes begin, reading backwards.
 func tailStart(r io.ReaderAt, size int64, count int) (int64, error) {
-	if count < 0 {
+	switch {
+	case count < 0:
 		return 0, nil
+	case count == 0:
+		return size, nil
 	}
 	const block = 32 << 10
 	buffer := make([]byte, block)

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// soundHost is a machine on which everything is right.
+func soundHost() host {
+	return host{
+		uid: 1000,
+		fs: fstest.MapFS{
+			"proc/sys/user/max_user_namespaces": {Data: []byte("15000\n")},
+			"usr/lib64":                         {Mode: fs.ModeDir},
+			"sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers": {Data: []byte("cpu memory pids\n")},
+		},
+		lookPath: func(name string) (string, error) { return "/usr/bin/" + name, nil },
+		run: says(map[string]string{
+			"bwrap --version": "bubblewrap 0.11.0\n", "bwrap --help": "    --ro-bind-fd FD DEST  Bind\n    --disable-userns   Disable\n",
+			"bwrap --unshare-all": "", "nft list": "", "node --version": "v22.1.0\n",
+		}),
+		fsType: func(path string) (int64, error) {
+			if path == "/sys/fs/cgroup" {
+				return unix.CGROUP2_SUPER_MAGIC, nil
+			}
+			return unix.TMPFS_MAGIC, nil
+		},
+		writable: func(string) bool { return true },
+		listen:   func(string) error { return nil },
+		now:      time.Now,
+	}
+}
+
+// says runs programs by their words; an output that begins with "!" is a failure.
+func says(outputs map[string]string) func(context.Context, bool, string, ...string) (string, error) {
+	return func(_ context.Context, _ bool, program string, args ...string) (string, error) {
+		key := strings.TrimPrefix(program, "/usr/bin/") + " " + args[0]
+		out, ok := outputs[key]
+		if !ok {
+			return "", fmt.Errorf("not expected: %s", key)
+		}
+		if text, failed := strings.CutPrefix(out, "!"); failed {
+			return text, errors.New("exit status 1")
+		}
+		return out, nil
+	}
+}
+
+func without(h *host, program string) {
+	found := h.lookPath
+	h.lookPath = func(name string) (string, error) {
+		if name == program {
+			return "", exec.ErrNotFound
+		}
+		return found(name)
+	}
+}
+
+func saying(h *host, key, output string) {
+	before := h.run
+	h.run = func(ctx context.Context, ns bool, program string, args ...string) (string, error) {
+		if strings.HasSuffix(program, "/"+strings.Fields(key)[0]) && args[0] == strings.Fields(key)[1] {
+			return says(map[string]string{key: output})(ctx, ns, program, args...)
+		}
+		return before(ctx, ns, program, args...)
+	}
+}
+
+func file(h *host, name, text string) {
+	files := fstest.MapFS{}
+	for k, v := range h.fs.(fstest.MapFS) {
+		files[k] = v
+	}
+	files[name] = &fstest.MapFile{Data: []byte(text)}
+	h.fs = files
+}
+
+func TestDoctor(t *testing.T) {
+	const apparmor = "proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+	tests := []struct {
+		name   string
+		change func(*host)
+		want   []string // check outcome: detail | remedy, each a part; the checks not named pass
+	}{
+		{"all is well", func(*host) {}, nil},
+		{"no bubblewrap", func(h *host) { without(h, "bwrap") }, []string{
+			"bubblewrap fail: not installed|apt install bubblewrap", "bind by descriptor fail: not installed|", "nested user namespaces fail: not installed|", "empty sandbox fail: not installed|apt install"}},
+		{"old bubblewrap", func(h *host) { saying(h, "bwrap --version", "bubblewrap 0.4.1") }, []string{"bubblewrap fail: older than 0.8.0|0.10.0"}},
+		{"not bubblewrap", func(h *host) { saying(h, "bwrap --version", "hello") }, []string{"bubblewrap fail: does not say its version|"}},
+		{"no bind-fd", func(h *host) { saying(h, "bwrap --help", " --ro-bind SRC DEST\n --disable-userns \n") }, []string{"bind by descriptor fail: no --ro-bind-fd|0.8.0-2+deb12u1"}},
+		{"no disable-userns", func(h *host) { saying(h, "bwrap --help", " --ro-bind-fd FD\n") }, []string{"nested user namespaces fail: no --disable-userns|0.10.0"}},
+		{"limit 0", func(h *host) { file(h, "proc/sys/user/max_user_namespaces", "0\n") }, []string{"user namespace limit fail: is 0|sysctl -w user.max_user_namespaces"}},
+		{"switched off", func(h *host) { file(h, "proc/sys/kernel/unprivileged_userns_clone", "0\n") }, []string{"unprivileged user namespaces fail: is 0|sysctl -w kernel.unprivileged_userns_clone=1"}},
+		{"switched on", func(h *host) { file(h, "proc/sys/kernel/unprivileged_userns_clone", "1\n") }, nil},
+		{"Ubuntu 24.04", func(h *host) {
+			file(h, apparmor, "1\n")
+			saying(h, "bwrap --unshare-all", "!bwrap: setting up uid map: Permission denied\n")
+		}, []string{"AppArmor and namespaces warn: is 1|/etc/apparmor.d/bwrap", "empty sandbox fail: bwrap: setting up uid map: Permission denied|userns,"}},
+		{"Ubuntu with a profile", func(h *host) { file(h, apparmor, "1\n"); file(h, "etc/apparmor.d/bwrap", "") }, nil},
+		{"a container", func(h *host) {
+			saying(h, "bwrap --unshare-all", "!bwrap: No permissions to create new namespace\n\nmore")
+		}, []string{"empty sandbox fail: No permissions to create new namespace more|docker run --security-opt"}},
+		{"no nft", func(h *host) { without(h, "nft") }, []string{"nftables warn: nft is not installed|apt install nftables"}},
+		{"no nf_tables", func(h *host) { saying(h, "nft list", "!Error: Could not process rule: Operation not supported") }, []string{"nftables warn: Operation not supported|modprobe nf_tables"}},
+		{"cgroup v1", func(h *host) { h.fsType = func(string) (int64, error) { return unix.TMPFS_MAGIC, nil } }, []string{"cgroup limits warn: not cgroup v2|unified_cgroup_hierarchy"}},
+		{"not delegated", func(h *host) { h.writable = func(string) bool { return false } }, []string{"cgroup limits warn: no cgroup is delegated|loginctl"}},
+		{"delegated in part", func(h *host) {
+			file(h, "sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers", "memory pids\n")
+		}, []string{"cgroup limits warn: not delegated to this user: cpu|Delegate=cpu memory pids"}},
+		{"root's cgroup", func(h *host) { h.uid = 0; file(h, "sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n") }, nil},
+		{"no node", func(h *host) { without(h, "node") }, []string{"node warn: not in PATH|nodejs"}},
+		{"old node", func(h *host) { saying(h, "node --version", "v12.22.0\n") }, []string{"node warn: older than 18|"}},
+		{"no npm", func(h *host) { without(h, "npm") }, []string{"node warn: npm is not in PATH|"}},
+		{"run directory on a disk", func(h *host) {
+			h.fsType = func(path string) (int64, error) {
+				if path == "/sys/fs/cgroup" {
+					return unix.CGROUP2_SUPER_MAGIC, nil
+				}
+				return unix.EXT4_SUPER_MAGIC, nil
+			}
+		}, []string{"run directory warn: not in memory|PFAR_RUN_DIR"}},
+		{"port taken", func(h *host) { h.listen = func(string) error { return syscall.EADDRINUSE } }, []string{"endpoint warn: another program|--listen"}},
+		{"port forbidden", func(h *host) { h.listen = func(string) error { return syscall.EACCES } }, []string{"endpoint fail: permission denied|"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := soundHost()
+			tt.change(&h)
+			b := newBench(t, "")
+			var got []string
+			for _, f := range b.diagnose(t.Context(), h, "127.0.0.1:7417") {
+				if f.Outcome != pass {
+					got = append(got, fmt.Sprintf("%s %s: %s|%s", f.Check, f.Outcome, f.Detail, f.Remedy))
+				} else if f.Remedy != "" {
+					t.Errorf("%s passes and has a remedy", f.Check)
+				}
+			}
+			if len(got) != len(tt.want) {
+				t.Fatalf("got  %q\nwant %q", got, tt.want)
+			}
+			for i, want := range tt.want {
+				start, rest, _ := strings.Cut(want, ": ")
+				detail, remedy, _ := strings.Cut(rest, "|")
+				if !strings.HasPrefix(got[i], start+": ") || !strings.Contains(got[i], detail) || !strings.Contains(got[i], remedy) {
+					t.Errorf("got  %q\nwant %q", got[i], want)
+				}
+			}
+		})
+	}
+}
+
+func TestDoctorExitCode(t *testing.T) {
+	b := newBench(t, "")
+	if err := b.printFindings([]finding{{Check: "a", Outcome: pass}, {Check: "b", Outcome: warn, Remedy: "do\nthis"}}); err != nil {
+		t.Error(err)
+	}
+	if want := "pass  a\nwarn  b\n\nb:\n  do\n  this\n"; b.out.String() != want {
+		t.Errorf("got %q, want %q", b.out, want)
+	}
+	err := b.printFindings([]finding{{Check: "a", Outcome: fault}})
+	if code, _ := classify(err); code != exitFailed {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPortInUseByPfarIsFine(t *testing.T) {
+	h := soundHost()
+	h.listen = func(string) error { return syscall.EADDRINUSE }
+	if f := h.port("127.0.0.1:1", func() bool { return true }); f.Outcome != pass {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestOlder(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want bool
+	}{{"0.8.0", "0.8.0", false}, {"0.10", "0.8.0", false}, {"0.4.1", "0.8.0", true}, {"0.8", "0.8.0", false}, {"9.0", "18.0", true}, {"x", "1", true}, {"20.20.2", "18.0", false}} {
+		if got := older(tt.a, tt.b); got != tt.want {
+			t.Errorf("older(%q, %q) = %t", tt.a, tt.b, got)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// bench is a cli with directories of its own and what it printed.
+type bench struct {
+	*cli
+	out, err *bytes.Buffer
+}
+
+func newBench(t *testing.T, stdin string) *bench {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pfar") // t.TempDir is too long for a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	b := &bench{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
+	env := map[string]string{"PFAR_RUN_DIR": dir, "PFAR_STATE_DIR": filepath.Join(dir, "state"), "PFAR_CONFIG_DIR": filepath.Join(dir, "mcp.d")}
+	b.cli = newCLI(strings.NewReader(stdin), b.out, b.err, func(k string) string { return env[k] }, os.Getuid())
+	return b
+}
+
+// again is the same with nothing printed yet, for the next command line.
+func (b *bench) again(stdin string) *bench {
+	n := &bench{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
+	n.cli = newCLI(strings.NewReader(stdin), n.out, n.err, b.getenv, b.uid)
+	return n
+}
+
+func (b *bench) listen(t *testing.T, path string) *net.UnixListener {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// serveHTTP puts a handler where the gateway listens.
+func (b *bench) serveHTTP(t *testing.T, h http.Handler) *http.Server {
+	t.Helper()
+	s := &http.Server{Handler: h}
+	l := b.listen(t, b.dirs.Gateway())
+	done := make(chan struct{})
+	go func() { s.Serve(l); close(done) }()
+	t.Cleanup(func() { s.Close(); <-done })
+	return s
+}
+
+// gatewayOf is an MCP server that lists its tools as pfar-gateway does.
+func gatewayOf(tools ...server.ServerTool) http.Handler {
+	s := server.NewMCPServer("gateway", "1", server.WithToolCapabilities(true))
+	s.AddTools(tools...)
+	mux := http.NewServeMux()
+	h := server.NewStreamableHTTPServer(s)
+	mux.Handle("/mcp", h)
+	mux.Handle("/mcp/{server}", h)
+	return mux
+}
+
+func tooled(server_, name, description, schema string, f server.ToolHandlerFunc) server.ServerTool {
+	t := mcp.NewToolWithRawSchema(server_+"__"+name, description, []byte(schema))
+	t.Meta = &mcp.Meta{AdditionalFields: map[string]any{"pfar/server": server_, "pfar/tool": name, "pfar/label": "internal"}}
+	return server.ServerTool{Tool: t, Handler: f}
+}
+
+// echo returns the arguments that it was called with.
+func echo(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return mcp.NewToolResultJSON(r.GetArguments())
+}
+
+// fakePfard is a control socket whose report a test changes.
+type fakePfard struct {
+	mu       sync.Mutex
+	report   control.Report
+	changed  chan struct{}
+	requests []control.Request
+	answer   func(*fakePfard, control.Request) error
+}
+
+func (p *fakePfard) set(f func(*control.Report)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f(&p.report)
+	p.report.Servers = append([]control.Server(nil), p.report.Servers...)
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request, send func(control.Response) error) error {
+	p.mu.Lock()
+	p.requests = append(p.requests, r)
+	p.mu.Unlock()
+	for {
+		p.mu.Lock()
+		report, changed := p.report, p.changed
+		report.Servers = append([]control.Server(nil), report.Servers...)
+		p.mu.Unlock()
+		switch r.Verb {
+		case control.Status:
+			return send(control.Response{Status: &report})
+		case control.Secrets:
+			return send(control.Response{Secrets: []string{"notion_token", "other"}})
+		case control.Watch:
+			if err := send(control.Response{Status: &report}); err != nil {
+				return err
+			}
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		if p.answer == nil {
+			return errors.New("not prepared for that")
+		}
+		if err := p.answer(p, r); err != nil {
+			return err
+		}
+		return send(control.Response{})
+	}
+}
+
+func (b *bench) pfard(t *testing.T, report control.Report, answer func(*fakePfard, control.Request) error) *fakePfard {
+	t.Helper()
+	p := &fakePfard{report: report, changed: make(chan struct{}), answer: answer}
+	l := b.listen(t, b.dirs.Control())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { control.Serve(ctx, l, p.serve); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return p
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestTailStart(t *testing.T) {
+	long := strings.Repeat("x", 40<<10)
+	tests := []struct {
+		text  string
+		count int
+		want  string
+	}{
+		{"a\nb\nc\n", 2, "b\nc\n"}, {"a\nb\nc", 2, "b\nc"}, {"a\nb\n", 5, "a\nb\n"}, {"a\nb\n", -1, "a\nb\n"},
+		{"a\n\n", 1, "\n"}, {"", 3, ""}, {"a", 1, "a"}, {"\n", 1, "\n"},
+		{"a\n" + long + "\nb\n", 2, long + "\nb\n"}, {long + "\n" + long + "\n", 1, long + "\n"}, {long, 1, long},
+	}
+	for _, tt := range tests {
+		start, err := tailStart(strings.NewReader(tt.text), int64(len(tt.text)), tt.count)
+		if err != nil || tt.text[start:] != tt.want {
+			t.Errorf("last %d of %.20q: got %.20q, %v; want %.20q", tt.count, tt.text, tt.text[start:], err, tt.want)
+		}
+	}
+}
+
+func TestLogs(t *testing.T) {
+	b := newBench(t, "")
+	if err := os.MkdirAll(filepath.Dir(b.dirs.Log("notion")), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(b.dirs.Log("notion"), []byte("a\nb\nc\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		code int
+		out  string
+	}{
+		{[]string{"notion", "-n", "1"}, 0, "c\n"}, {[]string{"notion"}, 0, "a\nb\nc\n"}, {[]string{"notion", "-n0"}, 0, ""},
+		{[]string{"ghost"}, 4, ""}, {[]string{"../notion"}, 2, ""}, {nil, 2, ""}, {[]string{"notion", "-n", "x"}, 2, ""},
+	} {
+		b := b.again("")
+		if code := b.run(t.Context(), append([]string{"logs"}, tt.args...)); code != tt.code || b.out.String() != tt.out {
+			t.Errorf("%q: exit %d, %q; want %d, %q (%s)", tt.args, code, b.out, tt.code, tt.out, b.err)
+		}
+	}
+}
+
+// TestFollow goes through all that happens to a log: appended to, truncated, replaced, removed and made again.
+func TestFollow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.log")
+	write := func(flag int, text string) {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|flag, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := io.WriteString(f, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0, "old\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- followFile(ctx, path, 4, w) }()
+	expect := func(want string) {
+		t.Helper()
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(r, got); err != nil || string(got) != want {
+			t.Fatalf("got %q, %v; want %q", got, err, want)
+		}
+	}
+	write(os.O_APPEND, "one\n")
+	expect("one\n")
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	write(os.O_APPEND, "2\n")
+	expect("2\n")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	write(os.O_EXCL, "three and more\n")
+	expect("three and more\n")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	write(os.O_EXCL, "four\n")
+	expect("four\n")
+	cancel()
+	if err := <-done; err != context.Canceled {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+func sampleReport(now time.Time) control.Report {
+	return control.Report{
+		Version: "1", Directory: "/etc/pfar/mcp.d", Endpoint: "http://127.0.0.1:7417/mcp", TokenFile: "/t", Socket: "/s",
+		Servers: []control.Server{
+			{Name: "fs", State: control.Failed, Detail: "crashed \x1b[2Jthree times", Since: now.Add(-3 * time.Hour), Crashes: 3},
+			{Name: "notion", State: control.Running, Tools: 24, PID: 7, UID: 61200, Since: now.Add(-90 * time.Second), LastRefusal: "evil.example:443", Stale: true, Log: "/l"},
+		},
+		Diagnostics: []control.Diagnostic{{File: "a.hcl", Line: 3, Column: 1, Severity: "error", Summary: "Unknown key", Detail: "Did you mean x?"}},
+		Notes:       []string{"memory limits do not hold"},
+	}
+}
+
+func TestStatus(t *testing.T) {
+	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+	first := newBench(t, "")
+	first.pfard(t, sampleReport(now), nil)
+	b := first.again("")
+	b.now = func() time.Time { return now }
+	if code := b.run(t.Context(), []string{"status"}); code != 0 {
+		t.Fatal(code, b.err)
+	}
+	want := `NAME    STATE    TOOLS  UID    SINCE  DETAIL
+fs      failed   0             3h     crashed \x1b[2Jthree times
+notion  running  24     61200  1m     evil.example:443; its file is broken: the last good version is in force
+
+a.hcl:3:1: error: Unknown key; Did you mean x?
+note: memory limits do not hold
+`
+	if b.out.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", b.out, want)
+	}
+	b = first.again("")
+	var report control.Report
+	if code := b.run(t.Context(), []string{"status", "-o", "json"}); code != 0 || json.Unmarshal(b.out.Bytes(), &report) != nil || len(report.Servers) != 2 {
+		t.Errorf("exit %d, %s", code, b.out)
+	}
+	b = first.again("")
+	if code := b.run(t.Context(), []string{"status", "notion"}); code != 0 || !strings.Contains(b.out.String(), "last refusal  evil.example:443") {
+		t.Errorf("exit %d, %s", code, b.out)
+	}
+	b = first.again("")
+	if code := b.run(t.Context(), []string{"status", "notoin"}); code != 4 {
+		t.Errorf("exit %d, %s", code, b.err)
+	}
+}
+
+func TestLifecycle(t *testing.T) {
+	state := func(p *fakePfard, s control.State, detail string) {
+		p.set(func(r *control.Report) {
+			r.Servers[1].State, r.Servers[1].Detail, r.Servers[1].Since = s, detail, r.Servers[1].Since.Add(time.Second)
+			r.Servers[1].LastRefusal, r.Servers[1].Stale = "", false
+		})
+	}
+	// Each verb is answered at once and carried out afterwards, as pfard does it.
+	steps := func(states ...control.State) func(*fakePfard, control.Request) error {
+		return func(p *fakePfard, r control.Request) error {
+			if r.Server == "fs" {
+				return fmt.Errorf("%w: no", control.ErrDenied)
+			}
+			go func() {
+				for _, s := range states {
+					state(p, s, "")
+				}
+			}()
+			return nil
+		}
+	}
+	tests := []struct {
+		name   string
+		args   []string
+		answer func(*fakePfard, control.Request) error
+		code   int
+		out    string
+		err    string
+	}{
+		{"restart", []string{"restart", "notion"}, steps(control.Stopping, control.Starting, control.Running), 0, "notion: running, 24 tools\n", ""},
+		{"stop", []string{"stop", "notion"}, steps(control.Stopping, control.Stopped), 0, "notion: stopped\n", ""},
+		{"start what runs", []string{"start", "notion"}, steps(), 0, "notion: running, 24 tools: evil.example:443; its file is broken: the last good version is in force\n", ""},
+		{"crash", []string{"restart", "notion"}, steps(control.Starting, control.BackOff), 1, "notion: back-off\n", "hint: pfar logs notion"},
+		{"waiting", []string{"restart", "notion"}, steps(control.Waiting), 1, "notion: waiting\n", "notion is waiting, not running"},
+		{"denied", []string{"start", "fs"}, steps(), 6, "", "permission denied: no"},
+		{"no such", []string{"stop", "ghost"}, steps(), 4, "", `no such server: "ghost"`},
+		{"machine", []string{"restart", "notion", "--json"}, steps(control.Running), 0, `"state": "running"`, ""},
+		{"removed meanwhile", []string{"restart", "notion"}, func(p *fakePfard, _ control.Request) error {
+			go p.set(func(r *control.Report) { r.Servers = r.Servers[:1] })
+			return nil
+		}, 4, "", `no such server: "notion"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, "")
+			b.pfard(t, sampleReport(time.Now()), tt.answer)
+			code := b.run(t.Context(), tt.args)
+			if code != tt.code || !strings.Contains(b.out.String(), tt.out) || !strings.Contains(b.err.String(), tt.err) {
+				t.Errorf("exit %d, want %d\nstdout: %s\nstderr: %s", code, tt.code, b.out, b.err)
+			}
+		})
+	}
+}
+
+func TestVault(t *testing.T) {
+	accept := func(_ *fakePfard, r control.Request) error {
+		if r.Key == "ghost" {
+			return fmt.Errorf("%w: %q", control.ErrNoKey, r.Key)
+		}
+		return nil
+	}
+	tests := []struct {
+		name, stdin string
+		args        []string
+		code        int
+		secret      string
+		out, err    string
+	}{
+		{"from standard input", "hunter2\n", []string{"set", "k"}, 0, "hunter2", "", ""},
+		{"only one line break is cut", " a\r\nb \n\n", []string{"set", "k"}, 0, " a\r\nb \n", "", ""},
+		{"empty", "\n", []string{"set", "k"}, 1, "", "", "the secret is empty"},
+		{"NUL", "a\x00b", []string{"set", "k"}, 1, "", "", "NUL"},
+		{"too long", strings.Repeat("x", maxSecret+1), []string{"set", "k"}, 1, "", "", "exceeds"},
+		{"never an argument", "", []string{"set", "k", "hunter2"}, 2, "", "", "a secret is never an argument"},
+		{"no key", "x", []string{"set"}, 2, "", "", "missing KEY"},
+		{"list", "", []string{"list"}, 0, "", "notion_token\nother\n", ""},
+		{"list as JSON", "", []string{"list", "--json"}, 0, "", `"notion_token"`, ""},
+		{"remove", "", []string{"remove", "k"}, 0, "", "", ""},
+		{"remove what is not there", "", []string{"remove", "ghost"}, 4, "", "", `no such key in the vault: "ghost"`},
+		{"no verb", "", nil, 2, "", "", "which of set, list, remove?"},
+		{"unknown verb", "", []string{"steal"}, 2, "", "", `unexpected argument "steal"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tt.stdin)
+			p := b.pfard(t, control.Report{}, accept)
+			code := b.run(t.Context(), append([]string{"vault"}, tt.args...))
+			if code != tt.code || !strings.Contains(b.out.String(), tt.out) || !strings.Contains(b.err.String(), tt.err) {
+				t.Errorf("exit %d, want %d\nstdout: %s\nstderr: %s", code, tt.code, b.out, b.err)
+			}
+			var stored string
+			for _, r := range p.requests {
+				stored += r.Secret
+			}
+			if stored != tt.secret {
+				t.Errorf("stored %q, want %q", stored, tt.secret)
+			}
+			if strings.Contains(b.out.String()+b.err.String(), "hunter2") {
+				t.Error("the secret is printed")
+			}
+		})
+	}
+}
+
+func TestChanges(t *testing.T) {
+	now := time.Now()
+	before := sampleReport(now)
+	after := sampleReport(now)
+	if got := changes(before, after); got != nil {
+		t.Errorf("between equals: %q", got)
+	}
+	after.Servers = []control.Server{after.Servers[1], {Name: "new", State: control.Starting}}
+	after.Servers[0].Tools, after.Servers[0].Stale, after.Servers[0].LastRefusal = 1, false, ""
+	after.Diagnostics, after.Notes = nil, []string{"other"}
+	want := "notion: running, 1 tool|new: starting|fs: removed|every declaration is sound again|note: other"
+	if got := strings.Join(changes(before, after), "|"); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	want = "fs: failed: crashed \\x1b[2Jthree times|notion: running, 24 tools: evil.example:443; its file is broken: the last good version is in force|a.hcl:3:1: error: Unknown key; Did you mean x?|note: memory limits do not hold"
+	if got := strings.Join(changes(control.Report{}, before), "|"); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}

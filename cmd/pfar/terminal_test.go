@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestEscape(t *testing.T) {
+	tests := []struct{ in, line, kept string }{
+		{"plain ünïcödé 日本 👩‍👧", "plain ünïcödé 日本 👩‍👧", "plain ünïcödé 日本 👩‍👧"},
+		{"a\nb\tc", `a\nb\tc`, "a\nb\tc"},
+		{"\x1b]0;owned\x07", `\x1b]0;owned\x07`, `\x1b]0;owned\x07`},
+		{"\x1b[2J\r", `\x1b[2J\x0d`, `\x1b[2J\x0d`},
+		{"\u009b31m\x7f\x00", `\x9b31m\x7f\x00`, `\x9b31m\x7f\x00`},
+		{"user\u202etxt.exe\u2066", `user\u202etxt.exe\u2066`, `user\u202etxt.exe\u2066`},
+		{"a\u200bb\ufeff", `a\u200bb\ufeff`, `a\u200bb\ufeff`},
+		{"a\u2028b", `a\u2028b`, `a\u2028b`},
+		{"tag\U000e0041", `tag\U000e0041`, `tag\U000e0041`},
+		{"bad\xff\xfe\ufffd", `bad\xff\xfe` + "\ufffd", `bad\xff\xfe` + "\ufffd"},
+	}
+	for _, tt := range tests {
+		if got := escape(tt.in, oneLine); got != tt.line {
+			t.Errorf("one line of %q: got %q, want %q", tt.in, got, tt.line)
+		}
+		if got := escape(tt.in, keepLines); got != tt.kept {
+			t.Errorf("lines of %q: got %q, want %q", tt.in, got, tt.kept)
+		}
+	}
+}
+
+func FuzzEscape(f *testing.F) {
+	f.Add("\x1b[31m\u202e\xff")
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, l := range []lines{oneLine, keepLines} {
+			if got := escape(s, l); strings.ContainsFunc(got, func(r rune) bool { return hostile(r, l) }) {
+				t.Errorf("%q became %q", s, got)
+			}
+		}
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		safe := escapeJSON(b)
+		var want, got string
+		if json.Unmarshal(b, &want) != nil || json.Unmarshal(safe, &got) != nil || want != got {
+			t.Errorf("JSON %s became %s", b, safe)
+		}
+		if bytes.ContainsFunc(safe, func(r rune) bool { return hostile(r, keepLines) }) {
+			t.Errorf("JSON %s became %q", b, safe)
+		}
+	})
+}
+
+func TestResult(t *testing.T) {
+	tests := []struct{ name, raw, want string }{
+		{"text", `{"content":[{"type":"text","text":"one"},{"type":"text","text":"two\n"}]}`, "one\ntwo\n"},
+		{"control characters", `{"content":[{"type":"text","text":"\u001b]52;c;cm0gLXJm\u0007"}]}`, `\x1b]52;c;cm0gLXJm\x07` + "\n"},
+		{"structured repeated as text", `{"content":[{"type":"text","text":"{\"a\":1}"}],"structuredContent":{"a":1}}`, "{\"a\":1}\n"},
+		{"structured alone", `{"content":[],"structuredContent":{"a":9007199254740993}}`, "{\n  \"a\": 9007199254740993\n}\n"},
+		{"image", `{"content":[{"type":"image","mimeType":"image/png","data":"AAAA"}]}`, "[image image/png, 3 bytes; --output json has them]\n"},
+		{"resources", `{"content":[{"type":"resource_link","name":"n","uri":"file:///x"},{"type":"resource","resource":{"uri":"u","text":"body"}},{"type":"resource","resource":{"uri":"u","mimeType":"m","blob":"AAA="}}]}`,
+			"[resource n file:///x]\nbody\n[resource u m, 2 bytes; --output json has them]\n"},
+		{"unknown type", `{"content":[{"type":"hologram","x":1}]}`, "{\n  \"type\": \"hologram\",\n  \"x\": 1\n}\n"},
+		{"not an object", `{"content":[7]}`, "7\n"},
+		{"nothing", `{}`, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var r result
+			if err := json.Unmarshal([]byte(tt.raw), &r); err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			if err := printText(&b, r, true); err != nil || b.String() != tt.want {
+				t.Errorf("got %q, %v; want %q", b.String(), err, tt.want)
+			}
+		})
+	}
+}
+
+func TestTable(t *testing.T) {
+	var b bytes.Buffer
+	c := newCLI(nil, &b, &b, func(string) string { return "" }, 0)
+	c.table(&b, [][]cell{heading("A", "B", "C"), {{"ünï", ""}, {"", ""}, {"x\ny", ""}}, {{"a", red}, {"bb", ""}, {"", ""}}})
+	if want := "A    B   C\nünï      x\\ny\na    bb\n"; b.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
+	}
+}
