@@ -35,7 +35,7 @@ const end = "PAYLOAD-STATUS:"
 // Run boots the machine, unpacks files (name in the payload's directory -> path here) and runs the one called "run".
 func (m *Machine) Run(ctx context.Context, files map[string]string) (Outcome, error) {
 	var out Outcome
-	dir, err := os.MkdirTemp(m.dir, "run-")
+	dir, err := os.MkdirTemp("", "pfar-vm-")
 	if err != nil {
 		return out, fmt.Errorf("making a directory for the run: %w", err)
 	}

@@ -28,19 +28,24 @@ func NewLimiter(ctx context.Context, log *slog.Logger) (l Limiter, note string) 
 	k := newKernel()
 	k.delegate = func(g group, path string) bool { return g.marked() || userDelegated(ctx, path) }
 	tree, treeErr := openSubtree(k, log)
-	if treeErr == nil && tree.has.memory && tree.has.cpu {
-		return tree, ""
+	if treeErr == nil && tree.has.memory {
+		return tree, missingNote(tree.has, treeLacks)
 	}
 	scopes, has, scopesErr := openScopes(ctx, k, log)
-	if scopesErr == nil && (treeErr != nil || !tree.has.memory) {
+	if scopesErr == nil && (treeErr != nil || has.memory) {
 		return scopes, missingNote(has, "systemd's cgroups have no such controller here")
 	}
+	if scopesErr == nil {
+		scopes.bus.Close()
+	}
 	if treeErr == nil {
-		return tree, missingNote(tree.has, "the cgroup that is delegated to pfar has no such controller")
+		return tree, missingNote(tree.has, treeLacks)
 	}
 	why := fmt.Sprintf("%v; %v", treeErr, scopesErr)
 	return unlimited{why}, missingNote(controllers{}, why)
 }
+
+const treeLacks = "the cgroup that is delegated to pfar has no such controller"
 
 // controllers are those of cgroups(7) that limits need.
 type controllers struct {

@@ -226,7 +226,7 @@ func TestStartScope(t *testing.T) {
 	got := f.units["pfar-mcp-notion.scope"]
 	f.mu.Unlock()
 	for name, want := range map[string]string{
-		"PIDs": "[@u 42]", "MemoryMax": "@t 268435456", "MemorySwapMax": "@t 0", "TasksMax": "@t 256",
+		"PIDs": "@au [42]", "MemoryMax": "@t 268435456", "MemorySwapMax": "@t 0", "TasksMax": "@t 256",
 		"CPUQuotaPerSecUSec": "@t 500000", "KillSignal": "9", "Description": `"d"`,
 	} {
 		if text := got[name].String(); text != want {
