@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// The limits of issue "first light"; perf.md has what others need for the same.
+const (
+	limitAdded  = 25 * time.Millisecond // start to tools listed, above the plain program
+	limitFleet  = 1500 * time.Millisecond
+	limitMemory = 12 << 20 // bytes of ours per server, proportional
+	fleetRuns   = 3
+)
+
+// result is one line of the table. A result without a limit is there to compare with.
+type result struct {
+	what            string
+	plain, in       string
+	added           string
+	limit           string
+	within, limited bool
+}
+
+// starts measures each program plain and in pfar, one after the other, so that what else the machine does hits both.
+func starts(ctx context.Context, dir, bin string, rounds int, programs map[string][]string) ([]result, error) {
+	declarations := map[string]string{}
+	var names []string
+	for name, argv := range programs {
+		names = append(names, name)
+		declarations[serverName(name)] = declaration(argv, "autostart = false")
+	}
+	slices.Sort(names)
+	p, err := up(ctx, dir, bin, declarations)
+	if err != nil {
+		return nil, err
+	}
+	defer p.down()
+	plain, in, added := map[string][]time.Duration{}, map[string][]time.Duration{}, map[string][]time.Duration{}
+	for round := range rounds + 1 {
+		for _, name := range names {
+			a, err := listTools(ctx, programs[name])
+			if err != nil {
+				return nil, fmt.Errorf("plain %s: %w", name, err)
+			}
+			b, err := p.start(ctx, serverName(name))
+			if err != nil {
+				return nil, fmt.Errorf("%s in pfar: %w", name, err)
+			}
+			if round == 0 { // fills the caches
+				continue
+			}
+			plain[name], in[name], added[name] = append(plain[name], a), append(in[name], b), append(added[name], b-a)
+		}
+	}
+	var results []result
+	for _, name := range names {
+		d := median(added[name])
+		results = append(results, result{
+			what: fmt.Sprintf("%s: start to tools listed, p50 of %d", name, rounds), plain: milliseconds(median(plain[name])), in: milliseconds(median(in[name])),
+			added: milliseconds(d), limit: milliseconds(limitAdded), within: d <= limitAdded, limited: true,
+		})
+	}
+	return results, nil
+}
+
+func serverName(name string) string { return strings.ToLower(strings.ReplaceAll(name, " ", "-")) }
+
+// fleet measures many servers at once: from the start of pfar itself until all tools are listed, and the memory then.
+func fleet(ctx context.Context, dir, bin string, n int) ([]result, error) {
+	argv := []string{filepath.Join(bin, "echo")}
+	declarations := map[string]string{}
+	for i := range n {
+		declarations[fmt.Sprintf("echo-%02d", i)] = declaration(argv, "")
+	}
+	var plain, in []time.Duration
+	var memory []int
+	for range fleetRuns {
+		a, err := listAll(ctx, argv, n)
+		if err != nil {
+			return nil, err
+		}
+		begin := time.Now()
+		p, err := up(ctx, dir, bin, declarations)
+		if err != nil {
+			return nil, err
+		}
+		err = p.await(ctx, func(r control.Report) bool {
+			running := 0
+			for _, s := range r.Servers {
+				if s.State == control.Running {
+					running++
+				}
+			}
+			return running == n
+		})
+		took := time.Since(begin)
+		if err == nil {
+			var bytes int
+			bytes, err = ours(p.cmd.Process.Pid)
+			memory = append(memory, bytes/n)
+		}
+		p.down()
+		if err != nil {
+			return nil, err
+		}
+		plain, in = append(plain, a), append(in, took)
+	}
+	slices.Sort(memory)
+	all, each := median(in), memory[len(memory)/2]
+	return []result{
+		{what: fmt.Sprintf("%d Go echo servers: start of pfar to all tools listed, p50 of %d", n, fleetRuns), plain: milliseconds(median(plain)), in: milliseconds(all),
+			added: milliseconds(all - median(plain)), limit: milliseconds(limitFleet) + " in all", within: all <= limitFleet, limited: true},
+		{what: fmt.Sprintf("memory of ours per server (PSS, %d servers, pfard and gateway included)", n), plain: "0", in: mebibytes(each), added: mebibytes(each),
+			limit: mebibytes(limitMemory), within: each <= limitMemory, limited: true},
+	}, nil
+}
+
+// ours is the proportional set size of pfar's own processes below pid, in bytes: everything but the servers.
+func ours(pid int) (int, error) {
+	total, counted := 0, map[string]int{}
+	for _, p := range descendants(pid) {
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p))
+		if err != nil {
+			return 0, err
+		}
+		comm := strings.TrimSpace(string(name))
+		if comm == "echo" {
+			continue
+		}
+		pss, err := proportional(p)
+		if err != nil {
+			return 0, err
+		}
+		counted[comm]++
+		total += pss
+	}
+	if counted["pfar-sandbox"] == 0 || counted["bwrap"] == 0 || counted["pfard"] != 1 {
+		return 0, fmt.Errorf("counting memory: found %v below pid %d", counted, pid)
+	}
+	fmt.Printf("processes counted: %v\n", counted)
+	return total, nil
+}
+
+func proportional(pid int) (int, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "Pss:" {
+			kb, err := strconv.Atoi(f[1])
+			return kb << 10, err
+		}
+	}
+	return 0, fmt.Errorf("no Pss in smaps_rollup of %d", pid)
+}
+
+func descendants(pid int) []int {
+	children := map[int][]int{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		b, err := os.ReadFile(filepath.Join(dir, "stat"))
+		end := bytes.LastIndexByte(b, ')')
+		if err != nil || end < 0 {
+			continue
+		}
+		parent, _ := strconv.Atoi(strings.Fields(string(b[end+1:]))[1])
+		child, _ := strconv.Atoi(filepath.Base(dir))
+		children[parent] = append(children[parent], child)
+	}
+	var all []int
+	for queue := []int{pid}; len(queue) > 0; queue = queue[1:] {
+		all = append(all, children[queue[0]]...)
+		queue = append(queue, children[queue[0]]...)
+	}
+	return all
+}
+
+func median(list []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[len(sorted)/2]
+}
+
+func milliseconds(d time.Duration) string {
+	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
+}
+
+func mebibytes(n int) string { return fmt.Sprintf("%.1f MB", float64(n)/(1<<20)) }
+
+func printTable(w io.Writer, results []result) error {
+	fmt.Fprintln(w, "| what | plain | in pfar | added | limit | |")
+	fmt.Fprintln(w, "| --- | --- | --- | --- | --- | --- |")
+	var err error
+	for _, r := range results {
+		verdict := ""
+		if r.limited {
+			verdict = "within"
+			if !r.within {
+				verdict, err = "EXCEEDED", errLimit
+			}
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", r.what, r.plain, r.in, r.added, r.limit, verdict)
+	}
+	return err
+}
+
+// describeMachine says what a reader needs to compare, in general terms.
+func describeMachine(w io.Writer) {
+	output := func(name string, args ...string) string {
+		b, _ := exec.Command(name, args...).Output()
+		first, _, _ := strings.Cut(strings.TrimSpace(string(b)), "\n")
+		return first
+	}
+	memory := "?"
+	b, _ := os.ReadFile("/proc/meminfo")
+	if f := strings.Fields(string(b)); len(f) > 1 {
+		if kb, err := strconv.Atoi(f[1]); err == nil {
+			memory = fmt.Sprintf("%d GiB", (kb+1<<19)>>20)
+		}
+	}
+	fmt.Fprintf(w, "\n%s: %d cores, %s of memory, Linux %s, %s, node %s, %s, uid %d\n\n", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), memory,
+		output("uname", "-r"), runtime.Version(), output("node", "--version"), output("bwrap", "--version"), os.Getuid())
+}
