@@ -34,13 +34,17 @@ func (p *proxy) forward(c, up *net.TCPConn, r *request, d egress.Decision, rest 
 	sent := make(chan int64, 1)
 	go func() { sent <- p.sendBody(c, up, r, rest, w) }()
 	n, err := p.relayResponse(c, up, r)
-	rec.received, rec.err = n, err
+	rec.received = n
 	up.Close()
 	if isRefusal(err) {
 		return err // answered while the body's sender may still wait for the client; it ends with the connection
 	}
-	p.linger(c)
-	c.Close()
+	if rec.err = err; err == nil {
+		p.linger(c)
+		c.Close()
+	} else {
+		abort(c, up) // a body cut short must not look like one that ended
+	}
 	rec.sent = <-sent
 	return nil
 }

@@ -28,9 +28,9 @@ type record struct {
 	ref      *refusal
 }
 
-func (rec *record) refuse(r *refusal) { rec.ref = r }
-
-func (rec *record) request(d egress.Decision, r *request) {
+// conclude fills in what was asked and what came of it. There may be no request, and no refusal.
+func (rec *record) conclude(d egress.Decision, r *request, ref *refusal) {
+	rec.ref = ref
 	rec.verdict, rec.reason, rec.rule, rec.host = d.Verdict, d.Reason, d.Rule, display(d, r)
 	if r != nil && token(r.method) {
 		rec.method = escape(r.method)

@@ -53,12 +53,12 @@ func (p *proxy) serveConn(ctx context.Context, c *net.TCPConn) {
 		d, err = p.serve(ctx, c, r, rest, &rec)
 	}
 	var ref *refusal
-	if errors.As(err, &ref) {
-		rec.refuse(ref)
+	refused := errors.As(err, &ref)
+	rec.conclude(d, r, ref)
+	p.journal.add(rec)
+	if refused {
 		p.answer(c, ref.response(display(d, r), r != nil && r.method == "HEAD"))
 	}
-	rec.request(d, r)
-	p.journal.add(rec)
 }
 
 func isRefusal(err error) bool {

@@ -39,9 +39,12 @@ func pump(dst, src *net.TCPConn) int64 {
 	return n
 }
 
+// abort resets both connections: neither side takes what it has got for all there was.
 func abort(a, b *net.TCPConn) {
-	a.Close()
-	b.Close()
+	for _, c := range [...]*net.TCPConn{a, b} {
+		_ = c.SetLinger(0) // of a closed connection there is nothing to reset
+		c.Close()
+	}
 }
 
 // idleWatch closes two connections when neither has received anything for a while. It asks the kernel, which keeps the

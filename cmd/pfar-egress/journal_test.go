@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/policies/egress"
+)
+
+func decisionFor(r *request) egress.Decision {
+	return egress.Decision{Verdict: egress.Allow, Host: r.host}
+}
+
+func TestRefusalIsLoggedAndNotified(t *testing.T) {
+	w := newWorld(t, nil, "api.allowed.test")
+	for _, c := range []struct{ raw, status string }{
+		{connectTo("evil.test:443"), "refused evil.test:443 (name-not-declared)"},
+		{connectTo("[::1]:80"), "refused [::1]:80 (address-literal)"},
+		{connectTo("api.allowed.test:22"), "refused api.allowed.test:22 (port-not-declared)"},
+		{connectTo("a\x1b[31m.test:443"), "refused request (bad-request)"},
+		{connectTo("a\u202etest.example:443"), `refused a\u202etest.example:443 (bad-name)`},
+		{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "refused request (not-a-proxy-request)"},
+		{connectTo("api.allowed.test:443"), "failed api.allowed.test:443 (not-resolved)"},
+	} {
+		w.ask(c.raw)
+		_, _, notices := w.seen()
+		if last := notices[len(notices)-1]; last != c.status {
+			t.Errorf("%q: status %q, want %q", c.raw, last, c.status)
+		}
+	}
+	log := w.logged.String()
+	for _, want := range []string{`level=WARN msg=egress server=notion verdict=deny reason=name-not-declared method=CONNECT host=evil.test:443`,
+		"rule=api.allowed.test", "verdict=allow reason=not-resolved", `err="no such host"`} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
+	}
+	if strings.ContainsAny(log, "\x1b\u202e") {
+		t.Errorf("the log holds what the server sent, unescaped: %q", log)
+	}
+}
+
+func TestAllowedIsLogged(t *testing.T) {
+	w := newWorld(t, nil, "api.allowed.test")
+	w.serveOrigin(echo)
+	w.answers["api.allowed.test."] = addrs(public)
+	c := w.tunnelTo("api.allowed.test:443")
+	if _, err := c.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.CloseWrite()
+	buf := make([]byte, 16)
+	for {
+		if _, err := c.Read(buf); err != nil {
+			break
+		}
+	}
+	deadline := time.After(5 * time.Second)
+	for !strings.Contains(w.logged.String(), "sent=5 received=5") {
+		select {
+		case <-deadline:
+			t.Fatalf("the log: %s", w.logged)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	if log := w.logged.String(); !strings.Contains(log, "level=INFO msg=egress server=notion verdict=allow reason=declared method=CONNECT host=api.allowed.test:443 rule=api.allowed.test address=127.0.0.1:") {
+		t.Errorf("the log: %s", log)
+	}
+	if _, _, notices := w.seen(); len(notices) > 0 {
+		t.Errorf("notices %q", notices)
+	}
+}
+
+func TestJournalIsBounded(t *testing.T) {
+	out := &lockedBuffer{}
+	var statuses []string
+	j := newJournal(slog.New(slog.NewTextHandler(out, nil)), "notion", func(s string) { statuses = append(statuses, s) })
+	const asked = 100_000
+	for i := range asked {
+		j.add(record{began: time.Now(), reason: egress.NameNotDeclared, host: fmt.Sprintf("h%d.evil.test:443", i), ref: badRequest("x")})
+	}
+	j.add(record{began: time.Now(), verdict: egress.Allow, reason: egress.Declared, host: "api.allowed.test:443"})
+	j.flush()
+	log := out.String()
+	lines := strings.Count(log, "verdict=deny reason=name-not-declared")
+	if lines < burst || lines > burst+50 || len(statuses) != lines+1 {
+		t.Errorf("%d lines and %d notices for %d refusals", lines, len(statuses), asked)
+	}
+	if !strings.Contains(log, "host=api.allowed.test:443") {
+		t.Error("refusals crowd out what was allowed")
+	}
+	if want := fmt.Sprintf(`msg="egress records left out" server=notion verdict=deny count=%d`, asked-lines); !strings.Contains(log, want) {
+		t.Errorf("the log does not say %q", want)
+	}
+	if last := statuses[len(statuses)-1]; last != fmt.Sprintf("refused h%d.evil.test:443 (name-not-declared)", asked-1) {
+		t.Errorf("the last status is %q", last)
+	}
+}
