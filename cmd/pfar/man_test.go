@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// TestManualKnowsEveryVerbAndFlag compares the manual with the program, both ways.
+func TestManualKnowsEveryVerbAndFlag(t *testing.T) {
+	b, err := os.ReadFile("../../packaging/man/pfar.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manual := string(b)
+	c := newCLI(nil, nil, nil, func(string) string { return "" }, 0)
+	root := c.rootCommand()
+	flags := map[string]bool{"help": true}
+	verbs := map[string]bool{"completion": true, "help": true}
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd == root || !cmd.Runnable() || cmd.HasSubCommands() {
+			return
+		}
+		path := strings.TrimPrefix(cmd.CommandPath(), "pfar ")
+		verbs[strings.Fields(path)[0]] = true
+		if !regexp.MustCompile(`(?m)^\.It Cm ` + path + `( |$)`).MatchString(manual) {
+			t.Errorf("the manual lacks the verb %q", path)
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })
+	}
+	walk(root)
+	for name := range flags {
+		if !strings.Contains(manual, "Fl -"+name) {
+			t.Errorf("the manual lacks --%s", name)
+		}
+	}
+	for _, m := range regexp.MustCompile(`Fl -([a-z-]+)`).FindAllStringSubmatch(manual, -1) {
+		if !flags[m[1]] {
+			t.Errorf("the manual has --%s, which no verb has", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\.It Cm ([a-z]+)`).FindAllStringSubmatch(manual, -1) {
+		if !verbs[m[1]] {
+			t.Errorf("the manual has the verb %q, which pfar has not", m[1])
+		}
+	}
+}
+
+// TestExitCodesAreTheSameEverywhere compares the manual's list with the help's.
+func TestExitCodesAreTheSameEverywhere(t *testing.T) {
+	b, err := os.ReadFile("../../packaging/man/pfar.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^ +(\d+)  (.*)$`).FindAllStringSubmatch(exitCodesHelp, -1) {
+		if !strings.Contains(string(b), ".It "+m[1]+"\n"+m[2]+"\n") {
+			t.Errorf("the manual says something else of exit code %s", m[1])
+		}
+	}
+}
