@@ -261,16 +261,26 @@ func TestHabits(t *testing.T) {
 	}
 }
 
+// TestModule wants every library that is imported to be justified, and none to be replaced.
 func TestModule(t *testing.T) {
 	f := readModule(t)
 	for _, r := range f.Replace {
 		t.Errorf("go.mod replaces %s", r.Old.Path)
 	}
 	documented := read(t, "../CONTRIBUTING.md")
-	for _, r := range f.Require {
-		if !r.Indirect && !strings.Contains(documented, "`"+r.Mod.Path+"`") {
-			t.Errorf("CONTRIBUTING.md does not say why %s is needed", r.Mod.Path)
+	missing := map[string]bool{}
+	_, all := sources(t)
+	for _, s := range all {
+		for _, imported := range s.imports() {
+			for _, r := range f.Require {
+				if within(imported, r.Mod.Path) && !strings.Contains(documented, "- `"+r.Mod.Path+"`: ") {
+					missing[r.Mod.Path] = true
+				}
+			}
 		}
+	}
+	for library := range missing {
+		t.Errorf("CONTRIBUTING.md does not say why %s is needed", library)
 	}
 }
 
