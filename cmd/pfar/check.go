@@ -52,6 +52,8 @@ type compiled struct {
 	plans []generator.Plan
 	files map[string]*hcl.File
 	diags hcl.Diagnostics
+	// broken are the names of servers whose declaration has an error.
+	broken []string
 }
 
 // compile reads and compiles a directory as pfard does.
@@ -73,10 +75,15 @@ func (c *cli) compile(dir, servers string) (compiled, error) {
 		FS: os.DirFS("/").(fs.ReadLinkFS), Path: filepath.SplitList(c.getenv("PATH")), Home: home,
 		StateDir: c.dirs.Homes(), Private: c.dirs.Private(dir),
 	}
+	for _, b := range set.Broken {
+		out.broken = append(out.broken, b.Name)
+	}
 	for _, s := range set.Servers {
 		plan, diags := generator.Compile(s, host)
 		out.diags = append(out.diags, diags...)
-		if !diags.HasErrors() {
+		if diags.HasErrors() {
+			out.broken = append(out.broken, s.Name)
+		} else {
 			out.plans = append(out.plans, plan)
 		}
 	}
@@ -123,10 +130,10 @@ func (c *cli) printCheck(set compiled) error {
 
 // printDiagnostics prints mistakes with their source lines, in colour on a terminal.
 func (c *cli) printDiagnostics(set compiled) error {
-	width := 100
+	width := uint(100)
 	if f, ok := c.stderr.(*os.File); ok && isTerminal(f) {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 40 {
-			width = w
+			width = uint(w)
 		}
 	}
 	return declaration.Write(c.stderr, set.files, set.diags, width, c.coloured(c.stderr))

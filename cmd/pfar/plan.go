@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,17 +71,11 @@ func (c *cli) choose(set compiled, args []string) ([]generator.Plan, error) {
 		}
 		names = append(names, p.Name)
 	}
-	for _, d := range set.diags {
-		if d.Subject == nil {
-			continue
+	if slices.Contains(set.broken, args[0]) {
+		if err := c.printDiagnostics(set); err != nil {
+			return nil, err
 		}
-		base := filepath.Base(d.Subject.Filename)
-		if base[:len(base)-len(filepath.Ext(base))] == args[0] {
-			if err := c.printDiagnostics(set); err != nil {
-				return nil, err
-			}
-			return nil, fail(exitFailed, "the declaration of %q has mistakes", args[0])
-		}
+		return nil, fail(exitFailed, "the declaration of %q has mistakes", args[0])
 	}
 	return nil, noSuch("server", args[0], names).withHint("no declaration in %s has that name", set.dir)
 }

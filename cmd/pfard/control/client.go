@@ -53,9 +53,8 @@ func (c Client) converse(ctx context.Context, request Request, each func(Respons
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if err := json.NewEncoder(conn).Encode(request); err != nil {
-		return cause(ctx, fmt.Errorf("asking pfard at %q: %w", c.Path, err))
-	}
+	// pfard refuses a peer that may not ask before it reads; then the write fails, and the refusal is there to be read.
+	asking := json.NewEncoder(conn).Encode(request)
 	decoder := json.NewDecoder(conn)
 	for answered := false; ; answered = true {
 		var r Response
@@ -63,6 +62,8 @@ func (c Client) converse(ctx context.Context, request Request, each func(Respons
 		switch {
 		case errors.Is(err, io.EOF) && answered:
 			return nil
+		case err != nil && asking != nil:
+			return cause(ctx, fmt.Errorf("asking pfard at %q: %w", c.Path, asking))
 		case err != nil:
 			return cause(ctx, fmt.Errorf("reading pfard's answer: %w", err))
 		case r.Error != "":
