@@ -22,10 +22,11 @@ type dialer struct {
 	own    func(netip.Addr) bool // reports whether an address is this host's
 }
 
-func newDialer() dialer {
+// newDialer returns the host's network. Queries go to dns, or if it is nil, to where resolv.conf(5) says.
+func newDialer(dns func(ctx context.Context, network, address string) (net.Conn, error)) dialer {
 	var d net.Dialer
 	// The resolver in Go, so that what is looked up does not depend on nsswitch's modules, and no cgo is needed.
-	r := net.Resolver{PreferGo: true}
+	r := net.Resolver{PreferGo: true, Dial: dns}
 	return dialer{
 		lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
 			addrs, err := r.LookupNetIP(ctx, "ip", name)

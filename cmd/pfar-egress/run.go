@@ -42,7 +42,7 @@ func run(ctx context.Context, idle time.Duration, log *slog.Logger) error {
 	j := newJournal(log, pl.Name, func(status string) { notify("STATUS=" + status) })
 	p := &proxy{
 		name: pl.Name, file: filepath.Base(pl.File), policy: pl.Egress,
-		out: newDialer(), limits: defaultLimits, journal: j,
+		out: newDialer(nil), limits: defaultLimits, journal: j,
 	}
 	s := &service{listeners: listeners, idle: idle, conns: p.limits.conns, serve: p.serveConn, log: log}
 	notify("READY=1")
