@@ -115,7 +115,7 @@ func (c *cli) callTool(ctx context.Context, g *gateway, t tool, rest []string, b
 	case len(extra) > 0:
 		return usage("unexpected argument %q", extra[0]).withHint("%s", hint)
 	}
-	whole, err := c.readArguments(options.whole)
+	whole, err := c.readArguments(ctx, options.whole)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (c *cli) findTool(ctx context.Context, tools []tool, server, name string) (
 const maxArguments = 64 << 20
 
 // readArguments reads what --json names.
-func (c *cli) readArguments(source string) (map[string]json.RawMessage, error) {
+func (c *cli) readArguments(ctx context.Context, source string) (map[string]json.RawMessage, error) {
 	var r io.Reader
 	switch {
 	case source == "":
@@ -216,7 +216,7 @@ func (c *cli) readArguments(source string) (map[string]json.RawMessage, error) {
 	default:
 		r = strings.NewReader(source)
 	}
-	b, err := io.ReadAll(io.LimitReader(r, maxArguments+1))
+	b, err := readUpTo(ctx, r, maxArguments)
 	if err != nil {
 		return nil, fmt.Errorf("reading arguments: %w", err)
 	}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -177,5 +179,21 @@ func TestChanges(t *testing.T) {
 	want = "fs: failed: crashed \\x1b[2Jthree times|notion: running, 24 tools: evil.example:443; its file is broken: the last good version is in force|a.hcl:3:1: error: Unknown key; Did you mean x?|note: memory limits do not hold"
 	if got := strings.Join(changes(control.Report{}, before), "|"); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestInterruptedWhileReading: Ctrl-C ends a command that waits for standard input.
+func TestInterruptedWhileReading(t *testing.T) {
+	b := newBench(t, "")
+	r, w := io.Pipe()
+	defer w.Close()
+	b.stdin = r
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan int)
+	go func() { done <- b.run(ctx, []string{"vault", "set", "k"}) }()
+	w.Write([]byte("half a sec"))
+	cancel()
+	if code := <-done; code != exitInterrupted {
+		t.Errorf("exit %d, %s", code, b.err)
 	}
 }

@@ -2,13 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
@@ -62,7 +61,7 @@ func onlyKey(cmd *cobra.Command, args []string) error {
 const maxSecret = 512 << 10
 
 func (c *cli) vaultSet(cmd *cobra.Command, key string) error {
-	secret, err := c.readSecret(key)
+	secret, err := c.readSecret(cmd.Context(), key)
 	if err != nil {
 		return err
 	}
@@ -72,18 +71,18 @@ func (c *cli) vaultSet(cmd *cobra.Command, key string) error {
 
 // readSecret asks on a terminal, without echo, or reads all of standard input, where one line break at the end is not
 // part of the secret.
-func (c *cli) readSecret(key string) ([]byte, error) {
+func (c *cli) readSecret(ctx context.Context, key string) ([]byte, error) {
 	var secret []byte
 	if f, ok := c.stdin.(*os.File); ok && isTerminal(f) {
 		fmt.Fprintf(c.stderr, "Value of %q (not shown): ", key)
-		b, err := term.ReadPassword(int(f.Fd()))
+		b, err := readHidden(ctx, f)
 		fmt.Fprintln(c.stderr)
 		if err != nil {
 			return nil, fmt.Errorf("reading the secret: %w", err)
 		}
 		secret = b
 	} else {
-		b, err := io.ReadAll(io.LimitReader(c.stdin, maxSecret+1))
+		b, err := readUpTo(ctx, c.stdin, maxSecret)
 		if err != nil {
 			return nil, fmt.Errorf("reading the secret: %w", err)
 		}
