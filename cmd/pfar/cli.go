@@ -45,7 +45,11 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	err := root.ExecuteContext(ctx)
 	code, hint := classify(err)
 	var quiet *silent
-	if err != nil && !errors.As(err, &quiet) {
+	switch {
+	case err == nil || errors.As(err, &quiet):
+	case code == exitInterrupted:
+		c.complain(errors.New("interrupted"), "")
+	default:
 		c.complain(err, hint)
 	}
 	return code
