@@ -50,5 +50,5 @@ $(SERVERS)/.installed: packaging/servers/package.json packaging/servers/package-
 	tests/setup.sh node npm
 	mkdir -p $(SERVERS)
 	cp $^ $(SERVERS)/
-	cd $(SERVERS) && npm ci --ignore-scripts --no-audit --no-fund
+	cd $(SERVERS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@
