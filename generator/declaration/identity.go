@@ -1,0 +1,222 @@
+package declaration
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/policies/egress"
+)
+
+const (
+	maxName        = 23 // pfar-m-NAME is a user of at most 31 characters
+	maxDescription = 1024
+	maxDomains     = 256
+)
+
+var (
+	namePattern    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,22}$`)
+	versionPattern = regexp.MustCompile(`^v?[0-9][0-9A-Za-z.+_-]{0,63}$`)
+	toolPattern    = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`)
+	outside        = regexp.MustCompile(`[^a-z0-9]+`)
+)
+
+func validName(s string) bool { return nameFault(s) == "" }
+
+// nameFault says what is wrong with a name. It becomes part of user names, unit names, socket paths and of tool names on
+// the wire, so everything that any of these reads in another way is refused (DC-01, DC-10).
+func nameFault(s string) string {
+	switch {
+	case s == "":
+		return "is empty"
+	case strings.Contains(s, "_"):
+		return `holds "_", which on the wire separates the server from the tool (notion__search)`
+	case strings.Contains(s, "--"):
+		return `holds "--", which tools that write "-" for "_" take for the mark between server and tool`
+	case strings.HasSuffix(s, "-"):
+		return `ends in "-", which runs into the mark between server and tool`
+	case len(s) > maxName:
+		return "has " + strconv.Itoa(len(s)) + " characters, and the server's user name has room for " + strconv.Itoa(maxName)
+	case s[0] < 'a' || s[0] > 'z':
+		return "does not begin with a letter from a to z"
+	case !namePattern.MatchString(s):
+		return "holds other characters than a to z, 0 to 9 and -"
+	}
+	return ""
+}
+
+// validNameNear returns the valid name that looks most like s.
+func validNameNear(s string) string {
+	s = strings.Trim(outside.ReplaceAllString(strings.ToLower(s), "-"), "-")
+	s = strings.TrimLeft(s, "0123456789-")
+	if len(s) > maxName {
+		s = strings.TrimRight(s[:maxName], "-")
+	}
+	if s == "" {
+		return "my-server"
+	}
+	return s
+}
+
+func (d *decoder) name(f *field) {
+	s, ok := d.text(f)
+	if !ok {
+		return
+	}
+	if fault := nameFault(s); fault != "" {
+		d.report(problem(f.val.rng, "Invalid name", "The name %s %s. Write name = %q.", quoteName(s), fault, validNameNear(s)))
+		return
+	}
+	d.server.Name = s
+}
+
+// checkName judges the file's own name, which is the server's if the file does not say one.
+func (d *decoder) checkName() {
+	if _, said := d.given["name"]; said {
+		return
+	}
+	if fault := nameFault(d.server.Name); fault != "" {
+		near := validNameNear(d.server.Name)
+		d.report(problem(d.src.start(), "Invalid name", "The server is named after the file, and the name %s %s. Rename the file, or write name = %q.", quoteName(d.server.Name), fault, near))
+	}
+}
+
+func (d *decoder) description(f *field) {
+	s, ok := d.text(f)
+	if !ok {
+		return
+	}
+	if len(s) > maxDescription {
+		d.report(problem(f.val.rng, "Too long", "description has %d bytes, and room for %d. Write a sentence.", len(s), maxDescription))
+		return
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && deceptive(r) }) {
+		d.report(problem(f.val.rng, "Invisible character", "description holds a control character or one that cannot be seen: %s. Remove it.", quote(s)))
+		return
+	}
+	d.server.Description = s
+}
+
+func (d *decoder) label(f *field) {
+	words := []string{string(Public), string(Internal), string(Sensitive), string(Regulated), string(Secret)}
+	others := map[string]string{
+		"confidential": "sensitive", "private": "sensitive", "personal": "sensitive", "restricted": "regulated", "pii": "regulated", "open": "public", "top-secret": "secret",
+	}
+	if s, ok := d.enum(f, words, others); ok {
+		d.server.Label = Label(s)
+	}
+}
+
+func (d *decoder) allowedDomains(f *field) {
+	entries := d.texts(f)
+	if len(entries) > maxDomains {
+		d.report(problem(entries[maxDomains].rng, "Too many domains", `allowed_domains has %d entries, and room for %d. Write "*.example.com" for the names below one.`, len(entries), maxDomains))
+		return
+	}
+	seen := map[egress.Endpoint]hcl.Range{}
+	for _, n := range entries {
+		if strings.Contains(n.text, "@") { // may hold a password
+			d.hidden.add(n.rng)
+			d.report(problem(n.rng, "Invalid domain", `The entry holds user information before "@". Write the host alone, such as "api.example.com".`))
+			continue
+		}
+		e, err := egress.ParseEndpoint(n.text)
+		if err != nil {
+			if secretWithin(n.text) {
+				d.hidden.add(n.rng)
+				err = errNoHost
+			}
+			fault := upperFirst(escape(err.Error())) + "."
+			if !strings.Contains(strings.ToLower(fault), "write") {
+				fault += ` Write a host name, such as "api.example.com".`
+			}
+			d.report(problem(n.rng, "Invalid domain", "%s", fault))
+			continue
+		}
+		if first, twice := seen[e]; twice {
+			d.report(caution(n.rng, "Duplicate domain", "%s is allowed already in line %d. Remove one of the two.", quote(n.text), first.Start.Line))
+			continue
+		}
+		seen[e] = n.rng
+		d.server.Allowed = append(d.server.Allowed, e)
+	}
+}
+
+func (d *decoder) enabled(f *field) {
+	if v, ok := d.truth(f); ok {
+		d.server.Enabled = v
+	}
+}
+
+func (d *decoder) autostart(f *field) {
+	if v, ok := d.truth(f); ok {
+		d.server.Autostart = v
+	}
+}
+
+func (d *decoder) timeout(f *field) {
+	if v, ok := d.duration(f, time.Second, time.Hour, false); ok {
+		d.server.Timeout = v
+	}
+}
+
+func (d *decoder) idleTimeout(f *field) {
+	if v, ok := d.duration(f, time.Second, 7*24*time.Hour, true); ok {
+		d.server.IdleTimeout = v
+	}
+}
+
+func (d *decoder) version(f *field) {
+	s, ok := d.line(f)
+	if !ok {
+		return
+	}
+	if !versionPattern.MatchString(s) {
+		d.report(problem(f.val.rng, "Not a version", `version pins one exact version of the server, and %s is none. Write %s, or leave the key out.`, quote(s), d.example("version")))
+		return
+	}
+	d.server.Version = s
+}
+
+func (d *decoder) trustBlock(f *field) {
+	if n, ok := d.table(f); ok {
+		d.section(trustKeys(), n)
+	}
+}
+
+func (d *decoder) tools(f *field) {
+	all, ok := d.table(f)
+	if !ok {
+		return
+	}
+	for _, t := range all.fields {
+		if !toolPattern.MatchString(t.key) {
+			if _, isKey := toolKeys().find(t.key); !isKey {
+				d.report(problem(t.rng, "Invalid tool name", "%s is no tool's name: letters, digits and _ . / - are all that one may hold, and each tool has a section of its own. Write %s.", quoteName(t.key), d.form(toolSection)))
+				continue
+			}
+		}
+		if t.val.kind != table {
+			if t.val.kind != broken {
+				d.report(problem(t.rng, "Tool without a name", "%s needs the tool that it is about. Write %s with %s in it.", quote(t.key), d.form(toolSection), d.example("semantics")))
+			}
+			continue
+		}
+		d.tool = Tool{}
+		if len(t.val.fields) == 0 {
+			d.report(problem(t.rng, "Missing key", "Nothing is said of the tool %s. Write %s in it, or leave it out.", quote(t.key), d.example("semantics")))
+		}
+		d.section(toolKeys(), t.val)
+		d.server.Tools[t.key] = d.tool
+	}
+}
+
+func (d *decoder) semantics(f *field) {
+	others := map[string]string{"readonly": "read", "read-only": "read", "read_only": "read", "ro": "read", "rw": "write", "readwrite": "write", "destructive": "write"}
+	if s, ok := d.enum(f, []string{"read", "write"}, others); ok {
+		d.tool.Semantics = s
+	}
+}

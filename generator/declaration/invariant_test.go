@@ -1,0 +1,78 @@
+package declaration
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/policies/egress"
+)
+
+// checkServer checks what everyone after the reader relies on.
+func checkServer(t *testing.T, s *Server) {
+	t.Helper()
+	must := func(ok bool, what string) {
+		t.Helper()
+		if !ok {
+			t.Errorf("%s: %+v", what, s)
+		}
+	}
+	must(namePattern.MatchString(s.Name) && !strings.Contains(s.Name, "--"), "name")
+	must(slices.Contains([]Label{Public, Internal, Sensitive, Regulated, Secret}, s.Label), "label")
+	for _, e := range s.Allowed {
+		again, err := egress.ParseEndpoint(e.String())
+		must(err == nil && again == e, "endpoint "+e.String())
+	}
+	must(s.Timeout >= time.Second && s.Timeout <= time.Hour, "timeout")
+	must(s.IdleTimeout == 0 || s.IdleTimeout >= time.Second && s.IdleTimeout <= 7*24*time.Hour, "idle timeout")
+	must(s.Sandbox.Memory >= minMemory && s.Sandbox.Memory <= maxMemory, "memory")
+	must(s.Sandbox.Tasks >= minTasks && s.Sandbox.Tasks <= maxTasks, "tasks")
+	must(s.Sandbox.CPU >= 0 && s.Sandbox.CPU <= maxCPU, "cpu")
+	for _, p := range slices.Concat(s.Sandbox.ReadOnly, s.Sandbox.Writable) {
+		must(path.IsAbs(p) && path.Clean(p) == p && p != "/" && !strings.ContainsFunc(p, deceptive), "path "+p)
+		must(!below(p, "/proc") && !below(p, "/run") && !below(p, "/var/lib/pfar"), "path "+p)
+	}
+	for _, a := range s.Args {
+		must(!strings.ContainsRune(a, 0), "NUL in args")
+	}
+	checkTransport(must, s)
+	checkEnvironment(must, s)
+	for name, tool := range s.Tools {
+		must(toolPattern.MatchString(name) && (tool.Semantics == "read" || tool.Semantics == "write"), "tool")
+	}
+}
+
+func checkTransport(must func(bool, string), s *Server) {
+	must(!strings.ContainsFunc(s.Command, deceptive), "command")
+	switch s.Transport {
+	case Stdio:
+		must(s.Command != "" && s.URL == "" && s.Path == "", "stdio")
+	case UDS, Pipe:
+		must(path.IsAbs(s.Path) && s.URL == "", "socket")
+	case SSE, StreamHTTP:
+		must(s.URL != "" && s.Path == "" && s.Command == "" && len(s.Args) == 0 && len(s.Env) == 0, "remote")
+		must(len(s.Allowed) > 0, "host of the URL is allowed")
+	default:
+		must(false, "transport")
+	}
+}
+
+func checkEnvironment(must func(bool, string), s *Server) {
+	seen := map[string]bool{}
+	for _, c := range s.Credentials {
+		must(variableName.MatchString(c.Env) && reserved(c.Env) == "" && !seen[c.Env], "credential "+c.Env)
+		must((c.Key == "") != (c.From == ""), "credential from one place")
+		must(c.Key == "" || vaultKey.MatchString(c.Key), "vault key")
+		must(c.From == "" || variableName.MatchString(c.From), "credential from a variable")
+		seen[c.Env] = true
+	}
+	for _, v := range s.Env {
+		must(variableName.MatchString(v.Name) && reserved(v.Name) == "" && !seen[v.Name], "variable "+v.Name)
+		must(!strings.ContainsRune(v.Value, 0), "NUL in a variable")
+		seen[v.Name] = true
+	}
+	must(slices.IsSortedFunc(s.Credentials, func(a, b Credential) int { return strings.Compare(a.Env, b.Env) }), "sorted credentials")
+	must(slices.IsSortedFunc(s.Env, func(a, b Variable) int { return strings.Compare(a.Name, b.Name) }), "sorted variables")
+}

@@ -1,0 +1,137 @@
+package declaration
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// Set is what a folder of declarations says.
+type Set struct {
+	Servers []Server // valid and enabled or not, by name
+	Broken  []Broken // names whose file has an error, by name: what runs of them keeps running
+	Diags   hcl.Diagnostics
+	Files   map[string]*hcl.File // source of every file that was read, for Write
+	Digests map[string]string    // by server: SHA-256 of its file
+}
+
+// Broken is a declaration that cannot be used as it stands.
+type Broken struct {
+	Name string // that the file says, or else its base name
+	File string
+}
+
+// leftovers are the ends, before .hcl or .toml, of names under which editors and package tools leave copies.
+func leftovers() []string {
+	return []string{
+		"~", ".bak", ".orig", ".swp", ".tmp", ".save", ".dpkg-new", ".dpkg-old", ".dpkg-dist", ".dpkg-tmp", ".dpkg-bak", ".dpkg-backup", ".dpkg-remove",
+		".ucf-new", ".ucf-old", ".ucf-dist", ".rpmnew", ".rpmsave", ".rpmorig", ".pacnew", ".pacsave", ".sync-conflict",
+	}
+}
+
+// IsDeclaration reports whether a file of this name is read. "x.toml.dpkg-new", ".#x.hcl", "x.hcl~" and the like are not.
+func IsDeclaration(name string) bool {
+	base, ext := splitName(name)
+	if ext == "" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "#") || base == "" {
+		return false
+	}
+	return !slices.ContainsFunc(leftovers(), func(end string) bool { return strings.HasSuffix(base, end) })
+}
+
+// Load reads every declaration of a folder. fsys is rooted there; dir is its path, for messages. A file that cannot be
+// used costs its own server only.
+func Load(fsys fs.FS, dir string, o Options) Set {
+	s := Set{Files: map[string]*hcl.File{}, Digests: map[string]string{}}
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		at := hcl.Range{Filename: dir, Start: hcl.InitialPos, End: hcl.InitialPos}
+		s.Diags = s.Diags.Append(problem(at, "Folder not readable", "Reading the folder of declarations: %s. Make it, or name another one.", escape(reason(err))))
+	}
+	first := map[string]string{}
+	for _, e := range entries { // fs.ReadDir sorts
+		if IsDeclaration(e.Name()) {
+			s.read(fsys, path.Join(dir, e.Name()), e.Name(), o, first)
+		} else if lower := strings.ToLower(e.Name()); lower != e.Name() && IsDeclaration(lower) {
+			at := hcl.Range{Filename: path.Join(dir, e.Name()), Start: hcl.InitialPos, End: hcl.InitialPos}
+			if _, ext := splitName(e.Name()); ext == "" {
+				s.Diags = s.Diags.Append(caution(at, "File not read", "Declarations end in .hcl or .toml, in lower case. Rename the file."))
+			}
+		}
+	}
+	slices.SortFunc(s.Servers, func(a, b Server) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Broken, func(a, b Broken) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.File, b.File)) })
+	return s
+}
+
+// read adds one file. first holds which file each name was taken by.
+func (s *Set) read(fsys fs.FS, file, entry string, o Options, first map[string]string) {
+	b, err := content(fsys, entry)
+	if err != nil {
+		base, _ := splitName(entry)
+		at := hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
+		s.Diags = s.Diags.Append(problem(at, "File not readable", "Reading the declaration: %s. Make it a regular file that pfar may read, or remove it.", escape(reason(err))))
+		s.Broken = append(s.Broken, Broken{base, file})
+		if _, ok := first[base]; !ok {
+			first[base] = file
+		}
+		return
+	}
+	s.Files[file] = &hcl.File{Bytes: b}
+	server, name, diags := parse(file, b, o)
+	s.Diags = append(s.Diags, diags...)
+	if other, taken := first[name]; taken {
+		if server != nil {
+			s.Diags = s.Diags.Append(s.twice(file, b, name, other))
+		}
+		return
+	}
+	first[name] = file
+	if server == nil {
+		s.Broken = append(s.Broken, Broken{name, file})
+		return
+	}
+	s.Servers = append(s.Servers, *server)
+	sum := sha256.Sum256(b)
+	s.Digests[name] = hex.EncodeToString(sum[:])
+}
+
+func (s *Set) twice(file string, b []byte, name, other string) *hcl.Diagnostic {
+	at := newSource(file, b).start()
+	return problem(at, "Duplicate server", "The name %q is taken by %s, which comes first. Write another name = in one of the two, or remove one.", name, quote(other))
+}
+
+var errNotRegular = errors.New("it is no regular file")
+
+// content reads a file, or as much of it as shows that it is too large. Opening a FIFO would wait for its writer.
+func content(fsys fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(fsys, name) // follows links: declarations may be links into a store or a repository
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errNotRegular
+	}
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxSize+1))
+}
+
+// reason is an error without the path, which the diagnostic has already.
+func reason(err error) string {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err.Error()
+	}
+	return err.Error()
+}

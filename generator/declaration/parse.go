@@ -1,0 +1,115 @@
+package declaration
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// Options are what a reader knows beyond the file.
+type Options struct {
+	Servers string // what ${servers} stands for: the folder of installed servers; "": using it is an error
+}
+
+// maxDiagnostics bounds what is said of one file.
+const maxDiagnostics = 100
+
+// Parse reads one declaration; the end of its name, .hcl or .toml, says in which syntax. It reports all mistakes at
+// once, each with its place. The server is nil if there is an error among them.
+func Parse(filename string, b []byte, o Options) (*Server, hcl.Diagnostics) {
+	s, _, diags := parse(filename, b, o)
+	return s, diags
+}
+
+// parse also returns the name that the file is about, as far as that can be told of a broken one.
+func parse(filename string, b []byte, o Options) (*Server, string, hcl.Diagnostics) {
+	r := &builder{src: newSource(filename, b), options: o, meant: map[string]bool{}}
+	base, ext := splitName(filename)
+	r.toml = ext == extTOML
+	if ext == "" {
+		r.report(problem(r.src.start(), "Unknown syntax", "A declaration is a file whose name ends in .hcl or .toml. Rename it."))
+		return nil, base, r.diags
+	}
+	if d := r.src.refuse(); d != nil {
+		r.report(d)
+		r.hidden.unknown = true
+		return nil, r.likelyName(base), r.finish()
+	}
+	var root *node
+	if r.toml {
+		root = r.readTOML()
+	} else {
+		root = r.readHCL()
+	}
+	if root == nil {
+		r.hidden.unknown = true
+		return nil, r.likelyName(base), r.finish()
+	}
+	d := newDecoder(r, base)
+	d.file(root)
+	name := d.server.Name
+	if !validName(name) {
+		name = base
+	}
+	diags := r.finish()
+	if diags.HasErrors() {
+		return nil, name, diags
+	}
+	return &d.server, name, diags
+}
+
+const (
+	extHCL  = ".hcl"
+	extTOML = ".toml"
+)
+
+// splitName returns a file's base name and its syntax; "" if it has neither.
+func splitName(filename string) (base, ext string) {
+	base = path.Base(filename)
+	for _, e := range []string{extHCL, extTOML} {
+		if b, ok := strings.CutSuffix(base, e); ok {
+			return b, e
+		}
+	}
+	return base, ""
+}
+
+// finish sorts what was found by place, and has every diagnostic carry what must not be printed with it.
+func (b *builder) finish() hcl.Diagnostics {
+	slices.SortStableFunc(b.diags, func(x, y *hcl.Diagnostic) int {
+		return cmp.Or(x.Subject.Start.Byte-y.Subject.Start.Byte, int(x.Severity)-int(y.Severity))
+	})
+	if n := len(b.diags); n > maxDiagnostics {
+		b.diags = append(b.diags[:maxDiagnostics:maxDiagnostics], problem(*b.diags[maxDiagnostics].Subject, "Too many mistakes",
+			"%d more follow. Correct these first, or look whether this is a declaration at all.", n-maxDiagnostics))
+	}
+	for _, d := range b.diags {
+		d.Extra = &b.hidden
+	}
+	return b.diags
+}
+
+// likelyName finds the name in a file that cannot be read, so that the server of that name keeps running.
+func (b *builder) likelyName(base string) string {
+	for line := range strings.Lines(string(b.src.bytes)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "[") || strings.HasSuffix(line, "{") {
+			break
+		}
+		key, rest, ok := strings.Cut(line, "=")
+		if !ok || strings.TrimSpace(key) != "name" {
+			continue
+		}
+		rest = strings.TrimSpace(rest)
+		if len(rest) < 2 || rest[0] != '"' && rest[0] != '\'' {
+			continue
+		}
+		if name, _, ok := strings.Cut(rest[1:], rest[:1]); ok && validName(name) {
+			return name
+		}
+	}
+	return base
+}

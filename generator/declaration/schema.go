@@ -1,0 +1,229 @@
+package declaration
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agext/levenshtein"
+)
+
+const (
+	serverSection  = "server"
+	sandboxSection = "sandbox"
+	trustSection   = "trust"
+	toolSection    = "tool"
+)
+
+// key is one row of the schema.
+type key struct {
+	name    string
+	example string // a value as both syntaxes write it
+	read    func(*decoder, *field)
+}
+
+// section is a table with fixed keys; the one without a name is the file itself.
+type section struct {
+	name string
+	keys []key
+}
+
+// launchKeys stand in server or at the top, where S3's registry has them.
+func launchKeys() []key {
+	return []key{
+		{"transport", `"stdio"`, (*decoder).transport},
+		{"url", `"https://mcp.example.com/mcp"`, (*decoder).url},
+		{"path", `"/run/notion/mcp.sock"`, (*decoder).path},
+		{"command", `"node"`, (*decoder).command},
+		{"args", `["${servers}/notion/index.js"]`, (*decoder).args},
+		{"version", `"1.2.3"`, (*decoder).version},
+	}
+}
+
+func fileSection() section {
+	return section{"", slices.Concat([]key{
+		{"name", `"notion"`, (*decoder).name},
+		{"description", `"Notion workspace"`, (*decoder).description},
+		{"label", `"sensitive"`, (*decoder).label},
+		{"allowed_domains", `["api.notion.com"]`, (*decoder).allowedDomains},
+		{"enabled", `true`, (*decoder).enabled},
+		{"autostart", `true`, (*decoder).autostart},
+		{"timeout", `"60s"`, (*decoder).timeout},
+		{"idle_timeout", `"15m"`, (*decoder).idleTimeout},
+		{"token_env", `"NOTION_TOKEN"`, (*decoder).tokenEnv},
+		{"env", "", (*decoder).env},
+		{"auth", "", (*decoder).auth},
+		{serverSection, "", (*decoder).serverBlock},
+		{sandboxSection, "", (*decoder).sandboxBlock},
+		{trustSection, "", (*decoder).trustBlock},
+		{toolSection, "", (*decoder).tools},
+	}, launchKeys())}
+}
+
+func serverKeys() section { return section{serverSection, launchKeys()} }
+
+func sandboxKeys() section {
+	return section{sandboxSection, []key{
+		{"memory_limit", `"256m"`, (*decoder).memoryLimit},
+		{"tasks_max", `256`, (*decoder).tasksMax},
+		{"cpu_quota", `"50%"`, (*decoder).cpuQuota},
+		{"read_only_fs", `true`, (*decoder).readOnlyFS},
+		{"allow_tmp", `true`, (*decoder).allowTmp},
+		{"read_only", `["/srv/data"]`, (*decoder).readOnly},
+		{"writable", `["/srv/data"]`, (*decoder).writable},
+		{"state", `true`, (*decoder).state},
+	}}
+}
+
+func trustKeys() section {
+	return section{trustSection, []key{
+		{"public_source", `false`, trust(func(d *decoder, v *bool) { d.server.Trust.PublicSource = v })},
+		{"secret_data", `true`, trust(func(d *decoder, v *bool) { d.server.Trust.SecretData = v })},
+		{"public_sink", `false`, trust(func(d *decoder, v *bool) { d.server.Trust.PublicSink = v })},
+		{"dangerous_writes", `true`, trust(func(d *decoder, v *bool) { d.server.Trust.DangerousWrites = v })},
+	}}
+}
+
+func toolKeys() section {
+	return section{toolSection, []key{{"semantics", `"read"`, (*decoder).semantics}}}
+}
+
+func sections() []section {
+	return []section{fileSection(), serverKeys(), sandboxKeys(), trustKeys(), toolKeys()}
+}
+
+// Keys returns every key of a declaration, those of sections as "sandbox.memory_limit".
+func Keys() []string {
+	var all []string
+	for _, s := range sections() {
+		for _, k := range s.keys {
+			all = append(all, strings.TrimPrefix(s.name+"."+k.name, "."))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (s section) find(name string) (key, bool) {
+	i := slices.IndexFunc(s.keys, func(k key) bool { return k.name == name })
+	if i < 0 {
+		return key{}, false
+	}
+	return s.keys[i], true
+}
+
+func (s section) names() []string {
+	var n []string
+	for _, k := range s.keys {
+		n = append(n, k.name)
+	}
+	return n
+}
+
+// otherWords are what other tools call a key.
+func otherWords() map[string]string {
+	return map[string]string{
+		"cmd": "command", "program": "command", "exec": "command", "arguments": "args",
+		"environment": "env", "envs": "env", "vars": "env", "variables": "env",
+		"secrets": "auth", "credentials": "auth", "token": "auth", "api_key": "auth", "password": "auth", "headers": "auth",
+		"domains": "allowed_domains", "hosts": "allowed_domains", "network": "allowed_domains", "egress": "allowed_domains", "allowed_origins": "allowed_domains",
+		"type": "transport", "protocol": "transport", "endpoint": "url", "uri": "url", "socket": "path",
+		"memory": "memory_limit", "mem": "memory_limit", "memory_max": "memory_limit", "cpu": "cpu_quota", "cpus": "cpu_quota",
+		"pids": "tasks_max", "pids_limit": "tasks_max", "processes": "tasks_max", "tasks": "tasks_max",
+		"disabled": "enabled", "active": "enabled", "start": "autostart", "auto_start": "autostart", "idle": "idle_timeout",
+		"volumes": "writable", "mounts": "writable", "binds": "writable", "rw": "writable", "write": "writable", "ro": "read_only", "read": "read_only",
+		"tmp": "allow_tmp", "persist": "state", "home": "state", "tools": "tool", "security": "label", "sensitivity": "label", "desc": "description",
+		"id": "name", "server_id": "name", "title": "description", "readonly": "read_only_fs", "mcpservers": "server", "servers": "server", "mcp": "server",
+		"annotations": "tool", "limits": "sandbox", "resources": "sandbox", "isolation": "sandbox",
+	}
+}
+
+// remedy says what to write instead of a key that s does not know.
+func (d *decoder) remedy(s section, name string) string {
+	if len(name) > 64 {
+		return "Write " + oneOf(s.names()) + "."
+	}
+	plain := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
+	for _, o := range sections() {
+		if k, ok := o.find(name); ok {
+			return d.place(o, k.name)
+		}
+	}
+	if k, ok := s.find(plain); ok {
+		d.meant[k.name] = true
+		return "Keys are in lower case, with underscores. Write " + k.name + "."
+	}
+	if k := nearest(plain, s.names()); k != "" {
+		d.meant[k] = true
+		return "Did you mean " + k + "?"
+	}
+	if w, ok := otherWords()[plain]; ok {
+		plain = w
+	}
+	for _, o := range sections() {
+		if k := nearest(plain, o.names()); k != "" {
+			d.meant[k] = true
+			if o.name == s.name {
+				return "Write " + k + "."
+			}
+			return d.place(o, k)
+		}
+	}
+	return "The keys here are " + oneOf(s.names()) + "."
+}
+
+// place says where a key belongs that stands elsewhere.
+func (d *decoder) place(s section, name string) string {
+	d.meant[name] = true
+	switch {
+	case s.name == "" && d.toml:
+		return name + " stands at the top of the file, before the first [table]. Move it there."
+	case s.name == "":
+		return name + " stands at the top of the file, outside of every block. Move it there."
+	case s.name == toolSection:
+		return name + " stands in " + d.form(toolSection) + ". Write it there."
+	}
+	return name + " stands in " + d.form(s.name) + ". Write it there."
+}
+
+// form shows how the file's syntax writes a section.
+func (d *decoder) form(s string) string {
+	switch {
+	case s == "auth":
+		return `auth = { NOTION_TOKEN = "vault:notion_token" }`
+	case s == "env":
+		return `env = { LOG_LEVEL = "debug" }`
+	case s == toolSection && d.toml:
+		return "[tool.search]"
+	case s == toolSection:
+		return `tool "search" { ... }`
+	case d.toml:
+		return "[" + s + "]"
+	}
+	return s + " { ... }"
+}
+
+// nearest returns the word that a misspelt one was meant to be, or "".
+func nearest(s string, words []string) string {
+	best, least := "", 3
+	for _, w := range words {
+		if swapped(s, w) {
+			return w
+		}
+		if n := levenshtein.Distance(s, w, nil); n < least && 3*n <= len(w) {
+			best, least = w, n
+		}
+	}
+	return best
+}
+
+// swapped reports whether two neighbouring letters changed places.
+func swapped(s, w string) bool {
+	if len(s) != len(w) {
+		return false
+	}
+	i := 0
+	for i < len(s) && s[i] == w[i] {
+		i++
+	}
+	return i+1 < len(s) && s[i] == w[i+1] && s[i+1] == w[i] && s[i+2:] == w[i+2:]
+}

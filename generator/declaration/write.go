@@ -1,0 +1,260 @@
+package declaration
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/mitchellh/go-wordwrap"
+	"golang.org/x/text/width"
+)
+
+const (
+	mask      = "***"
+	narrowest = 40
+	unlimited = 200 // of a source line, where no width is given
+)
+
+// Write prints diagnostics: place, kind, source line with the subject underlined, and what to write instead.
+// Lines begin with "file:line:column:", which editors and compilers' output filters know. Nothing in a file reaches a
+// terminal unescaped, and what may be a secret is not printed.
+func Write(w io.Writer, files map[string]*hcl.File, diags hcl.Diagnostics, columns uint, color bool) error {
+	for _, d := range diags {
+		var out bytes.Buffer
+		writeHead(&out, d, color)
+		if d.Subject != nil {
+			if f := files[d.Subject.Filename]; f != nil {
+				writeLine(&out, f.Bytes, d, columns, color)
+			}
+		}
+		if d.Detail != "" {
+			detail := escape(d.Detail)
+			if columns > narrowest {
+				detail = wordwrap.WrapString(detail, columns-2)
+			}
+			out.WriteString("  " + strings.ReplaceAll(detail, "\n", "\n  ") + "\n")
+		}
+		out.WriteByte('\n')
+		if _, err := w.Write(out.Bytes()); err != nil {
+			return fmt.Errorf("writing diagnostics: %w", err)
+		}
+	}
+	return nil
+}
+
+func writeHead(out *bytes.Buffer, d *hcl.Diagnostic, color bool) {
+	severity, code := "error", "\x1b[31m"
+	if d.Severity == hcl.DiagWarning {
+		severity, code = "warning", "\x1b[33m"
+	}
+	if color {
+		severity = code + severity + "\x1b[0m"
+	}
+	if d.Subject != nil {
+		fmt.Fprintf(out, "%s:%d:%d: ", escape(d.Subject.Filename), d.Subject.Start.Line, d.Subject.Start.Column)
+	}
+	fmt.Fprintf(out, "%s: %s\n", severity, escape(d.Summary))
+}
+
+// cell is a character of a source line as it is printed.
+type cell struct {
+	text   string
+	width  int
+	marked bool
+}
+
+// writeLine prints the line that the subject starts in.
+func writeLine(out *bytes.Buffer, src []byte, d *hcl.Diagnostic, columns uint, color bool) {
+	at := *d.Subject
+	if at.Start.Byte > len(src) {
+		return
+	}
+	from := bytes.LastIndexByte(src[:at.Start.Byte], '\n') + 1
+	to := len(src)
+	if i := bytes.IndexByte(src[at.Start.Byte:], '\n'); i >= 0 {
+		to = at.Start.Byte + i
+	}
+	line := bytes.TrimRight(src[from:to], "\r")
+	if len(bytes.TrimSpace(line)) == 0 || len(src) > maxSize {
+		return
+	}
+	cells := cut(cellsOf(line, from, at, secretsOf(src, from, line, d)), columns)
+	margin := fmt.Sprintf("%4d | ", at.Start.Line)
+	var shown strings.Builder
+	for _, c := range cells {
+		shown.WriteString(c.text)
+	}
+	out.WriteString(strings.TrimRight("  "+margin+shown.String(), " ") + "\n")
+	out.WriteString("  " + strings.Repeat(" ", len(margin)-2) + "| ")
+	under := strings.TrimRight(underline(cells), " ")
+	if color {
+		under = strings.Replace(under, "^", "\x1b[1m^", 1) + "\x1b[0m"
+	}
+	out.WriteString(under + "\n")
+}
+
+func underline(cells []cell) string {
+	var s strings.Builder
+	for _, c := range cells {
+		switch {
+		case c.marked:
+			s.WriteString(strings.Repeat("^", max(c.width, 1)))
+		case c.text == "\t":
+			s.WriteByte('\t')
+		default:
+			s.WriteString(strings.Repeat(" ", c.width))
+		}
+	}
+	return s.String()
+}
+
+// cellsOf lays a line out. Each part that may be a secret becomes one cell.
+func cellsOf(line []byte, from int, at hcl.Range, secrets [][2]int) []cell {
+	var cells []cell
+	end := max(at.End.Byte, at.Start.Byte+1)
+	inMask := false
+	for i, r := range string(line) {
+		pos := from + i
+		c := cell{marked: pos >= at.Start.Byte && pos < end}
+		if slices.ContainsFunc(secrets, func(s [2]int) bool { return s[0] <= pos && pos < s[1] }) {
+			if inMask {
+				last := &cells[len(cells)-1]
+				last.marked = last.marked || c.marked
+				continue
+			}
+			inMask, c.text, c.width = true, mask, len(mask)
+			cells = append(cells, c)
+			continue
+		}
+		inMask = false
+		c.text, c.width = printed(r)
+		cells = append(cells, c)
+	}
+	if at.Start.Byte >= from+len(line) { // a missing end
+		cells = append(cells, cell{text: " ", width: 1, marked: true})
+	}
+	return cells
+}
+
+func printed(r rune) (string, int) {
+	if r == '\t' {
+		return "\t", 1
+	}
+	s := escape(string(r))
+	if len(s) > 1 && s[0] == '\\' {
+		return s, len(s)
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return s, 2
+	}
+	if unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r) || r == 0x200c || r == 0x200d {
+		return s, 0
+	}
+	return s, 1
+}
+
+// cut keeps the part of a long line around what is marked.
+func cut(cells []cell, columns uint) []cell {
+	room := unlimited
+	if columns > 0 {
+		room = max(int(columns), narrowest) - 9
+	}
+	if len(cells) <= room {
+		return cells
+	}
+	first := max(slices.IndexFunc(cells, func(c cell) bool { return c.marked }), 0)
+	start := max(0, min(first-room/3, len(cells)-room))
+	stop := min(start+room, len(cells))
+	kept := slices.Clone(cells[start:stop])
+	dots := cell{text: "...", width: 3}
+	if start > 0 {
+		kept = slices.Insert(kept, 0, dots)
+	}
+	if stop < len(cells) {
+		kept = append(kept, dots)
+	}
+	return kept
+}
+
+var (
+	quoted    = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?|'[^']*'?`)
+	firstWord = regexp.MustCompile(`^\s*\[*\s*"?([A-Za-z_][A-Za-z0-9_-]*)`)
+	assigned  = regexp.MustCompile(`[=:]\s*([^\s"'{\[][^,}\]#]*)`)
+)
+
+// secretsOf returns the parts of a line that may be a secret.
+func secretsOf(src []byte, from int, line []byte, d *hcl.Diagnostic) [][2]int {
+	var parts [][2]int
+	for _, w := range secretWords(string(line)) {
+		parts = append(parts, [2]int{from + w[0], from + w[1]})
+	}
+	h, _ := d.Extra.(*hidden)
+	if h == nil {
+		return parts
+	}
+	for _, r := range h.ranges {
+		a, b := r.Start.Byte, r.End.Byte
+		if b-a >= 2 && b <= len(src) && strings.ContainsRune(`"'`, rune(src[a])) && src[a] == src[b-1] {
+			a, b = a+1, b-1
+		}
+		parts = append(parts, [2]int{a, b})
+	}
+	if h.unknown && !known(src, from) {
+		for _, q := range quoted.FindAllIndex(line, -1) {
+			parts = append(parts, [2]int{from + q[0] + 1, from + max(q[1]-1, q[0]+1)})
+			if last := line[q[1]-1]; last != line[q[0]] || q[1]-q[0] == 1 {
+				parts = append(parts, [2]int{from + q[0] + 1, from + q[1]})
+			}
+		}
+		for _, q := range assigned.FindAllSubmatchIndex(line, -1) {
+			parts = append(parts, [2]int{from + q[2], from + q[3]})
+		}
+	}
+	return parts
+}
+
+// known reports whether a line of a file without a tree belongs to a key that holds no secret. A line that begins with
+// no key belongs to the one before.
+func known(src []byte, from int) bool {
+	for {
+		line, _, _ := bytes.Cut(src[from:], []byte("\n"))
+		if m := firstWord.FindSubmatch(line); m != nil {
+			return publicKey(string(m[1]))
+		}
+		if from == 0 {
+			return true
+		}
+		from = bytes.LastIndexByte(src[:from-1], '\n') + 1
+	}
+}
+
+func publicKey(name string) bool {
+	if name == "auth" || name == "env" || name == "token_env" || name == "url" {
+		return false
+	}
+	return slices.ContainsFunc(sections(), func(s section) bool { _, ok := s.find(name); return ok })
+}
+
+// escape writes what a terminal would obey or hide as its code.
+func escape(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == unicode.ReplacementChar:
+			b.WriteString(`\ufffd`)
+		case deceptive(r) && r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		case deceptive(r):
+			fmt.Fprintf(&b, `\U%08x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
