@@ -10,6 +10,8 @@ type Sandbox struct {
 	Args    []string `json:"args,omitempty"`
 	Dir     string   `json:"dir"` // working directory inside the sandbox
 	Limits  Limits   `json:"limits"`
+
+	Hostname string `json:"hostname,omitempty"` // "": the host's
 }
 
 // Kind says how a mount comes about; the words are bwrap's option names.

@@ -1,0 +1,157 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// UID and GID are what every server finds itself to be; on the host it is another user.
+const (
+	UID = 1000
+	GID = 1000
+)
+
+// dataPerms is the mode of a synthetic file: everybody may read it, nobody may change it.
+const dataPerms = 0o444
+
+// Options are what only the moment of the start knows: descriptors and secrets.
+type Options struct {
+	BindFD      map[int]int       // index in Mounts -> descriptor of a bind's source, opened with O_PATH without following links
+	DataFD      map[int]int       // index in Mounts -> descriptor to read a synthetic file from
+	SeccompFD   int               // the filter that Seccomp made
+	StatusFD    int               // bwrap's --json-status-fd
+	Credentials map[string]string // value of each Env.Credential
+}
+
+// Arguments returns the options for bwrap's --args. They hold the server's secrets, so they travel by descriptor and
+// never in argv (CR-06). What runs, Command and Args, is not among them: bwrap takes that from argv only, and it is to
+// follow "--" there (SBX-19).
+func (s Sandbox) Arguments(o Options) ([]string, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	args, err := s.confinement(o)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range s.Mounts {
+		if args, err = m.appendTo(args, i, o); err != nil {
+			return nil, err
+		}
+	}
+	if args, err = s.appendEnv(args, o.Credentials); err != nil {
+		return nil, err
+	}
+	// The declaration's word, never the directory that pfar happens to run in.
+	return append(args, "--chdir", s.Dir), nil
+}
+
+// confinement is the part that is the same for every server.
+func (s Sandbox) confinement(o Options) ([]string, error) {
+	if o.SeccompFD < 3 || o.StatusFD < 3 {
+		return nil, fmt.Errorf("descriptors %d of the filter and %d of the status: the first three are the server's own", o.SeccompFD, o.StatusFD)
+	}
+	args := []string{
+		// No right in any namespace of the host, and ids that are nobody there (SB-01, SB-04).
+		"--unshare-user", "--uid", strconv.Itoa(UID), "--gid", strconv.Itoa(GID),
+		// No System V or POSIX queue and segment of others (SB-21).
+		"--unshare-ipc",
+		// No process of others to see, signal or trace, and none of the server's that outlives its pid 1 (SB-09, RX orphan).
+		"--unshare-pid",
+		// The host's name stays its own (SB-01).
+		"--unshare-uts",
+		// No path of the host in /proc/self/cgroup (SB-12).
+		"--unshare-cgroup",
+		// There is no --unshare-net: the launcher has made the network namespace before bwrap runs, for the bridge's
+		// listener has to be inside before the server is (SB-23).
+
+		// A namespace made inside would give its maker all capabilities there, the way to most kernel bugs (SB-05).
+		"--disable-userns",
+		// Nothing survives the launcher, whatever ends it (SBX-04, RX-10).
+		"--die-with-parent",
+		// No terminal to push characters into (SB-06); the filter stands behind it.
+		"--new-session",
+		// bwrap drops them for an ordinary user by itself; said here so that it holds for every caller (SB-04).
+		"--cap-drop", "ALL",
+		// Only what is set below (SB-15).
+		"--clearenv",
+		// System calls that no server needs (SB-05, SB-06, SB-18).
+		"--seccomp", strconv.Itoa(o.SeccompFD),
+		// The launcher has to know pid 1 of the sandbox to end it.
+		"--json-status-fd", strconv.Itoa(o.StatusFD),
+	}
+	if s.Hostname != "" {
+		args = append(args, "--hostname", s.Hostname) // the host's own tells where the server runs
+	}
+	return args, nil
+}
+
+// appendTo adds one step of the file system.
+func (m Mount) appendTo(args []string, i int, o Options) ([]string, error) {
+	switch m.Kind {
+	case ROBind, Bind:
+		// By descriptor: a name could have become a link since it was resolved (SB-03).
+		fd, ok := o.BindFD[i]
+		if !ok || fd < 3 {
+			return nil, fmt.Errorf("no descriptor for the source of %q", m.Dest)
+		}
+		return append(args, "--"+string(m.Kind)+"-fd", strconv.Itoa(fd), m.Dest), nil
+	case Data:
+		fd, ok := o.DataFD[i]
+		if !ok || fd < 3 {
+			return nil, fmt.Errorf("no descriptor for the content of %q", m.Dest)
+		}
+		// bwrap's own default, 0600, is unreadable for a server that changes its uid.
+		return append(args, "--perms", octal(m.Perms, dataPerms), "--ro-bind-data", strconv.Itoa(fd), m.Dest), nil
+	case Tmpfs:
+		if m.Size > 0 { // without one, half of the host's memory (RX)
+			args = append(args, "--size", strconv.FormatInt(m.Size, 10))
+		}
+		return append(args, "--perms", octal(m.Perms, 0o755), "--tmpfs", m.Dest), nil
+	case Dir:
+		return append(args, "--perms", octal(m.Perms, 0o755), "--dir", m.Dest), nil
+	case Symlink:
+		return append(args, "--symlink", m.Source, m.Dest), nil
+	case Proc, Dev, Remount:
+		return append(args, "--"+string(m.Kind), m.Dest), nil
+	}
+	return nil, fmt.Errorf("mount of unknown kind %q at %q", m.Kind, m.Dest)
+}
+
+func (s Sandbox) appendEnv(args []string, credentials map[string]string) ([]string, error) {
+	for _, e := range s.Env {
+		value := e.Value
+		if e.Credential != "" {
+			var ok bool
+			if value, ok = credentials[e.Credential]; !ok || value == "" {
+				return nil, fmt.Errorf("credential %q is missing", e.Credential)
+			}
+			if strings.ContainsRune(value, 0) {
+				return nil, fmt.Errorf("credential %q holds a NUL, and no variable can", e.Credential)
+			}
+		}
+		args = append(args, "--setenv", e.Name, value)
+	}
+	return args, nil
+}
+
+func octal(perms, otherwise uint32) string {
+	if perms == 0 {
+		perms = otherwise
+	}
+	return fmt.Sprintf("%04o", perms)
+}
+
+// noNUL refuses the one byte that separates the arguments of --args: what follows it would be read as an option (DC-02).
+func noNUL(what string, values ...string) error {
+	for _, v := range values {
+		if strings.ContainsRune(v, 0) {
+			return fmt.Errorf("%s %q holds a NUL", what, v)
+		}
+	}
+	return nil
+}
+
+var errNoLimit = errors.New("memory and tasks must be limited")

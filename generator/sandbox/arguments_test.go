@@ -1,0 +1,219 @@
+package sandbox
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// given is a start of s with a descriptor for whatever needs one.
+func given(s Sandbox) Options {
+	o := Options{BindFD: map[int]int{}, DataFD: map[int]int{}, SeccompFD: 5, StatusFD: 6, Credentials: map[string]string{}}
+	for i, m := range s.Mounts {
+		switch m.Kind {
+		case ROBind, Bind:
+			o.BindFD[i] = 10 + i
+		case Data:
+			o.DataFD[i] = 10 + i
+		}
+	}
+	for _, e := range s.Env {
+		if e.Credential != "" {
+			o.Credentials[e.Credential] = "secret of " + e.Credential
+		}
+	}
+	return o
+}
+
+func small() Sandbox {
+	return Sandbox{
+		Mounts: []Mount{
+			{Kind: Tmpfs, Dest: "/", Size: 1024},
+			{Kind: ROBind, Source: "/usr", Dest: "/usr"},
+			{Kind: Symlink, Source: "usr/bin", Dest: "/bin"},
+			{Kind: Tmpfs, Dest: "/etc", Size: 2048},
+			{Kind: Data, Dest: "/etc/hosts", Text: "127.0.0.1 localhost\n"},
+			{Kind: Proc, Dest: "/proc"},
+			{Kind: Dev, Dest: "/dev"},
+			{Kind: Tmpfs, Dest: "/tmp", Size: 4096, Perms: 0o1777},
+			{Kind: Dir, Dest: "/run"},
+			{Kind: Bind, Source: "/var/lib/state", Dest: "/home/mcp"},
+			{Kind: Remount, Dest: "/etc"},
+			{Kind: Remount, Dest: "/"},
+		},
+		Env:     []Env{{Name: "PATH", Value: "/usr/bin"}, {Name: "TOKEN", Credential: "TOKEN"}},
+		Command: "/usr/bin/node", Args: []string{"/app/cli.mjs", "--", "--bind", "/"}, Dir: "/home/mcp", Hostname: "small",
+		Limits: Limits{Memory: 1 << 20, Tasks: 10},
+	}
+}
+
+func TestArguments(t *testing.T) {
+	got, err := small().Arguments(given(small()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := strings.Fields(`--unshare-user --uid 1000 --gid 1000 --unshare-ipc --unshare-pid --unshare-uts --unshare-cgroup
+		--disable-userns --die-with-parent --new-session --cap-drop ALL --clearenv --seccomp 5 --json-status-fd 6 --hostname small
+		--size 1024 --perms 0755 --tmpfs /
+		--ro-bind-fd 11 /usr
+		--symlink usr/bin /bin
+		--size 2048 --perms 0755 --tmpfs /etc
+		--perms 0444 --ro-bind-data 14 /etc/hosts
+		--proc /proc
+		--dev /dev
+		--size 4096 --perms 1777 --tmpfs /tmp
+		--perms 0755 --dir /run
+		--bind-fd 19 /home/mcp
+		--remount-ro /etc
+		--remount-ro /
+		--setenv PATH /usr/bin --setenv TOKEN SECRET
+		--chdir /home/mcp`)
+	want[slices.Index(want, "SECRET")] = "secret of TOKEN"
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	// What the sandbox runs is data of argv, after "--": among the options it could become one (SBX-19).
+	for _, a := range []string{small().Command, small().Args[0], "--", "--bind"} {
+		if slices.Contains(got, a) {
+			t.Errorf("%q of the server is among the options", a)
+		}
+	}
+}
+
+// arity is how many words follow an option of bwrap.
+func arity(option string) int {
+	switch option {
+	case "--symlink", "--setenv", "--ro-bind-fd", "--bind-fd", "--ro-bind-data":
+		return 2
+	case "--uid", "--gid", "--cap-drop", "--seccomp", "--json-status-fd", "--hostname", "--perms", "--size", "--tmpfs", "--proc", "--dev",
+		"--dir", "--remount-ro", "--chdir":
+		return 1
+	case "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup", "--disable-userns", "--die-with-parent",
+		"--new-session", "--clearenv":
+		return 0
+	}
+	return -1
+}
+
+// words reads arguments as bwrap does: an option, and as many words as it takes, whatever they look like.
+func words(args []string) ([][]string, error) {
+	var all [][]string
+	for len(args) > 0 {
+		n := arity(args[0])
+		if n < 0 || n >= len(args) {
+			return nil, fmt.Errorf("%q is no option, or lacks a word", args[0])
+		}
+		all = append(all, args[:n+1])
+		args = args[n+1:]
+	}
+	return all, nil
+}
+
+// hostile strings that a declaration, or a secret, may hold.
+func hostile(r *rand.Rand) string {
+	fixed := []string{"--", "--bind", "--dev-bind", "-", "/", "--ro-bind", "--args", "0", "", " ", "$HOME", "%h", "`id`", ";", "a=b", "--setenv",
+		"--chdir", "\n[Service]\n", "\"", "'", "\\", "é\u202e", "\xff\xfe", "--cap-add", "ALL"}
+	if r.IntN(2) == 0 {
+		return fixed[r.IntN(len(fixed))]
+	}
+	b := make([]byte, r.IntN(12))
+	for i := range b {
+		b[i] = byte(1 + r.IntN(255))
+	}
+	return string(b)
+}
+
+// DC-02: whatever the declaration's strings and the secrets are, bwrap reads the same options in the same order, and the
+// strings come out where they were put in.
+func TestStringsStayData(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		s := small()
+		s.Args = nil
+		for range r.IntN(4) {
+			s.Args = append(s.Args, hostile(r))
+		}
+		wantEnv := map[string]string{"PATH": "/usr/bin"}
+		o := given(s)
+		o.Credentials["TOKEN"] = "x" + hostile(r)
+		wantEnv["TOKEN"] = o.Credentials["TOKEN"]
+		for i := range r.IntN(4) {
+			e := Env{Name: fmt.Sprintf("N%d", i), Value: hostile(r)}
+			s.Env = append(s.Env, e)
+			wantEnv[e.Name] = e.Value
+		}
+		source := "/" + strings.Trim(strings.ReplaceAll(strings.ReplaceAll(hostile(r), "/", "_"), ".", "_"), "/") + "x"
+		s.Mounts = slices.Insert(s.Mounts, 9, Mount{Kind: ROBind, Source: source, Dest: "/srv" + source})
+		o.BindFD = given(s).BindFD
+
+		args, err := s.Arguments(o)
+		if err != nil {
+			t.Fatalf("%+v: %v", s, err)
+		}
+		options, err := words(args)
+		if err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+		gotEnv, binds := map[string]string{}, 0
+		for _, w := range options {
+			switch w[0] {
+			case "--setenv":
+				gotEnv[w[1]] = w[2]
+			case "--bind-fd", "--ro-bind-fd":
+				binds++
+				if w[1] == "19" && w[2] != "/srv"+source {
+					t.Fatalf("bind at %q, want %q", w[2], "/srv"+source)
+				}
+			}
+		}
+		if len(gotEnv) != len(wantEnv) || binds != 3 {
+			t.Fatalf("%d variables and %d binds in %q", len(gotEnv), binds, args)
+		}
+		for k, v := range wantEnv {
+			if gotEnv[k] != v {
+				t.Fatalf("%s is %q, want %q", k, gotEnv[k], v)
+			}
+		}
+		if last := options[len(options)-1]; last[0] != "--chdir" || last[1] != "/home/mcp" {
+			t.Fatalf("the end is %q", last)
+		}
+	}
+}
+
+func TestArgumentsRefuses(t *testing.T) {
+	const secret = "s3cret\x00--bind"
+	for name, c := range map[string]struct {
+		change func(*Sandbox, *Options)
+		want   string
+	}{
+		"no descriptor of a bind":      {func(_ *Sandbox, o *Options) { delete(o.BindFD, 1) }, `no descriptor for the source of "/usr"`},
+		"stdin as a bind":              {func(_ *Sandbox, o *Options) { o.BindFD[1] = 0 }, `no descriptor for the source of "/usr"`},
+		"no descriptor of data":        {func(_ *Sandbox, o *Options) { o.DataFD = nil }, `no descriptor for the content of "/etc/hosts"`},
+		"no filter":                    {func(_ *Sandbox, o *Options) { o.SeccompFD = 0 }, "descriptors 0 of the filter"},
+		"no status":                    {func(_ *Sandbox, o *Options) { o.StatusFD = 0 }, "0 of the status"},
+		"credential missing":           {func(_ *Sandbox, o *Options) { delete(o.Credentials, "TOKEN") }, `credential "TOKEN" is missing`},
+		"credential empty":             {func(_ *Sandbox, o *Options) { o.Credentials["TOKEN"] = "" }, `credential "TOKEN" is missing`},
+		"credential with NUL":          {func(_ *Sandbox, o *Options) { o.Credentials["TOKEN"] = secret }, `credential "TOKEN" holds a NUL`},
+		"variable with NUL":            {func(s *Sandbox, _ *Options) { s.Env[0].Value = "x\x00--bind" }, "holds a NUL"},
+		"name with NUL":                {func(s *Sandbox, _ *Options) { s.Env[0].Name = "x\x00--bind" }, "holds a NUL"},
+		"argument with NUL":            {func(s *Sandbox, _ *Options) { s.Args = []string{"a\x00b"} }, "holds a NUL"},
+		"host name with NUL":           {func(s *Sandbox, _ *Options) { s.Hostname = "a\x00b" }, "holds a NUL"},
+		"mount with NUL":               {func(s *Sandbox, _ *Options) { s.Mounts[8].Dest = "/run\x00--bind" }, "holds a NUL"},
+		"link with NUL":                {func(s *Sandbox, _ *Options) { s.Mounts[2].Source = "usr\x00--bind" }, "holds a NUL"},
+		"anything that Validate finds": {func(s *Sandbox, _ *Options) { s.Limits.Tasks = 0 }, "must be limited"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, o := small(), given(small())
+			c.change(&s, &o)
+			args, err := s.Arguments(o)
+			if err == nil || !strings.Contains(err.Error(), c.want) || args != nil {
+				t.Fatalf("%q, %v; want %q", args, err, c.want)
+			}
+			if strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("the secret is in the error: %v", err)
+			}
+		})
+	}
+}
