@@ -88,7 +88,11 @@ func (c *Conn) Send(m Message, files ...*os.File) error {
 // Receive reads one message and the files that came with it, which the caller closes.
 // At the end of the connection it returns io.EOF.
 func (c *Conn) Receive() (Message, []*os.File, error) {
-	b := make([]byte, maxMessage)
+	size, err := c.wait()
+	if err != nil {
+		return Message{}, nil, err
+	}
+	b := make([]byte, max(1, min(size, maxMessage)))
 	oob := make([]byte, unix.CmsgSpace(4*4))
 	n, oobn, flags, _, err := c.c.ReadMsgUnix(b, oob)
 	if err != nil {
@@ -109,6 +113,28 @@ func (c *Conn) Receive() (Message, []*os.File, error) {
 		return Message{}, nil, err
 	}
 	return m, files, nil
+}
+
+// wait returns the size of the next packet once there is one: connections are many and mostly silent, so none holds a
+// buffer for the largest packet while it waits.
+func (c *Conn) wait() (size int, err error) {
+	raw, err := c.c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var rerr error
+	err = raw.Read(func(fd uintptr) bool {
+		for {
+			size, _, rerr = unix.Recvfrom(int(fd), nil, unix.MSG_PEEK|unix.MSG_TRUNC|unix.MSG_DONTWAIT)
+			if rerr != unix.EINTR {
+				return rerr != unix.EAGAIN
+			}
+		}
+	})
+	if err == nil && rerr != nil {
+		err = fmt.Errorf("waiting for a handover packet: %w", rerr)
+	}
+	return size, err
 }
 
 // PeerUID returns the user id of the process at the other end, as the kernel knows it.
@@ -146,6 +172,12 @@ func receivedFiles(oob []byte) ([]*os.File, error) {
 		}
 		for _, fd := range fds {
 			unix.CloseOnExec(fd)
+			// Non-blocking before os.NewFile looks, so that the runtime polls it: deadlines hold, Close ends a Read.
+			if err := unix.SetNonblock(fd, true); err != nil {
+				unix.Close(fd)
+				closeAll(files)
+				return nil, fmt.Errorf("making a received descriptor non-blocking: %w", err)
+			}
 			files = append(files, os.NewFile(uintptr(fd), "handover"))
 		}
 	}
