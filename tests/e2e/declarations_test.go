@@ -56,10 +56,10 @@ func mistakes(t *testing.T) map[string]string {
 	for i, text := range []string{"", "server", "server {", "server {}", "server { command = }", `server { command = "" }`, "server { command = 1 }", "server {\n command = \"x\"\n}\nserver {\n command = \"y\"\n}\n",
 		`server = "x"`, "}", "{", "= 1", "\x00", "\xff\xfe", "label = \"public\nserver {}", `server { command = "x" args = ["y" }`, "label = public\n" + server, "label = \"${file(\"/etc/shadow\")}\"\n" + server,
 		"label = \"public\"\nlabel = \"secret\"\n" + server, server + "sandbox {}\nsandbox {}\n", server + "trust { public_source = 1 }\n", server + "trust { nonsense = true }\n",
-		server + "tool \"x\" { semantics = \"execute\" }\n", server + "tool { semantics = \"read\" }\n", server + "tool \"x\" {}\ntool \"x\" {}\n", server + "wibble {}\n", server + "server \"named\" {}\n",
-		"server {\n  command = \"x\"\n  args = \"y\"\n}\n", "server {\n  command = \"x\"\n  args = [1, {}]\n}\n", "server {\n  command = \"x\\u0000y\"\n}\n", "server {\n  comand = \"x\"\n}\n",
+		server + "tool \"x\" { semantics = \"execute\" }\n", server + "tool { semantics = \"read\" }\n", server + "tool \"x\" { semantics = \"read\" }\ntool \"x\" { semantics = \"read\" }\n", server + "wibble {}\n", strings.Replace(server, "server", "server \"named\"", 1),
+		"server {\n  command = \"x\"\n  args = \"y\"\n}\n", "server {\n  command = \"x\"\n  args = [{}]\n}\n", "server {\n  command = \"x\\u0000y\"\n}\n", "server {\n  comand = \"x\"\n}\n",
 		"name = \"../x\"\n" + server, "name = \"a/b\"\n" + server, "name = \"-rf\"\n" + server, "name = \"Upper\"\n" + server, "name = \"%n\"\n" + server, "name = \"\"\n" + server, "name = 5\n" + server,
-		"name = \"" + strings.Repeat("a", 200) + "\"\n" + server, "name = \"good\"\n" + server} {
+		"name = \"" + strings.Repeat("a", 200) + "\"\n" + server} {
 		add(fmt.Sprintf("bad-text-%03d.hcl", i), text)
 	}
 	for i, text := range []string{"", "=", "server = 1", "[server]", "[server]\ncommand = 1", "[server]\ncommand = \"x\"\ncommand = \"y\"", "[server]\ncommand = \"x\"\n[server]\n", "label = \"x\"\n[server]\ncommand = \"x\"",
@@ -71,7 +71,8 @@ func mistakes(t *testing.T) map[string]string {
 	add("bad name.hcl", server)
 	add("1bad.hcl", server)
 	add("a-name-that-is-far-too-long-for-systemd.hcl", server)
-	add("good.toml", fmt.Sprintf("[server]\ncommand = %s\n", quote(program(t, "echo")))) // a second file with the good one's name
+	add("second.hcl", "name = \"good\"\n"+server) // the first is that of good.hcl
+	add("good.toml", fmt.Sprintf("[server]\ncommand = %s\n", quote(program(t, "echo"))))
 	return bad
 }
 
