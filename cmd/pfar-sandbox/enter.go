@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 
@@ -21,7 +22,8 @@ const (
 	fdFirst  = 5
 )
 
-// enter runs as `pfar-sandbox enter BWRAP TASKS`.
+// enter runs as `pfar-sandbox enter BWRAP TASKS FDS COMMAND [ARG...]`. bwrap takes its options by descriptor, but not the
+// command, which holds nothing that is secret.
 func enter(args []string) {
 	if err := prepare(args); err != nil {
 		// The launcher tells the owner; an exit status alone would say nothing.
@@ -31,12 +33,16 @@ func enter(args []string) {
 }
 
 func prepare(args []string) error {
-	if len(args) != 2 {
-		return fmt.Errorf("entering the namespaces: want BWRAP and TASKS, got %d arguments", len(args))
+	if len(args) < 4 {
+		return fmt.Errorf("entering the namespaces: want BWRAP, TASKS, FDS and COMMAND, got %d arguments", len(args))
 	}
 	tasks, err := strconv.ParseUint(args[1], 10, 31)
 	if err != nil {
 		return fmt.Errorf("reading the task limit: %w", err)
+	}
+	fds, err := strconv.ParseUint(args[2], 10, 16)
+	if err != nil {
+		return fmt.Errorf("reading the number of descriptors: %w", err)
 	}
 	if err := loopbackUp(); err != nil {
 		return err
@@ -52,8 +58,12 @@ func prepare(args []string) error {
 		return err
 	}
 	unix.CloseOnExec(fdReport)
-	unix.CloseOnExec(listener)
-	err = unix.Exec(args[0], []string{"bwrap", "--args", strconv.Itoa(fdArgs)}, nil)
+	// What whoever started pfar had left open must not reach the server: bwrap closes only what it was told of.
+	if err := unix.CloseRange(fdFirst+uint(fds), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("closing inherited descriptors: %w", err)
+	}
+	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[3:]...) // SBX-19
+	err = unix.Exec(args[0], argv, nil)
 	return fmt.Errorf("executing %q: %w", args[0], err)
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"strings"
 
@@ -16,11 +15,11 @@ func notify(lines []string, files ...*os.File) error {
 	if path == "" {
 		return nil
 	}
-	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("connecting to NOTIFY_SOCKET: %w", err)
+		return fmt.Errorf("opening a socket: %w", err)
 	}
-	defer c.Close()
+	defer unix.Close(fd)
 	var oob []byte
 	if len(files) > 0 {
 		fds := make([]int, len(files))
@@ -29,7 +28,8 @@ func notify(lines []string, files ...*os.File) error {
 		}
 		oob = unix.UnixRights(fds...)
 	}
-	if _, _, err := c.WriteMsgUnix([]byte(strings.Join(lines, "\n")), oob, nil); err != nil {
+	to := &unix.SockaddrUnix{Name: path} // a leading @ is an abstract name
+	if err := unix.Sendmsg(fd, []byte(strings.Join(lines, "\n")), oob, to, 0); err != nil {
 		return fmt.Errorf("notifying the runner: %w", err)
 	}
 	return nil

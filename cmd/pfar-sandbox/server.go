@@ -53,7 +53,7 @@ func start(bwrap string, s sandbox.Sandbox, credentials map[string]string) (_ *s
 	if err := d.openMounts(s.Mounts, &o); err != nil {
 		return nil, err
 	}
-	args, err := s.Args(o)
+	args, err := s.Arguments(o)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func start(bwrap string, s sandbox.Sandbox, credentials map[string]string) (_ *s
 		options: []byte(strings.Join(args, "\x00") + "\x00"),
 		set:     make(chan int, 1), exited: make(chan error, 1),
 	}
-	if err := v.fork(bwrap, s.Limits.Tasks, &d); err != nil {
+	if err := v.fork(bwrap, s, &d); err != nil {
 		return nil, err
 	}
 	go v.readStatus(statusR)
@@ -70,7 +70,7 @@ func start(bwrap string, s sandbox.Sandbox, credentials map[string]string) (_ *s
 }
 
 // fork starts this binary again as the first process of a user and a network namespace (enter.go).
-func (v *server) fork(bwrap string, tasks int, d *descriptors) error {
+func (v *server) fork(bwrap string, s sandbox.Sandbox, d *descriptors) error {
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -113,7 +113,8 @@ func (v *server) fork(bwrap string, tasks int, d *descriptors) error {
 	report := os.NewFile(uintptr(pair[1]), "report")
 	theirs = append(theirs, report)
 
-	v.cmd = exec.Command("/proc/self/exe", enterArg, bwrap, strconv.Itoa(tasks))
+	enter := []string{enterArg, bwrap, strconv.Itoa(s.Limits.Tasks), strconv.Itoa(len(d.files)), s.Command}
+	v.cmd = exec.Command("/proc/self/exe", append(enter, s.Args...)...)
 	v.cmd.Env = []string{} // nothing of ours, not even to bwrap (SB-15)
 	v.cmd.Dir = "/"
 	v.cmd.Stdin, v.cmd.Stdout, v.cmd.Stderr = stdin, stdout, stderr

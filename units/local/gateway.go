@@ -17,7 +17,7 @@ type Gateway struct {
 	Unix    *net.UnixListener
 	Servers *net.UnixListener // SOCK_SEQPACKET
 	Token   []byte
-	Changed func(running bool)
+	Changed func(running bool) // called when it serves, and when it has ended without being told to
 }
 
 func (r *Runner) startGateway() error {
@@ -45,10 +45,19 @@ func (r *Runner) startGateway() error {
 			}, nil
 		},
 		notice:  func(m notification) { m.close() },
-		changed: func(p phase, _ *process, _ int) { r.cfg.Gateway.Changed(p == active) },
+		changed: r.gatewayChanged,
 	}
 	r.gateway.start()
 	return nil
+}
+
+func (r *Runner) gatewayChanged(p phase, _ *process, _ int) {
+	switch p {
+	case active:
+		r.cfg.Gateway.Changed(true)
+	case autoRestart, failed:
+		r.cfg.Gateway.Changed(false)
+	}
 }
 
 func (g Gateway) descriptors() ([]descriptor, error) {

@@ -30,7 +30,7 @@ type server struct {
 	binds       []bind
 	launcher    *service
 
-	mu     sync.Mutex
+	mu      sync.Mutex
 	update  Update
 	bridge  *activation
 	started chan struct{} // closed once the launcher's pid is known
@@ -113,7 +113,7 @@ func (s *server) stageMounts() error {
 	st := stage{dir: s.r.dirs.binds(launcherName(s.plan.Name)), binds: binds}
 	s.plan.Sandbox.Mounts = slices.Clone(s.plan.Sandbox.Mounts)
 	for i, m := range s.plan.Sandbox.Mounts {
-		if m.Kind != sandbox.ROBind && m.Kind != sandbox.Bind || reachable(m.Source) {
+		if m.Kind != sandbox.ROBind && m.Kind != sandbox.Bind || Reachable(m.Source) {
 			continue
 		}
 		staged, err := st.add(m.Source, m.Kind == sandbox.ROBind)
@@ -126,8 +126,8 @@ func (s *server) stageMounts() error {
 	return nil
 }
 
-// reachable reports whether any user may enter all directories above path.
-func reachable(path string) bool {
+// Reachable reports whether any user may enter all directories above path.
+func Reachable(path string) bool {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		st, err := os.Stat(dir)
 		if err != nil || st.Mode().Perm()&0o001 == 0 {

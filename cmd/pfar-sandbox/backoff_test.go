@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/units"
+)
+
+func TestBackOff(t *testing.T) {
+	const brief, minute, long = time.Second, 2 * time.Minute, 11 * time.Minute
+	for name, c := range map[string]struct {
+		ups    []time.Duration // how long the server served before each crash
+		delays []time.Duration
+		codes  []int
+	}{
+		"in a row":            {[]time.Duration{0, 0, 0}, []time.Duration{1e9, 5e9, 30e9}, []int{1, 1, 78}},
+		"brief runs too":      {[]time.Duration{brief, brief, brief}, []time.Duration{1e9, 5e9, 30e9}, []int{1, 1, 78}},
+		"stable runs":         {[]time.Duration{minute, minute, minute, minute}, []time.Duration{1e9, 5e9, 30e9, 30e9}, []int{1, 1, 1, 1}},
+		"healthy runs":        {[]time.Duration{long, long, long, long}, []time.Duration{1e9, 1e9, 1e9, 1e9}, []int{1, 1, 1, 1}},
+		"a stable one resets": {[]time.Duration{0, 0, minute, 0, 0}, []time.Duration{1e9, 5e9, 30e9, 30e9, 30e9}, []int{1, 1, 1, 1, 78}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, now := t.TempDir(), time.Unix(1e9, 0)
+			for i, up := range c.ups {
+				h := readHistory(dir).crashed(now, up, "why")
+				if err := h.write(dir); err != nil {
+					t.Fatal(err)
+				}
+				h = readHistory(dir) // what the next launcher sees
+				if h.delay() != c.delays[i] || h.exitCode() != c.codes[i] {
+					t.Errorf("crash %d: delay %v, exit code %d; want %v, %d", i+1, h.delay(), h.exitCode(), c.delays[i], c.codes[i])
+				}
+				if !h.Last.Equal(now) {
+					t.Errorf("crash %d at %v is remembered as %v", i+1, now, h.Last)
+				}
+			}
+		})
+	}
+}
+
+func TestHistoryThatIsMissingOrDamaged(t *testing.T) {
+	dir := t.TempDir()
+	if h := readHistory(dir); h.delay() != 0 || h.disabled() {
+		t.Errorf("no history: delay %v, disabled %v", h.delay(), h.disabled())
+	}
+	for _, text := range []string{"", "{", `{"in_row":-5}`, "null x"} {
+		if err := os.WriteFile(historyFile(dir), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if h := readHistory(dir); h.delay() != steps[0] || h.exitCode() != units.ExitCrashed {
+			t.Errorf("history %q: delay %v, exit code %d; want that of one crash", text, h.delay(), h.exitCode())
+		}
+	}
+}

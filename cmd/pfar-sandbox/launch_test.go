@@ -1,0 +1,483 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// These tests run the real program with the real bwrap, as an unprivileged user; the test is its runner and its gateway.
+
+var (
+	program string
+	mu      sync.Mutex // guards what follow collects
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "pfar-sandbox-test")
+	if err != nil {
+		panic(err)
+	}
+	program = filepath.Join(dir, "pfar-sandbox")
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		panic(string(out))
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// run is one launcher with what it was given.
+type run struct {
+	t       *testing.T
+	cmd     *exec.Cmd
+	gateway *handover.Conn
+	stdin   *os.File
+	stdout  *os.File
+	proxy   *os.File
+	runtime string
+	log     string
+	vars    map[string]string // the last value of each variable that was notified
+}
+
+// script is a sandbox in which sh runs text.
+func script(text string) sandbox.Sandbox {
+	return sandbox.Sandbox{
+		Mounts: []sandbox.Mount{
+			{Kind: sandbox.ROBind, Source: "/usr", Dest: "/usr"},
+			{Kind: sandbox.Symlink, Source: "usr/bin", Dest: "/bin"},
+			{Kind: sandbox.Symlink, Source: "usr/lib", Dest: "/lib"},
+			{Kind: sandbox.Symlink, Source: "usr/lib64", Dest: "/lib64"},
+			{Kind: sandbox.Proc, Dest: "/proc"},
+			{Kind: sandbox.Dev, Dest: "/dev"},
+			{Kind: sandbox.Tmpfs, Dest: "/tmp"},
+			{Kind: sandbox.Data, Dest: "/etc/note", Text: "from the plan"},
+		},
+		Env:     []sandbox.Env{{Name: "PATH", Value: "/usr/bin"}, {Name: "TOKEN", Credential: "TOKEN"}},
+		Command: "/usr/bin/sh", Args: []string{"-c", text}, Dir: "/tmp",
+		Limits: sandbox.Limits{Memory: 256 << 20, Tasks: 50},
+	}
+}
+
+func begin(t *testing.T, s sandbox.Sandbox, prepare func(dir string)) *run {
+	t.Helper()
+	base, err := os.MkdirTemp("", "pfar-launch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	r := &run{t: t, runtime: filepath.Join(base, "runtime"), log: filepath.Join(base, "log"), vars: map[string]string{}}
+	credentials := filepath.Join(base, "credentials")
+	for _, dir := range []string{r.runtime, credentials} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan, err := json.Marshal(map[string]any{
+		"name": "x", "sandbox": s, "gateway": handover.Server{Name: "x", Label: "internal"},
+		"credentials": []map[string]string{{"name": "TOKEN"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"plan": string(plan), "TOKEN": "hunter2-secret"} {
+		if err := os.WriteFile(filepath.Join(credentials, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if prepare != nil {
+		prepare(r.runtime)
+	}
+	notify := filepath.Join(base, "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { socket.Close() })
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := os.NewFile(uintptr(pair[0]), "gateway")
+	c, err := net.FileConn(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours.Close()
+	r.gateway = handover.Accepted(c.(*net.UnixConn))
+	theirs := os.NewFile(uintptr(pair[1]), "gateway")
+	log, err := os.Create(r.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	r.cmd = exec.Command(program)
+	r.cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "NOTIFY_SOCKET=" + notify, "CREDENTIALS_DIRECTORY=" + credentials, "RUNTIME_DIRECTORY=" + r.runtime,
+		"LISTEN_FDS=1", "LISTEN_FDNAMES=" + units.FDGateway, "CANARY_OF_THE_LAUNCHER=1",
+	}
+	r.cmd.Stdout, r.cmd.Stderr = log, log
+	leak, err := unix.Dup(int(log.Fd())) // what a careless shell leaves open must not reach the server
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(leak)
+	r.cmd.ExtraFiles = []*os.File{theirs}
+	if os.Getuid() == 0 { // SB-01: never as root
+		r.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 61183, Gid: 61183}}
+		err := filepath.WalkDir(base, func(path string, _ os.DirEntry, err error) error {
+			return errors.Join(err, os.Lchown(path, 61183, 61183))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	t.Cleanup(func() { r.cmd.Process.Kill(); r.cmd.Wait(); r.gateway.Close() })
+	go r.follow(socket)
+	return r
+}
+
+// follow collects notifications; the proxy listener comes with one.
+func (r *run) follow(socket *net.UnixConn) {
+	b, oob := make([]byte, 4096), make([]byte, 64)
+	for {
+		n, oobn, _, _, err := socket.ReadMsgUnix(b, oob)
+		if err != nil {
+			return
+		}
+		if msgs, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil && len(msgs) > 0 {
+			if fds, err := unix.ParseUnixRights(&msgs[0]); err == nil && len(fds) == 1 {
+				mu.Lock()
+				r.proxy = os.NewFile(uintptr(fds[0]), "proxy")
+				mu.Unlock()
+			}
+		}
+		mu.Lock()
+		for line := range strings.SplitSeq(string(b[:n]), "\n") {
+			name, value, _ := strings.Cut(line, "=")
+			r.vars[name] = value
+		}
+		mu.Unlock()
+	}
+}
+
+func (r *run) noted(name string) string {
+	mu.Lock()
+	defer mu.Unlock()
+	return r.vars[name]
+}
+
+// hello takes the server over as the gateway does.
+func (r *run) hello() {
+	r.t.Helper()
+	m, files, err := r.gateway.Receive()
+	if err != nil || m.Hello == nil || len(files) != 2 {
+		r.t.Fatalf("handover: %+v, %d files, %v\n%s", m, len(files), err, r.logged())
+	}
+	r.stdin, r.stdout = files[0], files[1]
+	r.t.Cleanup(func() { r.stdin.Close(); r.stdout.Close() })
+}
+
+func (r *run) logged() string { b, _ := os.ReadFile(r.log); return string(b) }
+
+// exit waits for the launcher and returns its exit code.
+func (r *run) exit(within time.Duration) int {
+	r.t.Helper()
+	done := make(chan int, 1)
+	go func() { _ = r.cmd.Wait(); done <- r.cmd.ProcessState.ExitCode() }()
+	select {
+	case code := <-done:
+		return code
+	case <-time.After(within):
+		r.t.Fatalf("the launcher still runs after %v\n%s", within, r.logged())
+		return 0
+	}
+}
+
+func (r *run) say(m handover.Message) {
+	r.t.Helper()
+	if err := r.gateway.Send(m); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestServerInItsSandbox(t *testing.T) {
+	r := begin(t, script(`read line; echo "got $line, $TOKEN, $(cat /etc/note)"; echo to-stderr >&2; env >&2; id -u; ls /proc/self/fd | tr '\n' ' '; echo; cat`), nil)
+	r.hello()
+	if _, err := r.stdin.WriteString("hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewScanner(r.stdout)
+	next := func() string { out.Scan(); return out.Text() }
+	if got, want := next(), "got hello, hunter2-secret, from the plan"; got != want {
+		t.Errorf("got %q, want %q\n%s", got, want, r.logged())
+	}
+	if got := next(); got != "1000" {
+		t.Errorf("uid inside %q, want 1000", got)
+	}
+	for _, pid := range descendants(r.cmd.Process.Pid) { // SB-01, as the host sees it
+		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err != nil || strings.Contains(string(b), "\nUid:\t0\t") {
+			t.Errorf("process %d runs as root (%v)", pid, err)
+		}
+	}
+	if got := strings.Fields(next()); strings.Join(got, " ") != "0 1 2 3" { // 3 is ls's own
+		t.Errorf("descriptors inside %q, want 0 1 2", got)
+	}
+	r.say(handover.Message{Ready: &handover.Ready{Tools: 7, Server: "x 1.0"}})
+	eventually(t, r, func() bool { return r.noted("READY") == "1" })
+	if r.noted(units.NotifyTools) != "7" || r.noted("STATUS") != "7 tools, x 1.0" || r.noted(units.NotifyState) != units.StateRunning {
+		t.Errorf("notified %v", r.vars)
+	}
+	if log := r.logged(); !strings.Contains(log, "to-stderr") || strings.Contains(log, "CANARY") || strings.Contains(log, "NOTIFY_SOCKET") || strings.Contains(log, "LISTEN") {
+		t.Errorf("stderr and environment of the server:\n%s", log)
+	}
+	for _, p := range processesWith("hunter2-secret") {
+		t.Errorf("the secret is in the arguments of %s", p)
+	}
+	r.cmd.Process.Signal(unix.SIGTERM)
+	m, _, err := r.gateway.Receive()
+	if err != nil || !m.Stopping {
+		t.Fatalf("on SIGTERM the gateway hears %+v, %v; want stopping", m, err)
+	}
+	r.stdin.Close()
+	if code := r.exit(3 * time.Second); code != 0 {
+		t.Errorf("exit code %d after a stop, want 0", code)
+	}
+}
+
+// processesWith lists processes whose arguments hold text.
+func processesWith(text string) (found []string) {
+	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range paths {
+		if b, err := os.ReadFile(p); err == nil && strings.Contains(string(b), text) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func eventually(t *testing.T, r *run, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not so after 10 s; notified %v\n%s", r.vars, r.logged())
+		}
+	}
+}
+
+// LIF-09: stdin, 5 s, SIGTERM, 3 s, SIGKILL; and nothing is left, whatever the server forked.
+func TestStopSequence(t *testing.T) {
+	for name, c := range map[string]struct {
+		script   string
+		min, max time.Duration
+	}{
+		"ends with its stdin": {`sleep 1000 & setsid sleep 1001 & cat`, 0, 2 * time.Second},
+		"ends on SIGTERM":     {`setsid sleep 1002 & trap 'exit 0' TERM; while :; do sleep 0.1; done`, 5 * time.Second, 6500 * time.Millisecond},
+		"ignores everything":  {`trap '' TERM INT HUP; setsid sleep 1003 & while :; do sleep 0.1; done`, 8 * time.Second, 9500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := begin(t, script("echo up; "+c.script), nil)
+			r.hello()
+			if line, err := bufio.NewReader(r.stdout).ReadString('\n'); err != nil || line != "up\n" {
+				t.Fatalf("%q, %v\n%s", line, err, r.logged())
+			}
+			sandboxed := descendants(r.cmd.Process.Pid)
+			if len(sandboxed) < 3 {
+				t.Fatalf("descendants %v: bwrap, its pid 1 and the server at least", sandboxed)
+			}
+			began := time.Now()
+			r.cmd.Process.Signal(unix.SIGTERM)
+			r.stdin.Close()
+			if code := r.exit(15 * time.Second); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			if d := time.Since(began); d < c.min || d > c.max {
+				t.Errorf("it took %v, want %v to %v", d, c.min, c.max)
+			}
+			gone(t, sandboxed)
+		})
+	}
+}
+
+// descendants lists a process's children, their children and so on.
+func descendants(pid int) (all []int) {
+	for _, c := range children(pid) {
+		all = append(append(all, c), descendants(c)...)
+	}
+	return all
+}
+
+func gone(t *testing.T, pids []int) {
+	t.Helper()
+	end := time.Now().Add(5 * time.Second)
+	for _, pid := range pids {
+		for unix.Kill(pid, 0) == nil && !zombie(pid) {
+			if time.Now().After(end) {
+				b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+				t.Errorf("process %d is still there: %q", pid, b)
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+func zombie(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err != nil || strings.Contains(string(b), ") Z ")
+}
+
+func TestNothingSurvivesTheLauncher(t *testing.T) {
+	r := begin(t, script("trap '' TERM HUP; (setsid sh -c 'trap \"\" TERM HUP; sleep 1004' &); echo up; sleep 1005"), nil)
+	r.hello()
+	if line, err := bufio.NewReader(r.stdout).ReadString('\n'); err != nil || line != "up\n" {
+		t.Fatalf("%q, %v\n%s", line, err, r.logged())
+	}
+	var all []int
+	eventually(t, r, func() bool { all = descendants(r.cmd.Process.Pid); return len(all) >= 5 })
+	r.cmd.Process.Kill()
+	gone(t, all)
+}
+
+func TestWaysToEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		act    func(*run)
+		code   int
+		status string
+	}{
+		"server ends":     {"echo last words >&2; exit 7", func(*run) {}, units.ExitCrashed, "back-off 1s after crash 1 of 3: exit status 7: last words"},
+		"server ends 0":   {"exit 0", func(*run) {}, units.ExitCrashed, "back-off 1s after crash 1 of 3: it ended by itself with status 0"},
+		"server killed":   {"kill -9 $$", func(*run) {}, units.ExitCrashed, "back-off 1s after crash 1 of 3: killed by SIGKILL"},
+		"no such command": {"", nil, units.ExitCrashed, "execvp /usr/bin/none: No such file or directory"},
+		"no MCP": {"cat", func(r *run) {
+			r.say(handover.Message{Failed: "no answer to initialize"})
+			r.stdin.Close()
+		}, units.ExitCrashed, "back-off 1s after crash 1 of 3: no answer to initialize"},
+		"gateway goes": {"cat", func(r *run) { r.stdin.Close(); r.gateway.Close() }, units.ExitGateway, "the gateway went away"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := script(c.script)
+			if c.act == nil {
+				s.Command = "/usr/bin/none"
+			}
+			r := begin(t, s, nil)
+			r.hello()
+			if c.act != nil {
+				c.act(r)
+			}
+			if code := r.exit(10 * time.Second); code != c.code {
+				t.Errorf("exit code %d, want %d\n%s", code, c.code, r.logged())
+			}
+			eventually(t, r, func() bool { return strings.Contains(r.noted("STATUS"), c.status) })
+		})
+	}
+}
+
+func TestThirdCrashDisables(t *testing.T) {
+	r := begin(t, script("exit 1"), func(runtime string) {
+		h := history{InRow: 2, Recent: 2, Last: time.Now().Add(-time.Minute)}
+		if err := h.write(runtime); err != nil {
+			t.Fatal(err)
+		}
+	})
+	r.hello()
+	if code := r.exit(10 * time.Second); code != units.ExitDisabled {
+		t.Errorf("exit code %d, want %d", code, units.ExitDisabled)
+	}
+	eventually(t, r, func() bool {
+		return r.noted("STATUS") == "disabled after 3 crashes in a row: exit status 1" && r.noted(units.NotifyState) == units.StateFailed
+	})
+}
+
+func TestBackOffCanBeStopped(t *testing.T) {
+	r := begin(t, script("exit 1"), func(runtime string) {
+		h := history{InRow: 2, Recent: 2, Last: time.Now(), Why: "exit status 1"}
+		if err := h.write(runtime); err != nil {
+			t.Fatal(err)
+		}
+	})
+	eventually(t, r, func() bool { return strings.HasPrefix(r.noted("STATUS"), "back-off 5s after crash 2 of 3") })
+	r.cmd.Process.Signal(unix.SIGTERM)
+	if code := r.exit(2 * time.Second); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// SB-03: what stood at a source when the plan was made may be a link by now.
+func TestSourceThatBecameALink(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink("/etc", filepath.Join(dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := script("cat")
+	s.Mounts = append(s.Mounts, sandbox.Mount{Kind: sandbox.ROBind, Source: filepath.Join(dir, "data"), Dest: "/data"})
+	r := begin(t, s, nil)
+	if code := r.exit(10 * time.Second); code != units.ExitDisabled || !strings.Contains(r.noted("STATUS"), "symbolic link") {
+		t.Errorf("exit code %d, status %q", code, r.noted("STATUS"))
+	}
+}
+
+// The listener is inside the server's namespace, and is accepted on from outside.
+func TestProxyListener(t *testing.T) {
+	r := begin(t, script(`cat > /dev/null`), nil)
+	r.hello()
+	eventually(t, r, func() bool { mu.Lock(); defer mu.Unlock(); return r.proxy != nil })
+	if c, err := net.DialTimeout("tcp", "127.0.0.1:"+strconv.Itoa(units.ProxyPort), time.Second); err == nil {
+		c.Close()
+		t.Error("the proxy can be reached from the host's namespace")
+	}
+	l, err := net.FileListener(r.proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			io.WriteString(c, "through the listener")
+			c.Close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	pids := descendants(r.cmd.Process.Pid)
+	out, err := exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(pids[0]), "-U", "-n", "--preserve-credentials",
+		"python3", "-c", "import socket; s = socket.create_connection(('127.0.0.1', 9876)); print(s.recv(100).decode())").CombinedOutput()
+	if err != nil || strings.TrimSpace(string(out)) != "through the listener" {
+		t.Errorf("from inside: %q, %v", out, err)
+	}
+}

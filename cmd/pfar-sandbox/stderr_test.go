@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+func logged(in string, now func() time.Time) (string, *stderrLog) {
+	var out bytes.Buffer
+	l := &stderrLog{out: &out, now: now}
+	l.copy(strings.NewReader(in))
+	return out.String(), l
+}
+
+func TestStderrIsEscapedAndCut(t *testing.T) {
+	for name, c := range map[string]struct{ in, want string }{
+		"plain":            {"a\nb\n", "a\nb\n"},
+		"no newline":       {"a", "a\n"},
+		"CR LF":            {"a\r\n", "a\n"},
+		"terminal escape":  {"\x1b]0;title\x07\x1b[2J\n", `\x1b]0;title\a\x1b[2J` + "\n"},
+		"carriage return":  {"good\rbad\n", `good\rbad` + "\n"},
+		"C1":               {"\u009b31m\n", `\u009b31m` + "\n"},
+		"bidi":             {"a\u202eb\n", `a\u202eb` + "\n"},
+		"zero width":       {"a\u200bb\n", `a\u200bb` + "\n"},
+		"tab stays":        {"a\tb\n", "a\tb\n"},
+		"not UTF-8":        {"\xff\xfea\n", `\xff\xfea` + "\n"},
+		"a real U+FFFD":    {"\uFFFD\n", "\uFFFD\n"},
+		"NUL":              {"a\x00b\n", `a\x00b` + "\n"},
+		"blank line":       {"a\n\nb\n", "a\n \nb\n"},
+		"longer than kept": {strings.Repeat("x", 3*maxLine) + "\nnext\n", strings.Repeat("x", maxLine) + " [cut]\nnext\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, _ := logged(c.in, time.Now); got != c.want {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestStderrFlood(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	got, l := logged(strings.Repeat("x\n", burst)+strings.Repeat("y\n", 5000), func() time.Time { return now })
+	if strings.Contains(got, "y") || strings.Count(got, "x\n") != burst || !strings.HasSuffix(got, "pfar-sandbox: 5000 lines suppressed\n") {
+		t.Errorf("%d lines got through; the end: %q", strings.Count(got, "\n"), got[max(0, len(got)-80):])
+	}
+	if l.Last() == "y" {
+		t.Error("a suppressed line is the last one")
+	}
+	// After the interval lines are let through again, and what was lost is said first.
+	calls := 0
+	got, _ = logged(strings.Repeat("x\n", burst+3)+"after\n", func() time.Time {
+		if calls++; calls > burst+3 {
+			return now.Add(interval + time.Second)
+		}
+		return now
+	})
+	if !strings.HasSuffix(got, "pfar-sandbox: 3 lines suppressed\nafter\n") {
+		t.Errorf("the end: %q", got[max(0, len(got)-80):])
+	}
+}
+
+func TestStderrSaysWhenASegmentIsFull(t *testing.T) {
+	var out bytes.Buffer
+	full := 0
+	l := &stderrLog{out: &out, now: time.Now, full: func() { full++ }}
+	for range 3 * 1024 {
+		l.write(time.Now(), strings.Repeat("x", maxLine))
+	}
+	if full != 3 {
+		t.Errorf("%d bytes were %d full segments, want 3", out.Len(), full)
+	}
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units/local"
+)
+
+// runner is where plans become processes: our own, or systemd's. What becomes of a server it tells by an update.
+type runner interface {
+	Start(p generator.Plan, credentials map[string][]byte) error
+	Stop(name string) // returns when nothing of it is left
+	Forget(name string)
+	Log(name string) string
+}
+
+// daemon holds what should run and what does. All its fields from servers on belong to the goroutine in loop; others
+// send it functions.
+type daemon struct {
+	options  options
+	log      *slog.Logger
+	vault    *vault.Vault
+	endpoint string
+	runner   runner
+	inbox    chan func()
+	ended    chan struct{} // closed when loop has ended: nobody reads inbox any more
+
+	servers     map[string]*server
+	diagnostics []control.Diagnostic
+	notes       []string
+	gatewayDown bool
+	watchers    map[chan struct{}]bool
+}
+
+func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
+	return &daemon{
+		options: o, log: log, vault: v, endpoint: "http://" + address + "/mcp", inbox: make(chan func(), 64), ended: make(chan struct{}),
+		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
+	}
+}
+
+// loop runs until ctx ends. changed says that the declarations may have changed; SIGHUP says so as well.
+func (d *daemon) loop(ctx context.Context, changed <-chan struct{}) {
+	defer close(d.ended)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, unix.SIGHUP)
+	defer signal.Stop(hangup)
+	d.reload()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			d.reload()
+		case <-changed:
+			d.reload()
+		case f := <-d.inbox:
+			f()
+		}
+	}
+}
+
+// post has f run in the loop; after its end f is dropped.
+func (d *daemon) post(f func()) {
+	select {
+	case d.inbox <- f:
+	case <-d.ended:
+	}
+}
+
+// serverChanged takes the runner's updates.
+func (d *daemon) serverChanged(u local.Update) {
+	d.post(func() {
+		if s := d.servers[u.Server]; s != nil {
+			s.take(u)
+			d.tell()
+		}
+	})
+}
+
+func (d *daemon) gatewayChanged(running bool) {
+	d.post(func() {
+		d.gatewayDown = !running
+		d.tell()
+	})
+}
+
+// tell wakes those who watch; one who is slow gets the newest state once.
+func (d *daemon) tell() {
+	for w := range d.watchers {
+		select {
+		case w <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// reload reads all declarations and brings what runs to what they say. A broken file changes nothing that runs.
+func (d *daemon) reload() {
+	set := declaration.Load(os.DirFS(d.options.declarations), d.options.declarations, declaration.Options{Servers: d.options.servers})
+	d.diagnostics = d.describe(set.Files, set.Diags)
+	wanted := map[string]generator.Plan{}
+	stale := map[string]bool{}
+	for _, b := range set.Broken {
+		stale[b.Name] = true
+	}
+	for _, s := range set.Servers {
+		p, diags := generator.Compile(s, d.host())
+		d.diagnostics = append(d.diagnostics, d.describe(set.Files, diags)...)
+		if diags.HasErrors() {
+			stale[s.Name] = true
+			continue
+		}
+		wanted[s.Name] = p
+	}
+	for name, p := range wanted {
+		d.want(name, p)
+	}
+	for name, s := range d.servers {
+		_, ok := wanted[name]
+		s.stale = stale[name]
+		if !ok && !s.stale {
+			s.want = nil
+		}
+		d.converge(s)
+	}
+	d.tell()
+}
+
+func (d *daemon) want(name string, p generator.Plan) {
+	s := d.servers[name]
+	if s == nil {
+		s = newServer(name)
+		d.servers[name] = s
+	}
+	if s.want != nil && generator.Digest(*s.want) == generator.Digest(p) {
+		return
+	}
+	// A new or changed file is the owner's word: it starts also what was stopped or had failed.
+	s.want, s.run = &p, p.Enabled && p.Autostart
+}
+
+// host is what the compiler may know of this machine.
+func (d *daemon) host() generator.Host {
+	home, _ := os.UserHomeDir() // without one there is none to protect
+	dirs := d.options.dirs
+	return generator.Host{
+		FS: os.DirFS("/").(fs.ReadLinkFS), Path: filepath.SplitList(os.Getenv("PATH")), Home: home,
+		StateDir: dirs.Homes(), Private: dirs.Private(d.options.declarations),
+	}
+}
+
+// describe renders diagnostics as the CLI prints them.
+func (d *daemon) describe(files map[string]*hcl.File, diags hcl.Diagnostics) []control.Diagnostic {
+	var list []control.Diagnostic
+	for _, g := range diags {
+		c := control.Diagnostic{Severity: "error", Summary: g.Summary, Detail: g.Detail}
+		if g.Severity == hcl.DiagWarning {
+			c.Severity = "warning"
+		}
+		if g.Subject != nil {
+			c.File, c.Line, c.Column = g.Subject.Filename, g.Subject.Start.Line, g.Subject.Start.Column
+		}
+		var text bytes.Buffer
+		if err := declaration.Write(&text, files, hcl.Diagnostics{g}, 100, false); err != nil {
+			d.log.Warn("rendering a diagnostic, ignoring", "error", err)
+		}
+		c.Text = text.String()
+		list = append(list, c)
+	}
+	return list
+}
+
+// report is what `pfar status` shows.
+func (d *daemon) report() control.Report {
+	dirs := d.options.dirs
+	r := control.Report{
+		Version: version(), Directory: d.options.declarations, Endpoint: d.endpoint, TokenFile: dirs.Token(),
+		Socket: dirs.Gateway(), Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
+	}
+	if d.gatewayDown {
+		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.runner.Log("pfar-gateway"))
+	}
+	for _, s := range d.servers {
+		r.Servers = append(r.Servers, s.report(d.runner.Log(s.name)))
+	}
+	slices.SortFunc(r.Servers, func(a, b control.Server) int { return strings.Compare(a.Name, b.Name) })
+	return r
+}
+
+// secrets resolves a plan's credentials. missing says in words what is not there; the error is about what is there and
+// cannot be read.
+func (d *daemon) secrets(p generator.Plan) (values map[string][]byte, missing []string, err error) {
+	values = map[string][]byte{}
+	for _, c := range p.Credentials {
+		if c.From != "" {
+			v, ok := os.LookupEnv(c.From)
+			if !ok || v == "" {
+				missing = append(missing, fmt.Sprintf("%s: set the environment variable %s for pfar", c.Name, c.From))
+			}
+			values[c.Name] = []byte(v)
+			continue
+		}
+		v, err := d.vault.Get(c.Key)
+		if notFound(err) {
+			missing = append(missing, fmt.Sprintf("%s: pfar vault set %s", c.Name, c.Key))
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		values[c.Name] = v
+	}
+	return values, missing, nil
+}

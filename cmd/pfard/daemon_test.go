@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units/local"
+)
+
+// machine stands in for processes: what runs, by name, with the plan that it was started with.
+type machine struct {
+	t *testing.T
+
+	mu     sync.Mutex
+	runs   map[string]generator.Plan
+	secret map[string]string // last credentials, by server
+	starts map[string]int
+	slow   time.Duration // of a stop
+}
+
+func (m *machine) Start(p generator.Plan, credentials map[string][]byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.runs[p.Name]; ok {
+		m.t.Errorf("%q is started while it runs", p.Name)
+	}
+	m.runs[p.Name] = p
+	m.starts[p.Name]++
+	m.secret[p.Name] = fmt.Sprintf("%s", credentials)
+	return nil
+}
+
+func (m *machine) Stop(name string) {
+	time.Sleep(m.slow)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.runs, name)
+}
+
+func (m *machine) Forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.runs[name]; ok {
+		m.t.Errorf("%q is forgotten while it runs", name)
+	}
+}
+
+func (m *machine) Log(name string) string { return name + ".log" }
+
+// fixture is a daemon over a directory of declarations, in its loop.
+func fixture(t *testing.T) (*daemon, *machine, chan struct{}) {
+	t.Helper()
+	state := t.TempDir()
+	v, err := vault.Open(filepath.Join(state, "vault"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{declarations: t.TempDir(), servers: "/srv/servers", dirs: control.Dirs{Run: t.TempDir(), State: state}}
+	d := newDaemon(o, slog.New(slog.NewTextHandler(io.Discard, nil)), v, "127.0.0.1:7417")
+	m := &machine{t: t, runs: map[string]generator.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
+	d.runner = m
+	changed := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	go d.loop(ctx, changed)
+	t.Cleanup(func() { cancel(); <-d.ended })
+	return d, m, changed
+}
+
+func (d *daemon) put(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(d.options.declarations, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// state waits until nothing is under way any more and returns the report.
+func (d *daemon) state(t *testing.T) map[string]control.Server {
+	t.Helper()
+	for {
+		busy, servers := false, map[string]control.Server{}
+		err := d.do(func() error {
+			for _, s := range d.servers {
+				busy = busy || s.busy
+			}
+			for _, s := range d.report().Servers {
+				servers[s.Name] = s
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !busy {
+			return servers
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+const good = "description = %q\nserver {\n  command = \"sh\"\n}\n"
+
+func TestAFileIsAServer(t *testing.T) {
+	d, m, changed := fixture(t)
+	d.put(t, "a.hcl", fmt.Sprintf(good, "one"))
+	d.put(t, "b.hcl", fmt.Sprintf(good, "one"))
+	changed <- struct{}{}
+	if s := d.state(t); len(s) != 2 || m.starts["a"] != 1 || m.starts["b"] != 1 {
+		t.Fatalf("servers %v, starts %v", s, m.starts)
+	}
+	d.put(t, "a.hcl", fmt.Sprintf(good, "two"))
+	changed <- struct{}{}
+	if d.state(t); m.starts["a"] != 2 || m.starts["b"] != 1 || m.runs["a"].Gateway.Description != "two" {
+		t.Errorf("after a change of a: starts %v, plan %q", m.starts, m.runs["a"].Gateway.Description)
+	}
+	d.put(t, "a.hcl", "description = \"three\nserver {")
+	changed <- struct{}{}
+	s := d.state(t)
+	if !s["a"].Stale || s["b"].Stale || m.starts["a"] != 2 || m.runs["a"].Gateway.Description != "two" {
+		t.Errorf("a broken edit: %+v, starts %v", s["a"], m.starts)
+	}
+	if r := d.reportNow(t); len(r.Diagnostics) == 0 || !strings.Contains(r.Diagnostics[0].Text, "a.hcl:1:") {
+		t.Errorf("diagnostics %+v", r.Diagnostics)
+	}
+	if err := os.Remove(filepath.Join(d.options.declarations, "a.hcl")); err != nil {
+		t.Fatal(err)
+	}
+	changed <- struct{}{}
+	if s := d.state(t); len(s) != 1 || len(m.runs) != 1 || m.starts["b"] != 1 {
+		t.Errorf("after a is removed: servers %v, starts %v", s, m.starts)
+	}
+}
+
+func (d *daemon) reportNow(t *testing.T) (r control.Report) {
+	t.Helper()
+	if err := d.do(func() error { r = d.report(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestAMissingCredentialWaits(t *testing.T) {
+	d, m, changed := fixture(t)
+	d.put(t, "a.hcl", fmt.Sprintf(good, "x")+`auth = { TOKEN = "vault:a_token", OTHER = "$PFARD_TEST_OTHER" }`+"\n")
+	changed <- struct{}{}
+	s := d.state(t)["a"]
+	if s.State != control.Waiting || m.starts["a"] != 0 || !strings.Contains(s.Detail, "pfar vault set a_token") || !strings.Contains(s.Detail, "PFARD_TEST_OTHER") {
+		t.Fatalf("without a credential: %s %q", s.State, s.Detail)
+	}
+	t.Setenv("PFARD_TEST_OTHER", "from-env")
+	ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter2"})
+	if s := d.state(t)["a"]; s.State != control.Starting || !strings.Contains(m.secret["a"], "TOKEN:hunter2") || !strings.Contains(m.secret["a"], "OTHER:from-env") {
+		t.Errorf("with it: %s %q, given %q", s.State, s.Detail, m.secret["a"])
+	}
+	if r := fmt.Sprintf("%+v", d.reportNow(t)); strings.Contains(r, "hunter2") {
+		t.Error("the report holds the secret")
+	}
+}
+
+func ask(t *testing.T, d *daemon, q control.Request) (r control.Response) {
+	t.Helper()
+	err := d.answer(t.Context(), control.Peer{}, q, func(a control.Response) error { r = a; return nil })
+	if err != nil {
+		t.Fatalf("%s %s: %v", q.Verb, q.Server, err)
+	}
+	return r
+}
+
+func TestVerbs(t *testing.T) {
+	d, m, changed := fixture(t)
+	d.put(t, "a.hcl", fmt.Sprintf(good, "x"))
+	d.put(t, "off.hcl", fmt.Sprintf(good, "x")+"enabled = false\n")
+	d.put(t, "later.hcl", fmt.Sprintf(good, "x")+"autostart = false\n")
+	changed <- struct{}{}
+	if s := d.state(t); len(m.runs) != 1 || s["off"].State != control.Stopped || s["later"].State != control.Stopped {
+		t.Fatalf("running %v, %+v", m.runs, s)
+	}
+	for _, c := range []struct {
+		verb   control.Verb
+		server string
+		want   error
+	}{{control.Start, "none", control.ErrNoServer}, {control.Stop, "", control.ErrNoServer}, {control.Start, "off", control.ErrDenied}, {"format", "a", control.ErrInvalid}} {
+		err := d.answer(t.Context(), control.Peer{}, control.Request{Verb: c.verb, Server: c.server}, func(control.Response) error { return nil })
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s %q: %v, want %v", c.verb, c.server, err, c.want)
+		}
+	}
+	ask(t, d, control.Request{Verb: control.Stop, Server: "a"})
+	if s := d.state(t)["a"]; s.State != control.Stopped || len(m.runs) != 0 {
+		t.Errorf("stopped: %+v, running %v", s, m.runs)
+	}
+	changed <- struct{}{} // an unrelated event must not bring it back
+	if d.state(t); len(m.runs) != 0 {
+		t.Error("what the operator stopped came back by itself")
+	}
+	ask(t, d, control.Request{Verb: control.Start, Server: "a"})
+	ask(t, d, control.Request{Verb: control.Start, Server: "later"})
+	if d.state(t); len(m.runs) != 2 {
+		t.Errorf("running %v, want a and later", m.runs)
+	}
+	starts := m.starts["a"]
+	d.serverChanged(local.Update{Server: "a", State: "running", Tools: 3})
+	ask(t, d, control.Request{Verb: control.Start, Server: "a"})
+	if s := d.state(t)["a"]; m.starts["a"] != starts || s.Tools != 3 {
+		t.Errorf("start of a running server restarted it (%d starts), tools %d", m.starts["a"], s.Tools)
+	}
+	ask(t, d, control.Request{Verb: control.Restart, Server: "a"})
+	if d.state(t); m.starts["a"] != starts+1 {
+		t.Errorf("restart: %d starts, want %d", m.starts["a"], starts+1)
+	}
+	d.serverChanged(local.Update{Server: "a", State: "failed", Detail: "disabled after 3 crashes in a row"})
+	if s := d.state(t)["a"]; s.State != control.Failed {
+		t.Errorf("state %s, want failed", s.State)
+	}
+	ask(t, d, control.Request{Verb: control.Start, Server: "a"})
+	if d.state(t); m.starts["a"] != starts+2 {
+		t.Errorf("start of a disabled server: %d starts, want %d", m.starts["a"], starts+2)
+	}
+}
+
+// From any state, whatever comes, what runs becomes what the files and the operator say.
+func TestRandomWalk(t *testing.T) {
+	d, m, changed := fixture(t)
+	m.slow = 2 * time.Millisecond
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	names := []string{"a", "b", "c", "d"}
+	look := func() { // the loop has read the directory when it answers
+		changed <- struct{}{}
+		d.reportNow(t)
+	}
+	want, stopped := map[string]string{}, map[string]bool{} // description of the last good version, and the operator's stops
+	for step := range 300 {
+		name := names[r.IntN(len(names))]
+		file := filepath.Join(d.options.declarations, name+".hcl")
+		switch r.IntN(7) {
+		case 0, 1:
+			text := fmt.Sprint("version ", step)
+			d.put(t, name+".hcl", fmt.Sprintf(good, text))
+			want[name], stopped[name] = text, false
+			look()
+		case 2:
+			os.Remove(file)
+			delete(want, name)
+			look()
+		case 3:
+			if _, ok := want[name]; ok { // a broken edit of a good one; otherwise there is nothing to keep
+				d.put(t, name+".hcl", "server {")
+				look()
+			}
+		case 4, 5:
+			if _, ok := want[name]; ok {
+				verb := []control.Verb{control.Start, control.Stop, control.Restart}[r.IntN(3)]
+				ask(t, d, control.Request{Verb: verb, Server: name})
+				stopped[name] = verb == control.Stop
+			}
+		case 6:
+			d.serverChanged(local.Update{Server: name, State: []string{"running", "back-off", "failed"}[r.IntN(3)]})
+		}
+		if step%10 != 9 {
+			continue
+		}
+		d.state(t)
+		m.mu.Lock()
+		for _, n := range names {
+			p, runs := m.runs[n]
+			text, ok := want[n]
+			if runs != (ok && !stopped[n]) || runs && p.Gateway.Description != text {
+				t.Fatalf("step %d: %s runs %v as %q, want %v as %q", step, n, runs, p.Gateway.Description, ok && !stopped[n], text)
+			}
+		}
+		m.mu.Unlock()
+	}
+}

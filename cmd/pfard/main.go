@@ -1,0 +1,36 @@
+// Command pfard watches the declarations and makes what runs match them: files in, supervised servers out.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+func main() {
+	dirs := control.DefaultDirs(os.Getenv, os.Getuid())
+	var o options
+	flag.BoolVar(&o.local, "local", false, "run everything as child processes, without systemd")
+	flag.StringVar(&o.declarations, "declarations", dirs.Config, "`directory` of the declarations")
+	flag.StringVar(&o.servers, "servers", dirs.Servers, "`directory` that ${servers} stands for")
+	flag.StringVar(&o.listen, "listen", "127.0.0.1:7417", "loopback `address` of the MCP endpoint; port 0 takes a free one")
+	flag.Parse()
+	o.dirs = dirs
+	if flag.NArg() > 0 || !o.local {
+		fmt.Fprintln(os.Stderr, "pfard: run it as: pfard --local [--declarations DIR]; `pfar up` does")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	if err := run(ctx, o, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+		fmt.Fprintf(os.Stderr, "pfard: %v\n", err)
+		os.Exit(1)
+	}
+}

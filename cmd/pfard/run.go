@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/units/local"
+)
+
+// options are what the command line says.
+type options struct {
+	local        bool
+	declarations string
+	servers      string
+	listen       string
+	dirs         control.Dirs
+}
+
+// run is pfard from start to end.
+func run(ctx context.Context, o options, log *slog.Logger) error {
+	if err := o.absolute(); err != nil {
+		return err
+	}
+	if err := prepareDirs(o.dirs); err != nil {
+		return err
+	}
+	lock, err := lockRun(o.dirs.Run)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	store, err := vault.Open(o.dirs.Vault())
+	if err != nil {
+		return err
+	}
+	gateway, err := listenGateway(o)
+	if err != nil {
+		return err
+	}
+	controlListener, err := listenUnix("unix", o.dirs.Control())
+	if err != nil {
+		return err
+	}
+	d := newDaemon(o, log, store, gateway.HTTP.Addr().String())
+	limits, note := local.NewLimiter(ctx, log)
+	if note != "" {
+		d.notes = append(d.notes, note)
+	}
+	if c, ok := limits.(io.Closer); ok {
+		defer c.Close()
+	}
+	bin, err := programs()
+	if err != nil {
+		return err
+	}
+	gateway.Changed = d.gatewayChanged
+	r, err := local.New(local.Config{
+		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Changed: d.serverChanged,
+	})
+	if err != nil {
+		return err
+	}
+	d.runner = r
+	w, err := watch(o.declarations)
+	if err != nil {
+		r.Close()
+		return err
+	}
+	defer w.close()
+	served := make(chan error, 1)
+	go func() { served <- control.Serve(ctx, controlListener, d.answer) }()
+	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
+		log.Warn("notifying the supervisor, ignoring", "error", err)
+	}
+	d.loop(ctx, w.changed)
+	_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
+	r.Close()
+	os.Remove(o.dirs.Gateway())
+	os.Remove(serversSocket(o.dirs))
+	return <-served
+}
+
+func (o *options) absolute() error {
+	for _, p := range []*string{&o.declarations, &o.servers, &o.dirs.Run, &o.dirs.State} {
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			return err
+		}
+		*p = abs
+	}
+	return nil
+}
+
+// programs is the directory that pfard itself lies in, and the other programs with it.
+func programs() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding pfar's programs: %w", err)
+	}
+	dir := filepath.Dir(self)
+	for _, name := range []string{"pfar-sandbox", "pfar-egress", "pfar-gateway"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return "", fmt.Errorf("finding pfar's programs: %w", err)
+		}
+	}
+	return dir, nil
+}
+
+// prepareDirs makes the run and state directories and refuses one that somebody else could have prepared: /dev/shm and
+// /tmp are open to all.
+func prepareDirs(d control.Dirs) error {
+	for _, dir := range []string{d.Run, d.State} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return fmt.Errorf("making %q: %w", dir, err)
+		}
+		st, err := os.Lstat(dir)
+		if err != nil {
+			return err
+		}
+		if owner := st.Sys().(*syscall.Stat_t).Uid; !st.IsDir() || int(owner) != os.Getuid() || st.Mode().Perm()&0o022 != 0 {
+			return fmt.Errorf("using %q: it must be a directory of uid %d that nobody else may write (owner %d, mode %v)", dir, os.Getuid(), owner, st.Mode())
+		}
+	}
+	if len(d.Gateway()) > 100 {
+		return fmt.Errorf("using %q: too long for the path of a Unix socket (108 bytes); set PFAR_RUN_DIR", d.Run)
+	}
+	if os.Getuid() == 0 && !local.Reachable(filepath.Join(d.Run, "x")) {
+		return fmt.Errorf("using %q as run directory: the servers' own users cannot enter it; set PFAR_RUN_DIR to a directory below /run", d.Run)
+	}
+	return nil
+}
+
+// lockRun keeps a second pfard away from the same run directory (DU-07).
+func lockRun(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "pfard.lock"), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the run directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("another pfar runs with the run directory %q: stop it, or set PFAR_RUN_DIR and PFAR_STATE_DIR", dir)
+	}
+	return f, nil
+}
+
+func serversSocket(d control.Dirs) string { return filepath.Join(d.Run, "servers.sock") }
+
+// listenGateway opens the gateway's listeners, which pfard keeps while the gateway is started again.
+func listenGateway(o options) (g local.Gateway, err error) {
+	addr, err := netip.ParseAddrPort(o.listen)
+	if err != nil {
+		return g, fmt.Errorf("reading --listen %q: want an address and a port, 127.0.0.1:7417: %w", o.listen, err)
+	}
+	if !addr.Addr().IsLoopback() {
+		return g, fmt.Errorf("listening on %s: only loopback addresses are served; use an SSH forward or a reverse proxy with TLS", addr)
+	}
+	if g.HTTP, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addr)); err != nil {
+		if errors.Is(err, unix.EADDRINUSE) {
+			return g, fmt.Errorf("listening on %s: another program has the port, perhaps another pfar; choose one with --listen", addr)
+		}
+		return g, fmt.Errorf("listening on %s: %w", addr, err)
+	}
+	if g.Unix, err = listenUnix("unix", o.dirs.Gateway()); err != nil {
+		return g, err
+	}
+	if g.Servers, err = listenUnix("unixpacket", serversSocket(o.dirs)); err != nil {
+		return g, err
+	}
+	g.Token, err = token(o.dirs.Token())
+	return g, err
+}
+
+func listenUnix(network, path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("removing an old socket: %w", err)
+	}
+	old := unix.Umask(0o177) // the socket must not be open to all even for a moment
+	l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+	unix.Umask(old)
+	if err != nil {
+		return nil, fmt.Errorf("listening on %q: %w", path, err)
+	}
+	return l, nil
+}
+
+const minToken = 32 // characters
+
+// token returns the bearer token of the loopback endpoint, made at the first start.
+func token(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err == nil {
+		st, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if st.Mode().Perm()&0o077 != 0 || len(b) < minToken {
+			return nil, fmt.Errorf("reading the token %q: it must be 0600 and hold at least %d characters; remove it and a new one is made", path, minToken)
+		}
+		return b, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the token: %w", err)
+	}
+	b = []byte(rand.Text() + rand.Text()) // 52 characters, 260 bits
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		return nil, fmt.Errorf("writing the token: %w", err)
+	}
+	return b, nil
+}

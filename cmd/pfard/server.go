@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units/local"
+)
+
+// server is one declaration: what should be, what is, and the way between.
+type server struct {
+	name  string
+	want  *generator.Plan // nil: no declaration any more
+	run   bool            // the operator or the declaration wants it to run
+	stale bool            // its file is broken now
+
+	started *generator.Plan // what the runner was told to start; nil: nothing
+	again   bool            // stop it and start it, though the plan is the same
+	busy    bool            // a stop is under way
+
+	status control.Server
+}
+
+func newServer(name string) *server {
+	return &server{name: name, status: control.Server{Name: name, State: control.Stopped, Since: time.Now()}}
+}
+
+// converge does the next step towards what should be. It never waits: a stop, which may take seconds, comes back.
+func (d *daemon) converge(s *server) {
+	switch {
+	case s.busy:
+	case s.started != nil && (s.want == nil || !s.run || s.again || generator.Digest(*s.want) != generator.Digest(*s.started)):
+		d.stop(s)
+	case s.started == nil && s.want == nil:
+		d.runner.Forget(s.name)
+		delete(d.servers, s.name)
+	case s.started == nil && s.run:
+		d.start(s)
+	case s.started == nil:
+		s.set(control.Stopped, reasonNotRun(*s.want))
+	}
+}
+
+func reasonNotRun(p generator.Plan) string {
+	switch {
+	case !p.Enabled:
+		return "enabled = false in its declaration"
+	case !p.Autostart:
+		return "autostart = false in its declaration; pfar start " + p.Name
+	}
+	return "stopped"
+}
+
+func (d *daemon) stop(s *server) {
+	s.busy, s.again = true, false
+	s.set(control.Stopping, "stopping")
+	go func() {
+		d.runner.Stop(s.name)
+		d.post(func() {
+			s.busy, s.started = false, nil
+			s.status.PID, s.status.Tools, s.status.Limits, s.status.Crashes = 0, 0, "", 0
+			d.converge(s)
+			d.tell()
+		})
+	}()
+}
+
+func (d *daemon) start(s *server) {
+	s.again = false
+	values, missing, err := d.secrets(*s.want)
+	if err != nil {
+		s.set(control.Failed, err.Error())
+		return
+	}
+	if len(missing) > 0 { // LIF-03: not an error, and never a crash loop
+		s.set(control.Waiting, "for credentials: "+strings.Join(missing, "; "))
+		return
+	}
+	plan := *s.want
+	s.set(control.Starting, "starting")
+	if err := d.runner.Start(plan, values); err != nil {
+		s.set(control.Failed, err.Error())
+		return
+	}
+	s.started = &plan
+}
+
+func (s *server) set(state control.State, detail string) {
+	if s.status.State != state {
+		s.status.Since = time.Now()
+	}
+	s.status.State, s.status.Detail = state, detail
+}
+
+// take applies what the runner says. While a stop is under way the server is stopping, whatever its processes say.
+func (s *server) take(u local.Update) {
+	if s.started == nil {
+		return
+	}
+	if u.Refusal != "" {
+		s.status.LastRefusal = u.Refusal
+	}
+	if s.busy {
+		return
+	}
+	s.set(control.State(u.State), u.Detail)
+	s.status.PID, s.status.UID, s.status.Tools, s.status.Crashes, s.status.Limits = u.PID, u.UID, u.Tools, u.Crashes, u.Limits
+}
+
+func (s *server) report(log string) control.Server {
+	r := s.status
+	r.Log, r.Stale = log, s.stale
+	p := s.want
+	if p == nil {
+		p = s.started
+	}
+	if p != nil {
+		r.File, r.Description, r.Label = p.File, p.Gateway.Description, p.Gateway.Label
+	}
+	return r
+}
+
+func notFound(err error) bool { return errors.Is(err, vault.ErrNotFound) }

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Every way in which editors and tools write files, as one action, leads to one look at the directory, and soon.
+func TestWatch(t *testing.T) {
+	write := func(t *testing.T, path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rename := func(t *testing.T, from, to string) {
+		t.Helper()
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sh := func(script string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			cmd := exec.Command("/bin/sh", "-ec", script)
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+	}
+	for name, action := range map[string]func(*testing.T, string){
+		"in place": func(t *testing.T, dir string) { write(t, dir+"/a.hcl", "new") },
+		"new file": func(t *testing.T, dir string) { write(t, dir+"/b.hcl", "new") },
+		"removed":  func(t *testing.T, dir string) { os.Remove(dir + "/a.hcl") },
+		"two steps": func(t *testing.T, dir string) {
+			write(t, dir+"/a.hcl", "ne")
+			time.Sleep(100 * time.Millisecond)
+			write(t, dir+"/a.hcl", "new")
+		},
+		"rename over": func(t *testing.T, dir string) {
+			write(t, dir+"/.a.hcl.tmp", "new")
+			rename(t, dir+"/.a.hcl.tmp", dir+"/a.hcl")
+		},
+		"moved in from outside": func(t *testing.T, dir string) {
+			write(t, filepath.Dir(dir)+"/staged", "new")
+			rename(t, filepath.Dir(dir)+"/staged", dir+"/b.hcl")
+		},
+		"cp over":                 sh("cp /etc/passwd a.hcl"),
+		"sed -i":                  sh("sed -i s/old/new/ a.hcl"),
+		"vim, backup":             sh("touch .a.hcl.swp .a.hcl.swx; rm .a.hcl.swx; mv a.hcl a.hcl~; echo new > a.hcl; chmod 644 a.hcl; rm a.hcl~ .a.hcl.swp"),
+		"dpkg":                    sh("echo new > a.hcl.dpkg-new; chmod 644 a.hcl.dpkg-new; mv a.hcl.dpkg-new a.hcl"),
+		"link swapped":            sh("ln -s ..two ..tmp; mv -T ..tmp ..data"),
+		"directory made anew":     sh("d=$PWD; rm -rf $d; mkdir $d; echo new > $d/a.hcl"),
+		"target of a link edited": func(t *testing.T, dir string) { write(t, filepath.Dir(dir)+"/outside/l.hcl", "new") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "mcp.d")
+			sh("mkdir mcp.d outside; cd mcp.d; echo old > a.hcl; mkdir ..one ..two; echo 1 > ..one/c.hcl; echo 2 > ..two/c.hcl; ln -s ..one ..data; ln -s ..data/c.hcl c.hcl; echo > ../outside/l.hcl; ln -s ../outside/l.hcl l.hcl")(t, filepath.Dir(dir))
+			w, err := watch(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.close()
+			action(t, dir)
+			last := time.Now()
+			select {
+			case <-w.changed:
+				if d := time.Since(last); d > 300*time.Millisecond {
+					t.Logf("told %v after the last event, on a busy machine", d)
+				}
+			case <-time.After(5 * time.Second):
+				t.Fatal("not told")
+			}
+			select {
+			case <-w.changed:
+				t.Error("told twice of one action")
+			case <-time.After(2 * settle):
+			}
+		})
+	}
+}
+
+func TestWatchIsNotPutOffForEver(t *testing.T) {
+	dir := t.TempDir()
+	w, err := watch(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	stop := time.After(3 * atMost)
+	for {
+		if err := os.WriteFile(dir+"/a.hcl", []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-w.changed:
+			return
+		case <-stop:
+			t.Fatal("a stream of events kept it from being told")
+		case <-time.After(settle / 3):
+		}
+	}
+}
+
+func TestWatchLeavesTheNeighboursOut(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "mcp.d")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w, err := watch(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	if err := os.WriteFile(filepath.Dir(dir)+"/other", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-w.changed:
+		t.Error("told of a file beside the directory")
+	case <-time.After(2 * settle):
+	}
+}

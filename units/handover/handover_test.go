@@ -1,0 +1,90 @@
+package handover
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// pair returns both ends of a connection through a real socket.
+func pair(t *testing.T) (launcher, gateway *Conn, raw *net.UnixConn) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if launcher, err = Dial(path); err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { launcher.Close(); c.Close() })
+	return launcher, Accepted(c), launcher.c
+}
+
+func TestHello(t *testing.T) {
+	launcher, gateway, _ := pair(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Server{Name: "notion", Label: "internal", Tools: map[string]Tool{"search": {Semantics: "read"}}}
+	if err := launcher.Send(Message{Hello: &want}, w, r); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	r.Close()
+	m, files, err := gateway.Receive()
+	if err != nil || len(files) != 2 || m.Hello == nil || m.Hello.Name != "notion" || m.Hello.Tools["search"].Semantics != "read" {
+		t.Fatalf("got %+v, %d files, %v", m, len(files), err)
+	}
+	if _, err := files[0].WriteString("through the pipe"); err != nil {
+		t.Fatal(err)
+	}
+	files[0].Close()
+	if b, err := io.ReadAll(files[1]); err != nil || string(b) != "through the pipe" {
+		t.Errorf("read %q, %v: the descriptors are not the pipe's", b, err)
+	}
+	if uid, err := gateway.PeerUID(); err != nil || int(uid) != os.Getuid() {
+		t.Errorf("peer uid %d, %v", uid, err)
+	}
+	launcher.Close()
+	if _, _, err := gateway.Receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the end: %v, want io.EOF", err)
+	}
+}
+
+func TestPacketsThatAreRefused(t *testing.T) {
+	for name, packet := range map[string]string{
+		"not JSON":  "hello",
+		"two":       `{"stopping":true}{"stopping":true}`,
+		"array":     `[]`,
+		"too large": `{"failed":"` + strings.Repeat("x", maxMessage) + `"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, gateway, raw := pair(t)
+			_ = raw.SetWriteBuffer(4 * maxMessage)
+			if _, err := raw.Write([]byte(packet)); err != nil {
+				t.Fatal(err)
+			}
+			if m, _, err := gateway.Receive(); err == nil {
+				t.Errorf("got %+v, want an error", m)
+			}
+		})
+	}
+}
+
+func TestSendRefusesWhatWouldBeCut(t *testing.T) {
+	launcher, _, _ := pair(t)
+	if err := launcher.Send(Message{Failed: strings.Repeat("x", maxMessage)}); err == nil {
+		t.Error("a message that the other end would see cut is sent")
+	}
+}

@@ -1,0 +1,95 @@
+package units
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestCredentialsThatAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "TOKEN"), []byte("v"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Credential("TOKEN"); err == nil {
+		t.Error("a credential without CREDENTIALS_DIRECTORY")
+	}
+	t.Setenv("CREDENTIALS_DIRECTORY", dir)
+	for _, name := range []string{"", ".", "..", "empty", "missing", "../" + filepath.Base(dir) + "/TOKEN", "a/b"} {
+		if v, err := Credential(name); err == nil {
+			t.Errorf("Credential(%q) = %q, want an error", name, v)
+		}
+	}
+	if v, err := Credential("TOKEN"); err != nil || string(v) != "v" {
+		t.Errorf("Credential = %q, %v", v, err)
+	}
+}
+
+// TestMain is also the process that TestDescriptors starts.
+func TestMain(m *testing.M) {
+	if os.Getenv("UNITS_TEST_CHILD") == "" {
+		os.Exit(m.Run())
+	}
+	if pid := os.Getenv("UNITS_TEST_PID"); pid != "" {
+		os.Setenv("LISTEN_PID", pid)
+	}
+	files, err := Descriptors()
+	if err != nil {
+		panic(err)
+	}
+	var got []string
+	for _, name := range []string{"a", "b", "unknown"} {
+		for _, f := range files[name] {
+			b, _ := io.ReadAll(f)
+			got = append(got, name+"="+string(b))
+		}
+	}
+	if os.Getenv("LISTEN_FDS") != "" {
+		got = append(got, "LISTEN_FDS is still set")
+	}
+	os.Stdout.WriteString(strings.Join(got, " "))
+}
+
+func TestDescriptors(t *testing.T) {
+	for name, c := range map[string]struct {
+		env  []string
+		want string
+	}{
+		"by name":         {[]string{"LISTEN_FDS=2", "LISTEN_FDNAMES=a:b"}, "a=first b=second"},
+		"same name twice": {[]string{"LISTEN_FDS=2", "LISTEN_FDNAMES=a:a"}, "a=first a=second"},
+		"without names":   {[]string{"LISTEN_FDS=2"}, "unknown=first unknown=second"},
+		"none":            {nil, ""},
+		"for another":     {[]string{"LISTEN_FDS=2", "LISTEN_FDNAMES=a:b", "UNITS_TEST_PID=" + strconv.Itoa(os.Getpid())}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(c.env, "UNITS_TEST_CHILD=1")
+			for _, text := range []string{"first", "second"} {
+				path := filepath.Join(t.TempDir(), "f")
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				f, err := os.Open(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				cmd.ExtraFiles = append(cmd.ExtraFiles, f)
+			}
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if string(out) != c.want {
+				t.Errorf("got %q, want %q", out, c.want)
+			}
+		})
+	}
+}
