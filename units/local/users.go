@@ -119,18 +119,25 @@ func (u *users) accounts() (map[string]bool, error) {
 	return ids, nil
 }
 
-// lockFile opens and locks path, and fails if another process has it locked.
+// lockFile opens and locks path, and fails if another process has it locked. Who releases a lock removes its file, so
+// one that was removed between opening and locking is no lock.
 func lockFile(path string) (*os.File, error) {
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening %q: %w", path, err)
-	}
-	f := os.NewFile(uintptr(fd), path)
-	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	for {
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("opening %q: %w", path, err)
+		}
+		f := os.NewFile(uintptr(fd), path)
+		if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("locking %q: %w", path, err)
+		}
+		var locked, there unix.Stat_t
+		if unix.Fstat(fd, &locked) == nil && unix.Lstat(path, &there) == nil && locked.Ino == there.Ino && locked.Dev == there.Dev {
+			return f, nil
+		}
 		f.Close()
-		return nil, fmt.Errorf("locking %q: %w", path, err)
 	}
-	return f, nil
 }
 
 // own makes everything below dir belong to who, so that a server keeps its state when it gets another id. Nothing of
