@@ -1,0 +1,39 @@
+// Command pfar-gateway speaks MCP both ways: to the servers that launchers hand over, and to clients on loopback and on a Unix socket.
+//
+// It is run as a unit with three listeners (LISTEN_FDNAMES http, unix and servers) and the credential "token".
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+const usage = `Usage: pfar-gateway [--token-file FILE] [--allow-uid UID]...
+
+Started by pfard or systemd, which pass its listeners by LISTEN_FDS and its
+token as the credential "token" ($CREDENTIALS_DIRECTORY).
+
+  --token-file FILE  read the bearer token of the TCP endpoint from FILE
+  --allow-uid UID    serve this user on the Unix socket, beside root and the
+                     user that pfar-gateway runs as; may be repeated
+`
+
+func main() {
+	flag.Usage = func() { fmt.Fprint(os.Stderr, usage) }
+	var o options
+	flag.StringVar(&o.tokenFile, "token-file", "", "")
+	flag.Var(&o.uids, "allow-uid", "")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	if err := run(ctx, o, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+		fmt.Fprintf(os.Stderr, "pfar-gateway: %v\n", err)
+		os.Exit(1)
+	}
+}

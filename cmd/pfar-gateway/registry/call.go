@@ -1,0 +1,215 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+)
+
+// Codes of errors that are the gateway's own, in the range that JSON-RPC leaves to implementations.
+const (
+	CodeUnavailable = -32010 // the server is known but does not run now
+	CodeBusy        = -32011 // too many calls wait for it
+)
+
+// Call is one request to a server.
+type Call struct {
+	Method string
+	Params []byte
+
+	Token       int64               // of progress, from Upstream.Token, as it stands in Params; 0: none wanted
+	ClientToken []byte              // what progress calls it instead
+	Progress    func(params []byte) // must not block: the server's answers wait
+}
+
+// waiting is a call whose answer has not come.
+type waiting struct {
+	call   *Call
+	answer chan answer // room for one
+}
+
+type answer struct {
+	jsonrpc.Message
+	err error
+}
+
+// Token returns a progress token that no other call to this server has.
+func (u *Upstream) Token() int64 { return u.last.Add(1) }
+
+// Call sends a request and returns the result as the server wrote it. Every error is a *jsonrpc.Error. When ctx ends
+// or time is up, the server is told that the answer is not wanted any more.
+func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
+	timer := time.NewTimer(u.timeout)
+	defer timer.Stop()
+	if err := u.enter(ctx, timer.C); err != nil {
+		return nil, err
+	}
+	defer func() { <-u.slots }()
+	id := u.last.Add(1)
+	w := &waiting{call: &c, answer: make(chan answer, 1)}
+	if err := u.expect(id, w); err != nil {
+		return nil, err
+	}
+	line := jsonrpc.AppendRequest(make([]byte, 0, 64+len(c.Method)+len(c.Params)), id, c.Method, c.Params)
+	if err := u.conn.write(ctx, line); err != nil {
+		u.forget(id)
+		return nil, u.writeError(ctx, err)
+	}
+	select {
+	case a := <-w.answer:
+		return u.judge(a, c.Method)
+	case <-u.done:
+		select {
+		case a := <-w.answer: // it came before the end
+			return u.judge(a, c.Method)
+		default:
+			return nil, u.gone()
+		}
+	case <-ctx.Done():
+		u.abandon(id, "cancelled")
+		return nil, interrupted(ctx)
+	case <-timer.C:
+		u.abandon(id, "timed out")
+		return nil, u.late(c.Method)
+	}
+}
+
+// enter takes one of the places for calls in flight, waiting for it if not too many wait already.
+func (u *Upstream) enter(ctx context.Context, expired <-chan time.Time) error {
+	select {
+	case u.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	if u.queued.Add(1) > int64(u.limits.Waiting) {
+		u.queued.Add(-1)
+		return jsonrpc.Errorf(CodeBusy, "server %q is busy: %d calls run and %d wait; try again later",
+			u.server.Name, u.limits.Concurrent, u.limits.Waiting)
+	}
+	defer u.queued.Add(-1)
+	select {
+	case u.slots <- struct{}{}:
+		return nil
+	case <-u.done:
+		return u.gone()
+	case <-ctx.Done():
+		return interrupted(ctx)
+	case <-expired:
+		return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not get to the call within %v: %d others run",
+			u.server.Name, u.timeout, u.limits.Concurrent)
+	}
+}
+
+func (u *Upstream) expect(id int64, w *waiting) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ended != nil || u.stopping {
+		return u.goneLocked()
+	}
+	u.waiting[id] = w
+	if w.call.Token != 0 {
+		u.progress[w.call.Token] = w
+	}
+	return nil
+}
+
+// forget takes a call off the books and returns it, nil if it is not on them.
+func (u *Upstream) forget(id int64) *waiting {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	w := u.waiting[id]
+	if w == nil {
+		return nil
+	}
+	delete(u.waiting, id)
+	if w.call.Token != 0 {
+		delete(u.progress, w.call.Token)
+	}
+	return w
+}
+
+// abandon forgets a call and tells the server so.
+func (u *Upstream) abandon(id int64, reason string) {
+	if u.forget(id) == nil {
+		return // answered in this moment
+	}
+	params := fmt.Appendf(nil, `{"requestId":%d,"reason":%q}`, id, reason)
+	u.tell(jsonrpc.AppendRequest(nil, 0, string(mcp.MethodNotificationCancelled), params))
+}
+
+// judge turns an answer into a result or an error; a wrong shape is an error.
+func (u *Upstream) judge(a answer, method string) ([]byte, error) {
+	wrong := ""
+	switch {
+	case a.err != nil:
+		wrong = a.err.Error()
+	case !a.Version:
+		wrong = `it is not marked "jsonrpc":"2.0"`
+	case a.Result != nil && a.Error != nil:
+		wrong = "it has both a result and an error"
+	case a.Error != nil && jsonrpc.ValidError(a.Error):
+		return nil, &jsonrpc.Error{Raw: a.Error}
+	case a.Error != nil:
+		wrong = "its error is not an object with code and message"
+	case a.Result == nil:
+		wrong = "it has neither a result nor an error"
+	case a.Result[0] != '{':
+		wrong = "its result is not an object"
+	case a.Depth > u.limits.Depth && method != string(mcp.MethodToolsList): // tools are judged one by one
+		wrong = fmt.Sprintf("it nests %d levels deep, at most %d are passed on", a.Depth, u.limits.Depth)
+	default:
+		return a.Result, nil
+	}
+	return nil, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered %s against the protocol: %s", u.server.Name, method, wrong)
+}
+
+func (u *Upstream) late(method string) error {
+	return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not answer %s within %v", u.server.Name, method, u.timeout)
+}
+
+func (u *Upstream) writeError(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return interrupted(ctx)
+	case errors.Is(err, errStuck):
+		return jsonrpc.Errorf(CodeUnavailable, "server %q: %v", u.server.Name, err)
+	}
+	return u.gone()
+}
+
+func interrupted(ctx context.Context) error {
+	return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the request was given up: %v", context.Cause(ctx))
+}
+
+// gone says that the server ended, and why.
+func (u *Upstream) gone() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.goneLocked()
+}
+
+func (u *Upstream) goneLocked() error {
+	why := "its stdin is closed"
+	switch {
+	case u.ended != nil:
+		why = u.ended.Error()
+	case u.stopping:
+		why = "it is being stopped"
+	}
+	return jsonrpc.Errorf(CodeUnavailable, "server %q went away: %s", u.server.Name, why)
+}
+
+// ourID reads an id as we write them: digits and nothing else, so that 7, "7", 7.0 and 07 are not the same.
+func ourID(raw []byte) (int64, bool) {
+	if len(raw) == 0 || len(raw) > 18 || raw[0] < '1' || raw[0] > '9' {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	return n, err == nil
+}

@@ -1,0 +1,209 @@
+package registry
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+)
+
+// Separator stands between server and tool in the aggregate's names. No server's name has an underscore in it, so the
+// first one found ends the server's name.
+const Separator = "__"
+
+// Catalogue is what is served at one moment. It does not change.
+type Catalogue struct {
+	serving []*served // in the order of their names
+	states  map[string]State
+	all     *View
+}
+
+// served is one server that is up.
+type served struct {
+	name     string
+	upstream *Upstream
+	listing  *Listing
+	view     *View
+	known    [Templates]map[string]struct{} // names of tools and prompts, URIs
+}
+
+// State is where a server is, for those who ask for one that is not up.
+type State struct {
+	Up     bool
+	Since  time.Time
+	Reason string // that it is not up
+}
+
+// View is what one endpoint shows: one server, or all.
+type View struct {
+	Server string // "" for all
+	Lists  [Templates + 1]*List
+	Agreed []Named // of each server behind it
+}
+
+// Named is what a server said in its handshake.
+type Named struct {
+	Server string
+	Agreement
+}
+
+// Route is where a call goes.
+type Route struct {
+	Upstream *Upstream
+	Name     string // the server's own
+}
+
+// view returns the lists of the parts; those of old are taken over where they have not changed.
+func (r *Registry) view(server string, of []*served, old *View, changed Kinds) *View {
+	v := &View{Server: server}
+	for _, s := range of {
+		v.Agreed = append(v.Agreed, Named{s.name, s.upstream.agreed})
+	}
+	for k := Tools; k <= Templates; k++ {
+		if old != nil && !changed.Has(k) {
+			v.Lists[k] = old.Lists[k]
+			continue
+		}
+		v.Lists[k] = &List{kind: k, parts: parts(k, server == "", of), limit: r.limits.Page, serial: r.serial.Add(1)}
+	}
+	return v
+}
+
+func parts(k Kind, aggregate bool, of []*served) []part {
+	var list []part
+	taken := make(map[string]bool)
+	for _, s := range of {
+		p := part{server: s.name, label: s.upstream.server.Label, items: s.listing[k]}
+		switch {
+		case aggregate && (k == Tools || k == Prompts):
+			p.prefix = s.name + Separator
+		case aggregate: // the first server has a URI that several list
+			p.items = nil
+			for _, i := range s.listing[k] {
+				if !taken[i.Name] {
+					taken[i.Name] = true
+					p.items = append(p.items, i)
+				}
+			}
+		}
+		if len(p.items) > 0 {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// index makes a listing's names quick to find.
+func (s *served) index() {
+	for k := Tools; k < Templates; k++ {
+		s.known[k] = make(map[string]struct{}, len(s.listing[k]))
+		for _, i := range s.listing[k] {
+			s.known[k][i.Name] = struct{}{}
+		}
+	}
+}
+
+// View returns what the endpoint of a server shows, or of all for "".
+func (c *Catalogue) View(server string) (*View, error) {
+	if server == "" {
+		return c.all, nil
+	}
+	s, err := c.server(server)
+	if err != nil {
+		return nil, err
+	}
+	return s.view, nil
+}
+
+// Known reports whether there is or was a server of this name.
+func (c *Catalogue) Known(server string) bool {
+	_, ok := c.states[server]
+	return ok
+}
+
+// States returns every server that there is or was.
+func (c *Catalogue) States() map[string]State { return maps.Clone(c.states) }
+
+func (c *Catalogue) find(name string) *served {
+	i, ok := slices.BinarySearchFunc(c.serving, name, func(s *served, name string) int { return strings.Compare(s.name, name) })
+	if !ok {
+		return nil
+	}
+	return c.serving[i]
+}
+
+func (c *Catalogue) server(name string) (*served, error) {
+	if s := c.find(name); s != nil {
+		return s, nil
+	}
+	state, ok := c.states[name]
+	if !ok {
+		return nil, jsonrpc.Errorf(mcp.INVALID_PARAMS, "there is no server %s", quote(name))
+	}
+	return nil, jsonrpc.Errorf(CodeUnavailable, "server %q is not running since %s: %s",
+		name, state.Since.UTC().Format(time.RFC3339), state.Reason)
+}
+
+// Named finds the tool or prompt that a client of the endpoint calls name.
+func (c *Catalogue) Named(k Kind, endpoint, name string) (Route, error) {
+	what := strings.TrimSuffix(k.form().member, "s")
+	server, own := endpoint, name
+	if endpoint == "" {
+		var ok bool
+		if server, own, ok = strings.Cut(name, Separator); !ok || !c.Known(server) {
+			return Route{}, jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, quote(name))
+		}
+	}
+	s, err := c.server(server)
+	if err != nil {
+		return Route{}, err
+	}
+	if _, ok := s.known[k][own]; !ok {
+		return Route{}, jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, quote(name))
+	}
+	return Route{s.upstream, own}, nil
+}
+
+// ByURI finds the server that has a resource: the first in name order that lists it, else the first with a template
+// that it fits. It returns false if there is none.
+func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
+	among := c.serving
+	if endpoint != "" {
+		s, err := c.server(endpoint)
+		if err != nil {
+			return Route{}, false, err
+		}
+		among = []*served{s}
+	}
+	for _, s := range among {
+		if _, ok := s.known[Resources][uri]; ok {
+			return Route{s.upstream, uri}, true, nil
+		}
+	}
+	if len(uri) > maxURI || checkURI(uri) != nil {
+		return Route{}, false, nil
+	}
+	for _, s := range among {
+		for _, i := range s.listing[Templates] {
+			if i.Name == uri || i.template.Match(uri) != nil {
+				return Route{s.upstream, uri}, true, nil
+			}
+		}
+	}
+	return Route{}, false, nil
+}
+
+// Offering returns the servers behind an endpoint that have a capability.
+func (c *Catalogue) Offering(endpoint, capability string) []*Upstream {
+	var list []*Upstream
+	for _, s := range c.serving {
+		if (endpoint == "" || s.name == endpoint) && s.upstream.agreed.Has(capability) {
+			list = append(list, s.upstream)
+		}
+	}
+	return list
+}

@@ -1,0 +1,135 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+)
+
+// Listing is all that a server offers, as it was last discovered.
+type Listing [Templates + 1][]Item
+
+// changes returns the kinds in which two listings differ, so that a server that only says that something changed
+// disturbs nobody (MS list-changed).
+func (l *Listing) changes(old *Listing) Kinds {
+	var s Kinds
+	for k := Tools; k <= Templates; k++ {
+		if !slices.EqualFunc(l[k], old[k], func(a, b Item) bool { return bytes.Equal(a.Raw, b.Raw) }) {
+			s |= k.Set()
+		}
+	}
+	return s
+}
+
+// discover lists the kinds that the server has, and keeps the rest of old.
+func (u *Upstream) discover(ctx context.Context, kinds Kinds, old *Listing) (*Listing, error) {
+	l := *old
+	for k := Tools; k <= Templates; k++ {
+		if !kinds.Has(k) {
+			continue
+		}
+		l[k] = nil
+		if !u.agreed.Has(k.form().capability) {
+			continue
+		}
+		raw, err := u.pages(ctx, k.form())
+		if err != nil {
+			if k == Tools || ctx.Err() != nil {
+				return nil, err
+			}
+			u.log.Warn("listing what the server says that it has, ignoring", "error", err.Error()) // the tools still work
+			continue
+		}
+		l[k] = u.items(k, raw)
+	}
+	return &l, nil
+}
+
+// pages calls a list method until there are no more pages.
+func (u *Upstream) pages(ctx context.Context, f form) ([][]byte, error) {
+	var (
+		items [][]byte
+		size  int
+		seen  = make(map[string]bool)
+		next  []byte
+	)
+	for range u.limits.Pages {
+		var params []byte
+		if next != nil {
+			params = fmt.Appendf(nil, `{"cursor":%s}`, next)
+		}
+		result, err := u.Call(ctx, Call{Method: f.method, Params: params})
+		if err != nil {
+			if e := new(jsonrpc.Error); errors.As(err, &e) && e.Raw != nil && len(items) == 0 && isMethodNotFound(e.Raw) {
+				return nil, nil // templates, mostly: the capability "resources" does not tell
+			}
+			return nil, fmt.Errorf("listing %s: %w", f.member, err)
+		}
+		if size += len(result); size > u.limits.Bytes {
+			return nil, fmt.Errorf("listing %s: more than %d bytes", f.member, u.limits.Bytes)
+		}
+		if items, next, err = page(items, result, f, u.limits.Items); err != nil {
+			return nil, fmt.Errorf("listing %s: %w", f.member, err)
+		}
+		if next == nil {
+			return items, nil
+		}
+		if seen[string(next)] {
+			return nil, fmt.Errorf("listing %s: cursor %s comes twice", f.member, quote(next))
+		}
+		seen[string(next)] = true
+	}
+	return nil, fmt.Errorf("listing %s: more than %d pages", f.member, u.limits.Pages)
+}
+
+// page appends one page's items and returns the cursor of the next as it came, nil after the last.
+func page(items [][]byte, result []byte, f form, limit int) ([][]byte, []byte, error) {
+	ms, err := jsonrpc.Object(result, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if items, err = jsonrpc.Array(ms.Get(f.member), items, limit); err != nil {
+		return nil, nil, fmt.Errorf("reading %q: %w", f.member, err)
+	}
+	switch next := ms.Get("nextCursor"); {
+	case next == nil, string(next) == "null", string(next) == `""`:
+		return items, nil, nil
+	case next[0] != '"' || len(next) > maxCursor:
+		return nil, nil, fmt.Errorf("nextCursor %s is not a string of at most %d bytes", quote(next), maxCursor)
+	default:
+		return items, next, nil
+	}
+}
+
+const maxCursor = 4 << 10
+
+func isMethodNotFound(raw []byte) bool {
+	ms, err := jsonrpc.Object(raw, nil)
+	return err == nil && string(ms.Get("code")) == fmt.Sprint(mcp.METHOD_NOT_FOUND)
+}
+
+// items reads the definitions; one that cannot be served is dropped, and the log says why.
+func (u *Upstream) items(k Kind, raw [][]byte) []Item {
+	list := make([]Item, 0, len(raw))
+	seen := make(map[string]bool, len(raw))
+	for _, b := range raw {
+		item, err := newItem(k, b, u.limits)
+		if err == nil && seen[item.Name] {
+			err = errors.New("an earlier one has the same name")
+		}
+		if err != nil {
+			u.faults.add(Definition, b)
+			u.log.Warn("dropping a definition", "list", k.form().member, "name", quote(item.Name), "reason", err.Error())
+			continue
+		}
+		seen[item.Name] = true
+		list = append(list, item)
+	}
+	return list
+}

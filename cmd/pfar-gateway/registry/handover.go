@@ -1,0 +1,240 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/units/handover"
+)
+
+var (
+	errReplaced = errors.New("a newer process of the same server took its place")
+	errShutdown = errors.New("the gateway is shutting down")
+	errLauncher = errors.New("its launcher ended")
+	errStopped  = errors.New("it was stopped")
+
+	serverName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,22}$`)
+)
+
+// exitGrace is how long a launcher may take to notice that its server ended, before it is told that stdout closed.
+const exitGrace = 2 * time.Second
+
+// Serve takes servers over from launchers until the listener is closed or ctx ends.
+func (r *Registry) Serve(ctx context.Context, l *net.UnixListener) error {
+	for {
+		c, err := l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accepting launchers: %w", err)
+		}
+		go r.launcher(ctx, handover.Accepted(c))
+	}
+}
+
+// launcher serves one launcher's connection: a server's whole life.
+func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
+	defer c.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	u, err := r.hello(c)
+	if err != nil {
+		r.log.Warn("refusing a launcher", "error", err.Error())
+		return
+	}
+	u.note = func(method string, params []byte) {
+		r.event(Event{Server: u.server.Name, Method: method, Params: params})
+	}
+	if !r.adopt(u) {
+		u.end(errShutdown)
+		return
+	}
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		r.listen(c, u)
+	}()
+	go u.run()
+	err = r.session(ctx, c, u)
+	stopped := u.isStopped()
+	if stopped {
+		err = errStopped
+	}
+	u.end(err)
+	r.down(u, err.Error())
+	u.log.Info("server gone", "reason", err.Error())
+	if stopped {
+		<-left
+		return
+	}
+	if errors.Is(err, errClosed) {
+		select {
+		case <-left:
+			return
+		case <-time.After(exitGrace):
+		}
+	}
+	_ = c.Send(handover.Message{Failed: err.Error()}) // it may have left
+	<-left
+}
+
+// hello receives a server from a launcher that may hand one over: root's or our own.
+func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
+	uid, err := c.PeerUID()
+	if err != nil {
+		return nil, err
+	}
+	if uid != 0 && int(uid) != os.Geteuid() {
+		return nil, fmt.Errorf("its uid is %d, not 0 or %d", uid, os.Geteuid())
+	}
+	m, files, err := c.Receive()
+	if err != nil {
+		return nil, fmt.Errorf("receiving hello: %w", err)
+	}
+	if m.Hello == nil || len(files) != 2 || !serverName.MatchString(m.Hello.Name) {
+		for _, f := range files {
+			f.Close()
+		}
+		if m.Hello == nil {
+			return nil, errors.New("its first message is not a hello")
+		}
+		return nil, fmt.Errorf("its hello for %s has %d descriptors", quote(m.Hello.Name), len(files))
+	}
+	return newUpstream(*m.Hello, files[0], files[1], &r.limits, r.log), nil
+}
+
+// listen follows what the launcher says until it leaves.
+func (r *Registry) listen(c *handover.Conn, u *Upstream) {
+	for {
+		m, files, err := c.Receive()
+		if err != nil {
+			u.end(errLauncher)
+			return
+		}
+		for _, f := range files {
+			f.Close()
+		}
+		if m.Stopping {
+			u.stop()
+			r.down(u, "it is being stopped")
+		}
+	}
+}
+
+// session initializes the server, discovers, and discovers again whenever lists change. It returns why it ended.
+func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) error {
+	begun := time.Now()
+	l, err := r.start(ctx, u)
+	if err != nil {
+		return err
+	}
+	if r.up(u, l) {
+		u.log.Info("server up", "tools", len(l[Tools]), "prompts", len(l[Prompts]), "resources", len(l[Resources]),
+			"protocol", u.agreed.Protocol, "info", u.agreed.title(), "took", time.Since(begun).Round(time.Millisecond).String())
+		_ = c.Send(ready(u, l)) // that the launcher left is heard elsewhere
+	}
+	for {
+		select {
+		case <-u.stale:
+		case <-u.done:
+			return u.why()
+		}
+		last := time.Now()
+		if fresh, err := r.refresh(ctx, u, l); err != nil {
+			u.log.Warn("discovering again, keeping what was found before", "error", err.Error())
+		} else if l = fresh; r.up(u, l) {
+			_ = c.Send(ready(u, l))
+		}
+		select {
+		case <-time.After(u.limits.Refresh - time.Since(last)):
+		case <-u.done:
+			return u.why()
+		}
+	}
+}
+
+// start is the handshake and the first discovery, in bounded time.
+func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
+	late := fmt.Errorf("it was not ready within %v", u.limits.Handshake)
+	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, late)
+	defer cancel()
+	var err error
+	if u.agreed, err = u.handshake(ctx, r.version); err != nil {
+		return nil, u.because(err)
+	}
+	u.changes() // what it says before it is asked is no change
+	l, err := u.discover(ctx, AllKinds, new(Listing))
+	if err != nil {
+		return nil, u.because(err)
+	}
+	return l, nil
+}
+
+func (r *Registry) refresh(ctx context.Context, u *Upstream, old *Listing) (*Listing, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, errors.New("it took too long"))
+	defer cancel()
+	return u.discover(ctx, u.changes(), old)
+}
+
+// changes returns what the server said has changed, and forgets it.
+func (u *Upstream) changes() Kinds {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	k := u.changed
+	u.changed = 0
+	return k
+}
+
+// isStopped reports whether the launcher said that it stops the server.
+func (u *Upstream) isStopped() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.stopping
+}
+
+// why returns the reason of the end.
+func (u *Upstream) why() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.ended
+}
+
+// because prefers the reason of the end to what followed from it.
+func (u *Upstream) because(err error) error {
+	if why := u.why(); why != nil {
+		return why
+	}
+	return err
+}
+
+// title is the server's own name and version, short, and safe in a status line and a terminal.
+func (a Agreement) title() string {
+	var info struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	}
+	_ = json.Unmarshal(a.Info, &info) // plainInfo has read it
+	clean := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, strings.TrimSpace(info.Name+" "+info.Version))
+	return clean[:min(len(clean), 80)]
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,258 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+)
+
+// Item is one tool, prompt, resource or resource template as its server defined it.
+type Item struct {
+	Name     string // or the URI, or its template
+	Raw      []byte // the whole object as it came
+	template *uritemplate.Template
+}
+
+// Member returns a member of the definition as it came, nil if there is none: "annotations", "inputSchema".
+func (i Item) Member(name string) []byte {
+	ms, err := jsonrpc.Object(i.Raw, nil)
+	if err != nil {
+		return nil
+	}
+	return ms.Get(name)
+}
+
+// servable is what a name may look like (MS tool-names): it is shown to models and people, and joined with others.
+var servable = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+
+const maxURI = 2048
+
+// newItem reads a definition. Where it errs, the item has the name if there is one, for the log.
+func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) > limits.Item {
+		return Item{}, fmt.Errorf("it has %d bytes, at most %d are served", len(raw), limits.Item)
+	}
+	if depth := jsonrpc.Depth(raw); depth > limits.ItemDepth {
+		return Item{}, fmt.Errorf("it nests %d levels deep, at most %d are served", depth, limits.ItemDepth)
+	}
+	ms, err := jsonrpc.Object(raw, nil)
+	if err != nil {
+		return Item{}, err
+	}
+	if err := ms.LookAlike("name", "inputSchema", "uri", "uriTemplate", "_meta", "icons", "annotations"); err != nil {
+		return Item{}, err
+	}
+	key := k.form().key
+	item := Item{Raw: bytes.Clone(raw)} // not the whole page
+	if item.Name, err = jsonrpc.String(ms.Get(key)); err != nil {
+		return item, fmt.Errorf("its %s is %w", key, err)
+	}
+	if meta := ms.Get("_meta"); meta != nil {
+		if _, err := jsonrpc.Object(meta, nil); err != nil {
+			return item, fmt.Errorf("reading its _meta: %w", err)
+		}
+	}
+	switch k {
+	case Tools:
+		return item, checkTool(item.Name, ms)
+	case Prompts:
+		return item, checkName(item.Name)
+	case Resources:
+		return item, checkURI(item.Name)
+	}
+	if item.template, err = template(item.Name); err != nil {
+		return item, err
+	}
+	return item, nil
+}
+
+func checkName(name string) error {
+	if !servable.MatchString(name) {
+		return fmt.Errorf("its name does not match %s", servable)
+	}
+	return nil
+}
+
+func checkTool(name string, ms jsonrpc.Members) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	for _, member := range [...]string{"inputSchema", "outputSchema", "annotations"} {
+		raw := ms.Get(member)
+		switch {
+		case raw == nil && member != "inputSchema":
+			continue
+		case raw == nil || raw[0] != '{':
+			return fmt.Errorf("its %s is not an object", member)
+		}
+	}
+	for _, member := range [...]string{"inputSchema", "outputSchema"} {
+		if err := checkReferences(ms.Get(member)); err != nil {
+			return fmt.Errorf("its %s: %w", member, err)
+		}
+	}
+	return nil
+}
+
+// checkReferences refuses a schema that points outside itself: whoever resolves it fetches what the server chose
+// (MS schema-ref).
+func checkReferences(schema []byte) error {
+	if !bytes.Contains(schema, []byte(`ef"`)) && !bytes.Contains(schema, []byte(`\u`)) {
+		return nil // neither "$ref" nor "$dynamicRef", however spelled
+	}
+	var v any
+	if err := json.Unmarshal(schema, &v); err != nil {
+		return err
+	}
+	return references(v)
+}
+
+func references(v any) error {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, name := range [...]string{"$ref", "$dynamicRef", "$recursiveRef"} {
+			if s, ok := v[name].(string); ok && !strings.HasPrefix(s, "#") {
+				return fmt.Errorf("%s %s points outside of it", name, quote(s))
+			}
+		}
+		for _, value := range v {
+			if err := references(value); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, value := range v {
+			if err := references(value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkURI(uri string) error {
+	if len(uri) > maxURI {
+		return fmt.Errorf("its uri has %d bytes, at most %d are served", len(uri), maxURI)
+	}
+	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return errors.New("its uri has spaces or control characters")
+	}
+	if u, err := url.Parse(uri); err != nil || u.Scheme == "" {
+		return errors.New("its uri is not an absolute one")
+	}
+	return nil
+}
+
+func template(text string) (*uritemplate.Template, error) {
+	if len(text) > maxURI/2 {
+		return nil, fmt.Errorf("its uriTemplate has %d bytes, at most %d are served", len(text), maxURI/2)
+	}
+	t, err := uritemplate.New(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading its uriTemplate: %w", err)
+	}
+	return t, nil
+}
+
+// appendItem appends the definition as clients see it: the name that they call it by, our own _meta members, and no
+// icons that are not what they seem. All other bytes are the server's.
+func appendItem(dst []byte, k Kind, item Item, server, label, name string) []byte {
+	ms, err := jsonrpc.Object(item.Raw, nil)
+	if err != nil {
+		return dst // cannot be: newItem has read it
+	}
+	var edits []jsonrpc.Edit
+	added := fmt.Appendf(nil, `"pfar/server":%s,`, jsonrpc.Quote(server))
+	switch k {
+	case Tools:
+		added = fmt.Appendf(added, `"pfar/tool":%s,`, jsonrpc.Quote(item.Name))
+	case Prompts:
+		added = fmt.Appendf(added, `"pfar/prompt":%s,`, jsonrpc.Quote(item.Name))
+	}
+	added = fmt.Appendf(added, `"pfar/label":%s`, jsonrpc.Quote(label))
+	meta := ms.Index("_meta")
+	if meta < 0 {
+		edits = append(edits, ms.Prepend(item.Raw, append([]byte(`"_meta":`), jsonrpc.Members(nil).Merge(nil, theirs, added)...)))
+	}
+	for i := range ms {
+		switch string(ms[i].Name) {
+		case "_meta":
+			have, _ := jsonrpc.Object(ms[i].Raw(), nil)
+			edits = append(edits, ms.Replace(i, have.Merge(nil, theirs, added)))
+		case "name":
+			if name != item.Name && (k == Tools || k == Prompts) {
+				edits = append(edits, ms.Replace(i, jsonrpc.Quote(name)))
+			}
+		case "icons":
+			if !harmlessIcons(ms[i].Raw()) {
+				edits = append(edits, ms.Replace(i, []byte("[]")))
+			}
+		}
+	}
+	return jsonrpc.Splice(dst, item.Raw, edits...)
+}
+
+// theirs reports whether a server may set a member of _meta: what begins with pfar/ is what pfar says.
+func theirs(name []byte) bool { return !bytes.HasPrefix(bytes.ToLower(name), []byte("pfar/")) }
+
+// harmlessIcons reports whether showing the icons reaches nothing but a named public host, and runs nothing (MS-90).
+func harmlessIcons(raw []byte) bool {
+	var icons []struct {
+		Src string `json:"src"`
+	}
+	if json.Unmarshal(raw, &icons) != nil {
+		return false
+	}
+	for _, i := range icons {
+		if !harmlessIcon(i.Src) {
+			return false
+		}
+	}
+	return true
+}
+
+func harmlessIcon(src string) bool {
+	for _, kind := range [...]string{"png", "jpeg", "webp", "gif"} {
+		if strings.HasPrefix(src, "data:image/"+kind+";base64,") {
+			return true
+		}
+	}
+	u, err := url.Parse(src)
+	if err != nil || u.Scheme != "https" || u.User != nil || u.Port() != "" {
+		return false
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	_, err = netip.ParseAddr(host)
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	letters := strings.Trim(last, "abcdefghijklmnopqrstuvwxyz-") == "" // "127.1" and "2130706433" are addresses too
+	return err != nil && letters && strings.Contains(host, ".") && last != "localhost" && last != "local" && last != "internal"
+}
+
+// plainInfo returns serverInfo fit to be passed on, or one that says only our name for the server.
+func plainInfo(raw []byte, server string) []byte {
+	own := fmt.Appendf(nil, `{"name":%s,"version":"unknown"}`, jsonrpc.Quote(server))
+	const most = 8 << 10
+	ms, err := jsonrpc.Object(raw, nil)
+	if err != nil || len(raw) > most {
+		return own
+	}
+	for _, member := range [...]string{"name", "version"} {
+		if v := ms.Get(member); len(v) == 0 || v[0] != '"' {
+			return own
+		}
+	}
+	if i := ms.Index("icons"); i >= 0 && !harmlessIcons(ms[i].Raw()) {
+		return jsonrpc.Splice(nil, raw, ms.Replace(i, []byte("[]")))
+	}
+	return raw
+}

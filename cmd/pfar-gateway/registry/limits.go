@@ -1,0 +1,33 @@
+package registry
+
+import "time"
+
+// Limits bound what one server may cost.
+type Limits struct {
+	Line       int           // bytes of one message
+	Depth      int           // nesting of a result
+	Handshake  time.Duration // from Hello until everything is discovered
+	Call       time.Duration // longest call, where the declaration says nothing
+	Write      time.Duration // for a server to read what it is sent
+	Concurrent int           // calls in flight
+	Waiting    int           // calls that wait for one of those to end
+	Pages      int           // of one list
+	Items      int           // of one list, all pages
+	Bytes      int           // of one list, all pages
+	Item       int           // bytes of one tool, prompt, resource or template
+	ItemDepth  int           // nesting of one of those
+	Notes      int           // notifications a second that are looked at
+	Refresh    time.Duration // least time between two discoveries
+	Page       int           // bytes of a list that a client gets at once
+}
+
+// DefaultLimits are generous to an honest server.
+func DefaultLimits() Limits {
+	return Limits{
+		Line: 16 << 20, Depth: 512,
+		Handshake: 30 * time.Second, Call: time.Minute, Write: 10 * time.Second,
+		Concurrent: 64, Waiting: 256,
+		Pages: 256, Items: 4096, Bytes: 16 << 20, Item: 256 << 10, ItemDepth: 64,
+		Notes: 200, Refresh: time.Second, Page: 1 << 20,
+	}
+}

@@ -1,0 +1,94 @@
+package registry
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"sync"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+)
+
+// List is one list as ready bytes, in pages. It is built when first asked for and never changes: a change makes a new
+// catalogue, with the lists that did not change taken over.
+type List struct {
+	kind   Kind
+	parts  []part
+	limit  int    // bytes of a page
+	serial uint64 // no other list has it, so that a cursor of an older one is told apart
+	once   sync.Once
+	pages  [][]byte
+}
+
+// part is what one server adds to a list.
+type part struct {
+	server, label string
+	items         []Item
+	prefix        string // of names
+}
+
+// Page returns the result of a list request, and false if the cursor is none of this list's.
+func (l *List) Page(cursor string) ([]byte, bool) {
+	l.once.Do(l.build)
+	if cursor == "" {
+		return l.pages[0], true
+	}
+	b, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil || len(b) != 12 || binary.BigEndian.Uint64(b) != l.serial {
+		return nil, false
+	}
+	n := int(binary.BigEndian.Uint32(b[8:]))
+	if n < 1 || n >= len(l.pages) {
+		return nil, false
+	}
+	return l.pages[n], true
+}
+
+// Len returns the number of items.
+func (l *List) Len() int {
+	n := 0
+	for _, p := range l.parts {
+		n += len(p.items)
+	}
+	return n
+}
+
+func (l *List) build() {
+	size := 64
+	for _, p := range l.parts {
+		for _, i := range p.items {
+			size += len(i.Raw) + len(p.prefix) + 128
+		}
+	}
+	head := append(append([]byte(`{"`), l.kind.form().member...), `":[`...)
+	page := append(make([]byte, 0, min(size, l.limit+l.limit/4)), head...)
+	for _, p := range l.parts {
+		for _, i := range p.items {
+			if len(page) > len(head) {
+				if len(page) >= l.limit {
+					l.pages = append(l.pages, l.finish(page, true))
+					page = append(make([]byte, 0, min(size, l.limit+l.limit/4)), head...)
+				} else {
+					page = append(page, ',')
+				}
+			}
+			page = appendItem(page, l.kind, i, p.server, p.label, p.prefix+i.Name)
+		}
+	}
+	l.pages = append(l.pages, l.finish(page, false))
+}
+
+func (l *List) finish(page []byte, more bool) []byte {
+	page = append(page, ']')
+	if more {
+		var b [12]byte
+		binary.BigEndian.PutUint64(b[:], l.serial)
+		binary.BigEndian.PutUint32(b[8:], uint32(len(l.pages)+1))
+		page = append(page, `,"nextCursor":`...)
+		page = append(page, jsonrpc.Quote(base64.RawURLEncoding.EncodeToString(b[:]))...)
+	}
+	page = append(page, '}')
+	if cap(page)-len(page) > len(page)/4 {
+		return append(make([]byte, 0, len(page)), page...)
+	}
+	return page
+}

@@ -1,0 +1,202 @@
+// Package registry holds the conversations with the servers that launchers hand over, and the catalogue of what they offer.
+package registry
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pfar/pfar/units/handover"
+)
+
+// Registry is every server and its state.
+type Registry struct {
+	log     *slog.Logger
+	limits  Limits
+	version string
+	serial  atomic.Uint64
+
+	catalogue atomic.Pointer[Catalogue]
+	watch     atomic.Pointer[func(Event)]
+
+	mu      sync.Mutex
+	entries map[string]*entry
+	closed  bool
+}
+
+// entry is what is known of a server of one name.
+type entry struct {
+	upstream *Upstream // the newest
+	served   *served   // nil unless it is up
+	down     bool      // it was up or starting
+	state    State
+}
+
+// Event says what happened to a server.
+type Event struct {
+	Server  string
+	Changed Kinds     // lists that clients see differently now
+	Up      *Upstream // set if a new process has come up
+	Method  string    // of a notification to pass on, with Params
+	Params  []byte
+}
+
+// New returns an empty registry. The version is what servers are told.
+func New(log *slog.Logger, version string, limits Limits) *Registry {
+	r := &Registry{log: log, limits: limits, version: version, entries: make(map[string]*entry)}
+	r.serial.Store(uint64(time.Now().UnixNano())) // a cursor of a gateway before this one is of no list
+	r.mu.Lock()
+	r.publish(AllKinds)
+	r.mu.Unlock()
+	return r
+}
+
+// Watch has every event from now on given to f, after the catalogue shows what it tells. f must not block.
+func (r *Registry) Watch(f func(Event)) { r.watch.Store(&f) }
+
+func (r *Registry) event(e Event) {
+	if f := r.watch.Load(); f != nil {
+		(*f)(e)
+	}
+}
+
+// Catalogue returns what is served now.
+func (r *Registry) Catalogue() *Catalogue { return r.catalogue.Load() }
+
+// publish makes a catalogue of the entries. r.mu is held.
+func (r *Registry) publish(changed Kinds) {
+	c := &Catalogue{states: make(map[string]State, len(r.entries))}
+	for _, name := range slices.Sorted(maps.Keys(r.entries)) {
+		e := r.entries[name]
+		c.states[name] = e.state
+		if e.served != nil {
+			c.serving = append(c.serving, e.served)
+		}
+	}
+	var old *View
+	if before := r.catalogue.Load(); before != nil {
+		old = before.all
+	}
+	c.all = r.view("", c.serving, old, changed)
+	r.catalogue.Store(c)
+}
+
+// adopt makes u the server of its name. One that is there already is replaced: its launcher is about to end.
+func (r *Registry) adopt(u *Upstream) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	name := u.server.Name
+	var changed Kinds
+	if old := r.entries[name]; old != nil {
+		defer old.upstream.end(errReplaced) // after the catalogue no longer shows it
+		changed = old.kinds()
+	}
+	r.entries[name] = &entry{upstream: u, state: State{Since: time.Now(), Reason: "it is starting"}}
+	r.publish(changed)
+	r.tell(Event{Server: name, Changed: changed})
+	return true
+}
+
+// up shows what was discovered. It reports false if u is not the server of its name any more.
+func (r *Registry) up(u *Upstream, l *Listing) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[u.server.Name]
+	if e == nil || e.upstream != u || u.isStopped() || u.why() != nil {
+		return false
+	}
+	changed, before := AllKinds, (*View)(nil)
+	if e.served != nil {
+		changed, before = l.changes(e.served.listing), e.served.view
+	} else {
+		changed = l.changes(new(Listing))
+	}
+	s := &served{name: u.server.Name, upstream: u, listing: l}
+	s.index()
+	s.view = r.view(s.name, []*served{s}, before, changed)
+	event := Event{Server: s.name, Changed: changed}
+	if e.served == nil {
+		e.state = State{Up: true, Since: time.Now()}
+		event.Up = u
+	}
+	e.served = s
+	r.publish(changed)
+	r.tell(event)
+	return true
+}
+
+// down takes a server out of every list.
+func (r *Registry) down(u *Upstream, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[u.server.Name]
+	if e == nil || e.upstream != u {
+		return
+	}
+	changed := e.kinds()
+	since := e.state.Since
+	if !e.down {
+		since = time.Now()
+	}
+	e.served, e.down = nil, true
+	e.state = State{Since: since, Reason: reason}
+	r.publish(changed)
+	r.tell(Event{Server: u.server.Name, Changed: changed})
+}
+
+// kinds returns what of the lists goes away with the server.
+func (e *entry) kinds() Kinds {
+	if e.served == nil {
+		return 0
+	}
+	return e.served.listing.changes(new(Listing))
+}
+
+// tell is called with r.mu held, so that events come in the order of the catalogues.
+func (r *Registry) tell(e Event) {
+	if e.Changed != 0 || e.Up != nil || e.Method != "" {
+		r.event(e)
+	}
+}
+
+// Summary says in words what is served, for the unit's status line.
+func (r *Registry) Summary() string {
+	c := r.Catalogue()
+	var waiting []string
+	for name, s := range c.states {
+		if !s.Up {
+			waiting = append(waiting, name)
+		}
+	}
+	slices.Sort(waiting)
+	text := count(len(c.serving), "server") + ", " + count(c.all.Lists[Tools].Len(), "tool")
+	if len(waiting) > 0 {
+		text += "; not running: " + strings.Join(waiting, " ")
+	}
+	return text
+}
+
+// Close ends every conversation.
+func (r *Registry) Close() {
+	r.mu.Lock()
+	r.closed = true
+	all := slices.Collect(maps.Values(r.entries))
+	r.mu.Unlock()
+	for _, e := range all {
+		e.upstream.end(errShutdown)
+	}
+}
+
+func ready(u *Upstream, l *Listing) handover.Message {
+	return handover.Message{Ready: &handover.Ready{
+		Tools: len(l[Tools]), Prompts: len(l[Prompts]), Resources: len(l[Resources]),
+		Protocol: u.agreed.Protocol, Server: u.agreed.title(),
+	}}
+}

@@ -1,0 +1,795 @@
+package registry_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// limits are short enough for tests.
+func limits() registry.Limits {
+	l := registry.DefaultLimits()
+	l.Handshake, l.Call, l.Write, l.Refresh = 2*time.Second, time.Second, 300*time.Millisecond, 50*time.Millisecond
+	return l
+}
+
+func names(t *testing.T, r *registrytest.Registry, endpoint string, k registry.Kind) []string {
+	t.Helper()
+	v, err := r.Catalogue().View(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, _ := v.Lists[k].Page("")
+	var list map[string][]struct{ Name, URI, URITemplate string }
+	if err := json.Unmarshal(page, &list); err != nil {
+		t.Fatalf("%s: %v", page, err)
+	}
+	var all []string
+	for _, items := range list {
+		for _, i := range items {
+			all = append(all, i.Name+i.URI+i.URITemplate)
+		}
+	}
+	return all
+}
+
+func call(r *registrytest.Registry, tool, message string) (string, error) {
+	route, err := r.Catalogue().Named(registry.Tools, "", tool)
+	if err != nil {
+		return "", err
+	}
+	result, err := route.Upstream.Call(context.Background(), registry.Call{
+		Method: "tools/call", Params: fmt.Appendf(nil, `{"name":%q,"arguments":{"message":%q}}`, route.Name, message),
+	})
+	return string(result), err
+}
+
+func echoed(message string) string {
+	return fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, message)
+}
+
+func code(err error) int {
+	var e *jsonrpc.Error
+	if errors.As(err, &e) && e.Raw == nil {
+		return e.Code
+	}
+	return 0
+}
+
+func TestHonest(t *testing.T) {
+	r := registrytest.New(t, limits())
+	l := r.Launch(t, handover.Server{Name: "one", Label: "internal"}, registrytest.Script{})
+	if got := l.Ready(t); got.Tools != 1 || got.Protocol != "2025-11-25" || got.Server != "scripted 1" {
+		t.Errorf("ready: %+v", got)
+	}
+	if got, err := call(r, "one__echo", "hi"); err != nil || got != echoed("hi") {
+		t.Errorf("got %s, %v", got, err)
+	}
+	var sent []string
+	for len(l.Lines) > 0 {
+		sent = append(sent, <-l.Lines)
+	}
+	want := []string{"initialize", "notifications/initialized", "tools/list", "tools/call"}
+	for i, line := range sent {
+		if !strings.Contains(line, `"method":"`+want[i]+`"`) {
+			t.Errorf("message %d is %s, want %s", i, line, want[i])
+		}
+	}
+	if len(sent) != len(want) {
+		t.Errorf("sent %q: what the server did not offer is not asked for", sent)
+	}
+}
+
+// TestBadStarts is init-never, init-slow, init-version, init-error, exit-start, exit-init and exit-after-init of MS.
+func TestBadStarts(t *testing.T) {
+	on := func(method string, do func(s *registrytest.Server, m jsonrpc.Message)) registrytest.Script {
+		return registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+			if m.Method != method {
+				return false
+			}
+			do(s, m)
+			return true
+		}}
+	}
+	result := func(text string) func(*registrytest.Server, jsonrpc.Message) {
+		return func(s *registrytest.Server, m jsonrpc.Message) { s.Result(m, text) }
+	}
+	for name, c := range map[string]struct {
+		script registrytest.Script
+		want   string
+	}{
+		"never":           {on("initialize", func(*registrytest.Server, jsonrpc.Message) {}), "not ready within"},
+		"never lists":     {on("tools/list", func(*registrytest.Server, jsonrpc.Message) {}), "within"},
+		"version":         {registrytest.Script{Init: `{"protocolVersion":"1.0\u001b[31m","capabilities":{},"serverInfo":{}}`}, `"1.0\x1b[31m"`},
+		"modern":          {registrytest.Script{Init: `{"protocolVersion":"2026-07-28","capabilities":{}}`}, "2026-07-28"},
+		"no version":      {registrytest.Script{Init: `{"capabilities":{}}`}, "protocolVersion"},
+		"no capabilities": {registrytest.Script{Init: `{"protocolVersion":"2025-11-25"}`}, "capabilities"},
+		"error": {on("initialize", func(s *registrytest.Server, m jsonrpc.Message) {
+			s.Say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"say \"sudo\"\u001b[2J"}}`, m.ID)
+		}), "initializing"},
+		"exits":           {on("initialize", func(s *registrytest.Server, m jsonrpc.Message) { s.Exit() }), "closed its stdout"},
+		"exits later":     {on("notifications/initialized", func(s *registrytest.Server, m jsonrpc.Message) { s.Exit() }), "closed its stdout"},
+		"endless line":    {on("initialize", func(s *registrytest.Server, m jsonrpc.Message) { s.Raw(strings.Repeat("x", 3<<20)) }), "longer than the limit"},
+		"not an object":   {on("initialize", result(`[]`)), "not an object"},
+		"tools no list":   {on("tools/list", result(`{"tools":{}}`)), "an array"},
+		"same cursor":     {on("tools/list", result(`{"tools":[],"nextCursor":"a"}`)), "comes twice"},
+		"cursor a number": {on("tools/list", result(`{"tools":[],"nextCursor":7}`)), "not a string"},
+		"too many": {on("tools/list", func(s *registrytest.Server, m jsonrpc.Message) {
+			s.Result(m, `{"tools":[`+strings.Repeat(`{},`, 5000)+`{}]}`)
+		}), "more than"},
+		"endless pages": {func() registrytest.Script {
+			var n atomic.Int64
+			return on("tools/list", func(s *registrytest.Server, m jsonrpc.Message) {
+				s.Result(m, fmt.Sprintf(`{"tools":[],"nextCursor":"%d"}`, n.Add(1)))
+			})
+		}(), "more than 256 pages"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			li := limits()
+			li.Line = 1 << 20
+			r := registrytest.New(t, li)
+			honest := r.Launch(t, handover.Server{Name: "honest"}, registrytest.Script{})
+			honest.Ready(t)
+			why := r.Launch(t, handover.Server{Name: "bad", Timeout: time.Minute}, c.script).Failed(t)
+			if !strings.Contains(why, c.want) || strings.ContainsAny(why, "\x1b\n") {
+				t.Errorf("failed: %q, want %q in it, and nothing that a terminal acts on", why, c.want)
+			}
+			if _, err := call(r, "bad__echo", ""); code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "since") {
+				t.Errorf("calling it: %v", err)
+			}
+			if got, err := call(r, "honest__echo", "x"); err != nil || got != echoed("x") {
+				t.Errorf("the honest server: %s, %v", got, err)
+			}
+		})
+	}
+}
+
+// answering returns a script that answers calls of echo as told; the message "honest" is answered honestly.
+func answering(do func(s *registrytest.Server, m jsonrpc.Message)) registrytest.Script {
+	return registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+		if m.Method != "tools/call" || strings.Contains(string(m.Params), `"honest"`) {
+			return false
+		}
+		do(s, m)
+		return true
+	}}
+}
+
+// TestBadAnswers is the rows of MS about answers: the call ends as it should, and the next one gets its own answer.
+func TestBadAnswers(t *testing.T) {
+	say := func(format string) func(*registrytest.Server, jsonrpc.Message) {
+		return func(s *registrytest.Server, m jsonrpc.Message) {
+			s.Raw(strings.ReplaceAll(format, "ID", string(m.ID)) + "\n")
+		}
+	}
+	const good = `{"jsonrpc":"2.0","id":ID,"result":{"content":[]}}`
+	for name, c := range map[string]struct {
+		do    func(*registrytest.Server, jsonrpc.Message)
+		want  string // in the error; "" for a result
+		fault registry.Fault
+	}{
+		"noise":         {say("banner\n\n[1]\n\x1b[31mred\n{\"half\":\n" + good), "", registry.Noise},
+		"both":          {say(`{"jsonrpc":"2.0","id":ID,"result":{},"error":{"code":1,"message":"x"}}`), "both", ""},
+		"neither":       {say(`{"jsonrpc":"2.0","id":ID}`), "neither", ""},
+		"no version":    {say(`{"id":ID,"result":{}}`), "not marked", ""},
+		"wrong version": {say(`{"jsonrpc":"1.0","id":ID,"result":{}}`), "not marked", ""},
+		"result array":  {say(`{"jsonrpc":"2.0","id":ID,"result":[]}`), "not an object", ""},
+		"result null":   {say(`{"jsonrpc":"2.0","id":ID,"result":null}`), "not an object", ""},
+		"error text":    {say(`{"jsonrpc":"2.0","id":ID,"error":"x"}`), "not an object with code", ""},
+		"error shape":   {say(`{"jsonrpc":"2.0","id":ID,"error":{"code":"1","message":"x"}}`), "not an object with code", ""},
+		"bad UTF-8":     {say("{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"a\":\"\xff\"}}"), "invalid UTF-8", ""},
+		"deep": {say(`{"jsonrpc":"2.0","id":ID,"result":{"a":` + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000) + `}}`),
+			"200002 levels deep", ""},
+		"brackets":        {say(strings.Repeat("[", 500_000) + "\n" + good), "", registry.Noise},
+		"twice":           {say(good + "\n" + good), "", registry.Unsolicited},
+		"unasked":         {say(`{"jsonrpc":"2.0","id":99999,"result":{"content":[{"type":"text","text":"evil"}]}}` + "\n" + good), "", registry.Unsolicited},
+		"id text":         {say(`{"jsonrpc":"2.0","id":"ID","result":{"content":[{"type":"text","text":"evil"}]}}` + "\n" + good), "", registry.MistypedID},
+		"id fraction":     {say(`{"jsonrpc":"2.0","id":ID.0,"result":{"content":[{"type":"text","text":"evil"}]}}` + "\n" + good), "", registry.MistypedID},
+		"id null":         {say(`{"jsonrpc":"2.0","id":null,"result":{}}` + "\n" + good), "", registry.MistypedID},
+		"duplicate key":   {say(`{"jsonrpc":"2.0","id":1,"id":ID,"result":{"content":[{"type":"text","text":"evil"}]}}` + "\n" + good), "", registry.Noise},
+		"sampling":        {say(`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}` + "\n" + good), "", registry.Request},
+		"elicit":          {say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}` + "\n" + good), "", registry.Request},
+		"roots":           {say(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}` + "\n" + good), "", registry.Request},
+		"note flood":      {say(strings.Repeat(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`+"\n", 20_000) + good), "", registry.Flood},
+		"progress flood":  {say(strings.Repeat(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`+"\n", 20_000) + good), "", registry.Flood},
+		"request flood":   {say(strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`+"\n", 2_000) + good), "", registry.Request},
+		"hang":            {func(*registrytest.Server, jsonrpc.Message) {}, "did not answer tools/call within", ""},
+		"drip":            {drip, "", ""},
+		"carriage return": {say(good + "\r"), "", ""},
+		"blank lines":     {say(strings.Repeat("\n", 10_000) + good), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := registrytest.New(t, limits())
+			r.Launch(t, handover.Server{Name: "s"}, answering(c.do)).Ready(t)
+			got, err := call(r, "s__echo", "")
+			if c.want == "" && (err != nil || got != `{"content":[]}`) || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %s, %v, want error %q", got, err, c.want)
+			}
+			if got, err := call(r, "s__echo", "honest"); err != nil || got != echoed("honest") {
+				t.Errorf("the next call: %s, %v", got, err)
+			}
+			route, err := r.Catalogue().Named(registry.Tools, "s", "echo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := route.Upstream.Faults()[c.fault]; c.fault != "" && n == 0 {
+				t.Errorf("faults %v, want %q counted", route.Upstream.Faults(), c.fault)
+			}
+		})
+	}
+}
+
+// drip answers a byte at a time.
+func drip(s *registrytest.Server, m jsonrpc.Message) {
+	for _, c := range fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`+"\n", m.ID) {
+		s.Raw(string(c))
+	}
+}
+
+// TestErrorsPassAsTheyCome: an honest error object is the client's business, unknown members included.
+func TestErrorsPassAsTheyCome(t *testing.T) {
+	r := registrytest.New(t, limits())
+	const raw = `{"message":"no \u00e9","code":-32099,"data":{"x":1.0},"more":[1e2]}`
+	r.Launch(t, handover.Server{Name: "s"}, answering(func(s *registrytest.Server, m jsonrpc.Message) {
+		s.Say(`{"jsonrpc":"2.0","id":%s,"error":%s}`, m.ID, raw)
+	})).Ready(t)
+	_, err := call(r, "s__echo", "")
+	var e *jsonrpc.Error
+	if !errors.As(err, &e) || string(e.JSON()) != raw {
+		t.Errorf("got %v, want %s", err, raw)
+	}
+}
+
+// TestLateAnswer: an answer that comes after its call was given up is nobody's.
+func TestLateAnswer(t *testing.T) {
+	r := registrytest.New(t, limits())
+	var first []byte
+	r.Launch(t, handover.Server{Name: "s", Timeout: 100 * time.Millisecond}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+		switch {
+		case m.Method == "notifications/cancelled":
+			s.Say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"late"}]}}`, first)
+		case m.Method == "tools/call" && first == nil:
+			first = m.ID
+		default:
+			return false
+		}
+		return true
+	}}).Ready(t)
+	if _, err := call(r, "s__echo", "a"); err == nil {
+		t.Fatal("a call that is not answered ends well")
+	}
+	for i := range 20 {
+		want := fmt.Sprint(i)
+		if got, err := call(r, "s__echo", want); err != nil || got != echoed(want) {
+			t.Fatalf("call %d: %s, %v", i, got, err)
+		}
+	}
+}
+
+// TestSwap: answers in another order than the calls reach the right callers (MS swap, GC-24).
+func TestSwap(t *testing.T) {
+	r := registrytest.New(t, limits())
+	held := make(chan jsonrpc.Message, 64)
+	r.Launch(t, handover.Server{Name: "s"}, answering(func(s *registrytest.Server, m jsonrpc.Message) {
+		held <- m
+		if len(held) < 64 {
+			return
+		}
+		all := make([]jsonrpc.Message, 0, 64)
+		for range 64 {
+			all = append(all, <-held)
+		}
+		for i := range all {
+			m := all[len(all)-1-i]
+			var p struct{ Arguments struct{ Message string } }
+			_ = json.Unmarshal(m.Params, &p)
+			s.Result(m, echoed(p.Arguments.Message))
+		}
+	})).Ready(t)
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			want := fmt.Sprint("call ", i)
+			if got, err := call(r, "s__echo", want); err != nil || got != echoed(want) {
+				t.Errorf("%s: %s, %v", want, got, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestStalledStdin: a server that does not read costs its callers an error, and nobody else anything.
+func TestStalledStdin(t *testing.T) {
+	r := registrytest.New(t, limits())
+	r.Launch(t, handover.Server{Name: "honest"}, registrytest.Script{}).Ready(t)
+	release := make(chan struct{})
+	defer close(release)
+	r.Launch(t, handover.Server{Name: "s"}, answering(func(*registrytest.Server, jsonrpc.Message) { <-release })).Ready(t)
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			if _, err := call(r, "s__echo", strings.Repeat("x", 16<<10)); err == nil {
+				t.Error("a call that nobody read ends well")
+			}
+		})
+	}
+	if got, err := call(r, "honest__echo", "x"); err != nil || got != echoed("x") {
+		t.Errorf("the honest server: %s, %v", got, err)
+	}
+	all.Wait()
+}
+
+// TestBusy: calls beyond the cap wait, calls beyond the queue are refused at once.
+func TestBusy(t *testing.T) {
+	li := limits()
+	li.Concurrent, li.Waiting = 2, 3
+	r := registrytest.New(t, li)
+	r.Launch(t, handover.Server{Name: "s"}, answering(func(*registrytest.Server, jsonrpc.Message) {})).Ready(t)
+	var busy, late atomic.Int64
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			switch _, err := call(r, "s__echo", ""); {
+			case code(err) == registry.CodeBusy:
+				busy.Add(1)
+			case err != nil:
+				late.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if busy.Load() != 5 || late.Load() != 5 {
+		t.Errorf("%d refused, %d timed out, want 5 and 5", busy.Load(), late.Load())
+	}
+}
+
+func TestCancelGoesUpstream(t *testing.T) {
+	r := registrytest.New(t, limits())
+	cancelled := make(chan string, 1)
+	called := make(chan string, 1)
+	r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+		switch m.Method {
+		case "tools/call":
+			called <- string(m.ID)
+		case "notifications/cancelled":
+			cancelled <- string(m.Params)
+		default:
+			return false
+		}
+		return true
+	}}).Ready(t)
+	route, err := r.Catalogue().Named(registry.Tools, "s", "echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		_, err := route.Upstream.Call(ctx, registry.Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`)})
+		done <- err
+	}()
+	id := <-called
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("a cancelled call ends well")
+	}
+	if got := <-cancelled; !strings.Contains(got, `"requestId":`+id) {
+		t.Errorf("the server was told %s, want request %s", got, id)
+	}
+}
+
+// TestPing: a server's ping is answered, its other requests are refused with its own id.
+func TestPing(t *testing.T) {
+	r := registrytest.New(t, limits())
+	answers := make(chan string, 2)
+	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+		if m.Method == "" {
+			answers <- string(m.ID) + string(m.Result) + string(m.Error)
+			return true
+		}
+		return false
+	}})
+	l.Ready(t)
+	l.Say(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
+	if got := <-answers; got != `"p"{}` {
+		t.Errorf("ping: %s", got)
+	}
+	l.Say(`{"jsonrpc":"2.0","id":-5,"method":"sampling/createMessage"}`)
+	if got := <-answers; !strings.HasPrefix(got, `-5{"code":-32601`) {
+		t.Errorf("sampling: %s", got)
+	}
+}
+
+// TestDefinitions is tool-names, tool-types, schema-deep, schema-ref and MS-90: what cannot be served is left out, the
+// rest is served.
+func TestDefinitions(t *testing.T) {
+	schema := `"inputSchema":{"type":"object"}`
+	bad := []string{
+		`{"name":"a b",` + schema + `}`, `{"name":"a\nb",` + schema + `}`, `{"name":"\u001b[31m",` + schema + `}`, `{"name":"../x",` + schema + `}`,
+		`{"name":"p\u0430y",` + schema + `}`, `{"name":"\u202eevil",` + schema + `}`, `{"name":"",` + schema + `}`,
+		`{"name":"` + strings.Repeat("x", 10_000) + `",` + schema + `}`, `{"name":7,` + schema + `}`, `{` + schema + `}`, `[]`, `"x"`, `null`,
+		`{"name":"t1"}`, `{"name":"t2","inputSchema":"x"}`, `{"name":"t3",` + schema + `,"outputSchema":[]}`, `{"name":"t4",` + schema + `,"annotations":1}`,
+		`{"name":"t5","name":"echo",` + schema + `}`, `{"name":"t6","Name":"echo",` + schema + `}`, `{"name":"t7",` + schema + `,"_meta":7}`,
+		`{"name":"t8",` + schema + `,"_meta":{"a":1,"a":2}}`,
+		`{"name":"t9","inputSchema":{"type":"object","a":` + strings.Repeat(`{"a":`, 20_000) + `1` + strings.Repeat(`}`, 20_000) + `}}`,
+		`{"name":"t10","inputSchema":{"$ref":"http://169.254.169.254/x"}}`, `{"name":"t11","inputSchema":{"allOf":[{"$ref":"file:///etc/passwd"}]}}`,
+		`{"name":"t12","inputSchema":{"\u0024ref":"other.json"}}`, `{"name":"t13",` + schema + `,"description":"` + strings.Repeat("x", 300<<10) + `"}`,
+		registrytest.Echo, // again
+	}
+	good := `{"name":"x.y-Z_1","inputSchema":{"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"},"title":"\u001b"}`
+	r := registrytest.New(t, limits())
+	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{Lists: map[string]string{
+		"tools/list": `{"tools":[` + registrytest.Echo + `,` + strings.Join(bad, ",") + `,` + good + `]}`,
+	}})
+	if got := l.Ready(t); got.Tools != 2 {
+		t.Errorf("%d tools, want 2", got.Tools)
+	}
+	if got := fmt.Sprint(names(t, r, "", registry.Tools)); got != "[s__echo s__x.y-Z_1]" {
+		t.Errorf("listed %s", got)
+	}
+	for _, name := range []string{"s__t1", "s__a b", "s__", "__echo", "echo", "t__echo", "s_echo"} {
+		if _, err := r.Catalogue().Named(registry.Tools, "", name); code(err) != -32602 || !strings.Contains(err.Error(), fmt.Sprintf("%q", name)) {
+			t.Errorf("%q: %v, want an error that names it", name, err)
+		}
+	}
+	route, err := r.Catalogue().Named(registry.Tools, "s", "echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := route.Upstream.Faults()[registry.Definition]; n != len(bad) {
+		t.Errorf("%d definitions counted as bad, want %d", n, len(bad))
+	}
+}
+
+// TestListBytes: a definition comes out as it went in, but for its name, our _meta and icons that are more than icons.
+func TestListBytes(t *testing.T) {
+	const tools = `{"title":"T", "inputSchema" : {"type":"object","b":1.0,"a":1e2},"name":"a","_meta":{"x":[1.50],"pfar/server":"root","PFAR/label":"public"},"z":null},` +
+		`{"name":"b","inputSchema":{},"icons":[{"src":"http://169.254.169.254/"}],"annotations":{"readOnlyHint":true}},` +
+		`{"name":"c","inputSchema":{},"icons":[{"src":"https://example.com/i.png"}]}`
+	r := registrytest.New(t, limits())
+	r.Launch(t, handover.Server{Name: "s", Label: "sensitive"}, registrytest.Script{Lists: map[string]string{"tools/list": `{"tools":[` + tools + `]}`}}).Ready(t)
+	page := func(endpoint string) string {
+		v, err := r.Catalogue().View(endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, _ := v.Lists[registry.Tools].Page("")
+		return string(b)
+	}
+	want := `{"tools":[{"title":"T", "inputSchema" : {"type":"object","b":1.0,"a":1e2},"name":"s__a","_meta":{"x":[1.50],"pfar/server":"s","pfar/tool":"a","pfar/label":"sensitive"},"z":null},` +
+		`{"_meta":{"pfar/server":"s","pfar/tool":"b","pfar/label":"sensitive"},"name":"s__b","inputSchema":{},"icons":[],"annotations":{"readOnlyHint":true}},` +
+		`{"_meta":{"pfar/server":"s","pfar/tool":"c","pfar/label":"sensitive"},"name":"s__c","inputSchema":{},"icons":[{"src":"https://example.com/i.png"}]}]}`
+	if got := page(""); got != want {
+		t.Errorf("all:\n%s\nwant\n%s", got, want)
+	}
+	if got, want := page("s"), strings.ReplaceAll(want, `"s__`, `"`); got != want {
+		t.Errorf("one:\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestPages(t *testing.T) {
+	li := limits()
+	li.Page = 2000
+	r := registrytest.New(t, li)
+	var asked atomic.Int64
+	r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+		if m.Method != "tools/list" {
+			return false
+		}
+		var p struct{ Cursor string }
+		_ = json.Unmarshal(m.Params, &p)
+		n := 0
+		_, _ = fmt.Sscan(p.Cursor, &n)
+		asked.Add(1)
+		next := fmt.Sprintf(`,"nextCursor":"%d"`, n+10)
+		if n == 90 {
+			next = `,"nextCursor":null`
+		}
+		var items []string
+		for i := range 10 {
+			items = append(items, fmt.Sprintf(`{"name":"t%d","inputSchema":{}}`, n+i))
+		}
+		s.Result(m, `{"tools":[`+strings.Join(items, ",")+`]`+next+`}`)
+		return true
+	}}).Ready(t)
+	v, err := r.Catalogue().View("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, cursor, pages := 0, "", 0
+	for {
+		b, ok := v.Lists[registry.Tools].Page(cursor)
+		if !ok {
+			t.Fatalf("cursor %q is refused", cursor)
+		}
+		var page struct {
+			Tools      []struct{ Name string }
+			NextCursor string
+		}
+		if err := json.Unmarshal(b, &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range page.Tools {
+			if tool.Name != fmt.Sprintf("s__t%d", seen) {
+				t.Fatalf("tool %d is %s", seen, tool.Name)
+			}
+			seen++
+		}
+		pages++
+		if cursor = page.NextCursor; cursor == "" {
+			break
+		}
+	}
+	if seen != 100 || pages < 5 || asked.Load() != 10 {
+		t.Errorf("%d tools on %d pages, %d asked for", seen, pages, asked.Load())
+	}
+	for _, c := range []string{"x", "AAAA", strings.Repeat("A", 16), strings.Repeat("A", 100_000)} {
+		if _, ok := v.Lists[registry.Tools].Page(c); ok {
+			t.Errorf("cursor %.20q is taken", c)
+		}
+	}
+}
+
+// TestDeath: exit-call, kill-call, close-stdout of MS; LIF-04, LIF-07, DIS-12.
+func TestDeath(t *testing.T) {
+	r := registrytest.New(t, limits())
+	events := make(chan registry.Event, 64)
+	r.Watch(func(e registry.Event) { events <- e })
+	l := r.Launch(t, handover.Server{Name: "s"}, answering(func(s *registrytest.Server, m jsonrpc.Message) {
+		s.Raw(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"content":[`) // half an answer
+		s.Exit()
+	}))
+	l.Ready(t)
+	if e := <-events; !e.Changed.Has(registry.Tools) || e.Up == nil {
+		t.Errorf("event %+v, want one that it is up", e)
+	}
+	_, err := call(r, "s__echo", "")
+	if code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "went away") {
+		t.Errorf("the call in flight: %v", err)
+	}
+	if e := <-events; !e.Changed.Has(registry.Tools) || e.Up != nil {
+		t.Errorf("event %+v, want one that its tools are gone", e)
+	}
+	if got := names(t, r, "", registry.Tools); len(got) != 0 {
+		t.Errorf("still listed: %q", got)
+	}
+	if why := l.Failed(t); !strings.Contains(why, "closed its stdout") { // the launcher did not end by itself
+		t.Errorf("the launcher was told %q", why)
+	}
+	l.Conn.Close()
+	r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{}).Ready(t)
+	if got, err := call(r, "s__echo", "back"); err != nil || got != echoed("back") {
+		t.Errorf("after the restart: %s, %v", got, err)
+	}
+}
+
+func TestLauncherLeaves(t *testing.T) {
+	r := registrytest.New(t, limits())
+	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{})
+	l.Ready(t)
+	l.Conn.Close()
+	registrytest.Eventually(t, "its tools are gone", func() bool { return len(names(t, r, "", registry.Tools)) == 0 })
+	if _, err := call(r, "s__echo", ""); code(err) != registry.CodeUnavailable {
+		t.Errorf("calling it: %v", err)
+	}
+}
+
+// TestStopping: its stdin closes at once, its tools are gone, a call in flight still gets its answer.
+func TestStopping(t *testing.T) {
+	r := registrytest.New(t, limits())
+	called := make(chan jsonrpc.Message, 1)
+	script := answering(func(s *registrytest.Server, m jsonrpc.Message) { called <- m })
+	script.Linger = make(chan struct{})
+	l := r.Launch(t, handover.Server{Name: "s"}, script)
+	l.Ready(t)
+	done := make(chan error, 1)
+	go func() {
+		_, err := call(r, "s__echo", "")
+		done <- err
+	}()
+	m := <-called
+	if err := l.Conn.Send(handover.Message{Stopping: true}); err != nil {
+		t.Fatal(err)
+	}
+	registrytest.Eventually(t, "its tools are gone", func() bool { return len(names(t, r, "", registry.Tools)) == 0 })
+	if _, err := call(r, "s__echo", ""); code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "being stopped") {
+		t.Errorf("a new call: %v", err)
+	}
+	l.Result(m, `{"content":[]}`)
+	if err := <-done; err != nil {
+		t.Errorf("the call in flight: %v", err)
+	}
+	close(script.Linger)
+	l.Conn.Close()
+	if m, err := l.Next(t); err == nil {
+		t.Errorf("the launcher is told %+v while it stops its server", m)
+	}
+	if _, err := call(r, "s__echo", ""); !strings.Contains(err.Error(), "stopped") {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestReplaced(t *testing.T) {
+	r := registrytest.New(t, limits())
+	first := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{})
+	first.Ready(t)
+	second := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{Lists: map[string]string{
+		"tools/list": `{"tools":[{"name":"second","inputSchema":{}}]}`,
+	}})
+	second.Ready(t)
+	if why := first.Failed(t); !strings.Contains(why, "took its place") {
+		t.Errorf("the first was told %q", why)
+	}
+	first.Conn.Close()
+	if got := fmt.Sprint(names(t, r, "", registry.Tools)); got != "[s__second]" {
+		t.Errorf("listed %s", got)
+	}
+}
+
+// TestListChanged: storms are coalesced, and a change that changes nothing disturbs nobody (MS list-changed, LIF-08).
+func TestListChanged(t *testing.T) {
+	li := limits()
+	li.Refresh = 100 * time.Millisecond
+	r := registrytest.New(t, li)
+	var lists atomic.Int64
+	var changed atomic.Bool
+	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+		if m.Method != "tools/list" {
+			return false
+		}
+		lists.Add(1)
+		s.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		if changed.Load() {
+			s.Result(m, `{"tools":[{"name":"new","inputSchema":{}}]}`)
+		} else {
+			s.Result(m, `{"tools":[`+registrytest.Echo+`]}`)
+		}
+		return true
+	}})
+	l.Ready(t)
+	var events atomic.Int64
+	r.Watch(func(e registry.Event) { events.Add(1) })
+	for range 1000 {
+		l.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	}
+	time.Sleep(500 * time.Millisecond) // what is not to happen cannot be awaited
+	if n := lists.Load(); n > 8 {
+		t.Errorf("%d discoveries in half a second", n)
+	}
+	if n := events.Load(); n != 0 {
+		t.Errorf("%d events although nothing changed", n)
+	}
+	changed.Store(true)
+	registrytest.Eventually(t, "the new tool is listed", func() bool { return fmt.Sprint(names(t, r, "", registry.Tools)) == "[s__new]" })
+	if n := events.Load(); n != 1 {
+		t.Errorf("%d events for one change", n)
+	}
+}
+
+// TestBrokenRefresh: what was found before stays.
+func TestBrokenRefresh(t *testing.T) {
+	r := registrytest.New(t, limits())
+	var broken atomic.Bool
+	asked := make(chan struct{}, 8)
+	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+		if m.Method != "tools/list" || !broken.Load() {
+			return false
+		}
+		s.Result(m, `{"tools":7}`)
+		asked <- struct{}{}
+		return true
+	}})
+	l.Ready(t)
+	broken.Store(true)
+	l.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	<-asked
+	if got, err := call(r, "s__echo", "still"); err != nil || got != echoed("still") {
+		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+// TestResources: exact before template, first in name order; another server's are not reached by naming them (MS-92).
+func TestResources(t *testing.T) {
+	r := registrytest.New(t, limits())
+	offer := func(name, resources, templates string) {
+		r.Launch(t, handover.Server{Name: name}, registrytest.Script{Capabilities: `{"resources":{}}`, Lists: map[string]string{
+			"resources/list": `{"resources":[` + resources + `]}`, "resources/templates/list": `{"resourceTemplates":[` + templates + `]}`,
+		}}).Ready(t)
+	}
+	offer("greedy", `{"uri":"file:///etc/shadow","name":"x"},{"uri":"no scheme","name":"y"},{"uri":"a:\u0001","name":"z"}`, `{"uriTemplate":"{+all}","name":"all"},{"uriTemplate":"{","name":"broken"}`)
+	offer("mail", `{"uri":"mail://inbox","name":"inbox"},{"uri":"file:///etc/shadow","name":"x"}`, `{"uriTemplate":"mail://box/{id}","name":"box"}`)
+	for uri, want := range map[string]string{"mail://inbox": "mail", "file:///etc/shadow": "greedy", "mail://box/7": "greedy", "x://y": "greedy"} {
+		route, ok, err := r.Catalogue().ByURI("", uri)
+		if err != nil || !ok || route.Upstream.Server().Name != want {
+			t.Errorf("%s: %v, %v, want %s", uri, ok, err, want)
+		}
+	}
+	for uri, want := range map[string]bool{"mail://inbox": true, "mail://box/7": true, "mail://box/7/8": false, "x://y": false, "": false, "mail://box/\x01": false} {
+		if _, ok, err := r.Catalogue().ByURI("mail", uri); ok != want || err != nil {
+			t.Errorf("%q of mail: %v, %v, want %v", uri, ok, err, want)
+		}
+	}
+	if got := fmt.Sprint(names(t, r, "", registry.Resources)); got != "[xfile:///etc/shadow inboxmail://inbox]" {
+		t.Errorf("listed %s", got)
+	}
+}
+
+// TestLaunchers: what is not a hello is refused.
+func TestLaunchers(t *testing.T) {
+	r := registrytest.New(t, limits())
+	for name, m := range map[string]handover.Message{
+		"no hello": {Stopping: true}, "name": {Hello: &handover.Server{Name: "../x"}}, "underscore": {Hello: &handover.Server{Name: "a_b"}},
+		"long": {Hello: &handover.Server{Name: strings.Repeat("a", 24)}},
+	} {
+		c, err := handover.Dial(r.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Send(m, a, b); err != nil {
+			t.Fatal(err)
+		}
+		a.Close()
+		b.Close()
+		if _, _, err := c.Receive(); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: %v, want the connection closed", name, err)
+		}
+		c.Close()
+	}
+	c, err := handover.Dial(r.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Send(handover.Message{Hello: &handover.Server{Name: "s"}}); err != nil { // no descriptors
+		t.Fatal(err)
+	}
+	if _, _, err := c.Receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("without descriptors: %v", err)
+	}
+	if len(r.Catalogue().States()) != 0 {
+		t.Errorf("known: %v", r.Catalogue().States())
+	}
+}
+
+// TestLargeResult: a line of almost the limit passes whole, one beyond it costs the server its life and no more.
+func TestLargeResult(t *testing.T) {
+	li := limits()
+	li.Line, li.Call = 4<<20, 5*time.Second
+	r := registrytest.New(t, li)
+	size := 4<<20 - 1024
+	text := strings.Repeat("x", 8<<20)
+	r.Launch(t, handover.Server{Name: "s"}, answering(func(s *registrytest.Server, m jsonrpc.Message) {
+		s.Result(m, `{"content":[{"type":"text","text":"`+text[:size]+`"}]}`)
+	})).Ready(t)
+	for range 3 {
+		if got, err := call(r, "s__echo", ""); err != nil || got != echoed(text[:size]) {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+		if got, err := call(r, "s__echo", "honest"); err != nil || got != echoed("honest") {
+			t.Fatalf("the next: %s, %v", got, err)
+		}
+	}
+	size = 8 << 20
+	if _, err := call(r, "s__echo", ""); code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "longer than the limit") {
+		t.Errorf("beyond the limit: %v", err)
+	}
+}

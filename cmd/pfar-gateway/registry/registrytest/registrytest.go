@@ -1,0 +1,290 @@
+// Package registrytest hands scripted servers to a registry through a real socket and real pipes, as launchers do.
+package registrytest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// Patience is how long a test waits for what must happen.
+const Patience = 10 * time.Second
+
+// Registry is a registry with a socket for launchers.
+type Registry struct {
+	*registry.Registry
+	Path string
+	Log  *bytes.Buffer // only to be read when all is over
+}
+
+// New starts a registry; it ends with the test.
+func New(t testing.TB, limits registry.Limits) *Registry {
+	t.Helper()
+	var log lockedBuffer
+	r := &Registry{
+		Registry: registry.New(slog.New(slog.NewTextHandler(&log, nil)), "test", limits),
+		Path:     filepath.Join(t.TempDir(), "servers"), Log: &log.Buffer,
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: r.Path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		r.Close()
+		cancel()
+		l.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+// Script says how a server answers. The zero value is honest and offers the tool echo.
+type Script struct {
+	Capabilities string            // of initialize
+	Lists        map[string]string // results by method; what is missing is an empty list
+	Init         string            // result of initialize, if not the usual
+	Linger       chan struct{}     // goes on after the end of stdin until this is closed
+	// On sees each message first. It reports whether that was all that is to be done about it.
+	On func(s *Server, m jsonrpc.Message) bool
+}
+
+// Server is the process's end of stdio.
+type Server struct {
+	Script Script
+	in     *os.File
+	out    *os.File
+	write  sync.Mutex
+	Lines  chan string // all that it was sent
+}
+
+// Say writes a line.
+func (s *Server) Say(format string, args ...any) {
+	line := format
+	if len(args) > 0 {
+		line = fmt.Sprintf(format, args...)
+	}
+	s.Raw(line + "\n")
+}
+
+// Raw writes text.
+func (s *Server) Raw(text string) {
+	s.write.Lock()
+	defer s.write.Unlock()
+	_, _ = s.out.WriteString(text) // the gateway may have closed it
+}
+
+// Result answers a request.
+func (s *Server) Result(m jsonrpc.Message, result string) {
+	s.Say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+}
+
+// Exit ends the process: both pipes close.
+func (s *Server) Exit() {
+	s.in.Close()
+	s.out.Close()
+}
+
+// CloseOutput closes stdout alone.
+func (s *Server) CloseOutput() { s.out.Close() }
+
+func (s *Server) run() {
+	defer s.Exit()
+	r := bufio.NewReader(s.in)
+	for {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			if s.Script.Linger != nil {
+				<-s.Script.Linger
+			}
+			return
+		}
+		select {
+		case s.Lines <- strings.TrimSuffix(string(line), "\n"):
+		default:
+		}
+		m, err := jsonrpc.Parse(line)
+		if err != nil {
+			panic(fmt.Sprintf("the gateway sent %q: %v", line, err))
+		}
+		if s.Script.On != nil && s.Script.On(s, m) {
+			continue
+		}
+		s.honest(m)
+	}
+}
+
+// Echo is the definition of the tool that every honest server has.
+const Echo = `{"name":"echo","description":"returns message","inputSchema":{"type":"object","properties":{"message":{"type":"string"}}}}`
+
+func (s *Server) honest(m jsonrpc.Message) {
+	if m.ID == nil || m.Method == "" {
+		return
+	}
+	if list, ok := s.Script.Lists[m.Method]; ok {
+		s.Result(m, list)
+		return
+	}
+	switch m.Method {
+	case "initialize":
+		caps := s.Script.Capabilities
+		if caps == "" {
+			caps = `{"tools":{"listChanged":true}}`
+		}
+		if s.Script.Init != "" {
+			s.Result(m, s.Script.Init)
+			return
+		}
+		s.Result(m, `{"protocolVersion":"2025-11-25","capabilities":`+caps+`,"serverInfo":{"name":"scripted","version":"1"},"instructions":"be kind"}`)
+	case "tools/list":
+		s.Result(m, `{"tools":[`+Echo+`]}`)
+	case "tools/call":
+		var p struct {
+			Arguments struct{ Message json.RawMessage }
+		}
+		_ = json.Unmarshal(m.Params, &p)
+		if p.Arguments.Message == nil {
+			p.Arguments.Message = []byte(`""`)
+		}
+		s.Result(m, `{"content":[{"type":"text","text":`+string(p.Arguments.Message)+`}]}`)
+	case "prompts/list":
+		s.Result(m, `{"prompts":[]}`)
+	case "resources/list":
+		s.Result(m, `{"resources":[]}`)
+	case "resources/templates/list":
+		s.Result(m, `{"resourceTemplates":[]}`)
+	default:
+		s.Result(m, `{}`)
+	}
+}
+
+// Launched is a server that was handed over.
+type Launched struct {
+	*Server
+	Conn     *handover.Conn
+	messages chan handover.Message // closed at the end of the connection
+}
+
+// Launch hands a scripted server over.
+func (r *Registry) Launch(t testing.TB, server handover.Server, script Script) *Launched {
+	t.Helper()
+	stdinR, stdinW := pipe(t)
+	stdoutR, stdoutW := pipe(t)
+	s := &Server{Script: script, in: stdinR, out: stdoutW, Lines: make(chan string, 1024)}
+	go s.run()
+	l := r.Hand(t, server, stdinW, stdoutR)
+	l.Server = s
+	t.Cleanup(s.Exit)
+	return l
+}
+
+// Hand hands pipes over, which belong to the registry then.
+func (r *Registry) Hand(t testing.TB, server handover.Server, stdin, stdout *os.File) *Launched {
+	t.Helper()
+	c, err := handover.Dial(r.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.Send(handover.Message{Hello: &server}, stdin, stdout); err != nil {
+		t.Fatal(err)
+	}
+	stdin.Close()
+	stdout.Close()
+	l := &Launched{Conn: c, messages: make(chan handover.Message, 16)}
+	go func() {
+		defer close(l.messages)
+		for {
+			m, _, err := c.Receive()
+			if err != nil {
+				return
+			}
+			l.messages <- m
+		}
+	}()
+	return l
+}
+
+func pipe(t testing.TB) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, w
+}
+
+// Next returns the gateway's next message, and io.EOF at the end.
+func (l *Launched) Next(t testing.TB) (handover.Message, error) {
+	t.Helper()
+	select {
+	case m, ok := <-l.messages:
+		if !ok {
+			return m, io.EOF
+		}
+		return m, nil
+	case <-time.After(Patience):
+		t.Fatal("the gateway sends nothing")
+		return handover.Message{}, nil
+	}
+}
+
+// Ready waits until the gateway serves the server.
+func (l *Launched) Ready(t testing.TB) handover.Ready {
+	t.Helper()
+	m, err := l.Next(t)
+	if err != nil || m.Ready == nil {
+		t.Fatalf("got %+v, %v, want ready", m, err)
+	}
+	return *m.Ready
+}
+
+// Failed waits until the gateway gives the server up, and returns why.
+func (l *Launched) Failed(t testing.TB) string {
+	t.Helper()
+	m, err := l.Next(t)
+	if err != nil || m.Failed == "" {
+		t.Fatalf("got %+v, %v, want failed", m, err)
+	}
+	return m.Failed
+}
+
+// Eventually waits for a condition that changes with the registry's events; there is nothing else to wait on.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not in time: " + what)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/net/netutil"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
+	"github.com/pfar/pfar/units"
+)
+
+type options struct {
+	tokenFile string
+	uids      uids
+}
+
+// uids is a flag that may be repeated.
+type uids []uint32
+
+func (u *uids) String() string { return fmt.Sprint(*u) }
+
+func (u *uids) Set(s string) error {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q is not a user id", s)
+	}
+	*u = append(*u, uint32(n))
+	return nil
+}
+
+const (
+	drainTime      = 5 * time.Second // for calls in flight at the end
+	maxConnections = 4096            // on loopback, where a connection needs no permission
+)
+
+// run serves until ctx ends or a listener fails.
+func run(ctx context.Context, o options, log *slog.Logger) error {
+	l, err := listen()
+	if err != nil {
+		return err
+	}
+	version := buildVersion()
+	reg := registry.New(log, version, registry.DefaultLimits())
+	endpoint := serve.New(log, version, reg, serve.DefaultLimits())
+	changed := make(chan struct{}, 1)
+	reg.Watch(func(e registry.Event) {
+		endpoint.Event(e)
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	failed := make(chan error, 3)
+	servers, err := o.clients(endpoint, l, log, failed)
+	if err != nil {
+		return err
+	}
+	upstream, hangUp := context.WithCancel(context.Background()) // calls in flight outlive ctx
+	defer hangUp()
+	go func() { failed <- reg.Serve(upstream, l.servers) }()
+	notify(log, daemon.SdNotifyReady+"\nSTATUS="+reg.Summary())
+	err = follow(ctx, reg, changed, failed, log)
+	notify(log, daemon.SdNotifyStopping)
+	l.servers.Close()
+	end, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	endpoint.Drain(end, servers...)
+	reg.Close()
+	return err
+}
+
+// clients begins to serve clients on the listeners that there are.
+func (o options) clients(endpoint *serve.Server, l listeners, log *slog.Logger, failed chan<- error) ([]*http.Server, error) {
+	var servers []*http.Server
+	if l.http != nil {
+		guarded, err := o.loopback(endpoint, l.http)
+		if err != nil {
+			return nil, err
+		}
+		h := endpoint.HTTP(guarded)
+		servers = append(servers, h)
+		go func() { failed <- h.Serve(netutil.LimitListener(l.http, maxConnections)) }()
+	}
+	if l.unix != nil {
+		h := endpoint.HTTP(endpoint.Local())
+		servers = append(servers, h)
+		peers := serve.Peers{UnixListener: l.unix, UIDs: append(o.uids, uint32(os.Geteuid())), Log: log}
+		go func() { failed <- h.Serve(peers) }()
+	}
+	return servers, nil
+}
+
+// follow keeps the unit's status line until the end.
+func follow(ctx context.Context, reg *registry.Registry, changed <-chan struct{}, failed <-chan error, log *slog.Logger) error {
+	for {
+		select {
+		case <-changed:
+			notify(log, "STATUS="+reg.Summary())
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			if err == nil {
+				err = errors.New("a listener was closed")
+			}
+			return fmt.Errorf("serving: %w", err)
+		}
+	}
+}
+
+func notify(log *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn("notifying the runner, ignoring", "error", err.Error())
+	}
+}
+
+type listeners struct {
+	http    *net.TCPListener
+	unix    *net.UnixListener
+	servers *net.UnixListener
+}
+
+// listen takes the listeners over that the runner has opened (sd_listen_fds(3)).
+func listen() (listeners, error) {
+	var l listeners
+	files, err := units.Descriptors()
+	if err != nil {
+		return l, err
+	}
+	for name, list := range files {
+		if len(list) != 1 {
+			return l, fmt.Errorf("want one descriptor named %q, got %d", name, len(list))
+		}
+		got, err := net.FileListener(list[0])
+		list[0].Close()
+		if err != nil {
+			return l, fmt.Errorf("taking over the descriptor %q: %w", name, err)
+		}
+		switch got := got.(type) {
+		case *net.TCPListener:
+			if name != units.FDHTTP {
+				return l, fmt.Errorf("descriptor %q is a TCP listener", name)
+			}
+			l.http = got
+		case *net.UnixListener:
+			packets := got.Addr().Network() == "unixpacket"
+			switch {
+			case name == units.FDUnix && !packets:
+				l.unix = got
+			case name == units.FDServers && packets:
+				l.servers = got
+			default:
+				return l, fmt.Errorf("descriptor %q is a %s listener", name, got.Addr().Network())
+			}
+		}
+	}
+	if l.servers == nil || l.http == nil && l.unix == nil {
+		return l, fmt.Errorf("want descriptors named %q, and %q or %q", units.FDServers, units.FDHTTP, units.FDUnix)
+	}
+	return l, nil
+}
+
+// loopback returns what answers on the TCP listener, which must not be reachable from elsewhere.
+func (o options) loopback(endpoint *serve.Server, l *net.TCPListener) (http.Handler, error) {
+	addr := l.Addr().(*net.TCPAddr)
+	if !addr.IP.IsLoopback() {
+		return nil, fmt.Errorf("descriptor %q listens on %s, which is not loopback", units.FDHTTP, addr)
+	}
+	token, err := o.token()
+	if err != nil {
+		return nil, err
+	}
+	return endpoint.Loopback(token, addr.Port)
+}
+
+func (o options) token() ([]byte, error) {
+	if o.tokenFile == "" {
+		b, err := units.Credential("token")
+		return bytes.TrimSpace(b), err
+	}
+	b, err := os.ReadFile(o.tokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the token: %w", err)
+	}
+	return bytes.TrimSpace(b), nil
+}
+
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,94 @@
+package serve
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+)
+
+// capabilities returns what an endpoint offers: all that pfar passes on, or of that what its one server has.
+func capabilities(v *registry.View) []byte {
+	if v.Server == "" {
+		return []byte(`{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},"tools":{"listChanged":true}}`)
+	}
+	a := v.Agreed[0].Agreement
+	b := []byte{'{'}
+	for _, c := range [...][2]string{
+		{"completions", `{}`}, {"logging", `{}`}, {"prompts", `{"listChanged":true}`},
+		{"resources", fmt.Sprintf(`{"listChanged":true,"subscribe":%t}`, a.Subscribes())}, {"tools", `{"listChanged":true}`},
+	} {
+		if !a.Has(c[0]) {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = fmt.Appendf(b, "%q:%s", c[0], c[1])
+	}
+	return append(b, '}')
+}
+
+// info is who the endpoint says it is: pfar, or its one server.
+func (s *Server) info(v *registry.View) []byte {
+	if v.Server == "" {
+		return fmt.Appendf(nil, `{"name":"pfar","version":%s}`, jsonrpc.Quote(s.version))
+	}
+	return v.Agreed[0].Info
+}
+
+const (
+	oneInstructions = 2 << 10  // bytes of one server's among others
+	allInstructions = 16 << 10 // bytes in all
+)
+
+const ownInstructions = `pfar serves the tools, prompts and resources of several MCP servers, each confined to what its owner declared. ` +
+	`A tool or prompt is called SERVER__NAME. A server that stops takes its tools out of the lists; they come back with it.`
+
+// appendInstructions appends the member of that name: the server's own, or pfar's with what each server says about
+// itself under that server's name, so that none speaks for pfar or for another.
+func appendInstructions(b []byte, v *registry.View) []byte {
+	var text string
+	if v.Server != "" {
+		text = cut(v.Agreed[0].Instructions, allInstructions)
+	} else {
+		text = together(v.Agreed)
+	}
+	if text == "" {
+		return b
+	}
+	return append(append(b, `,"instructions":`...), jsonrpc.Quote(text)...)
+}
+
+func together(servers []registry.Named) string {
+	var all strings.Builder
+	all.WriteString(ownInstructions)
+	for _, s := range servers {
+		text := cut(s.Instructions, oneInstructions)
+		if text == "" {
+			continue
+		}
+		if all.Len()+len(text) > allInstructions {
+			all.WriteString("\n\n(What further servers say about themselves is left out.)")
+			break
+		}
+		fmt.Fprintf(&all, "\n\nServer %s says about itself:\n", s.Server)
+		for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+			all.WriteString("> " + line + "\n") // so that none of it looks like the next server's
+		}
+	}
+	return all.String()
+}
+
+// cut shortens text to at most n bytes, at a character's border.
+func cut(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n] + " [...]"
+}

@@ -1,0 +1,158 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// leastToken is the shortest token that is one: 128 bits in hexadecimal.
+const leastToken = 32
+
+// Loopback returns the endpoint for a TCP listener on loopback, where any process and any web page of the machine can
+// knock: Host and Origin keep pages out (DNS rebinding, GC-01 to GC-15), the token other users' processes.
+func (s *Server) Loopback(token []byte, port int) (http.Handler, error) {
+	if len(token) < leastToken {
+		return nil, fmt.Errorf("the token has %d bytes, at least %d are needed", len(token), leastToken)
+	}
+	want := sha256.Sum256(token)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !ownHost(r.Host, port) {
+			refuse(w, http.StatusForbidden, "Host is not this endpoint's")
+			return
+		}
+		if !ownOrigin(r.Header) {
+			refuse(w, http.StatusForbidden, "Origin is not a loopback one")
+			return
+		}
+		if !bearer(r.Header, want) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="pfar"`)
+			refuse(w, http.StatusUnauthorized, "a bearer token is needed")
+			return
+		}
+		s.serve(w, r, "token")
+	}), nil
+}
+
+// Local returns the endpoint for a Unix listener whose connections Peers has let in.
+func (s *Server) Local() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		uid, ok := r.Context().Value(peerKey{}).(uint32)
+		if !ok {
+			refuse(w, http.StatusForbidden, "the connection's peer is not known")
+			return
+		}
+		s.serve(w, r, "uid "+strconv.FormatUint(uint64(uid), 10))
+	})
+}
+
+func ownHost(host string, port int) bool {
+	rest := ""
+	for _, h := range [...]string{"127.0.0.1", "[::1]", "localhost"} {
+		if len(host) >= len(h) && strings.EqualFold(host[:len(h)], h) {
+			rest = host[len(h):]
+			if rest == "" {
+				return port == 80
+			}
+			return rest[0] == ':' && rest[1:] == strconv.Itoa(port)
+		}
+	}
+	return false
+}
+
+func ownOrigin(h http.Header) bool {
+	values, ok := h["Origin"]
+	if !ok {
+		return true // not a browser
+	}
+	if len(values) != 1 {
+		return false
+	}
+	u, err := url.Parse(values[0])
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return false
+	}
+	if u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery || u.Opaque != "" {
+		return false
+	}
+	return slices.Contains([]string{"127.0.0.1", "::1", "localhost"}, u.Hostname())
+}
+
+// bearer compares in constant time; the digests make lengths equal.
+func bearer(h http.Header, want [sha256.Size]byte) bool {
+	values := h["Authorization"]
+	if len(values) != 1 {
+		return false
+	}
+	scheme, token, ok := strings.Cut(values[0], " ")
+	if !ok || !strings.EqualFold(scheme, "bearer") {
+		return false
+	}
+	have := sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(have[:], want[:]) == 1
+}
+
+// Peers is a Unix listener that lets in root and the given users, as the kernel knows them.
+type Peers struct {
+	*net.UnixListener
+	UIDs []uint32
+	Log  *slog.Logger
+}
+
+// Accept returns the next connection that may be served.
+func (p Peers) Accept() (net.Conn, error) {
+	for {
+		c, err := p.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := peerUID(c)
+		if err == nil && (uid == 0 || slices.Contains(p.UIDs, uid)) {
+			return c, nil
+		}
+		if err == nil {
+			err = fmt.Errorf("uid %d is not served", uid)
+		}
+		p.Log.Warn("refusing a client", "error", err.Error())
+		c.Close()
+	}
+}
+
+type peerKey struct{}
+
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	uid, err := peerUID(u)
+	if err != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, peerKey{}, uid)
+}
+
+func peerUID(c *net.UnixConn) (uint32, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var cerr error
+	err = raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, cerr); err != nil {
+		return 0, fmt.Errorf("reading peer credentials: %w", err)
+	}
+	return cred.Uid, nil
+}

@@ -1,0 +1,329 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+)
+
+// exchange is one HTTP request and its answer.
+type exchange struct {
+	srv      *Server
+	w        http.ResponseWriter
+	r        *http.Request
+	client   string // as authenticated
+	endpoint string // the server's name, "" for all
+	session  *session
+	modern   bool // 2026-07-28: no session, everything is in the request
+
+	msg    jsonrpc.Message
+	params jsonrpc.Members
+	meta   jsonrpc.Members
+	events *events // set once the answer has become an event stream
+	plain  bool    // one of a batch: no event stream
+}
+
+// reply is a result: the bytes that came or were made, and members to put before the others in it.
+type reply struct {
+	result []byte
+	added  []byte
+}
+
+func (x *exchange) post() {
+	if !x.acceptable() {
+		return
+	}
+	body, ok := x.body()
+	if !ok {
+		return
+	}
+	if b := bytes.TrimLeft(body, " \t\r\n"); len(b) > 0 && b[0] == '[' {
+		x.batch(body)
+		return
+	}
+	if status, e := x.parse(body); e != nil {
+		writeError(x.w, status, x.echo(), e)
+		return
+	}
+	if x.modern {
+		x.answer(x.r.Context())
+		return
+	}
+	if x.msg.Method != string(mcp.MethodInitialize) && !x.find() {
+		return
+	}
+	x.answer(x.r.Context())
+}
+
+// echo is the id to answer with: the request's, if that is one.
+func (x *exchange) echo() []byte {
+	if jsonrpc.ValidID(x.msg.ID) {
+		return x.msg.ID
+	}
+	return nil
+}
+
+// parse reads the message and what of it says how to treat it. Whatever another parser could read differently is
+// refused here, so that nothing behind has to think of it.
+func (x *exchange) parse(body []byte) (int, *jsonrpc.Error) {
+	var err error
+	if x.msg, err = jsonrpc.Parse(body); err != nil {
+		return http.StatusBadRequest, jsonrpc.Errorf(mcp.PARSE_ERROR, "reading the message: %v", err)
+	}
+	invalid := func(text string) (int, *jsonrpc.Error) {
+		return http.StatusBadRequest, jsonrpc.Errorf(mcp.INVALID_REQUEST, "%s", text)
+	}
+	if err := x.msg.Members.LookAlike("jsonrpc", "id", "method", "params", "result", "error"); err != nil {
+		return invalid(err.Error())
+	}
+	switch {
+	case !x.msg.Version:
+		return invalid(`"jsonrpc" is not "2.0"`)
+	case x.msg.ID != nil && !jsonrpc.ValidID(x.msg.ID):
+		return invalid(`"id" is not a string or an integer`)
+	case x.msg.Method != "" && (x.msg.Result != nil || x.msg.Error != nil):
+		return invalid("it is both a request and a response")
+	case x.msg.Method == "" && x.msg.Result == nil && x.msg.Error == nil:
+		return invalid(`"method" is missing`)
+	case x.msg.Depth > maxDepth:
+		return invalid("it nests too deep")
+	}
+	if x.msg.Params != nil {
+		if e := x.readParams(); e != nil {
+			return http.StatusBadRequest, e
+		}
+	}
+	return x.era()
+}
+
+// maxDepth bounds the nesting of a client's message.
+const maxDepth = 512
+
+func (x *exchange) readParams() *jsonrpc.Error {
+	var err error
+	if x.params, err = jsonrpc.Object(x.msg.Params, make(jsonrpc.Members, 0, 4)); err == nil {
+		err = x.params.LookAlike("name", "arguments", "uri", "_meta", "cursor", "ref", "argument", "level", "requestId", "protocolVersion")
+	}
+	if meta := x.params.Get("_meta"); err == nil && meta != nil {
+		if x.meta, err = jsonrpc.Object(meta, nil); err == nil {
+			err = x.meta.LookAlike("progressToken", mcp.MetaKeyProtocolVersion)
+		}
+	}
+	if err != nil {
+		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "reading params: %v", err)
+	}
+	return nil
+}
+
+// era tells the two generations of the protocol apart: a request of the newer one says so itself, in its header and
+// in _meta alike.
+func (x *exchange) era() (int, *jsonrpc.Error) {
+	header := x.r.Header.Get(mcp.HeaderProtocolVersion)
+	meta, _ := jsonrpc.String(x.meta.Get(mcp.MetaKeyProtocolVersion))
+	x.modern = mcp.IsModernProtocol(header) || mcp.IsModernProtocol(meta)
+	if !x.modern {
+		return 0, nil
+	}
+	mismatch := func(text string) (int, *jsonrpc.Error) {
+		return http.StatusBadRequest, jsonrpc.Errorf(mcp.HEADER_MISMATCH, "%s", text)
+	}
+	switch {
+	case x.msg.ID == nil && meta == "": // a notification has no place for it
+		meta = header
+	case header != meta:
+		return mismatch("header MCP-Protocol-Version and _meta's " + mcp.MetaKeyProtocolVersion + " differ")
+	}
+	if !mcp.IsValidProtocolVersion(meta) {
+		return http.StatusBadRequest, unsupported(meta)
+	}
+	if x.msg.ID != nil {
+		if err := mcp.ValidateStandardHeaders(x.r.Header.Get, meta, mcp.MCPMethod(x.msg.Method), json.RawMessage(x.msg.Params)); err != nil {
+			return mismatch(err.Error())
+		}
+	}
+	return 0, nil
+}
+
+func unsupported(version string) *jsonrpc.Error {
+	data, _ := json.Marshal(map[string]any{"supported": mcp.ValidProtocolVersions, "requested": version})
+	return &jsonrpc.Error{Code: mcp.UNSUPPORTED_PROTOCOL_VERSION, Text: "unsupported protocol version", Data: data}
+}
+
+func (x *exchange) unsupported(id []byte, version string) {
+	writeError(x.w, http.StatusBadRequest, id, unsupported(version))
+}
+
+// answer acts on the message and writes what there is to say.
+func (x *exchange) answer(ctx context.Context) {
+	if x.msg.Method == "" || x.msg.ID == nil {
+		x.notified()
+		x.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	re, err := x.run(ctx)
+	var e *jsonrpc.Error
+	if err != nil && !errors.As(err, &e) {
+		e = jsonrpc.Errorf(mcp.INTERNAL_ERROR, "%v", err)
+	}
+	switch {
+	case x.events != nil:
+		_ = x.events.send(x.bytes(re, e)) // the client may have hung up
+	case e != nil:
+		writeError(x.w, x.status(e), x.msg.ID, e)
+	default:
+		head := append(jsonrpc.AppendHead(make([]byte, 0, 128), x.msg.ID, "result"), re.added...)
+		write(x.w, http.StatusOK, head, re.result[re.skip():], closing)
+	}
+}
+
+var closing = []byte("}")
+
+// skip is how much of the result its added members stand in for: they bring the opening bracket.
+func (re reply) skip() int {
+	if re.added == nil {
+		return 0
+	}
+	return bytes.IndexByte(re.result, '{') + 1
+}
+
+// bytes is the response as one message.
+func (x *exchange) bytes(re reply, e *jsonrpc.Error) []byte {
+	if e != nil {
+		return append(append(jsonrpc.AppendHead(nil, x.msg.ID, "error"), e.JSON()...), '}')
+	}
+	b := append(jsonrpc.AppendHead(make([]byte, 0, 128+len(re.result)), x.msg.ID, "result"), re.added...)
+	return append(append(b, re.result[re.skip():]...), '}')
+}
+
+// run does what a request asks, so that its client can cancel it.
+func (x *exchange) run(ctx context.Context) (reply, error) {
+	if x.session != nil {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		if !x.session.begin(x.msg.ID, cancel) {
+			return reply{}, jsonrpc.Errorf(mcp.INVALID_REQUEST, "a request with this id is in flight")
+		}
+		defer x.session.finish(x.msg.ID)
+	}
+	re, err := x.method(ctx)
+	if err == nil && x.modern {
+		re, err = x.complete(re)
+	}
+	return re, err
+}
+
+// status is the HTTP status of an error: the newer generation gives some of them one of their own.
+func (x *exchange) status(e *jsonrpc.Error) int {
+	if e.Raw != nil {
+		return http.StatusOK
+	}
+	switch e.Code {
+	case mcp.INVALID_REQUEST:
+		return http.StatusBadRequest
+	case mcp.METHOD_NOT_FOUND:
+		if x.modern {
+			return http.StatusNotFound
+		}
+	case mcp.INVALID_PARAMS, mcp.UNSUPPORTED_PROTOCOL_VERSION, mcp.HEADER_MISMATCH:
+		if x.modern {
+			return http.StatusBadRequest
+		}
+	}
+	return http.StatusOK
+}
+
+// complete adds what results have since 2026-07-28 where it is missing: an older server's is complete, and nothing is
+// to be kept by anybody but this client, nor for any time.
+func (x *exchange) complete(re reply) (reply, error) {
+	var added []byte
+	ms, err := jsonrpc.Object(re.result, nil)
+	if err != nil {
+		return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "reading the result: %v", err)
+	}
+	add := func(name, value string) {
+		if ms.Index(name) < 0 {
+			added = append(added, `"`+name+`":`+value+`,`...)
+		}
+	}
+	add("resultType", `"complete"`)
+	if slices.Contains([]mcp.MCPMethod{mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList,
+		mcp.MethodResourcesTemplatesList, mcp.MethodResourcesRead, mcp.MethodServerDiscover}, mcp.MCPMethod(x.msg.Method)) {
+		add("ttlMs", "0")
+		add("cacheScope", `"private"`)
+	}
+	if len(added) == 0 {
+		return re, nil
+	}
+	if len(ms) == 0 {
+		added = added[:len(added)-1]
+	}
+	re.added = append([]byte{'{'}, added...)
+	return re, nil
+}
+
+// batch answers several messages at once, which one revision has and all others refuse (GC-35).
+func (x *exchange) batch(body []byte) {
+	const version = mcp.ProtocolVersion20250326
+	if v := x.r.Header.Get(mcp.HeaderProtocolVersion); v != "" && v != version || x.r.Header.Get(mcp.HeaderSessionID) == "" {
+		refuse(x.w, http.StatusBadRequest, "a batch is not a message")
+		return
+	}
+	if !x.find() {
+		return
+	}
+	if x.session.version != version {
+		refuse(x.w, http.StatusBadRequest, "a batch is not a message in protocol "+x.session.version)
+		return
+	}
+	messages, err := jsonrpc.Array(body, nil, x.srv.limits.Batch)
+	if err != nil || len(messages) == 0 {
+		writeError(x.w, http.StatusBadRequest, nil, jsonrpc.Errorf(mcp.PARSE_ERROR, "reading the batch: it is empty, broken or longer than %d", x.srv.limits.Batch))
+		return
+	}
+	all := []byte{'['}
+	for _, m := range messages {
+		one := &exchange{srv: x.srv, w: x.w, r: x.r, client: x.client, endpoint: x.endpoint, session: x.session, plain: true}
+		if b := one.single(m); b != nil {
+			if len(all) > 1 {
+				all = append(all, ',')
+			}
+			all = append(all, b...)
+		}
+	}
+	if len(all) == 1 {
+		x.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	write(x.w, http.StatusOK, append(all, ']'))
+}
+
+// single answers one message of a batch, nil if there is nothing to say.
+func (x *exchange) single(message []byte) []byte {
+	_, e := x.parse(message)
+	if e == nil && (x.modern || x.msg.Method == string(mcp.MethodInitialize)) {
+		e = jsonrpc.Errorf(mcp.INVALID_REQUEST, "not in a batch")
+	}
+	if e == nil && (x.msg.Method == "" || x.msg.ID == nil) {
+		x.notified()
+		return nil
+	}
+	var re reply
+	if e == nil {
+		var err error
+		if re, err = x.run(x.r.Context()); err != nil && !errors.As(err, &e) {
+			e = jsonrpc.Errorf(mcp.INTERNAL_ERROR, "%v", err)
+		}
+	}
+	if !jsonrpc.ValidID(x.msg.ID) {
+		x.msg.ID = nil
+	}
+	return x.bytes(re, e)
+}

@@ -1,0 +1,244 @@
+package serve
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+)
+
+// serve answers an authenticated request. There is /mcp for all servers and /mcp/SERVER for one, and nothing else.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, client string) {
+	rest, ok := strings.CutPrefix(r.URL.Path, "/mcp")
+	endpoint := strings.TrimPrefix(rest, "/")
+	if !ok || rest == "/" || rest != "" && rest[0] != '/' {
+		refuse(w, http.StatusNotFound, "there is nothing here; the endpoints are /mcp and /mcp/SERVER")
+		return
+	}
+	if endpoint != "" && !s.registry.Catalogue().Known(endpoint) {
+		refuse(w, http.StatusNotFound, "there is no server of this name")
+		return
+	}
+	for _, name := range [...]string{"Content-Type", "Accept-Encoding", mcp.HeaderSessionID, mcp.HeaderProtocolVersion, mcp.HeaderMethod, mcp.HeaderName} {
+		if len(r.Header[http.CanonicalHeaderKey(name)]) > 1 {
+			refuse(w, http.StatusBadRequest, "header "+name+" comes twice")
+			return
+		}
+	}
+	x := &exchange{srv: s, w: w, r: r, client: client, endpoint: endpoint}
+	switch r.Method {
+	case http.MethodPost:
+		x.post()
+	case http.MethodGet:
+		x.get()
+	case http.MethodDelete:
+		x.delete()
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		refuse(w, http.StatusMethodNotAllowed, "the methods are GET, POST and DELETE")
+	}
+}
+
+// refuse answers a request that never became a message.
+func refuse(w http.ResponseWriter, status int, text string) {
+	writeError(w, status, nil, jsonrpc.Errorf(mcp.INVALID_REQUEST, "%s", text))
+}
+
+func writeError(w http.ResponseWriter, status int, id []byte, e *jsonrpc.Error) {
+	body := append(append(jsonrpc.AppendHead(nil, id, "error"), e.JSON()...), '}')
+	write(w, status, body)
+}
+
+// write answers with parts of one JSON text, so that a long one is not copied to be put between brackets.
+func write(w http.ResponseWriter, status int, parts ...[]byte) {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	h := w.Header()
+	h["Content-Type"] = contentJSON
+	h["X-Content-Type-Options"] = noSniff
+	h.Set("Content-Length", strconv.Itoa(n))
+	w.WriteHeader(status)
+	for _, p := range parts {
+		if _, err := w.Write(p); err != nil {
+			return // the client hung up
+		}
+	}
+}
+
+var (
+	contentJSON = []string{"application/json"}
+	noSniff     = []string{"nosniff"}
+)
+
+// acceptable checks the headers of a POST and reports whether an event stream may be the answer.
+func (x *exchange) acceptable() bool {
+	content := x.r.Header.Get("Content-Type")
+	if content != "application/json" {
+		if media, _, err := mime.ParseMediaType(content); err != nil || media != "application/json" {
+			refuse(x.w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
+			return false
+		}
+	}
+	if e := x.r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		refuse(x.w, http.StatusUnsupportedMediaType, "a request body is not to be compressed")
+		return false
+	}
+	json, events := accepts(x.r.Header["Accept"])
+	if !json || !events {
+		refuse(x.w, http.StatusNotAcceptable, "Accept must have application/json and text/event-stream")
+		return false
+	}
+	return true
+}
+
+// accepts reports which of the two forms of an answer the client takes. Without the header it takes any (RFC 9110
+// section 12.5.1).
+func accepts(values []string) (json, events bool) {
+	if len(values) == 0 {
+		return true, true
+	}
+	for _, v := range values {
+		for kind := range strings.SplitSeq(v, ",") {
+			kind, parameters, _ := strings.Cut(kind, ";")
+			if q := strings.ReplaceAll(parameters, " ", ""); q == "q=0" {
+				continue
+			}
+			switch strings.ToLower(strings.TrimSpace(kind)) {
+			case "*/*":
+				json, events = true, true
+			case "application/json", "application/*":
+				json = true
+			case "text/event-stream", "text/*":
+				events = true
+			}
+		}
+	}
+	return json, events
+}
+
+// body reads the request's body in bounded time and space, whatever length it claims.
+func (x *exchange) body() ([]byte, bool) {
+	limit := x.srv.limits.Body
+	if x.r.ContentLength > int64(limit) {
+		x.w.Header().Set("Connection", "close")
+		refuse(x.w, http.StatusRequestEntityTooLarge, "the body is larger than "+strconv.Itoa(limit)+" bytes")
+		return nil, false
+	}
+	rc := http.NewResponseController(x.w)
+	_ = rc.SetReadDeadline(time.Now().Add(x.srv.limits.Read))
+	b, err := readAll(x.r.Body, x.r.ContentLength, limit)
+	_ = rc.SetReadDeadline(time.Time{}) // the connection is watched for the client's hanging up
+	switch {
+	case err == nil:
+		return b, true
+	case errors.Is(err, errLarge):
+		x.w.Header().Set("Connection", "close")
+		refuse(x.w, http.StatusRequestEntityTooLarge, "the body is larger than "+strconv.Itoa(limit)+" bytes")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		refuse(x.w, http.StatusRequestTimeout, "the body did not arrive in time")
+	default:
+		refuse(x.w, http.StatusBadRequest, "the body is broken")
+	}
+	return nil, false
+}
+
+var errLarge = errors.New("body too large")
+
+// readAll trusts a claimed length only as far as 64 KiB.
+func readAll(r io.Reader, claimed int64, limit int) ([]byte, error) {
+	const trusted = 64 << 10
+	size := min(max(claimed, 512), trusted)
+	b := make([]byte, 0, size)
+	for {
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			return b, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(b) > limit {
+			return nil, errLarge
+		}
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+	}
+}
+
+// get opens the stream on which a session is told what happens.
+func (x *exchange) get() {
+	if mcp.IsModernProtocol(x.r.Header.Get(mcp.HeaderProtocolVersion)) {
+		x.w.Header().Set("Allow", "POST")
+		refuse(x.w, http.StatusMethodNotAllowed, "since 2026-07-28 notifications come on subscriptions/listen")
+		return
+	}
+	if _, events := accepts(x.r.Header["Accept"]); !events {
+		refuse(x.w, http.StatusNotAcceptable, "Accept must have text/event-stream")
+		return
+	}
+	if !x.find() {
+		return
+	}
+	if !x.session.open(x.srv.limits.Streams) {
+		refuse(x.w, http.StatusConflict, "the session has "+strconv.Itoa(x.srv.limits.Streams)+" streams already")
+		return
+	}
+	defer x.session.close()
+	x.follow(x.r.Context(), x.session.sub, x.session.ended)
+}
+
+// delete ends the session.
+func (x *exchange) delete() {
+	if mcp.IsModernProtocol(x.r.Header.Get(mcp.HeaderProtocolVersion)) {
+		x.w.Header().Set("Allow", "POST")
+		refuse(x.w, http.StatusMethodNotAllowed, "since 2026-07-28 there are no sessions")
+		return
+	}
+	if x.find() {
+		x.srv.sessions.remove(x.session)
+		x.w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// find looks the request's session up, or refuses the request: a guessed id, another client's and one of another
+// endpoint are all not there.
+func (x *exchange) find() bool {
+	id := x.r.Header.Get(mcp.HeaderSessionID)
+	if id == "" {
+		refuse(x.w, http.StatusBadRequest, "header Mcp-Session-Id is missing: initialize first")
+		return false
+	}
+	if x.session = x.srv.sessions.find(id, x.client, x.endpoint); x.session == nil {
+		refuse(x.w, http.StatusNotFound, "there is no such session: initialize again")
+		return false
+	}
+	if v := x.r.Header.Get(mcp.HeaderProtocolVersion); v != "" && !mcp.IsValidProtocolVersion(v) {
+		x.unsupported(nil, v)
+		return false
+	}
+	return true
+}
+
+// closed tidies up behind a session that is over.
+func (s *Server) closed(t *session) {
+	s.hub.remove(t.sub)
+	s.unwatch(t.sub)
+}
+
+// view returns what the exchange's endpoint shows.
+func (x *exchange) view() (*registry.View, error) {
+	return x.srv.registry.Catalogue().View(x.endpoint)
+}

@@ -1,0 +1,192 @@
+package serve
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+)
+
+// subscriber is one client's interest in what happens, and what waits to be told to it. Changed lists are a set and
+// the rest a bounded queue, so a client that reads nothing costs no more than that.
+type subscriber struct {
+	endpoint string
+	kinds    registry.Kinds
+	tag      []byte        // id of subscriptions/listen, which marks all that is sent on it
+	wake     chan struct{} // something waits
+	limit    int
+
+	mu      sync.Mutex
+	changed registry.Kinds
+	queue   [][]byte
+	level   int               // of log messages, 0 for none
+	uris    map[string]string // resources watched, and their server
+}
+
+func newSubscriber(endpoint string, kinds registry.Kinds, limit int) *subscriber {
+	return &subscriber{endpoint: endpoint, kinds: kinds, limit: limit, wake: make(chan struct{}, 1), uris: make(map[string]string)}
+}
+
+// take returns what waits, as messages without line ends.
+func (s *subscriber) take() [][]byte {
+	s.mu.Lock()
+	changed, queue := s.changed, s.queue
+	s.changed, s.queue = 0, nil
+	s.mu.Unlock()
+	var messages [][]byte
+	for _, method := range changed.Notifications() {
+		messages = append(messages, s.message(method, nil))
+	}
+	return append(messages, queue...)
+}
+
+// message returns a notification, marked with the request that asked for it.
+func (s *subscriber) message(method string, params []byte) []byte {
+	if s.tag != nil {
+		params = tagged(params, s.tag)
+	}
+	return jsonrpc.AppendNotification(nil, method, params)
+}
+
+func tagged(params, id []byte) []byte {
+	mark := append([]byte(`"`+mcp.MetaKeySubscriptionID+`":`), id...)
+	keep := func(name []byte) bool { return string(name) != mcp.MetaKeySubscriptionID }
+	ms, err := jsonrpc.Object(params, nil)
+	if err != nil {
+		params, ms = []byte("{}"), nil
+	}
+	if i := ms.Index("_meta"); i >= 0 {
+		meta, _ := jsonrpc.Object(ms[i].Raw(), nil)
+		return jsonrpc.Splice(nil, params, ms.Replace(i, meta.Merge(nil, keep, mark)))
+	}
+	meta := append([]byte(`"_meta":`), jsonrpc.Members(nil).Merge(nil, keep, mark)...)
+	return jsonrpc.Splice(nil, params, ms.Prepend(params, meta))
+}
+
+func (s *subscriber) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *subscriber) event(e registry.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waits := false
+	if k := e.Changed & s.kinds; k != 0 {
+		s.changed |= k
+		waits = true
+	}
+	if e.Method != "" && s.wants(e) && len(s.queue) < s.limit {
+		s.queue = append(s.queue, s.message(e.Method, e.Params))
+		waits = true
+	}
+	if waits {
+		s.poke()
+	}
+}
+
+// wants reports whether a server's notification is for this client: log messages only if it asked for them, since a
+// server that several clients share does not say whose call they are about.
+func (s *subscriber) wants(e registry.Event) bool {
+	ms, err := jsonrpc.Object(e.Params, nil)
+	if err != nil {
+		return false
+	}
+	switch e.Method {
+	case string(mcp.MethodNotificationMessage):
+		level, _ := jsonrpc.String(ms.Get("level"))
+		return s.level > 0 && severity(level) >= s.level
+	case mcp.MethodNotificationResourceUpdated:
+		uri, _ := jsonrpc.String(ms.Get("uri"))
+		for watched, server := range s.uris {
+			if server == e.Server && (uri == watched || strings.HasPrefix(uri, strings.TrimSuffix(watched, "/")+"/")) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// severity numbers the levels of RFC 5424 from 1, debug; 0 is none of them.
+func severity(level string) int { return slices.Index(levels[:], level) }
+
+var levels = [...]string{"", "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// hub is everybody who is to be told.
+type hub struct {
+	mu          sync.Mutex
+	subscribers map[*subscriber]struct{}
+	listens     int // of subscriptions/listen
+}
+
+func (h *hub) add(s *subscriber) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.subscribers[s] = struct{}{}
+}
+
+func (h *hub) remove(s *subscriber) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.subscribers, s)
+}
+
+// listen counts a stream of subscriptions/listen in or out, by n of 1 or -1, unless there are limit of them.
+func (h *hub) listen(n, limit int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.listens+n > limit {
+		return false
+	}
+	h.listens += n
+	return true
+}
+
+func (h *hub) event(e registry.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.subscribers {
+		if s.endpoint == "" || s.endpoint == e.Server {
+			s.event(e)
+		}
+	}
+}
+
+// watched returns the resources of a server that somebody watches.
+func (h *hub) watched(server string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	uris := make(map[string]struct{})
+	for s := range h.subscribers {
+		s.mu.Lock()
+		for uri, of := range s.uris {
+			if of == server {
+				uris[uri] = struct{}{}
+			}
+		}
+		s.mu.Unlock()
+	}
+	return slices.Collect(maps.Keys(uris))
+}
+
+// lowest returns the level of log messages that some client of a server wants, 0 for none.
+func (h *hub) lowest(server string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	least := 0
+	for s := range h.subscribers {
+		s.mu.Lock()
+		if (s.endpoint == "" || s.endpoint == server) && s.level > 0 && (least == 0 || s.level < least) {
+			least = s.level
+		}
+		s.mu.Unlock()
+	}
+	return least
+}

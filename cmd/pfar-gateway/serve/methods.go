@@ -1,0 +1,263 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+)
+
+// method does what a request asks. The list is closed: what is not on it does not reach a server (GC-25).
+func (x *exchange) method(ctx context.Context) (reply, error) {
+	switch mcp.MCPMethod(x.msg.Method) {
+	case mcp.MethodInitialize:
+		return x.initialize()
+	case mcp.MethodServerDiscover:
+		return x.discover()
+	case mcp.MethodPing:
+		return empty, nil
+	case mcp.MethodToolsList:
+		return x.list(registry.Tools)
+	case mcp.MethodPromptsList:
+		return x.list(registry.Prompts)
+	case mcp.MethodResourcesList:
+		return x.list(registry.Resources)
+	case mcp.MethodResourcesTemplatesList:
+		return x.list(registry.Templates)
+	case mcp.MethodToolsCall:
+		return x.named(ctx, registry.Tools)
+	case mcp.MethodPromptsGet:
+		return x.named(ctx, registry.Prompts)
+	case mcp.MethodResourcesRead:
+		return x.read(ctx)
+	case mcp.MethodResourcesSubscribe:
+		return x.subscribe(ctx)
+	case mcp.MethodResourcesUnsubscribe:
+		return x.unsubscribe(ctx)
+	case mcp.MethodCompletionComplete:
+		return x.completion(ctx)
+	case mcp.MethodSetLogLevel:
+		return x.setLevel(ctx)
+	case mcp.MethodSubscriptionsListen:
+		return x.listen(ctx)
+	}
+	return reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: %.100q", x.msg.Method)
+}
+
+var empty = reply{result: []byte("{}")}
+
+// notified acts on what needs no answer. What clients tell beyond this concerns no server of ours.
+func (x *exchange) notified() {
+	if x.session == nil || x.msg.Method != string(mcp.MethodNotificationCancelled) {
+		return
+	}
+	if id := x.params.Get("requestId"); jsonrpc.ValidID(id) {
+		x.session.cancel(id)
+	}
+}
+
+func invalidParams(format string, args ...any) error {
+	return jsonrpc.Errorf(mcp.INVALID_PARAMS, format, args...)
+}
+
+// text returns a string parameter.
+func (x *exchange) text(name string) (string, error) {
+	raw := x.params.Get(name)
+	if raw == nil {
+		return "", invalidParams("parameter %q is missing", name)
+	}
+	s, err := jsonrpc.String(raw)
+	if err != nil {
+		return "", invalidParams("parameter %q is %v", name, err)
+	}
+	return s, nil
+}
+
+// initialize opens a session.
+func (x *exchange) initialize() (reply, error) {
+	if x.plain || x.r.Header.Get(mcp.HeaderSessionID) != "" {
+		return reply{}, jsonrpc.Errorf(mcp.INVALID_REQUEST, "the session is initialized already")
+	}
+	if x.modern {
+		return reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: since protocol %s there is no initialize", mcp.ProtocolVersion20260728)
+	}
+	wanted, err := x.text("protocolVersion")
+	if err != nil {
+		return reply{}, err
+	}
+	view, err := x.view()
+	if err != nil {
+		return reply{}, err
+	}
+	version := mcp.NegotiateLegacyVersion(wanted)
+	sub := newSubscriber(x.endpoint, registry.AllKinds, x.srv.limits.Queue)
+	x.srv.hub.add(sub)
+	session, err := x.srv.sessions.add(x.client, x.endpoint, version, sub)
+	if err != nil {
+		x.srv.hub.remove(sub)
+		return reply{}, jsonrpc.Errorf(registry.CodeBusy, "%v", err)
+	}
+	x.w.Header().Set(mcp.HeaderSessionID, session.id)
+	result := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":%s`, version, capabilities(view), x.srv.info(view))
+	return reply{result: append(appendInstructions(result, view), '}')}, nil
+}
+
+// discover is what initialize was, without a session.
+func (x *exchange) discover() (reply, error) {
+	view, err := x.view()
+	if err != nil {
+		return reply{}, err
+	}
+	versions, err := json.Marshal(mcp.ValidProtocolVersions)
+	if err != nil {
+		return reply{}, err
+	}
+	result := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":%s`, versions, capabilities(view))
+	result = appendInstructions(result, view)
+	return reply{result: fmt.Appendf(result, `,"_meta":{%q:%s}}`, mcp.MetaKeyServerInfo, x.srv.info(view))}, nil
+}
+
+// list answers from the ready bytes.
+func (x *exchange) list(k registry.Kind) (reply, error) {
+	cursor := ""
+	if x.params.Index("cursor") >= 0 {
+		var err error
+		if cursor, err = x.text("cursor"); err != nil {
+			return reply{}, err
+		}
+	}
+	view, err := x.view()
+	if err != nil {
+		return reply{}, err
+	}
+	page, ok := view.Lists[k].Page(cursor)
+	if !ok {
+		return reply{}, invalidParams("the cursor is not of this list, which may have changed: begin again")
+	}
+	return reply{result: page}, nil
+}
+
+// named calls a tool or gets a prompt.
+func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
+	name, err := x.text("name")
+	if err != nil {
+		return reply{}, err
+	}
+	if a := x.params.Get("arguments"); a != nil && a[0] != '{' && string(a) != "null" {
+		return reply{}, invalidParams(`parameter "arguments" is not an object`)
+	}
+	route, err := x.srv.registry.Catalogue().Named(k, x.endpoint, name)
+	if err != nil {
+		return reply{}, err
+	}
+	if route.Name == name {
+		return x.forward(ctx, route.Upstream)
+	}
+	return x.forward(ctx, route.Upstream, x.params.Replace(x.params.Index("name"), jsonrpc.Quote(route.Name)))
+}
+
+// resource finds the server of the resource that the parameters name.
+func (x *exchange) resource() (string, *registry.Upstream, error) {
+	uri, err := x.text("uri")
+	if err != nil {
+		return "", nil, err
+	}
+	route, ok, err := x.srv.registry.Catalogue().ByURI(x.endpoint, uri)
+	if err != nil {
+		return "", nil, err
+	}
+	if !ok {
+		code := mcp.RESOURCE_NOT_FOUND
+		if x.modern {
+			code = mcp.INVALID_PARAMS
+		}
+		e := jsonrpc.Errorf(code, "no server has the resource %.200q", uri)
+		e.Data = fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))
+		return "", nil, e
+	}
+	return uri, route.Upstream, nil
+}
+
+func (x *exchange) read(ctx context.Context) (reply, error) {
+	_, up, err := x.resource()
+	if err != nil {
+		return reply{}, err
+	}
+	return x.forward(ctx, up)
+}
+
+// completion asks the server of the prompt or template that the reference names.
+func (x *exchange) completion(ctx context.Context) (reply, error) {
+	i := x.params.Index("ref")
+	if i < 0 {
+		return reply{}, invalidParams(`parameter "ref" is missing`)
+	}
+	raw := x.params[i].Raw()
+	ref, err := jsonrpc.Object(raw, nil)
+	if err == nil {
+		err = ref.LookAlike("type", "name", "uri")
+	}
+	if err != nil {
+		return reply{}, invalidParams(`reading "ref": %v`, err)
+	}
+	kind, _ := jsonrpc.String(ref.Get("type"))
+	catalogue := x.srv.registry.Catalogue()
+	switch kind {
+	case "ref/prompt":
+		name, err := jsonrpc.String(ref.Get("name"))
+		if err != nil {
+			return reply{}, invalidParams(`the name in "ref" is %v`, err)
+		}
+		route, err := catalogue.Named(registry.Prompts, x.endpoint, name)
+		if err != nil {
+			return reply{}, err
+		}
+		ref := jsonrpc.Splice(nil, raw, ref.Replace(ref.Index("name"), jsonrpc.Quote(route.Name)))
+		return x.forward(ctx, route.Upstream, x.params.Replace(i, ref))
+	case "ref/resource":
+		uri, err := jsonrpc.String(ref.Get("uri"))
+		if err != nil {
+			return reply{}, invalidParams(`the uri in "ref" is %v`, err)
+		}
+		route, ok, err := catalogue.ByURI(x.endpoint, uri)
+		if err == nil && !ok {
+			err = invalidParams("no server has the resource %.200q", uri)
+		}
+		if err != nil {
+			return reply{}, err
+		}
+		return x.forward(ctx, route.Upstream)
+	}
+	return reply{}, invalidParams("a reference is a ref/prompt or a ref/resource, not %.100q", kind)
+}
+
+// setLevel turns log messages on for this client. The server is set to the most verbose level that any of its clients
+// wants; each gets what it asked for.
+func (x *exchange) setLevel(ctx context.Context) (reply, error) {
+	if x.session == nil {
+		return reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: since protocol %s there is no logging/setLevel", mcp.ProtocolVersion20260728)
+	}
+	name, err := x.text("level")
+	if err != nil {
+		return reply{}, err
+	}
+	level := severity(name)
+	if level <= 0 {
+		return reply{}, invalidParams("%.100q is not a level", name)
+	}
+	sub := x.session.sub
+	sub.mu.Lock()
+	sub.level = level
+	sub.mu.Unlock()
+	for _, up := range x.srv.registry.Catalogue().Offering(x.endpoint, "logging") {
+		params := fmt.Appendf(nil, `{"level":%q}`, levels[x.srv.hub.lowest(up.Server().Name)])
+		if _, err := up.Call(ctx, registry.Call{Method: x.msg.Method, Params: params}); err != nil {
+			x.srv.log.Warn("setting a server's log level, ignoring", "server", up.Server().Name, "error", err.Error())
+		}
+	}
+	return empty, nil
+}

@@ -1,0 +1,107 @@
+// Package serve is the MCP endpoint: clients' HTTP requests in, calls to the registry's servers out, answers and notifications back.
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+)
+
+// Limits bound what clients may cost.
+type Limits struct {
+	Body     int           // bytes of one request
+	Read     time.Duration // for the body to arrive
+	Write    time.Duration // for a client to take an event of a stream
+	Sessions int
+	Idle     time.Duration // until a session that nobody uses ends
+	Streams  int           // open at once in one session
+	Listens  int           // streams without a session (2026-07-28)
+	Queue    int           // notifications that wait for one client
+	Watched  int           // resources that one client subscribes to
+	Batch    int           // messages of a batch (2025-03-26)
+	Alive    time.Duration // between signs of life on a stream
+}
+
+// DefaultLimits are generous to honest clients of one machine.
+func DefaultLimits() Limits {
+	return Limits{
+		Body: 16 << 20, Read: 30 * time.Second, Write: 30 * time.Second,
+		Sessions: 1024, Idle: time.Hour, Streams: 4, Listens: 1024, Queue: 64, Watched: 256, Batch: 32, Alive: 25 * time.Second,
+	}
+}
+
+// Server is the endpoint.
+type Server struct {
+	log      *slog.Logger
+	version  string
+	registry *registry.Registry
+	limits   Limits
+	sessions *sessions
+	hub      *hub
+
+	calls    context.Context // ends when calls in flight are given up
+	giveUp   context.CancelFunc
+	draining chan struct{} // closed when streams are to end
+	once     sync.Once
+}
+
+// New returns the endpoint of a registry's servers, which it watches by Event.
+func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits) *Server {
+	s := &Server{log: log, version: version, registry: reg, limits: limits, draining: make(chan struct{})}
+	s.calls, s.giveUp = context.WithCancel(context.Background())
+	s.hub = &hub{subscribers: make(map[*subscriber]struct{})}
+	s.sessions = newSessions(limits.Sessions, limits.Idle, s.closed)
+	return s
+}
+
+// Event passes on what happens in the registry. It does not block.
+func (s *Server) Event(e registry.Event) {
+	s.hub.event(e)
+	if e.Up != nil {
+		if uris := s.hub.watched(e.Server); len(uris) > 0 {
+			go s.resubscribe(e.Up, uris)
+		}
+	}
+}
+
+// HTTP returns an http.Server for a listener whose connections h is guarded for.
+func (s *Server) HTTP(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       5 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // mostly scanners' noise
+		BaseContext:       func(net.Listener) context.Context { return s.calls },
+		ConnContext:       withPeer,
+		// OPTIONS * is answered like any other request that is not MCP.
+		DisableGeneralOptionsHandler: true,
+	}
+}
+
+// Drain ends the streams at once; the calls in flight have until ctx ends, then they are answered with an error.
+func (s *Server) Drain(ctx context.Context, servers ...*http.Server) {
+	s.once.Do(func() { close(s.draining) })
+	var done sync.WaitGroup
+	for _, h := range servers {
+		done.Go(func() {
+			if h.Shutdown(ctx) == nil {
+				return
+			}
+			s.giveUp()
+			last, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			if h.Shutdown(last) != nil {
+				h.Close()
+			}
+		})
+	}
+	done.Wait()
+	s.giveUp()
+	s.sessions.close()
+}

@@ -1,0 +1,207 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"sync"
+	"time"
+)
+
+// session is one client's conversation in the revisions that have sessions.
+type session struct {
+	id       string // 128 random bits
+	client   string // who it is bound to, as authenticated
+	endpoint string // the server's name, "" for all
+	version  string // of the protocol
+	sub      *subscriber
+	ended    chan struct{}
+
+	mu      sync.Mutex
+	last    time.Time // used
+	streams int
+	calls   map[string]context.CancelCauseFunc // in flight, by id as it came
+}
+
+var (
+	errFull      = errors.New("too many sessions are open")
+	errCancelled = errors.New("the client cancelled it")
+	errEnded     = errors.New("the session ended")
+)
+
+// begin registers a request for cancellation. It reports false if one with the same id is in flight.
+func (s *session) begin(id []byte, cancel context.CancelCauseFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.calls[string(id)]; ok {
+		return false
+	}
+	s.calls[string(id)] = cancel
+	s.last = time.Now()
+	return true
+}
+
+func (s *session) finish(id []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.calls, string(id))
+	s.last = time.Now()
+}
+
+func (s *session) cancel(id []byte) {
+	s.mu.Lock()
+	cancel := s.calls[string(id)]
+	s.mu.Unlock()
+	if cancel != nil {
+		cancel(errCancelled)
+	}
+}
+
+// open counts a stream in, unless there are limit of them.
+func (s *session) open(limit int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams == limit {
+		return false
+	}
+	s.streams++
+	return true
+}
+
+func (s *session) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streams--
+	s.last = time.Now()
+}
+
+// expiry returns when the session ends if nothing happens, and false if it is in use.
+func (s *session) expiry(idle time.Duration) (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last.Add(idle), s.streams == 0 && len(s.calls) == 0
+}
+
+// sessions are all that are open.
+type sessions struct {
+	limit  int
+	idle   time.Duration
+	closed func(*session)
+
+	mu    sync.Mutex
+	byID  map[string]*session
+	timer *time.Timer // set while there are sessions
+}
+
+func newSessions(limit int, idle time.Duration, closed func(*session)) *sessions {
+	return &sessions{limit: limit, idle: idle, closed: closed, byID: make(map[string]*session)}
+}
+
+// add opens a session. When there are too many, the one that has been idle for longest gives way.
+func (t *sessions) add(client, endpoint, version string, sub *subscriber) (*session, error) {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // crashes rather than fails
+	s := &session{
+		id: base64.RawURLEncoding.EncodeToString(b[:]), client: client, endpoint: endpoint, version: version, sub: sub,
+		ended: make(chan struct{}), last: time.Now(), calls: make(map[string]context.CancelCauseFunc),
+	}
+	t.mu.Lock()
+	var victim *session
+	if len(t.byID) >= t.limit {
+		if victim = t.idlest(); victim == nil {
+			t.mu.Unlock()
+			return nil, errFull
+		}
+		delete(t.byID, victim.id)
+	}
+	t.byID[s.id] = s
+	if t.timer == nil {
+		t.timer = time.AfterFunc(t.idle, t.sweep)
+	}
+	t.mu.Unlock()
+	if victim != nil {
+		t.end(victim)
+	}
+	return s, nil
+}
+
+func (t *sessions) idlest() *session {
+	var found *session
+	var first time.Time
+	for _, s := range t.byID {
+		if at, idle := s.expiry(0); idle && (found == nil || at.Before(first)) {
+			found, first = s, at
+		}
+	}
+	return found
+}
+
+// find returns the session if it is this client's on this endpoint: the id alone opens nothing (GC-54).
+func (t *sessions) find(id, client, endpoint string) *session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.byID[id]
+	if s == nil || s.client != client || s.endpoint != endpoint {
+		return nil
+	}
+	return s
+}
+
+func (t *sessions) remove(s *session) {
+	t.mu.Lock()
+	_, open := t.byID[s.id]
+	delete(t.byID, s.id)
+	t.mu.Unlock()
+	if open {
+		t.end(s)
+	}
+}
+
+// end is called once for a session, when it is in the table no more.
+func (t *sessions) end(s *session) {
+	close(s.ended)
+	s.mu.Lock()
+	calls := s.calls
+	s.calls = make(map[string]context.CancelCauseFunc)
+	s.mu.Unlock()
+	for _, cancel := range calls {
+		cancel(errEnded)
+	}
+	t.closed(s)
+}
+
+// sweep ends what has been idle for too long and comes back when the next is due.
+func (t *sessions) sweep() {
+	now := time.Now()
+	next := now.Add(t.idle)
+	var over []*session
+	t.mu.Lock()
+	for id, s := range t.byID {
+		at, idle := s.expiry(t.idle)
+		switch {
+		case idle && !at.After(now):
+			delete(t.byID, id)
+			over = append(over, s)
+		case idle && at.Before(next):
+			next = at
+		}
+	}
+	if len(t.byID) == 0 {
+		t.timer = nil
+	} else {
+		t.timer = time.AfterFunc(next.Sub(now), t.sweep)
+	}
+	t.mu.Unlock()
+	for _, s := range over {
+		t.end(s)
+	}
+}
+
+func (t *sessions) close() {
+	t.mu.Lock()
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.mu.Unlock()
+}

@@ -1,0 +1,134 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+)
+
+// events is an answer that has become an event stream.
+type events struct {
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	write time.Duration
+}
+
+func (x *exchange) stream() *events {
+	if x.events == nil {
+		h := x.w.Header()
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("Cache-Control", "no-store")
+		h["X-Content-Type-Options"] = noSniff
+		x.w.WriteHeader(http.StatusOK)
+		x.events = &events{x.w, http.NewResponseController(x.w), x.srv.limits.Write}
+	}
+	return x.events
+}
+
+// send writes one message as one event. A line break between its tokens would end the line, so it begins another.
+func (e *events) send(message []byte) error {
+	b := append(make([]byte, 0, len(message)+32), "event: message\ndata: "...)
+	for {
+		i := bytes.IndexAny(message, "\r\n")
+		if i < 0 {
+			break
+		}
+		b = append(append(b, message[:i]...), "\ndata: "...)
+		message = message[i+1:]
+	}
+	return e.raw(append(append(b, message...), "\n\n"...))
+}
+
+// raw writes and flushes in bounded time: a client that does not read must not hold a call's memory.
+func (e *events) raw(b []byte) error {
+	_ = e.rc.SetWriteDeadline(time.Now().Add(e.write))
+	if _, err := e.w.Write(b); err != nil {
+		return err
+	}
+	if err := e.rc.Flush(); err != nil {
+		return err
+	}
+	return e.rc.SetWriteDeadline(time.Time{})
+}
+
+// follow streams what a subscriber is to be told until either side ends it.
+func (x *exchange) follow(ctx context.Context, sub *subscriber, ended <-chan struct{}) {
+	e := x.stream()
+	if e.raw([]byte(": open\n\n")) != nil {
+		return
+	}
+	alive := time.NewTicker(x.srv.limits.Alive)
+	defer alive.Stop()
+	sub.poke() // for what came while nobody listened
+	for {
+		select {
+		case <-sub.wake:
+			for _, m := range sub.take() {
+				if e.send(m) != nil {
+					return
+				}
+			}
+		case <-alive.C:
+			if e.raw([]byte(": alive\n\n")) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		case <-ended:
+			return
+		case <-x.srv.draining:
+			return
+		}
+	}
+}
+
+// listen is subscriptions/listen: the stream of 2026-07-28, without a session.
+func (x *exchange) listen(ctx context.Context) (reply, error) {
+	if !x.modern || x.plain {
+		return reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: subscriptions/listen begins with protocol %s", mcp.ProtocolVersion20260728)
+	}
+	wanted, err := jsonrpc.Object(x.params.Get("notifications"), nil)
+	if err != nil {
+		return reply{}, jsonrpc.Errorf(mcp.INVALID_PARAMS, `reading "notifications": %v`, err)
+	}
+	kinds, granted := chosen(wanted)
+	sub := newSubscriber(x.endpoint, kinds, x.srv.limits.Queue)
+	sub.tag = x.msg.ID
+	if !x.srv.hub.listen(1, x.srv.limits.Listens) {
+		return reply{}, jsonrpc.Errorf(registry.CodeBusy, "too many streams are open")
+	}
+	defer x.srv.hub.listen(-1, x.srv.limits.Listens)
+	x.srv.hub.add(sub)
+	defer x.srv.closed(&session{sub: sub})
+	uris := x.watchAll(ctx, sub, wanted.Get("resourceSubscriptions"))
+	granted = append(granted, uris...)
+	ack := fmt.Appendf(nil, `{"notifications":%s}`, jsonrpc.Members(nil).Merge(nil, nil, bytes.TrimPrefix(granted, []byte(","))))
+	if x.stream().send(sub.message(string(mcp.MethodNotificationSubscriptionsAcknowledged), ack)) == nil && len(granted) > 0 {
+		x.follow(ctx, sub, nil)
+	}
+	return reply{result: fmt.Appendf(nil, `{"_meta":{%q:%s}}`, mcp.MetaKeySubscriptionID, x.msg.ID)}, nil
+}
+
+// chosen returns the lists whose changes a filter names, and the members of the answer that say so, each after a comma.
+func chosen(wanted jsonrpc.Members) (registry.Kinds, []byte) {
+	var kinds registry.Kinds
+	var granted []byte
+	for name, k := range map[string]registry.Kinds{
+		"toolsListChanged":     registry.Tools.Set(),
+		"promptsListChanged":   registry.Prompts.Set(),
+		"resourcesListChanged": registry.Resources.Set() | registry.Templates.Set(),
+	} {
+		if string(wanted.Get(name)) == "true" {
+			kinds |= k
+			granted = append(granted, `,"`+name+`":true`...)
+		}
+	}
+	return kinds, granted
+}
