@@ -36,6 +36,9 @@ const (
 	personalityLinux = 0
 	personalityQuery = 0xffff_ffff
 
+	prctlPDEATHSIG = 1 // PR_SET_PDEATHSIG
+	signalKILL     = 9
+
 	familyUnix    = 1
 	familyInet    = 2
 	familyInet6   = 10
@@ -135,6 +138,12 @@ func inspected() []inspection {
 		}},
 		{systemCall{name: "personality", amd64: 135, arm64: 92}, []bpf.Instruction{ // no address randomisation, executable data
 			argument(0), equal(personalityLinux, 2), equal(personalityQuery, 1), refuse(errnoEPERM), allow(),
+		}},
+		// bwrap's --die-with-parent is all that ends the sandbox after a kill -9 of pfar (LIF-11). A server may write its pid
+		// 1's memory (/proc/1/mem: same user, same capabilities), and must not have it forget that signal.
+		{systemCall{name: "prctl", amd64: 157, arm64: 167}, []bpf.Instruction{
+			argument(0), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: prctlPDEATHSIG, SkipTrue: 3},
+			argument(1), equal(signalKILL, 1), refuse(errnoEPERM), allow(),
 		}},
 		// Families beside these are rarely used code of the kernel, or reach its other parts (SB-23). Of netlink, routing
 		// messages alone: getifaddrs(3) asks by them, and node's os.networkInterfaces() throws without.

@@ -210,6 +210,11 @@ func TestArguments64And32(t *testing.T) {
 		{"ioctl", [6]uint64{0, 0xffff_ffff_0000_5412}, "EPERM"},    //
 		{"ioctl", [6]uint64{0, 0x541c}, "EPERM"},                   // TIOCLINUX
 		{"ioctl", [6]uint64{0, high | 0x541c}, "EPERM"},            //
+		{"prctl", [6]uint64{1, 9}, "allow"},                        // PR_SET_PDEATHSIG, SIGKILL
+		{"prctl", [6]uint64{1, 0}, "EPERM"},                        // none
+		{"prctl", [6]uint64{1, 15}, "EPERM"},                       // SIGTERM
+		{"prctl", [6]uint64{high | 1, 0}, "EPERM"},                 //
+		{"prctl", [6]uint64{15, 0}, "allow"},                       // PR_SET_NAME
 		{"personality", [6]uint64{0xffff_ffff}, "allow"},           // what is it?
 		{"personality", [6]uint64{0xffff_ffff_ffff_ffff}, "allow"}, //
 		{"personality", [6]uint64{0}, "allow"},                     // PER_LINUX
