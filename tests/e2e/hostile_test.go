@@ -64,6 +64,11 @@ sandbox { state = true }`, q.canary)),
 	if hostile.UID == 0 || os.Getuid() == 0 && hostile.UID == victim.UID {
 		t.Errorf("uids: hostile %d, victim %d", hostile.UID, victim.UID)
 	}
+	for _, d := range descendants(hostile.PID) {
+		if uids := hostUIDs(t, d.pid); os.Getuid() == 0 && slices.Contains(uids, "0") {
+			t.Errorf("%s has the uids %v on the host (SB-01)", d.name, uids)
+		}
+	}
 	homeOfVictim := filepath.Join(p.state(), "home", "victim")
 	put(t, filepath.Join(homeOfVictim, "secret.txt"), q.canary)
 
@@ -93,6 +98,20 @@ sandbox { state = true }`, q.canary)),
 			t.Errorf("after all attacks %s is %+v, before %+v", s.Name, s, before)
 		}
 	}
+}
+
+// hostUIDs are the real, effective, saved and file system uids of a process as the host's namespace sees them.
+func hostUIDs(t *testing.T, pid int) []string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	check(t, err)
+	_, after, _ := strings.Cut(string(b), "\nUid:")
+	line, _, _ := strings.Cut(after, "\n")
+	uids := strings.Fields(line)
+	if len(uids) != 4 {
+		t.Fatalf("uids of %d: %q", pid, line)
+	}
+	return uids
 }
 
 // layOut puts everything on the host that the attacks look for.
@@ -160,7 +179,7 @@ func (q prey) probes(p *pfar, homeOfVictim string) []probe {
 	add("write", "/", "/etc", "/usr", "/usr/bin", "/usr/lib", "/bin", "/lib", "/dev", "/sys", "/proc", "/proc/sys/kernel", "/sys/fs/cgroup", "/opt", "/var",
 		"/run", "/home", "/root", "/boot", filepath.Dir(program(p.t, "hostile")), p.run, p.home)
 	add("overwrite", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/vm/swappiness", "/proc/sys/net/ipv4/ip_forward", "/etc/passwd", "/etc/hosts", "/etc/resolv.conf")
-	add("open-for-writing", "/proc/sysrq-trigger", "/proc/sys/vm/drop_caches", "/proc/self/uid_map", "/proc/1/mem", "/proc/1/oom_score_adj", "/dev/kmsg", "/dev/mem", program(p.t, "hostile"))
+	add("open-for-writing", "/proc/sysrq-trigger", "/proc/sys/vm/drop_caches", "/dev/kmsg", "/dev/mem", program(p.t, "hostile"))
 	add("connect", q.tcp, "localhost:"+port, "[::1]:"+port, "169.254.169.254:80", "1.1.1.1:443", "[2606:4700:4700::1111]:443",
 		"example.com:443", "10.0.0.1:22", "0.0.0.0:"+port)
 	add("unix", q.abstract, q.socket, filepath.Join(p.run, "control.sock"), filepath.Join(p.run, "gateway.sock"), filepath.Join(p.run, "servers.sock"),
@@ -178,7 +197,7 @@ func (q prey) probes(p *pfar, homeOfVictim string) []probe {
 	for _, name := range []string{"mount", "umount", "fsopen", "open-tree", "move-mount", "mount-setattr", "pivot-root", "chroot", "swapon", "ptrace",
 		"process-vm-read", "keyctl", "add-key", "request-key", "io-uring", "bpf", "perf-event", "userfaultfd", "fanotify", "personality",
 		"tiocsti", "tiocsti-wide", "tioclinux", "terminal", "module", "kexec", "reboot", "set-time", "hostname", "root-user", "groups", "priority",
-		"real-time", "clone-user", "clone3-user", "capabilities", "new-privileges", "unfiltered", "host-root", "raise-limit", "oom-score", "i386", "x32"} {
+		"real-time", "clone-user", "clone3-user", "capabilities", "new-privileges", "unfiltered", "host-root", "parent-death-signal", "raise-limit", "oom-score", "i386", "x32"} {
 		add(name, "")
 	}
 	return list

@@ -184,7 +184,8 @@ func TestNothingOutlivesPfard(t *testing.T) {
 			case <-time.After(soon):
 				t.Error("pfar up goes on without pfard")
 			}
-			p.again() // what was left behind does not stand in the way
+			p.write("b.hcl", echo(t)) // the stubborn one would need 8 s to end in order
+			p.again()                 // what was left behind does not stand in the way
 			p.awaitRunning("a", "b")
 		})
 	}

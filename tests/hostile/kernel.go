@@ -33,6 +33,9 @@ func kernelAttacks() list {
 		{Name: "terminal", ID: "SB-06", try: func(string) verdict { return openForWriting("/dev/tty") }},
 		{Name: "process-vm-read", ID: "SB-05", try: func(string) verdict { return reached(once(readParent())) }},
 		{Name: "hostname", ID: "SB-01", try: setHostname},
+		// A uid that has no mapping is as good a refusal as EPERM: any error is one.
+		{Name: "root-user", ID: "SB-01", try: func(string) verdict { return outcome(once(call{unix.SYS_SETRESUID, 0, 0, 0})) }},
+		{Name: "groups", ID: "SB-01", try: func(string) verdict { return outcome(once(call{unix.SYS_SETGROUPS})) }},
 	}
 	for _, c := range []struct {
 		name, id string
@@ -64,8 +67,8 @@ func kernelAttacks() list {
 		{"kexec", "SB-05", call{unix.SYS_KEXEC_LOAD, 0, 0, 0, invalidKexecFlags}},
 		{"reboot", "SB-05", call{unix.SYS_REBOOT}},         // without the magic numbers: EINVAL, to whoever may
 		{"set-time", "SB-05", call{unix.SYS_SETTIMEOFDAY}}, // of nothing: no change, to whoever may
-		{"root-user", "SB-01", call{unix.SYS_SETRESUID, 0, 0, 0}},
-		{"groups", "SB-01", call{unix.SYS_SETGROUPS}},
+		// Without it, a process that took over the sandbox's pid 1 (/proc/1/mem: same user, same rights) would outlive pfar.
+		{"parent-death-signal", "LIF-11", call{unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, 0}},
 		{"priority", "RX", call{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, -5}},
 		{"real-time", "RX", call{unix.SYS_SCHED_SETSCHEDULER, 0, unix.SCHED_FIFO, []byte{1, 0, 0, 0}}},
 	} {
