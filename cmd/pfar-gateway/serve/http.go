@@ -138,12 +138,13 @@ func (x *exchange) body() ([]byte, bool) {
 	rc := http.NewResponseController(x.w)
 	_ = rc.SetReadDeadline(time.Now().Add(x.srv.limits.Read))
 	b, err := readAll(x.r.Body, x.r.ContentLength, limit)
-	_ = rc.SetReadDeadline(time.Time{}) // the connection is watched for the client's hanging up
-	switch {
-	case err == nil:
+	if err == nil {
+		_ = rc.SetReadDeadline(time.Time{}) // the connection is watched for the client's hanging up
 		return b, true
+	}
+	x.w.Header().Set("Connection", "close") // or net/http would wait for the rest
+	switch {
 	case errors.Is(err, errLarge):
-		x.w.Header().Set("Connection", "close")
 		refuse(x.w, http.StatusRequestEntityTooLarge, "the body is larger than "+strconv.Itoa(limit)+" bytes")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		refuse(x.w, http.StatusRequestTimeout, "the body did not arrive in time")
