@@ -25,14 +25,14 @@ const (
 // enter runs as `pfar-sandbox enter BWRAP TASKS FDS COMMAND [ARG...]`. bwrap takes its options by descriptor, but not the
 // command, which holds nothing that is secret.
 func enter(args []string) {
-	if err := prepare(args); err != nil {
-		// The launcher tells the owner; an exit status alone would say nothing.
-		_ = unix.Sendmsg(fdReport, []byte(err.Error()), nil, nil, 0)
-		os.Exit(1)
-	}
+	err := becomeBwrap(args)
+	// The launcher tells the owner; an exit status alone would say nothing.
+	_ = unix.Sendmsg(fdReport, []byte(err.Error()), nil, nil, 0)
+	os.Exit(1)
 }
 
-func prepare(args []string) error {
+// becomeBwrap returns only if it could not.
+func becomeBwrap(args []string) error {
 	if len(args) < 4 {
 		return fmt.Errorf("entering the namespaces: want BWRAP, TASKS, FDS and COMMAND, got %d arguments", len(args))
 	}
