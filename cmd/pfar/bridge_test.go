@@ -84,6 +84,7 @@ func TestConnectServesBothGenerations(t *testing.T) {
 			go func() { done <- newBridge(gatewayURL, b.gatewayHTTP(), outW).run(t.Context(), inR); outW.Close() }()
 			var options []client.ClientOption
 			if legacy {
+				//lint:ignore SA1019 both generations of the protocol are tested
 				options = append(options, client.WithLegacyProtocolOnly())
 			}
 			c := client.NewClient(transport.NewIO(outR, inW, io.NopCloser(strings.NewReader(""))), options...)

@@ -95,6 +95,7 @@ func (c *cli) openGateway(ctx context.Context) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	//lint:ignore SA1019 requests go to the transport as raw JSON, and a session says once what each would have to say in _meta
 	g := &gateway{client: client.NewClient(conn, client.WithLegacyProtocolOnly()), conn: conn}
 	if err := g.client.Start(ctx); err != nil {
 		return nil, fmt.Errorf("starting the gateway's client: %w", err)
