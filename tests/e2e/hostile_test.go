@@ -46,7 +46,7 @@ type prey struct {
 func TestHostile(t *testing.T) {
 	q := layOut(t)
 	p := prepare(t, map[string]string{
-		"victim.hcl": declare(program(t, "echo"), []string{"-ignore-eof"}, fmt.Sprintf(`
+		"victim.hcl": declare(program(t, "echo"), nil, fmt.Sprintf(`
 auth    = { VICTIM_TOKEN = "vault:victim_token" }
 env     = { VICTIM_SETTING = %q }
 sandbox { state = true }`, q.canary)),
@@ -161,7 +161,7 @@ func (q prey) probes(p *pfar, homeOfVictim string) []probe {
 	_, port, _ := net.SplitHostPort(q.tcp)
 	list := []probe{
 		{"search", "/ " + q.canary}, {"homes", ""}, {"cgroup", ""}, {"kernel-memory", ""}, {"kernel-symbols", ""},
-		{"kernel-log", ""}, {"device", ""}, {"file-handle", ""}, {"datagram", q.udp}, {"datagram", "1.1.1.1:53"},
+		{"descriptors", ""}, {"kernel-log", ""}, {"device", ""}, {"file-handle", ""}, {"datagram", q.udp}, {"datagram", "1.1.1.1:53"},
 		{"resolve", "example.com."}, {"interfaces", ""}, {"routes", ""}, {"descriptor-passing", ""},
 		{"shared-memory", q.segment}, {"environment", expectedEnvironment}, {"environment-of-init", expectedEnvironment},
 		{"environments", q.canary}, {"processes", ""}, {"signal", strconv.Itoa(os.Getpid())}, {"fork-bomb", "5000"},
