@@ -1,0 +1,190 @@
+package generator
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pfar/pfar/generator/sandbox"
+)
+
+const (
+	minScratch = 1 << 20
+	rootSize   = 1 << 20 // directories and links alone
+)
+
+// base is the part of the file system that every server has, in order.
+func (c *compiler) base() []sandbox.Mount {
+	b := c.server.Sandbox
+	// All scratch space is memory of the server's; the sizes hold it where no cgroup does.
+	scratch := max(b.Memory/4, minScratch)
+	root := sandbox.Mount{Kind: sandbox.Tmpfs, Dest: "/", Size: rootSize, Why: "an empty root"}
+	if !b.ReadOnlyFS {
+		root.Size, root.Why = scratch, "an empty root, scratch space by read_only_fs = false"
+	}
+	mounts := append([]sandbox.Mount{root}, c.system()...)
+	mounts = append(mounts, c.etc()...)
+	mounts = append(mounts,
+		sandbox.Mount{Kind: sandbox.Proc, Dest: "/proc", Why: "its own processes only"},
+		// bwrap leaves /proc/sys to the file modes, which hold nobody whose uid is the kernel's 0 (SB-01).
+		sandbox.Mount{Kind: sandbox.ROBind, Source: "/proc/sys", Dest: "/proc/sys", Why: "settings of the kernel, read-only"},
+		sandbox.Mount{Kind: sandbox.Dev, Dest: "/dev", Why: "null, zero, random and the like; no device of the host"},
+		sandbox.Mount{Kind: sandbox.Tmpfs, Dest: "/dev/shm", Size: scratch, Perms: 0o1777, Why: "shared memory of its own"},
+	)
+	if b.AllowTmp {
+		mounts = append(mounts, c.tmp("/tmp", scratch), c.tmp("/var/tmp", scratch))
+	} else {
+		mounts = append(mounts, sandbox.Mount{Kind: sandbox.Dir, Dest: c.host.real("/var"), Why: "empty"})
+	}
+	mounts = append(mounts, sandbox.Mount{Kind: sandbox.Dir, Dest: "/run", Why: "empty: no socket of the host"})
+	return append(mounts, c.homeMounts(scratch)...)
+}
+
+func (c *compiler) tmp(at string, size int64) sandbox.Mount {
+	f, _ := c.host.resolve(at)
+	c.follow(f, "sandbox.allow_tmp")
+	return sandbox.Mount{Kind: sandbox.Tmpfs, Dest: f.real, Size: size, Perms: 0o1777, Why: "private scratch space, gone with the server"}
+}
+
+// homeMounts is the server's home: in memory, or its own directory on the host.
+func (c *compiler) homeMounts(size int64) []sandbox.Mount {
+	f, _ := c.host.resolve(serverHome) // some hosts have /home elsewhere
+	c.follow(f, "sandbox.state")
+	home := sandbox.Mount{Kind: sandbox.Tmpfs, Dest: f.real, Size: size, Perms: 0o700, Why: "the server's home, gone with it"}
+	if c.server.Sandbox.State {
+		source := path.Join(c.host.real(c.host.StateDir), c.server.Name)
+		home = sandbox.Mount{Kind: sandbox.Bind, Source: source, Dest: f.real, State: true, Why: "the server's home, kept by state = true"}
+	}
+	// The directory above would get the home's own mode otherwise.
+	return []sandbox.Mount{{Kind: sandbox.Dir, Dest: path.Dir(f.real), Why: "nobody else's home"}, home}
+}
+
+// system is /usr and what a host has at the root in its place.
+func (c *compiler) system() []sandbox.Mount {
+	var mounts []sandbox.Mount
+	if f, err := c.host.resolve("/usr"); err == nil && f.directory() {
+		c.follow(f, "command")
+		c.shown = append(c.shown, f.real)
+		mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROBind, Source: f.real, Dest: f.real, Why: "programs and libraries of the host"})
+	}
+	for _, dir := range []string{"/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"} {
+		f, err := c.host.resolve(dir)
+		switch {
+		case err != nil:
+		case len(f.links) > 0 && f.links[0].at == dir:
+			mounts = append(mounts, sandbox.Mount{Kind: sandbox.Symlink, Source: f.links[0].text, Dest: dir, Why: "as on the host"})
+		case f.directory():
+			c.shown = append(c.shown, dir)
+			mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROBind, Source: dir, Dest: dir, Why: "programs and libraries of the host"})
+		}
+	}
+	return mounts
+}
+
+// etcOfHost is what name resolution, TLS and the dynamic linker read. Distributions keep it in different places; what is
+// not there is left out. None of it is secret.
+func etcOfHost() []string {
+	return []string{
+		"/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types",
+		"/etc/pki/ca-trust/extracted", "/etc/pki/tls/cert.pem", "/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf",
+		"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
+	}
+}
+
+// etc is small and mostly ours.
+func (c *compiler) etc() []sandbox.Mount {
+	uid, gid := strconv.Itoa(sandbox.UID), strconv.Itoa(sandbox.GID)
+	data := func(dest, text, why string) sandbox.Mount {
+		return sandbox.Mount{Kind: sandbox.Data, Dest: dest, Text: text, Why: why}
+	}
+	mounts := []sandbox.Mount{
+		{Kind: sandbox.Tmpfs, Dest: "/etc", Size: rootSize, Why: "an empty /etc"},
+		data("/etc/group", "mcp:x:"+gid+":\nnogroup:x:65534:\n", "the server's group, nobody of the host"),
+		data("/etc/hostname", c.server.Name+"\n", "not the host's"),
+		data("/etc/hosts", "127.0.0.1 localhost "+c.server.Name+"\n::1 localhost ip6-localhost ip6-loopback\n", "loopback alone"),
+		data("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n", "no service of the host"),
+		data("/etc/passwd", "mcp:x:"+uid+":"+gid+":mcp:"+serverHome+":/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", "the server's user, nobody of the host"),
+		// Nothing but the server's own loopback can answer (SBX-06, X-07).
+		data("/etc/resolv.conf", "nameserver 127.0.0.1\n", "no resolver of the host"),
+	}
+	for _, p := range etcOfHost() {
+		f, err := c.host.resolve(p)
+		if err != nil {
+			continue
+		}
+		c.follow(f, "command")
+		if sandbox.Below(f.real, "/etc") || f.directory() || f.regular() {
+			c.shown = append(c.shown, f.real)
+			mounts = c.addHost(mounts, f.real)
+		}
+	}
+	return mounts
+}
+
+// addHost adds a read-only bind of what no earlier one shows.
+func (c *compiler) addHost(mounts []sandbox.Mount, real string) []sandbox.Mount {
+	for _, m := range mounts {
+		if m.Kind == sandbox.ROBind && sandbox.Below(real, m.Dest) {
+			return mounts
+		}
+	}
+	if sandbox.Below(real, "/usr") {
+		return mounts
+	}
+	return append(mounts, sandbox.Mount{Kind: sandbox.ROBind, Source: real, Dest: real, Why: "certificates, time zone or libraries' index of the host"})
+}
+
+// assemble puts the declaration's own mounts between the base and the remounts.
+func (c *compiler) assemble(base []sandbox.Mount) []sandbox.Mount {
+	var own []sandbox.Mount
+	have := slices.Clone(c.shown)
+	for _, b := range c.binds {
+		if !b.writable {
+			have = append(have, b.real)
+		}
+	}
+	covered := func(p string, itself bool) bool {
+		return slices.ContainsFunc(have, func(dir string) bool { return sandbox.Below(p, dir) && (itself || p != dir) })
+	}
+	for _, b := range c.binds {
+		m := sandbox.Mount{Kind: sandbox.ROBind, Source: b.real, Dest: b.real, Why: b.why}
+		if b.writable {
+			m.Kind = sandbox.Bind
+		} else if covered(b.real, false) || slices.Contains(c.shown, b.real) {
+			continue
+		}
+		own = append(own, m)
+	}
+	for _, l := range c.links {
+		m := sandbox.Mount{Kind: sandbox.Symlink, Source: l.text, Dest: l.at, Why: "a link on the way, as on the host"}
+		at := func(other sandbox.Mount) bool { return other.Dest == m.Dest }
+		if covered(l.at, true) || slices.ContainsFunc(base, at) || slices.ContainsFunc(own, at) {
+			continue
+		}
+		own = append(own, m)
+	}
+	slices.SortFunc(own, func(a, b sandbox.Mount) int { return strings.Compare(a.Dest, b.Dest) }) // what is above comes first
+	mounts := insertEarly(base, own)
+	remounts := []string{"/etc", "/dev", "/"}
+	if !c.server.Sandbox.ReadOnlyFS {
+		remounts = remounts[:2]
+	}
+	for _, dest := range remounts {
+		mounts = append(mounts, sandbox.Mount{Kind: sandbox.Remount, Dest: dest, Why: "nothing more is made here"})
+	}
+	return mounts
+}
+
+// insertEarly appends own, but links that a mount of the base lies behind go before it.
+func insertEarly(base, own []sandbox.Mount) []sandbox.Mount {
+	early := slices.DeleteFunc(slices.Clone(own), func(m sandbox.Mount) bool { return !topLevelLink(m) })
+	late := slices.DeleteFunc(slices.Clone(own), topLevelLink)
+	mounts := append([]sandbox.Mount{base[0]}, early...)
+	mounts = append(mounts, base[1:]...)
+	return append(mounts, late...)
+}
+
+func topLevelLink(m sandbox.Mount) bool {
+	return m.Kind == sandbox.Symlink && path.Dir(m.Dest) == "/"
+}

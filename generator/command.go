@@ -1,0 +1,228 @@
+package generator
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/generator/sandbox"
+)
+
+// command finds the server's command and all that it needs to start. It returns its path inside the sandbox.
+func (c *compiler) command() string {
+	const key = "command"
+	name := c.server.Command
+	switch {
+	case name == "":
+		c.fail(key, "No command", "Nothing is said of what to start. Write command = \"node\", for example.")
+		return ""
+	case !strings.Contains(name, "/"):
+		f, ok := c.host.lookup(name)
+		if !ok {
+			c.fail(key, "Command not found", "%q is in none of the directories of PATH that pfar was started with. Install it, or write the absolute path.", name)
+			return ""
+		}
+		c.addPath(f.written)
+		return c.executable(f, key)
+	case !path.IsAbs(name):
+		c.fail(key, "Command not absolute", "%q is relative, and to what is not known. Write the absolute path, such as %q.", name, path.Join(path.Dir(c.server.File), name))
+		return ""
+	case path.Clean(name) != name:
+		c.fail(key, "Path not clean", "%q has \"//\", \".\" or \"..\" in it, or ends in \"/\". Write %q.", name, path.Clean(name))
+		return ""
+	}
+	f, err := c.host.resolve(name)
+	if err != nil {
+		c.fail(key, "Command not found", "%v. Install it, or write where it is.", err)
+		return ""
+	}
+	return c.executable(f, key)
+}
+
+// executable shows a program that the kernel is to start, and what that needs in its turn.
+func (c *compiler) executable(f file, key string) string {
+	if dir := c.shim(f); dir != "" {
+		return ""
+	}
+	switch {
+	case !f.regular():
+		c.fail(key, "Not a program", "%s is no regular file. Write the path of a program.", where(f))
+		return ""
+	case !f.executable():
+		c.fail(key, "Not executable", "%s is not executable. Mark it so with chmod +x, or name its interpreter as the command and the file in args.", where(f))
+		return ""
+	}
+	if !c.permitted(f, key) {
+		return ""
+	}
+	what := "the command"
+	if key != "command" || f.written != c.server.Command && path.Base(f.written) != c.server.Command {
+		what = "the interpreter " + path.Base(f.written)
+	}
+	c.environmentOf(f, key)
+	c.show(f, bind{real: c.treeOfCommand(f), key: key, why: what})
+	if isInterpreter(f) {
+		c.addPath(f.written)
+	}
+	c.shebang(f, key)
+	return f.written
+}
+
+// permitted refuses programs among what no server may see. What is private to pfar is so with all that is in it.
+func (c *compiler) permitted(f file, key string) bool {
+	for _, dir := range c.private {
+		if sandbox.Below(f.real, dir) {
+			c.fail(key, "Refused path", "%s lies in %s, with pfar's own files, which no server sees. Install it elsewhere.", where(f), dir)
+			return false
+		}
+	}
+	for _, dir := range systemDirectories() {
+		if sandbox.Below(f.real, dir) && dir != "/etc" {
+			c.fail(key, "Refused path", "%s lies in %s, which belongs to the system. Install it elsewhere.", where(f), dir)
+			return false
+		}
+	}
+	return true
+}
+
+// environmentOf shows the virtual environment that a link to Python stands in: Python looks for its packages beside the
+// link, not beside what it leads to.
+func (c *compiler) environmentOf(f file, key string) {
+	at := []string{f.real}
+	for _, l := range f.links {
+		at = append(at, l.at)
+	}
+	for _, p := range at {
+		prefix := path.Dir(path.Dir(p))
+		if path.Base(path.Dir(p)) == "bin" && c.host.exists(path.Join(prefix, "pyvenv.cfg")) && !c.broad(prefix) {
+			c.show(file{real: prefix}, bind{real: prefix, key: key, why: "the virtual environment of " + path.Base(f.written)})
+		}
+	}
+}
+
+// shebang shows the interpreter of a script.
+func (c *compiler) shebang(f file, key string) {
+	line, ok := strings.CutPrefix(c.host.head(f.real), "#!")
+	if !ok {
+		return
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	words := strings.Fields(line)
+	if len(words) == 0 || !path.IsAbs(words[0]) {
+		c.fail(key, "Interpreter not found", "%s begins with %q, which names no interpreter. Write its interpreter as the command and the file in args.", where(f), "#!"+line)
+		return
+	}
+	next, err := c.host.resolve(path.Clean(words[0]))
+	if err != nil || !next.executable() {
+		c.fail(key, "Interpreter not found", "%s wants the interpreter %q, which is not there. Install it.", where(f), words[0])
+		return
+	}
+	if next.real == f.real {
+		return
+	}
+	if path.Base(words[0]) != "env" {
+		c.executable(next, key)
+		return
+	}
+	c.show(next, bind{real: c.treeOfCommand(next), key: key, why: "the interpreter env"})
+	for _, w := range words[1:] {
+		if strings.HasPrefix(w, "-") || strings.Contains(w, "=") { // env -S NAME=VALUE node
+			continue
+		}
+		found, ok := c.host.lookup(w)
+		if !ok {
+			c.fail(key, "Interpreter not found", "%s wants %q, which is in none of the directories of PATH that pfar was started with. Install it, or name it as the command by its absolute path and the file in args.", where(f), w)
+			return
+		}
+		c.addPath(found.written)
+		if found.real != f.real {
+			c.executable(found, key)
+		}
+		return
+	}
+}
+
+// addPath lets programs inside find others by name where they were found here.
+func (c *compiler) addPath(program string) {
+	if dir := path.Dir(program); !slices.Contains(c.path, dir) && !slices.Contains(standardPath(), dir) {
+		c.path = append(c.path, dir)
+	}
+}
+
+func standardPath() []string {
+	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+}
+
+// where names a file by what was written, and what it turned out to be.
+func where(f file) string {
+	if f.real == f.written || f.written == "" {
+		return quote(f.real)
+	}
+	return quote(f.written) + " (" + quote(f.real) + ")"
+}
+
+// shim reports the small programs that version managers put before the real ones: they look for their settings in the
+// home folder, which is not inside.
+func (c *compiler) shim(f file) string {
+	const key = "command"
+	name := path.Base(f.written)
+	paths := []string{f.written, f.real}
+	for _, l := range f.links {
+		paths = append(paths, l.at)
+	}
+	for _, p := range paths {
+		root, _, ok := strings.Cut(p, "/shims/")
+		if !ok {
+			root, _, ok = strings.Cut(p, "/.volta/bin/")
+			root = path.Join(root, ".volta")
+		}
+		if !ok {
+			continue
+		}
+		remedy := "Write the absolute path of the real program"
+		if real := c.realPrograms(root, name); len(real) > 0 {
+			for i := range real {
+				real[i] = quote(real[i])
+			}
+			remedy += ": " + strings.Join(real, " or ")
+		} else {
+			remedy += ", which `" + path.Base(root) + " which " + name + "` prints"
+		}
+		c.fail(key, "Version manager's shim", "%s only chooses among versions of %s, by settings in the home folder that no server sees. %s.", quote(p), name, strings.ReplaceAll(remedy, "`.", "`"))
+		return root
+	}
+	return ""
+}
+
+// realPrograms lists what a version manager has installed under a name.
+func (c *compiler) realPrograms(root, name string) []string {
+	var all []string
+	for _, pattern := range []string{"versions/*/bin", "installs/*/*/bin", "tools/image/*/*/bin"} {
+		dirs := []string{root}
+		for part := range strings.SplitSeq(pattern, "/") {
+			dirs = c.step(dirs, part)
+		}
+		for _, dir := range dirs {
+			if f, err := c.host.resolve(path.Join(dir, name)); err == nil && f.executable() {
+				all = append(all, f.written)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all[:min(len(all), 4)]
+}
+
+// step goes one level down: into what is called part, or into everything.
+func (c *compiler) step(dirs []string, part string) []string {
+	var next []string
+	for _, dir := range dirs {
+		if part != "*" {
+			next = append(next, path.Join(dir, part))
+			continue
+		}
+		for _, e := range c.host.list(dir) {
+			next = append(next, path.Join(dir, e))
+		}
+	}
+	return next
+}

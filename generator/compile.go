@@ -1,0 +1,152 @@
+package generator
+
+import (
+	"fmt"
+	"path"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// ProxyPort is where the egress bridge accepts in a server's network namespace: units.ProxyPort, which pure packages
+// do not import.
+const ProxyPort = 9876
+
+// serverHome is every server's home inside its sandbox.
+const serverHome = "/home/mcp"
+
+// Compile says what pfar has to create for a server, or what is wrong with its declaration on this host. It looks at the
+// host and changes nothing. With an error among the diagnostics the plan is empty.
+func Compile(s declaration.Server, h Host) (Plan, hcl.Diagnostics) {
+	c := newCompiler(s, h)
+	if s.Transport != declaration.Stdio {
+		c.fail("transport", "Transport not served yet", "pfar serves servers with the transport \"stdio\" so far, and this one has %q. Write transport = \"stdio\" with the server's command, or move the file out of this folder until then.", s.Transport)
+		return Plan{}, c.diags
+	}
+	box := sandbox.Sandbox{
+		Args: s.Args, Dir: serverHome, Hostname: s.Name,
+		Limits: sandbox.Limits{Memory: s.Sandbox.Memory, Tasks: s.Sandbox.Tasks, CPU: s.Sandbox.CPU},
+	}
+	base := c.base()
+	box.Command = c.command()
+	c.program(box.Command)
+	c.declared()
+	c.separate()
+	if c.diags.HasErrors() {
+		return Plan{}, c.diags
+	}
+	box.Mounts = c.assemble(base)
+	box.Env = c.environment()
+	c.checkArgs(box)
+	if err := box.Validate(); err != nil { // what the launcher would refuse
+		c.fail("command", "Sandbox not possible", "The sandbox for this server cannot be built: %v.", err)
+		return Plan{}, c.diags
+	}
+	p := Plan{
+		Name: s.Name, File: s.File, Enabled: s.Enabled, Autostart: s.Autostart, State: s.Sandbox.State,
+		Gateway: gateway(s), Sandbox: box, Egress: egress.Policy{Endpoints: s.Allowed},
+	}
+	for _, k := range s.Credentials {
+		p.Credentials = append(p.Credentials, Credential{Name: k.Env, Key: k.Key, From: k.From})
+	}
+	return p, c.diags
+}
+
+func gateway(s declaration.Server) handover.Server {
+	g := handover.Server{Name: s.Name, Description: s.Description, Label: string(s.Label), Timeout: s.Timeout}
+	for name, t := range s.Tools {
+		if g.Tools == nil {
+			g.Tools = map[string]handover.Tool{}
+		}
+		g.Tools[name] = handover.Tool{Semantics: t.Semantics}
+	}
+	return g
+}
+
+// compiler is one compilation.
+type compiler struct {
+	server  declaration.Server
+	host    Host
+	home    string   // resolved; "": none
+	private []string // resolved
+	wide    map[string]bool
+
+	shown []string // what the base file system shows of the host, at the host's own paths
+	binds []bind
+	links []located
+	path  []string // directories of programs that are looked up inside
+	diags hcl.Diagnostics
+}
+
+// bind is a file or folder of the host that the server gets at the same place.
+type bind struct {
+	real     string
+	writable bool
+	key      string // of the declaration that asked for it
+	why      string
+}
+
+// located is a link and the key that led over it.
+type located struct {
+	link
+	key string
+}
+
+func newCompiler(s declaration.Server, h Host) *compiler {
+	c := &compiler{server: s, host: h, wide: map[string]bool{}}
+	if path.IsAbs(h.Home) && path.Clean(h.Home) != "/" {
+		c.home = h.real(h.Home)
+	}
+	for _, p := range h.Private {
+		if path.IsAbs(p) {
+			c.private = append(c.private, h.real(p))
+		}
+	}
+	for _, p := range wideDirectories() {
+		c.wide[p], c.wide[h.real(p)] = true, true
+	}
+	return c
+}
+
+// fail reports an error at a key of the declaration.
+func (c *compiler) fail(key, summary, format string, args ...any) {
+	c.report(hcl.DiagError, key, summary, format, args...)
+}
+
+func (c *compiler) warn(key, summary, format string, args ...any) {
+	c.report(hcl.DiagWarning, key, summary, format, args...)
+}
+
+func (c *compiler) report(severity hcl.DiagnosticSeverity, key, summary, format string, args ...any) {
+	at := c.server.Place(key)
+	c.diags = c.diags.Append(&hcl.Diagnostic{Severity: severity, Summary: summary, Detail: fmt.Sprintf(format, args...), Subject: &at})
+}
+
+// show notes that the server is to see f.real, and the links that lead there.
+func (c *compiler) show(f file, b bind) {
+	c.follow(f, b.key)
+	for _, root := range softwareRoots() {
+		if sandbox.Below(f.real, root) && !b.writable {
+			b.real, b.why = root, "software of the host, readable by all its users"
+		}
+	}
+	for i, have := range c.binds {
+		if have.real == b.real && have.writable == b.writable {
+			if have.why != b.why {
+				c.binds[i].why += "; " + b.why
+			}
+			return
+		}
+	}
+	c.binds = append(c.binds, b)
+}
+
+func (c *compiler) follow(f file, key string) {
+	for _, l := range f.links {
+		c.links = append(c.links, located{l, key})
+	}
+}

@@ -1,0 +1,92 @@
+package generator
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Digest changes when anything of a plan does: a running server has to be started again for it.
+func Digest(p Plan) string {
+	b, err := json.Marshal(p)
+	if err != nil {
+		// A plan is plain data. One that cannot be written is equal to none, not even to itself.
+		return ""
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// ChangeKind is what is to be done to a server.
+type ChangeKind string
+
+const (
+	Start   ChangeKind = "start"
+	Restart ChangeKind = "restart"
+	Stop    ChangeKind = "stop"
+)
+
+// Change is one difference between what runs and what should.
+type Change struct {
+	Name string     `json:"name"`
+	Kind ChangeKind `json:"kind"`
+	Why  string     `json:"why"`
+}
+
+// Diff says how to get from the plans that run to those that should, by name.
+func Diff(have, want map[string]Plan) []Change {
+	names := slices.Collect(maps.Keys(have))
+	for name := range want {
+		if _, ok := have[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var changes []Change
+	for _, name := range names {
+		h, runs := have[name]
+		w, declared := want[name]
+		switch {
+		case runs && !declared:
+			changes = append(changes, Change{name, Stop, "its declaration is gone"})
+		case runs && !w.Enabled:
+			changes = append(changes, Change{name, Stop, "enabled = false in its declaration"})
+		case runs && Digest(h) != Digest(w):
+			changes = append(changes, Change{name, Restart, "changed: " + strings.Join(changed(h, w), ", ")})
+		case !runs && w.Enabled && w.Autostart:
+			changes = append(changes, Change{name, Start, "declared and not running"})
+		}
+	}
+	return changes
+}
+
+// changed names the parts in which two plans differ.
+func changed(a, b Plan) []string {
+	var parts []string
+	for _, p := range []struct {
+		name string
+		a, b any
+	}{
+		{"file", a.File, b.File},
+		{"command", append([]string{a.Sandbox.Command}, a.Sandbox.Args...), append([]string{b.Sandbox.Command}, b.Sandbox.Args...)},
+		{"mounts", a.Sandbox.Mounts, b.Sandbox.Mounts},
+		{"environment", a.Sandbox.Env, b.Sandbox.Env},
+		{"limits", a.Sandbox.Limits, b.Sandbox.Limits},
+		{"egress", a.Egress, b.Egress},
+		{"credentials", a.Credentials, b.Credentials},
+		{"state", a.State, b.State},
+		{"what the gateway knows", a.Gateway, b.Gateway},
+	} {
+		if !reflect.DeepEqual(p.a, p.b) {
+			parts = append(parts, p.name)
+		}
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "when it starts")
+	}
+	return parts
+}

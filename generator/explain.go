@@ -1,0 +1,96 @@
+package generator
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pfar/pfar/generator/sandbox"
+)
+
+// Explain says to a server's owner what it can see, reach and hold.
+func (p Plan) Explain() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s runs %s.\n", p.Name, p.commandLine())
+	p.explainStart(&b)
+	p.explainFiles(&b)
+	p.explainNetwork(&b)
+	p.explainCredentials(&b)
+	l := p.Sandbox.Limits
+	cpu := "as much processor time as is free"
+	if l.CPU > 0 {
+		cpu = fmt.Sprintf("%d %% of one processor core", l.CPU)
+	}
+	fmt.Fprintf(&b, "\nIt may use %s of memory, %d processes and threads, and %s.\n", size(l.Memory), l.Tasks, cpu)
+	fmt.Fprintf(&b, "\nEverything else is not there for it: your home folder and your keys, other servers and their files, the host's\nprocesses, sockets and devices, and pfar's own files. It holds no privilege, cannot gain one, and ends with pfar.\n")
+	return b.String()
+}
+
+func (p Plan) explainStart(b *strings.Builder) {
+	switch {
+	case !p.Enabled:
+		fmt.Fprintf(b, "It is disabled, so none of this happens.\n")
+	case !p.Autostart:
+		fmt.Fprintf(b, "It starts only when somebody asks for it.\n")
+	}
+}
+
+func (p Plan) explainFiles(b *strings.Builder) {
+	var reads, writes []string
+	for _, m := range p.Sandbox.Mounts {
+		entry := quote(m.Dest)
+		switch {
+		case m.State:
+			entry += ", its home, kept in " + quote(m.Source)
+			writes = append(writes, entry)
+		case m.Kind == sandbox.Bind:
+			writes = append(writes, entry+", on the host")
+		case m.Kind == sandbox.Tmpfs && m.Why != "" && (m.Perms != 0 || m.Size > rootSize):
+			writes = append(writes, fmt.Sprintf("%s, up to %s in memory, gone when it ends", entry, size(m.Size)))
+		case m.Kind == sandbox.ROBind && m.Source != "/proc/sys" && !sandbox.Below(m.Dest, "/etc"):
+			reads = append(reads, entry+", "+m.Why)
+		}
+	}
+	fmt.Fprintf(b, "\nOf the host's files it can read:\n")
+	bullets(b, append(reads, "certificates, time zone and the like in /etc, nothing of it private"))
+	fmt.Fprintf(b, "\nIt can write to:\n")
+	bullets(b, writes)
+}
+
+func (p Plan) explainNetwork(b *strings.Builder) {
+	if len(p.Egress.Endpoints) == 0 {
+		fmt.Fprintf(b, "\nIt reaches nothing on the network: no host is declared.\n")
+		return
+	}
+	fmt.Fprintf(b, "\nOn the network it can reach, through its egress bridge:\n")
+	var hosts []string
+	for _, e := range p.Egress.Endpoints {
+		what := e
+		what.Port = 0
+		entry := what.String()
+		if e.Wildcard {
+			entry += " (one name more, without " + e.Host + " itself)"
+		}
+		hosts = append(hosts, entry+", "+ports(e.Port))
+	}
+	bullets(b, hosts)
+	fmt.Fprintf(b, "Every other connection is refused and noted.\n")
+}
+
+func (p Plan) explainCredentials(b *strings.Builder) {
+	if len(p.Credentials) == 0 {
+		fmt.Fprintf(b, "\nIt holds no credential.\n")
+		return
+	}
+	fmt.Fprintf(b, "\nIt holds these credentials, and can send them to whatever it reaches:\n")
+	var list []string
+	for _, c := range p.Credentials {
+		list = append(list, c.Name+", from "+c.source())
+	}
+	bullets(b, list)
+}
+
+func bullets(b *strings.Builder, list []string) {
+	for _, s := range list {
+		fmt.Fprintf(b, "  - %s\n", s)
+	}
+}

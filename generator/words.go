@@ -1,0 +1,151 @@
+package generator
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/pfar/pfar/generator/sandbox"
+)
+
+// Words prints all that would be created for a server, in the order of its creation.
+func (p Plan) Words() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, declared in %s (%s)\n", p.Name, quote(p.File), p.whenStarted())
+	fmt.Fprintf(&b, "\nProcesses\n")
+	table(&b, [][]string{
+		{"pfar-mcp@" + p.Name, "launches the sandbox and watches it"},
+		{"", "runs " + p.commandLine()},
+		{"", "in " + quote(p.Sandbox.Dir)},
+		{"pfar-egress@" + p.Name, "accepts on 127.0.0.1:" + strconv.Itoa(ProxyPort) + " inside, connects outside"},
+	})
+	fmt.Fprintf(&b, "\nLimits\n")
+	table(&b, p.limitRows())
+	fmt.Fprintf(&b, "\nNamespaces\n  user, pid, mount, ipc, uts, cgroup, network: all its own; user %d, no capabilities, system calls filtered\n", sandbox.UID)
+	fmt.Fprintf(&b, "\nFile system\n")
+	var rows [][]string
+	for _, m := range p.Sandbox.Mounts {
+		rows = append(rows, mountRow(m))
+	}
+	table(&b, rows)
+	fmt.Fprintf(&b, "\nEnvironment\n")
+	rows = nil
+	for _, e := range p.Sandbox.Env {
+		value := quote(e.Value)
+		if e.Credential != "" {
+			value = "credential " + quote(e.Credential)
+		}
+		rows = append(rows, []string{e.Name, value})
+	}
+	table(&b, rows)
+	fmt.Fprintf(&b, "\nCredentials\n")
+	rows = nil
+	for _, c := range p.Credentials {
+		rows = append(rows, []string{c.Name, "from " + c.source()})
+	}
+	table(&b, orNone(rows))
+	fmt.Fprintf(&b, "\nEgress\n")
+	rows = nil
+	for _, e := range p.Egress.Endpoints {
+		rows = append(rows, []string{e.String(), ports(e.Port)})
+	}
+	table(&b, orNone(rows))
+	return b.String()
+}
+
+func (p Plan) whenStarted() string {
+	switch {
+	case !p.Enabled:
+		return "disabled: never started"
+	case !p.Autostart:
+		return "started on request"
+	}
+	return "started with pfar"
+}
+
+func (p Plan) commandLine() string {
+	words := []string{quote(p.Sandbox.Command)}
+	for _, a := range p.Sandbox.Args {
+		words = append(words, quote(a))
+	}
+	return strings.Join(words, " ")
+}
+
+func (p Plan) limitRows() [][]string {
+	l := p.Sandbox.Limits
+	cpu := "no quota"
+	if l.CPU > 0 {
+		cpu = fmt.Sprintf("%d %% of one core", l.CPU)
+	}
+	return [][]string{{"memory", size(l.Memory)}, {"tasks", strconv.Itoa(l.Tasks) + " processes and threads"}, {"cpu", cpu}}
+}
+
+func mountRow(m sandbox.Mount) []string {
+	what := quote(m.Dest)
+	switch {
+	case m.Kind == sandbox.Symlink:
+		what += " -> " + quote(m.Source)
+	case m.Source != "" && m.Source != m.Dest:
+		what += " from " + quote(m.Source)
+	case m.Size > 0:
+		what += ", " + size(m.Size)
+	}
+	return []string{string(m.Kind), what, m.Why}
+}
+
+func (c Credential) source() string {
+	if c.From != "" {
+		return "the variable " + quote(c.From) + " of pfar's environment"
+	}
+	return "the vault, key " + quote(c.Key)
+}
+
+func ports(port uint16) string {
+	if port == 0 {
+		return "ports 443 and 80"
+	}
+	return "port " + strconv.Itoa(int(port))
+}
+
+func orNone(rows [][]string) [][]string {
+	if len(rows) == 0 {
+		return [][]string{{"none"}}
+	}
+	return rows
+}
+
+// table aligns columns.
+func table(b *strings.Builder, rows [][]string) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintf(w, "  %s\n", strings.Join(r, "\t"))
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+}
+
+// quote leaves plain words alone and escapes whatever could be read as something else on a terminal or by a person
+// (DC-08).
+func quote(s string) string {
+	plain := func(r rune) bool {
+		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("/._-+=:,@%*~", r))
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return strconv.QuoteToASCII(s)
+}
+
+// size prints bytes in the unit that divides them.
+func size(n int64) string {
+	switch {
+	case n >= 1<<30 && n%(1<<30) == 0:
+		return fmt.Sprintf("%d GiB", n>>30)
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
