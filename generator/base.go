@@ -164,16 +164,37 @@ func (c *compiler) assemble(base []sandbox.Mount) []sandbox.Mount {
 		}
 		own = append(own, m)
 	}
+	sealed := c.sealed(base, own)
+	for _, dir := range sealed {
+		own = append(own, sandbox.Mount{Kind: sandbox.Tmpfs, Dest: dir, Size: rootSize, Why: "the folder of what is shown in it, and nothing else"})
+	}
 	slices.SortFunc(own, func(a, b sandbox.Mount) int { return strings.Compare(a.Dest, b.Dest) }) // what is above comes first
 	mounts := insertEarly(base, own)
-	remounts := []string{"/etc", "/dev", "/"}
-	if !c.server.Sandbox.ReadOnlyFS {
-		remounts = remounts[:2]
+	remounts := append(sealed, "/etc", "/dev")
+	if c.server.Sandbox.ReadOnlyFS {
+		remounts = append(remounts, "/")
 	}
 	for _, dest := range remounts {
 		mounts = append(mounts, sandbox.Mount{Kind: sandbox.Remount, Dest: dest, Why: "nothing more is made here"})
 	}
 	return mounts
+}
+
+// sealed are the folders of single files that are shown in the server's scratch space: made there, they would be the
+// server's to write to (SB-12).
+func (c *compiler) sealed(base, own []sandbox.Mount) []string {
+	var dirs []string
+	for _, m := range own {
+		dir := path.Dir(m.Dest)
+		inScratch := slices.ContainsFunc(base, func(b sandbox.Mount) bool {
+			return b.Kind == sandbox.Tmpfs && b.Perms != 0 && b.Dest != dir && sandbox.Below(dir, b.Dest)
+		})
+		shown := slices.ContainsFunc(own, func(o sandbox.Mount) bool { return o.Kind != sandbox.Symlink && sandbox.Below(dir, o.Dest) })
+		if inScratch && !shown && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
 }
 
 // insertEarly appends own, but links that a mount of the base lies behind go before it.
