@@ -28,7 +28,7 @@ type served struct {
 	upstream *Upstream
 	listing  *Listing
 	view     *View
-	known    [Templates]map[string]struct{} // names of tools and prompts, URIs
+	known    [Templates]map[string]int // names of tools and prompts, and URIs, by their place in the listing
 }
 
 // State is where a server is, for those who ask for one that is not up.
@@ -55,6 +55,7 @@ type Named struct {
 type Route struct {
 	Upstream *Upstream
 	Name     string // the server's own
+	Item     Item   // as it was defined; a template for a resource that is not listed
 }
 
 // view returns the lists of the parts; those of old are taken over where they have not changed.
@@ -100,9 +101,9 @@ func parts(k Kind, aggregate bool, of []*served) []part {
 // index makes a listing's names quick to find.
 func (s *served) index() {
 	for k := Tools; k < Templates; k++ {
-		s.known[k] = make(map[string]struct{}, len(s.listing[k]))
-		for _, i := range s.listing[k] {
-			s.known[k][i.Name] = struct{}{}
+		s.known[k] = make(map[string]int, len(s.listing[k]))
+		for n, i := range s.listing[k] {
+			s.known[k][i.Name] = n
 		}
 	}
 }
@@ -162,10 +163,11 @@ func (c *Catalogue) Named(k Kind, endpoint, name string) (Route, error) {
 	if err != nil {
 		return Route{}, err
 	}
-	if _, ok := s.known[k][own]; !ok {
+	n, ok := s.known[k][own]
+	if !ok {
 		return Route{}, jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, quote(name))
 	}
-	return Route{s.upstream, own}, nil
+	return Route{s.upstream, own, s.listing[k][n]}, nil
 }
 
 // ByURI finds the server that has a resource: the first in name order that lists it, else the first with a template
@@ -180,8 +182,8 @@ func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 		among = []*served{s}
 	}
 	for _, s := range among {
-		if _, ok := s.known[Resources][uri]; ok {
-			return Route{s.upstream, uri}, true, nil
+		if n, ok := s.known[Resources][uri]; ok {
+			return Route{s.upstream, uri, s.listing[Resources][n]}, true, nil
 		}
 	}
 	if len(uri) > maxURI || checkURI(uri) != nil {
@@ -190,7 +192,7 @@ func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 	for _, s := range among {
 		for _, i := range s.listing[Templates] {
 			if i.Name == uri || i.template.Match(uri) != nil {
-				return Route{s.upstream, uri}, true, nil
+				return Route{s.upstream, uri, i}, true, nil
 			}
 		}
 	}

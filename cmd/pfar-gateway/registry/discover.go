@@ -107,7 +107,10 @@ func page(items [][]byte, result []byte, f form, limit int) ([][]byte, []byte, e
 	}
 }
 
-const maxCursor = 4 << 10
+const (
+	maxCursor  = 4 << 10
+	maxDropped = 64 // definitions whose reasons are logged one by one
+)
 
 func isMethodNotFound(raw []byte) bool {
 	ms, err := jsonrpc.Object(raw, nil)
@@ -124,8 +127,9 @@ func (u *Upstream) items(k Kind, raw [][]byte) []Item {
 			err = errors.New("an earlier one has the same name")
 		}
 		if err != nil {
-			u.faults.add(Definition, b)
-			u.log.Warn("dropping a definition", "list", k.form().member, "name", quote(item.Name), "reason", err.Error())
+			if n := u.faults.add(Definition, b); n <= maxDropped {
+				u.log.Warn("dropping a definition", "list", k.form().member, "name", quote(item.Name), "reason", err.Error())
+			}
 			continue
 		}
 		seen[item.Name] = true

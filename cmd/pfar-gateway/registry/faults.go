@@ -35,7 +35,8 @@ func newFaults(log *slog.Logger) *faults {
 	return &faults{log: log, counts: make(map[Fault]int), logged: make(map[Fault]time.Time)}
 }
 
-func (f *faults) add(kind Fault, text []byte) {
+// add returns how many of the kind there have been.
+func (f *faults) add(kind Fault, text []byte) int {
 	f.mu.Lock()
 	f.counts[kind]++
 	n := f.counts[kind]
@@ -47,6 +48,7 @@ func (f *faults) add(kind Fault, text []byte) {
 	if !quiet {
 		f.log.Warn(string(kind)+", ignoring", "count", n, "text", quote(text))
 	}
+	return n
 }
 
 func (f *faults) all() map[Fault]int {

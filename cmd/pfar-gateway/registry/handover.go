@@ -149,7 +149,11 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 			return u.why()
 		}
 		last := time.Now()
-		if fresh, err := r.refresh(ctx, u, l); err != nil {
+		kinds := u.changes()
+		if kinds == 0 { // it was seen to already
+			continue
+		}
+		if fresh, err := r.refresh(ctx, u, kinds, l); err != nil {
 			u.log.Warn("discovering again, keeping what was found before", "error", err.Error())
 		} else if l = fresh; r.up(u, l) {
 			_ = c.Send(ready(u, l))
@@ -179,10 +183,10 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 	return l, nil
 }
 
-func (r *Registry) refresh(ctx context.Context, u *Upstream, old *Listing) (*Listing, error) {
+func (r *Registry) refresh(ctx context.Context, u *Upstream, kinds Kinds, old *Listing) (*Listing, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, errors.New("it took too long"))
 	defer cancel()
-	return u.discover(ctx, u.changes(), old)
+	return u.discover(ctx, kinds, old)
 }
 
 // changes returns what the server said has changed, and forgets it.

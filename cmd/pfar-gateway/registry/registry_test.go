@@ -477,6 +477,10 @@ func TestListBytes(t *testing.T) {
 	if got := page(""); got != want {
 		t.Errorf("all:\n%s\nwant\n%s", got, want)
 	}
+	route, err := r.Catalogue().Named(registry.Tools, "", "s__b")
+	if err != nil || string(route.Item.Member("annotations")) != `{"readOnlyHint":true}` || string(route.Item.Member("inputSchema")) != `{}` || route.Item.Member("x") != nil {
+		t.Errorf("the definition of s__b: %s, %v", route.Item.Raw, err)
+	}
 	if got, want := page("s"), strings.ReplaceAll(want, `"s__`, `"`); got != want {
 		t.Errorf("one:\n%s\nwant\n%s", got, want)
 	}
