@@ -47,6 +47,7 @@ func bench(ctx context.Context, rounds, many int) error {
 			return starts(ctx, dir, bin, rounds, map[string][]string{"Go echo": {filepath.Join(bin, "echo")}, "node server-everything": {"node", everything}})
 		},
 		func() ([]result, error) { return fleet(ctx, dir, bin, many) },
+		func() ([]result, error) { return memory(ctx, dir, bin, many) },
 	} {
 		r, err := measure()
 		if err != nil {

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -29,6 +32,7 @@ func main() {
 		orphan     = flag.String("orphan", "", "leave a grandchild behind that sleeps, with this as an argument")
 		sleep      = flag.String("sleep", "", "sleep for an hour, deaf to signals; the argument is for whoever looks for it")
 		detach     = flag.String("detach", "", "start the sleeper in a session of its own and exit")
+		useProxy   = flag.Bool("use-proxy", false, "ask the proxy for a host once, at the start")
 		label      = flag.String("label", "", "what the tool label answers")
 	)
 	flag.Parse()
@@ -53,6 +57,9 @@ func main() {
 	if *crashAfter > 0 {
 		time.AfterFunc(*crashAfter, func() { os.Exit(3) })
 	}
+	if *useProxy {
+		go askProxy()
+	}
 	s := &stdio.Server{Name: "echo", PageSize: *page}
 	s.SetTools(append(list(s, *label), dummies(*tools)...))
 	if err := s.Serve(os.Stdin, os.Stdout); err != nil {
@@ -63,6 +70,22 @@ func main() {
 	if *ignoreEOF {
 		time.Sleep(time.Hour)
 	}
+}
+
+// askProxy makes a connection to the proxy and asks for what is refused, so that there is a bridge.
+func askProxy() {
+	u, err := url.Parse(os.Getenv("HTTPS_PROXY"))
+	if err != nil {
+		return
+	}
+	c, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "echo:", err)
+		return
+	}
+	defer c.Close()
+	fmt.Fprint(c, "CONNECT undeclared.example:443 HTTP/1.1\r\nHost: undeclared.example:443\r\n\r\n")
+	io.Copy(io.Discard, c)
 }
 
 // start runs this program again in a session of its own, and does not wait: with one more such step between, the
