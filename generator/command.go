@@ -41,10 +41,9 @@ func (c *compiler) command() string {
 
 // executable shows a program that the kernel is to start, and what that needs in its turn.
 func (c *compiler) executable(f file, key string) string {
-	if dir := c.shim(f); dir != "" {
-		return ""
-	}
 	switch {
+	case c.shim(f, key):
+		return ""
 	case !f.regular():
 		c.fail(key, "Not a program", "%s is no regular file. Write the path of a program.", where(f))
 		return ""
@@ -55,9 +54,9 @@ func (c *compiler) executable(f file, key string) string {
 	if !c.permitted(f, key) {
 		return ""
 	}
-	what := "the command"
-	if key != "command" || f.written != c.server.Command && path.Base(f.written) != c.server.Command {
-		what = "the interpreter " + path.Base(f.written)
+	what := "the interpreter " + path.Base(f.written)
+	if f.written == c.server.Command || path.Base(f.written) == c.server.Command {
+		what = "the command"
 	}
 	c.environmentOf(f, key)
 	c.show(f, bind{real: c.treeOfCommand(f), key: key, why: what})
@@ -163,8 +162,7 @@ func where(f file) string {
 
 // shim reports the small programs that version managers put before the real ones: they look for their settings in the
 // home folder, which is not inside.
-func (c *compiler) shim(f file) string {
-	const key = "command"
+func (c *compiler) shim(f file, key string) bool {
 	name := path.Base(f.written)
 	paths := []string{f.written, f.real}
 	for _, l := range f.links {
@@ -188,10 +186,10 @@ func (c *compiler) shim(f file) string {
 		} else {
 			remedy += ", which `" + path.Base(root) + " which " + name + "` prints"
 		}
-		c.fail(key, "Version manager's shim", "%s only chooses among versions of %s, by settings in the home folder that no server sees. %s.", quote(p), name, strings.ReplaceAll(remedy, "`.", "`"))
-		return root
+		c.fail(key, "Version manager's shim", "%s only chooses among versions of %s, by settings in the home folder that no server sees. %s.", quote(p), name, remedy)
+		return true
 	}
-	return ""
+	return false
 }
 
 // realPrograms lists what a version manager has installed under a name.
