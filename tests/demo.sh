@@ -28,7 +28,8 @@ allowed_domains = ["api.example.com"]
 server { command = "$bin/hostile" }
 END
 
-title() { printf '\n\033[1m%s\033[0m\n' "$1"; }
+if [ -t 1 ]; then bold=$(printf '\033[1m') plain=$(printf '\033[0m'); else bold='' plain=''; fi
+title() { printf '\n%s%s%s\n' "$bold" "$1" "$plain"; }
 
 # run shows a command as its reader would type it, and what it prints; want is the exit code that is right.
 run() {

@@ -22,8 +22,9 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	binVariable     = "PFAR_TEST_BIN"     // directory of the programs, if they are built already
-	serversVariable = "PFAR_TEST_SERVERS" // directory of the npm servers, if they are installed already
+	binVariable      = "PFAR_TEST_BIN"      // directory of the programs, if they are built already
+	serversVariable  = "PFAR_TEST_SERVERS"  // directory of the npm servers, if they are installed already
+	examplesVariable = "PFAR_TEST_EXAMPLES" // directory of the examples, if it is not in the repository
 )
 
 // scratch is a directory that every user may enter, for what all tests share.

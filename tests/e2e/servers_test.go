@@ -136,3 +136,52 @@ func TestPagesOfTools(t *testing.T) {
 		t.Errorf("%d of 137 dummy tools, %d in all, %d in the status", count, len(names), server(r, "many").Tools)
 	}
 }
+
+// TestExamples checks what examples/ says, and runs those that need no token.
+func TestExamples(t *testing.T) {
+	dir, err := npmServers()
+	check(t, err)
+	p := prepare(t, examples(t))
+	p.env = append(p.env, "PFAR_SERVERS_DIR="+dir)
+	if stdout, stderr, code := p.command("check", p.declarations); code != 0 || !strings.Contains(stdout, "0 errors, 0 warnings") {
+		t.Errorf("pfar check: %d\n%s%s", code, stdout, stderr)
+	}
+	p.up()
+	r := p.awaitRunning("everything", "files", "memory")
+	if s := server(r, "notion"); s.State != control.Waiting || !strings.Contains(s.Detail, "notion_token") {
+		t.Errorf("notion is %s: %s", s.State, s.Detail)
+	}
+	for _, name := range []string{"everything", "files", "memory", "notion"} {
+		for _, verb := range []string{"plan", "explain"} {
+			if stdout, stderr, code := p.command(verb, name); code != 0 || !strings.Contains(stdout, name) {
+				t.Errorf("pfar %s %s: %d\n%s%s", verb, name, code, stdout, stderr)
+			}
+		}
+	}
+}
+
+// examples reads the folder that users read, or the copy of it that another user can.
+func examples(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, e := range exampleFiles(t) {
+		b, err := os.ReadFile(e)
+		check(t, err)
+		all[filepath.Base(e)] = string(b)
+	}
+	if len(all) < 4 {
+		t.Fatalf("%d examples", len(all))
+	}
+	return all
+}
+
+func exampleFiles(t *testing.T) []string {
+	t.Helper()
+	dir := os.Getenv(examplesVariable)
+	if dir == "" {
+		dir = filepath.Join("..", "..", "examples")
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "*.*"))
+	check(t, err)
+	return paths
+}

@@ -30,6 +30,11 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if out, err := exec.Command("cp", "-a", servers, reachable).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	copies := filepath.Join(scratch(), "examples")
+	check(t, os.Mkdir(copies, 0o755))
+	for _, path := range exampleFiles(t) {
+		copyFile(t, path, filepath.Join(copies, filepath.Base(path)))
+	}
 	node, err := exec.LookPath("node")
 	check(t, err)
 	home := filepath.Join(scratch(), "home")
@@ -41,7 +46,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	c.Dir = home
 	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:" + filepath.Dir(node), "HOME=" + home,
 		"XDG_CONFIG_HOME=" + home + "/.config", "XDG_STATE_HOME=" + home + "/.local/state", "TMPDIR=/tmp",
-		binVariable + "=" + bin, serversVariable + "=" + reachable}
+		binVariable + "=" + bin, serversVariable + "=" + reachable, examplesVariable + "=" + copies}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
 	out, err := c.CombinedOutput()
 	if err != nil {

@@ -1,0 +1,11 @@
+# The reference server, which shows every feature of MCP. It declares no host, so it has no network.
+description = "Reference server: every kind of tool, prompt and resource"
+label       = "public"
+
+server {
+  command = "node"
+  args    = ["${servers}/node_modules/@modelcontextprotocol/server-everything/dist/index.js"]
+}
+
+tool "echo" { semantics = "read" }
+tool "get-sum" { semantics = "read" }
