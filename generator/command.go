@@ -184,7 +184,7 @@ func (c *compiler) shim(f file, key string) bool {
 			}
 			remedy += ": " + strings.Join(real, " or ")
 		} else {
-			remedy += ", which `" + path.Base(root) + " which " + name + "` prints"
+			remedy += ", which `" + strings.TrimPrefix(path.Base(root), ".") + " which " + name + "` prints"
 		}
 		c.fail(key, "Version manager's shim", "%s only chooses among versions of %s, by settings in the home folder that no server sees. %s.", quote(p), name, remedy)
 		return true
