@@ -259,6 +259,9 @@ func (l *launcher) served(r *handover.Ready) {
 	}
 	lines := []string{set(units.NotifyState, units.StateRunning), set(units.NotifyTools, fmt.Sprint(r.Tools)), set(units.NotifyCrashes, fmt.Sprint(l.history.InRow))}
 	status := fmt.Sprintf("%d tools", r.Tools)
+	if r.Tools == 1 {
+		status = "1 tool"
+	}
 	if r.Server != "" {
 		status += ", " + r.Server
 	}

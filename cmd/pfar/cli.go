@@ -29,9 +29,13 @@ type cli struct {
 }
 
 func newCLI(stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string, uid int) *cli {
+	dirs := control.DefaultDirs(getenv, uid)
+	if absolute, err := dirs.Absolute(); err == nil { // without a working directory only absolute ones are of use
+		dirs = absolute
+	}
 	return &cli{
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv, uid: uid, now: time.Now,
-		dirs: control.DefaultDirs(getenv, uid), output: "text",
+		dirs: dirs, output: "text",
 	}
 }
 

@@ -123,15 +123,19 @@ func stateColour(s control.State) string {
 
 // describe says a server's state in a few words: "running, 24 tools".
 func describe(s control.Server) string {
-	words := string(s.State)
+	words, more := string(s.State), detail(s)
 	if s.State == control.Running {
-		words += fmt.Sprintf(", %d tools", s.Tools)
+		count := fmt.Sprintf("%d tools", s.Tools)
 		if s.Tools == 1 {
-			words = "running, 1 tool"
+			count = "1 tool"
 		}
+		if rest, ok := strings.CutPrefix(more, count); ok { // the status line says it, as systemctl status shows it
+			return words + ", " + count + rest
+		}
+		words += ", " + count
 	}
-	if d := detail(s); d != "" {
-		words += ": " + d
+	if more != "" && more != words {
+		words += ": " + more
 	}
 	return words
 }

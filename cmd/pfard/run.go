@@ -95,15 +95,15 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	return <-served
 }
 
-func (o *options) absolute() error {
-	for _, p := range []*string{&o.declarations, &o.servers, &o.dirs.Run, &o.dirs.State} {
-		abs, err := filepath.Abs(*p)
-		if err != nil {
-			return err
-		}
-		*p = abs
+func (o *options) absolute() (err error) {
+	if o.dirs, err = o.dirs.Absolute(); err != nil {
+		return err
 	}
-	return nil
+	if o.declarations, err = filepath.Abs(o.declarations); err != nil {
+		return err
+	}
+	o.servers, err = filepath.Abs(o.servers)
+	return err
 }
 
 // programs is the directory that pfard itself lies in, and the other programs with it.

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"path/filepath"
 	"strconv"
 )
@@ -45,6 +46,19 @@ func DefaultDirs(getenv func(string) string, uid int) Dirs {
 		d.Servers = p
 	}
 	return d
+}
+
+// Absolute returns the directories as seen from anywhere: a relative one comes from the environment, and would protect
+// nothing once compared with a sandbox's paths.
+func (d Dirs) Absolute() (Dirs, error) {
+	for _, dir := range []*string{&d.Run, &d.State, &d.Config, &d.Servers} {
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return Dirs{}, fmt.Errorf("making %q absolute: %w", *dir, err)
+		}
+		*dir = abs
+	}
+	return d, nil
 }
 
 // Control is pfard's socket.

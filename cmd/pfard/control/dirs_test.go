@@ -36,3 +36,13 @@ func TestDefaultDirs(t *testing.T) {
 		}
 	}
 }
+
+func TestAbsolute(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	got, err := Dirs{Run: "run", State: "/s/../state", Config: ".", Servers: "a//b"}.Absolute()
+	want := Dirs{Run: dir + "/run", State: "/state", Config: dir, Servers: dir + "/a/b"}
+	if err != nil || got != want {
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+}
