@@ -15,6 +15,8 @@ const (
 	defaultMemory  = 256 << 20
 	defaultTasks   = 256 // node has 11 threads and twice that under npx; a browser server needs about 200
 	defaultTimeout = 60 * time.Second
+
+	maxLine = 4095 // PATH_MAX, less the NUL
 )
 
 // decoder turns the tree of a file into a Server, by the schema.
@@ -35,7 +37,7 @@ func newDecoder(b *builder, name string) *decoder {
 		Name: name, File: b.src.name, Label: Sensitive, Allowed: []egress.Endpoint{}, Transport: Stdio,
 		Enabled: true, Autostart: true, Timeout: defaultTimeout,
 		Sandbox: Sandbox{Memory: defaultMemory, Tasks: defaultTasks, ReadOnlyFS: true, AllowTmp: true},
-		Tools:   map[string]Tool{},
+		Tools:   map[string]Tool{}, places: map[string]hcl.Range{},
 	}}
 }
 
@@ -71,8 +73,27 @@ func (d *decoder) section(s section, n *node) {
 			d.report(problem(f.val.rng, "Wrong type", "%s is null, which is no value. Leave the key out.", k.name))
 			continue
 		}
+		d.placed(s, f)
 		k.read(d, f)
 	}
+}
+
+// placed notes where a key was given, for those who judge the server later. The keys of server are the file's.
+func (d *decoder) placed(s section, f *field) {
+	at := f.val.rng
+	if f.val.kind == table {
+		at = f.rng
+	}
+	switch s.name {
+	case "", serverSection:
+		d.server.places[f.key] = at
+	case sandboxSection, trustSection:
+		d.server.places[s.name+"."+f.key] = at
+	}
+}
+
+func (d *decoder) placedEntry(list string, i int, at hcl.Range) {
+	d.server.places[list+"["+strconv.Itoa(i)+"]"] = at
 }
 
 // example is how a key is written, for remedies.
@@ -108,6 +129,9 @@ func (d *decoder) line(f *field) (string, bool) {
 		return "", false
 	case strings.TrimSpace(s) == "":
 		d.report(problem(f.val.rng, "Empty value", "%s is empty. Write %s, or leave the key out.", f.key, d.example(f.key)))
+		return "", false
+	case len(s) > maxLine:
+		d.report(problem(f.val.rng, "Too long", "%s has %d bytes, and room for %d. Write a shorter one.", f.key, len(s), maxLine))
 		return "", false
 	case strings.ContainsFunc(s, deceptive):
 		d.report(problem(f.val.rng, "Invisible character", "%s holds a control character or one that cannot be seen: %s. Remove it.", f.key, quote(s)))

@@ -1,6 +1,7 @@
 package declaration
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -10,6 +11,10 @@ import (
 
 // readHCL returns the tree of an HCL file, or nil if it has none.
 func (b *builder) readHCL() *node {
+	if d := b.openComments(); d != nil {
+		b.report(d)
+		return nil
+	}
 	tokens, _ := hclsyntax.LexConfig(b.src.bytes, b.src.name, hcl.InitialPos) // the parser says the same again
 	if d := tooDeep(tokens); d != nil {
 		b.report(d)
@@ -65,6 +70,22 @@ func manyArguments(tokens hclsyntax.Tokens) bool {
 		}
 	}
 	return false
+}
+
+// maxOpenComments is how often the scanner may look for the end of a comment that has none: it reads the whole rest of the
+// file each time.
+const maxOpenComments = 200
+
+func (b *builder) openComments() *hcl.Diagnostic {
+	rest := b.src.bytes
+	if i := bytes.LastIndex(rest, []byte("*/")); i >= 0 {
+		rest = rest[i+2:]
+	}
+	if bytes.Count(rest, []byte("/*")) <= maxOpenComments {
+		return nil
+	}
+	at := len(b.src.bytes) - len(rest) + bytes.Index(rest, []byte("/*"))
+	return problem(b.src.span(at, at+2), "Unclosed comment", `Comments begin with "/*" and none of them ends. Write "*/" where one ends, or begin each line with #.`)
 }
 
 func (b *builder) body(body *hclsyntax.Body, at hcl.Range) *node {

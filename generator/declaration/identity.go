@@ -141,6 +141,7 @@ func (d *decoder) allowedDomains(f *field) {
 			continue
 		}
 		seen[e] = n.rng
+		d.placedEntry(f.key, len(d.server.Allowed), n.rng)
 		d.server.Allowed = append(d.server.Allowed, e)
 	}
 }

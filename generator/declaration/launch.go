@@ -74,6 +74,7 @@ func (d *decoder) args(f *field) {
 			d.hidden.add(n.rng)
 			d.report(caution(n.rng, "Secret in args", "The argument looks like a token, and every process can read the arguments of others. Store it with `pfar vault set` and write auth, if the server can read a variable."))
 		}
+		d.placedEntry(f.key, len(d.server.Args), n.rng)
 		d.server.Args = append(d.server.Args, n.text)
 	}
 }

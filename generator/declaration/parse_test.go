@@ -25,7 +25,7 @@ type golden struct {
 	archive *txtar.Archive
 }
 
-func goldens(t *testing.T, pattern string) []golden {
+func goldens(t testing.TB, pattern string) []golden {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
 	if err != nil || len(paths) == 0 {
@@ -45,7 +45,7 @@ func goldens(t *testing.T, pattern string) []golden {
 func (g golden) name() string { return strings.TrimSuffix(filepath.Base(g.path), ".txtar") }
 
 // sources returns the declarations. A name that ends in .quoted is of a Go string: for bytes that editors change.
-func (g golden) sources(t *testing.T) map[string][]byte {
+func (g golden) sources(t testing.TB) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
 	for _, f := range g.archive.Files {

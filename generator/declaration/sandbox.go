@@ -133,6 +133,7 @@ func (d *decoder) mounts(f *field, writable bool) []string {
 			continue
 		}
 		d.paths = append(d.paths, mount{n.text, writable, n.rng})
+		d.placedEntry(sandboxSection+"."+f.key, len(paths), n.rng)
 		paths = append(paths, n.text)
 	}
 	return paths

@@ -4,6 +4,8 @@ package declaration
 import (
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
+
 	"github.com/pfar/pfar/policies/egress"
 )
 
@@ -34,6 +36,17 @@ type Server struct {
 	Sandbox Sandbox
 	Trust   Trust
 	Tools   map[string]Tool
+
+	places map[string]hcl.Range
+}
+
+// Place returns where the file gives a key: "command", "sandbox.state", or one entry of a list, "args[0]". It is the
+// file's start for what the file leaves out, so that a diagnostic about a default has a subject too.
+func (s *Server) Place(key string) hcl.Range {
+	if at, ok := s.places[key]; ok {
+		return at
+	}
+	return hcl.Range{Filename: s.File, Start: hcl.InitialPos, End: hcl.InitialPos}
 }
 
 // Label is how sensitive a server's output is, in the order of the constants; the zero value is not valid.

@@ -16,13 +16,14 @@ const maxSize = 256 << 10
 
 // source is the text of one file, with what is needed to say where something stands in it.
 type source struct {
-	name  string
-	bytes []byte
-	lines []int // offset of each line's first byte
+	name    string
+	bytes   []byte
+	lines   []int           // offset of each line's first byte
+	columns map[int][]int32 // of the lines that were asked for: each byte's column, and the end's
 }
 
 func newSource(name string, b []byte) *source {
-	s := &source{name: name, bytes: b, lines: []int{0}}
+	s := &source{name: name, bytes: b, lines: []int{0}, columns: map[int][]int32{}}
 	for i, c := range b {
 		if c == '\n' {
 			s.lines = append(s.lines, i+1)
@@ -34,11 +35,36 @@ func newSource(name string, b []byte) *source {
 // pos counts columns as hcl does, in grapheme clusters, so that both syntaxes agree.
 func (s *source) pos(offset int) hcl.Pos {
 	line := sort.SearchInts(s.lines, offset+1)
-	n, err := textseg.TokenCount(s.bytes[s.lines[line-1]:offset], textseg.ScanGraphemeClusters)
-	if err != nil { // the scanner has no error of its own
-		n = 0
+	first := s.lines[line-1]
+	columns, ok := s.columns[line]
+	if !ok {
+		columns = s.count(line)
+		s.columns[line] = columns
 	}
-	return hcl.Pos{Line: line, Column: n + 1, Byte: offset}
+	return hcl.Pos{Line: line, Column: int(columns[offset-first]), Byte: offset}
+}
+
+// count is done once for a line: a file may be one line of a thousand values.
+func (s *source) count(line int) []int32 {
+	end := len(s.bytes)
+	if line < len(s.lines) {
+		end = s.lines[line]
+	}
+	rest := s.bytes[s.lines[line-1]:end]
+	columns := make([]int32, 0, len(rest)+1)
+	column := int32(1)
+	for len(rest) > 0 {
+		n, _, err := textseg.ScanGraphemeClusters(rest, true)
+		if err != nil || n == 0 { // never, says the scanner's documentation
+			n = len(rest)
+		}
+		columns = append(columns, column)
+		for range n - 1 {
+			columns = append(columns, column+1)
+		}
+		rest, column = rest[n:], column+1
+	}
+	return append(columns, column)
 }
 
 func (s *source) span(from, to int) hcl.Range {

@@ -2,6 +2,7 @@ package declaration
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"regexp"
@@ -71,7 +72,7 @@ type cell struct {
 // writeLine prints the line that the subject starts in.
 func writeLine(out *bytes.Buffer, src []byte, d *hcl.Diagnostic, columns uint, color bool) {
 	at := *d.Subject
-	if at.Start.Byte > len(src) {
+	if at.Start.Byte < 0 || at.Start.Byte > len(src) {
 		return
 	}
 	from := bytes.LastIndexByte(src[:at.Start.Byte], '\n') + 1
@@ -83,7 +84,7 @@ func writeLine(out *bytes.Buffer, src []byte, d *hcl.Diagnostic, columns uint, c
 	if len(bytes.TrimSpace(line)) == 0 || len(src) > maxSize {
 		return
 	}
-	cells := cut(cellsOf(line, from, at, secretsOf(src, from, line, d)), columns)
+	cells := cut(cellsOf(line, from, at, merged(secretsOf(src, from, line, d))), columns)
 	margin := fmt.Sprintf("%4d | ", at.Start.Line)
 	var shown strings.Builder
 	for _, c := range cells {
@@ -113,7 +114,7 @@ func underline(cells []cell) string {
 	return s.String()
 }
 
-// cellsOf lays a line out. Each part that may be a secret becomes one cell.
+// cellsOf lays a line out. Each run of parts that may be a secret becomes one cell.
 func cellsOf(line []byte, from int, at hcl.Range, secrets [][2]int) []cell {
 	var cells []cell
 	end := max(at.End.Byte, at.Start.Byte+1)
@@ -121,7 +122,10 @@ func cellsOf(line []byte, from int, at hcl.Range, secrets [][2]int) []cell {
 	for i, r := range string(line) {
 		pos := from + i
 		c := cell{marked: pos >= at.Start.Byte && pos < end}
-		if slices.ContainsFunc(secrets, func(s [2]int) bool { return s[0] <= pos && pos < s[1] }) {
+		for len(secrets) > 0 && secrets[0][1] <= pos {
+			secrets = secrets[1:]
+		}
+		if len(secrets) > 0 && secrets[0][0] <= pos {
 			if inMask {
 				last := &cells[len(cells)-1]
 				last.marked = last.marked || c.marked
@@ -180,6 +184,20 @@ func cut(cells []cell, columns uint) []cell {
 		kept = append(kept, dots)
 	}
 	return kept
+}
+
+// merged sorts parts and joins those that overlap.
+func merged(parts [][2]int) [][2]int {
+	slices.SortFunc(parts, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
+	out := parts[:0]
+	for _, p := range parts {
+		if n := len(out); n > 0 && p[0] <= out[n-1][1] {
+			out[n-1][1] = max(out[n-1][1], p[1])
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 var (

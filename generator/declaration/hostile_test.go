@@ -1,0 +1,142 @@
+package declaration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a parser could choke on ends soon and with a diagnostic (DC-06).
+func TestHostileFiles(t *testing.T) {
+	full := func(s string) string { return strings.Repeat(s, (maxSize-100)/len(s)) } // as deep as it goes
+	fill := func(s string) string { return strings.Repeat(s, maxSize/8/len(s)) }
+	for name, src := range map[string]string{
+		"lists":           "x = " + full("["),
+		"objects":         "x = " + full("{a="),
+		"parentheses":     "x = " + full("("),
+		"signs":           "x = " + full("-") + "1",
+		"nots":            "x = " + full("!") + "true",
+		"conditions":      "x = " + full("a?b:") + "c",
+		"templates":       "x = \"" + fill("${\"") + "\"",
+		"directives":      "x = \"" + fill("%{if true}") + "\"",
+		"blocks":          full("a {\n"),
+		"dots":            "x = " + fill("a."),
+		"dotted key":      fill("a.") + "a = 1",
+		"header":          "[" + fill("a.") + "a]",
+		"quotes":          fill("\""),
+		"operators":       "x = 1" + fill("+1"),
+		"unknown keys":    many("k%d = 1\n"),
+		"same key":        fill("k = 1\n"),
+		"long key":        fill("k") + " = 1",
+		"long string":     "command = \"" + fill("k") + "\"",
+		"heredocs":        fill("x = <<E\n"),
+		"inline in toml":  "x = " + full("{a = ") + "1",
+		"string template": "x = \"" + fill("${[") + "\"",
+		"domains":         "allowed_domains = [" + many("\"h%d.example.com\",") + "]",
+		"variables":       "env = {" + many("V%d = \"x\",") + "}",
+		"paths":           "sandbox = { read_only = [" + many("\"/srv/%d\",") + "] }",
+		"comments":        fill("/* "),
+	} {
+		for _, ext := range []string{extHCL, extTOML} {
+			t.Run(name+ext, func(t *testing.T) {
+				start := time.Now()
+				s, diags := Parse("x"+ext, []byte(src), testOptions())
+				if s != nil || !diags.HasErrors() {
+					t.Error("no error")
+				}
+				if len(diags) > maxDiagnostics+1 {
+					t.Errorf("%d diagnostics", len(diags))
+				}
+				checkDiagnostics(t, "x"+ext, []byte(src), diags)
+				rendered(t, "x"+ext, []byte(src), diags)
+				if d := time.Since(start); d > 20*time.Second {
+					t.Errorf("took %v", d)
+				}
+			})
+		}
+	}
+}
+
+func many(format string) string {
+	var b strings.Builder
+	for i := 0; b.Len() < maxSize/4; i++ {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+// Every key of the schema has an example that it accepts itself, in both syntaxes: the remedies are made of them.
+func TestExamplesOfSchema(t *testing.T) {
+	for _, s := range sections() {
+		for _, k := range s.keys {
+			if k.example == "" || s.name == serverSection {
+				continue
+			}
+			line := k.name + " = " + k.example
+			src := line + "\n"
+			switch {
+			case s.name == toolSection:
+				src = "tool = { search = { " + line + " } }\n"
+			case s.name != "":
+				src = s.name + " = { " + line + " }\n"
+			}
+			switch k.name {
+			case "url":
+				src += "transport = \"sse\"\n"
+			case "path":
+				src += "transport = \"uds\"\n"
+			case "command":
+			default:
+				src += "command = \"node\"\n"
+			}
+			for _, ext := range []string{extHCL, extTOML} {
+				if server, diags := Parse("x"+ext, []byte(src), testOptions()); server == nil || len(diags) > 0 {
+					t.Errorf("%s in %s: %v", src, ext, diags)
+				}
+			}
+		}
+	}
+}
+
+func TestPlace(t *testing.T) {
+	s, diags := Parse("x.toml", []byte("command = \"node\"\n[sandbox]\nread_only = [\"/srv/a\",\n \"/srv/b\"]\n"), Options{})
+	if s == nil {
+		t.Fatal(diags)
+	}
+	for key, want := range map[string]string{
+		"command": "x.toml:1,11-17", "sandbox": "x.toml:2,2-9", "sandbox.read_only[1]": "x.toml:4,2-10", "url": "x.toml:1,1-1",
+	} {
+		if got := s.Place(key).String(); got != want {
+			t.Errorf("%s is at %s, want %s", key, got, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, pattern := range []string{"testdata/good/*.txtar", "testdata/bad/*.txtar"} {
+		for _, g := range goldens(f, pattern) {
+			for file, src := range g.sources(f) {
+				_, ext := splitName(file)
+				f.Add(src, ext == extTOML)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, src []byte, toml bool) {
+		file := "fuzz.hcl"
+		if toml {
+			file = "fuzz.toml"
+		}
+		s, diags := Parse(file, src, testOptions())
+		checkDiagnostics(t, file, src, diags)
+		if (s == nil) != diags.HasErrors() {
+			t.Errorf("server %v with %v", s, diags)
+		}
+		if s != nil {
+			checkServer(t, s)
+		}
+		if text := rendered(t, file, src, diags); strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && deceptive(r) }) {
+			t.Errorf("printed %q", text)
+		}
+	})
+}

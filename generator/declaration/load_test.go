@@ -1,0 +1,139 @@
+package declaration
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+)
+
+const mcpd = "/etc/pfar/mcp.d"
+
+func file(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
+
+func names(s Set) (good, broken []string) {
+	for _, x := range s.Servers {
+		good = append(good, x.Name)
+	}
+	for _, b := range s.Broken {
+		broken = append(broken, b.Name+" "+b.File)
+	}
+	return good, broken
+}
+
+func TestLoad(t *testing.T) {
+	const good = "command = \"node\"\n"
+	for _, c := range []struct {
+		name         string
+		files        fstest.MapFS
+		good, broken []string
+		summaries    []string
+	}{
+		{"nothing", fstest.MapFS{}, nil, nil, nil},
+		{"both syntaxes, sorted", fstest.MapFS{"b.toml": file(good), "a.hcl": file(good), "c.hcl": file(good)}, []string{"a", "b", "c"}, nil, nil},
+		{"name in the file", fstest.MapFS{"a.hcl": file("name = \"z\"\n" + good), "b.hcl": file(good)}, []string{"b", "z"}, nil, nil},
+		{"two of one name", fstest.MapFS{"a.hcl": file(good), "a.toml": file(good), "b.hcl": file("name = \"a\"\n" + good)},
+			[]string{"a"}, nil, []string{"Duplicate server", "Duplicate server"}},
+		{"the first of two is broken", fstest.MapFS{"a.hcl": file("x = 1\n"), "b.hcl": file("name = \"a\"\n" + good)},
+			nil, []string{"a " + mcpd + "/a.hcl"}, []string{"Unknown key", "Missing key", "Duplicate server"}},
+		{"the second of two is broken", fstest.MapFS{"a.hcl": file(good), "a.toml": file("x = 1\n")},
+			[]string{"a"}, nil, []string{"Missing key", "Unknown key"}},
+		{"broken keeps its name", fstest.MapFS{"a.hcl": file("name = \"z\"\nlabel = \"x\"\n" + good)}, nil, []string{"z " + mcpd + "/a.hcl"}, []string{"Unknown label"}},
+		{"unreadable keeps its name", fstest.MapFS{"a.toml": file("name = 'z' # ours\nlabel = \n" + good)}, nil, []string{"z " + mcpd + "/a.toml"}, []string{"Invalid TOML"}},
+		{"a section's name is not the file's", fstest.MapFS{"a.toml": file("[x]\nname = \"z\"\nlabel = \n")}, nil, []string{"a " + mcpd + "/a.toml"}, []string{"Invalid TOML"}},
+		{"folder of that name", fstest.MapFS{"a.hcl/x": file(good), "b.hcl": file(good)}, []string{"b"}, []string{"a " + mcpd + "/a.hcl"}, []string{"File not readable"}},
+		{"fifo", fstest.MapFS{"a.hcl": {Mode: fs.ModeNamedPipe}, "b.hcl": file(good)}, []string{"b"}, []string{"a " + mcpd + "/a.hcl"}, []string{"File not readable"}},
+		{"upper case", fstest.MapFS{"a.HCL": file(good), "b.hcl": file(good)}, []string{"b"}, nil, []string{"File not read"}},
+		{"too large", fstest.MapFS{"a.hcl": file(strings.Repeat("#", maxSize+10)), "b.hcl": file(good)}, []string{"b"}, []string{"a " + mcpd + "/a.hcl"}, []string{"File too large"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := Load(c.files, mcpd, testOptions())
+			good, broken := names(s)
+			if !slices.Equal(good, c.good) || !slices.Equal(broken, c.broken) {
+				t.Errorf("good %q, broken %q", good, broken)
+			}
+			var got []string
+			for _, d := range s.Diags {
+				got = append(got, d.Summary)
+				if d.Subject == nil || !strings.HasPrefix(d.Subject.Filename, mcpd+"/") {
+					t.Errorf("%q is placed at %v", d.Summary, d.Subject)
+				}
+			}
+			slices.Sort(got)
+			slices.Sort(c.summaries)
+			if !slices.Equal(got, c.summaries) {
+				t.Errorf("diagnostics %q", got)
+			}
+			var out bytes.Buffer
+			if err := Write(&out, s.Files, s.Diags, 80, true); err != nil {
+				t.Error(err)
+			}
+			for _, x := range s.Servers {
+				checkServer(t, &x)
+			}
+		})
+	}
+}
+
+func TestLoadDigest(t *testing.T) {
+	const text = "command = \"node\"\n"
+	s := Load(fstest.MapFS{"a.hcl": file(text)}, mcpd, testOptions())
+	sum := sha256.Sum256([]byte(text))
+	if s.Digests["a"] != hex.EncodeToString(sum[:]) {
+		t.Errorf("digest %q", s.Digests["a"])
+	}
+	if f := s.Files[mcpd+"/a.hcl"]; f == nil || string(f.Bytes) != text {
+		t.Errorf("file %+v", f)
+	}
+}
+
+func TestLoadMissingFolder(t *testing.T) {
+	s := Load(os.DirFS(filepath.Join(t.TempDir(), "gone")), mcpd, testOptions())
+	if len(s.Diags) != 1 || !s.Diags.HasErrors() || s.Diags[0].Subject.Filename != mcpd {
+		t.Errorf("diagnostics %v", s.Diags)
+	}
+}
+
+// On a real file system: links are followed, a dangling one and a FIFO are told of and nothing waits.
+func TestLoadLinks(t *testing.T) {
+	dir, store := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(store, "x"), []byte("command = \"node\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{"good.hcl": "x", "dangling.hcl": "gone"} {
+		if err := os.Symlink(filepath.Join(store, target), filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo.toml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := Load(os.DirFS(dir), dir, testOptions())
+	good, broken := names(s)
+	if !slices.Equal(good, []string{"good"}) || len(broken) != 2 || len(s.Diags) != 2 {
+		t.Errorf("good %q, broken %q, %v", good, broken, s.Diags)
+	}
+}
+
+func TestIsDeclaration(t *testing.T) {
+	for _, n := range []string{"a.hcl", "a.toml", "my.server.toml", "A.hcl"} {
+		if !IsDeclaration(n) {
+			t.Errorf("%q is not read", n)
+		}
+	}
+	for _, n := range []string{
+		"", ".hcl", ".a.hcl", ".#a.hcl", "#a.hcl", "#a.hcl#", "a.hcl~", "a~.hcl", "a.hcl.swp", ".a.hcl.swp", "a.hcl.bak", "a.bak.hcl", "a.orig.toml", "4913",
+		"a.toml.dpkg-new", "a.dpkg-new.toml", "a.toml.ucf-dist", "a.hcl.rpmnew", "a.rpmsave.hcl", "a.tmp.toml", "a.json", "a.yaml", "a", "a.HCL", "README.md", "a.hcl.tmp.1234",
+	} {
+		if IsDeclaration(n) {
+			t.Errorf("%q is read", n)
+		}
+	}
+}
