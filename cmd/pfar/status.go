@@ -134,8 +134,11 @@ func describe(s control.Server) string {
 		}
 		words += ", " + count
 	}
-	if more != "" && more != words {
-		words += ": " + more
+	switch {
+	case strings.HasPrefix(more+" ", words+" "): // "back-off 5s after crash 2 of 3: ..."
+		return more
+	case more != "":
+		return words + ": " + more
 	}
 	return words
 }

@@ -255,9 +255,7 @@ func (s *server) changed(p phase, m *process, code int) {
 	case activating:
 		u.PID, u.Tools, u.State = m.pid, 0, units.StateStarting
 		close(s.started)
-		if u.Crashes == 0 {
-			u.Detail = "starting"
-		}
+		u.Detail = "starting"
 	case inactive, autoRestart, failed:
 		s.ended(p, code)
 	}
