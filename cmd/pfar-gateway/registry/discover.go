@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -27,26 +28,33 @@ func (l *Listing) changes(old *Listing) Kinds {
 	return s
 }
 
-// discover lists the kinds that the server has, and keeps the rest of old.
+// discover lists the kinds that the server has, side by side, and keeps the rest of old.
 func (u *Upstream) discover(ctx context.Context, kinds Kinds, old *Listing) (*Listing, error) {
-	l := *old
+	var (
+		l       = *old
+		raw     [Templates + 1][][]byte
+		errs    [Templates + 1]error
+		listing sync.WaitGroup
+	)
 	for k := Tools; k <= Templates; k++ {
 		if !kinds.Has(k) {
 			continue
 		}
 		l[k] = nil
-		if !u.agreed.Has(k.form().capability) {
-			continue
+		if u.agreed.Has(k.form().capability) {
+			listing.Go(func() { raw[k], errs[k] = u.pages(ctx, k.form()) })
 		}
-		raw, err := u.pages(ctx, k.form())
-		if err != nil {
-			if k == Tools || ctx.Err() != nil {
-				return nil, err
-			}
+	}
+	listing.Wait()
+	for k := Tools; k <= Templates; k++ {
+		switch err := errs[k]; {
+		case err != nil && (k == Tools || ctx.Err() != nil):
+			return nil, err
+		case err != nil:
 			u.log.Warn("listing what the server says that it has, ignoring", "error", err.Error()) // the tools still work
-			continue
+		case raw[k] != nil:
+			l[k] = u.items(k, raw[k])
 		}
-		l[k] = u.items(k, raw)
 	}
 	return &l, nil
 }
