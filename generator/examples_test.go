@@ -1,0 +1,67 @@
+package generator_test
+
+import (
+	"bytes"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"testing/fstest"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/declaration"
+)
+
+const installed = "/opt/servers"
+
+// host has the programs that the examples' arguments name, and a node.
+func host(t *testing.T, files []string) generator.Host {
+	t.Helper()
+	m := fstest.MapFS{"usr/bin/node": {Data: []byte("\x7fELF"), Mode: 0o755}}
+	for _, dir := range []string{"etc", "home", "var/tmp", "tmp", "run", "proc/sys", "dev"} {
+		m[dir] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+	}
+	program := regexp.MustCompile(`\$\{servers\}/([^"]+)`)
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range program.FindAllSubmatch(b, -1) {
+			m[installed[1:]+"/"+string(p[1])] = &fstest.MapFile{Data: []byte("#!/usr/bin/env node\n"), Mode: 0o644}
+		}
+	}
+	return generator.Host{FS: m, Path: []string{"/usr/bin"}, Home: "/root", StateDir: "/var/lib/pfar/home"}
+}
+
+// The examples are what users copy: each loads and compiles without a word.
+func TestExamples(t *testing.T) {
+	const dir = "../examples"
+	files, err := filepath.Glob(dir + "/*.*")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("examples %q, %v", files, err)
+	}
+	set := declaration.Load(os.DirFS(dir), "examples", declaration.Options{Servers: installed})
+	diags := set.Diags
+	h := host(t, files)
+	for _, s := range set.Servers {
+		_, more := generator.Compile(s, h)
+		diags = append(diags, more...)
+	}
+	if len(diags) > 0 {
+		var out bytes.Buffer
+		if err := declaration.Write(&out, set.Files, diags, 0, false); err != nil {
+			t.Fatal(err)
+		}
+		t.Errorf("diagnostics\n%s", out.String())
+	}
+	if len(set.Servers) != len(files) {
+		t.Errorf("%d servers of %d files", len(set.Servers), len(files))
+	}
+	if got := slices.Sorted(maps.Keys(set.Digests)); len(got) != len(files) {
+		t.Errorf("digests of %q", got)
+	}
+}
