@@ -45,6 +45,7 @@ func (d *decoder) file(root *node) {
 	d.section(fileSection(), root)
 	d.checkName()
 	d.checkLaunch()
+	d.checkPinned()
 	d.checkVariables()
 	d.checkMounts()
 }

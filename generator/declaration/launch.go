@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	neturl "net/url"
 	"path"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +17,11 @@ const (
 	maxArgs       = 512
 	maxArg        = 128<<10 - 1 // MAX_ARG_STRLEN of execve(2), less the NUL
 	maxSocketPath = 107         // unix(7)
+)
+
+var (
+	pinned   = regexp.MustCompile(`.(@|==)v?[0-9]+\.[0-9]`)
+	unpinned = regexp.MustCompile(`(.)@[^/@]*$`)
 )
 
 var errNoHost = errors.New(`The entry is no host name. Write one, such as "api.example.com"`)
@@ -76,6 +83,23 @@ func (d *decoder) args(f *field) {
 		}
 		d.placedEntry(f.key, len(d.server.Args), n.rng)
 		d.server.Args = append(d.server.Args, n.text)
+	}
+}
+
+// checkPinned warns of a package that is another program from one day to the next (DC-08).
+func (d *decoder) checkPinned() {
+	f, ok := d.given["args"]
+	if runner := path.Base(d.server.Command); !ok || !slices.Contains([]string{"npx", "bunx", "pnpx", "uvx"}, runner) {
+		return
+	}
+	for i, a := range d.server.Args {
+		switch {
+		case a == "" || strings.HasPrefix(a, "-") || secretWithin(a):
+			continue
+		case !pinned.MatchString(a):
+			d.report(caution(d.server.Place(f.key+"["+strconv.Itoa(i)+"]"), "Version not pinned", "%s runs what the registry has under this name on the day. Write the version too, such as %s.", path.Base(d.server.Command), quote(unpinned.ReplaceAllString(a, "$1")+"@1.2.3")))
+		}
+		return
 	}
 }
 

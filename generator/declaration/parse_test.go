@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -111,7 +113,9 @@ func rendered(t *testing.T, file string, src []byte, diags hcl.Diagnostics) stri
 func TestGood(t *testing.T) {
 	for _, g := range goldens(t, "testdata/good/*.txtar") {
 		t.Run(g.name(), func(t *testing.T) {
-			for file, src := range g.sources(t) {
+			sources := g.sources(t)
+			for _, file := range slices.Sorted(maps.Keys(sources)) {
+				src := sources[file]
 				s, diags := Parse(file, src, testOptions())
 				_, ext := splitName(file)
 				g.check(t, "warnings-"+ext[1:], rendered(t, file, src, diags))

@@ -42,7 +42,7 @@ func (h *hidden) unread(f *field) {
 // secretName reports whether a key, or the name of a variable, speaks of a secret.
 func secretName(key string) bool {
 	up := strings.ToUpper(key)
-	for _, w := range []string{"TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL", "AUTH", "API_KEY", "APIKEY", "PRIVATE_KEY", "ACCESS_KEY"} {
+	for _, w := range []string{"TOKEN", "SECRET", "PASS", "PWD", "CREDENTIAL", "AUTH", "_KEY", "APIKEY", "BEARER"} {
 		if strings.Contains(up, w) {
 			return true
 		}

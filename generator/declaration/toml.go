@@ -20,9 +20,9 @@ func (b *builder) readTOML() *node {
 		e := p.Expression()
 		switch e.Kind {
 		case unstable.Table:
-			current = b.header(&p, root, e)
+			current = b.header(root, e)
 		case unstable.ArrayTable:
-			current = b.arrayHeader(&p, root, e)
+			current = b.arrayHeader(root, e)
 		case unstable.KeyValue:
 			b.keyValue(&p, current, e, current == root)
 		}
@@ -43,7 +43,7 @@ type keyPart struct {
 	from, to int
 }
 
-func (b *builder) keyParts(p *unstable.Parser, e *unstable.Node) []keyPart {
+func keyParts(e *unstable.Node) []keyPart {
 	var parts []keyPart
 	for it := e.Key(); it.Next(); {
 		k := it.Node()
@@ -71,8 +71,8 @@ func (b *builder) step(t *node, k keyPart, may func(origin) bool, o origin) *nod
 }
 
 // header opens the table of [a.b]. Of two with one name the second is reported and its keys go nowhere.
-func (b *builder) header(p *unstable.Parser, root *node, e *unstable.Node) *node {
-	parts := b.keyParts(p, e)
+func (b *builder) header(root *node, e *unstable.Node) *node {
+	parts := keyParts(e)
 	lost := newTable(b.src.start(), header)
 	if len(parts) > maxNesting {
 		b.report(problem(b.partRange(parts[0]), "Key too deep", "No key of a declaration stands below %d tables. Write fewer parts.", maxNesting))
@@ -93,8 +93,8 @@ func (b *builder) header(p *unstable.Parser, root *node, e *unstable.Node) *node
 	return t
 }
 
-func (b *builder) arrayHeader(p *unstable.Parser, root *node, e *unstable.Node) *node {
-	parts := b.keyParts(p, e)
+func (b *builder) arrayHeader(root *node, e *unstable.Node) *node {
+	parts := keyParts(e)
 	at := b.src.span(parts[0].from, parts[len(parts)-1].to)
 	name := parts[0].name
 	if name == toolSection {
@@ -102,19 +102,19 @@ func (b *builder) arrayHeader(p *unstable.Parser, root *node, e *unstable.Node) 
 	}
 	b.report(problem(at, "List of tables", "No key of a declaration takes a list of tables. Write [%s].", name))
 	if len(parts) == 1 && parts[0].name != toolSection { // read on as what was meant
-		return b.header(p, root, e)
+		return b.header(root, e)
 	}
 	return newTable(at, header)
 }
 
 func (b *builder) keyValue(p *unstable.Parser, t *node, e *unstable.Node, top bool) {
-	parts := b.keyParts(p, e)
+	parts := keyParts(e)
 	if rest, ok := strings.CutPrefix(parts[0].name, trustSection+"."); ok && top && len(parts) == 1 {
 		// "trust.public_source" = true, as instances of servers are written.
 		parts = []keyPart{{trustSection, parts[0].from, parts[0].to}, {rest, parts[0].from, parts[0].to}}
 	}
 	last := parts[len(parts)-1]
-	val := b.tomlValue(p, e.Value(), b.valueRange(e, parts[len(parts)-1].to))
+	val := b.tomlValue(p, e.Value(), b.valueRange(e, last.to))
 	f := &field{key: last.name, rng: b.partRange(last), val: val}
 	if len(parts) > maxNesting {
 		b.report(problem(b.partRange(parts[0]), "Key too deep", "No key of a declaration stands below %d tables. Write fewer parts.", maxNesting))

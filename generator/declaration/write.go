@@ -203,6 +203,7 @@ func merged(parts [][2]int) [][2]int {
 var (
 	quoted    = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?|'[^']*'?`)
 	firstWord = regexp.MustCompile(`^\s*\[*\s*"?([A-Za-z_][A-Za-z0-9_-]*)`)
+	beside    = regexp.MustCompile(`\b(auth|env|token_env|url)\b"?\s*[={:.]`)
 	assigned  = regexp.MustCompile(`[=:]\s*([^\s"'{\[][^,}\]#]*)`)
 )
 
@@ -242,6 +243,9 @@ func secretsOf(src []byte, from int, line []byte, d *hcl.Diagnostic) [][2]int {
 func known(src []byte, from int) bool {
 	for {
 		line, _, _ := bytes.Cut(src[from:], []byte("\n"))
+		if beside.Match(line) {
+			return false
+		}
 		if m := firstWord.FindSubmatch(line); m != nil {
 			return publicKey(string(m[1]))
 		}
