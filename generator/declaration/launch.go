@@ -24,7 +24,7 @@ var (
 	unpinned = regexp.MustCompile(`(.)@[^/@]*$`)
 )
 
-var errNoHost = errors.New(`The entry is no host name. Write one, such as "api.example.com"`)
+var errNoHost = errors.New(`the entry is no host name: write one, such as "api.example.com"`)
 
 func (d *decoder) serverBlock(f *field) {
 	if n, ok := d.table(f); ok {
