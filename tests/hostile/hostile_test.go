@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 )
 
@@ -219,7 +220,7 @@ func unconfinedTargets(t *testing.T) map[string]string {
 	return map[string]string{
 		"read": secret, "search": dir + " canary-in-a-file", "write": dir,
 		"overwrite": "/proc/sys/kernel/core_pattern", "open-for-writing": "/proc/sys/kernel/core_pattern",
-		"connect": proxy.Listener.Addr().String(), "unix": socket, "datagram": echoDatagrams(t), "resolve": "localhost",
+		"connect": proxy.Listener.Addr().String(), "unix": socket, "datagram": echoDatagrams(t), "resolve": "pfar.test.@" + nameServer(t),
 		"proxy-connect": "example.com:443", "proxy-get": "http://example.com/",
 		"environment": "PATH", "environment-of-init": "PATH", "environments": "canary-in-the-environment",
 		"signal": strconv.Itoa(os.Getpid()), "shared-memory": segment(t),
@@ -242,6 +243,39 @@ func echoDatagrams(t *testing.T) string {
 				return
 			}
 			c.WriteTo(b[:n], from)
+		}
+	}()
+	return c.LocalAddr().String()
+}
+
+// nameServer says of every name that it is 192.0.2.1.
+func nameServer(t *testing.T) string {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	go func() {
+		b := make([]byte, 512)
+		for {
+			n, from, err := c.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(b[:n]) != nil || len(m.Questions) != 1 {
+				continue
+			}
+			m.Response, m.Additionals = true, nil
+			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
+				m.Answers = []dnsmessage.Resource{{
+					Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class}, Body: &dnsmessage.AResource{A: [4]byte{192, 0, 2, 1}},
+				}}
+			}
+			if answer, err := m.Pack(); err == nil {
+				c.WriteTo(answer, from)
+			}
 		}
 	}()
 	return c.LocalAddr().String()

@@ -22,7 +22,7 @@ func networkAttacks() list {
 		{Name: "connect", ID: "SB-23", Target: "host and port", try: func(t string) verdict { return dial("tcp", t) }},
 		{Name: "unix", ID: "SB-13", Target: "a path, or @ and an abstract name", try: func(t string) verdict { return dial("unix", t) }},
 		{Name: "datagram", ID: "SB-23", Target: "host and port that answer a datagram", try: datagram},
-		{Name: "resolve", ID: "SB-23", Target: "a name", try: resolve},
+		{Name: "resolve", ID: "SB-23", Target: "a name, and @ and a server's host and port if not that of the system", try: resolve},
 		{Name: "interfaces", ID: "SB-23", try: interfaces},
 		{Name: "routes", ID: "SB-23", try: routes},
 		{Name: "proxy-connect", ID: "EG-009", Target: "host and port to ask the proxy for", try: proxyConnect},
@@ -78,10 +78,18 @@ func datagram(address string) verdict {
 	return succeeded("%s answered", address)
 }
 
-func resolve(name string) verdict {
+func resolve(target string) verdict {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	addresses, err := net.DefaultResolver.LookupHost(ctx, name)
+	name, server, given := strings.Cut(target, "@")
+	r := net.Resolver{PreferGo: true}
+	if given {
+		r.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, server)
+		}
+	}
+	addresses, err := r.LookupHost(ctx, name)
 	if err != nil {
 		return blocked("%v", err)
 	}
