@@ -116,9 +116,9 @@ func (d *daemon) reload() {
 	set := declaration.Load(os.DirFS(d.options.declarations), d.options.declarations, declaration.Options{Servers: d.options.servers})
 	d.diagnostics = d.describe(set.Files, set.Diags)
 	wanted := map[string]generator.Plan{}
-	stale := map[string]bool{}
+	stale, broken := map[string]bool{}, map[string]bool{}
 	for _, b := range set.Broken {
-		stale[b.Name] = true
+		stale[b.Name], broken[b.File] = true, true // a file whose own name cannot be read is known by its path
 	}
 	for _, s := range set.Servers {
 		p, diags := generator.Compile(s, d.host())
@@ -134,7 +134,7 @@ func (d *daemon) reload() {
 	}
 	for name, s := range d.servers {
 		_, ok := wanted[name]
-		s.stale = stale[name]
+		s.stale = !ok && (stale[name] || s.want != nil && broken[s.want.File])
 		if !ok && !s.stale {
 			s.want = nil
 		}

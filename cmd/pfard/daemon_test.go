@@ -143,6 +143,21 @@ func TestAFileIsAServer(t *testing.T) {
 	}
 }
 
+// A file may name its server itself; broken, it does not say how any more.
+func TestABrokenFileWithANameOfItsOwn(t *testing.T) {
+	d, m, changed := fixture(t)
+	d.put(t, "a.hcl", "name = \"other\"\n"+fmt.Sprintf(good, "x"))
+	changed <- struct{}{}
+	if s := d.state(t); m.starts["other"] != 1 || len(s) != 1 {
+		t.Fatalf("servers %v, starts %v", s, m.starts)
+	}
+	d.put(t, "a.hcl", "name = \"oth\nserver {")
+	changed <- struct{}{}
+	if s := d.state(t); !s["other"].Stale || m.starts["other"] != 1 || len(m.runs) != 1 {
+		t.Errorf("after the break: %+v, starts %v, runs %v", s, m.starts, m.runs)
+	}
+}
+
 func (d *daemon) reportNow(t *testing.T) (r control.Report) {
 	t.Helper()
 	if err := d.do(func() error { r = d.report(); return nil }); err != nil {
