@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -157,7 +158,9 @@ func TestProcess(t *testing.T) {
 	if got := post(t, http.DefaultTransport, "http://"+p.addr+"/mcp", ""); got != 401 {
 		t.Errorf("on loopback without the token: %d", got)
 	}
-	viaUnix := &http.Transport{Dial: func(string, string) (net.Conn, error) { return net.Dial("unix", filepath.Join(p.dir, "unix")) }}
+	viaUnix := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(p.dir, "unix"))
+	}}
 	defer viaUnix.CloseIdleConnections()
 	if got := post(t, viaUnix, "http://pfar/mcp/one", ""); got != 200 {
 		t.Errorf("on the Unix socket: %d", got)

@@ -76,6 +76,7 @@ func interop(t *testing.T, g *gateway, upstream *server.MCPServer, modern bool) 
 	via := []transport.StreamableHTTPCOption{transport.WithHTTPHeaders(map[string]string{"Authorization": "Bearer " + token})}
 	var options []mcpclient.ClientOption
 	if !modern {
+		//lint:ignore SA1019 both generations of the protocol are tested
 		via = append(via, transport.WithContinuousListening())
 		//lint:ignore SA1019 both generations of the protocol are tested
 		options = append(options, mcpclient.WithLegacyProtocolOnly())

@@ -63,7 +63,7 @@ func forkIdle() (int, error) {
 	}
 	if pid == 0 {
 		for {
-			syscall.RawSyscall(unix.SYS_PAUSE, 0, 0, 0)
+			syscall.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0) // pause(2), which arm64 does not have
 		}
 	}
 	return int(pid), nil
