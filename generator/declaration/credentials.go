@@ -69,16 +69,13 @@ func (d *decoder) auth(f *field) {
 		return
 	}
 	for _, v := range n.fields {
-		switch v.key {
-		case "token_env":
-			d.tokenEnv(v)
-		case "scopes":
-			d.scopes(v)
-		default:
-			d.auths = append(d.auths, v)
-			if c, ok := d.reference(v); ok && d.variable(v) {
-				d.server.Credentials = append(d.server.Credentials, c)
-			}
+		if k, ok := authKeys().find(v.key); ok {
+			k.read(d, v)
+			continue
+		}
+		d.auths = append(d.auths, v)
+		if c, ok := d.reference(v); ok && d.variable(v) {
+			d.server.Credentials = append(d.server.Credentials, c)
 		}
 	}
 }

@@ -12,12 +12,14 @@ const (
 	sandboxSection = "sandbox"
 	trustSection   = "trust"
 	toolSection    = "tool"
+	authSection    = "auth"
 )
 
-// key is one row of the schema.
+// key is one row of the schema. Values are as both syntaxes write them.
 type key struct {
 	name    string
-	example string // a value as both syntaxes write it
+	example string // "": a table
+	unsaid  string // what newDecoder has where a file says nothing; "": nothing
 	read    func(*decoder, *field)
 }
 
@@ -30,32 +32,32 @@ type section struct {
 // launchKeys stand in server or at the top, where S3's registry has them.
 func launchKeys() []key {
 	return []key{
-		{"transport", `"stdio"`, (*decoder).transport},
-		{"url", `"https://mcp.example.com/mcp"`, (*decoder).url},
-		{"path", `"/run/notion/mcp.sock"`, (*decoder).path},
-		{"command", `"node"`, (*decoder).command},
-		{"args", `["${servers}/notion/index.js"]`, (*decoder).args},
-		{"version", `"1.2.3"`, (*decoder).version},
+		{"transport", `"stdio"`, `"stdio"`, (*decoder).transport},
+		{"url", `"https://mcp.example.com/mcp"`, "", (*decoder).url},
+		{"path", `"/run/notion/mcp.sock"`, "", (*decoder).path},
+		{"command", `"node"`, "", (*decoder).command},
+		{"args", `["${servers}/notion/index.js"]`, `[]`, (*decoder).args},
+		{"version", `"1.2.3"`, "", (*decoder).version},
 	}
 }
 
 func fileSection() section {
 	return section{"", slices.Concat([]key{
-		{"name", `"notion"`, (*decoder).name},
-		{"description", `"Notion workspace"`, (*decoder).description},
-		{"label", `"sensitive"`, (*decoder).label},
-		{"allowed_domains", `["api.notion.com"]`, (*decoder).allowedDomains},
-		{"enabled", `true`, (*decoder).enabled},
-		{"autostart", `true`, (*decoder).autostart},
-		{"timeout", `"60s"`, (*decoder).timeout},
-		{"idle_timeout", `"15m"`, (*decoder).idleTimeout},
-		{"token_env", `"NOTION_TOKEN"`, (*decoder).tokenEnv},
-		{"env", "", (*decoder).env},
-		{"auth", "", (*decoder).auth},
-		{serverSection, "", (*decoder).serverBlock},
-		{sandboxSection, "", (*decoder).sandboxBlock},
-		{trustSection, "", (*decoder).trustBlock},
-		{toolSection, "", (*decoder).tools},
+		{"name", `"notion"`, "", (*decoder).name},
+		{"description", `"Notion workspace"`, "", (*decoder).description},
+		{"label", `"sensitive"`, `"sensitive"`, (*decoder).label},
+		{"allowed_domains", `["api.notion.com"]`, `[]`, (*decoder).allowedDomains},
+		{"enabled", `true`, `true`, (*decoder).enabled},
+		{"autostart", `true`, `true`, (*decoder).autostart},
+		{"timeout", `"60s"`, `"60s"`, (*decoder).timeout},
+		{"idle_timeout", `"15m"`, `"0s"`, (*decoder).idleTimeout},
+		{"token_env", `"NOTION_TOKEN"`, "", (*decoder).tokenEnv},
+		{"env", "", `{}`, (*decoder).env},
+		{authSection, "", `{}`, (*decoder).auth},
+		{serverSection, "", "", (*decoder).serverBlock},
+		{sandboxSection, "", "", (*decoder).sandboxBlock},
+		{trustSection, "", "", (*decoder).trustBlock},
+		{toolSection, "", "", (*decoder).tools},
 	}, launchKeys())}
 }
 
@@ -63,44 +65,73 @@ func serverKeys() section { return section{serverSection, launchKeys()} }
 
 func sandboxKeys() section {
 	return section{sandboxSection, []key{
-		{"memory_limit", `"256m"`, (*decoder).memoryLimit},
-		{"tasks_max", `256`, (*decoder).tasksMax},
-		{"cpu_quota", `"50%"`, (*decoder).cpuQuota},
-		{"read_only_fs", `true`, (*decoder).readOnlyFS},
-		{"allow_tmp", `true`, (*decoder).allowTmp},
-		{"read_only", `["/srv/data"]`, (*decoder).readOnly},
-		{"writable", `["/srv/data"]`, (*decoder).writable},
-		{"state", `true`, (*decoder).state},
+		{"memory_limit", `"256m"`, `"256m"`, (*decoder).memoryLimit},
+		{"tasks_max", `256`, `256`, (*decoder).tasksMax},
+		{"cpu_quota", `"50%"`, "", (*decoder).cpuQuota},
+		{"read_only_fs", `true`, `true`, (*decoder).readOnlyFS},
+		{"allow_tmp", `true`, `true`, (*decoder).allowTmp},
+		{"read_only", `["/srv/data"]`, `[]`, (*decoder).readOnly},
+		{"writable", `["/srv/data"]`, `[]`, (*decoder).writable},
+		{"state", `true`, `false`, (*decoder).state},
 	}}
 }
 
 func trustKeys() section {
 	return section{trustSection, []key{
-		{"public_source", `false`, trust(func(d *decoder, v *bool) { d.server.Trust.PublicSource = v })},
-		{"secret_data", `true`, trust(func(d *decoder, v *bool) { d.server.Trust.SecretData = v })},
-		{"public_sink", `false`, trust(func(d *decoder, v *bool) { d.server.Trust.PublicSink = v })},
-		{"dangerous_writes", `true`, trust(func(d *decoder, v *bool) { d.server.Trust.DangerousWrites = v })},
+		{"public_source", `false`, "", trust(func(d *decoder, v *bool) { d.server.Trust.PublicSource = v })},
+		{"secret_data", `true`, "", trust(func(d *decoder, v *bool) { d.server.Trust.SecretData = v })},
+		{"public_sink", `false`, "", trust(func(d *decoder, v *bool) { d.server.Trust.PublicSink = v })},
+		{"dangerous_writes", `true`, "", trust(func(d *decoder, v *bool) { d.server.Trust.DangerousWrites = v })},
 	}}
 }
 
 func toolKeys() section {
-	return section{toolSection, []key{{"semantics", `"read"`, (*decoder).semantics}}}
+	return section{toolSection, []key{{"semantics", `"read"`, "", (*decoder).semantics}}}
+}
+
+// authKeys are not all that stands in auth: the other keys there are variables of the server.
+func authKeys() section {
+	return section{authSection, []key{
+		{"token_env", `"NOTION_TOKEN"`, "", (*decoder).tokenEnv},
+		{"scopes", `["repo:read"]`, `[]`, (*decoder).scopes},
+	}}
 }
 
 func sections() []section {
-	return []section{fileSection(), serverKeys(), sandboxKeys(), trustKeys(), toolKeys()}
+	return []section{fileSection(), serverKeys(), sandboxKeys(), trustKeys(), toolKeys(), authKeys()}
 }
 
-// Keys returns every key of a declaration, those of sections as "sandbox.memory_limit".
-func Keys() []string {
-	var all []string
+// Key is one key of the schema, for those who document it.
+type Key struct {
+	Section string // "sandbox"; "" is the file itself
+	Name    string
+	Type    string // "string", "number", "boolean", "list" or "table"
+	Default string // as both syntaxes write it; "": there is none
+}
+
+// Keys returns the schema. The keys of server stand at the top as well.
+func Keys() []Key {
+	var all []Key
 	for _, s := range sections() {
 		for _, k := range s.keys {
-			all = append(all, strings.TrimPrefix(s.name+"."+k.name, "."))
+			all = append(all, Key{s.name, k.name, k.kind(), k.unsaid})
 		}
 	}
-	slices.Sort(all)
 	return all
+}
+
+func (k key) kind() string {
+	switch {
+	case k.example == "":
+		return "table"
+	case k.example[0] == '"':
+		return "string"
+	case k.example[0] == '[':
+		return "list"
+	case k.example == "true" || k.example == "false":
+		return "boolean"
+	}
+	return "number"
 }
 
 func (s section) find(name string) (key, bool) {
@@ -188,7 +219,7 @@ func (d *decoder) place(s section, name string) string {
 // form shows how the file's syntax writes a section.
 func (d *decoder) form(s string) string {
 	switch {
-	case s == "auth":
+	case s == authSection:
 		return `auth = { NOTION_TOKEN = "vault:notion_token" }`
 	case s == "env":
 		return `env = { LOG_LEVEL = "debug" }`

@@ -1,0 +1,38 @@
+package declaration
+
+import (
+	"reflect"
+	"testing"
+)
+
+// What the schema says of a key that a file leaves out is what the reader takes.
+func TestDefaultsAreTrue(t *testing.T) {
+	parse := func(src string) *Server {
+		t.Helper()
+		s, diags := Parse("notion.hcl", []byte("command = \"node\"\n"+src), testOptions())
+		if s == nil {
+			t.Fatalf("%s: %v", src, diags)
+		}
+		s.places = nil
+		return s
+	}
+	silent, checked := parse(""), 0
+	for _, k := range Keys() {
+		if k.Default == "" {
+			continue
+		}
+		src := k.Name + " = " + k.Default + "\n"
+		if k.Section == authSection {
+			src = authSection + " = { " + k.Name + " = " + k.Default + " }\n"
+		} else if k.Section != "" {
+			src = k.Section + " {\n" + src + "}\n"
+		}
+		if said := parse(src); !reflect.DeepEqual(said, silent) {
+			t.Errorf("%s is another server than one without it:\n%+v\n%+v", src, said, silent)
+		}
+		checked++
+	}
+	if checked < 15 {
+		t.Errorf("only %d defaults", checked)
+	}
+}
