@@ -130,13 +130,13 @@ func TestDo(t *testing.T) {
 func TestWatchEndsWithEitherSide(t *testing.T) {
 	gone := make(chan struct{}, 1)
 	path, stop := listen(t, everyone, func(ctx context.Context, _ Peer, _ Request, send func(Response) error) error {
+		defer func() { gone <- struct{}{} }() // also when the client leaves between the two
 		for i := range 2 {
 			if err := send(Response{Status: &Report{Endpoint: fmt.Sprint(i)}}); err != nil {
 				return err
 			}
 		}
 		<-ctx.Done()
-		gone <- struct{}{}
 		return ctx.Err()
 	})
 	c := Client{path}
