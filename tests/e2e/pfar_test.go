@@ -72,7 +72,8 @@ func prepare(t testing.TB, declarations map[string]string) *pfar {
 	for name, text := range declarations {
 		p.write(name, text)
 	}
-	p.env = append(os.Environ(), "PFAR_RUN_DIR="+p.run, "PFAR_STATE_DIR="+p.state(), "PFAR_CONFIG_DIR="+p.declarations)
+	p.env = append(os.Environ(), "PFAR_RUN_DIR="+p.run, "PFAR_STATE_DIR="+p.state(), "PFAR_CONFIG_DIR="+p.declarations,
+		"TMPDIR="+p.home) // what a pfar that is killed leaves behind
 	return p
 }
 
