@@ -12,10 +12,6 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// ProxyPort is where the egress bridge accepts in a server's network namespace: units.ProxyPort, which pure packages
-// do not import.
-const ProxyPort = 9876
-
 // serverHome is every server's home inside its sandbox.
 const serverHome = "/home/mcp"
 
@@ -33,6 +29,9 @@ func Compile(s declaration.Server, h Host) (Plan, hcl.Diagnostics) {
 	}
 	base := c.base()
 	box.Command = c.command()
+	if s.IdleTimeout > 0 {
+		c.warn("idle_timeout", "Not acted on yet", "idle_timeout is read, and this version of pfar lets the server run until it is stopped. Leave it out, or keep it for the version that stops idle servers.")
+	}
 	c.program(box.Command)
 	c.declared()
 	c.separate()

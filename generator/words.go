@@ -19,7 +19,7 @@ func (p Plan) Words() string {
 		{"pfar-mcp@" + p.Name, "launches the sandbox and watches it"},
 		{"", "runs " + p.commandLine()},
 		{"", "in " + quote(p.Sandbox.Dir)},
-		{"pfar-egress@" + p.Name, "accepts on 127.0.0.1:" + strconv.Itoa(ProxyPort) + " inside, connects outside"},
+		{"pfar-egress@" + p.Name, "accepts on 127.0.0.1:" + strconv.Itoa(sandbox.ProxyPort) + " inside, connects outside"},
 	})
 	fmt.Fprintf(&b, "\nLimits\n")
 	table(&b, p.limitRows())

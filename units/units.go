@@ -18,9 +18,6 @@ const (
 	ExitDisabled = 78 // EX_CONFIG of sysexits(3): crashed too often, or cannot start here at all
 )
 
-// ProxyPort is the port on 127.0.0.1 in a server's network namespace on which its egress bridge accepts.
-const ProxyPort = 9876
-
 // RestartSec is how long a runner waits before it starts a service again, in seconds.
 const RestartSec = 1
 

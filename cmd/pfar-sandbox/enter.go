@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/generator/sandbox"
 )
 
 // enterArg makes this binary the first process of the server's user and network namespaces: it prepares them while it
@@ -47,7 +47,7 @@ func becomeBwrap(args []string) error {
 	if err := loopbackUp(); err != nil {
 		return err
 	}
-	listener, err := listenLoopback(units.ProxyPort)
+	listener, err := listenLoopback(sandbox.ProxyPort)
 	if err != nil {
 		return err
 	}

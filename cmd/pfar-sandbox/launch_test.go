@@ -456,7 +456,7 @@ func TestProxyListener(t *testing.T) {
 	r := begin(t, script(`cat > /dev/null`), nil)
 	r.hello()
 	eventually(t, r, func() bool { mu.Lock(); defer mu.Unlock(); return r.proxy != nil })
-	if c, err := net.DialTimeout("tcp", "127.0.0.1:"+strconv.Itoa(units.ProxyPort), time.Second); err == nil {
+	if c, err := net.DialTimeout("tcp", "127.0.0.1:"+strconv.Itoa(sandbox.ProxyPort), time.Second); err == nil {
 		c.Close()
 		t.Error("the proxy can be reached from the host's namespace")
 	}
