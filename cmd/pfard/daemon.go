@@ -113,7 +113,13 @@ func (d *daemon) tell() {
 
 // reload reads all declarations and brings what runs to what they say. A broken file changes nothing that runs.
 func (d *daemon) reload() {
-	set := declaration.Load(os.DirFS(d.options.declarations), d.options.declarations, declaration.Options{Servers: d.options.servers})
+	o := declaration.Options{Servers: d.options.servers}
+	for _, s := range d.servers {
+		if s.want != nil {
+			o.Known = append(o.Known, s.want.File)
+		}
+	}
+	set := declaration.Load(os.DirFS(d.options.declarations), d.options.declarations, o)
 	d.diagnostics = d.describe(set.Files, set.Diags)
 	wanted := map[string]generator.Plan{}
 	stale, broken := map[string]bool{}, map[string]bool{}

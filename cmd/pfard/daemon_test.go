@@ -143,6 +143,24 @@ func TestAFileIsAServer(t *testing.T) {
 	}
 }
 
+// DC-10: a name belongs to the file that has it, whatever comes before that in the alphabet.
+func TestANewFileDoesNotTakeARunningServersName(t *testing.T) {
+	d, m, changed := fixture(t)
+	d.put(t, "notion.hcl", fmt.Sprintf(good, "the real one"))
+	changed <- struct{}{}
+	d.state(t)
+	d.put(t, "aaa.hcl", "name = \"notion\"\n"+fmt.Sprintf(good, "another"))
+	changed <- struct{}{}
+	s := d.state(t)
+	if m.starts["notion"] != 1 || m.runs["notion"].Gateway.Description != "the real one" || s["notion"].Stale {
+		t.Errorf("starts %v, running %q, %+v", m.starts, m.runs["notion"].Gateway.Description, s["notion"])
+	}
+	r := d.reportNow(t)
+	if len(r.Diagnostics) != 1 || !strings.HasSuffix(r.Diagnostics[0].File, "/aaa.hcl") || r.Diagnostics[0].Summary != "Duplicate server" {
+		t.Errorf("diagnostics %+v", r.Diagnostics)
+	}
+}
+
 // A file may name its server itself; broken, it does not say how any more.
 func TestABrokenFileWithANameOfItsOwn(t *testing.T) {
 	d, m, changed := fixture(t)

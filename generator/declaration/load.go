@@ -55,8 +55,15 @@ func Load(fsys fs.FS, dir string, o Options) Set {
 		at := hcl.Range{Filename: dir, Start: hcl.InitialPos, End: hcl.InitialPos}
 		s.Diags = s.Diags.Append(problem(at, "Folder not readable", "Reading the folder of declarations: %s. Make it, or name another one.", escape(reason(err))))
 	}
+	known := func(e fs.DirEntry) int {
+		if slices.Contains(o.Known, path.Join(dir, e.Name())) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return known(a) - known(b) }) // fs.ReadDir sorts by name
 	first := map[string]string{}
-	for _, e := range entries { // fs.ReadDir sorts
+	for _, e := range entries {
 		if IsDeclaration(e.Name()) {
 			s.read(fsys, path.Join(dir, e.Name()), e.Name(), o, first)
 		} else if lower := strings.ToLower(e.Name()); lower != e.Name() && IsDeclaration(lower) {
@@ -105,7 +112,7 @@ func (s *Set) read(fsys fs.FS, file, entry string, o Options, first map[string]s
 
 func (s *Set) twice(file string, b []byte, name, other string) *hcl.Diagnostic {
 	at := newSource(file, b).start()
-	return problem(at, "Duplicate server", "The name %q is taken by %s, which comes first. Write another name = in one of the two, or remove one.", name, quote(other))
+	return problem(at, "Duplicate server", "The name %q is taken by %s, which has it already. Write another name = in one of the two, or remove one.", name, quote(other))
 }
 
 var errNotRegular = errors.New("it is no regular file")

@@ -12,6 +12,10 @@ import (
 // Options are what a reader knows beyond the file.
 type Options struct {
 	Servers string // what ${servers} stands for: the folder of installed servers; "": using it is an error
+
+	// Known are the paths of files whose servers are known already. Load reads them before others, so that a new file
+	// cannot take a running server's name, and with it its credentials (DC-10).
+	Known []string
 }
 
 // maxDiagnostics bounds what is said of one file.

@@ -174,6 +174,22 @@ func TestNotifyIsTakenFromTheMainProcessOnly(t *testing.T) {
 	}
 }
 
+// What a killed pfard leaves behind must not be a secret: a process has read its credentials when it first speaks.
+func TestCredentialsAreGoneOnceRead(t *testing.T) {
+	script := `exec python3 -c 'import os, socket, time
+open(os.environ["CREDENTIALS_DIRECTORY"] + "/TOKEN").read()
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"STATUS=up", os.environ["NOTIFY_SOCKET"])
+time.sleep(1000)'`
+	s, events, d := shell(t, script, func(_ *service, sp *spec) { sp.credentials = map[string][]byte{"TOKEN": []byte("hunter2")} })
+	s.start()
+	defer s.stop()
+	wait(t, events, event{activating, 0})
+	eventually(t, "the credentials are gone", func() bool {
+		_, err := os.Stat(d.credentials("test@x"))
+		return os.IsNotExist(err)
+	})
+}
+
 func TestActivation(t *testing.T) {
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {

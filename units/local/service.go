@@ -152,7 +152,7 @@ func (s *service) terminate(p *process) {
 
 // follow passes on messages that come from the process itself: anybody could write to the socket who got at its path.
 func (s *service) follow(socket *notifySocket, p *process) {
-	ready := false
+	ready, heard := false, false
 	for {
 		m, err := socket.receive()
 		if err != nil {
@@ -161,6 +161,10 @@ func (s *service) follow(socket *notifySocket, p *process) {
 		if m.pid != p.pid {
 			m.close()
 			continue
+		}
+		if !heard { // it has read them before it speaks; a killed pfard could not remove them any more
+			heard = true
+			_ = removeCredentials(s.dirs.credentials(s.name))
 		}
 		s.notice(m)
 		if m.vars["READY"] == "1" && !ready {
