@@ -481,3 +481,22 @@ func TestProxyListener(t *testing.T) {
 		t.Errorf("from inside: %q, %v", out, err)
 	}
 }
+
+func TestProbe(t *testing.T) {
+	probe := func(env ...string) (string, error) {
+		cmd := exec.Command(program, probeArg)
+		cmd.Env = env
+		if os.Getuid() == 0 {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 61183, Gid: 61183}}
+		}
+		out, err := cmd.CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	}
+	if out, err := probe("PATH=/nowhere"); err == nil || !strings.Contains(out, "apt install bubblewrap") {
+		t.Errorf("without bwrap: %q, %v", out, err)
+	}
+	out, err := probe("PATH=" + os.Getenv("PATH"))
+	if ms, perr := strconv.ParseFloat(out, 64); err != nil || perr != nil || ms <= 0 {
+		t.Errorf("got %q, %v; want milliseconds", out, err)
+	}
+}

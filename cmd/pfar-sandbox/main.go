@@ -20,6 +20,15 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == enterArg {
 		enter(os.Args[2:]) // does not return
 	}
+	if len(os.Args) > 1 && os.Args[1] == probeArg {
+		took, err := probe()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
+			os.Exit(1)
+		}
+		fmt.Printf("%.1f\n", float64(took.Microseconds())/1000)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	code, err := launch(ctx)

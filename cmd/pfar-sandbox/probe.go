@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/generator/sandbox"
+)
+
+// probeArg has this binary make one empty sandbox, on the very path that servers take, for `pfar doctor`.
+const probeArg = "probe"
+
+// probe says how long a sandbox takes from nothing until the program in it has ended.
+func probe() (time.Duration, error) {
+	bwrap, err := exec.LookPath("bwrap")
+	if err != nil {
+		return 0, fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
+	}
+	began := time.Now()
+	s, err := start(bwrap, emptySandbox(), nil)
+	if err != nil {
+		return 0, err
+	}
+	said := make(chan string, 1)
+	go func() {
+		b, _ := io.ReadAll(io.LimitReader(s.stderr, 4<<10))
+		said <- strings.TrimSpace(string(b))
+	}()
+	listener, err := s.listener()
+	if err == nil {
+		listener.Close()
+		err = s.release()
+	}
+	if err != nil {
+		_ = s.cmd.Process.Kill()
+		<-s.exited
+		return 0, err
+	}
+	if err := <-s.exited; err != nil {
+		return 0, errors.New("starting an empty sandbox: " + exitWords(err) + ": " + <-said)
+	}
+	return time.Since(began), nil
+}
+
+// emptySandbox runs true(1).
+func emptySandbox() sandbox.Sandbox {
+	s := sandbox.Sandbox{
+		Mounts:  []sandbox.Mount{{Kind: sandbox.ROBind, Source: "/usr", Dest: "/usr"}},
+		Command: "/usr/bin/true", Dir: "/usr", Limits: sandbox.Limits{Memory: 64 << 20, Tasks: 16},
+	}
+	for _, d := range []string{"/lib", "/lib64", "/bin"} {
+		st, err := os.Lstat(d)
+		switch {
+		case err != nil:
+		case st.Mode()&os.ModeSymlink != 0:
+			if text, err := os.Readlink(d); err == nil {
+				s.Mounts = append(s.Mounts, sandbox.Mount{Kind: sandbox.Symlink, Source: text, Dest: d})
+			}
+		default:
+			s.Mounts = append(s.Mounts, sandbox.Mount{Kind: sandbox.ROBind, Source: d, Dest: d})
+		}
+	}
+	return s
+}
