@@ -63,7 +63,9 @@ func (c *cli) change(ctx context.Context, verb control.Verb, name string) (contr
 	if err != nil {
 		return control.Server{}, err
 	}
-	if _, err := c.control().Do(ctx, control.Request{Verb: verb, Server: name}); err != nil {
+	if _, err := c.control().Do(ctx, control.Request{Verb: verb, Server: name}); errors.Is(err, control.ErrDisabled) {
+		return control.Server{}, fail(exitFailed, "%w", err).withHint("set enabled = true in %s", before.File)
+	} else if err != nil {
 		return control.Server{}, err
 	}
 	idle := verb == control.Start && before.State == control.Running || verb == control.Stop && before.State == control.Stopped

@@ -16,7 +16,7 @@ func sampleReport(now time.Time) control.Report {
 	return control.Report{
 		Version: "1", Directory: "/etc/pfar/mcp.d", Endpoint: "http://127.0.0.1:7417/mcp", TokenFile: "/t", Socket: "/s",
 		Servers: []control.Server{
-			{Name: "fs", State: control.Failed, Detail: "crashed \x1b[2Jthree times", Since: now.Add(-3 * time.Hour), Crashes: 3},
+			{Name: "fs", State: control.Failed, File: "/d/fs.hcl", Detail: "crashed \x1b[2Jthree times", Since: now.Add(-3 * time.Hour), Crashes: 3},
 			{Name: "notion", State: control.Running, Tools: 24, PID: 7, UID: 61200, Since: now.Add(-90 * time.Second), LastRefusal: "evil.example:443", Stale: true, Log: "/l"},
 		},
 		Diagnostics: []control.Diagnostic{{File: "a.hcl", Line: 3, Column: 1, Severity: "error", Summary: "Unknown key", Detail: "Did you mean x?"}},
@@ -68,8 +68,11 @@ func TestLifecycle(t *testing.T) {
 	// Each verb is answered at once and carried out afterwards, as pfard does it.
 	steps := func(states ...control.State) func(*fakePfard, control.Request) error {
 		return func(p *fakePfard, r control.Request) error {
-			if r.Server == "fs" {
+			if r.Server == "fs" && r.Verb == control.Start {
 				return fmt.Errorf("%w: no", control.ErrDenied)
+			}
+			if r.Server == "fs" {
+				return fmt.Errorf("%w: %q has enabled = false", control.ErrDisabled, r.Server)
 			}
 			go func() {
 				for _, s := range states {
@@ -93,6 +96,7 @@ func TestLifecycle(t *testing.T) {
 		{"crash", []string{"restart", "notion"}, steps(control.Starting, control.BackOff), 1, "notion: back-off\n", "hint: pfar logs notion"},
 		{"waiting", []string{"restart", "notion"}, steps(control.Waiting), 1, "notion: waiting\n", "notion is waiting, not running"},
 		{"denied", []string{"start", "fs"}, steps(), 6, "", "permission denied: no"},
+		{"disabled", []string{"restart", "fs"}, steps(), 1, "", "pfar: disabled by its declaration: \"fs\" has enabled = false\nhint: set enabled = true in /d/fs.hcl\n"},
 		{"no such", []string{"stop", "ghost"}, steps(), 4, "", `no such server: "ghost"`},
 		{"machine", []string{"restart", "notion", "--json"}, steps(control.Running), 0, `"state": "running"`, ""},
 		{"removed meanwhile", []string{"restart", "notion"}, func(p *fakePfard, _ control.Request) error {

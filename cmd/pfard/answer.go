@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
@@ -102,12 +103,17 @@ func (d *daemon) turn(verb control.Verb, name string) error {
 		return fmt.Errorf("%w: %q", control.ErrNoServer, name)
 	}
 	if verb != control.Stop && !s.want.Enabled {
-		return fmt.Errorf("%w: %q has enabled = false in %s", control.ErrDenied, name, s.want.File)
+		return fmt.Errorf("%w: %q has enabled = false in %s", control.ErrDisabled, name, s.want.File)
 	}
 	s.run = verb != control.Stop
+	before := s.status.State
 	// Start is for a server that is not there; what serves is left alone.
-	s.again = verb == control.Restart || verb == control.Start && s.status.State != control.Running && s.status.State != control.Starting
+	s.again = verb == control.Restart || verb == control.Start && before != control.Running && before != control.Starting
+	asked := s.again
 	d.converge(s)
+	if asked && s.status.State == before { // it was tried, and whoever asked must see that it ended where it began
+		s.status.Since = time.Now()
+	}
 	d.tell()
 	return nil
 }

@@ -224,7 +224,7 @@ func TestVerbs(t *testing.T) {
 		verb   control.Verb
 		server string
 		want   error
-	}{{control.Start, "none", control.ErrNoServer}, {control.Stop, "", control.ErrNoServer}, {control.Start, "off", control.ErrDenied}, {"format", "a", control.ErrInvalid}} {
+	}{{control.Start, "none", control.ErrNoServer}, {control.Stop, "", control.ErrNoServer}, {control.Start, "off", control.ErrDisabled}, {"format", "a", control.ErrInvalid}} {
 		err := d.answer(t.Context(), control.Peer{}, control.Request{Verb: c.verb, Server: c.server}, func(control.Response) error { return nil })
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s %q: %v, want %v", c.verb, c.server, err, c.want)

@@ -17,7 +17,7 @@ const (
 	Status  Verb = "status"  // every server and every broken declaration
 	Watch   Verb = "watch"   // Status now and after each change
 	Plan    Verb = "plan"    // the plan of Server, or of all
-	Start   Verb = "start"   // start Server, also a disabled one: its crashes are forgotten
+	Start   Verb = "start"   // start Server, also one that failed: its crashes are forgotten
 	Stop    Verb = "stop"    // stop Server; it stays stopped until Start or its file changes
 	Restart Verb = "restart" // Stop and Start
 	Store   Verb = "store"   // store Secret under Key in the vault

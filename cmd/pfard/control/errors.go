@@ -9,14 +9,16 @@ const (
 	CodeNoServer Code = "no-server" // no declaration has that name
 	CodeNoKey    Code = "no-key"    // the vault has no such key
 	CodeDenied   Code = "denied"    // the peer may not ask
+	CodeDisabled Code = "disabled"  // the declaration has enabled = false
 	CodeInvalid  Code = "invalid"   // the request itself is wrong
 )
 
-// Errors that a caller tells apart. An answer wraps the first four to choose the Code; Client returns errors that wrap all.
+// Errors that a caller tells apart. An answer wraps all but the last to choose the Code; Client returns errors that wrap all.
 var (
 	ErrNoServer   = errors.New("no such server")
 	ErrNoKey      = errors.New("no such key in the vault")
 	ErrDenied     = errors.New("permission denied")
+	ErrDisabled   = errors.New("disabled by its declaration")
 	ErrInvalid    = errors.New("invalid request")
 	ErrNotRunning = errors.New("pfar is not running")
 )
@@ -40,7 +42,9 @@ func (r *Refused) Unwrap() error {
 }
 
 func refusals() map[Code]error {
-	return map[Code]error{CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeDenied: ErrDenied, CodeInvalid: ErrInvalid}
+	return map[Code]error{
+		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeDenied: ErrDenied, CodeDisabled: ErrDisabled, CodeInvalid: ErrInvalid,
+	}
 }
 
 func codeOf(err error) Code {
