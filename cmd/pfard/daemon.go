@@ -197,7 +197,7 @@ func (d *daemon) describe(files map[string]*hcl.File, diags hcl.Diagnostics) []c
 func (d *daemon) report() control.Report {
 	dirs := d.options.dirs
 	r := control.Report{
-		Version: version(), Directory: d.options.declarations, Endpoint: d.endpoint, TokenFile: dirs.Token(),
+		Version: version(), Directory: d.options.declarations, Programs: d.options.servers, Endpoint: d.endpoint, TokenFile: dirs.Token(),
 		Socket: dirs.Gateway(), Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
 	}
 	if d.gatewayDown {

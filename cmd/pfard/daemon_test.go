@@ -131,6 +131,9 @@ func TestAFileIsAServer(t *testing.T) {
 	if !s["a"].Stale || s["b"].Stale || m.starts["a"] != 2 || m.runs["a"].Gateway.Description != "two" {
 		t.Errorf("a broken edit: %+v, starts %v", s["a"], m.starts)
 	}
+	if r := d.reportNow(t); r.Directory != d.options.declarations || r.Programs != "/srv/servers" {
+		t.Errorf("declarations in %q, programs in %q", r.Directory, r.Programs)
+	}
 	if r := d.reportNow(t); len(r.Diagnostics) == 0 || !strings.Contains(r.Diagnostics[0].Text, "a.hcl:1:") {
 		t.Errorf("diagnostics %+v", r.Diagnostics)
 	}

@@ -58,6 +58,7 @@ const (
 type Report struct {
 	Version     string       `json:"version"`
 	Directory   string       `json:"directory"` // of the declarations
+	Programs    string       `json:"programs"`  // the directory of the programs installed for servers
 	Endpoint    string       `json:"endpoint"`  // the gateway's URL on loopback, ending in /mcp
 	TokenFile   string       `json:"token_file"`
 	Socket      string       `json:"socket"` // the gateway's Unix socket
