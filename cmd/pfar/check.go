@@ -17,10 +17,11 @@ import (
 )
 
 const checkHelp = `Read every declaration of DIR as pfard would, and print each mistake with its place and remedy.
-Nothing is started, and pfar need not run. Warnings do not change the exit code.`
+Without DIR it is that of the pfar that runs. Nothing is started, and pfar need not run. Warnings
+do not change the exit code.`
 
 func (c *cli) checkCommand() *cobra.Command {
-	var servers string
+	var named sources
 	cmd := c.outputFlag(&cobra.Command{
 		Use:     "check [DIR]",
 		Short:   "Find the mistakes in declarations",
@@ -30,19 +31,18 @@ func (c *cli) checkCommand() *cobra.Command {
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			dir := c.dirs.Config
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				dir = args[0]
+				named.dir = args[0]
 			}
-			set, err := c.compile(dir, servers)
+			set, err := c.compile(c.located(cmd.Context(), named))
 			if err != nil {
 				return err
 			}
 			return c.printCheck(set)
 		},
 	})
-	cmd.Flags().StringVar(&servers, "servers", c.dirs.Servers, "`DIR` of the programs installed for servers")
+	c.serversFlag(cmd, &named)
 	return cmd
 }
 
@@ -57,12 +57,13 @@ type compiled struct {
 }
 
 // compile reads and compiles a directory as pfard does.
-func (c *cli) compile(dir, servers string) (compiled, error) {
-	dir, err := filepath.Abs(dir)
+func (c *cli) compile(from sources) (compiled, error) {
+	dir, err := filepath.Abs(from.dir)
 	if err != nil {
 		return compiled{}, err
 	}
-	if servers, err = filepath.Abs(servers); err != nil {
+	servers, err := filepath.Abs(from.servers)
+	if err != nil {
 		return compiled{}, err
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -11,10 +14,11 @@ import (
 )
 
 const planHelp = `Print everything that pfar would create for a server: mounts, environment, limits, egress and
-where each credential comes from; never a secret. Without NAME, for every server of DIR.
+where each credential comes from; never a secret. Without NAME, for every server of DIR, or of the pfar that runs if none is given.
 Nothing is started, and pfar need not run.`
 
-const explainHelp = `Say in words what a server can see, reach and hold. Nothing is started, and pfar need not run.`
+const explainHelp = `Say in words what a server can see, reach and hold. The declarations are those of DIR, or of the
+pfar that runs if none is given. Nothing is started, and pfar need not run.`
 
 func (c *cli) planCommand() *cobra.Command {
 	cmd := c.ofPlans("plan [NAME]", "Print all that would be created for a server", planHelp, arguments("[NAME]"), generator.Plan.Words)
@@ -30,20 +34,20 @@ func (c *cli) explainCommand() *cobra.Command {
 
 // ofPlans makes a verb that prints plans in words, or as they are with --json.
 func (c *cli) ofPlans(use, short, long string, args cobra.PositionalArgs, words func(generator.Plan) string) *cobra.Command {
-	var dir, servers string
+	var named sources
 	cmd := c.outputFlag(&cobra.Command{
 		Use: use, Short: short, Long: long, Args: args,
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return c.completeDeclared(args, dir, servers), noFiles
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return c.completeDeclared(cmd.Context(), args, named), noFiles
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			set, err := c.compile(dir, servers)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			set, err := c.compile(c.located(cmd.Context(), named))
 			if err != nil {
-				return err
+				return notAFolder(cmd, args, err)
 			}
 			plans, err := c.choose(set, args)
 			if err != nil {
-				return err
+				return notAFolder(cmd, args, err)
 			}
 			if err := c.printPlans(plans, len(args) == 1, words); err != nil {
 				return err
@@ -54,9 +58,20 @@ func (c *cli) ofPlans(use, short, long string, args cobra.PositionalArgs, words 
 			return nil
 		},
 	})
-	cmd.Flags().StringVar(&dir, "dir", c.dirs.Config, "`DIR` of the declarations")
-	cmd.Flags().StringVar(&servers, "servers", c.dirs.Servers, "`DIR` of the programs installed for servers")
+	c.dirFlag(cmd, &named)
+	c.serversFlag(cmd, &named)
 	return cmd
+}
+
+// notAFolder tells who gave a folder where a name belongs how to say it.
+func notAFolder(cmd *cobra.Command, args []string, err error) error {
+	var f *failure
+	if len(args) == 1 && errors.As(err, &f) {
+		if info, statErr := os.Stat(args[0]); statErr == nil && info.IsDir() {
+			return f.withHint("%s --dir %s", strings.TrimSuffix(cmd.CommandPath()+" "+strings.Fields(cmd.Use)[1], " [NAME]"), args[0])
+		}
+	}
+	return err
 }
 
 // choose returns the named plan, or all. Mistakes of the files in question go to standard error.
@@ -77,7 +92,11 @@ func (c *cli) choose(set compiled, args []string) ([]generator.Plan, error) {
 		}
 		return nil, fail(exitFailed, "the declaration of %q has mistakes", args[0])
 	}
-	return nil, noSuch("server", args[0], names).withHint("no declaration in %s has that name", set.dir)
+	f := noSuch("server", args[0], names)
+	if nearest(args[0], names) == "" {
+		f = f.withHint("no declaration in %s has that name", set.dir)
+	}
+	return nil, f
 }
 
 func (c *cli) printPlans(plans []generator.Plan, single bool, words func(generator.Plan) string) error {
@@ -99,11 +118,13 @@ func (c *cli) printPlans(plans []generator.Plan, single bool, words func(generat
 	return nil
 }
 
-func (c *cli) completeDeclared(args []string, dir, servers string) []string {
+func (c *cli) completeDeclared(ctx context.Context, args []string, named sources) []string {
 	if len(args) > 0 {
 		return nil
 	}
-	set, err := c.compile(dir, servers)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), completionTimeout)
+	defer cancel()
+	set, err := c.compile(c.located(ctx, named))
 	if err != nil {
 		return nil
 	}

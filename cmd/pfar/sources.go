@@ -1,0 +1,42 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// sources are the directories that a server is made from. An empty one was not named.
+type sources struct {
+	dir     string // of the declarations
+	servers string // of the programs installed for servers
+}
+
+// askTimeout bounds the question where the running pfard has its files; one that hangs must not keep check from checking.
+const askTimeout = 3 * time.Second
+
+// located fills in what was not named: the directories of the pfard that runs, so that what is checked is what counts,
+// else the defaults.
+func (c *cli) located(ctx context.Context, s sources) sources {
+	var running sources
+	if s.dir == "" || s.servers == "" {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		if report, err := c.report(ctx); err == nil {
+			running = sources{report.Directory, report.Programs}
+		}
+	}
+	return sources{cmp.Or(s.dir, running.dir, c.dirs.Config), cmp.Or(s.servers, running.servers, c.dirs.Servers)}
+}
+
+const elseRunning = "; without it that of the pfar that runs, else "
+
+func (c *cli) dirFlag(cmd *cobra.Command, s *sources) {
+	cmd.Flags().StringVar(&s.dir, "dir", "", "`DIR` of the declarations"+elseRunning+c.dirs.Config)
+}
+
+func (c *cli) serversFlag(cmd *cobra.Command, s *sources) {
+	cmd.Flags().StringVar(&s.servers, "servers", "", "`DIR` of the programs installed for servers"+elseRunning+c.dirs.Servers)
+}

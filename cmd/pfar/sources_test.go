@@ -1,0 +1,65 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// declared makes a directory of declarations with one server of the name, whose program is among the servers' programs.
+func declared(t *testing.T, name string) sources {
+	t.Helper()
+	s := sources{dir: t.TempDir(), servers: t.TempDir()}
+	text := "label = \"internal\"\nserver {\n  command = \"${servers}/" + name + "\"\n}\n"
+	if err := os.WriteFile(filepath.Join(s.dir, name+".hcl"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.servers, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestSources: what check, plan and explain read are the running pfard's directories, unless told otherwise.
+func TestSources(t *testing.T) {
+	running, other, byDefault := declared(t, "running"), declared(t, "other"), declared(t, "default")
+	tests := []struct {
+		name string
+		args []string
+		up   bool
+		code int
+		out  string
+		err  string
+	}{
+		{"check", []string{"check"}, true, 0, running.dir + ": 0 errors", ""},
+		{"check a folder", []string{"check", other.dir, "--servers", other.servers}, true, 0, other.dir + ": 0 errors", ""},
+		{"the running pfard's programs with another folder", []string{"check", other.dir}, true, 1, other.dir + ": 1 error", running.servers},
+		{"plan", []string{"plan", "running", "--json"}, true, 0, running.servers + "/running", ""},
+		{"plan of all", []string{"plan"}, true, 0, "running", ""},
+		{"explain", []string{"explain", "running"}, true, 0, "running", ""},
+		{"another folder", []string{"explain", "other", "--dir", other.dir, "--servers", other.servers}, true, 0, "other", ""},
+		{"default, not running", []string{"check"}, false, 0, byDefault.dir + ": 0 errors", ""},
+		{"not of the default while it runs", []string{"explain", "default"}, true, 4, "", "no declaration in " + running.dir + " has that name"},
+		{"near", []string{"explain", "runing"}, true, 4, "", `did you mean "running"?`},
+		{"a folder where a name belongs", []string{"plan", other.dir}, true, 4, "", "hint: pfar plan --dir " + other.dir + "\n"},
+		{"and for one that needs a name too", []string{"explain", other.dir}, true, 4, "", "hint: pfar explain NAME --dir " + other.dir + "\n"},
+		{"completion", []string{"__complete", "explain", ""}, true, 0, "running\n", ""},
+		{"completion, not running", []string{"__complete", "explain", ""}, false, 0, "default\n", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, "")
+			if tt.up {
+				b.pfard(t, control.Report{Directory: running.dir, Programs: running.servers}, nil)
+			}
+			b.dirs.Config, b.dirs.Servers = byDefault.dir, byDefault.servers
+			code := b.run(t.Context(), tt.args)
+			if code != tt.code || !strings.Contains(b.out.String(), tt.out) || !strings.Contains(b.err.String(), tt.err) {
+				t.Errorf("exit %d, want %d\nstdout: %s\nwant: %s\nstderr: %s\nwant: %s", code, tt.code, b.out, tt.out, b.err, tt.err)
+			}
+		})
+	}
+}
