@@ -175,6 +175,9 @@ func TestCompletion(t *testing.T) {
 		{[]string{"restart", ""}, "notion :4"},
 		{[]string{"restart", "notion", ""}, ":4"},
 		{[]string{"vault", "remove", ""}, "notion_token other :4"},
+		{[]string{"vault", "set", ""}, "notion_token other :4"},
+		{[]string{"vault", "set", "other", ""}, ":4"},
+		{[]string{"doctor", ""}, ":4"},
 		{[]string{"status", "--output", ""}, "text json :4"},
 	}
 	for _, tt := range tests {

@@ -88,8 +88,12 @@ func (c *cli) printJSON(v any) error {
 	return err
 }
 
-// outputFlag gives a verb --output and its short form --json.
+// outputFlag gives a verb --output and its short form --json. What such a verb takes is completed by a function of its
+// own or not at all: cobra's default, file names, is never right.
 func (c *cli) outputFlag(cmd *cobra.Command) *cobra.Command {
+	if cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
 	cmd.Flags().BoolFunc("json", "print JSON, the same as --output json", func(s string) error {
 		on, err := strconv.ParseBool(s)
 		if on {

@@ -4,12 +4,16 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"regexp"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -17,25 +21,45 @@ import (
 // serverOnly is a whole server's name; nothing else may become part of a path.
 var serverOnly = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
+const logsHelp = `Print what a server wrote to its standard error, the last 100 lines unless -n says otherwise.
+
+With --json each line is an object with "time", in UTC, and "text"; a line whose time is not known
+has no "time".`
+
 func (c *cli) logsCommand() *cobra.Command {
 	var follow bool
-	var count int
-	cmd := &cobra.Command{
+	count := lineCount(100)
+	cmd := c.outputFlag(&cobra.Command{
 		Use:               "logs NAME",
 		Short:             "Print what a server wrote to its standard error",
-		Example:           example("pfar logs notion -n 20", "pfar logs notion -f"),
+		Long:              logsHelp,
+		Example:           example("pfar logs notion -n 20", "pfar logs notion -f", "pfar logs notion --json | jq -r .text"),
 		Args:              arguments("NAME"),
 		ValidArgsFunction: c.completeServers(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !serverOnly.MatchString(args[0]) {
 				return usage("%q is not a server's name", args[0])
 			}
-			return c.logs(cmd.Context(), args[0], count, follow)
+			return c.logs(cmd.Context(), args[0], int(count), follow)
 		},
-	}
+	})
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing what is written until Ctrl-C")
-	cmd.Flags().IntVarP(&count, "lines", "n", 100, "how many of the last lines to print; -1 for all")
+	cmd.Flags().VarP(&count, "lines", "n", "how many of the last lines to print; -1 for all")
 	return cmd
+}
+
+// lineCount is the flag value that takes a number of lines.
+type lineCount int
+
+func (n *lineCount) String() string { return strconv.Itoa(int(*n)) }
+func (n *lineCount) Type() string   { return "N" }
+func (n *lineCount) Set(s string) error {
+	v, err := strconv.Atoi(s)
+	if err != nil || v < -1 {
+		return errors.New("want a number of lines, or -1 for all")
+	}
+	*n = lineCount(v)
+	return nil
 }
 
 func (c *cli) logs(ctx context.Context, name string, count int, follow bool) error {
@@ -56,33 +80,43 @@ func (c *cli) logs(ctx context.Context, name string, count int, follow bool) err
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("reading the log of %q: %w", name, err)
 	}
+	w := c.logWriter()
 	var offset int64
 	if f != nil {
-		offset, err = c.printTail(f, count)
+		offset, err = printTail(w, f, count)
 		f.Close()
 		if err != nil {
 			return fmt.Errorf("reading the log of %q: %w", name, err)
 		}
 	}
 	if !follow {
-		return nil
+		return w.Close()
 	}
-	if err := followFile(ctx, path, offset, c.logWriter()); err != nil && !errors.Is(err, context.Canceled) {
+	if err := followFile(ctx, path, offset, w); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("following the log of %q: %w", name, err)
 	}
-	return nil
+	return w.Close()
 }
 
-// logWriter is standard output; on a terminal a server's log must not be obeyed.
-func (c *cli) logWriter() io.Writer {
-	if isTerminal(c.stdout) {
+// logWriter is standard output; on a terminal a server's log must not be obeyed. Close writes what is left of a line.
+func (c *cli) logWriter() io.WriteCloser {
+	switch {
+	case c.json():
+		return &jsonLines{w: c.stdout}
+	case isTerminal(c.stdout):
 		return escapingWriter{c.stdout}
 	}
-	return c.stdout
+	return plainWriter{c.stdout}
 }
+
+type plainWriter struct{ io.Writer }
+
+func (plainWriter) Close() error { return nil }
 
 // escapingWriter escapes what it is given, line by line or not at all whole: a character that two writes split shows as bytes.
 type escapingWriter struct{ w io.Writer }
+
+func (e escapingWriter) Close() error { return nil }
 
 func (e escapingWriter) Write(b []byte) (int, error) {
 	if _, err := io.WriteString(e.w, escape(string(b), keepLines)); err != nil {
@@ -91,8 +125,62 @@ func (e escapingWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// jsonLines writes each line of a log as an object.
+type jsonLines struct {
+	w    io.Writer
+	part []byte // of a line that has not ended
+}
+
+// maxLogLine bounds what is kept of a line that does not end; pfar-sandbox writes none that long.
+const maxLogLine = 1 << 20
+
+func (l *jsonLines) Write(b []byte) (int, error) {
+	l.part = append(l.part, b...)
+	rest := l.part
+	for {
+		line, after, ended := bytes.Cut(rest, []byte("\n"))
+		if !ended && len(line) < maxLogLine {
+			break
+		}
+		if err := l.object(string(line)); err != nil {
+			return 0, err
+		}
+		rest = after
+	}
+	l.part = append(l.part[:0], rest...)
+	return len(b), nil
+}
+
+func (l *jsonLines) Close() error {
+	if len(l.part) == 0 {
+		return nil
+	}
+	line := string(l.part)
+	l.part = nil
+	return l.object(line)
+}
+
+func (l *jsonLines) object(line string) error {
+	var o struct {
+		Time *time.Time `json:"time,omitempty"`
+		Text string     `json:"text"`
+	}
+	o.Text = line
+	if stamp, text, ok := strings.Cut(line, " "); ok { // pfar-sandbox puts it before each line
+		if t, err := time.Parse(time.RFC3339, stamp); err == nil {
+			o.Time, o.Text = &t, text
+		}
+	}
+	b, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(l.w, "%s\n", escapeJSON(b))
+	return err
+}
+
 // printTail prints the last lines of the file and returns where it ended.
-func (c *cli) printTail(f *os.File, count int) (int64, error) {
+func printTail(to io.Writer, f *os.File, count int) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, err
@@ -102,7 +190,7 @@ func (c *cli) printTail(f *os.File, count int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	w := bufio.NewWriter(c.logWriter())
+	w := bufio.NewWriter(to)
 	if _, err := io.Copy(w, io.NewSectionReader(f, start, end-start)); err != nil {
 		return 0, err
 	}

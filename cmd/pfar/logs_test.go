@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -36,18 +37,52 @@ func TestLogs(t *testing.T) {
 	if err := os.WriteFile(b.dirs.Log("notion"), []byte("a\nb\nc\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	mixed := "2026-08-01T12:00:00.123Z one \x1b[2J\n\nno time\n2026-08-01T12:00:01.000Z  \nnot ended"
+	if err := os.WriteFile(b.dirs.Log("mixed"), []byte(mixed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const asJSON = `{"time":"2026-08-01T12:00:00.123Z","text":"one \u001b[2J"}
+{"text":""}
+{"text":"no time"}
+{"time":"2026-08-01T12:00:01Z","text":" "}
+{"text":"not ended"}
+`
 	for _, tt := range []struct {
 		args []string
 		code int
 		out  string
 	}{
+		{[]string{"mixed", "--json"}, 0, asJSON}, {[]string{"mixed", "-o", "json", "-n", "1"}, 0, "{\"text\":\"not ended\"}\n"},
+		{[]string{"notion", "-n", "-1"}, 0, "a\nb\nc\n"}, {[]string{"notion", "-n", "-2"}, 2, ""},
 		{[]string{"notion", "-n", "1"}, 0, "c\n"}, {[]string{"notion"}, 0, "a\nb\nc\n"}, {[]string{"notion", "-n0"}, 0, ""},
 		{[]string{"ghost"}, 4, ""}, {[]string{"../notion"}, 2, ""}, {nil, 2, ""}, {[]string{"notion", "-n", "x"}, 2, ""},
 	} {
 		b := b.again("")
-		if code := b.run(t.Context(), append([]string{"logs"}, tt.args...)); code != tt.code || b.out.String() != tt.out {
+		code := b.run(t.Context(), append([]string{"logs"}, tt.args...))
+		if code != tt.code || b.out.String() != tt.out {
 			t.Errorf("%q: exit %d, %q; want %d, %q (%s)", tt.args, code, b.out, tt.code, tt.out, b.err)
 		}
+		if slices.Contains(tt.args, "-n") && code == 2 && (!strings.Contains(b.err.String(), "want a number of lines, or -1 for all") || strings.Contains(b.err.String(), "strconv")) {
+			t.Errorf("%q: %s", tt.args, b.err)
+		}
+	}
+}
+
+// TestJSONLinesAreWhole: followFile writes what is there, not lines.
+func TestJSONLinesAreWhole(t *testing.T) {
+	var b strings.Builder
+	l := &jsonLines{w: &b}
+	for _, part := range []string{"a", "b\nc", "\n\xff", "\n", strings.Repeat("x", maxLogLine), "y\n"} {
+		if n, err := l.Write([]byte(part)); n != len(part) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	want := "{\"text\":\"ab\"}\n{\"text\":\"c\"}\n{\"text\":\"\\ufffd\"}\n{\"text\":\"" + strings.Repeat("x", maxLogLine) + "\"}\n{\"text\":\"y\"}\n"
+	if b.String() != want {
+		t.Errorf("got %.200q", b.String())
+	}
+	if err := l.Close(); err != nil || b.String() != want {
+		t.Errorf("close adds %q, %v", b.String()[len(want):], err)
 	}
 }
 

@@ -54,6 +54,30 @@ func TestManualKnowsEveryVerbAndFlag(t *testing.T) {
 	}
 }
 
+// TestEveryVerbPrintsJSON holds what the manual promises of --output, and of --json but for call.
+func TestEveryVerbPrintsJSON(t *testing.T) {
+	c := newCLI(nil, nil, nil, func(string) string { return "" }, 0)
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if !cmd.HasParent() || !cmd.Runnable() || cmd.HasSubCommands() || cmd.Name() == "connect" {
+			return
+		}
+		flags := cmd.LocalFlags()
+		if cmd.Name() == "call" {
+			flags, _ = c.callFlags()
+		}
+		for _, name := range []string{"output", "json"} {
+			if flags.Lookup(name) == nil {
+				t.Errorf("%s has no --%s", cmd.CommandPath(), name)
+			}
+		}
+	}
+	walk(c.rootCommand())
+}
+
 // TestExitCodesAreTheSameEverywhere compares the manual's list with the help's.
 func TestExitCodesAreTheSameEverywhere(t *testing.T) {
 	b, err := os.ReadFile("../../packaging/man/pfar.1")

@@ -70,7 +70,7 @@ func (c *cli) knownVerb(cmd *cobra.Command, args []string) error {
 	f := usage("unknown verb %q", args[0])
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return f.withHint("did you mean %q?", strings.Join(near, `" or "`))
+		return f.withHint(`did you mean "%s"?`, strings.Join(near, `" or "`))
 	}
 	return f.withHint("pfar help")
 }

@@ -29,21 +29,20 @@ func (c *cli) vaultCommand() *cobra.Command {
 		},
 	}
 	vault.AddCommand(
-		&cobra.Command{
-			Use: "set KEY", Short: "Store a secret, from a hidden prompt or standard input", Args: onlyKey,
+		c.outputFlag(&cobra.Command{
+			Use: "set KEY", Short: "Store a secret, from a hidden prompt or standard input", Args: onlyKey, ValidArgsFunction: c.completeKeys,
 			RunE: func(cmd *cobra.Command, args []string) error { return c.vaultSet(cmd, args[0]) },
-		},
+		}),
 		c.outputFlag(&cobra.Command{
 			Use: "list", Short: "List the keys, never the values", Args: arguments(),
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.vaultList(cmd) },
 		}),
-		&cobra.Command{
+		c.outputFlag(&cobra.Command{
 			Use: "remove KEY", Short: "Remove a secret", Args: arguments("KEY"), ValidArgsFunction: c.completeKeys,
 			RunE: func(cmd *cobra.Command, args []string) error {
-				_, err := c.control().Do(cmd.Context(), control.Request{Verb: control.Remove, Key: args[0]})
-				return err
+				return c.changeVault(cmd.Context(), control.Request{Verb: control.Remove, Key: args[0]}, "removed")
 			},
-		},
+		}),
 	)
 	return vault
 }
@@ -65,8 +64,15 @@ func (c *cli) vaultSet(cmd *cobra.Command, key string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.control().Do(cmd.Context(), control.Request{Verb: control.Store, Key: key, Secret: string(secret)})
-	return err
+	return c.changeVault(cmd.Context(), control.Request{Verb: control.Store, Key: key, Secret: string(secret)}, "stored")
+}
+
+// changeVault is silent when all went well, as programs are, but a reader of JSON gets an object.
+func (c *cli) changeVault(ctx context.Context, request control.Request, done string) error {
+	if _, err := c.control().Do(ctx, request); err != nil || !c.json() {
+		return err
+	}
+	return c.printJSON(map[string]string{"key": request.Key, "result": done})
 }
 
 // readSecret asks on a terminal, without echo, or reads all of standard input, where one line break at the end is not
