@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
 const callHelp = `Call one tool and print what it returns.
@@ -129,9 +131,21 @@ func (c *cli) callTool(ctx context.Context, g *gateway, t tool, rest []string, b
 	}
 	raw, err := g.call(ctx, t, arguments)
 	if err != nil {
-		return err
+		return c.explainDown(ctx, t.Meta.Server, err)
 	}
 	return c.printResult(t, raw)
+}
+
+// explainDown adds the remedy to the error of a call if its server does not run.
+func (c *cli) explainDown(ctx context.Context, server string, err error) error {
+	report, reportErr := c.report(ctx)
+	if reportErr != nil {
+		return err
+	}
+	if s, findErr := findServer(report, server); findErr == nil && s.State != control.Running && ctx.Err() == nil {
+		return fail(exitFailed, "%w", err).withHint("%s", remedy(s))
+	}
+	return err
 }
 
 // badFlag explains a flag that the tool does not have, or a value that it does not take.
@@ -187,7 +201,7 @@ func (c *cli) findTool(ctx context.Context, tools []tool, server, name string) (
 	if report, err := c.report(ctx); err == nil {
 		for _, s := range report.Servers {
 			if s.Name == server {
-				return tool{}, fail(exitFailed, "%s offers no tools now: it is %s", server, describe(s)).withHint("pfar logs %s", server)
+				return tool{}, fail(exitFailed, "%s offers no tools now: it is %s", server, describe(s)).withHint("%s", remedy(s))
 			}
 			servers = append(servers, s.Name)
 		}

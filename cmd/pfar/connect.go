@@ -11,12 +11,15 @@ import (
 	"net/url"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
 const connectHelp = `Bridge MCP on standard input and output to the gateway, for desktop clients that start programs.
 
 Without NAME the client sees the tools of all servers (notion__search), with NAME those of that
-one server under its own names. The bridge ends when standard input does.`
+one server under its own names, and a server that is starting is waited for. The bridge ends when
+standard input does.`
 
 func (c *cli) connectCommand() *cobra.Command {
 	return &cobra.Command{
@@ -40,9 +43,41 @@ func (c *cli) connectCommand() *cobra.Command {
 				return err
 			}
 			probe.Close()
+			if len(args) == 1 {
+				if err := c.awaitServer(cmd.Context(), args[0]); err != nil {
+					return err
+				}
+			}
 			return newBridge(endpoint, c.gatewayHTTP(), c.stdout).run(cmd.Context(), c.stdin)
 		},
 	}
+}
+
+// awaitServer waits while the server is on its way up, and says why it is not there if it is not: the gateway does not
+// know what never ran.
+func (c *cli) awaitServer(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, fmt.Errorf("%q did not settle within %s", name, settleTimeout))
+	defer cancel()
+	var settled bool
+	err := c.control().Watch(ctx, func(r control.Report) error {
+		s, err := findServer(r, name)
+		if err != nil {
+			return err
+		}
+		switch s.State {
+		case control.Starting, control.BackOff:
+			return nil
+		case control.Running:
+			settled = true
+			return io.EOF
+		}
+		return fail(exitFailed, "%s cannot be reached: it is %s", name, describe(s)).withHint("%s", remedy(s))
+	})
+	switch {
+	case settled, errors.Is(err, io.EOF), errors.Is(err, control.ErrNotRunning), errors.Is(err, control.ErrDenied):
+		return nil // whoever may not ask pfard hears it from the gateway
+	}
+	return err
 }
 
 // maxMessage bounds one message on standard input, in bytes.

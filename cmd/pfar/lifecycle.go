@@ -46,7 +46,7 @@ func (c *cli) lifecycle(verb control.Verb, short string) *cobra.Command {
 				fmt.Fprintf(c.stdout, "%s: %s\n", s.Name, escape(describe(s), oneLine))
 			}
 			if want := map[bool]control.State{true: control.Stopped, false: control.Running}[verb == control.Stop]; s.State != want && err == nil {
-				return fail(exitFailed, "%s is %s, not %s", s.Name, s.State, want).withHint("pfar logs %s", s.Name)
+				return fail(exitFailed, "%s is %s, not %s", s.Name, s.State, want).withHint("%s", remedy(s))
 			}
 			return err
 		},

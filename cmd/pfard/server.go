@@ -48,7 +48,7 @@ func (d *daemon) converge(s *server) {
 func reasonNotRun(p generator.Plan) string {
 	switch {
 	case !p.Enabled:
-		return "enabled = false in its declaration"
+		return control.DetailDisabled
 	case !p.Autostart:
 		return "autostart = false in its declaration; pfar start " + p.Name
 	}

@@ -54,6 +54,9 @@ const (
 	Stopping State = units.StateStopping
 )
 
+// DetailDisabled is the Detail of a server that is Stopped because nobody may start it.
+const DetailDisabled = "enabled = false in its declaration"
+
 // Report is all that pfard knows of what it runs.
 type Report struct {
 	Version     string       `json:"version"`

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// vaultSet is the remedy that pfard itself names for a missing secret.
+var vaultSet = regexp.MustCompile(`pfar vault set [a-z0-9_-]+`)
+
+// remedy says what makes a server run that does not.
+func remedy(s control.Server) string {
+	switch s.State {
+	case control.Stopped:
+		if s.Detail == control.DetailDisabled {
+			return "set enabled = true in " + s.File
+		}
+		return "pfar start " + s.Name
+	case control.Waiting:
+		if command := vaultSet.FindString(s.Detail); command != "" {
+			return command
+		}
+		return fmt.Sprintf("pfar status %s says what it waits for; give it to pfar up", s.Name)
+	case control.Failed:
+		return fmt.Sprintf("pfar logs %s says why, pfar start %s tries again", s.Name, s.Name)
+	}
+	return "pfar logs " + s.Name
+}
