@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -98,76 +97,6 @@ func (h host) namespaceSwitch(context.Context) finding {
 		return finding{name, fault, key + " is 0: only root may make user namespaces", "sysctl -w kernel.unprivileged_userns_clone=1, and the same in /etc/sysctl.d/ to keep it"}
 	}
 	return finding{name, pass, "allowed", ""}
-}
-
-const apparmorRemedy = `Ubuntu 23.10 and later let a program make user namespaces only if an AppArmor profile says so.
-Give bwrap one, in /etc/apparmor.d/bwrap:
-
-  abi <abi/4.0>,
-  include <tunables/global>
-  profile bwrap /usr/bin/bwrap flags=(unconfined) {
-    userns,
-  }
-
-and load it: apparmor_parser -r /etc/apparmor.d/bwrap
-Or lift the restriction for every program: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`
-
-func (h host) apparmor(context.Context) finding {
-	const name, key = "AppArmor and namespaces", "kernel.apparmor_restrict_unprivileged_userns"
-	n, ok := h.sysctl(key)
-	if !ok || n == 0 {
-		return finding{name, pass, "not restricted", ""}
-	}
-	for _, profile := range []string{"etc/apparmor.d/bwrap", "etc/apparmor.d/bwrap-userns-restrict"} {
-		if _, err := fs.Stat(h.fs, profile); err == nil {
-			return finding{name, pass, fmt.Sprintf("restricted, and /%s is there for bwrap", profile), ""}
-		}
-	}
-	return finding{name, warn, key + " is 1, and no profile for bwrap was found", apparmorRemedy}
-}
-
-// sandboxRuns is how often an empty sandbox is started: the fastest is what the machine can do, the others are noise.
-const sandboxRuns = 5
-
-// emptySandbox starts what every server starts, without a server. It needs no seccomp filter to show whether namespaces
-// can be made.
-func (h host) emptySandbox(ctx context.Context) finding {
-	f := finding{Check: "empty sandbox", Remedy: "See the checks above. In a container, allow user namespaces and mounts in its seccomp and AppArmor profiles\n(docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined)."}
-	path, err := h.lookPath("bwrap")
-	if err != nil {
-		f.Detail, f.Remedy = "bwrap is not installed", bubblewrapRemedy
-		return f
-	}
-	args := []string{
-		"--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv",
-		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
-	}
-	if _, err := fs.Stat(h.fs, "usr/lib64"); err == nil {
-		args = append(args, "--symlink", "usr/lib64", "/lib64")
-	} else if _, err := fs.Stat(h.fs, "lib64"); err == nil {
-		args = append(args, "--ro-bind", "/lib64", "/lib64")
-	}
-	args = append(args, "--proc", "/proc", "--dev", "/dev", "--size", "16777216", "--tmpfs", "/tmp", "--chdir", "/", "--", "/usr/bin/true")
-	best := time.Duration(0)
-	for i := range sandboxRuns {
-		begin := h.now()
-		out, err := h.run(ctx, false, path, args...)
-		if err != nil {
-			f.Detail = outputOr(out, err)
-			if n, ok := h.sysctl("kernel.apparmor_restrict_unprivileged_userns"); ok && n != 0 {
-				f.Remedy = apparmorRemedy
-			}
-			return f
-		}
-		if took := h.now().Sub(begin); i == 0 || took < best {
-			best = took
-		}
-	}
-	who := "this user"
-	if h.uid == 0 {
-		who = fmt.Sprintf("uid %d", probeUID)
-	}
-	return finding{f.Check, pass, fmt.Sprintf("starts and ends in %.1f ms as %s, the best of %d", float64(best.Microseconds())/1000, who, sandboxRuns), ""}
 }
 
 func (h host) nftables(ctx context.Context) finding {

@@ -18,6 +18,7 @@ type host struct {
 	fs       fs.FS // of /
 	uid      int
 	lookPath func(string) (string, error)
+	sandbox  func() (string, error) // finds pfar-sandbox
 	// run runs a program as the user that servers run as and returns all that it wrote.
 	run func(ctx context.Context, namespaces bool, program string, args ...string) (string, error)
 	// fsType is statfs(2)'s f_type of the nearest directory above the path that exists.
@@ -35,7 +36,7 @@ const probeTimeout = 10 * time.Second
 
 func (c *cli) thisHost() host {
 	return host{
-		fs: os.DirFS("/"), uid: c.uid, lookPath: lookPath, fsType: fsType, now: time.Now,
+		fs: os.DirFS("/"), uid: c.uid, lookPath: lookPath, sandbox: func() (string, error) { return c.findProgram("pfar-sandbox") }, fsType: fsType, now: time.Now,
 		run: func(ctx context.Context, namespaces bool, program string, args ...string) (string, error) {
 			return runProbe(ctx, c.uid, namespaces, program, args...)
 		},

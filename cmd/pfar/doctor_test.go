@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"path"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,9 +26,10 @@ func soundHost() host {
 			"sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers": {Data: []byte("cpu memory pids\n")},
 		},
 		lookPath: func(name string) (string, error) { return "/usr/bin/" + name, nil },
+		sandbox:  func() (string, error) { return "/usr/lib/pfar/pfar-sandbox", nil },
 		run: says(map[string]string{
 			"bwrap --version": "bubblewrap 0.11.0\n", "bwrap --help": "    --ro-bind-fd FD DEST  Bind\n    --disable-userns   Disable\n",
-			"bwrap --unshare-all": "", "nft list": "", "node --version": "v22.1.0\n",
+			"pfar-sandbox probe": "12.3\n", "bwrap --unshare-all": "", "nft list": "", "node --version": "v22.1.0\n",
 		}),
 		fsType: func(path string) (int64, error) {
 			if path == "/sys/fs/cgroup" {
@@ -44,7 +46,7 @@ func soundHost() host {
 // says runs programs by their words; an output that begins with "!" is a failure.
 func says(outputs map[string]string) func(context.Context, bool, string, ...string) (string, error) {
 	return func(_ context.Context, _ bool, program string, args ...string) (string, error) {
-		key := strings.TrimPrefix(program, "/usr/bin/") + " " + args[0]
+		key := path.Base(program) + " " + args[0]
 		out, ok := outputs[key]
 		if !ok {
 			return "", fmt.Errorf("not expected: %s", key)
@@ -104,12 +106,32 @@ func TestDoctor(t *testing.T) {
 		{"switched on", func(h *host) { file(h, "proc/sys/kernel/unprivileged_userns_clone", "1\n") }, nil},
 		{"Ubuntu 24.04", func(h *host) {
 			file(h, apparmor, "1\n")
-			saying(h, "bwrap --unshare-all", "!bwrap: setting up uid map: Permission denied\n")
-		}, []string{"AppArmor and namespaces warn: is 1|/etc/apparmor.d/bwrap", "empty sandbox fail: bwrap: setting up uid map: Permission denied|userns,"}},
-		{"Ubuntu with a profile", func(h *host) { file(h, apparmor, "1\n"); file(h, "etc/apparmor.d/bwrap", "") }, nil},
+			saying(h, "pfar-sandbox probe", "!pfar-sandbox: making a user namespace: permission denied\n")
+		}, []string{
+			"AppArmor and namespaces warn: is 1, and no profile in /etc/apparmor.d allows /usr/lib/pfar/pfar-sandbox and /usr/bin/bwrap|/etc/sysctl.d/60-pfar.conf",
+			"empty sandbox fail: pfar-sandbox: making a user namespace: permission denied|profile \"/usr/lib/pfar/pfar-sandbox\" flags=(unconfined) {\n    userns,\n"}},
+		{"Ubuntu with a profile for bwrap only", func(h *host) {
+			file(h, apparmor, "1\n")
+			file(h, "etc/apparmor.d/bwrap", "profile bwrap /usr/bin/bwrap flags=(unconfined) { userns, }")
+		}, []string{"AppArmor and namespaces warn: allows /usr/lib/pfar/pfar-sandbox|profile \"/usr/lib/pfar/pfar-sandbox\""}},
+		{"Ubuntu with profiles without namespaces", func(h *host) {
+			file(h, apparmor, "1\n")
+			file(h, "etc/apparmor.d/a", "profile /usr/bin/bwrap { }\nprofile /usr/lib/pfar/pfar-sandbox {}")
+			file(h, "etc/apparmor.d/b", "profile /usr/bin/bwrap-other { userns, }\nprofile /opt/usr/lib/pfar/pfar-sandbox { userns, }")
+		}, []string{"AppArmor and namespaces warn: allows /usr/lib/pfar/pfar-sandbox and /usr/bin/bwrap|/usr/bin/bwrap"}},
+		{"Ubuntu with both profiles", func(h *host) {
+			file(h, apparmor, "1\n")
+			file(h, "etc/apparmor.d/pfar", apparmorRemedy([]string{"/usr/lib/pfar/pfar-sandbox", "/usr/bin/bwrap"}))
+		}, nil},
+		{"Ubuntu with the restriction lifted", func(h *host) { file(h, apparmor, "0\n") }, nil},
 		{"a container", func(h *host) {
-			saying(h, "bwrap --unshare-all", "!bwrap: No permissions to create new namespace\n\nmore")
+			saying(h, "pfar-sandbox probe", "!bwrap: No permissions to create new namespace\n\nmore")
 		}, []string{"empty sandbox fail: No permissions to create new namespace more|docker run --security-opt"}},
+		{"pfar-sandbox of another version", func(h *host) { saying(h, "pfar-sandbox probe", "usage") }, []string{"empty sandbox fail: says \"usage\"|"}},
+		{"bwrap alone fails", func(h *host) {
+			h.sandbox = func() (string, error) { return "", errors.New("pfar-sandbox is nowhere") }
+			saying(h, "bwrap --unshare-all", "!bwrap: setting up uid map: Permission denied\n")
+		}, []string{"empty sandbox fail: bwrap: setting up uid map: Permission denied|docker"}},
 		{"no nft", func(h *host) { without(h, "nft") }, []string{"nftables warn: nft is not installed|apt install nftables"}},
 		{"no nf_tables", func(h *host) { saying(h, "nft list", "!Error: Could not process rule: Operation not supported") }, []string{"nftables warn: Operation not supported|modprobe nf_tables"}},
 		{"cgroup v1", func(h *host) { h.fsType = func(string) (int64, error) { return unix.TMPFS_MAGIC, nil } }, []string{"cgroup limits warn: not cgroup v2|unified_cgroup_hierarchy"}},
@@ -156,6 +178,30 @@ func TestDoctor(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestEmptySandboxSaysHow: a measurement that is not of what servers take is not passed off as one.
+func TestEmptySandboxSaysHow(t *testing.T) {
+	h := soundHost()
+	if f := h.emptySandbox(t.Context()); f.Outcome != pass || f.Detail != "starts and ends in 12.3 ms as this user, the best of 5, started by pfar-sandbox" {
+		t.Errorf("got %+v", f)
+	}
+	h.uid = 0
+	before := h.run
+	h.run = func(ctx context.Context, ns bool, program string, args ...string) (string, error) {
+		if args[0] == "probe" {
+			return "", &fs.PathError{Op: "fork/exec", Path: program, Err: syscall.EACCES}
+		}
+		return before(ctx, ns, program, args...)
+	}
+	want := fmt.Sprintf("as uid %[1]d, the best of 5, started by bwrap alone, because uid %[1]d cannot run /usr/lib/pfar/pfar-sandbox", probeUID)
+	if f := h.emptySandbox(t.Context()); f.Outcome != pass || !strings.HasSuffix(f.Detail, want) {
+		t.Errorf("got %+v, want %q", f, want)
+	}
+	h.sandbox = func() (string, error) { return "", errors.New("pfar-sandbox is nowhere") }
+	if f := h.emptySandbox(t.Context()); f.Outcome != pass || !strings.HasSuffix(f.Detail, "started by bwrap alone, because pfar-sandbox is nowhere") {
+		t.Errorf("got %+v", f)
 	}
 }
 

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// apparmorKey is 1 on Ubuntu 23.10 and later.
+const apparmorKey = "kernel.apparmor_restrict_unprivileged_userns"
+
+// apparmor looks whether the programs that make user namespaces may: pfar-sandbox makes the server's, bwrap the one in it.
+func (h host) apparmor(context.Context) finding {
+	const name = "AppArmor and namespaces"
+	n, ok := h.sysctl(apparmorKey)
+	if !ok || n == 0 {
+		return finding{name, pass, "not restricted", ""}
+	}
+	missing := h.unprofiled()
+	if len(missing) == 0 {
+		return finding{name, pass, "restricted, and profiles in /etc/apparmor.d allow pfar-sandbox and bwrap", ""}
+	}
+	return finding{name, warn, apparmorKey + " is 1, and no profile in /etc/apparmor.d allows " + strings.Join(missing, " and "), apparmorRemedy(missing)}
+}
+
+// unprofiled are the paths that no AppArmor profile with "userns," names; one that a pattern covers is listed too.
+func (h host) unprofiled() []string {
+	var profiles []string
+	files, _ := fs.ReadDir(h.fs, "etc/apparmor.d") // without it there are none
+	for _, file := range files {
+		if b, err := fs.ReadFile(h.fs, "etc/apparmor.d/"+file.Name()); err == nil && strings.Contains(string(b), "userns,") {
+			profiles = append(profiles, string(b))
+		}
+	}
+	var missing []string
+	sandbox, err := h.sandbox()
+	if err != nil {
+		sandbox = "/usr/lib/pfar/pfar-sandbox"
+	}
+	bwrap, err := h.lookPath("bwrap")
+	if err != nil {
+		bwrap = "/usr/bin/bwrap"
+	}
+	for _, path := range []string{sandbox, bwrap} {
+		if !named(profiles, path) {
+			missing = append(missing, path)
+		}
+	}
+	return missing
+}
+
+// named reports whether a text names the path, and not only one that it begins.
+func named(texts []string, path string) bool {
+	whole := regexp.MustCompile(`(^|[\s"])` + regexp.QuoteMeta(path) + `($|[\s",{])`)
+	return slices.ContainsFunc(texts, whole.MatchString)
+}
+
+func apparmorRemedy(programs []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Ubuntu 23.10 and later let a program make user namespaces only if an AppArmor profile says so.\n"+
+		"Lift that for every program: sysctl -w %[1]s=0\n"+
+		"and, to keep it: echo %[1]s=0 > /etc/sysctl.d/60-pfar.conf\n"+
+		"Or allow it to these programs only, in a file of yours below /etc/apparmor.d that you load with apparmor_parser -r FILE:\n\n"+
+		"  abi <abi/4.0>,\n  include <tunables/global>\n", apparmorKey)
+	for _, p := range programs {
+		fmt.Fprintf(&b, "  profile \"%s\" flags=(unconfined) {\n    userns,\n  }\n", p)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// sandboxRuns is how often an empty sandbox is started: the fastest is what the machine can do, the others are noise.
+const sandboxRuns = 5
+
+// emptySandbox starts what every server starts, without a server.
+func (h host) emptySandbox(ctx context.Context) finding {
+	f := finding{Check: "empty sandbox", Remedy: "See the checks above. In a container, allow user namespaces and mounts in its seccomp and AppArmor profiles\n(docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined)."}
+	bwrap, err := h.lookPath("bwrap")
+	if err != nil {
+		f.Detail, f.Remedy = "bwrap is not installed", bubblewrapRemedy
+		return f
+	}
+	var best time.Duration
+	by := "by pfar-sandbox"
+	sandbox, err := h.sandbox()
+	if err == nil {
+		best, err = h.fastest(ctx, func() (time.Duration, error) { return h.probe(ctx, sandbox) })
+	}
+	if err != nil && !errors.As(err, new(sandboxFailure)) {
+		by = "by bwrap alone, because " + err.Error()
+		best, err = h.fastest(ctx, func() (time.Duration, error) { return h.bareSandbox(ctx, bwrap) })
+	}
+	if err != nil {
+		f.Detail = err.Error()
+		if n, ok := h.sysctl(apparmorKey); ok && n != 0 {
+			f.Remedy = apparmorRemedy(h.unprofiled())
+		}
+		return f
+	}
+	who := "this user"
+	if h.uid == 0 {
+		who = fmt.Sprintf("uid %d", probeUID)
+	}
+	return finding{f.Check, pass, fmt.Sprintf("starts and ends in %.1f ms as %s, the best of %d, started %s", float64(best.Microseconds())/1000, who, sandboxRuns, by), ""}
+}
+
+// fastest measures until the first error.
+func (h host) fastest(ctx context.Context, once func() (time.Duration, error)) (time.Duration, error) {
+	var best time.Duration
+	for i := range sandboxRuns {
+		took, err := once()
+		if err != nil {
+			return 0, err
+		}
+		if i == 0 || took < best {
+			best = took
+		}
+	}
+	return best, ctx.Err()
+}
+
+// sandboxFailure is what a sandbox that did not start said, unlike a program that could not be run.
+type sandboxFailure string
+
+func (s sandboxFailure) Error() string { return string(s) }
+
+// probe has pfar-sandbox start an empty sandbox exactly as it starts servers. It fails with another error than
+// sandboxFailure if the sandbox's user cannot run the program, as in a clone below /root.
+func (h host) probe(ctx context.Context, program string) (time.Duration, error) {
+	out, err := h.run(ctx, false, program, "probe")
+	switch {
+	case errors.Is(err, syscall.EACCES):
+		return 0, fmt.Errorf("uid %d cannot run %s", probeUID, program)
+	case err != nil:
+		return 0, sandboxFailure(outputOr(out, err))
+	}
+	ms, err := strconv.ParseFloat(strings.TrimSpace(out), 64)
+	if err != nil || !(ms >= 0 && ms < float64(probeTimeout.Milliseconds())) {
+		return 0, sandboxFailure(fmt.Sprintf("%s probe says %q, not how long it took: pfar and pfar-sandbox may be of different versions", program, strings.TrimSpace(out)))
+	}
+	return time.Duration(ms * float64(time.Millisecond)), nil
+}
+
+// bareSandbox shows with bwrap alone whether namespaces can be made.
+func (h host) bareSandbox(ctx context.Context, bwrap string) (time.Duration, error) {
+	args := []string{
+		"--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv",
+		"--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
+	}
+	if _, err := fs.Stat(h.fs, "usr/lib64"); err == nil {
+		args = append(args, "--symlink", "usr/lib64", "/lib64")
+	} else if _, err := fs.Stat(h.fs, "lib64"); err == nil {
+		args = append(args, "--ro-bind", "/lib64", "/lib64")
+	}
+	args = append(args, "--proc", "/proc", "--dev", "/dev", "--size", "16777216", "--tmpfs", "/tmp", "--chdir", "/", "--", "/usr/bin/true")
+	begin := h.now()
+	if out, err := h.run(ctx, false, bwrap, args...); err != nil {
+		return 0, sandboxFailure(outputOr(out, err))
+	}
+	return h.now().Sub(begin), nil
+}
