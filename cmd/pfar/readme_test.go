@@ -1,0 +1,65 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestReadmeCanBeTyped holds the commands of README.md against the program: verbs, flags and number of arguments, that
+// a folder stands where one belongs, and that whatever comes before pfar runs says where its servers' programs are.
+func TestReadmeCanBeTyped(t *testing.T) {
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(b), "\n## Using it\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	lines := regexp.MustCompile(`(?m)^pfar (.*?)(  +#.*)?$`).FindAllStringSubmatch(section, -1)
+	if len(lines) < 6 {
+		t.Fatalf("%d commands found", len(lines))
+	}
+	c := newCLI(nil, nil, nil, func(string) string { return "" }, 0)
+	up := false
+	for _, line := range lines {
+		cmd, args, err := c.rootCommand().Find(strings.Fields(line[1]))
+		if err != nil || !cmd.Runnable() || !cmd.HasParent() {
+			t.Errorf("pfar %s: no such verb: %v", line[1], err)
+			continue
+		}
+		if cmd.Name() == "call" { // its flags are the tool's
+			if _, _, _, err := splitTool(args); err != nil {
+				t.Errorf("pfar %s: %v", line[1], err)
+			}
+			continue
+		}
+		if err := cmd.ParseFlags(args); err != nil {
+			t.Errorf("pfar %s: %v", line[1], err)
+			continue
+		}
+		args = cmd.Flags().Args()
+		if err := cmd.ValidateArgs(args); err != nil {
+			t.Errorf("pfar %s: %v", line[1], err)
+		}
+		if dir := cmd.Flags().Lookup("dir"); dir != nil && dir.Changed {
+			args = append(slices.Clone(args), dir.Value.String())
+			if !isFolder(dir.Value.String()) {
+				t.Errorf("pfar %s: no folder %q", line[1], dir.Value)
+			}
+		} else if folder := slices.Contains([]string{"check", "up"}, cmd.Name()); len(args) > 0 && isFolder(args[0]) != folder {
+			t.Errorf("pfar %s: %q is a folder: %t, want %t", line[1], args[0], !folder, folder)
+		}
+		up = up || cmd.Name() == "up"
+		if f := cmd.Flags().Lookup("servers"); f != nil && (!up || cmd.Name() == "up") && (f.Value.String() != "build/servers" || len(args) == 0) {
+			t.Errorf("pfar %s: before pfar runs it takes a folder and --servers build/servers", line[1])
+		}
+	}
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(filepath.Join("../..", path))
+	return err == nil && info.IsDir()
+}
