@@ -78,7 +78,7 @@ func parts(k Kind, aggregate bool, of []*served) []part {
 	var list []part
 	taken := make(map[string]bool)
 	for _, s := range of {
-		p := part{server: s.name, label: s.upstream.server.Label, items: s.listing[k]}
+		p := part{server: s.name, label: s.upstream.server.Label, owner: s.upstream.server.Tools, items: s.listing[k]}
 		switch {
 		case aggregate && (k == Tools || k == Prompts):
 			p.prefix = s.name + Separator

@@ -69,9 +69,9 @@ func TestListBytes(t *testing.T) {
 		b, _ := v.Lists[registry.Tools].Page("")
 		return string(b)
 	}
-	want := `{"tools":[{"title":"T", "inputSchema" : {"type":"object","b":1.0,"a":1e2},"name":"s__a","_meta":{"x":[1.50],"pfar/server":"s","pfar/tool":"a","pfar/label":"sensitive"},"z":null},` +
-		`{"_meta":{"pfar/server":"s","pfar/tool":"b","pfar/label":"sensitive"},"name":"s__b","inputSchema":{},"icons":[],"annotations":{"readOnlyHint":true}},` +
-		`{"_meta":{"pfar/server":"s","pfar/tool":"c","pfar/label":"sensitive"},"name":"s__c","inputSchema":{},"icons":[{"src":"https://example.com/i.png"}]}]}`
+	want := `{"tools":[{"title":"T", "inputSchema" : {"type":"object","b":1.0,"a":1e2},"name":"s__a","_meta":{"x":[1.50],"pfar/server":"s","pfar/tool":"a","pfar/semantics":"write","pfar/label":"sensitive"},"z":null},` +
+		`{"_meta":{"pfar/server":"s","pfar/tool":"b","pfar/semantics":"read","pfar/label":"sensitive"},"name":"s__b","inputSchema":{},"icons":[],"annotations":{"readOnlyHint":true}},` +
+		`{"_meta":{"pfar/server":"s","pfar/tool":"c","pfar/semantics":"write","pfar/label":"sensitive"},"name":"s__c","inputSchema":{},"icons":[{"src":"https://example.com/i.png"}]}]}`
 	if got := page(""); got != want {
 		t.Errorf("all:\n%s\nwant\n%s", got, want)
 	}

@@ -166,20 +166,20 @@ func template(text string) (*uritemplate.Template, error) {
 
 // appendItem appends the definition as clients see it: the name that they call it by, our own _meta members, and no
 // icons that are not what they seem. All other bytes are the server's.
-func appendItem(dst []byte, k Kind, item Item, server, label, name string) []byte {
+func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
 	ms, err := jsonrpc.Object(item.Raw, nil)
 	if err != nil {
 		return dst // cannot be: newItem has read it
 	}
 	var edits []jsonrpc.Edit
-	added := fmt.Appendf(nil, `"pfar/server":%s,`, jsonrpc.Quote(server))
+	added := fmt.Appendf(nil, `"pfar/server":%s,`, jsonrpc.Quote(p.server))
 	switch k {
 	case Tools:
-		added = fmt.Appendf(added, `"pfar/tool":%s,`, jsonrpc.Quote(item.Name))
+		added = fmt.Appendf(added, `"pfar/tool":%s,"pfar/semantics":%q,`, jsonrpc.Quote(item.Name), semantics(ms.Get("annotations"), p.owner[item.Name].Semantics))
 	case Prompts:
 		added = fmt.Appendf(added, `"pfar/prompt":%s,`, jsonrpc.Quote(item.Name))
 	}
-	added = fmt.Appendf(added, `"pfar/label":%s`, jsonrpc.Quote(label))
+	added = fmt.Appendf(added, `"pfar/label":%s`, jsonrpc.Quote(p.label))
 	meta := ms.Index("_meta")
 	if meta < 0 {
 		edits = append(edits, ms.Prepend(item.Raw, append([]byte(`"_meta":`), jsonrpc.Members(nil).Merge(nil, theirs, added)...)))

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // List is one list as ready bytes, in pages. It is built when first asked for and never changes: a change makes a new
@@ -22,6 +23,7 @@ type List struct {
 // part is what one server adds to a list.
 type part struct {
 	server, label string
+	owner         map[string]handover.Tool // the owner's word on tools
 	items         []Item
 	prefix        string // of names
 }
@@ -71,7 +73,7 @@ func (l *List) build() {
 					page = append(page, ',')
 				}
 			}
-			page = appendItem(page, l.kind, i, p.server, p.label, p.prefix+i.Name)
+			page = appendItem(page, l.kind, i, p, p.prefix+i.Name)
 		}
 	}
 	l.pages = append(l.pages, l.finish(page, false))

@@ -29,9 +29,18 @@ func (x *exchange) forward(ctx context.Context, up *registry.Upstream, edits ...
 	}
 	if call.Token == 0 {
 		result, err := up.Call(ctx, call)
-		return reply{result: result}, err
+		return reply{result: labelled(up, call, result)}, err
 	}
 	return x.withProgress(ctx, up, call)
+}
+
+// labelled puts the server's label on what a model will read.
+func labelled(up *registry.Upstream, call registry.Call, result []byte) []byte {
+	switch mcp.MCPMethod(call.Method) {
+	case mcp.MethodToolsCall, mcp.MethodResourcesRead, mcp.MethodPromptsGet:
+		return up.Label(result)
+	}
+	return result
 }
 
 // ownMeta returns the request's _meta as the server is to see it: without what the newer generation says to pfar, which
@@ -89,7 +98,7 @@ func (x *exchange) withProgress(ctx context.Context, up *registry.Upstream, call
 			for len(progress) > 0 { // it came before the answer
 				send(<-progress)
 			}
-			return reply{result: o.result}, o.err
+			return reply{result: labelled(up, call, o.result)}, o.err
 		}
 	}
 }

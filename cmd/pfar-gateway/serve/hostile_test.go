@@ -419,7 +419,7 @@ func TestSlowReader(t *testing.T) {
 		l.Raw(line + "\n")
 	}
 	registrytest.Eventually(t, "the stream is given up", func() bool { return streams(g, c.id) == 0 })
-	if body := c.call(t, "tools/call", `{"name":"s__echo","arguments":{"message":"x"}}`); body != result(`{"content":[{"type":"text","text":"x"}]}`) {
+	if body := c.call(t, "tools/call", `{"name":"s__echo","arguments":{"message":"x"}}`); body != result(`{"_meta":{"pfar/server":"s","pfar/label":""},"content":[{"type":"text","text":"x"}]}`) {
 		t.Errorf("got %s", body)
 	}
 }

@@ -196,14 +196,14 @@ func TestMethods(t *testing.T) {
 		c := g.session(t, path)
 		for _, m := range []struct{ method, params, want string }{
 			{"ping", `{}`, `{}`},
-			{"tools/list", `{}`, `{"tools":[{"_meta":{"pfar/server":"one","pfar/tool":"echo","pfar/label":"internal"},"name":"` + prefix + strings.TrimPrefix(registrytest.Echo, `{"name":"`) + `]}`},
-			{"tools/call", `{"name":"` + prefix + `echo","arguments":{"message":"hi"}}`, `{"content":[{"type":"text","text":"hi"}]}`},
+			{"tools/list", `{}`, `{"tools":[{"_meta":{"pfar/server":"one","pfar/tool":"echo","pfar/semantics":"write","pfar/label":"internal"},"name":"` + prefix + strings.TrimPrefix(registrytest.Echo, `{"name":"`) + `]}`},
+			{"tools/call", `{"name":"` + prefix + `echo","arguments":{"message":"hi"}}`, `{"_meta":{"pfar/server":"one","pfar/label":"internal"},"content":[{"type":"text","text":"hi"}]}`},
 			{"prompts/list", `{}`, `{"prompts":[{"_meta":{"pfar/server":"one","pfar/prompt":"greet","pfar/label":"internal"},"name":"` + prefix + `greet","arguments":[{"name":"who"}]}]}`},
-			{"prompts/get", `{"name":"` + prefix + `greet"}`, `{"messages":[{"role":"user","content":{"type":"text","text":"hello"}}],"n":1.0}`},
+			{"prompts/get", `{"name":"` + prefix + `greet"}`, `{"_meta":{"pfar/server":"one","pfar/label":"internal"},"messages":[{"role":"user","content":{"type":"text","text":"hello"}}],"n":1.0}`},
 			{"resources/list", `{}`, `{"resources":[{"_meta":{"pfar/server":"one","pfar/label":"internal"},"uri":"mem://a","name":"a"}]}`},
 			{"resources/templates/list", `{}`, `{"resourceTemplates":[{"_meta":{"pfar/server":"one","pfar/label":"internal"},"uriTemplate":"mem://t/{id}","name":"t"}]}`},
-			{"resources/read", `{"uri":"mem://a"}`, `{"contents":[{"uri":"mem://a","text":"A"}],"n":1e2}`},
-			{"resources/read", `{"uri":"mem://t/5"}`, `{"contents":[{"uri":"mem://a","text":"A"}],"n":1e2}`},
+			{"resources/read", `{"uri":"mem://a"}`, `{"_meta":{"pfar/server":"one","pfar/label":"internal"},"contents":[{"uri":"mem://a","text":"A"}],"n":1e2}`},
+			{"resources/read", `{"uri":"mem://t/5"}`, `{"_meta":{"pfar/server":"one","pfar/label":"internal"},"contents":[{"uri":"mem://a","text":"A"}],"n":1e2}`},
 			{"resources/subscribe", `{"uri":"mem://a"}`, `{}`},
 			{"resources/unsubscribe", `{"uri":"mem://a"}`, `{}`},
 			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"` + prefix + `greet"},"argument":{"name":"who","value":"x"}}`, `{"completion":{"values":["x"]}}`},
@@ -280,16 +280,18 @@ func TestRawBytes(t *testing.T) {
 		return true
 	}})
 	l.Ready(t)
+	// All but our own word in _meta is as it came (DIS-10).
+	labelled := strings.Replace(odd, `{"pfar/x":1}`, `{"pfar/server":"s","pfar/label":""}`, 1)
 	const arguments = `{"b":1.0,"a":1E400,"a ":[1 , 2],"\u0061b":"\/"}`
 	c := g.session(t, "/mcp")
-	if body := c.call(t, "tools/call", `{ "x":1.50, "name" : "s__echo" ,"arguments":`+arguments+`}`); body != result(odd) {
-		t.Errorf("got\n%s\nwant\n%s", body, result(odd))
+	if body := c.call(t, "tools/call", `{ "x":1.50, "name" : "s__echo" ,"arguments":`+arguments+`}`); body != result(labelled) {
+		t.Errorf("got\n%s\nwant\n%s", body, result(labelled))
 	}
 	if want := `{ "x":1.50, "name" : "echo" ,"arguments":` + arguments + `}`; got != want {
 		t.Errorf("the server got\n%s\nwant\n%s", got, want)
 	}
 	// A body over several lines stays one message upstream.
-	if body := c.call(t, "tools/call", "{\n\"name\":\r\n\"s__echo\"\n}"); body != result(odd) || strings.ContainsAny(got, "\r\n") {
+	if body := c.call(t, "tools/call", "{\n\"name\":\r\n\"s__echo\"\n}"); body != result(labelled) || strings.ContainsAny(got, "\r\n") {
 		t.Errorf("got %s, the server %q", body, got)
 	}
 }
@@ -304,7 +306,7 @@ func TestParallel(t *testing.T) {
 			for k := range 5 {
 				id := strconv.Itoa(1000*i + k)
 				body := c.post(t, `{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"s__echo","arguments":{"message":"`+id+`"}}}`)
-				if want := `{"jsonrpc":"2.0","id":` + id + `,"result":{"content":[{"type":"text","text":"` + id + `"}]}}`; body != want {
+				if want := `{"jsonrpc":"2.0","id":` + id + `,"result":{"_meta":{"pfar/server":"s","pfar/label":""},"content":[{"type":"text","text":"` + id + `"}]}}`; body != want {
 					t.Errorf("got %s, want %s", body, want)
 				}
 			}
@@ -319,7 +321,7 @@ func TestBatch(t *testing.T) {
 	const batch = `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/initialized"},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"s__echo","arguments":{"message":"b"}}},{"id":3},7]`
 	old := g.sessionOf(t, "/mcp", "2025-03-26")
 	got := old.post(t, batch)
-	want := `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"b"}]}},{"jsonrpc":"2.0","id":3,"error":`
+	want := `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"result":{"_meta":{"pfar/server":"s","pfar/label":""},"content":[{"type":"text","text":"b"}]}},{"jsonrpc":"2.0","id":3,"error":`
 	if !strings.HasPrefix(got, want) || !strings.Contains(got, `{"jsonrpc":"2.0","id":null,"error":`) || !json.Valid([]byte(got)) {
 		t.Errorf("got %s", got)
 	}
@@ -396,7 +398,7 @@ func TestDrain(t *testing.T) {
 	l.Result(first, `{"content":[]}`)
 	got := []string{<-answers, <-answers}
 	<-drained
-	if !strings.Contains(got[0], `"result":{"content":[]}`) || !strings.Contains(got[1], `"code":-32800`) {
+	if !strings.Contains(got[0], `"result":{"_meta":{"pfar/server":"s","pfar/label":""},"content":[]}`) || !strings.Contains(got[1], `"code":-32800`) {
 		t.Errorf("one was answered in time and one was not: %q", got)
 	}
 	if _, err := net.Dial("tcp", g.addr); err == nil {

@@ -38,7 +38,7 @@ func TestProgress(t *testing.T) {
 			if got, want := next(t, m), `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1.0,"progressToken":"mine","x":null}}`; got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
-			if got, want := next(t, m), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}`, i); got != want {
+			if got, want := next(t, m), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"_meta":{"pfar/server":"s","pfar/label":""},"content":[]}}`, i); got != want {
 				t.Errorf("got %s, want %s", got, want)
 			}
 			if _, open := <-m; open {
@@ -106,7 +106,7 @@ func TestNotifications(t *testing.T) {
 		}
 		return false
 	})
-	if body := quiet.call(t, "tools/call", `{"name":"echo","arguments":{"message":"back"}}`); body != result(`{"content":[{"type":"text","text":"back"}]}`) {
+	if body := quiet.call(t, "tools/call", `{"name":"echo","arguments":{"message":"back"}}`); body != result(`{"_meta":{"pfar/server":"s","pfar/label":""},"content":[{"type":"text","text":"back"}]}`) {
 		t.Errorf("after the restart: %s", body)
 	}
 }
@@ -181,7 +181,7 @@ func TestModern(t *testing.T) {
 	if status, body := post("server/discover", "", ""); status != 200 || !strings.HasPrefix(body, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["2026-07-28",`) {
 		t.Errorf("discover: %d %s", status, body)
 	}
-	if status, body := post("tools/call", "s__echo", `"name":"s__echo","arguments":{"message":"m"}`); status != 200 || body != result(`{"resultType":"complete","content":[{"type":"text","text":"m"}]}`) {
+	if status, body := post("tools/call", "s__echo", `"name":"s__echo","arguments":{"message":"m"}`); status != 200 || body != result(`{"resultType":"complete","_meta":{"pfar/server":"s","pfar/label":""},"content":[{"type":"text","text":"m"}]}`) {
 		t.Errorf("call: %d %s", status, body)
 	}
 	if status, body := post("tools/list", "", ""); status != 200 || !strings.HasPrefix(body, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{`) {

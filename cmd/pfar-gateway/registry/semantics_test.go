@@ -1,0 +1,51 @@
+package registry
+
+import (
+	"testing"
+
+	"github.com/pfar/pfar/units/handover"
+)
+
+func TestSemantics(t *testing.T) {
+	for _, c := range []struct{ annotations, owner, want string }{
+		{"", "", "write"},
+		{"{}", "", "write"},
+		{"null", "", "write"},
+		{`{"readOnlyHint":true}`, "", "read"},
+		{`{"readOnlyHint":true,"destructiveHint":false}`, "", "read"},
+		{`{"readOnlyHint":true,"destructiveHint":true}`, "", "write"}, // X-29
+		{`{"readOnlyHint":false}`, "", "write"},
+		{`{"destructiveHint":true}`, "", "write"},
+		{`{"destructiveHint":false}`, "", "write"},
+		{`{"readOnlyHint":"true"}`, "", "write"},
+		{`{"readOnlyHint":1}`, "", "write"},
+		{`{"readOnlyHint":null}`, "", "write"},
+		{`{"readOnlyHint":true,"destructiveHint":"no"}`, "", "write"},
+		{`{"readOnlyHint":true}`, "write", "write"},
+		{`{"destructiveHint":true}`, "read", "read"},
+		{"", "read", "read"},
+		{`{"readOnlyHint":true}`, "neither", "read"},
+	} {
+		if got := semantics([]byte(c.annotations), c.owner); got != c.want {
+			t.Errorf("%q, owner %q: %s, want %s", c.annotations, c.owner, got, c.want)
+		}
+	}
+}
+
+func TestLabel(t *testing.T) {
+	u := &Upstream{server: handover.Server{Name: "notion", Label: "internal"}}
+	const ours = `"pfar/server":"notion","pfar/label":"internal"`
+	for in, want := range map[string]string{
+		`{"content":[],"n":1.50, "x" : null}`: `{"_meta":{` + ours + `},"content":[],"n":1.50, "x" : null}`,
+		`{}`:                                  `{"_meta":{` + ours + `}}`,
+		`{"a":1e2,"_meta":{"k":[1.0]},"b":2}`: `{"a":1e2,"_meta":{"k":[1.0],` + ours + `},"b":2}`,
+		`{"_meta":{"pfar/label":"public","PFAR/server":"other"}}`: `{"_meta":{` + ours + `}}`,
+		`{"_meta":null}`: `{"_meta":{` + ours + `}}`,
+		`[]`:             `[]`,
+		`"text"`:         `"text"`,
+	} {
+		if got := string(u.Label([]byte(in))); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", in, got, want)
+		}
+	}
+}
