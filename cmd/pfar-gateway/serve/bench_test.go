@@ -224,7 +224,7 @@ func BenchmarkCall(b *testing.B) {
 				body := callBody(1, tool, message)
 				b.ReportAllocs()
 				for b.Loop() {
-					if got := c.post(b, body); !bytes.Contains(got, []byte(`"result":{"content"`)) {
+					if got := c.post(b, body); !bytes.Contains(got, []byte(`"content":[{"type":"text"`)) {
 						b.Fatalf("got %s", got)
 					}
 				}
