@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,21 @@ type tool struct {
 	Description string          `json:"description,omitempty"`
 	InputSchema json.RawMessage `json:"inputSchema"`
 	Meta        toolMeta        `json:"_meta"`
+
+	raw json.RawMessage // the whole definition as the gateway sent it: annotations, output schema and what is to come
 }
+
+func (t *tool) UnmarshalJSON(b []byte) error {
+	type plain tool
+	if err := json.Unmarshal(b, (*plain)(t)); err != nil {
+		return err
+	}
+	t.raw = bytes.Clone(b)
+	return nil
+}
+
+// MarshalJSON gives the definition back whole (DIS-15).
+func (t tool) MarshalJSON() ([]byte, error) { return t.raw, nil }
 
 // toolMeta is what the gateway itself says of a tool.
 type toolMeta struct {
