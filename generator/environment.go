@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/egress"
 )
 
 // environment is all that the server finds (SB-15): what is true inside, and what its declaration gives.
 func (c *compiler) environment() []sandbox.Env {
-	proxy := "http://127.0.0.1:" + strconv.Itoa(sandbox.ProxyPort)
+	proxy := "http://127.0.0.1:" + strconv.Itoa(egress.ProxyPort)
 	const local = "localhost,127.0.0.1,::1"
 	own := []sandbox.Env{
 		{Name: "PATH", Value: strings.Join(slices.Concat(c.path, standardPath()), ":")},

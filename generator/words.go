@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/egress"
 )
 
 // Words prints all that would be created for a server, in the order of its creation.
@@ -19,7 +20,7 @@ func (p Plan) Words() string {
 		{"pfar-mcp@" + p.Name, "launches the sandbox and watches it"},
 		{"", "runs " + p.commandLine()},
 		{"", "in " + quote(p.Sandbox.Dir)},
-		{"pfar-egress@" + p.Name, "accepts on 127.0.0.1:" + strconv.Itoa(sandbox.ProxyPort) + " inside, connects outside"},
+		{"pfar-egress@" + p.Name, "accepts on 127.0.0.1:" + strconv.Itoa(egress.ProxyPort) + " inside, connects outside"},
 	})
 	fmt.Fprintf(&b, "\nLimits\n")
 	table(&b, p.limitRows())

@@ -25,7 +25,8 @@ const RestartSec = 1
 const (
 	FDGateway = "gateway" // launcher: connection to the gateway (units/handover)
 	FDLimits  = "limits"  // launcher: who puts bwrap into its cgroup (Placement)
-	FDProxy   = "proxy"   // egress bridge: listeners inside the server's network namespace
+	FDEgress  = "egress"  // egress bridge: sockets inside the server's network namespace, told apart by their addresses
+	FDMonitor = "monitor" // egress bridge: Unix listener for those who watch its connections
 	FDHTTP    = "http"    // gateway: TCP listener
 	FDUnix    = "unix"    // gateway: Unix listener for clients
 	FDServers = "servers" // gateway: SOCK_SEQPACKET listener for launchers

@@ -65,11 +65,11 @@ func passedListeners() ([]*net.TCPListener, error) {
 			}
 		}
 	}()
-	if len(files[units.FDProxy]) == 0 {
-		return nil, fmt.Errorf("reading LISTEN_FDS: no descriptor named %q was passed", units.FDProxy)
+	if len(files[units.FDEgress]) == 0 {
+		return nil, fmt.Errorf("reading LISTEN_FDS: no descriptor named %q was passed", units.FDEgress)
 	}
 	var listeners []*net.TCPListener
-	for _, f := range files[units.FDProxy] {
+	for _, f := range files[units.FDEgress] {
 		l, err := tcpListener(f)
 		if err != nil {
 			return nil, err

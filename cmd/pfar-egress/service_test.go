@@ -59,7 +59,7 @@ func startProcess(t *testing.T, l *os.File, plan string, args ...string) *proces
 			}
 		}
 	}()
-	p.cmd.Env = []string{"PFAR_EGRESS_UNDER_TEST=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=proxy", "CREDENTIALS_DIRECTORY=" + dir, "NOTIFY_SOCKET=" + dir + "/notify"}
+	p.cmd.Env = []string{"PFAR_EGRESS_UNDER_TEST=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=egress", "CREDENTIALS_DIRECTORY=" + dir, "NOTIFY_SOCKET=" + dir + "/notify"}
 	p.cmd.Stderr = p.stderr
 	if l != nil {
 		p.cmd.ExtraFiles = []*os.File{l}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/egress"
 )
 
 // enterArg makes this binary the first process of the server's user and network namespaces: it prepares them while it
@@ -47,7 +47,7 @@ func becomeBwrap(args []string) error {
 	if err := loopbackUp(); err != nil {
 		return err
 	}
-	listener, err := listenLoopback(sandbox.ProxyPort)
+	listener, err := listenLoopback(egress.ProxyPort)
 	if err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func (l *launcher) connect(s *server) error {
 	if err != nil {
 		return err
 	}
-	err = notify([]string{"FDSTORE=1", set("FDNAME", units.FDProxy)}, listener)
+	err = notify([]string{"FDSTORE=1", set("FDNAME", units.FDEgress)}, listener)
 	listener.Close()
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -456,7 +457,7 @@ func TestProxyListener(t *testing.T) {
 	r := begin(t, script(`cat > /dev/null`), nil)
 	r.hello()
 	eventually(t, r, func() bool { mu.Lock(); defer mu.Unlock(); return r.proxy != nil })
-	if c, err := net.DialTimeout("tcp", "127.0.0.1:"+strconv.Itoa(sandbox.ProxyPort), time.Second); err == nil {
+	if c, err := net.DialTimeout("tcp", "127.0.0.1:"+strconv.Itoa(egress.ProxyPort), time.Second); err == nil {
 		c.Close()
 		t.Error("the proxy can be reached from the host's namespace")
 	}

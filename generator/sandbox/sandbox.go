@@ -1,9 +1,6 @@
 // Package sandbox turns what a declaration asks for into the exact options of bubblewrap: mounts, environment and seccomp filter as data.
 package sandbox
 
-// ProxyPort is the port on 127.0.0.1 in a server's network namespace on which its egress bridge accepts.
-const ProxyPort = 9876
-
 // Sandbox is everything that bwrap is told about one server. It is data in the plan, holds no secret,
 // and is complete: what it does not name, the server does not have.
 type Sandbox struct {

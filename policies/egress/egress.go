@@ -14,4 +14,15 @@ type Endpoint struct {
 // Policy is what one server may reach. The zero value reaches nothing.
 type Policy struct {
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	Private   []Private  `json:"private,omitempty"` // exceptions to Vet
+	// Learn has the resolver answer for every name, so that the ports are seen on which an undeclared one is wanted.
+	// Nothing more is allowed, and no query leaves.
+	Learn bool `json:"learn,omitempty"`
+}
+
+// Private lets a declared name lead to addresses that Vet refuses (allow_private). The zero value allows nothing.
+type Private struct {
+	Host     string         `json:"host"`
+	Wildcard bool           `json:"wildcard,omitempty"` // as of Endpoint
+	Prefixes []netip.Prefix `json:"prefixes"`
 }

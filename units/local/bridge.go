@@ -36,7 +36,7 @@ func (s *server) bridgeService(a *activation) *service {
 			}
 			return spec{
 				argv: []string{program}, user: s.bridgeUser, binds: binds,
-				descriptors: []descriptor{{units.FDProxy, listener}},
+				descriptors: []descriptor{{units.FDEgress, listener}},
 				credentials: map[string][]byte{"plan": s.credentials["plan"]},
 				log:         s.r.dirs.log(s.plan.Name),
 			}, nil

@@ -214,7 +214,7 @@ func parentOf(pid int) (int, error) {
 
 // notice takes the launcher's messages (package units).
 func (s *server) notice(m notification) {
-	if m.vars["FDSTORE"] == "1" && m.vars["FDNAME"] == units.FDProxy && len(m.files) == 1 {
+	if m.vars["FDSTORE"] == "1" && m.vars["FDNAME"] == units.FDEgress && len(m.files) == 1 {
 		s.listen(m.files[0])
 	} else {
 		m.close()

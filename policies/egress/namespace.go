@@ -1,0 +1,16 @@
+package egress
+
+import "net/netip"
+
+// What listens in a server's network namespace, on loopback. Of each the bridge holds the socket and is itself outside.
+const (
+	ProxyPort    = 9876 // TCP on 127.0.0.1: the explicit proxy, for programs that ask for one
+	RedirectPort = 9877 // TCP on 127.0.0.1 and ::1: where the ruleset sends all other connections that may be allowed
+	ResolverPort = 53   // UDP and TCP on 127.0.0.1: the resolver that resolv.conf(5) names
+	LogGroup     = 9876 // NFLOG group to which the kernel reports what it rejects
+)
+
+// SyntheticIPv4 and SyntheticIPv6 are the ranges out of which each declared name has an address of its own, inside a
+// server's namespace. They are reserved for benchmarks (RFC 2544, RFC 5180), so that nothing real is behind them.
+func SyntheticIPv4() netip.Prefix { return p("198.18.0.0/15") }
+func SyntheticIPv6() netip.Prefix { return p("2001:2::/48") }
