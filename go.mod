@@ -42,4 +42,5 @@ require (
 	github.com/spf13/cast v1.7.1 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
 )
