@@ -2,6 +2,7 @@ package firewall
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 
@@ -42,6 +43,10 @@ func OpenLog(group uint16) (*os.File, error) {
 }
 
 func logging(group uint16, err error) error {
+	// nfnetlink answers EINVAL where it has no such subsystem, and everything else that is sent here is right.
+	if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("opening NFLOG group %d: the kernel has no nfnetlink_log (modprobe nfnetlink_log): %w", group, err)
+	}
 	return fmt.Errorf("opening NFLOG group %d: %w", group, err)
 }
 

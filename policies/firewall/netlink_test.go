@@ -109,6 +109,19 @@ func broken(a answer) []byte {
 	return b
 }
 
+func TestOpenLogNamesWhatWasRefused(t *testing.T) {
+	for errno, says := range map[syscall.Errno]string{
+		unix.EPERM:           "opening NFLOG group 7: binding: operation not permitted",
+		unix.EINVAL:          "opening NFLOG group 7: the kernel has no nfnetlink_log (modprobe nfnetlink_log): binding: invalid argument",
+		unix.EPROTONOSUPPORT: "opening NFLOG group 7: the kernel has no nfnetlink_log (modprobe nfnetlink_log): binding: protocol not supported",
+	} {
+		s, _ := kernel(t, answer{1, errno, ""}.bytes())
+		if err := logging(7, s.bindLog(7)); err.Error() != says || !errors.Is(err, errno) {
+			t.Errorf("%v; want %q", err, says)
+		}
+	}
+}
+
 func TestNoIPv6(t *testing.T) {
 	for errno, want := range map[syscall.Errno]bool{
 		unix.EOPNOTSUPP: true, unix.EAFNOSUPPORT: true, unix.EACCES: true,
