@@ -140,8 +140,8 @@ func TestParsePrivateRefuses(t *testing.T) {
 		{"10.0.0.0/255.0.0.0", `"10.0.0.0/8"`}, {"10.1.2.3/255.255.254.0", `"10.1.2.0/23"`}, {"10.0.0.0/0.0.0.255", `"10.1.0.0/16"`}, {"fd12::/ffff::", `"10.1.0.0/16"`},
 		{"10.0.0.1/8", `write "10.0.0.0/8"`}, {"fd12:3456::1/32", `write "fd12:3456::/32"`}, {"::ffff:10.1.2.3", `write "10.1.2.3"`}, {"::ffff:10.0.0.0/104", "IPv4 address within IPv6"},
 		{"fe80::1%eth0", "zone"}, {"fe80::%eth0/64", "zone"},
-		{"0.0.0.0", "no address that a connection"}, {"0.0.0.0/0", "no address that a connection"}, {"0.1.2.3", "no address that a connection"}, {"::", "no address that a connection"},
-		{"::/0", "no address that a connection"}, {"::10.1.2.3", "no address that a connection"}, {"224.0.0.251", "no address that a connection"}, {"239.0.0.0/8", "no address that a connection"},
+		{"0.0.0.0", "no address that a connection"}, {"0.0.0.0/0", `"10.0.0.0/8"`}, {"0.1.2.3", "no address that a connection"}, {"::", "no address that a connection"},
+		{"::/0", `"fd00::/8"`}, {"::10.1.2.3", "no address that a connection"}, {"224.0.0.251", "no address that a connection"}, {"239.0.0.0/8", "no address that a connection"},
 		{"255.255.255.255", "no address that a connection"}, {"ff02::1", "no address that a connection"}, {"ff00::/8", "no address that a connection"},
 		{"8.0.0.0/7", "/8 or longer"}, {"128.0.0.0/1", "/8 or longer"}, {"fc00::/7", "/8 or longer"}, {"2000::/3", "/8 or longer"},
 	} {
