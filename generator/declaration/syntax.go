@@ -35,13 +35,16 @@ func (b *builder) syntax(diags hcl.Diagnostics) bool {
 			continue
 		}
 		last = at.Start.Line
-		b.report(problem(at, d.Summary, "%s %s", strings.TrimSpace(escape(d.Detail)), b.hclRemedy(d.Summary, at)))
+		b.report(problem(at, d.Summary, "%s %s", oneLine(d.Detail), b.hclRemedy(d.Summary, at)))
 		if strings.HasPrefix(d.Summary, "Un") || strings.Contains(d.Summary, "multi-line") {
 			break // nothing after an end that is missing was read as it was meant
 		}
 	}
 	return whole
 }
+
+// oneLine writes what a parser says in paragraphs as one.
+func oneLine(s string) string { return escape(strings.Join(strings.Fields(s), " ")) }
 
 // earlier finds the line in what the parser says of an attribute that is there twice.
 var earlier = regexp.MustCompile(`:([0-9]+),[0-9]+`)
