@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pfar/pfar/policies/egress"
 )
 
@@ -15,18 +17,28 @@ const (
 	maxAddresses = 16                     // of one name that are tried
 )
 
+// errOwnAddress does not say whose the address is: the server would learn this machine's addresses by asking.
+var errOwnAddress = &refusal{403, "address-refused", "The address is reached only if allowed_domains has it by itself, and not only a range that holds it."}
+
+// keepAlive shows within two minutes that the other side is gone, and every minute to the NATs between that the
+// connection is not; some forget it after four.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 4}
+
 // dialer is the edge to the network.
 type dialer struct {
 	lookup func(ctx context.Context, name string) ([]netip.Addr, error) // name is fully qualified
 	dial   func(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error)
 	own    func(netip.Addr) bool // reports whether an address is this host's
+	// upstream is the proxy that the host's network prescribes, or nil, and dialProxy connects to it.
+	upstream  *upstream
+	dialProxy func(ctx context.Context, address string) (*net.TCPConn, error)
 }
 
 // newDialer returns the host's network. Queries go to dns, or if it is nil, to where resolv.conf(5) says.
 func newDialer(dns func(ctx context.Context, network, address string) (net.Conn, error)) dialer {
-	var d net.Dialer
 	// The resolver in Go, so that what is looked up does not depend on nsswitch's modules, and no cgo is needed.
 	r := net.Resolver{PreferGo: true, Dial: dns}
+	d := net.Dialer{Resolver: &r, KeepAliveConfig: keepAlive} // TCP_NODELAY is net's default
 	return dialer{
 		lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
 			addrs, err := r.LookupNetIP(ctx, "ip", name)
@@ -38,24 +50,48 @@ func newDialer(dns func(ctx context.Context, network, address string) (net.Conn,
 		dial: func(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 			return d.DialTCP(ctx, "tcp", netip.AddrPort{}, to)
 		},
-		own: func(a netip.Addr) bool {
-			// Connecting a UDP socket sends nothing and shows the source address, which is the destination itself if
-			// the destination is here. Asking for all interfaces would need a netlink socket.
-			c, err := d.DialUDP(context.Background(), "udp", netip.AddrPort{}, netip.AddrPortFrom(a, 9))
+		own: ownAddress,
+		dialProxy: func(ctx context.Context, address string) (*net.TCPConn, error) {
+			c, err := d.DialContext(ctx, "tcp", address)
 			if err != nil {
-				return false
+				return nil, err
 			}
-			defer c.Close()
-			local, ok := c.LocalAddr().(*net.UDPAddr)
-			return ok && local.AddrPort().Addr().Unmap() == a
+			return c.(*net.TCPConn), nil
 		},
 	}
+}
+
+// ownAddress reports whether a is this host's, also if that cannot be found out. Connecting a UDP socket sends nothing
+// and shows the source address, which is the destination itself if the destination is here. Asking for all interfaces
+// would need a netlink socket.
+func ownAddress(a netip.Addr) bool {
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 9)))
+	if err != nil {
+		// What has no route here is not here, and TCP has none either. Any other error is a want of descriptors or
+		// memory, which may be over when TCP asks.
+		for _, e := range [...]unix.Errno{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.EAFNOSUPPORT, unix.EACCES, unix.EPERM} {
+			if errors.Is(err, e) {
+				return false
+			}
+		}
+		return true
+	}
+	defer c.Close()
+	local, ok := c.LocalAddr().(*net.UDPAddr)
+	return !ok || local.AddrPort().Addr().Unmap() == a.Unmap()
 }
 
 // connect opens the connection that d allows, to an address that has been vetted and to no other: there is no second
 // lookup whose answer could differ (EG-135).
 func (p *proxy) connect(ctx context.Context, d egress.Decision, port uint16, rec *record) (*net.TCPConn, error) {
 	addrs := []netip.Addr{d.Addr}
+	if d.Addr.IsValid() && p.strays(d.Addr, port) {
+		rec.skipped, rec.special = d.Addr, "own"
+		return nil, errOwnAddress
+	}
+	if s := p.via(d, port); s != nil {
+		return p.connectVia(ctx, s, d, port, rec)
+	}
 	if !d.Addr.IsValid() {
 		var err error
 		if addrs, err = p.resolve(ctx, d.Host, rec); err != nil {
@@ -78,6 +114,22 @@ func (p *proxy) connect(ctx context.Context, d egress.Decision, port uint16, rec
 	return c, nil
 }
 
+// strays reports whether a declared range leads to this host without having been meant to: whoever declares a network
+// means the other hosts in it, and what listens here, the gateway among it, trusts who comes from here (EG-125). Who
+// means this host declares the very address, or loopback, which is no other host's.
+func (p *proxy) strays(addr netip.Addr, port uint16) bool {
+	if addr.IsLoopback() || !p.out.own(addr) {
+		return false
+	}
+	var exact egress.Policy
+	for _, e := range p.policy.Endpoints {
+		if e.Host == "" && e.Prefix.IsSingleIP() {
+			exact.Endpoints = append(exact.Endpoints, e)
+		}
+	}
+	return exact.Decide(addr.String(), port).Verdict != egress.Allow
+}
+
 // resolve looks a declared name up and returns the addresses that it may lead to. Which ones it may not is for the
 // log only.
 func (p *proxy) resolve(ctx context.Context, name string, rec *record) ([]netip.Addr, error) {
@@ -87,29 +139,37 @@ func (p *proxy) resolve(ctx context.Context, name string, rec *record) ([]netip.
 	answers, err := p.out.lookup(ctx, name+".")
 	if err != nil || len(answers) == 0 {
 		rec.err = err
-		if ctx.Err() != nil {
+		// The resolver may give up before ctx does: resolv.conf(5) has timeouts of its own.
+		var dns *net.DNSError
+		if ctx.Err() != nil || errors.As(err, &dns) && dns.IsTimeout {
 			return nil, errLookupTimeout
 		}
 		return nil, errNotResolved
 	}
 	var good []netip.Addr
 	for _, a := range answers {
-		reason, ok := egress.Vet(a)
-		if ok && p.out.own(a) {
-			reason, ok = "own", false
-		}
+		reason, ok := p.vet(name, a)
 		if !ok {
 			rec.skipped, rec.special = a, reason
 			continue
 		}
-		if len(good) < maxAddresses {
-			good = append(good, a)
+		if good = append(good, a); len(good) == maxAddresses {
+			break
 		}
 	}
 	if len(good) == 0 {
 		return nil, errAddressRefused
 	}
 	return interleave(good), nil
+}
+
+// vet reports whether name may lead to addr, and if not, what addr is.
+func (p *proxy) vet(name string, addr netip.Addr) (reason string, ok bool) {
+	reason, ok = egress.Vet(addr)
+	if ok && p.out.own(addr) {
+		return "own", false
+	}
+	return reason, ok
 }
 
 // interleave alternates between the families, beginning with the one that the resolver put first (RFC 8305 section 4).
@@ -135,7 +195,7 @@ func interleave(addrs []netip.Addr) []netip.Addr {
 }
 
 // race tries the addresses in order, each a moment after the one before or as soon as that failed, and returns the
-// first connection (RFC 8305 section 5).
+// first connection (RFC 8305 section 5). When it returns, every other attempt is cancelled, and what comes of it closed.
 func (d dialer) race(ctx context.Context, addrs []netip.Addr, port uint16) (*net.TCPConn, error) {
 	type result struct {
 		c   *net.TCPConn
@@ -149,40 +209,33 @@ func (d dialer) race(ctx context.Context, addrs []netip.Addr, port uint16) (*net
 		c, err := d.dial(ctx, to)
 		select {
 		case results <- result{c, err}:
-		case <-done: // another one was faster
+		case <-done: // another one was faster, or ctx has ended
 			if c != nil {
 				c.Close()
 			}
 		}
 	}
-	timer := time.NewTimer(stagger)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var last error
-	for next, running := 0, 0; ; {
-		if next < len(addrs) {
-			go attempt(netip.AddrPortFrom(addrs[next], port))
-			next++
-			running++
-			timer.Reset(stagger)
-		}
-	wait:
-		for {
-			select {
-			case r := <-results:
-				if r.err == nil {
-					return r.c, nil
-				}
-				last = r.err
-				if running--; running == 0 && next == len(addrs) {
-					return nil, last
-				}
-				if next < len(addrs) {
-					break wait
-				}
-			case <-timer.C:
-				if next < len(addrs) {
-					break wait
-				}
+	next, running := 0, 0
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case r := <-results:
+			if r.err == nil {
+				return r.c, nil
+			}
+			if running--; running == 0 && next == len(addrs) {
+				return nil, r.err
+			}
+			timer.Reset(0)
+		case <-timer.C:
+			if next < len(addrs) {
+				go attempt(netip.AddrPortFrom(addrs[next], port))
+				next++
+				running++
+				timer.Reset(stagger)
 			}
 		}
 	}
