@@ -32,7 +32,8 @@ const (
 	FDServers = "servers" // gateway: SOCK_SEQPACKET listener for launchers
 )
 
-// CredentialUpstream is the bridge's credential with the host's upstream proxy, absent if there is none.
+// CredentialUpstream is the bridge's credential with the host's upstream proxy, absent if there is none. Its address may
+// hold a password, so it comes neither by argv nor by the environment.
 const CredentialUpstream = "upstream-proxy"
 
 // Upstream is what CredentialUpstream holds, in JSON: the environment's HTTPS_PROXY, HTTP_PROXY and NO_PROXY.

@@ -44,7 +44,6 @@ type proxy struct {
 	policy    egress.Policy
 	addresses *resolver.Addresses
 	out       dialer
-	upstream  *upstream // nil: none
 	limits    limits
 	splicer   *splicer
 	journal   *journal

@@ -77,8 +77,10 @@ func newProxy(pl plan, j *journal) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
+	out := newDialer(nil)
+	out.upstream = up
 	return &proxy{
-		name: pl.Name, file: filepath.Base(pl.File), policy: pl.Egress, addresses: addresses, out: newDialer(nil), upstream: up,
+		name: pl.Name, file: filepath.Base(pl.File), policy: pl.Egress, addresses: addresses, out: out,
 		limits: defaultLimits, splicer: newSplicer(), journal: j,
 	}, nil
 }

@@ -17,8 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain lets the test binary be the process under test.
+// TestMain lets the test binary be the process under test, or the process in a server's namespace.
 func TestMain(m *testing.M) {
+	if policy := os.Getenv(namespaceVariable); policy != "" {
+		if err := runNamespace(policy); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv("PFAR_EGRESS_UNDER_TEST") != "" {
 		main()
 		return

@@ -96,17 +96,21 @@ func newWorld(t testing.TB, change func(*world), entries ...string) *world {
 	}
 	l := listen(t)
 	w.addr = l.Addr().String()
-	s := &service{sources: w.proxy.sources(sockets{proxy: []*net.TCPListener{l}}, w.table), log: slog.New(slog.DiscardHandler)}
+	w.serve(&service{sources: w.proxy.sources(sockets{proxy: []*net.TCPListener{l}}, w.table), log: slog.New(slog.DiscardHandler)})
+	return w
+}
+
+// serve runs s until the test ends.
+func (w *world) serve(s *service) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()
-	t.Cleanup(func() {
+	w.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(err)
+			w.t.Error(err)
 		}
 	})
-	return w
 }
 
 func listen(t testing.TB) *net.TCPListener {
