@@ -85,6 +85,7 @@ func TestOwnersOfLibraries(t *testing.T) {
 		"github.com/coreos/go-systemd/dbus": {"units/systemd"},
 		"github.com/google/nftables":        {"policies/firewall"},
 		"github.com/mdlayher/netlink":       {"policies/firewall"},
+		"github.com/jsimonetti/rtnetlink":   {"policies/firewall"},
 		"github.com/vishvananda/netlink":    {"policies/firewall"},
 		"github.com/fsnotify/fsnotify":      {"cmd/pfard"},
 		"github.com/mark3labs/mcp-go":       {"cmd/pfar-gateway", "cmd/pfar"},
@@ -109,10 +110,11 @@ func TestOwnersOfLibraries(t *testing.T) {
 func TestPurePackages(t *testing.T) {
 	effects := []string{"net", "net/http", "os/exec", "syscall", "golang.org/x/sys/unix"}
 	pure := map[string][]string{
-		"generator":       append([]string{"os"}, effects...),
-		"policies/egress": append([]string{"os"}, effects...),
-		"policies/gate":   append([]string{"os"}, effects...),
-		"policies/fence":  append([]string{"os"}, effects...),
+		"generator":               append([]string{"os"}, effects...),
+		"policies/egress":         append([]string{"os"}, effects...),
+		"policies/firewall/nflog": append([]string{"os"}, effects...),
+		"policies/gate":           append([]string{"os"}, effects...),
+		"policies/fence":          append([]string{"os"}, effects...),
 	}
 	_, all := sources(t)
 	for _, s := range all {

@@ -1,138 +1,46 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/policies/egress"
 )
 
-// nameServer answers what the resolver asks over UDP and keeps the questions.
-type nameServer struct {
-	addr    string
-	answers map[string][]dnsmessage.ResourceBody
-	code    dnsmessage.RCode // of names without an answer
-
-	mu    sync.Mutex
-	asked []string
+// dialOut asks the proxy of w for a connection to host, as all its fronts do.
+func (w *world) dialOut(ctx context.Context, host string, port uint16) (*net.TCPConn, record, error) {
+	w.t.Helper()
+	d := w.proxy.policy.Decide(host, port)
+	if d.Verdict != egress.Allow {
+		w.t.Fatalf("%s:%d is not allowed: %s", host, port, d.Reason)
+	}
+	var rec record
+	c, err := w.proxy.connect(ctx, d, port, &rec)
+	return c, rec, err
 }
 
-func (s *nameServer) start(t *testing.T) {
-	t.Helper()
-	c, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+func reasonOf(err error) string {
+	var ref *refusal
+	if errors.As(err, &ref) {
+		return ref.reason
+	}
 	if err != nil {
-		t.Fatal(err)
+		return err.Error()
 	}
-	t.Cleanup(func() { c.Close() })
-	s.addr = c.LocalAddr().String()
-	go func() {
-		buf := make([]byte, 1500)
-		for {
-			n, from, err := c.ReadFromUDPAddrPort(buf)
-			if err != nil {
-				return
-			}
-			if reply := s.reply(buf[:n]); reply != nil {
-				_, _ = c.WriteToUDPAddrPort(reply, from)
-			}
-		}
-	}()
-}
-
-func (s *nameServer) reply(b []byte) []byte {
-	var m dnsmessage.Message
-	if m.Unpack(b) != nil || len(m.Questions) != 1 {
-		return nil
-	}
-	q := m.Questions[0]
-	s.mu.Lock()
-	s.asked = append(s.asked, q.Name.String())
-	s.mu.Unlock()
-	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
-	bodies, known := s.answers[q.Name.String()]
-	if !known {
-		m.RCode = s.code
-	}
-	name := q.Name
-	for _, body := range bodies {
-		h := dnsmessage.ResourceHeader{Name: name, Class: dnsmessage.ClassINET}
-		switch b := body.(type) {
-		case *dnsmessage.CNAMEResource:
-			name = b.CNAME
-		case *dnsmessage.AResource:
-			if q.Type != dnsmessage.TypeA {
-				continue
-			}
-		case *dnsmessage.AAAAResource:
-			if q.Type != dnsmessage.TypeAAAA {
-				continue
-			}
-		}
-		m.Answers = append(m.Answers, dnsmessage.Resource{Header: h, Body: body})
-	}
-	out, err := m.Pack()
-	if err != nil {
-		return nil
-	}
-	return out
-}
-
-func a(s string) *dnsmessage.AResource {
-	return &dnsmessage.AResource{A: netip.MustParseAddr(s).As4()}
-}
-
-func aaaa(s string) *dnsmessage.AAAAResource {
-	return &dnsmessage.AAAAResource{AAAA: netip.MustParseAddr(s).As16()}
-}
-
-func TestResolver(t *testing.T) {
-	s := &nameServer{code: dnsmessage.RCodeServerFailure, answers: map[string][]dnsmessage.ResourceBody{
-		"both.allowed.test.":  {a("1.2.3.4"), aaaa("2606:4700::1")},
-		"alias.allowed.test.": {&dnsmessage.CNAMEResource{CNAME: dnsmessage.MustNewName("internal.lan.")}, a("10.0.0.5")},
-		"map.allowed.test.":   {aaaa("::ffff:127.0.0.1")},
-		"none.allowed.test.":  {},
-	}}
-	s.start(t)
-	d := newDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var n net.Dialer
-		return n.DialContext(ctx, network, s.addr)
-	})
-	w := newWorld(t, func(w *world) {
-		w.proxy.out.lookup = d.lookup
-		w.proxy.limits.dialTime = 4 * time.Second
-	}, "*.allowed.test")
-	w.serveOrigin(echo)
-	w.tunnelTo("both.allowed.test:443").Close()
-	for target, reason := range map[string]string{
-		"alias.allowed.test:443": "address-refused", // a CNAME into the operator's network
-		"map.allowed.test:443":   "address-refused",
-		"none.allowed.test:443":  "not-resolved",
-		"fail.allowed.test:443":  "not-resolved",
-		"secret.evil.test:443":   "name-not-declared",
-	} {
-		if _, got := outcome(w.ask(connectTo(target))); got != reason {
-			t.Errorf("%s: %s, want %s", target, got, reason)
-		}
-	}
-	_, dials, _ := w.seen()
-	for _, to := range dials {
-		if to.Addr() != netip.MustParseAddr("1.2.3.4") && to.Addr() != netip.MustParseAddr("2606:4700::1") {
-			t.Errorf("dialled %v", to)
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	want := []string{"alias.allowed.test.", "both.allowed.test.", "fail.allowed.test.", "map.allowed.test.", "none.allowed.test."}
-	slices.Sort(s.asked)
-	if asked := slices.Compact(s.asked); !slices.Equal(asked, want) { // no search domain, nothing undeclared
-		t.Errorf("asked for %q, want %q", asked, want)
-	}
+	return egress.Declared
 }
 
 func TestOwnAddresses(t *testing.T) {
@@ -167,23 +75,129 @@ func TestInterleave(t *testing.T) {
 	}
 }
 
+// A declared range leads to other hosts only (EG-125); the very address, or loopback, leads here.
+func TestDeclaredLiteralsOfThisHost(t *testing.T) {
+	const own, other = "192.168.1.5", "192.168.1.6"
+	for _, c := range []struct {
+		entries      []string
+		host, reason string
+		port         uint16
+	}{
+		{[]string{"192.168.0.0/16:8080"}, own, "address-refused", 8080},
+		{[]string{"192.168.0.0/16:8080"}, other, egress.Declared, 8080},
+		{[]string{"192.168.1.5/32:8080"}, own, egress.Declared, 8080},
+		{[]string{"192.168.1.5:8080"}, own, egress.Declared, 8080},
+		{[]string{"192.168.1.5:8081", "192.168.0.0/16:8080"}, own, "address-refused", 8080},
+		{[]string{"192.168.0.0/16:8080", "192.168.1.5:8080"}, own, egress.Declared, 8080},
+		{[]string{"192.168.1.6", "192.168.1.4/31"}, own, "address-refused", 443},
+		{[]string{"127.0.0.0/8:8080"}, "127.0.0.1", egress.Declared, 8080},
+		{[]string{"127.0.0.1:8080"}, "127.0.0.1", egress.Declared, 8080},
+	} {
+		w := newWorld(t, nil, c.entries...)
+		w.serveOrigin(echo)
+		w.proxy.out.own = func(a netip.Addr) bool { return a == netip.MustParseAddr(own) || a.IsLoopback() }
+		up, rec, err := w.dialOut(t.Context(), c.host, c.port)
+		if err == nil {
+			up.Close()
+		}
+		_, dials, _ := w.seen()
+		if got := reasonOf(err); got != c.reason || (len(dials) == 1) != (err == nil) || (rec.special == "own") != (err != nil) {
+			t.Errorf("%q, %s: %s, %v, special %q, want %s", c.entries, c.host, got, dials, rec.special, c.reason)
+		}
+	}
+}
+
+// Descriptors that have run out do not make an address somebody else's.
+func TestOwnAddressIsAssumedWhereItCannotBeAsked(t *testing.T) {
+	if os.Getenv(insideEnv) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v=true")
+		cmd.Env = append(os.Environ(), insideEnv+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+			t.Errorf("without descriptors: %v\n%s", err, out)
+		}
+		return
+	}
+	a := netip.MustParseAddr("1.2.3.4")
+	if ownAddress(a) {
+		t.Error("1.2.3.4 is this host")
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	got := ownAddress(a)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if !got {
+		t.Error("without descriptors, 1.2.3.4 counts as another host")
+	}
+}
+
+func TestSocketOptions(t *testing.T) {
+	l := listen(t)
+	d := newDialer(nil)
+	to := l.Addr().(*net.TCPAddr).AddrPort()
+	direct, err := d.dial(t.Context(), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer direct.Close()
+	through, err := d.dialProxy(t.Context(), to.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer through.Close()
+	for _, c := range []*net.TCPConn{direct, through} {
+		raw, err := c.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []struct {
+			name                string
+			level, option, want int
+		}{
+			{"TCP_NODELAY", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+			{"SO_KEEPALIVE", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+			{"TCP_KEEPIDLE", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 60},
+			{"TCP_KEEPINTVL", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15},
+			{"TCP_KEEPCNT", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 4},
+			{"SO_PROTOCOL", unix.SOL_SOCKET, unix.SO_PROTOCOL, unix.IPPROTO_TCP}, // not MPTCP, which does not splice as well
+		} {
+			if err := raw.Control(func(fd uintptr) {
+				if got, err := unix.GetsockoptInt(int(fd), o.level, o.option); err != nil || got != o.want {
+					t.Errorf("%s is %d, want %d, %v", o.name, got, o.want, err)
+				}
+			}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestRaceDoesNotWaitForABlackHole(t *testing.T) {
 	w := newWorld(t, nil, "api.allowed.test")
 	w.serveOrigin(echo)
 	w.answers["api.allowed.test."] = addrs("2606:4700::1", "1.2.3.4")
-	w.refuses[netip.MustParseAddr("2606:4700::1")] = nil
-	began := time.Now()
-	w.tunnelTo("api.allowed.test:443").Close()
-	if d := time.Since(began); d < stagger || d > 4*time.Second {
-		t.Errorf("it took %v", d)
-	}
-	w.mu.Lock()
-	w.refuses[netip.MustParseAddr("2606:4700::1")] = syscall.ENETUNREACH
-	w.mu.Unlock()
-	began = time.Now()
-	w.tunnelTo("api.allowed.test:443").Close()
-	if d := time.Since(began); d > stagger-50*time.Millisecond {
-		t.Errorf("after a refusal, the next address is tried only after %v", d)
+	for _, c := range []struct {
+		err         error // nil: a black hole
+		least, most time.Duration
+	}{{nil, stagger, 4 * time.Second}, {syscall.ENETUNREACH, 0, stagger - 50*time.Millisecond}} {
+		w.mu.Lock()
+		w.refuses[netip.MustParseAddr("2606:4700::1")] = c.err
+		w.mu.Unlock()
+		began := time.Now()
+		up, _, err := w.dialOut(t.Context(), "api.allowed.test", 443)
+		if err != nil {
+			t.Fatal(err)
+		}
+		up.Close()
+		if d := time.Since(began); d < c.least || d > c.most {
+			t.Errorf("after %v, the next address took %v", c.err, d)
+		}
 	}
 }
 
@@ -194,10 +208,80 @@ func TestRaceTriesAFewAddressesOnly(t *testing.T) {
 		w.answers["api.allowed.test."] = append(w.answers["api.allowed.test."], a)
 		w.refuses[a] = syscall.ECONNREFUSED
 	}
-	if _, reason := outcome(w.ask(connectTo("api.allowed.test:443"))); reason != "not-reached" {
-		t.Error(reason)
+	if _, _, err := w.dialOut(t.Context(), "api.allowed.test", 443); reasonOf(err) != "not-reached" {
+		t.Error(err)
 	}
 	if _, dials, _ := w.seen(); len(dials) != maxAddresses {
 		t.Errorf("%d dials", len(dials))
+	}
+}
+
+func TestRaceEndsInTime(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.proxy.limits.dialTime = 300 * time.Millisecond }, "api.allowed.test")
+	for i := range 16 {
+		a := netip.AddrFrom4([4]byte{1, 2, 3, byte(i)})
+		w.answers["api.allowed.test."] = append(w.answers["api.allowed.test."], a)
+		w.refuses[a] = nil
+	}
+	began := time.Now()
+	if _, _, err := w.dialOut(t.Context(), "api.allowed.test", 443); reasonOf(err) != "dial-timeout" {
+		t.Error(err)
+	}
+	if d := time.Since(began); d > 3*time.Second {
+		t.Errorf("it took %v", d)
+	}
+	if _, dials, _ := w.seen(); len(dials) != 2 { // at 0 and 250 ms; none once time is up
+		t.Errorf("dialled %v", dials)
+	}
+}
+
+// Whatever becomes of the attempts that lost, also of those that do not heed ctx and succeed after it, is closed.
+func TestRaceLeaksNothing(t *testing.T) {
+	l := listen(t)
+	for _, c := range []struct {
+		name   string
+		addrs  int
+		cancel bool // before anything has connected
+	}{{"one wins", 3, false}, {"ctx ends", 3, true}, {"ctx ends, one address", 1, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			release, made := make(chan struct{}), make(chan *net.TCPConn, c.addrs)
+			var tried atomic.Int32
+			d := dialer{dial: func(_ context.Context, to netip.AddrPort) (*net.TCPConn, error) {
+				if int(tried.Add(1)) == c.addrs && c.cancel {
+					cancel()
+				}
+				if c.cancel || int(tried.Load()) < c.addrs {
+					<-release
+				}
+				up, err := net.Dial("tcp", l.Addr().String())
+				if err != nil {
+					return nil, err
+				}
+				made <- up.(*net.TCPConn)
+				return up.(*net.TCPConn), nil
+			}}
+			won, err := d.race(ctx, addrs("1.2.3.4", "1.2.3.5", "1.2.3.6")[:c.addrs], 443)
+			if (err != nil) != c.cancel || (won == nil) != c.cancel || c.cancel && !errors.Is(err, context.Canceled) {
+				t.Fatal(won, err)
+			}
+			close(release)
+			if won != nil {
+				won.Close()
+			}
+			for range c.addrs {
+				<-made
+				accepted, err := l.AcceptTCP()
+				if err != nil {
+					t.Fatal(err)
+				}
+				// The end of the stream is the news that the other side has closed.
+				if n, err := accepted.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+					t.Errorf("%d, %v", n, err)
+				}
+				accepted.Close()
+			}
+		})
 	}
 }
