@@ -165,8 +165,8 @@ func (p *proxy) resolve(ctx context.Context, name string, rec *record) ([]netip.
 
 // vet reports whether name may lead to addr, and if not, what addr is.
 func (p *proxy) vet(name string, addr netip.Addr) (reason string, ok bool) {
-	reason, ok = egress.Vet(addr)
-	if ok && p.out.own(addr) {
+	reason, ok = p.policy.Vet(name, addr)
+	if ok && !p.policy.NamedExactly(name, addr) && p.out.own(addr) {
 		return "own", false
 	}
 	return reason, ok

@@ -324,7 +324,7 @@ func (c dnsCase) run(t *testing.T, s *dnsServer) {
 		}
 	}, "*.allowed.test")
 	w.serveOrigin(echo)
-	w.proxy.policy.Private = append(w.proxy.policy.Private, testPrivate...)
+	w.proxy.policy.Private = testPrivate
 	for f := range strings.FieldsSeq(c.fails) {
 		w.refuses[netip.MustParseAddr(f)] = syscall.ECONNREFUSED
 	}

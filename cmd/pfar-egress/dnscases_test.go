@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/netip"
 	"strings"
 	"time"
 
@@ -10,7 +11,11 @@ import (
 )
 
 // testPrivate is the allow_private of every case.
-var testPrivate []egress.Private
+var testPrivate = []egress.Private{
+	{Host: "lan.allowed.test", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+	{Host: "self-range.allowed.test", Prefixes: []netip.Prefix{netip.MustParsePrefix("193.0.6.0/24")}},
+	{Host: "self.allowed.test", Prefixes: []netip.Prefix{netip.MustParsePrefix(ownPublic + "/32")}},
+}
 
 var dnsCases = []dnsCase{
 	// What resolves.
@@ -147,6 +152,11 @@ var dnsCases = []dnsCase{
 	{label: "hosts-private", want: one("address-refused", "private", "", "")},
 	{label: "hosts-zone", want: one("address-refused", "link-local", "", "")},
 	{label: "hosts-public-zone", want: one(egress.Declared, "", "", "2606:4700::9")},
+
+	// allow_private: of this name, and these addresses. No other name gains by it.
+	{label: "lan", answer: records("A 10.0.0.5", "A 192.168.1.1"), want: one(egress.Declared, "private", bothTypes, "10.0.0.5")},
+	{label: "self-range", answer: records("A " + ownPublic), want: refusedFor("own")},
+	{label: "self", answer: records("A " + ownPublic), want: reached(ownPublic)},
 
 	// What is not declared is not asked for (EG-010).
 	{label: "secret.not", answer: records("A 1.2.3.4"), want: one(egress.NameNotDeclared, "", "", "")},

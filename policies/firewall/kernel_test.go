@@ -128,6 +128,11 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `adding rule "meta l4proto tcp redirect to :1"`) {
 		t.Errorf("Apply of a misplaced redirect: %v", err)
 	}
+	// More refusals than the socket has room for do not hide the first.
+	bad.Chains[1].Rules = append([]egress.Rule{misplaced}, slices.Repeat([]egress.Rule{{Protocol: "udp", Action: egress.Redirect, RedirectTo: 2}}, 800)...)
+	if err = Apply(bad); err == nil || !strings.Contains(err.Error(), `adding rule "meta l4proto tcp redirect to :1"`) {
+		t.Errorf("Apply of many misplaced redirects: %v", err)
+	}
 	if got := nft(t, "list", "ruleset"); normal(got) != normal(before.String()) {
 		t.Errorf("after a ruleset that was refused the kernel has\n%s", got)
 	}

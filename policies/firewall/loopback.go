@@ -43,7 +43,7 @@ func (s socket) loopback() (ipv6 bool, err error) {
 	err = s.exchange(2, []message{
 		address(netip.PrefixFrom(six.Addr().Next(), 128)),
 		route(six, unix.RTN_LOCAL),
-		// Of IPv6 only a local route may lead to lo: the kernel makes any other one a reject route.
+		// Local, as the kernel makes of any other IPv6 route to lo one that rejects (RTF_REJECT), if behind the ruleset.
 		route(netip.PrefixFrom(netip.IPv6Unspecified(), 0), unix.RTN_LOCAL),
 	})
 	if noIPv6(err) {

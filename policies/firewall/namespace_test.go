@@ -37,7 +37,7 @@ func (n namespace) runs(t testing.TB, flags ...string) bool {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"-test.run=^" + regexp.QuoteMeta(t.Name()) + "$", "-test.v"}, flags...)...)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"-test.run=^" + regexp.QuoteMeta(t.Name()) + "$", "-test.v", "-test.timeout=1m"}, flags...)...)
 	cmd.Env = append(os.Environ(), inside+"="+t.Name(), "GORACE=atexit_sleep_ms=0") // which is a second
 	cmd.ExtraFiles = n.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{

@@ -97,6 +97,8 @@ func (s socket) answer(acknowledged int, messages []message) error {
 			return refused
 		case err != nil:
 			return fmt.Errorf("reading the kernel's answer: %w", err)
+		case n == 0:
+			return errors.New("reading the kernel's answer: it is empty")
 		default:
 			d, err := readAnswer(b[:n], acknowledged, messages)
 			done = done || d

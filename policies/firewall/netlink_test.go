@@ -76,6 +76,7 @@ func TestExchangeNamesWhatWasRefused(t *testing.T) {
 		"rule":           {[][]byte{fine.bytes(), answer{last, unix.EINVAL, "because"}.bytes()}, []string{`adding rule "reject with icmpx`, `: invalid argument (because)`}, unix.EINVAL},
 		"first of many":  {[][]byte{answer{4, unix.EINVAL, ""}.bytes(), answer{5, unix.ENOMEM, ""}.bytes(), fine.bytes()}, []string{`adding chain "out": invalid argument`}, unix.EINVAL},
 		"in one":         {[][]byte{append(answer{4, unix.EINVAL, ""}.bytes(), fine.bytes()...)}, []string{`adding chain "out": invalid argument`}, unix.EINVAL},
+		"empty":          {[][]byte{{}}, []string{"it is empty"}, nil},
 		"to no message":  {[][]byte{answer{9999, unix.EINVAL, ""}.bytes()}, []string{"message 9999 of"}, nil},
 		"to message -1":  {[][]byte{answer{0, unix.EINVAL, ""}.bytes()}, []string{"message 0 of"}, nil},
 		"early answer":   {[][]byte{answer{sequence: 2}.bytes()}, []string{"no answer"}, nil},

@@ -84,7 +84,9 @@ func originalDestination(t *testing.T, c net.Conn) netip.AddrPort {
 }
 
 func TestTrafficIsRedirected(t *testing.T) {
-	if !likeAServer().runs(t) {
+	n := likeAServer()
+	n.capabilities = append(n.capabilities, unix.CAP_NET_BIND_SERVICE) // for the resolver's port
+	if !n.runs(t) {
 		return
 	}
 	prepare(t, policy(t, "192.0.2.0/24:5432", "127.0.0.1:11434", "[2001:db8::1]:443", "[::1]:6379", "127.0.0.0/8", "127.0.0.1:53", "127.0.0.1:9876", "127.0.0.1:9877", "198.0.0.0/8:25"))
@@ -205,9 +207,6 @@ func TestTrafficIsRefusedAtOnceAndLogged(t *testing.T) {
 		if got := next(t, log); !slices.Equal(got, want) {
 			t.Errorf("%s to %s is logged as %+v", r.network, r.to, got)
 		}
-	}
-	if _, err := net.DialTimeout("tcp", "[ff02::1%lo]:443", atOnce); err == nil {
-		t.Error("tcp to a multicast address is connected")
 	}
 	udp, err := net.ListenPacket("udp", "127.0.0.1:0") // its own loopback is no business of the log
 	if err != nil {
