@@ -17,6 +17,7 @@ import (
 type names struct {
 	resolver *resolver.Resolver
 	journal  *journal
+	wanted   func(name string) // is told of each name that was answered
 }
 
 const (
@@ -76,6 +77,8 @@ func (n *names) answer(query []byte, tcp bool) []byte {
 			ref: &refusal{status: 403, reason: asked.Reason},
 		}
 		n.journal.end(&rec)
+	} else if asked.Name != "" {
+		n.wanted(asked.Name)
 	}
 	return answer
 }

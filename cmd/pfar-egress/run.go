@@ -80,7 +80,7 @@ func newProxy(pl plan, j *journal) (*proxy, error) {
 	out := newDialer(nil)
 	out.upstream = up
 	return &proxy{
-		name: pl.Name, file: filepath.Base(pl.File), policy: pl.Egress, addresses: addresses, out: out,
+		name: pl.Name, file: filepath.Base(pl.File), policy: pl.Egress, addresses: addresses, out: out, ahead: newAhead(out.lookup),
 		limits: defaultLimits, splicer: newSplicer(), journal: j,
 	}, nil
 }
@@ -107,7 +107,7 @@ func (p *proxy) sources(in sockets, table *monitor.Table) []source {
 		ipv6 = ipv6 || ok && a.IP.To4() == nil
 		all = append(all, listener(l, conns, pace, p.serveRedirected))
 	}
-	n := &names{resolver: resolver.New(p.policy, p.addresses, ipv6), journal: p.journal}
+	n := &names{resolver: resolver.New(p.policy, p.addresses, ipv6), journal: p.journal, wanted: p.expect}
 	for _, l := range in.names {
 		all = append(all, listener(l, make(chan struct{}, 16), nil, n.serveConn))
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -48,7 +49,7 @@ func (p *proxy) readHello(c *net.TCPConn, first []byte, d egress.Decision) ([]by
 	if err := c.SetReadDeadline(time.Now().Add(p.limits.headTime)); err != nil {
 		return nil, err
 	}
-	h, raw, err := clienthello.Read(io.MultiReader(newReader(first), c), maxHello)
+	h, raw, err := clienthello.Read(io.MultiReader(bytes.NewReader(first), c), maxHello)
 	var bad *clienthello.Error
 	var timeout net.Error
 	switch {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -128,7 +129,7 @@ func TestTunnelIsCutWhenTheServiceEnds(t *testing.T) {
 	w.serveOrigin(echo)
 	w.answers["api.allowed.test."] = addrs(public)
 	l := listen(t)
-	s := &service{listeners: []*net.TCPListener{l}, conns: 4, serve: w.proxy.serveConn, log: w.proxy.journal.log}
+	s := &service{sources: w.proxy.sources(sockets{proxy: []*net.TCPListener{l}}, w.table), log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()

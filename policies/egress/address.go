@@ -65,6 +65,14 @@ var specials = [...]special{
 // globalUnicast is all that IANA has given out of IPv6 (RFC 4291 2.4): what lies outside is refused without a row.
 var globalUnicast = p("2000::/3")
 
+// nat64 is the prefix whose last four octets are the address that is translated into (RFC 6052 2.1).
+var nat64 = p("64:ff9b::/96")
+
+func translated(addr netip.Addr) netip.Addr {
+	b := addr.As16()
+	return netip.AddrFrom4([4]byte(b[12:]))
+}
+
 // p is for the tables above, whose rows are checked by the tests.
 func p(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
@@ -86,10 +94,14 @@ func Vet(addr netip.Addr) (reason string, ok bool) {
 }
 
 // names reports whether a declared prefix is meant to hold addr: of a special range it must be a part. So 169.0.0.0/8
-// does not name the link-local addresses, and only 169.254.169.254 names the metadata service.
+// does not name the link-local addresses, and only 169.254.169.254 names the metadata service. The same holds for what
+// NAT64 translates into: 64:ff9b::/96 names no private network behind it (RFC 6052 3.1).
 func names(declared netip.Prefix, addr netip.Addr) bool {
 	if addr.Zone() != "" || !declared.Contains(addr) {
 		return false
+	}
+	if nat64.Contains(addr) && declared.Bits() >= nat64.Bits() {
+		return names(netip.PrefixFrom(translated(declared.Addr()), declared.Bits()-nat64.Bits()), translated(addr))
 	}
 	for i := range specials {
 		s := &specials[i]

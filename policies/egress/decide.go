@@ -70,16 +70,22 @@ func (p Policy) decide(d Decision, port uint16) Decision {
 }
 
 func (e *Endpoint) matches(d Decision) bool {
-	switch {
-	case d.Addr.IsValid():
+	if d.Addr.IsValid() {
 		return e.Host == "" && e.Prefix.IsValid() && names(e.Prefix, d.Addr)
-	case e.Host == "":
-		return false
-	case !e.Wildcard:
-		return d.Host == e.Host
 	}
-	label, rest, ok := strings.Cut(d.Host, ".")
-	return ok && label != "" && rest == e.Host
+	return hasName(e.Host, e.Wildcard, d.Host)
+}
+
+// hasName reports whether a declared host, or the names with one label more than it, include name.
+func hasName(host string, wildcard bool, name string) bool {
+	switch {
+	case host == "":
+		return false
+	case !wildcard:
+		return name == host
+	}
+	label, rest, ok := strings.Cut(name, ".")
+	return ok && label != "" && rest == host
 }
 
 func (e *Endpoint) hasPort(port uint16) bool {

@@ -103,8 +103,8 @@ func (b *bed) make(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	hosts := filepath.Join(dir, "hosts")
-	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n"+targetAddress+" load.example\n"), 0o644); err != nil {
+	resolver := filepath.Join(dir, "resolv.conf")
+	if err := os.WriteFile(resolver, []byte("nameserver "+targetAddress+"\n"), 0o644); err != nil {
 		return err
 	}
 	script := fmt.Sprintf(`set -e
@@ -115,8 +115,8 @@ ip link set pfar0 up
 nsenter --net=/proc/%[1]d/ns/net ip link set lo up
 nsenter --net=/proc/%[1]d/ns/net ip addr add %[3]s/24 dev pfar1
 nsenter --net=/proc/%[1]d/ns/net ip link set pfar1 up
-test -e /etc/hosts || touch /etc/hosts
-mount --bind %[4]s /etc/hosts`, target.Process.Pid, ourAddress, targetAddress, hosts)
+test -e /etc/resolv.conf || touch /etc/resolv.conf
+mount --bind %[4]s "$(readlink -f /etc/resolv.conf)"`, target.Process.Pid, ourAddress, targetAddress, resolver)
 	if out, err := exec.CommandContext(ctx, "sh", "-c", script).CombinedOutput(); err != nil {
 		return fmt.Errorf("making the network: %w: %s", err, out)
 	}

@@ -22,10 +22,11 @@ type Job struct {
 	Proxy string `json:"proxy,omitempty"`
 }
 
-// Host is the target's name, which has to lead to it; the plain port sends zeros without end.
+// Host is the target's name; the plain port sends zeros without end.
 const (
-	Host      = "load.example"
-	plainPort = "7000"
+	Host          = "load.example"
+	TargetAddress = "93.184.215.14"
+	plainPort     = "7000"
 )
 
 // Took is what came of it: of new and kept, a time for each; of the others the time for all. In nanoseconds.

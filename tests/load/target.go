@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/miekg/dns"
 )
 
-// target answers HTTPS on 443, as many zeros as the path says, and sends zeros without end on the plain port. It says
-// "ready" when it listens.
+// target answers HTTPS on 443, as many zeros as the path says, sends zeros without end on the plain port, and is its own
+// name server. It says "ready" when it listens.
 func target(certificate string) error {
 	pair, err := tls.LoadX509KeyPair(certificate, certificate)
 	if err != nil {
@@ -26,12 +28,27 @@ func target(certificate string) error {
 		return err
 	}
 	go sendZeros(plain)
+	names, err := net.ListenPacket("udp", ":53")
+	if err != nil {
+		return err
+	}
+	go func() { _ = (&dns.Server{PacketConn: names, Handler: dns.HandlerFunc(name)}).ActivateAndServe() }()
 	fmt.Println("ready")
 	return http.Serve(secure, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/")); err == nil {
 			_, _ = io.CopyN(w, zeros{}, int64(n))
 		}
 	}))
+}
+
+// name answers that Host is the address that was asked.
+func name(w dns.ResponseWriter, q *dns.Msg) {
+	r := new(dns.Msg).SetReply(q)
+	if len(q.Question) == 1 && q.Question[0].Qtype == dns.TypeA && strings.EqualFold(q.Question[0].Name, Host+".") {
+		h := dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET}
+		r.Answer = []dns.RR{&dns.A{Hdr: h, A: net.ParseIP(TargetAddress)}}
+	}
+	_ = w.WriteMsg(r)
 }
 
 type zeros struct{}
