@@ -47,7 +47,7 @@ func Compile(s declaration.Server, h Host) (Plan, hcl.Diagnostics) {
 	}
 	p := Plan{
 		Name: s.Name, File: s.File, Enabled: s.Enabled, Autostart: s.Autostart, State: s.Sandbox.State,
-		Gateway: gateway(s), Sandbox: box, Egress: egress.Policy{Endpoints: s.Allowed},
+		Gateway: gateway(s), Sandbox: box, Egress: egress.Policy{Endpoints: s.Allowed, Private: s.Private},
 	}
 	for _, k := range s.Credentials {
 		p.Credentials = append(p.Credentials, Credential{Name: k.Env, Key: k.Key, From: k.From})

@@ -50,6 +50,9 @@ func TestDiff(t *testing.T) {
 		}
 		return m
 	}
+	const db = `allowed_domains = ["db.lan:5432"]` + "\n" + plain
+	hosts := compiled(t, db)
+	private := func(prefix string) Plan { return compiled(t, `allow_private = { "db.lan" = "`+prefix+`" }`+"\n"+db) }
 	for name, c := range map[string]struct {
 		have, want map[string]Plan
 		changes    []Change
@@ -63,6 +66,11 @@ func TestDiff(t *testing.T) {
 		"limits":          {plans(one), plans(compiled(t, plain+"sandbox { tasks_max = 9 }")), []Change{{"s0", Restart, "changed: limits"}}},
 		"memory":          {plans(one), plans(compiled(t, plain+`sandbox { memory_limit = "1g" }`)), []Change{{"s0", Restart, "changed: mounts, limits"}}},
 		"hosts":           {plans(one), plans(compiled(t, `allowed_domains = ["x.example"]`+"\n"+plain)), []Change{{"s0", Restart, "changed: egress"}}},
+		"private":         {plans(hosts), plans(private("10.1.2.3")), []Change{{"s0", Restart, "changed: egress"}}},
+		"no more private": {plans(private("10.1.2.3")), plans(hosts), []Change{{"s0", Restart, "changed: egress"}}},
+		"another address": {plans(private("10.1.2.3")), plans(private("10.1.2.4")), []Change{{"s0", Restart, "changed: egress"}}},
+		"a wider prefix":  {plans(private("10.1.2.0/24")), plans(private("10.1.0.0/16")), []Change{{"s0", Restart, "changed: egress"}}},
+		"same private":    {plans(private("10.1.2.3")), plans(private("10.1.2.3/32")), nil},
 		"a variable":      {plans(one), plans(compiled(t, plain+`env = { A = "b" }`)), []Change{{"s0", Restart, "changed: environment"}}},
 		"a secret's name": {plans(one), plans(compiled(t, plain+`auth = { A = "vault:b" }`)), []Change{{"s0", Restart, "changed: environment, credentials"}}},
 		"description":     {plans(one), plans(compiled(t, `description = "x"`+"\n"+plain)), []Change{{"s0", Restart, "changed: what the gateway knows"}}},
@@ -80,6 +88,7 @@ func TestDiffConverges(t *testing.T) {
 	variants := []Plan{
 		compiled(t, plain), compiled(t, plain+"sandbox { tasks_max = 9 }"), compiled(t, "enabled = false\n"+plain),
 		compiled(t, `allowed_domains = ["x.example"]`+"\n"+plain),
+		compiled(t, `allowed_domains = ["x.example"]`+"\n"+`allow_private = { "x.example" = ["10.1.2.3"] }`+"\n"+plain),
 	}
 	have := map[string]Plan{}
 	for range 500 {

@@ -70,7 +70,7 @@ func (p Plan) explainNetwork(b *strings.Builder) {
 		if e.Wildcard {
 			entry += " (one name more, without " + e.Host + " itself)"
 		}
-		hosts = append(hosts, entry+", "+ports(e.Port))
+		hosts = append(hosts, entry+", "+ports(e.Port)+p.mayLeadTo(e))
 	}
 	bullets(b, hosts)
 	fmt.Fprintf(b, "Every other connection is refused and noted.\n")

@@ -50,7 +50,7 @@ func (p Plan) Words() string {
 	fmt.Fprintf(&b, "\nEgress\n")
 	rows = nil
 	for _, e := range p.Egress.Endpoints {
-		rows = append(rows, []string{e.String(), ports(e.Port)})
+		rows = append(rows, []string{e.String(), ports(e.Port) + p.mayLeadTo(e)})
 	}
 	table(&b, orNone(rows))
 	return b.String()
@@ -108,6 +108,25 @@ func ports(port uint16) string {
 		return "ports 443 and 80"
 	}
 	return "port " + strconv.Itoa(int(port))
+}
+
+// mayLeadTo says which addresses of the own network are open to a name.
+func (p Plan) mayLeadTo(e egress.Endpoint) string {
+	for _, x := range p.Egress.Private {
+		if x.Host != e.Host || x.Wildcard != e.Wildcard || e.Host == "" {
+			continue
+		}
+		var list []string
+		for _, prefix := range x.Prefixes {
+			entry := egress.Endpoint{Prefix: prefix}.String()
+			if prefix.Addr().IsLoopback() {
+				entry += " (this host)"
+			}
+			list = append(list, entry)
+		}
+		return "; may lead to " + strings.Join(list, ", ") + " in your own network"
+	}
+	return ""
 }
 
 func orNone(rows [][]string) [][]string {

@@ -30,6 +30,9 @@ type decoder struct {
 	token  *field
 	paths  []mount
 	remote *egress.Endpoint // host of url
+
+	private        *field
+	domainsUnknown bool // an entry of allowed_domains was refused
 }
 
 func newDecoder(b *builder, name string) *decoder {
@@ -45,6 +48,7 @@ func (d *decoder) file(root *node) {
 	d.section(fileSection(), root)
 	d.checkName()
 	d.checkLaunch()
+	d.checkPrivate()
 	d.checkPinned()
 	d.checkVariables()
 	d.checkMounts()

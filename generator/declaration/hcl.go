@@ -187,7 +187,7 @@ func (b *builder) object(e *hclsyntax.ObjectConsExpr) *node {
 			if !diags.HasErrors() && v.Type() == cty.String && !v.IsNull() && v.IsKnown() {
 				key = v.AsString()
 			} else {
-				b.report(problem(at, "Key not plain", "A key is a word or a string: write it out."))
+				b.report(problem(at, "Key not plain", "A key is a word, or a string in quotes, as a name with a dot has to be: write it out."))
 				b.hidden.all(val)
 				continue
 			}

@@ -36,6 +36,9 @@ func TestHostileFiles(t *testing.T) {
 		"domains":         "allowed_domains = [" + many("\"h%d.example.com\",") + "]",
 		"variables":       "env = {" + many("V%d = \"x\",") + "}",
 		"paths":           "sandbox = { read_only = [" + many("\"/srv/%d\",") + "] }",
+		"private":         "allowed_domains = [\"x.example\"]\nallow_private = {" + many("\"h%d.example.com\" = \"10.0.0.1\",") + "}",
+		"addresses":       "allowed_domains = [\"x.example\"]\nallow_private = { \"x.example\" = [" + many("\"10.0.0.0/%d\",") + "] }",
+		"far names":       "allowed_domains = [" + strings.Repeat("\"x.example\",", maxDomains) + "]\nallow_private = {" + strings.Repeat("\""+strings.Repeat("a.", 120)+"a\" = 1\n", maxDomains) + "}",
 		"comments":        fill("/* "),
 	} {
 		for _, ext := range []string{extHCL, extTOML} {

@@ -112,6 +112,7 @@ func (d *decoder) label(f *field) {
 
 func (d *decoder) allowedDomains(f *field) {
 	entries := d.texts(f)
+	d.domainsUnknown = len(entries) < len(f.val.items) || len(entries) > maxDomains
 	if len(entries) > maxDomains {
 		d.report(problem(entries[maxDomains].rng, "Too many domains", `allowed_domains has %d entries, and room for %d. Write "*.example.com" for the names below one.`, len(entries), maxDomains))
 		return
@@ -119,6 +120,7 @@ func (d *decoder) allowedDomains(f *field) {
 	seen := map[egress.Endpoint]hcl.Range{}
 	for _, n := range entries {
 		if strings.Contains(n.text, "@") { // may hold a password
+			d.domainsUnknown = true
 			d.hidden.add(n.rng)
 			d.report(problem(n.rng, "Invalid domain", `The entry holds user information before "@". Write the host alone, such as "api.example.com".`))
 			continue
@@ -129,11 +131,8 @@ func (d *decoder) allowedDomains(f *field) {
 				d.hidden.add(n.rng)
 				err = errNoHost
 			}
-			fault := upperFirst(escape(err.Error())) + "."
-			if !strings.Contains(strings.ToLower(fault), "write") {
-				fault += ` Write a host name, such as "api.example.com".`
-			}
-			d.report(problem(n.rng, "Invalid domain", "%s", fault))
+			d.domainsUnknown = true
+			d.report(problem(n.rng, "Invalid domain", "%s", domainFault(err)))
 			continue
 		}
 		if first, twice := seen[e]; twice {
@@ -144,6 +143,15 @@ func (d *decoder) allowedDomains(f *field) {
 		d.placedEntry(f.key, len(d.server.Allowed), n.rng)
 		d.server.Allowed = append(d.server.Allowed, e)
 	}
+}
+
+// domainFault turns an error of egress.ParseEndpoint into a sentence that says what to write.
+func domainFault(err error) string {
+	fault := upperFirst(escape(err.Error())) + "."
+	if !strings.Contains(strings.ToLower(fault), "write") {
+		fault += ` Write a host name, such as "api.example.com".`
+	}
+	return fault
 }
 
 func (d *decoder) enabled(f *field) {

@@ -25,6 +25,16 @@ func checkServer(t *testing.T, s *Server) {
 		again, err := egress.ParseEndpoint(e.String())
 		must(err == nil && again == e, "endpoint "+e.String())
 	}
+	private := map[string]bool{}
+	for _, e := range s.Private {
+		must(slices.ContainsFunc(s.Allowed, func(a egress.Endpoint) bool { return a.Host == e.Host && a.Wildcard == e.Wildcard }), "private name is allowed "+e.String())
+		must(e.Host != "" && !private[e.String()] && len(e.Prefixes) > 0 && len(e.Prefixes) <= maxPrefixes, "private "+e.String())
+		private[e.String()] = true
+		for i, prefix := range e.Prefixes {
+			again, err := egress.ParsePrivate(prefix.String())
+			must(err == nil && again == prefix && !slices.Contains(e.Prefixes[:i], prefix), "private prefix "+prefix.String())
+		}
+	}
 	must(s.Timeout >= time.Second && s.Timeout <= time.Hour, "timeout")
 	must(s.IdleTimeout == 0 || s.IdleTimeout >= time.Second && s.IdleTimeout <= 7*24*time.Hour, "idle timeout")
 	must(s.Sandbox.Memory >= minMemory && s.Sandbox.Memory <= maxMemory, "memory")

@@ -47,6 +47,7 @@ func fileSection() section {
 		{"description", `"Notion workspace"`, "", (*decoder).description},
 		{"label", `"sensitive"`, `"sensitive"`, (*decoder).label},
 		{"allowed_domains", `["api.notion.com"]`, `[]`, (*decoder).allowedDomains},
+		{"allow_private", "", `{}`, (*decoder).allowPrivate},
 		{"enabled", `true`, `true`, (*decoder).enabled},
 		{"autostart", `true`, `true`, (*decoder).autostart},
 		{"timeout", `"60s"`, `"60s"`, (*decoder).timeout},
@@ -157,6 +158,9 @@ func otherWords() map[string]string {
 		"environment": "env", "envs": "env", "vars": "env", "variables": "env",
 		"secrets": "auth", "credentials": "auth", "token": "auth", "api_key": "auth", "password": "auth", "headers": "auth",
 		"domains": "allowed_domains", "hosts": "allowed_domains", "network": "allowed_domains", "egress": "allowed_domains", "allowed_origins": "allowed_domains",
+		"private": "allow_private", "private_networks": "allow_private", "private_network": "allow_private", "private_domains": "allow_private", "private_ips": "allow_private",
+		"allow_internal": "allow_private", "allow_local": "allow_private", "allow_lan": "allow_private", "allow_loopback": "allow_private", "allow_rebinding": "allow_private",
+		"internal": "allow_private", "lan": "allow_private", "ssrf": "allow_private", "rebind": "allow_private", "private_addresses": "allow_private",
 		"type": "transport", "protocol": "transport", "endpoint": "url", "uri": "url", "socket": "path",
 		"memory": "memory_limit", "mem": "memory_limit", "memory_max": "memory_limit", "cpu": "cpu_quota", "cpus": "cpu_quota",
 		"pids": "tasks_max", "pids_limit": "tasks_max", "processes": "tasks_max", "tasks": "tasks_max",
@@ -223,6 +227,8 @@ func (d *decoder) form(s string) string {
 		return `auth = { NOTION_TOKEN = "vault:notion_token" }`
 	case s == "env":
 		return `env = { LOG_LEVEL = "debug" }`
+	case s == "allow_private":
+		return privateForm
 	case s == toolSection && d.toml:
 		return "[tool.search]"
 	case s == toolSection:

@@ -16,6 +16,7 @@ type Server struct {
 	Description string
 	Label       Label
 	Allowed     []egress.Endpoint // allowed_domains; empty: no network
+	Private     []egress.Private  // allow_private: names of Allowed, each once
 
 	Transport Transport
 	URL       string   // sse, stream-http

@@ -35,13 +35,16 @@ func (b *builder) syntax(diags hcl.Diagnostics) bool {
 			continue
 		}
 		last = at.Start.Line
-		b.report(problem(at, d.Summary, "%s %s", strings.TrimSpace(escape(d.Detail)), b.hclRemedy(d.Summary, at)))
+		b.report(problem(at, d.Summary, "%s %s", oneLine(d.Detail), b.hclRemedy(d.Summary, at)))
 		if strings.HasPrefix(d.Summary, "Un") || strings.Contains(d.Summary, "multi-line") {
 			break // nothing after an end that is missing was read as it was meant
 		}
 	}
 	return whole
 }
+
+// oneLine writes what a parser says in paragraphs as one.
+func oneLine(s string) string { return escape(strings.Join(strings.Fields(s), " ")) }
 
 // earlier finds the line in what the parser says of an attribute that is there twice.
 var earlier = regexp.MustCompile(`:([0-9]+),[0-9]+`)
@@ -89,6 +92,8 @@ func (b *builder) hclRemedy(summary string, at hcl.Range) string {
 		return "In HCL a section is server { ... }; [server] is TOML, which stands in a file that ends in .toml."
 	case strings.HasPrefix(line, "{") && len(bytes.TrimSpace(b.src.bytes[:at.Start.Byte])) == 0:
 		return "This looks like JSON. Write key = value, one on a line, and sections as server { ... }."
+	case b.inPrivate(at) && has("argument name", "Argument or block", "Invalid expression"):
+		return "Names stand in quotes, in an object: write " + privateForm + "."
 	case line == "}":
 		return "No section is open here. Remove the brace."
 	case withUnit.MatchString(line):
@@ -119,6 +124,13 @@ func (b *builder) hclRemedy(summary string, at hcl.Range) string {
 		return "Remove the comma."
 	}
 	return "Write key = value, one on a line, and sections as server { ... }."
+}
+
+// inPrivate reports whether a mistake is within allow_private, whose keys no block of HCL can hold.
+func (b *builder) inPrivate(at hcl.Range) bool {
+	before := b.src.bytes[:at.Start.Byte]
+	open := bytes.LastIndexByte(before, '{')
+	return open >= 0 && bytes.HasSuffix(bytes.TrimRight(before[:open], " \t="), []byte("allow_private"))
 }
 
 func (b *builder) unitRemedy(at hcl.Range, line string) string {

@@ -200,7 +200,7 @@ func (b *builder) tomlTemplate(s string, at hcl.Range) (string, bool) {
 		b.report(d)
 	} else if expr, diags := hclsyntax.ParseTemplate([]byte(s), b.src.name, start); diags.HasErrors() {
 		d := diags[0]
-		b.report(problem(*d.Subject, "Invalid template", `%s Write $${ for the characters "${", %%%%{ for "%%{".`, d.Detail))
+		b.report(problem(*d.Subject, "Invalid template", `%s Write $${ for the characters "${", %%%%{ for "%%{".`, oneLine(d.Detail)))
 	} else if exact {
 		out, ok = b.template(expr)
 	} else {

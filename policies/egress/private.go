@@ -75,8 +75,11 @@ func ParsePrivate(s string) (netip.Prefix, error) {
 	if mask, err := netip.ParseAddr(length); slash && err == nil {
 		return netip.Prefix{}, fmt.Errorf("%s has a netmask: write the length of the prefix, such as %s", quote(s), withLength(name, mask))
 	}
-	if _, perr := netip.ParsePrefix(s); perr != nil && (slash || err != nil) && !strings.Contains(s, "%") {
+	if p, perr := netip.ParsePrefix(s); perr != nil && (slash || err != nil) && !strings.Contains(s, "%") {
 		return netip.Prefix{}, none
+	} else if perr == nil && p.Bits() < minPrefix {
+		example := map[bool]string{true: "10.0.0.0/8", false: "fd00::/8"}[p.Addr().Is4()]
+		return netip.Prefix{}, fmt.Errorf("%s covers more than one network: write what is meant, of /%d or longer, such as %q", quote(s), minPrefix, example)
 	}
 	e, err := parsePrefix(s, s, 0)
 	return e.Prefix, err

@@ -3,6 +3,7 @@ package clienthello
 import (
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 const (
@@ -240,12 +241,23 @@ func (m *message) takeServerName(b []byte) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	s := string(name)
-	if _, err := netip.ParseAddr(s); err == nil || s[0] == '[' {
+	m.hello.ServerName, m.hello.HasServerName = string(name), true
+	if isAddress(m.hello.ServerName) {
 		return errNameAddress
 	}
-	m.hello.ServerName, m.hello.HasServerName = s, true
 	return nil
+}
+
+// isAddress spares the usual name netip's error, which is an allocation. No host name holds a colon.
+func isAddress(name string) bool {
+	if strings.ContainsAny(name, ":[]") {
+		return true
+	}
+	if last := name[len(name)-1]; last < '0' || last > '9' {
+		return false
+	}
+	_, err := netip.ParseAddr(name)
+	return err == nil
 }
 
 // checkName refuses what RFC 6066 section 3 does, and what a program might cut or print in its own way. Whether it is
