@@ -37,7 +37,16 @@ type dialer struct {
 // newDialer returns the host's network. Queries go to dns, or if it is nil, to where resolv.conf(5) says.
 func newDialer(dns func(ctx context.Context, network, address string) (net.Conn, error)) dialer {
 	// The resolver in Go, so that what is looked up does not depend on nsswitch's modules, and no cgo is needed.
-	r := net.Resolver{PreferGo: true, Dial: dns}
+	if dns == nil {
+		dns = new(net.Dialer).DialContext
+	}
+	r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dns(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return observed(ctx, c), nil
+	}}
 	d := net.Dialer{Resolver: &r, KeepAliveConfig: keepAlive} // TCP_NODELAY is net's default
 	return dialer{
 		lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
@@ -125,6 +134,7 @@ func (p *proxy) connect(ctx context.Context, d egress.Decision, port uint16, rec
 	defer cancel()
 	c, err := p.out.race(ctx, addrs, port)
 	if err != nil {
+		p.lookups.forget(d.Host + ".")
 		rec.err = err
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return nil, errDialTimeout
@@ -159,7 +169,7 @@ func (p *proxy) resolve(ctx context.Context, name string, rec *record) ([]netip.
 	ctx, cancel := context.WithTimeout(ctx, p.limits.dialTime)
 	defer cancel()
 	// The dot makes it fully qualified: no search domain is appended (EG-139).
-	answers, err := p.ahead.lookup(ctx, name+".")
+	answers, err := p.lookups.lookup(ctx, name+".")
 	if err != nil || len(answers) == 0 {
 		rec.err = err
 		// The resolver may give up before ctx does: resolv.conf(5) has timeouts of its own.

@@ -44,7 +44,7 @@ type proxy struct {
 	policy    egress.Policy
 	addresses *resolver.Addresses
 	out       dialer
-	ahead     *ahead
+	lookups   *lookups
 	limits    limits
 	splicer   *splicer
 	journal   *journal

@@ -80,7 +80,7 @@ func newProxy(pl plan, j *journal) (*proxy, error) {
 	out := newDialer(nil)
 	out.upstream = up
 	return &proxy{
-		name: pl.Name, file: filepath.Base(pl.File), policy: pl.Egress, addresses: addresses, out: out, ahead: newAhead(out.lookup),
+		name: pl.Name, file: filepath.Base(pl.File), policy: pl.Egress, addresses: addresses, out: out, lookups: newLookups(out.lookup),
 		limits: defaultLimits, splicer: newSplicer(), journal: j,
 	}, nil
 }

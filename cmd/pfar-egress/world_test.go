@@ -88,7 +88,7 @@ func newWorld(t testing.TB, change func(*world), entries ...string) *world {
 		name: "notion", file: "notion.hcl", policy: policy, addresses: addresses, limits: defaultLimits, splicer: newSplicer(),
 		out: dialer{lookup: w.lookup, dial: w.dial, own: func(a netip.Addr) bool { return a == w.own }},
 	}
-	w.proxy.ahead = newAhead(func(ctx context.Context, name string) ([]netip.Addr, error) { return w.proxy.out.lookup(ctx, name) })
+	w.proxy.lookups = newLookups(func(ctx context.Context, name string) ([]netip.Addr, error) { return w.proxy.out.lookup(ctx, name) })
 	w.proxy.limits.linger = 200 * time.Millisecond
 	w.table = monitor.NewTable("")
 	w.proxy.journal = newJournal(slog.New(slog.NewTextHandler(w.logged, nil)), "notion", w.table, w.notice)

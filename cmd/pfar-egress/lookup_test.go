@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-func TestAhead(t *testing.T) {
+func TestLookups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked []string
 		answers := map[string][]netip.Addr{"a.": addrs("1.1.1.1"), "b.": addrs("2.2.2.2")}
-		a := newAhead(func(ctx context.Context, name string) ([]netip.Addr, error) {
+		l := newLookups(func(ctx context.Context, name string) ([]netip.Addr, error) {
 			asked = append(asked, name)
 			select {
 			case <-time.After(100 * time.Millisecond):
@@ -29,38 +29,38 @@ func TestAhead(t *testing.T) {
 		look := func(name string, want []netip.Addr, within time.Duration) {
 			t.Helper()
 			began := time.Now()
-			got, err := a.lookup(t.Context(), name)
+			got, err := l.lookup(t.Context(), name)
 			if !slices.Equal(got, want) || (err == nil) != (want != nil) || time.Since(began) != within {
 				t.Errorf("%s is %v, %v after %v", name, got, err, time.Since(began))
 			}
 		}
-		a.start(t.Context(), "a.")
-		a.start(t.Context(), "a.") // under way
+		l.ahead(t.Context(), "a.")
+		l.ahead(t.Context(), "a.") // under way
 		time.Sleep(60 * time.Millisecond)
 		look("a.", answers["a."], 40*time.Millisecond)
 		look("a.", answers["a."], 100*time.Millisecond) // an answer is for one connection
-		a.start(t.Context(), "b.")
-		time.Sleep(aheadFor + time.Millisecond)
+		l.ahead(t.Context(), "b.")
+		time.Sleep(aheadFor + 150*time.Millisecond)
 		answers["b."] = addrs("3.3.3.3")
 		look("b.", addrs("3.3.3.3"), 100*time.Millisecond) // the old one is not good any more
-		a.start(t.Context(), "none.")
+		l.ahead(t.Context(), "none.")
 		time.Sleep(200 * time.Millisecond)
 		look("none.", nil, 100*time.Millisecond) // a failure is tried again
 		if want := []string{"a.", "a.", "b.", "b.", "none.", "none."}; !slices.Equal(asked, want) {
 			t.Errorf("asked for %q, want %q", asked, want)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		a.start(t.Context(), "a.")
+		l.ahead(t.Context(), "a.")
 		cancel()
-		if _, err := a.lookup(ctx, "a."); !errors.Is(err, context.Canceled) {
+		if _, err := l.lookup(ctx, "a."); !errors.Is(err, context.Canceled) {
 			t.Errorf("after the end: %v", err)
 		}
 		synctest.Wait()
-		for i := range 10 * maxAhead {
-			a.start(t.Context(), string(rune('a'+i%26))+string(rune('a'+i/26))+".")
+		for i := range 3 * maxLookups {
+			l.ahead(t.Context(), string(rune('a'+i%26))+string(rune('a'+i/26))+".")
 		}
-		if len(a.answers) > maxAhead {
-			t.Errorf("%d names at once", len(a.answers))
+		if len(l.answers) > maxLookups {
+			t.Errorf("%d names at once", len(l.answers))
 		}
 		time.Sleep(time.Second)
 	})
@@ -73,12 +73,12 @@ func TestNothingUndeclaredIsLookedUpAhead(t *testing.T) {
 	for _, name := range []string{"evil.test", "allowed.test", "wild.allowed.test", "a.b.wild.allowed.test", "192.0.2.7", "", ".", "api.allowed.test\x00"} {
 		w.proxy.expect(name)
 	}
-	if len(w.proxy.ahead.answers) > 0 {
-		t.Errorf("looked up %v", w.proxy.ahead.answers)
+	if len(w.proxy.lookups.answers) > 0 {
+		t.Errorf("looked up %v", w.proxy.lookups.answers)
 	}
 	w.proxy.expect("api.allowed.test")
 	w.proxy.expect("a.wild.allowed.test")
-	if len(w.proxy.ahead.answers) != 2 {
-		t.Errorf("looked up %v", w.proxy.ahead.answers)
+	if len(w.proxy.lookups.answers) != 2 {
+		t.Errorf("looked up %v", w.proxy.lookups.answers)
 	}
 }
