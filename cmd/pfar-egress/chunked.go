@@ -13,9 +13,16 @@ const maxChunkLine = 17
 
 var errChunk = errors.New("chunked body is not of the form SIZE CR LF DATA CR LF, or has extensions or trailers")
 
+// bufferedReader is a *bufio.Reader or a *headReader.
+type bufferedReader interface {
+	io.Reader
+	io.ByteReader
+	Buffered() int
+}
+
 // copyChunked passes a chunked body on, written anew: where the origin sees it end is where this proxy saw it end.
 // Chunk extensions and trailers are refused; hardly a client sends them, and parsers disagree on them.
-func copyChunked(dst io.Writer, src *bufio.Reader) (int64, error) {
+func copyChunked(dst io.Writer, src bufferedReader) (int64, error) {
 	w := bufio.NewWriterSize(dst, 4096)
 	var total int64
 	for {
@@ -50,7 +57,7 @@ func copyChunked(dst io.Writer, src *bufio.Reader) (int64, error) {
 	}
 }
 
-func readChunkSize(src *bufio.Reader) (int64, error) {
+func readChunkSize(src io.ByteReader) (int64, error) {
 	var line []byte
 	for len(line) < maxChunkLine {
 		c, err := src.ReadByte()
@@ -73,7 +80,7 @@ func readChunkSize(src *bufio.Reader) (int64, error) {
 	return size, nil
 }
 
-func readLineEnd(src *bufio.Reader) error {
+func readLineEnd(src io.ByteReader) error {
 	for _, want := range []byte("\r\n") {
 		c, err := src.ReadByte()
 		if err != nil {

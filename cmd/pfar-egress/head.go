@@ -37,33 +37,106 @@ func badRequest(detail string) *refusal {
 // readHead reads up to and including the empty line. What came after it is rest. A reader that ended before it sent
 // anything yields io.EOF. Faults are found as the bytes arrive: whoever sends nonsense need not send all of it.
 func readHead(r io.Reader, limit int) (raw, rest []byte, err error) {
-	buf := make([]byte, 0, min(limit, 2048))
+	h := headReader{src: r, limit: limit}
+	raw, err = h.next()
+	return raw, h.pending(), err
+}
+
+// headReader reads one head after another, and what stands between them.
+type headReader struct {
+	src   io.Reader
+	limit int          // octets of a head
+	begun func() error // called when a head has begun and is not whole yet, before more of it is read; may be nil
+	buf   []byte
+	r, w  int // buf[r:w] is read and not consumed
+}
+
+// smallHead is what is held for a connection that waits for its next head; most heads are no larger.
+const smallHead = 2048
+
+// next is readHead for each head of a connection. What it returns is good until something more is read, and it lies in
+// front of what is pending.
+func (h *headReader) next() (raw []byte, err error) {
 	seen := 0
 	for {
-		if len(buf) == cap(buf) {
-			if len(buf) >= limit {
-				return nil, nil, errHeadTooLarge
-			}
-			buf = append(make([]byte, 0, min(limit, 4*cap(buf))), buf...)
+		end, fault := scanHead(h.pending(), seen)
+		if fault == nil && max(end, seen) > h.limit {
+			fault = errHeadTooLarge
 		}
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		end, fault := scanHead(buf, seen)
 		if fault != nil {
-			return nil, nil, fault
+			return nil, fault
 		}
 		if end > 0 {
-			return buf[:end], buf[end:], nil
+			raw = h.buf[h.r : h.r+end]
+			h.r += end
+			return raw, nil
 		}
-		seen = len(buf)
+		if seen = h.Buffered(); seen > 0 && h.begun != nil {
+			if err := h.begun(); err != nil {
+				return nil, err
+			}
+		}
+		err := h.fill()
 		switch {
 		case err == nil:
-		case errors.Is(err, io.EOF) && len(buf) > 0:
-			return nil, nil, errTruncated
+		case errors.Is(err, io.EOF) && seen > 0:
+			return nil, errTruncated
 		default:
-			return nil, nil, err
+			return nil, err
 		}
 	}
+}
+
+// fill reads once, behind what is pending.
+func (h *headReader) fill() error {
+	if h.r == h.w {
+		h.r, h.w = 0, 0
+		if len(h.buf) > smallHead {
+			h.buf = nil
+		}
+	}
+	switch {
+	case h.w < len(h.buf):
+	case h.r > 0:
+		h.w, h.r = copy(h.buf, h.pending()), 0
+	case len(h.buf) >= h.limit && h.w > 0:
+		return errHeadTooLarge
+	default:
+		larger := make([]byte, min(h.limit, max(smallHead, 4*len(h.buf))))
+		copy(larger, h.buf)
+		h.buf = larger
+	}
+	n, err := h.src.Read(h.buf[h.w:])
+	if h.w += n; n > 0 {
+		return nil // an error comes again
+	}
+	return err
+}
+
+func (h *headReader) pending() []byte { return h.buf[h.r:h.w] }
+
+// Buffered returns the number of octets that are pending.
+func (h *headReader) Buffered() int { return h.w - h.r }
+
+// Read reads what is pending, and when that is spent, from the source.
+func (h *headReader) Read(b []byte) (int, error) {
+	if h.r == h.w {
+		return h.src.Read(b)
+	}
+	n := copy(b, h.pending())
+	h.r += n
+	return n, nil
+}
+
+// ReadByte reads one octet.
+func (h *headReader) ReadByte() (byte, error) {
+	for h.r == h.w {
+		if err := h.fill(); err != nil {
+			return 0, err
+		}
+	}
+	h.r++
+	return h.buf[h.r-1], nil
 }
 
 // scanHead looks at b[from:] and returns where the head ends, or 0.

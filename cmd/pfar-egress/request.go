@@ -21,6 +21,8 @@ type request struct {
 	path    string // with query; "" of CONNECT
 	length  int64  // of the body
 	chunked bool
+
+	websocket bool // a handshake of RFC 6455 that was checked, see passed
 }
 
 func (r *request) target() target { return target{r.host, r.port} }
@@ -43,7 +45,8 @@ func parseRequest(raw []byte, maxFields int) (*request, error) {
 	return r, r.parseFraming()
 }
 
-func (r *request) parseStart() error {
+// parseVersion reads the version, and holds the method to its form.
+func (r *request) parseVersion() error {
 	switch r.start[2] {
 	case "HTTP/1.1":
 		r.minor = 1
@@ -58,6 +61,13 @@ func (r *request) parseStart() error {
 	}
 	if !token(r.method) {
 		return errStart
+	}
+	return nil
+}
+
+func (r *request) parseStart() error {
+	if err := r.parseVersion(); err != nil {
+		return err
 	}
 	if r.tunnel {
 		host, port, hasPort, err := parseAuthority(r.start[1])
@@ -150,6 +160,8 @@ func parseAuthority(s string) (host string, port uint16, hasPort bool, err error
 	return host, port, true, nil
 }
 
+var errHostContradicts = &refusal{status: 400, reason: "host-contradicts", detail: "The field Host names another host or port than the request's target."}
+
 // checkHost holds the Host field to the target. Only the target counts (RFC 9112 section 3.2.2); a field that says
 // something else is an attempt to have some other program count the field (EG-143 to EG-150).
 func (r *request) checkHost() error {
@@ -174,7 +186,7 @@ func (r *request) checkHost() error {
 		}
 	}
 	if port != r.port || host != r.host && !egress.SameHost(host, r.host) {
-		return &refusal{status: 400, reason: "host-contradicts", detail: "The field Host names another host or port than the request's target."}
+		return errHostContradicts
 	}
 	return nil
 }
@@ -194,7 +206,7 @@ func (r *request) parseFraming() error {
 		return badRequest("The request has both Content-Length and Transfer-Encoding.")
 	case r.tunnel && (hasLength || hasCoding):
 		return badRequest("CONNECT has no body.")
-	case r.has("Upgrade") || r.has("HTTP2-Settings"):
+	case !r.websocket && r.has("Upgrade") || r.has("HTTP2-Settings"):
 		return &refusal{status: 400, reason: "upgrade", detail: "The proxy passes no upgrade on: use a tunnel (CONNECT)."}
 	case hasCoding && (r.minor == 0 || !strings.EqualFold(coding, "chunked")):
 		return badRequest("The only transfer coding that the proxy takes is chunked, in HTTP/1.1.")
