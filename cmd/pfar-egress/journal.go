@@ -47,17 +47,23 @@ func (rec *record) target(d egress.Decision, to target) {
 	}
 }
 
-// conclude notes what came of it, and returns the refusal if it is one.
+// conclude notes what came of it, and returns the refusal if it is one that the client has not been told of.
 func (rec *record) conclude(err error) *refusal {
 	var ref *refusal
-	if !errors.As(err, &ref) {
+	var told settled
+	switch {
+	case errors.As(err, &told):
+		rec.ref = told.ref
+	case errors.As(err, &ref):
+		rec.ref = ref
+	default:
 		if rec.err == nil {
 			rec.err = err
 		}
 		return nil
 	}
-	rec.ref, rec.reason = ref, ref.reason
-	if ref.denied() {
+	rec.reason = rec.ref.reason
+	if rec.ref.denied() {
 		rec.verdict = egress.Deny
 	}
 	return ref

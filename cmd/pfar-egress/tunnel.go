@@ -84,21 +84,26 @@ func (p *proxy) checkHello(h clienthello.Hello, d egress.Decision) error {
 	return nil
 }
 
-// tunnel moves bytes both ways, unopened. Each side's end is passed on by itself: a client may close its half and still
-// read the answer.
+// tunnel moves bytes both ways, unopened, until both sides have ended or neither sends any more.
 func (p *proxy) tunnel(c, up *net.TCPConn, first []byte, rec *record) error {
 	w := watchIdle(p.limits.idle, c, up)
 	defer w.stop()
+	p.moveBoth(c, up, first, rec)
+	return nil
+}
+
+// moveBoth moves bytes both ways. Each side's end is passed on by itself: a client may close its half and still read
+// the answer.
+func (p *proxy) moveBoth(c, up *net.TCPConn, first []byte, rec *record) {
 	var back sync.WaitGroup
 	back.Go(func() { p.move(c, up, &rec.received) })
-	if n, err := up.Write(first); err == nil {
+	if n, err := up.Write(first); err == nil { // an empty write sends nothing
 		rec.sent.Add(int64(n))
 		p.move(up, c, &rec.sent)
 	} else {
 		abort(c, up)
 	}
 	back.Wait()
-	return nil
 }
 
 // move moves bytes until src ends, then ends dst's half.

@@ -1,3 +1,5 @@
+// Placeholder until the real package is committed: delete this file with the change that brings it.
+
 package monitor
 
 import (
