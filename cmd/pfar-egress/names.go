@@ -77,7 +77,7 @@ func (n *names) answer(query []byte, tcp bool) []byte {
 			ref: &refusal{status: 403, reason: asked.Reason},
 		}
 		n.journal.end(&rec)
-	} else if asked.Name != "" {
+	} else if asked.Type == "A" || asked.Type == "AAAA" {
 		n.wanted(asked.Name)
 	}
 	return answer

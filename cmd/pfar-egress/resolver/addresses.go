@@ -1,0 +1,196 @@
+package resolver
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/pfar/pfar/policies/egress"
+)
+
+const (
+	firstExact = 0xc6120101 // 198.18.1.1, of the first endpoint; 198.18.0.1 is the namespace's own
+	lastExact  = 0xc612ffff // 198.18.255.255
+	firstLease = 0xc6130001 // 198.19.0.1
+
+	// maxLeases bounds what a server can have this process remember, and how much is in the file.
+	maxLeases = 4096
+)
+
+// Errors of Addresses.Of.
+var (
+	ErrNotDeclared = errors.New("name is not declared")
+	ErrTooMany     = fmt.Errorf("%d names that no entry has by itself have an address already", maxLeases)
+)
+
+// Addresses gives each declared name a synthetic address of its own, for as long as its server runs.
+type Addresses struct {
+	policy egress.Policy
+	exact  map[string]uint32 // address of each name that an endpoint has by itself
+
+	mu     sync.RWMutex
+	names  []string          // by lease, from firstLease on; "" where the file has none
+	leased map[string]uint32 // address of each of names
+	file   *os.File          // nil: memory only
+	size   int64             // octets of the file that are whole lines
+}
+
+// NewAddresses returns the addresses of p's names. A name that an endpoint has by itself has one by the endpoint's
+// position; a name under a wildcard, or any name with Policy.Learn, gets a lease at its first use. Leases are appended
+// to the file leases, and read from it now; "" keeps them in memory only.
+func NewAddresses(p egress.Policy, leases string) (*Addresses, error) {
+	a := &Addresses{policy: p, exact: map[string]uint32{}, leased: map[string]uint32{}}
+	open := p.Learn
+	for i := range p.Endpoints {
+		e := &p.Endpoints[i]
+		open = open || e.Host != "" && e.Wildcard
+		if _, twice := a.exact[e.Host]; twice || e.Host == "" || e.Wildcard {
+			continue
+		}
+		if i > lastExact-firstExact {
+			return nil, fmt.Errorf("%q is entry %d of the policy: there are addresses for %d", e.Host, i+1, lastExact-firstExact+1)
+		}
+		a.exact[e.Host] = firstExact + uint32(i)
+	}
+	if leases == "" || !open {
+		return a, nil
+	}
+	if err := a.openLeases(leases); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Close closes the file of leases. No name gets a lease after it.
+func (a *Addresses) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.file == nil {
+		return nil
+	}
+	return a.file.Close()
+}
+
+// Of returns the addresses of a name in canonical form (egress.Decision.Host), which may be its first use. The error is
+// ErrNotDeclared, ErrTooMany, or that of writing the lease: a name whose lease is not written has no address, since
+// another name would have it after the next start.
+func (a *Addresses) Of(name string) (v4, v6 netip.Addr, err error) {
+	n, ok := a.exact[name]
+	if !ok {
+		a.mu.RLock()
+		n, ok = a.leased[name]
+		a.mu.RUnlock()
+	}
+	if !ok {
+		if n, err = a.lease(name); err != nil {
+			return netip.Addr{}, netip.Addr{}, err
+		}
+	}
+	v4, v6 = synthetic(n)
+	return v4, v6, nil
+}
+
+// Name returns the name that has an address: IPv4, IPv6, or IPv4-mapped.
+func (a *Addresses) Name(addr netip.Addr) (name string, ok bool) {
+	n, ok := number(addr)
+	if !ok {
+		return "", false
+	}
+	if n >= firstExact && n <= lastExact {
+		i := int(n - firstExact)
+		if i >= len(a.policy.Endpoints) || a.policy.Endpoints[i].Wildcard {
+			return "", false
+		}
+		name = a.policy.Endpoints[i].Host
+		return name, name != "" && a.exact[name] == n
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if n < firstLease || n-firstLease >= uint32(len(a.names)) {
+		return "", false
+	}
+	name = a.names[n-firstLease]
+	return name, name != ""
+}
+
+func (a *Addresses) lease(name string) (uint32, error) {
+	if !a.leasable(name) {
+		return 0, ErrNotDeclared
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n, ok := a.leased[name]; ok { // another query was first
+		return n, nil
+	}
+	if len(a.names) >= maxLeases {
+		return 0, ErrTooMany
+	}
+	n := firstLease + uint32(len(a.names))
+	if err := a.record(n, name); err != nil {
+		return 0, err
+	}
+	a.names = append(a.names, name)
+	a.leased[name] = n
+	return n, nil
+}
+
+// leasable reports whether a name has its address by a lease: it is canonical, and a wildcard or Learn lets it have one.
+func (a *Addresses) leasable(name string) bool {
+	if _, ok := a.exact[name]; ok {
+		return false
+	}
+	d := declared(a.policy, name)
+	return d.Host == name && (d.Reason == egress.Declared || a.policy.Learn && d.Reason == egress.NameNotDeclared && !special(name))
+}
+
+// declared judges a name without a port. The Reason is egress.Declared, NameNotDeclared or BadName.
+func declared(p egress.Policy, name string) egress.Decision {
+	d := p.Decide(name, 0)
+	switch {
+	case d.Host == "" || d.Addr.IsValid(): // an address is no name, also where an entry has it
+		return egress.Decision{Reason: egress.BadName}
+	case d.Reason == egress.PortNotDeclared: // no entry has port 0, so this one has the name
+		d.Reason = egress.Declared
+	}
+	return d
+}
+
+// special reports whether a name is loopback or in the reverse tree, and so never one to be learnt.
+func special(name string) bool { return loopback(name) || reverse(name) }
+
+// loopback reports whether a canonical name means the namespace itself (RFC 6761 section 6.3).
+func loopback(name string) bool { return within(name, "localhost") }
+
+// reverse reports whether a canonical name is in the tree of addresses (RFC 1035 section 3.5, RFC 3596 section 2.5).
+func reverse(name string) bool { return within(name, "in-addr.arpa") || within(name, "ip6.arpa") }
+
+// within reports whether a name is top, or below it.
+func within(name, top string) bool {
+	rest, ok := strings.CutSuffix(name, top)
+	return ok && (rest == "" || rest[len(rest)-1] == '.')
+}
+
+func synthetic(n uint32) (v4, v6 netip.Addr) {
+	b := egress.SyntheticIPv6().Addr().As16()
+	binary.BigEndian.PutUint32(b[12:], n)
+	return netip.AddrFrom4([4]byte(b[12:])), netip.AddrFrom16(b)
+}
+
+// number is the inverse of synthetic.
+func number(addr netip.Addr) (n uint32, ok bool) {
+	addr = addr.Unmap()
+	switch {
+	case addr.Is4():
+		b := addr.As4()
+		n = binary.BigEndian.Uint32(b[:])
+	case addr.Is6():
+		b := addr.As16()
+		n = binary.BigEndian.Uint32(b[12:])
+	}
+	v4, v6 := synthetic(n)
+	return n, addr == v4 || addr == v6
+}
