@@ -32,6 +32,17 @@ const (
 	FDServers = "servers" // gateway: SOCK_SEQPACKET listener for launchers
 )
 
+// CredentialUpstream is the bridge's credential with the host's upstream proxy, absent if there is none. Its address may
+// hold a password, so it comes neither by argv nor by the environment.
+const CredentialUpstream = "upstream-proxy"
+
+// Upstream is what CredentialUpstream holds, in JSON: the environment's HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
+type Upstream struct {
+	HTTPS string `json:"https,omitempty"`
+	HTTP  string `json:"http,omitempty"`
+	No    string `json:"no,omitempty"`
+}
+
 // Variables that pfar's processes add to sd_notify(3) messages; systemd ignores names that it does not know.
 const (
 	NotifyState   = "X_PFAR_STATE"   // a control.State

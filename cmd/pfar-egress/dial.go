@@ -37,7 +37,16 @@ type dialer struct {
 // newDialer returns the host's network. Queries go to dns, or if it is nil, to where resolv.conf(5) says.
 func newDialer(dns func(ctx context.Context, network, address string) (net.Conn, error)) dialer {
 	// The resolver in Go, so that what is looked up does not depend on nsswitch's modules, and no cgo is needed.
-	r := net.Resolver{PreferGo: true, Dial: dns}
+	if dns == nil {
+		dns = new(net.Dialer).DialContext
+	}
+	r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dns(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return observed(ctx, c), nil
+	}}
 	d := net.Dialer{Resolver: &r, KeepAliveConfig: keepAlive} // TCP_NODELAY is net's default
 	return dialer{
 		lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
@@ -48,7 +57,12 @@ func newDialer(dns func(ctx context.Context, network, address string) (net.Conn,
 			return addrs, err
 		},
 		dial: func(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
-			return d.DialTCP(ctx, "tcp", netip.AddrPort{}, to)
+			// DialTCP would bind before it connects, and so use up a local port for all destinations.
+			c, err := d.DialContext(ctx, "tcp", to.String())
+			if err != nil {
+				return nil, err
+			}
+			return c.(*net.TCPConn), nil
 		},
 		own: ownAddress,
 		dialProxy: func(ctx context.Context, address string) (*net.TCPConn, error) {
@@ -63,22 +77,40 @@ func newDialer(dns func(ctx context.Context, network, address string) (net.Conn,
 
 // ownAddress reports whether a is this host's, also if that cannot be found out. Connecting a UDP socket sends nothing
 // and shows the source address, which is the destination itself if the destination is here. Asking for all interfaces
-// would need a netlink socket.
+// would need a netlink socket, and package net would have its poller look after a socket that lives for microseconds.
 func ownAddress(a netip.Addr) bool {
-	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 9)))
+	const discard = 9 // the port does not matter
+	a = a.Unmap()
+	family, to := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: discard, Addr: a.As16()})
+	if a.Is4() {
+		family, to = unix.AF_INET, &unix.SockaddrInet4{Port: discard, Addr: a.As4()}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		// What has no route here is not here, and TCP has none either. Any other error is a want of descriptors or
-		// memory, which may be over when TCP asks.
-		for _, e := range [...]unix.Errno{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.EAFNOSUPPORT, unix.EACCES, unix.EPERM} {
+		return !errors.Is(err, unix.EAFNOSUPPORT)
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, to); err != nil {
+		// What has no route here is not here, and TCP has none either. Any other error is a want of memory, which may
+		// be over when TCP asks.
+		for _, e := range [...]unix.Errno{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.EACCES, unix.EPERM} {
 			if errors.Is(err, e) {
 				return false
 			}
 		}
 		return true
 	}
-	defer c.Close()
-	local, ok := c.LocalAddr().(*net.UDPAddr)
-	return !ok || local.AddrPort().Addr().Unmap() == a.Unmap()
+	local, err := unix.Getsockname(fd)
+	if err != nil {
+		return true
+	}
+	switch l := local.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrFrom4(l.Addr) == a
+	case *unix.SockaddrInet6:
+		return netip.AddrFrom16(l.Addr).Unmap() == a.WithZone("")
+	}
+	return true
 }
 
 // connect opens the connection that d allows, to an address that has been vetted and to no other: there is no second
@@ -102,6 +134,7 @@ func (p *proxy) connect(ctx context.Context, d egress.Decision, port uint16, rec
 	defer cancel()
 	c, err := p.out.race(ctx, addrs, port)
 	if err != nil {
+		p.lookups.forget(d.Host + ".")
 		rec.err = err
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return nil, errDialTimeout
@@ -136,7 +169,7 @@ func (p *proxy) resolve(ctx context.Context, name string, rec *record) ([]netip.
 	ctx, cancel := context.WithTimeout(ctx, p.limits.dialTime)
 	defer cancel()
 	// The dot makes it fully qualified: no search domain is appended (EG-139).
-	answers, err := p.out.lookup(ctx, name+".")
+	answers, err := p.lookups.lookup(ctx, name+".")
 	if err != nil || len(answers) == 0 {
 		rec.err = err
 		// The resolver may give up before ctx does: resolv.conf(5) has timeouts of its own.

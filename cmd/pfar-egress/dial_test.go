@@ -21,7 +21,7 @@ import (
 )
 
 // dialOut asks the proxy of w for a connection to host, as all its fronts do.
-func (w *world) dialOut(ctx context.Context, host string, port uint16) (*net.TCPConn, record, error) {
+func (w *world) dialOut(ctx context.Context, host string, port uint16) (*net.TCPConn, *record, error) {
 	w.t.Helper()
 	d := w.proxy.policy.Decide(host, port)
 	if d.Verdict != egress.Allow {
@@ -29,7 +29,7 @@ func (w *world) dialOut(ctx context.Context, host string, port uint16) (*net.TCP
 	}
 	var rec record
 	c, err := w.proxy.connect(ctx, d, port, &rec)
-	return c, rec, err
+	return c, &rec, err
 }
 
 func reasonOf(err error) string {

@@ -78,13 +78,18 @@ func add(m *dns.Msg, ttl int, records ...string) *dns.Msg {
 }
 
 func records(list ...string) answerer {
+	return func(w dns.ResponseWriter, q *dns.Msg, _ int) { _ = w.WriteMsg(add(reply(q), 0, list...)) }
+}
+
+// kept answers what records would, for a minute.
+func kept(list ...string) answerer {
 	return func(w dns.ResponseWriter, q *dns.Msg, _ int) { _ = w.WriteMsg(add(reply(q), 60, list...)) }
 }
 
 // changed answers what records would, after change.
 func changed(change func(m *dns.Msg), list ...string) answerer {
 	return func(w dns.ResponseWriter, q *dns.Msg, _ int) {
-		m := add(reply(q), 60, list...)
+		m := add(reply(q), 0, list...)
 		change(m)
 		_ = w.WriteMsg(m)
 	}

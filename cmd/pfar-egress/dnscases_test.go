@@ -25,6 +25,13 @@ var dnsCases = []dnsCase{
 	{label: "next", answer: records("A 1.2.3.4", "A 1.2.3.5"), fails: "1.2.3.4", want: reached("1.2.3.4 1.2.3.5")},
 	{label: "ttl0", answer: func(w dns.ResponseWriter, q *dns.Msg, _ int) { _ = w.WriteMsg(add(reply(q), 0, "A 1.2.3.4")) },
 		want: append(reached("1.2.3.4"), reached("1.2.3.4")...)},
+	{label: "ttl60", answer: kept("A 1.2.3.4"), want: append(reached("1.2.3.4"), one(egress.Declared, "", "", "1.2.3.4")...)},               // kept as long as it says
+	{label: "ttl60-private", answer: kept("A 10.0.0.5"), want: append(refusedFor("private"), one("address-refused", "private", "", "")...)}, // vetted at each use
+	{label: "ttl60-dead", answer: kept("A 1.2.3.4"), fails: "1.2.3.4", // what did not serve is asked for again
+		want: append(one("not-reached", "", bothTypes, "1.2.3.4"), one("not-reached", "", bothTypes, "1.2.3.4")...)},
+	{label: "ttl-mixed", answer: func(w dns.ResponseWriter, q *dns.Msg, _ int) { // the shortest counts
+		_ = w.WriteMsg(add(add(reply(q), 60, "CNAME x.allowed.test."), 0, "x.allowed.test. A 1.2.3.4"))
+	}, want: append(reached("1.2.3.4"), reached("1.2.3.4")...)},
 	{label: "twice", answer: records("A 1.2.3.4", "A 1.2.3.4"), want: reached("1.2.3.4")},
 	{label: "only-v4-fails", answer: records("A 1.2.3.4"), fails: "1.2.3.4", want: one("not-reached", "", bothTypes, "1.2.3.4")},
 

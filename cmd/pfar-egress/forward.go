@@ -34,7 +34,7 @@ func (p *proxy) forward(c, up *net.TCPConn, r *request, d egress.Decision, rest 
 	sent := make(chan int64, 1)
 	go func() { sent <- p.sendBody(c, up, r, rest, w) }()
 	n, err := p.relayResponse(c, up, r)
-	rec.received = n
+	rec.received.Store(n)
 	up.Close()
 	if isRefusal(err) {
 		return err // answered while the body's sender may still wait for the client; it ends with the connection
@@ -45,7 +45,7 @@ func (p *proxy) forward(c, up *net.TCPConn, r *request, d egress.Decision, rest 
 	} else {
 		abort(c, up) // a body cut short must not look like one that ended
 	}
-	rec.sent = <-sent
+	rec.sent.Store(<-sent)
 	return nil
 }
 

@@ -2,45 +2,71 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
 	"github.com/pfar/pfar/policies/egress"
 )
 
-// record is one decision and what came of it: one line in the log.
+// record is one decision and what came of it: one line in the log, one row for those who watch.
 type record struct {
 	began    time.Time
+	path     monitor.Path
 	verdict  egress.Verdict
 	reason   string
 	rule     string
 	method   string
 	host     string // as people read it, see display
+	protocol string // of what is carried
 	address  netip.AddrPort
-	skipped  netip.Addr // an answer that was refused, for the owner's eyes only
-	special  string     // and what it is
-	sent     int64      // by the server
-	received int64
+	skipped  netip.Addr   // an answer that was refused, for the owner's eyes only
+	special  string       // and what it is
+	sent     atomic.Int64 // by the server
+	received atomic.Int64
 	err      error
 	ref      *refusal
+	entry    *monitor.Entry // once the connection is open
 }
 
-// conclude fills in what was asked and what came of it. There may be no request, and no refusal.
-func (rec *record) conclude(d egress.Decision, r *request, ref *refusal) {
-	rec.ref = ref
-	rec.verdict, rec.reason, rec.rule, rec.host = d.Verdict, d.Reason, d.Rule, display(d, r)
-	if r != nil && token(r.method) {
-		rec.method = escape(r.method)
+// target notes what was asked for and what was decided.
+func (rec *record) target(d egress.Decision, to target) {
+	rec.verdict, rec.reason, rec.rule, rec.host = d.Verdict, d.Reason, d.Rule, display(d, to)
+	switch to.port {
+	case 443:
+		rec.protocol = "tls"
+	case 80:
+		rec.protocol = "http"
+	default:
+		rec.protocol = "tcp"
 	}
-	if rec.ref != nil {
-		rec.reason = rec.ref.reason
-		if rec.ref.denied() {
-			rec.verdict = egress.Deny
+}
+
+// conclude notes what came of it, and returns the refusal if it is one that the client has not been told of.
+func (rec *record) conclude(err error) *refusal {
+	var ref *refusal
+	var told settled
+	switch {
+	case errors.As(err, &told):
+		rec.ref = told.ref
+	case errors.As(err, &ref):
+		rec.ref = ref
+	default:
+		if rec.err == nil {
+			rec.err = err
 		}
+		return nil
 	}
+	rec.reason = rec.ref.reason
+	if rec.ref.denied() {
+		rec.verdict = egress.Deny
+	}
+	return ref
 }
 
 // status is the record as a line of `systemctl status`.
@@ -59,13 +85,17 @@ func (rec *record) status() string {
 func (rec *record) attrs(server string) []slog.Attr {
 	a := []slog.Attr{
 		slog.String("server", server), slog.String("verdict", rec.verdict.String()), slog.String("reason", rec.reason),
-		slog.String("method", rec.method), slog.String("host", rec.host),
+		slog.String("via", string(rec.path)),
 	}
+	if rec.method != "" {
+		a = append(a, slog.String("method", rec.method))
+	}
+	a = append(a, slog.String("host", rec.host))
 	if rec.rule != "" {
 		a = append(a, slog.String("rule", rec.rule))
 	}
 	if rec.address.IsValid() {
-		a = append(a, slog.String("address", rec.address.String()), slog.Int64("sent", rec.sent), slog.Int64("received", rec.received))
+		a = append(a, slog.String("address", rec.address.String()), slog.Int64("sent", rec.sent.Load()), slog.Int64("received", rec.received.Load()))
 	}
 	if rec.special != "" {
 		a = append(a, slog.String("skipped", rec.skipped.String()), slog.String("special", rec.special))
@@ -76,6 +106,18 @@ func (rec *record) attrs(server string) []slog.Attr {
 	return append(a, slog.Duration("duration", time.Since(rec.began).Round(time.Microsecond)))
 }
 
+// connection is the record for those who watch.
+func (rec *record) connection() monitor.Connection {
+	c := monitor.Connection{
+		Time: rec.began, Path: rec.path, Protocol: rec.protocol, Host: rec.host, Verdict: rec.verdict.String(),
+		Reason: rec.reason, Rule: rec.rule, Sent: rec.sent.Load(), Received: rec.received.Load(), Seconds: time.Since(rec.began).Seconds(),
+	}
+	if rec.address.IsValid() {
+		c.Address = rec.address.String()
+	}
+	return c
+}
+
 // A server can ask a million times a minute. So many records of each verdict are written, and the rest counted.
 const (
 	burst    = 50
@@ -83,11 +125,12 @@ const (
 	quiet    = 10 * time.Second // until the count of those left out is written
 )
 
-// journal writes records to the log, and the last refusal to the runner.
+// journal writes records to the log, the last refusal to the runner, and everything to those who watch.
 type journal struct {
 	log    *slog.Logger
 	server string
 	notify func(status string)
+	table  *monitor.Table
 
 	mu      sync.Mutex
 	buckets [2]bucket // by verdict: refusals do not crowd out what was allowed
@@ -101,15 +144,29 @@ type bucket struct {
 	dropped int
 }
 
-func newJournal(log *slog.Logger, server string, notify func(string)) *journal {
-	j := &journal{log: log, server: server, notify: notify}
+func newJournal(log *slog.Logger, server string, table *monitor.Table, notify func(string)) *journal {
+	j := &journal{log: log, server: server, table: table, notify: notify}
 	for i := range j.buckets {
 		j.buckets[i].tokens = burst
 	}
 	return j
 }
 
-func (j *journal) add(rec record) {
+// begin shows a connection that is open now.
+func (j *journal) begin(rec *record) {
+	rec.entry = j.table.Begin(rec.connection(), func() (sent, received int64) { return rec.sent.Load(), rec.received.Load() })
+}
+
+// end records what has come to its end: a connection, or a refusal.
+func (j *journal) end(rec *record) {
+	if rec.entry != nil {
+		last := rec.connection()
+		rec.entry.End(func(c *monitor.Connection) {
+			c.Verdict, c.Reason, c.Sent, c.Received, c.Seconds = last.Verdict, last.Reason, last.Sent, last.Received, last.Seconds
+		})
+	} else {
+		j.table.Refuse(rec.connection())
+	}
 	level := slog.LevelInfo
 	if rec.ref != nil {
 		level = slog.LevelWarn
@@ -124,7 +181,7 @@ func (j *journal) add(rec record) {
 }
 
 // admit takes a token of the record's bucket, or counts the record as left out.
-func (j *journal) admit(rec record) bool {
+func (j *journal) admit(rec *record) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	b := &j.buckets[min(int(rec.verdict), len(j.buckets)-1)]

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
 	"github.com/pfar/pfar/policies/egress"
 )
 
@@ -32,7 +33,7 @@ func TestRefusalIsLoggedAndNotified(t *testing.T) {
 		}
 	}
 	log := w.logged.String()
-	for _, want := range []string{`level=WARN msg=egress server=notion verdict=deny reason=name-not-declared method=CONNECT host=evil.test:443`,
+	for _, want := range []string{`level=WARN msg=egress server=notion verdict=deny reason=name-not-declared via=proxy method=CONNECT host=evil.test:443`,
 		"rule=api.allowed.test", "verdict=allow reason=not-resolved", `err="no such host"`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
@@ -44,10 +45,10 @@ func TestRefusalIsLoggedAndNotified(t *testing.T) {
 }
 
 func TestAllowedIsLogged(t *testing.T) {
-	w := newWorld(t, nil, "api.allowed.test")
+	w := newWorld(t, nil, "api.allowed.test:7000")
 	w.serveOrigin(echo)
 	w.answers["api.allowed.test."] = addrs(public)
-	c := w.tunnelTo("api.allowed.test:443")
+	c := w.tunnelTo("api.allowed.test:7000")
 	if _, err := c.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestAllowedIsLogged(t *testing.T) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	if log := w.logged.String(); !strings.Contains(log, "level=INFO msg=egress server=notion verdict=allow reason=declared method=CONNECT host=api.allowed.test:443 rule=api.allowed.test address=127.0.0.1:") {
+	if log := w.logged.String(); !strings.Contains(log, "level=INFO msg=egress server=notion verdict=allow reason=declared via=proxy method=CONNECT host=api.allowed.test:7000 rule=api.allowed.test:7000 address=127.0.0.1:") {
 		t.Errorf("the log: %s", log)
 	}
 	if _, _, notices := w.seen(); len(notices) > 0 {
@@ -77,12 +78,12 @@ func TestAllowedIsLogged(t *testing.T) {
 func TestJournalIsBounded(t *testing.T) {
 	out := &lockedBuffer{}
 	var statuses []string
-	j := newJournal(slog.New(slog.NewTextHandler(out, nil)), "notion", func(s string) { statuses = append(statuses, s) })
+	j := newJournal(slog.New(slog.NewTextHandler(out, nil)), "notion", monitor.NewTable(""), func(s string) { statuses = append(statuses, s) })
 	const asked = 100_000
 	for i := range asked {
-		j.add(record{began: time.Now(), reason: egress.NameNotDeclared, host: fmt.Sprintf("h%d.evil.test:443", i), ref: badRequest("x")})
+		j.end(&record{began: time.Now(), reason: egress.NameNotDeclared, host: fmt.Sprintf("h%d.evil.test:443", i), ref: badRequest("x")})
 	}
-	j.add(record{began: time.Now(), verdict: egress.Allow, reason: egress.Declared, host: "api.allowed.test:443"})
+	j.end(&record{began: time.Now(), verdict: egress.Allow, reason: egress.Declared, host: "api.allowed.test:443"})
 	j.flush()
 	log := out.String()
 	lines := strings.Count(log, "verdict=deny reason=name-not-declared")

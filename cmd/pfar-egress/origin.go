@@ -10,7 +10,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,15 +50,13 @@ func (s settled) Error() string { return s.ref.reason }
 //
 // A *refusal concerns the first request, or its response: it is not answered yet, and nothing of a refused request
 // has reached up. Refusals of later requests are settled errors. Other errors mean that both connections were reset:
-// a body that was cut short must not look like one that ended. sent and received count octets, chunks without their
-// framing.
-func (p *proxy) passRequests(c, up *net.TCPConn, first []byte, d egress.Decision, port uint16) (sent, received int64, err error) {
-	s := &requestRelay{p: p, c: c, up: up, d: d, port: port, ended: make(chan struct{}), idle: watchIdle(p.limits.idle, c, up)}
+// a body that was cut short must not look like one that ended. rec counts octets, chunks without their framing.
+func (p *proxy) passRequests(c, up *net.TCPConn, first []byte, d egress.Decision, port uint16, rec *record) error {
+	s := &requestRelay{p: p, c: c, up: up, d: d, port: port, rec: rec, ended: make(chan struct{}), idle: watchIdle(p.limits.idle, c, up)}
 	defer s.idle.stop()
 	first = slices.Clone(first)
 	s.in = headReader{src: c, limit: p.limits.head, begun: s.startClock, buf: first, w: len(first)}
-	err = s.run()
-	return s.sent, s.received, err
+	return s.run()
 }
 
 // requestRelay is one connection of passRequests. Two goroutines use it: one reads requests, one passes responses on.
@@ -68,18 +65,17 @@ type requestRelay struct {
 	c, up *net.TCPConn
 	d     egress.Decision
 	port  uint16
+	rec   *record
 	in    headReader // of c
 	idle  *idleWatch
 
 	clocked   bool // c has a read deadline
 	count     int  // requests that were sent, or begun
 	finishing bool // the last of them was to be the connection's last, so its response may go to the connection's end
-	sent      int64
 
-	last     atomic.Bool   // one of the two has taken the last word to c
-	ended    chan struct{} // the responses have; then what follows is set
-	received int64
-	fault    error
+	last  atomic.Bool   // one of the two has taken the last word to c
+	ended chan struct{} // the responses have; then what follows is set
+	fault error
 }
 
 func (s *requestRelay) run() error {
@@ -173,7 +169,7 @@ func (s *requestRelay) send(raw []byte, r *request) error {
 	part := int(min(int64(s.in.Buffered()), r.length))
 	n, err := s.up.Write(raw[:len(raw)+part]) // head and body adjoin in the buffer, and need one segment
 	s.in.r += part
-	s.sent += int64(n)
+	s.rec.sent.Add(int64(n))
 	if err != nil {
 		return err
 	}
@@ -183,16 +179,14 @@ func (s *requestRelay) send(raw []byte, r *request) error {
 	} else if left := r.length - int64(part); left > 0 {
 		m, err = io.CopyN(s.up, s.c, left)
 	}
-	s.sent += m
+	s.rec.sent.Add(m)
 	return err
 }
 
 // passResponses moves bytes until up ends, which ends the connection, unless a refusal is to follow.
 func (s *requestRelay) passResponses() {
 	defer close(s.ended)
-	n, err := io.Copy(s.c, s.up)
-	s.received += n
-	s.fault = err
+	s.fault = s.p.splicer.copy(s.c, s.up, &s.rec.received)
 	if !s.last.CompareAndSwap(false, true) {
 		return
 	}
@@ -260,7 +254,7 @@ func (s *requestRelay) refuse(ref *refusal, r *request) error {
 }
 
 func (s *requestRelay) answer(ref *refusal, headOnly bool) {
-	s.p.answer(s.c, ref.response(display(s.d, &request{host: s.d.Host, port: s.port}), headOnly))
+	s.p.answer(s.c, ref.response(display(s.d, target{s.d.Host, s.port}), headOnly))
 }
 
 // breakOff is what follows a request that was not passed on whole: up is reset, or has ended itself.
@@ -292,7 +286,7 @@ func (s *requestRelay) refuseBody() {
 	_ = s.up.SetLinger(0)
 	s.up.Close()
 	s.drain()
-	if mine && s.count == 1 && s.received == 0 {
+	if mine && s.count == 1 && s.rec.received.Load() == 0 {
 		s.answer(errChunkRefused, false)
 		return
 	}
@@ -305,7 +299,7 @@ func (s *requestRelay) shakeHands(raw []byte, r *request) (opened bool, err erro
 	s.count++
 	s.finishing = r.finishing()
 	n, err := s.up.Write(raw)
-	if s.sent += int64(n); err != nil {
+	if s.rec.sent.Add(int64(n)); err != nil {
 		return false, errNotReached
 	}
 	from := headReader{src: s.up, limit: s.p.limits.head}
@@ -323,7 +317,7 @@ func (s *requestRelay) shakeHands(raw []byte, r *request) (opened bool, err erro
 			head = head[:len(head)+from.Buffered()]
 		}
 		n, err := s.c.Write(head)
-		if s.received += int64(n); err != nil {
+		if s.rec.received.Add(int64(n)); err != nil {
 			abort(s.c, s.up)
 			return false, err
 		}
@@ -339,16 +333,7 @@ func (s *requestRelay) shakeHands(raw []byte, r *request) (opened bool, err erro
 
 // tunnel moves a WebSocket's bytes as those of CONNECT are moved.
 func (s *requestRelay) tunnel() {
-	var back sync.WaitGroup
-	back.Go(func() { s.received += pump(s.c, s.up) })
-	n, err := s.up.Write(s.in.pending())
-	s.sent += int64(n)
-	if err == nil {
-		s.sent += pump(s.up, s.c)
-	} else {
-		abort(s.c, s.up)
-	}
-	back.Wait()
+	s.p.moveBoth(s.c, s.up, s.in.pending(), s.rec)
 }
 
 // parseAnswer reads the answer to a handshake. It opens the WebSocket only by proving that it read this handshake: a
@@ -485,7 +470,7 @@ func (r *request) namesHost(d egress.Decision, port uint16) error {
 func contradicts(d egress.Decision, port uint16) error {
 	return &refusal{403, errHostContradicts.reason, fmt.Sprintf(
 		"The connection leads to %s, and a request on it names another host or port. Each host needs a connection of its own.",
-		display(d, &request{host: d.Host, port: port}))}
+		display(d, target{d.Host, port}))}
 }
 
 // passed checks what else the host acts on, and finds the body's end.

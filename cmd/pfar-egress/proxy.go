@@ -5,14 +5,22 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
+	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
+	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
 	"github.com/pfar/pfar/policies/egress"
 )
 
 // limits bound what one server can make this process hold. Beyond them, it is the server's own connections that wait.
 type limits struct {
 	conns    int           // served at once
+	rate     rate.Limit    // new connections a second, and as many at once
+	tuned    int           // connections whose buffers the kernel may size, see setBuffers
+	buffer   int           // octets of each buffer of the others
 	head     int           // octets of a request's or a response's head
 	fields   int           // of a request's head; a response may have twice as many
 	headTime time.Duration // from the connection to the end of the request's head, however slowly it trickles
@@ -23,41 +31,59 @@ type limits struct {
 }
 
 var defaultLimits = limits{
-	conns: 256, head: 16 << 10, fields: 64,
+	conns: 1024, rate: 2000, tuned: 64, buffer: 128 << 10, head: 16 << 10, fields: 64,
 	headTime: 10 * time.Second, dialTime: 10 * time.Second,
 	idle:   time.Hour, // IMAP's IDLE is renewed every 29 minutes (RFC 2177), database pools rest as long
 	orphan: time.Minute, linger: time.Second,
 }
 
-// proxy answers the explicit proxy's connections of one server.
+// proxy answers one server's connections.
 type proxy struct {
-	name    string // of the server
-	file    string // base name of its declaration
-	policy  egress.Policy
-	out     dialer
-	limits  limits
-	journal *journal
+	name      string // of the server
+	file      string // base name of its declaration
+	policy    egress.Policy
+	addresses *resolver.Addresses
+	out       dialer
+	lookups   *lookups
+	limits    limits
+	splicer   *splicer
+	journal   *journal
+	open      atomic.Int64
 }
 
-// serveConn takes one request, decides, does it, records it, and closes.
+// serveConn takes one request to the explicit proxy, decides, does it, records it, and closes.
 func (p *proxy) serveConn(ctx context.Context, c *net.TCPConn) {
 	defer c.Close()
 	defer closeAtEnd(ctx, c)()
-	rec := record{began: time.Now()}
+	rec := record{began: time.Now(), path: monitor.Proxy}
 	r, rest, err := p.readRequest(c)
 	if r == nil && err != nil && !isRefusal(err) {
 		return // it came and went without a word
 	}
 	var d egress.Decision
-	if err == nil {
-		d, err = p.serve(ctx, c, r, rest, &rec)
+	if r != nil {
+		if token(r.method) {
+			rec.method = escape(r.method)
+		}
+		if err == nil {
+			if d = p.policy.Decide(r.host, r.port); d.Verdict != egress.Allow {
+				err = p.refuse(d, r.target())
+			}
+		}
+		rec.target(d, r.target())
 	}
-	var ref *refusal
-	refused := errors.As(err, &ref)
-	rec.conclude(d, r, ref)
-	p.journal.add(rec)
-	if refused {
-		p.answer(c, ref.response(display(d, r), r != nil && r.method == "HEAD"))
+	answered := false
+	if err == nil {
+		answered, err = p.serve(ctx, c, r, d, rest, &rec)
+	}
+	ref := rec.conclude(err)
+	p.journal.end(&rec)
+	switch {
+	case ref == nil:
+	case answered && r.port != 80:
+		reset(c)
+	default:
+		p.answer(c, ref.response(rec.host, r != nil && r.method == "HEAD"))
 	}
 }
 
@@ -91,22 +117,39 @@ func (p *proxy) readRequest(c *net.TCPConn) (*request, []byte, error) {
 	return r, rest, err
 }
 
-// serve does what r asks, if it is allowed. A refusal that it returns has not been answered yet.
-func (p *proxy) serve(ctx context.Context, c *net.TCPConn, r *request, rest []byte, rec *record) (egress.Decision, error) {
-	d := p.policy.Decide(r.host, r.port)
-	if d.Verdict != egress.Allow {
-		return d, p.refuse(d, r)
-	}
+// serve does what r asks. Of a refusal that it returns, the client has not been told; opened says that it has been told
+// of a tunnel that is open.
+func (p *proxy) serve(ctx context.Context, c *net.TCPConn, r *request, d egress.Decision, rest []byte, rec *record) (opened bool, err error) {
 	up, err := p.connect(ctx, d, r.port, rec)
 	if err != nil {
-		return d, err
+		return false, err
 	}
-	defer up.Close()
-	defer closeAtEnd(ctx, up)()
-	if r.tunnel {
-		return d, p.tunnel(c, up, rest, rec)
+	defer p.hold(ctx, c, up)()
+	p.journal.begin(rec)
+	if !r.tunnel {
+		return false, p.forward(c, up, r, d, rest, rec)
 	}
-	return d, p.forward(c, up, r, d, rest, rec)
+	if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return true, err
+	}
+	return true, p.relay(c, up, d, r.port, rest, rec)
+}
+
+// hold bounds what a connected pair holds, and returns what ends it. With connections whose buffers the kernel sizes, a
+// server could have gigabytes under way; the first ones are enough for a download to be fast.
+func (p *proxy) hold(ctx context.Context, c, up *net.TCPConn) (release func()) {
+	if p.open.Add(1) > int64(p.limits.tuned) {
+		for _, conn := range [...]*net.TCPConn{c, up} {
+			_ = conn.SetReadBuffer(p.limits.buffer) // fails only if it is closed already
+			_ = conn.SetWriteBuffer(p.limits.buffer)
+		}
+	}
+	stop := closeAtEnd(ctx, up)
+	return func() {
+		stop()
+		up.Close()
+		p.open.Add(-1)
+	}
 }
 
 // answer sends a refusal.

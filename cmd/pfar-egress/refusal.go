@@ -34,8 +34,8 @@ var (
 func (r *refusal) denied() bool { return r.status < 500 || r.status == 501 || r.status == 505 }
 
 // refuse explains a decision that denies, with the remedy.
-func (p *proxy) refuse(d egress.Decision, r *request) *refusal {
-	add := fmt.Sprintf("the owner of this machine can add %q to allowed_domains in %s.", remedy(d, r), p.file)
+func (p *proxy) refuse(d egress.Decision, to target) *refusal {
+	add := fmt.Sprintf("the owner of this machine can add %q to allowed_domains in %s.", remedy(d, to), p.file)
 	switch d.Reason {
 	case egress.BadName:
 		return &refusal{400, d.Reason, "The target is no host name that every program reads alike."}
@@ -49,15 +49,15 @@ func (p *proxy) refuse(d egress.Decision, r *request) *refusal {
 	return &refusal{403, d.Reason, "The connection is not allowed."}
 }
 
-// remedy is the entry of allowed_domains that would allow the request.
-func remedy(d egress.Decision, r *request) string {
+// remedy is the entry of allowed_domains that would allow the connection.
+func remedy(d egress.Decision, to target) string {
 	e := egress.Endpoint{Host: d.Host}
 	if d.Addr.IsValid() {
 		a := d.Addr.Unmap()
 		e = egress.Endpoint{Prefix: netip.PrefixFrom(a, a.BitLen())}
 	}
-	if r.port != 443 && r.port != 80 || d.Reason == egress.PortNotDeclared {
-		e.Port = r.port
+	if to.port != 443 && to.port != 80 || d.Reason == egress.PortNotDeclared {
+		e.Port = to.port
 	}
 	return e.String()
 }
@@ -105,21 +105,21 @@ func statusText(status int) string {
 
 // display returns host:port for people: the canonical name if there is one, and otherwise what was sent, escaped and
 // shortened, so that it neither forges a log line nor looks like another name.
-func display(d egress.Decision, r *request) string {
-	if r == nil || r.host == "" {
-		return ""
-	}
+func display(d egress.Decision, to target) string {
 	host := d.Host
 	if host == "" {
-		host = escape(r.host)
+		host = escape(to.host)
+	}
+	if host == "" {
+		return ""
 	}
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
-	if r.port == 0 {
+	if to.port == 0 {
 		return host
 	}
-	return host + ":" + strconv.Itoa(int(r.port))
+	return host + ":" + strconv.Itoa(int(to.port))
 }
 
 func escape(s string) string {

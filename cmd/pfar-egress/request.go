@@ -25,6 +25,8 @@ type request struct {
 	websocket bool // a handshake of RFC 6455 that was checked, see passed
 }
 
+func (r *request) target() target { return target{r.host, r.port} }
+
 // methods are those of RFC 9110 and PATCH, less TRACE, which sends a request's own secrets back.
 var methods = [...]string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"}
 

@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/time/rate"
 
+	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
+	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 )
@@ -26,7 +29,7 @@ type plan struct {
 }
 
 func run(ctx context.Context, idle time.Duration, log *slog.Logger) error {
-	listeners, err := passedListeners()
+	passed, err := passedSockets()
 	if err != nil {
 		return err
 	}
@@ -39,58 +42,88 @@ func run(ctx context.Context, idle time.Duration, log *slog.Logger) error {
 			log.Warn("notifying the runner, ignoring", "err", err)
 		}
 	}
-	j := newJournal(log, pl.Name, func(status string) { notify("STATUS=" + status) })
-	p := &proxy{
-		name: pl.Name, file: filepath.Base(pl.File), policy: pl.Egress,
-		out: newDialer(nil), limits: defaultLimits, journal: j,
+	table := monitor.NewTable(runtimeFile("connections"))
+	j := newJournal(log, pl.Name, table, func(status string) { notify("STATUS=" + status) })
+	p, err := newProxy(pl, j)
+	if err != nil {
+		return err
 	}
-	s := &service{listeners: listeners, idle: idle, conns: p.limits.conns, serve: p.serveConn, log: log}
+	s := &service{sources: p.sources(passed, table), idle: idle, log: log}
 	notify("READY=1")
 	err = s.run(ctx)
 	notify("STOPPING=1")
 	j.flush()
+	if serr := table.Save(); serr != nil {
+		log.Warn("saving what was seen of connections, ignoring", "err", serr)
+	}
 	return err
 }
 
-// passedListeners returns the TCP listeners that live in the server's network namespace.
-func passedListeners() ([]*net.TCPListener, error) {
-	files, err := units.Descriptors()
+// runtimeFile is a file of this unit that outlives the process; "" if there is no place for one.
+func runtimeFile(name string) string {
+	dir := os.Getenv("RUNTIME_DIRECTORY")
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, name)
+}
+
+func newProxy(pl plan, j *journal) (*proxy, error) {
+	addresses, err := resolver.NewAddresses(pl.Egress, runtimeFile("leases"))
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		for _, named := range files {
-			for _, f := range named {
-				f.Close() // net.FileListener has made its own copies
-			}
-		}
-	}()
-	if len(files[units.FDEgress]) == 0 {
-		return nil, fmt.Errorf("reading LISTEN_FDS: no descriptor named %q was passed", units.FDEgress)
+	up, err := readUpstream(os.Getenv("CREDENTIALS_DIRECTORY"))
+	if err != nil {
+		return nil, err
 	}
-	var listeners []*net.TCPListener
-	for _, f := range files[units.FDEgress] {
-		l, err := tcpListener(f)
-		if err != nil {
-			return nil, err
-		}
-		listeners = append(listeners, l)
-	}
-	return listeners, nil
+	out := newDialer(nil)
+	out.upstream = up
+	return &proxy{
+		name: pl.Name, file: filepath.Base(pl.File), policy: pl.Egress, addresses: addresses, out: out, lookups: newLookups(out.lookup),
+		limits: defaultLimits, splicer: newSplicer(), journal: j,
+	}, nil
 }
 
-// tcpListener takes TCP only: over a Unix socket a server could pass descriptors to this process (SB-20).
-func tcpListener(f *os.File) (*net.TCPListener, error) {
-	l, err := net.FileListener(f)
-	if err != nil {
-		return nil, fmt.Errorf("taking the listener %q: %w", f.Name(), err)
+// sockets are those that were passed to this process. They live in the server's network namespace, but for the monitor.
+type sockets struct {
+	proxy     []*net.TCPListener
+	redirect  []*net.TCPListener
+	names     []*net.TCPListener
+	datagrams []*net.UDPConn
+	rejected  []*os.File // NFLOG
+	monitor   []*net.UnixListener
+}
+
+func (p *proxy) sources(in sockets, table *monitor.Table) []source {
+	ipv6 := false
+	conns, pace := make(chan struct{}, p.limits.conns), rate.NewLimiter(p.limits.rate, int(p.limits.rate))
+	var all []source
+	for _, l := range in.proxy {
+		all = append(all, listener(l, conns, pace, p.serveConn))
 	}
-	t, ok := l.(*net.TCPListener)
-	if !ok {
-		l.Close()
-		return nil, fmt.Errorf("taking the listener %q: it is %s, not tcp", f.Name(), l.Addr().Network())
+	for _, l := range in.redirect {
+		a, ok := l.Addr().(*net.TCPAddr)
+		ipv6 = ipv6 || ok && a.IP.To4() == nil
+		all = append(all, listener(l, conns, pace, p.serveRedirected))
 	}
-	return t, nil
+	n := &names{resolver: resolver.New(p.policy, p.addresses, ipv6), journal: p.journal, wanted: p.expect}
+	for _, l := range in.names {
+		all = append(all, listener(l, make(chan struct{}, 16), nil, n.serveConn))
+	}
+	for _, c := range in.datagrams {
+		all = append(all, n.datagrams(c))
+	}
+	for _, f := range in.rejected {
+		all = append(all, rejected(f, p))
+	}
+	for _, l := range in.monitor {
+		all = append(all, listener(l, make(chan struct{}, 16), nil, func(ctx context.Context, c *net.UnixConn) {
+			defer c.Close()
+			_ = table.Serve(ctx, c) // a watcher that went away
+		}))
+	}
+	return all
 }
 
 func readPlan() (plan, error) {

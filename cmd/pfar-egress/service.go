@@ -11,15 +11,45 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 )
 
-// service accepts on listeners that outlive it and ends when it is idle.
+// source is a socket that outlives this process and yields work.
+type source struct {
+	name  string
+	next  func() (work func(context.Context), err error) // waits for the next; a nil work is done already
+	until func(time.Time) error                          // SetDeadline of the socket
+	slots chan struct{}                                  // of work at once; beyond it the rest waits in the kernel's queue
+	rate  *rate.Limiter                                  // nil: as it comes
+}
+
+// listener makes a source of a listener whose connections are served by serve.
+func listener[C net.Conn](l interface {
+	net.Listener
+	SetDeadline(time.Time) error
+}, slots chan struct{}, rate *rate.Limiter, serve func(context.Context, C)) source {
+	return source{
+		name: l.Addr().String(), until: l.SetDeadline, slots: slots, rate: rate,
+		next: func() (func(context.Context), error) {
+			conn, err := l.Accept()
+			if err != nil {
+				return nil, err
+			}
+			c, ok := conn.(C)
+			if !ok {
+				conn.Close()
+				return nil, fmt.Errorf("accepted a %T", conn)
+			}
+			return func(ctx context.Context) { serve(ctx, c) }, nil
+		},
+	}
+}
+
+// service takes work from its sources and ends when it is idle.
 type service struct {
-	listeners []*net.TCPListener
-	idle      time.Duration // 0: never
-	conns     int           // served at once; beyond it connections wait in the kernel's queue
-	serve     func(context.Context, *net.TCPConn)
-	log       *slog.Logger
+	sources []source
+	idle    time.Duration // 0: never
+	log     *slog.Logger
 
 	mu      sync.Mutex
 	active  int
@@ -27,7 +57,7 @@ type service struct {
 	running sync.WaitGroup
 }
 
-// run serves until ctx ends, which cuts every connection, or until there has been none for s.idle.
+// run serves until ctx ends, which cuts every connection, or until there has been no work for s.idle.
 //
 // A connection that has been accepted cannot be given back to the listener, so the decision to end is made in rounds:
 // the timer makes every accept return; whoever accepted at that very moment has the service go on.
@@ -36,7 +66,6 @@ func (s *service) run(ctx context.Context) error {
 	defer s.running.Wait()
 	defer cancel()
 	defer context.AfterFunc(ctx, s.interrupt)()
-	slots := make(chan struct{}, s.conns)
 	if s.idle > 0 {
 		s.mu.Lock()
 		s.timer = time.AfterFunc(s.idle, s.interrupt)
@@ -44,18 +73,15 @@ func (s *service) run(ctx context.Context) error {
 		defer s.timer.Stop()
 	}
 	for {
-		err := s.round(ctx, slots)
+		err := s.round(ctx)
 		if ctx.Err() != nil || err != nil {
 			return err
 		}
-		s.mu.Lock()
-		done := s.active == 0
-		s.mu.Unlock()
-		if done {
+		if s.done() {
 			return nil
 		}
-		for _, l := range s.listeners {
-			if err := l.SetDeadline(time.Time{}); err != nil {
+		for _, src := range s.sources {
+			if err := src.until(time.Time{}); err != nil {
 				return err
 			}
 		}
@@ -65,14 +91,21 @@ func (s *service) run(ctx context.Context) error {
 	}
 }
 
-// round accepts on all listeners until interrupt.
-func (s *service) round(ctx context.Context, slots chan struct{}) error {
-	errs := make(chan error, len(s.listeners))
-	for _, l := range s.listeners {
-		go func() { errs <- s.accept(ctx, l, slots) }()
+// done reports whether nothing is under way.
+func (s *service) done() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.active == 0
+}
+
+// round takes work from all sources until interrupt.
+func (s *service) round(ctx context.Context) error {
+	errs := make(chan error, len(s.sources))
+	for _, src := range s.sources {
+		go func() { errs <- s.take(ctx, src) }()
 	}
 	var err error
-	for range s.listeners {
+	for range s.sources {
 		if e := <-errs; e != nil && err == nil {
 			err = e
 			s.interrupt()
@@ -81,37 +114,50 @@ func (s *service) round(ctx context.Context, slots chan struct{}) error {
 	return err
 }
 
-func (s *service) accept(ctx context.Context, l *net.TCPListener, slots chan struct{}) error {
+func (s *service) take(ctx context.Context, src source) error {
 	for {
 		select {
-		case slots <- struct{}{}:
+		case src.slots <- struct{}{}:
 		case <-ctx.Done():
 			return nil
 		}
-		c, err := l.AcceptTCP()
+		if src.rate != nil && src.rate.Wait(ctx) != nil {
+			<-src.slots
+			return nil
+		}
+		work, err := src.next()
 		switch {
 		case err == nil:
 			s.begin()
-			s.running.Go(func() {
-				defer func() { <-slots; s.end() }()
-				s.serve(ctx, c)
-			})
+			s.do(ctx, src, work)
 			continue
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			<-slots
+			<-src.slots
 			return nil
 		case !passing(err):
-			<-slots
-			return fmt.Errorf("accepting on %v: %w", l.Addr(), err)
+			<-src.slots
+			return fmt.Errorf("accepting on %s: %w", src.name, err)
 		}
-		<-slots
-		s.log.Warn("accepting, ignoring", "err", err)
+		<-src.slots
+		s.log.Warn("accepting, ignoring", "on", src.name, "err", err)
 		select {
 		case <-time.After(100 * time.Millisecond): // accept(2) gives no event for "there are descriptors again"
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+func (s *service) do(ctx context.Context, src source, work func(context.Context)) {
+	end := func() { <-src.slots; s.end() }
+	if work == nil {
+		end()
+		return
+	}
+	s.running.Go(func() {
+		defer end()
+		work(ctx)
+	})
 }
 
 // passing reports whether accept(2) may succeed later: the system lacks something, or the connection was bad.
@@ -144,7 +190,7 @@ func (s *service) end() {
 
 // interrupt makes every accept return.
 func (s *service) interrupt() {
-	for _, l := range s.listeners {
-		_ = l.SetDeadline(time.Unix(1, 0)) // fails only if it is closed already
+	for _, src := range s.sources {
+		_ = src.until(time.Unix(1, 0)) // fails only if it is closed already
 	}
 }

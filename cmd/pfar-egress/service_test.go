@@ -17,8 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain lets the test binary be the process under test.
+// TestMain lets the test binary be the process under test, or the process in a server's namespace.
 func TestMain(m *testing.M) {
+	if policy := os.Getenv(namespaceVariable); policy != "" {
+		if err := runNamespace(policy); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv("PFAR_EGRESS_UNDER_TEST") != "" {
 		main()
 		return
@@ -176,11 +183,11 @@ func TestProcessRefusesToStart(t *testing.T) {
 		name, plan, says string
 		l                *os.File
 	}{
-		{"a Unix socket, over which descriptors can come", testPlan, "not tcp", uf},
+		{"a Unix socket, over which descriptors can come", testPlan, "not a listener of TCP", uf},
 		{"no plan", "", "plan", l},
 		{"a broken plan", "{", "plan", l},
 		{"a plan of nobody", "{}", "names no server", l},
-		{"a file that is no socket", testPlan, "taking the listener", devNull(t)},
+		{"a file that is no socket", testPlan, "taking the descriptor", devNull(t)},
 	} {
 		p := startProcess(t, c.l, c.plan)
 		err := p.cmd.Wait()
@@ -219,7 +226,8 @@ func TestNoConnectionIsLostToIdleness(t *testing.T) {
 			for _, l := range []*net.TCPListener{l, l2} {
 				_ = l.SetDeadline(time.Time{}) // a new process has a descriptor of its own
 			}
-			s := &service{listeners: []*net.TCPListener{l, l2}, idle: time.Millisecond, conns: 8, serve: serve, log: slog.New(slog.DiscardHandler)}
+			slots := make(chan struct{}, 8)
+			s := &service{sources: []source{listener(l, slots, nil, serve), listener(l2, slots, nil, serve)}, idle: time.Millisecond, log: slog.New(slog.DiscardHandler)}
 			if err := s.run(context.Background()); err != nil {
 				t.Error(err)
 				return
@@ -255,7 +263,9 @@ func TestNoConnectionIsLostToIdleness(t *testing.T) {
 func TestServiceEndsWithABrokenListener(t *testing.T) {
 	good, bad := listen(t), listen(t)
 	bad.Close()
-	s := &service{listeners: []*net.TCPListener{good, bad}, conns: 4, log: slog.New(slog.DiscardHandler)}
+	serve := func(_ context.Context, c *net.TCPConn) { c.Close() }
+	slots := make(chan struct{}, 4)
+	s := &service{sources: []source{listener(good, slots, nil, serve), listener(bad, slots, nil, serve)}, log: slog.New(slog.DiscardHandler)}
 	if err := s.run(context.Background()); err == nil {
 		t.Error("no error")
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -13,13 +14,13 @@ import (
 )
 
 func TestTunnelKeepsHalfClose(t *testing.T) {
-	w := newWorld(t, nil, "api.allowed.test")
+	w := newWorld(t, nil, "api.allowed.test:7000")
 	w.serveOrigin(func(c *net.TCPConn) { // answers only once the request has ended
 		b, _ := io.ReadAll(c)
 		fmt.Fprintf(c, "%d bytes", len(b))
 	})
 	w.answers["api.allowed.test."] = addrs(public)
-	c := w.tunnelTo("api.allowed.test:443")
+	c := w.tunnelTo("api.allowed.test:7000")
 	if _, err := c.Write(make([]byte, 100_000)); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func TestTunnelKeepsHalfClose(t *testing.T) {
 
 func TestTunnelPassesTheOriginsEnd(t *testing.T) {
 	got := make(chan string, 1)
-	w := newWorld(t, nil, "api.allowed.test")
+	w := newWorld(t, nil, "api.allowed.test:7000")
 	w.serveOrigin(func(c *net.TCPConn) {
 		_, _ = io.WriteString(c, "bye")
 		_ = c.CloseWrite()
@@ -41,7 +42,7 @@ func TestTunnelPassesTheOriginsEnd(t *testing.T) {
 		got <- string(b)
 	})
 	w.answers["api.allowed.test."] = addrs(public)
-	c := w.tunnelTo("api.allowed.test:443")
+	c := w.tunnelTo("api.allowed.test:7000")
 	if b, err := io.ReadAll(c); err != nil || string(b) != "bye" {
 		t.Fatalf("%q, %v", b, err)
 	}
@@ -56,12 +57,12 @@ func TestTunnelPassesTheOriginsEnd(t *testing.T) {
 
 // What a client sends with CONNECT belongs to the tunnel, and a second CONNECT inside it is the origin's (EG-157).
 func TestTunnelIsOpaque(t *testing.T) {
-	w := newWorld(t, nil, "api.allowed.test")
+	w := newWorld(t, nil, "api.allowed.test:7000")
 	w.serveOrigin(echo)
 	w.answers["api.allowed.test."] = addrs(public)
 	inside := connectTo("evil.test:443") + strings.Repeat("x", 5000)
 	c := w.connect()
-	if _, err := io.WriteString(c, connectTo("api.allowed.test:443")+inside); err != nil {
+	if _, err := io.WriteString(c, connectTo("api.allowed.test:7000")+inside); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.CloseWrite(); err != nil {
@@ -77,7 +78,7 @@ func TestTunnelIsOpaque(t *testing.T) {
 }
 
 func TestTunnelsInParallel(t *testing.T) {
-	w := newWorld(t, nil, "*.allowed.test")
+	w := newWorld(t, nil, "*.allowed.test:7000")
 	w.serveOrigin(echo)
 	var all sync.WaitGroup
 	for i := range 40 {
@@ -85,7 +86,7 @@ func TestTunnelsInParallel(t *testing.T) {
 		w.mu.Lock()
 		w.answers[name+"."] = addrs(public)
 		w.mu.Unlock()
-		c := w.tunnelTo(name + ":443")
+		c := w.tunnelTo(name + ":7000")
 		all.Go(func() {
 			sent := bytes.Repeat([]byte{byte(i)}, 200_000)
 			go func() {
@@ -101,10 +102,10 @@ func TestTunnelsInParallel(t *testing.T) {
 }
 
 func TestIdleTunnelEnds(t *testing.T) {
-	w := newWorld(t, func(w *world) { w.proxy.limits.idle = 300 * time.Millisecond }, "api.allowed.test")
+	w := newWorld(t, func(w *world) { w.proxy.limits.idle = 300 * time.Millisecond }, "api.allowed.test:7000")
 	w.serveOrigin(echo)
 	w.answers["api.allowed.test."] = addrs(public)
-	c := w.tunnelTo("api.allowed.test:443")
+	c := w.tunnelTo("api.allowed.test:7000")
 	for range 10 { // it lives longer than the limit while it is used
 		if _, err := c.Write([]byte("x")); err != nil {
 			t.Fatal(err)
@@ -124,16 +125,16 @@ func TestIdleTunnelEnds(t *testing.T) {
 }
 
 func TestTunnelIsCutWhenTheServiceEnds(t *testing.T) {
-	w := newWorld(t, nil, "api.allowed.test")
+	w := newWorld(t, nil, "api.allowed.test:7000")
 	w.serveOrigin(echo)
 	w.answers["api.allowed.test."] = addrs(public)
 	l := listen(t)
-	s := &service{listeners: []*net.TCPListener{l}, conns: 4, serve: w.proxy.serveConn, log: w.proxy.journal.log}
+	s := &service{sources: w.proxy.sources(sockets{proxy: []*net.TCPListener{l}}, w.table), log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()
 	w.addr = l.Addr().String()
-	c := w.tunnelTo("api.allowed.test:443")
+	c := w.tunnelTo("api.allowed.test:7000")
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -147,10 +148,10 @@ func TestTunnelIsCutWhenTheServiceEnds(t *testing.T) {
 }
 
 func BenchmarkConnect(b *testing.B) {
-	w := newWorld(b, nil, "api.allowed.test")
+	w := newWorld(b, nil, "api.allowed.test:7000")
 	w.serveOrigin(echo)
 	w.answers["api.allowed.test."] = addrs(public)
-	request := []byte(connectTo("api.allowed.test:443"))
+	request := []byte(connectTo("api.allowed.test:7000"))
 	answer := make([]byte, 39)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -192,7 +193,7 @@ func BenchmarkTunnelDirect(b *testing.B) { benchmarkBulk(b, false) }
 
 func benchmarkBulk(b *testing.B, through bool) {
 	const block = 1 << 20
-	w := newWorld(b, nil, "api.allowed.test")
+	w := newWorld(b, nil, "api.allowed.test:7000")
 	w.serveOrigin(func(c *net.TCPConn) {
 		chunk := make([]byte, 64<<10)
 		for {
@@ -204,7 +205,7 @@ func benchmarkBulk(b *testing.B, through bool) {
 	w.answers["api.allowed.test."] = addrs(public)
 	var c net.Conn
 	if through {
-		c = w.tunnelTo("api.allowed.test:443")
+		c = w.tunnelTo("api.allowed.test:7000")
 	} else {
 		var err error
 		if c, err = net.Dial("tcp", w.origin); err != nil {
@@ -225,10 +226,10 @@ func benchmarkBulk(b *testing.B, through bool) {
 }
 
 func BenchmarkRoundTrip(b *testing.B) {
-	w := newWorld(b, nil, "api.allowed.test")
+	w := newWorld(b, nil, "api.allowed.test:7000")
 	w.serveOrigin(echo)
 	w.answers["api.allowed.test."] = addrs(public)
-	c := w.tunnelTo("api.allowed.test:443")
+	c := w.tunnelTo("api.allowed.test:7000")
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		b.Fatal(err)
 	}

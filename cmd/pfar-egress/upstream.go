@@ -23,11 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units"
 )
-
-// upstreamCredential is the file in $CREDENTIALS_DIRECTORY with what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say in pfar's
-// own environment. Proxy addresses hold passwords, so they come neither by argv nor by the environment.
-const upstreamCredential = "upstream-proxy"
 
 // Refusals by the proxy of the host's network, or for want of it. The texts name neither it nor what it said: where the
 // operator's network has its proxy is not the server's to learn. All are failures of the network, not of the policy.
@@ -59,20 +56,16 @@ func readUpstream(dir string) (*upstream, error) {
 	if dir == "" {
 		return nil, nil
 	}
-	b, err := os.ReadFile(filepath.Join(dir, upstreamCredential))
+	b, err := os.ReadFile(filepath.Join(dir, units.CredentialUpstream))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading credential %q: %w", upstreamCredential, err)
+		return nil, fmt.Errorf("reading credential %q: %w", units.CredentialUpstream, err)
 	}
-	var s struct {
-		HTTPS string `json:"https"`
-		HTTP  string `json:"http"`
-		No    string `json:"no"`
-	}
+	var s units.Upstream
 	if json.Unmarshal(b, &s) != nil {
-		return nil, fmt.Errorf(`reading credential %q: it is not of the form {"https":"...","http":"...","no":"..."}`, upstreamCredential)
+		return nil, fmt.Errorf(`reading credential %q: it is not of the form {"https":"...","http":"...","no":"..."}`, units.CredentialUpstream)
 	}
 	var u upstream
 	if u.https, err = parseProxyServer("HTTPS_PROXY", s.HTTPS); err != nil {

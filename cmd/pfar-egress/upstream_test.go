@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units"
 )
 
 // corporate is a proxy of the operator's network: it keeps what it is asked and has answer do the rest.
@@ -85,7 +86,7 @@ func writeUpstream(t *testing.T, https, http, no string) string {
 func writeCredential(t *testing.T, content string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, upstreamCredential), []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, units.CredentialUpstream), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -180,11 +181,11 @@ func TestReadUpstreamErrors(t *testing.T) {
 	}
 	for _, content := range []string{"", "hunter2", `{"https":"http://robot:hunter2`, `["hunter2"]`, `{"https":{"hunter2":1}}`, `{"https":12}`} {
 		u, err := readUpstream(writeCredential(t, content))
-		if u != nil || err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), upstreamCredential) {
+		if u != nil || err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), units.CredentialUpstream) {
 			t.Errorf("%q: %+v, %v", content, u, err)
 		}
 	}
-	if _, err := readUpstream(filepath.Join(writeCredential(t, "{}"), upstreamCredential)); err == nil {
+	if _, err := readUpstream(filepath.Join(writeCredential(t, "{}"), units.CredentialUpstream)); err == nil {
 		t.Error("a file for a directory")
 	}
 }
@@ -360,7 +361,7 @@ func TestUpstreamAnswers(t *testing.T) {
 }
 
 // keepsSecrets holds the answer to the server to naming neither the proxy nor what it said, and the log to the latter.
-func keepsSecrets(t *testing.T, p *corporate, rec record, err error) {
+func keepsSecrets(t *testing.T, p *corporate, rec *record, err error) {
 	t.Helper()
 	var ref *refusal
 	if !errors.As(err, &ref) {

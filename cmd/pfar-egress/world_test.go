@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
+	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
 	"github.com/pfar/pfar/policies/egress"
 )
 
@@ -28,6 +30,7 @@ type world struct {
 	origin  string // where dialled addresses lead to
 	answers map[string][]netip.Addr
 	logged  *lockedBuffer
+	table   *monitor.Table
 
 	mu      sync.Mutex
 	lookups []string
@@ -77,28 +80,38 @@ func newWorld(t testing.TB, change func(*world), entries ...string) *world {
 		}
 		policy.Endpoints = append(policy.Endpoints, e)
 	}
+	addresses, err := resolver.NewAddresses(policy, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.proxy = &proxy{
-		name: "notion", file: "notion.hcl", policy: policy, limits: defaultLimits,
+		name: "notion", file: "notion.hcl", policy: policy, addresses: addresses, limits: defaultLimits, splicer: newSplicer(),
 		out: dialer{lookup: w.lookup, dial: w.dial, own: func(a netip.Addr) bool { return a == w.own }},
 	}
+	w.proxy.lookups = newLookups(func(ctx context.Context, name string) ([]netip.Addr, error) { return w.proxy.out.lookup(ctx, name) })
 	w.proxy.limits.linger = 200 * time.Millisecond
-	w.proxy.journal = newJournal(slog.New(slog.NewTextHandler(w.logged, nil)), "notion", w.notice)
+	w.table = monitor.NewTable("")
+	w.proxy.journal = newJournal(slog.New(slog.NewTextHandler(w.logged, nil)), "notion", w.table, w.notice)
 	if change != nil {
 		change(w)
 	}
 	l := listen(t)
 	w.addr = l.Addr().String()
-	s := &service{listeners: []*net.TCPListener{l}, conns: w.proxy.limits.conns, serve: w.proxy.serveConn, log: slog.New(slog.DiscardHandler)}
+	w.serve(&service{sources: w.proxy.sources(sockets{proxy: []*net.TCPListener{l}}, w.table), log: slog.New(slog.DiscardHandler)})
+	return w
+}
+
+// serve runs s until the test ends.
+func (w *world) serve(s *service) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()
-	t.Cleanup(func() {
+	w.t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(err)
+			w.t.Error(err)
 		}
 	})
-	return w
 }
 
 func listen(t testing.TB) *net.TCPListener {

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/pfar/pfar/policies/egress"
 )
 
 // enterArg makes this binary the first process of the server's user and network namespaces: it prepares them while it
@@ -17,13 +16,13 @@ const enterArg = "enter"
 
 // Descriptors of the process in the namespaces; those that bwrap reads follow from fdFirst.
 const (
-	fdReport = 3 // socket to the launcher: listeners, or what went wrong
+	fdReport = 3 // socket to the launcher: the namespace's sockets, or what went wrong
 	fdArgs   = 4 // pipe with bwrap's arguments, written once bwrap is in its cgroup
 	fdFirst  = 5
 )
 
-// enter runs as `pfar-sandbox enter BWRAP TASKS FDS COMMAND [ARG...]`. bwrap takes its options by descriptor, but not the
-// command, which holds nothing that is secret.
+// enter runs as `pfar-sandbox enter BWRAP TASKS FDS LITERALS COMMAND [ARG...]`. bwrap takes its options by descriptor, but
+// not the command, which holds nothing that is secret.
 func enter(args []string) {
 	err := becomeBwrap(args)
 	// The launcher tells the owner; an exit status alone would say nothing.
@@ -33,8 +32,8 @@ func enter(args []string) {
 
 // becomeBwrap returns only if it could not.
 func becomeBwrap(args []string) error {
-	if len(args) < 4 {
-		return fmt.Errorf("entering the namespaces: want BWRAP, TASKS, FDS and COMMAND, got %d arguments", len(args))
+	if len(args) < 5 {
+		return fmt.Errorf("entering the namespaces: want BWRAP, TASKS, FDS, LITERALS and COMMAND, got %d arguments", len(args))
 	}
 	tasks, err := strconv.ParseUint(args[1], 10, 31)
 	if err != nil {
@@ -44,15 +43,12 @@ func becomeBwrap(args []string) error {
 	if err != nil {
 		return fmt.Errorf("reading the number of descriptors: %w", err)
 	}
-	if err := loopbackUp(); err != nil {
-		return err
-	}
-	listener, err := listenLoopback(egress.ProxyPort)
+	sockets, err := prepareNetwork(args[3])
 	if err != nil {
 		return err
 	}
-	if err := unix.Sendmsg(fdReport, oneByte, unix.UnixRights(listener), nil, 0); err != nil {
-		return fmt.Errorf("sending the listener: %w", err)
+	if err := sendFiles(sockets); err != nil {
+		return fmt.Errorf("sending the sockets of the namespace: %w", err)
 	}
 	if err := dropPrivileges(tasks); err != nil {
 		return err
@@ -62,7 +58,7 @@ func becomeBwrap(args []string) error {
 	if err := unix.CloseRange(fdFirst+uint(fds), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("closing inherited descriptors: %w", err)
 	}
-	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[3:]...) // SBX-19
+	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[4:]...) // SBX-19
 	err = unix.Exec(args[0], argv, nil)
 	return fmt.Errorf("executing %q: %w", args[0], err)
 }
@@ -70,38 +66,13 @@ func becomeBwrap(args []string) error {
 // oneByte is the one byte that has to go with SCM_RIGHTS (unix(7)).
 var oneByte = []byte{0}
 
-// loopbackUp sets the namespace's only interface up. It is the first thing here that needs a capability, so it is
-// where a user namespace without capabilities shows (AppArmor's restriction on Ubuntu 24.04).
-func loopbackUp() error {
-	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("opening a socket: %w", err)
+func sendFiles(files []*os.File) error {
+	defer runtime.KeepAlive(files)
+	var fds []int
+	for _, f := range files {
+		fds = append(fds, int(f.Fd()))
 	}
-	defer unix.Close(s)
-	ifr, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	if err := unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, ifr); err != nil {
-		return fmt.Errorf("setting lo up: %w", err)
-	}
-	return nil
-}
-
-// listenLoopback opens the socket that the egress bridge will accept on, from outside the namespace.
-func listenLoopback(port int) (int, error) {
-	s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return -1, fmt.Errorf("opening the proxy socket: %w", err)
-	}
-	if err := unix.Bind(s, &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		return -1, fmt.Errorf("binding the proxy socket to port %d: %w", port, err)
-	}
-	if err := unix.Listen(s, unix.SOMAXCONN); err != nil {
-		return -1, fmt.Errorf("listening on the proxy socket: %w", err)
-	}
-	return s, nil
+	return unix.Sendmsg(fdReport, oneByte, unix.UnixRights(fds...), nil, 0)
 }
 
 // dropPrivileges leaves bwrap with nothing but the right that every process has, to make namespaces of its own.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -28,6 +29,7 @@ type plan struct {
 	Name        string          `json:"name"`
 	Gateway     handover.Server `json:"gateway"`
 	Sandbox     sandbox.Sandbox `json:"sandbox"`
+	Egress      egress.Policy   `json:"egress"`
 	Credentials []struct {
 		Name string `json:"name"`
 	} `json:"credentials"`
@@ -58,7 +60,7 @@ func launch(ctx context.Context) (int, error) {
 		return l.cannotStart(fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err))
 	}
 	l.state(units.StateStarting, "starting")
-	s, err := start(bwrap, l.plan.Sandbox, credentials)
+	s, err := start(bwrap, l.plan.Sandbox, l.plan.Egress.Literals(), credentials)
 	if err != nil {
 		return l.cannotStart(err)
 	}
@@ -156,16 +158,17 @@ func (l *launcher) backOff(ctx context.Context) error {
 
 // connect gives the server its cgroup, its way out and its client, and then lets it run.
 func (l *launcher) connect(s *server) error {
-	listener, err := s.listener()
-	if err != nil {
-		return err
+	placed := make(chan error, 1)
+	go func() { placed <- l.place(s.cmd.Process.Pid) }() // while the process prepares its network
+	sockets, err := s.sockets()
+	if err == nil {
+		err = notify([]string{"FDSTORE=1", set("FDNAME", units.FDEgress)}, sockets...)
+		closeAll(sockets)
 	}
-	err = notify([]string{"FDSTORE=1", set("FDNAME", units.FDEgress)}, listener)
-	listener.Close()
-	if err != nil {
-		return err
+	if perr := <-placed; err == nil {
+		err = perr
 	}
-	if err := l.place(s.cmd.Process.Pid); err != nil {
+	if err != nil {
 		return err
 	}
 	if err := l.gateway.Send(handover.Message{Hello: &l.plan.Gateway}, s.stdin, s.stdout); err != nil {
@@ -178,6 +181,12 @@ func (l *launcher) connect(s *server) error {
 		return fmt.Errorf("writing bwrap's arguments: %w", err)
 	}
 	return nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
 }
 
 // place asks pfard to put bwrap into its cgroup while it is still one process that has read nothing.

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,7 +61,7 @@ type run struct {
 	gateway *handover.Conn
 	stdin   *os.File
 	stdout  *os.File
-	proxy   *os.File
+	sockets []*os.File // of the namespace
 	runtime string
 	log     string
 	vars    map[string]string // the last value of each variable that was notified
@@ -99,7 +101,7 @@ func begin(t *testing.T, s sandbox.Sandbox, prepare func(dir string)) *run {
 		}
 	}
 	plan, err := json.Marshal(map[string]any{
-		"name": "x", "sandbox": s, "gateway": handover.Server{Name: "x", Label: "internal"},
+		"name": "x", "sandbox": s, "egress": egress.Policy{Endpoints: []egress.Endpoint{{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Port: 5432}}}, "gateway": handover.Server{Name: "x", Label: "internal"},
 		"credentials": []map[string]string{{"name": "TOKEN"}},
 	})
 	if err != nil {
@@ -168,16 +170,18 @@ func begin(t *testing.T, s sandbox.Sandbox, prepare func(dir string)) *run {
 
 // follow collects notifications; the proxy listener comes with one.
 func (r *run) follow(socket *net.UnixConn) {
-	b, oob := make([]byte, 4096), make([]byte, 64)
+	b, oob := make([]byte, 4096), make([]byte, 256)
 	for {
 		n, oobn, _, _, err := socket.ReadMsgUnix(b, oob)
 		if err != nil {
 			return
 		}
 		if msgs, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil && len(msgs) > 0 {
-			if fds, err := unix.ParseUnixRights(&msgs[0]); err == nil && len(fds) == 1 {
+			if fds, err := unix.ParseUnixRights(&msgs[0]); err == nil {
 				mu.Lock()
-				r.proxy = os.NewFile(uintptr(fds[0]), "proxy")
+				for _, fd := range fds {
+					r.sockets = append(r.sockets, os.NewFile(uintptr(fd), "inside"))
+				}
 				mu.Unlock()
 			}
 		}
@@ -452,35 +456,85 @@ func TestSourceThatBecameALink(t *testing.T) {
 	}
 }
 
-// The listener is inside the server's namespace, and is accepted on from outside.
-func TestProxyListener(t *testing.T) {
+// The sockets are inside the server's namespace, and are accepted on from outside.
+func TestSocketsOfTheNamespace(t *testing.T) {
 	r := begin(t, script(`cat > /dev/null`), nil)
 	r.hello()
-	eventually(t, r, func() bool { mu.Lock(); defer mu.Unlock(); return r.proxy != nil })
+	eventually(t, r, func() bool { mu.Lock(); defer mu.Unlock(); return len(r.sockets) > 0 })
 	if c, err := net.DialTimeout("tcp", "127.0.0.1:"+strconv.Itoa(egress.ProxyPort), time.Second); err == nil {
 		c.Close()
 		t.Error("the proxy can be reached from the host's namespace")
 	}
-	l, err := net.FileListener(r.proxy)
+	kinds := map[string]int{}
+	for _, f := range r.sockets {
+		kind := kindOf(t, f)
+		kinds[kind]++
+		if l, err := net.FileListener(f); err == nil && strings.HasPrefix(kind, "tcp") {
+			defer l.Close()
+			go func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					io.WriteString(c, l.Addr().String())
+					c.Close()
+				}
+			}()
+		}
+	}
+	want := map[string]int{"tcp 127.0.0.1:9876": 1, "tcp 127.0.0.1:9877": 1, "tcp 127.0.0.1:53": 1, "udp 127.0.0.1:53": 1, "netlink": 1}
+	if _, err := os.Stat("/proc/net/if_inet6"); err == nil {
+		want["tcp [::1]:9877"] = 1
+	}
+	if !maps.Equal(kinds, want) {
+		t.Errorf("the namespace sends %v, want %v", kinds, want)
+	}
+	for address, answer := range map[string]string{
+		"127.0.0.1 9876": "127.0.0.1:9876", "198.18.1.1 443": "127.0.0.1:9877", "192.0.2.9 5432": "127.0.0.1:9877", "8.8.8.8 53": "refused", "192.0.2.9 443": "refused",
+	} {
+		if got := r.fromInside(address); got != answer {
+			t.Errorf("a connection to %s gets %q, want %q", address, got, answer)
+		}
+	}
+}
+
+func kindOf(t *testing.T, f *os.File) string {
+	t.Helper()
+	fd := int(f.Fd())
+	if domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || domain == unix.AF_NETLINK {
+		return "netlink"
+	}
+	if l, err := net.FileListener(f); err == nil {
+		defer l.Close()
+		return "tcp " + l.Addr().String()
+	}
+	c, err := net.FilePacketConn(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	go func() {
-		c, err := l.Accept()
-		if err == nil {
-			io.WriteString(c, "through the listener")
-			c.Close()
-		}
-	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer c.Close()
+	return "udp " + c.LocalAddr().String()
+}
+
+// fromInside connects from the server's namespace and returns what the other side says.
+func (r *run) fromInside(address string) string {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
 	defer cancel()
-	pids := descendants(r.cmd.Process.Pid)
-	out, err := exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(pids[0]), "-U", "-n", "--preserve-credentials",
-		"python3", "-c", "import socket; s = socket.create_connection(('127.0.0.1', 9876)); print(s.recv(100).decode())").CombinedOutput()
-	if err != nil || strings.TrimSpace(string(out)) != "through the listener" {
-		t.Errorf("from inside: %q, %v", out, err)
+	const program = `
+import socket, sys
+try:
+    print(socket.create_connection((sys.argv[1], int(sys.argv[2]))).recv(100).decode())
+except ConnectionRefusedError:
+    print("refused")`
+	host, port, _ := strings.Cut(address, " ")
+	out, err := exec.CommandContext(ctx, "nsenter", "-t", strconv.Itoa(descendants(r.cmd.Process.Pid)[0]), "-U", "-n", "--preserve-credentials",
+		"python3", "-c", program, host, port).CombinedOutput()
+	if err != nil {
+		r.t.Errorf("from inside: %q, %v", out, err)
 	}
+	return strings.TrimSpace(string(out))
 }
 
 func TestProbe(t *testing.T) {

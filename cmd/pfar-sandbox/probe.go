@@ -22,7 +22,7 @@ func probe() (time.Duration, error) {
 		return 0, fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
 	}
 	began := time.Now()
-	s, err := start(bwrap, emptySandbox(), nil)
+	s, err := start(bwrap, emptySandbox(), nil, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -31,9 +31,9 @@ func probe() (time.Duration, error) {
 		b, _ := io.ReadAll(io.LimitReader(s.stderr, 4<<10))
 		said <- strings.TrimSpace(string(b))
 	}()
-	listener, err := s.listener()
+	sockets, err := s.sockets()
+	closeAll(sockets)
 	if err == nil {
-		listener.Close()
 		err = s.release()
 	}
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units"
 )
 
 // server is one bwrap and what runs in it.
@@ -32,7 +34,7 @@ type server struct {
 }
 
 // start makes the server's namespaces with bwrap waiting in them for its arguments: nothing of the server runs yet.
-func start(bwrap string, s sandbox.Sandbox, credentials map[string]string) (_ *server, err error) {
+func start(bwrap string, s sandbox.Sandbox, literals []egress.Endpoint, credentials map[string]string) (_ *server, err error) {
 	var d descriptors
 	defer d.close() // bwrap has its own
 	o := sandbox.Options{Credentials: credentials}
@@ -61,7 +63,7 @@ func start(bwrap string, s sandbox.Sandbox, credentials map[string]string) (_ *s
 		options: []byte(strings.Join(args, "\x00") + "\x00"),
 		set:     make(chan int, 1), exited: make(chan error, 1),
 	}
-	if err := v.fork(bwrap, s, &d); err != nil {
+	if err := v.fork(bwrap, s, literals, &d); err != nil {
 		return nil, err
 	}
 	go v.readStatus(statusR)
@@ -70,7 +72,7 @@ func start(bwrap string, s sandbox.Sandbox, credentials map[string]string) (_ *s
 }
 
 // fork starts this binary again as the first process of a user and a network namespace (enter.go).
-func (v *server) fork(bwrap string, s sandbox.Sandbox, d *descriptors) error {
+func (v *server) fork(bwrap string, s sandbox.Sandbox, literals []egress.Endpoint, d *descriptors) error {
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -113,7 +115,11 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, d *descriptors) error {
 	report := os.NewFile(uintptr(pair[1]), "report")
 	theirs = append(theirs, report)
 
-	enter := []string{enterArg, bwrap, strconv.Itoa(s.Limits.Tasks), strconv.Itoa(len(d.files)), s.Command}
+	policy, err := json.Marshal(egress.Policy{Endpoints: literals})
+	if err != nil {
+		return err
+	}
+	enter := []string{enterArg, bwrap, strconv.Itoa(s.Limits.Tasks), strconv.Itoa(len(d.files)), string(policy), s.Command}
 	v.cmd = exec.Command("/proc/self/exe", append(enter, s.Args...)...)
 	v.cmd.Env = []string{} // nothing of ours, not even to bwrap (SB-15)
 	v.cmd.Dir = "/"
@@ -125,9 +131,10 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, d *descriptors) error {
 		// Our own id onto itself: all that an unprivileged process may map (user_namespaces(7)).
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
-		AmbientCaps: []uintptr{unix.CAP_NET_ADMIN}, // for lo; enter gives it up
-		Pdeathsig:   unix.SIGKILL,                  // until bwrap's --die-with-parent takes over
-		Setpgid:     true,                          // a Ctrl-C in pfar's terminal is for pfar to act on
+		// For the ruleset, and for the resolver's port; enter gives them up.
+		AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE},
+		Pdeathsig:   unix.SIGKILL, // until bwrap's --die-with-parent takes over
+		Setpgid:     true,         // a Ctrl-C in pfar's terminal is for pfar to act on
 	}
 	if err := v.cmd.Start(); err != nil {
 		return noNamespaces(err)
@@ -135,12 +142,12 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, d *descriptors) error {
 	return nil
 }
 
-// listener returns the listening socket from inside the server's network namespace.
-func (v *server) listener() (*os.File, error) {
-	b, oob := make([]byte, 1024), make([]byte, unix.CmsgSpace(4))
+// sockets returns the sockets from inside the server's network namespace.
+func (v *server) sockets() ([]*os.File, error) {
+	b, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4*maxSockets))
 	n, oobn, _, _, err := unix.Recvmsg(int(v.report.Fd()), b, oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("receiving the proxy listener: %w", err)
+		return nil, fmt.Errorf("receiving the sockets of the namespace: %w", err)
 	}
 	if oobn == 0 {
 		if n == 0 {
@@ -150,14 +157,21 @@ func (v *server) listener() (*os.File, error) {
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil || len(msgs) != 1 {
-		return nil, fmt.Errorf("receiving the proxy listener: %d control messages: %w", len(msgs), err)
+		return nil, fmt.Errorf("receiving the sockets of the namespace: %d control messages: %w", len(msgs), err)
 	}
 	fds, err := unix.ParseUnixRights(&msgs[0])
-	if err != nil || len(fds) != 1 {
-		return nil, fmt.Errorf("receiving the proxy listener: %d descriptors: %w", len(fds), err)
+	if err != nil {
+		return nil, fmt.Errorf("receiving the sockets of the namespace: %w", err)
 	}
-	return os.NewFile(uintptr(fds[0]), "proxy"), nil
+	var files []*os.File
+	for _, fd := range fds {
+		files = append(files, os.NewFile(uintptr(fd), units.FDEgress))
+	}
+	return files, nil
 }
+
+// maxSockets is how many the namespace may send.
+const maxSockets = 16
 
 // release lets bwrap go on: it reads its arguments to the end before it forks anything.
 func (v *server) release() error {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,10 +16,12 @@ import (
 	"syscall"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
 )
 
@@ -69,8 +72,12 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	gateway.Changed = d.gatewayChanged
+	up, err := upstream()
+	if err != nil {
+		return err
+	}
 	r, err := local.New(local.Config{
-		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Changed: d.serverChanged,
+		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up, Changed: d.serverChanged,
 	})
 	if err != nil {
 		return err
@@ -93,6 +100,15 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	os.Remove(o.dirs.Gateway())
 	os.Remove(serversSocket(o.dirs))
 	return <-served
+}
+
+// upstream is the proxy of pfard's own environment, as every bridge gets it; nil if there is none. It may hold a password.
+func upstream() ([]byte, error) {
+	c := httpproxy.FromEnvironment()
+	if c.HTTPSProxy == "" && c.HTTPProxy == "" {
+		return nil, nil
+	}
+	return json.Marshal(units.Upstream{HTTPS: c.HTTPSProxy, HTTP: c.HTTPProxy, No: c.NoProxy})
 }
 
 func (o *options) absolute() (err error) {

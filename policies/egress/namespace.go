@@ -14,3 +14,14 @@ const (
 // server's namespace. They are reserved for benchmarks (RFC 2544, RFC 5180), so that nothing real is behind them.
 func SyntheticIPv4() netip.Prefix { return p("198.18.0.0/15") }
 func SyntheticIPv6() netip.Prefix { return p("2001:2::/48") }
+
+// Literals are the endpoints that are addresses or prefixes: those that a program reaches without asking for a name.
+func (p Policy) Literals() []Endpoint {
+	var all []Endpoint
+	for _, e := range p.Endpoints {
+		if e.Host == "" && e.Prefix.IsValid() {
+			all = append(all, e)
+		}
+	}
+	return all
+}

@@ -1,4 +1,4 @@
-// Command bench measures what pfar adds to a server: time to start, time for fifty, memory; each against the plain program in the same run.
+// Command bench measures what pfar adds to a server: time to start, time for fifty, memory, connections; each against the plain program in the same run.
 package main
 
 import (
@@ -15,6 +15,13 @@ func main() {
 	rounds := flag.Int("rounds", 15, "how often each start is measured")
 	many := flag.Int("servers", 50, "how many servers are started at once")
 	flag.Parse()
+	if flag.Arg(0) == egressRole {
+		if err := egressInside(context.Background(), flag.Args()[1:], *rounds); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := bench(context.Background(), *rounds, *many); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -33,7 +40,7 @@ func bench(ctx context.Context, rounds, many int) error {
 	}
 	bin := filepath.Join(dir, "bin")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", bin+"/",
-		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway", "./tests/echo")
+		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway", "./tests/echo", "./tests/load")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building: %w\n%s", err, out)
 	}
@@ -48,6 +55,7 @@ func bench(ctx context.Context, rounds, many int) error {
 		},
 		func() ([]result, error) { return fleet(ctx, dir, bin, many) },
 		func() ([]result, error) { return memory(ctx, dir, bin, many) },
+		func() ([]result, error) { return egress(ctx, dir, bin, rounds) },
 	} {
 		r, err := measure()
 		if err != nil {

@@ -27,11 +27,11 @@ const (
 
 // result is one line of the table. A result without a limit is there to compare with.
 type result struct {
-	what            string
-	plain, in       string
-	added           string
-	limit           string
-	within, limited bool
+	What            string
+	Plain, In       string
+	Added           string
+	Limit           string
+	Within, Limited bool
 }
 
 // starts measures each program plain and in pfar, one after the other, so that what else the machine does hits both.
@@ -69,8 +69,8 @@ func starts(ctx context.Context, dir, bin string, rounds int, programs map[strin
 	for _, name := range names {
 		d := median(added[name])
 		results = append(results, result{
-			what: fmt.Sprintf("%s: start to tools listed, p50 of %d", name, rounds), plain: milliseconds(median(plain[name])), in: milliseconds(median(in[name])),
-			added: milliseconds(d), limit: milliseconds(limitAdded), within: d <= limitAdded, limited: true,
+			What: fmt.Sprintf("%s: start to tools listed, p50 of %d", name, rounds), Plain: milliseconds(median(plain[name])), In: milliseconds(median(in[name])),
+			Added: milliseconds(d), Limit: milliseconds(limitAdded), Within: d <= limitAdded, Limited: true,
 		})
 	}
 	return results, nil
@@ -101,9 +101,9 @@ func fleet(ctx context.Context, dir, bin string, n int) ([]result, error) {
 	}
 	all := median(in)
 	return []result{{
-		what:  fmt.Sprintf("%d Go echo servers: start of pfar to all tools listed, p50 of %d", n, fleetRuns),
-		plain: milliseconds(median(plain)), in: milliseconds(all), added: milliseconds(all - median(plain)),
-		limit: milliseconds(limitFleet) + " in all", within: all <= limitFleet, limited: true,
+		What:  fmt.Sprintf("%d Go echo servers: start of pfar to all tools listed, p50 of %d", n, fleetRuns),
+		Plain: milliseconds(median(plain)), In: milliseconds(all), Added: milliseconds(all - median(plain)),
+		Limit: milliseconds(limitFleet) + " in all", Within: all <= limitFleet, Limited: true,
 	}}, nil
 }
 
@@ -134,8 +134,8 @@ func memory(ctx context.Context, dir, bin string, n int) ([]result, error) {
 		}
 		each := total / n
 		return []result{{
-			what:  fmt.Sprintf("memory of ours per server, bridge running (PSS, %d servers, pfard and gateway shared out)", n),
-			plain: mebibytes(0), in: mebibytes(each), added: mebibytes(each), limit: mebibytes(limitMemory), within: each <= limitMemory, limited: true,
+			What:  fmt.Sprintf("memory of ours per server, bridge running (PSS, %d servers, pfard and gateway shared out)", n),
+			Plain: mebibytes(0), In: mebibytes(each), Added: mebibytes(each), Limit: mebibytes(limitMemory), Within: each <= limitMemory, Limited: true,
 		}}, nil
 	}
 }
@@ -235,13 +235,13 @@ func printTable(w io.Writer, results []result) error {
 	var err error
 	for _, r := range results {
 		verdict := ""
-		if r.limited {
+		if r.Limited {
 			verdict = "within"
-			if !r.within {
+			if !r.Within {
 				verdict, err = "EXCEEDED", errLimit
 			}
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", r.what, r.plain, r.in, r.added, r.limit, verdict)
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", r.What, r.Plain, r.In, r.Added, r.Limit, verdict)
 	}
 	return err
 }

@@ -24,6 +24,8 @@ type pfar struct {
 	client control.Client
 	stderr bytes.Buffer
 	dirs   []string
+	bin    string
+	env    []string
 }
 
 var errMet = errors.New("condition met")
@@ -51,10 +53,10 @@ func up(ctx context.Context, dir, bin string, declarations map[string]string) (*
 			return nil, err
 		}
 	}
-	env := append(os.Environ(), "PFAR_RUN_DIR="+run, "PFAR_STATE_DIR="+filepath.Join(home, "state"))
+	p.bin, p.env = bin, append(os.Environ(), "PFAR_RUN_DIR="+run, "PFAR_STATE_DIR="+filepath.Join(home, "state"))
 	p.client = control.Client{Path: filepath.Join(run, "control.sock")}
 	p.cmd = exec.CommandContext(ctx, filepath.Join(bin, "pfar"), "up", folder, "--listen", "127.0.0.1:0", "--json")
-	p.cmd.Env, p.cmd.Stderr = env, &p.stderr
+	p.cmd.Env, p.cmd.Stderr = p.env, &p.stderr
 	// The first line on standard output says that the socket is there.
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -69,6 +71,13 @@ func up(ctx context.Context, dir, bin string, declarations map[string]string) (*
 	}
 	go drain(out)
 	return p, nil
+}
+
+// command is the CLI towards this pfar.
+func (p *pfar) command(ctx context.Context, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, filepath.Join(p.bin, "pfar"), args...)
+	c.Env = p.env
+	return c
 }
 
 func drain(r interface{ Read([]byte) (int, error) }) {

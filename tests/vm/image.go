@@ -30,7 +30,7 @@ const (
 )
 
 // packages are what the image has beyond debootstrap's minimal base.
-const packages = "systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,bubblewrap"
+const packages = "systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,bubblewrap,kmod"
 
 // recipe is what makes the image besides packages, path -> text. User 1000 lingers: it has a systemd of its own from boot on.
 var recipe = map[string]string{
@@ -49,6 +49,11 @@ TimeoutStartSec=infinity
 ExecStart=/bin/sh -c 'stty -F /dev/ttyS1 raw; exec >/dev/ttyS1 2>/dev/ttyS0; mkdir /payload; tar xf /dev/nvme0n2 -C /payload && cd /payload && ./run; echo "` + end + `$?"'
 `,
 	"var/lib/systemd/linger/user": "",
+}
+
+// modules are the parts of the kernel package that the image has besides the kernel: what nftables loads when it is asked to.
+func modules() []string {
+	return []string{"modules.builtin", "modules.order", "kernel/net/netfilter/", "kernel/net/ipv4/netfilter/", "kernel/net/ipv6/netfilter/", "kernel/lib/", "kernel/crypto/"}
 }
 
 // account is the ordinary user of the image.
@@ -95,7 +100,7 @@ func Image(ctx context.Context, cache string) (*Machine, error) {
 // key names the image by all that goes into it from here.
 func key() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n%s\n%s\n%s\n", suite, mirror, kernel, packages, account)
+	fmt.Fprintf(h, "%s\n%s\n%s\n%s\n%s\n%q\n", suite, mirror, kernel, packages, account, modules())
 	for _, name := range sortedNames(recipe) {
 		fmt.Fprintf(h, "%q %q\n", name, recipe[name])
 	}
@@ -185,13 +190,16 @@ func fetchKernel(ctx context.Context, work, root string) error {
 	if err != nil || len(debs) != 1 {
 		return fmt.Errorf("finding the downloaded kernel: %d packages, want 1", len(debs))
 	}
-	return unpackKernel(ctx, debs[0], filepath.Join(work, kernelFile))
+	version := strings.TrimSpace(name)
+	if err := unpackKernel(ctx, debs[0], filepath.Join(work, kernelFile), root); err != nil {
+		return err
+	}
+	_, err = run(ctx, root, "chroot", root, "depmod", version)
+	return err
 }
 
-// unpackKernel reads the package no further than the kernel; its modules are not needed.
-func unpackKernel(ctx context.Context, deb, target string) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// unpackKernel takes the kernel and the modules out of their package.
+func unpackKernel(ctx context.Context, deb, kernel, root string) error {
 	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -200,25 +208,61 @@ func unpackKernel(ctx context.Context, deb, target string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("reading the kernel package: %w", err)
 	}
-	defer func() {
-		cancel()
-		_ = cmd.Wait() // killed by us
-	}()
+	found := false
 	for r := tar.NewReader(stdout); ; {
 		h, err := r.Next()
-		if err != nil {
-			return fmt.Errorf("finding the kernel in its package: %w", err)
+		if errors.Is(err, io.EOF) {
+			break
 		}
-		if h.Typeflag != tar.TypeReg || !strings.HasPrefix(path.Clean(h.Name), "boot/vmlinuz-") {
+		if err != nil {
+			return fmt.Errorf("reading the kernel package: %w", errors.Join(err, cmd.Wait()))
+		}
+		if h.Typeflag != tar.TypeReg {
 			continue
 		}
-		f, err := os.Create(target)
-		if err != nil {
+		name, to := path.Clean(h.Name), ""
+		switch {
+		case strings.HasPrefix(name, "boot/vmlinuz-"):
+			found, to = true, kernel
+		case isModule(name):
+			to = filepath.Join(root, "usr", name) // /lib is a link
+		default:
+			continue
+		}
+		if err := writeFrom(r, to); err != nil {
 			return err
 		}
-		_, err = io.Copy(f, r)
-		return errors.Join(err, f.Close())
 	}
+	if !found {
+		return fmt.Errorf("finding the kernel in %q: it is not there", deb)
+	}
+	return cmd.Wait()
+}
+
+// isModule reports whether a file of the kernel package is one that the image has, by its path: lib/modules/VERSION/...
+func isModule(name string) bool {
+	parts := strings.SplitN(name, "/", 4)
+	if len(parts) != 4 || parts[0] != "lib" || parts[1] != "modules" {
+		return false
+	}
+	for _, m := range modules() {
+		if strings.HasPrefix(parts[3], m) {
+			return true
+		}
+	}
+	return false
+}
+
+func writeFrom(r io.Reader, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	return errors.Join(err, f.Close())
 }
 
 // finish writes the recipe and removes what only costs space.

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// activation starts a service when a connection waits on its listener, as a .socket unit does (systemd.socket(5)).
-// The listener outlives the service, which may end when it is idle.
+// activation starts a service when one of its sockets has something to read, as a .socket unit does
+// (systemd.socket(5)). The sockets outlive the service, which may end when it is idle.
 type activation struct {
-	listener *os.File
-	service  func(*activation) *service
-	log      *slog.Logger
+	sockets []*os.File
+	service func(*activation) *service
+	log     *slog.Logger
 
 	once sync.Once
 	done chan struct{}
@@ -25,8 +25,8 @@ type activation struct {
 	closed  bool
 }
 
-func activate(listener *os.File, log *slog.Logger, new func(*activation) *service) *activation {
-	a := &activation{listener: listener, service: new, log: log, done: make(chan struct{})}
+func activate(sockets []*os.File, log *slog.Logger, new func(*activation) *service) *activation {
+	a := &activation{sockets: sockets, service: new, log: log, done: make(chan struct{})}
 	go a.run()
 	return a
 }
@@ -34,7 +34,7 @@ func activate(listener *os.File, log *slog.Logger, new func(*activation) *servic
 func (a *activation) run() {
 	defer close(a.done)
 	for {
-		if err := waitReadable(a.listener); err != nil {
+		if err := waitAny(a.sockets); err != nil {
 			return // closed
 		}
 		s := a.service(a)
@@ -54,14 +54,16 @@ func (a *activation) run() {
 	}
 }
 
-// close stops the service and gives the listener up.
+// close stops the service and gives the sockets up.
 func (a *activation) close() {
 	a.once.Do(func() {
 		a.mu.Lock()
 		a.closed = true
 		s := a.current
 		a.mu.Unlock()
-		a.listener.Close()
+		for _, f := range a.sockets {
+			f.Close()
+		}
 		if s != nil {
 			s.stop()
 		}
@@ -69,9 +71,9 @@ func (a *activation) close() {
 	})
 }
 
-// dup returns a descriptor of the listener for the service.
-func (a *activation) dup() (*os.File, error) {
-	raw, err := a.listener.SyscallConn()
+// dup returns a copy of a socket, for a service.
+func dup(f *os.File) (*os.File, error) {
+	raw, err := f.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
@@ -80,13 +82,32 @@ func (a *activation) dup() (*os.File, error) {
 		return nil, err
 	}
 	if derr != nil {
-		return nil, fmt.Errorf("duplicating the listener: %w", derr)
+		return nil, fmt.Errorf("duplicating a socket: %w", derr)
 	}
-	return os.NewFile(uintptr(fd), "proxy"), nil
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// waitReadable returns once a connection waits on a non-blocking listener, without accepting it, or with an error once
-// it is closed.
+// waitAny returns once one of the sockets has something to read, or with an error once they are closed.
+func waitAny(files []*os.File) error {
+	results := make(chan error, len(files))
+	for _, f := range files {
+		go func() { results <- waitReadable(f) }()
+	}
+	first := <-results
+	for _, f := range files {
+		_ = f.SetReadDeadline(time.Unix(1, 0)) // fails only if it is closed
+	}
+	for range files[1:] {
+		<-results
+	}
+	for _, f := range files {
+		_ = f.SetReadDeadline(time.Time{})
+	}
+	return first
+}
+
+// waitReadable returns once a non-blocking socket has something to read, and leaves it there, or with an error once the
+// socket is closed or its deadline has come.
 func waitReadable(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

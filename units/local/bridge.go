@@ -1,25 +1,55 @@
 package local
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units"
 )
 
-// listen takes the listener from inside a server's network namespace and starts the egress bridge at the first
-// connection. A listener of an earlier run goes away with its bridge.
-func (s *server) listen(listener *os.File) {
+// listen takes the sockets from inside a server's network namespace and starts the egress bridge at the first sign of
+// life on one of them. Those of an earlier run go away with their bridge.
+func (s *server) listen(sockets []*os.File) {
+	watched, err := dup(s.monitor)
+	if err != nil {
+		s.r.cfg.Log.Warn("nobody can watch a bridge, ignoring", "server", s.plan.Name, "error", err)
+	} else {
+		sockets = append(sockets, watched)
+	}
 	s.mu.Lock()
 	old := s.bridge
-	s.bridge = activate(listener, s.r.cfg.Log, s.bridgeService)
+	s.bridge = activate(sockets, s.r.cfg.Log, s.bridgeService)
 	s.mu.Unlock()
 	if old != nil {
 		go old.close()
 	}
 }
 
-// bridgeService is the egress bridge, activated by its listener. When it ends, for whatever reason, the next connection
+// listenMonitor makes the socket by which the operator watches the bridge. It is there as long as the server is
+// declared to run, whatever its processes do.
+func (s *server) listenMonitor() error {
+	path := s.r.dirs.monitor(s.plan.Name)
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // of a pfard that was killed
+		return err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return fmt.Errorf("making the monitor's socket: %w", err)
+	}
+	l.SetUnlinkOnClose(false)
+	defer l.Close() // the copy stays
+	if err := os.Chmod(path, 0o600); err != nil {
+		return fmt.Errorf("making the monitor's socket: %w", err)
+	}
+	s.monitor, err = l.File()
+	return err
+}
+
+// bridgeService is the egress bridge, activated by its sockets. When it ends, for whatever reason, the next connection
 // starts it again.
 func (s *server) bridgeService(a *activation) *service {
 	name := bridgeName(s.plan.Name)
@@ -30,20 +60,51 @@ func (s *server) bridgeService(a *activation) *service {
 			if err != nil {
 				return spec{}, err
 			}
-			listener, err := a.dup()
+			descriptors, err := bridgeDescriptors(a.sockets)
 			if err != nil {
 				return spec{}, err
 			}
+			credentials := map[string][]byte{"plan": s.credentials["plan"]}
+			if s.r.cfg.Upstream != nil {
+				credentials[units.CredentialUpstream] = s.r.cfg.Upstream
+			}
 			return spec{
-				argv: []string{program}, user: s.bridgeUser, binds: binds,
-				descriptors: []descriptor{{units.FDEgress, listener}},
-				credentials: map[string][]byte{"plan": s.credentials["plan"]},
-				log:         s.r.dirs.log(s.plan.Name),
+				argv: []string{program}, user: s.bridgeUser, binds: binds, descriptors: descriptors, credentials: credentials,
+				runtimeDir: s.r.dirs.runtime(name), log: s.r.dirs.log(s.plan.Name),
 			}, nil
 		},
 		notice:  s.bridgeNotice,
 		changed: func(phase, *process, int) {},
 	}
+}
+
+func bridgeDescriptors(sockets []*os.File) ([]descriptor, error) {
+	var all []descriptor
+	for _, f := range sockets {
+		copied, err := dup(f)
+		if err != nil {
+			for _, d := range all {
+				d.file.Close()
+			}
+			return nil, err
+		}
+		name := units.FDEgress
+		if isUnix(f) {
+			name = units.FDMonitor
+		}
+		all = append(all, descriptor{name, copied})
+	}
+	return all, nil
+}
+
+func isUnix(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return false
+	}
+	domain := 0
+	_ = raw.Control(func(fd uintptr) { domain, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN) })
+	return domain == unix.AF_UNIX
 }
 
 func (s *server) bridgeNotice(m notification) {

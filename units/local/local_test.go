@@ -209,15 +209,15 @@ func TestActivation(t *testing.T) {
 		listener = os.NewFile(uintptr(n), "listener")
 	})
 	events := make(chan event, 10)
-	a := activate(listener, quiet(), func(a *activation) *service {
+	a := activate([]*os.File{listener}, quiet(), func(a *activation) *service {
 		// Accepts one connection, as a bridge does, and goes when it is idle.
 		s, e, _ := shell(t, `exec python3 -c 'import socket; socket.socket(fileno=3).accept()[0].sendall(b"served")'`, func(_ *service, sp *spec) {
-			f, err := a.dup()
+			f, err := dup(a.sockets[0])
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			sp.descriptors = []descriptor{{"proxy", f}}
+			sp.descriptors = []descriptor{{"egress", f}}
 		})
 		go func() {
 			for v := range e {

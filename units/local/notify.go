@@ -60,7 +60,7 @@ func (s *notifySocket) close() {
 
 // receive returns the next message, or an error once the socket is closed. What cannot be understood is dropped.
 func (s *notifySocket) receive() (notification, error) {
-	b, oob := make([]byte, maxNotification), make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4*4))
+	b, oob := make([]byte, maxNotification), make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4*16))
 	for {
 		n, oobn, flags, _, err := s.conn.ReadMsgUnix(b, oob)
 		if err != nil {

@@ -21,7 +21,9 @@ type Config struct {
 	State   string // state directory
 	Gateway Gateway
 	Limits  Limiter
-	Changed func(Update) // called for each change, from several goroutines
+	// Upstream is units.CredentialUpstream of every bridge; nil: there is no upstream proxy.
+	Upstream []byte
+	Changed  func(Update) // called for each change, from several goroutines
 }
 
 // Update is what has become of one server.

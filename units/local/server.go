@@ -29,6 +29,7 @@ type server struct {
 	argv        string // the launcher's program
 	binds       []bind
 	launcher    *service
+	monitor     *os.File // listener for those who watch the bridge
 
 	mu      sync.Mutex
 	update  Update
@@ -63,6 +64,9 @@ func (r *Runner) newServer(p generator.Plan, credentials map[string][]byte) (*se
 	if err := s.makeRuntime(); err != nil {
 		return nil, err
 	}
+	if err := s.listenMonitor(); err != nil {
+		return nil, err
+	}
 	s.launcher = &service{
 		name: launcherName(p.Name), dirs: r.dirs, log: r.cfg.Log, timeout: stopTimeout, restart: onFailure,
 		prepare: s.prepare, notice: s.notice, changed: s.changed,
@@ -85,17 +89,29 @@ func (s *server) makeHome() error {
 	return nil
 }
 
-// makeRuntime makes RUNTIME_DIRECTORY. What an earlier run left of crashes is forgotten: the operator starts anew.
+// makeRuntime makes RUNTIME_DIRECTORY of launcher and bridge. What an earlier run left in it is forgotten: the operator
+// starts anew.
 func (s *server) makeRuntime() error {
-	dir := s.r.dirs.runtime(launcherName(s.plan.Name))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("making the runtime directory: %w", err)
-	}
-	if err := own(dir, s.user); err != nil {
-		return err
-	}
-	if err := os.Remove(filepath.Join(dir, "crashes")); err != nil && !os.IsNotExist(err) {
-		return err
+	for _, unit := range []struct {
+		name string
+		user identity
+		past []string
+	}{
+		{launcherName(s.plan.Name), s.user, []string{"crashes"}},
+		{bridgeName(s.plan.Name), s.bridgeUser, []string{"leases", "connections"}},
+	} {
+		dir := s.r.dirs.runtime(unit.name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("making the runtime directory: %w", err)
+		}
+		if err := own(dir, unit.user); err != nil {
+			return err
+		}
+		for _, file := range unit.past {
+			if err := os.Remove(filepath.Join(dir, file)); err != nil && !os.IsNotExist(err) {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -214,8 +230,8 @@ func parentOf(pid int) (int, error) {
 
 // notice takes the launcher's messages (package units).
 func (s *server) notice(m notification) {
-	if m.vars["FDSTORE"] == "1" && m.vars["FDNAME"] == units.FDEgress && len(m.files) == 1 {
-		s.listen(m.files[0])
+	if m.vars["FDSTORE"] == "1" && m.vars["FDNAME"] == units.FDEgress && len(m.files) > 0 {
+		s.listen(m.files)
 	} else {
 		m.close()
 	}
@@ -301,6 +317,8 @@ func (s *server) close() {
 	if bridge != nil {
 		bridge.close()
 	}
+	s.monitor.Close()
+	_ = os.Remove(s.r.dirs.monitor(s.plan.Name))
 	_ = os.RemoveAll(s.r.dirs.binds(launcherName(s.plan.Name)))
 	_ = os.RemoveAll(s.r.dirs.binds(bridgeName(s.plan.Name)))
 }

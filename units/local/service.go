@@ -180,6 +180,7 @@ type dirs struct{ run, state string }
 func (d dirs) credentials(unit string) string { return filepath.Join(d.run, "credentials", unit) }
 func (d dirs) notify(unit string) string      { return filepath.Join(d.run, "notify", unit) }
 func (d dirs) runtime(unit string) string     { return filepath.Join(d.run, "runtime", unit) }
+func (d dirs) monitor(server string) string   { return filepath.Join(d.run, "egress", server+".sock") }
 func (d dirs) binds(unit string) string       { return filepath.Join(d.run, "binds", unit) }
 func (d dirs) home(server string) string      { return filepath.Join(d.state, "home", server) }
 func (d dirs) log(unit string) string         { return filepath.Join(d.state, "log", unit+".log") }
@@ -193,7 +194,7 @@ func (d dirs) make() error {
 		{d.run, 0o711}, {d.state, 0o711},
 		{filepath.Join(d.run, "credentials"), 0o711}, {filepath.Join(d.run, "notify"), 0o711},
 		{filepath.Join(d.run, "runtime"), 0o711}, {filepath.Join(d.run, "binds"), 0o711},
-		{filepath.Join(d.state, "home"), 0o711}, {filepath.Join(d.state, "log"), 0o700},
+		{filepath.Join(d.run, "egress"), 0o700}, {filepath.Join(d.state, "home"), 0o711}, {filepath.Join(d.state, "log"), 0o700},
 	} {
 		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
 			return fmt.Errorf("making %q: %w", dir.path, err)

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	spliceSize = 256 << 10 // bytes that one splice(2) moves at most, and the pipe's capacity where the user may have it
+	sparePipes = 16        // that are kept for the next transfer
+)
+
+// splicer moves bytes between TCP connections by splice(2): they stay in the kernel. A pipe is held only while bytes are
+// under way; io.Copy between two connections holds one for as long as the copy lasts, which of a thousand resting
+// connections are two thousand, all charged to the user (pipe(7), pipe-user-pages-soft).
+type splicer struct{ spare chan *pipe }
+
+type pipe struct{ r, w int }
+
+func newSplicer() *splicer { return &splicer{spare: make(chan *pipe, sparePipes)} }
+
+func (s *splicer) take() (*pipe, error) {
+	select {
+	case p := <-s.spare:
+		return p, nil
+	default:
+	}
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("making a pipe: %w", err)
+	}
+	_, _ = unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, spliceSize) // without it, it is only slower
+	return &pipe{fds[0], fds[1]}, nil
+}
+
+func (s *splicer) give(p *pipe) {
+	select {
+	case s.spare <- p:
+	default:
+		p.close()
+	}
+}
+
+func (p *pipe) close() {
+	unix.Close(p.r)
+	unix.Close(p.w)
+}
+
+// copy moves what src receives to dst until src ends, and adds to count as it goes.
+func (s *splicer) copy(dst, src *net.TCPConn, count *atomic.Int64) error {
+	in, err := src.SyscallConn()
+	if err != nil {
+		return err
+	}
+	out, err := dst.SyscallConn()
+	if err != nil {
+		return err
+	}
+	for {
+		var p *pipe
+		var n int64
+		var serr error
+		err := in.Read(func(fd uintptr) bool {
+			if p == nil {
+				if p, serr = s.take(); serr != nil {
+					return true
+				}
+			}
+			if n, serr = splice(int(fd), p.w, spliceSize); errors.Is(serr, unix.EAGAIN) {
+				s.give(p) // it is empty; the wait may be long
+				p = nil
+				return false
+			}
+			return true
+		})
+		if err = errors.Join(err, serr); err != nil || n == 0 {
+			if p != nil {
+				s.give(p)
+			}
+			return err
+		}
+		if err := drain(out, p, n, count); err != nil {
+			p.close() // what is left in it is nobody's any more
+			return err
+		}
+		s.give(p)
+	}
+}
+
+// drain moves the n bytes that p holds.
+func drain(out interface {
+	Write(func(uintptr) bool) error
+}, p *pipe, n int64, count *atomic.Int64) error {
+	for n > 0 {
+		var m int64
+		var serr error
+		err := out.Write(func(fd uintptr) bool {
+			m, serr = splice(p.r, int(fd), int(n))
+			return !errors.Is(serr, unix.EAGAIN)
+		})
+		if err = errors.Join(err, serr); err != nil {
+			return err
+		}
+		if m == 0 {
+			return io.ErrUnexpectedEOF
+		}
+		n -= m
+		count.Add(m)
+	}
+	return nil
+}
+
+func splice(from, to, size int) (int64, error) {
+	for {
+		n, err := unix.Splice(from, nil, to, nil, size, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
