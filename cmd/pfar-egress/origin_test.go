@@ -73,11 +73,13 @@ func (w *world) pass(c *net.TCPConn, d egress.Decision, port uint16, first int) 
 	defer up.Close()
 	early := make([]byte, first)
 	n, _ := io.ReadFull(c, early)
-	p.sent, p.received, p.err = w.proxy.passRequests(c, up, early[:n], d, port)
+	var rec record
+	p.err = w.proxy.passRequests(c, up, early[:n], d, port, &rec)
+	p.sent, p.received = rec.sent.Load(), rec.received.Load()
 	var ref *refusal
 	if errors.As(p.err, &ref) {
 		up.Close()
-		w.proxy.answer(c, ref.response(display(d, &request{host: d.Host, port: port}), false))
+		w.proxy.answer(c, ref.response(display(d, target{d.Host, port}), false))
 	}
 	return p
 }
