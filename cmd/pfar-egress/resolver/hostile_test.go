@@ -13,7 +13,10 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 )
 
-const api = "api.example.com"
+const (
+	api  = "api.example.com"
+	api6 = "1.0.1.0.2.1.6.c.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.2.0.0.0.1.0.0.2" // its address in the reverse tree
+)
 
 // names that are no names, or are not declared: the rcode of each is NXDOMAIN.
 var hostileNames = []struct {
@@ -99,7 +102,7 @@ var hostileNames = []struct {
 	{"part of an address of IPv6", host("2.0.0.0.1.0.0.2.ip6.arpa"), egress.NameNotDeclared, "2.0.0.0.1.0.0.2.ip6.arpa"},
 	{"another address of IPv6", host(strings.Repeat("1.", 32) + "ip6.arpa"), egress.NameNotDeclared, strings.Repeat("1.", 32) + "ip6.arpa"},
 	{"no digit of IPv6", host(strings.Repeat("g.", 32) + "ip6.arpa"), egress.NameNotDeclared, strings.Repeat("g.", 32) + "ip6.arpa"},
-	{"digits of IPv6 in pairs", host(strings.Repeat("11.11-", 10) + "111.ip6.arpa"), egress.NameNotDeclared, strings.Repeat("11.11-", 10) + "111.ip6.arpa"},
+	{"digits of IPv6 in one label", host(strings.ReplaceAll(api6, ".", "-") + ".ip6.arpa"), egress.NameNotDeclared, strings.ReplaceAll(api6, ".", "-") + ".ip6.arpa"},
 }
 
 func nul(n int) string { return strings.Repeat("\x00", n) }
@@ -201,6 +204,8 @@ func TestHostileMessages(t *testing.T) {
 		{"a pointer into the header", head(0, 1) + "\x03api\xc0\x04" + u16(typeA, 1), dns.RcodeFormatError, form},
 		{"a pointer to what follows", head(0, 1) + "\xc0\x12" + u16(typeA, 1) + api, dns.RcodeFormatError, form},
 		{"a pointer beyond the end", head(0, 1) + "\xff\xff" + u16(typeA, 1), dns.RcodeFormatError, form},
+		{"a pointer that looks like a label", head(0, 1) + "\xc0\x04" + strings.Repeat("a", 191) + "\x00" + u16(typeA, 1), dns.RcodeFormatError, form},
+		{"a pointer to the end of another name", head(0, 1) + "\x03api\xc0\x09" + u16(typeA, 1), dns.RcodeFormatError, form},
 		{"half a pointer", head(0, 1) + "\xc0", dns.RcodeFormatError, form},
 		{"a label of type 0x40", head(0, 1) + "\x43api\x00" + u16(typeA, 1), dns.RcodeFormatError, form},
 		{"a bit label (RFC 2673)", head(0, 1) + "\x41\x08\xff\x00" + u16(typeA, 1), dns.RcodeFormatError, form},
@@ -214,11 +219,14 @@ func TestHostileMessages(t *testing.T) {
 		{"an answer that is not there", head(0, 1, 1) + ok, dns.RcodeFormatError, formAPI},
 		{"an authority in a query", head(0, 1, 0, 1) + ok + soa, dns.RcodeFormatError, formAPI},
 		{"an additional record of another type", head(0, 1, 0, 0, 1) + ok + record, dns.RcodeFormatError, formAPI},
+		{"an additional record of the root's", head(0, 1, 0, 0, 1) + ok + "\x00" + record[2:], dns.RcodeFormatError, formAPI},
 		{"an additional record that is not there", head(0, 1, 0, 0, 1) + ok, dns.RcodeFormatError, formAPI},
 		{"a record behind EDNS", head(0, 1, 0, 0, 2) + ok + opt(1232, 0, 0, "") + record, dns.RcodeFormatError, formAPI},
 		{"EDNS twice", head(0, 1, 0, 0, 2) + ok + opt(1232, 0, 0, "") + opt(1232, 0, 0, ""), dns.RcodeFormatError, formAPI},
 		{"EDNS of an owner", head(0, 1, 0, 0, 1) + ok + "\x01a" + opt(1232, 0, 0, ""), dns.RcodeFormatError, formAPI},
 		{"EDNS of a pointed owner", head(0, 1, 0, 0, 1) + ok + "\xc0\x1c" + opt(1232, 0, 0, "")[1:], dns.RcodeFormatError, formAPI},
+		{"EDNS of an owner that looks like none", head(0, 1, 0, 0, 1) + ok + wire("\x00", strings.Repeat("a", 41)) + opt(1232, 0, 0, "")[1:], dns.RcodeFormatError, formAPI},
+		{"two additional records that are not there", head(0, 1, 0, 0, 2) + ok, dns.RcodeFormatError, formAPI},
 		{"EDNS cut short", head(0, 1, 0, 0, 1) + ok + opt(1232, 0, 0, "")[:7], dns.RcodeFormatError, formAPI},
 		{"EDNS longer than the message", head(0, 1, 0, 0, 1) + ok + opt(1232, 0, 0, "abcd")[:13], dns.RcodeFormatError, formAPI},
 		{"an option longer than EDNS", head(0, 1, 0, 0, 1) + ok + opt(1232, 0, 0, u16(10, 9)+"12345678"), dns.RcodeFormatError, formAPI},

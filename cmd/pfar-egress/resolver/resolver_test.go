@@ -71,6 +71,7 @@ func TestAnswers(t *testing.T) {
 		{"1.1.18.198.in-addr.arpa", typeA, "", "", egress.Declared, "1.1.18.198.in-addr.arpa"},
 		{"1.1.18.198.in-addr.arpa", typeANY, `60 HINFO "RFC8482" ""`, `60 HINFO "RFC8482" ""`, egress.Declared, "1.1.18.198.in-addr.arpa"},
 		{"1.0.19.198.in-addr.arpa", typePTR, "60 PTR b.wild.example.org.", "60 PTR b.wild.example.org.", egress.Declared, "1.0.19.198.in-addr.arpa"},
+		{api6 + ".ip6.arpa", typePTR, "60 PTR api.example.com.", "60 PTR api.example.com.", egress.Declared, api6 + ".ip6.arpa"},
 		{"2.0.1.0.2.1.6.C." + strings.Repeat("0.", 16) + "2.0.0.0.1.0.0.2.ip6.arpa", typePTR, "60 PTR db.lan.", "60 PTR db.lan.", egress.Declared, "2.0.1.0.2.1.6.c." + strings.Repeat("0.", 16) + "2.0.0.0.1.0.0.2.ip6.arpa"},
 	} {
 		for _, ipv6 := range []bool{true, false} {
