@@ -106,8 +106,10 @@ func (a *Addresses) Name(addr netip.Addr) (name string, ok bool) {
 		if i >= len(a.policy.Endpoints) || a.policy.Endpoints[i].Wildcard {
 			return "", false
 		}
-		name = a.policy.Endpoints[i].Host
-		return name, name != "" && a.exact[name] == n
+		if name = a.policy.Endpoints[i].Host; a.exact[name] != n { // its address is that of an entry before this one
+			return "", false
+		}
+		return name, true
 	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
@@ -188,8 +190,11 @@ func synthetic(n uint32) (v4, v6 netip.Addr) {
 
 // number is the inverse of synthetic.
 func number(addr netip.Addr) (n uint32, ok bool) {
-	addr = addr.Unmap()
+	zone := addr.Zone()
+	addr = addr.Unmap() // drops the zone of a mapped address
 	switch {
+	case zone != "":
+		return 0, false
 	case addr.Is4():
 		b := addr.As4()
 		n = binary.BigEndian.Uint32(b[:])

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	headerSize = 12  // octets, RFC 1035 section 4.1.1
-	maxWire    = 255 // octets of a name with its length octets and the root, RFC 1035 section 3.1
-	typeClass  = 4   // octets of a question behind its name
+	headerSize = 12 // octets, RFC 1035 section 4.1.1
+	maxLabel   = 63 // octets, RFC 1035 section 3.1
+	typeClass  = 4  // octets of a question behind its name
 )
 
 var errForm = errors.New("no DNS message that asks one question")
@@ -66,35 +66,28 @@ func (q *query) read(b []byte) error {
 }
 
 func (q *query) readQuestion(b []byte) (end int, err error) {
-	off := headerSize
-	for off < len(b) && b[off] != 0 {
-		if b[off] > 63 { // a pointer, or a label type that RFC 6891 section 5 has closed
+	name, end, err := dns.UnpackDomainName(b, headerSize)
+	if err != nil || end+typeClass > len(b) {
+		return 0, errForm
+	}
+	for off := headerSize; b[off] != 0; off += 1 + int(b[off]) {
+		if b[off] > maxLabel { // a pointer
 			return 0, errForm
 		}
-		off += 1 + int(b[off])
 	}
-	off++
-	if off-headerSize > maxWire || off+typeClass > len(b) {
-		return 0, errForm
-	}
-	name, _, err := dns.UnpackDomainName(b, headerSize)
-	if err != nil {
-		return 0, errForm
-	}
-	q.question = dns.Question{Name: name, Qtype: binary.BigEndian.Uint16(b[off:]), Qclass: binary.BigEndian.Uint16(b[off+2:])}
-	return off + typeClass, nil
+	q.question = dns.Question{Name: name, Qtype: binary.BigEndian.Uint16(b[end:]), Qclass: binary.BigEndian.Uint16(b[end+2:])}
+	return end + typeClass, nil
 }
 
-// readOPT reads the record of EDNS, whose owner is the root (RFC 6891 section 6.1.2).
+// readOPT reads the record of EDNS, whose owner is the root (RFC 6891 section 6.1.2). Of no other type the data is read.
 func (q *query) readOPT(b []byte, off int) (end int, err error) {
 	if off+3 > len(b) || b[off] != 0 || binary.BigEndian.Uint16(b[off+1:]) != dns.TypeOPT {
 		return 0, errForm
 	}
 	rr, end, err := dns.UnpackRR(b, off)
-	opt, ok := rr.(*dns.OPT)
-	if err != nil || !ok {
+	if err != nil {
 		return 0, errForm
 	}
-	q.opt = opt
+	q.opt, _ = rr.(*dns.OPT)
 	return end, nil
 }

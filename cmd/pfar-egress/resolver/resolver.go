@@ -66,12 +66,9 @@ func (r *Resolver) Answer(message []byte, tcp bool) (response []byte, asked Ques
 }
 
 func (r *Resolver) resolve(a *answer) {
-	d := egress.Decision{Reason: egress.BadName}
-	// An escape stands for what no host name holds, such as a dot within a label. The dot at the end is left on the name:
-	// with it, nothing is an address.
-	if !strings.Contains(a.question.Name, `\`) {
-		d = declared(r.policy, a.question.Name)
-	}
+	// In the escaped form, what no host name holds stands behind a backslash, which none holds either: a dot within a label
+	// ends no label. The dot at the end is left on the name: with it, hardly anything is an address.
+	d := declared(r.policy, a.question.Name)
 	if d.Host != "" {
 		a.asked.Name = d.Host
 	}
