@@ -31,7 +31,7 @@ type limits struct {
 }
 
 var defaultLimits = limits{
-	conns: 1024, rate: 2000, tuned: 64, buffer: 128 << 10, head: 16 << 10, fields: 64,
+	conns: 2048, rate: 2000, tuned: 64, buffer: 128 << 10, head: 16 << 10, fields: 64,
 	headTime: 10 * time.Second, dialTime: 10 * time.Second,
 	idle:   time.Hour, // IMAP's IDLE is renewed every 29 minutes (RFC 2177), database pools rest as long
 	orphan: time.Minute, linger: time.Second,

@@ -37,6 +37,7 @@ func do(j Job, authority string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	defer c.http.CloseIdleConnections() // the server in the sandbox lives on
 	var took Took
 	switch j.Kind {
 	case "new":

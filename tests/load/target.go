@@ -45,7 +45,7 @@ func target(certificate string) error {
 func name(w dns.ResponseWriter, q *dns.Msg) {
 	r := new(dns.Msg).SetReply(q)
 	if len(q.Question) == 1 && q.Question[0].Qtype == dns.TypeA && strings.EqualFold(q.Question[0].Name, Host+".") {
-		h := dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET}
+		h := dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}
 		r.Answer = []dns.RR{&dns.A{Hdr: h, A: net.ParseIP(TargetAddress)}}
 	}
 	_ = w.WriteMsg(r)
