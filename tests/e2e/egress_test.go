@@ -255,8 +255,8 @@ func refusedByProxy(wrote string) bool {
 	return strings.Contains(wrote, "403") || strings.Contains(wrote, "Forbidden")
 }
 
-// TestEgressIsCut takes a host away while a program is connected to it (EG-304).
-func TestEgressIsCut(t *testing.T) {
+// TestEgressFollowsTheFile takes a host away from a server that runs (EG-304), which leaves the others theirs.
+func TestEgressFollowsTheFile(t *testing.T) {
 	if os.Getuid() != 0 {
 		return
 	}
