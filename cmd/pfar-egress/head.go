@@ -46,7 +46,7 @@ func readHead(r io.Reader, limit int) (raw, rest []byte, err error) {
 type headReader struct {
 	src   io.Reader
 	limit int          // octets of a head
-	begun func() error // called when a head has begun and is not whole yet, before more of it is read; may be nil
+	begun func() error // called once for each head that has begun and is not whole, before more of it is read; may be nil
 	buf   []byte
 	r, w  int // buf[r:w] is read and not consumed
 }
@@ -57,7 +57,7 @@ const smallHead = 2048
 // next is readHead for each head of a connection. What it returns is good until something more is read, and it lies in
 // front of what is pending.
 func (h *headReader) next() (raw []byte, err error) {
-	seen := 0
+	seen, told := 0, h.begun == nil
 	for {
 		end, fault := scanHead(h.pending(), seen)
 		if fault == nil && max(end, seen) > h.limit {
@@ -71,7 +71,8 @@ func (h *headReader) next() (raw []byte, err error) {
 			h.r += end
 			return raw, nil
 		}
-		if seen = h.Buffered(); seen > 0 && h.begun != nil {
+		if seen = h.Buffered(); seen > 0 && !told {
+			told = true
 			if err := h.begun(); err != nil {
 				return nil, err
 			}

@@ -108,9 +108,6 @@ func (s *requestRelay) run() error {
 
 // startClock bounds the time of a head from its first octet: between requests, a connection may rest.
 func (s *requestRelay) startClock() error {
-	if s.clocked {
-		return nil
-	}
 	s.clocked = true
 	if err := s.c.SetReadDeadline(time.Now().Add(s.p.limits.headTime)); err != nil {
 		return err
@@ -173,14 +170,20 @@ func (s *requestRelay) send(raw []byte, r *request) error {
 	if err != nil {
 		return err
 	}
-	var m int64
 	if r.chunked {
-		m, err = copyChunked(s.up, &s.in)
-	} else if left := r.length - int64(part); left > 0 {
-		m, err = io.CopyN(s.up, s.c, left)
+		m, err := copyChunked(s.up, &s.in)
+		s.rec.sent.Add(m)
+		return err
 	}
-	s.rec.sent.Add(m)
-	return err
+	const counted = 1 << 20 // octets, after which those who watch see that it moves
+	for left := r.length - int64(part); left > 0; {
+		m, err := io.CopyN(s.up, s.c, min(left, counted))
+		s.rec.sent.Add(m)
+		if left -= m; err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // passResponses moves bytes until up ends, which ends the connection, unless a refusal is to follow.
@@ -302,10 +305,12 @@ func (s *requestRelay) shakeHands(raw []byte, r *request) (opened bool, err erro
 	if s.rec.sent.Add(int64(n)); err != nil {
 		return false, errNotReached
 	}
-	from := headReader{src: s.up, limit: s.p.limits.head}
+	from := headReader{src: s.up, limit: s.p.limits.head, begun: func() error {
+		return s.up.SetReadDeadline(time.Now().Add(s.p.limits.headTime))
+	}}
 	for range maxInterim {
 		head, err := from.next()
-		if err != nil {
+		if err != nil || s.up.SetReadDeadline(time.Time{}) != nil {
 			return false, errBadResponse
 		}
 		opened, status, err := parseAnswer(head, 2*s.p.limits.fields, r)

@@ -38,7 +38,9 @@ func (d *daemon) answer(ctx context.Context, _ control.Peer, q control.Request, 
 	case control.Status:
 		return d.sendReport(send)
 	case control.Watch:
-		return d.watchReports(ctx, send)
+		return d.watchReports(ctx, nil, send)
+	case control.Learn:
+		return d.learn(ctx, q.Server, send)
 	case control.Start, control.Stop, control.Restart:
 		if err := d.do(func() error { return d.turn(q.Verb, q.Server) }); err != nil {
 			return err
@@ -78,7 +80,8 @@ func (d *daemon) sendReport(send func(control.Response) error) error {
 	return send(control.Response{Status: &r})
 }
 
-func (d *daemon) watchReports(ctx context.Context, send func(control.Response) error) error {
+// watchReports sends a report now and after each change, until the peer hangs up or enough is closed.
+func (d *daemon) watchReports(ctx context.Context, enough <-chan struct{}, send func(control.Response) error) error {
 	wake := make(chan struct{}, 1)
 	if err := d.do(func() error { d.watchers[wake] = true; return nil }); err != nil {
 		return err
@@ -90,22 +93,86 @@ func (d *daemon) watchReports(ctx context.Context, send func(control.Response) e
 		}
 		select {
 		case <-wake:
+		case <-enough:
+			return nil
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
+// learner is a peer that has a server run in learning mode as long as it stays connected.
+type learner struct {
+	ended chan struct{} // closed when it is no longer the server's learner
+	err   error         // then: why, if not because the peer hung up
+}
+
+// learn runs a server in learning mode until the peer hangs up, in whatever way, or somebody takes the server away.
+func (d *daemon) learn(ctx context.Context, name string, send func(control.Response) error) error {
+	l := &learner{ended: make(chan struct{})}
+	if err := d.do(func() error { return d.beginLearning(name, l) }); err != nil {
+		return err
+	}
+	err := d.watchReports(ctx, l.ended, send)
+	if ended := d.do(func() error { return d.endLearning(name, l) }); ended != nil {
+		return ended
+	}
+	return err
+}
+
+func (d *daemon) beginLearning(name string, l *learner) error {
+	s, err := d.startable(name)
+	if err != nil {
+		return err
+	}
+	if s.learn != nil {
+		return fmt.Errorf("%w: somebody else has %q in learning mode", control.ErrLearning, name)
+	}
+	s.learn = l
+	d.converge(s) // whatever was started, its plan is another now: what failed is tried again as well
+	d.tell()
+	return nil
+}
+
+// endLearning brings the server back to what it is without the learner, and returns why somebody else did so before.
+func (d *daemon) endLearning(name string, l *learner) error {
+	if s := d.servers[name]; s != nil && s.learn == l {
+		s.dismiss(nil)
+		d.converge(s)
+		d.tell()
+	}
+	return l.err
+}
+
+// dismiss ends the learning, if there is one.
+func (s *server) dismiss(why error) {
+	if s.learn != nil {
+		s.learn.err = why
+		close(s.learn.ended)
+		s.learn = nil
+	}
+}
+
+// checkLearner ends the learning of a server that may not run any more.
+func (s *server) checkLearner() {
+	switch {
+	case s.want == nil:
+		s.dismiss(fmt.Errorf("%w: the declaration of %q was removed", control.ErrNoServer, s.name))
+	case !s.want.Enabled:
+		s.dismiss(fmt.Errorf("%w: %q has enabled = false in %s", control.ErrDisabled, s.name, s.want.File))
+	}
+}
+
 // turn is start, stop and restart.
 func (d *daemon) turn(verb control.Verb, name string) error {
-	s := d.servers[name]
-	if s == nil || s.want == nil {
-		return fmt.Errorf("%w: %q", control.ErrNoServer, name)
-	}
-	if verb != control.Stop && !s.want.Enabled {
-		return fmt.Errorf("%w: %q has enabled = false in %s", control.ErrDisabled, name, s.want.File)
+	s, err := d.startable(name)
+	if errors.Is(err, control.ErrNoServer) || err != nil && verb != control.Stop {
+		return err
 	}
 	s.run = verb != control.Stop
+	if !s.run {
+		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, name))
+	}
 	before := s.status.State
 	// Start is for a server that is not there; what serves is left alone.
 	s.again = verb == control.Restart || verb == control.Start && before != control.Running && before != control.Starting
@@ -116,6 +183,18 @@ func (d *daemon) turn(verb control.Verb, name string) error {
 	}
 	d.tell()
 	return nil
+}
+
+// startable finds a server. One that may not be started comes with the error that says so.
+func (d *daemon) startable(name string) (*server, error) {
+	s := d.servers[name]
+	if s == nil || s.want == nil {
+		return nil, fmt.Errorf("%w: %q", control.ErrNoServer, name)
+	}
+	if !s.want.Enabled {
+		return s, fmt.Errorf("%w: %q has enabled = false in %s", control.ErrDisabled, name, s.want.File)
+	}
+	return s, nil
 }
 
 // wakeWaiting starts what may have got its credential.

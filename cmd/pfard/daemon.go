@@ -144,6 +144,7 @@ func (d *daemon) reload() {
 		if !ok && !s.stale {
 			s.want = nil
 		}
+		s.checkLearner()
 		d.converge(s)
 	}
 	d.tell()

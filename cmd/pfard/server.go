@@ -16,6 +16,7 @@ type server struct {
 	name  string
 	want  *generator.Plan // nil: no declaration any more
 	run   bool            // the operator or the declaration wants it to run
+	learn *learner        // wants it to run in learning mode, whatever run says; nil: nobody
 	stale bool            // its file is broken now
 
 	started *generator.Plan // what the runner was told to start; nil: nothing
@@ -33,16 +34,25 @@ func newServer(name string) *server {
 func (d *daemon) converge(s *server) {
 	switch {
 	case s.busy:
-	case s.started != nil && (s.want == nil || !s.run || s.again || generator.Digest(*s.want) != generator.Digest(*s.started)):
+	case s.started != nil && (s.want == nil || !s.runs() || s.again || generator.Digest(s.plan()) != generator.Digest(*s.started)):
 		d.stop(s)
 	case s.started == nil && s.want == nil:
 		d.runner.Forget(s.name)
 		delete(d.servers, s.name)
-	case s.started == nil && s.run:
+	case s.started == nil && s.runs():
 		d.start(s)
 	case s.started == nil:
 		s.set(control.Stopped, reasonNotRun(*s.want))
 	}
+}
+
+func (s *server) runs() bool { return s.run || s.learn != nil }
+
+// plan is what should run, of a server that has a declaration.
+func (s *server) plan() generator.Plan {
+	p := *s.want
+	p.Egress.Learn = s.learn != nil
+	return p
 }
 
 func reasonNotRun(p generator.Plan) string {
@@ -80,7 +90,7 @@ func (d *daemon) start(s *server) {
 		s.set(control.Waiting, "for credentials: "+strings.Join(missing, "; "))
 		return
 	}
-	plan := *s.want
+	plan := s.plan()
 	s.set(control.Starting, "starting")
 	if err := d.runner.Start(plan, values); err != nil {
 		s.set(control.Failed, err.Error())
@@ -120,8 +130,18 @@ func (s *server) report(log string) control.Server {
 	}
 	if p != nil {
 		r.File, r.Description, r.Label = p.File, p.Gateway.Description, p.Gateway.Label
+		for _, e := range p.Egress.Endpoints {
+			r.Domains = append(r.Domains, e.String())
+		}
+	}
+	if s.learn != nil {
+		r.Learning = true
+		r.Detail = strings.TrimPrefix(r.Detail+"; "+detailLearning, "; ")
 	}
 	return r
 }
+
+// detailLearning stands behind what else is to be said, so that nobody forgets that a server is not as it was declared.
+const detailLearning = "learning: what it wants to reach and may not is recorded"
 
 func notFound(err error) bool { return errors.Is(err, vault.ErrNotFound) }

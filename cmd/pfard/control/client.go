@@ -31,7 +31,17 @@ func (c Client) Do(ctx context.Context, request Request) (Response, error) {
 // Watch calls changed with the present report and with each new one, until it returns an error, which Watch returns,
 // or until pfard closes the connection, which is io.EOF.
 func (c Client) Watch(ctx context.Context, changed func(Report) error) error {
-	err := c.converse(ctx, Request{Verb: Watch}, func(r Response) error {
+	return c.watch(ctx, Request{Verb: Watch}, changed)
+}
+
+// Learn has the server run in learning mode until it returns, and calls changed as Watch does. Its errors are those of
+// Watch, and of pfard when it ends the learning: the server has been stopped, disabled or removed, or learns already.
+func (c Client) Learn(ctx context.Context, server string, changed func(Report) error) error {
+	return c.watch(ctx, Request{Verb: Learn, Server: server}, changed)
+}
+
+func (c Client) watch(ctx context.Context, request Request, changed func(Report) error) error {
+	err := c.converse(ctx, request, func(r Response) error {
 		if r.Status == nil {
 			return nil
 		}

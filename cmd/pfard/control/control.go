@@ -1,7 +1,7 @@
 // Package control is pfard's socket: the verbs that the CLI and the gateway may ask of it, and what it answers.
 //
-// One JSON request per connection, answered by one JSON response; a watch answers with one response per change until
-// either side closes. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by what it says.
+// One JSON request per connection, answered by one JSON response; a watch, and learning, answer with one response per
+// change until either side closes. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by what it says.
 package control
 
 import (
@@ -20,6 +20,7 @@ const (
 	Start   Verb = "start"   // start Server, also one that failed: its crashes are forgotten
 	Stop    Verb = "stop"    // stop Server; it stays stopped until Start or its file changes
 	Restart Verb = "restart" // Stop and Start
+	Learn   Verb = "learn"   // run Server in learning mode as long as the connection stays open; answered as Watch is
 	Store   Verb = "store"   // store Secret under Key in the vault
 	Secrets Verb = "secrets" // the keys in the vault, never the values
 	Remove  Verb = "remove"  // remove Key from the vault
@@ -84,9 +85,11 @@ type Server struct {
 	Since       time.Time `json:"since"`         // of State
 	Crashes     int       `json:"crashes"`       // in a row
 	LastRefusal string    `json:"last_refusal,omitempty"`
-	Log         string    `json:"log"`              // path of its log
-	Limits      string    `json:"limits,omitempty"` // how memory, tasks and CPU are held, or that they are not
-	Stale       bool      `json:"stale,omitempty"`  // its file is broken now; the last good version runs
+	Log         string    `json:"log"`                       // path of its log
+	Limits      string    `json:"limits,omitempty"`          // how memory, tasks and CPU are held, or that they are not
+	Stale       bool      `json:"stale,omitempty"`           // its file is broken now; the last good version runs
+	Domains     []string  `json:"allowed_domains,omitempty"` // declared, in the declaration's order
+	Learning    bool      `json:"learning,omitempty"`        // somebody records what it wants to reach (Learn)
 }
 
 // Diagnostic is one mistake in one file.

@@ -67,6 +67,9 @@ func (d Dirs) Control() string { return filepath.Join(d.Run, "control.sock") }
 // Gateway is the gateway's socket for clients.
 func (d Dirs) Gateway() string { return filepath.Join(d.Run, "gateway.sock") }
 
+// Egress is the socket on which the named server's egress bridge tells of its connections.
+func (d Dirs) Egress(name string) string { return filepath.Join(d.Run, "egress", name+".sock") }
+
 // Token is the file that holds the bearer token of the gateway's loopback endpoint.
 func (d Dirs) Token() string { return filepath.Join(d.State, "token") }
 

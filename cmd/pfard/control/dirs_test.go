@@ -30,6 +30,7 @@ func TestDefaultDirs(t *testing.T) {
 	d := Dirs{Run: "/r", State: "/s"}
 	for got, want := range map[string]string{
 		d.Control(): "/r/control.sock", d.Gateway(): "/r/gateway.sock", d.Token(): "/s/token", d.Log("notion"): "/s/log/notion.log",
+		d.Egress("notion"): "/r/egress/notion.sock",
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -11,6 +11,8 @@ const (
 	CodeDenied   Code = "denied"    // the peer may not ask
 	CodeDisabled Code = "disabled"  // the declaration has enabled = false
 	CodeInvalid  Code = "invalid"   // the request itself is wrong
+	CodeLearning Code = "learning"  // somebody else runs the server in learning mode
+	CodeStopped  Code = "stopped"   // somebody else stopped the server
 )
 
 // Errors that a caller tells apart. An answer wraps all but the last to choose the Code; Client returns errors that wrap all.
@@ -20,6 +22,8 @@ var (
 	ErrDenied     = errors.New("permission denied")
 	ErrDisabled   = errors.New("disabled by its declaration")
 	ErrInvalid    = errors.New("invalid request")
+	ErrLearning   = errors.New("learning already")
+	ErrStopped    = errors.New("stopped meanwhile")
 	ErrNotRunning = errors.New("pfar is not running")
 )
 
@@ -44,6 +48,7 @@ func (r *Refused) Unwrap() error {
 func refusals() map[Code]error {
 	return map[Code]error{
 		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeDenied: ErrDenied, CodeDisabled: ErrDisabled, CodeInvalid: ErrInvalid,
+		CodeLearning: ErrLearning, CodeStopped: ErrStopped,
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 )
 
 // Answer carries out one request of a peer that may ask. It calls send for each response; an error becomes the last
-// response, and its Code comes from ErrNoServer, ErrNoKey, ErrDenied, ErrDisabled or ErrInvalid. The context ends when the peer hangs up.
+// response, and its Code comes from the errors of this package that it wraps. The context ends when the peer hangs up.
 type Answer func(ctx context.Context, peer Peer, request Request, send func(Response) error) error
 
 // Serve answers requests on the listener until the context ends, then closes it and waits for the answers under way.
@@ -99,7 +99,7 @@ func readRequest(c io.Reader) (Request, error) {
 		}
 		return Request{}, fmt.Errorf("%w: unknown member, wrong type, or nothing sent for %s", ErrInvalid, requestTimeout)
 	}
-	if !slices.Contains([]Verb{Status, Watch, Plan, Start, Stop, Restart, Store, Secrets, Remove}, r.Verb) {
+	if !slices.Contains([]Verb{Status, Watch, Plan, Start, Stop, Restart, Learn, Store, Secrets, Remove}, r.Verb) {
 		return Request{}, fmt.Errorf("%w: unknown verb %q", ErrInvalid, r.Verb)
 	}
 	return r, nil
