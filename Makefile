@@ -23,7 +23,7 @@ run: build $(SERVERS)/.installed
 
 # The end-to-end tests come last and alone: they measure time.
 test: $(SERVERS)/.installed
-	tests/setup.sh bwrap ip nft gcc
+	tests/setup.sh bwrap ip nft gcc postgres requests
 	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$')
 	@if [ "$$(id -u)" = 0 ]; then echo go test ./tests/vm; go test -timeout 9m ./tests/vm; \
 	else echo "NOT RUN as an ordinary user: tests/vm, whose image is made as root"; fi
@@ -41,7 +41,7 @@ vulnerabilities:
 	go run $(GOVULNCHECK) ./...
 
 bench: $(SERVERS)/.installed
-	tests/setup.sh bwrap
+	tests/setup.sh bwrap ip
 	CGO_ENABLED=0 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go run ./tests/bench
 
 clean:

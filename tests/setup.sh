@@ -1,6 +1,17 @@
 #!/bin/sh
 # Installs the Debian packages of the commands that are named and missing: setup.sh COMMAND...
+# "postgres" is PostgreSQL's server, without a cluster of its own, and "requests" the library of Debian's python3.
 set -eu
+
+# have reports whether a command, or what goes by that word, is there.
+have() {
+	case $1 in
+	postgres) ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 ;;
+	requests) /usr/bin/python3 -c 'import requests' >/dev/null 2>&1 ;;
+	# An ordinary user's PATH lacks the directories of nft and ip on Debian.
+	*) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
+	esac
+}
 
 packages=
 for command in "$@"; do
@@ -10,10 +21,11 @@ for command in "$@"; do
 	nft) package=nftables ;;
 	gcc) package="gcc libc6-dev" ;;
 	node) package=nodejs ;;
+	postgres) package=postgresql ;;
+	requests) package=python3-requests ;;
 	*) package=$command ;;
 	esac
-	# An ordinary user's PATH lacks the directories of nft and ip on Debian.
-	if ! PATH=$PATH:/usr/sbin:/sbin command -v "$command" >/dev/null; then
+	if ! have "$command"; then
 		packages="$packages $package"
 	elif [ "$command" = node ] && [ "$(node -p 'parseInt(process.versions.node)')" -lt 18 ]; then
 		packages="$packages $package"
@@ -35,6 +47,13 @@ if [ "$(id -u)" != 0 ]; then
 fi
 echo "installing$packages"
 export DEBIAN_FRONTEND=noninteractive
+case $packages in
+*postgresql*) # the package would make a cluster and start it
+	$as_root mkdir -p /etc/postgresql-common
+	[ -e /etc/postgresql-common/createcluster.conf ] ||
+		echo "create_main_cluster = false" | $as_root tee /etc/postgresql-common/createcluster.conf >/dev/null
+	;;
+esac
 $as_root apt-get update -qq
 # shellcheck disable=SC2086 # a list of words
-$as_root apt-get install -qq -y --no-install-recommends $packages
+$as_root apt-get install -qq -y --no-install-recommends -o Dpkg::Options::=--force-confold $packages

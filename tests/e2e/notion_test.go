@@ -32,11 +32,12 @@ import (
 const roleVariable = "PFAR_TEST_ROLE"
 
 func playRole(role string) int {
-	if role != "notion" {
+	serve := map[string]func(certificate string) error{"notion": serveNotion, "internet": serveInternet}[role]
+	if serve == nil {
 		fmt.Fprintf(os.Stderr, "no role %q\n", role)
 		return 2
 	}
-	if err := serveNotion(os.Getenv("PFAR_TEST_CERTIFICATE")); err != nil {
+	if err := serve(os.Getenv("PFAR_TEST_CERTIFICATE")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -87,8 +88,8 @@ func TestNotion(t *testing.T) {
 	}
 	dir := directory(t, "")
 	authority, certificate := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "server.pem")
-	makeCertificates(t, authority, certificate)
-	pid, requests := startNotion(t, certificate)
+	makeCertificates(t, authority, certificate, notionHost)
+	pid, requests := startRole[seen](t, "notion", certificate)
 	hosts := filepath.Join(dir, "hosts")
 	put(t, hosts, "127.0.0.1 localhost\n"+notionAddress+" "+notionHost+"\n")
 
@@ -158,13 +159,13 @@ func assertSecretNowhere(t *testing.T, p *pfar, secret string) {
 	}
 }
 
-// startNotion plays the stand-in in a network namespace of its own.
-func startNotion(t *testing.T, certificate string) (pid int, requests <-chan seen) {
+// startRole has this binary play a role in a network namespace of its own; what it says comes over the channel.
+func startRole[message any](t *testing.T, role, certificate string) (pid int, said <-chan message) {
 	t.Helper()
 	self, err := os.Executable()
 	check(t, err)
 	c := exec.Command(self)
-	c.Env = append(os.Environ(), roleVariable+"=notion", "PFAR_TEST_CERTIFICATE="+certificate)
+	c.Env = append(os.Environ(), roleVariable+"="+role, "PFAR_TEST_CERTIFICATE="+certificate)
 	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET}
 	stdout, err := c.StdoutPipe()
 	check(t, err)
@@ -175,28 +176,28 @@ func startNotion(t *testing.T, certificate string) (pid int, requests <-chan see
 		c.Process.Kill()
 		c.Wait()
 		if t.Failed() {
-			t.Logf("the stand-in wrote: %s", stderr.String())
+			t.Logf("the stand-in for the "+role+" wrote: %s", stderr.String())
 		}
 	})
 	lines := bufio.NewReader(stdout)
 	if line, err := lines.ReadString('\n'); line != "ready\n" {
 		t.Fatalf("the stand-in says %q, %v", line, err)
 	}
-	ch := make(chan seen, 16)
+	ch := make(chan message, 4096)
 	go func() {
 		for d := json.NewDecoder(lines); ; {
-			var s seen
-			if d.Decode(&s) != nil {
+			var m message
+			if d.Decode(&m) != nil {
 				return
 			}
-			ch <- s
+			ch <- m
 		}
 	}()
 	return c.Process.Pid, ch
 }
 
-// makeCertificates writes an authority's certificate, and a certificate by it for notionHost with its key.
-func makeCertificates(t *testing.T, authority, certificate string) {
+// makeCertificates writes an authority's certificate, and a certificate by it for names with its key.
+func makeCertificates(t *testing.T, authority, certificate string, names ...string) {
 	t.Helper()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
@@ -209,7 +210,7 @@ func makeCertificates(t *testing.T, authority, certificate string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
 	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: notionHost}, DNSNames: []string{notionHost},
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
 		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}

@@ -1,0 +1,90 @@
+// What Node and its libraries see of the network: node reach.mjs NODE_MODULES HOW TARGET [OPTION]
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+import dns from "node:dns/promises";
+import http from "node:http";
+import https from "node:https";
+import net from "node:net";
+import tls from "node:tls";
+
+const [modules, how, target, option] = process.argv.slice(2);
+const require = createRequire(pathToFileURL(modules + "/"));
+const load = async (name) => import(pathToFileURL(require.resolve(name)).href);
+
+const host = (t) => t.slice(0, t.lastIndexOf(":"));
+const port = (t) => Number(t.slice(t.lastIndexOf(":") + 1));
+
+const body = (res) =>
+	new Promise((resolve, reject) => {
+		let text = "";
+		res.on("data", (d) => (text += d));
+		res.on("end", () => resolve(`${res.statusCode} ${text}`));
+		res.on("error", reject);
+	});
+
+const get = (library, url, options = {}) =>
+	new Promise((resolve, reject) => {
+		library.get(url, options, (res) => body(res).then(resolve, reject)).on("error", reject);
+	});
+
+const hello = (socket) =>
+	new Promise((resolve, reject) => {
+		socket.on("error", reject);
+		socket.on("data", (d) => {
+			resolve(d.toString().trim());
+			socket.destroy();
+		});
+		socket.on("close", () => reject(new Error("closed")));
+		socket.write("hello\n");
+	});
+
+const ways = {
+	fetch: async () => {
+		const r = await fetch(target);
+		return `${r.status} ${await r.text()}`;
+	},
+	"node-fetch": async () => {
+		const r = await (await load("node-fetch")).default(target);
+		return `${r.status} ${await r.text()}`;
+	},
+	axios: async () => {
+		const r = await require("axios").get(target, { validateStatus: () => true });
+		return `${r.status} ${r.data}`;
+	},
+	undici: async () => {
+		const undici = require("undici");
+		const dispatcher = process.env.HTTPS_PROXY ? new undici.ProxyAgent(process.env.HTTPS_PROXY) : new undici.Agent();
+		const r = await undici.request(target, { dispatcher });
+		return `${r.statusCode} ${await r.body.text()}`;
+	},
+	http: () => get(http, target, option ? { headers: { Host: option } } : {}),
+	https: () => get(https, target),
+	net: () => hello(net.connect(port(target), host(target))),
+	tls: () => hello(tls.connect({ host: host(target), port: port(target), servername: option || host(target), rejectUnauthorized: !option })),
+	ws: () =>
+		new Promise((resolve, reject) => {
+			const ws = new (require("ws"))(target);
+			ws.on("error", reject);
+			ws.on("open", () => ws.send("hello"));
+			ws.on("message", (m) => {
+				resolve(m.toString());
+				ws.terminate();
+			});
+		}),
+	lookup: async () => (await dns.lookup(target)).address,
+	resolve4: async () => (await dns.resolve4(target)).join(" "),
+	// Two requests on one connection, of which the second names another host.
+	twice: async () => {
+		const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+		const first = await get(http, target, { agent });
+		return `${first} / ${await get(http, target, { agent, headers: { Host: option } })}`;
+	},
+};
+
+try {
+	console.log(await ways[how]());
+} catch (e) {
+	const cause = e.cause ?? e.errors?.[0] ?? e;
+	console.log(`error: ${cause.code ?? e.code} ${cause.message ?? e.message}`);
+}
+process.exit();

@@ -1,0 +1,284 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+const declared = `
+allowed_domains = [
+  "api.allowed.example", "api.allowed.example:7777", "api.allowed.example:8443", "*.wild.example", "db.allowed.example:5432",
+  "lan.example:7777", "secret-lan.example:7777", "rebound.example:7777", "own.example:7777", "93.184.215.14:7777",
+]
+allow_private = { "lan.example" = ["10.77.0.5"] }
+`
+
+// reached is what a program of the sandbox wrote, and how long it took.
+type reached struct {
+	Wrote   string  `json:"wrote"`
+	Seconds float64 `json:"seconds"`
+}
+
+// clients is the server in the sandbox that runs programs.
+type clients struct {
+	p             *pfar
+	node, modules string
+	scripts       string
+}
+
+// startClients brings it up with the internet around it.
+func startClients(t *testing.T) (*clients, *internet) {
+	t.Helper()
+	in, wrap := startInternet(t)
+	in.startPostgres(t)
+	node, err := exec.LookPath("node")
+	check(t, err)
+	node, err = filepath.EvalSymlinks(node)
+	check(t, err)
+	scripts := directory(t, "") // a clone may be where the server's user cannot read
+	for _, name := range []string{"reach.mjs", "reach.py"} {
+		b, err := os.ReadFile(filepath.Join("..", "clients", name))
+		check(t, err)
+		put(t, filepath.Join(scripts, name), string(b))
+	}
+	modules := filepath.Dir(npm(t, "x"))
+	p := prepare(t, map[string]string{"clients.hcl": declared + declare(program(t, "clients"), nil, fmt.Sprintf(`
+env     = { NODE_EXTRA_CA_CERTS = %[1]q, REQUESTS_CA_BUNDLE = %[1]q, SSL_CERT_FILE = %[1]q }
+sandbox {
+  read_only    = [%[1]q, %[2]q, %[3]q%[4]s]
+  memory_limit = "1g"
+  tasks_max    = 1000
+}`, in.authority, scripts, modules, alsoShow(node)))})
+	p.up(wrap...)
+	p.awaitRunning("clients")
+	return &clients{p, node, modules, scripts}, in
+}
+
+// alsoShow is a program's folder for read_only, unless the system's programs are shown anyway.
+func alsoShow(program string) string {
+	if strings.HasPrefix(program, "/usr/") {
+		return ""
+	}
+	return fmt.Sprintf(", %q", filepath.Dir(filepath.Dir(program)))
+}
+
+// argv completes the short form that the tables have: the language, the way, the target.
+func (c *clients) argv(short []string) []string {
+	switch short[0] {
+	case "node":
+		return append([]string{c.node, filepath.Join(c.scripts, "reach.mjs"), c.modules}, short[1:]...)
+	case "python":
+		return append([]string{"/usr/bin/python3", filepath.Join(c.scripts, "reach.py")}, short[1:]...)
+	case "psql":
+		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/psql")
+		return append([]string{found[len(found)-1], "-tA", "-c", "select 'forty-two'"}, short[1:]...)
+	}
+	return short
+}
+
+// run has a program run in the sandbox.
+func (c *clients) run(to *client, proxy bool, short ...string) reached {
+	var r reached
+	text := to.must("clients__run", map[string]any{"argv": c.argv(short), "proxy": proxy, "env": []string{"PGPASSWORD=open sesame", "PGCONNECT_TIMEOUT=10"}})
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		c.p.t.Errorf("%q: %v: %s", short, err, text)
+	}
+	return r
+}
+
+// egressRow is one program, with what it has to say. Of a refusal that it sees by itself, "error" stands for any error.
+type egressRow struct {
+	argv  []string
+	wants string // in what it writes
+	proxy string // the same, if its proxy variables are set; "": no difference
+}
+
+func fields(s string) []string { return strings.Fields(s) }
+
+// reachable are ways to what is declared, by whatever library and with or without the proxy's variables.
+func reachable() []egressRow {
+	var rows []egressRow
+	for _, library := range []string{"node fetch", "node node-fetch", "node axios", "node undici", "python urllib", "python requests", "go http"} {
+		for _, url := range []string{"https://api.allowed.example/", "http://api.allowed.example/", "https://a.wild.example/"} {
+			name := strings.Split(url, "/")[2]
+			rows = append(rows, egressRow{argv: append(fields(library), url), wants: "200 hello from " + name})
+		}
+	}
+	for _, r := range [][2]string{
+		{"node https https://api.allowed.example/", "200 hello from api.allowed.example"},
+		{"node http http://api.allowed.example/", "200 hello from api.allowed.example"},
+		{"node ws wss://api.allowed.example/ws", "hello"},
+		{"node ws ws://api.allowed.example/ws", "hello"},
+		{"node net api.allowed.example:7777", "echo of hello"},
+		{"node tls api.allowed.example:8443", "echo of hello"},
+		{"python tcp api.allowed.example:7777", "echo of hello"},
+		{"go tcp api.allowed.example:7777", "echo of hello"},
+		{"node net 93.184.215.14:7777", "echo of hello"}, // declared as a literal
+		{"node net lan.example:7777", "echo of hello"},   // private, as declared
+		{"node lookup api.allowed.example", "2001:2::c612:101"},
+		{"node resolve4 api.allowed.example", "198.18.1.1"},
+		{"node http http://api.allowed.example/ API.allowed.example.", "200 hello from API.allowed.example."},
+	} {
+		rows = append(rows, egressRow{argv: fields(r[0]), wants: r[1]})
+	}
+	for _, mode := range []string{"disable", "require"} {
+		rows = append(rows, egressRow{argv: []string{"psql", "host=db.allowed.example user=pfar dbname=postgres sslmode=" + mode}, wants: "forty-two"})
+	}
+	return rows
+}
+
+// unreachable are ways to what is not declared; each fails at once, with an error that the program understands.
+func unreachable() []egressRow {
+	const refused, noName, byProxy = "ECONNREFUSED", "ENOTFOUND", "name-not-declared"
+	var rows []egressRow
+	for _, url := range []string{"https://evil.example/", "http://evil.example/", "https://wild.example/", "https://b.a.wild.example/"} {
+		name := strings.Split(url, "/")[2]
+		http := strings.HasPrefix(url, "http:")
+		proxied := func(plain, tunnel string) string { // what a library makes of the proxy's 403
+			if http {
+				return plain
+			}
+			return tunnel
+		}
+		rows = append(rows,
+			egressRow{fields("node fetch " + url), noName + " getaddrinfo " + noName + " " + name, "error"}, // Node reads the variables from 22.21 on
+			egressRow{fields("node node-fetch " + url), noName, ""},
+			egressRow{fields("node axios " + url), noName, proxied("403 pfar refuses "+name+":80: "+byProxy, "error")},
+			egressRow{fields("node undici " + url), noName, "error"},
+			egressRow{fields("python urllib " + url), "Name or service not known", proxied("403 pfar refuses "+name+":80: "+byProxy, "403 Forbidden")},
+			egressRow{fields("python requests " + url), "Name or service not known", proxied("403 pfar refuses "+name+":80: "+byProxy, "403 Forbidden")},
+			egressRow{fields("go http " + url), "no such host", proxied("403 pfar refuses "+name+":80: "+byProxy, "Forbidden")},
+		)
+	}
+	for _, r := range [][2]string{
+		{"node ws wss://evil.example/ws", noName},
+		{"node net evil.example:7777", noName},
+		{"node tls evil.example:8443", noName},
+		{"node lookup evil.example", noName},
+		{"node resolve4 secret.evil.example", noName},
+		{"node net api.allowed.example:22", "ECONNRESET"}, // a declared name on another port
+		{"node net a.wild.example:7777", "ECONNRESET"},
+		{"python tcp api.allowed.example:22", "ConnectionResetError"},
+		{"go tcp api.allowed.example:22", "connection reset by peer"},
+		{"node fetch https://db.allowed.example/", "ECONNRESET"},
+		{"node net 93.184.215.14:443", refused}, // the declared host's own address
+		{"node net 93.184.215.66:443", refused},
+		{"node https https://93.184.215.66/", refused},
+		{"python tcp 93.184.215.66:80", "ConnectionRefusedError"},
+		{"go tcp 93.184.215.66:7777", "connection refused"},
+		{"go tcp 10.77.0.5:7777", "connection refused"}, // private by its name only
+		{"go tcp 93.184.215.13:7777", "connection refused"},
+		{"go tcp 169.254.169.254:80", "connection refused"},
+		{"go tcp [2606:4700::1]:443", "connection refused"},
+		{"python tcp [2606:4700::1]:443", "ConnectionRefusedError"},
+		{"go udp 93.184.215.53:53", "operation not permitted"},
+		{"python udp 8.8.8.8:53", "PermissionError"},
+		{"go udp 198.18.1.1:443", "operation not permitted"}, // QUIC
+		{"go udp [2606:4700::1]:443", "operation not permitted"},
+		{"node net secret-lan.example:7777", "ECONNRESET"}, // declared, and leads into a private network
+		{"node net rebound.example:7777", "ECONNRESET"},
+		{"node net own.example:7777", "ECONNRESET"},
+		{"node tls api.allowed.example:443 evil.example", "ECONNRESET"}, // another server's name in TLS
+		{"node tls api.allowed.example:443 a.wild.example", "ECONNRESET"},
+		{"node http http://api.allowed.example/ evil.example", "403 pfar refuses api.allowed.example:80: host-contradicts"},
+		{"node twice http://api.allowed.example/ evil.example", "200 hello from api.allowed.example / 403 pfar refuses"},
+		{"psql host=api.allowed.example", "error"},
+	} {
+		rows = append(rows, egressRow{argv: fields(r[0]), wants: r[1]})
+	}
+	return rows
+}
+
+// TestEgress has real programs, which know nothing of pfar, reach what is declared and nothing else.
+func TestEgress(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // another network takes root, and the test has run as root
+	}
+	c, in := startClients(t)
+	for name, rows := range map[string][]egressRow{"reachable": reachable(), "unreachable": unreachable()} {
+		t.Run(name, func(t *testing.T) { c.try(t, rows, name == "unreachable") })
+	}
+	told := server(c.p.last(), "clients").LastRefusal
+	if !strings.HasPrefix(told, "refused ") && !strings.HasPrefix(told, "failed ") {
+		t.Errorf("the last refusal is %q", told)
+	}
+	allowed := []string{hostAddress + ":443", hostAddress + ":80", hostAddress + ":7777", hostAddress + ":8443", lanAddress + ":7777"}
+	names := []string{"api.allowed.example.", "a.wild.example.", "db.allowed.example.", "lan.example.", "secret-lan.example.", "rebound.example.", "own.example."}
+	for _, e := range in.seen() {
+		if e.To != "" && !slices.Contains(allowed, e.To) && !slices.Contains(allowed, strings.Trim(strings.Replace(e.To, "::ffff:", "", 1), "[]")) {
+			t.Errorf("the internet was connected to at %s", e.To)
+		}
+		if e.Query != "" && !slices.Contains(names, e.Query) {
+			t.Errorf("the internet was asked for %s", e.Query)
+		}
+	}
+}
+
+// try runs each program with and without the proxy's variables, a few at a time.
+func (c *clients) try(t *testing.T, rows []egressRow, atOnce bool) {
+	to := c.p.client("/mcp")
+	var all sync.WaitGroup
+	slots := make(chan struct{}, 4)
+	for _, row := range rows {
+		for _, proxy := range []bool{false, true} {
+			slots <- struct{}{}
+			all.Go(func() {
+				defer func() { <-slots }()
+				r := c.run(to, proxy, row.argv...)
+				want := row.wants
+				if proxy && row.proxy != "" {
+					want = row.proxy
+				}
+				if !strings.Contains(r.Wrote, want) && !(atOnce && proxy && refusedByProxy(r.Wrote)) {
+					t.Errorf("%s (proxy %t): %.300q, want %q", strings.Join(row.argv, " "), proxy, r.Wrote, want)
+				}
+				if atOnce && r.Seconds > 5 { // a program's own start takes a second on a busy machine; a timeout, ten
+					t.Errorf("%s (proxy %t): refused after %.1f s", strings.Join(row.argv, " "), proxy, r.Seconds)
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// refusedByProxy reports whether a library said in its own words that the proxy refuses.
+func refusedByProxy(wrote string) bool {
+	return strings.Contains(wrote, "403") || strings.Contains(wrote, "Forbidden")
+}
+
+// TestEgressFollowsTheFile takes a host away from a server that runs (EG-304), which leaves the others theirs.
+func TestEgressFollowsTheFile(t *testing.T) {
+	if os.Getuid() != 0 {
+		return
+	}
+	c, _ := startClients(t)
+	to := c.p.client("/mcp")
+	if got := c.run(to, false, "go", "tcp", "api.allowed.example:7777"); !strings.Contains(got.Wrote, "echo of hello") {
+		t.Fatalf("before: %q", got.Wrote)
+	}
+	before := c.run(to, false, "node", "resolve4", "a.wild.example")
+	mark := c.p.mark()
+	b, err := os.ReadFile(c.p.path("clients.hcl"))
+	check(t, err)
+	c.p.write("clients.hcl", strings.Replace(string(b), `"api.allowed.example:7777", `, "", 1))
+	c.p.awaitFrom(mark, "the server with its new declaration", soon, func(r control.Report) bool {
+		return server(r, "clients").State != control.Running
+	})
+	c.p.awaitRunning("clients")
+	to = c.p.client("/mcp")
+	if got := c.run(to, false, "go", "tcp", "api.allowed.example:7777"); !strings.Contains(got.Wrote, "connection reset by peer") {
+		t.Errorf("after: %q", got.Wrote)
+	}
+	if after := c.run(to, false, "node", "resolve4", "a.wild.example"); !strings.HasPrefix(before.Wrote, "198.19.0.") || !strings.HasPrefix(after.Wrote, "198.19.0.") {
+		t.Errorf("a.wild.example was %q, is %q", before.Wrote, after.Wrote)
+	}
+}
