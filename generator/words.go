@@ -20,7 +20,8 @@ func (p Plan) Words() string {
 		{"pfar-mcp@" + p.Name, "launches the sandbox and watches it"},
 		{"", "runs " + p.commandLine()},
 		{"", "in " + quote(p.Sandbox.Dir)},
-		{"pfar-egress@" + p.Name, "accepts on 127.0.0.1:" + strconv.Itoa(egress.ProxyPort) + " inside, connects outside"},
+		{"pfar-egress@" + p.Name, "answers for declared names inside, takes what the ruleset sends it, connects outside"},
+		{"", "explicit proxy on 127.0.0.1:" + strconv.Itoa(egress.ProxyPort)},
 	})
 	fmt.Fprintf(&b, "\nLimits\n")
 	table(&b, p.limitRows())

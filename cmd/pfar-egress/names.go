@@ -71,13 +71,14 @@ func (n *names) serveConn(ctx context.Context, c *net.TCPConn) {
 
 func (n *names) answer(query []byte, tcp bool) []byte {
 	answer, asked := n.resolver.Answer(query, tcp)
-	if asked.Refused {
+	switch {
+	case asked.Refused, asked.Learned: // to learn a name is not to allow it
 		rec := record{
 			began: time.Now(), path: monitor.Resolver, protocol: "dns", host: asked.Name, verdict: egress.Deny, reason: asked.Reason,
-			ref: &refusal{status: 403, reason: asked.Reason},
+			err: asked.Err, ref: &refusal{status: 403, reason: asked.Reason},
 		}
 		n.journal.end(&rec)
-	} else if asked.Type == "A" || asked.Type == "AAAA" {
+	case asked.Type == "A" || asked.Type == "AAAA":
 		n.wanted(asked.Name)
 	}
 	return answer
