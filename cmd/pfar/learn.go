@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+const learnHelp = `Run a server in learning mode until Ctrl-C, and print the allowed_domains that it would need, to be
+reviewed and pasted into its declaration.
+
+Nothing more is allowed than before, and no name is looked up outside: every name has an address
+inside the sandbox, so that it shows which port is wanted. A server may ask for more once it has got
+what it asked for first. It is restarted for this, and again as declared afterwards.`
+
+// lastWordsTimeout is how long a bridge that ends may take to say what it has seen last.
+const lastWordsTimeout = 2 * time.Second
+
+func (c *cli) learnCommand() *cobra.Command {
+	var limit time.Duration
+	cmd := c.outputFlag(&cobra.Command{
+		Use:               "learn NAME",
+		Short:             "Record what a server wants to reach, and print the allowed_domains for it",
+		Long:              learnHelp,
+		Example:           example("pfar learn notion", "pfar learn notion --for 2m > domains.hcl"),
+		Args:              arguments("NAME"),
+		ValidArgsFunction: c.completeServers(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 0 || limit == 0 && cmd.Flags().Changed("for") {
+				return usage("--for %s: want a time, such as 30s or 5m", limit)
+			}
+			return c.learn(cmd.Context(), args[0], limit)
+		},
+	})
+	cmd.Flags().DurationVar(&limit, "for", 0, "end after this `TIME`, such as 30s or 5m, from the server's start on")
+	return cmd
+}
+
+// learning is one run of pfar learn.
+type learning struct {
+	*cli
+	name     string
+	limit    time.Duration // 0: until Ctrl-C
+	wishes   *wishes
+	bridges  *bridges
+	server   control.Server // as last reported, in learning mode
+	began    time.Time      // of its start in learning mode; zero: not yet
+	deadline <-chan time.Time
+}
+
+func (c *cli) learn(ctx context.Context, name string, limit time.Duration) error {
+	report, err := c.report(ctx)
+	if err != nil {
+		return err
+	}
+	declared, err := findServer(report, name)
+	if err != nil {
+		return err
+	}
+	l := &learning{cli: c, name: name, limit: limit}
+	l.wishes = newWishes(c.now(), l.tell)
+	watching, cancel := context.WithCancel(ctx)
+	l.bridges = newBridges(watching, c.dirs)
+	why := l.follow(watching)
+	cancel() // pfard brings the server back
+	l.bridges.wait()
+	if l.began.IsZero() {
+		return notLearned(why, declared, ctx)
+	}
+	result := l.wishes.lesson(name, l.server.Domains, c.now().Sub(l.began))
+	if len(result.Suggested)+len(result.Refused) == 0 {
+		fmt.Fprintf(c.stderr, "%s asked for nothing that it may not have\n", name)
+	}
+	if c.json() {
+		err = c.printJSON(result)
+	} else {
+		err = result.write(c.stdout)
+	}
+	return errors.Join(err, why)
+}
+
+// notLearned explains why there is nothing to print.
+func notLearned(why error, s control.Server, ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(why, control.ErrDisabled):
+		return fail(exitFailed, "%w", why).withHint("set enabled = true in %s", s.File)
+	case errors.Is(why, control.ErrLearning):
+		return fail(exitFailed, "%w", why).withHint("end the other pfar learn %s first", s.Name)
+	case why == nil:
+		return fail(exitFailed, "%s was stopped before it started", s.Name).withHint("pfar logs %s", s.Name)
+	}
+	return why
+}
+
+// follow gathers wishes until the operator, the time or the server ends it. An error is to be told after what was
+// learned.
+func (l *learning) follow(ctx context.Context) error {
+	reports, ended := make(chan control.Report), make(chan error, 1)
+	go func() { ended <- l.control().Learn(ctx, l.name, deliver(ctx, reports)) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.deadline:
+			return nil
+		case r := <-reports:
+			if over, err := l.changed(r); over {
+				l.lastWords(ctx)
+				return err
+			}
+		case e := <-l.bridges.events:
+			l.take(e)
+		case err := <-ended:
+			if ctx.Err() != nil {
+				return nil
+			}
+			l.lastWords(ctx)
+			return l.dismissed(err)
+		}
+	}
+}
+
+// changed follows the server's state, and reports whether that ends the learning.
+func (l *learning) changed(r control.Report) (over bool, err error) {
+	s, err := findServer(r, l.name)
+	if err != nil {
+		return false, nil // pfard says so itself
+	}
+	l.server = s
+	l.bridges.watch([]control.Server{s})
+	switch s.State {
+	case control.Starting, control.Running, control.BackOff:
+		if l.began.IsZero() {
+			l.start()
+		}
+	case control.Waiting, control.Failed:
+		return true, fail(exitFailed, "%s", l.name+": "+describe(s)).withHint("%s", remedy(s))
+	case control.Stopped:
+		fmt.Fprintf(l.stderr, "%s has ended\n", l.name)
+		return true, nil
+	}
+	return false, nil
+}
+
+func (l *learning) start() {
+	l.began = l.now()
+	until := "until Ctrl-C"
+	if l.limit > 0 {
+		until = fmt.Sprintf("for %s", l.limit)
+		l.deadline = time.After(l.limit)
+	}
+	fmt.Fprintf(l.stderr, "%s is in learning mode %s; nothing more is allowed than before\n", l.name, until)
+}
+
+// dismissed says who has taken the server away.
+func (l *learning) dismissed(err error) error {
+	switch {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%w any more", control.ErrNotRunning)
+	case !l.began.IsZero() && (errors.Is(err, control.ErrStopped) || errors.Is(err, control.ErrDisabled) || errors.Is(err, control.ErrNoServer)):
+		fmt.Fprintf(l.stderr, "the learning has ended: %s\n", escape(err.Error(), oneLine))
+		return nil
+	}
+	return err
+}
+
+// take takes a message of the bridge.
+func (l *learning) take(e bridgeEvent) {
+	if err := l.bridges.take(e); err != nil {
+		l.complain(fmt.Errorf("watching the egress bridge of %q: %w", e.server, err), "")
+	}
+	l.wishes.lost += max(0, e.message.Lost)
+	if e.message.Connection != nil {
+		l.wishes.see(*e.message.Connection)
+	}
+}
+
+// lastWords waits for the end of the bridge, which ends with its server and tells before what it has not told yet.
+func (l *learning) lastWords(ctx context.Context) {
+	clear(l.bridges.state) // it is not to be started again
+	enough := time.After(lastWordsTimeout)
+	for len(l.bridges.watched) > 0 {
+		select {
+		case e := <-l.bridges.events:
+			l.take(e)
+		case <-enough:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tell shows a new wish while it is learned.
+func (l *learning) tell(w wish, m monitor.Connection) {
+	line := fmt.Sprintf("%s wants %s by %s: %s", l.name, w.target(), via(m), m.Reason)
+	switch {
+	case w.host == "":
+		line = fmt.Sprintf("%s was refused by %s: %s", l.name, via(m), m.Reason)
+	case m.Path == monitor.Resolver:
+		line = fmt.Sprintf("%s looks up %s", l.name, w.host)
+	}
+	fmt.Fprintln(l.stderr, escape(line, oneLine))
+}
