@@ -54,6 +54,10 @@ func (p Plan) Words() string {
 		rows = append(rows, []string{e.String(), ports(e.Port) + p.mayLeadTo(e)})
 	}
 	table(&b, orNone(rows))
+	fmt.Fprintf(&b, "\nRuleset of its network\n")
+	for line := range strings.Lines(strings.ReplaceAll(p.Egress.Ruleset().String(), "\t", "  ")) {
+		b.WriteString(strings.TrimRight("  "+line, " \n") + "\n")
+	}
 	return b.String()
 }
 
