@@ -191,16 +191,14 @@ func (s *requestRelay) passResponses() {
 	if !s.last.CompareAndSwap(false, true) {
 		return
 	}
+	past := time.Unix(1, 0) // before c learns of the end: what it sends then is no request any more
+	s.fault = errors.Join(s.fault, s.c.SetReadDeadline(past), s.up.SetWriteDeadline(past))
 	if s.fault == nil {
 		s.fault = s.c.CloseWrite()
 	}
 	if s.fault != nil {
 		abort(s.c, s.up)
-		return
 	}
-	past := time.Unix(1, 0)
-	_ = s.c.SetReadDeadline(past) // neither fails but on a closed connection, which interrupts as well
-	_ = s.up.SetWriteDeadline(past)
 }
 
 // end is what follows when there is no further request.
