@@ -74,6 +74,16 @@ func (b *bridges) connect(name string, pause time.Duration) {
 	})
 }
 
+// connected reports whether a bridge is listened to, or may answer at any moment.
+func (b *bridges) connected() bool {
+	for _, a := range b.watched {
+		if !a.since.After(time.Now()) {
+			return true
+		}
+	}
+	return false
+}
+
 func (b *bridges) tell(e bridgeEvent) bool {
 	select {
 	case b.events <- e:

@@ -188,7 +188,7 @@ func (l *learning) take(e bridgeEvent) {
 func (l *learning) lastWords(ctx context.Context) {
 	clear(l.bridges.state) // it is not to be started again
 	enough := time.After(lastWordsTimeout)
-	for len(l.bridges.watched) > 0 {
+	for l.bridges.connected() {
 		select {
 		case e := <-l.bridges.events:
 			l.take(e)
