@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,15 +13,20 @@ import (
 
 func TestLookups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var asked []string
 		answers := map[string][]netip.Addr{"a.": addrs("1.1.1.1"), "b.": addrs("2.2.2.2")}
 		l := newLookups(func(ctx context.Context, name string) ([]netip.Addr, error) {
+			mu.Lock()
 			asked = append(asked, name)
+			mu.Unlock()
 			select {
 			case <-time.After(100 * time.Millisecond):
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			if answers[name] == nil {
 				return nil, errNoSuchHost
 			}
@@ -41,7 +47,9 @@ func TestLookups(t *testing.T) {
 		look("a.", answers["a."], 100*time.Millisecond) // an answer is for one connection
 		l.ahead(t.Context(), "b.")
 		time.Sleep(aheadFor + 150*time.Millisecond)
+		mu.Lock()
 		answers["b."] = addrs("3.3.3.3")
+		mu.Unlock()
 		look("b.", addrs("3.3.3.3"), 100*time.Millisecond) // the old one is not good any more
 		l.ahead(t.Context(), "none.")
 		time.Sleep(200 * time.Millisecond)
