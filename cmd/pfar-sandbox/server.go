@@ -153,7 +153,11 @@ func (v *server) sockets() ([]*os.File, error) {
 		if n == 0 {
 			return nil, errors.New("preparing the network namespace: the process in it ended without a word")
 		}
-		return nil, noNamespaces(errors.New(string(b[:n])))
+		said := errors.New(string(b[:n]))
+		if strings.HasPrefix(said.Error(), "setting lo up") { // the first thing that needs a capability (AppArmor)
+			return nil, noNamespaces(said)
+		}
+		return nil, fmt.Errorf("preparing the network namespace: %w", said)
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil || len(msgs) != 1 {
