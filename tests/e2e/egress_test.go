@@ -204,6 +204,7 @@ func TestEgress(t *testing.T) {
 		return // another network takes root, and the test has run as root
 	}
 	c, in := startClients(t)
+	w := in.tap(t, c.p.cmd.Process.Pid)
 	for name, rows := range map[string][]egressRow{"reachable": reachable(), "unreachable": unreachable()} {
 		t.Run(name, func(t *testing.T) { c.try(t, rows, name == "unreachable") })
 	}
@@ -213,6 +214,8 @@ func TestEgress(t *testing.T) {
 	}
 	allowed := []string{hostAddress + ":443", hostAddress + ":80", hostAddress + ":7777", hostAddress + ":8443", lanAddress + ":7777"}
 	names := []string{"api.allowed.example.", "a.wild.example.", "db.allowed.example.", "lan.example.", "secret-lan.example.", "rebound.example.", "own.example."}
+	w.only(t, "tcp "+hostAddress+":443", "tcp "+hostAddress+":80", "tcp "+hostAddress+":7777", "tcp "+hostAddress+":8443", "tcp "+hostAddress+":5432",
+		"tcp "+lanAddress+":7777")
 	for _, e := range in.seen() {
 		if e.To != "" && !slices.Contains(allowed, e.To) && !slices.Contains(allowed, strings.Trim(strings.Replace(e.To, "::ffff:", "", 1), "[]")) {
 			t.Errorf("the internet was connected to at %s", e.To)
