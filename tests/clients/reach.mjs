@@ -53,7 +53,9 @@ const ways = {
 	},
 	undici: async () => {
 		const undici = require("undici");
-		const dispatcher = process.env.HTTPS_PROXY ? new undici.ProxyAgent(process.env.HTTPS_PROXY) : new undici.Agent();
+		const named = option && { servername: option };
+		const uri = process.env.HTTPS_PROXY;
+		const dispatcher = uri ? new undici.ProxyAgent({ uri, requestTls: named }) : new undici.Agent({ connect: named });
 		const r = await undici.request(target, { dispatcher });
 		return `${r.statusCode} ${await r.body.text()}`;
 	},
@@ -73,6 +75,12 @@ const ways = {
 		}),
 	lookup: async () => (await dns.lookup(target)).address,
 	resolve4: async () => (await dns.resolve4(target)).join(" "),
+	// Asks the resolver that is given, and not the one of resolv.conf(5).
+	resolver: async () => {
+		const r = new dns.Resolver();
+		r.setServers([option]);
+		return (await r.resolve4(target)).join(" ");
+	},
 	// Two requests on one connection, of which the second names another host.
 	twice: async () => {
 		const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });

@@ -35,32 +35,38 @@ type clients struct {
 	scripts       string
 }
 
-// startClients brings it up with the internet around it.
-func startClients(t *testing.T) (*clients, *internet) {
+// findClients finds the programs.
+func findClients(t *testing.T) *clients {
 	t.Helper()
-	in, wrap := startInternet(t)
-	in.startPostgres(t)
 	node, err := exec.LookPath("node")
 	check(t, err)
 	node, err = filepath.EvalSymlinks(node)
 	check(t, err)
-	scripts := directory(t, "") // a clone may be where the server's user cannot read
+	c := &clients{node: node, modules: filepath.Dir(npm(t, "x")), scripts: directory(t, "")} // a clone may be where the server's user cannot read
 	for _, name := range []string{"reach.mjs", "reach.py"} {
 		b, err := os.ReadFile(filepath.Join("..", "clients", name))
 		check(t, err)
-		put(t, filepath.Join(scripts, name), string(b))
+		put(t, filepath.Join(c.scripts, name), string(b))
 	}
-	modules := filepath.Dir(npm(t, "x"))
-	p := prepare(t, map[string]string{"clients.hcl": declared + declare(program(t, "clients"), nil, fmt.Sprintf(`
+	return c
+}
+
+// startClients brings the server up with the internet around it.
+func startClients(t *testing.T) (*clients, *internet) {
+	t.Helper()
+	in, wrap := startInternet(t)
+	in.startPostgres(t)
+	c := findClients(t)
+	c.p = prepare(t, map[string]string{"clients.hcl": declared + declare(program(t, "clients"), nil, fmt.Sprintf(`
 env     = { NODE_EXTRA_CA_CERTS = %[1]q, REQUESTS_CA_BUNDLE = %[1]q, SSL_CERT_FILE = %[1]q }
 sandbox {
   read_only    = [%[1]q, %[2]q, %[3]q%[4]s]
   memory_limit = "1g"
   tasks_max    = 1000
-}`, in.authority, scripts, modules, alsoShow(node)))})
-	p.up(wrap...)
-	p.awaitRunning("clients")
-	return &clients{p, node, modules, scripts}, in
+}`, in.authority, c.scripts, c.modules, alsoShow(c.node)))})
+	c.p.up(wrap...)
+	c.p.awaitRunning("clients")
+	return c, in
 }
 
 // alsoShow is a program's folder for read_only, unless the system's programs are shown anyway.

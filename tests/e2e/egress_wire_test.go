@@ -27,6 +27,7 @@ const (
 // packet is one that came over the wire from pfar's side.
 type packet struct {
 	protocol string // "tcp", "udp", or a number
+	source   uint16 // port
 	to       netip.AddrPort
 	flags    byte // of TCP
 	payload  int  // octets
@@ -176,7 +177,7 @@ func parsePacket(b []byte) (p packet, ok bool) {
 	}
 	port := uint16(0)
 	if len(rest) >= 4 {
-		port = binary.BigEndian.Uint16(rest[2:])
+		p.source, port = binary.BigEndian.Uint16(rest), binary.BigEndian.Uint16(rest[2:])
 	}
 	switch {
 	case number == unix.IPPROTO_TCP && len(rest) >= 20:
