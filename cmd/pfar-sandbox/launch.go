@@ -43,7 +43,8 @@ type launcher struct {
 	gateway *handover.Conn
 	limits  *os.File // nil: nobody places bwrap in a cgroup
 	history history
-	ready   time.Time // when the tools were first served; zero: never
+	ready   time.Time     // when the tools were first served; zero: never
+	heard   chan struct{} // closed when the server's stderr has been read to its end
 }
 
 // launch runs the server that the unit's plan describes until it ends or ctx does, and returns this process's exit code.
@@ -64,7 +65,11 @@ func launch(ctx context.Context) (int, error) {
 	if err != nil {
 		return l.cannotStart(err)
 	}
-	go l.log.copy(s.stderr)
+	l.heard = make(chan struct{})
+	go func() {
+		defer close(l.heard)
+		l.log.copy(s.stderr)
+	}()
 	if err := l.connect(s); err != nil {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
@@ -228,6 +233,10 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 			l.stop(s)
 			return 0
 		case err := <-s.exited:
+			select { // its last words are in the pipe, to whose end no process is left, unless it got out of the namespace
+			case <-l.heard:
+			case <-time.After(time.Second):
+			}
 			return l.crashed(exitWords(err))
 		case m := <-messages:
 			if m.Failed != "" {

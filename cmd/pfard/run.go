@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
 )
@@ -152,8 +154,9 @@ func prepareDirs(d control.Dirs) error {
 			return fmt.Errorf("using %q: it must be a directory of uid %d that nobody else may write (owner %d, mode %v)", dir, os.Getuid(), owner, st.Mode())
 		}
 	}
-	if len(d.Gateway()) > 100 {
-		return fmt.Errorf("using %q: too long for the path of a Unix socket (108 bytes); set PFAR_RUN_DIR", d.Run)
+	const longest = 107 // octets of a Unix socket's path (unix(7))
+	if len(d.Egress(strings.Repeat("x", declaration.MaxName))) > longest {
+		return fmt.Errorf("using %q: too long for the paths of Unix sockets (%d octets); set PFAR_RUN_DIR", d.Run, longest)
 	}
 	if os.Getuid() == 0 && !local.Reachable(filepath.Join(d.Run, "x")) {
 		return fmt.Errorf("using %q as run directory: the servers' own users cannot enter it; set PFAR_RUN_DIR to a directory below /run", d.Run)

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	maxName        = 23 // pfar-m-NAME is a user of at most 31 characters
+	// MaxName is how many characters a server's name may have: pfar-m-NAME is a user of at most 31.
+	MaxName        = 23
 	maxDescription = 1024
 	maxDomains     = 256
 )
@@ -38,8 +39,8 @@ func nameFault(s string) string {
 		return `holds "--", which tools that write "-" for "_" take for the mark between server and tool`
 	case strings.HasSuffix(s, "-"):
 		return `ends in "-", which runs into the mark between server and tool`
-	case len(s) > maxName:
-		return "has " + strconv.Itoa(len(s)) + " characters, and the server's user name has room for " + strconv.Itoa(maxName)
+	case len(s) > MaxName:
+		return "has " + strconv.Itoa(len(s)) + " characters, and the server's user name has room for " + strconv.Itoa(MaxName)
 	case s[0] < 'a' || s[0] > 'z':
 		return "does not begin with a letter from a to z"
 	case !namePattern.MatchString(s):
@@ -52,8 +53,8 @@ func nameFault(s string) string {
 func validNameNear(s string) string {
 	s = strings.Trim(outside.ReplaceAllString(strings.ToLower(s), "-"), "-")
 	s = strings.TrimLeft(s, "0123456789-")
-	if len(s) > maxName {
-		s = strings.TrimRight(s[:maxName], "-")
+	if len(s) > MaxName {
+		s = strings.TrimRight(s[:MaxName], "-")
 	}
 	if s == "" {
 		return "my-server"
