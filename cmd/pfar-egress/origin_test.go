@@ -154,6 +154,7 @@ func TestPassRequestsRefuses(t *testing.T) {
 		{name: "first"},
 		{name: "pipelined", raw: getIt + putIt, count: 2},
 		{name: "behind chunks", raw: chunkIt, count: 1},
+		{name: "behind a large body", raw: withHost("PUT / HTTP/1.1", "Content-Length: 70000\r\n") + strings.Repeat("x", 70000), count: 1},
 		{name: "kept alive", raw: putIt, count: 1, wait: true},
 	} {
 		t.Run(before.name, func(t *testing.T) {
@@ -213,6 +214,26 @@ func TestHostileRequestsAreMany(t *testing.T) {
 	}
 }
 
+// headOf returns a request without a body of n octets.
+func headOf(n int) string {
+	return withHost("GET / HTTP/1.1", "X: "+strings.Repeat("y", n-len(withHost("GET / HTTP/1.1", "X: \r\n")))+"\r\n")
+}
+
+func TestPassRequestsBoundsWhatWasReadBefore(t *testing.T) {
+	for size, status := range map[int]string{16 << 10: "200", 16<<10 + 1: "431"} {
+		w := newWorld(t, nil, declared)
+		w.serveStrictly()
+		c := w.passTo(declared, 80, 17<<10).dial(t)
+		say(t, c, headOf(size)+strings.Repeat(getIt, 30))
+		if err := c.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := outcome(readAll(t, c)); got != status {
+			t.Errorf("%d octets: %s", size, got)
+		}
+	}
+}
+
 // What is passed on is what came, but for the framing of chunks.
 func TestPassRequestsPassesOn(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 100_000)
@@ -226,7 +247,7 @@ func TestPassRequestsPassesOn(t *testing.T) {
 		{"HTTP/1.0", withHost("GET / HTTP/1.0", "Connection: keep-alive\r\n") + getIt, ""},
 		{"fields of all kinds", withHost("GET / HTTP/1.1", "A:\tb\tc \r\nB_c: d\r\nX-Forwarded-Host: evil.test\r\nProxy-Authorization: x\r\nConnection: keep-alive, TE\r\nTE: trailers\r\nCookie: \xff\r\nE:\r\n"), ""},
 		{"64 fields", withHost("GET / HTTP/1.1", strings.Repeat("X: y\r\n", 63)), ""},
-		{"a head of the largest size", withHost("GET / HTTP/1.1", "X: "+strings.Repeat("y", 16<<10-len(withHost("GET / HTTP/1.1", "X: \r\n")))+"\r\n") + getIt, ""},
+		{"a head of the largest size", getIt + headOf(16<<10) + getIt, ""},
 		{"a body that looks like a request", withHost("POST / HTTP/1.1", "Content-Length: 38\r\n") + "GET / HTTP/1.1\r\nHost: evil.test\r\nA: b\r\n\r\n"[:38] + getIt, ""},
 		{"a GET with a body", withHost("GET / HTTP/1.1", "Content-Length: 5\r\n") + "hello" + getIt, ""}, {"an empty body", withHost("POST / HTTP/1.1", "Content-Length: 0\r\n") + getIt, ""},
 		{"a large body", withHost("POST / HTTP/1.1", fmt.Sprintf("Content-Length: %d\r\n", len(large))) + large + getIt, ""},

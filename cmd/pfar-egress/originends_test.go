@@ -209,11 +209,13 @@ func TestPassRequestsEnds(t *testing.T) {
 		const no = "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 		w := newWorld(t, nil, declared)
 		head := withHost("POST / HTTP/1.1", "Content-Length: 1000000000\r\n")
-		w.serveOrigin(func(c *net.TCPConn) {
+		release := make(chan struct{})
+		w.serveOrigin(func(c *net.TCPConn) { // and reads nothing of it
 			_, _ = io.ReadFull(c, make([]byte, len(head)))
+			time.Sleep(50 * time.Millisecond) // let it fill the buffers
 			_, _ = io.WriteString(c, no)
 			_ = c.CloseWrite()
-			time.Sleep(50 * time.Millisecond)
+			<-release
 		})
 		p := w.passTo(declared, 80, 0)
 		c := p.dial(t)
@@ -222,7 +224,12 @@ func TestPassRequestsEnds(t *testing.T) {
 		if b := readFull(t, c, make([]byte, len(no))); b != no {
 			t.Errorf("the client got %q", b)
 		}
-		c.Close()
-		<-p.ends
+		select {
+		case <-p.ends:
+		case <-time.After(10 * time.Second):
+			t.Error("the connection outlives the origin's end")
+			c.Close()
+		}
+		close(release)
 	})
 }
