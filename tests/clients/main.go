@@ -22,7 +22,9 @@ const patience = 15 * time.Second
 
 func main() {
 	if len(os.Args) > 2 {
-		fmt.Println(reach(os.Args[1], os.Args[2]))
+		begin := time.Now()
+		said := reach(os.Args[1], os.Args[2])
+		fmt.Printf("%s (%d ms)\n", said, time.Since(begin).Milliseconds())
 		return
 	}
 	s := &stdio.Server{Name: "clients"}

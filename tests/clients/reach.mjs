@@ -1,4 +1,4 @@
-// What Node and its libraries see of the network: node reach.mjs NODE_MODULES HOW TARGET [OPTION]
+// What Node and its libraries see of the network, and after how many milliseconds: node reach.mjs NODE_MODULES HOW TARGET [OPTION]
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 import dns from "node:dns/promises";
@@ -8,8 +8,15 @@ import net from "node:net";
 import tls from "node:tls";
 
 const [modules, how, target, option] = process.argv.slice(2);
-const require = createRequire(pathToFileURL(modules + "/"));
-const load = async (name) => import(pathToFileURL(require.resolve(name)).href);
+const resolveIn = createRequire(pathToFileURL(modules + "/"));
+let began = performance.now();
+
+// use loads a library, and has the clock start anew when it is there.
+const use = async (name) => {
+	const library = await import(pathToFileURL(resolveIn.resolve(name)).href);
+	began = performance.now();
+	return library.default;
+};
 
 const host = (t) => t.slice(0, t.lastIndexOf(":"));
 const port = (t) => Number(t.slice(t.lastIndexOf(":") + 1));
@@ -44,15 +51,15 @@ const ways = {
 		return `${r.status} ${await r.text()}`;
 	},
 	"node-fetch": async () => {
-		const r = await (await load("node-fetch")).default(target);
+		const r = await (await use("node-fetch"))(target);
 		return `${r.status} ${await r.text()}`;
 	},
 	axios: async () => {
-		const r = await require("axios").get(target, { validateStatus: () => true });
+		const r = await (await use("axios")).get(target, { validateStatus: () => true });
 		return `${r.status} ${r.data}`;
 	},
 	undici: async () => {
-		const undici = require("undici");
+		const undici = await use("undici");
 		const named = option && { servername: option };
 		const uri = process.env.HTTPS_PROXY;
 		const dispatcher = uri ? new undici.ProxyAgent({ uri, requestTls: named }) : new undici.Agent({ connect: named });
@@ -63,16 +70,18 @@ const ways = {
 	https: () => get(https, target),
 	net: () => hello(net.connect(port(target), host(target))),
 	tls: () => hello(tls.connect({ host: host(target), port: port(target), servername: option || host(target), rejectUnauthorized: !option })),
-	ws: () =>
-		new Promise((resolve, reject) => {
-			const ws = new (require("ws"))(target);
+	ws: async () => {
+		const WebSocket = await use("ws");
+		return new Promise((resolve, reject) => {
+			const ws = new WebSocket(target);
 			ws.on("error", reject);
 			ws.on("open", () => ws.send("hello"));
 			ws.on("message", (m) => {
 				resolve(m.toString());
 				ws.terminate();
 			});
-		}),
+		});
+	},
 	lookup: async () => (await dns.lookup(target)).address,
 	resolve4: async () => (await dns.resolve4(target)).join(" "),
 	// Asks the resolver that is given, and not the one of resolv.conf(5).
@@ -89,10 +98,12 @@ const ways = {
 	},
 };
 
+let said;
 try {
-	console.log(await ways[how]());
+	said = await ways[how]();
 } catch (e) {
 	const cause = e.cause ?? e.errors?.[0] ?? e;
-	console.log(`error: ${cause.code ?? e.code} ${cause.message ?? e.message}`);
+	said = `error: ${cause.code ?? e.code} ${cause.message ?? e.message}`;
 }
+console.log(`${said} (${Math.ceil(performance.now() - began)} ms)`);
 process.exit();

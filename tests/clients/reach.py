@@ -1,10 +1,13 @@
-# What Python and its libraries see of the network: python3 reach.py HOW TARGET
+# What Python and its libraries see of the network, and after how many milliseconds: python3 reach.py HOW TARGET
 import socket
 import sys
+import time
 import urllib.error
 import urllib.request
 
 how, target = sys.argv[1:3]
+if how == "requests":
+    import requests
 
 
 def with_urllib():
@@ -16,8 +19,6 @@ def with_urllib():
 
 
 def with_requests():
-    import requests
-
     r = requests.get(target, timeout=15)
     return "%d %s" % (r.status_code, r.text)
 
@@ -40,7 +41,9 @@ ways = {
     "tcp": lambda: with_socket(socket.SOCK_STREAM),
     "udp": lambda: with_socket(socket.SOCK_DGRAM),
 }
+began = time.monotonic()
 try:
-    print(ways[how]())
+    said = ways[how]()
 except Exception as e:
-    print("error: %s %s" % (type(e).__name__, e))
+    said = "error: %s %s" % (type(e).__name__, e)
+print("%s (%d ms)" % (said, (time.monotonic() - began) * 1000))
