@@ -142,9 +142,9 @@ func among(name string, names []string) bool {
 // relayResponse passes the response's heads on, then its body as it comes, to the end of the connection. The error is
 // a refusal if the client still waits for the head of its response.
 func (p *proxy) relayResponse(c, up *net.TCPConn, r *request) (int64, error) {
-	var rest []byte
+	from := headReader{src: up, limit: p.limits.head}
 	for range maxInterim {
-		raw, after, err := readHead(io.MultiReader(bytes.NewReader(rest), up), p.limits.head)
+		raw, err := from.next()
 		if err != nil {
 			return 0, errBadResponse
 		}
@@ -152,9 +152,9 @@ func (p *proxy) relayResponse(c, up *net.TCPConn, r *request) (int64, error) {
 		if err != nil {
 			return 0, errBadResponse
 		}
-		rest = after
 		if status >= 200 {
-			return relayBody(c, up, append(renderResponse(h, true), rest...), len(rest))
+			body := from.pending()
+			return relayBody(c, up, append(renderResponse(h, true), body...), len(body))
 		}
 		if r.minor == 0 {
 			continue // RFC 9110 section 15.2: HTTP/1.0 has no interim responses

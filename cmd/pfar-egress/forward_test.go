@@ -202,3 +202,21 @@ func TestForwardOrphanEnds(t *testing.T) {
 		t.Error("the origin's connection outlives the client's")
 	}
 }
+
+// What comes with a large interim response is not lost.
+func TestForwardLargeInterimResponse(t *testing.T) {
+	body := strings.Repeat("x", 5000)
+	w := newWorld(t, nil, "api.allowed.test")
+	w.answers["api.allowed.test."] = addrs(public)
+	w.serveOrigin(func(c *net.TCPConn) {
+		if _, err := c.Read(make([]byte, 4096)); err != nil {
+			return
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: "+strings.Repeat("y", 2100)+"\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"+body)
+		_ = c.CloseWrite()
+	})
+	answer := w.ask("GET http://api.allowed.test/ HTTP/1.1\r\nHost: api.allowed.test\r\n\r\n")
+	if !strings.HasPrefix(answer, "HTTP/1.1 103 ") || !strings.HasSuffix(answer, "\r\n\r\n"+body) {
+		t.Errorf("%d octets: %.100q ... %.100q", len(answer), answer, answer[max(0, len(answer)-100):])
+	}
+}
