@@ -51,7 +51,7 @@ func (p packet) flow() string {
 }
 
 // wire is everything that pfar's side has sent to the internet's. Packets are taken where they arrive, so that it does
-// not matter whether anybody listens at their destination, or has it.
+// not matter whether anybody listens at their destination.
 type wire struct {
 	near   int // process on pfar's side
 	knocks int
@@ -62,8 +62,8 @@ type wire struct {
 	changed chan struct{} // closed and replaced at each packet
 }
 
-// tap watches what the process near, and all that runs with it, sends to the internet; and has all of the world's
-// addresses lie there, so that what is sent would go there.
+// tap watches what the process near, and all that runs with it, sends to the internet; and gives it a default route to
+// there, so that whatever is sent anywhere would go over the wire.
 func (in *internet) tap(t *testing.T, near int) *wire {
 	t.Helper()
 	w := &wire{near: near, changed: make(chan struct{})}
@@ -85,7 +85,7 @@ func (in *internet) tap(t *testing.T, near int) *wire {
 	script := `set -e
 far="nsenter --net=/proc/$2/ns/net ip" near="nsenter --net=/proc/$1/ns/net ip"
 $far addr add ` + googleAddress + `/32 dev pfar1
-$near route add default dev pfar0
+$near route add default via ` + hostAddress + `
 if [ -e /proc/net/if_inet6 ]; then
 	$near addr add 2606:2800::13/64 dev pfar0 nodad
 	$far addr add 2606:2800::14/64 dev pfar1 nodad
