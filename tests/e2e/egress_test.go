@@ -91,8 +91,8 @@ func (c *clients) argv(short []string) []string {
 	case "python":
 		return append([]string{"/usr/bin/python3", filepath.Join(c.scripts, "reach.py")}, short[1:]...)
 	case "psql":
-		found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/psql")
-		return append([]string{found[len(found)-1], "-tA", "-c", "select 'forty-two'"}, short[1:]...)
+		
+		return append([]string{"/usr/bin/psql", "-tA", "-c", "select 'forty-two'"}, short[1:]...)
 	}
 	return short
 }
