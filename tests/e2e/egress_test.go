@@ -91,7 +91,6 @@ func (c *clients) argv(short []string) []string {
 	case "python":
 		return append([]string{"/usr/bin/python3", filepath.Join(c.scripts, "reach.py")}, short[1:]...)
 	case "psql":
-
 		return append([]string{"/usr/bin/psql", "-tA", "-c", "select 'forty-two'"}, short[1:]...)
 	}
 	return short
