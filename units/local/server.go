@@ -307,9 +307,19 @@ func (s *server) ended(p phase, code int) {
 	}
 }
 
-// close stops the launcher, and with it server and bridge.
+// close stops the bridge, and then the launcher and with it the server: a server has seconds to end, and what it has open
+// is cut at once (EG-304).
 func (s *server) close() {
+	s.closeBridge()
 	s.launcher.stop()
+	s.closeBridge() // of a server that was about to start
+	s.monitor.Close()
+	_ = os.Remove(s.r.dirs.monitor(s.plan.Name))
+	_ = os.RemoveAll(s.r.dirs.binds(launcherName(s.plan.Name)))
+	_ = os.RemoveAll(s.r.dirs.binds(bridgeName(s.plan.Name)))
+}
+
+func (s *server) closeBridge() {
 	s.mu.Lock()
 	bridge := s.bridge
 	s.bridge = nil
@@ -317,8 +327,4 @@ func (s *server) close() {
 	if bridge != nil {
 		bridge.close()
 	}
-	s.monitor.Close()
-	_ = os.Remove(s.r.dirs.monitor(s.plan.Name))
-	_ = os.RemoveAll(s.r.dirs.binds(launcherName(s.plan.Name)))
-	_ = os.RemoveAll(s.r.dirs.binds(bridgeName(s.plan.Name)))
 }
