@@ -139,7 +139,7 @@ func clip(s string, most int) string {
 func splitHost(s string) (host string, port uint16) {
 	host, rest, cut := s, "", false
 	if inner, ok := strings.CutPrefix(s, "["); ok {
-		host, rest, cut = strings.Cut(inner, "]")
+		host, rest, _ = strings.Cut(inner, "]")
 		rest, cut = strings.CutPrefix(rest, ":")
 	} else if strings.Count(s, ":") == 1 {
 		host, rest, cut = strings.Cut(s, ":")
