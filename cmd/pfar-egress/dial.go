@@ -17,9 +17,6 @@ const (
 	maxAddresses = 16                     // of one name that are tried
 )
 
-// errOwnAddress does not say whose the address is: the server would learn this machine's addresses by asking.
-var errOwnAddress = &refusal{403, "address-refused", "The address is reached only if allowed_domains has it by itself, and not only a range that holds it."}
-
 // keepAlive shows within two minutes that the other side is gone, and every minute to the NATs between that the
 // connection is not; some forget it after four.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: 15 * time.Second, Count: 4}
@@ -118,8 +115,9 @@ func ownAddress(a netip.Addr) bool {
 func (p *proxy) connect(ctx context.Context, d egress.Decision, port uint16, rec *record) (*net.TCPConn, error) {
 	addrs := []netip.Addr{d.Addr}
 	if d.Addr.IsValid() && p.strays(d.Addr, port) {
+		// It is answered like an address where nothing listens: the server would learn this machine's addresses by asking.
 		rec.skipped, rec.special = d.Addr, "own"
-		return nil, errOwnAddress
+		return nil, errNotReached
 	}
 	if s := p.via(d, port); s != nil {
 		return p.connectVia(ctx, s, d, port, rec)

@@ -83,13 +83,13 @@ func TestDeclaredLiteralsOfThisHost(t *testing.T) {
 		host, reason string
 		port         uint16
 	}{
-		{[]string{"192.168.0.0/16:8080"}, own, "address-refused", 8080},
+		{[]string{"192.168.0.0/16:8080"}, own, "not-reached", 8080},
 		{[]string{"192.168.0.0/16:8080"}, other, egress.Declared, 8080},
 		{[]string{"192.168.1.5/32:8080"}, own, egress.Declared, 8080},
 		{[]string{"192.168.1.5:8080"}, own, egress.Declared, 8080},
-		{[]string{"192.168.1.5:8081", "192.168.0.0/16:8080"}, own, "address-refused", 8080},
+		{[]string{"192.168.1.5:8081", "192.168.0.0/16:8080"}, own, "not-reached", 8080},
 		{[]string{"192.168.0.0/16:8080", "192.168.1.5:8080"}, own, egress.Declared, 8080},
-		{[]string{"192.168.1.6", "192.168.1.4/31"}, own, "address-refused", 443},
+		{[]string{"192.168.1.6", "192.168.1.4/31"}, own, "not-reached", 443},
 		{[]string{"127.0.0.0/8:8080"}, "127.0.0.1", egress.Declared, 8080},
 		{[]string{"127.0.0.1:8080"}, "127.0.0.1", egress.Declared, 8080},
 	} {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/pfar/pfar/policies/egress"
 )
@@ -154,7 +155,7 @@ func (p *proxy) relayResponse(c, up *net.TCPConn, r *request) (int64, error) {
 		}
 		if status >= 200 {
 			body := from.pending()
-			return relayBody(c, up, append(renderResponse(h, true), body...), len(body))
+			return p.relayBody(c, up, append(renderResponse(h, true), body...), len(body))
 		}
 		if r.minor == 0 {
 			continue // RFC 9110 section 15.2: HTTP/1.0 has no interim responses
@@ -167,15 +168,16 @@ func (p *proxy) relayResponse(c, up *net.TCPConn, r *request) (int64, error) {
 }
 
 // relayBody writes first, of which the last part is body already, and then the rest of the body.
-func relayBody(c, up *net.TCPConn, first []byte, part int) (int64, error) {
+func (p *proxy) relayBody(c, up *net.TCPConn, first []byte, part int) (int64, error) {
 	if _, err := c.Write(first); err != nil {
 		return 0, err
 	}
-	n, err := io.Copy(c, up)
+	var n atomic.Int64
+	err := p.splicer.copy(c, up, &n)
 	if err == nil {
 		err = c.CloseWrite()
 	}
-	return int64(part) + n, err
+	return int64(part) + n.Load(), err
 }
 
 // parseResponse checks what decides where the response ends, for the client's sake.

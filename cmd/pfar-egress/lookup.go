@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -130,14 +131,13 @@ func (l *lookups) query(ctx context.Context, name string) ([]netip.Addr, time.Du
 	return addrs, seen.get(), err
 }
 
-// expect is told of a name that the server has just been given an address for.
+// expect is told of a name that the server has just been given an address for. No query leaves for what is not declared,
+// nor, without a connection that is recorded, for what a wildcard covers: the server would choose what it says.
 func (p *proxy) expect(name string) {
-	d := p.policy.Decide(name, 443)
-	declared := d.Verdict == egress.Allow || d.Reason == egress.PortNotDeclared
-	if !declared || d.Host == "" || d.Addr.IsValid() || p.out.upstream != nil { // no query leaves for what is not declared
-		return
+	exact := slices.ContainsFunc(p.policy.Endpoints, func(e egress.Endpoint) bool { return !e.Wildcard && e.Host != "" && e.Host == name })
+	if exact && p.out.upstream == nil {
+		p.lookups.ahead(context.Background(), name+".")
 	}
-	p.lookups.ahead(context.Background(), d.Host+".")
 }
 
 // ttl is the shortest time to live among the records of a lookup's answers, which package net does not tell.

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -42,6 +44,7 @@ func run(ctx context.Context, idle time.Duration, log *slog.Logger) error {
 			log.Warn("notifying the runner, ignoring", "err", err)
 		}
 	}
+	log = slog.New(slog.NewTextHandler(&countedLog{to: os.Stderr, full: func() { notify(units.NotifyLogFull + "=1") }}, nil))
 	table := monitor.NewTable(runtimeFile("connections"))
 	j := newJournal(log, pl.Name, table, func(status string) { notify("STATUS=" + status) })
 	p, err := newProxy(pl, j)
@@ -57,6 +60,30 @@ func run(ctx context.Context, idle time.Duration, log *slog.Logger) error {
 		log.Warn("saving what was seen of connections, ignoring", "err", serr)
 	}
 	return err
+}
+
+// countedLog tells the runner whenever the log has grown by units.LogSegment, so that it can rotate it.
+type countedLog struct {
+	to   io.Writer
+	full func()
+
+	mu sync.Mutex
+	n  int
+}
+
+func (c *countedLog) Write(b []byte) (int, error) {
+	n, err := c.to.Write(b)
+	c.mu.Lock()
+	c.n += n
+	full := c.n >= units.LogSegment
+	if full {
+		c.n = 0
+	}
+	c.mu.Unlock()
+	if full {
+		c.full()
+	}
+	return n, err
 }
 
 // runtimeFile is a file of this unit that outlives the process; "" if there is no place for one.

@@ -61,34 +61,68 @@ func (s *splicer) copy(dst, src *net.TCPConn, count *atomic.Int64) error {
 	if err != nil {
 		return err
 	}
+	stray := make([]byte, 512)
 	for {
-		var p *pipe
-		var n int64
-		var serr error
-		err := in.Read(func(fd uintptr) bool {
-			if p == nil {
-				if p, serr = s.take(); serr != nil {
-					return true
-				}
+		p, n, err := s.fill(in, stray)
+		switch {
+		case err != nil || n == 0:
+			return err
+		case p == nil:
+			m, err := dst.Write(stray[:n])
+			if count.Add(int64(m)); err != nil {
+				return err
 			}
-			if n, serr = splice(int(fd), p.w, spliceSize); errors.Is(serr, unix.EAGAIN) {
-				s.give(p) // it is empty; the wait may be long
-				p = nil
-				return false
+		default:
+			if err := drain(out, p, n, count); err != nil {
+				p.close() // what is left in it is nobody's any more
+				return err
 			}
+			s.give(p)
+		}
+	}
+}
+
+// fill waits until there is something to move. It is then in a pipe, or in stray if there is none; n is 0 at the end.
+//
+// At the mark of urgent data splice(2) says that src has ended, or that there is nothing, whatever follows the mark.
+// recv(2) passes over it, and only its word counts.
+func (s *splicer) fill(in interface {
+	Read(func(uintptr) bool) error
+}, stray []byte) (p *pipe, n int64, err error) {
+	var serr error
+	err = in.Read(func(fd uintptr) bool {
+		if p, serr = s.take(); serr != nil {
 			return true
-		})
-		if err = errors.Join(err, serr); err != nil || n == 0 {
-			if p != nil {
-				s.give(p)
-			}
-			return err
 		}
-		if err := drain(out, p, n, count); err != nil {
-			p.close() // what is left in it is nobody's any more
-			return err
+		n, serr = splice(int(fd), p.w, spliceSize)
+		if serr == nil && n > 0 {
+			return true
 		}
-		s.give(p)
+		s.give(p) // it is empty; the wait may be long
+		p = nil
+		if serr != nil && !errors.Is(serr, unix.EAGAIN) {
+			return true
+		}
+		var m int
+		m, serr = receive(int(fd), stray)
+		n = int64(m)
+		return !errors.Is(serr, unix.EAGAIN)
+	})
+	if err = errors.Join(err, serr); err != nil {
+		if p != nil {
+			s.give(p)
+		}
+		return nil, 0, err
+	}
+	return p, n, nil
+}
+
+func receive(fd int, b []byte) (int, error) {
+	for {
+		n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
+		if err != unix.EINTR {
+			return max(n, 0), err
+		}
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tcpPair returns the two ends of a connection over loopback.
@@ -103,6 +105,49 @@ func TestSpliceEndsWithAnError(t *testing.T) {
 	}()
 	if err := <-done; !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("%v", err)
+	}
+}
+
+// What follows urgent data is neither lost nor late, whether the end has come with it or not.
+func TestSpliceUrgentData(t *testing.T) {
+	for _, end := range []bool{true, false} {
+		src, dst, _, done := spliced(t)
+		raw, err := src.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(src, "before "); err != nil {
+			t.Fatal(err)
+		}
+		if err := raw.Write(func(fd uintptr) bool {
+			err = unix.Send(int(fd), []byte("!"), unix.MSG_OOB)
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(src, "after"); err != nil {
+			t.Fatal(err)
+		}
+		if end {
+			if err := src.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := dst.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, len("before after"))
+		if _, err := io.ReadFull(dst, b); err != nil || string(b) != "before after" {
+			t.Errorf("end %t: %q, %v", end, b, err)
+		}
+		if end {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 

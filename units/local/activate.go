@@ -18,6 +18,7 @@ type activation struct {
 	log     *slog.Logger
 
 	once sync.Once
+	stop chan struct{} // closed by close
 	done chan struct{}
 
 	mu      sync.Mutex
@@ -25,14 +26,22 @@ type activation struct {
 	closed  bool
 }
 
-func activate(sockets []*os.File, log *slog.Logger, new func(*activation) *service) *activation {
-	a := &activation{sockets: sockets, service: new, log: log, done: make(chan struct{})}
-	go a.run()
+// activate begins once previous is closed; nil is.
+func activate(sockets []*os.File, previous <-chan struct{}, log *slog.Logger, new func(*activation) *service) *activation {
+	a := &activation{sockets: sockets, service: new, log: log, stop: make(chan struct{}), done: make(chan struct{})}
+	go a.run(previous)
 	return a
 }
 
-func (a *activation) run() {
+func (a *activation) run(previous <-chan struct{}) {
 	defer close(a.done)
+	if previous != nil {
+		select {
+		case <-previous:
+		case <-a.stop:
+			return
+		}
+	}
 	for {
 		if err := waitAny(a.sockets); err != nil {
 			return // closed
@@ -49,7 +58,10 @@ func (a *activation) run() {
 		began := time.Now()
 		<-s.done
 		if time.Since(began) < time.Second { // it cannot start: do not spin while the connection waits
-			time.Sleep(time.Second)
+			select {
+			case <-time.After(time.Second):
+			case <-a.stop:
+			}
 		}
 	}
 }
@@ -61,9 +73,8 @@ func (a *activation) close() {
 		a.closed = true
 		s := a.current
 		a.mu.Unlock()
-		for _, f := range a.sockets {
-			f.Close()
-		}
+		close(a.stop)
+		closeLater(a.sockets)
 		if s != nil {
 			s.stop()
 		}

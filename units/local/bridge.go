@@ -12,7 +12,7 @@ import (
 )
 
 // listen takes the sockets from inside a server's network namespace and starts the egress bridge at the first sign of
-// life on one of them. Those of an earlier run go away with their bridge.
+// life on one of them, once that of an earlier run has ended: both have the same notify socket, credentials and files.
 func (s *server) listen(sockets []*os.File) {
 	watched, err := dup(s.monitor)
 	if err != nil {
@@ -20,13 +20,30 @@ func (s *server) listen(sockets []*os.File) {
 	} else {
 		sockets = append(sockets, watched)
 	}
+	previous := s.retireBridge()
 	s.mu.Lock()
-	old := s.bridge
-	s.bridge = activate(sockets, s.r.cfg.Log, s.bridgeService)
+	s.bridge = activate(sockets, previous, s.r.cfg.Log, s.bridgeService)
 	s.mu.Unlock()
-	if old != nil {
-		go old.close()
+}
+
+// retireBridge closes the bridge; the channel is closed when nothing is left of it, nor of those before it.
+func (s *server) retireBridge() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bridge, before := s.bridge, s.retired
+	if bridge == nil {
+		return before
 	}
+	gone := make(chan struct{})
+	s.bridge, s.retired = nil, gone
+	go func() {
+		defer close(gone)
+		bridge.close()
+		if before != nil {
+			<-before
+		}
+	}()
+	return gone
 }
 
 // listenMonitor makes the socket by which the operator watches the bridge. It is there as long as the server is
@@ -109,6 +126,9 @@ func isUnix(f *os.File) bool {
 
 func (s *server) bridgeNotice(m notification) {
 	m.close()
+	if m.vars[units.NotifyLogFull] != "" || m.vars["READY"] != "" { // what earlier bridges wrote counts as well
+		s.rotateLog()
+	}
 	status, ok := m.vars["STATUS"]
 	if !ok || !strings.HasPrefix(status, "refused ") {
 		return

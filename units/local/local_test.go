@@ -209,7 +209,7 @@ func TestActivation(t *testing.T) {
 		listener = os.NewFile(uintptr(n), "listener")
 	})
 	events := make(chan event, 10)
-	a := activate([]*os.File{listener}, quiet(), func(a *activation) *service {
+	a := activate([]*os.File{listener}, nil, quiet(), func(a *activation) *service {
 		// Accepts one connection, as a bridge does, and goes when it is idle.
 		s, e, _ := shell(t, `exec python3 -c 'import socket; socket.socket(fileno=3).accept()[0].sendall(b"served")'`, func(_ *service, sp *spec) {
 			f, err := dup(a.sockets[0])
@@ -320,5 +320,45 @@ func TestRotate(t *testing.T) {
 	old, _ := os.ReadFile(path + ".1")
 	if string(now) != "next" || string(old) != "short and long" {
 		t.Errorf("log %q, old %q", now, old)
+	}
+}
+
+// A process that was taken over can send descriptors whose mere closing waits for it. It gets to send none but those of
+// a namespace, once.
+func TestOddDescriptorsEndTheirSender(t *testing.T) {
+	const program = `
+import array, os, socket, sys, time
+n = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+n.connect(os.environ["NOTIFY_SOCKET"])
+def send(text, *fds): n.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+tcp = socket.create_server(("127.0.0.1", 0))
+udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+loose = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+%s
+time.sleep(30)`
+	for name, c := range map[string]struct {
+		script string
+		killed bool
+	}{
+		"a pipe":                   {`send(b"FDSTORE=1\nFDNAME=egress", os.pipe()[0])`, true},
+		"a Unix socket":            {`send(b"FDSTORE=1\nFDNAME=egress", tcp.fileno(), unix.fileno())`, true},
+		"a socket not listening":   {`send(b"FDSTORE=1\nFDNAME=egress", loose.fileno())`, true},
+		"sockets for no store":     {`send(b"READY=1", tcp.fileno())`, true},
+		"sockets twice":            {`send(b"FDSTORE=1\nFDNAME=egress", tcp.fileno()); send(b"FDSTORE=1\nFDNAME=egress", tcp.fileno())`, true},
+		"the sockets of namespace": {`send(b"FDSTORE=1\nFDNAME=egress", tcp.fileno(), udp.fileno()); sys.exit(0)`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, events, _ := shell(t, "exec python3 -c '"+fmt.Sprintf(program, c.script)+"'", nil)
+			s.restart = never
+			s.start()
+			defer s.stop()
+			wait(t, events, event{activating, 0})
+			if c.killed {
+				wait(t, events, event{failed, 128 + int(unix.SIGKILL)})
+			} else {
+				wait(t, events, event{inactive, 0})
+			}
+		})
 	}
 }

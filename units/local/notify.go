@@ -20,6 +20,7 @@ type notification struct {
 	pid   int
 	vars  map[string]string
 	files []*os.File
+	odd   bool // something else came than sockets of a namespace
 }
 
 // maxNotification bounds one message in bytes; systemd's own bound is the same (NOTIFY_BUFFER_MAX).
@@ -95,9 +96,7 @@ func parseNotification(b, oob []byte) (notification, error) {
 				return m, err
 			}
 			for _, fd := range fds {
-				unix.CloseOnExec(fd)
-				_ = unix.SetNonblock(fd, true)
-				m.files = append(m.files, os.NewFile(uintptr(fd), "notify"))
+				m.take(fd)
 			}
 		}
 	}
@@ -109,8 +108,27 @@ func parseNotification(b, oob []byte) (notification, error) {
 	return m, nil
 }
 
-func (m notification) close() {
-	for _, f := range m.files {
-		f.Close()
+// take keeps a descriptor if it is a socket of the kinds that a namespace has. To look at anything else, or to close it,
+// may wait for as long as its sender likes: a file of a file system in user space, or a connection that lingers.
+func (m *notification) take(fd int) {
+	unix.CloseOnExec(fd)
+	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	listens, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	kind, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	ip := domain == unix.AF_INET || domain == unix.AF_INET6
+	if err != nil || !(domain == unix.AF_NETLINK || ip && (kind == unix.SOCK_DGRAM || kind == unix.SOCK_STREAM && listens == 1)) {
+		m.odd = true
+		go unix.Close(fd)
+		return
+	}
+	_ = unix.SetNonblock(fd, true)
+	m.files = append(m.files, os.NewFile(uintptr(fd), "notify"))
+}
+
+func (m *notification) close() { closeLater(m.files) }
+
+func closeLater(files []*os.File) {
+	for _, f := range files {
+		go f.Close()
 	}
 }

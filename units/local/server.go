@@ -34,7 +34,9 @@ type server struct {
 	mu      sync.Mutex
 	update  Update
 	bridge  *activation
-	started chan struct{} // closed once the launcher's pid is known
+	retired <-chan struct{} // closed when the last bridge that was closed is gone; nil: there was none
+	started chan struct{}   // closed once the launcher's pid is known
+	logMu   sync.Mutex      // rotates the log
 }
 
 func (r *Runner) newServer(p generator.Plan, credentials map[string][]byte) (*server, error) {
@@ -236,9 +238,7 @@ func (s *server) notice(m notification) {
 		m.close()
 	}
 	if m.vars[units.NotifyLogFull] != "" {
-		if err := rotate(s.r.dirs.log(s.plan.Name), units.LogSegment); err != nil {
-			s.r.cfg.Log.Warn("rotating a log, ignoring", "server", s.plan.Name, "error", err)
-		}
+		s.rotateLog()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,6 +262,15 @@ func (s *server) notice(m notification) {
 	s.r.cfg.Changed(*u)
 }
 
+// rotateLog is asked for by the launcher and by the bridge, which write to the same file.
+func (s *server) rotateLog() {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	if err := rotate(s.r.dirs.log(s.plan.Name), units.LogSegment); err != nil {
+		s.r.cfg.Log.Warn("rotating a log, ignoring", "server", s.plan.Name, "error", err)
+	}
+}
+
 // changed follows the launcher's process. Why it ended the launcher has said itself; what it cannot say is that it was
 // killed, or that the kernel killed its server for memory.
 func (s *server) changed(p phase, m *process, code int) {
@@ -276,13 +285,9 @@ func (s *server) changed(p phase, m *process, code int) {
 		s.ended(p, code)
 	}
 	update := *u
-	bridge := s.bridge
-	if m == nil {
-		s.bridge = nil
-	}
 	s.mu.Unlock()
-	if m == nil && bridge != nil {
-		go bridge.close() // EGR-12; the next start brings a namespace and a listener of its own
+	if m == nil {
+		s.retireBridge() // EGR-12; the next start brings a namespace and sockets of its own
 	}
 	s.r.cfg.Changed(update)
 }
@@ -320,11 +325,7 @@ func (s *server) close() {
 }
 
 func (s *server) closeBridge() {
-	s.mu.Lock()
-	bridge := s.bridge
-	s.bridge = nil
-	s.mu.Unlock()
-	if bridge != nil {
-		bridge.close()
+	if gone := s.retireBridge(); gone != nil {
+		<-gone
 	}
 }

@@ -152,7 +152,7 @@ func (s *service) terminate(p *process) {
 
 // follow passes on messages that come from the process itself: anybody could write to the socket who got at its path.
 func (s *service) follow(socket *notifySocket, p *process) {
-	ready, heard := false, false
+	ready, heard, sent := false, false, false
 	for {
 		m, err := socket.receive()
 		if err != nil {
@@ -165,6 +165,16 @@ func (s *service) follow(socket *notifySocket, p *process) {
 		if !heard { // it has read them before it speaks; a killed pfard could not remove them any more
 			heard = true
 			_ = removeCredentials(s.dirs.credentials(s.name))
+		}
+		if len(m.files) > 0 || m.odd {
+			// One set of sockets a process, from a launcher: with more, whoever took a launcher over could exhaust this one.
+			if sent || m.odd || m.vars["FDSTORE"] != "1" {
+				s.log.Warn("killing "+s.name+": it sends descriptors that it should not", "pid", p.pid)
+				m.close()
+				_ = unix.Kill(-p.pid, unix.SIGKILL)
+				continue
+			}
+			sent = true
 		}
 		s.notice(m)
 		if m.vars["READY"] == "1" && !ready {
