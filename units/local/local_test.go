@@ -362,3 +362,42 @@ time.sleep(30)`
 		})
 	}
 }
+
+// A bridge begins when the one before it has gone, with which it shares its files, and can be closed while it waits.
+func TestActivationWaitsForTheOneBefore(t *testing.T) {
+	ready := func() *os.File { // has something to read from the beginning
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(pair[1]) })
+		if _, err := unix.Write(pair[1], []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		return os.NewFile(uintptr(pair[0]), "ready")
+	}
+	previous, began := make(chan struct{}), make(chan struct{}, 10)
+	start := func(*activation) *service {
+		began <- struct{}{}
+		s, _, _ := shell(t, "exec sleep 30", nil)
+		return s
+	}
+	waiting := activate([]*os.File{ready()}, previous, quiet(), start)
+	closed := activate([]*os.File{ready()}, previous, quiet(), start)
+	closed.close()
+	select {
+	case <-began:
+		t.Fatal("a service began before the one before it had gone")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(previous)
+	select {
+	case <-began:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no service began")
+	}
+	waiting.close()
+	if len(began) > 0 {
+		t.Error("what was closed while it waited began all the same")
+	}
+}

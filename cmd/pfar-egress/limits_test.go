@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units"
+)
+
+// Connections beyond the rate wait; none is refused.
+func TestConnectionsBeyondTheRateWait(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.proxy.limits.rate = 1 }, "api.allowed.test")
+	if status, _ := outcome(w.ask(connectTo("evil.test:443"))); status != "403" {
+		t.Fatalf("the first: %s", status)
+	}
+	second := w.connect()
+	if _, err := io.WriteString(second, connectTo("evil.test:443")); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := second.Read(make([]byte, 1)); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the second is served at once, %v", err)
+	}
+	if err := second.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(second)
+	if status, _ := outcome(string(b)); err != nil || status != "403" {
+		t.Errorf("the second, in its time: %q, %v", b, err)
+	}
+}
+
+// Of the first connections the kernel sizes the buffers, those of the others are bounded; what is released counts no more.
+func TestBytesInFlightAreBounded(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.proxy.limits.tuned, w.proxy.limits.buffer = 1, 16<<10 })
+	buffers := func(c *net.TCPConn) (sizes [2]int) {
+		raw, err := c.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.Control(func(fd uintptr) {
+			for i, option := range []int{unix.SO_RCVBUF, unix.SO_SNDBUF} {
+				sizes[i], _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, option)
+			}
+		})
+		return sizes
+	}
+	hold := func(bounded bool) (release func()) {
+		c, _ := tcpPair(t)
+		up, _ := tcpPair(t)
+		before := [2][2]int{buffers(c), buffers(up)}
+		release = w.proxy.hold(context.Background(), c, up)
+		after := [2][2]int{buffers(c), buffers(up)}
+		const doubled = 2 * 16 << 10 // socket(7)
+		if want := [2][2]int{{doubled, doubled}, {doubled, doubled}}; bounded && after != want || !bounded && after != before {
+			t.Errorf("bounded %t: the buffers were %v, are %v", bounded, before, after)
+		}
+		return release
+	}
+	first := hold(false)
+	second := hold(true)
+	first()
+	second()
+	hold(false)()
+}
+
+func TestLogTellsWhenItHasGrown(t *testing.T) {
+	told := 0
+	var b strings.Builder
+	c := &countedLog{to: &b, full: func() { told++ }}
+	line := strings.Repeat("x", 1<<20)
+	for i := range 9 {
+		if _, err := fmt.Fprint(c, line); err != nil {
+			t.Fatal(err)
+		}
+		if want := (i + 1) << 20 / units.LogSegment; told != want {
+			t.Errorf("told %d times after %d MiB, want %d", told, i+1, want)
+		}
+	}
+	if b.Len() != 9<<20 {
+		t.Errorf("%d bytes were written", b.Len())
+	}
+}
