@@ -19,7 +19,7 @@ import (
 type limits struct {
 	conns    int           // served at once
 	rate     rate.Limit    // new connections a second, and as many at once
-	tuned    int           // connections whose buffers the kernel may size, see setBuffers
+	tuned    int           // connections whose buffers the kernel may size, see hold
 	buffer   int           // octets of each buffer of the others
 	head     int           // octets of a request's or a response's head
 	fields   int           // of a request's head; a response may have twice as many
@@ -72,15 +72,15 @@ func (p *proxy) serveConn(ctx context.Context, c *net.TCPConn) {
 		}
 		rec.target(d, r.target())
 	}
-	answered := false
+	opened := false
 	if err == nil {
-		answered, err = p.serve(ctx, c, r, d, rest, &rec)
+		opened, err = p.serve(ctx, c, r, d, rest, &rec)
 	}
 	ref := rec.conclude(err)
 	p.journal.end(&rec)
 	switch {
 	case ref == nil:
-	case answered && r.port != 80:
+	case opened && r.port != 80:
 		reset(c)
 	default:
 		p.answer(c, ref.response(rec.host, r != nil && r.method == "HEAD"))

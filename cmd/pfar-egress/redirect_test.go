@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-egress/clienthello"
 	"github.com/pfar/pfar/policies/egress"
 )
 
@@ -140,6 +141,7 @@ func TestRedirectRefuses(t *testing.T) {
 		{apiAddress + ":443", "SSH-2.0-x\r\n", "api.allowed.test:443 (not-tls)", ""},
 		{apiAddress + ":443", "\x05\x01\x00", "api.allowed.test:443 (not-tls)", ""},
 		{apiAddress + ":443", "\x15\x03\x01\x00\x02\x01\x00", "api.allowed.test:443 (not-tls)", ""},
+		{apiAddress + ":443", "\x16\x03\x01\x40\x00\x01\x00\xff\xff", "api.allowed.test:443 (hello-too-large)", ""},
 		{apiAddress + ":443", "\x16\x03\x01\xff\xff", "api.allowed.test:443 (hello-malformed)", ""},
 		{apiAddress + ":443", "\x16\x03\x01\x00\x04\x02\x00\x00\x00", "", ""},
 		{"[" + api6Address + "]:443", named("evil.test"), "api.allowed.test:443 (sni-contradicts)", ""},
@@ -258,6 +260,37 @@ func TestRedirectAllows(t *testing.T) {
 	}
 	if _, _, notices := w.seen(); len(notices) > 0 {
 		t.Errorf("notices: %q", notices)
+	}
+}
+
+// What a hello says decides, and an encrypted name says nothing, whatever stands beside it.
+func TestHelloIsChecked(t *testing.T) {
+	w := newWorld(t, nil, "api.allowed.test", "other.allowed.test", "192.0.2.7")
+	named := func(name string) clienthello.Hello { return clienthello.Hello{ServerName: name, HasServerName: true} }
+	encrypted := named("api.allowed.test")
+	encrypted.ECH = true
+	for _, c := range []struct {
+		host   string
+		hello  clienthello.Hello
+		reason string
+	}{
+		{"api.allowed.test", clienthello.Hello{}, "sni-missing"},
+		{"api.allowed.test", encrypted, "sni-encrypted"},
+		{"api.allowed.test", clienthello.Hello{ECH: true}, "sni-encrypted"},
+		{"api.allowed.test", named("other.allowed.test"), "sni-contradicts"},
+		{"api.allowed.test", named("evil.test"), "sni-contradicts"},
+		{"api.allowed.test", named("192.0.2.7"), "sni-contradicts"},
+		{"api.allowed.test", named("api.allowed.test\x00"), "sni-contradicts"},
+		{"api.allowed.test", named("API.Allowed.Test"), ""},
+		{"192.0.2.7", named("evil.test"), "sni-contradicts"},
+		{"192.0.2.7", clienthello.Hello{ECH: true}, "sni-encrypted"},
+		{"192.0.2.7", clienthello.Hello{}, ""}, // clients do not name addresses
+		{"192.0.2.7", named("api.allowed.test"), ""},
+	} {
+		err := w.proxy.checkHello(c.hello, w.proxy.policy.Decide(c.host, 443))
+		if got := reasonOf(err); got != c.reason && !(c.reason == "" && err == nil) {
+			t.Errorf("%s, %+v: %v, want %q", c.host, c.hello, err, c.reason)
+		}
 	}
 }
 

@@ -44,7 +44,6 @@ func (p *proxy) relay(c, up *net.TCPConn, d egress.Decision, port uint16, first 
 }
 
 // readHello reads a ClientHello, and refuses it if it is for another server: at one address there are many (EG-182).
-// TLS itself makes sure that the client can only be talking to whom it names.
 func (p *proxy) readHello(c *net.TCPConn, first []byte, d egress.Decision) ([]byte, error) {
 	if err := c.SetReadDeadline(time.Now().Add(p.limits.headTime)); err != nil {
 		return nil, err

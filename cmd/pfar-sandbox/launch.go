@@ -237,6 +237,10 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 			case <-l.heard:
 			case <-time.After(time.Second):
 			}
+			if ctx.Err() != nil { // it ended because it was told to, before this process was told
+				l.state(units.StateStopping, "stopping")
+				return 0
+			}
 			return l.crashed(exitWords(err))
 		case m := <-messages:
 			if m.Failed != "" {

@@ -16,7 +16,7 @@ import (
 const learnHelp = `Run a server in learning mode until Ctrl-C, and print the allowed_domains that it would need, to be
 reviewed and pasted into its declaration.
 
-Nothing more is allowed than before, and no name is looked up outside: every name has an address
+Nothing more is allowed than before, and no undeclared name is looked up outside: every name has an address
 inside the sandbox, so that it shows which port is wanted. A server may ask for more once it has got
 what it asked for first. It is restarted for this, and again as declared afterwards.`
 
