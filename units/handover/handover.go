@@ -21,15 +21,31 @@ const maxMessage = 64 << 10
 // Server is what the gateway may know of a server: nothing in it is secret.
 type Server struct {
 	Name        string          `json:"name"`
+	Session     string          `json:"session,omitempty"` // handle of the one client session that this process serves; "": it serves all
 	Description string          `json:"description,omitempty"`
 	Label       string          `json:"label"`
 	Timeout     time.Duration   `json:"timeout"`         // longest a call may take, nanoseconds in JSON
 	Tools       map[string]Tool `json:"tools,omitempty"` // the owner's word on a tool, by its upstream name
+
+	Capabilities []string `json:"client_capabilities,omitempty"` // what it may ask of clients: "elicitation", "roots", "sampling"
+	Sessions     Sessions `json:"sessions,omitzero"`
+	Pins         string   `json:"pins,omitempty"`    // "hold" or "trust-first": what becomes of tools seen for the first time; "" holds
+	Version      string   `json:"version,omitempty"` // that the declaration expects the server to have; "" expects none
+	Program      string   `json:"program,omitempty"` // SHA-256 over its command and arguments, in hexadecimal
 }
 
 // Tool is what a declaration says of one tool.
 type Tool struct {
-	Semantics string `json:"semantics,omitempty"` // "read", "write" or "" (not said)
+	Semantics string   `json:"semantics,omitempty"` // "read", "write" or "" (not said)
+	Aliases   []string `json:"aliases,omitempty"`   // further names that the operator's CLI takes for it
+}
+
+// Sessions says whether each client session has a process of the server's to itself. The zero value is one process for
+// all of them.
+type Sessions struct {
+	Own  bool          `json:"own,omitempty"`
+	Max  int           `json:"max,omitempty"`  // processes at once
+	Idle time.Duration `json:"idle,omitempty"` // without a call, until a process is stopped; nanoseconds in JSON
 }
 
 // Message is one packet. Exactly one member is set.
