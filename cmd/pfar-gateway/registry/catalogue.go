@@ -62,7 +62,7 @@ type Route struct {
 func (r *Registry) view(server string, of []*served, old *View, changed Kinds) *View {
 	v := &View{Server: server}
 	for _, s := range of {
-		v.Agreed = append(v.Agreed, Named{s.name, s.upstream.agreed})
+		v.Agreed = append(v.Agreed, Named{s.name, s.upstream.Agreed()})
 	}
 	for k := Tools; k <= Templates; k++ {
 		if old != nil && !changed.Has(k) {
@@ -203,7 +203,7 @@ func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 func (c *Catalogue) Offering(endpoint, capability string) []*Upstream {
 	var list []*Upstream
 	for _, s := range c.serving {
-		if (endpoint == "" || s.name == endpoint) && s.upstream.agreed.Has(capability) {
+		if (endpoint == "" || s.name == endpoint) && s.upstream.Agreed().Has(capability) {
 			list = append(list, s.upstream)
 		}
 	}

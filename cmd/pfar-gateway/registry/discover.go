@@ -41,7 +41,7 @@ func (u *Upstream) discover(ctx context.Context, kinds Kinds, old *Listing) (*Li
 			continue
 		}
 		l[k] = nil
-		if u.agreed.Has(k.form().capability) {
+		if u.Agreed().Has(k.form().capability) {
 			listing.Go(func() { raw[k], errs[k] = u.pages(ctx, k.form()) })
 		}
 	}
@@ -141,6 +141,7 @@ func (u *Upstream) items(k Kind, raw [][]byte) []Item {
 			continue
 		}
 		seen[item.Name] = true
+		item.Reads = k == Tools && semantics(item.Member("annotations"), u.server.Tools[item.Name].Semantics) == "read"
 		list = append(list, item)
 	}
 	return list

@@ -23,11 +23,16 @@ type exchange struct {
 	session  *session
 	modern   bool // 2026-07-28: no session, everything is in the request
 
+	request string          // id of this request, for the log
+	ctx     context.Context // ends when the client is gone, or cancels
+
 	msg    jsonrpc.Message
 	params jsonrpc.Members
 	meta   jsonrpc.Members
 	events *events // set once the answer has become an event stream
 	plain  bool    // one of a batch: no event stream
+	state  []byte  // a server's own requestState, which the client came back with
+	rounds int     // of questions in the course of it
 }
 
 // reply is a result: the bytes that came or were made, and members to put before the others in it.
@@ -109,11 +114,12 @@ const maxDepth = 512
 func (x *exchange) readParams() *jsonrpc.Error {
 	var err error
 	if x.params, err = jsonrpc.Object(x.msg.Params, make(jsonrpc.Members, 0, 4)); err == nil {
-		err = x.params.LookAlike("name", "arguments", "uri", "_meta", "cursor", "ref", "argument", "level", "requestId", "protocolVersion")
+		err = x.params.LookAlike("name", "arguments", "uri", "_meta", "cursor", "ref", "argument", "level", "requestId", "protocolVersion",
+			"capabilities", "clientInfo", "requestState", "inputResponses")
 	}
 	if meta := x.params.Get("_meta"); err == nil && meta != nil {
 		if x.meta, err = jsonrpc.Object(meta, nil); err == nil {
-			err = x.meta.LookAlike("progressToken", mcp.MetaKeyProtocolVersion)
+			err = x.meta.LookAlike("progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel)
 		}
 	}
 	if err != nil {
@@ -213,7 +219,11 @@ func (x *exchange) run(ctx context.Context) (reply, error) {
 		}
 		defer x.session.finish(x.msg.ID)
 	}
-	re, err := x.method(ctx)
+	x.ctx = ctx
+	re, back, err := x.comeBack()
+	if err == nil && !back {
+		re, err = x.method(ctx)
+	}
 	if err == nil && x.modern {
 		re, err = x.complete(re)
 	}
