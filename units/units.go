@@ -39,6 +39,14 @@ func Instance(server, session string) string {
 	return server + "." + session
 }
 
+// SessionMark begins each line in a server's log that is about one session's process; "" without a session.
+func SessionMark(session string) string {
+	if session == "" {
+		return ""
+	}
+	return "[" + session + "] "
+}
+
 // RestartSec is how long a runner waits before it starts a service again, in seconds.
 const RestartSec = 1
 
@@ -75,6 +83,9 @@ const (
 
 // LogSegment is how much a launcher writes to its log before it tells the runner, in bytes.
 const LogSegment = 4 << 20
+
+// LogTime begins each line of a log that is not the journal, which has times of its own.
+const LogTime = "2006-01-02T15:04:05.000Z "
 
 // States of a server, as NotifyState has them.
 const (
