@@ -69,9 +69,22 @@ func (r *Registry) view(server string, of []*served, old *View, changed Kinds) *
 			v.Lists[k] = old.Lists[k]
 			continue
 		}
-		v.Lists[k] = &List{kind: k, parts: parts(k, server == "", of), limit: r.limits.Page, serial: r.serial.Add(1)}
+		v.Lists[k] = &List{kind: k, parts: parts(k, server == "", of), limit: r.limits.Page, serial: r.serial.Add(1), hint: hintOf(k, of)}
 	}
 	return v
+}
+
+// hintOf is the hint for a list of all these servers.
+func hintOf(k Kind, of []*served) Hint {
+	var h Hint
+	for i, s := range of {
+		if i == 0 {
+			h = s.upstream.hintOf(k)
+		} else {
+			h = h.and(s.upstream.hintOf(k))
+		}
+	}
+	return h
 }
 
 func parts(k Kind, aggregate bool, of []*served) []part {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -18,6 +19,7 @@ import (
 type listens struct {
 	change sync.Mutex // held while the stream is made anew
 	id     int64      // of the one that stands, 0 for none
+	stream *waiting
 	uris   map[string]bool
 }
 
@@ -68,26 +70,40 @@ func (u *Upstream) follow(ctx context.Context) {
 	}
 }
 
-// listen replaces the stream by one for these resources: first the new one, then the end of the old one, so that nothing
-// is missed. u.listens.change is held.
+// listen replaces the stream by one for these resources. There is one at a time: servers that are asked for a second tell
+// each thing once, on whichever they like. What changed in between may have gone untold, so the lists are looked at again.
+// u.listens.change is held.
 func (u *Upstream) listen(ctx context.Context, uris map[string]bool) error {
+	again := u.hush(ctx)
 	filter := u.filter(uris)
-	old := u.listens.id
-	var id int64
-	if len(filter) > 2 {
-		var err error
-		if id, err = u.open(ctx, filter); err != nil {
+	if len(filter) > len("{}") {
+		if err := u.open(ctx, filter); err != nil {
 			return err
 		}
 	}
-	u.mu.Lock()
-	u.listens.id = id
-	u.mu.Unlock()
 	u.listens.uris = uris
-	if old != 0 {
-		u.abandon(old, "replaced")
+	if again {
+		u.changedKinds(AllKinds)
 	}
 	return nil
+}
+
+// hush ends the stream and waits for the server to confirm it, if not for long. It reports whether there was one.
+func (u *Upstream) hush(ctx context.Context) bool {
+	id, w := u.listens.id, u.listens.stream
+	if id == 0 {
+		return false
+	}
+	u.listens.id, u.listens.stream = 0, nil
+	u.tell(jsonrpc.AppendRequest(nil, 0, string(mcp.MethodNotificationCancelled), fmt.Appendf(nil, `{"requestId":%d,"reason":"replaced"}`, id)))
+	select {
+	case <-w.answer:
+	case <-time.After(time.Second):
+	case <-u.done:
+	case <-ctx.Done():
+	}
+	u.forget(id)
+	return true
 }
 
 // filter is what the gateway wants to hear: of each list that may change, and of the resources.
@@ -118,33 +134,34 @@ func (u *Upstream) filter(uris map[string]bool) []byte {
 }
 
 // open sends subscriptions/listen and waits until the server says that it listens. The request itself stays in flight.
-func (u *Upstream) open(ctx context.Context, filter []byte) (int64, error) {
+func (u *Upstream) open(ctx context.Context, filter []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, u.timeout)
 	defer cancel()
 	id := u.last.Add(1)
 	w := &waiting{call: &Call{Method: string(mcp.MethodSubscriptionsListen)}, answer: make(chan answer, 1), begun: make(chan struct{})}
 	if err := u.expect(id, w); err != nil {
-		return 0, err
+		return err
 	}
 	params := withMeta(fmt.Appendf(nil, `{"notifications":%s}`, filter), u.Agreed().meta)
 	if err := u.conn.write(ctx, jsonrpc.AppendRequest(nil, id, w.call.Method, params)); err != nil {
 		u.forget(id)
-		return 0, u.writeError(ctx, err)
+		return u.writeError(ctx, err)
 	}
 	select {
 	case <-w.begun:
-		return id, nil
+		u.listens.id, u.listens.stream = id, w
+		return nil
 	case a := <-w.answer:
 		_, err := u.judge(a, w.call.Method)
 		if err == nil {
 			err = jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q ended the stream of notifications at once", u.server.Name)
 		}
-		return 0, err
+		return err
 	case <-u.done:
-		return 0, u.gone(true)
+		return u.gone(true)
 	case <-ctx.Done():
 		u.abandon(id, "timed out")
-		return 0, u.late(w.call.Method)
+		return u.late(w.call.Method)
 	}
 }
 

@@ -38,6 +38,7 @@ type Upstream struct {
 	progress map[int64]*waiting
 	asks     map[string]*Ask // that it waits for, by its id
 	changed  Kinds           // since the last discovery
+	hints    [Templates + 1]Hint
 	stopping bool
 	ended    error
 
@@ -194,13 +195,7 @@ func (u *Upstream) answered(m jsonrpc.Message, err error) {
 
 func (u *Upstream) notified(m jsonrpc.Message, notes *window) {
 	if k := changedBy(m.Method); k != 0 { // costs nothing: discovery is coalesced
-		u.mu.Lock()
-		u.changed |= k
-		u.mu.Unlock()
-		select {
-		case u.stale <- struct{}{}:
-		default:
-		}
+		u.changedKinds(k)
 		return
 	}
 	if !notes.allow(u.limits.Notes) {
@@ -222,6 +217,29 @@ func (u *Upstream) notified(m jsonrpc.Message, notes *window) {
 		u.acknowledged(m.Params)
 	case string(mcp.MethodNotificationCancelled):
 		u.withdrawn(m.Params)
+	}
+}
+
+func (u *Upstream) setHint(k Kind, h Hint) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.hints[k] = h
+}
+
+func (u *Upstream) hintOf(k Kind) Hint {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.hints[k]
+}
+
+// changedKinds has lists discovered again.
+func (u *Upstream) changedKinds(k Kinds) {
+	u.mu.Lock()
+	u.changed |= k
+	u.mu.Unlock()
+	select {
+	case u.stale <- struct{}{}:
+	default:
 	}
 }
 

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 )
 
 // exchange is one HTTP request and its answer.
@@ -39,6 +39,7 @@ type exchange struct {
 type reply struct {
 	result []byte
 	added  []byte
+	hint   registry.Hint // for lists, which say nothing of it themselves
 }
 
 func (x *exchange) post() {
@@ -250,24 +251,23 @@ func (x *exchange) status(e *jsonrpc.Error) int {
 	return http.StatusOK
 }
 
-// complete adds what results have since 2026-07-28 where it is missing: an older server's is complete, and nothing is
+// complete adds what results have since 2026-07-28 where it is missing: an older server's is complete, and nothing of it is
 // to be kept by anybody but this client, nor for any time.
 func (x *exchange) complete(re reply) (reply, error) {
-	var added []byte
 	ms, err := jsonrpc.Object(re.result, nil)
 	if err != nil {
 		return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "reading the result: %v", err)
 	}
-	add := func(name, value string) {
-		if ms.Index(name) < 0 {
-			added = append(added, `"`+name+`":`+value+`,`...)
-		}
+	var added []byte
+	if ms.Index("resultType") < 0 {
+		added = append(added, `"resultType":"complete",`...)
 	}
-	add("resultType", `"complete"`)
-	if slices.Contains([]mcp.MCPMethod{mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList,
-		mcp.MethodResourcesTemplatesList, mcp.MethodResourcesRead, mcp.MethodServerDiscover}, mcp.MCPMethod(x.msg.Method)) {
-		add("ttlMs", "0")
-		add("cacheScope", `"private"`)
+	switch mcp.MCPMethod(x.msg.Method) {
+	case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourcesTemplatesList,
+		mcp.MethodResourcesRead, mcp.MethodServerDiscover:
+		if ms.Index("ttlMs") < 0 && ms.Index("cacheScope") < 0 && ms.Index("inputRequests") < 0 {
+			added = append(append(added, re.hint.Members()...), ',')
+		}
 	}
 	if len(added) == 0 {
 		return re, nil

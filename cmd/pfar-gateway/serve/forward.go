@@ -194,5 +194,13 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 			return x.inputRequired(ctx, up, t, call, result, ms)
 		}
 	}
+	if x.modern && up.Modern() {
+		if fit := up.Hint(result, ms); len(fit) != len(result) || &fit[0] != &result[0] {
+			if ms, err = jsonrpc.Object(fit, nil); err != nil {
+				return reply{}, against(up, "%v", err)
+			}
+			result = fit
+		}
+	}
 	return reply{result: up.Label(result, ms)}, nil
 }
