@@ -136,11 +136,11 @@ func isMethodNotFound(raw []byte) bool {
 // items reads the definitions; one that cannot be served is dropped, and the log says why.
 func (u *Upstream) items(k Kind, raw [][]byte) []Item {
 	list := make([]Item, 0, len(raw))
-	seen := make(map[string]bool, len(raw))
+	taken := make(names, len(raw))
 	for _, b := range raw {
 		item, err := newItem(k, b, u.limits)
-		if err == nil && seen[item.Name] {
-			err = errors.New("an earlier one has the same name")
+		if err == nil {
+			err = taken.take(k, u.server.Name, item.Name)
 		}
 		if err != nil {
 			if n := u.faults.add(Definition, b); n <= maxDropped {
@@ -148,7 +148,6 @@ func (u *Upstream) items(k Kind, raw [][]byte) []Item {
 			}
 			continue
 		}
-		seen[item.Name] = true
 		item.Reads = k == Tools && semantics(item.Member("annotations"), u.server.Tools[item.Name].Semantics) == "read"
 		list = append(list, item)
 	}

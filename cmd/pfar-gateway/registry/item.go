@@ -32,8 +32,9 @@ func (i Item) Member(name string) []byte {
 	return ms.Get(name)
 }
 
-// servable is what a name may look like (MS tool-names): it is shown to models and people, and joined with others.
-var servable = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+// servable is what a name may look like (MS tool-names, MCP 2025-11-25 server/tools): it is shown to models and people,
+// and joined with others.
+var servable = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
 const maxURI = 2048
 
@@ -177,6 +178,10 @@ func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
 	switch k {
 	case Tools:
 		added = fmt.Appendf(added, `"pfar/tool":%s,"pfar/semantics":%q,`, jsonrpc.Quote(item.Name), semantics(ms.Get("annotations"), p.owner[item.Name].Semantics))
+		if aliases := p.owner[item.Name].Aliases; len(aliases) > 0 {
+			list, _ := json.Marshal(aliases) // strings
+			added = append(append(append(added, `"pfar/aliases":`...), list...), ',')
+		}
 	case Prompts:
 		added = fmt.Appendf(added, `"pfar/prompt":%s,`, jsonrpc.Quote(item.Name))
 	}
