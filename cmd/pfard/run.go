@@ -73,7 +73,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	gateway.Changed = d.gatewayChanged
+	gateway.Changed, gateway.Control = d.gatewayChanged, o.dirs.Control()
 	up, err := upstream()
 	if err != nil {
 		return err
