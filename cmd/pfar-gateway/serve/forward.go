@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -177,6 +178,9 @@ func (x *exchange) wantsLog(up *registry.Upstream) bool {
 	return x.session.level() != ""
 }
 
+// CodeResult is the error of a call whose result is not as the tool's outputSchema has it. The tool has run (WRP-10).
+const CodeResult = -32012
+
 // finish is what is done with a result on its way to the client: the server's label is put on what a model will read, and
 // every other byte stays as it came.
 func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, call registry.Call, result []byte) (reply, error) {
@@ -192,6 +196,13 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 	if up.Modern() {
 		if kind, _ := jsonrpc.String(ms.Get("resultType")); kind == string(mcp.ResultTypeInputRequired) {
 			return x.inputRequired(ctx, up, t, call, result, ms)
+		}
+	}
+	if mcp.MCPMethod(call.Method) == mcp.MethodToolsCall {
+		if v := t.Item.CheckResult(ms); v != nil {
+			e := jsonrpc.Errorf(CodeResult, "server %q answered the call of tool %q against its own outputSchema: %s", up.Server().Name, t.Name, v.Text)
+			e.Data = fmt.Appendf(nil, `{"path":%s,"rule":%s}`, jsonrpc.Quote(v.Path), jsonrpc.Quote(v.Rule))
+			return reply{}, e
 		}
 	}
 	if x.modern && up.Modern() {

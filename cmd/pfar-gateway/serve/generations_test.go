@@ -463,10 +463,12 @@ func TestReplay(t *testing.T) {
 				close(died)
 				return true
 			}}).Ready(t)
-			go func() {
+			var next sync.WaitGroup
+			next.Go(func() {
 				<-died
 				g.Launch(t, server, registrytest.Script{})
-			}()
+			})
+			defer next.Wait()
 			got := g.session(t, "/mcp").call(t, "tools/call", `{"name":"s__echo","arguments":{"message":"hi"}}`)
 			if reads && !strings.Contains(got, `"text":"hi"`) {
 				t.Errorf("not replayed: %s", got)
@@ -559,6 +561,51 @@ func TestNamesOnTheAggregate(t *testing.T) {
 	}
 	if got := g.session(t, "/mcp/s").call(t, "tools/call", `{"name":"`+long+`a","arguments":{"message":"m"}}`); !strings.Contains(got, `"text":"m"`) {
 		t.Errorf("at the server's own endpoint: %s", got)
+	}
+}
+
+func TestSchemas(t *testing.T) {
+	g := start(t, DefaultLimits())
+	results := make(chan string, 1)
+	l := g.Launch(t, handover.Server{Name: "s", Label: "secret"}, registrytest.Script{
+		Lists: map[string]string{"tools/list": `{"tools":[{"name":"add","inputSchema":{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]},"outputSchema":{"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]}}]}`},
+		On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+			if m.Method == "tools/call" {
+				s.Result(m, <-results)
+			}
+			return m.Method == "tools/call"
+		}})
+	l.Ready(t)
+	c := g.session(t, "/mcp")
+	for arguments, want := range map[string]string{
+		`,"arguments":{"a":"x"}`: `"path":"/a","rule":"/properties/a/type"`,
+		`,"arguments":{"a":1.5}`: `"rule":"/properties/a/type"`,
+		`,"arguments":{}`:        `"path":"","rule":"/required"`,
+		``:                       `"rule":"/required"`,
+		`,"arguments":null`:      `"rule":"/required"`,
+	} {
+		got := c.call(t, "tools/call", `{"name":"s__add"`+arguments+`}`)
+		if !strings.Contains(got, want) || !strings.Contains(got, `"isError":true`) || !strings.Contains(got, `"pfar/label":"secret"`) || !json.Valid([]byte(got)) {
+			t.Errorf("%s: %s, want %s", arguments, got, want)
+		}
+	}
+	for len(l.Lines) > 0 {
+		if line := <-l.Lines; strings.Contains(line, "tools/call") {
+			t.Errorf("the server was asked: %s", line)
+		}
+	}
+	for answer, want := range map[string]string{
+		`{"content":[],"structuredContent":{"sum":1.0}}`:                 `"structuredContent":{"sum":1.0}`,
+		`{"content":[],"structuredContent":{"sum":"x"}}`:                 `"code":-32012`,
+		`{"content":[],"structuredContent":[]}`:                          `"code":-32012`,
+		`{"content":[]}`:                                                 `structuredContent is missing`,
+		`{"content":[{"type":"text","text":"no"}],"isError":true}`:       `"isError":true`,
+		`{"content":[],"isError":false,"structuredContent":{"total":1}}`: `"rule":"/required"`,
+	} {
+		results <- answer
+		if got := c.call(t, "tools/call", `{"name":"s__add","arguments":{"a":1}}`); !strings.Contains(got, want) || !json.Valid([]byte(got)) {
+			t.Errorf("%s: %s\nwant %s", answer, got, want)
+		}
 	}
 }
 
