@@ -38,6 +38,9 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 		return re, err
 	}
 	again := !gone.Sent || t.reads
+	if x.owns(t.Upstream) && !gone.Sent { // it was about to end: the session gets another
+		return x.forward(ctx, t)
+	}
 	if again && !x.owns(t.Upstream) {
 		wait, cancel := context.WithTimeout(ctx, replayWait)
 		defer cancel()
