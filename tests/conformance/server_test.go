@@ -13,8 +13,10 @@ import (
 )
 
 // asksAll lets a server ask its clients for all that it can be allowed to, and gives each session a process of its own.
+// The stable suite has a session for each scenario and ends none of them.
 const asksAll = `client_capabilities = ["elicitation", "roots", "sampling"]
 sessions            = "own"
+sessions_max        = 64
 `
 
 // serverRuns are what a server is put through: every scenario, in each revision of the protocol. The flag is what the
