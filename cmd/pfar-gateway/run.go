@@ -67,6 +67,8 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		reg.Opens(sessions{control.Client{Path: o.control}})
 	}
 	endpoint := serve.New(log, version, reg, serve.DefaultLimits())
+	endpoint.Observe(tel)
+	tel.Gauges(func() []telemetry.Gauge { return gauges(reg) })
 	changed := make(chan struct{}, 1)
 	reg.Watch(func(e registry.Event) {
 		endpoint.Event(e)
@@ -92,6 +94,17 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	endpoint.Drain(end, servers...)
 	reg.Close()
 	return err
+}
+
+// gauges is the registry's view of its servers.
+func gauges(reg *registry.Registry) []telemetry.Gauge {
+	var list []telemetry.Gauge
+	for _, f := range reg.Facts() {
+		list = append(list, telemetry.Gauge{
+			Server: f.Server, Up: f.Up, Tools: f.Tools, Held: f.Held, Queue: f.Queue, InFlight: f.InFlight, Sessions: f.Sessions, Faults: f.Faults,
+		})
+	}
+	return list
 }
 
 // lastSpans sends what traces wait, after the last call.

@@ -59,6 +59,10 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 
 // forward sends the request once. The client's headers, and with them its token, go no further than here (GC-53).
 func (x *exchange) forward(ctx context.Context, t target) (reply, error) {
+	return x.observed(ctx, t.Upstream.Server().Name, t.Item.Name, func(ctx context.Context) (reply, error) { return x.send(ctx, t) })
+}
+
+func (x *exchange) send(ctx context.Context, t target) (reply, error) {
 	up, err := x.process(ctx, t.Upstream)
 	if err != nil {
 		return reply{}, err
@@ -119,6 +123,11 @@ func (x *exchange) metaFor(up *registry.Upstream, call *registry.Call) ([]jsonrp
 			added = append(comma(added), `"progressToken":`...)
 			added = strconv.AppendInt(added, call.Token, 10)
 		}
+	}
+	if x.traceparent != "" {
+		added = append(append(append(comma(added), `"traceparent":"`...), x.traceparent...), '"')
+		kept := drop
+		drop = func(name []byte) bool { return string(name) == "traceparent" || kept(name) }
 	}
 	i := x.params.Index("_meta")
 	if i < 0 {
@@ -216,5 +225,5 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 			result = fit
 		}
 	}
-	return reply{result: up.Label(result, ms)}, nil
+	return reply{result: up.Label(result, ms), toolError: string(ms.Get("isError")) == "true"}, nil
 }

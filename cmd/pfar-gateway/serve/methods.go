@@ -192,7 +192,7 @@ func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
 		return target{route, k == registry.Prompts || route.Item.Reads, rename(x.params, name)}, err
 	})
 	if wrong := new(misused); errors.As(err, &wrong) {
-		return wrong.reply(), nil
+		return x.observed(ctx, wrong.route.Upstream.Server().Name, wrong.route.Name, func(context.Context) (reply, error) { return wrong.reply(), nil })
 	}
 	return re, err
 }
@@ -211,7 +211,7 @@ func (m *misused) Error() string {
 // the tool's result. The server has not been asked.
 func (m *misused) reply() reply {
 	server := m.route.Upstream.Server()
-	return reply{result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true,"_meta":{"pfar/server":%s,"pfar/label":%s,"pfar/violation":{"path":%s,"rule":%s}}}`,
+	return reply{refused: true, result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true,"_meta":{"pfar/server":%s,"pfar/label":%s,"pfar/violation":{"path":%s,"rule":%s}}}`,
 		jsonrpc.Quote("pfar has not called the tool: "+m.Error()), jsonrpc.Quote(server.Name), jsonrpc.Quote(server.Label),
 		jsonrpc.Quote(m.violation.Path), jsonrpc.Quote(m.violation.Rule))}
 }
@@ -320,7 +320,7 @@ func (x *exchange) setLevel(ctx context.Context) (reply, error) {
 		}
 		params := fmt.Appendf(nil, `{"level":%q}`, levels[x.srv.hub.lowest(up.Server().Name)])
 		if _, err := up.Call(ctx, registry.Call{Method: x.msg.Method, Params: params}); err != nil {
-			x.srv.log.Warn("setting a server's log level, ignoring", "server", up.Server().Name, "error", err.Error())
+			x.srv.log.Warn("setting a server's log level, ignoring", "request", x.request, "server", up.Server().Name, "error", err.Error())
 		}
 	}
 	return empty, nil
