@@ -2,6 +2,7 @@ package registry
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 )
@@ -26,11 +27,14 @@ func semantics(annotations []byte, owner string) string {
 // Label sets the server and its label in the _meta of a result with these members (DIS-10): what a server says under
 // pfar/ is replaced, every other byte stays as it came.
 func (u *Upstream) Label(result []byte, ms jsonrpc.Members) []byte {
-	added := append([]byte(`"pfar/server":`), jsonrpc.Quote(u.server.Name)...)
-	added = append(append(added, `,"pfar/label":`...), jsonrpc.Quote(u.server.Label)...)
+	edit := ms.Prepend(result, u.mark)
 	if i := ms.Index("_meta"); i >= 0 {
-		have, _ := jsonrpc.Object(ms[i].Raw(), nil)
-		return jsonrpc.Splice(nil, result, ms.Replace(i, have.Merge(nil, theirs, added)))
+		edit = ms.Replace(i, jsonrpc.Amend(ms[i].Raw(), theirs, u.mark[len(`"_meta":{`):len(u.mark)-1]))
 	}
-	return jsonrpc.Splice(nil, result, ms.Prepend(result, append([]byte(`"_meta":`), jsonrpc.Members(nil).Merge(nil, theirs, added)...)))
+	return jsonrpc.Splice(make([]byte, 0, len(result)+len(u.mark)+1), result, edit)
+}
+
+// mark is the _meta of a result that has none.
+func mark(server, label string) []byte {
+	return fmt.Appendf(nil, `"_meta":{"pfar/server":%s,"pfar/label":%s}`, jsonrpc.Quote(server), jsonrpc.Quote(label))
 }

@@ -32,6 +32,7 @@ type exchange struct {
 	meta   jsonrpc.Members
 	events *events // set once the answer has become an event stream
 	plain  bool    // one of a batch: no event stream
+	sse    bool    // the client would rather have an event stream
 	state  []byte  // a server's own requestState, which the client came back with
 	rounds int     // of questions in the course of it
 }
@@ -136,28 +137,31 @@ func (x *exchange) readParams() *jsonrpc.Error {
 // era tells the two generations of the protocol apart: a request of the newer one says so itself, in its header and
 // in _meta alike.
 func (x *exchange) era() (int, *jsonrpc.Error) {
-	header := x.r.Header.Get(mcp.HeaderProtocolVersion)
+	header := x.header(keyVersion)
 	meta, _ := jsonrpc.String(x.meta.Get(mcp.MetaKeyProtocolVersion))
 	x.modern = mcp.IsModernProtocol(header) || mcp.IsModernProtocol(meta)
 	if !x.modern {
 		return 0, nil
 	}
-	mismatch := func(text string) (int, *jsonrpc.Error) {
-		return http.StatusBadRequest, jsonrpc.Errorf(mcp.HEADER_MISMATCH, "%s", text)
-	}
 	switch {
 	case x.msg.ID == nil && meta == "": // a notification has no place for it
 		meta = header
+	case meta == "":
+		return http.StatusBadRequest, jsonrpc.Errorf(mcp.INVALID_PARAMS, "_meta has no %s", mcp.MetaKeyProtocolVersion)
 	case header != meta:
-		return mismatch("header MCP-Protocol-Version and _meta's " + mcp.MetaKeyProtocolVersion + " differ")
+		return http.StatusBadRequest, jsonrpc.Errorf(mcp.HEADER_MISMATCH, "header MCP-Protocol-Version and _meta's %s differ", mcp.MetaKeyProtocolVersion)
 	}
 	if !mcp.IsValidProtocolVersion(meta) {
 		return http.StatusBadRequest, unsupported(meta)
 	}
-	if x.msg.ID != nil {
-		if err := mcp.ValidateStandardHeaders(x.r.Header.Get, meta, mcp.MCPMethod(x.msg.Method), json.RawMessage(x.msg.Params)); err != nil {
-			return mismatch(err.Error())
-		}
+	if x.msg.ID == nil {
+		return 0, nil
+	}
+	if raw := x.meta.Get(mcp.MetaKeyClientCapabilities); len(raw) == 0 || raw[0] != '{' {
+		return http.StatusBadRequest, jsonrpc.Errorf(mcp.INVALID_PARAMS, "_meta has no %s", mcp.MetaKeyClientCapabilities)
+	}
+	if err := x.standardHeaders(); err != nil {
+		return http.StatusBadRequest, jsonrpc.Errorf(mcp.HEADER_MISMATCH, "%v", err)
 	}
 	return 0, nil
 }
@@ -182,6 +186,9 @@ func (x *exchange) answer(ctx context.Context) {
 	var e *jsonrpc.Error
 	if err != nil && !errors.As(err, &e) {
 		e = jsonrpc.Errorf(mcp.INTERNAL_ERROR, "%v", err)
+	}
+	if x.sse && e == nil {
+		x.stream()
 	}
 	switch {
 	case x.events != nil:
@@ -237,20 +244,18 @@ func (x *exchange) run(ctx context.Context) (reply, error) {
 
 // status is the HTTP status of an error: the newer generation gives some of them one of their own.
 func (x *exchange) status(e *jsonrpc.Error) int {
-	if e.Raw != nil {
-		return http.StatusOK
-	}
-	switch e.Code {
-	case mcp.INVALID_REQUEST:
-		return http.StatusBadRequest
-	case mcp.METHOD_NOT_FOUND:
-		if x.modern {
-			return http.StatusNotFound
-		}
-	case mcp.INVALID_PARAMS, mcp.UNSUPPORTED_PROTOCOL_VERSION, mcp.HEADER_MISMATCH:
-		if x.modern {
+	if !x.modern {
+		if e.Raw == nil && e.Code == mcp.INVALID_REQUEST {
 			return http.StatusBadRequest
 		}
+		return http.StatusOK
+	}
+	switch code := e.Number(); {
+	case code == mcp.METHOD_NOT_FOUND:
+		return http.StatusNotFound
+	case code == mcp.UNSUPPORTED_PROTOCOL_VERSION, code == mcp.HEADER_MISMATCH, code == mcp.MISSING_REQUIRED_CLIENT_CAPABILITY,
+		code == mcp.INVALID_REQUEST, code == mcp.INVALID_PARAMS && e.Raw == nil:
+		return http.StatusBadRequest
 	}
 	return http.StatusOK
 }

@@ -22,6 +22,9 @@ func (x *exchange) method(ctx context.Context) (reply, error) {
 	case mcp.MethodServerDiscover:
 		return x.discover()
 	case mcp.MethodPing:
+		if x.modern {
+			break
+		}
 		return empty, nil
 	case mcp.MethodToolsList:
 		return x.list(registry.Tools)
@@ -185,6 +188,9 @@ func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
 	re, err := x.reach(ctx, func() (target, error) {
 		route, err := x.srv.registry.Catalogue().Named(k, x.endpoint, name)
 		if err == nil && k == registry.Tools {
+			if err := x.paramHeaders(route.Item.Headers); err != nil {
+				return target{}, err
+			}
 			if v := route.Item.CheckArguments(x.params.Get("arguments")); v != nil {
 				err = &misused{route, v}
 			}
