@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
+	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -37,11 +39,15 @@ type exchange struct {
 	rounds int     // of questions in the course of it
 }
 
-// reply is a result: the bytes that came or were made, and members to put before the others in it.
+// reply is a result: the object that came or was made, and members to put before the others in it, each with a comma
+// behind it.
 type reply struct {
 	result []byte
 	added  []byte
-	hint   registry.Hint // for lists, which say nothing of it themselves
+	closed bool // the byte behind result is the bracket that ends the message: lists are kept like that
+
+	members jsonrpc.Members // of result, nil if nobody has looked
+	hint    registry.Hint   // for lists, which say nothing of it themselves
 
 	toolError bool // the tool says that it failed
 	refused   bool // pfar has not called it
@@ -196,19 +202,56 @@ func (x *exchange) answer(ctx context.Context) {
 	case e != nil:
 		writeError(x.w, x.status(e), x.msg.ID, e)
 	default:
-		head := append(jsonrpc.AppendHead(make([]byte, 0, 128), x.msg.ID, "result"), re.added...)
-		write(x.w, http.StatusOK, head, re.result[re.skip():], closing)
+		re.write(x.w, x.msg.ID)
 	}
 }
 
-var closing = []byte("}")
+// most is the longest answer that is copied to be written at once: a second write costs more than that.
+const most = 256 << 10
 
-// skip is how much of the result its added members stand in for: they bring the opening bracket.
-func (re reply) skip() int {
-	if re.added == nil {
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// write answers with the result of a request.
+func (re reply) write(w http.ResponseWriter, id []byte) {
+	if len(re.result) > most {
+		rest := [][]byte{re.result[re.open():], []byte("}")}
+		if re.closed {
+			rest = [][]byte{re.result[re.open() : len(re.result)+1]}
+		}
+		write(w, http.StatusOK, append([][]byte{re.appendHead(nil, id)}, rest...)...)
+		return
+	}
+	b := buffers.Get().(*[]byte)
+	*b = re.append((*b)[:0], id)
+	write(w, http.StatusOK, *b)
+	buffers.Put(b)
+}
+
+// open is how much of the result appendHead stands in for.
+func (re reply) open() int {
+	if len(re.added) == 0 {
 		return 0
 	}
 	return bytes.IndexByte(re.result, '{') + 1
+}
+
+// appendHead appends the response up to what stands in the result as it came.
+func (re reply) appendHead(dst, id []byte) []byte {
+	dst = jsonrpc.AppendHead(dst, id, "result")
+	if len(re.added) == 0 {
+		return dst
+	}
+	dst = append(append(dst, '{'), re.added...)
+	if rest := bytes.TrimLeft(re.result[re.open():], " \t\r\n"); len(rest) > 0 && rest[0] == '}' {
+		dst = dst[:len(dst)-1] // no comma before the end
+	}
+	return dst
+}
+
+// append appends the whole response.
+func (re reply) append(dst, id []byte) []byte {
+	dst = slices.Grow(dst, 128+len(re.added)+len(re.result))
+	return append(append(re.appendHead(dst, id), re.result[re.open():]...), '}')
 }
 
 // bytes is the response as one message.
@@ -216,8 +259,7 @@ func (x *exchange) bytes(re reply, e *jsonrpc.Error) []byte {
 	if e != nil {
 		return append(append(jsonrpc.AppendHead(nil, x.msg.ID, "error"), e.JSON()...), '}')
 	}
-	b := append(jsonrpc.AppendHead(make([]byte, 0, 128+len(re.result)), x.msg.ID, "result"), re.added...)
-	return append(append(b, re.result[re.skip():]...), '}')
+	return re.append(nil, x.msg.ID)
 }
 
 // run does what a request asks, so that its client can cancel it.
@@ -263,28 +305,31 @@ func (x *exchange) status(e *jsonrpc.Error) int {
 // complete adds what results have since 2026-07-28 where it is missing: an older server's is complete, and nothing of it is
 // to be kept by anybody but this client, nor for any time.
 func (x *exchange) complete(re reply) (reply, error) {
-	ms, err := jsonrpc.Object(re.result, nil)
-	if err != nil {
-		return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "reading the result: %v", err)
+	hints := false
+	switch mcp.MCPMethod(x.msg.Method) {
+	case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourcesTemplatesList: // our own
+		re.added = append(append([]byte(`"resultType":"complete",`), re.hint.Members()...), ',')
+		return re, nil
+	case mcp.MethodResourcesRead, mcp.MethodServerDiscover:
+		hints = true
+	}
+	ms := re.members
+	if ms == nil {
+		var err error
+		if ms, err = jsonrpc.Object(re.result, nil); err != nil {
+			return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "reading the result: %v", err)
+		}
 	}
 	var added []byte
 	if ms.Index("resultType") < 0 {
 		added = append(added, `"resultType":"complete",`...)
 	}
-	switch mcp.MCPMethod(x.msg.Method) {
-	case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourcesTemplatesList,
-		mcp.MethodResourcesRead, mcp.MethodServerDiscover:
-		if ms.Index("ttlMs") < 0 && ms.Index("cacheScope") < 0 && ms.Index("inputRequests") < 0 {
-			added = append(append(added, re.hint.Members()...), ',')
-		}
+	if hints && ms.Index("ttlMs") < 0 && ms.Index("cacheScope") < 0 && ms.Index("inputRequests") < 0 {
+		added = append(append(added, re.hint.Members()...), ',')
 	}
-	if len(added) == 0 {
-		return re, nil
+	if len(added) > 0 {
+		re.added = append(added, re.added...)
 	}
-	if len(ms) == 0 {
-		added = added[:len(added)-1]
-	}
-	re.added = append([]byte{'{'}, added...)
 	return re, nil
 }
 

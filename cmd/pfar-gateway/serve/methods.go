@@ -173,7 +173,7 @@ func (x *exchange) list(k registry.Kind) (reply, error) {
 	if !ok {
 		return reply{}, invalidParams("the cursor is not of this list, which may have changed: begin again")
 	}
-	return reply{result: page, hint: view.Lists[k].Hint()}, nil
+	return reply{result: page, closed: true, hint: view.Lists[k].Hint()}, nil
 }
 
 // named calls a tool or gets a prompt.
