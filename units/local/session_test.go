@@ -126,7 +126,7 @@ func (f *runnerFixture) start(command, session string) {
 	}
 }
 
-// until returns the first update of a session that is as wanted.
+// until returns the first update of a session that is as wanted, and passes over those of others.
 func (f *runnerFixture) until(what, session string, ok func(Update) bool) Update {
 	f.t.Helper()
 	late := time.After(10 * time.Second)
@@ -203,8 +203,8 @@ func TestSessionsHaveEverythingOfTheirOwn(t *testing.T) {
 	f.start("run", "")
 	server := f.launched("")
 	f.start("run", one)
-	f.start("run", two)
 	first := f.launched(one)
+	f.start("run", two)
 	second := f.launched(two)
 	ids := []int{server.UID, first.UID, second.UID, f.GatewayUID()}
 	slices.Sort(ids)
