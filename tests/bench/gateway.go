@@ -191,7 +191,10 @@ func (s *stage) throughput() ([]result, error) {
 	var results []result
 	routes := s.routes(s.floor, "echo", "echo", "hello", 0)
 	routes = slices.DeleteFunc(routes, func(r route) bool { return strings.HasPrefix(r.path, "/mcp/") })
-	spent := newCost(map[string]int{floorName: s.floor.cmd.Process.Pid, "/mcp": s.gatewayPID})
+	spent, err := s.costs()
+	if err != nil {
+		return nil, err
+	}
 	for _, inFlight := range []int{16, 64} {
 		l := load{calls: 4000, inFlight: inFlight}
 		samples, err := interleave(routes, l, min(s.rounds, 9), func(name string, run func() error) error {
@@ -202,7 +205,30 @@ func (s *stage) throughput() ([]result, error) {
 		}
 		results = append(results, compare(fmt.Sprintf("calls, %d at a time", inFlight), routes, samples, perSecond(limitRate))...)
 	}
-	return append(results, spent.results()...), nil
+	more, err := spent.results(floorName, "/mcp")
+	return append(results, more...), err
+}
+
+// costs watches the gateway and the server of each side.
+func (s *stage) costs() (*cost, error) {
+	pids := map[string][]int{}
+	for name, gateway := range map[string]int{floorName: s.floor.cmd.Process.Pid, "/mcp": s.gatewayPID} {
+		pids[name] = []int{gateway}
+	}
+	for name, root := range map[string]int{floorName: s.floor.cmd.Process.Pid, "/mcp": s.pfar.cmd.Process.Pid} {
+		for _, pid := range descendants(root) {
+			// bwrap has the server's arguments too, but not its name.
+			comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if string(comm) == "echo\n" && bytes.Contains(line, []byte("-label")) {
+				pids[name] = append(pids[name], pid)
+			}
+		}
+		if len(pids[name]) != 2 {
+			return nil, fmt.Errorf("looking for the servers: %d processes of %s, want 2", len(pids[name]), name)
+		}
+	}
+	return newCost(pids), nil
 }
 
 // largeBodies are 64 KiB there and back, and 64 KiB back.
@@ -213,7 +239,7 @@ func (s *stage) largeBodies() ([]result, error) {
 		{"64 KiB result", "label", ""},
 	} {
 		routes := s.routes(s.floor, "echo", m.tool, m.message, large)
-		samples, err := interleave(routes, load{calls: 60, inFlight: 1}, s.rounds, plainly)
+		samples, err := interleave(routes, load{calls: 100, inFlight: 1}, s.rounds, plainly)
 		if err != nil {
 			return nil, err
 		}
@@ -258,7 +284,7 @@ func (s *stage) list(path, version string) ([]result, error) {
 	static := in
 	static.name, static.address, static.token, static.fixed = floorName+" "+version, handler.address, "", true
 	routes := []route{static, in}
-	samples, err := interleave(routes, load{calls: 40, inFlight: 1}, s.rounds, plainly)
+	samples, err := interleave(routes, load{calls: 200, inFlight: 1}, s.rounds, plainly)
 	if err != nil {
 		return nil, err
 	}

@@ -45,42 +45,66 @@ func resident(pid int) (int, error) {
 	return 0, fmt.Errorf("no VmRSS in the status of %d", pid)
 }
 
-// cost adds up what processes used while they were called.
+// cost adds up what processes used while they were called: of each side its gateway and its server.
 type cost struct {
-	pids  map[string]int
+	pids  map[string][]int
 	calls map[string]int
-	used  map[string]time.Duration
+	used  map[string][]time.Duration
 }
 
-func newCost(pids map[string]int) *cost {
-	return &cost{pids, map[string]int{}, map[string]time.Duration{}}
+func newCost(pids map[string][]int) *cost {
+	return &cost{pids, map[string]int{}, map[string][]time.Duration{}}
 }
 
 // during counts a round in.
 func (c *cost) during(name string, calls int, run func() error) error {
-	before, err := cpu(c.pids[name])
+	before, err := c.now(name)
 	if err != nil {
 		return err
 	}
 	if err := run(); err != nil {
 		return err
 	}
-	after, err := cpu(c.pids[name])
-	c.used[name] += after - before
+	after, err := c.now(name)
+	if err != nil {
+		return err
+	}
+	if c.used[name] == nil {
+		c.used[name] = make([]time.Duration, len(after))
+	}
+	for i := range after {
+		c.used[name][i] += after[i] - before[i]
+	}
 	c.calls[name] += calls
-	return err
+	return nil
 }
 
-// results are what 10,000 calls cost each process, and what it holds afterwards.
-func (c *cost) results() []result {
-	each := func(name string) float64 { return c.used[name].Seconds() / float64(c.calls[name]) * 10_000 }
-	held := func(name string) int {
-		n, _ := resident(c.pids[name]) // 0 shows in the table
-		return n
+func (c *cost) now(name string) ([]time.Duration, error) {
+	var list []time.Duration
+	for _, pid := range c.pids[name] {
+		used, err := cpu(pid)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, used)
 	}
-	a, b := each(floorName), each("/mcp")
-	return []result{
-		{What: "processor time of the gateway alone for 10,000 calls", Plain: fmt.Sprintf("%.2f s", a), In: fmt.Sprintf("%.2f s", b), Added: fmt.Sprintf("x %.2f", b/a)},
-		{What: "memory of the gateway afterwards (RSS)", Plain: mebibytes(held(floorName)), In: mebibytes(held("/mcp")), Added: mebibytes(held("/mcp") - held(floorName))},
+	return list, nil
+}
+
+// results are what 10,000 calls cost each process, and what the gateway holds afterwards.
+func (c *cost) results(plain, in string) ([]result, error) {
+	var results []result
+	for i, what := range []string{"gateway", "server (plain: in no sandbox)"} {
+		each := func(name string) float64 { return c.used[name][i].Seconds() / float64(c.calls[name]) * 10_000 }
+		a, b := each(plain), each(in)
+		results = append(results, result{
+			What: "processor time for 10,000 calls, " + what, Plain: fmt.Sprintf("%.2f s", a), In: fmt.Sprintf("%.2f s", b), Added: fmt.Sprintf("x %.2f", b/a),
+		})
 	}
+	a, err := resident(c.pids[plain][0])
+	if err != nil {
+		return nil, err
+	}
+	b, err := resident(c.pids[in][0])
+	return append(results, result{What: "memory of the gateway afterwards (RSS)", Plain: mebibytes(a), In: mebibytes(b), Added: mebibytes(b - a)}), err
 }
