@@ -25,9 +25,9 @@ const (
 const (
 	large     = 64 << 10 // bytes of a large argument or result
 	manyTools = 1000
-	// The floor's program is not in a sandbox: its stdio goes through nothing more for being in one, so a sandbox would
-	// change nothing but the start, and what seccomp adds to each of the server's system calls stands on pfar's side.
+
 	floorName = "floor"
+	bareName  = "bare floor" // whose server is in no sandbox
 )
 
 // stage is all that the calls are measured on: one pfar, and beside it the floors.
@@ -38,7 +38,8 @@ type stage struct {
 	pfar          *pfar
 	address       string
 	token         string
-	floor, schema *role // in front of echo, and of the server with the schemas
+	floor, schema *role // in front of echo, and of the server with the schemas, both confined as pfar's are
+	bare          *role // in front of echo as it is
 	roles         []*role
 	gatewayPID    int
 }
@@ -95,10 +96,13 @@ func (s *stage) make() (err error) {
 	if s.gatewayPID, err = s.pfar.process("pfar-gateway"); err != nil {
 		return err
 	}
-	if s.floor, err = s.play(floorRole, s.echoArgv()...); err != nil {
+	if s.floor, err = s.play(floorRole, append([]string{confined}, s.echoArgv()...)...); err != nil {
 		return err
 	}
-	s.schema, err = s.play(floorRole, s.schemaArgv()...)
+	if s.bare, err = s.play(floorRole, s.echoArgv()...); err != nil {
+		return err
+	}
+	s.schema, err = s.play(floorRole, append([]string{confined}, s.schemaArgv()...)...)
 	return err
 }
 
@@ -191,6 +195,9 @@ func (s *stage) throughput() ([]result, error) {
 	var results []result
 	routes := s.routes(s.floor, "echo", "echo", "hello", 0)
 	routes = slices.DeleteFunc(routes, func(r route) bool { return strings.HasPrefix(r.path, "/mcp/") })
+	bare := routes[0]
+	bare.name, bare.address = bareName, s.bare.address
+	routes = append(routes, bare)
 	spent, err := s.costs()
 	if err != nil {
 		return nil, err
@@ -198,12 +205,16 @@ func (s *stage) throughput() ([]result, error) {
 	for _, inFlight := range []int{16, 64} {
 		l := load{calls: 4000, inFlight: inFlight}
 		samples, err := interleave(routes, l, min(s.rounds, 9), func(name string, run func() error) error {
-			return spent.during(strings.Fields(name)[0], l.calls, run)
+			name, _, _ = strings.Cut(name, " 2")
+			return spent.during(name, l.calls, run)
 		})
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, compare(fmt.Sprintf("calls, %d at a time", inFlight), routes, samples, perSecond(limitRate))...)
+		what := fmt.Sprintf("calls, %d at a time", inFlight)
+		results = append(results, compare(what, routes, samples, perSecond(limitRate))...)
+		outside := what + ", /mcp " + older + " (plain: its server in no sandbox)"
+		results = append(results, compared(outside, samples[bareName], samples["/mcp "+older], perSecond(0)))
 	}
 	more, err := spent.results(floorName, "/mcp")
 	return append(results, more...), err
@@ -212,21 +223,28 @@ func (s *stage) throughput() ([]result, error) {
 // costs watches the gateway and the server of each side.
 func (s *stage) costs() (*cost, error) {
 	pids := map[string][]int{}
-	for name, gateway := range map[string]int{floorName: s.floor.cmd.Process.Pid, "/mcp": s.gatewayPID} {
-		pids[name] = []int{gateway}
-	}
-	for name, root := range map[string]int{floorName: s.floor.cmd.Process.Pid, "/mcp": s.pfar.cmd.Process.Pid} {
-		for _, pid := range descendants(root) {
+	for _, side := range []struct {
+		name    string
+		gateway int
+		root    int
+	}{
+		{floorName, s.floor.cmd.Process.Pid, s.floor.cmd.Process.Pid},
+		{bareName, s.bare.cmd.Process.Pid, s.bare.cmd.Process.Pid},
+		{"/mcp", s.gatewayPID, s.pfar.cmd.Process.Pid},
+	} {
+		list := []int{side.gateway}
+		for _, pid := range descendants(side.root) {
 			// bwrap has the server's arguments too, but not its name.
 			comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 			if string(comm) == "echo\n" && bytes.Contains(line, []byte("-label")) {
-				pids[name] = append(pids[name], pid)
+				list = append(list, pid)
 			}
 		}
-		if len(pids[name]) != 2 {
-			return nil, fmt.Errorf("looking for the servers: %d processes of %s, want 2", len(pids[name]), name)
+		if len(list) != 2 {
+			return nil, fmt.Errorf("looking for the server of %s: %d processes, want 2", side.name, len(list))
 		}
+		pids[side.name] = list
 	}
 	return newCost(pids), nil
 }

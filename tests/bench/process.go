@@ -94,11 +94,16 @@ func (c *cost) now(name string) ([]time.Duration, error) {
 // results are what 10,000 calls cost each process, and what the gateway holds afterwards.
 func (c *cost) results(plain, in string) ([]result, error) {
 	var results []result
-	for i, what := range []string{"gateway", "server (plain: in no sandbox)"} {
-		each := func(name string) float64 { return c.used[name][i].Seconds() / float64(c.calls[name]) * 10_000 }
-		a, b := each(plain), each(in)
+	for _, row := range []struct {
+		what, plain string
+		process     int
+	}{{"gateway", plain, 0}, {"server", plain, 1}, {"server (plain: in no sandbox)", bareName, 1}} {
+		each := func(name string) float64 {
+			return c.used[name][row.process].Seconds() / float64(c.calls[name]) * 10_000
+		}
+		a, b := each(row.plain), each(in)
 		results = append(results, result{
-			What: "processor time for 10,000 calls, " + what, Plain: fmt.Sprintf("%.2f s", a), In: fmt.Sprintf("%.2f s", b), Added: fmt.Sprintf("x %.2f", b/a),
+			What: "processor time for 10,000 calls, " + row.what, Plain: fmt.Sprintf("%.2f s", a), In: fmt.Sprintf("%.2f s", b), Added: fmt.Sprintf("x %.2f", b/a),
 		})
 	}
 	a, err := resident(c.pids[plain][0])
