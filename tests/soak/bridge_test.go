@@ -145,7 +145,7 @@ func (b *bridge) call(in io.Writer, r request, method string) bool {
 		b.count(r, m, method)
 		return true
 	case <-ended:
-		b.s.tally.add(b.whyEnded(), r.server.name, r.began, fmt.Sprintf("the bridge ended by itself (%v)", err))
+		b.s.tally.add(b.whyEnded(), r, r.began, fmt.Sprintf("the bridge ended by itself (%v)", err))
 		return false
 	case <-timeout.C:
 		b.s.tally.violation("bridge %d: call %d to %s hangs", b.n, r.id, r.server.name)
@@ -171,7 +171,7 @@ func (b *bridge) count(r request, m message, method string) {
 	if o == wrong {
 		b.s.tally.violation("bridge %d: call %d to %s: %s", b.n, r.id, r.server.name, text)
 	}
-	b.s.tally.add(o, r.server.name, r.began, text)
+	b.s.tally.add(o, r, r.began, text)
 }
 
 // reap waits for the process, whose input has ended.

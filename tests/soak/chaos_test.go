@@ -3,6 +3,7 @@ package soak
 import (
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ func blows() []blow {
 		{"break a file", 6, (*soak).breakFile},
 		{"SIGHUP", 8, (*soak).hangUp},
 		{"kill a client", 8, (*soak).killClient},
+		{"crowd a server", 4, (*soak).crowd},
 		{"pfar start of what is disabled", 20, (*soak).revive},
 	}
 }
@@ -38,6 +40,7 @@ func (s *soak) chaos(long time.Duration) {
 			list = append(list, b)
 		}
 	}
+	s.release(true)
 	counts := map[string]int{}
 	end := time.Now().Add(long)
 	// Rarely, for everything else that happens ends with it; but at least twice.
@@ -176,6 +179,31 @@ func (s *soak) hangUp() bool {
 
 func (s *soak) killClient() bool {
 	s.bridges[s.roll(len(s.bridges))].kill()
+	return true
+}
+
+// crowd makes more calls at once than a server may have and wait for it. The rest must be turned away.
+func (s *soak) crowd() bool {
+	const calls = 360 // 64 that run, 256 that wait, and some
+	select {
+	case s.slots <- struct{}{}:
+	default:
+		return false
+	}
+	s.commands.Go(func() {
+		defer func() { <-s.slots }()
+		c := s.newClient(2000, newer)
+		defer c.close()
+		var all sync.WaitGroup
+		for _, v := range s.pfar.servers {
+			for range calls {
+				if v.crowded {
+					all.Go(func() { c.once(request{server: v, wait: 100}) })
+				}
+			}
+		}
+		all.Wait()
+	})
 	return true
 }
 

@@ -144,7 +144,7 @@ func (c *client) once(r request) outcome {
 		began = c.sessions[r.path()].began
 		delete(c.sessions, r.path())
 	}
-	c.s.tally.add(o, r.server.name, began, text)
+	c.s.tally.add(o, r, began, text)
 	return o
 }
 

@@ -22,9 +22,13 @@ type served struct {
 	tool    string
 	answer  func(v *served, text string) (prefix, suffix string) // what an answer to text begins and ends with
 
-	calm  bool // chaos leaves it and its declaration alone: only the gateway's end may touch it
-	moves bool // its file comes and goes
-	marks bool // its arguments hold the marker
+	wild  []string // further arguments, while there is chaos
+	loose bool     // there is
+	calm  bool     // chaos leaves it and its declaration alone: only the gateway's end may touch it
+	moves bool     // its file comes and goes
+	marks bool     // its arguments hold the marker
+
+	crowded bool // now and then by more calls than it may have at once
 }
 
 // fleet returns the servers, under names that no other pfar of this host has.
@@ -37,8 +41,14 @@ func (s *soak) fleet() func(p *pfar) []*served {
 				args: append([]string{"-name", name, "-marker", p.marker}, args...)}
 		}
 		list := []*served{own("calm"), own("plain-a"), own("plain-b"), own("plain-c"), own("edited"), own("limited"),
-			own("crash", "-crash", "100"), own("slow", "-slow", "400ms"), own("guest"), own("roamer-a"), own("roamer-b")}
+			own("crash"), own("slow", "-slow", "400ms"), own("guest"), own("roamer-a"), own("roamer-b")}
 		list[0].calm = true
+		for _, v := range list {
+			if v.name == prefix+"crash" {
+				v.wild = []string{"-crash", "100"}
+			}
+			v.crowded = v.name == prefix+"slow"
+		}
 		for _, v := range list[len(list)-3:] {
 			v.moves = true
 		}
@@ -57,9 +67,12 @@ func said(v *served, text string) (prefix, suffix string) { return v.name + " ",
 
 // declare writes the declaration, with another argument and other limits than usual if they are given.
 func (v *served) declare(edition, limits string) string {
-	args := v.args
+	args := slices.Clone(v.args)
+	if v.loose {
+		args = append(args, v.wild...)
+	}
 	if edition != "" {
-		args = append(slices.Clone(args), "-edition", edition)
+		args = append(args, "-edition", edition)
 	}
 	list, err := json.Marshal(args)
 	if err != nil {
@@ -82,14 +95,20 @@ func allRun(list []*served, r control.Report) bool {
 	return !slices.ContainsFunc(list, func(v *served) bool { return server(r, v.name).State != control.Running })
 }
 
+// release lets those that are wild be so, or not any more, and has every declaration as it should be then.
+func (s *soak) release(loose bool) {
+	for _, v := range s.pfar.servers {
+		v.loose = loose
+		s.pfar.write(v, v.declare("", ""))
+	}
+}
+
 // settle has every declaration as it was, has the operator start what was disabled, and waits until everything runs.
 // pfard takes all files in at once, so that when a new server is up, the others are as their files say, or on the way.
 func (s *soak) settle() {
 	s.t.Helper()
 	begin := time.Now()
-	for _, v := range s.pfar.servers {
-		s.pfar.write(v, v.declare("", ""))
-	}
+	s.release(false)
 	last := *s.pfar.servers[0]
 	last.name = strings.TrimSuffix(last.name, "calm") + "last"
 	last.args = slices.Clone(last.args)

@@ -86,15 +86,19 @@ type tally struct {
 
 func newTally() *tally { return &tally{counts: map[outcome]int{}, claims: map[claim]string{}} }
 
-// add counts in a call that ends now. The text is for whoever has to find out.
-func (t *tally) add(o outcome, server string, began time.Time, text string) {
+// add counts in a call that began then and ends now. What its caller did is the reason of some outcomes; others need one
+// from outside. The text is for whoever has to find out.
+func (t *tally) add(o outcome, r request, began time.Time, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.counts[o]++
-	switch o {
-	case unavailable, unknown, lost, transport, interrupted:
-		t.claims[claim{o, server, began.Truncate(time.Second), time.Now().Truncate(time.Second).Add(time.Second)}] = text
+	switch {
+	case o == answered, o == hungUp, o == wrong,
+		o == cancelled && r.cancel > 0, o == busy && r.server.crowded,
+		o == timedOut && (r.server.crowded || time.Duration(r.wait)*time.Millisecond > callTimeout-time.Second):
+		return
 	}
+	t.claims[claim{o, r.server.name, began.Truncate(time.Second), time.Now().Truncate(time.Second).Add(time.Second)}] = text
 }
 
 // violation notes what must never happen.
@@ -112,8 +116,11 @@ func (t *tally) judge(tt *testing.T, p *pfar) {
 	tt.Helper()
 	for c, text := range t.claims {
 		reason := p.gatewayKilled(c.from, c.to)
-		if c.outcome == unavailable || c.outcome == unknown {
+		switch c.outcome {
+		case unavailable, unknown, timedOut:
 			reason = reason || p.away(c.server, c.from, c.to)
+		case cancelled, busy:
+			reason = false
 		}
 		if !reason {
 			t.violation("%s: a call to %s from %s to %s, with no reason: %s", c.outcome, c.server, c.from.Format("15:04:05"), c.to.Format("15:04:05"), text)
