@@ -115,12 +115,12 @@ func (t *tally) violation(format string, args ...any) {
 func (t *tally) judge(tt *testing.T, p *pfar) {
 	tt.Helper()
 	for c, text := range t.claims {
-		reason := p.gatewayKilled(c.from, c.to)
+		reason := false
 		switch c.outcome {
-		case unavailable, unknown, timedOut:
-			reason = reason || p.away(c.server, c.from, c.to)
-		case cancelled, busy:
-			reason = false
+		case unavailable, unknown:
+			reason = p.away(c.server, c.from, c.to)
+		case transport, lost, interrupted:
+			reason = p.gatewayKilled(c.from, c.to)
 		}
 		if !reason {
 			t.violation("%s: a call to %s from %s to %s, with no reason: %s", c.outcome, c.server, c.from.Format("15:04:05"), c.to.Format("15:04:05"), text)

@@ -235,7 +235,7 @@ func (p *pfar) take(r control.Report) {
 }
 
 // slack is how far the report of what happened to a server may lag behind what its callers saw of it, or run ahead.
-const slack = 5 * time.Second
+const slack = 3 * time.Second
 
 // away reports whether the server was not running at some moment between two, or near.
 func (p *pfar) away(name string, from, to time.Time) bool {
@@ -246,11 +246,11 @@ func (p *pfar) away(name string, from, to time.Time) bool {
 	})
 }
 
-// gatewayKilled reports whether the gateway was killed between two moments, or shortly before.
+// gatewayKilled reports whether the gateway was killed between two moments.
 func (p *pfar) gatewayKilled(from, to time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.killed, func(at time.Time) bool { return at.After(from.Add(-2*slack)) && at.Before(to.Add(slack)) })
+	return slices.ContainsFunc(p.killed, func(at time.Time) bool { return at.After(from.Add(-time.Second)) && at.Before(to.Add(time.Second)) })
 }
 
 // report returns the newest report and how many there have been.

@@ -24,8 +24,8 @@ const (
 	clients = 28 // over HTTP, half of each generation
 	bridges = 4  // over "pfar connect"
 
-	callTimeout = 5 * time.Second  // as declared
-	hang        = 20 * time.Second // a call that takes longer has been forgotten: its timeout, and a gateway's restart on a busy machine
+	callTimeout = 10 * time.Second // as declared
+	hang        = 30 * time.Second // a call that takes longer has been forgotten: its timeout, and a gateway's restart on a busy machine
 	recovery    = time.Minute      // for everything to serve again once the chaos has ended
 )
 
