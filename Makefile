@@ -2,6 +2,7 @@
 MAKEFLAGS += --no-print-directory
 BIN       := build/bin
 SERVERS   := build/servers
+SUITES    := build/conformance
 PROGRAMS  := pfar pfard pfar-sandbox pfar-egress pfar-gateway
 # A clone that belongs to somebody else has no version for git(1), and go build would stop.
 VCS       := $(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo true || echo false)
@@ -9,6 +10,7 @@ GO_BUILD  := CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS)
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
 .PHONY: build run test check lint vulnerabilities bench soak clean
 
@@ -22,11 +24,12 @@ run: build $(SERVERS)/.installed
 	ONCE=$(ONCE) tests/demo.sh $(BIN) $(SERVERS)
 
 # The end-to-end tests come last and alone: they measure time.
-test: $(SERVERS)/.installed
+test: $(SERVERS)/.installed $(SUITES)/.installed
 	tests/setup.sh bwrap ip nft gcc postgres requests
-	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$')
+	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/conformance$$')
 	@if [ "$$(id -u)" = 0 ]; then echo go test ./tests/vm; go test -timeout 9m ./tests/vm; \
 	else echo "NOT RUN as an ordinary user: tests/vm, whose image is made as root"; fi
+	CGO_ENABLED=1 PFAR_TEST_CONFORMANCE=$(abspath $(SUITES)) go test -race -timeout 9m -v ./tests/conformance
 	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -timeout 9m ./tests/e2e
 
 check: lint test
@@ -59,4 +62,14 @@ $(SERVERS)/.installed: packaging/servers/package.json packaging/servers/package-
 	mkdir -p $(SERVERS)
 	cp $^ $(SERVERS)/
 	cd $(SERVERS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	touch $@
+
+# MCP's conformance suites, the Node that they need (Debian's is too old), and the server and client that they are tried
+# on. Nothing of it has an install script.
+$(SUITES)/.installed: tests/conformance/package.json tests/conformance/package-lock.json Makefile
+	tests/setup.sh node npm
+	mkdir -p $(SUITES)
+	cp tests/conformance/package.json tests/conformance/package-lock.json $(SUITES)/
+	cd $(SUITES) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	CGO_ENABLED=0 GOBIN=$(abspath $(SUITES))/bin go install -trimpath $(REFERENCES)
 	touch $@

@@ -101,6 +101,12 @@ func AppendRequest(dst []byte, id int64, method string, params []byte) []byte {
 	return append(dst, "}\n"...)
 }
 
+// OneLine makes spaces of the line breaks in b but the last byte, in place, and returns it.
+func OneLine(b []byte) []byte {
+	oneLine(b[:len(b)-1])
+	return b
+}
+
 func oneLine(b []byte) {
 	for _, c := range [...]byte{'\n', '\r'} {
 		for rest := b; ; {
@@ -155,6 +161,19 @@ func (e *Error) Error() string {
 		return "the server answered with the error " + strconv.Quote(string(e.Raw))
 	}
 	return e.Text
+}
+
+// Number returns the code, also of an error that a server sent; 0 if that has none.
+func (e *Error) Number() int {
+	if e.Raw == nil {
+		return e.Code
+	}
+	ms, err := Object(e.Raw, make(Members, 0, 4))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(ms.Get("code")))
+	return n
 }
 
 // JSON returns the error object.

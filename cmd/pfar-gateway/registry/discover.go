@@ -41,7 +41,7 @@ func (u *Upstream) discover(ctx context.Context, kinds Kinds, old *Listing) (*Li
 			continue
 		}
 		l[k] = nil
-		if u.agreed.Has(k.form().capability) {
+		if u.Agreed().Has(k.form().capability) {
 			listing.Go(func() { raw[k], errs[k] = u.pages(ctx, k.form()) })
 		}
 	}
@@ -53,7 +53,7 @@ func (u *Upstream) discover(ctx context.Context, kinds Kinds, old *Listing) (*Li
 		case err != nil:
 			u.log.Warn("listing what the server says that it has, ignoring", "error", err.Error()) // the tools still work
 		case raw[k] != nil:
-			l[k] = u.items(k, raw[k])
+			l[k] = u.items(k, raw[k], old[k])
 		}
 	}
 	return &l, nil
@@ -66,8 +66,9 @@ func (u *Upstream) pages(ctx context.Context, f form) ([][]byte, error) {
 		size  int
 		seen  = make(map[string]bool)
 		next  []byte
+		keep  Hint
 	)
-	for range u.limits.Pages {
+	for n := range u.limits.Pages {
 		var params []byte
 		if next != nil {
 			params = fmt.Appendf(nil, `{"cursor":%s}`, next)
@@ -82,10 +83,20 @@ func (u *Upstream) pages(ctx context.Context, f form) ([][]byte, error) {
 		if size += len(result); size > u.limits.Bytes {
 			return nil, fmt.Errorf("listing %s: more than %d bytes", f.member, u.limits.Bytes)
 		}
-		if items, next, err = page(items, result, f, u.limits.Items); err != nil {
+		ms, err := jsonrpc.Object(result, nil)
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", f.member, err)
+		}
+		if h := u.hint(ms); n == 0 {
+			keep = h
+		} else {
+			keep = keep.and(h)
+		}
+		if items, next, err = page(items, ms, f, u.limits.Items); err != nil {
 			return nil, fmt.Errorf("listing %s: %w", f.member, err)
 		}
 		if next == nil {
+			u.setHint(f.kind, keep)
 			return items, nil
 		}
 		if seen[string(next)] {
@@ -97,11 +108,8 @@ func (u *Upstream) pages(ctx context.Context, f form) ([][]byte, error) {
 }
 
 // page appends one page's items and returns the cursor of the next as it came, nil after the last.
-func page(items [][]byte, result []byte, f form, limit int) ([][]byte, []byte, error) {
-	ms, err := jsonrpc.Object(result, nil)
-	if err != nil {
-		return nil, nil, err
-	}
+func page(items [][]byte, ms jsonrpc.Members, f form, limit int) ([][]byte, []byte, error) {
+	var err error
 	if items, err = jsonrpc.Array(ms.Get(f.member), items, limit); err != nil {
 		return nil, nil, fmt.Errorf("reading %q: %w", f.member, err)
 	}
@@ -126,13 +134,21 @@ func isMethodNotFound(raw []byte) bool {
 }
 
 // items reads the definitions; one that cannot be served is dropped, and the log says why.
-func (u *Upstream) items(k Kind, raw [][]byte) []Item {
+func (u *Upstream) items(k Kind, raw [][]byte, old []Item) []Item {
 	list := make([]Item, 0, len(raw))
-	seen := make(map[string]bool, len(raw))
+	taken := make(names, len(raw))
+	known := make(map[string]Item, len(old))
+	for _, item := range old {
+		known[string(item.Raw)] = item
+	}
 	for _, b := range raw {
-		item, err := newItem(k, b, u.limits)
-		if err == nil && seen[item.Name] {
-			err = errors.New("an earlier one has the same name")
+		item, ok := known[string(bytes.TrimSpace(b))]
+		var err error
+		if !ok { // or it has been looked at before
+			item, err = newItem(k, b, u.limits)
+		}
+		if err == nil {
+			err = taken.take(k, u.server.Name, item.Name)
 		}
 		if err != nil {
 			if n := u.faults.add(Definition, b); n <= maxDropped {
@@ -140,7 +156,7 @@ func (u *Upstream) items(k Kind, raw [][]byte) []Item {
 			}
 			continue
 		}
-		seen[item.Name] = true
+		item.Reads = k == Tools && semantics(item.Member("annotations"), u.server.Tools[item.Name].Semantics) == "read"
 		list = append(list, item)
 	}
 	return list

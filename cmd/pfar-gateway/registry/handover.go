@@ -51,6 +51,10 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 		r.log.Warn("refusing a launcher", "error", err.Error())
 		return
 	}
+	if u.server.Session != "" {
+		r.ownLauncher(ctx, c, u)
+		return
+	}
 	u.note = func(method string, params []byte) {
 		r.event(Event{Server: u.server.Name, Method: method, Params: params})
 	}
@@ -100,7 +104,7 @@ func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("receiving hello: %w", err)
 	}
-	if m.Hello == nil || len(files) != 2 || !serverName.MatchString(m.Hello.Name) {
+	if m.Hello == nil || len(files) != 2 || !serverName.MatchString(m.Hello.Name) || m.Hello.Session != "" && !handleForm.MatchString(m.Hello.Session) {
 		for _, f := range files {
 			f.Close()
 		}
@@ -139,7 +143,7 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 	}
 	if r.up(u, l) {
 		u.log.Info("server up", "tools", len(l[Tools]), "prompts", len(l[Prompts]), "resources", len(l[Resources]),
-			"protocol", u.agreed.Protocol, "info", u.agreed.title(), "took", time.Since(begun).Round(time.Millisecond).String())
+			"protocol", u.Agreed().Protocol, "info", u.Agreed().title(), "took", time.Since(begun).Round(time.Millisecond).String())
 		_ = c.Send(ready(u, l)) // that the launcher left is heard elsewhere
 	}
 	for {
@@ -149,14 +153,18 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 			return u.why()
 		}
 		last := time.Now()
-		kinds := u.changes()
+		kinds, said := u.changes()
 		if kinds == 0 { // it was seen to already
 			continue
 		}
 		if fresh, err := r.refresh(ctx, u, kinds, l); err != nil {
 			u.log.Warn("discovering again, keeping what was found before", "error", err.Error())
-		} else if l = fresh; r.up(u, l) {
-			_ = c.Send(ready(u, l))
+		} else {
+			said &^= fresh.changes(l)
+			if l = fresh; r.up(u, l) {
+				r.retell(u, said)
+				_ = c.Send(ready(u, l))
+			}
 		}
 		select {
 		case <-time.After(u.limits.Refresh - time.Since(last)):
@@ -171,9 +179,16 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 	late := fmt.Errorf("it was not ready within %v", u.limits.Handshake)
 	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, late)
 	defer cancel()
-	var err error
-	if u.agreed, err = u.handshake(ctx, r.version); err != nil {
+	a, err := u.handshake(ctx, r.self(u.server.Capabilities), r.shy.has(u.server))
+	if err != nil {
+		if errors.Is(err, errProbe) {
+			r.shy.add(u.server)
+		}
 		return nil, u.because(err)
+	}
+	u.agree(a)
+	if a.Modern() {
+		u.follow(ctx)
 	}
 	u.changes() // what it says before it is asked is no change
 	l, err := u.discover(ctx, AllKinds, new(Listing))
@@ -189,13 +204,13 @@ func (r *Registry) refresh(ctx context.Context, u *Upstream, kinds Kinds, old *L
 	return u.discover(ctx, kinds, old)
 }
 
-// changes returns what the server said has changed, and forgets it.
-func (u *Upstream) changes() Kinds {
+// changes returns which lists are to be looked at again, and of which the server said so, and forgets it.
+func (u *Upstream) changes() (all, said Kinds) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	k := u.changed
-	u.changed = 0
-	return k
+	all, said = u.changed|u.unheard, u.changed
+	u.changed, u.unheard = 0, 0
+	return all, said
 }
 
 // isStopped reports whether the launcher said that it stops the server.

@@ -16,19 +16,24 @@ type List struct {
 	parts  []part
 	limit  int    // bytes of a page
 	serial uint64 // no other list has it, so that a cursor of an older one is told apart
+	hint   Hint
 	once   sync.Once
 	pages  [][]byte
 }
+
+// Hint says for how long the list may be kept.
+func (l *List) Hint() Hint { return l.hint }
 
 // part is what one server adds to a list.
 type part struct {
 	server, label string
 	owner         map[string]handover.Tool // the owner's word on tools
 	items         []Item
-	prefix        string // of names
+	aggregate     bool // names tell the server
 }
 
-// Page returns the result of a list request, and false if the cursor is none of this list's.
+// Page returns the result of a list request, and false if the cursor is none of this list's. The byte behind it is another
+// closing bracket, which ends a message.
 func (l *List) Page(cursor string) ([]byte, bool) {
 	l.once.Do(l.build)
 	if cursor == "" {
@@ -58,7 +63,7 @@ func (l *List) build() {
 	size := 64
 	for _, p := range l.parts {
 		for _, i := range p.items {
-			size += len(i.Raw) + len(p.prefix) + 128
+			size += len(i.Raw) + 160
 		}
 	}
 	head := append(append([]byte(`{"`), l.kind.form().member...), `":[`...)
@@ -73,7 +78,11 @@ func (l *List) build() {
 					page = append(page, ',')
 				}
 			}
-			page = appendItem(page, l.kind, i, p, p.prefix+i.Name)
+			name := i.Name
+			if p.aggregate {
+				name = servedName(p.server, i.Name)
+			}
+			page = appendItem(page, l.kind, i, p, name)
 		}
 	}
 	l.pages = append(l.pages, l.finish(page, false))
@@ -88,9 +97,9 @@ func (l *List) finish(page []byte, more bool) []byte {
 		page = append(page, `,"nextCursor":`...)
 		page = append(page, jsonrpc.Quote(base64.RawURLEncoding.EncodeToString(b[:]))...)
 	}
-	page = append(page, '}')
+	page = append(page, "}}"...)
 	if cap(page)-len(page) > len(page)/4 {
-		return append(make([]byte, 0, len(page)), page...)
+		page = append(make([]byte, 0, len(page)), page...)
 	}
-	return page
+	return page[:len(page)-1]
 }
