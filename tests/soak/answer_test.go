@@ -133,7 +133,7 @@ func (r *request) judge(m message) (outcome, string) {
 	if len(result.Content) != 1 || result.IsError || !strings.HasPrefix(result.Content[0].Text, prefix) || !strings.HasSuffix(result.Content[0].Text, suffix) {
 		return wrong, fmt.Sprintf("the answer is not to %.100q: %.300q", r.text, m.Result)
 	}
-	return answered, ""
+	return answered, strings.TrimSuffix(strings.TrimPrefix(result.Content[0].Text, prefix), suffix)
 }
 
 // listen follows what the gateway tells without being asked, and checks that no call's answer is among it. The stream

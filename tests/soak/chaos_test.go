@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"sync"
@@ -79,7 +80,11 @@ func (s *soak) victim() *served {
 // killProcess kills the server itself, or what confines it, or its launcher.
 func (s *soak) killProcess() bool {
 	r, _ := s.pfar.report()
-	launcher := server(r, s.victim().name).PID
+	v := s.victim()
+	if v.own && s.roll(2) == 0 {
+		return s.killOwn(v)
+	}
+	launcher := server(r, v.name).PID
 	if launcher == 0 {
 		return false
 	}
@@ -89,6 +94,26 @@ func (s *soak) killProcess() bool {
 		p = all[len(all)-2] // the innermost, which is the server
 	}
 	return syscall.Kill(p.pid, syscall.SIGKILL) == nil
+}
+
+// killOwn kills a process that serves one session alone, or perhaps the one that serves the rest.
+func (s *soak) killOwn(v *served) bool {
+	var candidates []int
+	for _, pid := range s.pfar.marked() {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if string(comm) == "server\n" && bytes.Contains(line, []byte("\x00"+v.name+"\x00")) {
+			candidates = append(candidates, pid)
+		}
+	}
+	if len(candidates) == 0 {
+		return false
+	}
+	now := time.Now()
+	s.pfar.mu.Lock()
+	s.pfar.struck[v.name] = append(s.pfar.struck[v.name], span{now, now.Add(time.Second)})
+	s.pfar.mu.Unlock()
+	return syscall.Kill(candidates[s.roll(len(candidates))], syscall.SIGKILL) == nil
 }
 
 // beside runs a command while chaos goes on, if not too many run already.

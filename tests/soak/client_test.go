@@ -58,7 +58,13 @@ func (s *soak) newClient(n int, version string) *client {
 	return &client{s: s, n: n, version: version, host: host, token: token, sessions: map[string]session{}, http: &http.Client{Transport: &http.Transport{}}}
 }
 
-func (c *client) close() { c.http.CloseIdleConnections() }
+// close ends the client's sessions.
+func (c *client) close() {
+	for len(c.sessions) > 0 {
+		c.leave()
+	}
+	c.http.CloseIdleConnections()
+}
 
 // live makes calls until stop is closed, and listens on the side to what the gateway has to tell.
 func (c *client) live(stop <-chan struct{}) {
@@ -274,7 +280,11 @@ func (c *client) exchange(ctx context.Context, r *request) (outcome, string) {
 	case err != nil:
 		return c.severed(ctx, r, err)
 	}
-	return r.judge(*m)
+	o, text := r.judge(*m)
+	if id := c.sessions[r.path()].id; o == answered && r.server.own && !r.list && id != "" {
+		c.s.tally.belongs(text, id)
+	}
+	return o, text
 }
 
 var errHungUp = errors.New("hung up as intended")

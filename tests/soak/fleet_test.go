@@ -28,8 +28,12 @@ type served struct {
 	moves bool     // its file comes and goes
 	marks bool     // its arguments hold the marker
 
-	crowded bool // now and then by more calls than it may have at once
+	crowded bool // now and then by more calls than it may have at once, or more sessions
+	own     bool // each session has a process to itself
 }
+
+// ownSessions is how many sessions can have a process to themselves: fewer than there are.
+const ownSessions = 12
 
 // fleet returns the servers, under names that no other pfar of this host has.
 func (s *soak) fleet() func(p *pfar) []*served {
@@ -41,13 +45,20 @@ func (s *soak) fleet() func(p *pfar) []*served {
 				args: append([]string{"-name", name, "-marker", p.marker}, args...)}
 		}
 		list := []*served{own("calm"), own("plain-a"), own("plain-b"), own("plain-c"), own("edited"), own("limited"),
-			own("crash"), own("slow", "-slow", "400ms"), own("guest"), own("roamer-a"), own("roamer-b")}
+			own("crash"), own("slow", "-slow", "400ms"), own("own"), own("guest"), own("roamer-a"), own("roamer-b")}
 		list[0].calm = true
 		for _, v := range list {
 			if v.name == prefix+"crash" {
 				v.wild = []string{"-crash", "100"}
 			}
-			v.crowded = v.name == prefix+"slow"
+			switch v.name {
+			case prefix + "slow":
+				v.crowded = true
+			case prefix + "own":
+				v.own, v.crowded, v.more = true, true, fmt.Sprintf("sessions = \"own\"\nsessions_max = %d\nsession_idle = \"3s\"", ownSessions)
+			case prefix + "plain-b":
+				v.more = `tool "say" { semantics = "read" }` // so that its calls are made again when it ends
+			}
 		}
 		for _, v := range list[len(list)-3:] {
 			v.moves = true

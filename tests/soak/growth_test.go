@@ -195,28 +195,39 @@ func (s *soak) leftovers() {
 		}
 		return nil
 	})
-	for uid := range s.pfar.uids {
-		if err := free(uid); err != nil {
-			s.t.Errorf("user id %d is still taken: %v", uid, err)
+	for id := range takenIDs() {
+		if !s.pfar.ids[id] && !held(id) {
+			s.t.Errorf("user id %s is taken, and by nobody", id)
 		}
 	}
 }
 
-// free reports whether a server's user id has been given back: there is no lock file, or another one's, who holds it.
-func free(uid int) error {
-	path := fmt.Sprintf("/run/systemd/dynamic-uid/%d", uid)
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return nil
+// idLocks are systemd's, and those of the local runner when it is root's.
+const idLocks = "/run/systemd/dynamic-uid"
+
+// takenIDs returns the user ids that are given out, to servers of this pfar and of any other.
+func takenIDs() map[string]bool {
+	ids := map[string]bool{}
+	files, _ := os.ReadDir(idLocks)
+	for _, f := range files {
+		ids[f.Name()] = true
 	}
+	return ids
+}
+
+// held reports whether somebody holds the lock of a user id, or has let go of it in this moment.
+func held(id string) bool {
+	path := filepath.Join(idLocks, id)
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return true
 	}
 	defer unix.Close(fd)
-	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
-		return fmt.Errorf("%s is there and nobody holds it", path)
+	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return true
 	}
-	return nil
+	_, err = os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // watchLogs reads the logs of the processes that have the race detector in them, as long as the soak lasts: logs are

@@ -44,7 +44,9 @@ var named = []struct {
 }{
 	{-32010, regexp.MustCompile(`^server SERVER (went away: |is not running since )`), unavailable},
 	{-32010, regexp.MustCompile(`^server SERVER: it does not read its stdin`), unavailable},
+	{-32010, regexp.MustCompile(`^starting a process of SERVER for this session: `), unavailable},
 	{-32011, regexp.MustCompile(`^server SERVER is busy: `), busy},
+	{-32011, regexp.MustCompile(`^server SERVER serves [0-9]+ sessions already`), busy},
 	{-32800, regexp.MustCompile(`^server SERVER did not answer tools/(call|list) within `), timedOut},
 	{-32800, regexp.MustCompile(`^server SERVER did not get to the call within `), timedOut},
 	{-32800, regexp.MustCompile(`^the request was given up: the client cancelled it`), cancelled},
@@ -82,9 +84,23 @@ type tally struct {
 	claims   map[claim]string
 	wrongs   []string
 	violated int
+	owners   map[string]string // sessions, by the process that is theirs alone
 }
 
-func newTally() *tally { return &tally{counts: map[outcome]int{}, claims: map[claim]string{}} }
+func newTally() *tally {
+	return &tally{counts: map[outcome]int{}, claims: map[claim]string{}, owners: map[string]string{}}
+}
+
+// belongs notes that a process has answered a session that has it to itself.
+func (t *tally) belongs(process, session string) {
+	t.mu.Lock()
+	before, ok := t.owners[process]
+	t.owners[process] = session
+	t.mu.Unlock()
+	if ok && before != session {
+		t.violation("process %s answers session %s, and is that of session %s", process, session, before)
+	}
+}
 
 // add counts in a call that began then and ends now. What its caller did is the reason of some outcomes; others need one
 // from outside. The text is for whoever has to find out.
@@ -132,7 +148,8 @@ func (t *tally) judge(tt *testing.T, p *pfar) {
 		total += t.counts[o]
 	}
 	tt.Logf("%-24s %8d", "calls", total)
-	if t.counts[answered] < total/4 {
+	tt.Logf("%-24s %8d", "sessions' own processes", len(t.owners))
+	if t.counts[answered] < total/4 || len(t.owners) < 4 {
 		tt.Errorf("only %d of %d calls were answered: this is no soak", t.counts[answered], total)
 	}
 	for _, w := range t.wrongs {

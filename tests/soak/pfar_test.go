@@ -94,7 +94,8 @@ type pfar struct {
 	ended   chan struct{}
 	lives   map[string][]span // of each server, when it was not running
 	killed  []time.Time       // the gateway, by us
-	uids    map[int]bool      // that servers ever had
+	struck  map[string][]span // processes of single sessions, by us: no report tells of those
+	ids     map[string]bool   // user ids that were taken before
 }
 
 // output collects what a process writes while it runs.
@@ -123,12 +124,13 @@ func start(t *testing.T, fleet func(p *pfar) []*served) *pfar {
 	t.Helper()
 	bin, err := programs()
 	check(t, err)
-	p := &pfar{t: t, bin: bin, changed: make(chan struct{}), ended: make(chan struct{}), lives: map[string][]span{}, uids: map[int]bool{},
+	p := &pfar{t: t, bin: bin, changed: make(chan struct{}), ended: make(chan struct{}), lives: map[string][]span{}, struck: map[string][]span{},
 		marker: fmt.Sprintf("pfar-soak-%d-%d", os.Getpid(), time.Now().UnixNano())}
 	p.home, p.run = directory(t, ""), directory(t, "/dev/shm")
 	p.declarations = filepath.Join(p.home, "mcp.d")
 	check(t, os.Mkdir(p.declarations, 0o755))
 	p.env = append(os.Environ(), "PFAR_RUN_DIR="+p.run, "PFAR_STATE_DIR="+filepath.Join(p.home, "state"), "PFAR_CONFIG_DIR="+p.declarations)
+	p.ids = takenIDs()
 	p.servers = fleet(p)
 	for _, v := range p.servers {
 		p.write(v, v.declare("", ""))
@@ -216,7 +218,6 @@ func (p *pfar) take(r control.Report) {
 	running := map[string]bool{}
 	for _, s := range r.Servers {
 		running[s.Name] = s.State == control.Running
-		p.uids[s.UID] = true
 	}
 	for _, v := range p.servers {
 		spans := p.lives[v.name]
@@ -241,7 +242,7 @@ const slack = 3 * time.Second
 func (p *pfar) away(name string, from, to time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.lives[name], func(s span) bool {
+	return slices.ContainsFunc(append(slices.Clone(p.lives[name]), p.struck[name]...), func(s span) bool {
 		return s.from.Before(to.Add(slack)) && (s.to.IsZero() || s.to.After(from.Add(-slack)))
 	})
 }
