@@ -102,8 +102,10 @@ func (s *soak) killOwn(v *served) bool {
 	for _, pid := range s.pfar.marked() {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-		if string(comm) == "server\n" && bytes.Contains(line, []byte("\x00"+v.name+"\x00")) {
+		st, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+		if err == nil && string(comm) == "server\n" && bytes.Contains(line, []byte("\x00"+v.name+"\x00")) {
 			candidates = append(candidates, pid)
+			s.pfar.sees(int(st.Sys().(*syscall.Stat_t).Uid))
 		}
 	}
 	if len(candidates) == 0 {
@@ -125,7 +127,11 @@ func (s *soak) beside(args ...string) bool {
 	}
 	s.commands.Go(func() {
 		defer func() { <-s.slots }()
-		s.pfar.command(args...) // it may fail: the server may be gone by now
+		begin := time.Now()
+		out, _ := s.pfar.command(args...) // it may fail: the server may be gone by now
+		if took := time.Since(begin); took > recovery {
+			s.tally.violation("pfar %q takes %v: %s", args, took, out)
+		}
 	})
 	return true
 }

@@ -95,7 +95,7 @@ type pfar struct {
 	lives   map[string][]span // of each server, when it was not running
 	killed  []time.Time       // the gateway, by us
 	struck  map[string][]span // processes of single sessions, by us: no report tells of those
-	ids     map[string]bool   // user ids that were taken before
+	uids    map[int]bool      // that servers ever had
 }
 
 // output collects what a process writes while it runs.
@@ -124,13 +124,12 @@ func start(t *testing.T, fleet func(p *pfar) []*served) *pfar {
 	t.Helper()
 	bin, err := programs()
 	check(t, err)
-	p := &pfar{t: t, bin: bin, changed: make(chan struct{}), ended: make(chan struct{}), lives: map[string][]span{}, struck: map[string][]span{},
+	p := &pfar{t: t, bin: bin, changed: make(chan struct{}), ended: make(chan struct{}), lives: map[string][]span{}, struck: map[string][]span{}, uids: map[int]bool{},
 		marker: fmt.Sprintf("pfar-soak-%d-%d", os.Getpid(), time.Now().UnixNano())}
 	p.home, p.run = directory(t, ""), directory(t, "/dev/shm")
 	p.declarations = filepath.Join(p.home, "mcp.d")
 	check(t, os.Mkdir(p.declarations, 0o755))
 	p.env = append(os.Environ(), "PFAR_RUN_DIR="+p.run, "PFAR_STATE_DIR="+filepath.Join(p.home, "state"), "PFAR_CONFIG_DIR="+p.declarations)
-	p.ids = takenIDs()
 	p.servers = fleet(p)
 	for _, v := range p.servers {
 		p.write(v, v.declare("", ""))
@@ -218,6 +217,7 @@ func (p *pfar) take(r control.Report) {
 	running := map[string]bool{}
 	for _, s := range r.Servers {
 		running[s.Name] = s.State == control.Running
+		p.uids[s.UID] = true
 	}
 	for _, v := range p.servers {
 		spans := p.lives[v.name]
@@ -252,6 +252,13 @@ func (p *pfar) gatewayKilled(from, to time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.killed, func(at time.Time) bool { return at.After(from.Add(-time.Second)) && at.Before(to.Add(time.Second)) })
+}
+
+// sees remembers a server's user id.
+func (p *pfar) sees(uid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.uids[uid] = true
 }
 
 // report returns the newest report and how many there have been.
