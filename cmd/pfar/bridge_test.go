@@ -250,7 +250,7 @@ func TestConnectKeepsTheSessionAndEndsIt(t *testing.T) {
 	s.receive()
 	g.forget() // the gateway is started anew
 	s.send(`{"jsonrpc":"2.0","id":2,"method":"pretty"}`)
-	if got := s.receive(); got != `{"jsonrpc":"2.0","id":2,"result":{"n":9007199254740993}}` {
+	if got := s.receive(); !strings.Contains(got, `"result": {"n": 9007199254740993}`) {
 		t.Errorf("after the restart: %s", got)
 	}
 	s.end()
