@@ -107,8 +107,11 @@ func (s *soak) invent() request {
 		r.wait = s.roll(60)
 	case k < 30:
 		r.list = true
-	case k == 30 && s.roll(4) == 0:
-		r.wait = int(callTimeout/time.Millisecond) + s.roll(1000)
+	case k == 30 && s.roll(2) == 0:
+		for !r.server.late {
+			r.server = s.pfar.servers[s.roll(len(s.pfar.servers))]
+		}
+		r.wait = int(lateTimeout/time.Millisecond) + 500 + s.roll(500)
 	}
 	return r
 }

@@ -30,6 +30,7 @@ type served struct {
 
 	crowded bool // now and then by more calls than it may have at once, or more sessions
 	own     bool // each session has a process to itself
+	late    bool // calls are to run out of time, which is shorter here
 }
 
 // ownSessions is how many sessions can have a process to themselves: fewer than there are.
@@ -44,9 +45,9 @@ func (s *soak) fleet() func(p *pfar) []*served {
 			return &served{name: name, command: filepath.Join(p.bin, "server"), marks: true, tool: "say", answer: said,
 				args: append([]string{"-name", name, "-marker", p.marker}, args...)}
 		}
-		list := []*served{own("calm"), own("plain-a"), own("plain-b"), own("plain-c"), own("edited"), own("limited"),
+		list := []*served{own("calm"), own("late"), own("plain-a"), own("plain-b"), own("plain-c"), own("edited"), own("limited"),
 			own("crash"), own("slow", "-slow", "400ms"), own("own"), own("guest"), own("roamer-a"), own("roamer-b")}
-		list[0].calm = true
+		list[0].calm, list[1].calm, list[1].late = true, true, true
 		for _, v := range list {
 			if v.name == prefix+"crash" {
 				v.wild = []string{"-crash", "100"}
@@ -93,7 +94,11 @@ func (v *served) declare(edition, limits string) string {
 	if limits == "" {
 		limits = `memory_limit = "256m"`
 	}
-	return fmt.Sprintf("timeout = %q\nserver {\n  command = %s\n  args    = %s\n}\nsandbox { %s }\n%s\n", callTimeout.String(), command, list, limits, v.more)
+	timeout := callTimeout
+	if v.late {
+		timeout = lateTimeout
+	}
+	return fmt.Sprintf("timeout = %q\nserver {\n  command = %s\n  args    = %s\n}\nsandbox { %s }\n%s\n", timeout.String(), command, list, limits, v.more)
 }
 
 // awaitAll returns when all servers run.

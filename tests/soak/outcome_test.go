@@ -111,7 +111,7 @@ func (t *tally) add(o outcome, r request, began time.Time, text string) {
 	switch {
 	case o == answered, o == hungUp, o == wrong,
 		o == cancelled && r.cancel > 0, o == busy && r.server.crowded,
-		o == timedOut && (r.server.crowded || time.Duration(r.wait)*time.Millisecond > callTimeout-time.Second):
+		o == timedOut && (r.server.crowded || r.server.late && time.Duration(r.wait)*time.Millisecond > lateTimeout):
 		return
 	}
 	t.claims[claim{o, r.server.name, began.Truncate(time.Second), time.Now().Truncate(time.Second).Add(time.Second)}] = text
@@ -149,8 +149,9 @@ func (t *tally) judge(tt *testing.T, p *pfar) {
 	}
 	tt.Logf("%-24s %8d", "calls", total)
 	tt.Logf("%-24s %8d", "sessions' own processes", len(t.owners))
-	if t.counts[answered] < total/4 || len(t.owners) < 4 {
-		tt.Errorf("only %d of %d calls were answered: this is no soak", t.counts[answered], total)
+	if t.counts[answered] < total/4 || t.counts[timedOut] == 0 || len(t.owners) < 4 {
+		tt.Errorf("only %d of %d calls were answered, %d timed out, and %d sessions had processes: this is no soak",
+			t.counts[answered], total, t.counts[timedOut], len(t.owners))
 	}
 	for _, w := range t.wrongs {
 		tt.Error(w)

@@ -24,7 +24,8 @@ const (
 	clients = 28 // over HTTP, half of each generation
 	bridges = 4  // over "pfar connect"
 
-	callTimeout = 10 * time.Second // as declared
+	callTimeout = 10 * time.Second // as declared, far more than any call but those to the late server takes
+	lateTimeout = 3 * time.Second
 	hang        = 30 * time.Second // a call that takes longer has been forgotten: its timeout, and a gateway's restart on a busy machine
 	recovery    = time.Minute      // for everything to serve again once the chaos has ended
 )
