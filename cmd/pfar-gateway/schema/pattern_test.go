@@ -79,3 +79,14 @@ func TestReferences(t *testing.T) {
 		compiled(t, schema)
 	}
 }
+
+// TestManySlowPatterns shows that strings of which none takes too long do so together.
+func TestManySlowPatterns(t *testing.T) {
+	s := compiled(t, `{"items":{"pattern":"^(?=a)(a+)+$"}}`)
+	if v := s.Check([]byte(`[` + each(5000, `"`+strings.Repeat("a", 20)+`!"`) + `]`)); !unchecked(v) {
+		t.Errorf("%v, want that it is not checked", v)
+	}
+	if v := s.Check([]byte(`["aaa"]`)); v != nil {
+		t.Errorf("afterwards: %v", v)
+	}
+}
