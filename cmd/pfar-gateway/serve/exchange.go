@@ -26,8 +26,9 @@ type exchange struct {
 	session  *session
 	modern   bool // 2026-07-28: no session, everything is in the request
 
-	request     string          // id of this request, for the log
-	traceparent string          // for the server
+	request     string // id of this request, for the log
+	traceparent string // for the server
+	tracestate  string
 	ctx         context.Context // ends when the client is gone, or cancels
 
 	msg    jsonrpc.Message
