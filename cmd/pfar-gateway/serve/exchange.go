@@ -132,7 +132,7 @@ func (x *exchange) readParams() *jsonrpc.Error {
 			"capabilities", "clientInfo", "requestState", "inputResponses")
 	}
 	if meta := x.params.Get("_meta"); err == nil && meta != nil {
-		if x.meta, err = jsonrpc.Object(meta, nil); err == nil {
+		if x.meta, err = jsonrpc.Object(meta, make(jsonrpc.Members, 0, 6)); err == nil {
 			err = x.meta.LookAlike("progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel)
 		}
 	}
