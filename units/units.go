@@ -2,6 +2,7 @@
 package units
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,6 +18,34 @@ const (
 	ExitGateway  = 75 // EX_TEMPFAIL of sysexits(3): the gateway went away, no fault of the server's
 	ExitDisabled = 78 // EX_CONFIG of sysexits(3): crashed too often, or cannot start here at all
 )
+
+// sessionLength is 40 bits in base32: short, for it becomes a part of the paths of sockets.
+const sessionLength = 8
+
+// NewSession invents a handle for a client session that has a process of a server to itself.
+func NewSession() string { return strings.ToLower(rand.Text()[:sessionLength]) }
+
+// IsSession reports whether s is the handle of a session: 8 characters of a-z and 2-7 (RFC 4648, section 6).
+func IsSession(s string) bool {
+	return len(s) == sessionLength && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
+// Instance is the name of a server's process among all others: the server's own, or, for one that serves a single
+// session, that and the session's handle. No server's name has a dot.
+func Instance(server, session string) string {
+	if session == "" {
+		return server
+	}
+	return server + "." + session
+}
+
+// SessionMark begins each line in a server's log that is about one session's process; "" without a session.
+func SessionMark(session string) string {
+	if session == "" {
+		return ""
+	}
+	return "[" + session + "] "
+}
 
 // RestartSec is how long a runner waits before it starts a service again, in seconds.
 const RestartSec = 1
@@ -54,6 +83,9 @@ const (
 
 // LogSegment is how much a launcher writes to its log before it tells the runner, in bytes.
 const LogSegment = 4 << 20
+
+// LogTime begins each line of a log that is not the journal, which has times of its own.
+const LogTime = "2006-01-02T15:04:05.000Z "
 
 // States of a server, as NotifyState has them.
 const (

@@ -93,3 +93,22 @@ func TestDescriptors(t *testing.T) {
 		})
 	}
 }
+
+func TestSessions(t *testing.T) {
+	for _, bad := range []string{"", "abcdefg", "abcdefghi", "ABCDEFGH", "abcdefg1", "abcdefg8", "abcdefg-", "abc.efgh", "../../..", "abcdefg\n", "äbcdefg", "abcd efg"} {
+		if IsSession(bad) {
+			t.Errorf("%q is taken for a session's handle", bad)
+		}
+	}
+	seen := map[string]bool{}
+	for range 1000 {
+		h := NewSession()
+		if !IsSession(h) || seen[h] {
+			t.Fatalf("handle %q after %d others", h, len(seen))
+		}
+		seen[h] = true
+	}
+	if a, b := Instance("notion", ""), Instance("notion", "abcdefg2"); a != "notion" || b != "notion.abcdefg2" {
+		t.Errorf("instances %q and %q", a, b)
+	}
+}

@@ -15,6 +15,7 @@ import (
 )
 
 const usage = `Usage: pfar-gateway [--token-file FILE] [--allow-uid UID]...
+                    [--control PATH] [--pins DIR]
 
 Started by pfard or systemd, which pass its listeners by LISTEN_FDS and its
 token as the credential "token" ($CREDENTIALS_DIRECTORY).
@@ -22,6 +23,9 @@ token as the credential "token" ($CREDENTIALS_DIRECTORY).
   --token-file FILE  read the bearer token of the TCP endpoint from FILE
   --allow-uid UID    serve this user on the Unix socket, beside root and the
                      user that pfar-gateway runs as; may be repeated
+  --control PATH     ask pfard on this socket for processes of servers that give
+                     each client session one of its own (sessions = "own")
+  --pins DIR         keep what tools have been accepted in this directory
 `
 
 func main() {
@@ -29,6 +33,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.tokenFile, "token-file", "", "")
 	flag.Var(&o.uids, "allow-uid", "")
+	flag.StringVar(&o.control, "control", "", "")
+	flag.StringVar(&o.pins, "pins", "", "")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()

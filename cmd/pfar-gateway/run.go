@@ -18,12 +18,15 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
+	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/units"
 )
 
 type options struct {
 	tokenFile string
 	uids      uids
+	control   string // pfard's socket
+	pins      string // directory
 }
 
 // uids is a flag that may be repeated.
@@ -53,6 +56,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	version := buildVersion()
 	reg := registry.New(log, version, registry.DefaultLimits())
+	if o.control != "" {
+		reg.Opens(sessions{control.Client{Path: o.control}})
+	}
 	endpoint := serve.New(log, version, reg, serve.DefaultLimits())
 	changed := make(chan struct{}, 1)
 	reg.Watch(func(e registry.Event) {
@@ -78,6 +84,19 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	defer cancel()
 	endpoint.Drain(end, servers...)
 	reg.Close()
+	return err
+}
+
+// sessions has pfard start and stop processes for single client sessions.
+type sessions struct{ pfard control.Client }
+
+func (s sessions) Open(ctx context.Context, server, session string) error {
+	_, err := s.pfard.Do(ctx, control.Request{Verb: control.Open, Server: server, Session: session})
+	return err
+}
+
+func (s sessions) Close(ctx context.Context, server, session string) error {
+	_, err := s.pfard.Do(ctx, control.Request{Verb: control.Close, Server: server, Session: session})
 	return err
 }
 

@@ -91,6 +91,7 @@ func prepareLauncher() (*launcher, map[string]string, error) {
 	if err := json.Unmarshal(raw, &l.plan); err != nil {
 		return nil, nil, fmt.Errorf("reading the plan: %w", err)
 	}
+	l.log.mark = units.SessionMark(l.plan.Gateway.Session)
 	if l.runtime == "" {
 		return nil, nil, errors.New("RUNTIME_DIRECTORY is not set")
 	}
@@ -305,6 +306,11 @@ func (l *launcher) crashed(why string) int {
 	if last := l.log.Last(); last != "" {
 		why += ": " + last
 	}
+	if l.plan.Gateway.Session != "" { // it is not started again: there is nothing to count
+		l.log.write(time.Now(), "pfar-sandbox: the session is over: "+why)
+		l.state(units.StateFailed, why)
+		return units.ExitCrashed
+	}
 	var up time.Duration
 	if !l.ready.IsZero() {
 		up = time.Since(l.ready)
@@ -325,6 +331,9 @@ func (l *launcher) crashed(why string) int {
 // cannotStart is for what another try would not mend: no sandbox, no server (SB-22: no weaker fallback).
 func (l *launcher) cannotStart(err error) (int, error) {
 	l.state(units.StateFailed, err.Error())
+	if mark := l.log.mark; mark != "" {
+		err = fmt.Errorf("%s%w", mark, err) // for the server's log, where others write as well
+	}
 	return units.ExitDisabled, err
 }
 

@@ -20,7 +20,8 @@ import (
 type stderrLog struct {
 	out  io.Writer
 	now  func() time.Time
-	time bool // put a time before each line; the journal has its own
+	time bool   // put a time before each line; the journal has its own
+	mark string // put before each line, after the time (units.SessionMark)
 
 	full func() // called each time that units.LogSegment bytes have been written
 
@@ -112,8 +113,9 @@ func (l *stderrLog) write(now time.Time, line string) {
 	if strings.TrimSpace(line) != "" {
 		l.last = line
 	}
+	line = l.mark + line
 	if l.time {
-		line = now.UTC().Format("2006-01-02T15:04:05.000Z ") + line
+		line = now.UTC().Format(units.LogTime) + line
 	}
 	n, _ := fmt.Fprintln(l.out, line) // a log that cannot be written must not stop the server
 	if l.written += n; l.written >= units.LogSegment && l.full != nil {

@@ -16,7 +16,7 @@ import (
 func (s *server) listen(sockets []*os.File) {
 	watched, err := dup(s.monitor)
 	if err != nil {
-		s.r.cfg.Log.Warn("nobody can watch a bridge, ignoring", "server", s.plan.Name, "error", err)
+		s.r.cfg.Log.Warn("nobody can watch a bridge, ignoring", "server", s.name, "error", err)
 	} else {
 		sockets = append(sockets, watched)
 	}
@@ -49,7 +49,7 @@ func (s *server) retireBridge() <-chan struct{} {
 // listenMonitor makes the socket by which the operator watches the bridge. It is there as long as the server is
 // declared to run, whatever its processes do.
 func (s *server) listenMonitor() error {
-	path := s.r.dirs.monitor(s.plan.Name)
+	path := s.r.dirs.monitor(s.name)
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // of a pfard that was killed
 		return err
 	}
@@ -69,7 +69,7 @@ func (s *server) listenMonitor() error {
 // bridgeService is the egress bridge, activated by its sockets. When it ends, for whatever reason, the next connection
 // starts it again.
 func (s *server) bridgeService(a *activation) *service {
-	name := bridgeName(s.plan.Name)
+	name := bridgeName(s.name)
 	return &service{
 		name: name, dirs: s.r.dirs, log: s.r.cfg.Log, timeout: stopTimeout, restart: never,
 		prepare: func() (spec, error) {

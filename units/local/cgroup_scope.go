@@ -200,7 +200,7 @@ func (s *scopes) start(ctx context.Context, name string, pid int, l sandbox.Limi
 	path, err = bus.StartScope(ctx, want)
 	if errors.Is(err, systemd.ErrExists) {
 		if s.takeOver(ctx, bus, want.Name) != nil {
-			want.Name = scopePrefix + name + "." + strconv.Itoa(os.Getpid()) + ".scope" // no server's name has a dot
+			want.Name = scopePrefix + name + "." + strconv.Itoa(os.Getpid()) + ".scope" // not a session's handle, which is longer than a process id
 		}
 		path, err = bus.StartScope(ctx, want)
 	}

@@ -219,7 +219,7 @@ func (t *subtree) make(name string) (placed, error) {
 				return placed{}, err
 			}
 		} else {
-			g += group("." + strconv.Itoa(os.Getpid())) // no server's name has a dot
+			g += group("." + strconv.Itoa(os.Getpid())) // not a session's handle, which is longer than a process id
 		}
 	}
 	if err := t.kernel.mkdir(string(g)); err != nil {

@@ -17,6 +17,7 @@ type Gateway struct {
 	Unix    *net.UnixListener
 	Servers *net.UnixListener // SOCK_SEQPACKET
 	Token   []byte
+	Control string             // path of the socket where it asks for sessions; "": it has none
 	Changed func(running bool) // called when it serves, and when it has ended without being told to
 }
 
@@ -25,6 +26,7 @@ func (r *Runner) startGateway() error {
 	if err != nil {
 		return err
 	}
+	r.gatewayUser = user
 	program, binds, err := r.program("pfar-gateway", gatewayName, user)
 	if err != nil {
 		return err
@@ -40,7 +42,7 @@ func (r *Runner) startGateway() error {
 				return spec{}, err
 			}
 			return spec{
-				argv: []string{program}, user: user, binds: binds, descriptors: d,
+				argv: append([]string{program}, r.cfg.Gateway.arguments()...), user: user, binds: binds, descriptors: d,
 				credentials: map[string][]byte{"token": r.cfg.Gateway.Token}, log: r.dirs.log(gatewayName),
 			}, nil
 		},
@@ -58,6 +60,17 @@ func (r *Runner) gatewayChanged(p phase, _ *process, _ int) {
 	case autoRestart, failed:
 		r.cfg.Gateway.Changed(false)
 	}
+}
+
+// GatewayUID returns the user id that the gateway runs as, on the host.
+func (r *Runner) GatewayUID() int { return r.gatewayUser.uid() }
+
+// arguments are those of the gateway's command line.
+func (g Gateway) arguments() (list []string) {
+	if g.Control != "" {
+		list = append(list, "--control", g.Control)
+	}
+	return list
 }
 
 func (g Gateway) descriptors() ([]descriptor, error) {

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units"
 )
 
 // Config is what a Runner needs to know.
@@ -26,9 +28,10 @@ type Config struct {
 	Changed  func(Update) // called for each change, from several goroutines
 }
 
-// Update is what has become of one server.
+// Update is what has become of one server, or of the process of it that serves one session.
 type Update struct {
 	Server  string
+	Session string // handle of the one session that the process serves; "": it is the server's own
 	State   string // a units.State
 	Detail  string // status line in words; "" leaves the last one
 	PID     int    // of the launcher; 0: none
@@ -37,17 +40,21 @@ type Update struct {
 	Crashes int
 	Limits  string
 	Refusal string // last refusal of the egress bridge; "" leaves the last one
+	Ended   bool   // no process is left, and none will be started again
 }
 
-// Runner starts and stops servers, each with its egress bridge, and the gateway.
+// Runner starts and stops servers, each with its egress bridge, and the gateway. A process that serves one session is a
+// server of its own here, with everything that belongs to one but a log, and named by units.Instance.
 type Runner struct {
 	cfg   Config
 	dirs  dirs
 	users *users
 
-	mu      sync.Mutex
-	servers map[string]*server
-	gateway *service
+	mu          sync.Mutex
+	servers     map[string]*server // by instance
+	gateway     *service
+	gatewayUser identity
+	logs        sync.Mutex // held while a log is rotated: several processes ask for it
 }
 
 // New makes the runner's directories and starts the gateway.
@@ -56,49 +63,93 @@ func New(cfg Config) (*Runner, error) {
 	if err := r.dirs.make(); err != nil {
 		return nil, err
 	}
+	r.forgetSessions()
 	if err := r.startGateway(); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// Start starts the server of a plan; it must not be running. credentials are by name. It returns once the launcher is
-// under way; what becomes of it comes by Config.Changed.
+// Start starts the server of a plan, or the process for the one session that the plan names; it must not be running.
+// credentials are by name. It returns once the launcher is under way; what becomes of it comes by Config.Changed. A
+// session's process is not started again when it ends, for what its client had in it is gone.
 func (r *Runner) Start(p generator.Plan, credentials map[string][]byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.servers[p.Name] != nil {
-		return fmt.Errorf("starting %q: it has been started already", p.Name)
+	name := units.Instance(p.Name, p.Gateway.Session)
+	if r.servers[name] != nil {
+		return fmt.Errorf("starting %q: it has been started already", name)
 	}
-	s, err := r.newServer(p, credentials)
+	s, err := r.newServer(name, p, credentials)
 	if err != nil {
-		return fmt.Errorf("starting %q: %w", p.Name, err)
+		if p.Gateway.Session != "" {
+			r.forget(name)
+		}
+		return fmt.Errorf("starting %q: %w", name, err)
 	}
-	r.servers[p.Name] = s
+	r.servers[name] = s
 	s.launcher.start()
 	return nil
 }
 
-// Stop ends a server, its bridge and whatever it forked. Its user id stays its own until Forget.
+// Stop ends an instance, its bridge and whatever it forked, and returns when nothing of them is left, whoever asked
+// first. Its user id stays its own until Forget.
 func (r *Runner) Stop(name string) {
 	r.mu.Lock()
 	s := r.servers[name]
-	delete(r.servers, name)
 	r.mu.Unlock()
-	if s != nil {
-		s.close()
+	if s == nil {
+		return
+	}
+	s.close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.servers[name] == s {
+		delete(r.servers, name)
 	}
 }
 
-// Forget gives up what is kept for a server that has no declaration any more.
+// Forget gives up what is kept for an instance that does not run and will not again: its server has no declaration any
+// more, or its session is over.
 func (r *Runner) Forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.users.release(launcherName(name))
-	r.users.release(bridgeName(name))
+	r.forget(name)
 }
 
-// Close stops everything, the servers side by side and the gateway last.
+func (r *Runner) forget(name string) {
+	for _, unit := range []string{launcherName(name), bridgeName(name)} {
+		r.users.release(unit)
+		for _, dir := range []string{r.dirs.runtime(unit), r.dirs.binds(unit)} {
+			if err := os.RemoveAll(dir); err != nil {
+				r.cfg.Log.Warn("removing what is left of "+unit+", ignoring", "error", err)
+			}
+		}
+	}
+}
+
+// forgetSessions removes what the sessions of a pfard that was killed left: nothing of their names comes again and would
+// do so by the way.
+func (r *Runner) forgetSessions() {
+	for _, places := range []string{"credentials", "notify", "runtime", "binds", "egress"} {
+		dir := filepath.Join(r.cfg.Run, places)
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			r.cfg.Log.Warn("looking for what an earlier pfard left, ignoring", "error", err)
+		}
+		for _, e := range entries {
+			server, session, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sock"), ".")
+			if server == "" || !units.IsSession(session) {
+				continue
+			}
+			if err := removeCredentials(filepath.Join(dir, e.Name())); err != nil {
+				r.cfg.Log.Warn("removing what an earlier pfard left, ignoring", "error", err)
+			}
+		}
+	}
+}
+
+// Close stops everything, the servers side by side and the gateway last. Nothing may be started any more.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	names := make([]string, 0, len(r.servers))
@@ -123,8 +174,8 @@ func (r *Runner) Close() {
 // Log returns the path of a server's log.
 func (r *Runner) Log(server string) string { return r.dirs.log(server) }
 
-func launcherName(server string) string { return "pfar-mcp@" + server }
-func bridgeName(server string) string   { return "pfar-egress@" + server }
+func launcherName(instance string) string { return "pfar-mcp@" + instance }
+func bridgeName(instance string) string   { return "pfar-egress@" + instance }
 
 // program returns the path of one of pfar's programs as the process may see it, and the bind that it takes: an
 // unprivileged user may not be able to enter the directory that they lie in.

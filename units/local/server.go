@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,9 +20,10 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// server is one server's launcher and egress bridge.
+// server is one server's launcher and egress bridge, or those of a single session.
 type server struct {
 	r           *Runner
+	name        string // of the instance
 	plan        generator.Plan
 	credentials map[string][]byte // also the plan
 	user        identity          // of the launcher and the sandboxed process
@@ -36,19 +38,22 @@ type server struct {
 	bridge  *activation
 	retired <-chan struct{} // closed when the last bridge that was closed is gone; nil: there was none
 	started chan struct{}   // closed once the launcher's pid is known
-	logMu   sync.Mutex      // rotates the log
 }
 
-func (r *Runner) newServer(p generator.Plan, credentials map[string][]byte) (*server, error) {
-	s := &server{r: r, plan: p}
+func (r *Runner) newServer(name string, p generator.Plan, credentials map[string][]byte) (*server, error) {
+	s := &server{r: r, name: name, plan: p}
+	session := p.Gateway.Session
+	if session != "" && (!units.IsSession(session) || p.State) {
+		return nil, fmt.Errorf("session %q: want a handle of units.NewSession, and a server without state of its own", session)
+	}
 	var err error
-	if s.user, err = r.users.acquire(launcherName(p.Name)); err != nil {
+	if s.user, err = r.users.acquire(launcherName(name)); err != nil {
 		return nil, err
 	}
-	if s.bridgeUser, err = r.users.acquire(bridgeName(p.Name)); err != nil {
+	if s.bridgeUser, err = r.users.acquire(bridgeName(name)); err != nil {
 		return nil, err
 	}
-	s.update = Update{Server: p.Name, State: units.StateStarting, UID: s.user.uid()}
+	s.update = Update{Server: p.Name, Session: session, State: units.StateStarting, UID: s.user.uid()}
 	if err := s.makeHome(); err != nil {
 		return nil, err
 	}
@@ -60,9 +65,7 @@ func (r *Runner) newServer(p generator.Plan, credentials map[string][]byte) (*se
 		return nil, err
 	}
 	s.credentials = map[string][]byte{"plan": raw}
-	for name, v := range credentials {
-		s.credentials[name] = v
-	}
+	maps.Copy(s.credentials, credentials)
 	if err := s.makeRuntime(); err != nil {
 		return nil, err
 	}
@@ -70,8 +73,12 @@ func (r *Runner) newServer(p generator.Plan, credentials map[string][]byte) (*se
 		return nil, err
 	}
 	s.launcher = &service{
-		name: launcherName(p.Name), dirs: r.dirs, log: r.cfg.Log, timeout: stopTimeout, restart: onFailure,
+		name: launcherName(name), dirs: r.dirs, log: r.cfg.Log, timeout: stopTimeout, restart: onFailure,
 		prepare: s.prepare, notice: s.notice, changed: s.changed,
+	}
+	if session != "" {
+		s.launcher.restart = never
+		s.rotateLog() // none of many short sessions writes enough to ask for it
 	}
 	return s, nil
 }
@@ -99,8 +106,8 @@ func (s *server) makeRuntime() error {
 		user identity
 		past []string
 	}{
-		{launcherName(s.plan.Name), s.user, []string{"crashes"}},
-		{bridgeName(s.plan.Name), s.bridgeUser, []string{"leases", "connections"}},
+		{launcherName(s.name), s.user, []string{"crashes"}},
+		{bridgeName(s.name), s.bridgeUser, []string{"leases", "connections"}},
 	} {
 		dir := s.r.dirs.runtime(unit.name)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -120,7 +127,7 @@ func (s *server) makeRuntime() error {
 
 // stageMounts makes reachable for the server's user what pfard may reach and the plan shows: as root only.
 func (s *server) stageMounts() error {
-	argv, binds, err := s.r.program("pfar-sandbox", launcherName(s.plan.Name), s.user)
+	argv, binds, err := s.r.program("pfar-sandbox", launcherName(s.name), s.user)
 	if err != nil {
 		return err
 	}
@@ -128,7 +135,7 @@ func (s *server) stageMounts() error {
 	if !s.user.set {
 		return nil
 	}
-	st := stage{dir: s.r.dirs.binds(launcherName(s.plan.Name)), binds: binds}
+	st := stage{dir: s.r.dirs.binds(launcherName(s.name)), binds: binds}
 	s.plan.Sandbox.Mounts = slices.Clone(s.plan.Sandbox.Mounts)
 	for i, m := range s.plan.Sandbox.Mounts {
 		if m.Kind != sandbox.ROBind && m.Kind != sandbox.Bind || Reachable(m.Source) {
@@ -177,7 +184,7 @@ func (s *server) prepare() (spec, error) {
 	return spec{
 		argv: []string{s.argv}, user: s.user, credentials: s.credentials,
 		descriptors: []descriptor{{units.FDGateway, gateway}, {units.FDLimits, theirs}},
-		runtimeDir:  s.r.dirs.runtime(launcherName(s.plan.Name)), binds: s.binds, log: s.r.dirs.log(s.plan.Name),
+		runtimeDir:  s.r.dirs.runtime(launcherName(s.name)), binds: s.binds, log: s.r.dirs.log(s.plan.Name),
 	}, nil
 }
 
@@ -214,7 +221,7 @@ func (s *server) placeProcess(pid int) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return s.r.cfg.Limits.Place(ctx, s.plan.Name, pid, s.plan.Sandbox.Limits)
+	return s.r.cfg.Limits.Place(ctx, s.name, pid, s.plan.Sandbox.Limits)
 }
 
 func parentOf(pid int) (int, error) {
@@ -262,10 +269,10 @@ func (s *server) notice(m notification) {
 	s.r.cfg.Changed(*u)
 }
 
-// rotateLog is asked for by the launcher and by the bridge, which write to the same file.
+// rotateLog is asked for by launchers and bridges: those of all sessions write to the server's one file.
 func (s *server) rotateLog() {
-	s.logMu.Lock()
-	defer s.logMu.Unlock()
+	s.r.logs.Lock()
+	defer s.r.logs.Unlock()
 	if err := rotate(s.r.dirs.log(s.plan.Name), units.LogSegment); err != nil {
 		s.r.cfg.Log.Warn("rotating a log, ignoring", "server", s.plan.Name, "error", err)
 	}
@@ -294,11 +301,11 @@ func (s *server) changed(p phase, m *process, code int) {
 
 func (s *server) ended(p phase, code int) {
 	u := &s.update
-	oom := s.r.cfg.Limits.OOMKilled(s.plan.Name)
-	if err := s.r.cfg.Limits.Remove(s.plan.Name); err != nil {
-		s.r.cfg.Log.Warn("removing a control group, ignoring", "server", s.plan.Name, "error", err)
+	oom := s.r.cfg.Limits.OOMKilled(s.name)
+	if err := s.r.cfg.Limits.Remove(s.name); err != nil {
+		s.r.cfg.Log.Warn("removing a control group, ignoring", "server", s.name, "error", err)
 	}
-	u.PID, u.Tools, u.Limits = 0, 0, ""
+	u.PID, u.Tools, u.Limits, u.Ended = 0, 0, "", p != autoRestart
 	switch {
 	case p == inactive:
 		u.State, u.Detail = units.StateStopped, "stopped"
@@ -308,7 +315,18 @@ func (s *server) ended(p phase, code int) {
 		u.State, u.Detail = units.StateBackOff, fmt.Sprintf("the launcher ended with status %d", code)
 	}
 	if oom && p != inactive {
-		u.Detail += " (killed by the kernel: out of its memory_limit)"
+		const why = "killed by the kernel: out of its memory_limit"
+		u.Detail += " (" + why + ")"
+		if u.Session != "" { // nobody will see its status
+			s.note(why)
+		}
+	}
+}
+
+// note writes a line to the server's log, in the launcher's manner.
+func (s *server) note(text string) {
+	if err := appendLine(s.r.dirs.log(s.plan.Name), units.SessionMark(s.plan.Gateway.Session)+"pfar: "+text); err != nil {
+		s.r.cfg.Log.Warn("writing to a log, ignoring", "server", s.name, "error", err)
 	}
 }
 
@@ -319,9 +337,9 @@ func (s *server) close() {
 	s.launcher.stop()
 	s.closeBridge() // of a server that was about to start
 	s.monitor.Close()
-	_ = os.Remove(s.r.dirs.monitor(s.plan.Name))
-	_ = os.RemoveAll(s.r.dirs.binds(launcherName(s.plan.Name)))
-	_ = os.RemoveAll(s.r.dirs.binds(bridgeName(s.plan.Name)))
+	_ = os.Remove(s.r.dirs.monitor(s.name))
+	_ = os.RemoveAll(s.r.dirs.binds(launcherName(s.name)))
+	_ = os.RemoveAll(s.r.dirs.binds(bridgeName(s.name)))
 }
 
 func (s *server) closeBridge() {

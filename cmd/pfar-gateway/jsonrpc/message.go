@@ -101,6 +101,12 @@ func AppendRequest(dst []byte, id int64, method string, params []byte) []byte {
 	return append(dst, "}\n"...)
 }
 
+// OneLine makes spaces of the line breaks in b but the last byte, in place, and returns it.
+func OneLine(b []byte) []byte {
+	oneLine(b[:len(b)-1])
+	return b
+}
+
 func oneLine(b []byte) {
 	for _, c := range [...]byte{'\n', '\r'} {
 		for rest := b; ; {

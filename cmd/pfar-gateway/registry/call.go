@@ -26,18 +26,36 @@ type Call struct {
 	Token       int64               // of progress, from Upstream.Token, as it stands in Params; 0: none wanted
 	ClientToken []byte              // what progress calls it instead
 	Progress    func(params []byte) // must not block: the server's answers wait
+
+	Client string              // whose call it is: what a server asks is asked of exactly that client
+	Ask    func(*Ask) bool     // takes what the server asks in the course of the call, unless it reports false; must not block
+	Log    func(params []byte) // takes log messages of a server of 2026-07-28; must not block
+	Meta   bool                // Params has what a server of 2026-07-28 wants in _meta
 }
 
 // waiting is a call whose answer has not come.
 type waiting struct {
 	call   *Call
-	answer chan answer // room for one
+	answer chan answer   // room for one
+	begun  chan struct{} // of a stream of notifications: closed when it is open
+	open   bool
 }
 
 type answer struct {
 	jsonrpc.Message
 	err error
 }
+
+// Gone is the error of a call whose server ended before it answered.
+type Gone struct {
+	refusal *jsonrpc.Error
+	Sent    bool // the server has been told of the call, so it may have acted on it
+}
+
+func (g *Gone) Error() string { return g.refusal.Error() }
+
+// Unwrap returns what to tell the client.
+func (g *Gone) Unwrap() error { return g.refusal }
 
 // Token returns a progress token that no other call to this server has.
 func (u *Upstream) Token() int64 { return u.last.Add(1) }
@@ -50,33 +68,65 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 	if err := u.enter(ctx, timer.C); err != nil {
 		return nil, err
 	}
-	defer func() { <-u.slots }()
+	begun := time.Now()
+	defer u.leave()
 	id := u.last.Add(1)
 	w := &waiting{call: &c, answer: make(chan answer, 1)}
 	if err := u.expect(id, w); err != nil {
 		return nil, err
+	}
+	if !c.Meta && u.Modern() {
+		c.Params = withMeta(c.Params, u.Agreed().meta)
 	}
 	line := jsonrpc.AppendRequest(make([]byte, 0, 64+len(c.Method)+len(c.Params)), id, c.Method, c.Params)
 	if err := u.conn.write(ctx, line); err != nil {
 		u.forget(id)
 		return nil, u.writeError(ctx, err)
 	}
-	select {
-	case a := <-w.answer:
-		return u.judge(a, c.Method)
-	case <-u.done:
+	for {
 		select {
-		case a := <-w.answer: // it came before the end
+		case a := <-w.answer:
 			return u.judge(a, c.Method)
-		default:
-			return nil, u.gone()
+		case <-u.done:
+			select {
+			case a := <-w.answer: // it came before the end
+				return u.judge(a, c.Method)
+			default:
+				return nil, u.gone(true)
+			}
+		case <-ctx.Done():
+			u.abandon(id, "cancelled")
+			return nil, interrupted(ctx)
+		case <-timer.C:
+			if rest := u.limits.Human - time.Since(begun); rest > 0 && u.isAsking(w) {
+				timer.Reset(min(rest, u.timeout))
+				continue
+			}
+			u.abandon(id, "timed out")
+			return nil, u.late(c.Method)
 		}
-	case <-ctx.Done():
-		u.abandon(id, "cancelled")
-		return nil, interrupted(ctx)
-	case <-timer.C:
-		u.abandon(id, "timed out")
-		return nil, u.late(c.Method)
+	}
+}
+
+// isAsking reports whether the server waits for a client's answer in the course of the call: people take their time.
+func (u *Upstream) isAsking(w *waiting) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, a := range u.asks {
+		if a.of == w {
+			return true
+		}
+	}
+	return false
+}
+
+// leave gives the place back.
+func (u *Upstream) leave() {
+	<-u.slots
+	if u.own != nil {
+		u.own.mu.Lock()
+		u.own.used = time.Now()
+		u.own.mu.Unlock()
 	}
 }
 
@@ -97,7 +147,7 @@ func (u *Upstream) enter(ctx context.Context, expired <-chan time.Time) error {
 	case u.slots <- struct{}{}:
 		return nil
 	case <-u.done:
-		return u.gone()
+		return u.gone(false)
 	case <-ctx.Done():
 		return interrupted(ctx)
 	case <-expired:
@@ -110,7 +160,7 @@ func (u *Upstream) expect(id int64, w *waiting) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.ended != nil || u.stopping {
-		return u.goneLocked()
+		return u.goneLocked(false)
 	}
 	u.waiting[id] = w
 	if w.call.Token != 0 {
@@ -180,7 +230,7 @@ func (u *Upstream) writeError(ctx context.Context, err error) error {
 	case errors.Is(err, errStuck):
 		return jsonrpc.Errorf(CodeUnavailable, "server %q: %v", u.server.Name, err)
 	}
-	return u.gone()
+	return u.gone(true) // some of it may have got there
 }
 
 func interrupted(ctx context.Context) error {
@@ -188,13 +238,13 @@ func interrupted(ctx context.Context) error {
 }
 
 // gone says that the server ended, and why.
-func (u *Upstream) gone() error {
+func (u *Upstream) gone(sent bool) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.goneLocked()
+	return u.goneLocked(sent)
 }
 
-func (u *Upstream) goneLocked() error {
+func (u *Upstream) goneLocked(sent bool) error {
 	why := "its stdin is closed"
 	switch {
 	case u.ended != nil:
@@ -202,7 +252,7 @@ func (u *Upstream) goneLocked() error {
 	case u.stopping:
 		why = "it is being stopped"
 	}
-	return jsonrpc.Errorf(CodeUnavailable, "server %q went away: %s", u.server.Name, why)
+	return &Gone{jsonrpc.Errorf(CodeUnavailable, "server %q went away: %s", u.server.Name, why), sent}
 }
 
 // ourID reads an id as we write them: digits and nothing else, so that 7, "7", 7.0 and 07 are not the same.

@@ -62,16 +62,29 @@ type Route struct {
 func (r *Registry) view(server string, of []*served, old *View, changed Kinds) *View {
 	v := &View{Server: server}
 	for _, s := range of {
-		v.Agreed = append(v.Agreed, Named{s.name, s.upstream.agreed})
+		v.Agreed = append(v.Agreed, Named{s.name, s.upstream.Agreed()})
 	}
 	for k := Tools; k <= Templates; k++ {
 		if old != nil && !changed.Has(k) {
 			v.Lists[k] = old.Lists[k]
 			continue
 		}
-		v.Lists[k] = &List{kind: k, parts: parts(k, server == "", of), limit: r.limits.Page, serial: r.serial.Add(1)}
+		v.Lists[k] = &List{kind: k, parts: parts(k, server == "", of), limit: r.limits.Page, serial: r.serial.Add(1), hint: hintOf(k, of)}
 	}
 	return v
+}
+
+// hintOf is the hint for a list of all these servers.
+func hintOf(k Kind, of []*served) Hint {
+	var h Hint
+	for i, s := range of {
+		if i == 0 {
+			h = s.upstream.hintOf(k)
+		} else {
+			h = h.and(s.upstream.hintOf(k))
+		}
+	}
+	return h
 }
 
 func parts(k Kind, aggregate bool, of []*served) []part {
@@ -203,7 +216,7 @@ func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 func (c *Catalogue) Offering(endpoint, capability string) []*Upstream {
 	var list []*Upstream
 	for _, s := range c.serving {
-		if (endpoint == "" || s.name == endpoint) && s.upstream.agreed.Has(capability) {
+		if (endpoint == "" || s.name == endpoint) && s.upstream.Agreed().Has(capability) {
 			list = append(list, s.upstream)
 		}
 	}

@@ -41,7 +41,7 @@ func (u *Upstream) discover(ctx context.Context, kinds Kinds, old *Listing) (*Li
 			continue
 		}
 		l[k] = nil
-		if u.agreed.Has(k.form().capability) {
+		if u.Agreed().Has(k.form().capability) {
 			listing.Go(func() { raw[k], errs[k] = u.pages(ctx, k.form()) })
 		}
 	}
@@ -66,8 +66,9 @@ func (u *Upstream) pages(ctx context.Context, f form) ([][]byte, error) {
 		size  int
 		seen  = make(map[string]bool)
 		next  []byte
+		keep  Hint
 	)
-	for range u.limits.Pages {
+	for n := range u.limits.Pages {
 		var params []byte
 		if next != nil {
 			params = fmt.Appendf(nil, `{"cursor":%s}`, next)
@@ -82,10 +83,20 @@ func (u *Upstream) pages(ctx context.Context, f form) ([][]byte, error) {
 		if size += len(result); size > u.limits.Bytes {
 			return nil, fmt.Errorf("listing %s: more than %d bytes", f.member, u.limits.Bytes)
 		}
-		if items, next, err = page(items, result, f, u.limits.Items); err != nil {
+		ms, err := jsonrpc.Object(result, nil)
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", f.member, err)
+		}
+		if h := u.hint(ms); n == 0 {
+			keep = h
+		} else {
+			keep = keep.and(h)
+		}
+		if items, next, err = page(items, ms, f, u.limits.Items); err != nil {
 			return nil, fmt.Errorf("listing %s: %w", f.member, err)
 		}
 		if next == nil {
+			u.setHint(f.kind, keep)
 			return items, nil
 		}
 		if seen[string(next)] {
@@ -97,11 +108,8 @@ func (u *Upstream) pages(ctx context.Context, f form) ([][]byte, error) {
 }
 
 // page appends one page's items and returns the cursor of the next as it came, nil after the last.
-func page(items [][]byte, result []byte, f form, limit int) ([][]byte, []byte, error) {
-	ms, err := jsonrpc.Object(result, nil)
-	if err != nil {
-		return nil, nil, err
-	}
+func page(items [][]byte, ms jsonrpc.Members, f form, limit int) ([][]byte, []byte, error) {
+	var err error
 	if items, err = jsonrpc.Array(ms.Get(f.member), items, limit); err != nil {
 		return nil, nil, fmt.Errorf("reading %q: %w", f.member, err)
 	}
@@ -141,6 +149,7 @@ func (u *Upstream) items(k Kind, raw [][]byte) []Item {
 			continue
 		}
 		seen[item.Name] = true
+		item.Reads = k == Tools && semantics(item.Member("annotations"), u.server.Tools[item.Name].Semantics) == "read"
 		list = append(list, item)
 	}
 	return list

@@ -51,6 +51,10 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 		r.log.Warn("refusing a launcher", "error", err.Error())
 		return
 	}
+	if u.server.Session != "" {
+		r.ownLauncher(ctx, c, u)
+		return
+	}
 	u.note = func(method string, params []byte) {
 		r.event(Event{Server: u.server.Name, Method: method, Params: params})
 	}
@@ -100,7 +104,7 @@ func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("receiving hello: %w", err)
 	}
-	if m.Hello == nil || len(files) != 2 || !serverName.MatchString(m.Hello.Name) {
+	if m.Hello == nil || len(files) != 2 || !serverName.MatchString(m.Hello.Name) || m.Hello.Session != "" && !handleForm.MatchString(m.Hello.Session) {
 		for _, f := range files {
 			f.Close()
 		}
@@ -139,7 +143,7 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 	}
 	if r.up(u, l) {
 		u.log.Info("server up", "tools", len(l[Tools]), "prompts", len(l[Prompts]), "resources", len(l[Resources]),
-			"protocol", u.agreed.Protocol, "info", u.agreed.title(), "took", time.Since(begun).Round(time.Millisecond).String())
+			"protocol", u.Agreed().Protocol, "info", u.Agreed().title(), "took", time.Since(begun).Round(time.Millisecond).String())
 		_ = c.Send(ready(u, l)) // that the launcher left is heard elsewhere
 	}
 	for {
@@ -171,9 +175,16 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 	late := fmt.Errorf("it was not ready within %v", u.limits.Handshake)
 	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, late)
 	defer cancel()
-	var err error
-	if u.agreed, err = u.handshake(ctx, r.version); err != nil {
+	a, err := u.handshake(ctx, r.self(u.server.Capabilities), r.shy.has(u.server))
+	if err != nil {
+		if errors.Is(err, errProbe) {
+			r.shy.add(u.server)
+		}
 		return nil, u.because(err)
+	}
+	u.agree(a)
+	if a.Modern() {
+		u.follow(ctx)
 	}
 	u.changes() // what it says before it is asked is no change
 	l, err := u.discover(ctx, AllKinds, new(Listing))

@@ -19,6 +19,7 @@ import (
 type Item struct {
 	Name     string // or the URI, or its template
 	Raw      []byte // the whole object as it came
+	Reads    bool   // a tool that changes nothing
 	template *uritemplate.Template
 }
 

@@ -30,6 +30,7 @@ func (s Kinds) Has(k Kind) bool { return s&k.Set() != 0 }
 
 // form says how the protocol speaks of a kind.
 type form struct {
+	kind       Kind
 	method     string // that lists it
 	member     string // of the result
 	key        string // that identifies an item
@@ -40,13 +41,13 @@ type form struct {
 func (k Kind) form() form {
 	switch k {
 	case Tools:
-		return form{string(mcp.MethodToolsList), "tools", "name", "tools", mcp.MethodNotificationToolsListChanged}
+		return form{Tools, string(mcp.MethodToolsList), "tools", "name", "tools", mcp.MethodNotificationToolsListChanged}
 	case Prompts:
-		return form{string(mcp.MethodPromptsList), "prompts", "name", "prompts", mcp.MethodNotificationPromptsListChanged}
+		return form{Prompts, string(mcp.MethodPromptsList), "prompts", "name", "prompts", mcp.MethodNotificationPromptsListChanged}
 	case Resources:
-		return form{string(mcp.MethodResourcesList), "resources", "uri", "resources", mcp.MethodNotificationResourcesListChanged}
+		return form{Resources, string(mcp.MethodResourcesList), "resources", "uri", "resources", mcp.MethodNotificationResourcesListChanged}
 	}
-	return form{string(mcp.MethodResourcesTemplatesList), "resourceTemplates", "uriTemplate", "resources", mcp.MethodNotificationResourcesListChanged}
+	return form{Templates, string(mcp.MethodResourcesTemplatesList), "resourceTemplates", "uriTemplate", "resources", mcp.MethodNotificationResourcesListChanged}
 }
 
 // changedBy returns what a notification says has changed.

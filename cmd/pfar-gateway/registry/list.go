@@ -16,9 +16,13 @@ type List struct {
 	parts  []part
 	limit  int    // bytes of a page
 	serial uint64 // no other list has it, so that a cursor of an older one is told apart
+	hint   Hint
 	once   sync.Once
 	pages  [][]byte
 }
+
+// Hint says for how long the list may be kept.
+func (l *List) Hint() Hint { return l.hint }
 
 // part is what one server adds to a list.
 type part struct {

@@ -23,9 +23,14 @@ type Registry struct {
 	catalogue atomic.Pointer[Catalogue]
 	watch     atomic.Pointer[func(Event)]
 
-	mu      sync.Mutex
-	entries map[string]*entry
-	closed  bool
+	shy    shy    // servers that end when they are probed
+	opener Opener // of processes for single sessions; nil: there are none
+
+	mu        sync.Mutex
+	entries   map[string]*entry
+	owned     map[string]*owned // by handle
+	published chan struct{}     // closed when the next catalogue is there
+	closed    bool
 }
 
 // entry is what is known of a server of one name.
@@ -47,7 +52,7 @@ type Event struct {
 
 // New returns an empty registry. The version is what servers are told.
 func New(log *slog.Logger, version string, limits Limits) *Registry {
-	r := &Registry{log: log, limits: limits, version: version, entries: make(map[string]*entry)}
+	r := &Registry{log: log, limits: limits, version: version, entries: make(map[string]*entry), owned: make(map[string]*owned), published: make(chan struct{})}
 	r.serial.Store(uint64(time.Now().UnixNano())) // a cursor of a gateway before this one is of no list
 	r.mu.Lock()
 	r.publish(AllKinds)
@@ -83,6 +88,8 @@ func (r *Registry) publish(changed Kinds) {
 	}
 	c.all = r.view("", c.serving, old, changed)
 	r.catalogue.Store(c)
+	close(r.published)
+	r.published = make(chan struct{})
 }
 
 // adopt makes u the server of its name. One that is there already is replaced: its launcher is about to end.
@@ -188,7 +195,11 @@ func (r *Registry) Close() {
 	r.mu.Lock()
 	r.closed = true
 	all := slices.Collect(maps.Values(r.entries))
+	owned := slices.Collect(maps.Values(r.owned))
 	r.mu.Unlock()
+	for _, o := range owned {
+		r.release(o)
+	}
 	for _, e := range all {
 		e.upstream.end(errShutdown)
 	}
@@ -197,6 +208,6 @@ func (r *Registry) Close() {
 func ready(u *Upstream, l *Listing) handover.Message {
 	return handover.Message{Ready: &handover.Ready{
 		Tools: len(l[Tools]), Prompts: len(l[Prompts]), Resources: len(l[Resources]),
-		Protocol: u.agreed.Protocol, Server: u.agreed.title(),
+		Protocol: u.Agreed().Protocol, Server: u.Agreed().title(),
 	}}
 }

@@ -23,13 +23,9 @@ func semantics(annotations []byte, owner string) string {
 	return "read"
 }
 
-// Label sets the server and its label in the _meta of a result (DIS-10): what a server says under pfar/ is replaced,
-// every other byte stays as it came.
-func (u *Upstream) Label(result []byte) []byte {
-	ms, err := jsonrpc.Object(result, nil)
-	if err != nil {
-		return result // no object: nothing that a client takes for a result
-	}
+// Label sets the server and its label in the _meta of a result with these members (DIS-10): what a server says under
+// pfar/ is replaced, every other byte stays as it came.
+func (u *Upstream) Label(result []byte, ms jsonrpc.Members) []byte {
 	added := append([]byte(`"pfar/server":`), jsonrpc.Quote(u.server.Name)...)
 	added = append(append(added, `,"pfar/label":`...), jsonrpc.Quote(u.server.Label)...)
 	if i := ms.Index("_meta"); i >= 0 {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"testing"
 
 	"github.com/pfar/pfar/units/handover"
@@ -41,10 +42,12 @@ func TestLabel(t *testing.T) {
 		`{"a":1e2,"_meta":{"k":[1.0]},"b":2}`: `{"a":1e2,"_meta":{"k":[1.0],` + ours + `},"b":2}`,
 		`{"_meta":{"pfar/label":"public","PFAR/server":"other"}}`: `{"_meta":{` + ours + `}}`,
 		`{"_meta":null}`: `{"_meta":{` + ours + `}}`,
-		`[]`:             `[]`,
-		`"text"`:         `"text"`,
 	} {
-		if got := string(u.Label([]byte(in))); got != want {
+		ms, err := jsonrpc.Object([]byte(in), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(u.Label([]byte(in), ms)); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", in, got, want)
 		}
 	}

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -37,11 +36,16 @@ type Upstream struct {
 	mu       sync.Mutex
 	waiting  map[int64]*waiting
 	progress map[int64]*waiting
-	changed  Kinds // since the last discovery
+	asks     map[string]*Ask // that it waits for, by its id
+	changed  Kinds           // since the last discovery
+	hints    [Templates + 1]Hint
 	stopping bool
 	ended    error
 
-	agreed Agreement // set by start
+	agreed  atomic.Pointer[Agreement] // nil until the handshake is over
+	modern  atomic.Bool               // speaks 2026-07-28
+	listens listens                   // of a server of 2026-07-28
+	own     *ownOf                    // of a process that serves one client session alone
 }
 
 func newUpstream(server handover.Server, stdin, stdout *os.File, limits *Limits, log *slog.Logger) *Upstream {
@@ -51,7 +55,7 @@ func newUpstream(server handover.Server, stdin, stdout *os.File, limits *Limits,
 		note:  func(string, []byte) {},
 		slots: make(chan struct{}, limits.Concurrent), out: make(chan []byte, 2*limits.Concurrent),
 		done: make(chan struct{}), stale: make(chan struct{}, 1),
-		waiting: make(map[int64]*waiting), progress: make(map[int64]*waiting),
+		waiting: make(map[int64]*waiting), progress: make(map[int64]*waiting), asks: make(map[string]*Ask),
 	}
 	if u.timeout <= 0 {
 		u.timeout = limits.Call
@@ -63,7 +67,27 @@ func newUpstream(server handover.Server, stdin, stdout *os.File, limits *Limits,
 func (u *Upstream) Server() handover.Server { return u.server }
 
 // Agreed returns what the handshake settled.
-func (u *Upstream) Agreed() Agreement { return u.agreed }
+func (u *Upstream) Agreed() Agreement {
+	if a := u.agreed.Load(); a != nil {
+		return *a
+	}
+	return Agreement{}
+}
+
+// agree settles it.
+func (u *Upstream) agree(a Agreement) {
+	u.modern.Store(a.Modern())
+	u.agreed.Store(&a)
+}
+
+// Modern reports whether the server is spoken to without a session, as 2026-07-28 has it.
+func (u *Upstream) Modern() bool { return u.modern.Load() }
+
+// Alive reports whether the conversation goes on.
+func (u *Upstream) Alive() bool { return u.why() == nil && !u.isStopped() }
+
+// Notify tells the server something that has no parameters.
+func (u *Upstream) Notify(method string) { u.tell(jsonrpc.AppendRequest(nil, 0, method, nil)) }
 
 // Faults returns how often the server did what.
 func (u *Upstream) Faults() map[Fault]int { return u.faults.all() }
@@ -146,7 +170,7 @@ func (u *Upstream) take(line []byte, notes *window) {
 	case err != nil:
 		u.faults.add(Encoding, line)
 	case m.Method != "" && m.ID != nil:
-		u.refuse(m)
+		u.asked(m)
 	case m.Method != "":
 		u.notified(m, notes)
 	default:
@@ -169,33 +193,9 @@ func (u *Upstream) answered(m jsonrpc.Message, err error) {
 	w.answer <- answer{m, err}
 }
 
-// refuse answers the server's own requests: ping, and no to the rest, since what a server may ask of a client or its
-// user (sampling, elicitation, roots) no declaration allows yet.
-func (u *Upstream) refuse(m jsonrpc.Message) {
-	if !jsonrpc.ValidID(m.ID) || !m.Version {
-		u.faults.add(Noise, []byte(m.Method))
-		return
-	}
-	var line []byte
-	if m.Method == string(mcp.MethodPing) {
-		line = append(jsonrpc.AppendHead(nil, m.ID, "result"), "{}"...)
-	} else {
-		u.faults.add(Request, []byte(m.Method))
-		e := jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: pfar offers servers nothing but ping")
-		line = append(jsonrpc.AppendHead(nil, m.ID, "error"), e.JSON()...)
-	}
-	u.tell(append(line, "}\n"...))
-}
-
 func (u *Upstream) notified(m jsonrpc.Message, notes *window) {
 	if k := changedBy(m.Method); k != 0 { // costs nothing: discovery is coalesced
-		u.mu.Lock()
-		u.changed |= k
-		u.mu.Unlock()
-		select {
-		case u.stale <- struct{}{}:
-		default:
-		}
+		u.changedKinds(k)
 		return
 	}
 	if !notes.allow(u.limits.Notes) {
@@ -205,8 +205,41 @@ func (u *Upstream) notified(m jsonrpc.Message, notes *window) {
 	switch m.Method {
 	case string(mcp.MethodNotificationProgress):
 		u.progressed(m.Params)
-	case string(mcp.MethodNotificationMessage), mcp.MethodNotificationResourceUpdated:
-		u.note(m.Method, m.Params)
+	case string(mcp.MethodNotificationMessage):
+		if !u.Modern() { // since 2026-07-28 each call says for itself what it wants to hear
+			u.note(m.Method, m.Params)
+			return
+		}
+		u.logged(m.Params)
+	case mcp.MethodNotificationResourceUpdated, string(mcp.MethodNotificationElicitationComplete):
+		u.note(m.Method, unmarked(m.Params))
+	case string(mcp.MethodNotificationSubscriptionsAcknowledged):
+		u.acknowledged(m.Params)
+	case string(mcp.MethodNotificationCancelled):
+		u.withdrawn(m.Params)
+	}
+}
+
+func (u *Upstream) setHint(k Kind, h Hint) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.hints[k] = h
+}
+
+func (u *Upstream) hintOf(k Kind) Hint {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.hints[k]
+}
+
+// changedKinds has lists discovered again.
+func (u *Upstream) changedKinds(k Kinds) {
+	u.mu.Lock()
+	u.changed |= k
+	u.mu.Unlock()
+	select {
+	case u.stale <- struct{}{}:
+	default:
 	}
 }
 
@@ -245,62 +278,4 @@ func (w *window) allow(limit int) bool {
 	}
 	w.n++
 	return w.n <= limit
-}
-
-// Agreement is what the handshake settled.
-type Agreement struct {
-	Protocol     string
-	Capabilities jsonrpc.Members
-	Info         []byte // serverInfo as it came
-	Instructions string
-}
-
-// Has reports whether the server offers the capability.
-func (a Agreement) Has(capability string) bool {
-	raw := a.Capabilities.Get(capability)
-	return len(raw) > 0 && raw[0] == '{'
-}
-
-// Subscribes reports whether the server tells of changes to single resources.
-func (a Agreement) Subscribes() bool {
-	raw := a.Capabilities.Get("resources")
-	if len(raw) == 0 || raw[0] != '{' {
-		return false
-	}
-	ms, err := jsonrpc.Object(raw, nil)
-	return err == nil && string(ms.Get("subscribe")) == "true"
-}
-
-// handshake speaks the newest revision that has a handshake, or what the server answers if we know that too. A server
-// is spoken to in one revision for all its life.
-func (u *Upstream) handshake(ctx context.Context, version string) (Agreement, error) {
-	params := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"pfar","version":%s}}`,
-		mcp.LATEST_LEGACY_PROTOCOL_VERSION, jsonrpc.Quote(version))
-	raw, err := u.Call(ctx, Call{Method: string(mcp.MethodInitialize), Params: params})
-	if err != nil {
-		return Agreement{}, fmt.Errorf("initializing: %w", err)
-	}
-	ms, err := jsonrpc.Object(raw, nil)
-	if err != nil {
-		return Agreement{}, fmt.Errorf("initializing: %w", err)
-	}
-	a := Agreement{Info: plainInfo(ms.Get("serverInfo"), u.server.Name)}
-	if a.Protocol, err = jsonrpc.String(ms.Get("protocolVersion")); err != nil {
-		return Agreement{}, fmt.Errorf("initializing: protocolVersion %s is %w", quote(ms.Get("protocolVersion")), err)
-	}
-	if !mcp.IsValidProtocolVersion(a.Protocol) || mcp.IsModernProtocol(a.Protocol) {
-		return Agreement{}, fmt.Errorf("initializing: the server speaks protocol %s, pfar speaks %q",
-			quote(a.Protocol), mcp.LegacyProtocolVersions())
-	}
-	if a.Capabilities, err = jsonrpc.Object(ms.Get("capabilities"), nil); err != nil {
-		return Agreement{}, fmt.Errorf("initializing: reading capabilities: %w", err)
-	}
-	if text := ms.Get("instructions"); len(text) > 0 && text[0] == '"' {
-		a.Instructions, _ = jsonrpc.String(text)
-	}
-	line := jsonrpc.AppendRequest(nil, 0, string(mcp.MethodNotificationInitialized), nil)
-	if err := u.conn.write(ctx, line); err != nil {
-		return Agreement{}, fmt.Errorf("initializing: %w", u.writeError(ctx, err))
-	}
-	return a, nil
 }

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 )
 
 // exchange is one HTTP request and its answer.
@@ -23,17 +23,23 @@ type exchange struct {
 	session  *session
 	modern   bool // 2026-07-28: no session, everything is in the request
 
+	request string          // id of this request, for the log
+	ctx     context.Context // ends when the client is gone, or cancels
+
 	msg    jsonrpc.Message
 	params jsonrpc.Members
 	meta   jsonrpc.Members
 	events *events // set once the answer has become an event stream
 	plain  bool    // one of a batch: no event stream
+	state  []byte  // a server's own requestState, which the client came back with
+	rounds int     // of questions in the course of it
 }
 
 // reply is a result: the bytes that came or were made, and members to put before the others in it.
 type reply struct {
 	result []byte
 	added  []byte
+	hint   registry.Hint // for lists, which say nothing of it themselves
 }
 
 func (x *exchange) post() {
@@ -109,11 +115,12 @@ const maxDepth = 512
 func (x *exchange) readParams() *jsonrpc.Error {
 	var err error
 	if x.params, err = jsonrpc.Object(x.msg.Params, make(jsonrpc.Members, 0, 4)); err == nil {
-		err = x.params.LookAlike("name", "arguments", "uri", "_meta", "cursor", "ref", "argument", "level", "requestId", "protocolVersion")
+		err = x.params.LookAlike("name", "arguments", "uri", "_meta", "cursor", "ref", "argument", "level", "requestId", "protocolVersion",
+			"capabilities", "clientInfo", "requestState", "inputResponses")
 	}
 	if meta := x.params.Get("_meta"); err == nil && meta != nil {
 		if x.meta, err = jsonrpc.Object(meta, nil); err == nil {
-			err = x.meta.LookAlike("progressToken", mcp.MetaKeyProtocolVersion)
+			err = x.meta.LookAlike("progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel)
 		}
 	}
 	if err != nil {
@@ -213,7 +220,11 @@ func (x *exchange) run(ctx context.Context) (reply, error) {
 		}
 		defer x.session.finish(x.msg.ID)
 	}
-	re, err := x.method(ctx)
+	x.ctx = ctx
+	re, back, err := x.comeBack()
+	if err == nil && !back {
+		re, err = x.method(ctx)
+	}
 	if err == nil && x.modern {
 		re, err = x.complete(re)
 	}
@@ -240,24 +251,23 @@ func (x *exchange) status(e *jsonrpc.Error) int {
 	return http.StatusOK
 }
 
-// complete adds what results have since 2026-07-28 where it is missing: an older server's is complete, and nothing is
+// complete adds what results have since 2026-07-28 where it is missing: an older server's is complete, and nothing of it is
 // to be kept by anybody but this client, nor for any time.
 func (x *exchange) complete(re reply) (reply, error) {
-	var added []byte
 	ms, err := jsonrpc.Object(re.result, nil)
 	if err != nil {
 		return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "reading the result: %v", err)
 	}
-	add := func(name, value string) {
-		if ms.Index(name) < 0 {
-			added = append(added, `"`+name+`":`+value+`,`...)
-		}
+	var added []byte
+	if ms.Index("resultType") < 0 {
+		added = append(added, `"resultType":"complete",`...)
 	}
-	add("resultType", `"complete"`)
-	if slices.Contains([]mcp.MCPMethod{mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList,
-		mcp.MethodResourcesTemplatesList, mcp.MethodResourcesRead, mcp.MethodServerDiscover}, mcp.MCPMethod(x.msg.Method)) {
-		add("ttlMs", "0")
-		add("cacheScope", `"private"`)
+	switch mcp.MCPMethod(x.msg.Method) {
+	case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourcesTemplatesList,
+		mcp.MethodResourcesRead, mcp.MethodServerDiscover:
+		if ms.Index("ttlMs") < 0 && ms.Index("cacheScope") < 0 && ms.Index("inputRequests") < 0 {
+			added = append(append(added, re.hint.Members()...), ',')
+		}
 	}
 	if len(added) == 0 {
 		return re, nil

@@ -2,9 +2,10 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -12,93 +13,194 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 )
 
-// forward sends the request to a server with the edits made to its parameters, and returns the result as it came. The
-// client's headers, and with them its token, go no further than here (GC-53).
-func (x *exchange) forward(ctx context.Context, up *registry.Upstream, edits ...jsonrpc.Edit) (reply, error) {
-	call := registry.Call{Method: x.msg.Method, Params: x.msg.Params}
-	if i := x.params.Index("_meta"); i >= 0 {
-		edit, err := x.ownMeta(up, &call)
-		if err != nil {
-			return reply{}, err
-		}
-		edits = append(edits, x.params.Replace(i, edit))
+// target is what a request is about: a tool, a prompt, a resource.
+type target struct {
+	registry.Route
+	reads bool                                // asking twice does no harm
+	edits func(registry.Route) []jsonrpc.Edit // of the parameters; nil: none
+}
+
+// replayWait bounds how long a call waits for a server that ended to come up again. The launcher's back-off begins with
+// 1 s and 5 s.
+const replayWait = 15 * time.Second
+
+// reach sends the request to what find finds, and returns the result as it came. Should the server's process end, the
+// next one is asked once more if the first has not had the request, or if it only reads (LIF-15).
+func (x *exchange) reach(ctx context.Context, find func() (target, error)) (reply, error) {
+	t, err := find()
+	if err != nil {
+		return reply{}, err
 	}
-	if len(edits) > 0 {
+	re, err := x.forward(ctx, t)
+	gone := new(registry.Gone)
+	if !errors.As(err, &gone) {
+		return re, err
+	}
+	again := !gone.Sent || t.reads
+	if again && !x.owns(t.Upstream) {
+		wait, cancel := context.WithTimeout(ctx, replayWait)
+		defer cancel()
+		if x.srv.registry.Next(wait, t.Upstream) {
+			if t, err = find(); err != nil {
+				return reply{}, err
+			}
+			return x.forward(ctx, t)
+		}
+	}
+	if gone.Sent && !t.reads {
+		return reply{}, jsonrpc.Errorf(registry.CodeUnavailable, "%v; whether it had done what was asked is not known", err)
+	}
+	return reply{}, err
+}
+
+// forward sends the request once. The client's headers, and with them its token, go no further than here (GC-53).
+func (x *exchange) forward(ctx context.Context, t target) (reply, error) {
+	up, err := x.process(ctx, t.Upstream)
+	if err != nil {
+		return reply{}, err
+	}
+	call := registry.Call{Method: x.msg.Method, Params: x.msg.Params, Client: x.caller(), Meta: true}
+	var edits []jsonrpc.Edit
+	if t.edits != nil {
+		edits = t.edits(t.Route)
+	}
+	if x.state != nil {
+		edits = append(edits, x.params.Replace(x.params.Index("requestState"), jsonrpc.Quote(string(x.state))))
+	}
+	edit, err := x.metaFor(up, &call)
+	if err != nil {
+		return reply{}, err
+	}
+	edits = append(edits, edit...)
+	switch {
+	case len(edits) > 0 && call.Params == nil:
+		call.Params = jsonrpc.Splice(nil, []byte("{}"), edits...)
+	case len(edits) > 0:
 		slices.SortFunc(edits, func(a, b jsonrpc.Edit) int { return a.Start - b.Start })
 		call.Params = jsonrpc.Splice(make([]byte, 0, len(call.Params)+64), call.Params, edits...)
 	}
-	if call.Token == 0 {
-		result, err := up.Call(ctx, call)
-		return reply{result: labelled(up, call, result)}, err
-	}
-	return x.withProgress(ctx, up, call)
+	return x.converse(ctx, up, t, call)
 }
 
-// labelled puts the server's label on what a model will read.
-func labelled(up *registry.Upstream, call registry.Call, result []byte) []byte {
-	switch mcp.MCPMethod(call.Method) {
-	case mcp.MethodToolsCall, mcp.MethodResourcesRead, mcp.MethodPromptsGet:
-		return up.Label(result)
+// caller is whose call it is: a session, or each request for itself since 2026-07-28.
+func (x *exchange) caller() string {
+	if x.session != nil {
+		return x.session.id
 	}
-	return result
+	return "request " + x.request
 }
 
-// ownMeta returns the request's _meta as the server is to see it: without what the newer generation says to pfar, which
-// would make an older server take the request for one of those, and with a progress token that no other client has.
-func (x *exchange) ownMeta(up *registry.Upstream, call *registry.Call) ([]byte, error) {
-	var added []byte
+// Members of _meta with which a request of 2026-07-28 says what older revisions say in their handshake.
+func perRequest(name []byte) bool {
+	switch string(name) {
+	case mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel:
+		return true
+	}
+	return false
+}
+
+// metaFor returns the edit that gives the request's _meta what the server of that generation wants to see, with a
+// progress token that no other client has.
+func (x *exchange) metaFor(up *registry.Upstream, call *registry.Call) ([]jsonrpc.Edit, error) {
+	added, drop, err := x.generation(up)
+	if err != nil {
+		return nil, err
+	}
 	if token := x.meta.Get("progressToken"); token != nil {
 		if !jsonrpc.ValidID(token) {
 			return nil, invalidParams("the progressToken is not a string or an integer")
 		}
 		if !x.plain {
 			call.Token, call.ClientToken = up.Token(), token
-			added = strconv.AppendInt([]byte(`"progressToken":`), call.Token, 10)
+			added = append(comma(added), `"progressToken":`...)
+			added = strconv.AppendInt(added, call.Token, 10)
 		}
 	}
-	return x.meta.Merge(nil, func(name []byte) bool {
-		return string(name) != "progressToken" && !strings.HasPrefix(string(name), "io.modelcontextprotocol/")
-	}, added), nil
+	i := x.params.Index("_meta")
+	if i < 0 {
+		if len(added) == 0 {
+			return nil, nil
+		}
+		return []jsonrpc.Edit{x.params.Prepend(paramsOr(x.msg.Params), slices.Concat([]byte(`"_meta":{`), added, []byte{'}'}))}, nil
+	}
+	keep := func(name []byte) bool { return string(name) != "progressToken" && !drop(name) }
+	return []jsonrpc.Edit{x.params.Replace(i, x.meta.Merge(nil, keep, added))}, nil
 }
 
-// progressBacklog bounds the progress that waits for a slow client; what does not fit is dropped, the next one says
-// more anyway.
-const progressBacklog = 32
+func paramsOr(params []byte) []byte {
+	if params == nil {
+		return []byte("{}")
+	}
+	return params
+}
 
-// withProgress calls and turns the answer into an event stream with the first progress that comes.
-func (x *exchange) withProgress(ctx context.Context, up *registry.Upstream, call registry.Call) (reply, error) {
-	type outcome struct {
-		result []byte
-		err    error
+func comma(b []byte) []byte {
+	if len(b) > 0 {
+		return append(b, ',')
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	progress := make(chan []byte, progressBacklog)
-	call.Progress = func(params []byte) {
-		select {
-		case progress <- params:
-		default:
+	return b
+}
+
+// generation returns what the server's generation of the protocol has in _meta that the client's has not, and what is
+// to be left out.
+func (x *exchange) generation(up *registry.Upstream) (added []byte, drop func([]byte) bool, err error) {
+	switch {
+	case !up.Modern():
+		return nil, perRequest, nil
+	case !x.modern:
+		client, err := x.session.asClient(up.Server().Capabilities)
+		if err != nil {
+			return nil, nil, err
+		}
+		added = registry.RequestMeta(client)
+		if level := x.session.level(); level != "" {
+			added = append(append(append(added, `,"`+mcp.MetaKeyLogLevel+`":"`...), level...), '"')
+		}
+		return added, perRequest, nil
+	}
+	allowed, err := registry.Allow(x.meta.Get(mcp.MetaKeyClientCapabilities), up.Server().Capabilities)
+	if err != nil {
+		return nil, nil, invalidParams("reading _meta: %v", err)
+	}
+	return slices.Concat([]byte(`"`+mcp.MetaKeyClientCapabilities+`":`), allowed),
+		func(name []byte) bool { return string(name) == mcp.MetaKeyClientCapabilities }, nil
+}
+
+// wantsLog reports whether log messages of the server's are to reach the client with this call.
+func (x *exchange) wantsLog(up *registry.Upstream) bool {
+	if !up.Modern() || x.plain {
+		return false
+	}
+	if x.modern {
+		return x.meta.Get(mcp.MetaKeyLogLevel) != nil
+	}
+	return x.session.level() != ""
+}
+
+// finish is what is done with a result on its way to the client: the server's label is put on what a model will read, and
+// every other byte stays as it came.
+func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, call registry.Call, result []byte) (reply, error) {
+	switch mcp.MCPMethod(call.Method) {
+	case mcp.MethodToolsCall, mcp.MethodResourcesRead, mcp.MethodPromptsGet:
+	default:
+		return reply{result: result}, nil
+	}
+	ms, err := jsonrpc.Object(result, nil)
+	if err != nil {
+		return reply{}, against(up, "%v", err)
+	}
+	if up.Modern() {
+		if kind, _ := jsonrpc.String(ms.Get("resultType")); kind == string(mcp.ResultTypeInputRequired) {
+			return x.inputRequired(ctx, up, t, call, result, ms)
 		}
 	}
-	done := make(chan outcome, 1)
-	go func() {
-		result, err := up.Call(ctx, call)
-		done <- outcome{result, err}
-	}()
-	send := func(params []byte) {
-		if x.stream().send(jsonrpc.AppendNotification(nil, string(mcp.MethodNotificationProgress), params)) != nil {
-			cancel() // nobody is there
-		}
-	}
-	for {
-		select {
-		case params := <-progress:
-			send(params)
-		case o := <-done:
-			for len(progress) > 0 { // it came before the answer
-				send(<-progress)
+	if x.modern && up.Modern() {
+		if fit := up.Hint(result, ms); len(fit) != len(result) || &fit[0] != &result[0] {
+			if ms, err = jsonrpc.Object(fit, nil); err != nil {
+				return reply{}, against(up, "%v", err)
 			}
-			return reply{result: labelled(up, call, o.result)}, o.err
+			result = fit
 		}
 	}
+	return reply{result: up.Label(result, ms)}, nil
 }

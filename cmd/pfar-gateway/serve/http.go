@@ -235,6 +235,9 @@ func (x *exchange) find() bool {
 
 // closed tidies up behind a session that is over.
 func (s *Server) closed(t *session) {
+	for _, p := range t.processes() {
+		s.registry.End(p.own)
+	}
 	s.hub.remove(t.sub)
 	s.unwatch(t.sub)
 }

@@ -92,6 +92,29 @@ func (s *subscriber) event(e registry.Event) {
 	}
 }
 
+// push queues a message for the client, if there is room.
+func (s *subscriber) push(message []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) < s.limit {
+		s.queue = append(s.queue, message)
+		s.poke()
+	}
+}
+
+// watchedOf returns the resources of a server that the client watches.
+func (s *subscriber) watchedOf(server string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []string
+	for uri, of := range s.uris {
+		if of == server {
+			list = append(list, uri)
+		}
+	}
+	return list
+}
+
 // wants reports whether a server's notification is for this client: log messages only if it asked for them, since a
 // server that several clients share does not say whose call they are about.
 func (s *subscriber) wants(e registry.Event) bool {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -50,13 +51,18 @@ func (x *exchange) method(ctx context.Context) (reply, error) {
 
 var empty = reply{result: []byte("{}")}
 
-// notified acts on what needs no answer. What clients tell beyond this concerns no server of ours.
+// notified acts on what needs no answer. What clients tell beyond this concerns no server.
 func (x *exchange) notified() {
-	if x.session == nil || x.msg.Method != string(mcp.MethodNotificationCancelled) {
-		return
-	}
-	if id := x.params.Get("requestId"); jsonrpc.ValidID(id) {
-		x.session.cancel(id)
+	switch {
+	case x.session == nil:
+	case x.msg.Method == "" && jsonrpc.ValidID(x.msg.ID):
+		x.session.answered(x.msg)
+	case x.msg.Method == string(mcp.MethodNotificationCancelled):
+		if id := x.params.Get("requestId"); jsonrpc.ValidID(id) {
+			x.session.cancel(id)
+		}
+	case x.msg.Method == string(mcp.MethodNotificationRootsListChanged):
+		x.session.rootsChanged()
 	}
 }
 
@@ -93,18 +99,42 @@ func (x *exchange) initialize() (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	version := mcp.NegotiateLegacyVersion(wanted)
-	sub := newSubscriber(x.endpoint, registry.AllKinds, x.srv.limits.Queue)
-	x.srv.hub.add(sub)
-	session, err := x.srv.sessions.add(x.client, x.endpoint, version, sub)
+	session, err := x.newSession(mcp.NegotiateLegacyVersion(wanted))
 	if err != nil {
-		x.srv.hub.remove(sub)
-		return reply{}, jsonrpc.Errorf(registry.CodeBusy, "%v", err)
+		return reply{}, err
 	}
 	x.w.Header().Set(mcp.HeaderSessionID, session.id)
-	result := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":%s`, version, capabilities(view), x.srv.info(view))
+	result := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":%s`, session.version, capabilities(view), x.srv.info(view))
 	return reply{result: append(appendInstructions(result, view), '}')}, nil
 }
+
+// newSession makes the session that initialize asks for.
+func (x *exchange) newSession(version string) (*session, error) {
+	s := &session{client: x.client, endpoint: x.endpoint, version: version, info: []byte(`{"name":"unknown","version":"unknown"}`), abilities: []byte("{}")}
+	for _, member := range []struct {
+		name string
+		to   *[]byte
+	}{{"clientInfo", &s.info}, {"capabilities", &s.abilities}} {
+		raw := x.params.Get(member.name)
+		if raw == nil {
+			continue
+		}
+		if _, err := jsonrpc.Object(raw, nil); err != nil || len(raw) > maxClient {
+			return nil, invalidParams("parameter %q is not an object of at most %d bytes", member.name, maxClient)
+		}
+		*member.to = bytes.Clone(raw)
+	}
+	s.sub = newSubscriber(x.endpoint, registry.AllKinds, x.srv.limits.Queue)
+	x.srv.hub.add(s.sub)
+	if err := x.srv.sessions.add(s); err != nil {
+		x.srv.hub.remove(s.sub)
+		return nil, jsonrpc.Errorf(registry.CodeBusy, "%v", err)
+	}
+	return s, nil
+}
+
+// maxClient bounds what a client says of itself, in bytes: it is kept as long as its session.
+const maxClient = 16 << 10
 
 // discover is what initialize was, without a session.
 func (x *exchange) discover() (reply, error) {
@@ -138,7 +168,7 @@ func (x *exchange) list(k registry.Kind) (reply, error) {
 	if !ok {
 		return reply{}, invalidParams("the cursor is not of this list, which may have changed: begin again")
 	}
-	return reply{result: page}, nil
+	return reply{result: page, hint: view.Lists[k].Hint()}, nil
 }
 
 // named calls a tool or gets a prompt.
@@ -150,44 +180,46 @@ func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
 	if a := x.params.Get("arguments"); a != nil && a[0] != '{' && string(a) != "null" {
 		return reply{}, invalidParams(`parameter "arguments" is not an object`)
 	}
-	route, err := x.srv.registry.Catalogue().Named(k, x.endpoint, name)
-	if err != nil {
-		return reply{}, err
+	return x.reach(ctx, func() (target, error) {
+		route, err := x.srv.registry.Catalogue().Named(k, x.endpoint, name)
+		return target{route, k == registry.Prompts || route.Item.Reads, rename(x.params, name)}, err
+	})
+}
+
+// rename edits the name that a client uses into the server's own.
+func rename(params jsonrpc.Members, name string) func(registry.Route) []jsonrpc.Edit {
+	return func(r registry.Route) []jsonrpc.Edit {
+		if r.Name == name {
+			return nil
+		}
+		return []jsonrpc.Edit{params.Replace(params.Index("name"), jsonrpc.Quote(r.Name))}
 	}
-	if route.Name == name {
-		return x.forward(ctx, route.Upstream)
-	}
-	return x.forward(ctx, route.Upstream, x.params.Replace(x.params.Index("name"), jsonrpc.Quote(route.Name)))
 }
 
 // resource finds the server of the resource that the parameters name.
-func (x *exchange) resource() (string, *registry.Upstream, error) {
+func (x *exchange) resource() (string, registry.Route, error) {
 	uri, err := x.text("uri")
 	if err != nil {
-		return "", nil, err
+		return "", registry.Route{}, err
 	}
 	route, ok, err := x.srv.registry.Catalogue().ByURI(x.endpoint, uri)
-	if err != nil {
-		return "", nil, err
-	}
-	if !ok {
+	if err == nil && !ok {
 		code := mcp.RESOURCE_NOT_FOUND
 		if x.modern {
 			code = mcp.INVALID_PARAMS
 		}
 		e := jsonrpc.Errorf(code, "no server has the resource %.200q", uri)
 		e.Data = fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))
-		return "", nil, e
+		err = e
 	}
-	return uri, route.Upstream, nil
+	return uri, route, err
 }
 
 func (x *exchange) read(ctx context.Context) (reply, error) {
-	_, up, err := x.resource()
-	if err != nil {
-		return reply{}, err
-	}
-	return x.forward(ctx, up)
+	return x.reach(ctx, func() (target, error) {
+		_, route, err := x.resource()
+		return target{Route: route, reads: true}, err
+	})
 }
 
 // completion asks the server of the prompt or template that the reference names.
@@ -205,32 +237,30 @@ func (x *exchange) completion(ctx context.Context) (reply, error) {
 		return reply{}, invalidParams(`reading "ref": %v`, err)
 	}
 	kind, _ := jsonrpc.String(ref.Get("type"))
-	catalogue := x.srv.registry.Catalogue()
 	switch kind {
 	case "ref/prompt":
 		name, err := jsonrpc.String(ref.Get("name"))
 		if err != nil {
 			return reply{}, invalidParams(`the name in "ref" is %v`, err)
 		}
-		route, err := catalogue.Named(registry.Prompts, x.endpoint, name)
-		if err != nil {
-			return reply{}, err
-		}
-		ref := jsonrpc.Splice(nil, raw, ref.Replace(ref.Index("name"), jsonrpc.Quote(route.Name)))
-		return x.forward(ctx, route.Upstream, x.params.Replace(i, ref))
+		return x.reach(ctx, func() (target, error) {
+			route, err := x.srv.registry.Catalogue().Named(registry.Prompts, x.endpoint, name)
+			return target{route, true, func(r registry.Route) []jsonrpc.Edit {
+				return []jsonrpc.Edit{x.params.Replace(i, jsonrpc.Splice(nil, raw, ref.Replace(ref.Index("name"), jsonrpc.Quote(r.Name))))}
+			}}, err
+		})
 	case "ref/resource":
 		uri, err := jsonrpc.String(ref.Get("uri"))
 		if err != nil {
 			return reply{}, invalidParams(`the uri in "ref" is %v`, err)
 		}
-		route, ok, err := catalogue.ByURI(x.endpoint, uri)
-		if err == nil && !ok {
-			err = invalidParams("no server has the resource %.200q", uri)
-		}
-		if err != nil {
-			return reply{}, err
-		}
-		return x.forward(ctx, route.Upstream)
+		return x.reach(ctx, func() (target, error) {
+			route, ok, err := x.srv.registry.Catalogue().ByURI(x.endpoint, uri)
+			if err == nil && !ok {
+				err = invalidParams("no server has the resource %.200q", uri)
+			}
+			return target{Route: route, reads: true}, err
+		})
 	}
 	return reply{}, invalidParams("a reference is a ref/prompt or a ref/resource, not %.100q", kind)
 }
@@ -253,7 +283,11 @@ func (x *exchange) setLevel(ctx context.Context) (reply, error) {
 	sub.mu.Lock()
 	sub.level = level
 	sub.mu.Unlock()
+	x.session.setLevel(ctx, name)
 	for _, up := range x.srv.registry.Catalogue().Offering(x.endpoint, "logging") {
+		if up.Modern() || up.Server().Sessions.Own {
+			continue // told with each call; told above
+		}
 		params := fmt.Appendf(nil, `{"level":%q}`, levels[x.srv.hub.lowest(up.Server().Name)])
 		if _, err := up.Call(ctx, registry.Call{Method: x.msg.Method, Params: params}); err != nil {
 			x.srv.log.Warn("setting a server's log level, ignoring", "server", up.Server().Name, "error", err.Error())

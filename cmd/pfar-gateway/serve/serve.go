@@ -3,6 +3,7 @@ package serve
 
 import (
 	"context"
+	"crypto/cipher"
 	"log/slog"
 	"net"
 	"net/http"
@@ -24,6 +25,8 @@ type Limits struct {
 	Queue    int           // notifications that wait for one client
 	Watched  int           // resources that one client subscribes to
 	Batch    int           // messages of a batch (2025-03-26)
+	Parked   int           // calls that wait for their clients to come back with input
+	Human    time.Duration // for a client to answer what it is asked
 	Alive    time.Duration // between signs of life on a stream
 }
 
@@ -31,7 +34,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Body: 16 << 20, Read: 30 * time.Second, Write: 30 * time.Second,
-		Sessions: 1024, Idle: time.Hour, Streams: 4, Listens: 1024, Queue: 64, Watched: 256, Batch: 32, Alive: 25 * time.Second,
+		Sessions: 1024, Idle: time.Hour, Streams: 4, Listens: 1024, Queue: 64, Watched: 256, Batch: 32, Parked: 256, Human: 10 * time.Minute, Alive: 25 * time.Second,
 	}
 }
 
@@ -43,6 +46,9 @@ type Server struct {
 	limits   Limits
 	sessions *sessions
 	hub      *hub
+	parking  parking
+	room     chan struct{} // for parked calls
+	sealer   cipher.AEAD   // of states that clients come back with
 
 	calls    context.Context // ends when calls in flight are given up
 	giveUp   context.CancelFunc
@@ -52,7 +58,10 @@ type Server struct {
 
 // New returns the endpoint of a registry's servers, which it watches by Event.
 func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits) *Server {
-	s := &Server{log: log, version: version, registry: reg, limits: limits, draining: make(chan struct{})}
+	s := &Server{
+		log: log, version: version, registry: reg, limits: limits, draining: make(chan struct{}),
+		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealer: newSealer(),
+	}
 	s.calls, s.giveUp = context.WithCancel(context.Background())
 	s.hub = &hub{subscribers: make(map[*subscriber]struct{})}
 	s.sessions = newSessions(limits.Sessions, limits.Idle, s.closed)

@@ -7,21 +7,54 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 )
 
 // session is one client's conversation in the revisions that have sessions.
 type session struct {
-	id       string // 128 random bits
-	client   string // who it is bound to, as authenticated
-	endpoint string // the server's name, "" for all
-	version  string // of the protocol
-	sub      *subscriber
-	ended    chan struct{}
+	id        string // 128 random bits
+	client    string // who it is bound to, as authenticated
+	endpoint  string // the server's name, "" for all
+	version   string // of the protocol
+	sub       *subscriber
+	info      []byte // clientInfo
+	abilities []byte // capabilities, as it said in initialize
+	ended     chan struct{}
 
-	mu      sync.Mutex
-	last    time.Time // used
-	streams int
-	calls   map[string]context.CancelCauseFunc // in flight, by id as it came
+	mu           sync.Mutex
+	last         time.Time // used
+	streams      int
+	calls        map[string]context.CancelCauseFunc // in flight, by id as it came
+	questions    map[string]question                // to the client, by their id
+	lastQuestion int64
+	owns         map[string]*process // of its own, by server
+}
+
+// capable reports whether the client says that it can be asked for that.
+func (s *session) capable(capability string) bool {
+	ms, err := jsonrpc.Object(s.abilities, nil)
+	return err == nil && ms.Get(capability) != nil
+}
+
+// asClient is the session's client as a server may know it that can ask for no more than is allowed.
+func (s *session) asClient(allowed []string) (registry.Client, error) {
+	c := registry.Client{Protocol: s.version, Info: s.info}
+	var err error
+	if c.Capabilities, err = registry.Allow(s.abilities, allowed); err != nil {
+		return c, invalidParams("reading the client's capabilities: %v", err)
+	}
+	return c, nil
+}
+
+// level is the one of the log messages that the client wants, "" for none.
+func (s *session) level() string {
+	s.sub.mu.Lock()
+	defer s.sub.mu.Unlock()
+	return levels[s.sub.level]
 }
 
 var (
@@ -98,20 +131,18 @@ func newSessions(limit int, idle time.Duration, closed func(*session)) *sessions
 	return &sessions{limit: limit, idle: idle, closed: closed, byID: make(map[string]*session)}
 }
 
-// add opens a session. When there are too many, the one that has been idle for longest gives way.
-func (t *sessions) add(client, endpoint, version string, sub *subscriber) (*session, error) {
+// add opens a session, which it gives an id. When there are too many, the one that has been idle for longest gives way.
+func (t *sessions) add(s *session) error {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // crashes rather than fails
-	s := &session{
-		id: base64.RawURLEncoding.EncodeToString(b[:]), client: client, endpoint: endpoint, version: version, sub: sub,
-		ended: make(chan struct{}), last: time.Now(), calls: make(map[string]context.CancelCauseFunc),
-	}
+	s.id, s.ended, s.last = base64.RawURLEncoding.EncodeToString(b[:]), make(chan struct{}), time.Now()
+	s.calls, s.questions, s.owns = make(map[string]context.CancelCauseFunc), make(map[string]question), make(map[string]*process)
 	t.mu.Lock()
 	var victim *session
 	if len(t.byID) >= t.limit {
 		if victim = t.idlest(); victim == nil {
 			t.mu.Unlock()
-			return nil, errFull
+			return errFull
 		}
 		delete(t.byID, victim.id)
 	}
@@ -123,7 +154,7 @@ func (t *sessions) add(client, endpoint, version string, sub *subscriber) (*sess
 	if victim != nil {
 		t.end(victim)
 	}
-	return s, nil
+	return nil
 }
 
 func (t *sessions) idlest() *session {
@@ -162,11 +193,14 @@ func (t *sessions) remove(s *session) {
 func (t *sessions) end(s *session) {
 	close(s.ended)
 	s.mu.Lock()
-	calls := s.calls
-	s.calls = make(map[string]context.CancelCauseFunc)
+	calls, questions := s.calls, s.questions
+	s.calls, s.questions = make(map[string]context.CancelCauseFunc), make(map[string]question)
 	s.mu.Unlock()
 	for _, cancel := range calls {
 		cancel(errEnded)
+	}
+	for _, q := range questions {
+		q.fail(jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the client's session ended"))
 	}
 	t.closed(s)
 }

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"fmt"
 	"maps"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -16,18 +15,30 @@ func (x *exchange) subscribe(ctx context.Context) (reply, error) {
 	if x.session == nil {
 		return reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: since protocol %s it is subscriptions/listen", mcp.ProtocolVersion20260728)
 	}
-	uri, up, err := x.resource()
+	uri, route, err := x.resource()
 	if err != nil {
 		return reply{}, err
 	}
-	if !x.session.sub.watch(uri, up.Server().Name, x.srv.limits.Watched) {
+	if !x.session.sub.watch(uri, route.Upstream.Server().Name, x.srv.limits.Watched) {
 		return reply{}, jsonrpc.Errorf(registry.CodeBusy, "at most %d resources can be watched", x.srv.limits.Watched)
 	}
-	re, err := x.forward(ctx, up)
+	re, err := x.watching(ctx, route, uri, (*registry.Upstream).Watch)
 	if err != nil {
 		x.session.sub.unwatch(uri)
 	}
 	return re, err
+}
+
+// watching has the server hear of it: as the client said it, or as servers of 2026-07-28 want to be told.
+func (x *exchange) watching(ctx context.Context, route registry.Route, uri string, change func(*registry.Upstream, context.Context, string) error) (reply, error) {
+	up, err := x.process(ctx, route.Upstream)
+	if err != nil {
+		return reply{}, err
+	}
+	if !up.Modern() {
+		return x.forward(ctx, target{Route: route})
+	}
+	return empty, change(up, ctx, uri)
 }
 
 // unsubscribe tells the server only when nobody else watches.
@@ -35,15 +46,16 @@ func (x *exchange) unsubscribe(ctx context.Context) (reply, error) {
 	if x.session == nil {
 		return reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: since protocol %s it is subscriptions/listen", mcp.ProtocolVersion20260728)
 	}
-	uri, up, err := x.resource()
+	uri, route, err := x.resource()
 	if err != nil {
 		return reply{}, err
 	}
 	x.session.sub.unwatch(uri)
-	if x.srv.hub.watches(up.Server().Name, uri) {
+	server := route.Upstream.Server()
+	if !server.Sessions.Own && x.srv.hub.watches(server.Name, uri) {
 		return empty, nil
 	}
-	return x.forward(ctx, up)
+	return x.watching(ctx, route, uri, (*registry.Upstream).Unwatch)
 }
 
 // watchAll subscribes to the resources of a filter that can be, and returns the answer's member that says which,
@@ -67,7 +79,7 @@ func (x *exchange) watchAll(ctx context.Context, sub *subscriber, raw []byte) []
 		if err != nil || !ok || !route.Upstream.Agreed().Subscribes() || !sub.watch(uri, route.Upstream.Server().Name, x.srv.limits.Watched) {
 			continue
 		}
-		if err := watch(ctx, route.Upstream, mcp.MethodResourcesSubscribe, uri); err != nil {
+		if err := route.Upstream.Watch(ctx, uri); err != nil {
 			sub.unwatch(uri)
 			continue
 		}
@@ -83,19 +95,13 @@ func (x *exchange) watchAll(ctx context.Context, sub *subscriber, raw []byte) []
 	return append(granted, ']')
 }
 
-func watch(ctx context.Context, up *registry.Upstream, method mcp.MCPMethod, uri string) error {
-	params := fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))
-	_, err := up.Call(ctx, registry.Call{Method: string(method), Params: params})
-	return err
-}
-
 // resubscribe tells a server's new process what its clients watch.
 func (s *Server) resubscribe(up *registry.Upstream, uris []string) {
 	if !up.Agreed().Subscribes() {
 		return
 	}
 	for _, uri := range uris {
-		if err := watch(s.calls, up, mcp.MethodResourcesSubscribe, uri); err != nil {
+		if err := up.Watch(s.calls, uri); err != nil {
 			s.log.Warn("subscribing again after a restart, ignoring", "server", up.Server().Name, "error", err.Error())
 		}
 	}
@@ -115,7 +121,10 @@ func (s *Server) unwatch(sub *subscriber) {
 			if err != nil || !ok || s.hub.watches(server, uri) {
 				continue
 			}
-			if err := watch(s.calls, route.Upstream, mcp.MethodResourcesUnsubscribe, uri); err != nil {
+			if route.Upstream.Server().Sessions.Own {
+				continue // whoever was told of it is gone
+			}
+			if err := route.Upstream.Unwatch(s.calls, uri); err != nil {
 				s.log.Debug("unsubscribing, ignoring", "server", server, "error", err.Error())
 			}
 		}

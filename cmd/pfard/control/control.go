@@ -14,24 +14,29 @@ import (
 type Verb string
 
 const (
-	Status  Verb = "status"  // every server and every broken declaration
-	Watch   Verb = "watch"   // Status now and after each change
-	Plan    Verb = "plan"    // the plan of Server, or of all
-	Start   Verb = "start"   // start Server, also one that failed: its crashes are forgotten
-	Stop    Verb = "stop"    // stop Server; it stays stopped until Start or its file changes
-	Restart Verb = "restart" // Stop and Start
-	Learn   Verb = "learn"   // run Server in learning mode as long as the connection stays open; answered as Watch is
-	Store   Verb = "store"   // store Secret under Key in the vault
-	Secrets Verb = "secrets" // the keys in the vault, never the values
-	Remove  Verb = "remove"  // remove Key from the vault
+	Status  Verb = "status"        // every server and every broken declaration
+	Watch   Verb = "watch"         // Status now and after each change
+	Plan    Verb = "plan"          // the plan of Server, or of all
+	Start   Verb = "start"         // start Server, also one that failed: its crashes are forgotten
+	Stop    Verb = "stop"          // stop Server; it stays stopped until Start or its file changes
+	Restart Verb = "restart"       // Stop and Start
+	Learn   Verb = "learn"         // run Server in learning mode as long as the connection stays open; answered as Watch is
+	Open    Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
+	Close   Verb = "close-session" // stop that process; answered at once, and what is not open is closed
+	Store   Verb = "store"         // store Secret under Key in the vault
+	Secrets Verb = "secrets"       // the keys in the vault, never the values
+	Remove  Verb = "remove"        // remove Key from the vault
 )
+
+var verbs = []Verb{Status, Watch, Plan, Start, Stop, Restart, Learn, Open, Close, Store, Secrets, Remove}
 
 // Request is one question.
 type Request struct {
-	Verb   Verb   `json:"verb"`
-	Server string `json:"server,omitempty"`
-	Key    string `json:"key,omitempty"`
-	Secret string `json:"secret,omitempty"`
+	Verb    Verb   `json:"verb"`
+	Server  string `json:"server,omitempty"`
+	Session string `json:"session,omitempty"` // its handle (units.NewSession)
+	Key     string `json:"key,omitempty"`
+	Secret  string `json:"secret,omitempty"`
 }
 
 // Response is one answer. Error is set if the request was refused, and then nothing else is.
@@ -90,6 +95,17 @@ type Server struct {
 	Stale       bool      `json:"stale,omitempty"`           // its file is broken now; the last good version runs
 	Domains     []string  `json:"allowed_domains,omitempty"` // declared, in the declaration's order
 	Learning    bool      `json:"learning,omitempty"`        // somebody records what it wants to reach (Learn)
+	SessionsMax int       `json:"sessions_max,omitempty"`    // processes that client sessions may have to themselves; 0: all share one
+	Sessions    []Session `json:"sessions,omitempty"`        // those that have one, by handle
+}
+
+// Session is a process that serves one client session alone (Open).
+type Session struct {
+	Handle string    `json:"handle"`
+	State  State     `json:"state"`
+	Since  time.Time `json:"since"`         // of State
+	PID    int       `json:"pid,omitempty"` // of the launcher
+	UID    int       `json:"uid"`           // of the sandboxed process, on the host
 }
 
 // Diagnostic is one mistake in one file.

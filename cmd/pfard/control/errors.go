@@ -13,6 +13,10 @@ const (
 	CodeInvalid  Code = "invalid"   // the request itself is wrong
 	CodeLearning Code = "learning"  // somebody else runs the server in learning mode
 	CodeStopped  Code = "stopped"   // somebody else stopped the server
+	CodeDown     Code = "down"      // the server does not run
+	CodeShared   Code = "shared"    // the server has one process for all sessions
+	CodeOpen     Code = "open"      // the session has a process already
+	CodeBusy     Code = "busy"      // as many as there may be
 )
 
 // Errors that a caller tells apart. An answer wraps all but the last to choose the Code; Client returns errors that wrap all.
@@ -24,6 +28,10 @@ var (
 	ErrInvalid    = errors.New("invalid request")
 	ErrLearning   = errors.New("learning already")
 	ErrStopped    = errors.New("stopped meanwhile")
+	ErrDown       = errors.New("the server does not run")
+	ErrShared     = errors.New("all sessions share one process")
+	ErrOpen       = errors.New("open already")
+	ErrBusy       = errors.New("as many as there may be")
 	ErrNotRunning = errors.New("pfar is not running")
 )
 
@@ -48,7 +56,7 @@ func (r *Refused) Unwrap() error {
 func refusals() map[Code]error {
 	return map[Code]error{
 		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeDenied: ErrDenied, CodeDisabled: ErrDisabled, CodeInvalid: ErrInvalid,
-		CodeLearning: ErrLearning, CodeStopped: ErrStopped,
+		CodeLearning: ErrLearning, CodeStopped: ErrStopped, CodeDown: ErrDown, CodeShared: ErrShared, CodeOpen: ErrOpen, CodeBusy: ErrBusy,
 	}
 }
 

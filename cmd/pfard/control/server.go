@@ -11,25 +11,52 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
 	maxRequest     = 1 << 20          // bytes; a secret is the largest thing in one
+	maxGuest       = 4 << 10          // bytes of a guest's, who brings no secrets
 	requestTimeout = 10 * time.Second // a peer that connects and says nothing holds nothing
 	writeTimeout   = 10 * time.Second // nor does one that does not read
+	acceptPause    = 100 * time.Millisecond
 )
 
 // Answer carries out one request of a peer that may ask. It calls send for each response; an error becomes the last
 // response, and its Code comes from the errors of this package that it wraps. The context ends when the peer hangs up.
 type Answer func(ctx context.Context, peer Peer, request Request, send func(Response) error) error
 
-// Serve answers requests on the listener until the context ends, then closes it and waits for the answers under way.
-// Only uid 0 and the uid of this process are listened to.
-func Serve(ctx context.Context, listener *net.UnixListener, answer Answer) error {
-	return serve(ctx, listener, func(p Peer) bool { return p.UID == 0 || p.UID == os.Getuid() }, answer)
+// Guest is a user beside root and our own who may ask for some verbs, and for nothing else.
+type Guest struct {
+	UID   int
+	Verbs []Verb
 }
 
-func serve(ctx context.Context, listener *net.UnixListener, allowed func(Peer) bool, answer Answer) error {
+// maxGuests is how many connections of guests are served at once, all guests together: whoever has taken one over must
+// not take this process's descriptors as well.
+const maxGuests = 256
+
+// Serve answers requests on the listener until the context ends, then closes it and waits for the answers under way.
+// Only uid 0 and the uid of this process are listened to, and the guests.
+func Serve(ctx context.Context, listener *net.UnixListener, answer Answer, guests ...Guest) error {
+	s := newServer(func(p Peer) bool { return p.UID == 0 || p.UID == os.Getuid() }, guests, answer)
+	return s.serve(ctx, listener)
+}
+
+// server is what answers on a socket.
+type server struct {
+	owner  func(Peer) bool // who may ask for everything
+	guests []Guest
+	slots  chan struct{} // holds one for each connection of a guest
+	answer Answer
+}
+
+func newServer(owner func(Peer) bool, guests []Guest, answer Answer) *server {
+	return &server{owner: owner, guests: guests, slots: make(chan struct{}, maxGuests), answer: answer}
+}
+
+func (s *server) serve(ctx context.Context, listener *net.UnixListener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var answers sync.WaitGroup
 	defer answers.Wait()
@@ -41,16 +68,23 @@ func serve(ctx context.Context, listener *net.UnixListener, allowed func(Peer) b
 			if ctx.Err() != nil {
 				return nil
 			}
+			if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) { // many processes take many descriptors; some will go
+				select {
+				case <-time.After(acceptPause):
+				case <-ctx.Done():
+				}
+				continue
+			}
 			return fmt.Errorf("accepting on the control socket: %w", err)
 		}
 		answers.Go(func() {
 			defer c.Close()
-			serveConn(ctx, c, allowed, answer)
+			s.converse(ctx, c)
 		})
 	}
 }
 
-func serveConn(ctx context.Context, c *net.UnixConn, allowed func(Peer) bool, answer Answer) {
+func (s *server) converse(ctx context.Context, c *net.UnixConn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// A read or write that waits must not outlive the context.
@@ -67,14 +101,24 @@ func serveConn(ctx context.Context, c *net.UnixConn, allowed func(Peer) bool, an
 	}
 	refuse := func(err error) { send(Response{Error: err.Error(), Code: codeOf(err)}) }
 	peer, err := PeerOf(c)
-	if err != nil || !allowed(peer) {
-		refuse(fmt.Errorf("%w: uid %d may not control this pfard", ErrDenied, peer.UID))
+	if err != nil {
+		refuse(fmt.Errorf("%w: %w", ErrDenied, err))
 		return
 	}
-	c.SetReadDeadline(time.Now().Add(requestTimeout))
-	request, err := readRequest(c)
+	as, err := s.admit(peer)
 	if err != nil {
 		refuse(err)
+		return
+	}
+	defer as.leave()
+	c.SetReadDeadline(time.Now().Add(requestTimeout))
+	request, err := readRequest(c, as.limit)
+	if err != nil {
+		refuse(err)
+		return
+	}
+	if !slices.Contains(as.verbs, request.Verb) {
+		refuse(fmt.Errorf("%w: uid %d may not ask for %q", ErrDenied, peer.UID, request.Verb))
 		return
 	}
 	c.SetReadDeadline(time.Time{})
@@ -82,24 +126,47 @@ func serveConn(ctx context.Context, c *net.UnixConn, allowed func(Peer) bool, an
 		io.Copy(io.Discard, c)
 		cancel()
 	}()
-	if err := answer(ctx, peer, request, send); err != nil {
+	if err := s.answer(ctx, peer, request, send); err != nil {
 		refuse(err)
 	}
 }
 
-func readRequest(c io.Reader) (Request, error) {
-	decoder := json.NewDecoder(io.LimitReader(c, maxRequest))
+// admission is what a peer may do on one connection.
+type admission struct {
+	verbs []Verb
+	limit int64  // bytes of its request
+	leave func() // to be called when it has been answered
+}
+
+func (s *server) admit(p Peer) (admission, error) {
+	if s.owner(p) {
+		return admission{verbs, maxRequest, func() {}}, nil
+	}
+	i := slices.IndexFunc(s.guests, func(g Guest) bool { return g.UID == p.UID })
+	if i < 0 {
+		return admission{}, fmt.Errorf("%w: uid %d may not control this pfard", ErrDenied, p.UID)
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return admission{s.guests[i].Verbs, maxGuest, func() { <-s.slots }}, nil
+	default:
+		return admission{}, fmt.Errorf("%w: %d connections are being answered; ask again when some are", ErrBusy, maxGuests)
+	}
+}
+
+func readRequest(c io.Reader, limit int64) (Request, error) {
+	decoder := json.NewDecoder(io.LimitReader(c, limit))
 	decoder.DisallowUnknownFields()
 	var r Request
 	if err := decoder.Decode(&r); err != nil {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 			// The decoder's own words may quote the request, and so a secret.
-			return Request{}, fmt.Errorf("%w: not one JSON object of at most %d bytes", ErrInvalid, maxRequest)
+			return Request{}, fmt.Errorf("%w: not one JSON object of at most %d bytes", ErrInvalid, limit)
 		}
 		return Request{}, fmt.Errorf("%w: unknown member, wrong type, or nothing sent for %s", ErrInvalid, requestTimeout)
 	}
-	if !slices.Contains([]Verb{Status, Watch, Plan, Start, Stop, Restart, Learn, Store, Secrets, Remove}, r.Verb) {
+	if !slices.Contains(verbs, r.Verb) {
 		return Request{}, fmt.Errorf("%w: unknown verb %q", ErrInvalid, r.Verb)
 	}
 	return r, nil

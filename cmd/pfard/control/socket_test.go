@@ -9,14 +9,16 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// listen serves answers to those that allowed lets in, and returns the socket's path and a function that ends it.
-func listen(t *testing.T, allowed func(Peer) bool, answer Answer) (string, func()) {
+// listen serves answers to owners and guests, and returns the socket's path and a function that ends it.
+func listen(t *testing.T, owner func(Peer) bool, answer Answer, guests ...Guest) (string, func()) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "control.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -25,7 +27,7 @@ func listen(t *testing.T, allowed func(Peer) bool, answer Answer) (string, func(
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- serve(ctx, l, allowed, answer) }()
+	go func() { done <- newServer(owner, guests, answer).serve(ctx, l) }()
 	stop := func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -177,8 +179,94 @@ func TestSilentPeerTimesOut(t *testing.T) {
 		client, server := net.Pipe()
 		defer client.Close()
 		server.SetReadDeadline(time.Now().Add(requestTimeout))
-		if _, err := readRequest(server); !errors.Is(err, ErrInvalid) {
+		if _, err := readRequest(server, maxRequest); !errors.Is(err, ErrInvalid) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// TestGuests: the gateway of a pfard that runs as root has a user of its own, and must get nothing from the vault.
+func TestGuests(t *testing.T) {
+	nobody := func(Peer) bool { return false }
+	open := []Verb{Open, Close}
+	for _, tt := range []struct {
+		name   string
+		guests []Guest
+		may    []Verb
+	}{
+		{"nobody is a guest", nil, nil},
+		{"somebody else is", []Guest{{os.Getuid() + 1, verbs}}, nil},
+		{"a guest without verbs", []Guest{{UID: os.Getuid()}}, nil},
+		{"the first entry counts", []Guest{{UID: os.Getuid()}, {os.Getuid(), verbs}}, nil},
+		{"a guest for two verbs", []Guest{{os.Getuid(), open}}, open},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path, _ := listen(t, nobody, func(_ context.Context, _ Peer, r Request, send func(Response) error) error {
+				if !slices.Contains(tt.may, r.Verb) {
+					t.Errorf("%q was carried out", r.Verb)
+				}
+				return send(Response{})
+			}, tt.guests...)
+			for _, verb := range verbs {
+				_, err := Client{path}.Do(t.Context(), Request{Verb: verb, Server: "notion", Key: "k", Secret: "s"})
+				if want := !slices.Contains(tt.may, verb); errors.Is(err, ErrDenied) != want || !want && err != nil {
+					t.Errorf("%q: %v", verb, err)
+				}
+			}
+		})
+	}
+}
+
+func TestAGuestsRequestIsShort(t *testing.T) {
+	path, _ := listen(t, func(Peer) bool { return false }, func(_ context.Context, _ Peer, r Request, _ func(Response) error) error {
+		t.Errorf("answered %.60q", r.Server)
+		return nil
+	}, Guest{os.Getuid(), verbs})
+	if _, err := (Client{path}).Do(t.Context(), Request{Verb: Open, Server: strings.Repeat("x", maxGuest)}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("got %v, want ErrInvalid", err)
+	}
+}
+
+// TestGuestsAreCounted: those that hold their connections keep out further guests, and nobody else.
+func TestGuestsAreCounted(t *testing.T) {
+	var owner atomic.Bool
+	release, held := make(chan struct{}), make(chan struct{}, maxGuests)
+	path, _ := listen(t, func(Peer) bool { return owner.Load() }, func(_ context.Context, _ Peer, r Request, send func(Response) error) error {
+		if r.Verb == Open {
+			held <- struct{}{}
+			<-release
+		}
+		return send(Response{})
+	}, Guest{os.Getuid(), []Verb{Open, Close}})
+	answered := make(chan error, maxGuests)
+	for range maxGuests {
+		go func() {
+			_, err := Client{path}.Do(t.Context(), Request{Verb: Open})
+			answered <- err
+		}()
+	}
+	for range maxGuests {
+		<-held
+	}
+	if _, err := (Client{path}).Do(t.Context(), Request{Verb: Close}); !errors.Is(err, ErrBusy) {
+		t.Errorf("one more guest: %v, want ErrBusy", err)
+	}
+	owner.Store(true)
+	if _, err := (Client{path}).Do(t.Context(), Request{Verb: Status}); err != nil {
+		t.Errorf("the owner among many guests: %v", err)
+	}
+	owner.Store(false)
+	close(release)
+	for range maxGuests {
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := Client{path}.Do(t.Context(), Request{Verb: Close})
+	for errors.Is(err, ErrBusy) { // an answer is there a moment before its place is free
+		_, err = Client{path}.Do(t.Context(), Request{Verb: Close})
+	}
+	if err != nil {
+		t.Errorf("after they have gone: %v", err)
+	}
 }

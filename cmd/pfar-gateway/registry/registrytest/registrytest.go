@@ -74,6 +74,7 @@ type Script struct {
 	Capabilities string            // of initialize
 	Lists        map[string]string // results by method; what is missing is an empty list
 	Init         string            // result of initialize, if not the usual
+	Modern       bool              // speaks 2026-07-28 and nothing else
 	Linger       chan struct{}     // goes on after the end of stdin until this is closed
 	// On sees each message first. It reports whether that was all that is to be done about it.
 	On func(s *Server, m jsonrpc.Message) bool
@@ -85,7 +86,7 @@ type Server struct {
 	in     *os.File
 	out    *os.File
 	write  sync.Mutex
-	Lines  chan string // all that it was sent
+	Lines  chan string // all that it was sent, but for the question which generation of the protocol it is of
 }
 
 // Say writes a line.
@@ -129,9 +130,8 @@ func (s *Server) run() {
 			}
 			return
 		}
-		select {
-		case s.Lines <- strings.TrimSuffix(string(line), "\n"):
-		default:
+		if !bytes.Contains(line, []byte(`"method":"server/discover"`)) {
+			s.record(line)
 		}
 		m, err := jsonrpc.Parse(line)
 		if err != nil {
@@ -141,6 +141,13 @@ func (s *Server) run() {
 			continue
 		}
 		s.honest(m)
+	}
+}
+
+func (s *Server) record(line []byte) {
+	select {
+	case s.Lines <- strings.TrimSuffix(string(line), "\n"):
+	default:
 	}
 }
 
@@ -156,7 +163,23 @@ func (s *Server) honest(m jsonrpc.Message) {
 		return
 	}
 	switch m.Method {
+	case "server/discover":
+		if !s.Script.Modern {
+			s.Say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
+			return
+		}
+		caps := s.Script.Capabilities
+		if caps == "" {
+			caps = `{"tools":{"listChanged":true}}`
+		}
+		s.Result(m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+caps+`,"instructions":"be kind","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`)
+	case "subscriptions/listen":
+		s.Say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, m.ID)
 	case "initialize":
+		if s.Script.Modern {
+			s.Say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
+			return
+		}
 		caps := s.Script.Capabilities
 		if caps == "" {
 			caps = `{"tools":{"listChanged":true}}`

@@ -1,0 +1,243 @@
+package registry
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+)
+
+// Ask is a request of a server's to the client whose call it serves.
+type Ask struct {
+	Server string
+	Method string
+	Params []byte
+
+	u    *Upstream
+	of   *waiting // the call that it is about, nil for none
+	id   []byte   // the server's
+	once sync.Once
+	mu   sync.Mutex
+	gone func() // to be called when the server no longer wants the answer
+}
+
+// asked acts on a request of the server's. It answers ping itself; the rest goes to exactly the client whose call caused
+// it, if the declaration lets the server ask that of clients (client_capabilities).
+func (u *Upstream) asked(m jsonrpc.Message) {
+	if !jsonrpc.ValidID(m.ID) || !m.Version {
+		u.faults.add(Noise, []byte(m.Method))
+		return
+	}
+	if m.Method == string(mcp.MethodPing) {
+		u.tell(append(jsonrpc.AppendHead(nil, m.ID, "result"), "{}}\n"...))
+		return
+	}
+	a := &Ask{Server: u.server.Name, Method: m.Method, Params: bytes.Clone(m.Params), u: u, id: bytes.Clone(m.ID)}
+	if e := u.route(a, m.Depth); e != nil {
+		u.faults.add(Request, []byte(m.Method))
+		a.Fail(e)
+	}
+}
+
+// Capability returns what a client must be capable of, and a server be allowed, for a request of the method; "" is a
+// method that servers do not have.
+func Capability(method string) string {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodSamplingCreateMessage:
+		return "sampling"
+	case mcp.MethodElicitationCreate:
+		return "elicitation"
+	case mcp.MethodListRoots:
+		return "roots"
+	}
+	return ""
+}
+
+// capabilities are all that a declaration can allow.
+var capabilities = []string{"elicitation", "roots", "sampling"}
+
+// Refusal says why a server may not ask for the method, nil if it may.
+func (u *Upstream) Refusal(method string) *jsonrpc.Error {
+	c := Capability(method)
+	if c == "" {
+		return jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: %.100q", method)
+	}
+	if !slices.Contains(u.server.Capabilities, c) {
+		return jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: the declaration of %q does not let it ask clients for %s (client_capabilities)", u.server.Name, c)
+	}
+	return nil
+}
+
+// route finds the client to ask, and asks.
+func (u *Upstream) route(a *Ask, depth int) *jsonrpc.Error {
+	if e := u.Refusal(a.Method); e != nil {
+		return e
+	}
+	if u.Modern() {
+		return jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: since protocol %s a server asks by an input_required result", mcp.ProtocolVersion20260728)
+	}
+	if depth > u.limits.Depth {
+		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "it nests too deep")
+	}
+	u.mu.Lock()
+	of, e := u.cause()
+	if e == nil && len(u.asks) >= u.limits.Asks {
+		e = jsonrpc.Errorf(CodeBusy, "%d requests of this server wait for answers already", len(u.asks))
+	}
+	if e == nil && u.asks[string(a.id)] != nil {
+		e = jsonrpc.Errorf(mcp.INVALID_REQUEST, "a request with this id is in flight")
+	}
+	if e == nil {
+		u.asks[string(a.id)], a.of = a, of
+	}
+	u.mu.Unlock()
+	if e == nil && !u.asker(of)(a) {
+		e = jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: the client cannot be asked for %s", Capability(a.Method))
+	}
+	return e
+}
+
+// cause returns the call that a request of the server's is about, nil for none in a process of one client: the calls in
+// flight must be one client's only, or its answer could serve another. Of several calls it is the newest that takes
+// questions. u.mu is held.
+func (u *Upstream) cause() (*waiting, *jsonrpc.Error) {
+	var newest int64
+	var found *waiting
+	for id, w := range u.waiting {
+		if w.call.Client == "" { // the gateway's own
+			continue
+		}
+		if found != nil && w.call.Client != found.call.Client {
+			return nil, jsonrpc.Errorf(mcp.INVALID_REQUEST,
+				`calls of several clients are in flight, and this request does not say whose it is about: declare sessions = "own"`)
+		}
+		if found == nil || found.call.Ask == nil || w.call.Ask != nil && id > newest {
+			newest, found = id, w
+		}
+	}
+	if u.own == nil && (found == nil || found.call.Ask == nil) {
+		return nil, jsonrpc.Errorf(mcp.INVALID_REQUEST, "no call is in flight of a client that can be asked")
+	}
+	return found, nil
+}
+
+// asker returns who asks the client of a call, or the one client of the process.
+func (u *Upstream) asker(of *waiting) func(*Ask) bool {
+	if of != nil && of.call.Ask != nil {
+		return of.call.Ask
+	}
+	return u.own.client.Ask
+}
+
+// Answer gives the server the client's result.
+func (a *Ask) Answer(result []byte) { a.reply("result", result) }
+
+// Fail gives the server an error instead.
+func (a *Ask) Fail(e *jsonrpc.Error) { a.reply("error", e.JSON()) }
+
+func (a *Ask) reply(member string, value []byte) {
+	a.once.Do(func() {
+		a.u.mu.Lock()
+		if a.u.asks[string(a.id)] == a {
+			delete(a.u.asks, string(a.id))
+		}
+		a.u.mu.Unlock()
+		line := append(jsonrpc.AppendHead(make([]byte, 0, 64+len(value)), a.id, member), value...)
+		a.u.tell(jsonrpc.OneLine(append(line, "}\n"...)))
+	})
+}
+
+// Withdrawn has f called when the server gives the request up.
+func (a *Ask) Withdrawn(f func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gone = f
+}
+
+// withdrawn acts on a server's cancellation of a request of its own.
+func (u *Upstream) withdrawn(params []byte) {
+	ms, err := jsonrpc.Object(params, nil)
+	if err != nil {
+		u.faults.add(Noise, params)
+		return
+	}
+	u.mu.Lock()
+	a := u.asks[string(ms.Get("requestId"))]
+	if a != nil {
+		delete(u.asks, string(a.id))
+	}
+	u.mu.Unlock()
+	if a == nil {
+		return // answered in this moment, or not its to cancel
+	}
+	a.once.Do(func() {})
+	a.mu.Lock()
+	gone := a.gone
+	a.mu.Unlock()
+	if gone != nil {
+		gone()
+	}
+}
+
+// logged hands a log message to the calls in flight that asked for such; a server of 2026-07-28 does not say on stdio
+// whose call a message is about.
+func (u *Upstream) logged(params []byte) {
+	u.mu.Lock()
+	var to []func([]byte)
+	for _, w := range u.waiting {
+		if w.call.Log != nil {
+			to = append(to, w.call.Log)
+		}
+	}
+	u.mu.Unlock()
+	for _, f := range to {
+		f(params)
+	}
+}
+
+var errCapabilities = errors.New("clientCapabilities is not an object")
+
+// Allow returns a client's capabilities without those that the server may not make use of. What is neither sampling nor
+// elicitation nor roots is between client and gateway, and stays.
+func Allow(have []byte, allowed []string) ([]byte, error) {
+	if have == nil {
+		return []byte("{}"), nil
+	}
+	ms, err := jsonrpc.Object(have, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errCapabilities, err)
+	}
+	keep := func(name []byte) bool {
+		return !slices.Contains(capabilities, string(name)) || slices.Contains(allowed, string(name))
+	}
+	for i := range ms {
+		if !keep(ms[i].Name) {
+			return ms.Merge(nil, keep, nil), nil
+		}
+	}
+	return have, nil
+}
+
+// every is the object of capabilities of a client that has all that is allowed.
+func every(allowed []string) []byte {
+	b := []byte{'{'}
+	for _, c := range capabilities {
+		if !slices.Contains(allowed, c) {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		value := `{}`
+		if c == "elicitation" {
+			value = `{"form":{},"url":{}}`
+		}
+		b = fmt.Appendf(b, "%q:%s", c, value)
+	}
+	return append(b, '}')
+}

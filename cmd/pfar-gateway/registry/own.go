@@ -1,0 +1,255 @@
+package registry
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// Opener has processes of servers started for single client sessions: pfard does it.
+type Opener interface {
+	Open(ctx context.Context, server, session string) error
+	Close(ctx context.Context, server, session string) error
+}
+
+// Opens sets who starts processes for single sessions, before any is asked for.
+func (r *Registry) Opens(o Opener) { r.opener = o }
+
+// SessionClient is the one client of a process of its own.
+type SessionClient struct {
+	Client
+	Ask   func(*Ask) bool                    // takes what the process asks outside of calls; must not block
+	Note  func(method string, params []byte) // takes its notifications; must not block
+	Level string                             // of the log messages that the client wants, "" for none
+}
+
+// Own is a process of a server's that serves one client session alone.
+type Own struct{ o *owned }
+
+// owned is the registry's side of it.
+type owned struct {
+	server, handle string
+	main           *Upstream
+	client         SessionClient
+	ready          chan struct{} // closed when up or err is set
+	up             *Upstream
+	err            error
+	end            sync.Once
+}
+
+// ownOf is what an upstream knows of it.
+type ownOf struct {
+	client *SessionClient
+	mu     sync.Mutex
+	used   time.Time // when the last call ended
+}
+
+// handleForm is what a session's handle looks like; pfard takes no other.
+var handleForm = regexp.MustCompile(`^[a-z2-7]{8}$`)
+
+func newHandle() string {
+	var b [5]byte
+	_, _ = rand.Read(b[:]) // crashes rather than fails
+	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
+}
+
+// Start has a process started for a session, of the server that main is the shared process of, and returns it when it
+// can be called. It ends by End, when it has had no call for the time that the declaration gives, and with the server.
+func (r *Registry) Start(ctx context.Context, main *Upstream, client SessionClient) (Own, *Upstream, error) {
+	o := &owned{server: main.server.Name, handle: newHandle(), main: main, client: client, ready: make(chan struct{})}
+	if err := r.own(o); err != nil {
+		return Own{}, nil, err
+	}
+	late := fmt.Errorf("it was not ready within %v", r.limits.Handshake)
+	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.Handshake, late)
+	defer cancel()
+	if err := r.opener.Open(ctx, o.server, o.handle); err != nil {
+		r.disown(o)
+		return Own{}, nil, jsonrpc.Errorf(CodeUnavailable, "starting a process of %q for this session: %v", o.server, err)
+	}
+	select {
+	case <-o.ready:
+	case <-ctx.Done():
+		r.release(o)
+		return Own{}, nil, jsonrpc.Errorf(CodeUnavailable, "starting a process of %q for this session: %v", o.server, context.Cause(ctx))
+	}
+	if o.err != nil {
+		r.release(o)
+		return Own{}, nil, jsonrpc.Errorf(CodeUnavailable, "starting a process of %q for this session: %v", o.server, o.err)
+	}
+	return Own{o}, o.up, nil
+}
+
+// End ends a session's process.
+func (r *Registry) End(own Own) { r.release(own.o) }
+
+// own enters a process in the books, if there is room for it.
+func (r *Registry) own(o *owned) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.opener == nil || r.closed {
+		return jsonrpc.Errorf(CodeUnavailable, "server %q: no processes are started for single sessions here", o.server)
+	}
+	n := 0
+	for _, other := range r.owned {
+		if other.server == o.server {
+			n++
+		}
+	}
+	if most := o.main.server.Sessions.Max; n >= most {
+		return jsonrpc.Errorf(CodeBusy, "server %q serves %d sessions already, each with a process of its own, and its declaration allows no more (sessions_max)", o.server, n)
+	}
+	r.owned[o.handle] = o
+	return nil
+}
+
+func (r *Registry) disown(o *owned) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.owned, o.handle)
+}
+
+// release ends a process, in whatever state it is; pfard is told, which stops it as it stops any server.
+func (r *Registry) release(o *owned) {
+	o.end.Do(func() {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), r.limits.Handshake)
+			defer cancel()
+			if err := r.opener.Close(ctx, o.server, o.handle); err != nil {
+				r.log.Warn("ending a session's process, ignoring", "server", o.server, "error", err.Error())
+			}
+			r.disown(o)
+		}()
+	})
+}
+
+// ownLauncher serves the connection of a launcher whose server is for one session.
+func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstream) {
+	r.mu.Lock()
+	o := r.owned[u.server.Session]
+	if o != nil && (o.server != u.server.Name || o.up != nil || r.closed) {
+		o = nil
+	}
+	if o != nil {
+		o.up = u
+	}
+	r.mu.Unlock()
+	if o == nil {
+		u.end(errUnasked)
+		u.log.Warn("refusing a launcher", "error", errUnasked.Error())
+		return
+	}
+	u.log = u.log.With("session", o.handle)
+	u.own = &ownOf{client: &o.client, used: time.Now()}
+	u.note = o.client.Note
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		r.listen(c, u)
+	}()
+	go u.run()
+	if o.err = r.greet(ctx, u, o); o.err != nil {
+		u.end(o.err)
+	}
+	close(o.ready)
+	if o.err == nil {
+		_ = c.Send(ready(u, new(Listing)))
+		r.idle(o)
+		<-u.done
+	}
+	u.log.Info("session's process gone", "reason", u.why().Error())
+	r.release(o)
+	if !u.isStopped() {
+		_ = c.Send(handover.Message{Failed: u.why().Error()}) // it may have left
+	}
+	<-left
+}
+
+// greet is the handshake of a session's process, in the generation of its client where the server knows that: its
+// clients are of those that have sessions.
+func (r *Registry) greet(ctx context.Context, u *Upstream, o *owned) error {
+	late := fmt.Errorf("it was not ready within %v", r.limits.Handshake)
+	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.Handshake, late)
+	defer cancel()
+	a, err := u.handshake(ctx, o.client.Client, o.main.Agreed().Legacy())
+	if err != nil {
+		return u.because(err)
+	}
+	u.agree(a)
+	if o.client.Level == "" || a.Modern() || !a.Has("logging") {
+		return nil
+	}
+	_, err = u.Call(ctx, Call{Method: string(mcp.MethodSetLogLevel), Params: fmt.Appendf(nil, `{"level":%q}`, o.client.Level)})
+	if err != nil {
+		u.log.Warn("setting the log level, ignoring", "error", err.Error())
+	}
+	return nil
+}
+
+// idle ends a process that has had no call for long enough.
+func (r *Registry) idle(o *owned) {
+	limit := o.main.server.Sessions.Idle
+	if limit <= 0 {
+		return
+	}
+	var check func()
+	check = func() {
+		rest := limit - o.up.unused()
+		switch {
+		case o.up.why() != nil:
+		case rest <= 0:
+			o.up.log.Info("ending a session's process", "reason", "it had no call for "+limit.String())
+			r.release(o)
+		default:
+			time.AfterFunc(rest, check)
+		}
+	}
+	time.AfterFunc(limit, check)
+}
+
+// unused returns for how long a session's process has had no call.
+func (u *Upstream) unused() time.Duration {
+	u.mu.Lock()
+	busy := len(u.waiting) > 0
+	u.mu.Unlock()
+	u.own.mu.Lock()
+	defer u.own.mu.Unlock()
+	if busy {
+		u.own.used = time.Now()
+	}
+	return time.Since(u.own.used)
+}
+
+var errUnasked = fmt.Errorf("nobody asked for a process of this session")
+
+// shy remembers servers that end when they are asked server/discover, by name and program.
+type shy struct {
+	mu  sync.Mutex
+	set map[[2]string]bool
+}
+
+func (s *shy) has(h handover.Server) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.set[[2]string{h.Name, h.Program}]
+}
+
+func (s *shy) add(h handover.Server) {
+	const most = 1024
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.set == nil || len(s.set) >= most {
+		s.set = make(map[[2]string]bool)
+	}
+	s.set[[2]string{h.Name, h.Program}] = true
+}

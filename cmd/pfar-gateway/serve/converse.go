@@ -1,0 +1,164 @@
+package serve
+
+import (
+	"context"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+)
+
+// conversation is a call in the course of which the server may have something to say: progress, log messages, and
+// requests to the client.
+type conversation struct {
+	up     *registry.Upstream
+	target target
+	call   registry.Call
+	notes  chan []byte // messages for the client
+	asks   chan *registry.Ask
+	done   chan outcome
+	cancel context.CancelCauseFunc
+}
+
+type outcome struct {
+	result []byte
+	err    error
+}
+
+// backlog bounds the progress and the log messages that wait for a slow client; what does not fit is dropped: the next
+// progress says more anyway.
+const backlog = 32
+
+// maxAsks bounds the questions of a server that wait for their client's turn.
+const maxAsks = 16
+
+// converse calls, and turns the answer into an event stream with the first thing that comes before the result.
+func (x *exchange) converse(ctx context.Context, up *registry.Upstream, t target, call registry.Call) (reply, error) {
+	logs, asks := x.wantsLog(up), x.answers(up)
+	if call.Token == 0 && !logs && !asks {
+		result, err := up.Call(ctx, call)
+		if err != nil {
+			return reply{}, err
+		}
+		return x.finish(ctx, up, t, call, result)
+	}
+	c := &conversation{
+		up: up, target: t, notes: make(chan []byte, backlog), asks: make(chan *registry.Ask, maxAsks), done: make(chan outcome, 1),
+	}
+	if call.Token != 0 {
+		call.Progress = func(params []byte) { c.note(string(mcp.MethodNotificationProgress), params) }
+	}
+	if logs {
+		call.Log = func(params []byte) { c.note(string(mcp.MethodNotificationMessage), params) }
+	}
+	if asks {
+		call.Ask = c.ask
+	}
+	c.call = call
+	if x.modern { // it may outlive this request: the client answers in the next
+		ctx, c.cancel = context.WithCancelCause(x.srv.calls)
+	} else {
+		ctx, c.cancel = context.WithCancelCause(ctx)
+	}
+	go func() {
+		result, err := up.Call(ctx, call)
+		c.done <- outcome{result, err}
+	}()
+	return x.attend(c)
+}
+
+func (c *conversation) note(method string, params []byte) {
+	select {
+	case c.notes <- jsonrpc.AppendNotification(nil, method, params):
+	default:
+	}
+}
+
+func (c *conversation) ask(a *registry.Ask) bool {
+	select {
+	case c.asks <- a:
+		return true
+	default:
+		return false
+	}
+}
+
+// attend serves a conversation until the result is there, or the client has to answer by another request.
+func (x *exchange) attend(c *conversation) (reply, error) {
+	parked := false
+	defer func() {
+		if !parked {
+			c.cancel(nil)
+		}
+	}()
+	send := func(message []byte) {
+		if x.stream().send(message) != nil {
+			c.cancel(errHungUp)
+		}
+	}
+	ended := x.ctx.Done()
+	for {
+		select {
+		case m := <-c.notes:
+			send(m)
+		case a := <-c.asks:
+			if x.modern {
+				re, err := x.park(c, a)
+				parked = err == nil
+				return re, err
+			}
+			if m := x.session.ask(a, x.endpoint == "", func(m []byte) { c.later(m) }); m != nil {
+				send(m)
+			}
+		case <-ended:
+			c.cancel(context.Cause(x.ctx))
+			ended = nil // the call ends by that
+		case o := <-c.done:
+			for len(c.notes) > 0 { // it came before the answer
+				send(<-c.notes)
+			}
+			if o.err != nil {
+				return reply{}, o.err
+			}
+			return x.finish(x.ctx, c.up, c.target, c.call, o.result)
+		}
+	}
+}
+
+// later sends a message that must not block whoever has it.
+func (c *conversation) later(message []byte) {
+	select {
+	case c.notes <- message:
+	default:
+	}
+}
+
+// answers reports whether the client can be asked something in the course of a call by a server that does so by requests.
+func (x *exchange) answers(up *registry.Upstream) bool {
+	if up.Modern() || x.plain || len(up.Server().Capabilities) == 0 {
+		return false
+	}
+	switch mcp.MCPMethod(x.msg.Method) {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead: // those that may require input since 2026-07-28
+	default:
+		if x.modern {
+			return false
+		}
+	}
+	for _, c := range up.Server().Capabilities {
+		if x.capable(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// capable reports whether the client says that it can be asked for that.
+func (x *exchange) capable(capability string) bool {
+	if !x.modern {
+		return x.session != nil && x.session.capable(capability)
+	}
+	ms, err := jsonrpc.Object(x.meta.Get(mcp.MetaKeyClientCapabilities), nil)
+	return err == nil && ms.Get(capability) != nil
+}

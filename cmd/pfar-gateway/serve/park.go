@@ -1,0 +1,213 @@
+package serve
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+)
+
+var (
+	errHungUp     = errors.New("the client hung up")
+	errUnanswered = errors.New("the client did not answer in time")
+)
+
+// parked is a call to a server with sessions that waits until its client, of 2026-07-28, comes back with answers.
+type parked struct {
+	conversation *conversation
+	asks         map[string]*registry.Ask
+	scope        [sha256.Size]byte
+	expiry       *time.Timer
+}
+
+// parking are all of them, by the state that their clients come back with.
+type parking struct {
+	mu      sync.Mutex
+	byState map[string]*parked
+}
+
+const (
+	parkedPrefix = "pfar-call-"
+	sealedPrefix = "pfar-state-"
+)
+
+// park leaves a call waiting and returns the result that asks the client for input.
+func (x *exchange) park(c *conversation, first *registry.Ask) (reply, error) {
+	p := &parked{conversation: c, asks: map[string]*registry.Ask{"1": first}, scope: x.scope()}
+	for len(c.asks) > 0 {
+		p.asks[string(rune('1'+len(p.asks)))] = <-c.asks
+	}
+	return x.leave(p)
+}
+
+func (x *exchange) leave(p *parked) (reply, error) {
+	select {
+	case x.srv.room <- struct{}{}:
+	default:
+		return reply{}, jsonrpc.Errorf(registry.CodeBusy, "%d calls wait for input from their clients already", cap(x.srv.room))
+	}
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // crashes rather than fails
+	state := parkedPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+	at := &x.srv.parking
+	at.mu.Lock()
+	at.byState[state] = p
+	p.expiry = time.AfterFunc(x.srv.limits.Human, func() {
+		if x.srv.unpark(state) == p {
+			p.conversation.cancel(errUnanswered)
+		}
+	})
+	at.mu.Unlock()
+	result := append([]byte(`{"resultType":"input_required","inputRequests":{`), p.requests(x.endpoint == "")...)
+	return reply{result: append(append(append(result, `},"requestState":`...), jsonrpc.Quote(state)...), '}')}, nil
+}
+
+// requests are the questions, as members of inputRequests.
+func (p *parked) requests(aggregate bool) []byte {
+	var b []byte
+	for key, a := range p.asks {
+		b = append(append(comma(b), jsonrpc.Quote(key)...), `:{"method":`...)
+		b = append(append(b, jsonrpc.Quote(a.Method)...), `,"params":`...)
+		b = append(append(b, attributed(a.Server, a.Method, a.Params, aggregate)...), '}')
+	}
+	return b
+}
+
+// unpark takes a call out, nil if there is none of that state: each state can be used once (GC-54).
+func (s *Server) unpark(state string) *parked {
+	s.parking.mu.Lock()
+	p := s.parking.byState[state]
+	delete(s.parking.byState, state)
+	s.parking.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	p.expiry.Stop()
+	<-s.room
+	return p
+}
+
+// newSealer has a key that nobody knows, and that ends with the process.
+func newSealer() cipher.AEAD {
+	var key [32]byte
+	_, _ = rand.Read(key[:])
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		panic(err) // cannot be: the key has a valid length
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err)
+	}
+	return aead
+}
+
+// scope is what a state is bound to: the client, the endpoint and all of the request but the answers, the state and what
+// differs from request to request anyway.
+func (x *exchange) scope() [sha256.Size]byte {
+	h := sha256.New()
+	add := func(b []byte) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	add([]byte(x.client))
+	add([]byte(x.endpoint))
+	add([]byte(x.msg.Method))
+	for i := range x.params {
+		switch string(x.params[i].Name) {
+		case "_meta", "inputResponses", "requestState":
+		default:
+			add(x.params[i].Name)
+			add(bytes.TrimSpace(x.params[i].Raw()))
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// seal makes a server's state one that only this client can come back with, in the same request: it holds the state and
+// a tag over it under a key of this process.
+func (x *exchange) seal(state string) string {
+	scope := x.scope()
+	var nonce [12]byte
+	_, _ = rand.Read(nonce[:])
+	return sealedPrefix + base64.RawURLEncoding.EncodeToString(x.srv.sealer.Seal(nonce[:], nonce[:], []byte(state), scope[:]))
+}
+
+// comeBack acts on the state that a client of 2026-07-28 repeats a request with. A call that waits for the answers goes on;
+// otherwise the state of the server's is put where the client's stood.
+func (x *exchange) comeBack() (reply, bool, error) {
+	raw := x.params.Get("requestState")
+	if raw == nil || !x.modern {
+		return reply{}, false, nil
+	}
+	foreign := invalidParams("the requestState is not of this request, or has been used, or is too old: begin again without it")
+	state, err := jsonrpc.String(raw)
+	if err != nil {
+		return reply{}, false, invalidParams("the requestState is %v", err)
+	}
+	if sealed, ok := strings.CutPrefix(state, sealedPrefix); ok {
+		b, err := base64.RawURLEncoding.DecodeString(sealed)
+		n := x.srv.sealer.NonceSize()
+		if err != nil || len(b) < n {
+			return reply{}, false, foreign
+		}
+		scope := x.scope()
+		if x.state, err = x.srv.sealer.Open([]byte{}, b[:n], b[n:], scope[:]); err != nil {
+			return reply{}, false, foreign
+		}
+		return reply{}, false, nil
+	}
+	x.srv.parking.mu.Lock()
+	p := x.srv.parking.byState[state]
+	mine := p != nil && p.scope == x.scope()
+	x.srv.parking.mu.Unlock()
+	if !mine || x.srv.unpark(state) != p {
+		return reply{}, false, foreign
+	}
+	re, err := x.resume(p)
+	return re, true, err
+}
+
+// resume gives a waiting server its answers; what has none yet is asked for again.
+func (x *exchange) resume(p *parked) (reply, error) {
+	answers, err := jsonrpc.Object(x.params.Get("inputResponses"), nil)
+	if err != nil && x.params.Get("inputResponses") != nil {
+		err = invalidParams("reading inputResponses: %v", err)
+		p.conversation.cancel(err)
+		return reply{}, err
+	}
+	for key, a := range p.asks {
+		raw := answers.Get(key)
+		if raw == nil {
+			continue
+		}
+		if raw[0] == '{' {
+			a.Answer(bytes.Clone(raw))
+		} else {
+			a.Fail(jsonrpc.Errorf(mcp.INTERNAL_ERROR, "the client answered against the protocol"))
+		}
+		delete(p.asks, key)
+	}
+	if len(p.asks) > 0 {
+		re, err := x.leave(p)
+		if err != nil {
+			p.conversation.cancel(err)
+		}
+		return re, err
+	}
+	return x.attend(p.conversation)
+}

@@ -1,0 +1,123 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+)
+
+// process is a server's process that serves one session alone. It is started by the session's first call, and by the next
+// one after its end.
+type process struct {
+	turn chan struct{} // held while it is started
+	own  registry.Own
+	up   *registry.Upstream
+}
+
+// owns reports whether the session has processes of the server's to itself. Clients of 2026-07-28 have no session; what
+// their requests need is in the requests, and they share the server's one process.
+func (x *exchange) owns(main *registry.Upstream) bool {
+	return x.session != nil && main.Server().Sessions.Own
+}
+
+// process returns the process that a call goes to: the one that all share, or the session's own.
+func (x *exchange) process(ctx context.Context, main *registry.Upstream) (*registry.Upstream, error) {
+	if !x.owns(main) {
+		return main, nil
+	}
+	name := main.Server().Name
+	s := x.session
+	s.mu.Lock()
+	p := s.owns[name]
+	if p == nil {
+		p = &process{turn: make(chan struct{}, 1)}
+		s.owns[name] = p
+	}
+	s.mu.Unlock()
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the request was given up: %v", context.Cause(ctx))
+	}
+	defer func() { <-p.turn }()
+	if p.up != nil && p.up.Alive() {
+		return p.up, nil
+	}
+	if err := x.begin(ctx, p, main); err != nil {
+		return nil, err
+	}
+	return p.up, nil
+}
+
+// begin starts a session's process and tells it what the client watches. p.turn is held.
+func (x *exchange) begin(ctx context.Context, p *process, main *registry.Upstream) error {
+	s := x.session
+	client, err := s.asClient(main.Server().Capabilities)
+	if err != nil {
+		return err
+	}
+	name := main.Server().Name
+	own, up, err := x.srv.registry.Start(ctx, main, registry.SessionClient{
+		Client: client, Level: s.level(),
+		Ask: func(a *registry.Ask) bool {
+			m := s.ask(a, s.endpoint == "", s.sub.push)
+			if m != nil {
+				s.sub.push(m)
+			}
+			return true
+		},
+		Note: func(method string, params []byte) {
+			s.sub.event(registry.Event{Server: name, Method: method, Params: params})
+		},
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	p.own, p.up = own, up
+	s.mu.Unlock()
+	select {
+	case <-s.ended: // in the meantime
+		x.srv.registry.End(own)
+		return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the request was given up: %v", errEnded)
+	default:
+	}
+	for _, uri := range s.sub.watchedOf(name) {
+		if err := up.Watch(ctx, uri); err != nil {
+			x.srv.log.Warn("subscribing again in a new process, ignoring", "server", name, "error", err.Error())
+		}
+	}
+	return nil
+}
+
+// processes returns the session's own that run.
+func (s *session) processes() []*process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Collect(maps.Values(s.owns)), func(p *process) bool { return p.up == nil || !p.up.Alive() })
+}
+
+// setLevel tells the session's own processes.
+func (s *session) setLevel(ctx context.Context, level string) {
+	for _, p := range s.processes() {
+		if p.up.Modern() || !p.up.Agreed().Has("logging") {
+			continue
+		}
+		_, _ = p.up.Call(ctx, registry.Call{Method: string(mcp.MethodSetLogLevel), Params: fmt.Appendf(nil, `{"level":%q}`, level)}) // it may be about to end
+	}
+}
+
+// rootsChanged passes on that the client's folders are others now, to those who know that there is such a client.
+func (s *session) rootsChanged() {
+	for _, p := range s.processes() {
+		if slices.Contains(p.up.Server().Capabilities, "roots") && !p.up.Modern() {
+			p.up.Notify(string(mcp.MethodNotificationRootsListChanged))
+		}
+	}
+}

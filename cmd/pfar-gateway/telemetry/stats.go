@@ -1,0 +1,163 @@
+package telemetry
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Gauge is what the registry knows of a server now.
+type Gauge struct {
+	Server   string
+	Up       bool
+	Tools    int // served
+	Held     int // definitions that wait for acceptance
+	Queue    int // messages that wait to be written to it
+	InFlight int // requests that it has not answered
+	Sessions int // processes that serve one client session alone
+	Faults   map[string]uint64
+}
+
+// ServerStats is what is known of one server: its calls as clients saw them, and the registry's view. Server "" is what
+// the gateway answered itself.
+type ServerStats struct {
+	Server   string            `json:"server"`
+	Up       bool              `json:"up"`
+	Tools    int               `json:"tools"`
+	Held     int               `json:"held"`
+	Queue    int               `json:"queue"`
+	Sessions int               `json:"sessions"`
+	InFlight int               `json:"in_flight"` // calls
+	Bytes    uint64            `json:"bytes"`     // of results and errors
+	LastCall time.Time         `json:"last_call,omitzero"`
+	Minute   Period            `json:"last_minute"`
+	Total    Period            `json:"total"` // since the gateway's start
+	Faults   map[string]uint64 `json:"faults,omitempty"`
+}
+
+// Period is what happened in some time. Latencies are in seconds, right to a 32nd, and do not count subscriptions/listen.
+type Period struct {
+	Seconds   float64 `json:"seconds"`
+	Calls     uint64  `json:"calls"` // that have ended, the sum of the next five
+	OK        uint64  `json:"ok"`
+	ToolError uint64  `json:"tool_error"`
+	Refused   uint64  `json:"refused"`
+	Failed    uint64  `json:"failed"`
+	Cancelled uint64  `json:"cancelled"`
+	P50       float64 `json:"p50"`
+	P95       float64 `json:"p95"`
+	P99       float64 `json:"p99"`
+	Max       float64 `json:"max"`
+}
+
+// Gauges has f called for each scrape and each Stats. It must be safe for concurrent use and quick.
+func (t *Telemetry) Gauges(f func() []Gauge) {
+	if t != nil {
+		t.gauges.Store(&f)
+	}
+}
+
+// pull returns the registry's view, the first of each server.
+func (t *Telemetry) pull() map[string]Gauge {
+	all := map[string]Gauge{}
+	if f := t.gauges.Load(); f != nil {
+		for _, g := range (*f)() {
+			if _, twice := all[g.Server]; !twice && len(all) < maxServers {
+				all[g.Server] = g
+			}
+		}
+	}
+	return all
+}
+
+// Stats returns all servers that were called or that the registry knows, by name.
+func (t *Telemetry) Stats() []ServerStats {
+	if t == nil {
+		return nil
+	}
+	gauges, counted := t.pull(), *t.servers.Load()
+	names := slices.AppendSeq(slices.Collect(maps.Keys(counted)), maps.Keys(gauges))
+	slices.Sort(names)
+	list := []ServerStats{}
+	for _, name := range slices.Compact(names) {
+		g := gauges[name]
+		s := ServerStats{Server: name, Up: g.Up, Tools: g.Tools, Held: g.Held, Queue: g.Queue, Sessions: g.Sessions, Faults: maps.Clone(g.Faults)}
+		if c := counted[name]; c != nil {
+			t.measure(&s, c)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// measure reads a server's counters.
+func (t *Telemetry) measure(to *ServerStats, s *server) {
+	at := time.Since(t.born)
+	to.InFlight = int(max(0, s.inFlight.Load()))
+	to.Bytes = s.bytes.Load()
+	if last := s.last.Load(); last > 0 {
+		to.LastCall = t.born.Add(time.Duration(last)).Round(0).UTC()
+	}
+	most := time.Duration(s.longest.Load())
+	recent, length := s.recent(at)
+	var ended [outcomes]uint64
+	for o, n := range recent.ended {
+		ended[o] = uint64(n)
+	}
+	to.Minute = period(length, ended, &recent.latency, most)
+	to.Minute.Max = recent.latency.longest(most).Seconds()
+	var all distribution
+	for i := range all {
+		all[i] = uint32(min(s.latency.counts[i].Load(), 1<<32-1))
+	}
+	to.Total = period(at, s.totals(), &all, most)
+	to.Total.Max = most.Seconds()
+}
+
+func period(length time.Duration, ended [outcomes]uint64, latency *distribution, most time.Duration) Period {
+	p := Period{
+		Seconds: length.Seconds(),
+		OK:      ended[OK], ToolError: ended[ToolError], Refused: ended[Refused], Failed: ended[Failed], Cancelled: ended[Cancelled],
+		P50: latency.quantile(0.50, most).Seconds(), P95: latency.quantile(0.95, most).Seconds(), P99: latency.quantile(0.99, most).Seconds(),
+	}
+	for _, n := range ended {
+		p.Calls += n
+	}
+	return p
+}
+
+// StatsHandler answers with Stats in JSON, for the Unix socket, whose peers are known.
+func (t *Telemetry) StatsHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.Header().Set("Allow", http.MethodGet)
+			http.Error(w, "the method is GET", http.StatusMethodNotAllowed)
+			return
+		}
+		b, err := json.Marshal(struct {
+			Time    time.Time     `json:"time"`
+			Servers []ServerStats `json:"servers"`
+		}{time.Now().UTC(), t.Stats()})
+		if err != nil {
+			http.Error(w, "encoding the statistics", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(b) // the client may have hung up
+	})
+}
+
+// Mount puts /stats beside what next answers.
+func (t *Telemetry) Mount(next http.Handler) http.Handler {
+	stats := t.StatsHandler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stats" {
+			stats.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
