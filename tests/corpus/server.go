@@ -203,11 +203,33 @@ func (q *request) read(params json.RawMessage) error {
 			if err := json.Unmarshal([]byte(m.Value), &q.Name); err != nil {
 				return err
 			}
+		case "ref":
+			if m.Value, err = q.readRef(m.Value); err != nil {
+				return err
+			}
+			q.Params = append(q.Params, m)
 		default:
 			q.Params = append(q.Params, m)
 		}
 	}
 	return q.readMeta(meta)
+}
+
+// readRef takes the name or URI out of a reference, and returns the rest of it as it came.
+func (q *request) readRef(ref string) (string, error) {
+	list, err := members(json.RawMessage(ref))
+	if err != nil {
+		return "", fmt.Errorf("reading ref: %w", err)
+	}
+	for _, m := range list {
+		if m.Name == `"name"` || m.Name == `"uri"` {
+			ref = strings.Replace(ref, m.Value, "null", 1)
+			if err := json.Unmarshal([]byte(m.Value), &q.Name); err != nil {
+				return "", err
+			}
+		}
+	}
+	return ref, nil
 }
 
 // readMeta tells what is the protocol's own from the rest. A request of 2026-07-28 has all of it.

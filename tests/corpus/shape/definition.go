@@ -33,6 +33,9 @@ type Server struct {
 	Instructions string // a string with its quotes
 }
 
+// deepDefinition keeps values in definitions below the 64 levels that pfar serves of one.
+const deepDefinition = 40
+
 // NewServer makes up a server with n tools and a few of the rest.
 func NewServer(seed uint64, name string, n int) *Server {
 	v := &Server{Name: name, Seed: seed}
@@ -53,6 +56,7 @@ func NewServer(seed uint64, name string, n int) *Server {
 
 // common are members that every definition may have.
 func (s Source) common() []Member {
+	s.deep = deepDefinition
 	list := s.unknown(3, 3)
 	list = append(list, s.meta()...)
 	list = append(list, s.maybe("title", s.text)...)
@@ -64,6 +68,7 @@ func (s Source) common() []Member {
 }
 
 func (s Source) tool(name string) Tool {
+	s.deep = deepDefinition
 	t := Tool{Name: name, input: s.whole()}
 	members := append(s.common(), named("name", s.spelled(name)), named("inputSchema", t.input.schema))
 	if s.one(2) {
@@ -82,6 +87,7 @@ func (s Source) tool(name string) Tool {
 }
 
 func (s Source) prompt(name string) Prompt {
+	s.deep = deepDefinition
 	p := Prompt{Name: name, Arguments: []string{"name", "größe"}[:s.IntN(3)]}
 	var arguments []string
 	for _, a := range p.Arguments {
@@ -96,6 +102,7 @@ func (s Source) prompt(name string) Prompt {
 }
 
 func (s Source) resource(uri string) Resource {
+	s.deep = deepDefinition
 	members := append(s.common(), named("uri", s.spelled(uri)), named("name", s.text()))
 	members = append(members, s.maybe("size", s.number)...)
 	members = append(members, s.maybe("mimeType", s.text)...)
@@ -104,6 +111,7 @@ func (s Source) resource(uri string) Resource {
 
 func (s Source) template(prefix string) Resource {
 	form := pick(s, [][2]string{{"/{id}", "/7"}, {"/{+path}", "/a/b%20c"}, {"/{id}{?q,lang}", "/7?q=x&lang=de"}, {"{/a,b}", "/1/2"}})
+	s.deep = deepDefinition
 	members := append(s.common(), named("uriTemplate", s.spelled(prefix+form[0])), named("name", s.text()))
 	return Resource{URI: prefix + form[1], Template: prefix + form[0], Raw: s.object(append(members, s.maybe("mimeType", s.text)...))}
 }

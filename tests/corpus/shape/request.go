@@ -1,6 +1,9 @@
 package shape
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Request is a request without its _meta, and the member of the parameters that says to whom it goes: "name" or "uri",
 // or the member of "ref".
@@ -10,11 +13,22 @@ type Request struct {
 	Subject string // the name or URI as it is listed
 }
 
-// Object writes the parameters in some order.
-func (s Source) Object(members []Member) string { return s.object(members) }
+// Write writes the parameters, with these members in _meta, in this order, if there are any.
+func (r Request) Write(s Source, meta []Member) string {
+	if len(meta) == 0 {
+		return s.ordered(r.Params)
+	}
+	return s.ordered(slices.Insert(slices.Clone(r.Params), s.IntN(len(r.Params)+1), named("_meta", s.ordered(meta))))
+}
 
 // Request makes one up that the server takes. prefix stands before the names of its tools and prompts.
 func (v *Server) Request(s Source, prefix string) Request {
+	r := v.request(s, prefix)
+	s.Shuffle(len(r.Params), func(i, j int) { r.Params[i], r.Params[j] = r.Params[j], r.Params[i] })
+	return r
+}
+
+func (v *Server) request(s Source, prefix string) Request {
 	switch s.IntN(10) {
 	case 0:
 		p := pick(s, v.Prompts)

@@ -13,6 +13,7 @@ import (
 type Source struct {
 	*rand.Rand
 	loose bool // white space between the tokens
+	deep  int  // levels of the deepest values
 }
 
 // New returns the source of a seed and of what the choices are about.
@@ -24,6 +25,7 @@ func New(seed uint64, parts ...string) Source {
 	sum := h.Sum(nil)
 	s := Source{Rand: rand.New(rand.NewPCG(seed, binary.BigEndian.Uint64(sum)))}
 	s.loose = s.one(3)
+	s.deep = 250
 	return s
 }
 
@@ -120,7 +122,7 @@ func (s Source) value(depth int) string {
 		return s.array(list)
 	case 6:
 		if s.one(40) {
-			return s.nested(50 + s.IntN(200))
+			return s.nested(s.deep/5 + s.IntN(s.deep*4/5))
 		}
 	}
 	return s.object(s.unknown(4, depth-1))
