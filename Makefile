@@ -2,6 +2,7 @@
 MAKEFLAGS += --no-print-directory
 BIN       := build/bin
 SERVERS   := build/servers
+CLIENTS   := build/clients
 PROGRAMS  := pfar pfard pfar-sandbox pfar-egress pfar-gateway
 # A clone that belongs to somebody else has no version for git(1), and go build would stop.
 VCS       := $(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo true || echo false)
@@ -22,12 +23,12 @@ run: build $(SERVERS)/.installed
 	ONCE=$(ONCE) tests/demo.sh $(BIN) $(SERVERS)
 
 # The end-to-end tests come last and alone: they measure time.
-test: $(SERVERS)/.installed
+test: $(SERVERS)/.installed $(CLIENTS)/.installed
 	tests/setup.sh bwrap ip nft gcc postgres requests
 	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$')
 	@if [ "$$(id -u)" = 0 ]; then echo go test ./tests/vm; go test -timeout 9m ./tests/vm; \
 	else echo "NOT RUN as an ordinary user: tests/vm, whose image is made as root"; fi
-	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -timeout 9m ./tests/e2e
+	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -timeout 9m ./tests/e2e
 
 check: lint test
 
@@ -53,4 +54,12 @@ $(SERVERS)/.installed: packaging/servers/package.json packaging/servers/package-
 	mkdir -p $(SERVERS)
 	cp $^ $(SERVERS)/
 	cd $(SERVERS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	touch $@
+
+# MCP clients from npm for the tests, and the Node.js that the newest of them need, as Debian's is older.
+$(CLIENTS)/.installed: tests/clients/mcp/package.json tests/clients/mcp/package-lock.json
+	tests/setup.sh node npm
+	mkdir -p $(CLIENTS)
+	cp $^ $(CLIENTS)/
+	cd $(CLIENTS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@
