@@ -3,6 +3,7 @@ MAKEFLAGS += --no-print-directory
 BIN       := build/bin
 SERVERS   := build/servers
 CLIENTS   := build/clients
+SUITES    := build/conformance
 PROGRAMS  := pfar pfard pfar-sandbox pfar-egress pfar-gateway
 # A clone that belongs to somebody else has no version for git(1), and go build would stop.
 VCS       := $(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo true || echo false)
@@ -10,6 +11,7 @@ GO_BUILD  := CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS)
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
 .PHONY: build run test check lint vulnerabilities bench clean
 
@@ -23,11 +25,12 @@ run: build $(SERVERS)/.installed
 	ONCE=$(ONCE) tests/demo.sh $(BIN) $(SERVERS)
 
 # The end-to-end tests come last and alone: they measure time.
-test: $(SERVERS)/.installed $(CLIENTS)/.installed
+test: $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
 	tests/setup.sh bwrap ip nft gcc postgres requests
-	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$')
+	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/conformance$$')
 	@if [ "$$(id -u)" = 0 ]; then echo go test ./tests/vm; go test -timeout 9m ./tests/vm; \
 	else echo "NOT RUN as an ordinary user: tests/vm, whose image is made as root"; fi
+	CGO_ENABLED=1 PFAR_TEST_CONFORMANCE=$(abspath $(SUITES)) go test -race -timeout 5m -v ./tests/conformance
 	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -timeout 9m ./tests/e2e
 
 check: lint test
@@ -62,4 +65,14 @@ $(CLIENTS)/.installed: tests/clients/mcp/package.json tests/clients/mcp/package-
 	mkdir -p $(CLIENTS)
 	cp $^ $(CLIENTS)/
 	cd $(CLIENTS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	touch $@
+
+# MCP's conformance suites, the Node that they need (Debian's is too old), and the server and client that they are tried
+# on. Nothing of it has an install script.
+$(SUITES)/.installed: tests/conformance/package.json tests/conformance/package-lock.json Makefile
+	tests/setup.sh node npm
+	mkdir -p $(SUITES)
+	cp tests/conformance/package.json tests/conformance/package-lock.json $(SUITES)/
+	cd $(SUITES) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	CGO_ENABLED=0 GOBIN=$(abspath $(SUITES))/bin go install -trimpath $(REFERENCES)
 	touch $@

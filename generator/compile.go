@@ -1,8 +1,12 @@
 package generator
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -35,6 +39,7 @@ func Compile(s declaration.Server, h Host) (Plan, hcl.Diagnostics) {
 	c.program(box.Command)
 	c.declared()
 	c.separate()
+	known := c.gateway()
 	if c.diags.HasErrors() {
 		return Plan{}, c.diags
 	}
@@ -47,7 +52,7 @@ func Compile(s declaration.Server, h Host) (Plan, hcl.Diagnostics) {
 	}
 	p := Plan{
 		Name: s.Name, File: s.File, Enabled: s.Enabled, Autostart: s.Autostart, State: s.Sandbox.State,
-		Gateway: gateway(s), Sandbox: box, Egress: egress.Policy{Endpoints: s.Allowed, Private: s.Private},
+		Gateway: known, Sandbox: box, Egress: egress.Policy{Endpoints: s.Allowed, Private: s.Private},
 	}
 	for _, k := range s.Credentials {
 		p.Credentials = append(p.Credentials, Credential{Name: k.Env, Key: k.Key, From: k.From})
@@ -55,15 +60,33 @@ func Compile(s declaration.Server, h Host) (Plan, hcl.Diagnostics) {
 	return p, c.diags
 }
 
-func gateway(s declaration.Server) handover.Server {
-	g := handover.Server{Name: s.Name, Description: s.Description, Label: string(s.Label), Timeout: s.Timeout}
+// maxHello bounds what the gateway is told of a server, in bytes as JSON: it travels in one packet of 64 KiB, to which the
+// launcher adds a little.
+const maxHello = 60 << 10
+
+// gateway is what the gateway is told.
+func (c *compiler) gateway() handover.Server {
+	s := c.server
+	g := handover.Server{
+		Name: s.Name, Description: s.Description, Label: string(s.Label), Timeout: s.Timeout,
+		Capabilities: s.Capabilities, Sessions: handover.Sessions(s.Sessions), Pins: string(s.Pins), Version: s.Version, Program: program(s),
+	}
 	for name, t := range s.Tools {
 		if g.Tools == nil {
 			g.Tools = map[string]handover.Tool{}
 		}
-		g.Tools[name] = handover.Tool{Semantics: t.Semantics}
+		g.Tools[name] = handover.Tool{Semantics: t.Semantics, Aliases: t.Aliases}
+	}
+	if b, err := json.Marshal(g); err != nil || len(b) > maxHello {
+		c.fail("tool", "Too many tools", "What is said of the server's tools takes %d bytes, and there is room for %d. Leave out those of which the server's own word will do.", len(b), maxHello)
 	}
 	return g
+}
+
+// program is the digest of what a declaration says is run: another program under the same name offers other tools.
+func program(s declaration.Server) string {
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{s.Command}, s.Args...), "\x00"))) // neither can hold a NUL
+	return hex.EncodeToString(sum[:])
 }
 
 // compiler is one compilation.

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/pfar/pfar/units/handover"
 )
 
 // Digest changes when anything of a plan does: a running server has to be started again for it.
@@ -64,6 +66,17 @@ func Diff(have, want map[string]Plan) []Change {
 	return changes
 }
 
+// commandAndArgs is what is run: as it was declared, and as it was found.
+func (p Plan) commandAndArgs() []string {
+	return append([]string{p.Gateway.Program, p.Sandbox.Command}, p.Sandbox.Args...)
+}
+
+// knownBesides is what the gateway knows besides what is run.
+func (p Plan) knownBesides() handover.Server {
+	p.Gateway.Program = ""
+	return p.Gateway
+}
+
 // changed names the parts in which two plans differ.
 func changed(a, b Plan) []string {
 	var parts []string
@@ -72,14 +85,14 @@ func changed(a, b Plan) []string {
 		a, b any
 	}{
 		{"file", a.File, b.File},
-		{"command", append([]string{a.Sandbox.Command}, a.Sandbox.Args...), append([]string{b.Sandbox.Command}, b.Sandbox.Args...)},
+		{"command", a.commandAndArgs(), b.commandAndArgs()},
 		{"mounts", a.Sandbox.Mounts, b.Sandbox.Mounts},
 		{"environment", a.Sandbox.Env, b.Sandbox.Env},
 		{"limits", a.Sandbox.Limits, b.Sandbox.Limits},
 		{"egress", a.Egress, b.Egress},
 		{"credentials", a.Credentials, b.Credentials},
 		{"state", a.State, b.State},
-		{"what the gateway knows", a.Gateway, b.Gateway},
+		{"what the gateway knows", a.knownBesides(), b.knownBesides()},
 	} {
 		if !reflect.DeepEqual(p.a, p.b) {
 			parts = append(parts, p.name)

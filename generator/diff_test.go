@@ -74,6 +74,15 @@ func TestDiff(t *testing.T) {
 		"a variable":      {plans(one), plans(compiled(t, plain+`env = { A = "b" }`)), []Change{{"s0", Restart, "changed: environment"}}},
 		"a secret's name": {plans(one), plans(compiled(t, plain+`auth = { A = "vault:b" }`)), []Change{{"s0", Restart, "changed: environment, credentials"}}},
 		"description":     {plans(one), plans(compiled(t, `description = "x"`+"\n"+plain)), []Change{{"s0", Restart, "changed: what the gateway knows"}}},
+		"another program": {plans(one), plans(compiled(t, strings.Replace(plain, `"${servers}`, `"--x", "${servers}`, 1))), []Change{{"s0", Restart, "changed: command"}}},
+		"the same found":  {plans(one), plans(compiled(t, strings.Replace(plain, `"node"`, `"/usr/bin/node"`, 1))), []Change{{"s0", Restart, "changed: command"}}},
+		"version":         {plans(one), plans(compiled(t, `version = "1.0"`+"\n"+plain)), []Change{{"s0", Restart, "changed: what the gateway knows"}}},
+		"capabilities":    {plans(one), plans(compiled(t, `client_capabilities = ["roots"]`+"\n"+plain)), []Change{{"s0", Restart, "changed: what the gateway knows"}}},
+		"their order":     {plans(compiled(t, `client_capabilities = ["sampling", "roots"]`+"\n"+plain)), plans(compiled(t, `client_capabilities = ["roots", "sampling"]`+"\n"+plain)), nil},
+		"sessions":        {plans(one), plans(compiled(t, `sessions = "own"`+"\n"+plain)), []Change{{"s0", Restart, "changed: what the gateway knows"}}},
+		"pins":            {plans(one), plans(compiled(t, `pins = "hold"`+"\n"+plain)), []Change{{"s0", Restart, "changed: what the gateway knows"}}},
+		"default pins":    {plans(one), plans(compiled(t, `pins = "trust-first"`+"\n"+plain)), nil},
+		"an alias":        {plans(one), plans(compiled(t, `tool "a" { alias = ["b"] }`+"\n"+plain)), []Change{{"s0", Restart, "changed: what the gateway knows"}}},
 		"autostart":       {plans(one), plans(compiled(t, "autostart = false\n"+plain)), []Change{{"s0", Restart, "changed: when it starts"}}},
 	} {
 		if got := Diff(c.have, c.want); !reflect.DeepEqual(got, c.changes) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/sandbox"
 )
 
@@ -14,6 +15,7 @@ func (p Plan) Explain() string {
 	p.explainStart(&b)
 	p.explainFiles(&b)
 	p.explainNetwork(&b)
+	p.explainClients(&b)
 	p.explainCredentials(&b)
 	l := p.Sandbox.Limits
 	cpu := "as much processor time as is free"
@@ -31,6 +33,15 @@ func (p Plan) explainStart(b *strings.Builder) {
 		fmt.Fprintf(b, "It is disabled, so none of this happens.\n")
 	case !p.Autostart:
 		fmt.Fprintf(b, "It starts only when somebody asks for it.\n")
+	}
+	if s := p.Gateway.Sessions; s.Own {
+		fmt.Fprintf(b, "Each client session has a process of it to itself, at most %d at once; one without a call for %s\nis stopped, and what it kept is gone.\n", s.Max, declaration.Short(s.Idle))
+	}
+	if p.Gateway.Version != "" {
+		fmt.Fprintf(b, "It is expected to be version %s; another one is shown as drift.\n", quote(p.Gateway.Version))
+	}
+	if p.Gateway.Pins == string(declaration.Hold) {
+		fmt.Fprintf(b, "Nothing that it offers is served until you accept it: pfar pins accept %s.\n", p.Name)
 	}
 }
 
@@ -74,6 +85,25 @@ func (p Plan) explainNetwork(b *strings.Builder) {
 	}
 	bullets(b, hosts)
 	fmt.Fprintf(b, "Every other connection is refused and noted.\n")
+}
+
+// explainClients says what of a client the server can get at, by asking it.
+func (p Plan) explainClients(b *strings.Builder) {
+	if len(p.Gateway.Capabilities) == 0 {
+		fmt.Fprintf(b, "\nIt may ask nothing of the clients that call it.\n")
+		return
+	}
+	meaning := map[string]string{
+		"elicitation": "elicitation: it puts questions to the client's user, in words of its own, and gets the answers",
+		"roots":       "roots: it learns which folders the client works in",
+		"sampling":    "sampling: it runs the client's model, at the client's expense, on what it likes",
+	}
+	fmt.Fprintf(b, "\nOf the client whose call it serves, and of no other, it may ask:\n")
+	var list []string
+	for _, c := range p.Gateway.Capabilities {
+		list = append(list, meaning[c])
+	}
+	bullets(b, list)
 }
 
 func (p Plan) explainCredentials(b *strings.Builder) {

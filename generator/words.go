@@ -2,11 +2,14 @@ package generator
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode"
 
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/egress"
 )
@@ -58,7 +61,37 @@ func (p Plan) Words() string {
 	for line := range strings.Lines(strings.ReplaceAll(p.Egress.Ruleset().String(), "\t", "  ")) {
 		b.WriteString(strings.TrimRight("  "+line, " \n") + "\n")
 	}
+	fmt.Fprintf(&b, "\nGateway\n")
+	table(&b, p.gatewayRows())
 	return b.String()
+}
+
+// gatewayRows is what the gateway makes of the server.
+func (p Plan) gatewayRows() [][]string {
+	g := p.Gateway
+	clients := "asked for nothing"
+	if len(g.Capabilities) > 0 {
+		clients = "asked for " + strings.Join(g.Capabilities, ", ")
+	}
+	sessions := "share one process"
+	if g.Sessions.Own {
+		sessions = fmt.Sprintf("have a process each, at most %d at once, stopped after %s without a call", g.Sessions.Max, declaration.Short(g.Sessions.Idle))
+	}
+	pins := "what it offers first is accepted, what changes is held"
+	if g.Pins == string(declaration.Hold) {
+		pins = "what it offers is held until it is accepted"
+	}
+	version := "any"
+	if g.Version != "" {
+		version = quote(g.Version) + " expected"
+	}
+	rows := [][]string{{"clients", clients}, {"sessions", sessions}, {"pins", pins}, {"version", version}}
+	for _, name := range slices.Sorted(maps.Keys(g.Tools)) {
+		for _, a := range g.Tools[name].Aliases {
+			rows = append(rows, []string{"alias", quote(a) + " for " + quote(name)})
+		}
+	}
+	return rows
 }
 
 func (p Plan) whenStarted() string {

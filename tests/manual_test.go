@@ -157,6 +157,7 @@ func TestManualGivesTheBounds(t *testing.T) {
 	number := regexp.MustCompile(`\b[0-9]+\b`)
 	for name, wrong := range map[string]string{
 		"label": `"-"`, "server.transport": `"-"`, "tool.semantics": `"-"`, "timeout": `"9999h"`, "idle_timeout": `"9999h"`,
+		"client_capabilities": `["-"]`, "sessions": `"-"`, "sessions_max": `0`, "session_idle": `"9999h"`, "pins": `"-"`,
 		"sandbox.memory_limit": `"1k"`, "sandbox.tasks_max": `0`, "sandbox.cpu_quota": `"9999%"`,
 	} {
 		section, key, ok := strings.Cut(name, ".")
@@ -175,7 +176,7 @@ func TestManualGivesTheBounds(t *testing.T) {
 			continue
 		}
 		offered, _, _ := strings.Cut(diags[i].Detail, " Write ")
-		offered = strings.TrimPrefix(offered, wrong)
+		offered = strings.TrimPrefix(offered, strings.Trim(wrong, "[]"))
 		words := quoted.FindAllString(offered, -1)
 		if len(words) == 0 {
 			words = number.FindAllString(offered, -1)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
+	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/units"
 )
@@ -45,6 +46,7 @@ func (u *uids) Set(s string) error {
 
 const (
 	drainTime      = 5 * time.Second // for calls in flight at the end
+	spanTime       = 2 * time.Second // for the last spans, after the calls
 	maxConnections = 4096            // on loopback, where a connection needs no permission
 )
 
@@ -55,11 +57,18 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	version := buildVersion()
+	tel, err := telemetry.New(ctx, log, version)
+	if err != nil {
+		return err
+	}
+	defer lastSpans(tel, log)
 	reg := registry.New(log, version, registry.DefaultLimits())
 	if o.control != "" {
 		reg.Opens(sessions{control.Client{Path: o.control}})
 	}
 	endpoint := serve.New(log, version, reg, serve.DefaultLimits())
+	endpoint.Observe(tel)
+	tel.Gauges(func() []telemetry.Gauge { return gauges(reg) })
 	changed := make(chan struct{}, 1)
 	reg.Watch(func(e registry.Event) {
 		endpoint.Event(e)
@@ -69,7 +78,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		}
 	})
 	failed := make(chan error, 3)
-	servers, err := o.clients(endpoint, l, log, failed)
+	servers, err := o.clients(endpoint, tel, l, log, failed)
 	if err != nil {
 		return err
 	}
@@ -87,6 +96,26 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	return err
 }
 
+// gauges is the registry's view of its servers.
+func gauges(reg *registry.Registry) []telemetry.Gauge {
+	var list []telemetry.Gauge
+	for _, f := range reg.Facts() {
+		list = append(list, telemetry.Gauge{
+			Server: f.Server, Up: f.Up, Tools: f.Tools, Held: f.Held, Queue: f.Queue, InFlight: f.InFlight, Sessions: f.Sessions, Faults: f.Faults,
+		})
+	}
+	return list
+}
+
+// lastSpans sends what traces wait, after the last call.
+func lastSpans(tel *telemetry.Telemetry, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), spanTime)
+	defer cancel()
+	if err := tel.Close(ctx); err != nil {
+		log.Warn("sending the last traces, ignoring", "error", err.Error())
+	}
+}
+
 // sessions has pfard start and stop processes for single client sessions.
 type sessions struct{ pfard control.Client }
 
@@ -101,7 +130,7 @@ func (s sessions) Close(ctx context.Context, server, session string) error {
 }
 
 // clients begins to serve clients on the listeners that there are.
-func (o options) clients(endpoint *serve.Server, l listeners, log *slog.Logger, failed chan<- error) ([]*http.Server, error) {
+func (o options) clients(endpoint *serve.Server, tel *telemetry.Telemetry, l listeners, log *slog.Logger, failed chan<- error) ([]*http.Server, error) {
 	var servers []*http.Server
 	if l.http != nil {
 		guarded, err := o.loopback(endpoint, l.http)
@@ -113,7 +142,7 @@ func (o options) clients(endpoint *serve.Server, l listeners, log *slog.Logger, 
 		go func() { failed <- h.Serve(netutil.LimitListener(l.http, maxConnections)) }()
 	}
 	if l.unix != nil {
-		h := endpoint.HTTP(endpoint.Local())
+		h := endpoint.HTTP(tel.Mount(endpoint.Local()))
 		servers = append(servers, h)
 		peers := serve.Peers{UnixListener: l.unix, UIDs: append(o.uids, uint32(os.Geteuid())), Log: log}
 		go func() { failed <- h.Serve(peers) }()

@@ -158,6 +158,9 @@ func (c *cli) printServer(s control.Server) error {
 	add("description", s.Description)
 	add("label", s.Label)
 	add("tools", fmt.Sprint(s.Tools))
+	if s.SessionsMax > 0 {
+		add("sessions", fmt.Sprintf("%d with a process of their own, of at most %d", len(s.Sessions), s.SessionsMax))
+	}
 	if s.PID != 0 {
 		add("uid", fmt.Sprint(s.UID))
 		add("pid", fmt.Sprint(s.PID))

@@ -46,6 +46,16 @@ func (d *daemon) answer(ctx context.Context, _ control.Peer, q control.Request, 
 			return err
 		}
 		return d.sendReport(send)
+	case control.Open:
+		if err := d.open(ctx, q.Server, q.Session); err != nil {
+			return err
+		}
+		return send(control.Response{})
+	case control.Close:
+		if err := d.do(func() error { return d.closeSession(q.Server, q.Session) }); err != nil {
+			return err
+		}
+		return send(control.Response{})
 	case control.Store:
 		if err := d.vault.Set(q.Key, []byte(q.Secret)); err != nil {
 			return fmt.Errorf("%w: %w", control.ErrInvalid, err)

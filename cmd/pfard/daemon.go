@@ -22,11 +22,12 @@ import (
 	"github.com/pfar/pfar/units/local"
 )
 
-// runner is where plans become processes: our own, or systemd's. What becomes of a server it tells by an update.
+// runner is where plans become processes: our own, or systemd's. A plan that names a session makes a further process of
+// its server, known as units.Instance. What becomes of a process the runner tells by an update.
 type runner interface {
 	Start(p generator.Plan, credentials map[string][]byte) error
-	Stop(name string) // returns when nothing of it is left
-	Forget(name string)
+	Stop(instance string) // returns when nothing of it is left
+	Forget(instance string)
 	Log(name string) string
 }
 
@@ -87,10 +88,15 @@ func (d *daemon) post(f func()) {
 // serverChanged takes the runner's updates.
 func (d *daemon) serverChanged(u local.Update) {
 	d.post(func() {
-		if s := d.servers[u.Server]; s != nil {
+		switch s := d.servers[u.Server]; {
+		case s == nil:
+			return
+		case u.Session != "":
+			d.sessionChanged(s, u)
+		default:
 			s.take(u)
-			d.tell()
 		}
+		d.tell()
 	})
 }
 

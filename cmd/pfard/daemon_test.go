@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,14 +18,19 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
 )
 
-// machine stands in for processes: what runs, by name, with the plan that it was started with.
+// machine stands in for processes: what runs, by instance, with the plan that it was started with.
 type machine struct {
-	t *testing.T
+	t    *testing.T
+	tell func(local.Update)
+	gate func(instance string) // called before a stop; nil: nothing keeps it
 
 	mu     sync.Mutex
+	kept   map[string]bool // what was started and not yet forgotten
+	broken bool            // no process of a session can be started
 	runs   map[string]generator.Plan
 	secret map[string]string // last credentials, by server
 	starts map[string]int
@@ -34,16 +40,26 @@ type machine struct {
 func (m *machine) Start(p generator.Plan, credentials map[string][]byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, ok := m.runs[p.Name]; ok {
-		m.t.Errorf("%q is started while it runs", p.Name)
+	name := units.Instance(p.Name, p.Gateway.Session)
+	if _, ok := m.runs[name]; ok {
+		m.t.Errorf("%q is started while it runs", name)
 	}
-	m.runs[p.Name] = p
-	m.starts[p.Name]++
-	m.secret[p.Name] = fmt.Sprintf("%s", credentials)
+	m.runs[name], m.kept[name] = p, true
+	m.starts[name]++
+	m.secret[name] = fmt.Sprintf("%s", credentials)
+	if u := (local.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateStarting, PID: 7, UID: 61184}); u.Session != "" {
+		if m.broken {
+			u.State, u.Detail, u.PID, u.Ended = units.StateFailed, "no such program", 0, true
+		}
+		go m.tell(u)
+	}
 	return nil
 }
 
 func (m *machine) Stop(name string) {
+	if m.gate != nil {
+		m.gate(name)
+	}
 	time.Sleep(m.slow)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,6 +72,23 @@ func (m *machine) Forget(name string) {
 	if _, ok := m.runs[name]; ok {
 		m.t.Errorf("%q is forgotten while it runs", name)
 	}
+	delete(m.kept, name)
+}
+
+// instances lists what runs, and fails if anything else is kept that is not to be.
+func (m *machine) instances() (list []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.runs {
+		list = append(list, name)
+	}
+	for name := range m.kept {
+		if _, runs := m.runs[name]; !runs && strings.Contains(name, ".") {
+			m.t.Errorf("%q has ended and is not forgotten", name)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 func (m *machine) Log(name string) string { return name + ".log" }
@@ -70,7 +103,7 @@ func fixture(t *testing.T) (*daemon, *machine, chan struct{}) {
 	}
 	o := options{declarations: t.TempDir(), servers: "/srv/servers", dirs: control.Dirs{Run: t.TempDir(), State: state}}
 	d := newDaemon(o, slog.New(slog.NewTextHandler(io.Discard, nil)), v, "127.0.0.1:7417")
-	m := &machine{t: t, runs: map[string]generator.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
+	m := &machine{t: t, tell: d.serverChanged, kept: map[string]bool{}, runs: map[string]generator.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
 	d.runner = m
 	changed := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -94,6 +127,9 @@ func (d *daemon) state(t *testing.T) map[string]control.Server {
 		err := d.do(func() error {
 			for _, s := range d.servers {
 				busy = busy || s.busy
+				for _, e := range s.sessions {
+					busy = busy || e.closing
+				}
 			}
 			for _, s := range d.report().Servers {
 				servers[s.Name] = s

@@ -73,7 +73,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	gateway.Changed = d.gatewayChanged
+	gateway.Changed, gateway.Control = d.gatewayChanged, o.dirs.Control()
 	up, err := upstream()
 	if err != nil {
 		return err
@@ -85,6 +85,10 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	d.runner = r
+	if err := admitGateway(o.dirs.Control(), r.GatewayUID()); err != nil {
+		r.Close()
+		return err
+	}
 	w, err := watch(o.declarations)
 	if err != nil {
 		r.Close()
@@ -92,7 +96,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	defer w.close()
 	served := make(chan error, 1)
-	go func() { served <- control.Serve(ctx, controlListener, d.answer) }()
+	go func() { served <- control.Serve(ctx, controlListener, d.answer, gatewayGuest(r.GatewayUID())) }()
 	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
 		log.Warn("notifying the supervisor, ignoring", "error", err)
 	}
@@ -155,7 +159,8 @@ func prepareDirs(d control.Dirs) error {
 		}
 	}
 	const longest = 107 // octets of a Unix socket's path (unix(7))
-	if len(d.Egress(strings.Repeat("x", declaration.MaxName))) > longest {
+	instance := units.Instance(strings.Repeat("x", declaration.MaxName), units.NewSession())
+	if len(local.LongestSocket(d.Run, instance)) > longest {
 		return fmt.Errorf("using %q: too long for the paths of Unix sockets (%d octets); set PFAR_RUN_DIR", d.Run, longest)
 	}
 	if os.Getuid() == 0 && !local.Reachable(filepath.Join(d.Run, "x")) {

@@ -23,17 +23,19 @@ type server struct {
 	again   bool            // stop it and start it, though the plan is the same
 	busy    bool            // a stop is under way
 
+	sessions map[string]*session // that have a process of their own, by handle
+
 	status control.Server
 }
 
 func newServer(name string) *server {
-	return &server{name: name, status: control.Server{Name: name, State: control.Stopped, Since: time.Now()}}
+	return &server{name: name, sessions: map[string]*session{}, status: control.Server{Name: name, State: control.Stopped, Since: time.Now()}}
 }
 
 // converge does the next step towards what should be. It never waits: a stop, which may take seconds, comes back.
 func (d *daemon) converge(s *server) {
 	switch {
-	case s.busy:
+	case s.busy || s.started == nil && len(s.sessions) > 0: // nothing of it may be left before what comes next
 	case s.started != nil && (s.want == nil || !s.runs() || s.again || generator.Digest(s.plan()) != generator.Digest(*s.started)):
 		d.stop(s)
 	case s.started == nil && s.want == nil:
@@ -68,6 +70,9 @@ func reasonNotRun(p generator.Plan) string {
 func (d *daemon) stop(s *server) {
 	s.busy, s.again = true, false
 	s.set(control.Stopping, "stopping")
+	for _, e := range s.sessions {
+		d.endSession(s, e)
+	}
 	go func() {
 		d.runner.Stop(s.name)
 		d.post(func() {
@@ -123,7 +128,7 @@ func (s *server) take(u local.Update) {
 
 func (s *server) report(log string) control.Server {
 	r := s.status
-	r.Log, r.Stale = log, s.stale
+	r.Log, r.Stale, r.Sessions = log, s.stale, s.openSessions()
 	p := s.want
 	if p == nil {
 		p = s.started
@@ -132,6 +137,9 @@ func (s *server) report(log string) control.Server {
 		r.File, r.Description, r.Label = p.File, p.Gateway.Description, p.Gateway.Label
 		for _, e := range p.Egress.Endpoints {
 			r.Domains = append(r.Domains, e.String())
+		}
+		if p.Gateway.Sessions.Own {
+			r.SessionsMax = p.Gateway.Sessions.Max
 		}
 	}
 	if s.learn != nil {

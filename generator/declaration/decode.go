@@ -27,6 +27,8 @@ type decoder struct {
 	auths  []*field
 	envs   []*field
 	tool   Tool
+	about  string           // the name of tool
+	alike  map[string]alias // aliases of the file, by what the command line takes for the same
 	token  *field
 	paths  []mount
 	remote *egress.Endpoint // host of url
@@ -36,9 +38,9 @@ type decoder struct {
 }
 
 func newDecoder(b *builder, name string) *decoder {
-	return &decoder{builder: b, given: map[string]*field{}, server: Server{
+	return &decoder{builder: b, given: map[string]*field{}, alike: map[string]alias{}, server: Server{
 		Name: name, File: b.src.name, Label: Sensitive, Allowed: []egress.Endpoint{}, Transport: Stdio,
-		Enabled: true, Autostart: true, Timeout: defaultTimeout,
+		Enabled: true, Autostart: true, Timeout: defaultTimeout, Pins: TrustFirst,
 		Sandbox: Sandbox{Memory: defaultMemory, Tasks: defaultTasks, ReadOnlyFS: true, AllowTmp: true},
 		Tools:   map[string]Tool{}, places: map[string]hcl.Range{},
 	}}
@@ -52,6 +54,7 @@ func (d *decoder) file(root *node) {
 	d.checkPinned()
 	d.checkVariables()
 	d.checkMounts()
+	d.checkSessions()
 }
 
 // section reads the fields of a table by the rows of the schema.
@@ -258,17 +261,17 @@ func (d *decoder) duration(f *field, least, most time.Duration, never bool) (tim
 	}
 	switch {
 	case err != nil:
-		d.report(problem(f.val.rng, "Not a duration", `%s is no duration: a number with ms, s, m or h, from %s to %s. Write %s.`, quote(s), quote(short(least)), quote(short(most)), d.example(f.key)))
+		d.report(problem(f.val.rng, "Not a duration", `%s is no duration: a number with ms, s, m or h, from %s to %s. Write %s.`, quote(s), quote(Short(least)), quote(Short(most)), d.example(f.key)))
 	case v < least || v > most:
-		d.outOfRange(f.val.rng, f.key, quote(short(least)), quote(short(most)))
+		d.outOfRange(f.val.rng, f.key, quote(Short(least)), quote(Short(most)))
 	default:
 		return v, true
 	}
 	return 0, false
 }
 
-// short writes a duration without the zeros of time.Duration.String.
-func short(v time.Duration) string {
+// Short writes a duration as a declaration does: without the zeros of time.Duration.String.
+func Short(v time.Duration) string {
 	s := v.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = s[:len(s)-2]

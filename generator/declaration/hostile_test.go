@@ -39,6 +39,9 @@ func TestHostileFiles(t *testing.T) {
 		"private":         "allowed_domains = [\"x.example\"]\nallow_private = {" + many("\"h%d.example.com\" = \"10.0.0.1\",") + "}",
 		"addresses":       "allowed_domains = [\"x.example\"]\nallow_private = { \"x.example\" = [" + many("\"10.0.0.0/%d\",") + "] }",
 		"far names":       "allowed_domains = [" + strings.Repeat("\"x.example\",", maxDomains) + "]\nallow_private = {" + strings.Repeat("\""+strings.Repeat("a.", 120)+"a\" = 1\n", maxDomains) + "}",
+		"capabilities":    "client_capabilities = [" + fill("\"roots\",") + "]",
+		"aliases":         "x = 1\ntool = { search = { alias = [" + many("\"a%d\",") + "] } }",
+		"tools":           "x = 1\ntool = {" + many("t%d = { alias = [\"a\"] }\n") + "}",
 		"comments":        fill("/* "),
 	} {
 		for _, ext := range []string{extHCL, extTOML} {
@@ -90,6 +93,8 @@ func TestExamplesOfSchema(t *testing.T) {
 			case "path":
 				src += "transport = \"uds\"\n"
 			case "command":
+			case "sessions_max", "session_idle":
+				src += "sessions = \"own\"\ncommand = \"node\"\n"
 			default:
 				src += "command = \"node\"\n"
 			}

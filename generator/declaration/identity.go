@@ -196,37 +196,3 @@ func (d *decoder) trustBlock(f *field) {
 		d.section(trustKeys(), n)
 	}
 }
-
-func (d *decoder) tools(f *field) {
-	all, ok := d.table(f)
-	if !ok {
-		return
-	}
-	for _, t := range all.fields {
-		if !toolPattern.MatchString(t.key) {
-			if _, isKey := toolKeys().find(t.key); !isKey {
-				d.report(problem(t.rng, "Invalid tool name", "%s is no tool's name: letters, digits and _ . / - are all that one may hold, and each tool has a section of its own. Write %s.", quoteName(t.key), d.form(toolSection)))
-				continue
-			}
-		}
-		if t.val.kind != table {
-			if t.val.kind != broken {
-				d.report(problem(t.rng, "Tool without a name", "%s needs the tool that it is about. Write %s with %s in it.", quote(t.key), d.form(toolSection), d.example("semantics")))
-			}
-			continue
-		}
-		d.tool = Tool{}
-		if len(t.val.fields) == 0 {
-			d.report(problem(t.rng, "Missing key", "Nothing is said of the tool %s. Write %s in it, or leave it out.", quote(t.key), d.example("semantics")))
-		}
-		d.section(toolKeys(), t.val)
-		d.server.Tools[t.key] = d.tool
-	}
-}
-
-func (d *decoder) semantics(f *field) {
-	others := map[string]string{"readonly": "read", "read-only": "read", "read_only": "read", "ro": "read", "rw": "write", "readwrite": "write", "destructive": "write"}
-	if s, ok := d.enum(f, []string{"read", "write"}, others); ok {
-		d.tool.Semantics = s
-	}
-}

@@ -49,9 +49,37 @@ func checkServer(t *testing.T, s *Server) {
 	}
 	checkTransport(must, s)
 	checkEnvironment(must, s)
+	checkTools(must, s)
+	checkSessions(must, s)
+}
+
+func checkTools(must func(bool, string), s *Server) {
+	seen := map[string]bool{}
 	for name, tool := range s.Tools {
-		must(toolPattern.MatchString(name) && (tool.Semantics == "read" || tool.Semantics == "write"), "tool")
+		must(toolPattern.MatchString(name) && slices.Contains([]string{"", "read", "write"}, tool.Semantics), "tool")
+		must(tool.Semantics != "" || len(tool.Aliases) > 0, "something is said of the tool "+name)
+		must(len(tool.Aliases) <= maxAliases, "aliases")
+		for _, a := range tool.Aliases {
+			folded := strings.ReplaceAll(a, "_", "-")
+			must(aliasPattern.MatchString(a) && len(a) <= maxAlias && !seen[folded], "alias "+a)
+			seen[folded] = true
+		}
 	}
+}
+
+func checkSessions(must func(bool, string), s *Server) {
+	must(slices.IsSorted(s.Capabilities) && len(slices.Compact(slices.Clone(s.Capabilities))) == len(s.Capabilities), "each capability once")
+	for _, c := range s.Capabilities {
+		must(slices.Contains([]string{"elicitation", "roots", "sampling"}, c), "capability "+c)
+	}
+	must(s.Pins == TrustFirst || s.Pins == Hold, "pins")
+	if !s.Sessions.Own {
+		must(s.Sessions == Sessions{}, "shared sessions")
+		return
+	}
+	must(s.Sessions.Max >= 1 && s.Sessions.Max <= maxSessions, "sessions")
+	must(s.Sessions.Idle >= time.Second && s.Sessions.Idle <= maxSessionIdle, "idle sessions")
+	must(s.Transport == Stdio && !s.Sandbox.State, "a process for each session")
 }
 
 func checkTransport(must func(bool, string), s *Server) {

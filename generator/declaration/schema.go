@@ -52,6 +52,11 @@ func fileSection() section {
 		{"autostart", `true`, `true`, (*decoder).autostart},
 		{"timeout", `"60s"`, `"60s"`, (*decoder).timeout},
 		{"idle_timeout", `"15m"`, `"0s"`, (*decoder).idleTimeout},
+		{"client_capabilities", `["elicitation"]`, `[]`, (*decoder).clientCapabilities},
+		{"sessions", `"own"`, `"shared"`, (*decoder).sessions},
+		{"sessions_max", `16`, `16`, (*decoder).sessionsMax},
+		{"session_idle", `"15m"`, `"15m"`, (*decoder).sessionIdle},
+		{"pins", `"hold"`, `"trust-first"`, (*decoder).pins},
 		{"token_env", `"NOTION_TOKEN"`, "", (*decoder).tokenEnv},
 		{"env", "", `{}`, (*decoder).env},
 		{authSection, "", `{}`, (*decoder).auth},
@@ -87,7 +92,10 @@ func trustKeys() section {
 }
 
 func toolKeys() section {
-	return section{toolSection, []key{{"semantics", `"read"`, "", (*decoder).semantics}}}
+	return section{toolSection, []key{
+		{"semantics", `"read"`, "", (*decoder).semantics},
+		{"alias", `["mcp-notion-search"]`, "", (*decoder).alias},
+	}}
 }
 
 // authKeys are not all that stands in auth: the other keys there are variables of the server.
@@ -168,6 +176,10 @@ func otherWords() map[string]string {
 		"volumes": "writable", "mounts": "writable", "binds": "writable", "rw": "writable", "write": "writable", "ro": "read_only", "read": "read_only",
 		"tmp": "allow_tmp", "persist": "state", "home": "state", "tools": "tool", "security": "label", "sensitivity": "label", "desc": "description",
 		"id": "name", "server_id": "name", "title": "description", "readonly": "read_only_fs", "mcpservers": "server", "servers": "server", "mcp": "server",
+		"capabilities": "client_capabilities", "client": "client_capabilities", "elicit": "client_capabilities", "elicitation": "client_capabilities",
+		"sampling": "client_capabilities", "roots": "client_capabilities",
+		"per_session": "sessions", "session_mode": "sessions", "max_sessions": "sessions_max", "instances": "sessions_max", "session_timeout": "session_idle",
+		"pinning": "pins", "trust_first": "pins", "tofu": "pins", "aliases": "alias", "aka": "alias", "also": "alias",
 		"annotations": "tool", "limits": "sandbox", "resources": "sandbox", "isolation": "sandbox",
 	}
 }
@@ -187,12 +199,11 @@ func (d *decoder) remedy(s section, name string) string {
 		d.meant[k.name] = true
 		return "Keys are in lower case, with underscores. Write " + k.name + "."
 	}
-	if k := nearest(plain, s.names()); k != "" {
+	if w, ok := otherWords()[plain]; ok { // before what looks alike: pids is tasks_max, and not pins
+		plain = w
+	} else if k := nearest(plain, s.names()); k != "" {
 		d.meant[k] = true
 		return "Did you mean " + k + "?"
-	}
-	if w, ok := otherWords()[plain]; ok {
-		plain = w
 	}
 	for _, o := range sections() {
 		if k := nearest(plain, o.names()); k != "" {

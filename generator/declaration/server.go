@@ -23,12 +23,16 @@ type Server struct {
 	Path      string   // uds, pipe
 	Command   string   // stdio: as written, not looked up
 	Args      []string // stdio
-	Version   string   // pin of the server's own version; "" is not pinned
+	Version   string   // that the server is expected to have; "" expects none
 
 	Enabled     bool          // false: known, never started
 	Autostart   bool          // start with pfar; false: on request
 	IdleTimeout time.Duration // stop after so long without a call; 0: never
 	Timeout     time.Duration // longest that one call may take
+
+	Capabilities []string // client_capabilities, sorted: "elicitation", "roots", "sampling"; empty: it asks clients nothing
+	Sessions     Sessions
+	Pins         Pins
 
 	Credentials []Credential // auth and token_env, sorted by Env
 	Env         []Variable   // env, sorted by Name
@@ -98,4 +102,23 @@ type Sandbox struct {
 type Trust struct{ PublicSource, SecretData, PublicSink, DangerousWrites *bool }
 
 // Tool is what the owner says of one tool.
-type Tool struct{ Semantics string } // "read", "write" or "" (not said)
+type Tool struct {
+	Semantics string   // "read", "write" or "" (not said)
+	Aliases   []string // alias: further names for the command line; no two of one file are alike
+}
+
+// Sessions says whether each client session has a process of the server's to itself. The zero value is one process for
+// all of them.
+type Sessions struct {
+	Own  bool          // sessions = "own"
+	Max  int           // sessions_max, processes at once; 0 without Own
+	Idle time.Duration // session_idle, without a call until a process is stopped; 0 without Own
+}
+
+// Pins says what becomes of what a server offers for the first time; the zero value is not valid.
+type Pins string
+
+const (
+	Hold       Pins = "hold"        // nothing of it is served until the owner accepts it
+	TrustFirst Pins = "trust-first" // it is accepted; what changes later is held
+)

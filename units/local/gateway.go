@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/pfar/pfar/units"
@@ -42,7 +43,7 @@ func (r *Runner) startGateway() error {
 				return spec{}, err
 			}
 			return spec{
-				argv: append([]string{program}, r.cfg.Gateway.arguments()...), user: user, binds: binds, descriptors: d,
+				argv: append([]string{program}, r.cfg.Gateway.arguments()...), env: tracing(os.Environ()), user: user, binds: binds, descriptors: d,
 				credentials: map[string][]byte{"token": r.cfg.Gateway.Token}, log: r.dirs.log(gatewayName),
 			}, nil
 		},
@@ -64,6 +65,17 @@ func (r *Runner) gatewayChanged(p phase, _ *process, _ int) {
 
 // GatewayUID returns the user id that the gateway runs as, on the host.
 func (r *Runner) GatewayUID() int { return r.gatewayUser.uid() }
+
+// tracing is the part of an environment that the OpenTelemetry specification defines, which says where the gateway sends
+// its traces, if anywhere. It may hold keys.
+func tracing(environment []string) (list []string) {
+	for _, e := range environment {
+		if strings.HasPrefix(e, "OTEL_") {
+			list = append(list, e)
+		}
+	}
+	return list
+}
 
 // arguments are those of the gateway's command line.
 func (g Gateway) arguments() (list []string) {

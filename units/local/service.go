@@ -195,6 +195,9 @@ func (d dirs) binds(unit string) string       { return filepath.Join(d.run, "bin
 func (d dirs) home(server string) string      { return filepath.Join(d.state, "home", server) }
 func (d dirs) log(unit string) string         { return filepath.Join(d.state, "log", unit+".log") }
 
+// LongestSocket is the longest path of a socket that the runner makes for an instance, below the run directory.
+func LongestSocket(run, instance string) string { return dirs{run: run}.notify(bridgeName(instance)) }
+
 // make creates them. Those that hold other users' files must let them pass, and no more.
 func (d dirs) make() error {
 	for _, dir := range []struct {

@@ -11,10 +11,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 )
 
-// Separator stands between server and tool in the aggregate's names. No server's name has an underscore in it, so the
-// first one found ends the server's name.
-const Separator = "__"
-
 // Catalogue is what is served at one moment. It does not change.
 type Catalogue struct {
 	serving []*served // in the order of their names
@@ -28,7 +24,9 @@ type served struct {
 	upstream *Upstream
 	listing  *Listing
 	view     *View
-	known    [Templates]map[string]int // names of tools and prompts, and URIs, by their place in the listing
+	known    [Templates]map[string]int  // places in the listing by name of tool and prompt, and by URI
+	held     [Resources]map[string]bool // names that are not served because the owner has not accepted them
+	short    [Resources]map[string]int  // those that the aggregate calls by a shorter name, by that
 }
 
 // State is where a server is, for those who ask for one that is not up.
@@ -36,6 +34,8 @@ type State struct {
 	Up     bool
 	Since  time.Time
 	Reason string // that it is not up
+
+	Starting bool // it is about to come up
 }
 
 // View is what one endpoint shows: one server, or all.
@@ -94,7 +94,7 @@ func parts(k Kind, aggregate bool, of []*served) []part {
 		p := part{server: s.name, label: s.upstream.server.Label, owner: s.upstream.server.Tools, items: s.listing[k]}
 		switch {
 		case aggregate && (k == Tools || k == Prompts):
-			p.prefix = s.name + Separator
+			p.aggregate = true
 		case aggregate: // the first server has a URI that several list
 			p.items = nil
 			for _, i := range s.listing[k] {
@@ -117,6 +117,12 @@ func (s *served) index() {
 		s.known[k] = make(map[string]int, len(s.listing[k]))
 		for n, i := range s.listing[k] {
 			s.known[k][i.Name] = n
+			if served := servedName(s.name, i.Name); k < Resources && served != s.name+Separator+i.Name {
+				if s.short[k] == nil {
+					s.short[k] = make(map[string]int)
+				}
+				s.short[k][served] = n
+			}
 		}
 	}
 }
@@ -158,8 +164,12 @@ func (c *Catalogue) server(name string) (*served, error) {
 	if !ok {
 		return nil, jsonrpc.Errorf(mcp.INVALID_PARAMS, "there is no server %s", quote(name))
 	}
-	return nil, jsonrpc.Errorf(CodeUnavailable, "server %q is not running since %s: %s",
-		name, state.Since.UTC().Format(time.RFC3339), state.Reason)
+	hint := ""
+	if !state.Starting {
+		hint = "; start it with: pfar start " + name
+	}
+	return nil, jsonrpc.Errorf(CodeUnavailable, "server %q is not running since %s: %s%s",
+		name, state.Since.UTC().Format(time.RFC3339), state.Reason, hint)
 }
 
 // Named finds the tool or prompt that a client of the endpoint calls name.
@@ -177,10 +187,22 @@ func (c *Catalogue) Named(k Kind, endpoint, name string) (Route, error) {
 		return Route{}, err
 	}
 	n, ok := s.known[k][own]
-	if !ok {
-		return Route{}, jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, quote(name))
+	if !ok && endpoint == "" {
+		n, ok = s.short[k][name]
 	}
-	return Route{s.upstream, own, s.listing[k][n]}, nil
+	if !ok {
+		return Route{}, s.unknown(k, what, own, name)
+	}
+	item := s.listing[k][n]
+	return Route{s.upstream, item.Name, item}, nil
+}
+
+// unknown says why a name is not served.
+func (s *served) unknown(k Kind, what, own, name string) error {
+	if s.held[k][own] {
+		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "%s %s is held back until the owner accepts its definition: pfar pins show %s", what, quote(name), s.name)
+	}
+	return jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, quote(name))
 }
 
 // ByURI finds the server that has a resource: the first in name order that lists it, else the first with a template

@@ -28,8 +28,9 @@ func TestDefinitions(t *testing.T) {
 		`{"name":"t10","inputSchema":{"$ref":"http://169.254.169.254/x"}}`, `{"name":"t11","inputSchema":{"allOf":[{"$ref":"file:///etc/passwd"}]}}`,
 		`{"name":"t12","inputSchema":{"\u0024ref":"other.json"}}`, `{"name":"t13",` + schema + `,"description":"` + strings.Repeat("x", 300<<10) + `"}`,
 		registrytest.Echo, // again
+		`{"name":"t14","inputSchema":{"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}}`, `{"name":"Echo",` + schema + `}`,
 	}
-	good := `{"name":"x.y-Z_1","inputSchema":{"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"},"title":"\u001b"}`
+	good := `{"name":"x.y-Z_1","inputSchema":{"$defs":{"a":{"properties":{"b":{"$ref":"#/$defs/a"}}}},"$ref":"#/$defs/a"},"title":"\u001b"}`
 	r := registrytest.New(t, limits())
 	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{Lists: map[string]string{
 		"tools/list": `{"tools":[` + registrytest.Echo + `,` + strings.Join(bad, ",") + `,` + good + `]}`,

@@ -53,7 +53,7 @@ func (u *Upstream) discover(ctx context.Context, kinds Kinds, old *Listing) (*Li
 		case err != nil:
 			u.log.Warn("listing what the server says that it has, ignoring", "error", err.Error()) // the tools still work
 		case raw[k] != nil:
-			l[k] = u.items(k, raw[k])
+			l[k] = u.items(k, raw[k], old[k])
 		}
 	}
 	return &l, nil
@@ -134,13 +134,21 @@ func isMethodNotFound(raw []byte) bool {
 }
 
 // items reads the definitions; one that cannot be served is dropped, and the log says why.
-func (u *Upstream) items(k Kind, raw [][]byte) []Item {
+func (u *Upstream) items(k Kind, raw [][]byte, old []Item) []Item {
 	list := make([]Item, 0, len(raw))
-	seen := make(map[string]bool, len(raw))
+	taken := make(names, len(raw))
+	known := make(map[string]Item, len(old))
+	for _, item := range old {
+		known[string(item.Raw)] = item
+	}
 	for _, b := range raw {
-		item, err := newItem(k, b, u.limits)
-		if err == nil && seen[item.Name] {
-			err = errors.New("an earlier one has the same name")
+		item, ok := known[string(bytes.TrimSpace(b))]
+		var err error
+		if !ok { // or it has been looked at before
+			item, err = newItem(k, b, u.limits)
+		}
+		if err == nil {
+			err = taken.take(k, u.server.Name, item.Name)
 		}
 		if err != nil {
 			if n := u.faults.add(Definition, b); n <= maxDropped {
@@ -148,7 +156,6 @@ func (u *Upstream) items(k Kind, raw [][]byte) []Item {
 			}
 			continue
 		}
-		seen[item.Name] = true
 		item.Reads = k == Tools && semantics(item.Member("annotations"), u.server.Tools[item.Name].Semantics) == "read"
 		list = append(list, item)
 	}

@@ -9,10 +9,12 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 )
 
 // Item is one tool, prompt, resource or resource template as its server defined it.
@@ -21,6 +23,46 @@ type Item struct {
 	Raw      []byte // the whole object as it came
 	Reads    bool   // a tool that changes nothing
 	template *uritemplate.Template
+	schemas  *schemas // of a tool
+}
+
+// schemas are a tool's, compiled when they are first needed: most tools of most servers are never called.
+type schemas struct {
+	once   sync.Once
+	input  *schema.Schema
+	output *schema.Schema // nil: there is none
+}
+
+func (i Item) compiled() *schemas {
+	i.schemas.once.Do(func() {
+		i.schemas.input, _ = schema.Compile(i.Member("inputSchema")) // newItem has compiled them
+		if raw := i.Member("outputSchema"); raw != nil {
+			i.schemas.output, _ = schema.Compile(raw)
+		}
+	})
+	return i.schemas
+}
+
+// CheckArguments reports what the schema of a tool finds wrong with a call's arguments, nil for nothing.
+func (i Item) CheckArguments(raw []byte) *schema.Violation {
+	if len(raw) == 0 || string(raw) == "null" {
+		raw = []byte("{}")
+	}
+	return i.compiled().input.Check(raw)
+}
+
+// CheckResult reports what is wrong with the members of a tool's result: structuredContent that does not conform to the
+// schema that the tool gives for it, or is missing.
+func (i Item) CheckResult(ms jsonrpc.Members) *schema.Violation {
+	output := i.compiled().output
+	if output == nil || string(ms.Get("isError")) == "true" {
+		return nil
+	}
+	content := ms.Get("structuredContent")
+	if content == nil {
+		return &schema.Violation{Text: "structuredContent is missing, and the tool has an outputSchema"}
+	}
+	return output.Check(content)
 }
 
 // Member returns a member of the definition as it came, nil if there is none: "annotations", "inputSchema".
@@ -32,8 +74,9 @@ func (i Item) Member(name string) []byte {
 	return ms.Get(name)
 }
 
-// servable is what a name may look like (MS tool-names): it is shown to models and people, and joined with others.
-var servable = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+// servable is what a name may look like (MS tool-names, MCP 2025-11-25 server/tools): it is shown to models and people,
+// and joined with others.
+var servable = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
 const maxURI = 2048
 
@@ -54,7 +97,7 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 		return Item{}, err
 	}
 	key := k.form().key
-	item := Item{Raw: bytes.Clone(raw)} // not the whole page
+	item := Item{Raw: bytes.Clone(raw), schemas: new(schemas)} // not the whole page
 	if item.Name, err = jsonrpc.String(ms.Get(key)); err != nil {
 		return item, fmt.Errorf("its %s is %w", key, err)
 	}
@@ -98,44 +141,12 @@ func checkTool(name string, ms jsonrpc.Members) error {
 		}
 	}
 	for _, member := range [...]string{"inputSchema", "outputSchema"} {
-		if err := checkReferences(ms.Get(member)); err != nil {
+		raw := ms.Get(member)
+		if raw == nil {
+			continue
+		}
+		if _, err := schema.Compile(raw); err != nil {
 			return fmt.Errorf("its %s: %w", member, err)
-		}
-	}
-	return nil
-}
-
-// checkReferences refuses a schema that points outside itself: whoever resolves it fetches what the server chose
-// (MS schema-ref).
-func checkReferences(schema []byte) error {
-	if !bytes.Contains(schema, []byte(`ef"`)) && !bytes.Contains(schema, []byte(`\u`)) {
-		return nil // neither "$ref" nor "$dynamicRef", however spelled
-	}
-	var v any
-	if err := json.Unmarshal(schema, &v); err != nil {
-		return err
-	}
-	return references(v)
-}
-
-func references(v any) error {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, name := range [...]string{"$ref", "$dynamicRef", "$recursiveRef"} {
-			if s, ok := v[name].(string); ok && !strings.HasPrefix(s, "#") {
-				return fmt.Errorf("%s %s points outside of it", name, quote(s))
-			}
-		}
-		for _, value := range v {
-			if err := references(value); err != nil {
-				return err
-			}
-		}
-	case []any:
-		for _, value := range v {
-			if err := references(value); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -177,6 +188,10 @@ func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
 	switch k {
 	case Tools:
 		added = fmt.Appendf(added, `"pfar/tool":%s,"pfar/semantics":%q,`, jsonrpc.Quote(item.Name), semantics(ms.Get("annotations"), p.owner[item.Name].Semantics))
+		if aliases := p.owner[item.Name].Aliases; len(aliases) > 0 {
+			list, _ := json.Marshal(aliases) // strings
+			added = append(append(append(added, `"pfar/aliases":`...), list...), ',')
+		}
 	case Prompts:
 		added = fmt.Appendf(added, `"pfar/prompt":%s,`, jsonrpc.Quote(item.Name))
 	}

@@ -29,7 +29,7 @@ type part struct {
 	server, label string
 	owner         map[string]handover.Tool // the owner's word on tools
 	items         []Item
-	prefix        string // of names
+	aggregate     bool // names tell the server
 }
 
 // Page returns the result of a list request, and false if the cursor is none of this list's.
@@ -62,7 +62,7 @@ func (l *List) build() {
 	size := 64
 	for _, p := range l.parts {
 		for _, i := range p.items {
-			size += len(i.Raw) + len(p.prefix) + 128
+			size += len(i.Raw) + 160
 		}
 	}
 	head := append(append([]byte(`{"`), l.kind.form().member...), `":[`...)
@@ -77,7 +77,11 @@ func (l *List) build() {
 					page = append(page, ',')
 				}
 			}
-			page = appendItem(page, l.kind, i, p, p.prefix+i.Name)
+			name := i.Name
+			if p.aggregate {
+				name = servedName(p.server, i.Name)
+			}
+			page = appendItem(page, l.kind, i, p, name)
 		}
 	}
 	l.pages = append(l.pages, l.finish(page, false))

@@ -204,7 +204,7 @@ func (r *Registry) idle(o *owned) {
 	}
 	var check func()
 	check = func() {
-		rest := limit - o.up.unused()
+		rest := o.up.retire(limit)
 		switch {
 		case o.up.why() != nil:
 		case rest <= 0:
@@ -217,17 +217,20 @@ func (r *Registry) idle(o *owned) {
 	time.AfterFunc(limit, check)
 }
 
-// unused returns for how long a session's process has had no call.
-func (u *Upstream) unused() time.Duration {
+// retire takes no more calls if there has been none for that long, and otherwise returns how long that may still take.
+func (u *Upstream) retire(limit time.Duration) time.Duration {
 	u.mu.Lock()
-	busy := len(u.waiting) > 0
-	u.mu.Unlock()
+	defer u.mu.Unlock()
 	u.own.mu.Lock()
 	defer u.own.mu.Unlock()
-	if busy {
+	if len(u.waiting) > 0 {
 		u.own.used = time.Now()
 	}
-	return time.Since(u.own.used)
+	rest := limit - time.Since(u.own.used)
+	if rest <= 0 {
+		u.stopping = true
+	}
+	return rest
 }
 
 var errUnasked = fmt.Errorf("nobody asked for a process of this session")

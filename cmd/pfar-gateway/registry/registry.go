@@ -105,7 +105,7 @@ func (r *Registry) adopt(u *Upstream) bool {
 		defer old.upstream.end(errReplaced) // after the catalogue no longer shows it
 		changed = old.kinds()
 	}
-	r.entries[name] = &entry{upstream: u, state: State{Since: time.Now(), Reason: "it is starting"}}
+	r.entries[name] = &entry{upstream: u, state: State{Since: time.Now(), Reason: "it is starting", Starting: true}}
 	r.publish(changed)
 	r.tell(Event{Server: name, Changed: changed})
 	return true

@@ -23,8 +23,9 @@ type exchange struct {
 	session  *session
 	modern   bool // 2026-07-28: no session, everything is in the request
 
-	request string          // id of this request, for the log
-	ctx     context.Context // ends when the client is gone, or cancels
+	request     string          // id of this request, for the log
+	traceparent string          // for the server
+	ctx         context.Context // ends when the client is gone, or cancels
 
 	msg    jsonrpc.Message
 	params jsonrpc.Members
@@ -40,6 +41,9 @@ type reply struct {
 	result []byte
 	added  []byte
 	hint   registry.Hint // for lists, which say nothing of it themselves
+
+	toolError bool // the tool says that it failed
+	refused   bool // pfar has not called it
 }
 
 func (x *exchange) post() {

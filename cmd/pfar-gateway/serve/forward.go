@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -37,6 +38,9 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 		return re, err
 	}
 	again := !gone.Sent || t.reads
+	if x.owns(t.Upstream) && !gone.Sent { // it was about to end: the session gets another
+		return x.forward(ctx, t)
+	}
 	if again && !x.owns(t.Upstream) {
 		wait, cancel := context.WithTimeout(ctx, replayWait)
 		defer cancel()
@@ -55,6 +59,10 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 
 // forward sends the request once. The client's headers, and with them its token, go no further than here (GC-53).
 func (x *exchange) forward(ctx context.Context, t target) (reply, error) {
+	return x.observed(ctx, t.Upstream.Server().Name, t.Item.Name, func(ctx context.Context) (reply, error) { return x.send(ctx, t) })
+}
+
+func (x *exchange) send(ctx context.Context, t target) (reply, error) {
 	up, err := x.process(ctx, t.Upstream)
 	if err != nil {
 		return reply{}, err
@@ -115,6 +123,11 @@ func (x *exchange) metaFor(up *registry.Upstream, call *registry.Call) ([]jsonrp
 			added = append(comma(added), `"progressToken":`...)
 			added = strconv.AppendInt(added, call.Token, 10)
 		}
+	}
+	if x.traceparent != "" {
+		added = append(append(append(comma(added), `"traceparent":"`...), x.traceparent...), '"')
+		kept := drop
+		drop = func(name []byte) bool { return string(name) == "traceparent" || kept(name) }
 	}
 	i := x.params.Index("_meta")
 	if i < 0 {
@@ -177,6 +190,9 @@ func (x *exchange) wantsLog(up *registry.Upstream) bool {
 	return x.session.level() != ""
 }
 
+// CodeResult is the error of a call whose result is not as the tool's outputSchema has it. The tool has run (WRP-10).
+const CodeResult = -32012
+
 // finish is what is done with a result on its way to the client: the server's label is put on what a model will read, and
 // every other byte stays as it came.
 func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, call registry.Call, result []byte) (reply, error) {
@@ -194,6 +210,13 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 			return x.inputRequired(ctx, up, t, call, result, ms)
 		}
 	}
+	if mcp.MCPMethod(call.Method) == mcp.MethodToolsCall {
+		if v := t.Item.CheckResult(ms); v != nil {
+			e := jsonrpc.Errorf(CodeResult, "server %q answered the call of tool %q against its own outputSchema: %s", up.Server().Name, t.Name, v.Text)
+			e.Data = fmt.Appendf(nil, `{"path":%s,"rule":%s}`, jsonrpc.Quote(v.Path), jsonrpc.Quote(v.Rule))
+			return reply{}, e
+		}
+	}
 	if x.modern && up.Modern() {
 		if fit := up.Hint(result, ms); len(fit) != len(result) || &fit[0] != &result[0] {
 			if ms, err = jsonrpc.Object(fit, nil); err != nil {
@@ -202,5 +225,5 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 			result = fit
 		}
 	}
-	return reply{result: up.Label(result, ms)}, nil
+	return reply{result: up.Label(result, ms), toolError: string(ms.Get("isError")) == "true"}, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 )
 
 // serve answers an authenticated request. There is /mcp for all servers and /mcp/SERVER for one, and nothing else.
@@ -34,7 +35,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, client string) {
 			return
 		}
 	}
-	x := &exchange{srv: s, w: w, r: r, client: client, endpoint: endpoint}
+	x := &exchange{srv: s, w: w, r: r, client: client, endpoint: endpoint, request: telemetry.RequestID()}
+	w.Header()[headerRequestID] = []string{x.request}
 	switch r.Method {
 	case http.MethodPost:
 		x.post()

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 )
 
 // method does what a request asks. The list is closed: what is not on it does not reach a server (GC-25).
@@ -180,10 +182,38 @@ func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
 	if a := x.params.Get("arguments"); a != nil && a[0] != '{' && string(a) != "null" {
 		return reply{}, invalidParams(`parameter "arguments" is not an object`)
 	}
-	return x.reach(ctx, func() (target, error) {
+	re, err := x.reach(ctx, func() (target, error) {
 		route, err := x.srv.registry.Catalogue().Named(k, x.endpoint, name)
+		if err == nil && k == registry.Tools {
+			if v := route.Item.CheckArguments(x.params.Get("arguments")); v != nil {
+				err = &misused{route, v}
+			}
+		}
 		return target{route, k == registry.Prompts || route.Item.Reads, rename(x.params, name)}, err
 	})
+	if wrong := new(misused); errors.As(err, &wrong) {
+		return x.observed(ctx, wrong.route.Upstream.Server().Name, wrong.route.Name, func(context.Context) (reply, error) { return wrong.reply(), nil })
+	}
+	return re, err
+}
+
+// misused is a call whose arguments are not as the tool wants them.
+type misused struct {
+	route     registry.Route
+	violation *schema.Violation
+}
+
+func (m *misused) Error() string {
+	return fmt.Sprintf("arguments of tool %q: %s", m.route.Name, m.violation.Text)
+}
+
+// reply tells the model what to mend: since 2025-11-25 that is not an error of the protocol, which models do not see, but
+// the tool's result. The server has not been asked.
+func (m *misused) reply() reply {
+	server := m.route.Upstream.Server()
+	return reply{refused: true, result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true,"_meta":{"pfar/server":%s,"pfar/label":%s,"pfar/violation":{"path":%s,"rule":%s}}}`,
+		jsonrpc.Quote("pfar has not called the tool: "+m.Error()), jsonrpc.Quote(server.Name), jsonrpc.Quote(server.Label),
+		jsonrpc.Quote(m.violation.Path), jsonrpc.Quote(m.violation.Rule))}
 }
 
 // rename edits the name that a client uses into the server's own.
@@ -290,7 +320,7 @@ func (x *exchange) setLevel(ctx context.Context) (reply, error) {
 		}
 		params := fmt.Appendf(nil, `{"level":%q}`, levels[x.srv.hub.lowest(up.Server().Name)])
 		if _, err := up.Call(ctx, registry.Call{Method: x.msg.Method, Params: params}); err != nil {
-			x.srv.log.Warn("setting a server's log level, ignoring", "server", up.Server().Name, "error", err.Error())
+			x.srv.log.Warn("setting a server's log level, ignoring", "request", x.request, "server", up.Server().Name, "error", err.Error())
 		}
 	}
 	return empty, nil

@@ -90,7 +90,7 @@ func (x *exchange) begin(ctx context.Context, p *process, main *registry.Upstrea
 	}
 	for _, uri := range s.sub.watchedOf(name) {
 		if err := up.Watch(ctx, uri); err != nil {
-			x.srv.log.Warn("subscribing again in a new process, ignoring", "server", name, "error", err.Error())
+			x.srv.log.Warn("subscribing again in a new process, ignoring", "request", x.request, "server", name, "error", err.Error())
 		}
 	}
 	return nil

@@ -10,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 )
 
 // Limits bound what clients may cost.
@@ -40,15 +43,17 @@ func DefaultLimits() Limits {
 
 // Server is the endpoint.
 type Server struct {
-	log      *slog.Logger
-	version  string
-	registry *registry.Registry
-	limits   Limits
-	sessions *sessions
-	hub      *hub
-	parking  parking
-	room     chan struct{} // for parked calls
-	sealer   cipher.AEAD   // of states that clients come back with
+	log       *slog.Logger
+	version   string
+	registry  *registry.Registry
+	limits    Limits
+	sessions  *sessions
+	hub       *hub
+	telemetry *telemetry.Telemetry // nil: nothing is counted
+	logLimit  *rate.Limiter
+	parking   parking
+	room      chan struct{} // for parked calls
+	sealer    cipher.AEAD   // of states that clients come back with
 
 	calls    context.Context // ends when calls in flight are given up
 	giveUp   context.CancelFunc
@@ -60,7 +65,7 @@ type Server struct {
 func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits) *Server {
 	s := &Server{
 		log: log, version: version, registry: reg, limits: limits, draining: make(chan struct{}),
-		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealer: newSealer(),
+		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealer: newSealer(), logLimit: newLogLimit(),
 	}
 	s.calls, s.giveUp = context.WithCancel(context.Background())
 	s.hub = &hub{subscribers: make(map[*subscriber]struct{})}

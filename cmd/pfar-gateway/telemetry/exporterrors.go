@@ -46,7 +46,14 @@ func secrets(environment []string) []string {
 				hide(u.Hostname())
 				hide(u.Path)
 				hide(u.RawQuery)
-				hide(u.User.String())
+				hide(u.User.Username())
+				password, _ := u.User.Password()
+				hide(password)
+				for _, values := range u.Query() {
+					for _, v := range values {
+						hide(v)
+					}
+				}
 			}
 		case strings.HasSuffix(name, "_HEADERS"), strings.HasSuffix(name, "_ATTRIBUTES"):
 			for pair := range strings.SplitSeq(value, ",") {

@@ -34,7 +34,9 @@ func TestBuckets(t *testing.T) {
 func TestQuantile(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	uniform := func() time.Duration { return time.Duration(random.Int64N(int64(time.Second))) + 100*time.Microsecond }
-	skewed := func() time.Duration { return time.Duration(float64(200*time.Microsecond) * (1 + random.ExpFloat64()*50)) }
+	skewed := func() time.Duration {
+		return time.Duration(float64(200*time.Microsecond) * (1 + random.ExpFloat64()*50))
+	}
 	constant := func() time.Duration { return 3 * time.Millisecond }
 	two := func() time.Duration {
 		if random.IntN(100) == 0 {

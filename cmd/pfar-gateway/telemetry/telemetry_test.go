@@ -7,12 +7,22 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
+
+func TestMain(m *testing.M) {
+	for _, e := range os.Environ() { // the tests' own collector is not to hear of this
+		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "OTEL_") {
+			os.Unsetenv(name)
+		}
+	}
+	os.Exit(m.Run())
+}
 
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 

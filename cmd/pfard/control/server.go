@@ -35,7 +35,7 @@ type Guest struct {
 
 // maxGuests is how many connections of guests are served at once, all guests together: whoever has taken one over must
 // not take this process's descriptors as well.
-const maxGuests = 256
+const maxGuests = 1024
 
 // Serve answers requests on the listener until the context ends, then closes it and waits for the answers under way.
 // Only uid 0 and the uid of this process are listened to, and the guests.

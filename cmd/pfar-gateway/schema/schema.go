@@ -1,0 +1,110 @@
+// Package schema checks the arguments and results of tools against the JSON Schemas that servers send, with work bounded by what a check may cost.
+package schema
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Bounds on schemas. They are generous: the largest of the servers on npm have schemas of 30 KiB.
+const (
+	maxBytes      = 256 << 10
+	maxNesting    = 128      // of the JSON text
+	maxSubschemas = 8 << 10  // the compiler compares each with each
+	maxPointers   = 8 << 20  // bytes of all subschemas' locations, which the compiler keeps
+	maxIDs        = 64       // the compiler compares each with each subschema
+	maxAnchors    = 1 << 10  // likewise with each other
+	maxRefs       = 2 << 20  // references to odd places, times the subschemas that are copied for each
+	maxEnumTrees  = 256      // arrays and objects in one enum, compared with each other by draft-06
+	maxChain      = 128      // subschemas that one place leads to without going deeper into the value
+	maxInPlace    = 16 << 10 // subschemas that are applied to one and the same part of a value
+)
+
+// Schema is a JSON Schema ready to check values. It never changes, and may be used by many goroutines at once.
+type Schema struct {
+	compiled *jsonschema.Schema
+	graph    *graph
+	trivial  byte // any: what a value must begin with to conform, whatever follows
+}
+
+// What a trivial schema asks of a value.
+const (
+	nothing   byte = 0   // not trivial
+	anyValue  byte = 'a' // {} or true
+	anyObject byte = '{' // {"type":"object"}
+)
+
+// base is where a schema is said to be. It names nothing that could be fetched (RFC 6761, .invalid).
+const base = "https://schema.invalid/"
+
+// Compile reads a schema that a server sent. A schema without "$schema", or with one of its own making, is of draft
+// 2020-12; if it is none it is read as draft-07 or draft-04, which many servers mean and do not say. Nothing is ever
+// fetched: references lead within the schema or to the published drafts. The error says where and what is wrong, on
+// one line, quoted; it is also an error if a check could cost too much.
+func Compile(raw []byte) (s *Schema, err error) {
+	// The library is not ours and the schema is a stranger's: a panic costs this tool only.
+	defer func() {
+		if r := recover(); r != nil {
+			s, err = nil, fmt.Errorf("the schema cannot be compiled: %.200q", fmt.Sprint(r))
+		}
+	}()
+	d, err := readDocument(raw)
+	if err != nil {
+		return nil, err
+	}
+	engine := newPatterns()
+	compiled, c, err := d.compile(engine)
+	if err != nil {
+		return nil, err
+	}
+	g, err := newGraph(compiled, d.anchored(c))
+	if err != nil {
+		return nil, err
+	}
+	return &Schema{compiled: compiled, graph: g, trivial: d.trivial()}, nil
+}
+
+// Check reports the violations of value, JSON that was found to be well-formed, nil if it conforms. A value that
+// would take more work than a check may, is a violation too.
+func (s *Schema) Check(value []byte) (v *Violation) {
+	switch s.trivial {
+	case anyValue:
+		return nil
+	case anyObject:
+		if t := bytes.TrimLeft(value, " \t\r\n"); len(t) > 0 && t[0] == '{' {
+			return nil
+		}
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			v = refused("it made the check fail: %.200q", fmt.Sprint(r))
+		}
+	}()
+	d := decoder{s: string(value), maxDepth: maxDepth, maxNodes: maxNodes}
+	tree, err := d.document()
+	if err != nil {
+		return refused("%v", err)
+	}
+	cost, err := s.graph.cost(tree, &d)
+	if err != nil {
+		return refused("%v", err)
+	}
+	if cost > heavy {
+		heavySlots <- struct{}{}
+		defer func() { <-heavySlots }()
+	}
+	if err := s.compiled.Validate(tree); err != nil {
+		var invalid *jsonschema.ValidationError
+		if !errors.As(err, &invalid) {
+			return refused("%.200q", err.Error())
+		}
+		return violation(invalid)
+	}
+	return nil
+}
+
+// heavySlots lets few checks run at once of those that cost much, because their errors take up to 100 MB.
+var heavySlots = make(chan struct{}, 2)

@@ -1,0 +1,117 @@
+package schema
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+)
+
+// Bounds on what a violation says.
+const (
+	maxTold = 8
+	maxPath = 1 << 10 // bytes of Path and Rule
+	maxShow = 100     // bytes of a path, a rule or a word in Text
+)
+
+// Violation says in what a value does not conform.
+type Violation struct {
+	Path string // JSON Pointer (RFC 6901) into the value, "" for all of it; cut off after 1 KiB
+	Rule string // JSON Pointer into the schema, with its address before "#" in one of the drafts; cut off after 1 KiB
+	Text string // one line, quoted, at most some KiB, of at most 8 violations: Path and Rule are those of the first
+}
+
+func (v *Violation) Error() string { return v.Text }
+
+// refused is the violation of a value that is not checked.
+func refused(format string, args ...any) *Violation {
+	return &Violation{Text: "the value cannot be checked: " + fmt.Sprintf(format, args...)}
+}
+
+// violation puts into words what the library found.
+func violation(e *jsonschema.ValidationError) *Violation {
+	var c collection
+	c.collect(e)
+	var text []string
+	for _, f := range c.first {
+		text = append(text, f.text())
+	}
+	if more := c.total - len(c.first); more > 0 {
+		text = append(text, fmt.Sprintf("and %d more", more))
+	}
+	f := c.first[0]
+	return &Violation{Path: cut(pointer(f.path), maxPath), Rule: cut(f.rule(), maxPath), Text: strings.Join(text, "; ")}
+}
+
+var escapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+func pointer(path []string) string {
+	var b strings.Builder
+	for _, token := range path {
+		b.WriteByte('/')
+		_, _ = escapes.WriteString(&b, token)
+	}
+	return b.String()
+}
+
+// rule returns the pointer to the keyword that is violated.
+func (f finding) rule() string {
+	keyword := f.err.ErrorKind.KeywordPath()
+	switch f.err.ErrorKind.(type) {
+	case *kind.Not:
+		keyword = []string{"not"}
+	case *kind.Dependency:
+		keyword = append([]string{"dependencies"}, keyword[1:]...)
+	}
+	return rulePath(f.err.SchemaURL) + pointer(keyword)
+}
+
+// rulePath returns the pointer of the library's name for a subschema, which escapes it once more.
+func rulePath(location string) string {
+	address, fragment, _ := strings.Cut(location, "#")
+	if plain, err := url.PathUnescape(fragment); err == nil {
+		fragment = plain
+	}
+	if address == base {
+		return fragment
+	}
+	return address + "#" + fragment
+}
+
+func (f finding) text() string {
+	what := describe(f.err.ErrorKind)
+	if f.within != "" {
+		what = fmt.Sprintf("the name %s: %s", quoted(f.within, maxShow), what)
+	}
+	rule := cut(f.rule(), maxShow)
+	if !plain(rule) {
+		rule = strconv.QuoteToASCII(rule)
+	}
+	if f.closest > 1 {
+		rule += fmt.Sprintf(", the closest of %d", f.closest)
+	}
+	return fmt.Sprintf("at %s: %s (rule %s)", quoted(pointer(f.path), maxShow), what, rule)
+}
+
+// plain reports whether a pointer can stand in a line as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c > '~' || strings.IndexByte("\"'`();,\\", c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func quoted(s string, most int) string { return strconv.Quote(cut(s, most)) }
+
+// cut shortens a string to about so many bytes, between two characters.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,80 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/time/rate"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
+)
+
+// Observe has calls counted and traced, from before the first.
+func (s *Server) Observe(t *telemetry.Telemetry) { s.telemetry = t }
+
+// headerRequestID names the response header that has the id under which the log speaks of a request.
+const headerRequestID = "X-Request-Id"
+
+// observed runs a call of a server's, or of the gateway's own if that is "".
+func (x *exchange) observed(ctx context.Context, server, name string, call func(context.Context) (reply, error)) (reply, error) {
+	c := telemetry.Call{Server: server, Method: x.msg.Method, Name: name, Client: x.client, Request: x.request}
+	if raw := x.meta.Get("traceparent"); raw != nil {
+		c.Traceparent, _ = jsonrpc.String(raw)
+		c.Tracestate, _ = jsonrpc.String(x.meta.Get("tracestate"))
+	} else if values := x.r.Header["Traceparent"]; len(values) == 1 {
+		c.Traceparent, c.Tracestate = values[0], x.r.Header.Get("Tracestate")
+	}
+	start := time.Now()
+	ctx, running := x.srv.telemetry.Begin(ctx, c)
+	x.traceparent = running.Traceparent()
+	re, err := call(ctx)
+	outcome, code := judged(ctx, re, err)
+	running.End(outcome, code, len(re.result))
+	if outcome != telemetry.OK && outcome != telemetry.ToolError {
+		x.log(server, name, outcome, err, time.Since(start))
+	}
+	return re, err
+}
+
+// judged says how a call ended.
+func judged(ctx context.Context, re reply, err error) (telemetry.Outcome, int) {
+	var e *jsonrpc.Error
+	code := mcp.INTERNAL_ERROR
+	if errors.As(err, &e) && e.Raw == nil {
+		code = e.Code
+	}
+	switch {
+	case err == nil && re.refused:
+		return telemetry.Refused, 0
+	case err == nil && re.toolError:
+		return telemetry.ToolError, 0
+	case err == nil:
+		return telemetry.OK, 0
+	case ctx.Err() != nil:
+		return telemetry.Cancelled, code
+	case code == registry.CodeBusy || code == mcp.INVALID_PARAMS || code == mcp.METHOD_NOT_FOUND:
+		return telemetry.Refused, code
+	}
+	return telemetry.Failed, code
+}
+
+// newLogLimit bounds what failing calls write to the log: 20 lines a second, and 100 at once.
+func newLogLimit() *rate.Limiter { return rate.NewLimiter(20, 100) }
+
+func (x *exchange) log(server, name string, outcome telemetry.Outcome, err error, took time.Duration) {
+	if !x.srv.logLimit.Allow() {
+		return
+	}
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	x.srv.log.LogAttrs(x.r.Context(), slog.LevelInfo, "call not answered", slog.String("request", x.request), slog.String("server", server),
+		slog.String("method", x.msg.Method), slog.String("name", name), slog.String("client", x.client),
+		slog.String("outcome", outcome.String()), slog.Duration("took", took.Round(time.Microsecond)), slog.String("error", cut(why, 500)))
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/local"
+)
+
+// session is a process of a server's that serves one client session alone. It belongs to the loop, but for its channels.
+type session struct {
+	closing bool          // it is being stopped; it counts until nothing of it is left
+	begun   chan error    // takes one: nil once its launcher runs, or why it never did
+	gone    chan struct{} // closed when nothing of it is left
+	status  control.Session
+}
+
+func (e *session) set(state control.State) {
+	if e.status.State != state {
+		e.status.Since = time.Now()
+	}
+	e.status.State = state
+}
+
+// begin tells whoever asked for the session, once, how that went.
+func (e *session) begin(err error) {
+	select {
+	case e.begun <- err:
+	default:
+	}
+}
+
+// gatewayGuest says what the gateway may ask for where it has a user of its own: what it needs, for it reads what
+// servers and clients write, and might be taken over by one.
+func gatewayGuest(uid int) control.Guest {
+	return control.Guest{UID: uid, Verbs: []control.Verb{control.Open, control.Close}}
+}
+
+// admitGateway lets the gateway's user connect to the control socket, and no other one.
+func admitGateway(path string, uid int) error {
+	if uid == os.Getuid() {
+		return nil
+	}
+	// Its group has its number, and it alone is in it. The group first: the old one is not to get in for a moment.
+	if err := os.Lchown(path, -1, uid); err != nil {
+		return fmt.Errorf("giving the control socket to the gateway's group: %w", err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		return fmt.Errorf("opening the control socket to the gateway: %w", err)
+	}
+	return nil
+}
+
+// open starts a process for one session, and returns when its launcher is under way.
+func (d *daemon) open(ctx context.Context, name, handle string) error {
+	for {
+		var e, leaving *session
+		err := d.do(func() (err error) {
+			e, leaving, err = d.openSession(name, handle)
+			return err
+		})
+		switch {
+		case err != nil && leaving == nil:
+			return err
+		case err != nil:
+			select {
+			case <-leaving.gone:
+			case <-ctx.Done():
+				return err
+			case <-d.ended:
+				return errEnding
+			}
+			continue
+		}
+		select {
+		case err := <-e.begun:
+			return err
+		case <-ctx.Done(): // whoever asked has left, and will not know that it is there
+			_ = d.do(func() error { return d.closeSession(name, handle) })
+			return context.Cause(ctx)
+		case <-d.ended:
+			return errEnding
+		}
+	}
+}
+
+// openSession starts a session's process. If there are as many as there may be it refuses, and returns one that is
+// about to leave, if one is.
+func (d *daemon) openSession(name, handle string) (opened, leaving *session, err error) {
+	s, err := d.startable(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if leaving, err = s.admits(handle); err != nil {
+		return nil, leaving, err
+	}
+	plan := *s.started
+	plan.Gateway.Session = handle
+	values, missing, err := d.secrets(plan)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(missing) > 0 {
+		return nil, nil, fmt.Errorf("%w: %q waits for credentials: %s", control.ErrDown, name, strings.Join(missing, "; "))
+	}
+	if err := d.runner.Start(plan, values); err != nil {
+		return nil, nil, err
+	}
+	opened = &session{
+		begun: make(chan error, 1), gone: make(chan struct{}),
+		status: control.Session{Handle: handle, State: control.Starting, Since: time.Now()},
+	}
+	s.sessions[handle] = opened
+	d.tell()
+	return opened, nil, nil
+}
+
+// admits says why a server takes no session of that handle now. If that will change by itself, it returns a session
+// that is about to leave.
+func (s *server) admits(handle string) (leaving *session, err error) {
+	switch {
+	case !units.IsSession(handle):
+		return nil, noHandle(handle)
+	case s.started == nil || s.busy || s.status.State == control.Failed:
+		return nil, fmt.Errorf("%w: %q is %s: %s", control.ErrDown, s.name, s.status.State, s.status.Detail)
+	case !s.started.Gateway.Sessions.Own:
+		return nil, fmt.Errorf("%w of %q: its declaration has no sessions = \"own\"", control.ErrShared, s.name)
+	case s.sessions[handle] != nil:
+		return nil, fmt.Errorf("%w: session %s of %q", control.ErrOpen, handle, s.name)
+	case len(s.sessions) < s.started.Gateway.Sessions.Max:
+		return nil, nil
+	}
+	for _, e := range s.sessions {
+		if e.closing {
+			leaving = e
+		}
+	}
+	return leaving, fmt.Errorf("%w: %q has %d sessions with a process of their own (sessions_max in %s)", control.ErrBusy, s.name, len(s.sessions), s.started.File)
+}
+
+// closeSession begins to stop a session's process. Without one there is nothing to do.
+func (d *daemon) closeSession(name, handle string) error {
+	if !units.IsSession(handle) {
+		return noHandle(handle)
+	}
+	if s := d.servers[name]; s != nil && s.sessions[handle] != nil {
+		d.endSession(s, s.sessions[handle])
+		d.tell()
+	}
+	return nil
+}
+
+func noHandle(text string) error {
+	return fmt.Errorf("%w: %q is not the handle of a session: 8 characters of a-z and 2-7", control.ErrInvalid, text)
+}
+
+// endSession stops a session's process as LIF-09 has it, if nobody does so already, and forgets it.
+func (d *daemon) endSession(s *server, e *session) {
+	if e.closing {
+		return
+	}
+	e.closing = true
+	e.set(control.Stopping)
+	e.begin(fmt.Errorf("%w: the session was closed before its process ran", control.ErrStopped))
+	handle := e.status.Handle
+	name := units.Instance(s.name, handle)
+	go func() {
+		d.runner.Stop(name)
+		d.runner.Forget(name)
+		d.post(func() {
+			delete(s.sessions, handle)
+			close(e.gone)
+			d.converge(s)
+			d.tell()
+		})
+	}()
+}
+
+// sessionChanged takes the runner's word on a session's process. One that has ended is not started again: what its
+// client had in it is gone, and the gateway has seen the end of it.
+func (d *daemon) sessionChanged(s *server, u local.Update) {
+	if u.Refusal != "" {
+		s.status.LastRefusal = u.Refusal
+	}
+	e := s.sessions[u.Session]
+	if e == nil || e.closing {
+		return
+	}
+	e.set(control.State(u.State))
+	e.status.PID, e.status.UID = u.PID, u.UID
+	switch {
+	case u.Ended:
+		e.begin(fmt.Errorf("%w: its process could not be started: %s", control.ErrDown, u.Detail))
+		d.endSession(s, e)
+	case u.PID != 0:
+		e.begin(nil)
+	}
+}
+
+// openSessions is what a report says of a server's sessions.
+func (s *server) openSessions() []control.Session {
+	var list []control.Session
+	for _, e := range s.sessions {
+		list = append(list, e.status)
+	}
+	slices.SortFunc(list, func(a, b control.Session) int { return strings.Compare(a.Handle, b.Handle) })
+	return list
+}

@@ -1,0 +1,140 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+)
+
+// suite is one installed version of the suite.
+type suite struct {
+	name string // of its alias in package.json
+	dir  string // of what is installed
+}
+
+// longest is how long the suite may take for one run.
+const longest = 90 * time.Second
+
+// command makes one call of the suite, by a Node that is new enough for it.
+func (s suite) command(ctx context.Context, args ...string) *exec.Cmd {
+	arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
+	node := filepath.Join(s.dir, "node_modules", "node-linux-"+arch, "bin", "node")
+	c := exec.CommandContext(ctx, node, append([]string{filepath.Join(s.dir, "node_modules", s.name, "dist", "index.js")}, args...)...)
+	c.WaitDelay = time.Second // a client that it has started may hold its output open
+	return c
+}
+
+// run judges, and adds the checks to r. The suite's exit code says whether checks failed, which is not what matters
+// here: that there are checks does.
+func (s suite) run(t testing.TB, r results, role string, env []string, args ...string) {
+	t.Helper()
+	dir, err := os.MkdirTemp(scratch(), role+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
+	defer cancel()
+	c := s.command(ctx, append([]string{role, "--output-dir", dir}, args...)...)
+	c.Env, c.Dir = append(os.Environ(), env...), dir
+	out, err := c.CombinedOutput()
+	prefix := ""
+	if role == "server" {
+		prefix = "server-"
+	}
+	before := r.total()
+	if err := r.read(dir, prefix); err != nil {
+		t.Fatal(err)
+	}
+	if ctx.Err() != nil || r.total() == before {
+		t.Errorf("%s %q: %v, %d checks:\n%.4000s", s.name, args, err, r.total()-before, out)
+	}
+}
+
+func (r results) total() int {
+	n := 0
+	for _, checks := range r {
+		n += len(checks)
+	}
+	return n
+}
+
+// scenarios lists what the suite has for a role, "server" or "client".
+func (s suite) scenarios(t testing.TB, role string) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	out, err := s.command(ctx, "list", "--"+role).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s list: %v\n%s", s.name, err, out)
+	}
+	var names []string
+	for _, m := range regexp.MustCompile(`(?m)^ +- (\S+)`).FindAllSubmatch(out, -1) {
+		names = append(names, string(m[1]))
+	}
+	if len(names) < 20 {
+		t.Fatalf("%s lists %d scenarios for a %s: %s", s.name, len(names), role, out)
+	}
+	return names
+}
+
+// wantAll fails for every scenario that the suite has and that is neither judged nor excused.
+func (s suite) wantAll(t testing.TB, role string, judged results, excused func(string) bool) {
+	t.Helper()
+	for _, name := range s.scenarios(t, role) {
+		if _, ok := judged[name]; !ok && !excused(name) {
+			t.Errorf("%s has a %s scenario %s that nobody runs", s.name, role, name)
+		}
+	}
+}
+
+// verdict is one line of the table, and what it comes from.
+type verdict struct {
+	name            string
+	direct, through results
+	took            [2]time.Duration // without and with pfar
+}
+
+// judge fails for everything that pfar loses, and when there was less to lose than least.
+func (v verdict) judge(t testing.TB, least int) {
+	t.Helper()
+	if n := v.direct.count(passed); n < least {
+		t.Errorf("%s: only %d checks pass without pfar, there were %d: %s", v.name, n, least, failures(slices.Concat(values(v.direct)...)))
+	}
+	for _, l := range losses(v.direct, v.through) {
+		t.Errorf("%s: %v", v.name, l)
+	}
+}
+
+func values(r results) (all [][]check) {
+	for _, key := range sorted(r, nil) {
+		all = append(all, r[key])
+	}
+	return all
+}
+
+// header and String make the table that a run prints.
+var header = fmt.Sprintf("%-32s %9s %16s %16s %9s %9s", "", "scenarios", "passed without", "passed with pfar", "s without", "s with")
+
+func (v verdict) String() string {
+	return fmt.Sprintf("%-32s %9d %16d %16d %9.1f %9.1f", v.name, len(v.through), v.direct.count(passed), v.through.count(passed),
+		v.took[0].Seconds(), v.took[1].Seconds())
+}
+
+// table prints verdicts and their sum; the figures are the ones in BENCHMARKS.md.
+func table(title string, verdicts []verdict) {
+	fmt.Printf("%s\n%s\n", title, header)
+	sum := [2]int{}
+	for _, v := range verdicts {
+		fmt.Println(v)
+		sum[0] += v.direct.count(passed)
+		sum[1] += v.through.count(passed)
+	}
+	fmt.Printf("%-32s %9s %16d %16d\n", "all", "", sum[0], sum[1])
+}

@@ -1,0 +1,82 @@
+package local
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/units"
+)
+
+// gatewayScript stands in for the gateway: it writes what it got to its log.
+const gatewayScript = `#!/bin/sh
+echo "descriptors $LISTEN_FDS $LISTEN_FDNAMES"
+echo "arguments $*"
+env | grep '^OTEL_' | sort
+env | grep -c SECRET
+exec sleep 1000
+`
+
+// startedGateway runs the stand-in and returns what it wrote.
+func startedGateway(t *testing.T, change func(*Gateway)) string {
+	t.Helper()
+	bin, run, state := t.TempDir(), t.TempDir(), t.TempDir()
+	for _, dir := range []string{bin, filepath.Dir(bin)} { // another user is to run it, if this is root
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(bin, "pfar-gateway"), []byte(gatewayScript), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	g := Gateway{Token: []byte("t"), Changed: func(bool) {}}
+	var err error
+	if g.HTTP, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.HTTP.Close() })
+	for network, l := range map[string]**net.UnixListener{"unix": &g.Unix, "unixpacket": &g.Servers} {
+		if *l, err = net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(run, network), Net: network}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { (*l).Close() })
+	}
+	if change != nil {
+		change(&g)
+	}
+	r, err := New(Config{Log: quiet(), Bin: bin, Run: run, State: state, Gateway: g, Changed: func(Update) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var log string
+	eventually(t, "the gateway has written all", func() bool {
+		b, _ := os.ReadFile(r.dirs.log(gatewayName))
+		log = string(b)
+		return strings.HasSuffix(log, "0\n") || strings.HasSuffix(log, "1\n")
+	})
+	return log
+}
+
+// TestGatewayGetsTracing: of pfard's environment the gateway gets what says where traces go, and nothing else.
+func TestGatewayGetsTracing(t *testing.T) {
+	for _, e := range tracing(os.Environ()) { // of whoever runs the test
+		name, _, _ := strings.Cut(e, "=")
+		t.Setenv(name, "")
+		os.Unsetenv(name)
+	}
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a b\"c'=d")
+	t.Setenv("XOTEL_SECRET", "x")
+	t.Setenv("otel_secret_SECRET", "x")
+	t.Setenv("SECRET_OF_PFARD", "x")
+	want := strings.Join([]string{
+		"descriptors 3 " + units.FDHTTP + ":" + units.FDUnix + ":" + units.FDServers, "arguments ",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_HEADERS=api-key=a b\"c'=d", "0", "",
+	}, "\n")
+	if got := startedGateway(t, nil); got != want {
+		t.Errorf("the gateway saw\n%s\nwant\n%s", got, want)
+	}
+}
