@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"slices"
 	"sync"
 	"time"
 
@@ -247,16 +248,20 @@ func (b *bridge) agreed(result json.RawMessage) {
 	}
 }
 
-// write puts one message on one line.
+// write puts one message on one line. Line breaks stand between its tokens only, and become spaces; all else stays.
 func (b *bridge) write(data []byte) {
-	var line bytes.Buffer
-	if json.Compact(&line, data) != nil {
+	if !json.Valid(data) {
 		return
 	}
-	line.WriteByte('\n')
+	line := append(slices.Clone(data), '\n')
+	for i, c := range line[:len(data)] {
+		if c == '\n' || c == '\r' {
+			line[i] = ' '
+		}
+	}
 	b.writing.Lock()
 	defer b.writing.Unlock()
-	if _, err := b.out.Write(line.Bytes()); err != nil {
+	if _, err := b.out.Write(line); err != nil {
 		b.broken(fmt.Errorf("writing to standard output: %w", err))
 	}
 }

@@ -250,7 +250,7 @@ func TestConnectKeepsTheSessionAndEndsIt(t *testing.T) {
 	s.receive()
 	g.forget() // the gateway is started anew
 	s.send(`{"jsonrpc":"2.0","id":2,"method":"pretty"}`)
-	if got := s.receive(); got != `{"jsonrpc":"2.0","id":2,"result":{"n":9007199254740993}}` {
+	if got := s.receive(); !strings.Contains(got, `"result": {"n": 9007199254740993}`) {
 		t.Errorf("after the restart: %s", got)
 	}
 	s.end()
@@ -283,7 +283,7 @@ func TestConnectKeepsOrderAndConcurrency(t *testing.T) {
 	s.receive()
 	s.send(`{"jsonrpc":"2.0","id":1,"method":"slow"}`)
 	s.send(`{"jsonrpc":"2.0","id":2,"method":"pretty"}`)
-	if got := s.receive(); !strings.Contains(got, `"id":2`) {
+	if got := s.receive(); !strings.Contains(got, `"id": 2`) {
 		t.Errorf("got %s before the fast answer", got)
 	}
 	s.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)

@@ -26,8 +26,8 @@ import (
 // its server, known as units.Instance. What becomes of a process the runner tells by an update.
 type runner interface {
 	Start(p generator.Plan, credentials map[string][]byte) error
-	Stop(instance string) // returns when nothing of it is left
-	Forget(instance string)
+	Stop(instance string) // returns when nothing of it is left; a session's process is forgotten with it
+	Forget(server string)
 	Log(name string) string
 }
 

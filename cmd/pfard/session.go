@@ -160,7 +160,7 @@ func noHandle(text string) error {
 	return fmt.Errorf("%w: %q is not the handle of a session: 8 characters of a-z and 2-7", control.ErrInvalid, text)
 }
 
-// endSession stops a session's process as LIF-09 has it, if nobody does so already, and forgets it.
+// endSession stops a session's process as LIF-09 has it, if nobody does so already. The runner forgets it by that.
 func (d *daemon) endSession(s *server, e *session) {
 	if e.closing {
 		return
@@ -172,7 +172,6 @@ func (d *daemon) endSession(s *server, e *session) {
 	name := units.Instance(s.name, handle)
 	go func() {
 		d.runner.Stop(name)
-		d.runner.Forget(name)
 		d.post(func() {
 			delete(s.sessions, handle)
 			close(e.gone)

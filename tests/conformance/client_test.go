@@ -65,32 +65,23 @@ func TestClient(t *testing.T) {
 	t.Run("runs", func(t *testing.T) {
 		for i, r := range clientRuns {
 			v := &verdicts[i]
-			*v = verdict{name: r.suite + " " + r.revision, direct: results{}, through: results{}}
-			t.Run(v.name, func(t *testing.T) {
+			*v = newVerdict(r.suite, dir, r.revision)
+			t.Run(v.name(), func(t *testing.T) {
 				t.Parallel()
-				s := suite{r.suite, dir}
 				for _, scenario := range r.scenarios {
 					args := []string{"--scenario", scenario, "--spec-version", r.revision, "--command"}
-					v.took[0] += timed(func() {
-						s.run(t, v.direct, "client", nil, append(args, filepath.Join(dir, "bin", "everything-client"))...)
+					v.took[0] += timed(t, func() error {
+						return v.suite.run(t.Context(), v.direct, "client", nil, append(args, filepath.Join(dir, "bin", "everything-client"))...)
 					})
-					v.took[1] += timed(func() { s.run(t, v.through, "client", env, append(args, self)...) })
+					v.took[1] += timed(t, func() error {
+						return v.suite.run(t.Context(), v.through, "client", env, append(args, self)...)
+					})
 				}
 				v.judge(t, r.least)
 			})
 		}
 	})
-	for _, name := range []string{"conformance-stable", "conformance-alpha"} {
-		judged := results{}
-		for i, r := range clientRuns {
-			for scenario := range verdicts[i].through {
-				if r.suite == name {
-					judged[scenario] = nil
-				}
-			}
-		}
-		suite{name, dir}.wantAll(t, "client", judged, excused)
-	}
+	wantAll(t, dir, "client", verdicts, excused)
 	table("client scenarios", verdicts)
 }
 

@@ -15,7 +15,7 @@ import (
 
 const (
 	installedVariable = "PFAR_TEST_CONFORMANCE"      // directory in which make has installed the suites and their fixtures
-	programsVariable  = "PFAR_TEST_CONFORMANCE_BIN"  // directory of pfar's programs; for the role
+	programsVariable  = "PFAR_TEST_CONFORMANCE_BIN"  // directory of pfar's programs and of the shim, if they are built already
 	roleVariable      = "PFAR_TEST_CONFORMANCE_ROLE" // what this program is to be, if not the test
 )
 
@@ -47,6 +47,9 @@ var scratch = sync.OnceValue(func() string {
 // programs returns the directory of pfar's programs and of the shim, built once, without the race detector: it changes
 // their time and the system calls that they make.
 var programs = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv(programsVariable); dir != "" {
+		return dir, nil
+	}
 	dir := filepath.Join(scratch(), "bin")
 	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/",
 		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway", "./tests/conformance/shim")

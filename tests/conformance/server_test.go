@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -42,38 +43,28 @@ func TestServer(t *testing.T) {
 	t.Run("runs", func(t *testing.T) {
 		for i, r := range serverRuns {
 			v := &verdicts[i]
-			*v = verdict{name: r.suite + " " + r.revision, direct: results{}, through: results{}}
-			t.Run(v.name, func(t *testing.T) {
+			*v = newVerdict(r.suite, dir, r.revision)
+			t.Run(v.name(), func(t *testing.T) {
 				t.Parallel()
-				s := suite{r.suite, dir}
-				v.took[0] = timed(func() {
-					target := reference(t, dir, r.stateless)
-					for _, args := range r.args {
-						s.run(t, v.direct, "server", nil, append(args, "--url", target)...)
-					}
-				})
-				v.took[1] = timed(func() {
-					target := behindPfar(t, "reference")
-					for _, args := range r.args {
-						s.run(t, v.through, "server", nil, append(args, "--url", target)...)
-					}
-				})
+				v.took[0] = serve(t, *v, v.direct, reference(t, dir, r.stateless), r.args)
+				v.took[1] = serve(t, *v, v.through, behindPfar(t, "reference"), r.args)
 				v.judge(t, r.least)
 			})
 		}
 	})
-	for _, name := range []string{"conformance-stable", "conformance-alpha"} {
-		judged := results{}
-		for i, r := range serverRuns {
-			for scenario := range verdicts[i].through {
-				if r.suite == name {
-					judged[scenario] = nil
-				}
-			}
-		}
-		suite{name, dir}.wantAll(t, "server", judged, func(string) bool { return false })
-	}
+	wantAll(t, dir, "server", verdicts, func(string) bool { return false })
 	table("server scenarios", verdicts)
+}
+
+// serve puts a server through the suite.
+func serve(t testing.TB, v verdict, into results, target string, runs [][]string) time.Duration {
+	t.Helper()
+	return timed(t, func() (err error) {
+		for _, args := range runs {
+			err = errors.Join(err, v.suite.run(t.Context(), into, "server", nil, append(args, "--url", target)...))
+		}
+		return err
+	})
 }
 
 // TestGenerationsTogether puts one pfar and one declaration through all revisions at the same time: clients of both
@@ -82,27 +73,26 @@ func TestGenerationsTogether(t *testing.T) {
 	_, dir := both(t)
 	target := behindPfar(t, "reference")
 	verdicts := make([]verdict, len(serverRuns))
-	t.Run("runs", func(t *testing.T) {
-		for i, r := range serverRuns {
-			v := &verdicts[i]
-			*v = verdict{name: r.suite + " " + r.revision, direct: results{}, through: results{}}
-			t.Run(v.name, func(t *testing.T) {
-				t.Parallel()
-				s := suite{r.suite, dir}
-				v.took[1] = timed(func() { s.run(t, v.through, "server", nil, append(r.args[0], "--url", target)...) })
-				v.took[0] = timed(func() {
-					s.run(t, v.direct, "server", nil, append(r.args[0], "--url", reference(t, dir, r.stateless))...)
-				})
-				v.judge(t, r.least-len(r.args)+1) // each further run passes one check
-			})
-		}
-	})
+	var running sync.WaitGroup // not t.Parallel, which runs no more at once than there are processors
+	for i, r := range serverRuns {
+		verdicts[i] = newVerdict(r.suite, dir, r.revision)
+		running.Go(func() { verdicts[i].took[1] = serve(t, verdicts[i], verdicts[i].through, target, r.args) })
+	}
+	running.Wait()
+	for i, r := range serverRuns {
+		verdicts[i].took[0] = serve(t, verdicts[i], verdicts[i].direct, reference(t, dir, r.stateless), r.args)
+		verdicts[i].judge(t, r.least)
+	}
 	table("server scenarios, all at once on one pfar", verdicts)
 }
 
-func timed(f func()) time.Duration {
+// timed fails with what f returns.
+func timed(t testing.TB, f func() error) time.Duration {
+	t.Helper()
 	begin := time.Now()
-	f()
+	if err := f(); err != nil {
+		t.Error(err)
+	}
 	return time.Since(begin)
 }
 

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,28 +34,28 @@ func (s suite) command(ctx context.Context, args ...string) *exec.Cmd {
 
 // run judges, and adds the checks to r. The suite's exit code says whether checks failed, which is not what matters
 // here: that there are checks does.
-func (s suite) run(t testing.TB, r results, role string, env []string, args ...string) {
-	t.Helper()
+func (s suite) run(ctx context.Context, r results, role string, env []string, args ...string) error {
 	dir, err := os.MkdirTemp(scratch(), role+"-")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), longest)
+	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	c := s.command(ctx, append([]string{role, "--output-dir", dir}, args...)...)
 	c.Env, c.Dir = append(os.Environ(), env...), dir
-	out, err := c.CombinedOutput()
+	out, runErr := c.CombinedOutput()
 	prefix := ""
 	if role == "server" {
 		prefix = "server-"
 	}
 	before := r.total()
 	if err := r.read(dir, prefix); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	if ctx.Err() != nil || r.total() == before {
-		t.Errorf("%s %q: %v, %d checks:\n%.4000s", s.name, args, err, r.total()-before, out)
+		return fmt.Errorf("%s %q: %w, %d checks:\n%.4000s", s.name, args, errors.Join(runErr, ctx.Err()), r.total()-before, out)
 	}
+	return nil
 }
 
 func (r results) total() int {
@@ -84,31 +85,54 @@ func (s suite) scenarios(t testing.TB, role string) []string {
 	return names
 }
 
-// wantAll fails for every scenario that the suite has and that is neither judged nor excused.
-func (s suite) wantAll(t testing.TB, role string, judged results, excused func(string) bool) {
+// wantAll fails for every scenario that a suite has and that is neither judged nor excused. It has nothing to say of a
+// test of which only a part has run.
+func wantAll(t testing.TB, dir, role string, verdicts []verdict, excused func(string) bool) {
 	t.Helper()
-	for _, name := range s.scenarios(t, role) {
-		if _, ok := judged[name]; !ok && !excused(name) {
-			t.Errorf("%s has a %s scenario %s that nobody runs", s.name, role, name)
+	judged := map[suite]map[string]bool{}
+	for _, v := range verdicts {
+		if len(v.through) == 0 {
+			return
+		}
+		if judged[v.suite] == nil {
+			judged[v.suite] = map[string]bool{}
+		}
+		for scenario := range v.through {
+			judged[v.suite][scenario] = true
+		}
+	}
+	for _, name := range []string{"conformance-stable", "conformance-alpha"} {
+		s := suite{name, dir}
+		for _, scenario := range s.scenarios(t, role) {
+			if !judged[s][scenario] && !excused(scenario) {
+				t.Errorf("%s has a %s scenario %s that nobody runs", name, role, scenario)
+			}
 		}
 	}
 }
 
 // verdict is one line of the table, and what it comes from.
 type verdict struct {
-	name            string
+	suite           suite
+	revision        string
 	direct, through results
 	took            [2]time.Duration // without and with pfar
 }
+
+func newVerdict(name, dir, revision string) verdict {
+	return verdict{suite: suite{name, dir}, revision: revision, direct: results{}, through: results{}}
+}
+
+func (v verdict) name() string { return v.suite.name + " " + v.revision }
 
 // judge fails for everything that pfar loses, and when there was less to lose than least.
 func (v verdict) judge(t testing.TB, least int) {
 	t.Helper()
 	if n := v.direct.count(passed); n < least {
-		t.Errorf("%s: only %d checks pass without pfar, there were %d: %s", v.name, n, least, failures(slices.Concat(values(v.direct)...)))
+		t.Errorf("%s: only %d checks pass without pfar, there were %d: %s", v.name(), n, least, failures(slices.Concat(values(v.direct)...)))
 	}
 	for _, l := range losses(v.direct, v.through) {
-		t.Errorf("%s: %v", v.name, l)
+		t.Errorf("%s: %v", v.name(), l)
 	}
 }
 
@@ -123,7 +147,7 @@ func values(r results) (all [][]check) {
 var header = fmt.Sprintf("%-32s %9s %16s %16s %9s %9s", "", "scenarios", "passed without", "passed with pfar", "s without", "s with")
 
 func (v verdict) String() string {
-	return fmt.Sprintf("%-32s %9d %16d %16d %9.1f %9.1f", v.name, len(v.through), v.direct.count(passed), v.through.count(passed),
+	return fmt.Sprintf("%-32s %9d %16d %16d %9.1f %9.1f", v.name(), len(v.through), v.direct.count(passed), v.through.count(passed),
 		v.took[0].Seconds(), v.took[1].Seconds())
 }
 

@@ -76,13 +76,17 @@ func New(cfg Config) (*Runner, error) {
 func (r *Runner) Start(p generator.Plan, credentials map[string][]byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	name := units.Instance(p.Name, p.Gateway.Session)
+	session := p.Gateway.Session
+	if session != "" && (!units.IsSession(session) || p.State) { // the handle becomes part of paths
+		return fmt.Errorf("starting %q for session %q: want a handle of units.NewSession, and a server without a home", p.Name, session)
+	}
+	name := units.Instance(p.Name, session)
 	if r.servers[name] != nil {
 		return fmt.Errorf("starting %q: it has been started already", name)
 	}
 	s, err := r.newServer(name, p, credentials)
 	if err != nil {
-		if p.Gateway.Session != "" {
+		if session != "" {
 			r.forget(name)
 		}
 		return fmt.Errorf("starting %q: %w", name, err)
@@ -93,7 +97,7 @@ func (r *Runner) Start(p generator.Plan, credentials map[string][]byte) error {
 }
 
 // Stop ends an instance, its bridge and whatever it forked, and returns when nothing of them is left, whoever asked
-// first. Its user id stays its own until Forget.
+// first. A server's user ids stay its own until Forget; a session's are given up with it.
 func (r *Runner) Stop(name string) {
 	r.mu.Lock()
 	s := r.servers[name]
@@ -104,13 +108,16 @@ func (r *Runner) Stop(name string) {
 	s.close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.servers[name] == s {
-		delete(r.servers, name)
+	if r.servers[name] != s {
+		return // another's stop was the first to get here
+	}
+	delete(r.servers, name)
+	if s.plan.Gateway.Session != "" {
+		r.forget(name)
 	}
 }
 
-// Forget gives up what is kept for an instance that does not run and will not again: its server has no declaration any
-// more, or its session is over.
+// Forget gives up what is kept for a server that has no declaration any more.
 func (r *Runner) Forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,6 +175,7 @@ func (r *Runner) Close() {
 	}
 	r.mu.Lock()
 	r.users.release(gatewayName)
+	_ = os.RemoveAll(r.dirs.binds(gatewayName))
 	r.mu.Unlock()
 }
 

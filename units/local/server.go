@@ -43,9 +43,6 @@ type server struct {
 func (r *Runner) newServer(name string, p generator.Plan, credentials map[string][]byte) (*server, error) {
 	s := &server{r: r, name: name, plan: p}
 	session := p.Gateway.Session
-	if session != "" && (!units.IsSession(session) || p.State) {
-		return nil, fmt.Errorf("session %q: want a handle of units.NewSession, and a server without state of its own", session)
-	}
 	var err error
 	if s.user, err = r.users.acquire(launcherName(name)); err != nil {
 		return nil, err

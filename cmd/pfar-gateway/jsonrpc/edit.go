@@ -1,6 +1,9 @@
 package jsonrpc
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // Edit replaces the bytes from Start up to End by Text.
 type Edit struct {
@@ -64,4 +67,20 @@ func (ms Members) Merge(dst []byte, keep func(name []byte) bool, added []byte) [
 		dst = append(dst, added...)
 	}
 	return append(dst, '}')
+}
+
+// Amend returns an object with members added before the others, without brackets, and without those of its own that keep
+// does not accept. Where nothing is left out, all that was there stays as it is, white space too. What is no object is
+// replaced by one.
+func Amend(object []byte, keep func(name []byte) bool, added []byte) []byte {
+	ms, err := Object(object, make(Members, 0, 8))
+	if err != nil {
+		return slices.Concat([]byte{'{'}, added, []byte{'}'})
+	}
+	for i := range ms {
+		if !keep(ms[i].Name) {
+			return ms.Merge(nil, keep, added)
+		}
+	}
+	return Splice(make([]byte, 0, len(object)+len(added)+1), object, ms.Prepend(object, added))
 }

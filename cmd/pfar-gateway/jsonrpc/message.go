@@ -163,6 +163,19 @@ func (e *Error) Error() string {
 	return e.Text
 }
 
+// Number returns the code, also of an error that a server sent; 0 if that has none.
+func (e *Error) Number() int {
+	if e.Raw == nil {
+		return e.Code
+	}
+	ms, err := Object(e.Raw, make(Members, 0, 4))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(ms.Get("code")))
+	return n
+}
+
 // JSON returns the error object.
 func (e *Error) JSON() []byte {
 	if e.Raw != nil {

@@ -16,6 +16,7 @@ type conn struct {
 	stdout *os.File
 	limits *Limits
 	writer chan struct{} // held by whoever writes
+	by     time.Time     // when a write fails that is under way
 
 	buf        []byte // read ahead
 	start, end int    // of what is not yet taken
@@ -106,8 +107,11 @@ func (c *conn) write(ctx context.Context, line []byte) error {
 		}
 	}
 	defer func() { <-c.writer }()
-	if err := c.stdin.SetWriteDeadline(time.Now().Add(c.limits.Write)); err != nil {
-		return err
+	if now := time.Now(); c.by.Before(now.Add(c.limits.Write)) { // setting it is dear, and a second more or less is nothing
+		c.by = now.Add(c.limits.Write + time.Second)
+		if err := c.stdin.SetWriteDeadline(c.by); err != nil {
+			return err
+		}
 	}
 	n, err := c.stdin.Write(line)
 	switch {

@@ -153,14 +153,18 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 			return u.why()
 		}
 		last := time.Now()
-		kinds := u.changes()
+		kinds, said := u.changes()
 		if kinds == 0 { // it was seen to already
 			continue
 		}
 		if fresh, err := r.refresh(ctx, u, kinds, l); err != nil {
 			u.log.Warn("discovering again, keeping what was found before", "error", err.Error())
-		} else if l = fresh; r.up(u, l) {
-			_ = c.Send(ready(u, l))
+		} else {
+			said &^= fresh.changes(l)
+			if l = fresh; r.up(u, l) {
+				r.retell(u, said)
+				_ = c.Send(ready(u, l))
+			}
 		}
 		select {
 		case <-time.After(u.limits.Refresh - time.Since(last)):
@@ -200,13 +204,13 @@ func (r *Registry) refresh(ctx context.Context, u *Upstream, kinds Kinds, old *L
 	return u.discover(ctx, kinds, old)
 }
 
-// changes returns what the server said has changed, and forgets it.
-func (u *Upstream) changes() Kinds {
+// changes returns which lists are to be looked at again, and of which the server said so, and forgets it.
+func (u *Upstream) changes() (all, said Kinds) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	k := u.changed
-	u.changed = 0
-	return k
+	all, said = u.changed|u.unheard, u.changed
+	u.changed, u.unheard = 0, 0
+	return all, said
 }
 
 // isStopped reports whether the launcher said that it stops the server.

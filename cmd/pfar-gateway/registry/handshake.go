@@ -90,6 +90,9 @@ func (u *Upstream) handshake(ctx context.Context, c Client, legacy bool) (Agreem
 	}
 	probe, cancel := context.WithTimeoutCause(ctx, u.limits.Probe, errSilent)
 	a, err := u.probe(probe, c)
+	if isUnsupported(err) { // it speaks the newer generation: once more, and it may have thought better of it
+		a, err = u.probe(probe, c)
+	}
 	cancel()
 	if err == nil {
 		return a, nil
@@ -110,6 +113,18 @@ var (
 	errSilent = errors.New("it did not answer server/discover")
 	errProbe  = errors.New("it ended when it was asked server/discover")
 )
+
+// isUnsupported reports whether a server refused our revision and yet names it among those that it speaks.
+func isUnsupported(err error) bool {
+	e := new(jsonrpc.Error)
+	if !errors.As(err, &e) || e.Number() != mcp.UNSUPPORTED_PROTOCOL_VERSION {
+		return false
+	}
+	ms, _ := jsonrpc.Object(e.Raw, nil)
+	data, _ := jsonrpc.Object(ms.Get("data"), nil)
+	versions, _ := jsonrpc.Array(data.Get("supported"), nil, 64)
+	return slices.ContainsFunc(versions, func(v []byte) bool { return string(v) == `"`+mcp.ProtocolVersion20260728+`"` })
+}
 
 // probe is server/discover.
 func (u *Upstream) probe(ctx context.Context, c Client) (Agreement, error) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/yosida95/uritemplate/v3"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
@@ -19,9 +20,10 @@ import (
 
 // Item is one tool, prompt, resource or resource template as its server defined it.
 type Item struct {
-	Name     string // or the URI, or its template
-	Raw      []byte // the whole object as it came
-	Reads    bool   // a tool that changes nothing
+	Name     string    // or the URI, or its template
+	Raw      []byte    // the whole object as it came
+	Reads    bool      // a tool that changes nothing
+	Headers  *mcp.Tool // a tool that wants some arguments repeated in headers of the request (SEP-2243); nil: none
 	template *uritemplate.Template
 	schemas  *schemas // of a tool
 }
@@ -108,7 +110,11 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	}
 	switch k {
 	case Tools:
-		return item, checkTool(item.Name, ms)
+		if err = checkTool(item.Name, ms); err == nil && bytes.Contains(ms.Get("inputSchema"), []byte("x-mcp-header")) {
+			item.Headers = &mcp.Tool{Name: item.Name, RawInputSchema: ms.Get("inputSchema")}
+			err = mcp.ValidateParamHeaderAnnotations(item.Headers)
+		}
+		return item, err
 	case Prompts:
 		return item, checkName(item.Name)
 	case Resources:
@@ -198,13 +204,12 @@ func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
 	added = fmt.Appendf(added, `"pfar/label":%s`, jsonrpc.Quote(p.label))
 	meta := ms.Index("_meta")
 	if meta < 0 {
-		edits = append(edits, ms.Prepend(item.Raw, append([]byte(`"_meta":`), jsonrpc.Members(nil).Merge(nil, theirs, added)...)))
+		edits = append(edits, ms.Prepend(item.Raw, fmt.Appendf(nil, `"_meta":{%s}`, added)))
 	}
 	for i := range ms {
 		switch string(ms[i].Name) {
 		case "_meta":
-			have, _ := jsonrpc.Object(ms[i].Raw(), nil)
-			edits = append(edits, ms.Replace(i, have.Merge(nil, theirs, added)))
+			edits = append(edits, ms.Replace(i, jsonrpc.Amend(ms[i].Raw(), theirs, added)))
 		case "name":
 			if name != item.Name && (k == Tools || k == Prompts) {
 				edits = append(edits, ms.Replace(i, jsonrpc.Quote(name)))

@@ -32,7 +32,8 @@ type part struct {
 	aggregate     bool // names tell the server
 }
 
-// Page returns the result of a list request, and false if the cursor is none of this list's.
+// Page returns the result of a list request, and false if the cursor is none of this list's. The byte behind it is another
+// closing bracket, which ends a message.
 func (l *List) Page(cursor string) ([]byte, bool) {
 	l.once.Do(l.build)
 	if cursor == "" {
@@ -96,9 +97,9 @@ func (l *List) finish(page []byte, more bool) []byte {
 		page = append(page, `,"nextCursor":`...)
 		page = append(page, jsonrpc.Quote(base64.RawURLEncoding.EncodeToString(b[:]))...)
 	}
-	page = append(page, '}')
+	page = append(page, "}}"...)
 	if cap(page)-len(page) > len(page)/4 {
-		return append(make([]byte, 0, len(page)), page...)
+		page = append(make([]byte, 0, len(page)), page...)
 	}
-	return page
+	return page[:len(page)-1]
 }

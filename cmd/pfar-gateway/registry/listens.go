@@ -83,7 +83,7 @@ func (u *Upstream) listen(ctx context.Context, uris map[string]bool) error {
 	}
 	u.listens.uris = uris
 	if again {
-		u.changedKinds(AllKinds)
+		u.again(0, AllKinds)
 	}
 	return nil
 }

@@ -139,6 +139,16 @@ func (r *Registry) up(u *Upstream, l *Listing) bool {
 	return true
 }
 
+// retell passes on that a server says that lists changed which show nothing new: clients may know better what to make
+// of it. A server that does so again and again is believed a few times.
+func (r *Registry) retell(u *Upstream, said Kinds) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.entries[u.server.Name]; said != 0 && e != nil && e.upstream == u && e.served != nil && u.retells.Allow() {
+		r.tell(Event{Server: u.server.Name, Changed: said})
+	}
+}
+
 // down takes a server out of every list.
 func (r *Registry) down(u *Upstream, reason string) {
 	r.mu.Lock()

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 )
@@ -23,14 +24,17 @@ func semantics(annotations []byte, owner string) string {
 	return "read"
 }
 
-// Label sets the server and its label in the _meta of a result with these members (DIS-10): what a server says under
-// pfar/ is replaced, every other byte stays as it came.
+// Mark is the member of a result without _meta that puts the server's label on it (DIS-10), with a comma behind it.
+func (u *Upstream) Mark() []byte { return u.mark[:len(u.mark):len(u.mark)] }
+
+// Label puts it on a result with these members, which has _meta: what a server says under pfar/ is left out, and every
+// other byte stays as it came.
 func (u *Upstream) Label(result []byte, ms jsonrpc.Members) []byte {
-	added := append([]byte(`"pfar/server":`), jsonrpc.Quote(u.server.Name)...)
-	added = append(append(added, `,"pfar/label":`...), jsonrpc.Quote(u.server.Label)...)
-	if i := ms.Index("_meta"); i >= 0 {
-		have, _ := jsonrpc.Object(ms[i].Raw(), nil)
-		return jsonrpc.Splice(nil, result, ms.Replace(i, have.Merge(nil, theirs, added)))
-	}
-	return jsonrpc.Splice(nil, result, ms.Prepend(result, append([]byte(`"_meta":`), jsonrpc.Members(nil).Merge(nil, theirs, added)...)))
+	own := u.mark[len(`"_meta":{`) : len(u.mark)-len(`},`)]
+	i := ms.Index("_meta")
+	return jsonrpc.Splice(make([]byte, 0, len(result)+len(own)+1), result, ms.Replace(i, jsonrpc.Amend(ms[i].Raw(), theirs, own)))
+}
+
+func mark(server, label string) []byte {
+	return fmt.Appendf(nil, `"_meta":{"pfar/server":%s,"pfar/label":%s},`, jsonrpc.Quote(server), jsonrpc.Quote(label))
 }

@@ -3,8 +3,6 @@ package registry
 import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"testing"
-
-	"github.com/pfar/pfar/units/handover"
 )
 
 func TestSemantics(t *testing.T) {
@@ -34,12 +32,11 @@ func TestSemantics(t *testing.T) {
 }
 
 func TestLabel(t *testing.T) {
-	u := &Upstream{server: handover.Server{Name: "notion", Label: "internal"}}
+	u := &Upstream{mark: mark("notion", "internal")}
 	const ours = `"pfar/server":"notion","pfar/label":"internal"`
 	for in, want := range map[string]string{
-		`{"content":[],"n":1.50, "x" : null}`: `{"_meta":{` + ours + `},"content":[],"n":1.50, "x" : null}`,
-		`{}`:                                  `{"_meta":{` + ours + `}}`,
-		`{"a":1e2,"_meta":{"k":[1.0]},"b":2}`: `{"a":1e2,"_meta":{"k":[1.0],` + ours + `},"b":2}`,
+		`{"_meta":{}}`: `{"_meta":{` + ours + `}}`,
+		`{"a":1e2,"_meta": { "k" : [1.0] },"b":2}`:                `{"a":1e2,"_meta": {` + ours + `, "k" : [1.0] },"b":2}`,
 		`{"_meta":{"pfar/label":"public","PFAR/server":"other"}}`: `{"_meta":{` + ours + `}}`,
 		`{"_meta":null}`: `{"_meta":{` + ours + `}}`,
 	} {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/units/handover"
@@ -19,6 +20,7 @@ import (
 // Upstream is the conversation with one server process, from Hello to its end.
 type Upstream struct {
 	server  handover.Server
+	mark    []byte // puts the server's label on a result
 	conn    *conn
 	limits  *Limits
 	timeout time.Duration
@@ -33,11 +35,14 @@ type Upstream struct {
 	done   chan struct{} // closed at the end
 	stale  chan struct{} // a list changed
 
+	retells *rate.Limiter // of changes that change nothing
+
 	mu       sync.Mutex
 	waiting  map[int64]*waiting
 	progress map[int64]*waiting
 	asks     map[string]*Ask // that it waits for, by its id
-	changed  Kinds           // since the last discovery
+	changed  Kinds           // since the last discovery, as the server says
+	unheard  Kinds           // may have changed while nobody listened
 	hints    [Templates + 1]Hint
 	stopping bool
 	ended    error
@@ -51,10 +56,11 @@ type Upstream struct {
 func newUpstream(server handover.Server, stdin, stdout *os.File, limits *Limits, log *slog.Logger) *Upstream {
 	log = log.With("server", server.Name)
 	u := &Upstream{
-		server: server, conn: newConn(stdin, stdout, limits), limits: limits, timeout: server.Timeout, log: log, faults: newFaults(log),
+		server: server, mark: mark(server.Name, server.Label), conn: newConn(stdin, stdout, limits), limits: limits, timeout: server.Timeout, log: log, faults: newFaults(log),
 		note:  func(string, []byte) {},
 		slots: make(chan struct{}, limits.Concurrent), out: make(chan []byte, 2*limits.Concurrent),
-		done: make(chan struct{}), stale: make(chan struct{}, 1),
+		retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
+		done:    make(chan struct{}), stale: make(chan struct{}, 1),
 		waiting: make(map[int64]*waiting), progress: make(map[int64]*waiting), asks: make(map[string]*Ask),
 	}
 	if u.timeout <= 0 {
@@ -195,7 +201,7 @@ func (u *Upstream) answered(m jsonrpc.Message, err error) {
 
 func (u *Upstream) notified(m jsonrpc.Message, notes *window) {
 	if k := changedBy(m.Method); k != 0 { // costs nothing: discovery is coalesced
-		u.changedKinds(k)
+		u.again(k, 0)
 		return
 	}
 	if !notes.allow(u.limits.Notes) {
@@ -232,10 +238,11 @@ func (u *Upstream) hintOf(k Kind) Hint {
 	return u.hints[k]
 }
 
-// changedKinds has lists discovered again.
-func (u *Upstream) changedKinds(k Kinds) {
+// again has lists discovered again: those that the server says have changed, and those that may have.
+func (u *Upstream) again(said, unheard Kinds) {
 	u.mu.Lock()
-	u.changed |= k
+	u.changed |= said
+	u.unheard |= unheard
 	u.mu.Unlock()
 	select {
 	case u.stale <- struct{}{}:

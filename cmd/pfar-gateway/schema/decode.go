@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Bounds on values.
@@ -163,7 +164,7 @@ func (d *decoder) string() (string, error) {
 	escape := strings.IndexByte(text, '\\')
 	if escape < 0 {
 		d.i = start + end + 1
-		return strings.ToValidUTF8(text, "\ufffd"), nil
+		return validText(text), nil
 	}
 	for i := start + escape; i < len(d.s); i++ {
 		switch d.s[i] {
@@ -235,4 +236,12 @@ func (d *decoder) digits() int {
 		d.i++
 	}
 	return d.i - start
+}
+
+// validText is what encoding/json reads: U+FFFD for each byte that is not UTF-8.
+func validText(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
 }

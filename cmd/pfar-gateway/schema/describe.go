@@ -52,7 +52,7 @@ func describe(k jsonschema.ErrorKind) string {
 	case *kind.MultipleOf:
 		return fmt.Sprintf("want a multiple of %s, got %s", rational(k.Want), rational(k.Got))
 	case *kind.Format:
-		return fmt.Sprintf("want %s, got %s (%.200q)", quoted(k.Want, maxShow), show(k.Got), fmt.Sprint(k.Err))
+		return fmt.Sprintf("want %s, got %s: %s", quoted(k.Want, maxShow), show(k.Got), quoted(fmt.Sprint(k.Err), 2*maxShow))
 	}
 	return describeSize(k)
 }

@@ -28,9 +28,9 @@ var kindOf = map[string]uint8{
 // graph is which subschemas lead to which, to foresee what a check costs. Subschemas are numbered so that one that is
 // applied to the same part of a value as another (allOf, $ref, if) has a greater number than that.
 type graph struct {
-	nodes   []node
-	root    int32
-	inPlace []int64 // per subschema: applications to one and the same part of a value, itself counted
+	nodes []node
+	root  int32
+	marks bool // what is evaluated is kept, for any part of a value
 	// Where no subschema leads back to itself, these bound the cost of any value.
 	bounded bool
 	weight  int64 // of all that a part of a value can have applied to it
@@ -45,7 +45,6 @@ type node struct {
 	unique   bool  // it compares all items
 	marks    bool  // it keeps what is evaluated: unevaluated, contains
 	dynamic  bool  // it looks back on all that led here
-	text     bool  // it reads strings
 	weight   int64 // of one application to a small value
 	pattern  pattern
 	same     []int32
@@ -69,7 +68,7 @@ type edge struct {
 // newGraph takes the compiled schema as its own: it puts linear code in the place of what is quadratic in the library,
 // and makes "format" the annotation that it is.
 func newGraph(root *jsonschema.Schema, anchored []*jsonschema.Schema) (*graph, error) {
-	b := builder{ids: map[*jsonschema.Schema]int32{}, anchored: anchored}
+	b := builder{ids: map[*jsonschema.Schema]int32{}}
 	for _, s := range append([]*jsonschema.Schema{root}, anchored...) {
 		b.id(s)
 	}
@@ -80,15 +79,15 @@ func newGraph(root *jsonschema.Schema, anchored []*jsonschema.Schema) (*graph, e
 		}
 		b.nodes = append(b.nodes, n)
 	}
+	b.dynamic()
 	return b.graph()
 }
 
 // builder collects subschemas in the order in which they are found.
 type builder struct {
-	ids      map[*jsonschema.Schema]int32
-	list     []*jsonschema.Schema
-	nodes    []node
-	anchored []*jsonschema.Schema
+	ids   map[*jsonschema.Schema]int32
+	list  []*jsonschema.Schema
+	nodes []node
 }
 
 const none = int32(-1)
@@ -148,7 +147,7 @@ func (b *builder) node(s *jsonschema.Schema) (node, error) {
 	return n, nil
 }
 
-// references adds where $dynamicRef and $recursiveRef may lead.
+// references adds where $dynamicRef and $recursiveRef lead.
 func (b *builder) references(s *jsonschema.Schema, n *node) error {
 	if r := s.RecursiveRef; r != nil {
 		if r.RecursiveAnchor {
@@ -159,16 +158,29 @@ func (b *builder) references(s *jsonschema.Schema, n *node) error {
 	if r := s.DynamicRef; r != nil {
 		n.dynamic = true
 		n.same = append(n.same, b.id(r.Ref))
-		if r.Anchor == "" || r.Ref.DynamicAnchor != r.Anchor {
-			return nil
+	}
+	return nil
+}
+
+// dynamic adds the places that a $dynamicRef leads to if they are on the way to it: any with the anchor.
+func (b *builder) dynamic() {
+	anchors := map[string][]int32{}
+	for id, s := range b.list {
+		if s.DynamicAnchor != "" {
+			anchors[s.DynamicAnchor] = append(anchors[s.DynamicAnchor], int32(id))
 		}
-		for _, a := range b.anchored {
-			if a.DynamicAnchor == r.Anchor && a != r.Ref {
-				n.same = append(n.same, b.id(a))
+	}
+	for id, s := range b.list {
+		r := s.DynamicRef
+		if r == nil || r.Anchor == "" || r.Ref.DynamicAnchor != r.Anchor {
+			continue
+		}
+		for _, to := range anchors[r.Anchor] {
+			if to != b.ids[r.Ref] {
+				b.nodes[id].same = append(b.nodes[id].same, to)
 			}
 		}
 	}
-	return nil
 }
 
 func (b *builder) object(s *jsonschema.Schema, n *node) {
@@ -200,7 +212,7 @@ func (b *builder) object(s *jsonschema.Schema, n *node) {
 			listed += len(list)
 		}
 	}
-	n.weight += int64(listed / 8)
+	n.weight += int64(listed / 4)
 }
 
 func (b *builder) array(s *jsonschema.Schema, n *node) {
@@ -228,7 +240,6 @@ func (b *builder) array(s *jsonschema.Schema, n *node) {
 func (b *builder) scalar(s *jsonschema.Schema, n *node) {
 	n.numeric = n.numeric || s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil ||
 		s.ExclusiveMaximum != nil || s.MultipleOf != nil
-	n.text = s.MinLength != nil || s.MaxLength != nil || s.Enum != nil || s.Const != nil
 	if s.Pattern != nil {
 		n.pattern = s.Pattern.(pattern)
 	}

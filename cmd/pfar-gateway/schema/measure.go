@@ -12,7 +12,6 @@ import (
 const (
 	maxSteps    = 1 << 18
 	maxScan     = 1 << 27 // bytes, times the instructions of the pattern that reads them
-	heavy       = 1 << 15 // steps
 	calculation = 3       // steps for a number, which is a fraction of big integers
 )
 
@@ -44,11 +43,11 @@ func (g *graph) cost(tree any, d *decoder) (int64, error) {
 type meter struct {
 	g           *graph
 	steps, scan int64
+	work        int64         // done by the meter itself
 	slow        time.Duration // spent on backtracking patterns
 	counts      []int64       // by subschema, all 0 between two parts of a value
 	queue       []int32       // the subschemas that are counted, the least last
 	met         []meeting
-	marks       bool // what is evaluated is kept, for the whole of a value
 }
 
 // meeting is how often a subschema is applied to a part of the value.
@@ -58,10 +57,7 @@ type meeting struct {
 }
 
 func (m *meter) measure(tree any) error {
-	m.steps, m.scan, m.slow, m.met, m.marks = 0, 0, 0, m.met[:0], false
-	for i := range m.g.nodes {
-		m.marks = m.marks || m.g.nodes[i].marks
-	}
+	m.steps, m.scan, m.work, m.slow, m.met = 0, 0, 0, 0, m.met[:0]
 	m.met = append(m.met, meeting{m.g.root, 1})
 	err := m.part(tree, 1, 0)
 	if err != nil { // it ended in the middle
@@ -121,6 +117,7 @@ func (m *meter) expand(v any, depth int, lo int) error {
 }
 
 func (m *meter) push(id int32, n int64) {
+	m.work++
 	if m.counts[id] == 0 {
 		at, _ := slices.BinarySearchFunc(m.queue, id, func(e, id int32) int { return int(id - e) })
 		m.queue = slices.Insert(m.queue, at, id)
@@ -137,11 +134,11 @@ func (m *meter) charge(n *node, count int64, v any, depth int) error {
 	switch v := v.(type) {
 	case map[string]any:
 		steps += int64(len(v) / 8)
-		if m.marks {
+		if m.g.marks {
 			steps += int64(len(v))
 		}
 	case []any:
-		if m.marks {
+		if m.g.marks {
 			steps += int64(len(v))
 		}
 		if n.unique {
@@ -152,17 +149,16 @@ func (m *meter) charge(n *node, count int64, v any, depth int) error {
 			steps += calculation + int64(len(v)/16)
 		}
 	case string:
-		if n.text {
-			steps += int64(len(v) / 512)
-		}
-		if n.pattern != nil {
-			if _, err := m.match(n.pattern, v, count); err != nil {
-				return err
-			}
+		if n.kinds&isString != 0 {
+			steps += int64(len(v) / 512) // the library copies it
 		}
 	}
 	if m.steps = add(m.steps, count*steps); m.steps > maxSteps {
 		return errSteps
+	}
+	if s, ok := v.(string); ok && n.pattern != nil {
+		_, err := m.match(n.pattern, s, count)
+		return err
 	}
 	return nil
 }
@@ -178,8 +174,11 @@ func (m *meter) match(p pattern, s string, count int64) (bool, error) {
 		m.steps = add(m.steps, 8*count)
 		return matched, err
 	}
-	if m.scan = m.scan + count*p.size()*int64(len(s)); m.scan > maxScan {
+	if m.scan += count * p.size() * int64(len(s)); m.scan > maxScan {
 		return false, errScan
+	}
+	if m.steps = add(m.steps, count); m.steps > maxSteps {
+		return false, errSteps
 	}
 	return false, nil
 }
@@ -211,6 +210,7 @@ func (m *meter) member(name string, v any, depth, lo, hi int) error {
 
 // property adds what e leads to for the member of that name.
 func (m *meter) property(e meeting, name string) error {
+	m.work++
 	n := &m.g.nodes[e.id]
 	to, evaluated := n.props[name]
 	if evaluated {
@@ -268,6 +268,7 @@ func (m *meter) items(list []any, depth, lo, hi int) error {
 
 // item adds what e leads to for the item with that index.
 func (m *meter) item(e meeting, i int) {
+	m.work++
 	n := &m.g.nodes[e.id]
 	to := n.unevalIt
 	if i < len(n.prefix) {

@@ -30,7 +30,7 @@ func (b *builder) graph() (*graph, error) {
 			return nil, err
 		}
 	}
-	g := &graph{nodes: make([]node, n), inPlace: make([]int64, n)}
+	g := &graph{nodes: make([]node, n)}
 	to := func(id int32) int32 { return int32(n) - 1 - o.rank[id] } // what is finished first is led to
 	for i := range b.nodes {
 		id := to(int32(i))
@@ -40,7 +40,7 @@ func (b *builder) graph() (*graph, error) {
 			}
 			return to(id)
 		})
-		g.inPlace[id] = o.inPlace[i]
+		g.marks = g.marks || g.nodes[id].marks
 	}
 	g.root = to(0)
 	g.meters.New = func() any { return &meter{g: g, counts: make([]int64, n)} }
@@ -116,7 +116,7 @@ func (g *graph) unfold() {
 			return false
 		}
 		state[id] = open
-		w, s := n.weight, n.scan()
+		w, s := n.weight+int64(len(n.patterns)), n.scan()
 		if n.numeric {
 			w += calculation
 		}

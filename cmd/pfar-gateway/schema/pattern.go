@@ -119,7 +119,7 @@ func (ps *patterns) build(text string) (pattern, error) {
 	re, err := regexp2.Compile(t, regexp2.ECMAScript|regexp2.Unicode)
 	if err != nil {
 		if re, err = regexp2.Compile(t, regexp2.RE2); err != nil {
-			return nil, fmt.Errorf("%.200q", err.Error())
+			return nil, err
 		}
 	}
 	re.MatchTimeout = matchTime
@@ -130,11 +130,8 @@ func (ps *patterns) build(text string) (pattern, error) {
 // one: 4 KiB of x{1000} are a program of 100 MB.
 func instructions(re *syntax.Regexp) int {
 	n := 1
-	switch re.Op {
-	case syntax.OpLiteral:
+	if re.Op == syntax.OpLiteral {
 		n = len(re.Rune)
-	case syntax.OpCharClass:
-		n = 1 + len(re.Rune)/8
 	}
 	for _, sub := range re.Sub {
 		n += instructions(sub)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -48,7 +49,7 @@ func Compile(raw []byte) (s *Schema, err error) {
 	// The library is not ours and the schema is a stranger's: a panic costs this tool only.
 	defer func() {
 		if r := recover(); r != nil {
-			s, err = nil, fmt.Errorf("the schema cannot be compiled: %.200q", fmt.Sprint(r))
+			s, err = nil, fmt.Errorf("the schema cannot be compiled: %s", quoted(fmt.Sprint(r), 2*maxShow))
 		}
 	}()
 	d, err := readDocument(raw)
@@ -80,31 +81,47 @@ func (s *Schema) Check(value []byte) (v *Violation) {
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			v = refused("it made the check fail: %.200q", fmt.Sprint(r))
+			v = refused("it made the check fail: %s", quoted(fmt.Sprint(r), 2*maxShow))
 		}
 	}()
-	d := decoder{s: string(value), maxDepth: maxDepth, maxNodes: maxNodes}
+	held := len(value) > heavyBytes
+	if held {
+		heavySlots <- struct{}{}
+		defer func() { <-heavySlots }()
+	}
+	return s.check(value, held)
+}
+
+// heavySlots lets few checks run at once of those that take much memory: a value may become 100 MB when it is read, and
+// the errors in it 100 MB more.
+var heavySlots = make(chan struct{}, 2)
+
+const (
+	heavyBytes = 1 << 20
+	heavySteps = 1 << 15
+)
+
+func (s *Schema) check(value []byte, held bool) *Violation {
+	// The text is the caller's memory, which is only read, and of which nothing is kept.
+	d := decoder{s: unsafe.String(unsafe.SliceData(value), len(value)), maxDepth: maxDepth, maxNodes: maxNodes}
 	tree, err := d.document()
 	if err != nil {
 		return refused("%v", err)
 	}
-	cost, err := s.graph.cost(tree, &d)
+	steps, err := s.graph.cost(tree, &d)
 	if err != nil {
 		return refused("%v", err)
 	}
-	if cost > heavy {
+	if steps > heavySteps && !held {
 		heavySlots <- struct{}{}
 		defer func() { <-heavySlots }()
 	}
 	if err := s.compiled.Validate(tree); err != nil {
 		var invalid *jsonschema.ValidationError
 		if !errors.As(err, &invalid) {
-			return refused("%.200q", err.Error())
+			return refused("%s", quoted(err.Error(), 2*maxShow))
 		}
 		return violation(invalid)
 	}
 	return nil
 }
-
-// heavySlots lets few checks run at once of those that cost much, because their errors take up to 100 MB.
-var heavySlots = make(chan struct{}, 2)

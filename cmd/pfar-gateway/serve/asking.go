@@ -156,7 +156,7 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 	if ms, err = jsonrpc.Object(result, nil); err != nil {
 		return reply{}, against(up, "%v", err)
 	}
-	return reply{result: up.Label(result, ms)}, nil
+	return labelled(up, result, ms), nil
 }
 
 func against(up *registry.Upstream, format string, args ...any) error {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
+	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -32,15 +34,20 @@ type exchange struct {
 	meta   jsonrpc.Members
 	events *events // set once the answer has become an event stream
 	plain  bool    // one of a batch: no event stream
+	sse    bool    // the client would rather have an event stream
 	state  []byte  // a server's own requestState, which the client came back with
 	rounds int     // of questions in the course of it
 }
 
-// reply is a result: the bytes that came or were made, and members to put before the others in it.
+// reply is a result: the object that came or was made, and members to put before the others in it, each with a comma
+// behind it.
 type reply struct {
 	result []byte
 	added  []byte
-	hint   registry.Hint // for lists, which say nothing of it themselves
+	closed bool // the byte behind result is the bracket that ends the message: lists are kept like that
+
+	members jsonrpc.Members // of result, nil if nobody has looked
+	hint    registry.Hint   // for lists, which say nothing of it themselves
 
 	toolError bool // the tool says that it failed
 	refused   bool // pfar has not called it
@@ -136,28 +143,31 @@ func (x *exchange) readParams() *jsonrpc.Error {
 // era tells the two generations of the protocol apart: a request of the newer one says so itself, in its header and
 // in _meta alike.
 func (x *exchange) era() (int, *jsonrpc.Error) {
-	header := x.r.Header.Get(mcp.HeaderProtocolVersion)
+	header := x.header(keyVersion)
 	meta, _ := jsonrpc.String(x.meta.Get(mcp.MetaKeyProtocolVersion))
 	x.modern = mcp.IsModernProtocol(header) || mcp.IsModernProtocol(meta)
 	if !x.modern {
 		return 0, nil
 	}
-	mismatch := func(text string) (int, *jsonrpc.Error) {
-		return http.StatusBadRequest, jsonrpc.Errorf(mcp.HEADER_MISMATCH, "%s", text)
-	}
 	switch {
 	case x.msg.ID == nil && meta == "": // a notification has no place for it
 		meta = header
+	case meta == "":
+		return http.StatusBadRequest, jsonrpc.Errorf(mcp.INVALID_PARAMS, "_meta has no %s", mcp.MetaKeyProtocolVersion)
 	case header != meta:
-		return mismatch("header MCP-Protocol-Version and _meta's " + mcp.MetaKeyProtocolVersion + " differ")
+		return http.StatusBadRequest, jsonrpc.Errorf(mcp.HEADER_MISMATCH, "header MCP-Protocol-Version and _meta's %s differ", mcp.MetaKeyProtocolVersion)
 	}
 	if !mcp.IsValidProtocolVersion(meta) {
 		return http.StatusBadRequest, unsupported(meta)
 	}
-	if x.msg.ID != nil {
-		if err := mcp.ValidateStandardHeaders(x.r.Header.Get, meta, mcp.MCPMethod(x.msg.Method), json.RawMessage(x.msg.Params)); err != nil {
-			return mismatch(err.Error())
-		}
+	if x.msg.ID == nil {
+		return 0, nil
+	}
+	if raw := x.meta.Get(mcp.MetaKeyClientCapabilities); len(raw) == 0 || raw[0] != '{' {
+		return http.StatusBadRequest, jsonrpc.Errorf(mcp.INVALID_PARAMS, "_meta has no %s", mcp.MetaKeyClientCapabilities)
+	}
+	if err := x.standardHeaders(); err != nil {
+		return http.StatusBadRequest, jsonrpc.Errorf(mcp.HEADER_MISMATCH, "%v", err)
 	}
 	return 0, nil
 }
@@ -183,25 +193,65 @@ func (x *exchange) answer(ctx context.Context) {
 	if err != nil && !errors.As(err, &e) {
 		e = jsonrpc.Errorf(mcp.INTERNAL_ERROR, "%v", err)
 	}
+	if x.sse && e == nil {
+		x.stream()
+	}
 	switch {
 	case x.events != nil:
 		_ = x.events.send(x.bytes(re, e)) // the client may have hung up
 	case e != nil:
 		writeError(x.w, x.status(e), x.msg.ID, e)
 	default:
-		head := append(jsonrpc.AppendHead(make([]byte, 0, 128), x.msg.ID, "result"), re.added...)
-		write(x.w, http.StatusOK, head, re.result[re.skip():], closing)
+		re.write(x.w, x.msg.ID)
 	}
 }
 
-var closing = []byte("}")
+// most is the longest answer that is copied to be written at once: a second write costs more than that.
+const most = 256 << 10
 
-// skip is how much of the result its added members stand in for: they bring the opening bracket.
-func (re reply) skip() int {
-	if re.added == nil {
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// write answers with the result of a request.
+func (re reply) write(w http.ResponseWriter, id []byte) {
+	if len(re.result) > most {
+		rest := [][]byte{re.result[re.open():], []byte("}")}
+		if re.closed {
+			rest = [][]byte{re.result[re.open() : len(re.result)+1]}
+		}
+		write(w, http.StatusOK, append([][]byte{re.appendHead(nil, id)}, rest...)...)
+		return
+	}
+	b := buffers.Get().(*[]byte)
+	*b = re.append((*b)[:0], id)
+	write(w, http.StatusOK, *b)
+	buffers.Put(b)
+}
+
+// open is how much of the result appendHead stands in for.
+func (re reply) open() int {
+	if len(re.added) == 0 {
 		return 0
 	}
 	return bytes.IndexByte(re.result, '{') + 1
+}
+
+// appendHead appends the response up to what stands in the result as it came.
+func (re reply) appendHead(dst, id []byte) []byte {
+	dst = jsonrpc.AppendHead(dst, id, "result")
+	if len(re.added) == 0 {
+		return dst
+	}
+	dst = append(append(dst, '{'), re.added...)
+	if rest := bytes.TrimLeft(re.result[re.open():], " \t\r\n"); len(rest) > 0 && rest[0] == '}' {
+		dst = dst[:len(dst)-1] // no comma before the end
+	}
+	return dst
+}
+
+// append appends the whole response.
+func (re reply) append(dst, id []byte) []byte {
+	dst = slices.Grow(dst, 128+len(re.added)+len(re.result))
+	return append(append(re.appendHead(dst, id), re.result[re.open():]...), '}')
 }
 
 // bytes is the response as one message.
@@ -209,8 +259,7 @@ func (x *exchange) bytes(re reply, e *jsonrpc.Error) []byte {
 	if e != nil {
 		return append(append(jsonrpc.AppendHead(nil, x.msg.ID, "error"), e.JSON()...), '}')
 	}
-	b := append(jsonrpc.AppendHead(make([]byte, 0, 128+len(re.result)), x.msg.ID, "result"), re.added...)
-	return append(append(b, re.result[re.skip():]...), '}')
+	return re.append(nil, x.msg.ID)
 }
 
 // run does what a request asks, so that its client can cancel it.
@@ -237,20 +286,18 @@ func (x *exchange) run(ctx context.Context) (reply, error) {
 
 // status is the HTTP status of an error: the newer generation gives some of them one of their own.
 func (x *exchange) status(e *jsonrpc.Error) int {
-	if e.Raw != nil {
-		return http.StatusOK
-	}
-	switch e.Code {
-	case mcp.INVALID_REQUEST:
-		return http.StatusBadRequest
-	case mcp.METHOD_NOT_FOUND:
-		if x.modern {
-			return http.StatusNotFound
-		}
-	case mcp.INVALID_PARAMS, mcp.UNSUPPORTED_PROTOCOL_VERSION, mcp.HEADER_MISMATCH:
-		if x.modern {
+	if !x.modern {
+		if e.Raw == nil && e.Code == mcp.INVALID_REQUEST {
 			return http.StatusBadRequest
 		}
+		return http.StatusOK
+	}
+	switch code := e.Number(); {
+	case code == mcp.METHOD_NOT_FOUND:
+		return http.StatusNotFound
+	case code == mcp.UNSUPPORTED_PROTOCOL_VERSION, code == mcp.HEADER_MISMATCH, code == mcp.MISSING_REQUIRED_CLIENT_CAPABILITY,
+		code == mcp.INVALID_REQUEST, code == mcp.INVALID_PARAMS && e.Raw == nil:
+		return http.StatusBadRequest
 	}
 	return http.StatusOK
 }
@@ -258,28 +305,31 @@ func (x *exchange) status(e *jsonrpc.Error) int {
 // complete adds what results have since 2026-07-28 where it is missing: an older server's is complete, and nothing of it is
 // to be kept by anybody but this client, nor for any time.
 func (x *exchange) complete(re reply) (reply, error) {
-	ms, err := jsonrpc.Object(re.result, nil)
-	if err != nil {
-		return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "reading the result: %v", err)
+	hints := false
+	switch mcp.MCPMethod(x.msg.Method) {
+	case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourcesTemplatesList: // our own
+		re.added = append(append([]byte(`"resultType":"complete",`), re.hint.Members()...), ',')
+		return re, nil
+	case mcp.MethodResourcesRead, mcp.MethodServerDiscover:
+		hints = true
+	}
+	ms := re.members
+	if ms == nil {
+		var err error
+		if ms, err = jsonrpc.Object(re.result, nil); err != nil {
+			return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "reading the result: %v", err)
+		}
 	}
 	var added []byte
 	if ms.Index("resultType") < 0 {
 		added = append(added, `"resultType":"complete",`...)
 	}
-	switch mcp.MCPMethod(x.msg.Method) {
-	case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourcesTemplatesList,
-		mcp.MethodResourcesRead, mcp.MethodServerDiscover:
-		if ms.Index("ttlMs") < 0 && ms.Index("cacheScope") < 0 && ms.Index("inputRequests") < 0 {
-			added = append(append(added, re.hint.Members()...), ',')
-		}
+	if hints && ms.Index("ttlMs") < 0 && ms.Index("cacheScope") < 0 && ms.Index("inputRequests") < 0 {
+		added = append(append(added, re.hint.Members()...), ',')
 	}
-	if len(added) == 0 {
-		return re, nil
+	if len(added) > 0 {
+		re.added = append(added, re.added...)
 	}
-	if len(ms) == 0 {
-		added = added[:len(added)-1]
-	}
-	re.added = append([]byte{'{'}, added...)
 	return re, nil
 }
 

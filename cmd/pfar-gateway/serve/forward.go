@@ -201,7 +201,7 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 	default:
 		return reply{result: result}, nil
 	}
-	ms, err := jsonrpc.Object(result, nil)
+	ms, err := jsonrpc.Object(result, make(jsonrpc.Members, 0, 8))
 	if err != nil {
 		return reply{}, against(up, "%v", err)
 	}
@@ -225,5 +225,15 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 			result = fit
 		}
 	}
-	return reply{result: up.Label(result, ms), toolError: string(ms.Get("isError")) == "true"}, nil
+	re := labelled(up, result, ms)
+	re.toolError = string(ms.Get("isError")) == "true"
+	return re, nil
+}
+
+// labelled puts the server's label on a result.
+func labelled(up *registry.Upstream, result []byte, ms jsonrpc.Members) reply {
+	if ms.Index("_meta") < 0 {
+		return reply{result: result, members: ms, added: up.Mark()}
+	}
+	return reply{result: up.Label(result, ms), members: ms}
 }

@@ -29,9 +29,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, client string) {
 		refuse(w, http.StatusNotFound, "there is no server of this name")
 		return
 	}
-	for _, name := range [...]string{"Content-Type", "Accept-Encoding", mcp.HeaderSessionID, mcp.HeaderProtocolVersion, mcp.HeaderMethod, mcp.HeaderName} {
-		if len(r.Header[http.CanonicalHeaderKey(name)]) > 1 {
-			refuse(w, http.StatusBadRequest, "header "+name+" comes twice")
+	for _, key := range singleton {
+		if len(r.Header[key]) > 1 {
+			refuse(w, http.StatusBadRequest, "header "+key+" comes twice")
 			return
 		}
 	}
@@ -96,7 +96,8 @@ func (x *exchange) acceptable() bool {
 		refuse(x.w, http.StatusUnsupportedMediaType, "a request body is not to be compressed")
 		return false
 	}
-	json, events := accepts(x.r.Header["Accept"])
+	json, events, first := accepts(x.r.Header["Accept"])
+	x.sse = first
 	if !json || !events {
 		refuse(x.w, http.StatusNotAcceptable, "Accept must have application/json and text/event-stream")
 		return false
@@ -104,11 +105,11 @@ func (x *exchange) acceptable() bool {
 	return true
 }
 
-// accepts reports which of the two forms of an answer the client takes. Without the header it takes any (RFC 9110
-// section 12.5.1).
-func accepts(values []string) (json, events bool) {
+// accepts reports which of the two forms of an answer the client takes, and whether it names the event stream first.
+// Without the header it takes any (RFC 9110 section 12.5.1).
+func accepts(values []string) (json, events, first bool) {
 	if len(values) == 0 {
-		return true, true
+		return true, true, false
 	}
 	for _, v := range values {
 		for kind := range strings.SplitSeq(v, ",") {
@@ -122,11 +123,11 @@ func accepts(values []string) (json, events bool) {
 			case "application/json", "application/*":
 				json = true
 			case "text/event-stream", "text/*":
-				events = true
+				events, first = true, first || !json
 			}
 		}
 	}
-	return json, events
+	return json, events, first
 }
 
 // body reads the request's body in bounded time and space, whatever length it claims.
@@ -188,7 +189,7 @@ func (x *exchange) get() {
 		refuse(x.w, http.StatusMethodNotAllowed, "since 2026-07-28 notifications come on subscriptions/listen")
 		return
 	}
-	if _, events := accepts(x.r.Header["Accept"]); !events {
+	if _, events, _ := accepts(x.r.Header["Accept"]); !events {
 		refuse(x.w, http.StatusNotAcceptable, "Accept must have text/event-stream")
 		return
 	}

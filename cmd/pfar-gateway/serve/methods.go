@@ -22,6 +22,9 @@ func (x *exchange) method(ctx context.Context) (reply, error) {
 	case mcp.MethodServerDiscover:
 		return x.discover()
 	case mcp.MethodPing:
+		if x.modern {
+			break
+		}
 		return empty, nil
 	case mcp.MethodToolsList:
 		return x.list(registry.Tools)
@@ -170,7 +173,7 @@ func (x *exchange) list(k registry.Kind) (reply, error) {
 	if !ok {
 		return reply{}, invalidParams("the cursor is not of this list, which may have changed: begin again")
 	}
-	return reply{result: page, hint: view.Lists[k].Hint()}, nil
+	return reply{result: page, closed: true, hint: view.Lists[k].Hint()}, nil
 }
 
 // named calls a tool or gets a prompt.
@@ -185,6 +188,9 @@ func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
 	re, err := x.reach(ctx, func() (target, error) {
 		route, err := x.srv.registry.Catalogue().Named(k, x.endpoint, name)
 		if err == nil && k == registry.Tools {
+			if err := x.paramHeaders(route.Item.Headers); err != nil {
+				return target{}, err
+			}
 			if v := route.Item.CheckArguments(x.params.Get("arguments")); v != nil {
 				err = &misused{route, v}
 			}

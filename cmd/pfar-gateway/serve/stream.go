@@ -18,6 +18,7 @@ type events struct {
 	w     http.ResponseWriter
 	rc    *http.ResponseController
 	write time.Duration
+	retry bool // the first event says when to come back, should the connection break
 }
 
 func (x *exchange) stream() *events {
@@ -27,14 +28,18 @@ func (x *exchange) stream() *events {
 		h.Set("Cache-Control", "no-store")
 		h["X-Content-Type-Options"] = noSniff
 		x.w.WriteHeader(http.StatusOK)
-		x.events = &events{x.w, http.NewResponseController(x.w), x.srv.limits.Write}
+		x.events = &events{x.w, http.NewResponseController(x.w), x.srv.limits.Write, x.sse}
 	}
 	return x.events
 }
 
 // send writes one message as one event. A line break between its tokens would end the line, so it begins another.
 func (e *events) send(message []byte) error {
-	b := append(make([]byte, 0, len(message)+32), "event: message\ndata: "...)
+	b := make([]byte, 0, len(message)+48)
+	if e.retry {
+		b, e.retry = append(b, "retry: 1000\n"...), false // milliseconds
+	}
+	b = append(b, "event: message\ndata: "...)
 	for {
 		i := bytes.IndexAny(message, "\r\n")
 		if i < 0 {

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// topColumn is a column of pfar top.
+type topColumn struct {
+	title   string
+	order   topOrder // what sorts by it; "": nothing
+	key     byte     // that sorts by it
+	text    func(topServer) string
+	colour  func(topServer) string   // nil: none
+	compare func(a, b topServer) int // the greatest comes first; nil: by name, in its order
+}
+
+// topOrder is the name of a column to sort by, as a flag.
+type topOrder string
+
+const byName topOrder = "name"
+
+func (o *topOrder) String() string { return string(*o) }
+func (o *topOrder) Type() string   { return "column" }
+func (o *topOrder) Set(s string) error {
+	if !slices.Contains(topOrderNames(), s) {
+		return fmt.Errorf("want one of %s", strings.Join(topOrderNames(), ", "))
+	}
+	*o = topOrder(s)
+	return nil
+}
+
+func topOrderNames() (names []string) {
+	for _, c := range topColumns() {
+		if c.order != "" {
+			names = append(names, string(c.order))
+		}
+	}
+	return names
+}
+
+func topColumns() []topColumn {
+	by := func(value func(topServer) float64) func(a, b topServer) int {
+		return func(a, b topServer) int { return cmp.Compare(value(b), value(a)) }
+	}
+	recent := func(value func(topServer) float64) func(topServer) string {
+		return func(s topServer) string {
+			if s.Recent == 0 {
+				return "-"
+			}
+			return latency(value(s))
+		}
+	}
+	p50 := func(s topServer) float64 { return s.P50 }
+	p99 := func(s topServer) float64 { return s.P99 }
+	return []topColumn{
+		{"NAME", byName, 'n', func(s topServer) string { return s.Name }, nil, nil},
+		{"STATE", "", 0, func(s topServer) string { return string(s.State) }, func(s topServer) string { return stateColour(s.State) }, nil},
+		{"CALLS/S", "calls", 'c', func(s topServer) string { return rate(s.Rate) }, nil, by(func(s topServer) float64 { return s.Rate })},
+		{"ACTIVE", "active", 'a', func(s topServer) string { return strconv.Itoa(s.InFlight) }, nil, by(func(s topServer) float64 { return float64(s.InFlight) })},
+		{"P50", "p50", 'p', recent(p50), nil, by(p50)},
+		{"P99", "p99", 'l', recent(p99), nil, by(p99)},
+		{"ERRORS", "errors", 'e', func(s topServer) string { return strconv.Itoa(s.Errors) }, errorColour, by(func(s topServer) float64 { return float64(s.Errors) })},
+		{"MEMORY", "memory", 'm', memoryText, nil, by(func(s topServer) float64 { return float64(known(s.Memory)) })},
+		{"CPU", "cpu", 'u', cpuText, nil, by(func(s topServer) float64 { return known(s.CPU) })},
+		{"SESSIONS", "sessions", 's', func(s topServer) string { return strconv.Itoa(s.Sessions) }, nil, by(func(s topServer) float64 { return float64(s.Sessions) })},
+	}
+}
+
+func errorColour(s topServer) string {
+	if s.Errors > 0 {
+		return red
+	}
+	return ""
+}
+
+// known is what p points to, and less than anything if it points to nothing.
+func known[N uint64 | float64](p *N) N {
+	if p == nil {
+		return 0
+	}
+	return *p
+}
+
+func memoryText(s topServer) string {
+	if s.Memory == nil {
+		return "-"
+	}
+	return size(int64(min(*s.Memory, 1<<62)))
+}
+
+func cpuText(s topServer) string {
+	if s.CPU == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", 100**s.CPU)
+}
+
+func rate(perSecond float64) string {
+	if perSecond < 9.95 {
+		return strconv.FormatFloat(perSecond, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(perSecond, 'f', 0, 64)
+}
+
+// latency is a time in seconds with two or three digits that matter.
+func latency(seconds float64) string {
+	for _, unit := range []struct {
+		name   string
+		factor float64
+	}{{"us", 1e6}, {"ms", 1e3}} {
+		v := seconds * unit.factor
+		switch {
+		case v < 9.95:
+			return strconv.FormatFloat(v, 'f', 1, 64) + " " + unit.name
+		case v < 999.5:
+			return strconv.FormatFloat(v, 'f', 0, 64) + " " + unit.name
+		}
+	}
+	if seconds < 99.95 {
+		return strconv.FormatFloat(seconds, 'f', 1, 64) + " s"
+	}
+	return strconv.FormatFloat(seconds, 'f', 0, 64) + " s"
+}
+
+// order sorts by the column that was chosen, and by name what is equal there.
+func (v *topView) order(servers []topServer) {
+	columns := topColumns()
+	i := slices.IndexFunc(columns, func(c topColumn) bool { return c.order == v.sort })
+	slices.SortStableFunc(servers, func(a, b topServer) int {
+		byColumn := 0
+		if i >= 0 && columns[i].compare != nil {
+			byColumn = columns[i].compare(a, b)
+		}
+		n := cmp.Or(byColumn, strings.Compare(a.Name, b.Name))
+		if v.reverse {
+			return -n
+		}
+		return n
+	})
+}
+
+// lines are the table, a server each, and what the gateway answers itself. The first two columns are words and begin at
+// the left, the rest are numbers and end at the right.
+func (v *topView) lines(t topTable, coloured bool) []string {
+	columns := topColumns()
+	const words = 2
+	heading := make([]cell, len(columns))
+	for i, c := range columns {
+		heading[i] = cell{c.title, bold}
+		if c.order == v.sort {
+			heading[i].colour = bold + ";4" // underlined
+		}
+	}
+	rows := [][]cell{heading}
+	servers := t.Servers
+	if t.Gateway != nil {
+		own := *t.Gateway
+		own.Name, own.State = "(gateway)", control.State("")
+		servers = append(slices.Clone(servers), own)
+	}
+	for _, s := range servers {
+		row := make([]cell, len(columns))
+		for i, c := range columns {
+			row[i].text = escape(c.text(s), oneLine)
+			if c.colour != nil {
+				row[i].colour = c.colour(s)
+			}
+		}
+		rows = append(rows, row)
+	}
+	widths := make([]int, len(columns))
+	for _, row := range rows {
+		for i, f := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(f.text))
+		}
+	}
+	var list []string
+	for _, row := range rows {
+		var b strings.Builder
+		for i, f := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(f.text))
+			if coloured && f.colour != "" {
+				f.text = "\x1b[" + f.colour + "m" + f.text + "\x1b[0m"
+			}
+			switch {
+			case i >= words:
+				b.WriteString("  " + pad + f.text)
+			case i > 0:
+				b.WriteString("  " + f.text + pad)
+			default:
+				b.WriteString(f.text + pad)
+			}
+		}
+		list = append(list, strings.TrimRight(b.String(), " "))
+	}
+	return list
+}

@@ -1,0 +1,486 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// fakeProc makes a directory like /proc of processes, whose parents and names are given, and which each have 100 KiB
+// of their own, and have used pid hundredths of a second.
+func fakeProc(t *testing.T, list ...[2]any) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(list); i++ {
+		pid, parent := list[i][0].(int), list[i][1].(int)
+		makeProcess(t, dir, pid, parent, "node) S 1 (x", pid)
+	}
+	return dir
+}
+
+func makeProcess(t *testing.T, proc string, pid, parent int, name string, ticks int) {
+	t.Helper()
+	dir := filepath.Join(proc, fmt.Sprint(pid))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stat := fmt.Sprintf("%d (%s) S %d 1 1 0 -1 4194560 1 2 3 4 %d 0 0 0 20 0 1 0 100 1000000 50 18446744073709551615 1 1", pid, name, parent, ticks)
+	if err := os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rollup := "00400000-7fff0000 ---p 00000000 00:00 0  [rollup]\nRss:  999 kB\nPss:                 100 kB\nPss_Dirty:  7 kB\n"
+	if err := os.WriteFile(filepath.Join(dir, "smaps_rollup"), []byte(rollup), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// statistician answers as the gateway's Unix socket does, with whatever a test puts into it.
+type statistician struct {
+	mu   sync.Mutex
+	body string
+	code int
+}
+
+func (s *statistician) set(code int, body string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.code, s.body = code, body
+}
+
+func (s *statistician) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.URL.Path != "/stats" || r.Method != http.MethodGet {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	w.WriteHeader(s.code)
+	fmt.Fprint(w, s.body)
+}
+
+const someStats = `{"time":"2026-08-01T12:00:00Z","servers":[
+{"server":"","in_flight":0,"last_minute":{"seconds":60,"calls":6,"ok":6,"p50":0.00004,"p99":0.00009,"max":0.0001},"total":{"seconds":600,"calls":9}},
+{"server":"ghost","in_flight":1,"last_minute":{"seconds":60,"calls":6},"total":{"calls":9}},
+{"server":"notion","held":2,"in_flight":3,"last_minute":{"seconds":60,"calls":1200,"ok":1190,"tool_error":1,"refused":2,"failed":4,"cancelled":3,
+ "p50":0.0123,"p95":0.2,"p99":1.5,"max":2},"total":{"seconds":600,"calls":5000,"tool_error":10,"refused":20,"failed":40,"p50":0.01,"p99":1}}]}`
+
+func topReport() control.Report {
+	r := sampleReport(time.Now())
+	r.Servers[0].Name = "fs\x1b[2J"
+	r.Servers[1].Sessions = []control.Session{{Handle: "h", State: control.Running, PID: 20}, {Handle: "i", State: control.Starting}}
+	return r
+}
+
+// newTop is a bench with servers, statistics and processes; each sample is a second after the last.
+func newTop(t *testing.T) (*bench, *statistician, topOptions) {
+	t.Helper()
+	b := newBench(t, "")
+	b.pfard(t, topReport(), nil)
+	s := &statistician{code: 200, body: someStats}
+	b.serveHTTP(t, s)
+	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+	b.now = func() time.Time { now = now.Add(time.Second); return now }
+	// 7 and 20 are launchers, 30 and below somebody else's.
+	proc := fakeProc(t, [2]any{1, 0}, [2]any{7, 1}, [2]any{8, 7}, [2]any{9, 8}, [2]any{10, 8}, [2]any{20, 1}, [2]any{21, 20}, [2]any{30, 1}, [2]any{31, 30})
+	return b, s, topOptions{once: true, sort: byName, interval: time.Millisecond, proc: proc}
+}
+
+func TestTopOnce(t *testing.T) {
+	b, _, o := newTop(t)
+	if err := b.top(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	want := `NAME       STATE    CALLS/S  ACTIVE    P50    P99  ERRORS   MEMORY  CPU  SESSIONS
+fs\x1b[2J  failed       0.0       0      -      -       0        -    -         0
+notion     running       20       3  12 ms  1.5 s       7  400 KiB    -         2
+(gateway)               0.1       0  40 us  90 us       0        -    -         0
+`
+	if b.out.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", b.out, want)
+	}
+}
+
+func TestTopJSON(t *testing.T) {
+	b, _, o := newTop(t)
+	b.output = "json"
+	if err := b.top(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.out.String(), "\x1b") {
+		t.Errorf("a control character is printed: %q", b.out)
+	}
+	var got topTable
+	if err := json.Unmarshal(b.out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Servers) != 2 || got.Gateway == nil || got.Gateway.Recent != 6 || got.Problem != "" || got.Time.IsZero() {
+		t.Fatalf("got %+v", got)
+	}
+	n := got.Servers[1]
+	if n.Memory == nil || *n.Memory != 400<<10 || n.CPU != nil || got.Servers[0].Memory != nil {
+		t.Errorf("memory %v, CPU %v", n.Memory, n.CPU)
+	}
+	n.Memory = nil
+	want := topServer{
+		Name: "notion", State: control.Running, Tools: 24, Held: 2, Rate: 20, InFlight: 3, Recent: 1200, Errors: 7,
+		P50: 0.0123, P99: 1.5, Max: 2, Total: 5000, Failures: 70, Sessions: 2,
+	}
+	if n != want {
+		t.Errorf("got  %+v\nwant %+v", n, want)
+	}
+}
+
+// TestTopRates: the second sample knows what happened since the first, and a gateway that began anew is no negative rate.
+func TestTopRates(t *testing.T) {
+	b, s, o := newTop(t)
+	v := &topView{cli: b.cli, topOptions: o, client: b.gatewayHTTP()}
+	sample := func() topServer {
+		t.Helper()
+		table, err := v.sample(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.order(table.Servers)
+		return table.Servers[1]
+	}
+	stats := func(calls int) string {
+		return fmt.Sprintf(`{"servers":[{"server":"notion","last_minute":{"seconds":50,"calls":100},"total":{"calls":%d}}]}`, calls)
+	}
+	s.set(200, stats(1000))
+	if got := sample(); got.Rate != 2 || got.CPU != nil {
+		t.Errorf("at first: %v calls/s, CPU %v", got.Rate, got.CPU)
+	}
+	s.set(200, stats(1030))
+	makeProcess(t, o.proc, 9, 8, "node", 9+25)
+	if got := sample(); got.Rate != 30 || got.CPU == nil || *got.CPU != 0.25 {
+		t.Errorf("then: %v calls/s, CPU %v", got.Rate, got.CPU)
+	}
+	s.set(200, stats(5))
+	if err := os.RemoveAll(filepath.Join(o.proc, "9")); err != nil {
+		t.Fatal(err)
+	}
+	if got := sample(); got.Rate != 2 || *got.CPU != 0 || *got.Memory != 300<<10 {
+		t.Errorf("after a restart: %v calls/s, CPU %v, memory %d", got.Rate, *got.CPU, *got.Memory)
+	}
+}
+
+// TestTopWithoutTerminal measures twice.
+func TestTopWithoutTerminal(t *testing.T) {
+	b, _, o := newTop(t)
+	o.once = false
+	if err := b.top(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.out.String(), "notion     running      0.0       3  12 ms  1.5 s       7  400 KiB   0%         2\n") {
+		t.Errorf("got:\n%s", b.out)
+	}
+}
+
+func TestTopFails(t *testing.T) {
+	b := newBench(t, "")
+	if code := b.run(t.Context(), []string{"top", "--once"}); code != exitNotRunning {
+		t.Errorf("without pfard: exit %d, %s", code, b.err)
+	}
+	for name, c := range map[string]struct {
+		code    int
+		body    string
+		problem string
+	}{
+		"another version": {404, "", `it answers "404 Not Found": pfar and pfar-gateway may be of different versions`},
+		"nonsense":        {200, "\x1b[2J", `reading its answer: invalid character '\x1b'`},
+		"half of it":      {200, someStats[:100], "reading its answer: unexpected EOF"},
+		"endless":         {200, `{"servers":[{"server":"` + strings.Repeat("x", maxStats), "reading its answer: unexpected EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, s, _ := newTop(t)
+			s.set(c.code, c.body)
+			code := b.run(t.Context(), []string{"top", "--once"})
+			if code != exitFailed || !strings.Contains(b.err.String(), c.problem) || strings.Contains(b.err.String(), "\x1b") {
+				t.Errorf("exit %d, %q, want %q", code, b.err, c.problem)
+			}
+			if !strings.Contains(b.out.String(), "notion") {
+				t.Errorf("what pfard knows is not shown: %s", b.out)
+			}
+		})
+	}
+	b, _, _ = newTop(t)
+	if code := b.run(t.Context(), []string{"top", "--sort", "x"}); code != exitUsage || !strings.Contains(b.err.String(), "want one of name, calls") {
+		t.Errorf("exit %d, %s", code, b.err)
+	}
+}
+
+// TestTopInterrupted: Ctrl-C ends the second before a table is printed.
+func TestTopInterrupted(t *testing.T) {
+	b, _, _ := newTop(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	tick := b.now
+	b.now = func() time.Time { cancel(); return tick() } // after the first sample
+	if code := b.run(ctx, []string{"top"}); code != exitInterrupted || b.out.Len() > 0 {
+		t.Errorf("exit %d, %s", code, b.out)
+	}
+}
+
+func TestTopOrder(t *testing.T) {
+	number := func(n uint64) *uint64 { return &n }
+	share := func(n float64) *float64 { return &n }
+	servers := []topServer{
+		{Name: "a", Rate: 1, InFlight: 3, P50: 5, P99: 1, Errors: 2, Memory: number(7), Sessions: 1},
+		{Name: "b", Rate: 3, InFlight: 1, P50: 5, P99: 2, Errors: 2, CPU: share(.5), Sessions: 1},
+		{Name: "c", Rate: 2, InFlight: 2, P50: 6, P99: 3, Errors: 3, Memory: number(9), CPU: share(.6), Sessions: 0},
+	}
+	for key, want := range map[byte]string{
+		'n': "abc", 'c': "bca", 'a': "acb", 'p': "cab", 'l': "cba", 'e': "cab", 'm': "cab", 'u': "cba", 's': "abc", 'x': "abc", 0: "abc",
+	} {
+		v := &topView{topOptions: topOptions{sort: byName}}
+		if !v.pressed(key) {
+			t.Errorf("%q ends", key)
+		}
+		for _, turned := range []bool{false, true} {
+			v.order(servers)
+			got := servers[0].Name + servers[1].Name + servers[2].Name
+			if turned {
+				got = string([]byte{got[2], got[1], got[0]})
+			}
+			if got != want {
+				t.Errorf("%q, turned %v: %s, want %s", key, turned, got, want)
+			}
+			v.pressed('r')
+		}
+	}
+	for _, key := range []byte{'q', 'Q', 3, 4} {
+		if new(topView).pressed(key) {
+			t.Errorf("%q does not end", key)
+		}
+	}
+}
+
+func TestTopNumbers(t *testing.T) {
+	for seconds, want := range map[float64]string{
+		0: "0.0 us", 0.000001: "1.0 us", 0.00001234: "12 us", 0.0009994: "999 us", 0.0009996: "1.0 ms", 0.00994: "9.9 ms", 0.5: "500 ms",
+		0.9996: "1.0 s", 12.34: "12.3 s", 99.96: "100 s", 3600: "3600 s",
+	} {
+		if got := latency(seconds); got != want {
+			t.Errorf("%v s is %q, want %q", seconds, got, want)
+		}
+	}
+	for n, want := range map[float64]string{0: "0.0", 0.04: "0.0", 9.94: "9.9", 9.96: "10", 12345.6: "12346"} {
+		if got := rate(n); got != want {
+			t.Errorf("%v/s is %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestProcesses(t *testing.T) {
+	proc := fakeProc(t, [2]any{2, 1}, [2]any{3, 2}, [2]any{4, 3}, [2]any{6, 6}, [2]any{7, 8}, [2]any{8, 7})
+	for name, content := range map[string]string{"11": "", "12": "12 (half", "13": "13 (x) S 2 1", "14": "14 (x) S -5 " + strings.Repeat("x ", 40), "self": "2 (x) S 3"} {
+		if err := os.MkdirAll(filepath.Join(proc, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(proc, name, "stat"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(proc, "4", "smaps_rollup")); err != nil {
+		t.Fatal(err)
+	}
+	p, err := readProcesses(proc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		launchers []int
+		memory    uint64
+		used      time.Duration
+	}{
+		{[]int{2}, 100<<10 + 50*uint64(os.Getpagesize()), 7 * clockTick}, // 4 may not be read: its resident size
+		{[]int{3}, 50 * uint64(os.Getpagesize()), 4 * clockTick},
+		{[]int{2, 3}, 50 * uint64(os.Getpagesize()), 4 * clockTick}, // 3 is a launcher itself
+		{[]int{6}, 0, 0},
+		{[]int{7}, 100 << 10, 8 * clockTick},
+		{[]int{99}, 0, 0},
+		{nil, 0, 0},
+	} {
+		if memory, used := p.cost(tt.launchers); memory != tt.memory || used != tt.used {
+			t.Errorf("below %v: %d bytes and %v, want %d and %v", tt.launchers, memory, used, tt.memory, tt.used)
+		}
+	}
+	if _, err := readProcesses(filepath.Join(proc, "none")); err == nil {
+		t.Error("a /proc that is not there is read")
+	}
+	if p, err := readProcesses("/proc"); err != nil || p.memory(os.Getpid()) < 1<<20 || p.resident[os.Getpid()] < 1<<20 {
+		t.Errorf("of the real /proc this process has no memory: %v", err)
+	}
+}
+
+// terminalPair is a pseudo-terminal: what a program writes to it comes out at the operator's side.
+func terminalPair(t *testing.T) (operator, program *os.File) {
+	t.Helper()
+	operator, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	t.Cleanup(func() { operator.Close() })
+	var number int
+	descriptor(t, operator, func(fd int) (err error) {
+		if err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err == nil {
+			number, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)
+		}
+		return err
+	})
+	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	t.Cleanup(func() { program.Close() })
+	return operator, program
+}
+
+// descriptor uses a descriptor without making it a blocking one, as Fd does: then reads would have no deadline.
+func descriptor(t *testing.T, f *os.File, use func(fd int) error) {
+	t.Helper()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = use(int(fd)) }); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+}
+
+// screenOf is what an operator has seen.
+type screenOf struct {
+	terminal *os.File
+	seen     []byte
+}
+
+// await reads until the text has come, since the last await.
+func (s *screenOf) await(t *testing.T, text string) {
+	t.Helper()
+	part := make([]byte, 4096)
+	_ = s.terminal.SetReadDeadline(time.Now().Add(10 * time.Second))
+	for from := len(s.seen); !bytes.Contains(s.seen[from:], []byte(text)); {
+		n, err := s.terminal.Read(part)
+		if err != nil {
+			t.Fatalf("waiting for %q: %v\n...%q", text, err, s.seen[max(0, len(s.seen)-1000):])
+		}
+		s.seen = append(s.seen, part[:n]...)
+	}
+}
+
+func (s *screenOf) resize(t *testing.T, rows, columns uint16) {
+	t.Helper()
+	descriptor(t, s.terminal, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
+	})
+}
+
+func (s *screenOf) press(t *testing.T, keys string) {
+	t.Helper()
+	if _, err := s.terminal.WriteString(keys); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTopOnTerminal draws, sorts, keeps to the size, and leaves the terminal as it was.
+func TestTopOnTerminal(t *testing.T) {
+	operator, program := terminalPair(t)
+	screen := &screenOf{terminal: operator}
+	screen.resize(t, 8, 60)
+	b, s, o := newTop(t)
+	o.once, o.interval = false, 5*time.Millisecond
+	b.stdin, b.stdout = program, program
+	before, err := term.GetState(int(program.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- b.top(t.Context(), o) }()
+	screen.await(t, enterScreen)
+	screen.await(t, "1 of 2 servers run")
+	screen.await(t, "and 2 more")
+	seen := strings.NewReplacer(enterScreen, "", eraseRight, "", eraseBelow, "", cursorHome, "\r\n").Replace(string(screen.seen))
+	for line := range strings.SplitSeq(seen, "\r\n") {
+		if toWidth(line, 60) != line {
+			t.Errorf("wider than the terminal: %q", line)
+		}
+	}
+	if bytes.Contains(screen.seen, []byte("MEMORY")) || bytes.Contains(screen.seen, []byte("notion")) {
+		t.Errorf("more is shown than fits: %q", screen.seen)
+	}
+	screen.resize(t, 20, 120)
+	screen.await(t, "12 ms")
+	s.set(500, "")
+	screen.await(t, `no calls are shown: it answers "500 Internal`)
+	s.set(200, someStats)
+	screen.press(t, "m")
+	screen.await(t, "\x1b[1;4mMEMORY")
+	screen.press(t, "rx")
+	screen.await(t, "MEMORY")
+	screen.press(t, "\x03")
+	screen.await(t, leaveScreen)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	after, err := term.GetState(int(program.Fd()))
+	if err != nil || *after != *before {
+		t.Errorf("the terminal is not as it was: %v", err)
+	}
+}
+
+// TestTopOutlivesPfard: it says so, and goes on when there is one again; a signal ends it and leaves the terminal clean.
+func TestTopOutlivesPfard(t *testing.T) {
+	operator, program := terminalPair(t)
+	screen := &screenOf{terminal: operator}
+	screen.resize(t, 20, 120)
+	b, _, o := newTop(t)
+	o.once, o.interval = false, 5*time.Millisecond
+	b.stdin, b.stdout = program, program
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.top(ctx, o) }()
+	screen.await(t, "12 ms")
+	away := b.dirs.Control() + ".away"
+	if err := os.Rename(b.dirs.Control(), away); err != nil {
+		t.Fatal(err)
+	}
+	screen.await(t, "pfar does not run")
+	if err := os.Rename(away, b.dirs.Control()); err != nil {
+		t.Fatal(err)
+	}
+	screen.await(t, "12 ms")
+	cancel()
+	screen.await(t, leaveScreen)
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestToWidth(t *testing.T) {
+	for _, tt := range []struct {
+		line  string
+		width int
+		want  string
+	}{
+		{"abc", 5, "abc"}, {"abc", 2, "ab"}, {"abc", 0, ""}, {"äöü", 2, "äö"}, {"", 3, ""},
+		{"\x1b[1mabc\x1b[0md", 2, "\x1b[1mab\x1b[0m"}, {"\x1b[1mabc\x1b[0md", 4, "\x1b[1mabc\x1b[0md"},
+	} {
+		if got := toWidth(tt.line, tt.width); got != tt.want {
+			t.Errorf("%q to %d: %q, want %q", tt.line, tt.width, got, tt.want)
+		}
+	}
+}

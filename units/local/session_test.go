@@ -1,0 +1,364 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// groups is a Limiter that remembers what it was asked.
+type groups struct {
+	mu      sync.Mutex
+	removed []string
+	oom     bool
+}
+
+func (*groups) Place(context.Context, string, int, sandbox.Limits) (string, error) { return "", nil }
+func (g *groups) OOMKilled(string) bool                                            { return g.oom }
+func (g *groups) Remove(name string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.removed = append(g.removed, name)
+	return nil
+}
+
+// launcherScript stands in for pfar-sandbox: it tells what it was given, and ends as the plan's command says.
+const launcherScript = `#!/bin/sh
+plan="$CREDENTIALS_DIRECTORY/plan"
+echo "launched uid $(id -u) token $(cat "$CREDENTIALS_DIRECTORY/TOKEN") runtime $(basename "$RUNTIME_DIRECTORY") session $(grep -o '"session":"[a-z2-7]*"' "$plan")"
+if grep -q '"command":"crash"' "$plan"; then exit 3; fi
+if grep -q '"command":"end"' "$plan"; then exit 0; fi
+if grep -q '"command":"slow"' "$plan"; then trap 'sleep 1; exit 0' TERM; while :; do sleep 0.05; done; fi
+exec sleep 1000
+`
+
+type runnerFixture struct {
+	*Runner
+	t       *testing.T
+	dir     string
+	limits  *groups
+	updates chan Update
+}
+
+// newRunner is a runner over programs that are scripts.
+func newRunner(t *testing.T, prepare func(run string)) *runnerFixture {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pfar") // t.TempDir is too long for a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	f := &runnerFixture{t: t, dir: dir, limits: &groups{}, updates: make(chan Update, 1000)}
+	bin, run := filepath.Join(dir, "bin"), filepath.Join(dir, "run")
+	for _, d := range []string{bin, run} {
+		if err := os.Mkdir(d, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{
+		"pfar-sandbox": launcherScript, "pfar-egress": "#!/bin/sh\nexec sleep 1000\n", "pfar-gateway": "#!/bin/sh\necho \"gateway uid $(id -u) $*\"\nexec sleep 1000\n",
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if prepare != nil {
+		prepare(run)
+	}
+	f.Runner, err = New(Config{
+		Log: quiet(), Bin: bin, Run: run, State: filepath.Join(dir, "state"), Gateway: testGateway(t, dir), Limits: f.limits,
+		Changed: func(u Update) { f.updates <- u },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+func testGateway(t *testing.T, dir string) Gateway {
+	t.Helper()
+	g := Gateway{Token: []byte("token"), Control: filepath.Join(dir, "control.sock"), Changed: func(bool) {}}
+	var err error
+	if g.HTTP, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	if g.Unix, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "gateway.sock"), Net: "unix"}); err != nil {
+		t.Fatal(err)
+	}
+	if g.Servers, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "servers.sock"), Net: "unixpacket"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.HTTP.Close(); g.Unix.Close(); g.Servers.Close() })
+	return g
+}
+
+func testPlan(command, session string) generator.Plan {
+	return generator.Plan{
+		Name: "e", Gateway: handover.Server{Name: "e", Session: session, Sessions: handover.Sessions{Own: true, Max: 9}},
+		Sandbox: sandbox.Sandbox{Command: command, Limits: sandbox.Limits{Memory: 1 << 20, Tasks: 9}},
+	}
+}
+
+func (f *runnerFixture) start(command, session string) {
+	f.t.Helper()
+	if err := f.Start(testPlan(command, session), map[string][]byte{"TOKEN": []byte("hunter2")}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// until returns the first update of a session that is as wanted, and passes over those of others.
+func (f *runnerFixture) until(what, session string, ok func(Update) bool) Update {
+	f.t.Helper()
+	late := time.After(10 * time.Second)
+	for {
+		select {
+		case u := <-f.updates:
+			if u.Session == session && ok(u) {
+				return u
+			}
+		case <-late:
+			f.t.Fatalf("nothing like this came of session %q: %s", session, what)
+		}
+	}
+}
+
+func (f *runnerFixture) launched(session string) Update {
+	f.t.Helper()
+	return f.until("launched", session, func(u Update) bool { return u.PID != 0 })
+}
+
+func (f *runnerFixture) logged() string {
+	b, _ := os.ReadFile(f.Log("e"))
+	return string(b)
+}
+
+// leftOf lists the paths in whose names text is.
+func (f *runnerFixture) leftOf(text string) (left []string) {
+	f.t.Helper()
+	err := filepath.WalkDir(f.dir, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(filepath.Base(path), text) {
+			left = append(left, path)
+		}
+		return nil // what goes meanwhile is not left
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for unit := range f.users.held {
+		if strings.Contains(unit, text) {
+			left = append(left, "the user of "+unit)
+		}
+	}
+	return left
+}
+
+const (
+	one = "aaaaaaaa"
+	two = "bbbbbbbb"
+)
+
+func TestWhatIsNoSession(t *testing.T) {
+	f := newRunner(t, nil)
+	for _, session := range []string{"x", "../../..", "a.aaaaaa", "AAAAAAAA"} {
+		if err := f.Start(testPlan("run", session), nil); err == nil {
+			t.Errorf("session %q was started", session)
+		}
+		if left := f.leftOf(units.Instance("e", session)); left != nil {
+			t.Errorf("session %q left %q", session, left)
+		}
+	}
+	p := testPlan("run", one)
+	p.State = true // two processes would write to one home
+	if err := f.Start(p, nil); err == nil || f.leftOf(one) != nil {
+		t.Errorf("a session with state: %v, left %q", err, f.leftOf(one))
+	}
+	f.start("run", one)
+	if err := f.Start(testPlan("run", one), nil); err == nil || !strings.Contains(err.Error(), "started already") {
+		t.Errorf("a session twice: %v", err)
+	}
+}
+
+func TestSessionsHaveEverythingOfTheirOwn(t *testing.T) {
+	f := newRunner(t, nil)
+	f.start("run", "")
+	server := f.launched("")
+	f.start("run", one)
+	first := f.launched(one)
+	f.start("run", two)
+	second := f.launched(two)
+	ids := []int{server.UID, first.UID, second.UID, f.GatewayUID()}
+	slices.Sort(ids)
+	if distinct := len(slices.Compact(ids)); os.Getuid() == 0 && distinct != 4 || os.Getuid() != 0 && distinct != 1 {
+		t.Errorf("users %d", ids)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("launched uid %d token hunter2 runtime pfar-mcp@e session \n", server.UID),
+		fmt.Sprintf("launched uid %d token hunter2 runtime pfar-mcp@e.%s session \"session\":\"%s\"\n", first.UID, one, one),
+		fmt.Sprintf("launched uid %d token hunter2 runtime pfar-mcp@e.%s session \"session\":\"%s\"\n", second.UID, two, two),
+	} {
+		eventually(t, "in the server's log: "+want, func() bool { return strings.Contains(f.logged(), want) })
+	}
+	for _, path := range []string{f.dirs.monitor("e." + one), f.dirs.runtime("pfar-egress@e." + two)} {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	f.Stop("e." + one)
+	if err := unix.Kill(first.PID, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("the session's launcher after its stop: %v", err)
+	}
+	if left := f.leftOf(one); left != nil {
+		t.Errorf("left of a session: %q", left)
+	}
+	for _, pid := range []int{server.PID, second.PID} {
+		if err := unix.Kill(pid, 0); err != nil {
+			t.Errorf("another's launcher: %v", err)
+		}
+	}
+	if !slices.Equal(f.limits.removed, []string{"e." + one}) {
+		t.Errorf("groups removed: %q", f.limits.removed)
+	}
+	f.Close()
+	if left := f.leftOf("@e"); left != nil {
+		t.Errorf("left by a runner that was closed: %q", left)
+	}
+}
+
+func TestASessionsProcessIsNotStartedAgain(t *testing.T) {
+	for command, state := range map[string]string{"crash": units.StateFailed, "end": units.StateStopped} {
+		t.Run(command, func(t *testing.T) {
+			f := newRunner(t, nil)
+			f.limits.oom = command == "crash"
+			f.start(command, one)
+			u := f.until("ended", one, func(u Update) bool { return u.Ended })
+			if u.State != state || u.PID != 0 || u.Server != "e" {
+				t.Errorf("got %+v, want %s", u, state)
+			}
+			f.Stop("e." + one) // its service is done by then, and would have started it again
+			if n := strings.Count(f.logged(), "launched"); n != 1 {
+				t.Errorf("launched %d times", n)
+			}
+			if says := strings.Contains(f.logged(), "["+one+"] pfar: killed by the kernel: out of its memory_limit\n"); says != f.limits.oom {
+				t.Errorf("log of a session that was killed for memory (%v): %q", f.limits.oom, f.logged())
+			}
+			if left := f.leftOf(one); left != nil {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+	f := newRunner(t, nil) // a server's own process is
+	f.start("crash", "")
+	for range 2 {
+		f.launched("")
+		if u := f.until("crashed", "", func(u Update) bool { return u.PID == 0 }); u.Ended {
+			t.Errorf("a server that will be started again has ended: %+v", u)
+		}
+	}
+}
+
+// Whoever stops what is being stopped already, and the runner's end, wait for it.
+func TestEveryStopWaits(t *testing.T) {
+	f := newRunner(t, nil)
+	f.start("slow", one)
+	f.launched(one)
+	eventually(t, "it handles signals", func() bool { return strings.Contains(f.logged(), "launched") })
+	go f.Stop("e." + one)
+	pid := f.until("told to end", one, func(u Update) bool { return u.PID != 0 }).PID // the update of deactivating
+	for _, stop := range []func(){func() { f.Stop("e." + one) }, f.Close} {
+		stop()
+		if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
+			t.Errorf("there is still a process: %v", err)
+		}
+	}
+	if left := f.leftOf(one); left != nil {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// A pfard that was killed leaves its sessions' files, whose names never come again, and may leave secrets among them.
+func TestWhatAKilledPfardLeft(t *testing.T) {
+	f := newRunner(t, func(run string) {
+		for _, path := range []string{
+			"credentials/pfar-mcp@e." + one + "/TOKEN", "runtime/pfar-egress@e." + one + "/leases", "binds/pfar-mcp@e." + one + "/0/pfar-sandbox",
+			"notify/pfar-mcp@e." + one, "egress/e." + one + ".sock", "runtime/pfar-mcp@e/crashes", "runtime/not.mine/x",
+		} {
+			path = filepath.Join(run, path)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte("hunter2"), 0o400); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(filepath.Join(run, "credentials/pfar-mcp@e."+one), 0o500); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if left := f.leftOf(one); left != nil {
+		t.Errorf("left: %q", left)
+	}
+	if f.leftOf("crashes") == nil || f.leftOf("not.mine") == nil {
+		t.Error("removed what is no session's")
+	}
+}
+
+func TestSessionsDoNotFillTheLog(t *testing.T) {
+	f := newRunner(t, nil)
+	if err := os.WriteFile(f.Log("e"), []byte(strings.Repeat("x", units.LogSegment)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.start("end", one)
+	f.until("ended", one, func(u Update) bool { return u.Ended })
+	if st, err := os.Stat(f.Log("e")); err != nil || st.Size() >= units.LogSegment {
+		t.Errorf("the log was not rotated: %v, %v", st, err)
+	}
+	if st, err := os.Stat(f.Log("e") + ".1"); err != nil || st.Size() != units.LogSegment {
+		t.Errorf("the old log: %v, %v", st, err)
+	}
+}
+
+func TestTheGatewayKnowsWhereToAsk(t *testing.T) {
+	f := newRunner(t, nil)
+	want := fmt.Sprintf("gateway uid %d --control %s\n", f.GatewayUID(), filepath.Join(f.dir, "control.sock"))
+	eventually(t, want, func() bool {
+		b, _ := os.ReadFile(f.Log(gatewayName))
+		return strings.HasPrefix(string(b), want[:len(want)-1])
+	})
+	if own := f.GatewayUID() == os.Getuid(); own != (os.Getuid() != 0) {
+		t.Errorf("the gateway runs as %d, pfard as %d", f.GatewayUID(), os.Getuid())
+	}
+}
+
+// What names the instances must name a group and fit into a socket's path.
+func TestInstancesNames(t *testing.T) {
+	name := units.Instance("e", units.NewSession())
+	if err := checkGroupName(name); err != nil {
+		t.Error(err)
+	}
+	longest := LongestSocket("/run", name)
+	for _, other := range []string{dirs{run: "/run"}.monitor(name), dirs{run: "/run"}.notify(launcherName(name)), dirs{run: "/run"}.notify(gatewayName)} {
+		if len(other) > len(longest) {
+			t.Errorf("%q is longer than %q", other, longest)
+		}
+	}
+}
