@@ -21,11 +21,12 @@ type plain struct {
 	mu       sync.Mutex
 	received int               // tools/call
 	waiting  map[string]string // label of a call of the tool wait, by its id
+	held     map[string]func() // answers the call of the tool steps with the label
 	gone     map[string]chan struct{}
 }
 
 func newPlain(name string, s *server) *plain {
-	return &plain{name: name, srv: s, waiting: map[string]string{}, gone: map[string]chan struct{}{}}
+	return &plain{name: name, srv: s, waiting: map[string]string{}, held: map[string]func(){}, gone: map[string]chan struct{}{}}
 }
 
 func (p *plain) info() (string, string) {
@@ -47,7 +48,8 @@ func (p *plain) items(list string) []string {
 			`{"name":"sum","description":"adds","inputSchema":` + sumInput + `,"outputSchema":` + sumSchema + `}`,
 			`{"name":"wrong","description":"returns what its output schema forbids","inputSchema":{"type":"object"},"outputSchema":` + sumSchema + `}`,
 			`{"name":"media","description":"returns content of every type","inputSchema":{"type":"object"}}`,
-			`{"name":"steps","description":"reports progress","inputSchema":{"type":"object","properties":{"steps":{"type":"integer","minimum":1,"maximum":9}},"required":["steps"]}}`,
+			`{"name":"steps","description":"reports progress, and answers once released","inputSchema":{"type":"object","properties":{"steps":{"type":"integer","minimum":1,"maximum":9},"label":{"type":"string"}},"required":["steps","label"]}}`,
+			`{"name":"release","description":"has the call of steps with this label answered","inputSchema":` + label + `}`,
 			`{"name":"fail","description":"fails","inputSchema":{"type":"object"}}`,
 			`{"name":"wait","description":"waits until it is cancelled","inputSchema":` + label + `}`,
 			`{"name":"cancelled","description":"returns once the call of wait with this label was cancelled","inputSchema":` + label + `}`,
@@ -128,6 +130,8 @@ func (p *plain) call(q *request) {
 		p.media(q)
 	case "steps":
 		p.steps(q)
+	case "release":
+		p.release(q)
 	case "fail":
 		p.result(q, `"content":[{"type":"text","text":"failed as told"}],"isError":true`)
 	case "wait":
@@ -159,7 +163,7 @@ func (p *plain) media(q *request) {
 		`{"type":"audio","data":"SOUND","mimeType":"audio/wav"},`+
 		`{"type":"resource","resource":{"uri":"plain://NAME/text","mimeType":"text/plain","text":"embedded"}},`+
 		`{"type":"resource","resource":{"uri":"plain://NAME/blob","mimeType":"image/png","blob":"PICTURE"}},`+
-		`{"type":"resource_link","uri":"plain://NAME/item/1","name":"item 1","mimeType":"text/plain"}]`))
+		`{"type":"resource_link","uri":"plain://NAME/item/1","name":"item 1","description":"the first","mimeType":"text/plain"}]`))
 }
 
 func (p *plain) steps(q *request) {
@@ -170,7 +174,24 @@ func (p *plain) steps(q *request) {
 			p.srv.notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d,"total":%d,"message":"step %d"}`, q.token, i+1, a.Steps, i+1))
 		}
 	}
-	p.text(q, fmt.Sprintf("%d steps", a.Steps))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held[q.argument("label")] = func() { p.text(q, fmt.Sprintf("%d steps", a.Steps)) }
+}
+
+// release answers a call of the tool steps: by then its client has seen the progress, which some libraries drop if the
+// answer comes with it.
+func (p *plain) release(q *request) {
+	p.mu.Lock()
+	answer := p.held[q.argument("label")]
+	delete(p.held, q.argument("label"))
+	p.mu.Unlock()
+	if answer == nil {
+		p.srv.fail(q, -32602, "no call of steps has this label")
+		return
+	}
+	answer()
+	p.text(q, "released")
 }
 
 // wait says that it waits, if somebody listens, and then nothing any more: an answer to a cancelled call is not wanted.

@@ -140,31 +140,19 @@ func plainResult(result any) any {
 // visit uses one server.
 func (r *run) visit(ctx context.Context, lib library, h *heard, s visited) error {
 	say := func(step string, value any) { r.say(s.Name+" "+step, value) }
-	steps := []struct {
+	for _, step := range []struct {
 		tool      string
 		arguments object
-		token     string
-	}{
-		{"text", object{"message": "h\u00e9llo \U0001f600"}, ""}, {"sum", object{"a": 1, "b": 2.5}, ""}, {"media", object{}, ""},
-		{"steps", object{"steps": 3}, "progress of " + s.Name}, {"fail", object{}, ""},
-	}
-	for _, step := range steps {
-		result, err := lib.call(ctx, s.Prefix+step.tool, step.arguments, step.token)
+	}{{"text", object{"message": "h\u00e9llo \U0001f600"}}, {"sum", object{"a": 1, "b": 2.5}}, {"media", object{}}, {"fail", object{}}} {
+		result, err := lib.call(ctx, s.Prefix+step.tool, step.arguments, "")
 		if err != nil {
 			return fmt.Errorf("%s: %w", step.tool, err)
 		}
 		say(step.tool, plainResult(result))
 	}
-	var progress [][]any
-	for range 3 {
-		select {
-		case p := <-h.of("progress of " + s.Name):
-			progress = append(progress, p)
-		case <-ctx.Done():
-			return fmt.Errorf("no more progress than %v", progress)
-		}
+	if err := r.step(ctx, lib, h, s); err != nil {
+		return fmt.Errorf("steps: %w", err)
 	}
-	say("progress", progress)
 	if _, err := lib.call(ctx, s.Prefix+"nothing", object{}, ""); err != nil {
 		say("unknown", lib.failure(err))
 	}
@@ -185,13 +173,47 @@ func (r *run) visit(ctx context.Context, lib library, h *heard, s visited) error
 	if _, err := lib.call(ctx, s.Prefix+"touch", object{}, ""); err != nil {
 		return err
 	}
-	select {
-	case uri := <-h.updated:
-		say("updated", uri)
-	case <-ctx.Done():
-		return errors.New("nobody said that a resource changed")
+	for {
+		select {
+		case uri := <-h.updated:
+			if uri == "plain://"+s.Name+"/text" { // others touch what this client watched before
+				say("updated", true)
+				return nil
+			}
+		case <-ctx.Done():
+			return errors.New("nobody said that a resource changed")
+		}
 	}
-	return nil
+}
+
+// step makes a call that is answered once all its progress has come.
+func (r *run) step(ctx context.Context, lib library, h *heard, s visited) error {
+	label := r.Name + " of " + s.Name
+	type outcome struct {
+		result any
+		err    error
+	}
+	ended := make(chan outcome, 1)
+	go func() {
+		result, err := lib.call(ctx, s.Prefix+"steps", object{"steps": 3, "label": label}, "progress of "+s.Name)
+		ended <- outcome{result, err}
+	}()
+	var progress [][]any
+	for range 3 {
+		select {
+		case p := <-h.of("progress of " + s.Name):
+			progress = append(progress, p)
+		case <-ctx.Done():
+			return fmt.Errorf("no more progress than %v", progress)
+		}
+	}
+	r.say(s.Name+" progress", progress)
+	if _, err := lib.call(ctx, s.Prefix+"release", object{"label": label}, ""); err != nil {
+		return err
+	}
+	o := <-ended
+	r.say(s.Name+" steps", plainResult(o.result))
+	return o.err
 }
 
 // read completes and reads.

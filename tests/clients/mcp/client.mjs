@@ -56,7 +56,7 @@ async function run(r) {
   const say = (step, value) => console.log(JSON.stringify({ run: r.name, step, value }));
   const client = library.client({ name: "pfar-tests", version: "1" }, r.mode);
   const changed = once();
-  const updates = [];
+  const updates = new Map();
   const transport = r.command
     ? new library.stdio({ command: r.command, args: r.args, env: process.env, stderr: "inherit" })
     : new library.http(new URL(r.url), { requestInit: { headers: r.headers } });
@@ -67,7 +67,7 @@ async function run(r) {
     return;
   }
   library.on(client, "notifications/tools/list_changed", () => changed.resolve());
-  library.on(client, "notifications/resources/updated", (n) => updates.shift()?.resolve(n.params.uri));
+  library.on(client, "notifications/resources/updated", (n) => updates.get(n.params.uri)?.resolve(true));
   say("server", client.getServerVersion().name);
   say("instructions", client.getInstructions());
   say("tools", (await client.listTools()).tools.map((t) => t.name));
@@ -95,7 +95,13 @@ async function visit(r, library, client, { name, prefix }, say, updates) {
   say("sum", plain(await call("sum", { a: 1, b: 2.5 })));
   say("media", plain(await call("media", {})));
   const progress = [];
-  say("steps", plain(await call("steps", { steps: 3 }, { onprogress: (p) => progress.push([p.progress, p.total, p.message]) })));
+  const label = `${r.name} ${name}`;
+  const stepped = call("steps", { steps: 3, label }, { onprogress: (p) => {
+    if (progress.push([p.progress, p.total, p.message]) === 3) {
+      call("release", { label });
+    }
+  } });
+  say("steps", plain(await stepped));
   say("progress", progress);
   say("fail", plain(await call("fail", {})));
   say("unknown", await failure(call("nothing", {})));
@@ -109,7 +115,7 @@ async function visit(r, library, client, { name, prefix }, say, updates) {
   say("missing", (await failure(client.readResource({ uri: "missing://nowhere" }))).code);
   await cancel(r, call, say);
   const updated = once();
-  updates.push(updated);
+  updates.set(`plain://${name}/text`, updated); // which others may cause as well
   if (r.mode === "modern") {
     await client.listen({ resourceSubscriptions: [`plain://${name}/text`] });
   } else {
