@@ -50,7 +50,7 @@ func start(t *testing.T, addr, names, token string, args ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.notify.Close() })
-	p.cmd = exec.Command(os.Args[0], args...)
+	p.cmd = exec.Command(os.Args[0], append([]string{"--pins", filepath.Join(t.TempDir(), "pins")}, args...)...)
 	for name := range strings.SplitSeq(names, ":") {
 		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, p.listen(t, name, addr))
 	}
@@ -143,7 +143,7 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Send(handover.Message{Hello: &handover.Server{Name: "one"}}, inW, outR); err != nil {
+	if err := c.Send(handover.Message{Hello: &handover.Server{Name: "one", Pins: "trust-first"}}, inW, outR); err != nil {
 		t.Fatal(err)
 	}
 	inW.Close()

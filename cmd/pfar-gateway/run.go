@@ -11,11 +11,13 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/net/netutil"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
@@ -65,7 +67,15 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	defer lastSpans(tel, log)
+	if o.pins == "" {
+		return errors.New("--pins is missing: it says where accepted tools are remembered")
+	}
+	store, err := pins.Open(o.pins, log)
+	if err != nil {
+		return err
+	}
 	reg := registry.New(log, version, registry.DefaultLimits())
+	reg.Pin(store)
 	if o.control != "" {
 		reg.Opens(sessions{control.Client{Path: o.control}})
 	}
@@ -81,7 +91,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		}
 	})
 	failed := make(chan error, 3)
-	servers, err := o.clients(endpoint, tel, l, log, failed)
+	servers, err := o.clients(endpoint, operator(tel, store), l, log, failed)
 	if err != nil {
 		return err
 	}
@@ -97,6 +107,20 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	endpoint.Drain(end, servers...)
 	reg.Close()
 	return err
+}
+
+// operator puts what only the operator may ask beside what clients do, on the Unix socket.
+func operator(tel *telemetry.Telemetry, store *pins.Store) func(http.Handler) http.Handler {
+	accept := pins.Handler(store)
+	return func(clients http.Handler) http.Handler {
+		return tel.Mount(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/pins" || strings.HasPrefix(r.URL.Path, "/pins/") {
+				accept.ServeHTTP(w, r)
+				return
+			}
+			clients.ServeHTTP(w, r)
+		}))
+	}
 }
 
 // gauges is the registry's view of its servers.
@@ -133,7 +157,7 @@ func (s sessions) Close(ctx context.Context, server, session string) error {
 }
 
 // clients begins to serve clients on the listeners that there are.
-func (o options) clients(endpoint *serve.Server, tel *telemetry.Telemetry, l listeners, log *slog.Logger, failed chan<- error) ([]*http.Server, error) {
+func (o options) clients(endpoint *serve.Server, operator func(http.Handler) http.Handler, l listeners, log *slog.Logger, failed chan<- error) ([]*http.Server, error) {
 	var servers []*http.Server
 	if l.http != nil {
 		guarded, err := o.loopback(endpoint, l.http)
@@ -145,7 +169,7 @@ func (o options) clients(endpoint *serve.Server, tel *telemetry.Telemetry, l lis
 		go func() { failed <- h.Serve(netutil.LimitListener(l.http, maxConnections)) }()
 	}
 	if l.unix != nil {
-		h := endpoint.HTTP(tel.Mount(endpoint.Local()))
+		h := endpoint.HTTP(operator(endpoint.Local()))
 		servers = append(servers, h)
 		peers := serve.Peers{UnixListener: l.unix, UIDs: append(o.uids, uint32(os.Geteuid())), Log: log}
 		go func() { failed <- h.Serve(peers) }()

@@ -285,8 +285,14 @@ func (l *launcher) served(r *handover.Ready) {
 	if r.Tools == 1 {
 		status = "1 tool"
 	}
+	if r.Held > 0 {
+		status += fmt.Sprintf(", %d held back until you accept them (pfar pins)", r.Held)
+	}
 	if r.Server != "" {
 		status += ", " + r.Server
+	}
+	if r.Drift != "" {
+		status += ", " + r.Drift
 	}
 	lines = append(lines, set("STATUS", status))
 	if first {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,6 +17,11 @@ import (
 )
 
 const callHelp = `Call one tool and print what it returns.
+
+A tool is NAME.TOOL, or as other programs write it: "notion search", notion__search,
+mcp__notion__search, mcp_notion.search, mcp-notion-search, or an alias of its declaration. There
+- and _ are alike. Of several tools that a name may mean, NAME.TOOL has it, then an alias; otherwise
+none is called.
 
 The flags after the tool are made from its input schema: "pfar call NAME.TOOL --help" shows
 them. Underscores become dashes; a list's flag is given once for each item; an object is given
@@ -75,23 +79,19 @@ func (c *cli) call(cmd *cobra.Command, args []string) error {
 	if err := before.Parse(args); err != nil {
 		return usage("%w", err).withHint("pfar's flags before the tool: --json, --output, --help; the tool's after it")
 	}
-	server, name, rest, err := splitTool(before.Args())
-	if options.help && (err != nil || before.NArg() == 0) {
+	if options.help && before.NArg() == 0 {
 		return cmd.Help()
 	}
-	if err != nil {
+	if before.NArg() == 0 {
+		_, _, err := resolve(nil, nil)
 		return err
 	}
-	g, err := c.openGateway(cmd.Context())
+	g, tools, err := c.openTools(cmd.Context())
 	if err != nil {
 		return err
 	}
 	defer g.close()
-	tools, err := g.tools(cmd.Context())
-	if err != nil {
-		return err
-	}
-	t, err := c.findTool(cmd.Context(), tools, server, name)
+	t, rest, err := c.findTool(cmd.Context(), tools, before.Args())
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (c *cli) callTool(ctx context.Context, g *gateway, t tool, rest []string, b
 	}
 	raw, err := g.call(ctx, t, arguments)
 	if err != nil {
-		return c.explainDown(ctx, t.Meta.Server, err)
+		return c.explainDown(ctx, t.Meta.Server, plainly(err))
 	}
 	return c.printResult(t, raw)
 }
@@ -161,52 +161,66 @@ func (c *cli) badFlag(err error, flags *pflag.FlagSet, hint string) error {
 	return usage("%w", err).withHint("%s", hint)
 }
 
-// serverName is the start of a tool's id: a server's name ends where no character of one follows.
-var serverName = regexp.MustCompile(`^([a-z][a-z0-9-]*)(\.|__|$)`)
-
-// splitTool takes the tool off the front: "notion.search", "notion__search", or "notion search".
-func splitTool(args []string) (server, tool string, rest []string, err error) {
-	if len(args) == 0 {
-		return "", "", nil, usage("missing NAME.TOOL").withHint(`"pfar tools" lists them`)
+// openTools begins a session with the gateway and lists the tools. The caller closes the session.
+func (c *cli) openTools(ctx context.Context) (*gateway, []tool, error) {
+	g, err := c.openGateway(ctx)
+	if err != nil {
+		return nil, nil, plainly(err)
 	}
-	m := serverName.FindStringSubmatch(args[0])
-	if m == nil {
-		return "", "", nil, usage("%q is not NAME.TOOL", args[0]).withHint(`"pfar tools" lists them`)
+	tools, err := g.tools(ctx)
+	if err != nil {
+		g.close()
+		return nil, nil, plainly(err)
 	}
-	server, tool, rest = m[1], args[0][len(m[0]):], args[1:]
-	if m[2] == "" {
-		if len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
-			return "", "", nil, usage("which tool of %q?", server).withHint("pfar tools %s", server)
-		}
-		tool, rest = rest[0], rest[1:]
-	}
-	if tool == "" {
-		return "", "", nil, usage("which tool of %q?", server).withHint("pfar tools %s", server)
-	}
-	return server, tool, rest, nil
+	return g, tools, nil
 }
 
-func (c *cli) findTool(ctx context.Context, tools []tool, server, name string) (tool, error) {
-	var servers, ids []string
-	for _, t := range tools {
-		if t.Meta.Server == server && t.Meta.Tool == name {
-			return t, nil
+// plainly takes off what the layers of HTTP and MCP say around an error of the gateway's socket: that nobody answers
+// there is all there is to know.
+func plainly(err error) error {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if inner := errors.Unwrap(e); inner == control.ErrNotRunning || inner == control.ErrDenied {
+			return e
 		}
-		servers = append(servers, t.Meta.Server)
-		ids = append(ids, t.id())
 	}
-	if slices.Contains(servers, server) {
-		return tool{}, noSuch("tool", server+"."+name, ids)
+	return err
+}
+
+// findTool finds the tool that the words name, and the words that follow. What no tool has as its exact name could be
+// meant for a server that does not run, so pfard is asked which these are: a name must not lead to another server's tool
+// because its own is down.
+func (c *cli) findTool(ctx context.Context, tools []tool, words []string) (tool, []string, error) {
+	names := listedOf(tools)
+	m, rest, err := resolve(names, words)
+	if err == nil && m.by == byIdentity || len(words) == 0 {
+		return at(tools, m, err), rest, err
 	}
-	if report, err := c.report(ctx); err == nil {
+	report, reportErr := c.report(ctx)
+	if reportErr == nil {
 		for _, s := range report.Servers {
-			if s.Name == server {
-				return tool{}, fail(exitFailed, "%s offers no tools now: it is %s", server, describe(s)).withHint("%s", remedy(s))
+			if !slices.ContainsFunc(tools, func(t tool) bool { return t.Meta.Server == s.Name }) {
+				names = append(names, listed{server: s.Name})
 			}
-			servers = append(servers, s.Name)
 		}
+		m, rest, err = resolve(names, words)
 	}
-	return tool{}, noSuch("server", server, servers)
+	var silent *silentServer
+	if errors.As(err, &silent) {
+		s, findErr := findServer(report, silent.server)
+		if findErr != nil {
+			return tool{}, nil, findErr
+		}
+		err = fail(exitFailed, "%w: it is %s", silent, describe(s)).withHint("%s", remedy(s))
+	}
+	return at(tools, m, err), rest, err
+}
+
+// at returns what was matched, if nothing went wrong.
+func at(tools []tool, m match, err error) tool {
+	if err != nil {
+		return tool{}
+	}
+	return tools[m.at]
 }
 
 // maxArguments bounds what is read for --json, in bytes.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +21,16 @@ import (
 const searchSchema = `{"type":"object","properties":{"query":{"type":"string","description":"what to \u001b[31mfind"},"page_size":{"type":"integer","default":10},
 	"sort":{"enum":["up","down"]},"tag":{"type":"array","items":{"type":"string"}},"json":{"type":"string"},"odd name":{}},"required":["query"]}`
 
+// longTool is as long as MCP lets a tool's name be.
+var longTool = strings.Repeat("tool_", 25) + "end"
+
+// aliased gives a tool the name that the gateway serves it by, and aliases.
+func aliased(t server.ServerTool, served string, aliases ...string) server.ServerTool {
+	t.Tool.Name = served
+	t.Tool.Meta.AdditionalFields["pfar/aliases"] = aliases
+	return t
+}
+
 func searchGateway(t *testing.T, stdin string) *bench {
 	b := newBench(t, stdin)
 	b.serveHTTP(t, gatewayOf(
@@ -30,6 +42,10 @@ func searchGateway(t *testing.T, stdin string) *bench {
 			return nil, errors.New("upstream is gone")
 		}),
 		tooled("my-files", "read.file", "Read\na file", `{"type":"object","properties":{"path":{"type":"string"}}}`, echo),
+		aliased(tooled("web", "search_for_all", "Search the web", searchSchema, echo), "web__search_for_all", "mcp-web-find-all", "find-all"),
+		aliased(tooled("web", longTool, "Long", searchSchema, echo), "web__tool_tool_tool~0a1b2c3d"),
+		tooled("notion", "work-list", "Lists", `{"type":"object"}`, echo),
+		tooled("notion-work", "list", "Lists", `{"type":"object"}`, echo),
 		tooled("evil", "x;reboot", "\x1b]0;owned\x07", `{"type":"object"}`, echo),
 		server.ServerTool{Tool: mcp.NewTool("stray"), Handler: echo}, // not pfar's: no _meta
 	))
@@ -74,7 +90,17 @@ func TestCall(t *testing.T) {
 		{"null", "", []string{"notion.search", "--json", "null"}, 2, "", "null, not a JSON object"},
 		{"no such file", "", []string{"notion.search", "--json", "@/nonexistent"}, 2, "", "reading arguments"},
 		{"no such tool", "", []string{"notion.serch"}, 4, "", `did you mean "notion.search"?`},
-		{"no such server", "", []string{"notoin.search"}, 4, "", `did you mean "notion"?`},
+		{"no such server", "", []string{"notoin.search"}, 4, "", `did you mean "notion.search"?`},
+		{"form of other programs", "", []string{"mcp__notion__search", "--query", "a"}, 0, `{"query":"a"}`, ""},
+		{"form with dashes", "", []string{"mcp-my-files-read.file", "--path", "/x"}, 0, `{"path":"/x"}`, ""},
+		{"two words, alike", "", []string{"my_files", "read.file", "--path", "/x"}, 0, `{"path":"/x"}`, ""},
+		{"alias", "", []string{"mcp-web-find-all", "--query", "a"}, 0, `{"query":"a"}`, ""},
+		{"alias, alike, and standard input", `{"query":"stdin"}`, []string{"find_all", "-"}, 0, `{"query":"stdin"}`, ""},
+		{"name that the gateway shortened", "", []string{"web." + longTool, "--query", "a"}, 0, `{"query":"a"}`, ""},
+		{"its other names in help", "", []string{"mcp-web-find-all", "--help"}, 0, "Also called:\n  web__search_for_all, mcp-web-find-all, find-all\n", ""},
+		{"ambiguous", "", []string{"mcp-notion-work-list"}, 2, "", `"notion-work.list", "notion.work-list"` + "\nhint: write the server, a dot and the tool: notion-work.list"},
+		{"stray argument of an alias", "", []string{"find-all", "x"}, 2, "", `unexpected argument "x"`},
+		{"which tool", "", []string{"notion"}, 2, "", `which tool of "notion"?` + "\nhint: pfar tools notion"},
 		{"bad output", "", []string{"notion.search", "--output", "xml"}, 2, "", `want "text" or "json"`},
 	}
 	for _, tt := range tests {
@@ -95,45 +121,80 @@ func TestCall(t *testing.T) {
 }
 
 func TestTools(t *testing.T) {
-	first := searchGateway(t, "")
-	b := first.again("")
-	if code := b.run(t.Context(), []string{"tools"}); code != 0 {
-		t.Fatal(code, b.err)
+	plain := []server.ServerTool{
+		tooled("notion", "search", "Search pages. Second sentence.", searchSchema, echo),
+		tooled("my-files", "read.file", "Read\na file", `{"type":"object"}`, echo),
+		tooled("evil", "x;reboot", "\x1b]0;owned\x07", `{"type":"object"}`, echo),
 	}
-	want := `TOOL                LABEL     DESCRIPTION
+	found := aliased(tooled("web", "all", "Search the web", searchSchema, echo), "web__all", "find-all", "f\x1b[2J")
+	tests := []struct {
+		tools []server.ServerTool
+		want  string
+	}{
+		{plain, `TOOL                LABEL     DESCRIPTION
 evil.x;reboot       internal  \x1b]0;owned\x07
 my-files.read.file  internal  Read
-notion.break        internal  Breaks
-notion.fail         internal  Fails
 notion.search       internal  Search pages
-`
-	if b.out.String() != want {
-		t.Errorf("got:\n%s\nwant:\n%s", b.out, want)
+`},
+		{append(plain[:1:1], found), `TOOL           ALIAS               LABEL     DESCRIPTION
+notion.search                      internal  Search pages
+web.all        find-all, f\x1b[2J  internal  Search the web
+`},
 	}
-	b = first.again("")
-	var tools []tool
-	if code := b.run(t.Context(), []string{"tools", "notion", "--json"}); code != 0 || json.Unmarshal(b.out.Bytes(), &tools) != nil || len(tools) != 3 {
-		t.Errorf("exit %d, %d tools, %s", code, len(tools), b.out)
+	for _, tt := range tests {
+		b := newBench(t, "")
+		b.serveHTTP(t, gatewayOf(tt.tools...))
+		if code := b.run(t.Context(), []string{"tools"}); code != 0 || b.out.String() != tt.want {
+			t.Errorf("exit %d, got:\n%s\nwant:\n%s%s", code, b.out, tt.want, b.err)
+		}
 	}
-	b = first.again("")
-	b.pfard(t, control.Report{Servers: []control.Server{{Name: "slow", State: control.BackOff, Detail: "crashed, again in 5 s"}}}, nil)
-	if code := b.run(t.Context(), []string{"tools", "slow"}); code != 1 || !strings.Contains(b.err.String(), "slow has no tools: it is back-off: crashed, again in 5 s") {
-		t.Errorf("exit %d, %s", code, b.err)
+}
+
+// TestToolsOf: pfar tools takes a server, and whatever pfar call takes for a tool.
+func TestToolsOf(t *testing.T) {
+	first := searchGateway(t, "")
+	for args, want := range map[string]string{
+		"notion": "break fail search work-list", "my_files": "read.file", "notion search": "search", "notion__search": "search", "mcp-my-files-read.file": "read.file",
+		"find-all": "search_for_all", "notion-work": "list",
+	} {
+		b := first.again("")
+		var tools []tool
+		if code := b.run(t.Context(), append([]string{"tools", "--json"}, strings.Fields(args)...)); code != 0 || json.Unmarshal(b.out.Bytes(), &tools) != nil {
+			t.Errorf("%q: exit %d, %s%s", args, code, b.out, b.err)
+		}
+		var names []string
+		for _, tool := range tools {
+			names = append(names, tool.Meta.Tool)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%q: %s, want %s", args, got, want)
+		}
 	}
-	b = first.again("")
-	if code := b.run(t.Context(), []string{"call", "slow.x"}); code != 1 || !strings.Contains(b.err.String(), "hint: pfar logs slow") {
-		t.Errorf("exit %d, %s", code, b.err)
-	}
-	b = first.again("")
-	if code := b.run(t.Context(), []string{"tools", "slov"}); code != 4 || !strings.Contains(b.err.String(), `did you mean "slow"`) {
-		t.Errorf("exit %d, %s", code, b.err)
+	first.pfard(t, control.Report{Servers: []control.Server{{Name: "slow", State: control.BackOff, Detail: "crashed, again in 5 s"}, {Name: "notion-play", State: control.Stopped}}}, nil)
+	for args, want := range map[string]string{
+		"tools slow":                 "1 slow offers no tools now: it is back-off: crashed, again in 5 s\nhint: pfar logs slow\n",
+		"call slow.x":                "1 slow offers no tools now: it is back-off: crashed, again in 5 s\nhint: pfar logs slow\n",
+		"tools notion-play":          "1 notion-play offers no tools now: it is stopped\nhint: pfar start notion-play\n",
+		"call mcp-notion-play-x":     "1 notion-play offers no tools now: it is stopped\nhint: pfar start notion-play\n",
+		"tools slov":                 "4 no such server: \"slov\"\nhint: did you mean \"slow\"?\n",
+		"tools notion serch":         "4 no such tool: \"notion.serch\"\nhint: did you mean \"notion.search\"?\n",
+		"tools mcp-notion-serch":     "4 no such tool: \"mcp-notion-serch\"\nhint: did you mean \"notion.search\"?\n",
+		"tools find-all x":           "2 unexpected argument \"x\"\nhint: pfar tools NAME\n",
+		"tools mcp-notion-work-list": "2 \"mcp-notion-work-list\" may name any of 2 tools: \"notion-work.list\", \"notion.work-list\"\nhint: write the server, a dot and the tool: notion-work.list\n",
+	} {
+		b := first.again("")
+		code := b.run(t.Context(), strings.Fields(args))
+		if got := fmt.Sprint(code) + strings.TrimPrefix(b.err.String(), "pfar:"); got != want {
+			t.Errorf("%s: %q, want %q", args, got, want)
+		}
 	}
 }
 
 func TestNotRunning(t *testing.T) {
-	for _, args := range [][]string{{"tools"}, {"call", "a.b"}, {"connect"}, {"status"}, {"start", "a"}, {"vault", "list"}} {
+	for _, args := range [][]string{{"tools"}, {"tools", "a"}, {"call", "a.b"}, {"connect"}, {"status"}, {"start", "a"}, {"vault", "list"}} {
 		b := newBench(t, "")
-		if code := b.run(t.Context(), args); code != 5 || !strings.Contains(b.err.String(), `hint: start it with "pfar up"`) {
+		code := b.run(t.Context(), args)
+		if code != 5 || !strings.HasPrefix(b.err.String(), "pfar: pfar is not running: ") || !strings.Contains(b.err.String(), `hint: start it with "pfar up"`) {
 			t.Errorf("%q: exit %d, %s", args, code, b.err)
 		}
 	}
@@ -163,8 +224,22 @@ func TestCompletion(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"call", ""}, "my-files.read.file notion.break notion.fail notion.search :4"},
-		{[]string{"call", "notion", ""}, "break fail search :4"},
+		{[]string{"call", ""}, "my-files.read.file notion-work.list notion.break notion.fail notion.search notion.work-list web.search_for_all mcp-web-find-all find-all web." + longTool + " :4"},
+		{[]string{"call", "notion", ""}, "break fail search work-list :4"},
+		{[]string{"call", "my_files", ""}, "read.file :4"},
+		{[]string{"call", "notion."}, "notion.break notion.fail notion.search notion.work-list :4"},
+		{[]string{"call", "notion__se"}, "notion__search :4"},
+		{[]string{"call", "mcp__notion__s"}, "mcp__notion__search :4"},
+		{[]string{"call", "mcp-notion-"}, "mcp-notion-break mcp-notion-fail mcp-notion-search :4"}, // and none that is ambiguous
+		{[]string{"call", "mcp_notion.w"}, "mcp_notion.work-list :4"},
+		{[]string{"call", "mcp-evil"}, ":4"},
+		{[]string{"call", "find"}, "find-all :4"},
+		{[]string{"call", "find-all", "--q"}, "--query --arg-json --page-size --sort --tag --help --json --output :4"},
+		{[]string{"call", "mcp-notion-search", "--sort", ""}, "up down :4"},
+		{[]string{"tools", ""}, "notion :4"},
+		{[]string{"tools", "mcp-notion-se"}, "notion mcp-notion-search :4"},
+		{[]string{"tools", "notion", ""}, "break fail search work-list :4"},
+		{[]string{"tools", "notion", "search", ""}, ":4"},
 		{[]string{"call", "notion.search", "--"}, "--query --arg-json --page-size --sort --tag --help --json --output :4"},
 		{[]string{"call", "notion.search", "--query", "x", "--"}, "--arg-json --page-size --sort --tag --help --json --output :4"},
 		{[]string{"call", "notion.search", "--sort", ""}, "up down :4"},
@@ -220,5 +295,24 @@ func TestCompletionGivesUp(t *testing.T) {
 	b.run(t.Context(), []string{"__complete", "logs", ""})
 	if b.out.String() != ":4\n" {
 		t.Errorf("got %q", b.out)
+	}
+}
+
+// TestPlainly: of an error of the gateway's socket only what it is about is left; all others stay as they are.
+func TestPlainly(t *testing.T) {
+	down := fmt.Errorf("%w: nothing answers at %q", control.ErrNotRunning, "/x")
+	denied := fmt.Errorf("%w: connecting to %q", control.ErrDenied, "/x")
+	other := fmt.Errorf("calling x.y: %w", errors.New("odd"))
+	for _, tt := range []struct{ err, want error }{
+		{down, down},
+		{fmt.Errorf("greeting: %w", &url.Error{Op: "Post", URL: "u", Err: down}), down},
+		{fmt.Errorf("calling x.y: %w", fmt.Errorf("transport: %w", denied)), denied},
+		{control.ErrNotRunning, control.ErrNotRunning},
+		{other, other},
+		{nil, nil},
+	} {
+		if got := plainly(tt.err); got != tt.want {
+			t.Errorf("%v: %v", tt.err, got)
+		}
 	}
 }

@@ -63,35 +63,87 @@ func (c *cli) completeCall(cmd *cobra.Command, args []string, toComplete string)
 	if before.NArg() == 0 && strings.HasPrefix(toComplete, "-") {
 		return ownCompletions(), noFiles
 	}
-	g, err := c.openGateway(ctx)
-	if err != nil {
-		return nil, noFiles
-	}
-	defer g.close()
-	tools, err := g.tools(ctx)
-	if err != nil {
+	tools, ok := c.listForShell(ctx)
+	if !ok {
 		return nil, noFiles
 	}
 	if before.NArg() == 0 {
-		return completeTools(tools, func(t tool) string { return t.id() }), noFiles
+		return completeNames(tools, toComplete), noFiles
 	}
-	server, name, rest, err := splitTool(before.Args())
-	if err != nil {
-		ofServer := slices.DeleteFunc(tools, func(t tool) bool { return t.Meta.Server != before.Arg(0) })
-		return completeTools(ofServer, func(t tool) string { return t.Meta.Tool }), noFiles
+	m, rest, err := resolve(listedOf(tools), before.Args())
+	switch {
+	case err == nil:
+		return completeFlags(readProperties(tools[m.at].InputSchema), rest, toComplete)
+	case before.NArg() == 1:
+		return completeToolsOf(tools, before.Arg(0)), noFiles
 	}
-	i := slices.IndexFunc(tools, func(t tool) bool { return t.Meta.Server == server && t.Meta.Tool == name })
-	if i < 0 {
-		return nil, noFiles
-	}
-	return completeFlags(readProperties(tools[i].InputSchema), rest, toComplete)
+	return nil, noFiles
 }
 
-func completeTools(tools []tool, name func(tool) string) []string {
+// completeTools completes what pfar tools takes: a server and a tool of it, or any name of a tool.
+func (c *cli) completeTools(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, noFiles
+	}
+	var servers []string
+	if len(args) == 0 {
+		servers, _ = c.completeServers(1)(cmd, args, toComplete)
+		if toComplete == "" {
+			return servers, noFiles
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
+	defer cancel()
+	tools, ok := c.listForShell(ctx)
+	switch {
+	case !ok:
+		return servers, noFiles
+	case len(args) == 1:
+		return completeToolsOf(tools, args[0]), noFiles
+	}
+	return append(servers, completeNames(tools, toComplete)...), noFiles
+}
+
+// listForShell lists the tools, or says nothing of why it cannot.
+func (c *cli) listForShell(ctx context.Context) ([]tool, bool) {
+	g, tools, err := c.openTools(ctx)
+	if err != nil {
+		return nil, false
+	}
+	g.close()
+	return tools, true
+}
+
+// completeNames completes any way to write a tool that begins with what was typed and names no other tool. That is found
+// by counting: to resolve each would take a time that is the square of their number.
+func completeNames(tools []tool, typed string) []string {
+	names := listedOf(tools)
+	meant := map[string]int{}
+	for _, t := range names {
+		of := map[string]bool{} // each once, however many ways of writing the tool are alike
+		for _, name := range slices.Concat([]string{t.id(), t.wire()}, sliceOf(t.forms()), t.aliases) {
+			of[strings.ReplaceAll(name, "_", "-")] = true
+		}
+		for name := range of {
+			meant[name]++
+		}
+	}
 	var all []string
-	for _, t := range tools {
+	for i, t := range names {
+		for _, name := range t.spelt(typed) {
+			if shellSafe(name) && (name == t.id() || meant[strings.ReplaceAll(name, "_", "-")] == 1) {
+				all = append(all, completion(name, summary(tools[i].Description, 60)))
+			}
+		}
+	}
+	return all
+}
+
+func completeToolsOf(tools []tool, server string) []string {
+	var all []string
+	for _, t := range toolsOfServer(tools, server) {
 		if shellSafe(t.Meta.Tool) {
-			all = append(all, completion(name(t), summary(t.Description, 60)))
+			all = append(all, completion(t.Meta.Tool, summary(t.Description, 60)))
 		}
 	}
 	return all

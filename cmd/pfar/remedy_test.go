@@ -29,7 +29,7 @@ func TestRemedies(t *testing.T) {
 			first := searchGateway(t, "")
 			tt.server.Name = "x"
 			first.pfard(t, control.Report{Servers: []control.Server{tt.server}}, nil)
-			for _, args := range [][]string{{"call", "x.tool"}, {"connect", "x"}} {
+			for _, args := range [][]string{{"call", "x.tool"}, {"call", "x", "tool"}, {"call", "mcp-x-tool"}, {"tools", "x"}, {"tools", "x.tool"}, {"connect", "x"}} {
 				b := first.again("")
 				code := b.run(t.Context(), args)
 				if code != exitFailed || !strings.Contains(b.err.String(), "it is "+tt.state) || !strings.HasSuffix(b.err.String(), "\nhint: "+tt.remedy+"\n") {

@@ -176,32 +176,6 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-func TestSplitTool(t *testing.T) {
-	tests := []struct {
-		args, want string // server|tool|rest, or !
-	}{
-		{"notion.search", "notion|search|"},
-		{"notion__search --a", "notion|search|--a"},
-		{"notion search --a b", "notion|search|--a b"},
-		{"my-server.a.b__c -", "my-server|a.b__c|-"},
-		{"notion__a.b", "notion|a.b|"},
-		{"notion", "!"}, {"notion --a", "!"}, {"notion.", "!"}, {"", "!"}, {".search", "!"}, {"Notion.search", "!"}, {"../x", "!"}, {"a_b", "!"},
-	}
-	for _, tt := range tests {
-		server, name, rest, err := splitTool(strings.Fields(tt.args))
-		got := server + "|" + name + "|" + strings.Join(rest, " ")
-		if err != nil {
-			got = "!"
-			if code, _ := classify(err); code != exitUsage {
-				t.Errorf("%q: exit code %d", tt.args, code)
-			}
-		}
-		if got != tt.want {
-			t.Errorf("%q: got %s, want %s", tt.args, got, tt.want)
-		}
-	}
-}
-
 func FuzzProperties(f *testing.F) {
 	f.Add(argumentSchema+`}`, "x")
 	f.Add(`{"properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/a"}]}}}`, "[")

@@ -12,6 +12,9 @@ func (c *cli) printToolHelp(t tool, properties []property) {
 	if d := strings.TrimSpace(t.Description); d != "" {
 		fmt.Fprintf(w, "\n%s\n", indent(escape(d, keepLines), "  "))
 	}
+	names := listedOf([]tool{t})[0]
+	others := escape(strings.Join(append([]string{names.wire()}, names.aliases...), ", "), oneLine)
+	fmt.Fprintf(w, "\n%s\n  %s\n", c.paint(w, bold, "Also called:"), others)
 	fmt.Fprintf(w, "\n%s\n  pfar call %s [FLAGS]\n", c.paint(w, bold, "Usage:"), escape(t.id(), oneLine))
 	var rows [][]cell
 	var unnamed []string

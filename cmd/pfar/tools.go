@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,25 +9,26 @@ import (
 	"github.com/spf13/cobra"
 )
 
+const toolsHelp = `List the tools that the servers offer, those of the server NAME, or one TOOL of it.
+
+NAME.TOOL, and whatever else "pfar call" takes for a tool, does as well.`
+
 func (c *cli) toolsCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
-		Use:               "tools [NAME]",
+		Use:               "tools [NAME] [TOOL]",
 		Short:             "List the tools that the servers offer",
+		Long:              toolsHelp,
 		Example:           example("pfar tools", "pfar tools notion --json | jq '.[].inputSchema'"),
-		Args:              arguments("[NAME]"),
-		ValidArgsFunction: c.completeServers(1),
+		Args:              arguments("[NAME]", "[TOOL]"),
+		ValidArgsFunction: c.completeTools,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			g, err := c.openGateway(cmd.Context())
+			g, tools, err := c.openTools(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer g.close()
-			tools, err := g.tools(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if len(args) == 1 {
-				if tools, err = c.toolsOf(cmd, tools, args[0]); err != nil {
+			if len(args) > 0 {
+				if tools, err = c.toolsOf(cmd.Context(), tools, args); err != nil {
 					return err
 				}
 			}
@@ -35,25 +37,47 @@ func (c *cli) toolsCommand() *cobra.Command {
 	})
 }
 
-// toolsOf keeps one server's tools. A server without tools is not an error if pfard knows it.
-func (c *cli) toolsOf(cmd *cobra.Command, tools []tool, server string) ([]tool, error) {
+// toolsOf keeps one server's tools, or one tool. A server without tools is not an error of its name if pfard knows it.
+func (c *cli) toolsOf(ctx context.Context, tools []tool, words []string) ([]tool, error) {
+	if len(words) == 1 {
+		if of := toolsOfServer(tools, words[0]); len(of) > 0 {
+			return of, nil
+		}
+	}
+	t, rest, err := c.findTool(ctx, tools, words)
+	switch {
+	case err == nil && len(rest) > 0:
+		return nil, usage("unexpected argument %q", rest[0]).withHint("pfar tools NAME")
+	case err == nil:
+		return []tool{t}, nil
+	}
+	if code, _ := classify(err); code != exitNoSuch || len(words) > 1 {
+		return nil, err
+	}
 	var names []string
 	for _, t := range tools {
 		names = append(names, t.Meta.Server)
 	}
-	tools = slices.DeleteFunc(tools, func(t tool) bool { return t.Meta.Server != server })
-	if len(tools) > 0 {
-		return tools, nil
-	}
-	if report, err := c.report(cmd.Context()); err == nil {
+	if report, reportErr := c.report(ctx); reportErr == nil {
 		for _, s := range report.Servers {
-			if s.Name == server {
-				return nil, fail(exitFailed, "%s has no tools: it is %s", server, describe(s))
-			}
 			names = append(names, s.Name)
 		}
 	}
-	return nil, noSuch("server", server, names)
+	if nearest(words[0], names) != "" {
+		return nil, noSuch("server", words[0], names)
+	}
+	return nil, err
+}
+
+// toolsOfServer keeps the tools of the server that is called name, - and _ alike.
+func toolsOfServer(tools []tool, name string) []tool {
+	var of []tool
+	for _, t := range tools {
+		if alike(t.Meta.Server, name) {
+			of = append(of, t)
+		}
+	}
+	return of
 }
 
 func (c *cli) printTools(tools []tool) error {
@@ -68,9 +92,18 @@ func (c *cli) printTools(tools []tool) error {
 		fmt.Fprintln(c.stderr, "no tools")
 		return nil
 	}
+	names := listedOf(tools)
 	rows := [][]cell{heading("TOOL", "LABEL", "DESCRIPTION")}
-	for _, t := range tools {
-		rows = append(rows, []cell{{t.id(), ""}, {t.Meta.Label, ""}, {summary(t.Description, 80), ""}})
+	named := slices.ContainsFunc(names, func(t listed) bool { return len(t.aliases) > 0 })
+	if named {
+		rows[0] = heading("TOOL", "ALIAS", "LABEL", "DESCRIPTION")
+	}
+	for i, t := range tools {
+		row := []cell{{t.id(), ""}, {t.Meta.Label, ""}, {summary(t.Description, 80), ""}}
+		if named {
+			row = slices.Insert(row, 1, cell{strings.Join(names[i].aliases, ", "), ""})
+		}
+		rows = append(rows, row)
 	}
 	c.table(c.stdout, rows)
 	return nil

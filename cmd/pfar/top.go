@@ -52,7 +52,7 @@ func (c *cli) topCommand() *cobra.Command {
 	return cmd
 }
 
-// topServer is a row of the table. What is not known is left out, and of a member that counts calls that is none.
+// topServer is a row of the table. Without the gateway what it counts is 0, and topTable.Problem says so.
 type topServer struct {
 	Name     string        `json:"name"`
 	State    control.State `json:"state,omitempty"`

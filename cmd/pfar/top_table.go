@@ -80,7 +80,7 @@ func errorColour(s topServer) string {
 	return ""
 }
 
-// known is what p points to, and less than anything if it points to nothing.
+// known is what p points to, and 0 if that is not known.
 func known[N uint64 | float64](p *N) N {
 	if p == nil {
 		return 0

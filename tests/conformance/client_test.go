@@ -71,10 +71,12 @@ func TestClient(t *testing.T) {
 				for _, scenario := range r.scenarios {
 					args := []string{"--scenario", scenario, "--spec-version", r.revision, "--command"}
 					v.took[0] += timed(t, func() error {
-						return v.suite.run(t.Context(), v.direct, "client", nil, append(args, filepath.Join(dir, "bin", "everything-client"))...)
+						_, err := v.suite.run(t.Context(), v.direct, "client", nil, append(args, filepath.Join(dir, "bin", "everything-client"))...)
+						return err
 					})
-					v.took[1] += timed(t, func() error {
-						return v.suite.run(t.Context(), v.through, "client", env, append(args, self)...)
+					v.took[1] += timed(t, func() (err error) {
+						v.said[scenario], err = v.suite.run(t.Context(), v.through, "client", env, append(args, self)...)
+						return err
 					})
 				}
 				v.judge(t, r.least)

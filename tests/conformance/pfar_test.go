@@ -72,7 +72,8 @@ func up(programs string, declarations map[string]string) (*pfar, error) {
 	stdout.SetReadDeadline(time.Now().Add(soon))
 	if err := p.await(stdout, len(declarations)); err != nil {
 		stdout.Close()
-		return nil, errors.Join(err, p.down(), errors.New(p.log()))
+		log := p.log() // down removes it
+		return nil, errors.Join(err, p.down(), errors.New(log))
 	}
 	stdout.SetReadDeadline(time.Time{})
 	go func() {

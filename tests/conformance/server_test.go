@@ -61,7 +61,8 @@ func serve(t testing.TB, v verdict, into results, target string, runs [][]string
 	t.Helper()
 	return timed(t, func() (err error) {
 		for _, args := range runs {
-			err = errors.Join(err, v.suite.run(t.Context(), into, "server", nil, append(args, "--url", target)...))
+			_, e := v.suite.run(t.Context(), into, "server", nil, append(args, "--url", target)...)
+			err = errors.Join(err, e)
 		}
 		return err
 	})

@@ -33,11 +33,11 @@ func (s suite) command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // run judges, and adds the checks to r. The suite's exit code says whether checks failed, which is not what matters
-// here: that there are checks does.
-func (s suite) run(ctx context.Context, r results, role string, env []string, args ...string) error {
+// here: that there are checks does. What a client that it has started wrote to stderr comes back.
+func (s suite) run(ctx context.Context, r results, role string, env []string, args ...string) (said string, err error) {
 	dir, err := os.MkdirTemp(scratch(), role+"-")
 	if err != nil {
-		return err
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
@@ -50,12 +50,17 @@ func (s suite) run(ctx context.Context, r results, role string, env []string, ar
 	}
 	before := r.total()
 	if err := r.read(dir, prefix); err != nil {
-		return err
+		return "", err
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "*", "stderr.txt"))
+	for _, path := range files {
+		b, _ := os.ReadFile(path)
+		said += string(b)
 	}
 	if ctx.Err() != nil || r.total() == before {
-		return fmt.Errorf("%s %q: %w, %d checks:\n%.4000s", s.name, args, errors.Join(runErr, ctx.Err()), r.total()-before, out)
+		return said, fmt.Errorf("%s %q: %w, %d checks:\n%.4000s", s.name, args, errors.Join(runErr, ctx.Err()), r.total()-before, out)
 	}
-	return nil
+	return said, nil
 }
 
 func (r results) total() int {
@@ -116,11 +121,12 @@ type verdict struct {
 	suite           suite
 	revision        string
 	direct, through results
-	took            [2]time.Duration // without and with pfar
+	said            map[string]string // by a client of the suite, in a scenario with pfar
+	took            [2]time.Duration  // without and with pfar
 }
 
 func newVerdict(name, dir, revision string) verdict {
-	return verdict{suite: suite{name, dir}, revision: revision, direct: results{}, through: results{}}
+	return verdict{suite: suite{name, dir}, revision: revision, direct: results{}, through: results{}, said: map[string]string{}}
 }
 
 func (v verdict) name() string { return v.suite.name + " " + v.revision }
@@ -133,6 +139,10 @@ func (v verdict) judge(t testing.TB, least int) {
 	}
 	for _, l := range losses(v.direct, v.through) {
 		t.Errorf("%s: %v", v.name(), l)
+		if said := v.said[l.scenario]; said != "" {
+			t.Logf("%s: %s: the client wrote:\n%s", v.name(), l.scenario, said)
+			delete(v.said, l.scenario) // once is enough
+		}
 	}
 }
 

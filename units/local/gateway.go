@@ -28,6 +28,13 @@ func (r *Runner) startGateway() error {
 		return err
 	}
 	r.gatewayUser = user
+	pins := r.dirs.pins()
+	if err := os.MkdirAll(pins, 0o700); err != nil {
+		return fmt.Errorf("making the directory of the pins: %w", err)
+	}
+	if err := own(pins, user); err != nil {
+		return fmt.Errorf("giving the pins to user %d: %w", user.uid(), err)
+	}
 	program, binds, err := r.program("pfar-gateway", gatewayName, user)
 	if err != nil {
 		return err
@@ -43,7 +50,7 @@ func (r *Runner) startGateway() error {
 				return spec{}, err
 			}
 			return spec{
-				argv: append([]string{program}, r.cfg.Gateway.arguments()...), env: tracing(os.Environ()), user: user, binds: binds, descriptors: d,
+				argv: append([]string{program, "--pins", pins}, r.cfg.Gateway.arguments()...), env: tracing(os.Environ()), user: user, binds: binds, descriptors: d,
 				credentials: map[string][]byte{"token": r.cfg.Gateway.Token}, log: r.dirs.log(gatewayName),
 			}, nil
 		},

@@ -193,6 +193,7 @@ func (d dirs) runtime(unit string) string     { return filepath.Join(d.run, "run
 func (d dirs) monitor(server string) string   { return filepath.Join(d.run, "egress", server+".sock") }
 func (d dirs) binds(unit string) string       { return filepath.Join(d.run, "binds", unit) }
 func (d dirs) home(server string) string      { return filepath.Join(d.state, "home", server) }
+func (d dirs) pins() string                   { return filepath.Join(d.state, "pins") }
 func (d dirs) log(unit string) string         { return filepath.Join(d.state, "log", unit+".log") }
 
 // LongestSocket is the longest path of a socket that the runner makes for an instance, below the run directory.

@@ -339,7 +339,7 @@ func TestSessionsDoNotFillTheLog(t *testing.T) {
 
 func TestTheGatewayKnowsWhereToAsk(t *testing.T) {
 	f := newRunner(t, nil)
-	want := fmt.Sprintf("gateway uid %d --control %s\n", f.GatewayUID(), filepath.Join(f.dir, "control.sock"))
+	want := fmt.Sprintf("gateway uid %d --pins %s --control %s\n", f.GatewayUID(), f.dirs.pins(), filepath.Join(f.dir, "control.sock"))
 	eventually(t, want, func() bool {
 		b, _ := os.ReadFile(f.Log(gatewayName))
 		return strings.HasPrefix(string(b), want[:len(want)-1])

@@ -20,13 +20,15 @@ type Catalogue struct {
 
 // served is one server that is up.
 type served struct {
-	name     string
-	upstream *Upstream
-	listing  *Listing
-	view     *View
-	known    [Templates]map[string]int  // places in the listing by name of tool and prompt, and by URI
-	held     [Resources]map[string]bool // names that are not served because the owner has not accepted them
-	short    [Resources]map[string]int  // those that the aggregate calls by a shorter name, by that
+	name         string
+	upstream     *Upstream
+	listing      *Listing
+	view         *View
+	instructions string                     // accepted
+	waiting      int                        // definitions that the owner has not accepted
+	known        [Templates]map[string]int  // places in the listing by name of tool and prompt, and by URI
+	held         [Resources]map[string]bool // names that are not served because the owner has not accepted them
+	short        [Resources]map[string]int  // those that the aggregate calls by a shorter name, by that
 }
 
 // State is where a server is, for those who ask for one that is not up.
@@ -62,7 +64,9 @@ type Route struct {
 func (r *Registry) view(server string, of []*served, old *View, changed Kinds) *View {
 	v := &View{Server: server}
 	for _, s := range of {
-		v.Agreed = append(v.Agreed, Named{s.name, s.upstream.Agreed()})
+		agreed := s.upstream.Agreed()
+		agreed.Instructions = s.instructions
+		v.Agreed = append(v.Agreed, Named{s.name, agreed})
 	}
 	for k := Tools; k <= Templates; k++ {
 		if old != nil && !changed.Has(k) {

@@ -21,9 +21,7 @@ func (r *Registry) Facts() []Facts {
 		f := Facts{Server: name, Up: e.served != nil, Faults: make(map[string]uint64)}
 		if e.served != nil {
 			f.Tools = len(e.served.listing[Tools])
-			for _, held := range e.served.held {
-				f.Held += len(held)
-			}
+			f.Held = e.served.waiting
 		}
 		f.Queue, f.InFlight = int(e.upstream.queued.Load()), len(e.upstream.slots)
 		for kind, n := range e.upstream.Faults() {

@@ -141,10 +141,10 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 	if err != nil {
 		return err
 	}
-	if r.up(u, l) {
-		u.log.Info("server up", "tools", len(l[Tools]), "prompts", len(l[Prompts]), "resources", len(l[Resources]),
-			"protocol", u.Agreed().Protocol, "info", u.Agreed().title(), "took", time.Since(begun).Round(time.Millisecond).String())
-		_ = c.Send(ready(u, l)) // that the launcher left is heard elsewhere
+	if m, ok := r.up(u, l); ok {
+		u.log.Info("server up", "tools", m.Ready.Tools, "prompts", m.Ready.Prompts, "resources", m.Ready.Resources,
+			"held", m.Ready.Held, "drift", m.Ready.Drift, "protocol", u.Agreed().Protocol, "info", u.Agreed().title(), "took", time.Since(begun).Round(time.Millisecond).String())
+		_ = c.Send(m) // that the launcher left is heard elsewhere
 	}
 	for {
 		select {
@@ -161,9 +161,10 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 			u.log.Warn("discovering again, keeping what was found before", "error", err.Error())
 		} else {
 			said &^= fresh.changes(l)
-			if l = fresh; r.up(u, l) {
+			l = fresh
+			if m, ok := r.up(u, l); ok {
 				r.retell(u, said)
-				_ = c.Send(ready(u, l))
+				_ = c.Send(m)
 			}
 		}
 		select {

@@ -163,7 +163,7 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 	}
 	close(o.ready)
 	if o.err == nil {
-		_ = c.Send(ready(u, new(Listing)))
+		_ = c.Send(ready(u, new(Listing), 0))
 		r.idle(o)
 		<-u.done
 	}

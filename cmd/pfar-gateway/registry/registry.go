@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -23,8 +24,9 @@ type Registry struct {
 	catalogue atomic.Pointer[Catalogue]
 	watch     atomic.Pointer[func(Event)]
 
-	shy    shy    // servers that end when they are probed
-	opener Opener // of processes for single sessions; nil: there are none
+	shy    shy         // servers that end when they are probed
+	opener Opener      // of processes for single sessions; nil: there are none
+	pins   *pins.Store // what has been accepted; nil holds nothing back, which only tests want
 
 	mu        sync.Mutex
 	entries   map[string]*entry
@@ -111,13 +113,16 @@ func (r *Registry) adopt(u *Upstream) bool {
 	return true
 }
 
-// up shows what was discovered. It reports false if u is not the server of its name any more.
-func (r *Registry) up(u *Upstream, l *Listing) bool {
+// up shows what was discovered, as far as it has been accepted. It reports false if u is not the server of its name any
+// more.
+func (r *Registry) up(u *Upstream, found *Listing) (handover.Message, bool) {
+	v := r.review(u, found)
+	l := v.listing
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.entries[u.server.Name]
 	if e == nil || e.upstream != u || u.isStopped() || u.why() != nil {
-		return false
+		return handover.Message{}, false
 	}
 	changed, before := AllKinds, (*View)(nil)
 	if e.served != nil {
@@ -125,7 +130,7 @@ func (r *Registry) up(u *Upstream, l *Listing) bool {
 	} else {
 		changed = l.changes(new(Listing))
 	}
-	s := &served{name: u.server.Name, upstream: u, listing: l}
+	s := &served{name: u.server.Name, upstream: u, listing: l, held: v.held, instructions: v.instructions, waiting: v.count}
 	s.index()
 	s.view = r.view(s.name, []*served{s}, before, changed)
 	event := Event{Server: s.name, Changed: changed}
@@ -136,7 +141,7 @@ func (r *Registry) up(u *Upstream, l *Listing) bool {
 	e.served = s
 	r.publish(changed)
 	r.tell(event)
-	return true
+	return ready(u, l, v.count), true
 }
 
 // retell passes on that a server says that lists changed which show nothing new: clients may know better what to make
@@ -215,9 +220,9 @@ func (r *Registry) Close() {
 	}
 }
 
-func ready(u *Upstream, l *Listing) handover.Message {
+func ready(u *Upstream, l *Listing, held int) handover.Message {
 	return handover.Message{Ready: &handover.Ready{
 		Tools: len(l[Tools]), Prompts: len(l[Prompts]), Resources: len(l[Resources]),
-		Protocol: u.Agreed().Protocol, Server: u.Agreed().title(),
+		Protocol: u.Agreed().Protocol, Server: u.Agreed().title(), Held: held, Drift: u.drift(),
 	}}
 }

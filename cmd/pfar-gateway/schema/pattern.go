@@ -18,7 +18,7 @@ const (
 	maxTried        = 16 << 10 // bytes of a string that a backtracking pattern is tried on
 	maxRecursion    = 1000     // of a backtracking pattern's groups
 	matchTime       = 100 * time.Millisecond
-	checkTime       = 250 * time.Millisecond // of one check, for all its backtracking patterns
+	checkTime       = 500 * time.Millisecond // of one check, for all its backtracking patterns
 )
 
 // patterns compiles a schema's regular expressions, each once. They are those of ECMA-262 with the "u" flag, as JSON

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"sync"
 	"testing"
 )
 
@@ -87,4 +88,26 @@ func TestViolations(t *testing.T) {
 			t.Errorf("%s:\ngot  %q %q %s\nwant %q %q %s", c.value, v.Path, v.Rule, v.Text, c.path, c.rule, c.text)
 		}
 	}
+}
+
+// TestManyAtOnce uses one schema from several goroutines, as calls do.
+func TestManyAtOnce(t *testing.T) {
+	s := compiled(t, `{"properties":{"a":{"$ref":"#"},"e":{"pattern":"^(?!x)"},"l":{"uniqueItems":true}},"patternProperties":{".":{"$ref":"#"}}}`)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 20 {
+				if v := s.Check([]byte(nested(`{"a":`, `{"e":"a","l":[1,2]}`, `}`, i))); v != nil {
+					t.Error(v)
+				}
+				if v := s.Check([]byte(nested(`{"a":`, `{"e":"x","l":[1,1]}`, `}`, i))); v == nil || unchecked(v) {
+					t.Error(v)
+				}
+				if v := s.Check([]byte(nested(`{"a":`, `1`, `}`, 60))); !unchecked(v) {
+					t.Error(v)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
