@@ -82,7 +82,8 @@ func (p *pfar) runGo(ctx context.Context, r *run) error {
 	h := newHeard()
 	lib, err := p.connect(ctx, r, h)
 	if err != nil {
-		return fmt.Errorf("connecting: %w", err)
+		r.say("refused", object{"message": err.Error()})
+		return nil
 	}
 	name, instructions := lib.server()
 	r.say("server", name)

@@ -74,6 +74,9 @@ func awaitAll(t *testing.T, runs []*run, step string) {
 			r.mu.Lock()
 			_, done := r.said[step]
 			failed := r.said["error"]
+			if failed == nil && step != "refused" {
+				failed = r.said["refused"]
+			}
 			more := r.more
 			r.mu.Unlock()
 			if done || failed != nil {
@@ -90,7 +93,7 @@ func awaitAll(t *testing.T, runs []*run, step string) {
 	for _, r := range runs {
 		r.mu.Lock()
 		if _, done := r.said[step]; !done {
-			t.Errorf("%s has not said %q but %q last; error: %v", r.Name, step, r.last, r.said["error"])
+			t.Errorf("%s has not said %q but %q last: %v", r.Name, step, r.last, r.said[r.last])
 		}
 		r.mu.Unlock()
 	}
