@@ -17,4 +17,7 @@ trust {
   dangerous_writes = true
 }
 
-tool "API-post-search" { semantics = "read" }
+tool "API-post-search" {
+  semantics = "read"
+  alias     = ["mcp-notion-search"]
+}

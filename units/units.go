@@ -59,6 +59,7 @@ const (
 	FDHTTP    = "http"    // gateway: TCP listener
 	FDUnix    = "unix"    // gateway: Unix listener for clients
 	FDServers = "servers" // gateway: SOCK_SEQPACKET listener for launchers
+	FDMetrics = "metrics" // gateway: TCP listener for Prometheus, absent unless it is asked for
 )
 
 // CredentialUpstream is the bridge's credential with the host's upstream proxy, absent if there is none. Its address may

@@ -1,6 +1,6 @@
 // Command pfar-gateway speaks MCP both ways: to the servers that launchers hand over, and to clients on loopback and on a Unix socket.
 //
-// It is run as a unit with three listeners (LISTEN_FDNAMES http, unix and servers) and the credential "token".
+// It is run as a unit with three listeners (LISTEN_FDNAMES http, unix and servers), a fourth for Prometheus if it is asked for (metrics), and the credential "token".
 package main
 
 import (

@@ -37,6 +37,7 @@ type process struct {
 	cmd    *exec.Cmd
 	dir    string
 	addr   string
+	scrape string // address of the metrics
 	notify *net.UnixConn
 	log    *bytes.Buffer
 }
@@ -81,11 +82,14 @@ func (p *process) listen(t *testing.T, name, addr string) *os.File {
 	}
 	var err error
 	switch name {
-	case "http":
+	case "http", "metrics":
 		var tcp net.Listener
 		if tcp, err = net.Listen("tcp", addr); err == nil {
-			p.addr = tcp.Addr().String()
-			l = tcp.(*net.TCPListener)
+			if l = tcp.(*net.TCPListener); name == "http" {
+				p.addr = tcp.Addr().String()
+			} else {
+				p.scrape = tcp.Addr().String()
+			}
 		}
 	case "unix":
 		var u *net.UnixListener

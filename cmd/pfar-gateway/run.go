@@ -95,6 +95,13 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if l.metrics != nil {
+		h, err := tel.ServeMetrics(l.metrics)
+		if err != nil {
+			return err
+		}
+		servers = append(servers, h)
+	}
 	upstream, hangUp := context.WithCancel(context.Background()) // calls in flight outlive ctx
 	defer hangUp()
 	go func() { failed <- reg.Serve(upstream, l.servers) }()
@@ -202,6 +209,7 @@ func notify(log *slog.Logger, state string) {
 
 type listeners struct {
 	http    *net.TCPListener
+	metrics *net.TCPListener // nil: none is asked for
 	unix    *net.UnixListener
 	servers *net.UnixListener
 }
@@ -224,10 +232,14 @@ func listen() (listeners, error) {
 		}
 		switch got := got.(type) {
 		case *net.TCPListener:
-			if name != units.FDHTTP {
+			switch name {
+			case units.FDHTTP:
+				l.http = got
+			case units.FDMetrics:
+				l.metrics = got
+			default:
 				return l, fmt.Errorf("descriptor %q is a TCP listener", name)
 			}
-			l.http = got
 		case *net.UnixListener:
 			packets := got.Addr().Network() == "unixpacket"
 			switch {

@@ -36,6 +36,13 @@ type bridge struct {
 	hello    []byte // the client's initialize, to greet a gateway that was restarted
 	renewing sync.Mutex
 	greeted  bool // the client has sent notifications/initialized
+	running  map[string]stateless
+}
+
+// stateless is a request of 2026-07-28 under way: over HTTP it is cancelled by ending the exchange.
+type stateless struct {
+	listens bool // until the client takes it back, or leaves
+	cancel  context.CancelFunc
 }
 
 const (
@@ -46,7 +53,7 @@ const (
 )
 
 func newBridge(endpoint string, client *http.Client, out io.Writer) *bridge {
-	return &bridge{endpoint: endpoint, http: client, out: out, limit: make(chan struct{}, maxRequests)}
+	return &bridge{endpoint: endpoint, http: client, out: out, limit: make(chan struct{}, maxRequests), running: make(map[string]stateless)}
 }
 
 // run bridges until the input ends; then it waits for the answers under way and ends the session.
@@ -60,6 +67,7 @@ func (b *bridge) run(ctx context.Context, in io.Reader) error {
 		b.forward(ctx, listening, line)
 		return nil
 	})
+	b.leave()
 	b.requests.Wait()
 	stopListening()
 	b.end(context.WithoutCancel(ctx))
@@ -89,16 +97,65 @@ func (b *bridge) forward(ctx, listening context.Context, line []byte) {
 		written := make(chan struct{})
 		once := sync.OnceFunc(func() { close(written) })
 		traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { once() }})
+		traced, done := b.begin(traced, m)
 		b.requests.Go(func() {
 			defer func() { <-b.limit }()
 			defer once()
+			defer done()
 			b.exchange(traced, m, line)
 		})
 		<-written
+	case m.Method == string(mcp.MethodNotificationCancelled) && b.cancel(m):
 	default:
 		b.exchange(ctx, m, line)
 		if m.Method == string(mcp.MethodNotificationInitialized) {
 			b.listenOnce(listening)
+		}
+	}
+}
+
+// begin notes a request of 2026-07-28, so that it can be cancelled.
+func (b *bridge) begin(ctx context.Context, m message) (context.Context, func()) {
+	if m.version() == "" {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	id := string(m.ID)
+	b.mu.Lock()
+	b.running[id] = stateless{m.Method == string(mcp.MethodSubscriptionsListen), cancel}
+	b.mu.Unlock()
+	return ctx, func() {
+		b.mu.Lock()
+		delete(b.running, id)
+		b.mu.Unlock()
+		cancel()
+	}
+}
+
+// cancel ends the request that a cancellation names, and reports whether there is such a one of 2026-07-28.
+func (b *bridge) cancel(m message) bool {
+	var params struct {
+		RequestID json.RawMessage `json:"requestId"`
+	}
+	if json.Unmarshal(m.Params, &params) != nil {
+		return false
+	}
+	b.mu.Lock()
+	r, ok := b.running[string(params.RequestID)]
+	b.mu.Unlock()
+	if ok {
+		r.cancel()
+	}
+	return ok
+}
+
+// leave ends what would last as long as the client listens.
+func (b *bridge) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.running {
+		if r.listens {
+			r.cancel()
 		}
 	}
 }
@@ -154,14 +211,7 @@ func reached(err error) error {
 // setHeaders sets what either generation of the protocol wants, and returns the session. The stateless one (2026-07-28)
 // names its version in each message and has method and name repeated in headers.
 func (b *bridge) setHeaders(request *http.Request, m message) (session string) {
-	var params struct {
-		Meta map[string]json.RawMessage `json:"_meta"`
-	}
-	var version string
-	if json.Unmarshal(m.Params, &params) == nil {
-		json.Unmarshal(params.Meta[mcp.MetaKeyProtocolVersion], &version)
-	}
-	if mcp.IsModernProtocol(version) {
+	if version := m.version(); version != "" {
 		request.Header.Set(mcp.HeaderProtocolVersion, version)
 		for name, value := range mcp.StandardHeaders(version, mcp.MCPMethod(m.Method), m.Params) {
 			request.Header.Set(name, value)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -187,6 +188,15 @@ func reply(contentType, format string) func(http.ResponseWriter, *http.Request, 
 	}
 }
 
+func compact(t *testing.T, message string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Compact(&b, []byte(message)); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
 func newScript() *script {
 	return &script{known: map[string]bool{}, answer: map[string]func(http.ResponseWriter, *http.Request, message){
 		"pretty": reply("application/json", "{\n \"jsonrpc\": \"2.0\",\n \"id\": ID,\n \"result\": {\"n\": 9007199254740993}\n}\n"),
@@ -232,7 +242,7 @@ func TestConnectAnswersEveryRequest(t *testing.T) {
 			if want == "" {
 				continue
 			}
-			if got := s.receive(); !strings.Contains(got, want) {
+			if got := s.receive(); !strings.Contains(compact(t, got), want) {
 				t.Errorf("%s: got %s, want %s", tt.send, got, want)
 			}
 		}
@@ -262,6 +272,41 @@ func TestConnectKeepsTheSessionAndEndsIt(t *testing.T) {
 	defer g.mu.Unlock()
 	if !slices.Equal(g.seen, want) {
 		t.Errorf("got  %q\nwant %q", g.seen, want)
+	}
+}
+
+// TestConnectCancelsStateless: over HTTP a request of 2026-07-28 is cancelled by ending it. What a client listens to ends
+// with its input.
+func TestConnectCancelsStateless(t *testing.T) {
+	b, g := newBench(t, ""), newScript()
+	g.known[""] = true
+	begun, ended := make(chan string, 2), make(chan string, 2)
+	for _, method := range []string{"tools/call", "subscriptions/listen"} {
+		g.answer[method] = func(_ http.ResponseWriter, r *http.Request, m message) {
+			begun <- m.Method
+			<-r.Context().Done()
+			ended <- m.Method
+		}
+	}
+	b.serveHTTP(t, g)
+	s := b.connect(t)
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}`
+	s.send(`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"x",` + meta + `}}`)
+	s.send(`{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{` + meta + `}}`)
+	<-begun
+	<-begun
+	s.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}`)
+	if got := <-ended; got != "tools/call" {
+		t.Errorf("%s ended", got)
+	}
+	s.end()
+	if got := <-ended; got != "subscriptions/listen" {
+		t.Errorf("%s ended", got)
+	}
+	for _, seen := range g.seen {
+		if strings.Contains(seen, "cancelled") {
+			t.Errorf("the gateway was told: %s", seen)
+		}
 	}
 }
 

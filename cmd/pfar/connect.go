@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/mark3labs/mcp-go/mcp"
 	"io"
 	"net/url"
 
@@ -128,6 +129,18 @@ type message struct {
 // wantsAnswer reports whether the message is a request.
 func (m message) wantsAnswer() bool {
 	return m.Method != "" && len(m.ID) > 0 && string(m.ID) != "null"
+}
+
+// version is the revision that the message names, if that is one without sessions (2026-07-28).
+func (m message) version() string {
+	var params struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	var version string
+	if json.Unmarshal(m.Params, &params) != nil || json.Unmarshal(params.Meta[mcp.MetaKeyProtocolVersion], &version) != nil || !mcp.IsModernProtocol(version) {
+		return ""
+	}
+	return version
 }
 
 // parseMessage reads a message; of a batch, which revision 2025-03-26 had, the ids are not known.

@@ -57,11 +57,15 @@ func runScriptedPfard() error {
 	flags.Bool("local", false, "")
 	flags.String("servers", "", "")
 	flags.String("listen", "", "")
+	metrics := flags.String("metrics", "", "")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
+	if *metrics != "" {
+		return fmt.Errorf("asked for metrics on %s", *metrics)
+	}
 	if b, err := os.ReadFile(filepath.Join(*dir, "refuse")); err == nil {
 		return fmt.Errorf("%s", b)
 	}

@@ -25,12 +25,16 @@ const upHelp = `Run every declaration of DIR until Ctrl-C, as this user, without
 DIR is watched: adding, changing or removing a file starts, restarts or stops exactly that
 server. The first Ctrl-C stops everything in order, a second one at once.
 
+With --metrics 127.0.0.1:9464, http://127.0.0.1:9464/metrics shows names of servers and tools, and
+numbers, to whoever asks on this machine: there is no token. Traces go where the OTEL_ variables
+say (OTEL_EXPORTER_OTLP_ENDPOINT).
+
 With --json, one report for each change goes to standard output, a line each.`
 
 // upOptions are the flags of pfar up.
 type upOptions struct {
-	dir, listen, servers string
-	verbose              bool
+	dir, listen, servers, metrics string
+	verbose                       bool
 }
 
 func (c *cli) upCommand() *cobra.Command {
@@ -54,6 +58,7 @@ func (c *cli) upCommand() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:7417", "loopback `ADDRESS` of the MCP endpoint; port 0 takes a free one")
 	cmd.Flags().StringVar(&o.servers, "servers", c.dirs.Servers, "`DIR` of the programs installed for servers")
+	cmd.Flags().StringVar(&o.metrics, "metrics", "", "loopback `ADDRESS` of metrics for Prometheus, none by default")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print all that pfard logs, not only warnings")
 	return cmd
 }
@@ -72,7 +77,11 @@ func (c *cli) up(ctx context.Context, o upOptions) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	child, err := startSupervised(program, "--local", "--declarations", o.dir, "--servers", o.servers, "--listen", o.listen)
+	args := []string{"--local", "--declarations", o.dir, "--servers", o.servers, "--listen", o.listen}
+	if o.metrics != "" {
+		args = append(args, "--metrics", o.metrics)
+	}
+	child, err := startSupervised(program, args...)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ func main() {
 	flag.StringVar(&o.declarations, "declarations", dirs.Config, "`directory` of the declarations")
 	flag.StringVar(&o.servers, "servers", dirs.Servers, "`directory` that ${servers} stands for")
 	flag.StringVar(&o.listen, "listen", "127.0.0.1:7417", "loopback `address` of the MCP endpoint; port 0 takes a free one")
+	flag.StringVar(&o.metrics, "metrics", "", "loopback `address` of Prometheus metrics, such as 127.0.0.1:9464; none if empty")
 	flag.Parse()
 	o.dirs = dirs
 	if flag.NArg() > 0 || !o.local {

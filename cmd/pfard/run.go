@@ -33,6 +33,7 @@ type options struct {
 	declarations string
 	servers      string
 	listen       string
+	metrics      string // "": no metrics
 	dirs         control.Dirs
 }
 
@@ -186,18 +187,13 @@ func serversSocket(d control.Dirs) string { return filepath.Join(d.Run, "servers
 
 // listenGateway opens the gateway's listeners, which pfard keeps while the gateway is started again.
 func listenGateway(o options) (g local.Gateway, err error) {
-	addr, err := netip.ParseAddrPort(o.listen)
-	if err != nil {
-		return g, fmt.Errorf("reading --listen %q: want an address and a port, 127.0.0.1:7417: %w", o.listen, err)
+	if g.HTTP, err = listenLoopback("--listen", o.listen, "127.0.0.1:7417"); err != nil {
+		return g, err
 	}
-	if !addr.Addr().IsLoopback() {
-		return g, fmt.Errorf("listening on %s: only loopback addresses are served; use an SSH forward or a reverse proxy with TLS", addr)
-	}
-	if g.HTTP, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addr)); err != nil {
-		if errors.Is(err, unix.EADDRINUSE) {
-			return g, fmt.Errorf("listening on %s: another program has the port, perhaps another pfar; choose one with --listen", addr)
+	if o.metrics != "" {
+		if g.Metrics, err = listenMetrics(o.metrics); err != nil {
+			return g, err
 		}
-		return g, fmt.Errorf("listening on %s: %w", addr, err)
 	}
 	if g.Unix, err = listenUnix("unix", o.dirs.Gateway()); err != nil {
 		return g, err
@@ -207,6 +203,33 @@ func listenGateway(o options) (g local.Gateway, err error) {
 	}
 	g.Token, err = token(o.dirs.Token())
 	return g, err
+}
+
+// listenMetrics wants a port: a scraper has to be told one, and a free one would be known to nobody.
+func listenMetrics(address string) (*net.TCPListener, error) {
+	if addr, err := netip.ParseAddrPort(address); err == nil && addr.Port() == 0 {
+		return nil, fmt.Errorf("reading --metrics %q: port 0 cannot be scraped; write the port that Prometheus is told, such as 9464", address)
+	}
+	return listenLoopback("--metrics", address, "127.0.0.1:9464")
+}
+
+// listenLoopback listens on the address that a flag says.
+func listenLoopback(flag, address, example string) (*net.TCPListener, error) {
+	addr, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %q: want an address and a port, %s: %w", flag, address, example, err)
+	}
+	if !addr.Addr().IsLoopback() {
+		return nil, fmt.Errorf("listening on %s: only loopback addresses are served; use an SSH forward or a reverse proxy with TLS", addr)
+	}
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(addr))
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return nil, fmt.Errorf("listening on %s: another program has the port, perhaps another pfar; choose one with %s", addr, flag)
+	case err != nil:
+		return nil, fmt.Errorf("listening on %s: %w", addr, err)
+	}
+	return l, nil
 }
 
 func listenUnix(network, path string) (*net.UnixListener, error) {

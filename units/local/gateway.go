@@ -17,6 +17,7 @@ type Gateway struct {
 	HTTP    *net.TCPListener
 	Unix    *net.UnixListener
 	Servers *net.UnixListener // SOCK_SEQPACKET
+	Metrics *net.TCPListener  // nil: there is none
 	Token   []byte
 	Control string             // path of the socket where it asks for sessions; "": it has none
 	Changed func(running bool) // called when it serves, and when it has ended without being told to
@@ -93,11 +94,16 @@ func (g Gateway) arguments() (list []string) {
 }
 
 func (g Gateway) descriptors() ([]descriptor, error) {
-	var list []descriptor
-	for _, l := range []struct {
+	type listener struct {
 		name string
 		file interface{ File() (*os.File, error) }
-	}{{units.FDHTTP, g.HTTP}, {units.FDUnix, g.Unix}, {units.FDServers, g.Servers}} {
+	}
+	all := []listener{{units.FDHTTP, g.HTTP}, {units.FDUnix, g.Unix}, {units.FDServers, g.Servers}}
+	if g.Metrics != nil {
+		all = append(all, listener{units.FDMetrics, g.Metrics})
+	}
+	var list []descriptor
+	for _, l := range all {
 		f, err := l.file.File()
 		if err != nil {
 			return nil, fmt.Errorf("duplicating the %s listener: %w", l.name, err)

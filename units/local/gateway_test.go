@@ -81,3 +81,18 @@ func TestGatewayGetsTracing(t *testing.T) {
 		t.Errorf("the gateway saw\n%s\nwant\n%s", got, want)
 	}
 }
+
+// TestGatewayGetsMetricsListener: only if there is one.
+func TestGatewayGetsMetricsListener(t *testing.T) {
+	got := startedGateway(t, func(g *Gateway) {
+		l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		g.Metrics = l
+	})
+	if want := "descriptors 4 http:unix:servers:metrics\n"; !strings.HasPrefix(got, want) {
+		t.Errorf("the gateway saw\n%s\nwant\n%s", got, want)
+	}
+}

@@ -21,6 +21,7 @@ type exchange struct {
 	w        http.ResponseWriter
 	r        *http.Request
 	client   string // as authenticated
+	local    bool   // on the Unix socket
 	endpoint string // the server's name, "" for all
 	session  *session
 	modern   bool // 2026-07-28: no session, everything is in the request

@@ -55,9 +55,10 @@ func (x *exchange) standardHeaders() error {
 	return nil
 }
 
-// paramHeaders checks the headers in which a tool wants some of its arguments repeated, if it does.
+// paramHeaders checks the headers in which a tool wants some of its arguments repeated, if it does. On the Unix socket
+// they may all be left out: there it is mostly pfar connect, for clients on stdio, who have no headers.
 func (x *exchange) paramHeaders(tool *mcp.Tool) error {
-	if !x.modern || tool == nil {
+	if !x.modern || tool == nil || x.local && !x.hasParams() {
 		return nil
 	}
 	err := mcp.ValidateParamHeadersLookup(func(name string) (string, bool) {
@@ -68,4 +69,13 @@ func (x *exchange) paramHeaders(tool *mcp.Tool) error {
 		return jsonrpc.Errorf(mcp.HEADER_MISMATCH, "%.300s", err.Error())
 	}
 	return nil
+}
+
+func (x *exchange) hasParams() bool {
+	for key := range x.r.Header {
+		if strings.HasPrefix(key, mcp.HeaderParamPrefix) {
+			return true
+		}
+	}
+	return false
 }

@@ -35,7 +35,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, client string) {
 			return
 		}
 	}
-	x := &exchange{srv: s, w: w, r: r, client: client, endpoint: endpoint, request: telemetry.RequestID()}
+	x := &exchange{srv: s, w: w, r: r, client: client, endpoint: endpoint, request: telemetry.RequestID(), local: strings.HasPrefix(client, "uid ")}
 	w.Header()[headerRequestID] = []string{x.request}
 	switch r.Method {
 	case http.MethodPost:
