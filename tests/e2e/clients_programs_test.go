@@ -55,20 +55,25 @@ func TestInspector(t *testing.T) {
 	p := startPlain(t)
 	header := "Authorization: Bearer " + p.token()
 	base := strings.TrimSuffix(p.last().Endpoint, "/mcp")
+	all, env := []string{"brief", "new", "old"}, []string{}
+	for _, e := range p.env { // the Inspector hands on none of its own
+		if strings.HasPrefix(e, "PFAR_") {
+			env = append(env, "-e", e)
+		}
+	}
 	ways := []struct {
 		name   string
 		before []string // the method
-		prefix string
-		all    []string
+		list   []inspected
 	}{
-		{"http to all", []string{base + "/mcp", "--transport", "http", "--header", header}, "new__", []string{"brief", "new", "old"}},
-		{"http to new", []string{base + "/mcp/new", "--transport", "http", "--header", header}, "", []string{"new"}},
-		{"stdio to all", []string{program(t, "pfar"), "connect"}, "new__", []string{"brief", "new", "old"}},
+		{"http to all", []string{base + "/mcp", "--transport", "http", "--header", header}, inspections("new__", all...)},
+		{"http to new, modern", []string{base + "/mcp/new", "--transport", "http", "--header", header, "--protocol-era", "modern"}, inspections("", "new")},
+		{"stdio to all, modern", slices.Concat([]string{program(t, "pfar"), "connect", "--protocol-era", "modern"}, env), inspections("new__", all...)[:3]},
 	}
 	limit := make(chan struct{}, 3)
 	var under sync.WaitGroup
 	for _, w := range ways {
-		for _, i := range inspections(w.prefix, w.all...) {
+		for _, i := range w.list {
 			under.Go(func() {
 				limit <- struct{}{}
 				defer func() { <-limit }()
@@ -89,13 +94,17 @@ func TestInspector(t *testing.T) {
 		under.Go(func() {
 			limit <- struct{}{}
 			defer func() { <-limit }()
-			args := []string{refused.url, "--transport", "http", "--method", "tools/list"}
+			args := []string{refused.url, "--transport", "http", "--stored-auth-only", "--method", "tools/list"}
 			for name, value := range refused.headers {
 				args = append(args, "--header", name+": "+value)
 			}
 			stdout, stderr, code := p.inspect(t, args...)
-			if code == 0 || !strings.Contains(stdout+stderr, refused.status) {
-				t.Errorf("%s: exit code %d, no %s in %.1000s%.1000s", refused.name, code, refused.status, stdout, stderr)
+			says := map[string]string{"401": `"code":"auth_required"`}[refused.status]
+			if says == "" {
+				says = refused.status
+			}
+			if code == 0 || !strings.Contains(stdout+stderr, says) {
+				t.Errorf("%s: exit code %d, no %s in %.1000s%.1000s", refused.name, code, says, stdout, stderr)
 			}
 		})
 	}
@@ -182,9 +191,23 @@ func TestRefusedClients(t *testing.T) {
 		r.mu.Lock()
 		b, _ := json.Marshal(r.said)
 		r.mu.Unlock()
-		words := map[string]string{"401": "unauthorized", "403": "forbidden", "404": "not found"}[status[r]]
-		if len(r.said) != 1 || !bytes.Contains(b, []byte(status[r])) && !bytes.Contains(bytes.ToLower(b), []byte(words)) {
-			t.Errorf("%s: %s, want only that it is refused with %s", r.Name, b, status[r])
+		if words := r.refusedWith(status[r]); len(r.said) != 1 || !bytes.Contains(b, []byte(words)) {
+			t.Errorf("%s: %s, want only that it is refused, with %q", r.Name, b, words)
 		}
 	}
+}
+
+// refusedWith is what the library makes of a status.
+func (r *run) refusedWith(status string) string {
+	switch {
+	case r.Library == "mcp-go" && status == "401":
+		return "authorization required"
+	case r.Library == "mcp-go":
+		return "server returned 4xx for initialize POST"
+	case r.Library == "v2" && r.modern() && status == "404":
+		return "the server did not offer pinned protocol version 2026-07-28"
+	case r.Library == "go-sdk":
+		return map[string]string{"401": "Unauthorized", "403": "Forbidden", "404": "Not Found"}[status]
+	}
+	return status
 }

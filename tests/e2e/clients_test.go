@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -357,26 +358,18 @@ func (p *pfar) relay(t *testing.T, path string) (url string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	to := strings.TrimSuffix(strings.TrimPrefix(p.last().Endpoint, "http://"), "/mcp")
+	ctx, cancel := context.WithCancel(context.Background())
 	var open sync.WaitGroup
-	t.Cleanup(func() { l.Close(); open.Wait() })
-	go func() {
+	t.Cleanup(func() { l.Close(); cancel(); open.Wait() })
+	open.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			open.Go(func() {
-				defer c.Close()
-				d, err := net.Dial("tcp", to)
-				if err != nil {
-					return
-				}
-				defer d.Close()
-				go func() { io.Copy(d, c); d.(*net.TCPConn).CloseWrite() }()
-				io.Copy(c, d)
-			})
+			open.Go(func() { relayOne(ctx, c, to) })
 		}
-	}()
+	})
 	return "http://" + l.Addr().String() + path
 }
 
@@ -395,4 +388,25 @@ func (p *pfar) remoteRuns(t *testing.T) []*run {
 		list = append(list, r)
 	}
 	return list
+}
+
+// relayOne passes one connection on until either side, or ctx, ends it.
+func relayOne(ctx context.Context, c net.Conn, to string) {
+	defer c.Close()
+	d, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	ended := make(chan struct{}, 2)
+	for _, pair := range [][2]net.Conn{{c, d}, {d, c}} {
+		go func() {
+			io.Copy(pair[0], pair[1])
+			ended <- struct{}{}
+		}()
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
 }
