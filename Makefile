@@ -13,7 +13,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
-.PHONY: build run test check lint vulnerabilities bench clean
+.PHONY: build run test check lint vulnerabilities bench soak clean
 
 build:
 	$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
@@ -47,6 +47,12 @@ vulnerabilities:
 bench: $(SERVERS)/.installed
 	tests/setup.sh bwrap ip
 	CGO_ENABLED=0 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go run ./tests/bench
+
+# Calls all the time while everything around them is killed, restarted and edited: make soak DURATION=1h
+DURATION ?= 10m
+soak: $(SERVERS)/.installed
+	tests/setup.sh bwrap ip nft gcc
+	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -count=1 -v -timeout 0 ./tests/soak -duration $(DURATION)
 
 clean:
 	rm -rf build

@@ -85,6 +85,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	changed := make(chan struct{}, 1)
 	reg.Watch(func(e registry.Event) {
 		endpoint.Event(e)
+		if e.Forgotten {
+			tel.Forget(e.Server)
+		}
 		select {
 		case changed <- struct{}{}:
 		default:

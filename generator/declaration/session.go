@@ -10,6 +10,7 @@ import (
 )
 
 const (
+	maxCapabilities    = 16 // entries, mistaken ones among them
 	defaultSessions    = 16
 	maxSessions        = 256
 	defaultSessionIdle = 15 * time.Minute
@@ -26,7 +27,12 @@ func (d *decoder) clientCapabilities(f *field) {
 		"sample": "sampling", "model": "sampling", "llm": "sampling", "completion": "sampling", "createmessage": "sampling",
 	}
 	seen := map[string]hcl.Range{}
-	for _, n := range d.texts(f) {
+	entries := d.texts(f)
+	if len(entries) > maxCapabilities {
+		d.report(problem(entries[maxCapabilities].rng, "Too many capabilities", "client_capabilities has %d entries, and there are %d words. Write each once.", len(entries), len(words)))
+		return
+	}
+	for _, n := range entries {
 		if !slices.Contains(words, n.text) {
 			d.report(problem(n.rng, "Unknown capability", "%s", capabilityFault(n.text, words, others)))
 			continue

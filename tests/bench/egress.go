@@ -212,16 +212,7 @@ func (b *bed) resident() (int, error) {
 		if strings.TrimSpace(string(comm)) != "pfar-egress" {
 			continue
 		}
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			return 0, err
-		}
-		for line := range strings.Lines(string(status)) {
-			if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
-				kb, err := strconv.Atoi(f[1])
-				return kb << 10, err
-			}
-		}
+		return resident(pid)
 	}
 	return 0, errors.New("no bridge is running")
 }

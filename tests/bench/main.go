@@ -14,22 +14,35 @@ import (
 func main() {
 	rounds := flag.Int("rounds", 15, "how often each start is measured")
 	many := flag.Int("servers", 50, "how many servers are started at once")
+	only := flag.String("only", "", "measure this part alone: starts, fleet, memory, egress or calls")
 	flag.Parse()
-	if flag.Arg(0) == egressRole {
-		if err := egressInside(context.Background(), flag.Args()[1:], *rounds); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if err := bench(context.Background(), *rounds, *many); err != nil {
+	if err := run(context.Background(), *rounds, *many, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
+// run plays the role that the arguments name, the benchmark itself without any.
+func run(ctx context.Context, rounds, many int, only string) error {
+	var rest []string
+	if flag.NArg() > 0 {
+		rest = flag.Args()[1:]
+	}
+	switch flag.Arg(0) {
+	case egressRole:
+		return egressInside(ctx, rest, rounds)
+	case floorRole:
+		return runFloor(rest)
+	case staticRole:
+		return runStatic(rest)
+	case schemaRole:
+		return runSchema(os.Stdin, os.Stdout)
+	}
+	return bench(ctx, rounds, many, only)
+}
+
 // bench measures everything, prints a table and returns an error if a limit is exceeded.
-func bench(ctx context.Context, rounds, many int) error {
+func bench(ctx context.Context, rounds, many int, only string) error {
 	dir, err := os.MkdirTemp("", "pfar-bench-")
 	if err != nil {
 		return err
@@ -40,7 +53,7 @@ func bench(ctx context.Context, rounds, many int) error {
 	}
 	bin := filepath.Join(dir, "bin")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", bin+"/",
-		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway", "./tests/echo", "./tests/load")
+		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway", "./tests/echo", "./tests/load", "./tests/bench")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building: %w\n%s", err, out)
 	}
@@ -49,19 +62,29 @@ func bench(ctx context.Context, rounds, many int) error {
 		return fmt.Errorf("finding the npm servers (PFAR_TEST_SERVERS): %w", err)
 	}
 	var results []result
-	for _, measure := range []func() ([]result, error){
-		func() ([]result, error) {
+	for _, part := range []struct {
+		name    string
+		measure func() ([]result, error)
+	}{
+		{"starts", func() ([]result, error) {
 			return starts(ctx, dir, bin, rounds, map[string][]string{"Go echo": {filepath.Join(bin, "echo")}, "node server-everything": {"node", everything}})
-		},
-		func() ([]result, error) { return fleet(ctx, dir, bin, many) },
-		func() ([]result, error) { return memory(ctx, dir, bin, many) },
-		func() ([]result, error) { return egress(ctx, dir, bin, rounds) },
+		}},
+		{"fleet", func() ([]result, error) { return fleet(ctx, dir, bin, many) }},
+		{"memory", func() ([]result, error) { return memory(ctx, dir, bin, many) }},
+		{"egress", func() ([]result, error) { return egress(ctx, dir, bin, rounds) }},
+		{"calls", func() ([]result, error) { return gateway(ctx, dir, bin, rounds) }},
 	} {
-		r, err := measure()
+		if only != "" && part.name != only {
+			continue
+		}
+		r, err := part.measure()
 		if err != nil {
 			return err
 		}
 		results = append(results, r...)
+	}
+	if len(results) == 0 {
+		return fmt.Errorf("there is no part %q to measure", only)
 	}
 	describeMachine(os.Stdout)
 	return printTable(os.Stdout, results)

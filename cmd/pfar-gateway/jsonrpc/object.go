@@ -138,8 +138,23 @@ func String(raw []byte) (string, error) {
 
 // Quote encodes a string as JSON.
 func Quote(s string) []byte {
+	if plain([]byte(s), 0) == len(s) && harmless(s) { // most are names
+		b := make([]byte, 0, len(s)+2)
+		return append(append(append(b, '"'), s...), '"')
+	}
 	b, _ := json.Marshal(s) // cannot fail for a string
 	return b
+}
+
+// harmless reports whether encoding/json would leave all of s as it is: it escapes what HTML and JavaScript act on, and
+// what is not ASCII may be no text.
+func harmless(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c >= 0x7f || c == '<' || c == '>' || c == '&' {
+			return false
+		}
+	}
+	return true
 }
 
 // Array splits an array into its values as they came, appended to dst. More than limit of them are an error.

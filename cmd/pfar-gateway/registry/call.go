@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -36,10 +37,16 @@ type Call struct {
 // waiting is a call whose answer has not come.
 type waiting struct {
 	call   *Call
-	answer chan answer   // room for one
+	answer chan answer // room for one
+	timer  *time.Timer
 	begun  chan struct{} // of a stream of notifications: closed when it is open
 	open   bool
 }
+
+// pool has those that are over, with their channels and timers.
+var pool = sync.Pool{New: func() any {
+	return &waiting{answer: make(chan answer, 1), timer: time.NewTimer(time.Hour)}
+}}
 
 type answer struct {
 	jsonrpc.Message
@@ -63,7 +70,10 @@ func (u *Upstream) Token() int64 { return u.last.Add(1) }
 // Call sends a request and returns the result as the server wrote it. Every error is a *jsonrpc.Error. When ctx ends
 // or time is up, the server is told that the answer is not wanted any more.
 func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
-	timer := time.NewTimer(u.timeout)
+	w := pool.Get().(*waiting)
+	w.call = &c
+	timer := w.timer
+	timer.Reset(u.timeout)
 	defer timer.Stop()
 	if err := u.enter(ctx, timer.C); err != nil {
 		return nil, err
@@ -71,7 +81,6 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 	begun := time.Now()
 	defer u.leave()
 	id := u.last.Add(1)
-	w := &waiting{call: &c, answer: make(chan answer, 1)}
 	if err := u.expect(id, w); err != nil {
 		return nil, err
 	}
@@ -86,6 +95,11 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 	for {
 		select {
 		case a := <-w.answer:
+			if c.Ask == nil { // and so nobody else has w any more
+				timer.Stop()
+				w.call = nil
+				pool.Put(w)
+			}
 			return u.judge(a, c.Method)
 		case <-u.done:
 			select {

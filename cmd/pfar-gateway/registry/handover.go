@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -104,7 +105,7 @@ func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("receiving hello: %w", err)
 	}
-	if m.Hello == nil || len(files) != 2 || !serverName.MatchString(m.Hello.Name) || m.Hello.Session != "" && !handleForm.MatchString(m.Hello.Session) {
+	if m.Hello == nil || len(files) != 2 || !serverName.MatchString(m.Hello.Name) || m.Hello.Session != "" && !units.IsSession(m.Hello.Session) {
 		for _, f := range files {
 			f.Close()
 		}

@@ -2,17 +2,14 @@ package registry
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base32"
 	"fmt"
-	"regexp"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -54,40 +51,40 @@ type ownOf struct {
 	used   time.Time // when the last call ended
 }
 
-// handleForm is what a session's handle looks like; pfard takes no other.
-var handleForm = regexp.MustCompile(`^[a-z2-7]{8}$`)
-
-func newHandle() string {
-	var b [5]byte
-	_, _ = rand.Read(b[:]) // crashes rather than fails
-	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
-}
-
 // Start has a process started for a session, of the server that main is the shared process of, and returns it when it
 // can be called. It ends by End, when it has had no call for the time that the declaration gives, and with the server.
 func (r *Registry) Start(ctx context.Context, main *Upstream, client SessionClient) (Own, *Upstream, error) {
-	o := &owned{server: main.server.Name, handle: newHandle(), main: main, client: client, ready: make(chan struct{})}
+	o := &owned{server: main.server.Name, handle: units.NewSession(), main: main, client: client, ready: make(chan struct{})}
 	if err := r.own(o); err != nil {
 		return Own{}, nil, err
 	}
+	err := r.await(ctx, o)
+	switch {
+	case err == nil:
+		return Own{o}, o.up, nil
+	case ctx.Err() != nil: // the client's doing
+		err = interrupted(ctx)
+	default:
+		err = jsonrpc.Errorf(CodeUnavailable, "starting a process of %q for this session: %v", o.server, err)
+	}
+	r.release(o)
+	return Own{}, nil, err
+}
+
+// await has the process started and waits until it can be called.
+func (r *Registry) await(ctx context.Context, o *owned) error {
 	late := fmt.Errorf("it was not ready within %v", r.limits.Handshake)
 	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.Handshake, late)
 	defer cancel()
 	if err := r.opener.Open(ctx, o.server, o.handle); err != nil {
-		r.disown(o)
-		return Own{}, nil, jsonrpc.Errorf(CodeUnavailable, "starting a process of %q for this session: %v", o.server, err)
+		return err
 	}
 	select {
 	case <-o.ready:
+		return o.err
 	case <-ctx.Done():
-		r.release(o)
-		return Own{}, nil, jsonrpc.Errorf(CodeUnavailable, "starting a process of %q for this session: %v", o.server, context.Cause(ctx))
+		return context.Cause(ctx)
 	}
-	if o.err != nil {
-		r.release(o)
-		return Own{}, nil, jsonrpc.Errorf(CodeUnavailable, "starting a process of %q for this session: %v", o.server, o.err)
-	}
-	return Own{o}, o.up, nil
 }
 
 // End ends a session's process.
@@ -113,12 +110,6 @@ func (r *Registry) own(o *owned) error {
 	return nil
 }
 
-func (r *Registry) disown(o *owned) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.owned, o.handle)
-}
-
 // release ends a process, in whatever state it is; pfard is told, which stops it as it stops any server.
 func (r *Registry) release(o *owned) {
 	o.end.Do(func() {
@@ -128,7 +119,9 @@ func (r *Registry) release(o *owned) {
 			if err := r.opener.Close(ctx, o.server, o.handle); err != nil {
 				r.log.Warn("ending a session's process, ignoring", "server", o.server, "error", err.Error())
 			}
-			r.disown(o)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.owned, o.handle)
 		}()
 	})
 }

@@ -50,6 +50,8 @@ type Event struct {
 	Up      *Upstream // set if a new process has come up
 	Method  string    // of a notification to pass on, with Params
 	Params  []byte
+
+	Forgotten bool // there is nothing known of the server any more
 }
 
 // New returns an empty registry. The version is what servers are told.
@@ -169,8 +171,30 @@ func (r *Registry) down(u *Upstream, reason string) {
 	}
 	e.served, e.down = nil, true
 	e.state = State{Since: since, Reason: reason}
+	forgotten := r.forget()
 	r.publish(changed)
 	r.tell(Event{Server: u.server.Name, Changed: changed})
+	if forgotten != "" {
+		r.tell(Event{Server: forgotten, Forgotten: true})
+	}
+}
+
+// maxEntries bounds the servers that are remembered, also when their names change all the time.
+const maxEntries = 1024
+
+// forget drops the server that has been down for longest if there are too many, and returns its name. r.mu is held.
+func (r *Registry) forget() (name string) {
+	if len(r.entries) <= maxEntries {
+		return ""
+	}
+	var since time.Time
+	for n, e := range r.entries {
+		if e.down && e.served == nil && (name == "" || e.state.Since.Before(since)) {
+			name, since = n, e.state.Since
+		}
+	}
+	delete(r.entries, name)
+	return name
 }
 
 // kinds returns what of the lists goes away with the server.
@@ -183,7 +207,7 @@ func (e *entry) kinds() Kinds {
 
 // tell is called with r.mu held, so that events come in the order of the catalogues.
 func (r *Registry) tell(e Event) {
-	if e.Changed != 0 || e.Up != nil || e.Method != "" {
+	if e.Changed != 0 || e.Up != nil || e.Method != "" || e.Forgotten {
 		r.event(e)
 	}
 }

@@ -26,8 +26,9 @@ type exchange struct {
 	session  *session
 	modern   bool // 2026-07-28: no session, everything is in the request
 
-	request     string          // id of this request, for the log
-	traceparent string          // for the server
+	request     string // id of this request, for the log
+	traceparent string // for the server
+	tracestate  string
 	ctx         context.Context // ends when the client is gone, or cancels
 
 	msg    jsonrpc.Message
@@ -131,7 +132,7 @@ func (x *exchange) readParams() *jsonrpc.Error {
 			"capabilities", "clientInfo", "requestState", "inputResponses")
 	}
 	if meta := x.params.Get("_meta"); err == nil && meta != nil {
-		if x.meta, err = jsonrpc.Object(meta, nil); err == nil {
+		if x.meta, err = jsonrpc.Object(meta, make(jsonrpc.Members, 0, 6)); err == nil {
 			err = x.meta.LookAlike("progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel)
 		}
 	}

@@ -126,8 +126,13 @@ func (x *exchange) metaFor(up *registry.Upstream, call *registry.Call) ([]jsonrp
 	}
 	if x.traceparent != "" {
 		added = append(append(append(comma(added), `"traceparent":"`...), x.traceparent...), '"')
+		if x.tracestate != "" {
+			added = append(append(added, `,"tracestate":`...), jsonrpc.Quote(x.tracestate)...)
+		}
 		kept := drop
-		drop = func(name []byte) bool { return string(name) == "traceparent" || kept(name) }
+		drop = func(name []byte) bool {
+			return string(name) == "traceparent" || string(name) == "tracestate" || kept(name)
+		}
 	}
 	i := x.params.Index("_meta")
 	if i < 0 {

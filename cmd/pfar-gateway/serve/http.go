@@ -138,11 +138,10 @@ func (x *exchange) body() ([]byte, bool) {
 		refuse(x.w, http.StatusRequestEntityTooLarge, "the body is larger than "+strconv.Itoa(limit)+" bytes")
 		return nil, false
 	}
-	rc := http.NewResponseController(x.w)
-	_ = rc.SetReadDeadline(time.Now().Add(x.srv.limits.Read))
 	b, err := readAll(x.r.Body, x.r.ContentLength, limit)
 	if err == nil {
-		_ = rc.SetReadDeadline(time.Time{}) // the connection is watched for the client's hanging up
+		// The server's ReadTimeout is over: from now on the connection is watched for the client's hanging up.
+		_ = http.NewResponseController(x.w).SetReadDeadline(time.Time{})
 		return b, true
 	}
 	x.w.Header().Set("Connection", "close") // or net/http would wait for the rest
@@ -220,7 +219,7 @@ func (x *exchange) delete() {
 // find looks the request's session up, or refuses the request: a guessed id, another client's and one of another
 // endpoint are all not there.
 func (x *exchange) find() bool {
-	id := x.r.Header.Get(mcp.HeaderSessionID)
+	id := x.header(keySession)
 	if id == "" {
 		refuse(x.w, http.StatusBadRequest, "header Mcp-Session-Id is missing: initialize first")
 		return false
@@ -229,7 +228,7 @@ func (x *exchange) find() bool {
 		refuse(x.w, http.StatusNotFound, "there is no such session: initialize again")
 		return false
 	}
-	if v := x.r.Header.Get(mcp.HeaderProtocolVersion); v != "" && !mcp.IsValidProtocolVersion(v) {
+	if v := x.header(keyVersion); v != "" && !mcp.IsValidProtocolVersion(v) {
 		x.unsupported(nil, v)
 		return false
 	}

@@ -21,7 +21,7 @@ func (s *Server) Observe(t *telemetry.Telemetry) { s.telemetry = t }
 const headerRequestID = "X-Request-Id"
 
 // observed runs a call of a server's, or of the gateway's own if that is "".
-func (x *exchange) observed(ctx context.Context, server, name string, call func(context.Context) (reply, error)) (reply, error) {
+func (x *exchange) observed(ctx context.Context, server, name string, call func(context.Context) (reply, error)) (re reply, err error) {
 	c := telemetry.Call{Server: server, Method: x.msg.Method, Name: name, Client: x.client, Request: x.request}
 	if raw := x.meta.Get("traceparent"); raw != nil {
 		c.Traceparent, _ = jsonrpc.String(raw)
@@ -31,10 +31,17 @@ func (x *exchange) observed(ctx context.Context, server, name string, call func(
 	}
 	start := time.Now()
 	ctx, running := x.srv.telemetry.Begin(ctx, c)
-	x.traceparent = running.Traceparent()
-	re, err := call(ctx)
+	x.traceparent, x.tracestate = running.Traceparent(), running.Tracestate()
+	ended := false
+	defer func() {
+		if !ended { // it panics
+			running.End(telemetry.Failed, mcp.INTERNAL_ERROR, 0)
+		}
+	}()
+	re, err = call(ctx)
 	outcome, code := judged(ctx, re, err)
 	running.End(outcome, code, len(re.result))
+	ended = true
 	if outcome != telemetry.OK && outcome != telemetry.ToolError {
 		x.log(server, name, outcome, err, time.Since(start))
 	}

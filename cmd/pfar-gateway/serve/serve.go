@@ -86,13 +86,13 @@ func (s *Server) Event(e registry.Event) {
 // HTTP returns an http.Server for a listener whose connections h is guarded for.
 func (s *Server) HTTP(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       5 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // mostly scanners' noise
-		BaseContext:       func(net.Listener) context.Context { return s.calls },
-		ConnContext:       withPeer,
+		Handler:        h,
+		ReadTimeout:    s.limits.Read, // of head and body; the time for a call is not in it (exchange.body)
+		IdleTimeout:    5 * time.Minute,
+		MaxHeaderBytes: 32 << 10,
+		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // mostly scanners' noise
+		BaseContext:    func(net.Listener) context.Context { return s.calls },
+		ConnContext:    withPeer,
 		// OPTIONS * is answered like any other request that is not MCP.
 		DisableGeneralOptionsHandler: true,
 	}

@@ -1,0 +1,327 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// The limits of issue "gateway": each a ratio to the least gateway that there can be, of the same run.
+const (
+	limitCall  = 1.5  // p50, one call at a time
+	limitRate  = 0.75 // calls a second, many at a time
+	limitLarge = 1.5  // p50 of 64 KiB there and back, or back
+	limitList  = 1.3  // p50 of a long list, to a handler that writes ready bytes
+)
+
+const (
+	large     = 64 << 10 // bytes of a large argument or result
+	manyTools = 1000
+
+	floorName = "floor"
+	bareName  = "bare floor" // whose server is in no sandbox
+)
+
+// stage is all that the calls are measured on: one pfar, and beside it the floors.
+type stage struct {
+	ctx           context.Context
+	dir, bin      string
+	rounds        int
+	pfar          *pfar
+	address       string
+	token         string
+	floor, schema *role // in front of echo, and of the server with the schemas, both confined as pfar's are
+	bare          *role // in front of echo as it is
+	roles         []*role
+	gatewayPID    int
+}
+
+// gateway measures calls through pfar against calls through the floor.
+func gateway(ctx context.Context, dir, bin string, rounds int) ([]result, error) {
+	s := &stage{ctx: ctx, dir: dir, bin: bin, rounds: min(rounds, 15)}
+	defer s.close()
+	if err := s.make(); err != nil {
+		return nil, fmt.Errorf("setting the stage for calls: %w", err)
+	}
+	var results []result
+	for _, part := range []func() ([]result, error){s.latency, s.throughput, s.largeBodies, s.lists, s.crowd, s.endurance} {
+		r, err := part()
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r...)
+	}
+	return results, nil
+}
+
+func (s *stage) close() {
+	if s.pfar != nil {
+		s.pfar.down()
+	}
+	for _, r := range s.roles {
+		r.end()
+	}
+}
+
+// echoArgv is the same program for both sides; its tool label answers with 64 KiB.
+func (s *stage) echoArgv() []string {
+	return []string{filepath.Join(s.bin, "echo"), "-label", strings.Repeat("x", large)}
+}
+
+func (s *stage) schemaArgv() []string { return []string{filepath.Join(s.bin, "bench"), schemaRole} }
+
+func (s *stage) make() (err error) {
+	declarations := map[string]string{
+		"echo":   declaration(s.echoArgv(), ""),
+		"schema": declaration(s.schemaArgv(), ""),
+		"many":   declaration([]string{filepath.Join(s.bin, "echo"), "-tools", fmt.Sprint(manyTools)}, ""),
+	}
+	if s.pfar, err = up(s.ctx, s.dir, s.bin, declarations); err != nil {
+		return err
+	}
+	if err := s.pfar.await(s.ctx, allRunning(len(declarations))); err != nil {
+		return err
+	}
+	if s.address, s.token, err = s.pfar.endpoint(s.ctx); err != nil {
+		return err
+	}
+	if s.gatewayPID, err = s.pfar.process("pfar-gateway"); err != nil {
+		return err
+	}
+	if s.floor, err = s.play(floorRole, append([]string{confined}, s.echoArgv()...)...); err != nil {
+		return err
+	}
+	if s.bare, err = s.play(floorRole, s.echoArgv()...); err != nil {
+		return err
+	}
+	s.schema, err = s.play(floorRole, append([]string{confined}, s.schemaArgv()...)...)
+	return err
+}
+
+func (s *stage) play(name string, args ...string) (*role, error) {
+	r, err := play(s.ctx, name, args...)
+	if err == nil {
+		s.roles = append(s.roles, r)
+	}
+	return r, err
+}
+
+// endpoint returns where the gateway listens, and its token.
+func (p *pfar) endpoint(ctx context.Context) (address, token string, err error) {
+	answer, err := p.client.Do(ctx, control.Request{Verb: control.Status})
+	if err != nil {
+		return "", "", err
+	}
+	u, err := url.Parse(answer.Status.Endpoint)
+	if err != nil {
+		return "", "", err
+	}
+	b, err := os.ReadFile(answer.Status.TokenFile)
+	return u.Host, string(bytes.TrimSpace(b)), err
+}
+
+// process finds the one process of a name below pfar.
+func (p *pfar) process(name string) (int, error) {
+	for _, pid := range descendants(p.cmd.Process.Pid) {
+		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if strings.TrimSpace(string(comm)) == name {
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("no %s is running", name)
+}
+
+// routes returns a tool's ways: the floor's for each generation, and pfar's on the aggregate and on the server's own
+// endpoint for each. Both sides get the same bytes, but for the aggregate's longer name.
+func (s *stage) routes(floor *role, server, tool, message string, least int) []route {
+	var list []route
+	for _, version := range []string{older, newer} {
+		base := route{version: version, message: message, answer: least}
+		f := base
+		f.name, f.address, f.path, f.tool = floorName+" "+version, floor.address, "/mcp", tool
+		all := base
+		all.name, all.address, all.path, all.token, all.tool = "/mcp "+version, s.address, "/mcp", s.token, server+"__"+tool
+		one := all
+		one.name, one.path, one.tool = "/mcp/"+server+" "+version, "/mcp/"+server, tool
+		list = append(list, f, all, one)
+	}
+	return list
+}
+
+// compare makes the lines of the table for the routes of pfar's, each against the floor of its generation.
+func compare(what string, routes []route, samples map[string][]sample, m measure) []result {
+	var results []result
+	for _, r := range routes {
+		if r.token == "" {
+			continue
+		}
+		results = append(results, compared(what+", "+r.name, samples[floorName+" "+r.version], samples[r.name], m))
+	}
+	return results
+}
+
+// latency is one call after another.
+func (s *stage) latency() ([]result, error) {
+	var results []result
+	for _, m := range []struct {
+		what         string
+		floor        *role
+		server, tool string
+		limit        float64
+	}{
+		{"call, one at a time", s.floor, "echo", "echo", limitCall},
+		{"call with schemas of arguments and result", s.schema, "schema", "measure", 0},
+	} {
+		routes := s.routes(m.floor, m.server, m.tool, "hello", 0)
+		samples, err := interleave(routes, load{calls: 400, inFlight: 1}, s.rounds, plainly)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, compare(m.what, routes, samples, p50(m.limit))...)
+	}
+	return results, nil
+}
+
+// throughput is many calls at once, and what they cost the gateway's own process.
+func (s *stage) throughput() ([]result, error) {
+	var results []result
+	routes := s.routes(s.floor, "echo", "echo", "hello", 0)
+	routes = slices.DeleteFunc(routes, func(r route) bool { return strings.HasPrefix(r.path, "/mcp/") })
+	bare := routes[0]
+	bare.name, bare.address = bareName, s.bare.address
+	routes = append(routes, bare)
+	spent, err := s.costs()
+	if err != nil {
+		return nil, err
+	}
+	for _, inFlight := range []int{16, 64} {
+		l := load{calls: 4000, inFlight: inFlight}
+		samples, err := interleave(routes, l, min(s.rounds, 9), func(name string, run func() error) error {
+			name, _, _ = strings.Cut(name, " 2")
+			return spent.during(name, l.calls, run)
+		})
+		if err != nil {
+			return nil, err
+		}
+		what := fmt.Sprintf("calls, %d at a time", inFlight)
+		results = append(results, compare(what, routes, samples, perSecond(limitRate))...)
+		outside := what + ", /mcp " + older + " (plain: its server in no sandbox)"
+		results = append(results, compared(outside, samples[bareName], samples["/mcp "+older], perSecond(0)))
+	}
+	more, err := spent.results(floorName, "/mcp")
+	return append(results, more...), err
+}
+
+// costs watches the gateway and the server of each side.
+func (s *stage) costs() (*cost, error) {
+	pids := map[string][]int{}
+	for _, side := range []struct {
+		name    string
+		gateway int
+		root    int
+	}{
+		{floorName, s.floor.cmd.Process.Pid, s.floor.cmd.Process.Pid},
+		{bareName, s.bare.cmd.Process.Pid, s.bare.cmd.Process.Pid},
+		{"/mcp", s.gatewayPID, s.pfar.cmd.Process.Pid},
+	} {
+		list := []int{side.gateway}
+		for _, pid := range descendants(side.root) {
+			// bwrap has the server's arguments too, but not its name.
+			comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if string(comm) == "echo\n" && bytes.Contains(line, []byte("-label")) {
+				list = append(list, pid)
+			}
+		}
+		if len(list) != 2 {
+			return nil, fmt.Errorf("looking for the server of %s: %d processes, want 2", side.name, len(list))
+		}
+		pids[side.name] = list
+	}
+	return newCost(pids), nil
+}
+
+// largeBodies are 64 KiB there and back, and 64 KiB back.
+func (s *stage) largeBodies() ([]result, error) {
+	var results []result
+	for _, m := range []struct{ what, tool, message string }{
+		{"64 KiB argument echoed", "echo", strings.Repeat("y", large)},
+		{"64 KiB result", "label", ""},
+	} {
+		routes := s.routes(s.floor, "echo", m.tool, m.message, large)
+		samples, err := interleave(routes, load{calls: 100, inFlight: 1}, s.rounds, plainly)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, compare(m.what, routes, samples, p50(limitLarge))...)
+	}
+	return results, nil
+}
+
+// lists is a long list, against a handler that writes the same bytes and reads nothing.
+func (s *stage) lists() ([]result, error) {
+	var results []result
+	for _, version := range []string{older, newer} {
+		for _, path := range []string{"/mcp", "/mcp/many"} {
+			r, err := s.list(path, version)
+			if err != nil {
+				return nil, err
+			}
+			results = append(results, r...)
+		}
+	}
+	return results, nil
+}
+
+func (s *stage) list(path, version string) ([]result, error) {
+	in := route{name: path + " " + version, address: s.address, path: path, token: s.token, version: version, list: true}
+	ready, err := in.fetch()
+	if err != nil {
+		return nil, err
+	}
+	if n := bytes.Count(ready, []byte(`"inputSchema"`)); n < manyTools {
+		return nil, fmt.Errorf("%s lists %d tools, want %d", in.name, n, manyTools)
+	}
+	file := filepath.Join(s.dir, "list.json")
+	if err := os.WriteFile(file, ready, 0o644); err != nil {
+		return nil, err
+	}
+	handler, err := s.play(staticRole, file)
+	if err != nil {
+		return nil, err
+	}
+	in.answer = len(ready)
+	static := in
+	static.name, static.address, static.token, static.fixed = floorName+" "+version, handler.address, "", true
+	routes := []route{static, in}
+	samples, err := interleave(routes, load{calls: 200, inFlight: 1}, s.rounds, plainly)
+	if err != nil {
+		return nil, err
+	}
+	what := fmt.Sprintf("tools/list of %d kB (plain: ready bytes)", len(ready)/1000)
+	return compare(what, routes, samples, p50(limitList)), nil
+}
+
+// fetch makes one call and returns the whole answer.
+func (r route) fetch() ([]byte, error) {
+	c, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	if err := c.call(1); err != nil {
+		return nil, err
+	}
+	if len(c.in) == 0 {
+		return nil, errors.New("an empty answer")
+	}
+	return bytes.Clone(c.in), nil
+}
