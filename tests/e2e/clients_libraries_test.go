@@ -276,6 +276,7 @@ func (m *marks) read(ctx context.Context, uri string) (any, error) {
 
 func (m *marks) watch(ctx context.Context, uri string) error {
 	if !m.modern {
+		//lint:ignore SA1019 both generations of the protocol are tested
 		return m.Subscribe(ctx, mark.SubscribeRequest{Params: mark.SubscribeParams{URI: uri}})
 	}
 	return m.listen(ctx, mark.SubscriptionFilter{ResourceSubscriptions: []string{uri}})
