@@ -2,6 +2,7 @@
 MAKEFLAGS += --no-print-directory
 BIN       := build/bin
 SERVERS   := build/servers
+CLIENTS   := build/clients
 SUITES    := build/conformance
 PROGRAMS  := pfar pfard pfar-sandbox pfar-egress pfar-gateway
 # A clone that belongs to somebody else has no version for git(1), and go build would stop.
@@ -24,13 +25,13 @@ run: build $(SERVERS)/.installed
 	ONCE=$(ONCE) tests/demo.sh $(BIN) $(SERVERS)
 
 # The end-to-end tests come last and alone: they measure time.
-test: $(SERVERS)/.installed $(SUITES)/.installed
+test: $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
 	tests/setup.sh bwrap ip nft gcc postgres requests
 	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/conformance$$')
 	@if [ "$$(id -u)" = 0 ]; then echo go test ./tests/vm; go test -timeout 9m ./tests/vm; \
 	else echo "NOT RUN as an ordinary user: tests/vm, whose image is made as root"; fi
 	CGO_ENABLED=1 PFAR_TEST_CONFORMANCE=$(abspath $(SUITES)) go test -race -timeout 9m -v ./tests/conformance
-	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -timeout 9m ./tests/e2e
+	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -timeout 9m ./tests/e2e
 
 check: lint test
 
@@ -62,6 +63,14 @@ $(SERVERS)/.installed: packaging/servers/package.json packaging/servers/package-
 	mkdir -p $(SERVERS)
 	cp $^ $(SERVERS)/
 	cd $(SERVERS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	touch $@
+
+# MCP clients from npm for the tests, and the Node.js that the newest of them need, as Debian's is older.
+$(CLIENTS)/.installed: tests/clients/mcp/package.json tests/clients/mcp/package-lock.json
+	tests/setup.sh node npm
+	mkdir -p $(CLIENTS)
+	cp $^ $(CLIENTS)/
+	cd $(CLIENTS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@
 
 # MCP's conformance suites, the Node that they need (Debian's is too old), and the server and client that they are tried

@@ -88,7 +88,7 @@ func TestOwnersOfLibraries(t *testing.T) {
 		"github.com/jsimonetti/rtnetlink":   {"policies/firewall"},
 		"github.com/vishvananda/netlink":    {"policies/firewall"},
 		"github.com/fsnotify/fsnotify":      {"cmd/pfard"},
-		"github.com/mark3labs/mcp-go":       {"cmd/pfar-gateway", "cmd/pfar"},
+		"github.com/mark3labs/mcp-go":       {"cmd/pfar-gateway", "cmd/pfar", "tests/e2e"}, // there as a client like others
 		"filippo.io/age":                    {"cmd/pfard/vault"},
 		"github.com/spf13/cobra":            {"cmd/pfar"},
 	}

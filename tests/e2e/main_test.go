@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 const (
 	binVariable      = "PFAR_TEST_BIN"      // directory of the programs, if they are built already
 	serversVariable  = "PFAR_TEST_SERVERS"  // directory of the npm servers, if they are installed already
+	clientsVariable  = "PFAR_TEST_CLIENTS"  // directory of the npm clients, if they are installed already
 	examplesVariable = "PFAR_TEST_EXAMPLES" // directory of the examples, if it is not in the repository
 )
 
@@ -47,7 +48,7 @@ var programs = sync.OnceValues(func() (string, error) {
 	}
 	dir := filepath.Join(scratch(), "bin")
 	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/",
-		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway", "./tests/echo", "./tests/hostile", "./tests/clients")
+		"./cmd/pfar", "./cmd/pfard", "./cmd/pfar-sandbox", "./cmd/pfar-egress", "./cmd/pfar-gateway", "./tests/echo", "./tests/hostile", "./tests/clients", "./tests/corpus")
 	c.Dir, c.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building: %w\n%s", err, out)
@@ -56,17 +57,23 @@ var programs = sync.OnceValues(func() (string, error) {
 })
 
 // npmServers returns the directory in which packaging/servers is installed.
-var npmServers = sync.OnceValues(func() (string, error) {
-	if dir := os.Getenv(serversVariable); dir != "" {
+var npmServers = sync.OnceValues(func() (string, error) { return installed("servers", serversVariable) })
+
+// npmClients returns the directory in which tests/clients/mcp is installed.
+var npmClients = sync.OnceValues(func() (string, error) { return installed("clients", clientsVariable) })
+
+// installed returns the directory that a variable names, or has the Makefile install one of that name.
+func installed(name, variable string) (string, error) {
+	if dir := os.Getenv(variable); dir != "" {
 		return dir, nil
 	}
-	c := exec.Command("make", "build/servers/.installed")
+	c := exec.Command("make", "build/"+name+"/.installed")
 	c.Dir = filepath.Join("..", "..")
 	if out, err := c.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("installing the npm servers: %w\n%s", err, out)
+		return "", fmt.Errorf("installing the npm %s: %w\n%s", name, err, out)
 	}
-	return filepath.Abs(filepath.Join("..", "..", "build", "servers"))
-})
+	return filepath.Abs(filepath.Join("..", "..", "build", name))
+}
 
 // program returns the path of one of them.
 func program(t testing.TB, name string) string {
@@ -82,6 +89,16 @@ func program(t testing.TB, name string) string {
 func npm(t testing.TB, path string) string {
 	t.Helper()
 	dir, err := npmServers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "node_modules", path)
+}
+
+// npmClient returns the path of a file of a package that tests/clients/mcp installs.
+func npmClient(t testing.TB, path string) string {
+	t.Helper()
+	dir, err := npmClients()
 	if err != nil {
 		t.Fatal(err)
 	}
