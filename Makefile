@@ -27,10 +27,11 @@ run: build $(SERVERS)/.installed
 # The end-to-end tests come last and alone: they measure time.
 test: $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
 	tests/setup.sh bwrap ip nft gcc postgres requests
-	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/conformance$$')
+	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/conformance$$' -e '/tests/soak$$')
 	@if [ "$$(id -u)" = 0 ]; then echo go test ./tests/vm; go test -timeout 9m ./tests/vm; \
 	else echo "NOT RUN as an ordinary user: tests/vm, whose image is made as root"; fi
-	CGO_ENABLED=1 PFAR_TEST_CONFORMANCE=$(abspath $(SUITES)) go test -race -timeout 9m -v ./tests/conformance
+	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -timeout 9m ./tests/soak
+	CGO_ENABLED=1 PFAR_TEST_CONFORMANCE=$(abspath $(SUITES)) go test -race -timeout 9m ./tests/conformance
 	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -timeout 9m ./tests/e2e
 
 check: lint test
