@@ -142,7 +142,7 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 	if err != nil {
 		return err
 	}
-	if m, ok := r.up(u, l); ok {
+	if m, _, ok := r.up(u, l); ok {
 		u.log.Info("server up", "tools", m.Ready.Tools, "prompts", m.Ready.Prompts, "resources", m.Ready.Resources,
 			"held", m.Ready.Held, "drift", m.Ready.Drift, "protocol", u.Agreed().Protocol, "info", u.Agreed().title(), "took", time.Since(begun).Round(time.Millisecond).String())
 		_ = c.Send(m) // that the launcher left is heard elsewhere
@@ -161,10 +161,9 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 		if fresh, err := r.refresh(ctx, u, kinds, l); err != nil {
 			u.log.Warn("discovering again, keeping what was found before", "error", err.Error())
 		} else {
-			said &^= fresh.changes(l)
 			l = fresh
-			if m, ok := r.up(u, l); ok {
-				r.retell(u, said)
+			if m, told, ok := r.up(u, l); ok {
+				r.retell(u, said&^told)
 				_ = c.Send(m)
 			}
 		}

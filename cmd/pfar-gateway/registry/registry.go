@@ -117,14 +117,14 @@ func (r *Registry) adopt(u *Upstream) bool {
 
 // up shows what was discovered, as far as it has been accepted. It reports false if u is not the server of its name any
 // more.
-func (r *Registry) up(u *Upstream, found *Listing) (handover.Message, bool) {
+func (r *Registry) up(u *Upstream, found *Listing) (handover.Message, Kinds, bool) {
 	v := r.review(u, found)
 	l := v.listing
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.entries[u.server.Name]
 	if e == nil || e.upstream != u || u.isStopped() || u.why() != nil {
-		return handover.Message{}, false
+		return handover.Message{}, 0, false
 	}
 	changed, before := AllKinds, (*View)(nil)
 	if e.served != nil {
@@ -143,7 +143,7 @@ func (r *Registry) up(u *Upstream, found *Listing) (handover.Message, bool) {
 	e.served = s
 	r.publish(changed)
 	r.tell(event)
-	return ready(u, l, v.count), true
+	return ready(u, l, v.count), changed, true
 }
 
 // retell passes on that a server says that lists changed which show nothing new: clients may know better what to make
