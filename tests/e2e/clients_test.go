@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -299,20 +300,13 @@ func (p *pfar) startNode(t *testing.T, runs []*run) {
 	})
 }
 
-// nodeProgram copies the program to where what it imports is found.
+// nodeProgram copies the program to where what it imports is found beside it.
 func (p *pfar) nodeProgram(t *testing.T) string {
 	t.Helper()
-	dir, err := npmClients()
-	check(t, err)
-	b, err := os.ReadFile("../clients/mcp/client.mjs")
-	check(t, err)
-	f, err := os.CreateTemp(dir, "client-*.mjs")
-	check(t, err)
-	t.Cleanup(func() { os.Remove(f.Name()) })
-	_, err = f.Write(b)
-	check(t, err)
-	check(t, f.Close())
-	return f.Name()
+	program := filepath.Join(p.home, "client.mjs")
+	copyFile(t, filepath.Join("..", "clients", "mcp", "client.mjs"), program)
+	check(t, os.Symlink(npmClient(t, ""), filepath.Join(p.home, "node_modules")))
+	return program
 }
 
 // readRuns hands what the process says to its runs, and each of them its end.
