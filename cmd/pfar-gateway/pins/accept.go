@@ -3,143 +3,211 @@ package pins
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 )
 
-// ErrUnknown is wrapped by errors about what is not there.
-var ErrUnknown = errors.New("not known")
+var (
+	// ErrUnknown is wrapped by errors about what is not there.
+	ErrUnknown = errors.New("not known")
+	// ErrRefused is wrapped by errors about what is there and cannot be accepted: it has changed since it was shown, it is
+	// no definition, or the server's pins cannot be used.
+	ErrRefused = errors.New("not accepted")
+)
 
 // Accept accepts definitions of a server that are held, all of them if none is named, and returns what it accepted. A
-// name is "search" for a tool, "prompt:greet" for a prompt, or "instructions". "search@3f2a" accepts only a definition
-// whose digest begins so: what was shown, and not what the server offers by now. With a name that is not held nothing is
-// accepted.
+// name is "search" or "tool:search" for a tool, "prompt:greet" for a prompt, or "instructions". "search@3f2a..." accepts
+// only a definition whose digest begins so, with at least 16 digits: what was shown, and not what the server offers by
+// now. With a name that is not held, or of which nothing can be accepted, nothing at all is.
 func (s *Store) Accept(server string, names ...string) ([]Verdict, error) {
-	done, err := s.accept(server, names)
-	if err == nil && len(done) > 0 {
-		s.tell(server)
-	}
-	return done, err
+	return s.accept(server, func(f *file) ([]int, error) {
+		if len(names) == 0 {
+			return f.acceptable(), nil
+		}
+		return f.choose(names)
+	})
 }
 
-func (s *Store) accept(server string, names []string) ([]Verdict, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k, err := s.usable(server)
+// Settle accepts no definition, but that the server's version and program are what they are now: there is no drift any
+// more, unless something is held.
+func (s *Store) Settle(server string) error {
+	_, err := s.accept(server, func(*file) ([]int, error) { return nil, nil })
+	return err
+}
+
+func (s *Store) accept(server string, choose func(*file) ([]int, error)) ([]Verdict, error) {
+	k := s.known(server, false)
+	if k == nil {
+		return nil, fmt.Errorf("server %q is %w: it has never been up", server, ErrUnknown)
+	}
+	done, err := s.acceptKnown(k, server, choose)
 	if err != nil {
 		return nil, err
 	}
-	next := *k.file
-	next.Pins = slices.Clone(k.file.Pins)
-	chosen, err := choose(next.Pins, server, names)
-	if err != nil {
-		return nil, err
+	if len(done) > 0 {
+		s.log.Info("definitions accepted", "server", server, "count", len(done), "definitions", titles(done[:min(len(done), maxNamed)]))
+		s.tell(server)
 	}
-	now := time.Now().UTC().Truncate(time.Second)
-	var done []Verdict
-	for i := range next.Pins {
-		p := &next.Pins[i]
-		if p.HeldDigest == "" || len(names) > 0 && !chosen[i] {
-			continue
-		}
-		p.accept(p.HeldDigest, p.Held, next.Version, "owner", now)
-		done = append(done, Verdict{p.Kind, p.Name, Accepted, p.Digest})
-	}
-	if len(names) == 0 {
-		next.Accepted, next.Started = next.Version, next.Program
-	}
-	if err := next.write(s.disk, s.path(server)); err != nil {
-		return nil, err
-	}
-	k.file = &next
 	return done, nil
 }
 
-// usable returns a server that has pins. s.mu is held.
-func (s *Store) usable(server string) (*known, error) {
-	k := s.servers[server]
+func (s *Store) acceptKnown(k *known, server string, choose func(*file) ([]int, error)) ([]Verdict, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	switch {
-	case k == nil:
-		return nil, fmt.Errorf("server %q is %w: it has never been up", server, ErrUnknown)
 	case k.broken != nil:
-		return nil, k.broken
+		return nil, fmt.Errorf("of server %q nothing is accepted: %w; %w", server, k.broken, ErrRefused)
 	case k.file == nil:
-		return nil, fmt.Errorf("server %q is %w: nothing of it could be kept", server, ErrUnknown)
+		return nil, fmt.Errorf("server %q is %w: nothing of it has been kept", server, ErrUnknown)
 	}
-	return k, nil
+	next := *k.file
+	next.Pins = slices.Clone(k.file.Pins)
+	chosen, err := choose(&next)
+	if err != nil {
+		return nil, fmt.Errorf("server %q: %w", server, err)
+	}
+	var done []Verdict
+	for _, i := range chosen {
+		p := &next.Pins[i]
+		p.accept(p.HeldDigest, p.Held, next.Version, byOwner, s.now().UTC().Truncate(time.Second))
+		done = append(done, Verdict{p.Kind, p.Name, Accepted, p.Digest})
+	}
+	if !slices.ContainsFunc(next.Pins, func(p pinned) bool { return p.held() }) {
+		next.Accepted, next.Started = next.Version, next.Program
+	}
+	if len(done) == 0 && next.Accepted == k.file.Accepted && next.Started == k.file.Started {
+		return nil, nil
+	}
+	if err := s.write(k, server, &next); err != nil {
+		return nil, err
+	}
+	return done, nil
 }
 
-// choose finds the pins that names mean, by their place.
-func choose(pins []pinned, server string, names []string) (map[int]bool, error) {
-	chosen := make(map[int]bool)
-	for _, name := range names {
-		bare, sum, exact := strings.Cut(name, "@")
-		i := slices.IndexFunc(pins, func(p pinned) bool { return p.HeldDigest != "" && p.title() == bare })
-		switch {
-		case i < 0:
-			return nil, fmt.Errorf("%q of server %q is %w among what is held: %s", bare, server, ErrUnknown, strings.Join(held(pins), ", "))
-		case exact && (len(sum) < 8 || !strings.HasPrefix(pins[i].HeldDigest, sum)):
-			return nil, fmt.Errorf("%q of server %q has changed since it was shown: look again", bare, server)
+// acceptable returns the places of the pins of which something can be accepted.
+func (f *file) acceptable() []int {
+	var list []int
+	for i := range f.Pins {
+		if f.Pins[i].HeldDigest != "" {
+			list = append(list, i)
 		}
-		chosen[i] = true
-	}
-	return chosen, nil
-}
-
-// title is how people name the definition.
-func (p pinned) title() string {
-	switch p.Kind {
-	case Prompt:
-		return "prompt:" + p.Name
-	case Instructions:
-		return string(Instructions)
-	}
-	return p.Name
-}
-
-func held(pins []pinned) []string {
-	list := []string{}
-	for _, p := range pins {
-		if p.HeldDigest != "" {
-			list = append(list, p.title())
-		}
-	}
-	if len(list) == 0 {
-		return []string{"nothing is"}
 	}
 	return list
 }
 
+// exact is a name with the beginning of a digest: 64 bits, so that no server can make a definition that fits one it has
+// seen.
+var exact = regexp.MustCompile(`(?s)^(.+)@([0-9a-f]{16,64})$`)
+
+// choose returns the places of the pins that names mean.
+func (f *file) choose(names []string) ([]int, error) {
+	places := make(map[string]int)
+	for i := range f.Pins {
+		if p := &f.Pins[i]; p.held() {
+			places[p.title()] = i
+			places[p.fullTitle()] = i
+		}
+	}
+	var chosen []int
+	for _, name := range names {
+		title, sum := name, ""
+		if m := exact.FindStringSubmatch(name); m != nil { // before all else: a tool may be called like this
+			title, sum = m[1], m[2]
+		}
+		i, ok := places[title]
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("%.150q is %w among what is held: %s", title, ErrUnknown, f.heldTitles())
+		case !strings.HasPrefix(f.Pins[i].HeldDigest, sum):
+			return nil, fmt.Errorf("%.150q has changed since it was shown: look again; %w", title, ErrRefused)
+		case f.Pins[i].HeldDigest == "":
+			return nil, fmt.Errorf("%.150q: %s; %w", title, f.Pins[i].Problem, ErrRefused)
+		case !slices.Contains(chosen, i):
+			chosen = append(chosen, i)
+		}
+	}
+	return chosen, nil
+}
+
+// title is how people name a definition: a tool by its name, if that cannot be taken for anything else.
+func (k key) title() string {
+	if k.kind == Tool && !strings.Contains(k.name, ":") && k.name != string(Instructions) && !exact.MatchString(k.name) {
+		return k.name
+	}
+	return k.fullTitle()
+}
+
+func (k key) fullTitle() string {
+	if k.kind == Instructions {
+		return string(Instructions)
+	}
+	return string(k.kind) + ":" + k.name
+}
+
+func (p *pinned) title() string     { return p.key().title() }
+func (p *pinned) fullTitle() string { return p.key().fullTitle() }
+
+func titles(list []Verdict) []string {
+	all := []string{}
+	for _, v := range list {
+		all = append(all, key{v.Kind, v.Name}.title())
+	}
+	return all
+}
+
+// maxNamed bounds how many definitions an error names.
+const maxNamed = 20
+
+func (f *file) heldTitles() string {
+	var list []string
+	more := 0
+	for i := range f.Pins {
+		switch p := &f.Pins[i]; {
+		case !p.held():
+		case len(list) == maxNamed:
+			more++
+		default:
+			list = append(list, fmt.Sprintf("%.150q", p.title()))
+		}
+	}
+	switch {
+	case len(list) == 0:
+		return "nothing is"
+	case more > 0:
+		list = append(list, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(list, ", ")
+}
+
 // Forget drops all that is known of a server: what it offers next is its first use.
 func (s *Store) Forget(server string) error {
-	s.mu.Lock()
-	if s.servers[server] == nil {
-		s.mu.Unlock()
+	k := s.known(server, false)
+	if k == nil {
 		return fmt.Errorf("server %q is %w", server, ErrUnknown)
 	}
-	err := os.Remove(s.path(server))
-	if errors.Is(err, os.ErrNotExist) {
-		err = nil
-	}
-	if err == nil {
-		delete(s.servers, server)
-		err = s.disk.syncDir(s.dir)
-	}
-	s.mu.Unlock()
-	if err != nil {
+	if err := s.forget(k, server); err != nil {
 		return fmt.Errorf("forgetting server %q: %w", server, err)
 	}
+	s.log.Info("the pins of a server are forgotten", "server", server)
 	s.tell(server)
 	return nil
 }
 
-func (s *Store) tell(server string) {
-	s.mu.Lock()
-	f := s.watch
-	s.mu.Unlock()
-	if f != nil {
-		f(server)
+func (s *Store) forget(k *known, server string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.nothing() {
+		return ErrUnknown
 	}
+	if err := s.disk.remove(s.path(server)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	k.file, k.broken, k.failed, k.unsaved = nil, nil, nil, false
+	return s.disk.syncDir(s.dir)
 }
+
+// nothing reports whether the server is one that has been forgotten. k.mu is held.
+func (k *known) nothing() bool { return k.file == nil && k.broken == nil && k.failed == nil }

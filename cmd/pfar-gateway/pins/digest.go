@@ -5,43 +5,138 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
+	"unicode/utf8"
 )
 
-// left out of what is compared: _meta is where servers put what changes from run to run, and pfar passes no icon on that
-// could say or do anything.
+// passing members of a definition are not compared. _meta is where servers put what changes from run to run: times, ids
+// of requests, counters; a tool would be held for each of them, and owners learn to accept without a look. Models do not
+// read it. icons are for people's eyes, and their URLs may be signed anew each time. Only members of the definition
+// itself are meant: an argument that is called icons is one like any other.
 var passing = []string{"_meta", "icons"}
+
+// maxDepth bounds the nesting of a definition.
+const maxDepth = 512
 
 // canonical returns the definition in a form in which only what matters makes a difference: members in the order of their
 // names, strings decoded, no white space, and numbers as they were written (in the manner of RFC 8785, which would round
-// them). Members of the definition itself that are only passing are left out.
+// them). What two parsers may read differently has no such form, and is an error.
 func canonical(raw []byte) ([]byte, error) {
 	v, err := decode(raw)
 	if err != nil {
 		return nil, err
 	}
+	return appendValue(nil, v), nil
+}
+
+// digest is the SHA-256 of a definition in its canonical form, in hexadecimal.
+func digest(raw []byte) (string, error) {
+	c, err := canonical(raw)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(c)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// decode reads a definition, without what is passing. Text that is no text and names that come twice are errors
+// (RFC 7493 section 2): of {"description":"harmless","description":"evil"} some programs take the first.
+func decode(raw []byte) (any, error) {
+	switch {
+	case !utf8.Valid(raw):
+		return nil, errors.New("it is not UTF-8")
+	case !json.Valid(raw):
+		return nil, errors.New("it is not JSON")
+	case halfCharacter(raw):
+		return nil, errors.New(`it has half a character, \ud800 to \udfff alone`)
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	v, err := decodeValue(d, 0)
 	if top, ok := v.(map[string]any); ok {
 		for _, name := range passing {
 			delete(top, name)
 		}
 	}
-	return appendValue(nil, v), nil
+	return v, err
 }
 
-func decode(raw []byte) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, fmt.Errorf("reading a definition: %w", err)
+func decodeValue(d *json.Decoder, depth int) (any, error) {
+	t, err := d.Token()
+	switch {
+	case err != nil:
+		return nil, err
+	case depth > maxDepth:
+		return nil, fmt.Errorf("it nests deeper than %d levels", maxDepth)
+	case t == json.Delim('{'):
+		return decodeObject(d, depth+1)
+	case t == json.Delim('['):
+		list := []any{}
+		for d.More() {
+			v, err := decodeValue(d, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+		_, err = d.Token()
+		return list, err
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return nil, fmt.Errorf("reading a definition: there is something behind it")
+	return t, nil
+}
+
+func decodeObject(d *json.Decoder, depth int) (any, error) {
+	members := map[string]any{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		name := t.(string) // json.Valid has seen it
+		if _, twice := members[name]; twice {
+			return nil, fmt.Errorf("member %.30q comes twice", name)
+		}
+		if members[name], err = decodeValue(d, depth); err != nil {
+			return nil, err
+		}
 	}
-	return v, nil
+	_, err := d.Token()
+	return members, err
+}
+
+// halfCharacter reports whether an escape in valid JSON is one half of a UTF-16 pair without the other, which
+// encoding/json reads as U+FFFD, whichever half it is, and other programs as it stands there.
+func halfCharacter(raw []byte) bool {
+	unit := func(i int) (int, bool) {
+		if i+6 > len(raw) || raw[i] != '\\' || raw[i+1] != 'u' {
+			return 0, false
+		}
+		var b [2]byte
+		_, err := hex.Decode(b[:], raw[i+2:i+6])
+		return int(b[0])<<8 | int(b[1]), err == nil
+	}
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		first, escaped := unit(i)
+		switch {
+		case !escaped:
+			i++ // the escaped character
+		case first >= 0xd800 && first < 0xdc00:
+			if second, ok := unit(i + 6); !ok || second < 0xdc00 || second > 0xdfff {
+				return true
+			}
+			i += 11
+		case first >= 0xdc00 && first <= 0xdfff:
+			return true
+		default:
+			i += 5
+		}
+	}
+	return false
 }
 
 func appendValue(b []byte, v any) []byte {
@@ -85,69 +180,4 @@ func names(m map[string]any) []string {
 func appendText(b []byte, s string) []byte {
 	text, _ := json.Marshal(s) // cannot fail for a string
 	return append(b, text...)
-}
-
-// digest is the SHA-256 of a definition in its canonical form, in hexadecimal.
-func digest(raw []byte) (string, error) {
-	c, err := canonical(raw)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(c)
-	return hex.EncodeToString(sum[:]), nil
-}
-
-// show prints a definition for people: canonical, indented, with the lines of long texts apart, and nothing in it that a
-// terminal acts on or that is not to be seen.
-func show(raw []byte) []string {
-	v, err := decode(raw)
-	if err != nil {
-		return []string{"(it cannot be read)"}
-	}
-	if top, ok := v.(map[string]any); ok {
-		for _, name := range passing {
-			delete(top, name)
-		}
-	}
-	return strings.Split(string(appendShown(nil, v, "")), "\n")
-}
-
-func appendShown(b []byte, v any, indent string) []byte {
-	inner := indent + "  "
-	switch v := v.(type) {
-	case map[string]any:
-		if len(v) == 0 {
-			return append(b, "{}"...)
-		}
-		b = append(b, '{')
-		for i, name := range names(v) {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(append(append(b, '\n'), inner...), visible(name)...)
-			b = appendShown(append(b, ": "...), v[name], inner)
-		}
-		return append(append(append(b, '\n'), indent...), '}')
-	case []any:
-		if len(v) == 0 {
-			return append(b, "[]"...)
-		}
-		b = append(b, '[')
-		for i, e := range v {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendShown(append(append(b, '\n'), inner...), e, inner)
-		}
-		return append(append(append(b, '\n'), indent...), ']')
-	case string:
-		for i, line := range strings.SplitAfter(v, "\n") {
-			if i > 0 && line != "" {
-				b = append(append(append(b, '\n'), inner...), "  "...)
-			}
-			b = append(b, visible(line)...)
-		}
-		return b
-	}
-	return appendValue(b, v)
 }

@@ -1,9 +1,11 @@
 package pins
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,9 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// maxFile bounds one server's file, in bytes.
-const maxFile = 32 << 20
 
 // pinned is what a file holds of one definition: the descriptor that was accepted, and what the server offers instead.
 type pinned struct {
@@ -29,6 +28,27 @@ type pinned struct {
 
 	HeldDigest string          `json:"held_digest,omitempty"`
 	Held       json.RawMessage `json:"held,omitempty"`
+	Problem    string          `json:"problem,omitempty"` // why what is offered cannot be accepted; nothing of it is kept
+}
+
+// key is what makes two definitions the same one.
+type key struct {
+	kind Kind
+	name string
+}
+
+func (p *pinned) key() key     { return key{p.Kind, p.Name} }
+func (d *Definition) key() key { return key{d.Kind, d.Name} }
+
+// held reports whether what the server offers waits for the owner.
+func (p *pinned) held() bool { return p.HeldDigest != "" || p.Problem != "" }
+
+// state is the verdict on what the server offers, if it is held.
+func (p *pinned) state() State {
+	if p.Digest != "" {
+		return Changed
+	}
+	return New
 }
 
 // file is what is known of one server.
@@ -37,49 +57,111 @@ type file struct {
 	Server   string   `json:"server"`
 	Version  string   `json:"version"`  // the server's own, last seen
 	Program  string   `json:"program"`  // SHA-256 of its command and arguments, last seen
-	Accepted string   `json:"accepted"` // version with which the last definitions were accepted
+	Accepted string   `json:"accepted"` // version when all that was offered had last been accepted
 	Started  string   `json:"started"`  // program likewise
 	Pins     []pinned `json:"pins"`
+	Left     int      `json:"left,omitempty"` // definitions that are held, and have no place here
 }
 
 const format = 1
 
+// private makes sure that nobody else can put files into dir.
+func private(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return fmt.Errorf("reading %q: %w", dir, err)
+	}
+	if int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("the directory of the pins, %q, belongs to uid %d: make it one of uid %d", dir, st.Uid, os.Geteuid())
+	}
+	if st.Mode&0o077 == 0 {
+		return nil
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return fmt.Errorf("closing the directory of the pins: %w", err)
+	}
+	return nil
+}
+
 // read returns a server's file, nil if there is none.
-func read(path string) (*file, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+func read(path, server string) (*file, error) {
+	b, err := readOwn(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("opening %q: %w", path, err)
+		return nil, fmt.Errorf("reading %q: %w", path, err)
 	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	st, err := f.Stat()
+	var v file
+	d := json.NewDecoder(bytes.NewReader(b))
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("reading %q: %w", path, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, fmt.Errorf("reading %q: there is something behind its end", path)
+	}
+	if err := v.check(server); err != nil {
+		return nil, fmt.Errorf("reading %q: %w", path, err)
+	}
+	return &v, nil
+}
+
+// readOwn reads a file that nobody else can have written.
+func readOwn(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	var sys unix.Stat_t
-	if err := unix.Fstat(fd, &sys); err != nil {
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
 	}
-	if !st.Mode().IsRegular() || int(sys.Uid) != os.Geteuid() || st.Mode().Perm()&0o022 != 0 || st.Size() > maxFile {
-		return nil, fmt.Errorf("reading %q: it must be a file of uid %d that nobody else may write, of at most %d bytes", path, os.Geteuid(), maxFile)
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 || st.Size > maxFile {
+		return nil, fmt.Errorf("it must be a file of uid %d that nobody else may write, of at most %d bytes", os.Geteuid(), maxFile)
 	}
-	var v file
-	if err := json.NewDecoder(f).Decode(&v); err != nil {
-		return nil, fmt.Errorf("reading %q: %w", path, err)
+	return io.ReadAll(io.LimitReader(f, maxFile))
+}
+
+// check finds what pfar has not written.
+func (f *file) check(server string) error {
+	switch {
+	case f.Format != format:
+		return fmt.Errorf("its format is %d, this version of pfar reads %d", f.Format, format)
+	case f.Server != server:
+		return fmt.Errorf("it says that it is of the server %.60q", f.Server)
+	case len(f.Pins) > maxPins:
+		return fmt.Errorf("it has more than %d pins", maxPins)
 	}
-	if v.Format != format {
-		return nil, fmt.Errorf("reading %q: its format is %d, this version of pfar reads %d", path, v.Format, format)
+	seen := make(map[key]bool, len(f.Pins))
+	for i := range f.Pins {
+		p := &f.Pins[i]
+		if seen[p.key()] {
+			return fmt.Errorf("it has two pins of %.60q", p.Name)
+		}
+		seen[p.key()] = true
+		if !matches(p.Digest, p.Raw) || !matches(p.HeldDigest, p.Held) {
+			return fmt.Errorf("the digest of %.60q does not match its definition", p.Name)
+		}
 	}
-	return &v, nil
+	return nil
+}
+
+// matches reports whether a digest is that of a definition. None is that of none.
+func matches(sum string, raw []byte) bool {
+	if sum == "" || len(raw) == 0 {
+		return sum == "" && len(raw) == 0
+	}
+	is, err := digest(raw)
+	return err == nil && is == sum
 }
 
 // disk is the outermost edge: what can fail when a file is written. Tests let each step fail.
 type disk interface {
 	create(dir string) (temporary, error)
 	rename(from, to string) error
+	remove(path string) error
 	syncDir(dir string) error
 }
 
@@ -92,8 +174,12 @@ type temporary interface {
 
 type realDisk struct{}
 
-func (realDisk) create(dir string) (temporary, error) { return os.CreateTemp(dir, ".new-*") } // 0600
+// newPrefix begins the names of files that are not yet whole.
+const newPrefix = ".new-"
+
+func (realDisk) create(dir string) (temporary, error) { return os.CreateTemp(dir, newPrefix+"*") } // 0600
 func (realDisk) rename(from, to string) error         { return os.Rename(from, to) }
+func (realDisk) remove(path string) error             { return os.Remove(path) }
 func (realDisk) syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -105,19 +191,28 @@ func (realDisk) syncDir(dir string) error {
 
 // write replaces a server's file by a new one: whatever happens, there is the old or the new, whole.
 func (f *file) write(d disk, path string) error {
-	b, err := json.MarshalIndent(f, "", "\t")
-	if err != nil {
-		return err
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // or definitions would need more room than they are counted with
+	if err := e.Encode(f); err != nil {
+		return fmt.Errorf("writing %q: %w", path, err)
 	}
-	if len(b) >= maxFile {
-		return fmt.Errorf("writing %q: %d bytes are more than the %d that are kept of a server", path, len(b), maxFile)
+	if b.Len() > maxFile {
+		return fmt.Errorf("writing %q: %d bytes are more than the %d that are kept of a server", path, b.Len(), maxFile)
 	}
+	if err := replace(d, path, b.Bytes()); err != nil {
+		return fmt.Errorf("writing %q: %w", path, err)
+	}
+	return nil
+}
+
+func replace(d disk, path string, b []byte) error {
 	dir := filepath.Dir(path)
 	t, err := d.create(dir)
 	if err != nil {
-		return fmt.Errorf("writing %q: %w", path, err)
+		return err
 	}
-	_, err = t.Write(append(b, '\n'))
+	_, err = t.Write(b)
 	if err == nil {
 		err = t.Sync()
 	}
@@ -128,8 +223,8 @@ func (f *file) write(d disk, path string) error {
 		err = d.rename(t.Name(), path)
 	}
 	if err != nil {
-		os.Remove(t.Name())
-		return fmt.Errorf("writing %q: %w", path, err)
+		_ = d.remove(t.Name()) // or the next start does
+		return err
 	}
 	return d.syncDir(dir)
 }

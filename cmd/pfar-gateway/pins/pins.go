@@ -2,7 +2,6 @@
 package pins
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -65,13 +64,14 @@ type Verdict struct {
 	Kind   Kind
 	Name   string
 	State  State
-	Digest string
+	Digest string // SHA-256 in hexadecimal; "": the definition is none that can be accepted
 }
 
 // Review is what becomes of an offer: a verdict for each definition, in the same order.
 type Review struct {
 	Verdicts []Verdict
-	Broken   error // the pins of the server cannot be read or written; everything is held
+	Drift    []string // what is not as it was at the last acceptance, in words; it holds nothing back
+	Broken   error    // the pins of the server cannot be read, and everything is held; or not be written
 }
 
 // Store keeps the pins of all servers in one directory, a file each.
@@ -79,52 +79,53 @@ type Store struct {
 	dir  string
 	log  *slog.Logger
 	disk disk
+	now  func() time.Time
 
 	mu      sync.Mutex
 	servers map[string]*known
 	watch   func(server string)
 }
 
-// known is one server.
+// known is one server. Each has a lock of its own, so that one whose file is written often or slowly holds up none but
+// itself.
 type known struct {
-	file   *file // nil: it has never been seen
-	broken error // its file cannot be used
-	now    map[key]bool
-}
-
-type key struct {
-	kind Kind
-	name string
+	mu      sync.Mutex
+	file    *file // nil: it has never been seen. What it points to does not change: it is replaced.
+	broken  error // the file cannot be used
+	unsaved bool  // the file on the disk is older than file, but accepts the same
+	failed  error // why what a review found could not be written
+	written time.Time
 }
 
 var serverName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,22}$`)
 
 // Open reads the pins in dir, which is made if it is missing. A file that cannot be used is its server's trouble alone:
-// everything of that server is held.
-func Open(dir string, log *slog.Logger) (*Store, error) {
+// everything of that server is held. An error means that the directory itself is not to be relied on.
+func Open(dir string, log *slog.Logger) (*Store, error) { return open(dir, log, realDisk{}) }
+
+func open(dir string, log *slog.Logger, d disk) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory of the pins: %w", err)
+	}
+	if err := private(dir); err != nil {
+		return nil, err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("reading the pins: %w", err)
 	}
-	s := &Store{dir: dir, log: log, disk: realDisk{}, servers: make(map[string]*known)}
+	s := &Store{dir: dir, log: log, disk: d, now: time.Now, servers: make(map[string]*known)}
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".json")
-		if strings.HasPrefix(e.Name(), ".new-") {
-			_ = os.Remove(filepath.Join(dir, e.Name())) // of a write that a crash cut short
+		if strings.HasPrefix(e.Name(), newPrefix) {
+			_ = d.remove(filepath.Join(dir, e.Name())) // of a write that a crash cut short
 		}
 		if !ok || !serverName.MatchString(name) {
 			continue
 		}
-		f, err := read(s.path(name))
-		if err == nil && f != nil && f.Server != name {
-			err = fmt.Errorf("reading %q: it says that it is of the server %q", s.path(name), f.Server)
-		}
+		f, err := read(s.path(name), name)
 		if err != nil {
 			log.Error("holding back all of a server's definitions", "server", name, "error", err.Error())
-			f = nil
 		}
 		s.servers[name] = &known{file: f, broken: err}
 	}
@@ -140,154 +141,97 @@ func (s *Store) Watch(f func(server string)) {
 	s.watch = f
 }
 
-// limits of what is remembered of one server.
-const (
-	maxPins = 8192
-	unknown = "the server's pins cannot be used"
-)
+func (s *Store) tell(server string) {
+	s.mu.Lock()
+	f := s.watch
+	s.mu.Unlock()
+	if f != nil {
+		f(server)
+	}
+}
+
+// known returns a server, nil if there is none and it is not to be made.
+func (s *Store) known(server string, made bool) *known {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.servers[server]
+	if k == nil && made {
+		k = &known{}
+		s.servers[server] = k
+	}
+	return k
+}
+
+// saveEvery is how often a file is written at most for what is only held: a definition that changes with every listing
+// costs no more than that.
+const saveEvery = 10 * time.Second
 
 // Review compares what a server offers with what has been accepted of it, and remembers what is held.
 func (s *Store) Review(o Offer) Review {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k := s.servers[o.Server]
-	if k == nil {
-		k = &known{}
-		s.servers[o.Server] = k
-	}
 	r := Review{Verdicts: make([]Verdict, len(o.Definitions))}
-	k.now = make(map[key]bool, len(o.Definitions))
 	for i, d := range o.Definitions {
 		r.Verdicts[i] = Verdict{Kind: d.Kind, Name: d.Name}
-		k.now[key{d.Kind, d.Name}] = true
 	}
-	if k.broken == nil && !serverName.MatchString(o.Server) {
-		k.broken = errors.New(unknown)
+	if !serverName.MatchString(o.Server) {
+		r.Broken = fmt.Errorf("%.60q is no server's name", o.Server)
+		return r
 	}
+	k := s.known(o.Server, true)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.broken != nil {
 		r.Broken = k.broken
 		return r
 	}
-	next, changed := k.file.review(o, &r)
-	if !changed {
-		return r
+	o.Version, o.Program = word(o.Version), word(o.Program)
+	v := k.file.review(o, s.now().UTC().Truncate(time.Second))
+	r.Broken = s.keep(k, o.Server, v.file, v.changed)
+	if r.Broken != nil && k.file == nil {
+		return r // what this review alone would accept is not on the disk: it would be held after a restart, so it is held now
 	}
-	if err := next.write(s.disk, s.path(o.Server)); err != nil {
-		// What was accepted on this review alone is not on the disk: it would be held after a restart, so it is held now.
-		s.log.Error("remembering what a server offers", "server", o.Server, "error", err.Error())
-		for i := range r.Verdicts {
-			if k.file == nil {
-				r.Verdicts[i].State = New
-			}
-		}
-		r.Broken = err
-		return r
-	}
-	k.file = next
+	r.Verdicts, r.Drift = v.verdicts, v.file.drift()
 	return r
 }
 
-// review fills in the verdicts and returns the file as it is to be, and whether that differs.
-func (f *file) review(o Offer, r *Review) (*file, bool) {
-	now := time.Now().UTC().Truncate(time.Second)
-	first := f == nil
-	next := &file{Format: format, Server: o.Server, Version: o.Version, Program: o.Program}
-	have := make(map[key]pinned)
-	changed := first
-	if first {
-		next.Accepted, next.Started = o.Version, o.Program
-	} else {
-		next.Accepted, next.Started = f.Accepted, f.Started
-		changed = f.Version != o.Version || f.Program != o.Program
-		for _, p := range f.Pins {
-			have[key{p.Kind, p.Name}] = p
+// keep makes next what is known of a server after a review, and writes it if it is to be written now. k.mu is held.
+func (s *Store) keep(k *known, server string, next *file, changed bool) error {
+	first := k.file == nil
+	if !changed && !k.unsaved {
+		return nil
+	}
+	if !first {
+		k.file, k.unsaved = next, true // it accepts nothing that the one on the disk does not
+		if since := s.now().Sub(k.written); since >= 0 && since < saveEvery {
+			return nil
 		}
 	}
-	offered := make(map[key]bool, len(o.Definitions))
-	for i, d := range o.Definitions {
-		k := key{d.Kind, d.Name}
-		if offered[k] {
-			continue // the first counts; the registry serves no two of one name
-		}
-		offered[k] = true
-		p, ok := have[k]
-		if !ok {
-			p = pinned{Kind: d.Kind, Name: d.Name, Seen: now}
-		}
-		was := p
-		v := &r.Verdicts[i]
-		v.State, v.Digest = p.judge(d, first && o.TrustFirst, o.Version, now)
-		if !ok || was.differs(p) {
-			changed = true
-		}
-		next.Pins = append(next.Pins, p)
+	err := s.write(k, server, next)
+	if k.failed = err; err != nil {
+		s.log.Error("remembering what a server offers", "server", server, "error", err.Error())
 	}
-	for _, p := range gone(have, offered) {
-		if p.Gone.IsZero() {
-			p.Gone = now
-			changed = true
-		}
-		if p.Digest != "" && len(next.Pins) < maxPins {
-			p.Held, p.HeldDigest = nil, ""
-			next.Pins = append(next.Pins, p)
-		}
-	}
-	slices.SortFunc(next.Pins, func(a, b pinned) int {
-		return strings.Compare(string(a.Kind)+"\x00"+a.Name, string(b.Kind)+"\x00"+b.Name)
-	})
-	return next, changed
+	return err
 }
 
-// gone returns the pins that are not offered any more, those last that have been away for longest.
-func gone(have map[key]pinned, offered map[key]bool) []pinned {
-	var list []pinned
-	for k, p := range have {
-		if !offered[k] {
-			list = append(list, p)
-		}
+// write puts a server's file onto the disk and makes it what is known. k.mu is held.
+func (s *Store) write(k *known, server string, next *file) error {
+	k.written = s.now()
+	if err := next.write(s.disk, s.path(server)); err != nil {
+		return err
 	}
-	slices.SortFunc(list, func(a, b pinned) int { return b.Gone.Compare(a.Gone) })
-	return list
+	k.file, k.unsaved, k.failed = next, false, nil
+	return nil
 }
 
-func (p pinned) differs(q pinned) bool {
-	return p.Digest != q.Digest || p.HeldDigest != q.HeldDigest || !p.Gone.Equal(q.Gone)
-}
-
-// judge says what becomes of what is offered under the pin's name, and remembers it if it is held.
-func (p *pinned) judge(d Definition, trust bool, version string, now time.Time) (State, string) {
-	p.Gone = time.Time{}
-	sum, err := digest(d.Raw)
-	switch {
-	case err != nil:
-		return New, ""
-	case p.Digest == sum:
-		p.Held, p.HeldDigest = nil, ""
-		return Accepted, sum
-	case trust:
-		p.accept(sum, d.Raw, version, "first use", now)
-		return Accepted, sum
-	}
-	if p.HeldDigest != sum { // only the newest is kept
-		p.HeldDigest, p.Held = sum, slices.Clone(d.Raw)
-	}
-	if p.Digest == "" {
-		return New, sum
-	}
-	return Changed, sum
-}
-
-func (p *pinned) accept(sum string, raw []byte, version, by string, now time.Time) {
-	p.Digest, p.Raw, p.Version, p.By, p.At = sum, slices.Clone(raw), version, by, now
-	p.Held, p.HeldDigest = nil, ""
-}
-
-// Instructions returns what a server last said about itself that has been accepted, as a JSON string; nil: nothing.
+// Instructions returns what a server last said about itself that has been accepted, as a JSON string, while it says
+// something else; nil: nothing.
 func (s *Store) Instructions(server string) []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k := s.servers[server]
-	if k == nil || k.file == nil {
+	k := s.known(server, false)
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.file == nil {
 		return nil
 	}
 	for _, p := range k.file.Pins {
@@ -298,8 +242,8 @@ func (s *Store) Instructions(server string) []byte {
 	return nil
 }
 
-// Names returns the names of the servers that there are pins of.
-func (s *Store) Names() []string {
+// names returns the names of all servers.
+func (s *Store) names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.servers))

@@ -2,161 +2,178 @@ package pins
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
+	"time"
 )
 
 // ServerStatus is what is known of one server's definitions.
 type ServerStatus struct {
 	Server      string   `json:"server"`
-	Error       string   `json:"error,omitempty"` // that its pins cannot be used; all of it is held
-	Accepted    int      `json:"accepted"`        // of what it offers now
-	Gone        int      `json:"gone"`            // accepted, and not offered now
+	Error       string   `json:"error,omitempty"` // that its pins cannot be used, and all of it is held; or not be written
+	Version     string   `json:"version,omitempty"`
+	Accepted    int      `json:"accepted"` // of what it offers now, as it offers it
+	Gone        int      `json:"gone"`     // accepted, and not offered now
 	Held        []Held   `json:"held"`
-	Drift       []string `json:"drift,omitempty"` // what is not as it was at the last acceptance, in words, and holds nothing back
+	Left        int      `json:"left,omitempty"`  // further ones that are held: there are more than can be kept
+	Drift       []string `json:"drift,omitempty"` // what is not as it was at the last acceptance, in words; it holds nothing back
 	Descriptors []Known  `json:"descriptors,omitempty"`
 }
 
 // Held is a definition that waits for the owner.
 type Held struct {
-	Kind   Kind   `json:"kind"`
-	Name   string `json:"name"`
-	Title  string `json:"title"` // the name as Accept takes it
-	State  string `json:"state"` // "new" or "changed"
-	Digest string `json:"digest"`
-	Diff   string `json:"diff,omitempty"` // to what was accepted
+	Kind    Kind            `json:"kind"`
+	Name    string          `json:"name"`
+	Title   string          `json:"title"` // the name as Accept takes it
+	State   string          `json:"state"` // "new" or "changed"
+	Digest  string          `json:"digest,omitempty"`
+	Problem string          `json:"problem,omitempty"` // why it cannot be accepted; then there is no digest
+	Seen    time.Time       `json:"first_seen"`
+	Diff    string          `json:"diff,omitempty"`     // to what was accepted; every character of it can be seen
+	Cut     int             `json:"diff_cut,omitempty"` // bytes that the difference lacks
+	Raw     json.RawMessage `json:"definition,omitempty"`
 }
 
-// Known is a definition that has been accepted.
+// Known is the descriptor of a definition that has been accepted.
 type Known struct {
 	Kind    Kind            `json:"kind"`
 	Name    string          `json:"name"`
+	Title   string          `json:"title"`
 	Digest  string          `json:"digest"`
 	Version string          `json:"version"` // the server's own, when it was accepted
 	By      string          `json:"accepted_by"`
-	At      string          `json:"accepted_at"` // RFC 3339
+	At      time.Time       `json:"accepted_at"`
+	Seen    time.Time       `json:"first_seen"`
 	Gone    bool            `json:"gone,omitempty"`
+	Text    string          `json:"text,omitempty"` // the definition for people, if it was asked for by name
 	Raw     json.RawMessage `json:"definition"`
 }
 
-// Status returns what is known of a server, with differences and descriptors if all is wanted; false if there is none.
-func (s *Store) Status(server string, all bool) (ServerStatus, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k := s.servers[server]
-	if k == nil {
-		return ServerStatus{}, false
-	}
-	st := ServerStatus{Server: server, Held: []Held{}}
-	if k.broken != nil {
-		st.Error = k.broken.Error()
-		return st, true
-	}
-	if k.file == nil {
-		return st, true
-	}
-	st.Drift = k.file.drift()
-	for _, p := range k.file.Pins {
-		if p.HeldDigest != "" {
-			h := Held{Kind: p.Kind, Name: p.Name, Title: p.title(), State: New.String(), Digest: p.HeldDigest}
-			if p.Digest != "" {
-				h.State = Changed.String()
-			}
-			if all {
-				h.Diff = compare(h.Title, p.Raw, p.Held)
-			}
-			st.Held = append(st.Held, h)
-		} else if p.Gone.IsZero() {
-			st.Accepted++
-		} else {
-			st.Gone++
-		}
-		if all && p.Digest != "" {
-			st.Descriptors = append(st.Descriptors, Known{
-				Kind: p.Kind, Name: p.Name, Digest: p.Digest, Version: p.Version, By: p.By, At: p.At.Format("2006-01-02T15:04:05Z07:00"),
-				Gone: !p.Gone.IsZero(), Raw: p.Raw,
-			})
+// Status returns what is known of all servers, by name, without differences and descriptors.
+func (s *Store) Status() []ServerStatus {
+	list := []ServerStatus{}
+	for _, name := range s.names() {
+		if f, text, ok := s.snapshot(name); ok {
+			list = append(list, f.status(name, text))
 		}
 	}
-	return st, true
+	return list
 }
 
+// Show returns all that is known of one server, or of the definitions of it that titles name.
+func (s *Store) Show(server string, titles ...string) (ServerStatus, error) {
+	f, text, ok := s.snapshot(server)
+	if !ok {
+		return ServerStatus{}, fmt.Errorf("server %q is %w: it has never been up", server, ErrUnknown)
+	}
+	st := f.status(server, text)
+	if f == nil {
+		return st, nil
+	}
+	for _, title := range titles {
+		if !slices.ContainsFunc(f.Pins, func(p pinned) bool { return p.named(title) }) {
+			return st, fmt.Errorf("server %q: %.150q is %w; held: %s", server, title, ErrUnknown, f.heldTitles())
+		}
+	}
+	f.describe(&st, titles)
+	return st, nil
+}
+
+func (p *pinned) named(title string) bool { return title == p.title() || title == p.fullTitle() }
+
+// snapshot returns a server's file, which does not change any more, or nil and why there is none.
+func (s *Store) snapshot(server string) (*file, string, bool) {
+	k := s.known(server, false)
+	if k == nil {
+		return nil, "", false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.nothing():
+		return nil, "", false
+	case k.broken != nil:
+		return nil, k.broken.Error(), true
+	case k.failed != nil:
+		return k.file, k.failed.Error(), true
+	}
+	return k.file, "", true
+}
+
+// status counts. f may be nil.
+func (f *file) status(server, text string) ServerStatus {
+	st := ServerStatus{Server: server, Error: text, Held: []Held{}}
+	if f == nil {
+		return st
+	}
+	st.Version, st.Drift, st.Left = f.Version, f.drift(), f.Left
+	for i := range f.Pins {
+		switch p := &f.Pins[i]; {
+		case p.held():
+			st.Held = append(st.Held, p.waiting())
+		case p.Gone.IsZero():
+			st.Accepted++
+		default:
+			st.Gone++
+		}
+	}
+	return st
+}
+
+func (p *pinned) waiting() Held {
+	return Held{Kind: p.Kind, Name: p.Name, Title: p.title(), State: p.state().String(), Digest: p.HeldDigest, Problem: p.Problem, Seen: p.Seen}
+}
+
+// maxDiffs bounds all differences of one answer, in bytes; more are left out whole.
+const maxDiffs = 4 << 20
+
+// describe adds differences and descriptors, and leaves out what titles do not name, if there are any.
+func (f *file) describe(st *ServerStatus, titles []string) {
+	st.Held = []Held{}
+	room := maxDiffs
+	for i := range f.Pins {
+		p := &f.Pins[i]
+		if len(titles) > 0 && !slices.ContainsFunc(titles, p.named) {
+			continue
+		}
+		if p.held() {
+			h := p.waiting()
+			h.Raw = p.Held
+			if p.Problem == "" {
+				h.Diff, h.Cut = shown(h.Title, p, room)
+				room -= len(h.Diff)
+			}
+			st.Held = append(st.Held, h)
+		}
+		if p.Digest != "" {
+			d := Known{
+				Kind: p.Kind, Name: p.Name, Title: p.title(), Digest: p.Digest, Version: p.Version, By: p.By, At: p.At, Seen: p.Seen,
+				Gone: !p.Gone.IsZero(), Raw: p.Raw,
+			}
+			if len(titles) > 0 {
+				d.Text, _ = show(p.Raw)
+			}
+			st.Descriptors = append(st.Descriptors, d)
+		}
+	}
+}
+
+// shown is the difference of what is held, if there is room for it, and how many bytes of it are left out.
+func shown(title string, p *pinned, room int) (string, int) {
+	if room <= 0 {
+		return "", max(1, len(p.Held))
+	}
+	return compare(title, p.Raw, p.Held)
+}
+
+// drift says what else has changed since all that the server offered was accepted.
 func (f *file) drift() []string {
 	var list []string
 	if f.Version != f.Accepted {
 		list = append(list, fmt.Sprintf("version %s -> %s", visible(f.Accepted), visible(f.Version)))
 	}
 	if f.Program != f.Started {
-		list = append(list, "its command or arguments have changed")
+		list = append(list, "its program changed")
 	}
 	return list
-}
-
-// Handler lets the operator see and accept: GET /pins, GET /pins/SERVER, POST /pins/SERVER/accept with {"names": [...]}
-// and POST /pins/SERVER/forget, all JSON. It is for the Unix socket, where the peer is the operator.
-func Handler(s *Store) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /pins", func(w http.ResponseWriter, _ *http.Request) {
-		list := []ServerStatus{}
-		for _, name := range s.Names() {
-			if st, ok := s.Status(name, false); ok {
-				list = append(list, st)
-			}
-		}
-		answer(w, http.StatusOK, list)
-	})
-	mux.HandleFunc("GET /pins/{server}", func(w http.ResponseWriter, r *http.Request) {
-		st, ok := s.Status(r.PathValue("server"), true)
-		if !ok {
-			fail(w, fmt.Errorf("server %q is %w: it has never been up", r.PathValue("server"), ErrUnknown))
-			return
-		}
-		answer(w, http.StatusOK, st)
-	})
-	mux.HandleFunc("POST /pins/{server}/accept", func(w http.ResponseWriter, r *http.Request) {
-		var body struct {
-			Names []string `json:"names"`
-		}
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&body); err != nil {
-			fail(w, fmt.Errorf("reading the request: %w", err))
-			return
-		}
-		done, err := s.Accept(r.PathValue("server"), body.Names...)
-		if err != nil {
-			fail(w, err)
-			return
-		}
-		titles := []string{}
-		for _, v := range done {
-			titles = append(titles, pinned{Kind: v.Kind, Name: v.Name}.title())
-		}
-		slices.Sort(titles)
-		answer(w, http.StatusOK, map[string][]string{"accepted": titles})
-	})
-	mux.HandleFunc("POST /pins/{server}/forget", func(w http.ResponseWriter, r *http.Request) {
-		if err := s.Forget(r.PathValue("server")); err != nil {
-			fail(w, err)
-			return
-		}
-		answer(w, http.StatusOK, map[string]bool{"forgotten": true})
-	})
-	return mux
-}
-
-func answer(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may have hung up
-}
-
-func fail(w http.ResponseWriter, err error) {
-	status := http.StatusConflict
-	if errors.Is(err, ErrUnknown) {
-		status = http.StatusNotFound
-	}
-	answer(w, status, map[string]string{"error": strings.ToValidUTF8(err.Error(), "?")})
 }
