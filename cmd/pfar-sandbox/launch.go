@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +45,7 @@ type launcher struct {
 	limits  *os.File // nil: nobody places bwrap in a cgroup
 	history history
 	ready   time.Time     // when the tools were first served; zero: never
+	dropped []string      // what cannot be served, as last told
 	heard   chan struct{} // closed when the server's stderr has been read to its end
 }
 
@@ -280,6 +282,12 @@ func (l *launcher) served(r *handover.Ready) {
 	if first {
 		l.ready = time.Now()
 	}
+	if !slices.Equal(r.Why, l.dropped) {
+		l.dropped = r.Why
+		for _, why := range r.Why {
+			l.log.write(time.Now(), "pfar-gateway: not served: "+why)
+		}
+	}
 	lines := []string{set(units.NotifyState, units.StateRunning), set(units.NotifyTools, fmt.Sprint(r.Tools)), set(units.NotifyCrashes, fmt.Sprint(l.history.InRow))}
 	status := fmt.Sprintf("%d tools", r.Tools)
 	if r.Tools == 1 {
@@ -287,6 +295,9 @@ func (l *launcher) served(r *handover.Ready) {
 	}
 	if r.Held > 0 {
 		status += fmt.Sprintf(", %d held back until you accept them (pfar pins)", r.Held)
+	}
+	if r.Dropped > 0 {
+		status += fmt.Sprintf(", %d that cannot be served (see its log)", r.Dropped)
 	}
 	if r.Server != "" {
 		status += ", " + r.Server

@@ -58,13 +58,15 @@ type Message struct {
 
 // Ready is what the gateway found behind a server's stdio.
 type Ready struct {
-	Tools     int    `json:"tools"`
-	Prompts   int    `json:"prompts"`
-	Resources int    `json:"resources"`
-	Protocol  string `json:"protocol"`        // revision agreed on, "2025-11-25"
-	Server    string `json:"server"`          // the server's own name and version, as it says them
-	Held      int    `json:"held,omitempty"`  // definitions that are not served until the owner accepts them
-	Drift     string `json:"drift,omitempty"` // that its version is not the one declared, in words
+	Tools     int      `json:"tools"`
+	Prompts   int      `json:"prompts"`
+	Resources int      `json:"resources"`
+	Protocol  string   `json:"protocol"`          // revision agreed on, "2025-11-25"
+	Server    string   `json:"server"`            // the server's own name and version, as it says them
+	Held      int      `json:"held,omitempty"`    // definitions that are not served until the owner accepts them
+	Drift     string   `json:"drift,omitempty"`   // that its version is not the one declared, in words
+	Dropped   int      `json:"dropped,omitempty"` // definitions that cannot be served
+	Why       []string `json:"why,omitempty"`     // that the first of them cannot, a line each
 }
 
 // Conn is one launcher's connection, at either end.

@@ -35,8 +35,12 @@ func TestDefinitions(t *testing.T) {
 	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{Lists: map[string]string{
 		"tools/list": `{"tools":[` + registrytest.Echo + `,` + strings.Join(bad, ",") + `,` + good + `]}`,
 	}})
-	if got := l.Ready(t); got.Tools != 2 {
+	got := l.Ready(t)
+	if got.Tools != 2 {
 		t.Errorf("%d tools, want 2", got.Tools)
+	}
+	if got.Dropped != len(bad) || len(got.Why) != 8 || got.Why[0] != `tool "a b": its name does not match ^[A-Za-z0-9_.-]{1,128}$` {
+		t.Errorf("%d dropped, %q", got.Dropped, got.Why)
 	}
 	if got := fmt.Sprint(names(t, r, "", registry.Tools)); got != "[s__echo s__x.y-Z_1]" {
 		t.Errorf("listed %s", got)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -136,6 +137,7 @@ func isMethodNotFound(raw []byte) bool {
 // items reads the definitions; one that cannot be served is dropped, and the log says why.
 func (u *Upstream) items(k Kind, raw [][]byte, old []Item) []Item {
 	list := make([]Item, 0, len(raw))
+	var d dropped
 	taken := make(names, len(raw))
 	known := make(map[string]Item, len(old))
 	for _, item := range old {
@@ -151,6 +153,7 @@ func (u *Upstream) items(k Kind, raw [][]byte, old []Item) []Item {
 			err = taken.take(k, u.server.Name, item.Name)
 		}
 		if err != nil {
+			d.add(k, item.Name, err)
 			if n := u.faults.add(Definition, b); n <= maxDropped {
 				u.log.Warn("dropping a definition", "list", k.form().member, "name", quote(item.Name), "reason", err.Error())
 			}
@@ -159,5 +162,35 @@ func (u *Upstream) items(k Kind, raw [][]byte, old []Item) []Item {
 		item.Reads = k == Tools && semantics(item.Member("annotations"), u.server.Tools[item.Name].Semantics) == "read"
 		list = append(list, item)
 	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.dropped[k] = d
 	return list
+}
+
+// dropped is what of one list is not served, for the server's owner.
+type dropped struct {
+	count int
+	why   []string // of the first few
+}
+
+func (d *dropped) add(k Kind, name string, err error) {
+	const told = 8
+	d.count++
+	if d.count <= told {
+		what := strings.TrimSuffix(k.form().member, "s")
+		d.why = append(d.why, fmt.Sprintf("%s %s: %.300s", what, quote(name), err))
+	}
+}
+
+// droppedNow returns what is not served of all lists.
+func (u *Upstream) droppedNow() dropped {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var all dropped
+	for _, d := range u.dropped {
+		all.count += d.count
+		all.why = append(all.why, d.why...)
+	}
+	return all
 }

@@ -245,7 +245,9 @@ func (r *Registry) Close() {
 }
 
 func ready(u *Upstream, l *Listing, held int) handover.Message {
+	d := u.droppedNow()
 	return handover.Message{Ready: &handover.Ready{
+		Dropped: d.count, Why: d.why,
 		Tools: len(l[Tools]), Prompts: len(l[Prompts]), Resources: len(l[Resources]),
 		Protocol: u.Agreed().Protocol, Server: u.Agreed().title(), Held: held, Drift: u.drift(),
 	}}

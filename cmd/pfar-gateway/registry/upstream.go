@@ -44,6 +44,7 @@ type Upstream struct {
 	changed  Kinds           // since the last discovery, as the server says
 	unheard  Kinds           // may have changed while nobody listened
 	hints    [Templates + 1]Hint
+	dropped  [Templates + 1]dropped
 	stopping bool
 	ended    error
 
