@@ -28,6 +28,10 @@ type plan struct {
 	Name   string        `json:"name"`
 	File   string        `json:"file"`
 	Egress egress.Policy `json:"egress"`
+
+	Gateway struct {
+		Session string `json:"session"` // of a server's process that serves one client session alone
+	} `json:"gateway"`
 }
 
 func run(ctx context.Context, idle time.Duration, log *slog.Logger) error {
@@ -45,6 +49,9 @@ func run(ctx context.Context, idle time.Duration, log *slog.Logger) error {
 		}
 	}
 	log = slog.New(slog.NewTextHandler(&countedLog{to: os.Stderr, full: func() { notify(units.NotifyLogFull + "=1") }}, nil))
+	if session := pl.Gateway.Session; session != "" {
+		log = log.With("session", session)
+	}
 	table := monitor.NewTable(runtimeFile("connections"))
 	j := newJournal(log, pl.Name, table, func(status string) { notify("STATUS=" + status) })
 	p, err := newProxy(pl, j)
