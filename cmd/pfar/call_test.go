@@ -35,6 +35,11 @@ func searchGateway(t *testing.T, stdin string) *bench {
 	b := newBench(t, stdin)
 	b.serveHTTP(t, gatewayOf(
 		tooled("notion", "search", "Search pages. Second sentence.", searchSchema, echo),
+		tooled("web", "refuse", "Is refused", `{"type":"object"}`, func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			r := mcp.NewToolResultError("pfar has not called the tool: at /a")
+			r.Meta = mcp.NewMetaFromMap(map[string]any{"pfar/violation": map[string]any{"path": "/a"}})
+			return r, nil
+		}),
 		tooled("notion", "fail", "Fails", `{"type":"object"}`, func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return mcp.NewToolResultError("no such page \x1b[2J"), nil
 		}),
@@ -78,6 +83,8 @@ func TestCall(t *testing.T) {
 		{"help of the tool", "", []string{"notion.search", "--help"}, 0, `--query      string`, ""},
 		{"help of the verb", "", []string{"--help"}, 0, `Call one tool`, ""},
 		{"tool error", "", []string{"notion.fail"}, 3, "", "no such page"},
+		{"arguments that pfar refuses", "", []string{"web.refuse"}, 2, "", "pfar: pfar has not called the tool: at /a\nhint: pfar call web.refuse --help"},
+		{"arguments that pfar refuses, as JSON", "", []string{"web.refuse", "-o", "json"}, 2, `"pfar/violation"`, "pfar has not called web.refuse"},
 		{"tool error as JSON", "", []string{"notion.fail", "-o", "json"}, 3, `"isError": true`, "notion.fail returned an error"},
 		{"protocol error", "", []string{"notion.break"}, 1, "", "upstream is gone"},
 		{"missing", "", []string{"notion.search"}, 2, "", "missing --query\nhint: pfar call notion.search --help"},
@@ -224,7 +231,7 @@ func TestCompletion(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"call", ""}, "my-files.read.file notion-work.list notion.break notion.fail notion.search notion.work-list web.search_for_all mcp-web-find-all find-all web." + longTool + " :4"},
+		{[]string{"call", ""}, "my-files.read.file notion-work.list notion.break notion.fail notion.search notion.work-list web.refuse web.search_for_all mcp-web-find-all find-all web." + longTool + " :4"},
 		{[]string{"call", "notion", ""}, "break fail search work-list :4"},
 		{[]string{"call", "my_files", ""}, "read.file :4"},
 		{[]string{"call", "notion."}, "notion.break notion.fail notion.search notion.work-list :4"},

@@ -14,6 +14,9 @@ type result struct {
 	Content    []json.RawMessage `json:"content"`
 	Structured json.RawMessage   `json:"structuredContent"`
 	IsError    bool              `json:"isError"`
+	Meta       struct {
+		Violation *struct{} `json:"pfar/violation"` // pfar has not called the tool: the arguments are not as it wants them
+	} `json:"_meta"`
 }
 
 // content is one block of a result.
@@ -32,7 +35,7 @@ type content struct {
 	} `json:"resource"`
 }
 
-// printResult prints a tool's result; exit code 3 says that the tool calls it an error.
+// printResult prints a tool's result; exit code 3 says that the tool calls it an error, 2 that pfar has not called it.
 func (c *cli) printResult(t tool, raw json.RawMessage) error {
 	var r result
 	if err := json.Unmarshal(raw, &r); err != nil {
@@ -42,12 +45,23 @@ func (c *cli) printResult(t tool, raw json.RawMessage) error {
 	if r.IsError {
 		w = c.stderr
 	}
+	refused := r.IsError && r.Meta.Violation != nil
+	if refused && !c.json() {
+		var b strings.Builder
+		if err := printText(&b, r, isTerminal(w)); err != nil {
+			return err
+		}
+		return usage("%s", strings.TrimSpace(b.String())).withHint("pfar call %s --help", t.id())
+	}
 	if c.json() {
 		if err := c.printJSON(raw); err != nil {
 			return err
 		}
 	} else if err := printText(w, r, isTerminal(w)); err != nil {
 		return err
+	}
+	if refused {
+		return usage("pfar has not called %s: its arguments are wrong", t.id()).withHint("pfar call %s --help", t.id())
 	}
 	if r.IsError {
 		return fail(exitToolError, "%s returned an error", t.id())
