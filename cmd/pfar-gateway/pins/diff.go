@@ -38,7 +38,7 @@ func hidden(r rune) bool {
 
 // limits of what is shown of one definition.
 const (
-	maxShown      = 1 << 20  // bytes of each side of a difference
+	maxShown      = 4 << 20  // bytes of each side of a difference
 	maxDiff       = 64 << 10 // bytes of a difference
 	maxShownDepth = 24       // nesting that is indented
 )
@@ -101,7 +101,7 @@ func (p *page) value(v any, line string) {
 				break
 			}
 			if i > 0 {
-				p.write(inner + "  ")
+				p.write(inner)
 			}
 			p.write(visible(text))
 		}

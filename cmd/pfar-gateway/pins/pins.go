@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Kind is a kind of definition.
@@ -80,6 +82,7 @@ type Store struct {
 	log  *slog.Logger
 	disk disk
 	now  func() time.Time
+	room room // of each file
 
 	mu      sync.Mutex
 	servers map[string]*known
@@ -94,7 +97,7 @@ type known struct {
 	broken  error // the file cannot be used
 	unsaved bool  // the file on the disk is older than file, but accepts the same
 	failed  error // why what a review found could not be written
-	written time.Time
+	saves   *rate.Limiter
 }
 
 var serverName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,22}$`)
@@ -114,7 +117,7 @@ func open(dir string, log *slog.Logger, d disk) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the pins: %w", err)
 	}
-	s := &Store{dir: dir, log: log, disk: d, now: time.Now, servers: make(map[string]*known)}
+	s := &Store{dir: dir, log: log, disk: d, now: time.Now, room: all(), servers: make(map[string]*known)}
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".json")
 		if strings.HasPrefix(e.Name(), newPrefix) {
@@ -127,7 +130,7 @@ func open(dir string, log *slog.Logger, d disk) (*Store, error) {
 		if err != nil {
 			log.Error("holding back all of a server's definitions", "server", name, "error", err.Error())
 		}
-		s.servers[name] = &known{file: f, broken: err}
+		s.servers[name] = &known{file: f, broken: err, saves: rate.NewLimiter(rate.Every(saveEvery), savesAtOnce)}
 	}
 	return s, nil
 }
@@ -156,15 +159,17 @@ func (s *Store) known(server string, made bool) *known {
 	defer s.mu.Unlock()
 	k := s.servers[server]
 	if k == nil && made {
-		k = &known{}
+		k = &known{saves: rate.NewLimiter(rate.Every(saveEvery), savesAtOnce)}
 		s.servers[server] = k
 	}
 	return k
 }
 
-// saveEvery is how often a file is written at most for what is only held: a definition that changes with every listing
-// costs no more than that.
-const saveEvery = 10 * time.Second
+// A file is written at most so often for what is only held: a definition that changes with every listing costs no more.
+const (
+	saveEvery   = 10 * time.Second
+	savesAtOnce = 8
+)
 
 // Review compares what a server offers with what has been accepted of it, and remembers what is held.
 func (s *Store) Review(o Offer) Review {
@@ -184,7 +189,7 @@ func (s *Store) Review(o Offer) Review {
 		return r
 	}
 	o.Version, o.Program = word(o.Version), word(o.Program)
-	v := k.file.review(o, s.now().UTC().Truncate(time.Second))
+	v := k.file.review(o, s.now().UTC().Truncate(time.Second), s.room)
 	r.Broken = s.keep(k, o.Server, v.file, v.changed)
 	if r.Broken != nil && k.file == nil {
 		return r // what this review alone would accept is not on the disk: it would be held after a restart, so it is held now
@@ -201,8 +206,8 @@ func (s *Store) keep(k *known, server string, next *file, changed bool) error {
 	}
 	if !first {
 		k.file, k.unsaved = next, true // it accepts nothing that the one on the disk does not
-		if since := s.now().Sub(k.written); since >= 0 && since < saveEvery {
-			return nil
+		if !k.saves.AllowN(s.now(), 1) {
+			return nil // the next review writes it, and the next acceptance
 		}
 	}
 	err := s.write(k, server, next)
@@ -214,7 +219,6 @@ func (s *Store) keep(k *known, server string, next *file, changed bool) error {
 
 // write puts a server's file onto the disk and makes it what is known. k.mu is held.
 func (s *Store) write(k *known, server string, next *file) error {
-	k.written = s.now()
 	if err := next.write(s.disk, s.path(server)); err != nil {
 		return err
 	}

@@ -20,6 +20,9 @@ func word(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxWord)]
 // room is what a file may still hold.
 type room struct{ pins, bytes int }
 
+// all is the room of a file with nothing in it but what it says of the server.
+func all() room { return room{pins: maxPins, bytes: maxFile - 6*4*maxWord - 1024} }
+
 // take reports whether a pin of n bytes, or so many more bytes of one, has room, and reserves it.
 func (r *room) take(pins, n int) bool {
 	if r.pins < pins || r.bytes < n {
@@ -40,8 +43,8 @@ type reviewed struct {
 	verdicts []Verdict
 }
 
-// review judges an offer. f is nil at the first one.
-func (f *file) review(o Offer, now time.Time) reviewed {
+// review judges an offer. f is nil at the first one; left is what a file may hold.
+func (f *file) review(o Offer, now time.Time, left room) reviewed {
 	first := f == nil
 	if first {
 		f = &file{Accepted: o.Version, Started: o.Program}
@@ -52,7 +55,6 @@ func (f *file) review(o Offer, now time.Time) reviewed {
 	for _, p := range f.Pins {
 		have[p.key()] = p
 	}
-	left := room{pins: maxPins, bytes: maxFile - 6*4*maxWord - 1024}
 	for _, d := range o.Definitions { // what has been accepted and is offered has its place before all else
 		if p, ok := have[d.key()]; ok && p.Digest != "" {
 			left.take(1, p.overhead()+len(p.Raw))
