@@ -234,7 +234,11 @@ func (u *Upstream) judge(a answer, method string) ([]byte, error) {
 }
 
 func (u *Upstream) late(method string) error {
-	return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not answer %s within %v", u.server.Name, method, u.timeout)
+	doubt := ""
+	if method == string(mcp.MethodToolsCall) {
+		doubt = "; whether it has done what was asked is not known"
+	}
+	return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not answer %s within %v%s", u.server.Name, method, u.timeout, doubt)
 }
 
 func (u *Upstream) writeError(ctx context.Context, err error) error {

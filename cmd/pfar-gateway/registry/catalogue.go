@@ -38,6 +38,7 @@ type State struct {
 	Reason string // that it is not up
 
 	Starting bool // it is about to come up
+	Stopped  bool // it was told to end
 }
 
 // View is what one endpoint shows: one server, or all.
@@ -169,8 +170,11 @@ func (c *Catalogue) server(name string) (*served, error) {
 		return nil, jsonrpc.Errorf(mcp.INVALID_PARAMS, "there is no server %s", quote(name))
 	}
 	hint := ""
-	if !state.Starting {
+	switch {
+	case state.Stopped:
 		hint = "; start it with: pfar start " + name
+	case !state.Starting:
+		hint = "; unless it has crashed too often it comes up again by itself (pfar status " + name + "), else: pfar start " + name
 	}
 	return nil, jsonrpc.Errorf(CodeUnavailable, "server %q is not running since %s: %s%s",
 		name, state.Since.UTC().Format(time.RFC3339), state.Reason, hint)

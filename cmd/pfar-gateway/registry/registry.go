@@ -170,7 +170,7 @@ func (r *Registry) down(u *Upstream, reason string) {
 		since = time.Now()
 	}
 	e.served, e.down = nil, true
-	e.state = State{Since: since, Reason: reason}
+	e.state = State{Since: since, Reason: reason, Stopped: u.isStopped()}
 	forgotten := r.forget()
 	r.publish(changed)
 	r.tell(Event{Server: u.server.Name, Changed: changed})

@@ -199,7 +199,7 @@ func TestRefusedValues(t *testing.T) {
 		{"digits", number, strings.Repeat("7", 5000), "the value cannot be checked: it has a number of more than 1024 digits, or a greater exponent"},
 		{"a great number", number, `1e300`, ""},
 		{"lists that hash alike", `{"uniqueItems":true}`, `[` + each(2000, `[[[%]]],[[[%],[]]],[[[%]],[]],[[[%,[]]]]`) + `]`, ""},
-		{"lists that are alike", `{"uniqueItems":true}`, `[[1,{"a":1,"b":[null]}],[1,{"b":[null],"a":1.0}]]`, `at "": items 0 and 1 are equal (rule /uniqueItems)`},
+		{"lists that are alike", `{"uniqueItems":true}`, `[[1,{"a":1,"b":[null]}],[1,{"b":[null],"a":1.0}]]`, `at the top: items 0 and 1 are equal (rule /uniqueItems)`},
 		{"backtracking", `{"pattern":"^(?=a)(a+)+$"}`, `"` + strings.Repeat("a", 64) + `!"`, `the value cannot be checked: the pattern "^(?=a)(a+)+$" takes too long`},
 		{"backtracking, long", `{"pattern":"^(?=a)"}`, `"` + strings.Repeat("a", 20_000) + `"`, `the value cannot be checked: the pattern "^(?=a)" is not tried on strings of more than 16384 bytes`},
 		{"backtracking, name", `{"patternProperties":{"^(?=a)(a+)+$":{}}}`, `{"` + strings.Repeat("a", 64) + `!":1}`, `the value cannot be checked: the pattern "^(?=a)(a+)+$" takes too long`},

@@ -79,9 +79,9 @@ var honest = []struct{ name, schema, value, wrong, text string }{
 		`{"a":{"x":1}}`, `{"a":{"xx":1},"b":{"yy":1}}`,
 		`at "/a": the name "xx": want at most 1 character, got 2 (rule /allOf/0/properties/a/propertyNames/maxLength); ` +
 			`at "/b": the name "yy": want at most 1 character, got 2 (rule /properties/b/propertyNames/maxLength)`},
-	{"false", `false`, ``, `1`, `at "": no value is allowed here (rule "")`},
+	{"false", `false`, ``, `1`, `at the top: no value is allowed here (rule "")`},
 	{"numbers", `{"const":1.0,"multipleOf":0.1}`, `10e-1`, `1.00000000000000000001`,
-		`at "": want 1.0, got 1.00000000000000000001 (rule /const)`},
+		`at the top: want 1.0, got 1.00000000000000000001 (rule /const)`},
 }
 
 func TestHonest(t *testing.T) {
@@ -107,7 +107,7 @@ func TestHonest(t *testing.T) {
 // calls are arguments, or with "out" results, as clients and servers of the listed packages send them.
 var calls = []struct{ server, tool, value, text string }{
 	{"server-everything", "echo", `{"message":"hello"}`, ""},
-	{"server-everything", "echo", `{}`, `at "": the member "message" is missing (rule /required)`},
+	{"server-everything", "echo", `{}`, `at the top: the member "message" is missing (rule /required)`},
 	{"server-everything", "get-sum", `{"a":1,"b":2.5e3}`, ""},
 	{"server-everything", "get-env", `{}`, ""},
 	{"server-everything", "get-resource-links", `{"count":11}`, `at "/count": want at most 10, got 11 (rule /properties/count/maximum)`},
@@ -128,7 +128,7 @@ var calls = []struct{ server, tool, value, text string }{
 	{"notion-mcp-server", "API-post-page", `{"parent":{"page_id":"1"},"properties":{"title":[]}}`, ""},
 	{"notion-mcp-server", "API-post-page", `{"parent":7,"properties":{}}`, `at "/parent": want object or string, got number (rule /properties/parent/anyOf)`},
 	{"playwright-mcp", "browser_close", `{}`, ""},
-	{"playwright-mcp", "browser_close", `{"x":1}`, `at "": the member "x" is not allowed (rule /additionalProperties)`},
+	{"playwright-mcp", "browser_close", `{"x":1}`, `at the top: the member "x" is not allowed (rule /additionalProperties)`},
 	{"playwright-mcp", "browser_emulate_media", `{"colorScheme":null,"media":"print"}`, ""},
 	{"playwright-mcp", "browser_drop", `{"target":"e1","data":{"text/plain":"x"}}`, ""},
 	{"playwright-mcp", "browser_fill_form", `{"fields":[{"target":"e1","name":"n","type":"textbox","value":"v"}]}`, ""},

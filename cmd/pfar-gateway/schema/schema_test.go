@@ -35,8 +35,8 @@ func TestViolations(t *testing.T) {
 	s := compiled(t, object)
 	for _, c := range []struct{ value, path, rule, text string }{
 		{`{"s":"abc"}`, "", "", ""},
-		{`[]`, "", "/type", `at "": want object, got array (rule /type)`},
-		{`{}`, "", "/required", `at "": the member "s" is missing (rule /required)`},
+		{`[]`, "", "/type", `at the top: want object, got array (rule /type)`},
+		{`{}`, "", "/required", `at the top: the member "s" is missing (rule /required)`},
 		{`{"s":"a"}`, "/s", "/properties/s/minLength", `at "/s": want at least 2 characters, got 1 (rule /properties/s/minLength)`},
 		{`{"s":"abcde"}`, "/s", "/properties/s/maxLength", `at "/s": want at most 4 characters, got 5 (rule /properties/s/maxLength)`},
 		{`{"s":"A1"}`, "/s", "/properties/s/pattern", `at "/s": want a match of "^[a-z]+$", got "A1" (rule /properties/s/pattern)`},
@@ -71,7 +71,7 @@ func TestViolations(t *testing.T) {
 		{`{"s":"ab","if":{"b":1}}`, "/if", "/properties/if/else/required", `at "/if": the member "c" is missing (rule /properties/if/else/required)`},
 		{`{"s":"ab","dep":{"a":1,"x":2}}`, "/dep", "/properties/dep/dependentRequired/a", `at "/dep": with the member "a", the member "b" is missing (rule /properties/dep/dependentRequired/a); at "/dep": the member "y" is missing (rule /properties/dep/dependentSchemas/x/required)`},
 		{`{"s":"ab","un":{"a":1,"b":2}}`, "/un/b", "/properties/un/unevaluatedProperties", `at "/un/b": no value is allowed here (rule /properties/un/unevaluatedProperties)`},
-		{`{"s":"ab","zz\u202e\"":1,"x":2}`, "", "/additionalProperties", `at "": the members "x", "zz\u202e\"" are not allowed (rule /additionalProperties)`},
+		{`{"s":"ab","zz\u202e\"":1,"x":2}`, "", "/additionalProperties", `at the top: the members "x", "zz\u202e\"" are not allowed (rule /additionalProperties)`},
 		{`{"s":1,"n":"x","i":"x","e":3,"c":3,"l":3,"t":3,"o":3,"any":3,"ref":3,"not":"x"}`, "/any", "/properties/any/anyOf", `at "/any": want null or string, got number (rule /properties/any/anyOf); at "/c": want "k", got 3 (rule /properties/c/const); at "/e": want one of "a", 1, null, an object, got 3 (rule /properties/e/enum); at "/i": want integer, got string (rule /properties/i/type); at "/l": want array, got number (rule /properties/l/type); at "/n": want number, got string (rule /properties/n/type); at "/not": it conforms to what it must not (rule /properties/not/not); at "/o": want object, got number (rule /properties/o/type); and 3 more`},
 		{`{"s":"ab","n":1e1000000000}`, "", "", `the value cannot be checked: it has a number of more than 1024 digits, or a greater exponent`},
 		{`{"s":"ab","s":"ab"}`, "", "", `the value cannot be checked: the member "s" comes twice`},

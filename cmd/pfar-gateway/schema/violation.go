@@ -93,7 +93,11 @@ func (f finding) text() string {
 	if f.closest > 1 {
 		rule += fmt.Sprintf(", the closest of %d", f.closest)
 	}
-	return fmt.Sprintf("at %s: %s (rule %s)", quoted(pointer(f.path), maxShow), what, rule)
+	where := "at the top"
+	if len(f.path) > 0 {
+		where = "at " + quoted(pointer(f.path), maxShow)
+	}
+	return fmt.Sprintf("%s: %s (rule %s)", where, what, rule)
 }
 
 // plain reports whether a pointer can stand in a line as it is.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -135,7 +136,7 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 		}
 		method, _ := jsonrpc.String(asked[i].Get("method"))
 		if e := up.Refusal(method); e != nil {
-			return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q asks its client for what it may not: %s", up.Server().Name, e.Text)
+			return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q asks its client for what it may not: %s", up.Server().Name, strings.TrimPrefix(e.Text, "method not found: "))
 		}
 	}
 	if !x.modern {
@@ -234,7 +235,7 @@ func (x *exchange) inquire(ctx context.Context, server string, requests jsonrpc.
 	for i := range requests {
 		method, _ := jsonrpc.String(asked[i].Get("method"))
 		if c := registry.Capability(method); !x.session.capable(c) || x.plain {
-			return nil, jsonrpc.Errorf(mcp.INVALID_REQUEST, "server %q needs %s of its client, which this one is not capable of", server, c)
+			return nil, jsonrpc.Errorf(mcp.MISSING_REQUIRED_CLIENT_CAPABILITY, "server %q needs %s of its client, which this one is not capable of", server, c)
 		}
 		id := x.session.expect(question{
 			func(result []byte) { answers <- answer{i, result, nil} },

@@ -37,8 +37,12 @@ func (s *Server) Loopback(token []byte, port int) (http.Handler, error) {
 			return
 		}
 		if !bearer(r.Header, want) {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="pfar"`)
-			refuse(w, http.StatusUnauthorized, "a bearer token is needed")
+			challenge, text := `Bearer realm="pfar"`, "a bearer token is needed"
+			if len(r.Header["Authorization"]) > 0 { // RFC 6750 section 3.1
+				challenge, text = challenge+`, error="invalid_token"`, "the bearer token is wrong"
+			}
+			w.Header().Set("WWW-Authenticate", challenge)
+			refuse(w, http.StatusUnauthorized, text)
 			return
 		}
 		s.serve(w, r, "token")

@@ -217,7 +217,7 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 	}
 	if mcp.MCPMethod(call.Method) == mcp.MethodToolsCall {
 		if v := t.Item.CheckResult(ms); v != nil {
-			e := jsonrpc.Errorf(CodeResult, "server %q answered the call of tool %q against its own outputSchema: %s", up.Server().Name, t.Name, v.Text)
+			e := jsonrpc.Errorf(CodeResult, "server %q has run tool %q, and its result is against its own outputSchema: %s", up.Server().Name, t.Name, v.Text)
 			e.Data = fmt.Appendf(nil, `{"path":%s,"rule":%s}`, jsonrpc.Quote(v.Path), jsonrpc.Quote(v.Rule))
 			return reply{}, e
 		}

@@ -19,6 +19,8 @@ import (
 
 // serve answers an authenticated request. There is /mcp for all servers and /mcp/SERVER for one, and nothing else.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, client string) {
+	id := telemetry.RequestID()
+	w.Header()[headerRequestID] = []string{id}
 	rest, ok := strings.CutPrefix(r.URL.Path, "/mcp")
 	endpoint := strings.TrimPrefix(rest, "/")
 	if !ok || rest == "/" || rest != "" && rest[0] != '/' {
@@ -35,8 +37,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, client string) {
 			return
 		}
 	}
-	x := &exchange{srv: s, w: w, r: r, client: client, endpoint: endpoint, request: telemetry.RequestID(), local: strings.HasPrefix(client, "uid ")}
-	w.Header()[headerRequestID] = []string{x.request}
+	x := &exchange{srv: s, w: w, r: r, client: client, endpoint: endpoint, request: id, local: strings.HasPrefix(client, "uid ")}
 	switch r.Method {
 	case http.MethodPost:
 		x.post()
@@ -221,7 +222,7 @@ func (x *exchange) delete() {
 func (x *exchange) find() bool {
 	id := x.header(keySession)
 	if id == "" {
-		refuse(x.w, http.StatusBadRequest, "header Mcp-Session-Id is missing: initialize first")
+		refuse(x.w, http.StatusBadRequest, "header Mcp-Session-Id is missing: initialize first, or say in MCP-Protocol-Version that the request is of "+mcp.ProtocolVersion20260728)
 		return false
 	}
 	if x.session = x.srv.sessions.find(id, x.client, x.endpoint); x.session == nil {
