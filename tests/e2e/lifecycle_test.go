@@ -206,19 +206,38 @@ func TestEndLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestListChanged: a tool that appears is held back until its owner accepts it, and from then on comes and goes freely.
 func TestListChanged(t *testing.T) {
 	p := start(t, map[string]string{"shifty.hcl": echo(t)})
 	tools := server(p.awaitRunning("shifty"), "shifty").Tools
 	c := p.client("/mcp")
-	if slices.Contains(c.names(), "shifty__added") {
+	listed := func() bool { return slices.Contains(c.names(), "shifty__added") }
+	if listed() {
 		t.Fatal("the tool is there before it is added")
 	}
-	for i, want := range []int{tools + 1, tools} {
+	change := func(what string, met func(control.Server) bool) {
+		t.Helper()
 		before := p.mark()
 		c.must("shifty__change", map[string]any{})
-		p.awaitFrom(before, "the list changed", soon, func(r control.Report) bool { return server(r, "shifty").Tools == want })
-		if got := slices.Contains(c.names(), "shifty__added"); got != (i == 0) {
-			t.Errorf("after change %d the tool is in the list: %v", i+1, got)
-		}
+		p.awaitFrom(before, what, soon, func(r control.Report) bool { return met(server(r, "shifty")) })
 	}
+	change("the new tool is held", func(s control.Server) bool {
+		return s.Tools == tools && strings.Contains(s.Detail, "1 held back")
+	})
+	if _, err := c.call("shifty__added", map[string]any{}); err == nil || !strings.Contains(err.Error(), "held back") || listed() {
+		t.Errorf("a tool that nobody accepted: %v, listed: %v", err, listed())
+	}
+	if stdout, stderr, code := p.command("pins"); code != 0 || !strings.Contains(stdout, "shifty") || !strings.Contains(stdout, "added") {
+		t.Errorf("pfar pins: %d, %s, %s", code, stdout, stderr)
+	}
+	before := p.mark()
+	if stdout, stderr, code := p.command("pins", "accept", "shifty", "added", "--yes"); code != 0 {
+		t.Fatalf("pfar pins accept: %d, %s, %s", code, stdout, stderr)
+	}
+	p.awaitFrom(before, "the tool is served", soon, func(r control.Report) bool { return server(r, "shifty").Tools == tools+1 })
+	if !listed() {
+		t.Error("the accepted tool is not listed")
+	}
+	change("the tool is gone", func(s control.Server) bool { return s.Tools == tools })
+	change("the tool is back as it was", func(s control.Server) bool { return s.Tools == tools+1 })
 }
