@@ -43,7 +43,7 @@ func (c *cli) rootCommand() *cobra.Command {
 	}{
 		{"declare", "Declare:", []*cobra.Command{c.checkCommand(), c.planCommand(), c.explainCommand()}},
 		{"run", "Run:", []*cobra.Command{c.upCommand(), c.statusCommand(), c.topCommand(), c.startCommand(), c.stopCommand(), c.restartCommand(), c.logsCommand(), c.egressCommand(), c.learnCommand()}},
-		{"use", "Use:", []*cobra.Command{c.toolsCommand(), c.callCommand(), c.connectCommand()}},
+		{"use", "Use:", []*cobra.Command{c.toolsCommand(), c.callCommand(), c.connectCommand(), c.pinsCommand()}},
 		{"host", "Host and secrets:", []*cobra.Command{c.vaultCommand(), c.doctorCommand()}},
 		{"more", "More:", []*cobra.Command{c.versionCommand()}},
 	} {
