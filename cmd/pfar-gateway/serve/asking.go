@@ -138,6 +138,11 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 		if e := up.Refusal(method); e != nil {
 			return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q asks its client for what it may not: %s", up.Server().Name, strings.TrimPrefix(e.Text, "method not found: "))
 		}
+		if c := registry.Capability(method); !x.capable(c) {
+			e := jsonrpc.Errorf(mcp.MISSING_REQUIRED_CLIENT_CAPABILITY, "server %q needs %s of its client, which this one is not capable of", up.Server().Name, c)
+			e.Data = fmt.Appendf(nil, `{"requiredCapabilities":{%q:{}}}`, c)
+			return reply{}, e
+		}
 	}
 	if !x.modern {
 		return x.round(ctx, up, t, call, ms.Get("requestState"), requests, asked)
@@ -234,8 +239,8 @@ func (x *exchange) inquire(ctx context.Context, server string, requests jsonrpc.
 	}()
 	for i := range requests {
 		method, _ := jsonrpc.String(asked[i].Get("method"))
-		if c := registry.Capability(method); !x.session.capable(c) || x.plain {
-			return nil, jsonrpc.Errorf(mcp.MISSING_REQUIRED_CLIENT_CAPABILITY, "server %q needs %s of its client, which this one is not capable of", server, c)
+		if x.plain {
+			return nil, jsonrpc.Errorf(mcp.INVALID_REQUEST, "server %q asks its client something, which cannot be in a batch", server)
 		}
 		id := x.session.expect(question{
 			func(result []byte) { answers <- answer{i, result, nil} },
