@@ -107,7 +107,7 @@ type pinned struct {
 	Held        []heldPin    `json:"held"`
 	Left        int          `json:"left"`
 	Drift       []string     `json:"drift"`
-	Descriptors []descriptor `json:"descriptors"`
+	Descriptors []acceptedPin `json:"descriptors"`
 
 	raw json.RawMessage // all of it, as the gateway sent it
 }
@@ -122,7 +122,7 @@ type heldPin struct {
 	Cut     int       `json:"diff_cut"`
 }
 
-type descriptor struct {
+type acceptedPin struct {
 	Title   string    `json:"title"`
 	Digest  string    `json:"digest"`
 	Version string    `json:"version"`
@@ -309,7 +309,7 @@ func (c *cli) printHeld(w io.Writer, held []heldPin) {
 	}
 }
 
-func (c *cli) printDescriptor(d descriptor) {
+func (c *cli) printDescriptor(d acceptedPin) {
 	gone := ""
 	if d.Gone {
 		gone = ", no longer offered"
