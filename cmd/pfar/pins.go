@@ -100,13 +100,13 @@ func (c *cli) completeHeld(cmd *cobra.Command, args []string, toComplete string)
 
 // pinned is what the gateway knows of one server's definitions (package pins of pfar-gateway).
 type pinned struct {
-	Server      string       `json:"server"`
-	Error       string       `json:"error"`
-	Accepted    int          `json:"accepted"`
-	Gone        int          `json:"gone"`
-	Held        []heldPin    `json:"held"`
-	Left        int          `json:"left"`
-	Drift       []string     `json:"drift"`
+	Server      string        `json:"server"`
+	Error       string        `json:"error"`
+	Accepted    int           `json:"accepted"`
+	Gone        int           `json:"gone"`
+	Held        []heldPin     `json:"held"`
+	Left        int           `json:"left"`
+	Drift       []string      `json:"drift"`
 	Descriptors []acceptedPin `json:"descriptors"`
 
 	raw json.RawMessage // all of it, as the gateway sent it
