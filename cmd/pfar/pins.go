@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,8 +24,10 @@ What a server offers the first time is accepted, unless its declaration says pin
 
 const pinsAcceptHelp = `Show what is held of a server, all of it or what is named, and accept exactly that.
 
-A name is search for a tool, prompt:greet for a prompt, or instructions. If the server has changed one of
-them since it was shown, nothing is accepted. Without a terminal --yes says that you have looked before.`
+A name is search for a tool, prompt:greet for a prompt, or instructions; with the digest that "pfar pins show"
+prints, search@3f2a9c0d1e5b7788, it is that definition and no other. If the server changes one of them
+meanwhile, nothing is accepted. Without a terminal --yes is needed. With nothing held, the server's version
+and program are accepted as they are now.`
 
 const pinsForgetHelp = `Forget all that was accepted of a server. What it offers next is then its first use, and accepted as a whole
 unless its declaration says pins = "hold". If it runs, that is at once.`
@@ -46,7 +44,7 @@ func (c *cli) pinsCommand() *cobra.Command {
 	var yes bool
 	accept := c.outputFlag(&cobra.Command{
 		Use: "accept SERVER [TOOL...]", Short: "Accept what is held of a server", Long: pinsAcceptHelp,
-		Example: example("pfar pins accept notion", "pfar pins accept notion search prompt:summary", "pfar pins accept notion --yes --json"),
+		Example: example("pfar pins accept notion", "pfar pins accept notion search prompt:summary", "pfar pins accept notion search@3f2a9c0d1e5b7788 --yes", "pfar pins accept notion --yes --json"),
 		Args:    serverAndMore, ValidArgsFunction: c.completeHeld,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.pinsAccept(cmd.Context(), args[0], args[1:], yes)
@@ -62,9 +60,9 @@ func (c *cli) pinsCommand() *cobra.Command {
 	}
 	pins.AddCommand(
 		c.outputFlag(&cobra.Command{
-			Use: "show SERVER [TOOL]", Short: "Show what is held as a difference to what was accepted",
+			Use: "show SERVER [TOOL...]", Short: "Show what is held as a difference to what was accepted",
 			Example: example("pfar pins show notion", "pfar pins show notion search", "pfar pins show notion --json | jq '.descriptors[].definition'"),
-			Args:    arguments("SERVER", "[TOOL]"), ValidArgsFunction: c.completeHeld,
+			Args:    serverAndMore, ValidArgsFunction: c.completeHeld,
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.pinsShow(cmd.Context(), args[0], args[1:])
 			},
@@ -83,8 +81,8 @@ func (c *cli) completeHeld(cmd *cobra.Command, args []string, toComplete string)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
 	defer cancel()
-	all, err := c.pinsOf(ctx, "")
-	if err != nil || cmd.Name() == "show" && len(args) > 1 {
+	all, err := c.allPins(ctx)
+	if err != nil {
 		return nil, noFiles
 	}
 	var titles []string
@@ -98,119 +96,8 @@ func (c *cli) completeHeld(cmd *cobra.Command, args []string, toComplete string)
 	return titles, noFiles
 }
 
-// pinned is what the gateway knows of one server's definitions (package pins of pfar-gateway).
-type pinned struct {
-	Server      string        `json:"server"`
-	Error       string        `json:"error"`
-	Accepted    int           `json:"accepted"`
-	Gone        int           `json:"gone"`
-	Held        []heldPin     `json:"held"`
-	Left        int           `json:"left"`
-	Drift       []string      `json:"drift"`
-	Descriptors []acceptedPin `json:"descriptors"`
-
-	raw json.RawMessage // all of it, as the gateway sent it
-}
-
-type heldPin struct {
-	Title   string    `json:"title"`
-	State   string    `json:"state"`
-	Digest  string    `json:"digest"`
-	Problem string    `json:"problem"`
-	Seen    time.Time `json:"first_seen"`
-	Diff    string    `json:"diff"`
-	Cut     int       `json:"diff_cut"`
-}
-
-type acceptedPin struct {
-	Title   string    `json:"title"`
-	Digest  string    `json:"digest"`
-	Version string    `json:"version"`
-	By      string    `json:"accepted_by"`
-	At      time.Time `json:"accepted_at"`
-	Gone    bool      `json:"gone"`
-	Text    string    `json:"text"`
-}
-
-func (p *pinned) UnmarshalJSON(b []byte) error {
-	type plain pinned
-	p.raw = bytes.Clone(b)
-	return json.Unmarshal(b, (*plain)(p))
-}
-
-// MarshalJSON gives it back whole.
-func (p pinned) MarshalJSON() ([]byte, error) { return p.raw, nil }
-
-// pinnable is what a server may be called; nothing else is put into a path.
-var pinnable = regexp.MustCompile(`^[a-z][a-z0-9-]{0,22}$`)
-
-// pinsOf asks for the status of all servers, or, with differences and descriptors, for one of them.
-func (c *cli) pinsOf(ctx context.Context, server string, titles ...string) ([]pinned, error) {
-	if server == "" {
-		var all []pinned
-		return all, c.askPins(ctx, http.MethodGet, "", nil, &all)
-	}
-	query := ""
-	if len(titles) > 0 {
-		query = "?" + url.Values{"name": titles}.Encode()
-	}
-	one := make([]pinned, 1)
-	return one, c.askPins(ctx, http.MethodGet, "/"+server+query, nil, &one[0])
-}
-
-const (
-	pinsTimeout = 30 * time.Second
-	maxPins     = 96 << 20 // bytes of an answer: a server's descriptors, as they are and for people
-)
-
-// askPins asks the gateway something below /pins and decodes its answer.
-func (c *cli) askPins(ctx context.Context, method, path string, body, answer any) error {
-	if server, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/"); path != "" && !pinnable.MatchString(strings.SplitN(server, "?", 2)[0]) {
-		return noSuch("server", strings.SplitN(server, "?", 2)[0], nil)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, pinsTimeout, fmt.Errorf("the gateway does not answer within %s", pinsTimeout))
-	defer cancel()
-	sent, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/pins"+path, bytes.NewReader(sent))
-	if err != nil {
-		return err
-	}
-	client := c.gatewayHTTP()
-	defer client.CloseIdleConnections()
-	resp, err := client.Do(r)
-	if err != nil {
-		return fmt.Errorf("asking the gateway: %w", err)
-	}
-	defer resp.Body.Close()
-	d := json.NewDecoder(io.LimitReader(resp.Body, maxPins))
-	if resp.StatusCode != http.StatusOK {
-		return refusedPins(resp, d)
-	}
-	if err := d.Decode(answer); err != nil {
-		return fmt.Errorf("reading the gateway's answer: %w", err)
-	}
-	return nil
-}
-
-// refusedPins is the gateway's reason, as an error.
-func refusedPins(resp *http.Response, d *json.Decoder) error {
-	var refusal struct {
-		Error string `json:"error"`
-	}
-	if d.Decode(&refusal) != nil || refusal.Error == "" {
-		return fail(exitFailed, "the gateway answers %q: pfar and pfar-gateway may be of different versions", resp.Status)
-	}
-	if resp.StatusCode == http.StatusNotFound {
-		return fail(exitNoSuch, "%s", refusal.Error).withHint(`"pfar pins" lists what is held`)
-	}
-	return errors.New(refusal.Error)
-}
-
 func (c *cli) pinsList(ctx context.Context) error {
-	all, err := c.pinsOf(ctx, "")
+	all, err := c.allPins(ctx)
 	if err != nil {
 		return err
 	}
@@ -260,51 +147,73 @@ func (p pinned) waiting() (string, string) {
 	return strings.Join(list, ", "), colour
 }
 
-func (c *cli) pinsShow(ctx context.Context, server string, titles []string) error {
-	got, err := c.pinsOf(ctx, server, titles...)
+func (c *cli) pinsShow(ctx context.Context, server string, names []string) error {
+	p, err := c.pinsOf(ctx, server, names...)
 	if err != nil {
 		return err
 	}
-	p := got[0]
 	if c.json() {
 		return c.printJSON(p)
-	}
-	if len(titles) == 0 {
-		fmt.Fprintf(c.stdout, "%s: %d accepted, %d held, %d no longer offered\n", p.Server, p.Accepted, len(p.Held)+p.Left, p.Gone)
-		for _, line := range p.Drift {
-			fmt.Fprintf(c.stdout, "drift: %s\n", escape(line, oneLine))
-		}
 	}
 	if p.Error != "" {
 		fmt.Fprintf(c.stdout, "error: %s\n", escape(p.Error, oneLine))
 	}
-	c.printHeld(c.stdout, p.Held)
-	if p.Left > 0 && len(titles) == 0 {
-		fmt.Fprintf(c.stdout, "%d more are held, and more than is kept of one server\n", p.Left)
+	if len(names) == 0 {
+		c.printCounts(p)
 	}
-	for _, d := range p.Descriptors {
-		if d.Text != "" && len(p.Held) == 0 {
-			c.printDescriptor(d)
+	c.printHeld(c.stdout, p.Server, p.Held)
+	switch {
+	case len(names) > 0:
+		for _, d := range p.Descriptors {
+			if !slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Title == d.Title }) { // of those the difference says it
+				c.printDescriptor(d)
+			}
 		}
+	case len(p.Held) == 0 && len(p.Descriptors) > 0:
+		c.printDescriptors(p.Descriptors)
 	}
 	return nil
 }
 
+func (c *cli) printCounts(p pinned) {
+	fmt.Fprintf(c.stdout, "%s: %d accepted, %d held, %d accepted and not offered\n", escape(p.Server, oneLine), p.Accepted, len(p.Held)+p.Left, p.Gone)
+	if len(p.Drift) > 0 {
+		fmt.Fprintf(c.stdout, "drift: %s\n", escape(strings.Join(p.Drift, ", "), oneLine))
+	}
+	if p.Left > 0 {
+		fmt.Fprintf(c.stdout, "%d of the held ones have no room here and cannot be accepted\n", p.Left)
+	}
+}
+
+// printDescriptors prints what has been accepted in short.
+func (c *cli) printDescriptors(list []acceptedPin) {
+	rows := [][]cell{heading("NAME", "ACCEPTED", "BY", "VERSION", "DIGEST")}
+	for _, d := range list {
+		title := d.Title
+		if d.Gone {
+			title += " (not offered)"
+		}
+		rows = append(rows, []cell{{title, ""}, {minute(d.At), ""}, {d.By, ""}, {summary(d.Version, 24), ""}, {d.Digest[:min(len(d.Digest), exactly)], ""}})
+	}
+	c.table(c.stdout, rows)
+}
+
 // printHeld prints differences. Their text is a stranger's, made visible by the gateway; here it is not relied on.
-func (c *cli) printHeld(w io.Writer, held []heldPin) {
+func (c *cli) printHeld(w io.Writer, server string, held []heldPin) {
 	for _, h := range held {
-		head := fmt.Sprintf("%s %s", escape(h.Title, oneLine), escape(h.State, oneLine))
-		if h.Problem != "" {
-			fmt.Fprintf(w, "\n%s; cannot be accepted: %s\n", c.paint(w, bold, head), escape(h.Problem, oneLine))
+		if h.Digest == "" {
+			head := c.paint(w, bold, escape(h.Title+" "+h.State, oneLine))
+			fmt.Fprintf(w, "\n%s, cannot be accepted: %s\n", head, escape(h.Problem, oneLine))
 			continue
 		}
-		fmt.Fprintf(w, "\n%s, first seen %s, SHA-256 %s\n", c.paint(w, bold, head), minute(h.Seen), escape(h.Digest, oneLine))
+		head := c.paint(w, bold, escape(h.Title+"@"+h.Digest[:min(len(h.Digest), exactly)]+" "+h.State, oneLine))
+		fmt.Fprintf(w, "\n%s, first seen %s\n", head, minute(h.Seen))
 		for line := range strings.Lines(escape(h.Diff, keepLines)) {
 			colour := map[byte]string{'+': green, '-': red, '@': cyan}[line[0]]
 			fmt.Fprintln(w, c.paint(w, colour, strings.TrimSuffix(line, "\n")))
 		}
 		if h.Cut > 0 {
-			fmt.Fprintf(w, "%s\n", c.paint(w, red, "This is not all of it: pfar pins show SERVER "+escape(h.Title, oneLine)+" --json prints the rest."))
+			fmt.Fprintln(w, c.paint(w, red, "This is not all of it; this is: "+escape(fmt.Sprintf("pfar pins show %s %s --json", server, h.Title), oneLine)))
 		}
 	}
 }
@@ -322,55 +231,74 @@ func (c *cli) printDescriptor(d acceptedPin) {
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // pinsAccept accepts what it shows, by its digests.
-func (c *cli) pinsAccept(ctx context.Context, server string, titles []string, yes bool) error {
+func (c *cli) pinsAccept(ctx context.Context, server string, names []string, yes bool) error {
 	if err := c.canAsk(yes); err != nil {
 		return err
 	}
-	got, err := c.pinsOf(ctx, server, titles...)
+	p, err := c.pinsOf(ctx, server, names...)
 	if err != nil {
 		return err
 	}
-	p := got[0]
-	names, err := p.acceptable(titles)
+	chosen, err := p.acceptable(names)
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 && len(p.Drift) == 0 {
+	if len(chosen) == 0 && len(p.Drift) == 0 {
 		return c.printAccepted(server, nil)
 	}
-	question := fmt.Sprintf("Accept %d of %q?", len(names), server)
-	if len(names) == 0 {
-		question = fmt.Sprintf("Accept of %q that its %s?", server, escape(strings.Join(p.Drift, ", "), oneLine))
-	}
-	if err := c.ask(ctx, yes, question, func(w io.Writer) { c.printHeld(w, p.Held) }); err != nil {
+	if err := c.ask(ctx, yes, p.question(len(chosen)), func(w io.Writer) { c.printHeld(w, server, p.Held) }); err != nil {
 		return err
 	}
 	var answer struct {
 		Accepted []string `json:"accepted"`
 	}
-	if err := c.askPins(ctx, http.MethodPost, "/"+server+"/accept", map[string][]string{"names": names}, &answer); err != nil {
+	if err := c.askServer(ctx, http.MethodPost, server, "/accept", map[string][]string{"names": chosen}, &answer); err != nil {
 		return err
 	}
 	return c.printAccepted(server, answer.Accepted)
 }
 
-// acceptable names what is held with the digests of what is shown. What cannot be accepted is an error if it was named.
-func (p pinned) acceptable(titles []string) ([]string, error) {
-	names := []string{} // null is no list
+// question asks for n definitions, or, where there are none, for what drifts.
+func (p pinned) question(n int) string {
+	if n == 0 {
+		return fmt.Sprintf("Accept of %q: %s?", p.Server, strings.Join(p.Drift, ", "))
+	}
+	unseen := 0
 	for _, h := range p.Held {
-		if h.Digest != "" {
-			names = append(names, h.Title+"@"+h.Digest)
-		} else if len(titles) > 0 {
-			return nil, fail(exitFailed, "%s of %q cannot be accepted: %s", h.Title, p.Server, h.Problem)
+		if h.Digest != "" && h.Cut > 0 {
+			unseen++
 		}
 	}
-	if p.Error != "" && len(names) == 0 {
+	if unseen > 0 {
+		return fmt.Sprintf("Accept %d of %q, of which %d are not shown in full?", n, p.Server, unseen)
+	}
+	return fmt.Sprintf("Accept %d of %q?", n, p.Server)
+}
+
+// acceptable names what is held by the digests of what is shown. What was named and cannot be accepted is an error.
+func (p pinned) acceptable(names []string) ([]string, error) {
+	chosen := []string{} // null is no list
+	for _, h := range p.Held {
+		if h.Digest != "" {
+			chosen = append(chosen, h.Title+"@"+h.Digest)
+		} else if len(names) > 0 {
+			return nil, fail(exitFailed, "%q of %q cannot be accepted: %s", h.Title, p.Server, h.Problem)
+		}
+	}
+	for _, name := range names {
+		title, digest := splitPin(name)
+		i := slices.IndexFunc(p.Held, func(h heldPin) bool { return h.Title == title || h.Kind+":"+h.Name == title })
+		switch {
+		case i < 0:
+			return nil, fail(exitNoSuch, "%q of %q is not held", title, p.Server).withHint("pfar pins show %s", p.Server)
+		case !strings.HasPrefix(p.Held[i].Digest, digest):
+			return nil, fail(exitFailed, "%q of %q is not %s any more", title, p.Server, digest).withHint("pfar pins show %s %s", p.Server, title)
+		}
+	}
+	if p.Error != "" && len(chosen) == 0 {
 		return nil, fail(exitFailed, "nothing of %q can be accepted: %s", p.Server, p.Error).withHint("pfar pins forget %s begins anew", p.Server)
 	}
-	if len(titles) > 0 && len(names) == 0 {
-		return nil, fail(exitNoSuch, "of %q nothing of that is held: %q", p.Server, titles).withHint("pfar pins show %s", p.Server)
-	}
-	return names, nil
+	return chosen, nil
 }
 
 func (c *cli) printAccepted(server string, accepted []string) error {
@@ -396,7 +324,7 @@ func (c *cli) pinsForget(ctx context.Context, server string, yes bool) error {
 	if err := c.ask(ctx, yes, question, func(io.Writer) {}); err != nil {
 		return err
 	}
-	if err := c.askPins(ctx, http.MethodPost, "/"+server+"/forget", nil, new(any)); err != nil {
+	if err := c.askServer(ctx, http.MethodPost, server, "/forget", nil, new(any)); err != nil {
 		return err
 	}
 	if c.json() {

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// pinned is what the gateway knows of one server's definitions (package pins of pfar-gateway).
+type pinned struct {
+	Server      string        `json:"server"`
+	Error       string        `json:"error"`
+	Accepted    int           `json:"accepted"`
+	Gone        int           `json:"gone"`
+	Held        []heldPin     `json:"held"`
+	Left        int           `json:"left"`
+	Drift       []string      `json:"drift"`
+	Descriptors []acceptedPin `json:"descriptors"`
+
+	raw json.RawMessage // all of it, as the gateway sent it
+}
+
+type heldPin struct {
+	Kind    string    `json:"kind"`
+	Name    string    `json:"name"`
+	Title   string    `json:"title"`
+	State   string    `json:"state"`
+	Digest  string    `json:"digest"`
+	Problem string    `json:"problem"`
+	Seen    time.Time `json:"first_seen"`
+	Diff    string    `json:"diff"`
+	Cut     int       `json:"diff_cut"`
+}
+
+type acceptedPin struct {
+	Title   string    `json:"title"`
+	Digest  string    `json:"digest"`
+	Version string    `json:"version"`
+	By      string    `json:"accepted_by"`
+	At      time.Time `json:"accepted_at"`
+	Gone    bool      `json:"gone"`
+	Text    string    `json:"text"`
+}
+
+func (p *pinned) UnmarshalJSON(b []byte) error {
+	type plain pinned
+	p.raw = bytes.Clone(b)
+	return json.Unmarshal(b, (*plain)(p))
+}
+
+// MarshalJSON gives it back whole.
+func (p pinned) MarshalJSON() ([]byte, error) { return p.raw, nil }
+
+// exactly is how much of a digest people see and write: what the gateway asks for at least.
+const exactly = 16
+
+// exactPin is the name of a definition with the beginning of its digest.
+var exactPin = regexp.MustCompile(`(?s)^(.+)@([0-9a-f]{16,64})$`)
+
+// splitPin takes the digest, if there is one, from a name.
+func splitPin(name string) (title, digest string) {
+	if m := exactPin.FindStringSubmatch(name); m != nil {
+		return m[1], m[2]
+	}
+	return name, ""
+}
+
+// allPins asks for the status of all servers.
+func (c *cli) allPins(ctx context.Context) (all []pinned, err error) {
+	return all, c.askPins(ctx, http.MethodGet, "", nil, &all)
+}
+
+// pinsOf asks for all that is known of a server, or of what is named.
+func (c *cli) pinsOf(ctx context.Context, server string, names ...string) (p pinned, err error) {
+	query := url.Values{}
+	for _, name := range names {
+		title, _ := splitPin(name)
+		query.Add("name", title)
+	}
+	return p, c.askServer(ctx, http.MethodGet, server, "?"+query.Encode(), nil, &p)
+}
+
+// pinnable is what a server may be called; nothing else is put into a path.
+var pinnable = regexp.MustCompile(`^[a-z][a-z0-9-]{0,22}$`)
+
+// askServer asks about one server. Of a name that is not known it says which one may be meant.
+func (c *cli) askServer(ctx context.Context, method, server, rest string, body, answer any) error {
+	err := error(fail(exitNoSuch, "no such server: %q", server))
+	if pinnable.MatchString(server) {
+		err = c.askPins(ctx, method, "/"+server+rest, body, answer)
+	}
+	if code, _ := classify(err); code != exitNoSuch {
+		return err
+	}
+	all, listErr := c.allPins(ctx)
+	if listErr != nil {
+		return listErr
+	}
+	var known []string
+	for _, p := range all {
+		known = append(known, p.Server)
+	}
+	if slices.Contains(known, server) {
+		return fail(exitNoSuch, "%w", err).withHint("pfar pins show %s", server)
+	}
+	if report, reportErr := c.report(ctx); reportErr == nil {
+		for _, s := range report.Servers {
+			if s.Name == server {
+				return fail(exitNoSuch, "nothing is known of what %q offers: it has not been up", server).withHint("%s", remedy(s))
+			}
+			known = append(known, s.Name)
+		}
+	}
+	return noSuch("server", server, known)
+}
+
+const (
+	pinsTimeout = 30 * time.Second
+	maxPins     = 96 << 20 // bytes of an answer: a server's descriptors, as they are and for people
+)
+
+// askPins asks the gateway something below /pins and decodes its answer.
+func (c *cli) askPins(ctx context.Context, method, path string, body, answer any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, pinsTimeout, fmt.Errorf("the gateway does not answer within %s", pinsTimeout))
+	defer cancel()
+	sent, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/pins"+path, bytes.NewReader(sent))
+	if err != nil {
+		return err
+	}
+	client := c.gatewayHTTP()
+	defer client.CloseIdleConnections()
+	resp, err := client.Do(r)
+	if err != nil {
+		return fmt.Errorf("asking the gateway: %w", err)
+	}
+	defer resp.Body.Close()
+	d := json.NewDecoder(io.LimitReader(resp.Body, maxPins))
+	if resp.StatusCode != http.StatusOK {
+		return refusedPins(resp, d)
+	}
+	if err := d.Decode(answer); err != nil {
+		return fmt.Errorf("reading the gateway's answer: %w", err)
+	}
+	return nil
+}
+
+// refusedPins is the gateway's reason, as an error.
+func refusedPins(resp *http.Response, d *json.Decoder) error {
+	var refusal struct {
+		Error string `json:"error"`
+	}
+	if d.Decode(&refusal) != nil || refusal.Error == "" {
+		return fail(exitFailed, "the gateway answers %q: pfar and pfar-gateway may be of different versions", resp.Status)
+	}
+	if resp.StatusCode == http.StatusNotFound {
+		return fail(exitNoSuch, "%s", refusal.Error)
+	}
+	return errors.New(refusal.Error)
+}
