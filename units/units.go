@@ -13,6 +13,9 @@ import (
 )
 
 // Exit codes of the launcher that the runner acts on, systemd by RestartPreventExitStatus= and RestartForceExitStatus=.
+// GatewayLog is the name of the gateway's log among those of the servers. None of them can have it: there is a dot in it.
+const GatewayLog = "pfar-gateway.service"
+
 const (
 	ExitCrashed  = 1  // the server ended by itself: start it again after RestartSec
 	ExitGateway  = 75 // EX_TEMPFAIL of sysexits(3): the gateway went away, no fault of the server's

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/units"
 )
 
 // serverOnly is a whole server's name; nothing else may become part of a path.
@@ -27,16 +29,27 @@ With --json each line is an object with "time", in UTC, and "text"; a line whose
 has no "time".`
 
 func (c *cli) logsCommand() *cobra.Command {
-	var follow bool
+	var follow, gateway bool
 	count := lineCount(100)
 	cmd := c.outputFlag(&cobra.Command{
-		Use:               "logs NAME",
-		Short:             "Print what a server wrote to its standard error",
-		Long:              logsHelp,
-		Example:           example("pfar logs notion -n 20", "pfar logs notion -f", "pfar logs notion --json | jq -r .text"),
-		Args:              arguments("NAME"),
+		Use:     "logs NAME",
+		Short:   "Print what a server wrote to its standard error",
+		Long:    logsHelp,
+		Example: example("pfar logs notion -n 20", "pfar logs notion -f", "pfar logs notion --json | jq -r .text", "pfar logs --gateway -f"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if gateway && len(args) == 0 {
+				return nil
+			}
+			return arguments("NAME")(cmd, args)
+		},
 		ValidArgsFunction: c.completeServers(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if gateway {
+				if len(args) > 0 {
+					return usage("--gateway takes no server's name")
+				}
+				return c.printLog(cmd.Context(), "the gateway", c.dirs.Log(units.GatewayLog), int(count), follow)
+			}
 			if !serverOnly.MatchString(args[0]) {
 				return usage("%q is not a server's name", args[0])
 			}
@@ -44,6 +57,7 @@ func (c *cli) logsCommand() *cobra.Command {
 		},
 	})
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing what is written until Ctrl-C")
+	cmd.Flags().BoolVar(&gateway, "gateway", false, "the gateway's own log instead: calls that failed, and what was wrong with servers' messages")
 	cmd.Flags().VarP(&count, "lines", "n", "how many of the last lines to print; -1 for all")
 	return cmd
 }
@@ -73,12 +87,17 @@ func (c *cli) logs(ctx context.Context, name string, count int, follow bool) err
 			path = s.Log
 		}
 	}
+	return c.printLog(ctx, strconv.Quote(name), path, count, follow)
+}
+
+// printLog prints the end of a log, and goes on as it grows if it is to be followed.
+func (c *cli) printLog(ctx context.Context, of, path string, count int, follow bool) error {
 	f, err := os.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !follow:
-		return fail(exitNoSuch, "no log of %q yet", name).withHint("it would be %s", path)
+		return fail(exitNoSuch, "no log of %s yet", of).withHint("it would be %s", path)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("reading the log of %q: %w", name, err)
+		return fmt.Errorf("reading the log of %s: %w", of, err)
 	}
 	w := c.logWriter()
 	var offset int64
@@ -86,14 +105,14 @@ func (c *cli) logs(ctx context.Context, name string, count int, follow bool) err
 		offset, err = printTail(w, f, count)
 		f.Close()
 		if err != nil {
-			return fmt.Errorf("reading the log of %q: %w", name, err)
+			return fmt.Errorf("reading the log of %s: %w", of, err)
 		}
 	}
 	if !follow {
 		return w.Close()
 	}
 	if err := followFile(ctx, path, offset, w); err != nil && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("following the log of %q: %w", name, err)
+		return fmt.Errorf("following the log of %s: %w", of, err)
 	}
 	return w.Close()
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
 )
 
@@ -208,7 +209,7 @@ func (d *daemon) report() control.Report {
 		Socket: dirs.Gateway(), Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
 	}
 	if d.gatewayDown {
-		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.runner.Log("pfar-gateway"))
+		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.runner.Log(units.GatewayLog))
 	}
 	for _, s := range d.servers {
 		r.Servers = append(r.Servers, s.report(d.runner.Log(s.name)))

@@ -241,3 +241,20 @@ func TestListChanged(t *testing.T) {
 	change("the tool is gone", func(s control.Server) bool { return s.Tools == tools })
 	change("the tool is back as it was", func(s control.Server) bool { return s.Tools == tools+1 })
 }
+
+// TestCallsInFlightEnd: who ends pfar lets the calls that are under way end first.
+func TestCallsInFlightEnd(t *testing.T) {
+	p := start(t, map[string]string{"slow.hcl": echo(t)})
+	p.awaitRunning("slow")
+	c := p.client("/mcp")
+	answered := make(chan string, 1)
+	go func() {
+		r, err := c.call("slow__sleep", map[string]any{"milliseconds": 1500})
+		answered <- fmt.Sprintf("%v %v", r, err)
+	}()
+	time.Sleep(300 * time.Millisecond) // for the call to be under way; nothing tells
+	p.stop()
+	if got := <-answered; !strings.Contains(got, "<nil>") {
+		t.Errorf("the call ended with %s", got)
+	}
+}

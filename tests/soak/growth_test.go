@@ -221,7 +221,7 @@ func held(uid int) bool {
 // rotated.
 func (s *soak) watchLogs() {
 	for {
-		logs, _ := filepath.Glob(filepath.Join(s.pfar.home, "state", "log", "pfar-gateway.log*"))
+		logs, _ := filepath.Glob(filepath.Join(s.pfar.home, "state", "log", "pfar-gateway.service.log*"))
 		texts := map[string]string{"pfard": s.pfar.stderr.String()}
 		for _, path := range logs {
 			b, _ := os.ReadFile(path)

@@ -47,12 +47,12 @@ func (r *Runner) startGateway() error {
 			if err != nil {
 				return spec{}, err
 			}
-			if err := rotate(r.dirs.log(gatewayName), units.LogSegment); err != nil {
+			if err := rotate(r.dirs.log(units.GatewayLog), units.LogSegment); err != nil {
 				return spec{}, err
 			}
 			return spec{
 				argv: append([]string{program, "--pins", pins}, r.cfg.Gateway.arguments()...), env: tracing(os.Environ()), user: user, binds: binds, descriptors: d,
-				credentials: map[string][]byte{"token": r.cfg.Gateway.Token}, log: r.dirs.log(gatewayName),
+				credentials: map[string][]byte{"token": r.cfg.Gateway.Token}, log: r.dirs.log(units.GatewayLog),
 			}, nil
 		},
 		notice:  func(m notification) { m.close() },

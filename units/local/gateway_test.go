@@ -54,7 +54,7 @@ func startedGateway(t *testing.T, change func(*Gateway)) string {
 	defer r.Close()
 	var log string
 	eventually(t, "the gateway has written all", func() bool {
-		b, _ := os.ReadFile(r.dirs.log(gatewayName))
+		b, _ := os.ReadFile(r.dirs.log(units.GatewayLog))
 		log = string(b)
 		return strings.HasSuffix(log, "0\n") || strings.HasSuffix(log, "1\n")
 	})

@@ -156,7 +156,7 @@ func (r *Runner) forgetSessions() {
 	}
 }
 
-// Close stops everything, the servers side by side and the gateway last. Nothing may be started any more.
+// Close stops everything: the gateway, once its calls in flight have ended, and then the servers side by side. Nothing may be started any more.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	names := make([]string, 0, len(r.servers))
@@ -165,11 +165,11 @@ func (r *Runner) Close() {
 	}
 	r.mu.Unlock()
 	var wg sync.WaitGroup
+	r.gateway.stop() // it lets calls in flight end
 	for _, n := range names {
 		wg.Go(func() { r.Stop(n) })
 	}
 	wg.Wait()
-	r.gateway.stop()
 	for _, n := range names {
 		r.Forget(n)
 	}

@@ -341,7 +341,7 @@ func TestTheGatewayKnowsWhereToAsk(t *testing.T) {
 	f := newRunner(t, nil)
 	want := fmt.Sprintf("gateway uid %d --pins %s --control %s\n", f.GatewayUID(), f.dirs.pins(), filepath.Join(f.dir, "control.sock"))
 	eventually(t, want, func() bool {
-		b, _ := os.ReadFile(f.Log(gatewayName))
+		b, _ := os.ReadFile(f.Log(units.GatewayLog))
 		return strings.HasPrefix(string(b), want[:len(want)-1])
 	})
 	if own := f.GatewayUID() == os.Getuid(); own != (os.Getuid() != 0) {
