@@ -18,10 +18,14 @@ const environmentHelp = `Variables that pfar and pfard read. Paths in brackets a
 everybody else.
 
   PFAR_RUN_DIR      sockets; in memory [/run/pfar; $XDG_RUNTIME_DIR/pfar, else /dev/shm/pfar-UID]
-  PFAR_STATE_DIR    token, logs, private homes, vault [/var/lib/pfar; $XDG_STATE_HOME/pfar]
+  PFAR_STATE_DIR    token, logs, pins, private homes, vault [/var/lib/pfar; $XDG_STATE_HOME/pfar]
   PFAR_CONFIG_DIR   declarations [/etc/pfar/mcp.d; $XDG_CONFIG_HOME/pfar/mcp.d]
   PFAR_SERVERS_DIR  programs installed for servers [servers in PFAR_STATE_DIR]
-  NO_COLOR          if not empty, no colour (no-color.org)`
+  NO_COLOR          if not empty, no colour (no-color.org)
+
+  OTEL_EXPORTER_OTLP_ENDPOINT
+                    where traces of calls are sent, such as http://127.0.0.1:4318; none by default.
+                    Read by "pfar up", with the other variables that begin with OTEL_`
 
 func (c *cli) rootCommand() *cobra.Command {
 	root := &cobra.Command{
