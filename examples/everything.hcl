@@ -1,4 +1,6 @@
 # The reference server, which shows every feature of MCP. It declares no host, so it has no network.
+# To let it ask the client that calls it, which adds four tools, write
+#   client_capabilities = ["elicitation", "roots", "sampling"]
 description = "Reference server: every kind of tool, prompt and resource"
 label       = "public"
 
