@@ -187,8 +187,8 @@ func plainly(err error) error {
 }
 
 // findTool finds the tool that the words name, and the words that follow. What no tool has as its exact name could be
-// meant for a server that does not run, so pfard is asked which these are: a name must not lead to another server's tool
-// because its own is down.
+// meant for a server that does not run, or for a tool that is held back, so pfard and the gateway are asked which these
+// are: a name must not lead to another tool because its own is not there.
 func (c *cli) findTool(ctx context.Context, tools []tool, words []string) (tool, []string, error) {
 	names := listedOf(tools)
 	m, rest, err := resolve(names, words)
@@ -204,14 +204,7 @@ func (c *cli) findTool(ctx context.Context, tools []tool, words []string) (tool,
 		}
 		m, rest, err = resolve(names, words)
 	}
-	var silent *silentServer
-	if errors.As(err, &silent) {
-		s, findErr := findServer(report, silent.server)
-		if findErr != nil {
-			return tool{}, nil, findErr
-		}
-		err = fail(exitFailed, "%w: it is %s", silent, describe(s)).withHint("%s", remedy(s))
-	}
+	err = c.explainMissing(ctx, words, m, err, report)
 	return at(tools, m, err), rest, err
 }
 

@@ -213,7 +213,7 @@ func (c *cli) printHeld(w io.Writer, server string, held []heldPin) {
 			fmt.Fprintln(w, c.paint(w, colour, strings.TrimSuffix(line, "\n")))
 		}
 		if h.Cut > 0 {
-			fmt.Fprintln(w, c.paint(w, red, "This is not all of it; this is: "+escape(fmt.Sprintf("pfar pins show %s %s --json", server, h.Title), oneLine)))
+			fmt.Fprintln(w, c.paint(w, red, "This is not all of it; this is: "+escape(pinsShowLine(server, h.Title)+" --json", oneLine)))
 		}
 	}
 }
@@ -292,7 +292,7 @@ func (p pinned) acceptable(names []string) ([]string, error) {
 		case i < 0:
 			return nil, fail(exitNoSuch, "%q of %q is not held", title, p.Server).withHint("pfar pins show %s", p.Server)
 		case !strings.HasPrefix(p.Held[i].Digest, digest):
-			return nil, fail(exitFailed, "%q of %q is not %s any more", title, p.Server, digest).withHint("pfar pins show %s %s", p.Server, title)
+			return nil, fail(exitFailed, "%q of %q is not %s any more", title, p.Server, digest).withHint("%s", pinsShowLine(p.Server, title))
 		}
 	}
 	if p.Error != "" && len(chosen) == 0 {

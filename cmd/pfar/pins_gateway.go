@@ -75,7 +75,8 @@ func splitPin(name string) (title, digest string) {
 
 // allPins asks for the status of all servers.
 func (c *cli) allPins(ctx context.Context) (all []pinned, err error) {
-	return all, c.askPins(ctx, http.MethodGet, "", nil, &all)
+	err = c.askPins(ctx, http.MethodGet, "", nil, &all)
+	return all, err
 }
 
 // pinsOf asks for all that is known of a server, or of what is named.
@@ -85,7 +86,8 @@ func (c *cli) pinsOf(ctx context.Context, server string, names ...string) (p pin
 		title, _ := splitPin(name)
 		query.Add("name", title)
 	}
-	return p, c.askServer(ctx, http.MethodGet, server, "?"+query.Encode(), nil, &p)
+	err = c.askServer(ctx, http.MethodGet, server, "?"+query.Encode(), nil, &p)
+	return p, err
 }
 
 // pinnable is what a server may be called; nothing else is put into a path.
@@ -143,7 +145,7 @@ func (c *cli) askPins(ctx context.Context, method, path string, body, answer any
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(r)
 	if err != nil {
-		return fmt.Errorf("asking the gateway: %w", err)
+		return fmt.Errorf("asking the gateway: %w", plainly(err))
 	}
 	defer resp.Body.Close()
 	d := json.NewDecoder(io.LimitReader(resp.Body, maxPins))

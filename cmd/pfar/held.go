@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// heldTools are the tools that are in no list because their definitions are held back, and of each why. If the gateway
+// does not say, there are none to speak of.
+func (c *cli) heldTools(ctx context.Context) (names []listed, why []heldPin) {
+	all, err := c.allPins(ctx)
+	if err != nil {
+		return nil, nil
+	}
+	for _, p := range all {
+		for _, h := range p.Held {
+			if h.Kind == "tool" && h.Name != "" {
+				names = append(names, listed{server: p.Server, tool: h.Name})
+				why = append(why, h)
+			}
+		}
+	}
+	return names, why
+}
+
+// explainMissing looks among the tools that are held back for what words name, when that led to no tool, or to one by a
+// name that is not its exact one: a name must not lead to another tool because its own is held. It returns err if there
+// is nothing better to say.
+func (c *cli) explainMissing(ctx context.Context, words []string, found match, err error, report control.Report) error {
+	var silent *silentServer
+	var s control.Server
+	if errors.As(err, &silent) {
+		var findErr error
+		if s, findErr = findServer(report, silent.server); findErr != nil {
+			return findErr
+		}
+		err = fail(exitFailed, "%w: it is %s", silent, describe(s)).withHint("%s", remedy(s))
+		if s.State != control.Running {
+			return err
+		}
+	}
+	names, why := c.heldTools(ctx)
+	m, _, heldErr := resolve(names, words)
+	switch {
+	case heldErr == nil && (err != nil || m.by >= found.by):
+		state := "it is new"
+		if why[m.at].State == "changed" {
+			state = "it has changed since you did"
+		}
+		return fail(exitFailed, "%q is held back until you accept it: %s", names[m.at].id(), state).
+			withHint("%s", pinsShowLine(names[m.at].server, why[m.at].Title))
+	case silent != nil && slices.ContainsFunc(names, func(n listed) bool { return n.server == silent.server }):
+		return fail(exitFailed, "%w: it is %s", silent, describe(s)).withHint("pfar pins show %s", silent.server)
+	}
+	return err
+}
+
+// pinsShowLine is how to see what is held. A name that a shell would take for more than a word is not put there to be
+// copied.
+func pinsShowLine(server, title string) string {
+	if !shellSafe(title) {
+		return "pfar pins show " + server
+	}
+	return "pfar pins show " + server + " " + title
+}
