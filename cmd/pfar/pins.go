@@ -112,12 +112,32 @@ func (c *cli) pinsList(ctx context.Context) error {
 		return nil
 	}
 	rows := [][]cell{heading("SERVER", "ACCEPTED", "HELD", "WAITING", "DRIFT")}
+	example := ""
 	for _, p := range all {
-		held, colour := p.waiting()
-		rows = append(rows, []cell{{p.Server, ""}, {strconv.Itoa(p.Accepted), ""}, {strconv.Itoa(len(p.Held) + p.Left), colour}, {held, colour}, {strings.Join(p.Drift, ", "), ""}})
+		waiting, colour := p.waiting()
+		held := strconv.Itoa(len(p.Held) + p.Left)
+		if p.Error != "" && p.Accepted+p.Gone+len(p.Held) == 0 {
+			held = "all" // its pins cannot be used
+		}
+		if held != "0" && example == "" {
+			example = p.Server
+		}
+		rows = append(rows, []cell{{p.Server, ""}, {strconv.Itoa(p.Accepted), ""}, {held, colour}, {waiting, colour}, {p.drift(), ""}})
 	}
 	c.table(c.stdout, rows)
+	if example != "" {
+		fmt.Fprintf(c.stderr, "%s pfar pins show %s\n", c.paint(c.stderr, cyan, "hint:"), escape(example, oneLine))
+	}
 	return nil
+}
+
+// drift says in one line what else is not as it was.
+func (p pinned) drift() string {
+	list := slices.Clone(p.Drift)
+	if p.Gone > 0 {
+		list = append(list, fmt.Sprintf("%d no longer offered", p.Gone))
+	}
+	return strings.Join(list, ", ")
 }
 
 // maxWaiting is how many definitions one line names.
@@ -127,7 +147,9 @@ const maxWaiting = 4
 func (p pinned) waiting() (string, string) {
 	var list []string
 	colour := ""
-	for i, h := range p.Held {
+	held := slices.Clone(p.Held)
+	slices.SortStableFunc(held, func(a, b heldPin) int { return strings.Compare(a.State, b.State) }) // the changed ones before new ones
+	for i, h := range held {
 		if h.State == "changed" {
 			colour = red
 		}
@@ -135,7 +157,7 @@ func (p pinned) waiting() (string, string) {
 			list = append(list, summary(h.Title, 40)+" "+h.State)
 		}
 	}
-	if more := len(p.Held) + p.Left - maxWaiting; more > 0 {
+	if more := len(p.Held) + p.Left - len(list); more > 0 {
 		list = append(list, fmt.Sprintf("and %d more", more))
 	}
 	if p.Error != "" {
@@ -176,7 +198,7 @@ func (c *cli) pinsShow(ctx context.Context, server string, names []string) error
 }
 
 func (c *cli) printCounts(p pinned) {
-	fmt.Fprintf(c.stdout, "%s: %d accepted, %d held, %d accepted and not offered\n", escape(p.Server, oneLine), p.Accepted, len(p.Held)+p.Left, p.Gone)
+	fmt.Fprintf(c.stdout, "%s: %d accepted, %d held, %d no longer offered\n", escape(p.Server, oneLine), p.Accepted, len(p.Held)+p.Left, p.Gone)
 	if len(p.Drift) > 0 {
 		fmt.Fprintf(c.stdout, "drift: %s\n", escape(strings.Join(p.Drift, ", "), oneLine))
 	}
@@ -224,7 +246,7 @@ func (c *cli) printDescriptor(d acceptedPin) {
 		gone = ", no longer offered"
 	}
 	head := c.paint(c.stdout, bold, escape(d.Title, oneLine)+" accepted")
-	fmt.Fprintf(c.stdout, "%s by %s at %s with version %q%s, SHA-256 %s\n", head, escape(d.By, oneLine), minute(d.At), d.Version, gone, escape(d.Digest, oneLine))
+	fmt.Fprintf(c.stdout, "%s (%s) at %s with version %q%s, SHA-256 %s\n", head, escape(d.By, oneLine), minute(d.At), d.Version, gone, escape(d.Digest, oneLine))
 	fmt.Fprint(c.stdout, escape(d.Text, keepLines))
 }
 
@@ -255,22 +277,28 @@ func (c *cli) pinsAccept(ctx context.Context, server string, names []string, yes
 	if err := c.askServer(ctx, http.MethodPost, server, "/accept", map[string][]string{"names": chosen}, &answer); err != nil {
 		return err
 	}
+	if slices.ContainsFunc(p.Held, heldPin.unseen) {
+		fmt.Fprintln(c.stderr, "more is held than can be shown at once: accept again")
+	}
 	return c.printAccepted(server, answer.Accepted)
 }
+
+// unseen reports whether nothing of the difference is here: there were too many for one answer.
+func (h heldPin) unseen() bool { return h.Digest != "" && h.Diff == "" }
 
 // question asks for n definitions, or, where there are none, for what drifts.
 func (p pinned) question(n int) string {
 	if n == 0 {
 		return fmt.Sprintf("Accept of %q: %s?", p.Server, strings.Join(p.Drift, ", "))
 	}
-	unseen := 0
+	cut := 0
 	for _, h := range p.Held {
-		if h.Digest != "" && h.Cut > 0 {
-			unseen++
+		if h.Digest != "" && h.Cut > 0 && !h.unseen() {
+			cut++
 		}
 	}
-	if unseen > 0 {
-		return fmt.Sprintf("Accept %d of %q, of which %d are not shown in full?", n, p.Server, unseen)
+	if cut > 0 {
+		return fmt.Sprintf("Accept %d of %q, of which %d are not shown in full?", n, p.Server, cut)
 	}
 	return fmt.Sprintf("Accept %d of %q?", n, p.Server)
 }
@@ -279,9 +307,12 @@ func (p pinned) question(n int) string {
 func (p pinned) acceptable(names []string) ([]string, error) {
 	chosen := []string{} // null is no list
 	for _, h := range p.Held {
-		if h.Digest != "" {
+		switch {
+		case h.Digest != "" && !h.unseen():
 			chosen = append(chosen, h.Title+"@"+h.Digest)
-		} else if len(names) > 0 {
+		case len(names) > 0 && h.unseen():
+			return nil, fail(exitFailed, "%q of %q cannot be shown among so many, so it is not accepted: name fewer", h.Title, p.Server)
+		case len(names) > 0:
 			return nil, fail(exitFailed, "%q of %q cannot be accepted: %s", h.Title, p.Server, h.Problem)
 		}
 	}
