@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -49,9 +50,14 @@ func (ms Members) Index(name string) int {
 // take it for the same, so that a check here and a program behind it would see two different messages.
 func (ms Members) LookAlike(known ...string) error {
 	for i := range ms {
+		name := ms[i].Name
+		if slices.Contains(known, string(name)) {
+			continue
+		}
 		for _, k := range known {
-			if string(ms[i].Name) != k && strings.EqualFold(string(ms[i].Name), k) {
-				return fmt.Errorf("member %q looks like %q", ms[i].Name, k)
+			// Letters outside of ASCII that fold into it are longer: the Kelvin sign and the long s.
+			if len(name) >= len(k) && strings.EqualFold(string(name), k) {
+				return fmt.Errorf("member %q looks like %q", name, k)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -23,7 +24,41 @@ type Ask struct {
 	id   []byte   // the server's
 	once sync.Once
 	mu   sync.Mutex
-	gone func() // to be called when the server no longer wants the answer
+	over bool   // nobody wants an answer any more
+	gone func() // to be called then
+}
+
+// givenUp is a call that the server may still work on, and ask about, though its client has gone.
+type givenUp struct {
+	client string
+	until  time.Time
+}
+
+// maxGivenUp bounds those that are remembered; with so many nobody is asked anything.
+const maxGivenUp = 256
+
+// remember keeps whose a call was until the server answers it after all, or for as long as a call may ask.
+func (u *Upstream) remember(id int64, client string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := time.Now()
+	for old, g := range u.given {
+		if now.After(g.until) {
+			delete(u.given, old)
+		}
+	}
+	if len(u.given) < maxGivenUp {
+		u.given[id] = givenUp{client, now.Add(u.limits.Human)}
+	}
+}
+
+// wasGivenUp reports whether an answer is to a call that nobody waits for any more, and forgets that.
+func (u *Upstream) wasGivenUp(id int64) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, ok := u.given[id]
+	delete(u.given, id)
+	return ok
 }
 
 // asked acts on a request of the server's. It answers ping itself; the rest goes to exactly the client whose call caused
@@ -113,17 +148,39 @@ func (u *Upstream) cause() (*waiting, *jsonrpc.Error) {
 			continue
 		}
 		if found != nil && w.call.Client != found.call.Client {
-			return nil, jsonrpc.Errorf(mcp.INVALID_REQUEST,
-				`calls of several clients are in flight, and this request does not say whose it is about: declare sessions = "own"`)
+			return nil, errWhose
 		}
 		if found == nil || found.call.Ask == nil || w.call.Ask != nil && id > newest {
 			newest, found = id, w
 		}
 	}
+	if e := u.doubt(found); e != nil {
+		return nil, e
+	}
 	if u.own == nil && (found == nil || found.call.Ask == nil) {
 		return nil, jsonrpc.Errorf(mcp.INVALID_REQUEST, "no call is in flight of a client that can be asked")
 	}
 	return found, nil
+}
+
+var errWhose = jsonrpc.Errorf(mcp.INVALID_REQUEST,
+	`calls of several clients are in flight, and this request does not say whose it is about: declare sessions = "own"`)
+
+// doubt says that a question may be about a call of another client's that nobody waits for any more. u.mu is held.
+func (u *Upstream) doubt(found *waiting) *jsonrpc.Error {
+	if u.own != nil || found == nil {
+		return nil
+	}
+	now := time.Now()
+	for _, g := range u.given {
+		if g.client != found.call.Client && now.Before(g.until) {
+			return errWhose
+		}
+	}
+	if len(u.given) >= maxGivenUp {
+		return errWhose
+	}
+	return nil
 }
 
 // asker returns who asks the client of a call, or the one client of the process.
@@ -152,11 +209,36 @@ func (a *Ask) reply(member string, value []byte) {
 	})
 }
 
-// Withdrawn has f called when the server gives the request up.
+// Withdrawn has f called when nobody wants the answer any more, at once if that is so already.
 func (a *Ask) Withdrawn(f func()) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	over := a.over
 	a.gone = f
+	a.mu.Unlock()
+	if over {
+		f()
+	}
+}
+
+// Over reports whether nobody wants an answer any more.
+func (a *Ask) Over() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.over
+}
+
+// takeBack says that the answer is not wanted any more.
+func (a *Ask) takeBack() {
+	a.mu.Lock()
+	gone := a.gone
+	if a.over {
+		gone = nil
+	}
+	a.over = true
+	a.mu.Unlock()
+	if gone != nil {
+		gone()
+	}
 }
 
 // withdrawn acts on a server's cancellation of a request of its own.
@@ -176,12 +258,7 @@ func (u *Upstream) withdrawn(params []byte) {
 		return // answered in this moment, or not its to cancel
 	}
 	a.once.Do(func() {})
-	a.mu.Lock()
-	gone := a.gone
-	a.mu.Unlock()
-	if gone != nil {
-		gone()
-	}
+	a.takeBack()
 }
 
 // logged hands a log message to the calls in flight that asked for such; a server of 2026-07-28 does not say on stdio

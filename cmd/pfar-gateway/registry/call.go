@@ -31,6 +31,7 @@ type Call struct {
 	Client string              // whose call it is: what a server asks is asked of exactly that client
 	Ask    func(*Ask) bool     // takes what the server asks in the course of the call, unless it reports false; must not block
 	Log    func(params []byte) // takes log messages of a server of 2026-07-28; must not block
+	Free   bool                // takes none of the places for calls: the gateway's own, which are few
 	Meta   bool                // Params has what a server of 2026-07-28 wants in _meta
 }
 
@@ -74,12 +75,22 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 	w.call = &c
 	timer := w.timer
 	timer.Reset(u.timeout)
-	defer timer.Stop()
-	if err := u.enter(ctx, timer.C); err != nil {
-		return nil, err
+	returned := false // to the pool, where the timer is another call's
+	defer func() {
+		if !returned {
+			timer.Stop()
+		}
+	}()
+	if !c.Free {
+		if err := u.enter(ctx, timer.C); err != nil {
+			return nil, err
+		}
+		defer u.leave()
 	}
 	begun := time.Now()
-	defer u.leave()
+	if c.Ask != nil {
+		defer u.settle(w)
+	}
 	id := u.last.Add(1)
 	if err := u.expect(id, w); err != nil {
 		return nil, err
@@ -97,7 +108,7 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 		case a := <-w.answer:
 			if c.Ask == nil { // and so nobody else has w any more
 				timer.Stop()
-				w.call = nil
+				w.call, returned = nil, true
 				pool.Put(w)
 			}
 			return u.judge(a, c.Method)
@@ -119,6 +130,22 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 			u.abandon(id, "timed out")
 			return nil, u.late(c.Method)
 		}
+	}
+}
+
+// settle ends the questions of a call that is over: whoever is asked need not answer any more.
+func (u *Upstream) settle(w *waiting) {
+	u.mu.Lock()
+	var open []*Ask
+	for _, a := range u.asks {
+		if a.of == w {
+			open = append(open, a)
+		}
+	}
+	u.mu.Unlock()
+	for _, a := range open {
+		a.Fail(jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the call that this is about is over"))
+		a.takeBack()
 	}
 }
 
@@ -200,8 +227,12 @@ func (u *Upstream) forget(id int64) *waiting {
 
 // abandon forgets a call and tells the server so.
 func (u *Upstream) abandon(id int64, reason string) {
-	if u.forget(id) == nil {
+	w := u.forget(id)
+	if w == nil {
 		return // answered in this moment
+	}
+	if w.call.Client != "" && len(u.server.Capabilities) > 0 {
+		u.remember(id, w.call.Client)
 	}
 	params := fmt.Appendf(nil, `{"requestId":%d,"reason":%q}`, id, reason)
 	u.tell(jsonrpc.AppendRequest(nil, 0, string(mcp.MethodNotificationCancelled), params))

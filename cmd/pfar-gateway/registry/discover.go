@@ -53,6 +53,7 @@ func (u *Upstream) discover(ctx context.Context, kinds Kinds, old *Listing) (*Li
 			return nil, err
 		case err != nil:
 			u.log.Warn("listing what the server says that it has, ignoring", "error", err.Error()) // the tools still work
+			l[k] = old[k]
 		case raw[k] != nil:
 			l[k] = u.items(k, raw[k], old[k])
 		}
@@ -74,7 +75,7 @@ func (u *Upstream) pages(ctx context.Context, f form) ([][]byte, error) {
 		if next != nil {
 			params = fmt.Appendf(nil, `{"cursor":%s}`, next)
 		}
-		result, err := u.Call(ctx, Call{Method: f.method, Params: params})
+		result, err := u.Call(ctx, Call{Method: f.method, Params: params, Free: true})
 		if err != nil {
 			if e := new(jsonrpc.Error); errors.As(err, &e) && e.Raw != nil && len(items) == 0 && isMethodNotFound(e.Raw) {
 				return nil, nil // templates, mostly: the capability "resources" does not tell

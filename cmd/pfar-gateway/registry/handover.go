@@ -147,7 +147,7 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 			"held", m.Ready.Held, "drift", m.Ready.Drift, "protocol", u.Agreed().Protocol, "info", u.Agreed().title(), "took", time.Since(begun).Round(time.Millisecond).String())
 		_ = c.Send(m) // that the launcher left is heard elsewhere
 	}
-	for {
+	for failed := 0; ; {
 		select {
 		case <-u.stale:
 		case <-u.done:
@@ -158,9 +158,14 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 		if kinds == 0 { // it was seen to already
 			continue
 		}
+		pause := u.limits.Refresh
 		if fresh, err := r.refresh(ctx, u, kinds, l); err != nil {
-			u.log.Warn("discovering again, keeping what was found before", "error", err.Error())
+			failed = min(failed+1, 5)
+			pause <<= failed
+			u.log.Warn("discovering again, keeping what was found before", "again in", pause.String(), "error", err.Error())
+			u.again(said, kinds&^said)
 		} else {
+			failed = 0
 			l = fresh
 			if m, told, ok := r.up(u, l); ok {
 				r.retell(u, said&^told)
@@ -168,7 +173,7 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 			}
 		}
 		select {
-		case <-time.After(u.limits.Refresh - time.Since(last)):
+		case <-time.After(pause - time.Since(last)):
 		case <-u.done:
 			return u.why()
 		}

@@ -20,6 +20,9 @@ const maxTTL = 24 * 60 * 60 * 1000
 // says (MS-91).
 func (u *Upstream) hint(ms jsonrpc.Members) Hint {
 	var h Hint
+	if !u.Modern() { // it knows nothing of hints
+		return h
+	}
 	if n, err := strconv.ParseInt(string(ms.Get("ttlMs")), 10, 64); err == nil {
 		h.TTL = int(min(max(n, 0), maxTTL))
 	} else if digits(ms.Get("ttlMs")) {
@@ -61,7 +64,7 @@ func (u *Upstream) Hint(result []byte, ms jsonrpc.Members) []byte {
 				edits = append(edits, ms.Replace(i, []byte(want)))
 			}
 		case "cacheScope":
-			if string(ms[i].Raw()) == `"public"` && !h.Public {
+			if raw := string(ms[i].Raw()); raw != `"private"` && !h.Public {
 				edits = append(edits, ms.Replace(i, []byte(`"private"`)))
 			}
 		}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -39,6 +40,7 @@ type owned struct {
 	main           *Upstream
 	client         SessionClient
 	ready          chan struct{} // closed when up or err is set
+	launched       *Upstream     // under the registry's lock
 	up             *Upstream
 	err            error
 	end            sync.Once
@@ -99,7 +101,7 @@ func (r *Registry) own(o *owned) error {
 	}
 	n := 0
 	for _, other := range r.owned {
-		if other.server == o.server {
+		if other.server == o.server && (other.launched == nil || other.launched.Alive()) { // pfard counts what is about to end
 			n++
 		}
 	}
@@ -110,7 +112,8 @@ func (r *Registry) own(o *owned) error {
 	return nil
 }
 
-// release ends a process, in whatever state it is; pfard is told, which stops it as it stops any server.
+// release ends a process, in whatever state it is: it is hung up on, and pfard is told, which stops it as it stops any
+// server. It stays in the books until its launcher has left.
 func (r *Registry) release(o *owned) {
 	o.end.Do(func() {
 		go func() {
@@ -120,8 +123,14 @@ func (r *Registry) release(o *owned) {
 				r.log.Warn("ending a session's process, ignoring", "server", o.server, "error", err.Error())
 			}
 			r.mu.Lock()
-			defer r.mu.Unlock()
-			delete(r.owned, o.handle)
+			up := o.launched
+			if up == nil {
+				delete(r.owned, o.handle)
+			}
+			r.mu.Unlock()
+			if up != nil {
+				up.end(errSessionOver)
+			}
 		}()
 	})
 }
@@ -130,11 +139,11 @@ func (r *Registry) release(o *owned) {
 func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstream) {
 	r.mu.Lock()
 	o := r.owned[u.server.Session]
-	if o != nil && (o.server != u.server.Name || o.up != nil || r.closed) {
+	if o != nil && (o.server != u.server.Name || o.launched != nil || r.closed) {
 		o = nil
 	}
 	if o != nil {
-		o.up = u
+		o.launched, o.up = u, u
 	}
 	r.mu.Unlock()
 	if o == nil {
@@ -165,7 +174,13 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 	if !u.isStopped() {
 		_ = c.Send(handover.Message{Failed: u.why().Error()}) // it may have left
 	}
-	<-left
+	select {
+	case <-left:
+	case <-time.After(exitGrace): // its launcher hears that we have hung up
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.owned, o.handle)
 }
 
 // greet is the handshake of a session's process, in the generation of its client where the server knows that: its
@@ -226,7 +241,10 @@ func (u *Upstream) retire(limit time.Duration) time.Duration {
 	return rest
 }
 
-var errUnasked = fmt.Errorf("nobody asked for a process of this session")
+var (
+	errUnasked     = errors.New("nobody asked for a process of this session")
+	errSessionOver = errors.New("its session is over")
+)
 
 // shy remembers servers that end when they are asked server/discover, by name and program.
 type shy struct {

@@ -40,9 +40,10 @@ type Upstream struct {
 	mu       sync.Mutex
 	waiting  map[int64]*waiting
 	progress map[int64]*waiting
-	asks     map[string]*Ask // that it waits for, by its id
-	changed  Kinds           // since the last discovery, as the server says
-	unheard  Kinds           // may have changed while nobody listened
+	asks     map[string]*Ask   // that it waits for, by its id
+	given    map[int64]givenUp // calls that nobody waits for any more, and that it may still work on
+	changed  Kinds             // since the last discovery, as the server says
+	unheard  Kinds             // may have changed while nobody listened
 	hints    [Templates + 1]Hint
 	dropped  [Templates + 1]dropped
 	stopping bool
@@ -62,7 +63,7 @@ func newUpstream(server handover.Server, stdin, stdout *os.File, limits *Limits,
 		slots: make(chan struct{}, limits.Concurrent), out: make(chan []byte, 2*limits.Concurrent),
 		retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
 		done:    make(chan struct{}), stale: make(chan struct{}, 1),
-		waiting: make(map[int64]*waiting), progress: make(map[int64]*waiting), asks: make(map[string]*Ask),
+		waiting: make(map[int64]*waiting), progress: make(map[int64]*waiting), asks: make(map[string]*Ask), given: make(map[int64]givenUp),
 	}
 	if u.timeout <= 0 {
 		u.timeout = limits.Call
@@ -193,6 +194,9 @@ func (u *Upstream) answered(m jsonrpc.Message, err error) {
 		return
 	}
 	w := u.forget(id)
+	if w == nil && u.wasGivenUp(id) {
+		return
+	}
 	if w == nil {
 		u.faults.add(Unsolicited, m.ID)
 		return

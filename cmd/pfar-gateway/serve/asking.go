@@ -40,6 +40,9 @@ func (s *session) ask(a *registry.Ask, aggregate bool, say func(message []byte))
 		s.drop(id)
 		say(jsonrpc.AppendNotification(nil, string(mcp.MethodNotificationCancelled), fmt.Appendf(nil, `{"requestId":%s}`, id)))
 	})
+	if a.Over() {
+		return nil
+	}
 	return questionTo(id, a.Method, attributed(a.Server, a.Method, a.Params, aggregate))
 }
 
@@ -139,9 +142,7 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 			return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q asks its client for what it may not: %s", up.Server().Name, strings.TrimPrefix(e.Text, "method not found: "))
 		}
 		if c := registry.Capability(method); !x.capable(c) {
-			e := jsonrpc.Errorf(mcp.MISSING_REQUIRED_CLIENT_CAPABILITY, "server %q needs %s of its client, which this one is not capable of", up.Server().Name, c)
-			e.Data = fmt.Appendf(nil, `{"requiredCapabilities":{%q:{}}}`, c)
-			return reply{}, e
+			return reply{}, incapable(up.Server().Name, c)
 		}
 	}
 	if !x.modern {
@@ -150,19 +151,24 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 	if i := ms.Index("inputRequests"); i >= 0 && x.endpoint == "" {
 		edits = append(edits, ms.Replace(i, attributedAll(up.Server().Name, requests, asked)))
 	}
-	if i := ms.Index("requestState"); i >= 0 {
-		state, err := jsonrpc.String(ms[i].Raw())
-		if err != nil {
-			return reply{}, against(up, "requestState is %v", err)
-		}
-		edits = append(edits, ms.Replace(i, jsonrpc.Quote(x.seal(state))))
+	edit, err := x.sealed(up, ms)
+	if err != nil {
+		return reply{}, err
 	}
+	edits = append(edits, edit...)
 	slices.SortFunc(edits, func(a, b jsonrpc.Edit) int { return a.Start - b.Start })
 	result = jsonrpc.Splice(nil, result, edits...)
 	if ms, err = jsonrpc.Object(result, nil); err != nil {
 		return reply{}, against(up, "%v", err)
 	}
 	return labelled(up, result, ms), nil
+}
+
+// incapable is the error of a client that does not say that it can be asked for what the server needs.
+func incapable(server, capability string) *jsonrpc.Error {
+	e := jsonrpc.Errorf(mcp.MISSING_REQUIRED_CLIENT_CAPABILITY, "server %q needs %s of its client, which this one is not capable of", server, capability)
+	e.Data = fmt.Appendf(nil, `{"requiredCapabilities":{%q:{}}}`, capability)
+	return e
 }
 
 func against(up *registry.Upstream, format string, args ...any) error {
@@ -206,9 +212,6 @@ func (x *exchange) round(ctx context.Context, up *registry.Upstream, t target, c
 		edits = set(ms, edits, "requestState", state)
 	}
 	call.Params = jsonrpc.Splice(nil, paramsOr(call.Params), edits...)
-	if call.Token != 0 {
-		call.Token = 0 // each request has a progress token of its own; what was left to tell has been told
-	}
 	return x.converse(ctx, up, t, call)
 }
 

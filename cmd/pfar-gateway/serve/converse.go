@@ -39,7 +39,7 @@ func (x *exchange) converse(ctx context.Context, up *registry.Upstream, t target
 	if call.Token == 0 && !logs && !asks {
 		result, err := up.Call(ctx, call)
 		if err != nil {
-			return reply{}, err
+			return reply{}, x.heard(up, err)
 		}
 		return x.finish(ctx, up, t, call, result)
 	}
@@ -103,6 +103,9 @@ func (x *exchange) attend(c *conversation) (reply, error) {
 		case m := <-c.notes:
 			send(m)
 		case a := <-c.asks:
+			if a.Over() {
+				continue
+			}
 			if x.modern {
 				re, err := x.park(c, a)
 				parked = err == nil
@@ -119,7 +122,7 @@ func (x *exchange) attend(c *conversation) (reply, error) {
 				send(<-c.notes)
 			}
 			if o.err != nil {
-				return reply{}, o.err
+				return reply{}, x.heard(c.up, o.err)
 			}
 			return x.finish(x.ctx, c.up, c.target, c.call, o.result)
 		}

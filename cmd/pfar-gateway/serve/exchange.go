@@ -34,11 +34,11 @@ type exchange struct {
 	msg    jsonrpc.Message
 	params jsonrpc.Members
 	meta   jsonrpc.Members
-	events *events // set once the answer has become an event stream
-	plain  bool    // one of a batch: no event stream
-	sse    bool    // the client would rather have an event stream
-	state  []byte  // a server's own requestState, which the client came back with
-	rounds int     // of questions in the course of it
+	events *events   // set once the answer has become an event stream
+	plain  bool      // one of a batch: no event stream
+	sse    bool      // the client would rather have an event stream
+	back   *returned // what the client came back with
+	rounds int       // of questions in the course of it
 }
 
 // reply is a result: the object that came or was made, and members to put before the others in it, each with a comma
@@ -326,8 +326,13 @@ func (x *exchange) complete(re reply) (reply, error) {
 	if ms.Index("resultType") < 0 {
 		added = append(added, `"resultType":"complete",`...)
 	}
-	if hints && ms.Index("ttlMs") < 0 && ms.Index("cacheScope") < 0 && ms.Index("inputRequests") < 0 {
-		added = append(append(added, re.hint.Members()...), ',')
+	if hints && ms.Index("inputRequests") < 0 {
+		if ms.Index("ttlMs") < 0 {
+			added = append(added, `"ttlMs":0,`...)
+		}
+		if ms.Index("cacheScope") < 0 {
+			added = append(added, `"cacheScope":"private",`...)
+		}
 	}
 	if len(added) > 0 {
 		re.added = append(added, re.added...)

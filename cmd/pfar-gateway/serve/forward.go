@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -72,9 +73,11 @@ func (x *exchange) send(ctx context.Context, t target) (reply, error) {
 	if t.edits != nil {
 		edits = t.edits(t.Route)
 	}
-	if x.state != nil {
-		edits = append(edits, x.params.Replace(x.params.Index("requestState"), jsonrpc.Quote(string(x.state))))
+	back, err := x.stateFor(up)
+	if err != nil {
+		return reply{}, err
 	}
+	edits = append(edits, back...)
 	edit, err := x.metaFor(up, &call)
 	if err != nil {
 		return reply{}, err
@@ -198,22 +201,36 @@ func (x *exchange) wantsLog(up *registry.Upstream) bool {
 // CodeResult is the error of a call whose result is not as the tool's outputSchema has it. The tool has run (WRP-10).
 const CodeResult = -32012
 
+// known are the members of results that mean something. One that another parser could take for one of them is refused: it
+// would see another result than the one that was looked at here.
+var known = []string{"_meta", "resultType", "inputRequests", "requestState", "isError", "structuredContent", "content", "contents",
+	"messages", "description", "completion", "ttlMs", "cacheScope"}
+
 // finish is what is done with a result on its way to the client: the server's label is put on what a model will read, and
 // every other byte stays as it came.
 func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, call registry.Call, result []byte) (reply, error) {
-	switch mcp.MCPMethod(call.Method) {
-	case mcp.MethodToolsCall, mcp.MethodResourcesRead, mcp.MethodPromptsGet:
-	default:
-		return reply{result: result}, nil
-	}
 	ms, err := jsonrpc.Object(result, make(jsonrpc.Members, 0, 8))
+	if err == nil {
+		err = ms.LookAlike(known...)
+	}
 	if err != nil {
 		return reply{}, against(up, "%v", err)
 	}
-	if up.Modern() {
-		if kind, _ := jsonrpc.String(ms.Get("resultType")); kind == string(mcp.ResultTypeInputRequired) {
-			return x.inputRequired(ctx, up, t, call, result, ms)
+	asks, err := isQuestion(ms)
+	if err != nil {
+		return reply{}, against(up, "%v", err)
+	}
+	if asks {
+		switch {
+		case !up.Modern():
+			return reply{}, against(up, "an input_required result is not of protocol %s", up.Agreed().Protocol)
+		case !mayAsk(call.Method):
+			return reply{}, against(up, "an input_required result is none of %s", call.Method)
 		}
+		return x.inputRequired(ctx, up, t, call, result, ms)
+	}
+	if !mayAsk(call.Method) {
+		return reply{result: result, members: ms}, nil
 	}
 	if mcp.MCPMethod(call.Method) == mcp.MethodToolsCall {
 		if v := t.Item.CheckResult(ms); v != nil {
@@ -222,7 +239,7 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 			return reply{}, e
 		}
 	}
-	if x.modern && up.Modern() {
+	if x.modern && mcp.MCPMethod(call.Method) == mcp.MethodResourcesRead {
 		if fit := up.Hint(result, ms); len(fit) != len(result) || &fit[0] != &result[0] {
 			if ms, err = jsonrpc.Object(fit, nil); err != nil {
 				return reply{}, against(up, "%v", err)
@@ -233,6 +250,51 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 	re := labelled(up, result, ms)
 	re.toolError = string(ms.Get("isError")) == "true"
 	return re, nil
+}
+
+// mayAsk reports whether a server of 2026-07-28 may ask its client something in the course of a method. These are also the
+// ones whose results a model will read.
+func mayAsk(method string) bool {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodToolsCall, mcp.MethodResourcesRead, mcp.MethodPromptsGet:
+		return true
+	}
+	return false
+}
+
+// isQuestion reports whether a result asks the client for input. One that does and says otherwise is an error.
+func isQuestion(ms jsonrpc.Members) (bool, error) {
+	raw := ms.Get("resultType")
+	kind := string(mcp.ResultTypeComplete)
+	if raw != nil {
+		var err error
+		if kind, err = jsonrpc.String(raw); err != nil {
+			return false, fmt.Errorf("resultType is %w", err)
+		}
+	}
+	if kind == string(mcp.ResultTypeInputRequired) {
+		return true, nil
+	}
+	if ms.Index("inputRequests") >= 0 || ms.Index("requestState") >= 0 {
+		return false, fmt.Errorf("a result of type %q has questions", kind)
+	}
+	return false, nil
+}
+
+// heard makes of a server's error what the client may hear: one that sends the client's user to an address is a question
+// (URL elicitation, 2025-11-25), and for that the server needs leave, and the client to be capable.
+func (x *exchange) heard(up *registry.Upstream, err error) error {
+	var e *jsonrpc.Error
+	if !errors.As(err, &e) || e.Raw == nil || e.Number() != mcp.URL_ELICITATION_REQUIRED {
+		return err
+	}
+	if refusal := up.Refusal(string(mcp.MethodElicitationCreate)); refusal != nil {
+		return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q asks its client for what it may not: %s", up.Server().Name, strings.TrimPrefix(refusal.Text, "method not found: "))
+	}
+	if !x.capable("elicitation") {
+		return incapable(up.Server().Name, "elicitation")
+	}
+	return err
 }
 
 // labelled puts the server's label on a result.

@@ -138,14 +138,115 @@ func (x *exchange) scope() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// seal makes a server's state one that only this client can come back with, in the same request: it holds the state and
-// a tag over it under a key of this process.
-func (x *exchange) seal(state string) string {
+// returned is a server's state that a client came back with.
+type returned struct {
+	server string
+	state  []byte // nil: the server gave none
+}
+
+// sealed returns the edit that makes the state of a question one that only this client can come back with, in the same
+// request and to the same server. Where several servers answer, it gets one also if the server gave none, so that the
+// answer finds back.
+func (x *exchange) sealed(up *registry.Upstream, ms jsonrpc.Members) ([]jsonrpc.Edit, error) {
+	i := ms.Index("requestState")
+	if i < 0 && x.endpoint != "" {
+		return nil, nil
+	}
+	plain := binary.BigEndian.AppendUint64(nil, uint64(time.Now().Add(x.srv.limits.Human).UnixNano()))
+	plain = append(append(plain, byte(len(up.Server().Name))), up.Server().Name...)
+	if i >= 0 {
+		state, err := jsonrpc.String(ms[i].Raw())
+		if err != nil {
+			return nil, against(up, "requestState is %v", err)
+		}
+		plain = append(append(plain, 1), state...)
+	} else {
+		plain = append(plain, 0)
+	}
 	scope := x.scope()
 	var nonce [12]byte
-	_, _ = rand.Read(nonce[:])
-	return sealedPrefix + base64.RawURLEncoding.EncodeToString(x.srv.sealer.Seal(nonce[:], nonce[:], []byte(state), scope[:]))
+	_, _ = rand.Read(nonce[:]) // crashes rather than fails
+	text := jsonrpc.Quote(sealedPrefix + base64.RawURLEncoding.EncodeToString(x.srv.sealer.Seal(nonce[:], nonce[:], plain, scope[:])))
+	if i >= 0 {
+		return []jsonrpc.Edit{ms.Replace(i, text)}, nil
+	}
+	return []jsonrpc.Edit{ms.Prepend([]byte("{"), append([]byte(`"requestState":`), text...))}, nil
 }
+
+// open is the way back. Each state can be used once (GC-54).
+func (x *exchange) open(sealed string) (*returned, error) {
+	b, err := base64.RawURLEncoding.DecodeString(sealed)
+	n := x.srv.sealer.NonceSize()
+	if err != nil || len(b) < n {
+		return nil, errForeign
+	}
+	scope := x.scope()
+	plain, err := x.srv.sealer.Open(nil, b[:n], b[n:], scope[:])
+	if err != nil || len(plain) < 10 {
+		return nil, errForeign
+	}
+	until := time.Unix(0, int64(binary.BigEndian.Uint64(plain)))
+	size := int(plain[8])
+	if rest := plain[9:]; time.Now().After(until) || len(rest) < size+1 || !x.srv.spent.add(string(b[:n]), until) {
+		return nil, errForeign
+	} else if r := (&returned{server: string(rest[:size])}); rest[size] == 0 {
+		return r, nil
+	} else {
+		r.state = append([]byte{}, rest[size+1:]...)
+		return r, nil
+	}
+}
+
+// spent are the states that have been used, as long as they would still be good.
+type spent struct {
+	mu    sync.Mutex
+	until map[string]time.Time
+}
+
+// maxSpent bounds them; beyond, none is taken.
+const maxSpent = 64 << 10
+
+// add reports whether the state is used for the first time.
+func (s *spent) add(nonce string, until time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.until[nonce]; ok {
+		return false
+	}
+	if len(s.until) >= maxSpent {
+		now := time.Now()
+		for n, t := range s.until {
+			if now.After(t) {
+				delete(s.until, n)
+			}
+		}
+	}
+	if len(s.until) >= maxSpent {
+		return false
+	}
+	s.until[nonce] = until
+	return true
+}
+
+// stateFor returns the edit that gives a server its state back, as it gave it.
+func (x *exchange) stateFor(up *registry.Upstream) ([]jsonrpc.Edit, error) {
+	if x.back == nil {
+		if !x.modern && up.Modern() && (x.params.Index("requestState") >= 0 || x.params.Index("inputResponses") >= 0) {
+			return nil, invalidParams("requestState and inputResponses are of protocol %s: in a session pfar asks and answers in your name", mcp.ProtocolVersion20260728)
+		}
+		return nil, nil
+	}
+	if x.back.server != up.Server().Name {
+		return nil, errForeign
+	}
+	i := x.params.Index("requestState")
+	if x.back.state == nil {
+		return []jsonrpc.Edit{x.params.Remove(i)}, nil
+	}
+	return []jsonrpc.Edit{x.params.Replace(i, jsonrpc.Quote(string(x.back.state)))}, nil
+}
+
+var errForeign = invalidParams("the requestState is not of this request, or has been used, or is too old: begin again without it")
 
 // comeBack acts on the state that a client of 2026-07-28 repeats a request with. A call that waits for the answers goes on;
 // otherwise the state of the server's is put where the client's stood.
@@ -154,29 +255,20 @@ func (x *exchange) comeBack() (reply, bool, error) {
 	if raw == nil || !x.modern {
 		return reply{}, false, nil
 	}
-	foreign := invalidParams("the requestState is not of this request, or has been used, or is too old: begin again without it")
 	state, err := jsonrpc.String(raw)
 	if err != nil {
 		return reply{}, false, invalidParams("the requestState is %v", err)
 	}
 	if sealed, ok := strings.CutPrefix(state, sealedPrefix); ok {
-		b, err := base64.RawURLEncoding.DecodeString(sealed)
-		n := x.srv.sealer.NonceSize()
-		if err != nil || len(b) < n {
-			return reply{}, false, foreign
-		}
-		scope := x.scope()
-		if x.state, err = x.srv.sealer.Open([]byte{}, b[:n], b[n:], scope[:]); err != nil {
-			return reply{}, false, foreign
-		}
-		return reply{}, false, nil
+		x.back, err = x.open(sealed)
+		return reply{}, false, err
 	}
 	x.srv.parking.mu.Lock()
 	p := x.srv.parking.byState[state]
 	mine := p != nil && p.scope == x.scope()
 	x.srv.parking.mu.Unlock()
 	if !mine || x.srv.unpark(state) != p {
-		return reply{}, false, foreign
+		return reply{}, false, errForeign
 	}
 	re, err := x.resume(p)
 	return re, true, err

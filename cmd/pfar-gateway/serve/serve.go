@@ -53,7 +53,8 @@ type Server struct {
 	logLimit  *rate.Limiter
 	parking   parking
 	room      chan struct{} // for parked calls
-	sealer    cipher.AEAD   // of states that clients come back with
+	spent     spent
+	sealer    cipher.AEAD // of states that clients come back with
 
 	calls    context.Context // ends when calls in flight are given up
 	giveUp   context.CancelFunc
@@ -65,7 +66,7 @@ type Server struct {
 func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits) *Server {
 	s := &Server{
 		log: log, version: version, registry: reg, limits: limits, draining: make(chan struct{}),
-		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealer: newSealer(), logLimit: newLogLimit(),
+		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealer: newSealer(), spent: spent{until: make(map[string]time.Time)}, logLimit: newLogLimit(),
 	}
 	s.calls, s.giveUp = context.WithCancel(context.Background())
 	s.hub = &hub{subscribers: make(map[*subscriber]struct{})}

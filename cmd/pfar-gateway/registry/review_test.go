@@ -1,0 +1,147 @@
+package registry_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/units/handover"
+)
+
+func upstream(t *testing.T, r *registrytest.Registry, server string) *registry.Upstream {
+	t.Helper()
+	route, err := r.Catalogue().Named(registry.Tools, server, "echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return route.Upstream
+}
+
+// TestTimeoutsAreEachCallsOwn has many calls answered while others, of a server that hangs, must time out.
+func TestTimeoutsAreEachCallsOwn(t *testing.T) {
+	r := registrytest.New(t, registry.DefaultLimits())
+	r.Launch(t, handover.Server{Name: "quick"}, registrytest.Script{}).Ready(t)
+	r.Launch(t, handover.Server{Name: "hung", Timeout: 5 * time.Millisecond}, registrytest.Script{On: func(_ *registrytest.Server, m jsonrpc.Message) bool {
+		return m.Method == "tools/call"
+	}}).Ready(t)
+	quick, hung := upstream(t, r, "quick"), upstream(t, r, "hung")
+	call := registry.Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`)}
+	var all sync.WaitGroup
+	var stuck, calls atomic.Int64
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	for range 40 {
+		all.Go(func() {
+			for ctx.Err() == nil && stuck.Load() == 0 {
+				_, _ = quick.Call(ctx, call)
+				calls.Add(1)
+			}
+		})
+	}
+	for range 40 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				one, done := context.WithTimeout(context.Background(), 4*time.Second)
+				_, _ = hung.Call(one, call)
+				if one.Err() != nil {
+					stuck.Add(1)
+				}
+				done()
+				calls.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if n := stuck.Load(); n > 0 {
+		t.Errorf("%d of %d calls had no timeout", n, calls.Load())
+	}
+}
+
+// TestListeningIsNotNeeded has a server that announces changes of its lists and never acknowledges that anybody listens.
+func TestListeningIsNotNeeded(t *testing.T) {
+	limits := registry.DefaultLimits()
+	limits.Handshake = time.Second
+	r := registrytest.New(t, limits)
+	r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{Modern: true, On: func(_ *registrytest.Server, m jsonrpc.Message) bool {
+		return m.Method == "subscriptions/listen"
+	}}).Ready(t)
+}
+
+// TestChangeAfterAFailure has a server that fails to list its tools when it says that they changed, once.
+func TestChangeAfterAFailure(t *testing.T) {
+	limits := registry.DefaultLimits()
+	limits.Refresh = 10 * time.Millisecond
+	r := registrytest.New(t, limits)
+	n := 0
+	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+		if m.Method != "tools/list" {
+			return false
+		}
+		switch n++; n {
+		case 1:
+			return false
+		case 2:
+			s.Say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"not now"}}`, m.ID)
+		default:
+			s.Result(m, `{"tools":[`+registrytest.Echo+`,`+strings.Replace(registrytest.Echo, "echo", "second", 1)+`]}`)
+		}
+		return true
+	}})
+	l.Ready(t)
+	l.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+	for end := time.After(3 * time.Second); ; {
+		if v, err := r.Catalogue().View("s"); err == nil && v.Lists[registry.Tools].Len() == 2 {
+			return
+		}
+		select {
+		case <-end:
+			t.Fatal("what the server offers is not looked at again")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// stubborn starts processes and cannot stop them.
+type stubborn struct {
+	r      *registrytest.Registry
+	t      *testing.T
+	server handover.Server
+	opened chan *registrytest.Launched
+}
+
+func (o *stubborn) Open(_ context.Context, _, session string) error {
+	server := o.server
+	server.Session = session
+	o.opened <- o.r.Launch(o.t, server, registrytest.Script{})
+	return nil
+}
+
+func (o *stubborn) Close(context.Context, string, string) error { return errors.New("busy") }
+
+// TestProcessThatIsNotClosed has pfard refuse to stop the process of a session that is over: it is hung up on all the same,
+// or else it counts.
+func TestProcessThatIsNotClosed(t *testing.T) {
+	r := registrytest.New(t, registry.DefaultLimits())
+	server := handover.Server{Name: "s", Sessions: handover.Sessions{Own: true, Max: 1}}
+	o := &stubborn{r, t, server, make(chan *registrytest.Launched, 8)}
+	r.Opens(o)
+	r.Launch(t, server, registrytest.Script{}).Ready(t)
+	client := registry.SessionClient{Client: registry.Client{Protocol: "2025-11-25", Info: []byte(`{"name":"t","version":"1"}`), Capabilities: []byte("{}")},
+		Ask: func(*registry.Ask) bool { return false }, Note: func(string, []byte) {}}
+	own, up, err := r.Start(t.Context(), upstream(t, r, "s"), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.End(own)
+	registrytest.Eventually(t, "the process is not in the books", func() bool { return r.Facts()[0].Sessions == 0 })
+	if up.Alive() {
+		t.Error("the process is in no book any more, and goes on")
+	}
+}
