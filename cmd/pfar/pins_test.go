@@ -325,7 +325,7 @@ func TestPinsTooMany(t *testing.T) {
 	b.offer("notion 1", pinnedTool("z", "harmless"))
 	many := []pins.Definition{pinnedTool("z", "other")}
 	for i := range 100 {
-		many = append(many, pinnedTool(fmt.Sprintf("a%03d", i), strings.Repeat("line\n", 12<<10)))
+		many = append(many, pinnedTool(fmt.Sprintf("a%03d", i), strings.Repeat("x", 70<<10)))
 	}
 	b.offer("notion 1", many...)
 	if code, out, problem := b.run(t); code != exitOK || !strings.Contains(out, "101   z changed, a000 new") || !strings.Contains(out, "and 97 more") || problem != "hint: pfar pins show notion\n" {
