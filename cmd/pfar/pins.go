@@ -237,7 +237,10 @@ func (c *cli) printHeld(w io.Writer, server string, held []heldPin) {
 			continue
 		}
 		head := c.paint(w, bold, escape(h.Title+"@"+h.Digest[:min(len(h.Digest), exactly)]+" "+h.State, oneLine))
-		fmt.Fprintf(w, "\n%s, first seen %s\n", head, minute(h.Seen))
+		if h.State == "new" { // of what has changed it would be when its name was
+			head += ", first seen " + minute(h.Seen)
+		}
+		fmt.Fprintf(w, "\n%s\n", head)
 		for line := range strings.Lines(escape(h.Diff, keepLines)) {
 			colour := map[byte]string{'+': green, '-': red, '@': cyan}[line[0]]
 			fmt.Fprintln(w, c.paint(w, colour, strings.TrimSuffix(line, "\n")))
