@@ -37,18 +37,29 @@ type givenUp struct {
 // maxGivenUp bounds those that are remembered; with so many nobody is asked anything.
 const maxGivenUp = 256
 
-// remember keeps whose a call was until the server answers it after all, or for as long as a call may ask.
-func (u *Upstream) remember(id int64, client string) {
+// giveUp takes a call off the books, and keeps whose it was until the server answers it after all, or for as long as a call
+// may take: the server may still ask about it. It returns nil if the call is not on the books any more.
+func (u *Upstream) giveUp(id int64) *waiting {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := time.Now()
-	for old, g := range u.given {
-		if now.After(g.until) {
-			delete(u.given, old)
-		}
+	w := u.forgetLocked(id)
+	if w == nil || w.call.Client == "" || len(u.server.Capabilities) == 0 {
+		return w
 	}
+	u.expireGiven()
 	if len(u.given) < maxGivenUp {
-		u.given[id] = givenUp{client, now.Add(u.limits.Human)}
+		u.given[id] = givenUp{w.call.Client, time.Now().Add(u.timeout)}
+	}
+	return w
+}
+
+// expireGiven drops what is too old to be asked about. u.mu is held.
+func (u *Upstream) expireGiven() {
+	now := time.Now()
+	for id, g := range u.given {
+		if now.After(g.until) {
+			delete(u.given, id)
+		}
 	}
 }
 
@@ -59,6 +70,22 @@ func (u *Upstream) wasGivenUp(id int64) bool {
 	_, ok := u.given[id]
 	delete(u.given, id)
 	return ok
+}
+
+// questionMembers are those of a question that a person sees, or that decide what becomes of it.
+var questionMembers = []string{"message", "mode", "url", "elicitationId", "requestedSchema", "messages", "systemPrompt", "_meta"}
+
+// Plain reports what in a question's parameters two parsers could read differently: the one that is looked at here must be
+// the one that a client shows.
+func Plain(params []byte) error {
+	if params == nil {
+		return nil
+	}
+	ms, err := jsonrpc.Object(params, nil)
+	if err != nil {
+		return err
+	}
+	return ms.LookAlike(questionMembers...)
 }
 
 // asked acts on a request of the server's. It answers ping itself; the rest goes to exactly the client whose call caused
@@ -119,6 +146,12 @@ func (u *Upstream) route(a *Ask, depth int) *jsonrpc.Error {
 	if depth > u.limits.Depth {
 		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "it nests too deep")
 	}
+	if len(a.Params) > u.limits.Ask {
+		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "it has more than %d bytes", u.limits.Ask)
+	}
+	if err := Plain(a.Params); err != nil {
+		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "reading params: %v", err)
+	}
 	u.mu.Lock()
 	of, e := u.cause()
 	if e == nil && len(u.asks) >= u.limits.Asks {
@@ -128,11 +161,13 @@ func (u *Upstream) route(a *Ask, depth int) *jsonrpc.Error {
 		e = jsonrpc.Errorf(mcp.INVALID_REQUEST, "a request with this id is in flight")
 	}
 	if e == nil {
-		u.asks[string(a.id)], a.of = a, of
+		if u.asks[string(a.id)] = a; of != nil && of.call.Ask != nil {
+			a.of = of
+		}
 	}
 	u.mu.Unlock()
 	if e == nil && !u.asker(of)(a) {
-		e = jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: the client cannot be asked for %s", Capability(a.Method))
+		e = jsonrpc.Errorf(CodeBusy, "too many questions wait for the client")
 	}
 	return e
 }
@@ -164,16 +199,16 @@ func (u *Upstream) cause() (*waiting, *jsonrpc.Error) {
 }
 
 var errWhose = jsonrpc.Errorf(mcp.INVALID_REQUEST,
-	`calls of several clients are in flight, and this request does not say whose it is about: declare sessions = "own"`)
+	`calls of several clients are in flight or wait for their clients' answers, and this request does not say whose it is about: declare sessions = "own"`)
 
 // doubt says that a question may be about a call of another client's that nobody waits for any more. u.mu is held.
 func (u *Upstream) doubt(found *waiting) *jsonrpc.Error {
 	if u.own != nil || found == nil {
 		return nil
 	}
-	now := time.Now()
+	u.expireGiven()
 	for _, g := range u.given {
-		if g.client != found.call.Client && now.Before(g.until) {
+		if g.client != found.call.Client {
 			return errWhose
 		}
 	}
@@ -198,15 +233,20 @@ func (a *Ask) Answer(result []byte) { a.reply("result", result) }
 func (a *Ask) Fail(e *jsonrpc.Error) { a.reply("error", e.JSON()) }
 
 func (a *Ask) reply(member string, value []byte) {
-	a.once.Do(func() {
-		a.u.mu.Lock()
-		if a.u.asks[string(a.id)] == a {
-			delete(a.u.asks, string(a.id))
+	a.once.Do(func() { a.send(member, value) })
+}
+
+func (a *Ask) send(member string, value []byte) {
+	a.u.mu.Lock()
+	if a.u.asks[string(a.id)] == a {
+		delete(a.u.asks, string(a.id))
+		if a.of != nil {
+			a.of.heard = time.Now()
 		}
-		a.u.mu.Unlock()
-		line := append(jsonrpc.AppendHead(make([]byte, 0, 64+len(value)), a.id, member), value...)
-		a.u.tell(jsonrpc.OneLine(append(line, "}\n"...)))
-	})
+	}
+	a.u.mu.Unlock()
+	line := append(jsonrpc.AppendHead(make([]byte, 0, 64+len(value)), a.id, member), value...)
+	a.u.tell(jsonrpc.OneLine(append(line, "}\n"...)))
 }
 
 // Withdrawn has f called when nobody wants the answer any more, at once if that is so already.
@@ -217,6 +257,18 @@ func (a *Ask) Withdrawn(f func()) {
 	a.mu.Unlock()
 	if over {
 		f()
+	}
+}
+
+// GiveUp fails a question that the client has not answered, and takes it back from there. An answered one stays answered.
+func (a *Ask) GiveUp(e *jsonrpc.Error) {
+	open := false
+	a.once.Do(func() {
+		open = true
+		a.send("error", e.JSON())
+	})
+	if open {
+		a.takeBack()
 	}
 }
 
@@ -261,15 +313,27 @@ func (u *Upstream) withdrawn(params []byte) {
 	a.takeBack()
 }
 
-// logged hands a log message to the calls in flight that asked for such; a server of 2026-07-28 does not say on stdio
-// whose call a message is about.
+// logged hands a log message to the calls in flight that asked for such, if they are all one client's: on stdio a server does
+// not say whose call a message is about.
 func (u *Upstream) logged(params []byte) {
 	u.mu.Lock()
 	var to []func([]byte)
+	var one *waiting
 	for _, w := range u.waiting {
+		if w.call.Client == "" {
+			continue
+		}
+		if one != nil && one.call.Client != w.call.Client {
+			u.mu.Unlock()
+			return // it may be about another client's business
+		}
+		one = w
 		if w.call.Log != nil {
 			to = append(to, w.call.Log)
 		}
+	}
+	if u.doubt(one) != nil {
+		to = nil
 	}
 	u.mu.Unlock()
 	for _, f := range to {

@@ -42,6 +42,9 @@ type waiting struct {
 	timer  *time.Timer
 	begun  chan struct{} // of a stream of notifications: closed when it is open
 	open   bool
+
+	heard    time.Time // when a client has last answered a question about it; under the upstream's lock
+	declined bool      // the server will not tell of resources; set before begun is closed
 }
 
 // pool has those that are over, with their channels and timers.
@@ -123,8 +126,8 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 			u.abandon(id, "cancelled")
 			return nil, interrupted(ctx)
 		case <-timer.C:
-			if rest := u.limits.Human - time.Since(begun); rest > 0 && u.isAsking(w) {
-				timer.Reset(min(rest, u.timeout))
+			if rest := min(u.stillAsking(w), u.limits.Human-time.Since(begun)); rest > 0 {
+				timer.Reset(rest)
 				continue
 			}
 			u.abandon(id, "timed out")
@@ -149,16 +152,20 @@ func (u *Upstream) settle(w *waiting) {
 	}
 }
 
-// isAsking reports whether the server waits for a client's answer in the course of the call: people take their time.
-func (u *Upstream) isAsking(w *waiting) bool {
+// stillAsking returns how much longer a call may take because the server waits for a client's answer, or has just had it:
+// people take their time.
+func (u *Upstream) stillAsking(w *waiting) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, a := range u.asks {
 		if a.of == w {
-			return true
+			return u.timeout
 		}
 	}
-	return false
+	if w.heard.IsZero() {
+		return 0
+	}
+	return u.timeout - time.Since(w.heard)
 }
 
 // leave gives the place back.
@@ -214,6 +221,10 @@ func (u *Upstream) expect(id int64, w *waiting) error {
 func (u *Upstream) forget(id int64) *waiting {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	return u.forgetLocked(id)
+}
+
+func (u *Upstream) forgetLocked(id int64) *waiting {
 	w := u.waiting[id]
 	if w == nil {
 		return nil
@@ -227,12 +238,8 @@ func (u *Upstream) forget(id int64) *waiting {
 
 // abandon forgets a call and tells the server so.
 func (u *Upstream) abandon(id int64, reason string) {
-	w := u.forget(id)
-	if w == nil {
+	if u.giveUp(id) == nil {
 		return // answered in this moment
-	}
-	if w.call.Client != "" && len(u.server.Capabilities) > 0 {
-		u.remember(id, w.call.Client)
 	}
 	params := fmt.Appendf(nil, `{"requestId":%d,"reason":%q}`, id, reason)
 	u.tell(jsonrpc.AppendRequest(nil, 0, string(mcp.MethodNotificationCancelled), params))

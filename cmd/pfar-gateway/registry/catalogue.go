@@ -89,8 +89,12 @@ func hintOf(k Kind, of []*served) Hint {
 			h = h.and(s.upstream.hintOf(k))
 		}
 	}
+	h.TTL = min(h.TTL, maxListTTL) // a tool that is gone or held back must not be shown for long
 	return h
 }
+
+// maxListTTL is the longest that a list may be kept, in milliseconds.
+const maxListTTL = 10_000
 
 func parts(k Kind, aggregate bool, of []*served) []part {
 	var list []part

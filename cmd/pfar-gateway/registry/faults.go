@@ -18,6 +18,7 @@ const (
 	MistypedID  Fault = "answer with an id that is not ours"
 	Request     Fault = "request that the gateway does not serve"
 	Flood       Fault = "notifications faster than the limit"
+	Long        Fault = "notification longer than the limit"
 	Unread      Fault = "messages that it does not read"
 	Definition  Fault = "definition that cannot be served"
 )

@@ -20,6 +20,8 @@ type Limits struct {
 	Item       int           // bytes of one tool, prompt, resource or template
 	ItemDepth  int           // nesting of one of those
 	Notes      int           // notifications a second that are looked at
+	Note       int           // bytes of one
+	Ask        int           // bytes of a request of the server's own
 	Refresh    time.Duration // least time between two discoveries
 	Page       int           // bytes of a list that a client gets at once
 }
@@ -31,6 +33,6 @@ func DefaultLimits() Limits {
 		Handshake: 30 * time.Second, Probe: 5 * time.Second, Call: time.Minute, Human: 10 * time.Minute, Write: 10 * time.Second,
 		Concurrent: 64, Waiting: 256, Asks: 16,
 		Pages: 256, Items: 4096, Bytes: 16 << 20, Item: 256 << 10, ItemDepth: 64,
-		Notes: 200, Refresh: time.Second, Page: 1 << 20,
+		Notes: 200, Note: 64 << 10, Ask: 1 << 20, Refresh: time.Second, Page: 1 << 20,
 	}
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +32,9 @@ func (u *Upstream) Watch(ctx context.Context, uris ...string) error {
 	if !u.Modern() {
 		return u.subscribe(ctx, mcp.MethodResourcesSubscribe, uris)
 	}
+	if !u.Agreed().Subscribes() {
+		return jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "server %q does not tell of changes to single resources", u.server.Name)
+	}
 	return u.change(ctx, func(want map[string]bool) {
 		for _, uri := range uris {
 			want[uri] = true
@@ -38,14 +42,16 @@ func (u *Upstream) Watch(ctx context.Context, uris ...string) error {
 	})
 }
 
-// Unwatch takes it back.
-func (u *Upstream) Unwatch(ctx context.Context, uris ...string) error {
+// Unwatch takes it back, but of resources that somebody still wants.
+func (u *Upstream) Unwatch(ctx context.Context, wanted func(uri string) bool, uris ...string) error {
 	if !u.Modern() {
-		return u.subscribe(ctx, mcp.MethodResourcesUnsubscribe, uris)
+		return u.subscribe(ctx, mcp.MethodResourcesUnsubscribe, slices.DeleteFunc(slices.Clone(uris), wanted))
 	}
 	return u.change(ctx, func(want map[string]bool) {
 		for _, uri := range uris {
-			delete(want, uri)
+			if !wanted(uri) {
+				delete(want, uri)
+			}
 		}
 	})
 }
@@ -67,21 +73,33 @@ func (u *Upstream) change(ctx context.Context, edit func(map[string]bool)) error
 	l.mu.Lock()
 	before := maps.Clone(l.want)
 	edit(l.want)
-	if maps.Equal(before, l.want) {
+	if len(l.want) > maxWatched {
+		l.want = before
+		l.mu.Unlock()
+		return jsonrpc.Errorf(CodeBusy, "server %q is watched for %d resources already", u.server.Name, len(before))
+	}
+	wants := maps.Clone(l.want)
+	if maps.Equal(before, wants) {
 		l.mu.Unlock()
 		return nil
 	}
 	l.waiting = append(l.waiting, done)
 	l.mu.Unlock()
 	u.kick()
+	var err error
 	select {
-	case err := <-done:
-		return err
+	case err = <-done:
 	case <-u.done:
 		return u.gone(true)
 	case <-ctx.Done():
-		return interrupted(ctx)
+		err = interrupted(ctx)
 	}
+	if err != nil { // whoever wanted it has been told no
+		l.mu.Lock()
+		maps.DeleteFunc(l.want, func(uri string, _ bool) bool { return !before[uri] && wants[uri] })
+		l.mu.Unlock()
+	}
+	return err
 }
 
 func (u *Upstream) kick() {
@@ -90,6 +108,9 @@ func (u *Upstream) kick() {
 	default:
 	}
 }
+
+// maxWatched bounds the resources of one server that clients watch.
+const maxWatched = 4096
 
 // ackTime is how long a server may take to say that it listens, and confirmTime that it no longer does.
 const (
@@ -140,7 +161,7 @@ func (u *Upstream) listening() {
 			w <- err
 		}
 		retry = nil
-		if err != nil {
+		if err != nil && !errors.Is(err, errDeclined) { // of that the stream stands
 			u.log.Warn("listening to changes", "error", err.Error())
 			retry = time.After(time.Second << min(failed, 6) / 4)
 			failed++
@@ -157,11 +178,20 @@ func (u *Upstream) listening() {
 // each thing once, on whichever they like.
 func (u *Upstream) listen(uris map[string]bool) error {
 	u.hush()
-	if filter := u.filter(uris); len(filter) > len("{}") {
-		return u.open(filter)
+	filter := u.filter(uris)
+	if len(filter) == len("{}") {
+		return nil
+	}
+	if err := u.open(filter); err != nil {
+		return err
+	}
+	if len(uris) > 0 && u.listens.stream.declined {
+		return errDeclined
 	}
 	return nil
 }
+
+var errDeclined = errors.New("the server does not tell of changes to these resources")
 
 // hush ends the stream and waits for the server to confirm it, if not for long.
 func (u *Upstream) hush() {
@@ -247,12 +277,13 @@ func (u *Upstream) acknowledged(params []byte) {
 		return
 	}
 	id, ok := ourID(subscription(ms))
+	granted, _ := jsonrpc.Object(ms.Get("notifications"), nil)
 	u.mu.Lock()
 	w := u.waiting[id]
 	if !ok || w == nil || w.begun == nil || w.open {
 		w = nil
 	} else {
-		w.open = true
+		w.open, w.declined = true, granted.Get("resourceSubscriptions") == nil
 	}
 	u.mu.Unlock()
 	if w == nil {

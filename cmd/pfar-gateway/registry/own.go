@@ -51,6 +51,8 @@ type ownOf struct {
 	client *SessionClient
 	mu     sync.Mutex
 	used   time.Time // when the last call ended
+
+	watched int // resources
 }
 
 // Start has a process started for a session, of the server that main is the shared process of, and returns it when it
@@ -194,6 +196,9 @@ func (r *Registry) greet(ctx context.Context, u *Upstream, o *owned) error {
 		return u.because(err)
 	}
 	u.agree(a)
+	if a.Modern() {
+		u.follow()
+	}
 	if o.client.Level == "" || a.Modern() || !a.Has("logging") {
 		return nil
 	}
@@ -231,7 +236,7 @@ func (u *Upstream) retire(limit time.Duration) time.Duration {
 	defer u.mu.Unlock()
 	u.own.mu.Lock()
 	defer u.own.mu.Unlock()
-	if len(u.waiting) > 0 {
+	if u.own.watched > 0 || u.busy() {
 		u.own.used = time.Now()
 	}
 	rest := limit - time.Since(u.own.used)
@@ -239,6 +244,25 @@ func (u *Upstream) retire(limit time.Duration) time.Duration {
 		u.stopping = true
 	}
 	return rest
+}
+
+// busy reports whether calls are in flight: a stream of notifications is none. u.mu is held.
+func (u *Upstream) busy() bool {
+	for _, w := range u.waiting {
+		if w.begun == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Watched says how many resources the client of a session's process watches: as long as there are any, it is not idle.
+func (u *Upstream) Watched(n int) {
+	if u.own != nil {
+		u.own.mu.Lock()
+		defer u.own.mu.Unlock()
+		u.own.watched = n
+	}
 }
 
 var (

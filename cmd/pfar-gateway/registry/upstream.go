@@ -214,13 +214,16 @@ func (u *Upstream) notified(m jsonrpc.Message, notes *window) {
 		u.faults.add(Flood, []byte(m.Method))
 		return
 	}
+	if len(m.Params) > u.limits.Note { // it may wait for many clients
+		u.faults.add(Long, []byte(m.Method))
+		return
+	}
 	switch m.Method {
 	case string(mcp.MethodNotificationProgress):
 		u.progressed(m.Params)
 	case string(mcp.MethodNotificationMessage):
 		if !u.Modern() { // since 2026-07-28 each call says for itself what it wants to hear
 			u.note(m.Method, m.Params)
-			return
 		}
 		u.logged(m.Params)
 	case mcp.MethodNotificationResourceUpdated, string(mcp.MethodNotificationElicitationComplete):

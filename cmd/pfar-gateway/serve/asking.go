@@ -38,7 +38,7 @@ func (s *session) ask(a *registry.Ask, aggregate bool, say func(message []byte))
 	}
 	a.Withdrawn(func() {
 		s.drop(id)
-		say(jsonrpc.AppendNotification(nil, string(mcp.MethodNotificationCancelled), fmt.Appendf(nil, `{"requestId":%s}`, id)))
+		say(cancelled(id))
 	})
 	if a.Over() {
 		return nil
@@ -47,6 +47,11 @@ func (s *session) ask(a *registry.Ask, aggregate bool, say func(message []byte))
 		s.sub.expects(a.Server, a.Params)
 	}
 	return questionTo(id, a.Method, attributed(a.Server, a.Method, a.Params, aggregate))
+}
+
+// cancelled takes a question back.
+func cancelled(id []byte) []byte {
+	return jsonrpc.AppendNotification(nil, string(mcp.MethodNotificationCancelled), fmt.Appendf(nil, `{"requestId":%s}`, id))
 }
 
 func questionTo(id []byte, method string, params []byte) []byte {
@@ -134,10 +139,19 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 	if err != nil {
 		return reply{}, against(up, "reading inputRequests: %v", err)
 	}
+	if len(requests) > maxQuestions {
+		return reply{}, against(up, "it has %d questions, at most %d are asked", len(requests), maxQuestions)
+	}
 	asked := make([]jsonrpc.Members, len(requests))
 	var edits []jsonrpc.Edit
 	for i := range requests {
-		if asked[i], err = jsonrpc.Object(requests[i].Raw(), nil); err != nil {
+		if asked[i], err = jsonrpc.Object(requests[i].Raw(), nil); err == nil {
+			err = asked[i].LookAlike("method", "params")
+		}
+		if err == nil {
+			err = registry.Plain(asked[i].Get("params"))
+		}
+		if err != nil {
 			return reply{}, against(up, "reading inputRequests: %v", err)
 		}
 		method, _ := jsonrpc.String(asked[i].Get("method"))
@@ -240,7 +254,9 @@ func (x *exchange) inquire(ctx context.Context, server string, requests jsonrpc.
 	open := make(map[string]bool)
 	defer func() {
 		for id := range maps.Keys(open) {
-			x.session.drop([]byte(id))
+			if _, unanswered := x.session.drop([]byte(id)); unanswered {
+				_ = x.stream().send(cancelled([]byte(id))) // the client may have hung up
+			}
 		}
 	}()
 	for i := range requests {

@@ -18,6 +18,7 @@ type conversation struct {
 	notes  chan []byte // messages for the client
 	asks   chan *registry.Ask
 	done   chan outcome
+	over   chan struct{} // closed when done has the outcome
 	cancel context.CancelCauseFunc
 }
 
@@ -44,13 +45,18 @@ func (x *exchange) converse(ctx context.Context, up *registry.Upstream, t target
 		return x.finish(ctx, up, t, call, result)
 	}
 	c := &conversation{
-		up: up, target: t, notes: make(chan []byte, backlog), asks: make(chan *registry.Ask, maxAsks), done: make(chan outcome, 1),
+		up: up, target: t, notes: make(chan []byte, backlog), asks: make(chan *registry.Ask, maxAsks), done: make(chan outcome, 1), over: make(chan struct{}),
 	}
 	if call.Token != 0 {
 		call.Progress = func(params []byte) { c.note(string(mcp.MethodNotificationProgress), params) }
 	}
 	if logs {
-		call.Log = func(params []byte) { c.note(string(mcp.MethodNotificationMessage), params) }
+		least := x.leastLevel(up)
+		call.Log = func(params []byte) {
+			if method := string(mcp.MethodNotificationMessage); subjectOf(method, params).level >= least {
+				c.note(method, params)
+			}
+		}
 	}
 	if asks {
 		call.Ask = c.ask
@@ -64,6 +70,7 @@ func (x *exchange) converse(ctx context.Context, up *registry.Upstream, t target
 	go func() {
 		result, err := up.Call(ctx, call)
 		c.done <- outcome{result, err}
+		close(c.over)
 	}()
 	return x.attend(c)
 }

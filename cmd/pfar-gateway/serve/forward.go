@@ -39,8 +39,8 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 	if !errors.As(err, &gone) {
 		return re, err
 	}
-	again := !gone.Sent || t.reads
-	if x.owns(t.Upstream) && !gone.Sent { // it was about to end: the session gets another
+	again := (!gone.Sent || t.reads) && x.rounds == 0 // or the server has had a part of it
+	if x.owns(t.Upstream) && again && !gone.Sent {    // it was about to end: the session gets another
 		return x.forward(ctx, t)
 	}
 	if again && !x.owns(t.Upstream) {
@@ -190,13 +190,22 @@ func (x *exchange) generation(up *registry.Upstream) (added []byte, drop func([]
 
 // wantsLog reports whether log messages of the server's are to reach the client with this call.
 func (x *exchange) wantsLog(up *registry.Upstream) bool {
-	if !up.Modern() || x.plain {
+	switch {
+	case x.plain:
 		return false
-	}
-	if x.modern {
+	case x.modern:
 		return x.meta.Get(mcp.MetaKeyLogLevel) != nil
 	}
-	return x.session.level() != ""
+	return up.Modern() && x.session.level() != "" // others send them to the session
+}
+
+// leastLevel is the one from which a client of 2026-07-28 wants messages, where the server does not heed it itself.
+func (x *exchange) leastLevel(up *registry.Upstream) int {
+	if up.Modern() {
+		return -1
+	}
+	name, _ := jsonrpc.String(x.meta.Get(mcp.MetaKeyLogLevel))
+	return severity(name)
 }
 
 // CodeResult is the error of a call whose result is not as the tool's outputSchema has it. The tool has run (WRP-10).
@@ -286,7 +295,17 @@ func isQuestion(ms jsonrpc.Members) (bool, error) {
 // (URL elicitation, 2025-11-25), and for that the server needs leave, and the client to be capable.
 func (x *exchange) heard(up *registry.Upstream, err error) error {
 	var e *jsonrpc.Error
-	if !errors.As(err, &e) || e.Raw == nil || e.Number() != mcp.URL_ELICITATION_REQUIRED {
+	if !errors.As(err, &e) || e.Raw == nil {
+		return err
+	}
+	if ms, merr := jsonrpc.Object(e.Raw, nil); merr != nil || ms.LookAlike("code", "message", "data") != nil {
+		return against(up, "two parsers could read its error differently")
+	}
+	switch code := e.Number(); code {
+	case mcp.HEADER_MISMATCH, mcp.UNSUPPORTED_PROTOCOL_VERSION: // between pfar and the server, and nothing of the client's
+		return against(up, "the error %d is about pfar's own words: %.300q", code, e.Raw)
+	case mcp.URL_ELICITATION_REQUIRED:
+	default:
 		return err
 	}
 	if refusal := up.Refusal(string(mcp.MethodElicitationCreate)); refusal != nil {

@@ -216,7 +216,7 @@ func TestParked(t *testing.T) {
 	g.Launch(t, handover.Server{Name: "s", Capabilities: everyCapability}, asking("elicitation/create", `{"message":"Name?","n":1.0}`)).Ready(t)
 	const able = `{"elicitation":{}}`
 	first := g.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo","arguments":{"message":"m"}`, able)
-	if want := `"result":{"resultType":"input_required","inputRequests":{"1":{"method":"elicitation/create","params":{"_meta":{"pfar/server":"s"},"message":"Name?","n":1.0}}},"requestState":"`; !strings.Contains(first, want) {
+	if want := `"result":{"_meta":{"pfar/server":"s","pfar/label":""},"resultType":"input_required","inputRequests":{"1":{"method":"elicitation/create","params":{"_meta":{"pfar/server":"s"},"message":"Name?","n":1.0}}},"requestState":"`; !strings.Contains(first, want) {
 		t.Fatalf("got %s, want %s", first, want)
 	}
 	state := stateOf(t, first)
@@ -499,12 +499,16 @@ func TestCacheHints(t *testing.T) {
 				"resources/read": `{"resultType":"complete",` + tt.hints + `"contents":[]}`,
 			}}).Ready(t)
 		for method, params := range map[string]string{"tools/list": "", "resources/read": `"uri":"mem://a"`} {
+			want := tt.want
+			if method == "tools/list" { // it is to be kept for less long
+				want = strings.Replace(want, "86400000", "10000", 1)
+			}
 			name := ""
 			if params != "" {
 				name = "mem://a"
 			}
-			if got := g.modern(t, "/mcp/s", method, name, params, `{}`); !strings.Contains(got, tt.want) || !json.Valid([]byte(got)) {
-				t.Errorf("%s %s: %s\nwant %s", tt.label, method, got, tt.want)
+			if got := g.modern(t, "/mcp/s", method, name, params, `{}`); !strings.Contains(got, want) || !json.Valid([]byte(got)) {
+				t.Errorf("%s %s: %s\nwant %s", tt.label, method, got, want)
 			}
 		}
 	}

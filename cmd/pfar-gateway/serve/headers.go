@@ -16,7 +16,7 @@ var (
 	keySession = http.CanonicalHeaderKey(mcp.HeaderSessionID)
 	keyMethod  = http.CanonicalHeaderKey(mcp.HeaderMethod)
 	keyName    = http.CanonicalHeaderKey(mcp.HeaderName)
-	singleton  = [...]string{"Content-Type", "Accept-Encoding", keyVersion, keySession, keyMethod, keyName}
+	singleton  = [...]string{"Content-Type", "Content-Encoding", keyVersion, keySession, keyMethod, keyName}
 )
 
 // header returns a header that comes once, "" for none.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -400,7 +401,9 @@ func TestManySessions(t *testing.T) {
 func TestSlowReader(t *testing.T) {
 	li := DefaultLimits()
 	li.Write = 200 * time.Millisecond
-	g := start(t, li)
+	lr := registry.DefaultLimits()
+	lr.Note = 1 << 20
+	g := startWith(t, li, lr)
 	script := everything()
 	l := g.Launch(t, handover.Server{Name: "s"}, script)
 	l.Ready(t)

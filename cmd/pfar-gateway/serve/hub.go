@@ -78,7 +78,7 @@ func (s *subscriber) poke() {
 	}
 }
 
-func (s *subscriber) event(e registry.Event) {
+func (s *subscriber) event(e registry.Event, about subject) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waits := false
@@ -87,7 +87,7 @@ func (s *subscriber) event(e registry.Event) {
 		waits = true
 	}
 	apart := e.Shared && s.tag == nil // a session has a process of its own, and hears of that
-	if e.Method != "" && !apart && len(s.queue) < s.limit && s.wants(e) {
+	if e.Method != "" && !apart && len(s.queue) < s.limit && s.wants(e, about) {
 		s.queue = append(s.queue, s.message(e.Method, e.Params))
 		waits = true
 	}
@@ -96,14 +96,16 @@ func (s *subscriber) event(e registry.Event) {
 	}
 }
 
-// push queues a message for the client, if there is room.
-func (s *subscriber) push(message []byte) {
+// push queues a message for the client, and reports false if there is no room.
+func (s *subscriber) push(message []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) < s.limit {
-		s.queue = append(s.queue, message)
-		s.poke()
+	if len(s.queue) >= s.limit {
+		return false
 	}
+	s.queue = append(s.queue, message)
+	s.poke()
+	return true
 }
 
 // watchedOf returns the resources of a server that the client watches.
@@ -119,28 +121,43 @@ func (s *subscriber) watchedOf(server string) []string {
 	return list
 }
 
+// subject is what a server's notification is about, read once for all clients.
+type subject struct {
+	level       int
+	uri         string
+	elicitation string
+}
+
+func subjectOf(method string, params []byte) (about subject) {
+	if method == "" {
+		return about
+	}
+	ms, err := jsonrpc.Object(params, nil)
+	if err != nil {
+		return about
+	}
+	level, _ := jsonrpc.String(ms.Get("level"))
+	about.level = severity(level)
+	about.uri, _ = jsonrpc.String(ms.Get("uri"))
+	about.elicitation, _ = jsonrpc.String(ms.Get("elicitationId"))
+	return about
+}
+
 // wants reports whether a server's notification is for this client: log messages only if it asked for them, since a
 // server that several clients share does not say whose call they are about.
-func (s *subscriber) wants(e registry.Event) bool {
-	ms, err := jsonrpc.Object(e.Params, nil)
-	if err != nil {
-		return false
-	}
+func (s *subscriber) wants(e registry.Event, about subject) bool {
 	switch e.Method {
 	case string(mcp.MethodNotificationMessage):
-		level, _ := jsonrpc.String(ms.Get("level"))
-		return s.level > 0 && severity(level) >= s.level
+		return s.level > 0 && about.level >= s.level
 	case mcp.MethodNotificationResourceUpdated:
-		uri, _ := jsonrpc.String(ms.Get("uri"))
 		for watched, server := range s.uris {
-			if server == e.Server && (uri == watched || strings.HasPrefix(uri, strings.TrimSuffix(watched, "/")+"/")) {
+			if server == e.Server && (about.uri == watched || strings.HasPrefix(about.uri, strings.TrimSuffix(watched, "/")+"/")) {
 				return true
 			}
 		}
 	case string(mcp.MethodNotificationElicitationComplete):
-		id, _ := jsonrpc.String(ms.Get("elicitationId"))
-		_, asked := s.elicitations[e.Server+" "+id]
-		delete(s.elicitations, e.Server+" "+id)
+		_, asked := s.elicitations[e.Server+" "+about.elicitation]
+		delete(s.elicitations, e.Server+" "+about.elicitation)
 		return asked
 	}
 	return false
@@ -199,11 +216,12 @@ func (h *hub) listen(n, limit int) bool {
 }
 
 func (h *hub) event(e registry.Event) {
+	about := subjectOf(e.Method, e.Params)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.subscribers {
 		if s.endpoint == "" || s.endpoint == e.Server {
-			s.event(e)
+			s.event(e, about)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -143,6 +145,9 @@ const maxClient = 16 << 10
 
 // discover is what initialize was, without a session.
 func (x *exchange) discover() (reply, error) {
+	if x.session != nil {
+		return reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: %q begins with protocol %s", x.msg.Method, mcp.ProtocolVersion20260728)
+	}
 	view, err := x.view()
 	if err != nil {
 		return reply{}, err
@@ -301,11 +306,14 @@ func (x *exchange) completion(ctx context.Context) (reply, error) {
 	return reply{}, invalidParams("a reference is a ref/prompt or a ref/resource, not %.100q", kind)
 }
 
+// levelTime is how long a client waits for servers to take its level; they are asked side by side.
+const levelTime = 5 * time.Second
+
 // setLevel turns log messages on for this client. The server is set to the most verbose level that any of its clients
 // wants; each gets what it asked for.
 func (x *exchange) setLevel(ctx context.Context) (reply, error) {
 	if x.session == nil {
-		return reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: since protocol %s there is no logging/setLevel", mcp.ProtocolVersion20260728)
+		return reply{}, onlyInSessions(mcp.MetaKeyLogLevel + " in _meta")
 	}
 	name, err := x.text("level")
 	if err != nil {
@@ -320,11 +328,14 @@ func (x *exchange) setLevel(ctx context.Context) (reply, error) {
 	sub.level = level
 	sub.mu.Unlock()
 	x.session.setLevel(ctx, name)
+	ctx, cancel := context.WithTimeout(x.srv.calls, levelTime)
+	defer cancel()
+	var told sync.WaitGroup
 	for _, up := range x.srv.registry.Catalogue().Offering(x.endpoint, "logging") {
-		if up.Server().Sessions.Own {
-			continue // told above
+		if !up.Server().Sessions.Own { // told above
+			told.Go(func() { x.srv.level(ctx, up, x.srv.hub.lowest(up.Server().Name)) })
 		}
-		x.srv.level(ctx, up, x.srv.hub.lowest(up.Server().Name))
 	}
+	told.Wait()
 	return empty, nil
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -30,6 +31,8 @@ type parked struct {
 	asks         map[string]*registry.Ask
 	scope        [sha256.Size]byte
 	expiry       *time.Timer
+	left         chan struct{} // closed when it waits no more
+	freed        bool          // its place; under the parking's lock
 }
 
 // parking are all of them, by the state that their clients come back with.
@@ -53,10 +56,8 @@ func (x *exchange) park(c *conversation, first *registry.Ask) (reply, error) {
 }
 
 func (x *exchange) leave(p *parked) (reply, error) {
-	select {
-	case x.srv.room <- struct{}{}:
-	default:
-		return reply{}, jsonrpc.Errorf(registry.CodeBusy, "%d calls wait for input from their clients already", cap(x.srv.room))
+	if !x.srv.enter(p) {
+		return reply{}, jsonrpc.Errorf(registry.CodeBusy, "too many calls wait for input from their clients already")
 	}
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // crashes rather than fails
@@ -64,6 +65,8 @@ func (x *exchange) leave(p *parked) (reply, error) {
 	at := &x.srv.parking
 	at.mu.Lock()
 	at.byState[state] = p
+	p.left = make(chan struct{})
+	go x.srv.watch(p, p.left)
 	p.expiry = time.AfterFunc(x.srv.limits.Human, func() {
 		if x.srv.unpark(state) == p {
 			p.conversation.cancel(errUnanswered)
@@ -71,7 +74,49 @@ func (x *exchange) leave(p *parked) (reply, error) {
 	})
 	at.mu.Unlock()
 	result := append([]byte(`{"resultType":"input_required","inputRequests":{`), p.requests(x.endpoint == "")...)
-	return reply{result: append(append(append(result, `},"requestState":`...), jsonrpc.Quote(state)...), '}')}, nil
+	result = append(append(append(result, `},"requestState":`...), jsonrpc.Quote(state)...), '}')
+	return reply{result: result, added: p.conversation.up.Mark()}, nil
+}
+
+// enter takes a place for a waiting call: there are so many in all, and of one server no more than it may ask at once.
+func (s *Server) enter(p *parked) bool {
+	s.parking.mu.Lock()
+	defer s.parking.mu.Unlock()
+	n := 0
+	for _, other := range s.parking.byState {
+		if other.conversation.up == p.conversation.up && !other.freed {
+			n++
+		}
+	}
+	if n >= maxAsks {
+		return false
+	}
+	select {
+	case s.room <- struct{}{}:
+		p.freed = false
+		return true
+	default:
+		return false
+	}
+}
+
+// watch gives a waiting call's place back as soon as the call ends: what is left to keep is its outcome.
+func (s *Server) watch(p *parked, left <-chan struct{}) {
+	select {
+	case <-left:
+	case <-p.conversation.over:
+		s.parking.mu.Lock()
+		defer s.parking.mu.Unlock()
+		s.free(p)
+	}
+}
+
+// free gives the place back. The parking's lock is held.
+func (s *Server) free(p *parked) {
+	if !p.freed {
+		p.freed = true
+		<-s.room
+	}
 }
 
 // requests are the questions, as members of inputRequests.
@@ -88,14 +133,15 @@ func (p *parked) requests(aggregate bool) []byte {
 // unpark takes a call out, nil if there is none of that state: each state can be used once (GC-54).
 func (s *Server) unpark(state string) *parked {
 	s.parking.mu.Lock()
+	defer s.parking.mu.Unlock()
 	p := s.parking.byState[state]
-	delete(s.parking.byState, state)
-	s.parking.mu.Unlock()
 	if p == nil {
 		return nil
 	}
+	delete(s.parking.byState, state)
 	p.expiry.Stop()
-	<-s.room
+	close(p.left)
+	s.free(p)
 	return p
 }
 
@@ -159,6 +205,9 @@ func (x *exchange) sealed(up *registry.Upstream, ms jsonrpc.Members) ([]jsonrpc.
 		if err != nil {
 			return nil, against(up, "requestState is %v", err)
 		}
+		if len(state) > maxState {
+			return nil, against(up, "requestState has %d bytes, at most %d are passed on", len(state), maxState)
+		}
 		plain = append(append(plain, 1), state...)
 	} else {
 		plain = append(plain, 0)
@@ -196,6 +245,9 @@ func (x *exchange) open(sealed string) (*returned, error) {
 		return r, nil
 	}
 }
+
+// maxState bounds a server's state, in bytes: the client has to come back with it.
+const maxState = 64 << 10
 
 // spent are the states that have been used, as long as they would still be good.
 type spent struct {
@@ -270,7 +322,8 @@ func (x *exchange) comeBack() (reply, bool, error) {
 	if !mine || x.srv.unpark(state) != p {
 		return reply{}, false, errForeign
 	}
-	re, err := x.resume(p)
+	c := p.conversation
+	re, err := x.observed(x.ctx, c.up.Server().Name, c.target.Item.Name, func(context.Context) (reply, error) { return x.resume(p) })
 	return re, true, err
 }
 

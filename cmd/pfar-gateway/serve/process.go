@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -66,14 +67,11 @@ func (x *exchange) begin(ctx context.Context, p *process, main *registry.Upstrea
 	own, up, err := x.srv.registry.Start(ctx, main, registry.SessionClient{
 		Client: client, Level: s.level(),
 		Ask: func(a *registry.Ask) bool {
-			m := s.ask(a, s.endpoint == "", s.sub.push)
-			if m != nil {
-				s.sub.push(m)
-			}
+			x.srv.put(s, a)
 			return true
 		},
 		Note: func(method string, params []byte) {
-			s.sub.event(registry.Event{Server: name, Method: method, Params: params})
+			s.sub.event(registry.Event{Server: name, Method: method, Params: params}, subjectOf(method, params))
 		},
 	})
 	if err != nil {
@@ -89,11 +87,27 @@ func (x *exchange) begin(ctx context.Context, p *process, main *registry.Upstrea
 	default:
 	}
 	if uris := s.sub.watchedOf(name); len(uris) > 0 {
+		up.Watched(len(uris))
 		if err := up.Watch(ctx, uris...); err != nil {
 			x.srv.log.Warn("subscribing again in a new process, ignoring", "request", x.request, "server", name, "error", err.Error())
 		}
 	}
 	return nil
+}
+
+// put asks a session's client something that no call of its is about, on the stream that it may have open.
+func (s *Server) put(t *session, a *registry.Ask) {
+	m := t.ask(a, t.endpoint == "", func(m []byte) { t.sub.push(m) })
+	if m == nil {
+		return
+	}
+	if !t.sub.push(m) {
+		a.GiveUp(jsonrpc.Errorf(registry.CodeBusy, "too much waits for the client"))
+		return
+	}
+	time.AfterFunc(s.limits.Human, func() { // of an answered one this does nothing
+		a.GiveUp(jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "%v", errUnanswered))
+	})
 }
 
 // processes returns the session's own that run.

@@ -16,49 +16,82 @@ import (
 // subscribe has the client told when a resource changes.
 func (x *exchange) subscribe(ctx context.Context) (reply, error) {
 	if x.session == nil {
-		return reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: since protocol %s it is subscriptions/listen", mcp.ProtocolVersion20260728)
+		return reply{}, onlyInSessions("subscriptions/listen")
 	}
 	uri, route, err := x.resource()
 	if err != nil {
 		return reply{}, err
 	}
-	if !x.session.sub.watch(uri, route.Upstream.Server().Name, x.srv.limits.Watched) {
+	sub, server := x.session.sub, route.Upstream.Server().Name
+	had := sub.watching(uri)
+	if !sub.watch(uri, server, x.srv.limits.Watched) {
 		return reply{}, jsonrpc.Errorf(registry.CodeBusy, "at most %d resources can be watched", x.srv.limits.Watched)
 	}
-	re, err := x.watching(ctx, route, uri, (*registry.Upstream).Watch)
-	if err != nil {
-		x.session.sub.unwatch(uri)
+	re := empty
+	up, err := x.process(ctx, route.Upstream)
+	switch {
+	case err != nil:
+	case up.Modern():
+		err = up.Watch(ctx, uri)
+	default:
+		re, err = x.forward(ctx, target{Route: route})
+	}
+	if err != nil && !had {
+		sub.unwatch(uri)
+	}
+	if up != nil {
+		up.Watched(len(sub.watchedOf(server)))
 	}
 	return re, err
-}
-
-// watching has the server hear of it: as the client said it, or as servers of 2026-07-28 want to be told.
-func (x *exchange) watching(ctx context.Context, route registry.Route, uri string, change func(*registry.Upstream, context.Context, ...string) error) (reply, error) {
-	up, err := x.process(ctx, route.Upstream)
-	if err != nil {
-		return reply{}, err
-	}
-	if !up.Modern() {
-		return x.forward(ctx, target{Route: route})
-	}
-	return empty, change(up, ctx, uri)
 }
 
 // unsubscribe tells the server only when nobody else watches.
 func (x *exchange) unsubscribe(ctx context.Context) (reply, error) {
 	if x.session == nil {
-		return reply{}, jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: since protocol %s it is subscriptions/listen", mcp.ProtocolVersion20260728)
+		return reply{}, onlyInSessions("subscriptions/listen")
 	}
-	uri, route, err := x.resource()
+	uri, err := x.text("uri")
 	if err != nil {
 		return reply{}, err
 	}
-	x.session.sub.unwatch(uri)
-	server := route.Upstream.Server()
-	if !server.Sessions.Own && x.srv.hub.watches(server.Name, uri) {
-		return empty, nil
+	sub := x.session.sub
+	had := sub.watching(uri)
+	sub.unwatch(uri)
+	_, route, err := x.resource()
+	if err != nil {
+		if had {
+			return empty, nil // the resource is gone, and with it what the server knows
+		}
+		return reply{}, err
 	}
-	return x.watching(ctx, route, uri, (*registry.Upstream).Unwatch)
+	main := route.Upstream
+	server := main.Server().Name
+	if x.owns(main) {
+		return empty, x.session.unwatched(ctx, server, uri)
+	}
+	switch wanted := func(uri string) bool { return x.srv.hub.watches(server, uri) }; {
+	case wanted(uri):
+		return empty, nil
+	case main.Modern():
+		return empty, main.Unwatch(ctx, wanted, uri)
+	}
+	return x.forward(ctx, target{Route: route})
+}
+
+// unwatched tells the session's own process of a server, if there is one: none is started only to be told.
+func (s *session) unwatched(ctx context.Context, server, uri string) error {
+	for _, p := range s.processes() {
+		if p.up.Server().Name == server {
+			p.up.Watched(len(s.sub.watchedOf(server)))
+			return p.up.Unwatch(ctx, func(string) bool { return false }, uri)
+		}
+	}
+	return nil
+}
+
+// onlyInSessions is the error of methods that since 2026-07-28 there are others for.
+func onlyInSessions(instead string) error {
+	return jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: since protocol %s it is %s", mcp.ProtocolVersion20260728, instead)
 }
 
 // watchAll subscribes to the resources of a filter that can be, and returns the answer's member that says which,
@@ -151,7 +184,8 @@ func (s *Server) unwatch(sub *subscriber) {
 	}
 	for up, uris := range per {
 		go func() {
-			if err := up.Unwatch(s.calls, uris...); err != nil {
+			wanted := func(uri string) bool { return s.hub.watches(up.Server().Name, uri) }
+			if err := up.Unwatch(s.calls, wanted, uris...); err != nil {
 				s.log.Debug("unsubscribing, ignoring", "server", up.Server().Name, "error", err.Error())
 			}
 		}()
@@ -167,6 +201,13 @@ func (s *subscriber) watch(uri, server string, limit int) bool {
 	}
 	s.uris[uri] = server
 	return true
+}
+
+func (s *subscriber) watching(uri string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.uris[uri]
+	return ok
 }
 
 func (s *subscriber) unwatch(uri string) {

@@ -174,7 +174,8 @@ func (s *Server) honest(m jsonrpc.Message) {
 		}
 		s.Result(m, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+caps+`,"instructions":"be kind","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`)
 	case "subscriptions/listen":
-		s.Say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{},"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, m.ID)
+		params, _ := jsonrpc.Object(m.Params, nil)
+		s.Say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":%s,"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, params.Get("notifications"), m.ID)
 	case "initialize":
 		if s.Script.Modern {
 			s.Say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
@@ -309,5 +310,18 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 		if time.Now().After(end) {
 			t.Fatal("not in time: " + what)
 		}
+	}
+}
+
+// NextOr returns the gateway's next message, an error at the end or when ctx ends.
+func (l *Launched) NextOr(ctx context.Context) (handover.Message, error) {
+	select {
+	case m, ok := <-l.messages:
+		if !ok {
+			return m, io.EOF
+		}
+		return m, nil
+	case <-ctx.Done():
+		return handover.Message{}, ctx.Err()
 	}
 }
