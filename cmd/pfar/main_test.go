@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"pfar": main, "pfard": scriptedPfard})
+	testscript.Main(m, map[string]func(){"pfar": main, "pfard": scriptedPfard, "gateway": scriptedGateway})
 }
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata/script")

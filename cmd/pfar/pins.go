@@ -126,7 +126,7 @@ func (c *cli) pinsList(ctx context.Context) error {
 	}
 	c.table(c.stdout, rows)
 	if example != "" {
-		fmt.Fprintf(c.stderr, "%s pfar pins show %s\n", c.paint(c.stderr, cyan, "hint:"), escape(example, oneLine))
+		c.pinsHint("pfar pins show " + example)
 	}
 	return nil
 }
@@ -194,7 +194,15 @@ func (c *cli) pinsShow(ctx context.Context, server string, names []string) error
 	case len(p.Held) == 0 && len(p.Descriptors) > 0:
 		c.printDescriptors(p.Descriptors)
 	}
+	if slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Digest != "" }) {
+		c.pinsHint("pfar pins accept " + p.Server)
+	}
 	return nil
+}
+
+// pinsHint says what may be done next, to people alone.
+func (c *cli) pinsHint(next string) {
+	fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, cyan, "hint:"), escape(next, oneLine))
 }
 
 func (c *cli) printCounts(p pinned) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -319,24 +320,36 @@ func TestPinsComplete(t *testing.T) {
 	}
 }
 
-// TestPinsTooMany: what the gateway does not show is not accepted, and what is changed is not hidden by what is new.
+// TestPinsTooMany: what the gateway does not show is not accepted, and what has changed is not hidden by what is new.
 func TestPinsTooMany(t *testing.T) {
 	b := newPins(t)
 	b.offer("notion 1", pinnedTool("z", "harmless"))
 	many := []pins.Definition{pinnedTool("z", "other")}
 	for i := range 100 {
-		many = append(many, pinnedTool(fmt.Sprintf("a%03d", i), strings.Repeat("line\n", 12<<10)))
+		many = append(many, pinnedTool(fmt.Sprintf("a%03d", i), "new"))
 	}
 	b.offer("notion 1", many...)
 	if code, out, problem := b.run(t); code != exitOK || !strings.Contains(out, "101   z changed, a000 new") || !strings.Contains(out, "and 97 more") || problem != "hint: pfar pins show notion\n" {
 		t.Errorf("exit %d, %s%s", code, out, problem)
 	}
-	code, out, problem := b.run(t, "accept", "notion", "--yes")
-	shown := strings.Count(out, "+++ offered: ")
-	if code != exitOK || shown < 50 || shown > 90 || b.held() != len(many)-shown || !strings.Contains(problem, "accept again") {
-		t.Errorf("exit %d: %d are shown, %d are held, %s", code, shown, b.held(), problem)
+	f := &pinsBench{bench: newBench(t, "")}
+	seen, unseen := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	var asked string
+	f.serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			body, _ := io.ReadAll(r.Body)
+			asked += string(body)
+			fmt.Fprint(w, `{"accepted":["seen"]}`)
+			return
+		}
+		fmt.Fprintf(w, `{"server":"notion","held":[{"kind":"tool","name":"seen","title":"seen","state":"new","digest":%q,"diff":"+x\n","diff_cut":7},
+			{"kind":"tool","name":"unseen","title":"unseen","state":"new","digest":%q,"diff_cut":9}]}`, seen, unseen)
+	}))
+	if code, _, problem := f.run(t, "accept", "notion", "seen", "unseen", "--yes"); code != exitFailed || asked != "" || !strings.Contains(problem, "name fewer") {
+		t.Errorf("exit %d, asked %s, %s", code, asked, problem)
 	}
-	if code, out, problem = b.run(t, "accept", "notion", "--yes"); code != exitOK || b.held() != 0 || !strings.Contains(out, "+++ offered: \"z\"") {
-		t.Errorf("exit %d: %d are held, %s", code, b.held(), problem)
+	code, out, problem := f.run(t, "accept", "notion", "--yes")
+	if code != exitOK || asked != `{"names":["seen@`+seen+`"]}` || !strings.Contains(problem, "accept again") || strings.Count(out, "This is not all of it; this is: pfar pins show notion") != 2 {
+		t.Errorf("exit %d, asked %s, %s%s", code, asked, out, problem)
 	}
 }

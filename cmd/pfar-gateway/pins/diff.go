@@ -14,26 +14,51 @@ import (
 // visible quotes text so that every character of it is seen for what it is: control characters, those that have no
 // width or change the direction of writing, and tags are escaped. No two texts look the same but for letters that do.
 func visible(s string) string {
-	q := strconv.QuoteToGraphic(s)
-	if !strings.ContainsFunc(q, hidden) {
-		return q
-	}
-	var b strings.Builder
-	for _, r := range q {
-		if hidden(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-			continue
+	marks := 0 // of the character before
+	doubtful := func(r rune) bool {
+		if !unicode.Is(unicode.M, r) {
+			marks = 0
+			if !unicode.IsLetter(r) && !unicode.IsNumber(r) {
+				marks = maxMarks // on what is no letter there is none to read
+			}
+			return hidden(r)
 		}
-		b.WriteRune(r)
+		marks++
+		return marks > maxMarks || hidden(r)
 	}
-	return b.String()
+	marks = maxMarks // of the quotation mark
+	if !strings.ContainsFunc(s, doubtful) {
+		return strconv.QuoteToGraphic(s)
+	}
+	marks = maxMarks
+	b := []byte{'"'}
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
+			b = fmt.Appendf(b, `\x%02x`, s[i])
+		case doubtful(r):
+			b = append(b, strings.Trim(strconv.QuoteRuneToASCII(r), "'")...)
+		case r == '"':
+			b = append(b, `\"`...)
+		case r == '\'':
+			b = append(b, '\'')
+		default:
+			quoted := strconv.AppendQuoteRuneToGraphic(b, r)
+			b = append(b, quoted[len(b)+1:len(quoted)-1]...)
+		}
+	}
+	return string(append(b, '"'))
 }
 
-// hidden reports whether a graphic character is one that people do not see, or take for a space. Vowel signs and accents
-// are no such characters: several scripts cannot be read without.
+// maxMarks is how many vowel signs and accents a letter may have: with more of them text runs over its neighbours.
+const maxMarks = 4
+
+// hidden reports whether a graphic character is one that people do not see, or take for a space, or that strikes others
+// out. Vowel signs and accents are no such characters: several scripts cannot be read without.
 func hidden(r rune) bool {
 	return r > unicode.MaxASCII && (unicode.IsSpace(r) || r == '\u2800' || // an empty Braille cell
-		unicode.In(r, unicode.Zs, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector))
+		r >= 0x334 && r <= 0x338 || r >= 0x20d0 && r <= 0x20ff || // overlays and enclosures
+		unicode.In(r, unicode.Zs, unicode.Me, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector))
 }
 
 // limits of what is shown of one definition.

@@ -2,6 +2,7 @@ package pins
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -58,11 +59,25 @@ func TestEveryScript(t *testing.T) {
 	for s, want := range map[string]string{
 		"a\u200db": `"a\u200db"`, "a\ufe0f": `"a\ufe0f"`, "\U000e0100": `"\U000e0100"`, "\u034f": `"\u034f"`, "\u115f": `"\u115f"`, "\u00ad": `"\u00ad"`,
 		"\u2028": `"\u2028"`, "\u0085": `"\u0085"`, "\x7f": `"\x7f"`, "\ue000": `"\ue000"`, "\u2066": `"\u2066"`, "\\\"": `"\\\""`, "\u061c": `"\u061c"`,
+		"\u0301a": `"\u0301a"`, " \u0301": `" \u0301"`, "a\u0336b\u0336": `"a\u0336b\u0336"`, "1\u20dd": `"1\u20dd"`, "\"\u0301'": `"\"\u0301'"`, "\xff\u0301": `"\xff\u0301"`,
+		"a" + strings.Repeat("\u0300", 6): `"a` + strings.Repeat("\u0300", 4) + `\u0300\u0300"`, "\u200b\\'\n\ufffd": `"\u200b\\'\n` + "\ufffd" + `"`,
 	} {
 		if got := visible(s); got != want {
 			t.Errorf("%q becomes %s, want %s", s, got, want)
 		}
 	}
+}
+
+// FuzzVisible: what is shown says all, and nothing twice.
+func FuzzVisible(f *testing.F) {
+	f.Add("a\u0301\u202e\"'\\\n\xff\u0336")
+	f.Fuzz(func(t *testing.T, s string) {
+		got := visible(s)
+		onlyVisible(t, got)
+		if back, err := strconv.Unquote(got); err != nil || back != s {
+			t.Errorf("%q becomes %s, and that %q, %v", s, got, back, err)
+		}
+	})
 }
 
 // TestLongDiffs are cut, say so, and say how much is missing, wherever the change is.

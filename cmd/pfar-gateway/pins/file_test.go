@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // counting counts how often a file is replaced.
@@ -26,12 +28,15 @@ func (c *counting) rename(from, to string) error {
 var errDisk = errors.New("the disk failed")
 
 // failing fails at one step, of those that are numbered from 0 as they come, and at all that follow: a crash does not
-// tidy up.
-type failing struct{ at, step int }
+// tidy up. With once it fails at that one alone, as a disk does that was full for a moment.
+type failing struct {
+	at, step int
+	once     bool
+}
 
 func (f *failing) fails() bool {
 	f.step++
-	return f.step > f.at
+	return f.step == f.at+1 || f.step > f.at && !f.once
 }
 
 func (f *failing) create(dir string) (temporary, error) {
@@ -122,6 +127,22 @@ func TestCrashAtFirstUse(t *testing.T) {
 	s.disk = f
 	if s.Review(offered(tool("a", "x"))); f.step != steps {
 		t.Errorf("a write has %d steps, this test knows %d", f.step, steps)
+	}
+}
+
+// TestTidiesUp: a write that fails leaves nothing but what was there.
+func TestTidiesUp(t *testing.T) {
+	for at := range steps {
+		s := fresh(t)
+		s.Review(offered(tool("a", "x")))
+		s.Review(offered(tool("a", "y")))
+		s.disk = &failing{at: at, once: true}
+		if _, err := s.Accept("s", "a"); !errors.Is(err, errDisk) {
+			t.Errorf("step %d: %v", at, err)
+		}
+		if entries, err := os.ReadDir(s.dir); err != nil || len(entries) != 1 || entries[0].Name() != "s.json" {
+			t.Errorf("step %d left %v, %v", at, entries, err)
+		}
 	}
 }
 
@@ -263,6 +284,7 @@ func TestForeignFiles(t *testing.T) {
 			return problem, errors.Join(os.WriteFile(path, good, 0o600), os.Chmod(path, 0o620))
 		},
 		"link":      func(path string) (string, error) { return "too many levels", os.Symlink(src.path("bad"), path) },
+		"FIFO":      func(path string) (string, error) { return problem, unix.Mkfifo(path, 0o600) },
 		"directory": func(path string) (string, error) { return problem, os.Mkdir(path, 0o700) },
 		"too large": func(path string) (string, error) {
 			return problem, errors.Join(os.WriteFile(path, good, 0o600), os.Truncate(path, maxFile+1))

@@ -57,7 +57,7 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 		return
 	}
 	u.note = func(method string, params []byte) {
-		r.event(Event{Server: u.server.Name, Method: method, Params: params})
+		r.event(Event{Server: u.server.Name, Method: method, Params: params, Shared: u.server.Sessions.Own})
 	}
 	if !r.adopt(u) {
 		u.end(errShutdown)
@@ -194,7 +194,7 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 	}
 	u.agree(a)
 	if a.Modern() {
-		u.follow(ctx)
+		u.follow()
 	}
 	u.changes() // what it says before it is asked is no change
 	l, err := u.discover(ctx, AllKinds, new(Listing))

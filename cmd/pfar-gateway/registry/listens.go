@@ -15,95 +15,169 @@ import (
 )
 
 // listens is the gateway's stream of notifications from a server of 2026-07-28: one subscriptions/listen at a time, made
-// anew when the resources that clients watch change.
+// anew by a goroutine of its own when the resources that clients watch change, and when it ends.
 type listens struct {
-	change sync.Mutex // held while the stream is made anew
-	id     int64      // of the one that stands, 0 for none
+	mu      sync.Mutex
+	want    map[string]bool // resources
+	waiting []chan error    // of those who changed want since it was last looked at
+	kick    chan struct{}
+
+	id     int64 // of the stream that stands, 0 for none; these two are the goroutine's
 	stream *waiting
-	uris   map[string]bool
 }
 
-// Watch has the server tell of changes to a resource, in whichever way it knows.
-func (u *Upstream) Watch(ctx context.Context, uri string) error {
+// Watch has the server tell of changes to resources, in whichever way it knows.
+func (u *Upstream) Watch(ctx context.Context, uris ...string) error {
 	if !u.Modern() {
-		return u.subscription(ctx, mcp.MethodResourcesSubscribe, uri)
+		return u.subscribe(ctx, mcp.MethodResourcesSubscribe, uris)
 	}
-	u.listens.change.Lock()
-	defer u.listens.change.Unlock()
-	if u.listens.uris[uri] {
-		return nil
-	}
-	want := maps.Clone(u.listens.uris)
-	if want == nil {
-		want = make(map[string]bool)
-	}
-	want[uri] = true
-	return u.listen(ctx, want)
+	return u.change(ctx, func(want map[string]bool) {
+		for _, uri := range uris {
+			want[uri] = true
+		}
+	})
 }
 
 // Unwatch takes it back.
-func (u *Upstream) Unwatch(ctx context.Context, uri string) error {
+func (u *Upstream) Unwatch(ctx context.Context, uris ...string) error {
 	if !u.Modern() {
-		return u.subscription(ctx, mcp.MethodResourcesUnsubscribe, uri)
+		return u.subscribe(ctx, mcp.MethodResourcesUnsubscribe, uris)
 	}
-	u.listens.change.Lock()
-	defer u.listens.change.Unlock()
-	if !u.listens.uris[uri] {
-		return nil
-	}
-	want := maps.Clone(u.listens.uris)
-	delete(want, uri)
-	return u.listen(ctx, want)
+	return u.change(ctx, func(want map[string]bool) {
+		for _, uri := range uris {
+			delete(want, uri)
+		}
+	})
 }
 
-func (u *Upstream) subscription(ctx context.Context, method mcp.MCPMethod, uri string) error {
-	_, err := u.Call(ctx, Call{Method: string(method), Params: fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))})
-	return err
-}
-
-// follow opens the stream of changes to lists, if the server has any to tell of.
-func (u *Upstream) follow(ctx context.Context) {
-	u.listens.change.Lock()
-	defer u.listens.change.Unlock()
-	if err := u.listen(ctx, nil); err != nil {
-		u.log.Warn("listening to changes of lists, ignoring", "error", err.Error())
-	}
-}
-
-// listen replaces the stream by one for these resources. There is one at a time: servers that are asked for a second tell
-// each thing once, on whichever they like. What changed in between may have gone untold, so the lists are looked at again.
-// u.listens.change is held.
-func (u *Upstream) listen(ctx context.Context, uris map[string]bool) error {
-	again := u.hush(ctx)
-	filter := u.filter(uris)
-	if len(filter) > len("{}") {
-		if err := u.open(ctx, filter); err != nil {
+func (u *Upstream) subscribe(ctx context.Context, method mcp.MCPMethod, uris []string) error {
+	for _, uri := range uris {
+		if _, err := u.Call(ctx, Call{Method: string(method), Params: fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))}); err != nil {
 			return err
 		}
-	}
-	u.listens.uris = uris
-	if again {
-		u.again(0, AllKinds)
 	}
 	return nil
 }
 
-// hush ends the stream and waits for the server to confirm it, if not for long. It reports whether there was one.
-func (u *Upstream) hush(ctx context.Context) bool {
-	id, w := u.listens.id, u.listens.stream
-	if id == 0 {
-		return false
+// change edits what is wanted and waits until the server listens to that, or ctx ends: then it goes on all the same, for
+// other clients wait for it too.
+func (u *Upstream) change(ctx context.Context, edit func(map[string]bool)) error {
+	l := &u.listens
+	done := make(chan error, 1)
+	l.mu.Lock()
+	before := maps.Clone(l.want)
+	edit(l.want)
+	if maps.Equal(before, l.want) {
+		l.mu.Unlock()
+		return nil
 	}
-	u.listens.id, u.listens.stream = 0, nil
+	l.waiting = append(l.waiting, done)
+	l.mu.Unlock()
+	u.kick()
+	select {
+	case err := <-done:
+		return err
+	case <-u.done:
+		return u.gone(true)
+	case <-ctx.Done():
+		return interrupted(ctx)
+	}
+}
+
+func (u *Upstream) kick() {
+	select {
+	case u.listens.kick <- struct{}{}:
+	default:
+	}
+}
+
+// ackTime is how long a server may take to say that it listens, and confirmTime that it no longer does.
+const (
+	ackTime     = 2 * time.Second
+	confirmTime = time.Second
+)
+
+// follow begins to listen, and waits a little for the server to do so: what changes from then on is heard.
+func (u *Upstream) follow() {
+	first := make(chan error, 1)
+	u.listens.waiting = append(u.listens.waiting, first)
+	u.kick()
+	go u.listening()
+	select {
+	case <-first:
+	case <-time.After(min(ackTime, u.limits.Handshake/4)):
+	case <-u.done:
+	}
+}
+
+// listening keeps the stream as it is wanted until the conversation ends.
+func (u *Upstream) listening() {
+	l := &u.listens
+	var retry <-chan time.Time
+	for failed, heard := 0, false; ; {
+		var ended <-chan answer
+		if l.stream != nil {
+			ended = l.stream.answer
+		}
+		select {
+		case <-u.done:
+			return
+		case <-l.kick:
+		case <-retry:
+		case <-ended: // by the server
+			u.forget(l.id)
+			l.id, l.stream = 0, nil
+			retry = time.After(time.Second << min(failed, 6))
+			failed++
+			continue
+		}
+		l.mu.Lock()
+		want, waiting := maps.Clone(l.want), l.waiting
+		l.waiting = nil
+		l.mu.Unlock()
+		err := u.listen(want)
+		for _, w := range waiting {
+			w <- err
+		}
+		retry = nil
+		if err != nil {
+			u.log.Warn("listening to changes", "error", err.Error())
+			retry = time.After(time.Second << min(failed, 6) / 4)
+			failed++
+			continue
+		}
+		if failed = 0; heard {
+			u.again(0, AllKinds) // what changed in between may have gone untold
+		}
+		heard = true
+	}
+}
+
+// listen replaces the stream by one for these resources. There is one at a time: servers that are asked for a second tell
+// each thing once, on whichever they like.
+func (u *Upstream) listen(uris map[string]bool) error {
+	u.hush()
+	if filter := u.filter(uris); len(filter) > len("{}") {
+		return u.open(filter)
+	}
+	return nil
+}
+
+// hush ends the stream and waits for the server to confirm it, if not for long.
+func (u *Upstream) hush() {
+	l := &u.listens
+	id, w := l.id, l.stream
+	if id == 0 {
+		return
+	}
+	l.id, l.stream = 0, nil
 	u.tell(jsonrpc.AppendRequest(nil, 0, string(mcp.MethodNotificationCancelled), fmt.Appendf(nil, `{"requestId":%d,"reason":"replaced"}`, id)))
 	select {
 	case <-w.answer:
-	case <-time.After(time.Second):
+	case <-time.After(confirmTime):
 	case <-u.done:
-	case <-ctx.Done():
 	}
 	u.forget(id)
-	return true
 }
 
 // filter is what the gateway wants to hear: of each list that may change, and of the resources.
@@ -134,8 +208,8 @@ func (u *Upstream) filter(uris map[string]bool) []byte {
 }
 
 // open sends subscriptions/listen and waits until the server says that it listens. The request itself stays in flight.
-func (u *Upstream) open(ctx context.Context, filter []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, u.timeout)
+func (u *Upstream) open(filter []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), ackTime)
 	defer cancel()
 	id := u.last.Add(1)
 	w := &waiting{call: &Call{Method: string(mcp.MethodSubscriptionsListen)}, answer: make(chan answer, 1), begun: make(chan struct{})}
@@ -160,7 +234,7 @@ func (u *Upstream) open(ctx context.Context, filter []byte) error {
 		return u.gone(true)
 	case <-ctx.Done():
 		u.abandon(id, "timed out")
-		return u.late(w.call.Method)
+		return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not acknowledge %s within %v", u.server.Name, w.call.Method, ackTime)
 	}
 }
 

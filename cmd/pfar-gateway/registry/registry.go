@@ -51,6 +51,7 @@ type Event struct {
 	Method  string    // of a notification to pass on, with Params
 	Params  []byte
 
+	Shared    bool // Method comes from the process that those clients share who have none of their own
 	Forgotten bool // there is nothing known of the server any more
 }
 

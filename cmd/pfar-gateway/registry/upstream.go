@@ -62,6 +62,7 @@ func newUpstream(server handover.Server, stdin, stdout *os.File, limits *Limits,
 		note:  func(string, []byte) {},
 		slots: make(chan struct{}, limits.Concurrent), out: make(chan []byte, 2*limits.Concurrent),
 		retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
+		listens: listens{want: make(map[string]bool), kick: make(chan struct{}, 1)},
 		done:    make(chan struct{}), stale: make(chan struct{}, 1),
 		waiting: make(map[int64]*waiting), progress: make(map[int64]*waiting), asks: make(map[string]*Ask), given: make(map[int64]givenUp),
 	}

@@ -43,6 +43,9 @@ func (s *session) ask(a *registry.Ask, aggregate bool, say func(message []byte))
 	if a.Over() {
 		return nil
 	}
+	if a.Method == string(mcp.MethodElicitationCreate) {
+		s.sub.expects(a.Server, a.Params)
+	}
 	return questionTo(id, a.Method, attributed(a.Server, a.Method, a.Params, aggregate))
 }
 

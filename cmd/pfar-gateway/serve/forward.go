@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (x *exchange) send(ctx context.Context, t target) (reply, error) {
 	case len(edits) > 0 && call.Params == nil:
 		call.Params = jsonrpc.Splice(nil, []byte("{}"), edits...)
 	case len(edits) > 0:
-		slices.SortFunc(edits, func(a, b jsonrpc.Edit) int { return a.Start - b.Start })
+		slices.SortFunc(edits, func(a, b jsonrpc.Edit) int { return cmp.Or(a.Start-b.Start, a.End-b.End) })
 		call.Params = jsonrpc.Splice(make([]byte, 0, len(call.Params)+64), call.Params, edits...)
 	}
 	return x.converse(ctx, up, t, call)

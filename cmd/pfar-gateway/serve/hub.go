@@ -10,6 +10,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // subscriber is one client's interest in what happens, and what waits to be told to it. Changed lists are a set and
@@ -26,10 +27,12 @@ type subscriber struct {
 	queue   [][]byte
 	level   int               // of log messages, 0 for none
 	uris    map[string]string // resources watched, and their server
+
+	elicitations map[string]struct{} // that are answered out of band, by server and id
 }
 
 func newSubscriber(endpoint string, kinds registry.Kinds, limit int) *subscriber {
-	return &subscriber{endpoint: endpoint, kinds: kinds, limit: limit, wake: make(chan struct{}, 1), uris: make(map[string]string)}
+	return &subscriber{endpoint: endpoint, kinds: kinds, limit: limit, wake: make(chan struct{}, 1), uris: make(map[string]string), elicitations: make(map[string]struct{})}
 }
 
 // take returns what waits, as messages without line ends.
@@ -83,7 +86,8 @@ func (s *subscriber) event(e registry.Event) {
 		s.changed |= k
 		waits = true
 	}
-	if e.Method != "" && s.wants(e) && len(s.queue) < s.limit {
+	apart := e.Shared && s.tag == nil // a session has a process of its own, and hears of that
+	if e.Method != "" && !apart && len(s.queue) < s.limit && s.wants(e) {
 		s.queue = append(s.queue, s.message(e.Method, e.Params))
 		waits = true
 	}
@@ -133,8 +137,30 @@ func (s *subscriber) wants(e registry.Event) bool {
 				return true
 			}
 		}
+	case string(mcp.MethodNotificationElicitationComplete):
+		id, _ := jsonrpc.String(ms.Get("elicitationId"))
+		_, asked := s.elicitations[e.Server+" "+id]
+		delete(s.elicitations, e.Server+" "+id)
+		return asked
 	}
 	return false
+}
+
+// maxElicitations bounds what is remembered of questions that are answered elsewhere.
+const maxElicitations = 64
+
+// expects notes that a client has been sent to an address, so that it hears when it is done there.
+func (s *subscriber) expects(server string, params []byte) {
+	ms, err := jsonrpc.Object(params, nil)
+	if err != nil {
+		return
+	}
+	id, err := jsonrpc.String(ms.Get("elicitationId"))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && len(s.elicitations) < maxElicitations {
+		s.elicitations[server+" "+id] = struct{}{}
+	}
 }
 
 // severity numbers the levels of RFC 5424 from 1, debug; 0 is none of them.
@@ -182,15 +208,18 @@ func (h *hub) event(e registry.Event) {
 	}
 }
 
-// watched returns the resources of a server that somebody watches.
-func (h *hub) watched(server string) []string {
+// watched returns the resources of a server's shared process that somebody watches.
+func (h *hub) watched(server handover.Server) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	uris := make(map[string]struct{})
 	for s := range h.subscribers {
+		if server.Sessions.Own && s.tag == nil {
+			continue
+		}
 		s.mu.Lock()
 		for uri, of := range s.uris {
-			if of == server {
+			if of == server.Name {
 				uris[uri] = struct{}{}
 			}
 		}

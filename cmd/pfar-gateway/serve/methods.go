@@ -321,13 +321,10 @@ func (x *exchange) setLevel(ctx context.Context) (reply, error) {
 	sub.mu.Unlock()
 	x.session.setLevel(ctx, name)
 	for _, up := range x.srv.registry.Catalogue().Offering(x.endpoint, "logging") {
-		if up.Modern() || up.Server().Sessions.Own {
-			continue // told with each call; told above
+		if up.Server().Sessions.Own {
+			continue // told above
 		}
-		params := fmt.Appendf(nil, `{"level":%q}`, levels[x.srv.hub.lowest(up.Server().Name)])
-		if _, err := up.Call(ctx, registry.Call{Method: x.msg.Method, Params: params}); err != nil {
-			x.srv.log.Warn("setting a server's log level, ignoring", "request", x.request, "server", up.Server().Name, "error", err.Error())
-		}
+		x.srv.level(ctx, up, x.srv.hub.lowest(up.Server().Name))
 	}
 	return empty, nil
 }

@@ -88,8 +88,8 @@ func (x *exchange) begin(ctx context.Context, p *process, main *registry.Upstrea
 		return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the request was given up: %v", errEnded)
 	default:
 	}
-	for _, uri := range s.sub.watchedOf(name) {
-		if err := up.Watch(ctx, uri); err != nil {
+	if uris := s.sub.watchedOf(name); len(uris) > 0 {
+		if err := up.Watch(ctx, uris...); err != nil {
 			x.srv.log.Warn("subscribing again in a new process, ignoring", "request", x.request, "server", name, "error", err.Error())
 		}
 	}

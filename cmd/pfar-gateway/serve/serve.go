@@ -78,9 +78,7 @@ func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits
 func (s *Server) Event(e registry.Event) {
 	s.hub.event(e)
 	if e.Up != nil {
-		if uris := s.hub.watched(e.Server); len(uris) > 0 {
-			go s.resubscribe(e.Up, uris)
-		}
+		go s.restore(e.Up)
 	}
 }
 

@@ -1,8 +1,11 @@
 package serve
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -30,7 +33,7 @@ func (x *exchange) subscribe(ctx context.Context) (reply, error) {
 }
 
 // watching has the server hear of it: as the client said it, or as servers of 2026-07-28 want to be told.
-func (x *exchange) watching(ctx context.Context, route registry.Route, uri string, change func(*registry.Upstream, context.Context, string) error) (reply, error) {
+func (x *exchange) watching(ctx context.Context, route registry.Route, uri string, change func(*registry.Upstream, context.Context, ...string) error) (reply, error) {
 	up, err := x.process(ctx, route.Upstream)
 	if err != nil {
 		return reply{}, err
@@ -68,8 +71,12 @@ func (x *exchange) watchAll(ctx context.Context, sub *subscriber, raw []byte) []
 	if err != nil {
 		return nil
 	}
-	granted := []byte(`,"resourceSubscriptions":[`)
-	first := true
+	type watch struct {
+		up   *registry.Upstream
+		uris []string
+		raw  [][]byte
+	}
+	per := make(map[string]*watch)
 	for _, r := range wanted {
 		uri, err := jsonrpc.String(r)
 		if err != nil {
@@ -79,31 +86,50 @@ func (x *exchange) watchAll(ctx context.Context, sub *subscriber, raw []byte) []
 		if err != nil || !ok || !route.Upstream.Agreed().Subscribes() || !sub.watch(uri, route.Upstream.Server().Name, x.srv.limits.Watched) {
 			continue
 		}
-		if err := route.Upstream.Watch(ctx, uri); err != nil {
-			sub.unwatch(uri)
+		w := per[route.Upstream.Server().Name]
+		if w == nil {
+			w = &watch{up: route.Upstream}
+			per[route.Upstream.Server().Name] = w
+		}
+		w.uris, w.raw = append(w.uris, uri), append(w.raw, r)
+	}
+	var granted [][]byte
+	for _, w := range per {
+		if err := w.up.Watch(ctx, w.uris...); err != nil {
+			for _, uri := range w.uris {
+				sub.unwatch(uri)
+			}
 			continue
 		}
-		if !first {
-			granted = append(granted, ',')
-		}
-		first = false
-		granted = append(granted, r...)
+		granted = append(granted, w.raw...)
 	}
-	if first {
+	if len(granted) == 0 {
 		return nil
 	}
-	return append(granted, ']')
+	return slices.Concat([]byte(`,"resourceSubscriptions":[`), bytes.Join(granted, []byte{','}), []byte{']'})
 }
 
-// resubscribe tells a server's new process what its clients watch.
-func (s *Server) resubscribe(up *registry.Upstream, uris []string) {
-	if !up.Agreed().Subscribes() {
-		return
-	}
-	for _, uri := range uris {
-		if err := up.Watch(s.calls, uri); err != nil {
-			s.log.Warn("subscribing again after a restart, ignoring", "server", up.Server().Name, "error", err.Error())
+// restore tells a server's new process what its clients watch, and which log messages they want.
+func (s *Server) restore(up *registry.Upstream) {
+	server := up.Server()
+	if uris := s.hub.watched(server); len(uris) > 0 && up.Agreed().Subscribes() {
+		if err := up.Watch(s.calls, uris...); err != nil {
+			s.log.Warn("subscribing again after a restart, ignoring", "server", server.Name, "error", err.Error())
 		}
+	}
+	if level := s.hub.lowest(server.Name); level > 0 && !server.Sessions.Own {
+		s.level(s.calls, up, level)
+	}
+}
+
+// level sets the level of the log messages of a server that keeps one for all its clients.
+func (s *Server) level(ctx context.Context, up *registry.Upstream, level int) {
+	if up.Modern() || !up.Agreed().Has("logging") {
+		return // it is told with each call
+	}
+	params := fmt.Appendf(nil, `{"level":%q}`, levels[level])
+	if _, err := up.Call(ctx, registry.Call{Method: string(mcp.MethodSetLogLevel), Params: params}); err != nil {
+		s.log.Warn("setting a server's log level, ignoring", "server", up.Server().Name, "error", err.Error())
 	}
 }
 
@@ -115,20 +141,21 @@ func (s *Server) unwatch(sub *subscriber) {
 	if len(uris) == 0 {
 		return
 	}
-	go func() {
-		for uri, server := range uris {
-			route, ok, err := s.registry.Catalogue().ByURI(server, uri)
-			if err != nil || !ok || s.hub.watches(server, uri) {
-				continue
-			}
-			if route.Upstream.Server().Sessions.Own {
-				continue // whoever was told of it is gone
-			}
-			if err := route.Upstream.Unwatch(s.calls, uri); err != nil {
-				s.log.Debug("unsubscribing, ignoring", "server", server, "error", err.Error())
-			}
+	per := make(map[*registry.Upstream][]string)
+	for uri, server := range uris {
+		route, ok, err := s.registry.Catalogue().ByURI(server, uri)
+		own := ok && route.Upstream.Server().Sessions.Own && sub.tag == nil // whoever was told of it is gone
+		if err == nil && ok && !own && !s.hub.watches(server, uri) {
+			per[route.Upstream] = append(per[route.Upstream], uri)
 		}
-	}()
+	}
+	for up, uris := range per {
+		go func() {
+			if err := up.Unwatch(s.calls, uris...); err != nil {
+				s.log.Debug("unsubscribing, ignoring", "server", up.Server().Name, "error", err.Error())
+			}
+		}()
+	}
 }
 
 // watch adds a resource. It reports false if there are limit of them.
