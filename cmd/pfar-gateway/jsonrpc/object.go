@@ -135,10 +135,12 @@ func name(b []byte) ([]byte, error) {
 	return []byte(s), err
 }
 
+var errNoString = errors.New("not a string")
+
 // String decodes a JSON string.
 func String(raw []byte) (string, error) {
 	if len(raw) < 2 || raw[0] != '"' {
-		return "", errors.New("not a string")
+		return "", errNoString
 	}
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1]), nil
