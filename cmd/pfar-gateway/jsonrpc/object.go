@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxMembers bounds an object that is looked into; finding a duplicate compares each name with each.
@@ -46,22 +46,28 @@ func (ms Members) Index(name string) int {
 	return -1
 }
 
-// LookAlike returns the first name that is one of known but for the case of its letters: encoding/json and others
-// take it for the same, so that a check here and a program behind it would see two different messages.
+// LookAlike returns the first name that is one of known, which are ASCII, but for the case of its letters: encoding/json and
+// others take it for the same, so that a check here and a program behind it would see two different messages.
 func (ms Members) LookAlike(known ...string) error {
 	for i := range ms {
 		name := ms[i].Name
-		if slices.Contains(known, string(name)) {
-			continue
-		}
+		longer := !ascii(name) // two letters that are not fold to ASCII: the long s, and the sign for kelvin
 		for _, k := range known {
-			// Letters outside of ASCII that fold into it are longer: the Kelvin sign and the long s.
-			if len(name) >= len(k) && strings.EqualFold(string(name), k) {
+			if (longer || len(name) == len(k)) && string(name) != k && strings.EqualFold(string(name), k) {
 				return fmt.Errorf("member %q looks like %q", name, k)
 			}
 		}
 	}
 	return nil
+}
+
+func ascii(b []byte) bool {
+	for _, c := range b {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // Object splits an object into its members, appended to dst. A name that comes twice is an error, however it is
@@ -129,10 +135,12 @@ func name(b []byte) ([]byte, error) {
 	return []byte(s), err
 }
 
+var errNoString = errors.New("not a string")
+
 // String decodes a JSON string.
 func String(raw []byte) (string, error) {
 	if len(raw) < 2 || raw[0] != '"' {
-		return "", errors.New("not a string")
+		return "", errNoString
 	}
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1]), nil

@@ -68,6 +68,9 @@ func (g *Gone) Error() string { return g.refusal.Error() }
 // Unwrap returns what to tell the client.
 func (g *Gone) Unwrap() error { return g.refusal }
 
+// few calls in flight are written each for itself: to wait for others would cost them more than it saves.
+const few = 4
+
 // Token returns a progress token that no other call to this server has.
 func (u *Upstream) Token() int64 { return u.last.Add(1) }
 
@@ -102,9 +105,9 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 		c.Params = withMeta(c.Params, u.Agreed().meta)
 	}
 	line := jsonrpc.AppendRequest(make([]byte, 0, 64+len(c.Method)+len(c.Params)), id, c.Method, c.Params)
-	if err := u.conn.write(ctx, line); err != nil {
-		u.forget(id)
-		return nil, u.writeError(ctx, err)
+	written, err := u.conn.send(ctx, line, len(u.slots) > few)
+	if err != nil {
+		return nil, u.unsent(ctx, id, err)
 	}
 	for {
 		select {
@@ -122,6 +125,8 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 			default:
 				return nil, u.gone(true)
 			}
+		case <-written.failure():
+			return nil, u.unsent(ctx, id, written.err)
 		case <-ctx.Done():
 			u.abandon(id, "cancelled")
 			return nil, interrupted(ctx)
@@ -277,6 +282,15 @@ func (u *Upstream) late(method string) error {
 		doubt = "; whether it has done what was asked is not known"
 	}
 	return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not answer %s within %v%s", u.server.Name, method, u.timeout, doubt)
+}
+
+// unsent takes a call off the books that could not be written, or whose caller has not waited for that.
+func (u *Upstream) unsent(ctx context.Context, id int64, err error) error {
+	if ctx.Err() != nil {
+		u.abandon(id, "cancelled") // it may have been, or will be
+	}
+	u.forget(id)
+	return u.writeError(ctx, err)
 }
 
 func (u *Upstream) writeError(ctx context.Context, err error) error {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"sync"
 	"time"
 )
 
@@ -15,8 +17,11 @@ type conn struct {
 	stdin  *os.File
 	stdout *os.File
 	limits *Limits
-	writer chan struct{} // held by whoever writes
-	by     time.Time     // when a write fails that is under way
+	by     time.Time // when a write fails that is under way
+
+	mu   sync.Mutex
+	busy bool   // somebody writes
+	next *batch // what is written after that
 
 	buf        []byte // read ahead
 	start, end int    // of what is not yet taken
@@ -27,13 +32,32 @@ const (
 	keepLine  = 32 << 10 // a longer line is handed over with its buffer instead of copied
 )
 
+// batch is lines that are written together.
+type batch struct {
+	lines  []byte
+	done   chan struct{} // closed when they are written, or will not be
+	failed chan struct{} // closed if they will not be
+	err    error         // why
+}
+
+// failure is closed if writing fails.
+func (b *batch) failure() <-chan struct{} {
+	if b == nil {
+		return nil
+	}
+	return b.failed
+}
+
+// mostJoined bounds the lines of a batch, in bytes; a longer line goes alone.
+const mostJoined = 64 << 10
+
 var (
 	errLine  = errors.New("line longer than the limit")
 	errStuck = errors.New("it does not read its stdin")
 )
 
 func newConn(stdin, stdout *os.File, limits *Limits) *conn {
-	return &conn{stdin: stdin, stdout: stdout, limits: limits, writer: make(chan struct{}, 1), buf: make([]byte, readAhead)}
+	return &conn{stdin: stdin, stdout: stdout, limits: limits, buf: make([]byte, readAhead)}
 }
 
 // read returns the next line without its end, which then belongs to the caller. What is left without a line end when
@@ -97,23 +121,97 @@ func (c *conn) take(i int) []byte {
 
 // write sends one line whole, or nothing of it, or ends the conversation: half a message would swallow the next.
 func (c *conn) write(ctx context.Context, line []byte) error {
-	select {
-	case c.writer <- struct{}{}:
-	default:
-		select {
-		case c.writer <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	b, err := c.send(ctx, line, false)
+	if b == nil {
+		return err
 	}
-	defer func() { <-c.writer }()
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// send is write for who does not wait until a line is written that others come before: its batch, nil if there is none,
+// tells when that fails. Among many callers nobody writes at once, so that the lines of all who are about to go together:
+// the system is called once for them, and the server wakes once.
+func (c *conn) send(ctx context.Context, line []byte, many bool) (*batch, error) {
+	c.mu.Lock()
+	if !c.busy && !many {
+		c.busy = true
+		c.mu.Unlock()
+		err := c.put(line)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.handOn()
+		return nil, err
+	}
+	for {
+		b, joined := c.join(line)
+		if !c.busy {
+			c.handOn()
+		}
+		c.mu.Unlock()
+		if joined {
+			return b, nil
+		}
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		c.mu.Lock()
+	}
+}
+
+// join adds a line to those that are written next, if there is room. c.mu is held.
+func (c *conn) join(line []byte) (*batch, bool) {
+	if c.next == nil {
+		c.next = &batch{done: make(chan struct{}), failed: make(chan struct{})}
+	}
+	b := c.next
+	if len(b.lines) > 0 && len(b.lines)+len(line) > mostJoined {
+		return b, false
+	}
+	b.lines = append(b.lines, line...)
+	return b, true
+}
+
+// handOn has what waits written, if anything does. c.mu is held.
+func (c *conn) handOn() {
+	if c.busy = c.next != nil; c.busy {
+		go c.drain()
+	}
+}
+
+// drain writes until nothing waits.
+func (c *conn) drain() {
+	for {
+		runtime.Gosched() // whoever has a line and could run comes first
+		c.mu.Lock()
+		b := c.next
+		c.next, c.busy = nil, b != nil
+		c.mu.Unlock()
+		if b == nil {
+			return
+		}
+		if b.err = c.put(b.lines); b.err != nil {
+			close(b.failed)
+		}
+		close(b.done)
+	}
+}
+
+// put writes, for whoever has made c busy.
+func (c *conn) put(lines []byte) error {
 	if now := time.Now(); c.by.Before(now.Add(c.limits.Write)) { // setting it is dear, and a second more or less is nothing
 		c.by = now.Add(c.limits.Write + time.Second)
 		if err := c.stdin.SetWriteDeadline(c.by); err != nil {
 			return err
 		}
 	}
-	n, err := c.stdin.Write(line)
+	n, err := c.stdin.Write(lines)
 	switch {
 	case err == nil:
 		return nil
@@ -121,7 +219,7 @@ func (c *conn) write(ctx context.Context, line []byte) error {
 		return errStuck
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.close()
-		return fmt.Errorf("%w: %d of %d bytes taken in %v", errStuck, n, len(line), c.limits.Write)
+		return fmt.Errorf("%w: %d of %d bytes taken in %v", errStuck, n, len(lines), c.limits.Write)
 	}
 	return err
 }

@@ -248,8 +248,7 @@ func (u *Upstream) open(filter []byte) error {
 	}
 	params := withMeta(fmt.Appendf(nil, `{"notifications":%s}`, filter), u.Agreed().meta)
 	if err := u.conn.write(ctx, jsonrpc.AppendRequest(nil, id, w.call.Method, params)); err != nil {
-		u.forget(id)
-		return u.writeError(ctx, err)
+		return u.unsent(ctx, id, err)
 	}
 	select {
 	case <-w.begun:

@@ -191,10 +191,7 @@ func (x *exchange) answer(ctx context.Context) {
 		return
 	}
 	re, err := x.run(ctx)
-	var e *jsonrpc.Error
-	if err != nil && !errors.As(err, &e) {
-		e = jsonrpc.Errorf(mcp.INTERNAL_ERROR, "%v", err)
-	}
+	e := asError(err)
 	if x.sse && e == nil {
 		x.stream()
 	}
@@ -206,6 +203,17 @@ func (x *exchange) answer(ctx context.Context) {
 	default:
 		re.write(x.w, x.msg.ID)
 	}
+}
+
+// asError is what a client is told of an error, nil for none.
+func asError(err error) *jsonrpc.Error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return e
+	}
+	return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "%v", err)
 }
 
 // most is the longest answer that is copied to be written at once: a second write costs more than that.
@@ -389,9 +397,8 @@ func (x *exchange) single(message []byte) []byte {
 	var re reply
 	if e == nil {
 		var err error
-		if re, err = x.run(x.r.Context()); err != nil && !errors.As(err, &e) {
-			e = jsonrpc.Errorf(mcp.INTERNAL_ERROR, "%v", err)
-		}
+		re, err = x.run(x.r.Context())
+		e = asError(err)
 	}
 	if !jsonrpc.ValidID(x.msg.ID) {
 		x.msg.ID = nil

@@ -19,8 +19,8 @@ import (
 // target is what a request is about: a tool, a prompt, a resource.
 type target struct {
 	registry.Route
-	reads bool                                // asking twice does no harm
-	edits func(registry.Route) []jsonrpc.Edit // of the parameters; nil: none
+	reads bool           // asking twice does no harm
+	edits []jsonrpc.Edit // of the parameters
 }
 
 // replayWait bounds how long a call waits for a server that ended to come up again. The launcher's back-off begins with
@@ -35,8 +35,8 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 		return reply{}, err
 	}
 	re, err := x.forward(ctx, t)
-	gone := new(registry.Gone)
-	if !errors.As(err, &gone) {
+	gone, ok := errors.AsType[*registry.Gone](err)
+	if !ok {
 		return re, err
 	}
 	again := (!gone.Sent || t.reads) && x.rounds == 0 // or the server has had a part of it
@@ -70,20 +70,15 @@ func (x *exchange) send(ctx context.Context, t target) (reply, error) {
 		return reply{}, err
 	}
 	call := registry.Call{Method: x.msg.Method, Params: x.msg.Params, Client: x.caller(), Meta: true}
-	var edits []jsonrpc.Edit
-	if t.edits != nil {
-		edits = t.edits(t.Route)
-	}
 	back, err := x.stateFor(up)
 	if err != nil {
 		return reply{}, err
 	}
-	edits = append(edits, back...)
-	edit, err := x.metaFor(up, &call)
+	meta, err := x.metaFor(up, &call)
 	if err != nil {
 		return reply{}, err
 	}
-	edits = append(edits, edit...)
+	edits := slices.Concat(t.edits, back, meta)
 	switch {
 	case len(edits) > 0 && call.Params == nil:
 		call.Params = jsonrpc.Splice(nil, []byte("{}"), edits...)
@@ -294,8 +289,8 @@ func isQuestion(ms jsonrpc.Members) (bool, error) {
 // heard makes of a server's error what the client may hear: one that sends the client's user to an address is a question
 // (URL elicitation, 2025-11-25), and for that the server needs leave, and the client to be capable.
 func (x *exchange) heard(up *registry.Upstream, err error) error {
-	var e *jsonrpc.Error
-	if !errors.As(err, &e) || e.Raw == nil {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || e.Raw == nil {
 		return err
 	}
 	if ms, merr := jsonrpc.Object(e.Raw, nil); merr != nil || ms.LookAlike("code", "message", "data") != nil {

@@ -70,7 +70,7 @@ func write(w http.ResponseWriter, status int, parts ...[]byte) {
 	h := w.Header()
 	h["Content-Type"] = contentJSON
 	h["X-Content-Type-Options"] = noSniff
-	h.Set("Content-Length", strconv.Itoa(n))
+	h["Content-Length"] = []string{strconv.Itoa(n)}
 	w.WriteHeader(status)
 	for _, p := range parts {
 		if _, err := w.Write(p); err != nil {
@@ -86,14 +86,14 @@ var (
 
 // acceptable checks the headers of a POST and reports whether an event stream may be the answer.
 func (x *exchange) acceptable() bool {
-	content := x.r.Header.Get("Content-Type")
+	content := x.header("Content-Type")
 	if content != "application/json" {
 		if media, _, err := mime.ParseMediaType(content); err != nil || media != "application/json" {
 			refuse(x.w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
 			return false
 		}
 	}
-	if e := x.r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+	if e := x.header("Content-Encoding"); e != "" && e != "identity" {
 		refuse(x.w, http.StatusUnsupportedMediaType, "a request body is not to be compressed")
 		return false
 	}
@@ -109,7 +109,7 @@ func (x *exchange) acceptable() bool {
 // accepts reports which of the two forms of an answer the client takes, and whether it names the event stream first.
 // Without the header it takes any (RFC 9110 section 12.5.1).
 func accepts(values []string) (json, events, first bool) {
-	if len(values) == 0 {
+	if len(values) == 0 || len(values) == 1 && values[0] == "application/json, text/event-stream" { // as the protocol has it
 		return true, true, false
 	}
 	for _, v := range values {

@@ -200,9 +200,9 @@ func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
 				err = &misused{route, v}
 			}
 		}
-		return target{route, k == registry.Prompts || route.Item.Reads, rename(x.params, name)}, err
+		return target{route, k == registry.Prompts || route.Item.Reads, rename(x.params, name, route.Name)}, err
 	})
-	if wrong := new(misused); errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*misused](err); ok {
 		return x.observed(ctx, wrong.route.Upstream.Server().Name, wrong.route.Name, func(context.Context) (reply, error) { return wrong.reply(), nil })
 	}
 	return re, err
@@ -228,13 +228,11 @@ func (m *misused) reply() reply {
 }
 
 // rename edits the name that a client uses into the server's own.
-func rename(params jsonrpc.Members, name string) func(registry.Route) []jsonrpc.Edit {
-	return func(r registry.Route) []jsonrpc.Edit {
-		if r.Name == name {
-			return nil
-		}
-		return []jsonrpc.Edit{params.Replace(params.Index("name"), jsonrpc.Quote(r.Name))}
+func rename(params jsonrpc.Members, name, own string) []jsonrpc.Edit {
+	if own == name {
+		return nil
 	}
+	return []jsonrpc.Edit{params.Replace(params.Index("name"), jsonrpc.Quote(own))}
 }
 
 // resource finds the server of the resource that the parameters name.
@@ -286,9 +284,8 @@ func (x *exchange) completion(ctx context.Context) (reply, error) {
 		}
 		return x.reach(ctx, func() (target, error) {
 			route, err := x.srv.registry.Catalogue().Named(registry.Prompts, x.endpoint, name)
-			return target{route, true, func(r registry.Route) []jsonrpc.Edit {
-				return []jsonrpc.Edit{x.params.Replace(i, jsonrpc.Splice(nil, raw, ref.Replace(ref.Index("name"), jsonrpc.Quote(r.Name))))}
-			}}, err
+			own := jsonrpc.Splice(nil, raw, ref.Replace(ref.Index("name"), jsonrpc.Quote(route.Name)))
+			return target{route, true, []jsonrpc.Edit{x.params.Replace(i, own)}}, err
 		})
 	case "ref/resource":
 		uri, err := jsonrpc.String(ref.Get("uri"))

@@ -50,9 +50,8 @@ func (x *exchange) observed(ctx context.Context, server, name string, call func(
 
 // judged says how a call ended.
 func judged(ctx context.Context, re reply, err error) (telemetry.Outcome, int) {
-	var e *jsonrpc.Error
 	code := mcp.INTERNAL_ERROR
-	if errors.As(err, &e) && e.Raw == nil {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Raw == nil {
 		code = e.Code
 	}
 	switch {
