@@ -103,6 +103,8 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	d.loop(ctx, w.changed)
 	_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
+	gateway.HTTP.Close() // nobody is to wait for a gateway that takes no more requests
+	gateway.Unix.Close()
 	r.Close()
 	os.Remove(o.dirs.Gateway())
 	os.Remove(serversSocket(o.dirs))

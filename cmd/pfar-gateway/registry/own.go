@@ -108,7 +108,7 @@ func (r *Registry) own(o *owned) error {
 		}
 	}
 	if most := o.main.server.Sessions.Max; n >= most {
-		return jsonrpc.Errorf(CodeBusy, "server %q serves %d sessions already, each with a process of its own, and its declaration allows no more (sessions_max)", o.server, n)
+		return jsonrpc.Errorf(CodeBusy, "server %q has %d processes of single sessions already, and its declaration allows no more: end another session, or raise sessions_max", o.server, n)
 	}
 	r.owned[o.handle] = o
 	return nil

@@ -51,8 +51,9 @@ type reply struct {
 	members jsonrpc.Members // of result, nil if nobody has looked
 	hint    registry.Hint   // for lists, which say nothing of it themselves
 
-	toolError bool // the tool says that it failed
-	refused   bool // pfar has not called it
+	toolError bool  // the tool says that it failed
+	refused   bool  // pfar has not called it
+	why       error // it has not
 }
 
 func (x *exchange) post() {

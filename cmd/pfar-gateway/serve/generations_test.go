@@ -395,7 +395,7 @@ func TestOwnProcesses(t *testing.T) {
 		t.Fatalf("%d processes were started", len(o.opened))
 	}
 	third := g.session(t, "/mcp/s")
-	if got := third.call(t, "tools/call", `{"name":"echo","arguments":{}}`); !strings.Contains(got, "(sessions_max)") {
+	if got := third.call(t, "tools/call", `{"name":"echo","arguments":{}}`); !strings.Contains(got, "raise sessions_max") {
 		t.Errorf("a third session: %s", got)
 	}
 	if got := g.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo","arguments":{"message":"shared"}`, `{}`); !strings.Contains(got, `"text":"shared"`) {

@@ -203,7 +203,11 @@ func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
 		return target{route, k == registry.Prompts || route.Item.Reads, rename(x.params, name, route.Name)}, err
 	})
 	if wrong, ok := errors.AsType[*misused](err); ok {
-		return x.observed(ctx, wrong.route.Upstream.Server().Name, wrong.route.Name, func(context.Context) (reply, error) { return wrong.reply(), nil })
+		return x.observed(ctx, wrong.route.Upstream.Server().Name, wrong.route.Name, func(context.Context) (reply, error) {
+			re := wrong.reply()
+			re.why = wrong
+			return re, nil
+		})
 	}
 	return re, err
 }

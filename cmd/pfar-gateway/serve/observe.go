@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -43,7 +44,7 @@ func (x *exchange) observed(ctx context.Context, server, name string, call func(
 	running.End(outcome, code, len(re.result))
 	ended = true
 	if outcome != telemetry.OK && outcome != telemetry.ToolError {
-		x.log(server, name, outcome, err, time.Since(start))
+		x.log(server, name, outcome, cmp.Or(err, re.why), time.Since(start))
 	}
 	return re, err
 }
@@ -80,7 +81,7 @@ func (x *exchange) log(server, name string, outcome telemetry.Outcome, err error
 	if err != nil {
 		why = err.Error()
 	}
-	x.srv.log.LogAttrs(x.r.Context(), slog.LevelInfo, "call not answered", slog.String("request", x.request), slog.String("server", server),
+	x.srv.log.LogAttrs(x.r.Context(), slog.LevelInfo, "call "+outcome.String(), slog.String("request", x.request), slog.String("server", server),
 		slog.String("method", x.msg.Method), slog.String("name", name), slog.String("client", x.client),
 		slog.String("outcome", outcome.String()), slog.Duration("took", took.Round(time.Microsecond)), slog.String("error", cut(why, 500)))
 }

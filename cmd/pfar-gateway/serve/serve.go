@@ -57,7 +57,7 @@ type Server struct {
 	sealer    cipher.AEAD // of states that clients come back with
 
 	calls    context.Context // ends when calls in flight are given up
-	giveUp   context.CancelFunc
+	giveUp   context.CancelCauseFunc
 	draining chan struct{} // closed when streams are to end
 	once     sync.Once
 }
@@ -68,7 +68,7 @@ func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits
 		log: log, version: version, registry: reg, limits: limits, draining: make(chan struct{}),
 		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealer: newSealer(), spent: spent{until: make(map[string]time.Time)}, logLimit: newLogLimit(),
 	}
-	s.calls, s.giveUp = context.WithCancel(context.Background())
+	s.calls, s.giveUp = context.WithCancelCause(context.Background())
 	s.hub = &hub{subscribers: make(map[*subscriber]struct{})}
 	s.sessions = newSessions(limits.Sessions, limits.Idle, s.closed)
 	return s
@@ -106,7 +106,7 @@ func (s *Server) Drain(ctx context.Context, servers ...*http.Server) {
 			if h.Shutdown(ctx) == nil {
 				return
 			}
-			s.giveUp()
+			s.giveUp(errStopping)
 			last, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			if h.Shutdown(last) != nil {
@@ -115,6 +115,6 @@ func (s *Server) Drain(ctx context.Context, servers ...*http.Server) {
 		})
 	}
 	done.Wait()
-	s.giveUp()
+	s.giveUp(errStopping)
 	s.sessions.close()
 }

@@ -61,6 +61,7 @@ var (
 	errFull      = errors.New("too many sessions are open")
 	errCancelled = errors.New("the client cancelled it")
 	errEnded     = errors.New("the session ended")
+	errStopping  = errors.New("pfar is stopping")
 )
 
 // begin registers a request for cancellation. It reports false if one with the same id is in flight.
