@@ -52,54 +52,74 @@ const (
 	maxConnections = 4096            // on loopback, where a connection needs no permission
 )
 
-// run serves until ctx ends or a listener fails.
-func run(ctx context.Context, o options, log *slog.Logger) error {
-	l, err := listen()
-	if err != nil {
-		return err
+// gateway is its parts, put together.
+type gateway struct {
+	telemetry *telemetry.Telemetry
+	pins      *pins.Store
+	registry  *registry.Registry
+	endpoint  *serve.Server
+	changed   chan struct{} // something has, in what is served
+}
+
+// assemble makes the parts and tells them of each other.
+func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, error) {
+	if o.pins == "" {
+		return nil, errors.New("--pins is missing: it says where accepted tools are remembered")
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(300) // little is alive, and what calls leave behind is much: some MB more save a tenth of the time
+	store, err := pins.Open(o.pins, log)
+	if err != nil {
+		return nil, err
 	}
 	version := buildVersion()
 	tel, err := telemetry.New(ctx, log, version)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer lastSpans(tel, log)
-	if o.pins == "" {
-		return errors.New("--pins is missing: it says where accepted tools are remembered")
+	g := &gateway{telemetry: tel, pins: store, registry: registry.New(log, version, registry.DefaultLimits()), changed: make(chan struct{}, 1)}
+	g.registry.Pin(store)
+	if o.control != "" {
+		g.registry.Opens(sessions{control.Client{Path: o.control}})
 	}
-	store, err := pins.Open(o.pins, log)
+	g.endpoint = serve.New(log, version, g.registry, serve.DefaultLimits())
+	g.endpoint.Observe(tel)
+	tel.Gauges(func() []telemetry.Gauge { return gauges(g.registry) })
+	g.registry.Watch(g.event)
+	return g, nil
+}
+
+// event passes on what happens in the registry. It does not block.
+func (g *gateway) event(e registry.Event) {
+	g.endpoint.Event(e)
+	if e.Forgotten {
+		g.telemetry.Forget(e.Server)
+	}
+	select {
+	case g.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run serves until ctx ends or a listener fails.
+func run(ctx context.Context, o options, log *slog.Logger) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(300) // little is alive, and what calls leave behind is much: some MB more save a tenth of the time
+	}
+	l, err := listen()
 	if err != nil {
 		return err
 	}
-	reg := registry.New(log, version, registry.DefaultLimits())
-	reg.Pin(store)
-	if o.control != "" {
-		reg.Opens(sessions{control.Client{Path: o.control}})
+	g, err := o.assemble(ctx, log)
+	if err != nil {
+		return err
 	}
-	endpoint := serve.New(log, version, reg, serve.DefaultLimits())
-	endpoint.Observe(tel)
-	tel.Gauges(func() []telemetry.Gauge { return gauges(reg) })
-	changed := make(chan struct{}, 1)
-	reg.Watch(func(e registry.Event) {
-		endpoint.Event(e)
-		if e.Forgotten {
-			tel.Forget(e.Server)
-		}
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})
+	defer lastSpans(g.telemetry, log)
 	failed := make(chan error, 3)
-	servers, err := o.clients(endpoint, operator(tel, store), l, log, failed)
+	servers, err := o.clients(g, l, log, failed)
 	if err != nil {
 		return err
 	}
 	if l.metrics != nil {
-		h, err := tel.ServeMetrics(l.metrics)
+		h, err := g.telemetry.ServeMetrics(l.metrics)
 		if err != nil {
 			return err
 		}
@@ -107,30 +127,28 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	upstream, hangUp := context.WithCancel(context.Background()) // calls in flight outlive ctx
 	defer hangUp()
-	go func() { failed <- reg.Serve(upstream, l.servers) }()
-	notify(log, daemon.SdNotifyReady+"\nSTATUS="+reg.Summary())
-	err = follow(ctx, reg, changed, failed, log)
+	go func() { failed <- g.registry.Serve(upstream, l.servers) }()
+	notify(log, daemon.SdNotifyReady+"\nSTATUS="+g.registry.Summary())
+	err = follow(ctx, g.registry, g.changed, failed, log)
 	notify(log, daemon.SdNotifyStopping)
 	l.servers.Close()
 	end, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	endpoint.Drain(end, servers...)
-	reg.Close()
+	g.endpoint.Drain(end, servers...)
+	g.registry.Close()
 	return err
 }
 
 // operator puts what only the operator may ask beside what clients do, on the Unix socket.
-func operator(tel *telemetry.Telemetry, store *pins.Store) func(http.Handler) http.Handler {
-	accept := pins.Handler(store)
-	return func(clients http.Handler) http.Handler {
-		return tel.Mount(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/pins" || strings.HasPrefix(r.URL.Path, "/pins/") {
-				accept.ServeHTTP(w, r)
-				return
-			}
-			clients.ServeHTTP(w, r)
-		}))
-	}
+func (g *gateway) operator(clients http.Handler) http.Handler {
+	accept := pins.Handler(g.pins)
+	return g.telemetry.Mount(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/pins" || strings.HasPrefix(r.URL.Path, "/pins/") {
+			accept.ServeHTTP(w, r)
+			return
+		}
+		clients.ServeHTTP(w, r)
+	}))
 }
 
 // gauges is the registry's view of its servers.
@@ -167,7 +185,8 @@ func (s sessions) Close(ctx context.Context, server, session string) error {
 }
 
 // clients begins to serve clients on the listeners that there are.
-func (o options) clients(endpoint *serve.Server, operator func(http.Handler) http.Handler, l listeners, log *slog.Logger, failed chan<- error) ([]*http.Server, error) {
+func (o options) clients(g *gateway, l listeners, log *slog.Logger, failed chan<- error) ([]*http.Server, error) {
+	endpoint := g.endpoint
 	var servers []*http.Server
 	if l.http != nil {
 		guarded, err := o.loopback(endpoint, l.http)
@@ -179,7 +198,7 @@ func (o options) clients(endpoint *serve.Server, operator func(http.Handler) htt
 		go func() { failed <- h.Serve(netutil.LimitListener(l.http, maxConnections)) }()
 	}
 	if l.unix != nil {
-		h := endpoint.HTTP(operator(endpoint.Local()))
+		h := endpoint.HTTP(g.operator(endpoint.Local()))
 		servers = append(servers, h)
 		peers := serve.Peers{UnixListener: l.unix, UIDs: append(o.uids, uint32(os.Geteuid())), Log: log}
 		go func() { failed <- h.Serve(peers) }()
