@@ -14,7 +14,7 @@ import (
 	"github.com/pfar/pfar/units/packet"
 )
 
-// Message is one packet. Exactly one member is set.
+// Message is one packet. Exactly one member is set, beside Later.
 type Message struct {
 	// From the instance's process.
 	Hello   *Hello            `json:"hello,omitempty"`   // the first message
@@ -31,6 +31,7 @@ type Message struct {
 	Allowed *Allowed `json:"allowed,omitempty"` // the answer to Allow
 	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
 	Error   string   `json:"error,omitempty"`   // why pfard hangs up
+	Later   bool     `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
 }
 
 // Hello says who has connected.
@@ -88,6 +89,18 @@ func Dial(path string) (*Conn, error) {
 	}
 	return &Conn{c}, nil
 }
+
+// FromFile takes over a descriptor that is a connection, and closes the file.
+func FromFile(f *os.File) (*Conn, error) {
+	c, err := packet.FromFile(f)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{c}, nil
+}
+
+// CloseAll closes received files.
+func CloseAll(files []*os.File) { packet.CloseAll(files) }
 
 // Accepted wraps a connection that pfard accepted.
 func Accepted(c *net.UnixConn) *Conn { return &Conn{packet.New(c)} }

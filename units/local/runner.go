@@ -145,7 +145,7 @@ func (r *Runner) forgetSessions() {
 			r.cfg.Log.Warn("looking for what an earlier pfard left, ignoring", "error", err)
 		}
 		for _, e := range entries {
-			server, session, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sock"), ".")
+			server, session, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sock"), "_")
 			if server == "" || !units.IsSession(session) {
 				continue
 			}
