@@ -255,24 +255,8 @@ func (s *server) notice(m notification) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := &s.update
-	if v, ok := m.vars[units.NotifyState]; ok {
-		u.State = v
-		u.Tools = 0
-	}
-	if v, ok := m.vars["STATUS"]; ok {
-		u.Detail = v
-	}
-	if v, err := strconv.Atoi(m.vars[units.NotifyTools]); err == nil {
-		u.Tools = v
-	}
-	if v, err := strconv.Atoi(m.vars[units.NotifyCrashes]); err == nil {
-		u.Crashes = v
-	}
-	if v, ok := m.vars[units.NotifyLimits]; ok {
-		u.Limits = v
-	}
-	s.r.cfg.Changed(*u)
+	s.update.Take(m.vars)
+	s.r.cfg.Changed(s.update)
 }
 
 // rotateLog is asked for by launchers and bridges: those of all sessions write to the server's one file.
