@@ -181,7 +181,7 @@ func (s *stage) latency() ([]result, error) {
 		{"call with schemas of arguments and result", s.schema, "schema", "measure", 0},
 	} {
 		routes := s.routes(m.floor, m.server, m.tool, "hello", 0)
-		samples, err := interleave(routes, load{calls: 600, inFlight: 1, turns: 20}, s.rounds, plainly)
+		samples, err := interleave(routes, load{calls: 1000, inFlight: 1, turns: 20}, s.rounds, plainly)
 		if err != nil {
 			return nil, err
 		}
@@ -302,7 +302,7 @@ func (s *stage) list(path, version string) ([]result, error) {
 	static := in
 	static.name, static.address, static.floor, static.fixed = floorName+" "+version, handler.address, true, true
 	routes := []route{static, in}
-	samples, err := interleave(routes, load{calls: 1000, inFlight: 1, turns: 40}, s.rounds, plainly)
+	samples, err := interleave(routes, load{calls: 2000, inFlight: 1, turns: 200}, s.rounds, plainly)
 	if err != nil {
 		return nil, err
 	}
