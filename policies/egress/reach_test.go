@@ -10,7 +10,9 @@ func TestAdmit(t *testing.T) {
 	p := policy(t, "api.example.com", "*.example.org", "db.lan:5432", "10.1.0.0/16:22", "127.0.0.1:11434", "198.51.100.1:443", "203.0.113.0/24")
 	p.Private = []Private{{Host: "db.lan", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16")}}}
 	proxies := []Proxy{{"proxy.corp", 3128}, {"10.9.9.9", 8080}, {}}
-	own := func(a netip.Addr) bool { return strings.HasPrefix(a.String(), "127.") || a == netip.MustParseAddr("10.1.0.5") || a == netip.MustParseAddr("93.184.216.99") }
+	own := func(a netip.Addr) bool {
+		return strings.HasPrefix(a.String(), "127.") || a == netip.MustParseAddr("10.1.0.5") || a == netip.MustParseAddr("93.184.216.99")
+	}
 	for _, c := range []struct {
 		name  string
 		port  uint16
