@@ -43,7 +43,8 @@ type holdConfig struct {
 	Proxies    []egress.Proxy // of the host's network
 	Log        *slog.Logger
 
-	apply   func(egress.Hold, time.Time) error // nil: the kernel
+	apply   func(egress.Hold, time.Time) error // nil: the kernel, which is also watched
+	watch   func(ctx context.Context, lost func()) error
 	cgroups func(pid int, unit, slice string) (own, above egress.Cgroup, err error)
 	own     func(netip.Addr) bool
 	grace   time.Duration
@@ -63,7 +64,7 @@ const returning = time.Minute
 // newHold takes up what an earlier pfard left. Until a bridge is there it changes nothing.
 func newHold(cfg holdConfig) (*hold, error) {
 	if cfg.apply == nil {
-		cfg.apply = host.Apply
+		cfg.apply, cfg.watch = host.Apply, host.Watch
 	}
 	if cfg.cgroups == nil {
 		cfg.cgroups = host.Cgroups
@@ -86,6 +87,13 @@ func newHold(cfg holdConfig) (*hold, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
 	forget := time.AfterFunc(cfg.grace, h.forget)
+	if cfg.watch != nil {
+		go func() {
+			if err := cfg.watch(ctx, h.lost); err != nil {
+				cfg.Log.Warn("nobody sees when the table that holds bridges is removed, ignoring", "error", err)
+			}
+		}()
+	}
 	go func() {
 		defer close(h.done)
 		defer w.close()
@@ -101,7 +109,7 @@ func (h *hold) close() {
 	<-h.done
 }
 
-// unhold removes the table and what is known of it, for good.
+// unhold removes the table and what is known of it, for good. A pfard that runs would put it back.
 func unhold(state string) error {
 	err := os.Remove(state)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -243,6 +251,14 @@ func (h *hold) replace() {
 	if a.err = h.cfg.apply(want, time.Now()); a.err != nil {
 		h.cfg.Log.Warn("bridges are held by their own rules alone", "error", a.err)
 	}
+}
+
+// lost is called when somebody else has removed the table.
+func (h *hold) lost() {
+	h.cfg.Log.Warn("the table that holds bridges was removed from the host's nftables: it is put back")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.change()
 }
 
 // forget drops bridges that an earlier pfard knew and that did not come back.

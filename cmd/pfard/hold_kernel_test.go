@@ -107,6 +107,13 @@ func bridgeIsHeld(t *testing.T) {
 	<-done
 	w.rogue("connected", "93.184.216.34:5432", "93.184.216.35:5432")
 
+	if out, err := exec.Command("/usr/sbin/nft", "flush", "ruleset").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	eventually(t, "the table again", func() bool { return exec.Command("/usr/sbin/nft", "list", "table", "inet", "pfar").Run() == nil })
+	w.rogue("refused", "10.0.0.1:22")
+	w.rogue("connected", "93.184.216.34:5432")
+
 	w.stopBridge()
 	w.startBridge()
 	w.rogue("refused", "93.184.216.34:5432", "10.0.0.1:22")

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -317,5 +318,49 @@ func BenchmarkApply(b *testing.B) {
 				b.StartTimer()
 			}
 		})
+	}
+}
+
+func TestWatch(t *testing.T) {
+	if !runs(t) {
+		return
+	}
+	run(t, "nft", "add", "table", "ip", "pfar")
+	ctx, cancel := context.WithCancel(t.Context())
+	lost, ended := make(chan struct{}, 100), make(chan error)
+	go func() { ended <- Watch(ctx, func() { lost <- struct{}{} }) }()
+	h := large(3, 3)
+	for { // until it watches
+		apply(t, h)
+		run(t, "nft", "flush", "ruleset")
+		select {
+		case <-lost:
+		case <-time.After(50 * time.Millisecond):
+			continue
+		}
+		break
+	}
+	for _, c := range []struct {
+		args string
+		lost int
+	}{
+		{"add table inet filter", 0}, {"delete table inet filter", 0}, {"add table ip pfar", 0}, {"delete table ip pfar", 0},
+		{"flush table inet pfar", 1}, {"flush chain inet pfar out", 1}, {"reset counters", 0}, {"delete table inet pfar", 1}, {"flush ruleset", 1},
+	} {
+		for range 3 {
+			apply(t, h)
+		}
+		run(t, "nft", strings.Fields(c.args)...)
+		time.Sleep(50 * time.Millisecond)
+		if n := len(lost); n != c.lost {
+			t.Errorf("after %q the table is lost %d times, want %d", c.args, n, c.lost)
+		}
+		for len(lost) > 0 {
+			<-lost
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
