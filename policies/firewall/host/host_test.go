@@ -60,6 +60,22 @@ func TestBridgesReachWhatTheyAreAllowedAlone(t *testing.T) {
 	outside.wants("ok", "tcp "+declared+":443", "udp "+stub)
 }
 
+func TestBridgesAreHeldInAContainer(t *testing.T) {
+	if !runsInContainer(t) {
+		return
+	}
+	w := newWorld(t)
+	notion, outside := w.start(slice, "pfar-egress@notion.service"), w.start("sshd.service")
+	b, above := notion.bridge("notion", declared+":443")
+	if above.Level != 2 {
+		t.Errorf("the slice's level is %d: this is no container", above.Level)
+	}
+	apply(t, held(above, b))
+	notion.wants("refused", everything...)
+	notion.wants("ok", "tcp "+declared+":443", "udp "+stub)
+	outside.wants("ok", everything...)
+}
+
 func TestABridgeThatIsStartedAgainIsHeldThroughout(t *testing.T) {
 	if !runs(t) {
 		return
