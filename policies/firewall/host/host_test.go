@@ -60,6 +60,26 @@ func TestBridgesReachWhatTheyAreAllowedAlone(t *testing.T) {
 	outside.wants("ok", "tcp "+declared+":443", "udp "+stub)
 }
 
+// A bridge that has been taken over might wait for somebody to fetch what it has.
+func TestBridgesServeNobody(t *testing.T) {
+	if !runs(t) {
+		return
+	}
+	w := newWorld(t)
+	notion, outside := w.start(slice, "pfar-egress@notion.service"), w.start("sshd.service")
+	b, above := notion.bridge("notion")
+	notion.wants("ok", "listen "+declared+":8080", "listen [::]:8081")
+	outside.wants("ok", "tcp "+declared+":8080", "tcp "+other+":8081", "tcp ["+declared6+"]:8081", "keep "+declared+":8080", "kept")
+	apply(t, held(above, b))
+	notion.wants("ok", "listen "+declared+":8082")
+	outside.wants("refused", "tcp "+declared+":8080", "tcp "+other+":8081", "tcp ["+declared6+"]:8081", "tcp "+declared+":8082")
+	outside.wants("ok", "listen "+other+":8080", "tcp "+other+":8080", "tcp "+declared+":443")
+	if err := Remove(); err != nil {
+		t.Fatal(err)
+	}
+	outside.wants("ok", "tcp "+declared+":8082")
+}
+
 func TestBridgesAreHeldInAContainer(t *testing.T) {
 	if !runsInContainer(t) {
 		return

@@ -181,18 +181,7 @@ func (w *world) listen(address string) {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _ = io.Copy(c, c)
-				c.Close()
-			}()
-		}
-	}()
+	go serve(l)
 	u, err := net.ListenPacket("udp", address)
 	if err != nil {
 		w.t.Fatal(err)
@@ -208,6 +197,19 @@ func (w *world) listen(address string) {
 			_, _ = u.WriteTo(b[:n], from)
 		}
 	}()
+}
+
+func serve(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			_, _ = io.Copy(c, c)
+			c.Close()
+		}()
+	}
 }
 
 // process stands in for a bridge, or for anybody else.
@@ -299,7 +301,8 @@ func (p *process) wants(want string, list ...string) {
 	}
 }
 
-// act does what each line says: "tcp ADDRESS" or "udp ADDRESS" exchanges a word, "keep ADDRESS" leaves a connection open,
+// act does what each line says: "tcp ADDRESS" or "udp ADDRESS" exchanges a word, "listen ADDRESS"
+// echoes there, "keep ADDRESS" leaves a connection open,
 // "kept" exchanges a word over it, "apply" loads a table
 // without having the right to.
 func act(in io.Reader, out io.Writer) {
@@ -314,6 +317,11 @@ func act(in io.Reader, out io.Writer) {
 			if c, err = net.DialTimeout(what, to, 3*time.Second); err == nil {
 				err = word(c)
 				c.Close()
+			}
+		case "listen":
+			var l net.Listener
+			if l, err = net.Listen("tcp", to); err == nil {
+				go serve(l)
 			}
 		case "keep":
 			kept, err = net.DialTimeout("tcp", to, 3*time.Second)
