@@ -44,7 +44,7 @@ func run(ctx context.Context, path string, idle time.Duration, log *slog.Logger)
 	if err != nil {
 		return err
 	}
-	ctx, fail := context.WithCancelCause(ctx)
+	serving, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var pfard *attachment
 	if path != "" {
@@ -77,8 +77,8 @@ func run(ctx context.Context, path string, idle time.Duration, log *slog.Logger)
 	p.out.firewall = pfard
 	s := &service{sources: p.sources(passed, table), idle: idle, log: log}
 	notify("READY=1")
-	if err = s.run(ctx); err == nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
-		err = context.Cause(ctx)
+	if err = s.run(serving); err == nil && ctx.Err() == nil {
+		err = context.Cause(serving)
 	}
 	notify("STOPPING=1")
 	j.flush()

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/firewall/host"
 	"github.com/pfar/pfar/units"
@@ -27,6 +29,7 @@ import (
 type hold struct {
 	cfg     holdConfig
 	changed chan struct{}
+	ctx     context.Context // of what it waits for
 	stop    context.CancelFunc
 	done    chan struct{}
 
@@ -84,12 +87,11 @@ func newHold(cfg holdConfig) (*hold, error) {
 		return nil, err
 	}
 	h.readDNS()
-	ctx, cancel := context.WithCancel(context.Background())
-	h.stop = cancel
+	h.ctx, h.stop = context.WithCancel(context.Background())
 	forget := time.AfterFunc(cfg.grace, h.forget)
 	if cfg.watch != nil {
 		go func() {
-			if err := cfg.watch(ctx, h.lost); err != nil {
+			if err := cfg.watch(h.ctx, h.lost); err != nil {
 				cfg.Log.Warn("nobody sees when the table that holds bridges is removed, ignoring", "error", err)
 			}
 		}()
@@ -98,7 +100,7 @@ func newHold(cfg holdConfig) (*hold, error) {
 		defer close(h.done)
 		defer w.close()
 		defer forget.Stop()
-		h.run(ctx, w.changed)
+		h.run(h.ctx, w.changed)
 	}()
 	return h, nil
 }
@@ -124,14 +126,21 @@ type heldBridge struct {
 	instance string
 	policy   egress.Policy
 	cgroup   egress.Cgroup
+	pace     *rate.Limiter
 	held     bool
 }
+
+// What one bridge may have changed: each change costs pfard milliseconds, and a bridge may have been taken over.
+const (
+	changesPerSecond = 20
+	changesAtOnce    = 200
+)
 
 // Hello takes in the bridge of an instance, whose main process is pid, and returns once it can reach nothing but name
 // servers, and what it was allowed before if it is still the same start of its unit. If it cannot be held, the words say
 // why; it may run all the same, on the strength of its own rules.
 func (h *hold) Hello(instance string, pid int, policy egress.Policy) (b *heldBridge, why string) {
-	b = &heldBridge{h: h, instance: instance, policy: policy}
+	b = &heldBridge{h: h, instance: instance, policy: policy, pace: rate.NewLimiter(changesPerSecond, changesAtOnce)}
 	own, slice, err := h.cfg.cgroups(pid, systemd.BridgeUnit(instance), systemd.EgressSlice)
 	if err != nil {
 		return b, err.Error()
@@ -156,9 +165,13 @@ func (h *hold) Hello(instance string, pid int, policy egress.Policy) (b *heldBri
 	return b, ""
 }
 
-// Allow returns nil once the bridge can connect to where a says, which its policy must permit.
+// Allow returns nil once the bridge can connect to where a says, which its policy must permit. Of too many questions
+// the later ones are answered later.
 func (b *heldBridge) Allow(a attach.Allow) error {
 	if err := b.policy.Admit(a.Name, a.Port, a.Addresses, b.h.cfg.Proxies, b.h.cfg.own); err != nil {
+		return err
+	}
+	if err := b.pace.Wait(b.h.ctx); err != nil {
 		return err
 	}
 	h, now := b.h, time.Now()

@@ -289,8 +289,8 @@ func (w *heldWorld) startBridge() {
 }
 
 func (w *heldWorld) stopBridge() {
-	_ = w.cmd.Process.Kill()
-	_ = w.cmd.Wait()
+	w.must(w.cmd.Process.Signal(unix.SIGTERM))
+	w.must(w.cmd.Wait())
 	eventually(w.t, "the end of the bridge's cgroup", func() bool { return os.Remove(w.cgroup()) == nil })
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -332,6 +333,30 @@ func TestHoldReplacesOnceForMany(t *testing.T) {
 	}
 	if n := len(f.last().Bridges[0].Allowed); n != many {
 		t.Errorf("the table has %d addresses of %d", n, many)
+	}
+}
+
+// A bridge that asks without end does not keep pfard busy, nor have others wait.
+func TestHoldIsPaced(t *testing.T) {
+	f := newHoldFixture(t)
+	h := f.start(t, f.config())
+	busy, other := hello(t, h, "notion", 1, "api.notion.com"), hello(t, h, "db", 2, "db.example.com")
+	start := time.Now()
+	var answered atomic.Int64
+	for i := range 2 * changesAtOnce {
+		go func() {
+			_ = busy.Allow(leadsTo("api.notion.com", 443, fmt.Sprintf("93.184.%d.%d", i>>8, i&255)))
+			answered.Add(1)
+		}()
+	}
+	for range 50 {
+		allow(t, other, leadsTo("db.example.com", 443, "93.184.216.1"))
+	}
+	eventually(t, "the answers to the first", func() bool { return answered.Load() >= changesAtOnce })
+	time.Sleep(300 * time.Millisecond)
+	n, took := int(answered.Load()), time.Since(start)
+	if most := changesAtOnce + 1 + int(changesPerSecond*took.Seconds()); n > most {
+		t.Errorf("%d questions are answered in %v, want at most %d", n, took, most)
 	}
 }
 
