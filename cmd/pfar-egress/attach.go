@@ -161,10 +161,12 @@ func (a *attachment) follow(c *attach.Conn) {
 		}
 		a.mu.Lock()
 		clear(a.allowed) // it may have forgotten
+		a.mu.Unlock()
+		a.set(c)
+		a.mu.Lock()
 		told := maps.Clone(a.told)
 		a.mu.Unlock()
 		_ = c.Send(attach.Message{Notify: told}) // if it has gone again, the next Receive says so
-		a.set(c)
 	}
 }
 

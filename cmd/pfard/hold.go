@@ -64,7 +64,8 @@ func newApplication() *application { return &application{done: make(chan struct{
 // returning is how long bridges that an earlier pfard knew have to say what they are.
 const returning = time.Minute
 
-// newHold takes up what an earlier pfard left. Until a bridge is there it changes nothing.
+// newHold takes up what an earlier pfard left, and puts it in force again, as the table may be gone since. Until there has
+// been a bridge it changes nothing.
 func newHold(cfg holdConfig) (*hold, error) {
 	if cfg.apply == nil {
 		cfg.apply, cfg.watch = host.Apply, host.Watch
@@ -87,6 +88,7 @@ func newHold(cfg holdConfig) (*hold, error) {
 		return nil, err
 	}
 	h.readDNS()
+	h.change()
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	forget := time.AfterFunc(cfg.grace, h.forget)
 	if cfg.watch != nil {
@@ -353,6 +355,9 @@ func proxiesOf(u units.Upstream) []egress.Proxy {
 		name, port, err := net.SplitHostPort(s)
 		if err != nil {
 			name, port = strings.TrimSuffix(strings.TrimPrefix(s, "["), "]"), "80"
+		}
+		if a, err := netip.ParseAddr(name); err == nil {
+			name = a.String() // as the bridge writes it
 		}
 		if n, ok := egress.ParsePort(port); ok && name != "" {
 			list = append(list, egress.Proxy{Host: name, Port: n})
