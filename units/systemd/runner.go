@@ -313,6 +313,12 @@ func (r *Runner) left(name string, i *instance) {
 	}
 }
 
+// Plan is what an instance's units are to run.
+func (r *Runner) Plan(instance string) (generator.Plan, error) {
+	p, _, err := r.plans.read(instance)
+	return p, err
+}
+
 // Offer lets others start a server that does not run (systemctl(1)), from this plan; nil takes that back.
 func (r *Runner) Offer(server string, p *generator.Plan) {
 	r.mu.Lock()
@@ -397,17 +403,17 @@ func (r *Runner) relimit(name string, i *instance, l sandbox.Limits) {
 
 // Attach is asked when a launcher has attached: may this process run, and what? One that somebody else has had started
 // is known from now on, and told of as coming from Outside.
-func (r *Runner) Attach(name, digest string, pid int) (generator.Plan, error) {
+func (r *Runner) Attach(name, digest string, pid, uid int) (generator.Plan, error) {
 	r.order.Lock()
 	defer r.order.Unlock()
-	p, update, err := r.attach(name, digest, pid)
+	p, update, err := r.attach(name, digest, pid, uid)
 	if err == nil {
 		r.cfg.Changed(update)
 	}
 	return p, err
 }
 
-func (r *Runner) attach(name, digest string, pid int) (generator.Plan, units.Update, error) {
+func (r *Runner) attach(name, digest string, pid, uid int) (generator.Plan, units.Update, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, now, err := r.plans.read(name)
@@ -437,14 +443,25 @@ func (r *Runner) attach(name, digest string, pid int) (generator.Plan, units.Upd
 	if u.Ended {
 		u.Ended, u.State, u.Detail = false, units.StateStarting, "starting"
 	}
-	u.PID = pid
+	u.PID, u.UID = pid, uid
 	told := *u
 	told.Outside = outside
 	return p, told, nil
 }
 
-// Identify says which user an attached launcher's sandbox runs as.
-func (r *Runner) Identify(name string, uid int) { r.tell(name, func(u *units.Update) { u.UID = uid }) }
+// Admits says why a bridge with the plan of that digest has no business here.
+func (r *Runner) Admits(name, digest string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, now, err := r.plans.read(name)
+	if err != nil {
+		return err
+	}
+	if started, _ := r.plans.applied(name); digest != now && digest != started {
+		return errors.New("the plan of its server has changed since it was started")
+	}
+	return nil
+}
 
 // Notify takes what a launcher says (package units).
 func (r *Runner) Notify(name string, vars map[string]string) {
@@ -455,9 +472,6 @@ func (r *Runner) Notify(name string, vars map[string]string) {
 func (r *Runner) Refused(name, words string) {
 	r.tell(name, func(u *units.Update) { u.Refusal = words })
 }
-
-// Limited takes how an instance's limits are held.
-func (r *Runner) Limited(name, how string) { r.tell(name, func(u *units.Update) { u.Limits = how }) }
 
 func (r *Runner) tell(name string, f func(*units.Update)) {
 	r.mu.Lock()
@@ -548,7 +562,7 @@ func (r *Runner) Watch(ctx context.Context) {
 				return
 			case unit, open = <-changed:
 			}
-			name, ok := instanceOf(unit)
+			name, ok := InstanceOf(unit)
 			switch {
 			case ok:
 				r.observe(name)
