@@ -3,6 +3,8 @@ package units
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exit codes of the launcher that the runner acts on, systemd by RestartPreventExitStatus= and RestartForceExitStatus=.
 // GatewayLog is the name of the gateway's log among those of the servers. None of them can have it: there is a dot in it.
 const GatewayLog = "pfar-gateway.service"
 
+// Exit codes of the launcher that the runner acts on, systemd by RestartPreventExitStatus=.
 const (
 	ExitCrashed  = 1  // the server ended by itself: start it again after RestartSec
 	ExitGateway  = 75 // EX_TEMPFAIL of sysexits(3): the gateway went away, no fault of the server's
@@ -34,13 +36,17 @@ func IsSession(s string) bool {
 }
 
 // Instance is the name of a server's process among all others: the server's own, or, for one that serves a single
-// session, that and the session's handle. No server's name has a dot.
+// session, the beginning of that and the session's handle. No server's name has an underscore.
 func Instance(server, session string) string {
 	if session == "" {
 		return server
 	}
-	return server + "." + session
+	return server[:min(len(server), sessionPrefix)] + "_" + session
 }
+
+// sessionPrefix is how much of its server's name an instance for one session has: systemd's user names have 31
+// characters, and "pfar-m-" is before it.
+const sessionPrefix = 14
 
 // SessionMark begins each line in a server's log that is about one session's process; "" without a session.
 func SessionMark(session string) string {
@@ -56,7 +62,7 @@ const RestartSec = 1
 // Names of descriptors in LISTEN_FDNAMES.
 const (
 	FDGateway = "gateway" // launcher: connection to the gateway (units/handover)
-	FDLimits  = "limits"  // launcher: who puts bwrap into its cgroup (Placement)
+	FDLimits  = "limits"  // launcher of a local pfard: who puts bwrap into its cgroup (units/attach)
 	FDEgress  = "egress"  // egress bridge: sockets inside the server's network namespace, told apart by their addresses
 	FDMonitor = "monitor" // egress bridge: Unix listener for those who watch its connections
 	FDHTTP    = "http"    // gateway: TCP listener
@@ -102,12 +108,20 @@ const (
 	StateStopping = "stopping"
 )
 
-// Placement is the exchange on FDLimits: the launcher says which process is bwrap, before bwrap has read its
-// arguments; the answer says in words how it is held, or why it must not run.
-type Placement struct {
-	PID   int    `json:"pid,omitempty"`
-	How   string `json:"how,omitempty"`
-	Error string `json:"error,omitempty"`
+// CredentialSecrets is the launcher's credential with the server's own: Secrets in JSON. One for all of them, so that the
+// units need not say what they are called.
+const CredentialSecrets = "secrets"
+
+// Secrets are the values of a server's credentials by name or, if some are not to be had, in words which.
+type Secrets struct {
+	Values  map[string][]byte `json:"values,omitempty"`
+	Missing []string          `json:"missing,omitempty"`
+}
+
+// Digest names the plan that a process of a unit was given, by the bytes of its credential.
+func Digest(plan []byte) string {
+	sum := sha256.Sum256(plan)
+	return hex.EncodeToString(sum[:])
 }
 
 // AdoptDescriptors makes LISTEN_FDS valid for this process where LISTEN_PID is missing: the local runner cannot know

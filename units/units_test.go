@@ -108,7 +108,7 @@ func TestSessions(t *testing.T) {
 		}
 		seen[h] = true
 	}
-	if a, b := Instance("notion", ""), Instance("notion", "abcdefg2"); a != "notion" || b != "notion.abcdefg2" {
+	if a, b := Instance("notion", ""), Instance("notion", "abcdefg2"); a != "notion" || b != "notion_abcdefg2" {
 		t.Errorf("instances %q and %q", a, b)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enterArg makes this binary the first process of the server's user and network namespaces: it prepares them while it
-// still may, gives that up, and becomes bwrap.
+// enterArg makes this binary the first process of the server's user namespace, and of its network namespace unless that
+// is the unit's: it prepares them while it still may, gives that up, and becomes bwrap.
 const enterArg = "enter"
 
 // Descriptors of the process in the namespaces; those that bwrap reads follow from fdFirst.
@@ -21,7 +21,7 @@ const (
 	fdFirst  = 5
 )
 
-// enter runs as `pfar-sandbox enter BWRAP TASKS FDS LITERALS COMMAND [ARG...]`. bwrap takes its options by descriptor, but
+// enter runs as `pfar-sandbox enter BWRAP TASKS FDS NETWORK COMMAND [ARG...]`. bwrap takes its options by descriptor, but
 // not the command, which holds nothing that is secret.
 func enter(args []string) {
 	err := becomeBwrap(args)
@@ -33,7 +33,7 @@ func enter(args []string) {
 // becomeBwrap returns only if it could not.
 func becomeBwrap(args []string) error {
 	if len(args) < 5 {
-		return fmt.Errorf("entering the namespaces: want BWRAP, TASKS, FDS, LITERALS and COMMAND, got %d arguments", len(args))
+		return fmt.Errorf("entering the namespaces: want BWRAP, TASKS, FDS, NETWORK and COMMAND, got %d arguments", len(args))
 	}
 	tasks, err := strconv.ParseUint(args[1], 10, 31)
 	if err != nil {
@@ -72,7 +72,11 @@ func sendFiles(files []*os.File) error {
 	for _, f := range files {
 		fds = append(fds, int(f.Fd()))
 	}
-	return unix.Sendmsg(fdReport, oneByte, unix.UnixRights(fds...), nil, 0)
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	return unix.Sendmsg(fdReport, oneByte, rights, nil, 0)
 }
 
 // dropPrivileges leaves bwrap with nothing but the right that every process has, to make namespaces of its own.

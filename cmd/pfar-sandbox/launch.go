@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,9 @@ import (
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/packet"
 )
 
 const goarch = runtime.GOARCH
@@ -42,18 +45,29 @@ type launcher struct {
 	runtime string // $RUNTIME_DIRECTORY
 	log     *stderrLog
 	gateway *handover.Conn
-	limits  *os.File // nil: nobody places bwrap in a cgroup
+	pfard   *attachment // nil: nobody places bwrap in a cgroup
+	shared  bool        // the network namespace is the unit's: it is there, with its sockets and its ruleset
 	history history
 	ready   time.Time     // when the tools were first served; zero: never
 	dropped []string      // what cannot be served, as last told
 	heard   chan struct{} // closed when the server's stderr has been read to its end
+
+	telling sync.Mutex
+	shown   shown // in a unit
 }
 
 // launch runs the server that the unit's plan describes until it ends or ctx does, and returns this process's exit code.
-func launch(ctx context.Context) (int, error) {
-	l, credentials, err := prepareLauncher()
+func launch(ctx context.Context, o options) (int, error) {
+	l, secrets, err := prepareLauncher(ctx, o)
+	if errors.Is(err, errLater) {
+		return units.ExitGateway, err
+	}
 	if err != nil {
 		return units.ExitDisabled, err
+	}
+	if len(secrets.Missing) > 0 {
+		l.wait(ctx, secrets.Missing)
+		return 0, nil
 	}
 	if err := l.backOff(ctx); err != nil {
 		return 0, nil // stopped while it waited
@@ -63,7 +77,7 @@ func launch(ctx context.Context) (int, error) {
 		return l.cannotStart(fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err))
 	}
 	l.state(units.StateStarting, "starting")
-	s, err := start(bwrap, l.plan.Sandbox, l.plan.Egress.Literals(), credentials)
+	s, err := start(bwrap, l.plan.Sandbox, l.network(), secrets.Values)
 	if err != nil {
 		return l.cannotStart(err)
 	}
@@ -80,42 +94,86 @@ func launch(ctx context.Context) (int, error) {
 	return l.supervise(ctx, s), nil
 }
 
-func prepareLauncher() (*launcher, map[string]string, error) {
+// network is what enter is to make of the server's namespace.
+func (l *launcher) network() network {
+	return network{own: !l.shared, literals: l.plan.Egress.Literals()}
+}
+
+// prepareLauncher reads what the unit was given. An error of pfard's that may not come again wraps errLater.
+func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, error) {
+	none := units.Secrets{}
 	fds, err := units.Descriptors()
 	if err != nil {
-		return nil, nil, err
+		return nil, none, err
 	}
 	raw, err := units.Credential("plan")
 	if err != nil {
-		return nil, nil, err
+		return nil, none, err
 	}
-	l := &launcher{runtime: os.Getenv("RUNTIME_DIRECTORY"), log: newStderrLog(os.Stderr)}
+	l := &launcher{runtime: os.Getenv("RUNTIME_DIRECTORY"), log: newStderrLog(os.Stderr), shared: o.shared}
 	if err := json.Unmarshal(raw, &l.plan); err != nil {
-		return nil, nil, fmt.Errorf("reading the plan: %w", err)
+		return nil, none, fmt.Errorf("reading the plan: %w", err)
 	}
 	l.log.mark = units.SessionMark(l.plan.Gateway.Session)
 	if l.runtime == "" {
-		return nil, nil, errors.New("RUNTIME_DIRECTORY is not set")
+		return nil, none, errors.New("RUNTIME_DIRECTORY is not set")
 	}
 	if err := lock(filepath.Join(l.runtime, "lock")); err != nil {
-		return nil, nil, err
+		return nil, none, err
 	}
 	l.history = readHistory(l.runtime)
-	credentials := make(map[string]string, len(l.plan.Credentials))
-	for _, c := range l.plan.Credentials {
-		v, err := units.Credential(c.Name)
-		if err != nil {
-			return nil, nil, err
-		}
-		credentials[c.Name] = string(v)
+	secrets, err := readSecrets(l.plan)
+	if err != nil {
+		return nil, none, err
 	}
-	if l.gateway, err = gatewayConn(fds[units.FDGateway]); err != nil {
-		return nil, nil, err
+	gateway, err := l.attach(ctx, o.attach, raw, fds)
+	if err != nil {
+		return nil, none, err
+	}
+	l.gateway, err = gatewayConn(gateway)
+	return l, secrets, err
+}
+
+// attach begins the conversation with pfard, and returns what is to become the connection to the gateway.
+func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map[string][]*os.File) (gateway []*os.File, err error) {
+	if path != "" {
+		var f *os.File
+		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused)
+		return []*os.File{f}, err
 	}
 	if f := fds[units.FDLimits]; len(f) == 1 {
-		l.limits = f[0]
+		if l.pfard, err = passedAttachment(f[0]); err != nil {
+			return nil, err
+		}
 	}
-	return l, credentials, nil
+	return fds[units.FDGateway], nil
+}
+
+// readSecrets returns all that the plan names, or what is missing of it.
+func readSecrets(p plan) (units.Secrets, error) {
+	var s units.Secrets
+	raw, err := units.Credential(units.CredentialSecrets)
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return s, errors.New("reading the server's credentials: not what pfard writes") // the decoder's words may quote one
+	}
+	for _, c := range p.Credentials {
+		if len(s.Values[c.Name]) == 0 && len(s.Missing) == 0 {
+			return s, fmt.Errorf("reading the server's credentials: %q is empty", c.Name)
+		}
+	}
+	return s, nil
+}
+
+// wait keeps the unit up, as waiting, until it is stopped: pfard starts it again when the credential is there. It is no
+// error, and must not be a crash loop (LIF-03).
+func (l *launcher) wait(ctx context.Context, missing []string) {
+	l.state(units.StateWaiting, "for credentials: "+strings.Join(missing, "; "))
+	l.notify(map[string]string{"READY": "1"})
+	<-ctx.Done()
+	l.state(units.StateStopping, "stopping")
 }
 
 // lock keeps a second launcher of the same server from running beside one that an earlier pfard left to finish: they
@@ -135,16 +193,11 @@ func gatewayConn(files []*os.File) (*handover.Conn, error) {
 	if len(files) != 1 {
 		return nil, fmt.Errorf("want one descriptor named %q, got %d", units.FDGateway, len(files))
 	}
-	c, err := net.FileConn(files[0])
-	files[0].Close()
+	c, err := packet.FromFile(files[0])
 	if err != nil {
-		return nil, fmt.Errorf("taking over the gateway's connection: %w", err)
+		return nil, fmt.Errorf("connecting to the gateway: %w", err)
 	}
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil, fmt.Errorf("descriptor %q is a %T, not a Unix socket", units.FDGateway, c)
-	}
-	return handover.Accepted(u), nil
+	return &handover.Conn{Conn: c}, nil
 }
 
 // backOff waits until the time for the next start has come. It returns an error if ctx ended first.
@@ -155,7 +208,7 @@ func (l *launcher) backOff(ctx context.Context) error {
 	}
 	wait = min(wait, steps[len(steps)-1]) // whatever the clock did since
 	l.state(units.StateBackOff, l.history.words())
-	_ = notify([]string{set("EXTEND_TIMEOUT_USEC", fmt.Sprint((wait + 30*time.Second).Microseconds()))})
+	l.notify(map[string]string{"EXTEND_TIMEOUT_USEC": fmt.Sprint((wait + 3*time.Minute).Microseconds())})
 	select {
 	case <-time.After(wait):
 		return nil
@@ -169,9 +222,9 @@ func (l *launcher) connect(s *server) error {
 	placed := make(chan error, 1)
 	go func() { placed <- l.place(s.cmd.Process.Pid) }() // while the process prepares its network
 	sockets, err := s.sockets()
-	if err == nil {
-		err = notify([]string{"FDSTORE=1", set("FDNAME", units.FDEgress)}, sockets...)
-		closeAll(sockets)
+	if err == nil && len(sockets) > 0 {
+		err = l.sendSockets(sockets)
+		attach.CloseAll(sockets)
 	}
 	if perr := <-placed; err == nil {
 		err = perr
@@ -191,38 +244,41 @@ func (l *launcher) connect(s *server) error {
 	return nil
 }
 
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
+// sendSockets gives the namespace's sockets to whoever starts the bridge: the service manager keeps them, or pfard where
+// that is systemd's, which would not start another unit for them.
+func (l *launcher) sendSockets(sockets []*os.File) error {
+	if l.pfard != nil && l.pfard.path != "" {
+		return l.pfard.send(attach.Message{Sockets: true}, sockets...)
 	}
+	return notify([]string{"FDSTORE=1", set("FDNAME", units.FDEgress)}, sockets...)
 }
 
 // place asks pfard to put bwrap into its cgroup while it is still one process that has read nothing.
 func (l *launcher) place(pid int) error {
-	if l.limits == nil {
+	if l.pfard == nil {
 		return nil
 	}
-	defer l.limits.Close()
-	b, err := json.Marshal(units.Placement{PID: pid})
+	m, err := l.pfard.ask(attach.Message{Place: &attach.Place{PID: pid}})
 	if err != nil {
-		return err
-	}
-	if _, err := l.limits.Write(b); err != nil {
 		return fmt.Errorf("asking for a cgroup: %w", err)
 	}
-	answer := make([]byte, 4096)
-	n, err := l.limits.Read(answer)
-	if err != nil {
-		return fmt.Errorf("waiting for a cgroup: %w", err)
+	if m.Placed == nil {
+		return errors.New("asking for a cgroup: pfard answered something else")
 	}
-	var p units.Placement
-	if err := json.Unmarshal(answer[:n], &p); err != nil {
-		return fmt.Errorf("reading the answer about the cgroup: %w", err)
+	if m.Placed.Error != "" {
+		return fmt.Errorf("placing the server in its cgroup: %s", m.Placed.Error)
 	}
-	if p.Error != "" {
-		return fmt.Errorf("placing the server in its cgroup: %s", p.Error)
+	l.notify(map[string]string{units.NotifyLimits: m.Placed.How})
+	return nil
+}
+
+// oomKilled asks how the server's cgroup ended. The service's own cgroup, where systemd would see it, is another one.
+func (l *launcher) oomKilled() bool {
+	if l.pfard == nil {
+		return false
 	}
-	return notify([]string{set(units.NotifyLimits, p.How)})
+	m, err := l.pfard.ask(attach.Message{Ended: true})
+	return err == nil && m.End != nil && m.End.OOM
 }
 
 // supervise waits for whatever comes first: the operator's stop, the server's end, or the gateway's.
@@ -288,7 +344,9 @@ func (l *launcher) served(r *handover.Ready) {
 			l.log.write(time.Now(), "pfar-gateway: not served: "+why)
 		}
 	}
-	lines := []string{set(units.NotifyState, units.StateRunning), set(units.NotifyTools, fmt.Sprint(r.Tools)), set(units.NotifyCrashes, fmt.Sprint(l.history.InRow))}
+	vars := map[string]string{
+		units.NotifyState: units.StateRunning, units.NotifyTools: fmt.Sprint(r.Tools), units.NotifyCrashes: fmt.Sprint(l.history.InRow),
+	}
 	status := fmt.Sprintf("%d tools", r.Tools)
 	if r.Tools == 1 {
 		status = "1 tool"
@@ -305,21 +363,24 @@ func (l *launcher) served(r *handover.Ready) {
 	if r.Drift != "" {
 		status += ", " + r.Drift
 	}
-	lines = append(lines, set("STATUS", status))
+	vars["STATUS"] = status
 	if first {
-		lines = append(lines, "READY=1")
+		vars["READY"] = "1"
 	}
-	_ = notify(lines)
+	l.notify(vars)
 }
 
 func (l *launcher) stop(s *server) {
 	l.state(units.StateStopping, "stopping")
-	_ = notify([]string{"STOPPING=1"})
+	l.notify(map[string]string{"STOPPING": "1"})
 	s.stop(func() { _ = l.gateway.Send(handover.Message{Stopping: true}) })
 }
 
 // crashed records that the server ended by itself and says what the runner is to do.
 func (l *launcher) crashed(why string) int {
+	if l.oomKilled() {
+		why = "killed by the kernel: out of its memory_limit"
+	}
 	if last := l.log.Last(); last != "" {
 		why += ": " + last
 	}
@@ -355,7 +416,7 @@ func (l *launcher) cannotStart(err error) (int, error) {
 }
 
 func (l *launcher) state(state, status string) {
-	_ = notify([]string{set(units.NotifyState, state), set(units.NotifyCrashes, fmt.Sprint(l.history.InRow)), set("STATUS", status)})
+	l.notify(map[string]string{units.NotifyState: state, units.NotifyCrashes: fmt.Sprint(l.history.InRow), "STATUS": status})
 }
 
 // noNamespaces adds the remedy to an error from making or using a user namespace.

@@ -107,8 +107,12 @@ func begin(t *testing.T, s sandbox.Sandbox, prepare func(dir string)) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"plan": string(plan), "TOKEN": "hunter2-secret"} {
-		if err := os.WriteFile(filepath.Join(credentials, name), []byte(text), 0o644); err != nil {
+	secrets, err := json.Marshal(units.Secrets{Values: map[string][]byte{"TOKEN": []byte("hunter2-secret")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"plan": plan, units.CredentialSecrets: secrets} {
+		if err := os.WriteFile(filepath.Join(credentials, name), text, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,12 +6,16 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units"
 )
 
 func main() {
@@ -31,9 +35,36 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	code, err := launch(ctx)
+	o, err := parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
+		os.Exit(units.ExitDisabled)
+	}
+	code, err := launch(ctx, o)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
 	}
 	os.Exit(code)
+}
+
+// options are what a unit says on the command line; a local pfard says nothing.
+type options struct {
+	attach string // pfard's socket; "": its connection was passed
+	shared bool   // the server lives in the unit's own network namespace
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	f := flag.NewFlagSet("pfar-sandbox", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&o.attach, "attach", "", "")
+	network := f.String("network", "own", "")
+	if err := f.Parse(args); err != nil {
+		return options{}, err
+	}
+	if f.NArg() > 0 || *network != "own" && *network != "unit" {
+		return options{}, fmt.Errorf("want --attach PATH and --network own|unit, got %q", args)
+	}
+	o.shared = *network == "unit"
+	return o, nil
 }

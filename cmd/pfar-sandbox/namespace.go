@@ -11,13 +11,30 @@ import (
 	"github.com/pfar/pfar/policies/firewall"
 )
 
+// network says what enter finds or makes.
+type network struct {
+	own      bool              // a namespace of the server's own, to be prepared; otherwise that of the unit, which is
+	literals []egress.Endpoint // declared addresses
+}
+
+// MarshalJSON writes null for a namespace that needs nothing.
+func (n network) MarshalJSON() ([]byte, error) {
+	if !n.own {
+		return []byte("null"), nil
+	}
+	return json.Marshal(egress.Policy{Endpoints: n.literals})
+}
+
 // prepareNetwork makes the network of the namespace that this process is in, and returns the sockets on which the
-// bridge, outside, answers whatever may leave it. literals is a policy with the declared addresses, in JSON.
+// bridge, outside, answers whatever may leave it. text is a network in JSON.
 //
 // The ruleset is there before the first socket: nothing is ever open that it does not know of.
-func prepareNetwork(literals string) ([]*os.File, error) {
+func prepareNetwork(text string) ([]*os.File, error) {
+	if text == "null" {
+		return nil, nil
+	}
 	var policy egress.Policy
-	if err := json.Unmarshal([]byte(literals), &policy); err != nil {
+	if err := json.Unmarshal([]byte(text), &policy); err != nil {
 		return nil, fmt.Errorf("reading the declared addresses: %w", err)
 	}
 	ipv6, err := firewall.Loopback()

@@ -2,10 +2,14 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units"
 )
 
 // notify sends one sd_notify(3) message, with files for the runner's descriptor store (FDSTORE=1) if there are any.
@@ -37,3 +41,59 @@ func notify(lines []string, files ...*os.File) error {
 
 // set is one assignment of a notification; a newline in the value would start another one.
 func set(name, value string) string { return name + "=" + strings.ReplaceAll(value, "\n", " ") }
+
+// notify tells the service manager, and pfard where that is somebody else. In a unit the status line is what an
+// administrator sees of the server: its state, the label of its data, and what it was last refused.
+func (l *launcher) notify(vars map[string]string) {
+	l.pfard.tell(vars)
+	if l.pfard == nil || l.pfard.path == "" {
+		_ = notify(lines(vars))
+		return
+	}
+	l.telling.Lock()
+	defer l.telling.Unlock()
+	if s, ok := vars[units.NotifyState]; ok {
+		l.shown.state = s
+	}
+	if s, ok := vars["STATUS"]; ok {
+		l.shown.detail = s
+	}
+	vars = maps.Clone(vars)
+	vars["STATUS"] = l.shown.line(l.plan.Gateway.Label)
+	_ = notify(lines(vars))
+}
+
+// refused is called with what the server's bridge has refused.
+func (l *launcher) refused(words string) {
+	l.telling.Lock()
+	l.shown.refusal = words
+	line := l.shown.line(l.plan.Gateway.Label)
+	l.telling.Unlock()
+	_ = notify([]string{set("STATUS", line)})
+}
+
+// shown is what the status line of the unit is made of.
+type shown struct{ state, detail, refusal string }
+
+func (s shown) line(label string) string {
+	text := s.state
+	if s.detail != "" && s.detail != s.state {
+		text += ": " + s.detail
+	}
+	if label != "" {
+		text += "; label " + label
+	}
+	if s.refusal != "" {
+		text += "; " + s.refusal
+	}
+	return text
+}
+
+// lines are the assignments in the order of their names.
+func lines(vars map[string]string) []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		list = append(list, set(name, vars[name]))
+	}
+	return list
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/attach"
 )
 
 // probeArg has this binary make one empty sandbox, on the very path that servers take, for `pfar doctor`.
@@ -22,7 +23,7 @@ func probe() (time.Duration, error) {
 		return 0, fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
 	}
 	began := time.Now()
-	s, err := start(bwrap, emptySandbox(), nil, nil)
+	s, err := start(bwrap, emptySandbox(), network{own: true}, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -32,7 +33,7 @@ func probe() (time.Duration, error) {
 		said <- strings.TrimSpace(string(b))
 	}()
 	sockets, err := s.sockets()
-	closeAll(sockets)
+	attach.CloseAll(sockets)
 	if err == nil {
 		err = s.release()
 	}

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/generator/sandbox"
-	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 )
 
@@ -34,10 +33,13 @@ type server struct {
 }
 
 // start makes the server's namespaces with bwrap waiting in them for its arguments: nothing of the server runs yet.
-func start(bwrap string, s sandbox.Sandbox, literals []egress.Endpoint, credentials map[string]string) (_ *server, err error) {
+func start(bwrap string, s sandbox.Sandbox, n network, credentials map[string][]byte) (_ *server, err error) {
 	var d descriptors
 	defer d.close() // bwrap has its own
-	o := sandbox.Options{Credentials: credentials}
+	o := sandbox.Options{Credentials: map[string]string{}}
+	for name, value := range credentials {
+		o.Credentials[name] = string(value)
+	}
 	filter, err := sandbox.Seccomp(goarch)
 	if err != nil {
 		return nil, err
@@ -63,7 +65,7 @@ func start(bwrap string, s sandbox.Sandbox, literals []egress.Endpoint, credenti
 		options: []byte(strings.Join(args, "\x00") + "\x00"),
 		set:     make(chan int, 1), exited: make(chan error, 1),
 	}
-	if err := v.fork(bwrap, s, literals, &d); err != nil {
+	if err := v.fork(bwrap, s, n, &d); err != nil {
 		return nil, err
 	}
 	go v.readStatus(statusR)
@@ -72,7 +74,7 @@ func start(bwrap string, s sandbox.Sandbox, literals []egress.Endpoint, credenti
 }
 
 // fork starts this binary again as the first process of a user and a network namespace (enter.go).
-func (v *server) fork(bwrap string, s sandbox.Sandbox, literals []egress.Endpoint, d *descriptors) error {
+func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, d *descriptors) error {
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -115,11 +117,11 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, literals []egress.Endpoin
 	report := os.NewFile(uintptr(pair[1]), "report")
 	theirs = append(theirs, report)
 
-	policy, err := json.Marshal(egress.Policy{Endpoints: literals})
+	network, err := json.Marshal(n)
 	if err != nil {
 		return err
 	}
-	enter := []string{enterArg, bwrap, strconv.Itoa(s.Limits.Tasks), strconv.Itoa(len(d.files)), string(policy), s.Command}
+	enter := []string{enterArg, bwrap, strconv.Itoa(s.Limits.Tasks), strconv.Itoa(len(d.files)), string(network), s.Command}
 	v.cmd = exec.Command("/proc/self/exe", append(enter, s.Args...)...)
 	v.cmd.Env = []string{} // nothing of ours, not even to bwrap (SB-15)
 	v.cmd.Dir = "/"
@@ -127,14 +129,17 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, literals []egress.Endpoin
 	v.cmd.ExtraFiles = append([]*os.File{report, arguments}, d.files...)
 	uid, gid := os.Getuid(), os.Getgid()
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
+		Cloneflags: unix.CLONE_NEWUSER,
 		// Our own id onto itself: all that an unprivileged process may map (user_namespaces(7)).
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
-		// For the ruleset, and for the resolver's port; enter gives them up.
-		AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE},
 		Pdeathsig:   unix.SIGKILL, // until bwrap's --die-with-parent takes over
 		Setpgid:     true,         // a Ctrl-C in pfar's terminal is for pfar to act on
+	}
+	if n.own {
+		v.cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
+		// For the ruleset, and for the resolver's port; enter gives them up.
+		v.cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE}
 	}
 	if err := v.cmd.Start(); err != nil {
 		return noNamespaces(err)
@@ -142,7 +147,7 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, literals []egress.Endpoin
 	return nil
 }
 
-// sockets returns the sockets from inside the server's network namespace.
+// sockets returns the sockets from inside the server's network namespace, none from one that was there before.
 func (v *server) sockets() ([]*os.File, error) {
 	b, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4*maxSockets))
 	n, oobn, _, _, err := unix.Recvmsg(int(v.report.Fd()), b, oob, unix.MSG_CMSG_CLOEXEC)
@@ -150,6 +155,9 @@ func (v *server) sockets() ([]*os.File, error) {
 		return nil, fmt.Errorf("receiving the sockets of the namespace: %w", err)
 	}
 	if oobn == 0 {
+		if n == 1 && b[0] == 0 {
+			return nil, nil
+		}
 		if n == 0 {
 			return nil, errors.New("preparing the network namespace: the process in it ended without a word")
 		}

@@ -84,7 +84,7 @@ func TestSessionsThatAreRefused(t *testing.T) {
 	}{
 		{"unknown server", "none", second, control.ErrNoServer, `"none"`},
 		{"no server named", "", second, control.ErrNoServer, `""`},
-		{"an instance as a server", "a." + first, second, control.ErrNoServer, first},
+		{"an instance as a server", "a_" + first, second, control.ErrNoServer, first},
 		{"one process for all", "shared", second, control.ErrShared, `sessions = "own"`},
 		{"disabled", "off", second, control.ErrDisabled, "off.hcl"},
 		{"not started", "later", second, control.ErrDown, "stopped: autostart = false"},
@@ -106,7 +106,7 @@ func TestSessionsThatAreRefused(t *testing.T) {
 	if err := d.openNow(t, "a", third); !errors.Is(err, control.ErrBusy) || !strings.Contains(err.Error(), "sessions_max") {
 		t.Errorf("one more than there may be: %v", err)
 	}
-	expect(t, m, "a", "a."+first, "a."+second, "failed", "shared")
+	expect(t, m, "a", "a_"+first, "a_"+second, "failed", "shared")
 }
 
 func TestASession(t *testing.T) {
@@ -116,13 +116,13 @@ func TestASession(t *testing.T) {
 	ask(t, d, control.Request{Verb: control.Store, Key: "token", Secret: "hunter2"})
 	d.state(t)
 	d.mustOpen(t, "a", first)
-	p, main := m.runs["a."+first], m.runs["a"]
+	p, main := m.runs["a_"+first], m.runs["a"]
 	if p.Name != "a" || p.Gateway.Name != "a" || p.Gateway.Session != first || main.Gateway.Session != "" {
 		t.Errorf("session's plan of %q for the gateway's %q and %q; the server's own for %q", p.Name, p.Gateway.Name, p.Gateway.Session, main.Gateway.Session)
 	}
 	p.Gateway.Session = ""
-	if fmt.Sprintf("%+v", p) != fmt.Sprintf("%+v", main) || m.secret["a."+first] != m.secret["a"] || !strings.Contains(m.secret["a"], "hunter2") {
-		t.Errorf("a session's process differs from the server's own:\n%+v %s\n%+v %s", p, m.secret["a."+first], main, m.secret["a"])
+	if fmt.Sprintf("%+v", p) != fmt.Sprintf("%+v", main) || m.secret["a_"+first] != m.secret["a"] || !strings.Contains(m.secret["a"], "hunter2") {
+		t.Errorf("a session's process differs from the server's own:\n%+v %s\n%+v %s", p, m.secret["a_"+first], main, m.secret["a"])
 	}
 	s := d.state(t)["a"]
 	if len(s.Sessions) != 1 || s.Sessions[0].Handle != first || s.Sessions[0].PID != 7 || s.Sessions[0].UID != 61184 || s.SessionsMax != 2 || s.PID != 0 {
@@ -156,7 +156,7 @@ func TestASession(t *testing.T) {
 	}
 	changed <- struct{}{}
 	d.state(t)
-	expect(t, m, "a", "a."+first, "b")
+	expect(t, m, "a", "a_"+first, "b")
 }
 
 func TestWhatEndsAServerEndsItsSessions(t *testing.T) {
@@ -179,8 +179,8 @@ func TestWhatEndsAServerEndsItsSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, []string{"a"}},
-		"a broken edit":     {func(t *testing.T, d *daemon) { d.put(t, "a.hcl", "server {") }, []string{"a", "a." + first, "a." + second}},
-		"an unneeded start": {func(t *testing.T, d *daemon) { ask(t, d, control.Request{Verb: control.Start, Server: "a"}) }, []string{"a", "a." + first, "a." + second}},
+		"a broken edit":     {func(t *testing.T, d *daemon) { d.put(t, "a.hcl", "server {") }, []string{"a", "a_" + first, "a_" + second}},
+		"an unneeded start": {func(t *testing.T, d *daemon) { ask(t, d, control.Request{Verb: control.Start, Server: "a"}) }, []string{"a", "a_" + first, "a_" + second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, m, changed := ownFixture(t)
@@ -205,7 +205,7 @@ func TestARestartWaitsForTheSessions(t *testing.T) {
 	d, m, _ := ownFixture(t)
 	leave := make(chan struct{})
 	m.gate = func(instance string) {
-		if instance == "a."+first {
+		if instance == "a_"+first {
 			<-leave
 		}
 	}
@@ -220,7 +220,7 @@ func TestARestartWaitsForTheSessions(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	expect(t, m, "a."+first)
+	expect(t, m, "a_"+first)
 	close(leave)
 	d.state(t)
 	expect(t, m, "a")
@@ -237,9 +237,9 @@ func TestASessionThatEndsIsForgotten(t *testing.T) {
 	if s := d.state(t)["a"]; len(s.Sessions) != 1 || s.Sessions[0].Handle != second || s.State != control.Starting {
 		t.Errorf("after a crash: %+v", s)
 	}
-	expect(t, m, "a", "a."+second)
-	if m.starts["a."+first] != 1 {
-		t.Errorf("started %d times", m.starts["a."+first])
+	expect(t, m, "a", "a_"+second)
+	if m.starts["a_"+first] != 1 {
+		t.Errorf("started %d times", m.starts["a_"+first])
 	}
 	d.mustOpen(t, "a", third) // there is room again
 	m.mu.Lock()
@@ -250,7 +250,7 @@ func TestASessionThatEndsIsForgotten(t *testing.T) {
 		t.Errorf("a process that cannot be started: %v", err)
 	}
 	d.state(t)
-	expect(t, m, "a", "a."+second)
+	expect(t, m, "a", "a_"+second)
 }
 
 // What is being stopped counts: a client that comes and goes must not have more processes than there may be.
@@ -273,13 +273,13 @@ func TestASessionThatLeavesTakesItsPlace(t *testing.T) {
 	}
 	go func() { patient <- d.openNow(t, "a", third) }()
 	d.reportNow(t)
-	expect(t, m, "a", "a."+first, "a."+second)
+	expect(t, m, "a", "a_"+first, "a_"+second)
 	close(leave)
 	if err := <-patient; err != nil {
 		t.Errorf("one that waited for a place: %v", err)
 	}
 	d.state(t)
-	expect(t, m, "a", "a."+second, "a."+third)
+	expect(t, m, "a", "a_"+second, "a_"+third)
 }
 
 // Nobody would ever close what was opened for a gateway that did not wait for it.
@@ -366,7 +366,7 @@ func TestRandomWalkOfSessions(t *testing.T) {
 				want = append(want, n)
 			}
 			for h := range sessions[n] {
-				want = append(want, n+"."+h)
+				want = append(want, units.Instance(n, h))
 			}
 		}
 		slices.Sort(want)

@@ -9,15 +9,29 @@ import (
 	"time"
 )
 
-// load is how a route is used in one round: so many calls, so many of them at once, each on a connection of its own.
+// load is how a route is used in one round: so many calls, so many of them at once, each on a connection of its own, and
+// in so many turns.
 type load struct {
-	calls, inFlight int
+	calls, inFlight, turns int
 }
 
 // sample is what one round took.
 type sample struct {
 	p50, p99 time.Duration
 	rate     float64 // calls a second
+}
+
+// tally is what a round has taken so far.
+type tally struct {
+	every   []time.Duration
+	elapsed time.Duration
+}
+
+func (t *tally) sample() (sample, error) {
+	if len(t.every) == 0 {
+		return sample{}, errNoCalls
+	}
+	return sample{quantile(t.every, 0.5), quantile(t.every, 0.99), float64(len(t.every)) / t.elapsed.Seconds()}, nil
 }
 
 // errNoCalls guards a round against measuring nothing.
@@ -55,9 +69,18 @@ func (f *fleetOfClients) close() {
 	}
 }
 
-// run makes the calls, as many at once as there are connections, and stops at the first that is not answered as it
-// should be.
+// run makes the calls and nothing else.
 func (f *fleetOfClients) run(calls int) (sample, error) {
+	var t tally
+	if err := f.turn(calls, &t); err != nil {
+		return sample{}, err
+	}
+	return t.sample()
+}
+
+// turn makes the calls, as many at once as there are connections, and stops at the first that is not answered as it
+// should be.
+func (f *fleetOfClients) turn(calls int, t *tally) error {
 	var (
 		left   atomic.Int64
 		failed atomic.Pointer[error]
@@ -81,19 +104,19 @@ func (f *fleetOfClients) run(calls int) (sample, error) {
 		})
 	}
 	all.Wait()
-	elapsed := time.Since(begin)
+	t.elapsed += time.Since(begin)
 	if err := failed.Load(); err != nil {
-		return sample{}, *err
+		return *err
 	}
-	every := slices.Concat(took...)
-	if len(every) == 0 {
-		return sample{}, errNoCalls
+	for _, mine := range took {
+		t.every = append(t.every, mine...)
 	}
-	return sample{quantile(every, 0.5), quantile(every, 0.99), float64(len(every)) / elapsed.Seconds()}, nil
+	return nil
 }
 
 // interleave has every route do the same in turn, again and again, so that what else the machine does hits all of them.
-// The samples of one round stand at one index.
+// The samples of one round stand at one index. Short turns matter where a call is short: on which cores the processes of
+// a route happen to sit changes how long its calls take by half, and stays as it is for as long as they are not disturbed.
 func interleave(routes []route, l load, rounds int, around func(name string, run func() error) error) (map[string][]sample, error) {
 	fleets := map[string]*fleetOfClients{}
 	for _, r := range routes {
@@ -103,26 +126,28 @@ func interleave(routes []route, l load, rounds int, around func(name string, run
 		}
 		defer f.close()
 		fleets[r.name] = f
+		if _, err := f.run(l.calls); err != nil { // fills the caches
+			return nil, err
+		}
 	}
 	samples := map[string][]sample{}
-	for round := range rounds + 1 {
-		for i := range routes {
-			r := routes[(i+round)%len(routes)] // nobody always comes after the same neighbour
-			var s sample
-			run := func() (err error) {
-				s, err = fleets[r.name].run(l.calls)
-				return err
-			}
-			if round == 0 { // fills the caches
-				if err := run(); err != nil {
+	for round := range rounds {
+		tallies := make([]tally, len(routes))
+		for turn := range l.turns {
+			for i := range routes {
+				at := (i + round + turn) % len(routes) // nobody always comes after the same neighbour
+				name := routes[at].name
+				if err := around(name, func() error { return fleets[name].turn(l.calls/l.turns, &tallies[at]) }); err != nil {
 					return nil, err
 				}
-				continue
 			}
-			if err := around(r.name, run); err != nil {
+		}
+		for i := range tallies {
+			s, err := tallies[i].sample()
+			if err != nil {
 				return nil, err
 			}
-			samples[r.name] = append(samples[r.name], s)
+			samples[routes[i].name] = append(samples[routes[i].name], s)
 		}
 	}
 	return samples, nil

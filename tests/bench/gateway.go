@@ -140,15 +140,15 @@ func (p *pfar) process(name string) (int, error) {
 }
 
 // routes returns a tool's ways: the floor's for each generation, and pfar's on the aggregate and on the server's own
-// endpoint for each. Both sides get the same bytes, but for the aggregate's longer name.
+// endpoint for each. Both sides get the same bytes, head and body, but for the aggregate's longer name.
 func (s *stage) routes(floor *role, server, tool, message string, least int) []route {
 	var list []route
 	for _, version := range []string{older, newer} {
-		base := route{version: version, message: message, answer: least}
+		base := route{version: version, message: message, answer: least, token: s.token}
 		f := base
-		f.name, f.address, f.path, f.tool = floorName+" "+version, floor.address, "/mcp", tool
+		f.name, f.address, f.path, f.tool, f.floor = floorName+" "+version, floor.address, "/mcp", tool, true
 		all := base
-		all.name, all.address, all.path, all.token, all.tool = "/mcp "+version, s.address, "/mcp", s.token, server+"__"+tool
+		all.name, all.address, all.path, all.tool = "/mcp "+version, s.address, "/mcp", server+"__"+tool
 		one := all
 		one.name, one.path, one.tool = "/mcp/"+server+" "+version, "/mcp/"+server, tool
 		list = append(list, f, all, one)
@@ -160,7 +160,7 @@ func (s *stage) routes(floor *role, server, tool, message string, least int) []r
 func compare(what string, routes []route, samples map[string][]sample, m measure) []result {
 	var results []result
 	for _, r := range routes {
-		if r.token == "" {
+		if r.floor {
 			continue
 		}
 		results = append(results, compared(what+", "+r.name, samples[floorName+" "+r.version], samples[r.name], m))
@@ -181,7 +181,7 @@ func (s *stage) latency() ([]result, error) {
 		{"call with schemas of arguments and result", s.schema, "schema", "measure", 0},
 	} {
 		routes := s.routes(m.floor, m.server, m.tool, "hello", 0)
-		samples, err := interleave(routes, load{calls: 400, inFlight: 1}, s.rounds, plainly)
+		samples, err := interleave(routes, load{calls: 1000, inFlight: 1, turns: 20}, s.rounds, plainly)
 		if err != nil {
 			return nil, err
 		}
@@ -203,7 +203,7 @@ func (s *stage) throughput() ([]result, error) {
 		return nil, err
 	}
 	for _, inFlight := range []int{16, 64} {
-		l := load{calls: 4000, inFlight: inFlight}
+		l := load{calls: 4000, inFlight: inFlight, turns: 1}
 		samples, err := interleave(routes, l, min(s.rounds, 9), func(name string, run func() error) error {
 			name, _, _ = strings.Cut(name, " 2")
 			return spent.during(name, l.calls, run)
@@ -257,7 +257,7 @@ func (s *stage) largeBodies() ([]result, error) {
 		{"64 KiB result", "label", ""},
 	} {
 		routes := s.routes(s.floor, "echo", m.tool, m.message, large)
-		samples, err := interleave(routes, load{calls: 100, inFlight: 1}, s.rounds, plainly)
+		samples, err := interleave(routes, load{calls: 100, inFlight: 1, turns: 5}, s.rounds, plainly)
 		if err != nil {
 			return nil, err
 		}
@@ -300,9 +300,9 @@ func (s *stage) list(path, version string) ([]result, error) {
 	}
 	in.answer = len(ready)
 	static := in
-	static.name, static.address, static.token, static.fixed = floorName+" "+version, handler.address, "", true
+	static.name, static.address, static.floor, static.fixed = floorName+" "+version, handler.address, true, true
 	routes := []route{static, in}
-	samples, err := interleave(routes, load{calls: 200, inFlight: 1}, s.rounds, plainly)
+	samples, err := interleave(routes, load{calls: 2000, inFlight: 1, turns: 200}, s.rounds, plainly)
 	if err != nil {
 		return nil, err
 	}

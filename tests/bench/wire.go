@@ -99,7 +99,8 @@ type route struct {
 	name    string // in the table
 	address string // host and port
 	path    string
-	token   string // "" for who asks for none
+	token   string // which a floor gets too, and does not look at
+	floor   bool   // it knows no sessions, and is sent nothing that has no answer
 	version string // older or newer
 	tool    string
 	list    bool   // tools/list instead of a call
@@ -133,10 +134,8 @@ func (r route) open() (*client, error) {
 
 func (c *client) begin() error {
 	common := "POST " + c.path + " HTTP/1.1\r\nHost: " + c.address +
-		"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
-	if c.token != "" {
-		common += "Authorization: Bearer " + c.token + "\r\n"
-	}
+		"\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n" +
+		"Authorization: Bearer " + c.token + "\r\n"
 	method := "tools/call"
 	if c.list {
 		method = "tools/list"
@@ -155,13 +154,16 @@ func (c *client) begin() error {
 	if err != nil || status != 200 || !bytes.Contains(answer, []byte(`"result"`)) {
 		return fmt.Errorf("initializing: %d %.200s %w", status, answer, err)
 	}
-	if c.id != "" {
-		common += "Mcp-Session-Id: " + c.id + "\r\n"
+	if c.floor {
+		c.id = anySession
 	}
-	common += "Mcp-Protocol-Version: " + older + "\r\n"
+	common += "Mcp-Session-Id: " + c.id + "\r\nMcp-Protocol-Version: " + older + "\r\n"
 	c.head = []byte(common)
-	if c.token == "" {
-		return nil // the floor waits for an answer to whatever it passes on
+	if c.floor {
+		return nil // it waits for an answer to whatever it passes on
+	}
+	if len(c.id) != len(anySession) {
+		return fmt.Errorf("initializing: the session is %q, and a floor's clients say %q", c.id, anySession)
 	}
 	status, answer, err = c.post(c.head, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 	if err == nil && status != 202 {
@@ -169,6 +171,9 @@ func (c *client) begin() error {
 	}
 	return err
 }
+
+// anySession is what the clients of a floor send in the place of a session's id, as long as pfar's.
+const anySession = "0000000000000000000000"
 
 // meta is what every request of the newer generation says of itself.
 const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + newer +

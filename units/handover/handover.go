@@ -6,17 +6,13 @@
 package handover
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/pfar/pfar/units/packet"
 )
-
-// maxMessage bounds one packet, in bytes; a declaration's tool table is the largest thing in one.
-const maxMessage = 64 << 10
 
 // Server is what the gateway may know of a server: nothing in it is secret.
 type Server struct {
@@ -70,11 +66,11 @@ type Ready struct {
 }
 
 // Conn is one launcher's connection, at either end.
-type Conn struct{ c *net.UnixConn }
+type Conn struct{ *packet.Conn }
 
 // Dial connects a launcher to the gateway's socket.
 func Dial(path string) (*Conn, error) {
-	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	c, err := packet.Dial(path)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the gateway at %q: %w", path, err)
 	}
@@ -82,130 +78,18 @@ func Dial(path string) (*Conn, error) {
 }
 
 // Accepted wraps a connection that the gateway accepted.
-func Accepted(c *net.UnixConn) *Conn { return &Conn{c} }
+func Accepted(c *net.UnixConn) *Conn { return &Conn{packet.New(c)} }
 
 // Send writes one message with files attached; the caller keeps and closes its own copies.
-func (c *Conn) Send(m Message, files ...*os.File) error {
-	b, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	if len(b) > maxMessage {
-		return fmt.Errorf("message of %d bytes exceeds the %d of a handover packet", len(b), maxMessage)
-	}
-	var oob []byte
-	if len(files) > 0 {
-		fds := make([]int, len(files))
-		for i, f := range files {
-			fds[i] = int(f.Fd())
-		}
-		oob = unix.UnixRights(fds...)
-	}
-	_, _, err = c.c.WriteMsgUnix(b, oob, nil)
-	return err
-}
+func (c *Conn) Send(m Message, files ...*os.File) error { return c.Conn.Send(m, files...) }
 
 // Receive reads one message and the files that came with it, which the caller closes.
 // At the end of the connection it returns io.EOF.
 func (c *Conn) Receive() (Message, []*os.File, error) {
-	size, err := c.wait()
-	if err != nil {
-		return Message{}, nil, err
-	}
-	b := make([]byte, max(1, min(size, maxMessage)))
-	oob := make([]byte, unix.CmsgSpace(4*4))
-	n, oobn, flags, _, err := c.c.ReadMsgUnix(b, oob)
-	if err != nil {
-		return Message{}, nil, err
-	}
-	files, err := receivedFiles(oob[:oobn])
-	if err != nil {
-		return Message{}, nil, err
-	}
 	var m Message
-	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
-		err = fmt.Errorf("handover packet larger than %d bytes or with more than 4 descriptors", maxMessage)
-	} else {
-		err = json.Unmarshal(b[:n], &m)
-	}
+	files, err := c.Conn.Receive(&m)
 	if err != nil {
-		closeAll(files)
 		return Message{}, nil, err
 	}
 	return m, files, nil
-}
-
-// wait returns the size of the next packet once there is one: connections are many and mostly silent, so none holds a
-// buffer for the largest packet while it waits.
-func (c *Conn) wait() (size int, err error) {
-	raw, err := c.c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var rerr error
-	err = raw.Read(func(fd uintptr) bool {
-		for {
-			size, _, rerr = unix.Recvfrom(int(fd), nil, unix.MSG_PEEK|unix.MSG_TRUNC|unix.MSG_DONTWAIT)
-			if rerr != unix.EINTR {
-				return rerr != unix.EAGAIN
-			}
-		}
-	})
-	if err == nil && rerr != nil {
-		err = fmt.Errorf("waiting for a handover packet: %w", rerr)
-	}
-	return size, err
-}
-
-// PeerUID returns the user id of the process at the other end, as the kernel knows it.
-func (c *Conn) PeerUID() (uint32, error) {
-	raw, err := c.c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	var cerr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return 0, err
-	}
-	if cerr != nil {
-		return 0, fmt.Errorf("reading peer credentials: %w", cerr)
-	}
-	return cred.Uid, nil
-}
-
-// Close ends the connection.
-func (c *Conn) Close() error { return c.c.Close() }
-
-func receivedFiles(oob []byte) ([]*os.File, error) {
-	msgs, err := unix.ParseSocketControlMessage(oob)
-	if err != nil {
-		return nil, fmt.Errorf("parsing control message: %w", err)
-	}
-	var files []*os.File
-	for i := range msgs {
-		fds, err := unix.ParseUnixRights(&msgs[i])
-		if err != nil {
-			continue // not SCM_RIGHTS
-		}
-		for _, fd := range fds {
-			unix.CloseOnExec(fd)
-			// Non-blocking before os.NewFile looks, so that the runtime polls it: deadlines hold, Close ends a Read.
-			if err := unix.SetNonblock(fd, true); err != nil {
-				unix.Close(fd)
-				closeAll(files)
-				return nil, fmt.Errorf("making a received descriptor non-blocking: %w", err)
-			}
-			files = append(files, os.NewFile(uintptr(fd), "handover"))
-		}
-	}
-	return files, nil
-}
-
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		f.Close()
-	}
 }

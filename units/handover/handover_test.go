@@ -6,12 +6,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
 // pair returns both ends of a connection through a real socket.
-func pair(t *testing.T) (launcher, gateway *Conn, raw *net.UnixConn) {
+func pair(t *testing.T) (launcher, gateway *Conn) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
@@ -27,11 +26,11 @@ func pair(t *testing.T) (launcher, gateway *Conn, raw *net.UnixConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { launcher.Close(); c.Close() })
-	return launcher, Accepted(c), launcher.c
+	return launcher, Accepted(c)
 }
 
 func TestHello(t *testing.T) {
-	launcher, gateway, _ := pair(t)
+	launcher, gateway := pair(t)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -53,38 +52,11 @@ func TestHello(t *testing.T) {
 	if b, err := io.ReadAll(files[1]); err != nil || string(b) != "through the pipe" {
 		t.Errorf("read %q, %v: the descriptors are not the pipe's", b, err)
 	}
-	if uid, err := gateway.PeerUID(); err != nil || int(uid) != os.Getuid() {
-		t.Errorf("peer uid %d, %v", uid, err)
+	if peer, err := gateway.Peer(); err != nil || int(peer.Uid) != os.Getuid() || int(peer.Pid) != os.Getpid() {
+		t.Errorf("peer %+v, %v", peer, err)
 	}
 	launcher.Close()
 	if _, _, err := gateway.Receive(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the end: %v, want io.EOF", err)
-	}
-}
-
-func TestPacketsThatAreRefused(t *testing.T) {
-	for name, packet := range map[string]string{
-		"not JSON":  "hello",
-		"two":       `{"stopping":true}{"stopping":true}`,
-		"array":     `[]`,
-		"too large": `{"failed":"` + strings.Repeat("x", maxMessage) + `"}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, gateway, raw := pair(t)
-			_ = raw.SetWriteBuffer(4 * maxMessage)
-			if _, err := raw.Write([]byte(packet)); err != nil {
-				t.Fatal(err)
-			}
-			if m, _, err := gateway.Receive(); err == nil {
-				t.Errorf("got %+v, want an error", m)
-			}
-		})
-	}
-}
-
-func TestSendRefusesWhatWouldBeCut(t *testing.T) {
-	launcher, _, _ := pair(t)
-	if err := launcher.Send(Message{Failed: strings.Repeat("x", maxMessage)}); err == nil {
-		t.Error("a message that the other end would see cut is sent")
 	}
 }

@@ -139,8 +139,8 @@ func checkGroupName(name string) error {
 		return fmt.Errorf("%q cannot name a group", name)
 	}
 	for _, c := range name {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' {
-			return errors.New("a group's name has only a-z, 0-9, dash and dot")
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+			return errors.New("a group's name has only a-z, 0-9, dash, underscore and dot")
 		}
 	}
 	return nil

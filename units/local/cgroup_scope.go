@@ -186,7 +186,7 @@ func (s *scopes) Place(ctx context.Context, name string, pid int, l sandbox.Limi
 	return describe(l, held(sc.group, l), path), nil
 }
 
-// start makes the scope and checks that the process is in it: systemd may not be allowed to move it there.
+// start makes the scope and checks that the process is in it.
 func (s *scopes) start(ctx context.Context, name string, pid int, l sandbox.Limits) (sc scope, path string, err error) {
 	bus, err := s.connected(ctx)
 	if err != nil {
@@ -212,19 +212,24 @@ func (s *scopes) start(ctx context.Context, name string, pid int, l sandbox.Limi
 			err = errors.Join(err, bus.Stop(ctx, want.Name))
 		}
 	}()
-	now, err := s.kernel.cgroupOf(strconv.Itoa(pid))
-	if err != nil {
-		return sc, "", err
-	}
-	if now != path {
-		return sc, "", fmt.Errorf("process %d is in %q, want %q", pid, now, path)
-	}
-	g, err := s.kernel.group(path)
+	g, err := s.kernel.arrived(pid, path)
 	if err != nil {
 		return sc, "", err
 	}
 	lock, err := g.lock()
 	return scope{want.Name, g, lock}, path, err
+}
+
+// arrived checks that a process is in the cgroup that systemd has made for it: it may not be allowed to move it there.
+func (k kernel) arrived(pid int, path string) (group, error) {
+	now, err := k.cgroupOf(strconv.Itoa(pid))
+	if err != nil {
+		return "", err
+	}
+	if now != path {
+		return "", fmt.Errorf("process %d is in %q, want %q", pid, now, path)
+	}
+	return k.group(path)
 }
 
 // OOMKilled asks the kernel while the group is there. systemd removes an empty group, but not before it has looked, and

@@ -6,9 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
-
-	"github.com/pfar/pfar/units"
 )
 
 // rotate moves what a log holds to PATH.1 if it has grown past max bytes. The file stays the same one: its writer has
@@ -33,14 +30,4 @@ func rotate(path string, max int64) error {
 		err = f.Truncate(0)
 	}
 	return errors.Join(err, old.Close())
-}
-
-// appendLine adds a line with the time before it, as launchers do.
-func appendLine(path, text string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err != nil {
-		return fmt.Errorf("opening the log: %w", err)
-	}
-	_, err = fmt.Fprintln(f, time.Now().UTC().Format(units.LogTime)+text)
-	return errors.Join(err, f.Close())
 }

@@ -28,20 +28,8 @@ type Config struct {
 	Changed  func(Update) // called for each change, from several goroutines
 }
 
-// Update is what has become of one server, or of the process of it that serves one session.
-type Update struct {
-	Server  string
-	Session string // handle of the one session that the process serves; "": it is the server's own
-	State   string // a units.State
-	Detail  string // status line in words; "" leaves the last one
-	PID     int    // of the launcher; 0: none
-	UID     int    // of the sandboxed process, on the host
-	Tools   int
-	Crashes int
-	Limits  string
-	Refusal string // last refusal of the egress bridge; "" leaves the last one
-	Ended   bool   // no process is left, and none will be started again
-}
+// Update is units.Update.
+type Update = units.Update
 
 // Runner starts and stops servers, each with its egress bridge, and the gateway. A process that serves one session is a
 // server of its own here, with everything that belongs to one but a log, and named by units.Instance.
@@ -145,7 +133,7 @@ func (r *Runner) forgetSessions() {
 			r.cfg.Log.Warn("looking for what an earlier pfard left, ignoring", "error", err)
 		}
 		for _, e := range entries {
-			server, session, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sock"), ".")
+			server, session, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sock"), "_")
 			if server == "" || !units.IsSession(session) {
 				continue
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 )
 
 // server is one server's launcher and egress bridge, or those of a single session.
@@ -61,8 +61,11 @@ func (r *Runner) newServer(name string, p generator.Plan, credentials map[string
 	if err != nil {
 		return nil, err
 	}
-	s.credentials = map[string][]byte{"plan": raw}
-	maps.Copy(s.credentials, credentials)
+	secrets, err := json.Marshal(units.Secrets{Values: credentials})
+	if err != nil {
+		return nil, err
+	}
+	s.credentials = map[string][]byte{"plan": raw, units.CredentialSecrets: secrets}
 	if err := s.makeRuntime(); err != nil {
 		return nil, err
 	}
@@ -185,26 +188,32 @@ func (s *server) prepare() (spec, error) {
 	}, nil
 }
 
-// place answers the launcher's one question: put this bwrap into its cgroup.
-func (s *server) place(conn *os.File, started <-chan struct{}) {
-	defer conn.Close()
-	b := make([]byte, 4096)
-	n, err := conn.Read(b)
+// place answers what the launcher asks about its cgroup: to put this bwrap into it, and how it ended.
+func (s *server) place(f *os.File, started <-chan struct{}) {
+	conn, err := attach.FromFile(f)
 	if err != nil {
-		return // the launcher ended before it asked
-	}
-	var p units.Placement
-	if err := json.Unmarshal(b[:n], &p); err != nil {
+		s.r.cfg.Log.Error("talking to a launcher", "server", s.name, "error", err)
 		return
 	}
-	<-started
-	how, err := s.placeProcess(p.PID)
-	answer := units.Placement{How: how}
-	if err != nil {
-		answer = units.Placement{Error: err.Error()}
-	}
-	if b, err := json.Marshal(answer); err == nil {
-		_, _ = conn.Write(b)
+	defer conn.Close()
+	for {
+		m, files, err := conn.Receive()
+		attach.CloseAll(files)
+		if err != nil {
+			return // the launcher ended
+		}
+		switch {
+		case m.Place != nil:
+			<-started
+			how, err := s.placeProcess(m.Place.PID)
+			answer := attach.Placed{How: how}
+			if err != nil {
+				answer = attach.Placed{Error: err.Error()}
+			}
+			_ = conn.Send(attach.Message{Placed: &answer})
+		case m.Ended:
+			_ = conn.Send(attach.Message{End: &attach.End{OOM: s.r.cfg.Limits.OOMKilled(s.name)}})
+		}
 	}
 }
 
@@ -246,24 +255,8 @@ func (s *server) notice(m notification) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u := &s.update
-	if v, ok := m.vars[units.NotifyState]; ok {
-		u.State = v
-		u.Tools = 0
-	}
-	if v, ok := m.vars["STATUS"]; ok {
-		u.Detail = v
-	}
-	if v, err := strconv.Atoi(m.vars[units.NotifyTools]); err == nil {
-		u.Tools = v
-	}
-	if v, err := strconv.Atoi(m.vars[units.NotifyCrashes]); err == nil {
-		u.Crashes = v
-	}
-	if v, ok := m.vars[units.NotifyLimits]; ok {
-		u.Limits = v
-	}
-	s.r.cfg.Changed(*u)
+	s.update.Take(m.vars)
+	s.r.cfg.Changed(s.update)
 }
 
 // rotateLog is asked for by launchers and bridges: those of all sessions write to the server's one file.
@@ -276,7 +269,7 @@ func (s *server) rotateLog() {
 }
 
 // changed follows the launcher's process. Why it ended the launcher has said itself; what it cannot say is that it was
-// killed, or that the kernel killed its server for memory.
+// killed.
 func (s *server) changed(p phase, m *process, code int) {
 	s.mu.Lock()
 	u := &s.update
@@ -298,7 +291,6 @@ func (s *server) changed(p phase, m *process, code int) {
 
 func (s *server) ended(p phase, code int) {
 	u := &s.update
-	oom := s.r.cfg.Limits.OOMKilled(s.name)
 	if err := s.r.cfg.Limits.Remove(s.name); err != nil {
 		s.r.cfg.Log.Warn("removing a control group, ignoring", "server", s.name, "error", err)
 	}
@@ -310,20 +302,6 @@ func (s *server) ended(p phase, code int) {
 		u.State, u.Detail = units.StateFailed, fmt.Sprintf("the launcher ended with status %d; see its log", code)
 	case p == autoRestart && u.State != units.StateBackOff:
 		u.State, u.Detail = units.StateBackOff, fmt.Sprintf("the launcher ended with status %d", code)
-	}
-	if oom && p != inactive {
-		const why = "killed by the kernel: out of its memory_limit"
-		u.Detail += " (" + why + ")"
-		if u.Session != "" { // nobody will see its status
-			s.note(why)
-		}
-	}
-}
-
-// note writes a line to the server's log, in the launcher's manner.
-func (s *server) note(text string) {
-	if err := appendLine(s.r.dirs.log(s.plan.Name), units.SessionMark(s.plan.Gateway.Session)+"pfar: "+text); err != nil {
-		s.r.cfg.Log.Warn("writing to a log, ignoring", "server", s.name, "error", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package systemd asks a systemd, the user's or the machine's, for transient scopes, and is the only code of pfar that speaks D-Bus.
+// Package systemd runs servers as units of a systemd, the user's or the machine's, and is the only code of pfar that speaks D-Bus.
 package systemd
 
 import (
@@ -15,7 +15,8 @@ import (
 
 // Bus is a connection to one systemd. Its methods may be called at the same time.
 type Bus struct {
-	conn *sd.Conn
+	conn  *sd.Conn
+	ended <-chan struct{} // closed with the connection that signals come by
 }
 
 // Names that systemd gives its errors (systemd's bus-common-errors.h).
@@ -50,9 +51,13 @@ func userAddresses(runtimeDir, sessionBus string, uid int) []string {
 func ConnectTo(ctx context.Context, addresses ...string) (*Bus, error) {
 	var first error // of the best address, which says most
 	for _, address := range addresses {
-		conn, err := sd.NewConnection(func() (*dbus.Conn, error) { return dial(ctx, address) })
+		var last *dbus.Conn // the second of two, on which go-systemd listens for signals
+		conn, err := sd.NewConnection(func() (c *dbus.Conn, err error) {
+			last, err = dial(ctx, address)
+			return last, err
+		})
 		if err == nil {
-			return &Bus{conn}, nil
+			return &Bus{conn, last.Context().Done()}, nil
 		}
 		if first == nil {
 			first = err

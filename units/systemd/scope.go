@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"strings"
 
@@ -19,6 +20,8 @@ type Scope struct {
 	Memory      uint64 // MemoryMax= in bytes; 0: none
 	Tasks       uint64 // TasksMax=; 0: none
 	CPU         int    // CPUQuota= in percent of one core; 0: none
+	Slice       string // the unit that it lies in; "": systemd's choice
+	Service     string // the unit with which it ends, at once however that ends; "": none
 }
 
 // ErrExists is returned for a scope whose name is taken.
@@ -54,6 +57,20 @@ func (s Scope) properties() []sd.Property {
 		property("MemoryAccounting", true),
 		property("TasksAccounting", true),
 	}
+	if s.Slice != "" {
+		list = append(list, sd.PropSlice(s.Slice))
+	}
+	if s.Service != "" {
+		// BindsTo= stops it with the service, also when that fails. Before= has it stopped after the service when both
+		// are: the launcher ends the server in order, and nothing is left to kill. (After= would wait for a service that
+		// waits for the scope, forever.)
+		list = append(list, sd.PropBindsTo(s.Service), sd.PropBefore(s.Service))
+	}
+	return append(list, s.limits()...)
+}
+
+func (s Scope) limits() []sd.Property {
+	var list []sd.Property
 	if s.Memory > 0 {
 		list = append(list, property("MemoryMax", s.Memory), property("MemorySwapMax", uint64(0)))
 	}
@@ -64,6 +81,18 @@ func (s Scope) properties() []sd.Property {
 		list = append(list, property("CPUQuotaPerSecUSec", uint64(s.CPU)*10_000))
 	}
 	return list
+}
+
+// SetLimits changes the limits of a scope that runs. A CPU limit that s does not have is lifted.
+func (b *Bus) SetLimits(ctx context.Context, s Scope) error {
+	list := s.limits()
+	if s.CPU == 0 {
+		list = append(list, property("CPUQuotaPerSecUSec", uint64(math.MaxUint64)))
+	}
+	if err := b.conn.SetUnitPropertiesContext(ctx, s.Name, true, list...); err != nil {
+		return fmt.Errorf("changing the limits of %q: %w", s.Name, err)
+	}
+	return nil
 }
 
 func property(name string, value any) sd.Property {

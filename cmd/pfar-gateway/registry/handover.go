@@ -94,12 +94,12 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 
 // hello receives a server from a launcher that may hand one over: root's or our own.
 func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
-	uid, err := c.PeerUID()
+	peer, err := c.Peer()
 	if err != nil {
 		return nil, err
 	}
-	if uid != 0 && int(uid) != os.Geteuid() {
-		return nil, fmt.Errorf("its uid is %d, not 0 or %d", uid, os.Geteuid())
+	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("its uid is %d, not 0 or %d", peer.Uid, os.Geteuid())
 	}
 	m, files, err := c.Receive()
 	if err != nil {

@@ -184,8 +184,16 @@ func (d *decoder) string() (string, error) {
 
 var errNumber = fmt.Errorf("it has a number of more than %d digits, or a greater exponent", maxDigits)
 
-// number reads a number that is cheap to calculate with.
 func (d *decoder) number() (any, error) {
+	start := d.i
+	if err := d.numeral(); err != nil {
+		return nil, err
+	}
+	return json.Number(d.s[start:d.i]), nil
+}
+
+// numeral reads a number that is cheap to calculate with.
+func (d *decoder) numeral() error {
 	start := d.i
 	if d.i < len(d.s) && d.s[d.i] == '-' {
 		d.i++
@@ -193,23 +201,21 @@ func (d *decoder) number() (any, error) {
 	first := d.i
 	n := d.digits()
 	if n == 0 || n > 1 && d.s[first] == '0' {
-		return nil, d.malformed()
+		return d.malformed()
 	}
 	if d.i < len(d.s) && d.s[d.i] == '.' {
 		d.i++
 		if d.digits() == 0 {
-			return nil, d.malformed()
+			return d.malformed()
 		}
 	}
 	if d.i-start > maxDigits {
-		return nil, errNumber
+		return errNumber
 	}
 	if d.i < len(d.s) && d.s[d.i]|0x20 == 'e' {
-		if err := d.exponent(); err != nil {
-			return nil, err
-		}
+		return d.exponent()
 	}
-	return json.Number(d.s[start:d.i]), nil
+	return nil
 }
 
 func (d *decoder) exponent() error {

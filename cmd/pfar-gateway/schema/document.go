@@ -311,7 +311,7 @@ func (d *document) trivial() byte {
 	asks := anyValue
 	for name, v := range obj {
 		switch name {
-		case "$schema", "title", "description", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly":
+		case "$schema":
 		case "type":
 			if v != "object" {
 				return nothing
@@ -330,8 +330,19 @@ func (d *document) trivial() byte {
 				return nothing
 			}
 		default:
-			return nothing
+			if !isAnnotation(name) {
+				return nothing
+			}
 		}
 	}
 	return asks
+}
+
+// isAnnotation reports whether a keyword asks nothing of a value.
+func isAnnotation(keyword string) bool {
+	switch keyword {
+	case "title", "description", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly":
+		return true
+	}
+	return false
 }

@@ -28,7 +28,8 @@ const (
 type Schema struct {
 	compiled *jsonschema.Schema
 	graph    *graph
-	trivial  byte // any: what a value must begin with to conform, whatever follows
+	trivial  byte  // any: what a value must begin with to conform, whatever follows
+	flat     *flat // nil: it is not
 }
 
 // What a trivial schema asks of a value.
@@ -65,7 +66,7 @@ func Compile(raw []byte) (s *Schema, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Schema{compiled: compiled, graph: g, trivial: d.trivial()}, nil
+	return &Schema{compiled: compiled, graph: g, trivial: d.trivial(), flat: d.flat()}, nil
 }
 
 // Check reports the violations of value, JSON that was found to be well-formed, nil if it conforms. A value that
@@ -78,6 +79,9 @@ func (s *Schema) Check(value []byte) (v *Violation) {
 		if t := bytes.TrimLeft(value, " \t\r\n"); len(t) > 0 && t[0] == '{' {
 			return nil
 		}
+	}
+	if s.flat != nil && s.flat.conforms(value) {
+		return nil
 	}
 	defer func() {
 		if r := recover(); r != nil {

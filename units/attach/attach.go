@@ -1,0 +1,120 @@
+// Package attach is the conversation between pfard and the process of an instance unit: a server's launcher or its egress bridge.
+//
+// The process connects to pfard's socket (SOCK_SEQPACKET), says who it is, and keeps the connection as long as it lives.
+// pfard believes nothing that it says of itself: the kernel says which process it is, and systemd which unit that process
+// is the main one of. If pfard is started again, the process connects anew and goes on.
+package attach
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/pfar/pfar/units/packet"
+)
+
+// Message is one packet. Exactly one member is set, beside Later.
+type Message struct {
+	// From the instance's process.
+	Hello   *Hello            `json:"hello,omitempty"`   // the first message
+	Place   *Place            `json:"place,omitempty"`   // launcher: put this process into the server's scope
+	Ended   bool              `json:"ended,omitempty"`   // launcher: what was placed has ended; did the kernel kill for memory?
+	Sockets bool              `json:"sockets,omitempty"` // launcher: the sockets of a network namespace that it made, attached
+	Notify  map[string]string `json:"notify,omitempty"`  // what it has told its service manager, by variable (package units)
+	Allow   *Allow            `json:"allow,omitempty"`   // bridge: it is about to connect
+
+	// From pfard.
+	Welcome *Welcome `json:"welcome,omitempty"` // the answer to Hello
+	Placed  *Placed  `json:"placed,omitempty"`  // the answer to Place
+	End     *End     `json:"end,omitempty"`     // the answer to Ended
+	Allowed *Allowed `json:"allowed,omitempty"` // the answer to Allow
+	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
+	Error   string   `json:"error,omitempty"`   // why pfard hangs up
+	Later   bool     `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
+}
+
+// Hello says who has connected.
+type Hello struct {
+	Bridge bool   `json:"bridge,omitempty"` // the egress bridge; a launcher otherwise
+	Digest string `json:"digest"`           // of the plan that it was started with (generator.Digest)
+	Again  bool   `json:"again,omitempty"`  // it has been welcomed before, by an earlier pfard perhaps
+}
+
+// Welcome comes with descriptors: to a launcher its connection to the gateway; to a bridge the sockets from the server's
+// network namespace that systemd could not bind. A process that comes again gets none.
+type Welcome struct {
+	Held string `json:"held,omitempty"` // to a bridge: why the firewall does not hold it, in words; "" if it does
+}
+
+// Place names bwrap, before it has read its arguments and forked.
+type Place struct {
+	PID int `json:"pid"`
+}
+
+// Placed says in words how the process is held, or why it must not run.
+type Placed struct {
+	How   string `json:"how,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// End is how the server's scope ended.
+type End struct {
+	OOM bool `json:"oom,omitempty"` // the kernel killed something in it for memory
+}
+
+// Allow asks the firewall to let the bridge connect. Several may be under way.
+type Allow struct {
+	ID        uint64        `json:"id"`
+	Name      string        `json:"name"`      // declared, or the upstream proxy's
+	Port      uint16        `json:"port"`      // of TCP
+	Addresses []netip.Addr  `json:"addresses"` // that Name has
+	For       time.Duration `json:"for"`       // how long they are good, nanoseconds in JSON
+}
+
+// Allowed is the answer to the Allow of that ID. With Error "" the connections get through from now on.
+type Allowed struct {
+	ID    uint64 `json:"id"`
+	Error string `json:"error,omitempty"`
+}
+
+// Conn is one connection, at either end.
+type Conn struct{ *packet.Conn }
+
+// Dial connects to pfard's socket.
+func Dial(path string) (*Conn, error) {
+	c, err := packet.Dial(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{c}, nil
+}
+
+// FromFile takes over a descriptor that is a connection, and closes the file.
+func FromFile(f *os.File) (*Conn, error) {
+	c, err := packet.FromFile(f)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{c}, nil
+}
+
+// CloseAll closes received files.
+func CloseAll(files []*os.File) { packet.CloseAll(files) }
+
+// Accepted wraps a connection that pfard accepted.
+func Accepted(c *net.UnixConn) *Conn { return &Conn{packet.New(c)} }
+
+// Send writes one message with files attached; the caller keeps and closes its own copies.
+func (c *Conn) Send(m Message, files ...*os.File) error { return c.Conn.Send(m, files...) }
+
+// Receive reads one message and the files that came with it, which the caller closes.
+// At the end of the connection it returns io.EOF.
+func (c *Conn) Receive() (Message, []*os.File, error) {
+	var m Message
+	files, err := c.Conn.Receive(&m)
+	if err != nil {
+		return Message{}, nil, err
+	}
+	return m, files, nil
+}

@@ -1,0 +1,176 @@
+package systemd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	sd "github.com/coreos/go-systemd/v22/dbus"
+)
+
+// Units that pfar ships (folder units), and what the names of instances are made of.
+const (
+	Slice       = "pfar.slice"        // holds all that pfar runs
+	EgressSlice = "pfar-egress.slice" // within it, the bridges
+	launcher    = "pfar-mcp@"
+	bridge      = "pfar-egress@"
+	service     = ".service"
+)
+
+// LauncherUnit is the service of an instance's launcher.
+func LauncherUnit(instance string) string { return launcher + instance + service }
+
+// BridgeUnit is the service of an instance's egress bridge.
+func BridgeUnit(instance string) string { return bridge + instance + service }
+
+// instanceOf returns the instance whose launcher a unit is.
+func instanceOf(unit string) (string, bool) {
+	rest, ok := strings.CutPrefix(unit, launcher)
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(rest, service)
+}
+
+// Errors that systemd gives and that are told apart.
+const (
+	errMasked = "org.freedesktop.systemd1.UnitMasked"
+)
+
+// ErrMasked is returned for a unit that the administrator has masked (systemctl(1)).
+var ErrMasked = errors.New("masked by the administrator; systemctl unmask it")
+
+// UnitState is what systemd says of a service.
+type UnitState struct {
+	Active  string // "active", "activating", "deactivating", "inactive", "failed"
+	Sub     string // "running", "auto-restart", "dead", ...
+	Result  string // "success", "exit-code", "signal", "timeout", "oom-kill", "assert", ...
+	Code    int    // exit status of the main process, or its signal
+	MainPID int
+}
+
+// State returns what systemd says of a service. One that it does not know is inactive.
+func (b *Bus) State(ctx context.Context, unit string) (UnitState, error) {
+	general, err := b.conn.GetUnitPropertiesContext(ctx, unit)
+	if err != nil {
+		return UnitState{}, fmt.Errorf("asking for the state of %q: %w", unit, err)
+	}
+	special, err := b.conn.GetUnitTypePropertiesContext(ctx, unit, "Service")
+	if err != nil {
+		return UnitState{}, fmt.Errorf("asking for the state of %q: %w", unit, err)
+	}
+	var s UnitState
+	s.Active, _ = general["ActiveState"].(string)
+	s.Sub, _ = general["SubState"].(string)
+	s.Result, _ = special["Result"].(string)
+	if code, ok := special["ExecMainStatus"].(int32); ok {
+		s.Code = int(code)
+	}
+	if pid, ok := special["MainPID"].(uint32); ok {
+		s.MainPID = int(pid)
+	}
+	return s, nil
+}
+
+// MainPID returns the process that a service's unit has as its main one, 0 for none.
+func (b *Bus) MainPID(ctx context.Context, unit string) (int, error) {
+	p, err := b.conn.GetServicePropertyContext(ctx, unit, "MainPID")
+	if err != nil {
+		return 0, fmt.Errorf("asking for the process of %q: %w", unit, err)
+	}
+	pid, _ := p.Value.Value().(uint32)
+	return int(pid), nil
+}
+
+// StartUnit starts a unit and returns once the job is queued; done is called with its result ("done", "failed",
+// "timeout", "assert", ...) when it has ended, from another goroutine.
+func (b *Bus) StartUnit(ctx context.Context, unit string, done func(result string)) error {
+	result := make(chan string, 1)
+	// A unit that has failed is started all the same, but its start limit would count.
+	if err := b.conn.ResetFailedUnitContext(ctx, unit); err != nil && !isError(err, errNoSuchUnit) {
+		return fmt.Errorf("resetting %q: %w", unit, err)
+	}
+	_, err := b.conn.StartUnitContext(ctx, unit, "replace", result)
+	switch {
+	case isError(err, errMasked):
+		return fmt.Errorf("starting %q: %w", unit, ErrMasked)
+	case err != nil:
+		return fmt.Errorf("starting %q: %w", unit, err)
+	}
+	go func() { done(<-result) }()
+	return nil
+}
+
+// StopUnit stops a unit and returns when it has, and has been forgotten if it had failed.
+func (b *Bus) StopUnit(ctx context.Context, unit string) error {
+	err := b.await(ctx, func(done chan<- string) (int, error) {
+		return b.conn.StopUnitContext(ctx, unit, "replace", done)
+	})
+	if err != nil && !isError(err, errNoSuchUnit) {
+		return fmt.Errorf("stopping %q: %w", unit, err)
+	}
+	if err := b.conn.ResetFailedUnitContext(ctx, unit); err != nil && !isError(err, errNoSuchUnit) {
+		return fmt.Errorf("resetting %q: %w", unit, err)
+	}
+	return nil
+}
+
+// TryStart starts a unit if nothing of it runs, and does not wait.
+func (b *Bus) TryStart(ctx context.Context, unit string) error {
+	_, err := b.conn.StartUnitContext(ctx, unit, "replace", nil)
+	if err != nil {
+		return fmt.Errorf("starting %q: %w", unit, err)
+	}
+	return nil
+}
+
+// Reload has systemd read its unit files again, and run its generators.
+func (b *Bus) Reload(ctx context.Context) error {
+	if err := b.conn.ReloadContext(ctx); err != nil {
+		return fmt.Errorf("reloading systemd: %w", err)
+	}
+	return nil
+}
+
+// Launchers returns the instances whose launchers systemd knows, with their states.
+func (b *Bus) Launchers(ctx context.Context) (map[string]UnitState, error) {
+	list, err := b.conn.ListUnitsByPatternsContext(ctx, []string{}, []string{launcher + "*" + service})
+	if err != nil {
+		return nil, fmt.Errorf("listing %q: %w", launcher+"*", err)
+	}
+	all := map[string]UnitState{}
+	for _, u := range list {
+		if name, ok := instanceOf(u.Name); ok {
+			all[name] = UnitState{Active: u.ActiveState, Sub: u.SubState}
+		}
+	}
+	return all, nil
+}
+
+// watch sends the names of units whose state may have changed, until the connection ends: systemd tells its direct
+// connections of all units. A "" says that some may have been missed.
+func (b *Bus) watch() <-chan string {
+	updates, overflow := make(chan *sd.PropertiesUpdate, 4096), make(chan error, 1)
+	b.conn.SetPropertiesSubscriber(updates, overflow)
+	names := make(chan string)
+	go func() {
+		defer close(names)
+		for {
+			select {
+			case u := <-updates:
+				if _, ok := u.Changed["ActiveState"]; !ok {
+					if _, ok := u.Changed["SubState"]; !ok {
+						continue
+					}
+				}
+				names <- u.UnitName
+			case <-overflow:
+				names <- ""
+			case <-b.ended:
+				return
+			}
+		}
+	}()
+	return names
+}

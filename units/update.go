@@ -1,0 +1,38 @@
+package units
+
+import "strconv"
+
+// Update is what has become of one server, or of the process of it that serves one session, as a runner tells it.
+type Update struct {
+	Server  string
+	Session string // handle of the one session that the process serves; "": it is the server's own
+	State   string // State...
+	Detail  string // status line in words; "" leaves the last one
+	PID     int    // of the launcher; 0: none
+	UID     int    // of the sandboxed process, on the host
+	Tools   int
+	Crashes int
+	Limits  string
+	Refusal string // last refusal of the egress bridge; "" leaves the last one
+	Ended   bool   // no process is left, and none will be started again
+	Outside bool   // the service manager was asked by somebody else to start it or, with Ended, to stop it
+}
+
+// Take applies what a process says to its service manager (sd_notify(3)), by variable.
+func (u *Update) Take(vars map[string]string) {
+	if v, ok := vars[NotifyState]; ok {
+		u.State, u.Tools = v, 0
+	}
+	if v, ok := vars["STATUS"]; ok {
+		u.Detail = v
+	}
+	if v, err := strconv.Atoi(vars[NotifyTools]); err == nil {
+		u.Tools = v
+	}
+	if v, err := strconv.Atoi(vars[NotifyCrashes]); err == nil {
+		u.Crashes = v
+	}
+	if v, ok := vars[NotifyLimits]; ok {
+		u.Limits = v
+	}
+}
