@@ -140,17 +140,20 @@ func (r *Registry) release(o *owned) {
 // ownLauncher serves the connection of a launcher whose server is for one session.
 func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstream) {
 	r.mu.Lock()
-	o := r.owned[u.server.Session]
-	if o != nil && (o.server != u.server.Name || o.launched != nil || r.closed) {
+	o, why := r.owned[u.server.Session], errUnasked
+	if o != nil && (o.server != u.server.Name || o.launched != nil) {
 		o = nil
+	}
+	if r.closed {
+		o, why = nil, errShutdown
 	}
 	if o != nil {
 		o.launched, o.up = u, u
 	}
 	r.mu.Unlock()
 	if o == nil {
-		u.end(errUnasked)
-		u.log.Warn("refusing a launcher", "error", errUnasked.Error())
+		u.end(why)
+		u.log.Warn("refusing a launcher", "error", why.Error())
 		return
 	}
 	u.log = u.log.With("session", o.handle)

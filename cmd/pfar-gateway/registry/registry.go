@@ -236,12 +236,21 @@ func (r *Registry) Close() {
 	r.closed = true
 	all := slices.Collect(maps.Values(r.entries))
 	owned := slices.Collect(maps.Values(r.owned))
+	var upstreams []*Upstream
+	for _, o := range owned {
+		if o.launched != nil {
+			upstreams = append(upstreams, o.launched)
+		}
+	}
 	r.mu.Unlock()
+	for _, e := range all {
+		upstreams = append(upstreams, e.upstream)
+	}
+	for _, u := range upstreams {
+		u.end(errShutdown)
+	}
 	for _, o := range owned {
 		r.release(o)
-	}
-	for _, e := range all {
-		e.upstream.end(errShutdown)
 	}
 }
 
