@@ -20,6 +20,12 @@ type Opener interface {
 	Close(ctx context.Context, server, session string) error
 }
 
+// Full is the error of an Opener that has no room for one more process.
+type Full struct{ Err error }
+
+func (f *Full) Error() string { return f.Err.Error() }
+func (f *Full) Unwrap() error { return f.Err }
+
 // Opens sets who starts processes for single sessions, before any is asked for.
 func (r *Registry) Opens(o Opener) { r.opener = o }
 
@@ -63,13 +69,17 @@ func (r *Registry) Start(ctx context.Context, main *Upstream, client SessionClie
 		return Own{}, nil, err
 	}
 	err := r.await(ctx, o)
+	code := CodeUnavailable
+	if _, full := errors.AsType[*Full](err); full {
+		code = CodeBusy
+	}
 	switch {
 	case err == nil:
 		return Own{o}, o.up, nil
 	case ctx.Err() != nil: // the client's doing
 		err = interrupted(ctx)
 	default:
-		err = jsonrpc.Errorf(CodeUnavailable, "starting a process of %q for this session: %v", o.server, err)
+		err = jsonrpc.Errorf(code, "starting a process of %q for this session: %v", o.server, err)
 	}
 	r.release(o)
 	return Own{}, nil, err
