@@ -234,18 +234,17 @@ func (r *Registry) Summary() string {
 func (r *Registry) Close() {
 	r.mu.Lock()
 	r.closed = true
-	all := slices.Collect(maps.Values(r.entries))
 	owned := slices.Collect(maps.Values(r.owned))
 	var upstreams []*Upstream
+	for _, e := range r.entries {
+		upstreams = append(upstreams, e.upstream)
+	}
 	for _, o := range owned {
 		if o.launched != nil {
 			upstreams = append(upstreams, o.launched)
 		}
 	}
 	r.mu.Unlock()
-	for _, e := range all {
-		upstreams = append(upstreams, e.upstream)
-	}
 	for _, u := range upstreams {
 		u.end(errShutdown)
 	}
