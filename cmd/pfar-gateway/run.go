@@ -176,6 +176,9 @@ type sessions struct{ pfard control.Client }
 
 func (s sessions) Open(ctx context.Context, server, session string) error {
 	_, err := s.pfard.Do(ctx, control.Request{Verb: control.Open, Server: server, Session: session})
+	if errors.Is(err, control.ErrBusy) { // it counts what is left of an earlier gateway's
+		err = &registry.Full{Err: err}
+	}
 	return err
 }
 

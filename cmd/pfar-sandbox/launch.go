@@ -300,6 +300,10 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 				l.state(units.StateStopping, "stopping")
 				return 0
 			}
+			if l.gateway.HungUp() { // before the server ended: it is the end of its stdin that it ended by
+				l.state(units.StateStopping, gatewayLeft)
+				return units.ExitGateway
+			}
 			return l.crashed(exitWords(err))
 		case m := <-messages:
 			if m.Failed != "" {
@@ -308,7 +312,7 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 			}
 			l.served(m.Ready)
 		case err := <-lost:
-			l.state(units.StateStopping, "the gateway went away")
+			l.state(units.StateStopping, gatewayLeft)
 			s.stop(func() { l.gateway.Close() })
 			if err != nil && !errors.Is(err, io.EOF) {
 				l.log.write(time.Now(), fmt.Sprintf("pfar-sandbox: %v", err))
@@ -317,6 +321,8 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 		}
 	}
 }
+
+const gatewayLeft = "the gateway went away"
 
 func (l *launcher) receive(messages chan<- handover.Message) error {
 	for {
