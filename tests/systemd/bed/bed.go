@@ -24,7 +24,7 @@ import (
 // recipe is the root file system of every machine. There is no libnss-systemd: pfar has to work without.
 var recipe = image.Recipe{
 	Packages: []string{"systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "bubblewrap", "nodejs", "nftables",
-		"iproute2", "procps", "python3-minimal"},
+		"iproute2", "procps", "python3"},
 	Files: map[string]string{
 		"etc/machine-id": "0b8c3f4d5e6a47f19c2d8e7b6a5f4e3d\n",
 		"etc/hostname":   "pfar-bed\n",
