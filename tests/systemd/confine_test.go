@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/tests/systemd/bed"
 )
@@ -138,7 +139,11 @@ func TestNamespaces(t *testing.T) {
 		"[Unit]\nAssertPathExists=\n[Service]\nType=exec\nLoadCredential=\nExecStart=\nExecStart=sleep infinity\n", 0o644)
 	m.Run(t, "systemctl", "daemon-reload")
 	longest := strings.Repeat("n", 23)
-	m.Run(t, "systemctl", "start", "pfar-mcp@notion.service", "pfar-mcp@"+longest+".service")
+	all := []string{"start", "pfar-mcp@notion.service", "pfar-mcp@" + longest + ".service"}
+	for i := range 20 { // so many at once that each has to wait for the kernel
+		all = append(all, fmt.Sprintf("pfar-mcp@many%d.service", i))
+	}
+	m.Run(t, "systemctl", all...)
 	want := []string{"tcp 127.0.0.1:53", "tcp 127.0.0.1:9876", "tcp 127.0.0.1:9877", "tcp [::1]:9877", "udp 127.0.0.1:53"}
 	seen := map[string]bool{m.Run(t, "readlink", "/proc/1/ns/net"): true, "0\n": true}
 	for _, server := range []string{"notion", longest} {
@@ -165,9 +170,12 @@ func TestNamespaces(t *testing.T) {
 	}
 	m.Run(t, "systemctl", "stop", "pfar-mcp@notion.service")
 	for _, unit := range []string{"pfar-egress@notion.socket", "pfar-egress-monitor@notion.socket", "pfar-egress@notion.service"} {
-		if r := m.Try("systemctl", "is-active", unit); r.Stdout != "inactive\n" {
-			t.Errorf("after the server has stopped, %s is %s", unit, r)
-		}
+		bed.Eventually(t, 5*time.Second, func() error { // systemctl stop does not wait for PartOf=
+			if r := m.Try("systemctl", "is-active", unit); r.Stdout != "inactive\n" {
+				return fmt.Errorf("after the server has stopped, %s is %s", unit, r)
+			}
+			return nil
+		})
 	}
 }
 
