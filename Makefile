@@ -8,10 +8,11 @@ PROGRAMS  := pfar pfard pfar-sandbox pfar-egress pfar-gateway $(notdir $(wildcar
 # A clone that belongs to somebody else has no version for git(1), and go build would stop.
 VCS       := $(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo true || echo false)
 GO_BUILD  := CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS)
-# make install RACE=1: programs that find their own races, for the machines of the tests.
+# make install RACE=1: programs that find their own races, for the machines of the tests. Without -trimpath, as go test has
+# no such flag here and its cache serves both.
 ifneq ($(RACE),)
 BIN       := build/race
-GO_BUILD  := CGO_ENABLED=1 go build -race -trimpath -buildvcs=$(VCS)
+GO_BUILD  := CGO_ENABLED=1 go build -race -buildvcs=$(VCS)
 endif
 # Where packages go: the units name /usr/lib/pfar.
 PREFIX    := /usr

@@ -1,4 +1,4 @@
-// Package image makes Debian root file systems for the tests that boot one, once for each recipe.
+// Package image makes a Debian root file system, and images of it, for the tests that boot one.
 package image
 
 import (
@@ -8,12 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -28,17 +26,69 @@ const (
 // account is the ordinary user of every image.
 const account = "user:x:1000:1000::/home/user:/bin/sh\n"
 
-// Recipe is all that an image is made of: another recipe is another image.
+// packages are what the root file system has beyond debootstrap's minimal base. There is no libnss-systemd: pfar has to
+// work without.
+var packages = []string{"systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "bubblewrap", "nftables", "iproute2",
+	"procps", "kmod", "nodejs", "python3"}
+
+// Root returns the directory below cache of a root file system, which it makes first if nobody has yet. Nobody may write
+// to it: all images are made of it.
+func Root(ctx context.Context, cache string) (string, error) {
+	dir, err := made(cache, "root", key(suite, mirror, packages, account), func(work string) error {
+		return inMemory(work, func(memory string) error {
+			include := "--include=" + strings.Join(packages, ",")
+			if _, err := Run(ctx, work, "debootstrap", "--variant=minbase", include, suite, memory, mirror); err != nil {
+				return err
+			}
+			if err := finish(memory); err != nil {
+				return err
+			}
+			_, err := Run(ctx, work, "cp", "-a", memory, filepath.Join(work, "root"))
+			return err
+		})
+	})
+	return filepath.Join(dir, "root"), err
+}
+
+// Recipe is what makes an image of the root file system: another recipe of that name is another image in its place.
 type Recipe struct {
-	Packages []string          // beyond debootstrap's minimal base
-	Files    map[string]string // path -> text
-	More     string            // what else Keep puts into the image, to tell its versions apart
-	// Keep turns the root file system, which lies in memory and goes, into what stays in dir.
+	Name  string
+	Files map[string]string // path -> text
+	More  string            // what else Keep puts into the image, to tell its versions apart
+	// Keep turns a copy of the root file system, which lies in memory and goes, into what stays in dir.
 	Keep func(ctx context.Context, dir, root string) error
 }
 
 // Make returns the directory of a recipe's image, which it builds below cache first if nobody has yet.
 func Make(ctx context.Context, cache string, r Recipe) (string, error) {
+	root, err := Root(ctx, cache)
+	if err != nil {
+		return "", err
+	}
+	return made(cache, r.Name, key(root, r.Files, r.More), func(work string) error {
+		return inMemory(work, func(memory string) error {
+			if _, err := Run(ctx, work, "cp", "-a", root+"/.", memory); err != nil {
+				return err
+			}
+			if err := WriteFiles(memory, r.Files); err != nil {
+				return err
+			}
+			return r.Keep(ctx, work, memory)
+		})
+	})
+}
+
+// key names a version by all that goes into it from here.
+func key(parts ...any) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%q\n", p) // maps in the order of their keys
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16]
+}
+
+// made returns the directory of one version of what has that name, and has build fill it if it is not there.
+func made(cache, name, version string, build func(work string) error) (string, error) {
 	cache, err := filepath.Abs(cache) // debootstrap changes its directory
 	if err != nil {
 		return "", err
@@ -54,51 +104,32 @@ func Make(ctx context.Context, cache string, r Recipe) (string, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil { // another test may be building it
 		return "", fmt.Errorf("locking %q: %w", cache, err)
 	}
-	dir := filepath.Join(cache, r.key())
+	dir := filepath.Join(cache, name+"-"+version)
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	if err := removeOld(cache); err != nil {
+	// Other versions, and what a run that was killed left.
+	old, err := filepath.Glob(filepath.Join(cache, name+"-*"))
+	if err != nil {
 		return "", err
 	}
-	work, err := os.MkdirTemp(cache, "new-")
+	for _, o := range old {
+		if err := os.RemoveAll(o); err != nil {
+			return "", fmt.Errorf("removing an old image: %w", err)
+		}
+	}
+	work, err := os.MkdirTemp(cache, name+"-new-")
 	if err != nil {
 		return "", fmt.Errorf("making a directory for the image: %w", err)
 	}
 	defer os.RemoveAll(work)
-	if err := inMountNamespace(func() error { return r.build(ctx, work) }); err != nil {
-		return "", fmt.Errorf("building the image: %w", err)
+	if err := inMountNamespace(func() error { return build(work) }); err != nil {
+		return "", fmt.Errorf("building the image %s: %w", name, err)
 	}
 	if err := os.Rename(work, dir); err != nil {
 		return "", fmt.Errorf("keeping the image: %w", err)
 	}
 	return dir, nil
-}
-
-// key names the image by all that goes into it from here.
-func (r Recipe) key() string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n%q\n%s\n%q\n", suite, mirror, r.Packages, account, r.More)
-	for _, name := range slices.Sorted(maps.Keys(r.Files)) {
-		fmt.Fprintf(h, "%q %q\n", name, r.Files[name])
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16]
-}
-
-// removeOld removes images of other recipes, and what a run that was killed left. The lock is held.
-func removeOld(cache string) error {
-	entries, err := os.ReadDir(cache)
-	if err != nil {
-		return fmt.Errorf("reading %q: %w", cache, err)
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			if err := os.RemoveAll(filepath.Join(cache, e.Name())); err != nil {
-				return fmt.Errorf("removing an old image: %w", err)
-			}
-		}
-	}
-	return nil
 }
 
 // inMountNamespace runs f where no mount shows outside, and all of them end with f: debootstrap mounts /proc and /sys
@@ -120,32 +151,25 @@ func inMountNamespace(f func() error) error {
 	return <-done
 }
 
-// build fills work. The root is made in memory: dpkg waits for the disk after each file.
-func (r Recipe) build(ctx context.Context, work string) error {
-	root := filepath.Join(work, "memory")
-	if err := os.Mkdir(root, 0o755); err != nil {
+// inMemory gives f an empty directory in memory, below work: dpkg waits for the disk after each file.
+func inMemory(work string, f func(memory string) error) error {
+	memory := filepath.Join(work, "memory")
+	if err := os.Mkdir(memory, 0o755); err != nil {
 		return err
 	}
-	if err := unix.Mount("tmpfs", root, "tmpfs", 0, "size=2g,mode=0755"); err != nil {
+	if err := unix.Mount("tmpfs", memory, "tmpfs", 0, "size=2g,mode=0755"); err != nil {
 		return fmt.Errorf("mounting a tmpfs: %w", err)
 	}
 	defer func() {
-		_ = unix.Unmount(root, unix.MNT_DETACH)
-		_ = os.Remove(root)
+		_ = unix.Unmount(memory, unix.MNT_DETACH)
+		_ = os.Remove(memory)
 	}()
-	include := "--include=" + strings.Join(r.Packages, ",")
-	if _, err := Run(ctx, work, "debootstrap", "--variant=minbase", include, suite, root, mirror); err != nil {
-		return err
-	}
-	if err := r.finish(root); err != nil {
-		return err
-	}
-	return r.Keep(ctx, work, root)
+	return f(memory)
 }
 
-// finish writes the recipe's files and the user, and removes what only costs space.
-func (r Recipe) finish(root string) error {
-	for name, text := range r.Files {
+// WriteFiles writes texts to paths below root.
+func WriteFiles(root string, files map[string]string) error {
+	for name, text := range files {
 		file := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return err
@@ -154,6 +178,11 @@ func (r Recipe) finish(root string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// finish makes the user, and removes what only costs space.
+func finish(root string) error {
 	for name, line := range map[string]string{"passwd": account, "group": "user:x:1000:\n", "shadow": "user:*:19000:0:99999:7:::\n"} {
 		f, err := os.OpenFile(filepath.Join(root, "etc", name), os.O_WRONLY|os.O_APPEND, 0)
 		if err != nil {

@@ -98,30 +98,6 @@ while True: s.accept()[0].close()
 	}
 }
 
-// TestJoinsNamespaceOf is why pfar-mcp@.service has JoinsNamespaceOf=, and not its socket: there it goes one way only.
-func TestJoinsNamespaceOf(t *testing.T) {
-	t.Parallel()
-	m := machines.Boot(t)
-	const socket = "[Unit]\n%s\n[Socket]\nPrivateNetwork=yes\nListenStream=127.0.0.1:9876\nAccept=yes\n"
-	const service = "[Unit]\n%s\nRequires=%s.socket\nAfter=%s.socket\n[Service]\nPrivateNetwork=yes\nExecStart=sleep infinity\n"
-	for name, on := range map[string][2]string{"right": {"", "JoinsNamespaceOf=right.socket"}, "wrong": {"JoinsNamespaceOf=wrong-in.service", ""}} {
-		m.Put(t, "/etc/systemd/system/"+name+".socket", fmt.Sprintf(socket, on[0]), 0o644)
-		m.Put(t, "/etc/systemd/system/"+name+"@.service", "[Service]\nExecStart=cat\nStandardInput=socket\n", 0o644)
-		m.Put(t, "/etc/systemd/system/"+name+"-in.service", fmt.Sprintf(service, on[1], name, name), 0o644)
-	}
-	m.Run(t, "systemctl", "daemon-reload")
-	m.Run(t, "systemctl", "start", "right-in.service", "wrong-in.service")
-	for name, want := range map[string]bool{"right": true, "wrong": false} {
-		listening := m.Shell(t, "nsenter --net --target=$(systemctl show -P MainPID "+name+"-in) ss --no-header -tln")
-		if got := strings.Contains(listening, "127.0.0.1:9876"); got != want {
-			t.Errorf("%s: the socket is in the service's namespace: %t, want %t: %s", name, got, want, listening)
-		}
-	}
-	if host := m.Run(t, "ss", "--no-header", "-tln"); strings.Contains(host, "9876") {
-		t.Errorf("the socket is in the machine's namespace: %s", host)
-	}
-}
-
 // TestSandbox wants bubblewrap to work as in pfar's units, with a /proc of its own, and node in it.
 func TestSandbox(t *testing.T) {
 	t.Parallel()
@@ -201,20 +177,4 @@ func TestTrouble(t *testing.T) {
 	}
 	m.EmptyDisk(t, "/var/lib/small")
 	m.Shell(t, "echo new >/var/lib/small/new; test $(cat /var/lib/small/old) = old")
-}
-
-// TestInstalled holds what make install is to bring, as far as there is something to bring.
-func TestInstalled(t *testing.T) {
-	t.Parallel()
-	m := machines.Boot(t)
-	m.Shell(t, `pfar version
-test -d /etc/pfar/mcp.d
-for program in pfard pfar-sandbox pfar-egress pfar-gateway; do test -x /usr/lib/pfar/$program; done
-test -x `+programs+`/echo
-node --check `+servers+`/node_modules/@modelcontextprotocol/server-everything/dist/index.js
-bash -n /usr/share/bash-completion/completions/pfar
-test -s /usr/share/man/man1/pfar.1`)
-	if state := m.Run(t, "systemctl", "is-system-running"); state != "running\n" {
-		t.Errorf("the system is %q with pfar installed: %s", state, m.Run(t, "systemctl", "--failed", "--no-legend"))
-	}
 }

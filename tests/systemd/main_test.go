@@ -43,7 +43,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	start := time.Now()
-	if machines, err = bed.Open(context.Background(), cache(), install); err != nil {
+	if machines, err = bed.Open(context.Background(), images, cache, install); err != nil {
 		return 1, err
 	}
 	defer machines.Close()
@@ -52,7 +52,10 @@ func run(m *testing.M) (code int, err error) {
 	return code, before.Same(5 * time.Second)
 }
 
-func cache() string { return filepath.Join("..", "..", "build", "systemd") }
+const (
+	images = "../../build/image"
+	cache  = "../../build/systemd"
+)
 
 // Where machines have the tests' own programs, and the servers from npm.
 const (

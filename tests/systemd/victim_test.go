@@ -24,7 +24,7 @@ type report struct {
 }
 
 func victim() {
-	b, err := bed.Reopen(context.Background(), cache())
+	b, err := bed.Reopen(context.Background(), images, cache)
 	if err != nil {
 		panic(err)
 	}

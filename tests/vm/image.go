@@ -23,12 +23,8 @@ const (
 	kernel      = "linux-image-cloud-amd64" // the cloud kernel has NVMe and ext4 built in
 )
 
-// packages are what the image has beyond debootstrap's minimal base.
-var packages = []string{"systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "bubblewrap", "kmod",
-	"nftables", "iproute2", "procps"}
-
-// recipe is what makes the image besides packages, path -> text. User 1000 lingers: it has a systemd of its own from boot on.
-var recipe = map[string]string{
+// files are what the image has besides packages, path -> text. User 1000 lingers: it has a systemd of its own from boot on.
+var files = map[string]string{
 	"etc/systemd/system/" + targetName: `[Unit]
 Requires=sysinit.target dbus.socket systemd-logind.service payload.service
 After=sysinit.target dbus.socket
@@ -63,9 +59,7 @@ func Install(ctx context.Context) ([]string, error) { return image.Install(ctx, 
 
 // Image returns the machine, which it builds below cache first if nobody has yet.
 func Image(ctx context.Context, cache string) (*Machine, error) {
-	dir, err := image.Make(ctx, cache, image.Recipe{
-		Packages: packages, Files: recipe, More: fmt.Sprintf("%s %q", kernel, modules()), Keep: keep,
-	})
+	dir, err := image.Make(ctx, cache, image.Recipe{Name: "vm", Files: files, More: fmt.Sprintf("%s %q", kernel, modules()), Keep: keep})
 	return &Machine{dir}, err
 }
 

@@ -46,14 +46,14 @@ func (p plans) write(instance string, plan generator.Plan) (string, error) {
 	if old, err := os.ReadFile(p.file(instance)); err == nil && bytes.Equal(old, raw) {
 		return units.Digest(raw), nil
 	}
-	if err := replace(p.file(instance), raw); err != nil {
+	if err := Replace(p.file(instance), raw); err != nil {
 		return "", fmt.Errorf("writing the plan of %q: %w", instance, err)
 	}
 	return units.Digest(raw), nil
 }
 
-// replace writes a file so that a reader finds the old text or the new one, and no other user's.
-func replace(path string, text []byte) (err error) {
+// Replace writes a file so that a reader finds the old text or the new one, and no other user's.
+func Replace(path string, text []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (p plans) remove(instance string) error {
 
 // apply notes that systemd has been asked to start a plan, and the digest of what that has become without another start.
 func (p plans) apply(instance, started, now string) error {
-	return replace(p.mark(instance), []byte(started+" "+now))
+	return Replace(p.mark(instance), []byte(started+" "+now))
 }
 
 func (p plans) unapply(instance string) error { return removeFile(p.mark(instance)) }

@@ -21,28 +21,20 @@ import (
 	"github.com/pfar/pfar/tests/image"
 )
 
-// recipe is the root file system of every machine. There is no libnss-systemd: pfar has to work without.
-var recipe = image.Recipe{
-	Packages: []string{"systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "bubblewrap", "nodejs", "nftables",
-		"iproute2", "procps", "python3-minimal"},
-	Files: map[string]string{
-		"etc/machine-id": "0b8c3f4d5e6a47f19c2d8e7b6a5f4e3d\n",
-		"etc/hostname":   "pfar-bed\n",
-		"etc/hosts":      "127.0.0.1 localhost pfar-bed\n::1 localhost\n",
-		// Empty files mask: nothing is to start by itself in the middle of a test.
-		"etc/systemd/system/apt-daily.timer":              "",
-		"etc/systemd/system/apt-daily-upgrade.timer":      "",
-		"etc/systemd/system/dpkg-db-backup.timer":         "",
-		"etc/systemd/system/e2scrub_all.timer":            "",
-		"etc/systemd/system/systemd-tmpfiles-clean.timer": "",
-		"etc/systemd/system/console-getty.service":        "",
-		// The journal is there after a boot, too.
-		"etc/systemd/journald.conf.d/bed.conf": "[Journal]\nStorage=persistent\nSystemMaxUse=64M\n",
-	},
-	Keep: func(ctx context.Context, dir, root string) error {
-		_, err := image.Run(ctx, dir, "cp", "-a", root, filepath.Join(dir, "root"))
-		return err
-	},
+// files are what machines have besides Debian and what is installed. Empty ones mask: nothing is to start by itself in the
+// middle of a test.
+var files = map[string]string{
+	"etc/machine-id":                     "0b8c3f4d5e6a47f19c2d8e7b6a5f4e3d\n",
+	"etc/hostname":                       "pfar-bed\n",
+	"etc/hosts":                          "127.0.0.1 localhost pfar-bed\n::1 localhost\n",
+	"etc/systemd/system/apt-daily.timer": "",
+	"etc/systemd/system/apt-daily-upgrade.timer":      "",
+	"etc/systemd/system/dpkg-db-backup.timer":         "",
+	"etc/systemd/system/e2scrub_all.timer":            "",
+	"etc/systemd/system/systemd-tmpfiles-clean.timer": "",
+	"etc/systemd/system/console-getty.service":        "",
+	// The journal is there after a boot, too.
+	"etc/systemd/journald.conf.d/bed.conf": "[Journal]\nStorage=persistent\nSystemMaxUse=64M\n",
 }
 
 // Bed is what machines are made from.
@@ -53,8 +45,9 @@ type Bed struct {
 	lock      *os.File
 }
 
-// Open makes the image below cache, if it is not there, and has install write pfar into a directory.
-func Open(ctx context.Context, cache string, install func(ctx context.Context, dir string) error) (*Bed, error) {
+// Open makes Debian's root file system below images, if it is not there, and has install write pfar into a directory of its
+// own below cache.
+func Open(ctx context.Context, images, cache string, install func(ctx context.Context, dir string) error) (*Bed, error) {
 	brought, err := image.Install(ctx, map[string]string{"systemd-nspawn": "systemd-container", "nsenter": "util-linux", "nft": "nftables"})
 	if err != nil {
 		return nil, err
@@ -62,8 +55,11 @@ func Open(ctx context.Context, cache string, install func(ctx context.Context, d
 	if len(brought) > 0 {
 		fmt.Fprintf(os.Stderr, "installed on this machine: %s\n", strings.Join(brought, " "))
 	}
-	b, err := Reopen(ctx, cache)
+	b, err := Reopen(ctx, images, cache)
 	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, err
 	}
 	removeStale(b.cgroups)
@@ -77,7 +73,7 @@ func Open(ctx context.Context, cache string, install func(ctx context.Context, d
 	if err := os.RemoveAll(b.installed); err != nil {
 		return nil, fmt.Errorf("removing what was installed: %w", err)
 	}
-	if err := os.MkdirAll(b.installed, 0o755); err != nil {
+	if err := image.WriteFiles(b.installed, files); err != nil {
 		return nil, err
 	}
 	if err := install(ctx, b.installed); err != nil {
@@ -87,13 +83,13 @@ func Open(ctx context.Context, cache string, install func(ctx context.Context, d
 }
 
 // Reopen is for another process while one has the bed open: what is installed stays as it is.
-func Reopen(ctx context.Context, cache string) (*Bed, error) {
-	dir, err := image.Make(ctx, filepath.Join(cache, "image"), recipe)
+func Reopen(ctx context.Context, images, cache string) (*Bed, error) {
+	root, err := image.Root(ctx, images)
 	if err != nil {
 		return nil, err
 	}
-	b := &Bed{image: filepath.Join(dir, "root"), installed: filepath.Join(cache, "installed")}
-	if b.installed, err = filepath.Abs(b.installed); err != nil {
+	b := &Bed{image: root}
+	if b.installed, err = filepath.Abs(filepath.Join(cache, "installed")); err != nil {
 		return nil, err
 	}
 	b.cgroups, err = cgroups()

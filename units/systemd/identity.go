@@ -1,0 +1,84 @@
+package systemd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Process is the main process of an instance unit.
+type Process struct {
+	Instance string
+	Bridge   bool // of the egress bridge; of the launcher otherwise
+	PID      int
+}
+
+// Identify finds out which instance's process pid is: the kernel says which unit it is in, and systemd that it is the
+// unit's main one. A server that could reach whoever asks is in another cgroup, and not the main process of anything.
+func Identify(ctx context.Context, bus *Bus, pid int) (Process, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return Process{}, err
+	}
+	p, unit, err := unitIn(string(text))
+	if err != nil {
+		return Process{}, fmt.Errorf("process %d: %w", pid, err)
+	}
+	p.PID = pid
+	main, err := bus.MainPID(ctx, unit)
+	if err != nil {
+		return Process{}, err
+	}
+	if main != pid {
+		return Process{}, fmt.Errorf("process %d is not the main process of %q", pid, unit)
+	}
+	return p, nil
+}
+
+// unitIn reads cgroups(7), "/proc/[pid]/cgroup": the last element of the path is the unit. Which hierarchy systemd uses
+// depends on the host and, in a container, on what it was given; the others say nothing of units.
+func unitIn(text string) (p Process, unit string, err error) {
+	for line := range strings.Lines(text) {
+		_, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		controllers, group, ok := strings.Cut(rest, ":")
+		if !ok || controllers != "" && controllers != "name=systemd" {
+			continue
+		}
+		unit := path.Base(group)
+		if name, ok := InstanceOf(unit); ok {
+			return Process{Instance: name}, unit, nil
+		}
+		if name, ok := bridgeOf(unit); ok {
+			return Process{Instance: name, Bridge: true}, unit, nil
+		}
+	}
+	return Process{}, "", fmt.Errorf("its cgroup is that of no server's unit: %q", text)
+}
+
+// bridgeOf returns the instance whose bridge a unit is.
+func bridgeOf(unit string) (string, bool) {
+	rest, ok := strings.CutPrefix(unit, bridge)
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(rest, service)
+}
+
+// Endpoint returns the TCP address on which the gateway's socket unit listens, "" if it has none.
+func (b *Bus) Endpoint(ctx context.Context) (string, error) {
+	p, err := b.conn.GetUnitTypePropertyContext(ctx, "pfar-gateway.socket", "Socket", "Listen")
+	if err != nil {
+		return "", fmt.Errorf("asking where the gateway listens: %w", err)
+	}
+	list, _ := p.Value.Value().([][]any)
+	for _, l := range list {
+		kind, _ := l[0].(string)
+		if address, ok := l[1].(string); ok && kind == "Stream" && !strings.HasPrefix(address, "/") {
+			return address, nil
+		}
+	}
+	return "", nil
+}
