@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,7 +48,7 @@ type attachment struct {
 	mu      sync.Mutex
 	conn    *attach.Conn  // nil while there is none
 	turn    chan struct{} // closed when that changes
-	told    map[string]string
+	refusal string        // the last one, in words; "" before it
 	last    uint64
 	asked   map[uint64]chan error
 	allowed map[destination]time.Time // until
@@ -71,7 +70,7 @@ func attachTo(ctx context.Context, path, digest string, log *slog.Logger, fail f
 func newAttachment(path, digest string, log *slog.Logger, fail func(error)) *attachment {
 	return &attachment{
 		path: path, hello: attach.Hello{Bridge: true, Digest: digest}, log: log, probe: probeFirewall, fail: fail, wait: askWait, turn: make(chan struct{}),
-		told: map[string]string{}, asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
+		asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
 	}
 }
 
@@ -164,9 +163,11 @@ func (a *attachment) follow(c *attach.Conn) {
 		a.mu.Unlock()
 		a.set(c)
 		a.mu.Lock()
-		told := maps.Clone(a.told)
+		last := a.refusal
 		a.mu.Unlock()
-		_ = c.Send(attach.Message{Notify: told}) // if it has gone again, the next Receive says so
+		if last != "" {
+			_ = c.Send(attach.Message{Refusal: last}) // if pfard has gone again, the next Receive says so
+		}
 	}
 }
 
@@ -278,14 +279,13 @@ func (a *attachment) ask(ctx context.Context, q attach.Allow) error {
 	}
 }
 
-// tell passes on what the service manager was told, as "NAME=VALUE". While pfard is away it is kept for it.
-func (a *attachment) tell(state string) {
-	name, value, _ := strings.Cut(state, "=")
+// refused tells pfard what was refused, in words. While pfard is away, the last is kept for it.
+func (a *attachment) refused(words string) {
 	a.mu.Lock()
-	a.told[name] = value
+	a.refusal = words
 	c := a.conn
 	a.mu.Unlock()
 	if c != nil {
-		_ = c.Send(attach.Message{Notify: map[string]string{name: value}}) // else follow says it again
+		_ = c.Send(attach.Message{Refusal: words}) // if not, follow says it again
 	}
 }
