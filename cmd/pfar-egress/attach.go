@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,7 +49,7 @@ type attachment struct {
 	mu      sync.Mutex
 	conn    *attach.Conn  // nil while there is none
 	turn    chan struct{} // closed when that changes
-	refusal string        // the last one, in words; "" before it
+	told    map[string]string
 	last    uint64
 	asked   map[uint64]chan error
 	allowed map[destination]time.Time // until
@@ -70,7 +71,7 @@ func attachTo(ctx context.Context, path, digest string, log *slog.Logger, fail f
 func newAttachment(path, digest string, log *slog.Logger, fail func(error)) *attachment {
 	return &attachment{
 		path: path, hello: attach.Hello{Bridge: true, Digest: digest}, log: log, probe: probeFirewall, fail: fail, wait: askWait, turn: make(chan struct{}),
-		asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
+		told: map[string]string{}, asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
 	}
 }
 
@@ -163,11 +164,9 @@ func (a *attachment) follow(c *attach.Conn) {
 		a.mu.Unlock()
 		a.set(c)
 		a.mu.Lock()
-		last := a.refusal
+		told := maps.Clone(a.told)
 		a.mu.Unlock()
-		if last != "" {
-			_ = c.Send(attach.Message{Refusal: last}) // if pfard has gone again, the next Receive says so
-		}
+		_ = c.Send(attach.Message{Notify: told}) // if it has gone again, the next Receive says so
 	}
 }
 
@@ -279,13 +278,14 @@ func (a *attachment) ask(ctx context.Context, q attach.Allow) error {
 	}
 }
 
-// refused tells pfard what was refused, in words. While pfard is away, the last is kept for it.
-func (a *attachment) refused(words string) {
+// tell passes on what the service manager was told, as "NAME=VALUE". While pfard is away it is kept for it.
+func (a *attachment) tell(state string) {
+	name, value, _ := strings.Cut(state, "=")
 	a.mu.Lock()
-	a.refusal = words
+	a.told[name] = value
 	c := a.conn
 	a.mu.Unlock()
 	if c != nil {
-		_ = c.Send(attach.Message{Refusal: words}) // if not, follow says it again
+		_ = c.Send(attach.Message{Notify: map[string]string{name: value}}) // else follow says it again
 	}
 }

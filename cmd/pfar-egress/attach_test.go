@@ -34,7 +34,7 @@ type fakePfard struct {
 	conn    *attach.Conn
 	hellos  []attach.Hello
 	asked   []attach.Allow
-	refusal string
+	told    map[string]string
 	welcome attach.Message
 	files   []*os.File                        // that come with the welcome
 	answer  func(attach.Allow) (string, bool) // the error, and whether to answer at all
@@ -42,7 +42,7 @@ type fakePfard struct {
 
 func newPfard(t *testing.T) *fakePfard {
 	t.Helper()
-	d := &fakePfard{t: t, path: filepath.Join(t.TempDir(), "attach.sock"), welcome: attach.Message{Welcome: &attach.Welcome{}}}
+	d := &fakePfard{t: t, path: filepath.Join(t.TempDir(), "attach.sock"), told: map[string]string{}, welcome: attach.Message{Welcome: &attach.Welcome{}}}
 	d.answer = func(attach.Allow) (string, bool) { return "", true }
 	d.start()
 	t.Cleanup(d.stop)
@@ -102,8 +102,8 @@ func (d *fakePfard) serve(c *attach.Conn) {
 				_ = c.Send(attach.Message{Allowed: &attach.Allowed{ID: m.Allow.ID, Error: words}})
 			}
 		}
-		if m.Refusal != "" {
-			d.refusal = m.Refusal
+		for k, v := range m.Notify {
+			d.told[k] = v
 		}
 		d.mu.Unlock()
 	}
@@ -313,16 +313,16 @@ func TestTheBridgeOutlivesPfard(t *testing.T) {
 	w.answers["other.example.com."] = addrs("93.184.216.40")
 	a := w.proxy.out.firewall
 	open := w.tunnelTo("api.example.com:5432")
-	a.refused("refused evil.com:443 (name-not-declared)")
+	a.tell("STATUS=refused evil.com:443 (name-not-declared)")
 	eventually(t, "the notice", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.refusal == "refused evil.com:443 (name-not-declared)"
+		return d.told["STATUS"] == "refused evil.com:443 (name-not-declared)"
 	})
 	d.questions()
 	d.stop()
 	eventually(t, "the end", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.conn == nil })
-	a.refused("later")
+	a.tell("STATUS=later")
 
 	pingPong(t, open)
 	w.tunnelTo("api.example.com:5432") // allowed already
@@ -344,7 +344,7 @@ func TestTheBridgeOutlivesPfard(t *testing.T) {
 	eventually(t, "what it has to tell", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.hellos[len(d.hellos)-1].Again && d.refusal == "later"
+		return d.hellos[len(d.hellos)-1].Again && d.told["STATUS"] == "later"
 	})
 	d.questions()
 	w.tunnelTo("api.example.com:5432")

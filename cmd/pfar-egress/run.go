@@ -60,18 +60,16 @@ func run(ctx context.Context, path string, idle time.Duration, log *slog.Logger)
 		if _, err := daemon.SdNotify(false, state); err != nil {
 			log.Warn("notifying the runner, ignoring", "err", err)
 		}
+		if pfard != nil {
+			pfard.tell(state)
+		}
 	}
 	log = slog.New(slog.NewTextHandler(&countedLog{to: os.Stderr, full: func() { notify(units.NotifyLogFull + "=1") }}, nil))
 	if session := pl.Gateway.Session; session != "" {
 		log = log.With("session", session)
 	}
 	table := monitor.NewTable(runtimeFile("connections"))
-	j := newJournal(log, pl.Name, table, func(status string) {
-		notify("STATUS=" + status)
-		if pfard != nil {
-			pfard.refused(status)
-		}
-	})
+	j := newJournal(log, pl.Name, table, func(status string) { notify("STATUS=" + status) })
 	p, err := newProxy(pl, j)
 	if err != nil {
 		return err

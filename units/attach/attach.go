@@ -29,7 +29,7 @@ type Message struct {
 	Placed  *Placed  `json:"placed,omitempty"`  // the answer to Place
 	End     *End     `json:"end,omitempty"`     // the answer to Ended
 	Allowed *Allowed `json:"allowed,omitempty"` // the answer to Allow
-	Refusal string   `json:"refusal,omitempty"` // from a bridge and to its launcher: what was refused last, in words
+	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
 	Error   string   `json:"error,omitempty"`   // why pfard hangs up
 	Later   bool     `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
 }
