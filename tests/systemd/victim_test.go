@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -89,5 +92,35 @@ func TestNothingIsLeft(t *testing.T) {
 				return nil
 			})
 		})
+	}
+}
+
+// TestGuardianIsKilled has the machine go with its guardian, and its cgroup with the test.
+func TestGuardianIsKilled(t *testing.T) {
+	t.Parallel()
+	m, err := machines.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespaces, group := m.Namespaces(), filepath.Dir(filepath.Dir(m.Cgroup()))
+	_, word, _ := strings.Cut(filepath.Base(group), "pfar-bed-")
+	guardian, err := strconv.Atoi(word)
+	if err != nil {
+		t.Fatalf("whose guardian has the cgroup %q? %v", group, err)
+	}
+	if err := syscall.Kill(guardian, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	bed.Eventually(t, 10*time.Second, func() error {
+		if left := bed.InNamespaces(namespaces); len(left) > 0 {
+			return fmt.Errorf("processes are left: %q", left)
+		}
+		return nil
+	})
+	if err := m.Close(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the machine's end says %v", err)
+	}
+	if _, err := os.Stat(group); err == nil {
+		t.Errorf("the cgroup %q is left", group)
 	}
 }

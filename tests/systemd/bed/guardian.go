@@ -234,10 +234,10 @@ func (k *keeper) boot() error {
 	}
 	defer group.Close()
 	cmd := exec.Command("systemd-nspawn", "--directory="+rootDir, "--machine=pfar-bed", "--boot", "--notify-ready=yes",
-		"--register=no", "--keep-unit", "--private-network", "--console=pipe", "--quiet",
+		"--register=no", "--keep-unit", "--private-network", "--console=read-only", "--quiet",
 		"--resolv-conf=off", "--timezone=off", "--link-journal=no",
 		// Without these IPAddressDeny= is silently without effect.
-		"--system-call-filter=bpf", "--capability=CAP_BPF,CAP_PERFMON")
+		"--system-call-filter=bpf", "--capability=CAP_BPF,CAP_PERFMON", "--", "--show-status=auto", "--log-color=no")
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "NOTIFY_SOCKET=" + notifySocket,
 		"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1"}
 	cmd.Stdout, cmd.Stderr = k.console, k.console

@@ -46,7 +46,7 @@ func Look() (Host, error) {
 		return nil, err
 	}
 	for _, pattern := range []string{filepath.Join(base, prefix+"*"), "/run/systemd/nspawn/*", "/run/systemd/machines/*", "/run/netns/*",
-		"/var/lib/machines/*", "/var/log/journal/*", "/tmp/pfar-bed-*", "/etc/.updated", "/etc/machine-id.*"} {
+		"/var/lib/machines/*", "/var/log/journal/*", "/tmp/pfar-bed-*", "/tmp/nspawn-*", "/etc/.updated", "/etc/machine-id.*"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, err

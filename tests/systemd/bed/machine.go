@@ -183,9 +183,14 @@ func (m *Machine) Leader() int { return m.leader }
 // Cgroup is the directory that the host has for the machine's own /sys/fs/cgroup.
 func (m *Machine) Cgroup() string { return filepath.Join(m.group, "payload") }
 
-// Console is what the machine's console has shown.
+// Console is the end of what the machine's console has shown: which units failed, or what a boot waits for.
 func (m *Machine) Console() string {
-	text, _ := io.ReadAll(io.NewSectionReader(m.console, 0, 1<<20))
+	const most = 4000
+	var from int64
+	if st, err := m.console.Stat(); err == nil {
+		from = max(0, st.Size()-most)
+	}
+	text, _ := io.ReadAll(io.NewSectionReader(m.console, from, most))
 	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }
 
