@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 var machines *bed.Bed
 
 func run(m *testing.M) (code int, err error) {
+	if os.Geteuid() != 0 {
+		return 1, fmt.Errorf("tests/systemd boots machines as root, and this is uid %d; without root run go test -short", os.Geteuid())
+	}
 	before, err := bed.Look()
 	if err != nil {
 		return 1, err
