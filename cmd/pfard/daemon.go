@@ -27,7 +27,9 @@ import (
 // its server, known as units.Instance. What becomes of a process the runner tells by an update.
 type runner interface {
 	Start(p generator.Plan, credentials map[string][]byte) error
-	Stop(instance string) // returns when nothing of it is left; a session's process is forgotten with it
+	Adjust(p generator.Plan) bool           // what runs is to run by this plan, without a stop; false: it cannot
+	Stop(instance string)                   // returns when nothing of it is left; a session's process is forgotten with it
+	Offer(server string, p *generator.Plan) // others may start it, if it does not run; nil: they may not
 	Forget(server string)
 	Log(name string) string
 }
@@ -40,6 +42,8 @@ type daemon struct {
 	vault    *vault.Vault
 	endpoint string
 	runner   runner
+	waits    bool    // what waits for a credential has a unit that runs and says so
+	intents  intents // what the next pfard is to know
 	inbox    chan func()
 	ended    chan struct{} // closed when loop has ended: nobody reads inbox any more
 
@@ -57,13 +61,15 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	}
 }
 
-// loop runs until ctx ends. changed says that the declarations may have changed; SIGHUP says so as well.
-func (d *daemon) loop(ctx context.Context, changed <-chan struct{}) {
+// loop runs until ctx ends, and calls ready when it has begun to make what runs match the declarations. changed says that
+// those may have changed; SIGHUP says so as well.
+func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()) {
 	defer close(d.ended)
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, unix.SIGHUP)
 	defer signal.Stop(hangup)
 	d.reload()
+	ready()
 	for {
 		select {
 		case <-ctx.Done():
@@ -94,8 +100,11 @@ func (d *daemon) serverChanged(u local.Update) {
 			return
 		case u.Session != "":
 			d.sessionChanged(s, u)
+		case u.Outside:
+			d.turnedOutside(s, u)
 		default:
 			s.take(u)
+			d.retryWaiting(s)
 		}
 		d.tell()
 	})
@@ -162,6 +171,7 @@ func (d *daemon) want(name string, p generator.Plan) {
 	if s == nil {
 		s = newServer(name)
 		d.servers[name] = s
+		d.recall(s, p)
 	}
 	if s.want != nil && generator.Digest(*s.want) == generator.Digest(p) {
 		return

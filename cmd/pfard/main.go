@@ -24,8 +24,8 @@ func main() {
 	flag.StringVar(&o.metrics, "metrics", "", "loopback `address` of Prometheus metrics, such as 127.0.0.1:9464; none if empty")
 	flag.Parse()
 	o.dirs = dirs
-	if flag.NArg() > 0 || !o.local {
-		fmt.Fprintln(os.Stderr, "pfard: run it as: pfard --local [--declarations DIR]; `pfar up` does")
+	if flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "pfard: run it as a unit, or as: pfard --local [--declarations DIR]; `pfar up` does")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
