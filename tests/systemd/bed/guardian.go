@@ -55,9 +55,9 @@ func Play() {
 }
 
 // guard makes the machine's cgroup, starts the keeper in it and waits for the end of either the test or the keeper.
-// args are the directory of cgroups and the layers of the root.
+// args are the path of its cgroup without the PID at its end, and the layers of the root.
 func guard(args []string) error {
-	dir := filepath.Join(args[0], prefix+strconv.Itoa(os.Getpid()))
+	dir := args[0] + strconv.Itoa(os.Getpid())
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("making a cgroup: %w", err)
 	}
@@ -71,7 +71,7 @@ func guardKeeper(dir string, args []string) error {
 	}
 	defer group.Close()
 	cmd := exec.Command("/proc/self/exe", args[1:]...)
-	cmd.Env = append(os.Environ(), roleVariable+"="+roleKeeper)
+	cmd.Env = append(os.Environ(), roleVariable+"="+roleKeeper, gorace)
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{nil, os.NewFile(controlFD, "control"), os.NewFile(consoleFD, "console")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
