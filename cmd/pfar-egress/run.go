@@ -34,18 +34,34 @@ type plan struct {
 	} `json:"gateway"`
 }
 
-func run(ctx context.Context, idle time.Duration, log *slog.Logger) error {
+// run serves what was passed to this process. Path is pfard's socket, "" without one: then no firewall holds this process.
+func run(ctx context.Context, path string, idle time.Duration, log *slog.Logger) error {
 	passed, err := passedSockets()
 	if err != nil {
 		return err
 	}
-	pl, err := readPlan()
+	pl, digest, err := readPlan()
 	if err != nil {
 		return err
+	}
+	serving, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var pfard *attachment
+	if path != "" {
+		var files []*os.File
+		if pfard, files, err = attachTo(ctx, path, digest, log, fail); err != nil {
+			return err
+		}
+		if err := passed.take(files); err != nil {
+			return err
+		}
 	}
 	notify := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
 			log.Warn("notifying the runner, ignoring", "err", err)
+		}
+		if pfard != nil {
+			pfard.tell(state)
 		}
 	}
 	log = slog.New(slog.NewTextHandler(&countedLog{to: os.Stderr, full: func() { notify(units.NotifyLogFull + "=1") }}, nil))
@@ -58,9 +74,12 @@ func run(ctx context.Context, idle time.Duration, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	p.out.firewall = pfard
 	s := &service{sources: p.sources(passed, table), idle: idle, log: log}
 	notify("READY=1")
-	err = s.run(ctx)
+	if err = s.run(serving); err == nil && ctx.Err() == nil {
+		err = context.Cause(serving)
+	}
 	notify("STOPPING=1")
 	j.flush()
 	if serr := table.Save(); serr != nil {
@@ -160,17 +179,17 @@ func (p *proxy) sources(in sockets, table *monitor.Table) []source {
 	return all
 }
 
-func readPlan() (plan, error) {
+// readPlan returns the plan, and what it is known by.
+func readPlan() (pl plan, digest string, err error) {
 	b, err := units.Credential("plan")
 	if err != nil {
-		return plan{}, err
+		return plan{}, "", err
 	}
-	var pl plan
 	if err := json.Unmarshal(b, &pl); err != nil {
-		return plan{}, fmt.Errorf("reading credential %q: %w", "plan", err)
+		return plan{}, "", fmt.Errorf("reading credential %q: %w", "plan", err)
 	}
 	if pl.Name == "" {
-		return plan{}, errors.New(`reading credential "plan": it names no server`)
+		return plan{}, "", errors.New(`reading credential "plan": it names no server`)
 	}
-	return pl, nil
+	return pl, units.Digest(b), nil
 }
