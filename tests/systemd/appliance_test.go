@@ -75,7 +75,7 @@ func TestDropAFile(t *testing.T) {
 			t.Errorf("systemctl status has no %q:\n%s", want, status)
 		}
 	}
-	if r := m.Try("pfar", "call", "hello.echo", "--json", `{"message":"there"}`); r.Code != 0 || !strings.Contains(r.Stdout, "there") {
+	if r := m.Try("pfar", "call", "hello.echo", "--message", "there"); r.Code != 0 || !strings.Contains(r.Stdout, "there") {
 		t.Errorf("pfar call: %s", r)
 	}
 	m.Run(t, "rm", "/etc/pfar/mcp.d/hello.hcl")
