@@ -56,6 +56,9 @@ func run(ctx context.Context, path string, idle time.Duration, log *slog.Logger)
 			return err
 		}
 	}
+	if len(passed.proxy)+len(passed.monitor) == 0 {
+		return fmt.Errorf("taking over sockets: no listener was passed as %q or %q", units.FDEgress, units.FDMonitor)
+	}
 	notify := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
 			log.Warn("notifying the runner, ignoring", "err", err)

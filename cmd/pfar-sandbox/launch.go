@@ -224,7 +224,6 @@ func (l *launcher) connect(s *server) error {
 	sockets, err := s.sockets()
 	if err == nil && len(sockets) > 0 {
 		err = l.sendSockets(sockets)
-		attach.CloseAll(sockets)
 	}
 	if perr := <-placed; err == nil {
 		err = perr
@@ -245,11 +244,13 @@ func (l *launcher) connect(s *server) error {
 }
 
 // sendSockets gives the namespace's sockets to whoever starts the bridge: the service manager keeps them, or pfard where
-// that is systemd's, which would not start another unit for them.
+// that is systemd, which would not start another unit for them.
 func (l *launcher) sendSockets(sockets []*os.File) error {
 	if l.unit() {
-		return l.pfard.send(attach.Message{Sockets: true}, sockets...)
+		l.pfard.keep(sockets)
+		return nil
 	}
+	defer attach.CloseAll(sockets)
 	return notify([]string{"FDSTORE=1", set("FDNAME", units.FDEgress)}, sockets...)
 }
 

@@ -56,9 +56,17 @@ type daemon struct {
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
 	return &daemon{
-		options: o, log: log, vault: v, endpoint: "http://" + address + "/mcp", inbox: make(chan func(), 64), ended: make(chan struct{}),
+		options: o, log: log, vault: v, endpoint: endpointAt(address), inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
+}
+
+// endpointAt is the gateway's URL; "" for none.
+func endpointAt(address string) string {
+	if address == "" {
+		return ""
+	}
+	return "http://" + address + "/mcp"
 }
 
 // loop runs until ctx ends, and calls ready when it has begun to make what runs match the declarations. changed says that

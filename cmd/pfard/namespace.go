@@ -2,21 +2,17 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/firewall"
-	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -51,7 +47,7 @@ func (a *attachments) network(p systemd.Process, plan generator.Plan, again bool
 		return fmt.Errorf("preparing the network namespace of %q: %w", p.Instance, err)
 	}
 	if log != nil {
-		a.watchRejected(p.Instance, log)
+		a.keep(p.Instance, []*os.File{log})
 	}
 	return nil
 }
@@ -91,80 +87,4 @@ func listens(table *bufio.Scanner, port uint16) bool {
 		}
 	}
 	return false
-}
-
-// rejected is the kernel's reports of what a server's ruleset rejects. The bridge reads them and says so in words; it is
-// started when there is one, as systemd does for the sockets that it can bind itself.
-type rejected struct {
-	socket *os.File
-	mu     sync.Mutex
-	there  bool          // the bridge has it
-	left   chan struct{} // has one when the bridge has left
-	ended  chan struct{} // closed by close
-}
-
-// watchRejected keeps a socket of reports, in place of the one of an earlier run.
-func (a *attachments) watchRejected(instance string, socket *os.File) {
-	r := &rejected{socket: socket, left: make(chan struct{}, 1), ended: make(chan struct{})}
-	a.mu.Lock()
-	old := a.rejected[instance]
-	a.rejected[instance] = r
-	a.mu.Unlock()
-	if old != nil {
-		old.close()
-	}
-	go r.watch(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), helloTime)
-		defer cancel()
-		bus, err := a.link.Bus(ctx)
-		if err == nil {
-			err = bus.TryStart(ctx, systemd.BridgeUnit(instance))
-		}
-		if err != nil {
-			a.log.Warn("starting a bridge, ignoring", "server", instance, "error", err)
-		}
-	})
-}
-
-// watch calls start whenever there is a report and no bridge, until close.
-func (r *rejected) watch(start func()) {
-	const again = 2 * time.Second // a bridge that does not start must not keep us busy
-	for local.WaitReadable(r.socket) == nil {
-		r.mu.Lock()
-		there := r.there
-		r.mu.Unlock()
-		pause := time.After(again)
-		if there {
-			pause = nil
-		} else {
-			start()
-		}
-		select {
-		case <-r.left:
-		case <-pause:
-		case <-r.ended:
-			return
-		}
-	}
-}
-
-// bridged says that the bridge has the socket, until what it returns is called.
-func (r *rejected) bridged() (left func()) {
-	r.mu.Lock()
-	r.there = true
-	r.mu.Unlock()
-	return func() {
-		r.mu.Lock()
-		r.there = false
-		r.mu.Unlock()
-		select {
-		case r.left <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (r *rejected) close() {
-	close(r.ended)
-	r.socket.Close()
 }

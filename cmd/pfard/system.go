@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -51,9 +50,12 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	limits := local.NewUnitScopes(link, systemd.LauncherUnit)
-	h, err := newHold(holdConfig{
-		State: filepath.Join(o.dirs.Run, "hold.json"), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: log,
-	})
+	holding := holdConfig{State: filepath.Join(o.dirs.Run, "hold.json"), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: log}
+	if rootless() {
+		holding.unheld()
+		d.notes = append(d.notes, rootlessNote)
+	}
+	h, err := newHold(holding)
 	if err != nil {
 		return err
 	}
@@ -61,7 +63,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	a := newAttachments(log, link, limits, h, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Link: link, Limits: limits,
-		Changed: d.serverChanged, Gateway: d.gatewayChanged, Left: a.left,
+		Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: a.drop,
 	})
 	if err != nil {
 		return err
@@ -129,7 +131,7 @@ func systemListeners() (sockets, error) {
 
 // gatewayUser returns the id of the user that pfar-gateway.service runs as.
 func gatewayUser() (int, error) {
-	if os.Getuid() != 0 {
+	if rootless() {
 		return os.Getuid(), nil
 	}
 	u, err := user.Lookup("pfar")
@@ -154,7 +156,16 @@ func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
 	return up, json.Unmarshal(text, &up)
 }
 
-// gatewayEndpoint asks where the gateway listens, which an administrator may have changed.
+// gatewayTurned takes it that the gateway has come up, with other sockets perhaps, or gone down.
+func (d *daemon) gatewayTurned(ctx context.Context, link *systemd.Link, running bool) {
+	if address, err := gatewayEndpoint(ctx, link); err == nil {
+		d.post(func() { d.endpoint = endpointAt(address) })
+	}
+	d.gatewayChanged(running)
+}
+
+// gatewayEndpoint asks for the TCP address that the gateway listens on, which an administrator may have changed or taken
+// away; "" then.
 func gatewayEndpoint(ctx context.Context, link *systemd.Link) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -162,9 +173,5 @@ func gatewayEndpoint(ctx context.Context, link *systemd.Link) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	address, err := bus.Endpoint(ctx)
-	if err == nil && address == "" {
-		err = errors.New("pfar-gateway.socket has no TCP address")
-	}
-	return address, err
+	return bus.Endpoint(ctx)
 }

@@ -279,10 +279,14 @@ func (r *Runner) forget(name string) {
 
 // Log says where what an instance writes is to be read.
 func (r *Runner) Log(name string) string {
-	if name == units.GatewayLog {
-		return "journalctl -u " + GatewayUnit
+	command := "journalctl -u "
+	if os.Geteuid() != 0 {
+		command = "journalctl --user -u "
 	}
-	return "journalctl -u " + LauncherUnit(name)
+	if name == units.GatewayLog {
+		return command + GatewayUnit
+	}
+	return command + LauncherUnit(name)
 }
 
 // mark remembers that a process was started with the plan of one digest, which has become the other since.
