@@ -155,8 +155,8 @@ func (r *Runner) lookAtGateway() {
 	}
 	running := s.Active == "active" || s.Active == "activating" && s.Sub != "auto-restart"
 	r.mu.Lock()
-	changed := running != r.gateway
-	r.gateway = running
+	changed := running != r.gateway || s.MainPID != r.gatewayPID
+	r.gateway, r.gatewayPID = running, s.MainPID
 	r.mu.Unlock()
 	if changed {
 		r.cfg.Gateway(running)

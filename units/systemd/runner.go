@@ -23,7 +23,7 @@ type Config struct {
 	Link    *Link
 	Limits  Limits
 	Changed func(units.Update)    // called for each change, one after the other; it may wait
-	Gateway func(running bool)    // called when the gateway's service has come up or gone down
+	Gateway func(running bool)    // called when the gateway's service has come up, as another process perhaps, or gone down
 	Left    func(instance string) // called when nothing of an instance is left, before Stop returns; it must not call the Runner
 }
 
@@ -42,7 +42,9 @@ type Runner struct {
 	order     sync.Mutex // held while an update is made and told, so that the last told is the last made; taken before mu
 	mu        sync.Mutex
 	instances map[string]*instance
-	gateway   bool
+
+	gateway    bool // it runs
+	gatewayPID int
 }
 
 // instance is one that has been started and not stopped since.
