@@ -20,6 +20,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
+	sdjournal "github.com/pfar/pfar/units/journal"
 )
 
 // plan is what this process may know of its server's plan (generator.Plan). The declaration's file is named to the
@@ -34,7 +35,7 @@ type plan struct {
 	} `json:"gateway"`
 }
 
-func run(ctx context.Context, idle time.Duration, log *slog.Logger) error {
+func run(ctx context.Context, idle time.Duration) error {
 	passed, err := passedSockets()
 	if err != nil {
 		return err
@@ -43,17 +44,19 @@ func run(ctx context.Context, idle time.Duration, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	notify := func(state string) {
-		if _, err := daemon.SdNotify(false, state); err != nil {
-			log.Warn("notifying the runner, ignoring", "err", err)
-		}
-	}
-	log = slog.New(slog.NewTextHandler(&countedLog{to: os.Stderr, full: func() { notify(units.NotifyLogFull + "=1") }}, nil))
+	counted := &countedLog{to: os.Stderr}
+	log := slog.New(sdjournal.New(counted)).With("server", pl.Name)
 	if session := pl.Gateway.Session; session != "" {
 		log = log.With("session", session)
 	}
+	notify := func(state string) {
+		if _, err := daemon.SdNotify(false, state); err != nil {
+			log.Warn("notifying the runner, ignoring", "error", err)
+		}
+	}
+	counted.full = func() { notify(units.NotifyLogFull + "=1") }
 	table := monitor.NewTable(runtimeFile("connections"))
-	j := newJournal(log, pl.Name, table, func(status string) { notify("STATUS=" + status) })
+	j := newJournal(log, table, func(status string) { notify("STATUS=" + status) })
 	p, err := newProxy(pl, j)
 	if err != nil {
 		return err
@@ -64,12 +67,12 @@ func run(ctx context.Context, idle time.Duration, log *slog.Logger) error {
 	notify("STOPPING=1")
 	j.flush()
 	if serr := table.Save(); serr != nil {
-		log.Warn("saving what was seen of connections, ignoring", "err", serr)
+		log.Warn("saving what was seen of connections, ignoring", "error", serr)
 	}
 	return err
 }
 
-// countedLog tells the runner whenever the log has grown by units.LogSegment, so that it can rotate it.
+// countedLog tells the runner whenever a log that is a file has grown by units.LogSegment, so that it can rotate it.
 type countedLog struct {
 	to   io.Writer
 	full func()

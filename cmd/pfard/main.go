@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/journal"
 )
 
 func main() {
@@ -30,7 +31,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	if err := run(ctx, o, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+	if err := run(ctx, o, slog.New(journal.New(os.Stderr))); err != nil {
 		fmt.Fprintf(os.Stderr, "pfard: %v\n", err)
 		os.Exit(1)
 	}
