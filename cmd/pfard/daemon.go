@@ -35,13 +35,14 @@ type runner interface {
 // daemon holds what should run and what does. All its fields from servers on belong to the goroutine in loop; others
 // send it functions.
 type daemon struct {
-	options  options
-	log      *slog.Logger
-	vault    *vault.Vault
-	endpoint string
-	runner   runner
-	inbox    chan func()
-	ended    chan struct{} // closed when loop has ended: nobody reads inbox any more
+	options   options
+	log       *slog.Logger
+	vault     *vault.Vault
+	endpoint  string
+	runner    runner
+	tellOwner func(failure) // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
+	inbox     chan func()
+	ended     chan struct{} // closed when loop has ended: nobody reads inbox any more
 
 	servers     map[string]*server
 	diagnostics []control.Diagnostic
@@ -95,7 +96,9 @@ func (d *daemon) serverChanged(u local.Update) {
 		case u.Session != "":
 			d.sessionChanged(s, u)
 		default:
+			before := s.status.State
 			s.take(u)
+			d.failed(s, before)
 		}
 		d.tell()
 	})

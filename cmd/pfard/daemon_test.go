@@ -29,7 +29,8 @@ type machine struct {
 	gate func(instance string) // called before a stop; nil: nothing keeps it
 
 	mu     sync.Mutex
-	broken bool // no process of a session can be started
+	broken bool  // no process of a session can be started
+	refuse error // of every start
 	runs   map[string]generator.Plan
 	secret map[string]string // last credentials, by server
 	starts map[string]int
@@ -39,6 +40,9 @@ type machine struct {
 func (m *machine) Start(p generator.Plan, credentials map[string][]byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.refuse != nil {
+		return m.refuse
+	}
 	name := units.Instance(p.Name, p.Gateway.Session)
 	if _, ok := m.runs[name]; ok {
 		m.t.Errorf("%q is started while it runs", name)

@@ -86,6 +86,8 @@ func (d *daemon) stop(s *server) {
 
 func (d *daemon) start(s *server) {
 	s.again = false
+	before := s.status.State
+	defer func() { d.failed(s, before) }()
 	values, missing, err := d.secrets(*s.want)
 	if err != nil {
 		s.set(control.Failed, err.Error())
