@@ -164,6 +164,7 @@ func (d *daemon) want(name string, p generator.Plan) {
 	s := d.servers[name]
 	if s == nil {
 		s = newServer(name)
+		s.off = d.disabled(name)
 		d.servers[name] = s
 	}
 	if s.want != nil && generator.Digest(*s.want) == generator.Digest(p) {

@@ -16,6 +16,7 @@ type server struct {
 	name  string
 	want  *generator.Plan // nil: no declaration any more
 	run   bool            // the operator or the declaration wants it to run
+	off   bool            // the operator has disabled it, whatever run says
 	learn *learner        // wants it to run in learning mode, whatever run says; nil: nobody
 	stale bool            // its file is broken now
 
@@ -44,11 +45,11 @@ func (d *daemon) converge(s *server) {
 	case s.started == nil && s.runs():
 		d.start(s)
 	case s.started == nil:
-		s.set(control.Stopped, reasonNotRun(*s.want))
+		s.set(control.Stopped, s.reasonNotRun())
 	}
 }
 
-func (s *server) runs() bool { return s.run || s.learn != nil }
+func (s *server) runs() bool { return !s.off && (s.run || s.learn != nil) }
 
 // plan is what should run, of a server that has a declaration.
 func (s *server) plan() generator.Plan {
@@ -57,12 +58,14 @@ func (s *server) plan() generator.Plan {
 	return p
 }
 
-func reasonNotRun(p generator.Plan) string {
+func (s *server) reasonNotRun() string {
 	switch {
-	case !p.Enabled:
+	case s.off:
+		return control.DetailOff(s.name)
+	case !s.want.Enabled:
 		return control.DetailDisabled
-	case !p.Autostart:
-		return "autostart = false in its declaration; pfar start " + p.Name
+	case !s.want.Autostart:
+		return "autostart = false in its declaration; pfar start " + s.name
 	}
 	return "stopped"
 }

@@ -20,6 +20,8 @@ const (
 	Start   Verb = "start"         // start Server, also one that failed: its crashes are forgotten
 	Stop    Verb = "stop"          // stop Server; it stays stopped until Start or its file changes
 	Restart Verb = "restart"       // Stop and Start
+	Enable  Verb = "enable"        // Start Server and take Disable back
+	Disable Verb = "disable"       // Stop Server, and start it no more until Enable, also after a restart of pfard or the machine
 	Learn   Verb = "learn"         // run Server in learning mode as long as the connection stays open; answered as Watch is
 	Open    Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
 	Close   Verb = "close-session" // stop that process; answered at once, and what is not open is closed
@@ -28,7 +30,7 @@ const (
 	Remove  Verb = "remove"        // remove Key from the vault
 )
 
-var verbs = []Verb{Status, Watch, Plan, Start, Stop, Restart, Learn, Open, Close, Store, Secrets, Remove}
+var verbs = []Verb{Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Store, Secrets, Remove}
 
 // Request is one question.
 type Request struct {
@@ -62,6 +64,9 @@ const (
 
 // DetailDisabled is the Detail of a server that is Stopped because nobody may start it.
 const DetailDisabled = "enabled = false in its declaration"
+
+// DetailOff is the Detail of a server that is Stopped because the operator has disabled it (Disable).
+func DetailOff(server string) string { return "disabled by you; pfar enable " + server }
 
 // Report is all that pfard knows of what it runs.
 type Report struct {
