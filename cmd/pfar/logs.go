@@ -48,7 +48,7 @@ func (c *cli) logsCommand() *cobra.Command {
 				if len(args) > 0 {
 					return usage("--gateway takes no server's name")
 				}
-				return c.printLog(cmd.Context(), "the gateway", c.dirs.Log(units.GatewayLog), int(count), follow)
+				return c.gatewayLogs(cmd.Context(), int(count), follow)
 			}
 			if !serverOnly.MatchString(args[0]) {
 				return usage("%q is not a server's name", args[0])
@@ -80,14 +80,24 @@ func (c *cli) logs(ctx context.Context, name string, count int, follow bool) err
 	path := c.dirs.Log(name)
 	if report, err := c.report(ctx); err == nil {
 		s, err := findServer(report, name)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if s.Log != "" {
+		case report.Journal:
+			return c.printJournal(ctx, strconv.Quote(name), name, journalOf(name), count, follow)
+		case s.Log != "":
 			path = s.Log
 		}
 	}
 	return c.printLog(ctx, strconv.Quote(name), path, count, follow)
+}
+
+func (c *cli) gatewayLogs(ctx context.Context, count int, follow bool) error {
+	const of = "the gateway"
+	if report, err := c.report(ctx); err == nil && report.Journal {
+		return c.printJournal(ctx, of, "", []string{units.GatewayLog}, count, follow)
+	}
+	return c.printLog(ctx, of, c.dirs.Log(units.GatewayLog), count, follow)
 }
 
 // printLog prints the end of a log, and goes on as it grows if it is to be followed.

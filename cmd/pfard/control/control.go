@@ -75,7 +75,8 @@ type Report struct {
 	Programs    string       `json:"programs"`  // the directory of the programs installed for servers
 	Endpoint    string       `json:"endpoint"`  // the gateway's URL on loopback, ending in /mcp
 	TokenFile   string       `json:"token_file"`
-	Socket      string       `json:"socket"` // the gateway's Unix socket
+	Socket      string       `json:"socket"`            // the gateway's Unix socket
+	Journal     bool         `json:"journal,omitempty"` // logs are in the journal, under the units' names, and not in files
 	Servers     []Server     `json:"servers"`
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"` // of files that are broken now
 	Notes       []string     `json:"notes,omitempty"`       // what does not hold on this host, in words
@@ -95,7 +96,7 @@ type Server struct {
 	Since       time.Time `json:"since"`         // of State
 	Crashes     int       `json:"crashes"`       // in a row
 	LastRefusal string    `json:"last_refusal,omitempty"`
-	Log         string    `json:"log"`                       // path of its log
+	Log         string    `json:"log"`                       // path of its log; "" if that is in the journal
 	Limits      string    `json:"limits,omitempty"`          // how memory, tasks and CPU are held, or that they are not
 	Stale       bool      `json:"stale,omitempty"`           // its file is broken now; the last good version runs
 	Domains     []string  `json:"allowed_domains,omitempty"` // declared, in the declaration's order
