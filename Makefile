@@ -8,15 +8,39 @@ PROGRAMS  := pfar pfard pfar-generator pfar-sandbox pfar-egress pfar-gateway
 # A clone that belongs to somebody else has no version for git(1), and go build would stop.
 VCS       := $(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo true || echo false)
 GO_BUILD  := CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS)
+# make install RACE=1: programs that find their own races, for the machines of the tests. Without -trimpath, as go test has
+# no such flag here and its cache serves both.
+ifneq ($(RACE),)
+BIN       := build/race
+GO_BUILD  := CGO_ENABLED=1 go build -race -buildvcs=$(VCS)
+endif
+# Where packages go: the units name /usr/lib/pfar.
+PREFIX    := /usr
+LIB       := $(DESTDIR)$(PREFIX)/lib
+SHARE     := $(DESTDIR)$(PREFIX)/share
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
-.PHONY: build run test check lint vulnerabilities bench soak clean
+.PHONY: build install run test test-systemd test-vm check lint vulnerabilities bench soak clean
 
 build:
 	$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
+
+# $(call copy,FILES,DIRECTORY,MODE), if there are any
+copy = $(if $(strip $(1)),install -D -m $(3) -t $(2) $(1))
+
+install: build
+	$(call copy,$(BIN)/pfar,$(DESTDIR)$(PREFIX)/bin,755)
+	$(call copy,$(addprefix $(BIN)/,$(filter-out pfar pfar-generator,$(PROGRAMS))),$(LIB)/pfar,755)
+	$(call copy,$(addprefix $(BIN)/,$(filter pfar-generator,$(PROGRAMS))),$(LIB)/systemd/system-generators,755)
+	$(call copy,$(foreach kind,service socket target slice,$(wildcard units/*.$(kind))),$(LIB)/systemd/system,644)
+	install -D -m 644 packaging/sysusers.conf $(LIB)/sysusers.d/pfar.conf
+	install -D -m 644 packaging/tmpfiles.conf $(LIB)/tmpfiles.d/pfar.conf
+	$(foreach section,1 5 8,$(call copy,$(wildcard packaging/man/*.$(section)),$(SHARE)/man/man$(section),644) &&) :
+	install -d $(SHARE)/bash-completion/completions $(DESTDIR)/etc/pfar/mcp.d
+	$(BIN)/pfar completion bash >$(SHARE)/bash-completion/completions/pfar
 
 # Brings examples/ up. ONCE=1 ends after the calls.
 run: build $(SERVERS)/.installed
@@ -27,12 +51,21 @@ run: build $(SERVERS)/.installed
 # The end-to-end tests come last and alone: they measure time.
 test: $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
 	tests/setup.sh bwrap ip nft gcc postgres requests
-	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/conformance$$' -e '/tests/soak$$')
-	@if [ "$$(id -u)" = 0 ]; then echo go test ./tests/vm; go test -timeout 9m ./tests/vm; \
-	else echo "NOT RUN as an ordinary user: tests/vm, whose image is made as root"; fi
+	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/systemd$$' -e '/tests/conformance$$' -e '/tests/soak$$')
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) test-systemd test-vm; \
+	else echo "NOT RUN as an ordinary user: tests/systemd and tests/vm, whose images are made as root"; fi
 	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -timeout 9m ./tests/soak
 	CGO_ENABLED=1 PFAR_TEST_CONFORMANCE=$(abspath $(SUITES)) go test -race -timeout 9m ./tests/conformance
 	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -timeout 9m ./tests/e2e
+
+# pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
+test-systemd: $(SERVERS)/.installed
+	tests/setup.sh nspawn ip nft gcc
+	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -count=1 -timeout 9m ./tests/systemd
+
+# The same on Debian's kernel in a virtual machine: limits, clocks and power cuts.
+test-vm:
+	go test -timeout 9m ./tests/vm
 
 check: lint test
 

@@ -23,6 +23,20 @@ func Digest(p Plan) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// SameButForLimits reports whether two plans differ in memory and CPU alone, which systemd changes while a server runs.
+// The sizes of scratch space follow from the memory, and stay what they are until the next start. How many tasks there
+// may be is another matter: the launcher tells the kernel as well, once.
+func SameButForLimits(a, b Plan) bool { return Digest(a.unlimited()) == Digest(b.unlimited()) }
+
+func (p Plan) unlimited() Plan {
+	p.Sandbox.Limits.Memory, p.Sandbox.Limits.CPU = 0, 0
+	p.Sandbox.Mounts = slices.Clone(p.Sandbox.Mounts)
+	for i := range p.Sandbox.Mounts {
+		p.Sandbox.Mounts[i].Size = 0
+	}
+	return p
+}
+
 // ChangeKind is what is to be done to a server.
 type ChangeKind string
 

@@ -289,3 +289,24 @@ func TestInterpreterFindsItsProgram(t *testing.T) {
 		}
 	}
 }
+
+func TestSameButForLimits(t *testing.T) {
+	was := compiled(t, plain)
+	for text, want := range map[string]bool{
+		"":                                     true,
+		"sandbox {\n memory_limit = \"1G\"\n}": true,
+		"sandbox {\n cpu_quota = \"50%\"\n}":   true,
+		"sandbox {\n tasks_max = 40\n}":        false,
+		"sandbox {\n read_only_fs = false\n}":  false,
+		"sandbox {\n allow_tmp = false\n}":     false,
+		"description = \"another\"":            false,
+	} {
+		is := compiled(t, plain+text+"\n")
+		if got := SameButForLimits(was, is); got != want {
+			t.Errorf("%q: %t", text, got)
+		}
+	}
+	if before := Digest(was); !SameButForLimits(was, was) || Digest(was) != before {
+		t.Error("asking has changed the plan")
+	}
+}

@@ -7,6 +7,7 @@ set -eu
 have() {
 	case $1 in
 	postgres) ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 ;;
+	nspawn) command -v systemd-nspawn >/dev/null ;;
 	requests) /usr/bin/python3 -c 'import requests' >/dev/null 2>&1 ;;
 	# An ordinary user's PATH lacks the directories of nft and ip on Debian.
 	*) PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null ;;
@@ -21,6 +22,7 @@ for command in "$@"; do
 	nft) package=nftables ;;
 	gcc) package="gcc libc6-dev" ;;
 	node) package=nodejs ;;
+	nspawn) package=systemd-container ;;
 	postgres) package=postgresql ;;
 	requests) package=python3-requests ;;
 	*) package=$command ;;

@@ -68,7 +68,12 @@ const (
 	FDHTTP    = "http"    // gateway: TCP listener
 	FDUnix    = "unix"    // gateway: Unix listener for clients
 	FDServers = "servers" // gateway: SOCK_SEQPACKET listener for launchers
+	FDListen  = "listen"  // gateway: any of the three, told by what it is: those of one socket unit have one name
 	FDMetrics = "metrics" // gateway: TCP listener for Prometheus, absent unless it is asked for
+
+	FDControl     = "control"     // pfard: Unix listener for the operator and the gateway
+	FDAttach      = "attach"      // pfard: SOCK_SEQPACKET listener for launchers and bridges
+	FDCredentials = "credentials" // pfard: Unix listener for systemd
 )
 
 // CredentialUpstream is the bridge's credential with the host's upstream proxy, absent if there is none. Its address may

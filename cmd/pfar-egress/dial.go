@@ -114,17 +114,19 @@ func ownAddress(a netip.Addr) bool {
 // lookup whose answer could differ (EG-135).
 func (p *proxy) connect(ctx context.Context, d egress.Decision, port uint16, rec *record) (*net.TCPConn, error) {
 	addrs := []netip.Addr{d.Addr}
-	if d.Addr.IsValid() && p.strays(d.Addr, port) {
-		// It is answered like an address where nothing listens: the server would learn this machine's addresses by asking.
-		rec.skipped, rec.special = d.Addr, "own"
-		return nil, errNotReached
+	if d.Addr.IsValid() {
+		if reason, ok := p.policy.Reach(d, port, d.Addr, p.out.own); !ok {
+			// It is answered like an address where nothing listens: the server would learn this machine's addresses by asking.
+			rec.skipped, rec.special = d.Addr, reason
+			return nil, errNotReached
+		}
 	}
 	if s := p.via(d, port); s != nil {
 		return p.connectVia(ctx, s, d, port, rec)
 	}
 	if !d.Addr.IsValid() {
 		var err error
-		if addrs, err = p.resolve(ctx, d.Host, rec); err != nil {
+		if addrs, err = p.resolve(ctx, d, port, rec); err != nil {
 			return nil, err
 		}
 	}
@@ -145,29 +147,13 @@ func (p *proxy) connect(ctx context.Context, d egress.Decision, port uint16, rec
 	return c, nil
 }
 
-// strays reports whether a declared range leads to this host without having been meant to: whoever declares a network
-// means the other hosts in it, and what listens here, the gateway among it, trusts who comes from here (EG-125). Who
-// means this host declares the very address, or loopback, which is no other host's.
-func (p *proxy) strays(addr netip.Addr, port uint16) bool {
-	if addr.IsLoopback() || !p.out.own(addr) {
-		return false
-	}
-	var exact egress.Policy
-	for _, e := range p.policy.Endpoints {
-		if e.Host == "" && e.Prefix.IsSingleIP() {
-			exact.Endpoints = append(exact.Endpoints, e)
-		}
-	}
-	return exact.Decide(addr.String(), port).Verdict != egress.Allow
-}
-
 // resolve looks a declared name up and returns the addresses that it may lead to. Which ones it may not is for the
 // log only.
-func (p *proxy) resolve(ctx context.Context, name string, rec *record) ([]netip.Addr, error) {
+func (p *proxy) resolve(ctx context.Context, d egress.Decision, port uint16, rec *record) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limits.dialTime)
 	defer cancel()
 	// The dot makes it fully qualified: no search domain is appended (EG-139).
-	answers, err := p.lookups.lookup(ctx, name+".")
+	answers, err := p.lookups.lookup(ctx, d.Host+".")
 	if err != nil || len(answers) == 0 {
 		rec.err = err
 		// The resolver may give up before ctx does: resolv.conf(5) has timeouts of its own.
@@ -179,7 +165,7 @@ func (p *proxy) resolve(ctx context.Context, name string, rec *record) ([]netip.
 	}
 	var good []netip.Addr
 	for _, a := range answers {
-		reason, ok := p.vet(name, a)
+		reason, ok := p.policy.Reach(d, port, a, p.out.own)
 		if !ok {
 			rec.skipped, rec.special = a, reason
 			continue
@@ -192,15 +178,6 @@ func (p *proxy) resolve(ctx context.Context, name string, rec *record) ([]netip.
 		return nil, errAddressRefused
 	}
 	return interleave(good), nil
-}
-
-// vet reports whether name may lead to addr, and if not, what addr is.
-func (p *proxy) vet(name string, addr netip.Addr) (reason string, ok bool) {
-	reason, ok = p.policy.Vet(name, addr)
-	if ok && !p.policy.NamedExactly(name, addr) && p.out.own(addr) {
-		return "own", false
-	}
-	return reason, ok
 }
 
 // interleave alternates between the families, beginning with the one that the resolver put first (RFC 8305 section 4).

@@ -176,6 +176,9 @@ type sessions struct{ pfard control.Client }
 
 func (s sessions) Open(ctx context.Context, server, session string) error {
 	_, err := s.pfard.Do(ctx, control.Request{Verb: control.Open, Server: server, Session: session})
+	if errors.Is(err, control.ErrBusy) { // it counts what is left of an earlier gateway's
+		err = &registry.Full{Err: err}
+	}
 	return err
 }
 
@@ -236,7 +239,8 @@ type listeners struct {
 	servers *net.UnixListener
 }
 
-// listen takes the listeners over that the runner has opened (sd_listen_fds(3)).
+// listen takes the listeners over that the runner has opened (sd_listen_fds(3)). Those of one socket unit have one name:
+// what they are says what they are for.
 func listen() (listeners, error) {
 	var l listeners
 	files, err := units.Descriptors()
@@ -244,40 +248,48 @@ func listen() (listeners, error) {
 		return l, err
 	}
 	for name, list := range files {
-		if len(list) != 1 {
-			return l, fmt.Errorf("want one descriptor named %q, got %d", name, len(list))
-		}
-		got, err := net.FileListener(list[0])
-		list[0].Close()
-		if err != nil {
-			return l, fmt.Errorf("taking over the descriptor %q: %w", name, err)
-		}
-		switch got := got.(type) {
-		case *net.TCPListener:
-			switch name {
-			case units.FDHTTP:
-				l.http = got
-			case units.FDMetrics:
-				l.metrics = got
-			default:
-				return l, fmt.Errorf("descriptor %q is a TCP listener", name)
+		for _, f := range list {
+			got, err := net.FileListener(f)
+			f.Close()
+			if err == nil {
+				err = l.take(name, got)
 			}
-		case *net.UnixListener:
-			packets := got.Addr().Network() == "unixpacket"
-			switch {
-			case name == units.FDUnix && !packets:
-				l.unix = got
-			case name == units.FDServers && packets:
-				l.servers = got
-			default:
-				return l, fmt.Errorf("descriptor %q is a %s listener", name, got.Addr().Network())
+			if err != nil {
+				return l, fmt.Errorf("taking over the descriptor %q: %w", name, err)
 			}
 		}
 	}
 	if l.servers == nil || l.http == nil && l.unix == nil {
-		return l, fmt.Errorf("want descriptors named %q, and %q or %q", units.FDServers, units.FDHTTP, units.FDUnix)
+		return l, fmt.Errorf("want a listener for servers (%s), and one for clients (%s or %s)", units.FDServers, units.FDHTTP, units.FDUnix)
 	}
 	return l, nil
+}
+
+func (l *listeners) take(name string, got net.Listener) error {
+	kind, twice := "", false
+	switch got := got.(type) {
+	case *net.TCPListener:
+		kind = units.FDHTTP
+		to := &l.http
+		if name == units.FDMetrics {
+			kind, to = name, &l.metrics
+		}
+		twice, *to = *to != nil, got
+	case *net.UnixListener:
+		kind = units.FDUnix
+		to := &l.unix
+		if got.Addr().Network() == "unixpacket" {
+			kind, to = units.FDServers, &l.servers
+		}
+		twice, *to = *to != nil, got
+	}
+	switch {
+	case name != kind && name != units.FDListen:
+		return fmt.Errorf("it is a listener of %s", got.Addr().Network())
+	case twice:
+		return fmt.Errorf("it is the second listener of %s", got.Addr().Network())
+	}
+	return nil
 }
 
 // loopback returns what answers on the TCP listener, which must not be reachable from elsewhere.

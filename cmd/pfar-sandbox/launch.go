@@ -247,7 +247,7 @@ func (l *launcher) connect(s *server) error {
 // sendSockets gives the namespace's sockets to whoever starts the bridge: the service manager keeps them, or pfard where
 // that is systemd's, which would not start another unit for them.
 func (l *launcher) sendSockets(sockets []*os.File) error {
-	if l.pfard != nil && l.pfard.path != "" {
+	if l.unit() {
 		return l.pfard.send(attach.Message{Sockets: true}, sockets...)
 	}
 	return notify([]string{"FDSTORE=1", set("FDNAME", units.FDEgress)}, sockets...)
@@ -300,6 +300,10 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 				l.state(units.StateStopping, "stopping")
 				return 0
 			}
+			if l.gateway.HungUp() { // before the server ended: it is the end of its stdin that it ended by
+				l.state(units.StateStopping, gatewayLeft)
+				return units.ExitGateway
+			}
 			return l.crashed(exitWords(err))
 		case m := <-messages:
 			if m.Failed != "" {
@@ -308,7 +312,7 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 			}
 			l.served(m.Ready)
 		case err := <-lost:
-			l.state(units.StateStopping, "the gateway went away")
+			l.state(units.StateStopping, gatewayLeft)
 			s.stop(func() { l.gateway.Close() })
 			if err != nil && !errors.Is(err, io.EOF) {
 				l.log.say(fmt.Sprintf("pfar-sandbox: %v", err))
@@ -317,6 +321,8 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 		}
 	}
 }
+
+const gatewayLeft = "the gateway went away"
 
 func (l *launcher) receive(messages chan<- handover.Message) error {
 	for {
@@ -387,6 +393,9 @@ func (l *launcher) crashed(why string) int {
 	if l.plan.Gateway.Session != "" { // it is not started again: there is nothing to count
 		l.log.say("pfar-sandbox: the session is over: " + why)
 		l.state(units.StateFailed, why)
+		if l.unit() {
+			return 0 // or systemd would start it again
+		}
 		return units.ExitCrashed
 	}
 	var up time.Duration
@@ -414,6 +423,9 @@ func (l *launcher) cannotStart(err error) (int, error) {
 	}
 	return units.ExitDisabled, err
 }
+
+// unit reports whether this process is a unit of systemd's.
+func (l *launcher) unit() bool { return l.pfard != nil && l.pfard.path != "" }
 
 func (l *launcher) state(state, status string) {
 	l.notify(map[string]string{units.NotifyState: state, units.NotifyCrashes: fmt.Sprint(l.history.InRow), "STATUS": status})

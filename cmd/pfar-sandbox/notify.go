@@ -46,7 +46,7 @@ func set(name, value string) string { return name + "=" + strings.ReplaceAll(val
 // administrator sees of the server: its state, the label of its data, and what it was last refused.
 func (l *launcher) notify(vars map[string]string) {
 	l.pfard.tell(vars)
-	if l.pfard == nil || l.pfard.path == "" {
+	if !l.unit() {
 		_ = notify(lines(vars))
 		return
 	}

@@ -47,7 +47,7 @@ func TestASessionsProcessEnds(t *testing.T) {
 			r.say(handover.Message{Failed: "no answer to initialize"})
 			r.stdin.Close()
 		}, units.ExitCrashed, "no answer to initialize", []string{"the session is over: no answer to initialize"}},
-		"with the gateway": {"cat", func(r *run) { r.stdin.Close(); r.gateway.Close() }, units.ExitGateway, "the gateway went away", nil},
+		"with the gateway": {"cat", func(r *run) { r.gateway.Close(); r.stdin.Close() }, units.ExitGateway, "the gateway went away", nil},
 		"as it forges another's mark": {`echo "[bbbbbbbb] mine" >&2; exit 1`, func(*run) {}, units.ExitCrashed, "exit status 1",
 			[]string{"Z [abcdefg2] [bbbbbbbb] mine\n"}},
 	} {

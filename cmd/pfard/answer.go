@@ -222,9 +222,7 @@ func (d *daemon) startable(name string) (*server, error) {
 // wakeWaiting starts what may have got its credential.
 func (d *daemon) wakeWaiting() {
 	for _, s := range d.servers {
-		if s.status.State == control.Waiting {
-			d.converge(s)
-		}
+		d.retryWaiting(s)
 	}
 	d.tell()
 }

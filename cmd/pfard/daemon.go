@@ -27,7 +27,9 @@ import (
 // its server, known as units.Instance. What becomes of a process the runner tells by an update.
 type runner interface {
 	Start(p generator.Plan, credentials map[string][]byte) error
-	Stop(instance string) // returns when nothing of it is left; a session's process is forgotten with it
+	Adjust(p generator.Plan) bool           // what runs is to run by this plan, without a stop; false: it cannot
+	Stop(instance string)                   // returns when nothing of it is left; a session's process is forgotten with it
+	Offer(server string, p *generator.Plan) // others may start it, if it does not run; nil: they may not
 	Forget(server string)
 	Log(name string) string
 }
@@ -41,6 +43,8 @@ type daemon struct {
 	endpoint  string
 	runner    runner
 	tellOwner func(failure) // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
+	waits     bool          // what waits for a credential has a unit that runs and says so
+	intents   intents       // what the next pfard is to know
 	inbox     chan func()
 	ended     chan struct{} // closed when loop has ended: nobody reads inbox any more
 
@@ -58,13 +62,15 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	}
 }
 
-// loop runs until ctx ends. changed says that the declarations may have changed; SIGHUP says so as well.
-func (d *daemon) loop(ctx context.Context, changed <-chan struct{}) {
+// loop runs until ctx ends, and calls ready when it has begun to make what runs match the declarations. changed says that
+// those may have changed; SIGHUP says so as well.
+func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()) {
 	defer close(d.ended)
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, unix.SIGHUP)
 	defer signal.Stop(hangup)
 	d.reload()
+	ready()
 	for {
 		select {
 		case <-ctx.Done():
@@ -95,10 +101,13 @@ func (d *daemon) serverChanged(u local.Update) {
 			return
 		case u.Session != "":
 			d.sessionChanged(s, u)
+		case u.Outside:
+			d.turnedOutside(s, u)
 		default:
 			before := s.status.State
 			s.take(u)
 			d.failed(s, before)
+			d.retryWaiting(s)
 		}
 		d.tell()
 	})
@@ -166,6 +175,7 @@ func (d *daemon) want(name string, p generator.Plan) {
 		s = newServer(name)
 		s.off = d.disabled(name)
 		d.servers[name] = s
+		d.recall(s, p)
 	}
 	if s.want != nil && generator.Digest(*s.want) == generator.Digest(p) {
 		return
@@ -210,7 +220,7 @@ func (d *daemon) report() control.Report {
 	dirs := d.options.dirs
 	r := control.Report{
 		Version: version(), Directory: d.options.declarations, Programs: d.options.servers, Endpoint: d.endpoint, TokenFile: dirs.Token(),
-		Socket: dirs.Gateway(), Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
+		Socket: dirs.Gateway(), Journal: !d.options.local, Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
 	}
 	if d.gatewayDown {
 		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.runner.Log(units.GatewayLog))

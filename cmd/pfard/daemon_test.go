@@ -69,6 +69,10 @@ func (m *machine) Stop(name string) {
 	delete(m.runs, name)
 }
 
+func (m *machine) Adjust(generator.Plan) bool { return false }
+
+func (m *machine) Offer(string, *generator.Plan) {}
+
 func (m *machine) Forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,7 +108,7 @@ func fixture(t *testing.T) (*daemon, *machine, chan struct{}) {
 	d.runner = m
 	changed := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
-	go d.loop(ctx, changed)
+	go d.loop(ctx, changed, func() {})
 	t.Cleanup(func() { cancel(); <-d.ended })
 	return d, m, changed
 }

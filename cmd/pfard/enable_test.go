@@ -58,10 +58,10 @@ func TestADisabledServerStaysOff(t *testing.T) {
 	isOff("disabled twice")
 
 	next, n, again := fixture(t) // pfard, started anew
-	next.put(t, "a.hcl", fmt.Sprintf(good, "back"))
 	if err := next.do(func() error { next.options.dirs = d.options.dirs; return nil }); err != nil {
 		t.Fatal(err)
 	}
+	next.put(t, "a.hcl", fmt.Sprintf(good, "back"))
 	again <- struct{}{}
 	if s := next.state(t)["a"]; s.State != control.Stopped || s.Detail != "disabled by you; pfar enable a" || len(n.instances()) != 0 {
 		t.Errorf("after a restart: %s %q, running %v", s.State, s.Detail, n.instances())

@@ -31,8 +31,8 @@ func main() {
 		tellFailed(context.Background(), *failed, dirs, os.Getenv, log)
 		return
 	}
-	if flag.NArg() > 0 || !o.local {
-		fmt.Fprintln(os.Stderr, "pfard: run it as: pfard --local [--declarations DIR]; `pfar up` does")
+	if flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "pfard: run it as a unit, or as: pfard --local [--declarations DIR]; `pfar up` does")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)

@@ -55,6 +55,14 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if o.local {
+		return runLocal(ctx, o, log, store)
+	}
+	return runSystem(ctx, o, log, store)
+}
+
+// runLocal runs everything as processes of its own.
+func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vault) error {
 	gateway, err := listenGateway(o)
 	if err != nil {
 		return err
@@ -103,17 +111,20 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	defer w.close()
 	served := make(chan error, 1)
 	go func() { served <- control.Serve(ctx, controlListener, d.answer, gatewayGuest(r.GatewayUID())) }()
-	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
-		log.Warn("notifying the supervisor, ignoring", "error", err)
-	}
-	d.loop(ctx, w.changed)
-	_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
+	d.loop(ctx, w.changed, func() { notify(log, sd.SdNotifyReady) })
+	notify(log, sd.SdNotifyStopping)
 	gateway.HTTP.Close() // nobody is to wait for a gateway that takes no more requests
 	gateway.Unix.Close()
 	r.Close()
 	os.Remove(o.dirs.Gateway())
 	os.Remove(serversSocket(o.dirs))
 	return <-served
+}
+
+func notify(log *slog.Logger, state string) {
+	if _, err := sd.SdNotify(false, state); err != nil {
+		log.Warn("notifying the supervisor, ignoring", "error", err)
+	}
 }
 
 // upstream is the proxy of pfard's own environment, as every bridge gets it; nil if there is none. It may hold a password.

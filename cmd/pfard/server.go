@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -35,18 +36,51 @@ func newServer(name string) *server {
 
 // converge does the next step towards what should be. It never waits: a stop, which may take seconds, comes back.
 func (d *daemon) converge(s *server) {
+	d.intents.keep(s)
 	switch {
 	case s.busy || s.started == nil && len(s.sessions) > 0: // nothing of it may be left before what comes next
+	case s.started != nil && s.want != nil && s.runs() && !s.again && d.adjust(s): // if there is anything to do at all
 	case s.started != nil && (s.want == nil || !s.runs() || s.again || generator.Digest(s.plan()) != generator.Digest(*s.started)):
 		d.stop(s)
 	case s.started == nil && s.want == nil:
 		d.runner.Forget(s.name)
+		d.intents.forget(s.name)
 		delete(d.servers, s.name)
 	case s.started == nil && s.runs():
 		d.start(s)
 	case s.started == nil:
 		s.set(control.Stopped, s.reasonNotRun())
+		d.offer(s)
 	}
+}
+
+// offer lets an administrator start a server that does not run, unless nobody may: its declaration says so, or it was disabled.
+func (d *daemon) offer(s *server) {
+	if s.off || !s.want.Enabled {
+		d.runner.Offer(s.name, nil)
+		return
+	}
+	p := s.plan()
+	d.runner.Offer(s.name, &p)
+}
+
+// adjust brings a running server to a plan for which it need not be started again, and reports whether it runs as it
+// should.
+func (d *daemon) adjust(s *server) bool {
+	p := s.plan()
+	if generator.Digest(p) == generator.Digest(*s.started) {
+		return true
+	}
+	if !d.runner.Adjust(p) {
+		return false
+	}
+	s.started = &p
+	for handle, e := range s.sessions {
+		if p.Gateway.Session = handle; !e.closing && !d.runner.Adjust(p) {
+			d.endSession(s, e)
+		}
+	}
+	return true
 }
 
 func (s *server) runs() bool { return !s.off && (s.run || s.learn != nil) }
@@ -96,17 +130,56 @@ func (d *daemon) start(s *server) {
 		s.set(control.Failed, err.Error())
 		return
 	}
-	if len(missing) > 0 { // LIF-03: not an error, and never a crash loop
-		s.set(control.Waiting, "for credentials: "+strings.Join(missing, "; "))
-		return
-	}
 	plan := s.plan()
-	s.set(control.Starting, "starting")
+	if len(missing) > 0 { // LIF-03: not an error, and never a crash loop
+		s.set(control.Waiting, waitingFor(missing))
+		if !d.waits {
+			return
+		}
+	} else {
+		s.set(control.Starting, "starting")
+	}
 	if err := d.runner.Start(plan, values); err != nil {
 		s.set(control.Failed, err.Error())
 		return
 	}
 	s.started = &plan
+}
+
+// retryWaiting starts a server again that waits for credentials if they are there by now.
+func (d *daemon) retryWaiting(s *server) {
+	if s.status.State != control.Waiting || s.want == nil || s.busy {
+		return
+	}
+	switch _, missing, err := d.secrets(*s.want); {
+	case err != nil: // what is there cannot be read; starting it again would say so, and not help
+	case len(missing) > 0:
+		s.set(control.Waiting, waitingFor(missing))
+	default:
+		s.again = s.started != nil
+		d.converge(s)
+	}
+}
+
+func waitingFor(missing []string) string { return "for credentials: " + strings.Join(missing, "; ") }
+
+// turnedOutside takes it that somebody else has had the service manager start or stop a server: systemctl is as good a
+// word of the owner's as ours.
+func (d *daemon) turnedOutside(s *server, u local.Update) {
+	if u.Ended {
+		s.run, s.started = false, nil
+		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, s.name))
+		s.take(u)
+		s.status.PID, s.status.Tools, s.status.Limits, s.status.Crashes = 0, 0, "", 0
+		for _, e := range s.sessions {
+			d.endSession(s, e)
+		}
+	} else if s.want != nil && s.started == nil {
+		p := s.plan() // which it is: what is offered is that
+		s.run, s.started = s.want.Enabled, &p
+		s.take(u)
+	}
+	d.converge(s)
 }
 
 func (s *server) set(state control.State, detail string) {

@@ -21,6 +21,13 @@ type session struct {
 	status  control.Session
 }
 
+func newSession(handle string) *session {
+	return &session{
+		begun: make(chan error, 1), gone: make(chan struct{}),
+		status: control.Session{Handle: handle, State: control.Starting, Since: time.Now()},
+	}
+}
+
 func (e *session) set(state control.State) {
 	if e.status.State != state {
 		e.status.Since = time.Now()
@@ -112,10 +119,7 @@ func (d *daemon) openSession(name, handle string) (opened, leaving *session, err
 	if err := d.runner.Start(plan, values); err != nil {
 		return nil, nil, err
 	}
-	opened = &session{
-		begun: make(chan error, 1), gone: make(chan struct{}),
-		status: control.Session{Handle: handle, State: control.Starting, Since: time.Now()},
-	}
+	opened = newSession(handle)
 	s.sessions[handle] = opened
 	d.tell()
 	return opened, nil, nil

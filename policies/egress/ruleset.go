@@ -40,7 +40,7 @@ type Rule struct {
 	Comment     string       `json:"comment,omitempty"`     // why, at most 127 octets; nft(8) shows it
 }
 
-// Action is what happens to a packet that fits a rule. All but Log end the chain. The zero value drops.
+// Action is what happens to a packet that fits a rule. All but Log and Jump end the chain. The zero value drops.
 type Action uint8
 
 const (
@@ -50,6 +50,8 @@ const (
 	Log         // to an NFLOG group; goes on with the next rule
 	RejectReset // TCP only: connect(2) returns ECONNREFUSED
 	RejectAdmin // ICMP administratively prohibited; a datagram's send(2) returns EPERM
+	Jump        // to another chain of a HostTable, and back
+	Goto        // to another chain of a HostTable
 )
 
 // logSnaplen holds an IPv4 header with all of its options, or an IPv6 header and some extensions, and then the ports.

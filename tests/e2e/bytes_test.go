@@ -240,4 +240,12 @@ func TestComparison(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %d values", text, got, err, want)
 		}
 	}
+	for text, want := range map[string]bool{
+		`"\ud800"`: true, `"\udc00\ud800"`: true, `"\uD83D\uDE00"`: false, `"\ud800\udc00\ud800"`: true, `"\\ud800"`: false, `"\\\ud800"`: true,
+		`"\ud83d\n\ude00"`: true, `"\ud83d","\ude00"`: true, `"\u00e9\\"`: false, `{"\uDFFF":1}`: true,
+	} {
+		if got := halved([]byte(text)); got != want {
+			t.Errorf("%s is halved: %t, want %t", text, got, want)
+		}
+	}
 }

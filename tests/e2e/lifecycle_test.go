@@ -246,6 +246,15 @@ func TestEndLeavesNothing(t *testing.T) {
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after an orderly end", code)
 	}
+	logs, _ := filepath.Glob(filepath.Join(p.state(), "log", "*.log"))
+	for _, path := range logs {
+		if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), "crashed") {
+			t.Errorf("%s: %v\n%s", path, err, text)
+		}
+	}
+	if len(logs) < 3 {
+		t.Errorf("only %d logs: %q", len(logs), logs)
+	}
 	if _, stderr, code := p.command("status"); code != 5 {
 		t.Errorf("pfar status without pfar: exit code %d, %s", code, stderr)
 	}

@@ -60,13 +60,8 @@ func holdTo(t *testing.T, s speaker, prefix string) {
 	received := func() string { return text(firstText(call("received", "{}"))) }
 	before := received()
 	for _, m := range misuses {
-		a := call(m.tool, m.arguments)
-		violation := member(member(a.value, "_meta"), "pfar/violation")
-		rule := text(member(violation, "rule"))
-		said := text(firstText(a))
-		if string(member(a.value, "isError")) != "true" || text(member(violation, "path")) != m.path || !strings.HasSuffix(rule, m.rule) ||
-			!strings.Contains(said, fmt.Sprintf("at %q", m.path)) || !strings.Contains(said, m.rule) {
-			t.Errorf("%s %s: %s %s, want an error at %q by %s", m.tool, m.arguments, a.member, a.value, m.path, m.rule)
+		if a := call(m.tool, m.arguments); !m.named(a, s.modern()) {
+			t.Errorf("%s %s: %s %s, want a failed call at %q by %s", m.tool, m.arguments, a.member, a.value, m.path, m.rule)
 		}
 	}
 	var was, is int
@@ -80,6 +75,25 @@ func holdTo(t *testing.T, s speaker, prefix string) {
 		strings.Contains(string(a.value), "three") && !strings.Contains(text(member(a.value, "message")), "outputSchema") {
 		t.Errorf("a result that the output schema forbids: %s %s", a.member, a.value)
 	}
+}
+
+// named reports whether an answer is a result that says what is wrong with the call: in words, which a model reads, and
+// apart from them, for programs.
+func (m misuse) named(a spoken, modern bool) bool {
+	where := "at the top"
+	if m.path != "" {
+		where = fmt.Sprintf("at %q", m.path)
+	}
+	blocks, err := values(member(a.value, "content"))
+	meta, said := member(a.value, "_meta"), text(firstText(a))
+	violation := member(meta, "pfar/violation")
+	rule := text(member(violation, "rule"))
+	return err == nil && len(blocks) == 1 && a.member == "result" && string(member(a.value, "isError")) == "true" &&
+		modern == (string(member(a.value, "resultType")) == `"complete"`) && member(a.value, "structuredContent") == nil &&
+		member(meta, "pfar/server") != nil && member(meta, "pfar/label") != nil &&
+		text(member(violation, "path")) == m.path && strings.HasSuffix(rule, m.rule) &&
+		strings.HasPrefix(said, "pfar has not called the tool: ") && strings.Contains(said, fmt.Sprintf("tool %q: %s: ", m.tool, where)) &&
+		strings.Contains(said, "(rule "+rule+")")
 }
 
 // callParams are those of tools/call.

@@ -44,12 +44,13 @@ func (s *soak) chaos(long time.Duration) {
 	s.release(true)
 	counts := map[string]int{}
 	end := time.Now().Add(long)
-	// Rarely, for everything else that happens ends with it; but at least twice.
-	every := min(max(long/20, 10*time.Second), long/3)
-	next := time.Now().Add(every)
+	// Rarely, for everything else that happens ends with it; but at least twice. Not towards the end: what the last
+	// gateway has gathered by then is weighed.
+	every := min(max(long/20, 10*time.Second), long/4)
+	next, last := time.Now().Add(every), end.Add(-long/3)
 	for time.Now().Before(end) {
 		time.Sleep(s.between(50*time.Millisecond, 400*time.Millisecond)) // that is the rate, nothing is waited for
-		if time.Now().After(next) {
+		if now := time.Now(); now.After(next) && now.Before(last) {
 			next = time.Now().Add(every)
 			s.killGateway()
 			counts["kill the gateway"]++

@@ -284,8 +284,12 @@ func (c *client) exchange(ctx context.Context, r *request) (outcome, string) {
 		return c.severed(ctx, r, err)
 	}
 	o, text := r.judge(*m)
-	if id := c.sessions[r.path()].id; o == answered && r.server.own && !r.list && id != "" {
+	id := c.sessions[r.path()].id
+	switch {
+	case o == answered && r.server.own && !r.list && id != "":
 		c.s.tally.belongs(text, id)
+	case o == full && id == "":
+		return wrong, "without a session: " + text
 	}
 	return o, text
 }

@@ -1,10 +1,12 @@
 package soak
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,11 +64,10 @@ func (p *pfar) marked() []int {
 	return found
 }
 
-// weight is what a long-running process holds.
-type weight struct{ files, threads, kilobytes int }
+// weight is what a long-running process holds. What is live, and how many goroutines there are, only the gateway says.
+type weight struct{ files, threads, kilobytes, live, goroutines int }
 
-// weigh looks at the processes that stay, once nobody calls any more: connections and what belongs to them end soon, so
-// this looks again until they are few or a while is over.
+// weigh looks at the processes that stay.
 func (s *soak) weigh() map[string]weight {
 	s.t.Helper()
 	now := map[string]weight{}
@@ -78,7 +79,52 @@ func (s *soak) weigh() map[string]weight {
 	if len(now) != 2 {
 		s.t.Fatalf("pfard and the gateway are not both there: %v", now)
 	}
+	g := now["pfar-gateway"]
+	m := s.metrics()
+	g.live, g.goroutines = m["go_gc_heap_live_bytes"]>>10, m["go_goroutines"]
+	now["pfar-gateway"] = g
 	return now
+}
+
+// metrics are what the gateway says of itself, as far as it is numbers without labels.
+func (s *soak) metrics() map[string]int {
+	s.t.Helper()
+	response, err := http.Get("http://" + s.pfar.metrics + "/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	now := map[string]int{}
+	lines := bufio.NewScanner(response.Body)
+	for lines.Scan() {
+		if name, value, ok := strings.Cut(lines.Text(), " "); ok {
+			n, _ := strconv.ParseFloat(value, 64)
+			now[name] = int(n)
+		}
+	}
+	for _, name := range []string{"go_gc_heap_live_bytes", "go_goroutines", "go_gc_duration_seconds_count"} {
+		if _, ok := now[name]; !ok {
+			s.t.Fatalf("there is no %s among %d metrics: %v", name, len(now), lines.Err())
+		}
+	}
+	return now
+}
+
+// collect has the gateway collect its garbage, by calls, until what it says is live is what is now: one collection may
+// be under way, and what is pooled goes with the second.
+func (s *soak) collect() {
+	s.t.Helper()
+	c := s.newClient(1001, newer)
+	defer c.close()
+	begun := s.metrics()["go_gc_duration_seconds_count"]
+	for deadline := time.Now().Add(hang); s.metrics()["go_gc_duration_seconds_count"] < begun+3; {
+		if o := c.once(request{server: s.pfar.servers[0], own: true, text: strings.Repeat("garbage ", 1<<17)}); o != answered {
+			s.t.Fatalf("a call came to %q", o)
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatal("the gateway collects no garbage")
+		}
+	}
 }
 
 func measure(pid int) weight {
@@ -100,6 +146,10 @@ const (
 	moreFiles     = 6
 	moreThreads   = 16
 	moreKilobytes = 512 << 10 // the race detector's shadow of what was in use at the busiest moment stays
+
+	// These have been let go, or never will be.
+	moreLive       = 8 << 10
+	moreGoroutines = 32
 )
 
 // compare fails if a process holds more than before the chaos.
@@ -121,7 +171,8 @@ func (s *soak) compare(before, after map[string]weight) {
 func grown(before, after map[string]weight) string {
 	for name, b := range before {
 		a := after[name]
-		if a.files > b.files+moreFiles || a.threads > b.threads+moreThreads || a.kilobytes > 2*b.kilobytes+moreKilobytes {
+		if a.files > b.files+moreFiles || a.threads > b.threads+moreThreads || a.kilobytes > 2*b.kilobytes+moreKilobytes ||
+			a.live > b.live+moreLive || a.goroutines > b.goroutines+moreGoroutines {
 			return fmt.Sprintf("%s has grown from %+v to %+v", name, b, a)
 		}
 	}

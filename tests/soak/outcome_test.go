@@ -19,6 +19,7 @@ const (
 	answered    outcome = "answered"
 	unavailable outcome = "unavailable"
 	busy        outcome = "busy"
+	full        outcome = "no more sessions"
 	timedOut    outcome = "timed out"
 	cancelled   outcome = "cancelled"
 	interrupted outcome = "interrupted"
@@ -46,7 +47,8 @@ var named = []struct {
 	{-32010, regexp.MustCompile(`^server SERVER: it does not read its stdin`), unavailable},
 	{-32010, regexp.MustCompile(`^starting a process of SERVER for this session: `), unavailable},
 	{-32011, regexp.MustCompile(`^server SERVER is busy: `), busy},
-	{-32011, regexp.MustCompile(`^server SERVER serves [0-9]+ sessions already`), busy},
+	{-32011, regexp.MustCompile(fmt.Sprintf(`^server SERVER has %d processes of single sessions already, and its declaration allows no more: end another session, or raise sessions_max$`, ownSessions)), full},
+	{-32011, regexp.MustCompile(fmt.Sprintf(`^starting a process of SERVER for this session: .*: SERVER has %d sessions with a process of their own \(sessions_max in `, ownSessions)), full},
 	{-32800, regexp.MustCompile(`^server SERVER did not answer tools/(call|list) within `), timedOut},
 	{-32800, regexp.MustCompile(`^server SERVER did not get to the call within `), timedOut},
 	{-32800, regexp.MustCompile(`^the request was given up: the client cancelled it`), cancelled},
@@ -83,12 +85,12 @@ type tally struct {
 	counts   map[outcome]int
 	claims   map[claim]string
 	wrongs   []string
-	violated int
+	violated map[string]int    // how often, by what it is but for names and numbers
 	owners   map[string]string // sessions, by the process that is theirs alone
 }
 
 func newTally() *tally {
-	return &tally{counts: map[outcome]int{}, claims: map[claim]string{}, owners: map[string]string{}}
+	return &tally{counts: map[outcome]int{}, claims: map[claim]string{}, violated: map[string]int{}, owners: map[string]string{}}
 }
 
 // belongs notes that a process has answered a session that has it to itself.
@@ -110,20 +112,25 @@ func (t *tally) add(o outcome, r request, began time.Time, text string) {
 	t.counts[o]++
 	switch {
 	case o == answered, o == hungUp, o == wrong,
-		o == cancelled && r.cancel > 0, o == busy && r.server.crowded,
+		o == cancelled && r.cancel > 0, o == busy && r.server.crowded, o == full && r.server.own,
 		o == timedOut && (r.server.crowded || r.server.late && time.Duration(r.wait)*time.Millisecond > lateTimeout):
 		return
 	}
 	t.claims[claim{o, r.server.name, began.Truncate(time.Second), time.Now().Truncate(time.Second).Add(time.Second)}] = text
 }
 
-// violation notes what must never happen.
+// particular is what differs between violations of one kind.
+var particular = regexp.MustCompile(`"[^"]*"|\bk[a-z2-7]{4}-[a-z-]+[a-z/-]*|[0-9]+`)
+
+// violation notes what must never happen. Of each kind the first are shown, so that a frequent one hides no rare one.
 func (t *tally) violation(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	const most = 40
-	if t.violated++; t.violated <= most {
-		t.wrongs = append(t.wrongs, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+	const most, kinds = 8, 100
+	text := fmt.Sprintf(format, args...)
+	kind := particular.ReplaceAllString(text[:min(len(text), 300)], "_")
+	if t.violated[kind]++; t.violated[kind] <= most && len(t.violated) <= kinds {
+		t.wrongs = append(t.wrongs, time.Now().Format("15:04:05.000 ")+text)
 	}
 }
 
@@ -156,8 +163,8 @@ func (t *tally) judge(tt *testing.T, p *pfar) {
 	for _, w := range t.wrongs {
 		tt.Error(w)
 	}
-	if t.violated > len(t.wrongs) {
-		tt.Errorf("and %d more", t.violated-len(t.wrongs))
+	for _, kind := range slices.Sorted(maps.Keys(t.violated)) {
+		tt.Errorf("%d times: %s", t.violated[kind], kind)
 	}
 }
 
@@ -173,6 +180,13 @@ func TestJudgeError(t *testing.T) {
 		{-32603, `server "a" went away: it closed its stdout`, wrong},
 		{-32800, `server "a" did not answer tools/call within 5s`, timedOut},
 		{-32800, `the request was given up: the client cancelled it`, cancelled},
+		{-32011, `server "a" has 12 processes of single sessions already, and its declaration allows no more: end another session, or raise sessions_max`, full},
+		{-32011, `server "a" has 11 processes of single sessions already, and its declaration allows no more: end another session, or raise sessions_max`, wrong},
+		{-32011, `server "b" has 12 processes of single sessions already, and its declaration allows no more: end another session, or raise sessions_max`, wrong},
+		{-32010, `server "a" has 12 processes of single sessions already, and its declaration allows no more: end another session, or raise sessions_max`, wrong},
+		{-32011, `starting a process of "a" for this session: as many as there may be: "a" has 12 sessions with a process of their own (sessions_max in /etc/pfar/mcp.d/a.hcl)`, full},
+		{-32010, `starting a process of "a" for this session: it was not ready within 30s`, unavailable},
+		{-32011, `starting a process of "a" for this session: it was not ready within 30s`, wrong},
 		{-32603, `runtime error: index out of range`, wrong},
 		{-32603, `pfar: Post "http://pfar/mcp": EOF`, transport},
 		{0, ``, wrong},

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -86,6 +87,7 @@ type pfar struct {
 	cmd                     *exec.Cmd
 	stderr                  output
 	servers                 []*served
+	metrics                 string // address
 
 	mu      sync.Mutex
 	reports int
@@ -165,7 +167,13 @@ func (p *pfar) write(v *served, text string) {
 
 func (p *pfar) up() {
 	p.t.Helper()
-	p.cmd = exec.Command(filepath.Join(p.bin, "pfar"), "up", p.declarations, "--listen", "127.0.0.1:0", "--json", "--verbose")
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.metrics = free.Addr().String()
+	free.Close()
+	p.cmd = exec.Command(filepath.Join(p.bin, "pfar"), "up", p.declarations, "--listen", "127.0.0.1:0", "--metrics", p.metrics, "--json", "--verbose")
 	p.cmd.Env, p.cmd.Stderr = p.env, &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	stdout, err := p.cmd.StdoutPipe()
@@ -214,19 +222,19 @@ func (p *pfar) take(r control.Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	running := map[string]bool{}
 	for _, s := range r.Servers {
-		running[s.Name] = s.State == control.Running
 		p.uids[s.UID] = true
 	}
 	for _, v := range p.servers {
-		spans := p.lives[v.name]
-		down := len(spans) > 0 && spans[len(spans)-1].to.IsZero()
+		spans, s := p.lives[v.name], server(r, v.name)
+		running, down := s.State == control.Running, len(spans) > 0 && spans[len(spans)-1].to.IsZero()
 		switch {
-		case !running[v.name] && !down:
+		case !running && !down:
 			p.lives[v.name] = append(spans, span{from: now})
-		case running[v.name] && down:
+		case running && down:
 			spans[len(spans)-1].to = now
+		case running && s.PID != server(p.last, v.name).PID: // a report leaves out what is over when it is made
+			p.lives[v.name] = append(spans, span{now, now})
 		}
 	}
 	p.last = r

@@ -46,6 +46,7 @@ func TestSoak(t *testing.T) {
 	s.pfar = start(t, s.fleet())
 	s.awaitAll()
 	s.exerciseAll("before the chaos")
+	s.collect()
 	before := s.weigh()
 
 	var running sync.WaitGroup
@@ -70,6 +71,7 @@ func TestSoak(t *testing.T) {
 
 	s.settle()
 	s.exerciseAll("after the chaos")
+	s.collect()
 	s.compare(before, s.weigh())
 	s.inspect()
 	s.pfar.stop()

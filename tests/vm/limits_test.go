@@ -19,21 +19,9 @@ func TestLimits(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
-	begin := time.Now()
-	installed, err := Install(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(installed) > 0 {
-		t.Logf("installed on this machine: %s", strings.Join(installed, " "))
-	}
-	m, err := Image(ctx, filepath.Join("..", "..", "build", "vm"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("tools and image: %s", time.Since(begin).Round(time.Millisecond))
+	m := machine(ctx, t)
 	payload := buildPayload(ctx, t)
-	out, err := m.Run(ctx, map[string]string{"run": payload})
+	out, err := m.Run(ctx, Boot{Files: map[string]string{"run": payload}})
 	t.Logf("boot, checks, power off: %s", out.Took.Round(time.Millisecond))
 	defer func() {
 		if t.Failed() {
@@ -47,6 +35,25 @@ func TestLimits(t *testing.T) {
 		t.Errorf("the payload ended: %t, with status %q, want 0", out.Ended, out.Status)
 	}
 	checkResults(t, out.Results)
+}
+
+// machine returns the machine, once there is one.
+func machine(ctx context.Context, t *testing.T) *Machine {
+	t.Helper()
+	begin := time.Now()
+	installed, err := Install(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(installed) > 0 {
+		t.Logf("installed on this machine: %s", strings.Join(installed, " "))
+	}
+	m, err := Image(ctx, filepath.Join("..", "..", "build", "image"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("tools and image: %s", time.Since(begin).Round(time.Millisecond))
+	return m
 }
 
 // ways and the number of checks of each: a payload that stops early must not pass.

@@ -102,7 +102,7 @@ func dup(f *os.File) (*os.File, error) {
 func waitAny(files []*os.File) error {
 	results := make(chan error, len(files))
 	for _, f := range files {
-		go func() { results <- waitReadable(f) }()
+		go func() { results <- WaitReadable(f) }()
 	}
 	first := <-results
 	for _, f := range files {
@@ -117,9 +117,9 @@ func waitAny(files []*os.File) error {
 	return first
 }
 
-// waitReadable returns once a non-blocking socket has something to read, and leaves it there, or with an error once the
+// WaitReadable returns once a non-blocking socket has something to read, and leaves it there, or with an error once the
 // socket is closed or its deadline has come.
-func waitReadable(f *os.File) error {
+func WaitReadable(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err

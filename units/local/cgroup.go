@@ -36,7 +36,7 @@ func NewLimiter(ctx context.Context, log *slog.Logger) (l Limiter, note string) 
 		return scopes, missingNote(has, "systemd's cgroups have no such controller here")
 	}
 	if scopesErr == nil {
-		scopes.bus.Close()
+		scopes.link.Close()
 	}
 	if treeErr == nil {
 		return tree, missingNote(tree.has, treeLacks)

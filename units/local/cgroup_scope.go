@@ -29,8 +29,8 @@ const (
 type scopes struct {
 	kernel kernel
 	log    *slog.Logger
-	mu     sync.Mutex // held while the bus is replaced and for the map, never while systemd is waited for
-	bus    *systemd.Bus
+	link   *systemd.Link
+	mu     sync.Mutex // held for the map, never while systemd is waited for
 	groups map[string]scope
 }
 
@@ -49,14 +49,14 @@ func openScopes(ctx context.Context, k kernel, log *slog.Logger) (*scopes, contr
 	if _, err := os.Stat(k.booted); err != nil {
 		return nil, controllers{}, errors.New("systemd does not run this machine")
 	}
-	s := &scopes{kernel: k, log: log, groups: map[string]scope{}}
-	if _, err := s.connected(ctx); err != nil {
+	s := &scopes{kernel: k, log: log, link: systemd.NewLink(systemd.Connect), groups: map[string]scope{}}
+	if _, err := s.link.Bus(ctx); err != nil {
 		return nil, controllers{}, err
 	}
 	s.removeStale(ctx)
 	has, err := s.probe(ctx)
 	if err != nil {
-		s.bus.Close()
+		s.link.Close()
 		return nil, controllers{}, fmt.Errorf("trying a scope: %w", err)
 	}
 	return s, has, nil
@@ -102,27 +102,9 @@ func (s *scopes) probe(ctx context.Context) (has controllers, err error) {
 	return has, s.Remove(name)
 }
 
-// connected returns the bus, a new one if the old one has gone: systemd drops its connections when it executes anew.
-func (s *scopes) connected(ctx context.Context) (*systemd.Bus, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.bus != nil && s.bus.Connected() {
-		return s.bus, nil
-	}
-	bus, err := systemd.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if s.bus != nil {
-		s.bus.Close()
-	}
-	s.bus = bus
-	return bus, nil
-}
-
 // removeStale stops the scopes of this runner that no living pfard has locked, and forgets those that failed.
 func (s *scopes) removeStale(ctx context.Context) {
-	bus, err := s.connected(ctx)
+	bus, err := s.link.Bus(ctx)
 	if err != nil {
 		return // reported by the caller's own try
 	}
@@ -188,7 +170,7 @@ func (s *scopes) Place(ctx context.Context, name string, pid int, l sandbox.Limi
 
 // start makes the scope and checks that the process is in it.
 func (s *scopes) start(ctx context.Context, name string, pid int, l sandbox.Limits) (sc scope, path string, err error) {
-	bus, err := s.connected(ctx)
+	bus, err := s.link.Bus(ctx)
 	if err != nil {
 		return sc, "", err
 	}
@@ -246,7 +228,7 @@ func (s *scopes) OOMKilled(name string) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), busWait)
 	defer cancel()
-	bus, err := s.connected(ctx)
+	bus, err := s.link.Bus(ctx)
 	if err != nil {
 		return false
 	}
@@ -266,7 +248,7 @@ func (s *scopes) Remove(name string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), busWait)
 	defer cancel()
-	bus, err := s.connected(ctx)
+	bus, err := s.link.Bus(ctx)
 	if err == nil {
 		err = bus.Stop(ctx, sc.unit)
 	}
@@ -296,8 +278,6 @@ func (s *scopes) Close() error {
 	for _, name := range names {
 		errs = append(errs, s.Remove(name))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.bus.Close()
+	s.link.Close()
 	return errors.Join(errs...)
 }

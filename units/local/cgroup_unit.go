@@ -13,13 +13,13 @@ import (
 // with it. It keeps nothing of its own, so that a pfard that was started again goes on where the last one was.
 type UnitScopes struct {
 	kernel  kernel
-	bus     func(context.Context) (*systemd.Bus, error)
+	link    *systemd.Link
 	service func(name string) string
 }
 
-// NewUnitScopes returns the Limiter. bus returns a connection to systemd, service the unit of an instance.
-func NewUnitScopes(bus func(context.Context) (*systemd.Bus, error), service func(name string) string) *UnitScopes {
-	return &UnitScopes{newKernel(), bus, service}
+// NewUnitScopes returns the Limiter. service is the unit of an instance.
+func NewUnitScopes(link *systemd.Link, service func(name string) string) *UnitScopes {
+	return &UnitScopes{newKernel(), link, service}
 }
 
 func (u *UnitScopes) scope(name string, pid int, l sandbox.Limits) systemd.Scope {
@@ -44,7 +44,7 @@ func (u *UnitScopes) place(ctx context.Context, name string, pid int, l sandbox.
 	if err := checkPlace(u.kernel, name, pid, l); err != nil {
 		return "", err
 	}
-	bus, err := u.bus(ctx)
+	bus, err := u.link.Bus(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -70,7 +70,7 @@ func (u *UnitScopes) place(ctx context.Context, name string, pid int, l sandbox.
 func (u *UnitScopes) Relimit(ctx context.Context, name string, l sandbox.Limits) (how string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, busWait)
 	defer cancel()
-	bus, err := u.bus(ctx)
+	bus, err := u.link.Bus(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -93,7 +93,7 @@ func (u *UnitScopes) Relimit(ctx context.Context, name string, l sandbox.Limits)
 func (u *UnitScopes) OOMKilled(name string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), busWait)
 	defer cancel()
-	bus, err := u.bus(ctx)
+	bus, err := u.link.Bus(ctx)
 	if err != nil {
 		return false
 	}
@@ -113,7 +113,7 @@ func (u *UnitScopes) OOMKilled(name string) bool {
 func (u *UnitScopes) Remove(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), busWait)
 	defer cancel()
-	bus, err := u.bus(ctx)
+	bus, err := u.link.Bus(ctx)
 	if err != nil {
 		return err
 	}

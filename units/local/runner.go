@@ -105,6 +105,12 @@ func (r *Runner) Stop(name string) {
 	}
 }
 
+// Adjust is not for a local server: it is started again.
+func (r *Runner) Adjust(generator.Plan) bool { return false }
+
+// Offer does nothing: nobody else can start a local server.
+func (r *Runner) Offer(string, *generator.Plan) {}
+
 // Forget gives up what is kept for a server that has no declaration any more.
 func (r *Runner) Forget(name string) {
 	r.mu.Lock()

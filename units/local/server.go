@@ -88,12 +88,21 @@ func (s *server) makeHome() error {
 	if !s.plan.State {
 		return nil
 	}
-	home := s.r.dirs.home(s.plan.Name)
+	return makeHome(s.r.dirs.home(s.plan.Name), s.user)
+}
+
+// MakeHome makes the private home of a server whose processes run as the user id, below the directory homes, and gives
+// it all that is in there.
+func MakeHome(homes, server string, uid int) error {
+	return makeHome(filepath.Join(homes, server), identity{id: uid, set: uid != os.Getuid()})
+}
+
+func makeHome(home string, user identity) error {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return fmt.Errorf("making the state directory: %w", err)
 	}
-	if err := own(home, s.user); err != nil {
-		return fmt.Errorf("giving the state directory to user %d: %w", s.user.uid(), err)
+	if err := own(home, user); err != nil {
+		return fmt.Errorf("giving the state directory to user %d: %w", user.uid(), err)
 	}
 	return nil
 }
@@ -222,12 +231,20 @@ func (s *server) placeProcess(pid int) (string, error) {
 	launcher := s.update.PID
 	s.mu.Unlock()
 	// The launcher runs as the server's user: it may have its own child moved, and no other process.
-	if parent, err := parentOf(pid); err != nil || parent != launcher {
-		return "", fmt.Errorf("process %d is not a child of the launcher", pid)
+	if err := ChildOf(pid, launcher); err != nil {
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return s.r.cfg.Limits.Place(ctx, s.name, pid, s.plan.Sandbox.Limits)
+}
+
+// ChildOf returns an error unless pid is a child of the launcher's.
+func ChildOf(pid, launcher int) error {
+	if parent, err := parentOf(pid); err != nil || parent != launcher {
+		return fmt.Errorf("process %d is not a child of the launcher", pid)
+	}
+	return nil
 }
 
 func parentOf(pid int) (int, error) {

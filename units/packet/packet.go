@@ -154,6 +154,25 @@ func (c *Conn) Peer() (*unix.Ucred, error) {
 	return cred, nil
 }
 
+// HungUp reports whether the other end has closed the connection, whatever of it is still to be received.
+func (c *Conn) HungUp() bool {
+	raw, err := c.c.SyscallConn()
+	if err != nil {
+		return true
+	}
+	var gone bool
+	err = raw.Control(func(fd uintptr) {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		for {
+			if _, err := unix.Poll(p, 0); err != unix.EINTR {
+				break
+			}
+		}
+		gone = p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
+	})
+	return gone || err != nil
+}
+
 // Close ends the connection.
 func (c *Conn) Close() error { return c.c.Close() }
 

@@ -118,6 +118,30 @@ func TestSendLeavesFilesPolled(t *testing.T) {
 	}
 }
 
+func TestHungUp(t *testing.T) {
+	a, b := pair(t)
+	if b.HungUp() {
+		t.Error("hung up from the beginning")
+	}
+	if err := a.Send(message{"last words"}); err != nil {
+		t.Fatal(err)
+	}
+	if b.HungUp() {
+		t.Error("a message is taken for the end")
+	}
+	a.Close()
+	if !b.HungUp() {
+		t.Error("the end is not seen behind a message")
+	}
+	var m message
+	if _, err := b.Receive(&m); err != nil || m.Text != "last words" {
+		t.Errorf("the message before the end is %+v, %v", m, err)
+	}
+	if b.Close(); !b.HungUp() {
+		t.Error("its own end is none")
+	}
+}
+
 func TestFromFile(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {

@@ -24,8 +24,8 @@ func LauncherUnit(instance string) string { return launcher + instance + service
 // BridgeUnit is the service of an instance's egress bridge.
 func BridgeUnit(instance string) string { return bridge + instance + service }
 
-// instanceOf returns the instance whose launcher a unit is.
-func instanceOf(unit string) (string, bool) {
+// InstanceOf returns the instance whose launcher a unit is.
+func InstanceOf(unit string) (string, bool) {
 	rest, ok := strings.CutPrefix(unit, launcher)
 	if !ok {
 		return "", false
@@ -141,7 +141,7 @@ func (b *Bus) Launchers(ctx context.Context) (map[string]UnitState, error) {
 	}
 	all := map[string]UnitState{}
 	for _, u := range list {
-		if name, ok := instanceOf(u.Name); ok {
+		if name, ok := InstanceOf(u.Name); ok {
 			all[name] = UnitState{Active: u.ActiveState, Sub: u.SubState}
 		}
 	}

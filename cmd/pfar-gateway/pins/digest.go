@@ -49,21 +49,34 @@ func decode(raw []byte) (any, error) {
 		return nil, errors.New("it is not UTF-8")
 	case !json.Valid(raw):
 		return nil, errors.New("it is not JSON")
-	case halfCharacter(raw):
-		return nil, errors.New(`it has half a character, \ud800 to \udfff alone`)
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
+	d := &decoder{Decoder: json.NewDecoder(bytes.NewReader(raw)), raw: raw}
 	d.UseNumber()
-	v, err := decodeValue(d, 0)
-	if top, ok := v.(map[string]any); ok {
-		for _, name := range passing {
-			delete(top, name)
-		}
+	v, err := d.value(0)
+	if err == nil && halfCharacter(append(d.read, raw[d.passed:]...)) {
+		return nil, errors.New(`it has half a character, \ud800 to \udfff alone`)
 	}
 	return v, err
 }
 
-func decodeValue(d *json.Decoder, depth int) (any, error) {
+// decoder reads a definition, past what is passing: whatever stands in there, nobody reads it.
+type decoder struct {
+	*json.Decoder
+	raw    []byte
+	read   []byte // of raw, up to what was passed last
+	passed int64
+}
+
+// pass leaves the value out that comes next.
+func (d *decoder) pass() error {
+	d.read = append(d.read, d.raw[d.passed:d.InputOffset()]...)
+	var value json.RawMessage
+	err := d.Decode(&value)
+	d.passed = d.InputOffset()
+	return err
+}
+
+func (d *decoder) value(depth int) (any, error) {
 	t, err := d.Token()
 	switch {
 	case err != nil:
@@ -71,11 +84,11 @@ func decodeValue(d *json.Decoder, depth int) (any, error) {
 	case depth > maxDepth:
 		return nil, fmt.Errorf("it nests deeper than %d levels", maxDepth)
 	case t == json.Delim('{'):
-		return decodeObject(d, depth+1)
+		return d.object(depth + 1)
 	case t == json.Delim('['):
 		list := []any{}
 		for d.More() {
-			v, err := decodeValue(d, depth+1)
+			v, err := d.value(depth + 1)
 			if err != nil {
 				return nil, err
 			}
@@ -87,7 +100,7 @@ func decodeValue(d *json.Decoder, depth int) (any, error) {
 	return t, nil
 }
 
-func decodeObject(d *json.Decoder, depth int) (any, error) {
+func (d *decoder) object(depth int) (any, error) {
 	members := map[string]any{}
 	for d.More() {
 		t, err := d.Token()
@@ -98,8 +111,18 @@ func decodeObject(d *json.Decoder, depth int) (any, error) {
 		if _, twice := members[name]; twice {
 			return nil, fmt.Errorf("member %.30q comes twice", name)
 		}
-		if members[name], err = decodeValue(d, depth); err != nil {
+		if members[name] = nil; depth == 1 && slices.Contains(passing, name) {
+			err = d.pass()
+		} else {
+			members[name], err = d.value(depth)
+		}
+		if err != nil {
 			return nil, err
+		}
+	}
+	if depth == 1 {
+		for _, name := range passing {
+			delete(members, name)
 		}
 	}
 	_, err := d.Token()

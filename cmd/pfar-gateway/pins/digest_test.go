@@ -16,6 +16,7 @@ func TestSame(t *testing.T) {
 		{`{"a":1}`, `{"a":1,"_meta":{"t":[]},"icons":7}`},
 		{`"<&>\u2028"`, `"\u003c\u0026\u003e` + "\u2028" + `"`},
 		{`{}`, `{"_meta":null}`},
+		{`{"a":"\ud83d\ude00"}`, `{"_meta":"\udc00\ud800","a":"\ud83d\ude00"}`, `{"a":"\ud83d\ude00","icons":[{"x":1,"x":2}],"\u005fmeta" : {"\ud800":1} }`},
 	} {
 		first, err := digest([]byte(same[0]))
 		if err != nil || len(first) != 64 {
@@ -67,12 +68,18 @@ func TestReadDifferently(t *testing.T) {
 		`{"description":"a","\u0064escription":"b"}`:                             `member "description" comes twice`,
 		`{"inputSchema":{"properties":{"x":1,"x":2}}}`:                           `member "x" comes twice`,
 		`[{"` + strings.Repeat("\u202e", 9000) + `":[{"\u202e":1,"\u202e":2}]}]`: `member "\u202e" comes twice`,
-		`"\ud800"`:             "half a character",
-		`"\udc00"`:             "half a character",
-		`"\ud800\ud800\udc00"`: "half a character",
-		`"\ud800\n"`:           "half a character",
-		`"x\\\ud800\\udc00"`:   "half a character",
-		`{"\ud800":1}`:         "half a character",
+		`"\ud800"`:                                "half a character",
+		`"\udc00"`:                                "half a character",
+		`"\ud800\ud800\udc00"`:                    "half a character",
+		`"\ud800\n"`:                              "half a character",
+		`"x\\\ud800\\udc00"`:                      "half a character",
+		`{"\ud800":1}`:                            "half a character",
+		`{"_meta":"\ud83d","a":"\ude00"}`:         "half a character",
+		`{"a":"\ude00","_meta":"\ud83d"}`:         "half a character",
+		`{"_meta":1,"_meta":2}`:                   `member "_meta" comes twice`,
+		`{"_meta":1,"x":{"_meta":"\ud800"}}`:      "half a character",
+		`{"icons":1,"_meta":2,"x":{"a":1,"a":2}}`: `member "a" comes twice`,
+		`[{"_meta":"\ud800"}]`:                    "half a character",
 		strings.Repeat("[", maxDepth+2) + strings.Repeat("]", maxDepth+2): "nests deeper",
 		strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000):       "not JSON",
 	} {

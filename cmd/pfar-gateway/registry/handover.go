@@ -52,6 +52,7 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 		r.log.Warn("refusing a launcher", "error", err.Error())
 		return
 	}
+	u.hangUp = func() { c.Close() }
 	if u.server.Session != "" {
 		r.ownLauncher(ctx, c, u)
 		return

@@ -92,6 +92,35 @@ func TestStopping(t *testing.T) {
 	}
 }
 
+// TestShutdown: a launcher hears that the gateway hangs up before its server sees the end of its stdin, and no reproach.
+func TestShutdown(t *testing.T) {
+	for name, ready := range map[string]bool{"that is up": true, "that is starting": false} {
+		t.Run("a server "+name, func(t *testing.T) {
+			r := registrytest.New(t, limits())
+			asked, before := make(chan struct{}, 64), make(chan bool, 1)
+			script := registrytest.Script{On: func(*registrytest.Server, jsonrpc.Message) bool {
+				asked <- struct{}{}
+				return !ready
+			}}
+			launched := make(chan *registrytest.Launched, 1)
+			script.End = func() { before <- (<-launched).Conn.HungUp() }
+			l := r.Launch(t, handover.Server{Name: "s"}, script)
+			launched <- l
+			<-asked
+			if ready {
+				l.Ready(t)
+			}
+			r.Close()
+			if m, err := l.Next(t); err == nil {
+				t.Errorf("the launcher is told %+v", m)
+			}
+			if !<-before {
+				t.Error("the server sees the end of its stdin before its launcher is hung up on")
+			}
+		})
+	}
+}
+
 func TestReplaced(t *testing.T) {
 	r := registrytest.New(t, limits())
 	first := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{})

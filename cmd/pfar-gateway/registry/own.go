@@ -20,6 +20,12 @@ type Opener interface {
 	Close(ctx context.Context, server, session string) error
 }
 
+// Full is the error of an Opener that has no room for one more process.
+type Full struct{ Err error }
+
+func (f *Full) Error() string { return f.Err.Error() }
+func (f *Full) Unwrap() error { return f.Err }
+
 // Opens sets who starts processes for single sessions, before any is asked for.
 func (r *Registry) Opens(o Opener) { r.opener = o }
 
@@ -63,13 +69,17 @@ func (r *Registry) Start(ctx context.Context, main *Upstream, client SessionClie
 		return Own{}, nil, err
 	}
 	err := r.await(ctx, o)
+	code := CodeUnavailable
+	if _, full := errors.AsType[*Full](err); full {
+		code = CodeBusy
+	}
 	switch {
 	case err == nil:
 		return Own{o}, o.up, nil
 	case ctx.Err() != nil: // the client's doing
 		err = interrupted(ctx)
 	default:
-		err = jsonrpc.Errorf(CodeUnavailable, "starting a process of %q for this session: %v", o.server, err)
+		err = jsonrpc.Errorf(code, "starting a process of %q for this session: %v", o.server, err)
 	}
 	r.release(o)
 	return Own{}, nil, err
@@ -140,17 +150,20 @@ func (r *Registry) release(o *owned) {
 // ownLauncher serves the connection of a launcher whose server is for one session.
 func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstream) {
 	r.mu.Lock()
-	o := r.owned[u.server.Session]
-	if o != nil && (o.server != u.server.Name || o.launched != nil || r.closed) {
+	o, why := r.owned[u.server.Session], errUnasked
+	if o != nil && (o.server != u.server.Name || o.launched != nil) {
 		o = nil
+	}
+	if r.closed {
+		o, why = nil, errShutdown
 	}
 	if o != nil {
 		o.launched, o.up = u, u
 	}
 	r.mu.Unlock()
 	if o == nil {
-		u.end(errUnasked)
-		u.log.Warn("refusing a launcher", "error", errUnasked.Error())
+		u.end(why)
+		u.log.Warn("refusing a launcher", "error", why.Error())
 		return
 	}
 	u.log = u.log.With("session", o.handle)

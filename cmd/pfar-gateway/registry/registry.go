@@ -234,14 +234,22 @@ func (r *Registry) Summary() string {
 func (r *Registry) Close() {
 	r.mu.Lock()
 	r.closed = true
-	all := slices.Collect(maps.Values(r.entries))
 	owned := slices.Collect(maps.Values(r.owned))
+	var upstreams []*Upstream
+	for _, e := range r.entries {
+		upstreams = append(upstreams, e.upstream)
+	}
+	for _, o := range owned {
+		if o.launched != nil {
+			upstreams = append(upstreams, o.launched)
+		}
+	}
 	r.mu.Unlock()
+	for _, u := range upstreams {
+		u.end(errShutdown)
+	}
 	for _, o := range owned {
 		r.release(o)
-	}
-	for _, e := range all {
-		e.upstream.end(errShutdown)
 	}
 }
 

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -125,6 +126,42 @@ func (o *stubborn) Open(_ context.Context, _, session string) error {
 
 func (o *stubborn) Close(context.Context, string, string) error { return errors.New("busy") }
 
+func plainClient() registry.SessionClient {
+	return registry.SessionClient{Client: registry.Client{Protocol: "2025-11-25", Info: []byte(`{"name":"t","version":"1"}`), Capabilities: []byte("{}")},
+		Ask: func(*registry.Ask) bool { return false }, Note: func(string, []byte) {}}
+}
+
+// unwilling starts nothing.
+type unwilling struct{ why error }
+
+func (o unwilling) Open(context.Context, string, string) error  { return o.why }
+func (o unwilling) Close(context.Context, string, string) error { return nil }
+
+// TestProcessThatIsNotOpened: that there are too many processes is another error than that there can be none.
+func TestProcessThatIsNotOpened(t *testing.T) {
+	for name, tt := range map[string]struct {
+		why  error
+		code int
+	}{
+		"too many": {&registry.Full{Err: errors.New("why")}, registry.CodeBusy},
+		"wrapped":  {fmt.Errorf("asking: %w", &registry.Full{Err: errors.New("why")}), registry.CodeBusy},
+		"cannot":   {errors.New("why"), registry.CodeUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := registrytest.New(t, registry.DefaultLimits())
+			r.Opens(unwilling{tt.why})
+			r.Launch(t, handover.Server{Name: "s", Sessions: handover.Sessions{Own: true, Max: 1}}, registrytest.Script{}).Ready(t)
+			for range 2 { // what was not opened takes no place
+				_, _, err := r.Start(t.Context(), upstream(t, r, "s"), plainClient())
+				if code(err) != tt.code || !strings.HasPrefix(err.Error(), `starting a process of "s" for this session: `) || !strings.Contains(err.Error(), "why") {
+					t.Errorf("%v, want code %d", err, tt.code)
+				}
+				registrytest.Eventually(t, "the process is not in the books", func() bool { return r.Facts()[0].Sessions == 0 })
+			}
+		})
+	}
+}
+
 // TestProcessThatIsNotClosed has pfard refuse to stop the process of a session that is over: it is hung up on all the same,
 // or else it counts.
 func TestProcessThatIsNotClosed(t *testing.T) {
@@ -133,9 +170,7 @@ func TestProcessThatIsNotClosed(t *testing.T) {
 	o := &stubborn{r, t, server, make(chan *registrytest.Launched, 8)}
 	r.Opens(o)
 	r.Launch(t, server, registrytest.Script{}).Ready(t)
-	client := registry.SessionClient{Client: registry.Client{Protocol: "2025-11-25", Info: []byte(`{"name":"t","version":"1"}`), Capabilities: []byte("{}")},
-		Ask: func(*registry.Ask) bool { return false }, Note: func(string, []byte) {}}
-	own, up, err := r.Start(t.Context(), upstream(t, r, "s"), client)
+	own, up, err := r.Start(t.Context(), upstream(t, r, "s"), plainClient())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ type Upstream struct {
 	log     *slog.Logger
 	faults  *faults
 	note    func(method string, params []byte) // a notification for clients; must not block
+	hangUp  func()                             // on the launcher; nil: there is none
 
 	last   atomic.Int64 // id or token given out
 	slots  chan struct{}
@@ -130,6 +131,9 @@ func (u *Upstream) end(why error) {
 	u.mu.Unlock()
 	if first {
 		close(u.done)
+		if errors.Is(why, errShutdown) && u.hangUp != nil {
+			u.hangUp() // before the server sees the end of its stdin: its launcher has to know whose doing its end is
+		}
 		u.conn.close()
 	}
 }

@@ -2,6 +2,9 @@ package serve
 
 import (
 	"context"
+	"math"
+	"strconv"
+	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -20,6 +23,7 @@ type conversation struct {
 	done   chan outcome
 	over   chan struct{} // closed when done has the outcome
 	cancel context.CancelCauseFunc
+	told   atomic.Pointer[[]byte] // progress, the last
 }
 
 type outcome struct {
@@ -48,7 +52,8 @@ func (x *exchange) converse(ctx context.Context, up *registry.Upstream, t target
 		up: up, target: t, notes: make(chan []byte, backlog), asks: make(chan *registry.Ask, maxAsks), done: make(chan outcome, 1), over: make(chan struct{}),
 	}
 	if call.Token != 0 {
-		call.Progress = func(params []byte) { c.note(string(mcp.MethodNotificationProgress), params) }
+		call.Progress = c.progress(x.before)
+		x.before = c
 	}
 	if logs {
 		least := x.leastLevel(up)
@@ -75,10 +80,44 @@ func (x *exchange) converse(ctx context.Context, up *registry.Upstream, t target
 	return x.attend(c)
 }
 
-func (c *conversation) note(method string, params []byte) {
+// progress returns what passes progress on. A call that is made once more begins anew; of that the client is told only
+// what goes further than what it has been told: the protocol wants each progress to be more than the one before.
+func (c *conversation) progress(before *conversation) func(params []byte) {
+	method, least := string(mcp.MethodNotificationProgress), math.Inf(-1)
+	if before != nil {
+		if told := before.told.Load(); told != nil {
+			least = progressOf(*told)
+			c.told.Store(told)
+		}
+	}
+	return func(params []byte) {
+		if !math.IsInf(least, -1) && progressOf(params) <= least {
+			return
+		}
+		if c.note(method, params) {
+			c.told.Store(&params)
+		}
+	}
+}
+
+// progressOf is how far a call is; -Inf: it does not say.
+func progressOf(params []byte) float64 {
+	members, err := jsonrpc.Object(params, nil)
+	if err == nil {
+		if n, err := strconv.ParseFloat(string(members.Get("progress")), 64); err == nil {
+			return n
+		}
+	}
+	return math.Inf(-1)
+}
+
+// note queues a notification for the client and reports whether there was room.
+func (c *conversation) note(method string, params []byte) bool {
 	select {
 	case c.notes <- jsonrpc.AppendNotification(nil, method, params):
+		return true
 	default:
+		return false
 	}
 }
 

@@ -34,11 +34,12 @@ type exchange struct {
 	msg    jsonrpc.Message
 	params jsonrpc.Members
 	meta   jsonrpc.Members
-	events *events   // set once the answer has become an event stream
-	plain  bool      // one of a batch: no event stream
-	sse    bool      // the client would rather have an event stream
-	back   *returned // what the client came back with
-	rounds int       // of questions in the course of it
+	events *events       // set once the answer has become an event stream
+	plain  bool          // one of a batch: no event stream
+	sse    bool          // the client would rather have an event stream
+	back   *returned     // what the client came back with
+	before *conversation // that came to nothing, or to a question
+	rounds int           // of questions in the course of it
 }
 
 // reply is a result: the object that came or was made, and members to put before the others in it, each with a comma

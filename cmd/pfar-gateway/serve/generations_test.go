@@ -480,6 +480,54 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestProgressOfReplay has a call made once more, whose progress begins anew: what the client is told goes on.
+func TestProgressOfReplay(t *testing.T) {
+	for name, tt := range map[string]struct{ first, second, want []string }{
+		"anew":           {[]string{"1", "2.5"}, []string{"1", "2.5", "2.6", "1", "1e1"}, []string{"1", "2.5", "2.6", "1e1"}},
+		"no further":     {[]string{"100"}, []string{"50", "99.9"}, []string{"100"}},
+		"only then":      {nil, []string{"3", "2"}, []string{"3", "2"}},
+		"none the first": {[]string{`"half"`}, []string{"0", "1"}, []string{`"half"`, "0", "1"}},
+		"none then":      {[]string{"1"}, []string{`"half"`, "2"}, []string{"1", "2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := start(t, DefaultLimits())
+			server := handover.Server{Name: "s", Tools: map[string]handover.Tool{"echo": {Semantics: "read"}}}
+			telling := func(progress []string, end func(*registrytest.Server, jsonrpc.Message)) registrytest.Script {
+				return registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+					if m.Method != "tools/call" {
+						return false
+					}
+					ms, _ := jsonrpc.Object(m.Params, nil)
+					meta, _ := jsonrpc.Object(ms.Get("_meta"), nil)
+					for _, p := range progress {
+						s.Say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%s}}`, meta.Get("progressToken"), p)
+					}
+					end(s, m)
+					return true
+				}}
+			}
+			died := make(chan struct{})
+			g.Launch(t, server, telling(tt.first, func(s *registrytest.Server, _ jsonrpc.Message) { s.Exit(); close(died) })).Ready(t)
+			var second sync.WaitGroup
+			second.Go(func() {
+				<-died
+				g.Launch(t, server, telling(tt.second, func(s *registrytest.Server, m jsonrpc.Message) { s.Result(m, `{"content":[]}`) }))
+			})
+			defer second.Wait()
+			messages := g.session(t, "/mcp/s").callStream(t, `{"name":"echo","_meta":{"progressToken":"p"}}`)
+			for _, p := range tt.want {
+				want := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":` + p + `}}`
+				if got := next(t, messages); got != want {
+					t.Errorf("got %s, want %s", got, want)
+				}
+			}
+			if got := next(t, messages); !strings.Contains(got, `"result"`) {
+				t.Errorf("got %s, want the result", got)
+			}
+		})
+	}
+}
+
 func TestCacheHints(t *testing.T) {
 	for _, tt := range []struct{ label, hints, want string }{
 		{"internal", `"ttlMs":5000,"cacheScope":"public",`, `"ttlMs":5000,"cacheScope":"private"`},

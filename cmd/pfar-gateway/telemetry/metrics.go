@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -142,7 +143,8 @@ func constant(d *prometheus.Desc, kind prometheus.ValueType, value float64, labe
 // Metrics answers a scrape, in the text format of Prometheus or of OpenMetrics.
 func (t *Telemetry) Metrics() http.Handler {
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(exposition{t}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)} // grows if something is never let go
+	registry.MustRegister(exposition{t}, collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog:            slogPrinter{t.log},
 		MaxRequestsInFlight: 4,

@@ -96,7 +96,7 @@ type Server struct {
 	Since       time.Time `json:"since"`         // of State
 	Crashes     int       `json:"crashes"`       // in a row
 	LastRefusal string    `json:"last_refusal,omitempty"`
-	Log         string    `json:"log"`                       // path of its log; "" if that is in the journal
+	Log         string    `json:"log"`                       // path of its log or, if that is in the journal, the command that shows it
 	Limits      string    `json:"limits,omitempty"`          // how memory, tasks and CPU are held, or that they are not
 	Stale       bool      `json:"stale,omitempty"`           // its file is broken now; the last good version runs
 	Domains     []string  `json:"allowed_domains,omitempty"` // declared, in the declaration's order

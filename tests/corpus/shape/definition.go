@@ -36,6 +36,10 @@ type Server struct {
 // deepDefinition keeps values in definitions below the 64 levels that pfar serves of one.
 const deepDefinition = 40
 
+// unsound is how many definitions have one among them that may hold half of a surrogate pair where pfar reads it: such
+// a tool or prompt is held back.
+const unsound = 8
+
 // NewServer makes up a server with n tools and a few of the rest.
 func NewServer(seed uint64, name string, n int) *Server {
 	v := &Server{Name: name, Seed: seed}
@@ -68,7 +72,7 @@ func (s Source) common() []Member {
 }
 
 func (s Source) tool(name string) Tool {
-	s.deep = deepDefinition
+	s.deep, s.sound = deepDefinition, !s.one(unsound)
 	t := Tool{Name: name, input: s.whole()}
 	members := append(s.common(), named("name", s.spelled(name)), named("inputSchema", t.input.schema))
 	if s.one(2) {
@@ -87,7 +91,7 @@ func (s Source) tool(name string) Tool {
 }
 
 func (s Source) prompt(name string) Prompt {
-	s.deep = deepDefinition
+	s.deep, s.sound = deepDefinition, !s.one(unsound)
 	p := Prompt{Name: name, Arguments: []string{"name", "größe"}[:s.IntN(3)]}
 	var arguments []string
 	for _, a := range p.Arguments {

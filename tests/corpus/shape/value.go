@@ -14,6 +14,7 @@ type Source struct {
 	*rand.Rand
 	loose bool // white space between the tokens
 	deep  int  // levels of the deepest values
+	sound bool // text has no half of a surrogate pair
 }
 
 // New returns the source of a seed and of what the choices are about.
@@ -67,11 +68,16 @@ func (s Source) text() string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for range s.IntN(6) {
-		b.WriteString(pick(s, pieces))
+		if p := pick(s, pieces); !s.sound || !half(p) {
+			b.WriteString(p)
+		}
 	}
 	b.WriteByte('"')
 	return b.String()
 }
+
+// half reports whether a piece has half of a surrogate pair.
+func half(piece string) bool { return strings.HasSuffix(piece, `\ud800`) }
 
 // long is a string of n bytes and a few more.
 func (s Source) long(n int) string {
@@ -200,6 +206,7 @@ func (s Source) ordered(members []Member) string {
 
 // meta is a _meta member with values of its own, in half of the cases.
 func (s Source) meta() []Member {
+	s.sound = false // even of a definition that otherwise is
 	if s.one(2) {
 		return nil
 	}

@@ -76,6 +76,7 @@ type Script struct {
 	Init         string            // result of initialize, if not the usual
 	Modern       bool              // speaks 2026-07-28 and nothing else
 	Linger       chan struct{}     // goes on after the end of stdin until this is closed
+	End          func()            // is called at the end of stdin
 	// On sees each message first. It reports whether that was all that is to be done about it.
 	On func(s *Server, m jsonrpc.Message) bool
 }
@@ -125,6 +126,9 @@ func (s *Server) run() {
 	for {
 		line, err := r.ReadBytes('\n')
 		if err != nil {
+			if s.Script.End != nil {
+				s.Script.End()
+			}
 			if s.Script.Linger != nil {
 				<-s.Script.Linger
 			}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/systemd"
+)
+
+// attachments is where the processes of instance units report (package units/attach). What they say of themselves is not
+// believed: systemd says whose they are.
+type attachments struct {
+	log     *slog.Logger
+	link    *systemd.Link
+	runner  *systemd.Runner
+	limits  *local.UnitScopes
+	gateway string // its socket for launchers
+	homes   string // directory of the servers' private homes
+
+	mu        sync.Mutex
+	launchers map[string]*attach.Conn // by instance
+	rejected  map[string]*rejected    // by instance: what its namespace's ruleset rejects
+}
+
+func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, dirs control.Dirs) *attachments {
+	return &attachments{
+		log: log, link: link, limits: limits, gateway: serversSocket(dirs), homes: dirs.Homes(),
+		launchers: map[string]*attach.Conn{}, rejected: map[string]*rejected{},
+	}
+}
+
+const helloTime = 5 * time.Second // whoever connects and says nothing holds nothing
+
+// serve takes connections until the listener is closed.
+func (a *attachments) serve(l *net.UnixListener) {
+	for {
+		c, err := l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			a.log.Warn("accepting a process of a server's, ignoring", "error", err)
+			time.Sleep(acceptPause)
+			continue
+		}
+		go a.attached(c)
+	}
+}
+
+// attached converses with one process until it hangs up.
+func (a *attachments) attached(c *net.UnixConn) {
+	conn := attach.Accepted(c)
+	defer conn.Close()
+	stop := time.AfterFunc(helloTime, func() { conn.Close() })
+	m, files, err := conn.Receive()
+	attach.CloseAll(files)
+	if !stop.Stop() || err != nil {
+		return
+	}
+	p, uid, err := a.identify(c)
+	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge) {
+		err = fmt.Errorf("the first message of process %d is not the hello of %q", p.PID, p.Instance)
+	}
+	switch {
+	case err != nil:
+	case p.Bridge:
+		err = a.bridge(conn, p, m.Hello)
+	default:
+		err = a.launcher(conn, p, uid, m.Hello)
+	}
+	if err != nil {
+		a.log.Warn("refusing a process of a server's", "server", p.Instance, "error", err)
+		_ = conn.Send(attach.Message{Error: err.Error(), Later: true})
+	}
+}
+
+// identify finds out who has connected.
+func (a *attachments) identify(c *net.UnixConn) (systemd.Process, int, error) {
+	peer, err := control.PeerOf(c)
+	if err != nil {
+		return systemd.Process{}, 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), helloTime)
+	defer cancel()
+	bus, err := a.link.Bus(ctx)
+	if err != nil {
+		return systemd.Process{}, 0, err
+	}
+	p, err := systemd.Identify(ctx, bus, peer.PID)
+	return p, peer.UID, err
+}
+
+// launcher is the conversation with a server's launcher. An error is why it must not go on.
+func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, hello *attach.Hello) error {
+	plan, err := a.runner.Attach(p.Instance, hello.Digest, p.PID, uid)
+	if err != nil {
+		return err
+	}
+	defer a.runner.Detached(p.Instance)
+	if err := a.welcome(conn, p, uid, plan, hello.Again); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.launchers[p.Instance] = conn
+	a.mu.Unlock()
+	defer a.gone(p.Instance, conn)
+	for {
+		m, files, err := conn.Receive()
+		attach.CloseAll(files)
+		if err != nil {
+			return nil // it has ended, or pfard does
+		}
+		switch {
+		case m.Place != nil:
+			_ = conn.Send(attach.Message{Placed: a.place(p, m.Place.PID)})
+		case m.Ended:
+			_ = conn.Send(attach.Message{End: &attach.End{OOM: a.limits.OOMKilled(p.Instance)}})
+		case m.Notify != nil:
+			a.runner.Notify(p.Instance, m.Notify)
+		}
+	}
+}
+
+// welcome prepares what a launcher needs before it may start its server, and hands it over.
+func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, plan generator.Plan, again bool) error {
+	if err := a.network(p, plan, again); err != nil {
+		return err
+	}
+	if again { // it has all this
+		return conn.Send(attach.Message{Welcome: &attach.Welcome{}})
+	}
+	if plan.State {
+		if err := local.MakeHome(a.homes, plan.Name, uid); err != nil {
+			return err
+		}
+	}
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: a.gateway, Net: "unixpacket"})
+	if err != nil {
+		return fmt.Errorf("connecting to the gateway: %w", err)
+	}
+	defer c.Close()
+	f, err := c.File()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return conn.Send(attach.Message{Welcome: &attach.Welcome{}}, f)
+}
+
+// place puts the process of a launcher's into the server's scope. The launcher runs as the server's user: it may have its
+// own child moved, and no other process.
+func (a *attachments) place(p systemd.Process, pid int) *attach.Placed {
+	plan, err := a.runner.Plan(p.Instance)
+	if err == nil {
+		err = local.ChildOf(pid, p.PID)
+	}
+	if err != nil {
+		return &attach.Placed{Error: err.Error()}
+	}
+	how, err := a.limits.Place(context.Background(), p.Instance, pid, plan.Sandbox.Limits)
+	if err != nil {
+		return &attach.Placed{Error: err.Error()}
+	}
+	return &attach.Placed{How: how}
+}
+
+// gone forgets a launcher, unless another one has come in the meantime.
+func (a *attachments) gone(instance string, conn *attach.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.launchers[instance] == conn {
+		delete(a.launchers, instance)
+	}
+}
+
+// left forgets what is kept of an instance of which nothing is left.
+func (a *attachments) left(instance string) {
+	a.mu.Lock()
+	r := a.rejected[instance]
+	delete(a.rejected, instance)
+	a.mu.Unlock()
+	if r != nil {
+		r.close()
+	}
+}
+
+// bridge is the conversation with a server's egress bridge.
+func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
+	if err := a.runner.Admits(p.Instance, hello.Digest); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	r := a.rejected[p.Instance]
+	a.mu.Unlock()
+	var files []*os.File
+	if r != nil && !hello.Again {
+		files = append(files, r.socket)
+	}
+	if r != nil {
+		defer r.bridged()()
+	}
+	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{}}, files...); err != nil {
+		return nil
+	}
+	for {
+		m, files, err := conn.Receive()
+		attach.CloseAll(files)
+		if err != nil {
+			return nil
+		}
+		if m.Refusal != "" {
+			a.refused(p.Instance, m.Refusal)
+		}
+	}
+}
+
+// refused passes on what a bridge has refused: to pfar status, and to the launcher for the unit's own.
+func (a *attachments) refused(instance, words string) {
+	a.runner.Refused(instance, words)
+	a.mu.Lock()
+	conn := a.launchers[instance]
+	a.mu.Unlock()
+	if conn != nil {
+		_ = conn.Send(attach.Message{Refusal: words})
+	}
+}

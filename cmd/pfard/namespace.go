@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/firewall"
+	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/systemd"
+)
+
+// network prepares the network namespace of a server's unit, which its launcher is in and has nothing in yet. The ruleset
+// of a server that has been welcomed before is there.
+func (a *attachments) network(p systemd.Process, plan generator.Plan, again bool) error {
+	netns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", p.PID))
+	if err != nil {
+		return fmt.Errorf("looking for the network namespace of %q: %w", p.Instance, err)
+	}
+	defer netns.Close()
+	if err := checkNamespace(netns, p.PID); err != nil {
+		return err
+	}
+	var log *os.File
+	err = firewall.InNamespace(netns, func() error {
+		if !again {
+			if _, err := firewall.Loopback(); err != nil {
+				return err
+			}
+			if err := firewall.Apply(plan.Egress.Ruleset()); err != nil {
+				return err
+			}
+		}
+		log, err = firewall.OpenLog(egress.LogGroup)
+		if again && errors.Is(err, unix.EBUSY) { // the bridge has it
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("preparing the network namespace of %q: %w", p.Instance, err)
+	}
+	if log != nil {
+		a.watchRejected(p.Instance, log)
+	}
+	return nil
+}
+
+// checkNamespace refuses what fails open: systemd ignores PrivateNetwork= where it cannot have it, and puts a socket
+// into a namespace of its own where JoinsNamespaceOf= does not say otherwise, both with a line in the log at most.
+func checkNamespace(netns *os.File, pid int) error {
+	var theirs, ours unix.Stat_t
+	if err := unix.Fstat(int(netns.Fd()), &theirs); err != nil {
+		return err
+	}
+	if err := unix.Stat("/proc/self/ns/net", &ours); err != nil {
+		return err
+	}
+	if theirs.Ino == ours.Ino && theirs.Dev == ours.Dev {
+		return errors.New("its unit is in the network of the host: systemd has ignored PrivateNetwork=")
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/net/tcp", pid))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if !listens(bufio.NewScanner(f), egress.ProxyPort) {
+		return errors.New("the sockets of its way out are not in its network namespace: see systemctl status pfar-egress@*.socket")
+	}
+	return nil
+}
+
+// listens reports whether a table of TCP sockets (proc(5), /proc/net/tcp) has one that listens on 127.0.0.1 and the port.
+func listens(table *bufio.Scanner, port uint16) bool {
+	const listening = "0A"
+	// The address is a number in the machine's byte order, the port is not.
+	want := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32([]byte{127, 0, 0, 1}), port)
+	for table.Scan() {
+		if f := strings.Fields(table.Text()); len(f) > 3 && f[1] == want && f[3] == listening {
+			return true
+		}
+	}
+	return false
+}
+
+// rejected is the kernel's reports of what a server's ruleset rejects. The bridge reads them and says so in words; it is
+// started when there is one, as systemd does for the sockets that it can bind itself.
+type rejected struct {
+	socket *os.File
+	mu     sync.Mutex
+	there  bool          // the bridge has it
+	left   chan struct{} // has one when the bridge has left
+	ended  chan struct{} // closed by close
+}
+
+// watchRejected keeps a socket of reports, in place of the one of an earlier run.
+func (a *attachments) watchRejected(instance string, socket *os.File) {
+	r := &rejected{socket: socket, left: make(chan struct{}, 1), ended: make(chan struct{})}
+	a.mu.Lock()
+	old := a.rejected[instance]
+	a.rejected[instance] = r
+	a.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+	go r.watch(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), helloTime)
+		defer cancel()
+		bus, err := a.link.Bus(ctx)
+		if err == nil {
+			err = bus.TryStart(ctx, systemd.BridgeUnit(instance))
+		}
+		if err != nil {
+			a.log.Warn("starting a bridge, ignoring", "server", instance, "error", err)
+		}
+	})
+}
+
+// watch calls start whenever there is a report and no bridge, until close.
+func (r *rejected) watch(start func()) {
+	const again = 2 * time.Second // a bridge that does not start must not keep us busy
+	for local.WaitReadable(r.socket) == nil {
+		r.mu.Lock()
+		there := r.there
+		r.mu.Unlock()
+		pause := time.After(again)
+		if there {
+			pause = nil
+		} else {
+			start()
+		}
+		select {
+		case <-r.left:
+		case <-pause:
+		case <-r.ended:
+			return
+		}
+	}
+}
+
+// bridged says that the bridge has the socket, until what it returns is called.
+func (r *rejected) bridged() (left func()) {
+	r.mu.Lock()
+	r.there = true
+	r.mu.Unlock()
+	return func() {
+		r.mu.Lock()
+		r.there = false
+		r.mu.Unlock()
+		select {
+		case r.left <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (r *rejected) close() {
+	close(r.ended)
+	r.socket.Close()
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/systemd"
+)
+
+// runSystem has systemd run everything. Nothing ends with this process, and the next one goes on where it was.
+func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Vault) error {
+	l, err := systemListeners()
+	if err != nil {
+		return err
+	}
+	guest, err := gatewayUser()
+	if err != nil {
+		return err
+	}
+	if err := provideGateway(o.dirs); err != nil {
+		return err
+	}
+	link := systemd.NewLink(systemd.Connect)
+	defer link.Close()
+	endpoint, err := gatewayEndpoint(ctx, link)
+	if err != nil {
+		return err
+	}
+	d := newDaemon(o, log, store, endpoint)
+	d.waits = true
+	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
+		return err
+	}
+	limits := local.NewUnitScopes(link, systemd.LauncherUnit)
+	a := newAttachments(log, link, limits, o.dirs)
+	r, err := systemd.NewRunner(systemd.Config{
+		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Link: link, Limits: limits,
+		Changed: d.serverChanged, Gateway: d.gatewayChanged, Left: a.left,
+	})
+	if err != nil {
+		return err
+	}
+	d.runner, a.runner = r, r
+	found, applied, err := r.Adopt(ctx)
+	if err != nil {
+		return err
+	}
+	d.adopt(found, applied)
+	w, err := watch(o.declarations)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	c := &credentials{log: log, plan: r.Plan, secrets: d.secrets}
+	go a.serve(l.attach)
+	go c.serve(l.credentials)
+	go r.Watch(ctx)
+	served := make(chan error, 1)
+	go func() { served <- control.Serve(ctx, l.control, d.answer, gatewayGuest(guest)) }()
+	d.loop(ctx, w.changed, func() { notify(log, sd.SdNotifyReady) })
+	notify(log, sd.SdNotifyStopping)
+	l.attach.Close()
+	l.credentials.Close()
+	return <-served
+}
+
+// sockets are pfard's own, which systemd keeps open while pfard is started again.
+type sockets struct {
+	control     *net.UnixListener
+	attach      *net.UnixListener // SOCK_SEQPACKET
+	credentials *net.UnixListener
+}
+
+func systemListeners() (sockets, error) {
+	files, err := units.Descriptors()
+	if err != nil {
+		return sockets{}, err
+	}
+	var s sockets
+	for name, at := range map[string]struct {
+		to      **net.UnixListener
+		network string
+	}{
+		units.FDControl: {&s.control, "unix"}, units.FDAttach: {&s.attach, "unixpacket"}, units.FDCredentials: {&s.credentials, "unix"},
+	} {
+		if len(files[name]) != 1 {
+			return sockets{}, fmt.Errorf("taking over pfard's sockets: got %d named %q, want one: is pfard-%s.socket running? without systemd, run pfar up", len(files[name]), name, name)
+		}
+		l, err := net.FileListener(files[name][0])
+		files[name][0].Close()
+		if err != nil {
+			return sockets{}, fmt.Errorf("taking over the socket %q: %w", name, err)
+		}
+		u, ok := l.(*net.UnixListener)
+		if !ok || u.Addr().Network() != at.network {
+			return sockets{}, fmt.Errorf("taking over the socket %q: it is one of %s, want %s", name, l.Addr().Network(), at.network)
+		}
+		u.SetUnlinkOnClose(false)
+		*at.to = u
+	}
+	return s, nil
+}
+
+// gatewayUser returns the id of the user that pfar-gateway.service runs as.
+func gatewayUser() (int, error) {
+	if os.Getuid() != 0 {
+		return os.Getuid(), nil
+	}
+	u, err := user.Lookup("pfar")
+	if err != nil {
+		return 0, fmt.Errorf("looking for the gateway's user; systemd-sysusers makes it: %w", err)
+	}
+	return strconv.Atoi(u.Uid)
+}
+
+// provideGateway writes what the units of the gateway and of the bridges load as credentials.
+func provideGateway(dirs control.Dirs) error {
+	if _, err := token(dirs.Token()); err != nil {
+		return err
+	}
+	up, err := upstream()
+	if err != nil {
+		return err
+	}
+	if up == nil {
+		up = []byte("{}") // a credential that is not there would keep the unit from starting
+	}
+	if err := systemd.Replace(filepath.Join(dirs.Run, units.CredentialUpstream), up); err != nil {
+		return fmt.Errorf("writing the upstream proxy: %w", err)
+	}
+	return nil
+}
+
+// gatewayEndpoint asks where the gateway listens, which an administrator may have changed.
+func gatewayEndpoint(ctx context.Context, link *systemd.Link) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	bus, err := link.Bus(ctx)
+	if err != nil {
+		return "", err
+	}
+	address, err := bus.Endpoint(ctx)
+	if err == nil && address == "" {
+		err = errors.New("pfar-gateway.socket has no TCP address")
+	}
+	return address, err
+}

@@ -1,0 +1,168 @@
+// Package bed boots real systemds as PID 1 of machines of their own for tests, and takes them away without a trace.
+//
+// Each machine is one systemd-nspawn, in namespaces and a cgroup that end with it. Three processes belong to it: the test;
+// the guardian, which outlives the test however that ends, and removes what the kernel does not; and the keeper, PID 1 of a
+// PID namespace, whose mount namespace has the machine's root and hides the host's /run and cgroups from systemd-nspawn.
+package bed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/tests/image"
+)
+
+// files are what machines have besides Debian and what is installed. Empty ones mask: nothing is to start by itself in the
+// middle of a test.
+var files = map[string]string{
+	"etc/machine-id":                     "0b8c3f4d5e6a47f19c2d8e7b6a5f4e3d\n",
+	"etc/hostname":                       "pfar-bed\n",
+	"etc/hosts":                          "127.0.0.1 localhost pfar-bed\n::1 localhost\n",
+	"etc/systemd/system/apt-daily.timer": "",
+	"etc/systemd/system/apt-daily-upgrade.timer":      "",
+	"etc/systemd/system/dpkg-db-backup.timer":         "",
+	"etc/systemd/system/e2scrub_all.timer":            "",
+	"etc/systemd/system/systemd-tmpfiles-clean.timer": "",
+	"etc/systemd/system/console-getty.service":        "",
+	// The journal is there after a boot, too.
+	"etc/systemd/journald.conf.d/bed.conf": "[Journal]\nStorage=persistent\nSystemMaxUse=64M\n",
+}
+
+// Bed is what machines are made from.
+type Bed struct {
+	image     string // root file system of Debian, which nobody writes to
+	installed string // what make install wrote, over it
+	cgroups   string // where the hierarchy of version 2 is mounted
+	lock      *os.File
+}
+
+// Open makes Debian's root file system below images, if it is not there, and has install write pfar into a directory of its
+// own below cache.
+func Open(ctx context.Context, images, cache string, install func(ctx context.Context, dir string) error) (*Bed, error) {
+	brought, err := image.Install(ctx, map[string]string{"systemd-nspawn": "systemd-container", "nsenter": "util-linux", "nft": "nftables"})
+	if err != nil {
+		return nil, err
+	}
+	if len(brought) > 0 {
+		fmt.Fprintf(os.Stderr, "installed on this machine: %s\n", strings.Join(brought, " "))
+	}
+	b, err := Reopen(ctx, images, cache)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return nil, err
+	}
+	removeStale(b.cgroups)
+	if b.lock, err = os.OpenFile(filepath.Join(cache, "lock"), os.O_RDWR|os.O_CREATE, 0o644); err != nil {
+		return nil, fmt.Errorf("opening the lock of %q: %w", cache, err)
+	}
+	// Another run in this directory has its machines on what is installed here.
+	if err := unix.Flock(int(b.lock.Fd()), unix.LOCK_EX); err != nil {
+		return nil, fmt.Errorf("locking %q: %w", cache, err)
+	}
+	if err := os.RemoveAll(b.installed); err != nil {
+		return nil, fmt.Errorf("removing what was installed: %w", err)
+	}
+	if err := image.WriteFiles(b.installed, files); err != nil {
+		return nil, err
+	}
+	if err := install(ctx, b.installed); err != nil {
+		return nil, fmt.Errorf("installing pfar: %w", err)
+	}
+	return b, nil
+}
+
+// Reopen is for another process while one has the bed open: what is installed stays as it is.
+func Reopen(ctx context.Context, images, cache string) (*Bed, error) {
+	root, err := image.Root(ctx, images)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bed{image: root}
+	if b.installed, err = filepath.Abs(filepath.Join(cache, "installed")); err != nil {
+		return nil, err
+	}
+	b.cgroups, err = cgroups()
+	return b, err
+}
+
+// Close lets another run have the directory.
+func (b *Bed) Close() error { return b.lock.Close() }
+
+// Installed is the directory with what was installed, as the machines' root file system has it.
+func (b *Bed) Installed() string { return b.installed }
+
+// layers are the lower layers of a machine's root, the uppermost first, as overlayfs wants them.
+func (b *Bed) layers() string { return b.installed + ":" + b.image }
+
+// cgroups finds the hierarchy of version 2, wherever it is mounted.
+func cgroups() (string, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if before, after, ok := strings.Cut(line, " - "); ok && strings.HasPrefix(after, "cgroup2 ") {
+			if fields := strings.Fields(before); fields[3] == "/" {
+				return fields[4], nil
+			}
+		}
+	}
+	return "", fmt.Errorf("finding cgroup version 2: it is mounted nowhere")
+}
+
+// prefix begins the name of every machine's cgroup, which ends in its guardian's PID.
+const prefix = "pfar-bed-"
+
+// removeStale removes the cgroups of machines whose guardian was killed, so that nobody did.
+func removeStale(cgroups string) {
+	list, _ := filepath.Glob(filepath.Join(cgroups, prefix+"*"))
+	for _, dir := range list {
+		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), prefix))
+		if err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
+			_ = removeCgroup(dir)
+		}
+	}
+}
+
+// removeCgroup removes a cgroup with all below it, whose processes have been killed: the kernel is through with one a
+// little later than whoever waits for it.
+func removeCgroup(dir string) error {
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		err := removeEmptyCgroup(dir)
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+func removeEmptyCgroup(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeEmptyCgroup(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
+		return fmt.Errorf("removing the cgroup %q: %w", dir, err)
+	}
+	return nil
+}

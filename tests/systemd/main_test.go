@@ -1,0 +1,99 @@
+// Package systemd tests pfar as it is installed, on machines whose PID 1 is Debian's systemd.
+package systemd
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/tests/systemd/bed"
+)
+
+func TestMain(m *testing.M) {
+	bed.Play()
+	if os.Getenv(victimVariable) != "" {
+		victim()
+	}
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("NOT RUN with -short: tests/systemd boots machines, which takes root")
+		return
+	}
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// machines are what every test boots its own from: m := machines.Boot(t). A boot takes a third of a second.
+var machines *bed.Bed
+
+func run(m *testing.M) (code int, err error) {
+	before, err := bed.Look()
+	if err != nil {
+		return 1, err
+	}
+	start := time.Now()
+	if machines, err = bed.Open(context.Background(), images, cache, install); err != nil {
+		return 1, err
+	}
+	defer machines.Close()
+	fmt.Printf("image and installation: %s\n", time.Since(start).Round(time.Millisecond))
+	code = m.Run()
+	return code, before.Same(5 * time.Second)
+}
+
+const (
+	images = "../../build/image"
+	cache  = "../../build/systemd"
+)
+
+// Where machines have the tests' own programs, and the servers from npm.
+const (
+	programs = "/usr/local/lib/pfar-tests"
+	servers  = "/var/lib/pfar/servers"
+)
+
+// install has make install the programs, built with the race detector: Debian's libc is the one of the image.
+func install(ctx context.Context, dir string) error {
+	root := filepath.Join("..", "..")
+	if err := command(ctx, nil, "make", "--no-print-directory", "-C", root, "install", "RACE=1", "DESTDIR="+dir); err != nil {
+		return err
+	}
+	own := []string{"build", "-o", filepath.Join(dir, programs) + "/", "./tests/echo", "./tests/hostile"}
+	if err := command(ctx, []string{"CGO_ENABLED=0"}, "go", append([]string{"-C", root}, own...)...); err != nil {
+		return err
+	}
+	source := os.Getenv("PFAR_TEST_SERVERS")
+	if source == "" {
+		return errors.New("finding the servers from npm: PFAR_TEST_SERVERS is not set; make test-systemd does that")
+	}
+	if err := os.MkdirAll(filepath.Join(dir, servers), 0o755); err != nil {
+		return err
+	}
+	return command(ctx, nil, "cp", "-R", "--preserve=mode,links", filepath.Join(source, "node_modules"), filepath.Join(dir, servers))
+}
+
+// command runs a program of the host.
+func command(ctx context.Context, env []string, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "MAKE") { // the flags of the make that runs this test
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %q: %w\n%s", name, args, err, out)
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package systemd
+
+import (
+	"errors"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units"
+)
+
+// Attach is asked when a launcher has attached: may this process run, and what? One that somebody else has had started
+// is known from now on, and told of as coming from Outside.
+func (r *Runner) Attach(name, digest string, pid, uid int) (generator.Plan, error) {
+	r.order.Lock()
+	defer r.order.Unlock()
+	p, update, err := r.attach(name, digest, pid, uid)
+	if err == nil {
+		r.cfg.Changed(update)
+	}
+	return p, err
+}
+
+func (r *Runner) attach(name, digest string, pid, uid int) (generator.Plan, units.Update, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, now, err := r.plans.read(name)
+	if err != nil {
+		return p, units.Update{}, err
+	}
+	started, _ := r.plans.applied(name)
+	i := r.instances[name]
+	switch {
+	case digest != now && digest != started:
+		err = errors.New("its plan has changed since it was started")
+	case i != nil && i.stopping != nil:
+		err = errors.New("it is being stopped")
+	case i == nil && p.Gateway.Session != "":
+		err = errors.New("its session is over")
+	}
+	if err != nil {
+		return p, units.Update{}, err
+	}
+	outside := i == nil
+	if outside {
+		i = newInstance(p, now)
+		r.instances[name] = i
+		r.mark(name, digest, now)
+	}
+	u := &i.update
+	if u.Ended {
+		u.Ended, u.State, u.Detail = false, units.StateStarting, "starting"
+	}
+	u.PID, u.UID = pid, uid
+	told := *u
+	told.Outside = outside
+	return p, told, nil
+}
+
+// Admits says why a bridge with the plan of that digest has no business here.
+func (r *Runner) Admits(name, digest string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, now, err := r.plans.read(name)
+	if err != nil {
+		return err
+	}
+	if started, _ := r.plans.applied(name); digest != now && digest != started {
+		return errors.New("the plan of its server has changed since it was started")
+	}
+	return nil
+}
+
+// Notify takes what a launcher says (package units).
+func (r *Runner) Notify(name string, vars map[string]string) {
+	r.tell(name, func(u *units.Update) { u.Take(vars) })
+}
+
+// Refused takes what an instance's bridge has refused, in words.
+func (r *Runner) Refused(name, words string) {
+	r.tell(name, func(u *units.Update) { u.Refusal = words })
+}
+
+func (r *Runner) tell(name string, f func(*units.Update)) {
+	r.mu.Lock()
+	i := r.instances[name]
+	r.mu.Unlock()
+	if i != nil {
+		r.change(name, i, f)
+	}
+}
+
+// Detached is told when a launcher has hung up: it ended, if systemd says so.
+func (r *Runner) Detached(name string) { r.observe(name) }

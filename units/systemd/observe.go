@@ -1,0 +1,162 @@
+package systemd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pfar/pfar/units"
+)
+
+// observe asks systemd what has become of an instance.
+func (r *Runner) observe(name string) {
+	r.mu.Lock()
+	i := r.instances[name]
+	busy := i == nil || i.starting || i.stopping != nil
+	r.mu.Unlock()
+	if busy {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), busTime)
+	defer cancel()
+	var s UnitState
+	err := r.ask(ctx, func(ctx context.Context, bus *Bus) (err error) {
+		s, err = bus.State(ctx, LauncherUnit(name))
+		return err
+	})
+	if err != nil {
+		r.cfg.Log.Warn("asking for the state of a server, ignoring", "server", name, "error", err)
+		return // whoever watches asks again once systemd is back
+	}
+	r.change(name, i, func(u *units.Update) {
+		if i.starting {
+			return
+		}
+		follow(u, s)
+		if u.Ended && u.Outside {
+			delete(r.instances, name)
+			r.left(name, i)
+		}
+	})
+}
+
+// follow is what systemd's word on a launcher means for what is known of its server. The launcher tells the rest.
+func follow(u *units.Update, s UnitState) {
+	switch {
+	case s.Active == "inactive":
+		if u.Ended { // by a job that failed
+			return
+		}
+		gone(u)
+		u.Ended, u.Outside = true, true
+		if u.Session == "" { // a session's launcher has said why, and ends with success
+			u.State, u.Detail = units.StateStopped, "stopped by systemctl"
+		}
+	case s.Active == "failed":
+		gone(u)
+		u.Ended = true
+		if u.State != units.StateFailed {
+			u.State, u.Detail = units.StateFailed, "the launcher "+s.ending()
+		}
+	case s.Sub == "auto-restart":
+		gone(u)
+		if u.State != units.StateBackOff {
+			u.State, u.Detail = units.StateBackOff, "the launcher "+s.ending()
+		}
+	case u.Ended: // started again, by somebody else
+		u.Ended, u.State, u.Detail = false, units.StateStarting, "starting"
+	}
+}
+
+// gone forgets what is true of a process.
+func gone(u *units.Update) { u.PID, u.Tools, u.Limits = 0, 0, "" }
+
+// ending is how a service's process ended, in words.
+func (s UnitState) ending() string {
+	switch s.Result {
+	case "exit-code":
+		return fmt.Sprintf("ended with status %d; see its log", s.Code)
+	case "signal", "core-dump":
+		return fmt.Sprintf("was killed by signal %d", s.Code)
+	case ResultOOM:
+		return "was killed by the kernel: out of memory"
+	}
+	return "failed: " + s.Result
+}
+
+// Watch follows what systemd says until ctx ends.
+func (r *Runner) Watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		var bus *Bus
+		err := r.persist(ctx, "watching", func(_ context.Context, b *Bus) error { bus = b; return nil })
+		if err != nil {
+			return
+		}
+		changed := bus.watch()
+		r.lookAtAll()
+		for open := true; open; {
+			var unit string
+			select {
+			case <-ctx.Done():
+				return
+			case unit, open = <-changed:
+			}
+			name, ok := InstanceOf(unit)
+			switch {
+			case ok:
+				r.observe(name)
+			case unit == GatewayUnit:
+				r.lookAtGateway()
+			case unit == "":
+				r.lookAtAll()
+			}
+		}
+		r.forgetJobs()
+	}
+}
+
+// forgetJobs: a connection that ended took with it the news of what jobs came to.
+func (r *Runner) forgetJobs() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range r.instances {
+		select {
+		case <-i.asked:
+			i.starting = false
+		default:
+		}
+	}
+}
+
+func (r *Runner) lookAtAll() {
+	r.mu.Lock()
+	var names []string
+	for name := range r.instances {
+		names = append(names, name)
+	}
+	r.mu.Unlock()
+	for _, name := range names {
+		r.observe(name)
+	}
+	r.lookAtGateway()
+}
+
+func (r *Runner) lookAtGateway() {
+	ctx, cancel := context.WithTimeout(context.Background(), busTime)
+	defer cancel()
+	var s UnitState
+	err := r.ask(ctx, func(ctx context.Context, bus *Bus) (err error) {
+		s, err = bus.State(ctx, GatewayUnit)
+		return err
+	})
+	if err != nil {
+		return
+	}
+	running := s.Active == "active" || s.Active == "activating" && s.Sub != "auto-restart"
+	r.mu.Lock()
+	changed := running != r.gateway
+	r.gateway = running
+	r.mu.Unlock()
+	if changed {
+		r.cfg.Gateway(running)
+	}
+}

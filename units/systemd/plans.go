@@ -1,0 +1,129 @@
+package systemd
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units"
+)
+
+// plans is what instance units are to run, as files below the run directory: plan/INSTANCE.json is their credential, and
+// without it systemd does not start them (AssertPathExists=). applied/INSTANCE says that systemd has been asked to
+// start it, with which plan, and what has become of that plan: a pfard that was killed in between asks again, and one
+// that finds the instance stopped nevertheless knows that somebody else did that.
+type plans struct{ run string }
+
+const planSuffix = ".json"
+
+func (p plans) file(instance string) string {
+	return filepath.Join(p.run, "plan", instance+planSuffix)
+}
+
+func (p plans) mark(instance string) string { return filepath.Join(p.run, "applied", instance) }
+
+func (p plans) make() error {
+	for _, dir := range []string{"plan", "applied"} {
+		if err := os.MkdirAll(filepath.Join(p.run, dir), 0o700); err != nil {
+			return fmt.Errorf("making a directory of the plans: %w", err)
+		}
+	}
+	return nil
+}
+
+// write puts an instance's plan where its units find it, and returns the digest that they will know it by.
+func (p plans) write(instance string, plan generator.Plan) (string, error) {
+	raw, err := json.Marshal(plan)
+	if err != nil {
+		return "", fmt.Errorf("writing the plan of %q: %w", instance, err)
+	}
+	if old, err := os.ReadFile(p.file(instance)); err == nil && bytes.Equal(old, raw) {
+		return units.Digest(raw), nil
+	}
+	if err := Replace(p.file(instance), raw); err != nil {
+		return "", fmt.Errorf("writing the plan of %q: %w", instance, err)
+	}
+	return units.Digest(raw), nil
+}
+
+// Replace writes a file so that a reader finds the old text or the new one, and no other user's.
+func Replace(path string, text []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Close()); err != nil { // a full disk
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// read returns an instance's plan and its digest.
+func (p plans) read(instance string) (generator.Plan, string, error) {
+	raw, err := os.ReadFile(p.file(instance))
+	if err != nil {
+		return generator.Plan{}, "", err
+	}
+	var plan generator.Plan
+	if err := json.Unmarshal(raw, &plan); err != nil {
+		return generator.Plan{}, "", fmt.Errorf("reading the plan of %q: %w", instance, err)
+	}
+	if units.Instance(plan.Name, plan.Gateway.Session) != instance {
+		return generator.Plan{}, "", fmt.Errorf("reading the plan of %q: it is that of %q", instance, plan.Name)
+	}
+	return plan, units.Digest(raw), nil
+}
+
+// instances are those that have a plan.
+func (p plans) instances() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(p.run, "plan"))
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), planSuffix); ok && !strings.HasPrefix(name, ".") {
+			list = append(list, name)
+		} else {
+			_ = os.Remove(filepath.Join(p.run, "plan", e.Name())) // of a pfard that was killed as it wrote
+		}
+	}
+	return list, nil
+}
+
+func (p plans) remove(instance string) error {
+	return errors.Join(p.unapply(instance), removeFile(p.file(instance)))
+}
+
+// apply notes that systemd has been asked to start a plan, and the digest of what that has become without another start.
+func (p plans) apply(instance, started, now string) error {
+	return Replace(p.mark(instance), []byte(started+" "+now))
+}
+
+func (p plans) unapply(instance string) error { return removeFile(p.mark(instance)) }
+
+// applied returns what apply has noted; "" if we have stopped it since.
+func (p plans) applied(instance string) (started, now string) {
+	b, _ := os.ReadFile(p.mark(instance))
+	started, now, _ = strings.Cut(string(b), " ")
+	return started, now
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

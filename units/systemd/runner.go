@@ -1,0 +1,326 @@
+package systemd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units"
+)
+
+// Config is what a Runner needs to know.
+type Config struct {
+	Log     *slog.Logger
+	Run     string // run directory
+	Runtime string // where systemd makes the units' runtime directories: /run, or the user's
+	Link    *Link
+	Limits  Limits
+	Changed func(units.Update)    // called for each change, one after the other; it may wait
+	Gateway func(running bool)    // called when the gateway's service has come up or gone down
+	Left    func(instance string) // called when nothing of an instance is left, before Stop returns; it must not call the Runner
+}
+
+// Limits are those of the scopes that launchers have asked for.
+type Limits interface {
+	Relimit(ctx context.Context, instance string, l sandbox.Limits) (how string, err error)
+	Remove(instance string) error // returns when nothing of the scope is left
+}
+
+// Runner has systemd run plans as instances of the units that pfar ships. What runs is systemd's, and stays when pfard
+// ends; a Runner begins with what it finds.
+type Runner struct {
+	cfg   Config
+	plans plans
+
+	order     sync.Mutex // held while an update is made and told, so that the last told is the last made; taken before mu
+	mu        sync.Mutex
+	instances map[string]*instance
+	gateway   bool
+}
+
+// instance is one that has been started and not stopped since.
+type instance struct {
+	digest   string // of the plan
+	server   string
+	session  string
+	update   units.Update
+	starting bool          // a job of ours is under way: what systemd says may be older
+	stopping chan struct{} // closed when it has been; nil: nobody stops it
+	asked    chan struct{} // closed when systemd has been asked to start it, or will not be
+	cancel   context.CancelFunc
+}
+
+// NewRunner returns a Runner that knows of nothing yet.
+func NewRunner(cfg Config) (*Runner, error) {
+	r := &Runner{cfg: cfg, plans: plans{cfg.Run}, instances: map[string]*instance{}, gateway: true}
+	return r, r.plans.make()
+}
+
+// GatewayUnit is the gateway's service.
+const GatewayUnit = "pfar-gateway.service"
+
+// pauses between tries to reach systemd.
+const (
+	firstPause = 20 * time.Millisecond
+	maxPause   = 2 * time.Second
+	busTime    = 10 * time.Second // for one question; systemd answers in milliseconds
+	stopTime   = time.Minute      // for a unit to stop: TimeoutStopSec= is shorter
+)
+
+// Start has systemd start the server of a plan, or the process for the one session that the plan names. It returns once
+// that is under way; what becomes of it comes by Config.Changed.
+func (r *Runner) Start(p generator.Plan, _ map[string][]byte) error {
+	name := units.Instance(p.Name, p.Gateway.Session)
+	if s := p.Gateway.Session; s != "" && (!units.IsSession(s) || p.State) {
+		return fmt.Errorf("starting %q for session %q: want a handle of units.NewSession, and a server without a home", p.Name, s)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.instances[name] != nil {
+		return fmt.Errorf("starting %q: it has been started already", name)
+	}
+	digest, err := r.plans.write(name, p)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	i := newInstance(p, digest)
+	i.starting, i.asked, i.cancel = true, make(chan struct{}), cancel
+	r.instances[name] = i
+	go r.begin(ctx, name, i)
+	return nil
+}
+
+func newInstance(p generator.Plan, digest string) *instance {
+	return &instance{
+		digest: digest, server: p.Name, session: p.Gateway.Session,
+		update: units.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateStarting, Detail: "starting"},
+	}
+}
+
+// begin asks systemd until it answers.
+func (r *Runner) begin(ctx context.Context, name string, i *instance) {
+	defer close(i.asked)
+	err := r.persist(ctx, "starting "+name, func(ctx context.Context, bus *Bus) error {
+		return bus.StartUnit(ctx, LauncherUnit(name), func(result string) { r.started(name, i, result) })
+	})
+	switch {
+	case err == nil:
+		r.mark(name, i.digest, i.digest)
+	case ctx.Err() == nil:
+		r.change(name, i, func(u *units.Update) {
+			i.starting = false
+			u.State, u.Detail, u.Ended = units.StateFailed, err.Error(), true
+		})
+	}
+}
+
+// persist repeats a question until systemd has answered it, whatever it answers, or ctx ends.
+func (r *Runner) persist(ctx context.Context, doing string, ask func(context.Context, *Bus) error) error {
+	var told bool
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := r.ask(ctx, ask)
+		if err == nil || Answered(err) || errors.Is(err, ErrMasked) || errors.Is(err, errLinkClosed) {
+			return err
+		}
+		if !told && ctx.Err() == nil {
+			told = true
+			r.cfg.Log.Warn("systemd does not answer, trying again", "doing", doing, "error", err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (r *Runner) ask(ctx context.Context, question func(context.Context, *Bus) error) error {
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	bus, err := r.cfg.Link.Bus(ctx)
+	if err != nil {
+		return err
+	}
+	return question(ctx, bus)
+}
+
+// change applies f to an instance that nobody stops and tells of it. The lock is held in f.
+func (r *Runner) change(name string, i *instance, f func(*units.Update)) {
+	r.order.Lock()
+	defer r.order.Unlock()
+	r.mu.Lock()
+	if r.instances[name] != i || i.stopping != nil {
+		r.mu.Unlock()
+		return
+	}
+	before := i.update
+	f(&i.update)
+	after := i.update
+	r.mu.Unlock()
+	if after != before {
+		r.cfg.Changed(after)
+	}
+}
+
+// started takes the result of the job that begin has queued.
+func (r *Runner) started(name string, i *instance, result string) {
+	r.change(name, i, func(u *units.Update) {
+		i.starting = false
+		// Without these its process has not run, so that nobody else will say why.
+		switch result {
+		case "assert", "dependency", "invalid":
+			u.State, u.Detail, u.Ended = units.StateFailed, jobWords(name, result), true
+		}
+	})
+	r.observe(name)
+}
+
+func jobWords(instance, result string) string {
+	return fmt.Sprintf("systemd could not start it (%s); systemctl status %s", result, LauncherUnit(instance))
+}
+
+// Stop ends an instance and returns when nothing of it is left, whoever asked first. If systemd does not answer it waits
+// until it does.
+func (r *Runner) Stop(name string) {
+	r.mu.Lock()
+	i := r.instances[name]
+	if i == nil {
+		r.mu.Unlock()
+		return
+	}
+	if i.stopping != nil {
+		r.mu.Unlock()
+		<-i.stopping
+		return
+	}
+	i.stopping = make(chan struct{})
+	if i.cancel != nil {
+		i.cancel()
+	}
+	r.mu.Unlock()
+	if i.asked != nil {
+		<-i.asked
+	}
+	if err := r.plans.unapply(name); err != nil {
+		r.cfg.Log.Warn("forgetting that a server was started, ignoring", "server", name, "error", err)
+	}
+	err := r.persist(context.Background(), "stopping "+name, func(ctx context.Context, bus *Bus) error {
+		return bus.StopUnit(ctx, LauncherUnit(name))
+	})
+	if err == nil {
+		err = r.cfg.Limits.Remove(name)
+	}
+	if err != nil {
+		r.cfg.Log.Error("stopping a server", "server", name, "error", err)
+	}
+	r.mu.Lock()
+	delete(r.instances, name)
+	r.left(name, i)
+	r.mu.Unlock()
+	close(i.stopping)
+}
+
+// left forgets what is kept of an instance that has ended: all of a session's, nothing of a server's that may be
+// started again.
+func (r *Runner) left(name string, i *instance) {
+	r.cfg.Left(name)
+	if i.session != "" {
+		r.forget(name)
+	}
+}
+
+// Plan is what an instance's units are to run.
+func (r *Runner) Plan(instance string) (generator.Plan, error) {
+	p, _, err := r.plans.read(instance)
+	return p, err
+}
+
+// Offer lets others start a server that does not run (systemctl(1)), from this plan; nil takes that back.
+func (r *Runner) Offer(server string, p *generator.Plan) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var err error
+	if p == nil {
+		err = r.plans.remove(server)
+	} else {
+		_, err = r.plans.write(server, *p)
+	}
+	if err != nil {
+		r.cfg.Log.Warn("saying what systemctl may start, ignoring", "server", server, "error", err)
+	}
+}
+
+// Forget gives up what is kept for a server that has no declaration any more.
+func (r *Runner) Forget(server string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(server)
+}
+
+func (r *Runner) forget(name string) {
+	errs := []error{r.plans.remove(name)}
+	for _, unit := range []string{"pfar-mcp", "pfar-egress"} {
+		for _, dir := range []string{unit, filepath.Join("private", unit)} { // where DynamicUser= has them
+			errs = append(errs, os.RemoveAll(filepath.Join(r.cfg.Runtime, dir, name)))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		r.cfg.Log.Warn("removing what is left of a server, ignoring", "server", name, "error", err)
+	}
+}
+
+// Log says where what an instance writes is to be read.
+func (r *Runner) Log(name string) string {
+	if name == units.GatewayLog {
+		return "journalctl -u " + GatewayUnit
+	}
+	return "journalctl -u " + LauncherUnit(name)
+}
+
+// mark remembers that a process was started with the plan of one digest, which has become the other since.
+func (r *Runner) mark(name, started, now string) {
+	if err := r.plans.apply(name, started, now); err != nil {
+		r.cfg.Log.Warn("remembering that a server was started, ignoring", "server", name, "error", err)
+	}
+}
+
+// Adjust has a running instance held to the limits of another plan, if there is no other difference, and reports whether
+// there is none.
+func (r *Runner) Adjust(p generator.Plan) bool {
+	name := units.Instance(p.Name, p.Gateway.Session)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := r.instances[name]
+	old, _, err := r.plans.read(name)
+	if i == nil || i.stopping != nil || err != nil || !generator.SameButForLimits(old, p) {
+		return false
+	}
+	started, _ := r.plans.applied(name)
+	digest, err := r.plans.write(name, p)
+	if err != nil {
+		r.cfg.Log.Error("changing the limits of a server", "server", name, "error", err)
+		return false
+	}
+	r.mark(name, started, digest)
+	go r.relimit(name, i, p.Sandbox.Limits)
+	return true
+}
+
+func (r *Runner) relimit(name string, i *instance, l sandbox.Limits) {
+	ctx, cancel := context.WithTimeout(context.Background(), busTime)
+	defer cancel()
+	how, err := r.cfg.Limits.Relimit(ctx, name, l)
+	if err != nil { // it does not run at this moment: it is started with the new ones
+		r.cfg.Log.Warn("changing the limits of a server that runs, ignoring", "server", name, "error", err)
+		return
+	}
+	r.change(name, i, func(u *units.Update) { u.Limits = how })
+}
