@@ -19,18 +19,15 @@ type Process struct {
 // Identify finds out which instance's process pid is: the kernel says which unit it is in, and systemd that it is the
 // unit's main one. A server that could reach whoever asks is in another cgroup, and not the main process of anything.
 func Identify(ctx context.Context, bus *Bus, pid int) (Process, error) {
-	unit, err := unitOf(pid)
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {
 		return Process{}, err
 	}
-	p := Process{PID: pid}
-	var ok bool
-	if p.Instance, ok = InstanceOf(unit); !ok {
-		if p.Instance, ok = bridgeOf(unit); !ok {
-			return Process{}, fmt.Errorf("process %d is in %q, no unit of a server's", pid, unit)
-		}
-		p.Bridge = true
+	p, unit, err := unitIn(string(text))
+	if err != nil {
+		return Process{}, fmt.Errorf("process %d: %w", pid, err)
 	}
+	p.PID = pid
 	main, err := bus.MainPID(ctx, unit)
 	if err != nil {
 		return Process{}, err
@@ -41,24 +38,24 @@ func Identify(ctx context.Context, bus *Bus, pid int) (Process, error) {
 	return p, nil
 }
 
-// unitOf returns the last element of a process's cgroup, which systemd names as the unit.
-func unitOf(pid int) (string, error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
-	if err != nil {
-		return "", err
-	}
-	return unitIn(string(text))
-}
-
-// unitIn reads cgroups(7), "/proc/[pid]/cgroup". On a hybrid host systemd's own hierarchy is a named one.
-func unitIn(text string) (string, error) {
+// unitIn reads cgroups(7), "/proc/[pid]/cgroup": the last element of the path is the unit. Which hierarchy systemd uses
+// depends on the host and, in a container, on what it was given; the others say nothing of units.
+func unitIn(text string) (p Process, unit string, err error) {
 	for line := range strings.Lines(text) {
 		_, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
-		if controllers, group, ok := strings.Cut(rest, ":"); ok && (controllers == "" || controllers == "name=systemd") {
-			return path.Base(group), nil
+		controllers, group, ok := strings.Cut(rest, ":")
+		if !ok || controllers != "" && controllers != "name=systemd" {
+			continue
+		}
+		unit := path.Base(group)
+		if name, ok := InstanceOf(unit); ok {
+			return Process{Instance: name}, unit, nil
+		}
+		if name, ok := bridgeOf(unit); ok {
+			return Process{Instance: name, Bridge: true}, unit, nil
 		}
 	}
-	return "", fmt.Errorf("reading a cgroup: no hierarchy of systemd's in %q", text)
+	return Process{}, "", fmt.Errorf("its cgroup is that of no server's unit: %q", text)
 }
 
 // bridgeOf returns the instance whose bridge a unit is.
