@@ -10,8 +10,8 @@ import (
 	"github.com/pfar/pfar/tests/systemd/bed"
 )
 
-// echo declares the tests' own server.
-func echo(more string, args ...string) string {
+// declared is a declaration of the tests' own server.
+func declared(more string, args ...string) string {
 	list := "[]"
 	if len(args) > 0 {
 		list = `["` + strings.Join(args, `", "`) + `"]`
@@ -34,9 +34,9 @@ func isActive(t *testing.T, m *bed.Machine, unit, want string) {
 func TestDeclaredServersStartAtBoot(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
-	m.Put(t, "/etc/pfar/mcp.d/one.hcl", echo(`description = "100% of %i\\"`), 0o644)
-	m.Put(t, "/etc/pfar/mcp.d/two.hcl", echo(""), 0o644)
-	m.Put(t, "/etc/pfar/mcp.d/later.hcl", echo("autostart = false"), 0o644)
+	m.Put(t, "/etc/pfar/mcp.d/one.hcl", declared(`description = "100% of %i\\"`), 0o644)
+	m.Put(t, "/etc/pfar/mcp.d/two.hcl", declared(""), 0o644)
+	m.Put(t, "/etc/pfar/mcp.d/later.hcl", declared("autostart = false"), 0o644)
 	m.Put(t, "/etc/pfar/mcp.d/broken.hcl", "server {\n  comand = \"x\"\n}\n", 0o644)
 	m.Run(t, "systemctl", "enable", "--quiet", "pfar.target", "pfard.service", "pfar-gateway.socket")
 	wanted := func(want ...string) {
@@ -97,7 +97,7 @@ func TestFailure(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
 	m.Put(t, "/etc/pfar/on-failure", "#!/bin/sh\necho \"$PFAR_SERVER: $PFAR_REASON\" >>/var/told\necho noted\n", 0o755)
-	m.Put(t, "/etc/pfar/mcp.d/broken.hcl", echo("", "-crash"), 0o644)
+	m.Put(t, "/etc/pfar/mcp.d/broken.hcl", declared("", "-crash"), 0o644)
 	m.Run(t, "systemctl", "start", "pfar.target")
 	isActive(t, m, "pfar-mcp@broken.service", "failed")
 	const reason = "disabled after 3 crashes in a row: exit status 3: echo: crashing as told"
@@ -131,6 +131,6 @@ func TestFailure(t *testing.T) {
 	m.Try("pfar", "enable", "broken") // without having mended it
 	isActive(t, m, "pfar-mcp@broken.service", "failed")
 	told(2)
-	m.Put(t, "/etc/pfar/mcp.d/broken.hcl", echo(""), 0o644)
+	m.Put(t, "/etc/pfar/mcp.d/broken.hcl", declared(""), 0o644)
 	isActive(t, m, "pfar-mcp@broken.service", "active")
 }
