@@ -29,6 +29,56 @@ type dialer struct {
 	// upstream is the proxy that the host's network prescribes, or nil, and dialProxy connects to it.
 	upstream  *upstream
 	dialProxy func(ctx context.Context, address string) (*net.TCPConn, error)
+	firewall  *attachment // nil: none that has to let connections through
+}
+
+// reach connects to the first of addrs that accepts, which are name's, through the firewall.
+func (d dialer) reach(ctx context.Context, name string, port uint16, addrs []netip.Addr) (*net.TCPConn, error) {
+	if d.firewall == nil {
+		return d.race(ctx, addrs, port)
+	}
+	if err := d.firewall.allow(ctx, name, port, addrs); err != nil {
+		return nil, notAllowed{err}
+	}
+	c, err := d.race(ctx, addrs, port)
+	if err != nil {
+		d.firewall.forget(name, port)
+	}
+	return c, err
+}
+
+// reachProxy connects to the proxy of the host's network at address. Its name may be one that only a search domain of
+// resolv.conf(5) makes whole.
+func (d dialer) reachProxy(ctx context.Context, address string) (*net.TCPConn, error) {
+	if d.firewall == nil {
+		return d.dialProxy(ctx, address)
+	}
+	name, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	n, ok := egress.ParsePort(port)
+	if !ok {
+		return nil, &net.AddrError{Err: "its port is none", Addr: address}
+	}
+	addrs, err := d.lookup(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return d.reach(ctx, name, n, addrs[:min(len(addrs), maxAddresses)])
+}
+
+// notAllowed is the error of a connection that the firewall does not let through.
+type notAllowed struct{ error }
+
+func (n notAllowed) Unwrap() error { return n.error }
+
+// refusal is what the program inside is told.
+func (n notAllowed) refusal() *refusal {
+	if errors.Is(n, errPfardAway) || errors.Is(n, context.DeadlineExceeded) || errors.Is(n, context.Canceled) {
+		return errNotAllowedYet
+	}
+	return errFirewall
 }
 
 // newDialer returns the host's network. Queries go to dns, or if it is nil, to where resolv.conf(5) says.
@@ -132,10 +182,17 @@ func (p *proxy) connect(ctx context.Context, d egress.Decision, port uint16, rec
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.limits.dialTime)
 	defer cancel()
-	c, err := p.out.race(ctx, addrs, port)
+	name := d.Host
+	if d.Addr.IsValid() {
+		name = d.Addr.String()
+	}
+	c, err := p.out.reach(ctx, name, port, addrs)
 	if err != nil {
 		p.lookups.forget(d.Host + ".")
 		rec.err = err
+		if no, ok := errors.AsType[notAllowed](err); ok {
+			return nil, no.refusal()
+		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return nil, errDialTimeout
 		}

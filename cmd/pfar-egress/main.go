@@ -18,13 +18,14 @@ import (
 
 func main() {
 	idle := flag.Duration("idle", 30*time.Second, "end after so long without a connection; 0: never")
+	path := flag.String("attach", "", "pfard's `socket`, for the bridge of a systemd unit")
 	flag.Parse()
 	// One server's traffic may keep one core busy and no more. It is also the fastest: bytes pass through the kernel, and
 	// to wake another thread costs more than what there is to do here.
 	runtime.GOMAXPROCS(1)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	if err := run(ctx, *idle); err != nil {
+	if err := run(ctx, *path, *idle); err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-egress: %v\n", err)
 		os.Exit(1)
 	}

@@ -95,6 +95,8 @@ func statusText(status int) string {
 		return "Not Implemented"
 	case 502:
 		return "Bad Gateway"
+	case 503:
+		return "Service Unavailable"
 	case 504:
 		return "Gateway Timeout"
 	case 505:

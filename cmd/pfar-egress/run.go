@@ -35,35 +35,54 @@ type plan struct {
 	} `json:"gateway"`
 }
 
-func run(ctx context.Context, idle time.Duration) error {
+// run serves what was passed to this process. Path is pfard's socket, "" without one: then no firewall holds this process.
+func run(ctx context.Context, path string, idle time.Duration) error {
 	passed, err := passedSockets()
 	if err != nil {
 		return err
 	}
-	pl, err := readPlan()
+	pl, digest, err := readPlan()
 	if err != nil {
 		return err
 	}
-	counted := &countedLog{to: os.Stderr}
-	log := slog.New(sdjournal.New(counted)).With("server", pl.Name)
-	if session := pl.Gateway.Session; session != "" {
-		log = log.With("session", session)
-	}
+	var pfard *attachment
+	var log *slog.Logger
 	notify := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
 			log.Warn("notifying the runner, ignoring", "error", err)
 		}
+		if pfard != nil {
+			pfard.tell(state)
+		}
 	}
-	counted.full = func() { notify(units.NotifyLogFull + "=1") }
+	full := func() { notify(units.NotifyLogFull + "=1") }
+	log = slog.New(sdjournal.New(&countedLog{to: os.Stderr, full: full})).With("server", pl.Name)
+	if session := pl.Gateway.Session; session != "" {
+		log = log.With("session", session)
+	}
+	serving, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	if path != "" {
+		var files []*os.File
+		if pfard, files, err = attachTo(ctx, path, digest, log, fail); err != nil {
+			return err
+		}
+		if err := passed.take(files); err != nil {
+			return err
+		}
+	}
 	table := monitor.NewTable(runtimeFile("connections"))
 	j := newJournal(log, table, func(status string) { notify("STATUS=" + status) })
 	p, err := newProxy(pl, j)
 	if err != nil {
 		return err
 	}
+	p.out.firewall = pfard
 	s := &service{sources: p.sources(passed, table), idle: idle, log: log}
 	notify("READY=1")
-	err = s.run(ctx)
+	if err = s.run(serving); err == nil && ctx.Err() == nil {
+		err = context.Cause(serving)
+	}
 	notify("STOPPING=1")
 	j.flush()
 	if serr := table.Save(); serr != nil {
@@ -163,17 +182,17 @@ func (p *proxy) sources(in sockets, table *monitor.Table) []source {
 	return all
 }
 
-func readPlan() (plan, error) {
+// readPlan returns the plan, and what it is known by.
+func readPlan() (pl plan, digest string, err error) {
 	b, err := units.Credential("plan")
 	if err != nil {
-		return plan{}, err
+		return plan{}, "", err
 	}
-	var pl plan
 	if err := json.Unmarshal(b, &pl); err != nil {
-		return plan{}, fmt.Errorf("reading credential %q: %w", "plan", err)
+		return plan{}, "", fmt.Errorf("reading credential %q: %w", "plan", err)
 	}
 	if pl.Name == "" {
-		return plan{}, errors.New(`reading credential "plan": it names no server`)
+		return plan{}, "", errors.New(`reading credential "plan": it names no server`)
 	}
-	return pl, nil
+	return pl, units.Digest(b), nil
 }

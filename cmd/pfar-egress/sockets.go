@@ -10,6 +10,7 @@ import (
 
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 )
 
 // passedSockets sorts what LISTEN_FDS brought. The sockets of the namespace all have one name, as those of one socket
@@ -52,6 +53,17 @@ func passedSockets() (sockets, error) {
 }
 
 var errOddSocket = errors.New("not a listener of TCP, a socket of UDP, or one of netfilter's log")
+
+// take adds the sockets of the namespace that pfard has sent, and closes the files.
+func (s *sockets) take(files []*os.File) error {
+	defer attach.CloseAll(files)
+	for _, f := range files {
+		if err := s.add(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // add takes TCP, UDP and netlink only: over a Unix socket a server could pass descriptors to this process (SB-20).
 func (s *sockets) add(f *os.File) error {

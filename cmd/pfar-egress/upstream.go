@@ -204,7 +204,7 @@ func (p *proxy) via(d egress.Decision, port uint16) *proxyServer {
 func (p *proxy) connectVia(ctx context.Context, s *proxyServer, d egress.Decision, port uint16, rec *record) (*net.TCPConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*p.limits.dialTime) // it looks up and connects
 	defer cancel()
-	c, err := p.out.dialProxy(ctx, s.address)
+	c, err := p.out.reachProxy(ctx, s.address)
 	if err != nil {
 		rec.err = fmt.Errorf("connecting to the upstream proxy: %w", err)
 		var timeout net.Error

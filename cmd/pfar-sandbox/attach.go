@@ -26,10 +26,8 @@ type attachment struct {
 	told   map[string]string // what the service manager was told last, by variable
 }
 
-const (
-	attachWait = 10 * time.Second // for pfard, which may be starting; and for an answer, for which it asks systemd
-	maxPause   = 2 * time.Second  // between two tries to reach it again
-)
+// attachWait is for pfard, which may be starting; and for an answer, for which it asks systemd.
+const attachWait = 10 * time.Second
 
 // passedAttachment takes over the connection that a local pfard has passed.
 func passedAttachment(f *os.File) (*attachment, error) {
@@ -42,15 +40,12 @@ func passedAttachment(f *os.File) (*attachment, error) {
 	return a, nil
 }
 
-// errLater is the error of a refusal that may not come again.
-var errLater = errors.New("pfard refuses for now")
-
 // attachTo connects to pfard's socket, and returns the connection to the gateway that it hands out.
 func attachTo(ctx context.Context, path, digest string, refused func(string)) (*attachment, *os.File, error) {
 	a := &attachment{path: path, digest: digest, answers: make(chan attach.Message, 1), refused: refused, told: map[string]string{}}
 	ctx, cancel := context.WithTimeout(ctx, attachWait)
 	defer cancel()
-	c, files, err := a.dial(ctx, false)
+	c, _, files, err := attach.Connect(ctx, path, attach.Hello{Digest: digest})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,62 +57,6 @@ func attachTo(ctx context.Context, path, digest string, refused func(string)) (*
 	a.conn = c
 	go a.follow(c)
 	return a, files[0], nil
-}
-
-// dial tries until pfard answers or ctx ends.
-func (a *attachment) dial(ctx context.Context, again bool) (*attach.Conn, []*os.File, error) {
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, maxPause) {
-		c, files, err := a.hello(again)
-		var refusal *refusal
-		if err == nil || errors.As(err, &refusal) {
-			return c, files, err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, nil, fmt.Errorf("attaching to pfard at %q: %w", a.path, err)
-		}
-	}
-}
-
-// refusal is pfard's word that this process is not to run.
-type refusal struct {
-	words string
-	later bool
-}
-
-func (r *refusal) Error() string { return r.words }
-func (r *refusal) Unwrap() error {
-	if r.later {
-		return errLater
-	}
-	return nil
-}
-
-func (a *attachment) hello(again bool) (*attach.Conn, []*os.File, error) {
-	c, err := attach.Dial(a.path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := c.Send(attach.Message{Hello: &attach.Hello{Digest: a.digest, Again: again}}); err != nil {
-		c.Close()
-		return nil, nil, err
-	}
-	stop := time.AfterFunc(attachWait, func() { c.Close() })
-	m, files, err := c.Receive()
-	stop.Stop()
-	switch {
-	case err != nil:
-	case m.Error != "":
-		err = &refusal{m.Error, m.Later}
-	case m.Welcome == nil:
-		err = errors.New("its first message is no welcome")
-	default:
-		return c, files, nil
-	}
-	attach.CloseAll(files)
-	c.Close()
-	return nil, nil, err
 }
 
 // follow takes what pfard says, and in a unit finds it again when it has gone.
@@ -140,7 +79,7 @@ func (a *attachment) follow(c *attach.Conn) {
 		if a.path == "" {
 			return
 		}
-		c, files, err = a.dial(context.Background(), true)
+		c, _, files, err = attach.Connect(context.Background(), a.path, attach.Hello{Digest: a.digest, Again: true})
 		if err != nil { // it does not know this process any more, and will have systemd end it
 			return
 		}

@@ -59,7 +59,7 @@ type launcher struct {
 // launch runs the server that the unit's plan describes until it ends or ctx does, and returns this process's exit code.
 func launch(ctx context.Context, o options) (int, error) {
 	l, secrets, err := prepareLauncher(ctx, o)
-	if errors.Is(err, errLater) {
+	if errors.Is(err, attach.ErrLater) {
 		return units.ExitGateway, err
 	}
 	if err != nil {
@@ -99,7 +99,7 @@ func (l *launcher) network() network {
 	return network{own: !l.shared, literals: l.plan.Egress.Literals()}
 }
 
-// prepareLauncher reads what the unit was given. An error of pfard's that may not come again wraps errLater.
+// prepareLauncher reads what the unit was given. An error of pfard's that may not come again wraps attach.ErrLater.
 func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, error) {
 	none := units.Secrets{}
 	fds, err := units.Descriptors()

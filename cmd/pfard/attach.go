@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type attachments struct {
 	link    *systemd.Link
 	runner  *systemd.Runner
 	limits  *local.UnitScopes
+	hold    *hold
 	gateway string // its socket for launchers
 	homes   string // directory of the servers' private homes
 
@@ -32,9 +34,9 @@ type attachments struct {
 	rejected  map[string]*rejected    // by instance: what its namespace's ruleset rejects
 }
 
-func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, dirs control.Dirs) *attachments {
+func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, h *hold, dirs control.Dirs) *attachments {
 	return &attachments{
-		log: log, link: link, limits: limits, gateway: serversSocket(dirs), homes: dirs.Homes(),
+		log: log, link: link, limits: limits, hold: h, gateway: serversSocket(dirs), homes: dirs.Homes(),
 		launchers: map[string]*attach.Conn{}, rejected: map[string]*rejected{},
 	}
 }
@@ -194,22 +196,20 @@ func (a *attachments) left(instance string) {
 	}
 }
 
-// bridge is the conversation with a server's egress bridge.
+// bridge is the conversation with a server's egress bridge, which connects to nothing before the firewall lets it.
 func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
-	if err := a.runner.Admits(p.Instance, hello.Digest); err != nil {
+	plan, err := a.runner.Admit(p.Instance, hello.Digest)
+	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	r := a.rejected[p.Instance]
-	a.mu.Unlock()
-	var files []*os.File
-	if r != nil && !hello.Again {
-		files = append(files, r.socket)
+	held, why := a.hold.Hello(p.Instance, p.PID, plan.Egress)
+	defer held.Gone()
+	files, left := a.reports(p.Instance)
+	defer left()
+	if hello.Again {
+		files = nil // it has them
 	}
-	if r != nil {
-		defer r.bridged()()
-	}
-	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{}}, files...); err != nil {
+	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why}}, files...); err != nil {
 		return nil
 	}
 	for {
@@ -218,10 +218,30 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 		if err != nil {
 			return nil
 		}
-		if m.Refusal != "" {
-			a.refused(p.Instance, m.Refusal)
+		switch {
+		case m.Allow != nil:
+			go func() {
+				answer := attach.Allowed{ID: m.Allow.ID}
+				if err := held.Allow(*m.Allow); err != nil {
+					answer.Error = err.Error()
+				}
+				_ = conn.Send(attach.Message{Allowed: &answer})
+			}()
+		case strings.HasPrefix(m.Notify["STATUS"], "refused "):
+			a.refused(p.Instance, m.Notify["STATUS"])
 		}
 	}
+}
+
+// reports are what the kernel says of rejected packets in an instance's namespace, for its bridge, until left is called.
+func (a *attachments) reports(instance string) (files []*os.File, left func()) {
+	a.mu.Lock()
+	r := a.rejected[instance]
+	a.mu.Unlock()
+	if r == nil {
+		return nil, func() {}
+	}
+	return []*os.File{r.socket}, r.bridged()
 }
 
 // refused passes on what a bridge has refused: to pfar status, and to the launcher for the unit's own.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,7 +32,11 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	if err != nil {
 		return err
 	}
-	if err := provideGateway(o.dirs); err != nil {
+	up, err := provideUpstream(o.dirs)
+	if err != nil {
+		return err
+	}
+	if _, err := token(o.dirs.Token()); err != nil { // the gateway loads it
 		return err
 	}
 	link := systemd.NewLink(systemd.Connect)
@@ -46,7 +51,14 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	limits := local.NewUnitScopes(link, systemd.LauncherUnit)
-	a := newAttachments(log, link, limits, o.dirs)
+	h, err := newHold(holdConfig{
+		State: filepath.Join(o.dirs.Run, "hold.json"), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	a := newAttachments(log, link, limits, h, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Link: link, Limits: limits,
 		Changed: d.serverChanged, Gateway: d.gatewayChanged, Left: a.left,
@@ -127,22 +139,19 @@ func gatewayUser() (int, error) {
 	return strconv.Atoi(u.Uid)
 }
 
-// provideGateway writes what the units of the gateway and of the bridges load as credentials.
-func provideGateway(dirs control.Dirs) error {
-	if _, err := token(dirs.Token()); err != nil {
-		return err
-	}
-	up, err := upstream()
+// provideUpstream writes what the units of the bridges load as a credential: the proxy of this process's environment.
+func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
+	text, err := upstream()
 	if err != nil {
-		return err
+		return up, err
 	}
-	if up == nil {
-		up = []byte("{}") // a credential that is not there would keep the unit from starting
+	if text == nil {
+		text = []byte("{}") // a credential that is not there would keep the unit from starting
 	}
-	if err := systemd.Replace(filepath.Join(dirs.Run, units.CredentialUpstream), up); err != nil {
-		return fmt.Errorf("writing the upstream proxy: %w", err)
+	if err := systemd.Replace(filepath.Join(dirs.Run, units.CredentialUpstream), text); err != nil {
+		return up, fmt.Errorf("writing the upstream proxy: %w", err)
 	}
-	return nil
+	return up, json.Unmarshal(text, &up)
 }
 
 // gatewayEndpoint asks where the gateway listens, which an administrator may have changed.

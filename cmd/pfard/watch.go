@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -17,6 +18,7 @@ type watcher struct {
 	fs      *fsnotify.Watcher
 	dir     string
 	links   map[string]bool // directories outside dir that its symlinks point into
+	target  string          // where dir itself leads to, if it is a symlink
 	done    chan struct{}
 }
 
@@ -26,7 +28,7 @@ const (
 )
 
 // watch watches dir, its parent (so that a directory that is replaced is seen) and where its symlinks point. dir need
-// not exist.
+// not exist; it may be a single file.
 func watch(dir string) (*watcher, error) {
 	w := &watcher{changed: make(chan struct{}, 1), dir: dir, links: map[string]bool{}, done: make(chan struct{})}
 	var err error
@@ -49,6 +51,7 @@ func (w *watcher) close() {
 // add watches what is there now; adding a directory twice is one watch.
 func (w *watcher) add() error {
 	parent := w.fs.Add(filepath.Dir(w.dir))
+	w.addTarget()
 	err := w.fs.Add(w.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return parent // it will show in the parent
@@ -79,6 +82,26 @@ func (w *watcher) add() error {
 	}
 	w.links = links
 	return nil
+}
+
+// addTarget watches where dir itself leads to, if it is a symlink: the nearest directory that is there. What is to be in
+// it may be made later, such as resolv.conf(5) by systemd-resolved.
+func (w *watcher) addTarget() {
+	target, err := os.Readlink(w.dir)
+	if err != nil {
+		w.target = ""
+		return
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(filepath.Dir(w.dir), target)
+	}
+	w.target = target
+	for target != filepath.Dir(target) {
+		target = filepath.Dir(target)
+		if err := w.fs.Add(target); !errors.Is(err, os.ErrNotExist) {
+			return
+		}
+	}
 }
 
 // run turns events into one message once they have settled.
@@ -119,5 +142,5 @@ func (w *watcher) run() {
 // concerns leaves out what else happens in the parent directory.
 func (w *watcher) concerns(path string) bool {
 	dir := filepath.Dir(path)
-	return path == w.dir || dir != filepath.Dir(w.dir) || w.links[dir]
+	return path == w.dir || dir != filepath.Dir(w.dir) || w.links[dir] || strings.HasPrefix(w.target+"/", path+"/")
 }

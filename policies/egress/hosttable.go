@@ -31,17 +31,18 @@ type HostElement struct {
 	Timeout time.Duration // whole milliseconds; 0: for ever
 }
 
-// HostChain is a chain. The one with a hook sees what the host sends, and accepts what no rule decides.
+// HostChain is a chain. One with a hook sees what the host sends or is sent, and accepts what no rule decides.
 type HostChain struct {
 	Name  string
-	Hook  bool // of output
+	Hook  string // "output" or "input"; "": other chains lead to it
 	Rules []HostRule
 }
 
 // HostRule is what all of its matches must fit, and what then happens. The zero value drops everything.
 type HostRule struct {
+	Opening  bool   // the first segments of TCP connections
+	Under    bool   // all others
 	Cgroup   Cgroup // of the socket, or the one above at that level; zero: any, and what has no socket
-	Under    bool   // segments of TCP connections that are under way: all but the first
 	Protocol string // "tcp" or "udp"; "": any
 	Set      string // of this destination, with the port of Protocol
 	IPv6     bool   // the set is
@@ -53,8 +54,10 @@ type HostRule struct {
 
 // Table returns the table for h as of now.
 //
-// It has one hook, and one rule there: the chains behind it are met by nothing but the bridges' own packets. The sockets
-// of a bridge carry its cgroup, whatever it does to itself; the kernel's own packets, such as a reset, carry none.
+// What the host sends meets one rule: the chains behind it are met by nothing but the bridges' own packets. The sockets
+// of a bridge carry its cgroup, whatever it does to itself; the kernel's own packets, such as a reset, carry none, nor does
+// its answer to a connection from outside. So there is one rule about those, too: a bridge listens in no namespace but its
+// server's, and the first segment to a socket of its own is refused.
 //
 // What is under way goes on, whatever happens to the table or to what is allowed: a rule is about the first segment of a
 // connection, and about each datagram. Connection tracking (ct state) would say the same, but a single rule with it has
@@ -87,7 +90,8 @@ func (h Hold) Table(now time.Time) HostTable {
 	}
 	bridges.Rules = append(bridges.Rules, rejectAll("nobody has said what it may reach")...)
 	t.Chains = append([]HostChain{
-		{Name: "out", Hook: true, Rules: []HostRule{{Cgroup: h.Slice, Action: Jump, Chain: bridges.Name, Comment: "egress bridges, and nothing else"}}},
+		{Name: "out", Hook: "output", Rules: []HostRule{{Cgroup: h.Slice, Action: Jump, Chain: bridges.Name, Comment: "egress bridges, and nothing else"}}},
+		{Name: "in", Hook: "input", Rules: []HostRule{{Opening: true, Cgroup: h.Slice, Counter: true, Action: RejectReset, Comment: "who would listen there has been taken over"}}},
 		bridges, dns,
 	}, each...)
 	return t
@@ -164,8 +168,8 @@ func (t HostTable) String() string {
 			b.WriteByte('\n')
 		}
 		fmt.Fprintf(&b, "\tchain %s {\n", c.Name)
-		if c.Hook {
-			b.WriteString("\t\ttype filter hook output priority filter; policy accept;\n")
+		if c.Hook != "" {
+			fmt.Fprintf(&b, "\t\ttype filter hook %s priority filter; policy accept;\n", c.Hook)
 		}
 		for _, r := range c.Rules {
 			fmt.Fprintf(&b, "\t\t%s\n", r)
@@ -209,11 +213,14 @@ func nftDuration(d time.Duration) string {
 func (r HostRule) String() string {
 	var words []string
 	add := func(format string, a ...any) { words = append(words, fmt.Sprintf(format, a...)) }
-	if r.Cgroup != (Cgroup{}) {
-		add("socket cgroupv2 level %d %d", r.Cgroup.Level, r.Cgroup.ID)
+	if r.Opening {
+		add("tcp flags syn / fin,syn,rst,ack")
 	}
 	if r.Under {
 		add("tcp flags != syn / fin,syn,rst,ack")
+	}
+	if r.Cgroup != (Cgroup{}) {
+		add("socket cgroupv2 level %d %d", r.Cgroup.Level, r.Cgroup.ID)
 	}
 	switch family := map[bool]string{false: "ip", true: "ip6"}[r.IPv6]; {
 	case r.Set != "":

@@ -55,18 +55,18 @@ func (r *Runner) attach(name, digest string, pid, uid int) (generator.Plan, unit
 	return p, told, nil
 }
 
-// Admits says why a bridge with the plan of that digest has no business here.
-func (r *Runner) Admits(name, digest string) error {
+// Admit returns the plan of an instance for its bridge, which was started with the one of that digest.
+func (r *Runner) Admit(name, digest string) (generator.Plan, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, now, err := r.plans.read(name)
+	p, now, err := r.plans.read(name)
 	if err != nil {
-		return err
+		return p, err
 	}
 	if started, _ := r.plans.applied(name); digest != now && digest != started {
-		return errors.New("the plan of its server has changed since it was started")
+		return p, errors.New("the plan of its server has changed since it was started")
 	}
-	return nil
+	return p, nil
 }
 
 // Notify takes what a launcher says (package units).

@@ -112,9 +112,12 @@ func add(c *nftables.Conn, table *nftables.Table, t egress.HostTable) error {
 	chains := make([]*nftables.Chain, len(t.Chains))
 	for i, chain := range t.Chains {
 		chains[i] = &nftables.Chain{Table: table, Name: chain.Name}
-		if chain.Hook {
-			accept := nftables.ChainPolicyAccept
-			chains[i].Type, chains[i].Hooknum, chains[i].Priority, chains[i].Policy = nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityFilter, &accept
+		if chain.Hook != "" {
+			hook, accept := map[string]*nftables.ChainHook{"output": nftables.ChainHookOutput, "input": nftables.ChainHookInput}[chain.Hook], nftables.ChainPolicyAccept
+			if hook == nil {
+				return fmt.Errorf("chain %q: hook %q is neither output nor input", chain.Name, chain.Hook)
+			}
+			chains[i].Type, chains[i].Hooknum, chains[i].Priority, chains[i].Policy = nftables.ChainTypeFilter, hook, nftables.ChainPriorityFilter, &accept
 		}
 		c.AddChain(chains[i])
 	}
@@ -165,17 +168,16 @@ const (
 // expressions encodes a rule just as nft(8) does, so that it can read it back.
 func expressions(r egress.HostRule, sets map[string]*nftables.Set) ([]expr.Any, error) {
 	var list []expr.Any
+	if r.Opening {
+		list = append(list, flags(expr.CmpOpEq)...)
+	}
+	if r.Under {
+		list = append(list, flags(expr.CmpOpNeq)...)
+	}
 	if r.Cgroup != (egress.Cgroup{}) {
 		list = append(list,
 			&expr.Socket{Key: expr.SocketKeyCgroupv2, Level: r.Cgroup.Level, Register: register},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: binary.NativeEndian.AppendUint64(nil, r.Cgroup.ID)})
-	}
-	if r.Under {
-		list = append(list, protocol(unix.IPPROTO_TCP)...)
-		list = append(list,
-			&expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1, DestRegister: register},
-			&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 1, Mask: []byte{notOpening}, Xor: []byte{0}},
-			&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: []byte{opening}})
 	}
 	number, known := map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "": 0}[r.Protocol]
 	switch {
@@ -194,6 +196,14 @@ func expressions(r egress.HostRule, sets map[string]*nftables.Set) ([]expr.Any, 
 	}
 	last, err := verdict(r)
 	return append(list, last), err
+}
+
+// flags matches segments of TCP that are, or are not, the first one of a connection.
+func flags(op expr.CmpOp) []expr.Any {
+	return append(protocol(unix.IPPROTO_TCP),
+		&expr.Payload{Base: expr.PayloadBaseTransportHeader, Offset: tcpFlags, Len: 1, DestRegister: register},
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 1, Mask: []byte{notOpening}, Xor: []byte{0}},
+		&expr.Cmp{Op: op, Register: register, Data: []byte{opening}})
 }
 
 func protocol(number byte) []expr.Any {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -57,6 +58,42 @@ func TestBridgesReachWhatTheyAreAllowedAlone(t *testing.T) {
 	unknown.wants("refused", "tcp "+declared+":443", "udp "+stub, "tcp "+stub)
 	outside.wants("ok", everything...)
 	outside.wants("ok", "tcp "+declared+":443", "udp "+stub)
+}
+
+// A bridge that has been taken over might wait for somebody to fetch what it has.
+func TestBridgesServeNobody(t *testing.T) {
+	if !runs(t) {
+		return
+	}
+	w := newWorld(t)
+	notion, outside := w.start(slice, "pfar-egress@notion.service"), w.start("sshd.service")
+	b, above := notion.bridge("notion")
+	notion.wants("ok", "listen "+declared+":8080", "listen [::]:8081")
+	outside.wants("ok", "tcp "+declared+":8080", "tcp "+other+":8081", "tcp ["+declared6+"]:8081", "keep "+declared+":8080", "kept")
+	apply(t, held(above, b))
+	notion.wants("ok", "listen "+declared+":8082")
+	outside.wants("refused", "tcp "+declared+":8080", "tcp "+other+":8081", "tcp ["+declared6+"]:8081", "tcp "+declared+":8082")
+	outside.wants("ok", "listen "+other+":8080", "tcp "+other+":8080", "tcp "+declared+":443")
+	if err := Remove(); err != nil {
+		t.Fatal(err)
+	}
+	outside.wants("ok", "tcp "+declared+":8082")
+}
+
+func TestBridgesAreHeldInAContainer(t *testing.T) {
+	if !runsInContainer(t) {
+		return
+	}
+	w := newWorld(t)
+	notion, outside := w.start(slice, "pfar-egress@notion.service"), w.start("sshd.service")
+	b, above := notion.bridge("notion", declared+":443")
+	if above.Level != 2 {
+		t.Errorf("the slice's level is %d: this is no container", above.Level)
+	}
+	apply(t, held(above, b))
+	notion.wants("refused", everything...)
+	notion.wants("ok", "tcp "+declared+":443", "udp "+stub)
+	outside.wants("ok", everything...)
 }
 
 func TestABridgeThatIsStartedAgainIsHeldThroughout(t *testing.T) {
@@ -317,5 +354,49 @@ func BenchmarkApply(b *testing.B) {
 				b.StartTimer()
 			}
 		})
+	}
+}
+
+func TestWatch(t *testing.T) {
+	if !runs(t) {
+		return
+	}
+	run(t, "nft", "add", "table", "ip", "pfar")
+	ctx, cancel := context.WithCancel(t.Context())
+	lost, ended := make(chan struct{}, 100), make(chan error)
+	go func() { ended <- Watch(ctx, func() { lost <- struct{}{} }) }()
+	h := large(3, 3)
+	for { // until it watches
+		apply(t, h)
+		run(t, "nft", "flush", "ruleset")
+		select {
+		case <-lost:
+		case <-time.After(50 * time.Millisecond):
+			continue
+		}
+		break
+	}
+	for _, c := range []struct {
+		args string
+		lost int
+	}{
+		{"add table inet filter", 0}, {"delete table inet filter", 0}, {"add table ip pfar", 0}, {"delete table ip pfar", 0},
+		{"flush table inet pfar", 1}, {"flush chain inet pfar out", 1}, {"reset counters", 0}, {"delete table inet pfar", 1}, {"flush ruleset", 1},
+	} {
+		for range 3 {
+			apply(t, h)
+		}
+		run(t, "nft", strings.Fields(c.args)...)
+		time.Sleep(50 * time.Millisecond)
+		if n := len(lost); n != c.lost {
+			t.Errorf("after %q the table is lost %d times, want %d", c.args, n, c.lost)
+		}
+		for len(lost) > 0 {
+			<-lost
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -24,8 +24,9 @@ import (
 )
 
 const (
-	inside = "PFAR_HOST_TEST"   // set to a test's name in the process that runs it in its network namespace
-	acting = "PFAR_HOST_CLIENT" // set in a process that connects as it is told
+	inside  = "PFAR_HOST_TEST"   // set to a test's name in the process that runs it in its network namespace
+	between = "PFAR_HOST_BOX"    // set to it in the process between, if there is one
+	acting  = "PFAR_HOST_CLIENT" // set in a process that connects as it is told
 
 	slice  = "pfar-egress.slice"
 	atOnce = 500 * time.Millisecond // far below any timeout of TCP, and far above what a busy machine needs
@@ -42,6 +43,52 @@ func TestMain(m *testing.M) {
 // runs reports whether this is the process in the network namespace. Otherwise it has the calling test run in one.
 func runs(t *testing.T) bool {
 	t.Helper()
+	return runsAs(t, inside, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET})
+}
+
+// runsInContainer is like runs, with a cgroup namespace as well, whose root lies below the host's: it is where the
+// process is that makes it, so another one is between.
+func runsInContainer(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(inside) != "" {
+		top, err := mount()
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+		}
+		if err == nil {
+			err = unix.Unmount(top, unix.MNT_DETACH)
+		}
+		if err == nil {
+			err = unix.Mount("cgroup2", top, "cgroup2", 0, "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return true
+	}
+	top, err := mount()
+	if err != nil {
+		t.Skip(err)
+	}
+	if os.Getenv(between) != "" {
+		return runsAs(t, inside, &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP})
+	}
+	w := &world{t: t}
+	box := filepath.Join(top, fmt.Sprintf("pfar-test-box-%d", os.Getpid()))
+	if err := os.Mkdir(box, 0o755); err != nil {
+		t.Skip(err)
+	}
+	defer w.rmdir(box)
+	dir, err := os.Open(box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	return runsAs(t, between, &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())})
+}
+
+func runsAs(t *testing.T, as string, how *syscall.SysProcAttr) bool {
+	t.Helper()
 	if os.Getenv(inside) == t.Name() {
 		return true
 	}
@@ -54,8 +101,9 @@ func runs(t *testing.T) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+regexp.QuoteMeta(t.Name())+"$", "-test.v", "-test.timeout=1m")
-	cmd.Env = append(os.Environ(), inside+"="+t.Name(), "GORACE=atexit_sleep_ms=0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
+	cmd.Env = append(os.Environ(), as+"="+t.Name(), "GORACE=atexit_sleep_ms=0")
+	how.Pdeathsig = unix.SIGKILL
+	cmd.SysProcAttr = how
 	out, err := cmd.CombinedOutput()
 	t.Logf("in the namespace:\n%s", out)
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
@@ -133,18 +181,7 @@ func (w *world) listen(address string) {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _ = io.Copy(c, c)
-				c.Close()
-			}()
-		}
-	}()
+	go serve(l)
 	u, err := net.ListenPacket("udp", address)
 	if err != nil {
 		w.t.Fatal(err)
@@ -160,6 +197,19 @@ func (w *world) listen(address string) {
 			_, _ = u.WriteTo(b[:n], from)
 		}
 	}()
+}
+
+func serve(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			_, _ = io.Copy(c, c)
+			c.Close()
+		}()
+	}
 }
 
 // process stands in for a bridge, or for anybody else.
@@ -251,7 +301,8 @@ func (p *process) wants(want string, list ...string) {
 	}
 }
 
-// act does what each line says: "tcp ADDRESS" or "udp ADDRESS" exchanges a word, "keep ADDRESS" leaves a connection open,
+// act does what each line says: "tcp ADDRESS" or "udp ADDRESS" exchanges a word, "listen ADDRESS"
+// echoes there, "keep ADDRESS" leaves a connection open,
 // "kept" exchanges a word over it, "apply" loads a table
 // without having the right to.
 func act(in io.Reader, out io.Writer) {
@@ -266,6 +317,11 @@ func act(in io.Reader, out io.Writer) {
 			if c, err = net.DialTimeout(what, to, 3*time.Second); err == nil {
 				err = word(c)
 				c.Close()
+			}
+		case "listen":
+			var l net.Listener
+			if l, err = net.Listen("tcp", to); err == nil {
+				go serve(l)
 			}
 		case "keep":
 			kept, err = net.DialTimeout("tcp", to, 3*time.Second)

@@ -1,0 +1,78 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+const (
+	firstPause    = 20 * time.Millisecond // between two tries to reach pfard
+	maxPause      = 2 * time.Second
+	helloPatience = 10 * time.Second // for the answer to Hello, for which pfard asks systemd
+)
+
+// Refusal is pfard's word that this process is not to run. It wraps ErrLater if that may be otherwise later.
+type Refusal struct {
+	Words string
+	Later bool
+}
+
+// ErrLater is the error of a refusal that may not come again.
+var ErrLater = errors.New("pfard refuses for now")
+
+func (r *Refusal) Error() string { return r.Words }
+func (r *Refusal) Unwrap() error {
+	if r.Later {
+		return ErrLater
+	}
+	return nil
+}
+
+// Connect says hello to the pfard at path, which may be starting: it tries until pfard answers or ctx ends. The files
+// that come with the welcome are the caller's to close.
+func Connect(ctx context.Context, path string, hello Hello) (*Conn, Welcome, []*os.File, error) {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		c, w, files, err := greet(ctx, path, hello)
+		var refusal *Refusal
+		if err == nil || errors.As(err, &refusal) {
+			return c, w, files, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, Welcome{}, nil, fmt.Errorf("attaching to pfard at %q: %w", path, err)
+		}
+	}
+}
+
+func greet(ctx context.Context, path string, hello Hello) (*Conn, Welcome, []*os.File, error) {
+	c, err := Dial(path)
+	if err != nil {
+		return nil, Welcome{}, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, helloPatience)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	var m Message
+	var files []*os.File
+	if err = c.Send(Message{Hello: &hello}); err == nil {
+		m, files, err = c.Receive()
+	}
+	switch {
+	case !stop():
+		err = fmt.Errorf("it gives no answer: %w", context.Cause(ctx))
+	case err != nil:
+	case m.Error != "":
+		err = &Refusal{m.Error, m.Later}
+	case m.Welcome == nil:
+		err = errors.New("its first message is no welcome")
+	default:
+		return c, *m.Welcome, files, nil
+	}
+	CloseAll(files)
+	c.Close()
+	return nil, Welcome{}, nil, err
+}
