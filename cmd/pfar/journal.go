@@ -6,13 +6,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/units"
 )
+
+// inJournal reports whether a log is in the journal. If pfard does not say, it is where systemd runs pfar: the
+// directories are the units', no file is there, and the machine was booted with systemd (sd_booted(3)).
+func (c *cli) inJournal(report control.Report, err error, path string) bool {
+	if err == nil {
+		return report.Journal
+	}
+	_, file := os.Stat(path)
+	_, booted := os.Stat("/run/systemd/system")
+	return c.dirs.Run == "/run/pfar" && errors.Is(file, fs.ErrNotExist) && booted == nil
+}
 
 // journalOf lists the units whose entries are a server's log, those for one session each included.
 func journalOf(server string) []string {

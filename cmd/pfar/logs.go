@@ -78,26 +78,29 @@ func (n *lineCount) Set(s string) error {
 
 func (c *cli) logs(ctx context.Context, name string, count int, follow bool) error {
 	path := c.dirs.Log(name)
-	if report, err := c.report(ctx); err == nil {
+	report, err := c.report(ctx)
+	if err == nil {
 		s, err := findServer(report, name)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case report.Journal:
-			return c.printJournal(ctx, strconv.Quote(name), name, journalOf(name), count, follow)
-		case s.Log != "":
+		}
+		if s.Log != "" {
 			path = s.Log
 		}
+	}
+	if c.inJournal(report, err, path) {
+		return c.printJournal(ctx, strconv.Quote(name), name, journalOf(name), count, follow)
 	}
 	return c.printLog(ctx, strconv.Quote(name), path, count, follow)
 }
 
 func (c *cli) gatewayLogs(ctx context.Context, count int, follow bool) error {
 	const of = "the gateway"
-	if report, err := c.report(ctx); err == nil && report.Journal {
+	path := c.dirs.Log(units.GatewayLog)
+	if report, err := c.report(ctx); c.inJournal(report, err, path) {
 		return c.printJournal(ctx, of, "", []string{units.GatewayLog}, count, follow)
 	}
-	return c.printLog(ctx, of, c.dirs.Log(units.GatewayLog), count, follow)
+	return c.printLog(ctx, of, path, count, follow)
 }
 
 // printLog prints the end of a log, and goes on as it grows if it is to be followed.

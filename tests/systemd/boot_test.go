@@ -92,6 +92,23 @@ func entries(t *testing.T, m *bed.Machine, match ...string) (all []map[string]an
 	return all
 }
 
+// TestRefusalIsInTheJournal, and can be asked for by server, host and verdict.
+func TestRefusalIsInTheJournal(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	const ask = `exec 3<>/dev/tcp/127.0.0.1/9876; printf 'CONNECT evil.test:443 HTTP/1.1\\r\\nHost: evil.test:443\\r\\n\\r\\n' >&3; cat <&3 >&2; exec ` + programs + `/echo`
+	m.Put(t, "/etc/pfar/mcp.d/curious.hcl", "allowed_domains = [\"api.notion.com\"]\nserver {\n  command = \"bash\"\n  args = [\"-c\", \""+ask+"\"]\n}\n", 0o644)
+	m.Run(t, "systemctl", "start", "pfar.target")
+	isActive(t, m, "pfar-mcp@curious.service", "active")
+	refused := entries(t, m, "PFAR_SERVER=curious", "PFAR_HOST=evil.test:443", "PFAR_VERDICT=deny")
+	if len(refused) != 1 || refused[0]["_SYSTEMD_UNIT"] != "pfar-egress@curious.service" || refused[0]["PRIORITY"] != "4" {
+		t.Errorf("refusals: %v", refused)
+	}
+	if out := m.Run(t, "pfar", "logs", "curious"); !strings.Contains(out, "verdict=deny") || !strings.Contains(out, "pfar refuses evil.test:443") {
+		t.Errorf("pfar logs: %s", out)
+	}
+}
+
 // TestFailure: a server that crashes three times in a row is disabled, and the owner is told once, with the reason.
 func TestFailure(t *testing.T) {
 	t.Parallel()
@@ -128,6 +145,14 @@ func TestFailure(t *testing.T) {
 	if out := m.Run(t, "pfar", "logs", "broken"); strings.Count(out, "Z echo: crashing as told\n") != 3 {
 		t.Errorf("pfar logs: %s", out)
 	}
+	if gone := entries(t, m, "--unit=pfar-gateway.service", "PFAR_SERVER=broken", "PFAR_REASON=it closed its stdout"); len(gone) == 0 {
+		t.Errorf("the gateway's: %v", entries(t, m, "--unit=pfar-gateway.service"))
+	}
+	m.Run(t, "systemctl", "stop", "pfard.service")
+	if out := m.Run(t, "pfar", "logs", "broken"); strings.Count(out, "Z echo: crashing as told\n") != 3 {
+		t.Errorf("pfar logs without pfard: %s", out)
+	}
+	m.Run(t, "systemctl", "start", "pfard.service")
 	m.Try("pfar", "enable", "broken") // without having mended it
 	isActive(t, m, "pfar-mcp@broken.service", "failed")
 	told(2)
