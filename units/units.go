@@ -96,6 +96,9 @@ const (
 	NotifyLogFull = "X_PFAR_LOGFULL" // the log has grown by LogSegment since the last such message
 )
 
+// StatusMark stands before the label in the status line of a launcher's unit, behind the state and its detail.
+const StatusMark = "; label "
+
 // LogSegment is how much a launcher writes to its log before it tells the runner, in bytes.
 const LogSegment = 4 << 20
 
@@ -106,6 +109,7 @@ const LogTime = "2006-01-02T15:04:05.000Z "
 const (
 	StateWaiting  = "waiting"  // for a credential
 	StateStopped  = "stopped"  // by the operator or the declaration
+	StateSleeping = "sleeping" // started by the next call
 	StateStarting = "starting" // process started, tools not yet listed
 	StateRunning  = "running"  // tools listed and served
 	StateBackOff  = "back-off" // crashed, will be started again

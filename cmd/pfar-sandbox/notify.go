@@ -81,7 +81,7 @@ func (s shown) line(label string) string {
 		text += ": " + s.detail
 	}
 	if label != "" {
-		text += "; label " + label
+		text += units.StatusMark + label
 	}
 	if s.refusal != "" {
 		text += "; " + s.refusal

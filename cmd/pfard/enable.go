@@ -21,7 +21,7 @@ func (d *daemon) disable(name string) error {
 	if err := mark(d.options.dirs.Disabled(name)); err != nil {
 		return fmt.Errorf("remembering that %q is disabled: %w", name, err)
 	}
-	s.off, s.run = true, false
+	s.off, s.run, s.asleep = true, false, false
 	s.dismiss(fmt.Errorf("%w: somebody else disabled %q", control.ErrStopped, name))
 	d.converge(s)
 	d.tell()

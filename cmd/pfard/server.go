@@ -16,10 +16,12 @@ import (
 type server struct {
 	name  string
 	want  *generator.Plan // nil: no declaration any more
-	run   bool            // the operator or the declaration wants it to run
+	run   bool            // the operator, the declaration or a call wants it to run
 	off   bool            // the operator has disabled it, whatever run says
 	learn *learner        // wants it to run in learning mode, whatever run says; nil: nobody
 	stale bool            // its file is broken now
+
+	asleep bool // it does not run until a call wants it
 
 	started *generator.Plan // what the runner was told to start; nil: nothing
 	again   bool            // stop it and start it, though the plan is the same
@@ -48,6 +50,9 @@ func (d *daemon) converge(s *server) {
 		delete(d.servers, s.name)
 	case s.started == nil && s.runs():
 		d.start(s)
+	case s.started == nil && s.asleep && !s.off:
+		s.set(control.Sleeping, reasonAsleep(*s.want))
+		d.offer(s)
 	case s.started == nil:
 		s.set(control.Stopped, s.reasonNotRun())
 		d.offer(s)
@@ -98,8 +103,6 @@ func (s *server) reasonNotRun() string {
 		return control.DetailOff(s.name)
 	case !s.want.Enabled:
 		return control.DetailDisabled
-	case !s.want.Autostart:
-		return "autostart = false in its declaration; pfar start " + s.name
 	}
 	return "stopped"
 }
@@ -167,7 +170,7 @@ func waitingFor(missing []string) string { return "for credentials: " + strings.
 // word of the owner's as ours.
 func (d *daemon) turnedOutside(s *server, u local.Update) {
 	if u.Ended {
-		s.run, s.started = false, nil
+		s.run, s.asleep, s.started = false, false, nil
 		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, s.name))
 		s.take(u)
 		s.status.PID, s.status.Tools, s.status.Limits, s.status.Crashes = 0, 0, "", 0
@@ -176,7 +179,7 @@ func (d *daemon) turnedOutside(s *server, u local.Update) {
 		}
 	} else if s.want != nil && s.started == nil {
 		p := s.plan() // which it is: what is offered is that
-		s.run, s.started = s.want.Enabled, &p
+		s.run, s.asleep, s.started = s.want.Enabled, false, &p
 		s.take(u)
 	}
 	d.converge(s)

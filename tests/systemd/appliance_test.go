@@ -75,7 +75,7 @@ func TestDropAFile(t *testing.T) {
 			t.Errorf("systemctl status has no %q:\n%s", want, status)
 		}
 	}
-	if r := m.Try("pfar", "call", "hello.echo", "--text", "there"); r.Code != 0 || !strings.Contains(r.Stdout, "there") {
+	if r := m.Try("pfar", "call", "hello.echo", "--message", "there"); r.Code != 0 || !strings.Contains(r.Stdout, "there") {
 		t.Errorf("pfar call: %s", r)
 	}
 	m.Run(t, "rm", "/etc/pfar/mcp.d/hello.hcl")
@@ -88,4 +88,140 @@ func TestDropAFile(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// pid is the main process of a server's unit, 0 for none.
+func pid(t *testing.T, m *bed.Machine, unit string) string {
+	t.Helper()
+	return strings.TrimSpace(m.Run(t, "systemctl", "show", "--property=MainPID", "--value", unit))
+}
+
+// TestSystemctl: what an administrator does by systemctl counts as much as what the owner does by pfar.
+func TestSystemctl(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	const unit = "pfar-mcp@hello"
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo(""), 0o644)
+	becomes(t, m, "hello", control.Running)
+
+	m.Run(t, "systemctl", "stop", unit)
+	becomes(t, m, "hello", control.Stopped)
+	m.Run(t, "systemctl", "reload", "pfard")
+	m.Run(t, "systemctl", "restart", "pfard")
+	time.Sleep(time.Second)
+	if s := becomes(t, m, "hello", control.Stopped); s.PID != 0 {
+		t.Errorf("stopped, and %+v", s)
+	}
+	m.Run(t, "pfar", "start", "hello")
+	becomes(t, m, "hello", control.Running)
+
+	m.Run(t, "pfar", "stop", "hello")
+	if r := m.Try("systemctl", "is-active", unit); r.Stdout != "inactive\n" {
+		t.Errorf("after pfar stop: %s", r)
+	}
+	m.Run(t, "systemctl", "start", unit)
+	becomes(t, m, "hello", control.Running)
+
+	before := pid(t, m, unit)
+	m.Run(t, "systemctl", "restart", unit)
+	becomes(t, m, "hello", control.Running)
+	if after := pid(t, m, unit); after == before || after == "0" {
+		t.Errorf("after systemctl restart the launcher is %s, and was %s", after, before)
+	}
+
+	m.Run(t, "systemctl", "stop", unit)
+	becomes(t, m, "hello", control.Stopped)
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo("description = \"changed\""), 0o644)
+	becomes(t, m, "hello", control.Running)
+
+	if r := m.Try("systemctl", "start", "pfar-mcp@nobody"); r.Code == 0 {
+		t.Errorf("what is not declared was started: %s", r)
+	}
+	tree := m.Run(t, "systemd-cgls", "--no-pager", "/pfar.slice")
+	for _, want := range []string{"pfar-mcp@hello.service", "pfar-mcp-hello.scope", "pfard.service", "pfar-gateway.service", "echo"} {
+		if !strings.Contains(tree, want) {
+			t.Errorf("systemd-cgls has no %q:\n%s", want, tree)
+		}
+	}
+}
+
+// TestKillPfard: what runs does not notice.
+func TestKillPfard(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo(""), 0o644)
+	becomes(t, m, "hello", control.Running)
+	before := pid(t, m, "pfar-mcp@hello")
+	for range 5 {
+		m.Run(t, "systemctl", "kill", "--signal=KILL", "pfard")
+		s := becomes(t, m, "hello", control.Running)
+		if s.Tools == 0 || s.Limits == "" || s.Crashes != 0 {
+			t.Errorf("pfard does not know it again: %+v", s)
+		}
+	}
+	if after := pid(t, m, "pfar-mcp@hello"); after != before {
+		t.Errorf("the launcher is %s, and was %s", after, before)
+	}
+	m.Run(t, "systemctl", "stop", "pfard")
+	m.Run(t, "rm", "/etc/pfar/mcp.d/hello.hcl")
+	m.Run(t, "systemctl", "start", "pfard")
+	bed.Eventually(t, soon, func() error {
+		if r := m.Try("systemctl", "is-active", "pfar-mcp@hello"); r.Stdout != "inactive\n" {
+			return fmt.Errorf("what was removed while pfard was away: %s", r)
+		}
+		return nil
+	})
+}
+
+// TestCrashes: back-off, then disabled, and said once.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	m.Put(t, "/etc/pfar/mcp.d/bad.hcl", fmt.Sprintf("label = \"public\"\nserver {\n  command = %q\n  args = [\"-crash\"]\n}\n", programs+"/echo"), 0o644)
+	s := becomes(t, m, "bad", control.BackOff)
+	if !strings.Contains(s.Detail, "of 3") {
+		t.Errorf("back-off: %q", s.Detail)
+	}
+	bed.Eventually(t, 30*time.Second, func() error {
+		if s, err := server(m, "bad"); err != nil || s.State != control.Failed {
+			return fmt.Errorf("%+v, %w", s, err)
+		}
+		return nil
+	})
+	if r := m.Try("systemctl", "is-failed", "pfar-mcp@bad"); r.Stdout != "failed\n" {
+		t.Errorf("its unit: %s", r)
+	}
+	m.Run(t, "systemctl", "restart", "pfard") // which does not start it again
+	if s := becomes(t, m, "bad", control.Failed); !strings.Contains(s.Detail, "disabled after 3 crashes in a row: exit status 3: echo: crashing as told") {
+		t.Errorf("after pfard was restarted: %+v", s)
+	}
+	m.Put(t, "/etc/pfar/mcp.d/bad.hcl", echo(""), 0o644)
+	becomes(t, m, "bad", control.Running)
+}
+
+// TestMissingCredential waits, visibly, and never crashes.
+func TestMissingCredential(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	m.Put(t, "/etc/pfar/mcp.d/keyed.hcl", echo("auth = { TOKEN = \"vault:some_token\" }"), 0o644)
+	s := becomes(t, m, "keyed", control.Waiting)
+	if !strings.Contains(s.Detail, "pfar vault set some_token") {
+		t.Errorf("%q names no remedy", s.Detail)
+	}
+	bed.Eventually(t, soon, func() error {
+		status := m.Try("systemctl", "status", "pfar-mcp@keyed").Stdout
+		if !strings.Contains(status, "waiting: for credentials: TOKEN: pfar vault set some_token") || !strings.Contains(status, "active (running)") {
+			return errors.New(status)
+		}
+		return nil
+	})
+	m.Shell(t, "echo -n hunter2-secret | pfar vault set some_token")
+	becomes(t, m, "keyed", control.Running)
+	if r := m.Try("pfar", "call", "keyed.environment"); !strings.Contains(r.Stdout, "TOKEN=hunter2-secret") {
+		t.Errorf("its environment: %s", r)
+	}
+	shown := m.Shell(t, "systemctl show pfar-mcp@keyed; systemctl cat pfar-mcp@keyed; cat /proc/[0-9]*/cmdline | tr '\\0' ' '; cat /run/pfar/plan/*")
+	if strings.Contains(shown, "hunter2-secret") {
+		t.Error("the secret is shown where it must not be")
+	}
 }

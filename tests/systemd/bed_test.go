@@ -128,11 +128,15 @@ func TestFirewall(t *testing.T) {
 func TestReboot(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
-	m.Shell(t, "echo kept >/var/kept; echo gone >/run/gone; logger -t before hello")
+	m.Put(t, "/etc/systemd/system/broken.service", "[Service]\nType=oneshot\nExecStart=false\n[Install]\nWantedBy=multi-user.target\n", 0o644)
+	m.Shell(t, "systemctl enable broken; echo kept >/var/kept; echo gone >/run/gone; logger -t before hello")
 	first := m.Read(t, "/proc/1/stat")
 	m.Reboot(t)
 	if m.Read(t, "/proc/1/stat") == first {
 		t.Error("PID 1 is the same")
+	}
+	if !strings.Contains(m.Console(), "Failed to start broken.service") {
+		t.Errorf("the console does not say what failed: %s", m.Console())
 	}
 	m.Shell(t, `test "$(cat /var/kept)" = kept; test ! -e /run/gone; journalctl -q -t before | grep -q hello; echo more >>/var/kept`)
 	m.PowerCut(t)

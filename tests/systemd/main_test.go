@@ -34,16 +34,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// machines are what every test boots its own from: m := machines.Boot(t). A boot takes a third of a second.
+// machines are what every test boots its own from: m := machines.Boot(t). A boot takes a third of a second. Their programs
+// have the race detector; Debian's libc, which that takes, is the one of the image.
 var machines *bed.Bed
 
 func run(m *testing.M) (code int, err error) {
+	if os.Geteuid() != 0 {
+		return 1, fmt.Errorf("tests/systemd boots machines as root, and this is uid %d; without root run go test -short", os.Geteuid())
+	}
 	before, err := bed.Look()
 	if err != nil {
 		return 1, err
 	}
 	start := time.Now()
-	if machines, err = bed.Open(context.Background(), images, cache, install); err != nil {
+	if machines, err = bed.Open(context.Background(), images, cache, install("RACE=1")); err != nil {
 		return 1, err
 	}
 	defer machines.Close()
@@ -53,8 +57,9 @@ func run(m *testing.M) (code int, err error) {
 }
 
 const (
-	images = "../../build/image"
-	cache  = "../../build/systemd"
+	root   = "../.."
+	images = root + "/build/image"
+	cache  = root + "/build/systemd"
 )
 
 // Where machines have the tests' own programs, and the servers from npm.
@@ -63,12 +68,15 @@ const (
 	servers  = "/var/lib/pfar/servers"
 )
 
-// install has make install the programs, built with the race detector: Debian's libc is the one of the image.
-func install(ctx context.Context, dir string) error {
-	root := filepath.Join("..", "..")
-	if err := command(ctx, nil, "make", "--no-print-directory", "-C", root, "install", "RACE=1", "DESTDIR="+dir); err != nil {
-		return err
+// install has make install pfar, with options for make, and brings the tests' own.
+func install(options ...string) func(context.Context, string) error {
+	return func(ctx context.Context, dir string) error {
+		args := append([]string{"--no-print-directory", "-C", root, "install", "DESTDIR=" + dir}, options...)
+		return errors.Join(command(ctx, nil, "make", args...), bring(ctx, dir))
 	}
+}
+
+func bring(ctx context.Context, dir string) error {
 	own := []string{"build", "-o", filepath.Join(dir, programs) + "/", "./tests/echo", "./tests/hostile"}
 	if err := command(ctx, []string{"CGO_ENABLED=0"}, "go", append([]string{"-C", root}, own...)...); err != nil {
 		return err

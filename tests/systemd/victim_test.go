@@ -4,9 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,8 +24,7 @@ const victimVariable = "PFAR_TEST_BED_VICTIM"
 
 // report is what a victim writes about its machine.
 type report struct {
-	Cgroup     string
-	Namespaces map[string]bool
+	Processes []int
 }
 
 func victim() {
@@ -36,10 +40,11 @@ func victim() {
 		panic(err)
 	}
 	m.Try("sh", "-c", "mount -t tmpfs tmpfs /mnt; ip link add bed-proof type dummy; setsid sleep 1000 >/dev/null 2>&1 &")
-	if err := json.NewEncoder(os.Stdout).Encode(report{m.Cgroup(), m.Namespaces()}); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(report{m.Processes()}); err != nil {
 		panic(err)
 	}
 	if os.Getenv(victimVariable) == "panic" {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until somebody has looked
 		panic("as told")
 	}
 	time.Sleep(time.Minute)
@@ -53,6 +58,10 @@ func TestNothingIsLeft(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), victimVariable+"="+name)
+			stdin, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
 			stdout, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -68,11 +77,17 @@ func TestNothingIsLeft(t *testing.T) {
 			if err := json.Unmarshal(line, &r); err != nil {
 				t.Fatal(err)
 			}
+			held, err := bed.Hold(r.Processes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
 			if name == "boot" {
 				time.Sleep(150 * time.Millisecond)
-			} else if len(r.Namespaces) < 6 || len(bed.InNamespaces(r.Namespaces)) < 5 {
-				t.Fatalf("%d processes in %v: this looks for the wrong thing", len(bed.InNamespaces(r.Namespaces)), r.Namespaces)
+			} else if inside := held.Inside(); len(held) < 6 || len(inside) < 5 {
+				t.Fatalf("%q in %d namespaces: this looks for the wrong thing", inside, len(held))
 			}
+			stdin.Close()
 			if signal != 0 {
 				_ = cmd.Process.Signal(signal)
 			}
@@ -80,14 +95,44 @@ func TestNothingIsLeft(t *testing.T) {
 				t.Error("the victim has lived")
 			}
 			bed.Eventually(t, 10*time.Second, func() error {
-				if left := bed.InNamespaces(r.Namespaces); len(left) > 0 {
-					return fmt.Errorf("processes are left: %q", left)
-				}
-				if _, err := os.Stat(r.Cgroup); err == nil {
-					return fmt.Errorf("the cgroup %q is left", r.Cgroup)
-				}
-				return nil
+				return errors.Join(none("processes", held.Inside()), none("cgroups", machines.Cgroups(cmd.Process.Pid)))
 			})
 		})
+	}
+}
+
+func none(what string, left []string) error {
+	if len(left) > 0 {
+		return fmt.Errorf("%s are left: %q", what, left)
+	}
+	return nil
+}
+
+// TestGuardianIsKilled has the machine go with its guardian, and its cgroup with the test.
+func TestGuardianIsKilled(t *testing.T) {
+	t.Parallel()
+	m, err := machines.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := bed.Hold(m.Processes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	group := filepath.Dir(filepath.Dir(m.Cgroup()))
+	guardian, err := strconv.Atoi(group[strings.LastIndex(group, "-")+1:])
+	if err != nil {
+		t.Fatalf("whose guardian has the cgroup %q? %v", group, err)
+	}
+	if err := syscall.Kill(guardian, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	bed.Eventually(t, 10*time.Second, func() error { return none("processes", held.Inside()) })
+	if err := m.Close(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the machine's end says %v", err)
+	}
+	if _, err := os.Stat(group); err == nil {
+		t.Errorf("the cgroup %q is left", group)
 	}
 }

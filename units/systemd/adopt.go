@@ -18,8 +18,15 @@ type Found struct {
 func (r *Runner) Adopt(ctx context.Context) (found []Found, applied map[string]string, err error) {
 	var known map[string]UnitState
 	err = r.persist(ctx, "looking for what runs", func(ctx context.Context, bus *Bus) (err error) {
-		known, err = bus.Launchers(ctx)
-		return err
+		if known, err = bus.Launchers(ctx); err != nil {
+			return err
+		}
+		for name := range known {
+			if known[name], err = bus.State(ctx, LauncherUnit(name)); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, nil, err

@@ -15,8 +15,8 @@ import (
 
 // Bus is a connection to one systemd. Its methods may be called at the same time.
 type Bus struct {
-	conn  *sd.Conn
-	ended <-chan struct{} // closed with the connection that signals come by
+	conn    *sd.Conn
+	address string
 }
 
 // Names that systemd gives its errors (systemd's bus-common-errors.h).
@@ -51,13 +51,9 @@ func userAddresses(runtimeDir, sessionBus string, uid int) []string {
 func ConnectTo(ctx context.Context, addresses ...string) (*Bus, error) {
 	var first error // of the best address, which says most
 	for _, address := range addresses {
-		var last *dbus.Conn // the second of two, on which go-systemd listens for signals
-		conn, err := sd.NewConnection(func() (c *dbus.Conn, err error) {
-			last, err = dial(ctx, address)
-			return last, err
-		})
+		conn, err := sd.NewConnection(func() (*dbus.Conn, error) { return dial(ctx, address) })
 		if err == nil {
-			return &Bus{conn, last.Context().Done()}, nil
+			return &Bus{conn, address}, nil
 		}
 		if first == nil {
 			first = err
@@ -82,7 +78,7 @@ func dial(ctx context.Context, address string) (*dbus.Conn, error) {
 		conn.Close()
 		return nil, err
 	}
-	if filepath.Base(address) == "private" {
+	if direct(address) {
 		return conn, nil
 	}
 	if err := conn.Hello(); err != nil {
@@ -91,6 +87,9 @@ func dial(ctx context.Context, address string) (*dbus.Conn, error) {
 	}
 	return conn, nil
 }
+
+// direct reports whether an address is systemd's own, and no message bus's.
+func direct(address string) bool { return filepath.Base(address) == "private" }
 
 // Close ends the connection; what was asked for stays.
 func (b *Bus) Close() { b.conn.Close() }

@@ -3,6 +3,7 @@ package systemd
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/pfar/pfar/units"
 )
@@ -55,12 +56,12 @@ func follow(u *units.Update, s UnitState) {
 		gone(u)
 		u.Ended = true
 		if u.State != units.StateFailed {
-			u.State, u.Detail = units.StateFailed, "the launcher "+s.ending()
+			u.State, u.Detail = units.StateFailed, s.why(units.StateFailed)
 		}
 	case s.Sub == "auto-restart":
 		gone(u)
 		if u.State != units.StateBackOff {
-			u.State, u.Detail = units.StateBackOff, "the launcher "+s.ending()
+			u.State, u.Detail = units.StateBackOff, s.why(units.StateBackOff)
 		}
 	case u.Ended: // started again, by somebody else
 		u.Ended, u.State, u.Detail = false, units.StateStarting, "starting"
@@ -69,6 +70,15 @@ func follow(u *units.Update, s UnitState) {
 
 // gone forgets what is true of a process.
 func gone(u *units.Update) { u.PID, u.Tools, u.Limits = 0, 0, "" }
+
+// why is what a launcher has said on its way into a state, or else how it ended.
+func (s UnitState) why(state string) string {
+	if words, ok := strings.CutPrefix(s.Status, state+": "); ok {
+		words, _, _ = strings.Cut(words, units.StatusMark)
+		return words
+	}
+	return "the launcher " + s.ending()
+}
 
 // ending is how a service's process ended, in words.
 func (s UnitState) ending() string {
@@ -85,29 +95,21 @@ func (s UnitState) ending() string {
 
 // Watch follows what systemd says until ctx ends.
 func (r *Runner) Watch(ctx context.Context) {
-	for ctx.Err() == nil {
-		var bus *Bus
-		err := r.persist(ctx, "watching", func(_ context.Context, b *Bus) error { bus = b; return nil })
+	for {
+		var changed <-chan string
+		err := r.persist(ctx, "watching", func(_ context.Context, bus *Bus) (err error) {
+			changed, err = bus.watch(ctx)
+			return err
+		})
 		if err != nil {
 			return
 		}
-		changed := bus.watch()
 		r.lookAtAll()
-		for open := true; open; {
-			var unit string
-			select {
-			case <-ctx.Done():
-				return
-			case unit, open = <-changed:
-			}
-			name, ok := InstanceOf(unit)
-			switch {
-			case ok:
+		for unit := range changed {
+			if name, ok := InstanceOf(unit); ok {
 				r.observe(name)
-			case unit == GatewayUnit:
+			} else if unit == GatewayUnit {
 				r.lookAtGateway()
-			case unit == "":
-				r.lookAtAll()
 			}
 		}
 		r.forgetJobs()

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	sd "github.com/coreos/go-systemd/v22/dbus"
 )
 
 // Units that pfar ships (folder units), and what the names of instances are made of.
@@ -48,6 +46,7 @@ type UnitState struct {
 	Result  string // "success", "exit-code", "signal", "timeout", "oom-kill", "assert", ...
 	Code    int    // exit status of the main process, or its signal
 	MainPID int
+	Status  string // what it has said last, in words (sd_notify(3))
 }
 
 // State returns what systemd says of a service. One that it does not know is inactive.
@@ -64,6 +63,7 @@ func (b *Bus) State(ctx context.Context, unit string) (UnitState, error) {
 	s.Active, _ = general["ActiveState"].(string)
 	s.Sub, _ = general["SubState"].(string)
 	s.Result, _ = special["Result"].(string)
+	s.Status, _ = special["StatusText"].(string)
 	if code, ok := special["ExecMainStatus"].(int32); ok {
 		s.Code = int(code)
 	}
@@ -146,31 +146,4 @@ func (b *Bus) Launchers(ctx context.Context) (map[string]UnitState, error) {
 		}
 	}
 	return all, nil
-}
-
-// watch sends the names of units whose state may have changed, until the connection ends: systemd tells its direct
-// connections of all units. A "" says that some may have been missed.
-func (b *Bus) watch() <-chan string {
-	updates, overflow := make(chan *sd.PropertiesUpdate, 4096), make(chan error, 1)
-	b.conn.SetPropertiesSubscriber(updates, overflow)
-	names := make(chan string)
-	go func() {
-		defer close(names)
-		for {
-			select {
-			case u := <-updates:
-				if _, ok := u.Changed["ActiveState"]; !ok {
-					if _, ok := u.Changed["SubState"]; !ok {
-						continue
-					}
-				}
-				names <- u.UnitName
-			case <-overflow:
-				names <- ""
-			case <-b.ended:
-				return
-			}
-		}
-	}()
-	return names
 }

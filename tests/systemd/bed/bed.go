@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -33,9 +32,14 @@ var files = map[string]string{
 	"etc/systemd/system/e2scrub_all.timer":            "",
 	"etc/systemd/system/systemd-tmpfiles-clean.timer": "",
 	"etc/systemd/system/console-getty.service":        "",
+	"etc/systemd/system.conf.d/bed.conf":              "[Manager]\nDefaultEnvironment=" + gorace + "\n",
+	"etc/systemd/user.conf.d/bed.conf":                "[Manager]\nDefaultEnvironment=" + gorace + "\n",
 	// The journal is there after a boot, too.
 	"etc/systemd/journald.conf.d/bed.conf": "[Journal]\nStorage=persistent\nSystemMaxUse=64M\n",
 }
+
+// gorace has programs with the race detector end at once: by themselves they sleep for a second first.
+const gorace = "GORACE=atexit_sleep_ms=0"
 
 // Bed is what machines are made from.
 type Bed struct {
@@ -121,19 +125,23 @@ func cgroups() (string, error) {
 	return "", fmt.Errorf("finding cgroup version 2: it is mounted nowhere")
 }
 
-// prefix begins the name of every machine's cgroup, which ends in its guardian's PID.
-const prefix = "pfar-bed-"
+// groupName is the cgroup of a test's machine, all of them if guardian is "*".
+func groupName(cgroups string, test int, guardian string) string {
+	return filepath.Join(cgroups, fmt.Sprintf("pfar-bed-%d-%s", test, guardian))
+}
 
-// removeStale removes the cgroups of machines whose guardian was killed, so that nobody did.
+// removeStale removes the cgroups of machines whose guardian was killed, and the test too, so that nobody did.
 func removeStale(cgroups string) {
-	list, _ := filepath.Glob(filepath.Join(cgroups, prefix+"*"))
+	list, _ := filepath.Glob(filepath.Join(cgroups, "pfar-bed-*"))
 	for _, dir := range list {
-		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), prefix))
-		if err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
+		var test, guardian int
+		if _, err := fmt.Sscanf(filepath.Base(dir), "pfar-bed-%d-%d", &test, &guardian); err == nil && dead(test) && dead(guardian) {
 			_ = removeCgroup(dir)
 		}
 	}
 }
+
+func dead(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }
 
 // removeCgroup removes a cgroup with all below it, whose processes have been killed: the kernel is through with one a
 // little later than whoever waits for it.

@@ -55,9 +55,9 @@ func Play() {
 }
 
 // guard makes the machine's cgroup, starts the keeper in it and waits for the end of either the test or the keeper.
-// args are the directory of cgroups and the layers of the root.
+// args are the path of its cgroup without the PID at its end, and the layers of the root.
 func guard(args []string) error {
-	dir := filepath.Join(args[0], prefix+strconv.Itoa(os.Getpid()))
+	dir := args[0] + strconv.Itoa(os.Getpid())
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("making a cgroup: %w", err)
 	}
@@ -71,7 +71,7 @@ func guardKeeper(dir string, args []string) error {
 	}
 	defer group.Close()
 	cmd := exec.Command("/proc/self/exe", args[1:]...)
-	cmd.Env = append(os.Environ(), roleVariable+"="+roleKeeper)
+	cmd.Env = append(os.Environ(), roleVariable+"="+roleKeeper, gorace)
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{nil, os.NewFile(controlFD, "control"), os.NewFile(consoleFD, "console")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -234,10 +234,10 @@ func (k *keeper) boot() error {
 	}
 	defer group.Close()
 	cmd := exec.Command("systemd-nspawn", "--directory="+rootDir, "--machine=pfar-bed", "--boot", "--notify-ready=yes",
-		"--register=no", "--keep-unit", "--private-network", "--console=pipe", "--quiet",
+		"--register=no", "--keep-unit", "--private-network", "--console=read-only", "--quiet",
 		"--resolv-conf=off", "--timezone=off", "--link-journal=no",
 		// Without these IPAddressDeny= is silently without effect.
-		"--system-call-filter=bpf", "--capability=CAP_BPF,CAP_PERFMON")
+		"--system-call-filter=bpf", "--capability=CAP_BPF,CAP_PERFMON", "--", "--show-status=auto", "--log-color=no")
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "NOTIFY_SOCKET=" + notifySocket,
 		"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1"}
 	cmd.Stdout, cmd.Stderr = k.console, k.console

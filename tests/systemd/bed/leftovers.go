@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -45,8 +46,8 @@ func Look() (Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, pattern := range []string{filepath.Join(base, prefix+"*"), "/run/systemd/nspawn/*", "/run/systemd/machines/*", "/run/netns/*",
-		"/var/lib/machines/*", "/var/log/journal/*", "/tmp/pfar-bed-*", "/etc/.updated", "/etc/machine-id.*"} {
+	for _, pattern := range []string{groupName(base, os.Getpid(), "*"), "/run/systemd/nspawn/*", "/run/systemd/machines/*", "/run/netns/*",
+		"/var/lib/machines/*", "/var/log/journal/*", "/tmp/pfar-bed-*", "/tmp/nspawn-*", "/etc/.updated", "/etc/machine-id.*"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, err
@@ -90,40 +91,70 @@ func (h Host) Same(timeout time.Duration) error {
 	}
 }
 
-// Namespaces are the machine's and its keeper's, to look for who is in them: InNamespaces.
-func (m *Machine) Namespaces() map[string]bool {
-	own := map[string]bool{}
-	for _, kind := range kinds {
-		link, _ := os.Readlink("/proc/self/ns/" + kind)
-		own[link] = true
-	}
-	list := map[string]bool{}
-	for _, group := range []string{"../keeper", "payload/init.scope"} {
-		procs, _ := os.ReadFile(filepath.Join(m.group, group, "cgroup.procs"))
-		for _, pid := range strings.Fields(string(procs)) {
-			for _, kind := range kinds {
-				if link, err := os.Readlink("/proc/" + pid + "/ns/" + kind); err == nil && !own[link] {
-					list[link] = true
-				}
-			}
+// Cgroups lists those of a test's machines: pid is the test's process.
+func (b *Bed) Cgroups(pid int) []string {
+	list, _ := filepath.Glob(groupName(b.cgroups, pid, "*"))
+	return list
+}
+
+// Processes are the keeper and the machine's PID 1, as the host has them, for Hold.
+func (m *Machine) Processes() []int {
+	list := []int{m.leader}
+	procs, _ := os.ReadFile(filepath.Join(m.group, "../keeper/cgroup.procs"))
+	for _, word := range strings.Fields(string(procs)) {
+		if pid, err := strconv.Atoi(word); err == nil {
+			list = append(list, pid)
 		}
 	}
 	return list
 }
 
-var kinds = []string{"cgroup", "ipc", "mnt", "net", "pid", "uts"}
+// Held are namespaces, kept open: the kernel gives the number of one that has ended to the next.
+type Held map[string]*os.File
 
-// InNamespaces lists the processes in any of the namespaces.
-func InNamespaces(namespaces map[string]bool) []string {
-	var list []string
-	processes, _ := filepath.Glob("/proc/[0-9]*")
-	for _, p := range processes {
-		for _, kind := range kinds {
-			if link, err := os.Readlink(p + "/ns/" + kind); err == nil && namespaces[link] {
-				command, _ := os.ReadFile(p + "/cmdline")
-				list = append(list, fmt.Sprintf("%s %s %q", filepath.Base(p), link, command))
+// Hold opens the namespaces of processes that this one is not in itself.
+func Hold(pids []int) (Held, error) {
+	h := Held{}
+	for _, pid := range pids {
+		for _, kind := range []string{"cgroup", "ipc", "mnt", "net", "pid", "uts"} {
+			path := fmt.Sprintf("/proc/%d/ns/%s", pid, kind)
+			link, err := os.Readlink(path)
+			if err != nil {
+				return nil, err
+			}
+			if own, _ := os.Readlink("/proc/self/ns/" + kind); own == link || h[link] != nil {
+				continue
+			}
+			if h[link], err = os.Open(path); err != nil {
+				return nil, err
 			}
 		}
 	}
+	return h, nil
+}
+
+// Close lets go.
+func (h Held) Close() {
+	for _, f := range h {
+		f.Close()
+	}
+}
+
+// Inside lists the processes in any of the namespaces that run yet: a killed one may wait for its parent.
+func (h Held) Inside() []string {
+	var list []string
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range processes {
+		links, _ := filepath.Glob(p + "/ns/*")
+		command, _ := os.ReadFile(p + "/cmdline")
+		if slices.ContainsFunc(links, h.has) && len(command) > 0 {
+			list = append(list, fmt.Sprintf("%s %q", filepath.Base(p), command))
+		}
+	}
 	return list
+}
+
+func (h Held) has(path string) bool {
+	link, err := os.Readlink(path)
+	return err == nil && h[link] != nil
 }

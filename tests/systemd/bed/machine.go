@@ -84,8 +84,8 @@ func (m *Machine) startGuardian() error {
 	theirs := os.NewFile(uintptr(pair[1]), "control")
 	defer theirs.Close()
 	m.lifeline, m.control = ours, os.NewFile(uintptr(pair[0]), "control")
-	cmd := exec.Command("/proc/self/exe", m.bed.cgroups, m.bed.layers())
-	cmd.Env = append(os.Environ(), roleVariable+"="+roleGuardian)
+	cmd := exec.Command("/proc/self/exe", groupName(m.bed.cgroups, os.Getpid(), ""), m.bed.layers())
+	cmd.Env = append(os.Environ(), roleVariable+"="+roleGuardian, gorace)
 	cmd.ExtraFiles = []*os.File{lifeline, theirs, m.console}
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what a terminal interrupts is the test
@@ -93,7 +93,7 @@ func (m *Machine) startGuardian() error {
 		return fmt.Errorf("starting the guardian: %w", err)
 	}
 	m.guardian = cmd
-	m.group = filepath.Join(m.bed.cgroups, prefix+strconv.Itoa(cmd.Process.Pid), machineGroup)
+	m.group = filepath.Join(groupName(m.bed.cgroups, os.Getpid(), strconv.Itoa(cmd.Process.Pid)), machineGroup)
 	return nil
 }
 
@@ -183,9 +183,14 @@ func (m *Machine) Leader() int { return m.leader }
 // Cgroup is the directory that the host has for the machine's own /sys/fs/cgroup.
 func (m *Machine) Cgroup() string { return filepath.Join(m.group, "payload") }
 
-// Console is what the machine's console has shown.
+// Console is the end of what the machine's console has shown: which units failed, or what a boot waits for.
 func (m *Machine) Console() string {
-	text, _ := io.ReadAll(io.NewSectionReader(m.console, 0, 1<<20))
+	const most = 4000
+	var from int64
+	if st, err := m.console.Stat(); err == nil {
+		from = max(0, st.Size()-most)
+	}
+	text, _ := io.ReadAll(io.NewSectionReader(m.console, from, most))
 	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }
 
