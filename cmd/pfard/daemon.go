@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
@@ -45,10 +46,12 @@ type daemon struct {
 	tellOwner func(failure) // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
 	waits     bool          // what waits for a credential has a unit that runs and says so
 	intents   intents       // what the next pfard is to know
+	units     *reloader     // nil: there are none
 	inbox     chan func()
 	ended     chan struct{} // closed when loop has ended: nobody reads inbox any more
 
 	servers     map[string]*server
+	declared    []declaration.Server // without mistakes
 	diagnostics []control.Diagnostic
 	notes       []string
 	gatewayDown bool
@@ -166,8 +169,13 @@ func (d *daemon) reload() {
 		s.checkLearner()
 		d.converge(s)
 	}
+	d.declared = set.Servers
+	d.atBoot()
 	d.tell()
 }
+
+// atBoot has systemd know what starts with the machine.
+func (d *daemon) atBoot() { d.units.files(boot.Files(d.declared, d.disabled)) }
 
 func (d *daemon) want(name string, p generator.Plan) {
 	s := d.servers[name]
