@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -18,14 +19,20 @@ import (
 )
 
 // inJournal reports whether a log is in the journal. If pfard does not say, it is where systemd runs pfar: the
-// directories are the units', no file is there, and the machine was booted with systemd (sd_booted(3)).
+// directories are the units' (of a user, beside that user's systemd), no file is there, and the machine was booted with
+// systemd (sd_booted(3)).
 func (c *cli) inJournal(report control.Report, err error, path string) bool {
 	if err == nil {
 		return report.Journal
 	}
 	_, file := os.Stat(path)
 	_, booted := os.Stat("/run/systemd/system")
-	return c.dirs.Run == "/run/pfar" && errors.Is(file, fs.ErrNotExist) && booted == nil
+	ours := c.dirs.Run == "/run/pfar"
+	if c.uid != 0 {
+		_, user := os.Stat(filepath.Join(filepath.Dir(c.dirs.Run), "systemd/private"))
+		ours = user == nil
+	}
+	return ours && errors.Is(file, fs.ErrNotExist) && booted == nil
 }
 
 // journalOf lists the units whose entries are a server's log, those for one session each included.
@@ -48,8 +55,12 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 	if follow {
 		args = append(args, "--follow")
 	}
+	option, hint := "--unit=", "the journal is for root and the group systemd-journal: journalctl -u "
+	if c.uid != 0 {
+		option, hint = "--user-unit=", "a journal that is not kept on disk is for root and the group systemd-journal: journalctl --user-unit "
+	}
 	for _, u := range names {
-		args = append(args, "--unit="+u)
+		args = append(args, option+u)
 	}
 	cmd := exec.CommandContext(ctx, "journalctl", args...)
 	cmd.Stderr = c.stderr
@@ -74,7 +85,7 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 	case ended != nil:
 		return fmt.Errorf("reading the journal: journalctl: %w", ended)
 	case printed == 0 && count != 0:
-		return fail(exitNoSuch, "no log of %s yet", of).withHint("the journal is for root and the group systemd-journal: journalctl -u %s", names[0])
+		return fail(exitNoSuch, "no log of %s yet", of).withHint("%s", hint+names[0])
 	}
 	return w.Close()
 }

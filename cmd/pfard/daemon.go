@@ -183,7 +183,7 @@ func (d *daemon) reload() {
 }
 
 // atBoot has systemd know what starts with the machine.
-func (d *daemon) atBoot() { d.units.files(boot.Files(d.declared, d.disabled)) }
+func (d *daemon) atBoot() { d.units.files(boot.Files(os.Getuid(), d.declared, d.disabled)) }
 
 func (d *daemon) want(name string, p generator.Plan) {
 	s := d.servers[name]

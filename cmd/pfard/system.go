@@ -16,6 +16,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/systemd"
@@ -45,7 +46,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	d := newDaemon(o, log, store, endpoint)
-	d.waits, d.units = true, newReloader(log, link)
+	d.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
 	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
 	}
