@@ -42,6 +42,7 @@ type daemon struct {
 	vault    *vault.Vault
 	endpoint string
 	runner   runner
+	emptied  func()  // called when there is no server, for the first time or again
 	waits    bool    // what waits for a credential has a unit that runs and says so
 	intents  intents // what the next pfard is to know
 	inbox    chan func()
@@ -56,7 +57,7 @@ type daemon struct {
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
 	return &daemon{
-		options: o, log: log, vault: v, endpoint: "http://" + address + "/mcp", inbox: make(chan func(), 64), ended: make(chan struct{}),
+		options: o, log: log, vault: v, endpoint: "http://" + address + "/mcp", emptied: func() {}, inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
 }
@@ -69,6 +70,7 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 	signal.Notify(hangup, unix.SIGHUP)
 	defer signal.Stop(hangup)
 	d.reload()
+	d.prune()
 	ready()
 	for {
 		select {
@@ -97,6 +99,9 @@ func (d *daemon) serverChanged(u local.Update) {
 	d.post(func() {
 		switch s := d.servers[u.Server]; {
 		case s == nil:
+			if u.Outside && !u.Ended { // it was started as it was removed
+				go d.runner.Stop(units.Instance(u.Server, u.Session))
+			}
 			return
 		case u.Session != "":
 			d.sessionChanged(s, u)
@@ -163,7 +168,29 @@ func (d *daemon) reload() {
 		s.checkLearner()
 		d.converge(s)
 	}
+	if len(d.servers) == 0 {
+		d.emptied()
+	}
 	d.tell()
+}
+
+// forget gives up a server that has no declaration, and of which nothing is left.
+func (d *daemon) forget(server string) {
+	d.runner.Forget(server)
+	d.intents.forget(server)
+	delete(d.servers, server)
+	if len(d.servers) == 0 {
+		d.emptied()
+	}
+}
+
+// prune forgets what an earlier pfard knew and nobody declares any more.
+func (d *daemon) prune() {
+	for _, name := range d.intents.servers() {
+		if d.servers[name] == nil {
+			d.forget(name)
+		}
+	}
 }
 
 func (d *daemon) want(name string, p generator.Plan) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
@@ -64,6 +65,26 @@ func (n intents) forget(server string) {
 	if err := os.Remove(n.file(server)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		n.log.Warn("forgetting a server, ignoring", "server", server, "error", err)
 	}
+}
+
+// servers are those of which something is kept.
+func (n intents) servers() (names []string) {
+	if n.dir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(n.dir)
+	if err != nil {
+		n.log.Warn("looking for servers that were removed, ignoring", "error", err)
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		if ok && !strings.HasPrefix(name, ".") {
+			names = append(names, name)
+		} else {
+			_ = os.Remove(filepath.Join(n.dir, e.Name())) // of a pfard that was killed as it wrote
+		}
+	}
+	return names
 }
 
 func (n intents) read(server string) (i intent, ok bool) {

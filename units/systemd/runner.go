@@ -213,7 +213,10 @@ func (r *Runner) Stop(name string) {
 		r.cfg.Log.Warn("forgetting that a server was started, ignoring", "server", name, "error", err)
 	}
 	err := r.persist(context.Background(), "stopping "+name, func(ctx context.Context, bus *Bus) error {
-		return bus.StopUnit(ctx, LauncherUnit(name))
+		if err := bus.StopUnit(ctx, LauncherUnit(name)); err != nil {
+			return err
+		}
+		return bus.StopUnit(ctx, BridgeUnit(name)) // which ends by itself (PartOf=), but nobody would wait for that
 	})
 	if err == nil {
 		err = r.cfg.Limits.Remove(name)
