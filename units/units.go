@@ -109,6 +109,7 @@ const LogTime = "2006-01-02T15:04:05.000Z "
 const (
 	StateWaiting  = "waiting"  // for a credential
 	StateStopped  = "stopped"  // by the operator or the declaration
+	StateSleeping = "sleeping" // started by the next call
 	StateStarting = "starting" // process started, tools not yet listed
 	StateRunning  = "running"  // tools listed and served
 	StateBackOff  = "back-off" // crashed, will be started again

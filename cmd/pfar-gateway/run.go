@@ -58,7 +58,8 @@ type gateway struct {
 	pins      *pins.Store
 	registry  *registry.Registry
 	endpoint  *serve.Server
-	changed   chan struct{} // something has, in what is served
+	changed   chan struct{}   // something has, in what is served
+	pfard     *control.Client // nil: nobody to ask for anything
 }
 
 // assemble makes the parts and tells them of each other.
@@ -78,7 +79,9 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	g := &gateway{telemetry: tel, pins: store, registry: registry.New(log, version, registry.DefaultLimits()), changed: make(chan struct{}, 1)}
 	g.registry.Pin(store)
 	if o.control != "" {
-		g.registry.Opens(sessions{control.Client{Path: o.control}})
+		g.pfard = &control.Client{Path: o.control}
+		g.registry.Opens(asked{*g.pfard})
+		g.registry.Wakes(asked{*g.pfard})
 	}
 	g.endpoint = serve.New(log, version, g.registry, serve.DefaultLimits())
 	g.endpoint.Observe(tel)
@@ -128,6 +131,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	upstream, hangUp := context.WithCancel(context.Background()) // calls in flight outlive ctx
 	defer hangUp()
 	go func() { failed <- g.registry.Serve(upstream, l.servers) }()
+	if g.pfard != nil {
+		go g.followDemand(ctx, log)
+	}
 	notify(log, daemon.SdNotifyReady+"\nSTATUS="+g.registry.Summary())
 	err = follow(ctx, g.registry, g.changed, failed, log)
 	notify(log, daemon.SdNotifyStopping)
@@ -171,20 +177,55 @@ func lastSpans(tel *telemetry.Telemetry, log *slog.Logger) {
 	}
 }
 
-// sessions has pfard start and stop processes for single client sessions.
-type sessions struct{ pfard control.Client }
+// asked has pfard start and stop servers on demand, and processes for single client sessions.
+type asked struct{ pfard control.Client }
 
-func (s sessions) Open(ctx context.Context, server, session string) error {
-	_, err := s.pfard.Do(ctx, control.Request{Verb: control.Open, Server: server, Session: session})
+func (a asked) do(ctx context.Context, q control.Request) error {
+	_, err := a.pfard.Do(ctx, q)
+	return err
+}
+
+func (a asked) Open(ctx context.Context, server, session string) error {
+	err := a.do(ctx, control.Request{Verb: control.Open, Server: server, Session: session})
 	if errors.Is(err, control.ErrBusy) { // it counts what is left of an earlier gateway's
 		err = &registry.Full{Err: err}
 	}
 	return err
 }
 
-func (s sessions) Close(ctx context.Context, server, session string) error {
-	_, err := s.pfard.Do(ctx, control.Request{Verb: control.Close, Server: server, Session: session})
-	return err
+func (a asked) Close(ctx context.Context, server, session string) error {
+	return a.do(ctx, control.Request{Verb: control.Close, Server: server, Session: session})
+}
+
+func (a asked) Wake(ctx context.Context, server string) error {
+	return a.do(ctx, control.Request{Verb: control.Wake, Server: server})
+}
+
+func (a asked) Sleep(ctx context.Context, server string) error {
+	return a.do(ctx, control.Request{Verb: control.Sleep, Server: server})
+}
+
+// demandAgain is the longest pause until pfard is asked again which servers are on demand, after it has hung up.
+const demandAgain = 30 * time.Second
+
+// followDemand tells the registry which servers are on demand, and which of them sleep, until ctx ends.
+func (g *gateway) followDemand(ctx context.Context, log *slog.Logger) {
+	for pause := time.Second; ; pause = min(2*pause, demandAgain) {
+		err := g.pfard.OnDemand(ctx, func(list []control.OnDemand) error {
+			g.registry.OnDemand(list)
+			pause = time.Second / 2
+			return nil
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		log.Warn("asking pfard which servers are on demand, again soon", "error", err.Error())
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // clients begins to serve clients on the listeners that there are.

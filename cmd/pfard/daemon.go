@@ -204,7 +204,7 @@ func (d *daemon) want(name string, p generator.Plan) {
 		return
 	}
 	// A new or changed file is the owner's word: it starts also what was stopped or had failed.
-	s.want, s.run = &p, p.Enabled && p.Autostart
+	s.want, s.run, s.asleep = &p, p.Enabled && p.Autostart, p.Enabled && !p.Autostart
 }
 
 // host is what the compiler may know of this machine.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -146,6 +147,7 @@ type heldBridge struct {
 	policy   egress.Policy
 	cgroup   egress.Cgroup
 	pace     *rate.Limiter
+	asking   atomic.Int64 // questions that are not answered
 	held     bool
 }
 
@@ -153,6 +155,7 @@ type heldBridge struct {
 const (
 	changesPerSecond = 20
 	changesAtOnce    = 200
+	maxAsking        = 1024 // questions at once; those beyond it are refused
 )
 
 // Hello takes in the bridge of an instance, whose main process is pid, and returns once it can reach nothing but name
@@ -187,6 +190,10 @@ func (h *hold) Hello(instance string, pid int, policy egress.Policy) (b *heldBri
 // Allow returns nil once the bridge can connect to where a says, which its policy must permit. Of too many questions
 // the later ones are answered later.
 func (b *heldBridge) Allow(a attach.Allow) error {
+	defer b.asking.Add(-1)
+	if b.asking.Add(1) > maxAsking {
+		return fmt.Errorf("more than %d questions at once", maxAsking)
+	}
 	if err := b.policy.Admit(a.Name, a.Port, a.Addresses, b.h.cfg.Proxies, b.h.cfg.own); err != nil {
 		return err
 	}

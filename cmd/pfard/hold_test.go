@@ -356,6 +356,15 @@ func TestHoldIsPaced(t *testing.T) {
 	}
 	eventually(t, "the answers to the first", func() bool { return answered.Load() >= changesAtOnce })
 	time.Sleep(300 * time.Millisecond)
+	var refused atomic.Int64
+	for range maxAsking + changesAtOnce {
+		go func() {
+			if err := busy.Allow(leadsTo("api.notion.com", 443, "93.184.216.1")); err != nil && strings.Contains(err.Error(), "at once") {
+				refused.Add(1)
+			}
+		}()
+	}
+	eventually(t, "a refusal of too many questions", func() bool { return refused.Load() > 0 })
 	n, took := int(answered.Load()), time.Since(start)
 	if most := changesAtOnce + 1 + int(changesPerSecond*took.Seconds()); n > most {
 		t.Errorf("%d questions are answered in %v, want at most %d", n, took, most)

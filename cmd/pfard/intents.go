@@ -29,6 +29,7 @@ type intents struct {
 type intent struct {
 	Digest string `json:"digest"` // of the declaration's plan
 	Run    bool   `json:"run"`
+	Asleep bool   `json:"asleep,omitempty"` // until a call wants it
 }
 
 func newIntents(dir string, log *slog.Logger) (intents, error) {
@@ -42,7 +43,7 @@ func (n intents) keep(s *server) {
 	if n.dir == "" || s.want == nil {
 		return
 	}
-	now := intent{generator.Digest(*s.want), s.run}
+	now := intent{generator.Digest(*s.want), s.run, s.asleep}
 	if n.written[s.name] == now {
 		return
 	}
@@ -99,7 +100,7 @@ func (n intents) read(server string) (i intent, ok bool) {
 // was to run and had been started has been stopped by somebody else since.
 func (d *daemon) recall(s *server, p generator.Plan) {
 	if i, ok := d.intents.read(s.name); ok && i.Digest == generator.Digest(p) {
-		s.want, s.run = &p, i.Run && d.intents.applied[s.name] != i.Digest
+		s.want, s.run, s.asleep = &p, i.Run && d.intents.applied[s.name] != i.Digest, i.Asleep
 	}
 }
 
@@ -116,7 +117,7 @@ func (d *daemon) adopt(found []systemd.Found, applied map[string]string) {
 		s := newServer(p.Name)
 		s.want, s.started, s.run = &want, &p, true
 		if i, ok := d.intents.read(p.Name); ok && i.Digest == generator.Digest(want) {
-			s.run = i.Run
+			s.run, s.asleep = i.Run, i.Asleep
 		}
 		s.take(f.Update)
 		d.servers[p.Name] = s

@@ -16,9 +16,11 @@ import (
 type server struct {
 	name  string
 	want  *generator.Plan // nil: no declaration any more
-	run   bool            // the operator or the declaration wants it to run
+	run   bool            // the operator, the declaration or a call wants it to run
 	learn *learner        // wants it to run in learning mode, whatever run says; nil: nobody
 	stale bool            // its file is broken now
+
+	asleep bool // it does not run until a call wants it
 
 	started *generator.Plan // what the runner was told to start; nil: nothing
 	again   bool            // stop it and start it, though the plan is the same
@@ -45,6 +47,9 @@ func (d *daemon) converge(s *server) {
 		d.forget(s.name)
 	case s.started == nil && s.runs():
 		d.start(s)
+	case s.started == nil && s.asleep:
+		s.set(control.Sleeping, reasonAsleep(*s.want))
+		d.offer(s)
 	case s.started == nil:
 		s.set(control.Stopped, reasonNotRun(*s.want))
 		d.offer(s)
@@ -90,11 +95,8 @@ func (s *server) plan() generator.Plan {
 }
 
 func reasonNotRun(p generator.Plan) string {
-	switch {
-	case !p.Enabled:
+	if !p.Enabled {
 		return control.DetailDisabled
-	case !p.Autostart:
-		return "autostart = false in its declaration; pfar start " + p.Name
 	}
 	return "stopped"
 }
@@ -160,7 +162,7 @@ func waitingFor(missing []string) string { return "for credentials: " + strings.
 // word of the owner's as ours.
 func (d *daemon) turnedOutside(s *server, u local.Update) {
 	if u.Ended {
-		s.run, s.started = false, nil
+		s.run, s.asleep, s.started = false, false, nil
 		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, s.name))
 		s.take(u)
 		s.status.PID, s.status.Tools, s.status.Limits, s.status.Crashes = 0, 0, "", 0
@@ -169,7 +171,7 @@ func (d *daemon) turnedOutside(s *server, u local.Update) {
 		}
 	} else if s.want != nil && s.started == nil {
 		p := s.plan() // which it is: what is offered is that
-		s.run, s.started = s.want.Enabled, &p
+		s.run, s.asleep, s.started = s.want.Enabled, false, &p
 		s.take(u)
 	}
 	d.converge(s)

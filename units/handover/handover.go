@@ -28,6 +28,9 @@ type Server struct {
 	Pins         string   `json:"pins,omitempty"`    // "hold" or "trust-first": what becomes of tools seen for the first time; "" holds
 	Version      string   `json:"version,omitempty"` // that the declaration expects the server to have; "" expects none
 	Program      string   `json:"program,omitempty"` // SHA-256 over its command and arguments, in hexadecimal
+
+	OnDemand    bool          `json:"on_demand,omitempty"`    // a call starts it when it sleeps
+	IdleTimeout time.Duration `json:"idle_timeout,omitempty"` // without a call, until it is put to sleep; 0: never; nanoseconds in JSON
 }
 
 // Tool is what a declaration says of one tool.

@@ -177,9 +177,9 @@ func (u *Upstream) stillAsking(w *waiting) time.Duration {
 func (u *Upstream) leave() {
 	<-u.slots
 	if u.own != nil {
-		u.own.mu.Lock()
-		u.own.used = time.Now()
-		u.own.mu.Unlock()
+		u.mu.Lock()
+		u.used = time.Now()
+		u.mu.Unlock()
 	}
 }
 
@@ -212,7 +212,7 @@ func (u *Upstream) enter(ctx context.Context, expired <-chan time.Time) error {
 func (u *Upstream) expect(id int64, w *waiting) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.ended != nil || u.stopping {
+	if u.ended != nil || u.stopping || u.resting {
 		return u.goneLocked(false)
 	}
 	u.waiting[id] = w
@@ -321,6 +321,8 @@ func (u *Upstream) goneLocked(sent bool) error {
 		why = u.ended.Error()
 	case u.stopping:
 		why = "it is being stopped"
+	case u.resting:
+		why = errAsleep.Error()
 	}
 	return &Gone{jsonrpc.Errorf(CodeUnavailable, "server %q went away: %s", u.server.Name, why), sent}
 }

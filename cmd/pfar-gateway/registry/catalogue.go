@@ -23,6 +23,7 @@ type served struct {
 	name         string
 	upstream     *Upstream
 	listing      *Listing
+	found        *Listing // and what is held back
 	view         *View
 	instructions string                     // accepted
 	waiting      int                        // definitions that the owner has not accepted
@@ -246,11 +247,11 @@ func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 	return Route{}, false, nil
 }
 
-// Offering returns the servers behind an endpoint that have a capability.
+// Offering returns the servers behind an endpoint that run and have a capability.
 func (c *Catalogue) Offering(endpoint, capability string) []*Upstream {
 	var list []*Upstream
 	for _, s := range c.serving {
-		if (endpoint == "" || s.name == endpoint) && s.upstream.Agreed().Has(capability) {
+		if (endpoint == "" || s.name == endpoint) && s.upstream.Alive() && s.upstream.Agreed().Has(capability) {
 			list = append(list, s.upstream)
 		}
 	}

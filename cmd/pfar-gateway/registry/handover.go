@@ -147,6 +147,7 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 		u.log.Info("server up", "tools", m.Ready.Tools, "prompts", m.Ready.Prompts, "resources", m.Ready.Resources,
 			"held", m.Ready.Held, "drift", m.Ready.Drift, "protocol", u.Agreed().Protocol, "info", u.Agreed().title(), "took", time.Since(begun).Round(time.Millisecond).String())
 		_ = c.Send(m) // that the launcher left is heard elsewhere
+		r.keep(u, l)
 	}
 	for failed := 0; ; {
 		select {
@@ -171,6 +172,7 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 			if m, told, ok := r.up(u, l); ok {
 				r.retell(u, said&^told)
 				_ = c.Send(m)
+				r.keep(u, l)
 			}
 		}
 		select {

@@ -54,11 +54,8 @@ type owned struct {
 
 // ownOf is what an upstream knows of it.
 type ownOf struct {
-	client *SessionClient
-	mu     sync.Mutex
-	used   time.Time // when the last call ended
-
-	watched int // resources
+	client  *SessionClient
+	watched int // resources; under the upstream's lock
 }
 
 // Start has a process started for a session, of the server that main is the shared process of, and returns it when it
@@ -167,7 +164,7 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 		return
 	}
 	u.log = u.log.With("session", o.handle)
-	u.own = &ownOf{client: &o.client, used: time.Now()}
+	u.own = &ownOf{client: &o.client}
 	u.note = o.client.Note
 	left := make(chan struct{})
 	go func() {
@@ -196,6 +193,7 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.owned, o.handle)
+	o.main.touch()
 }
 
 // greet is the handshake of a session's process, in the generation of its client where the server knows that: its
@@ -247,16 +245,19 @@ func (r *Registry) idle(o *owned) {
 func (u *Upstream) retire(limit time.Duration) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.own.mu.Lock()
-	defer u.own.mu.Unlock()
-	if u.own.watched > 0 || u.busy() {
-		u.own.used = time.Now()
-	}
-	rest := limit - time.Since(u.own.used)
+	rest := limit - u.idleFor(u.own.watched > 0)
 	if rest <= 0 {
 		u.stopping = true
 	}
 	return rest
+}
+
+// idleFor returns for how long nothing has kept the server; kept says that something outside does now. u.mu is held.
+func (u *Upstream) idleFor(kept bool) time.Duration {
+	if kept || u.holds > 0 || u.busy() {
+		u.used = time.Now()
+	}
+	return time.Since(u.used)
 }
 
 // busy reports whether calls are in flight: a stream of notifications is none. u.mu is held.
@@ -272,8 +273,8 @@ func (u *Upstream) busy() bool {
 // Watched says how many resources the client of a session's process watches: as long as there are any, it is not idle.
 func (u *Upstream) Watched(n int) {
 	if u.own != nil {
-		u.own.mu.Lock()
-		defer u.own.mu.Unlock()
+		u.mu.Lock()
+		defer u.mu.Unlock()
 		u.own.watched = n
 	}
 }

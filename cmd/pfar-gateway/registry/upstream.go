@@ -48,6 +48,10 @@ type Upstream struct {
 	hints    [Templates + 1]Hint
 	dropped  [Templates + 1]dropped
 	stopping bool
+	resting  bool      // it is about to sleep, or stands for a server that does
+	holds    int       // requests that keep it awake
+	untried  bool      // it was started to learn what it offers, and nobody has wanted anything of it yet
+	used     time.Time // when something last kept it awake, or the last call of its own session's ended
 	ended    error
 
 	agreed  atomic.Pointer[Agreement] // nil until the handshake is over
@@ -64,7 +68,7 @@ func newUpstream(server handover.Server, stdin, stdout *os.File, limits *Limits,
 		slots: make(chan struct{}, limits.Concurrent), out: make(chan []byte, 2*limits.Concurrent),
 		retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
 		listens: listens{want: make(map[string]bool), kick: make(chan struct{}, 1)},
-		done:    make(chan struct{}), stale: make(chan struct{}, 1),
+		done:    make(chan struct{}), stale: make(chan struct{}, 1), used: time.Now(),
 		waiting: make(map[int64]*waiting), progress: make(map[int64]*waiting), asks: make(map[string]*Ask), given: make(map[int64]givenUp),
 	}
 	if u.timeout <= 0 {
@@ -249,6 +253,12 @@ func (u *Upstream) hintOf(k Kind) Hint {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.hints[k]
+}
+
+func (u *Upstream) hintsNow() [Templates + 1]Hint {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.hints
 }
 
 // again has lists discovered again: those that the server says have changed, and those that may have.

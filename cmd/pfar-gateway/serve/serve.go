@@ -70,6 +70,7 @@ func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits
 	}
 	s.calls, s.giveUp = context.WithCancelCause(context.Background())
 	s.hub = &hub{subscribers: make(map[*subscriber]struct{})}
+	reg.Keeps(s.hub.watchesAny)
 	s.sessions = newSessions(limits.Sessions, limits.Idle, s.closed)
 	return s
 }
