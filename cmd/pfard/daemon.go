@@ -70,7 +70,6 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 	signal.Notify(hangup, unix.SIGHUP)
 	defer signal.Stop(hangup)
 	d.reload()
-	d.prune()
 	ready()
 	for {
 		select {
@@ -184,21 +183,11 @@ func (d *daemon) forget(server string) {
 	}
 }
 
-// prune forgets what an earlier pfard knew and nobody declares any more.
-func (d *daemon) prune() {
-	for _, name := range d.intents.servers() {
-		if d.servers[name] == nil {
-			d.forget(name)
-		}
-	}
-}
-
 func (d *daemon) want(name string, p generator.Plan) {
 	s := d.servers[name]
 	if s == nil {
 		s = newServer(name)
 		d.servers[name] = s
-		d.recall(s, p)
 	}
 	if s.want != nil && generator.Digest(*s.want) == generator.Digest(p) {
 		return

@@ -209,8 +209,8 @@ func (r *Runner) Stop(name string) {
 	if i.asked != nil {
 		<-i.asked
 	}
-	if err := r.plans.unapply(name); err != nil {
-		r.cfg.Log.Warn("forgetting that a server was started, ignoring", "server", name, "error", err)
+	if err := r.plans.stop(name); err != nil {
+		r.cfg.Log.Warn("remembering that a server is being stopped, ignoring", "server", name, "error", err)
 	}
 	err := r.persist(context.Background(), "stopping "+name, func(ctx context.Context, bus *Bus) error {
 		if err := bus.StopUnit(ctx, LauncherUnit(name)); err != nil {
@@ -223,6 +223,9 @@ func (r *Runner) Stop(name string) {
 	}
 	if err != nil {
 		r.cfg.Log.Error("stopping a server", "server", name, "error", err)
+	}
+	if err := r.plans.unapply(name); err != nil {
+		r.cfg.Log.Warn("forgetting that a server was started, ignoring", "server", name, "error", err)
 	}
 	r.mu.Lock()
 	delete(r.instances, name)
@@ -255,6 +258,9 @@ func (r *Runner) Offer(server string, p *generator.Plan) {
 		err = r.plans.remove(server)
 	} else {
 		_, err = r.plans.write(server, *p)
+		if r.instances[server] == nil { // or it has been started in the meantime
+			err = errors.Join(err, r.plans.unapply(server))
+		}
 	}
 	if err != nil {
 		r.cfg.Log.Warn("saying what systemctl may start, ignoring", "server", server, "error", err)
