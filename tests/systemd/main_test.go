@@ -21,6 +21,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(victimVariable) != "" {
 		victim()
 	}
+	if program := os.Getenv(launcherVariable); program != "" {
+		fmt.Fprintln(os.Stderr, launcher(program))
+		return
+	}
 	flag.Parse()
 	if testing.Short() {
 		fmt.Println("NOT RUN with -short: tests/systemd boots machines, which takes root")
