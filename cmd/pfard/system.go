@@ -46,7 +46,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	d := newDaemon(o, log, store, endpoint)
-	d.waits = true
+	d.waits, d.units = true, newReloader(log, link)
 	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
 	}
@@ -58,6 +58,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	defer h.close()
+	d.emptied = h.clear
 	a := newAttachments(log, link, limits, h, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Link: link, Limits: limits,
@@ -67,11 +68,11 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	d.runner, a.runner = r, r
-	found, applied, err := r.Adopt(ctx)
+	found, err := r.Adopt(ctx)
 	if err != nil {
 		return err
 	}
-	d.adopt(found, applied)
+	d.adopt(found)
 	w, err := watch(o.declarations)
 	if err != nil {
 		return err
@@ -81,6 +82,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	go a.serve(l.attach)
 	go c.serve(l.credentials)
 	go r.Watch(ctx)
+	go d.units.run(ctx)
 	served := make(chan error, 1)
 	go func() { served <- control.Serve(ctx, l.control, d.answer, gatewayGuest(guest)) }()
 	d.loop(ctx, w.changed, func() { notify(log, sd.SdNotifyReady) })
