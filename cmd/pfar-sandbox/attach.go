@@ -19,6 +19,7 @@ type attachment struct {
 	digest  string // of the plan
 	answers chan attach.Message
 	refused func(words string) // called with the bridge's last refusal
+	over    chan error         // takes one: pfard does not take this process up again
 
 	asking sync.Mutex // held from a question to its answer
 	mu     sync.Mutex
@@ -43,7 +44,7 @@ func passedAttachment(f *os.File) (*attachment, error) {
 
 // attachTo connects to pfard's socket, and returns the connection to the gateway that it hands out.
 func attachTo(ctx context.Context, path, digest string, refused func(string)) (*attachment, *os.File, error) {
-	a := &attachment{path: path, digest: digest, answers: make(chan attach.Message, 1), refused: refused, told: map[string]string{}}
+	a := &attachment{path: path, digest: digest, answers: make(chan attach.Message, 1), refused: refused, over: make(chan error, 1), told: map[string]string{}}
 	ctx, cancel := context.WithTimeout(ctx, attachWait)
 	defer cancel()
 	c, _, files, err := attach.Connect(ctx, path, attach.Hello{Digest: digest})
@@ -81,7 +82,8 @@ func (a *attachment) follow(c *attach.Conn) {
 			return
 		}
 		c, _, files, err = attach.Connect(context.Background(), a.path, attach.Hello{Digest: a.digest, Again: true})
-		if err != nil { // it does not know this process any more, and will have systemd end it
+		if err != nil {
+			a.over <- err
 			return
 		}
 		attach.CloseAll(files)
@@ -94,6 +96,14 @@ func (a *attachment) follow(c *attach.Conn) {
 			_ = c.Send(attach.Message{Sockets: true}, kept...)
 		}
 	}
+}
+
+// ended takes one when pfard does not want this process to go on, unless it has systemd end it.
+func (a *attachment) ended() <-chan error {
+	if a == nil {
+		return nil
+	}
+	return a.over
 }
 
 func (a *attachment) take(m attach.Message) {

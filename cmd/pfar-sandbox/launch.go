@@ -66,8 +66,7 @@ func launch(ctx context.Context, o options) (int, error) {
 		return units.ExitDisabled, err
 	}
 	if len(secrets.Missing) > 0 {
-		l.wait(ctx, secrets.Missing)
-		return 0, nil
+		return l.wait(ctx, secrets.Missing), nil
 	}
 	if err := l.backOff(ctx); err != nil {
 		return 0, nil // stopped while it waited
@@ -169,11 +168,23 @@ func readSecrets(p plan) (units.Secrets, error) {
 
 // wait keeps the unit up, as waiting, until it is stopped: pfard starts it again when the credential is there. It is no
 // error, and must not be a crash loop (LIF-03).
-func (l *launcher) wait(ctx context.Context, missing []string) {
+func (l *launcher) wait(ctx context.Context, missing []string) int {
 	l.state(units.StateWaiting, "for credentials: "+strings.Join(missing, "; "))
 	l.notify(map[string]string{"READY": "1"})
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-l.pfard.ended():
+	}
 	l.state(units.StateStopping, "stopping")
+	return again(ctx)
+}
+
+// again is the exit code of a launcher that is to be started again, unless it was stopped.
+func again(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return 0
+	}
+	return units.ExitGateway
 }
 
 // lock keeps a second launcher of the same server from running beside one that an earlier pfard left to finish: they
@@ -312,6 +323,10 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 				return l.crashed(m.Failed)
 			}
 			l.served(m.Ready)
+		case err := <-l.pfard.ended():
+			l.log.say(fmt.Sprintf("pfar-sandbox: pfard does not take this server up again: %v", err))
+			l.stop(s)
+			return again(ctx)
 		case err := <-lost:
 			l.state(units.StateStopping, gatewayLeft)
 			s.stop(func() { l.gateway.Close() })

@@ -31,15 +31,21 @@ type attachments struct {
 	rootless bool // launchers make their servers' namespaces
 
 	mu        sync.Mutex
-	launchers map[string]*attach.Conn // by instance
+	launchers map[string]launcher     // by instance
 	bridges   map[string]*attach.Conn // likewise
 	kept      map[string]*kept        // by instance, for its bridge
+}
+
+// launcher is a server's launcher that has been welcomed.
+type launcher struct {
+	conn *attach.Conn
+	pid  int
 }
 
 func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, h *hold, dirs control.Dirs) *attachments {
 	return &attachments{
 		log: log, link: link, limits: limits, hold: h, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(),
-		launchers: map[string]*attach.Conn{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{},
+		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{},
 	}
 }
 
@@ -72,6 +78,10 @@ func (a *attachments) attached(c *net.UnixConn) {
 		return
 	}
 	p, uid, err := a.identify(c)
+	if err != nil && !errors.Is(err, systemd.ErrStranger) {
+		a.log.Warn("finding out who has attached, which tries again", "error", err)
+		return
+	}
 	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge) {
 		err = fmt.Errorf("the first message of process %d is not the hello of %q", p.PID, p.Instance)
 	}
@@ -115,7 +125,7 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 		return err
 	}
 	a.mu.Lock()
-	a.launchers[p.Instance] = conn
+	a.launchers[p.Instance] = launcher{conn, p.PID}
 	a.mu.Unlock()
 	defer a.gone(p.Instance, conn)
 	for {
@@ -187,7 +197,7 @@ func (a *attachments) place(p systemd.Process, pid int) *attach.Placed {
 // gone forgets a launcher, unless another one has come in the meantime.
 func (a *attachments) gone(instance string, conn *attach.Conn) {
 	a.mu.Lock()
-	last := a.launchers[instance] == conn
+	last := a.launchers[instance].conn == conn
 	if last {
 		delete(a.launchers, instance)
 	}
@@ -206,6 +216,7 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	held, why := a.hold.Hello(p.Instance, p.PID, plan.Egress)
 	defer held.Gone()
 	files, left := a.handed(p.Instance, conn)
+	defer a.bridgeLeft(p.Instance)
 	defer left()
 	if hello.Again {
 		files = nil // it has them
@@ -238,7 +249,7 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 func (a *attachments) refused(instance, words string) {
 	a.runner.Refused(instance, words)
 	a.mu.Lock()
-	conn := a.launchers[instance]
+	conn := a.launchers[instance].conn
 	a.mu.Unlock()
 	if conn != nil {
 		_ = conn.Send(attach.Message{Refusal: words})

@@ -43,6 +43,7 @@ type daemon struct {
 	vault     *vault.Vault
 	endpoint  string
 	runner    runner
+	emptied   func()        // called when there is no server, for the first time or again
 	tellOwner func(failure) // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
 	waits     bool          // what waits for a credential has a unit that runs and says so
 	intents   intents       // what the next pfard is to know
@@ -60,7 +61,7 @@ type daemon struct {
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
 	return &daemon{
-		options: o, log: log, vault: v, endpoint: endpointAt(address), inbox: make(chan func(), 64), ended: make(chan struct{}),
+		options: o, log: log, vault: v, endpoint: endpointAt(address), emptied: func() {}, inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
 }
@@ -109,6 +110,9 @@ func (d *daemon) serverChanged(u local.Update) {
 	d.post(func() {
 		switch s := d.servers[u.Server]; {
 		case s == nil:
+			if u.Outside && !u.Ended { // it was started as it was removed
+				go d.runner.Stop(units.Instance(u.Server, u.Session))
+			}
 			return
 		case u.Session != "":
 			d.sessionChanged(s, u)
@@ -179,11 +183,24 @@ func (d *daemon) reload() {
 	}
 	d.declared = set.Servers
 	d.atBoot()
+	if len(d.servers) == 0 {
+		d.emptied()
+	}
 	d.tell()
 }
 
 // atBoot has systemd know what starts with the machine.
 func (d *daemon) atBoot() { d.units.files(boot.Files(os.Getuid(), d.declared, d.disabled)) }
+
+// forget gives up a server that has no declaration, and of which nothing is left.
+func (d *daemon) forget(server string) {
+	d.runner.Forget(server)
+	d.intents.forget(server)
+	delete(d.servers, server)
+	if len(d.servers) == 0 {
+		d.emptied()
+	}
+}
 
 func (d *daemon) want(name string, p generator.Plan) {
 	s := d.servers[name]
@@ -191,7 +208,6 @@ func (d *daemon) want(name string, p generator.Plan) {
 		s = newServer(name)
 		s.off = d.disabled(name)
 		d.servers[name] = s
-		d.recall(s, p)
 	}
 	if s.want != nil && generator.Digest(*s.want) == generator.Digest(p) {
 		return

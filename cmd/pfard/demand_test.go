@@ -15,6 +15,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/systemd"
 )
 
 const idle = "idle_timeout = \"5m\"\n"
@@ -318,8 +319,7 @@ func TestSleepIsRemembered(t *testing.T) {
 	d.up(t, "a")
 	remembered := func() (run, asleep bool) {
 		_ = d.do(func() error {
-			s := newServer("a")
-			d.recall(s, *d.servers["a"].want)
+			s := d.recall(systemd.Found{Plan: *d.servers["a"].want, Idle: true})
 			run, asleep = s.run, s.asleep
 			return nil
 		})

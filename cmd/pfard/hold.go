@@ -33,9 +33,10 @@ type hold struct {
 	ctx     context.Context // of what it waits for
 	stop    context.CancelFunc
 	done    chan struct{}
+	table   bool // there is one; run's
 
 	mu   sync.Mutex
-	want egress.Hold
+	want egress.Hold            // without a slice: no table
 	said map[string]*heldBridge // by instance: who has said what it is to this pfard
 	next *application
 }
@@ -69,7 +70,7 @@ const returning = time.Minute
 // been a bridge it changes nothing.
 func newHold(cfg holdConfig) (*hold, error) {
 	if cfg.apply == nil {
-		cfg.apply, cfg.watch = host.Apply, host.Watch
+		cfg.apply, cfg.watch = applyToHost, host.Watch
 	}
 	if cfg.cgroups == nil {
 		cfg.cgroups = host.Cgroups
@@ -84,6 +85,7 @@ func newHold(cfg holdConfig) (*hold, error) {
 	if err := h.load(); err != nil {
 		cfg.Log.Warn("taking up what holds bridges, ignoring: they say again what they want", "error", err)
 	}
+	h.table = h.want.Slice != (egress.Cgroup{})
 	w, err := watch(cfg.ResolvConf)
 	if err != nil {
 		return nil, err
@@ -106,6 +108,21 @@ func newHold(cfg holdConfig) (*hold, error) {
 		h.run(h.ctx, w.changed)
 	}()
 	return h, nil
+}
+
+func applyToHost(want egress.Hold, now time.Time) error {
+	if want.Slice == (egress.Cgroup{}) {
+		return host.Remove()
+	}
+	return host.Apply(want, now)
+}
+
+// clear takes the table away: there is no server left. The next bridge has it made anew.
+func (h *hold) clear() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.want.Slice, h.want.Bridges = egress.Cgroup{}, nil
+	h.change()
 }
 
 // close leaves the table as it is: bridges go on.
@@ -262,7 +279,8 @@ func (h *hold) replace() {
 	h.next = newApplication()
 	h.mu.Unlock()
 	defer close(a.done)
-	if want.Slice == (egress.Cgroup{}) {
+	there := want.Slice != (egress.Cgroup{})
+	if !there && !h.table {
 		return // there has been no bridge
 	}
 	// Before the table: a pfard that is killed in between leaves a file that says too much, and nothing reads it but
@@ -272,14 +290,19 @@ func (h *hold) replace() {
 	}
 	if a.err = h.cfg.apply(want, time.Now()); a.err != nil {
 		h.cfg.Log.Warn("bridges are held by their own rules alone", "error", a.err)
+		return
 	}
+	h.table = there
 }
 
 // lost is called when somebody else has removed the table.
 func (h *hold) lost() {
-	h.cfg.Log.Warn("the table that holds bridges was removed from the host's nftables: it is put back")
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.want.Slice == (egress.Cgroup{}) {
+		return // it was clear
+	}
+	h.cfg.Log.Warn("the table that holds bridges was removed from the host's nftables: it is put back")
 	h.change()
 }
 

@@ -402,6 +402,29 @@ func TestHoldFollowsResolvConf(t *testing.T) {
 	has("[192.0.2.3:53]")
 }
 
+// TestHoldIsCleared: without a server there is no table, also if a pfard that was killed had left one; the next bridge has
+// it made anew.
+func TestHoldIsCleared(t *testing.T) {
+	f := newHoldFixture(t)
+	h := f.start(t, f.config())
+	h.clear() // of nothing
+	b := hello(t, h, "a", 1, "a.example")
+	allow(t, b, leadsTo("a.example", 443, "93.184.215.14"))
+	h.close()
+	h = f.start(t, f.config())
+	h.clear()
+	eventually(t, "the table's end", func() bool { return f.last().Slice == egress.Cgroup{} })
+	n := f.count()
+	b.Gone()
+	h.close()
+	h = f.start(t, f.config())
+	h.clear()
+	hello(t, h, "b", 2, "b.example")
+	if got := summary(f.last()); got != "b/1002" || f.count() != n+1 {
+		t.Errorf("after %d more tables: %q", f.count()-n, got)
+	}
+}
+
 func TestUnhold(t *testing.T) {
 	f := newHoldFixture(t)
 	state := f.config().State

@@ -45,9 +45,7 @@ func (d *daemon) converge(s *server) {
 	case s.started != nil && (s.want == nil || !s.runs() || s.again || generator.Digest(s.plan()) != generator.Digest(*s.started)):
 		d.stop(s)
 	case s.started == nil && s.want == nil:
-		d.runner.Forget(s.name)
-		d.intents.forget(s.name)
-		delete(d.servers, s.name)
+		d.forget(s.name)
 	case s.started == nil && s.runs():
 		d.start(s)
 	case s.started == nil && s.asleep && !s.off:

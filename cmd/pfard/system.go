@@ -61,6 +61,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	defer h.close()
+	d.emptied = h.clear
 	a := newAttachments(log, link, limits, h, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Link: link, Limits: limits,
@@ -70,11 +71,11 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	d.runner, a.runner = r, r
-	found, applied, err := r.Adopt(ctx)
+	found, err := r.Adopt(ctx)
 	if err != nil {
 		return err
 	}
-	d.adopt(found, applied)
+	d.adopt(found)
 	w, err := watch(o.declarations)
 	if err != nil {
 		return err

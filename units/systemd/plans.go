@@ -16,8 +16,8 @@ import (
 
 // plans is what instance units are to run, as files below the run directory: plan/INSTANCE.json is their credential, and
 // without it systemd does not start them (AssertPathExists=). applied/INSTANCE says that systemd has been asked to
-// start it, with which plan, and what has become of that plan: a pfard that was killed in between asks again, and one
-// that finds the instance stopped nevertheless knows that somebody else did that.
+// start it, with which plan, and what has become of that plan, or that it is being asked to stop it. A pfard that was
+// killed in between asks again; one that finds the instance otherwise than this says knows that somebody else did that.
 type plans struct{ run string }
 
 const planSuffix = ".json"
@@ -112,9 +112,16 @@ func (p plans) apply(instance, started, now string) error {
 	return Replace(p.mark(instance), []byte(started+" "+now))
 }
 
+// stop notes that systemd is about to be asked to stop it.
+func (p plans) stop(instance string) error {
+	return Replace(p.mark(instance), []byte(stopping))
+}
+
+const stopping = "stopping"
+
 func (p plans) unapply(instance string) error { return removeFile(p.mark(instance)) }
 
-// applied returns what apply has noted; "" if we have stopped it since.
+// applied returns what apply has noted, or that stop has; "" if we have not started it, or have stopped it since.
 func (p plans) applied(instance string) (started, now string) {
 	b, _ := os.ReadFile(p.mark(instance))
 	started, now, _ = strings.Cut(string(b), " ")

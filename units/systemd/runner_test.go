@@ -261,8 +261,8 @@ func TestRunnerAdjust(t *testing.T) {
 	}
 	w.until("relimited", func(u units.Update) bool { return u.Limits == "other limits" && u.PID == 7 })
 	w.restart() // and the launcher comes again with what it was started with
-	if _, applied, err := w.runner.Adopt(t.Context()); err != nil || applied["hello"] != generator.Digest(p) {
-		t.Errorf("applied %v, %v", applied, err)
+	if found, err := w.runner.Adopt(t.Context()); err != nil || len(found) != 1 || found[0].Applied != generator.Digest(p) {
+		t.Errorf("found %v, %v", found, err)
 	}
 	if got, err := w.runner.Attach("hello", old, 7, 61200); err != nil || got.Sandbox.Limits.Memory != 1<<29 {
 		t.Errorf("%+v, %v", got.Sandbox.Limits, err)
@@ -275,7 +275,7 @@ func TestRunnerAdjust(t *testing.T) {
 
 func TestRunnerAdopts(t *testing.T) {
 	w := newWorld(t)
-	digest := w.start(hello())
+	w.start(hello())
 	for name, act := range map[string]func(p *generator.Plan){
 		"failed":  func(p *generator.Plan) { p.Name = "failed" },
 		"idle":    func(p *generator.Plan) { p.Name = "idle" },
@@ -287,32 +287,50 @@ func TestRunnerAdopts(t *testing.T) {
 		w.start(p)
 		_ = name
 	}
-	w.runner.Offer("offered", func() *generator.Plan { p := hello(); p.Name = "offered"; return &p }())
+	for _, name := range []string{"offered", "others", "stopping", "halted"} {
+		p := hello()
+		p.Name = name
+		w.runner.Offer(name, &p)
+	}
+	for _, name := range []string{"stopping", "halted"} { // and pfard is killed
+		if err := w.runner.plans.stop(name); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.systemd.mu.Lock() // pfard is not there to see this
 	w.systemd.units["pfar-mcp@failed.service"]["ActiveState"] = w.systemd.units[helloUnit]["ActiveState"]
 	w.systemd.set("pfar-mcp@failed.service", "failed", "failed", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(78)})
 	delete(w.systemd.units, "pfar-mcp@idle.service")
 	delete(w.systemd.units, "pfar-mcp@hello_bbbbbbbb.service")
-	w.systemd.set("pfar-mcp@stray.service", "active", "running", nil)
+	for _, name := range []string{"stray", "others", "stopping"} {
+		w.systemd.set("pfar-mcp@"+name+".service", "active", "running", nil)
+	}
 	w.systemd.mu.Unlock()
 	if err := os.WriteFile(filepath.Join(w.run, "plan", ".new-123"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.restart()
-	found, applied, err := w.runner.Adopt(t.Context())
+	found, err := w.runner.Adopt(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for _, f := range found {
-		got = append(got, units.Instance(f.Plan.Name, f.Plan.Gateway.Session)+" "+f.Update.State)
+		words := units.Instance(f.Plan.Name, f.Plan.Gateway.Session) + " " + f.Update.State
+		for word, is := range map[string]bool{" idle": f.Idle, " outside": f.Outside} {
+			if is {
+				words += word
+			}
+		}
+		if f.Applied == generator.Digest(f.Plan) {
+			words += " applied"
+		}
+		got = append(got, words)
 	}
 	slices.Sort(got)
-	if want := []string{"failed failed", "hello starting", "hello_abcdefgh starting"}; !slices.Equal(got, want) {
+	want := []string{"failed failed applied", "halted  idle", "hello starting applied", "hello_abcdefgh starting applied", "idle  idle applied", "offered  idle", "others starting outside", "stopping starting"}
+	if !slices.Equal(got, want) {
 		t.Errorf("found %q, want %q", got, want)
-	}
-	if applied["hello"] != digest || applied["idle"] == "" || applied["offered"] != "" {
-		t.Errorf("applied %q", applied)
 	}
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		w.systemd.mu.Lock()
@@ -327,7 +345,7 @@ func TestRunnerAdopts(t *testing.T) {
 	}
 	list, err := w.runner.plans.instances()
 	slices.Sort(list)
-	if want := []string{"failed", "hello", "hello_abcdefgh", "idle", "offered"}; err != nil || !slices.Equal(list, want) {
+	if want := []string{"failed", "halted", "hello", "hello_abcdefgh", "idle", "offered", "others", "stopping"}; err != nil || !slices.Equal(list, want) {
 		t.Errorf("plans of %q, want %q", list, want)
 	}
 }
