@@ -55,14 +55,11 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 	if follow {
 		args = append(args, "--follow")
 	}
-	option, hint := "--unit=", "the journal is for root and the group systemd-journal: journalctl -u "
+	hint := "the journal is for root and the group systemd-journal: journalctl -u "
 	if c.uid != 0 {
-		option, hint = "--user-unit=", "a journal that is not kept on disk is for root and the group systemd-journal: journalctl --user-unit "
+		hint = "a journal that is not kept on disk is for root and the group systemd-journal: journalctl --user-unit "
 	}
-	for _, u := range names {
-		args = append(args, option+u)
-	}
-	cmd := exec.CommandContext(ctx, "journalctl", args...)
+	cmd := exec.CommandContext(ctx, "journalctl", append(args, c.entriesOf(server, names)...)...)
 	cmd.Stderr = c.stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -88,6 +85,34 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 		return fail(exitNoSuch, "no log of %s yet", of).withHint("%s", hint+names[0])
 	}
 	return w.Close()
+}
+
+// entriesOf are the arguments by which journalctl finds what the units of a server wrote, and systemd wrote of them. For
+// an ordinary user the journal takes no process's word for its unit, and does not find it out of one that has ended: there
+// it is the name that each entry of ours has.
+func (c *cli) entriesOf(server string, names []string) (args []string) {
+	if c.uid == 0 {
+		for _, u := range names {
+			args = append(args, "--unit="+u)
+		}
+		return args
+	}
+	match := func(field, value string) {
+		if len(args) > 0 {
+			args = append(args, "+")
+		}
+		args = append(args, field+"="+value, "_UID="+strconv.Itoa(c.uid))
+	}
+	if server != "" {
+		match("PFAR_SERVER", server)
+	}
+	for _, u := range names {
+		if !strings.Contains(u, "*") {
+			match("_SYSTEMD_USER_UNIT", u)
+			match("USER_UNIT", u)
+		}
+	}
+	return args
 }
 
 // printEntries writes the entries that journalctl writes as JSON, each line of them after its time, and counts them.

@@ -208,7 +208,8 @@ func TestLogsInTheJournal(t *testing.T) {
 		b.pfard(t, control.Report{Journal: true, Servers: []control.Server{{Name: "notion"}}}, nil)
 		asked := journalctl(t, "", 0)
 		code := b.run(t.Context(), []string{"logs", "notion"})
-		if want := common + "100 " + strings.ReplaceAll(units, "--unit", "--user-unit"); asked() != want {
+		if want := common + "100 PFAR_SERVER=notion _UID=1000 + _SYSTEMD_USER_UNIT=pfar-mcp@notion.service _UID=1000 + USER_UNIT=pfar-mcp@notion.service _UID=1000" +
+			" + _SYSTEMD_USER_UNIT=pfar-egress@notion.service _UID=1000 + USER_UNIT=pfar-egress@notion.service _UID=1000"; asked() != want {
 			t.Errorf("asked for %q, want %q", asked(), want)
 		}
 		if code != 4 || !strings.Contains(b.err.String(), "journalctl --user-unit pfar-mcp@notion.service\n") {

@@ -172,6 +172,7 @@ func TestUserSystemctl(t *testing.T) {
 func TestUserCrashes(t *testing.T) {
 	t.Parallel()
 	o := owned(t)
+	o.Run(t, "sh", "-euc", `mkdir -p ~/.config/pfar; printf '#!/bin/sh\necho "$PFAR_SERVER: $PFAR_REASON" >>~/told\n' >~/.config/pfar/on-failure; chmod 700 ~/.config/pfar/on-failure`)
 	o.declare(t, "bad.hcl", declared("", "-crash"))
 	if s := becomes(t, o, "bad", control.BackOff); !strings.Contains(s.Detail, "of 3") {
 		t.Errorf("back-off: %q", s.Detail)
@@ -184,15 +185,17 @@ func TestUserCrashes(t *testing.T) {
 	})
 	o.isActive(t, "pfar-mcp@bad", "failed")
 	bed.Eventually(t, soon, func() error {
+		if r := o.Try("cat", "told"); r.Stdout != "bad: disabled after 3 crashes in a row: exit status 3: echo: crashing as told\n" {
+			return fmt.Errorf("the owner's program is told %s", r)
+		}
 		o.m.Run(t, "journalctl", "--sync")
-		if r := o.Try("journalctl", "--quiet", "--no-pager", "--user-unit=pfar-failed@bad"); !strings.Contains(r.Stdout, "an MCP server is disabled") {
-			return fmt.Errorf("the owner is not told: %s", r)
+		for _, want := range []string{"an MCP server is disabled", "disabled after 3 crashes in a row", "echo: crashing as told", "Failed with result"} {
+			if r := o.Try("pfar", "logs", "bad"); !strings.Contains(r.Stdout, want) {
+				return fmt.Errorf("pfar logs has no %q: %s", want, r)
+			}
 		}
 		return nil
 	})
-	if r := o.Try("pfar", "logs", "bad"); !strings.Contains(r.Stdout, "disabled after 3 crashes in a row") {
-		t.Errorf("pfar logs: %s", r)
-	}
 	o.Run(t, "systemctl", "--user", "restart", "pfard") // which does not start it again
 	if s := becomes(t, o, "bad", control.Failed); !strings.Contains(s.Detail, "disabled after 3 crashes in a row: exit status 3") {
 		t.Errorf("after pfard was restarted: %+v", s)
@@ -258,7 +261,9 @@ func TestUserKillsPfard(t *testing.T) {
 func TestUserEgress(t *testing.T) {
 	t.Parallel()
 	o := owned(t)
-	o.m.Run(t, "systemd-run", "--quiet", "--unit=far", "systemd-socket-activate", "-l", "127.0.0.1:7777", "-a", "--inetd", "cat")
+	for _, port := range []string{"7777", "7778"} {
+		o.m.Run(t, "systemd-run", "--quiet", "--unit=far-"+port, "systemd-socket-activate", "-l", "127.0.0.1:"+port, "-a", "--inetd", "cat")
+	}
 	o.declare(t, "hello.hcl", echo("allowed_domains = [\"127.0.0.1:7777\"]\n"))
 	becomes(t, o, "hello", control.Running)
 	inside := func(script string) bed.Result {
@@ -274,14 +279,19 @@ func TestUserEgress(t *testing.T) {
 		}
 	}
 	check("at first")
-	if r := inside("exec 3<>/dev/tcp/127.0.0.1/7777"); r.Code == 0 {
-		t.Error("the server is in the machine's network")
+	for _, where := range []string{"127.0.0.1/7778", "192.0.2.1/443"} { // what is declared leads to the bridge
+		if r := inside("exec 3<>/dev/tcp/" + where); r.Code == 0 {
+			t.Errorf("the server gets to %s", where)
+		}
+	}
+	if r := o.m.Try("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/7778"); r.Code != 0 {
+		t.Errorf("everybody else: %s", r)
 	}
 	if out := o.Run(t, "pfar", "egress", "hello"); !strings.Contains(out, "127.0.0.1:7777") || !strings.Contains(out, "port-not-declared") {
 		t.Errorf("pfar egress: %s", out)
 	}
 	bed.Eventually(t, soon, func() error {
-		if status := o.Run(t, "systemctl", "--user", "status", "pfar-mcp@hello"); !strings.Contains(status, "refused 127.0.0.1:7418") {
+		if status := o.Run(t, "systemctl", "--user", "status", "pfar-mcp@hello"); !strings.Contains(status, "refused 192.0.2.1:443") {
 			return errors.New(status)
 		}
 		return nil
@@ -302,8 +312,13 @@ func TestUserEgress(t *testing.T) {
 	o.Run(t, "systemctl", "--user", "restart", "pfar-mcp@hello")
 	becomes(t, o, "hello", control.Running)
 	check("after a start of the server")
-	o.Run(t, "pfar", "call", "hello.crash")
-	becomes(t, o, "hello", control.Running)
+	o.Try("pfar", "call", "hello.crash")
+	bed.Eventually(t, soon, func() error {
+		if s, err := server(o, "hello"); err != nil || s.State != control.Running || s.Crashes != 1 {
+			return fmt.Errorf("after a crash: %+v, %w", s, err)
+		}
+		return nil
+	})
 	check("after a crash of the server")
 	o.Run(t, "pfar", "stop", "hello")
 	o.isActive(t, "pfar-egress@hello", "inactive")
