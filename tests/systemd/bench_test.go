@@ -131,7 +131,7 @@ func BenchmarkIdle(b *testing.B) {
 		m.Put(b, "/etc/pfar/mcp.d/"+name+".hcl", echo(""), 0o644)
 	}
 	served(b, m, "one", "two", "three")
-	time.Sleep(5 * time.Second)
+	time.Sleep(40 * time.Second) // for what comes after a start, the garbage collector's part of it too
 	var pids []string
 	for _, unit := range []string{"pfard", "pfar-gateway", "pfar-mcp@one"} {
 		pids = append(pids, strings.TrimSpace(m.Run(b, "systemctl", "show", "--property=MainPID", "--value", unit)))
@@ -164,7 +164,7 @@ func BenchmarkIdle(b *testing.B) {
 	if megabytes > limit {
 		b.Errorf("pfard and the gateway take %.1f MB together, over the limit of %.0f", megabytes, limit)
 	}
-	if wakeups > 2 {
+	if wakeups > 0.5 {
 		b.Errorf("pfard, the gateway and a launcher switch %.1f times a second with nothing to do", wakeups)
 	}
 	if s, err := server(m, "one"); err != nil || s.State != control.Running {

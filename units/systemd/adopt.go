@@ -61,6 +61,9 @@ func (r *Runner) Adopt(ctx context.Context) (found []Found, err error) {
 			follow(&i.update, s)
 			r.instances[name] = i
 			f.Update = i.update
+			if f.Outside {
+				r.mark(name, digest, digest)
+			}
 		}
 		found = append(found, f)
 	}
