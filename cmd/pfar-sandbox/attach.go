@@ -118,7 +118,7 @@ func (a *attachment) take(m attach.Message) {
 	}
 }
 
-// ask sends a question, with files, and waits for the answer.
+// ask sends a question and waits for the answer. If pfard goes away meanwhile, the error wraps attach.ErrLater.
 func (a *attachment) ask(question attach.Message) (attach.Message, error) {
 	a.asking.Lock()
 	defer a.asking.Unlock()
@@ -127,12 +127,12 @@ func (a *attachment) ask(question attach.Message) (attach.Message, error) {
 	default:
 	}
 	if err := a.send(question); err != nil {
-		return attach.Message{}, err
+		return attach.Message{}, &attach.Refusal{Words: err.Error(), Later: true}
 	}
 	select {
 	case m := <-a.answers:
 		if m.Error != "" {
-			return m, errors.New(m.Error)
+			return m, &attach.Refusal{Words: m.Error, Later: true}
 		}
 		return m, nil
 	case <-time.After(attachWait):

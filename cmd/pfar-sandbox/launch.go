@@ -88,6 +88,9 @@ func launch(ctx context.Context, o options) (int, error) {
 	if err := l.connect(s); err != nil {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
+		if errors.Is(err, attach.ErrLater) {
+			return units.ExitGateway, err
+		}
 		return l.cannotStart(err)
 	}
 	return l.supervise(ctx, s), nil

@@ -325,6 +325,31 @@ func TestUserEgress(t *testing.T) {
 	o.isActive(t, "pfar-egress-monitor@hello.socket", "inactive")
 }
 
+// TestUserGatewayRestarts, and the servers stay.
+func TestUserGatewayRestarts(t *testing.T) {
+	t.Parallel()
+	o := owned(t)
+	o.declare(t, "hello.hcl", echo(""))
+	o.declare(t, "later.hcl", echo("autostart = false"))
+	becomes(t, o, "hello", control.Running)
+	before := o.pid(t, "pfar-mcp@hello")
+	for _, how := range [][]string{{"restart"}, {"kill", "--signal=KILL"}} {
+		o.Run(t, "systemctl", append(append([]string{"--user"}, how...), "pfar-gateway")...)
+		bed.Eventually(t, soon, func() error {
+			if r := o.Try("pfar", "call", "hello.echo", "--message", "there"); !strings.Contains(r.Stdout, "there") {
+				return errors.New(r.String())
+			}
+			return nil
+		})
+	}
+	if after := o.pid(t, "pfar-mcp@hello"); after != before {
+		t.Errorf("the launcher is %s, and was %s", after, before)
+	}
+	if r := o.Try("pfar", "call", "later.echo", "--message", "awake"); !strings.Contains(r.Stdout, "awake") {
+		t.Errorf("the first call of a server on demand: %s", r)
+	}
+}
+
 // TestUserSystemdRestarts: with the user's systemd, and with the machine, what is declared starts.
 func TestUserSystemdRestarts(t *testing.T) {
 	t.Parallel()
