@@ -29,8 +29,9 @@ type machine struct {
 	gate func(instance string) // called before a stop; nil: nothing keeps it
 
 	mu     sync.Mutex
-	loud   bool // the processes that are not a session's say that they are under way
-	broken bool // no process of a session can be started
+	loud   bool  // the processes that are not a session's say that they are under way
+	broken bool  // no process of a session can be started
+	full   error // of the disk
 	runs   map[string]generator.Plan
 	secret map[string]string // last credentials, by server
 	starts map[string]int
@@ -67,6 +68,12 @@ func (m *machine) Stop(name string) {
 }
 
 func (m *machine) Adjust(generator.Plan) bool { return false }
+
+func (m *machine) Prepare(generator.Plan) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.full
+}
 
 func (m *machine) Offer(string, *generator.Plan) {}
 
