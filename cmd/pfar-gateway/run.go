@@ -107,7 +107,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300) // little is alive, and what calls leave behind is much: some MB more save a tenth of the time
 	}
-	l, err := listen()
+	l, before, err := inherited()
 	if err != nil {
 		return err
 	}
@@ -115,6 +115,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	upstream, hangUp := context.WithCancel(context.Background()) // calls in flight outlive ctx
+	defer hangUp()
+	g.goOn(upstream, before, log)
 	defer lastSpans(g.telemetry, log)
 	failed := make(chan error, 3)
 	servers, err := o.clients(g, l, log, failed)
@@ -128,8 +131,6 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		}
 		servers = append(servers, h)
 	}
-	upstream, hangUp := context.WithCancel(context.Background()) // calls in flight outlive ctx
-	defer hangUp()
 	go func() { failed <- g.registry.Serve(upstream, l.servers) }()
 	if g.pfard != nil {
 		go g.followDemand(ctx, log)
@@ -271,66 +272,6 @@ func notify(log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		log.Warn("notifying the runner, ignoring", "error", err.Error())
 	}
-}
-
-type listeners struct {
-	http    *net.TCPListener
-	metrics *net.TCPListener // nil: none is asked for
-	unix    *net.UnixListener
-	servers *net.UnixListener
-}
-
-// listen takes the listeners over that the runner has opened (sd_listen_fds(3)). Those of one socket unit have one name:
-// what they are says what they are for.
-func listen() (listeners, error) {
-	var l listeners
-	files, err := units.Descriptors()
-	if err != nil {
-		return l, err
-	}
-	for name, list := range files {
-		for _, f := range list {
-			got, err := net.FileListener(f)
-			f.Close()
-			if err == nil {
-				err = l.take(name, got)
-			}
-			if err != nil {
-				return l, fmt.Errorf("taking over the descriptor %q: %w", name, err)
-			}
-		}
-	}
-	if l.servers == nil || l.http == nil && l.unix == nil {
-		return l, fmt.Errorf("want a listener for servers (%s), and one for clients (%s or %s)", units.FDServers, units.FDHTTP, units.FDUnix)
-	}
-	return l, nil
-}
-
-func (l *listeners) take(name string, got net.Listener) error {
-	kind, twice := "", false
-	switch got := got.(type) {
-	case *net.TCPListener:
-		kind = units.FDHTTP
-		to := &l.http
-		if name == units.FDMetrics {
-			kind, to = name, &l.metrics
-		}
-		twice, *to = *to != nil, got
-	case *net.UnixListener:
-		kind = units.FDUnix
-		to := &l.unix
-		if got.Addr().Network() == "unixpacket" {
-			kind, to = units.FDServers, &l.servers
-		}
-		twice, *to = *to != nil, got
-	}
-	switch {
-	case name != kind && name != units.FDListen:
-		return fmt.Errorf("it is a listener of %s", got.Addr().Network())
-	case twice:
-		return fmt.Errorf("it is the second listener of %s", got.Addr().Network())
-	}
-	return nil
 }
 
 // loopback returns what answers on the TCP listener, which must not be reachable from elsewhere.

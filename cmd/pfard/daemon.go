@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
@@ -38,18 +39,21 @@ type runner interface {
 // daemon holds what should run and what does. All its fields from servers on belong to the goroutine in loop; others
 // send it functions.
 type daemon struct {
-	options  options
-	log      *slog.Logger
-	vault    *vault.Vault
-	endpoint string
-	runner   runner
-	emptied  func()  // called when there is no server, for the first time or again
-	waits    bool    // what waits for a credential has a unit that runs and says so
-	intents  intents // what the next pfard is to know
-	inbox    chan func()
-	ended    chan struct{} // closed when loop has ended: nobody reads inbox any more
+	options   options
+	log       *slog.Logger
+	vault     *vault.Vault
+	endpoint  string
+	runner    runner
+	emptied   func()        // called when there is no server, for the first time or again
+	tellOwner func(failure) // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
+	waits     bool          // what waits for a credential has a unit that runs and says so
+	intents   intents       // what the next pfard is to know
+	units     *reloader     // nil: there are none
+	inbox     chan func()
+	ended     chan struct{} // closed when loop has ended: nobody reads inbox any more
 
 	servers     map[string]*server
+	declared    []declaration.Server // without mistakes
 	diagnostics []control.Diagnostic
 	notes       []string
 	gatewayDown bool
@@ -108,7 +112,9 @@ func (d *daemon) serverChanged(u local.Update) {
 		case u.Outside:
 			d.turnedOutside(s, u)
 		default:
+			before := s.status.State
 			s.take(u)
+			d.failed(s, before)
 			d.retryWaiting(s)
 		}
 		d.tell()
@@ -168,11 +174,16 @@ func (d *daemon) reload() {
 		s.checkLearner()
 		d.converge(s)
 	}
+	d.declared = set.Servers
+	d.atBoot()
 	if len(d.servers) == 0 {
 		d.emptied()
 	}
 	d.tell()
 }
+
+// atBoot has systemd know what starts with the machine.
+func (d *daemon) atBoot() { d.units.files(boot.Files(d.declared, d.disabled)) }
 
 // forget gives up a server that has no declaration, and of which nothing is left.
 func (d *daemon) forget(server string) {
@@ -188,6 +199,7 @@ func (d *daemon) want(name string, p generator.Plan) {
 	s := d.servers[name]
 	if s == nil {
 		s = newServer(name)
+		s.off = d.disabled(name)
 		d.servers[name] = s
 	}
 	if s.want != nil && generator.Digest(*s.want) == generator.Digest(p) {
@@ -233,7 +245,7 @@ func (d *daemon) report() control.Report {
 	dirs := d.options.dirs
 	r := control.Report{
 		Version: version(), Directory: d.options.declarations, Programs: d.options.servers, Endpoint: d.endpoint, TokenFile: dirs.Token(),
-		Socket: dirs.Gateway(), Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
+		Socket: dirs.Gateway(), Journal: !d.options.local, Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
 	}
 	if d.gatewayDown {
 		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.runner.Log(units.GatewayLog))

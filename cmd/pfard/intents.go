@@ -127,6 +127,7 @@ func (d *daemon) recall(f systemd.Found) *server {
 	i, ok := d.intents.read(p.Name)
 	ok = ok && i.Digest == digest
 	s := newServer(p.Name)
+	s.off = d.disabled(p.Name)
 	s.want, s.asleep = &want, ok && i.Asleep && !f.Outside
 	switch {
 	case f.Idle && !ok:

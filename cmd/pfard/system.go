@@ -47,7 +47,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	d := newDaemon(o, log, store, endpoint)
-	d.waits = true
+	d.waits, d.units = true, newReloader(log, link)
 	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
 	}
@@ -83,6 +83,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	go a.serve(l.attach)
 	go c.serve(l.credentials)
 	go r.Watch(ctx)
+	go d.units.run(ctx)
 	served := make(chan error, 1)
 	go func() { served <- control.Serve(ctx, l.control, d.answer, gatewayGuest(guest)) }()
 	d.loop(ctx, w.changed, func() { notify(log, sd.SdNotifyReady) })

@@ -22,6 +22,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(victimVariable) != "" {
 		victim()
 	}
+	if program := os.Getenv(launcherVariable); program != "" {
+		fmt.Fprintln(os.Stderr, launcher(program))
+		return
+	}
 	if os.Getenv(internetVariable) != "" {
 		panic(internet.Serve(""))
 	}

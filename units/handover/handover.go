@@ -2,7 +2,9 @@
 //
 // The launcher connects to the gateway's socket (SOCK_SEQPACKET, so one packet is one message), sends Hello with the
 // write end of the server's stdin and the read end of its stdout attached (SCM_RIGHTS, unix(7)), and keeps the
-// connection for the life of the server. Whoever closes it says that the server, or the gateway, is gone.
+// connection for the life of the server. Whoever closes it says that the server, or the gateway, is gone. The gateway's end
+// is stored (units.Store), so that it stays open while another process of the gateway takes over: to the launcher that shows
+// as another Ready.
 package handover
 
 import (

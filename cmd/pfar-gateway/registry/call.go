@@ -43,6 +43,8 @@ type waiting struct {
 	begun  chan struct{} // of a stream of notifications: closed when it is open
 	open   bool
 
+	flight int // place among those in flight
+
 	heard    time.Time // when a client has last answered a question about it; under the upstream's lock
 	declined bool      // the server will not tell of resources; set before begun is closed
 }
@@ -72,7 +74,7 @@ func (g *Gone) Unwrap() error { return g.refusal }
 const few = 4
 
 // Token returns a progress token that no other call to this server has.
-func (u *Upstream) Token() int64 { return u.last.Add(1) }
+func (u *Upstream) Token() int64 { return u.memory.Next() }
 
 // Call sends a request and returns the result as the server wrote it. Every error is a *jsonrpc.Error. When ctx ends
 // or time is up, the server is told that the answer is not wanted any more.
@@ -97,7 +99,7 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 	if c.Ask != nil {
 		defer u.settle(w)
 	}
-	id := u.last.Add(1)
+	id := u.memory.Next()
 	if err := u.expect(id, w); err != nil {
 		return nil, err
 	}
@@ -216,6 +218,7 @@ func (u *Upstream) expect(id int64, w *waiting) error {
 		return u.goneLocked(false)
 	}
 	u.waiting[id] = w
+	w.flight = u.memory.Begin(id)
 	if w.call.Token != 0 {
 		u.progress[w.call.Token] = w
 	}
@@ -226,7 +229,11 @@ func (u *Upstream) expect(id int64, w *waiting) error {
 func (u *Upstream) forget(id int64) *waiting {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.forgetLocked(id)
+	w := u.forgetLocked(id)
+	if w != nil {
+		u.memory.End(w.flight)
+	}
+	return w
 }
 
 func (u *Upstream) forgetLocked(id int64) *waiting {

@@ -185,6 +185,15 @@ func (c *Catalogue) server(name string) (*served, error) {
 		name, state.Since.UTC().Format(time.RFC3339), state.Reason, hint)
 }
 
+// Upstreams returns the servers that are up.
+func (c *Catalogue) Upstreams() []*Upstream {
+	list := make([]*Upstream, len(c.serving))
+	for i, s := range c.serving {
+		list[i] = s.upstream
+	}
+	return list
+}
+
 // Named finds the tool or prompt that a client of the endpoint calls name.
 func (c *Catalogue) Named(k Kind, endpoint, name string) (Route, error) {
 	what := strings.TrimSuffix(k.form().member, "s")

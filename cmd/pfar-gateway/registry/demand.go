@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -60,7 +61,7 @@ const learnedRest = 2 * time.Second
 
 // asleep returns what stands for a server that sleeps.
 func (r *Registry) asleep(server handover.Server, a Agreement) *Upstream {
-	u := newUpstream(server, nil, nil, &r.limits, r.log)
+	u := newUpstream(server, nil, nil, keep.Volatile(), &r.limits, r.log)
 	u.ended, u.resting = errAsleep, true
 	close(u.done)
 	u.agree(a)

@@ -236,9 +236,14 @@ func TestKept(t *testing.T) {
 			if err := spoil(path, &server); err != nil {
 				t.Fatal(err)
 			}
+			spoiled, _ := os.ReadFile(path)
 			m := newSandman(t, limits(), server, openPins(t, dir))
 			m.tell(control.OnDemand{Sleeps: true})
 			registrytest.Eventually(t, "started to learn", func() bool { wakes, _ := m.counts(); return wakes == 1 && m.listed() == "s__echo" })
+			registrytest.Eventually(t, "kept again", func() bool {
+				b, err := os.ReadFile(path)
+				return err == nil && string(b) != string(spoiled)
+			})
 		})
 	}
 }
@@ -277,10 +282,10 @@ func TestKeptAsItCame(t *testing.T) {
 	if asleep := shown(m); asleep != awake {
 		t.Errorf("asleep:\n%s\nawake:\n%s", asleep, awake)
 	}
-	var changed registry.Kinds
-	m.r.Watch(func(e registry.Event) { changed |= e.Changed })
+	var changed atomic.Uint32
+	m.r.Watch(func(e registry.Event) { changed.Or(uint32(e.Changed)) })
 	m.must("wake")
-	if got := shown(m); got != awake || changed != 0 {
+	if got, changed := shown(m), changed.Load(); got != awake || changed != 0 {
 		t.Errorf("woken: %s, changed %b", got, changed)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// offered is all that a server on demand has last offered, as it is kept beside its pins.
+// offered is all that a server has last offered, as it is kept of one on demand beside its pins, and of each that runs for
+// the next gateway.
 type offered struct {
 	Program      string // SHA-256 of the command and arguments that offered it, in hexadecimal
 	Protocol     string
@@ -19,11 +20,8 @@ type offered struct {
 	Lists        [Templates + 1][][]byte // definitions, as they came
 }
 
-// keep writes down what a server on demand offers, so that it can be listed while it sleeps, also after a restart.
-func (r *Registry) keep(u *Upstream, found *Listing) {
-	if r.pins == nil || !u.server.OnDemand {
-		return
-	}
+// offers returns it of a server that runs.
+func (u *Upstream) offers(found *Listing) offered {
 	a := u.Agreed()
 	o := offered{
 		Program: u.server.Program, Protocol: a.Protocol, Versions: a.Versions, Info: a.Info, Instructions: a.Instructions,
@@ -34,7 +32,31 @@ func (r *Registry) keep(u *Upstream, found *Listing) {
 			o.Lists[k] = append(o.Lists[k], i.Raw)
 		}
 	}
-	b, err := json.Marshal(o)
+	return o
+}
+
+// agreement is what the handshake had settled.
+func (o offered) agreement() (a Agreement, err error) {
+	a = Agreement{Protocol: o.Protocol, Versions: o.Versions, Info: o.Info, Instructions: o.Instructions}
+	a.Capabilities, err = jsonrpc.Object(o.Capabilities, nil)
+	return a, err
+}
+
+// listing is what it had on its lists.
+func (u *Upstream) listing(o offered) *Listing {
+	found := new(Listing)
+	for k := Tools; k <= Templates; k++ {
+		found[k] = u.items(k, o.Lists[k], nil)
+	}
+	return found
+}
+
+// keep writes down what a server on demand offers, so that it can be listed while it sleeps, also after a restart.
+func (r *Registry) keep(u *Upstream, found *Listing) {
+	if r.pins == nil || !u.server.OnDemand {
+		return
+	}
+	b, err := json.Marshal(u.offers(found))
 	if err == nil {
 		if old, _ := r.pins.Kept(u.server.Name); bytes.Equal(old, b) {
 			return
@@ -62,12 +84,7 @@ func (r *Registry) kept(server handover.Server) (*Upstream, *Listing) {
 	if err != nil || b == nil || o.Program != server.Program {
 		return nil, nil
 	}
-	a := Agreement{Protocol: o.Protocol, Versions: o.Versions, Info: o.Info, Instructions: o.Instructions}
-	a.Capabilities, _ = jsonrpc.Object(o.Capabilities, nil) // keep has written it
+	a, _ := o.agreement() // keep has written it
 	u := r.asleep(server, a)
-	found := new(Listing)
-	for k := Tools; k <= Templates; k++ {
-		found[k] = u.items(k, o.Lists[k], nil)
-	}
-	return u, found
+	return u, u.listing(o)
 }

@@ -40,6 +40,9 @@ type SessionClient struct {
 // Own is a process of a server's that serves one client session alone.
 type Own struct{ o *owned }
 
+// Handle is the process's name among those of its server.
+func (o Own) Handle() string { return o.o.handle }
+
 // owned is the registry's side of it.
 type owned struct {
 	server, handle string
@@ -160,20 +163,36 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 	r.mu.Unlock()
 	if o == nil {
 		u.end(why)
+		r.drop(u)
 		u.log.Warn("refusing a launcher", "error", why.Error())
 		return
 	}
+	r.take(u, o)
+	r.converseOwn(ctx, c, u, o, func(ctx context.Context) error { return r.greet(ctx, u, o) })
+}
+
+// take makes u the process of one session.
+func (r *Registry) take(u *Upstream, o *owned) {
 	u.log = u.log.With("session", o.handle)
 	u.own = &ownOf{client: &o.client}
 	u.note = o.client.Note
+}
+
+// converseOwn is converse for a session's process.
+func (r *Registry) converseOwn(ctx context.Context, c *handover.Conn, u *Upstream, o *owned, begin func(context.Context) error) {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
 		r.listen(c, u)
 	}()
 	go u.run()
-	if o.err = r.greet(ctx, u, o); o.err != nil {
+	if o.err = begin(ctx); o.err != nil {
 		u.end(o.err)
+	} else {
+		u.remember(new(Listing))
+		if !r.isStored(u) {
+			r.store(c, u)
+		}
 	}
 	close(o.ready)
 	if o.err == nil {
@@ -181,6 +200,10 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 		r.idle(o)
 		<-u.done
 	}
+	if errors.Is(u.why(), errShutdown) {
+		return
+	}
+	r.drop(u)
 	u.log.Info("session's process gone", "reason", u.why().Error())
 	r.release(o)
 	if !u.isStopped() {

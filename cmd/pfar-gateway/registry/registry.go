@@ -30,11 +30,13 @@ type Registry struct {
 	opener Opener // of processes for single sessions; nil: there are none
 	waker  Waker  // of servers on demand; nil: none ever sleeps
 	keeps  func(server string) bool
+	stored stored
 	pins   *pins.Store // what has been accepted; nil holds nothing back, which only tests want
 
 	mu        sync.Mutex
 	entries   map[string]*entry
 	owned     map[string]*owned // by handle
+	orphans   map[string]orphan // by handle
 	published chan struct{}     // closed when the next catalogue is there
 	closed    bool
 }
@@ -62,7 +64,7 @@ type Event struct {
 
 // New returns an empty registry. The version is what servers are told.
 func New(log *slog.Logger, version string, limits Limits) *Registry {
-	r := &Registry{log: log, limits: limits, version: version, entries: make(map[string]*entry), owned: make(map[string]*owned), published: make(chan struct{})}
+	r := &Registry{log: log, limits: limits, version: version, entries: make(map[string]*entry), owned: make(map[string]*owned), orphans: make(map[string]orphan), published: make(chan struct{})}
 	r.serial.Store(uint64(time.Now().UnixNano())) // a cursor of a gateway before this one is of no list
 	r.mu.Lock()
 	r.publish(AllKinds)
@@ -253,25 +255,28 @@ func (r *Registry) Summary() string {
 	return text
 }
 
-// Close ends every conversation.
+// Close ends every conversation; those that are kept go on with the next gateway.
 func (r *Registry) Close() {
 	r.mu.Lock()
 	r.closed = true
-	owned := slices.Collect(maps.Values(r.owned))
+	var over []*owned
 	var upstreams []*Upstream
 	for _, e := range r.entries {
 		upstreams = append(upstreams, e.upstream)
 	}
-	for _, o := range owned {
+	for _, o := range r.owned {
 		if o.launched != nil {
 			upstreams = append(upstreams, o.launched)
+		}
+		if !r.isStored(o.launched) {
+			over = append(over, o)
 		}
 	}
 	r.mu.Unlock()
 	for _, u := range upstreams {
 		u.end(errShutdown)
 	}
-	for _, o := range owned {
+	for _, o := range over {
 		r.release(o)
 	}
 }
@@ -279,7 +284,7 @@ func (r *Registry) Close() {
 func ready(u *Upstream, l *Listing, held int) handover.Message {
 	d := u.droppedNow()
 	return handover.Message{Ready: &handover.Ready{
-		Dropped: d.count, Why: d.why,
+		Dropped: d.Count, Why: d.Why,
 		Tools: len(l[Tools]), Prompts: len(l[Prompts]), Resources: len(l[Resources]),
 		Protocol: u.Agreed().Protocol, Server: u.Agreed().title(), Held: held, Drift: u.drift(),
 	}}

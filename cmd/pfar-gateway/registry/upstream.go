@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -29,7 +30,11 @@ type Upstream struct {
 	note    func(method string, params []byte) // a notification for clients; must not block
 	hangUp  func()                             // on the launcher; nil: there is none
 
-	last   atomic.Int64 // id or token given out
+	memory *keep.Memory // gives ids and tokens out, and knows which are in flight
+	before int64        // those up to here are a gateway's before this one
+
+	inherited map[int]int64 // of those, the requests in flight, by their places
+
 	slots  chan struct{}
 	queued atomic.Int64
 	out    chan []byte   // what is written when the server reads: answers to it, cancellations
@@ -60,10 +65,10 @@ type Upstream struct {
 	own     *ownOf                    // of a process that serves one client session alone
 }
 
-func newUpstream(server handover.Server, stdin, stdout *os.File, limits *Limits, log *slog.Logger) *Upstream {
+func newUpstream(server handover.Server, stdin, stdout *os.File, memory *keep.Memory, limits *Limits, log *slog.Logger) *Upstream {
 	log = log.With("server", server.Name)
 	u := &Upstream{
-		server: server, mark: mark(server.Name, server.Label), conn: newConn(stdin, stdout, limits), limits: limits, timeout: server.Timeout, log: log, faults: newFaults(log),
+		server: server, mark: mark(server.Name, server.Label), conn: newConn(stdin, stdout, memory, limits), memory: memory, before: memory.Last(), limits: limits, timeout: server.Timeout, log: log, faults: newFaults(log),
 		note:  func(string, []byte) {},
 		slots: make(chan struct{}, limits.Concurrent), out: make(chan []byte, 2*limits.Concurrent),
 		retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
@@ -110,7 +115,7 @@ func (u *Upstream) Faults() map[Fault]int { return u.faults.all() }
 func (u *Upstream) run() {
 	go u.send()
 	var notes window
-	for {
+	for tail := u.before > 0; ; tail = false {
 		line, err := u.conn.read()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
@@ -119,8 +124,19 @@ func (u *Upstream) run() {
 			u.end(err)
 			return
 		}
+		if tail && isTail(line) {
+			continue
+		}
 		u.take(line, &notes)
 	}
+}
+
+// isTail reports whether the first line after another gateway has read is the end of one of which that has read the
+// beginning. A line that is a message is whole: what remains of a JSON object without its beginning has more closing
+// brackets than opening ones, or an odd number of quotation marks, and so is none itself.
+func isTail(line []byte) bool {
+	_, err := jsonrpc.Parse(line)
+	return err != nil && !errors.Is(err, jsonrpc.ErrUTF8)
 }
 
 var errClosed = errors.New("it closed its stdout")
@@ -207,7 +223,9 @@ func (u *Upstream) answered(m jsonrpc.Message, err error) {
 		return
 	}
 	if w == nil {
-		u.faults.add(Unsolicited, m.ID)
+		if id > u.before {
+			u.faults.add(Unsolicited, m.ID)
+		}
 		return
 	}
 	w.answer <- answer{m, err}
@@ -289,6 +307,9 @@ func (u *Upstream) progressed(params []byte) {
 	u.mu.Lock()
 	w := u.progress[token]
 	u.mu.Unlock()
+	if ok && w == nil && token <= u.before {
+		return
+	}
 	if !ok || w == nil {
 		u.faults.add(Unsolicited, params)
 		return

@@ -48,6 +48,7 @@ func (x *exchange) subscribe(ctx context.Context) (reply, error) {
 	if up != nil {
 		up.Watched(len(sub.watchedOf(server)))
 	}
+	x.srv.noted()
 	return re, err
 }
 
@@ -63,6 +64,7 @@ func (x *exchange) unsubscribe(ctx context.Context) (reply, error) {
 	sub := x.session.sub
 	had := sub.watching(uri)
 	sub.unwatch(uri)
+	x.srv.noted()
 	_, route, err := x.resource()
 	if err != nil {
 		if had {
