@@ -63,6 +63,8 @@ func launch(ctx context.Context, o options) (int, error) {
 		return units.ExitGateway, err
 	}
 	if err != nil {
+		none := launcher{pfard: &attachment{path: o.attach, told: map[string]string{}}}
+		none.state(units.StateFailed, err.Error()) // for whoever looks at the unit
 		return units.ExitDisabled, err
 	}
 	if len(secrets.Missing) > 0 {

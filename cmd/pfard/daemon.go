@@ -29,6 +29,7 @@ import (
 type runner interface {
 	Start(p generator.Plan, credentials map[string][]byte) error
 	Adjust(p generator.Plan) bool           // what runs is to run by this plan, without a stop; false: it cannot
+	Prepare(p generator.Plan) error         // Start will not fail for want of space
 	Stop(instance string)                   // returns when nothing of it is left; a session's process is forgotten with it
 	Offer(server string, p *generator.Plan) // others may start it, if it does not run; nil: they may not
 	Forget(server string)

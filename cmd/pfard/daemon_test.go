@@ -31,6 +31,7 @@ type machine struct {
 	mu     sync.Mutex
 	loud   bool  // the processes that are not a session's say that they are under way
 	broken bool  // no process of a session can be started
+	full   error // of the disk
 	refuse error // of every start
 	runs   map[string]generator.Plan
 	secret map[string]string // last credentials, by server
@@ -71,6 +72,12 @@ func (m *machine) Stop(name string) {
 }
 
 func (m *machine) Adjust(generator.Plan) bool { return false }
+
+func (m *machine) Prepare(generator.Plan) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.full
+}
 
 func (m *machine) Offer(string, *generator.Plan) {}
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
@@ -26,6 +28,7 @@ type server struct {
 	started *generator.Plan // what the runner was told to start; nil: nothing
 	again   bool            // stop it and start it, though the plan is the same
 	busy    bool            // a stop is under way
+	delayed error           // why what it needs cannot be written; it is tried again
 
 	sessions map[string]*session // that have a process of their own, by handle
 
@@ -43,6 +46,12 @@ func (d *daemon) converge(s *server) {
 	case s.busy || s.started == nil && len(s.sessions) > 0: // nothing of it may be left before what comes next
 	case s.started != nil && s.want != nil && s.runs() && !s.again && d.adjust(s): // if there is anything to do at all
 	case s.started != nil && (s.want == nil || !s.runs() || s.again || generator.Digest(s.plan()) != generator.Digest(*s.started)):
+		if s.want != nil && s.runs() {
+			if err := d.runner.Prepare(s.plan()); err != nil { // nothing that runs ends for want of space
+				d.delay(s, err)
+				return
+			}
+		}
 		d.stop(s)
 	case s.started == nil && s.want == nil:
 		d.forget(s.name)
@@ -142,10 +151,34 @@ func (d *daemon) start(s *server) {
 	}
 	if err := d.runner.Start(plan, values); err != nil {
 		s.set(control.Failed, err.Error())
+		if fullDisk(err) {
+			d.delay(s, err)
+		}
 		return
 	}
 	s.started = &plan
 }
+
+// delay has it tried again later: nobody says when a disk has space.
+func (d *daemon) delay(s *server, err error) {
+	if s.delayed == nil {
+		d.log.Error("a server is not what it should be, trying again", "server", s.name, "error", err)
+		time.AfterFunc(delayTime, func() {
+			d.post(func() {
+				s.delayed = nil
+				if d.servers[s.name] == s {
+					d.converge(s)
+					d.tell()
+				}
+			})
+		})
+	}
+	s.delayed = err
+}
+
+const delayTime = 5 * time.Second
+
+func fullDisk(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // retryWaiting starts a server again that waits for credentials if they are there by now.
 func (d *daemon) retryWaiting(s *server) {
@@ -220,6 +253,9 @@ func (s *server) report(log string) control.Server {
 		if p.Gateway.Sessions.Own {
 			r.SessionsMax = p.Gateway.Sessions.Max
 		}
+	}
+	if s.delayed != nil && s.started != nil {
+		r.Detail = strings.TrimPrefix(r.Detail+"; not yet as its file says: "+s.delayed.Error(), "; ")
 	}
 	if s.learn != nil {
 		r.Learning = true

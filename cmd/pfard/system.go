@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -153,8 +154,11 @@ func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
 	if text == nil {
 		text = []byte("{}") // a credential that is not there would keep the unit from starting
 	}
-	if err := systemd.Replace(filepath.Join(dirs.Run, units.CredentialUpstream), text); err != nil {
-		return up, fmt.Errorf("writing the upstream proxy: %w", err)
+	path := filepath.Join(dirs.Run, units.CredentialUpstream)
+	if old, rerr := os.ReadFile(path); rerr != nil || !bytes.Equal(old, text) { // a full disk is no reason not to start
+		if err := systemd.Replace(path, text); err != nil {
+			return up, fmt.Errorf("writing the upstream proxy: %w", err)
+		}
 	}
 	return up, json.Unmarshal(text, &up)
 }

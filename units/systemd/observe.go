@@ -60,6 +60,10 @@ func follow(u *units.Update, s UnitState) {
 		}
 	case s.Sub == "auto-restart":
 		gone(u)
+		if u.Session != "" { // what its client had in it is gone
+			u.Ended, u.State, u.Detail = true, units.StateFailed, s.why(units.StateFailed)
+			return
+		}
 		if u.State != units.StateBackOff {
 			u.State, u.Detail = units.StateBackOff, s.why(units.StateBackOff)
 		}

@@ -251,6 +251,13 @@ func (r *Runner) Plan(instance string) (generator.Plan, error) {
 	return p, err
 }
 
+// Prepare makes sure that Start, once what runs has ended, will not fail for want of space.
+func (r *Runner) Prepare(p generator.Plan) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.plans.prepare(units.Instance(p.Name, p.Gateway.Session), p)
+}
+
 // Offer lets others start a server that does not run (systemctl(1)), from this plan; nil takes that back.
 func (r *Runner) Offer(server string, p *generator.Plan) {
 	r.mu.Lock()
