@@ -1,8 +1,10 @@
 package systemd
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -20,9 +22,25 @@ type owner struct {
 
 // Try runs a program as the user.
 func (o owner) Try(name string, args ...string) bed.Result {
+	return o.m.Try("setpriv", o.as(name, args)...)
+}
+
+// as are the arguments of setpriv for a program that runs as the user.
+func (o owner) as(name string, args []string) []string {
 	as := []string{"--reuid", o.name, "--regid", o.name, "--init-groups", "env", "-C", o.home(), "HOME=" + o.home(), "USER=" + o.name, "LOGNAME=" + o.name,
 		fmt.Sprintf("XDG_RUNTIME_DIR=/run/user/%d", o.uid), name}
-	return o.m.Try("setpriv", append(as, args...)...)
+	return append(as, args...)
+}
+
+// Command prepares a program that runs as the user.
+func (o owner) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return o.m.Command(ctx, "setpriv", o.as(name, args)...)
+}
+
+// Go starts a command of Command.
+func (o owner) Go(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
+	o.m.Go(t, cmd)
 }
 
 // Run runs a program as the user, which has to succeed, and returns its stdout.
@@ -323,6 +341,36 @@ func TestUserEgress(t *testing.T) {
 	o.Run(t, "pfar", "stop", "hello")
 	o.isActive(t, "pfar-egress@hello", "inactive")
 	o.isActive(t, "pfar-egress-monitor@hello.socket", "inactive")
+}
+
+// TestUserSession has a process of its own, with a way out of its own, which ends with the session.
+func TestUserSession(t *testing.T) {
+	t.Parallel()
+	o := owned(t)
+	o.declare(t, "own.hcl", echo("sessions = \"own\"\nallowed_domains = [\"127.0.0.1:7777\"]\n"))
+	becomes(t, o, "own", control.Running)
+	c := connectTo(t, o, "own")
+	if said := c.request("tools/call", map[string]any{"name": "echo", "arguments": map[string]any{"message": "mine"}}); !strings.Contains(said, "mine") {
+		t.Errorf("the session's server says %s", said)
+	}
+	s, err := server(o, "own")
+	if err != nil || len(s.Sessions) != 1 {
+		t.Fatalf("%+v, %v, want one session", s, err)
+	}
+	instance := "own_" + s.Sessions[0].Handle
+	o.isActive(t, "pfar-mcp@"+instance, "active")
+	r := o.m.Try("bash", "-c", `nsenter -t $(head -1 "$0"/pfar-mcp-`+instance+`.scope/cgroup.procs) -n bash -c 'exec 3<>/dev/tcp/127.0.0.1/9876; printf "CONNECT x.test:443 HTTP/1.1\r\nHost: x.test:443\r\n\r\n" >&3; head -1 <&3'`, o.cgroup())
+	if !strings.Contains(r.Stdout, "403") {
+		t.Errorf("its bridge says %s", r)
+	}
+	o.isActive(t, "pfar-egress@"+instance, "active")
+	o.isActive(t, "pfar-egress@own", "inactive")
+	c.in.Close()
+	if err := c.end(); err != nil {
+		t.Errorf("pfar connect: %v", err)
+	}
+	o.isActive(t, "pfar-mcp@"+instance, "inactive")
+	o.isActive(t, "pfar-egress@"+instance, "inactive")
 }
 
 // TestUserGatewayRestarts, and the servers stay.
