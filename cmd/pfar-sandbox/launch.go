@@ -137,6 +137,7 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map[string][]*os.File) (gateway []*os.File, err error) {
 	if path != "" {
 		var f *os.File
+		l.takeStaged(filepath.Dir(path))
 		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused)
 		return []*os.File{f}, err
 	}
@@ -146,6 +147,16 @@ func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map
 		}
 	}
 	return fds[units.FDGateway], nil
+}
+
+// takeStaged takes the sources of binds that this user could not reach from where systemd shows them to this unit alone.
+func (l *launcher) takeStaged(run string) {
+	for i, m := range l.plan.Sandbox.Mounts {
+		staged := units.Staged(run, m.Source)
+		if _, err := os.Lstat(staged); m.Source != "" && err == nil {
+			l.plan.Sandbox.Mounts[i].Source = staged
+		}
+	}
 }
 
 // readSecrets returns all that the plan names, or what is missing of it.

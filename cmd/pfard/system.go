@@ -62,7 +62,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	d.emptied = h.clear
 	a := newAttachments(log, link, limits, h, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
-		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Link: link, Limits: limits,
+		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits,
 		Changed: d.serverChanged, Gateway: d.gatewayChanged, Left: a.left,
 	})
 	if err != nil {
@@ -128,6 +128,14 @@ func systemListeners() (sockets, error) {
 		*at.to = u
 	}
 	return s, nil
+}
+
+// dropIns is where pfard may add to units. The units of a user run as that user, who reaches what it declares.
+func dropIns() string {
+	if os.Getuid() != 0 {
+		return ""
+	}
+	return "/run/systemd/system"
 }
 
 // gatewayUser returns the id of the user that pfar-gateway.service runs as.
