@@ -90,6 +90,10 @@ func launch(ctx context.Context, o options) (int, error) {
 	if err := l.connect(s); err != nil {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
+		if errors.Is(err, attach.ErrLater) && l.unit() { // no fault of the server's
+			l.state(units.StateBackOff, err.Error())
+			return units.ExitGateway, err
+		}
 		return l.cannotStart(err)
 	}
 	return l.supervise(ctx, s), nil
