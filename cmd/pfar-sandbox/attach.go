@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -114,7 +113,7 @@ func (a *attachment) take(m attach.Message) {
 	}
 }
 
-// ask sends a question, with files, and waits for the answer.
+// ask sends a question and waits for the answer. Without one the error wraps attach.ErrLater.
 func (a *attachment) ask(question attach.Message) (attach.Message, error) {
 	a.asking.Lock()
 	defer a.asking.Unlock()
@@ -128,11 +127,11 @@ func (a *attachment) ask(question attach.Message) (attach.Message, error) {
 	select {
 	case m := <-a.answers:
 		if m.Error != "" {
-			return m, errors.New(m.Error)
+			return m, fmt.Errorf("%w: %s", attach.ErrLater, m.Error)
 		}
 		return m, nil
 	case <-time.After(attachWait):
-		return attach.Message{}, fmt.Errorf("no answer within %s", attachWait)
+		return attach.Message{}, fmt.Errorf("%w: no answer within %s", attach.ErrLater, attachWait)
 	}
 }
 
@@ -141,7 +140,7 @@ func (a *attachment) send(m attach.Message, files ...*os.File) error {
 	c := a.conn
 	a.mu.Unlock()
 	if c == nil {
-		return errors.New("pfard is not there")
+		return fmt.Errorf("%w: it is not there", attach.ErrLater)
 	}
 	return c.Send(m, files...)
 }

@@ -63,6 +63,8 @@ func launch(ctx context.Context, o options) (int, error) {
 		return units.ExitGateway, err
 	}
 	if err != nil {
+		none := launcher{pfard: &attachment{path: o.attach, told: map[string]string{}}}
+		none.state(units.StateFailed, err.Error()) // for whoever looks at the unit
 		return units.ExitDisabled, err
 	}
 	if len(secrets.Missing) > 0 {
@@ -88,6 +90,10 @@ func launch(ctx context.Context, o options) (int, error) {
 	if err := l.connect(s); err != nil {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
+		if errors.Is(err, attach.ErrLater) && l.unit() { // no fault of the server's
+			l.state(units.StateBackOff, err.Error())
+			return units.ExitGateway, err
+		}
 		return l.cannotStart(err)
 	}
 	return l.supervise(ctx, s), nil

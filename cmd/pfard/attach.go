@@ -52,6 +52,9 @@ func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScop
 	}
 }
 
+// errForGood is wrapped by what another start would not mend: the server is disabled, and the owner told.
+var errForGood = errors.New("no server can run on this machine")
+
 const helloTime = 5 * time.Second // whoever connects and says nothing holds nothing
 
 // serve takes connections until the listener is closed.
@@ -97,7 +100,7 @@ func (a *attachments) attached(c *net.UnixConn) {
 	}
 	if err != nil {
 		a.log.Warn("refusing a process of a server's", "server", p.Instance, "error", err)
-		_ = conn.Send(attach.Message{Error: err.Error(), Later: true})
+		_ = conn.Send(attach.Message{Error: err.Error(), Later: !errors.Is(err, errForGood)})
 	}
 }
 

@@ -39,7 +39,7 @@ func (a *attachments) network(p systemd.Process, plan generator.Plan, again bool
 			return firewall.Apply(plan.Egress.Ruleset())
 		})
 		if err != nil {
-			return fmt.Errorf("preparing the network namespace of %q: %w", p.Instance, err)
+			return fmt.Errorf("%w: preparing the network namespace of %q: %w", errForGood, p.Instance, err)
 		}
 	}
 	a.openLog(p.Instance, netns)
@@ -95,7 +95,7 @@ func checkNamespace(netns *os.File, pid int) error {
 		return err
 	}
 	if theirs.Ino == ours.Ino && theirs.Dev == ours.Dev {
-		return errors.New("its unit is in the network of the host: systemd has ignored PrivateNetwork=")
+		return fmt.Errorf("%w: its unit is in the network of the host, for systemd has ignored PrivateNetwork=", errForGood)
 	}
 	f, err := os.Open(fmt.Sprintf("/proc/%d/net/tcp", pid))
 	if err != nil {

@@ -67,7 +67,7 @@ func TestDeclaredServersStartAtBoot(t *testing.T) {
 	m.Put(t, "/etc/pfar/mcp.d/two.hcl", declared(""), 0o644)
 	m.Put(t, "/etc/pfar/mcp.d/later.hcl", declared("autostart = false"), 0o644)
 	m.Put(t, "/etc/pfar/mcp.d/broken.hcl", "server {\n  comand = \"x\"\n}\n", 0o644)
-	m.Run(t, "systemctl", "enable", "--quiet", "pfar.target", "pfard.service", "pfar-gateway.socket")
+	m.Run(t, "systemctl", "enable", "--quiet", "pfar.target")
 	wanted := func(want ...string) {
 		t.Helper()
 		var list []string
@@ -82,12 +82,15 @@ func TestDeclaredServersStartAtBoot(t *testing.T) {
 	}
 	m.Reboot(t)
 	wanted("pfar-mcp@one.service", "pfar-mcp@two.service")
-	if got, want := m.Run(t, "systemctl", "show", "-pDescription", "-pDocumentation", "pfar-mcp@one.service"), "Documentation=\"man:pfar-declaration(5)\" file:///etc/pfar/mcp.d/one.hcl\nDescription=MCP server one: 100% of %i\n"; got != want {
+	if got, want := m.Run(t, "systemctl", "show", "-pDescription", "-pDocumentation", "pfar-mcp@one.service"), "Documentation=\"man:pfard(8)\" \"man:pfar-declaration(5)\" file:///etc/pfar/mcp.d/one.hcl\nDescription=MCP server one: 100% of %i\n"; got != want {
 		t.Errorf("systemd reads %q, want %q", got, want)
 	}
 	isActive(t, m, "pfar-mcp@one.service", "active")
 	isActive(t, m, "pfar-mcp@two.service", "active")
 	isActive(t, m, "pfar-mcp@later.service", "inactive")
+	if again := m.Run(t, "systemctl", "show", "-pNRestarts", "pfar-mcp@one.service"); again != "NRestarts=0\n" {
+		t.Errorf("it did not come up at once: %s%s", again, m.Journal(t, "pfar-mcp@one.service"))
+	}
 
 	m.Run(t, "pfar", "disable", "two")
 	isActive(t, m, "pfar-mcp@two.service", "inactive")

@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/tests/systemd/bed"
 )
 
-// desktop is a program that speaks MCP to pfar connect, as desktop clients do.
-type desktop struct {
+// stdioClient is a program that speaks MCP to pfar connect, as desktop clients do.
+type stdioClient struct {
 	t   *testing.T
 	in  io.WriteCloser
 	out *bufio.Reader
@@ -22,7 +22,7 @@ type desktop struct {
 }
 
 // connectTo begins a client session with one server.
-func connectTo(t *testing.T, m *bed.Machine, name string) *desktop {
+func connectTo(t *testing.T, m *bed.Machine, name string) *stdioClient {
 	t.Helper()
 	cmd := m.Command(t.Context(), "pfar", "connect", name)
 	in, err := cmd.StdinPipe()
@@ -34,13 +34,13 @@ func connectTo(t *testing.T, m *bed.Machine, name string) *desktop {
 		t.Fatal(err)
 	}
 	m.Go(t, cmd)
-	c := &desktop{t: t, in: in, out: bufio.NewReader(out), end: cmd.Wait}
+	c := &stdioClient{t: t, in: in, out: bufio.NewReader(out), end: cmd.Wait}
 	c.request("initialize", map[string]any{"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "test", "version": "1"}})
 	c.write(map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
 	return c
 }
 
-func (c *desktop) write(message map[string]any) {
+func (c *stdioClient) write(message map[string]any) {
 	c.t.Helper()
 	line, err := json.Marshal(message)
 	if err == nil {
@@ -52,7 +52,7 @@ func (c *desktop) write(message map[string]any) {
 }
 
 // request returns the answer, result or error, as it came.
-func (c *desktop) request(method string, params any) string {
+func (c *stdioClient) request(method string, params any) string {
 	c.t.Helper()
 	c.id++
 	c.write(map[string]any{"jsonrpc": "2.0", "id": c.id, "method": method, "params": params})
@@ -68,13 +68,13 @@ func (c *desktop) request(method string, params any) string {
 }
 
 // echo calls the tool of that name.
-func (c *desktop) echo(message string) string {
+func (c *stdioClient) echo(message string) string {
 	c.t.Helper()
 	return c.request("tools/call", map[string]any{"name": "echo", "arguments": map[string]any{"message": message}})
 }
 
 // leave ends the session as a client that ends does.
-func (c *desktop) leave() {
+func (c *stdioClient) leave() {
 	c.t.Helper()
 	if err := c.in.Close(); err != nil {
 		c.t.Error(err)
@@ -95,7 +95,7 @@ func sessions(t *testing.T, m *bed.Machine, name string) (list []string) {
 	return list
 }
 
-// launchers are those among units that are active.
+// of counts the launchers among units that are active.
 func launchers(units []string) (list []string) {
 	for _, u := range units {
 		if name, ok := strings.CutPrefix(u, "active pfar-mcp@"); ok {
@@ -126,7 +126,7 @@ func TestOwnSessions(t *testing.T) {
 		return list
 	}
 	one, two := connectTo(t, m, "own"), connectTo(t, m, "own")
-	for _, c := range []*desktop{one, two} {
+	for _, c := range []*stdioClient{one, two} {
 		if got := c.echo("there"); !strings.Contains(got, "there") {
 			t.Error(got)
 		}
@@ -137,7 +137,7 @@ func TestOwnSessions(t *testing.T) {
 	becomes(t, m, "own", control.Running)
 	m.Run(t, "systemctl", "restart", "pfard")
 	becomes(t, m, "own", control.Running)
-	for _, c := range []*desktop{one, two} {
+	for _, c := range []*stdioClient{one, two} {
 		if got := c.echo("still there"); !strings.Contains(got, "still there") {
 			t.Errorf("after pfard was restarted: %s", got)
 		}
