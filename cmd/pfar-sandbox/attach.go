@@ -118,7 +118,7 @@ func (a *attachment) take(m attach.Message) {
 	}
 }
 
-// ask sends a question and waits for the answer. If pfard goes away meanwhile, the error wraps attach.ErrLater.
+// ask sends a question and waits for the answer. Without one the error wraps attach.ErrLater.
 func (a *attachment) ask(question attach.Message) (attach.Message, error) {
 	a.asking.Lock()
 	defer a.asking.Unlock()
@@ -127,16 +127,16 @@ func (a *attachment) ask(question attach.Message) (attach.Message, error) {
 	default:
 	}
 	if err := a.send(question); err != nil {
-		return attach.Message{}, &attach.Refusal{Words: err.Error(), Later: true}
+		return attach.Message{}, fmt.Errorf("%w: %w", attach.ErrLater, err)
 	}
 	select {
 	case m := <-a.answers:
 		if m.Error != "" {
-			return m, &attach.Refusal{Words: m.Error, Later: true}
+			return m, fmt.Errorf("%w: %s", attach.ErrLater, m.Error)
 		}
 		return m, nil
 	case <-time.After(attachWait):
-		return attach.Message{}, fmt.Errorf("no answer within %s", attachWait)
+		return attach.Message{}, fmt.Errorf("%w: no answer within %s", attach.ErrLater, attachWait)
 	}
 }
 
@@ -145,7 +145,7 @@ func (a *attachment) send(m attach.Message, files ...*os.File) error {
 	c := a.conn
 	a.mu.Unlock()
 	if c == nil {
-		return errors.New("pfard is not there")
+		return errors.New("it is not there")
 	}
 	return c.Send(m, files...)
 }

@@ -90,7 +90,12 @@ func launch(ctx context.Context, o options) (int, error) {
 	if err := l.connect(s); err != nil {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
-		if errors.Is(err, attach.ErrLater) {
+		if errors.Is(err, attach.ErrLater) && l.unit() { // no fault of the server's
+			l.state(units.StateBackOff, err.Error())
+			return units.ExitGateway, err
+		}
+		if errors.Is(err, errGatewayLeft) {
+			l.state(units.StateStopping, gatewayLeft)
 			return units.ExitGateway, err
 		}
 		return l.cannotStart(err)
@@ -142,6 +147,7 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map[string][]*os.File) (gateway []*os.File, err error) {
 	if path != "" {
 		var f *os.File
+		l.takeStaged(filepath.Dir(path))
 		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused)
 		return []*os.File{f}, err
 	}
@@ -151,6 +157,16 @@ func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map
 		}
 	}
 	return fds[units.FDGateway], nil
+}
+
+// takeStaged takes the sources of binds that this user could not reach from where systemd shows them to this unit alone.
+func (l *launcher) takeStaged(run string) {
+	for i, m := range l.plan.Sandbox.Mounts {
+		staged := units.Staged(run, m.Source)
+		if _, err := os.Lstat(staged); m.Source != "" && err == nil {
+			l.plan.Sandbox.Mounts[i].Source = staged
+		}
+	}
 }
 
 // readSecrets returns all that the plan names, or what is missing of it.
@@ -248,7 +264,7 @@ func (l *launcher) connect(s *server) error {
 		return err
 	}
 	if err := l.gateway.Send(handover.Message{Hello: &l.plan.Gateway}, s.stdin, s.stdout); err != nil {
-		return fmt.Errorf("handing over to the gateway: %w", err)
+		return fmt.Errorf("%w: %w", errGatewayLeft, err)
 	}
 	// Without these copies the server sees the end of its stdin as soon as the gateway closes it.
 	s.stdin.Close()
@@ -344,6 +360,8 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 }
 
 const gatewayLeft = "the gateway went away"
+
+var errGatewayLeft = errors.New(gatewayLeft)
 
 func (l *launcher) receive(messages chan<- handover.Message) error {
 	for {

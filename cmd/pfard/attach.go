@@ -4,17 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/systemd"
+	"golang.org/x/sys/unix"
 )
 
 // attachments is where the processes of instance units report (package units/attach). What they say of themselves is not
@@ -162,6 +167,9 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 	if again { // it has all this
 		return conn.Send(attach.Message{Welcome: &attach.Welcome{}})
 	}
+	if err := checkStaged(filepath.Dir(a.gateway), p.PID, plan.Sandbox.Mounts); err != nil {
+		return err
+	}
 	if plan.State {
 		if err := local.MakeHome(a.homes, plan.Name, uid); err != nil {
 			return err
@@ -178,6 +186,33 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 	}
 	defer f.Close()
 	return conn.Send(attach.Message{Welcome: &attach.Welcome{}}, f)
+}
+
+// checkStaged wants what systemd shows to a launcher to be what its plan names: systemd follows symbolic links, and
+// whoever may write above a source may have put one there since.
+func checkStaged(run string, pid int, mounts []sandbox.Mount) error {
+	for _, m := range systemd.Unreachable(mounts) {
+		f, err := units.OpenNoLinks(m.Source)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the launcher says so
+		}
+		if err != nil {
+			return err
+		}
+		var source, shown unix.Stat_t
+		err = unix.Fstat(int(f.Fd()), &source)
+		f.Close()
+		if err == nil {
+			err = unix.Lstat(fmt.Sprintf("/proc/%d/root%s", pid, units.Staged(run, m.Source)), &shown)
+		}
+		if err != nil {
+			return fmt.Errorf("looking for what is shown in place of %q: %w", m.Source, err)
+		}
+		if source.Dev != shown.Dev || source.Ino != shown.Ino {
+			return fmt.Errorf("%q is not what is shown in its place", m.Source)
+		}
+	}
+	return nil
 }
 
 // place puts the process of a launcher's into the server's scope. The launcher runs as the server's user: it may have its

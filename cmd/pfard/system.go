@@ -65,7 +65,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	d.emptied = h.clear
 	a := newAttachments(log, link, limits, h, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
-		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Link: link, Limits: limits,
+		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits,
 		Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: a.drop,
 	})
 	if err != nil {
@@ -131,6 +131,14 @@ func systemListeners() (sockets, error) {
 		*at.to = u
 	}
 	return s, nil
+}
+
+// dropIns is where pfard may add to units. The units of a user run as that user, who reaches what it declares.
+func dropIns() string {
+	if rootless() {
+		return ""
+	}
+	return "/run/systemd/system"
 }
 
 // gatewayUser returns the id of the user that pfar-gateway.service runs as.

@@ -69,6 +69,9 @@ func becomes(t *testing.T, m runner, name string, state control.State) (s contro
 func TestDropAFile(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
+	if idle := m.Run(t, "pfar", "status"); strings.Contains(idle, "not running") {
+		t.Errorf("with nothing to do: %s", idle)
+	}
 	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo(""), 0o644)
 	s := becomes(t, m, "hello", control.Running)
 	if s.Tools == 0 || s.PID == 0 || s.UID < 61184 {

@@ -150,14 +150,18 @@ func (r *Runner) lookAtGateway() {
 	ctx, cancel := context.WithTimeout(context.Background(), busTime)
 	defer cancel()
 	var s UnitState
+	var socket string
 	err := r.persist(ctx, "asking for the state of the gateway", func(ctx context.Context, bus *Bus) (err error) {
-		s, err = bus.State(ctx, GatewayUnit)
+		if s, err = bus.State(ctx, GatewayUnit); err == nil {
+			socket, err = bus.active(ctx, "pfar-gateway.socket")
+		}
 		return err
 	})
 	if err != nil {
 		return
 	}
-	running := s.Active == "active" || s.Active == "activating" && s.Sub != "auto-restart"
+	// It is started by the first who connects.
+	running := s.Active == "active" || s.Active == "activating" && s.Sub != "auto-restart" || s.Active == "inactive" && socket == "active"
 	r.mu.Lock()
 	changed := running != r.gateway || s.MainPID != r.gatewayPID
 	r.gateway, r.gatewayPID = running, s.MainPID

@@ -20,6 +20,7 @@ type Config struct {
 	Log     *slog.Logger
 	Run     string // run directory
 	Runtime string // where systemd makes the units' runtime directories: /run, or the user's
+	Units   string // directory for drop-ins that do not outlive the machine's run; "": there is no need, or no use
 	Link    *Link
 	Limits  Limits
 	Changed func(units.Update)    // called for each change, one after the other; it may wait
@@ -38,6 +39,7 @@ type Limits interface {
 type Runner struct {
 	cfg   Config
 	plans plans
+	binds binds
 
 	order     sync.Mutex // held while an update is made and told, so that the last told is the last made; taken before mu
 	mu        sync.Mutex
@@ -61,7 +63,7 @@ type instance struct {
 
 // NewRunner returns a Runner that knows of nothing yet.
 func NewRunner(cfg Config) (*Runner, error) {
-	r := &Runner{cfg: cfg, plans: plans{cfg.Run}, instances: map[string]*instance{}, gateway: true}
+	r := &Runner{cfg: cfg, plans: plans{cfg.Run}, binds: binds{cfg.Units, cfg.Run}, instances: map[string]*instance{}, gateway: true}
 	return r, r.plans.make()
 }
 
@@ -88,6 +90,10 @@ func (r *Runner) Start(p generator.Plan, _ map[string][]byte) error {
 	if r.instances[name] != nil {
 		return fmt.Errorf("starting %q: it has been started already", name)
 	}
+	changed, err := r.binds.write(name, p)
+	if err != nil {
+		return err
+	}
 	digest, err := r.plans.write(name, p)
 	if err != nil {
 		return err
@@ -96,7 +102,7 @@ func (r *Runner) Start(p generator.Plan, _ map[string][]byte) error {
 	i := newInstance(p, digest)
 	i.starting, i.asked, i.cancel = true, make(chan struct{}), cancel
 	r.instances[name] = i
-	go r.begin(ctx, name, i)
+	go r.begin(ctx, name, i, changed)
 	return nil
 }
 
@@ -107,10 +113,15 @@ func newInstance(p generator.Plan, digest string) *instance {
 	}
 }
 
-// begin asks systemd until it answers.
-func (r *Runner) begin(ctx context.Context, name string, i *instance) {
+// begin asks systemd until it answers. reload: it has to read the unit again first.
+func (r *Runner) begin(ctx context.Context, name string, i *instance, reload bool) {
 	defer close(i.asked)
 	err := r.persist(ctx, "starting "+name, func(ctx context.Context, bus *Bus) error {
+		if reload {
+			if err := bus.Reload(ctx); err != nil {
+				return err
+			}
+		}
 		return bus.StartUnit(ctx, LauncherUnit(name), func(result string) { r.started(name, i, result) })
 	})
 	switch {
@@ -266,7 +277,12 @@ func (r *Runner) Offer(server string, p *generator.Plan) {
 	if p == nil {
 		err = r.plans.remove(server)
 	} else {
-		_, err = r.plans.write(server, *p)
+		var changed bool
+		if changed, err = r.binds.write(server, *p); changed {
+			go r.reload()
+		}
+		_, werr := r.plans.write(server, *p)
+		err = errors.Join(err, werr)
 		if r.instances[server] == nil { // or it has been started in the meantime
 			err = errors.Join(err, r.plans.unapply(server))
 		}
@@ -284,7 +300,11 @@ func (r *Runner) Forget(server string) {
 }
 
 func (r *Runner) forget(name string) {
-	errs := []error{r.plans.remove(name)}
+	changed, err := r.binds.remove(name)
+	if changed {
+		go r.reload()
+	}
+	errs := []error{err, r.plans.remove(name)}
 	for _, unit := range []string{"pfar-mcp", "pfar-egress"} {
 		for _, dir := range []string{unit, filepath.Join("private", unit)} { // where DynamicUser= has them
 			errs = append(errs, os.RemoveAll(filepath.Join(r.cfg.Runtime, dir, name)))
