@@ -25,7 +25,7 @@ type Config struct {
 	Limits  Limits
 	Prepare func(p generator.Plan) error // makes what the unit of a plan wants to be there when it is started
 	Changed func(units.Update)           // called for each change, one after the other; it may wait
-	Gateway func(running bool)           // called when the gateway's service has come up or gone down
+	Gateway func(running bool)           // called when the gateway's service has come up, as another process perhaps, or gone down
 	Left    func(instance string)        // called when nothing of an instance is left, before Stop returns; it must not call the Runner
 }
 
@@ -47,7 +47,9 @@ type Runner struct {
 	order     sync.Mutex // held while an update is made and told, so that the last told is the last made; taken before mu
 	mu        sync.Mutex
 	instances map[string]*instance
-	gateway   bool
+
+	gateway    bool // it runs
+	gatewayPID int
 }
 
 // instance is one that has been started and not stopped since.
@@ -328,10 +330,14 @@ func (r *Runner) forget(name string) {
 
 // Log says where what an instance writes is to be read.
 func (r *Runner) Log(name string) string {
-	if name == units.GatewayLog {
-		return "journalctl -u " + GatewayUnit
+	command := "journalctl -u "
+	if os.Geteuid() != 0 {
+		command = "journalctl --user -u "
 	}
-	return "journalctl -u " + LauncherUnit(name)
+	if name == units.GatewayLog {
+		return command + GatewayUnit
+	}
+	return command + LauncherUnit(name)
 }
 
 // mark remembers that a process was started with the plan of one digest, which has become the other since.
