@@ -14,7 +14,6 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/local"
@@ -167,7 +166,7 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 	if again { // it has all this
 		return conn.Send(attach.Message{Welcome: &attach.Welcome{}})
 	}
-	if err := checkStaged(filepath.Dir(a.gateway), p.PID, plan.Sandbox.Mounts); err != nil {
+	if err := checkStaged(filepath.Dir(a.gateway), p.PID, plan); err != nil {
 		return err
 	}
 	if plan.State {
@@ -190,8 +189,8 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 
 // checkStaged wants what systemd shows to a launcher to be what its plan names: systemd follows symbolic links, and
 // whoever may write above a source may have put one there since.
-func checkStaged(run string, pid int, mounts []sandbox.Mount) error {
-	for _, m := range systemd.Unreachable(mounts) {
+func checkStaged(run string, pid int, plan generator.Plan) error {
+	for _, m := range systemd.Staged(plan) {
 		f, err := units.OpenNoLinks(m.Source)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the launcher says so

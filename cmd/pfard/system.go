@@ -17,6 +17,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
@@ -65,7 +66,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	d.emptied = h.clear
 	a := newAttachments(log, link, limits, h, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
-		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits,
+		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits, Prepare: prepareHome,
 		Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: a.drop,
 	})
 	if err != nil {
@@ -89,11 +90,27 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	go d.units.run(ctx)
 	served := make(chan error, 1)
 	go func() { served <- control.Serve(ctx, l.control, d.answer, gatewayGuest(guest)) }()
-	d.loop(ctx, w.changed, func() { notify(log, sd.SdNotifyReady) })
+	d.loop(ctx, w.changed, func() {
+		r.Settle() // systemd starts servers as soon as pfard is ready
+		notify(log, sd.SdNotifyReady)
+	})
 	notify(log, sd.SdNotifyStopping)
 	l.attach.Close()
 	l.credentials.Close()
 	return <-served
+}
+
+// prepareHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts. Whose
+// it is is known once it has.
+func prepareHome(p generator.Plan) error {
+	home := p.PrivateHome()
+	if home == "" {
+		return nil
+	}
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return fmt.Errorf("making the private home of %q: %w", p.Name, err)
+	}
+	return nil
 }
 
 // sockets are pfard's own, which systemd keeps open while pfard is started again.

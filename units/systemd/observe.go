@@ -8,14 +8,24 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// observe asks systemd what has become of an instance.
+// observe asks systemd what has become of an instance, and again if a launcher has attached meanwhile: the answer may be
+// about the one before.
 func (r *Runner) observe(name string) {
+	for r.observeOnce(name) {
+	}
+}
+
+func (r *Runner) observeOnce(name string) (again bool) {
 	r.mu.Lock()
 	i := r.instances[name]
 	busy := i == nil || i.starting || i.stopping != nil
+	var pid int
+	if i != nil {
+		pid = i.update.PID
+	}
 	r.mu.Unlock()
 	if busy {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), busTime)
 	defer cancel()
@@ -26,10 +36,10 @@ func (r *Runner) observe(name string) {
 	})
 	if err != nil {
 		r.cfg.Log.Warn("asking for the state of a server, ignoring", "server", name, "error", err)
-		return
+		return false
 	}
 	r.change(name, i, func(u *units.Update) {
-		if i.starting {
+		if again = u.PID != pid; again || i.starting {
 			return
 		}
 		follow(u, s)
@@ -38,6 +48,7 @@ func (r *Runner) observe(name string) {
 			r.left(name, i)
 		}
 	})
+	return again
 }
 
 // follow is what systemd's word on a launcher means for what is known of its server. The launcher tells the rest.
