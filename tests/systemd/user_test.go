@@ -157,6 +157,23 @@ func TestUserDropsAFile(t *testing.T) {
 	})
 }
 
+// TestUserFiles: a server has what is declared of the user's files, in directories that are the user's alone.
+func TestUserFiles(t *testing.T) {
+	t.Parallel()
+	o := owned(t)
+	o.Run(t, "sh", "-euc", "chmod 700 ~; mkdir ~/notes ~/out; echo noted >~/notes/file; echo secret >~/other")
+	const script = "cat ~user/notes/file >~user/out/file; echo kept >>/home/mcp/file; ! cat ~user/other; ! touch ~user/notes/new; exec " + programs + "/echo"
+	o.declare(t, "files.hcl", "server {\n  command = \"bash\"\n  args = [\"-ec\", \""+strings.ReplaceAll(script, "~user", "/home/user")+"\"]\n}\n"+
+		"sandbox {\n  read_only = [\"/home/user/notes\"]\n  writable = [\"/home/user/out\"]\n  state = true\n}\n")
+	becomes(t, o, "files", control.Running)
+	if r := o.Try("cat", "out/file", ".local/state/pfar/home/files/file"); r.Stdout != "noted\nkept\n" {
+		t.Errorf("the server wrote %s", r)
+	}
+	if r := o.Try("test", "-e", "notes/new"); r.Code == 0 {
+		t.Error("the server writes what it may read")
+	}
+}
+
 // TestUserSystemctl: what the user does by systemctl counts as much as what they do by pfar.
 func TestUserSystemctl(t *testing.T) {
 	t.Parallel()
