@@ -94,6 +94,10 @@ func launch(ctx context.Context, o options) (int, error) {
 			l.state(units.StateBackOff, err.Error())
 			return units.ExitGateway, err
 		}
+		if errors.Is(err, errGatewayLeft) {
+			l.state(units.StateStopping, gatewayLeft)
+			return units.ExitGateway, err
+		}
 		return l.cannotStart(err)
 	}
 	return l.supervise(ctx, s), nil
@@ -252,7 +256,6 @@ func (l *launcher) connect(s *server) error {
 	sockets, err := s.sockets()
 	if err == nil && len(sockets) > 0 {
 		err = l.sendSockets(sockets)
-		attach.CloseAll(sockets)
 	}
 	if perr := <-placed; err == nil {
 		err = perr
@@ -261,7 +264,7 @@ func (l *launcher) connect(s *server) error {
 		return err
 	}
 	if err := l.gateway.Send(handover.Message{Hello: &l.plan.Gateway}, s.stdin, s.stdout); err != nil {
-		return fmt.Errorf("handing over to the gateway: %w", err)
+		return fmt.Errorf("%w: %w", errGatewayLeft, err)
 	}
 	// Without these copies the server sees the end of its stdin as soon as the gateway closes it.
 	s.stdin.Close()
@@ -273,11 +276,13 @@ func (l *launcher) connect(s *server) error {
 }
 
 // sendSockets gives the namespace's sockets to whoever starts the bridge: the service manager keeps them, or pfard where
-// that is systemd's, which would not start another unit for them.
+// that is systemd, which would not start another unit for them.
 func (l *launcher) sendSockets(sockets []*os.File) error {
 	if l.unit() {
-		return l.pfard.send(attach.Message{Sockets: true}, sockets...)
+		l.pfard.keep(sockets)
+		return nil
 	}
+	defer attach.CloseAll(sockets)
 	return notify([]string{"FDSTORE=1", set("FDNAME", units.FDEgress)}, sockets...)
 }
 
@@ -355,6 +360,8 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 }
 
 const gatewayLeft = "the gateway went away"
+
+var errGatewayLeft = errors.New(gatewayLeft)
 
 func (l *launcher) receive(messages chan<- handover.Message) error {
 	for {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/local"
@@ -34,9 +32,12 @@ type attachments struct {
 	gateway string // its socket for launchers
 	homes   string // directory of the servers' private homes
 
+	rootless bool // launchers make their servers' namespaces
+
 	mu        sync.Mutex
-	launchers map[string]launcher  // by instance
-	rejected  map[string]*rejected // by instance: what its namespace's ruleset rejects
+	launchers map[string]launcher     // by instance
+	bridges   map[string]*attach.Conn // likewise
+	kept      map[string]*kept        // by instance, for its bridge
 }
 
 // launcher is a server's launcher that has been welcomed.
@@ -47,8 +48,8 @@ type launcher struct {
 
 func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, h *hold, dirs control.Dirs) *attachments {
 	return &attachments{
-		log: log, link: link, limits: limits, hold: h, gateway: serversSocket(dirs), homes: dirs.Homes(),
-		launchers: map[string]launcher{}, rejected: map[string]*rejected{},
+		log: log, link: link, limits: limits, hold: h, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(),
+		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{},
 	}
 }
 
@@ -136,10 +137,14 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 	defer a.gone(p.Instance, conn)
 	for {
 		m, files, err := conn.Receive()
-		attach.CloseAll(files)
 		if err != nil {
 			return nil // it has ended, or pfard does
 		}
+		if m.Sockets && a.rootless {
+			a.keepOwn(p.Instance, files, hello.Again)
+			continue
+		}
+		attach.CloseAll(files)
 		switch {
 		case m.Place != nil:
 			_ = conn.Send(attach.Message{Placed: a.place(p, m.Place.PID)})
@@ -153,13 +158,15 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 
 // welcome prepares what a launcher needs before it may start its server, and hands it over.
 func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, plan generator.Plan, again bool) error {
-	if err := a.network(p, plan, again); err != nil {
-		return err
+	if !a.rootless {
+		if err := a.network(p, plan, again); err != nil {
+			return err
+		}
 	}
 	if again { // it has all this
 		return conn.Send(attach.Message{Welcome: &attach.Welcome{}})
 	}
-	if err := checkStaged(filepath.Dir(a.gateway), p.PID, plan.Sandbox.Mounts); err != nil {
+	if err := checkStaged(filepath.Dir(a.gateway), p.PID, plan); err != nil {
 		return err
 	}
 	if plan.State {
@@ -182,8 +189,8 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 
 // checkStaged wants what systemd shows to a launcher to be what its plan names: systemd follows symbolic links, and
 // whoever may write above a source may have put one there since.
-func checkStaged(run string, pid int, mounts []sandbox.Mount) error {
-	for _, m := range systemd.Unreachable(mounts) {
+func checkStaged(run string, pid int, plan generator.Plan) error {
+	for _, m := range systemd.Staged(plan) {
 		f, err := units.OpenNoLinks(m.Source)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the launcher says so
@@ -227,20 +234,13 @@ func (a *attachments) place(p systemd.Process, pid int) *attach.Placed {
 // gone forgets a launcher, unless another one has come in the meantime.
 func (a *attachments) gone(instance string, conn *attach.Conn) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.launchers[instance].conn == conn {
+	last := a.launchers[instance].conn == conn
+	if last {
 		delete(a.launchers, instance)
 	}
-}
-
-// left forgets what is kept of an instance of which nothing is left.
-func (a *attachments) left(instance string) {
-	a.mu.Lock()
-	r := a.rejected[instance]
-	delete(a.rejected, instance)
 	a.mu.Unlock()
-	if r != nil {
-		r.close()
+	if last && a.rootless { // the namespace was the launcher's
+		a.drop(instance)
 	}
 }
 
@@ -252,7 +252,7 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	}
 	held, why := a.hold.Hello(p.Instance, p.PID, plan.Egress)
 	defer held.Gone()
-	files, left := a.reports(p.Instance)
+	files, left := a.handed(p.Instance, conn)
 	defer a.bridgeLeft(p.Instance)
 	defer left()
 	if hello.Again {
@@ -280,17 +280,6 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 			a.refused(p.Instance, m.Notify["STATUS"])
 		}
 	}
-}
-
-// reports are what the kernel says of rejected packets in an instance's namespace, for its bridge, until left is called.
-func (a *attachments) reports(instance string) (files []*os.File, left func()) {
-	a.mu.Lock()
-	r := a.rejected[instance]
-	a.mu.Unlock()
-	if r == nil {
-		return nil, func() {}
-	}
-	return []*os.File{r.socket}, r.bridged()
 }
 
 // refused passes on what a bridge has refused: to pfar status, and to the launcher for the unit's own.

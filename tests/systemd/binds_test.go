@@ -95,6 +95,35 @@ echo to be seen >"/root/a b:c%d/data/file"; echo not to be seen >/root/other/fil
 	})
 }
 
+// TestState: a private home is the server's own from one start, and one user, to the next.
+func TestState(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	const file = "/etc/pfar/mcp.d/keeps.hcl"
+	m.Shell(t, "mkdir -p /srv/shared; chmod 777 /srv/shared")
+	m.Put(t, file, fmt.Sprintf("label = \"public\"\nserver {\n  command = %q\n}\nsandbox {\n  state = true\n  writable = [\"/srv/shared\"]\n}\n", programs+"/clients"), 0o644)
+	runs := func(command, want string) {
+		t.Helper()
+		becomes(t, m, "keeps", control.Running)
+		if r := m.Try("pfar", "call", "keeps.run", "--json", fmt.Sprintf(`{"argv":["/bin/sh","-c",%q]}`, command)); !strings.Contains(r.Stdout, want) {
+			t.Errorf("%s: %s", command, r)
+		}
+	}
+	runs("echo first >/home/mcp/file; cat /home/mcp/file", "first")
+	runs("echo shared >/srv/shared/file; cat /srv/shared/file", "shared")
+	runs("touch /var/lib/pfar/home/keeps/x || echo no", "no")
+	m.Run(t, "systemctl", "restart", "pfar-mcp@keeps")
+	runs("cat /home/mcp/file && echo second >/home/mcp/file && cat /home/mcp/file", "second")
+	m.Run(t, "chown", "-R", "61999:61999", "/var/lib/pfar/home/keeps") // as if systemd had given it another user
+	m.Run(t, "systemctl", "restart", "pfar-mcp@keeps")
+	runs("cat /home/mcp/file && echo third >/home/mcp/file && cat /home/mcp/file", "third")
+	m.Reboot(t)
+	runs("cat /home/mcp/file", "third")
+	if again := m.Run(t, "systemctl", "show", "-pNRestarts", "pfar-mcp@keeps"); again != "NRestarts=0\n" {
+		t.Errorf("it did not come up at once: %s%s", again, m.Journal(t, "pfar-mcp@keeps"))
+	}
+}
+
 // serving wants a launcher to be the one of before.
 func serving(t *testing.T, m *bed.Machine, name, launcher string) {
 	t.Helper()

@@ -203,16 +203,19 @@ func name(unit string) string {
 	return unit
 }
 
-// inPlace has a service run a command instead of its own program, once, with all else as it is installed.
-func inPlace(t *testing.T, m *bed.Machine, unit, command string) {
-	t.Helper()
-	m.Put(t, "/etc/systemd/system/"+unit+".d/bed.conf", `[Unit]
+// inPlaceOf is a service without what is its own program's.
+const inPlaceOf = `[Unit]
 AssertPathExists=
 [Service]
 Type=oneshot
 Restart=no
 LoadCredential=
 ExecStart=
-ExecStart=`+command+"\n", 0o644)
+`
+
+// inPlace has a service run a command instead of its own program, once, with all else as it is installed.
+func inPlace(t *testing.T, m *bed.Machine, unit, command string) {
+	t.Helper()
+	m.Put(t, "/etc/systemd/system/"+unit+".d/bed.conf", inPlaceOf+"ExecStart="+command+"\n", 0o644)
 	m.Run(t, "systemctl", "daemon-reload")
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/sandbox"
@@ -14,7 +15,8 @@ import (
 )
 
 // binds are drop-ins for launchers' units (systemd.unit(5)), by which systemd shows them what the plan shows to the server
-// and the unit's dynamic user cannot reach: something below a directory that is its owner's alone.
+// and the unit's dynamic user cannot have otherwise: something below a directory that is its owner's alone, and whatever
+// the server may write, for all is read-only to a dynamic user.
 type binds struct {
 	dir string // of units that do not outlive the machine's run, "" where nobody can have such a drop-in
 	run string // pfar's run directory
@@ -29,7 +31,7 @@ func (b binds) write(instance string, p generator.Plan) (changed bool, err error
 	if b.dir == "" {
 		return false, nil
 	}
-	text, err := b.text(p.Sandbox.Mounts)
+	text, err := b.text(p)
 	if err == nil && text == "" {
 		return b.remove(instance)
 	}
@@ -57,9 +59,9 @@ func (b binds) remove(instance string) (changed bool, err error) {
 }
 
 // text is the drop-in, "" if none is needed. What is missing is the launcher's to complain of.
-func (b binds) text(mounts []sandbox.Mount) (string, error) {
+func (b binds) text(p generator.Plan) (string, error) {
 	var lines strings.Builder
-	for _, m := range Unreachable(mounts) {
+	for _, m := range Staged(p) {
 		source, err := pathValue(m.Source)
 		if err != nil {
 			return "", err
@@ -76,10 +78,12 @@ func (b binds) text(mounts []sandbox.Mount) (string, error) {
 	return "# Written by pfard.\n[Service]\nTemporaryFileSystem=" + units.StagedDir(b.run) + "\n" + lines.String(), nil
 }
 
-// Unreachable are the binds whose sources not every user can reach.
-func Unreachable(mounts []sandbox.Mount) (list []sandbox.Mount) {
-	for _, m := range mounts {
-		if (m.Kind == sandbox.ROBind || m.Kind == sandbox.Bind) && !units.Reachable(m.Source) {
+// Staged are the binds of a plan that the launcher of a unit finds staged. Its private home is not among them: the unit
+// says itself that it may be written.
+func Staged(p generator.Plan) (list []sandbox.Mount) {
+	home := p.PrivateHome()
+	for _, m := range p.Sandbox.Mounts {
+		if m.Kind == sandbox.ROBind && !units.Reachable(m.Source) || m.Kind == sandbox.Bind && m.Source != home {
 			list = append(list, m)
 		}
 	}
@@ -105,10 +109,39 @@ func pathValue(path string) (string, error) {
 	return text.String(), nil
 }
 
-// reload has systemd read its files again, some time.
-func (r *Runner) reload() {
-	err := r.persist(context.Background(), "reading units again", func(ctx context.Context, bus *Bus) error { return bus.Reload(ctx) })
-	if err != nil {
-		r.cfg.Log.Warn("having systemd read its units again, ignoring", "error", err)
-	}
+// reloads has systemd read its unit files again. It does nothing else meanwhile, so that whoever asks while one is under
+// way shares the next.
+type reloads struct {
+	one    sync.Mutex // held while systemd is asked
+	mu     sync.Mutex
+	queued chan struct{} // closed when the next has been made; nil: there is none
+	all    sync.WaitGroup
 }
+
+// reload returns a channel that is closed when systemd has read what is there now.
+func (r *Runner) reload() <-chan struct{} {
+	q := &r.reloads
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.queued != nil {
+		return q.queued
+	}
+	done := make(chan struct{})
+	q.queued = done
+	q.all.Go(func() {
+		defer close(done)
+		q.one.Lock()
+		defer q.one.Unlock()
+		q.mu.Lock()
+		q.queued = nil
+		q.mu.Unlock()
+		err := r.persist(context.Background(), "reading units again", func(ctx context.Context, bus *Bus) error { return bus.Reload(ctx) })
+		if err != nil {
+			r.cfg.Log.Warn("having systemd read its units again, ignoring", "error", err)
+		}
+	})
+	return done
+}
+
+// Settle returns when systemd has read all that was written for it.
+func (r *Runner) Settle() { r.reloads.all.Wait() }

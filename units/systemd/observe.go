@@ -174,8 +174,8 @@ func (r *Runner) lookAtGateway() {
 	// It is started by the first who connects.
 	running := s.Active == "active" || s.Active == "activating" && s.Sub != "auto-restart" || s.Active == "inactive" && socket == "active"
 	r.mu.Lock()
-	changed := running != r.gateway
-	r.gateway = running
+	changed := running != r.gateway || s.MainPID != r.gatewayPID
+	r.gateway, r.gatewayPID = running, s.MainPID
 	r.mu.Unlock()
 	if changed {
 		r.cfg.Gateway(running)

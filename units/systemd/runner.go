@@ -23,9 +23,10 @@ type Config struct {
 	Units   string // directory for drop-ins that do not outlive the machine's run; "": there is no need, or no use
 	Link    *Link
 	Limits  Limits
-	Changed func(units.Update)    // called for each change, one after the other; it may wait
-	Gateway func(running bool)    // called when the gateway's service has come up or gone down
-	Left    func(instance string) // called when nothing of an instance is left, before Stop returns; it must not call the Runner
+	Prepare func(p generator.Plan) error // makes what the unit of a plan wants to be there when it is started
+	Changed func(units.Update)           // called for each change, one after the other; it may wait
+	Gateway func(running bool)           // called when the gateway's service has come up, as another process perhaps, or gone down
+	Left    func(instance string)        // called when nothing of an instance is left, before Stop returns; it must not call the Runner
 }
 
 // Limits are those of the scopes that launchers have asked for.
@@ -41,10 +42,14 @@ type Runner struct {
 	plans plans
 	binds binds
 
+	reloads reloads
+
 	order     sync.Mutex // held while an update is made and told, so that the last told is the last made; taken before mu
 	mu        sync.Mutex
 	instances map[string]*instance
-	gateway   bool
+
+	gateway    bool // it runs
+	gatewayPID int
 }
 
 // instance is one that has been started and not stopped since.
@@ -88,6 +93,9 @@ func (r *Runner) Start(p generator.Plan, _ map[string][]byte) error {
 	if r.instances[name] != nil {
 		return fmt.Errorf("starting %q: it has been started already", name)
 	}
+	if err := r.cfg.Prepare(p); err != nil {
+		return err
+	}
 	changed, err := r.binds.write(name, p)
 	if err != nil {
 		return err
@@ -100,7 +108,11 @@ func (r *Runner) Start(p generator.Plan, _ map[string][]byte) error {
 	i := newInstance(p, digest)
 	i.starting, i.asked, i.cancel = true, make(chan struct{}), cancel
 	r.instances[name] = i
-	go r.begin(ctx, name, i, changed)
+	reloaded := closed
+	if changed {
+		reloaded = r.reload()
+	}
+	go r.begin(ctx, name, i, reloaded)
 	return nil
 }
 
@@ -111,15 +123,18 @@ func newInstance(p generator.Plan, digest string) *instance {
 	}
 }
 
-// begin asks systemd until it answers. reload: it has to read the unit again first.
-func (r *Runner) begin(ctx context.Context, name string, i *instance, reload bool) {
+// closed is a channel that is.
+var closed = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// begin asks systemd until it answers, once it has read the unit again.
+func (r *Runner) begin(ctx context.Context, name string, i *instance, reloaded <-chan struct{}) {
 	defer close(i.asked)
+	select {
+	case <-reloaded:
+	case <-ctx.Done():
+		return
+	}
 	err := r.persist(ctx, "starting "+name, func(ctx context.Context, bus *Bus) error {
-		if reload {
-			if err := bus.Reload(ctx); err != nil {
-				return err
-			}
-		}
 		return bus.StartUnit(ctx, LauncherUnit(name), func(result string) { r.started(name, i, result) })
 	})
 	switch {
@@ -277,10 +292,10 @@ func (r *Runner) Offer(server string, p *generator.Plan) {
 	} else {
 		var changed bool
 		if changed, err = r.binds.write(server, *p); changed {
-			go r.reload()
+			r.reload()
 		}
 		_, werr := r.plans.write(server, *p)
-		err = errors.Join(err, werr)
+		err = errors.Join(err, werr, r.cfg.Prepare(*p))
 		if r.instances[server] == nil { // or it has been started in the meantime
 			err = errors.Join(err, r.plans.unapply(server))
 		}
@@ -300,7 +315,7 @@ func (r *Runner) Forget(server string) {
 func (r *Runner) forget(name string) {
 	changed, err := r.binds.remove(name)
 	if changed {
-		go r.reload()
+		r.reload()
 	}
 	errs := []error{err, r.plans.remove(name)}
 	for _, unit := range []string{"pfar-mcp", "pfar-egress"} {
@@ -315,10 +330,14 @@ func (r *Runner) forget(name string) {
 
 // Log says where what an instance writes is to be read.
 func (r *Runner) Log(name string) string {
-	if name == units.GatewayLog {
-		return "journalctl -u " + GatewayUnit
+	command := "journalctl -u "
+	if os.Geteuid() != 0 {
+		command = "journalctl --user -u "
 	}
-	return "journalctl -u " + LauncherUnit(name)
+	if name == units.GatewayLog {
+		return command + GatewayUnit
+	}
+	return command + LauncherUnit(name)
 }
 
 // mark remembers that a process was started with the plan of one digest, which has become the other since.
