@@ -149,9 +149,12 @@ func TestUserDropsAFile(t *testing.T) {
 	}
 	o.Run(t, "sh", "-c", "rm ~/.config/pfar/mcp.d/hello.hcl")
 	o.isActive(t, "pfar-mcp@hello", "inactive")
-	if _, err := server(o, "hello"); err == nil {
-		t.Error("pfar status still has it")
-	}
+	bed.Eventually(t, soon, func() error { // until its bridge has ended, too
+		if _, err := server(o, "hello"); err == nil {
+			return errors.New("pfar status still has it")
+		}
+		return nil
+	})
 }
 
 // TestUserSystemctl: what the user does by systemctl counts as much as what they do by pfar.
