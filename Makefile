@@ -4,7 +4,7 @@ BIN       := build/bin
 SERVERS   := build/servers
 CLIENTS   := build/clients
 SUITES    := build/conformance
-PROGRAMS  := pfar pfard pfar-sandbox pfar-egress pfar-gateway $(notdir $(wildcard cmd/pfar-generator))
+PROGRAMS  := pfar pfard pfar-generator pfar-sandbox pfar-egress pfar-gateway
 # A clone that belongs to somebody else has no version for git(1), and go build would stop.
 VCS       := $(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo true || echo false)
 GO_BUILD  := CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS)

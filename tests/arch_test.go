@@ -81,16 +81,17 @@ func within(dir string, trees ...string) bool {
 // TestOwnersOfLibraries keeps each library with an effect in the one place that may have it (DESIGN.md section 3).
 func TestOwnersOfLibraries(t *testing.T) {
 	owners := map[string][]string{
-		"github.com/godbus/dbus":            {"units/systemd"},
-		"github.com/coreos/go-systemd/dbus": {"units/systemd"},
-		"github.com/google/nftables":        {"policies/firewall"},
-		"github.com/mdlayher/netlink":       {"policies/firewall"},
-		"github.com/jsimonetti/rtnetlink":   {"policies/firewall"},
-		"github.com/vishvananda/netlink":    {"policies/firewall"},
-		"github.com/fsnotify/fsnotify":      {"cmd/pfard"},
-		"github.com/mark3labs/mcp-go":       {"cmd/pfar-gateway", "cmd/pfar", "tests/e2e"}, // there as a client like others
-		"filippo.io/age":                    {"cmd/pfard/vault"},
-		"github.com/spf13/cobra":            {"cmd/pfar"},
+		"github.com/godbus/dbus":               {"units/systemd"},
+		"github.com/coreos/go-systemd/dbus":    {"units/systemd"},
+		"github.com/coreos/go-systemd/journal": {"units/journal"},
+		"github.com/google/nftables":           {"policies/firewall"},
+		"github.com/mdlayher/netlink":          {"policies/firewall"},
+		"github.com/jsimonetti/rtnetlink":      {"policies/firewall"},
+		"github.com/vishvananda/netlink":       {"policies/firewall"},
+		"github.com/fsnotify/fsnotify":         {"cmd/pfard"},
+		"github.com/mark3labs/mcp-go":          {"cmd/pfar-gateway", "cmd/pfar", "tests/e2e"}, // there as a client like others
+		"filippo.io/age":                       {"cmd/pfard/vault"},
+		"github.com/spf13/cobra":               {"cmd/pfar"},
 	}
 	version := regexp.MustCompile(`/v[0-9]+(/|$)`)
 	_, all := sources(t)

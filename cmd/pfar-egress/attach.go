@@ -150,7 +150,7 @@ func (a *attachment) follow(c *attach.Conn) {
 		var w attach.Welcome
 		c, w, files, err = attach.Connect(context.Background(), a.path, a.hello)
 		if err != nil { // it does not know this process any more, and will have systemd end it
-			a.log.Warn("pfard does not take this bridge up again", "err", err)
+			a.log.Warn("pfard does not take this bridge up again", "error", err)
 			return
 		}
 		attach.CloseAll(files)

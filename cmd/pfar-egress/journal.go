@@ -82,10 +82,9 @@ func (rec *record) status() string {
 	return fmt.Sprintf("%s %s (%s)", word, host, rec.reason)
 }
 
-func (rec *record) attrs(server string) []slog.Attr {
+func (rec *record) attrs() []slog.Attr {
 	a := []slog.Attr{
-		slog.String("server", server), slog.String("verdict", rec.verdict.String()), slog.String("reason", rec.reason),
-		slog.String("via", string(rec.path)),
+		slog.String("verdict", rec.verdict.String()), slog.String("reason", rec.reason), slog.String("via", string(rec.path)),
 	}
 	if rec.method != "" {
 		a = append(a, slog.String("method", rec.method))
@@ -101,7 +100,7 @@ func (rec *record) attrs(server string) []slog.Attr {
 		a = append(a, slog.String("skipped", rec.skipped.String()), slog.String("special", rec.special))
 	}
 	if rec.err != nil {
-		a = append(a, slog.String("err", rec.err.Error()))
+		a = append(a, slog.String("error", rec.err.Error()))
 	}
 	return append(a, slog.Duration("duration", time.Since(rec.began).Round(time.Microsecond)))
 }
@@ -127,8 +126,7 @@ const (
 
 // journal writes records to the log, the last refusal to the runner, and everything to those who watch.
 type journal struct {
-	log    *slog.Logger
-	server string
+	log    *slog.Logger // says whose records they are
 	notify func(status string)
 	table  *monitor.Table
 
@@ -144,8 +142,8 @@ type bucket struct {
 	dropped int
 }
 
-func newJournal(log *slog.Logger, server string, table *monitor.Table, notify func(string)) *journal {
-	j := &journal{log: log, server: server, table: table, notify: notify}
+func newJournal(log *slog.Logger, table *monitor.Table, notify func(string)) *journal {
+	j := &journal{log: log, table: table, notify: notify}
 	for i := range j.buckets {
 		j.buckets[i].tokens = burst
 	}
@@ -174,7 +172,7 @@ func (j *journal) end(rec *record) {
 	if !j.admit(rec) {
 		return
 	}
-	j.log.LogAttrs(context.Background(), level, "egress", rec.attrs(j.server)...)
+	j.log.LogAttrs(context.Background(), level, "egress", rec.attrs()...)
 	if rec.ref != nil {
 		j.notify(rec.status())
 	}
@@ -224,7 +222,7 @@ func (j *journal) flush() {
 	j.mu.Unlock()
 	for verdict, n := range dropped {
 		if n > 0 {
-			j.log.Warn("egress records left out", "server", j.server, "verdict", egress.Verdict(verdict).String(), "count", n)
+			j.log.Warn("egress records left out", "verdict", egress.Verdict(verdict).String(), "count", n)
 		}
 	}
 	if status != "" {

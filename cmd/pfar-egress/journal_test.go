@@ -2,13 +2,16 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units/journal/journaltest"
 )
 
 func decisionFor(r *request) egress.Decision {
@@ -34,7 +37,7 @@ func TestRefusalIsLoggedAndNotified(t *testing.T) {
 	}
 	log := w.logged.String()
 	for _, want := range []string{`level=WARN msg=egress server=notion verdict=deny reason=name-not-declared via=proxy method=CONNECT host=evil.test:443`,
-		"rule=api.allowed.test", "verdict=allow reason=not-resolved", `err="no such host"`} {
+		"rule=api.allowed.test", "verdict=allow reason=not-resolved", `error="no such host"`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %q:\n%s", want, log)
 		}
@@ -78,7 +81,7 @@ func TestAllowedIsLogged(t *testing.T) {
 func TestJournalIsBounded(t *testing.T) {
 	out := &lockedBuffer{}
 	var statuses []string
-	j := newJournal(slog.New(slog.NewTextHandler(out, nil)), "notion", monitor.NewTable(""), func(s string) { statuses = append(statuses, s) })
+	j := newJournal(slog.New(slog.NewTextHandler(out, nil)).With("server", "notion"), monitor.NewTable(""), func(s string) { statuses = append(statuses, s) })
 	const asked = 100_000
 	for i := range asked {
 		j.end(&record{began: time.Now(), reason: egress.NameNotDeclared, host: fmt.Sprintf("h%d.evil.test:443", i), ref: badRequest("x")})
@@ -98,5 +101,27 @@ func TestJournalIsBounded(t *testing.T) {
 	}
 	if last := statuses[len(statuses)-1]; last != fmt.Sprintf("refused h%d.evil.test:443 (name-not-declared)", asked-1) {
 		t.Errorf("the last status is %q", last)
+	}
+}
+
+// TestRefusalIsAnEntry: in a unit a refusal is in the journal, and can be asked for by server, host and verdict.
+func TestRefusalIsAnEntry(t *testing.T) {
+	j := journaltest.New(t)
+	l, addr := listenerFile(t)
+	plan := strings.Replace(testPlan, `"name":"notion"`, `"name":"notion","gateway":{"session":"abcdefg2"}`, 1)
+	p := startProcessIn(t, l, plan, func(cmd *exec.Cmd, _ io.Writer) { j.Wrap(cmd) })
+	p.await(t, "READY=1")
+	askAt(t, addr, connectTo("evil.test:443"))
+	e := j.Next()
+	for name, want := range map[string]string{
+		"PRIORITY": "4", "SYSLOG_IDENTIFIER": "pfar-egress.test", "PFAR_SERVER": "notion", "PFAR_SESSION": "abcdefg2", "PFAR_HOST": "evil.test:443",
+		"PFAR_VERDICT": "deny", "PFAR_REASON": "name-not-declared", "PFAR_VIA": "proxy",
+	} {
+		if e[name] != want {
+			t.Errorf("%s=%q, want %q", name, e[name], want)
+		}
+	}
+	if want := "egress server=notion session=abcdefg2 verdict=deny reason=name-not-declared via=proxy method=CONNECT host=evil.test:443"; !strings.HasPrefix(e["MESSAGE"], want) {
+		t.Errorf("MESSAGE=%q, want %q", e["MESSAGE"], want)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -26,7 +25,7 @@ func main() {
 	runtime.GOMAXPROCS(1)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	if err := run(ctx, *path, *idle, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+	if err := run(ctx, *path, *idle); err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-egress: %v\n", err)
 		os.Exit(1)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
+	sdjournal "github.com/pfar/pfar/units/journal"
 )
 
 // plan is what this process may know of its server's plan (generator.Plan). The declaration's file is named to the
@@ -35,7 +36,7 @@ type plan struct {
 }
 
 // run serves what was passed to this process. Path is pfard's socket, "" without one: then no firewall holds this process.
-func run(ctx context.Context, path string, idle time.Duration, log *slog.Logger) error {
+func run(ctx context.Context, path string, idle time.Duration) error {
 	passed, err := passedSockets()
 	if err != nil {
 		return err
@@ -44,9 +45,23 @@ func run(ctx context.Context, path string, idle time.Duration, log *slog.Logger)
 	if err != nil {
 		return err
 	}
+	var pfard *attachment
+	var log *slog.Logger
+	notify := func(state string) {
+		if _, err := daemon.SdNotify(false, state); err != nil {
+			log.Warn("notifying the runner, ignoring", "error", err)
+		}
+		if pfard != nil {
+			pfard.tell(state)
+		}
+	}
+	full := func() { notify(units.NotifyLogFull + "=1") }
+	log = slog.New(sdjournal.New(&countedLog{to: os.Stderr, full: full})).With("server", pl.Name)
+	if session := pl.Gateway.Session; session != "" {
+		log = log.With("session", session)
+	}
 	serving, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	var pfard *attachment
 	if path != "" {
 		var files []*os.File
 		if pfard, files, err = attachTo(ctx, path, digest, log, fail); err != nil {
@@ -56,20 +71,8 @@ func run(ctx context.Context, path string, idle time.Duration, log *slog.Logger)
 			return err
 		}
 	}
-	notify := func(state string) {
-		if _, err := daemon.SdNotify(false, state); err != nil {
-			log.Warn("notifying the runner, ignoring", "err", err)
-		}
-		if pfard != nil {
-			pfard.tell(state)
-		}
-	}
-	log = slog.New(slog.NewTextHandler(&countedLog{to: os.Stderr, full: func() { notify(units.NotifyLogFull + "=1") }}, nil))
-	if session := pl.Gateway.Session; session != "" {
-		log = log.With("session", session)
-	}
 	table := monitor.NewTable(runtimeFile("connections"))
-	j := newJournal(log, pl.Name, table, func(status string) { notify("STATUS=" + status) })
+	j := newJournal(log, table, func(status string) { notify("STATUS=" + status) })
 	p, err := newProxy(pl, j)
 	if err != nil {
 		return err
@@ -83,12 +86,12 @@ func run(ctx context.Context, path string, idle time.Duration, log *slog.Logger)
 	notify("STOPPING=1")
 	j.flush()
 	if serr := table.Save(); serr != nil {
-		log.Warn("saving what was seen of connections, ignoring", "err", serr)
+		log.Warn("saving what was seen of connections, ignoring", "error", serr)
 	}
 	return err
 }
 
-// countedLog tells the runner whenever the log has grown by units.LogSegment, so that it can rotate it.
+// countedLog tells the runner whenever a log that is a file has grown by units.LogSegment, so that it can rotate it.
 type countedLog struct {
 	to   io.Writer
 	full func()

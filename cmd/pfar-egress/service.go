@@ -139,7 +139,7 @@ func (s *service) take(ctx context.Context, src source) error {
 			return fmt.Errorf("accepting on %s: %w", src.name, err)
 		}
 		<-src.slots
-		s.log.Warn("accepting, ignoring", "on", src.name, "err", err)
+		s.log.Warn("accepting, ignoring", "on", src.name, "error", err)
 		select {
 		case <-time.After(100 * time.Millisecond): // accept(2) gives no event for "there are descriptors again"
 		case <-ctx.Done():

@@ -42,6 +42,12 @@ type process struct {
 
 func startProcess(t *testing.T, l *os.File, plan string, args ...string) *process {
 	t.Helper()
+	return startProcessIn(t, l, plan, func(cmd *exec.Cmd, stderr io.Writer) { cmd.Stderr = stderr }, args...)
+}
+
+// startProcessIn has prepare say where the process's standard error goes, and whatever else of the command.
+func startProcessIn(t *testing.T, l *os.File, plan string, prepare func(*exec.Cmd, io.Writer), args ...string) *process {
+	t.Helper()
 	dir := t.TempDir()
 	if plan != "" {
 		if err := os.WriteFile(filepath.Join(dir, "plan"), []byte(plan), 0o600); err != nil {
@@ -67,7 +73,7 @@ func startProcess(t *testing.T, l *os.File, plan string, args ...string) *proces
 		}
 	}()
 	p.cmd.Env = []string{"PFAR_EGRESS_UNDER_TEST=1", "LISTEN_FDS=1", "LISTEN_FDNAMES=egress", "CREDENTIALS_DIRECTORY=" + dir, "NOTIFY_SOCKET=" + dir + "/notify"}
-	p.cmd.Stderr = p.stderr
+	prepare(p.cmd, p.stderr)
 	if l != nil {
 		p.cmd.ExtraFiles = []*os.File{l}
 	}

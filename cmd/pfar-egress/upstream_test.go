@@ -373,7 +373,7 @@ func keepsSecrets(t *testing.T, p *corporate, rec *record, err error) {
 			t.Errorf("the server is told %q: %s", secret, answer)
 		}
 	}
-	if log := fmt.Sprint(rec.attrs("notion")); strings.Contains(log, "hunter2") || strings.Contains(log, basicOf[6:]) {
+	if log := fmt.Sprint(rec.attrs()); strings.Contains(log, "hunter2") || strings.Contains(log, basicOf[6:]) {
 		t.Errorf("the log has the password: %s", log)
 	}
 	if ref.denied() {

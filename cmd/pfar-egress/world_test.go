@@ -91,7 +91,7 @@ func newWorld(t testing.TB, change func(*world), entries ...string) *world {
 	w.proxy.lookups = newLookups(func(ctx context.Context, name string) ([]netip.Addr, error) { return w.proxy.out.lookup(ctx, name) })
 	w.proxy.limits.linger = 200 * time.Millisecond
 	w.table = monitor.NewTable("")
-	w.proxy.journal = newJournal(slog.New(slog.NewTextHandler(w.logged, nil)), "notion", w.table, w.notice)
+	w.proxy.journal = newJournal(slog.New(slog.NewTextHandler(w.logged, nil)).With("server", "notion"), w.table, w.notice)
 	if change != nil {
 		change(w)
 	}

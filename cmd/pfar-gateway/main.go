@@ -12,6 +12,8 @@ import (
 	"os/signal"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units/journal"
 )
 
 const usage = `Usage: pfar-gateway [--token-file FILE] [--allow-uid UID]...
@@ -38,7 +40,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	if err := run(ctx, o, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+	if err := run(ctx, o, slog.New(journal.New(os.Stderr))); err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-gateway: %v\n", err)
 		os.Exit(1)
 	}

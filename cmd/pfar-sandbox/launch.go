@@ -110,11 +110,11 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 	if err != nil {
 		return nil, none, err
 	}
-	l := &launcher{runtime: os.Getenv("RUNTIME_DIRECTORY"), log: newStderrLog(os.Stderr), shared: o.shared}
+	l := &launcher{runtime: os.Getenv("RUNTIME_DIRECTORY"), log: newStderrLog(), shared: o.shared}
 	if err := json.Unmarshal(raw, &l.plan); err != nil {
 		return nil, none, fmt.Errorf("reading the plan: %w", err)
 	}
-	l.log.mark = units.SessionMark(l.plan.Gateway.Session)
+	l.log.server, l.log.session = l.plan.Name, l.plan.Gateway.Session
 	if l.runtime == "" {
 		return nil, none, errors.New("RUNTIME_DIRECTORY is not set")
 	}
@@ -315,7 +315,7 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 			l.state(units.StateStopping, gatewayLeft)
 			s.stop(func() { l.gateway.Close() })
 			if err != nil && !errors.Is(err, io.EOF) {
-				l.log.write(time.Now(), fmt.Sprintf("pfar-sandbox: %v", err))
+				l.log.say(fmt.Sprintf("pfar-sandbox: %v", err))
 			}
 			return units.ExitGateway
 		}
@@ -347,7 +347,7 @@ func (l *launcher) served(r *handover.Ready) {
 	if !slices.Equal(r.Why, l.dropped) {
 		l.dropped = r.Why
 		for _, why := range r.Why {
-			l.log.write(time.Now(), "pfar-gateway: not served: "+why)
+			l.log.say("pfar-gateway: not served: " + why)
 		}
 	}
 	vars := map[string]string{
@@ -391,7 +391,7 @@ func (l *launcher) crashed(why string) int {
 		why += ": " + last
 	}
 	if l.plan.Gateway.Session != "" { // it is not started again: there is nothing to count
-		l.log.write(time.Now(), "pfar-sandbox: the session is over: "+why)
+		l.log.say("pfar-sandbox: the session is over: " + why)
 		l.state(units.StateFailed, why)
 		if l.unit() {
 			return 0 // or systemd would start it again
@@ -404,13 +404,13 @@ func (l *launcher) crashed(why string) int {
 	}
 	l.history = l.history.crashed(time.Now(), up, why)
 	if err := l.history.write(l.runtime); err != nil {
-		l.log.write(time.Now(), "pfar-sandbox: "+err.Error())
+		l.log.say("pfar-sandbox: " + err.Error())
 	}
 	state := units.StateBackOff
 	if l.history.disabled() {
 		state = units.StateFailed
 	}
-	l.log.write(time.Now(), "pfar-sandbox: server "+l.plan.Name+" crashed: "+l.history.words())
+	l.log.say("pfar-sandbox: server " + l.plan.Name + " crashed: " + l.history.words())
 	l.state(state, l.history.words())
 	return l.history.exitCode()
 }
@@ -418,7 +418,7 @@ func (l *launcher) crashed(why string) int {
 // cannotStart is for what another try would not mend: no sandbox, no server (SB-22: no weaker fallback).
 func (l *launcher) cannotStart(err error) (int, error) {
 	l.state(units.StateFailed, err.Error())
-	if mark := l.log.mark; mark != "" {
+	if mark := units.SessionMark(l.plan.Gateway.Session); mark != "" {
 		err = fmt.Errorf("%s%w", mark, err) // for the server's log, where others write as well
 	}
 	return units.ExitDisabled, err

@@ -88,6 +88,12 @@ func script(text string) sandbox.Sandbox {
 
 func begin(t *testing.T, s sandbox.Sandbox, prepare func(dir string)) *run {
 	t.Helper()
+	return beginIn(t, s, prepare, func(cmd *exec.Cmd, log *os.File) { cmd.Stdout, cmd.Stderr = log, log })
+}
+
+// beginIn has output say where the launcher's goes, and whatever else of the command.
+func beginIn(t *testing.T, s sandbox.Sandbox, prepare func(dir string), output func(*exec.Cmd, *os.File)) *run {
+	t.Helper()
 	base, err := os.MkdirTemp("", "pfar-launch")
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +153,7 @@ func begin(t *testing.T, s sandbox.Sandbox, prepare func(dir string)) *run {
 		"PATH=" + os.Getenv("PATH"), "NOTIFY_SOCKET=" + notify, "CREDENTIALS_DIRECTORY=" + credentials, "RUNTIME_DIRECTORY=" + r.runtime,
 		"LISTEN_FDS=1", "LISTEN_FDNAMES=" + units.FDGateway, "CANARY_OF_THE_LAUNCHER=1",
 	}
-	r.cmd.Stdout, r.cmd.Stderr = log, log
+	output(r.cmd, log)
 	leak, err := unix.Dup(int(log.Fd())) // what a careless shell leaves open must not reach the server
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -13,20 +14,22 @@ import (
 	"unicode/utf8"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/journal"
 )
 
 // stderrLog copies a server's stderr to the unit's log: line by line, cut, escaped, and not faster than a reader could
 // bear. What comes in is a stranger's text; a terminal must be able to show it (journald has the same limits).
 type stderrLog struct {
-	out  io.Writer
-	now  func() time.Time
-	time bool   // put a time before each line; the journal has its own
-	mark string // put before each line, after the time (units.SessionMark)
+	out     io.Writer // nil: the journal
+	now     func() time.Time
+	time    bool // put a time before each line
+	server  string
+	session string // "": the server's own process; else it stands before each line (units.SessionMark)
 
-	full func() // called each time that units.LogSegment bytes have been written
+	full func() // called each time that units.LogSegment bytes have been written to out
 
 	mu      sync.Mutex
-	last    string // for the status line after a crash
+	last    string // of the server's lines, for the status line after a crash
 	written int    // bytes since full was called
 }
 
@@ -36,10 +39,13 @@ const (
 	interval = 30 * time.Second
 )
 
-func newStderrLog(out io.Writer) *stderrLog {
+// newStderrLog returns the log of this process's unit.
+func newStderrLog() *stderrLog {
+	if journal.Connected() {
+		return &stderrLog{now: time.Now}
+	}
 	return &stderrLog{
-		out: out, now: time.Now, time: os.Getenv("JOURNAL_STREAM") == "",
-		full: func() { _ = notify([]string{set(units.NotifyLogFull, "1")}) },
+		out: os.Stderr, now: time.Now, time: true, full: func() { _ = notify([]string{set(units.NotifyLogFull, "1")}) },
 	}
 }
 
@@ -56,7 +62,7 @@ func (l *stderrLog) copy(r io.Reader) {
 		now := l.now()
 		if now.Sub(start) > interval {
 			if dropped > 0 {
-				l.write(now, fmt.Sprintf("pfar-sandbox: %d lines suppressed", dropped))
+				l.say(fmt.Sprintf("pfar-sandbox: %d lines suppressed", dropped))
 			}
 			start, lines, dropped = now, 0, 0
 		}
@@ -64,10 +70,10 @@ func (l *stderrLog) copy(r io.Reader) {
 			dropped++
 			continue
 		}
-		l.write(now, line)
+		l.heard(now, line)
 	}
 	if dropped > 0 {
-		l.write(l.now(), fmt.Sprintf("pfar-sandbox: %d lines suppressed", dropped))
+		l.say(fmt.Sprintf("pfar-sandbox: %d lines suppressed", dropped))
 	}
 }
 
@@ -107,13 +113,34 @@ func escape(s string) string {
 	return b.String()
 }
 
-func (l *stderrLog) write(now time.Time, line string) {
+// heard logs a line of the server's.
+func (l *stderrLog) heard(now time.Time, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if strings.TrimSpace(line) != "" {
 		l.last = line
 	}
-	line = l.mark + line
+	// By its identifier the journal tells a server's words from those of pfar's that it might imitate.
+	l.write(now, line, journal.Entry{Level: slog.LevelInfo, Identifier: "pfar-mcp@" + units.Instance(l.server, l.session)})
+}
+
+// say logs a line of this process's own, which begins with who says it.
+func (l *stderrLog) say(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.write(l.now(), line, journal.Entry{Level: slog.LevelWarn})
+}
+
+func (l *stderrLog) write(now time.Time, line string, e journal.Entry) {
+	line = units.SessionMark(l.session) + line
+	if l.out == nil {
+		e.Message, e.Fields = line, map[string]string{"server": l.server}
+		if l.session != "" {
+			e.Fields["session"] = l.session
+		}
+		journal.Send(e)
+		return
+	}
 	if l.time {
 		line = now.UTC().Format(units.LogTime) + line
 	}

@@ -93,6 +93,8 @@ func notLearned(why error, s control.Server, ctx context.Context) error {
 		return context.Cause(ctx)
 	case errors.Is(why, control.ErrDisabled):
 		return fail(exitFailed, "%w", why).withHint("set enabled = true in %s", s.File)
+	case errors.Is(why, control.ErrOff):
+		return fail(exitFailed, "%w", why).withHint("pfar enable %s", s.Name)
 	case errors.Is(why, control.ErrLearning):
 		return fail(exitFailed, "%w", why).withHint("end the other pfar learn %s first", s.Name)
 	case why == nil:

@@ -351,6 +351,7 @@ func TestLearnDoesNotBegin(t *testing.T) {
 		code   int
 		err    string
 	}{
+		{"disabled by the operator", nil, control.Stopped, "", fmt.Errorf("%w: x", control.ErrOff), exitFailed, "pfar: disabled by you: x\nhint: pfar enable notion\n"},
 		{"disabled", nil, control.Stopped, "", fmt.Errorf("%w: x", control.ErrDisabled), exitFailed, "pfar: disabled by its declaration: x\nhint: set enabled = true in /d/notion.hcl\n"},
 		{"by another", nil, control.Running, "", fmt.Errorf("%w: x", control.ErrLearning), exitFailed, "pfar: learning already: x\nhint: end the other pfar learn notion first\n"},
 		{"removed just now", nil, control.Running, "", fmt.Errorf("%w: x", control.ErrNoServer), exitNoSuch, "pfar: no such server: x\n"},

@@ -24,7 +24,15 @@ func (c *cli) restartCommand() *cobra.Command {
 	return c.lifecycle(control.Restart, "Stop and start a server")
 }
 
-// settleTimeout is how long start, stop and restart wait for what they asked for.
+func (c *cli) enableCommand() *cobra.Command {
+	return c.lifecycle(control.Enable, "Start a server that was disabled, by you or by its crashes")
+}
+
+func (c *cli) disableCommand() *cobra.Command {
+	return c.lifecycle(control.Disable, "Stop a server and keep it off until it is enabled, also over restarts")
+}
+
+// settleTimeout is how long these verbs wait for what they asked for.
 const settleTimeout = 90 * time.Second
 
 func (c *cli) lifecycle(verb control.Verb, short string) *cobra.Command {
@@ -45,12 +53,20 @@ func (c *cli) lifecycle(verb control.Verb, short string) *cobra.Command {
 			} else {
 				fmt.Fprintf(c.stdout, "%s: %s\n", s.Name, escape(describe(s), oneLine))
 			}
-			if want := map[bool]control.State{true: control.Stopped, false: control.Running}[verb == control.Stop]; s.State != want && err == nil {
+			if want := aim(verb); s.State != want && err == nil {
 				return fail(exitFailed, "%s is %s, not %s", s.Name, s.State, want).withHint("%s", remedy(s))
 			}
 			return err
 		},
 	})
+}
+
+// aim is the state that a verb is to lead to.
+func aim(verb control.Verb) control.State {
+	if verb == control.Stop || verb == control.Disable {
+		return control.Stopped
+	}
+	return control.Running
 }
 
 // change asks for the verb and waits until the server has settled.
@@ -63,12 +79,16 @@ func (c *cli) change(ctx context.Context, verb control.Verb, name string) (contr
 	if err != nil {
 		return control.Server{}, err
 	}
-	if _, err := c.control().Do(ctx, control.Request{Verb: verb, Server: name}); errors.Is(err, control.ErrDisabled) {
+	_, err = c.control().Do(ctx, control.Request{Verb: verb, Server: name})
+	switch {
+	case errors.Is(err, control.ErrDisabled):
 		return control.Server{}, fail(exitFailed, "%w", err).withHint("set enabled = true in %s", before.File)
-	} else if err != nil {
+	case errors.Is(err, control.ErrOff):
+		return control.Server{}, fail(exitFailed, "%w", err).withHint("pfar enable %s", name)
+	case err != nil:
 		return control.Server{}, err
 	}
-	idle := verb == control.Start && before.State == control.Running || verb == control.Stop && before.State == control.Stopped
+	idle := verb != control.Restart && before.State == aim(verb)
 	var now control.Server
 	settled := errors.New("settled")
 	err = c.control().Watch(ctx, func(r control.Report) error {

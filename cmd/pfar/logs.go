@@ -48,7 +48,7 @@ func (c *cli) logsCommand() *cobra.Command {
 				if len(args) > 0 {
 					return usage("--gateway takes no server's name")
 				}
-				return c.printLog(cmd.Context(), "the gateway", c.dirs.Log(units.GatewayLog), int(count), follow)
+				return c.gatewayLogs(cmd.Context(), int(count), follow)
 			}
 			if !serverOnly.MatchString(args[0]) {
 				return usage("%q is not a server's name", args[0])
@@ -78,7 +78,8 @@ func (n *lineCount) Set(s string) error {
 
 func (c *cli) logs(ctx context.Context, name string, count int, follow bool) error {
 	path := c.dirs.Log(name)
-	if report, err := c.report(ctx); err == nil {
+	report, err := c.report(ctx)
+	if err == nil {
 		s, err := findServer(report, name)
 		if err != nil {
 			return err
@@ -87,7 +88,19 @@ func (c *cli) logs(ctx context.Context, name string, count int, follow bool) err
 			path = s.Log
 		}
 	}
+	if c.inJournal(report, err, path) {
+		return c.printJournal(ctx, strconv.Quote(name), name, journalOf(name), count, follow)
+	}
 	return c.printLog(ctx, strconv.Quote(name), path, count, follow)
+}
+
+func (c *cli) gatewayLogs(ctx context.Context, count int, follow bool) error {
+	const of = "the gateway"
+	path := c.dirs.Log(units.GatewayLog)
+	if report, err := c.report(ctx); c.inJournal(report, err, path) {
+		return c.printJournal(ctx, of, "", []string{units.GatewayLog}, count, follow)
+	}
+	return c.printLog(ctx, of, path, count, follow)
 }
 
 // printLog prints the end of a log, and goes on as it grows if it is to be followed.

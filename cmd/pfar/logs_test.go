@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
 func TestTailStart(t *testing.T) {
@@ -133,4 +136,98 @@ func TestFollow(t *testing.T) {
 	if err := <-done; err != context.Canceled {
 		t.Errorf("got %v", err)
 	}
+}
+
+// journalctl is a stand-in that writes its arguments and then what it was given.
+func journalctl(t *testing.T, output string, code int) (arguments func() string) {
+	t.Helper()
+	dir := t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"$@\" >%s/args\ncat %s/output\n[ %d != 99 ] || exec sleep 600\nexit %d\n", dir, dir, code, code)
+	for name, text := range map[string]string{"journalctl": script, "output": output} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return func() string {
+		b, err := os.ReadFile(dir + "/args")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(strings.TrimSpace(string(b)), "\n", " ")
+	}
+}
+
+// TestLogsInTheJournal: what pfar logs prints is the same, wherever the log is.
+func TestLogsInTheJournal(t *testing.T) {
+	const entries = `{"__CURSOR":"c","__REALTIME_TIMESTAMP":"1785585600123456","MESSAGE":"one","PFAR_SERVER":"notion"}
+{"__REALTIME_TIMESTAMP":"1785585601000000","MESSAGE":[111,100,100,255,10,116,119,111]}
+{"__REALTIME_TIMESTAMP":"1785585601000000","MESSAGE":"another's","PFAR_SERVER":"notion-two"}
+{"__REALTIME_TIMESTAMP":"x","MESSAGE":null}
+{"MESSAGE":"egress server=notion verdict=deny","PFAR_SERVER":"notion"}
+`
+	const units = "--unit=pfar-mcp@notion.service --unit=pfar-egress@notion.service --unit=pfar-mcp@notion_*.service --unit=pfar-egress@notion_*.service"
+	const common = "--output=json --output-fields=MESSAGE,PFAR_SERVER --all --no-pager --lines="
+	const plain = "2026-08-01T12:00:00.123Z one\n2026-08-01T12:00:01.000Z odd\xff\n2026-08-01T12:00:01.000Z two\n\negress server=notion verdict=deny\n"
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		output string
+		ctl    int // journalctl's exit code
+		code   int
+		asked  string
+		out    string
+		err    string
+	}{
+		{"plain", []string{"notion"}, entries, 0, 0, common + "100 " + units, plain, ""},
+		{"all", []string{"notion", "-n", "-1"}, entries, 0, 0, common + "all " + units, plain, ""},
+		{"none", []string{"notion", "-n", "0"}, "", 0, 0, common + "0 " + units, "", ""},
+		{"JSON", []string{"notion", "-n", "5", "--json"}, entries[:strings.Index(entries, "\n")+1], 0, 0, common + "5 " + units, "{\"time\":\"2026-08-01T12:00:00.123Z\",\"text\":\"one\"}\n", ""},
+		{"gateway", []string{"--gateway"}, entries[:strings.Index(entries, "\n")+1], 0, 0, common + "100 --unit=pfar-gateway.service", "2026-08-01T12:00:00.123Z one\n", ""},
+		{"nothing", []string{"notion"}, "", 0, 4, common + "100 " + units, "", "no log of \"notion\" yet\nhint: the journal is for root and the group systemd-journal: journalctl -u pfar-mcp@notion.service\n"},
+		{"it fails", []string{"notion"}, "", 3, 1, common + "100 " + units, "", "reading the journal: journalctl: exit status 3"},
+		{"it babbles", []string{"notion"}, "-- No entries --\n", 0, 1, common + "100 " + units, "", "reading the journal: invalid character"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, "")
+			b.pfard(t, control.Report{Journal: true, Servers: []control.Server{{Name: "notion"}}}, nil)
+			asked := journalctl(t, tt.output, tt.ctl)
+			code := b.run(t.Context(), append([]string{"logs"}, tt.args...))
+			if code != tt.code || b.out.String() != tt.out || !strings.Contains(b.err.String(), tt.err) {
+				t.Errorf("exit %d, want %d\nstdout: %q\nstderr: %s", code, tt.code, b.out, b.err)
+			}
+			if asked() != tt.asked {
+				t.Errorf("asked for %q, want %q", asked(), tt.asked)
+			}
+		})
+	}
+	t.Run("follow", func(t *testing.T) {
+		b := newBench(t, "")
+		b.pfard(t, control.Report{Journal: true, Servers: []control.Server{{Name: "notion"}}}, nil)
+		asked := journalctl(t, entries, 99)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r, w := io.Pipe()
+		b.stdout = w
+		done := make(chan int, 1)
+		go func() { done <- b.run(ctx, []string{"logs", "notion", "-f"}) }()
+		got := make([]byte, len(plain))
+		if _, err := io.ReadFull(r, got); err != nil || string(got) != plain {
+			t.Errorf("got %q, %v", got, err)
+		}
+		cancel()
+		if code := <-done; code != 0 {
+			t.Errorf("exit %d, %s", code, b.err)
+		}
+		if want := common + "100 --follow " + units; asked() != want {
+			t.Errorf("asked for %q, want %q", asked(), want)
+		}
+	})
+	t.Run("no such server", func(t *testing.T) {
+		b := newBench(t, "")
+		b.pfard(t, control.Report{Journal: true}, nil)
+		if code := b.run(t.Context(), []string{"logs", "ghost"}); code != 4 {
+			t.Errorf("exit %d, %s", code, b.err)
+		}
+	})
 }

@@ -17,6 +17,9 @@ func remedy(s control.Server) string {
 		if s.Detail == control.DetailDisabled {
 			return "set enabled = true in " + s.File
 		}
+		if s.Detail == control.DetailOff(s.Name) {
+			return "pfar enable " + s.Name
+		}
 		return "pfar start " + s.Name
 	case control.Waiting:
 		if command := vaultSet.FindString(s.Detail); command != "" {

@@ -19,6 +19,7 @@ func TestRemedies(t *testing.T) {
 		{"stopped", control.Server{State: control.Stopped, Detail: "stopped"}, "stopped", "pfar start x"},
 		{"no autostart", control.Server{State: control.Stopped, Detail: "autostart = false in its declaration; pfar start x"}, "stopped: autostart = false", "pfar start x"},
 		{"disabled", control.Server{State: control.Stopped, Detail: control.DetailDisabled, File: "/d/x.hcl"}, "stopped: enabled = false", "set enabled = true in /d/x.hcl"},
+		{"disabled by the operator", control.Server{State: control.Stopped, Detail: control.DetailOff("x")}, "stopped: disabled by you", "pfar enable x"},
 		{"no secret", control.Server{State: control.Waiting, Detail: "for credentials: A: pfar vault set a_token; B: pfar vault set b"}, "waiting: for credentials", "pfar vault set a_token"},
 		{"no variable", control.Server{State: control.Waiting, Detail: "for credentials: A: set the environment variable X for pfar"}, "waiting: for credentials", "pfar status x says what it waits for; give it to pfar up"},
 		{"failed", control.Server{State: control.Failed, Detail: "disabled after 3 crashes in a row"}, "failed: disabled after 3 crashes", "pfar logs x says why, pfar start x tries again"},

@@ -46,7 +46,7 @@ func (c *cli) rootCommand() *cobra.Command {
 		verbs     []*cobra.Command
 	}{
 		{"declare", "Declare:", []*cobra.Command{c.checkCommand(), c.planCommand(), c.explainCommand()}},
-		{"run", "Run:", []*cobra.Command{c.upCommand(), c.statusCommand(), c.topCommand(), c.startCommand(), c.stopCommand(), c.restartCommand(), c.logsCommand(), c.egressCommand(), c.learnCommand()}},
+		{"run", "Run:", []*cobra.Command{c.upCommand(), c.statusCommand(), c.topCommand(), c.startCommand(), c.stopCommand(), c.restartCommand(), c.enableCommand(), c.disableCommand(), c.logsCommand(), c.egressCommand(), c.learnCommand()}},
 		{"use", "Use:", []*cobra.Command{c.toolsCommand(), c.callCommand(), c.connectCommand(), c.pinsCommand()}},
 		{"host", "Host and secrets:", []*cobra.Command{c.vaultCommand(), c.doctorCommand()}},
 		{"more", "More:", []*cobra.Command{c.versionCommand()}},

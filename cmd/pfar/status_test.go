@@ -97,6 +97,12 @@ func TestLifecycle(t *testing.T) {
 		{"waiting", []string{"restart", "notion"}, steps(control.Waiting), 1, "notion: waiting\n", "notion is waiting, not running"},
 		{"denied", []string{"start", "fs"}, steps(), 6, "", "permission denied: no"},
 		{"disabled", []string{"restart", "fs"}, steps(), 1, "", "pfar: disabled by its declaration: \"fs\" has enabled = false\nhint: set enabled = true in /d/fs.hcl\n"},
+		{"disabled by the operator", []string{"start", "notion"}, func(*fakePfard, control.Request) error { return fmt.Errorf("%w: %q", control.ErrOff, "notion") }, 1, "", "pfar: disabled by you: \"notion\"\nhint: pfar enable notion\n"},
+		{"disable", []string{"disable", "notion"}, steps(control.Stopping, control.Stopped), 0, "notion: stopped\n", ""},
+		{"enable", []string{"enable", "notion"}, steps(control.Starting, control.Running), 0, "notion: running, 24 tools", ""},
+		{"enable what crashes", []string{"enable", "notion"}, steps(control.Starting, control.BackOff), 1, "notion: back-off\n", "hint: pfar logs notion"},
+		{"enable what its file disables", []string{"enable", "fs"}, steps(), 1, "", "hint: set enabled = true in /d/fs.hcl\n"},
+		{"disable nothing", []string{"disable"}, steps(), 2, "", "missing NAME"},
 		{"no such", []string{"stop", "ghost"}, steps(), 4, "", `no such server: "ghost"`},
 		{"machine", []string{"restart", "notion", "--json"}, steps(control.Running), 0, `"state": "running"`, ""},
 		{"removed meanwhile", []string{"restart", "notion"}, func(p *fakePfard, _ control.Request) error {

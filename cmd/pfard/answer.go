@@ -46,6 +46,15 @@ func (d *daemon) answer(ctx context.Context, _ control.Peer, q control.Request, 
 			return err
 		}
 		return d.sendReport(send)
+	case control.Enable, control.Disable:
+		act := d.enable
+		if q.Verb == control.Disable {
+			act = d.disable
+		}
+		if err := d.do(func() error { return act(q.Server) }); err != nil {
+			return err
+		}
+		return d.sendReport(send)
 	case control.Open:
 		if err := d.open(ctx, q.Server, q.Session); err != nil {
 			return err
@@ -200,6 +209,9 @@ func (d *daemon) startable(name string) (*server, error) {
 	s := d.servers[name]
 	if s == nil || s.want == nil {
 		return nil, fmt.Errorf("%w: %q", control.ErrNoServer, name)
+	}
+	if s.off {
+		return s, fmt.Errorf("%w: %q", control.ErrOff, name)
 	}
 	if !s.want.Enabled {
 		return s, fmt.Errorf("%w: %q has enabled = false in %s", control.ErrDisabled, name, s.want.File)

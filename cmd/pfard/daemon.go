@@ -37,15 +37,16 @@ type runner interface {
 // daemon holds what should run and what does. All its fields from servers on belong to the goroutine in loop; others
 // send it functions.
 type daemon struct {
-	options  options
-	log      *slog.Logger
-	vault    *vault.Vault
-	endpoint string
-	runner   runner
-	waits    bool    // what waits for a credential has a unit that runs and says so
-	intents  intents // what the next pfard is to know
-	inbox    chan func()
-	ended    chan struct{} // closed when loop has ended: nobody reads inbox any more
+	options   options
+	log       *slog.Logger
+	vault     *vault.Vault
+	endpoint  string
+	runner    runner
+	tellOwner func(failure) // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
+	waits     bool          // what waits for a credential has a unit that runs and says so
+	intents   intents       // what the next pfard is to know
+	inbox     chan func()
+	ended     chan struct{} // closed when loop has ended: nobody reads inbox any more
 
 	servers     map[string]*server
 	diagnostics []control.Diagnostic
@@ -103,7 +104,9 @@ func (d *daemon) serverChanged(u local.Update) {
 		case u.Outside:
 			d.turnedOutside(s, u)
 		default:
+			before := s.status.State
 			s.take(u)
+			d.failed(s, before)
 			d.retryWaiting(s)
 		}
 		d.tell()
@@ -170,6 +173,7 @@ func (d *daemon) want(name string, p generator.Plan) {
 	s := d.servers[name]
 	if s == nil {
 		s = newServer(name)
+		s.off = d.disabled(name)
 		d.servers[name] = s
 		d.recall(s, p)
 	}
@@ -216,7 +220,7 @@ func (d *daemon) report() control.Report {
 	dirs := d.options.dirs
 	r := control.Report{
 		Version: version(), Directory: d.options.declarations, Programs: d.options.servers, Endpoint: d.endpoint, TokenFile: dirs.Token(),
-		Socket: dirs.Gateway(), Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
+		Socket: dirs.Gateway(), Journal: !d.options.local, Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
 	}
 	if d.gatewayDown {
 		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.runner.Log(units.GatewayLog))

@@ -29,7 +29,8 @@ type machine struct {
 	gate func(instance string) // called before a stop; nil: nothing keeps it
 
 	mu     sync.Mutex
-	broken bool // no process of a session can be started
+	broken bool  // no process of a session can be started
+	refuse error // of every start
 	runs   map[string]generator.Plan
 	secret map[string]string // last credentials, by server
 	starts map[string]int
@@ -39,6 +40,9 @@ type machine struct {
 func (m *machine) Start(p generator.Plan, credentials map[string][]byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.refuse != nil {
+		return m.refuse
+	}
 	name := units.Instance(p.Name, p.Gateway.Session)
 	if _, ok := m.runs[name]; ok {
 		m.t.Errorf("%q is started while it runs", name)
@@ -312,6 +316,7 @@ func TestRandomWalk(t *testing.T) {
 		d.reportNow(t)
 	}
 	want, stopped := map[string]string{}, map[string]bool{} // description of the last good version, and the operator's stops
+	off := map[string]bool{}                                // what the operator has disabled
 	for step := range 300 {
 		name := names[r.IntN(len(names))]
 		file := filepath.Join(d.options.declarations, name+".hcl")
@@ -332,9 +337,16 @@ func TestRandomWalk(t *testing.T) {
 			}
 		case 4, 5:
 			if _, ok := want[name]; ok {
-				verb := []control.Verb{control.Start, control.Stop, control.Restart}[r.IntN(3)]
+				verb := []control.Verb{control.Start, control.Stop, control.Restart, control.Enable, control.Disable}[r.IntN(5)]
+				if off[name] && (verb == control.Start || verb == control.Restart) {
+					if err := refusal(t, d, control.Request{Verb: verb, Server: name}); !errors.Is(err, control.ErrOff) {
+						t.Fatalf("%s of a disabled server: %v", verb, err)
+					}
+					break
+				}
 				ask(t, d, control.Request{Verb: verb, Server: name})
-				stopped[name] = verb == control.Stop
+				stopped[name] = verb == control.Stop || verb == control.Disable
+				off[name] = verb == control.Disable || off[name] && verb != control.Enable
 			}
 		case 6:
 			d.serverChanged(local.Update{Server: name, State: []string{"running", "back-off", "failed"}[r.IntN(3)]})
@@ -347,8 +359,8 @@ func TestRandomWalk(t *testing.T) {
 		for _, n := range names {
 			p, runs := m.runs[n]
 			text, ok := want[n]
-			if runs != (ok && !stopped[n]) || runs && p.Gateway.Description != text {
-				t.Fatalf("step %d: %s runs %v as %q, want %v as %q", step, n, runs, p.Gateway.Description, ok && !stopped[n], text)
+			if runs != (ok && !stopped[n] && !off[n]) || runs && p.Gateway.Description != text {
+				t.Fatalf("step %d: %s runs %v as %q, want %v as %q", step, n, runs, p.Gateway.Description, ok && !stopped[n] && !off[n], text)
 			}
 		}
 		m.mu.Unlock()

@@ -93,7 +93,7 @@ func (d *daemon) adopt(found []systemd.Found, applied map[string]string) {
 		want := p
 		want.Egress.Learn = false // whoever learned has lost the connection
 		s := newServer(p.Name)
-		s.want, s.started, s.run = &want, &p, true
+		s.want, s.started, s.run, s.off = &want, &p, true, d.disabled(p.Name)
 		if i, ok := d.intents.read(p.Name); ok && i.Digest == generator.Digest(want) {
 			s.run = i.Run
 		}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/journal"
 )
 
 func main() {
@@ -22,15 +23,21 @@ func main() {
 	flag.StringVar(&o.servers, "servers", dirs.Servers, "`directory` that ${servers} stands for")
 	flag.StringVar(&o.listen, "listen", "127.0.0.1:7417", "loopback `address` of the MCP endpoint; port 0 takes a free one")
 	flag.StringVar(&o.metrics, "metrics", "", "loopback `address` of Prometheus metrics, such as 127.0.0.1:9464; none if empty")
+	failed := flag.String("failed", "", "tell the owner that the server of this `name` is disabled, and end; for pfar-failed@.service")
 	flag.Parse()
 	o.dirs = dirs
+	log := slog.New(journal.New(os.Stderr))
+	if *failed != "" {
+		tellFailed(context.Background(), *failed, dirs, os.Getenv, log)
+		return
+	}
 	if flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "pfard: run it as a unit, or as: pfard --local [--declarations DIR]; `pfar up` does")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	if err := run(ctx, o, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
+	if err := run(ctx, o, log); err != nil {
 		fmt.Fprintf(os.Stderr, "pfard: %v\n", err)
 		os.Exit(1)
 	}

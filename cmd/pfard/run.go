@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
@@ -94,6 +95,10 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 		return err
 	}
 	d.runner = r
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	owner := hook{path: o.dirs.OnFailure(), log: log}
+	d.tellOwner = func(f failure) { telling.Go(func() { owner.tell(ctx, f) }) }
 	if err := admitGateway(o.dirs.Control(), r.GatewayUID()); err != nil {
 		r.Close()
 		return err

@@ -17,6 +17,7 @@ type server struct {
 	name  string
 	want  *generator.Plan // nil: no declaration any more
 	run   bool            // the operator or the declaration wants it to run
+	off   bool            // the operator has disabled it, whatever run says
 	learn *learner        // wants it to run in learning mode, whatever run says; nil: nobody
 	stale bool            // its file is broken now
 
@@ -48,14 +49,14 @@ func (d *daemon) converge(s *server) {
 	case s.started == nil && s.runs():
 		d.start(s)
 	case s.started == nil:
-		s.set(control.Stopped, reasonNotRun(*s.want))
+		s.set(control.Stopped, s.reasonNotRun())
 		d.offer(s)
 	}
 }
 
-// offer lets an administrator start a server that does not run, unless its declaration says that nobody may.
+// offer lets an administrator start a server that does not run, unless nobody may: its declaration says so, or it was disabled.
 func (d *daemon) offer(s *server) {
-	if !s.want.Enabled {
+	if s.off || !s.want.Enabled {
 		d.runner.Offer(s.name, nil)
 		return
 	}
@@ -82,7 +83,7 @@ func (d *daemon) adjust(s *server) bool {
 	return true
 }
 
-func (s *server) runs() bool { return s.run || s.learn != nil }
+func (s *server) runs() bool { return !s.off && (s.run || s.learn != nil) }
 
 // plan is what should run, of a server that has a declaration.
 func (s *server) plan() generator.Plan {
@@ -91,12 +92,14 @@ func (s *server) plan() generator.Plan {
 	return p
 }
 
-func reasonNotRun(p generator.Plan) string {
+func (s *server) reasonNotRun() string {
 	switch {
-	case !p.Enabled:
+	case s.off:
+		return control.DetailOff(s.name)
+	case !s.want.Enabled:
 		return control.DetailDisabled
-	case !p.Autostart:
-		return "autostart = false in its declaration; pfar start " + p.Name
+	case !s.want.Autostart:
+		return "autostart = false in its declaration; pfar start " + s.name
 	}
 	return "stopped"
 }
@@ -120,6 +123,8 @@ func (d *daemon) stop(s *server) {
 
 func (d *daemon) start(s *server) {
 	s.again = false
+	before := s.status.State
+	defer func() { d.failed(s, before) }()
 	values, missing, err := d.secrets(*s.want)
 	if err != nil {
 		s.set(control.Failed, err.Error())

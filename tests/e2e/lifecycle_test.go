@@ -60,7 +60,13 @@ func TestCrash(t *testing.T) {
 }
 
 func TestThirdCrashDisables(t *testing.T) {
-	p := start(t, map[string]string{"broken.hcl": echo(t, "-crash"), "good.hcl": echo(t)})
+	p := prepare(t, map[string]string{"broken.hcl": echo(t, "-crash"), "good.hcl": echo(t)})
+	told := filepath.Join(p.home, "told")
+	hook := "#!/bin/sh\necho \"$PFAR_SERVER: $PFAR_REASON\" >>" + told + "\n"
+	if err := os.WriteFile(filepath.Join(p.home, "on-failure"), []byte(hook), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.up()
 	begin := time.Now()
 	r := p.await("broken disabled", 15*time.Second, inState("broken", control.Failed))
 	// 1 s after the first crash and 5 s after the second (LIF-05, LIF-06).
@@ -82,9 +88,47 @@ func TestThirdCrashDisables(t *testing.T) {
 	if server(p.last(), "good").State != control.Running {
 		t.Errorf("the neighbour: %s", p.describe())
 	}
+	// The owner enables it without having mended it: it has three more crashes, and the owner is told once more.
+	mark := p.mark()
+	p.command("enable", "broken")
+	p.awaitFrom(mark, "broken crashed again", soon, func(r control.Report) bool {
+		return inState("broken", control.BackOff)(r) && server(r, "broken").Crashes == 1
+	})
+	p.awaitFrom(p.mark(), "broken disabled again", soon, inState("broken", control.Failed))
+	const words = "broken: disabled after 3 crashes in a row: exit status 3: echo: crashing as told\n"
+	var b []byte
+	for deadline := time.Now().Add(soon); string(b) != words+words && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		b, _ = os.ReadFile(told) // the owner's program makes it
+	}
+	if string(b) != words+words {
+		t.Errorf("the owner was told %q, want twice %q", b, words)
+	}
 	// The owner mends it: the change of the file is a start without a past.
 	p.write("broken.hcl", echo(t))
 	p.awaitRunning("broken")
+}
+
+// TestDisabledByTheOperator: it stays off until it is enabled, whatever happens.
+func TestDisabledByTheOperator(t *testing.T) {
+	p := start(t, map[string]string{"off.hcl": echo(t), "on.hcl": echo(t)})
+	p.awaitRunning("off", "on")
+	if stdout, stderr, code := p.command("disable", "off"); code != 0 || stdout != "off: stopped: disabled by you; pfar enable off\n" {
+		t.Errorf("pfar disable: %d, %s, %s", code, stdout, stderr)
+	}
+	if _, stderr, code := p.command("start", "off"); code != 1 || !strings.Contains(stderr, "hint: pfar enable off\n") {
+		t.Errorf("pfar start: %d, %s", code, stderr)
+	}
+	p.again()
+	p.write("off.hcl", echo(t, "-label", "changed"))
+	p.awaitRunning("on")
+	if stdout, _, _ := p.command("status", "off"); !strings.Contains(stdout, "disabled by you; pfar enable off") {
+		t.Errorf("pfar status after a restart: %s", stdout)
+	}
+	if stdout, stderr, code := p.command("enable", "off"); code != 0 || !strings.HasPrefix(stdout, "off: running") {
+		t.Errorf("pfar enable: %d, %s, %s", code, stdout, stderr)
+	}
+	p.again()
+	p.awaitRunning("off", "on")
 }
 
 // TestStopSequence walks through LIF-09: end of stdin, 5 s, SIGTERM, 3 s, SIGKILL.

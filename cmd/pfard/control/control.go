@@ -20,6 +20,8 @@ const (
 	Start   Verb = "start"         // start Server, also one that failed: its crashes are forgotten
 	Stop    Verb = "stop"          // stop Server; it stays stopped until Start or its file changes
 	Restart Verb = "restart"       // Stop and Start
+	Enable  Verb = "enable"        // Start Server and take Disable back
+	Disable Verb = "disable"       // Stop Server, and start it no more until Enable, also after a restart of pfard or the machine
 	Learn   Verb = "learn"         // run Server in learning mode as long as the connection stays open; answered as Watch is
 	Open    Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
 	Close   Verb = "close-session" // stop that process; answered at once, and what is not open is closed
@@ -28,7 +30,7 @@ const (
 	Remove  Verb = "remove"        // remove Key from the vault
 )
 
-var verbs = []Verb{Status, Watch, Plan, Start, Stop, Restart, Learn, Open, Close, Store, Secrets, Remove}
+var verbs = []Verb{Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Store, Secrets, Remove}
 
 // Request is one question.
 type Request struct {
@@ -63,6 +65,9 @@ const (
 // DetailDisabled is the Detail of a server that is Stopped because nobody may start it.
 const DetailDisabled = "enabled = false in its declaration"
 
+// DetailOff is the Detail of a server that is Stopped because the operator has disabled it (Disable).
+func DetailOff(server string) string { return "disabled by you; pfar enable " + server }
+
 // Report is all that pfard knows of what it runs.
 type Report struct {
 	Version     string       `json:"version"`
@@ -70,7 +75,8 @@ type Report struct {
 	Programs    string       `json:"programs"`  // the directory of the programs installed for servers
 	Endpoint    string       `json:"endpoint"`  // the gateway's URL on loopback, ending in /mcp
 	TokenFile   string       `json:"token_file"`
-	Socket      string       `json:"socket"` // the gateway's Unix socket
+	Socket      string       `json:"socket"`            // the gateway's Unix socket
+	Journal     bool         `json:"journal,omitempty"` // logs are in the journal, under the units' names, and not in files
 	Servers     []Server     `json:"servers"`
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"` // of files that are broken now
 	Notes       []string     `json:"notes,omitempty"`       // what does not hold on this host, in words
@@ -90,7 +96,7 @@ type Server struct {
 	Since       time.Time `json:"since"`         // of State
 	Crashes     int       `json:"crashes"`       // in a row
 	LastRefusal string    `json:"last_refusal,omitempty"`
-	Log         string    `json:"log"`                       // path of its log
+	Log         string    `json:"log"`                       // path of its log or, if that is in the journal, the command that shows it
 	Limits      string    `json:"limits,omitempty"`          // how memory, tasks and CPU are held, or that they are not
 	Stale       bool      `json:"stale,omitempty"`           // its file is broken now; the last good version runs
 	Domains     []string  `json:"allowed_domains,omitempty"` // declared, in the declaration's order

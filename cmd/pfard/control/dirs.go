@@ -79,10 +79,16 @@ func (d Dirs) Log(name string) string { return filepath.Join(d.State, "log", nam
 // Homes is the directory of the servers' private homes.
 func (d Dirs) Homes() string { return filepath.Join(d.State, "home") }
 
+// Disabled is the file that is there if the operator has disabled the named server.
+func (d Dirs) Disabled(name string) string { return filepath.Join(d.State, "disabled", name) }
+
+// OnFailure is the owner's program that is run when a server is disabled because it failed.
+func (d Dirs) OnFailure() string { return filepath.Join(filepath.Dir(d.Config), "on-failure") }
+
 // Vault is the directory of the secrets.
 func (d Dirs) Vault() string { return filepath.Join(d.State, "vault") }
 
 // Private are the paths that no sandbox may bind, wherever the declarations lie.
 func (d Dirs) Private(declarations string) []string {
-	return []string{d.Run, declarations, d.Vault(), d.Homes(), filepath.Join(d.State, "log"), d.Token()}
+	return []string{d.Run, declarations, d.Vault(), d.Homes(), filepath.Join(d.State, "log"), filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Token()}
 }

@@ -10,6 +10,7 @@ const (
 	CodeNoKey    Code = "no-key"    // the vault has no such key
 	CodeDenied   Code = "denied"    // the peer may not ask
 	CodeDisabled Code = "disabled"  // the declaration has enabled = false
+	CodeOff      Code = "off"       // the operator has disabled the server (Disable)
 	CodeInvalid  Code = "invalid"   // the request itself is wrong
 	CodeLearning Code = "learning"  // somebody else runs the server in learning mode
 	CodeStopped  Code = "stopped"   // somebody else stopped the server
@@ -25,6 +26,7 @@ var (
 	ErrNoKey      = errors.New("no such key in the vault")
 	ErrDenied     = errors.New("permission denied")
 	ErrDisabled   = errors.New("disabled by its declaration")
+	ErrOff        = errors.New("disabled by you")
 	ErrInvalid    = errors.New("invalid request")
 	ErrLearning   = errors.New("learning already")
 	ErrStopped    = errors.New("stopped meanwhile")
@@ -55,7 +57,7 @@ func (r *Refused) Unwrap() error {
 
 func refusals() map[Code]error {
 	return map[Code]error{
-		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeDenied: ErrDenied, CodeDisabled: ErrDisabled, CodeInvalid: ErrInvalid,
+		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeDenied: ErrDenied, CodeDisabled: ErrDisabled, CodeOff: ErrOff, CodeInvalid: ErrInvalid,
 		CodeLearning: ErrLearning, CodeStopped: ErrStopped, CodeDown: ErrDown, CodeShared: ErrShared, CodeOpen: ErrOpen, CodeBusy: ErrBusy,
 	}
 }

@@ -1,0 +1,85 @@
+// Command pfar-generator has systemd start the declared servers at boot: declarations in, unit files out (systemd.generator(7)).
+//
+// It is run before anything else: without a bus, a network, and on some machines /var. Whatever it finds, it lets the
+// machine boot.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/generator/boot"
+	"github.com/pfar/pfar/generator/declaration"
+)
+
+func main() {
+	if len(os.Args) != 2 && len(os.Args) != 4 {
+		fmt.Fprintln(os.Stderr, "pfar-generator: systemd runs it, with three directories (systemd.generator(7))")
+		os.Exit(2)
+	}
+	log := openLog()
+	defer log.Close()
+	generate(os.Args[1], control.DefaultDirs(os.Getenv, os.Getuid()), log)
+}
+
+// openLog returns the kernel's log where systemd runs this, for journald may not yet, and else stderr.
+func openLog() io.WriteCloser {
+	if os.Getenv("SYSTEMD_EXEC_PID") == strconv.Itoa(os.Getpid()) {
+		if f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0); err == nil {
+			return f
+		}
+	}
+	return os.Stderr
+}
+
+// generate writes what the declarations of dirs.Config ask for. Each line for the log is one write, as /dev/kmsg wants it.
+func generate(to string, dirs control.Dirs, log io.Writer) {
+	warn := func(format string, a ...any) {
+		fmt.Fprintf(log, "<4>pfar-generator[%d]: %s\n", os.Getpid(), fmt.Sprintf(format, a...))
+	}
+	if _, err := os.Stat(dirs.Config); os.IsNotExist(err) {
+		return
+	}
+	set := declaration.Load(os.DirFS(dirs.Config), dirs.Config, declaration.Options{Servers: dirs.Servers})
+	said := map[string]bool{}
+	for _, d := range set.Diags { // the first of each file: the kernel takes ten lines at once from a program
+		if d.Severity == hcl.DiagError && d.Subject != nil && !said[d.Subject.Filename] {
+			said[d.Subject.Filename] = true
+			warn("%s, ignoring; pfar check says more", place(d))
+		}
+	}
+	off := func(name string) bool {
+		_, err := os.Lstat(dirs.Disabled(name))
+		return err == nil
+	}
+	for _, f := range boot.Files(set.Servers, off) {
+		if err := write(to, f); err != nil {
+			warn("%v, ignoring", err)
+		}
+	}
+}
+
+// place is where a mistake is, and its kind. What else there is to say may quote the file, and anybody reads the
+// kernel's log.
+func place(d *hcl.Diagnostic) string {
+	name := strings.Trim(strconv.Quote(d.Subject.Filename), `"`)
+	return fmt.Sprintf("%s:%d:%d: %s", name, d.Subject.Start.Line, d.Subject.Start.Column, d.Summary)
+}
+
+func write(to string, f boot.File) error {
+	path := filepath.Join(to, f.Path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if f.Link != "" {
+		return os.Symlink(f.Link, path)
+	}
+	return os.WriteFile(path, []byte(f.Text), 0o644)
+}

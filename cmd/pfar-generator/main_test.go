@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "rewrite what the golden files say is written")
+
+func TestMain(m *testing.M) {
+	if os.Getenv("PFAR_GENERATOR_UNDER_TEST") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// generator is the program over the directories below root.
+func generator(root string, args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = []string{"PFAR_GENERATOR_UNDER_TEST=1", "PFAR_CONFIG_DIR=" + root + "/etc/pfar/mcp.d", "PFAR_STATE_DIR=" + root + "/var/lib/pfar"}
+	return cmd
+}
+
+// TestGolden runs the program over the files of each archive that are below etc and var; the others are what it writes:
+// below normal, and on stderr.
+func TestGolden(t *testing.T) {
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("%d archives, %v", len(archives), err)
+	}
+	for _, path := range archives {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			root := t.TempDir()
+			got := &txtar.Archive{Comment: a.Comment}
+			for _, f := range a.Files {
+				if strings.HasPrefix(f.Name, "etc/") || strings.HasPrefix(f.Name, "var/") {
+					put(t, filepath.Join(root, f.Name), string(f.Data))
+					got.Files = append(got.Files, f)
+				}
+			}
+			got.Files = append(got.Files, run(t, root)...)
+			if *update {
+				if err := os.WriteFile(path, txtar.Format(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want := txtar.Format(a); !*update && !bytes.Equal(txtar.Format(got), want) {
+				t.Errorf("got:\n%s\nwant:\n%s", txtar.Format(got), want)
+			}
+		})
+	}
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run returns what the program wrote, links as "-> target".
+func run(t *testing.T, root string) []txtar.File {
+	t.Helper()
+	for _, dir := range []string{"normal", "early", "late"} {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := generator(root, root+"/normal", root+"/early", root+"/late")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("it fails, and the boot may: %v\n%s", err, &stderr)
+	}
+	var files []txtar.File
+	for _, dir := range []string{"normal", "early", "late"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			name, _ := filepath.Rel(root, path)
+			if d.Type()&fs.ModeSymlink != 0 {
+				link, err := os.Readlink(path)
+				files = append(files, txtar.File{Name: name, Data: fmt.Appendf(nil, "-> %s\n", link)})
+				return err
+			}
+			b, err := os.ReadFile(path)
+			files = append(files, txtar.File{Name: name, Data: bytes.ReplaceAll(b, []byte(root), nil)})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	said := regexp.MustCompile(`\[\d+\]`).ReplaceAllString(strings.ReplaceAll(stderr.String(), root, ""), "[PID]")
+	if said != "" {
+		files = append(files, txtar.File{Name: "stderr", Data: []byte(said)})
+	}
+	return files
+}
+
+func TestItNeverStopsTheBoot(t *testing.T) {
+	root := t.TempDir()
+	if out, err := generator(root, root+"/normal", "", "").CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("without /etc/pfar: %v, %s", err, out)
+	}
+	put(t, root+"/etc/pfar/mcp.d/a.hcl", "server {\n  command = \"sh\"\n}\n")
+	put(t, root+"/normal", "a file, where systemd would give a directory")
+	if out, err := generator(root, root+"/normal", "", "").CombinedOutput(); err != nil || !strings.Contains(string(out), "ignoring") {
+		t.Errorf("where it cannot write: %v, %s", err, out)
+	}
+	if err := os.RemoveAll(root + "/etc/pfar/mcp.d"); err != nil {
+		t.Fatal(err)
+	}
+	put(t, root+"/etc/pfar/mcp.d", "no directory")
+	if out, err := generator(root, root+"/normal", "", "").CombinedOutput(); err != nil || !strings.Contains(string(out), "Folder not readable") {
+		t.Errorf("without a folder: %v, %s", err, out)
+	}
+	if err := generator(root).Run(); err == nil {
+		t.Error("without arguments it does as if it were run by systemd")
+	}
+}
+
+// TestManyAreFast: the boot waits for it.
+func TestManyAreFast(t *testing.T) {
+	root := t.TempDir()
+	for i := range 200 {
+		put(t, fmt.Sprintf("%s/etc/pfar/mcp.d/s%d.hcl", root, i), fmt.Sprintf("description = \"number %d\"\nserver {\n  command = \"sh\"\n}\n", i))
+	}
+	if err := os.Mkdir(root+"/normal", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if out, err := generator(root, root+"/normal").CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("%v, %s", err, out)
+	}
+	if took := time.Since(began); took > 3*time.Second { // 0.1 s where nothing else runs and nothing is watched for races
+		t.Errorf("200 declarations took %v", took)
+	} else {
+		t.Logf("200 declarations took %v", took)
+	}
+	links, err := filepath.Glob(root + "/normal/pfar.target.wants/*")
+	if err != nil || len(links) != 200 {
+		t.Errorf("%d links, %v", len(links), err)
+	}
+}

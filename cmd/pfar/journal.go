@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units"
+)
+
+// inJournal reports whether a log is in the journal. If pfard does not say, it is where systemd runs pfar: the
+// directories are the units', no file is there, and the machine was booted with systemd (sd_booted(3)).
+func (c *cli) inJournal(report control.Report, err error, path string) bool {
+	if err == nil {
+		return report.Journal
+	}
+	_, file := os.Stat(path)
+	_, booted := os.Stat("/run/systemd/system")
+	return c.dirs.Run == "/run/pfar" && errors.Is(file, fs.ErrNotExist) && booted == nil
+}
+
+// journalOf lists the units whose entries are a server's log, those for one session each included.
+func journalOf(server string) []string {
+	sessions := units.Instance(server, "*")
+	return []string{
+		"pfar-mcp@" + server + ".service", "pfar-egress@" + server + ".service",
+		"pfar-mcp@" + sessions + ".service", "pfar-egress@" + sessions + ".service",
+	}
+}
+
+// printJournal prints what the journal has of units as printLog does with a file. Entries that are another server's are
+// left out: sessions of two servers whose names begin alike have units that do. server may be "".
+func (c *cli) printJournal(ctx context.Context, of, server string, names []string, count int, follow bool) error {
+	lines := strconv.Itoa(count)
+	if count < 0 {
+		lines = "all"
+	}
+	args := []string{"--output=json", "--output-fields=MESSAGE,PFAR_SERVER", "--all", "--no-pager", "--lines=" + lines}
+	if follow {
+		args = append(args, "--follow")
+	}
+	for _, u := range names {
+		args = append(args, "--unit="+u)
+	}
+	cmd := exec.CommandContext(ctx, "journalctl", args...)
+	cmd.Stderr = c.stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("reading the journal: %w", err)
+	}
+	w := c.logWriter()
+	printed, err := printEntries(w, out, server)
+	if err != nil {
+		_ = cmd.Process.Kill()
+	}
+	ended := cmd.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return w.Close()
+	case err != nil:
+		return fmt.Errorf("reading the journal: %w", err)
+	case ended != nil:
+		return fmt.Errorf("reading the journal: journalctl: %w", ended)
+	case printed == 0 && count != 0:
+		return fail(exitNoSuch, "no log of %s yet", of).withHint("the journal is for root and the group systemd-journal: journalctl -u %s", names[0])
+	}
+	return w.Close()
+}
+
+// printEntries writes the entries that journalctl writes as JSON, each line of them after its time, and counts them.
+func printEntries(w io.Writer, from io.Reader, server string) (printed int, err error) {
+	for decoder := json.NewDecoder(from); ; {
+		var e journalEntry
+		if err := decoder.Decode(&e); errors.Is(err, io.EOF) {
+			return printed, nil
+		} else if err != nil {
+			return printed, err
+		}
+		if s := text(e.Server); server != "" && s != "" && s != server {
+			continue
+		}
+		printed++
+		if err := e.write(w); err != nil {
+			return printed, err
+		}
+	}
+}
+
+// journalEntry is one of journalctl's, whose fields are strings or, where they are not UTF-8, numbers of bytes.
+type journalEntry struct {
+	Time    string `json:"__REALTIME_TIMESTAMP"` // microseconds since 1970
+	Message any    `json:"MESSAGE"`
+	Server  any    `json:"PFAR_SERVER"`
+}
+
+func (e journalEntry) write(w io.Writer) error {
+	stamp := ""
+	if us, err := strconv.ParseInt(e.Time, 10, 64); err == nil {
+		stamp = time.UnixMicro(us).UTC().Format(units.LogTime)
+	}
+	for line := range strings.SplitSeq(text(e.Message), "\n") {
+		if _, err := io.WriteString(w, stamp+line+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// text is the value of a field.
+func text(field any) string {
+	switch v := field.(type) {
+	case string:
+		return v
+	case []any:
+		var b []byte
+		for _, n := range v {
+			f, ok := n.(float64)
+			if !ok || f < 0 || f > 255 {
+				return ""
+			}
+			b = append(b, byte(f))
+		}
+		return string(b)
+	}
+	return ""
+}

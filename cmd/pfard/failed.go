@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/journal"
+)
+
+// failure is what the owner is told of a server that is disabled because it failed.
+type failure struct{ server, reason string }
+
+// detailWait is how long pfard may take to say why. The launcher tells it before systemd learns of the failure.
+const detailWait = 3 * time.Second
+
+// tellFailed is what pfar-failed@.service runs (OnFailure=): one entry in the journal, and the owner's program. instance is
+// that of pfar-mcp@.service; getenv gives systemd's $MONITOR_ variables (systemd.exec(5)).
+func tellFailed(ctx context.Context, instance string, dirs control.Dirs, getenv func(string) string, log *slog.Logger) {
+	server, session, ofSession := strings.Cut(instance, "_")
+	if ofSession { // its server runs on, and nobody needs to do anything
+		log.Warn("the process of a session failed", "server", server, "session", session, "reason", monitored(getenv))
+		return
+	}
+	reason, err := failedDetail(ctx, server, control.Client{Path: dirs.Control()})
+	if err != nil {
+		reason = monitored(getenv)
+	}
+	f := failure{server, reason}
+	log.Log(ctx, journal.LevelCritical, "an MCP server is disabled", "server", f.server, "reason", f.reason,
+		"remedy", fmt.Sprintf("pfar logs %s says more, pfar enable %s starts it again", f.server, f.server))
+	hook{path: dirs.OnFailure(), log: log}.tell(ctx, f)
+}
+
+// failedDetail asks pfard why a server has failed.
+func failedDetail(ctx context.Context, name string, pfard control.Client) (detail string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, detailWait)
+	defer cancel()
+	found := errors.New("found")
+	err = pfard.Watch(ctx, func(r control.Report) error {
+		for _, s := range r.Servers {
+			if s.Name == name && s.State == control.Failed {
+				detail = s.Detail
+				return found
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, found) {
+		return detail, nil
+	}
+	return "", err
+}
+
+// monitored says in words what systemd knows of the end of the unit that failed.
+func monitored(getenv func(string) string) string {
+	result, status := getenv("MONITOR_SERVICE_RESULT"), getenv("MONITOR_EXIT_STATUS")
+	switch {
+	case result == "":
+		return "unknown"
+	case result == "oom-kill":
+		return "killed by the kernel: out of memory"
+	case result == "timeout":
+		return "it did not start in time"
+	case result == "exit-code" && status == fmt.Sprint(units.ExitDisabled):
+		return "crashed too often, or cannot start on this host"
+	case status == "":
+		return result
+	}
+	return result + ", status " + status
+}
+
+// failed has the owner told of a server that has just failed, where that is pfard's to do.
+func (d *daemon) failed(s *server, before control.State) {
+	if d.tellOwner != nil && s.status.State == control.Failed && before != control.Failed {
+		d.tellOwner(failure{s.name, s.status.Detail})
+	}
+}

@@ -1,0 +1,161 @@
+package systemd
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/tests/systemd/bed"
+)
+
+// declared is a declaration of the tests' own server.
+func declared(more string, args ...string) string {
+	list := "[]"
+	if len(args) > 0 {
+		list = `["` + strings.Join(args, `", "`) + `"]`
+	}
+	return fmt.Sprintf("%s\nserver {\n  command = %q\n  args = %s\n}\n", more, programs+"/echo", list)
+}
+
+// isActive wants a unit to become what systemctl is-active says of it.
+func isActive(t *testing.T, m *bed.Machine, unit, want string) {
+	t.Helper()
+	bed.Eventually(t, 20*time.Second, func() error {
+		if r := m.Try("systemctl", "is-active", unit); strings.TrimSpace(r.Stdout) != want {
+			return fmt.Errorf("%s is %q, want %q: %s", unit, r.Stdout, want, m.Try("systemctl", "status", "--no-pager", unit).Stdout)
+		}
+		return nil
+	})
+}
+
+// TestDeclaredServersStartAtBoot: what pfar.target wants is what is declared, and the operator's word outlives the machine.
+func TestDeclaredServersStartAtBoot(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	m.Put(t, "/etc/pfar/mcp.d/one.hcl", declared(`description = "100% of %i\\"`), 0o644)
+	m.Put(t, "/etc/pfar/mcp.d/two.hcl", declared(""), 0o644)
+	m.Put(t, "/etc/pfar/mcp.d/later.hcl", declared("autostart = false"), 0o644)
+	m.Put(t, "/etc/pfar/mcp.d/broken.hcl", "server {\n  comand = \"x\"\n}\n", 0o644)
+	m.Run(t, "systemctl", "enable", "--quiet", "pfar.target", "pfard.service", "pfar-gateway.socket")
+	wanted := func(want ...string) {
+		t.Helper()
+		var list []string
+		for line := range strings.Lines(m.Run(t, "systemctl", "list-dependencies", "--plain", "pfar.target")) {
+			if unit := strings.TrimSpace(line); strings.HasPrefix(unit, "pfar-mcp@") {
+				list = append(list, unit)
+			}
+		}
+		if strings.Join(list, " ") != strings.Join(want, " ") {
+			t.Errorf("pfar.target wants %q, and is to want %q", list, want)
+		}
+	}
+	m.Reboot(t)
+	wanted("pfar-mcp@one.service", "pfar-mcp@two.service")
+	if got, want := m.Run(t, "systemctl", "show", "-pDescription", "-pSourcePath", "pfar-mcp@one.service"), "Description=MCP server one: 100% of %i\nSourcePath=/etc/pfar/mcp.d/one.hcl\n"; got != want {
+		t.Errorf("systemd reads %q, want %q", got, want)
+	}
+	isActive(t, m, "pfar-mcp@one.service", "active")
+	isActive(t, m, "pfar-mcp@two.service", "active")
+	isActive(t, m, "pfar-mcp@later.service", "inactive")
+
+	m.Run(t, "pfar", "disable", "two")
+	isActive(t, m, "pfar-mcp@two.service", "inactive")
+	if r := m.Try("systemctl", "start", "pfar-mcp@two.service"); r.Code == 0 {
+		t.Errorf("systemctl starts a server that is disabled: %s", r)
+	}
+	m.PowerCut(t)
+	if err := m.On(); err != nil {
+		t.Fatal(err)
+	}
+	isActive(t, m, "pfar-mcp@one.service", "active")
+	wanted("pfar-mcp@one.service")
+	if out := m.Run(t, "pfar", "status", "two"); !strings.Contains(out, "disabled by you; pfar enable two") {
+		t.Errorf("pfar status: %s", out)
+	}
+	isActive(t, m, "pfar-mcp@two.service", "inactive")
+	m.Run(t, "pfar", "enable", "two")
+	isActive(t, m, "pfar-mcp@two.service", "active")
+}
+
+// entries are what the journal has for a match, fields by name.
+func entries(t *testing.T, m *bed.Machine, match ...string) (all []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(m.Run(t, "journalctl", append([]string{"--output=json", "--quiet", "--no-pager"}, match...)...)) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// TestRefusalIsInTheJournal, and can be asked for by server, host and verdict.
+func TestRefusalIsInTheJournal(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	const ask = `exec 3<>/dev/tcp/127.0.0.1/9876; printf 'CONNECT evil.test:443 HTTP/1.1\\r\\nHost: evil.test:443\\r\\n\\r\\n' >&3; cat <&3 >&2; exec ` + programs + `/echo`
+	m.Put(t, "/etc/pfar/mcp.d/curious.hcl", "allowed_domains = [\"api.notion.com\"]\nserver {\n  command = \"bash\"\n  args = [\"-c\", \""+ask+"\"]\n}\n", 0o644)
+	m.Run(t, "systemctl", "start", "pfar.target")
+	isActive(t, m, "pfar-mcp@curious.service", "active")
+	refused := entries(t, m, "PFAR_SERVER=curious", "PFAR_HOST=evil.test:443", "PFAR_VERDICT=deny")
+	if len(refused) != 1 || refused[0]["_SYSTEMD_UNIT"] != "pfar-egress@curious.service" || refused[0]["PRIORITY"] != "4" {
+		t.Errorf("refusals: %v", refused)
+	}
+	if out := m.Run(t, "pfar", "logs", "curious"); !strings.Contains(out, "verdict=deny") || !strings.Contains(out, "pfar refuses evil.test:443") {
+		t.Errorf("pfar logs: %s", out)
+	}
+}
+
+// TestFailure: a server that crashes three times in a row is disabled, and the owner is told once, with the reason.
+func TestFailure(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	m.Put(t, "/etc/pfar/on-failure", "#!/bin/sh\necho \"$PFAR_SERVER: $PFAR_REASON\" >>/var/told\necho noted\n", 0o755)
+	m.Put(t, "/etc/pfar/mcp.d/broken.hcl", declared("", "-crash"), 0o644)
+	m.Run(t, "systemctl", "start", "pfar.target")
+	isActive(t, m, "pfar-mcp@broken.service", "failed")
+	const reason = "disabled after 3 crashes in a row: exit status 3: echo: crashing as told"
+	told := func(times int) {
+		t.Helper()
+		bed.Eventually(t, 20*time.Second, func() error {
+			if got := m.Try("cat", "/var/told").Stdout; got != strings.Repeat("broken: "+reason+"\n", times) {
+				return fmt.Errorf("told %q", got)
+			}
+			return nil
+		})
+	}
+	told(1)
+	critical := entries(t, m, "PFAR_SERVER=broken", "PRIORITY=2")
+	if len(critical) != 1 || critical[0]["PFAR_REASON"] != reason || critical[0]["_SYSTEMD_UNIT"] != "pfar-failed@broken.service" || critical[0]["SYSLOG_IDENTIFIER"] != "pfard" {
+		t.Errorf("critical entries: %v", critical)
+	}
+	if noted := entries(t, m, "PFAR_SERVER=broken", "PFAR_OUTPUT=noted"); len(noted) != 1 {
+		t.Errorf("what the owner's program writes: %v", noted)
+	}
+	lines := entries(t, m, "--unit=pfar-mcp@broken.service", "PFAR_SERVER=broken", "SYSLOG_IDENTIFIER=pfar-mcp@broken")
+	if len(lines) != 3 || lines[0]["MESSAGE"] != "echo: crashing as told" || lines[0]["PRIORITY"] != "6" {
+		t.Errorf("the server's own words: %v", lines)
+	}
+	if own := entries(t, m, "--unit=pfar-mcp@broken.service", "PFAR_SERVER=broken", "SYSLOG_IDENTIFIER=pfar-sandbox", "PRIORITY=4"); len(own) != 3 {
+		t.Errorf("the launcher's: %v", own)
+	}
+	if out := m.Run(t, "pfar", "logs", "broken"); strings.Count(out, "Z echo: crashing as told\n") != 3 {
+		t.Errorf("pfar logs: %s", out)
+	}
+	if gone := entries(t, m, "--unit=pfar-gateway.service", "PFAR_SERVER=broken", "PFAR_REASON=it closed its stdout"); len(gone) == 0 {
+		t.Errorf("the gateway's: %v", entries(t, m, "--unit=pfar-gateway.service"))
+	}
+	m.Run(t, "systemctl", "stop", "pfard.service")
+	if out := m.Run(t, "pfar", "logs", "broken"); strings.Count(out, "Z echo: crashing as told\n") != 3 {
+		t.Errorf("pfar logs without pfard: %s", out)
+	}
+	m.Run(t, "systemctl", "start", "pfard.service")
+	m.Try("pfar", "enable", "broken") // without having mended it
+	isActive(t, m, "pfar-mcp@broken.service", "failed")
+	told(2)
+	m.Put(t, "/etc/pfar/mcp.d/broken.hcl", declared(""), 0o644)
+	isActive(t, m, "pfar-mcp@broken.service", "active")
+}
