@@ -26,8 +26,10 @@ type attachment struct {
 	told   map[string]string // what the service manager was told last, by variable
 }
 
-// attachWait is for pfard, which may be starting; and for an answer, for which it asks systemd.
-const attachWait = 10 * time.Second
+const (
+	attachWait = time.Minute      // for pfard, which may be starting, beside all the servers that are
+	answerWait = 30 * time.Second // for an answer, for which it asks systemd
+)
 
 // passedAttachment takes over the connection that a local pfard has passed.
 func passedAttachment(f *os.File) (*attachment, error) {
@@ -118,11 +120,11 @@ func (a *attachment) ask(question attach.Message) (attach.Message, error) {
 	select {
 	case m := <-a.answers:
 		if m.Error != "" {
-			return m, errors.New(m.Error)
+			return m, attach.Later(errors.New(m.Error))
 		}
 		return m, nil
-	case <-time.After(attachWait):
-		return attach.Message{}, fmt.Errorf("no answer within %s", attachWait)
+	case <-time.After(answerWait):
+		return attach.Message{}, attach.Later(fmt.Errorf("no answer within %s", answerWait))
 	}
 }
 
@@ -131,7 +133,7 @@ func (a *attachment) send(m attach.Message, files ...*os.File) error {
 	c := a.conn
 	a.mu.Unlock()
 	if c == nil {
-		return errors.New("pfard is not there")
+		return attach.Later(errors.New("pfard is not there"))
 	}
 	return c.Send(m, files...)
 }

@@ -89,9 +89,20 @@ func launch(ctx context.Context, o options) (int, error) {
 	if err := l.connect(s); err != nil {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
-		return l.cannotStart(err)
+		return l.notConnected(err)
 	}
 	return l.supervise(ctx, s), nil
+}
+
+// notConnected tells what is lasting from what another try may mend: systemd and pfard may be slow, or away.
+func (l *launcher) notConnected(err error) (int, error) {
+	switch {
+	case errors.Is(err, attach.ErrLater):
+		return units.ExitGateway, err
+	case errors.Is(err, errPlacing):
+		return l.crashed(err.Error()), nil
+	}
+	return l.cannotStart(err)
 }
 
 // network is what enter is to make of the server's namespace.
@@ -206,7 +217,7 @@ func (l *launcher) backOff(ctx context.Context) error {
 	if wait <= 0 {
 		return nil
 	}
-	wait = min(wait, steps[len(steps)-1]) // whatever the clock did since
+	wait = min(wait, l.history.delay()) // whatever the clock did since
 	l.state(units.StateBackOff, l.history.words())
 	l.notify(map[string]string{"EXTEND_TIMEOUT_USEC": fmt.Sprint((wait + 3*time.Minute).Microseconds())})
 	select {
@@ -253,6 +264,9 @@ func (l *launcher) sendSockets(sockets []*os.File) error {
 	return notify([]string{"FDSTORE=1", set("FDNAME", units.FDEgress)}, sockets...)
 }
 
+// errPlacing is pfard's answer that it could not.
+var errPlacing = errors.New("placing the server in its cgroup")
+
 // place asks pfard to put bwrap into its cgroup while it is still one process that has read nothing.
 func (l *launcher) place(pid int) error {
 	if l.pfard == nil {
@@ -266,7 +280,7 @@ func (l *launcher) place(pid int) error {
 		return errors.New("asking for a cgroup: pfard answered something else")
 	}
 	if m.Placed.Error != "" {
-		return fmt.Errorf("placing the server in its cgroup: %s", m.Placed.Error)
+		return fmt.Errorf("%w: %s", errPlacing, m.Placed.Error)
 	}
 	l.notify(map[string]string{units.NotifyLimits: m.Placed.How})
 	return nil

@@ -204,9 +204,17 @@ func (s *server) take(u local.Update) {
 	s.status.PID, s.status.UID, s.status.Tools, s.status.Crashes, s.status.Limits = u.PID, u.UID, u.Tools, u.Crashes, u.Limits
 }
 
+// present returns a moment as the clock would have shown it then, had it been set already: so long ago it was.
+func present(t time.Time) time.Time {
+	if set := time.Now().Round(0).Sub(t.Round(0)) - time.Since(t); set.Abs() > time.Second {
+		return t.Add(set)
+	}
+	return t
+}
+
 func (s *server) report(log string) control.Server {
 	r := s.status
-	r.Log, r.Stale, r.Sessions = log, s.stale, s.openSessions()
+	r.Since, r.Log, r.Stale, r.Sessions = present(r.Since), log, s.stale, s.openSessions()
 	p := s.want
 	if p == nil {
 		p = s.started

@@ -210,7 +210,9 @@ func (d *daemon) sessionChanged(s *server, u local.Update) {
 func (s *server) openSessions() []control.Session {
 	var list []control.Session
 	for _, e := range s.sessions {
-		list = append(list, e.status)
+		status := e.status
+		status.Since = present(status.Since)
+		list = append(list, status)
 	}
 	slices.SortFunc(list, func(a, b control.Session) int { return strings.Compare(a.Handle, b.Handle) })
 	return list

@@ -11,7 +11,7 @@ import (
 const (
 	firstPause    = 20 * time.Millisecond // between two tries to reach pfard
 	maxPause      = 2 * time.Second
-	helloPatience = 10 * time.Second // for the answer to Hello, for which pfard asks systemd
+	helloPatience = 30 * time.Second // for the answer to Hello, for which pfard asks systemd and has the kernel load modules
 )
 
 // Refusal is pfard's word that this process is not to run. It wraps ErrLater if that may be otherwise later.
@@ -20,8 +20,15 @@ type Refusal struct {
 	Later bool
 }
 
-// ErrLater is the error of a refusal that may not come again.
+// ErrLater is the error of a refusal that may not come again, and of a pfard that is away or slow.
 var ErrLater = errors.New("pfard refuses for now")
+
+// Later has err be an ErrLater, in its own words.
+func Later(err error) error { return later{err} }
+
+type later struct{ error }
+
+func (l later) Unwrap() []error { return []error{l.error, ErrLater} }
 
 func (r *Refusal) Error() string { return r.Words }
 func (r *Refusal) Unwrap() error {
@@ -31,7 +38,7 @@ func (r *Refusal) Unwrap() error {
 	return nil
 }
 
-// Connect says hello to the pfard at path, which may be starting: it tries until pfard answers or ctx ends. The files
+// Connect says hello to the pfard at path, which may be starting: it tries until pfard answers or ctx ends, which is an ErrLater. The files
 // that come with the welcome are the caller's to close.
 func Connect(ctx context.Context, path string, hello Hello) (*Conn, Welcome, []*os.File, error) {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
@@ -43,7 +50,7 @@ func Connect(ctx context.Context, path string, hello Hello) (*Conn, Welcome, []*
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, Welcome{}, nil, fmt.Errorf("attaching to pfard at %q: %w", path, err)
+			return nil, Welcome{}, nil, Later(fmt.Errorf("attaching to pfard at %q: %w", path, err))
 		}
 	}
 }

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// group is a file of the cgroup that a server's sandbox is in.
+func group(server, file string) string {
+	return filepath.Join("/sys/fs/cgroup/pfar.slice/pfar-mcp-"+server+".scope", file)
+}
+
+func read(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// counter is a value of a file like memory.events or cpu.stat, -1 if it is not there.
+func counter(path, name string) int {
+	for line := range strings.Lines(read(path)) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			if n, err := strconv.Atoi(strings.TrimSpace(rest)); err == nil {
+				return n
+			}
+		}
+	}
+	return -1
+}
+
+const others = "calm bomb busy out"
+
+// memoryLimit has a server take more than it may, twice: the second back-off is long enough to look at.
+func memoryLimit() (string, error) {
+	const why = "killed by the kernel: out of its memory_limit"
+	before := launchers(strings.Fields(others)...)
+	if max := read(group("hog", "memory.max")); max != fmt.Sprint(48<<20) {
+		return "", fmt.Errorf("memory.max is %s", max)
+	}
+	for crash, step := range []string{"1s", "5s"} {
+		if out, err := output("pfar", "call", "hog.allocate", "--bytes", fmt.Sprint(200<<20)); err == nil {
+			return "", fmt.Errorf("it had it all: %s", out)
+		}
+		want := fmt.Sprintf("back-off %s after crash %d of 3: %s", step, crash+1, why)
+		if crash == 1 {
+			if err := eventually(func() error {
+				s, err := server("hog")
+				out, _ := output("systemctl", "status", "pfar-mcp@hog") // 3: it does not run
+				return errors.Join(err, contains(s.Detail, want), contains(out, want))
+			}); err != nil {
+				return "", err
+			}
+		}
+		if err := allRun("hog"); err != nil {
+			return "", err
+		}
+	}
+	s, err := server("hog")
+	if err == nil && s.Crashes != 2 {
+		err = fmt.Errorf("it runs after %d crashes", s.Crashes)
+	}
+	journal, jerr := output("journalctl", "--unit=pfar-mcp@hog", "--output=cat")
+	if after := launchers(strings.Fields(others)...); after != before {
+		err = errors.Join(err, fmt.Errorf("others were %s and are %s", before, after))
+	}
+	return s.Limits, errors.Join(err, jerr, contains(journal, "crashed: back-off 1s after crash 1 of 3: "+why))
+}
+
+// liveLimit raises a limit while the server runs, and has it use what it got.
+func liveLimit() (string, error) {
+	before := launchers("hog") + read(group("hog", "cgroup.procs"))
+	if err := declare("hog", echoServer("", `memory_limit = "256m"`)); err != nil {
+		return "", err
+	}
+	if err := eventually(func() error {
+		if max := read(group("hog", "memory.max")); max != fmt.Sprint(256<<20) {
+			return fmt.Errorf("memory.max is %s", max)
+		}
+		s, err := server("hog")
+		return errors.Join(err, contains(s.Limits, "memory 256 MiB"))
+	}); err != nil {
+		return "", err
+	}
+	out, err := output("pfar", "call", "hog.allocate", "--bytes", fmt.Sprint(100<<20))
+	if err != nil {
+		return "", fmt.Errorf("pfar call: %w: %s", err, out)
+	}
+	if after := launchers("hog") + read(group("hog", "cgroup.procs")); after != before {
+		return "", fmt.Errorf("it was %s and is %s", before, after)
+	}
+	return "", contains(out, "104857600 bytes held")
+}
+
+func tasksLimit() (string, error) {
+	before := launchers("calm", "bomb")
+	out, err := output("pfar", "call", "bomb.attack", "--name", "fork-bomb", "--target", "1000")
+	if err != nil {
+		return "", fmt.Errorf("pfar call: %w: %s", err, out)
+	}
+	if err := contains(strings.ReplaceAll(out, " ", ""), `"blocked":true`); err != nil {
+		return "", err
+	}
+	if max := read(group("bomb", "pids.max")); max != "40" {
+		return "", fmt.Errorf("pids.max is %s", max)
+	}
+	if after := launchers("calm", "bomb"); after != before {
+		return "", fmt.Errorf("they were %s and are %s", before, after)
+	}
+	return fmt.Sprintf("%s, %s", strings.TrimSpace(out), read(group("bomb", "pids.events"))), allRun("calm", "bomb")
+}
+
+// cpuLimit looks at a server that never rests.
+func cpuLimit() (string, error) {
+	used := func() int { return counter(group("busy", "cpu.stat"), "usage_usec") }
+	throttled := counter(group("busy", "cpu.stat"), "nr_throttled")
+	begin, from := time.Now(), used()
+	time.Sleep(2 * time.Second)
+	share := float64(used()-from) / float64(time.Since(begin).Microseconds())
+	detail := fmt.Sprintf("%.0f %% of a processor", 100*share)
+	if n := counter(group("busy", "cpu.stat"), "nr_throttled"); n <= throttled || throttled < 0 {
+		return detail, fmt.Errorf("it was throttled %d times, and then %d", throttled, n)
+	}
+	if share < 0.02 || share > 0.3 {
+		return detail, errors.New("it is to have 20 %")
+	}
+	s, err := server("busy")
+	if err == nil && s.State != control.Running {
+		err = fmt.Errorf("%+v", s)
+	}
+	// It has shown what it can, and costs the rest of the checks their time.
+	return detail, errors.Join(err, os.Remove(filepath.Join(declarations, "busy.hcl")))
+}
