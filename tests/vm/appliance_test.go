@@ -19,6 +19,7 @@ func TestAppliance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a virtual machine; run without -short")
 	}
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	m := machine(ctx, t)

@@ -15,6 +15,7 @@ func TestLimits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a virtual machine; run without -short")
 	}
+	t.Parallel() // much of the time a machine waits
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	m := machine(ctx, t)

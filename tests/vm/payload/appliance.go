@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,6 +51,7 @@ func reportAll(prefix string, checks []check) {
 func appliance([]string) error {
 	if out, err := shell(`cp -a tree/. /
 systemd-sysusers && systemd-tmpfiles --create
+systemctl restart systemd-modules-load
 systemctl daemon-reload
 systemctl enable --quiet pfar.target pfard.service pfar-gateway.socket
 ` + world); err != nil {
@@ -148,26 +151,60 @@ func server(name string) (control.Server, error) {
 	return control.Server{}, err
 }
 
+// reported waits until what pfard reports has f content. f's last complaint is the error.
+func reported(f func(control.Report) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	content := errors.New("content")
+	var last error
+	for pfard := (control.Client{Path: "/run/pfar/control.sock"}); ; time.Sleep(pause) { // at boot it may not be there yet
+		err := pfard.Watch(ctx, func(r control.Report) error {
+			if last = f(r); last == nil {
+				return content
+			}
+			return nil
+		})
+		switch {
+		case errors.Is(err, content):
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("after %s: %w", soon, cmp.Or(last, err))
+		}
+	}
+}
+
+// becomes waits until a server has f content.
+func becomes(name string, f func(control.Server) error) error {
+	return reported(func(r control.Report) error {
+		for _, s := range r.Servers {
+			if s.Name == name {
+				return f(s)
+			}
+		}
+		return fmt.Errorf("pfard has no %q", name)
+	})
+}
+
 // allRun waits until servers run.
 func allRun(names ...string) error {
-	return eventually(func() error {
-		r, err := status()
+	return reported(func(r control.Report) error {
 		running := map[string]bool{}
 		for _, s := range r.Servers {
 			running[s.Name] = s.State == control.Running && s.Tools > 0
 		}
 		for _, name := range names {
-			if !running[name] && err == nil {
-				err = fmt.Errorf("%q does not run: %+v", name, r.Servers)
+			if !running[name] {
+				return fmt.Errorf("%q does not run: %+v", name, r.Servers)
 			}
 		}
-		return err
+		return nil
 	})
 }
 
+const pause = 200 * time.Millisecond
+
 // eventually waits until f is content. Its last complaint is the error.
 func eventually(f func() error) error {
-	const pause = 50 * time.Millisecond
 	for deadline := time.Now().Add(soon); ; time.Sleep(pause) {
 		err := f()
 		if err == nil {

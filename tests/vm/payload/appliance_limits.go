@@ -52,12 +52,14 @@ func memoryLimit() (string, error) {
 		}
 		want := fmt.Sprintf("back-off %s after crash %d of 3: %s", step, crash+1, why)
 		if crash == 1 {
-			if err := eventually(func() error {
-				s, err := server("hog")
-				out, _ := output("systemctl", "status", "pfar-mcp@hog") // 3: it does not run
-				return errors.Join(err, contains(s.Detail, want), contains(out, want))
-			}); err != nil {
+			if err := becomes("hog", func(s control.Server) error { return contains(s.Detail, want) }); err != nil {
 				return "", err
+			}
+			for _, args := range [][]string{{"systemctl", "status", "pfar-mcp@hog"}, {"pfar", "status", "hog"}} {
+				out, _ := output(args[0], args[1:]...) // it does not run, says the status
+				if err := contains(out, want); err != nil {
+					return "", fmt.Errorf("%q: %w", args, err)
+				}
 			}
 		}
 		if err := allRun("hog"); err != nil {
@@ -81,14 +83,11 @@ func liveLimit() (string, error) {
 	if err := declare("hog", echoServer("", `memory_limit = "256m"`)); err != nil {
 		return "", err
 	}
-	if err := eventually(func() error {
-		if max := read(group("hog", "memory.max")); max != fmt.Sprint(256<<20) {
-			return fmt.Errorf("memory.max is %s", max)
-		}
-		s, err := server("hog")
-		return errors.Join(err, contains(s.Limits, "memory 256 MiB"))
-	}); err != nil {
+	if err := becomes("hog", func(s control.Server) error { return contains(s.Limits, "memory 256 MiB") }); err != nil {
 		return "", err
+	}
+	if max := read(group("hog", "memory.max")); max != fmt.Sprint(256<<20) {
+		return "", fmt.Errorf("memory.max is %s", max)
 	}
 	out, err := output("pfar", "call", "hog.allocate", "--bytes", fmt.Sprint(100<<20))
 	if err != nil {
