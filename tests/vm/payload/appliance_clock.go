@@ -50,7 +50,7 @@ func clockInBackOff() (string, error) {
 	if out, err := shell("systemctl daemon-reload"); err != nil {
 		return "", fmt.Errorf("systemctl: %w: %s", err, out)
 	}
-	begin := time.Now()
+	begin := time.Now() // what has passed since then the clock does not change
 	text := fmt.Sprintf("label = \"internal\"\nserver {\n  command = %q\n  args = [\"-crash\"]\n}\n", programs+"/echo")
 	if err := declare("crash", text); err != nil {
 		return "", err
@@ -73,7 +73,7 @@ func clockInBackOff() (string, error) {
 	if after := launchers("calm"); after != before {
 		err = errors.Join(err, fmt.Errorf("it was %s and is %s", before, after))
 	}
-	_, derr := output("date", "--set=3 years")
+	_, derr := output("date", fmt.Sprintf("--set=@%d", begin.Add(time.Since(begin)).Unix()))
 	return last.Detail, errors.Join(err, derr, contains(last.Detail, "after crash 2 of 3"),
 		os.RemoveAll(dropIn), os.Remove(declarations+"/crash.hcl"))
 }

@@ -51,10 +51,10 @@ func memoryLimit() (string, error) {
 			return "", fmt.Errorf("it had it all: %s", out)
 		}
 		want := fmt.Sprintf("back-off %s after crash %d of 3: %s", step, crash+1, why)
+		if err := becomes("hog", func(s control.Server) error { return contains(s.Detail, want) }); err != nil {
+			return "", err
+		}
 		if crash == 1 {
-			if err := becomes("hog", func(s control.Server) error { return contains(s.Detail, want) }); err != nil {
-				return "", err
-			}
 			for _, args := range [][]string{{"systemctl", "status", "pfar-mcp@hog"}, {"pfar", "status", "hog"}} {
 				out, _ := output(args[0], args[1:]...) // it does not run, says the status
 				if err := contains(out, want); err != nil {
