@@ -33,9 +33,6 @@ func Compile(s declaration.Server, h Host) (Plan, hcl.Diagnostics) {
 	}
 	base := c.base()
 	box.Command = c.command()
-	if s.IdleTimeout > 0 {
-		c.warn("idle_timeout", "Not acted on yet", "idle_timeout is read, and this version of pfar lets the server run until it is stopped. Leave it out, or keep it for the version that stops idle servers.")
-	}
 	c.program(box.Command)
 	c.declared()
 	c.separate()
@@ -70,6 +67,7 @@ func (c *compiler) gateway() handover.Server {
 	g := handover.Server{
 		Name: s.Name, Description: s.Description, Label: string(s.Label), Timeout: s.Timeout,
 		Capabilities: s.Capabilities, Sessions: handover.Sessions(s.Sessions), Pins: string(s.Pins), Version: s.Version, Program: program(s),
+		OnDemand: !s.Autostart || s.IdleTimeout > 0, IdleTimeout: s.IdleTimeout,
 	}
 	for name, t := range s.Tools {
 		if g.Tools == nil {

@@ -85,9 +85,9 @@ func (p Plan) commandAndArgs() []string {
 	return append([]string{p.Gateway.Program, p.Sandbox.Command}, p.Sandbox.Args...)
 }
 
-// knownBesides is what the gateway knows besides what is run.
+// knownBesides is what the gateway knows besides what is run, and when.
 func (p Plan) knownBesides() handover.Server {
-	p.Gateway.Program = ""
+	p.Gateway.Program, p.Gateway.OnDemand, p.Gateway.IdleTimeout = "", false, 0
 	return p.Gateway
 }
 
@@ -106,6 +106,7 @@ func changed(a, b Plan) []string {
 		{"egress", a.Egress, b.Egress},
 		{"credentials", a.Credentials, b.Credentials},
 		{"state", a.State, b.State},
+		{"idle_timeout", a.Gateway.IdleTimeout, b.Gateway.IdleTimeout},
 		{"what the gateway knows", a.knownBesides(), b.knownBesides()},
 	} {
 		if !reflect.DeepEqual(p.a, p.b) {

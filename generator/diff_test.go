@@ -83,6 +83,7 @@ func TestDiff(t *testing.T) {
 		"pins":            {plans(one), plans(compiled(t, `pins = "hold"`+"\n"+plain)), []Change{{"s0", Restart, "changed: what the gateway knows"}}},
 		"default pins":    {plans(one), plans(compiled(t, `pins = "trust-first"`+"\n"+plain)), nil},
 		"an alias":        {plans(one), plans(compiled(t, `tool "a" { alias = ["b"] }`+"\n"+plain)), []Change{{"s0", Restart, "changed: what the gateway knows"}}},
+		"idle_timeout":    {plans(one), plans(compiled(t, `idle_timeout = "5m"`+"\n"+plain)), []Change{{"s0", Restart, "changed: idle_timeout"}}},
 		"autostart":       {plans(one), plans(compiled(t, "autostart = false\n"+plain)), []Change{{"s0", Restart, "changed: when it starts"}}},
 	} {
 		if got := Diff(c.have, c.want); !reflect.DeepEqual(got, c.changes) {

@@ -31,8 +31,12 @@ func (p Plan) explainStart(b *strings.Builder) {
 	switch {
 	case !p.Enabled:
 		fmt.Fprintf(b, "It is disabled, so none of this happens.\n")
+	case !p.Autostart && p.Gateway.IdleTimeout == 0:
+		fmt.Fprintf(b, "It sleeps until the first call starts it, and then runs.\n")
 	case !p.Autostart:
-		fmt.Fprintf(b, "It starts only when somebody asks for it.\n")
+		fmt.Fprintf(b, "It sleeps until a call starts it, and again after %s without one.\n", declaration.Short(p.Gateway.IdleTimeout))
+	case p.Gateway.IdleTimeout > 0:
+		fmt.Fprintf(b, "It starts with pfar, sleeps after %s without a call, and the next one starts it again.\n", declaration.Short(p.Gateway.IdleTimeout))
 	}
 	if s := p.Gateway.Sessions; s.Own {
 		fmt.Fprintf(b, "Each client session has a process of it to itself, at most %d at once; one without a call for %s\nis stopped, and what it kept is gone.\n", s.Max, declaration.Short(s.Idle))

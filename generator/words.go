@@ -98,8 +98,12 @@ func (p Plan) whenStarted() string {
 	switch {
 	case !p.Enabled:
 		return "disabled: never started"
+	case !p.Autostart && p.Gateway.IdleTimeout == 0:
+		return "started by the first call"
 	case !p.Autostart:
-		return "started on request"
+		return "started by a call, put to sleep after " + declaration.Short(p.Gateway.IdleTimeout) + " without one"
+	case p.Gateway.IdleTimeout > 0:
+		return "started with pfar, put to sleep after " + declaration.Short(p.Gateway.IdleTimeout) + " without a call"
 	}
 	return "started with pfar"
 }

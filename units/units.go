@@ -74,6 +74,9 @@ const (
 	FDControl     = "control"     // pfard: Unix listener for the operator and the gateway
 	FDAttach      = "attach"      // pfard: SOCK_SEQPACKET listener for launchers and bridges
 	FDCredentials = "credentials" // pfard: Unix listener for systemd
+
+	FDKept     = "server."  // gateway: begins the names of what the one before it kept of a server (Kept)
+	FDSessions = "sessions" // gateway: memory with the client sessions of the one before it
 )
 
 // CredentialUpstream is the bridge's credential with the host's upstream proxy, absent if there is none. Its address may
@@ -109,6 +112,7 @@ const LogTime = "2006-01-02T15:04:05.000Z "
 const (
 	StateWaiting  = "waiting"  // for a credential
 	StateStopped  = "stopped"  // by the operator or the declaration
+	StateSleeping = "sleeping" // started by the next call
 	StateStarting = "starting" // process started, tools not yet listed
 	StateRunning  = "running"  // tools listed and served
 	StateBackOff  = "back-off" // crashed, will be started again
@@ -132,6 +136,9 @@ func Digest(plan []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// maxDescriptors bounds those of one process: what the gateway keeps is by far the most (MaxStored).
+const maxDescriptors = 8192
+
 // AdoptDescriptors makes LISTEN_FDS valid for this process where LISTEN_PID is missing: the local runner cannot know
 // the pid before it has forked. Under systemd it changes nothing. To be called first in main, before activation is read.
 func AdoptDescriptors() {
@@ -152,7 +159,7 @@ func Descriptors() (map[string][]*os.File, error) {
 		return nil, nil
 	}
 	n, err := strconv.Atoi(count)
-	if err != nil || n < 0 || n > 1024 {
+	if err != nil || n < 0 || n > maxDescriptors {
 		return nil, fmt.Errorf("reading LISTEN_FDS=%q: not a number of descriptors", count)
 	}
 	byName := make(map[string][]*os.File)

@@ -149,8 +149,8 @@ func (a *attachment) follow(c *attach.Conn) {
 		a.set(nil)
 		var w attach.Welcome
 		c, w, files, err = attach.Connect(context.Background(), a.path, a.hello)
-		if err != nil { // it does not know this process any more, and will have systemd end it
-			a.log.Warn("pfard does not take this bridge up again", "error", err)
+		if err != nil {
+			a.fail(fmt.Errorf("pfard does not take this bridge up again: %w", err))
 			return
 		}
 		attach.CloseAll(files)

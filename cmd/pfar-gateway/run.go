@@ -58,7 +58,8 @@ type gateway struct {
 	pins      *pins.Store
 	registry  *registry.Registry
 	endpoint  *serve.Server
-	changed   chan struct{} // something has, in what is served
+	changed   chan struct{}   // something has, in what is served
+	pfard     *control.Client // nil: nobody to ask for anything
 }
 
 // assemble makes the parts and tells them of each other.
@@ -78,7 +79,9 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	g := &gateway{telemetry: tel, pins: store, registry: registry.New(log, version, registry.DefaultLimits()), changed: make(chan struct{}, 1)}
 	g.registry.Pin(store)
 	if o.control != "" {
-		g.registry.Opens(sessions{control.Client{Path: o.control}})
+		g.pfard = &control.Client{Path: o.control}
+		g.registry.Opens(asked{*g.pfard})
+		g.registry.Wakes(asked{*g.pfard})
 	}
 	g.endpoint = serve.New(log, version, g.registry, serve.DefaultLimits())
 	g.endpoint.Observe(tel)
@@ -104,7 +107,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300) // little is alive, and what calls leave behind is much: some MB more save a tenth of the time
 	}
-	l, err := listen()
+	l, before, err := inherited()
 	if err != nil {
 		return err
 	}
@@ -112,6 +115,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	upstream, hangUp := context.WithCancel(context.Background()) // calls in flight outlive ctx
+	defer hangUp()
+	g.goOn(upstream, before, log)
 	defer lastSpans(g.telemetry, log)
 	failed := make(chan error, 3)
 	servers, err := o.clients(g, l, log, failed)
@@ -125,9 +131,10 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		}
 		servers = append(servers, h)
 	}
-	upstream, hangUp := context.WithCancel(context.Background()) // calls in flight outlive ctx
-	defer hangUp()
 	go func() { failed <- g.registry.Serve(upstream, l.servers) }()
+	if g.pfard != nil {
+		go g.followDemand(ctx, log)
+	}
 	notify(log, daemon.SdNotifyReady+"\nSTATUS="+g.registry.Summary())
 	err = follow(ctx, g.registry, g.changed, failed, log)
 	notify(log, daemon.SdNotifyStopping)
@@ -171,20 +178,55 @@ func lastSpans(tel *telemetry.Telemetry, log *slog.Logger) {
 	}
 }
 
-// sessions has pfard start and stop processes for single client sessions.
-type sessions struct{ pfard control.Client }
+// asked has pfard start and stop servers on demand, and processes for single client sessions.
+type asked struct{ pfard control.Client }
 
-func (s sessions) Open(ctx context.Context, server, session string) error {
-	_, err := s.pfard.Do(ctx, control.Request{Verb: control.Open, Server: server, Session: session})
+func (a asked) do(ctx context.Context, q control.Request) error {
+	_, err := a.pfard.Do(ctx, q)
+	return err
+}
+
+func (a asked) Open(ctx context.Context, server, session string) error {
+	err := a.do(ctx, control.Request{Verb: control.Open, Server: server, Session: session})
 	if errors.Is(err, control.ErrBusy) { // it counts what is left of an earlier gateway's
 		err = &registry.Full{Err: err}
 	}
 	return err
 }
 
-func (s sessions) Close(ctx context.Context, server, session string) error {
-	_, err := s.pfard.Do(ctx, control.Request{Verb: control.Close, Server: server, Session: session})
-	return err
+func (a asked) Close(ctx context.Context, server, session string) error {
+	return a.do(ctx, control.Request{Verb: control.Close, Server: server, Session: session})
+}
+
+func (a asked) Wake(ctx context.Context, server string) error {
+	return a.do(ctx, control.Request{Verb: control.Wake, Server: server})
+}
+
+func (a asked) Sleep(ctx context.Context, server string) error {
+	return a.do(ctx, control.Request{Verb: control.Sleep, Server: server})
+}
+
+// demandAgain is the longest pause until pfard is asked again which servers are on demand, after it has hung up.
+const demandAgain = 30 * time.Second
+
+// followDemand tells the registry which servers are on demand, and which of them sleep, until ctx ends.
+func (g *gateway) followDemand(ctx context.Context, log *slog.Logger) {
+	for pause := time.Second; ; pause = min(2*pause, demandAgain) {
+		err := g.pfard.OnDemand(ctx, func(list []control.OnDemand) error {
+			g.registry.OnDemand(list)
+			pause = time.Second / 2
+			return nil
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		log.Warn("asking pfard which servers are on demand, again soon", "error", err.Error())
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // clients begins to serve clients on the listeners that there are.
@@ -230,66 +272,6 @@ func notify(log *slog.Logger, state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		log.Warn("notifying the runner, ignoring", "error", err.Error())
 	}
-}
-
-type listeners struct {
-	http    *net.TCPListener
-	metrics *net.TCPListener // nil: none is asked for
-	unix    *net.UnixListener
-	servers *net.UnixListener
-}
-
-// listen takes the listeners over that the runner has opened (sd_listen_fds(3)). Those of one socket unit have one name:
-// what they are says what they are for.
-func listen() (listeners, error) {
-	var l listeners
-	files, err := units.Descriptors()
-	if err != nil {
-		return l, err
-	}
-	for name, list := range files {
-		for _, f := range list {
-			got, err := net.FileListener(f)
-			f.Close()
-			if err == nil {
-				err = l.take(name, got)
-			}
-			if err != nil {
-				return l, fmt.Errorf("taking over the descriptor %q: %w", name, err)
-			}
-		}
-	}
-	if l.servers == nil || l.http == nil && l.unix == nil {
-		return l, fmt.Errorf("want a listener for servers (%s), and one for clients (%s or %s)", units.FDServers, units.FDHTTP, units.FDUnix)
-	}
-	return l, nil
-}
-
-func (l *listeners) take(name string, got net.Listener) error {
-	kind, twice := "", false
-	switch got := got.(type) {
-	case *net.TCPListener:
-		kind = units.FDHTTP
-		to := &l.http
-		if name == units.FDMetrics {
-			kind, to = name, &l.metrics
-		}
-		twice, *to = *to != nil, got
-	case *net.UnixListener:
-		kind = units.FDUnix
-		to := &l.unix
-		if got.Addr().Network() == "unixpacket" {
-			kind, to = units.FDServers, &l.servers
-		}
-		twice, *to = *to != nil, got
-	}
-	switch {
-	case name != kind && name != units.FDListen:
-		return fmt.Errorf("it is a listener of %s", got.Addr().Network())
-	case twice:
-		return fmt.Errorf("it is the second listener of %s", got.Addr().Network())
-	}
-	return nil
 }
 
 // loopback returns what answers on the TCP listener, which must not be reachable from elsewhere.

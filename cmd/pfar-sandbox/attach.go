@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -19,6 +18,7 @@ type attachment struct {
 	digest  string // of the plan
 	answers chan attach.Message
 	refused func(words string) // called with the bridge's last refusal
+	over    chan error         // takes one: pfard does not take this process up again
 
 	asking sync.Mutex // held from a question to its answer
 	mu     sync.Mutex
@@ -44,7 +44,7 @@ func passedAttachment(f *os.File) (*attachment, error) {
 
 // attachTo connects to pfard's socket, and returns the connection to the gateway that it hands out.
 func attachTo(ctx context.Context, path, digest string, refused func(string)) (*attachment, *os.File, error) {
-	a := &attachment{path: path, digest: digest, answers: make(chan attach.Message, 1), refused: refused, told: map[string]string{}}
+	a := &attachment{path: path, digest: digest, answers: make(chan attach.Message, 1), refused: refused, over: make(chan error, 1), told: map[string]string{}}
 	ctx, cancel := context.WithTimeout(ctx, attachWait)
 	defer cancel()
 	c, _, files, err := attach.Connect(ctx, path, attach.Hello{Digest: digest})
@@ -82,7 +82,8 @@ func (a *attachment) follow(c *attach.Conn) {
 			return
 		}
 		c, _, files, err = attach.Connect(context.Background(), a.path, attach.Hello{Digest: a.digest, Again: true})
-		if err != nil { // it does not know this process any more, and will have systemd end it
+		if err != nil {
+			a.over <- err
 			return
 		}
 		attach.CloseAll(files)
@@ -92,6 +93,14 @@ func (a *attachment) follow(c *attach.Conn) {
 		a.mu.Unlock()
 		_ = c.Send(attach.Message{Notify: told})
 	}
+}
+
+// ended takes one when pfard does not want this process to go on, unless it has systemd end it.
+func (a *attachment) ended() <-chan error {
+	if a == nil {
+		return nil
+	}
+	return a.over
 }
 
 func (a *attachment) take(m attach.Message) {
@@ -106,7 +115,7 @@ func (a *attachment) take(m attach.Message) {
 	}
 }
 
-// ask sends a question, with files, and waits for the answer.
+// ask sends a question and waits for the answer. Without one the error wraps attach.ErrLater.
 func (a *attachment) ask(question attach.Message) (attach.Message, error) {
 	a.asking.Lock()
 	defer a.asking.Unlock()
@@ -120,11 +129,11 @@ func (a *attachment) ask(question attach.Message) (attach.Message, error) {
 	select {
 	case m := <-a.answers:
 		if m.Error != "" {
-			return m, attach.Later(errors.New(m.Error))
+			return m, fmt.Errorf("%w: %s", attach.ErrLater, m.Error)
 		}
 		return m, nil
 	case <-time.After(answerWait):
-		return attach.Message{}, attach.Later(fmt.Errorf("no answer within %s", answerWait))
+		return attach.Message{}, fmt.Errorf("%w: no answer within %s", attach.ErrLater, answerWait)
 	}
 }
 
@@ -133,7 +142,7 @@ func (a *attachment) send(m attach.Message, files ...*os.File) error {
 	c := a.conn
 	a.mu.Unlock()
 	if c == nil {
-		return attach.Later(errors.New("pfard is not there"))
+		return fmt.Errorf("%w: it is not there", attach.ErrLater)
 	}
 	return c.Send(m, files...)
 }

@@ -63,11 +63,12 @@ func launch(ctx context.Context, o options) (int, error) {
 		return units.ExitGateway, err
 	}
 	if err != nil {
+		none := launcher{pfard: &attachment{path: o.attach, told: map[string]string{}}}
+		none.state(units.StateFailed, err.Error()) // for whoever looks at the unit
 		return units.ExitDisabled, err
 	}
 	if len(secrets.Missing) > 0 {
-		l.wait(ctx, secrets.Missing)
-		return 0, nil
+		return l.wait(ctx, secrets.Missing), nil
 	}
 	if err := l.backOff(ctx); err != nil {
 		return 0, nil // stopped while it waited
@@ -89,20 +90,13 @@ func launch(ctx context.Context, o options) (int, error) {
 	if err := l.connect(s); err != nil {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
-		return l.notConnected(err)
+		if errors.Is(err, attach.ErrLater) && l.unit() { // no fault of the server's
+			l.state(units.StateBackOff, err.Error())
+			return units.ExitGateway, err
+		}
+		return l.cannotStart(err)
 	}
 	return l.supervise(ctx, s), nil
-}
-
-// notConnected tells what is lasting from what another try may mend: systemd and pfard may be slow, or away.
-func (l *launcher) notConnected(err error) (int, error) {
-	switch {
-	case errors.Is(err, attach.ErrLater):
-		return units.ExitGateway, err
-	case errors.Is(err, errPlacing):
-		return l.crashed(err.Error()), nil
-	}
-	return l.cannotStart(err)
 }
 
 // network is what enter is to make of the server's namespace.
@@ -180,11 +174,23 @@ func readSecrets(p plan) (units.Secrets, error) {
 
 // wait keeps the unit up, as waiting, until it is stopped: pfard starts it again when the credential is there. It is no
 // error, and must not be a crash loop (LIF-03).
-func (l *launcher) wait(ctx context.Context, missing []string) {
+func (l *launcher) wait(ctx context.Context, missing []string) int {
 	l.state(units.StateWaiting, "for credentials: "+strings.Join(missing, "; "))
 	l.notify(map[string]string{"READY": "1"})
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-l.pfard.ended():
+	}
 	l.state(units.StateStopping, "stopping")
+	return again(ctx)
+}
+
+// again is the exit code of a launcher that is to be started again, unless it was stopped.
+func again(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return 0
+	}
+	return units.ExitGateway
 }
 
 // lock keeps a second launcher of the same server from running beside one that an earlier pfard left to finish: they
@@ -264,9 +270,6 @@ func (l *launcher) sendSockets(sockets []*os.File) error {
 	return notify([]string{"FDSTORE=1", set("FDNAME", units.FDEgress)}, sockets...)
 }
 
-// errPlacing is pfard's answer that it could not.
-var errPlacing = errors.New("placing the server in its cgroup")
-
 // place asks pfard to put bwrap into its cgroup while it is still one process that has read nothing.
 func (l *launcher) place(pid int) error {
 	if l.pfard == nil {
@@ -280,7 +283,7 @@ func (l *launcher) place(pid int) error {
 		return errors.New("asking for a cgroup: pfard answered something else")
 	}
 	if m.Placed.Error != "" {
-		return fmt.Errorf("%w: %s", errPlacing, m.Placed.Error)
+		return fmt.Errorf("placing the server in its cgroup: %s", m.Placed.Error)
 	}
 	l.notify(map[string]string{units.NotifyLimits: m.Placed.How})
 	return nil
@@ -325,6 +328,10 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 				return l.crashed(m.Failed)
 			}
 			l.served(m.Ready)
+		case err := <-l.pfard.ended():
+			l.log.say(fmt.Sprintf("pfar-sandbox: pfard does not take this server up again: %v", err))
+			l.stop(s)
+			return again(ctx)
 		case err := <-lost:
 			l.state(units.StateStopping, gatewayLeft)
 			s.stop(func() { l.gateway.Close() })

@@ -65,6 +65,18 @@ func (d *daemon) answer(ctx context.Context, _ control.Peer, q control.Request, 
 			return err
 		}
 		return send(control.Response{})
+	case control.Wake:
+		if err := d.wake(ctx, q.Server); err != nil {
+			return err
+		}
+		return send(control.Response{})
+	case control.Sleep:
+		if err := d.do(func() error { return d.sleep(q.Server) }); err != nil {
+			return err
+		}
+		return send(control.Response{})
+	case control.Demand:
+		return d.watchDemand(ctx, send)
 	case control.Store:
 		if err := d.vault.Set(q.Key, []byte(q.Secret)); err != nil {
 			return fmt.Errorf("%w: %w", control.ErrInvalid, err)
@@ -188,7 +200,7 @@ func (d *daemon) turn(verb control.Verb, name string) error {
 	if errors.Is(err, control.ErrNoServer) || err != nil && verb != control.Stop {
 		return err
 	}
-	s.run = verb != control.Stop
+	s.run, s.asleep = verb != control.Stop, false
 	if !s.run {
 		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, name))
 	}

@@ -30,16 +30,25 @@ type attachments struct {
 	homes   string // directory of the servers' private homes
 
 	mu        sync.Mutex
-	launchers map[string]*attach.Conn // by instance
-	rejected  map[string]*rejected    // by instance: what its namespace's ruleset rejects
+	launchers map[string]launcher  // by instance
+	rejected  map[string]*rejected // by instance: what its namespace's ruleset rejects
+}
+
+// launcher is a server's launcher that has been welcomed.
+type launcher struct {
+	conn *attach.Conn
+	pid  int
 }
 
 func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, h *hold, dirs control.Dirs) *attachments {
 	return &attachments{
 		log: log, link: link, limits: limits, hold: h, gateway: serversSocket(dirs), homes: dirs.Homes(),
-		launchers: map[string]*attach.Conn{}, rejected: map[string]*rejected{},
+		launchers: map[string]launcher{}, rejected: map[string]*rejected{},
 	}
 }
+
+// errForGood is wrapped by what another start would not mend: the server is disabled, and the owner told.
+var errForGood = errors.New("no server can run on this machine")
 
 const helloTime = 5 * time.Second // whoever connects and says nothing holds nothing
 
@@ -70,6 +79,10 @@ func (a *attachments) attached(c *net.UnixConn) {
 		return
 	}
 	p, uid, err := a.identify(c)
+	if err != nil && !errors.Is(err, systemd.ErrStranger) {
+		a.log.Warn("finding out who has attached, which tries again", "error", err)
+		return
+	}
 	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge) {
 		err = fmt.Errorf("the first message of process %d is not the hello of %q", p.PID, p.Instance)
 	}
@@ -82,7 +95,7 @@ func (a *attachments) attached(c *net.UnixConn) {
 	}
 	if err != nil {
 		a.log.Warn("refusing a process of a server's", "server", p.Instance, "error", err)
-		_ = conn.Send(attach.Message{Error: err.Error(), Later: true})
+		_ = conn.Send(attach.Message{Error: err.Error(), Later: !errors.Is(err, errForGood)})
 	}
 }
 
@@ -113,7 +126,7 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 		return err
 	}
 	a.mu.Lock()
-	a.launchers[p.Instance] = conn
+	a.launchers[p.Instance] = launcher{conn, p.PID}
 	a.mu.Unlock()
 	defer a.gone(p.Instance, conn)
 	for {
@@ -180,7 +193,7 @@ func (a *attachments) place(p systemd.Process, pid int) *attach.Placed {
 func (a *attachments) gone(instance string, conn *attach.Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.launchers[instance] == conn {
+	if a.launchers[instance].conn == conn {
 		delete(a.launchers, instance)
 	}
 }
@@ -205,6 +218,7 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	held, why := a.hold.Hello(p.Instance, p.PID, plan.Egress)
 	defer held.Gone()
 	files, left := a.reports(p.Instance)
+	defer a.bridgeLeft(p.Instance)
 	defer left()
 	if hello.Again {
 		files = nil // it has them
@@ -248,7 +262,7 @@ func (a *attachments) reports(instance string) (files []*os.File, left func()) {
 func (a *attachments) refused(instance, words string) {
 	a.runner.Refused(instance, words)
 	a.mu.Lock()
-	conn := a.launchers[instance]
+	conn := a.launchers[instance].conn
 	a.mu.Unlock()
 	if conn != nil {
 		_ = conn.Send(attach.Message{Refusal: words})

@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
@@ -28,6 +29,7 @@ import (
 type runner interface {
 	Start(p generator.Plan, credentials map[string][]byte) error
 	Adjust(p generator.Plan) bool           // what runs is to run by this plan, without a stop; false: it cannot
+	Prepare(p generator.Plan) error         // Start will not fail for want of space
 	Stop(instance string)                   // returns when nothing of it is left; a session's process is forgotten with it
 	Offer(server string, p *generator.Plan) // others may start it, if it does not run; nil: they may not
 	Forget(server string)
@@ -42,13 +44,16 @@ type daemon struct {
 	vault     *vault.Vault
 	endpoint  string
 	runner    runner
+	emptied   func()        // called when there is no server, for the first time or again
 	tellOwner func(failure) // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
 	waits     bool          // what waits for a credential has a unit that runs and says so
 	intents   intents       // what the next pfard is to know
+	units     *reloader     // nil: there are none
 	inbox     chan func()
 	ended     chan struct{} // closed when loop has ended: nobody reads inbox any more
 
 	servers     map[string]*server
+	declared    []declaration.Server // without mistakes
 	diagnostics []control.Diagnostic
 	notes       []string
 	gatewayDown bool
@@ -57,7 +62,7 @@ type daemon struct {
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
 	return &daemon{
-		options: o, log: log, vault: v, endpoint: "http://" + address + "/mcp", inbox: make(chan func(), 64), ended: make(chan struct{}),
+		options: o, log: log, vault: v, endpoint: "http://" + address + "/mcp", emptied: func() {}, inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
 }
@@ -98,6 +103,9 @@ func (d *daemon) serverChanged(u local.Update) {
 	d.post(func() {
 		switch s := d.servers[u.Server]; {
 		case s == nil:
+			if u.Outside && !u.Ended { // it was started as it was removed
+				go d.runner.Stop(units.Instance(u.Server, u.Session))
+			}
 			return
 		case u.Session != "":
 			d.sessionChanged(s, u)
@@ -166,7 +174,25 @@ func (d *daemon) reload() {
 		s.checkLearner()
 		d.converge(s)
 	}
+	d.declared = set.Servers
+	d.atBoot()
+	if len(d.servers) == 0 {
+		d.emptied()
+	}
 	d.tell()
+}
+
+// atBoot has systemd know what starts with the machine.
+func (d *daemon) atBoot() { d.units.files(boot.Files(d.declared, d.disabled)) }
+
+// forget gives up a server that has no declaration, and of which nothing is left.
+func (d *daemon) forget(server string) {
+	d.runner.Forget(server)
+	d.intents.forget(server)
+	delete(d.servers, server)
+	if len(d.servers) == 0 {
+		d.emptied()
+	}
 }
 
 func (d *daemon) want(name string, p generator.Plan) {
@@ -175,13 +201,12 @@ func (d *daemon) want(name string, p generator.Plan) {
 		s = newServer(name)
 		s.off = d.disabled(name)
 		d.servers[name] = s
-		d.recall(s, p)
 	}
 	if s.want != nil && generator.Digest(*s.want) == generator.Digest(p) {
 		return
 	}
 	// A new or changed file is the owner's word: it starts also what was stopped or had failed.
-	s.want, s.run = &p, p.Enabled && p.Autostart
+	s.want, s.run, s.asleep = &p, p.Enabled && p.Autostart, p.Enabled && !p.Autostart
 }
 
 // host is what the compiler may know of this machine.

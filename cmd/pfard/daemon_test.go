@@ -29,7 +29,9 @@ type machine struct {
 	gate func(instance string) // called before a stop; nil: nothing keeps it
 
 	mu     sync.Mutex
+	loud   bool  // the processes that are not a session's say that they are under way
 	broken bool  // no process of a session can be started
+	full   error // of the disk
 	refuse error // of every start
 	runs   map[string]generator.Plan
 	secret map[string]string // last credentials, by server
@@ -50,7 +52,7 @@ func (m *machine) Start(p generator.Plan, credentials map[string][]byte) error {
 	m.runs[name] = p
 	m.starts[name]++
 	m.secret[name] = fmt.Sprintf("%s", credentials)
-	if u := (local.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateStarting, PID: 7, UID: 61184}); u.Session != "" {
+	if u := (local.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateStarting, PID: 7, UID: 61184}); u.Session != "" || m.loud {
 		if m.broken {
 			u.State, u.Detail, u.PID, u.Ended = units.StateFailed, "no such program", 0, true
 		}
@@ -71,6 +73,12 @@ func (m *machine) Stop(name string) {
 
 func (m *machine) Adjust(generator.Plan) bool { return false }
 
+func (m *machine) Prepare(generator.Plan) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.full
+}
+
 func (m *machine) Offer(string, *generator.Plan) {}
 
 func (m *machine) Forget(name string) {
@@ -79,6 +87,13 @@ func (m *machine) Forget(name string) {
 	if _, ok := m.runs[name]; ok {
 		m.t.Errorf("%q is forgotten while it runs", name)
 	}
+}
+
+// count is how often a server has been started.
+func (m *machine) count(name string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.starts[name]
 }
 
 // instances lists what runs.
@@ -257,7 +272,7 @@ func TestVerbs(t *testing.T) {
 	d.put(t, "off.hcl", fmt.Sprintf(good, "x")+"enabled = false\n")
 	d.put(t, "later.hcl", fmt.Sprintf(good, "x")+"autostart = false\n")
 	changed <- struct{}{}
-	if s := d.state(t); len(m.runs) != 1 || s["off"].State != control.Stopped || s["later"].State != control.Stopped {
+	if s := d.state(t); len(m.runs) != 1 || s["off"].State != control.Stopped || s["later"].State != control.Sleeping {
 		t.Fatalf("running %v, %+v", m.runs, s)
 	}
 	for _, c := range []struct {

@@ -21,7 +21,8 @@ func (d *daemon) disable(name string) error {
 	if err := mark(d.options.dirs.Disabled(name)); err != nil {
 		return fmt.Errorf("remembering that %q is disabled: %w", name, err)
 	}
-	s.off, s.run = true, false
+	d.atBoot()
+	s.off, s.run, s.asleep = true, false, false
 	s.dismiss(fmt.Errorf("%w: somebody else disabled %q", control.ErrStopped, name))
 	d.converge(s)
 	d.tell()
@@ -37,6 +38,7 @@ func (d *daemon) enable(name string) error {
 	if err := unmark(d.options.dirs.Disabled(name)); err != nil {
 		return fmt.Errorf("forgetting that %q is disabled: %w", name, err)
 	}
+	d.atBoot()
 	s.off = false
 	err := d.turn(control.Start, name)
 	if err != nil { // its file disables it as well; it is to say so

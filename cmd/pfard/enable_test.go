@@ -97,6 +97,17 @@ func TestEnable(t *testing.T) {
 	if d.state(t); m.starts["later"] != 1 {
 		t.Errorf("one that does not start by itself: %d starts", m.starts["later"])
 	}
+	ask(t, d, control.Request{Verb: control.Disable, Server: "later"})
+	d.put(t, "later.hcl", fmt.Sprintf(good, "changed")+"autostart = false\n")
+	changed <- struct{}{}
+	if s := d.state(t)["later"]; s.State != control.Stopped || s.Detail != "disabled by you; pfar enable later" {
+		t.Errorf("one that would sleep until a call wants it: %s %q", s.State, s.Detail)
+	}
+	for _, verb := range []control.Verb{control.Wake, control.Sleep} {
+		if err := refusal(t, d, control.Request{Verb: verb, Server: "later"}); !errors.Is(err, control.ErrOff) {
+			t.Errorf("%s of a disabled server: %v", verb, err)
+		}
+	}
 	ask(t, d, control.Request{Verb: control.Disable, Server: "off"})
 	if s := d.state(t)["off"]; s.Detail != "disabled by you; pfar enable off" {
 		t.Errorf("disabled by its file and by the operator: %q", s.Detail)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -32,9 +33,10 @@ type hold struct {
 	ctx     context.Context // of what it waits for
 	stop    context.CancelFunc
 	done    chan struct{}
+	table   bool // there is one; run's
 
 	mu   sync.Mutex
-	want egress.Hold
+	want egress.Hold            // without a slice: no table
 	said map[string]*heldBridge // by instance: who has said what it is to this pfard
 	next *application
 }
@@ -68,7 +70,7 @@ const returning = time.Minute
 // been a bridge it changes nothing.
 func newHold(cfg holdConfig) (*hold, error) {
 	if cfg.apply == nil {
-		cfg.apply, cfg.watch = host.Apply, host.Watch
+		cfg.apply, cfg.watch = applyToHost, host.Watch
 	}
 	if cfg.cgroups == nil {
 		cfg.cgroups = host.Cgroups
@@ -83,6 +85,7 @@ func newHold(cfg holdConfig) (*hold, error) {
 	if err := h.load(); err != nil {
 		cfg.Log.Warn("taking up what holds bridges, ignoring: they say again what they want", "error", err)
 	}
+	h.table = h.want.Slice != (egress.Cgroup{})
 	w, err := watch(cfg.ResolvConf)
 	if err != nil {
 		return nil, err
@@ -107,6 +110,21 @@ func newHold(cfg holdConfig) (*hold, error) {
 	return h, nil
 }
 
+func applyToHost(want egress.Hold, now time.Time) error {
+	if want.Slice == (egress.Cgroup{}) {
+		return host.Remove()
+	}
+	return host.Apply(want, now)
+}
+
+// clear takes the table away: there is no server left. The next bridge has it made anew.
+func (h *hold) clear() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.want.Slice, h.want.Bridges = egress.Cgroup{}, nil
+	h.change()
+}
+
 // close leaves the table as it is: bridges go on.
 func (h *hold) close() {
 	h.stop()
@@ -129,6 +147,7 @@ type heldBridge struct {
 	policy   egress.Policy
 	cgroup   egress.Cgroup
 	pace     *rate.Limiter
+	asking   atomic.Int64 // questions that are not answered
 	held     bool
 }
 
@@ -136,6 +155,7 @@ type heldBridge struct {
 const (
 	changesPerSecond = 20
 	changesAtOnce    = 200
+	maxAsking        = 1024 // questions at once; those beyond it are refused
 )
 
 // Hello takes in the bridge of an instance, whose main process is pid, and returns once it can reach nothing but name
@@ -170,6 +190,10 @@ func (h *hold) Hello(instance string, pid int, policy egress.Policy) (b *heldBri
 // Allow returns nil once the bridge can connect to where a says, which its policy must permit. Of too many questions
 // the later ones are answered later.
 func (b *heldBridge) Allow(a attach.Allow) error {
+	defer b.asking.Add(-1)
+	if b.asking.Add(1) > maxAsking {
+		return fmt.Errorf("more than %d questions at once", maxAsking)
+	}
 	if err := b.policy.Admit(a.Name, a.Port, a.Addresses, b.h.cfg.Proxies, b.h.cfg.own); err != nil {
 		return err
 	}
@@ -255,7 +279,8 @@ func (h *hold) replace() {
 	h.next = newApplication()
 	h.mu.Unlock()
 	defer close(a.done)
-	if want.Slice == (egress.Cgroup{}) {
+	there := want.Slice != (egress.Cgroup{})
+	if !there && !h.table {
 		return // there has been no bridge
 	}
 	// Before the table: a pfard that is killed in between leaves a file that says too much, and nothing reads it but
@@ -265,14 +290,19 @@ func (h *hold) replace() {
 	}
 	if a.err = h.cfg.apply(want, time.Now()); a.err != nil {
 		h.cfg.Log.Warn("bridges are held by their own rules alone", "error", a.err)
+		return
 	}
+	h.table = there
 }
 
 // lost is called when somebody else has removed the table.
 func (h *hold) lost() {
-	h.cfg.Log.Warn("the table that holds bridges was removed from the host's nftables: it is put back")
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.want.Slice == (egress.Cgroup{}) {
+		return // it was clear
+	}
+	h.cfg.Log.Warn("the table that holds bridges was removed from the host's nftables: it is put back")
 	h.change()
 }
 

@@ -356,6 +356,15 @@ func TestHoldIsPaced(t *testing.T) {
 	}
 	eventually(t, "the answers to the first", func() bool { return answered.Load() >= changesAtOnce })
 	time.Sleep(300 * time.Millisecond)
+	var refused atomic.Int64
+	for range maxAsking + changesAtOnce {
+		go func() {
+			if err := busy.Allow(leadsTo("api.notion.com", 443, "93.184.216.1")); err != nil && strings.Contains(err.Error(), "at once") {
+				refused.Add(1)
+			}
+		}()
+	}
+	eventually(t, "a refusal of too many questions", func() bool { return refused.Load() > 0 })
 	n, took := int(answered.Load()), time.Since(start)
 	if most := changesAtOnce + 1 + int(changesPerSecond*took.Seconds()); n > most {
 		t.Errorf("%d questions are answered in %v, want at most %d", n, took, most)
@@ -391,6 +400,29 @@ func TestHoldFollowsResolvConf(t *testing.T) {
 	has("[192.0.2.2:53]")
 	f.resolvConf(t, "nameserver 192.0.2.3\n")
 	has("[192.0.2.3:53]")
+}
+
+// TestHoldIsCleared: without a server there is no table, also if a pfard that was killed had left one; the next bridge has
+// it made anew.
+func TestHoldIsCleared(t *testing.T) {
+	f := newHoldFixture(t)
+	h := f.start(t, f.config())
+	h.clear() // of nothing
+	b := hello(t, h, "a", 1, "a.example")
+	allow(t, b, leadsTo("a.example", 443, "93.184.215.14"))
+	h.close()
+	h = f.start(t, f.config())
+	h.clear()
+	eventually(t, "the table's end", func() bool { return f.last().Slice == egress.Cgroup{} })
+	n := f.count()
+	b.Gone()
+	h.close()
+	h = f.start(t, f.config())
+	h.clear()
+	hello(t, h, "b", 2, "b.example")
+	if got := summary(f.last()); got != "b/1002" || f.count() != n+1 {
+		t.Errorf("after %d more tables: %q", f.count()-n, got)
+	}
 }
 
 func TestUnhold(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
@@ -21,13 +22,13 @@ type intents struct {
 	dir     string
 	log     *slog.Logger
 	written map[string]intent
-	applied map[string]string // by server, the digest of the plan that the last pfard had started and not stopped
 }
 
 // intent is one server's.
 type intent struct {
 	Digest string `json:"digest"` // of the declaration's plan
 	Run    bool   `json:"run"`
+	Asleep bool   `json:"asleep,omitempty"` // until a call wants it
 }
 
 func newIntents(dir string, log *slog.Logger) (intents, error) {
@@ -41,7 +42,7 @@ func (n intents) keep(s *server) {
 	if n.dir == "" || s.want == nil {
 		return
 	}
-	now := intent{generator.Digest(*s.want), s.run}
+	now := intent{generator.Digest(*s.want), s.run, s.asleep}
 	if n.written[s.name] == now {
 		return
 	}
@@ -66,6 +67,26 @@ func (n intents) forget(server string) {
 	}
 }
 
+// servers are those of which something is kept.
+func (n intents) servers() (names []string) {
+	if n.dir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(n.dir)
+	if err != nil {
+		n.log.Warn("looking for servers that were removed, ignoring", "error", err)
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		if ok && !strings.HasPrefix(name, ".") {
+			names = append(names, name)
+		} else {
+			_ = os.Remove(filepath.Join(n.dir, e.Name())) // of a pfard that was killed as it wrote
+		}
+	}
+	return names
+}
+
 func (n intents) read(server string) (i intent, ok bool) {
 	text, err := os.ReadFile(n.file(server))
 	if n.dir == "" || err != nil {
@@ -74,35 +95,50 @@ func (n intents) read(server string) (i intent, ok bool) {
 	return i, json.Unmarshal(text, &i) == nil
 }
 
-// recall makes a server that does not run what the last pfard left it as, if its declaration is still the same. One that
-// was to run and had been started has been stopped by somebody else since.
-func (d *daemon) recall(s *server, p generator.Plan) {
-	if i, ok := d.intents.read(s.name); ok && i.Digest == generator.Digest(p) {
-		s.want, s.run = &p, i.Run && d.intents.applied[s.name] != i.Digest
-	}
-}
-
-// adopt begins with what systemd runs.
-func (d *daemon) adopt(found []systemd.Found, applied map[string]string) {
-	d.intents.applied = applied
+// adopt begins with what systemd runs, and with what is known of what it does not.
+func (d *daemon) adopt(found []systemd.Found) {
 	for _, f := range found {
-		p := f.Plan
-		if p.Gateway.Session != "" {
+		if f.Plan.Gateway.Session != "" {
 			continue
 		}
-		want := p
-		want.Egress.Learn = false // whoever learned has lost the connection
-		s := newServer(p.Name)
-		s.want, s.started, s.run, s.off = &want, &p, true, d.disabled(p.Name)
-		if i, ok := d.intents.read(p.Name); ok && i.Digest == generator.Digest(want) {
-			s.run = i.Run
+		if s := d.recall(f); s != nil {
+			d.servers[s.name] = s
+		} else {
+			d.runner.Forget(f.Plan.Name)
 		}
-		s.take(f.Update)
-		d.servers[p.Name] = s
 	}
 	for _, f := range found {
 		d.adoptSession(f)
 	}
+	for _, name := range d.intents.servers() {
+		if d.servers[name] == nil {
+			d.intents.forget(name)
+		}
+	}
+}
+
+// recall makes a server what the last pfard left it as, and what others have made of it since: one that it had started
+// has been stopped, or the other way round. It returns nil if it had begun to make something else of it.
+func (d *daemon) recall(f systemd.Found) *server {
+	p := f.Plan
+	want := p
+	want.Egress.Learn = false // whoever learned has lost the connection
+	digest := generator.Digest(want)
+	i, ok := d.intents.read(p.Name)
+	ok = ok && i.Digest == digest
+	s := newServer(p.Name)
+	s.off = d.disabled(p.Name)
+	s.want, s.asleep = &want, ok && i.Asleep && !f.Outside
+	switch {
+	case f.Idle && !ok:
+		return nil
+	case f.Idle:
+		s.run = i.Run && f.Applied != digest
+	default:
+		s.started, s.run = &p, !ok || i.Run || f.Outside
+		s.take(f.Update)
+	}
+	return s
 }
 
 func (d *daemon) adoptSession(f systemd.Found) {

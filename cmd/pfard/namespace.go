@@ -31,29 +31,57 @@ func (a *attachments) network(p systemd.Process, plan generator.Plan, again bool
 	if err := checkNamespace(netns, p.PID); err != nil {
 		return err
 	}
-	var log *os.File
-	err = firewall.InNamespace(netns, func() error {
-		if !again {
+	if !again {
+		err := firewall.InNamespace(netns, func() error {
 			if _, err := firewall.Loopback(); err != nil {
 				return err
 			}
-			if err := firewall.Apply(plan.Egress.Ruleset()); err != nil {
-				return err
-			}
+			return firewall.Apply(plan.Egress.Ruleset())
+		})
+		if err != nil {
+			return fmt.Errorf("%w: preparing the network namespace of %q: %w", errForGood, p.Instance, err)
 		}
+	}
+	a.openLog(p.Instance, netns)
+	return nil
+}
+
+// openLog has what a namespace's ruleset rejects be reported, unless the bridge does: the socket of an earlier pfard may
+// be the bridge's alone. When that has ended, this is called again.
+func (a *attachments) openLog(instance string, netns *os.File) (taken bool) {
+	var log *os.File
+	err := firewall.InNamespace(netns, func() (err error) {
 		log, err = firewall.OpenLog(egress.LogGroup)
-		if again && errors.Is(err, unix.EBUSY) { // the bridge has it
-			return nil
-		}
 		return err
 	})
+	switch {
+	case err == nil:
+		a.watchRejected(instance, log)
+	case errors.Is(err, unix.EPERM):
+		return true
+	default:
+		a.log.Warn("nobody sees what a server tries beside its way out, ignoring", "server", instance, "error", err)
+	}
+	return false
+}
+
+// bridgeLeft takes over from a bridge that has ended the reports that only it had.
+func (a *attachments) bridgeLeft(instance string) {
+	a.mu.Lock()
+	l, reported := a.launchers[instance], a.rejected[instance] != nil
+	a.mu.Unlock()
+	if l.conn == nil || reported {
+		return
+	}
+	netns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", l.pid))
 	if err != nil {
-		return fmt.Errorf("preparing the network namespace of %q: %w", p.Instance, err)
+		return // it has ended as well
 	}
-	if log != nil {
-		a.watchRejected(p.Instance, log)
+	defer netns.Close()
+	// The kernel closes an ended process's descriptors one by one, and says so of none.
+	for tries := 0; a.openLog(instance, netns) && tries < 5; tries++ {
+		time.Sleep(20 * time.Millisecond)
 	}
-	return nil
 }
 
 // checkNamespace refuses what fails open: systemd ignores PrivateNetwork= where it cannot have it, and puts a socket
@@ -67,7 +95,7 @@ func checkNamespace(netns *os.File, pid int) error {
 		return err
 	}
 	if theirs.Ino == ours.Ino && theirs.Dev == ours.Dev {
-		return errors.New("its unit is in the network of the host: systemd has ignored PrivateNetwork=")
+		return fmt.Errorf("%w: its unit is in the network of the host, for systemd has ignored PrivateNetwork=", errForGood)
 	}
 	f, err := os.Open(fmt.Sprintf("/proc/%d/net/tcp", pid))
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
@@ -16,14 +18,17 @@ import (
 type server struct {
 	name  string
 	want  *generator.Plan // nil: no declaration any more
-	run   bool            // the operator or the declaration wants it to run
+	run   bool            // the operator, the declaration or a call wants it to run
 	off   bool            // the operator has disabled it, whatever run says
 	learn *learner        // wants it to run in learning mode, whatever run says; nil: nobody
 	stale bool            // its file is broken now
 
+	asleep bool // it does not run until a call wants it
+
 	started *generator.Plan // what the runner was told to start; nil: nothing
 	again   bool            // stop it and start it, though the plan is the same
 	busy    bool            // a stop is under way
+	delayed error           // why what it needs cannot be written; it is tried again
 
 	sessions map[string]*session // that have a process of their own, by handle
 
@@ -41,13 +46,20 @@ func (d *daemon) converge(s *server) {
 	case s.busy || s.started == nil && len(s.sessions) > 0: // nothing of it may be left before what comes next
 	case s.started != nil && s.want != nil && s.runs() && !s.again && d.adjust(s): // if there is anything to do at all
 	case s.started != nil && (s.want == nil || !s.runs() || s.again || generator.Digest(s.plan()) != generator.Digest(*s.started)):
+		if s.want != nil && s.runs() {
+			if err := d.runner.Prepare(s.plan()); err != nil { // nothing that runs ends for want of space
+				d.delay(s, err)
+				return
+			}
+		}
 		d.stop(s)
 	case s.started == nil && s.want == nil:
-		d.runner.Forget(s.name)
-		d.intents.forget(s.name)
-		delete(d.servers, s.name)
+		d.forget(s.name)
 	case s.started == nil && s.runs():
 		d.start(s)
+	case s.started == nil && s.asleep && !s.off:
+		s.set(control.Sleeping, reasonAsleep(*s.want))
+		d.offer(s)
 	case s.started == nil:
 		s.set(control.Stopped, s.reasonNotRun())
 		d.offer(s)
@@ -98,8 +110,6 @@ func (s *server) reasonNotRun() string {
 		return control.DetailOff(s.name)
 	case !s.want.Enabled:
 		return control.DetailDisabled
-	case !s.want.Autostart:
-		return "autostart = false in its declaration; pfar start " + s.name
 	}
 	return "stopped"
 }
@@ -141,10 +151,34 @@ func (d *daemon) start(s *server) {
 	}
 	if err := d.runner.Start(plan, values); err != nil {
 		s.set(control.Failed, err.Error())
+		if fullDisk(err) {
+			d.delay(s, err)
+		}
 		return
 	}
 	s.started = &plan
 }
+
+// delay has it tried again later: nobody says when a disk has space.
+func (d *daemon) delay(s *server, err error) {
+	if s.delayed == nil {
+		d.log.Error("a server is not what it should be, trying again", "server", s.name, "error", err)
+		time.AfterFunc(delayTime, func() {
+			d.post(func() {
+				s.delayed = nil
+				if d.servers[s.name] == s {
+					d.converge(s)
+					d.tell()
+				}
+			})
+		})
+	}
+	s.delayed = err
+}
+
+const delayTime = 5 * time.Second
+
+func fullDisk(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // retryWaiting starts a server again that waits for credentials if they are there by now.
 func (d *daemon) retryWaiting(s *server) {
@@ -167,7 +201,7 @@ func waitingFor(missing []string) string { return "for credentials: " + strings.
 // word of the owner's as ours.
 func (d *daemon) turnedOutside(s *server, u local.Update) {
 	if u.Ended {
-		s.run, s.started = false, nil
+		s.run, s.asleep, s.started = false, false, nil
 		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, s.name))
 		s.take(u)
 		s.status.PID, s.status.Tools, s.status.Limits, s.status.Crashes = 0, 0, "", 0
@@ -176,7 +210,7 @@ func (d *daemon) turnedOutside(s *server, u local.Update) {
 		}
 	} else if s.want != nil && s.started == nil {
 		p := s.plan() // which it is: what is offered is that
-		s.run, s.started = s.want.Enabled, &p
+		s.run, s.asleep, s.started = s.want.Enabled, false, &p
 		s.take(u)
 	}
 	d.converge(s)
@@ -227,6 +261,9 @@ func (s *server) report(log string) control.Server {
 		if p.Gateway.Sessions.Own {
 			r.SessionsMax = p.Gateway.Sessions.Max
 		}
+	}
+	if s.delayed != nil && s.started != nil {
+		r.Detail = strings.TrimPrefix(r.Detail+"; not yet as its file says: "+s.delayed.Error(), "; ")
 	}
 	if s.learn != nil {
 		r.Learning = true

@@ -46,7 +46,7 @@ func (e *session) begin(err error) {
 // gatewayGuest says what the gateway may ask for where it has a user of its own: what it needs, for it reads what
 // servers and clients write, and might be taken over by one.
 func gatewayGuest(uid int) control.Guest {
-	return control.Guest{UID: uid, Verbs: []control.Verb{control.Open, control.Close}}
+	return control.Guest{UID: uid, Verbs: []control.Verb{control.Open, control.Close, control.Wake, control.Sleep, control.Demand}}
 }
 
 // admitGateway lets the gateway's user connect to the control socket, and no other one.
@@ -132,7 +132,7 @@ func (s *server) admits(handle string) (leaving *session, err error) {
 	case !units.IsSession(handle):
 		return nil, noHandle(handle)
 	case s.started == nil || s.busy || s.status.State == control.Failed:
-		return nil, fmt.Errorf("%w: %q is %s: %s", control.ErrDown, s.name, s.status.State, s.status.Detail)
+		return nil, s.down()
 	case !s.started.Gateway.Sessions.Own:
 		return nil, fmt.Errorf("%w of %q: its declaration has no sessions = \"own\"", control.ErrShared, s.name)
 	case s.sessions[handle] != nil:

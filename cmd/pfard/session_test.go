@@ -87,7 +87,7 @@ func TestSessionsThatAreRefused(t *testing.T) {
 		{"an instance as a server", "a_" + first, second, control.ErrNoServer, first},
 		{"one process for all", "shared", second, control.ErrShared, `sessions = "own"`},
 		{"disabled", "off", second, control.ErrDisabled, "off.hcl"},
-		{"not started", "later", second, control.ErrDown, "stopped: autostart = false"},
+		{"not started", "later", second, control.ErrDown, "sleeping: starts with the first call"},
 		{"waiting", "waits", second, control.ErrDown, "pfar vault set none"},
 		{"failed", "failed", second, control.ErrDown, "3 crashes"},
 		{"no handle", "a", "", control.ErrInvalid, "8 characters"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,7 +47,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	d := newDaemon(o, log, store, endpoint)
-	d.waits = true
+	d.waits, d.units = true, newReloader(log, link)
 	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
 	}
@@ -58,6 +59,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	defer h.close()
+	d.emptied = h.clear
 	a := newAttachments(log, link, limits, h, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Link: link, Limits: limits,
@@ -67,11 +69,11 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	d.runner, a.runner = r, r
-	found, applied, err := r.Adopt(ctx)
+	found, err := r.Adopt(ctx)
 	if err != nil {
 		return err
 	}
-	d.adopt(found, applied)
+	d.adopt(found)
 	w, err := watch(o.declarations)
 	if err != nil {
 		return err
@@ -81,6 +83,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	go a.serve(l.attach)
 	go c.serve(l.credentials)
 	go r.Watch(ctx)
+	go d.units.run(ctx)
 	served := make(chan error, 1)
 	go func() { served <- control.Serve(ctx, l.control, d.answer, gatewayGuest(guest)) }()
 	d.loop(ctx, w.changed, func() { notify(log, sd.SdNotifyReady) })
@@ -148,8 +151,11 @@ func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
 	if text == nil {
 		text = []byte("{}") // a credential that is not there would keep the unit from starting
 	}
-	if err := systemd.Replace(filepath.Join(dirs.Run, units.CredentialUpstream), text); err != nil {
-		return up, fmt.Errorf("writing the upstream proxy: %w", err)
+	path := filepath.Join(dirs.Run, units.CredentialUpstream)
+	if old, rerr := os.ReadFile(path); rerr != nil || !bytes.Equal(old, text) { // a full disk is no reason not to start
+		if err := systemd.Replace(path, text); err != nil {
+			return up, fmt.Errorf("writing the upstream proxy: %w", err)
+		}
 	}
 	return up, json.Unmarshal(text, &up)
 }

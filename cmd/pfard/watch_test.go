@@ -65,8 +65,10 @@ func TestWatch(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer w.close()
+			began := time.Now()
 			action(t, dir)
 			last := time.Now()
+			slow := last.Sub(began) > settle // so that it may be taken for two
 			select {
 			case <-w.changed:
 				if d := time.Since(last); d > 300*time.Millisecond {
@@ -77,7 +79,9 @@ func TestWatch(t *testing.T) {
 			}
 			select {
 			case <-w.changed:
-				t.Error("told twice of one action")
+				if !slow {
+					t.Error("told twice of one action")
+				}
 			case <-time.After(2 * settle):
 			}
 		})

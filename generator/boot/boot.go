@@ -4,6 +4,7 @@ package boot
 import (
 	"fmt"
 	"io/fs"
+	"net/url"
 	"path"
 	"strings"
 	"unicode"
@@ -49,10 +50,9 @@ func unitName(server string) string { return "pfar-mcp@" + server + ".service" }
 
 func describe(s declaration.Server) string {
 	text := "# Written by pfar-generator at boot and at each daemon-reload.\n[Unit]\n"
-	// A path that a line cannot hold as it is would name another file.
-	if v := value(s.File); path.IsAbs(s.File) && strings.ReplaceAll(v, "%%", "%") == s.File {
-		text += "SourcePath=" + v + "\n"
-	}
+	// With SourcePath= systemctl would ask for a daemon-reload after each edit, which pfard acts on without one.
+	file := url.URL{Scheme: "file", Path: s.File}
+	text += "Documentation=" + strings.ReplaceAll(file.String(), "%", "%%") + "\n"
 	if d := value(s.Description); d != "" {
 		text += fmt.Sprintf("Description=MCP server %s: %s\n", s.Name, d)
 	}

@@ -2,6 +2,7 @@ package boot
 
 import (
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -118,11 +119,14 @@ func FuzzDropIn(f *testing.F) {
 		seen := map[string]bool{}
 		for _, o := range options {
 			plain := strings.ReplaceAll(o.Value, "%%", "")
-			if o.Section != "Unit" || o.Name != "SourcePath" && o.Name != "Description" || seen[o.Name] || strings.Contains(plain, "%") {
+			if o.Section != "Unit" || o.Name != "Documentation" && o.Name != "Description" || seen[o.Name] || strings.Contains(plain, "%") {
 				t.Fatalf("%+v in %q", o, text)
 			}
 			seen[o.Name] = true
-			if o.Name == "SourcePath" && strings.ReplaceAll(o.Value, "%%", "%") != file {
+			if o.Name != "Documentation" {
+				continue
+			}
+			if u, err := url.Parse(strings.ReplaceAll(o.Value, "%%", "%")); err != nil || u.Path != file || strings.ContainsAny(o.Value, " \t\n") {
 				t.Fatalf("it names %q, not %q", o.Value, file)
 			}
 		}

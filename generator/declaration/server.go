@@ -26,7 +26,7 @@ type Server struct {
 	Version   string   // that the server is expected to have; "" expects none
 
 	Enabled     bool          // false: known, never started
-	Autostart   bool          // start with pfar; false: on request
+	Autostart   bool          // start with pfar; false: with the first call
 	IdleTimeout time.Duration // stop after so long without a call; 0: never
 	Timeout     time.Duration // longest that one call may take
 

@@ -56,7 +56,7 @@ func (n *nameServers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 }
 
 // usurp has queries to the internet's name server answered by another.
-func (in *internet) usurp(t *testing.T) *nameServers {
+func (in *world) usurp(t *testing.T) *nameServers {
 	t.Helper()
 	n := &nameServers{}
 	var datagrams net.PacketConn

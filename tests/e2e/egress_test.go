@@ -58,7 +58,7 @@ func findClients(t *testing.T) *clients {
 }
 
 // startClients brings the server up with the internet around it.
-func startClients(t *testing.T) (*clients, *internet) {
+func startClients(t *testing.T) (*clients, *world) {
 	t.Helper()
 	in, wrap := startInternet(t)
 	in.startPostgres(t)

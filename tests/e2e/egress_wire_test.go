@@ -64,7 +64,7 @@ type wire struct {
 
 // tap watches what the process near, and all that runs with it, sends to the internet; and gives it a default route to
 // there, so that whatever is sent anywhere would go over the wire.
-func (in *internet) tap(t *testing.T, near int) *wire {
+func (in *world) tap(t *testing.T, near int) *wire {
 	t.Helper()
 	w := &wire{near: near, changed: make(chan struct{})}
 	var socket int

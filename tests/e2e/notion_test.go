@@ -26,13 +26,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/internet"
 )
 
 // roleVariable makes this test binary play another program.
 const roleVariable = "PFAR_TEST_ROLE"
 
 func playRole(role string) int {
-	serve := map[string]func(certificate string) error{"notion": serveNotion, "internet": serveInternet}[role]
+	serve := map[string]func(certificate string) error{"notion": serveNotion, "internet": internet.Serve}[role]
 	if serve == nil {
 		fmt.Fprintf(os.Stderr, "no role %q\n", role)
 		return 2
@@ -48,7 +49,7 @@ func playRole(role string) int {
 const (
 	notionHost    = "api.notion.com"
 	notionAddress = "93.184.215.14"
-	ourAddress    = "93.184.215.13"
+	ourAddress    = internet.Ours
 	notionToken   = "ntn_12345678901abcdefghijklmnopqrstuvwxyzABCDEFGHI"
 )
 

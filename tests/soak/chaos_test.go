@@ -28,7 +28,7 @@ func blows() []blow {
 		{"break a file", 6, (*soak).breakFile},
 		{"SIGHUP", 8, (*soak).hangUp},
 		{"kill a client", 8, (*soak).killClient},
-		{"crowd a server", 4, (*soak).crowd},
+		{"crowd a server", 8, (*soak).crowd},
 		{"pfar start of what is disabled", 20, (*soak).revive},
 	}
 }
@@ -239,7 +239,8 @@ func (s *soak) crowd() bool {
 	return true
 }
 
-// killGateway is the end of everything that is under way. The listeners stay, so that new calls wait for the next one.
+// killGateway is the end of every call that is under way. Servers and sessions go on, and the listeners stay, so that new
+// calls wait for the next one.
 func (s *soak) killGateway() {
 	for _, d := range descendants(s.pfar.cmd.Process.Pid) {
 		if d.name == "pfar-gateway" {

@@ -15,7 +15,7 @@ import (
 const soon = 10 * time.Second
 
 // appliance is a machine on which pfar has been installed and enabled.
-func appliance(t *testing.T) *bed.Machine {
+func appliance(t testing.TB) *bed.Machine {
 	t.Helper()
 	m := machines.Boot(t)
 	m.Run(t, "systemctl", "enable", "--now", "--quiet", "pfar.target")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
 )
 
@@ -30,6 +31,34 @@ func isActive(t *testing.T, m *bed.Machine, unit, want string) {
 	})
 }
 
+// TestDependenciesTellTheTruth: also of what was declared, edited and removed since the boot.
+func TestDependenciesTellTheTruth(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	lists := func(want bool) {
+		t.Helper()
+		bed.Eventually(t, soon, func() error {
+			if list := m.Run(t, "systemctl", "list-dependencies", "--plain", "pfar.target"); strings.Contains(list, "pfar-mcp@one.service") != want {
+				return fmt.Errorf("listed: want %t:\n%s", want, list)
+			}
+			return nil
+		})
+	}
+	m.Put(t, "/etc/pfar/mcp.d/one.hcl", declared(""), 0o644)
+	lists(true)
+	m.Put(t, "/etc/pfar/mcp.d/one.hcl", declared("label = \"public\""), 0o644)
+	becomes(t, m, "one", control.Running)
+	if status := m.Run(t, "systemctl", "status", "pfar-mcp@one"); strings.Contains(status, "changed on disk") || !strings.Contains(status, "file:///etc/pfar/mcp.d/one.hcl") {
+		t.Errorf("after an edit:\n%s", status)
+	}
+	m.Run(t, "pfar", "disable", "one")
+	lists(false)
+	m.Run(t, "pfar", "enable", "one")
+	lists(true)
+	m.Run(t, "rm", "/etc/pfar/mcp.d/one.hcl")
+	lists(false)
+}
+
 // TestDeclaredServersStartAtBoot: what pfar.target wants is what is declared, and the operator's word outlives the machine.
 func TestDeclaredServersStartAtBoot(t *testing.T) {
 	t.Parallel()
@@ -38,7 +67,7 @@ func TestDeclaredServersStartAtBoot(t *testing.T) {
 	m.Put(t, "/etc/pfar/mcp.d/two.hcl", declared(""), 0o644)
 	m.Put(t, "/etc/pfar/mcp.d/later.hcl", declared("autostart = false"), 0o644)
 	m.Put(t, "/etc/pfar/mcp.d/broken.hcl", "server {\n  comand = \"x\"\n}\n", 0o644)
-	m.Run(t, "systemctl", "enable", "--quiet", "pfar.target", "pfard.service", "pfar-gateway.socket")
+	m.Run(t, "systemctl", "enable", "--quiet", "pfar.target")
 	wanted := func(want ...string) {
 		t.Helper()
 		var list []string
@@ -53,12 +82,15 @@ func TestDeclaredServersStartAtBoot(t *testing.T) {
 	}
 	m.Reboot(t)
 	wanted("pfar-mcp@one.service", "pfar-mcp@two.service")
-	if got, want := m.Run(t, "systemctl", "show", "-pDescription", "-pSourcePath", "pfar-mcp@one.service"), "Description=MCP server one: 100% of %i\nSourcePath=/etc/pfar/mcp.d/one.hcl\n"; got != want {
+	if got, want := m.Run(t, "systemctl", "show", "-pDescription", "-pDocumentation", "pfar-mcp@one.service"), "Documentation=\"man:pfard(8)\" \"man:pfar-declaration(5)\" file:///etc/pfar/mcp.d/one.hcl\nDescription=MCP server one: 100% of %i\n"; got != want {
 		t.Errorf("systemd reads %q, want %q", got, want)
 	}
 	isActive(t, m, "pfar-mcp@one.service", "active")
 	isActive(t, m, "pfar-mcp@two.service", "active")
 	isActive(t, m, "pfar-mcp@later.service", "inactive")
+	if again := m.Run(t, "systemctl", "show", "-pNRestarts", "pfar-mcp@one.service"); again != "NRestarts=0\n" {
+		t.Errorf("it did not come up at once: %s%s", again, m.Journal(t, "pfar-mcp@one.service"))
+	}
 
 	m.Run(t, "pfar", "disable", "two")
 	isActive(t, m, "pfar-mcp@two.service", "inactive")

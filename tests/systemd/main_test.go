@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/tests/internet"
 	"github.com/pfar/pfar/tests/systemd/bed"
 )
 
@@ -20,6 +21,13 @@ func TestMain(m *testing.M) {
 	bed.Play()
 	if os.Getenv(victimVariable) != "" {
 		victim()
+	}
+	if program := os.Getenv(launcherVariable); program != "" {
+		fmt.Fprintln(os.Stderr, launcher(program))
+		return
+	}
+	if os.Getenv(internetVariable) != "" {
+		panic(internet.Serve(""))
 	}
 	flag.Parse()
 	if testing.Short() {
@@ -77,7 +85,7 @@ func install(options ...string) func(context.Context, string) error {
 }
 
 func bring(ctx context.Context, dir string) error {
-	own := []string{"build", "-o", filepath.Join(dir, programs) + "/", "./tests/echo", "./tests/hostile"}
+	own := []string{"build", "-o", filepath.Join(dir, programs) + "/", "./tests/echo", "./tests/hostile", "./tests/clients"}
 	if err := command(ctx, []string{"CGO_ENABLED=0"}, "go", append([]string{"-C", root}, own...)...); err != nil {
 		return err
 	}

@@ -20,15 +20,8 @@ type Refusal struct {
 	Later bool
 }
 
-// ErrLater is the error of a refusal that may not come again, and of a pfard that is away or slow.
-var ErrLater = errors.New("pfard refuses for now")
-
-// Later has err be an ErrLater, in its own words.
-func Later(err error) error { return later{err} }
-
-type later struct{ error }
-
-func (l later) Unwrap() []error { return []error{l.error, ErrLater} }
+// ErrLater is the error of what may go well another time: a refusal for now, and a pfard that does not answer.
+var ErrLater = errors.New("pfard cannot be had for now")
 
 func (r *Refusal) Error() string { return r.Words }
 func (r *Refusal) Unwrap() error {
@@ -38,8 +31,8 @@ func (r *Refusal) Unwrap() error {
 	return nil
 }
 
-// Connect says hello to the pfard at path, which may be starting: it tries until pfard answers or ctx ends, which is an ErrLater. The files
-// that come with the welcome are the caller's to close.
+// Connect says hello to the pfard at path, which may be starting: it tries until pfard answers or ctx ends. The files
+// that come with the welcome are the caller's to close. Of the errors, *Refusal alone may not wrap ErrLater.
 func Connect(ctx context.Context, path string, hello Hello) (*Conn, Welcome, []*os.File, error) {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		c, w, files, err := greet(ctx, path, hello)
@@ -50,7 +43,7 @@ func Connect(ctx context.Context, path string, hello Hello) (*Conn, Welcome, []*
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, Welcome{}, nil, Later(fmt.Errorf("attaching to pfard at %q: %w", path, err))
+			return nil, Welcome{}, nil, fmt.Errorf("%w: attaching at %q: %w", ErrLater, path, err)
 		}
 	}
 }

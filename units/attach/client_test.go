@@ -82,7 +82,6 @@ func TestConnectIsRefused(t *testing.T) {
 		"for good":       {&Message{Error: "no"}, func(err error) bool { return err.Error() == "no" && !errors.Is(err, ErrLater) }},
 		"for now":        {&Message{Error: "not yet", Later: true}, func(err error) bool { return err.Error() == "not yet" && errors.Is(err, ErrLater) }},
 		"no welcome":     {&Message{Refusal: "x"}, func(err error) bool { return errors.Is(err, ErrLater) }},
-		"silence":        {&Message{}, func(err error) bool { return errors.Is(err, ErrLater) }},
 		"hangs up":       {nil, func(err error) bool { return errors.Is(err, io.EOF) && errors.Is(err, ErrLater) }},
 		"nobody's there": {nil, func(err error) bool { return errors.Is(err, os.ErrNotExist) && errors.Is(err, ErrLater) }},
 	} {

@@ -2,7 +2,9 @@
 //
 // The launcher connects to the gateway's socket (SOCK_SEQPACKET, so one packet is one message), sends Hello with the
 // write end of the server's stdin and the read end of its stdout attached (SCM_RIGHTS, unix(7)), and keeps the
-// connection for the life of the server. Whoever closes it says that the server, or the gateway, is gone.
+// connection for the life of the server. Whoever closes it says that the server, or the gateway, is gone. The gateway's end
+// is stored (units.Store), so that it stays open while another process of the gateway takes over: to the launcher that shows
+// as another Ready.
 package handover
 
 import (
@@ -28,6 +30,9 @@ type Server struct {
 	Pins         string   `json:"pins,omitempty"`    // "hold" or "trust-first": what becomes of tools seen for the first time; "" holds
 	Version      string   `json:"version,omitempty"` // that the declaration expects the server to have; "" expects none
 	Program      string   `json:"program,omitempty"` // SHA-256 over its command and arguments, in hexadecimal
+
+	OnDemand    bool          `json:"on_demand,omitempty"`    // a call starts it when it sleeps
+	IdleTimeout time.Duration `json:"idle_timeout,omitempty"` // without a call, until it is put to sleep; 0: never; nanoseconds in JSON
 }
 
 // Tool is what a declaration says of one tool.

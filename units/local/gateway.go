@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pfar/pfar/units"
@@ -36,12 +37,13 @@ func (r *Runner) startGateway() error {
 	if err := own(pins, user); err != nil {
 		return fmt.Errorf("giving the pins to user %d: %w", user.uid(), err)
 	}
+	again := new(impatience)
 	program, binds, err := r.program("pfar-gateway", gatewayName, user)
 	if err != nil {
 		return err
 	}
 	r.gateway = &service{
-		name: gatewayName, dirs: r.dirs, log: r.cfg.Log, timeout: stopTimeout, restart: always,
+		name: gatewayName, dirs: r.dirs, log: r.cfg.Log, timeout: stopTimeout, restart: again.again, store: newStore(),
 		prepare: func() (spec, error) {
 			d, err := r.cfg.Gateway.descriptors()
 			if err != nil {
@@ -55,20 +57,19 @@ func (r *Runner) startGateway() error {
 				credentials: map[string][]byte{"token": r.cfg.Gateway.Token}, log: r.dirs.log(units.GatewayLog),
 			}, nil
 		},
-		notice:  func(m notification) { m.close() },
-		changed: r.gatewayChanged,
+		notice: func(m notification) { m.close() },
+		changed: func(p phase, _ *process, _ int) {
+			switch p {
+			case active:
+				again.served()
+				r.cfg.Gateway.Changed(true)
+			case autoRestart, failed:
+				r.cfg.Gateway.Changed(false)
+			}
+		},
 	}
 	r.gateway.start()
 	return nil
-}
-
-func (r *Runner) gatewayChanged(p phase, _ *process, _ int) {
-	switch p {
-	case active:
-		r.cfg.Gateway.Changed(true)
-	case autoRestart, failed:
-		r.cfg.Gateway.Changed(false)
-	}
 }
 
 // GatewayUID returns the user id that the gateway runs as, on the host.
@@ -125,8 +126,26 @@ func (r *Runner) dialGateway() (*os.File, error) {
 	return c.File()
 }
 
-// always restarts after every exit.
-func always(int) (time.Duration, bool) { return units.RestartSec * time.Second, true }
+// impatience restarts after every exit: soon, for calls wait, but later each time as long as it does not serve.
+type impatience struct {
+	mu    sync.Mutex
+	delay time.Duration
+}
+
+func (i *impatience) again(int) (time.Duration, bool) {
+	const least, most = 100 * time.Millisecond, units.RestartSec * time.Second
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.delay = min(max(2*i.delay, least), most)
+	return i.delay, true
+}
+
+// served has the next restart come soon.
+func (i *impatience) served() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.delay = 0
+}
 
 // never does not.
 func never(int) (time.Duration, bool) { return 0, false }

@@ -11,8 +11,9 @@ import (
 
 // notifySocket receives the sd_notify(3) messages of one process.
 type notifySocket struct {
-	conn *net.UnixConn
-	path string
+	conn   *net.UnixConn
+	path   string
+	stores bool // its process has a store
 }
 
 // notification is one message. Files are the receiver's to close.
@@ -20,7 +21,9 @@ type notification struct {
 	pid   int
 	vars  map[string]string
 	files []*os.File
-	odd   bool // something else came than sockets of a namespace
+	odd   bool // something else came than sockets of a namespace, or than what is stored
+
+	stored []int // for the store
 }
 
 // maxNotification bounds one message in bytes; systemd's own bound is the same (NOTIFY_BUFFER_MAX).
@@ -67,7 +70,7 @@ func (s *notifySocket) receive() (notification, error) {
 		if err != nil {
 			return notification{}, err
 		}
-		m, err := parseNotification(b[:n], oob[:oobn])
+		m, err := parseNotification(b[:n], oob[:oobn], s.stores)
 		if err != nil || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 			m.close()
 			continue
@@ -76,7 +79,7 @@ func (s *notifySocket) receive() (notification, error) {
 	}
 }
 
-func parseNotification(b, oob []byte) (notification, error) {
+func parseNotification(b, oob []byte, stores bool) (notification, error) {
 	m := notification{vars: map[string]string{}}
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -96,7 +99,11 @@ func parseNotification(b, oob []byte) (notification, error) {
 				return m, err
 			}
 			for _, fd := range fds {
-				m.take(fd)
+				if stores {
+					m.store(fd)
+				} else {
+					m.take(fd)
+				}
 			}
 		}
 	}
@@ -125,7 +132,24 @@ func (m *notification) take(fd int) {
 	m.files = append(m.files, os.NewFile(uintptr(fd), "notify"))
 }
 
-func (m *notification) close() { closeLater(m.files) }
+// store keeps a descriptor if it is of the kinds that are stored.
+func (m *notification) store(fd int) {
+	unix.CloseOnExec(fd)
+	if !storable(fd) {
+		m.odd = true
+		go unix.Close(fd)
+		return
+	}
+	m.stored = append(m.stored, fd)
+}
+
+func (m *notification) close() {
+	closeLater(m.files)
+	for _, fd := range m.stored {
+		go unix.Close(fd)
+	}
+	m.stored = nil
+}
 
 func closeLater(files []*os.File) {
 	for _, f := range files {

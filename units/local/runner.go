@@ -108,6 +108,9 @@ func (r *Runner) Stop(name string) {
 // Adjust is not for a local server: it is started again.
 func (r *Runner) Adjust(generator.Plan) bool { return false }
 
+// Prepare does nothing: a local server's plan is in no file of ours.
+func (r *Runner) Prepare(generator.Plan) error { return nil }
+
 // Offer does nothing: nobody else can start a local server.
 func (r *Runner) Offer(string, *generator.Plan) {}
 

@@ -35,6 +35,8 @@ type service struct {
 	changed func(p phase, m *process, code int)  // called after each change, from a goroutine of the service
 	restart func(code int) (time.Duration, bool) // whether to start again after this exit code, and when
 	timeout time.Duration                        // from SIGTERM to SIGKILL
+	store   *store                               // what its process may keep for the next one; nil: nothing
+	served  time.Time                            // when a process has ended that was ready, or the first was started
 
 	stopOnce sync.Once
 	stopping chan struct{}
@@ -54,10 +56,13 @@ func onFailure(code int) (time.Duration, bool) {
 
 // start runs the service until stop, or until its process ends and is not to be started again.
 func (s *service) start() {
-	s.stopping, s.done = make(chan struct{}), make(chan struct{})
+	s.stopping, s.done, s.served = make(chan struct{}), make(chan struct{}), time.Now()
 	go func() {
 		defer close(s.done)
 		for s.once() {
+		}
+		if s.store != nil {
+			s.store.clear()
 		}
 	}()
 }
@@ -77,10 +82,10 @@ func (s *service) once() bool {
 		return false
 	}
 	s.changed(activating, p, 0)
-	messages := make(chan struct{})
+	messages, ready := make(chan struct{}), false
 	go func() {
 		defer close(messages)
-		s.follow(socket, p)
+		ready = s.follow(socket, p)
 	}()
 	stopped := false
 	select {
@@ -94,6 +99,11 @@ func (s *service) once() bool {
 	<-messages
 	socket.close()
 	_ = removeCredentials(s.dirs.credentials(s.name))
+	if ready {
+		s.served = time.Now()
+	} else if s.store != nil && time.Since(s.served) > s.store.patience {
+		s.store.clear()
+	}
 	return s.after(p.code, stopped)
 }
 
@@ -106,6 +116,18 @@ func (s *service) spawn() (*process, *notifySocket, error) {
 	socket, err := listenNotify(sp.notify, sp.user)
 	if err != nil {
 		return nil, nil, err
+	}
+	if s.store != nil {
+		socket.stores = true
+		kept, err := s.store.descriptors()
+		if err != nil {
+			socket.close()
+			for _, d := range sp.descriptors {
+				d.file.Close()
+			}
+			return nil, nil, err
+		}
+		sp.descriptors = append(sp.descriptors, kept...)
 	}
 	p, err := spawn(sp, s.dirs.credentials(s.name))
 	if err != nil {
@@ -150,13 +172,14 @@ func (s *service) terminate(p *process) {
 	}
 }
 
-// follow passes on messages that come from the process itself: anybody could write to the socket who got at its path.
-func (s *service) follow(socket *notifySocket, p *process) {
-	ready, heard, sent := false, false, false
+// follow passes on messages that come from the process itself: anybody could write to the socket who got at its path. It
+// reports whether the process was ready.
+func (s *service) follow(socket *notifySocket, p *process) (ready bool) {
+	heard, sent := false, false
 	for {
 		m, err := socket.receive()
 		if err != nil {
-			return
+			return ready
 		}
 		if m.pid != p.pid {
 			m.close()
@@ -166,7 +189,14 @@ func (s *service) follow(socket *notifySocket, p *process) {
 			heard = true
 			_ = removeCredentials(s.dirs.credentials(s.name))
 		}
-		if len(m.files) > 0 || m.odd {
+		if s.store != nil {
+			if err := s.store.heed(&m); err != nil {
+				s.log.Warn("killing "+s.name+": it stores what it should not", "pid", p.pid, "error", err)
+				m.close()
+				_ = unix.Kill(-p.pid, unix.SIGKILL)
+				continue
+			}
+		} else if len(m.files) > 0 || m.odd {
 			// One set of sockets a process, from a launcher: with more, whoever took a launcher over could exhaust this one.
 			if sent || m.odd || m.vars["FDSTORE"] != "1" {
 				s.log.Warn("killing "+s.name+": it sends descriptors that it should not", "pid", p.pid)

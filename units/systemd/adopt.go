@@ -7,15 +7,17 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// Found is an instance that was there when the Runner began.
+// Found is an instance that was known when the Runner began.
 type Found struct {
-	Plan   generator.Plan
-	Update units.Update
+	Plan    generator.Plan
+	Idle    bool         // it does not run: the plan is one that was offered, or has been stopped
+	Update  units.Update // of one that runs
+	Applied string       // digest of the plan that an earlier pfard had started, and did not begin to stop
+	Outside bool         // it runs, and no pfard has had it started
 }
 
-// Adopt takes over what systemd runs, which an earlier pfard has started, and returns it with the digests of the plans
-// that were applied, by server: one that is not among what was found has been stopped since.
-func (r *Runner) Adopt(ctx context.Context) (found []Found, applied map[string]string, err error) {
+// Adopt takes over what systemd runs and what an earlier pfard has offered.
+func (r *Runner) Adopt(ctx context.Context) (found []Found, err error) {
 	var known map[string]UnitState
 	err = r.persist(ctx, "looking for what runs", func(ctx context.Context, bus *Bus) (err error) {
 		if known, err = bus.Launchers(ctx); err != nil {
@@ -29,15 +31,14 @@ func (r *Runner) Adopt(ctx context.Context) (found []Found, applied map[string]s
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	names, err := r.plans.instances()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	applied = map[string]string{}
 	for _, name := range names {
 		s, ok := known[name]
 		delete(known, name)
@@ -53,16 +54,18 @@ func (r *Runner) Adopt(ctx context.Context) (found []Found, applied map[string]s
 			r.forget(name)
 			continue
 		}
-		if _, now := r.plans.applied(name); now != "" {
-			applied[name] = now
+		by, now := r.plans.applied(name)
+		f := Found{Plan: p, Idle: idle, Applied: now, Outside: !idle && by == ""}
+		if !idle {
+			i := newInstance(p, digest)
+			follow(&i.update, s)
+			r.instances[name] = i
+			f.Update = i.update
+			if f.Outside {
+				r.mark(name, digest, digest)
+			}
 		}
-		if idle {
-			continue
-		}
-		i := newInstance(p, digest)
-		follow(&i.update, s)
-		r.instances[name] = i
-		found = append(found, Found{p, i.update})
+		found = append(found, f)
 	}
 	for name, s := range known { // systemctl shows it, and nobody knows what it is
 		if s.Active == "inactive" {
@@ -71,5 +74,5 @@ func (r *Runner) Adopt(ctx context.Context) (found []Found, applied map[string]s
 		r.instances[name] = &instance{update: units.Update{Server: name}}
 		go r.Stop(name)
 	}
-	return found, applied, nil
+	return found, nil
 }

@@ -45,6 +45,7 @@ func (r *Runner) attach(name, digest string, pid, uid int) (generator.Plan, unit
 		r.instances[name] = i
 		r.mark(name, digest, now)
 	}
+	i.starting = false
 	u := &i.update
 	if u.Ended {
 		u.Ended, u.State, u.Detail = false, units.StateStarting, "starting"

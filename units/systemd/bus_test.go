@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ type fakeSystemd struct {
 	units   map[string]map[string]dbus.Variant // name -> properties, those of the start included
 	job     string                             // result of the next jobs; "": they never end
 	stopped []string
+	started []string
+	masked  string // a unit
 }
 
 func newFakeSystemd(t *testing.T) *fakeSystemd {
@@ -35,7 +38,7 @@ func newFakeSystemd(t *testing.T) *fakeSystemd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakeSystemd{t: t, address: "unix:path=" + path, units: map[string]map[string]dbus.Variant{}, job: "done"}
+	f := &fakeSystemd{t: t, address: "unix:path=" + dbus.EscapeBusAddressValue(path), units: map[string]map[string]dbus.Variant{}, job: "done"}
 	var serving sync.WaitGroup
 	t.Cleanup(func() {
 		l.Close()
@@ -119,8 +122,16 @@ func (f *fakeSystemd) answer(c net.Conn, m *dbus.Message) {
 			return
 		}
 		f.stopped = append(f.stopped, unit)
+		if f.units[unit]["ActiveState"].Value() != nil {
+			delete(f.units, unit)
+		}
 		f.reply(c, m, job)
 		f.ended(job, unit)
+	case "StartUnit":
+		f.start(c, m, unit, job)
+	case "GetAll":
+		path, _ := m.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
+		f.reply(c, m, f.all(path))
 	case "Get":
 		path, _ := m.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
 		f.reply(c, m, f.property(path, m.Body[1].(string)))
@@ -131,14 +142,78 @@ func (f *fakeSystemd) answer(c net.Conn, m *dbus.Message) {
 	}
 }
 
+// start is what becomes of a service: it is up at once, or what f.fate says, or nothing without a plan.
+func (f *fakeSystemd) start(c net.Conn, m *dbus.Message, unit string, job dbus.ObjectPath) {
+	if f.masked == unit {
+		f.refuse(c, m, errMasked, "Unit "+unit+" is masked.")
+		return
+	}
+	f.started = append(f.started, unit)
+	if f.job == "done" {
+		f.set(unit, "active", "running", nil)
+	}
+	f.reply(c, m, job)
+	f.ended(job, unit)
+}
+
+// set puts a service into a state, and says so. The lock is held.
+func (f *fakeSystemd) set(unit, active, sub string, more map[string]any) {
+	p := map[string]dbus.Variant{
+		"Description": dbus.MakeVariant(""), "ActiveState": dbus.MakeVariant(active), "SubState": dbus.MakeVariant(sub),
+		"Result": dbus.MakeVariant("success"), "ExecMainStatus": dbus.MakeVariant(int32(0)), "MainPID": dbus.MakeVariant(uint32(7)), "StatusText": dbus.MakeVariant(""),
+	}
+	for name, v := range more {
+		p[name] = dbus.MakeVariant(v)
+	}
+	f.units[unit] = p
+	if active == "inactive" {
+		delete(f.units, unit)
+	}
+	state := map[string]dbus.Variant{"ActiveState": dbus.MakeVariant(active), "SubState": dbus.MakeVariant(sub)}
+	for _, c := range f.conns {
+		f.send(c, &dbus.Message{Type: dbus.TypeSignal, Headers: map[dbus.HeaderField]dbus.Variant{
+			dbus.FieldPath:      dbus.MakeVariant(dbus.ObjectPath("/org/freedesktop/systemd1/unit/" + escape(unit))),
+			dbus.FieldInterface: dbus.MakeVariant("org.freedesktop.DBus.Properties"),
+			dbus.FieldMember:    dbus.MakeVariant("PropertiesChanged"),
+		}, Body: []any{"org.freedesktop.systemd1.Unit", state, []string{}}})
+	}
+}
+
+// becomes has somebody else change a service.
+func (f *fakeSystemd) becomes(unit, active, sub string, more map[string]any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.set(unit, active, sub, more)
+}
+
+// hangUp ends all connections, as systemd does when it executes itself anew.
+func (f *fakeSystemd) hangUp() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		c.Close()
+	}
+	f.conns = nil
+}
+
+func escape(unit string) string {
+	return strings.NewReplacer("-", "_2d", ".", "_2e", "@", "_40", "_", "_5f").Replace(unit)
+}
+
 func (f *fakeSystemd) property(path dbus.ObjectPath, name string) dbus.Variant {
-	for unit, properties := range f.units {
-		escaped := strings.NewReplacer("-", "_2d", ".", "_2e").Replace(unit)
-		if v, ok := properties[name]; ok && strings.HasSuffix(string(path), "/"+escaped) {
-			return v
-		}
+	if v, ok := f.all(path)[name]; ok {
+		return v
 	}
 	return dbus.MakeVariant("") // systemd answers for units that it does not know
+}
+
+func (f *fakeSystemd) all(path dbus.ObjectPath) map[string]dbus.Variant {
+	for unit, properties := range f.units {
+		if strings.HasSuffix(string(path), "/"+escape(unit)) {
+			return properties
+		}
+	}
+	return map[string]dbus.Variant{"ActiveState": dbus.MakeVariant("inactive"), "SubState": dbus.MakeVariant("dead")}
 }
 
 func (f *fakeSystemd) list(c net.Conn, m *dbus.Message) {
@@ -152,7 +227,11 @@ func (f *fakeSystemd) list(c net.Conn, m *dbus.Message) {
 	list := []status{}
 	for unit, properties := range f.units {
 		if ok, _ := filepath.Match(m.Body[1].([]string)[0], unit); ok {
-			list = append(list, status{Name: unit, Description: properties["Description"].Value().(string), Path: "/", JobPath: "/"})
+			active, _ := properties["ActiveState"].Value().(string)
+			sub, _ := properties["SubState"].Value().(string)
+			list = append(list, status{
+				Name: unit, Description: properties["Description"].Value().(string), Active: active, Sub: sub, Path: "/", JobPath: "/",
+			})
 		}
 	}
 	f.reply(c, m, list)
@@ -197,7 +276,7 @@ func (f *fakeSystemd) send(c net.Conn, m *dbus.Message) {
 	if len(m.Body) > 0 {
 		m.Headers[dbus.FieldSignature] = dbus.MakeVariant(dbus.SignatureOf(m.Body...))
 	}
-	if err := m.EncodeTo(c, binary.LittleEndian); err != nil && !errors.Is(err, net.ErrClosed) {
+	if err := m.EncodeTo(c, binary.LittleEndian); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, syscall.EPIPE) { // who asked has gone
 		f.t.Errorf("answering: %v", err)
 	}
 }

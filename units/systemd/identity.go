@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -15,6 +16,10 @@ type Process struct {
 	Bridge   bool // of the egress bridge; of the launcher otherwise
 	PID      int
 }
+
+// ErrStranger is the error of Identify about a process that is not the main one of an instance unit. Any other one says
+// nothing about the process.
+var ErrStranger = errors.New("not the main process of a server's unit")
 
 // Identify finds out which instance's process pid is: the kernel says which unit it is in, and systemd that it is the
 // unit's main one. A server that could reach whoever asks is in another cgroup, and not the main process of anything.
@@ -33,7 +38,7 @@ func Identify(ctx context.Context, bus *Bus, pid int) (Process, error) {
 		return Process{}, err
 	}
 	if main != pid {
-		return Process{}, fmt.Errorf("process %d is not the main process of %q", pid, unit)
+		return Process{}, fmt.Errorf("process %d: %w: that of %q is %d", pid, ErrStranger, unit, main)
 	}
 	return p, nil
 }
@@ -55,7 +60,7 @@ func unitIn(text string) (p Process, unit string, err error) {
 			return Process{Instance: name, Bridge: true}, unit, nil
 		}
 	}
-	return Process{}, "", fmt.Errorf("its cgroup is that of no server's unit: %q", text)
+	return Process{}, "", fmt.Errorf("%w: its cgroup is %q", ErrStranger, text)
 }
 
 // bridgeOf returns the instance whose bridge a unit is.

@@ -20,13 +20,13 @@ func (r *Runner) observe(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), busTime)
 	defer cancel()
 	var s UnitState
-	err := r.ask(ctx, func(ctx context.Context, bus *Bus) (err error) {
+	err := r.persist(ctx, "asking for the state of "+name, func(ctx context.Context, bus *Bus) (err error) {
 		s, err = bus.State(ctx, LauncherUnit(name))
 		return err
 	})
 	if err != nil {
 		r.cfg.Log.Warn("asking for the state of a server, ignoring", "server", name, "error", err)
-		return // whoever watches asks again once systemd is back
+		return
 	}
 	r.change(name, i, func(u *units.Update) {
 		if i.starting {
@@ -60,6 +60,10 @@ func follow(u *units.Update, s UnitState) {
 		}
 	case s.Sub == "auto-restart":
 		gone(u)
+		if u.Session != "" { // what its client had in it is gone
+			u.Ended, u.State, u.Detail = true, units.StateFailed, s.why(units.StateFailed)
+			return
+		}
 		if u.State != units.StateBackOff {
 			u.State, u.Detail = units.StateBackOff, s.why(units.StateBackOff)
 		}
@@ -146,7 +150,7 @@ func (r *Runner) lookAtGateway() {
 	ctx, cancel := context.WithTimeout(context.Background(), busTime)
 	defer cancel()
 	var s UnitState
-	err := r.ask(ctx, func(ctx context.Context, bus *Bus) (err error) {
+	err := r.persist(ctx, "asking for the state of the gateway", func(ctx context.Context, bus *Bus) (err error) {
 		s, err = bus.State(ctx, GatewayUnit)
 		return err
 	})

@@ -16,8 +16,8 @@ import (
 
 // plans is what instance units are to run, as files below the run directory: plan/INSTANCE.json is their credential, and
 // without it systemd does not start them (AssertPathExists=). applied/INSTANCE says that systemd has been asked to
-// start it, with which plan, and what has become of that plan: a pfard that was killed in between asks again, and one
-// that finds the instance stopped nevertheless knows that somebody else did that.
+// start it, with which plan, and what has become of that plan, or that it is being asked to stop it. A pfard that was
+// killed in between asks again; one that finds the instance otherwise than this says knows that somebody else did that.
 type plans struct{ run string }
 
 const planSuffix = ".json"
@@ -43,14 +43,38 @@ func (p plans) write(instance string, plan generator.Plan) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("writing the plan of %q: %w", instance, err)
 	}
-	if old, err := os.ReadFile(p.file(instance)); err == nil && bytes.Equal(old, raw) {
+	if sameText(p.file(instance), raw) {
 		return units.Digest(raw), nil
 	}
-	if err := Replace(p.file(instance), raw); err != nil {
+	if sameText(p.next(instance), raw) {
+		err = os.Rename(p.next(instance), p.file(instance))
+	} else {
+		err = Replace(p.file(instance), raw)
+	}
+	if err != nil {
 		return "", fmt.Errorf("writing the plan of %q: %w", instance, err)
 	}
 	return units.Digest(raw), nil
 }
+
+// prepare writes a plan beside the one that runs. To make it the instance's takes no space any more.
+func (p plans) prepare(instance string, plan generator.Plan) error {
+	raw, err := json.Marshal(plan)
+	if err == nil && !sameText(p.file(instance), raw) {
+		err = Replace(p.next(instance), raw)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the plan of %q: %w", instance, err)
+	}
+	return nil
+}
+
+func sameText(path string, text []byte) bool {
+	old, err := os.ReadFile(path)
+	return err == nil && bytes.Equal(old, text)
+}
+
+func (p plans) next(instance string) string { return filepath.Join(p.run, "plan", ".next-"+instance) }
 
 // Replace writes a file so that a reader finds the old text or the new one, and no other user's.
 func Replace(path string, text []byte) (err error) {
@@ -104,7 +128,7 @@ func (p plans) instances() ([]string, error) {
 }
 
 func (p plans) remove(instance string) error {
-	return errors.Join(p.unapply(instance), removeFile(p.file(instance)))
+	return errors.Join(p.unapply(instance), removeFile(p.file(instance)), removeFile(p.next(instance)))
 }
 
 // apply notes that systemd has been asked to start a plan, and the digest of what that has become without another start.
@@ -112,9 +136,16 @@ func (p plans) apply(instance, started, now string) error {
 	return Replace(p.mark(instance), []byte(started+" "+now))
 }
 
+// stop notes that systemd is about to be asked to stop it.
+func (p plans) stop(instance string) error {
+	return Replace(p.mark(instance), []byte(stopping))
+}
+
+const stopping = "stopping"
+
 func (p plans) unapply(instance string) error { return removeFile(p.mark(instance)) }
 
-// applied returns what apply has noted; "" if we have stopped it since.
+// applied returns what apply has noted, or that stop has; "" if we have not started it, or have stopped it since.
 func (p plans) applied(instance string) (started, now string) {
 	b, _ := os.ReadFile(p.mark(instance))
 	started, now, _ = strings.Cut(string(b), " ")

@@ -209,17 +209,23 @@ func (r *Runner) Stop(name string) {
 	if i.asked != nil {
 		<-i.asked
 	}
-	if err := r.plans.unapply(name); err != nil {
-		r.cfg.Log.Warn("forgetting that a server was started, ignoring", "server", name, "error", err)
+	if err := r.plans.stop(name); err != nil {
+		r.cfg.Log.Warn("remembering that a server is being stopped, ignoring", "server", name, "error", err)
 	}
 	err := r.persist(context.Background(), "stopping "+name, func(ctx context.Context, bus *Bus) error {
-		return bus.StopUnit(ctx, LauncherUnit(name))
+		if err := bus.StopUnit(ctx, LauncherUnit(name)); err != nil {
+			return err
+		}
+		return bus.StopUnit(ctx, BridgeUnit(name)) // which ends by itself (PartOf=), but nobody would wait for that
 	})
 	if err == nil {
 		err = r.cfg.Limits.Remove(name)
 	}
 	if err != nil {
 		r.cfg.Log.Error("stopping a server", "server", name, "error", err)
+	}
+	if err := r.plans.unapply(name); err != nil {
+		r.cfg.Log.Warn("forgetting that a server was started, ignoring", "server", name, "error", err)
 	}
 	r.mu.Lock()
 	delete(r.instances, name)
@@ -243,6 +249,13 @@ func (r *Runner) Plan(instance string) (generator.Plan, error) {
 	return p, err
 }
 
+// Prepare makes sure that Start, once what runs has ended, will not fail for want of space.
+func (r *Runner) Prepare(p generator.Plan) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.plans.prepare(units.Instance(p.Name, p.Gateway.Session), p)
+}
+
 // Offer lets others start a server that does not run (systemctl(1)), from this plan; nil takes that back.
 func (r *Runner) Offer(server string, p *generator.Plan) {
 	r.mu.Lock()
@@ -252,6 +265,9 @@ func (r *Runner) Offer(server string, p *generator.Plan) {
 		err = r.plans.remove(server)
 	} else {
 		_, err = r.plans.write(server, *p)
+		if r.instances[server] == nil { // or it has been started in the meantime
+			err = errors.Join(err, r.plans.unapply(server))
+		}
 	}
 	if err != nil {
 		r.cfg.Log.Warn("saying what systemctl may start, ignoring", "server", server, "error", err)

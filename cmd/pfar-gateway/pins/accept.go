@@ -202,8 +202,10 @@ func (s *Store) forget(k *known, server string) error {
 	if k.nothing() {
 		return ErrUnknown
 	}
-	if err := s.disk.remove(s.path(server)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, path := range []string{s.lastPath(server), s.path(server)} { // what it offers next is not compared with anything
+		if err := s.disk.remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	k.file, k.broken, k.failed, k.unsaved = nil, nil, nil, false
 	return s.disk.syncDir(s.dir)

@@ -32,6 +32,7 @@ type Ask struct {
 type givenUp struct {
 	client string
 	until  time.Time
+	flight int // place among those in flight, where it stays
 }
 
 // maxGivenUp bounds those that are remembered; with so many nobody is asked anything.
@@ -43,13 +44,17 @@ func (u *Upstream) giveUp(id int64) *waiting {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	w := u.forgetLocked(id)
-	if w == nil || w.call.Client == "" || len(u.server.Capabilities) == 0 {
-		return w
+	if w == nil {
+		return nil
 	}
-	u.expireGiven()
-	if len(u.given) < maxGivenUp {
-		u.given[id] = givenUp{w.call.Client, time.Now().Add(u.timeout)}
+	if w.call.Client != "" && len(u.server.Capabilities) > 0 {
+		u.expireGiven()
+		if len(u.given) < maxGivenUp {
+			u.given[id] = givenUp{w.call.Client, time.Now().Add(u.timeout), w.flight}
+			return w
+		}
 	}
+	u.memory.End(w.flight)
 	return w
 }
 
@@ -59,6 +64,7 @@ func (u *Upstream) expireGiven() {
 	for id, g := range u.given {
 		if now.After(g.until) {
 			delete(u.given, id)
+			u.memory.End(g.flight)
 		}
 	}
 }
@@ -67,8 +73,11 @@ func (u *Upstream) expireGiven() {
 func (u *Upstream) wasGivenUp(id int64) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	_, ok := u.given[id]
-	delete(u.given, id)
+	g, ok := u.given[id]
+	if ok {
+		delete(u.given, id)
+		u.memory.End(g.flight)
+	}
 	return ok
 }
 

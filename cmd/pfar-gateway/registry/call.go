@@ -43,6 +43,8 @@ type waiting struct {
 	begun  chan struct{} // of a stream of notifications: closed when it is open
 	open   bool
 
+	flight int // place among those in flight
+
 	heard    time.Time // when a client has last answered a question about it; under the upstream's lock
 	declined bool      // the server will not tell of resources; set before begun is closed
 }
@@ -72,7 +74,7 @@ func (g *Gone) Unwrap() error { return g.refusal }
 const few = 4
 
 // Token returns a progress token that no other call to this server has.
-func (u *Upstream) Token() int64 { return u.last.Add(1) }
+func (u *Upstream) Token() int64 { return u.memory.Next() }
 
 // Call sends a request and returns the result as the server wrote it. Every error is a *jsonrpc.Error. When ctx ends
 // or time is up, the server is told that the answer is not wanted any more.
@@ -97,7 +99,7 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 	if c.Ask != nil {
 		defer u.settle(w)
 	}
-	id := u.last.Add(1)
+	id := u.memory.Next()
 	if err := u.expect(id, w); err != nil {
 		return nil, err
 	}
@@ -177,9 +179,9 @@ func (u *Upstream) stillAsking(w *waiting) time.Duration {
 func (u *Upstream) leave() {
 	<-u.slots
 	if u.own != nil {
-		u.own.mu.Lock()
-		u.own.used = time.Now()
-		u.own.mu.Unlock()
+		u.mu.Lock()
+		u.used = time.Now()
+		u.mu.Unlock()
 	}
 }
 
@@ -212,10 +214,11 @@ func (u *Upstream) enter(ctx context.Context, expired <-chan time.Time) error {
 func (u *Upstream) expect(id int64, w *waiting) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.ended != nil || u.stopping {
+	if u.ended != nil || u.stopping || u.resting {
 		return u.goneLocked(false)
 	}
 	u.waiting[id] = w
+	w.flight = u.memory.Begin(id)
 	if w.call.Token != 0 {
 		u.progress[w.call.Token] = w
 	}
@@ -226,7 +229,11 @@ func (u *Upstream) expect(id int64, w *waiting) error {
 func (u *Upstream) forget(id int64) *waiting {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.forgetLocked(id)
+	w := u.forgetLocked(id)
+	if w != nil {
+		u.memory.End(w.flight)
+	}
+	return w
 }
 
 func (u *Upstream) forgetLocked(id int64) *waiting {
@@ -321,6 +328,8 @@ func (u *Upstream) goneLocked(sent bool) error {
 		why = u.ended.Error()
 	case u.stopping:
 		why = "it is being stopped"
+	case u.resting:
+		why = errAsleep.Error()
 	}
 	return &Gone{jsonrpc.Errorf(CodeUnavailable, "server %q went away: %s", u.server.Name, why), sent}
 }

@@ -23,6 +23,7 @@ type served struct {
 	name         string
 	upstream     *Upstream
 	listing      *Listing
+	found        *Listing // and what is held back
 	view         *View
 	instructions string                     // accepted
 	waiting      int                        // definitions that the owner has not accepted
@@ -184,6 +185,15 @@ func (c *Catalogue) server(name string) (*served, error) {
 		name, state.Since.UTC().Format(time.RFC3339), state.Reason, hint)
 }
 
+// Upstreams returns the servers that are up.
+func (c *Catalogue) Upstreams() []*Upstream {
+	list := make([]*Upstream, len(c.serving))
+	for i, s := range c.serving {
+		list[i] = s.upstream
+	}
+	return list
+}
+
 // Named finds the tool or prompt that a client of the endpoint calls name.
 func (c *Catalogue) Named(k Kind, endpoint, name string) (Route, error) {
 	what := strings.TrimSuffix(k.form().member, "s")
@@ -246,11 +256,11 @@ func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 	return Route{}, false, nil
 }
 
-// Offering returns the servers behind an endpoint that have a capability.
+// Offering returns the servers behind an endpoint that run and have a capability.
 func (c *Catalogue) Offering(endpoint, capability string) []*Upstream {
 	var list []*Upstream
 	for _, s := range c.serving {
-		if (endpoint == "" || s.name == endpoint) && s.upstream.Agreed().Has(capability) {
+		if (endpoint == "" || s.name == endpoint) && s.upstream.Alive() && s.upstream.Agreed().Has(capability) {
 			list = append(list, s.upstream)
 		}
 	}

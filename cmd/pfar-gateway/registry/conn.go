@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 )
 
 // conn frames messages on a server's stdio, a line each (TRA-02).
@@ -17,6 +19,7 @@ type conn struct {
 	stdin  *os.File
 	stdout *os.File
 	limits *Limits
+	memory *keep.Memory
 	by     time.Time // when a write fails that is under way
 
 	mu   sync.Mutex
@@ -56,8 +59,8 @@ var (
 	errStuck = errors.New("it does not read its stdin")
 )
 
-func newConn(stdin, stdout *os.File, limits *Limits) *conn {
-	return &conn{stdin: stdin, stdout: stdout, limits: limits, buf: make([]byte, readAhead)}
+func newConn(stdin, stdout *os.File, memory *keep.Memory, limits *Limits) *conn {
+	return &conn{stdin: stdin, stdout: stdout, memory: memory, limits: limits, buf: make([]byte, readAhead)}
 }
 
 // read returns the next line without its end, which then belongs to the caller. What is left without a line end when
@@ -203,8 +206,23 @@ func (c *conn) drain() {
 	}
 }
 
-// put writes, for whoever has made c busy.
+// pipeBuf is how many bytes go into a pipe at once or not at all (pipe(7)): of more, a process that is killed may leave
+// half.
+const pipeBuf = 4096
+
+// put writes, for whoever has made c busy. What a gateway before this one has written half of is made a line of its own:
+// nobody knows the rest any more. The server cannot read it as a message, for no part of a JSON object that lacks its end
+// is one; it may answer that with an error without an id, which is noise here. If all had been written after all, the line
+// is empty, which servers pass over.
 func (c *conn) put(lines []byte) error {
+	torn := c.memory.Torn()
+	if torn {
+		lines = append([]byte{'\n'}, lines...)
+	}
+	long := torn || len(lines) > pipeBuf
+	if long {
+		c.memory.Writing(true)
+	}
 	if now := time.Now(); c.by.Before(now.Add(c.limits.Write)) { // setting it is dear, and a second more or less is nothing
 		c.by = now.Add(c.limits.Write + time.Second)
 		if err := c.stdin.SetWriteDeadline(c.by); err != nil {
@@ -212,6 +230,9 @@ func (c *conn) put(lines []byte) error {
 		}
 	}
 	n, err := c.stdin.Write(lines)
+	if long && (err == nil || n == 0 && !torn) {
+		c.memory.Writing(false)
+	}
 	switch {
 	case err == nil:
 		return nil

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 )
 
 // pipes returns a connection whose other end is the test's.
@@ -29,7 +31,7 @@ func pipes(t *testing.T, write time.Duration) (c *conn, stdin *os.File) {
 	}
 	li := DefaultLimits()
 	li.Write = write
-	c = newConn(w, out, &li)
+	c = newConn(w, out, keep.Volatile(), &li)
 	t.Cleanup(func() {
 		c.close()
 		r.Close()

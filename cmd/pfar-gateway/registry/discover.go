@@ -171,16 +171,16 @@ func (u *Upstream) items(k Kind, raw [][]byte, old []Item) []Item {
 
 // dropped is what of one list is not served, for the server's owner.
 type dropped struct {
-	count int
-	why   []string // of the first few
+	Count int
+	Why   []string // of the first few
 }
 
 func (d *dropped) add(k Kind, name string, err error) {
 	const told = 8
-	d.count++
-	if d.count <= told {
+	d.Count++
+	if d.Count <= told {
 		what := strings.TrimSuffix(k.form().member, "s")
-		d.why = append(d.why, fmt.Sprintf("%s %s: %.300s", what, quote(name), err))
+		d.Why = append(d.Why, fmt.Sprintf("%s %s: %.300s", what, quote(name), err))
 	}
 }
 
@@ -190,8 +190,8 @@ func (u *Upstream) droppedNow() dropped {
 	defer u.mu.Unlock()
 	var all dropped
 	for _, d := range u.dropped {
-		all.count += d.count
-		all.why = append(all.why, d.why...)
+		all.Count += d.Count
+		all.Why = append(all.Why, d.Why...)
 	}
 	return all
 }

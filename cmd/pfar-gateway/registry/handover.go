@@ -13,6 +13,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/packet"
 )
 
 var (
@@ -37,16 +38,13 @@ func (r *Registry) Serve(ctx context.Context, l *net.UnixListener) error {
 		if err != nil {
 			return fmt.Errorf("accepting launchers: %w", err)
 		}
-		go r.launcher(ctx, handover.Accepted(c))
+		launcher := handover.Accepted(c)
+		go during(ctx, launcher, func(ctx context.Context) { r.launcher(ctx, launcher) })
 	}
 }
 
 // launcher serves one launcher's connection: a server's whole life.
 func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
-	defer c.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
 	u, err := r.hello(c)
 	if err != nil {
 		r.log.Warn("refusing a launcher", "error", err.Error())
@@ -57,25 +55,59 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 		r.ownLauncher(ctx, c, u)
 		return
 	}
-	u.note = func(method string, params []byte) {
-		r.event(Event{Server: u.server.Name, Method: method, Params: params, Shared: u.server.Sessions.Own})
-	}
+	u.note = r.noteOf(u)
 	if !r.adopt(u) {
 		u.end(errShutdown)
+		r.drop(u)
 		return
 	}
+	r.converse(ctx, c, u, func(ctx context.Context) (*Listing, error) {
+		begun := time.Now()
+		l, err := r.start(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		u.remember(l)
+		r.store(c, u)
+		r.announce(c, u, l, begun)
+		return l, nil
+	})
+}
+
+// noteOf passes notifications on to the clients that share a process.
+func (r *Registry) noteOf(u *Upstream) func(string, []byte) {
+	return func(method string, params []byte) {
+		r.event(Event{Server: u.server.Name, Method: method, Params: params, Shared: u.server.Sessions.Own})
+	}
+}
+
+// during calls f, and closes a launcher's connection after that, or when ctx ends.
+func during(ctx context.Context, c *handover.Conn, f func(context.Context)) {
+	defer c.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	f(ctx)
+}
+
+// converse is a server's whole life, from begin on, which returns what has been discovered.
+func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, begin func(context.Context) (*Listing, error)) {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
 		r.listen(c, u)
 	}()
 	go u.run()
-	err = r.session(ctx, c, u)
+	err := r.session(ctx, c, u, begin)
 	stopped := u.isStopped()
 	if stopped {
 		err = errStopped
 	}
 	u.end(err)
+	if errors.Is(u.why(), errShutdown) { // it is left to the next gateway, or its launcher starts it again: it is no fault of its own
+		return
+	}
+	r.drop(u)
 	r.down(u, err.Error())
 	u.log.Info("server gone", "reason", err.Error())
 	if stopped {
@@ -115,7 +147,12 @@ func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
 		}
 		return nil, fmt.Errorf("its hello for %s has %d descriptors", quote(m.Hello.Name), len(files))
 	}
-	return newUpstream(*m.Hello, files[0], files[1], &r.limits, r.log), nil
+	memory, err := r.memory()
+	if err != nil {
+		packet.CloseAll(files)
+		return nil, err
+	}
+	return newUpstream(*m.Hello, files[0], files[1], memory, &r.limits, r.log), nil
 }
 
 // listen follows what the launcher says until it leaves.
@@ -131,22 +168,30 @@ func (r *Registry) listen(c *handover.Conn, u *Upstream) {
 		}
 		if m.Stopping {
 			u.stop()
+			r.unstore(u) // or its stdin stays open
 			r.down(u, "it is being stopped")
 		}
 	}
 }
 
-// session initializes the server, discovers, and discovers again whenever lists change. It returns why it ended.
-func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) error {
-	begun := time.Now()
-	l, err := r.start(ctx, u)
+// announce serves what was discovered for the first time here, and tells the launcher.
+func (r *Registry) announce(c *handover.Conn, u *Upstream, l *Listing, begun time.Time) {
+	m, _, ok := r.up(u, l)
+	if !ok {
+		return
+	}
+	u.log.Info("server up", "tools", m.Ready.Tools, "prompts", m.Ready.Prompts, "resources", m.Ready.Resources,
+		"held", m.Ready.Held, "drift", m.Ready.Drift, "protocol", u.Agreed().Protocol, "info", u.Agreed().title(), "kept", u.before > 0,
+		"took", time.Since(begun).Round(time.Millisecond).String())
+	r.keep(u, l)
+	_ = c.Send(m) // that the launcher left is heard elsewhere
+}
+
+// session discovers again whenever lists change, after begin. It returns why it ended.
+func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream, begin func(context.Context) (*Listing, error)) error {
+	l, err := begin(ctx)
 	if err != nil {
 		return err
-	}
-	if m, _, ok := r.up(u, l); ok {
-		u.log.Info("server up", "tools", m.Ready.Tools, "prompts", m.Ready.Prompts, "resources", m.Ready.Resources,
-			"held", m.Ready.Held, "drift", m.Ready.Drift, "protocol", u.Agreed().Protocol, "info", u.Agreed().title(), "took", time.Since(begun).Round(time.Millisecond).String())
-		_ = c.Send(m) // that the launcher left is heard elsewhere
 	}
 	for failed := 0; ; {
 		select {
@@ -168,9 +213,12 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream) e
 		} else {
 			failed = 0
 			l = fresh
+			u.remember(l)
+			u.memory.Settled()
 			if m, told, ok := r.up(u, l); ok {
 				r.retell(u, said&^told)
 				_ = c.Send(m)
+				r.keep(u, l)
 			}
 		}
 		select {

@@ -174,6 +174,7 @@ func TestListChanged(t *testing.T) {
 	}
 	changed.Store(true)
 	registrytest.Eventually(t, "the new tool is listed", func() bool { return fmt.Sprint(names(t, r, "", registry.Tools)) == "[s__new]" })
+	registrytest.Eventually(t, "an event says so", func() bool { return events.Load() > before })
 	if n := events.Load() - before; n != 1 {
 		t.Errorf("%d events for one change", n)
 	}

@@ -121,7 +121,9 @@ const (
 // follow begins to listen, and waits a little for the server to do so: what changes from then on is heard.
 func (u *Upstream) follow() {
 	first := make(chan error, 1)
+	u.listens.mu.Lock()
 	u.listens.waiting = append(u.listens.waiting, first)
+	u.listens.mu.Unlock()
 	u.kick()
 	go u.listening()
 	select {
@@ -241,7 +243,7 @@ func (u *Upstream) filter(uris map[string]bool) []byte {
 func (u *Upstream) open(filter []byte) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ackTime)
 	defer cancel()
-	id := u.last.Add(1)
+	id := u.memory.Next()
 	w := &waiting{call: &Call{Method: string(mcp.MethodSubscriptionsListen)}, answer: make(chan answer, 1), begun: make(chan struct{})}
 	if err := u.expect(id, w); err != nil {
 		return err

@@ -5,9 +5,6 @@ import "context"
 // Next waits until another process of a server has come up than the one whose end is given, and reports false if the
 // server is not to come up again, or ctx ends first.
 func (r *Registry) Next(ctx context.Context, gone *Upstream) bool {
-	if gone.isStopped() {
-		return false
-	}
 	for {
 		r.mu.Lock()
 		published, closed := r.published, r.closed
@@ -16,7 +13,7 @@ func (r *Registry) Next(ctx context.Context, gone *Upstream) bool {
 		switch {
 		case s != nil && s.upstream != gone:
 			return true
-		case closed:
+		case closed, gone.isStopped():
 			return false
 		}
 		select {

@@ -40,6 +40,9 @@ type SessionClient struct {
 // Own is a process of a server's that serves one client session alone.
 type Own struct{ o *owned }
 
+// Handle is the process's name among those of its server.
+func (o Own) Handle() string { return o.o.handle }
+
 // owned is the registry's side of it.
 type owned struct {
 	server, handle string
@@ -54,11 +57,8 @@ type owned struct {
 
 // ownOf is what an upstream knows of it.
 type ownOf struct {
-	client *SessionClient
-	mu     sync.Mutex
-	used   time.Time // when the last call ended
-
-	watched int // resources
+	client  *SessionClient
+	watched int // resources; under the upstream's lock
 }
 
 // Start has a process started for a session, of the server that main is the shared process of, and returns it when it
@@ -163,20 +163,36 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 	r.mu.Unlock()
 	if o == nil {
 		u.end(why)
+		r.drop(u)
 		u.log.Warn("refusing a launcher", "error", why.Error())
 		return
 	}
+	r.take(u, o)
+	r.converseOwn(ctx, c, u, o, func(ctx context.Context) error { return r.greet(ctx, u, o) })
+}
+
+// take makes u the process of one session.
+func (r *Registry) take(u *Upstream, o *owned) {
 	u.log = u.log.With("session", o.handle)
-	u.own = &ownOf{client: &o.client, used: time.Now()}
+	u.own = &ownOf{client: &o.client}
 	u.note = o.client.Note
+}
+
+// converseOwn is converse for a session's process.
+func (r *Registry) converseOwn(ctx context.Context, c *handover.Conn, u *Upstream, o *owned, begin func(context.Context) error) {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
 		r.listen(c, u)
 	}()
 	go u.run()
-	if o.err = r.greet(ctx, u, o); o.err != nil {
+	if o.err = begin(ctx); o.err != nil {
 		u.end(o.err)
+	} else {
+		u.remember(new(Listing))
+		if !r.isStored(u) {
+			r.store(c, u)
+		}
 	}
 	close(o.ready)
 	if o.err == nil {
@@ -184,6 +200,10 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 		r.idle(o)
 		<-u.done
 	}
+	if errors.Is(u.why(), errShutdown) {
+		return
+	}
+	r.drop(u)
 	u.log.Info("session's process gone", "reason", u.why().Error())
 	r.release(o)
 	if !u.isStopped() {
@@ -196,6 +216,7 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.owned, o.handle)
+	o.main.touch()
 }
 
 // greet is the handshake of a session's process, in the generation of its client where the server knows that: its
@@ -247,16 +268,19 @@ func (r *Registry) idle(o *owned) {
 func (u *Upstream) retire(limit time.Duration) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.own.mu.Lock()
-	defer u.own.mu.Unlock()
-	if u.own.watched > 0 || u.busy() {
-		u.own.used = time.Now()
-	}
-	rest := limit - time.Since(u.own.used)
+	rest := limit - u.idleFor(u.own.watched > 0)
 	if rest <= 0 {
 		u.stopping = true
 	}
 	return rest
+}
+
+// idleFor returns for how long nothing has kept the server; kept says that something outside does now. u.mu is held.
+func (u *Upstream) idleFor(kept bool) time.Duration {
+	if kept || u.holds > 0 || u.busy() {
+		u.used = time.Now()
+	}
+	return time.Since(u.used)
 }
 
 // busy reports whether calls are in flight: a stream of notifications is none. u.mu is held.
@@ -272,8 +296,8 @@ func (u *Upstream) busy() bool {
 // Watched says how many resources the client of a session's process watches: as long as there are any, it is not idle.
 func (u *Upstream) Watched(n int) {
 	if u.own != nil {
-		u.own.mu.Lock()
-		defer u.own.mu.Unlock()
+		u.mu.Lock()
+		defer u.mu.Unlock()
 		u.own.watched = n
 	}
 }

@@ -2,8 +2,10 @@
 package registry
 
 import (
+	"errors"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -24,23 +26,28 @@ type Registry struct {
 	catalogue atomic.Pointer[Catalogue]
 	watch     atomic.Pointer[func(Event)]
 
-	shy    shy         // servers that end when they are probed
-	opener Opener      // of processes for single sessions; nil: there are none
+	shy    shy    // servers that end when they are probed
+	opener Opener // of processes for single sessions; nil: there are none
+	waker  Waker  // of servers on demand; nil: none ever sleeps
+	keeps  func(server string) bool
+	stored stored
 	pins   *pins.Store // what has been accepted; nil holds nothing back, which only tests want
 
 	mu        sync.Mutex
 	entries   map[string]*entry
 	owned     map[string]*owned // by handle
+	orphans   map[string]orphan // by handle
 	published chan struct{}     // closed when the next catalogue is there
 	closed    bool
 }
 
 // entry is what is known of a server of one name.
 type entry struct {
-	upstream *Upstream // the newest
-	served   *served   // nil unless it is up
+	upstream *Upstream // the newest, or what stands for a server that sleeps
+	served   *served   // nil unless it is up or sleeps
 	down     bool      // it was up or starting
 	state    State
+	demand
 }
 
 // Event says what happened to a server.
@@ -57,7 +64,7 @@ type Event struct {
 
 // New returns an empty registry. The version is what servers are told.
 func New(log *slog.Logger, version string, limits Limits) *Registry {
-	r := &Registry{log: log, limits: limits, version: version, entries: make(map[string]*entry), owned: make(map[string]*owned), published: make(chan struct{})}
+	r := &Registry{log: log, limits: limits, version: version, entries: make(map[string]*entry), owned: make(map[string]*owned), orphans: make(map[string]orphan), published: make(chan struct{})}
 	r.serial.Store(uint64(time.Now().UnixNano())) // a cursor of a gateway before this one is of no list
 	r.mu.Lock()
 	r.publish(AllKinds)
@@ -105,12 +112,18 @@ func (r *Registry) adopt(u *Upstream) bool {
 		return false
 	}
 	name := u.server.Name
+	next := &entry{upstream: u, state: State{Since: time.Now(), Reason: "it is starting", Starting: true}}
 	var changed Kinds
 	if old := r.entries[name]; old != nil {
 		defer old.upstream.end(errReplaced) // after the catalogue no longer shows it
-		changed = old.kinds()
+		next.demand = old.demand
+		if old.rests() && reflect.DeepEqual(old.served.upstream.server, u.server) { // its lists stay until it is up
+			next.served, next.state.Up = old.served, true
+		} else {
+			changed = old.kinds()
+		}
 	}
-	r.entries[name] = &entry{upstream: u, state: State{Since: time.Now(), Reason: "it is starting", Starting: true}}
+	r.entries[name] = next
 	r.publish(changed)
 	r.tell(Event{Server: name, Changed: changed})
 	return true
@@ -127,24 +140,30 @@ func (r *Registry) up(u *Upstream, found *Listing) (handover.Message, Kinds, boo
 	if e == nil || e.upstream != u || u.isStopped() || u.why() != nil {
 		return handover.Message{}, 0, false
 	}
-	changed, before := AllKinds, (*View)(nil)
-	if e.served != nil {
-		changed, before = l.changes(e.served.listing), e.served.view
-	} else {
-		changed = l.changes(new(Listing))
-	}
-	s := &served{name: u.server.Name, upstream: u, listing: l, held: v.held, instructions: v.instructions, waiting: v.count}
-	s.index()
-	s.view = r.view(s.name, []*served{s}, before, changed)
-	event := Event{Server: s.name, Changed: changed}
-	if e.served == nil {
+	first := e.served == nil || e.served.upstream != u
+	changed := r.serve(e, u, v)
+	event := Event{Server: u.server.Name, Changed: changed}
+	if first {
 		e.state = State{Up: true, Since: time.Now()}
 		event.Up = u
+		r.awake(e, u)
 	}
-	e.served = s
 	r.publish(changed)
 	r.tell(event)
 	return ready(u, l, v.count), changed, true
+}
+
+// serve makes what was reviewed of u what is served, and returns what of that is new. r.mu is held.
+func (r *Registry) serve(e *entry, u *Upstream, v reviewed) Kinds {
+	changed, before := v.listing.changes(new(Listing)), (*View)(nil)
+	if e.served != nil {
+		changed, before = v.listing.changes(e.served.listing), e.served.view
+	}
+	s := &served{name: u.server.Name, upstream: u, listing: v.listing, found: v.found, held: v.held, instructions: v.instructions, waiting: v.count}
+	s.index()
+	s.view = r.view(s.name, []*served{s}, before, changed)
+	e.served = s
+	return changed
 }
 
 // retell passes on that a server says that lists changed which show nothing new: clients may know better what to make
@@ -161,22 +180,28 @@ func (r *Registry) retell(u *Upstream, said Kinds) {
 func (r *Registry) down(u *Upstream, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.entries[u.server.Name]
-	if e == nil || e.upstream != u {
-		return
+	if e := r.entries[u.server.Name]; e != nil && e.upstream == u {
+		r.takeDown(e, State{Reason: reason, Stopped: u.isStopped()})
 	}
+}
+
+// takeDown takes a server out of every list, for the reason in state. r.mu is held.
+func (r *Registry) takeDown(e *entry, state State) {
+	name := e.upstream.server.Name
 	changed := e.kinds()
-	since := e.state.Since
-	if !e.down {
-		since = time.Now()
+	if state.Since = e.state.Since; !e.down {
+		state.Since = time.Now()
 	}
-	e.served, e.down = nil, true
-	e.state = State{Since: since, Reason: reason, Stopped: u.isStopped()}
+	e.served, e.down, e.state = nil, true, state
+	e.waking.finish(errors.New(state.Reason))
 	forgotten := r.forget()
 	r.publish(changed)
-	r.tell(Event{Server: u.server.Name, Changed: changed})
+	r.tell(Event{Server: name, Changed: changed})
 	if forgotten != "" {
 		r.tell(Event{Server: forgotten, Forgotten: true})
+	}
+	if e.sleeps != nil {
+		go r.lay(*e.sleeps)
 	}
 }
 
@@ -230,25 +255,28 @@ func (r *Registry) Summary() string {
 	return text
 }
 
-// Close ends every conversation.
+// Close ends every conversation; those that are kept go on with the next gateway.
 func (r *Registry) Close() {
 	r.mu.Lock()
 	r.closed = true
-	owned := slices.Collect(maps.Values(r.owned))
+	var over []*owned
 	var upstreams []*Upstream
 	for _, e := range r.entries {
 		upstreams = append(upstreams, e.upstream)
 	}
-	for _, o := range owned {
+	for _, o := range r.owned {
 		if o.launched != nil {
 			upstreams = append(upstreams, o.launched)
+		}
+		if !r.isStored(o.launched) {
+			over = append(over, o)
 		}
 	}
 	r.mu.Unlock()
 	for _, u := range upstreams {
 		u.end(errShutdown)
 	}
-	for _, o := range owned {
+	for _, o := range over {
 		r.release(o)
 	}
 }
@@ -256,7 +284,7 @@ func (r *Registry) Close() {
 func ready(u *Upstream, l *Listing, held int) handover.Message {
 	d := u.droppedNow()
 	return handover.Message{Ready: &handover.Ready{
-		Dropped: d.count, Why: d.why,
+		Dropped: d.Count, Why: d.Why,
 		Tools: len(l[Tools]), Prompts: len(l[Prompts]), Resources: len(l[Resources]),
 		Protocol: u.Agreed().Protocol, Server: u.Agreed().title(), Held: held, Drift: u.drift(),
 	}}

@@ -14,9 +14,13 @@ func (r *Registry) Pin(s *pins.Store) {
 	s.Watch(func(server string) {
 		r.mu.Lock()
 		e := r.entries[server]
+		rests := e != nil && e.rests()
 		r.mu.Unlock()
 		if e != nil {
 			e.upstream.again(0, AllKinds)
+		}
+		if rests {
+			go r.reviewAsleep(server)
 		}
 	})
 }
@@ -24,6 +28,7 @@ func (r *Registry) Pin(s *pins.Store) {
 // reviewed is what of a listing may be served.
 type reviewed struct {
 	listing      *Listing
+	found        *Listing // all of it
 	instructions string
 	held         [Resources]map[string]bool
 	count        int // of what is held, with the instructions
@@ -34,7 +39,7 @@ type reviewed struct {
 func (r *Registry) review(u *Upstream, found *Listing) reviewed {
 	said := u.Agreed().Instructions
 	if r.pins == nil {
-		return reviewed{listing: found, instructions: said}
+		return reviewed{listing: found, found: found, instructions: said}
 	}
 	o := pins.Offer{Server: u.server.Name, Version: u.Agreed().title(), Program: u.server.Program, TrustFirst: u.server.Pins == "trust-first"}
 	for _, k := range [...]Kind{Tools, Prompts} {
@@ -47,7 +52,7 @@ func (r *Registry) review(u *Upstream, found *Listing) reviewed {
 	}
 	verdicts := r.pins.Review(o).Verdicts
 	shown := *found
-	v := reviewed{listing: &shown, instructions: said}
+	v := reviewed{listing: &shown, found: found, instructions: said}
 	n := 0
 	for _, k := range [...]Kind{Tools, Prompts} {
 		shown[k] = nil

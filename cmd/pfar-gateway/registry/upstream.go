@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -29,7 +30,11 @@ type Upstream struct {
 	note    func(method string, params []byte) // a notification for clients; must not block
 	hangUp  func()                             // on the launcher; nil: there is none
 
-	last   atomic.Int64 // id or token given out
+	memory *keep.Memory // gives ids and tokens out, and knows which are in flight
+	before int64        // those up to here are a gateway's before this one
+
+	inherited map[int]int64 // of those, the requests in flight, by their places
+
 	slots  chan struct{}
 	queued atomic.Int64
 	out    chan []byte   // what is written when the server reads: answers to it, cancellations
@@ -48,6 +53,10 @@ type Upstream struct {
 	hints    [Templates + 1]Hint
 	dropped  [Templates + 1]dropped
 	stopping bool
+	resting  bool      // it is about to sleep, or stands for a server that does
+	holds    int       // requests that keep it awake
+	untried  bool      // it was started to learn what it offers, and nobody has wanted anything of it yet
+	used     time.Time // when something last kept it awake, or the last call of its own session's ended
 	ended    error
 
 	agreed  atomic.Pointer[Agreement] // nil until the handshake is over
@@ -56,15 +65,15 @@ type Upstream struct {
 	own     *ownOf                    // of a process that serves one client session alone
 }
 
-func newUpstream(server handover.Server, stdin, stdout *os.File, limits *Limits, log *slog.Logger) *Upstream {
+func newUpstream(server handover.Server, stdin, stdout *os.File, memory *keep.Memory, limits *Limits, log *slog.Logger) *Upstream {
 	log = log.With("server", server.Name)
 	u := &Upstream{
-		server: server, mark: mark(server.Name, server.Label), conn: newConn(stdin, stdout, limits), limits: limits, timeout: server.Timeout, log: log, faults: newFaults(log),
+		server: server, mark: mark(server.Name, server.Label), conn: newConn(stdin, stdout, memory, limits), memory: memory, before: memory.Last(), limits: limits, timeout: server.Timeout, log: log, faults: newFaults(log),
 		note:  func(string, []byte) {},
 		slots: make(chan struct{}, limits.Concurrent), out: make(chan []byte, 2*limits.Concurrent),
 		retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
 		listens: listens{want: make(map[string]bool), kick: make(chan struct{}, 1)},
-		done:    make(chan struct{}), stale: make(chan struct{}, 1),
+		done:    make(chan struct{}), stale: make(chan struct{}, 1), used: time.Now(),
 		waiting: make(map[int64]*waiting), progress: make(map[int64]*waiting), asks: make(map[string]*Ask), given: make(map[int64]givenUp),
 	}
 	if u.timeout <= 0 {
@@ -106,7 +115,7 @@ func (u *Upstream) Faults() map[Fault]int { return u.faults.all() }
 func (u *Upstream) run() {
 	go u.send()
 	var notes window
-	for {
+	for tail := u.before > 0; ; tail = false {
 		line, err := u.conn.read()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
@@ -115,8 +124,19 @@ func (u *Upstream) run() {
 			u.end(err)
 			return
 		}
+		if tail && isTail(line) {
+			continue
+		}
 		u.take(line, &notes)
 	}
+}
+
+// isTail reports whether the first line after another gateway has read is the end of one of which that has read the
+// beginning. A line that is a message is whole: what remains of a JSON object without its beginning has more closing
+// brackets than opening ones, or an odd number of quotation marks, and so is none itself.
+func isTail(line []byte) bool {
+	_, err := jsonrpc.Parse(line)
+	return err != nil && !errors.Is(err, jsonrpc.ErrUTF8)
 }
 
 var errClosed = errors.New("it closed its stdout")
@@ -203,7 +223,9 @@ func (u *Upstream) answered(m jsonrpc.Message, err error) {
 		return
 	}
 	if w == nil {
-		u.faults.add(Unsolicited, m.ID)
+		if id > u.before {
+			u.faults.add(Unsolicited, m.ID)
+		}
 		return
 	}
 	w.answer <- answer{m, err}
@@ -251,6 +273,12 @@ func (u *Upstream) hintOf(k Kind) Hint {
 	return u.hints[k]
 }
 
+func (u *Upstream) hintsNow() [Templates + 1]Hint {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.hints
+}
+
 // again has lists discovered again: those that the server says have changed, and those that may have.
 func (u *Upstream) again(said, unheard Kinds) {
 	u.mu.Lock()
@@ -279,6 +307,9 @@ func (u *Upstream) progressed(params []byte) {
 	u.mu.Lock()
 	w := u.progress[token]
 	u.mu.Unlock()
+	if ok && w == nil && token <= u.before {
+		return
+	}
 	if !ok || w == nil {
 		u.faults.add(Unsolicited, params)
 		return

@@ -30,10 +30,11 @@ const replayWait = 15 * time.Second
 // reach sends the request to what find finds, and returns the result as it came. Should the server's process end, the
 // next one is asked once more if the first has not had the request, or if it only reads (LIF-15).
 func (x *exchange) reach(ctx context.Context, find func() (target, error)) (reply, error) {
-	t, err := find()
+	t, release, err := x.hold(ctx, find)
 	if err != nil {
 		return reply{}, err
 	}
+	defer release()
 	re, err := x.forward(ctx, t)
 	gone, ok := errors.AsType[*registry.Gone](err)
 	if !ok {
@@ -47,16 +48,33 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 		wait, cancel := context.WithTimeout(ctx, replayWait)
 		defer cancel()
 		if x.srv.registry.Next(wait, t.Upstream) {
-			if t, err = find(); err != nil {
+			next, done, err := x.hold(ctx, find)
+			if err != nil {
 				return reply{}, err
 			}
-			return x.forward(ctx, t)
+			defer done()
+			return x.forward(ctx, next)
 		}
 	}
 	if gone.Sent && !t.reads {
 		return reply{}, jsonrpc.Errorf(registry.CodeUnavailable, "%v; whether it had done what was asked is not known", err)
 	}
 	return reply{}, err
+}
+
+// hold finds a request's target and keeps its server awake until release; one that sleeps is woken.
+func (x *exchange) hold(ctx context.Context, find func() (target, error)) (t target, release func(), err error) {
+	for {
+		if t, err = find(); err != nil {
+			return t, nil, err
+		}
+		if t.Upstream.Hold() {
+			return t, t.Upstream.Release, nil
+		}
+		if err = x.srv.registry.Wake(ctx, t.Upstream); err != nil {
+			return t, nil, err
+		}
+	}
 }
 
 // forward sends the request once. The client's headers, and with them its token, go no further than here (GC-53).

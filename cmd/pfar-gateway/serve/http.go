@@ -243,6 +243,7 @@ func (s *Server) closed(t *session) {
 	}
 	s.hub.remove(t.sub)
 	s.unwatch(t.sub)
+	s.noted()
 }
 
 // view returns what the exchange's endpoint shows.

@@ -137,6 +137,7 @@ func (x *exchange) newSession(version string) (*session, error) {
 		x.srv.hub.remove(s.sub)
 		return nil, jsonrpc.Errorf(registry.CodeBusy, "%v", err)
 	}
+	x.srv.noted()
 	return s, nil
 }
 
@@ -328,6 +329,7 @@ func (x *exchange) setLevel(ctx context.Context) (reply, error) {
 	sub.mu.Lock()
 	sub.level = level
 	sub.mu.Unlock()
+	x.srv.noted()
 	x.session.setLevel(ctx, name)
 	ctx, cancel := context.WithTimeout(x.srv.calls, levelTime)
 	defer cancel()

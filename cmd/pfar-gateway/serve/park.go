@@ -145,11 +145,8 @@ func (s *Server) unpark(state string) *parked {
 	return p
 }
 
-// newSealer has a key that nobody knows, and that ends with the process.
-func newSealer() cipher.AEAD {
-	var key [32]byte
-	_, _ = rand.Read(key[:])
-	block, err := aes.NewCipher(key[:])
+func newSealer(key []byte) cipher.AEAD {
+	block, err := aes.NewCipher(key)
 	if err != nil {
 		panic(err) // cannot be: the key has a valid length
 	}
@@ -236,7 +233,7 @@ func (x *exchange) open(sealed string) (*returned, error) {
 	}
 	until := time.Unix(0, int64(binary.BigEndian.Uint64(plain)))
 	size := int(plain[8])
-	if rest := plain[9:]; time.Now().After(until) || len(rest) < size+1 || !x.srv.spent.add(string(b[:n]), until) {
+	if rest := plain[9:]; time.Now().After(until) || len(rest) < size+1 || !x.srv.spent.add(base64.RawURLEncoding.EncodeToString(b[:n]), until) {
 		return nil, errForeign
 	} else if r := (&returned{server: string(rest[:size])}); rest[size] == 0 {
 		return r, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // process is a server's process that serves one session alone. It is started by the session's first call, and by the next
@@ -59,27 +60,19 @@ func (x *exchange) process(ctx context.Context, main *registry.Upstream) (*regis
 // begin starts a session's process and tells it what the client watches. p.turn is held.
 func (x *exchange) begin(ctx context.Context, p *process, main *registry.Upstream) error {
 	s := x.session
-	client, err := s.asClient(main.Server().Capabilities)
+	name := main.Server().Name
+	client, err := x.srv.clientOf(s, main.Server())
 	if err != nil {
 		return err
 	}
-	name := main.Server().Name
-	own, up, err := x.srv.registry.Start(ctx, main, registry.SessionClient{
-		Client: client, Level: s.level(),
-		Ask: func(a *registry.Ask) bool {
-			x.srv.put(s, a)
-			return true
-		},
-		Note: func(method string, params []byte) {
-			s.sub.event(registry.Event{Server: name, Method: method, Params: params}, subjectOf(method, params))
-		},
-	})
+	own, up, err := x.srv.registry.Start(ctx, main, client)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	p.own, p.up = own, up
 	s.mu.Unlock()
+	x.srv.noted()
 	select {
 	case <-s.ended: // in the meantime
 		x.srv.registry.End(own)
@@ -93,6 +86,24 @@ func (x *exchange) begin(ctx context.Context, p *process, main *registry.Upstrea
 		}
 	}
 	return nil
+}
+
+// clientOf is a session's client as a process of a server's has it that serves it alone.
+func (s *Server) clientOf(t *session, server handover.Server) (registry.SessionClient, error) {
+	client, err := t.asClient(server.Capabilities)
+	if err != nil {
+		return registry.SessionClient{}, err
+	}
+	return registry.SessionClient{
+		Client: client, Level: t.level(),
+		Ask: func(a *registry.Ask) bool {
+			s.put(t, a)
+			return true
+		},
+		Note: func(method string, params []byte) {
+			t.sub.event(registry.Event{Server: server.Name, Method: method, Params: params}, subjectOf(method, params))
+		},
+	}, nil
 }
 
 // put asks a session's client something that no call of its is about, on the stream that it may have open.

@@ -52,8 +52,10 @@ type Server struct {
 	telemetry *telemetry.Telemetry // nil: nothing is counted
 	logLimit  *rate.Limiter
 	parking   parking
+	kept      kept
 	room      chan struct{} // for parked calls
 	spent     spent
+	sealKey   []byte      // nobody else knows it but the next gateway
 	sealer    cipher.AEAD // of states that clients come back with
 
 	calls    context.Context // ends when calls in flight are given up
@@ -66,10 +68,12 @@ type Server struct {
 func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits) *Server {
 	s := &Server{
 		log: log, version: version, registry: reg, limits: limits, draining: make(chan struct{}),
-		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealer: newSealer(), spent: spent{until: make(map[string]time.Time)}, logLimit: newLogLimit(),
+		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealKey: newSealKey(), spent: spent{until: make(map[string]time.Time)}, logLimit: newLogLimit(),
 	}
+	s.sealer = newSealer(s.sealKey)
 	s.calls, s.giveUp = context.WithCancelCause(context.Background())
 	s.hub = &hub{subscribers: make(map[*subscriber]struct{})}
+	reg.Keeps(s.hub.watchesAny)
 	s.sessions = newSessions(limits.Sessions, limits.Idle, s.closed)
 	return s
 }
@@ -117,4 +121,5 @@ func (s *Server) Drain(ctx context.Context, servers ...*http.Server) {
 	done.Wait()
 	s.giveUp(errStopping)
 	s.sessions.close()
+	s.write(true)
 }

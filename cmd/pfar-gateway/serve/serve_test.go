@@ -43,9 +43,16 @@ func start(t testing.TB, limits Limits) *gateway {
 
 func startWith(t testing.TB, limits Limits, lr registry.Limits) *gateway {
 	t.Helper()
-	g := &gateway{Registry: registrytest.New(t, lr)}
+	return startOn(t, limits, registrytest.New(t, lr), func(*gateway) {})
+}
+
+// startOn starts the endpoint of a registry, with something to be done before it serves anybody.
+func startOn(t testing.TB, limits Limits, r *registrytest.Registry, first func(*gateway)) *gateway {
+	t.Helper()
+	g := &gateway{Registry: r}
 	g.srv = New(slog.New(slog.DiscardHandler), "test", g.Registry.Registry, limits)
 	g.Watch(g.srv.Event)
+	first(g)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -132,11 +132,16 @@ func newSessions(limit int, idle time.Duration, closed func(*session)) *sessions
 	return &sessions{limit: limit, idle: idle, closed: closed, byID: make(map[string]*session)}
 }
 
-// add opens a session, which it gives an id. When there are too many, the one that has been idle for longest gives way.
+// add opens a session, which it gives an id.
 func (t *sessions) add(s *session) error {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // crashes rather than fails
-	s.id, s.ended, s.last = base64.RawURLEncoding.EncodeToString(b[:]), make(chan struct{}), time.Now()
+	return t.open(s, base64.RawURLEncoding.EncodeToString(b[:]))
+}
+
+// open opens a session of that id. When there are too many, the one that has been idle for longest gives way.
+func (t *sessions) open(s *session, id string) error {
+	s.id, s.ended, s.last = id, make(chan struct{}), time.Now()
 	s.calls, s.questions, s.owns = make(map[string]context.CancelCauseFunc), make(map[string]question), make(map[string]*process)
 	t.mu.Lock()
 	var victim *session

@@ -18,10 +18,16 @@ func (x *exchange) subscribe(ctx context.Context) (reply, error) {
 	if x.session == nil {
 		return reply{}, onlyInSessions("subscriptions/listen")
 	}
-	uri, route, err := x.resource()
+	var uri string
+	t, release, err := x.hold(ctx, func() (t target, err error) {
+		uri, t.Route, err = x.resource()
+		return t, err
+	})
 	if err != nil {
 		return reply{}, err
 	}
+	defer release()
+	route := t.Route
 	sub, server := x.session.sub, route.Upstream.Server().Name
 	had := sub.watching(uri)
 	if !sub.watch(uri, server, x.srv.limits.Watched) {
@@ -42,6 +48,7 @@ func (x *exchange) subscribe(ctx context.Context) (reply, error) {
 	if up != nil {
 		up.Watched(len(sub.watchedOf(server)))
 	}
+	x.srv.noted()
 	return re, err
 }
 
@@ -57,6 +64,7 @@ func (x *exchange) unsubscribe(ctx context.Context) (reply, error) {
 	sub := x.session.sub
 	had := sub.watching(uri)
 	sub.unwatch(uri)
+	x.srv.noted()
 	_, route, err := x.resource()
 	if err != nil {
 		if had {
@@ -65,6 +73,10 @@ func (x *exchange) unsubscribe(ctx context.Context) (reply, error) {
 		return reply{}, err
 	}
 	main := route.Upstream
+	if !main.Hold() {
+		return empty, nil // it sleeps, and knows of nobody who watches
+	}
+	defer main.Release()
 	server := main.Server().Name
 	if x.owns(main) {
 		return empty, x.session.unwatched(ctx, server, uri)
@@ -105,7 +117,6 @@ func (x *exchange) watchAll(ctx context.Context, sub *subscriber, raw []byte) []
 		return nil
 	}
 	type watch struct {
-		up   *registry.Upstream
 		uris []string
 		raw  [][]byte
 	}
@@ -121,14 +132,14 @@ func (x *exchange) watchAll(ctx context.Context, sub *subscriber, raw []byte) []
 		}
 		w := per[route.Upstream.Server().Name]
 		if w == nil {
-			w = &watch{up: route.Upstream}
+			w = new(watch)
 			per[route.Upstream.Server().Name] = w
 		}
 		w.uris, w.raw = append(w.uris, uri), append(w.raw, r)
 	}
 	var granted [][]byte
-	for _, w := range per {
-		if err := w.up.Watch(ctx, w.uris...); err != nil {
+	for server, w := range per {
+		if err := x.watchOn(ctx, server, w.uris); err != nil {
 			for _, uri := range w.uris {
 				sub.unwatch(uri)
 			}
@@ -140,6 +151,22 @@ func (x *exchange) watchAll(ctx context.Context, sub *subscriber, raw []byte) []
 		return nil
 	}
 	return slices.Concat([]byte(`,"resourceSubscriptions":[`), bytes.Join(granted, []byte{','}), []byte{']'})
+}
+
+// watchOn has a server's shared process tell of changes to resources.
+func (x *exchange) watchOn(ctx context.Context, server string, uris []string) error {
+	t, release, err := x.hold(ctx, func() (target, error) {
+		route, ok, err := x.srv.registry.Catalogue().ByURI(server, uris[0])
+		if err == nil && !ok {
+			err = invalidParams("server %q has no resource %.200q", server, uris[0])
+		}
+		return target{Route: route}, err
+	})
+	if err != nil {
+		return err
+	}
+	defer release()
+	return t.Upstream.Watch(ctx, uris...)
 }
 
 // restore tells a server's new process what its clients watch, and which log messages they want.
@@ -184,6 +211,10 @@ func (s *Server) unwatch(sub *subscriber) {
 	}
 	for up, uris := range per {
 		go func() {
+			if !up.Hold() {
+				return
+			}
+			defer up.Release()
 			wanted := func(uri string) bool { return s.hub.watches(up.Server().Name, uri) }
 			if err := up.Unwatch(s.calls, wanted, uris...); err != nil {
 				s.log.Debug("unsubscribing, ignoring", "server", up.Server().Name, "error", err.Error())
@@ -214,6 +245,18 @@ func (s *subscriber) unwatch(uri string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.uris, uri)
+}
+
+// watchesAny reports whether anybody watches a resource of the server's.
+func (h *hub) watchesAny(server string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.subscribers {
+		if len(s.watchedOf(server)) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // watches reports whether anybody watches a server's resource.

@@ -40,6 +40,15 @@ func (c Client) Learn(ctx context.Context, server string, changed func(Report) e
 	return c.watch(ctx, Request{Verb: Learn, Server: server}, changed)
 }
 
+// OnDemand calls changed with the servers on demand as they are and after each change, as Watch does.
+func (c Client) OnDemand(ctx context.Context, changed func([]OnDemand) error) error {
+	err := c.converse(ctx, Request{Verb: Demand}, func(r Response) error { return changed(r.OnDemand) })
+	if err == nil {
+		return io.EOF
+	}
+	return err
+}
+
 func (c Client) watch(ctx context.Context, request Request, changed func(Report) error) error {
 	err := c.converse(ctx, request, func(r Response) error {
 		if r.Status == nil {

@@ -1,13 +1,14 @@
 // Package control is pfard's socket: the verbs that the CLI and the gateway may ask of it, and what it answers.
 //
-// One JSON request per connection, answered by one JSON response; a watch, and learning, answer with one response per
-// change until either side closes. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by what it says.
+// One JSON request per connection, answered by one JSON response; a watch, learning and demand answer with one response
+// per change until either side closes. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by what it says.
 package control
 
 import (
 	"time"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // Verb is what a request asks for. The list is closed: anything else is refused.
@@ -25,12 +26,15 @@ const (
 	Learn   Verb = "learn"         // run Server in learning mode as long as the connection stays open; answered as Watch is
 	Open    Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
 	Close   Verb = "close-session" // stop that process; answered at once, and what is not open is closed
+	Wake    Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way
+	Sleep   Verb = "sleep"         // stop Server, which nobody calls, until Wake; answered when that is under way
+	Demand  Verb = "demand"        // the servers on demand, now and after each change
 	Store   Verb = "store"         // store Secret under Key in the vault
 	Secrets Verb = "secrets"       // the keys in the vault, never the values
 	Remove  Verb = "remove"        // remove Key from the vault
 )
 
-var verbs = []Verb{Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Store, Secrets, Remove}
+var verbs = []Verb{Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Store, Secrets, Remove}
 
 // Request is one question.
 type Request struct {
@@ -47,6 +51,17 @@ type Response struct {
 	Code    Code     `json:"code,omitempty"` // of Error
 	Status  *Report  `json:"status,omitempty"`
 	Secrets []string `json:"secrets,omitempty"`
+
+	OnDemand []OnDemand `json:"on_demand,omitempty"` // all of them, by name
+}
+
+// OnDemand is a server that calls start, as the gateway may know it: nothing in it is secret. It sleeps, or there is a
+// reason why it does not run and a call will not start it, or it runs or is on its way up or down.
+type OnDemand struct {
+	Server handover.Server `json:"server"`
+	Sleeps bool            `json:"sleeps,omitempty"` // a call may start it
+	Down   string          `json:"down,omitempty"`   // why it does not run, in words
+	Stays  bool            `json:"stays,omitempty"`  // down until somebody starts it
 }
 
 // State is where a server is in its life.
@@ -55,6 +70,7 @@ type State string
 const (
 	Waiting  State = units.StateWaiting // Detail names the missing credential
 	Stopped  State = units.StateStopped
+	Sleeping State = units.StateSleeping
 	Starting State = units.StateStarting
 	Running  State = units.StateRunning
 	BackOff  State = units.StateBackOff

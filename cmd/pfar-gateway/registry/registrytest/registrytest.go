@@ -14,8 +14,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
@@ -35,6 +38,11 @@ type Registry struct {
 // New starts a registry; it ends with the test.
 func New(t testing.TB, limits registry.Limits) *Registry {
 	t.Helper()
+	return begin(t, limits, func(*Registry) {})
+}
+
+func begin(t testing.TB, limits registry.Limits, first func(*Registry)) *Registry {
+	t.Helper()
 	var log lockedBuffer
 	r := &Registry{
 		Registry: registry.New(slog.New(slog.NewTextHandler(&log, nil)), "test", limits),
@@ -44,6 +52,7 @@ func New(t testing.TB, limits registry.Limits) *Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
+	first(r)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Serve(ctx, l) }()
@@ -75,6 +84,7 @@ type Script struct {
 	Lists        map[string]string // results by method; what is missing is an empty list
 	Init         string            // result of initialize, if not the usual
 	Modern       bool              // speaks 2026-07-28 and nothing else
+	Torn         bool              // takes lines that are no messages, which are counted
 	Linger       chan struct{}     // goes on after the end of stdin until this is closed
 	End          func()            // is called at the end of stdin
 	// On sees each message first. It reports whether that was all that is to be done about it.
@@ -83,11 +93,13 @@ type Script struct {
 
 // Server is the process's end of stdio.
 type Server struct {
-	Script Script
-	in     *os.File
-	out    *os.File
-	write  sync.Mutex
-	Lines  chan string // all that it was sent, but for the question which generation of the protocol it is of
+	Script    Script
+	in        *os.File
+	out       *os.File
+	write     sync.Mutex
+	TornLines atomic.Int64
+	Ended     chan struct{} // closed when it has
+	Lines     chan string   // all that it was sent, but for the question which generation of the protocol it is of
 }
 
 // Say writes a line.
@@ -117,10 +129,22 @@ func (s *Server) Exit() {
 	s.out.Close()
 }
 
+// Waiting is how many bytes the server has been sent and not read.
+func (s *Server) Waiting() int {
+	raw, err := s.in.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	n := 0
+	_ = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return n
+}
+
 // CloseOutput closes stdout alone.
 func (s *Server) CloseOutput() { s.out.Close() }
 
 func (s *Server) run() {
+	defer close(s.Ended)
 	defer s.Exit()
 	r := bufio.NewReader(s.in)
 	for {
@@ -138,6 +162,10 @@ func (s *Server) run() {
 			s.record(line)
 		}
 		m, err := jsonrpc.Parse(line)
+		if err != nil && s.Script.Torn {
+			s.TornLines.Add(1)
+			continue
+		}
 		if err != nil {
 			panic(fmt.Sprintf("the gateway sent %q: %v", line, err))
 		}
@@ -228,7 +256,7 @@ func (r *Registry) Launch(t testing.TB, server handover.Server, script Script) *
 	t.Helper()
 	stdinR, stdinW := pipe(t)
 	stdoutR, stdoutW := pipe(t)
-	s := &Server{Script: script, in: stdinR, out: stdoutW, Lines: make(chan string, 1024)}
+	s := &Server{Script: script, in: stdinR, out: stdoutW, Lines: make(chan string, 1024), Ended: make(chan struct{})}
 	go s.run()
 	l := r.Hand(t, server, stdinW, stdoutR)
 	l.Server = s

@@ -1,0 +1,90 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// offered is all that a server has last offered, as it is kept of one on demand beside its pins, and of each that runs for
+// the next gateway.
+type offered struct {
+	Program      string // SHA-256 of the command and arguments that offered it, in hexadecimal
+	Protocol     string
+	Versions     []string
+	Capabilities []byte
+	Info         []byte
+	Instructions string
+	Lists        [Templates + 1][][]byte // definitions, as they came
+}
+
+// offers returns it of a server that runs.
+func (u *Upstream) offers(found *Listing) offered {
+	a := u.Agreed()
+	o := offered{
+		Program: u.server.Program, Protocol: a.Protocol, Versions: a.Versions, Info: a.Info, Instructions: a.Instructions,
+		Capabilities: a.Capabilities.Merge(nil, func([]byte) bool { return true }, nil),
+	}
+	for k, items := range found {
+		for _, i := range items {
+			o.Lists[k] = append(o.Lists[k], i.Raw)
+		}
+	}
+	return o
+}
+
+// agreement is what the handshake had settled.
+func (o offered) agreement() (a Agreement, err error) {
+	a = Agreement{Protocol: o.Protocol, Versions: o.Versions, Info: o.Info, Instructions: o.Instructions}
+	a.Capabilities, err = jsonrpc.Object(o.Capabilities, nil)
+	return a, err
+}
+
+// listing is what it had on its lists.
+func (u *Upstream) listing(o offered) *Listing {
+	found := new(Listing)
+	for k := Tools; k <= Templates; k++ {
+		found[k] = u.items(k, o.Lists[k], nil)
+	}
+	return found
+}
+
+// keep writes down what a server on demand offers, so that it can be listed while it sleeps, also after a restart.
+func (r *Registry) keep(u *Upstream, found *Listing) {
+	if r.pins == nil || !u.server.OnDemand {
+		return
+	}
+	b, err := json.Marshal(u.offers(found))
+	if err == nil {
+		if old, _ := r.pins.Kept(u.server.Name); bytes.Equal(old, b) {
+			return
+		}
+		err = r.pins.Keep(u.server.Name, b)
+	}
+	if err != nil {
+		u.log.Error("what the server offers is not kept: after a restart of pfar it is started to learn it", "error", err.Error())
+	}
+}
+
+// kept returns what is kept of a server, and what stands for it; nil if there is nothing, or it is of another program.
+func (r *Registry) kept(server handover.Server) (*Upstream, *Listing) {
+	if r.pins == nil {
+		return nil, nil
+	}
+	var o offered
+	b, err := r.pins.Kept(server.Name)
+	if err == nil && b != nil {
+		err = json.Unmarshal(b, &o)
+	}
+	if err != nil {
+		r.log.Error("what the server has offered cannot be read: it is started to learn it", "server", server.Name, "error", err.Error())
+	}
+	if err != nil || b == nil || o.Program != server.Program {
+		return nil, nil
+	}
+	a, _ := o.agreement() // keep has written it
+	u := r.asleep(server, a)
+	return u, u.listing(o)
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/systemd"
+)
+
+// again is the next pfard over what d has left: what ran still does.
+func again(t *testing.T, d *daemon, m *machine, dir string, running ...string) (*daemon, *machine, chan struct{}) {
+	t.Helper()
+	next, other, changed := fixture(t)
+	n, err := newIntents(dir, d.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []systemd.Found
+	m.mu.Lock()
+	for name, p := range m.runs {
+		f := systemd.Found{Plan: p, Update: units.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateRunning, PID: 7}}
+		if f.Idle = !slices.Contains(running, name); !f.Idle {
+			other.runs[name] = p
+		}
+		f.Applied = generator.Digest(p)
+		found = append(found, f)
+	}
+	m.mu.Unlock()
+	_ = d.do(func() error { // what it has stopped itself is offered to others
+		for _, s := range d.servers {
+			if s.want != nil && s.started == nil {
+				found = append(found, systemd.Found{Plan: s.plan(), Idle: true})
+			}
+		}
+		return nil
+	})
+	err = next.do(func() error {
+		next.options.declarations, next.intents = d.options.declarations, n
+		next.adopt(found)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed <- struct{}{}
+	return next, other, changed
+}
+
+// TestTheNextPfard finds what the last one left, and does as the owner last said.
+func TestTheNextPfard(t *testing.T) {
+	d, m, changed := fixture(t)
+	dir := t.TempDir()
+	n, err := newIntents(dir, d.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = d.do(func() error { d.intents = n; return nil })
+	for _, name := range []string{"runs", "halts", "ends", "edited", "broken", "removed", "kept"} {
+		d.put(t, name+".hcl", fmt.Sprintf(good, "x"))
+	}
+	d.put(t, "later.hcl", fmt.Sprintf(good, "x")+"autostart = false\n")
+	d.put(t, "many.hcl", fmt.Sprintf(own, "x"))
+	changed <- struct{}{}
+	d.state(t)
+	ask(t, d, control.Request{Verb: control.Stop, Server: "halts"})
+	ask(t, d, control.Request{Verb: control.Start, Server: "later"})
+	d.mustOpen(t, "many", first)
+	d.state(t)
+
+	// Meanwhile: "ends" was stopped by systemctl, and files were edited.
+	d.put(t, "edited.hcl", fmt.Sprintf(good, "other"))
+	d.put(t, "broken.hcl", "server {")
+	if err := os.Remove(filepath.Join(d.options.declarations, "removed.hcl")); err != nil {
+		t.Fatal(err)
+	}
+	next, other, _ := again(t, d, m, dir, "runs", "edited", "broken", "removed", "kept", "later", "many", "many_"+first)
+	states := next.state(t)
+	for name, want := range map[string]control.State{
+		"runs": control.Running, "halts": control.Stopped, "ends": control.Stopped, "edited": control.Starting, "broken": control.Running,
+		"kept": control.Running, "later": control.Running, "many": control.Running,
+	} {
+		if states[name].State != want {
+			t.Errorf("%s is %s (%s), want %s", name, states[name].State, states[name].Detail, want)
+		}
+	}
+	if _, ok := states["removed"]; ok || other.starts["edited"] != 1 || other.starts["runs"] != 0 || len(states["many"].Sessions) != 1 {
+		t.Errorf("started %v; %+v", other.starts, states["many"])
+	}
+	if !states["broken"].Stale {
+		t.Error("what runs by a file that is broken by now is not said to be stale")
+	}
+}
+
+// TestTurnedOutside: systemctl is as good a word as ours.
+func TestTurnedOutside(t *testing.T) {
+	d, m, changed := fixture(t)
+	d.put(t, "a.hcl", fmt.Sprintf(own, "x"))
+	changed <- struct{}{}
+	d.state(t)
+	d.mustOpen(t, "a", first)
+	d.serverChanged(local.Update{Server: "a", State: units.StateStopped, Detail: "stopped by systemctl", Ended: true, Outside: true})
+	if s := d.state(t)["a"]; s.State != control.Stopped || len(s.Sessions) != 0 || m.starts["a"] != 1 {
+		t.Errorf("stopped: %+v", s)
+	}
+	m.mu.Lock()
+	delete(m.runs, "a") // the machine's part
+	m.mu.Unlock()
+	d.serverChanged(local.Update{Server: "a", State: units.StateStarting, PID: 9, Outside: true})
+	if s := d.state(t)["a"]; s.State != control.Starting || s.PID != 9 || m.starts["a"] != 1 {
+		t.Errorf("started: %+v, %d starts of ours", s, m.starts["a"])
+	}
+	changed <- struct{}{}
+	if s := d.state(t)["a"]; s.State != control.Starting {
+		t.Errorf("after another look at the files: %+v", s)
+	}
+	d.put(t, "a.hcl", fmt.Sprintf(own, "x")+"enabled = false\n")
+	changed <- struct{}{}
+	d.state(t)
+	d.serverChanged(local.Update{Server: "a", State: units.StateStarting, PID: 10, Outside: true})
+	if s := d.state(t)["a"]; s.State != control.Stopped {
+		t.Errorf("what nobody may start: %+v", s)
+	}
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units"
+)
+
+func TestParseAsker(t *testing.T) {
+	for name, want := range map[string]string{
+		"@e4d3b7fdbf18c592/unit/pfar-mcp@notion.service/secrets": "pfar-mcp@notion.service secrets",
+		"@e4d3b7fdbf18c592/unit/other.service/x":                 "other.service x",
+		"":                                                       "",
+		"@":                                                      "",
+		"/run/x/unit/pfar-mcp@a.service/secrets":                 "",
+		"@e4d3/unit/pfar-mcp@a.service":                          "",
+		"@e4d3/unit//secrets":                                    "",
+		"@e4d3/unit/pfar-mcp@a.service/":                         "",
+		"@e4d3/unit/pfar-mcp@a.service/secrets/more":             "",
+		"@e4d3/user/pfar-mcp@a.service/secrets":                  "",
+	} {
+		unit, id, err := parseAsker(name)
+		if got := strings.TrimSpace(unit + " " + id); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v, want %q", name, got, err, want)
+		}
+	}
+}
+
+// TestCredentials asks as systemd does, from a name in the abstract namespace.
+func TestCredentials(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "credentials.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &credentials{
+		log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		plan: func(instance string) (generator.Plan, error) {
+			if instance == "nobody" {
+				return generator.Plan{}, errors.New("no such server")
+			}
+			return generator.Plan{Name: instance}, nil
+		},
+		secrets: func(p generator.Plan) (map[string][]byte, []string, error) {
+			switch p.Name {
+			case "waits":
+				return map[string][]byte{"A": []byte("half")}, []string{"B: pfar vault set b"}, nil
+			case "broken":
+				return nil, nil, errors.New("the vault cannot be read")
+			}
+			return map[string][]byte{"TOKEN": []byte("hunter2")}, nil, nil
+		},
+	}
+	served := make(chan struct{})
+	go func() { defer close(served); c.serve(l) }()
+	defer func() { l.Close(); <-served }()
+	for i, tt := range []struct{ unit, id, want string }{
+		{"pfar-mcp@notion.service", "secrets", `{"values":{"TOKEN":"aHVudGVyMg=="}}`},
+		{"pfar-mcp@notion_abcdefgh.service", "secrets", `{"values":{"TOKEN":"aHVudGVyMg=="}}`},
+		{"pfar-mcp@waits.service", "secrets", `{"missing":["B: pfar vault set b"]}`},
+		{"pfar-mcp@broken.service", "secrets", `{"missing":["the vault cannot be read"]}`},
+		{"pfar-mcp@nobody.service", "secrets", ""},
+		{"pfar-mcp@notion.service", "plan", ""},
+		{"pfar-egress@notion.service", "secrets", ""},
+		{"evil.service", "secrets", ""},
+		{"pfar-mcp@notion.scope", "secrets", ""},
+	} {
+		from := &net.UnixAddr{Name: fmt.Sprintf("@%s%d/unit/%s/%s", strings.ReplaceAll(t.Name(), "/", ""), i, tt.unit, tt.id), Net: "unix"}
+		conn, err := net.DialUnix("unix", from, &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(conn)
+		conn.Close()
+		if err != nil || string(got) != tt.want {
+			t.Errorf("%s asks for %s: %q, %v, want %q", tt.unit, tt.id, got, err, tt.want)
+		}
+		if s := (units.Secrets{}); tt.want != "" && json.Unmarshal(got, &s) != nil {
+			t.Errorf("%q is not what a launcher reads", got)
+		}
+	}
+	conn, err := net.Dial("unix", path) // from nowhere
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got, err := io.ReadAll(conn); err != nil || len(got) != 0 {
+		t.Errorf("whoever has no name gets %q, %v", got, err)
+	}
+}
+
+func TestListens(t *testing.T) {
+	const head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+	for rows, want := range map[string]bool{
+		"": false,
+		"   0: 0100007F:2694 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1\n":  true,
+		"   0: 0100007F:2695 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1\n":  false,
+		"   0: 00000000:2694 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1\n":  false,
+		"   0: 0100007F:2694 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 1\n":  false,
+		"   0: 0100007F:1F90 0100007F:2694 0A 00000000:00000000 00:00000000 00000000     0        0 1\nx": false,
+	} {
+		if got := listens(bufio.NewScanner(strings.NewReader(head+rows)), egress.ProxyPort); got != want {
+			t.Errorf("%q: %t", rows, got)
+		}
+	}
+}

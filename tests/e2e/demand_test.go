@@ -1,0 +1,207 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+const (
+	lazy   = "autostart = false\n"
+	drowsy = "idle_timeout = \"2s\"\n"
+)
+
+// launchers returns those of a server that the reports since a mark tell of.
+func (p *pfar) launchers(since int, name string) (pids []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.reports[since:] {
+		if pid := server(r, name).PID; pid != 0 && !slices.Contains(pids, pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (p *pfar) awaitAsleep(since int, name string) control.Server {
+	p.t.Helper()
+	return server(p.awaitFrom(since, name+" asleep", soon, inState(name, control.Sleeping)), name)
+}
+
+// learned returns when a server that sleeps from the beginning has been started once, and sleeps.
+func (p *pfar) learned(name string) {
+	p.t.Helper()
+	p.awaitFrom(0, name+" started to learn its tools", soon, inState(name, control.Running))
+	p.awaitAsleep(p.mark()-1, name)
+}
+
+// TestSleeps: a server that sleeps is listed, the first call starts it, idleness stops it, and pfar's restart changes
+// nothing of that.
+func TestSleeps(t *testing.T) {
+	p := start(t, map[string]string{"lazy.hcl": echo(t) + lazy + drowsy, "awake.hcl": echo(t)})
+	p.learned("lazy")
+	c := p.client("/mcp")
+	listed := c.names()
+	if !slices.Contains(listed, "lazy__echo") || !slices.Contains(listed, "awake__echo") {
+		t.Fatalf("listed while it sleeps: %q", listed)
+	}
+	if stdout, _, code := p.command("status"); code != 0 || !strings.Contains(stdout, "sleeping") {
+		t.Errorf("pfar status: %d, %s", code, stdout)
+	}
+	since := p.mark()
+	var calls sync.WaitGroup
+	for n := range 20 {
+		calls.Go(func() {
+			want := fmt.Sprint("call ", n)
+			if r, err := c.call("lazy__echo", map[string]any{"message": want}); err != nil || r.isError || r.text != want {
+				t.Errorf("%s: %+v, %v", want, r, err)
+			}
+		})
+	}
+	calls.Wait()
+	last := time.Now()
+	p.awaitFrom(since, "lazy running", soon, inState("lazy", control.Running))
+	pids := p.launchers(since, "lazy")
+	if len(pids) != 1 {
+		t.Fatalf("20 calls at once started the launchers %v", pids)
+	}
+	processes := descendants(pids[0])
+	slept := p.awaitAsleep(p.mark(), "lazy")
+	if after := slept.Since.Sub(last); after < 1900*time.Millisecond || after > 6*time.Second {
+		t.Errorf("asleep %v after the last call, want 2s and a little", after)
+	}
+	awaitGone(t, time.Second, processes)
+	if now := c.names(); !slices.Equal(now, listed) {
+		t.Errorf("listed %q, and when it sleeps again %q", listed, now)
+	}
+	p.again()
+	p.await("lazy asleep", soon, inState("lazy", control.Sleeping))
+	p.awaitRunning("awake")
+	if now := p.client("/mcp").names(); !slices.Equal(now, listed) {
+		t.Errorf("after pfar's restart: %q, before %q", now, listed)
+	}
+	time.Sleep(500 * time.Millisecond) // what must not happen
+	if pids := p.launchers(0, "lazy"); len(pids) != 0 {
+		t.Errorf("a server that is known was started again to learn its tools: %v", pids)
+	}
+}
+
+// TestStopIsForGood: what the operator has stopped no call starts; his start does, and then it may sleep again.
+func TestStopIsForGood(t *testing.T) {
+	p := start(t, map[string]string{"lazy.hcl": echo(t) + drowsy})
+	p.awaitRunning("lazy")
+	c := p.client("/mcp")
+	p.awaitAsleep(p.mark(), "lazy")
+	if stdout, stderr, code := p.command("stop", "lazy"); code != 0 {
+		t.Fatalf("pfar stop: %d, %s%s", code, stdout, stderr)
+	}
+	_, err := c.call("lazy__echo", map[string]any{"message": "x"})
+	if err == nil || !strings.Contains(err.Error(), "stopped") || !strings.Contains(err.Error(), "pfar start lazy") {
+		t.Errorf("calling what is stopped: %v", err)
+	}
+	if names := c.names(); len(names) != 0 {
+		t.Errorf("tools of a stopped server: %q", names)
+	}
+	if s := server(p.last(), "lazy"); s.State != control.Stopped {
+		t.Errorf("after the call it is %s", s.State)
+	}
+	since := p.mark()
+	if stdout, stderr, code := p.command("start", "lazy"); code != 0 {
+		t.Fatalf("pfar start: %d, %s%s", code, stdout, stderr)
+	}
+	if got := c.must("lazy__echo", map[string]any{"message": "back"}); got != "back" {
+		t.Errorf("echo returns %q", got)
+	}
+	p.awaitAsleep(since, "lazy")
+	if stdout, stderr, code := p.command("start", "lazy"); code != 0 || !strings.Contains(stdout, "running") {
+		t.Errorf("pfar start of what sleeps: %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// TestWakingFails: the call is told why the server did not start, and the next one finds it mended.
+func TestWakingFails(t *testing.T) {
+	p := prepare(t, nil)
+	bin := filepath.Join(p.home, "bin")
+	check(t, os.Mkdir(bin, 0o755))
+	path := filepath.Join(bin, "server")
+	good, err := os.ReadFile(program(t, "echo"))
+	check(t, err)
+	install := func(content []byte) {
+		check(t, os.WriteFile(path+".new", content, 0o755))
+		check(t, os.Rename(path+".new", path))
+	}
+	install(good)
+	p.write("frail.hcl", declare(path, nil, "")+lazy+drowsy)
+	p.write("poor.hcl", echo(t)+lazy+drowsy+"auth = { TOKEN = \"vault:poor_token\" }\n")
+	p.up()
+	p.learned("frail")
+	p.stdin = "hunter2"
+	p.await("poor waiting", soon, inState("poor", control.Waiting))
+	if _, stderr, code := p.command("vault", "set", "poor_token"); code != 0 {
+		t.Fatal(stderr)
+	}
+	p.learned("poor")
+	c := p.client("/mcp")
+
+	install([]byte("#!/bin/sh\nexit 3\n"))
+	began := time.Now()
+	_, err = c.call("frail__echo", map[string]any{"message": "x"})
+	if err == nil || !strings.Contains(err.Error(), `"frail" slept, and starting it for this request failed`) {
+		t.Errorf("calling what does not start: %v", err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("that took %v", took)
+	}
+	install(good)
+	p.awaitRunning("frail") // its back-off is over
+	if got := c.must("frail__echo", map[string]any{"message": "mended"}); got != "mended" {
+		t.Errorf("echo returns %q", got)
+	}
+
+	if _, stderr, code := p.command("vault", "remove", "poor_token"); code != 0 {
+		t.Fatal(stderr)
+	}
+	_, err = c.call("poor__echo", map[string]any{"message": "x"})
+	if err == nil || !strings.Contains(err.Error(), "pfar vault set poor_token") {
+		t.Errorf("calling what lacks a credential: %v", err)
+	}
+	if _, stderr, code := p.command("vault", "set", "poor_token"); code != 0 {
+		t.Fatal(stderr)
+	}
+	p.awaitRunning("poor")
+	if got := c.must("poor__echo", map[string]any{"message": "rich"}); got != "rich" {
+		t.Errorf("echo returns %q", got)
+	}
+}
+
+// TestFallingAsleep calls again and again at the moment at which the server is about to sleep: no call is lost.
+func TestFallingAsleep(t *testing.T) {
+	p := start(t, map[string]string{"lazy.hcl": echo(t) + "idle_timeout = \"1s\"\n"})
+	p.awaitRunning("lazy")
+	since := p.mark()
+	var callers sync.WaitGroup
+	for n := range 2 {
+		c := p.client("/mcp")
+		callers.Go(func() {
+			for i := range 12 {
+				time.Sleep(time.Second + time.Duration(rand.IntN(120)-40)*time.Millisecond)
+				want := fmt.Sprintf("%d of %d", i, n)
+				if r, err := c.call("lazy__echo", map[string]any{"message": want}); err != nil || r.text != want {
+					t.Errorf("%s: %+v, %v", want, r, err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if pids := p.launchers(since, "lazy"); len(pids) < 2 {
+		t.Errorf("it never slept: launchers %v", pids)
+	}
+}

@@ -1,0 +1,189 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// gateway returns the gateway's process, waiting for another one than those of before.
+func (p *pfar) gateway(not ...process) process {
+	p.t.Helper()
+	for end := time.Now().Add(soon); time.Now().Before(end); time.Sleep(2 * time.Millisecond) { // nobody tells
+		for _, d := range descendants(p.cmd.Process.Pid) {
+			if d.name == "pfar-gateway" && !slices.Contains(not, d) {
+				return d
+			}
+		}
+	}
+	p.t.Fatal("no gateway")
+	return process{}
+}
+
+// below returns what runs below pfard, but for the gateway, and when it was started.
+func (p *pfar) below() map[int]string {
+	all := map[int]string{}
+	for _, d := range descendants(p.cmd.Process.Pid) {
+		if d.name != "pfar-gateway" {
+			all[d.pid] = d.started
+		}
+	}
+	return all
+}
+
+// load is clients that call all the time, and what has come of it.
+type load struct {
+	t      *testing.T
+	end    chan struct{}
+	all    sync.WaitGroup
+	killed atomic.Int64 // the gateway, how often, when it was not given time
+	calls  atomic.Int64
+	broken atomic.Int64
+}
+
+// caller calls a tool again and again, as long as the test goes on. A call whose connection breaks is made again by the
+// same session, which must still be there.
+func (l *load) caller(p *pfar, path, tool string, arguments func(n int) (map[string]any, string)) {
+	c := p.client(path)
+	l.all.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-l.end:
+				return
+			default:
+			}
+			a, want := arguments(n)
+			begun, killed := time.Now(), l.killed.Load()
+			r, err := c.call(tool, a)
+			for err != nil {
+				l.broken.Add(1)
+				_, cut := errors.AsType[*url.Error](err)
+				switch {
+				case !cut && !strings.Contains(err.Error(), "EOF"):
+					l.t.Errorf("%s ended with %v", tool, err)
+					return
+				case l.killed.Load() == killed && time.Since(begun) > time.Second:
+					l.t.Errorf("%s ended with %v, and nobody killed the gateway", tool, err)
+				case time.Since(begun) > soon:
+					l.t.Errorf("%s does not come through: %v", tool, err)
+					return
+				}
+				killed = l.killed.Load()
+				time.Sleep(time.Millisecond)
+				r, err = c.call(tool, a)
+			}
+			if r.isError || !strings.Contains(r.text, want) {
+				l.t.Errorf("%s%v answers %+v, want %q", tool, a, r, want)
+			}
+			l.calls.Add(1)
+		}
+	})
+}
+
+func message(who string) func(int) (map[string]any, string) {
+	return func(n int) (map[string]any, string) {
+		text := fmt.Sprintf("%s %d", who, n)
+		return map[string]any{"message": text}, text
+	}
+}
+
+// TestGatewayIsReplaced ends the gateway twenty times, in order and not, with calls in flight: no server ends by that,
+// sessions go on, and no call gets a wrong answer.
+func TestGatewayIsReplaced(t *testing.T) {
+	p := start(t, map[string]string{
+		"everything.hcl": declare("node", []string{npm(t, "@modelcontextprotocol/server-everything/dist/index.js")}, ""),
+		"echo.hcl":       echo(t),
+		"modern.hcl":     declare(program(t, "corpus"), []string{"-generation", "modern", "-plain"}, ""),
+		"own.hcl":        echo(t) + "sessions = \"own\"\n",
+	})
+	p.awaitRunning("everything", "echo", "modern", "own")
+	l := &load{t: t, end: make(chan struct{})}
+	for i := range 3 {
+		l.caller(p, "/mcp", "everything__echo", message(fmt.Sprint("everything ", i)))
+		l.caller(p, "/mcp/echo", "echo", message(fmt.Sprint("echo ", i)))
+		l.caller(p, "/mcp/modern", "text", message(fmt.Sprint("modern ", i)))
+		l.caller(p, "/mcp/own", "echo", message(fmt.Sprint("own ", i)))
+	}
+	large := strings.Repeat("x", 200<<10) // more than a pipe holds
+	l.caller(p, "/mcp/echo", "echo", func(n int) (map[string]any, string) {
+		text := fmt.Sprint(n, large, n)
+		return map[string]any{"message": text}, text
+	})
+	l.caller(p, "/mcp/echo", "sleep", func(int) (map[string]any, string) { return map[string]any{"milliseconds": 300}, "awake" })
+	p.await("three processes of sessions", soon, func(r control.Report) bool { return len(server(r, "own").Sessions) == 3 })
+	watcher := p.client("/mcp")
+	tools := watcher.names()
+	time.Sleep(500 * time.Millisecond) // sessions that have just begun need not go on after a SIGKILL
+	before, report := p.below(), p.last()
+	var served []time.Duration
+	for i := range 20 {
+		g, signal := p.gateway(), syscall.SIGKILL
+		drained := make(chan error, 1)
+		if i%2 > 0 {
+			signal = syscall.SIGTERM
+			c := p.client("/mcp/echo")
+			go func() {
+				_, err := c.call("sleep", map[string]any{"milliseconds": 500})
+				drained <- err
+			}()
+		} else {
+			l.killed.Add(1)
+			drained <- nil
+		}
+		time.Sleep(time.Duration(100+i*17%150) * time.Millisecond) // another moment each time
+		if err := syscall.Kill(g.pid, signal); err != nil {
+			t.Fatal(err)
+		}
+		awaitGone(t, soon, []process{g})
+		gone := time.Now()
+		if err := <-drained; err != nil {
+			t.Errorf("end %d, in order: a call in flight ends with %v", i, err)
+		}
+		if got := again(watcher.t, func() error { _, err := watcher.call("modern__text", map[string]any{"message": "x"}); return err }); got != nil {
+			t.Errorf("after end %d: %v", i, got)
+		}
+		served = append(served, time.Since(gone))
+		if got := watcher.names(); !slices.Equal(got, tools) {
+			t.Errorf("after end %d there are the tools %q, before %q", i, got, tools)
+		}
+		p.gateway(g)
+	}
+	close(l.end)
+	l.all.Wait()
+	slices.Sort(served)
+	t.Logf("%d calls, %d broken connections; served again after %v, %v at most", l.calls.Load(), l.broken.Load(), served[len(served)/2], served[len(served)-1])
+	if served[len(served)/2] > time.Second {
+		t.Errorf("served again after %v", served)
+	}
+	if l.calls.Load() < 200 || l.broken.Load() < 10 {
+		t.Errorf("only %d calls and %d broken connections: this tests nothing", l.calls.Load(), l.broken.Load())
+	}
+	if after := p.below(); !maps.Equal(before, after) {
+		t.Errorf("processes below pfard were\n%v\nand are\n%v", before, after)
+	}
+	for _, name := range []string{"everything", "echo", "modern", "own"} {
+		if was, is := server(report, name), server(p.last(), name); was.PID != is.PID || !was.Since.Equal(is.Since) || is.Crashes != 0 || is.State != control.Running {
+			t.Errorf("%s was %+v and is %+v", name, was, is)
+		}
+	}
+}
+
+// again tries until it works, for a while.
+func again(t testing.TB, try func() error) error {
+	t.Helper()
+	err := try()
+	for end := time.Now().Add(soon); err != nil && time.Now().Before(end); err = try() {
+		time.Sleep(time.Millisecond)
+	}
+	return err
+}

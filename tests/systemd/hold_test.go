@@ -1,0 +1,73 @@
+package systemd
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/systemd/bed"
+)
+
+// through asks a server's bridge from inside its namespace for a tunnel, and prints the status line of the answer.
+const through = `pid=$(systemctl show -P MainPID pfar-mcp@hello); nsenter -t $pid -n bash -c '
+exec 3<>/dev/tcp/127.0.0.1/9876; printf "CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n\r\n" >&3; head -1 <&3'`
+
+// beside connects from the cgroup of the server's bridge, as a bridge would that has been taken over.
+const beside = `bash -c 'echo $$ > /sys/fs/cgroup/pfar.slice/pfar-egress.slice/pfar-egress@hello.service/cgroup.procs; exec 3<>/dev/tcp/127.0.0.1/%d'`
+
+// TestTheBridgeIsHeld has the host's own firewall hold what the bridge would, over restarts of both sides.
+func TestTheBridgeIsHeld(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	m.Run(t, "systemd-run", "--quiet", "--unit=far", "systemd-socket-activate", "-l", "127.0.0.1:7777", "-a", "--inetd", "cat")
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo("allowed_domains = [\"127.0.0.1:7777\"]\n"), 0o644)
+	becomes(t, m, "hello", control.Running)
+	check := func(when string) {
+		t.Helper()
+		for target, status := range map[string]string{"127.0.0.1:7777": "200", "127.0.0.1:7417": "403"} {
+			if r := m.Try("bash", "-c", fmt.Sprintf(through, target)); !strings.Contains(r.Stdout, status) {
+				t.Errorf("%s, %s: want %s: %s\n%s", when, target, status, r, m.Run(t, "journalctl", "--no-pager", "-u", "pfar-egress@hello", "-u", "pfard"))
+			}
+		}
+		if r := m.Try("bash", "-c", fmt.Sprintf(beside, 7417)); r.Code == 0 || !strings.Contains(r.Stderr, "refused") {
+			t.Errorf("%s, a process beside the bridge: %s", when, r)
+		}
+		if r := m.Try("bash", "-c", fmt.Sprintf(beside, 7777)); r.Code != 0 {
+			t.Errorf("%s, a process beside the bridge to what it is allowed: %s", when, r)
+		}
+		if r := m.Try("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/7417"); r.Code != 0 {
+			t.Errorf("%s, everybody else: %s", when, r)
+		}
+	}
+	check("at first")
+	m.Run(t, "systemctl", "kill", "-s", "KILL", "pfard")
+	bed.Eventually(t, soon, func() error {
+		if r := m.Try("systemctl", "is-active", "pfard"); r.Stdout != "active\n" {
+			return errors.New(r.Stdout)
+		}
+		return nil
+	})
+	check("after a start of pfard")
+	m.Run(t, "systemctl", "restart", "pfar-egress@hello")
+	check("after a start of the bridge")
+	m.Run(t, "systemctl", "restart", "pfar-mcp@hello")
+	becomes(t, m, "hello", control.Running)
+	check("after a start of the server")
+	m.Run(t, "nft", "flush", "ruleset")
+	bed.Eventually(t, soon, func() error {
+		if r := m.Try("nft", "list", "chain", "inet", "pfar", "bridge-hello"); r.Code != 0 {
+			return errors.New(r.String())
+		}
+		return nil
+	})
+	check("after a flush of all rules")
+	m.Run(t, "rm", "/etc/pfar/mcp.d/hello.hcl")
+	bed.Eventually(t, soon, func() error {
+		if rules := m.Run(t, "nft", "list", "table", "inet", "pfar"); strings.Contains(rules, "hello") {
+			return errors.New(rules)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,435 @@
+package systemd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units"
+)
+
+// world is a Runner with its systemd.
+type world struct {
+	t       *testing.T
+	systemd *fakeSystemd
+	runner  *Runner
+	run     string
+
+	mu       sync.Mutex
+	updates  []units.Update
+	relimits []string
+	left     []string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, systemd: newFakeSystemd(t), run: t.TempDir()}
+	w.restart()
+	return w
+}
+
+// restart is another pfard's Runner, which watches.
+func (w *world) restart() {
+	w.t.Helper()
+	link := NewLink(func(ctx context.Context) (*Bus, error) { return ConnectTo(ctx, w.systemd.address) })
+	r, err := NewRunner(Config{
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Run: w.run, Runtime: w.run, Link: link, Limits: w,
+		Changed: w.changed, Gateway: func(bool) {}, Left: func(name string) { w.left = append(w.left, name) },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.runner = r
+	ctx, cancel := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() { defer close(watched); r.Watch(ctx) }()
+	w.t.Cleanup(func() { cancel(); link.Close(); <-watched })
+}
+
+func (w *world) changed(u units.Update) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.updates = append(w.updates, u)
+}
+
+func (w *world) Remove(string) error { return nil }
+
+func (w *world) Relimit(_ context.Context, instance string, _ sandbox.Limits) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.relimits = append(w.relimits, instance)
+	return "other limits", nil
+}
+
+// until waits for an update.
+func (w *world) until(what string, ok func(units.Update) bool) units.Update {
+	w.t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		w.mu.Lock()
+		if i := slices.IndexFunc(w.updates, ok); i >= 0 {
+			u := w.updates[i]
+			w.updates = w.updates[i+1:]
+			w.mu.Unlock()
+			return u
+		}
+		all := slices.Clone(w.updates)
+		w.mu.Unlock()
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s: not among %+v", what, all)
+		}
+	}
+}
+
+func hello() generator.Plan {
+	p := generator.Plan{Name: "hello", Enabled: true, Autostart: true}
+	p.Sandbox.Command, p.Sandbox.Limits = "/usr/bin/true", sandbox.Limits{Memory: 1 << 28, Tasks: 10}
+	return p
+}
+
+// start has the server started, its launcher attached and running.
+func (w *world) start(p generator.Plan) string {
+	w.t.Helper()
+	if err := w.runner.Start(p, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	name := units.Instance(p.Name, p.Gateway.Session)
+	digest := generator.Digest(p)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) { // for systemd to be asked
+		if started, _ := w.runner.plans.applied(name); started == digest {
+			break
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%q is not started", name)
+		}
+	}
+	if _, err := w.runner.Attach(name, digest, 7, 61200); err != nil {
+		w.t.Fatal(err)
+	}
+	w.runner.Notify(name, map[string]string{units.NotifyState: units.StateRunning, units.NotifyTools: "3", "STATUS": "3 tools"})
+	w.until("running", func(u units.Update) bool { return u.State == units.StateRunning && u.PID == 7 && u.Tools == 3 })
+	return digest
+}
+
+const helloUnit = "pfar-mcp@hello.service"
+
+func TestRunnerStartsAndStops(t *testing.T) {
+	w := newWorld(t)
+	w.start(hello())
+	if err := w.runner.Start(hello(), nil); err == nil {
+		t.Error("started twice")
+	}
+	if _, err := os.Stat(filepath.Join(w.run, "plan", "hello.json")); err != nil {
+		t.Error(err)
+	}
+	w.runner.Stop("hello")
+	w.systemd.mu.Lock()
+	stopped := slices.Clone(w.systemd.stopped)
+	w.systemd.mu.Unlock()
+	if started, _ := w.runner.plans.applied("hello"); started != "" || !slices.Equal(stopped, []string{helloUnit}) || !slices.Equal(w.left, []string{"hello"}) {
+		t.Errorf("applied %q, stopped %q, left %q", started, stopped, w.left)
+	}
+	w.runner.Stop("hello") // does nothing
+	w.runner.Forget("hello")
+	if list, err := w.runner.plans.instances(); err != nil || len(list) != 0 {
+		t.Errorf("left are %q, %v", list, err)
+	}
+}
+
+func TestRunnerWhatSystemdSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		active, sub string
+		more        map[string]any
+		want        units.Update
+	}{
+		"stopped by systemctl": {"inactive", "dead", nil, units.Update{State: "stopped", Detail: "stopped by systemctl", Ended: true, Outside: true}},
+		"failed":               {"failed", "failed", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(78), "StatusText": "failed: disabled after 3 crashes; label public"}, units.Update{State: "failed", Detail: "disabled after 3 crashes", Ended: true}},
+		"failed, no word":      {"failed", "failed", map[string]any{"Result": "signal", "ExecMainStatus": int32(9)}, units.Update{State: "failed", Detail: "the launcher was killed by signal 9", Ended: true}},
+		"to be started again":  {"activating", "auto-restart", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(75)}, units.Update{State: "back-off", Detail: "the launcher ended with status 75; see its log"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.start(hello())
+			w.systemd.becomes(helloUnit, c.active, c.sub, c.more)
+			c.want.Server, c.want.UID = "hello", 61200
+			w.until(name, func(u units.Update) bool { return u == c.want })
+			if c.want.Outside { // it is not ours any more, and can be started by whoever likes
+				if _, err := w.runner.Attach("hello", generator.Digest(hello()), 8, 61201); err != nil {
+					t.Error(err)
+				}
+				w.until("started by systemctl", func(u units.Update) bool { return u.Outside && !u.Ended && u.PID == 8 && u.UID == 61201 })
+			}
+		})
+	}
+}
+
+// What systemd says while our own job is under way is older than it.
+func TestRunnerJobsThatFail(t *testing.T) {
+	for result, want := range map[string]string{
+		"assert":     "systemd could not start it (assert); systemctl status " + helloUnit,
+		"dependency": "systemd could not start it (dependency); systemctl status " + helloUnit,
+	} {
+		w := newWorld(t)
+		w.systemd.job = result
+		if err := w.runner.Start(hello(), nil); err != nil {
+			t.Fatal(err)
+		}
+		w.until(result, func(u units.Update) bool {
+			return u.State == units.StateFailed && u.Ended && !u.Outside && u.Detail == want
+		})
+		w.systemd.mu.Lock()
+		w.systemd.job = "done"
+		w.systemd.mu.Unlock()
+		w.runner.Stop("hello")
+		w.start(hello())
+	}
+	w := newWorld(t)
+	w.systemd.masked = helloUnit
+	if err := w.runner.Start(hello(), nil); err != nil {
+		t.Fatal(err)
+	}
+	w.until("masked", func(u units.Update) bool {
+		return u.State == units.StateFailed && strings.Contains(u.Detail, "systemctl unmask")
+	})
+}
+
+func TestRunnerRefuses(t *testing.T) {
+	w := newWorld(t)
+	digest := w.start(hello())
+	for name, c := range map[string]struct{ instance, digest, want string }{
+		"unknown":       {"nobody", digest, "no such file"},
+		"another plan":  {"hello", strings.Repeat("0", 64), "changed"},
+		"no plan":       {"hello", "", "changed"},
+		"path":          {"../plan/hello", digest, ""},
+		"not a session": {"hello_abcdefgh", digest, "no such file"},
+	} {
+		if _, err := w.runner.Attach(c.instance, c.digest, 9, 9); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if _, err := w.runner.Admit(c.instance, c.digest); err == nil {
+			t.Errorf("%s: its bridge is admitted", name)
+		}
+	}
+	p := hello()
+	p.Gateway.Session = "../../etc"
+	if err := w.runner.Start(p, nil); err == nil {
+		t.Error("started a session with a handle that is none")
+	}
+	p.Gateway.Session, p.State = "abcdefgh", true
+	if err := w.runner.Start(p, nil); err == nil {
+		t.Error("started a session with a home")
+	}
+}
+
+// A session's process leaves nothing, and is nothing that others could start.
+func TestRunnerSessions(t *testing.T) {
+	w := newWorld(t)
+	p := hello()
+	p.Gateway.Session = "abcdefgh"
+	digest := w.start(p)
+	w.runner.Notify("hello_abcdefgh", map[string]string{units.NotifyState: units.StateFailed, "STATUS": "exit status 3"})
+	w.systemd.becomes("pfar-mcp@hello_abcdefgh.service", "inactive", "dead", nil)
+	u := w.until("ended", func(u units.Update) bool { return u.Ended })
+	if u.Session != "abcdefgh" || u.Detail != "exit status 3" {
+		t.Errorf("%+v", u)
+	}
+	if list, err := w.runner.plans.instances(); err != nil || len(list) != 0 {
+		t.Errorf("left are %q, %v", list, err)
+	}
+	if _, err := w.runner.Attach("hello_abcdefgh", digest, 8, 8); err == nil {
+		t.Error("a session that is over was started again")
+	}
+}
+
+func TestRunnerAdjust(t *testing.T) {
+	w := newWorld(t)
+	old := w.start(hello())
+	p := hello()
+	p.Sandbox.Limits.Memory = 1 << 29
+	if !w.runner.Adjust(p) {
+		t.Fatal("other limits take another start")
+	}
+	w.until("relimited", func(u units.Update) bool { return u.Limits == "other limits" && u.PID == 7 })
+	w.restart() // and the launcher comes again with what it was started with
+	if found, err := w.runner.Adopt(t.Context()); err != nil || len(found) != 1 || found[0].Applied != generator.Digest(p) {
+		t.Errorf("found %v, %v", found, err)
+	}
+	if got, err := w.runner.Attach("hello", old, 7, 61200); err != nil || got.Sandbox.Limits.Memory != 1<<29 {
+		t.Errorf("%+v, %v", got.Sandbox.Limits, err)
+	}
+	p.Sandbox.Limits.Tasks = 11
+	if w.runner.Adjust(p) {
+		t.Error("another number of tasks takes no start")
+	}
+}
+
+func TestRunnerAdopts(t *testing.T) {
+	w := newWorld(t)
+	w.start(hello())
+	for name, act := range map[string]func(p *generator.Plan){
+		"failed":  func(p *generator.Plan) { p.Name = "failed" },
+		"idle":    func(p *generator.Plan) { p.Name = "idle" },
+		"session": func(p *generator.Plan) { p.Gateway.Session = "abcdefgh" },
+		"over":    func(p *generator.Plan) { p.Gateway.Session = "bbbbbbbb" },
+	} {
+		p := hello()
+		act(&p)
+		w.start(p)
+		_ = name
+	}
+	for _, name := range []string{"offered", "others", "stopping", "halted"} {
+		p := hello()
+		p.Name = name
+		w.runner.Offer(name, &p)
+	}
+	for _, name := range []string{"stopping", "halted"} { // and pfard is killed
+		if err := w.runner.plans.stop(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.systemd.mu.Lock() // pfard is not there to see this
+	w.systemd.units["pfar-mcp@failed.service"]["ActiveState"] = w.systemd.units[helloUnit]["ActiveState"]
+	w.systemd.set("pfar-mcp@failed.service", "failed", "failed", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(78)})
+	delete(w.systemd.units, "pfar-mcp@idle.service")
+	delete(w.systemd.units, "pfar-mcp@hello_bbbbbbbb.service")
+	for _, name := range []string{"stray", "others", "stopping"} {
+		w.systemd.set("pfar-mcp@"+name+".service", "active", "running", nil)
+	}
+	w.systemd.mu.Unlock()
+	if err := os.WriteFile(filepath.Join(w.run, "plan", ".new-123"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	found, err := w.runner.Adopt(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range found {
+		words := units.Instance(f.Plan.Name, f.Plan.Gateway.Session) + " " + f.Update.State
+		for word, is := range map[string]bool{" idle": f.Idle, " outside": f.Outside} {
+			if is {
+				words += word
+			}
+		}
+		if f.Applied == generator.Digest(f.Plan) {
+			words += " applied"
+		}
+		got = append(got, words)
+	}
+	slices.Sort(got)
+	want := []string{"failed failed applied", "halted  idle", "hello starting applied", "hello_abcdefgh starting applied", "idle  idle applied", "offered  idle", "others starting outside", "stopping starting"}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		w.systemd.mu.Lock()
+		stopped := slices.Contains(w.systemd.stopped, "pfar-mcp@stray.service")
+		w.systemd.mu.Unlock()
+		if stopped {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("what nobody knows still runs")
+		}
+	}
+	list, err := w.runner.plans.instances()
+	slices.Sort(list)
+	if want := []string{"failed", "halted", "hello", "hello_abcdefgh", "idle", "offered", "others", "stopping"}; err != nil || !slices.Equal(list, want) {
+		t.Errorf("plans of %q, want %q", list, want)
+	}
+}
+
+// TestRunnerLosesSystemd: what was asked is asked again, and what happened meanwhile is seen.
+func TestRunnerLosesSystemd(t *testing.T) {
+	w := newWorld(t)
+	w.start(hello())
+	w.systemd.hangUp()
+	w.systemd.mu.Lock()
+	w.systemd.set(helloUnit, "failed", "failed", map[string]any{"Result": "signal", "ExecMainStatus": int32(9)}) // nobody hears it
+	w.systemd.mu.Unlock()
+	w.until("failed while nobody listened", func(u units.Update) bool { return u.State == units.StateFailed })
+	w.systemd.hangUp()
+	w.runner.Stop("hello")
+	w.start(hello())
+}
+
+func TestPlansAreWhole(t *testing.T) {
+	p := plans{t.TempDir()}
+	if err := p.make(); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := p.write("hello", hello())
+	if err != nil || digest != generator.Digest(hello()) {
+		t.Fatalf("%q, %v", digest, err)
+	}
+	if st, err := os.Stat(p.file("hello")); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if _, err := p.write("other", hello()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.read("other"); err == nil || !strings.Contains(err.Error(), `it is that of "hello"`) {
+		t.Errorf("another's plan: %v", err)
+	}
+	if err := os.WriteFile(p.file("half"), []byte(`{"name":"ha`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.read("half"); err == nil {
+		t.Error("half a plan is one")
+	}
+	if err := os.Chmod(filepath.Join(p.run, "plan"), 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(filepath.Join(p.run, "nowhere", "x"), nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("writing into no directory: %v", err)
+	}
+}
+
+func TestUnitIn(t *testing.T) {
+	for text, want := range map[string]string{
+		"0::/pfar.slice/pfar-mcp@notion.service\n":                                         "notion false",
+		"0::/pfar.slice/pfar-egress.slice/pfar-egress@notion.service\n":                    "notion true",
+		"0::/pfar.slice/pfar-mcp@long-name-here_abcdefgh.service\n":                        "long-name-here_abcdefgh false",
+		"9:name=systemd:/pfar.slice/pfar-mcp@a.service\n2:cpu:/\n0::/\n":                   "a false",
+		"9:name=systemd:/\n0::/pfar.slice/pfar-mcp@a.service\n":                            "a false",
+		"0::/user.slice/user-1000.slice/user@1000.service/pfar.slice/pfar-mcp@a.service\n": "a false",
+		"2:cpu:/pfar.slice/pfar-mcp@a.service\n0::/user.slice\n":                           "",
+		"0::/pfar.slice/pfar-mcp-a.scope\n":                                                "",
+		"0::/pfar.slice/pfar-mcp@a.service/sub\n":                                          "",
+		"0::/pfar.slice/pfar-mcp@a.service:x\n":                                            "",
+		"":                                                                                 "",
+	} {
+		p, _, err := unitIn(text)
+		got := ""
+		if err == nil {
+			got = p.Instance + map[bool]string{true: " true", false: " false"}[p.Bridge]
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestUnescape(t *testing.T) {
+	for _, unit := range []string{"pfar-mcp@notion.service", "pfar-mcp@a_bcdefghi.service", "x"} {
+		if got := unescape(escape(unit)); got != unit {
+			t.Errorf("%q becomes %q", unit, got)
+		}
+	}
+	for in, want := range map[string]string{"_": "_", "a_2": "a_2", "_zz": "_zz", "": ""} {
+		if got := unescape(in); got != want {
+			t.Errorf("%q becomes %q, want %q", in, got, want)
+		}
+	}
+}
