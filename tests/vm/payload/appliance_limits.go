@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
@@ -99,6 +101,8 @@ func liveLimit() (string, error) {
 	return "", contains(out, "104857600 bytes held")
 }
 
+// tasksLimit has a server fork without end, which its own RLIMIT_NPROC stops, and then a program of root's beside it, which
+// only the scope can.
 func tasksLimit() (string, error) {
 	before := launchers("calm", "bomb")
 	out, err := output("pfar", "call", "bomb.attack", "--name", "fork-bomb", "--target", "1000")
@@ -108,13 +112,36 @@ func tasksLimit() (string, error) {
 	if err := contains(strings.ReplaceAll(out, " ", ""), `"blocked":true`); err != nil {
 		return "", err
 	}
-	if max := read(group("bomb", "pids.max")); max != "40" {
-		return "", fmt.Errorf("pids.max is %s", max)
+	forked, err := bombInScope("bomb")
+	if err != nil || forked < 1 || forked >= 40 || counter(group("bomb", "pids.events"), "max") < 1 {
+		return "", fmt.Errorf("in the scope a program of root's forks %d times, %w; pids.max is %s, pids.events %s", forked, err,
+			read(group("bomb", "pids.max")), read(group("bomb", "pids.events")))
 	}
 	if after := launchers("calm", "bomb"); after != before {
 		return "", fmt.Errorf("they were %s and are %s", before, after)
 	}
-	return fmt.Sprintf("%s, %s", strings.TrimSpace(out), read(group("bomb", "pids.events"))), allRun("calm", "bomb")
+	return fmt.Sprintf("%s; root in the scope: %d forks", strings.TrimSpace(out), forked), allRun("calm", "bomb")
+}
+
+// bombInScope forks without end in a server's scope and says how often it could.
+func bombInScope(server string) (int, error) {
+	const said = "/run/bomb"
+	// Its children would hold a pipe open.
+	script := `echo $$ >"$1"; exec ./payload bomb 1000 </etc/hostname >"$2" 2>&1`
+	if out, err := output("sh", "-euc", script, "sh", group(server, "cgroup.procs"), said); err != nil {
+		return 0, fmt.Errorf("%w: %s%s", err, out, read(said))
+	}
+	pids, err := pidsIn(filepath.Dir(group(server, "cgroup.procs")))
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range pids {
+		if read(fmt.Sprintf("/proc/%d/comm", pid)) == "payload" {
+			err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
+		}
+	}
+	n, nerr := strconv.Atoi(read(said))
+	return n, errors.Join(err, nerr)
 }
 
 // cpuLimit looks at a server that never rests.
