@@ -35,7 +35,9 @@ install: build
 	$(call copy,$(BIN)/pfar,$(DESTDIR)$(PREFIX)/bin,755)
 	$(call copy,$(addprefix $(BIN)/,$(filter-out pfar pfar-generator,$(PROGRAMS))),$(LIB)/pfar,755)
 	$(call copy,$(addprefix $(BIN)/,$(filter pfar-generator,$(PROGRAMS))),$(LIB)/systemd/system-generators,755)
+	$(call copy,$(addprefix $(BIN)/,$(filter pfar-generator,$(PROGRAMS))),$(LIB)/systemd/user-generators,755)
 	$(call copy,$(foreach kind,service socket target slice,$(wildcard units/*.$(kind))),$(LIB)/systemd/system,644)
+	$(call copy,$(foreach kind,service socket target slice,$(wildcard units/user/*.$(kind))),$(LIB)/systemd/user,644)
 	install -D -m 644 packaging/sysusers.conf $(LIB)/sysusers.d/pfar.conf
 	install -D -m 644 packaging/tmpfiles.conf $(LIB)/tmpfiles.d/pfar.conf
 	install -D -m 644 packaging/modules-load.conf $(LIB)/modules-load.d/pfar.conf

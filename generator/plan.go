@@ -21,6 +21,16 @@ type Plan struct {
 	Credentials []Credential    `json:"credentials,omitempty"`
 }
 
+// PrivateHome is the directory on the host that the server has as its home from one run to the next, "" if none.
+func (p Plan) PrivateHome() string {
+	for _, m := range p.Sandbox.Mounts {
+		if m.State {
+			return m.Source
+		}
+	}
+	return ""
+}
+
 // Credential says where the value of Name comes from. The value is never here.
 type Credential struct {
 	Name string `json:"name"`           // the environment variable, and the file in $CREDENTIALS_DIRECTORY

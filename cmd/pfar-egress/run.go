@@ -71,6 +71,9 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 			return err
 		}
 	}
+	if len(passed.proxy)+len(passed.monitor) == 0 {
+		return fmt.Errorf("taking over sockets: no listener was passed as %q or %q", units.FDEgress, units.FDMonitor)
+	}
 	table := monitor.NewTable(runtimeFile("connections"))
 	j := newJournal(log, table, func(status string) { notify("STATUS=" + status) })
 	p, err := newProxy(pl, j)

@@ -1,7 +1,7 @@
 // Command pfar-generator has systemd start the declared servers at boot: declarations in, unit files out (systemd.generator(7)).
 //
 // It is run before anything else: without a bus, a network, and on some machines /var. Whatever it finds, it lets the
-// machine boot.
+// machine boot. The systemd of a user runs it as well, for that user's servers.
 package main
 
 import (
@@ -23,6 +23,9 @@ func main() {
 	if len(os.Args) != 2 && len(os.Args) != 4 {
 		fmt.Fprintln(os.Stderr, "pfar-generator: systemd runs it, with three directories (systemd.generator(7))")
 		os.Exit(2)
+	}
+	if os.Getuid() == 0 && os.Getenv("SYSTEMD_SCOPE") == "user" {
+		return // root's servers are the machine's
 	}
 	log := openLog()
 	defer log.Close()
@@ -59,7 +62,7 @@ func generate(to string, dirs control.Dirs, log io.Writer) {
 		_, err := os.Lstat(dirs.Disabled(name))
 		return err == nil
 	}
-	for _, f := range boot.Files(set.Servers, off) {
+	for _, f := range boot.Files(os.Getuid(), set.Servers, off) {
 		if err := write(to, f); err != nil {
 			warn("%v, ignoring", err)
 		}

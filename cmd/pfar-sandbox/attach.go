@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -24,6 +25,7 @@ type attachment struct {
 	mu     sync.Mutex
 	conn   *attach.Conn      // nil while there is none
 	told   map[string]string // what the service manager was told last, by variable
+	kept   []*os.File        // the sockets of a namespace that this process has made
 }
 
 const (
@@ -89,9 +91,12 @@ func (a *attachment) follow(c *attach.Conn) {
 		attach.CloseAll(files)
 		a.mu.Lock()
 		a.conn = c
-		told := maps.Clone(a.told)
+		told, kept := maps.Clone(a.told), a.kept
 		a.mu.Unlock()
 		_ = c.Send(attach.Message{Notify: told})
+		if len(kept) > 0 {
+			_ = c.Send(attach.Message{Sockets: true}, kept...)
+		}
 	}
 }
 
@@ -124,7 +129,7 @@ func (a *attachment) ask(question attach.Message) (attach.Message, error) {
 	default:
 	}
 	if err := a.send(question); err != nil {
-		return attach.Message{}, err
+		return attach.Message{}, fmt.Errorf("%w: %w", attach.ErrLater, err)
 	}
 	select {
 	case m := <-a.answers:
@@ -142,9 +147,17 @@ func (a *attachment) send(m attach.Message, files ...*os.File) error {
 	c := a.conn
 	a.mu.Unlock()
 	if c == nil {
-		return fmt.Errorf("%w: it is not there", attach.ErrLater)
+		return errors.New("it is not there")
 	}
 	return c.Send(m, files...)
+}
+
+// keep hands the sockets of the server's namespace to pfard, and to the next one when this has gone.
+func (a *attachment) keep(sockets []*os.File) {
+	a.mu.Lock()
+	a.kept = sockets
+	a.mu.Unlock()
+	_ = a.send(attach.Message{Sockets: true}, sockets...) // if it has gone already, follow sends them
 }
 
 // tell passes on what the service manager was told. It is lost while pfard is away, and said again when it is back.

@@ -3,12 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units"
 )
 
 // descriptors are the files that bwrap gets by number: fdFirst, fdFirst+1, ...
@@ -34,7 +34,7 @@ func (d *descriptors) openMounts(mounts []sandbox.Mount, o *sandbox.Options) err
 	for i, m := range mounts {
 		switch m.Kind {
 		case sandbox.ROBind, sandbox.Bind:
-			f, err := openNoLinks(m.Source)
+			f, err := units.OpenNoLinks(m.Source)
 			if err != nil {
 				return err
 			}
@@ -48,33 +48,6 @@ func (d *descriptors) openMounts(mounts []sandbox.Mount, o *sandbox.Options) err
 		}
 	}
 	return nil
-}
-
-// openNoLinks opens an absolute path of which no part is a symbolic link, one part after the other: systemd's
-// RestrictSUIDSGID= takes openat2(2) away, whose flags it cannot see.
-func openNoLinks(path string) (*os.File, error) {
-	at, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
-	for part := range strings.SplitSeq(filepath.Clean(path), "/") {
-		if err != nil || part == "" {
-			continue
-		}
-		above := at
-		at, err = unix.Openat(above, part, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		unix.Close(above)
-		if err == nil && isLink(at) {
-			unix.Close(at)
-			return nil, fmt.Errorf("opening %q: a part of it is now a symbolic link; a server may not choose what is shown to it", path)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("opening %q: %w", path, err)
-	}
-	return os.NewFile(uintptr(at), path), nil
-}
-
-func isLink(fd int) bool {
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
 // memoryFile returns an unnamed file with b in it, at its start.

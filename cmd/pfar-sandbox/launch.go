@@ -94,6 +94,10 @@ func launch(ctx context.Context, o options) (int, error) {
 			l.state(units.StateBackOff, err.Error())
 			return units.ExitGateway, err
 		}
+		if errors.Is(err, errGatewayLeft) {
+			l.state(units.StateStopping, gatewayLeft)
+			return units.ExitGateway, err
+		}
 		return l.cannotStart(err)
 	}
 	return l.supervise(ctx, s), nil
@@ -143,6 +147,7 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map[string][]*os.File) (gateway []*os.File, err error) {
 	if path != "" {
 		var f *os.File
+		l.takeStaged(filepath.Dir(path))
 		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused)
 		return []*os.File{f}, err
 	}
@@ -152,6 +157,16 @@ func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map
 		}
 	}
 	return fds[units.FDGateway], nil
+}
+
+// takeStaged takes the sources of binds that this user could not reach from where systemd shows them to this unit alone.
+func (l *launcher) takeStaged(run string) {
+	for i, m := range l.plan.Sandbox.Mounts {
+		staged := units.Staged(run, m.Source)
+		if _, err := os.Lstat(staged); m.Source != "" && err == nil {
+			l.plan.Sandbox.Mounts[i].Source = staged
+		}
+	}
 }
 
 // readSecrets returns all that the plan names, or what is missing of it.
@@ -241,7 +256,6 @@ func (l *launcher) connect(s *server) error {
 	sockets, err := s.sockets()
 	if err == nil && len(sockets) > 0 {
 		err = l.sendSockets(sockets)
-		attach.CloseAll(sockets)
 	}
 	if perr := <-placed; err == nil {
 		err = perr
@@ -250,7 +264,7 @@ func (l *launcher) connect(s *server) error {
 		return err
 	}
 	if err := l.gateway.Send(handover.Message{Hello: &l.plan.Gateway}, s.stdin, s.stdout); err != nil {
-		return fmt.Errorf("handing over to the gateway: %w", err)
+		return fmt.Errorf("%w: %w", errGatewayLeft, err)
 	}
 	// Without these copies the server sees the end of its stdin as soon as the gateway closes it.
 	s.stdin.Close()
@@ -262,11 +276,13 @@ func (l *launcher) connect(s *server) error {
 }
 
 // sendSockets gives the namespace's sockets to whoever starts the bridge: the service manager keeps them, or pfard where
-// that is systemd's, which would not start another unit for them.
+// that is systemd, which would not start another unit for them.
 func (l *launcher) sendSockets(sockets []*os.File) error {
 	if l.unit() {
-		return l.pfard.send(attach.Message{Sockets: true}, sockets...)
+		l.pfard.keep(sockets)
+		return nil
 	}
+	defer attach.CloseAll(sockets)
 	return notify([]string{"FDSTORE=1", set("FDNAME", units.FDEgress)}, sockets...)
 }
 
@@ -344,6 +360,8 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 }
 
 const gatewayLeft = "the gateway went away"
+
+var errGatewayLeft = errors.New(gatewayLeft)
 
 func (l *launcher) receive(messages chan<- handover.Message) error {
 	for {

@@ -149,6 +149,40 @@ func (h host) cgroups(context.Context) finding {
 	return finding{f.Check, pass, "cgroup v2 with memory, pids and cpu", ""}
 }
 
+// oneUser tells whom servers run as.
+func (h host) oneUser(context.Context) finding {
+	const name = "users of their own"
+	if h.uid == 0 {
+		return finding{name, pass, "each server and each bridge has one", ""}
+	}
+	return finding{name, warn, fmt.Sprintf("servers and bridges run as you, uid %d: one that got out of its sandbox would be you", h.uid), ""}
+}
+
+// hostFirewall tells what holds a bridge beside its own rules.
+func (h host) hostFirewall(context.Context) finding {
+	const name = "host firewall"
+	if h.uid == 0 {
+		return finding{name, pass, "holds bridges that are units to what is declared", ""}
+	}
+	return finding{name, warn, "does not hold the bridges of an ordinary user, nor does systemd (IPAddressDeny= has no effect in user units): they go by their own rules alone",
+		"Where that is not enough, have root run pfar for the whole machine: systemctl enable --now pfar.target, with the\ndeclarations in /etc/pfar/mcp.d. Servers then have users of their own, too."}
+}
+
+// lingering tells whether a user's units stay when the user leaves.
+func (h host) lingering(context.Context) finding {
+	const name = "lingering"
+	exists := func(path string) bool { _, err := fs.Stat(h.fs, path); return err == nil }
+	switch {
+	case h.uid == 0:
+		return finding{name, pass, "not needed by root", ""}
+	case !exists("run/systemd/system"):
+		return finding{name, pass, "this machine does not run systemd: there are no user units", ""}
+	case h.user != "" && exists("var/lib/systemd/linger/"+h.user):
+		return finding{name, pass, "user units start with the machine, and stay when you log out", ""}
+	}
+	return finding{name, warn, "user units start when you log in, and end when you log out", "loginctl enable-linger"}
+}
+
 // minimumNode is what the servers of the MCP project want.
 const minimumNode = "18.0"
 

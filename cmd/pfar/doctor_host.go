@@ -6,7 +6,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 type host struct {
 	fs       fs.FS // of /
 	uid      int
+	user     string // the name of uid, "" if it has none
 	lookPath func(string) (string, error)
 	sandbox  func() (string, error) // finds pfar-sandbox
 	// run runs a program as the user that servers run as and returns all that it wrote.
@@ -36,7 +39,7 @@ const probeTimeout = 10 * time.Second
 
 func (c *cli) thisHost() host {
 	return host{
-		fs: os.DirFS("/"), uid: c.uid, lookPath: lookPath, sandbox: func() (string, error) { return c.findProgram("pfar-sandbox") }, fsType: fsType, now: time.Now,
+		fs: os.DirFS("/"), uid: c.uid, user: userName(c.uid), lookPath: lookPath, sandbox: func() (string, error) { return c.findProgram("pfar-sandbox") }, fsType: fsType, now: time.Now,
 		run: func(ctx context.Context, namespaces bool, program string, args ...string) (string, error) {
 			return runProbe(ctx, c.uid, namespaces, program, args...)
 		},
@@ -49,6 +52,14 @@ func (c *cli) thisHost() host {
 			return l.Close()
 		},
 	}
+}
+
+func userName(uid int) string {
+	u, err := user.LookupId(strconv.Itoa(uid))
+	if err != nil {
+		return ""
+	}
+	return u.Username
 }
 
 // lookPath also looks where administrators' programs are, which are not in everybody's PATH.

@@ -16,14 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// soundHost is a machine on which everything is right.
+// soundHost is a machine on which everything is right, for root.
 func soundHost() host {
 	return host{
-		uid: 1000,
 		fs: fstest.MapFS{
 			"proc/sys/user/max_user_namespaces": {Data: []byte("15000\n")},
 			"usr/lib64":                         {Mode: fs.ModeDir},
-			"sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers": {Data: []byte("cpu memory pids\n")},
+			"sys/fs/cgroup/cgroup.controllers":  {Data: []byte("cpuset cpu io memory pids\n")},
 		},
 		lookPath: func(name string) (string, error) { return "/usr/bin/" + name, nil },
 		sandbox:  func() (string, error) { return "/usr/lib/pfar/pfar-sandbox", nil },
@@ -41,6 +40,16 @@ func soundHost() host {
 		listen:   func(string) error { return nil },
 		now:      time.Now,
 	}
+}
+
+const userControllers = "sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers"
+
+// ordinary makes it somebody who is not root, and has all that is to be had.
+func ordinary(h *host) {
+	h.uid, h.user = 1000, "somebody"
+	file(h, userControllers, "cpu memory pids\n")
+	file(h, "run/systemd/system/x", "")
+	file(h, "var/lib/systemd/linger/somebody", "")
 }
 
 // says runs programs by their words; an output that begins with "!" is a failure.
@@ -88,7 +97,11 @@ func file(h *host, name, text string) {
 }
 
 func TestDoctor(t *testing.T) {
-	const apparmor = "proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+	const (
+		apparmor = "proc/sys/kernel/apparmor_restrict_unprivileged_userns"
+		oneUser  = "users of their own warn: run as you, uid 1000|"
+		unheld   = "host firewall warn: by their own rules alone|systemctl enable --now pfar.target"
+	)
 	tests := []struct {
 		name   string
 		change func(*host)
@@ -135,11 +148,12 @@ func TestDoctor(t *testing.T) {
 		{"no nft", func(h *host) { without(h, "nft") }, []string{"nftables warn: nft is not installed|apt install nftables"}},
 		{"no nf_tables", func(h *host) { saying(h, "nft list", "!Error: Could not process rule: Operation not supported") }, []string{"nftables warn: Operation not supported|modprobe nf_tables"}},
 		{"cgroup v1", func(h *host) { h.fsType = func(string) (int64, error) { return unix.TMPFS_MAGIC, nil } }, []string{"cgroup limits warn: not cgroup v2|unified_cgroup_hierarchy"}},
-		{"not delegated", func(h *host) { h.writable = func(string) bool { return false } }, []string{"cgroup limits warn: no cgroup is delegated|loginctl"}},
-		{"delegated in part", func(h *host) {
-			file(h, "sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers", "memory pids\n")
-		}, []string{"cgroup limits warn: not delegated to this user: cpu|Delegate=cpu memory pids"}},
-		{"root's cgroup", func(h *host) { h.uid = 0; file(h, "sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n") }, nil},
+		{"an ordinary user", ordinary, []string{oneUser, unheld}},
+		{"not delegated", func(h *host) { ordinary(h); h.writable = func(string) bool { return false } }, []string{"cgroup limits warn: no cgroup is delegated|loginctl", oneUser, unheld}},
+		{"delegated in part", func(h *host) { ordinary(h); file(h, userControllers, "memory pids\n") }, []string{"cgroup limits warn: not delegated to this user: cpu|Delegate=cpu memory pids", oneUser, unheld}},
+		{"not lingering", func(h *host) { ordinary(h); h.user = "other" }, []string{oneUser, unheld, "lingering warn: end when you log out|loginctl enable-linger"}},
+		{"no name to linger by", func(h *host) { ordinary(h); h.user = "" }, []string{oneUser, unheld, "lingering warn: end when you log out|"}},
+		{"no systemd", func(h *host) { h.uid = 1000; file(h, userControllers, "cpu memory pids\n") }, []string{oneUser, unheld}},
 		{"no node", func(h *host) { without(h, "node") }, []string{"node warn: not in PATH|nodejs"}},
 		{"old node", func(h *host) { saying(h, "node --version", "v12.22.0\n") }, []string{"node warn: older than 18|"}},
 		{"no npm", func(h *host) { without(h, "npm") }, []string{"node warn: npm is not in PATH|"}},
@@ -184,6 +198,7 @@ func TestDoctor(t *testing.T) {
 // TestEmptySandboxSaysHow: a measurement that is not of what servers take is not passed off as one.
 func TestEmptySandboxSaysHow(t *testing.T) {
 	h := soundHost()
+	h.uid = 1000
 	if f := h.emptySandbox(t.Context()); f.Outcome != pass || f.Detail != "starts and ends in 12.3 ms as this user, the best of 5, started by pfar-sandbox" {
 		t.Errorf("got %+v", f)
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -18,14 +19,20 @@ import (
 )
 
 // inJournal reports whether a log is in the journal. If pfard does not say, it is where systemd runs pfar: the
-// directories are the units', no file is there, and the machine was booted with systemd (sd_booted(3)).
+// directories are the units' (of a user, beside that user's systemd), no file is there, and the machine was booted with
+// systemd (sd_booted(3)).
 func (c *cli) inJournal(report control.Report, err error, path string) bool {
 	if err == nil {
 		return report.Journal
 	}
 	_, file := os.Stat(path)
 	_, booted := os.Stat("/run/systemd/system")
-	return c.dirs.Run == "/run/pfar" && errors.Is(file, fs.ErrNotExist) && booted == nil
+	ours := c.dirs.Run == "/run/pfar"
+	if c.uid != 0 {
+		_, user := os.Stat(filepath.Join(filepath.Dir(c.dirs.Run), "systemd/private"))
+		ours = user == nil
+	}
+	return ours && errors.Is(file, fs.ErrNotExist) && booted == nil
 }
 
 // journalOf lists the units whose entries are a server's log, those for one session each included.
@@ -48,10 +55,11 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 	if follow {
 		args = append(args, "--follow")
 	}
-	for _, u := range names {
-		args = append(args, "--unit="+u)
+	hint := "the journal is for root and the group systemd-journal: journalctl -u "
+	if c.uid != 0 {
+		hint = "a journal that is not kept on disk is for root and the group systemd-journal: journalctl --user-unit "
 	}
-	cmd := exec.CommandContext(ctx, "journalctl", args...)
+	cmd := exec.CommandContext(ctx, "journalctl", append(args, c.entriesOf(server, names)...)...)
 	cmd.Stderr = c.stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -74,9 +82,37 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 	case ended != nil:
 		return fmt.Errorf("reading the journal: journalctl: %w", ended)
 	case printed == 0 && count != 0:
-		return fail(exitNoSuch, "no log of %s yet", of).withHint("the journal is for root and the group systemd-journal: journalctl -u %s", names[0])
+		return fail(exitNoSuch, "no log of %s yet", of).withHint("%s", hint+names[0])
 	}
 	return w.Close()
+}
+
+// entriesOf are the arguments by which journalctl finds what the units of a server wrote, and systemd wrote of them. For
+// an ordinary user the journal takes no process's word for its unit, and does not find it out of one that has ended: there
+// it is the name that each entry of ours has.
+func (c *cli) entriesOf(server string, names []string) (args []string) {
+	if c.uid == 0 {
+		for _, u := range names {
+			args = append(args, "--unit="+u)
+		}
+		return args
+	}
+	match := func(field, value string) {
+		if len(args) > 0 {
+			args = append(args, "+")
+		}
+		args = append(args, field+"="+value, "_UID="+strconv.Itoa(c.uid))
+	}
+	if server != "" {
+		match("PFAR_SERVER", server)
+	}
+	for _, u := range names {
+		if !strings.Contains(u, "*") {
+			match("_SYSTEMD_USER_UNIT", u)
+			match("USER_UNIT", u)
+		}
+	}
+	return args
 }
 
 // printEntries writes the entries that journalctl writes as JSON, each line of them after its time, and counts them.

@@ -190,6 +190,7 @@ func TestLogsInTheJournal(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, "")
+			b.uid = 0
 			b.pfard(t, control.Report{Journal: true, Servers: []control.Server{{Name: "notion"}}}, nil)
 			asked := journalctl(t, tt.output, tt.ctl)
 			code := b.run(t.Context(), append([]string{"logs"}, tt.args...))
@@ -201,8 +202,23 @@ func TestLogsInTheJournal(t *testing.T) {
 			}
 		})
 	}
+	t.Run("of a user", func(t *testing.T) {
+		b := newBench(t, "")
+		b.uid = 1000
+		b.pfard(t, control.Report{Journal: true, Servers: []control.Server{{Name: "notion"}}}, nil)
+		asked := journalctl(t, "", 0)
+		code := b.run(t.Context(), []string{"logs", "notion"})
+		if want := common + "100 PFAR_SERVER=notion _UID=1000 + _SYSTEMD_USER_UNIT=pfar-mcp@notion.service _UID=1000 + USER_UNIT=pfar-mcp@notion.service _UID=1000" +
+			" + _SYSTEMD_USER_UNIT=pfar-egress@notion.service _UID=1000 + USER_UNIT=pfar-egress@notion.service _UID=1000"; asked() != want {
+			t.Errorf("asked for %q, want %q", asked(), want)
+		}
+		if code != 4 || !strings.Contains(b.err.String(), "journalctl --user-unit pfar-mcp@notion.service\n") {
+			t.Errorf("exit %d, stderr: %s", code, b.err)
+		}
+	})
 	t.Run("follow", func(t *testing.T) {
 		b := newBench(t, "")
+		b.uid = 0
 		b.pfard(t, control.Report{Journal: true, Servers: []control.Server{{Name: "notion"}}}, nil)
 		asked := journalctl(t, entries, 99)
 		ctx, cancel := context.WithCancel(t.Context())

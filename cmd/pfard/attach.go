@@ -4,18 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
-	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/systemd"
+	"golang.org/x/sys/unix"
 )
 
 // attachments is where the processes of instance units report (package units/attach). What they say of themselves is not
@@ -29,9 +32,12 @@ type attachments struct {
 	gateway string // its socket for launchers
 	homes   string // directory of the servers' private homes
 
+	rootless bool // launchers make their servers' namespaces
+
 	mu        sync.Mutex
-	launchers map[string]launcher  // by instance
-	rejected  map[string]*rejected // by instance: what its namespace's ruleset rejects
+	launchers map[string]launcher     // by instance
+	bridges   map[string]*attach.Conn // likewise
+	kept      map[string]*kept        // by instance, for its bridge
 }
 
 // launcher is a server's launcher that has been welcomed.
@@ -42,8 +48,8 @@ type launcher struct {
 
 func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, h *hold, dirs control.Dirs) *attachments {
 	return &attachments{
-		log: log, link: link, limits: limits, hold: h, gateway: serversSocket(dirs), homes: dirs.Homes(),
-		launchers: map[string]launcher{}, rejected: map[string]*rejected{},
+		log: log, link: link, limits: limits, hold: h, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(),
+		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{},
 	}
 }
 
@@ -134,10 +140,14 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 	defer a.gone(p.Instance, conn)
 	for {
 		m, files, err := conn.Receive()
-		attach.CloseAll(files)
 		if err != nil {
 			return nil // it has ended, or pfard does
 		}
+		if m.Sockets && a.rootless {
+			a.keepOwn(p.Instance, files, hello.Again)
+			continue
+		}
+		attach.CloseAll(files)
 		switch {
 		case m.Place != nil:
 			placed, err := a.place(p, m.Place.PID)
@@ -155,11 +165,16 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 
 // welcome prepares what a launcher needs before it may start its server, and hands it over.
 func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, plan generator.Plan, again bool) error {
-	if err := a.network(p, plan, again); err != nil {
-		return err
+	if !a.rootless {
+		if err := a.network(p, plan, again); err != nil {
+			return err
+		}
 	}
 	if again { // it has all this
 		return conn.Send(attach.Message{Welcome: &attach.Welcome{}})
+	}
+	if err := checkStaged(filepath.Dir(a.gateway), p.PID, plan); err != nil {
+		return err
 	}
 	if plan.State {
 		if err := local.MakeHome(a.homes, plan.Name, uid); err != nil {
@@ -177,6 +192,33 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 	}
 	defer f.Close()
 	return conn.Send(attach.Message{Welcome: &attach.Welcome{}}, f)
+}
+
+// checkStaged wants what systemd shows to a launcher to be what its plan names: systemd follows symbolic links, and
+// whoever may write above a source may have put one there since.
+func checkStaged(run string, pid int, plan generator.Plan) error {
+	for _, m := range systemd.Staged(plan) {
+		f, err := units.OpenNoLinks(m.Source)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the launcher says so
+		}
+		if err != nil {
+			return err
+		}
+		var source, shown unix.Stat_t
+		err = unix.Fstat(int(f.Fd()), &source)
+		f.Close()
+		if err == nil {
+			err = unix.Lstat(fmt.Sprintf("/proc/%d/root%s", pid, units.Staged(run, m.Source)), &shown)
+		}
+		if err != nil {
+			return fmt.Errorf("looking for what is shown in place of %q: %w", m.Source, err)
+		}
+		if source.Dev != shown.Dev || source.Ino != shown.Ino {
+			return fmt.Errorf("%q is not what is shown in its place", m.Source)
+		}
+	}
+	return nil
 }
 
 // place puts the process of a launcher's into the server's scope. The launcher runs as the server's user: it may have its
@@ -202,20 +244,13 @@ func (a *attachments) place(p systemd.Process, pid int) (*attach.Placed, error) 
 // gone forgets a launcher, unless another one has come in the meantime.
 func (a *attachments) gone(instance string, conn *attach.Conn) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.launchers[instance].conn == conn {
+	last := a.launchers[instance].conn == conn
+	if last {
 		delete(a.launchers, instance)
 	}
-}
-
-// left forgets what is kept of an instance of which nothing is left.
-func (a *attachments) left(instance string) {
-	a.mu.Lock()
-	r := a.rejected[instance]
-	delete(a.rejected, instance)
 	a.mu.Unlock()
-	if r != nil {
-		r.close()
+	if last && a.rootless { // the namespace was the launcher's
+		a.drop(instance)
 	}
 }
 
@@ -227,7 +262,7 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	}
 	held, why := a.hold.Hello(p.Instance, p.PID, plan.Egress)
 	defer held.Gone()
-	files, left := a.reports(p.Instance)
+	files, left := a.handed(p.Instance, conn)
 	defer a.bridgeLeft(p.Instance)
 	defer left()
 	if hello.Again {
@@ -255,17 +290,6 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 			a.refused(p.Instance, m.Notify["STATUS"])
 		}
 	}
-}
-
-// reports are what the kernel says of rejected packets in an instance's namespace, for its bridge, until left is called.
-func (a *attachments) reports(instance string) (files []*os.File, left func()) {
-	a.mu.Lock()
-	r := a.rejected[instance]
-	a.mu.Unlock()
-	if r == nil {
-		return nil, func() {}
-	}
-	return []*os.File{r.socket}, r.bridged()
 }
 
 // refused passes on what a bridge has refused: to pfar status, and to the launcher for the unit's own.

@@ -62,9 +62,17 @@ type daemon struct {
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
 	return &daemon{
-		options: o, log: log, vault: v, endpoint: "http://" + address + "/mcp", emptied: func() {}, inbox: make(chan func(), 64), ended: make(chan struct{}),
+		options: o, log: log, vault: v, endpoint: endpointAt(address), emptied: func() {}, inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
+}
+
+// endpointAt is the gateway's URL; "" for none.
+func endpointAt(address string) string {
+	if address == "" {
+		return ""
+	}
+	return "http://" + address + "/mcp"
 }
 
 // loop runs until ctx ends, and calls ready when it has begun to make what runs match the declarations. changed says that
@@ -183,7 +191,7 @@ func (d *daemon) reload() {
 }
 
 // atBoot has systemd know what starts with the machine.
-func (d *daemon) atBoot() { d.units.files(boot.Files(d.declared, d.disabled)) }
+func (d *daemon) atBoot() { d.units.files(boot.Files(os.Getuid(), d.declared, d.disabled)) }
 
 // forget gives up a server that has no declaration, and of which nothing is left.
 func (d *daemon) forget(server string) {

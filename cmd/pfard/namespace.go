@@ -2,13 +2,11 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +14,6 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/firewall"
-	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -56,7 +53,7 @@ func (a *attachments) openLog(instance string, netns *os.File) (taken bool) {
 	})
 	switch {
 	case err == nil:
-		a.watchRejected(instance, log)
+		a.keep(instance, []*os.File{log})
 	case errors.Is(err, unix.EPERM):
 		return true
 	default:
@@ -68,9 +65,9 @@ func (a *attachments) openLog(instance string, netns *os.File) (taken bool) {
 // bridgeLeft takes over from a bridge that has ended the reports that only it had.
 func (a *attachments) bridgeLeft(instance string) {
 	a.mu.Lock()
-	l, reported := a.launchers[instance], a.rejected[instance] != nil
+	l, reported := a.launchers[instance], a.kept[instance] != nil
 	a.mu.Unlock()
-	if l.conn == nil || reported {
+	if l.conn == nil || reported || a.rootless {
 		return
 	}
 	netns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", l.pid))
@@ -119,80 +116,4 @@ func listens(table *bufio.Scanner, port uint16) bool {
 		}
 	}
 	return false
-}
-
-// rejected is the kernel's reports of what a server's ruleset rejects. The bridge reads them and says so in words; it is
-// started when there is one, as systemd does for the sockets that it can bind itself.
-type rejected struct {
-	socket *os.File
-	mu     sync.Mutex
-	there  bool          // the bridge has it
-	left   chan struct{} // has one when the bridge has left
-	ended  chan struct{} // closed by close
-}
-
-// watchRejected keeps a socket of reports, in place of the one of an earlier run.
-func (a *attachments) watchRejected(instance string, socket *os.File) {
-	r := &rejected{socket: socket, left: make(chan struct{}, 1), ended: make(chan struct{})}
-	a.mu.Lock()
-	old := a.rejected[instance]
-	a.rejected[instance] = r
-	a.mu.Unlock()
-	if old != nil {
-		old.close()
-	}
-	go r.watch(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), helloTime)
-		defer cancel()
-		bus, err := a.link.Bus(ctx)
-		if err == nil {
-			err = bus.TryStart(ctx, systemd.BridgeUnit(instance))
-		}
-		if err != nil {
-			a.log.Warn("starting a bridge, ignoring", "server", instance, "error", err)
-		}
-	})
-}
-
-// watch calls start whenever there is a report and no bridge, until close.
-func (r *rejected) watch(start func()) {
-	const again = 2 * time.Second // a bridge that does not start must not keep us busy
-	for local.WaitReadable(r.socket) == nil {
-		r.mu.Lock()
-		there := r.there
-		r.mu.Unlock()
-		pause := time.After(again)
-		if there {
-			pause = nil
-		} else {
-			start()
-		}
-		select {
-		case <-r.left:
-		case <-pause:
-		case <-r.ended:
-			return
-		}
-	}
-}
-
-// bridged says that the bridge has the socket, until what it returns is called.
-func (r *rejected) bridged() (left func()) {
-	r.mu.Lock()
-	r.there = true
-	r.mu.Unlock()
-	return func() {
-		r.mu.Lock()
-		r.there = false
-		r.mu.Unlock()
-		select {
-		case r.left <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (r *rejected) close() {
-	close(r.ended)
-	r.socket.Close()
 }

@@ -16,12 +16,14 @@ type reloader struct {
 	log  *slog.Logger
 	link *systemd.Link
 	want chan []boot.File // the newest alone
+
+	generated string // where the generator writes
 }
 
 const reloadPause = 2 * time.Second // after the last change: systemd does nothing else for a sixth of a second
 
-func newReloader(log *slog.Logger, link *systemd.Link) *reloader {
-	return &reloader{log: log, link: link, want: make(chan []boot.File, 1)}
+func newReloader(log *slog.Logger, link *systemd.Link, generated string) *reloader {
+	return &reloader{log: log, link: link, want: make(chan []boot.File, 1), generated: generated}
 }
 
 // files tells what the generator would write now. It does not wait.
@@ -54,7 +56,7 @@ func (r *reloader) run(ctx context.Context) {
 				return
 			}
 		}
-		if boot.Current(os.DirFS(boot.Directory), want) {
+		if boot.Current(os.DirFS(r.generated), want) {
 			continue
 		}
 		if err := r.reload(ctx); err != nil {

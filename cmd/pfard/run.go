@@ -182,7 +182,7 @@ func prepareDirs(d control.Dirs) error {
 	if len(local.LongestSocket(d.Run, instance)) > longest {
 		return fmt.Errorf("using %q: too long for the paths of Unix sockets (%d octets); set PFAR_RUN_DIR", d.Run, longest)
 	}
-	if os.Getuid() == 0 && !local.Reachable(filepath.Join(d.Run, "x")) {
+	if os.Getuid() == 0 && !units.Reachable(filepath.Join(d.Run, "x")) {
 		return fmt.Errorf("using %q as run directory: the servers' own users cannot enter it; set PFAR_RUN_DIR to a directory below /run", d.Run)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/systemd"
@@ -47,14 +48,17 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	d := newDaemon(o, log, store, endpoint)
-	d.waits, d.units = true, newReloader(log, link)
+	d.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
 	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
 	}
 	limits := local.NewUnitScopes(link, systemd.LauncherUnit)
-	h, err := newHold(holdConfig{
-		State: filepath.Join(o.dirs.Run, "hold.json"), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: log,
-	})
+	holding := holdConfig{State: filepath.Join(o.dirs.Run, "hold.json"), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: log}
+	if rootless() {
+		holding.unheld()
+		d.notes = append(d.notes, rootlessNote)
+	}
+	h, err := newHold(holding)
 	if err != nil {
 		return err
 	}
@@ -62,8 +66,8 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	d.emptied = h.clear
 	a := newAttachments(log, link, limits, h, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
-		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Link: link, Limits: limits,
-		Changed: d.serverChanged, Gateway: d.gatewayChanged, Left: a.left,
+		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits, Prepare: prepareHome,
+		Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: a.drop,
 	})
 	if err != nil {
 		return err
@@ -86,11 +90,27 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	go d.units.run(ctx)
 	served := make(chan error, 1)
 	go func() { served <- control.Serve(ctx, l.control, d.answer, gatewayGuest(guest)) }()
-	d.loop(ctx, w.changed, func() { notify(log, sd.SdNotifyReady) })
+	d.loop(ctx, w.changed, func() {
+		r.Settle() // systemd starts servers as soon as pfard is ready
+		notify(log, sd.SdNotifyReady)
+	})
 	notify(log, sd.SdNotifyStopping)
 	l.attach.Close()
 	l.credentials.Close()
 	return <-served
+}
+
+// prepareHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts. Whose
+// it is is known once it has.
+func prepareHome(p generator.Plan) error {
+	home := p.PrivateHome()
+	if home == "" {
+		return nil
+	}
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return fmt.Errorf("making the private home of %q: %w", p.Name, err)
+	}
+	return nil
 }
 
 // sockets are pfard's own, which systemd keeps open while pfard is started again.
@@ -130,9 +150,17 @@ func systemListeners() (sockets, error) {
 	return s, nil
 }
 
+// dropIns is where pfard may add to units. The units of a user run as that user, who reaches what it declares.
+func dropIns() string {
+	if rootless() {
+		return ""
+	}
+	return "/run/systemd/system"
+}
+
 // gatewayUser returns the id of the user that pfar-gateway.service runs as.
 func gatewayUser() (int, error) {
-	if os.Getuid() != 0 {
+	if rootless() {
 		return os.Getuid(), nil
 	}
 	u, err := user.Lookup("pfar")
@@ -160,7 +188,16 @@ func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
 	return up, json.Unmarshal(text, &up)
 }
 
-// gatewayEndpoint asks where the gateway listens, which an administrator may have changed.
+// gatewayTurned takes it that the gateway has come up, with other sockets perhaps, or gone down.
+func (d *daemon) gatewayTurned(ctx context.Context, link *systemd.Link, running bool) {
+	if address, err := gatewayEndpoint(ctx, link); err == nil {
+		d.post(func() { d.endpoint = endpointAt(address) })
+	}
+	d.gatewayChanged(running)
+}
+
+// gatewayEndpoint asks for the TCP address that the gateway listens on, which an administrator may have changed or taken
+// away; "" then.
 func gatewayEndpoint(ctx context.Context, link *systemd.Link) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -168,9 +205,5 @@ func gatewayEndpoint(ctx context.Context, link *systemd.Link) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	address, err := bus.Endpoint(ctx)
-	if err == nil && address == "" {
-		err = errors.New("pfar-gateway.socket has no TCP address")
-	}
-	return address, err
+	return bus.Endpoint(ctx)
 }

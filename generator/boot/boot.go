@@ -12,14 +12,28 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 )
 
-// Directory is where systemd has its generators write, and finds it (argv[1] of a generator).
-const Directory = "/run/systemd/generator"
+// Directory is where a systemd has its generators write, and finds it (argv[1] of a generator): the machine's for root,
+// and else that of a user, whose runtime directory is $XDG_RUNTIME_DIR.
+func Directory(uid int, runtime string) string {
+	if uid == 0 {
+		return "/run/systemd/generator"
+	}
+	return path.Join(runtime, "systemd/generator")
+}
 
 const (
-	template = "/usr/lib/systemd/system/pfar-mcp@.service"
+	template = "pfar-mcp@.service"
 	wants    = "pfar.target.wants"
 	dropIn   = "50-declaration.conf"
 )
+
+// unitFiles is where that systemd has pfar's units.
+func unitFiles(uid int) string {
+	if uid == 0 {
+		return "/usr/lib/systemd/system"
+	}
+	return "/usr/lib/systemd/user"
+}
 
 // File is one thing that is written.
 type File struct {
@@ -28,9 +42,9 @@ type File struct {
 	Text string
 }
 
-// Files are what is written for servers: a wish of pfar.target's for each that starts by itself, and what its unit is to
+// Files are what is written for the servers of a user or, for root, the machine: a wish of pfar.target's for each that starts by itself, and what its unit is to
 // say of it. off reports whether the operator has disabled a server (control.Dirs.Disabled).
-func Files(servers []declaration.Server, off func(name string) bool) []File {
+func Files(uid int, servers []declaration.Server, off func(name string) bool) []File {
 	var files []File
 	for _, s := range servers {
 		if !s.Enabled || !s.Autostart || s.Transport != declaration.Stdio || off(s.Name) {
@@ -38,7 +52,7 @@ func Files(servers []declaration.Server, off func(name string) bool) []File {
 		}
 		unit := unitName(s.Name)
 		files = append(files,
-			File{Path: path.Join(wants, unit), Link: template},
+			File{Path: path.Join(wants, unit), Link: path.Join(unitFiles(uid), template)},
 			File{Path: path.Join(unit+".d", dropIn), Text: describe(s)},
 		)
 	}

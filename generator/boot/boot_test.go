@@ -23,7 +23,7 @@ func server(name string, change ...func(*declaration.Server)) declaration.Server
 }
 
 func TestOnlyWhatStartsByItself(t *testing.T) {
-	files := Files([]declaration.Server{
+	files := Files(0, []declaration.Server{
 		server("off-by-file", func(s *declaration.Server) { s.Enabled = false }),
 		server("on-demand", func(s *declaration.Server) { s.Autostart = false }),
 		server("remote", func(s *declaration.Server) { s.Transport = declaration.StreamHTTP }),
@@ -56,7 +56,7 @@ func write(t *testing.T, dir string, files []File) {
 func TestCurrent(t *testing.T) {
 	never := func(string) bool { return false }
 	a, b := server("a"), server("b")
-	both := Files([]declaration.Server{a, b}, never)
+	both := Files(0, []declaration.Server{a, b}, never)
 	described := server("a", func(s *declaration.Server) { s.Description = "new" })
 	for name, c := range map[string]struct {
 		have, want []File
@@ -69,7 +69,7 @@ func TestCurrent(t *testing.T) {
 		"one more":                    {both[:2], both, nil, false},
 		"one less":                    {both, both[:2], nil, false},
 		"none any more":               {both, nil, nil, false},
-		"another description":         {both[:2], Files([]declaration.Server{described}, never), nil, false},
+		"another description":         {both[:2], Files(0, []declaration.Server{described}, never), nil, false},
 		"a drop-in that was left":     {append(both[3:], both[:2]...), both[:2], nil, false},
 		"a link that was left":        {both[:3], both[:2], nil, false},
 		"the link leads elsewhere": {both, both, func(dir string) error {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // What a parser could choke on ends soon and with a diagnostic (DC-06).
@@ -46,7 +48,7 @@ func TestHostileFiles(t *testing.T) {
 	} {
 		for _, ext := range []string{extHCL, extTOML} {
 			t.Run(name+ext, func(t *testing.T) {
-				start := time.Now()
+				start := processorTime(t)
 				s, diags := Parse("x"+ext, []byte(src), testOptions())
 				if s != nil || !diags.HasErrors() {
 					t.Error("no error")
@@ -56,12 +58,22 @@ func TestHostileFiles(t *testing.T) {
 				}
 				checkDiagnostics(t, "x"+ext, []byte(src), diags)
 				rendered(t, "x"+ext, []byte(src), diags)
-				if d := time.Since(start); d > 20*time.Second {
+				if d := processorTime(t) - start; d > 20*time.Second {
 					t.Errorf("took %v", d)
 				}
 			})
 		}
 	}
+}
+
+// processorTime is what this process has used, which does not depend on what else the machine does.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func many(format string) string {

@@ -27,8 +27,13 @@ func echo(extra string) string {
 	return fmt.Sprintf("label = \"internal\"\nserver {\n  command = %q\n}\n%s", programs+"/echo", extra)
 }
 
+// runner runs programs: as root of a machine, or as somebody else there.
+type runner interface {
+	Try(name string, args ...string) bed.Result
+}
+
 // server is what `pfar status` says of a server.
-func server(m *bed.Machine, name string) (control.Server, error) {
+func server(m runner, name string) (control.Server, error) {
 	r := m.Try("pfar", "status", "--json")
 	if r.Code != 0 && r.Code != 1 {
 		return control.Server{}, fmt.Errorf("pfar status: %s", r)
@@ -46,7 +51,7 @@ func server(m *bed.Machine, name string) (control.Server, error) {
 }
 
 // becomes waits until a server is in a state.
-func becomes(t *testing.T, m *bed.Machine, name string, state control.State) (s control.Server) {
+func becomes(t *testing.T, m runner, name string, state control.State) (s control.Server) {
 	t.Helper()
 	bed.Eventually(t, soon, func() (err error) {
 		if s, err = server(m, name); err != nil {
@@ -64,6 +69,9 @@ func becomes(t *testing.T, m *bed.Machine, name string, state control.State) (s 
 func TestDropAFile(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
+	if idle := m.Run(t, "pfar", "status"); strings.Contains(idle, "not running") {
+		t.Errorf("with nothing to do: %s", idle)
+	}
 	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo(""), 0o644)
 	s := becomes(t, m, "hello", control.Running)
 	if s.Tools == 0 || s.PID == 0 || s.UID < 61184 {

@@ -143,6 +143,10 @@ func TestNamespaces(t *testing.T) {
 	for i := range 20 { // so many at once that each has to wait for the kernel
 		all = append(all, fmt.Sprintf("pfar-mcp@many%d.service", i))
 	}
+	for _, unit := range all[1:] {
+		instance := strings.TrimSuffix(strings.TrimPrefix(unit, "pfar-mcp@"), ".service")
+		m.Run(t, "touch", "/run/pfar/plan/"+instance+".json") // what is not declared has no sockets
+	}
 	m.Run(t, "systemctl", all...)
 	want := []string{"tcp 127.0.0.1:53", "tcp 127.0.0.1:9876", "tcp 127.0.0.1:9877", "tcp [::1]:9877", "udp 127.0.0.1:53"}
 	seen := map[string]bool{m.Run(t, "readlink", "/proc/1/ns/net"): true, "0\n": true}
@@ -199,16 +203,19 @@ func name(unit string) string {
 	return unit
 }
 
-// inPlace has a service run a command instead of its own program, once, with all else as it is installed.
-func inPlace(t *testing.T, m *bed.Machine, unit, command string) {
-	t.Helper()
-	m.Put(t, "/etc/systemd/system/"+unit+".d/bed.conf", `[Unit]
+// inPlaceOf is a service without what is its own program's.
+const inPlaceOf = `[Unit]
 AssertPathExists=
 [Service]
 Type=oneshot
 Restart=no
 LoadCredential=
 ExecStart=
-ExecStart=`+command+"\n", 0o644)
+`
+
+// inPlace has a service run a command instead of its own program, once, with all else as it is installed.
+func inPlace(t *testing.T, m *bed.Machine, unit, command string) {
+	t.Helper()
+	m.Put(t, "/etc/systemd/system/"+unit+".d/bed.conf", inPlaceOf+"ExecStart="+command+"\n", 0o644)
 	m.Run(t, "systemctl", "daemon-reload")
 }

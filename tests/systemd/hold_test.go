@@ -65,8 +65,8 @@ func TestTheBridgeIsHeld(t *testing.T) {
 	check("after a flush of all rules")
 	m.Run(t, "rm", "/etc/pfar/mcp.d/hello.hcl")
 	bed.Eventually(t, soon, func() error {
-		if rules := m.Run(t, "nft", "list", "table", "inet", "pfar"); strings.Contains(rules, "hello") {
-			return errors.New(rules)
+		if r := m.Try("nft", "list", "table", "inet", "pfar"); strings.Contains(r.Stdout, "hello") {
+			return errors.New(r.Stdout)
 		}
 		return nil
 	})

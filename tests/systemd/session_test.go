@@ -2,9 +2,11 @@ package systemd
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -21,8 +23,14 @@ type stdioClient struct {
 	id  int
 }
 
+// starter starts programs that talk, as runner runs those that end.
+type starter interface {
+	Command(ctx context.Context, name string, args ...string) *exec.Cmd
+	Go(t testing.TB, cmd *exec.Cmd)
+}
+
 // connectTo begins a client session with one server.
-func connectTo(t *testing.T, m *bed.Machine, name string) *stdioClient {
+func connectTo(t *testing.T, m starter, name string) *stdioClient {
 	t.Helper()
 	cmd := m.Command(t.Context(), "pfar", "connect", name)
 	in, err := cmd.StdinPipe()

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func TestUnitsVerify(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
-	r := m.Try("systemd-analyze", append([]string{"verify", "--man=no"}, instances(t)...)...)
+	r := m.Try("systemd-analyze", append([]string{"verify", "--man=no"}, instances(t, "system")...)...)
 	if r.Code != 0 || r.Stdout+r.Stderr != "" {
 		t.Error(r)
 	}
@@ -31,13 +31,20 @@ func TestUnitsVerify(t *testing.T) {
 	}
 }
 
-// instances are the installed units, of each template one instance.
-func instances(t *testing.T) []string {
+// unitFiles are the paths of the installed units: those of the machine ("system") or those of a user ("user").
+func unitFiles(t *testing.T, scope string) []string {
 	t.Helper()
-	list, err := filepath.Glob(filepath.Join(machines.Installed(), "usr/lib/systemd/system/pfar*"))
+	list, err := filepath.Glob(filepath.Join(machines.Installed(), "usr/lib/systemd", scope, "pfar*"))
 	if err != nil || len(list) < 10 {
 		t.Fatalf("%d units are installed (%v)", len(list), err)
 	}
+	return list
+}
+
+// instances are the installed units, of each template one instance.
+func instances(t *testing.T, scope string) []string {
+	t.Helper()
+	list := unitFiles(t, scope)
 	for i, path := range list {
 		list[i] = strings.Replace(filepath.Base(path), "@.", "@notion.", 1)
 	}
@@ -48,11 +55,7 @@ func instances(t *testing.T) []string {
 // TestUnitsName has every unit name a manual page that is installed.
 func TestUnitsName(t *testing.T) {
 	t.Parallel()
-	list, err := filepath.Glob(filepath.Join(machines.Installed(), "usr/lib/systemd/system/pfar*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, unit := range list {
+	for _, unit := range slices.Concat(unitFiles(t, "system"), unitFiles(t, "user")) {
 		text, err := os.ReadFile(unit)
 		if err != nil {
 			t.Fatal(err)
@@ -77,7 +80,7 @@ func TestUnitsSecurity(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
 	var got strings.Builder
-	for _, unit := range instances(t) {
+	for _, unit := range instances(t, "system") {
 		if strings.HasSuffix(unit, ".service") {
 			describe(t, &got, m, unit)
 		}

@@ -43,7 +43,7 @@ func (a *activation) run(previous <-chan struct{}) {
 		}
 	}
 	for {
-		if err := waitAny(a.sockets); err != nil {
+		if err := WaitAny(a.sockets); err != nil {
 			return // closed
 		}
 		s := a.service(a)
@@ -98,11 +98,11 @@ func dup(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// waitAny returns once one of the sockets has something to read, or with an error once they are closed.
-func waitAny(files []*os.File) error {
+// WaitAny returns once one of the sockets has something to read, or with an error once they are closed.
+func WaitAny(files []*os.File) error {
 	results := make(chan error, len(files))
 	for _, f := range files {
-		go func() { results <- WaitReadable(f) }()
+		go func() { results <- waitReadable(f) }()
 	}
 	first := <-results
 	for _, f := range files {
@@ -117,9 +117,9 @@ func waitAny(files []*os.File) error {
 	return first
 }
 
-// WaitReadable returns once a non-blocking socket has something to read, and leaves it there, or with an error once the
+// waitReadable returns once a non-blocking socket has something to read, and leaves it there, or with an error once the
 // socket is closed or its deadline has come.
-func WaitReadable(f *os.File) error {
+func waitReadable(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err

@@ -147,7 +147,7 @@ func (s *server) stageMounts() error {
 	st := stage{dir: s.r.dirs.binds(launcherName(s.name)), binds: binds}
 	s.plan.Sandbox.Mounts = slices.Clone(s.plan.Sandbox.Mounts)
 	for i, m := range s.plan.Sandbox.Mounts {
-		if m.Kind != sandbox.ROBind && m.Kind != sandbox.Bind || Reachable(m.Source) {
+		if m.Kind != sandbox.ROBind && m.Kind != sandbox.Bind || units.Reachable(m.Source) {
 			continue
 		}
 		staged, err := st.add(m.Source, m.Kind == sandbox.ROBind)
@@ -158,19 +158,6 @@ func (s *server) stageMounts() error {
 	}
 	s.binds = st.binds
 	return nil
-}
-
-// Reachable reports whether any user may enter all directories above path.
-func Reachable(path string) bool {
-	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		st, err := os.Stat(dir)
-		if err != nil || st.Mode().Perm()&0o001 == 0 {
-			return false
-		}
-		if dir == "/" {
-			return true
-		}
-	}
 }
 
 // prepare is the launcher's process, made anew for each start.

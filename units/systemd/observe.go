@@ -8,14 +8,24 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// observe asks systemd what has become of an instance.
+// observe asks systemd what has become of an instance, and again if a launcher has attached meanwhile: the answer may be
+// about the one before.
 func (r *Runner) observe(name string) {
+	for r.observeOnce(name) {
+	}
+}
+
+func (r *Runner) observeOnce(name string) (again bool) {
 	r.mu.Lock()
 	i := r.instances[name]
 	busy := i == nil || i.starting || i.stopping != nil
+	var pid int
+	if i != nil {
+		pid = i.update.PID
+	}
 	r.mu.Unlock()
 	if busy {
-		return
+		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), busTime)
 	defer cancel()
@@ -26,10 +36,10 @@ func (r *Runner) observe(name string) {
 	})
 	if err != nil {
 		r.cfg.Log.Warn("asking for the state of a server, ignoring", "server", name, "error", err)
-		return
+		return false
 	}
 	r.change(name, i, func(u *units.Update) {
-		if i.starting {
+		if again = u.PID != pid; again || i.starting {
 			return
 		}
 		follow(u, s)
@@ -38,6 +48,7 @@ func (r *Runner) observe(name string) {
 			r.left(name, i)
 		}
 	})
+	return again
 }
 
 // follow is what systemd's word on a launcher means for what is known of its server. The launcher tells the rest.
@@ -150,17 +161,21 @@ func (r *Runner) lookAtGateway() {
 	ctx, cancel := context.WithTimeout(context.Background(), busTime)
 	defer cancel()
 	var s UnitState
+	var socket string
 	err := r.persist(ctx, "asking for the state of the gateway", func(ctx context.Context, bus *Bus) (err error) {
-		s, err = bus.State(ctx, GatewayUnit)
+		if s, err = bus.State(ctx, GatewayUnit); err == nil {
+			socket, err = bus.active(ctx, "pfar-gateway.socket")
+		}
 		return err
 	})
 	if err != nil {
 		return
 	}
-	running := s.Active == "active" || s.Active == "activating" && s.Sub != "auto-restart"
+	// It is started by the first who connects.
+	running := s.Active == "active" || s.Active == "activating" && s.Sub != "auto-restart" || s.Active == "inactive" && socket == "active"
 	r.mu.Lock()
-	changed := running != r.gateway
-	r.gateway = running
+	changed := running != r.gateway || s.MainPID != r.gatewayPID
+	r.gateway, r.gatewayPID = running, s.MainPID
 	r.mu.Unlock()
 	if changed {
 		r.cfg.Gateway(running)

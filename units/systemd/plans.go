@@ -29,7 +29,7 @@ func (p plans) file(instance string) string {
 func (p plans) mark(instance string) string { return filepath.Join(p.run, "applied", instance) }
 
 func (p plans) make() error {
-	for _, dir := range []string{"plan", "applied"} {
+	for _, dir := range []string{"plan", "applied", filepath.Base(units.StagedDir(p.run))} {
 		if err := os.MkdirAll(filepath.Join(p.run, dir), 0o700); err != nil {
 			return fmt.Errorf("making a directory of the plans: %w", err)
 		}

@@ -20,11 +20,13 @@ type Config struct {
 	Log     *slog.Logger
 	Run     string // run directory
 	Runtime string // where systemd makes the units' runtime directories: /run, or the user's
+	Units   string // directory for drop-ins that do not outlive the machine's run; "": there is no need, or no use
 	Link    *Link
 	Limits  Limits
-	Changed func(units.Update)    // called for each change, one after the other; it may wait
-	Gateway func(running bool)    // called when the gateway's service has come up or gone down
-	Left    func(instance string) // called when nothing of an instance is left, before Stop returns; it must not call the Runner
+	Prepare func(p generator.Plan) error // makes what the unit of a plan wants to be there when it is started
+	Changed func(units.Update)           // called for each change, one after the other; it may wait
+	Gateway func(running bool)           // called when the gateway's service has come up, as another process perhaps, or gone down
+	Left    func(instance string)        // called when nothing of an instance is left, before Stop returns; it must not call the Runner
 }
 
 // Limits are those of the scopes that launchers have asked for.
@@ -38,11 +40,16 @@ type Limits interface {
 type Runner struct {
 	cfg   Config
 	plans plans
+	binds binds
+
+	reloads reloads
 
 	order     sync.Mutex // held while an update is made and told, so that the last told is the last made; taken before mu
 	mu        sync.Mutex
 	instances map[string]*instance
-	gateway   bool
+
+	gateway    bool // it runs
+	gatewayPID int
 }
 
 // instance is one that has been started and not stopped since.
@@ -59,7 +66,7 @@ type instance struct {
 
 // NewRunner returns a Runner that knows of nothing yet.
 func NewRunner(cfg Config) (*Runner, error) {
-	r := &Runner{cfg: cfg, plans: plans{cfg.Run}, instances: map[string]*instance{}, gateway: true}
+	r := &Runner{cfg: cfg, plans: plans{cfg.Run}, binds: binds{cfg.Units, cfg.Run}, instances: map[string]*instance{}, gateway: true}
 	return r, r.plans.make()
 }
 
@@ -86,6 +93,13 @@ func (r *Runner) Start(p generator.Plan, _ map[string][]byte) error {
 	if r.instances[name] != nil {
 		return fmt.Errorf("starting %q: it has been started already", name)
 	}
+	if err := r.cfg.Prepare(p); err != nil {
+		return err
+	}
+	changed, err := r.binds.write(name, p)
+	if err != nil {
+		return err
+	}
 	digest, err := r.plans.write(name, p)
 	if err != nil {
 		return err
@@ -94,7 +108,11 @@ func (r *Runner) Start(p generator.Plan, _ map[string][]byte) error {
 	i := newInstance(p, digest)
 	i.starting, i.asked, i.cancel = true, make(chan struct{}), cancel
 	r.instances[name] = i
-	go r.begin(ctx, name, i)
+	reloaded := closed
+	if changed {
+		reloaded = r.reload()
+	}
+	go r.begin(ctx, name, i, reloaded)
 	return nil
 }
 
@@ -105,9 +123,17 @@ func newInstance(p generator.Plan, digest string) *instance {
 	}
 }
 
-// begin asks systemd until it answers.
-func (r *Runner) begin(ctx context.Context, name string, i *instance) {
+// closed is a channel that is.
+var closed = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// begin asks systemd until it answers, once it has read the unit again.
+func (r *Runner) begin(ctx context.Context, name string, i *instance, reloaded <-chan struct{}) {
 	defer close(i.asked)
+	select {
+	case <-reloaded:
+	case <-ctx.Done():
+		return
+	}
 	err := r.persist(ctx, "starting "+name, func(ctx context.Context, bus *Bus) error {
 		return bus.StartUnit(ctx, LauncherUnit(name), func(result string) { r.started(name, i, result) })
 	})
@@ -264,7 +290,12 @@ func (r *Runner) Offer(server string, p *generator.Plan) {
 	if p == nil {
 		err = r.plans.remove(server)
 	} else {
-		_, err = r.plans.write(server, *p)
+		var changed bool
+		if changed, err = r.binds.write(server, *p); changed {
+			r.reload()
+		}
+		_, werr := r.plans.write(server, *p)
+		err = errors.Join(err, werr, r.cfg.Prepare(*p))
 		if r.instances[server] == nil { // or it has been started in the meantime
 			err = errors.Join(err, r.plans.unapply(server))
 		}
@@ -282,7 +313,11 @@ func (r *Runner) Forget(server string) {
 }
 
 func (r *Runner) forget(name string) {
-	errs := []error{r.plans.remove(name)}
+	changed, err := r.binds.remove(name)
+	if changed {
+		r.reload()
+	}
+	errs := []error{err, r.plans.remove(name)}
 	for _, unit := range []string{"pfar-mcp", "pfar-egress"} {
 		for _, dir := range []string{unit, filepath.Join("private", unit)} { // where DynamicUser= has them
 			errs = append(errs, os.RemoveAll(filepath.Join(r.cfg.Runtime, dir, name)))
@@ -295,10 +330,14 @@ func (r *Runner) forget(name string) {
 
 // Log says where what an instance writes is to be read.
 func (r *Runner) Log(name string) string {
-	if name == units.GatewayLog {
-		return "journalctl -u " + GatewayUnit
+	command := "journalctl -u "
+	if os.Geteuid() != 0 {
+		command = "journalctl --user -u "
 	}
-	return "journalctl -u " + LauncherUnit(name)
+	if name == units.GatewayLog {
+		return command + GatewayUnit
+	}
+	return command + LauncherUnit(name)
 }
 
 // mark remembers that a process was started with the plan of one digest, which has become the other since.

@@ -73,6 +73,16 @@ func (b *Bus) State(ctx context.Context, unit string) (UnitState, error) {
 	return s, nil
 }
 
+// active returns a unit's ActiveState.
+func (b *Bus) active(ctx context.Context, unit string) (string, error) {
+	p, err := b.conn.GetUnitPropertyContext(ctx, unit, "ActiveState")
+	if err != nil {
+		return "", fmt.Errorf("asking for the state of %q: %w", unit, err)
+	}
+	state, _ := p.Value.Value().(string)
+	return state, nil
+}
+
 // MainPID returns the process that a service's unit has as its main one, 0 for none.
 func (b *Bus) MainPID(ctx context.Context, unit string) (int, error) {
 	p, err := b.conn.GetServicePropertyContext(ctx, unit, "MainPID")

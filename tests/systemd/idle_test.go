@@ -1,0 +1,91 @@
+package systemd
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/systemd/bed"
+)
+
+// without puts the programs into a machine as they are shipped: without the race detector.
+func without(t *testing.T, m *bed.Machine) {
+	t.Helper()
+	dir := t.TempDir()
+	args := []string{"-C", filepath.Join("..", ".."), "build", "-trimpath", "-ldflags=-s -w", "-o", dir + "/"}
+	for _, program := range []string{"pfard", "pfar-gateway", "pfar-sandbox", "pfar-egress"} {
+		args = append(args, "./cmd/"+program)
+	}
+	if err := command(t.Context(), []string{"CGO_ENABLED=0"}, "go", args...); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"pfard", "pfar-gateway", "pfar-sandbox", "pfar-egress"} {
+		m.PutFile(t, "/usr/lib/pfar/"+program, filepath.Join(dir, program), 0o755)
+	}
+}
+
+// switches counts how often the kernel has given a process's threads the processor.
+func switches(t *testing.T, m *bed.Machine, pid string) (n int) {
+	t.Helper()
+	for _, word := range strings.Fields(m.Shell(t, "cat /proc/"+pid+"/task/*/status | sed -n 's/.*voluntary_ctxt_switches://p'")) {
+		count, err := strconv.Atoi(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += count
+	}
+	return n
+}
+
+// memory is what a process has for itself, and its part of what it shares, in KiB.
+func memory(t *testing.T, m *bed.Machine, pid string) int {
+	t.Helper()
+	kib, err := strconv.Atoi(strings.TrimSpace(m.Shell(t, "sed -n 's/^Pss: *\\([0-9]*\\) kB/\\1/p' /proc/"+pid+"/smaps_rollup")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib
+}
+
+// TestIdle: where nothing happens, nothing of pfar wakes up, and it takes little memory.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	without(t, m)
+	m.Run(t, "systemctl", "enable", "--now", "--quiet", "pfar.target")
+	processes := map[string]string{}
+	for i := range 3 {
+		name := fmt.Sprintf("idle-%d", i)
+		m.Put(t, "/etc/pfar/mcp.d/"+name+".hcl", echo(""), 0o644)
+		becomes(t, m, name, control.Running)
+		processes[name] = pid(t, m, "pfar-mcp@"+name)
+	}
+	for _, unit := range []string{"pfard", "pfar-gateway"} {
+		processes[unit] = pid(t, m, unit)
+	}
+	time.Sleep(3 * time.Second) // Go's runtime looks after itself for a while after the last work
+	before := map[string]int{}
+	for name, pid := range processes {
+		if before[name] = switches(t, m, pid); before[name] == 0 {
+			t.Fatalf("%s, process %s, has never run: this counts the wrong thing", name, pid)
+		}
+	}
+	const quiet = 5 * time.Second
+	time.Sleep(quiet)
+	for name, pid := range processes {
+		n := switches(t, m, pid) - before[name]
+		t.Logf("%s: %d switches in %s", name, n, quiet)
+		if n > 10 {
+			t.Errorf("%s has woken %d times in %s", name, n, quiet)
+		}
+	}
+	pfard, gateway := memory(t, m, processes["pfard"]), memory(t, m, processes["pfar-gateway"])
+	t.Logf("memory: pfard %d KiB, gateway %d KiB, a launcher %d KiB", pfard, gateway, memory(t, m, processes["idle-0"]))
+	if pfard+gateway > 40<<10 {
+		t.Errorf("pfard and the gateway take %d KiB, want no more than 40 MiB", pfard+gateway)
+	}
+}

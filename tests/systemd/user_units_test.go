@@ -1,0 +1,122 @@
+package systemd
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestUserUnitsVerify has a user's systemd find fault with the units as they are installed.
+func TestUserUnitsVerify(t *testing.T) {
+	t.Parallel()
+	o := settle(t, machines.Boot(t), "user", 1000)
+	r := o.Try("systemd-analyze", append([]string{"--user", "verify", "--man=no"}, instances(t, "user")...)...)
+	if r.Code != 0 || r.Stdout+r.Stderr != "" {
+		t.Error(r)
+	}
+	o.m.Shell(t, "cd /usr/lib/systemd/user; sed -i s/PrivateUsers=/PrivateUser=/ pfar-egress@.service; sed -i /Listen/d pfar-gateway.socket")
+	for _, unit := range []string{"pfar-egress@notion.service", "pfar-gateway.socket"} {
+		if r := o.Try("systemd-analyze", "--user", "verify", "--man=no", unit); r.Stderr == "" {
+			t.Errorf("systemd finds no fault in a broken %s: %s", unit, r)
+		}
+	}
+}
+
+// failsOpen are settings that systemd ignores in a user's units, with a line in the log at most, unless there is also
+// PrivateUsers=yes, and some even then.
+var failsOpen = []string{"DynamicUser", "User", "PrivateNetwork", "JoinsNamespaceOf", "IPAddressDeny", "OOMScoreAdjust", "DevicePolicy"}
+
+// TestUserUnitsPromiseNothing that they do not keep, and are otherwise those of the machine.
+func TestUserUnitsPromiseNothing(t *testing.T) {
+	t.Parallel()
+	for _, path := range unitFiles(t, "user") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		namespaced := strings.Contains(string(text), "\nPrivateUsers=yes\n")
+		for line := range strings.Lines(string(text)) {
+			name, _, _ := strings.Cut(line, "=")
+			mounts := strings.HasPrefix(name, "Protect") || strings.HasPrefix(name, "Private") || name == "ProcSubset" || name == "InaccessiblePaths" || name == "CapabilityBoundingSet"
+			if slices.Contains(failsOpen, name) || mounts && !namespaced {
+				t.Errorf("%s promises %s", filepath.Base(path), line)
+			}
+			if strings.Contains(line, "/run/pfar") || strings.Contains(line, "/var/lib") {
+				t.Errorf("%s speaks of the machine's files: %s", filepath.Base(path), line)
+			}
+		}
+	}
+	machine := instances(t, "system")
+	for _, unit := range instances(t, "user") {
+		if !slices.Contains(machine, unit) && unit != "pfar-gateway-http.socket" {
+			t.Errorf("the machine has no %s", unit)
+		}
+	}
+}
+
+// userProbes are what a user's units may do and what not, as probes are for the machine's.
+var userProbes = []struct {
+	unit    string
+	allowed bool
+	script  string
+}{
+	{"pfard.service", false, socket("AF_INET")},
+	{"pfard.service", false, socket("AF_INET6")},
+	{"pfard.service", false, "unshare --user true"},
+	{"pfard.service", false, writeAndExecute},
+	{"pfard.service", true, "touch $PFAR_STATE_DIR/probe $XDG_RUNTIME_DIR/pfar/probe ~/.config/file"},
+	{"pfard.service", true, "busctl --user list; systemctl --user daemon-reload"},
+
+	{"pfar-gateway.service", false, socket("AF_NETLINK")},
+	{"pfar-gateway.service", false, "unshare --user true"},
+	{"pfar-gateway.service", false, writeAndExecute},
+	{"pfar-gateway.service", true, "touch ~/.local/state/pfar/pins/probe"},
+	{"pfar-gateway.service", true, connect},
+
+	{"pfar-egress@notion.service", false, "ls ~"},
+	{"pfar-egress@notion.service", false, "cat ~/.config/file"},
+	{"pfar-egress@notion.service", false, "cat $XDG_RUNTIME_DIR/pfar/plan/notion.json"},
+	{"pfar-egress@notion.service", false, "systemctl --user list-units || busctl --user list"},
+	{"pfar-egress@notion.service", false, "touch $XDG_RUNTIME_DIR/probe"},
+	{"pfar-egress@notion.service", false, "unshare --user true"},
+	{"pfar-egress@notion.service", false, writeAndExecute},
+	{"pfar-egress@notion.service", true, `echo >"${RUNTIME_DIRECTORY:-/tmp}/probe"`},
+	{"pfar-egress@notion.service", true, connect},
+
+	{"pfar-mcp@notion.service", false, "unshare --user --map-root-user --net " + socket("AF_PACKET")},
+	{"pfar-mcp@notion.service", true, `echo >"${RUNTIME_DIRECTORY:-/tmp}/probe"`},
+	{"pfar-mcp@notion.service", true, "bwrap --unshare-all --die-with-parent --new-session --unshare-user --disable-userns --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp node -e ''"},
+}
+
+func TestUserUnitsConfine(t *testing.T) {
+	t.Parallel()
+	o := settle(t, machines.Boot(t), "user", 1000)
+	o.Run(t, "sh", "-euc", "mkdir -p ~/.config ~/.local/state/pfar/pins $XDG_RUNTIME_DIR/pfar/plan; touch ~/.config/file; echo {} >$XDG_RUNTIME_DIR/pfar/plan/notion.json")
+	o.m.Run(t, "systemd-run", "--quiet", "--unit=listen", "python3", "-c", listen)
+	for i, p := range userProbes {
+		o.m.Put(t, fmt.Sprintf("%s/%s/%d", probesDir, name(p.unit), i), p.script+"\n", 0o644)
+	}
+	o.m.Put(t, probesDir+"/all", `for f in `+probesDir+`/$1/*; do if sh -eu $f; then echo "works ${f##*/}"; else echo "fails ${f##*/}"; fi; done`, 0o644)
+	for _, unit := range []string{"pfard.service", "pfar-gateway.service", "pfar-egress@notion.service", "pfar-mcp@notion.service"} {
+		free := o.Try("systemd-run", "--user", "--quiet", "--wait", "--collect", "--pipe", "-pEnvironment=PFAR_STATE_DIR="+o.home()+"/.local/state/pfar", "sh", probesDir+"/all", name(unit))
+		o.m.Put(t, "/etc/systemd/user/"+unit+".d/bed.conf", inPlaceOf+"SyslogIdentifier=probe-"+name(unit)+"\nExecStart=sh "+probesDir+"/all "+name(unit)+"\n", 0o644)
+		o.Run(t, "systemctl", "--user", "daemon-reload")
+		o.Run(t, "systemctl", "--user", "start", unit)
+		o.m.Run(t, "journalctl", "--sync")
+		journal := o.m.Run(t, "journalctl", "--quiet", "--no-pager", "--output=cat", "--identifier=probe-"+name(unit))
+		for i, p := range userProbes {
+			if p.unit != unit {
+				continue
+			}
+			if !strings.Contains(free.Stdout, fmt.Sprintf("works %d\n", i)) {
+				t.Errorf("where nothing confines it, this does not work: %s\n%s", p.script, free)
+			}
+			if want := map[bool]string{true: "works", false: "fails"}[p.allowed]; !strings.Contains(journal, fmt.Sprintf("%s %d\n", want, i)) {
+				t.Errorf("in %s this is not so: %s %s\n%s", unit, p.script, want, journal)
+			}
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package systemd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units"
+)
+
+// binds are drop-ins for launchers' units (systemd.unit(5)), by which systemd shows them what the plan shows to the server
+// and the unit's dynamic user cannot have otherwise: something below a directory that is its owner's alone, and whatever
+// the server may write, for all is read-only to a dynamic user.
+type binds struct {
+	dir string // of units that do not outlive the machine's run, "" where nobody can have such a drop-in
+	run string // pfar's run directory
+}
+
+func (b binds) file(instance string) string {
+	return filepath.Join(b.dir, LauncherUnit(instance)+".d", "50-binds.conf")
+}
+
+// write makes an instance's drop-in what its plan wants, and reports whether systemd has to read it.
+func (b binds) write(instance string, p generator.Plan) (changed bool, err error) {
+	if b.dir == "" {
+		return false, nil
+	}
+	text, err := b.text(p)
+	if err == nil && text == "" {
+		return b.remove(instance)
+	}
+	if err == nil && !sameText(b.file(instance), []byte(text)) {
+		changed = true
+		if err = os.MkdirAll(filepath.Dir(b.file(instance)), 0o755); err == nil {
+			err = Replace(b.file(instance), []byte(text))
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("showing %q what its user cannot reach: %w", instance, err)
+	}
+	return changed, nil
+}
+
+func (b binds) remove(instance string) (changed bool, err error) {
+	if b.dir == "" {
+		return false, nil
+	}
+	dir := filepath.Dir(b.file(instance))
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return true, os.RemoveAll(dir)
+}
+
+// text is the drop-in, "" if none is needed. What is missing is the launcher's to complain of.
+func (b binds) text(p generator.Plan) (string, error) {
+	var lines strings.Builder
+	for _, m := range Staged(p) {
+		source, err := pathValue(m.Source)
+		if err != nil {
+			return "", err
+		}
+		option := "BindPaths"
+		if m.Kind == sandbox.ROBind {
+			option = "BindReadOnlyPaths"
+		}
+		fmt.Fprintf(&lines, "%s=-%s:%s\n", option, source, units.Staged(b.run, m.Source))
+	}
+	if lines.Len() == 0 {
+		return "", nil
+	}
+	return "# Written by pfard.\n[Service]\nTemporaryFileSystem=" + units.StagedDir(b.run) + "\n" + lines.String(), nil
+}
+
+// Staged are the binds of a plan that the launcher of a unit finds staged. Its private home is not among them: the unit
+// says itself that it may be written.
+func Staged(p generator.Plan) (list []sandbox.Mount) {
+	home := p.PrivateHome()
+	for _, m := range p.Sandbox.Mounts {
+		if m.Kind == sandbox.ROBind && !units.Reachable(m.Source) || m.Kind == sandbox.Bind && m.Source != home {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// pathValue writes a path as systemd reads one of several in a value: systemd.syntax(7), systemd.unit(5) on specifiers,
+// and systemd.exec(5) on the colon.
+func pathValue(path string) (string, error) {
+	if !filepath.IsAbs(path) || strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", fmt.Errorf("the path %q cannot be written for systemd", path)
+	}
+	var text strings.Builder
+	for _, r := range path {
+		switch r {
+		case '%':
+			text.WriteByte('%')
+		case '\\', '"', '\'', ':', ' ':
+			text.WriteByte('\\')
+		}
+		text.WriteRune(r)
+	}
+	return text.String(), nil
+}
+
+// reloads has systemd read its unit files again. It does nothing else meanwhile, so that whoever asks while one is under
+// way shares the next.
+type reloads struct {
+	one    sync.Mutex // held while systemd is asked
+	mu     sync.Mutex
+	queued chan struct{} // closed when the next has been made; nil: there is none
+	all    sync.WaitGroup
+}
+
+// reload returns a channel that is closed when systemd has read what is there now.
+func (r *Runner) reload() <-chan struct{} {
+	q := &r.reloads
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.queued != nil {
+		return q.queued
+	}
+	done := make(chan struct{})
+	q.queued = done
+	q.all.Go(func() {
+		defer close(done)
+		q.one.Lock()
+		defer q.one.Unlock()
+		q.mu.Lock()
+		q.queued = nil
+		q.mu.Unlock()
+		err := r.persist(context.Background(), "reading units again", func(ctx context.Context, bus *Bus) error { return bus.Reload(ctx) })
+		if err != nil {
+			r.cfg.Log.Warn("having systemd read its units again, ignoring", "error", err)
+		}
+	})
+	return done
+}
+
+// Settle returns when systemd has read all that was written for it.
+func (r *Runner) Settle() { r.reloads.all.Wait() }
