@@ -91,7 +91,7 @@ func launch(ctx context.Context, o options) (int, error) {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
 		if errors.Is(err, attach.ErrLater) && l.unit() { // no fault of the server's
-			l.state(units.StateBackOff, err.Error())
+			l.state(units.StateStarting, err.Error())
 			return units.ExitGateway, err
 		}
 		if errors.Is(err, errGatewayLeft) {
