@@ -238,7 +238,7 @@ func (l *launcher) backOff(ctx context.Context) error {
 	if wait <= 0 {
 		return nil
 	}
-	wait = min(wait, steps[len(steps)-1]) // whatever the clock did since
+	wait = min(wait, l.history.delay()) // whatever the clock did since
 	l.state(units.StateBackOff, l.history.words())
 	l.notify(map[string]string{"EXTEND_TIMEOUT_USEC": fmt.Sprint((wait + 3*time.Minute).Microseconds())})
 	select {
