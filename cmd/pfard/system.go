@@ -88,7 +88,11 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	defer w.close()
 	c := &credentials{log: log, plan: r.Plan, secrets: d.secrets}
 	go a.serve(l.attach)
-	go c.serve(l.credentials)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		c.serve(l.credentials)
+	}()
 	ctx, served := d.serve(ctx, l.control, guest)
 	go r.Watch(ctx)
 	go d.units.run(ctx)
@@ -99,6 +103,10 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	notify(log, sd.SdNotifyStopping)
 	l.attach.Close()
 	l.credentials.Close()
+	select {
+	case <-answered:
+	case <-time.After(lastAnswers):
+	}
 	return <-served
 }
 
