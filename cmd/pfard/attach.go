@@ -11,13 +11,15 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
+
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/systemd"
-	"golang.org/x/sys/unix"
 )
 
 // attachments is where the processes of instance units report (package units/attach). What they say of themselves is not
@@ -32,6 +34,9 @@ type attachments struct {
 	homes   string // directory of the servers' private homes
 
 	rootless bool // launchers make their servers' namespaces
+
+	newcomers newcomers
+	warnings  rate.Sometimes // of warn
 
 	mu        sync.Mutex
 	launchers map[string]launcher     // by instance
@@ -48,6 +53,7 @@ type launcher struct {
 func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, h *hold, dirs control.Dirs) *attachments {
 	return &attachments{
 		log: log, link: link, limits: limits, hold: h, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(),
+		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{},
 	}
 }
@@ -56,8 +62,9 @@ func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScop
 var errForGood = errors.New("no server can run on this machine")
 
 const (
-	helloTime    = 5 * time.Second  // whoever connects and says nothing holds nothing
-	identifyTime = 20 * time.Second // for systemd's word on who has connected: at boot it has much else to do
+	helloTime    = 5 * time.Second        // whoever connects and says nothing holds nothing
+	strangerTime = 100 * time.Millisecond // for the hello of a stranger, who is to hear why it is refused
+	identifyTime = 20 * time.Second       // for systemd's word on who has connected: at boot it has much else to do
 )
 
 // serve takes connections until the listener is closed.
@@ -72,34 +79,36 @@ func (a *attachments) serve(l *net.UnixListener) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		go a.attached(c)
+		peer, err := control.PeerOf(c)
+		if err == nil {
+			err = a.newcomers.enter(peer.UID)
+		}
+		if err != nil {
+			c.Close()
+			a.warn("hanging up on a process, which may try again", err)
+			continue
+		}
+		go a.attached(attach.Accepted(c), peer)
 	}
 }
 
+// warn logs what every process of this machine can bring about, and so not each time.
+func (a *attachments) warn(words string, err error) {
+	a.warnings.Do(func() { a.log.Warn(words, "error", err) })
+}
+
 // attached converses with one process until it hangs up.
-func (a *attachments) attached(c *net.UnixConn) {
-	conn := attach.Accepted(c)
+func (a *attachments) attached(conn *attach.Conn, peer control.Peer) {
 	defer conn.Close()
-	stop := time.AfterFunc(helloTime, func() { conn.Close() })
-	m, files, err := conn.Receive()
-	attach.CloseAll(files)
-	if !stop.Stop() || err != nil {
+	p, hello := a.introduced(conn, peer)
+	if hello == nil {
 		return
 	}
-	p, uid, err := a.identify(c)
-	if err != nil && !errors.Is(err, systemd.ErrStranger) {
-		a.log.Warn("finding out who has attached, which tries again", "error", err)
-		return
-	}
-	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge) {
-		err = fmt.Errorf("the first message of process %d is not the hello of %q", p.PID, p.Instance)
-	}
-	switch {
-	case err != nil:
-	case p.Bridge:
-		err = a.bridge(conn, p, m.Hello)
-	default:
-		err = a.launcher(conn, p, uid, m.Hello)
+	var err error
+	if p.Bridge {
+		err = a.bridge(conn, p, hello)
+	} else {
+		err = a.launcher(conn, p, peer.UID, hello)
 	}
 	if err != nil {
 		a.log.Warn("refusing a process of a server's", "server", p.Instance, "error", err)
@@ -107,23 +116,47 @@ func (a *attachments) attached(c *net.UnixConn) {
 	}
 }
 
-// identify finds out who has connected.
-func (a *attachments) identify(c *net.UnixConn) (systemd.Process, int, error) {
-	peer, err := control.PeerOf(c)
-	if err != nil {
-		return systemd.Process{}, 0, err
+// introduced finds out who has connected, which is a newcomer until then, and returns its hello; nil if it goes no further.
+func (a *attachments) introduced(conn *attach.Conn, peer control.Peer) (systemd.Process, *attach.Hello) {
+	defer a.newcomers.leave(peer.UID)
+	p, err := a.identify(peer)
+	patience := helloTime
+	if errors.Is(err, systemd.ErrStranger) {
+		patience = strangerTime
+	} else if err != nil {
+		a.warn("finding out who has attached, which tries again", err)
+		return p, nil
 	}
+	stop := time.AfterFunc(patience, func() { conn.Close() })
+	m, files, silent := conn.Receive()
+	attach.CloseAll(files)
+	if !stop.Stop() || silent != nil {
+		return p, nil
+	}
+	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge) {
+		err = fmt.Errorf("the first message of process %d is not the hello of %q", p.PID, p.Instance)
+	}
+	if err != nil {
+		a.warn("refusing a process", err)
+		_ = conn.Send(attach.Message{Error: err.Error(), Later: true})
+		return p, nil
+	}
+	return p, m.Hello
+}
+
+// identify finds out who has connected.
+func (a *attachments) identify(peer control.Peer) (systemd.Process, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), identifyTime)
 	defer cancel()
 	bus, err := a.link.Bus(ctx)
 	if err != nil {
-		return systemd.Process{}, 0, err
+		return systemd.Process{}, err
 	}
-	p, err := systemd.Identify(ctx, bus, peer.PID, peer.UID)
-	return p, peer.UID, err
+	return systemd.Identify(ctx, bus, peer.PID, peer.UID)
 }
 
-// launcher is the conversation with a server's launcher. An error is why it must not go on.
+// launcher is the conversation with a server's launcher. An error is why it must not go on. One that comes again takes
+// the place of its own earlier connection.
 func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, hello *attach.Hello) error {
 	plan, err := a.runner.Attach(p.Instance, hello.Digest, p.PID, uid)
 	if err != nil {
@@ -134,8 +167,12 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 		return err
 	}
 	a.mu.Lock()
+	before := a.launchers[p.Instance].conn
 	a.launchers[p.Instance] = launcher{conn, p.PID}
 	a.mu.Unlock()
+	if before != nil {
+		before.Close()
+	}
 	defer a.gone(p.Instance, conn)
 	for {
 		m, files, err := conn.Receive()
