@@ -44,11 +44,12 @@ type daemon struct {
 	vault     *vault.Vault
 	endpoint  string
 	runner    runner
-	emptied   func()        // called when there is no server, for the first time or again
-	tellOwner func(failure) // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
-	waits     bool          // what waits for a credential has a unit that runs and says so
-	intents   intents       // what the next pfard is to know
-	units     *reloader     // nil: there are none
+	emptied   func()          // called when there is no server, for the first time or again
+	unheld    func() []string // notes on what the host's firewall does not do
+	tellOwner func(failure)   // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
+	waits     bool            // what waits for a credential has a unit that runs and says so
+	intents   intents         // what the next pfard is to know
+	units     *reloader       // nil: there are none
 	inbox     chan func()
 	ended     chan struct{} // closed when loop has ended: nobody reads inbox any more
 
@@ -62,7 +63,7 @@ type daemon struct {
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
 	return &daemon{
-		options: o, log: log, vault: v, endpoint: endpointAt(address), emptied: func() {}, inbox: make(chan func(), 64), ended: make(chan struct{}),
+		options: o, log: log, vault: v, endpoint: endpointAt(address), emptied: func() {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
 }
@@ -258,6 +259,7 @@ func (d *daemon) report() control.Report {
 	if d.gatewayDown {
 		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.runner.Log(units.GatewayLog))
 	}
+	r.Notes = append(r.Notes, d.unheld()...)
 	for _, s := range d.servers {
 		r.Servers = append(r.Servers, s.report(d.runner.Log(s.name)))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -37,6 +38,8 @@ type hold struct {
 	mu   sync.Mutex
 	want egress.Hold            // without a slice: no table
 	said map[string]*heldBridge // by instance: who has said what it is to this pfard
+	free map[string]*heldBridge // likewise, of whom no cgroup is known: nothing holds them
+	lame error                  // why the table is not what is wanted; nil: it is
 	next *application
 }
 
@@ -46,6 +49,7 @@ type holdConfig struct {
 	ResolvConf string         // resolv.conf(5), which may change and be a link
 	Proxies    []egress.Proxy // of the host's network
 	Log        *slog.Logger
+	Changed    func() // Unheld may say something else now; nil: nobody asks
 
 	apply   func(egress.Hold, time.Time) error // nil: the kernel, which is also watched
 	watch   func(ctx context.Context, lost func()) error
@@ -77,10 +81,13 @@ func newHold(cfg holdConfig) (*hold, error) {
 	if cfg.own == nil {
 		cfg.own = ownAddress
 	}
+	if cfg.Changed == nil {
+		cfg.Changed = func() {}
+	}
 	if cfg.grace == 0 {
 		cfg.grace = returning
 	}
-	h := &hold{cfg: cfg, changed: make(chan struct{}, 1), done: make(chan struct{}), said: map[string]*heldBridge{}, next: newApplication()}
+	h := &hold{cfg: cfg, changed: make(chan struct{}, 1), done: make(chan struct{}), said: map[string]*heldBridge{}, free: map[string]*heldBridge{}, next: newApplication()}
 	if err := h.load(); err != nil {
 		cfg.Log.Warn("taking up what holds bridges, ignoring: they say again what they want", "error", err)
 	}
@@ -149,6 +156,7 @@ type heldBridge struct {
 	ctx      context.Context // ends with its connection
 	stop     context.CancelFunc
 	held     bool
+	why      error // that it has no cgroup, and so is not in the table
 }
 
 // What one bridge may have changed: each change costs pfard milliseconds, and a bridge may have been taken over.
@@ -164,11 +172,17 @@ func (h *hold) Hello(instance string, pid int, policy egress.Policy) (b *heldBri
 	b = &heldBridge{h: h, instance: instance, policy: policy, pace: rate.NewLimiter(changesPerSecond, changesAtOnce)}
 	b.ctx, b.stop = context.WithCancel(h.ctx)
 	own, slice, err := h.cfg.cgroups(pid, systemd.BridgeUnit(instance), systemd.EgressSlice)
+	defer h.cfg.Changed()
 	if err != nil {
+		b.why = err
+		h.mu.Lock()
+		h.free[instance] = b
+		h.mu.Unlock()
 		return b, err.Error()
 	}
 	b.cgroup = own
 	h.mu.Lock()
+	delete(h.free, instance)
 	h.said[instance] = b
 	h.want.Slice = slice
 	if i := h.index(instance); i < 0 {
@@ -222,14 +236,32 @@ func (b *heldBridge) Allow(a attach.Allow) error {
 // Gone forgets a bridge whose process has ended, unless another one has come in its place.
 func (b *heldBridge) Gone() {
 	b.stop()
+	defer b.h.cfg.Changed()
 	b.h.mu.Lock()
 	defer b.h.mu.Unlock()
+	if b.h.free[b.instance] == b {
+		delete(b.h.free, b.instance)
+	}
 	if b.h.said[b.instance] != b {
 		return
 	}
 	delete(b.h.said, b.instance)
 	b.h.want.Bridges = slices.DeleteFunc(b.h.want.Bridges, func(x egress.Bridge) bool { return x.Server == b.instance })
 	b.h.change()
+}
+
+// Unheld says in words which bridges run on the strength of their own rules alone, and why.
+func (h *hold) Unheld() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var list []string
+	if h.lame != nil && len(h.want.Bridges) > 0 {
+		list = append(list, fmt.Sprintf("the host's firewall does not hold the bridges, which go by their own rules alone: %v", h.lame))
+	}
+	for _, instance := range slices.Sorted(maps.Keys(h.free)) {
+		list = append(list, fmt.Sprintf("the host's firewall does not hold the bridge of %q, which goes by its own rules alone: %v", instance, h.free[instance].why))
+	}
+	return list
 }
 
 // index finds an instance's bridge. The lock is held.
@@ -288,7 +320,15 @@ func (h *hold) replace() {
 	if err := h.save(want); err != nil {
 		h.cfg.Log.Warn("saving what holds bridges, ignoring", "error", err)
 	}
-	if a.err = h.cfg.apply(want, time.Now()); a.err != nil {
+	a.err = h.cfg.apply(want, time.Now())
+	h.mu.Lock()
+	turned := (a.err == nil) != (h.lame == nil)
+	h.lame = a.err
+	h.mu.Unlock()
+	if turned {
+		h.cfg.Changed()
+	}
+	if a.err != nil {
 		h.cfg.Log.Warn("bridges are held by their own rules alone", "error", a.err)
 		return
 	}

@@ -335,6 +335,55 @@ func TestHoldForgetsQuestions(t *testing.T) {
 	}
 }
 
+// TestUnheld: what nothing holds is in pfar status as long as it is so.
+func TestUnheld(t *testing.T) {
+	f := newHoldFixture(t)
+	cfg := f.config()
+	turns := make(chan struct{}, 100)
+	cfg.Changed = func() { turns <- struct{}{} }
+	h := f.start(t, cfg)
+	d, _, _ := fixture(t)
+	_ = d.do(func() error { d.unheld = h.Unheld; return nil })
+	notes := func(want ...string) {
+		t.Helper()
+		if len(turns) == 0 {
+			t.Error("nobody is told of a change")
+		}
+		for len(turns) > 0 {
+			<-turns
+		}
+		got := d.reportNow(t).Notes
+		if len(got) != len(want) {
+			t.Fatalf("notes %q, want %q", got, want)
+		}
+		for i := range want {
+			if !strings.Contains(got[i], want[i]) {
+				t.Errorf("note %q, want %q", got[i], want[i])
+			}
+		}
+	}
+	notion := hello(t, h, "notion", 1, "api.notion.com")
+	notes()
+	elsewhere, _ := h.Hello("db", 100, egress.Policy{})
+	notes(`the bridge of "db", which goes by its own rules alone: process 100 is not pfar-egress@db.service`)
+	f.fail(errors.New("no memory"))
+	if notion.Allow(leadsTo("api.notion.com", 443, "93.184.216.34")) == nil {
+		t.Error("what the table does not have is allowed")
+	}
+	notes("the bridges, which go by their own rules alone: no memory", `"db"`)
+	f.fail(nil)
+	allow(t, notion, leadsTo("api.notion.com", 443, "93.184.216.34"))
+	notes(`"db"`)
+	hello(t, h, "db", 2)
+	notes()
+	elsewhere.Gone()
+	notes()
+	again, _ := h.Hello("db", 101, egress.Policy{})
+	notes(`"db"`)
+	again.Gone()
+	notes()
+}
+
 func TestHoldReplacesOnceForMany(t *testing.T) {
 	f := newHoldFixture(t)
 	h := f.start(t, f.config())

@@ -54,6 +54,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	}
 	limits := local.NewUnitScopes(link, systemd.LauncherUnit)
 	holding := holdConfig{State: filepath.Join(o.dirs.Run, "hold.json"), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: log}
+	holding.Changed = func() { d.post(d.tell) }
 	if rootless() {
 		holding.unheld()
 		d.notes = append(d.notes, rootlessNote)
@@ -64,6 +65,9 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	}
 	defer h.close()
 	d.emptied = h.clear
+	if !rootless() { // of which one note tells it all
+		d.unheld = h.Unheld
+	}
 	a := newAttachments(log, link, limits, h, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits, Prepare: prepareHome,
