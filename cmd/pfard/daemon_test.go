@@ -136,7 +136,8 @@ func TestNoDeafPfard(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, _, _ := fixture(t)
-	ctx, served := d.serve(t.Context(), l, os.Getuid())
+	ctx, stop := context.WithCancel(t.Context())
+	served := d.serve(ctx, stop, l, os.Getuid())
 	if ctx.Err() != nil {
 		t.Fatal("it ends from the beginning")
 	}

@@ -63,6 +63,8 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 
 // runLocal runs everything as processes of its own.
 func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vault) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	gateway, err := listenGateway(o)
 	if err != nil {
 		return err
@@ -109,7 +111,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 		return err
 	}
 	defer w.close()
-	ctx, served := d.serve(ctx, controlListener, r.GatewayUID())
+	served := d.serve(ctx, stop, controlListener, r.GatewayUID())
 	d.loop(ctx, w.changed, func() { notify(log, sd.SdNotifyReady) })
 	notify(log, sd.SdNotifyStopping)
 	gateway.HTTP.Close() // nobody is to wait for a gateway that takes no more requests
@@ -120,16 +122,15 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 	return <-served
 }
 
-// serve answers on the control socket until the context ends, and sends how that went. If it cannot go on, the context
-// that it returns ends as well: a pfard that nobody can ask is to be started again.
-func (d *daemon) serve(ctx context.Context, l *net.UnixListener, gateway int) (context.Context, <-chan error) {
-	ctx, stop := context.WithCancel(ctx)
+// serve answers on the control socket until ctx ends, and sends how that went. It calls stop also when it cannot go on: a
+// pfard that nobody can ask is to be started again.
+func (d *daemon) serve(ctx context.Context, stop func(), l *net.UnixListener, gateway int) <-chan error {
 	served := make(chan error, 1)
 	go func() {
 		defer stop()
 		served <- control.Serve(ctx, l, d.answer, gatewayGuest(gateway))
 	}()
-	return ctx, served
+	return served
 }
 
 func notify(log *slog.Logger, state string) {

@@ -26,6 +26,8 @@ import (
 
 // runSystem has systemd run everything. Nothing ends with this process, and the next one goes on where it was.
 func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Vault) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	l, err := systemListeners()
 	if err != nil {
 		return err
@@ -97,7 +99,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		defer close(answered)
 		c.serve(l.credentials)
 	}()
-	ctx, served := d.serve(ctx, l.control, guest)
+	served := d.serve(ctx, stop, l.control, guest)
 	go r.Watch(ctx)
 	go d.units.run(ctx)
 	d.loop(ctx, w.changed, func() {
