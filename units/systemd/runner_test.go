@@ -154,7 +154,8 @@ func TestRunnerWhatSystemdSays(t *testing.T) {
 		"stopped by systemctl": {"inactive", "dead", nil, units.Update{State: "stopped", Detail: "stopped by systemctl", Ended: true, Outside: true}},
 		"failed":               {"failed", "failed", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(78), "StatusText": "failed: disabled after 3 crashes; label public"}, units.Update{State: "failed", Detail: "disabled after 3 crashes", Ended: true}},
 		"failed, no word":      {"failed", "failed", map[string]any{"Result": "signal", "ExecMainStatus": int32(9)}, units.Update{State: "failed", Detail: "the launcher was killed by signal 9", Ended: true}},
-		"to be started again":  {"activating", "auto-restart", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(75)}, units.Update{State: "back-off", Detail: "the launcher ended with status 75; see its log"}},
+		"to be started again":  {"activating", "auto-restart", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(1)}, units.Update{State: "back-off", Detail: "the launcher ended with status 1; see its log"}},
+		"no fault of its own":  {"activating", "auto-restart", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(75), "StatusText": "starting: pfard cannot be had"}, units.Update{State: "starting", Detail: "pfard cannot be had"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -347,6 +348,34 @@ func TestRunnerAdopts(t *testing.T) {
 	slices.Sort(list)
 	if want := []string{"failed", "halted", "hello", "hello_abcdefgh", "idle", "offered", "others", "stopping"}; err != nil || !slices.Equal(list, want) {
 		t.Errorf("plans of %q, want %q", list, want)
+	}
+}
+
+// TestRunnerIsOvertaken: what systemd has said of the last launcher, before the next one came, is not about that.
+func TestRunnerIsOvertaken(t *testing.T) {
+	w := newWorld(t)
+	digest := w.start(hello())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go w.runner.Watch(ctx)
+	w.systemd.mu.Lock()
+	w.systemd.set(helloUnit, "inactive", "dead", nil)
+	w.systemd.between = func() {
+		w.systemd.set(helloUnit, "active", "running", nil)
+		if _, err := w.runner.Attach("hello", digest, 8, 61200); err != nil {
+			t.Error(err)
+		}
+	}
+	w.systemd.mu.Unlock()
+	w.runner.Detached("hello")
+	u := w.until("the next launcher's word", func(u units.Update) bool { return u.PID == 8 || u.Ended })
+	w.runner.Detached("hello")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, u := range append(w.updates, u) {
+		if u.Ended {
+			t.Errorf("told as ended: %+v", u)
+		}
 	}
 }
 
