@@ -166,8 +166,10 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 	if again { // it has all this
 		return conn.Send(attach.Message{Welcome: &attach.Welcome{}})
 	}
-	if err := checkStaged(filepath.Dir(a.gateway), p.PID, plan); err != nil {
-		return err
+	if !a.rootless {
+		if err := checkStaged(filepath.Dir(a.gateway), p.PID, plan); err != nil {
+			return err
+		}
 	}
 	if plan.State {
 		if err := local.MakeHome(a.homes, plan.Name, uid); err != nil {

@@ -78,6 +78,9 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	d.adopt(found)
+	if err := os.MkdirAll(o.declarations, 0o755); err != nil { // a user has none at first
+		return fmt.Errorf("making the directory of the declarations: %w", err)
+	}
 	w, err := watch(o.declarations)
 	if err != nil {
 		return err

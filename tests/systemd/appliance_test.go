@@ -233,3 +233,23 @@ func TestMissingCredential(t *testing.T) {
 		t.Error("the secret is shown where it must not be")
 	}
 }
+
+// TestMetricsSocket is for whoever enables it, also while the gateway runs and has servers.
+func TestMetricsSocket(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo(""), 0o644)
+	becomes(t, m, "hello", control.Running)
+	const scrape = `import urllib.request; print(urllib.request.urlopen("http://127.0.0.1:9464/metrics").read().decode())`
+	if r := m.Try("python3", "-c", scrape); r.Code == 0 {
+		t.Errorf("before anybody has asked for it: %s", r)
+	}
+	m.Shell(t, "systemctl enable --quiet pfar-gateway-metrics.socket; systemctl restart pfar-gateway.socket")
+	bed.Eventually(t, soon, func() error {
+		if r := m.Try("python3", "-c", scrape); !strings.Contains(r.Stdout, `server="hello"`) {
+			return errors.New(r.String())
+		}
+		return nil
+	})
+	becomes(t, m, "hello", control.Running)
+}
