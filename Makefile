@@ -40,6 +40,7 @@ install: build
 	$(call copy,$(foreach kind,service socket target slice,$(wildcard units/user/*.$(kind))),$(LIB)/systemd/user,644)
 	install -D -m 644 packaging/sysusers.conf $(LIB)/sysusers.d/pfar.conf
 	install -D -m 644 packaging/tmpfiles.conf $(LIB)/tmpfiles.d/pfar.conf
+	install -D -m 644 packaging/modules-load.conf $(LIB)/modules-load.d/pfar.conf
 	$(foreach section,1 5 8,$(call copy,$(wildcard packaging/man/*.$(section)),$(SHARE)/man/man$(section),644) &&) :
 	install -d $(SHARE)/bash-completion/completions $(DESTDIR)/etc/pfar/mcp.d
 	$(BIN)/pfar completion bash >$(SHARE)/bash-completion/completions/pfar
@@ -65,9 +66,9 @@ test-systemd: $(SERVERS)/.installed
 	tests/setup.sh nspawn ip nft gcc
 	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -count=1 -timeout 9m ./tests/systemd
 
-# The same on Debian's kernel in a virtual machine: limits, clocks and power cuts.
+# The same on Debian's kernel in a virtual machine: limits, the host's firewall, boot order, clocks and power cuts.
 test-vm:
-	go test -timeout 9m ./tests/vm
+	go test -count=1 -timeout 9m ./tests/vm
 
 check: lint test
 

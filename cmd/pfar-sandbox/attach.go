@@ -28,8 +28,10 @@ type attachment struct {
 	kept   []*os.File        // the sockets of a namespace that this process has made
 }
 
-// attachWait is for pfard, which may be starting; and for an answer, for which it asks systemd.
-const attachWait = 10 * time.Second
+const (
+	attachWait = time.Minute      // for pfard, which may be starting, beside all the servers that are
+	answerWait = 30 * time.Second // for an answer, for which it asks systemd
+)
 
 // passedAttachment takes over the connection that a local pfard has passed.
 func passedAttachment(f *os.File) (*attachment, error) {
@@ -135,8 +137,8 @@ func (a *attachment) ask(question attach.Message) (attach.Message, error) {
 			return m, fmt.Errorf("%w: %s", attach.ErrLater, m.Error)
 		}
 		return m, nil
-	case <-time.After(attachWait):
-		return attach.Message{}, fmt.Errorf("%w: no answer within %s", attach.ErrLater, attachWait)
+	case <-time.After(answerWait):
+		return attach.Message{}, fmt.Errorf("%w: no answer within %s", attach.ErrLater, answerWait)
 	}
 }
 

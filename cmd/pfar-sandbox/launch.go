@@ -91,7 +91,7 @@ func launch(ctx context.Context, o options) (int, error) {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
 		if errors.Is(err, attach.ErrLater) && l.unit() { // no fault of the server's
-			l.state(units.StateBackOff, err.Error())
+			l.state(units.StateStarting, err.Error())
 			return units.ExitGateway, err
 		}
 		if errors.Is(err, errGatewayLeft) {
@@ -238,7 +238,7 @@ func (l *launcher) backOff(ctx context.Context) error {
 	if wait <= 0 {
 		return nil
 	}
-	wait = min(wait, steps[len(steps)-1]) // whatever the clock did since
+	wait = min(wait, l.history.delay()) // whatever the clock did since
 	l.state(units.StateBackOff, l.history.words())
 	l.notify(map[string]string{"EXTEND_TIMEOUT_USEC": fmt.Sprint((wait + 3*time.Minute).Microseconds())})
 	select {

@@ -491,6 +491,21 @@ func TestThirdCrashDisables(t *testing.T) {
 	})
 }
 
+// The clock may have been set back since the crash: no wait is longer than its step.
+func TestBackOffAfterTheClockWasSet(t *testing.T) {
+	begun := time.Now()
+	r := begin(t, script("exit 1"), func(runtime string) {
+		h := history{InRow: 1, Recent: 1, Last: time.Now().AddDate(1, 0, 0)}
+		if err := h.write(runtime); err != nil {
+			t.Fatal(err)
+		}
+	})
+	r.hello()
+	if took := time.Since(begun); took < steps[0] || took > 15*time.Second {
+		t.Errorf("it waited %s, and the step is %s", took, steps[0])
+	}
+}
+
 func TestBackOffCanBeStopped(t *testing.T) {
 	r := begin(t, script("exit 1"), func(runtime string) {
 		h := history{InRow: 2, Recent: 2, Last: time.Now(), Why: "exit status 1"}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
@@ -210,7 +209,7 @@ func (d *daemon) turn(verb control.Verb, name string) error {
 	asked := s.again
 	d.converge(s)
 	if asked && s.status.State == before { // it was tried, and whoever asked must see that it ended where it began
-		s.status.Since = time.Now()
+		s.since = now()
 	}
 	d.tell()
 	return nil

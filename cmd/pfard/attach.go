@@ -56,7 +56,10 @@ func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScop
 // errForGood is wrapped by what another start would not mend: the server is disabled, and the owner told.
 var errForGood = errors.New("no server can run on this machine")
 
-const helloTime = 5 * time.Second // whoever connects and says nothing holds nothing
+const (
+	helloTime    = 5 * time.Second  // whoever connects and says nothing holds nothing
+	identifyTime = 20 * time.Second // for systemd's word on who has connected: at boot it has much else to do
+)
 
 // serve takes connections until the listener is closed.
 func (a *attachments) serve(l *net.UnixListener) {
@@ -111,7 +114,7 @@ func (a *attachments) identify(c *net.UnixConn) (systemd.Process, int, error) {
 	if err != nil {
 		return systemd.Process{}, 0, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), helloTime)
+	ctx, cancel := context.WithTimeout(context.Background(), identifyTime)
 	defer cancel()
 	bus, err := a.link.Bus(ctx)
 	if err != nil {
@@ -147,7 +150,11 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 		attach.CloseAll(files)
 		switch {
 		case m.Place != nil:
-			_ = conn.Send(attach.Message{Placed: a.place(p, m.Place.PID)})
+			placed, err := a.place(p, m.Place.PID)
+			if err != nil {
+				return err
+			}
+			_ = conn.Send(attach.Message{Placed: placed})
 		case m.Ended:
 			_ = conn.Send(attach.Message{End: &attach.End{OOM: a.limits.OOMKilled(p.Instance)}})
 		case m.Notify != nil:
@@ -217,20 +224,23 @@ func checkStaged(run string, pid int, plan generator.Plan) error {
 }
 
 // place puts the process of a launcher's into the server's scope. The launcher runs as the server's user: it may have its
-// own child moved, and no other process.
-func (a *attachments) place(p systemd.Process, pid int) *attach.Placed {
+// own child moved, and no other process. An error is none of the server's: systemd has not answered in time.
+func (a *attachments) place(p systemd.Process, pid int) (*attach.Placed, error) {
 	plan, err := a.runner.Plan(p.Instance)
 	if err == nil {
 		err = local.ChildOf(pid, p.PID)
 	}
 	if err != nil {
-		return &attach.Placed{Error: err.Error()}
+		return &attach.Placed{Error: err.Error()}, nil
 	}
 	how, err := a.limits.Place(context.Background(), p.Instance, pid, plan.Sandbox.Limits)
-	if err != nil {
-		return &attach.Placed{Error: err.Error()}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, err
+	case err != nil:
+		return &attach.Placed{Error: err.Error()}, nil
 	}
-	return &attach.Placed{How: how}
+	return &attach.Placed{How: how}, nil
 }
 
 // gone forgets a launcher, unless another one has come in the meantime.

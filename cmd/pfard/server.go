@@ -32,11 +32,12 @@ type server struct {
 
 	sessions map[string]*session // that have a process of their own, by handle
 
+	since  moment // of status.State; report fills in status.Since
 	status control.Server
 }
 
 func newServer(name string) *server {
-	return &server{name: name, sessions: map[string]*session{}, status: control.Server{Name: name, State: control.Stopped, Since: time.Now()}}
+	return &server{name: name, sessions: map[string]*session{}, since: now(), status: control.Server{Name: name, State: control.Stopped}}
 }
 
 // converge does the next step towards what should be. It never waits: a stop, which may take seconds, comes back.
@@ -218,7 +219,7 @@ func (d *daemon) turnedOutside(s *server, u local.Update) {
 
 func (s *server) set(state control.State, detail string) {
 	if s.status.State != state {
-		s.status.Since = time.Now()
+		s.since = now()
 	}
 	s.status.State, s.status.Detail = state, detail
 }
@@ -240,7 +241,7 @@ func (s *server) take(u local.Update) {
 
 func (s *server) report(log string) control.Server {
 	r := s.status
-	r.Log, r.Stale, r.Sessions = log, s.stale, s.openSessions()
+	r.Since, r.Log, r.Stale, r.Sessions = s.since.time(now()), log, s.stale, s.openSessions()
 	p := s.want
 	if p == nil {
 		p = s.started

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/units"
@@ -18,19 +17,20 @@ type session struct {
 	closing bool          // it is being stopped; it counts until nothing of it is left
 	begun   chan error    // takes one: nil once its launcher runs, or why it never did
 	gone    chan struct{} // closed when nothing of it is left
+	since   moment        // of status.State; openSessions fills in status.Since
 	status  control.Session
 }
 
 func newSession(handle string) *session {
 	return &session{
 		begun: make(chan error, 1), gone: make(chan struct{}),
-		status: control.Session{Handle: handle, State: control.Starting, Since: time.Now()},
+		status: control.Session{Handle: handle, State: control.Starting}, since: now(),
 	}
 }
 
 func (e *session) set(state control.State) {
 	if e.status.State != state {
-		e.status.Since = time.Now()
+		e.since = now()
 	}
 	e.status.State = state
 }
@@ -210,7 +210,9 @@ func (d *daemon) sessionChanged(s *server, u local.Update) {
 func (s *server) openSessions() []control.Session {
 	var list []control.Session
 	for _, e := range s.sessions {
-		list = append(list, e.status)
+		status := e.status
+		status.Since = e.since.time(now())
+		list = append(list, status)
 	}
 	slices.SortFunc(list, func(a, b control.Session) int { return strings.Compare(a.Handle, b.Handle) })
 	return list

@@ -42,9 +42,10 @@ ExecStart=/bin/sh -c 'stty -F /dev/ttyS1 raw; exec >/dev/ttyS1 2>/dev/ttyS0; mkd
 	"var/lib/systemd/linger/user": "",
 }
 
-// modules are the parts of the kernel package that the image has besides the kernel: what nftables loads when it is asked to.
+// modules are the parts of the kernel package that the image has besides the kernel: what nftables loads when it is asked
+// to, and cables between network namespaces.
 func modules() []string {
-	return []string{"modules.builtin", "modules.order", "kernel/net/netfilter/", "kernel/net/ipv4/netfilter/", "kernel/net/ipv6/netfilter/", "kernel/lib/", "kernel/crypto/"}
+	return []string{"kernel/drivers/net/veth.ko", "modules.builtin", "modules.order", "kernel/net/netfilter/", "kernel/net/ipv4/netfilter/", "kernel/net/ipv6/netfilter/", "kernel/lib/", "kernel/crypto/"}
 }
 
 // tools are the programs that the machine needs, and the Debian packages that have them.

@@ -11,7 +11,7 @@ import (
 const (
 	firstPause    = 20 * time.Millisecond // between two tries to reach pfard
 	maxPause      = 2 * time.Second
-	helloPatience = 10 * time.Second // for the answer to Hello, for which pfard asks systemd
+	helloPatience = 30 * time.Second // for the answer to Hello, for which pfard asks systemd and has the kernel load modules
 )
 
 // Refusal is pfard's word that this process is not to run. It wraps ErrLater if that may be otherwise later.

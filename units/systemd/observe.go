@@ -75,7 +75,10 @@ func follow(u *units.Update, s UnitState) {
 			u.Ended, u.State, u.Detail = true, units.StateFailed, s.why(units.StateFailed)
 			return
 		}
-		if u.State != units.StateBackOff {
+		switch {
+		case s.Result == "exit-code" && s.Code == units.ExitGateway: // no fault of the server's: it is on its way
+			u.State, u.Detail = units.StateStarting, s.why(units.StateStarting)
+		case u.State != units.StateBackOff:
 			u.State, u.Detail = units.StateBackOff, s.why(units.StateBackOff)
 		}
 	case u.Ended: // started again, by somebody else

@@ -154,7 +154,8 @@ func TestRunnerWhatSystemdSays(t *testing.T) {
 		"stopped by systemctl": {"inactive", "dead", nil, units.Update{State: "stopped", Detail: "stopped by systemctl", Ended: true, Outside: true}},
 		"failed":               {"failed", "failed", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(78), "StatusText": "failed: disabled after 3 crashes; label public"}, units.Update{State: "failed", Detail: "disabled after 3 crashes", Ended: true}},
 		"failed, no word":      {"failed", "failed", map[string]any{"Result": "signal", "ExecMainStatus": int32(9)}, units.Update{State: "failed", Detail: "the launcher was killed by signal 9", Ended: true}},
-		"to be started again":  {"activating", "auto-restart", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(75)}, units.Update{State: "back-off", Detail: "the launcher ended with status 75; see its log"}},
+		"to be started again":  {"activating", "auto-restart", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(1)}, units.Update{State: "back-off", Detail: "the launcher ended with status 1; see its log"}},
+		"no fault of its own":  {"activating", "auto-restart", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(75), "StatusText": "starting: pfard cannot be had"}, units.Update{State: "starting", Detail: "pfard cannot be had"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

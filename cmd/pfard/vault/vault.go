@@ -42,6 +42,9 @@ func Open(dir string) (*Vault, error) {
 		return nil, fmt.Errorf("opening the vault %q: others may read it (mode %04o); make it 0700", dir, st.Mode().Perm())
 	}
 	v := &Vault{dir: dir}
+	if err := v.clean(); err != nil {
+		return nil, err
+	}
 	text, err := os.ReadFile(v.keyFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return v, v.create()
@@ -165,9 +168,24 @@ func checkKey(key string) error {
 	return nil
 }
 
+// newPrefix begins the names of files that are not yet whole.
+const newPrefix = ".new-"
+
+// clean removes what writes have left that a crash cut short.
+func (v *Vault) clean() error {
+	left, err := filepath.Glob(filepath.Join(v.dir, newPrefix+"*"))
+	for _, f := range left {
+		err = errors.Join(err, os.Remove(f))
+	}
+	if err != nil {
+		return fmt.Errorf("clearing the vault: %w", err)
+	}
+	return nil
+}
+
 // write replaces path at once and for good: file, then name, then directory reach the disk in this order (DU-02).
 func (v *Vault) write(path string, b []byte) error {
-	f, err := os.CreateTemp(v.dir, ".new-*") // 0600
+	f, err := os.CreateTemp(v.dir, newPrefix+"*") // 0600
 	if err != nil {
 		return fmt.Errorf("writing to the vault: %w", err)
 	}

@@ -95,6 +95,10 @@ func TestFiles(t *testing.T) {
 	if err := v.Set("k", []byte("hunter2hunter2")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, newPrefix+"123"), []byte("age-enc"), 0o600); err != nil { // by a crash
+		t.Fatal(err)
+	}
+	open(t, dir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)

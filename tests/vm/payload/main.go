@@ -13,13 +13,17 @@ func main() {
 		command, args = args[0], args[1:]
 	}
 	commands := map[string]func([]string) error{
-		"suite":  suite,
-		"limits": limits,
-		"leave":  leave,
-		"hog":    hog,
-		"bomb":   bomb,
-		"idle":   idle,
-		"nproc":  nproc,
+		"suite":     suite,
+		"limits":    limits,
+		"leave":     leave,
+		"hog":       hog,
+		"bomb":      bomb,
+		"idle":      idle,
+		"nproc":     nproc,
+		"appliance": appliance,
+		"again":     again,
+		"serve":     serve,
+		"fetch":     fetch,
 	}
 	run, ok := commands[command]
 	if !ok {
