@@ -190,6 +190,21 @@ func TestUnitWaits(t *testing.T) {
 	}
 }
 
+// TestUnitHalfACredential: pfard may end as it hands the secrets over, and systemd starts the unit all the same.
+func TestUnitHalfACredential(t *testing.T) {
+	for _, text := range []string{"", `{"values":{"TOK`} {
+		p := newPfard(t)
+		r := p.unit("cat", func(runtime string) {
+			if err := os.WriteFile(filepath.Join(filepath.Dir(runtime), "credentials", units.CredentialSecrets), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if code := r.exit(10 * time.Second); code != units.ExitGateway {
+			t.Errorf("%q: exit code %d\n%s", text, code, r.logged())
+		}
+	}
+}
+
 // TestUnitCannotStart: what is pfard's fault is no crash and disables nothing; what no start would mend does.
 func TestUnitCannotStart(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -201,7 +216,8 @@ func TestUnitCannotStart(t *testing.T) {
 		"refused for now":      {&attach.Message{Error: "it is being stopped", Later: true}, nil, units.ExitGateway, ""},
 		"refused for good":     {&attach.Message{Error: "no namespace"}, nil, units.ExitDisabled, "failed: no namespace"},
 		"not placed":           {nil, func() *attach.Message { return &attach.Message{Placed: &attach.Placed{Error: "no scope"}} }, units.ExitDisabled, "failed: placing the server in its cgroup: no scope"},
-		"pfard ends meanwhile": {nil, func() *attach.Message { return nil }, units.ExitGateway, "starting: asking for a cgroup: "},
+		"not placed for now":   {nil, func() *attach.Message { return &attach.Message{Placed: &attach.Placed{Error: "no bus", Later: true}} }, units.ExitGateway, "starting: pfard cannot be had for now: placing the server in its cgroup: no bus"},
+		"pfard ends meanwhile": {nil, func() *attach.Message { return nil }, units.ExitGateway, "starting: asking for a cgroup: pfard cannot be had for now: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -102,6 +102,7 @@ var toServers = []act{
 var toAll = []act{
 	{"kill pfard", runs("systemctl", "kill", "--signal=KILL", "pfard")},
 	{"kill the gateway", runs("systemctl", "kill", "--signal=KILL", "pfar-gateway")},
+	{"stop pfard", runs("systemctl", "stop", "pfard")}, // whoever wants it next starts it
 	{"restart pfard", runs("systemctl", "restart", "pfard")},
 	{"restart the gateway", runs("systemctl", "restart", "pfar-gateway")},
 	{"reload pfard", runs("systemctl", "reload", "pfard")},

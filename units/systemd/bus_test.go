@@ -29,6 +29,7 @@ type fakeSystemd struct {
 	stopped []string
 	started []string
 	masked  string // a unit
+	between func() // called once, with the lock held, between a question for properties and its answer
 }
 
 func newFakeSystemd(t *testing.T) *fakeSystemd {
@@ -131,7 +132,12 @@ func (f *fakeSystemd) answer(c net.Conn, m *dbus.Message) {
 		f.start(c, m, unit, job)
 	case "GetAll":
 		path, _ := m.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
-		f.reply(c, m, f.all(path))
+		all := f.all(path)
+		if happens := f.between; happens != nil {
+			f.between = nil
+			happens()
+		}
+		f.reply(c, m, all)
 	case "Get":
 		path, _ := m.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
 		f.reply(c, m, f.property(path, m.Body[1].(string)))

@@ -351,6 +351,34 @@ func TestRunnerAdopts(t *testing.T) {
 	}
 }
 
+// TestRunnerIsOvertaken: what systemd has said of the last launcher, before the next one came, is not about that.
+func TestRunnerIsOvertaken(t *testing.T) {
+	w := newWorld(t)
+	digest := w.start(hello())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go w.runner.Watch(ctx)
+	w.systemd.mu.Lock()
+	w.systemd.set(helloUnit, "inactive", "dead", nil)
+	w.systemd.between = func() {
+		w.systemd.set(helloUnit, "active", "running", nil)
+		if _, err := w.runner.Attach("hello", digest, 8, 61200); err != nil {
+			t.Error(err)
+		}
+	}
+	w.systemd.mu.Unlock()
+	w.runner.Detached("hello")
+	u := w.until("the next launcher's word", func(u units.Update) bool { return u.PID == 8 || u.Ended })
+	w.runner.Detached("hello")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, u := range append(w.updates, u) {
+		if u.Ended {
+			t.Errorf("told as ended: %+v", u)
+		}
+	}
+}
+
 // TestRunnerLosesSystemd: what was asked is asked again, and what happened meanwhile is seen.
 func TestRunnerLosesSystemd(t *testing.T) {
 	w := newWorld(t)
