@@ -333,11 +333,11 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 				l.state(units.StateStopping, gatewayLeft)
 				return units.ExitGateway
 			}
-			return l.crashed(exitWords(err))
+			return l.crashed(exitWords(err), wasKilled(err))
 		case m := <-messages:
 			if m.Failed != "" {
 				l.stop(s)
-				return l.crashed(m.Failed)
+				return l.crashed(m.Failed, s.endedKilled())
 			}
 			l.served(m.Ready)
 		case err := <-l.pfard.ended():
@@ -417,9 +417,10 @@ func (l *launcher) stop(s *server) {
 	s.stop(func() { _ = l.gateway.Send(handover.Message{Stopping: true}) })
 }
 
-// crashed records that the server ended by itself and says what the runner is to do.
-func (l *launcher) crashed(why string) int {
-	if l.oomKilled() {
+// crashed records that the server ended by itself and says what the runner is to do. Only for one that was killed is the
+// cgroup asked: that knows no more than that something in it was killed for memory at some time.
+func (l *launcher) crashed(why string, killed bool) int {
+	if killed && l.oomKilled() {
 		why = "killed by the kernel: out of its memory_limit"
 	}
 	if last := l.log.Last(); last != "" {
