@@ -120,7 +120,7 @@ func (a *attachments) identify(c *net.UnixConn) (systemd.Process, int, error) {
 	if err != nil {
 		return systemd.Process{}, 0, err
 	}
-	p, err := systemd.Identify(ctx, bus, peer.PID)
+	p, err := systemd.Identify(ctx, bus, peer.PID, peer.UID)
 	return p, peer.UID, err
 }
 
