@@ -255,7 +255,8 @@ func (l *launcher) connect(s *server) error {
 	if err != nil {
 		return err
 	}
-	if err := l.gateway.Send(handover.Message{Hello: &l.plan.Gateway}, s.stdin, s.stdout); err != nil {
+	hello := handover.Hello{Name: l.plan.Gateway.Name, Session: l.plan.Gateway.Session}
+	if err := l.gateway.Send(handover.Message{Hello: &hello}, s.stdin, s.stdout); err != nil {
 		return fmt.Errorf("%w: %w", errGatewayLeft, err)
 	}
 	// Without these copies the server sees the end of its stdin as soon as the gateway closes it.

@@ -141,7 +141,7 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, d *descriptors
 		// For the ruleset, and for the resolver's port; enter gives them up.
 		v.cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE}
 	}
-	if err := v.cmd.Start(); err != nil {
+	if err := whileDumpable(v.cmd.Start); err != nil {
 		return noNamespaces(err)
 	}
 	return nil

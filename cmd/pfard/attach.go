@@ -16,6 +16,7 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/systemd"
 	"golang.org/x/sys/unix"
@@ -183,12 +184,7 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 			return err
 		}
 	}
-	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: a.gateway, Net: "unixpacket"})
-	if err != nil {
-		return fmt.Errorf("connecting to the gateway: %w", err)
-	}
-	defer c.Close()
-	f, err := c.File()
+	f, err := handover.DialFor(a.gateway, plan.Gateway)
 	if err != nil {
 		return err
 	}
