@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -257,54 +256,5 @@ func (a *attachments) gone(instance string, conn *attach.Conn) {
 	a.mu.Unlock()
 	if last && a.rootless { // the namespace was the launcher's
 		a.drop(instance)
-	}
-}
-
-// bridge is the conversation with a server's egress bridge, which connects to nothing before the firewall lets it.
-func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
-	plan, err := a.runner.Admit(p.Instance, hello.Digest)
-	if err != nil {
-		return err
-	}
-	held, why := a.hold.Hello(p.Instance, p.PID, plan.Egress)
-	defer held.Gone()
-	files, left := a.handed(p.Instance, conn)
-	defer a.bridgeLeft(p.Instance)
-	defer left()
-	if hello.Again {
-		files = nil // it has them
-	}
-	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why}}, files...); err != nil {
-		return nil
-	}
-	for {
-		m, files, err := conn.Receive()
-		attach.CloseAll(files)
-		if err != nil {
-			return nil
-		}
-		switch {
-		case m.Allow != nil:
-			go func() {
-				answer := attach.Allowed{ID: m.Allow.ID}
-				if err := held.Allow(*m.Allow); err != nil {
-					answer.Error = err.Error()
-				}
-				_ = conn.Send(attach.Message{Allowed: &answer})
-			}()
-		case strings.HasPrefix(m.Notify["STATUS"], "refused "):
-			a.refused(p.Instance, m.Notify["STATUS"])
-		}
-	}
-}
-
-// refused passes on what a bridge has refused: to pfar status, and to the launcher for the unit's own.
-func (a *attachments) refused(instance, words string) {
-	a.runner.Refused(instance, words)
-	a.mu.Lock()
-	conn := a.launchers[instance].conn
-	a.mu.Unlock()
-	if conn != nil {
-		_ = conn.Send(attach.Message{Refusal: words})
 	}
 }
