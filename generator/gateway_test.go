@@ -46,11 +46,11 @@ func TestHelloFits(t *testing.T) {
 		defer c.Close()
 		ends = append(ends, handover.Accepted(c.(*net.UnixConn)))
 	}
-	if err := ends[0].Send(handover.Message{Hello: &p.Gateway}); err != nil {
+	if err := ends[0].Send(handover.Message{Expect: &p.Gateway}); err != nil {
 		t.Fatal(err)
 	}
 	m, _, err := ends[1].Receive()
-	if err != nil || !reflect.DeepEqual(m.Hello, &p.Gateway) {
+	if err != nil || !reflect.DeepEqual(m.Expect, &p.Gateway) {
 		t.Errorf("received something else: %v", err)
 	}
 	_, diags := declare(fits + 1)

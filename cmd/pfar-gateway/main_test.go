@@ -142,12 +142,12 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	go answer(inR, outW)
-	c, err := handover.Dial(filepath.Join(p.dir, "servers"))
+	c, err := handover.Dial(filepath.Join(p.dir, "servers"), handover.Server{Name: "one", Pins: "trust-first"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Send(handover.Message{Hello: &handover.Server{Name: "one", Pins: "trust-first"}}, inW, outR); err != nil {
+	if err := c.Send(handover.Message{Hello: &handover.Hello{Name: "one"}}, inW, outR); err != nil {
 		t.Fatal(err)
 	}
 	inW.Close()

@@ -637,3 +637,22 @@ func TestProbe(t *testing.T) {
 		t.Errorf("got %q, %v; want milliseconds", out, err)
 	}
 }
+
+// TestNotDumpable: nobody of the launcher's user may read its memory or take its descriptors, before its server runs or
+// after. Its file system and namespaces, which pfard looks for, are root's to see.
+func TestNotDumpable(t *testing.T) {
+	r := begin(t, script("exec cat"), nil)
+	r.hello()
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/fd", r.cmd.Process.Pid), &st); err != nil || st.Uid != 0 {
+		t.Errorf("/proc/PID/fd of the launcher belongs to %d (%v), want root", st.Uid, err)
+	}
+	if os.Getuid() == 0 {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", r.cmd.Process.Pid))
+		if err != nil {
+			t.Errorf("root cannot open its namespace: %v", err)
+		} else {
+			f.Close()
+		}
+	}
+}

@@ -36,6 +36,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	o, err := parse(os.Args[1:])
+	if err == nil {
+		err = setDumpable(0)
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
 		os.Exit(units.ExitDisabled)

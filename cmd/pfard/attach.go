@@ -16,8 +16,10 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/systemd"
 )
@@ -174,6 +176,7 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 		before.Close()
 	}
 	defer a.gone(p.Instance, conn)
+	var limits sandbox.Limits // with which this pfard has placed the server
 	for {
 		m, files, err := conn.Receive()
 		if err != nil {
@@ -186,15 +189,16 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 		attach.CloseAll(files)
 		switch {
 		case m.Place != nil:
-			placed, err := a.place(p, m.Place.PID)
-			if err != nil {
-				return err
-			}
-			_ = conn.Send(attach.Message{Placed: placed})
+			var answer *attach.Placed
+			answer, limits = a.place(p, m.Place.PID)
+			_ = conn.Send(attach.Message{Placed: answer})
 		case m.Ended:
 			_ = conn.Send(attach.Message{End: &attach.End{OOM: a.limits.OOMKilled(p.Instance)}})
 		case m.Notify != nil:
 			a.runner.Notify(p.Instance, m.Notify)
+			if m.Notify[units.NotifyLimits] != "" {
+				a.runner.Relimit(p.Instance, limits)
+			}
 		}
 	}
 }
@@ -219,12 +223,7 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 			return err
 		}
 	}
-	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: a.gateway, Net: "unixpacket"})
-	if err != nil {
-		return fmt.Errorf("connecting to the gateway: %w", err)
-	}
-	defer c.Close()
-	f, err := c.File()
+	f, err := handover.DialFor(a.gateway, plan.Gateway)
 	if err != nil {
 		return err
 	}
@@ -259,24 +258,29 @@ func checkStaged(run string, pid int, plan generator.Plan) error {
 	return nil
 }
 
-// place puts the process of a launcher's into the server's scope. The launcher runs as the server's user: it may have its
-// own child moved, and no other process. An error is none of the server's: systemd has not answered in time.
-func (a *attachments) place(p systemd.Process, pid int) (*attach.Placed, error) {
+// place puts the process of a launcher's into the server's scope, and returns the limits that it is held to. The launcher
+// runs as the server's user: it may have its own child moved, and no other process.
+func (a *attachments) place(p systemd.Process, pid int) (*attach.Placed, sandbox.Limits) {
 	plan, err := a.runner.Plan(p.Instance)
 	if err == nil {
-		err = local.ChildOf(pid, p.PID)
+		if err = local.ChildOf(pid, p.PID); err != nil {
+			err = systemd.Final(err)
+		}
 	}
+	var how string
+	if err == nil {
+		how, err = a.limits.Place(context.Background(), p.Instance, pid, plan.Sandbox.Limits)
+	}
+	return placed(how, err), plan.Sandbox.Limits
+}
+
+// placed is the answer for a process that is held like this, or not. What is no answer of systemd's, nor a refusal of ours,
+// is none of the server's fault.
+func placed(how string, err error) *attach.Placed {
 	if err != nil {
-		return &attach.Placed{Error: err.Error()}, nil
+		return &attach.Placed{Error: err.Error(), Later: !systemd.Answered(err)}
 	}
-	how, err := a.limits.Place(context.Background(), p.Instance, pid, plan.Sandbox.Limits)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return nil, err
-	case err != nil:
-		return &attach.Placed{Error: err.Error()}, nil
-	}
-	return &attach.Placed{How: how}, nil
+	return &attach.Placed{How: how}
 }
 
 // gone forgets a launcher, unless another one has come in the meantime.

@@ -37,11 +37,11 @@ func launcher(program string) error {
 		return err
 	}
 	defer server.Process.Kill()
-	c, err := handover.Dial("/run/pfar/servers.sock")
+	c, err := handover.Dial("/run/pfar/servers.sock", handover.Server{Name: "echo", Pins: "trust-first"})
 	if err != nil {
 		return err
 	}
-	if err := c.Send(handover.Message{Hello: &handover.Server{Name: "echo", Pins: "trust-first"}}, stdin.(*os.File), stdout.(*os.File)); err != nil {
+	if err := c.Send(handover.Message{Hello: &handover.Hello{Name: "echo"}}, stdin.(*os.File), stdout.(*os.File)); err != nil {
 		return err
 	}
 	stdin.Close()

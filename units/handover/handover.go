@@ -1,8 +1,9 @@
 // Package handover carries a server's stdio descriptors from its launcher to the gateway, and news about the server both ways.
 //
-// The launcher connects to the gateway's socket (SOCK_SEQPACKET, so one packet is one message), sends Hello with the
-// write end of the server's stdin and the read end of its stdout attached (SCM_RIGHTS, unix(7)), and keeps the
-// connection for the life of the server. Whoever closes it says that the server, or the gateway, is gone. The gateway's end
+// Whoever starts the launcher connects to the gateway's socket (SOCK_SEQPACKET, so one packet is one message), sends
+// Expect, which says what server it is, and passes the connection on. The launcher sends Hello with the write end of the
+// server's stdin and the read end of its stdout attached (SCM_RIGHTS, unix(7)), and keeps the connection for the life of
+// the server: it can say nothing of the server's that the gateway would believe. Whoever closes it says that the server, or the gateway, is gone. The gateway's end
 // is stored (units.Store), so that it stays open while another process of the gateway takes over: to the launcher that shows
 // as another Ready.
 package handover
@@ -49,9 +50,16 @@ type Sessions struct {
 	Idle time.Duration `json:"idle,omitempty"` // without a call, until a process is stopped; nanoseconds in JSON
 }
 
+// Hello names the server that a launcher means to hand over.
+type Hello struct {
+	Name    string `json:"name"`
+	Session string `json:"session,omitempty"`
+}
+
 // Message is one packet. Exactly one member is set.
 type Message struct {
-	Hello    *Server `json:"hello,omitempty"`    // launcher: here is a server, descriptors attached
+	Expect   *Server `json:"expect,omitempty"`   // whoever has connected for a launcher, first: the server that it hands over
+	Hello    *Hello  `json:"hello,omitempty"`    // launcher: here is the server, descriptors attached
 	Stopping bool    `json:"stopping,omitempty"` // launcher: close the server's stdin, it is to end
 	Ready    *Ready  `json:"ready,omitempty"`    // gateway: handshake and discovery done, or done again
 	Failed   string  `json:"failed,omitempty"`   // gateway: the server does not speak MCP; why
@@ -73,13 +81,29 @@ type Ready struct {
 // Conn is one launcher's connection, at either end.
 type Conn struct{ *packet.Conn }
 
-// Dial connects a launcher to the gateway's socket.
-func Dial(path string) (*Conn, error) {
-	c, err := packet.Dial(path)
+// Dial connects to the gateway's socket and says what server will be handed over.
+func Dial(path string, s Server) (*Conn, error) {
+	p, err := packet.Dial(path)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the gateway at %q: %w", path, err)
 	}
-	return &Conn{c}, nil
+	c := &Conn{p}
+	if err := c.Send(Message{Expect: &s}); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("telling the gateway of %q: %w", s.Name, err)
+	}
+	return c, nil
+}
+
+// DialFor is Dial for a launcher, which gets the file: its own user may not connect, so that a server that broke out of
+// its sandbox could not either.
+func DialFor(path string, s Server) (*os.File, error) {
+	c, err := Dial(path, s)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.File()
 }
 
 // Accepted wraps a connection that the gateway accepted.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 )
 
@@ -18,7 +19,7 @@ func pair(t *testing.T) (launcher, gateway *Conn) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if launcher, err = Dial(path); err != nil {
+	if launcher, err = Dial(path, expected); err != nil {
 		t.Fatal(err)
 	}
 	c, err := l.AcceptUnix()
@@ -29,20 +30,25 @@ func pair(t *testing.T) (launcher, gateway *Conn) {
 	return launcher, Accepted(c)
 }
 
+var expected = Server{Name: "notion", Label: "internal", Tools: map[string]Tool{"search": {Semantics: "read"}}}
+
 func TestHello(t *testing.T) {
 	launcher, gateway := pair(t)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Server{Name: "notion", Label: "internal", Tools: map[string]Tool{"search": {Semantics: "read"}}}
-	if err := launcher.Send(Message{Hello: &want}, w, r); err != nil {
+	if err := launcher.Send(Message{Hello: &Hello{Name: "notion"}}, w, r); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
 	r.Close()
 	m, files, err := gateway.Receive()
-	if err != nil || len(files) != 2 || m.Hello == nil || m.Hello.Name != "notion" || m.Hello.Tools["search"].Semantics != "read" {
+	if err != nil || len(files) != 0 || !reflect.DeepEqual(m, Message{Expect: &expected}) {
+		t.Fatalf("first got %+v, %d files, %v", m, len(files), err)
+	}
+	m, files, err = gateway.Receive()
+	if err != nil || len(files) != 2 || m.Hello == nil || *m.Hello != (Hello{Name: "notion"}) {
 		t.Fatalf("got %+v, %d files, %v", m, len(files), err)
 	}
 	if _, err := files[0].WriteString("through the pipe"); err != nil {

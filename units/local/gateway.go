@@ -114,18 +114,6 @@ func (g Gateway) descriptors() ([]descriptor, error) {
 	return list, nil
 }
 
-// dialGateway connects a launcher to the gateway: the launcher's own user may not, so that a server that broke out of
-// its sandbox could not either.
-func (r *Runner) dialGateway() (*os.File, error) {
-	addr := r.cfg.Gateway.Servers.Addr().(*net.UnixAddr)
-	c, err := net.DialUnix("unixpacket", nil, addr)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the gateway: %w", err)
-	}
-	defer c.Close()
-	return c.File()
-}
-
 // impatience restarts after every exit: soon, for calls wait, but later each time as long as it does not serve.
 type impatience struct {
 	mu    sync.Mutex

@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // server is one server's launcher and egress bridge, or those of a single session.
@@ -162,7 +163,7 @@ func (s *server) stageMounts() error {
 
 // prepare is the launcher's process, made anew for each start.
 func (s *server) prepare() (spec, error) {
-	gateway, err := s.r.dialGateway()
+	gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), s.plan.Gateway)
 	if err != nil {
 		return spec{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -355,5 +356,20 @@ func TestInstancesNames(t *testing.T) {
 		if len(other) > len(longest) {
 			t.Errorf("%q is longer than %q", other, longest)
 		}
+	}
+}
+
+// TestLauncherIsIntroduced: the gateway hears from pfard what a launcher is to hand over, before the launcher has a say.
+func TestLauncherIsIntroduced(t *testing.T) {
+	f := newRunner(t, nil)
+	f.start("sleep", "abcdefg2")
+	c, err := f.cfg.Gateway.Servers.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	want := testPlan("sleep", "abcdefg2").Gateway
+	if m, files, err := handover.Accepted(c).Receive(); err != nil || len(files) != 0 || !reflect.DeepEqual(m, handover.Message{Expect: &want}) {
+		t.Errorf("got %+v, %d files, %v", m, len(files), err)
 	}
 }

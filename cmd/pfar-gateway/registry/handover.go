@@ -125,7 +125,8 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 	<-left
 }
 
-// hello receives a server from a launcher that may hand one over: root's or our own.
+// hello receives a server. What it is says whoever connected, who may hand one over: root or our own user. The launcher,
+// which has the connection since and whose user may be the server's, gives the descriptors and nothing else.
 func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
 	peer, err := c.Peer()
 	if err != nil {
@@ -134,25 +135,52 @@ func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
 	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
 		return nil, fmt.Errorf("its uid is %d, not 0 or %d", peer.Uid, os.Geteuid())
 	}
+	server, err := expected(c)
+	if err != nil {
+		return nil, err
+	}
 	m, files, err := c.Receive()
 	if err != nil {
-		return nil, fmt.Errorf("receiving hello: %w", err)
+		return nil, fmt.Errorf("receiving the hello of %q: %w", server.Name, err)
 	}
-	if m.Hello == nil || len(files) != 2 || !serverName.MatchString(m.Hello.Name) || m.Hello.Session != "" && !units.IsSession(m.Hello.Session) {
-		for _, f := range files {
-			f.Close()
-		}
-		if m.Hello == nil {
-			return nil, errors.New("its first message is not a hello")
-		}
-		return nil, fmt.Errorf("its hello for %s has %d descriptors", quote(m.Hello.Name), len(files))
+	if err := checkHello(m.Hello, len(files), server); err != nil {
+		packet.CloseAll(files)
+		return nil, err
 	}
 	memory, err := r.memory()
 	if err != nil {
 		packet.CloseAll(files)
 		return nil, err
 	}
-	return newUpstream(*m.Hello, files[0], files[1], memory, &r.limits, r.log), nil
+	return newUpstream(server, files[0], files[1], memory, &r.limits, r.log), nil
+}
+
+// expected receives what the server is.
+func expected(c *handover.Conn) (handover.Server, error) {
+	m, files, err := c.Receive()
+	packet.CloseAll(files)
+	switch {
+	case err != nil:
+		return handover.Server{}, fmt.Errorf("receiving what it is to hand over: %w", err)
+	case m.Expect == nil:
+		return handover.Server{}, errors.New("its first message does not say what it is to hand over")
+	case !serverName.MatchString(m.Expect.Name), m.Expect.Session != "" && !units.IsSession(m.Expect.Session):
+		return handover.Server{}, fmt.Errorf("it is to hand over %s with the session %s", quote(m.Expect.Name), quote(m.Expect.Session))
+	}
+	return *m.Expect, nil
+}
+
+// checkHello wants the descriptors of the server that is expected.
+func checkHello(hello *handover.Hello, files int, server handover.Server) error {
+	switch {
+	case hello == nil:
+		return fmt.Errorf("the first message of the launcher of %q is not a hello", server.Name)
+	case hello.Name != server.Name, hello.Session != server.Session:
+		return fmt.Errorf("the launcher of %q hands over %s with the session %s", server.Name, quote(hello.Name), quote(hello.Session))
+	case files != 2:
+		return fmt.Errorf("the hello of %q has %d descriptors", server.Name, files)
+	}
+	return nil
 }
 
 // listen follows what the launcher says until it leaves.

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/packet"
 )
 
 // limits are short enough for tests.
@@ -445,41 +446,50 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// TestLaunchers: what is not a hello is refused.
+// TestLaunchers: a launcher hands over what whoever connected for it has said, or is refused.
 func TestLaunchers(t *testing.T) {
 	r := registrytest.New(t, limits())
-	for name, m := range map[string]handover.Message{
-		"no hello": {Stopping: true}, "name": {Hello: &handover.Server{Name: "../x"}}, "underscore": {Hello: &handover.Server{Name: "a_b"}},
-		"long": {Hello: &handover.Server{Name: strings.Repeat("a", 24)}},
+	expect := func(name, session string) handover.Message {
+		return handover.Message{Expect: &handover.Server{Name: name, Session: session}}
+	}
+	hello := func(name, session string) handover.Message {
+		return handover.Message{Hello: &handover.Hello{Name: name, Session: session}}
+	}
+	for name, tt := range map[string]struct {
+		first, second handover.Message
+		files         int // with the second
+	}{
+		"nothing expected":    {hello("s", ""), hello("s", ""), 2},
+		"path":                {expect("../x", ""), hello("../x", ""), 2},
+		"underscore":          {expect("a_b", ""), hello("a_b", ""), 2},
+		"long":                {expect(strings.Repeat("a", 24), ""), hello(strings.Repeat("a", 24), ""), 2},
+		"no session's handle": {expect("s", "../x"), hello("s", "../x"), 2},
+		"no hello":            {expect("s", ""), handover.Message{Stopping: true}, 2},
+		"another server":      {expect("s", ""), hello("notion", ""), 2},
+		"a session":           {expect("s", ""), hello("s", "abcdefg2"), 2},
+		"another session":     {expect("s", "abcdefg2"), hello("s", "bbbbbbbb"), 2},
+		"all, of a session":   {expect("s", "abcdefg2"), hello("s", ""), 2},
+		"expected again":      {expect("s", ""), expect("notion", ""), 2},
+		"no descriptors":      {expect("s", ""), hello("s", ""), 0},
+		"one descriptor":      {expect("s", ""), hello("s", ""), 1},
+		"three descriptors":   {expect("s", ""), hello("s", ""), 3},
 	} {
-		c, err := handover.Dial(r.Path)
+		p, err := packet.Dial(r.Path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, b, err := os.Pipe()
+		c := &handover.Conn{Conn: p}
+		null, err := os.Open(os.DevNull)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Send(m, a, b); err != nil {
-			t.Fatal(err)
-		}
-		a.Close()
-		b.Close()
-		if _, _, err := c.Receive(); !errors.Is(err, io.EOF) {
-			t.Errorf("%s: %v, want the connection closed", name, err)
+		_ = c.Send(tt.first)
+		_ = c.Send(tt.second, slices.Repeat([]*os.File{null}, tt.files)...) // the registry may have hung up
+		null.Close()
+		if m, _, err := c.Receive(); err == nil {
+			t.Errorf("%s: got %+v, want the connection closed", name, m)
 		}
 		c.Close()
-	}
-	c, err := handover.Dial(r.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if err := c.Send(handover.Message{Hello: &handover.Server{Name: "s"}}); err != nil { // no descriptors
-		t.Fatal(err)
-	}
-	if _, _, err := c.Receive(); !errors.Is(err, io.EOF) {
-		t.Errorf("without descriptors: %v", err)
 	}
 	if len(r.Catalogue().States()) != 0 {
 		t.Errorf("known: %v", r.Catalogue().States())

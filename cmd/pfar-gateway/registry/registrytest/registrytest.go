@@ -267,12 +267,12 @@ func (r *Registry) Launch(t testing.TB, server handover.Server, script Script) *
 // Hand hands pipes over, which belong to the registry then.
 func (r *Registry) Hand(t testing.TB, server handover.Server, stdin, stdout *os.File) *Launched {
 	t.Helper()
-	c, err := handover.Dial(r.Path)
+	c, err := handover.Dial(r.Path, server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.Send(handover.Message{Hello: &server}, stdin, stdout); err != nil {
+	if err := c.Send(handover.Message{Hello: &handover.Hello{Name: server.Name, Session: server.Session}}, stdin, stdout); err != nil {
 		t.Fatal(err)
 	}
 	stdin.Close()
