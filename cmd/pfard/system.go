@@ -53,7 +53,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	limits := local.NewUnitScopes(link, systemd.LauncherUnit)
-	holding := holdConfig{State: filepath.Join(o.dirs.Run, "hold.json"), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: log}
+	holding := holdConfig{State: holdState(o.dirs), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: log}
 	if rootless() {
 		holding.unheld()
 		d.notes = append(d.notes, rootlessNote)
