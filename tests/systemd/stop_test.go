@@ -1,16 +1,18 @@
 package systemd
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/systemd/bed"
 )
 
 // left prints what there is of pfar on a machine: processes, sockets, files in /run, units that are up, and its table.
-const left = `find /sys/fs/cgroup/pfar.slice -name cgroup.procs -exec cat {} + 2>/dev/null; pgrep -a '^pfar'; grep /run/pfar /proc/net/unix
+const left = `find /sys/fs/cgroup/pfar.slice -name cgroup.procs -exec cat {} + 2>/dev/null; pgrep -a '^pfar' | grep -v defunct; grep /run/pfar /proc/net/unix
 ls -A /run/pfar 2>/dev/null; systemctl list-units --plain --no-legend --state=active,activating,deactivating,failed 'pfar*' | grep -v '^pfar[a-z-]*\.slice'
 systemctl list-jobs --no-legend 'pfar*'; nft list tables | grep pfar; true`
 
@@ -37,9 +39,19 @@ func TestTheApplianceStops(t *testing.T) {
 		}
 		m.Run(t, "nft", "list", "chain", "inet", "pfar", "bridge-hello")
 	}
+	settled := func() {
+		t.Helper()
+		bed.Eventually(t, 2*soon, func() error {
+			if jobs := m.Shell(t, "systemctl list-jobs --no-legend 'pfar*'"); jobs != "" {
+				return errors.New(jobs)
+			}
+			return nil
+		})
+	}
 	stops := func(when string) {
 		t.Helper()
 		m.Run(t, "systemctl", "stop", "pfar.target")
+		settled()
 		for range 3 { // nobody brings it back
 			if found := m.Shell(t, left); found != "" {
 				t.Fatalf("%s this is left:\n%s", when, found)
@@ -54,6 +66,7 @@ func TestTheApplianceStops(t *testing.T) {
 	m.Run(t, "systemctl", "start", "pfar.target")
 	runs("after a start")
 	m.Run(t, "systemctl", "restart", "pfar.target")
+	settled()
 	runs("after a restart")
 	stops("after another stop")
 	m.Reboot(t)
@@ -68,8 +81,14 @@ func TestAUsersApplianceStops(t *testing.T) {
 	becomes(t, o, "hello", control.Running)
 	for range 2 {
 		o.Run(t, "systemctl", "--user", "stop", "pfar.target")
+		bed.Eventually(t, 2*soon, func() error {
+			if r := o.Try("systemctl", "--user", "list-jobs", "--no-legend", "pfar*"); r.Stdout != "" || r.Code != 0 {
+				return errors.New(r.String())
+			}
+			return nil
+		})
 		for range 3 {
-			found := o.m.Shell(t, "pgrep -a '^pfar'; grep /run/user/1000/pfar /proc/net/unix; ls -A /run/user/1000/pfar 2>/dev/null; true")
+			found := o.m.Shell(t, "pgrep -a '^pfar' | grep -v defunct; grep /run/user/1000/pfar /proc/net/unix; ls -A /run/user/1000/pfar 2>/dev/null; true")
 			if found != "" {
 				t.Fatalf("this is left:\n%s", found)
 			}
