@@ -20,7 +20,8 @@ systemctl list-jobs --no-legend 'pfar*'; nft list tables | grep pfar`
 func TestTheApplianceStops(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
-	m.Run(t, "systemd-run", "--quiet", "--unit=far", "systemd-socket-activate", "-l", "127.0.0.1:7777", "-a", "--inetd", "cat")
+	far := []string{"--quiet", "--unit=far", "systemd-socket-activate", "-l", "127.0.0.1:7777", "-a", "--inetd", "cat"}
+	m.Run(t, "systemd-run", far...)
 	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo("allowed_domains = [\"127.0.0.1:7777\"]\n"), 0o644)
 	m.Put(t, "/etc/pfar/mcp.d/off.hcl", echo(""), 0o644)
 	m.Put(t, "/etc/pfar/mcp.d/sleeper.hcl", echo("autostart = false"), 0o644)
@@ -70,6 +71,7 @@ func TestTheApplianceStops(t *testing.T) {
 	runs("after a restart")
 	stops("after another stop")
 	m.Reboot(t)
+	m.Run(t, "systemd-run", far...)
 	runs("after a boot")
 }
 
