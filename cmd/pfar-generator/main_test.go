@@ -100,6 +100,9 @@ func run(t *testing.T, root string) []txtar.File {
 			name, _ := filepath.Rel(root, path)
 			if d.Type()&fs.ModeSymlink != 0 {
 				link, err := os.Readlink(path)
+				if os.Getuid() != 0 { // the units of a user
+					link = strings.Replace(link, "/systemd/user/", "/systemd/system/", 1)
+				}
 				files = append(files, txtar.File{Name: name, Data: fmt.Appendf(nil, "-> %s\n", link)})
 				return err
 			}
@@ -124,6 +127,19 @@ func TestItNeverStopsTheBoot(t *testing.T) {
 		t.Errorf("without /etc/pfar: %v, %s", err, out)
 	}
 	put(t, root+"/etc/pfar/mcp.d/a.hcl", "server {\n  command = \"sh\"\n}\n")
+	if os.Getuid() == 0 {
+		if err := os.Mkdir(root+"/roots", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := generator(root, root+"/roots", "", "")
+		cmd.Env = append(cmd.Env, "SYSTEMD_SCOPE=user")
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("in root's own systemd: %v, %s", err, out)
+		}
+		if written, err := os.ReadDir(root + "/roots"); err != nil || len(written) > 0 {
+			t.Errorf("root's own systemd is to start the machine's servers: %v, %v", written, err)
+		}
+	}
 	put(t, root+"/normal", "a file, where systemd would give a directory")
 	if out, err := generator(root, root+"/normal", "", "").CombinedOutput(); err != nil || !strings.Contains(string(out), "ignoring") {
 		t.Errorf("where it cannot write: %v, %s", err, out)

@@ -149,7 +149,10 @@ func (a *attachment) send(m attach.Message, files ...*os.File) error {
 	if c == nil {
 		return errors.New("it is not there")
 	}
-	return c.Send(m, files...)
+	if err := c.Send(m, files...); err != nil { // it has gone, and follow has not seen that yet
+		return fmt.Errorf("%w: %w", attach.ErrLater, err)
+	}
+	return nil
 }
 
 // keep hands the sockets of the server's namespace to pfard, and to the next one when this has gone.

@@ -128,7 +128,7 @@ func (p *pfard) unit(text string, prepare func(runtime string)) *run {
 
 func TestUnitRuns(t *testing.T) {
 	p := newPfard(t)
-	r := p.unit("cat", nil)
+	r := p.unit("cat; kill -9 $$", nil)
 	r.hello()
 	r.say(handover.Message{Ready: &handover.Ready{Tools: 7}})
 	eventually(t, r, func() bool { return r.noted("STATUS") == "running: 7 tools; label internal" })
@@ -158,13 +158,52 @@ func TestUnitRuns(t *testing.T) {
 	}
 	p.oom = true
 	p.mu.Unlock()
-	r.stdin.Close() // and the server ends by that, as if killed
+	r.stdin.Close() // and the server is killed by that
 	if code := r.exit(10 * time.Second); code != units.ExitCrashed {
 		t.Errorf("exit code %d\n%s", code, r.logged())
 	}
 	eventually(t, r, func() bool {
 		return strings.HasPrefix(r.noted("STATUS"), "back-off: back-off 1s after crash 1 of 3: killed by the kernel: out of its memory_limit")
 	})
+}
+
+// TestOutOfMemory: the kernel has killed something in the server's cgroup for memory, at some time. Only of a server that
+// was killed itself that is the reason.
+func TestOutOfMemory(t *testing.T) {
+	const memory = "killed by the kernel: out of its memory_limit"
+	for name, c := range map[string]struct {
+		script string
+		failed string // what the gateway says
+		oom    bool
+		want   string
+	}{
+		"ends by itself":        {"cat; exit 0", "", true, "it ended by itself with status 0"},
+		"crashes":               {"cat; exit 7", "", true, "exit status 7"},
+		"another signal":        {"cat; kill -SEGV $$", "", true, "killed by SIGSEGV"},
+		"killed by others":      {"cat; kill -9 $$", "", false, "killed by SIGKILL"},
+		"killed for memory":     {"cat; kill -9 $$", "", true, memory},
+		"the gateway, crashed":  {"cat; exit 7", "no answer to initialize", true, "no answer to initialize"},
+		"the gateway, for that": {"cat; kill -9 $$", "no answer to initialize", true, memory},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPfard(t)
+			p.oom = c.oom
+			r := p.unit(c.script, nil)
+			r.hello()
+			if c.failed != "" {
+				r.say(handover.Message{Failed: c.failed})
+				eventually(t, r, func() bool { return r.noted("STOPPING") == "1" })
+			}
+			r.stdin.Close()
+			if code := r.exit(10 * time.Second); code != units.ExitCrashed {
+				t.Errorf("exit code %d\n%s", code, r.logged())
+			}
+			eventually(t, r, func() bool {
+				return strings.HasPrefix(r.noted("STATUS"), "back-off: back-off 1s after crash 1 of 3: "+c.want)
+			})
+		})
+	}
 }
 
 // TestUnitWaits: a missing credential is a state, not a crash.
@@ -190,6 +229,21 @@ func TestUnitWaits(t *testing.T) {
 	}
 }
 
+// TestUnitHalfACredential: pfard may end as it hands the secrets over, and systemd starts the unit all the same.
+func TestUnitHalfACredential(t *testing.T) {
+	for _, text := range []string{"", `{"values":{"TOK`} {
+		p := newPfard(t)
+		r := p.unit("cat", func(runtime string) {
+			if err := os.WriteFile(filepath.Join(filepath.Dir(runtime), "credentials", units.CredentialSecrets), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if code := r.exit(10 * time.Second); code != units.ExitGateway {
+			t.Errorf("%q: exit code %d\n%s", text, code, r.logged())
+		}
+	}
+}
+
 // TestUnitCannotStart: what is pfard's fault is no crash and disables nothing; what no start would mend does.
 func TestUnitCannotStart(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -201,7 +255,8 @@ func TestUnitCannotStart(t *testing.T) {
 		"refused for now":      {&attach.Message{Error: "it is being stopped", Later: true}, nil, units.ExitGateway, ""},
 		"refused for good":     {&attach.Message{Error: "no namespace"}, nil, units.ExitDisabled, "failed: no namespace"},
 		"not placed":           {nil, func() *attach.Message { return &attach.Message{Placed: &attach.Placed{Error: "no scope"}} }, units.ExitDisabled, "failed: placing the server in its cgroup: no scope"},
-		"pfard ends meanwhile": {nil, func() *attach.Message { return nil }, units.ExitGateway, "starting: asking for a cgroup: "},
+		"not placed for now":   {nil, func() *attach.Message { return &attach.Message{Placed: &attach.Placed{Error: "no bus", Later: true}} }, units.ExitGateway, "starting: pfard cannot be had for now: placing the server in its cgroup: no bus"},
+		"pfard ends meanwhile": {nil, func() *attach.Message { return nil }, units.ExitGateway, "starting: asking for a cgroup: pfard cannot be had for now: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -170,5 +170,5 @@ func TestGatewayLeavesMeanwhile(t *testing.T) {
 	if code := r.exit(20 * time.Second); code != units.ExitGateway {
 		t.Errorf("exit code %d\n%s", code, r.logged())
 	}
-	eventually(t, r, func() bool { return strings.HasPrefix(r.noted("STATUS"), "stopping: the gateway went away") })
+	eventually(t, r, func() bool { return strings.HasPrefix(r.noted("STATUS"), "starting: the gateway went away") })
 }

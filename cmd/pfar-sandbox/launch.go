@@ -59,13 +59,12 @@ type launcher struct {
 // launch runs the server that the unit's plan describes until it ends or ctx does, and returns this process's exit code.
 func launch(ctx context.Context, o options) (int, error) {
 	l, secrets, err := prepareLauncher(ctx, o)
-	if errors.Is(err, attach.ErrLater) {
-		return units.ExitGateway, err
-	}
 	if err != nil {
-		none := launcher{pfard: &attachment{path: o.attach, told: map[string]string{}}}
-		none.state(units.StateFailed, err.Error()) // for whoever looks at the unit
-		return units.ExitDisabled, err
+		if ctx.Err() != nil { // stopped meanwhile
+			return 0, nil
+		}
+		none := launcher{pfard: &attachment{path: o.attach, told: map[string]string{}}} // for whoever looks at the unit
+		return none.cannotStart(err)
 	}
 	if len(secrets.Missing) > 0 {
 		return l.wait(ctx, secrets.Missing), nil
@@ -90,14 +89,6 @@ func launch(ctx context.Context, o options) (int, error) {
 	if err := l.connect(s); err != nil {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
-		if errors.Is(err, attach.ErrLater) && l.unit() { // no fault of the server's
-			l.state(units.StateStarting, err.Error())
-			return units.ExitGateway, err
-		}
-		if errors.Is(err, errGatewayLeft) {
-			l.state(units.StateStopping, gatewayLeft)
-			return units.ExitGateway, err
-		}
 		return l.cannotStart(err)
 	}
 	return l.supervise(ctx, s), nil
@@ -169,15 +160,16 @@ func (l *launcher) takeStaged(run string) {
 	}
 }
 
-// readSecrets returns all that the plan names, or what is missing of it.
+// readSecrets returns all that the plan names, or what is missing of it. systemd starts the unit also if pfard ended as it
+// was handing them over, with what had come by then.
 func readSecrets(p plan) (units.Secrets, error) {
 	var s units.Secrets
 	raw, err := units.Credential(units.CredentialSecrets)
 	if err != nil {
-		return s, err
+		return s, fmt.Errorf("%w: %w", attach.ErrLater, err)
 	}
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return s, errors.New("reading the server's credentials: not what pfard writes") // the decoder's words may quote one
+		return s, fmt.Errorf("%w: reading the server's credentials: not what pfard writes", attach.ErrLater) // the decoder's words may quote one
 	}
 	for _, c := range p.Credentials {
 		if len(s.Values[c.Name]) == 0 && len(s.Missing) == 0 {
@@ -299,7 +291,11 @@ func (l *launcher) place(pid int) error {
 	if m.Placed == nil {
 		return errors.New("asking for a cgroup: pfard answered something else")
 	}
-	if m.Placed.Error != "" {
+	switch {
+	case m.Placed.Error == "":
+	case m.Placed.Later:
+		return fmt.Errorf("%w: placing the server in its cgroup: %s", attach.ErrLater, m.Placed.Error)
+	default:
 		return fmt.Errorf("placing the server in its cgroup: %s", m.Placed.Error)
 	}
 	l.notify(map[string]string{units.NotifyLimits: m.Placed.How})
@@ -338,11 +334,11 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 				l.state(units.StateStopping, gatewayLeft)
 				return units.ExitGateway
 			}
-			return l.crashed(exitWords(err))
+			return l.crashed(exitWords(err), wasKilled(err))
 		case m := <-messages:
 			if m.Failed != "" {
 				l.stop(s)
-				return l.crashed(m.Failed)
+				return l.crashed(m.Failed, s.endedKilled())
 			}
 			l.served(m.Ready)
 		case err := <-l.pfard.ended():
@@ -422,9 +418,10 @@ func (l *launcher) stop(s *server) {
 	s.stop(func() { _ = l.gateway.Send(handover.Message{Stopping: true}) })
 }
 
-// crashed records that the server ended by itself and says what the runner is to do.
-func (l *launcher) crashed(why string) int {
-	if l.oomKilled() {
+// crashed records that the server ended by itself and says what the runner is to do. Only for one that was killed is the
+// cgroup asked: that knows no more than that something in it was killed for memory at some time.
+func (l *launcher) crashed(why string, killed bool) int {
+	if killed && l.oomKilled() {
 		why = "killed by the kernel: out of its memory_limit"
 	}
 	if last := l.log.Last(); last != "" {
@@ -455,13 +452,17 @@ func (l *launcher) crashed(why string) int {
 	return l.history.exitCode()
 }
 
-// cannotStart is for what another try would not mend: no sandbox, no server (SB-22: no weaker fallback).
+// cannotStart ends a start: for good, if another try would not mend it (no sandbox, no server; SB-22: no weaker fallback).
 func (l *launcher) cannotStart(err error) (int, error) {
-	l.state(units.StateFailed, err.Error())
+	state, code := units.StateFailed, units.ExitDisabled
+	if errors.Is(err, attach.ErrLater) || errors.Is(err, errGatewayLeft) { // no fault of the server's: it is started again
+		state, code = units.StateStarting, units.ExitGateway
+	}
+	l.state(state, err.Error())
 	if mark := units.SessionMark(l.plan.Gateway.Session); mark != "" {
 		err = fmt.Errorf("%s%w", mark, err) // for the server's log, where others write as well
 	}
-	return units.ExitDisabled, err
+	return code, err
 }
 
 // unit reports whether this process is a unit of systemd's.

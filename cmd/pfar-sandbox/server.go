@@ -237,6 +237,16 @@ func (v *server) stop(closeStdin func()) {
 	<-v.exited
 }
 
+// endedKilled reports, after stop, whether it had been killed by somebody else: what stop has killed leaves no word.
+func (v *server) endedKilled() bool {
+	select {
+	case err := <-v.exited:
+		return wasKilled(err)
+	default:
+		return false
+	}
+}
+
 // wait reports whether the server ended within d.
 func (v *server) wait(d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -268,21 +278,34 @@ func children(pid int) []int {
 	return pids
 }
 
-// exitWords says how bwrap, and so the server, ended.
-func exitWords(err error) string {
+// exitCode is bwrap's, and so the server's, as a shell has it: 128 and the signal for one that was killed. -1: it has none.
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
 	var e *exec.ExitError
 	if !errors.As(err, &e) {
-		if err == nil {
-			return "it ended by itself with status 0"
-		}
-		return err.Error()
+		return -1
 	}
-	code := e.ExitCode()
 	if s, ok := e.Sys().(syscall.WaitStatus); ok && s.Signaled() {
-		code = 128 + int(s.Signal())
+		return 128 + int(s.Signal())
 	}
-	if code > 128 && code < 128+65 { // as a shell has it; bwrap passes the server's on like this
+	return e.ExitCode()
+}
+
+// wasKilled reports whether the server ended by SIGKILL, as by the kernel for want of memory.
+func wasKilled(err error) bool { return exitCode(err) == 128+int(unix.SIGKILL) }
+
+// exitWords says how bwrap, and so the server, ended.
+func exitWords(err error) string {
+	switch code := exitCode(err); {
+	case code == 0:
+		return "it ended by itself with status 0"
+	case code < 0:
+		return err.Error()
+	case code > 128 && code < 128+65:
 		return fmt.Sprintf("killed by %s", unix.SignalName(syscall.Signal(code-128)))
+	default:
+		return fmt.Sprintf("exit status %d", code)
 	}
-	return fmt.Sprintf("exit status %d", code)
 }

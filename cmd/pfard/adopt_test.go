@@ -98,6 +98,30 @@ func TestTheNextPfard(t *testing.T) {
 	}
 }
 
+// TestAnotherPlanByTheSameFile: only the owner's word starts what was stopped, not what the host has become.
+func TestAnotherPlanByTheSameFile(t *testing.T) {
+	d, m, changed := fixture(t)
+	d.put(t, "stopped.hcl", fmt.Sprintf(good, "x"))
+	d.put(t, "runs.hcl", fmt.Sprintf(good, "x"))
+	changed <- struct{}{}
+	d.state(t)
+	ask(t, d, control.Request{Verb: control.Stop, Server: "stopped"})
+	d.state(t)
+	_ = d.do(func() error { d.options.dirs.State = t.TempDir(); return nil }) // which plans name
+	for _, name := range []string{"stopped.hcl", "runs.hcl"} {
+		d.put(t, name, fmt.Sprintf(good, "x")) // touched
+	}
+	changed <- struct{}{}
+	if s := d.state(t); s["stopped"].State != control.Stopped || m.starts["stopped"] != 1 {
+		t.Errorf("%+v, started %v", s["stopped"], m.starts)
+	}
+	d.put(t, "stopped.hcl", fmt.Sprintf(good, "other"))
+	changed <- struct{}{}
+	if s := d.state(t); s["stopped"].State != control.Starting || m.starts["stopped"] != 2 {
+		t.Errorf("%+v, started %v", s["stopped"], m.starts)
+	}
+}
+
 // TestTurnedOutside: systemctl is as good a word as ours.
 func TestTurnedOutside(t *testing.T) {
 	d, m, changed := fixture(t)

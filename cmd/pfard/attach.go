@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
@@ -121,7 +121,7 @@ func (a *attachments) identify(c *net.UnixConn) (systemd.Process, int, error) {
 	if err != nil {
 		return systemd.Process{}, 0, err
 	}
-	p, err := systemd.Identify(ctx, bus, peer.PID)
+	p, err := systemd.Identify(ctx, bus, peer.PID, peer.UID)
 	return p, peer.UID, err
 }
 
@@ -139,6 +139,7 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 	a.launchers[p.Instance] = launcher{conn, p.PID}
 	a.mu.Unlock()
 	defer a.gone(p.Instance, conn)
+	var limits sandbox.Limits // with which this pfard has placed the server
 	for {
 		m, files, err := conn.Receive()
 		if err != nil {
@@ -151,15 +152,16 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 		attach.CloseAll(files)
 		switch {
 		case m.Place != nil:
-			placed, err := a.place(p, m.Place.PID)
-			if err != nil {
-				return err
-			}
-			_ = conn.Send(attach.Message{Placed: placed})
+			var answer *attach.Placed
+			answer, limits = a.place(p, m.Place.PID)
+			_ = conn.Send(attach.Message{Placed: answer})
 		case m.Ended:
 			_ = conn.Send(attach.Message{End: &attach.End{OOM: a.limits.OOMKilled(p.Instance)}})
 		case m.Notify != nil:
 			a.runner.Notify(p.Instance, m.Notify)
+			if m.Notify[units.NotifyLimits] != "" {
+				a.runner.Relimit(p.Instance, limits)
+			}
 		}
 	}
 }
@@ -219,24 +221,29 @@ func checkStaged(run string, pid int, plan generator.Plan) error {
 	return nil
 }
 
-// place puts the process of a launcher's into the server's scope. The launcher runs as the server's user: it may have its
-// own child moved, and no other process. An error is none of the server's: systemd has not answered in time.
-func (a *attachments) place(p systemd.Process, pid int) (*attach.Placed, error) {
+// place puts the process of a launcher's into the server's scope, and returns the limits that it is held to. The launcher
+// runs as the server's user: it may have its own child moved, and no other process.
+func (a *attachments) place(p systemd.Process, pid int) (*attach.Placed, sandbox.Limits) {
 	plan, err := a.runner.Plan(p.Instance)
 	if err == nil {
-		err = local.ChildOf(pid, p.PID)
+		if err = local.ChildOf(pid, p.PID); err != nil {
+			err = systemd.Final(err)
+		}
 	}
+	var how string
+	if err == nil {
+		how, err = a.limits.Place(context.Background(), p.Instance, pid, plan.Sandbox.Limits)
+	}
+	return placed(how, err), plan.Sandbox.Limits
+}
+
+// placed is the answer for a process that is held like this, or not. What is no answer of systemd's, nor a refusal of ours,
+// is none of the server's fault.
+func placed(how string, err error) *attach.Placed {
 	if err != nil {
-		return &attach.Placed{Error: err.Error()}, nil
+		return &attach.Placed{Error: err.Error(), Later: !systemd.Answered(err)}
 	}
-	how, err := a.limits.Place(context.Background(), p.Instance, pid, plan.Sandbox.Limits)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return nil, err
-	case err != nil:
-		return &attach.Placed{Error: err.Error()}, nil
-	}
-	return &attach.Placed{How: how}, nil
+	return &attach.Placed{How: how}
 }
 
 // gone forgets a launcher, unless another one has come in the meantime.
@@ -249,54 +256,5 @@ func (a *attachments) gone(instance string, conn *attach.Conn) {
 	a.mu.Unlock()
 	if last && a.rootless { // the namespace was the launcher's
 		a.drop(instance)
-	}
-}
-
-// bridge is the conversation with a server's egress bridge, which connects to nothing before the firewall lets it.
-func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
-	plan, err := a.runner.Admit(p.Instance, hello.Digest)
-	if err != nil {
-		return err
-	}
-	held, why := a.hold.Hello(p.Instance, p.PID, plan.Egress)
-	defer held.Gone()
-	files, left := a.handed(p.Instance, conn)
-	defer a.bridgeLeft(p.Instance)
-	defer left()
-	if hello.Again {
-		files = nil // it has them
-	}
-	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why}}, files...); err != nil {
-		return nil
-	}
-	for {
-		m, files, err := conn.Receive()
-		attach.CloseAll(files)
-		if err != nil {
-			return nil
-		}
-		switch {
-		case m.Allow != nil:
-			go func() {
-				answer := attach.Allowed{ID: m.Allow.ID}
-				if err := held.Allow(*m.Allow); err != nil {
-					answer.Error = err.Error()
-				}
-				_ = conn.Send(attach.Message{Allowed: &answer})
-			}()
-		case strings.HasPrefix(m.Notify["STATUS"], "refused "):
-			a.refused(p.Instance, m.Notify["STATUS"])
-		}
-	}
-}
-
-// refused passes on what a bridge has refused: to pfar status, and to the launcher for the unit's own.
-func (a *attachments) refused(instance, words string) {
-	a.runner.Refused(instance, words)
-	a.mu.Lock()
-	conn := a.launchers[instance].conn
-	a.mu.Unlock()
-	if conn != nil {
-		_ = conn.Send(attach.Message{Refusal: words})
 	}
 }

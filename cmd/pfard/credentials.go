@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
@@ -25,10 +26,15 @@ type credentials struct {
 	secrets func(generator.Plan) (values map[string][]byte, missing []string, err error)
 }
 
-const credentialTime = 5 * time.Second
+const (
+	credentialTime = 5 * time.Second
+	lastAnswers    = 2 * time.Second // for those under way when pfard ends; a unit that gets none starts without its secrets
+)
 
-// serve answers until the listener is closed.
+// serve answers until the listener is closed, and returns when the answers under way have been given.
 func (c *credentials) serve(l *net.UnixListener) {
+	var answers sync.WaitGroup
+	defer answers.Wait()
 	for {
 		conn, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -39,7 +45,7 @@ func (c *credentials) serve(l *net.UnixListener) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		go c.answer(conn)
+		answers.Go(func() { c.answer(conn) })
 	}
 }
 

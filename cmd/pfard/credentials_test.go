@@ -8,9 +8,11 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/egress"
@@ -113,5 +115,44 @@ func TestListens(t *testing.T) {
 		if got := listens(bufio.NewScanner(strings.NewReader(head+rows)), egress.ProxyPort); got != want {
 			t.Errorf("%q: %t", rows, got)
 		}
+	}
+}
+
+// TestCredentialsUnderWay: who has asked before pfard ends is answered.
+func TestCredentialsUnderWay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "credentials.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, readable := make(chan struct{}), make(chan struct{})
+	c := &credentials{
+		log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+		plan: func(instance string) (generator.Plan, error) { return generator.Plan{Name: instance}, nil },
+		secrets: func(generator.Plan) (map[string][]byte, []string, error) {
+			close(asked)
+			<-readable
+			return map[string][]byte{"TOKEN": []byte("hunter2")}, nil, nil
+		},
+	}
+	served := make(chan struct{})
+	go func() { defer close(served); c.serve(l) }()
+	from := &net.UnixAddr{Name: fmt.Sprintf("@%s%d", t.Name(), os.Getpid()) + "/unit/pfar-mcp@notion.service/secrets", Net: "unix"}
+	conn, err := net.DialUnix("unix", from, &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	<-asked
+	l.Close()
+	select {
+	case <-served:
+		t.Error("it ends before the answer")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(readable)
+	<-served
+	if got, err := io.ReadAll(conn); err != nil || string(got) != `{"values":{"TOKEN":"aHVudGVyMg=="}}` {
+		t.Errorf("the answer is %q, %v", got, err)
 	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -171,7 +173,7 @@ func (d *daemon) reload() {
 		wanted[s.Name] = p
 	}
 	for name, p := range wanted {
-		d.want(name, p)
+		d.want(name, p, wordOf(set.Files[p.File]))
 	}
 	for name, s := range d.servers {
 		_, ok := wanted[name]
@@ -203,18 +205,25 @@ func (d *daemon) forget(server string) {
 	}
 }
 
-func (d *daemon) want(name string, p generator.Plan) {
+// want takes what a declaration has become. A new or changed file is the owner's word: it starts also what was stopped or
+// had failed. Another plan by the same file is the host's: an update of a program of the server's, or of pfar.
+func (d *daemon) want(name string, p generator.Plan, word string) {
 	s := d.servers[name]
 	if s == nil {
 		s = newServer(name)
 		s.off = d.disabled(name)
 		d.servers[name] = s
 	}
-	if s.want != nil && generator.Digest(*s.want) == generator.Digest(p) {
-		return
+	if s.want == nil || s.word != word {
+		s.run, s.asleep = p.Enabled && p.Autostart, p.Enabled && !p.Autostart
 	}
-	// A new or changed file is the owner's word: it starts also what was stopped or had failed.
-	s.want, s.run, s.asleep = &p, p.Enabled && p.Autostart, p.Enabled && !p.Autostart
+	s.want, s.word = &p, word
+}
+
+// wordOf tells a file's content from others.
+func wordOf(f *hcl.File) string {
+	sum := sha256.Sum256(f.Bytes)
+	return hex.EncodeToString(sum[:])
 }
 
 // host is what the compiler may know of this machine.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -126,6 +127,28 @@ func fixture(t *testing.T) (*daemon, *machine, chan struct{}) {
 	go d.loop(ctx, changed, func() {})
 	t.Cleanup(func() { cancel(); <-d.ended })
 	return d, m, changed
+}
+
+// TestNoDeafPfard: one whose control socket fails ends, with the error.
+func TestNoDeafPfard(t *testing.T) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "control.sock"), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, _, _ := fixture(t)
+	ctx, served := d.serve(t.Context(), l, os.Getuid())
+	if ctx.Err() != nil {
+		t.Fatal("it ends from the beginning")
+	}
+	l.Close() // it fails
+	select {
+	case <-ctx.Done():
+	case <-time.After(10 * time.Second):
+		t.Fatal("it goes on")
+	}
+	if err := <-served; err == nil {
+		t.Error("it ends without an error")
+	}
 }
 
 func (d *daemon) put(t *testing.T, name, text string) {

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -152,7 +151,8 @@ type heldBridge struct {
 	policy   egress.Policy
 	cgroup   egress.Cgroup
 	pace     *rate.Limiter
-	asking   atomic.Int64 // questions that are not answered
+	ctx      context.Context // ends with its connection
+	stop     context.CancelFunc
 	held     bool
 }
 
@@ -160,7 +160,6 @@ type heldBridge struct {
 const (
 	changesPerSecond = 20
 	changesAtOnce    = 200
-	maxAsking        = 1024 // questions at once; those beyond it are refused
 )
 
 // Hello takes in the bridge of an instance, whose main process is pid, and returns once it can reach nothing but name
@@ -168,6 +167,7 @@ const (
 // why; it may run all the same, on the strength of its own rules.
 func (h *hold) Hello(instance string, pid int, policy egress.Policy) (b *heldBridge, why string) {
 	b = &heldBridge{h: h, instance: instance, policy: policy, pace: rate.NewLimiter(changesPerSecond, changesAtOnce)}
+	b.ctx, b.stop = context.WithCancel(h.ctx)
 	own, slice, err := h.cfg.cgroups(pid, systemd.BridgeUnit(instance), systemd.EgressSlice)
 	if err != nil {
 		return b, err.Error()
@@ -195,14 +195,13 @@ func (h *hold) Hello(instance string, pid int, policy egress.Policy) (b *heldBri
 // Allow returns nil once the bridge can connect to where a says, which its policy must permit. Of too many questions
 // the later ones are answered later.
 func (b *heldBridge) Allow(a attach.Allow) error {
-	defer b.asking.Add(-1)
-	if b.asking.Add(1) > maxAsking {
-		return fmt.Errorf("more than %d questions at once", maxAsking)
+	if len(a.Addresses) > egress.MaxAllowed {
+		return fmt.Errorf("%d addresses of one name, which are more than %d", len(a.Addresses), egress.MaxAllowed)
 	}
 	if err := b.policy.Admit(a.Name, a.Port, a.Addresses, b.h.cfg.Proxies, b.h.cfg.own); err != nil {
 		return err
 	}
-	if err := b.pace.Wait(b.h.ctx); err != nil {
+	if err := b.pace.Wait(b.ctx); err != nil {
 		return err
 	}
 	h, now := b.h, time.Now()
@@ -227,6 +226,7 @@ func (b *heldBridge) Allow(a attach.Allow) error {
 
 // Gone forgets a bridge whose process has ended, unless another one has come in its place.
 func (b *heldBridge) Gone() {
+	b.stop()
 	b.h.mu.Lock()
 	defer b.h.mu.Unlock()
 	if b.h.said[b.instance] != b {

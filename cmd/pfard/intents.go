@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/systemd"
 )
@@ -26,7 +25,7 @@ type intents struct {
 
 // intent is one server's.
 type intent struct {
-	Digest string `json:"digest"` // of the declaration's plan
+	Word   string `json:"word"` // digest of the declaration
 	Run    bool   `json:"run"`
 	Asleep bool   `json:"asleep,omitempty"` // until a call wants it
 }
@@ -42,7 +41,7 @@ func (n intents) keep(s *server) {
 	if n.dir == "" || s.want == nil {
 		return
 	}
-	now := intent{generator.Digest(*s.want), s.run, s.asleep}
+	now := intent{s.word, s.run, s.asleep}
 	if n.written[s.name] == now {
 		return
 	}
@@ -123,17 +122,15 @@ func (d *daemon) recall(f systemd.Found) *server {
 	p := f.Plan
 	want := p
 	want.Egress.Learn = false // whoever learned has lost the connection
-	digest := generator.Digest(want)
 	i, ok := d.intents.read(p.Name)
-	ok = ok && i.Digest == digest
 	s := newServer(p.Name)
 	s.off = d.disabled(p.Name)
-	s.want, s.asleep = &want, ok && i.Asleep && !f.Outside
+	s.want, s.word, s.asleep = &want, i.Word, ok && i.Asleep && !f.Outside
 	switch {
 	case f.Idle && !ok:
 		return nil
 	case f.Idle:
-		s.run = i.Run && f.Applied != digest
+		s.run = i.Run && f.Applied == "" // or it has been stopped since by somebody else
 	default:
 		s.started, s.run = &p, !ok || i.Run || f.Outside
 		s.take(f.Update)

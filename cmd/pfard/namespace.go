@@ -36,7 +36,7 @@ func (a *attachments) network(p systemd.Process, plan generator.Plan, again bool
 			return firewall.Apply(plan.Egress.Ruleset())
 		})
 		if err != nil {
-			return fmt.Errorf("%w: preparing the network namespace of %q: %w", errForGood, p.Instance, err)
+			return lasting(fmt.Errorf("preparing the network namespace of %q: %w", p.Instance, err))
 		}
 	}
 	a.openLog(p.Instance, netns)
@@ -60,6 +60,17 @@ func (a *attachments) openLog(instance string, netns *os.File) (taken bool) {
 		a.log.Warn("nobody sees what a server tries beside its way out, ignoring", "server", instance, "error", err)
 	}
 	return false
+}
+
+// lasting marks an error of the kernel that says what it cannot do at all, or will not let us do. Whatever else it says,
+// such as ENOBUFS or EBUSY, may be otherwise at the next start.
+func lasting(err error) error {
+	for _, lacks := range []error{unix.EPERM, unix.EOPNOTSUPP, unix.ENOENT, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT} {
+		if errors.Is(err, lacks) {
+			return fmt.Errorf("%w: %w", errForGood, err)
+		}
+	}
+	return err
 }
 
 // bridgeLeft takes over from a bridge that has ended the reports that only it had.

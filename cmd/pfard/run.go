@@ -109,8 +109,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 		return err
 	}
 	defer w.close()
-	served := make(chan error, 1)
-	go func() { served <- control.Serve(ctx, controlListener, d.answer, gatewayGuest(r.GatewayUID())) }()
+	ctx, served := d.serve(ctx, controlListener, r.GatewayUID())
 	d.loop(ctx, w.changed, func() { notify(log, sd.SdNotifyReady) })
 	notify(log, sd.SdNotifyStopping)
 	gateway.HTTP.Close() // nobody is to wait for a gateway that takes no more requests
@@ -119,6 +118,18 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 	os.Remove(o.dirs.Gateway())
 	os.Remove(serversSocket(o.dirs))
 	return <-served
+}
+
+// serve answers on the control socket until the context ends, and sends how that went. If it cannot go on, the context
+// that it returns ends as well: a pfard that nobody can ask is to be started again.
+func (d *daemon) serve(ctx context.Context, l *net.UnixListener, gateway int) (context.Context, <-chan error) {
+	ctx, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() {
+		defer stop()
+		served <- control.Serve(ctx, l, d.answer, gatewayGuest(gateway))
+	}()
+	return ctx, served
 }
 
 func notify(log *slog.Logger, state string) {

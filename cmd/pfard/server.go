@@ -18,6 +18,7 @@ import (
 type server struct {
 	name  string
 	want  *generator.Plan // nil: no declaration any more
+	word  string          // digest of the file that says so
 	run   bool            // the operator, the declaration or a call wants it to run
 	off   bool            // the operator has disabled it, whatever run says
 	learn *learner        // wants it to run in learning mode, whatever run says; nil: nobody

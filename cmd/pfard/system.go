@@ -88,11 +88,14 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	defer w.close()
 	c := &credentials{log: log, plan: r.Plan, secrets: d.secrets}
 	go a.serve(l.attach)
-	go c.serve(l.credentials)
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		c.serve(l.credentials)
+	}()
+	ctx, served := d.serve(ctx, l.control, guest)
 	go r.Watch(ctx)
 	go d.units.run(ctx)
-	served := make(chan error, 1)
-	go func() { served <- control.Serve(ctx, l.control, d.answer, gatewayGuest(guest)) }()
 	d.loop(ctx, w.changed, func() {
 		r.Settle() // systemd starts servers as soon as pfard is ready
 		notify(log, sd.SdNotifyReady)
@@ -100,6 +103,10 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	notify(log, sd.SdNotifyStopping)
 	l.attach.Close()
 	l.credentials.Close()
+	select {
+	case <-answered:
+	case <-time.After(lastAnswers):
+	}
 	return <-served
 }
 

@@ -36,6 +36,19 @@ func TestOnlyWhatStartsByItself(t *testing.T) {
 	}
 }
 
+// TestUser has units of the user's, where the user's systemd looks for them.
+func TestUser(t *testing.T) {
+	files := Files(1000, []declaration.Server{server("a")}, func(string) bool { return false })
+	if len(files) != 2 || files[0].Link != "/usr/lib/systemd/user/pfar-mcp@.service" {
+		t.Errorf("got %+v", files)
+	}
+	for uid, want := range map[int]string{0: "/run/systemd/generator", 1000: "/run/user/1000/systemd/generator"} {
+		if got := Directory(uid, "/run/user/1000"); got != want {
+			t.Errorf("uid %d: %q, want %q", uid, got, want)
+		}
+	}
+}
+
 // write puts files where a generator would.
 func write(t *testing.T, dir string, files []File) {
 	t.Helper()

@@ -56,6 +56,7 @@ type Place struct {
 type Placed struct {
 	How   string `json:"how,omitempty"`
 	Error string `json:"error,omitempty"`
+	Later bool   `json:"later,omitempty"` // with Error: it may be otherwise when the process is started again
 }
 
 // End is how the server's scope ended.

@@ -29,28 +29,40 @@ func (u *UnitScopes) scope(name string, pid int, l sandbox.Limits) systemd.Scope
 	}
 }
 
-// Place implements Limiter. What is left of an earlier scope of that name goes first.
-func (u *UnitScopes) Place(ctx context.Context, name string, pid int, l sandbox.Limits) (string, error) {
+// ask has systemd answer a question, whatever befalls it or the bus meanwhile.
+func (u *UnitScopes) ask(ctx context.Context, question func(context.Context, *systemd.Bus) error) error {
 	ctx, cancel := context.WithTimeout(ctx, busWait)
 	defer cancel()
-	how, err := u.place(ctx, name, pid, l)
+	return u.link.Persist(ctx, question, func(error) {})
+}
+
+// Place implements Limiter. What is left of an earlier scope of that name goes first. An error that is not
+// systemd.Answered is no fault of the server's.
+func (u *UnitScopes) Place(ctx context.Context, name string, pid int, l sandbox.Limits) (how string, err error) {
+	if err = checkPlace(u.kernel, name, pid, l); err != nil {
+		err = systemd.Final(err)
+	} else {
+		err = u.ask(ctx, func(ctx context.Context, bus *systemd.Bus) (err error) {
+			how, err = u.place(ctx, bus, u.scope(name, pid, l), l)
+			return err
+		})
+	}
 	if err != nil {
 		return "", fmt.Errorf("placing %q: %w", name, err)
 	}
 	return how, nil
 }
 
-func (u *UnitScopes) place(ctx context.Context, name string, pid int, l sandbox.Limits) (string, error) {
-	if err := checkPlace(u.kernel, name, pid, l); err != nil {
-		return "", err
-	}
-	bus, err := u.link.Bus(ctx)
-	if err != nil {
-		return "", err
-	}
-	want := u.scope(name, pid, l)
+func (u *UnitScopes) place(ctx context.Context, bus *systemd.Bus, want systemd.Scope, l sandbox.Limits) (string, error) {
 	path, err := bus.StartScope(ctx, want)
 	if errors.Is(err, systemd.ErrExists) {
+		path, err = bus.ControlGroup(ctx, want.Name)
+		if err != nil {
+			return "", err
+		}
+		if g, err := u.kernel.arrived(want.PID, path); err == nil { // by a try that got no answer
+			return describe(l, held(g, l), path), nil
+		}
 		if err := bus.Stop(ctx, want.Name); err != nil {
 			return "", err
 		}
@@ -59,21 +71,17 @@ func (u *UnitScopes) place(ctx context.Context, name string, pid int, l sandbox.
 	if err != nil {
 		return "", err
 	}
-	g, err := u.kernel.arrived(pid, path)
+	g, err := u.kernel.arrived(want.PID, path)
 	if err != nil {
-		return "", errors.Join(err, bus.Stop(ctx, want.Name))
+		return "", systemd.Final(errors.Join(err, bus.Stop(ctx, want.Name)))
 	}
 	return describe(l, held(g, l), path), nil
 }
 
-// Relimit holds what runs to other limits.
-func (u *UnitScopes) Relimit(ctx context.Context, name string, l sandbox.Limits) (how string, err error) {
+// Relimit implements systemd.Limits.
+func (u *UnitScopes) Relimit(ctx context.Context, bus *systemd.Bus, name string, l sandbox.Limits) (how string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, busWait)
 	defer cancel()
-	bus, err := u.link.Bus(ctx)
-	if err != nil {
-		return "", err
-	}
 	want := u.scope(name, 0, l)
 	if err := bus.SetLimits(ctx, want); err != nil {
 		return "", err
@@ -82,40 +90,38 @@ func (u *UnitScopes) Relimit(ctx context.Context, name string, l sandbox.Limits)
 	if err != nil {
 		return "", err
 	}
+	if path == "" {
+		return "", systemd.Final(fmt.Errorf("%q has ended", want.Name))
+	}
 	g, err := u.kernel.group(path)
 	if err != nil {
-		return "", err
+		return "", systemd.Final(err)
 	}
 	return describe(l, held(g, l), path), nil
 }
 
 // OOMKilled implements Limiter. The kernel knows while there is a group, systemd afterwards.
-func (u *UnitScopes) OOMKilled(name string) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), busWait)
-	defer cancel()
-	bus, err := u.link.Bus(ctx)
-	if err != nil {
-		return false
-	}
+func (u *UnitScopes) OOMKilled(name string) (yes bool) {
 	unit := u.scope(name, 0, sandbox.Limits{}).Name
-	if path, err := bus.ControlGroup(ctx, unit); err == nil && path != "" {
-		if g, err := u.kernel.group(path); err == nil {
-			if n, err := g.event("memory.events", "oom_kill"); err == nil {
-				return n > 0
+	err := u.ask(context.Background(), func(ctx context.Context, bus *systemd.Bus) error {
+		if path, err := bus.ControlGroup(ctx, unit); err == nil && path != "" {
+			if g, err := u.kernel.group(path); err == nil {
+				if n, err := g.event("memory.events", "oom_kill"); err == nil {
+					yes = n > 0
+					return nil
+				}
 			}
 		}
-	}
-	result, err := bus.Result(ctx, unit)
-	return err == nil && result == systemd.ResultOOM
+		result, err := bus.Result(ctx, unit)
+		yes = result == systemd.ResultOOM
+		return err
+	})
+	return err == nil && yes
 }
 
 // Remove implements Limiter.
 func (u *UnitScopes) Remove(name string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), busWait)
-	defer cancel()
-	bus, err := u.link.Bus(ctx)
-	if err != nil {
-		return err
-	}
-	return bus.Stop(ctx, u.scope(name, 0, sandbox.Limits{}).Name)
+	return u.ask(context.Background(), func(ctx context.Context, bus *systemd.Bus) error {
+		return bus.Stop(ctx, u.scope(name, 0, sandbox.Limits{}).Name)
+	})
 }

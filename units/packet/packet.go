@@ -3,9 +3,11 @@ package packet
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,8 +18,14 @@ const MaxMessage = 64 << 10
 // MaxFiles is how many descriptors may come with one packet.
 const MaxFiles = 16
 
+// sendTime is how long Send waits for the other end to make room.
+const sendTime = 10 * time.Second
+
 // Conn is one connection, at either end. Its methods may be called at the same time, but for two of Receive.
-type Conn struct{ c *net.UnixConn }
+type Conn struct {
+	c        *net.UnixConn
+	sendTime time.Duration
+}
 
 // Dial connects to the socket at path.
 func Dial(path string) (*Conn, error) {
@@ -25,11 +33,11 @@ func Dial(path string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Conn{c}, nil
+	return New(c), nil
 }
 
 // New wraps a connection of the network "unixpacket".
-func New(c *net.UnixConn) *Conn { return &Conn{c} }
+func New(c *net.UnixConn) *Conn { return &Conn{c, sendTime} }
 
 // FromFile takes over a descriptor that is a connected SOCK_SEQPACKET socket, and closes the file.
 func FromFile(f *os.File) (*Conn, error) {
@@ -43,13 +51,14 @@ func FromFile(f *os.File) (*Conn, error) {
 		c.Close()
 		return nil, fmt.Errorf("taking over the descriptor %q: it is a %T of %s, not a SOCK_SEQPACKET socket", f.Name(), c, c.LocalAddr().Network())
 	}
-	return &Conn{u}, nil
+	return New(u), nil
 }
 
 // File returns a copy of the connection's descriptor.
 func (c *Conn) File() (*os.File, error) { return c.c.File() }
 
-// Send writes message as JSON with files attached; the caller keeps and closes its own copies.
+// Send writes message as JSON with files attached; the caller keeps and closes its own copies. If the other end reads
+// nothing for long, Send closes the connection and returns os.ErrDeadlineExceeded.
 func (c *Conn) Send(message any, files ...*os.File) error {
 	b, err := json.Marshal(message)
 	if err != nil {
@@ -62,7 +71,12 @@ func (c *Conn) Send(message any, files ...*os.File) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = c.c.WriteMsgUnix(b, oob, nil)
+	if err := c.c.SetWriteDeadline(time.Now().Add(c.sendTime)); err != nil {
+		return err
+	}
+	if _, _, err = c.c.WriteMsgUnix(b, oob, nil); errors.Is(err, os.ErrDeadlineExceeded) {
+		c.c.Close()
+	}
 	return err
 }
 

@@ -69,6 +69,27 @@ func TestSendRefusesWhatWouldBeCut(t *testing.T) {
 	}
 }
 
+// Whoever never reads keeps nobody waiting, and loses the connection: else each further message would wait as long.
+func TestSendToOneThatNeverReads(t *testing.T) {
+	a, b := pair(t)
+	a.sendTime = 50 * time.Millisecond
+	var err error
+	for sent := 0; err == nil; sent++ {
+		if err = a.Send(message{strings.Repeat("x", MaxMessage/2)}); sent > 1000 {
+			t.Fatal("there is room without end")
+		}
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v, want %v", err, os.ErrDeadlineExceeded)
+	}
+	if !b.HungUp() {
+		t.Error("the connection goes on")
+	}
+	if err := a.Send(message{}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the next message: %v", err)
+	}
+}
+
 func TestTooManyFiles(t *testing.T) {
 	a, b := pair(t)
 	null, err := os.Open(os.DevNull)

@@ -17,6 +17,7 @@ import (
 type Bus struct {
 	conn    *sd.Conn
 	address string
+	lost    <-chan struct{} // closed when systemd can tell of no job any more
 }
 
 // Names that systemd gives its errors (systemd's bus-common-errors.h).
@@ -51,9 +52,13 @@ func userAddresses(runtimeDir, sessionBus string, uid int) []string {
 func ConnectTo(ctx context.Context, addresses ...string) (*Bus, error) {
 	var first error // of the best address, which says most
 	for _, address := range addresses {
-		conn, err := sd.NewConnection(func() (*dbus.Conn, error) { return dial(ctx, address) })
+		var signals *dbus.Conn // the last that it makes
+		conn, err := sd.NewConnection(func() (_ *dbus.Conn, err error) {
+			signals, err = dial(ctx, address)
+			return signals, err
+		})
 		if err == nil {
-			return &Bus{conn, address}, nil
+			return &Bus{conn, address, signals.Context().Done()}, nil
 		}
 		if first == nil {
 			first = err
@@ -111,13 +116,20 @@ func (b *Bus) await(ctx context.Context, start func(done chan<- string) (int, er
 	select {
 	case result := <-done:
 		if result != "done" {
-			return fmt.Errorf("systemd's job ended with %q", result)
+			return jobError(result)
 		}
 		return nil
+	case <-b.lost:
+		return errors.New("systemd hung up before its job had ended")
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for systemd's job: %w", context.Cause(ctx))
 	}
 }
+
+// jobError is how a job ended that did not do what it was to.
+type jobError string
+
+func (e jobError) Error() string { return fmt.Sprintf("systemd's job ended with %q", string(e)) }
 
 // isError reports whether err is systemd's of that name.
 func isError(err error, name string) bool {

@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -29,6 +30,8 @@ type fakeSystemd struct {
 	stopped []string
 	started []string
 	masked  string // a unit
+	cgroup  string // of scopes; "": one below app.slice
+	dies    string // before it has heard of the next scope ("start"), tells of its job ("job") or of that job's end ("end")
 	between func() // called once, with the lock held, between a question for properties and its answer
 }
 
@@ -104,13 +107,22 @@ func (f *fakeSystemd) answer(c net.Conn, m *dbus.Message) {
 	const job = dbus.ObjectPath("/org/freedesktop/systemd1/job/7")
 	switch member {
 	case "StartTransientUnit":
+		if f.death("start") {
+			return
+		}
 		if _, ok := f.units[unit]; ok {
 			f.refuse(c, m, errUnitExists, "Unit "+unit+" was already loaded.")
 			return
 		}
 		f.units[unit] = properties(m.Body[2])
-		f.units[unit]["ControlGroup"] = dbus.MakeVariant("/app.slice/" + unit)
+		f.units[unit]["ControlGroup"] = dbus.MakeVariant(cmp.Or(f.cgroup, "/app.slice/"+unit))
+		if f.death("job") {
+			return
+		}
 		f.reply(c, m, job)
+		if f.death("end") {
+			return
+		}
 		f.ended(job, unit)
 	case "StopUnit", "ResetFailedUnit":
 		if _, ok := f.units[unit]; !ok {
@@ -192,10 +204,24 @@ func (f *fakeSystemd) becomes(unit, active, sub string, more map[string]any) {
 	f.set(unit, active, sub, more)
 }
 
+// death hangs up if now is the time, once. The lock is held.
+func (f *fakeSystemd) death(now string) bool {
+	if f.dies != now {
+		return false
+	}
+	f.dies = ""
+	f.drop()
+	return true
+}
+
 // hangUp ends all connections, as systemd does when it executes itself anew.
 func (f *fakeSystemd) hangUp() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.drop()
+}
+
+func (f *fakeSystemd) drop() {
 	for _, c := range f.conns {
 		c.Close()
 	}

@@ -8,6 +8,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Process is the main process of an instance unit.
@@ -21,9 +23,10 @@ type Process struct {
 // nothing about the process.
 var ErrStranger = errors.New("not the main process of a server's unit")
 
-// Identify finds out which instance's process pid is: the kernel says which unit it is in, and systemd that it is the
-// unit's main one. A server that could reach whoever asks is in another cgroup, and not the main process of anything.
-func Identify(ctx context.Context, bus *Bus, pid int) (Process, error) {
+// Identify finds out which instance's process pid is, which was uid's when it connected: the kernel says which unit it is
+// in, and systemd that it is the unit's main one. A server that could reach whoever asks is in another cgroup, and not the
+// main process of anything.
+func Identify(ctx context.Context, bus *Bus, pid, uid int) (Process, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {
 		return Process{}, err
@@ -40,7 +43,19 @@ func Identify(ctx context.Context, bus *Bus, pid int) (Process, error) {
 	if main != pid {
 		return Process{}, fmt.Errorf("process %d: %w: that of %q is %d", pid, ErrStranger, unit, main)
 	}
-	return p, nil
+	return p, ownedBy(pid, uid)
+}
+
+// ownedBy returns nil if a process is uid's still. One that has connected may have ended, and another one have its number.
+func ownedBy(pid, uid int) error {
+	var st unix.Stat_t // of the directory itself: the process's effective uid, dumpable or not (proc(5))
+	if err := unix.Stat("/proc/"+strconv.Itoa(pid), &st); err != nil {
+		return fmt.Errorf("looking for process %d: %w", pid, err)
+	}
+	if int(st.Uid) != uid {
+		return fmt.Errorf("process %d: %w: it is one of user %d by now, and of user %d has connected", pid, ErrStranger, st.Uid, uid)
+	}
+	return nil
 }
 
 // unitIn reads cgroups(7), "/proc/[pid]/cgroup": the last element of the path is the unit. Which hierarchy systemd uses

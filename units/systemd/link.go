@@ -3,7 +3,9 @@ package systemd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"time"
 
 	"github.com/godbus/dbus/v5"
 )
@@ -44,6 +46,38 @@ func (l *Link) Bus(ctx context.Context) (*Bus, error) {
 	return bus, nil
 }
 
+// pauses between tries to reach systemd.
+const (
+	firstPause = 20 * time.Millisecond
+	maxPause   = 2 * time.Second
+)
+
+// Persist repeats a question until it has an answer, whatever that is, or ctx ends. failed is told of each try that had none.
+func (l *Link) Persist(ctx context.Context, ask func(context.Context, *Bus) error, failed func(error)) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := l.ask(ctx, ask)
+		if err == nil || Answered(err) || errors.Is(err, errLinkClosed) {
+			return err
+		}
+		failed(err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+func (l *Link) ask(ctx context.Context, question func(context.Context, *Bus) error) error {
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	bus, err := l.Bus(ctx)
+	if err != nil {
+		return err
+	}
+	return question(ctx, bus)
+}
+
 // Close ends the connection, for good.
 func (l *Link) Close() {
 	l.mu.Lock()
@@ -54,8 +88,19 @@ func (l *Link) Close() {
 	}
 }
 
-// Answered reports whether an error is systemd's own word, so that the same question would get the same answer.
+// final is an error that needs no other try.
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
+
+// Final marks an error as one that the same question would meet again.
+func Final(err error) error { return final{err} }
+
+// Answered reports whether an error is systemd's own word or Final, so that the same question would get the same answer.
 func Answered(err error) bool {
+	if errors.As(err, new(final)) || errors.Is(err, ErrMasked) {
+		return true
+	}
 	var e dbus.Error
 	return errors.As(err, &e) && e.Name != "org.freedesktop.DBus.Error.NoReply" && e.Name != "org.freedesktop.DBus.Error.Disconnected"
 }

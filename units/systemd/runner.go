@@ -31,7 +31,7 @@ type Config struct {
 
 // Limits are those of the scopes that launchers have asked for.
 type Limits interface {
-	Relimit(ctx context.Context, instance string, l sandbox.Limits) (how string, err error)
+	Relimit(ctx context.Context, bus *Bus, instance string, l sandbox.Limits) (how string, err error)
 	Remove(instance string) error // returns when nothing of the scope is left
 }
 
@@ -62,6 +62,7 @@ type instance struct {
 	stopping chan struct{} // closed when it has been; nil: nobody stops it
 	asked    chan struct{} // closed when systemd has been asked to start it, or will not be
 	cancel   context.CancelFunc
+	limiting sync.Mutex // held while its scope is given the limits of its plan
 }
 
 // NewRunner returns a Runner that knows of nothing yet.
@@ -73,12 +74,9 @@ func NewRunner(cfg Config) (*Runner, error) {
 // GatewayUnit is the gateway's service.
 const GatewayUnit = "pfar-gateway.service"
 
-// pauses between tries to reach systemd.
 const (
-	firstPause = 20 * time.Millisecond
-	maxPause   = 2 * time.Second
-	busTime    = 10 * time.Second // for one question; systemd answers in milliseconds
-	stopTime   = time.Minute      // for a unit to stop: TimeoutStopSec= is shorter
+	busTime  = 10 * time.Second // for one question; systemd answers in milliseconds
+	stopTime = time.Minute      // for a unit to stop: TimeoutStopSec= is shorter
 )
 
 // Start has systemd start the server of a plan, or the process for the one session that the plan names. It returns once
@@ -151,31 +149,12 @@ func (r *Runner) begin(ctx context.Context, name string, i *instance, reloaded <
 // persist repeats a question until systemd has answered it, whatever it answers, or ctx ends.
 func (r *Runner) persist(ctx context.Context, doing string, ask func(context.Context, *Bus) error) error {
 	var told bool
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		err := r.ask(ctx, ask)
-		if err == nil || Answered(err) || errors.Is(err, ErrMasked) || errors.Is(err, errLinkClosed) {
-			return err
-		}
+	return r.cfg.Link.Persist(ctx, ask, func(err error) {
 		if !told && ctx.Err() == nil {
 			told = true
 			r.cfg.Log.Warn("systemd does not answer, trying again", "doing", doing, "error", err)
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-func (r *Runner) ask(ctx context.Context, question func(context.Context, *Bus) error) error {
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
-	defer cancel()
-	bus, err := r.cfg.Link.Bus(ctx)
-	if err != nil {
-		return err
-	}
-	return question(ctx, bus)
+	})
 }
 
 // change applies f to an instance that nobody stops and tells of it. The lock is held in f.
@@ -365,14 +344,34 @@ func (r *Runner) Adjust(p generator.Plan) bool {
 		return false
 	}
 	r.mark(name, started, digest)
-	go r.relimit(name, i, p.Sandbox.Limits)
+	go r.relimit(name, i)
 	return true
 }
 
-func (r *Runner) relimit(name string, i *instance, l sandbox.Limits) {
-	ctx, cancel := context.WithTimeout(context.Background(), busTime)
-	defer cancel()
-	how, err := r.cfg.Limits.Relimit(ctx, name, l)
+// Relimit is asked when a launcher has said how its server is held, which it was placed with limits for: by now the plan
+// may have others. It does not wait.
+func (r *Runner) Relimit(name string, placed sandbox.Limits) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := r.instances[name]
+	if p, _, err := r.plans.read(name); i != nil && err == nil && p.Sandbox.Limits != placed {
+		go r.relimit(name, i)
+	}
+}
+
+// relimit has an instance's scope held to the limits of its plan, the newest at the time that systemd is asked.
+func (r *Runner) relimit(name string, i *instance) {
+	i.limiting.Lock()
+	defer i.limiting.Unlock()
+	var how string
+	err := r.persist(context.Background(), "changing the limits of "+name, func(ctx context.Context, bus *Bus) error {
+		p, _, err := r.plans.read(name)
+		if err != nil {
+			return Final(err) // it has been forgotten
+		}
+		how, err = r.cfg.Limits.Relimit(ctx, bus, name, p.Sandbox.Limits)
+		return err
+	})
 	if err != nil { // it does not run at this moment: it is started with the new ones
 		r.cfg.Log.Warn("changing the limits of a server that runs, ignoring", "server", name, "error", err)
 		return

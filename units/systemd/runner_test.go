@@ -3,6 +3,7 @@ package systemd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -27,7 +28,8 @@ type world struct {
 
 	mu       sync.Mutex
 	updates  []units.Update
-	relimits []string
+	relimits []sandbox.Limits             // that were asked for
+	relimit  func(l sandbox.Limits) error // what comes of it; nil: they hold
 	left     []string
 }
 
@@ -64,12 +66,21 @@ func (w *world) changed(u units.Update) {
 
 func (w *world) Remove(string) error { return nil }
 
-func (w *world) Relimit(_ context.Context, instance string, _ sandbox.Limits) (string, error) {
+func (w *world) Relimit(_ context.Context, _ *Bus, _ string, l sandbox.Limits) (string, error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.relimits = append(w.relimits, instance)
-	return "other limits", nil
+	w.relimits = append(w.relimits, l)
+	meets := w.relimit
+	w.mu.Unlock()
+	if meets != nil {
+		if err := meets(l); err != nil {
+			return "", err
+		}
+	}
+	return held(l), nil
 }
+
+// held is how limits are told of.
+func held(l sandbox.Limits) string { return fmt.Sprintf("%d bytes", l.Memory) }
 
 // until waits for an update.
 func (w *world) until(what string, ok func(units.Update) bool) units.Update {
@@ -260,7 +271,7 @@ func TestRunnerAdjust(t *testing.T) {
 	if !w.runner.Adjust(p) {
 		t.Fatal("other limits take another start")
 	}
-	w.until("relimited", func(u units.Update) bool { return u.Limits == "other limits" && u.PID == 7 })
+	w.until("relimited", func(u units.Update) bool { return u.Limits == held(p.Sandbox.Limits) && u.PID == 7 })
 	w.restart() // and the launcher comes again with what it was started with
 	if found, err := w.runner.Adopt(t.Context()); err != nil || len(found) != 1 || found[0].Applied != generator.Digest(p) {
 		t.Errorf("found %v, %v", found, err)
@@ -272,6 +283,106 @@ func TestRunnerAdjust(t *testing.T) {
 	if w.runner.Adjust(p) {
 		t.Error("another number of tasks takes no start")
 	}
+}
+
+// TestRunnerLimitsArrive: whatever befalls systemd and in whatever order it is asked, what runs ends with the newest limits.
+func TestRunnerLimitsArrive(t *testing.T) {
+	limited := func(memory int64) generator.Plan {
+		p := hello()
+		p.Sandbox.Limits.Memory = memory
+		return p
+	}
+	adjust := func(w *world, memory int64) {
+		w.t.Helper()
+		if !w.runner.Adjust(limited(memory)) {
+			w.t.Fatal("other limits take another start")
+		}
+	}
+	arrive := func(w *world, memory int64) {
+		w.t.Helper()
+		w.until("the newest limits", func(u units.Update) bool { return u.Limits == held(limited(memory).Sandbox.Limits) })
+	}
+	notThere := Final(errors.New("no such scope"))
+
+	t.Run("systemd goes away", func(t *testing.T) {
+		w := newWorld(t)
+		w.start(hello())
+		tries := 0
+		w.relimit = func(sandbox.Limits) error {
+			if tries++; tries < 3 {
+				w.systemd.hangUp()
+				return errors.New("connection closed by the user")
+			}
+			return nil
+		}
+		adjust(w, 1<<29)
+		arrive(w, 1<<29)
+	})
+	t.Run("edited meanwhile", func(t *testing.T) {
+		w := newWorld(t)
+		w.start(hello())
+		asked, answer := make(chan sandbox.Limits, 9), make(chan error)
+		w.relimit = func(l sandbox.Limits) error { asked <- l; return <-answer }
+		adjust(w, 1<<29)
+		if l := <-asked; l.Memory != 1<<29 {
+			t.Fatalf("asked for %+v", l)
+		}
+		adjust(w, 1<<30)
+		adjust(w, 1<<31)
+		select {
+		case l := <-asked:
+			t.Fatalf("asked for %+v before there was an answer to the last", l)
+		case <-time.After(20 * time.Millisecond):
+		}
+		answer <- errors.New("no answer")
+		for range 3 { // the first one's next try is for the newest already
+			if l := <-asked; l.Memory != 1<<31 {
+				t.Errorf("asked for %+v", l)
+			}
+			answer <- nil
+		}
+		arrive(w, 1<<31)
+	})
+	t.Run("edited while it is placed", func(t *testing.T) {
+		w := newWorld(t)
+		w.start(hello())
+		refused := make(chan bool, 1)
+		w.relimit = func(sandbox.Limits) error { refused <- true; return notThere }
+		adjust(w, 1<<29)
+		<-refused // and is not asked again
+		w.mu.Lock()
+		w.relimit = nil
+		w.mu.Unlock()
+		w.runner.Relimit("hello", hello().Sandbox.Limits) // it was placed with the old ones
+		arrive(w, 1<<29)
+		w.runner.Relimit("hello", limited(1<<29).Sandbox.Limits)
+		w.runner.Relimit("nobody", hello().Sandbox.Limits)
+		time.Sleep(20 * time.Millisecond)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if want := limited(1 << 29).Sandbox.Limits; !slices.Equal(w.relimits, []sandbox.Limits{want, want}) {
+			t.Errorf("asked for %+v", w.relimits)
+		}
+	})
+	t.Run("pfard is killed", func(t *testing.T) {
+		w := newWorld(t)
+		old := w.start(hello())
+		w.relimit = func(sandbox.Limits) error { return notThere } // as if it had not been asked
+		adjust(w, 1<<29)
+		w.restart()
+		if _, err := w.runner.Adopt(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.mu.Lock()
+		w.relimit = nil
+		w.mu.Unlock()
+		if _, err := w.runner.Attach("hello", old, 7, 61200); err != nil {
+			t.Fatal(err)
+		}
+		w.runner.Notify("hello", map[string]string{units.NotifyLimits: "old ones"})
+		w.runner.Relimit("hello", sandbox.Limits{}) // an earlier pfard has placed it
+		arrive(w, 1<<29)
+	})
 }
 
 func TestRunnerAdopts(t *testing.T) {

@@ -42,6 +42,9 @@ func (b *Bus) StartScope(ctx context.Context, s Scope) (string, error) {
 	if isError(err, errUnitExists) {
 		return "", fmt.Errorf("starting scope %q: %w", s.Name, ErrExists)
 	}
+	if errors.As(err, new(jobError)) {
+		err = Final(err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("starting scope %q: %w", s.Name, err)
 	}

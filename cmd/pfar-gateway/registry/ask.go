@@ -232,7 +232,7 @@ func (u *Upstream) asker(of *waiting) func(*Ask) bool {
 	if of != nil && of.call.Ask != nil {
 		return of.call.Ask
 	}
-	return u.own.client.Ask
+	return u.own.Ask
 }
 
 // Answer gives the server the client's result.

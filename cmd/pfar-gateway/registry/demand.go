@@ -379,7 +379,7 @@ func (r *Registry) laid(u *Upstream, before *served, refused error) {
 	if e == nil || e.laying == nil {
 		return
 	}
-	close(e.laying)
+	defer close(e.laying) // whoever then goes on to wake it finds out first that it need not
 	e.laying = nil
 	if refused == nil || !e.upstream.isAsleep() {
 		return

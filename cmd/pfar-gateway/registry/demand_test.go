@@ -421,33 +421,42 @@ func TestWhatKeepsAwake(t *testing.T) {
 	}
 }
 
-// TestRefusedSleep: it goes on as it was, for those who came in the meantime too, and is asked again later.
+// TestRefusedSleep: it goes on as it was, for those who came in the meantime too, who need not have it woken, and is asked
+// again later.
 func TestRefusedSleep(t *testing.T) {
-	m := learned(t, limits(), 50*time.Millisecond)
-	asked, answer := make(chan struct{}), make(chan struct{})
-	m.refuse = func(n int) error {
-		if n > 1 {
+	m := learned(t, limits(), time.Millisecond)
+	var agrees atomic.Bool
+	m.refuse = func(int) error {
+		if agrees.Load() {
 			return nil
 		}
-		close(asked)
-		<-answer
+		time.Sleep(rand.N(2 * time.Millisecond))
 		return errors.New("somebody has it in learning mode")
 	}
 	m.must("up")
-	<-asked
-	got := make(chan error, 1)
-	go func() { _, err := m.use(context.Background(), "x"); got <- err }()
-	time.Sleep(20 * time.Millisecond)
-	close(answer)
-	if err := <-got; err != nil {
-		t.Errorf("a call in the meantime: %v", err)
+	var callers sync.WaitGroup
+	for n := range 4 {
+		callers.Go(func() {
+			for i := range 100 {
+				time.Sleep(rand.N(4 * time.Millisecond))
+				m.must(fmt.Sprintf("%d of %d", i, n))
+			}
+		})
 	}
-	m.awaitSleeps(2)
-	if wakes, _ := m.counts(); wakes != 1 {
-		t.Errorf("woken %d times", wakes)
+	callers.Wait()
+	wakes, refused := m.counts()
+	if wakes != 1 || refused < 5 {
+		t.Errorf("woken %d times, and its sleep refused %d times", wakes, refused)
 	}
+	agrees.Store(true)
+	registrytest.Eventually(t, "asleep", func() bool { m.mu.Lock(); defer m.mu.Unlock(); return m.now == nil })
 	if m.listed() != "s__echo" {
 		t.Errorf("listed %q", m.listed())
+	}
+	agrees.Store(false)
+	m.must("again")
+	if wakes, _ := m.counts(); wakes != 2 {
+		t.Errorf("woken %d times, the last time for a call", wakes)
 	}
 }
 
@@ -462,7 +471,9 @@ func TestCalledWhilePutToSleep(t *testing.T) {
 		}
 		return nil
 	}
+	m.kept.Store(true)
 	m.must("up")
+	m.kept.Store(false)
 	<-asked
 	var calls sync.WaitGroup
 	for n := range 5 {

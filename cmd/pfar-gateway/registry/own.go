@@ -34,6 +34,7 @@ type SessionClient struct {
 	Client
 	Ask   func(*Ask) bool                    // takes what the process asks outside of calls; must not block
 	Note  func(method string, params []byte) // takes its notifications; must not block
+	Keeps func() bool                        // reports whether something that is no request keeps it from being idle; must not block; nil: nothing does
 	Level string                             // of the log messages that the client wants, "" for none
 }
 
@@ -53,12 +54,6 @@ type owned struct {
 	up             *Upstream
 	err            error
 	end            sync.Once
-}
-
-// ownOf is what an upstream knows of it.
-type ownOf struct {
-	client  *SessionClient
-	watched int // resources; under the upstream's lock
 }
 
 // Start has a process started for a session, of the server that main is the shared process of, and returns it when it
@@ -174,7 +169,7 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 // take makes u the process of one session.
 func (r *Registry) take(u *Upstream, o *owned) {
 	u.log = u.log.With("session", o.handle)
-	u.own = &ownOf{client: &o.client}
+	u.own = &o.client
 	u.note = o.client.Note
 }
 
@@ -266,9 +261,10 @@ func (r *Registry) idle(o *owned) {
 
 // retire takes no more calls if there has been none for that long, and otherwise returns how long that may still take.
 func (u *Upstream) retire(limit time.Duration) time.Duration {
+	kept := u.own.Keeps != nil && u.own.Keeps()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	rest := limit - u.idleFor(u.own.watched > 0)
+	rest := limit - u.idleFor(kept)
 	if rest <= 0 {
 		u.stopping = true
 	}
@@ -291,15 +287,6 @@ func (u *Upstream) busy() bool {
 		}
 	}
 	return false
-}
-
-// Watched says how many resources the client of a session's process watches: as long as there are any, it is not idle.
-func (u *Upstream) Watched(n int) {
-	if u.own != nil {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		u.own.watched = n
-	}
 }
 
 var (

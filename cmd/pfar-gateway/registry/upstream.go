@@ -62,7 +62,7 @@ type Upstream struct {
 	agreed  atomic.Pointer[Agreement] // nil until the handshake is over
 	modern  atomic.Bool               // speaks 2026-07-28
 	listens listens                   // of a server of 2026-07-28
-	own     *ownOf                    // of a process that serves one client session alone
+	own     *SessionClient            // of a process that serves one client session alone
 }
 
 func newUpstream(server handover.Server, stdin, stdout *os.File, memory *keep.Memory, limits *Limits, log *slog.Logger) *Upstream {

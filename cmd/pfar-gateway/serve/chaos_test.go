@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -139,32 +141,65 @@ func TestChaos(t *testing.T) {
 	}
 	clients.Wait()
 	servers.Wait()
-	settled := func() bool {
-		f := 0
-		for _, x := range g.Facts() {
-			f += x.InFlight + x.Sessions
-		}
-		return len(g.srv.room) == 0 && f == 0
+	g.settled(t, func() int { return len(g.watching("own")) })
+	g.srv.sessions.mu.Lock()
+	open := slices.Collect(maps.Values(g.srv.sessions.byID))
+	g.srv.sessions.mu.Unlock()
+	for _, s := range open {
+		g.srv.sessions.remove(s)
 	}
-	for end := time.Now().Add(15 * time.Second); !settled(); time.Sleep(50 * time.Millisecond) {
+	g.settled(t, func() int { return 0 })
+	want := map[string]int{"registry.(*Registry).Serve": 1, "serve.goroutines": 1}
+	for end := time.Now().Add(registrytest.Patience); !maps.Equal(goroutines(), want); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Errorf("left: %+v room %d", g.Facts(), len(g.srv.room))
-			break
+			t.Fatalf("goroutines left: %v", goroutines())
 		}
 	}
-	time.Sleep(time.Second)
+}
+
+// settled waits until nothing is in flight and only so many processes of single sessions run.
+func (g *gateway) settled(t *testing.T, processes func() int) {
+	t.Helper()
+	for end := time.Now().Add(2 * registrytest.Patience); ; time.Sleep(50 * time.Millisecond) {
+		inFlight, own := 0, 0
+		for _, f := range g.Facts() {
+			inFlight, own = inFlight+f.InFlight, own+f.Sessions
+		}
+		if want := processes(); len(g.srv.room) == 0 && inFlight == 0 && own == want {
+			return
+		} else if time.Now().After(end) {
+			t.Fatalf("left, of which %d are to: %+v, room %d", want, g.Facts(), len(g.srv.room))
+		}
+	}
+}
+
+// watching returns the processes of the server's that run for a session each whose client watches something: it may have
+// been cut off before it could take that back.
+func (g *gateway) watching(server string) (list []*process) {
+	g.srv.sessions.mu.Lock()
+	defer g.srv.sessions.mu.Unlock()
+	for _, s := range g.srv.sessions.byID {
+		if len(s.sub.watchedOf(server)) > 0 {
+			list = append(list, s.processes()...)
+		}
+	}
+	return list
+}
+
+// goroutines counts those that run in the gateway, by the innermost function of its own.
+func goroutines() map[string]int {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]
-	counts := map[string]int{}
-	for _, st := range strings.Split(string(buf), "\n\n") {
-		for _, line := range strings.Split(st, "\n") {
-			if strings.Contains(line, "pfar-gateway/") && !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "created") {
-				counts[strings.SplitN(line, "(0x", 2)[0]]++
+	counts := make(map[string]int)
+	for stack := range strings.SplitSeq(string(buf), "\n\n") {
+		for line := range strings.SplitSeq(stack, "\n") {
+			if _, name, ok := strings.Cut(line, "pfar-gateway/"); ok && line[0] != '\t' && !strings.HasPrefix(line, "created") {
+				counts[name[:strings.LastIndexByte(name, '(')]]++
 				break
 			}
 		}
 	}
-	t.Log(runtime.NumGoroutine(), counts)
+	return counts
 }
 
 func (g *gateway) try(ctx context.Context, path, body string, edit func(*http.Request)) (string, string) {

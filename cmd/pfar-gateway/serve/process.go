@@ -80,7 +80,6 @@ func (x *exchange) begin(ctx context.Context, p *process, main *registry.Upstrea
 	default:
 	}
 	if uris := s.sub.watchedOf(name); len(uris) > 0 {
-		up.Watched(len(uris))
 		if err := up.Watch(ctx, uris...); err != nil {
 			x.srv.log.Warn("subscribing again in a new process, ignoring", "request", x.request, "server", name, "error", err.Error())
 		}
@@ -100,6 +99,7 @@ func (s *Server) clientOf(t *session, server handover.Server) (registry.SessionC
 			s.put(t, a)
 			return true
 		},
+		Keeps: func() bool { return len(t.sub.watchedOf(server.Name)) > 0 },
 		Note: func(method string, params []byte) {
 			t.sub.event(registry.Event{Server: server.Name, Method: method, Params: params}, subjectOf(method, params))
 		},

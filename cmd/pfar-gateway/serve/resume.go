@@ -184,7 +184,6 @@ func (s *Server) watchAgain(t *session, server string, up *registry.Upstream) {
 	if len(uris) == 0 {
 		return
 	}
-	up.Watched(len(uris))
 	if err := up.Watch(s.calls, uris...); err != nil {
 		s.log.Warn("subscribing again in a process of a session, ignoring", "server", server, "error", err.Error())
 	}

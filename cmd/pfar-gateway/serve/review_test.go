@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -503,7 +504,8 @@ func TestLogOfAnotherClientsCall(t *testing.T) {
 	l.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"about one call"}}`)
 	l.Result(first, `{"resultType":"complete","content":[]}`)
 	l.Result(second, `{"resultType":"complete","content":[]}`)
-	if strings.Contains(<-got[0], "about one call") && strings.Contains(<-got[1], "about one call") {
+	one, other := <-got[0], <-got[1] // also of the one who is not told, before the gateway ends
+	if strings.Contains(one, "about one call") && strings.Contains(other, "about one call") {
 		t.Error("both clients were told")
 	}
 }
@@ -628,6 +630,43 @@ func TestUnsubscribeOfWhatIsGone(t *testing.T) {
 	}
 	if g.srv.hub.watches("s", "mem://a") {
 		t.Error("still watched")
+	}
+}
+
+// TestOwnUnsubscribeOfWhatIsGone has a session stop watching a resource that the server offers no more: its process, which
+// nobody else has a use for, ends.
+func TestOwnUnsubscribeOfWhatIsGone(t *testing.T) {
+	g := start(t, DefaultLimits())
+	var empty atomic.Bool
+	server := handover.Server{Name: "s", Sessions: handover.Sessions{Own: true, Max: 2, Idle: 50 * time.Millisecond}}
+	script := registrytest.Script{Capabilities: `{"resources":{"subscribe":true,"listChanged":true}}`, On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+		if m.Method != "resources/list" || empty.Load() {
+			return false
+		}
+		s.Result(m, `{"resources":[{"uri":"mem://a","name":"a"}]}`)
+		return true
+	}}
+	o := &opener{t: t, g: g, server: server, opened: map[string]*registrytest.Launched{}, closed: make(chan string, 8), script: func() registrytest.Script { return script }}
+	g.Opens(o)
+	main := g.Launch(t, server, script)
+	main.Ready(t)
+	c := g.session(t, "/mcp/s")
+	if got := c.call(t, "resources/subscribe", `{"uri":"mem://a"}`); !strings.Contains(got, `"result"`) {
+		t.Fatalf("got %s", got)
+	}
+	empty.Store(true)
+	main.Say(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`)
+	registrytest.Eventually(t, "it is gone", func() bool {
+		v, err := g.Catalogue().View("s")
+		return err == nil && v.Lists[registry.Resources].Len() == 0
+	})
+	if got := c.call(t, "resources/unsubscribe", `{"uri":"mem://a"}`); !strings.Contains(got, `"result"`) {
+		t.Errorf("got %s", got)
+	}
+	select {
+	case <-o.closed:
+	case <-time.After(registrytest.Patience):
+		t.Error("its process goes on, though it watches nothing")
 	}
 }
 

@@ -45,9 +45,6 @@ func (x *exchange) subscribe(ctx context.Context) (reply, error) {
 	if err != nil && !had {
 		sub.unwatch(uri)
 	}
-	if up != nil {
-		up.Watched(len(sub.watchedOf(server)))
-	}
 	x.srv.noted()
 	return re, err
 }
@@ -94,7 +91,6 @@ func (x *exchange) unsubscribe(ctx context.Context) (reply, error) {
 func (s *session) unwatched(ctx context.Context, server, uri string) error {
 	for _, p := range s.processes() {
 		if p.up.Server().Name == server {
-			p.up.Watched(len(s.sub.watchedOf(server)))
 			return p.up.Unwatch(ctx, func(string) bool { return false }, uri)
 		}
 	}

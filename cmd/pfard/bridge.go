@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"golang.org/x/time/rate"
+
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/systemd"
+)
+
+// What one bridge may have pfard do, which may have been taken over.
+const (
+	maxAsking         = 1024 // questions at once; those beyond it are refused
+	refusalsPerSecond = 5    // that are told; of those in between the newest
+	refusalsAtOnce    = 20
+)
+
+// bridge is the conversation with a server's egress bridge, which connects to nothing before the firewall lets it. One
+// that comes again takes the place of its own earlier connection.
+func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
+	plan, err := a.runner.Admit(p.Instance, hello.Digest)
+	if err != nil {
+		return err
+	}
+	held, why := a.hold.Hello(p.Instance, p.PID, plan.Egress)
+	defer held.Gone()
+	before := a.bridgeOf(p.Instance)
+	files, left := a.handed(p.Instance, conn)
+	if before != nil {
+		before.Close()
+	}
+	defer a.bridgeLeft(p.Instance)
+	defer left()
+	if hello.Again {
+		files = nil // it has them
+	}
+	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why}}, files...); err != nil {
+		return nil
+	}
+	hear(conn, held.Allow, func(words string) { a.refused(p.Instance, words) })
+	return nil
+}
+
+// hear takes what a welcomed bridge asks and what it has refused, until it hangs up.
+func hear(conn *attach.Conn, allow func(attach.Allow) error, refused func(words string)) {
+	asking := make(chan struct{}, maxAsking)
+	newest := make(chan string, 1)
+	defer close(newest)
+	go tellNewest(newest, refused)
+	for {
+		m, files, err := conn.Receive()
+		attach.CloseAll(files)
+		if err != nil {
+			return
+		}
+		switch {
+		case m.Allow != nil:
+			select {
+			case asking <- struct{}{}:
+				go func() {
+					defer func() { <-asking }()
+					answer(conn, m.Allow.ID, allow(*m.Allow))
+				}()
+			default:
+				answer(conn, m.Allow.ID, fmt.Errorf("more than %d questions at once", maxAsking))
+			}
+		case strings.HasPrefix(m.Notify["STATUS"], "refused "):
+			select {
+			case <-newest:
+			default:
+			}
+			newest <- m.Notify["STATUS"]
+		}
+	}
+}
+
+func answer(conn *attach.Conn, id uint64, err error) {
+	a := attach.Allowed{ID: id}
+	if err != nil {
+		a.Error = err.Error()
+	}
+	_ = conn.Send(attach.Message{Allowed: &a})
+}
+
+// tellNewest passes on what comes, at its pace, until the channel is closed and empty.
+func tellNewest(newest <-chan string, refused func(words string)) {
+	pace := rate.NewLimiter(refusalsPerSecond, refusalsAtOnce)
+	for {
+		_ = pace.Wait(context.Background())
+		words, ok := <-newest
+		if !ok {
+			return
+		}
+		refused(words)
+	}
+}
+
+// refused passes on what a bridge has refused: to pfar status, and to the launcher for the unit's own.
+func (a *attachments) refused(instance, words string) {
+	a.runner.Refused(instance, words)
+	a.mu.Lock()
+	conn := a.launchers[instance].conn
+	a.mu.Unlock()
+	if conn != nil {
+		_ = conn.Send(attach.Message{Refusal: words})
+	}
+}
