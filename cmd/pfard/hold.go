@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/firewall/host"
 	"github.com/pfar/pfar/units"
@@ -136,6 +138,9 @@ func (h *hold) close() {
 	h.stop()
 	<-h.done
 }
+
+// holdState is the file of what the table is to be.
+func holdState(dirs control.Dirs) string { return filepath.Join(dirs.Run, "hold.json") }
 
 // unhold removes the table and what is known of it, for good. A pfard that runs would put it back.
 func unhold(state string) error {

@@ -24,11 +24,19 @@ func main() {
 	flag.StringVar(&o.listen, "listen", "127.0.0.1:7417", "loopback `address` of the MCP endpoint; port 0 takes a free one")
 	flag.StringVar(&o.metrics, "metrics", "", "loopback `address` of Prometheus metrics, such as 127.0.0.1:9464; none if empty")
 	failed := flag.String("failed", "", "tell the owner that the server of this `name` is disabled, and end; for pfar-failed@.service")
+	end := flag.Bool("unhold", false, "remove the host's table that holds bridges, and end; for pfar-base.service")
 	flag.Parse()
 	o.dirs = dirs
 	log := slog.New(journal.New(os.Stderr))
 	if *failed != "" {
 		tellFailed(context.Background(), *failed, dirs, os.Getenv, log)
+		return
+	}
+	if *end {
+		if err := unhold(holdState(dirs)); err != nil {
+			fmt.Fprintf(os.Stderr, "pfard: %v\n", err)
+			os.Exit(1)
+		}
 		return
 	}
 	if flag.NArg() > 0 {

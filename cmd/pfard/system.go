@@ -55,7 +55,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	limits := local.NewUnitScopes(link, systemd.LauncherUnit)
-	holding := holdConfig{State: filepath.Join(o.dirs.Run, "hold.json"), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: log}
+	holding := holdConfig{State: holdState(o.dirs), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: log}
 	holding.Changed = func() { d.post(d.tell) }
 	if rootless() {
 		holding.unheld()

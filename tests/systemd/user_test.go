@@ -400,6 +400,7 @@ func TestUserGatewayRestarts(t *testing.T) {
 	o.declare(t, "hello.hcl", echo(""))
 	o.declare(t, "later.hcl", echo("autostart = false"))
 	becomes(t, o, "hello", control.Running)
+	becomes(t, o, "later", control.Sleeping) // it was started once, to learn what it offers
 	before := o.pid(t, "pfar-mcp@hello")
 	for _, how := range [][]string{{"restart"}, {"kill", "--signal=KILL"}} {
 		o.Run(t, "systemctl", append(append([]string{"--user"}, how...), "pfar-gateway")...)

@@ -37,14 +37,24 @@ func (b binds) write(instance string, p generator.Plan) (changed bool, err error
 	}
 	if err == nil && !sameText(b.file(instance), []byte(text)) {
 		changed = true
-		if err = os.MkdirAll(filepath.Dir(b.file(instance)), 0o755); err == nil {
-			err = Replace(b.file(instance), []byte(text))
-		}
+		err = writeDropIn(b.file(instance), []byte(text))
 	}
 	if err != nil {
 		return false, fmt.Errorf("showing %q what its user cannot reach: %w", instance, err)
 	}
 	return changed, nil
+}
+
+// writeDropIn leaves a drop-in that everybody may read, for systemctl cat, whatever the umask is. There is no secret in it.
+func writeDropIn(path string, text []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := Replace(path, text); err != nil {
+		return err
+	}
+	return errors.Join(os.Chmod(path, 0o644), os.Chmod(dir, 0o755))
 }
 
 func (b binds) remove(instance string) (changed bool, err error) {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
@@ -40,8 +42,15 @@ func TestBinds(t *testing.T) {
 			t.Errorf("changed %t, %v", changed, err)
 		}
 	}
+	old := unix.Umask(0o077) // as pfard's unit has it
 	write(true)
+	unix.Umask(old)
 	write(false)
+	for name, mode := range map[string]os.FileMode{"pfar-mcp@hello.service.d": os.ModeDir | 0o755, "pfar-mcp@hello.service.d/50-binds.conf": 0o644} {
+		if st, err := os.Stat(filepath.Join(b.dir, name)); err != nil || st.Mode() != mode {
+			t.Errorf("%s: %v, %v, want %v", name, st.Mode(), err, mode)
+		}
+	}
 	text, err := os.ReadFile(filepath.Join(b.dir, "pfar-mcp@hello.service.d/50-binds.conf"))
 	want := "# Written by pfard.\n[Service]\nTemporaryFileSystem=/run/pfar/staged\nBindPaths=-" + source + ":" + units.Staged("/run/pfar", source) + "\n"
 	if err != nil || string(text) != want {

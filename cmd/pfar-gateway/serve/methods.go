@@ -191,8 +191,10 @@ func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
 	if a := x.params.Get("arguments"); a != nil && a[0] != '{' && string(a) != "null" {
 		return reply{}, invalidParams(`parameter "arguments" is not an object`)
 	}
+	var none error // there is nothing of that name, or it is held back
 	re, err := x.reach(ctx, func() (target, error) {
 		route, err := x.srv.registry.Catalogue().Named(k, x.endpoint, name)
+		none = err
 		if err == nil && k == registry.Tools {
 			if err := x.paramHeaders(route.Item.Headers); err != nil {
 				return target{}, err
@@ -209,6 +211,9 @@ func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
 			re.why = wrong
 			return re, nil
 		})
+	}
+	if none != nil {
+		x.notCalled(name, none)
 	}
 	return re, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -73,6 +74,22 @@ func judged(ctx context.Context, re reply, err error) (telemetry.Outcome, int) {
 // newLogLimit bounds what failing calls write to the log: 20 lines a second, and 100 at once.
 func newLogLimit() *rate.Limiter { return rate.NewLimiter(20, 100) }
 
+// notCalled logs a call that no server gets because of its name, which is whatever the client says.
+func (x *exchange) notCalled(name string, err error) {
+	outcome, _ := judged(x.r.Context(), reply{}, err)
+	if outcome != telemetry.Refused {
+		return // its server does not run
+	}
+	server := x.endpoint
+	if server == "" {
+		if before, _, ok := strings.Cut(name, registry.Separator); ok && x.srv.registry.Catalogue().Known(before) {
+			server = before
+		}
+	}
+	x.log(server, cut(name, 200), outcome, err, 0)
+}
+
+// log writes an entry, of which those for calls of tools have a tool, and those for what pfar has refused a verdict.
 func (x *exchange) log(server, name string, outcome telemetry.Outcome, err error, took time.Duration) {
 	if !x.srv.logLimit.Allow() {
 		return
@@ -81,7 +98,16 @@ func (x *exchange) log(server, name string, outcome telemetry.Outcome, err error
 	if err != nil {
 		why = err.Error()
 	}
-	x.srv.log.LogAttrs(x.r.Context(), slog.LevelInfo, "call "+outcome.String(), slog.String("request", x.request), slog.String("server", server),
-		slog.String("method", x.msg.Method), slog.String("name", name), slog.String("client", x.client),
-		slog.String("outcome", outcome.String()), slog.Duration("took", took.Round(time.Microsecond)), slog.String("error", cut(why, 500)))
+	what := "name"
+	if x.msg.Method == string(mcp.MethodToolsCall) {
+		what = "tool"
+	}
+	attributes := []slog.Attr{
+		slog.String("request", x.request), slog.String("server", server), slog.String("method", x.msg.Method), slog.String(what, name), slog.String("client", x.client),
+		slog.String("outcome", outcome.String()), slog.Duration("took", took.Round(time.Microsecond)), slog.String("error", cut(why, 500)),
+	}
+	if outcome == telemetry.Refused {
+		attributes = append(attributes, slog.String("verdict", "deny"))
+	}
+	x.srv.log.LogAttrs(x.r.Context(), slog.LevelInfo, "call "+outcome.String(), attributes...)
 }

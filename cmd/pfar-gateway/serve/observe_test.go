@@ -1,0 +1,95 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// logged is a log that a test reads while it is written.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// entries are what has been written since the last time.
+func (l *logged) entries(t *testing.T) (list []map[string]any) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.b.String()) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		list = append(list, e)
+	}
+	l.b.Reset()
+	return list
+}
+
+// TestRefusedCallsAreLogged, with the server, the tool and the verdict, but not without bounds.
+func TestRefusedCallsAreLogged(t *testing.T) {
+	var log logged
+	g := startOn(t, DefaultLimits(), registrytest.New(t, registry.DefaultLimits()), func(g *gateway) {
+		store, err := pins.Open(t.TempDir(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Pin(store)
+		g.srv.log = slog.New(slog.NewJSONHandler(&log, nil))
+	})
+	g.Launch(t, handover.Server{Name: "s", Pins: "trust-first"}, registrytest.Script{}).Ready(t)
+	g.Launch(t, handover.Server{Name: "held", Pins: "hold"}, registrytest.Script{}).Ready(t)
+	all, own := g.session(t, "/mcp"), g.session(t, "/mcp/s")
+	log.entries(t)
+	long := strings.Repeat("x", 5000)
+	for name, tt := range map[string]struct {
+		client             *client
+		called, arguments  string
+		server, tool, says string
+	}{
+		"schema":              {all, "s__echo", `{"message":1}`, "s", "echo", "arguments of tool"},
+		"unknown tool":        {all, "s__rm", `{}`, "s", "s__rm", "unknown tool"},
+		"unknown, one's":      {own, "rm\n", `{}`, "s", "rm\n", "unknown tool"},
+		"unknown server":      {all, "nobody__rm", `{}`, "", "nobody__rm", "unknown tool"},
+		"held":                {all, "held__echo", `{}`, "held", "held__echo", "held back"},
+		"as long as you like": {all, long, `{}`, "", long[:200] + " [...]", "unknown tool"},
+	} {
+		raw, _ := json.Marshal(tt.called)
+		tt.client.call(t, "tools/call", fmt.Sprintf(`{"name":%s,"arguments":%s}`, raw, tt.arguments))
+		list := log.entries(t)
+		if len(list) != 1 {
+			t.Errorf("%s: %d entries: %v", name, len(list), list)
+			continue
+		}
+		e := list[0]
+		if why, _ := e["error"].(string); e["server"] != tt.server || e["tool"] != tt.tool || e["verdict"] != "deny" || e["msg"] != "call refused" || !strings.Contains(why, tt.says) || len(why) > 600 {
+			t.Errorf("%s: %v", name, e)
+		}
+	}
+	if all.call(t, "tools/call", `{"name":"s__echo","arguments":{"message":"m"}}`); len(log.entries(t)) != 0 {
+		t.Error("a call that went well is logged")
+	}
+	for range 300 {
+		all.call(t, "tools/call", `{"name":"s__rm"}`)
+	}
+	if n := len(log.entries(t)); n < 50 || n > 250 {
+		t.Errorf("%d entries of 300 calls", n)
+	}
+}
