@@ -227,6 +227,11 @@ func TestLimits(t *testing.T) {
 	has("CPUQuotaPerSecUSec", "infinity")
 	m.Run(t, "systemctl", "daemon-reload")
 	has("MemoryMax", "268435456")
+	for mebibytes := range 5 { // systemd hangs up as it is told of each
+		declare(fmt.Sprintf("memory_limit = \"%dm\"", 300+mebibytes))
+		m.Run(t, "systemctl", "daemon-reexec")
+	}
+	has("MemoryMax", fmt.Sprint(304<<20))
 	serves(t, m, "hello", before, "after its limits have changed")
 	declare("memory_limit = \"256m\"\ntasks_max = 77")
 	has("TasksMax", "77")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,12 +24,15 @@ type walk struct {
 	servers map[string]*walker // by name
 	edits   int
 	said    []string
+
+	meanwhile sync.WaitGroup // what happens to all while other things happen to servers
 }
 
 // walker is one server as it should be.
 type walker struct {
 	file    string // what is in its file; "": there is none
 	variant string // the last good text's; "": there has been none since there is a file
+	memory  int    // MiB, that text's memory_limit
 	run     bool
 	crashed bool // since it was started last: another time its back-off would take too long
 }
@@ -59,7 +63,15 @@ var toServers = []act{
 			return false
 		}
 		s.file = s.variant
-		w.Put(w.t, path(name), variant(s.variant), 0o644)
+		w.Put(w.t, path(name), s.text(), 0o644)
+		return true
+	}},
+	{"change the limits", func(w *walk, name string, s *walker) bool {
+		if s.file == "broken" || !s.run { // others start by it
+			return false
+		}
+		s.memory = s.memory%100 + 101
+		w.Put(w.t, path(name), s.text(), 0o644)
 		return true
 	}},
 	{"remove", func(w *walk, name string, s *walker) bool {
@@ -73,7 +85,7 @@ var toServers = []act{
 	{"rename", func(w *walk, name string, s *walker) bool {
 		for other, o := range w.servers {
 			if s.file != "" && s.file != "broken" && o.file == "" && other != name {
-				*o = walker{file: s.file, variant: s.file, run: true}
+				*o = walker{file: s.file, variant: s.file, memory: s.memory, run: true}
 				*s = walker{}
 				w.Run(w.t, "mv", path(name), path(other))
 				return true
@@ -108,15 +120,20 @@ var toAll = []act{
 	{"reload pfard", runs("systemctl", "reload", "pfard")},
 	{"daemon-reload", runs("systemctl", "daemon-reload")},
 	{"daemon-reexec", runs("systemctl", "daemon-reexec")},
-	{"lose the bus", func(w *walk, _ string, _ *walker) bool {
+	{"restart pfard meanwhile", meanwhile("systemctl restart pfard")},
+	{"daemon-reexec meanwhile", meanwhile("for i in 1 2 3; do systemctl daemon-reexec; done")},
+	{"lose the bus", func(w *walk, _ string, _ *walker) bool { // and systemd's own socket, on which pfard is
 		w.BreakBus(w.t)
-		return true
+		return w.Try("systemctl", "daemon-reexec").Code == 0
 	}},
 }
 
 func path(name string) string { return "/etc/pfar/mcp.d/" + name + ".hcl" }
 
-func variant(v string) string { return echo(fmt.Sprintf("env = { VARIANT = %q }\n", v)) }
+// text is the last good one.
+func (s *walker) text() string {
+	return echo(fmt.Sprintf("env = { VARIANT = %q }\nsandbox {\nmemory_limit = \"%dm\"\n}\n", s.variant, s.memory))
+}
 
 // put writes a file, which may be new or as it was.
 func (w *walk) put(name string, s *walker, slow bool) {
@@ -129,12 +146,15 @@ func (w *walk) put(name string, s *walker, slow bool) {
 		s.run, s.crashed = true, false
 	}
 	s.file, s.variant = v, v
+	if s.memory == 0 {
+		s.memory = 100
+	}
 	if slow {
-		w.Put(w.t, "/root/new.hcl", variant(v), 0o644)
+		w.Put(w.t, "/root/new.hcl", s.text(), 0o644)
 		w.Run(w.t, "cp", "/root/new.hcl", path(name))
 		return
 	}
-	w.Put(w.t, path(name), variant(v), 0o644)
+	w.Put(w.t, path(name), s.text(), 0o644)
 }
 
 // turn is a word of the operator's.
@@ -167,8 +187,16 @@ func runs(argv ...string) func(*walk, string, *walker) bool {
 	}
 }
 
+func meanwhile(script string) func(*walk, string, *walker) bool {
+	return func(w *walk, _ string, _ *walker) bool {
+		w.meanwhile.Go(func() { w.Try("sh", "-c", script) })
+		return true
+	}
+}
+
 // step lets one thing happen to all or nothing, and to some servers one each, in any order and without a pause.
 func (w *walk) step() {
+	defer w.meanwhile.Wait()
 	w.said = nil
 	names := slices.Sorted(maps.Keys(w.servers))
 	w.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
@@ -196,6 +224,7 @@ for f in plan/* applied/* intent/*; do if test -e "$f"; then echo "file $f"; fi;
 systemctl list-units --all --plain --no-legend 'pfar-mcp*' 'pfar-egress@*' 'pfar-egress-monitor@*' | while read unit load active rest; do
   case "$active $unit" in
   "active pfar-mcp@"*) echo "active $unit with $(sed 's/.*VARIANT[^0-9]*\([0-9]*\).*/\1/' /run/credentials/$unit/plan)" ;;
+  "active pfar-mcp-"*.scope) echo "active $unit with $(systemctl show -P MemoryMax $unit) bytes" ;;
   "inactive "*) ;;
   *) echo "$active $unit" ;;
   esac
@@ -218,7 +247,7 @@ func (w *walk) wanted() []string {
 			list = append(list, "file plan/"+name+".json", "file intent/"+name+".json")
 		}
 		if s.run {
-			list = append(list, "file applied/"+name, "active pfar-mcp@"+name+".service with "+s.variant, "active pfar-mcp-"+name+".scope",
+			list = append(list, "file applied/"+name, "active pfar-mcp@"+name+".service with "+s.variant, fmt.Sprintf("active pfar-mcp-%s.scope with %d bytes", name, s.memory<<20),
 				"active pfar-egress@"+name+".socket", "active pfar-egress-monitor@"+name+".socket", "launcher", "server")
 		}
 	}

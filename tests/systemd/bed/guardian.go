@@ -242,41 +242,49 @@ func (k *keeper) boot() error {
 		"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1"}
 	cmd.Stdout, cmd.Stderr = k.console, k.console
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd()), Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if err := k.notify.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting systemd-nspawn: %w", err)
 	}
 	k.nspawn, k.off = cmd, make(chan struct{})
-	ended := make(chan error, 1)
+	ready, heard, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(heard)
+		k.listen(ready)
+	}()
 	go func(off chan struct{}) {
-		ended <- cmd.Wait()
+		err := cmd.Wait()
+		_ = k.notify.SetReadDeadline(time.Unix(1, 0))
+		<-heard
+		ended <- err
 		close(off)
 	}(k.off)
-	ready := make(chan error, 1)
-	go func() { ready <- k.awaitReady() }()
+	const limit = 60 * time.Second
 	select {
-	case err := <-ready:
-		return err
+	case <-ready:
+		return nil
 	case err := <-ended:
-		_ = k.notify.SetReadDeadline(time.Unix(1, 0))
-		<-ready
 		return fmt.Errorf("booting: systemd-nspawn ended: %v", err)
+	case <-time.After(limit):
+		return fmt.Errorf("waiting for the machine to have booted: it has not within %s", limit)
 	}
 }
 
-func (k *keeper) awaitReady() error {
-	const limit = 60 * time.Second
-	if err := k.notify.SetReadDeadline(time.Now().Add(limit)); err != nil {
-		return err
-	}
+// listen closes ready when the machine is, and reads on until the deadline: systemd says so each time that it executes
+// itself anew, and would wait for a reader after a dozen.
+func (k *keeper) listen(ready chan<- struct{}) {
 	buffer := make([]byte, 4096)
-	for {
+	for told := false; ; {
 		n, err := k.notify.Read(buffer)
 		if err != nil {
-			return fmt.Errorf("waiting for the machine to have booted: %w", err)
+			return
 		}
 		for line := range strings.Lines(string(buffer[:n])) {
-			if strings.TrimSpace(line) == "READY=1" {
-				return nil
+			if strings.TrimSpace(line) == "READY=1" && !told {
+				told = true
+				close(ready)
 			}
 		}
 	}
