@@ -506,19 +506,25 @@ func TestProgressOfReplay(t *testing.T) {
 					return true
 				}}
 			}
-			died := make(chan struct{})
-			g.Launch(t, server, telling(tt.first, func(s *registrytest.Server, _ jsonrpc.Message) { s.Exit(); close(died) })).Ready(t)
+			heard, died := make(chan struct{}), make(chan struct{}) // the next process ends what is not yet read of this one
+			g.Launch(t, server, telling(tt.first, func(s *registrytest.Server, _ jsonrpc.Message) { <-heard; s.Exit(); close(died) })).Ready(t)
 			var second sync.WaitGroup
 			second.Go(func() {
 				<-died
 				g.Launch(t, server, telling(tt.second, func(s *registrytest.Server, m jsonrpc.Message) { s.Result(m, `{"content":[]}`) }))
 			})
 			defer second.Wait()
+			if len(tt.first) == 0 { // nor is the beginning of an answer
+				close(heard)
+			}
 			messages := g.session(t, "/mcp/s").callStream(t, `{"name":"echo","_meta":{"progressToken":"p"}}`)
-			for _, p := range tt.want {
+			for i, p := range tt.want {
 				want := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":` + p + `}}`
 				if got := next(t, messages); got != want {
 					t.Errorf("got %s, want %s", got, want)
+				}
+				if i == len(tt.first)-1 {
+					close(heard)
 				}
 			}
 			if got := next(t, messages); !strings.Contains(got, `"result"`) {
