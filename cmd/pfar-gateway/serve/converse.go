@@ -94,8 +94,9 @@ func (c *conversation) progress(before *conversation) func(params []byte) {
 		if !math.IsInf(least, -1) && progressOf(params) <= least {
 			return
 		}
-		if c.note(method, params) {
-			c.told.Store(&params)
+		before := c.told.Swap(&params) // the call may be made once more as soon as the client has it
+		if !c.note(method, params) {
+			c.told.Store(before)
 		}
 	}
 }
