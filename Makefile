@@ -84,6 +84,9 @@ vulnerabilities:
 bench: $(SERVERS)/.installed
 	tests/setup.sh bwrap ip
 	CGO_ENABLED=0 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go run ./tests/bench
+	@if [ "$$(id -u)" = 0 ]; then tests/setup.sh nspawn nft && \
+	PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./tests/systemd; \
+	else echo "NOT RUN as an ordinary user: the benchmarks of tests/systemd"; fi
 
 # Calls all the time while everything around them is killed, restarted and edited: make soak DURATION=1h
 DURATION ?= 10m
