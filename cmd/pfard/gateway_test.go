@@ -61,7 +61,7 @@ func converse(path, request string) (string, error) {
 	return string(b[:max(0, n)]), err
 }
 
-// TestTheGatewaysUser: with a user of its own, the gateway gets two verbs of pfard's; anybody else gets nothing.
+// TestTheGatewaysUser: with a user of its own, the gateway gets the verbs of pfard's that it needs; anybody else gets nothing.
 func TestTheGatewaysUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be another user, and only root's pfard gives its gateway one")
