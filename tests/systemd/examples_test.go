@@ -1,0 +1,37 @@
+package systemd
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// TestExamples drops every example into the folder, as README has it.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	files, err := filepath.Glob(filepath.Join(root, "examples", "*.*"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("the examples are %q, %v", files, err)
+	}
+	for _, f := range files {
+		m.PutFile(t, "/etc/pfar/mcp.d/"+filepath.Base(f), f, 0o644)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, state := strings.TrimSuffix(filepath.Base(f), filepath.Ext(f)), control.Running
+		if strings.Contains(string(text), "vault:") {
+			state = control.Waiting // for what is not in the vault
+		}
+		becomes(t, m, name, state)
+		if status := m.Try("systemctl", "status", "pfar-mcp@"+name); !strings.Contains(status.Stdout, "active (running)") || !strings.Contains(status.Stdout, `Status: "`+string(state)+": ") {
+			t.Errorf("%s: %s", name, status)
+		}
+	}
+}
