@@ -72,7 +72,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	}
 	a := newAttachments(log, link, limits, h, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
-		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits, Prepare: prepareHome,
+		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits, Home: prepareHome,
 		Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: a.drop,
 	})
 	if err != nil {

@@ -23,7 +23,7 @@ type Config struct {
 	Units   string // directory for drop-ins that do not outlive the machine's run; "": there is no need, or no use
 	Link    *Link
 	Limits  Limits
-	Prepare func(p generator.Plan) error // makes what the unit of a plan wants to be there when it is started
+	Home    func(p generator.Plan) error // makes the private home of a server that has one: its unit wants it there when it starts
 	Changed func(units.Update)           // called for each change, one after the other; it may wait
 	Gateway func(running bool)           // called when the gateway's service has come up, as another process perhaps, or gone down
 	Left    func(instance string)        // called when nothing of an instance is left, before Stop returns; it must not call the Runner
@@ -55,7 +55,6 @@ type Runner struct {
 // instance is one that has been started and not stopped since.
 type instance struct {
 	digest   string // of the plan
-	server   string
 	session  string
 	update   units.Update
 	starting bool          // a job of ours is under way: what systemd says may be older
@@ -91,7 +90,7 @@ func (r *Runner) Start(p generator.Plan, _ map[string][]byte) error {
 	if r.instances[name] != nil {
 		return fmt.Errorf("starting %q: it has been started already", name)
 	}
-	if err := r.cfg.Prepare(p); err != nil {
+	if err := r.cfg.Home(p); err != nil {
 		return err
 	}
 	changed, err := r.binds.write(name, p)
@@ -106,7 +105,7 @@ func (r *Runner) Start(p generator.Plan, _ map[string][]byte) error {
 	i := newInstance(p, digest)
 	i.starting, i.asked, i.cancel = true, make(chan struct{}), cancel
 	r.instances[name] = i
-	reloaded := closed
+	var reloaded <-chan struct{}
 	if changed {
 		reloaded = r.reload()
 	}
@@ -116,21 +115,20 @@ func (r *Runner) Start(p generator.Plan, _ map[string][]byte) error {
 
 func newInstance(p generator.Plan, digest string) *instance {
 	return &instance{
-		digest: digest, server: p.Name, session: p.Gateway.Session,
+		digest: digest, session: p.Gateway.Session,
 		update: units.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateStarting, Detail: "starting"},
 	}
 }
 
-// closed is a channel that is.
-var closed = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
-
-// begin asks systemd until it answers, once it has read the unit again.
+// begin asks systemd until it answers, once it has read the unit again; nil: it need not.
 func (r *Runner) begin(ctx context.Context, name string, i *instance, reloaded <-chan struct{}) {
 	defer close(i.asked)
-	select {
-	case <-reloaded:
-	case <-ctx.Done():
-		return
+	if reloaded != nil {
+		select {
+		case <-reloaded:
+		case <-ctx.Done():
+			return
+		}
 	}
 	err := r.persist(ctx, "starting "+name, func(ctx context.Context, bus *Bus) error {
 		return bus.StartUnit(ctx, LauncherUnit(name), func(result string) { r.started(name, i, result) })
@@ -274,7 +272,7 @@ func (r *Runner) Offer(server string, p *generator.Plan) {
 			r.reload()
 		}
 		_, werr := r.plans.write(server, *p)
-		err = errors.Join(err, werr, r.cfg.Prepare(*p))
+		err = errors.Join(err, werr, r.cfg.Home(*p))
 		if r.instances[server] == nil { // or it has been started in the meantime
 			err = errors.Join(err, r.plans.unapply(server))
 		}

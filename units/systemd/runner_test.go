@@ -45,7 +45,7 @@ func (w *world) restart() {
 	w.t.Helper()
 	link := NewLink(func(ctx context.Context) (*Bus, error) { return ConnectTo(ctx, w.systemd.address) })
 	r, err := NewRunner(Config{
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Run: w.run, Runtime: w.run, Link: link, Limits: w, Prepare: func(generator.Plan) error { return nil },
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Run: w.run, Runtime: w.run, Link: link, Limits: w, Home: func(generator.Plan) error { return nil },
 		Changed: w.changed, Gateway: func(bool) {}, Left: func(name string) { w.left = append(w.left, name) },
 	})
 	if err != nil {
