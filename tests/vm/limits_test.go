@@ -28,7 +28,7 @@ func TestLimits(t *testing.T) {
 		}
 	}()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\nresults:\n%s", err, out.Results)
 	}
 	if !out.Ended || out.Status != "0" {
 		t.Errorf("the payload ended: %t, with status %q, want 0", out.Ended, out.Status)

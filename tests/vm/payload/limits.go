@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -76,7 +75,7 @@ func (b *bench) place(l local.Limiter, name string, p *program) (string, error) 
 	how, err := l.Place(context.Background(), name, p.cmd.Process.Pid, limit)
 	if err != nil {
 		p.stdin.Close()
-		return "", errors.Join(err, p.cmd.Wait())
+		return "", errors.Join(err, p.wait())
 	}
 	if !strings.Contains(how, b.way) || strings.Contains(how, "NOT") {
 		err = fmt.Errorf("held as %q, want a cgroup with %q", how, b.way)
@@ -99,7 +98,7 @@ func (b *bench) memory() (string, error) {
 			return how, errors.New("OOMKilled before anything happened")
 		}
 		p.stdin.Write([]byte{1})
-		err = p.cmd.Wait()
+		err = p.wait()
 		if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != unix.SIGKILL {
 			return how, fmt.Errorf("the hog ended with %v and said %q, want SIGKILL", err, p.output())
 		}
@@ -129,7 +128,7 @@ func (b *bench) tasks() (string, error) {
 		return "", err
 	}
 	p.stdin.Write([]byte{1})
-	err = p.cmd.Wait()
+	err = p.wait()
 	n, nerr := strconv.Atoi(p.output())
 	if err != nil || nerr != nil || n < 1 || n >= limit.Tasks {
 		return "", errors.Join(err, nerr, fmt.Errorf("the bomb forked %d times under a limit of %d tasks", n, limit.Tasks))
@@ -190,19 +189,17 @@ func (b *bench) parent() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	children := fmt.Sprintf("/proc/%d/task/%d/children", p.cmd.Process.Pid, p.cmd.Process.Pid)
 	var child int
-	for child == 0 { // no event tells of another process's fork
-		text, err := os.ReadFile(children)
-		if err != nil {
-			return "", err
-		}
-		child, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+	for child == 0 && err == nil { // no event tells of another process's fork
+		child, err = childOf(p.cmd.Process.Pid)
+	}
+	if err != nil {
+		return "", errors.Join(err, p.wait())
 	}
 	_, err = b.limiter.Place(context.Background(), "parent", p.cmd.Process.Pid, limit)
 	unix.Kill(child, unix.SIGKILL)
 	p.stdin.Close()
-	p.cmd.Wait()
+	p.wait()
 	if err == nil {
 		return "", errors.New("it was placed")
 	}
@@ -302,7 +299,7 @@ func leave([]string) error {
 		return err
 	}
 	p.stdin.Write([]byte{1})
-	if err := p.cmd.Wait(); err != nil {
+	if err := p.wait(); err != nil {
 		return err
 	}
 	p.output()
@@ -311,7 +308,9 @@ func leave([]string) error {
 }
 
 func (b *bench) stale() (string, error) {
-	cmd := exec.Command("/proc/self/exe", "leave")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := command(ctx, "/proc/self/exe", "leave")
 	cmd.Stderr = os.Stderr
 	if _, err := cmd.StdinPipe(); err != nil {
 		return "", err
@@ -360,7 +359,7 @@ func (b *bench) none(note string) error {
 	}
 	how, err := b.limiter.Place(context.Background(), "none", p.cmd.Process.Pid, limit)
 	p.stdin.Close()
-	err = errors.Join(err, p.cmd.Wait())
+	err = errors.Join(err, p.wait())
 	if err == nil && (!strings.Contains(note, "memory and CPU limits are not held") || !strings.Contains(how, "NOT held: memory 48 MiB")) {
 		err = fmt.Errorf("note %q, how %q", note, how)
 	}

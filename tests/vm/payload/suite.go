@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -55,13 +56,15 @@ func suite([]string) error {
 		{0, nil, []string{"unshare", "--mount", "sh", "-c", "mount -t tmpfs none /run && exec \"$@\"", "sh", self, "limits", "root, no systemd", "/pfar/mcp-"}},
 		{65534, nil, []string{self, "limits", "no systemd of one's own", "none"}},
 	} {
-		cmd := exec.Command(c.args[0], c.args[1:]...)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+		cmd := command(ctx, c.args[0], c.args[1:]...)
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 		cmd.Env = append(c.env, "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(c.uid), Gid: uint32(c.uid)}}
 		if err := cmd.Run(); err != nil {
 			errs = append(errs, fmt.Errorf("running %q: %w", c.args, err))
 		}
+		cancel()
 	}
 	held, err := processLimit()
 	report("user, RLIMIT_NPROC in the user namespace", err, held)
@@ -90,7 +93,7 @@ func processLimit() (string, error) {
 		return "", err
 	}
 	p.stdin.Write([]byte{1})
-	err = p.cmd.Wait()
+	err = p.wait()
 	n, nerr := strconv.Atoi(p.output())
 	if err == nil && (nerr != nil || n < 1 || n >= tasks) {
 		err = errors.Join(nerr, fmt.Errorf("it forked %d times", n))
