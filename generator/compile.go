@@ -52,7 +52,7 @@ func Compile(s declaration.Server, h Host) (Plan, hcl.Diagnostics) {
 		Gateway: known, Sandbox: box, Egress: egress.Policy{Endpoints: s.Allowed, Private: s.Private},
 	}
 	for _, k := range s.Credentials {
-		p.Credentials = append(p.Credentials, Credential{Name: k.Env, Key: k.Key, From: k.From})
+		p.Credentials = append(p.Credentials, Credential{Name: k.Env, Key: k.Key, From: k.From, Deliver: k.Deliver, Hosts: k.Hosts, Places: k.Places})
 	}
 	return p, c.diags
 }

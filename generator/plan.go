@@ -2,7 +2,9 @@
 package generator
 
 import (
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -36,4 +38,8 @@ type Credential struct {
 	Name string `json:"name"`           // the environment variable, and the file in $CREDENTIALS_DIRECTORY
 	Key  string `json:"key,omitempty"`  // of the vault
 	From string `json:"from,omitempty"` // or a variable of pfar's own environment
+
+	Deliver declaration.Delivery `json:"deliver,omitempty"`
+	Hosts   []egress.Endpoint    `json:"hosts,omitempty"`  // of a brokered one
+	Places  []broker.Place       `json:"places,omitempty"` // likewise
 }

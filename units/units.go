@@ -124,10 +124,12 @@ const (
 // units need not say what they are called.
 const CredentialSecrets = "secrets"
 
-// Secrets are the values of a server's credentials by name or, if some are not to be had, in words which.
+// Secrets are the values of a server's credentials by name or, if some are not to be had, in words which. Of a brokered one
+// the value is its placeholder.
 type Secrets struct {
-	Values  map[string][]byte `json:"values,omitempty"`
-	Missing []string          `json:"missing,omitempty"`
+	Values    map[string][]byte `json:"values,omitempty"`
+	Missing   []string          `json:"missing,omitempty"`
+	Authority []byte            `json:"authority,omitempty"` // certificate of the bridge's authority, in PEM; none without brokered ones
 }
 
 // Digest names the plan that a process of a unit was given, by the bytes of its credential.

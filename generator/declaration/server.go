@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 )
 
@@ -76,12 +77,24 @@ const (
 	StreamHTTP Transport = "stream-http"
 )
 
-// Credential is a secret that the server gets as an environment variable. The value is never here.
+// Credential is a secret that the server gets. The value is never here.
 type Credential struct {
-	Env  string // the variable's name
-	Key  string // vault key, from "vault:KEY"
-	From string // or the name of a variable of pfar's own environment, from "$NAME" or token_env
+	Env     string // the variable that holds the value, the path of a file with it, or the placeholder
+	Key     string // vault key, from "vault:KEY"
+	From    string // or the name of a variable of pfar's own environment, from "$NAME" or token_env
+	Deliver Delivery
+	Hosts   []egress.Endpoint // Brokered: where the value may go, each of Allowed
+	Places  []broker.Place    // Brokered: where in a request
 }
+
+// Delivery is how a server gets a secret. The zero value is as an environment variable.
+type Delivery string
+
+const (
+	InEnvironment Delivery = ""       // deliver = "env"
+	InFile        Delivery = "file"   // the variable holds the path of a file in the sandbox's memory
+	Brokered      Delivery = "broker" // the variable holds a placeholder; the bridge puts the value on the wire
+)
 
 // Variable is one literal of env.
 type Variable struct{ Name, Value string }

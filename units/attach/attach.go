@@ -29,6 +29,7 @@ type Message struct {
 	Placed  *Placed  `json:"placed,omitempty"`  // the answer to Place
 	End     *End     `json:"end,omitempty"`     // the answer to Ended
 	Allowed *Allowed `json:"allowed,omitempty"` // the answer to Allow
+	Broker  bool     `json:"broker,omitempty"`  // to a bridge: the attached file has what it is to put on the wire from now on (package broker)
 	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
 	Error   string   `json:"error,omitempty"`   // why pfard hangs up
 	Later   bool     `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
@@ -42,9 +43,11 @@ type Hello struct {
 }
 
 // Welcome comes with descriptors: to a launcher its connection to the gateway; to a bridge the sockets from the server's
-// network namespace that systemd could not bind. A process that comes again gets none.
+// network namespace that systemd could not bind. A process that comes
+// again gets none of these.
 type Welcome struct {
-	Held string `json:"held,omitempty"` // to a bridge: why the firewall does not hold it, in words; "" if it does
+	Held   string `json:"held,omitempty"`   // to a bridge: why the firewall does not hold it, in words; "" if it does
+	Broker bool   `json:"broker,omitempty"` // to a bridge: the last of the files is as of Message.Broker
 }
 
 // Place names bwrap, before it has read its arguments and forked.

@@ -1,0 +1,71 @@
+package broker
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// MaxSecret is the length that a brokered secret has at most, in bytes: request lines and fields have hardly more room.
+const MaxSecret = 4096
+
+// Placeholder returns what a server gets in place of a value: of its length, alphabet and well-known prefix, so that checks
+// within the client pass. It is the same at every start, and for another value of the same shape, so that a server goes on
+// when its token is rotated. It tells nothing else of the value, and comes through every encoder as it is.
+//
+// seed is the vault's, and name what tells this secret of this server from others. A value that cannot be brokered is an
+// error, which does not quote it.
+func Placeholder(seed []byte, name, value string) (string, error) {
+	if len(value) < MinSecret || len(value) > MaxSecret {
+		return "", fmt.Errorf("a brokered secret has %d to %d bytes, this one %d: deliver it as \"env\"", MinSecret, MaxSecret, len(value))
+	}
+	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return "", fmt.Errorf("a brokered secret is one word of visible ASCII, for it travels in fields of HTTP (RFC 9110 section 5.5): deliver it as \"env\" or \"file\"")
+	}
+	prefix := knownPrefix(value)
+	letters := alphabet(value[len(prefix):])
+	random, err := hkdf.Key(sha256.New, seed, nil, fmt.Sprintf("placeholder %s\x00%s\x00%s\x00%d", name, prefix, letters, len(value)), len(value))
+	if err != nil {
+		return "", fmt.Errorf("making a placeholder: %w", err)
+	}
+	b := []byte(value)
+	for i := len(prefix); i < len(b); i++ {
+		if b[i] != '-' || !uuid.MatchString(value) {
+			b[i] = letters[int(random[i])%len(letters)]
+		}
+	}
+	return string(b), nil
+}
+
+var uuid = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+
+// alphabet is the smallest common one that a value may be of.
+func alphabet(value string) string {
+	const digits, lower, upper = "0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	plain := value
+	if uuid.MatchString(value) {
+		plain = strings.ReplaceAll(value, "-", "")
+	}
+	for _, letters := range []string{digits, digits + "abcdef", digits + "ABCDEF", digits + lower, digits + upper} {
+		if strings.Trim(plain, letters) == "" {
+			return letters
+		}
+	}
+	return digits + lower + upper
+}
+
+// knownPrefix is what tokens of one kind begin with, which is no part of the secret.
+func knownPrefix(value string) string {
+	for _, p := range []string{
+		"github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "sk-ant-", "sk-proj-", "sk-", "sk_live_", "sk_test_",
+		"rk_live_", "xoxb-", "xoxp-", "xoxa-", "xapp-", "ntn_", "secret_", "lin_api_", "SG.", "AKIA", "ASIA", "AIza", "eyJ",
+		"npm_", "hf_", "pat_", "figd_", "dop_v1_", "shpat_", "ATATT3x", "key-",
+	} {
+		if strings.HasPrefix(value, p) && len(value)-len(p) >= MinSecret {
+			return p
+		}
+	}
+	return ""
+}
