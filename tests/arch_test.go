@@ -90,7 +90,7 @@ func TestOwnersOfLibraries(t *testing.T) {
 		"github.com/vishvananda/netlink":       {"policies/firewall"},
 		"github.com/fsnotify/fsnotify":         {"cmd/pfard"},
 		"github.com/mark3labs/mcp-go":          {"cmd/pfar-gateway", "cmd/pfar", "tests/e2e"}, // there as a client like others
-		"filippo.io/age":                       {"cmd/pfard/vault"},
+		"filippo.io/age":                       {"cmd/pfard/vault", "cmd/pfar"},               // there for what is exported
 		"github.com/spf13/cobra":               {"cmd/pfar"},
 	}
 	version := regexp.MustCompile(`/v[0-9]+(/|$)`)

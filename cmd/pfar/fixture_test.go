@@ -117,7 +117,7 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 		case control.Status:
 			return send(control.Response{Status: &report})
 		case control.Secrets:
-			return send(control.Response{Secrets: []string{"notion_token", "other"}})
+			return send(control.Response{Secrets: []control.Secret{{Key: "notion_token", Kind: "plain", Servers: []string{"notion"}}, {Key: "other", Kind: "plain"}}})
 		case control.Watch:
 			if err := send(control.Response{Status: &report}); err != nil {
 				return err
@@ -135,8 +135,22 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 		if err := p.answer(p, r); err != nil {
 			return err
 		}
+		switch r.Verb {
+		case control.Store, control.Remove, control.Rotate:
+			return send(control.Response{Changes: []control.Change{vaultChange(r)}})
+		}
 		return send(control.Response{})
 	}
+}
+
+func vaultChange(r control.Request) control.Change {
+	switch r.Verb {
+	case control.Rotate:
+		return control.Change{Key: r.Key, Result: "changed", Uses: []control.Use{{Server: "notion", Then: control.Restarts}}}
+	case control.Remove:
+		return control.Change{Key: r.Key, Result: "removed"}
+	}
+	return control.Change{Key: r.Key, Result: "new"}
 }
 
 func (b *bench) pfard(t *testing.T, report control.Report, answer func(*fakePfard, control.Request) error) *fakePfard {

@@ -51,20 +51,32 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	defer lock.Close()
+	if err := private(); err != nil {
+		return err
+	}
+	if o.local {
+		return runLocal(ctx, o, log)
+	}
+	return runSystem(ctx, o, log)
+}
+
+// private keeps this process's memory, which secrets pass through, out of core dumps, and from other processes of its user
+// (prctl(2), PR_SET_DUMPABLE): a server of that user that got out of its sandbox is one.
+func private() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("keeping this process's memory to itself: %w", err)
+	}
+	return nil
+}
+
+// runLocal runs everything as processes of its own.
+func runLocal(ctx context.Context, o options, log *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	store, err := vault.Open(o.dirs.Vault())
 	if err != nil {
 		return err
 	}
-	if o.local {
-		return runLocal(ctx, o, log, store)
-	}
-	return runSystem(ctx, o, log, store)
-}
-
-// runLocal runs everything as processes of its own.
-func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vault) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	gateway, err := listenGateway(o)
 	if err != nil {
 		return err
@@ -112,7 +124,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 	}
 	defer w.close()
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())
-	d.loop(ctx, w.changed, func() { notify(log, sd.SdNotifyReady) })
+	d.loop(ctx, w.changed, d.ready)
 	notify(log, sd.SdNotifyStopping)
 	gateway.HTTP.Close() // nobody is to wait for a gateway that takes no more requests
 	gateway.Unix.Close()
@@ -131,6 +143,16 @@ func (d *daemon) serve(ctx context.Context, stop func(), l *net.UnixListener, ga
 		served <- control.Serve(ctx, l, d.answer, gatewayGuest(gateway))
 	}()
 	return served
+}
+
+// ready is called when what is declared is being brought up.
+func (d *daemon) ready() {
+	notify(d.log, sd.SdNotifyReady)
+	go func() { // it may take a job of systemd's
+		if err := d.vault.Settle(); err != nil {
+			d.log.Warn("finishing a change of the vault's key, ignoring", "error", err)
+		}
+	}()
 }
 
 func notify(log *slog.Logger, state string) {
