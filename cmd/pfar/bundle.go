@@ -33,14 +33,21 @@ type openers struct {
 func (o *openers) flags(cmd *cobra.Command, flag, usage string) {
 	cmd.Flags().StringArrayVar(&o.names, flag, nil, usage)
 	cmd.Flags().StringVar(&o.passphraseFile, "passphrase-file", "", "read the passphrase from `FILE`, or from standard input if that is -")
-	cmd.MarkFlagsMutuallyExclusive(flag, "passphrase-file")
 	cmd.RegisterFlagCompletionFunc("passphrase-file", filesToo)
+}
+
+// check refuses a passphrase beside keys.
+func (o openers) check() error {
+	if len(o.names) > 0 && o.passphraseFile != "" {
+		return usage("a passphrase and keys exclude each other")
+	}
+	return nil
 }
 
 func (c *cli) exportCommand() *cobra.Command {
 	var o openers
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "export FILE [KEY...]", Short: "Write secrets to an encrypted file", Long: exportHelp, Args: cobra.MinimumNArgs(1),
+		Use: "export FILE [KEY...]", Short: "Write secrets to an encrypted file", Long: exportHelp, Args: someFile,
 		Example: example("pfar vault export secrets.age", "pfar vault export - notion_token --recipient age1... | ssh host pfar vault import - --identity key.txt"),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
@@ -54,6 +61,13 @@ func (c *cli) exportCommand() *cobra.Command {
 	})
 	o.flags(cmd, "recipient", "encrypt to the age `RECIPIENT` instead of with a passphrase; can be given more than once")
 	return cmd
+}
+
+func someFile(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return arguments("FILE")(cmd, args)
+	}
+	return nil
 }
 
 func (c *cli) importCommand() *cobra.Command {
@@ -73,6 +87,9 @@ func (c *cli) importCommand() *cobra.Command {
 }
 
 func (c *cli) vaultExport(ctx context.Context, file string, keys []string, o openers) error {
+	if err := o.check(); err != nil {
+		return err
+	}
 	if err := writable(file); err != nil {
 		return err
 	}
@@ -235,6 +252,9 @@ func (c *cli) askPassphrase(ctx context.Context, fresh bool) ([]byte, error) {
 }
 
 func (c *cli) vaultImport(ctx context.Context, file string, o openers, replace bool) error {
+	if err := o.check(); err != nil {
+		return err
+	}
 	if file == "-" && o.passphraseFile == "-" {
 		return usage("standard input cannot be both the file and the passphrase")
 	}

@@ -48,6 +48,12 @@ func wantToken(t *testing.T, m *bed.Machine, value string) {
 	})
 }
 
+// A key pair of this test, for what is exported.
+const (
+	identity  = "AGE-SECRET-KEY-182SX0TRM7CWTNFUJ2SZ3QDNN3VZP87GMNNXS6T7HP8JX2Z62AALS4TUVA0\n"
+	recipient = "age1g73rasdy3w3h5xaxt9h96jmlaftk4r2qwmnl8a7lzunksvs5nfxqakh52h"
+)
+
 // TestVault goes through a vault's life on an installed system: the key is sealed before pfard runs for the first time, what
 // changes reaches what runs, and it is all there after a start of the machine.
 func TestVault(t *testing.T) {
@@ -81,12 +87,13 @@ func TestVault(t *testing.T) {
 	wantToken(t, m, "hunter2-two")
 	wantSealed(t, m)
 
-	m.Shell(t, "umask 0; echo several words of it >/root/words; cd /root; pfar vault export secrets.age --passphrase-file words; pfar vault remove some_token")
+	m.Put(t, "/root/identity", identity, 0o600)
+	m.Shell(t, "umask 0; cd /root; pfar vault export secrets.age --recipient "+recipient+"; pfar vault remove some_token")
 	becomes(t, m, "keyed", control.Waiting)
 	if mode := m.Shell(t, "stat -c %a /root/secrets.age; grep -c hunter2 /root/secrets.age || true"); mode != "600\n0\n" {
 		t.Errorf("the exported file: %s", mode)
 	}
-	if out := m.Run(t, "pfar", "vault", "import", "/root/secrets.age", "--passphrase-file", "/root/words"); out != "some_token: new\nkeyed: starts: it has waited for it\n" {
+	if out := m.Run(t, "pfar", "vault", "import", "/root/secrets.age", "--identity", "/root/identity"); out != "some_token: new\nkeyed: starts: it has waited for it\n" {
 		t.Errorf("import says %q", out)
 	}
 	wantToken(t, m, "hunter2-two")
