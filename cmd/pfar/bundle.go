@@ -1,21 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 
-	agefile "filippo.io/age"
-	"filippo.io/age/armor"
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
-	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/cmd/pfard/vault/bundle"
+	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 )
 
 const exportHelp = `Write secrets, all or those named, to a file that age (age-encryption.org) opens, or to standard
@@ -97,27 +93,27 @@ func (c *cli) vaultExport(ctx context.Context, file string, keys []string, o ope
 	if err != nil {
 		return err
 	}
-	passing, err := agefile.GenerateX25519Identity()
+	passing, err := bundle.NewPassing()
 	if err != nil {
 		return err
 	}
-	r, err := c.control().Do(ctx, control.Request{Verb: control.Export, Keys: keys, Recipient: passing.Recipient().String()})
+	r, err := c.control().Do(ctx, control.Request{Verb: control.Export, Keys: keys, Recipient: passing.Recipient()})
 	if err != nil {
 		return err
 	}
-	text, err := open(bytes.NewReader(r.Bundle), passing)
+	text, err := passing.Open(r.Bundle)
 	if err != nil {
 		return fmt.Errorf("reading pfard's answer: %w", err)
 	}
-	var sealed bytes.Buffer
-	if err := seal(&sealed, text, to); err != nil {
+	sealed, err := bundle.Seal(text, to)
+	if err != nil {
 		return fmt.Errorf("encrypting the secrets: %w", err)
 	}
 	if file == "-" {
-		_, err := c.stdout.Write(sealed.Bytes())
+		_, err := c.stdout.Write(sealed)
 		return err
 	}
-	if err := vault.WriteFile(file, sealed.Bytes()); err != nil {
+	if err := durable.WriteFile(file, sealed); err != nil {
 		return fmt.Errorf("writing %q: %w", file, err)
 	}
 	if c.json() {
@@ -137,40 +133,9 @@ func writable(file string) error {
 	return nil
 }
 
-func seal(w io.Writer, text []byte, to []agefile.Recipient) error {
-	lines := armor.NewWriter(w)
-	sealed, err := agefile.Encrypt(lines, to...)
-	if err != nil {
-		return err
-	}
-	if _, err := sealed.Write(text); err != nil {
-		return err
-	}
-	return errors.Join(sealed.Close(), lines.Close())
-}
-
-// open decrypts an age file, armored or not, of at most what an import takes.
-func open(r io.Reader, ids ...agefile.Identity) ([]byte, error) {
-	b := bufio.NewReader(r)
-	if start, _ := b.Peek(len(armor.Header)); string(start) == armor.Header {
-		r = armor.NewReader(b)
-	} else {
-		r = b
-	}
-	text, err := agefile.Decrypt(r, ids...)
-	if err != nil {
-		return nil, err
-	}
-	all, err := io.ReadAll(io.LimitReader(text, vault.MaxBundle+1))
-	if err == nil && len(all) > vault.MaxBundle {
-		err = fmt.Errorf("it holds more than %d bytes", vault.MaxBundle)
-	}
-	return all, err
-}
-
-func (c *cli) recipients(ctx context.Context, o openers) ([]agefile.Recipient, error) {
+func (c *cli) recipients(ctx context.Context, o openers) ([]bundle.Recipient, error) {
 	if len(o.names) > 0 {
-		to, err := agefile.ParseRecipients(strings.NewReader(strings.Join(o.names, "\n")))
+		to, err := bundle.Recipients(o.names)
 		if err != nil {
 			return nil, usage("reading --recipient: %w", err).withHint("age-keygen -y FILE prints the recipient of an identity")
 		}
@@ -180,19 +145,18 @@ func (c *cli) recipients(ctx context.Context, o openers) ([]agefile.Recipient, e
 	if err != nil {
 		return nil, err
 	}
-	to, err := agefile.NewScryptRecipient(passphrase)
-	return []agefile.Recipient{to}, err
+	return bundle.ToPassphrase(passphrase)
 }
 
-func (c *cli) identities(ctx context.Context, o openers) (ids []agefile.Identity, err error) {
+func (c *cli) identities(ctx context.Context, o openers) (ids []bundle.Identity, err error) {
 	for _, name := range o.names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
-		of, err := agefile.ParseIdentities(bytes.NewReader(text))
-		if err != nil { // whose words may quote it
-			return nil, usage("reading %q: it holds no age identity", name)
+		of, err := bundle.Identities(text)
+		if err != nil {
+			return nil, usage("reading %q: %w", name, err)
 		}
 		ids = append(ids, of...)
 	}
@@ -203,8 +167,7 @@ func (c *cli) identities(ctx context.Context, o openers) (ids []agefile.Identity
 	if err != nil {
 		return nil, err
 	}
-	id, err := agefile.NewScryptIdentity(passphrase)
-	return []agefile.Identity{id}, err
+	return bundle.FromPassphrase(passphrase)
 }
 
 // shortestPassphrase is what a passphrase has at least, in bytes: whoever has the file tries out many.
@@ -268,7 +231,7 @@ func (c *cli) vaultImport(ctx context.Context, file string, o openers, replace b
 			return nil, err
 		}
 		defer done()
-		return open(in, ids...)
+		return bundle.Open(in, ids)
 	})
 	if err != nil {
 		return fmt.Errorf("opening %q: %w", file, err)

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	agefile "filippo.io/age"
-
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 )
@@ -48,20 +46,24 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-func identityFile(t *testing.T, dir, name string) (file, recipient string) {
+// Key pairs of this test.
+const (
+	myKey    = "AGE-SECRET-KEY-1MF782Z2DJY4WM0MXAU7AHTWTPZ0JGTDGXJVWQ6804CSRJUW7EUDQGU5MY3"
+	me       = "age1gs7g6zng7s2p996w7jhre6puw3wcfg9892vycc69qssd3z8jwvvqz00dcf"
+	otherKey = "AGE-SECRET-KEY-1T0TPT49KN27EVJ8WY0MJMGFRHEYSAA6E7S5FX3SYTWADRM7ENVYS8XHS6F"
+	another  = "age1qpm9fvfmgv48v0yuqfmmj2ffp7u4uny0f38w2kr89lerpktt6aushjlkkr"
+)
+
+func identityFile(t *testing.T, dir, name, key string) string {
 	t.Helper()
-	id, err := agefile.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return write(t, filepath.Join(dir, name), "# a comment\n"+id.String()+"\n"), id.Recipient().String()
+	return write(t, filepath.Join(dir, name), "# a comment\n"+key+"\n")
 }
 
 func TestExportsAndImportsThatAreRefused(t *testing.T) {
 	b, v := moving(t)
 	dir := t.TempDir()
-	mine, me := identityFile(t, dir, "mine")
-	other, _ := identityFile(t, dir, "other")
+	mine := identityFile(t, dir, "mine", myKey)
+	other := identityFile(t, dir, "other", otherKey)
 	sealed := filepath.Join(dir, "secrets.age")
 	if code, _, complaint := b.exec(t, "", "export", sealed, "--recipient", me); code != 0 {
 		t.Fatal(complaint)
@@ -127,8 +129,8 @@ func TestExportAndImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	mine, me := identityFile(t, dir, "mine")
-	second, another := identityFile(t, dir, "second")
+	mine := identityFile(t, dir, "mine", myKey)
+	second := identityFile(t, dir, "second", otherKey)
 	sealed := write(t, filepath.Join(dir, "secrets.age"), "of yesterday")
 	if err := os.Chmod(sealed, 0o644); err != nil {
 		t.Fatal(err)

@@ -51,9 +51,6 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	defer lock.Close()
-	if err := private(); err != nil {
-		return err
-	}
 	if o.local {
 		return runLocal(ctx, o, log)
 	}
@@ -69,10 +66,27 @@ func private() error {
 	return nil
 }
 
+// noCore keeps it out of core dumps alone. Without systemd there is no more to win: whoever is this user can read the
+// vault's key.
+func noCore() error {
+	var limit unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_CORE, &limit)
+	if limit.Cur = 0; err == nil {
+		err = unix.Setrlimit(unix.RLIMIT_CORE, &limit)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping this process's memory out of core dumps: %w", err)
+	}
+	return nil
+}
+
 // runLocal runs everything as processes of its own.
 func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if err := noCore(); err != nil {
+		return err
+	}
 	store, err := vault.Open(o.dirs.Vault())
 	if err != nil {
 		return err

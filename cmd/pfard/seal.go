@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 )
 
 // sealer is what pfar-vault-key.service runs: it seals a key that pfard hands over, or the one that lies in the vault in the
@@ -89,7 +90,7 @@ func (s sealer) seal(ctx context.Context, text []byte, from string) error {
 	if err := os.MkdirAll(filepath.Dir(s.files.sealed), 0o700); err != nil {
 		return err
 	}
-	return vault.WriteFile(s.files.sealed, sealed)
+	return durable.WriteFile(s.files.sealed, sealed)
 }
 
 // oldestSystemd looks for credentials where the key is put.

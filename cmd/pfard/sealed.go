@@ -10,6 +10,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 	"github.com/pfar/pfar/units"
 )
 
@@ -65,7 +66,7 @@ func (k *sealedKey) Store(text []byte) error {
 	if !k.opened {
 		return vault.KeyFile(filepath.Dir(k.files.plain)).Store(text)
 	}
-	if err := vault.WriteFile(k.files.handover, text); err != nil {
+	if err := durable.WriteFile(k.files.handover, text); err != nil {
 		return err
 	}
 	err := k.seal()

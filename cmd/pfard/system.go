@@ -28,6 +28,9 @@ import (
 func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if err := private(); err != nil {
+		return err
+	}
 	link := systemd.NewLink(systemd.Connect)
 	defer link.Close()
 	store, note, err := systemVault(ctx, o.dirs, link)

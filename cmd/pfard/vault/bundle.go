@@ -8,20 +8,22 @@ import (
 	"strings"
 
 	"filippo.io/age"
+
+	"github.com/pfar/pfar/cmd/pfard/vault/bundle"
 )
 
 // bundleFormat names what Export writes and Import reads.
 const bundleFormat = "pfar-vault-1"
 
-// bundle is secrets on their way from one vault to another, in JSON.
-type bundle struct {
+// contents are secrets on their way from one vault to another, in JSON.
+type contents struct {
 	Format  string   `json:"format"`
 	Secrets []Secret `json:"secrets"` // values in base64
 }
 
 // readBundle returns the secrets of a bundle, all fit to be stored. Its errors quote no value.
 func readBundle(text []byte) ([]Secret, error) {
-	var b bundle
+	var b contents
 	if err := json.Unmarshal(text, &b); err != nil || b.Format != bundleFormat {
 		return nil, unfit{fmt.Errorf("reading the bundle: it is not one JSON object with format %q", bundleFormat)}
 	}
@@ -39,9 +41,6 @@ func readBundle(text []byte) ([]Secret, error) {
 	}
 	return b.Secrets, nil
 }
-
-// MaxBundle bounds the secrets that are imported at once, in bytes of JSON.
-const MaxBundle = 8 << 20
 
 // Export returns the secrets under the keys, or all if none is named, as a bundle that is encrypted to an age recipient.
 func (v *Vault) Export(keys []string, recipient string) ([]byte, error) {
@@ -65,12 +64,12 @@ func (v *Vault) Export(keys []string, recipient string) ([]byte, error) {
 		}
 		secrets = append(secrets, s)
 	}
-	text, err := json.Marshal(bundle{bundleFormat, secrets})
+	text, err := json.Marshal(contents{bundleFormat, secrets})
 	if err != nil {
 		return nil, fmt.Errorf("exporting: %w", err)
 	}
-	if len(text) > MaxBundle {
-		return nil, fmt.Errorf("exporting: the secrets make %d bytes, more than %d; name some of them", len(text), MaxBundle)
+	if len(text) > bundle.Max {
+		return nil, fmt.Errorf("exporting: the secrets make %d bytes, more than %d; name some of them", len(text), bundle.Max)
 	}
 	sealed, err := encrypt(text, to)
 	if err != nil {

@@ -120,7 +120,7 @@ func TestExportAndImport(t *testing.T) {
 			t.Errorf("%s is %+v, want %+v (%v, %v)", k, got, want, err1, err2)
 		}
 	}
-	var b bundle
+	var b contents
 	if text, err = carry("b", "b"); err != nil || json.Unmarshal(text, &b) != nil || len(b.Secrets) != 1 || b.Secrets[0].Key != "b" {
 		t.Errorf("b alone is %s, %v", text, err)
 	}

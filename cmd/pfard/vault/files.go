@@ -14,11 +14,12 @@ import (
 
 	"filippo.io/age"
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 )
 
 const (
 	suffix    = ".age"
-	newPrefix = ".new-"   // begins the names of what is not yet whole
 	committed = ".commit" // a directory of files that take their places in the vault, whatever happens
 
 	maxText = 2 * maxSecret // bytes of a file, decrypted: a secret in base64, with what else there is
@@ -57,7 +58,7 @@ func (v *Vault) files() ([]string, error) {
 
 // clean removes what writes have left that a crash cut short, and finishes those that count.
 func (v *Vault) clean() error {
-	left, err := filepath.Glob(filepath.Join(v.dir, newPrefix+"*"))
+	left, err := filepath.Glob(filepath.Join(v.dir, durable.Prefix+"*"))
 	for _, f := range left {
 		err = errors.Join(err, os.RemoveAll(f))
 	}
@@ -77,43 +78,8 @@ func (v *Vault) begin() (done func(), err error) {
 	return v.writing.Unlock, nil
 }
 
-// stage writes a file that is whole on the disk, and returns its name.
-func stage(dir string, b []byte) (string, error) {
-	f, err := os.CreateTemp(dir, newPrefix+"*") // 0600
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return "", err
-	}
-	return f.Name(), nil
-}
-
-// WriteFile replaces path with a file that only its owner may read, at once and for good: file, then name, then directory
-// reach the disk in this order (DU-02).
-func WriteFile(path string, b []byte) error {
-	dir := filepath.Dir(path)
-	name, err := stage(dir, b)
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(name, path); err != nil {
-		os.Remove(name)
-		return err
-	}
-	return syncDir(dir)
-}
-
 func (v *Vault) write(path string, b []byte) error {
-	if err := WriteFile(path, b); err != nil {
+	if err := durable.WriteFile(path, b); err != nil {
 		return fmt.Errorf("writing to the vault: %w", err)
 	}
 	return nil
@@ -121,13 +87,13 @@ func (v *Vault) write(path string, b []byte) error {
 
 // commit replaces all of the files, by name, or none of them.
 func (v *Vault) commit(files map[string][]byte) error {
-	dir, err := os.MkdirTemp(v.dir, newPrefix+"*") // 0700
+	dir, err := os.MkdirTemp(v.dir, durable.Prefix+"*") // 0700
 	if err != nil {
 		return fmt.Errorf("writing to the vault: %w", err)
 	}
 	for name, b := range files {
 		var staged string
-		if staged, err = stage(dir, b); err == nil {
+		if staged, err = durable.Stage(dir, b); err == nil {
 			err = os.Rename(staged, filepath.Join(dir, name))
 		}
 		if err != nil {
@@ -135,7 +101,7 @@ func (v *Vault) commit(files map[string][]byte) error {
 		}
 	}
 	if err == nil {
-		err = syncDir(dir)
+		err = durable.SyncDir(dir)
 	}
 	if err == nil {
 		err = os.Rename(dir, filepath.Join(v.dir, committed))
@@ -144,7 +110,7 @@ func (v *Vault) commit(files map[string][]byte) error {
 		os.RemoveAll(dir)
 		return fmt.Errorf("writing to the vault: %w", err)
 	}
-	if err := syncDir(v.dir); err != nil {
+	if err := durable.SyncDir(v.dir); err != nil {
 		return fmt.Errorf("writing to the vault: %w", err)
 	}
 	return v.apply()
@@ -163,27 +129,18 @@ func (v *Vault) apply() error {
 		}
 	}
 	if err == nil {
-		err = syncDir(v.dir)
+		err = durable.SyncDir(v.dir)
 	}
 	if err == nil {
 		err = os.Remove(dir)
 	}
 	if err == nil {
-		err = syncDir(v.dir)
+		err = durable.SyncDir(v.dir)
 	}
 	if err != nil {
 		return fmt.Errorf("bringing what was imported to its places, which the next change or start goes on with: %w", err)
 	}
 	return nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // read returns a regular file that is no link and not larger than what the vault writes, and when it was written.

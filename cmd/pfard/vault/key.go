@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"filippo.io/age"
+
+	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 )
 
 // Keeper keeps the text of a vault's key: one identity a line, as age-keygen(1) writes them.
@@ -31,7 +33,7 @@ func (k keyFile) Load() ([]byte, error) {
 	return b, err
 }
 
-func (k keyFile) Store(text []byte) error { return WriteFile(string(k), text) }
+func (k keyFile) Store(text []byte) error { return durable.WriteFile(string(k), text) }
 
 // NewKey returns the text of a key that no vault has.
 func NewKey() ([]byte, error) {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"filippo.io/age"
+
+	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 )
 
 // Errors that a caller tells apart.
@@ -166,7 +168,7 @@ func (v *Vault) Remove(key string) error {
 	if err != nil {
 		return fmt.Errorf("removing secret %q: %w", key, err)
 	}
-	return syncDir(v.dir)
+	return durable.SyncDir(v.dir)
 }
 
 // Keys lists the names of the secrets, sorted.

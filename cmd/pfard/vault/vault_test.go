@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 )
 
 func open(t *testing.T, dir string) *Vault {
@@ -215,7 +217,7 @@ func TestFiles(t *testing.T) {
 	if err := v.Set("k", []byte("hunter2hunter2")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, newPrefix+"123"), []byte("age-enc"), 0o600); err != nil { // by a crash
+	if err := os.WriteFile(filepath.Join(dir, durable.Prefix+"123"), []byte("age-enc"), 0o600); err != nil { // by a crash
 		t.Fatal(err)
 	}
 	open(t, dir)
