@@ -33,7 +33,7 @@ import (
 const roleVariable = "PFAR_TEST_ROLE"
 
 func playRole(role string) int {
-	serve := map[string]func(certificate string) error{"notion": serveNotion, "internet": internet.Serve}[role]
+	serve := map[string]func(certificate string) error{"notion": serveNotion, "apis": serveAPIs, "internet": internet.Serve}[role]
 	if serve == nil {
 		fmt.Fprintf(os.Stderr, "no role %q\n", role)
 		return 2
