@@ -32,14 +32,12 @@ func (c *compiler) secretFiles() []sandbox.Mount {
 	if !c.brokers() {
 		return mounts
 	}
-	source := ""
+	bundle := sandbox.Mount{Kind: sandbox.Data, Dest: bundleFile, Authority: true, Why: "certificates of its egress bridge; the host has none"}
 	if all := c.bundles(); len(all) > 0 {
-		source = all[0].Source
+		bundle = sandbox.Mount{Kind: sandbox.Symlink, Source: all[0].Dest, Dest: bundleFile, Why: all[0].Why}
 	}
-	return append(mounts,
-		sandbox.Mount{Kind: sandbox.Data, Dest: authorityFile, Authority: true, Why: "the authority of its egress bridge, this server's alone"},
-		sandbox.Mount{Kind: sandbox.Data, Dest: bundleFile, Source: source, Authority: true, Why: "certificates of the host and of its egress bridge"},
-	)
+	authority := sandbox.Mount{Kind: sandbox.Data, Dest: authorityFile, Authority: true, Why: "the authority of its egress bridge, this server's alone"}
+	return append(mounts, authority, bundle)
 }
 
 // brokers reports whether the bridge opens connections of this server.
@@ -48,7 +46,7 @@ func (c *compiler) brokers() bool {
 }
 
 // bundlesOfHost are where programs look for certificates, all of them in one file, by distribution. The first that is there
-// is what bundleFile is made of.
+// is what bundleFile leads to.
 func bundlesOfHost() []string {
 	return []string{
 		"/etc/ssl/certs/ca-certificates.crt",                      // Debian, Arch, Alpine, NixOS
