@@ -178,7 +178,8 @@ func (c *compiler) assemble(base []sandbox.Mount) []sandbox.Mount {
 		own = append(own, sandbox.Mount{Kind: sandbox.Tmpfs, Dest: dir, Size: rootSize, Why: "the folder of what is shown in it, and nothing else"})
 	}
 	slices.SortFunc(own, func(a, b sandbox.Mount) int { return strings.Compare(a.Dest, b.Dest) }) // what is above comes first
-	mounts := append(insertEarly(base, own), c.bundles()...)                                      // whatever shows the host's
+	// Certificates of ours come last, whatever shows the host's.
+	mounts := append(insertEarly(base, own), c.bundles()...)
 	remounts := append(sealed, "/etc", "/dev")
 	if c.server.Sandbox.ReadOnlyFS {
 		remounts = append(remounts, "/")

@@ -1,13 +1,13 @@
 package generator
 
 import (
-	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/broker"
 )
 
 const (
@@ -121,22 +121,17 @@ func (c Credential) delivery() string {
 func (c Credential) wire() string {
 	var places, hosts []string
 	for _, p := range c.Places {
-		switch p.Name {
-		case "":
-			places = append(places, "the "+string(p.Part))
+		switch p.Part {
+		case broker.Header:
+			places = append(places, "the field "+quote(p.Name))
+		case broker.Query:
+			places = append(places, "the parameter "+quote(p.Name))
 		default:
-			places = append(places, fmt.Sprintf("the %s %s", partName(string(p.Part)), quote(p.Name)))
+			places = append(places, "the "+string(p.Part))
 		}
 	}
 	for _, h := range c.Hosts {
 		hosts = append(hosts, h.String())
 	}
-	return "into " + strings.Join(places, ", ") + " of requests to " + strings.Join(hosts, ", ")
-}
-
-func partName(part string) string {
-	if part == "query" {
-		return "parameter"
-	}
-	return part
+	return "into " + strings.Join(places, " or ") + " of requests to " + strings.Join(hosts, ", ")
 }
