@@ -87,6 +87,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	d.runner, a.runner = r, r
+	a.brokered, d.rebroker = d.delivery.brokered, a.rebroker
 	found, err := r.Adopt(ctx)
 	if err != nil {
 		return err
@@ -100,7 +101,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	defer w.close()
-	c := &credentials{log: log, plan: r.Plan, secrets: d.secrets}
+	c := &credentials{log: log, plan: r.Plan, secrets: d.delivery.secrets}
 	go a.serve(l.attach)
 	answered := make(chan struct{})
 	go func() {
