@@ -146,6 +146,7 @@ func TestVault(t *testing.T) {
 		{"only one line break is cut", " a\r\nb \n\n", []string{"set", "k"}, 0, " a\r\nb \n", "", ""},
 		{"empty", "\n", []string{"set", "k"}, 1, "", "", "the secret is empty"},
 		{"NUL", "a\x00b", []string{"set", "k"}, 1, "", "", "NUL"},
+		{"no text", "hunter\xff2", []string{"set", "k"}, 1, "", "", "UTF-8"},
 		{"too long", strings.Repeat("x", maxSecret+1), []string{"set", "k"}, 1, "", "", "exceeds"},
 		{"never an argument", "", []string{"set", "k", "hunter2"}, 2, "", "", "a secret is never an argument"},
 		{"no key", "x", []string{"set"}, 2, "", "", "missing KEY"},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -160,6 +161,8 @@ func (c *cli) readSecret(ctx context.Context, key, file string) ([]byte, error) 
 		return nil, fmt.Errorf("the secret exceeds %d bytes", maxSecret)
 	case bytes.IndexByte(secret, 0) >= 0:
 		return nil, errors.New("the secret holds a NUL, which no environment variable can")
+	case !utf8.Valid(secret): // JSON would change it on its way
+		return nil, errors.New("the secret is not text in UTF-8; store it in base64, if the server takes that")
 	}
 	return secret, nil
 }

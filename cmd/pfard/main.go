@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -37,7 +38,7 @@ func main() {
 		exit(unhold(holdState(dirs)))
 	}
 	if *seal {
-		exit(sealer{keyFilesIn(dirs), log, systemdCreds}.run(context.Background()))
+		exit(errors.Join(private(), sealer{keyFilesIn(dirs), log, systemdCreds}.run(context.Background())))
 	}
 	if flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "pfard: run it as a unit, or as: pfard --local [--declarations DIR]; `pfar up` does")

@@ -67,14 +67,9 @@ func private() error {
 }
 
 // noCore keeps it out of core dumps alone. Without systemd there is no more to win: whoever is this user can read the
-// vault's key.
+// vault's key. Of all limits 1 also keeps the kernel from piping a dump to a program (core(5), coredump_pipe in the kernel).
 func noCore() error {
-	var limit unix.Rlimit
-	err := unix.Getrlimit(unix.RLIMIT_CORE, &limit)
-	if limit.Cur = 0; err == nil {
-		err = unix.Setrlimit(unix.RLIMIT_CORE, &limit)
-	}
-	if err != nil {
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
 		return fmt.Errorf("keeping this process's memory out of core dumps: %w", err)
 	}
 	return nil

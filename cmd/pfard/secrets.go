@@ -146,16 +146,15 @@ func (d *daemon) changed(changes []vault.Change) ([]control.Change, error) {
 }
 
 // secretChanged is to be called in the loop when the vault has another value under key, or none any more (CR-11). What runs
-// with the old one is started again; what the bridge of a server puts on the wire in its stead, it has at once.
+// with the old one is started again; calls under way have the time of any stop.
 func (d *daemon) secretChanged(key string) []control.Use {
 	var uses []control.Use
 	for _, name := range d.usersOf(key) {
-		s := d.servers[name]
-		then := control.Renewed
-		if handedOver(*s.want, key) {
-			then = d.renew(s)
+		s, renew := d.servers[name], d.renew
+		if !handedOver(*s.want, key) {
+			renew = d.renewBrokered
 		}
-		uses = append(uses, control.Use{Server: name, Then: then})
+		uses = append(uses, control.Use{Server: name, Then: renew(s)})
 	}
 	return uses
 }
@@ -169,8 +168,8 @@ func handedOver(p generator.Plan, key string) bool {
 
 // renew has a server run with what the vault holds now, and returns what becomes of it.
 func (d *daemon) renew(s *server) control.Then {
-	_, missing, err := d.secrets(*s.want)
-	lacks := err != nil || len(missing) > 0
+	secrets, err := d.delivery.secrets(*s.want)
+	lacks := err != nil || len(secrets.Missing) > 0
 	switch {
 	case !s.runs():
 		return control.Later
@@ -190,3 +189,6 @@ func (d *daemon) renew(s *server) control.Then {
 	}
 	return control.Restarts
 }
+
+// renewBrokered does it for a server whose bridge alone has the value.
+func (d *daemon) renewBrokered(s *server) control.Then { return d.renew(s) }

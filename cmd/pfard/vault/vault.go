@@ -38,8 +38,9 @@ type Vault struct {
 
 	writing sync.Mutex // held by whoever changes files
 
-	mu  sync.RWMutex
-	ids []*age.X25519Identity // what is written is encrypted to the first; a second is of a Rekey that was cut short
+	mu   sync.RWMutex
+	ids  []*age.X25519Identity // what is written is encrypted to the first; a second is of a Rekey that was cut short
+	seed []byte                // once it has been asked for
 }
 
 // Open opens the vault in dir whose key lies beside the secrets, and makes it with a new key if there is none.
@@ -216,11 +217,27 @@ const seedSize = 32
 // Seed returns the vault's random bytes from which placeholders and the authorities of servers are made. They are made
 // once, stay the same when the key changes, and are not among the secrets.
 func (v *Vault) Seed() ([]byte, error) {
+	v.mu.RLock()
+	seed := bytes.Clone(v.seed)
+	v.mu.RUnlock()
+	if seed != nil { // whoever asks does not wait for a change of the key
+		return seed, nil
+	}
 	done, err := v.begin()
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	if seed, err = v.readSeed(); err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.seed = bytes.Clone(seed)
+	return seed, nil
+}
+
+func (v *Vault) readSeed() ([]byte, error) {
 	seed, _, err := v.decrypt(v.seedFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return v.newSeed()

@@ -297,7 +297,7 @@ func TestSeed(t *testing.T) {
 	if err := os.Truncate(file, 100); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.Seed(); err == nil {
+	if _, err := open(t, dir).Seed(); err == nil {
 		t.Error("a damaged seed is accepted")
 	}
 	if st, err := os.Stat(file); err != nil || st.Size() != 100 || st.Mode() != 0o600 {
