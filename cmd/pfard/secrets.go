@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -9,7 +11,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/declaration"
 )
 
 // answerVault carries out what is asked of the vault, and leaves a record of it, never with a value (AUD-03).
@@ -21,25 +22,19 @@ func (d *daemon) answerVault(p control.Peer, q control.Request) (r control.Respo
 		if q.Verb == control.Rotate {
 			put = d.vault.Replace
 		}
-		outcome, err := put(vault.Secret{Key: q.Key, Value: []byte(q.Secret)})
-		if err != nil {
-			return r, ofVault(err)
-		}
-		r.Changes, err = d.changed([]vault.Change{{Key: q.Key, Outcome: outcome}})
-		return r, err
+		r.Changes, err = d.changeVault(func() ([]vault.Change, error) {
+			outcome, err := put(vault.Secret{Key: q.Key, Value: []byte(q.Secret)})
+			return []vault.Change{{Key: q.Key, Outcome: outcome}}, err
+		})
+		return r, ofVault(err)
 	case control.Remove:
-		if err := d.vault.Remove(q.Key); err != nil {
-			return r, ofVault(err)
-		}
-		r.Changes, err = d.changed([]vault.Change{{Key: q.Key, Outcome: removed}})
-		return r, err
+		r.Changes, err = d.changeVault(func() ([]vault.Change, error) {
+			return []vault.Change{{Key: q.Key, Outcome: removed}}, d.vault.Remove(q.Key)
+		})
+		return r, ofVault(err)
 	case control.Import:
-		changes, err := d.vault.Import(q.Bundle, q.Replace)
-		if err != nil {
-			return r, ofVault(err)
-		}
-		r.Changes, err = d.changed(changes)
-		return r, err
+		r.Changes, err = d.changeVault(func() ([]vault.Change, error) { return d.vault.Import(q.Bundle, q.Replace) })
+		return r, ofVault(err)
 	case control.Export:
 		r.Bundle, err = d.vault.Export(q.Keys, q.Recipient)
 		return r, ofVault(err)
@@ -94,6 +89,24 @@ func (d *daemon) recordVault(p control.Peer, q control.Request, r control.Respon
 	d.log.Info("vault", append(attributes, slog.String("outcome", outcome))...)
 }
 
+// recordDelivery logs which secrets a launcher is given, or its bridge on its behalf.
+func recordDelivery(log *slog.Logger, instance string, p generator.Plan, missing []string, err error) {
+	var keys []string
+	for _, c := range p.Credentials {
+		if c.Key != "" {
+			keys = append(keys, c.Key)
+		}
+	}
+	attributes := []any{"operation", "deliver", "key", strings.Join(keys, ", "), "server", instance}
+	switch {
+	case len(keys) == 0 || len(missing) > 0: // nothing is given
+	case err != nil:
+		log.Warn("vault", append(attributes, "outcome", "failed", "error", err)...)
+	default:
+		log.Info("vault", append(attributes, "outcome", "done")...)
+	}
+}
+
 // listSecrets tells what is in the vault, and whose it is.
 func (d *daemon) listSecrets() ([]control.Secret, error) {
 	entries, err := d.vault.List()
@@ -128,14 +141,22 @@ func (d *daemon) usersOf(key string) []string {
 	return names
 }
 
-// changed has servers run with what the vault holds now, and says what becomes of them.
-func (d *daemon) changed(changes []vault.Change) ([]control.Change, error) {
+// changeVault changes the vault, has servers run with what it holds then, and says what becomes of them (CR-11).
+func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.Change, error) {
+	var before map[string]string
+	if err := d.do(func() error { before = d.handouts(); return nil }); err != nil {
+		return nil, err
+	}
+	changes, err := change()
+	if err != nil {
+		return nil, err
+	}
 	var list []control.Change
-	err := d.do(func() error {
+	err = d.do(func() error {
 		for _, c := range changes {
 			told := control.Change{Key: c.Key, Result: string(c.Outcome)}
 			if c.Outcome != vault.Equal {
-				told.Uses = d.secretChanged(c.Key)
+				told.Uses = d.secretChanged(c.Key, before)
 			}
 			list = append(list, told)
 		}
@@ -145,31 +166,49 @@ func (d *daemon) changed(changes []vault.Change) ([]control.Change, error) {
 	return list, err
 }
 
-// secretChanged is to be called in the loop when the vault has another value under key, or none any more (CR-11). What runs
-// with the old one is started again; calls under way have the time of any stop.
-func (d *daemon) secretChanged(key string) []control.Use {
+// handouts are digests of what launchers are given, by server; none of one that lacks something.
+func (d *daemon) handouts() map[string]string {
+	all := map[string]string{}
+	for name, s := range d.servers {
+		if s.want == nil || len(s.want.Credentials) == 0 {
+			continue
+		}
+		if digest, lacks := d.handout(s); !lacks {
+			all[name] = digest
+		}
+	}
+	return all
+}
+
+func (d *daemon) handout(s *server) (digest string, lacks bool) {
+	secrets, err := d.delivery.secrets(*s.want)
+	if err != nil || len(secrets.Missing) > 0 {
+		return "", true
+	}
+	secrets.Authority = nil // signed anew each time, by the same key
+	text, err := json.Marshal(secrets)
+	if err != nil {
+		return "", true
+	}
+	sum := sha256.Sum256(text)
+	return string(sum[:]), false
+}
+
+// secretChanged has the servers that use a key run with what is under it now. One whose launcher would be given the same as
+// before goes on: its bridge has the value, and the placeholder has not changed.
+func (d *daemon) secretChanged(key string, before map[string]string) []control.Use {
 	var uses []control.Use
 	for _, name := range d.usersOf(key) {
-		s, renew := d.servers[name], d.renew
-		if !handedOver(*s.want, key) {
-			renew = d.renewBrokered
-		}
-		uses = append(uses, control.Use{Server: name, Then: renew(s)})
+		uses = append(uses, control.Use{Server: name, Then: d.renew(d.servers[name], before[name])})
 	}
 	return uses
 }
 
-// handedOver reports whether a server has the value itself, and not only its bridge.
-func handedOver(p generator.Plan, key string) bool {
-	return slices.ContainsFunc(p.Credentials, func(c generator.Credential) bool {
-		return c.Key == key && c.Deliver != declaration.Brokered
-	})
-}
-
-// renew has a server run with what the vault holds now, and returns what becomes of it.
-func (d *daemon) renew(s *server) control.Then {
-	secrets, err := d.delivery.secrets(*s.want)
-	lacks := err != nil || len(secrets.Missing) > 0
+// renew has a server run with what the vault holds now, and returns what becomes of it. Calls that are under way have the
+// time of any stop.
+func (d *daemon) renew(s *server, before string) control.Then {
+	now, lacks := d.handout(s)
+	d.rebroker(s.name)
 	switch {
 	case !s.runs():
 		return control.Later
@@ -179,16 +218,13 @@ func (d *daemon) renew(s *server) control.Then {
 			return control.Waits
 		}
 		return control.Starts
+	case !lacks && now == before && s.started != nil && !s.busy && !s.again:
+		return control.Renewed
 	}
-	if s.started != nil && !s.busy {
-		s.again = true
-	}
+	s.again = s.again || s.started != nil && !s.busy
 	d.converge(s)
 	if lacks {
 		return control.Waits
 	}
 	return control.Restarts
 }
-
-// renewBrokered does it for a server whose bridge alone has the value.
-func (d *daemon) renewBrokered(s *server) control.Then { return d.renew(s) }

@@ -84,6 +84,39 @@ func TestSecretChanged(t *testing.T) {
 	}
 }
 
+// TestBrokeredSecretChanged: a bridge has the new value at once, and the server runs on as long as its placeholder is good.
+func TestBrokeredSecretChanged(t *testing.T) {
+	d, m, changed := fixture(t)
+	var told []string
+	d.rebroker = func(server string) { told = append(told, server) } // in the loop
+	d.put(t, "held.hcl", fmt.Sprintf(good, "x")+`
+allowed_domains = ["api.github.com"]
+auth = { TOKEN = { secret = "vault:a", deliver = "broker" } }
+`)
+	changed <- struct{}{}
+	d.state(t)
+	for _, tt := range []struct {
+		secret, then string
+		starts       int
+	}{
+		{"ghp_0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX", "a new, held starts", 1},
+		{"ghp_9zY8xW7vU6tS5rQ4pO3nM2lK1jI0hG9fE8dC", "a changed, held renewed", 1},
+		{"another-shape-of-token", "a changed, held restarts", 2},
+		{"", "a removed, held waits", 2},
+	} {
+		q := control.Request{Verb: control.Store, Key: "a", Secret: tt.secret}
+		if tt.secret == "" {
+			q.Verb = control.Remove
+		}
+		told = nil
+		r, err := askVault(t, d, q)
+		d.state(t)
+		if err != nil || uses(r) != tt.then || m.count("held") != tt.starts || strings.Join(told, " ") != "held" {
+			t.Errorf("%.3q: %q, %v, %d starts, told %q; want %q and %d", tt.secret, uses(r), err, m.count("held"), told, tt.then, tt.starts)
+		}
+	}
+}
+
 func TestVaultRefusals(t *testing.T) {
 	d, _, _ := fixture(t)
 	if _, err := askVault(t, d, control.Request{Verb: control.Store, Key: "a", Secret: "first-of-a"}); err != nil {
@@ -129,12 +162,17 @@ func TestVaultRecords(t *testing.T) {
 		{Verb: control.Remove, Key: "a"}, {Verb: control.Remove, Key: "a"},
 	} {
 		askVault(t, d, q)
+		d.state(t)
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	var got []string
+	var got, given []string
 	for line := range strings.Lines(text.String()) {
-		if _, record, ok := strings.Cut(line, "msg=vault "); ok {
+		_, record, ok := strings.Cut(line, "msg=vault ")
+		switch {
+		case strings.HasPrefix(record, "operation=deliver "):
+			given = append(given, record)
+		case ok:
 			got = append(got, record)
 		}
 	}
@@ -149,6 +187,9 @@ operation=import key="a changed, c new" uid=4711 outcome=done
 operation=remove key=a uid=4711 outcome=removed
 operation=remove key=a uid=4711 outcome=failed error="secret \"a\" is not in the vault"
 `
+	if each := "operation=deliver key=a server=one outcome=done\n"; strings.Join(given, "") != strings.Repeat(each, 3) {
+		t.Errorf("given %q, want three times %q", given, each)
+	}
 	if strings.Join(got, "") != want {
 		t.Errorf("got\n%swant\n%s", strings.Join(got, ""), want)
 	}
