@@ -76,10 +76,13 @@ func (d *daemon) answer(ctx context.Context, _ control.Peer, q control.Request, 
 		return send(control.Response{})
 	case control.Demand:
 		return d.watchDemand(ctx, send)
+	case control.Redaction:
+		return d.redaction.watch(ctx, send)
 	case control.Store:
 		if err := d.vault.Set(q.Key, []byte(q.Secret)); err != nil {
 			return fmt.Errorf("%w: %w", control.ErrInvalid, err)
 		}
+		d.redaction.put(q.Key, []byte(q.Secret)) // before a server has it
 		if err := d.do(func() error { d.wakeWaiting(); return nil }); err != nil {
 			return err
 		}

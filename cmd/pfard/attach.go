@@ -35,7 +35,8 @@ type attachments struct {
 	gateway string // its socket for launchers
 	homes   string // directory of the servers' private homes
 
-	rootless bool // launchers make their servers' namespaces
+	rootless  bool       // launchers make their servers' namespaces
+	redaction *redaction // what launchers keep out of their logs
 
 	newcomers newcomers
 	warnings  rate.Sometimes // of warn
@@ -54,7 +55,7 @@ type launcher struct {
 
 func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, h *hold, dirs control.Dirs) *attachments {
 	return &attachments{
-		log: log, link: link, limits: limits, hold: h, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(),
+		log: log, link: link, limits: limits, hold: h, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(), redaction: newRedaction(),
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{},
 	}
@@ -176,6 +177,11 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 		before.Close()
 	}
 	defer a.gone(p.Instance, conn)
+	over := make(chan struct{})
+	defer close(over)
+	if err := conn.Feed(a.redaction.now, over); err != nil { // before the answer that lets the server run
+		return err
+	}
 	var limits sandbox.Limits // with which this pfard has placed the server
 	for {
 		m, files, err := conn.Receive()

@@ -100,6 +100,7 @@ func tellNewest(newest <-chan string, refused func(words string)) {
 
 // refused passes on what a bridge has refused: to pfar status, and to the launcher for the unit's own.
 func (a *attachments) refused(instance, words string) {
+	words = a.redaction.clean(words) // a host's name may be anything
 	a.runner.Refused(instance, words)
 	a.mu.Lock()
 	conn := a.launchers[instance].conn

@@ -23,6 +23,7 @@ import (
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/local"
 )
 
@@ -44,6 +45,7 @@ type daemon struct {
 	options   options
 	log       *slog.Logger
 	vault     *vault.Vault
+	redaction *redaction
 	endpoint  string
 	runner    runner
 	emptied   func()          // called when there is no server, for the first time or again
@@ -64,8 +66,11 @@ type daemon struct {
 }
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
+	secrets := newRedaction()
+	log = slog.New(journal.Redacting(log.Handler(), secrets.clean))
+	secrets.fill(v, log)
 	return &daemon{
-		options: o, log: log, vault: v, endpoint: endpointAt(address), emptied: func() {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
+		options: o, log: log, redaction: secrets, vault: v, endpoint: endpointAt(address), emptied: func() {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
 }
@@ -111,6 +116,7 @@ func (d *daemon) post(f func()) {
 
 // serverChanged takes the runner's updates.
 func (d *daemon) serverChanged(u local.Update) {
+	u.Detail, u.Refusal = d.redaction.clean(u.Detail), d.redaction.clean(u.Refusal)
 	d.post(func() {
 		switch s := d.servers[u.Server]; {
 		case s == nil:
@@ -287,6 +293,7 @@ func (d *daemon) secrets(p generator.Plan) (values map[string][]byte, missing []
 				missing = append(missing, fmt.Sprintf("%s: set the environment variable %s for pfar", c.Name, c.From))
 			}
 			values[c.Name] = []byte(v)
+			d.redaction.put("$"+c.From, []byte(v))
 			continue
 		}
 		v, err := d.vault.Get(c.Key)

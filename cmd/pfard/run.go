@@ -74,6 +74,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 		return err
 	}
 	d := newDaemon(o, log, store, gateway.HTTP.Addr().String())
+	log = d.log
 	limits, note := local.NewLimiter(ctx, log)
 	if note != "" {
 		d.notes = append(d.notes, note)
@@ -92,6 +93,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 	}
 	r, err := local.New(local.Config{
 		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up, Changed: d.serverChanged,
+		Redaction: d.redaction.now,
 	})
 	if err != nil {
 		return err

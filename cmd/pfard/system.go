@@ -50,6 +50,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	d := newDaemon(o, log, store, endpoint)
+	log = d.log
 	d.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
 	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
@@ -78,7 +79,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	if err != nil {
 		return err
 	}
-	d.runner, a.runner = r, r
+	d.runner, a.runner, a.redaction = r, r, d.redaction
 	found, err := r.Adopt(ctx)
 	if err != nil {
 		return err

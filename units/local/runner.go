@@ -13,6 +13,7 @@ import (
 
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 )
 
 // Config is what a Runner needs to know.
@@ -26,6 +27,8 @@ type Config struct {
 	// Upstream is units.CredentialUpstream of every bridge; nil: there is no upstream proxy.
 	Upstream []byte
 	Changed  func(Update) // called for each change, from several goroutines
+	// Redaction is what launchers keep out of their logs; nil: nothing.
+	Redaction attach.Redaction
 }
 
 // Update is units.Update.

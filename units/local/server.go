@@ -193,6 +193,12 @@ func (s *server) place(f *os.File, started <-chan struct{}) {
 		return
 	}
 	defer conn.Close()
+	over := make(chan struct{})
+	defer close(over)
+	if err := conn.Feed(s.r.cfg.Redaction, over); err != nil { // before the answer that lets the server run
+		s.r.cfg.Log.Error("hanging up on a launcher", "server", s.name, "error", err)
+		return
+	}
 	for {
 		m, files, err := conn.Receive()
 		attach.CloseAll(files)

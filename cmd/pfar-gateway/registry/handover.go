@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/packet"
@@ -152,7 +153,13 @@ func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
 		packet.CloseAll(files)
 		return nil, err
 	}
-	return newUpstream(server, files[0], files[1], memory, &r.limits, r.log), nil
+	return r.upstream(server, files[0], files[1], memory), nil
+}
+
+func (r *Registry) upstream(server handover.Server, stdin, stdout *os.File, memory *keep.Memory) *Upstream {
+	u := newUpstream(server, stdin, stdout, memory, &r.limits, r.log)
+	u.redaction = r.redaction
+	return u
 }
 
 // expected receives what the server is.

@@ -1,0 +1,84 @@
+package attach
+
+import (
+	"bytes"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestFeed sends what there is at once, then what there is of late, and files that nobody can change.
+func TestFeed(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := FromFile(os.NewFile(uintptr(pair[0]), "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	theirs, err := FromFile(os.NewFile(uintptr(pair[1]), "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	var mu sync.Mutex
+	set, changed := bytes.Repeat([]byte("x"), 2*64<<10), make(chan struct{}) // more than a packet has room for
+	over := make(chan struct{})
+	defer close(over)
+	if err := ours.Feed(func() ([]byte, <-chan struct{}) {
+		mu.Lock()
+		defer mu.Unlock()
+		return set, changed
+	}, over); err != nil {
+		t.Fatal(err)
+	}
+	receive := func(want []byte) {
+		t.Helper()
+		m, files, err := theirs.Receive()
+		if err != nil || !m.Redact || len(files) != 1 {
+			t.Fatalf("%+v, %d files, %v", m, len(files), err)
+		}
+		if _, err := files[0].Write([]byte("y")); err == nil {
+			t.Error("the file can be written")
+		}
+		if got, err := ReadSealed(files[0]); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes, %v; want %d", len(got), err, len(want))
+		}
+	}
+	receive(set)
+	mu.Lock()
+	old := changed
+	set, changed = []byte("new"), make(chan struct{})
+	mu.Unlock()
+	close(old)
+	receive([]byte("new"))
+}
+
+func TestFeedWithoutSecrets(t *testing.T) {
+	if err := (&Conn{}).Feed(nil, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReadSealedWantsAFile(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	done := make(chan error, 1)
+	go func() { _, err := ReadSealed(r); done <- err }()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("a pipe is read")
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("a pipe is waited for")
+	}
+}
