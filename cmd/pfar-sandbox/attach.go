@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 )
 
@@ -115,9 +116,8 @@ func (a *attachment) ended() <-chan error {
 
 // redact takes what secrets are recognised by from now on.
 func (a *attachment) redact(f *os.File) {
-	if set, err := attach.ReadSealed(f); err == nil {
-		a.secrets(set)
-	}
+	set, _ := units.ReadSealed(f, attach.MaxSet) // nil is no set, and is said to be none
+	a.secrets(set)
 }
 
 func (a *attachment) take(m attach.Message) {

@@ -62,6 +62,16 @@ func (s *Set) find(text []byte) []Hit {
 // next8 returns the next place from i on, of those that are looked at, where a window may be; -1 if there is none.
 func (t *tier) next8(text []byte, i int, multiplier uint64) int {
 	filter := t.filter
+	for ; i+4*longStep <= len(text); i += 4 * longStep { // four at a time, with one branch
+		four := text[i : i+4*longStep]
+		a := binary.LittleEndian.Uint64(four) * multiplier >> (64 - filterBits)
+		b := binary.LittleEndian.Uint64(four[longStep:]) * multiplier >> (64 - filterBits)
+		c := binary.LittleEndian.Uint64(four[2*longStep:]) * multiplier >> (64 - filterBits)
+		d := binary.LittleEndian.Uint64(four[3*longStep:]) * multiplier >> (64 - filterBits)
+		if (filter[a/64]>>(a%64)|filter[b/64]>>(b%64)|filter[c/64]>>(c%64)|filter[d/64]>>(d%64))&1 != 0 {
+			break
+		}
+	}
 	for ; i+longWidth <= len(text); i += longStep {
 		bit := binary.LittleEndian.Uint64(text[i:]) * multiplier >> (64 - filterBits)
 		if filter[bit/64]>>(bit%64)&1 != 0 {
@@ -74,6 +84,16 @@ func (t *tier) next8(text []byte, i int, multiplier uint64) int {
 // next4 is next8 for the short forms.
 func (t *tier) next4(text []byte, i int, multiplier uint64) int {
 	filter := t.filter
+	for ; i+4*shortStep <= len(text); i += 4 * shortStep {
+		four := text[i : i+4*shortStep]
+		a := uint64(binary.LittleEndian.Uint32(four)) * multiplier >> (64 - filterBits)
+		b := uint64(binary.LittleEndian.Uint32(four[shortStep:])) * multiplier >> (64 - filterBits)
+		c := uint64(binary.LittleEndian.Uint32(four[2*shortStep:])) * multiplier >> (64 - filterBits)
+		d := uint64(binary.LittleEndian.Uint32(four[3*shortStep:])) * multiplier >> (64 - filterBits)
+		if (filter[a/64]>>(a%64)|filter[b/64]>>(b%64)|filter[c/64]>>(c%64)|filter[d/64]>>(d%64))&1 != 0 {
+			break
+		}
+	}
 	for ; i+shortWidth <= len(text); i += shortStep {
 		bit := uint64(binary.LittleEndian.Uint32(text[i:])) * multiplier >> (64 - filterBits)
 		if filter[bit/64]>>(bit%64)&1 != 0 {
@@ -88,6 +108,9 @@ type matcher struct {
 	set  *Set
 	sums sums
 	hits []Hit
+
+	start, end int // of what was summed up last
+	sum        uint64
 }
 
 // at looks for forms that have a window of this hash at i.
@@ -104,7 +127,10 @@ func (m *matcher) at(t *tier, i int, hash uint64) {
 		if start < 0 || end > len(m.sums.text) || m.covered(start, end) {
 			continue
 		}
-		sum := m.sums.of(start, end)
+		if start != m.start || end != m.end { // many forms may have their middle in common, and their length
+			m.start, m.end, m.sum = start, end, m.sums.of(start, end)
+		}
+		sum := m.sum
 		if uint16(sum) == e.print.Check && m.set.seal(sum, e.print.Length) == e.print.Seal {
 			m.hit(e, start, end)
 		}

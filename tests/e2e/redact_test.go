@@ -123,6 +123,8 @@ func (p *pfar) files(to map[string]string) {
 			}
 			return nil
 		})
-		check(p.t, err)
+		if err != nil {
+			p.t.Fatal(err)
+		}
 	}
 }

@@ -19,7 +19,7 @@ func TestRedacting(t *testing.T) {
 	if strings.Contains(got, "secret") {
 		t.Errorf("it is left: %s", got)
 	}
-	for _, want := range []string{`msg="the [x] is out"`, `with="a [x]"`, `g.text=[x]`, `g.error="has a [x]"`, `g.list="[[x]]"`, `g.n=7`, `g.took=1s`, `g.inner.text=[x]`, "level=ERROR"} {
+	for _, want := range []string{`msg="the [x] is out"`, `with="a [x]"`, `g.text=[x]`, `g.error="has a [x]"`, `g.list=[[x]]`, `g.n=7`, `g.took=1s`, `g.inner.text=[x]`, "level=ERROR"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in %s", want, got)
 		}
