@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 
 // TestRedactionIsTold: those who ask hear of what the vault has had since pfard was started, at once and for good, and no value.
 func TestRedactionIsTold(t *testing.T) {
-	v, err := vault.Open(t.TempDir())
+	v, err := vault.Open(filepath.Join(t.TempDir(), "vault"))
 	if err != nil {
 		t.Fatal(err)
 	}

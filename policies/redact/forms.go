@@ -32,7 +32,7 @@ func forms(value string) []form {
 	escaped, inner := url.QueryEscape(value), inJSON(value, false)
 	var list []form
 	for _, text := range []string{
-		value, inner, inJSON(value, true), inJSON(inner, false), strings.ReplaceAll(inner, "/", `\/`), eachByte(value, `\u%04x`), eachByte(value, `\u%04X`),
+		value, inner, inJSON(value, true), inJSON(inner, false), inJSON(inJSON(value, true), false), inJSON(inJSON(inner, false), false), strings.ReplaceAll(inner, "/", `\/`), eachByte(value, `\u%04x`), eachByte(value, `\u%04X`),
 		escaped, lowerEscapes(escaped), url.PathEscape(value), eachByte(value, "%%%02X"), eachByte(value, "%%%02x"),
 		hex.EncodeToString([]byte(value)), strings.ToUpper(hex.EncodeToString([]byte(value))),
 	} {

@@ -76,8 +76,8 @@ func TestEncodersAreFound(t *testing.T) {
 					"base64": base64.StdEncoding.EncodeToString([]byte(text)), "base64url": base64.RawURLEncoding.EncodeToString([]byte(text)),
 					"hex": hex.EncodeToString([]byte(text)), "HEX": fmt.Sprintf("%X", text), "JSON": string(quoted), "JSON twice": string(twice),
 				} {
-					if name == "binary" && strings.HasPrefix(kind, "JSON") || kind == "JSON twice" && strings.ContainsAny(value, "<>&") {
-						continue // not text; and encoding/json escapes twice what others do not
+					if name == "binary" && strings.HasPrefix(kind, "JSON") {
+						continue // not text
 					}
 					out, hits := s.Replace([]byte(encoded))
 					if len(hits) == 0 || hits[0].Name != name {

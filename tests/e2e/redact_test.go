@@ -32,18 +32,21 @@ auth = { LEAK_TOKEN = "vault:leak_token" }`),
 	p.awaitRunning("leak")
 	seen := map[string]string{}
 	c := p.client("/mcp/leak")
+	session := c.session
+	c.session = ""
+	seen["initialize"] = c.raw("initialize", map[string]any{"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "e2e", "version": "1"}})
+	c.session = session
 	for name, q := range map[string]struct {
 		method string
 		params map[string]any
 	}{
-		"initialize": {"initialize", map[string]any{"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "e2e", "version": "1"}}},
-		"tools":      {"tools/list", nil},
-		"prompts":    {"prompts/list", nil},
-		"prompt":     {"prompts/get", map[string]any{"name": "p"}},
-		"resources":  {"resources/list", nil},
-		"resource":   {"resources/read", map[string]any{"uri": "leak://x"}},
-		"call":       {"tools/call", map[string]any{"name": "leak", "arguments": map[string]any{}, "_meta": map[string]any{"progressToken": "t"}}},
-		"error":      {"tools/call", map[string]any{"name": "fail", "arguments": map[string]any{}}},
+		"tools":     {"tools/list", map[string]any{}},
+		"prompts":   {"prompts/list", map[string]any{}},
+		"prompt":    {"prompts/get", map[string]any{"name": "p"}},
+		"resources": {"resources/list", map[string]any{}},
+		"resource":  {"resources/read", map[string]any{"uri": "leak://x"}},
+		"call":      {"tools/call", map[string]any{"name": "leak", "arguments": map[string]any{}, "_meta": map[string]any{"progressToken": "t"}}},
+		"error":     {"tools/call", map[string]any{"name": "fail", "arguments": map[string]any{}}},
 	} {
 		seen[name] = c.raw(q.method, q.params)
 		if !strings.Contains(seen[name], marked) {
