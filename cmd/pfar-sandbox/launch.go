@@ -142,7 +142,7 @@ func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map
 		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused, l.log.learn)
 		return []*os.File{f}, err
 	}
-	if f := fds[units.FDLimits]; len(f) == 1 {
+	if f := fds[units.FDPfard]; len(f) == 1 {
 		if l.pfard, err = passedAttachment(f[0], l.log.learn); err != nil {
 			return nil, err
 		}

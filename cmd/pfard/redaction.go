@@ -27,7 +27,7 @@ func newRedaction() *redaction {
 	return r
 }
 
-// fill takes what the vault holds.
+// fill adds what the vault holds.
 func (r *redaction) fill(v *vault.Vault, log *slog.Logger) {
 	if v == nil {
 		return
@@ -45,17 +45,16 @@ func (r *redaction) fill(v *vault.Vault, log *slog.Logger) {
 		}
 		values[key] = value
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.set = *redact.New(values)
-	r.store()
+	r.add(values)
 }
 
 // put adds a value.
-func (r *redaction) put(name string, value []byte) {
+func (r *redaction) put(name string, value []byte) { r.add(map[string][]byte{name: value}) }
+
+func (r *redaction) add(values map[string][]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.set.Put(name, value) {
+	if r.set.Put(values) {
 		r.store()
 	}
 }

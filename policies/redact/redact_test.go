@@ -305,8 +305,8 @@ func TestFormerValues(t *testing.T) {
 	s := New(nil)
 	value := func(i int) string { return fmt.Sprintf("%d-rotated-%d", i, 1000+i) }
 	for i := range 6 {
-		s.Put("k", []byte(value(i)))
-		s.Put("k", []byte(value(i))) // once more is nothing new
+		s.Put(map[string][]byte{"k": []byte(value(i))})
+		s.Put(map[string][]byte{"k": []byte(value(i))}) // once more is nothing new
 	}
 	for i := range 6 {
 		if got, want := s.String(value(i)) != value(i), i >= 6-maxFormers; got != want {

@@ -60,17 +60,17 @@ const (
 func New(values map[string][]byte) *Set {
 	s := new(Set)
 	s.makeKeys()
-	for name, value := range values {
-		s.put(name, value)
-	}
-	s.index()
+	s.Put(values)
 	return s
 }
 
-// Put adds a value to a set that New made, and reports whether it is a new one. Older ones of the same name stay, the last
-// few of them.
-func (s *Set) Put(name string, value []byte) bool {
-	added := s.put(name, value)
+// Put adds values to a set that New made, and reports whether there is a new one. Older ones of the same name stay, the
+// last few of them.
+func (s *Set) Put(values map[string][]byte) bool {
+	added := false
+	for name, value := range values {
+		added = s.put(name, value) || added
+	}
 	if added {
 		s.index()
 	}
@@ -79,20 +79,17 @@ func (s *Set) Put(name string, value []byte) bool {
 
 // put reports whether the value is new.
 func (s *Set) put(name string, value []byte) bool {
-	added := secret{name: name}
-	seen := map[string]bool{}
-	for _, piece := range pieces(value) {
-		for _, f := range forms(piece) {
-			if len(f.text) >= MinLength && !seen[f.text] {
-				seen[f.text] = true
-				added.prints = append(added.prints, s.printOf(f))
-			}
-		}
+	prints := s.printsOf(value)
+	known := slices.IndexFunc(s.secrets, func(old secret) bool { return old.name == name && slices.Equal(old.prints, prints) })
+	if known >= 0 { // it is the newest now
+		one := s.secrets[known]
+		s.secrets = append(slices.Delete(s.secrets, known, known+1), one)
+		return false
 	}
-	before := len(s.secrets)
-	s.secrets = slices.DeleteFunc(s.secrets, func(old secret) bool { return old.name == name && slices.Equal(old.prints, added.prints) })
-	known := len(s.secrets) < before
-	s.secrets = append(s.secrets, added)
+	if len(prints) == 0 {
+		return false
+	}
+	s.secrets = append(s.secrets, secret{name, prints})
 	former := 0
 	for i := len(s.secrets) - 1; i >= 0; i-- {
 		if s.secrets[i].name == name {
@@ -101,7 +98,21 @@ func (s *Set) put(name string, value []byte) bool {
 			}
 		}
 	}
-	return !known
+	return true
+}
+
+func (s *Set) printsOf(value []byte) []print {
+	var prints []print
+	seen := map[string]bool{}
+	for _, piece := range pieces(value) {
+		for _, f := range forms(piece) {
+			if len(f.text) >= MinLength && !seen[f.text] {
+				seen[f.text] = true
+				prints = append(prints, s.printOf(f))
+			}
+		}
+	}
+	return prints
 }
 
 func (s *Set) makeKeys() {
