@@ -39,7 +39,7 @@ type attachments struct {
 	brokered func(generator.Plan) (*os.File, error) // delivery.brokered
 
 	rootless  bool       // launchers make their servers' namespaces
-	redaction *redaction // what launchers keep out of their logs
+	redaction *redaction // what launchers and bridges keep out of their logs
 
 	newcomers newcomers
 	warnings  rate.Sometimes // of warn

@@ -52,6 +52,11 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why, Broker: material != nil}}, files...); err != nil {
 		return nil
 	}
+	done := make(chan struct{})
+	defer close(done)
+	if err := conn.Feed(a.redaction.now, done); err != nil {
+		return err
+	}
 	go a.passSecrets(conn, p.Instance, plan, changed)
 	hear(conn, held.Allow, func(words string) { a.refused(p.Instance, words) })
 	return nil

@@ -15,19 +15,22 @@ import (
 // TestLeaks: a server says its secret in every way and place that there is. No client sees it, no log, no file of
 // pfar's (CR-01, CR-03, CR-13); also one that is stored while the server runs.
 func TestLeaks(t *testing.T) {
+	const host = "0f3c9a7be2d84165b0a1" // in the name of one
 	const value, marked = `ntn_4mYq81"Rz\Lc0p/<X>&vWb+T7uKd2`, "[redacted: leak_token]"
 	p := prepare(t, map[string]string{
 		"leak.hcl": declare(program(t, "hostile"), []string{"-leak", "LEAK_TOKEN"}, `
 pins = "trust-first"
-auth = { LEAK_TOKEN = "vault:leak_token" }`),
+auth = { LEAK_TOKEN = "vault:leak_token", LEAK_HOST = "vault:leak_host" }`),
 		"other.hcl": echo(t),
 	})
 	p.up()
 	p.await("leak waiting", soon, inState("leak", control.Waiting))
 	p.awaitRunning("other")
-	p.stdin = value + "\n"
-	if _, stderr, code := p.command("vault", "set", "leak_token"); code != 0 {
-		t.Fatalf("pfar vault set: %d: %s", code, stderr)
+	for key, secret := range map[string]string{"leak_token": value, "leak_host": host} {
+		p.stdin = secret + "\n"
+		if _, stderr, code := p.command("vault", "set", key); code != 0 {
+			t.Fatalf("pfar vault set: %d: %s", code, stderr)
+		}
 	}
 	p.awaitRunning("leak")
 	seen := map[string]string{}
@@ -65,7 +68,7 @@ auth = { LEAK_TOKEN = "vault:leak_token" }`),
 	p.awaitRunning("leak")
 	for name, args := range map[string][]string{
 		"logs": {"logs", "leak"}, "logs as JSON": {"logs", "leak", "--json"}, "status": {"status", "--json"}, "pins": {"pins"}, "explained": {"explain", "leak"},
-		"listed": {"tools"}, "called": {"call", "leak.leak"}, "failed": {"call", "leak.fail"},
+		"reached": {"egress", "leak", "--json"}, "listed": {"tools"}, "called": {"call", "leak.leak"}, "failed": {"call", "leak.fail"},
 	} {
 		stdout, stderr, _ := p.command(args...)
 		seen[name] = stdout + stderr
@@ -78,13 +81,16 @@ auth = { LEAK_TOKEN = "vault:leak_token" }`),
 			t.Errorf("%s is in the log (CR-13)", gone)
 		}
 	}
+	if want := "[redacted: leak_host].leak.test"; strings.Count(seen["logs"], want) < 2 || !strings.Contains(seen["status"], want) {
+		t.Errorf("no %s is refused: %s\n%s", want, seen["status"], seen["logs"])
+	}
 	if strings.Count(seen["called"], marked) < 5 {
 		t.Errorf("pfar call: %s", seen["called"])
 	}
 	seen["pfar up"] = p.stderr.String()
 	p.files(seen)
 	for where, text := range seen {
-		for _, form := range redact.Forms(value) {
+		for _, form := range append(redact.Forms(value), host) {
 			if i := strings.Index(text, form); i >= 0 {
 				t.Errorf("%s has %q: %q", where, form, text[max(0, i-200):min(len(text), i+len(form)+50)])
 				break

@@ -30,7 +30,7 @@ type Message struct {
 	End     *End     `json:"end,omitempty"`     // the answer to Ended
 	Allowed *Allowed `json:"allowed,omitempty"` // the answer to Allow
 	Broker  bool     `json:"broker,omitempty"`  // to a bridge: the attached file has what it is to put on the wire from now on (package broker)
-	Redact  bool     `json:"redact,omitempty"`  // to a launcher: the attached file has the secrets to keep out of its log from now on (package redact)
+	Redact  bool     `json:"redact,omitempty"`  // the attached file has what to keep out of logs from now on (package redact)
 	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
 	Error   string   `json:"error,omitempty"`   // why pfard hangs up
 	Later   bool     `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again

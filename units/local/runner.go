@@ -28,7 +28,7 @@ type Config struct {
 	Upstream []byte
 	Brokered func(generator.Plan) (*os.File, error) // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
 	Changed  func(Update)                           // called for each change, from several goroutines
-	// Redaction is what launchers keep out of their logs; nil: nothing.
+	// Redaction is what launchers and bridges keep out of their logs; nil: nothing.
 	Redaction attach.Redaction
 }
 
