@@ -89,10 +89,32 @@ func (a *attachment) begin(ctx context.Context) ([]*os.File, error) {
 		c.Close()
 		return nil, err
 	}
+	if w.Redact {
+		if err := a.hide(ctx, c); err != nil {
+			attach.CloseAll(files)
+			c.Close()
+			return nil, err
+		}
+	}
 	a.hello.Again = true
 	a.set(c)
 	go a.follow(c)
 	return files, nil
+}
+
+// hide takes the message that is to come after the welcome: what no record may hold.
+func (a *attachment) hide(ctx context.Context, c *attach.Conn) error {
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	m, files, err := c.Receive()
+	if err == nil && !m.Redact {
+		attach.CloseAll(files)
+		err = errors.New("another message came")
+	}
+	if err != nil {
+		return fmt.Errorf("learning from pfard what no record may hold: %w", err)
+	}
+	a.clean.take(files, a.log)
+	return nil
 }
 
 func (a *attachment) welcome(w attach.Welcome) error {

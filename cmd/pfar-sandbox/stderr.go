@@ -73,9 +73,8 @@ func (l *stderrLog) copy(r io.Reader) {
 	var start time.Time
 	lines, dropped := 0, 0
 	for {
-		set := l.secrets.Load()
-		text, whole, err := in.next(maxLine + min(set.Longest(), maxSearched))
-		line := l.clean(set, text, whole)
+		text, whole, err := in.next(l.searched)
+		line := l.clean(l.secrets.Load(), text, whole) // as they are now: that line may have been long in coming
 		if line == "" && err != nil {
 			break
 		}
@@ -100,6 +99,9 @@ func (l *stderrLog) copy(r io.Reader) {
 	}
 }
 
+// searched is how many bytes of a line are to be kept, so that no secret that begins in what is logged is cut.
+func (l *stderrLog) searched() int { return maxLine + min(l.secrets.Load().Longest(), maxSearched) }
+
 // lineReader reads lines, however they were written.
 type lineReader struct {
 	in   *bufio.Reader
@@ -108,14 +110,14 @@ type lineReader struct {
 
 // next returns the next line without its end, which is good until the next call, and whether it is whole: no more of it
 // is kept in memory than most bytes and what the reader has.
-func (r *lineReader) next(most int) (line []byte, whole bool, err error) {
+func (r *lineReader) next(most func() int) (line []byte, whole bool, err error) {
 	if cap(r.line) > 16*maxLine { // a long one is rare, and this process stays small
 		r.line = nil
 	}
 	r.line, whole = r.line[:0], true
 	for {
 		b, err := r.in.ReadSlice('\n')
-		if len(r.line) < most {
+		if len(r.line) < most() {
 			r.line = append(r.line, b...)
 		} else {
 			whole = whole && len(b) == 0

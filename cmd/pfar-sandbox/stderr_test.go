@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -143,6 +144,21 @@ func TestStderrWithoutSecrets(t *testing.T) {
 			}
 		})
 	}
+	t.Run("learnt while a line is awaited", func(t *testing.T) {
+		r, w := io.Pipe()
+		var out bytes.Buffer
+		l := &stderrLog{out: &out, now: time.Now}
+		done := make(chan struct{})
+		go func() { defer close(done); l.copy(r) }()
+		fmt.Fprint(w, "the token ") // is taken, so that what is known is looked at
+		l.learn(b)
+		fmt.Fprintln(w, value)
+		w.Close()
+		<-done
+		if strings.Contains(out.String(), value) {
+			t.Errorf("it is logged: %s", &out)
+		}
+	})
 	t.Run("where a line is cut", func(t *testing.T) {
 		var out bytes.Buffer
 		l := &stderrLog{out: &out, now: time.Now}

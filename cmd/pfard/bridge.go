@@ -49,7 +49,7 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 		files = append(slices.Clip(files), material)
 		defer material.Close()
 	}
-	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why, Broker: material != nil}}, files...); err != nil {
+	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why, Redact: true, Broker: material != nil}}, files...); err != nil {
 		return nil
 	}
 	done := make(chan struct{})

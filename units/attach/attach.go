@@ -48,6 +48,7 @@ type Hello struct {
 // again gets none of these.
 type Welcome struct {
 	Held   string `json:"held,omitempty"`   // to a bridge: why the firewall does not hold it, in words; "" if it does
+	Redact bool   `json:"redact,omitempty"` // to a bridge: the next message is one of Message.Redact, and nothing is to be logged before
 	Broker bool   `json:"broker,omitempty"` // to a bridge: the last of the files is as of Message.Broker
 }
 
