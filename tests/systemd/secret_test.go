@@ -174,7 +174,7 @@ func checkNoCores(t *testing.T, m *bed.Machine) {
 	seen := 0
 	for line := range strings.Lines(out) {
 		seen++
-		if f := strings.Fields(line); len(f) < 7 || f[5] != "0" || f[6] != "0" {
+		if f := strings.Fields(line); len(f) < 7 || f[5] != f[6] || f[5] != "0" && f[5] != "1" { // 1 keeps a pipe's reader away as well
 			t.Errorf("it may be dumped: %s", line)
 		}
 	}
