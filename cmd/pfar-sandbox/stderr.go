@@ -74,12 +74,8 @@ func (l *stderrLog) copy(r io.Reader) {
 	lines, dropped := 0, 0
 	for {
 		text, whole, err := in.next(l.searched)
-		line := l.clean(l.secrets.Load(), text, whole) // as they are now: that line may have been long in coming
-		if line == "" && err != nil {
+		if len(text) == 0 && err != nil {
 			break
-		}
-		if line == "" {
-			line = " "
 		}
 		now := l.now()
 		if now.Sub(start) > interval {
@@ -92,7 +88,7 @@ func (l *stderrLog) copy(r io.Reader) {
 			dropped++
 			continue
 		}
-		l.heard(now, line)
+		l.heard(now, l.clean(l.secrets.Load(), text, whole)) // as they are now: that line may have been long in coming
 	}
 	if dropped > 0 {
 		l.say(fmt.Sprintf("pfar-sandbox: %d lines suppressed", dropped))
@@ -135,12 +131,15 @@ func (l *stderrLog) clean(set *redact.Set, line []byte, whole bool) string {
 	if !whole { // what begins there may be a part of one
 		line = line[:max(0, len(line)-set.Longest())]
 	}
-	text := redact.Strip(string(line))
-	cut := ""
-	if !whole || len(text) > maxLine {
-		text, cut = text[:min(len(text), maxLine)], " [cut]"
+	cut := len(line) > 2*maxLine // what Strip removes may reach behind maxLine, but costs time
+	text := redact.Strip(string(line[:min(len(line), 2*maxLine)]))
+	switch {
+	case cut || !whole || len(text) > maxLine:
+		return escape(text[:min(len(text), maxLine)]) + " [cut]"
+	case text == "":
+		return " "
 	}
-	return escape(text) + cut
+	return escape(text)
 }
 
 // replaced logs which secrets were, each at most once a minute.

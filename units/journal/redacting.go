@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"encoding"
 	"fmt"
 	"log/slog"
 )
@@ -45,6 +46,19 @@ func (h *redacting) attributes(attrs []slog.Attr) []slog.Attr {
 	return clean
 }
 
+// words are what slog.TextHandler makes of a value.
+func words(v any) string {
+	switch v := v.(type) {
+	case encoding.TextMarshaler:
+		if b, err := v.MarshalText(); err == nil {
+			return string(b)
+		}
+	case []byte:
+		return string(v)
+	}
+	return fmt.Sprintf("%+v", v)
+}
+
 // attribute leaves numbers, times and the like as they are.
 func (h *redacting) attribute(a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
@@ -54,7 +68,7 @@ func (h *redacting) attribute(a slog.Attr) slog.Attr {
 	case slog.KindGroup:
 		v = slog.GroupValue(h.attributes(v.Group())...)
 	case slog.KindAny:
-		v = slog.StringValue(h.text(fmt.Sprintf("%+v", v.Any()))) // as slog.TextHandler writes it
+		v = slog.StringValue(h.text(words(v.Any())))
 	}
 	return slog.Attr{Key: a.Key, Value: v}
 }
