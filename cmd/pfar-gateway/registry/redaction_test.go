@@ -22,10 +22,20 @@ func secrets() *redact.Set { return redact.New(map[string][]byte{"k": []byte(can
 
 // TestRedaction: a secret is in everything that a server says, and in nothing that leaves the registry.
 func TestRedaction(t *testing.T) {
-	r := registrytest.New(t, limits())
 	by := registry.NewRedaction()
 	by.Learn(secrets())
-	r.Redact(by)
+	var r *registrytest.Registry
+	t.Cleanup(func() { // when all is over
+		for _, form := range []string{canary, hex.EncodeToString([]byte(canary))} {
+			if strings.Contains(r.Log.String(), form) {
+				t.Errorf("the log has it: %s", r.Log)
+			}
+		}
+		if !strings.Contains(r.Log.String(), "secret=k place=message") {
+			t.Errorf("the log does not tell of it: %s", r.Log)
+		}
+	})
+	r = registrytest.Prepared(t, limits(), func(r *registrytest.Registry) { r.Redact(by) })
 	events := make(chan registry.Event, 64)
 	r.Watch(func(e registry.Event) { events <- e })
 	progress := make(chan string, 1)
@@ -87,21 +97,12 @@ func TestRedaction(t *testing.T) {
 	}
 	l.Exit()
 	l.Failed(t)
-	for _, form := range []string{canary, hex.EncodeToString([]byte(canary))} {
-		if strings.Contains(r.Log.String(), form) {
-			t.Errorf("the log has it: %s", r.Log)
-		}
-	}
-	if !strings.Contains(r.Log.String(), "secret=k place=message") {
-		t.Errorf("the log does not tell of it: %s", r.Log)
-	}
 }
 
 // TestNothingBeforeSecretsAreKnown: no line of a server's is taken, no request hangs for ever, and all goes on once they are.
 func TestNothingBeforeSecretsAreKnown(t *testing.T) {
-	r := registrytest.New(t, limits())
 	by := registry.NewRedaction()
-	r.Redact(by)
+	r := registrytest.Prepared(t, limits(), func(r *registrytest.Registry) { r.Redact(by) })
 	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{Init: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"` + canary + `","version":"1"}}`})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

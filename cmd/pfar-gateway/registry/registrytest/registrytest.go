@@ -38,10 +38,11 @@ type Registry struct {
 // New starts a registry; it ends with the test.
 func New(t testing.TB, limits registry.Limits) *Registry {
 	t.Helper()
-	return begin(t, limits, func(*Registry) {})
+	return Prepared(t, limits, func(*Registry) {})
 }
 
-func begin(t testing.TB, limits registry.Limits, first func(*Registry)) *Registry {
+// Prepared is New with something to be done before the first server can come.
+func Prepared(t testing.TB, limits registry.Limits, first func(*Registry)) *Registry {
 	t.Helper()
 	var log lockedBuffer
 	r := &Registry{
