@@ -32,7 +32,7 @@ const Patience = 10 * time.Second
 type Registry struct {
 	*registry.Registry
 	Path string
-	Log  *bytes.Buffer // only to be read when all is over
+	log  *lockedBuffer
 }
 
 // New starts a registry; it ends with the test.
@@ -47,7 +47,7 @@ func Prepared(t testing.TB, limits registry.Limits, first func(*Registry)) *Regi
 	var log lockedBuffer
 	r := &Registry{
 		Registry: registry.New(slog.New(slog.NewTextHandler(&log, nil)), "test", limits),
-		Path:     filepath.Join(t.TempDir(), "servers"), Log: &log.Buffer,
+		Path:     filepath.Join(t.TempDir(), "servers"), log: &log,
 	}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: r.Path, Net: "unixpacket"})
 	if err != nil {
@@ -77,6 +77,13 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.Buffer.Write(p)
+}
+
+// Logged returns what the registry has logged so far.
+func (r *Registry) Logged() string {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	return r.log.String()
 }
 
 // Script says how a server answers. The zero value is honest and offers the tool echo.
