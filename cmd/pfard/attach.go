@@ -234,7 +234,7 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 			return err
 		}
 	}
-	f, err := handover.DialFor(a.gateway, plan.Gateway)
+	f, err := handover.DialFor(a.gateway, plan.Gateway, a.redaction.serial())
 	if err != nil {
 		return err
 	}

@@ -77,6 +77,13 @@ func (r *redaction) now() ([]byte, <-chan struct{}) {
 	return r.stored, r.changed
 }
 
+// serial says which set there is.
+func (r *redaction) serial() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.set.Serial()
+}
+
 // clean is a text of pfard's own without secrets in it.
 func (r *redaction) clean(text string) string {
 	r.mu.Lock()

@@ -303,6 +303,7 @@ func TestPieces(t *testing.T) {
 // TestFormerValues are recognised, the last few of them.
 func TestFormerValues(t *testing.T) {
 	s := New(nil)
+	before := s.Serial()
 	value := func(i int) string { return fmt.Sprintf("%d-rotated-%d", i, 1000+i) }
 	for i := range 6 {
 		s.Put(map[string][]byte{"k": []byte(value(i))})
@@ -312,6 +313,9 @@ func TestFormerValues(t *testing.T) {
 		if got, want := s.String(value(i)) != value(i), i >= 6-maxFormers; got != want {
 			t.Errorf("value %d is recognised: %v", i, got)
 		}
+	}
+	if b, err := s.MarshalBinary(); err != nil || s.Serial() <= before || Serial(b) != s.Serial() || Serial(b[:9]) != 0 {
+		t.Errorf("the serials are %d and %d, %v", s.Serial(), Serial(b), err)
 	}
 	if s.Len() != maxFormers {
 		t.Errorf("%d values are kept", s.Len())

@@ -10,6 +10,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Set recognises secrets without holding them. The zero value recognises nothing. It may be used by many at once, but for Put.
@@ -22,6 +23,7 @@ type Set struct {
 	key        [32]byte // of seals
 	multiplier uint64   // of hashes; odd
 	base       uint64   // of sums
+	serial     int64
 	secrets    []secret
 	long       tier // forms of reach(8, 8) bytes and more
 	short      tier // the others
@@ -60,6 +62,7 @@ const (
 func New(values map[string][]byte) *Set {
 	s := new(Set)
 	s.makeKeys()
+	s.serial = time.Now().UnixNano()
 	s.Put(values)
 	return s
 }
@@ -72,9 +75,22 @@ func (s *Set) Put(values map[string][]byte) bool {
 		added = s.put(name, value) || added
 	}
 	if added {
+		s.serial = max(s.serial+1, time.Now().UnixNano())
 		s.index()
 	}
 	return added
+}
+
+// Serial tells a set from those before it, also those of another process: it is greater. That of a zero Set is 0.
+func (s *Set) Serial() int64 { return s.serial }
+
+// Serial is that of a stored set; 0 if it is none.
+func Serial(b []byte) int64 {
+	var h head
+	if _, err := binary.Decode(b, binary.LittleEndian, &h); err != nil || h.Magic != magic {
+		return 0
+	}
+	return h.Serial
 }
 
 // put reports whether the value is new.
@@ -239,6 +255,7 @@ type head struct {
 	Key        [32]byte
 	Multiplier uint64
 	Base       uint64
+	Serial     int64
 	Names      uint32 // bytes
 	Secrets    uint32
 }
@@ -251,7 +268,7 @@ func (s *Set) MarshalBinary() ([]byte, error) {
 	for _, one := range s.secrets {
 		names.WriteString(one.name + "\n")
 	}
-	h := head{magic, s.key, s.multiplier, s.base, uint32(names.Len()), uint32(len(s.secrets))}
+	h := head{magic, s.key, s.multiplier, s.base, s.serial, uint32(names.Len()), uint32(len(s.secrets))}
 	b, err := binary.Append(nil, binary.LittleEndian, h)
 	b = append(b, names.String()...)
 	for _, one := range s.secrets {
@@ -277,7 +294,7 @@ func (s *Set) UnmarshalBinary(b []byte) error {
 	if len(names) != int(h.Secrets)+1 {
 		return errStored
 	}
-	read := Set{key: h.Key, multiplier: h.Multiplier, base: h.Base}
+	read := Set{key: h.Key, multiplier: h.Multiplier, base: h.Base, serial: h.Serial}
 	size := binary.Size(print{})
 	for _, name := range names[:h.Secrets] {
 		if len(b) < 4 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 )
@@ -107,6 +108,15 @@ func (r *Runner) Stop(name string) {
 	if s.plan.Gateway.Session != "" {
 		r.forget(name)
 	}
+}
+
+// secrets says which set of them there is.
+func (r *Runner) secrets() int64 {
+	if r.cfg.Redaction == nil {
+		return 0
+	}
+	set, _ := r.cfg.Redaction()
+	return redact.Serial(set)
 }
 
 // Adjust is not for a local server: it is started again.

@@ -164,7 +164,7 @@ func (s *server) stageMounts() error {
 
 // prepare is the launcher's process, made anew for each start.
 func (s *server) prepare() (spec, error) {
-	gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), s.plan.Gateway)
+	gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), s.plan.Gateway, s.r.secrets())
 	if err != nil {
 		return spec{}, err
 	}

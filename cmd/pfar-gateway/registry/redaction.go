@@ -16,18 +16,33 @@ import (
 // Redaction has the secrets that nothing may hold which comes from a server: every line of one passes it before anybody
 // looks at it. Until Learn is called nothing of any server is read. A nil Redaction lets all pass.
 type Redaction struct {
-	set   atomic.Pointer[redact.Set]
-	first chan struct{} // closed when there is a set
-	once  sync.Once
+	set atomic.Pointer[redact.Set]
+
+	mu   sync.Mutex
+	turn chan struct{} // closed when there is another set
 }
 
 // NewRedaction returns one that knows no secrets yet.
-func NewRedaction() *Redaction { return &Redaction{first: make(chan struct{})} }
+func NewRedaction() *Redaction { return &Redaction{turn: make(chan struct{})} }
 
 // Learn takes the secrets that there are from now on.
 func (r *Redaction) Learn(set *redact.Set) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.set.Store(set)
-	r.once.Do(func() { close(r.first) })
+	close(r.turn)
+	r.turn = make(chan struct{})
+}
+
+// knows reports whether the set of a serial is known, or a later one. If not, the channel is closed when there is another.
+func (r *Redaction) knows(serial int64) (bool, <-chan struct{}) {
+	if set := r.set.Load(); set != nil && set.Serial() >= serial {
+		return true, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	set := r.set.Load()
+	return set != nil && set.Serial() >= serial, r.turn
 }
 
 // Text is a text of the gateway's own without secrets in it.
@@ -39,24 +54,46 @@ func (r *Registry) Redact(by *Redaction) { r.redaction = by }
 // redactionWait is how long a request waits for the secrets to be known, of a gateway that has just been started.
 const redactionWait = 10 * time.Second
 
-// known waits until the secrets are. An error is a *jsonrpc.Error.
+// known waits until those are known that the server may have been given. An error is a *jsonrpc.Error.
 func (u *Upstream) known(ctx context.Context) error {
-	r := u.redaction
-	if r == nil || r.set.Load() != nil {
+	if u.redaction == nil {
+		return nil
+	}
+	ok, turn := u.redaction.knows(u.secrets)
+	if ok {
 		return nil
 	}
 	timer := time.NewTimer(redactionWait)
 	defer timer.Stop()
-	select {
-	case <-r.first:
-		return nil
-	case <-u.done:
-		return u.gone(false)
-	case <-ctx.Done():
-		return interrupted(ctx)
-	case <-timer.C:
-		return jsonrpc.Errorf(CodeUnavailable, "server %q: pfard has not said what secrets no answer may hold, so none is taken; see whether it runs: pfar status", u.server.Name)
+	for !ok {
+		select {
+		case <-turn:
+			ok, turn = u.redaction.knows(u.secrets)
+		case <-u.done:
+			return u.gone(false)
+		case <-ctx.Done():
+			return interrupted(ctx)
+		case <-timer.C:
+			return jsonrpc.Errorf(CodeUnavailable, "server %q: pfard has not said what secrets no answer may hold, so none is taken; see whether it runs: pfar status", u.server.Name)
+		}
 	}
+	return nil
+}
+
+// mayRead waits as known does, for as long as the conversation goes on, and reports whether it does.
+func (u *Upstream) mayRead() bool {
+	for u.redaction != nil {
+		ok, turn := u.redaction.knows(u.secrets)
+		if ok {
+			break
+		}
+		select {
+		case <-turn:
+		case <-u.done:
+			return false
+		}
+	}
+	return true
 }
 
 // clean is a line of the server's without secrets in it.

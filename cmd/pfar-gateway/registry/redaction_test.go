@@ -114,6 +114,20 @@ func TestNothingBeforeSecretsAreKnown(t *testing.T) {
 	if got, err := call(r, "s__echo", canary); err != nil || got != echoed("[redacted: k]") {
 		t.Errorf("%s, %v", got, err)
 	}
+	// A server that was given a secret which the gateway has not heard of is not read before it has.
+	later := redact.New(map[string][]byte{"later": []byte("glpat-1aB2cD3eF4gH5iJ6kL7m")})
+	r.Secrets = later.Serial()
+	second := r.Launch(t, handover.Server{Name: "t"}, registrytest.Script{})
+	ctx, cancel = context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if m, err := second.NextOr(ctx); err == nil {
+		t.Fatalf("before the secret is known: %+v", m)
+	}
+	by.Learn(later)
+	second.Ready(t)
+	if got, err := call(r, "t__echo", "glpat-1aB2cD3eF4gH5iJ6kL7m"); err != nil || got != echoed("[redacted: later]") {
+		t.Errorf("%s, %v", got, err)
+	}
 	by.Learn(redact.New(nil))
 	if got, err := call(r, "s__echo", canary); err != nil || got != echoed(canary) {
 		t.Errorf("with another vault: %s, %v", got, err)

@@ -32,6 +32,7 @@ type Upstream struct {
 	hangUp  func()                             // on the launcher; nil: there is none
 
 	redaction *Redaction // nil: nothing is secret
+	secrets   int64      // serial of those that have to be known before it is read
 
 	memory *keep.Memory // gives ids and tokens out, and knows which are in flight
 	before int64        // those up to here are a gateway's before this one
@@ -120,12 +121,8 @@ func (u *Upstream) Faults() map[Fault]int { return u.faults.all() }
 // run reads and writes until the conversation ends.
 func (u *Upstream) run() {
 	go u.send()
-	if u.redaction != nil {
-		select {
-		case <-u.redaction.first:
-		case <-u.done:
-			return
-		}
+	if !u.mayRead() {
+		return
 	}
 	var notes window
 	for tail := u.before > 0; ; tail = false {

@@ -23,6 +23,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/packet"
 )
 
 // Patience is how long a test waits for what must happen.
@@ -33,6 +34,8 @@ type Registry struct {
 	*registry.Registry
 	Path string
 	log  *lockedBuffer
+
+	Secrets int64 // handover.Message.Secrets of those that are handed over from now on
 }
 
 // New starts a registry; it ends with the test.
@@ -275,10 +278,15 @@ func (r *Registry) Launch(t testing.TB, server handover.Server, script Script) *
 // Hand hands pipes over, which belong to the registry then.
 func (r *Registry) Hand(t testing.TB, server handover.Server, stdin, stdout *os.File) *Launched {
 	t.Helper()
-	c, err := handover.Dial(r.Path, server)
+	f, err := handover.DialFor(r.Path, server, r.Secrets)
 	if err != nil {
 		t.Fatal(err)
 	}
+	p, err := packet.FromFile(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &handover.Conn{Conn: p}
 	t.Cleanup(func() { c.Close() })
 	if err := c.Send(handover.Message{Hello: &handover.Hello{Name: server.Name, Session: server.Session}}, stdin, stdout); err != nil {
 		t.Fatal(err)
