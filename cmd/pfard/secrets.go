@@ -151,6 +151,7 @@ func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.C
 	if err != nil {
 		return nil, err
 	}
+	d.redaction.fill(d.vault, d.log)
 	var list []control.Change
 	err = d.do(func() error {
 		for _, c := range changes {

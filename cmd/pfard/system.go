@@ -58,6 +58,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	d := newDaemon(o, log, store, endpoint)
 	d.notes = append(d.notes, note...)
+	log = d.log
 	d.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
 	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
@@ -86,7 +87,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	d.runner, a.runner = r, r
+	d.runner, a.runner, a.redaction = r, r, d.redaction
 	a.brokered, d.rebroker = d.delivery.brokered, a.rebroker
 	found, err := r.Adopt(ctx)
 	if err != nil {
