@@ -110,6 +110,9 @@ func (d *daemon) openSession(name, handle string) (opened, leaving *session, err
 	plan := *s.started
 	plan.Gateway.Session = handle
 	secrets, err := d.delivery.secrets(plan)
+	if !d.waits {
+		recordDelivery(d.log, units.Instance(name, handle), plan, secrets.Missing, err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
