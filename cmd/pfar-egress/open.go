@@ -90,7 +90,7 @@ type opened struct {
 	rec  *record
 	ctx  context.Context
 	both *http.Transport // HTTP/2 or HTTP/1.1
-	old  *http.Transport // HTTP/1.1, for WebSockets
+	old  *http.Transport // HTTP/1.1, for WebSockets and expectations
 
 	mu    sync.Mutex
 	first *net.TCPConn // that nothing was sent on yet
@@ -221,7 +221,9 @@ func (o *opened) serve(w http.ResponseWriter, r *http.Request) {
 		o.refuse(w, r, ref)
 		return
 	}
-	put, err := o.p.secrets.wire.Put(r, o.d, o.port)
+	out, to := *r, *r.URL // r is net/http's: it looks into it for what it has to do about the body
+	out.URL = &to
+	put, err := o.p.secrets.wire.Put(&out, o.d, o.port)
 	if err != nil {
 		o.fail(w, r, err)
 		return
@@ -234,7 +236,7 @@ func (o *opened) serve(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		_ = http.NewResponseController(w).EnableFullDuplex() // else it could not answer while a body comes
 	}
-	o.p.opener.proxy.ServeHTTP(w, r.WithContext(put.Context()))
+	o.p.opener.proxy.ServeHTTP(w, out.WithContext(put.Context()))
 }
 
 // check holds a request to the host that the connection leads to. What it says is only read in one way from here on: it
@@ -281,7 +283,7 @@ func (o *opened) roundTrip(r *http.Request) (*http.Response, error) {
 		},
 	}))
 	via := o.both
-	if r.Header.Get("Upgrade") != "" {
+	if r.Header.Get("Upgrade") != "" || r.Header.Get("Expect") != "" { // net/http waits a second for 100 of HTTP/2
 		via = o.old
 	}
 	resp, err := via.RoundTrip(r)

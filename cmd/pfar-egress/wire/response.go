@@ -54,7 +54,7 @@ func (s *Source) Response(r *http.Response) error {
 			return err
 		}
 	}
-	if !s.scrubbing().even {
+	if !s.scrubbing().even || len(r.Trailer) > 0 { // HTTP/1.1 has trailers behind chunks only
 		r.Header.Del("Content-Length")
 		r.ContentLength = -1
 	}
