@@ -187,7 +187,9 @@ func (u *upstreamHost) note(w http.ResponseWriter, r *http.Request) {
 	}
 	b, err := io.ReadAll(r.Body)
 	u.mu.Lock()
-	u.seen[mine].body, u.seen[mine].trailer = string(b), r.Trailer
+	if mine < len(u.seen) {
+		u.seen[mine].body, u.seen[mine].trailer = string(b), r.Trailer
+	}
 	if err == nil {
 		u.complete++
 	}
