@@ -62,7 +62,7 @@ const RestartSec = 1
 // Names of descriptors in LISTEN_FDNAMES.
 const (
 	FDGateway = "gateway" // launcher: connection to the gateway (units/handover)
-	FDLimits  = "limits"  // of a local pfard (units/attach): to a launcher who puts bwrap into its cgroup, to an egress bridge who hands over secrets
+	FDPfard   = "pfard"   // launcher or bridge of a local pfard: the conversation with it (units/attach)
 	FDEgress  = "egress"  // egress bridge: sockets inside the server's network namespace, told apart by their addresses
 	FDMonitor = "monitor" // egress bridge: Unix listener for those who watch its connections
 	FDHTTP    = "http"    // gateway: TCP listener

@@ -91,12 +91,12 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 		return err
 	}
 	r, err := local.New(local.Config{
-		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up, Changed: d.serverChanged,
+		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up, Brokered: d.delivery.brokered, Changed: d.serverChanged,
 	})
 	if err != nil {
 		return err
 	}
-	d.runner = r
+	d.runner, d.rebroker = r, r.Rebroker
 	var telling sync.WaitGroup
 	defer telling.Wait()
 	owner := hook{path: o.dirs.OnFailure(), log: log}

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, launcher(program))
 		return
 	}
-	if os.Getenv(internetVariable) != "" {
-		panic(internet.Serve(""))
+	if v := os.Getenv(internetVariable); v != "" {
+		panic(internet.Serve(strings.TrimPrefix(v, noTLS)))
 	}
 	flag.Parse()
 	if testing.Short() {

@@ -3,6 +3,7 @@ package vault
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"filippo.io/age"
 )
@@ -28,6 +30,7 @@ type Vault struct {
 	dir      string
 	identity age.Identity
 	to       age.Recipient
+	seeding  sync.Mutex // held while the seed is looked for and made
 }
 
 // Open opens the vault in dir, and makes it with a new key if there is none. A key that cannot be read is an error,
@@ -66,6 +69,7 @@ func Open(dir string) (*Vault, error) {
 
 func (v *Vault) keyFile() string            { return filepath.Join(v.dir, "key.txt") }
 func (v *Vault) secretFile(k string) string { return filepath.Join(v.dir, k+".age") }
+func (v *Vault) seedFile() string           { return filepath.Join(v.dir, ".seed.age") } // which no key can be
 
 func (v *Vault) create() error {
 	if left, err := filepath.Glob(filepath.Join(v.dir, "*.age")); err != nil || len(left) > 0 {
@@ -90,18 +94,57 @@ func (v *Vault) Set(key string, value []byte) error {
 	if bytes.IndexByte(value, 0) >= 0 {
 		return fmt.Errorf("storing %q: a secret cannot hold a NUL byte: no environment variable can", key)
 	}
-	var b bytes.Buffer
-	w, err := age.Encrypt(&b, v.to)
+	sealed, err := v.encrypt(value)
 	if err != nil {
 		return fmt.Errorf("encrypting %q: %w", key, err)
 	}
-	if _, err := w.Write(value); err != nil {
-		return fmt.Errorf("encrypting %q: %w", key, err)
+	return v.write(v.secretFile(key), sealed)
+}
+
+func (v *Vault) encrypt(text []byte) ([]byte, error) {
+	var b bytes.Buffer
+	w, err := age.Encrypt(&b, v.to)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(text); err != nil {
+		return nil, err
 	}
 	if err := w.Close(); err != nil {
-		return fmt.Errorf("encrypting %q: %w", key, err)
+		return nil, err
 	}
-	return v.write(v.secretFile(key), b.Bytes())
+	return b.Bytes(), nil
+}
+
+// seedSize is that of Seed, in bytes.
+const seedSize = 32
+
+// Seed returns the vault's random bytes from which placeholders and the authorities of servers are made. They are made
+// once, and are not among the secrets.
+func (v *Vault) Seed() ([]byte, error) {
+	v.seeding.Lock()
+	defer v.seeding.Unlock()
+	seed, err := v.decrypt(v.seedFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return v.newSeed()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the vault's seed: %w", err)
+	}
+	if len(seed) != seedSize {
+		return nil, fmt.Errorf("reading the vault's seed %q: it has %d bytes, want %d", v.seedFile(), len(seed), seedSize)
+	}
+	return seed, nil
+}
+
+func (v *Vault) newSeed() ([]byte, error) {
+	seed := make([]byte, seedSize)
+	rand.Read(seed)
+	sealed, err := v.encrypt(seed)
+	if err != nil {
+		return nil, fmt.Errorf("encrypting the vault's seed: %w", err)
+	}
+	return seed, v.write(v.seedFile(), sealed)
 }
 
 // Get returns the value under key.
@@ -109,19 +152,10 @@ func (v *Vault) Get(key string) ([]byte, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(v.secretFile(key))
+	value, err := v.decrypt(v.secretFile(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("secret %q is %w: pfar vault set %s", key, ErrNotFound, key)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading secret %q: %w", key, err)
-	}
-	defer f.Close()
-	r, err := age.Decrypt(f, v.identity)
-	if err != nil {
-		return nil, fmt.Errorf("decrypting secret %q: %w", key, err)
-	}
-	value, err := io.ReadAll(io.LimitReader(r, maxSecret+1))
 	if err != nil {
 		return nil, fmt.Errorf("decrypting secret %q: %w", key, err)
 	}
@@ -129,6 +163,24 @@ func (v *Vault) Get(key string) ([]byte, error) {
 		return nil, fmt.Errorf("decrypting secret %q: it has %d bytes", key, len(value))
 	}
 	return value, nil
+}
+
+// decrypt returns what a file of the vault's holds, at most a byte more than a secret may have.
+func (v *Vault) decrypt(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := age.Decrypt(f, v.identity)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(r, maxSecret+1))
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
 }
 
 // Remove forgets the value under key.

@@ -151,3 +151,40 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("removing twice: %v", err)
 	}
 }
+
+// TestSeed: it stays what it is, is not a secret that has a key, and one that is damaged is not replaced.
+func TestSeed(t *testing.T) {
+	dir := t.TempDir() + "/vault"
+	v := open(t, dir)
+	seed, err := v.Seed()
+	if err != nil || len(seed) != seedSize || bytes.Equal(seed, make([]byte, seedSize)) {
+		t.Fatalf("seed %x, %v", seed, err)
+	}
+	for range 2 {
+		if again, err := open(t, dir).Seed(); err != nil || !bytes.Equal(again, seed) {
+			t.Errorf("seed %x, %v; want %x", again, err, seed)
+		}
+	}
+	if other, err := open(t, t.TempDir()+"/vault").Seed(); err != nil || bytes.Equal(other, seed) {
+		t.Errorf("another vault has the same seed (%v)", err)
+	}
+	if keys, err := v.Keys(); err != nil || len(keys) != 0 {
+		t.Errorf("keys %v, %v", keys, err)
+	}
+	file := filepath.Join(dir, ".seed.age")
+	if err := os.Truncate(file, 100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Seed(); err == nil {
+		t.Error("a damaged seed is accepted")
+	}
+	if st, err := os.Stat(file); err != nil || st.Size() != 100 || st.Mode() != 0o600 {
+		t.Errorf("the damaged seed was replaced: %v, %v", st, err)
+	}
+	if err := os.Remove(filepath.Join(dir, "key.txt")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir); err == nil {
+		t.Error("a vault that has a seed, and whose key is gone, got a new one")
+	}
+}
