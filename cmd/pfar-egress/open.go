@@ -3,13 +3,17 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
 	"net/textproto"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,7 +99,7 @@ type opened struct {
 	mu    sync.Mutex
 	first *net.TCPConn // that nothing was sent on yet
 	since time.Time
-	more  map[*net.TCPConn]struct{} // beyond up
+	more  map[*hostConn]struct{} // beyond it
 }
 
 // open serves the requests of c to what was decided on. Up is connected to it; hello is what was read of c.
@@ -110,12 +114,12 @@ func (p *proxy) open(ctx context.Context, c, up *net.TCPConn, hello []byte, d eg
 	if err != nil {
 		return err
 	}
+	o := &opened{p: p, d: d, port: port, rec: rec, first: up, since: time.Now(), more: map[*hostConn]struct{}{}}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	o := &opened{p: p, d: d, port: port, rec: rec, first: up, since: time.Now(), more: map[*net.TCPConn]struct{}{}}
 	o.ctx = context.WithValue(ctx, openedKey{}, o)
 	o.both, o.old = o.transport(true), o.transport(false)
 	defer o.close()
+	defer cancel() // first, so that nothing is dialled any more
 	conn := &clientConn{TCPConn: c, first: hello, rec: rec, done: make(chan struct{})}
 	defer conn.Close()
 	go conn.watch(p.limits.idle)
@@ -136,8 +140,9 @@ func (o *opened) close() {
 	o.both.CloseIdleConnections()
 	o.old.CloseIdleConnections()
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	for c := range o.more {
+	more := slices.Collect(maps.Keys(o.more))
+	o.mu.Unlock()
+	for _, c := range more {
 		c.Close()
 	}
 }
@@ -195,13 +200,15 @@ func (o *opened) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	_ = c.SetReadBuffer(o.p.limits.buffer) // fails only if it is closed already
 	_ = c.SetWriteBuffer(o.p.limits.buffer)
-	o.more[c] = struct{}{}
-	return &hostConn{TCPConn: c, closed: sync.OnceFunc(func() {
+	counted := &hostConn{TCPConn: c}
+	counted.closed = sync.OnceFunc(func() {
 		free()
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		delete(o.more, c)
-	})}, nil
+		delete(o.more, counted)
+	})
+	o.more[counted] = struct{}{}
+	return counted, nil
 }
 
 // hostConn is a connection that is counted.
@@ -231,6 +238,12 @@ func (o *opened) serve(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if ref := put.Refused(); ref != nil {
 			o.note(r, refused(ref))
+		}
+		if fault := recover(); fault != nil {
+			if fault != http.ErrAbortHandler { // what it says may quote a request
+				o.p.journal.log.Error("a request failed in the bridge, ignoring", "fault", fmt.Sprintf("%T", fault), "stack", string(debug.Stack()))
+			}
+			panic(http.ErrAbortHandler)
 		}
 	}()
 	if r.ProtoMajor == 1 {

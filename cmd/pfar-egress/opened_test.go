@@ -209,6 +209,13 @@ func (u *upstreamHost) last() (seenRequest, int) {
 	return u.seen[len(u.seen)-1], len(u.seen)
 }
 
+// whole says how many requests came whole.
+func (u *upstreamHost) whole() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.complete
+}
+
 // client is a program inside that knows of the proxy, and trusts what its system does.
 func (o *opening) client(h2 bool) *http.Client {
 	protocols := new(http.Protocols)

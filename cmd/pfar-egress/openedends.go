@@ -27,6 +27,8 @@ func (o *opened) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var alert tls.AlertError
 	var header tls.RecordHeaderError
 	switch {
+	case r.Context().Err() != nil: // the program has gone
+		panic(http.ErrAbortHandler)
 	case errors.As(err, &bad):
 		ref = refused(bad)
 	case errors.As(err, &ref):

@@ -14,8 +14,7 @@ import (
 // FuzzOpened: whatever bytes a server sends within an opened connection, as HTTP/1.1 or HTTP/2 and however it cuts them, no
 // value of a secret comes back to it, and none reaches another host than its own, or another place of a request.
 func FuzzOpened(f *testing.F) {
-	o := newOpening(f, nil, nil)
-	o.proxy.limits.headTime = 2 * time.Second
+	o := newOpening(f, nil, func(o *opening) { o.proxy.limits.headTime = 2 * time.Second })
 	head := "POST /?key=\xf0 HTTP/1.1\r\nHost: " + apiHost + "\r\nAuthorization: Bearer \xf0\r\n"
 	for _, cuts := range [][]byte{nil, {1, 1, 1}, {40, 3, 200}, bytes.Repeat([]byte{1}, 250)} {
 		f.Add([]byte(head+"Content-Length: 5\r\n\r\n12345"), cuts, false, false)

@@ -120,8 +120,8 @@ func TestOpenedRefusesRaw(t *testing.T) {
 			}
 		})
 	}
-	if _, n := o.upstream.last(); o.upstream.complete != 0 {
-		t.Errorf("%d requests came whole to the outside, of %d", o.upstream.complete, n)
+	if _, n := o.upstream.last(); o.upstream.whole() != 0 {
+		t.Errorf("%d requests came whole to the outside, of %d", o.upstream.whole(), n)
 	}
 	o.clean()
 }
@@ -147,7 +147,7 @@ func TestOpenedBreaksOff(t *testing.T) {
 			}
 			r.Close()
 			eventually(t, "the record", func() bool { return strings.Contains(o.logged.String(), "reason="+wire.WrongHost) })
-			if o.upstream.complete != 0 {
+			if o.upstream.whole() != 0 {
 				t.Error("the request came whole")
 			}
 			eventually(t, "what came of the body", func() bool { seen, _ := o.upstream.last(); return seen.body != "" })
@@ -189,6 +189,8 @@ func TestOpenedRefusesFrames(t *testing.T) {
 			}
 		})
 	}
+	o.upstream.mu.Lock()
+	defer o.upstream.mu.Unlock()
 	whole := slices.ContainsFunc(o.upstream.seen, func(r seenRequest) bool { return r.body == apiToken && r.header.Get("Authorization") == apiToken })
 	if !whole || o.upstream.complete != 1 {
 		t.Errorf("the outside saw %+v, %d whole", o.upstream.seen, o.upstream.complete)
@@ -402,8 +404,7 @@ func TestSecretsComeFromPfard(t *testing.T) {
 	m := brokeredMaterial(t)
 	files := []*os.File{materialFile(t, m)}
 	d.change(func() { d.welcome, d.files = attach.Message{Welcome: &attach.Welcome{Broker: true}}, files })
-	var o *opening
-	o = newOpening(t, nil, func(o *opening) {
+	o := newOpening(t, nil, func(o *opening) {
 		o.material.Secrets = nil
 		a := newAttachment(d.path, "digest", o.proxy.journal.log, func(err error) { t.Error(err) })
 		a.probe, a.keep = func() error { return nil }, o.proxy.secrets

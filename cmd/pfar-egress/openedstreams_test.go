@@ -95,7 +95,7 @@ func TestOpenedTrailers(t *testing.T) {
 func TestOpenedInterim(t *testing.T) {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {
-			http.Error(w, "no", 417)
+			http.Error(w, "no", http.StatusExpectationFailed)
 			return
 		}
 		w.Header().Set("Link", "</"+apiToken+">")
@@ -157,7 +157,7 @@ func TestOpenedResponses(t *testing.T) {
 			w.Header().Set("Content-Encoding", "br")
 			io.WriteString(w, apiToken)
 		case "/302":
-			http.Redirect(w, r, "https://evil.test/?"+apiToken, 302)
+			http.Redirect(w, r, "https://evil.test/?"+apiToken, http.StatusFound)
 		case "/304":
 			w.Header().Set("ETag", `"`+apiToken+`"`)
 			w.WriteHeader(304)
