@@ -61,7 +61,7 @@ func FuzzOpened(f *testing.F) {
 func readQuiet(conn *tls.Conn) []byte {
 	var got []byte
 	b := make([]byte, 4096)
-	for patience := 2 * time.Second; ; patience = 30 * time.Millisecond {
+	for patience := 2 * time.Second; ; patience = 8 * time.Millisecond {
 		if conn.SetReadDeadline(time.Now().Add(patience)) != nil {
 			return got
 		}
