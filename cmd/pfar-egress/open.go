@@ -39,6 +39,7 @@ type opener struct {
 	proxy    *httputil.ReverseProxy
 	sessions tls.ClientSessionCache
 	slots    chan struct{} // of connections that are open at once
+	requests chan struct{} // of requests under way at once
 	dials    chan struct{} // of connections outside beyond the first of each
 }
 
@@ -49,6 +50,7 @@ func newOpener(l limits) *opener {
 	quiet := log.New(io.Discard, "", 0) // what it would say is in the records
 	o := &opener{
 		sessions: tls.NewLRUClientSessionCache(64), slots: make(chan struct{}, l.opened), dials: make(chan struct{}, l.opened),
+		requests: make(chan struct{}, 2*l.opened),
 	}
 	o.proxy = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -66,7 +68,7 @@ func newOpener(l limits) *opener {
 	o.server = &http.Server{
 		Handler:   http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { of(r).serve(w, r) }),
 		Protocols: protocols, ReadHeaderTimeout: l.headTime, IdleTimeout: l.idle, MaxHeaderBytes: l.openedHead, ErrorLog: quiet,
-		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10, MaxReadFrameSize: 16 << 10},
+		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: 50, MaxReceiveBufferPerConnection: 256 << 10, MaxReceiveBufferPerStream: 64 << 10, MaxReadFrameSize: 16 << 10},
 		BaseContext: func(l net.Listener) context.Context { return l.(*single).ctx },
 	}
 	return o
@@ -167,7 +169,7 @@ func (o *opened) transport(h2 bool) *http.Transport {
 		TLSHandshakeTimeout: l.dialTime, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second,
 		MaxConnsPerHost: 32, MaxIdleConnsPerHost: 4, MaxResponseHeaderBytes: int64(l.openedHead),
 		WriteBufferSize: 4 << 10, ReadBufferSize: 4 << 10,
-		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10, MaxReadFrameSize: 16 << 10},
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 512 << 10, MaxReadFrameSize: 16 << 10},
 	}
 }
 
@@ -228,6 +230,12 @@ func (o *opened) serve(w http.ResponseWriter, r *http.Request) {
 		o.refuse(w, r, ref)
 		return
 	}
+	select {
+	case o.p.opener.requests <- struct{}{}:
+		defer func() { <-o.p.opener.requests }()
+	case <-r.Context().Done():
+		panic(http.ErrAbortHandler)
+	}
 	out, to := *r, *r.URL // r is net/http's: it looks into it for what it has to do about the body
 	out.URL = &to
 	put, err := o.p.secrets.wire.Put(&out, o.d, o.port)
@@ -249,6 +257,7 @@ func (o *opened) serve(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		_ = http.NewResponseController(w).EnableFullDuplex() // else it could not answer while a body comes
 	}
+	w.Header()["Date"], w.Header()["Content-Type"] = nil, nil // net/http would add what the host did not say
 	o.p.opener.proxy.ServeHTTP(w, out.WithContext(put.Context()))
 }
 
@@ -269,6 +278,8 @@ func (o *opened) check(r *http.Request) *refusal {
 		return errMisdirected
 	case r.URL.Scheme != "" && r.URL.Scheme != "https":
 		return errMisdirected
+	case r.URL.Opaque != "": // "https:target", which is neither a path nor an address
+		return errTarget
 	case len(r.Header["Upgrade"]) > 0 && !isWebSocket(r) || len(r.Header["Http2-Settings"]) > 0:
 		return errOpenedChange
 	}

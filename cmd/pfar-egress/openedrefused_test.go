@@ -83,6 +83,7 @@ func TestOpenedRefusesRaw(t *testing.T) {
 		"two alike":                  {"GET / HTTP/1.1\r\n" + host + host + "\r\n", "400"},
 		"user information":           {"GET / HTTP/1.1\r\nHost: x@" + apiHost + "\r\n\r\n", "400"},
 		"an absolute target":         {"GET https://evil.test/ HTTP/1.1\r\n" + host + "\r\n", "421"},
+		"an opaque target":           {"GET https:" + o.token + " HTTP/1.1\r\n" + host + "\r\n", "400"},
 		"plain HTTP to it":           {"GET http://" + apiHost + "/ HTTP/1.1\r\n" + host + "\r\n", "421"},
 		"CONNECT":                    {"CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n", "501"},
 		"CONNECT to itself":          {"CONNECT " + apiHost + ":443 HTTP/1.1\r\n" + host + "\r\n", "501"},

@@ -161,6 +161,9 @@ func TestOpenedResponses(t *testing.T) {
 		case "/304":
 			w.Header().Set("ETag", `"`+apiToken+`"`)
 			w.WriteHeader(304)
+		case "/bare":
+			w.Header()["Content-Type"], w.Header()["Date"] = nil, nil
+			io.WriteString(w, "<html>")
 		case "/204":
 			w.WriteHeader(204)
 		case "/short":
@@ -198,6 +201,9 @@ func TestOpenedResponses(t *testing.T) {
 				t.Errorf("%s %s: %s %.200q", c.method, c.path, resp.Status, text)
 			}
 			o.clean(text, fmt.Sprint(resp.Header), resp.Status)
+		}
+		if resp, text := o.do(client, newRequest(t, "GET", "https://"+apiHost+"/bare", nil)); text != "<html>" || len(resp.Header) != 1 {
+			t.Errorf("what the host did not say is added: %v %s", resp.Header, text)
 		}
 		resp, err := client.Do(newRequest(t, "GET", "https://"+apiHost+"/short", nil))
 		if err != nil {

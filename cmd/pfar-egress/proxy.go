@@ -30,7 +30,7 @@ type limits struct {
 	orphan   time.Duration // the same, once the client of a forwarded request has closed its side
 	linger   time.Duration // for the client to read a refusal
 
-	opened     int // connections to hosts that secrets are put on the wire for, and as many outside beyond them
+	opened     int // connections to hosts that secrets are put on the wire for, as many outside beyond them, and half of the requests on them
 	openedHead int // octets of a head there
 }
 
@@ -38,7 +38,7 @@ var defaultLimits = limits{
 	conns: 2048, rate: 2000, tuned: 64, buffer: 128 << 10, head: 16 << 10, fields: 64,
 	headTime: 10 * time.Second, dialTime: 10 * time.Second,
 	idle:   time.Hour, // IMAP's IDLE is renewed every 29 minutes (RFC 2177), database pools rest as long
-	orphan: time.Minute, linger: time.Second, opened: 512, openedHead: 32 << 10,
+	orphan: time.Minute, linger: time.Second, opened: 256, openedHead: 32 << 10,
 }
 
 // proxy answers one server's connections.
