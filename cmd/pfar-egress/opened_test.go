@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +26,7 @@ import (
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/units"
 )
 
 const (
@@ -126,11 +126,8 @@ func materialFile(t testing.TB, m broker.Material) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Create(filepath.Join(t.TempDir(), "material"))
+	f, err := units.Sealed("material", b)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Write(b); err != nil { // and stays at its end
 		t.Fatal(err)
 	}
 	return f

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-egress/wire"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 )
 
@@ -54,11 +54,11 @@ func newSecrets(credentials []brokered) *secrets {
 
 // take reads what pfard has handed over (broker.Material), and closes the file. No error quotes it.
 func (s *secrets) take(f *os.File) error {
-	defer f.Close()
 	if s == nil {
+		f.Close()
 		return errors.New("taking over secrets: the plan has none")
 	}
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxMaterial)) // whoever wrote it stands at its end
+	b, err := units.ReadSealed(f, maxMaterial)
 	if err != nil {
 		return fmt.Errorf("taking over secrets: %w", err)
 	}

@@ -32,7 +32,7 @@ func (d *daemon) do(f func() error) error {
 }
 
 // answer carries out one request on the control socket.
-func (d *daemon) answer(ctx context.Context, _ control.Peer, q control.Request, send func(control.Response) error) error {
+func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error) error {
 	switch q.Verb {
 	case control.Status:
 		return d.sendReport(send)
@@ -76,28 +76,14 @@ func (d *daemon) answer(ctx context.Context, _ control.Peer, q control.Request, 
 		return send(control.Response{})
 	case control.Demand:
 		return d.watchDemand(ctx, send)
-	case control.Store:
-		if err := d.vault.Set(q.Key, []byte(q.Secret)); err != nil {
-			return fmt.Errorf("%w: %w", control.ErrInvalid, err)
-		}
-		if err := d.do(func() error { d.wakeWaiting(); return nil }); err != nil {
-			return err
-		}
-		return send(control.Response{})
-	case control.Remove:
-		if err := d.vault.Remove(q.Key); err != nil {
-			if notFound(err) {
-				return fmt.Errorf("%w: %q", control.ErrNoKey, q.Key)
-			}
-			return fmt.Errorf("%w: %w", control.ErrInvalid, err)
-		}
-		return send(control.Response{})
-	case control.Secrets:
-		keys, err := d.vault.Keys()
+	case control.Redaction:
+		return d.redaction.watch(ctx, send)
+	case control.Store, control.Rotate, control.Remove, control.Rekey, control.Secrets, control.Export, control.Import:
+		r, err := d.answerVault(p, q)
 		if err != nil {
 			return err
 		}
-		return send(control.Response{Secrets: keys})
+		return send(r)
 	}
 	return fmt.Errorf("%w: verb %q", control.ErrInvalid, q.Verb)
 }
@@ -228,12 +214,4 @@ func (d *daemon) startable(name string) (*server, error) {
 		return s, fmt.Errorf("%w: %q has enabled = false in %s", control.ErrDisabled, name, s.want.File)
 	}
 	return s, nil
-}
-
-// wakeWaiting starts what may have got its credential.
-func (d *daemon) wakeWaiting() {
-	for _, s := range d.servers {
-		d.retryWaiting(s)
-	}
-	d.tell()
 }

@@ -104,6 +104,7 @@ func (c *credentials) of(instance string) ([]byte, error) {
 		return nil, err
 	}
 	s, err := c.secrets(p)
+	recordDelivery(c.log, instance, p, s.Missing, err)
 	if err != nil { // it can be mended, and waiting says what is to be
 		c.log.Error("reading credentials", "server", instance, "error", err)
 		s = units.Secrets{Missing: []string{err.Error()}}

@@ -22,6 +22,7 @@ import (
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/local"
 )
 
@@ -43,6 +44,7 @@ type daemon struct {
 	options   options
 	log       *slog.Logger
 	vault     *vault.Vault
+	redaction *redaction
 	delivery  delivery
 	endpoint  string
 	runner    runner
@@ -65,8 +67,11 @@ type daemon struct {
 }
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
+	secrets := newRedaction()
+	log = slog.New(journal.Redacting(log.Handler(), secrets.clean))
+	secrets.fill(v, log)
 	return &daemon{
-		options: o, log: log, vault: v, delivery: delivery{v}, endpoint: endpointAt(address), emptied: func() {}, rebroker: func(string) {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
+		options: o, log: log, vault: v, redaction: secrets, delivery: delivery{v, secrets.put}, endpoint: endpointAt(address), emptied: func() {}, rebroker: func(string) {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
 }
@@ -112,6 +117,7 @@ func (d *daemon) post(f func()) {
 
 // serverChanged takes the runner's updates.
 func (d *daemon) serverChanged(u local.Update) {
+	u.Detail, u.Refusal = d.redaction.clean(u.Detail), d.redaction.clean(u.Refusal)
 	d.post(func() {
 		switch s := d.servers[u.Server]; {
 		case s == nil:

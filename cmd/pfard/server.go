@@ -138,6 +138,9 @@ func (d *daemon) start(s *server) {
 	before := s.status.State
 	defer func() { d.failed(s, before) }()
 	secrets, err := d.delivery.secrets(*s.want)
+	if !d.waits { // or systemd asks for them
+		recordDelivery(d.log, s.name, *s.want, secrets.Missing, err)
+	}
 	if err != nil {
 		s.set(control.Failed, err.Error())
 		return

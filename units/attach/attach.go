@@ -30,6 +30,7 @@ type Message struct {
 	End     *End     `json:"end,omitempty"`     // the answer to Ended
 	Allowed *Allowed `json:"allowed,omitempty"` // the answer to Allow
 	Broker  bool     `json:"broker,omitempty"`  // to a bridge: the attached file has what it is to put on the wire from now on (package broker)
+	Redact  bool     `json:"redact,omitempty"`  // the attached file has what to keep out of logs from now on (package redact)
 	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
 	Error   string   `json:"error,omitempty"`   // why pfard hangs up
 	Later   bool     `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
@@ -47,6 +48,7 @@ type Hello struct {
 // again gets none of these.
 type Welcome struct {
 	Held   string `json:"held,omitempty"`   // to a bridge: why the firewall does not hold it, in words; "" if it does
+	Redact bool   `json:"redact,omitempty"` // to a bridge: the next message is one of Message.Redact, and nothing is to be logged before
 	Broker bool   `json:"broker,omitempty"` // to a bridge: the last of the files is as of Message.Broker
 }
 

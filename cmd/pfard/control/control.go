@@ -1,6 +1,6 @@
 // Package control is pfard's socket: the verbs that the CLI and the gateway may ask of it, and what it answers.
 //
-// One JSON request per connection, answered by one JSON response; a watch, learning and demand answer with one response
+// One JSON request per connection, answered by one JSON response; a watch, learning, demand and redaction answer with one response
 // per change until either side closes. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by what it says.
 package control
 
@@ -15,26 +15,34 @@ import (
 type Verb string
 
 const (
-	Status  Verb = "status"        // every server and every broken declaration
-	Watch   Verb = "watch"         // Status now and after each change
-	Plan    Verb = "plan"          // the plan of Server, or of all
-	Start   Verb = "start"         // start Server, also one that failed: its crashes are forgotten
-	Stop    Verb = "stop"          // stop Server; it stays stopped until Start or its file changes
-	Restart Verb = "restart"       // Stop and Start
-	Enable  Verb = "enable"        // Start Server and take Disable back
-	Disable Verb = "disable"       // Stop Server, and start it no more until Enable, also after a restart of pfard or the machine
-	Learn   Verb = "learn"         // run Server in learning mode as long as the connection stays open; answered as Watch is
-	Open    Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
-	Close   Verb = "close-session" // stop that process; answered at once, and what is not open is closed
-	Wake    Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way
-	Sleep   Verb = "sleep"         // stop Server, which nobody calls, until Wake; answered when that is under way
-	Demand  Verb = "demand"        // the servers on demand, now and after each change
-	Store   Verb = "store"         // store Secret under Key in the vault
-	Secrets Verb = "secrets"       // the keys in the vault, never the values
-	Remove  Verb = "remove"        // remove Key from the vault
+	Status    Verb = "status"        // every server and every broken declaration
+	Watch     Verb = "watch"         // Status now and after each change
+	Plan      Verb = "plan"          // the plan of Server, or of all
+	Start     Verb = "start"         // start Server, also one that failed: its crashes are forgotten
+	Stop      Verb = "stop"          // stop Server; it stays stopped until Start or its file changes
+	Restart   Verb = "restart"       // Stop and Start
+	Enable    Verb = "enable"        // Start Server and take Disable back
+	Disable   Verb = "disable"       // Stop Server, and start it no more until Enable, also after a restart of pfard or the machine
+	Learn     Verb = "learn"         // run Server in learning mode as long as the connection stays open; answered as Watch is
+	Open      Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
+	Close     Verb = "close-session" // stop that process; answered at once, and what is not open is closed
+	Wake      Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way
+	Sleep     Verb = "sleep"         // stop Server, which nobody calls, until Wake; answered when that is under way
+	Demand    Verb = "demand"        // the servers on demand, now and after each change
+	Redaction Verb = "redaction"     // what secrets are recognised by, now and after each change
+	Store     Verb = "store"         // store Secret under Key in the vault
+	Rotate    Verb = "rotate"        // the same, where there is one already
+	Secrets   Verb = "secrets"       // what is in the vault, never the values
+	Remove    Verb = "remove"        // remove Key from the vault
+	Rekey     Verb = "rekey"         // give the vault another key of its own
+	Export    Verb = "export"        // Keys of the vault, or all, as a bundle that is encrypted to Recipient
+	Import    Verb = "import"        // store what is in Bundle, all or nothing
 )
 
-var verbs = []Verb{Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Store, Secrets, Remove}
+var verbs = []Verb{
+	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction,
+	Store, Rotate, Secrets, Remove, Rekey, Export, Import,
+}
 
 // Request is one question.
 type Request struct {
@@ -43,6 +51,11 @@ type Request struct {
 	Session string `json:"session,omitempty"` // its handle (units.NewSession)
 	Key     string `json:"key,omitempty"`
 	Secret  string `json:"secret,omitempty"`
+
+	Keys      []string `json:"keys,omitempty"`
+	Recipient string   `json:"recipient,omitempty"` // an age public key
+	Bundle    []byte   `json:"bundle,omitempty"`    // JSON, as Export encrypts it
+	Replace   bool     `json:"replace,omitempty"`   // Import may replace what has another value
 }
 
 // Response is one answer. Error is set if the request was refused, and then nothing else is.
@@ -50,10 +63,46 @@ type Response struct {
 	Error   string   `json:"error,omitempty"`
 	Code    Code     `json:"code,omitempty"` // of Error
 	Status  *Report  `json:"status,omitempty"`
-	Secrets []string `json:"secrets,omitempty"`
+	Secrets []Secret `json:"secrets,omitempty"` // in the vault, by key
+	Changes []Change `json:"changes,omitempty"` // of the vault
+	Bundle  []byte   `json:"bundle,omitempty"`  // encrypted
 
-	OnDemand []OnDemand `json:"on_demand,omitempty"` // all of them, by name
+	OnDemand  []OnDemand `json:"on_demand,omitempty"` // all of them, by name
+	Redaction []byte     `json:"redaction,omitempty"` // a redact.Set
 }
+
+// Secret is what is told of a secret.
+type Secret struct {
+	Key     string     `json:"key"`
+	Kind    string     `json:"kind,omitempty"`    // "plain" or "oauth"
+	Stored  *time.Time `json:"stored,omitempty"`  // when
+	Servers []string   `json:"servers"`           // whose declarations name it
+	Damaged string     `json:"damaged,omitempty"` // why it cannot be read
+}
+
+// Change is what has become of one secret, and of the servers whose declarations name it.
+type Change struct {
+	Key    string `json:"key"`
+	Result string `json:"result"` // "new", "changed", "equal" (to what was there), "removed"
+	Uses   []Use  `json:"uses,omitempty"`
+}
+
+// Use says what becomes of a server for which a secret has changed.
+type Use struct {
+	Server string `json:"server"`
+	Then   Then   `json:"then"`
+}
+
+// Then is what becomes of a server.
+type Then string
+
+const (
+	Restarts Then = "restarts" // with what there is now
+	Waits    Then = "waits"    // for what it does not have
+	Starts   Then = "starts"   // it has waited for it
+	Later    Then = "later"    // it does not run, and gets it when it does
+	Renewed  Then = "renewed"  // it runs on, and its bridge has the value
+)
 
 // OnDemand is a server that calls start, as the gateway may know it: nothing in it is secret. It sleeps, or there is a
 // reason why it does not run and a call will not start it, or it runs or is on its way up or down.
