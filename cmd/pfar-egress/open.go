@@ -227,7 +227,8 @@ func (c *hostConn) Close() error {
 // serve passes one request on.
 func (o *opened) serve(w http.ResponseWriter, r *http.Request) {
 	if ref := o.check(r); ref != nil {
-		o.refuse(w, r, ref)
+		o.note(r, ref, nil)
+		o.answer(w, r, ref)
 		return
 	}
 	select {
@@ -245,7 +246,7 @@ func (o *opened) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() {
 		if ref := put.Refused(); ref != nil {
-			o.note(r, refused(ref))
+			o.note(r, refused(ref), nil)
 		}
 		if fault := recover(); fault != nil {
 			if fault != http.ErrAbortHandler { // what it says may quote a request

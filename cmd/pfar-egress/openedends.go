@@ -9,13 +9,13 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-egress/wire"
 )
 
-// fail answers a request that could not be passed on, or whose response cannot be. What err says is not for the log: it
-// may quote the host.
+// fail answers a request that could not be passed on, or whose response cannot be.
 func (o *opened) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if ref := wire.Refused(r.Context()); ref != nil { // serve notes it
 		o.answer(w, r, refused(ref))
@@ -43,17 +43,28 @@ func (o *opened) fail(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		ref = errBadResponse
 	}
-	o.refuse(w, r, ref)
-}
-
-func (o *opened) refuse(w http.ResponseWriter, r *http.Request, ref *refusal) {
-	o.note(r, ref)
+	o.note(r, ref, cause(err))
 	o.answer(w, r, ref)
 }
 
+// cause is what of an error may be in the log. Others may quote what the host says.
+func cause(err error) error {
+	var certificate *tls.CertificateVerificationError
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &certificate):
+		return certificate
+	case errors.As(err, &errno):
+		return errno
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+
 // note records a refusal of one request. The connection has a record of its own.
-func (o *opened) note(r *http.Request, ref *refusal) {
-	rec := record{began: time.Now(), path: o.rec.path, brokered: true}
+func (o *opened) note(r *http.Request, ref *refusal, err error) {
+	rec := record{began: time.Now(), path: o.rec.path, brokered: true, err: err}
 	rec.target(o.d, target{o.d.Host, o.port})
 	rec.protocol = "https"
 	if token(r.Method) && ref.reason != wire.WrongPlace && ref.reason != wire.WrongHost {

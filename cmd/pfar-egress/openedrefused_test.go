@@ -267,6 +267,9 @@ func TestOpenedTrustsNoBadCertificate(t *testing.T) {
 			if _, n := o.upstream.last(); n != 0 {
 				t.Error("a request was sent")
 			}
+			if !strings.Contains(o.logged.String(), "x509: ") {
+				t.Errorf("why is not logged: %s", o.logged)
+			}
 			o.clean(text)
 		})
 	}
@@ -429,7 +432,9 @@ func TestSecretsComeFromPfard(t *testing.T) {
 		m.Secrets[0].Value = value
 		return materialFile(t, m)
 	}
-	if err := d.conn.Send(attach.Message{Broker: true}, rotate("ntn_Z9y8X7w6V5u4T3s2R1q0P9o8")); err != nil {
+	var conn *attach.Conn
+	d.change(func() { conn = d.conn })
+	if err := conn.Send(attach.Message{Broker: true}, rotate("ntn_Z9y8X7w6V5u4T3s2R1q0P9o8")); err != nil {
 		t.Fatal(err)
 	}
 	sends("ntn_Z9y8X7w6V5u4T3s2R1q0P9o8")
