@@ -50,6 +50,7 @@ type attachment struct {
 	conn    *attach.Conn  // nil while there is none
 	turn    chan struct{} // closed when that changes
 	told    map[string]string
+	taken   chan struct{} // has one when pfard has taken how a refresh went
 	last    uint64
 	asked   map[uint64]chan error
 	allowed map[destination]time.Time // until
@@ -71,7 +72,7 @@ func attachTo(ctx context.Context, path, digest string, log *slog.Logger, fail f
 func newAttachment(path, digest string, log *slog.Logger, fail func(error)) *attachment {
 	return &attachment{
 		path: path, hello: attach.Hello{Bridge: true, Digest: digest}, log: log, probe: probeFirewall, fail: fail, wait: askWait, turn: make(chan struct{}),
-		told: map[string]string{}, asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
+		told: map[string]string{}, taken: make(chan struct{}, 1), asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
 	}
 }
 
@@ -147,6 +148,10 @@ func (a *attachment) follow(c *attach.Conn) {
 		}
 		c.Close()
 		a.set(nil)
+		if a.path == "" {
+			a.fail(errPfardAway)
+			return
+		}
 		var w attach.Welcome
 		c, w, files, err = attach.Connect(context.Background(), a.path, a.hello)
 		if err != nil {
@@ -171,6 +176,12 @@ func (a *attachment) follow(c *attach.Conn) {
 }
 
 func (a *attachment) take(m attach.Message) {
+	if m.Taken {
+		select {
+		case a.taken <- struct{}{}:
+		default:
+		}
+	}
 	if m.Allowed == nil {
 		return
 	}

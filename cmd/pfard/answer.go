@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies/oauth"
 )
 
 // version is the module's, as the build recorded it.
@@ -77,10 +79,10 @@ func (d *daemon) answer(ctx context.Context, _ control.Peer, q control.Request, 
 	case control.Demand:
 		return d.watchDemand(ctx, send)
 	case control.Store:
-		if err := d.vault.Set(q.Key, []byte(q.Secret)); err != nil {
+		if err := d.store(q); err != nil {
 			return fmt.Errorf("%w: %w", control.ErrInvalid, err)
 		}
-		if err := d.do(func() error { d.wakeWaiting(); return nil }); err != nil {
+		if err := d.do(func() error { d.secretChanged(q.Key); return nil }); err != nil {
 			return err
 		}
 		return send(control.Response{})
@@ -91,15 +93,34 @@ func (d *daemon) answer(ctx context.Context, _ control.Peer, q control.Request, 
 			}
 			return fmt.Errorf("%w: %w", control.ErrInvalid, err)
 		}
+		d.tokens.stored(q.Key)
 		return send(control.Response{})
 	case control.Secrets:
 		keys, err := d.vault.Keys()
 		if err != nil {
 			return err
 		}
-		return send(control.Response{Secrets: keys})
+		return send(control.Response{Secrets: keys, Tokens: d.tokens.list(keys)})
 	}
 	return fmt.Errorf("%w: verb %q", control.ErrInvalid, q.Verb)
+}
+
+// store puts a secret into the vault. If a token set is being refreshed there, what comes of that is dropped.
+func (d *daemon) store(q control.Request) (err error) {
+	d.tokens.storing.Lock()
+	if q.OAuth {
+		var set oauth.Set
+		if set, err = oauth.Parse([]byte(q.Secret), time.Now()); err == nil {
+			err = d.vault.PutTokens(q.Key, set)
+		}
+	} else {
+		err = d.vault.Set(q.Key, []byte(q.Secret))
+	}
+	d.tokens.storing.Unlock()
+	if err == nil {
+		d.tokens.stored(q.Key)
+	}
+	return err
 }
 
 func (d *daemon) sendReport(send func(control.Response) error) error {

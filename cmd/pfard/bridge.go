@@ -101,6 +101,11 @@ func tellNewest(newest <-chan string, refused func(words string)) {
 // refused passes on what a bridge has refused: to pfar status, and to the launcher for the unit's own.
 func (a *attachments) refused(instance, words string) {
 	a.runner.Refused(instance, words)
+	a.notice(instance, words)
+}
+
+// notice shows words in the status line of a server's unit.
+func (a *attachments) notice(instance, words string) {
 	a.mu.Lock()
 	conn := a.launchers[instance].conn
 	a.mu.Unlock()

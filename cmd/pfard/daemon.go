@@ -44,14 +44,16 @@ type daemon struct {
 	options   options
 	log       *slog.Logger
 	vault     *vault.Vault
+	tokens    *tokens
 	endpoint  string
 	runner    runner
-	emptied   func()          // called when there is no server, for the first time or again
-	unheld    func() []string // notes on what the host's firewall does not do
-	tellOwner func(failure)   // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
-	waits     bool            // what waits for a credential has a unit that runs and says so
-	intents   intents         // what the next pfard is to know
-	units     *reloader       // nil: there are none
+	emptied   func()                     // called when there is no server, for the first time or again
+	notice    func(server, words string) // to the status line of a server's unit
+	unheld    func() []string            // notes on what the host's firewall does not do
+	tellOwner func(failure)              // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
+	waits     bool                       // what waits for a credential has a unit that runs and says so
+	intents   intents                    // what the next pfard is to know
+	units     *reloader                  // nil: there are none
 	inbox     chan func()
 	ended     chan struct{} // closed when loop has ended: nobody reads inbox any more
 
@@ -64,10 +66,14 @@ type daemon struct {
 }
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
-	return &daemon{
-		options: o, log: log, vault: v, endpoint: endpointAt(address), emptied: func() {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
+	d := &daemon{
+		options: o, tokens: newTokens(log, v), notice: func(string, string) {}, log: log, vault: v, endpoint: endpointAt(address), emptied: func() {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
+	d.tokens.changed = func(key string) { d.post(func() { d.secretChanged(key) }) }
+	d.tokens.turned = func() { d.post(d.wakeWaiting) }
+	d.tokens.refused = d.tokenRefused
+	return d
 }
 
 // endpointAt is the gateway's URL; "" for none.
@@ -82,6 +88,7 @@ func endpointAt(address string) string {
 // those may have changed; SIGHUP says so as well.
 func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()) {
 	defer close(d.ended)
+	defer d.tokens.close()
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, unix.SIGHUP)
 	defer signal.Stop(hangup)
@@ -176,6 +183,7 @@ func (d *daemon) reload() {
 	for name, p := range wanted {
 		d.want(name, p, wordOf(set.Files[p.File]))
 	}
+	d.tokens.use(d.keysInUse())
 	for name, s := range d.servers {
 		_, ok := wanted[name]
 		s.stale = !ok && (stale[name] || s.want != nil && broken[s.want.File])
@@ -270,7 +278,13 @@ func (d *daemon) report() control.Report {
 	}
 	r.Notes = append(r.Notes, d.unheld()...)
 	for _, s := range d.servers {
-		r.Servers = append(r.Servers, s.report(d.runner.Log(s.name)))
+		c := s.report(d.runner.Log(s.name))
+		for _, words := range d.problems(s) {
+			if !strings.Contains(c.Detail, words) {
+				c.Detail = strings.TrimPrefix(c.Detail+"; "+words, "; ")
+			}
+		}
+		r.Servers = append(r.Servers, c)
 	}
 	slices.SortFunc(r.Servers, func(a, b control.Server) int { return strings.Compare(a.Name, b.Name) })
 	return r
@@ -289,7 +303,11 @@ func (d *daemon) secrets(p generator.Plan) (values map[string][]byte, missing []
 			values[c.Name] = []byte(v)
 			continue
 		}
-		v, err := d.vault.Get(c.Key)
+		if words := d.tokens.awaits(c.Key); words != "" {
+			missing = append(missing, c.Name+": "+words)
+			continue
+		}
+		v, err := d.vault.Deliver(c.Key)
 		if notFound(err) {
 			missing = append(missing, fmt.Sprintf("%s: pfar vault set %s", c.Name, c.Key))
 			continue

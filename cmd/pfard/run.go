@@ -96,7 +96,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 	if err != nil {
 		return err
 	}
-	d.runner = r
+	d.runner, d.tokens.run = r, d.tokens.refreshWith(r)
 	var telling sync.WaitGroup
 	defer telling.Wait()
 	owner := hook{path: o.dirs.OnFailure(), log: log}
@@ -114,6 +114,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())
 	d.loop(ctx, w.changed, func() { notify(log, sd.SdNotifyReady) })
 	notify(log, sd.SdNotifyStopping)
+	d.tokens.settle()
 	gateway.HTTP.Close() // nobody is to wait for a gateway that takes no more requests
 	gateway.Unix.Close()
 	r.Close()

@@ -27,8 +27,8 @@ const (
 	Open    Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
 	Close   Verb = "close-session" // stop that process; answered at once, and what is not open is closed
 	Wake    Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way
-	Sleep   Verb = "sleep"         // stop Server, which nobody calls, until Wake; answered when that is under way
-	Demand  Verb = "demand"        // the servers on demand, now and after each change
+	Sleep   Verb = "sleep"         // stop Server, which nobody calls, until Wake, or if it Renews start it again; answered when that is under way
+	Demand  Verb = "demand"        // the servers on demand and those that renew, now and after each change
 	Store   Verb = "store"         // store Secret under Key in the vault
 	Secrets Verb = "secrets"       // the keys in the vault, never the values
 	Remove  Verb = "remove"        // remove Key from the vault
@@ -43,6 +43,7 @@ type Request struct {
 	Session string `json:"session,omitempty"` // its handle (units.NewSession)
 	Key     string `json:"key,omitempty"`
 	Secret  string `json:"secret,omitempty"`
+	OAuth   bool   `json:"oauth,omitempty"` // Secret is a token set in JSON (oauth.Parse)
 }
 
 // Response is one answer. Error is set if the request was refused, and then nothing else is.
@@ -52,7 +53,17 @@ type Response struct {
 	Status  *Report  `json:"status,omitempty"`
 	Secrets []string `json:"secrets,omitempty"`
 
+	Tokens []TokenSet `json:"tokens,omitempty"` // those of Secrets that are OAuth token sets
+
 	OnDemand []OnDemand `json:"on_demand,omitempty"` // all of them, by name
+}
+
+// TokenSet is what is told of an OAuth token set.
+type TokenSet struct {
+	Key     string    `json:"key"`
+	Expiry  time.Time `json:"expiry,omitzero"`   // of the access token; zero: not known
+	Problem string    `json:"problem,omitempty"` // why it is not fresh, with the remedy
+	Refused bool      `json:"refused,omitempty"` // with Problem: nobody tries again
 }
 
 // OnDemand is a server that calls start, as the gateway may know it: nothing in it is secret. It sleeps, or there is a
@@ -60,6 +71,7 @@ type Response struct {
 type OnDemand struct {
 	Server handover.Server `json:"server"`
 	Sleeps bool            `json:"sleeps,omitempty"` // a call may start it
+	Renews bool            `json:"renews,omitempty"` // it runs, and is to be started again when no request is under way: Sleep does it
 	Down   string          `json:"down,omitempty"`   // why it does not run, in words
 	Stays  bool            `json:"stays,omitempty"`  // down until somebody starts it
 }

@@ -90,6 +90,11 @@ func (v *Vault) Set(key string, value []byte) error {
 	if bytes.IndexByte(value, 0) >= 0 {
 		return fmt.Errorf("storing %q: a secret cannot hold a NUL byte: no environment variable can", key)
 	}
+	return v.store(key, value)
+}
+
+// store encrypts the text of the file of a valid key.
+func (v *Vault) store(key string, value []byte) error {
 	var b bytes.Buffer
 	w, err := age.Encrypt(&b, v.to)
 	if err != nil {
@@ -104,8 +109,8 @@ func (v *Vault) Set(key string, value []byte) error {
 	return v.write(v.secretFile(key), b.Bytes())
 }
 
-// Get returns the value under key.
-func (v *Vault) Get(key string) ([]byte, error) {
+// text returns what the file of a key holds.
+func (v *Vault) text(key string) ([]byte, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
@@ -121,12 +126,9 @@ func (v *Vault) Get(key string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decrypting secret %q: %w", key, err)
 	}
-	value, err := io.ReadAll(io.LimitReader(r, maxSecret+1))
+	value, err := io.ReadAll(io.LimitReader(r, 2*maxSecret))
 	if err != nil {
 		return nil, fmt.Errorf("decrypting secret %q: %w", key, err)
-	}
-	if len(value) == 0 || len(value) > maxSecret {
-		return nil, fmt.Errorf("decrypting secret %q: it has %d bytes", key, len(value))
 	}
 	return value, nil
 }
