@@ -123,8 +123,6 @@ func answers(status int, body string, fields ...string) func(int, http.ResponseW
 }
 
 func TestRefreshThatFails(t *testing.T) {
-	hang := make(chan struct{})
-	defer close(hang)
 	for name, c := range map[string]struct {
 		answer func(int, http.ResponseWriter, *http.Request)
 		words  string
@@ -159,7 +157,7 @@ func TestRefreshThatFails(t *testing.T) {
 				}
 			}
 		}, "holds no token, or more than", "", false, 0},
-		"silence": {func(int, http.ResponseWriter, *http.Request) { <-hang }, "did not answer", "", false, 0},
+		"silence": {func(_ int, _ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }, "did not answer", "", false, 0},
 		"half an answer": {func(_ int, w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, `{"access_token":"hun`)
