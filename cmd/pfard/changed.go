@@ -22,8 +22,9 @@ const (
 // earlier one in their environment or files when they are idle.
 func (d *daemon) secretChanged(key string) {
 	for _, s := range d.servers {
+		before := s.started
 		d.retryWaiting(s)
-		if s.started != nil && !s.busy && s.renew != renewalDone && holds(*s.started, key) && s.status.State != control.Waiting {
+		if before != nil && before == s.started && !s.busy && s.renew != renewalDone && holds(*before, key) && s.status.State != control.Waiting {
 			s.renew = renewalDue
 		}
 	}
