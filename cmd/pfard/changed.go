@@ -26,6 +26,7 @@ func (d *daemon) secretChanged(key string) {
 		d.retryWaiting(s)
 		if before != nil && before == s.started && !s.busy && s.renew != renewalDone && holds(*before, key) && s.status.State != control.Waiting {
 			s.renew = renewalDue
+			d.intents.keep(s)
 		}
 	}
 	d.tell()

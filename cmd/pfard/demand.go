@@ -114,7 +114,8 @@ func (d *daemon) sleep(name string) error {
 	return nil
 }
 
-// watchDemand sends the servers on demand, and those that are to be started again, now and whenever that changes, until the peer hangs up.
+// watchDemand sends the servers on demand, and those that are to be started again, now and whenever that changes, until the
+// peer hangs up.
 func (d *daemon) watchDemand(ctx context.Context, send func(control.Response) error) error {
 	changed := make(chan struct{}, 1)
 	if err := d.do(func() error { d.watchers[changed] = true; return nil }); err != nil {

@@ -60,6 +60,13 @@ func (a *attachments) refresh(ctx context.Context, key string, text []byte) erro
 	}
 }
 
+// refreshMended has systemd forget that a refresh has failed.
+func (a *attachments) refreshMended(key string) {
+	a.tellSystemd("forgetting that a refresh has failed", key, func(ctx context.Context, bus *systemd.Bus) error {
+		return bus.StopUnit(ctx, systemd.RefreshUnit(units.RefreshInstance(key)))
+	})
+}
+
 // refresher is the conversation with the process that refreshes a set. One that an earlier pfard has given it to brings back
 // what came of it.
 func (a *attachments) refresher(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {

@@ -71,7 +71,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		d.unheld = h.Unheld
 	}
 	a := newAttachments(log, link, limits, h, d.tokens, o.dirs)
-	d.tokens.run, d.notice = a.refresh, a.notice
+	d.tokens.run, d.tokens.mended, d.notice = a.refresh, a.refreshMended, a.notice
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits, Home: prepareHome,
 		Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: a.drop,

@@ -33,6 +33,7 @@ type tokens struct {
 	changed func(key string)                                        // the value of a secret is another one now
 	turned  func()                                                  // what is said of sets has changed
 	refused func(key, words string)                                 // nobody tries again: the owner must do something
+	mended  func(key string)                                        // what was refused has been replaced
 
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -73,7 +74,7 @@ func newTokens(log *slog.Logger, v *vault.Vault) *tokens {
 	t := &tokens{
 		log: log, vault: v, jitter: rand.Float64, of: map[string]*tokenSet{}, under: map[string]bool{},
 		run:     func(context.Context, string, []byte) error { return errors.New("there is nothing to refresh it with") },
-		changed: func(string) {}, turned: func() {}, refused: func(string, string) {},
+		changed: func(string) {}, turned: func() {}, refused: func(string, string) {}, mended: func(string) {},
 	}
 	t.wall = &alarm{ring: t.due}
 	t.ctx, t.stop = context.WithCancel(context.Background())
@@ -122,6 +123,15 @@ func (t *tokens) use(keys []string) {
 
 // stored takes it that somebody has stored or removed a secret.
 func (t *tokens) stored(key string) {
+	t.mu.Lock()
+	before := t.of[key]
+	t.mu.Unlock()
+	if before == nil {
+		return
+	}
+	if before.final {
+		t.mended(key)
+	}
 	t.mu.Lock()
 	if t.of[key] != nil {
 		t.of[key] = t.look(key)

@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(internetVariable) != "" {
 		panic(internet.Serve(""))
 	}
+	if roots := os.Getenv(identityVariable); roots != "" {
+		panic(identity(roots))
+	}
 	flag.Parse()
 	if testing.Short() {
 		fmt.Println("NOT RUN with -short: tests/systemd boots machines, which takes root")
