@@ -81,7 +81,12 @@ func (d *daemon) tokenRefused(key, words string) {
 	}
 	d.post(func() {
 		for _, s := range d.servers {
-			if s.want != nil && slices.Contains(d.problems(s), words) {
+			switch {
+			case !slices.Contains(d.problems(s), words):
+			case d.waits && s.status.State == control.Waiting && s.started != nil && !s.busy:
+				s.again = true // its unit says for what it waits when it starts
+				d.converge(s)
+			default:
 				d.notice(s.name, words)
 			}
 		}
