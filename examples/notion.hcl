@@ -1,4 +1,6 @@
 # Waits until its token is there: pfar vault set notion_token
+# With this line for auth the server never has the token: its egress bridge puts it into the requests to Notion.
+#   auth = { NOTION_TOKEN = { secret = "vault:notion_token", deliver = "broker" } }
 description     = "Notion workspace: pages, databases, blocks"
 label           = "internal"
 allowed_domains = ["api.notion.com"]

@@ -37,7 +37,13 @@ func (c *compiler) base() []sandbox.Mount {
 	} else {
 		mounts = append(mounts, sandbox.Mount{Kind: sandbox.Dir, Dest: c.host.real("/var"), Why: "empty"})
 	}
-	mounts = append(mounts, sandbox.Mount{Kind: sandbox.Dir, Dest: "/run", Why: "empty: no socket of the host"})
+	secrets := c.secretFiles()
+	why := "empty: no socket of the host"
+	if len(secrets) > 0 {
+		why = "no socket of the host"
+	}
+	mounts = append(mounts, sandbox.Mount{Kind: sandbox.Dir, Dest: "/run", Why: why})
+	mounts = append(mounts, secrets...)
 	return append(mounts, c.homeMounts(scratch)...)
 }
 
@@ -108,6 +114,7 @@ func (c *compiler) etc() []sandbox.Mount {
 		// Nothing but the server's own loopback can answer (SBX-06, X-07).
 		data("/etc/resolv.conf", "nameserver 127.0.0.1\n", "no resolver of the host"),
 	}
+	bundles := c.bundles()
 	for _, p := range etcOfHost() {
 		f, err := c.host.resolve(p)
 		if err != nil {
@@ -116,7 +123,9 @@ func (c *compiler) etc() []sandbox.Mount {
 		c.follow(f, "command")
 		if sandbox.Below(f.real, "/etc") || f.directory() || f.regular() {
 			c.shown = append(c.shown, f.real)
-			mounts = c.addHost(mounts, f.real)
+			if !slices.ContainsFunc(bundles, func(m sandbox.Mount) bool { return m.Dest == f.real }) {
+				mounts = c.addHost(mounts, f.real)
+			}
 		}
 	}
 	return mounts
@@ -169,7 +178,8 @@ func (c *compiler) assemble(base []sandbox.Mount) []sandbox.Mount {
 		own = append(own, sandbox.Mount{Kind: sandbox.Tmpfs, Dest: dir, Size: rootSize, Why: "the folder of what is shown in it, and nothing else"})
 	}
 	slices.SortFunc(own, func(a, b sandbox.Mount) int { return strings.Compare(a.Dest, b.Dest) }) // what is above comes first
-	mounts := insertEarly(base, own)
+	// Certificates of ours come last, whatever shows the host's.
+	mounts := append(insertEarly(base, own), c.bundles()...)
 	remounts := append(sealed, "/etc", "/dev")
 	if c.server.Sandbox.ReadOnlyFS {
 		remounts = append(remounts, "/")

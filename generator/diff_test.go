@@ -53,6 +53,11 @@ func TestDiff(t *testing.T) {
 	const db = `allowed_domains = ["db.lan:5432"]` + "\n" + plain
 	hosts := compiled(t, db)
 	private := func(prefix string) Plan { return compiled(t, `allow_private = { "db.lan" = "`+prefix+`" }`+"\n"+db) }
+	auth := func(more string) Plan {
+		return compiled(t, `allowed_domains = ["y.example", "y.example:8443"]`+"\n"+`auth = { A = { secret = "vault:b", `+more+` } }`+"\n"+plain)
+	}
+	const broker = `deliver = "broker"`
+	asIs := auth(`deliver = "env"`)
 	for name, c := range map[string]struct {
 		have, want map[string]Plan
 		changes    []Change
@@ -73,6 +78,11 @@ func TestDiff(t *testing.T) {
 		"same private":    {plans(private("10.1.2.3")), plans(private("10.1.2.3/32")), nil},
 		"a variable":      {plans(one), plans(compiled(t, plain+`env = { A = "b" }`)), []Change{{"s0", Restart, "changed: environment"}}},
 		"a secret's name": {plans(one), plans(compiled(t, plain+`auth = { A = "vault:b" }`)), []Change{{"s0", Restart, "changed: environment, credentials"}}},
+		"how delivered":   {plans(asIs), plans(auth(`deliver = "file"`)), []Change{{"s0", Restart, "changed: mounts, environment, credentials"}}},
+		"brokered":        {plans(asIs), plans(auth(broker)), []Change{{"s0", Restart, "changed: mounts, environment, credentials"}}},
+		"its hosts":       {plans(auth(broker)), plans(auth(broker + `, hosts = ["y.example:8443"]`)), []Change{{"s0", Restart, "changed: credentials"}}},
+		"its places":      {plans(auth(broker)), plans(auth(broker + `, in = ["body"]`)), []Change{{"s0", Restart, "changed: credentials"}}},
+		"said in full":    {plans(auth(broker)), plans(auth(broker + `, hosts = ["y.example:443"], in = ["header:Authorization"]`)), nil},
 		"description":     {plans(one), plans(compiled(t, `description = "x"`+"\n"+plain)), []Change{{"s0", Restart, "changed: what the gateway knows"}}},
 		"another program": {plans(one), plans(compiled(t, strings.Replace(plain, `"${servers}`, `"--x", "${servers}`, 1))), []Change{{"s0", Restart, "changed: command"}}},
 		"the same found":  {plans(one), plans(compiled(t, strings.Replace(plain, `"node"`, `"/usr/bin/node"`, 1))), []Change{{"s0", Restart, "changed: command"}}},
@@ -191,7 +201,7 @@ func invariants(t *testing.T, name string, p Plan) {
 		t.Errorf("%s: the root is %+v", name, m[0])
 	}
 	remounted := map[string]bool{}
-	o := sandbox.Options{BindFD: map[int]int{}, DataFD: map[int]int{}, SeccompFD: 5, StatusFD: 6, Credentials: map[string]string{}}
+	o := sandbox.Options{BindFD: map[int]int{}, DataFD: map[int]int{}, SeccompFD: 5, StatusFD: 6, Credentials: map[string][]byte{}}
 	for i, x := range m {
 		o.BindFD[i], o.DataFD[i] = 100+i, 100+i
 		if x.Why == "" {
@@ -212,7 +222,7 @@ func invariants(t *testing.T, name string, p Plan) {
 		t.Errorf("%s: remounted are %v", name, remounted)
 	}
 	for _, c := range p.Credentials {
-		o.Credentials[c.Name] = "value"
+		o.Credentials[c.Name] = []byte("value")
 	}
 	if _, err := p.Sandbox.Arguments(o); err != nil {
 		t.Errorf("%s: %v", name, err)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/egress"
 )
@@ -37,8 +38,13 @@ func (c *compiler) environment() []sandbox.Env {
 		declared = append(declared, sandbox.Env{Name: v.Name, Value: v.Value})
 	}
 	for _, k := range c.server.Credentials {
-		declared = append(declared, sandbox.Env{Name: k.Env, Credential: k.Env})
+		e := sandbox.Env{Name: k.Env, Credential: k.Env}
+		if k.Deliver == declaration.InFile {
+			e = sandbox.Env{Name: k.Env, Value: secretFile(k.Env)}
+		}
+		declared = append(declared, e)
 	}
+	own = append(own, c.trust(declared)...)
 	slices.SortStableFunc(declared, func(a, b sandbox.Env) int { return strings.Compare(a.Name, b.Name) })
 	// Which of these may be changed at all, the declaration's reader decides (DC-04).
 	own = slices.DeleteFunc(own, func(e sandbox.Env) bool {

@@ -65,3 +65,37 @@ func TestExamples(t *testing.T) {
 		t.Errorf("digests of %q", got)
 	}
 }
+
+// What the examples show in comments compiles as well, in place of the line with the same key.
+func TestExamplesInComments(t *testing.T) {
+	const dir = "../examples"
+	files, err := filepath.Glob(dir + "/*.hcl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, shown := host(t, files), regexp.MustCompile(`(?m)^#   ((\w+).*)$`)
+	h.FS.(fstest.MapFS)["srv/documents"] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+	found := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range shown.FindAllSubmatch(text, -1) {
+			found++
+			other := regexp.MustCompile(`(?m)^` + string(m[2]) + `\b.*$`)
+			changed := append(other.ReplaceAll(text, nil), append([]byte("\n"), m[1]...)...)
+			s, diags := declaration.Parse(filepath.Base(file), append(changed, '\n'), declaration.Options{Servers: installed})
+			if s != nil {
+				_, more := generator.Compile(*s, h)
+				diags = append(diags, more...)
+			}
+			if len(diags) > 0 {
+				t.Errorf("%s with %s: %v", file, m[1], diags)
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("%d lines in comments", found)
+	}
+}

@@ -111,16 +111,27 @@ func (p Plan) explainClients(b *strings.Builder) {
 }
 
 func (p Plan) explainCredentials(b *strings.Builder) {
-	if len(p.Credentials) == 0 {
-		fmt.Fprintf(b, "\nIt holds no credential.\n")
-		return
-	}
-	fmt.Fprintf(b, "\nIt holds these credentials, and can send them to whatever it reaches:\n")
-	var list []string
+	var held, brokered []string
 	for _, c := range p.Credentials {
-		list = append(list, c.Name+", from "+c.source())
+		switch entry := c.Name + ", from " + c.source(); c.Deliver {
+		case declaration.Brokered:
+			brokered = append(brokered, entry+": "+c.wire())
+		case declaration.InFile:
+			held = append(held, entry+", "+c.delivery())
+		default:
+			held = append(held, entry)
+		}
 	}
-	bullets(b, list)
+	if len(held) == 0 {
+		fmt.Fprintf(b, "\nIt holds no credential.\n")
+	} else {
+		fmt.Fprintf(b, "\nIt holds these credentials, and can send them to whatever it reaches:\n")
+		bullets(b, held)
+	}
+	if len(brokered) > 0 {
+		fmt.Fprintf(b, "\nIt uses these without having them: its egress bridge opens the connections to the hosts named, and puts the value in\nplace of what the server has instead, there and nowhere else:\n")
+		bullets(b, brokered)
+	}
 }
 
 func bullets(b *strings.Builder, list []string) {

@@ -41,6 +41,9 @@ func (p Plan) Words() string {
 		value := quote(e.Value)
 		if e.Credential != "" {
 			value = "credential " + quote(e.Credential)
+			if slices.ContainsFunc(p.Credentials, func(c Credential) bool { return c.Name == e.Credential && c.Deliver == declaration.Brokered }) {
+				value = "placeholder of " + value
+			}
 		}
 		rows = append(rows, []string{e.Name, value})
 	}
@@ -48,7 +51,11 @@ func (p Plan) Words() string {
 	fmt.Fprintf(&b, "\nCredentials\n")
 	rows = nil
 	for _, c := range p.Credentials {
-		rows = append(rows, []string{c.Name, "from " + c.source()})
+		row := []string{c.Name, "from " + c.source()}
+		if how := c.delivery(); how != "" {
+			row = append(row, how)
+		}
+		rows = append(rows, row)
 	}
 	table(&b, orNone(rows))
 	fmt.Fprintf(&b, "\nEgress\n")

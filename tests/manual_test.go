@@ -156,7 +156,7 @@ func TestManualGivesTheBounds(t *testing.T) {
 	quoted := regexp.MustCompile(`"[a-z0-9%-]+"`)
 	number := regexp.MustCompile(`\b[0-9]+\b`)
 	for name, wrong := range map[string]string{
-		"label": `"-"`, "server.transport": `"-"`, "tool.semantics": `"-"`, "timeout": `"9999h"`, "idle_timeout": `"9999h"`,
+		"credential.deliver": `"-"`, "label": `"-"`, "server.transport": `"-"`, "tool.semantics": `"-"`, "timeout": `"9999h"`, "idle_timeout": `"9999h"`,
 		"client_capabilities": `["-"]`, "sessions": `"-"`, "sessions_max": `0`, "session_idle": `"9999h"`, "pins": `"-"`,
 		"sandbox.memory_limit": `"1k"`, "sandbox.tasks_max": `0`, "sandbox.cpu_quota": `"9999%"`,
 	} {
@@ -164,8 +164,8 @@ func TestManualGivesTheBounds(t *testing.T) {
 		src := "[" + section + "]\n" + key + " = " + wrong + "\n"
 		if !ok {
 			src = name + " = " + wrong + "\n"
-		} else if section == "tool" {
-			src = "[tool.search]\n" + key + " = " + wrong + "\n"
+		} else if within := map[string]string{"tool": "tool.search", "credential": "auth.TOKEN"}[section]; within != "" {
+			src = "[" + within + "]\n" + key + " = " + wrong + "\n"
 		}
 		_, diags := declaration.Parse("x.toml", []byte(src), declaration.Options{})
 		i := slices.IndexFunc(diags, func(d *hcl.Diagnostic) bool {

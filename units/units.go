@@ -79,7 +79,7 @@ const RestartSec = 1
 // Names of descriptors in LISTEN_FDNAMES.
 const (
 	FDGateway = "gateway" // launcher: connection to the gateway (units/handover)
-	FDLimits  = "limits"  // launcher of a local pfard: who puts bwrap into its cgroup (units/attach)
+	FDPfard   = "pfard"   // launcher or bridge of a local pfard: the conversation with it (units/attach)
 	FDEgress  = "egress"  // egress bridge: sockets inside the server's network namespace, told apart by their addresses
 	FDRefresh = "refresh" // refresh of a token set, of a local pfard: connection to that (units/attach)
 	FDMonitor = "monitor" // egress bridge: Unix listener for those who watch its connections

@@ -72,7 +72,7 @@ func refresh(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	memory, err := attach.Memory("tokens", content)
+	memory, err := units.Sealed("tokens", content)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,10 @@ func joinForRefresh(ctx context.Context, path string, log *slog.Logger, fail fun
 		return nil, nil, err
 	}
 	defer attach.CloseAll(files)
-	text, err := attach.ReadMemory(files, maxSet)
+	if len(files) != 1 {
+		return nil, nil, fmt.Errorf("taking over the token set: %d files came, want one", len(files))
+	}
+	text, err := units.ReadSealed(files[0], maxSet)
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking over the token set: %w", err)
 	}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -29,7 +32,7 @@ func (d *descriptors) close() {
 // openMounts opens what the mounts need: the source of each bind, without following any link (SB-02, SB-03: a server
 // may have planted one since the plan was made; bwrap compares device and inode after the mount), and a memory file
 // for each synthetic file.
-func (d *descriptors) openMounts(mounts []sandbox.Mount, o *sandbox.Options) error {
+func (d *descriptors) openMounts(mounts []sandbox.Mount, secrets units.Secrets, o *sandbox.Options) error {
 	o.BindFD, o.DataFD = map[int]int{}, map[int]int{}
 	for i, m := range mounts {
 		switch m.Kind {
@@ -40,7 +43,11 @@ func (d *descriptors) openMounts(mounts []sandbox.Mount, o *sandbox.Options) err
 			}
 			o.BindFD[i] = d.add(f)
 		case sandbox.Data:
-			f, err := memoryFile(m.Dest, []byte(m.Text))
+			b, err := contents(m, secrets)
+			if err != nil {
+				return err
+			}
+			f, err := memoryFile(m.Dest, b)
 			if err != nil {
 				return err
 			}
@@ -48,6 +55,52 @@ func (d *descriptors) openMounts(mounts []sandbox.Mount, o *sandbox.Options) err
 		}
 	}
 	return nil
+}
+
+// contents is what a synthetic file has in it.
+func contents(m sandbox.Mount, secrets units.Secrets) ([]byte, error) {
+	switch {
+	case m.Credential != "":
+		if len(secrets.Values[m.Credential]) == 0 {
+			return nil, fmt.Errorf("credential %q is missing", m.Credential)
+		}
+		return secrets.Values[m.Credential], nil
+	case m.Authority && len(secrets.Authority) == 0:
+		return nil, fmt.Errorf("making %q: the certificate of the bridge's authority is missing", m.Dest)
+	case m.Authority && m.Source == "":
+		return secrets.Authority, nil
+	case m.Authority:
+		b, err := readBundle(m.Source)
+		return append(b, secrets.Authority...), err
+	}
+	return []byte(m.Text), nil
+}
+
+// maxBundle is forty times what distributions have.
+const maxBundle = 8 << 20
+
+// readBundle returns a file of certificates of the host, of whose path no part is a link, with an end of line at its end.
+func readBundle(path string) ([]byte, error) {
+	at, err := units.OpenNoLinks(path)
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close()
+	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", at.Fd())) // O_PATH reads nothing
+	if err != nil {
+		return nil, fmt.Errorf("opening %q: %w", path, errors.Unwrap(err))
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxBundle+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading %q: %w", path, errors.Unwrap(err))
+	case len(b) > maxBundle:
+		return nil, fmt.Errorf("reading %q: it has more than %d bytes", path, maxBundle)
+	case !bytes.HasSuffix(b, []byte("\n")):
+		b = append(b, '\n')
+	}
+	return b, nil
 }
 
 // memoryFile returns an unnamed file with b in it, at its start.

@@ -6,6 +6,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// noCore is the one limit on core files that also keeps the kernel from piping them to a program, as core_pattern may have
+// it (core(5), and coredump_pipe in the kernel): with 0, systemd-coredump stores nothing, but has the whole environment of
+// what crashed written to the journal.
+const noCore = 1
+
+// keepMemory keeps what this process has in memory, credentials for a moment, from others of its user and from disk.
+func keepMemory() error {
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: noCore, Max: noCore}); err != nil {
+		return fmt.Errorf("forbidding core files: %w", err)
+	}
+	return setDumpable(0)
+}
+
 // setDumpable(0) keeps other processes of this user from reading this one's memory and taking its descriptors (ptrace(2),
 // pidfd_getfd(2)): a server that got out of its sandbox is one of them. setDumpable(1) lets them.
 func setDumpable(value int) error {

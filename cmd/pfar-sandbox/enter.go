@@ -92,7 +92,7 @@ func dropPrivileges(tasks uint64) error {
 		// Counted per user namespace since Linux 5.14, so it holds a fork bomb even where there is no cgroup to
 		// (RX fork-bomb); the launcher's own user is not affected.
 		{"RLIMIT_NPROC", unix.RLIMIT_NPROC, tasks},
-		{"RLIMIT_CORE", unix.RLIMIT_CORE, 0}, // a core file would hold the server's credentials
+		{"RLIMIT_CORE", unix.RLIMIT_CORE, noCore}, // a core file would hold the server's credentials
 		{"RLIMIT_NOFILE", unix.RLIMIT_NOFILE, 4096},
 	}
 	for _, l := range limits {

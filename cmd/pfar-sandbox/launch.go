@@ -77,7 +77,7 @@ func launch(ctx context.Context, o options) (int, error) {
 		return l.cannotStart(fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err))
 	}
 	l.state(units.StateStarting, "starting")
-	s, err := start(bwrap, l.plan.Sandbox, l.network(), secrets.Values)
+	s, err := start(bwrap, l.plan.Sandbox, l.network(), secrets)
 	if err != nil {
 		return l.cannotStart(err)
 	}
@@ -142,7 +142,7 @@ func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map
 		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused)
 		return []*os.File{f}, err
 	}
-	if f := fds[units.FDLimits]; len(f) == 1 {
+	if f := fds[units.FDPfard]; len(f) == 1 {
 		if l.pfard, err = passedAttachment(f[0]); err != nil {
 			return nil, err
 		}
@@ -168,13 +168,19 @@ func readSecrets(p plan) (units.Secrets, error) {
 	if err != nil {
 		return s, fmt.Errorf("%w: %w", attach.ErrLater, err)
 	}
-	if err := json.Unmarshal(raw, &s); err != nil {
+	err = json.Unmarshal(raw, &s)
+	clear(raw)
+	if err != nil {
 		return s, fmt.Errorf("%w: reading the server's credentials: not what pfard writes", attach.ErrLater) // the decoder's words may quote one
 	}
 	for _, c := range p.Credentials {
 		if len(s.Values[c.Name]) == 0 && len(s.Missing) == 0 {
 			return s, fmt.Errorf("reading the server's credentials: %q is empty", c.Name)
 		}
+	}
+	brokered := slices.ContainsFunc(p.Sandbox.Mounts, func(m sandbox.Mount) bool { return m.Authority })
+	if brokered && len(s.Authority) == 0 && len(s.Missing) == 0 {
+		return s, errors.New("reading the server's credentials: one is brokered, and the certificate of the bridge's authority is missing")
 	}
 	return s, nil
 }

@@ -37,7 +37,7 @@ func main() {
 	defer stop()
 	o, err := parse(os.Args[1:])
 	if err == nil {
-		err = setDumpable(0)
+		err = keepMemory()
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 )
 
@@ -23,7 +24,7 @@ func probe() (time.Duration, error) {
 		return 0, fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
 	}
 	began := time.Now()
-	s, err := start(bwrap, emptySandbox(), network{own: true}, nil)
+	s, err := start(bwrap, emptySandbox(), network{own: true}, units.Secrets{})
 	if err != nil {
 		return 0, err
 	}

@@ -32,14 +32,13 @@ type server struct {
 	exited    chan error
 }
 
-// start makes the server's namespaces with bwrap waiting in them for its arguments: nothing of the server runs yet.
-func start(bwrap string, s sandbox.Sandbox, n network, credentials map[string][]byte) (_ *server, err error) {
+// start makes the server's namespaces with bwrap waiting in them for its arguments: nothing of the server runs yet. It
+// clears the values of the secrets: the only copy that stays is among these arguments, until release.
+func start(bwrap string, s sandbox.Sandbox, n network, secrets units.Secrets) (_ *server, err error) {
 	var d descriptors
 	defer d.close() // bwrap has its own
-	o := sandbox.Options{Credentials: map[string]string{}}
-	for name, value := range credentials {
-		o.Credentials[name] = string(value)
-	}
+	defer wipe(secrets)
+	o := sandbox.Options{Credentials: secrets.Values}
 	filter, err := sandbox.Seccomp(goarch)
 	if err != nil {
 		return nil, err
@@ -54,23 +53,28 @@ func start(bwrap string, s sandbox.Sandbox, n network, credentials map[string][]
 		return nil, err
 	}
 	o.StatusFD = d.add(statusW)
-	if err := d.openMounts(s.Mounts, &o); err != nil {
+	if err := d.openMounts(s.Mounts, secrets, &o); err != nil {
 		return nil, err
 	}
 	args, err := s.Arguments(o)
 	if err != nil {
 		return nil, err
 	}
-	v := &server{
-		options: []byte(strings.Join(args, "\x00") + "\x00"),
-		set:     make(chan int, 1), exited: make(chan error, 1),
-	}
+	v := &server{options: args, set: make(chan int, 1), exited: make(chan error, 1)}
 	if err := v.fork(bwrap, s, n, &d); err != nil {
+		clear(args)
 		return nil, err
 	}
 	go v.readStatus(statusR)
 	go func() { v.exited <- v.cmd.Wait() }()
 	return v, nil
+}
+
+// wipe clears values that are no longer needed. They live as long as their process otherwise, and so as the server.
+func wipe(s units.Secrets) {
+	for _, v := range s.Values {
+		clear(v)
+	}
 }
 
 // fork starts this binary again as the first process of a user and a network namespace (enter.go).

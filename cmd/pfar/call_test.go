@@ -259,6 +259,12 @@ func TestCompletion(t *testing.T) {
 		{[]string{"vault", "remove", ""}, "notion_token other :4"},
 		{[]string{"vault", "set", ""}, "notion_token other :4"},
 		{[]string{"vault", "set", "other", ""}, ":4"},
+		{[]string{"vault", "rotate", ""}, "notion_token other :4"},
+		{[]string{"vault", "has", ""}, "notion_token other :4"},
+		{[]string{"vault", "export", ""}, ":0"},
+		{[]string{"vault", "export", "x", ""}, "notion_token other :4"},
+		{[]string{"vault", "import", ""}, ":0"},
+		{[]string{"vault", "set", "k", "--file", ""}, ":0"},
 		{[]string{"doctor", ""}, ":4"},
 		{[]string{"status", "--output", ""}, "text json :4"},
 	}

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
 // completionTimeout bounds what a shell waits for after Tab. Completion says nothing when pfar is down.
@@ -44,11 +42,15 @@ func (c *cli) completeKeys(cmd *cobra.Command, args []string, _ string) ([]strin
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
 	defer cancel()
-	r, err := c.control().Do(ctx, control.Request{Verb: control.Secrets})
+	list, err := c.secrets(ctx)
 	if err != nil {
 		return nil, noFiles
 	}
-	return r.Secrets, noFiles
+	var keys []string
+	for _, s := range list {
+		keys = append(keys, s.Key)
+	}
+	return keys, noFiles
 }
 
 // completeCall completes NAME.TOOL and then the tool's flags and their values.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -181,6 +182,25 @@ func (h host) lingering(context.Context) finding {
 		return finding{name, pass, "user units start with the machine, and stay when you log out", ""}
 	}
 	return finding{name, warn, "user units start when you log in, and end when you log out", "loginctl enable-linger"}
+}
+
+// vaultKey tells where the vault's key is.
+func (h host) vaultKey(state string) finding {
+	const name, sealed = "vault key", "etc/credstore.encrypted/pfar-vault-key"
+	exists := func(path string) bool { _, err := fs.Stat(h.fs, strings.TrimPrefix(path, "/")); return err == nil }
+	file := filepath.Join(state, "vault", "key.txt")
+	switch {
+	case h.uid != 0:
+		return finding{name, pass, "in " + file + ", which only you can read: systemd seals that of root's pfar alone", ""}
+	case exists(file) && exists("run/systemd/system"):
+		return finding{name, warn, "in " + file + " in the clear: whoever gets the disk or a backup of it has the secrets",
+			"systemctl restart pfard, which seals it to this machine with systemd-creds (systemd 252 or later);\njournalctl -u pfar-vault-key says why it does not."}
+	case exists(file):
+		return finding{name, pass, "in " + file + ": without systemd nothing seals it", ""}
+	case exists(sealed):
+		return finding{name, pass, "sealed to this machine, in /" + sealed, ""}
+	}
+	return finding{name, pass, "there is none yet: the first start makes it", ""}
 }
 
 // minimumNode is what the servers of the MCP project want.

@@ -165,6 +165,15 @@ func TestDoctor(t *testing.T) {
 				return unix.EXT4_SUPER_MAGIC, nil
 			}
 		}, []string{"run directory warn: not in memory|PFAR_RUN_DIR"}},
+		{"a key in the clear", func(h *host) {
+			file(h, "var/lib/pfar/vault/key.txt", "AGE-SECRET-KEY-1X\n")
+			file(h, "run/systemd/system/x", "")
+		}, []string{"vault key warn: in /var/lib/pfar/vault/key.txt in the clear|systemctl restart pfard"}},
+		{"a key in the clear without systemd", func(h *host) { file(h, "var/lib/pfar/vault/key.txt", "AGE-SECRET-KEY-1X\n") }, nil},
+		{"a sealed key", func(h *host) {
+			file(h, "etc/credstore.encrypted/pfar-vault-key", "x")
+			file(h, "run/systemd/system/x", "")
+		}, nil},
 		{"port taken", func(h *host) { h.listen = func(string) error { return syscall.EADDRINUSE } }, []string{"endpoint warn: another program|--listen"}},
 		{"port forbidden", func(h *host) { h.listen = func(string) error { return syscall.EACCES } }, []string{"endpoint fail: permission denied|"}},
 	}
@@ -173,6 +182,7 @@ func TestDoctor(t *testing.T) {
 			h := soundHost()
 			tt.change(&h)
 			b := newBench(t, "")
+			b.dirs.State = "/var/lib/pfar"
 			var got []string
 			for _, f := range b.diagnose(t.Context(), h, "127.0.0.1:7417") {
 				if f.Outcome != pass {

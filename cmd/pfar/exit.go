@@ -74,6 +74,8 @@ func classify(err error) (int, string) {
 		return exitNoSuch, `"pfar status" lists the servers`
 	case errors.Is(err, control.ErrNoKey):
 		return exitNoSuch, `"pfar vault list" lists the keys`
+	case errors.Is(err, control.ErrExists):
+		return exitFailed, "--replace gives them the values that are imported"
 	case errors.Is(err, control.ErrInvalid):
 		return exitUsage, ""
 	case errors.Is(err, context.Canceled):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/vault"
 )
 
 // bench is a cli with directories of its own and what it printed.
@@ -93,6 +95,7 @@ type fakePfard struct {
 	changed  chan struct{}
 	requests []control.Request
 	answer   func(*fakePfard, control.Request) error
+	vault    *vault.Vault // that Export and Import are of
 }
 
 func (p *fakePfard) set(f func(*control.Report)) {
@@ -117,7 +120,7 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 		case control.Status:
 			return send(control.Response{Status: &report})
 		case control.Secrets:
-			return send(control.Response{Secrets: []string{"notion_token", "other"}})
+			return send(control.Response{Secrets: []control.Secret{{Key: "notion_token", Kind: "plain", Servers: []string{"notion"}}, {Key: "other", Kind: "plain"}}})
 		case control.Watch:
 			if err := send(control.Response{Status: &report}); err != nil {
 				return err
@@ -129,14 +132,59 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 				return nil
 			}
 		}
+		if p.vault != nil {
+			return p.move(r, send)
+		}
 		if p.answer == nil {
 			return errors.New("not prepared for that")
 		}
 		if err := p.answer(p, r); err != nil {
 			return err
 		}
+		switch r.Verb {
+		case control.Store, control.Remove, control.Rotate:
+			return send(control.Response{Changes: []control.Change{vaultChange(r)}})
+		}
 		return send(control.Response{})
 	}
+}
+
+// move exports and imports as pfard does.
+func (p *fakePfard) move(r control.Request, send func(control.Response) error) error {
+	if r.Verb == control.Export {
+		b, err := p.vault.Export(r.Keys, r.Recipient)
+		if errors.Is(err, vault.ErrNotFound) {
+			return fmt.Errorf("%w: %w", control.ErrNoKey, err)
+		} else if err != nil {
+			return err
+		}
+		return send(control.Response{Bundle: b})
+	}
+	changes, err := p.vault.Import(r.Bundle, r.Replace)
+	if errors.Is(err, vault.ErrExists) {
+		return &existing{err}
+	} else if err != nil {
+		return err
+	}
+	var told []control.Change
+	for _, c := range changes {
+		told = append(told, control.Change{Key: c.Key, Result: string(c.Outcome)})
+	}
+	return send(control.Response{Changes: told})
+}
+
+type existing struct{ error }
+
+func (*existing) Is(err error) bool { return err == control.ErrExists }
+
+func vaultChange(r control.Request) control.Change {
+	switch r.Verb {
+	case control.Rotate:
+		return control.Change{Key: r.Key, Result: "changed", Uses: []control.Use{{Server: "notion", Then: control.Restarts}}}
+	case control.Remove:
+		return control.Change{Key: r.Key, Result: "removed"}
+	}
+	return control.Change{Key: r.Key, Result: "new"}
 }
 
 func (b *bench) pfard(t *testing.T, report control.Report, answer func(*fakePfard, control.Request) error) *fakePfard {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +131,10 @@ func TestVault(t *testing.T) {
 		}
 		return nil
 	}
+	file := filepath.Join(t.TempDir(), "value")
+	if err := os.WriteFile(file, []byte("hunter2hunter2\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		name, stdin string
 		args        []string
@@ -140,19 +146,28 @@ func TestVault(t *testing.T) {
 		{"only one line break is cut", " a\r\nb \n\n", []string{"set", "k"}, 0, " a\r\nb \n", "", ""},
 		{"empty", "\n", []string{"set", "k"}, 1, "", "", "the secret is empty"},
 		{"NUL", "a\x00b", []string{"set", "k"}, 1, "", "", "NUL"},
+		{"no text", "hunter\xff2", []string{"set", "k"}, 1, "", "", "UTF-8"},
 		{"too long", strings.Repeat("x", maxSecret+1), []string{"set", "k"}, 1, "", "", "exceeds"},
 		{"never an argument", "", []string{"set", "k", "hunter2"}, 2, "", "", "a secret is never an argument"},
 		{"no key", "x", []string{"set"}, 2, "", "", "missing KEY"},
-		{"list", "", []string{"list"}, 0, "", "KEY           KIND   EXPIRES  DETAIL\nnotion_token  plain\nother         plain\n", ""},
-		{"a token set", `{"x": 1}`, []string{"set", "k", "--oauth"}, 0, `{"x": 1}`, "", ""},
-		{"from a file that is not there", "", []string{"set", "k", "--file", "/nowhere/x"}, 1, "", "", "no such file"},
-		{"list as JSON", "", []string{"list", "--json"}, 0, "", "\"key\": \"notion_token\",\n    \"kind\": \"plain\"", ""},
+		{"rotate", "hunter2hunter2\n", []string{"rotate", "k"}, 0, "hunter2hunter2", "notion: starts again", ""},
+		{"rotate what is not there", "hunter2\n", []string{"rotate", "ghost"}, 4, "hunter2", "", "no such key"},
+		{"short", "hunter2\n", []string{"set", "k"}, 0, "hunter2", "", "fewer than 8 bytes"},
+		{"from a file", "", []string{"set", "k", "--file", file}, 0, "hunter2hunter2", "", ""},
+		{"from a file that is not there", "", []string{"set", "k", "--file", file + ".none"}, 1, "", "", "no such file"},
+		{"list", "", []string{"list"}, 0, "", "notion_token  plain                   notion\nother         plain\n", ""},
+		{"a token set", `{"x": 1234}`, []string{"set", "k", "--oauth"}, 0, `{"x": 1234}`, "", ""},
+		{"list as JSON", "", []string{"list", "--json"}, 0, "", `"key": "notion_token"`, ""},
+		{"has", "", []string{"has", "other"}, 0, "", "", ""},
+		{"has for a machine", "", []string{"has", "other", "--json"}, 0, "", `"key": "other"`, ""},
+		{"has not", "", []string{"has", "othe"}, 4, "", "", `no such key in the vault: "othe"`},
+		{"rekey", "", []string{"rekey"}, 0, "", "", ""},
 		{"remove", "", []string{"remove", "k"}, 0, "", "", ""},
-		{"set for a machine", "hunter2\n", []string{"set", "k", "--json"}, 0, "hunter2", "{\n  \"key\": \"k\",\n  \"result\": \"stored\"\n}\n", ""},
+		{"set for a machine", "hunter2\n", []string{"set", "k", "--json"}, 0, "hunter2", "{\n  \"key\": \"k\",\n  \"result\": \"new\"\n}\n", ""},
 		{"remove for a machine", "", []string{"remove", "k", "-o", "json"}, 0, "", "{\n  \"key\": \"k\",\n  \"result\": \"removed\"\n}\n", ""},
 		{"remove for a machine what is not there", "", []string{"remove", "ghost", "--json"}, 4, "", "", "no such key"},
 		{"remove what is not there", "", []string{"remove", "ghost"}, 4, "", "", `no such key in the vault: "ghost"`},
-		{"no verb", "", nil, 2, "", "", "which of set, list, remove?"},
+		{"no verb", "", nil, 2, "", "", "which of set, rotate"},
 		{"unknown verb", "", []string{"steal"}, 2, "", "", `unexpected argument "steal"`},
 	}
 	for _, tt := range tests {

@@ -2,13 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"time"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -17,38 +18,86 @@ import (
 
 const vaultHelp = `Keep the secrets that declarations name as "vault:KEY".
 
-"pfar vault set KEY" asks for the value without showing it, or reads it from standard input. It
-never takes it as an argument: every user of the host can read the arguments of a process.
+"pfar vault set KEY" asks for the value without showing it, or reads it from standard input or a
+file. It never takes it as an argument: every user of the host can read the arguments of a process.
+Servers that run with a value that has changed are started again.
 
 With --oauth the value is an OAuth 2.0 token set in JSON, which pfar keeps fresh: access_token,
 refresh_token, expiry or expires_in, token_url, client_id; client_secret, auth_style ("header",
-"params", "auto"), scopes and allow_private if there is need of them. Servers get the access token.`
+"params", "auto"), scopes and allow_private if there is need of them. Servers get the access token.
+
+Each secret is a file that is encrypted with age (age-encryption.org) to the vault's own key. On an
+installed system that key is sealed to the machine by systemd-creds(1): what brings the secrets to
+another one is "pfar vault export".`
 
 func (c *cli) vaultCommand() *cobra.Command {
 	vault := &cobra.Command{
-		Use:     "vault",
-		Short:   "Keep the secrets that declarations name",
-		Long:    vaultHelp,
-		Example: example("pfar vault set notion_token", "pass show notion | pfar vault set notion_token", "pfar vault set drive --oauth --file tokens.json", "pfar vault list"),
-		Args:    arguments(),
+		Use:   "vault",
+		Short: "Keep the secrets that declarations name",
+		Long:  vaultHelp,
+		Example: example("pfar vault set notion_token", "pass show notion | pfar vault set notion_token", "pfar vault list",
+			"pfar vault set drive --oauth --file tokens.json",
+			"pfar vault export secrets.age", "pfar vault import secrets.age"),
+		Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usage("which of set, list, remove?").withHint("pfar vault --help")
+			return usage("which of set, rotate, has, list, remove, rekey, export, import?").withHint("pfar vault --help")
 		},
 	}
 	vault.AddCommand(
-		c.vaultSetCommand(),
+		c.storeCommand(control.Store, "set", "Store a secret, from a hidden prompt, standard input or a file"),
+		c.storeCommand(control.Rotate, "rotate", "Replace a secret that is there, and start again what uses it"),
 		c.outputFlag(&cobra.Command{
-			Use: "list", Short: "List the keys, what they hold and when that ends, never the values", Args: arguments(),
-			RunE: func(cmd *cobra.Command, _ []string) error { return c.vaultList(cmd) },
+			Use: "has KEY", Short: "Tell by the exit code whether a secret is there, 0 or 4", Args: arguments("KEY"), ValidArgsFunction: c.completeKeys,
+			RunE: func(cmd *cobra.Command, args []string) error { return c.vaultHas(cmd.Context(), args[0]) },
+		}),
+		c.outputFlag(&cobra.Command{
+			Use: "list", Short: "List the keys and the servers that use them, never the values", Args: arguments(),
+			RunE: func(cmd *cobra.Command, _ []string) error { return c.vaultList(cmd.Context()) },
 		}),
 		c.outputFlag(&cobra.Command{
 			Use: "remove KEY", Short: "Remove a secret", Args: arguments("KEY"), ValidArgsFunction: c.completeKeys,
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return c.changeVault(cmd.Context(), control.Request{Verb: control.Remove, Key: args[0]}, "removed")
+				return c.changeVault(cmd.Context(), control.Request{Verb: control.Remove, Key: args[0]})
 			},
 		}),
+		c.outputFlag(&cobra.Command{
+			Use: "rekey", Short: "Give the vault another key of its own and encrypt every secret to it", Args: arguments(),
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				_, err := c.control().Do(cmd.Context(), control.Request{Verb: control.Rekey})
+				if err != nil || !c.json() {
+					return err
+				}
+				return c.printJSON(map[string]string{"result": "done"})
+			},
+		}),
+		c.exportCommand(),
+		c.importCommand(),
 	)
 	return vault
+}
+
+func (c *cli) storeCommand(verb control.Verb, name, short string) *cobra.Command {
+	var file string
+	var tokens bool
+	cmd := c.outputFlag(&cobra.Command{
+		Use: name + " KEY", Short: short, Args: onlyKey, ValidArgsFunction: c.completeKeys,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			secret, err := c.readSecret(cmd.Context(), args[0], file)
+			if err != nil {
+				return err
+			}
+			return c.changeVault(cmd.Context(), control.Request{Verb: verb, Key: args[0], Secret: string(secret), OAuth: tokens})
+		},
+	})
+	cmd.Flags().BoolVar(&tokens, "oauth", false, "the value is an OAuth 2.0 token set in JSON, which is kept fresh")
+	cmd.Flags().StringVar(&file, "file", "", "read the value from `FILE`, of which one line break at the end is not part")
+	cmd.RegisterFlagCompletionFunc("file", filesToo)
+	return cmd
+}
+
+// filesToo completes file names, which a verb's own arguments are not.
+func filesToo(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
 }
 
 // onlyKey refuses a value among the arguments without repeating it.
@@ -60,133 +109,171 @@ func onlyKey(cmd *cobra.Command, args []string) error {
 	return arguments("KEY")(cmd, args)
 }
 
-// maxSecret bounds a secret, in bytes: it must fit into a request.
-const maxSecret = 512 << 10
+const (
+	maxSecret = 64 << 10 // bytes
+	// A shorter one is not looked for in what leaves a server: it would stand in every text by chance.
+	shortSecret = 8
+)
 
-func (c *cli) vaultSetCommand() *cobra.Command {
-	var tokens bool
-	var file string
-	set := &cobra.Command{
-		Use: "set KEY", Short: "Store a secret, from a hidden prompt, standard input or a file", Args: onlyKey, ValidArgsFunction: c.completeKeys,
-		RunE: func(cmd *cobra.Command, args []string) error { return c.vaultSet(cmd, args[0], file, tokens) },
+// changeVault says what becomes of servers, and is silent otherwise, as programs are, but a reader of JSON gets an object.
+func (c *cli) changeVault(ctx context.Context, request control.Request) error {
+	if n := len(request.Secret); n > 0 && n < shortSecret {
+		fmt.Fprintf(c.stderr, "pfar: warning: the secret has fewer than %d bytes: it cannot be found when a server gives it away\n", shortSecret)
 	}
-	set.Flags().BoolVar(&tokens, "oauth", false, "the secret is an OAuth 2.0 token set in JSON")
-	set.Flags().StringVar(&file, "file", "", "read the secret from this `file`")
-	return c.outputFlag(set)
-}
-
-func (c *cli) vaultSet(cmd *cobra.Command, key, file string, tokens bool) error {
-	secret, err := c.secretFrom(cmd.Context(), key, file)
+	r, err := c.control().Do(ctx, request)
 	if err != nil {
 		return err
 	}
-	return c.changeVault(cmd.Context(), control.Request{Verb: control.Store, Key: key, Secret: string(secret), OAuth: tokens}, "stored")
-}
-
-// secretFrom reads a file, or without one what readSecret does.
-func (c *cli) secretFrom(ctx context.Context, key, file string) ([]byte, error) {
-	if file == "" {
-		return c.readSecret(ctx, key)
+	change := control.Change{Key: request.Key, Result: "done"}
+	if len(r.Changes) == 1 {
+		change = r.Changes[0]
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
+	if request.Verb == control.Rotate && change.Result == "equal" {
+		fmt.Fprintf(c.stderr, "pfar: warning: %q had this value before\n", request.Key)
 	}
-	defer f.Close()
-	return readSecretText(ctx, f)
-}
-
-// changeVault is silent when all went well, as programs are, but a reader of JSON gets an object.
-func (c *cli) changeVault(ctx context.Context, request control.Request, done string) error {
-	if _, err := c.control().Do(ctx, request); err != nil || !c.json() {
-		return err
+	if c.json() {
+		return c.printJSON(change)
 	}
-	return c.printJSON(map[string]string{"key": request.Key, "result": done})
-}
-
-// readSecret asks on a terminal, without echo, or reads all of standard input, where one line break at the end is not
-// part of the secret.
-func (c *cli) readSecret(ctx context.Context, key string) ([]byte, error) {
-	f, ok := c.stdin.(*os.File)
-	if !ok || !isTerminal(f) {
-		return readSecretText(ctx, c.stdin)
-	}
-	fmt.Fprintf(c.stderr, "Value of %q (not shown): ", key)
-	secret, err := readHidden(ctx, f)
-	fmt.Fprintln(c.stderr)
-	if err != nil {
-		return nil, fmt.Errorf("reading the secret: %w", err)
-	}
-	return secret, checkSecret(secret)
-}
-
-// readSecretText reads all of r, where one line break at the end is not part of the secret.
-func readSecretText(ctx context.Context, r io.Reader) ([]byte, error) {
-	b, err := readUpTo(ctx, r, maxSecret)
-	if err != nil {
-		return nil, fmt.Errorf("reading the secret: %w", err)
-	}
-	secret := bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r"))
-	return secret, checkSecret(secret)
-}
-
-func checkSecret(secret []byte) error {
-	switch {
-	case len(secret) == 0:
-		return errors.New("the secret is empty")
-	case len(secret) > maxSecret:
-		return fmt.Errorf("the secret exceeds %d bytes", maxSecret)
-	case bytes.IndexByte(secret, 0) >= 0:
-		return errors.New("the secret holds a NUL, which no environment variable can")
-	}
+	c.printUses(change)
 	return nil
 }
 
-// vaulted is what the list says of a secret.
-type vaulted struct {
-	Key     string    `json:"key"`
-	Kind    string    `json:"kind"` // "plain" or "oauth"
-	Expiry  time.Time `json:"expiry,omitzero"`
-	Problem string    `json:"problem,omitempty"`
+func (c *cli) printUses(change control.Change) {
+	said := map[control.Then]string{
+		control.Restarts: "starts again with what is there now",
+		control.Waits:    "waits for what is not in the vault",
+		control.Starts:   "starts: it has waited for it",
+		control.Later:    "does not run; it gets what is there when it does",
+		control.Renewed:  "runs on: its bridge has what is there now",
+	}
+	for _, u := range change.Uses {
+		text, ok := said[u.Then]
+		if !ok { // of a newer pfard
+			text = string(u.Then)
+		}
+		fmt.Fprintf(c.stdout, "%s: %s\n", escape(u.Server, oneLine), escape(text, oneLine))
+	}
 }
 
-func (c *cli) vaultList(cmd *cobra.Command) error {
-	r, err := c.control().Do(cmd.Context(), control.Request{Verb: control.Secrets})
+// readSecret asks on a terminal, without echo, or reads all of standard input or of a file, where one line break at the end
+// is not part of the secret.
+func (c *cli) readSecret(ctx context.Context, key, file string) ([]byte, error) {
+	secret, err := c.readHiddenOr(ctx, fmt.Sprintf("Value of %q", key), file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the secret: %w", err)
+	}
+	switch {
+	case len(secret) == 0:
+		return nil, errors.New("the secret is empty")
+	case len(secret) > maxSecret:
+		return nil, fmt.Errorf("the secret exceeds %d bytes", maxSecret)
+	case bytes.IndexByte(secret, 0) >= 0:
+		return nil, errors.New("the secret holds a NUL, which no environment variable can")
+	case !utf8.Valid(secret): // JSON would change it on its way
+		return nil, errors.New("the secret is not text in UTF-8; store it in base64, if the server takes that")
+	}
+	return secret, nil
+}
+
+// readHiddenOr reads a secret of whatever kind: from a file, if one is named, from the terminal that is standard input, or
+// from standard input.
+func (c *cli) readHiddenOr(ctx context.Context, prompt, file string) ([]byte, error) {
+	if f, ok := c.stdin.(*os.File); ok && isTerminal(f) && (file == "" || file == "-") {
+		return c.askHidden(ctx, prompt, f)
+	}
+	b, err := interruptible(ctx, func() ([]byte, error) {
+		in, done, err := c.input(file)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		return io.ReadAll(io.LimitReader(in, maxSecret+2))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")), nil
+}
+
+// input opens a file, or standard input for "-" and "".
+func (c *cli) input(file string) (in io.Reader, done func(), err error) {
+	if file == "" || file == "-" {
+		return c.stdin, func() {}, nil
+	}
+	f, err := os.Open(file)
+	return f, func() { f.Close() }, err
+}
+
+func (c *cli) askHidden(ctx context.Context, prompt string, terminal *os.File) ([]byte, error) {
+	fmt.Fprintf(c.stderr, "%s (not shown): ", prompt)
+	b, err := readHidden(ctx, terminal)
+	fmt.Fprintln(c.stderr)
+	return b, err
+}
+
+func (c *cli) secrets(ctx context.Context) ([]control.Secret, error) {
+	r, err := c.control().Do(ctx, control.Request{Verb: control.Secrets})
+	return r.Secrets, err
+}
+
+func (c *cli) vaultHas(ctx context.Context, key string) error {
+	list, err := c.secrets(ctx)
 	if err != nil {
 		return err
 	}
-	list := []vaulted{}
-	for _, key := range r.Secrets {
-		l := vaulted{Key: key, Kind: "plain"}
-		if i := slices.IndexFunc(r.Tokens, func(t control.TokenSet) bool { return t.Key == key }); i >= 0 {
-			l.Kind, l.Expiry, l.Problem = "oauth", r.Tokens[i].Expiry, r.Tokens[i].Problem
+	for _, s := range list {
+		if s.Key == key {
+			if c.json() {
+				return c.printJSON(s)
+			}
+			return nil
 		}
-		list = append(list, l)
+	}
+	return fmt.Errorf("%w: %q", control.ErrNoKey, key)
+}
+
+func (c *cli) vaultList(ctx context.Context) error {
+	list, err := c.secrets(ctx)
+	if err != nil {
+		return err
 	}
 	if c.json() {
+		if list == nil {
+			list = []control.Secret{}
+		}
 		return c.printJSON(list)
 	}
 	if len(list) == 0 {
 		return nil
 	}
-	rows := [][]cell{heading("KEY", "KIND", "EXPIRES", "DETAIL")}
-	for _, l := range list {
-		rows = append(rows, []cell{{l.Key, ""}, {l.Kind, ""}, {c.expires(l), ""}, {l.Problem, yellow}})
+	rows := [][]cell{heading("KEY", "KIND", "STORED", "EXPIRES", "SERVERS")}
+	for _, s := range list {
+		row := []cell{{s.Key, ""}, {s.Kind, ""}, {"", ""}, {c.expires(s), ""}, {strings.Join(s.Servers, ", "), ""}}
+		if s.Stored != nil {
+			row[2].text = s.Stored.Local().Format("2006-01-02 15:04")
+		}
+		if s.Damaged != "" {
+			row[1] = cell{"damaged", red}
+		}
+		rows = append(rows, row)
 	}
 	c.table(c.stdout, rows)
+	for _, s := range list {
+		if wrong := cmp.Or(s.Damaged, s.Problem); wrong != "" {
+			fmt.Fprintf(c.stdout, "\n%s: %s\n", s.Key, escape(wrong, oneLine))
+		}
+	}
 	return nil
 }
 
-// expires says when the value of a secret ends, which is refreshed before.
-func (c *cli) expires(l vaulted) string {
-	switch left := l.Expiry.Sub(c.now()); {
-	case l.Kind != "oauth":
+// expires says when an access token ends, which is refreshed before.
+func (c *cli) expires(s control.Secret) string {
+	if s.Expiry == nil {
 		return ""
-	case l.Expiry.IsZero():
-		return "unknown"
-	case left <= 0:
-		return "expired"
-	default:
-		return "in " + age(left)
 	}
+	left := s.Expiry.Sub(c.now())
+	if left <= 0 {
+		return "expired"
+	}
+	return "in " + age(left)
 }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
-	"github.com/pfar/pfar/policies/oauth"
 )
 
 // version is the module's, as the build recorded it.
@@ -34,7 +32,7 @@ func (d *daemon) do(f func() error) error {
 }
 
 // answer carries out one request on the control socket.
-func (d *daemon) answer(ctx context.Context, _ control.Peer, q control.Request, send func(control.Response) error) error {
+func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error) error {
 	switch q.Verb {
 	case control.Status:
 		return d.sendReport(send)
@@ -78,49 +76,14 @@ func (d *daemon) answer(ctx context.Context, _ control.Peer, q control.Request, 
 		return send(control.Response{})
 	case control.Demand:
 		return d.watchDemand(ctx, send)
-	case control.Store:
-		if err := d.store(q); err != nil {
-			return fmt.Errorf("%w: %w", control.ErrInvalid, err)
-		}
-		if err := d.do(func() error { d.secretChanged(q.Key); return nil }); err != nil {
-			return err
-		}
-		return send(control.Response{})
-	case control.Remove:
-		if err := d.vault.Remove(q.Key); err != nil {
-			if notFound(err) {
-				return fmt.Errorf("%w: %q", control.ErrNoKey, q.Key)
-			}
-			return fmt.Errorf("%w: %w", control.ErrInvalid, err)
-		}
-		d.tokens.stored(q.Key)
-		return send(control.Response{})
-	case control.Secrets:
-		keys, err := d.vault.Keys()
+	case control.Store, control.Rotate, control.Remove, control.Rekey, control.Secrets, control.Export, control.Import:
+		r, err := d.answerVault(p, q)
 		if err != nil {
 			return err
 		}
-		return send(control.Response{Secrets: keys, Tokens: d.tokens.list(keys)})
+		return send(r)
 	}
 	return fmt.Errorf("%w: verb %q", control.ErrInvalid, q.Verb)
-}
-
-// store puts a secret into the vault. If a token set is being refreshed there, what comes of that is dropped.
-func (d *daemon) store(q control.Request) (err error) {
-	d.tokens.storing.Lock()
-	if q.OAuth {
-		var set oauth.Set
-		if set, err = oauth.Parse([]byte(q.Secret), time.Now()); err == nil {
-			err = d.vault.PutTokens(q.Key, set)
-		}
-	} else {
-		err = d.vault.Set(q.Key, []byte(q.Secret))
-	}
-	d.tokens.storing.Unlock()
-	if err == nil {
-		d.tokens.stored(q.Key)
-	}
-	return err
 }
 
 func (d *daemon) sendReport(send func(control.Response) error) error {
@@ -249,12 +212,4 @@ func (d *daemon) startable(name string) (*server, error) {
 		return s, fmt.Errorf("%w: %q has enabled = false in %s", control.ErrDisabled, name, s.want.File)
 	}
 	return s, nil
-}
-
-// wakeWaiting starts what may have got its credential.
-func (d *daemon) wakeWaiting() {
-	for _, s := range d.servers {
-		d.retryWaiting(s)
-	}
-	d.tell()
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -36,16 +37,19 @@ type attachments struct {
 	gateway string // its socket for launchers
 	homes   string // directory of the servers' private homes
 
+	brokered func(generator.Plan) (*os.File, error) // delivery.brokered
+
 	rootless bool // launchers make their servers' namespaces
 
 	newcomers newcomers
 	warnings  rate.Sometimes // of warn
 
 	mu        sync.Mutex
-	launchers map[string]launcher     // by instance
-	bridges   map[string]*attach.Conn // likewise
-	kept      map[string]*kept        // by instance, for its bridge
-	refreshes map[string]refreshing   // by instance of pfar-refresh@.service
+	launchers map[string]launcher      // by instance
+	bridges   map[string]*attach.Conn  // likewise
+	kept      map[string]*kept         // by instance, for its bridge
+	refreshes map[string]refreshing    // by instance of pfar-refresh@.service
+	changed   map[string]chan struct{} // by instance: its brokered secrets are others now
 }
 
 // launcher is a server's launcher that has been welcomed.
@@ -58,7 +62,8 @@ func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScop
 	return &attachments{
 		log: log, link: link, limits: limits, hold: h, tokens: t, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(),
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
-		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, refreshes: map[string]refreshing{},
+		brokered:  func(generator.Plan) (*os.File, error) { return nil, nil },
+		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, changed: map[string]chan struct{}{}, refreshes: map[string]refreshing{},
 	}
 }
 

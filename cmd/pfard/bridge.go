@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/time/rate"
 
+	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/systemd"
 )
@@ -37,11 +39,69 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	if hello.Again {
 		files = nil // it has them
 	}
-	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why}}, files...); err != nil {
+	changed, over := a.watchSecrets(p.Instance)
+	defer over()
+	material, err := a.brokered(plan)
+	if err != nil {
+		return err
+	}
+	if material != nil {
+		files = append(slices.Clip(files), material)
+		defer material.Close()
+	}
+	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why, Broker: material != nil}}, files...); err != nil {
 		return nil
 	}
+	go a.passSecrets(conn, p.Instance, plan, changed)
 	hear(conn, held.Allow, func(words string) { a.refused(p.Instance, words) })
 	return nil
+}
+
+// watchSecrets returns a channel that says when the brokered secrets of an instance's server are others, until over is called.
+func (a *attachments) watchSecrets(instance string) (changed chan struct{}, over func()) {
+	changed = make(chan struct{}, 1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.changed[instance] = changed
+	return changed, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.changed[instance] == changed {
+			delete(a.changed, instance)
+		}
+		close(changed) // nobody sends but with the lock held, to what is in the map
+	}
+}
+
+// passSecrets sends a bridge the secrets that it brokers whenever they are others.
+func (a *attachments) passSecrets(conn *attach.Conn, instance string, plan generator.Plan, changed <-chan struct{}) {
+	for range changed {
+		material, err := a.brokered(plan)
+		if err == nil && material != nil {
+			err = conn.Send(attach.Message{Broker: true}, material)
+			material.Close()
+		}
+		if err != nil {
+			a.log.Warn("telling a bridge of new secrets; hanging up, it gets them when it comes again", "server", instance, "error", err)
+			conn.Close()
+			return
+		}
+	}
+}
+
+// rebroker has the bridges of a server put its secrets on the wire as they are now.
+func (a *attachments) rebroker(server string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for instance, changed := range a.changed {
+		if name, _, _ := strings.Cut(instance, "_"); name != server { // units.Instance
+			continue
+		}
+		select {
+		case changed <- struct{}{}:
+		default: // it will see the newest anyway
+		}
+	}
 }
 
 // hear takes what a welcomed bridge asks and what it has refused, until it hangs up.

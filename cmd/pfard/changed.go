@@ -4,12 +4,11 @@ import (
 	"slices"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
-	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/cmd/pfard/vault"
 )
 
-// renewal is what a server needs whose environment or files hold the earlier value of a secret: another process, once no
-// request is under way. That the gateway knows, and asks for it (Sleep).
+// renewal is what a server needs whose launcher was given another value than there is now, because a token was refreshed:
+// another process, once no request is under way. That the gateway knows, and asks for it (Sleep).
 type renewal int
 
 const (
@@ -18,13 +17,42 @@ const (
 	renewalDone         // it is being started again, and the gateway keeps requests for it
 )
 
-// secretChanged has servers get a secret that is another one now: those that wait for it at once, those that have the
-// earlier one in their environment or files when they are idle.
-func (d *daemon) secretChanged(key string) {
-	for _, s := range d.servers {
-		before := s.started
-		d.retryWaiting(s)
-		if before != nil && before == s.started && !s.busy && s.renew != renewalDone && holds(*before, key) && s.status.State != control.Waiting {
+// served is the vault for servers: of a token set they get the access token, once it is fresh.
+type served struct {
+	*vault.Vault
+	tokens *tokens
+}
+
+// awaited is the error of a value for which a server is to wait, in words.
+type awaited string
+
+func (a awaited) Error() string { return string(a) }
+
+func (s served) Get(key string) ([]byte, error) {
+	if words := s.tokens.awaits(key); words != "" {
+		return nil, awaited(words)
+	}
+	return s.Deliver(key)
+}
+
+// tokenChanging is called before a refreshed token set is stored, and returns what is to be called afterwards.
+func (d *daemon) tokenChanging() (changed func(key string)) {
+	var before map[string]string
+	_ = d.do(func() error { before = d.handouts(); return nil })
+	return func(key string) { d.post(func() { d.tokenChanged(key, before) }) }
+}
+
+// tokenChanged has servers get a refreshed token: those that wait for it, and bridges, at once, those whose launchers would be
+// given something else now when they are idle.
+func (d *daemon) tokenChanged(key string, before map[string]string) {
+	for _, name := range d.usersOf(key) {
+		s := d.servers[name]
+		now, lacks := d.handout(s)
+		d.rebroker(name)
+		switch {
+		case s.status.State == control.Waiting:
+			d.retryWaiting(s)
+		case s.started != nil && !s.busy && s.renew != renewalDone && !lacks && now != before[name]:
 			s.renew = renewalDue
 			d.intents.keep(s)
 		}
@@ -32,17 +60,18 @@ func (d *daemon) secretChanged(key string) {
 	d.tell()
 }
 
-// holds reports whether the process of a plan has the value of a key itself.
-func holds(p generator.Plan, key string) bool {
-	return slices.ContainsFunc(p.Credentials, func(c generator.Credential) bool {
-		return c.Key == key && c.Deliver != declaration.Brokered
-	})
-}
-
 // renewed starts a server again that is idle by the gateway's word.
 func (d *daemon) renewed(s *server) {
 	s.renew, s.again = renewalDone, true
 	d.converge(s)
+	d.tell()
+}
+
+// wakeWaiting starts what may have got its credential.
+func (d *daemon) wakeWaiting() {
+	for _, s := range d.servers {
+		d.retryWaiting(s)
+	}
 	d.tell()
 }
 
@@ -67,7 +96,7 @@ func (d *daemon) problems(s *server) (list []string) {
 		return nil
 	}
 	for _, c := range s.want.Credentials {
-		if words := d.tokens.problem(c.Key); words != "" && !slices.Contains(list, words) {
+		if words, _ := d.tokens.problem(c.Key); words != "" && !slices.Contains(list, words) {
 			list = append(list, words)
 		}
 	}

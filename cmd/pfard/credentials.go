@@ -23,7 +23,7 @@ import (
 type credentials struct {
 	log     *slog.Logger
 	plan    func(instance string) (generator.Plan, error)
-	secrets func(generator.Plan) (values map[string][]byte, missing []string, err error)
+	secrets func(generator.Plan) (units.Secrets, error)
 }
 
 const (
@@ -103,15 +103,13 @@ func (c *credentials) of(instance string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, missing, err := c.secrets(p)
-	switch {
-	case err != nil: // it can be mended, and waiting says what is to be
+	s, err := c.secrets(p)
+	recordDelivery(c.log, instance, p, s.Missing, err)
+	if err != nil { // it can be mended, and waiting says what is to be
 		c.log.Error("reading credentials", "server", instance, "error", err)
-		return json.Marshal(units.Secrets{Missing: []string{err.Error()}})
-	case len(missing) > 0:
-		return json.Marshal(units.Secrets{Missing: missing})
+		s = units.Secrets{Missing: []string{err.Error()}}
 	}
-	return json.Marshal(units.Secrets{Values: values})
+	return json.Marshal(s)
 }
 
 // acceptPause keeps a process without descriptors from spinning.

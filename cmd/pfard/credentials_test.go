@@ -54,14 +54,14 @@ func TestCredentials(t *testing.T) {
 			}
 			return generator.Plan{Name: instance}, nil
 		},
-		secrets: func(p generator.Plan) (map[string][]byte, []string, error) {
+		secrets: func(p generator.Plan) (units.Secrets, error) {
 			switch p.Name {
 			case "waits":
-				return map[string][]byte{"A": []byte("half")}, []string{"B: pfar vault set b"}, nil
+				return units.Secrets{Missing: []string{"B: pfar vault set b"}}, nil
 			case "broken":
-				return nil, nil, errors.New("the vault cannot be read")
+				return units.Secrets{}, errors.New("the vault cannot be read")
 			}
-			return map[string][]byte{"TOKEN": []byte("hunter2")}, nil, nil
+			return units.Secrets{Values: map[string][]byte{"TOKEN": []byte("hunter2")}}, nil
 		},
 	}
 	served := make(chan struct{})
@@ -129,10 +129,10 @@ func TestCredentialsUnderWay(t *testing.T) {
 	c := &credentials{
 		log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
 		plan: func(instance string) (generator.Plan, error) { return generator.Plan{Name: instance}, nil },
-		secrets: func(generator.Plan) (map[string][]byte, []string, error) {
+		secrets: func(generator.Plan) (units.Secrets, error) {
 			close(asked)
 			<-readable
-			return map[string][]byte{"TOKEN": []byte("hunter2")}, nil, nil
+			return units.Secrets{Values: map[string][]byte{"TOKEN": []byte("hunter2")}}, nil
 		},
 	}
 	served := make(chan struct{})

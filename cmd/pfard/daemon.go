@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -29,7 +28,7 @@ import (
 // runner is where plans become processes: our own, or systemd's. A plan that names a session makes a further process of
 // its server, known as units.Instance. What becomes of a process the runner tells by an update.
 type runner interface {
-	Start(p generator.Plan, credentials map[string][]byte) error
+	Start(p generator.Plan, secrets units.Secrets) error
 	Adjust(p generator.Plan) bool           // what runs is to run by this plan, without a stop; false: it cannot
 	Prepare(p generator.Plan) error         // Start will not fail for want of space
 	Stop(instance string)                   // returns when nothing of it is left; a session's process is forgotten with it
@@ -45,11 +44,13 @@ type daemon struct {
 	log       *slog.Logger
 	vault     *vault.Vault
 	tokens    *tokens
+	delivery  delivery
 	endpoint  string
 	runner    runner
 	emptied   func()                     // called when there is no server, for the first time or again
 	notice    func(server, words string) // to the status line of a server's unit
 	unheld    func() []string            // notes on what the host's firewall does not do
+	rebroker  func(server string)        // has the bridges of a server put its secrets on the wire as they are now
 	tellOwner func(failure)              // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
 	waits     bool                       // what waits for a credential has a unit that runs and says so
 	intents   intents                    // what the next pfard is to know
@@ -66,11 +67,12 @@ type daemon struct {
 }
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
+	fresh := newTokens(log, v)
 	d := &daemon{
-		options: o, tokens: newTokens(log, v), notice: func(string, string) {}, log: log, vault: v, endpoint: endpointAt(address), emptied: func() {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
+		options: o, tokens: fresh, notice: func(string, string) {}, log: log, vault: v, delivery: delivery{served{v, fresh}}, endpoint: endpointAt(address), emptied: func() {}, rebroker: func(string) {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
-	d.tokens.changed = func(key string) { d.post(func() { d.secretChanged(key) }) }
+	d.tokens.changing = d.tokenChanging
 	d.tokens.turned = func() { d.post(d.wakeWaiting) }
 	d.tokens.refused = d.tokenRefused
 	return d
@@ -288,34 +290,4 @@ func (d *daemon) report() control.Report {
 	}
 	slices.SortFunc(r.Servers, func(a, b control.Server) int { return strings.Compare(a.Name, b.Name) })
 	return r
-}
-
-// secrets resolves a plan's credentials. missing says in words what is not there; the error is about what is there and
-// cannot be read.
-func (d *daemon) secrets(p generator.Plan) (values map[string][]byte, missing []string, err error) {
-	values = map[string][]byte{}
-	for _, c := range p.Credentials {
-		if c.From != "" {
-			v, ok := os.LookupEnv(c.From)
-			if !ok || v == "" {
-				missing = append(missing, fmt.Sprintf("%s: set the environment variable %s for pfar", c.Name, c.From))
-			}
-			values[c.Name] = []byte(v)
-			continue
-		}
-		if words := d.tokens.awaits(c.Key); words != "" {
-			missing = append(missing, c.Name+": "+words)
-			continue
-		}
-		v, err := d.vault.Deliver(c.Key)
-		if notFound(err) {
-			missing = append(missing, fmt.Sprintf("%s: pfar vault set %s", c.Name, c.Key))
-			continue
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		values[c.Name] = v
-	}
-	return values, missing, nil
 }

@@ -40,7 +40,7 @@ type machine struct {
 	slow   time.Duration // of a stop
 }
 
-func (m *machine) Start(p generator.Plan, credentials map[string][]byte) error {
+func (m *machine) Start(p generator.Plan, secrets units.Secrets) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.refuse != nil {
@@ -52,7 +52,7 @@ func (m *machine) Start(p generator.Plan, credentials map[string][]byte) error {
 	}
 	m.runs[name] = p
 	m.starts[name]++
-	m.secret[name] = fmt.Sprintf("%s", credentials)
+	m.secret[name] = fmt.Sprintf("%s", secrets.Values)
 	if u := (local.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateStarting, PID: 7, UID: 61184}); u.Session != "" || m.loud {
 		if m.broken {
 			u.State, u.Detail, u.PID, u.Ended = units.StateFailed, "no such program", 0, true

@@ -50,12 +50,12 @@ func tellRefused(ctx context.Context, instance string, dirs control.Dirs, log *s
 		log.Warn("asking pfard about a refresh that failed, ignoring", "error", err)
 		return
 	}
-	for _, set := range r.Tokens {
+	for _, set := range r.Secrets {
 		if units.RefreshInstance(set.Key) != instance || !set.Refused {
 			continue
 		}
 		f := failure{secret: set.Key, reason: set.Problem}
-		log.Log(ctx, journal.LevelCritical, "an OAuth token set cannot be refreshed any more", "secret", f.secret, "reason", f.reason)
+		log.Log(ctx, journal.LevelCritical, "an OAuth token set cannot be refreshed any more", "key", f.secret, "reason", f.reason)
 		hook{path: dirs.OnFailure(), log: log}.tell(ctx, f)
 	}
 }

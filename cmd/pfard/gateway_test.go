@@ -104,7 +104,7 @@ func TestTheGatewaysUser(t *testing.T) {
 		t.Errorf("a stranger in the gateway's group: %q, %v", text, err)
 	}
 	for _, verb := range []control.Verb{
-		control.Status, control.Watch, control.Plan, control.Start, control.Stop, control.Restart, control.Enable, control.Disable, control.Learn, control.Store, control.Secrets, control.Remove, "format",
+		control.Status, control.Watch, control.Plan, control.Start, control.Stop, control.Restart, control.Enable, control.Disable, control.Learn, control.Store, control.Secrets, control.Remove, control.Rotate, control.Rekey, control.Export, control.Import, "format",
 	} {
 		text, err := askAs(t, path, gateway, gateway, fmt.Sprintf(`{"verb":%q,"server":"a","key":"k","secret":"s"}`, verb))
 		if err != nil || !strings.Contains(text, `"denied"`) && verb != "format" || !strings.Contains(text, `"error"`) {

@@ -22,7 +22,7 @@ import (
 // about says in a log what has failed.
 func (f failure) about() slog.Attr {
 	if f.secret != "" {
-		return slog.String("secret", f.secret)
+		return slog.String("key", f.secret)
 	}
 	return slog.String("server", f.server)
 }
@@ -89,7 +89,7 @@ func (h hook) run(ctx context.Context, f failure) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.path)
 	cmd.Dir = "/"
-	cmd.Env = append(hookEnvironment(os.Environ()), "PFAR_SERVER="+f.server, "PFAR_SECRET="+f.secret, "PFAR_REASON="+printable(f.reason))
+	cmd.Env = append(hookEnvironment(os.Environ()), "PFAR_SERVER="+f.server, "PFAR_KEY="+f.secret, "PFAR_REASON="+printable(f.reason))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = time.Second // what it leaves running may hold its output open

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,7 @@ func main() {
 	flag.StringVar(&o.metrics, "metrics", "", "loopback `address` of Prometheus metrics, such as 127.0.0.1:9464; none if empty")
 	failed := flag.String("failed", "", "tell the owner that the server of this `name` is disabled, and end; for pfar-failed@.service")
 	end := flag.Bool("unhold", false, "remove the host's table that holds bridges, and end; for pfar-base.service")
+	seal := flag.Bool("seal", false, "seal the vault's key to this machine, and end; for pfar-vault-key.service")
 	flag.Parse()
 	o.dirs = dirs
 	log := slog.New(journal.New(os.Stderr))
@@ -33,11 +35,10 @@ func main() {
 		return
 	}
 	if *end {
-		if err := unhold(holdState(dirs)); err != nil {
-			fmt.Fprintf(os.Stderr, "pfard: %v\n", err)
-			os.Exit(1)
-		}
-		return
+		exit(unhold(holdState(dirs)))
+	}
+	if *seal {
+		exit(errors.Join(private(), sealer{keyFilesIn(dirs), log, systemdCreds}.run(context.Background())))
 	}
 	if flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "pfard: run it as a unit, or as: pfard --local [--declarations DIR]; `pfar up` does")
@@ -45,8 +46,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	if err := run(ctx, o, log); err != nil {
+	exit(run(ctx, o, log))
+}
+
+func exit(err error) {
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfard: %v\n", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }

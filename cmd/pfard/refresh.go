@@ -144,7 +144,7 @@ func (t *tokens) refreshWith(runner *local.Runner) func(context.Context, string,
 func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow func(attach.Allow) error) error {
 	var files []*os.File
 	if r.text != nil {
-		memory, err := attach.Memory("tokens", r.text)
+		memory, err := units.Sealed("tokens", r.text)
 		if err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow fu
 		case m.Renewed != nil:
 			var content []byte
 			if m.Renewed.Error == "" {
-				if content, err = attach.ReadMemory(files, maxTokens); err != nil {
+				if content, err = passed(files); err != nil {
 					m.Renewed.Error = err.Error()
 				}
 			}
@@ -174,4 +174,12 @@ func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow fu
 		}
 		attach.CloseAll(files)
 	}
+}
+
+// passed reads the one file that came with a message.
+func passed(files []*os.File) ([]byte, error) {
+	if len(files) != 1 {
+		return nil, fmt.Errorf("%d files came with it, want one", len(files))
+	}
+	return units.ReadSealed(files[0], maxTokens)
 }

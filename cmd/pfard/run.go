@@ -51,20 +51,41 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	defer lock.Close()
+	if o.local {
+		return runLocal(ctx, o, log)
+	}
+	return runSystem(ctx, o, log)
+}
+
+// private keeps this process's memory, which secrets pass through, out of core dumps, and from other processes of its user
+// (prctl(2), PR_SET_DUMPABLE): a server of that user that got out of its sandbox is one.
+func private() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("keeping this process's memory to itself: %w", err)
+	}
+	return nil
+}
+
+// noCore keeps it out of core dumps alone. Without systemd there is no more to win: whoever is this user can read the
+// vault's key. Of all limits 1 also keeps the kernel from piping a dump to a program (core(5), coredump_pipe in the kernel).
+func noCore() error {
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
+		return fmt.Errorf("keeping this process's memory out of core dumps: %w", err)
+	}
+	return nil
+}
+
+// runLocal runs everything as processes of its own.
+func runLocal(ctx context.Context, o options, log *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := noCore(); err != nil {
+		return err
+	}
 	store, err := vault.Open(o.dirs.Vault())
 	if err != nil {
 		return err
 	}
-	if o.local {
-		return runLocal(ctx, o, log, store)
-	}
-	return runSystem(ctx, o, log, store)
-}
-
-// runLocal runs everything as processes of its own.
-func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vault) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	gateway, err := listenGateway(o)
 	if err != nil {
 		return err
@@ -91,12 +112,13 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 		return err
 	}
 	r, err := local.New(local.Config{
-		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up, Changed: d.serverChanged,
+		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up, Brokered: d.delivery.brokered, Changed: d.serverChanged,
 	})
 	if err != nil {
 		return err
 	}
-	d.runner, d.tokens.run = r, d.tokens.refreshWith(r)
+	d.runner, d.rebroker = r, r.Rebroker
+	d.tokens.run = d.tokens.refreshWith(r)
 	var telling sync.WaitGroup
 	defer telling.Wait()
 	owner := hook{path: o.dirs.OnFailure(), log: log}
@@ -112,7 +134,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger, store *vault.Vau
 	}
 	defer w.close()
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())
-	d.loop(ctx, w.changed, func() { notify(log, sd.SdNotifyReady) })
+	d.loop(ctx, w.changed, d.ready)
 	notify(log, sd.SdNotifyStopping)
 	d.tokens.settle()
 	gateway.HTTP.Close() // nobody is to wait for a gateway that takes no more requests
@@ -132,6 +154,16 @@ func (d *daemon) serve(ctx context.Context, stop func(), l *net.UnixListener, ga
 		served <- control.Serve(ctx, l, d.answer, gatewayGuest(gateway))
 	}()
 	return served
+}
+
+// ready is called when what is declared is being brought up.
+func (d *daemon) ready() {
+	notify(d.log, sd.SdNotifyReady)
+	go func() { // it may take a job of systemd's
+		if err := d.vault.Settle(); err != nil {
+			d.log.Warn("finishing a change of the vault's key, ignoring", "error", err)
+		}
+	}()
 }
 
 func notify(log *slog.Logger, state string) {

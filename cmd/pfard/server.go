@@ -141,21 +141,24 @@ func (d *daemon) start(s *server) {
 	}
 	before := s.status.State
 	defer func() { d.failed(s, before) }()
-	values, missing, err := d.secrets(*s.want)
+	secrets, err := d.delivery.secrets(*s.want)
+	if !d.waits { // or systemd asks for them
+		recordDelivery(d.log, s.name, *s.want, secrets.Missing, err)
+	}
 	if err != nil {
 		s.set(control.Failed, err.Error())
 		return
 	}
 	plan := s.plan()
-	if len(missing) > 0 { // LIF-03: not an error, and never a crash loop
-		s.set(control.Waiting, waitingFor(missing))
+	if len(secrets.Missing) > 0 { // LIF-03: not an error, and never a crash loop
+		s.set(control.Waiting, waitingFor(secrets.Missing))
 		if !d.waits {
 			return
 		}
 	} else {
 		s.set(control.Starting, "starting")
 	}
-	if err := d.runner.Start(plan, values); err != nil {
+	if err := d.runner.Start(plan, secrets); err != nil {
 		s.set(control.Failed, err.Error())
 		if fullDisk(err) {
 			d.delay(s, err)
@@ -191,10 +194,10 @@ func (d *daemon) retryWaiting(s *server) {
 	if s.status.State != control.Waiting || s.want == nil || s.busy {
 		return
 	}
-	switch _, missing, err := d.secrets(*s.want); {
+	switch secrets, err := d.delivery.secrets(*s.want); {
 	case err != nil: // what is there cannot be read; starting it again would say so, and not help
-	case len(missing) > 0:
-		s.set(control.Waiting, waitingFor(missing))
+	case len(secrets.Missing) > 0:
+		s.set(control.Waiting, waitingFor(secrets.Missing))
 	default:
 		s.again = s.started != nil
 		d.converge(s)

@@ -109,14 +109,17 @@ func (d *daemon) openSession(name, handle string) (opened, leaving *session, err
 	}
 	plan := *s.started
 	plan.Gateway.Session = handle
-	values, missing, err := d.secrets(plan)
+	secrets, err := d.delivery.secrets(plan)
+	if !d.waits {
+		recordDelivery(d.log, units.Instance(name, handle), plan, secrets.Missing, err)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(missing) > 0 {
-		return nil, nil, fmt.Errorf("%w: %q waits for credentials: %s", control.ErrDown, name, strings.Join(missing, "; "))
+	if len(secrets.Missing) > 0 {
+		return nil, nil, fmt.Errorf("%w: %q waits for credentials: %s", control.ErrDown, name, strings.Join(secrets.Missing, "; "))
 	}
-	if err := d.runner.Start(plan, values); err != nil {
+	if err := d.runner.Start(plan, secrets); err != nil {
 		return nil, nil, err
 	}
 	opened = newSession(handle)

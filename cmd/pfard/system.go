@@ -25,9 +25,18 @@ import (
 )
 
 // runSystem has systemd run everything. Nothing ends with this process, and the next one goes on where it was.
-func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Vault) error {
+func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if err := private(); err != nil {
+		return err
+	}
+	link := systemd.NewLink(systemd.Connect)
+	defer link.Close()
+	store, note, err := systemVault(ctx, o.dirs, link)
+	if err != nil {
+		return err
+	}
 	l, err := systemListeners()
 	if err != nil {
 		return err
@@ -43,13 +52,12 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	if _, err := token(o.dirs.Token()); err != nil { // the gateway loads it
 		return err
 	}
-	link := systemd.NewLink(systemd.Connect)
-	defer link.Close()
 	endpoint, err := gatewayEndpoint(ctx, link)
 	if err != nil {
 		return err
 	}
 	d := newDaemon(o, log, store, endpoint)
+	d.notes = append(d.notes, note...)
 	d.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
 	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
@@ -80,6 +88,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	d.runner, a.runner = r, r
+	a.brokered, d.rebroker = d.delivery.brokered, a.rebroker
 	found, err := r.Adopt(ctx)
 	if err != nil {
 		return err
@@ -93,7 +102,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 		return err
 	}
 	defer w.close()
-	c := &credentials{log: log, plan: r.Plan, secrets: d.secrets}
+	c := &credentials{log: log, plan: r.Plan, secrets: d.delivery.secrets}
 	go a.serve(l.attach)
 	answered := make(chan struct{})
 	go func() {
@@ -105,7 +114,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	go d.units.run(ctx)
 	d.loop(ctx, w.changed, func() {
 		r.Settle() // systemd starts servers as soon as pfard is ready
-		notify(log, sd.SdNotifyReady)
+		d.ready()
 	})
 	notify(log, sd.SdNotifyStopping)
 	l.attach.Close()
@@ -116,6 +125,27 @@ func runSystem(ctx context.Context, o options, log *slog.Logger, store *vault.Va
 	}
 	return <-served
 }
+
+// systemVault opens the vault, and says what is to be known of where its key is. Only systemd's root can seal that.
+func systemVault(ctx context.Context, dirs control.Dirs, link *systemd.Link) (v *vault.Vault, notes []string, err error) {
+	if rootless() {
+		v, err = vault.Open(dirs.Vault())
+		return v, nil, err
+	}
+	k := &sealedKey{files: keyFilesIn(dirs), seal: func() error {
+		bus, err := link.Bus(ctx)
+		if err != nil {
+			return err
+		}
+		return bus.RunUnit(ctx, keyUnit)
+	}}
+	if v, err = vault.OpenWith(dirs.Vault(), k); err == nil && !k.opened {
+		notes = []string{unsealedNote}
+	}
+	return v, notes, err
+}
+
+const unsealedNote = "the vault's key lies in a file in the clear: this machine has not sealed it (journalctl -u " + keyUnit + ")"
 
 // prepareHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts. Whose
 // it is is known once it has.

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
@@ -25,15 +24,15 @@ import (
 // old one in the vault is refused from then on, and the owner is told so. A pfard that ends alone loses nothing: the process
 // holds what it got until a pfard has taken it.
 type tokens struct {
-	log     *slog.Logger
-	vault   *vault.Vault
-	wall    wall
-	jitter  func() float64                                          // 0 to 1
-	run     func(ctx context.Context, key string, set []byte) error // has a process refresh a set, and returns when it has ended
-	changed func(key string)                                        // the value of a secret is another one now
-	turned  func()                                                  // what is said of sets has changed
-	refused func(key, words string)                                 // nobody tries again: the owner must do something
-	mended  func(key string)                                        // what was refused has been replaced
+	log      *slog.Logger
+	vault    *vault.Vault
+	wall     wall
+	jitter   func() float64                                          // 0 to 1
+	run      func(ctx context.Context, key string, set []byte) error // has a process refresh a set, and returns when it has ended
+	changing func() (changed func(key string))                       // a secret is about to be replaced; changed is called if that has another value for servers
+	turned   func()                                                  // what is said of sets has changed
+	refused  func(key, words string)                                 // nobody tries again: the owner must do something
+	mended   func(key string)                                        // what was refused has been replaced
 
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -73,8 +72,8 @@ const (
 func newTokens(log *slog.Logger, v *vault.Vault) *tokens {
 	t := &tokens{
 		log: log, vault: v, jitter: rand.Float64, of: map[string]*tokenSet{}, under: map[string]bool{},
-		run:     func(context.Context, string, []byte) error { return errors.New("there is nothing to refresh it with") },
-		changed: func(string) {}, turned: func() {}, refused: func(string, string) {}, mended: func(string) {},
+		run:      func(context.Context, string, []byte) error { return errors.New("there is nothing to refresh it with") },
+		changing: func() func(string) { return func(string) {} }, turned: func() {}, refused: func(string, string) {}, mended: func(string) {},
 	}
 	t.wall = &alarm{ring: t.due}
 	t.ctx, t.stop = context.WithCancel(context.Background())
@@ -221,10 +220,11 @@ func (t *tokens) take(key string, r attach.Renewed, content []byte) {
 		t.fail(key, attach.Renewed{Error: "what its process gave back is no answer"})
 		return
 	}
+	changed := t.changing()
 	set, another, err := t.replace(key, r, renewal)
 	switch {
 	case errors.Is(err, errOutdated):
-		t.log.Info("a refreshed OAuth token set is dropped: another one has been stored meanwhile", "secret", key)
+		t.log.Info("a refreshed OAuth token set is dropped: another one has been stored meanwhile", "key", key)
 		return
 	case err != nil:
 		t.fail(key, attach.Renewed{Error: err.Error()})
@@ -239,9 +239,9 @@ func (t *tokens) take(key string, r attach.Renewed, content []byte) {
 		}
 	}
 	t.mu.Unlock()
-	t.log.Info("refreshed an OAuth token set", "secret", key, "expiry", until(set.Expiry))
+	t.log.Info("vault", "operation", "refresh", "key", key, "outcome", "done", "expiry", until(set.Expiry))
 	if another {
-		t.changed(key)
+		changed(key)
 	}
 	t.turned()
 }
@@ -278,7 +278,7 @@ func (t *tokens) replace(key string, r attach.Renewed, renewal oauth.Renewal) (s
 		if err == nil || errors.Is(err, errOutdated) || time.Now().After(end) {
 			return set, set.AccessToken != old.AccessToken, err
 		}
-		t.log.Error("storing a refreshed OAuth token set, trying again", "secret", key, "error", err)
+		t.log.Error("storing a refreshed OAuth token set, trying again", "key", key, "error", err)
 		time.Sleep(time.Second) // nobody says when a disk has space
 	}
 }
@@ -303,10 +303,10 @@ func (t *tokens) fail(key string, r attach.Renewed) {
 	words := k.problem
 	t.mu.Unlock()
 	if r.Final {
-		t.log.Error("an OAuth token set cannot be refreshed any more", "secret", key, "reason", words)
+		t.log.Error("an OAuth token set cannot be refreshed any more", "key", key, "reason", words)
 		t.refused(key, words)
 	} else {
-		t.log.Warn("refreshing an OAuth token set, trying again", "secret", key, "error", r.Error, "again", until(k.next))
+		t.log.Warn("refreshing an OAuth token set, trying again", "key", key, "error", r.Error, "again", until(k.next))
 	}
 	t.turned()
 	t.due()
@@ -331,14 +331,14 @@ func until(at time.Time) string {
 	return at.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// problem says what is wrong with the set of a key that servers use; "" if nothing is.
-func (t *tokens) problem(key string) string {
+// problem says what is wrong with the set of a key that servers use, "" if nothing is, and whether nobody tries again.
+func (t *tokens) problem(key string) (words string, final bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if k := t.of[key]; k != nil {
-		return k.problem
+		return k.problem, k.final
 	}
-	return ""
+	return "", false
 }
 
 // awaits says in words for what a server is to wait that is about to be given the value of a key; "": it may have it.
@@ -364,25 +364,4 @@ func (t *tokens) awaits(key string) string {
 		return k.problem
 	}
 	return fmt.Sprintf("the OAuth token %q has expired and is being refreshed", key)
-}
-
-// list describes the token sets in the vault, of which keys are the secrets.
-func (t *tokens) list(keys []string) []control.TokenSet {
-	var list []control.TokenSet
-	for _, key := range keys {
-		set, _, ok, err := t.vault.Tokens(key)
-		switch {
-		case err == nil && ok:
-			s := control.TokenSet{Key: key, Expiry: set.Expiry}
-			t.mu.Lock()
-			if k := t.of[key]; k != nil {
-				s.Problem, s.Refused = k.problem, k.final
-			}
-			t.mu.Unlock()
-			list = append(list, s)
-		case err != nil && !errors.Is(err, vault.ErrNotFound):
-			list = append(list, control.TokenSet{Key: key, Problem: err.Error()})
-		}
-	}
-	return list
 }

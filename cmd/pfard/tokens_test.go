@@ -373,7 +373,7 @@ func TestRefusedTokens(t *testing.T) {
 	if in := h.in(); in != 0 {
 		t.Errorf("it tries again in %s", in)
 	}
-	if list := secrets(t, d); len(list) != 1 || list[0].Problem != want || !list[0].Refused || !list[0].Expiry.Equal(noon.Add(time.Hour)) {
+	if list := secrets(t, d); len(list) != 1 || list[0].Problem != want || !list[0].Refused || list[0].Expiry == nil || !list[0].Expiry.Equal(noon.Add(time.Hour)) {
 		t.Errorf("the list says %+v", list)
 	}
 	h.advance(time.Hour)
@@ -383,15 +383,15 @@ func TestRefusedTokens(t *testing.T) {
 		t.Errorf("with an expired token it is %+v", s)
 	}
 	d.hold(t, h.now(), time.Hour)
-	d.tokens.changed("drive")
+	d.tokens.changing()("drive")
 	if s := d.state(t)["a"]; s.State != control.Starting || strings.Contains(s.Detail, "drive") || m.count("a") != 2 || h.in() != 48*time.Minute {
 		t.Errorf("with a new one it is %+v, next in %s", s, h.in())
 	}
 }
 
-func secrets(t *testing.T, d *daemon) (list []control.TokenSet) {
+func secrets(t *testing.T, d *daemon) (list []control.Secret) {
 	t.Helper()
-	err := d.answer(t.Context(), control.Peer{}, control.Request{Verb: control.Secrets}, func(r control.Response) error { list = r.Tokens; return nil })
+	err := d.answer(t.Context(), control.Peer{}, control.Request{Verb: control.Secrets}, func(r control.Response) error { list = r.Secrets; return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -456,7 +456,7 @@ func TestTokensThatWereReplaced(t *testing.T) {
 			r.Base = base
 			d.tokens.take(key, r, []byte(`{"access_token":"theirs"}`))
 		})
-		if v := d.value(t); v != "mine" || h.in() != 48*time.Minute || d.tokens.problem("drive") != "" {
+		if v := d.value(t); v != "mine" || h.in() != 48*time.Minute || len(secrets(t, d)) != 1 || secrets(t, d)[0].Problem != "" {
 			t.Errorf("after %+v the vault has %q, next in %s", r, v, h.in())
 		}
 	}
@@ -488,14 +488,13 @@ func TestConverse(t *testing.T) {
 	if err != nil || m.Welcome == nil || m.Welcome.Held != "words" {
 		t.Fatalf("%+v, %v", m, err)
 	}
-	got, err := attach.ReadMemory(files, maxTokens)
-	attach.CloseAll(files)
+	got, err := passed(files)
 	if err != nil || !bytes.Equal(got, text) {
 		t.Fatalf("%q, %v", got, err)
 	}
 	send := func(m attach.Message, content string) attach.Message {
 		t.Helper()
-		f, err := attach.Memory("x", []byte(content))
+		f, err := units.Sealed("x", []byte(content))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -562,7 +561,7 @@ func TestStoreTokens(t *testing.T) {
 	if values, err := d.vault.Values("drive"); err != nil || fmt.Sprintf("%s", values) != "[hunter2 rt]" {
 		t.Errorf("%s, %v", values, err)
 	}
-	if !slices.ContainsFunc(secrets(t, d), func(s control.TokenSet) bool { return s.Key == "drive" && s.Problem == "" }) {
+	if !slices.ContainsFunc(secrets(t, d), func(s control.Secret) bool { return s.Key == "drive" && s.Problem == "" }) {
 		t.Errorf("%+v", secrets(t, d))
 	}
 }

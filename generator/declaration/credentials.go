@@ -74,25 +74,26 @@ func (d *decoder) auth(f *field) {
 			continue
 		}
 		d.auths = append(d.auths, v)
-		if c, ok := d.reference(v); ok && d.variable(v) {
+		d.server.places[authSection+"."+v.key] = v.rng
+		if v.val.kind == table {
+			d.detailed = append(d.detailed, v)
+		} else if c, ok := d.reference(v.key, v); ok && d.variable(v) {
 			d.server.Credentials = append(d.server.Credentials, c)
 		}
 	}
 }
 
-// reference reads "vault:KEY" or "$NAME".
-func (d *decoder) reference(f *field) (Credential, bool) {
+// reference reads "vault:KEY" or "$NAME", for a variable.
+func (d *decoder) reference(variable string, f *field) (Credential, bool) {
 	key, from, ok := reference(f.val)
 	if ok {
-		return Credential{Env: f.key, Key: key, From: from}, true
+		return Credential{Env: variable, Key: key, From: from}, true
 	}
 	d.hidden.all(f.val)
-	suggestion := vaultName(f.key)
+	suggestion := vaultName(variable)
 	switch {
 	case f.val.kind == broken:
 		d.hidden.add(f.val.rng)
-	case f.val.kind == table:
-		d.report(problem(f.rng, "Form not supported", "pfar delivers a credential as an environment variable only, and does not read the form with secret and deliver yet. Write %s = \"vault:%s\".", quoteKey(f.key), suggestion))
 	case f.val.kind != text:
 		d.report(problem(f.val.rng, "Wrong type", "A credential is a reference in quotes, not %s. Write %s = \"vault:%s\", or \"$NAME\" for a variable of pfar's environment.", f.val.kind, quoteKey(f.key), suggestion))
 	case f.val.text == "":
@@ -100,7 +101,7 @@ func (d *decoder) reference(f *field) (Credential, bool) {
 	case strings.HasPrefix(strings.ToLower(f.val.text), "vault"):
 		d.report(problem(f.val.rng, "Invalid vault key", "A reference is \"vault:\" and a key of at most 64 characters from a to z, 0 to 9, _ and -. Write %s = \"vault:%s\".", quoteKey(f.key), suggestion))
 	case strings.HasPrefix(f.val.text, "$"):
-		d.report(problem(f.val.rng, "Invalid reference", "A reference to a variable of pfar's environment is \"$\" and its name, and nothing else. Write %s = \"$%s\".", quoteKey(f.key), cmp.Or(variableName.FindString(f.key), "NAME")))
+		d.report(problem(f.val.rng, "Invalid reference", "A reference to a variable of pfar's environment is \"$\" and its name, and nothing else. Write %s = \"$%s\".", quoteKey(f.key), cmp.Or(variableName.FindString(variable), "NAME")))
 	default:
 		d.report(problem(f.val.rng, "Secret in a declaration", "auth holds references, never a secret. Store it with `pfar vault set %s` and write %s = \"vault:%s\", or \"$NAME\" for a variable of pfar's environment. If this was a real secret, replace it: the file has held it.", suggestion, quoteKey(f.key), suggestion))
 	}
@@ -201,6 +202,7 @@ func (d *decoder) env(f *field) {
 	}
 	for _, v := range n.fields {
 		d.envs = append(d.envs, v)
+		d.server.places["env."+v.key] = v.rng
 		good := d.variable(v)
 		if v.val.kind != text {
 			d.notText(v)

@@ -33,6 +33,9 @@ type decoder struct {
 	paths  []mount
 	remote *egress.Endpoint // host of url
 
+	detailed []*field // of auth, those that are tables
+	delivery delivery // the one that is read
+
 	private        *field
 	domainsUnknown bool // an entry of allowed_domains was refused
 }
@@ -52,6 +55,7 @@ func (d *decoder) file(root *node) {
 	d.checkLaunch()
 	d.checkPrivate()
 	d.checkPinned()
+	d.checkDeliveries()
 	d.checkVariables()
 	d.checkMounts()
 	d.checkSessions()
@@ -62,9 +66,9 @@ func (d *decoder) section(s section, n *node) {
 	for _, f := range n.fields {
 		k, ok := s.find(f.key)
 		if !ok {
-			where := "in " + s.name
-			if s.name == "" {
-				where = "at the top"
+			where := map[string]string{"": "at the top", credentialSection: "in a " + credentialSection}[s.name]
+			if where == "" {
+				where = "in " + s.name
 			}
 			d.report(problem(f.rng, "Unknown key", "%s is not known %s. %s", quoteName(f.key), where, d.remedy(s, f.key)))
 			d.hidden.unread(f)

@@ -40,6 +40,9 @@ func TestHostileFiles(t *testing.T) {
 		"paths":           "sandbox = { read_only = [" + many("\"/srv/%d\",") + "] }",
 		"private":         "allowed_domains = [\"x.example\"]\nallow_private = {" + many("\"h%d.example.com\" = \"10.0.0.1\",") + "}",
 		"addresses":       "allowed_domains = [\"x.example\"]\nallow_private = { \"x.example\" = [" + many("\"10.0.0.0/%d\",") + "] }",
+		"hosts":           "allowed_domains = [\"x.example\"]\nauth = { A = { secret = \"vault:a\", deliver = \"broker\", hosts = [" + many("\"h%d.example\",") + "] } }",
+		"places":          "allowed_domains = [\"x.example\"]\nauth = { A = { secret = \"vault:a\", deliver = \"broker\", in = [" + many("\"query:q%d\",") + "] } }",
+		"credentials":     "allowed_domains = [" + strings.Repeat("\"x.example\",", maxDomains) + "]\nauth = {" + many("A%d = { secret = \"vault:a\", deliver = \"broker\", hosts = [\"y.example\", \"z.example\"] }\n") + "}",
 		"far names":       "allowed_domains = [" + strings.Repeat("\"x.example\",", maxDomains) + "]\nallow_private = {" + strings.Repeat("\""+strings.Repeat("a.", 120)+"a\" = 1\n", maxDomains) + "}",
 		"capabilities":    "client_capabilities = [" + fill("\"roots\",") + "]",
 		"aliases":         "x = 1\ntool = { search = { alias = [" + many("\"a%d\",") + "] } }",
@@ -94,6 +97,14 @@ func TestExamplesOfSchema(t *testing.T) {
 			line := k.name + " = " + k.example
 			src := line + "\n"
 			switch {
+			case s.name == credentialSection:
+				src = "allowed_domains = [\"api.notion.com\"]\nauth = { A = { " + line + " } }\n"
+				if k.name != "secret" {
+					src = strings.Replace(src, line, "secret = \"vault:a\", "+line, 1)
+				}
+				if k.name == "hosts" || k.name == "in" {
+					src = strings.Replace(src, line, "deliver = \"broker\", "+line, 1)
+				}
 			case s.name == toolSection:
 				src = "tool = { search = { " + line + " } }\n"
 			case s.name != "":

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 )
 
@@ -97,6 +98,25 @@ func checkTransport(must func(bool, string), s *Server) {
 	}
 }
 
+func checkDelivery(must func(bool, string), s *Server, c Credential) {
+	if c.Deliver != Brokered {
+		must(slices.Contains([]Delivery{InEnvironment, InFile}, c.Deliver) && c.Hosts == nil && c.Places == nil, "delivery of "+c.Env)
+		return
+	}
+	must(len(c.Hosts) > 0 && len(c.Hosts) <= maxHosts && len(c.Places) > 0 && len(c.Places) <= maxPlaces, "brokered "+c.Env)
+	for i, h := range c.Hosts {
+		must(h.Host != "" && !h.Wildcard && h.Port != 0 && h.Port != 80 && !slices.Contains(c.Hosts[:i], h), "host "+h.String())
+		exact := func(a egress.Endpoint) bool {
+			return a.Host == h.Host && !a.Wildcard && (a.Port == h.Port || a.Port == 0 && h.Port == 443)
+		}
+		must(slices.ContainsFunc(s.Allowed, exact), "host is spelt out "+h.String())
+	}
+	for i, p := range c.Places {
+		again, err := broker.ParsePlace(p.String())
+		must(err == nil && again == p && !slices.Contains(c.Places[:i], p), "place "+p.String())
+	}
+}
+
 func checkEnvironment(must func(bool, string), s *Server) {
 	seen := map[string]bool{}
 	for _, c := range s.Credentials {
@@ -104,6 +124,7 @@ func checkEnvironment(must func(bool, string), s *Server) {
 		must((c.Key == "") != (c.From == ""), "credential from one place")
 		must(c.Key == "" || vaultKey.MatchString(c.Key), "vault key")
 		must(c.From == "" || variableName.MatchString(c.From), "credential from a variable")
+		checkDelivery(must, s, c)
 		seen[c.Env] = true
 	}
 	for _, v := range s.Env {

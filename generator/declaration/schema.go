@@ -13,6 +13,8 @@ const (
 	trustSection   = "trust"
 	toolSection    = "tool"
 	authSection    = "auth"
+
+	credentialSection = "credential" // one of auth, where it is a table
 )
 
 // key is one row of the schema. Values are as both syntaxes write them.
@@ -106,8 +108,17 @@ func authKeys() section {
 	}}
 }
 
+func credentialKeys() section {
+	return section{credentialSection, []key{
+		{"secret", `"vault:notion_token"`, "", (*decoder).secret},
+		{"deliver", `"env"`, `"env"`, (*decoder).deliver},
+		{"hosts", `["api.notion.com"]`, "", func(d *decoder, f *field) { d.delivery.hosts = f }},
+		{"in", `["header:authorization"]`, `["header:authorization"]`, (*decoder).places},
+	}}
+}
+
 func sections() []section {
-	return []section{fileSection(), serverKeys(), sandboxKeys(), trustKeys(), toolKeys(), authKeys()}
+	return []section{fileSection(), serverKeys(), sandboxKeys(), trustKeys(), toolKeys(), authKeys(), credentialKeys()}
 }
 
 // Key is one key of the schema, for those who document it.
@@ -165,7 +176,7 @@ func otherWords() map[string]string {
 		"cmd": "command", "program": "command", "exec": "command", "arguments": "args",
 		"environment": "env", "envs": "env", "vars": "env", "variables": "env",
 		"secrets": "auth", "credentials": "auth", "token": "auth", "api_key": "auth", "password": "auth", "headers": "auth",
-		"domains": "allowed_domains", "hosts": "allowed_domains", "network": "allowed_domains", "egress": "allowed_domains", "allowed_origins": "allowed_domains",
+		"domains": "allowed_domains", "hosts": "allowed_domains", "host": "allowed_domains", "network": "allowed_domains", "egress": "allowed_domains", "allowed_origins": "allowed_domains",
 		"private": "allow_private", "private_networks": "allow_private", "private_network": "allow_private", "private_domains": "allow_private", "private_ips": "allow_private",
 		"allow_internal": "allow_private", "allow_local": "allow_private", "allow_lan": "allow_private", "allow_loopback": "allow_private", "allow_rebinding": "allow_private",
 		"internal": "allow_private", "lan": "allow_private", "ssrf": "allow_private", "rebind": "allow_private", "private_addresses": "allow_private",
@@ -184,14 +195,28 @@ func otherWords() map[string]string {
 	}
 }
 
+// wordsOfCredentials are what a key of a credential is called elsewhere.
+func wordsOfCredentials() map[string]string {
+	return map[string]string{
+		"key": "secret", "value": "secret", "ref": "secret", "reference": "secret", "vault": "secret", "token": "secret", "from": "secret", "source": "secret",
+		"delivery": "deliver", "as": "deliver", "via": "deliver", "mode": "deliver", "type": "deliver", "env": "deliver", "file": "deliver", "broker": "deliver",
+		"host": "hosts", "domains": "hosts", "allowed_domains": "hosts", "allowed_hosts": "hosts", "to": "hosts",
+		"place": "in", "places": "in", "where": "in", "header": "in", "headers": "in", "query": "in", "body": "in",
+	}
+}
+
 // remedy says what to write instead of a key that s does not know.
 func (d *decoder) remedy(s section, name string) string {
 	if len(name) > 64 {
 		return "Write " + oneOf(s.names()) + "."
 	}
 	plain := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
+	if k, ok := wordsOfCredentials()[plain]; ok && s.name == credentialSection {
+		d.meant[k] = true
+		return "Write " + k + "."
+	}
 	for _, o := range sections() {
-		if k, ok := o.find(name); ok {
+		if k, ok := o.find(name); ok && otherWords()[name] == "" {
 			return d.place(o, k.name)
 		}
 	}
@@ -236,6 +261,8 @@ func (d *decoder) form(s string) string {
 	switch {
 	case s == authSection:
 		return `auth = { NOTION_TOKEN = "vault:notion_token" }`
+	case s == credentialSection:
+		return `auth = { NOTION_TOKEN = { secret = "vault:notion_token", deliver = "file" } }`
 	case s == "env":
 		return `env = { LOG_LEVEL = "debug" }`
 	case s == "allow_private":

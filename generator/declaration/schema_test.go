@@ -23,7 +23,14 @@ func TestDefaultsAreTrue(t *testing.T) {
 			continue
 		}
 		src := k.Name + " = " + k.Default + "\n"
-		if k.Section == authSection {
+		with := ""
+		if k.Section == credentialSection {
+			with = "allowed_domains = [\"x.example\"]\nauth = { A = { secret = \"vault:a\""
+			if k.Name == "in" {
+				with += ", deliver = \"broker\""
+			}
+			src, with = with+", "+k.Name+" = "+k.Default+" } }\n", with+" } }\n"
+		} else if k.Section == authSection {
 			src = authSection + " = { " + k.Name + " = " + k.Default + " }\n"
 		} else if k.Section != "" {
 			src = k.Section + " {\n" + src + "}\n"
@@ -31,6 +38,8 @@ func TestDefaultsAreTrue(t *testing.T) {
 		without := silent
 		if k.Name == "sessions_max" || k.Name == "session_idle" {
 			src, without = own+src, parse(own)
+		} else if with != "" {
+			without = parse(with)
 		}
 		if said := parse(src); !reflect.DeepEqual(said, without) {
 			t.Errorf("%s is another server than one without it:\n%+v\n%+v", src, said, without)

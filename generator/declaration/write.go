@@ -203,7 +203,7 @@ func merged(parts [][2]int) [][2]int {
 var (
 	quoted    = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?|'[^']*'?`)
 	firstWord = regexp.MustCompile(`^\s*\[*\s*"?([A-Za-z_][A-Za-z0-9_-]*)`)
-	beside    = regexp.MustCompile(`\b(auth|env|token_env|url)\b"?\s*[={:.]`)
+	beside    = regexp.MustCompile(`\b(auth|env|token_env|url|secret)\b"?\s*[={:.]`)
 	assigned  = regexp.MustCompile(`[=:]\s*([^\s"'{\[][^,}\]#]*)`)
 )
 
@@ -257,7 +257,8 @@ func known(src []byte, from int) bool {
 }
 
 func publicKey(name string) bool {
-	if name == "auth" || name == "env" || name == "token_env" || name == "url" {
+	switch name {
+	case "auth", "env", "token_env", "url", "secret":
 		return false
 	}
 	return slices.ContainsFunc(sections(), func(s section) bool { _, ok := s.find(name); return ok })

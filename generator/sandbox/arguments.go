@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -22,13 +23,13 @@ type Options struct {
 	DataFD      map[int]int       // index in Mounts -> descriptor to read a synthetic file from
 	SeccompFD   int               // the filter that Seccomp made
 	StatusFD    int               // bwrap's --json-status-fd
-	Credentials map[string]string // value of each Env.Credential
+	Credentials map[string][]byte // value of each Env.Credential
 }
 
-// Arguments returns the options for bwrap's --args. They hold the server's secrets, so they travel by descriptor and
-// never in argv (CR-06). What runs, Command and Args, is not among them: bwrap takes that from argv only, and it is to
-// follow "--" there (SBX-19).
-func (s Sandbox) Arguments(o Options) ([]string, error) {
+// Arguments returns the options as bwrap's --args reads them, each ended by a NUL. They hold the server's secrets, so they
+// travel by descriptor and never in argv (CR-06), and no other copy of those is made, so that the caller can clear them.
+// What runs, Command and Args, is not among them: bwrap takes that from argv only, and it is to follow "--" there (SBX-19).
+func (s Sandbox) Arguments(o Options) ([]byte, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -41,11 +42,9 @@ func (s Sandbox) Arguments(o Options) ([]string, error) {
 			return nil, err
 		}
 	}
-	if args, err = s.appendEnv(args, o.Credentials); err != nil {
-		return nil, err
-	}
 	// The declaration's word, never the directory that pfar happens to run in.
-	return append(args, "--chdir", s.Dir), nil
+	args = append(args, "--chdir", s.Dir)
+	return s.encode(args, o.Credentials)
 }
 
 // confinement is the part that is the same for every server.
@@ -120,21 +119,36 @@ func (m Mount) appendTo(args []string, i int, o Options) ([]string, error) {
 	return nil, fmt.Errorf("mount of unknown kind %q at %q", m.Kind, m.Dest)
 }
 
-func (s Sandbox) appendEnv(args []string, credentials map[string]string) ([]string, error) {
-	for _, e := range s.Env {
-		value := e.Value
-		if e.Credential != "" {
-			var ok bool
-			if value, ok = credentials[e.Credential]; !ok || value == "" {
-				return nil, fmt.Errorf("credential %q is missing", e.Credential)
-			}
-			if strings.ContainsRune(value, 0) {
-				return nil, fmt.Errorf("credential %q holds a NUL, and no variable can", e.Credential)
-			}
-		}
-		args = append(args, "--setenv", e.Name, value)
+// maxVariable is MAX_ARG_STRLEN of execve(2), which holds for a variable with its name, "=" and NUL.
+const maxVariable = 128 << 10
+
+// encode writes the arguments and then the environment, into memory that is not moved meanwhile.
+func (s Sandbox) encode(args []string, credentials map[string][]byte) ([]byte, error) {
+	size := 0
+	for _, a := range args {
+		size += len(a) + 1
 	}
-	return args, nil
+	for _, e := range s.Env {
+		value := credentials[e.Credential]
+		switch {
+		case e.Credential != "" && len(value) == 0:
+			return nil, fmt.Errorf("credential %q is missing", e.Credential)
+		case e.Credential != "" && bytes.IndexByte(value, 0) >= 0:
+			return nil, fmt.Errorf("credential %q holds a NUL, and no variable can: write deliver = \"file\" for it", e.Credential)
+		case e.Credential != "" && len(e.Name)+len(value)+2 > maxVariable:
+			return nil, fmt.Errorf("credential %q has %d bytes, more than a variable can: write deliver = \"file\" for it", e.Credential, len(value))
+		}
+		size += len("--setenv") + len(e.Name) + len(e.Value) + len(value) + 3
+	}
+	b := make([]byte, 0, size)
+	for _, a := range args {
+		b = append(append(b, a...), 0)
+	}
+	for _, e := range s.Env {
+		b = append(append(b, "--setenv\x00"+e.Name+"\x00"+e.Value...), credentials[e.Credential]...) // one of the two is empty
+		b = append(b, 0)
+	}
+	return b, nil
 }
 
 func octal(perms, otherwise uint32) string {

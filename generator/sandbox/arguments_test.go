@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,7 +11,7 @@ import (
 
 // given is a start of s with a descriptor for whatever needs one.
 func given(s Sandbox) Options {
-	o := Options{BindFD: map[int]int{}, DataFD: map[int]int{}, SeccompFD: 5, StatusFD: 6, Credentials: map[string]string{}}
+	o := Options{BindFD: map[int]int{}, DataFD: map[int]int{}, SeccompFD: 5, StatusFD: 6, Credentials: map[string][]byte{}}
 	for i, m := range s.Mounts {
 		switch m.Kind {
 		case ROBind, Bind:
@@ -21,7 +22,7 @@ func given(s Sandbox) Options {
 	}
 	for _, e := range s.Env {
 		if e.Credential != "" {
-			o.Credentials[e.Credential] = "secret of " + e.Credential
+			o.Credentials[e.Credential] = []byte("secret of " + e.Credential)
 		}
 	}
 	return o
@@ -50,10 +51,14 @@ func small() Sandbox {
 }
 
 func TestArguments(t *testing.T) {
-	got, err := small().Arguments(given(small()))
+	encoded, err := small().Arguments(given(small()))
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(encoded) != cap(encoded) {
+		t.Errorf("%d bytes in %d: what grew has left a copy of the secrets behind", len(encoded), cap(encoded))
+	}
+	got := decoded(t, encoded)
 	want := strings.Fields(`--unshare-user --uid 1000 --gid 1000 --unshare-ipc --unshare-pid --unshare-uts --unshare-cgroup
 		--disable-userns --die-with-parent --new-session --cap-drop ALL --clearenv --seccomp 5 --json-status-fd 6 --hostname small
 		--size 1024 --perms 0755 --tmpfs /
@@ -68,8 +73,8 @@ func TestArguments(t *testing.T) {
 		--bind-fd 19 /home/mcp
 		--remount-ro /etc
 		--remount-ro /
-		--setenv PATH /usr/bin --setenv TOKEN SECRET
-		--chdir /home/mcp`)
+		--chdir /home/mcp
+		--setenv PATH /usr/bin --setenv TOKEN SECRET`)
 	want[slices.Index(want, "SECRET")] = "secret of TOKEN"
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -80,6 +85,16 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%q of the server is among the options", a)
 		}
 	}
+}
+
+// decoded are the arguments, as bwrap cuts them.
+func decoded(t *testing.T, encoded []byte) []string {
+	t.Helper()
+	text, ended := strings.CutSuffix(string(encoded), "\x00")
+	if !ended {
+		t.Fatalf("the last of %q is not ended", encoded)
+	}
+	return strings.Split(text, "\x00")
 }
 
 // arity is how many words follow an option of bwrap.
@@ -137,8 +152,8 @@ func TestStringsStayData(t *testing.T) {
 		}
 		wantEnv := map[string]string{"PATH": "/usr/bin"}
 		o := given(s)
-		o.Credentials["TOKEN"] = "x" + hostile(r)
-		wantEnv["TOKEN"] = o.Credentials["TOKEN"]
+		wantEnv["TOKEN"] = "x" + hostile(r)
+		o.Credentials["TOKEN"] = []byte(wantEnv["TOKEN"])
 		for i := range r.IntN(4) {
 			e := Env{Name: fmt.Sprintf("N%d", i), Value: hostile(r)}
 			s.Env = append(s.Env, e)
@@ -148,19 +163,22 @@ func TestStringsStayData(t *testing.T) {
 		s.Mounts = slices.Insert(s.Mounts, 9, Mount{Kind: ROBind, Source: source, Dest: "/srv" + source})
 		o.BindFD = given(s).BindFD
 
-		args, err := s.Arguments(o)
+		encoded, err := s.Arguments(o)
 		if err != nil {
 			t.Fatalf("%+v: %v", s, err)
 		}
+		args := decoded(t, encoded)
 		options, err := words(args)
 		if err != nil {
 			t.Fatalf("%q: %v", args, err)
 		}
-		gotEnv, binds := map[string]string{}, 0
+		gotEnv, binds, dir := map[string]string{}, 0, ""
 		for _, w := range options {
 			switch w[0] {
 			case "--setenv":
 				gotEnv[w[1]] = w[2]
+			case "--chdir":
+				dir = w[1]
 			case "--bind-fd", "--ro-bind-fd":
 				binds++
 				if w[1] == "19" && w[2] != "/srv"+source {
@@ -176,8 +194,8 @@ func TestStringsStayData(t *testing.T) {
 				t.Fatalf("%s is %q, want %q", k, gotEnv[k], v)
 			}
 		}
-		if last := options[len(options)-1]; last[0] != "--chdir" || last[1] != "/home/mcp" {
-			t.Fatalf("the end is %q", last)
+		if last := options[len(options)-1]; dir != "/home/mcp" || last[0] != "--setenv" {
+			t.Fatalf("the directory is %q, the end %q", dir, last)
 		}
 	}
 }
@@ -194,8 +212,9 @@ func TestArgumentsRefuses(t *testing.T) {
 		"no filter":                    {func(_ *Sandbox, o *Options) { o.SeccompFD = 0 }, "descriptors 0 of the filter"},
 		"no status":                    {func(_ *Sandbox, o *Options) { o.StatusFD = 0 }, "0 of the status"},
 		"credential missing":           {func(_ *Sandbox, o *Options) { delete(o.Credentials, "TOKEN") }, `credential "TOKEN" is missing`},
-		"credential empty":             {func(_ *Sandbox, o *Options) { o.Credentials["TOKEN"] = "" }, `credential "TOKEN" is missing`},
-		"credential with NUL":          {func(_ *Sandbox, o *Options) { o.Credentials["TOKEN"] = secret }, `credential "TOKEN" holds a NUL`},
+		"credential empty":             {func(_ *Sandbox, o *Options) { o.Credentials["TOKEN"] = nil }, `credential "TOKEN" is missing`},
+		"credential with NUL":          {func(_ *Sandbox, o *Options) { o.Credentials["TOKEN"] = []byte(secret) }, `credential "TOKEN" holds a NUL`},
+		"credential too long":          {func(_ *Sandbox, o *Options) { o.Credentials["TOKEN"] = bytes.Repeat([]byte("s3cret"), 22000) }, `write deliver = "file"`},
 		"variable with NUL":            {func(s *Sandbox, _ *Options) { s.Env[0].Value = "x\x00--bind" }, "holds a NUL"},
 		"name with NUL":                {func(s *Sandbox, _ *Options) { s.Env[0].Name = "x\x00--bind" }, "holds a NUL"},
 		"argument with NUL":            {func(s *Sandbox, _ *Options) { s.Args = []string{"a\x00b"} }, "holds a NUL"},

@@ -165,7 +165,7 @@ func confine(t *testing.T, s Sandbox) (stdout, stderr string, err error) {
 		files = append(files, f)
 		return first + len(files) - 1
 	}
-	o := Options{BindFD: map[int]int{}, DataFD: map[int]int{}, Credentials: map[string]string{"TOKEN": "token of the test"}}
+	o := Options{BindFD: map[int]int{}, DataFD: map[int]int{}, Credentials: map[string][]byte{"TOKEN": []byte("token of the test")}}
 	filter, err := Seccomp(runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func confine(t *testing.T, s Sandbox) (stdout, stderr string, err error) {
 		t.Fatal(err)
 	}
 	c := exec.Command(bwrap, append([]string{"--args", "3", "--", s.Command}, s.Args...)...)
-	c.ExtraFiles = append([]*os.File{memory(t, []byte(strings.Join(args, "\x00")+"\x00"))}, files...)
+	c.ExtraFiles = append([]*os.File{memory(t, args)}, files...)
 	c.Env, c.Dir = []string{}, "/"
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	if os.Getuid() == 0 { // SB-01: a server is never root on the host

@@ -25,7 +25,7 @@ const (
 	Dev     Kind = "dev"
 	Dir     Kind = "dir"
 	Symlink Kind = "symlink" // Source is the link's text
-	Data    Kind = "data"    // Text as a read-only file (--ro-bind-data)
+	Data    Kind = "data"    // Text, a credential or certificates as a read-only file (--ro-bind-data)
 	Remount Kind = "remount-ro"
 )
 
@@ -38,7 +38,12 @@ type Mount struct {
 	Perms  uint32 `json:"perms,omitempty"`
 	Text   string `json:"text,omitempty"`
 	State  bool   `json:"state,omitempty"` // Source is the server's own state directory, made before the start
-	Why    string `json:"why,omitempty"`   // for pfar plan and pfar explain
+
+	// Of Data, instead of Text, what only the moment of the start knows.
+	Credential string `json:"credential,omitempty"` // the value of this one, as it is
+	Authority  bool   `json:"authority,omitempty"`  // the certificates of Source, if there is one, and then that of the bridge's authority
+
+	Why string `json:"why,omitempty"` // for pfar plan and pfar explain
 }
 
 // Env is one environment variable of the server. Exactly one of Value and Credential is used.

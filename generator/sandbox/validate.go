@@ -72,7 +72,7 @@ func (m Mount) validate(i int) error {
 	if !clean(m.Dest) {
 		return fmt.Errorf("mount at %q: not a clean absolute path", m.Dest)
 	}
-	if err := noNUL("mount", m.Dest, m.Source); err != nil {
+	if err := noNUL("mount", m.Dest, m.Source, m.Credential); err != nil {
 		return err
 	}
 	if m.Dest == "/" && !(m.Kind == Tmpfs && i == 0 || m.Kind == Remount) {
@@ -84,6 +84,9 @@ func (m Mount) validate(i int) error {
 	if m.Size > 0 && m.Kind != Tmpfs {
 		return fmt.Errorf("mount at %q: only a tmpfs has a size", m.Dest)
 	}
+	if contents := m.contents(); contents > 1 || contents > 0 && m.Kind != Data {
+		return fmt.Errorf("mount %s at %q has %d contents: a synthetic file has one, and nothing else any", m.Kind, m.Dest, contents)
+	}
 	switch m.Kind {
 	case ROBind, Bind:
 		if !clean(m.Source) || m.Source == "/" {
@@ -94,6 +97,9 @@ func (m Mount) validate(i int) error {
 			return fmt.Errorf("symlink at %q has no text", m.Dest)
 		}
 	case Tmpfs, Proc, Dev, Dir, Data, Remount:
+		if m.Kind == Data && m.Authority && (m.Source == "" || clean(m.Source)) {
+			break
+		}
 		if m.Source != "" {
 			return fmt.Errorf("mount %s at %q has a source, %q", m.Kind, m.Dest, m.Source)
 		}
@@ -101,6 +107,16 @@ func (m Mount) validate(i int) error {
 		return fmt.Errorf("mount of unknown kind %q at %q", m.Kind, m.Dest)
 	}
 	return nil
+}
+
+// contents is how many kinds of content a synthetic file is said to have. None makes it empty.
+func (m Mount) contents() (n int) {
+	for _, given := range []bool{m.Text != "", m.Credential != "", m.Authority} {
+		if given {
+			n++
+		}
+	}
+	return n
 }
 
 // conflict judges a mount beside an earlier one.

@@ -67,7 +67,10 @@ func bench(ctx context.Context, rounds, many int, only string) error {
 		measure func() ([]result, error)
 	}{
 		{"starts", func() ([]result, error) {
-			return starts(ctx, dir, bin, rounds, map[string][]string{"Go echo": {filepath.Join(bin, "echo")}, "node server-everything": {"node", everything}})
+			return starts(ctx, dir, bin, rounds, map[string]program{
+				"Go echo": {[]string{filepath.Join(bin, "echo")}, ""}, fmt.Sprintf("Go echo, %d credentials", keys): {[]string{filepath.Join(bin, "echo")}, keyed()},
+				"node server-everything": {[]string{"node", everything}, ""},
+			})
 		}},
 		{"fleet", func() ([]result, error) { return fleet(ctx, dir, bin, many) }},
 		{"memory", func() ([]result, error) { return memory(ctx, dir, bin, many) }},

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"os"
@@ -34,13 +35,42 @@ type result struct {
 	Within, Limited bool
 }
 
+// program is a server and, in HCL, what else its declaration says.
+type program struct {
+	argv []string
+	more string
+}
+
+// keys is how many secrets of the vault a server with credentials has.
+const keys = 10
+
+// keyed declares them.
+func keyed() string {
+	var b strings.Builder
+	b.WriteString("auth = {\n")
+	for i := range keys {
+		fmt.Fprintf(&b, "  TOKEN_%d = \"vault:key_%d\"\n", i, i)
+	}
+	return b.String() + "}"
+}
+
+// storeKeys puts them into the vault.
+func (p *pfar) storeKeys(ctx context.Context) error {
+	for i := range keys {
+		if _, err := p.client.Do(ctx, control.Request{Verb: control.Store, Key: fmt.Sprintf("key_%d", i), Secret: rand.Text()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // starts measures each program plain and in pfar, one after the other, so that what else the machine does hits both.
-func starts(ctx context.Context, dir, bin string, rounds int, programs map[string][]string) ([]result, error) {
+func starts(ctx context.Context, dir, bin string, rounds int, programs map[string]program) ([]result, error) {
 	declarations := map[string]string{}
 	var names []string
-	for name, argv := range programs {
+	for name, server := range programs {
 		names = append(names, name)
-		declarations[serverName(name)] = declaration(argv, "autostart = false")
+		declarations[serverName(name)] = declaration(server.argv, "autostart = false\n"+server.more)
 	}
 	slices.Sort(names)
 	p, err := up(ctx, dir, bin, declarations)
@@ -48,10 +78,13 @@ func starts(ctx context.Context, dir, bin string, rounds int, programs map[strin
 		return nil, err
 	}
 	defer p.down()
+	if err := p.storeKeys(ctx); err != nil {
+		return nil, err
+	}
 	plain, in, added := map[string][]time.Duration{}, map[string][]time.Duration{}, map[string][]time.Duration{}
 	for round := range rounds + 1 {
 		for _, name := range names {
-			a, err := listTools(ctx, programs[name])
+			a, err := listTools(ctx, programs[name].argv)
 			if err != nil {
 				return nil, fmt.Errorf("plain %s: %w", name, err)
 			}
@@ -76,7 +109,9 @@ func starts(ctx context.Context, dir, bin string, rounds int, programs map[strin
 	return results, nil
 }
 
-func serverName(name string) string { return strings.ToLower(strings.ReplaceAll(name, " ", "-")) }
+func serverName(name string) string {
+	return strings.ToLower(strings.NewReplacer(" ", "-", ",", "").Replace(name))
+}
 
 // fleet measures many servers at once: from the start of pfar itself until all tools are listed.
 func fleet(ctx context.Context, dir, bin string, n int) ([]result, error) {

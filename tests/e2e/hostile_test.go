@@ -73,7 +73,7 @@ sandbox { state = true }`, q.canary)),
 	put(t, filepath.Join(homeOfVictim, "secret.txt"), q.canary)
 
 	c := p.client("/mcp/hostile")
-	covered := map[string]bool{"memory": true} // TestMemoryLimit
+	covered := map[string]bool{"memory": true, "dump": true} // TestMemoryLimit, TestBrokered
 	for _, pr := range q.probes(p, homeOfVictim) {
 		covered[pr.attack] = true
 		t.Run(strings.TrimSpace(pr.attack+" "+pr.target), func(t *testing.T) {

@@ -3,17 +3,10 @@ package e2e
 import (
 	"bufio"
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"os"
 	"os/exec"
@@ -33,7 +26,7 @@ import (
 const roleVariable = "PFAR_TEST_ROLE"
 
 func playRole(role string) int {
-	serve := map[string]func(certificate string) error{"notion": serveNotion, "internet": internet.Serve}[role]
+	serve := map[string]func(certificate string) error{"notion": serveNotion, "apis": serveAPIs, "internet": internet.Serve}[role]
 	if serve == nil {
 		fmt.Fprintf(os.Stderr, "no role %q\n", role)
 		return 2
@@ -200,28 +193,8 @@ func startRole[message any](t *testing.T, role, certificate string) (pid int, sa
 // makeCertificates writes an authority's certificate, and a certificate by it for names with its key.
 func makeCertificates(t *testing.T, authority, certificate string, names ...string) {
 	t.Helper()
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca, leaf, err := internet.Certificates(names...)
 	check(t, err)
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "pfar test authority"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
-	check(t, err)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
-		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
-	check(t, err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	check(t, err)
-	block := func(kind string, der []byte) string {
-		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
-	}
-	put(t, authority, block("CERTIFICATE", caDER))
-	put(t, certificate, block("CERTIFICATE", leafDER)+block("PRIVATE KEY", keyDER))
+	put(t, authority, string(ca))
+	put(t, certificate, string(leaf))
 }

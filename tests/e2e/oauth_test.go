@@ -70,7 +70,7 @@ func TestOAuth(t *testing.T) {
 	p := prepare(t, map[string]string{"drive.hcl": echo(t) + "auth = { TOKEN = \"vault:drive\" }\n"})
 	p.env = append(p.env, "SSL_CERT_FILE="+roots)
 	told := filepath.Join(p.home, "told")
-	hook := "#!/bin/sh\necho \"$PFAR_SERVER:$PFAR_SECRET:$PFAR_REASON\" > " + told + ".new && mv " + told + ".new " + told + "\n"
+	hook := "#!/bin/sh\necho \"$PFAR_SERVER:$PFAR_KEY:$PFAR_REASON\" > " + told + ".new && mv " + told + ".new " + told + "\n"
 	check(t, os.WriteFile(filepath.Join(p.home, "on-failure"), []byte(hook), 0o755))
 	p.up()
 	p.await("drive waiting", soon, inState("drive", control.Waiting))

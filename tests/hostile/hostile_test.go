@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -224,8 +225,18 @@ func unconfinedTargets(t *testing.T) map[string]string {
 		"proxy-connect": "example.com:443", "proxy-get": "http://example.com/",
 		"environment": "PATH", "environment-of-init": "PATH", "environments": "canary-in-the-environment",
 		"signal": strconv.Itoa(os.Getpid()), "shared-memory": segment(t),
+		"dump":      veiled("canary-in-the-environment"),
 		"fork-bomb": "50", "disk-fill": dir + " 1048576", "memory": "1048576",
 	}
+}
+
+// veiled is the target of the attack "dump".
+func veiled(secret string) string {
+	b := []byte(secret)
+	for i := range b {
+		b[i] ^= veil
+	}
+	return hex.EncodeToString(b)
 }
 
 func echoDatagrams(t *testing.T) string {

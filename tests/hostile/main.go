@@ -44,6 +44,8 @@ func main() {
 		{Name: "attack", Description: "tries one attack and reports it as JSON",
 			Schema: `{"type":"object","properties":{"name":{"type":"string","description":"which, see attacks"},"target":{"type":"string","description":"what it is aimed at"}},"required":["name"]}`,
 			Call:   attacks.call},
+		{Name: "fetch", Description: "makes an HTTP request, with $NAME expanded from the environment, and returns the response",
+			Schema: `{"type":"object","properties":{"method":{"type":"string"},"url":{"type":"string"},"headers":{"type":"object"},"body":{"type":"string"}},"required":["method","url"]}`, Call: fetch},
 		{Name: "plant", Description: "makes symbolic links to target at every name in the home directory that a careless next start could follow",
 			Schema: `{"type":"object","properties":{"target":{"type":"string"}},"required":["target"]}`, Call: plant},
 	})

@@ -12,11 +12,17 @@ import (
 	"github.com/pfar/pfar/tests/systemd/bed"
 )
 
-// internetVariable makes this program the internet of a machine.
-const internetVariable = "PFAR_TEST_INTERNET"
+// internetVariable makes this program the internet of a machine, with the certificate of that path, or noTLS.
+const (
+	internetVariable = "PFAR_TEST_INTERNET"
+	noTLS            = "none"
+)
 
 // online gives a machine an internet.
-func online(t *testing.T, m *bed.Machine) {
+func online(t *testing.T, m *bed.Machine) { onlineWith(t, m, noTLS) }
+
+// onlineWith gives a machine an internet that speaks TLS with a certificate of the machine's.
+func onlineWith(t *testing.T, m *bed.Machine, certificate string) {
 	t.Helper()
 	m.PutFile(t, programs+"/internet", "/proc/self/exe", 0o755)
 	m.Put(t, "/etc/resolv.conf", "nameserver "+internet.NameServer+"\n", 0o644)
@@ -30,8 +36,8 @@ inside() { ip -netns internet "$@"; }
 inside link set lo up
 for a in %s/24 %s/24 %s/24 %s/24 %s/16; do inside address add $a dev pfar1; done
 inside link set pfar1 up
-systemd-run --quiet --unit=internet --setenv=%s=1 ip netns exec internet %s/internet`,
-		internet.Ours, internet.Host, internet.Evil, internet.NameServer, internet.Private, internet.Metadata, internetVariable, programs))
+systemd-run --quiet --unit=internet --setenv=%s=%s ip netns exec internet %s/internet`,
+		internet.Ours, internet.Host, internet.Evil, internet.NameServer, internet.Private, internet.Metadata, internetVariable, certificate, programs))
 	bed.Eventually(t, soon, func() error {
 		if !strings.Contains(m.Journal(t, "internet.service"), "ready\n") {
 			return errors.New("the internet is not ready")

@@ -26,11 +26,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, launcher(program))
 		return
 	}
-	if os.Getenv(internetVariable) != "" {
-		panic(internet.Serve(""))
+	if v := os.Getenv(internetVariable); v != "" {
+		panic(internet.Serve(strings.TrimPrefix(v, noTLS)))
 	}
 	if roots := os.Getenv(identityVariable); roots != "" {
-		panic(identity(roots))
+		panic(endpoint(roots))
 	}
 	flag.Parse()
 	if testing.Short() {

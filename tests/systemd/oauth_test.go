@@ -23,8 +23,8 @@ const identityVariable = "PFAR_TEST_IDENTITY"
 
 const identityAddress = "127.0.0.1:4443"
 
-// identity takes each refresh token once, beginning with RT-0, and takes its time over the answer.
-func identity(roots string) error {
+// endpoint takes each refresh token once, beginning with RT-0, and takes its time over the answer.
+func endpoint(roots string) error {
 	n := 0
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		_, secret, _ := q.BasicAuth()
@@ -99,7 +99,7 @@ func TestOAuth(t *testing.T) {
 		return nil
 	})
 	m.Run(t, "systemctl", "enable", "--now", "--quiet", "pfar.target")
-	m.Put(t, "/etc/pfar/on-failure", "#!/bin/sh\necho \"$PFAR_SERVER:$PFAR_SECRET:$PFAR_REASON\" > /var/lib/told\n", 0o755)
+	m.Put(t, "/etc/pfar/on-failure", "#!/bin/sh\necho \"$PFAR_SERVER:$PFAR_KEY:$PFAR_REASON\" > /var/lib/told\n", 0o755)
 	m.Put(t, "/etc/pfar/mcp.d/drive.hcl", echo("auth = { TOKEN = \"vault:drive\" }\n"), 0o644)
 	becomes(t, m, "drive", control.Waiting)
 
@@ -141,7 +141,7 @@ func TestOAuth(t *testing.T) {
 	issue(t, m, "RT-0-hunter2")
 	const refused = `the refresh token of "drive" was refused (invalid_grant): obtain a new one and store it with pfar vault set drive --oauth`
 	bed.Eventually(t, soon, func() error {
-		for _, command := range []string{"pfar status", "pfar vault list", "systemctl status --full pfar-mcp@drive", "cat /var/lib/told", "journalctl -p crit PFAR_SECRET=drive"} {
+		for _, command := range []string{"pfar status", "pfar vault list", "systemctl status --full pfar-mcp@drive", "cat /var/lib/told", "journalctl -p crit PFAR_KEY=drive"} {
 			if r := m.Try("sh", "-c", command); !strings.Contains(r.Stdout, "(invalid_grant): obtain a new one") {
 				return fmt.Errorf("%s says %s", command, r)
 			}

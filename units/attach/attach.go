@@ -46,7 +46,7 @@ type Hello struct {
 }
 
 // Welcome comes with descriptors: to a launcher its connection to the gateway; to a bridge the sockets from the server's
-// network namespace that systemd could not bind; to a refresh the token set (oauth.Set) as Memory. A process that comes
+// network namespace that systemd could not bind; to a refresh the token set (oauth.Set, units.Sealed). A process that comes
 // again gets none of these.
 type Welcome struct {
 	Held   string `json:"held,omitempty"`   // to a bridge or a refresh: why the firewall does not hold it, in words; "" if it does

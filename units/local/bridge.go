@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 )
 
 // listen takes the sockets from inside a server's network namespace and starts the egress bridge at the first sign of
@@ -81,6 +82,9 @@ func (s *server) bridgeService(a *activation) *service {
 			if err != nil {
 				return spec{}, err
 			}
+			if descriptors, err = s.converse(descriptors); err != nil {
+				return spec{}, err
+			}
 			credentials := map[string][]byte{"plan": s.credentials["plan"]}
 			if s.r.cfg.Upstream != nil {
 				credentials[units.CredentialUpstream] = s.r.cfg.Upstream
@@ -92,6 +96,82 @@ func (s *server) bridgeService(a *activation) *service {
 		},
 		notice:  s.bridgeNotice,
 		changed: func(phase, *process, int) {},
+	}
+}
+
+// converse begins a conversation with the bridge of a server with brokered secrets, and adds the bridge's end of it. It
+// takes the descriptors over.
+func (s *server) converse(descriptors []descriptor) ([]descriptor, error) {
+	ours, theirs, err := s.converses()
+	if err != nil {
+		for _, d := range descriptors {
+			d.file.Close()
+		}
+		return nil, err
+	}
+	s.mu.Lock()
+	before := s.brokers
+	s.brokers = ours
+	s.mu.Unlock()
+	if before != nil {
+		before.Close()
+	}
+	if theirs != nil {
+		descriptors = append(descriptors, descriptor{units.FDPfard, theirs})
+	}
+	return descriptors, nil
+}
+
+// converses returns both ends of a conversation whose first message is on its way; nil if nothing is brokered.
+func (s *server) converses() (ours *attach.Conn, theirs *os.File, err error) {
+	if s.r.cfg.Brokered == nil {
+		return nil, nil, nil
+	}
+	material, err := s.r.cfg.Brokered(s.plan)
+	if err != nil || material == nil {
+		return nil, nil, err
+	}
+	defer material.Close()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a socket pair: %w", err)
+	}
+	theirs = os.NewFile(uintptr(pair[1]), "pfard")
+	if ours, err = attach.FromFile(os.NewFile(uintptr(pair[0]), "bridge")); err == nil {
+		err = ours.Send(attach.Message{Broker: true}, material)
+	}
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return ours, theirs, nil
+}
+
+// Rebroker has the bridges of a server put its secrets on the wire as they are now.
+func (r *Runner) Rebroker(server string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.servers {
+		if s.plan.Name == server {
+			s.rebroker()
+		}
+	}
+}
+
+func (s *server) rebroker() {
+	s.mu.Lock()
+	conn := s.brokers
+	s.mu.Unlock()
+	if conn == nil {
+		return
+	}
+	material, err := s.r.cfg.Brokered(s.plan)
+	if err == nil && material != nil {
+		err = conn.Send(attach.Message{Broker: true}, material) // one that has ended reads them anew when it starts
+		material.Close()
+	}
+	if err != nil {
+		s.r.cfg.Log.Debug("telling a bridge of new secrets, ignoring", "server", s.name, "error", err)
 	}
 }
 

@@ -25,7 +25,8 @@ type Config struct {
 	Limits  Limiter
 	// Upstream is units.CredentialUpstream of every bridge; nil: there is no upstream proxy.
 	Upstream []byte
-	Changed  func(Update) // called for each change, from several goroutines
+	Brokered func(generator.Plan) (*os.File, error) // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
+	Changed  func(Update)                           // called for each change, from several goroutines
 }
 
 // Update is units.Update.
@@ -59,9 +60,9 @@ func New(cfg Config) (*Runner, error) {
 }
 
 // Start starts the server of a plan, or the process for the one session that the plan names; it must not be running.
-// credentials are by name. It returns once the launcher is under way; what becomes of it comes by Config.Changed. A
+// It returns once the launcher is under way; what becomes of it comes by Config.Changed. A
 // session's process is not started again when it ends, for what its client had in it is gone.
-func (r *Runner) Start(p generator.Plan, credentials map[string][]byte) error {
+func (r *Runner) Start(p generator.Plan, secrets units.Secrets) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	session := p.Gateway.Session
@@ -72,7 +73,7 @@ func (r *Runner) Start(p generator.Plan, credentials map[string][]byte) error {
 	if r.servers[name] != nil {
 		return fmt.Errorf("starting %q: it has been started already", name)
 	}
-	s, err := r.newServer(name, p, credentials)
+	s, err := r.newServer(name, p, secrets)
 	if err != nil {
 		if session != "" {
 			r.forget(name)

@@ -37,11 +37,12 @@ type server struct {
 	mu      sync.Mutex
 	update  Update
 	bridge  *activation
+	brokers *attach.Conn    // to the bridge that runs; nil: nothing is brokered
 	retired <-chan struct{} // closed when the last bridge that was closed is gone; nil: there was none
 	started chan struct{}   // closed once the launcher's pid is known
 }
 
-func (r *Runner) newServer(name string, p generator.Plan, credentials map[string][]byte) (*server, error) {
+func (r *Runner) newServer(name string, p generator.Plan, given units.Secrets) (*server, error) {
 	s := &server{r: r, name: name, plan: p}
 	session := p.Gateway.Session
 	var err error
@@ -62,7 +63,7 @@ func (r *Runner) newServer(name string, p generator.Plan, credentials map[string
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := json.Marshal(units.Secrets{Values: credentials})
+	secrets, err := json.Marshal(given)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +173,7 @@ func (s *server) prepare() (spec, error) {
 		gateway.Close()
 		return spec{}, fmt.Errorf("making a socket pair: %w", err)
 	}
-	ours, theirs := os.NewFile(uintptr(pair[0]), "limits"), os.NewFile(uintptr(pair[1]), "limits")
+	ours, theirs := os.NewFile(uintptr(pair[0]), "launcher"), os.NewFile(uintptr(pair[1]), "pfard")
 	started := make(chan struct{})
 	s.mu.Lock()
 	s.started = started
@@ -180,7 +181,7 @@ func (s *server) prepare() (spec, error) {
 	go s.place(ours, started)
 	return spec{
 		argv: []string{s.argv}, user: s.user, credentials: s.credentials,
-		descriptors: []descriptor{{units.FDGateway, gateway}, {units.FDLimits, theirs}},
+		descriptors: []descriptor{{units.FDGateway, gateway}, {units.FDPfard, theirs}},
 		runtimeDir:  s.r.dirs.runtime(launcherName(s.name)), binds: s.binds, log: s.r.dirs.log(s.plan.Name),
 	}, nil
 }

@@ -121,7 +121,7 @@ func testPlan(command, session string) generator.Plan {
 
 func (f *runnerFixture) start(command, session string) {
 	f.t.Helper()
-	if err := f.Start(testPlan(command, session), map[string][]byte{"TOKEN": []byte("hunter2")}); err != nil {
+	if err := f.Start(testPlan(command, session), units.Secrets{Values: map[string][]byte{"TOKEN": []byte("hunter2")}}); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -180,7 +180,7 @@ const (
 func TestWhatIsNoSession(t *testing.T) {
 	f := newRunner(t, nil)
 	for _, session := range []string{"x", "../../..", "a.aaaaaa", "AAAAAAAA"} {
-		if err := f.Start(testPlan("run", session), nil); err == nil {
+		if err := f.Start(testPlan("run", session), units.Secrets{}); err == nil {
 			t.Errorf("session %q was started", session)
 		}
 		if left := f.leftOf(units.Instance("e", session)); left != nil {
@@ -189,11 +189,11 @@ func TestWhatIsNoSession(t *testing.T) {
 	}
 	p := testPlan("run", one)
 	p.State = true // two processes would write to one home
-	if err := f.Start(p, nil); err == nil || f.leftOf(one) != nil {
+	if err := f.Start(p, units.Secrets{}); err == nil || f.leftOf(one) != nil {
 		t.Errorf("a session with state: %v, left %q", err, f.leftOf(one))
 	}
 	f.start("run", one)
-	if err := f.Start(testPlan("run", one), nil); err == nil || !strings.Contains(err.Error(), "started already") {
+	if err := f.Start(testPlan("run", one), units.Secrets{}); err == nil || !strings.Contains(err.Error(), "started already") {
 		t.Errorf("a session twice: %v", err)
 	}
 }

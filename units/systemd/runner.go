@@ -80,7 +80,7 @@ const (
 
 // Start has systemd start the server of a plan, or the process for the one session that the plan names. It returns once
 // that is under way; what becomes of it comes by Config.Changed.
-func (r *Runner) Start(p generator.Plan, _ map[string][]byte) error {
+func (r *Runner) Start(p generator.Plan, _ units.Secrets) error {
 	name := units.Instance(p.Name, p.Gateway.Session)
 	if s := p.Gateway.Session; s != "" && (!units.IsSession(s) || p.State) {
 		return fmt.Errorf("starting %q for session %q: want a handle of units.NewSession, and a server without a home", p.Name, s)

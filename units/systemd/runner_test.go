@@ -110,7 +110,7 @@ func hello() generator.Plan {
 // start has the server started, its launcher attached and running.
 func (w *world) start(p generator.Plan) string {
 	w.t.Helper()
-	if err := w.runner.Start(p, nil); err != nil {
+	if err := w.runner.Start(p, units.Secrets{}); err != nil {
 		w.t.Fatal(err)
 	}
 	name := units.Instance(p.Name, p.Gateway.Session)
@@ -136,7 +136,7 @@ const helloUnit = "pfar-mcp@hello.service"
 func TestRunnerStartsAndStops(t *testing.T) {
 	w := newWorld(t)
 	w.start(hello())
-	if err := w.runner.Start(hello(), nil); err == nil {
+	if err := w.runner.Start(hello(), units.Secrets{}); err == nil {
 		t.Error("started twice")
 	}
 	if _, err := os.Stat(filepath.Join(w.run, "plan", "hello.json")); err != nil {
@@ -193,7 +193,7 @@ func TestRunnerJobsThatFail(t *testing.T) {
 	} {
 		w := newWorld(t)
 		w.systemd.job = result
-		if err := w.runner.Start(hello(), nil); err != nil {
+		if err := w.runner.Start(hello(), units.Secrets{}); err != nil {
 			t.Fatal(err)
 		}
 		w.until(result, func(u units.Update) bool {
@@ -207,7 +207,7 @@ func TestRunnerJobsThatFail(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.systemd.masked = helloUnit
-	if err := w.runner.Start(hello(), nil); err != nil {
+	if err := w.runner.Start(hello(), units.Secrets{}); err != nil {
 		t.Fatal(err)
 	}
 	w.until("masked", func(u units.Update) bool {
@@ -234,11 +234,11 @@ func TestRunnerRefuses(t *testing.T) {
 	}
 	p := hello()
 	p.Gateway.Session = "../../etc"
-	if err := w.runner.Start(p, nil); err == nil {
+	if err := w.runner.Start(p, units.Secrets{}); err == nil {
 		t.Error("started a session with a handle that is none")
 	}
 	p.Gateway.Session, p.State = "abcdefgh", true
-	if err := w.runner.Start(p, nil); err == nil {
+	if err := w.runner.Start(p, units.Secrets{}); err == nil {
 		t.Error("started a session with a home")
 	}
 }

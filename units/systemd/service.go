@@ -116,6 +116,23 @@ func (b *Bus) StartUnit(ctx context.Context, unit string, done func(result strin
 	return nil
 }
 
+// RunUnit starts a unit and returns when its job has ended, which for one of Type=oneshot is when it has.
+func (b *Bus) RunUnit(ctx context.Context, unit string) error {
+	ended := make(chan string, 1)
+	if err := b.StartUnit(ctx, unit, func(result string) { ended <- result }); err != nil {
+		return err
+	}
+	select {
+	case result := <-ended:
+		if result != "done" {
+			return fmt.Errorf("starting %q: its job ended as %q", unit, result)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("starting %q: %w", unit, context.Cause(ctx))
+	}
+}
+
 // StopUnit stops a unit and returns when it has, and has been forgotten if it had failed.
 func (b *Bus) StopUnit(ctx context.Context, unit string) error {
 	err := b.await(ctx, func(done chan<- string) (int, error) {

@@ -30,11 +30,18 @@ const (
 	Sleep   Verb = "sleep"         // stop Server, which nobody calls, until Wake, or if it Renews start it again; answered when that is under way
 	Demand  Verb = "demand"        // the servers on demand and those that renew, now and after each change
 	Store   Verb = "store"         // store Secret under Key in the vault
-	Secrets Verb = "secrets"       // the keys in the vault, never the values
+	Rotate  Verb = "rotate"        // the same, where there is one already
+	Secrets Verb = "secrets"       // what is in the vault, never the values
 	Remove  Verb = "remove"        // remove Key from the vault
+	Rekey   Verb = "rekey"         // give the vault another key of its own
+	Export  Verb = "export"        // Keys of the vault, or all, as a bundle that is encrypted to Recipient
+	Import  Verb = "import"        // store what is in Bundle, all or nothing
 )
 
-var verbs = []Verb{Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Store, Secrets, Remove}
+var verbs = []Verb{
+	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand,
+	Store, Rotate, Secrets, Remove, Rekey, Export, Import,
+}
 
 // Request is one question.
 type Request struct {
@@ -44,6 +51,11 @@ type Request struct {
 	Key     string `json:"key,omitempty"`
 	Secret  string `json:"secret,omitempty"`
 	OAuth   bool   `json:"oauth,omitempty"` // Secret is a token set in JSON (oauth.Parse)
+
+	Keys      []string `json:"keys,omitempty"`
+	Recipient string   `json:"recipient,omitempty"` // an age public key
+	Bundle    []byte   `json:"bundle,omitempty"`    // JSON, as Export encrypts it
+	Replace   bool     `json:"replace,omitempty"`   // Import may replace what has another value
 }
 
 // Response is one answer. Error is set if the request was refused, and then nothing else is.
@@ -51,20 +63,49 @@ type Response struct {
 	Error   string   `json:"error,omitempty"`
 	Code    Code     `json:"code,omitempty"` // of Error
 	Status  *Report  `json:"status,omitempty"`
-	Secrets []string `json:"secrets,omitempty"`
-
-	Tokens []TokenSet `json:"tokens,omitempty"` // those of Secrets that are OAuth token sets
+	Secrets []Secret `json:"secrets,omitempty"` // in the vault, by key
+	Changes []Change `json:"changes,omitempty"` // of the vault
+	Bundle  []byte   `json:"bundle,omitempty"`  // encrypted
 
 	OnDemand []OnDemand `json:"on_demand,omitempty"` // all of them, by name
 }
 
-// TokenSet is what is told of an OAuth token set.
-type TokenSet struct {
-	Key     string    `json:"key"`
-	Expiry  time.Time `json:"expiry,omitzero"`   // of the access token; zero: not known
-	Problem string    `json:"problem,omitempty"` // why it is not fresh, with the remedy
-	Refused bool      `json:"refused,omitempty"` // with Problem: nobody tries again
+// Secret is what is told of a secret.
+type Secret struct {
+	Key     string     `json:"key"`
+	Kind    string     `json:"kind,omitempty"`    // "plain" or "oauth"
+	Stored  *time.Time `json:"stored,omitempty"`  // when
+	Servers []string   `json:"servers"`           // whose declarations name it
+	Damaged string     `json:"damaged,omitempty"` // why it cannot be read
+
+	Expiry  *time.Time `json:"expiry,omitempty"`  // of an OAuth access token, if it is known
+	Problem string     `json:"problem,omitempty"` // why a token set is not fresh, with the remedy
+	Refused bool       `json:"refused,omitempty"` // with Problem: nobody tries again
 }
+
+// Change is what has become of one secret, and of the servers whose declarations name it.
+type Change struct {
+	Key    string `json:"key"`
+	Result string `json:"result"` // "new", "changed", "equal" (to what was there), "removed"
+	Uses   []Use  `json:"uses,omitempty"`
+}
+
+// Use says what becomes of a server for which a secret has changed.
+type Use struct {
+	Server string `json:"server"`
+	Then   Then   `json:"then"`
+}
+
+// Then is what becomes of a server.
+type Then string
+
+const (
+	Restarts Then = "restarts" // with what there is now
+	Waits    Then = "waits"    // for what it does not have
+	Starts   Then = "starts"   // it has waited for it
+	Later    Then = "later"    // it does not run, and gets it when it does
+	Renewed  Then = "renewed"  // it runs on, and its bridge has the value
+)
 
 // OnDemand is a server that calls start, as the gateway may know it: nothing in it is secret. It sleeps, or there is a
 // reason why it does not run and a call will not start it, or it runs or is on its way up or down.

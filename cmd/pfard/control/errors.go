@@ -8,6 +8,7 @@ type Code string
 const (
 	CodeNoServer Code = "no-server" // no declaration has that name
 	CodeNoKey    Code = "no-key"    // the vault has no such key
+	CodeExists   Code = "exists"    // the vault has such a key, with another value
 	CodeDenied   Code = "denied"    // the peer may not ask
 	CodeDisabled Code = "disabled"  // the declaration has enabled = false
 	CodeOff      Code = "off"       // the operator has disabled the server (Disable)
@@ -24,6 +25,7 @@ const (
 var (
 	ErrNoServer   = errors.New("no such server")
 	ErrNoKey      = errors.New("no such key in the vault")
+	ErrExists     = errors.New("in the vault with another value")
 	ErrDenied     = errors.New("permission denied")
 	ErrDisabled   = errors.New("disabled by its declaration")
 	ErrOff        = errors.New("disabled by you")
@@ -57,7 +59,7 @@ func (r *Refused) Unwrap() error {
 
 func refusals() map[Code]error {
 	return map[Code]error{
-		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeDenied: ErrDenied, CodeDisabled: ErrDisabled, CodeOff: ErrOff, CodeInvalid: ErrInvalid,
+		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeExists: ErrExists, CodeDenied: ErrDenied, CodeDisabled: ErrDisabled, CodeOff: ErrOff, CodeInvalid: ErrInvalid,
 		CodeLearning: ErrLearning, CodeStopped: ErrStopped, CodeDown: ErrDown, CodeShared: ErrShared, CodeOpen: ErrOpen, CodeBusy: ErrBusy,
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxRequest     = 1 << 20          // bytes; a secret is the largest thing in one
+	maxRequest     = 16 << 20         // bytes; a bundle of secrets is the largest thing in one
 	maxGuest       = 4 << 10          // bytes of a guest's, who brings no secrets
 	requestTimeout = 10 * time.Second // a peer that connects and says nothing holds nothing
 	writeTimeout   = 10 * time.Second // nor does one that does not read

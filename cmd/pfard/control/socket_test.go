@@ -105,7 +105,7 @@ func TestDo(t *testing.T) {
 		}
 		switch r.Verb {
 		case Secrets:
-			return send(Response{Secrets: []string{"a", "b"}})
+			return send(Response{Secrets: []Secret{{Key: "a"}, {Key: "b"}}})
 		case Store:
 			return send(Response{})
 		case Stop:

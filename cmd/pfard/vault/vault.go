@@ -3,134 +3,153 @@ package vault
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"time"
 
 	"filippo.io/age"
+
+	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 )
 
-// ErrNotFound is wrapped by errors about a key that is not in the vault.
-var ErrNotFound = errors.New("not in the vault")
+// Errors that a caller tells apart.
+var (
+	ErrNotFound = errors.New("not in the vault")
+	ErrExists   = errors.New("in the vault with another value")
+	ErrInvalid  = errors.New("not fit for the vault")
+)
 
 // maxSecret bounds one value, in bytes.
 const maxSecret = 64 << 10
 
 var validKey = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 
-// Vault is a directory of encrypted secrets with the key beside them, readable by its owner only.
+// Vault is a directory of encrypted secrets, readable by its owner only. Its methods may be called at the same time.
 type Vault struct {
-	dir      string
-	identity age.Identity
-	to       age.Recipient
+	dir    string
+	keeper Keeper
+
+	writing sync.Mutex // held by whoever changes files
+
+	mu   sync.RWMutex
+	ids  []*age.X25519Identity // what is written is encrypted to the first; a second is of a Rekey that was cut short
+	seed []byte                // once it has been asked for
 }
 
-// Open opens the vault in dir, and makes it with a new key if there is none. A key that cannot be read is an error,
-// never a reason for a new one: the secrets would be lost.
-func Open(dir string) (*Vault, error) {
+// Open opens the vault in dir whose key lies beside the secrets, and makes it with a new key if there is none.
+func Open(dir string) (*Vault, error) { return OpenWith(dir, KeyFile(dir)) }
+
+// OpenWith opens the vault in dir with the key that the keeper has, and makes it with a new key if there is none. A key that
+// cannot be read is an error, never a reason for a new one: the secrets would be lost.
+func OpenWith(dir string, k Keeper) (*Vault, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the vault: %w", err)
 	}
-	if st, err := os.Lstat(dir); err != nil {
-		return nil, fmt.Errorf("opening the vault: %w", err)
-	} else if st.Mode().Perm()&0o077 != 0 || !st.IsDir() {
-		return nil, fmt.Errorf("opening the vault %q: others may read it (mode %04o); make it 0700", dir, st.Mode().Perm())
+	if err := checkDir(dir); err != nil {
+		return nil, err
 	}
-	v := &Vault{dir: dir}
+	v := &Vault{dir: dir, keeper: k}
 	if err := v.clean(); err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(v.keyFile())
+	text, err := k.Load()
 	if errors.Is(err, fs.ErrNotExist) {
 		return v, v.create()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the vault's key: %w", err)
 	}
-	ids, err := age.ParseIdentities(bytes.NewReader(text))
-	if err != nil || len(ids) != 1 {
-		return nil, fmt.Errorf("reading the vault's key %q: want one age identity; restore it from a backup", v.keyFile())
+	if v.ids, err = parseKey(text); err != nil {
+		return nil, fmt.Errorf("reading the vault's key: %w; restore it from a backup", err)
 	}
-	id, ok := ids[0].(*age.X25519Identity)
-	if !ok {
-		return nil, fmt.Errorf("reading the vault's key %q: it is a %T, want an X25519 identity", v.keyFile(), ids[0])
-	}
-	v.identity, v.to = id, id.Recipient()
 	return v, nil
 }
 
-func (v *Vault) keyFile() string            { return filepath.Join(v.dir, "key.txt") }
-func (v *Vault) secretFile(k string) string { return filepath.Join(v.dir, k+".age") }
+func (v *Vault) secretFile(k string) string { return filepath.Join(v.dir, k+suffix) }
+func (v *Vault) seedFile() string           { return filepath.Join(v.dir, ".seed"+suffix) } // which no key can be
 
 func (v *Vault) create() error {
-	if left, err := filepath.Glob(filepath.Join(v.dir, "*.age")); err != nil || len(left) > 0 {
-		return fmt.Errorf("opening the vault %q: it holds %d secrets but its key.txt is gone; restore it from a backup", v.dir, len(left))
+	if left, err := v.files(); err != nil || len(left) > 0 {
+		return fmt.Errorf("opening the vault %q: it holds %d encrypted files but its key is gone; restore it from a backup", v.dir, len(left))
 	}
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
 		return fmt.Errorf("making the vault's key: %w", err)
 	}
-	v.identity, v.to = id, id.Recipient()
-	return v.write(v.keyFile(), []byte(id.String()+"\n"))
+	return v.keep(id)
 }
 
-// Set stores value under key. A crash leaves the old value or the new one.
+// Set stores a plain value under key. A crash leaves the old value or the new one.
 func (v *Vault) Set(key string, value []byte) error {
-	if err := checkKey(key); err != nil {
-		return err
-	}
-	if len(value) == 0 || len(value) > maxSecret {
-		return fmt.Errorf("storing %q: a secret has 1 to %d bytes, this one %d", key, maxSecret, len(value))
-	}
-	if bytes.IndexByte(value, 0) >= 0 {
-		return fmt.Errorf("storing %q: a secret cannot hold a NUL byte: no environment variable can", key)
-	}
-	return v.store(key, value)
+	_, err := v.Put(Secret{Key: key, Value: value})
+	return err
 }
 
-// store encrypts the text of the file of a valid key.
-func (v *Vault) store(key string, value []byte) error {
-	var b bytes.Buffer
-	w, err := age.Encrypt(&b, v.to)
+// Put stores a secret as of now, of the kind Plain if it has none, and returns what that has changed.
+func (v *Vault) Put(s Secret) (Outcome, error) { return v.put(s, false) }
+
+// Replace stores a secret like Put, where there is one already.
+func (v *Vault) Replace(s Secret) (Outcome, error) { return v.put(s, true) }
+
+func (v *Vault) put(s Secret, there bool) (Outcome, error) {
+	s.Stored = time.Now()
+	if err := s.complete(); err != nil {
+		return "", err
+	}
+	done, err := v.begin()
 	if err != nil {
-		return fmt.Errorf("encrypting %q: %w", key, err)
+		return "", err
 	}
-	if _, err := w.Write(value); err != nil {
-		return fmt.Errorf("encrypting %q: %w", key, err)
+	defer done()
+	outcome := v.compare(s)
+	if there && outcome == New {
+		return "", fmt.Errorf("secret %q is %w", s.Key, ErrNotFound)
 	}
-	if err := w.Close(); err != nil {
-		return fmt.Errorf("encrypting %q: %w", key, err)
+	sealed, err := v.seal(s)
+	if err != nil {
+		return "", err
 	}
-	return v.write(v.secretFile(key), b.Bytes())
+	return outcome, v.write(v.secretFile(s.Key), sealed)
 }
 
-// text returns what the file of a key holds.
-func (v *Vault) text(key string) ([]byte, error) {
-	if err := checkKey(key); err != nil {
-		return nil, err
+// compare returns what it would change to store s. What is there and cannot be read is not equal.
+func (v *Vault) compare(s Secret) Outcome {
+	old, err := v.Read(s.Key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return New
+	case err == nil && old.Kind == s.Kind && bytes.Equal(old.Value, s.Value):
+		return Equal
 	}
-	f, err := os.Open(v.secretFile(key))
+	return Changed
+}
+
+// Get returns the value under key.
+func (v *Vault) Get(key string) ([]byte, error) {
+	s, err := v.Read(key)
+	return s.Value, err
+}
+
+// Read returns the secret under key.
+func (v *Vault) Read(key string) (Secret, error) {
+	if err := checkKey(key); err != nil {
+		return Secret{}, err
+	}
+	text, at, err := v.decrypt(v.secretFile(key))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("secret %q is %w: pfar vault set %s", key, ErrNotFound, key)
+		return Secret{}, fmt.Errorf("secret %q is %w: pfar vault set %s", key, ErrNotFound, key)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading secret %q: %w", key, err)
+		return Secret{}, fmt.Errorf("decrypting secret %q: %w", key, err)
 	}
-	defer f.Close()
-	r, err := age.Decrypt(f, v.identity)
-	if err != nil {
-		return nil, fmt.Errorf("decrypting secret %q: %w", key, err)
-	}
-	value, err := io.ReadAll(io.LimitReader(r, 2*maxSecret))
-	if err != nil {
-		return nil, fmt.Errorf("decrypting secret %q: %w", key, err)
-	}
-	return value, nil
+	return parseSecret(key, text, at)
 }
 
 // Remove forgets the value under key.
@@ -138,84 +157,116 @@ func (v *Vault) Remove(key string) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	err := os.Remove(v.secretFile(key))
+	done, err := v.begin()
+	if err != nil {
+		return err
+	}
+	defer done()
+	err = os.Remove(v.secretFile(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("secret %q is %w", key, ErrNotFound)
 	}
 	if err != nil {
 		return fmt.Errorf("removing secret %q: %w", key, err)
 	}
-	return syncDir(v.dir)
+	return durable.SyncDir(v.dir)
 }
 
 // Keys lists the names of the secrets, sorted.
 func (v *Vault) Keys() ([]string, error) {
-	entries, err := os.ReadDir(v.dir)
+	files, err := v.files()
 	if err != nil {
-		return nil, fmt.Errorf("listing the vault: %w", err)
+		return nil, err
 	}
 	keys := []string{}
-	for _, e := range entries {
-		if k, ok := strings.CutSuffix(e.Name(), ".age"); ok && validKey.MatchString(k) {
+	for _, name := range files {
+		if k := strings.TrimSuffix(name, suffix); validKey.MatchString(k) {
 			keys = append(keys, k)
 		}
 	}
 	return keys, nil
 }
 
+// Entry is what List tells of a secret.
+type Entry struct {
+	Key     string
+	Kind    Kind
+	Stored  time.Time
+	Damaged error // why it cannot be read; then Kind and Stored are not known
+}
+
+// List describes the secrets by key. One that cannot be read is among them.
+func (v *Vault) List() ([]Entry, error) {
+	keys, err := v.Keys()
+	if err != nil {
+		return nil, err
+	}
+	list := []Entry{}
+	for _, k := range keys {
+		s, err := v.Read(k)
+		if !errors.Is(err, ErrNotFound) { // removed meanwhile
+			list = append(list, Entry{k, s.Kind, s.Stored, err})
+		}
+	}
+	return list, nil
+}
+
+// seedSize is that of Seed, in bytes.
+const seedSize = 32
+
+// Seed returns the vault's random bytes from which placeholders and the authorities of servers are made. They are made
+// once, stay the same when the key changes, and are not among the secrets.
+func (v *Vault) Seed() ([]byte, error) {
+	v.mu.RLock()
+	seed := bytes.Clone(v.seed)
+	v.mu.RUnlock()
+	if seed != nil { // whoever asks does not wait for a change of the key
+		return seed, nil
+	}
+	done, err := v.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if seed, err = v.readSeed(); err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.seed = bytes.Clone(seed)
+	return seed, nil
+}
+
+func (v *Vault) readSeed() ([]byte, error) {
+	seed, _, err := v.decrypt(v.seedFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return v.newSeed()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the vault's seed: %w", err)
+	}
+	if len(seed) != seedSize {
+		return nil, fmt.Errorf("reading the vault's seed %q: it has %d bytes, want %d", v.seedFile(), len(seed), seedSize)
+	}
+	return seed, nil
+}
+
+func (v *Vault) newSeed() ([]byte, error) {
+	seed := make([]byte, seedSize)
+	rand.Read(seed)
+	sealed, err := encrypt(seed, v.identities()[0].Recipient())
+	if err != nil {
+		return nil, fmt.Errorf("encrypting the vault's seed: %w", err)
+	}
+	if err := v.write(v.seedFile(), sealed); err != nil {
+		return nil, err
+	}
+	return seed, nil
+}
+
 func checkKey(key string) error {
 	if !validKey.MatchString(key) {
-		return fmt.Errorf("%q is not a name for a secret: use 1 to 64 of a-z, 0-9, _ and -", key)
-	}
-	return nil
-}
-
-// newPrefix begins the names of files that are not yet whole.
-const newPrefix = ".new-"
-
-// clean removes what writes have left that a crash cut short.
-func (v *Vault) clean() error {
-	left, err := filepath.Glob(filepath.Join(v.dir, newPrefix+"*"))
-	for _, f := range left {
-		err = errors.Join(err, os.Remove(f))
-	}
-	if err != nil {
-		return fmt.Errorf("clearing the vault: %w", err)
-	}
-	return nil
-}
-
-// write replaces path at once and for good: file, then name, then directory reach the disk in this order (DU-02).
-func (v *Vault) write(path string, b []byte) error {
-	f, err := os.CreateTemp(v.dir, newPrefix+"*") // 0600
-	if err != nil {
-		return fmt.Errorf("writing to the vault: %w", err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("writing to the vault: %w", err)
-	}
-	return syncDir(v.dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("syncing the vault: %w", err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("syncing the vault: %w", err)
+		return unfit{fmt.Errorf("%q is not a name for a secret: use 1 to 64 of a-z, 0-9, _ and -", key)}
 	}
 	return nil
 }

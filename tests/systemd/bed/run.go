@@ -82,6 +82,11 @@ func (m *Machine) try(stdin io.Reader, name string, args ...string) Result {
 // Try runs a program in the machine, which may fail.
 func (m *Machine) Try(name string, args ...string) Result { return m.try(nil, name, args...) }
 
+// Feed runs a program in the machine that reads from its stdin, and which may fail.
+func (m *Machine) Feed(stdin, name string, args ...string) Result {
+	return m.try(strings.NewReader(stdin), name, args...)
+}
+
 // Run runs a program in the machine, which has to succeed, and returns its stdout.
 func (m *Machine) Run(t testing.TB, name string, args ...string) string {
 	t.Helper()

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/cmd/pfard/vault/durable"
+)
+
+// sealer is what pfar-vault-key.service runs: it seals a key that pfard hands over, or the one that lies in the vault in the
+// clear, or one for a vault that has none yet.
+type sealer struct {
+	files keyFiles
+	log   *slog.Logger
+	creds func(ctx context.Context, input []byte, args ...string) ([]byte, error) // systemd-creds(1)
+}
+
+// run leaves things as they are where this machine cannot seal, which is an error only for what pfard waits for.
+func (s sealer) run(ctx context.Context) error {
+	text, from, err := s.key()
+	if err != nil || text == nil {
+		return err
+	}
+	if err := s.seal(ctx, text, from); err != nil {
+		if from == s.files.handover {
+			return err
+		}
+		s.log.Warn("the vault's key stays in a file in the clear: this machine does not seal it", "path", s.files.plain, "error", err)
+		return nil
+	}
+	s.log.Info("the vault's key is sealed to this machine", "path", s.files.sealed)
+	var gone error
+	for _, path := range []string{s.files.handover, s.files.plain} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			gone = errors.Join(gone, err)
+		}
+	}
+	return gone
+}
+
+// key returns what is to be sealed, and where it was; nil if there is nothing to do.
+func (s sealer) key() (text []byte, from string, err error) {
+	for _, path := range []string{s.files.handover, s.files.plain} {
+		if text, err := os.ReadFile(path); !errors.Is(err, fs.ErrNotExist) {
+			return text, path, err
+		}
+	}
+	if _, err := os.Lstat(s.files.sealed); !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", err
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(s.files.plain), "*.age")); err != nil || len(left) > 0 {
+		return nil, "", err // its key is missing, and pfard says so
+	}
+	text, err = vault.NewKey()
+	return text, "", err
+}
+
+// seal replaces the sealed key once what systemd opens of the new one is what was sealed.
+func (s sealer) seal(ctx context.Context, text []byte, from string) error {
+	if err := s.able(ctx); err != nil {
+		return err
+	}
+	if from == s.files.plain {
+		if there, err := s.creds(ctx, nil, "decrypt", "--name="+keyCredential, s.files.sealed, "-"); err == nil && !bytes.Equal(there, text) {
+			return fmt.Errorf("%q holds another key: remove the one that is not this vault's", s.files.sealed)
+		} else if err == nil {
+			return nil // and only what lies in the clear is to go
+		}
+	}
+	// Not to the TPM's PCRs, which updates of the firmware change: the secrets would be lost.
+	sealed, err := s.creds(ctx, text, "encrypt", "--with-key=auto", "--tpm2-pcrs=", "--name="+keyCredential, "-", "-")
+	if err != nil {
+		return err
+	}
+	opened, err := s.creds(ctx, sealed, "decrypt", "--name="+keyCredential, "-", "-")
+	if err != nil || !bytes.Equal(opened, text) {
+		return errors.Join(errors.New("what was sealed cannot be opened again"), err)
+	}
+	if err := os.MkdirAll(filepath.Dir(s.files.sealed), 0o700); err != nil {
+		return err
+	}
+	return durable.WriteFile(s.files.sealed, sealed)
+}
+
+// oldestSystemd looks for credentials where the key is put.
+const oldestSystemd = 252
+
+func (s sealer) able(ctx context.Context) error {
+	out, err := s.creds(ctx, nil, "--version")
+	if err != nil {
+		return err
+	}
+	version := regexp.MustCompile(`^systemd (\d+)`).FindSubmatch(out)
+	if version == nil {
+		return fmt.Errorf("systemd-creds does not say its version: %q", out)
+	}
+	if n, _ := strconv.Atoi(string(version[1])); n < oldestSystemd {
+		return fmt.Errorf("systemd is %d, older than %d", n, oldestSystemd)
+	}
+	return nil
+}
+
+// systemdCreds runs systemd-creds(1). Keys pass through its standard input and output alone.
+func systemdCreds(ctx context.Context, input []byte, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "systemd-creds", args...)
+	cmd.Stdin = bytes.NewReader(input)
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("running systemd-creds %s: %w: %s", args[0], err, strings.TrimSpace(complaint.String()))
+	}
+	return out, nil
+}

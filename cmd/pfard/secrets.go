@@ -1,0 +1,274 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/policies/oauth"
+)
+
+// answerVault carries out what is asked of the vault, and leaves a record of it, never with a value (AUD-03).
+func (d *daemon) answerVault(p control.Peer, q control.Request) (r control.Response, err error) {
+	defer func() { d.recordVault(p, q, r, err) }()
+	switch q.Verb {
+	case control.Store, control.Rotate:
+		put := d.vault.Put
+		if q.Verb == control.Rotate {
+			put = d.vault.Replace
+		}
+		secret, err := secretOf(q)
+		if err != nil {
+			return r, err
+		}
+		r.Changes, err = d.changeVault(func() ([]vault.Change, error) {
+			outcome, err := put(secret)
+			return []vault.Change{{Key: q.Key, Outcome: outcome}}, err
+		})
+		return r, ofVault(err)
+	case control.Remove:
+		r.Changes, err = d.changeVault(func() ([]vault.Change, error) {
+			return []vault.Change{{Key: q.Key, Outcome: removed}}, d.vault.Remove(q.Key)
+		})
+		return r, ofVault(err)
+	case control.Import:
+		r.Changes, err = d.changeVault(func() ([]vault.Change, error) { return d.vault.Import(q.Bundle, q.Replace) })
+		return r, ofVault(err)
+	case control.Export:
+		r.Bundle, err = d.vault.Export(q.Keys, q.Recipient)
+		return r, ofVault(err)
+	case control.Rekey:
+		return r, d.vault.Rekey()
+	}
+	r.Secrets, err = d.listSecrets()
+	return r, err
+}
+
+// secretOf is what a request is to store.
+func secretOf(q control.Request) (vault.Secret, error) {
+	s := vault.Secret{Key: q.Key, Value: []byte(q.Secret)}
+	if !q.OAuth {
+		return s, nil
+	}
+	set, err := oauth.Parse(s.Value, time.Now())
+	if err == nil {
+		s.Kind = vault.OAuth
+		s.Value, err = set.Encode()
+	}
+	if err != nil {
+		return s, fmt.Errorf("%w: %w", control.ErrInvalid, err)
+	}
+	return s, nil
+}
+
+// removed is what has become of a secret that was taken out of the vault.
+const removed vault.Outcome = "removed"
+
+// vaultRefusal is an error of the vault's, in its own words, that is also one of the control socket's.
+type vaultRefusal struct {
+	error
+	code error
+}
+
+func (r vaultRefusal) Unwrap() []error { return []error{r.error, r.code} }
+
+func ofVault(err error) error {
+	switch {
+	case notFound(err):
+		return vaultRefusal{err, control.ErrNoKey}
+	case errors.Is(err, vault.ErrExists):
+		return vaultRefusal{err, control.ErrExists}
+	case errors.Is(err, vault.ErrInvalid):
+		return vaultRefusal{err, control.ErrInvalid}
+	}
+	return err
+}
+
+// recordVault logs who has asked for what, and how that ended.
+func (d *daemon) recordVault(p control.Peer, q control.Request, r control.Response, err error) {
+	keys := q.Keys
+	if q.Key != "" {
+		keys = []string{q.Key}
+	}
+	outcome := "done"
+	for _, c := range r.Changes {
+		if outcome = c.Result; q.Verb == control.Import {
+			outcome = "done"
+			keys = append(keys, c.Key+" "+c.Result)
+		}
+	}
+	attributes := []any{"operation", string(q.Verb), "key", strings.Join(keys, ", "), "uid", p.UID}
+	if err != nil {
+		d.log.Warn("vault", append(attributes, "outcome", "failed", "error", err)...)
+		return
+	}
+	d.log.Info("vault", append(attributes, slog.String("outcome", outcome))...)
+}
+
+// recordDelivery logs which secrets a launcher is given, or its bridge on its behalf.
+func recordDelivery(log *slog.Logger, instance string, p generator.Plan, missing []string, err error) {
+	var keys []string
+	for _, c := range p.Credentials {
+		if c.Key != "" {
+			keys = append(keys, c.Key)
+		}
+	}
+	attributes := []any{"operation", "deliver", "key", strings.Join(keys, ", "), "server", instance}
+	switch {
+	case len(keys) == 0 || len(missing) > 0: // nothing is given
+	case err != nil:
+		log.Warn("vault", append(attributes, "outcome", "failed", "error", err)...)
+	default:
+		log.Info("vault", append(attributes, "outcome", "done")...)
+	}
+}
+
+// listSecrets tells what is in the vault, and whose it is.
+func (d *daemon) listSecrets() ([]control.Secret, error) {
+	entries, err := d.vault.List()
+	if err != nil {
+		return nil, err
+	}
+	var list []control.Secret
+	err = d.do(func() error {
+		for _, e := range entries {
+			s := control.Secret{Key: e.Key, Kind: string(e.Kind), Servers: d.usersOf(e.Key)}
+			if e.Damaged != nil {
+				s.Damaged = e.Damaged.Error()
+			} else {
+				s.Stored = &e.Stored
+			}
+			if e.Kind == vault.OAuth {
+				d.describeTokens(&s)
+			}
+			list = append(list, s)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// describeTokens adds what is told of a token set alone.
+func (d *daemon) describeTokens(s *control.Secret) {
+	set, _, _, err := d.vault.Tokens(s.Key)
+	switch {
+	case err != nil:
+		s.Damaged = err.Error()
+	case !set.Expiry.IsZero():
+		s.Expiry = &set.Expiry
+	}
+	s.Problem, s.Refused = d.tokens.problem(s.Key)
+}
+
+// usersOf are the servers whose declarations name a key, sorted.
+func (d *daemon) usersOf(key string) []string {
+	names := []string{}
+	for _, s := range d.servers {
+		if s.want != nil && slices.ContainsFunc(s.want.Credentials, func(c generator.Credential) bool { return c.Key == key }) {
+			names = append(names, s.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// changeVault changes the vault, has servers run with what it holds then, and says what becomes of them (CR-11).
+func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.Change, error) {
+	var before map[string]string
+	if err := d.do(func() error { before = d.handouts(); return nil }); err != nil {
+		return nil, err
+	}
+	d.tokens.storing.Lock() // what comes of a refresh that is under way is dropped
+	changes, err := change()
+	d.tokens.storing.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range changes {
+		d.tokens.stored(c.Key)
+	}
+	var list []control.Change
+	err = d.do(func() error {
+		for _, c := range changes {
+			told := control.Change{Key: c.Key, Result: string(c.Outcome)}
+			if c.Outcome != vault.Equal {
+				told.Uses = d.secretChanged(c.Key, before)
+			}
+			list = append(list, told)
+		}
+		d.tell()
+		return nil
+	})
+	return list, err
+}
+
+// handouts are digests of what launchers are given, by server; none of one that lacks something.
+func (d *daemon) handouts() map[string]string {
+	all := map[string]string{}
+	for name, s := range d.servers {
+		if s.want == nil || len(s.want.Credentials) == 0 {
+			continue
+		}
+		if digest, lacks := d.handout(s); !lacks {
+			all[name] = digest
+		}
+	}
+	return all
+}
+
+func (d *daemon) handout(s *server) (digest string, lacks bool) {
+	secrets, err := d.delivery.secrets(*s.want)
+	if err != nil || len(secrets.Missing) > 0 {
+		return "", true
+	}
+	secrets.Authority = nil // signed anew each time, by the same key
+	text, err := json.Marshal(secrets)
+	if err != nil {
+		return "", true
+	}
+	sum := sha256.Sum256(text)
+	return string(sum[:]), false
+}
+
+// secretChanged has the servers that use a key run with what is under it now. One whose launcher would be given the same as
+// before goes on: its bridge has the value, and the placeholder has not changed.
+func (d *daemon) secretChanged(key string, before map[string]string) []control.Use {
+	var uses []control.Use
+	for _, name := range d.usersOf(key) {
+		uses = append(uses, control.Use{Server: name, Then: d.renew(d.servers[name], before[name])})
+	}
+	return uses
+}
+
+// renew has a server run with what the vault holds now, and returns what becomes of it. Calls that are under way have the
+// time of any stop.
+func (d *daemon) renew(s *server, before string) control.Then {
+	now, lacks := d.handout(s)
+	d.rebroker(s.name)
+	switch {
+	case !s.runs():
+		return control.Later
+	case s.status.State == control.Waiting:
+		d.retryWaiting(s)
+		if lacks {
+			return control.Waits
+		}
+		return control.Starts
+	case !lacks && now == before && s.started != nil && !s.busy && !s.again:
+		return control.Renewed
+	}
+	s.again = s.again || s.started != nil && !s.busy
+	d.converge(s)
+	if lacks {
+		return control.Waits
+	}
+	return control.Restarts
+}

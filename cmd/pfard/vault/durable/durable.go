@@ -1,0 +1,55 @@
+// Package durable writes files that are whole on the disk or not there: bytes in, a file that only its owner may read out.
+package durable
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Prefix begins the names of files that are not yet whole. A crash leaves them.
+const Prefix = ".new-"
+
+// Stage writes a file that is whole on the disk, and returns its name.
+func Stage(dir string, b []byte) (string, error) {
+	f, err := os.CreateTemp(dir, Prefix+"*") // 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return "", err
+	}
+	return f.Name(), nil
+}
+
+// WriteFile replaces path with a file that only its owner may read, at once and for good: file, then name, then directory
+// reach the disk in this order (DU-02).
+func WriteFile(path string, b []byte) error {
+	dir := filepath.Dir(path)
+	name, err := Stage(dir, b)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(name, path); err != nil {
+		os.Remove(name)
+		return err
+	}
+	return SyncDir(dir)
+}
+
+// SyncDir has the names in a directory reach the disk.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

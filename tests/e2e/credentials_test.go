@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// TestCredentialAsAFile has the filesystem server from npm read a key of several lines, which it gets as a file.
+func TestCredentialAsAFile(t *testing.T) {
+	line := rand.Text() + rand.Text()
+	key := "-----BEGIN PRIVATE KEY-----\n" + line + "\n" + rand.Text() + "\n-----END PRIVATE KEY-----"
+	const path = "/run/secrets/SIGNING_KEY"
+	p := start(t, map[string]string{"files.hcl": declare("node", []string{npm(t, "@modelcontextprotocol/server-filesystem/dist/index.js"), "/run/secrets"},
+		`auth = { SIGNING_KEY = { secret = "vault:signing_key", deliver = "file" } }`)})
+	p.await("files waiting for its key", soon, func(r control.Report) bool {
+		s := server(r, "files")
+		return s.State == control.Waiting && strings.Contains(s.Detail, "signing_key")
+	})
+	p.keep("set", "signing_key", key)
+	p.awaitRunning("files")
+	if os.Getuid() == 0 { // who else may read memory
+		for _, name := range whoHolds(t, p, line) {
+			if !slices.Contains([]string{"pfard", "bwrap"}, name) {
+				t.Errorf("%s holds the key in memory before the server has read it", name)
+			}
+		}
+	}
+	c := p.client("/mcp")
+	if got := c.must("files__read_text_file", map[string]any{"path": path}); !strings.Contains(got, key) {
+		t.Errorf("the server reads %q", got)
+	}
+	if r, err := c.call("files__write_file", map[string]any{"path": path, "content": "x"}); err == nil && !r.isError {
+		t.Errorf("the server writes to its key: %s", r.text)
+	}
+	for _, command := range [][]string{{"plan", "files"}, {"plan", "--json", "files"}, {"explain", "files"}, {"status"}, {"logs", "files"}, {"vault", "list"}} {
+		stdout, stderr, code := p.command(command...)
+		if code != 0 || strings.Contains(stdout+stderr, line) {
+			t.Errorf("pfar %s: %d, and what it says may hold the key:\n%s%s", strings.Join(command, " "), code, stdout, stderr)
+		}
+		if command[0] == "explain" && !strings.Contains(stdout, path) {
+			t.Errorf("pfar explain does not say where the key is: %s", stdout)
+		}
+	}
+	assertSecretNowhere(t, p, line)
+}
+
+// TestPlaceholder has servers hold a placeholder: they see no value, and trust the bridge that has it, as far as the
+// sandbox goes.
+func TestPlaceholder(t *testing.T) {
+	value := "ghp_" + strings.ToLower(rand.Text()) + "0aB1cD"
+	brokered := "allowed_domains = [\"api.github.com\"]\nauth = { TOKEN = { secret = \"vault:github_token\", deliver = \"broker\" } }\n"
+	p := start(t, map[string]string{
+		"echo.hcl":  echo(t) + brokered,
+		"files.hcl": declare("node", []string{npm(t, "@modelcontextprotocol/server-filesystem/dist/index.js"), "/run/ssl", "/etc/ssl/certs"}, brokered),
+	})
+	p.keep("set", "github_token", value)
+	p.awaitRunning("echo", "files")
+	c := p.client("/mcp")
+	environment := map[string]string{}
+	for line := range strings.Lines(c.must("echo__environment", nil)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		environment[name] = value
+	}
+	if got := environment["TOKEN"]; got == value || len(got) != len(value) || !strings.HasPrefix(got, "ghp_") {
+		t.Errorf("in place of %q the server has %q", value, got)
+	}
+	read := func(path string) string {
+		t.Helper()
+		return strings.TrimSpace(c.must("files__read_text_file", map[string]any{"path": path}))
+	}
+	authority := read(environment["NODE_EXTRA_CA_CERTS"])
+	block, rest := pem.Decode([]byte(authority))
+	if block == nil || len(rest) > 0 {
+		t.Fatalf("the authority's file is %q", authority)
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	check(t, err)
+	if !certificate.IsCA || !strings.Contains(certificate.Subject.CommonName, "files") {
+		t.Errorf("the authority is %s, CA %v", certificate.Subject, certificate.IsCA)
+	}
+	const bundle = "/etc/ssl/certs/ca-certificates.crt"
+	roots, err := os.ReadFile(bundle)
+	check(t, err)
+	want := string(roots) + authority
+	for _, path := range []string{environment["SSL_CERT_FILE"], environment["REQUESTS_CA_BUNDLE"], bundle} {
+		if got := read(path); got != want {
+			t.Errorf("%s has %d octets, want the host's %d and the authority's %d", path, len(got), len(roots), len(authority))
+		}
+	}
+	if os.Getuid() == 0 {
+		if got := whoHolds(t, p, value); len(got) > 0 && !slices.Equal(got, []string{"pfard"}) {
+			t.Errorf("these hold the value in memory: %q", got)
+		}
+	}
+	assertSecretNowhere(t, p, value)
+}

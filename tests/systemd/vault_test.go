@@ -1,0 +1,193 @@
+package systemd
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/systemd/bed"
+)
+
+const (
+	plainKey  = "/var/lib/pfar/vault/key.txt"
+	sealedKey = "/etc/credstore.encrypted/pfar-vault-key"
+)
+
+// unseal is the vault's key in the clear, as root of that machine can have it.
+func unseal(t *testing.T, m *bed.Machine) string {
+	t.Helper()
+	return m.Run(t, "systemd-creds", "decrypt", "--name=pfar-vault-key", sealedKey, "-")
+}
+
+// wantSealed wants the vault's key to be nowhere in the clear but in pfard's credential.
+func wantSealed(t *testing.T, m *bed.Machine) {
+	t.Helper()
+	key := strings.TrimSpace(unseal(t, m))
+	if !strings.HasPrefix(key, "AGE-SECRET-KEY-1") || strings.Contains(key, "\n") {
+		t.Errorf("the sealed key is %d bytes", len(key))
+	}
+	m.Put(t, "/root/key", key, 0o600)
+	found := m.Shell(t, "set +e; grep -rlsF -f /root/key /etc /run /var/lib/pfar /var/log /dev/shm /tmp; systemctl show pfard pfar-vault-key | grep -F -f /root/key; journalctl | grep -F -f /root/key; cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -F -f /root/key; rm /root/key; true")
+	if found != "/run/credentials/pfard.service/pfar-vault-key\n" {
+		t.Errorf("the key in the clear is in %q", found)
+	}
+	if open := m.Shell(t, "find /etc/credstore.encrypted /var/lib/pfar/vault -perm /077 -o ! -user root"); open != "" {
+		t.Errorf("others may read %s", open)
+	}
+}
+
+// wantToken wants a server to run with a value.
+func wantToken(t *testing.T, m *bed.Machine, value string) {
+	t.Helper()
+	bed.Eventually(t, soon, func() error {
+		if r := m.Try("pfar", "call", "keyed.environment"); !strings.Contains(r.Stdout, "TOKEN="+value+"\"") && !strings.Contains(r.Stdout, "TOKEN="+value+"\n") {
+			return errors.New(r.String())
+		}
+		return nil
+	})
+}
+
+// A key pair of this test, for what is exported.
+const (
+	identity  = "AGE-SECRET-KEY-182SX0TRM7CWTNFUJ2SZ3QDNN3VZP87GMNNXS6T7HP8JX2Z62AALS4TUVA0\n"
+	recipient = "age1g73rasdy3w3h5xaxt9h96jmlaftk4r2qwmnl8a7lzunksvs5nfxqakh52h"
+)
+
+// TestVault goes through a vault's life on an installed system: the key is sealed before pfard runs for the first time, what
+// changes reaches what runs, and it is all there after a start of the machine.
+func TestVault(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	wantSealed(t, m)
+	m.Put(t, "/etc/pfar/mcp.d/keyed.hcl", echo("auth = { TOKEN = \"vault:some_token\" }"), 0o644)
+	becomes(t, m, "keyed", control.Waiting)
+	if out := m.Shell(t, "echo -n hunter2-one | pfar vault set some_token"); !strings.HasPrefix(out, "keyed: starts") { // its launcher may not have said yet that it waits
+		t.Errorf("set says %q", out)
+	}
+	wantToken(t, m, "hunter2-one")
+	underWay := m.Command(t.Context(), "pfar", "call", "keyed.sleep", "--milliseconds", "1500")
+	var answer strings.Builder
+	underWay.Stdout, underWay.Stderr = &answer, &answer
+	m.Go(t, underWay)
+	bed.Eventually(t, soon, func() error {
+		if r := m.Try("pfar", "top", "--once", "--json"); !strings.Contains(r.Stdout, `"in_flight": 1`) {
+			return errors.New(r.String())
+		}
+		return nil
+	})
+	if out := m.Shell(t, "echo -n hunter2-two | pfar vault rotate some_token"); out != "keyed: starts again with what is there now\n" {
+		t.Errorf("rotate says %q", out)
+	}
+	if err := underWay.Wait(); err != nil {
+		t.Errorf("a call that was under way: %v, %s", err, answer.String())
+	}
+	wantToken(t, m, "hunter2-two")
+	if old := m.Shell(t, "grep -al hunter2-one /proc/[0-9]*/environ || true"); old != "" {
+		t.Errorf("the old value is in %s", old)
+	}
+	before := unseal(t, m)
+	m.Run(t, "pfar", "vault", "rekey")
+	if unseal(t, m) == before {
+		t.Error("rekeyed, and the key is the same")
+	}
+	m.Run(t, "systemctl", "restart", "pfard")
+	becomes(t, m, "keyed", control.Running)
+	wantSealed(t, m)
+	wantToken(t, m, "hunter2-two")
+	m.Reboot(t)
+	becomes(t, m, "keyed", control.Running)
+	wantToken(t, m, "hunter2-two")
+	wantSealed(t, m)
+
+	m.Put(t, "/root/identity", identity, 0o600)
+	m.Shell(t, "umask 0; cd /root; pfar vault export secrets.age --recipient "+recipient+"; pfar vault remove some_token")
+	becomes(t, m, "keyed", control.Waiting)
+	if mode := m.Shell(t, "stat -c %a /root/secrets.age; grep -c hunter2 /root/secrets.age || true"); mode != "600\n0\n" {
+		t.Errorf("the exported file: %s", mode)
+	}
+	if out := m.Run(t, "pfar", "vault", "import", "/root/secrets.age", "--identity", "/root/identity"); !strings.HasPrefix(out, "some_token: new\nkeyed: starts") {
+		t.Errorf("import says %q", out)
+	}
+	wantToken(t, m, "hunter2-two")
+	records := m.Shell(t, "journalctl -o json PFAR_OPERATION=rotate + PFAR_OPERATION=rekey + PFAR_OPERATION=export | grep -c '\"PFAR_UID\":\"0\"'")
+	if all := m.Shell(t, "journalctl"); records != "3\n" || strings.Contains(all, "hunter2") {
+		t.Errorf("%s records; the journal has a value: %t", records, strings.Contains(all, "hunter2"))
+	}
+}
+
+// TestNoCoreDump: pfard's memory, which secrets pass through, is neither dumped nor swapped, whatever an administrator has
+// limits be.
+func TestNoCoreDump(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	m.Unit(t, "pfard.service.d/core.conf", "[Service]\nLimitCORE=infinity\nEnvironment=GOTRACEBACK=crash\nWorkingDirectory=/var/lib/pfar\n")
+	m.Unit(t, "dumped.service", "[Service]\nLimitCORE=infinity\nWorkingDirectory=/var/lib/pfar\nExecStart=sleep infinity\n")
+	m.Run(t, "systemctl", "enable", "--now", "--quiet", "pfar.target")
+	m.Run(t, "systemctl", "start", "dumped")
+	cores := func(unit string) string {
+		was := pid(t, m, unit)
+		m.Run(t, "systemctl", "kill", "--signal=ABRT", unit)
+		bed.Eventually(t, soon, func() error {
+			if is := pid(t, m, unit); is == was {
+				return errors.New("it has not ended")
+			}
+			return nil
+		})
+		return m.Shell(t, "find /var/lib/pfar -maxdepth 1 -name 'core*' -delete -print")
+	}
+	if cores("dumped") == "" {
+		t.Fatal("this machine dumps no cores where a test finds them: sysctl kernel.core_pattern=core")
+	}
+	if found := cores("pfard"); found != "" {
+		t.Errorf("a dump of pfard's memory: %s", found)
+	}
+	m.Shell(t, "rm -r /etc/systemd/system/pfard.service.d; systemctl daemon-reload")
+	if out := m.Shell(t, "systemctl show -P LimitCORE -P MemorySwapMax pfard"); out != "1\n0\n" {
+		t.Errorf("pfard's limits: %s", out)
+	}
+}
+
+// TestVaultOfBefore: what was installed when keys lay in the clear, and on a machine that cannot seal.
+func TestVaultOfBefore(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	m.Shell(t, "mv /usr/bin/systemd-creds /root/")
+	m.Run(t, "systemctl", "enable", "--now", "--quiet", "pfar.target")
+	m.Shell(t, "echo -n hunter2-one | pfar vault set some_token")
+	m.Put(t, "/etc/pfar/mcp.d/keyed.hcl", echo("auth = { TOKEN = \"vault:some_token\" }"), 0o644)
+	becomes(t, m, "keyed", control.Running)
+	if out := m.Shell(t, "stat -c %a "+plainKey+"; test ! -e "+sealedKey); out != "600\n" {
+		t.Errorf("the key in the clear: %s", out)
+	}
+	if r := m.Try("pfar", "status"); !strings.Contains(r.Stdout, "the vault's key lies in a file in the clear") {
+		t.Errorf("status: %s", r)
+	}
+	if r := m.Try("pfar", "doctor"); !strings.Contains(r.Stdout, plainKey+" in the clear") {
+		t.Errorf("doctor: %s", r)
+	}
+	if state := m.Try("systemctl", "is-system-running").Stdout; state != "running\n" {
+		t.Errorf("the machine is %s", state)
+	}
+	m.Run(t, "pfar", "vault", "rekey")
+	key := m.Read(t, plainKey)
+	m.Shell(t, "mv /root/systemd-creds /usr/bin/; systemctl restart pfard")
+	becomes(t, m, "keyed", control.Running)
+	if sealed := unseal(t, m); sealed != key {
+		t.Error("another key was sealed")
+	}
+	wantSealed(t, m)
+	wantToken(t, m, "hunter2-one")
+	if r := m.Try("pfar", "doctor"); !strings.Contains(r.Stdout, "sealed to this machine") {
+		t.Errorf("doctor: %s", r)
+	}
+	m.Shell(t, "mv /usr/bin/systemd-creds /root/")
+	if r := m.Try("pfar", "vault", "rekey"); r.Code == 0 || !strings.Contains(r.Stderr, "journalctl -u pfar-vault-key.service") {
+		t.Errorf("rekeyed without a seal: %s", r)
+	}
+	if out := m.Shell(t, "ls /run/pfar/vault-key "+plainKey+" 2>/dev/null || true"); out != "" {
+		t.Errorf("a key is left in %s", out)
+	}
+	m.Shell(t, "mv /root/systemd-creds /usr/bin/; systemctl restart pfard")
+	wantToken(t, m, "hunter2-one")
+}
