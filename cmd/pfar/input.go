@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
 
@@ -33,15 +34,23 @@ func readUpTo(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
 	return interruptible(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(r, limit+1)) })
 }
 
-// readHidden asks on a terminal without echo, and gives the terminal its echo back also after Ctrl-C.
-func readHidden(ctx context.Context, f *os.File) ([]byte, error) {
-	state, err := term.GetState(int(f.Fd()))
+// readHidden asks on a terminal without echo, also of what is typed as the question appears, and gives the terminal its
+// echo back also after Ctrl-C.
+func readHidden(ctx context.Context, f *os.File, ask func()) ([]byte, error) {
+	fd := int(f.Fd())
+	state, err := term.GetState(fd)
 	if err != nil {
 		return nil, fmt.Errorf("reading the terminal's state: %w", err)
 	}
-	b, err := interruptible(ctx, func() ([]byte, error) { return term.ReadPassword(int(f.Fd())) })
-	if ctx.Err() != nil {
-		term.Restore(int(f.Fd()), state)
+	defer term.Restore(fd, state)
+	quiet, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err == nil {
+		quiet.Lflag &^= unix.ECHO
+		err = unix.IoctlSetTermios(fd, unix.TCSETS, quiet)
 	}
-	return b, err
+	if err != nil {
+		return nil, fmt.Errorf("taking the terminal's echo away: %w", err)
+	}
+	ask()
+	return interruptible(ctx, func() ([]byte, error) { return term.ReadPassword(fd) })
 }

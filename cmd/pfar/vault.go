@@ -205,8 +205,7 @@ func (c *cli) input(file string) (in io.Reader, done func(), err error) {
 }
 
 func (c *cli) askHidden(ctx context.Context, prompt string, terminal *os.File) ([]byte, error) {
-	fmt.Fprintf(c.stderr, "%s (not shown): ", prompt)
-	b, err := readHidden(ctx, terminal)
+	b, err := readHidden(ctx, terminal, func() { fmt.Fprintf(c.stderr, "%s (not shown): ", prompt) })
 	fmt.Fprintln(c.stderr)
 	return b, err
 }

@@ -82,6 +82,9 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	if err := noCore(); err != nil {
 		return err
 	}
+	if err := notSealed(keyFilesIn(o.dirs), o.dirs, os.Getuid()); err != nil {
+		return err
+	}
 	store, err := vault.Open(o.dirs.Vault())
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 )
 
@@ -242,6 +243,24 @@ func TestUnsealedVault(t *testing.T) {
 	}
 	if text, err := s.unsealed(t); err != nil || text != key || key == "" || contents(t, s.files.plain) != "" {
 		t.Errorf("after an update of systemd: %v", err)
+	}
+}
+
+// TestNotSealed: what runs without systemd keeps out of the installed system's vault, and of no other.
+func TestNotSealed(t *testing.T) {
+	s, _ := sealingIn(t, creds{version: "systemd 252"})
+	system := control.Dirs{State: "/var/lib/pfar"}
+	if err := notSealed(s.files, system, 0); err != nil {
+		t.Errorf("nothing is sealed: %v", err)
+	}
+	if err := s.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := notSealed(s.files, system, 0); err == nil || !strings.Contains(err.Error(), "PFAR_STATE_DIR") {
+		t.Errorf("the sealed vault is opened: %v", err)
+	}
+	if err := errors.Join(notSealed(s.files, system, 1000), notSealed(s.files, control.Dirs{State: "/srv/state"}, 0)); err != nil {
+		t.Errorf("another vault: %v", err)
 	}
 }
 

@@ -44,6 +44,18 @@ func keyFilesIn(d control.Dirs) keyFiles {
 	}
 }
 
+// notSealed refuses the vault of the installed system to a pfard that is no unit: with a key of its own in there, the unit
+// would have two.
+func notSealed(f keyFiles, d control.Dirs, uid int) error {
+	if uid != 0 || d.State != control.DefaultDirs(func(string) string { return "" }, 0).State {
+		return nil
+	}
+	if _, err := os.Lstat(f.sealed); err == nil {
+		return fmt.Errorf("the key of the vault %q is sealed for pfard.service: systemctl start pfar.target, or set PFAR_STATE_DIR to another directory", d.Vault())
+	}
+	return nil
+}
+
 // Load implements vault.Keeper.
 func (k *sealedKey) Load() ([]byte, error) {
 	plain, perr := vault.KeyFile(filepath.Dir(k.files.plain)).Load()

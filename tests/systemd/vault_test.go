@@ -143,7 +143,7 @@ func TestNoCoreDump(t *testing.T) {
 		t.Errorf("a dump of pfard's memory: %s", found)
 	}
 	m.Shell(t, "rm -r /etc/systemd/system/pfard.service.d; systemctl daemon-reload")
-	if out := m.Shell(t, "systemctl show -P LimitCORE -P MemorySwapMax pfard"); out != "1\n0\n" {
+	if out := m.Shell(t, "systemctl show -P MemorySwapMax -P LimitCORE pfard"); out != "0\n1\n" {
 		t.Errorf("pfard's limits: %s", out)
 	}
 }

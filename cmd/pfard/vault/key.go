@@ -103,7 +103,7 @@ func (v *Vault) Rekey() error {
 	}
 	for _, name := range files { // what cannot be read would keep the old key for ever
 		if _, _, err := v.decrypt(filepath.Join(v.dir, name)); err != nil {
-			return fmt.Errorf("decrypting %q, without which the key stays as it is: %w; pfar vault remove %s gives it up", name, err, strings.TrimSuffix(name, suffix))
+			return fmt.Errorf("decrypting %q, without which the key stays as it is: %w; %s", name, err, remedy(name))
 		}
 	}
 	id, err := age.GenerateX25519Identity()
@@ -114,6 +114,14 @@ func (v *Vault) Rekey() error {
 		return err
 	}
 	return v.settle()
+}
+
+// remedy says what can be done about a file that cannot be read.
+func remedy(name string) string {
+	if key := strings.TrimSuffix(name, suffix); validKey.MatchString(key) {
+		return "pfar vault remove " + key + " gives it up"
+	}
+	return "restore it from a backup, or remove it"
 }
 
 // Settle finishes a Rekey that was cut short, if there was one.
