@@ -19,9 +19,14 @@ const (
 
 // served is the vault for servers: of a token set they get the access token, once it is fresh.
 type served struct {
-	*vault.Vault
+	unawaited
 	tokens *tokens
 }
+
+// unawaited is the same whether that is fresh or not.
+type unawaited struct{ *vault.Vault }
+
+func (u unawaited) Get(key string) ([]byte, error) { return u.Deliver(key) }
 
 // awaited is the error of a value for which a server is to wait, in words.
 type awaited string
@@ -32,7 +37,7 @@ func (s served) Get(key string) ([]byte, error) {
 	if words := s.tokens.awaits(key); words != "" {
 		return nil, awaited(words)
 	}
-	return s.Deliver(key)
+	return s.unawaited.Get(key)
 }
 
 // tokenChanging is called before a refreshed token set is stored, and returns what is to be called afterwards.
@@ -47,7 +52,7 @@ func (d *daemon) tokenChanging() (changed func(key string)) {
 func (d *daemon) tokenChanged(key string, before map[string]string) {
 	for _, name := range d.usersOf(key) {
 		s := d.servers[name]
-		now, lacks := d.handout(s)
+		now, lacks := d.delivery.handout(s)
 		d.rebroker(name)
 		switch {
 		case s.status.State == control.Waiting:

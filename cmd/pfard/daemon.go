@@ -69,7 +69,7 @@ type daemon struct {
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
 	fresh := newTokens(log, v)
 	d := &daemon{
-		options: o, tokens: fresh, notice: func(string, string) {}, log: log, vault: v, delivery: delivery{served{v, fresh}}, endpoint: endpointAt(address), emptied: func() {}, rebroker: func(string) {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
+		options: o, tokens: fresh, notice: func(string, string) {}, log: log, vault: v, delivery: delivery{served{unawaited{v}, fresh}}, endpoint: endpointAt(address), emptied: func() {}, rebroker: func(string) {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
 	d.tokens.changing = d.tokenChanging

@@ -217,15 +217,17 @@ func (d *daemon) handouts() map[string]string {
 		if s.want == nil || len(s.want.Credentials) == 0 {
 			continue
 		}
-		if digest, lacks := d.handout(s); !lacks {
+		// A token that has ended is what the server runs with nevertheless.
+		if digest, lacks := (delivery{unawaited{d.vault}}).handout(s); !lacks {
 			all[name] = digest
 		}
 	}
 	return all
 }
 
-func (d *daemon) handout(s *server) (digest string, lacks bool) {
-	secrets, err := d.delivery.secrets(*s.want)
+// handout is the digest of what a server's launcher is given.
+func (d delivery) handout(s *server) (digest string, lacks bool) {
+	secrets, err := d.secrets(*s.want)
 	if err != nil || len(secrets.Missing) > 0 {
 		return "", true
 	}
@@ -251,7 +253,7 @@ func (d *daemon) secretChanged(key string, before map[string]string) []control.U
 // renew has a server run with what the vault holds now, and returns what becomes of it. Calls that are under way have the
 // time of any stop.
 func (d *daemon) renew(s *server, before string) control.Then {
-	now, lacks := d.handout(s)
+	now, lacks := d.delivery.handout(s)
 	d.rebroker(s.name)
 	switch {
 	case !s.runs():

@@ -599,3 +599,32 @@ func TestAlarm(t *testing.T) {
 	}
 	a.close()
 }
+
+// TestBrokeredTokens: the bridge has a refreshed token at once. The server runs on, unless its placeholder would be another.
+func TestBrokeredTokens(t *testing.T) {
+	d, m, changed, h, e, _ := clerk(t)
+	told := make(chan string, 10)
+	d.rebroker = func(server string) { told <- server }
+	d.hold(t, noon, time.Hour)
+	d.put(t, "a.hcl", "allowed_domains = [\"api.example.com\"]\nserver {\n  command = \"sh\"\n}\nauth = { TOKEN = { secret = \"vault:drive\", deliver = \"broker\" } }\n")
+	changed <- struct{}{}
+	d.state(t)
+	if m.count("a") != 1 || strings.Contains(m.secret["a"], "hunter2") {
+		t.Fatalf("%d starts with %s; %v", m.count("a"), m.secret["a"], d.reportNow(t).Diagnostics)
+	}
+	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, PID: 7})
+	for n, renews := range []bool{1: false, 10: true} { // the last one is longer
+		if n != 1 && n != 10 {
+			continue
+		}
+		h.advance(time.Hour)
+		e.succeeds(t, n, time.Hour)
+		if server := <-told; server != "a" {
+			t.Errorf("the bridge of %q has token %d", server, n)
+		}
+		var list []control.OnDemand
+		if err := d.do(func() error { list = d.onDemand(); return nil }); err != nil || (len(list) == 1 && list[0].Renews) != renews {
+			t.Errorf("after token %d the gateway hears %+v, %v", n, list, err)
+		}
+	}
+}
