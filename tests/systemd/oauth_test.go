@@ -57,6 +57,19 @@ func endpoint(roots string) error {
 	select {}
 }
 
+// identify runs an endpoint in a machine, which trusts it.
+func identify(t *testing.T, m *bed.Machine) {
+	t.Helper()
+	m.PutFile(t, programs+"/identity", "/proc/self/exe", 0o755)
+	m.Run(t, "systemd-run", "--quiet", "--unit=identity", "--setenv="+identityVariable+"=/etc/ssl/certs/pfar-test.pem", programs+"/identity")
+	bed.Eventually(t, soon, func() error {
+		if !strings.Contains(m.Journal(t, "identity.service"), "ready\n") {
+			return errors.New("the endpoint is not ready")
+		}
+		return nil
+	})
+}
+
 // issue stores a set that has ended.
 func issue(t *testing.T, m *bed.Machine, refresh string) {
 	t.Helper()
@@ -90,14 +103,7 @@ grep -raF -l -e "$a" -e "$b" -e "$c" /run /var/lib/pfar /var/log /tmp 2>/dev/nul
 func TestOAuth(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
-	m.PutFile(t, programs+"/identity", "/proc/self/exe", 0o755)
-	m.Run(t, "systemd-run", "--quiet", "--unit=identity", "--setenv="+identityVariable+"=/etc/ssl/certs/pfar-test.pem", programs+"/identity")
-	bed.Eventually(t, soon, func() error {
-		if !strings.Contains(m.Journal(t, "identity.service"), "ready\n") {
-			return errors.New("the endpoint is not ready")
-		}
-		return nil
-	})
+	identify(t, m)
 	m.Run(t, "systemctl", "enable", "--now", "--quiet", "pfar.target")
 	m.Put(t, "/etc/pfar/on-failure", "#!/bin/sh\necho \"$PFAR_SERVER:$PFAR_KEY:$PFAR_REASON\" > /var/lib/told\n", 0o755)
 	m.Put(t, "/etc/pfar/mcp.d/drive.hcl", echo("auth = { TOKEN = \"vault:drive\" }\n"), 0o644)
@@ -156,5 +162,26 @@ func TestOAuth(t *testing.T) {
 	}
 	if out := m.Shell(t, hidden); out != "" {
 		t.Errorf("afterwards there are secrets in %s", out)
+	}
+}
+
+// TestUserOAuth is the same for a user, whose units no firewall holds.
+func TestUserOAuth(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	identify(t, m)
+	o := settle(t, m, "user", 1000)
+	o.Run(t, "systemctl", "--user", "enable", "--now", "--quiet", "pfar.target")
+	m.Put(t, "/root/drive.hcl", echo("auth = { TOKEN = \"vault:drive\" }\n"), 0o644)
+	m.Put(t, "/root/tokens.json", fmt.Sprintf(`{"access_token":"AT-old","refresh_token":"RT-0-hunter2","expiry":"2020-01-01T00:00:00Z","token_url":"https://%s/token","client_id":"id","client_secret":"CS-hunter2"}`, identityAddress), 0o600)
+	m.Shell(t, "install -D -o user -g user /root/drive.hcl "+o.home()+"/.config/pfar/mcp.d/drive.hcl; install -m 600 -o user -g user /root/tokens.json "+o.home()+"/tokens.json; rm /root/tokens.json")
+	becomes(t, o, "drive", control.Waiting)
+	o.Run(t, "pfar", "vault", "set", "drive", "--oauth", "--file", o.home()+"/tokens.json")
+	becomes(t, o, "drive", control.Running)
+	if r := o.Try("pfar", "call", "drive.environment"); !strings.Contains(r.Stdout, "TOKEN=AT-1-hunter2") {
+		t.Errorf("the server has %s", r)
+	}
+	if r := o.Try("systemctl", "--user", "show", "-P", "Result", "pfar-refresh@drive"); r.Stdout != "success\n" {
+		t.Errorf("the unit's result is %s", r)
 	}
 }
