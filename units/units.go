@@ -97,6 +97,10 @@ const (
 	FDSessions = "sessions" // gateway: memory with the client sessions of the one before it
 )
 
+// CredentialRedaction is the credential of a local pfard's bridge with what no record may hold, as package redact writes it.
+// In a unit it is told (package attach).
+const CredentialRedaction = "redaction"
+
 // CredentialUpstream is the bridge's credential with the host's upstream proxy, absent if there is none. Its address may
 // hold a password, so it comes neither by argv nor by the environment.
 const CredentialUpstream = "upstream-proxy"

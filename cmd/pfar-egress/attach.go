@@ -45,6 +45,7 @@ type attachment struct {
 	probe func() error  // an error if the firewall lets through what nobody allowed
 	fail  func(error)   // ends the service
 	wait  time.Duration // askWait
+	clean *hidden       // what it is told
 
 	mu      sync.Mutex
 	conn    *attach.Conn  // nil while there is none
@@ -63,8 +64,9 @@ type destination struct {
 
 // attachTo says to pfard what this process is. When it returns, the firewall holds this process or pfard has said why
 // it does not; that it does is tried, for pfard cannot see it. The files are the sockets that pfard has opened for it.
-func attachTo(ctx context.Context, path, digest string, log *slog.Logger, fail func(error)) (*attachment, []*os.File, error) {
+func attachTo(ctx context.Context, path, digest string, clean *hidden, log *slog.Logger, fail func(error)) (*attachment, []*os.File, error) {
 	a := newAttachment(path, digest, log, fail)
+	a.clean = clean
 	files, err := a.begin(ctx)
 	return a, files, err
 }
@@ -72,7 +74,7 @@ func attachTo(ctx context.Context, path, digest string, log *slog.Logger, fail f
 func newAttachment(path, digest string, log *slog.Logger, fail func(error)) *attachment {
 	return &attachment{
 		path: path, hello: attach.Hello{Bridge: true, Digest: digest}, log: log, probe: probeFirewall, fail: fail, wait: askWait, turn: make(chan struct{}),
-		told: map[string]string{}, taken: make(chan struct{}, 1), asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
+		told: map[string]string{}, clean: new(hidden), taken: make(chan struct{}, 1), asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
 	}
 }
 
@@ -88,10 +90,32 @@ func (a *attachment) begin(ctx context.Context) ([]*os.File, error) {
 		c.Close()
 		return nil, err
 	}
+	if w.Redact {
+		if err := a.hide(ctx, c); err != nil {
+			attach.CloseAll(files)
+			c.Close()
+			return nil, err
+		}
+	}
 	a.hello.Again = true
 	a.set(c)
 	go a.follow(c)
 	return files, nil
+}
+
+// hide takes the message that is to come after the welcome: what no record may hold.
+func (a *attachment) hide(ctx context.Context, c *attach.Conn) error {
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	m, files, err := c.Receive()
+	if err == nil && !m.Redact {
+		attach.CloseAll(files)
+		err = errors.New("another message came")
+	}
+	if err != nil {
+		return fmt.Errorf("learning from pfard what no record may hold: %w", err)
+	}
+	a.clean.take(files, a.log)
+	return nil
 }
 
 func (a *attachment) welcome(w attach.Welcome) error {
@@ -141,6 +165,10 @@ func (a *attachment) set(c *attach.Conn) {
 func (a *attachment) follow(c *attach.Conn) {
 	for {
 		m, files, err := c.Receive()
+		if err == nil && m.Redact {
+			a.clean.take(files, a.log)
+			continue
+		}
 		attach.CloseAll(files)
 		if err == nil {
 			a.take(m)

@@ -129,6 +129,7 @@ type journal struct {
 	log    *slog.Logger // says whose records they are
 	notify func(status string)
 	table  *monitor.Table
+	clean  func(host string) string // without secrets
 
 	mu      sync.Mutex
 	buckets [2]bucket // by verdict: refusals do not crowd out what was allowed
@@ -143,7 +144,7 @@ type bucket struct {
 }
 
 func newJournal(log *slog.Logger, table *monitor.Table, notify func(string)) *journal {
-	j := &journal{log: log, table: table, notify: notify}
+	j := &journal{log: log, table: table, notify: notify, clean: func(host string) string { return host }}
 	for i := range j.buckets {
 		j.buckets[i].tokens = burst
 	}
@@ -152,11 +153,13 @@ func newJournal(log *slog.Logger, table *monitor.Table, notify func(string)) *jo
 
 // begin shows a connection that is open now.
 func (j *journal) begin(rec *record) {
+	rec.host = j.clean(rec.host)
 	rec.entry = j.table.Begin(rec.connection(), func() (sent, received int64) { return rec.sent.Load(), rec.received.Load() })
 }
 
 // end records what has come to its end: a connection, or a refusal.
 func (j *journal) end(rec *record) {
+	rec.host = j.clean(rec.host)
 	if rec.entry != nil {
 		last := rec.connection()
 		rec.entry.End(func(c *monitor.Connection) {

@@ -55,8 +55,12 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 			pfard.tell(state)
 		}
 	}
+	clean, err := newHidden()
+	if err != nil {
+		return err
+	}
 	full := func() { notify(units.NotifyLogFull + "=1") }
-	log = slog.New(sdjournal.New(&countedLog{to: os.Stderr, full: full})).With("server", pl.Name)
+	log = slog.New(sdjournal.Redacting(sdjournal.New(&countedLog{to: os.Stderr, full: full}), clean.clean)).With("server", pl.Name)
 	if session := pl.Gateway.Session; session != "" {
 		log = log.With("session", session)
 	}
@@ -64,7 +68,7 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 	defer fail(nil)
 	if path != "" {
 		var files []*os.File
-		if pfard, files, err = attachTo(ctx, path, digest, log, fail); err != nil {
+		if pfard, files, err = attachTo(ctx, path, digest, clean, log, fail); err != nil {
 			return err
 		}
 		if err := passed.take(files); err != nil {
@@ -76,6 +80,7 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 	}
 	table := monitor.NewTable(runtimeFile("connections"))
 	j := newJournal(log, table, func(status string) { notify("STATUS=" + status) })
+	j.clean = clean.clean
 	p, err := newProxy(pl, j)
 	if err != nil {
 		return err

@@ -22,7 +22,9 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/journal"
 )
 
 type options struct {
@@ -60,6 +62,8 @@ type gateway struct {
 	endpoint  *serve.Server
 	changed   chan struct{}   // something has, in what is served
 	pfard     *control.Client // nil: nobody to ask for anything
+	secrets   *registry.Redaction
+	log       *slog.Logger
 }
 
 // assemble makes the parts and tells them of each other.
@@ -71,15 +75,20 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	if err != nil {
 		return nil, err
 	}
+	secrets := registry.NewRedaction()
+	log = slog.New(journal.Redacting(log.Handler(), secrets.Text))
 	version := buildVersion()
 	tel, err := telemetry.New(ctx, log, version)
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{telemetry: tel, pins: store, registry: registry.New(log, version, registry.DefaultLimits()), changed: make(chan struct{}, 1)}
+	g := &gateway{
+		telemetry: tel, pins: store, registry: registry.New(log, version, registry.DefaultLimits()), changed: make(chan struct{}, 1), secrets: secrets, log: log,
+	}
 	g.registry.Pin(store)
 	if o.control != "" {
 		g.pfard = &control.Client{Path: o.control}
+		g.registry.Redact(secrets)
 		g.registry.Opens(asked{*g.pfard})
 		g.registry.Wakes(asked{*g.pfard})
 	}
@@ -115,6 +124,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	log = g.log
 	upstream, hangUp := context.WithCancel(context.Background()) // calls in flight outlive ctx
 	defer hangUp()
 	g.goOn(upstream, before, log)
@@ -133,7 +143,8 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	go func() { failed <- g.registry.Serve(upstream, l.servers) }()
 	if g.pfard != nil {
-		go g.followDemand(ctx, log)
+		go g.followDemand(ctx)
+		go g.followSecrets(ctx)
 	}
 	notify(log, daemon.SdNotifyReady+"\nSTATUS="+g.registry.Summary())
 	err = follow(ctx, g.registry, g.changed, failed, log)
@@ -163,7 +174,7 @@ func gauges(reg *registry.Registry) []telemetry.Gauge {
 	var list []telemetry.Gauge
 	for _, f := range reg.Facts() {
 		list = append(list, telemetry.Gauge{
-			Server: f.Server, Up: f.Up, Tools: f.Tools, Held: f.Held, Queue: f.Queue, InFlight: f.InFlight, Sessions: f.Sessions, Faults: f.Faults,
+			Server: f.Server, Up: f.Up, Tools: f.Tools, Held: f.Held, Queue: f.Queue, InFlight: f.InFlight, Sessions: f.Sessions, Faults: f.Faults, Leaks: f.Leaks,
 		})
 	}
 	return list
@@ -206,21 +217,46 @@ func (a asked) Sleep(ctx context.Context, server string) error {
 	return a.do(ctx, control.Request{Verb: control.Sleep, Server: server})
 }
 
-// demandAgain is the longest pause until pfard is asked again which servers are on demand, after it has hung up.
-const demandAgain = 30 * time.Second
+// askAgain is the longest pause until pfard is asked again what it has to tell, after it has hung up.
+const askAgain = 30 * time.Second
 
 // followDemand tells the registry which servers are on demand, and which of them sleep, until ctx ends.
-func (g *gateway) followDemand(ctx context.Context, log *slog.Logger) {
-	for pause := time.Second; ; pause = min(2*pause, demandAgain) {
-		err := g.pfard.OnDemand(ctx, func(list []control.OnDemand) error {
+func (g *gateway) followDemand(ctx context.Context) {
+	g.followPfard(ctx, "which servers are on demand", askAgain, func(heard func()) error {
+		return g.pfard.OnDemand(ctx, func(list []control.OnDemand) error {
 			g.registry.OnDemand(list)
-			pause = time.Second / 2
+			heard()
 			return nil
 		})
+	})
+}
+
+// followSecrets learns what secrets no message may hold, until ctx ends. Without the first answer nothing is served, so
+// it is asked for more often.
+func (g *gateway) followSecrets(ctx context.Context) {
+	g.followPfard(ctx, "which secrets results must not hold", 2*time.Second, func(heard func()) error {
+		return g.pfard.Redaction(ctx, func(b []byte) error {
+			set := new(redact.Set)
+			if err := set.UnmarshalBinary(b); err != nil {
+				return err
+			}
+			g.secrets.Learn(set)
+			heard()
+			return nil
+		})
+	})
+}
+
+// followPfard asks pfard something that it goes on answering, and again when it has hung up, until ctx ends. ask calls
+// heard for each answer.
+func (g *gateway) followPfard(ctx context.Context, what string, longest time.Duration, ask func(heard func()) error) {
+	const first = time.Second / 2
+	for pause := time.Second; ; pause = min(2*pause, longest) {
+		err := ask(func() { pause = first })
 		if ctx.Err() != nil {
 			return
 		}
-		log.Warn("asking pfard which servers are on demand, again soon", "error", err.Error())
+		g.log.Warn("asking pfard "+what+", again soon", "error", err.Error())
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

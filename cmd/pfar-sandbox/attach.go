@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 )
 
@@ -19,6 +20,7 @@ type attachment struct {
 	digest  string // of the plan
 	answers chan attach.Message
 	refused func(words string) // called with the bridge's last refusal
+	secrets func(set []byte)   // called with what secrets are recognised by
 	over    chan error         // takes one: pfard does not take this process up again
 
 	asking sync.Mutex // held from a question to its answer
@@ -34,19 +36,19 @@ const (
 )
 
 // passedAttachment takes over the connection that a local pfard has passed.
-func passedAttachment(f *os.File) (*attachment, error) {
+func passedAttachment(f *os.File, secrets func([]byte)) (*attachment, error) {
 	c, err := attach.FromFile(f)
 	if err != nil {
 		return nil, err
 	}
-	a := &attachment{answers: make(chan attach.Message, 1), conn: c}
+	a := &attachment{answers: make(chan attach.Message, 1), secrets: secrets, conn: c}
 	go a.follow(c)
 	return a, nil
 }
 
 // attachTo connects to pfard's socket, and returns the connection to the gateway that it hands out.
-func attachTo(ctx context.Context, path, digest string, refused func(string)) (*attachment, *os.File, error) {
-	a := &attachment{path: path, digest: digest, answers: make(chan attach.Message, 1), refused: refused, over: make(chan error, 1), told: map[string]string{}}
+func attachTo(ctx context.Context, path, digest string, refused func(string), secrets func([]byte)) (*attachment, *os.File, error) {
+	a := &attachment{path: path, digest: digest, answers: make(chan attach.Message, 1), refused: refused, secrets: secrets, over: make(chan error, 1), told: map[string]string{}}
 	ctx, cancel := context.WithTimeout(ctx, attachWait)
 	defer cancel()
 	c, _, files, err := attach.Connect(ctx, path, attach.Hello{Digest: digest})
@@ -67,6 +69,10 @@ func attachTo(ctx context.Context, path, digest string, refused func(string)) (*
 func (a *attachment) follow(c *attach.Conn) {
 	for {
 		m, files, err := c.Receive()
+		if err == nil && m.Redact && len(files) == 1 {
+			a.redact(files[0])
+			continue
+		}
 		attach.CloseAll(files)
 		if err == nil {
 			a.take(m)
@@ -106,6 +112,12 @@ func (a *attachment) ended() <-chan error {
 		return nil
 	}
 	return a.over
+}
+
+// redact takes what secrets are recognised by from now on.
+func (a *attachment) redact(f *os.File) {
+	set, _ := units.ReadSealed(f, attach.MaxSet) // nil is no set, and is said to be none
+	a.secrets(set)
 }
 
 func (a *attachment) take(m attach.Message) {

@@ -139,11 +139,11 @@ func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map
 	if path != "" {
 		var f *os.File
 		l.takeStaged(filepath.Dir(path))
-		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused)
+		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused, l.log.learn)
 		return []*os.File{f}, err
 	}
 	if f := fds[units.FDPfard]; len(f) == 1 {
-		if l.pfard, err = passedAttachment(f[0]); err != nil {
+		if l.pfard, err = passedAttachment(f[0], l.log.learn); err != nil {
 			return nil, err
 		}
 	}

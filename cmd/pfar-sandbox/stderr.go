@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,9 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
+	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/journal"
 )
@@ -26,6 +29,9 @@ type stderrLog struct {
 	server  string
 	session string // "": the server's own process; else it stands before each line (units.SessionMark)
 
+	secrets atomic.Pointer[redact.Set] // that are kept out of it; nil: none are known
+	told    map[string]time.Time       // when it was last said that one was
+
 	full func() // called each time that units.LogSegment bytes have been written to out
 
 	mu      sync.Mutex
@@ -37,6 +43,8 @@ const (
 	maxLine  = 4 << 10 // bytes of one line that are kept
 	burst    = 1000    // lines
 	interval = 30 * time.Second
+
+	maxSearched = 1 << 20 // bytes behind maxLine, of a line that is searched for secrets
 )
 
 // newStderrLog returns the log of this process's unit.
@@ -49,14 +57,24 @@ func newStderrLog() *stderrLog {
 	}
 }
 
+// learn takes what secrets are recognised by from now on.
+func (l *stderrLog) learn(b []byte) {
+	set := new(redact.Set)
+	if err := set.UnmarshalBinary(b); err != nil {
+		l.say("pfar-sandbox: " + err.Error())
+		return
+	}
+	l.secrets.Store(set)
+}
+
 // copy returns when r ends.
 func (l *stderrLog) copy(r io.Reader) {
-	in := bufio.NewReaderSize(r, maxLine)
+	in := lineReader{in: bufio.NewReaderSize(r, maxLine)}
 	var start time.Time
 	lines, dropped := 0, 0
 	for {
-		line, err := readLine(in)
-		if line == "" && err != nil {
+		text, whole, err := in.next(l.searched)
+		if len(text) == 0 && err != nil {
 			break
 		}
 		now := l.now()
@@ -70,28 +88,76 @@ func (l *stderrLog) copy(r io.Reader) {
 			dropped++
 			continue
 		}
-		l.heard(now, line)
+		l.heard(now, l.clean(l.secrets.Load(), text, whole)) // as they are now: that line may have been long in coming
 	}
 	if dropped > 0 {
 		l.say(fmt.Sprintf("pfar-sandbox: %d lines suppressed", dropped))
 	}
 }
 
-// readLine returns the next line without its end, escaped and cut to maxLine bytes; the rest of a longer one is
-// thrown away without being kept in memory.
-func readLine(in *bufio.Reader) (string, error) {
-	b, err := in.ReadSlice('\n')
-	line := escape(strings.TrimRight(string(b), "\r\n"))
-	if errors.Is(err, bufio.ErrBufferFull) {
-		line += " [cut]"
-		for errors.Is(err, bufio.ErrBufferFull) {
-			_, err = in.ReadSlice('\n')
+// searched is how many bytes of a line are to be kept, so that no secret that begins in what is logged is cut.
+func (l *stderrLog) searched() int { return maxLine + min(l.secrets.Load().Longest(), maxSearched) }
+
+// lineReader reads lines, however they were written.
+type lineReader struct {
+	in   *bufio.Reader
+	line []byte
+}
+
+// next returns the next line without its end, which is good until the next call, and whether it is whole: no more of it
+// is kept in memory than most bytes and what the reader has.
+func (r *lineReader) next(most func() int) (line []byte, whole bool, err error) {
+	if cap(r.line) > 16*maxLine { // a long one is rare, and this process stays small
+		r.line = nil
+	}
+	r.line, whole = r.line[:0], true
+	for {
+		b, err := r.in.ReadSlice('\n')
+		if len(r.line) < most() {
+			r.line = append(r.line, b...)
+		} else {
+			whole = whole && len(b) == 0
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimRight(r.line, "\r\n"), whole, err
 		}
 	}
-	if line == "" && err == nil {
-		line = " "
+}
+
+// clean is a line of the server's as it may be logged: without secrets, escaped, and cut to maxLine bytes.
+func (l *stderrLog) clean(set *redact.Set, line []byte, whole bool) string {
+	line, hits := set.Replace(line)
+	l.replaced(hits)
+	if !whole { // what begins there may be a part of one
+		line = line[:max(0, len(line)-set.Longest())]
 	}
-	return line, err
+	cut := len(line) > 2*maxLine // what Strip removes may reach behind maxLine, but costs time
+	text := redact.Strip(string(line[:min(len(line), 2*maxLine)]))
+	switch {
+	case cut || !whole || len(text) > maxLine:
+		return escape(text[:min(len(text), maxLine)]) + " [cut]"
+	case text == "":
+		return " "
+	}
+	return escape(text)
+}
+
+// replaced logs which secrets were, each at most once a minute.
+func (l *stderrLog) replaced(hits []redact.Hit) {
+	for _, h := range hits {
+		if l.now().Sub(l.told[h.Name]) < time.Minute {
+			continue
+		}
+		if l.told == nil {
+			l.told = map[string]time.Time{}
+		}
+		l.told[h.Name] = l.now()
+		l.mu.Lock()
+		l.write(l.now(), "pfar-sandbox: a secret in what the server wrote to stderr is replaced: "+h.Name, journal.Entry{
+			Level: slog.LevelWarn, Fields: map[string]string{"secret": h.Name, "place": "stderr"},
+		})
+		l.mu.Unlock()
+	}
 }
 
 // escape writes everything that a terminal would act on, or that is not text, as Go would.
@@ -134,7 +200,10 @@ func (l *stderrLog) say(line string) {
 func (l *stderrLog) write(now time.Time, line string, e journal.Entry) {
 	line = units.SessionMark(l.session) + line
 	if l.out == nil {
-		e.Message, e.Fields = line, map[string]string{"server": l.server}
+		if e.Message = line; e.Fields == nil {
+			e.Fields = map[string]string{}
+		}
+		e.Fields["server"] = l.server
 		if l.session != "" {
 			e.Fields["session"] = l.session
 		}

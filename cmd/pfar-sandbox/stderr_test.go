@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
+	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/journal/journaltest"
 )
 
@@ -96,4 +100,77 @@ func TestStderrInTheJournal(t *testing.T) {
 			t.Errorf("got %q, want %+v", e, c)
 		}
 	}
+}
+
+// TestStderrWithoutSecrets: however a value is written, it is not logged, nor a part of it where a long line is cut.
+func TestStderrWithoutSecrets(t *testing.T) {
+	const value = "ntn_4mYq81RzLc0pXvWbT7uKd2"
+	long := strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyz", 300)
+	b, err := redact.New(map[string][]byte{"k": []byte(value), "long": []byte(long)}).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var many strings.Builder
+	for at := maxLine - len(value) - 5; at < maxLine+5; at++ {
+		many.WriteString(strings.Repeat("x", at) + value + "\n")
+	}
+	for name, c := range map[string]struct{ in, want string }{
+		"alone":                 {value + "\n", "[redacted: k]\n"},
+		"within text":           {"panic: " + value + " is wrong\r\n", "panic: [redacted: k] is wrong\n"},
+		"hexadecimal":           {fmt.Sprintf("%x\n", value), "[redacted: k]\n"},
+		"without a line end":    {"a " + value, "a [redacted: k]\n"},
+		"another value's part":  {value[:len(value)-1] + "\n", value[:len(value)-1] + "\n"},
+		"longer than a line":    {"a " + long + " b\n", "a [redacted: long] b\n"},
+		"somebody else's token": {"Authorization: Bearer abcdef\nGET https://u:p@h.test/\n", "Authorization: [removed]\nGET https://[removed]@h.test/\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			l := &stderrLog{out: &out, now: time.Now}
+			l.learn(b)
+			l.copy(iotest.OneByteReader(strings.NewReader(c.in)))
+			var told, said []string
+			for line := range strings.Lines(out.String()) {
+				if strings.HasPrefix(line, "pfar-sandbox: a secret") {
+					told = append(told, line)
+				} else {
+					said = append(said, line)
+				}
+			}
+			if got := strings.Join(said, ""); got != c.want {
+				t.Errorf("got  %.200q\nwant %q", got, c.want)
+			}
+			if want := min(1, strings.Count(c.want, "[redacted")); len(told) != want {
+				t.Errorf("it is told of as %q", told)
+			}
+		})
+	}
+	t.Run("learnt while a line is awaited", func(t *testing.T) {
+		r, w := io.Pipe()
+		var out bytes.Buffer
+		l := &stderrLog{out: &out, now: time.Now}
+		done := make(chan struct{})
+		go func() { defer close(done); l.copy(r) }()
+		fmt.Fprint(w, "the token ") // is taken, so that what is known is looked at
+		l.learn(b)
+		fmt.Fprintln(w, value)
+		w.Close()
+		<-done
+		if strings.Contains(out.String(), value) {
+			t.Errorf("it is logged: %s", &out)
+		}
+	})
+	t.Run("where a line is cut", func(t *testing.T) {
+		var out bytes.Buffer
+		l := &stderrLog{out: &out, now: time.Now}
+		l.learn(b)
+		l.copy(strings.NewReader(many.String() + strings.Repeat(value+"-", 3000) + "\n" + strings.Repeat("x", 3*maxLine) + long[:len(long)-1] + "\n"))
+		for i := 0; i+8 <= len(value); i++ {
+			if strings.Contains(out.String(), value[i:i+8]) {
+				t.Fatalf("%q is left", value[i:i+8])
+			}
+		}
+		if l.Last() == "" || strings.Contains(l.Last(), value) {
+			t.Errorf("the last words are %q", l.Last())
+		}
+	})
 }

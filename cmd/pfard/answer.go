@@ -76,6 +76,8 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		return send(control.Response{})
 	case control.Demand:
 		return d.watchDemand(ctx, send)
+	case control.Redaction:
+		return d.redaction.watch(ctx, send)
 	case control.Store, control.Rotate, control.Remove, control.Rekey, control.Secrets, control.Export, control.Import:
 		r, err := d.answerVault(p, q)
 		if err != nil {

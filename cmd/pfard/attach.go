@@ -39,7 +39,8 @@ type attachments struct {
 
 	brokered func(generator.Plan) (*os.File, error) // delivery.brokered
 
-	rootless bool // launchers make their servers' namespaces
+	rootless  bool       // launchers make their servers' namespaces
+	redaction *redaction // what launchers and bridges keep out of their logs
 
 	newcomers newcomers
 	warnings  rate.Sometimes // of warn
@@ -60,7 +61,7 @@ type launcher struct {
 
 func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, h *hold, t *tokens, dirs control.Dirs) *attachments {
 	return &attachments{
-		log: log, link: link, limits: limits, hold: h, tokens: t, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(),
+		log: log, link: link, limits: limits, hold: h, tokens: t, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(), redaction: newRedaction(),
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 		brokered:  func(generator.Plan) (*os.File, error) { return nil, nil },
 		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, changed: map[string]chan struct{}{}, refreshes: map[string]refreshing{},
@@ -186,6 +187,11 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 		before.Close()
 	}
 	defer a.gone(p.Instance, conn)
+	over := make(chan struct{})
+	defer close(over)
+	if err := conn.Feed(a.redaction.now, over); err != nil { // before the answer that lets the server run
+		return err
+	}
 	var limits sandbox.Limits // with which this pfard has placed the server
 	for {
 		m, files, err := conn.Receive()
@@ -233,7 +239,7 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 			return err
 		}
 	}
-	f, err := handover.DialFor(a.gateway, plan.Gateway)
+	f, err := handover.DialFor(a.gateway, plan.Gateway, a.redaction.serial())
 	if err != nil {
 		return err
 	}

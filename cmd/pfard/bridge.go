@@ -49,8 +49,13 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 		files = append(slices.Clip(files), material)
 		defer material.Close()
 	}
-	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why, Broker: material != nil}}, files...); err != nil {
+	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why, Redact: true, Broker: material != nil}}, files...); err != nil {
 		return nil
+	}
+	done := make(chan struct{})
+	defer close(done)
+	if err := conn.Feed(a.redaction.now, done); err != nil {
+		return err
 	}
 	go a.passSecrets(conn, p.Instance, plan, changed)
 	hear(conn, held.Allow, func(words string) { a.refused(p.Instance, words) })
@@ -160,6 +165,7 @@ func tellNewest(newest <-chan string, refused func(words string)) {
 
 // refused passes on what a bridge has refused: to pfar status, and to the launcher for the unit's own.
 func (a *attachments) refused(instance, words string) {
+	words = a.redaction.clean(words) // a host's name may be anything
 	a.runner.Refused(instance, words)
 	a.notice(instance, words)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/local"
 )
 
@@ -44,6 +45,7 @@ type daemon struct {
 	log       *slog.Logger
 	vault     *vault.Vault
 	tokens    *tokens
+	redaction *redaction
 	delivery  delivery
 	endpoint  string
 	runner    runner
@@ -67,12 +69,16 @@ type daemon struct {
 }
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
+	secrets := newRedaction()
+	log = slog.New(journal.Redacting(log.Handler(), secrets.clean))
+	secrets.fill(v, log)
 	fresh := newTokens(log, v)
 	d := &daemon{
-		options: o, tokens: fresh, notice: func(string, string) {}, log: log, vault: v, delivery: delivery{served{unawaited{v}, fresh}}, endpoint: endpointAt(address), emptied: func() {}, rebroker: func(string) {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
+		options: o, tokens: fresh, notice: func(string, string) {}, log: log, vault: v, redaction: secrets, delivery: delivery{served{unawaited{v}, fresh}, secrets.put}, endpoint: endpointAt(address), emptied: func() {}, rebroker: func(string) {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
 	d.tokens.changing = d.tokenChanging
+	d.tokens.know = secrets.addAll
 	d.tokens.turned = func() { d.post(d.wakeWaiting) }
 	d.tokens.refused = d.tokenRefused
 	return d
@@ -120,6 +126,7 @@ func (d *daemon) post(f func()) {
 
 // serverChanged takes the runner's updates.
 func (d *daemon) serverChanged(u local.Update) {
+	u.Detail, u.Refusal = d.redaction.clean(u.Detail), d.redaction.clean(u.Refusal)
 	d.post(func() {
 		switch s := d.servers[u.Server]; {
 		case s == nil:

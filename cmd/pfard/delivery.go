@@ -18,6 +18,7 @@ type delivery struct {
 		Get(key string) ([]byte, error) // an error that notFound knows, if there is none
 		Seed() ([]byte, error)
 	}
+	learn func(name string, value []byte) // is called with each value before anybody gets it
 }
 
 // secrets is what the launcher gets: the values, but of a brokered one the placeholder. The error is about what is there and
@@ -105,14 +106,18 @@ func (d delivery) value(c generator.Credential) (value []byte, missing string, e
 		if v == "" {
 			return nil, fmt.Sprintf("%s: set the environment variable %s for pfar", c.Name, c.From), nil
 		}
+		d.learn("$"+c.From, []byte(v))
 		return []byte(v), "", nil
 	}
 	value, err = d.vault.Get(c.Key)
-	if words, ok := errors.AsType[awaited](err); ok {
+	words, waits := errors.AsType[awaited](err)
+	switch {
+	case waits:
 		return nil, c.Name + ": " + string(words), nil
-	}
-	if notFound(err) {
+	case notFound(err):
 		return nil, fmt.Sprintf("%s: pfar vault set %s", c.Name, c.Key), nil
+	case err == nil:
+		d.learn(c.Key, value)
 	}
 	return value, "", err
 }

@@ -61,10 +61,10 @@ func TestDelivery(t *testing.T) {
 		"brokered, variable": {credentials: []generator.Credential{{Name: "TOKEN", From: "NOT_THERE", Deliver: declaration.Brokered, Hosts: hosts, Places: places}}, missing: "TOKEN: set the environment variable NOT_THERE for pfar"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := delivery{values{
+			d := delivery{vault: values{
 				"a": []byte("value of a"), "token": []byte(token), "damaged": nil, "short": []byte("hunter2"),
 				"pem": []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
-			}}
+			}, learn: func(string, []byte) {}}
 			p := generator.Plan{Name: "github", Credentials: tt.credentials}
 			s, err := d.secrets(p)
 			if tt.err != "" {

@@ -98,6 +98,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	d := newDaemon(o, log, store, gateway.HTTP.Addr().String())
+	log = d.log
 	limits, note := local.NewLimiter(ctx, log)
 	if note != "" {
 		d.notes = append(d.notes, note)
@@ -116,6 +117,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	r, err := local.New(local.Config{
 		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up, Brokered: d.delivery.brokered, Changed: d.serverChanged,
+		Redaction: d.redaction.now,
 	})
 	if err != nil {
 		return err

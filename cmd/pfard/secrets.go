@@ -192,6 +192,7 @@ func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.C
 	if err != nil {
 		return nil, err
 	}
+	d.redaction.fill(d.vault, d.log)
 	for _, c := range changes {
 		d.tokens.stored(c.Key)
 	}
@@ -218,7 +219,7 @@ func (d *daemon) handouts() map[string]string {
 			continue
 		}
 		// A token that has ended is what the server runs with nevertheless.
-		if digest, lacks := (delivery{unawaited{d.vault}}).handout(s); !lacks {
+		if digest, lacks := (delivery{unawaited{d.vault}, d.redaction.put}).handout(s); !lacks {
 			all[name] = digest
 		}
 	}

@@ -30,6 +30,7 @@ type tokens struct {
 	jitter   func() float64                                          // 0 to 1
 	run      func(ctx context.Context, key string, set []byte) error // has a process refresh a set, and returns when it has ended
 	changing func() (changed func(key string))                       // a secret is about to be replaced; changed is called if that has another value for servers
+	know     func(key string, values [][]byte)                       // these values are about to be in use, and no text is to have them
 	turned   func()                                                  // what is said of sets has changed
 	refused  func(key, words string)                                 // nobody tries again: the owner must do something
 	mended   func(key string)                                        // what was refused has been replaced
@@ -73,7 +74,7 @@ func newTokens(log *slog.Logger, v *vault.Vault) *tokens {
 	t := &tokens{
 		log: log, vault: v, jitter: rand.Float64, of: map[string]*tokenSet{}, under: map[string]bool{},
 		run:      func(context.Context, string, []byte) error { return errors.New("there is nothing to refresh it with") },
-		changing: func() func(string) { return func(string) {} }, turned: func() {}, refused: func(string, string) {}, mended: func(string) {},
+		changing: func() func(string) { return func(string) {} }, know: func(string, [][]byte) {}, turned: func() {}, refused: func(string, string) {}, mended: func(string) {},
 	}
 	t.wall = &alarm{ring: t.due}
 	t.ctx, t.stop = context.WithCancel(context.Background())
@@ -272,6 +273,7 @@ func (t *tokens) replace(key string, r attach.Renewed, renewal oauth.Renewal) (s
 				t.storing.Unlock()
 				return set, false, fmt.Errorf("its answer is of no use: %w", err)
 			}
+			t.know(key, vault.ValuesOf(set))
 			err = t.vault.PutTokens(key, set)
 		}
 		t.storing.Unlock()

@@ -15,18 +15,35 @@ import (
 // 4648 sections 4 and 5) at each of the three places that it can have within a longer text. The forms of two values stand
 // in the same order; some may be alike.
 func Forms(value string) []string {
-	escaped := url.QueryEscape(value)
-	forms := []string{
-		value, inJSON(value, false), inJSON(value, true), eachByte(value, `\u%04x`), eachByte(value, `\u%04X`),
+	var texts []string
+	for _, f := range forms(value) {
+		texts = append(texts, f.text)
+	}
+	return texts
+}
+
+// form is one of a value. What stands before or behind it may have bits of the value as well, if that is Base64.
+type form struct {
+	text       string
+	head, tail bool // the character before, behind
+}
+
+func forms(value string) []form {
+	escaped, inner := url.QueryEscape(value), inJSON(value, false)
+	var list []form
+	for _, text := range []string{
+		value, inner, inJSON(value, true), inJSON(inner, false), inJSON(inJSON(value, true), false), inJSON(inJSON(inner, false), false), strings.ReplaceAll(inner, "/", `\/`), eachByte(value, `\u%04x`), eachByte(value, `\u%04X`),
 		escaped, lowerEscapes(escaped), url.PathEscape(value), eachByte(value, "%%%02X"), eachByte(value, "%%%02x"),
 		hex.EncodeToString([]byte(value)), strings.ToUpper(hex.EncodeToString([]byte(value))),
+	} {
+		list = append(list, form{text: text})
 	}
 	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for before := range 3 {
-			forms = append(forms, within(e, before, value))
+			list = append(list, form{within(e, before, value), before > 0, (before+len(value))%3 != 0})
 		}
 	}
-	return forms
+	return list
 }
 
 // within is what of a value's Base64 does not depend on its neighbours, when it stands behind so many bytes modulo three.

@@ -19,7 +19,8 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
-// identity is a token endpoint on loopback that gives out AT-1, AT-2 and so on, and takes each refresh token once.
+// identity is a token endpoint on loopback that gives out AT-1, AT-2 and so on, which are too short to be kept out of results, and
+// takes each refresh token once.
 type identity struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -55,12 +56,12 @@ func (i *identity) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	i.n++
 	i.wants = fmt.Sprintf("RT-%d-hunter2", i.n)
-	fmt.Fprintf(w, `{"access_token":"AT-%d-hunter2","refresh_token":%q,"token_type":"bearer","expires_in":3600}`, i.n, i.wants)
+	fmt.Fprintf(w, `{"access_token":"AT-%d","refresh_token":%q,"token_type":"bearer","expires_in":3600}`, i.n, i.wants)
 }
 
 // tokens is a set that ends after so many seconds.
 func (i *identity) tokens(life int) string {
-	return fmt.Sprintf(`{"access_token":"AT-0-hunter2","refresh_token":"RT-0-hunter2","expires_in":%d,"token_url":%q,"client_id":"id","client_secret":"CS-hunter2"}`, life, i.URL+"/token")
+	return fmt.Sprintf(`{"access_token":"AT-0","refresh_token":"RT-0-hunter2","expires_in":%d,"token_url":%q,"client_id":"id","client_secret":"CS-hunter2"}`, life, i.URL+"/token")
 }
 
 // TestOAuth: a server gets a token that lives for seconds, a call of it is under way when that is refreshed, and once it has
@@ -92,7 +93,7 @@ func TestOAuth(t *testing.T) {
 		}
 		return ""
 	}
-	if got := token(); got != "AT-0-hunter2" {
+	if got := token(); got != "AT-0" {
 		t.Errorf("at first it has %q", got)
 	}
 	slept := make(chan string, 1)
@@ -107,7 +108,7 @@ func TestOAuth(t *testing.T) {
 		t.Error("the call that was under way has failed")
 	}
 	p.awaitFrom(seen, "another process", soon, func(r control.Report) bool { return server(r, "drive").State != control.Running })
-	if got := token(); got != "AT-1-hunter2" { // it waits until the server is there
+	if got := token(); got != "AT-1" { // it waits until the server is there
 		t.Errorf("afterwards it has %q", got)
 	}
 	out, _, _ := p.command("vault", "list")

@@ -28,7 +28,12 @@ func main() {
 	inherited := descriptors() // before the runtime opens its own for the network poller
 	name := flag.String("attack", "", "try this attack in this process, print the report and exit")
 	target := flag.String("target", "", "what the attack is aimed at")
+	leak := flag.String("leak", "", "be a server that says the value of this variable wherever it can")
 	flag.Parse()
+	if *leak != "" {
+		leaker{os.Getenv(*leak), os.Stdout, os.Stderr}.serve(os.Stdin)
+		return
+	}
 	attacks := all(inherited)
 	if *name != "" {
 		os.Stdout.Write(attacks.run(*name, *target))

@@ -32,6 +32,7 @@ type Message struct {
 	Allowed *Allowed `json:"allowed,omitempty"` // the answer to Allow
 	Taken   bool     `json:"taken,omitempty"`   // the answer to Renewed: what came with it is stored, or of no use any more
 	Broker  bool     `json:"broker,omitempty"`  // to a bridge: the attached file has what it is to put on the wire from now on (package broker)
+	Redact  bool     `json:"redact,omitempty"`  // the attached file has what to keep out of logs from now on (package redact)
 	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
 	Error   string   `json:"error,omitempty"`   // why pfard hangs up
 	Later   bool     `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
@@ -50,6 +51,7 @@ type Hello struct {
 // again gets none of these.
 type Welcome struct {
 	Held   string `json:"held,omitempty"`   // to a bridge or a refresh: why the firewall does not hold it, in words; "" if it does
+	Redact bool   `json:"redact,omitempty"` // to a bridge: the next message is one of Message.Redact, and nothing is to be logged before
 	Broker bool   `json:"broker,omitempty"` // to a bridge: the last of the files is as of Message.Broker
 }
 

@@ -56,9 +56,10 @@ type Hello struct {
 	Session string `json:"session,omitempty"`
 }
 
-// Message is one packet. Exactly one member is set.
+// Message is one packet. Exactly one member is set, beside Secrets.
 type Message struct {
 	Expect   *Server `json:"expect,omitempty"`   // whoever has connected for a launcher, first: the server that it hands over
+	Secrets  int64   `json:"secrets,omitempty"`  // with Expect: which set of secrets (redact.Serial) the gateway has to know before it reads the server, or a later one
 	Hello    *Hello  `json:"hello,omitempty"`    // launcher: here is the server, descriptors attached
 	Stopping bool    `json:"stopping,omitempty"` // launcher: close the server's stdin, it is to end
 	Ready    *Ready  `json:"ready,omitempty"`    // gateway: handshake and discovery done, or done again
@@ -82,23 +83,25 @@ type Ready struct {
 type Conn struct{ *packet.Conn }
 
 // Dial connects to the gateway's socket and says what server will be handed over.
-func Dial(path string, s Server) (*Conn, error) {
+func Dial(path string, s Server) (*Conn, error) { return dial(path, Message{Expect: &s}) }
+
+func dial(path string, m Message) (*Conn, error) {
 	p, err := packet.Dial(path)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the gateway at %q: %w", path, err)
 	}
 	c := &Conn{p}
-	if err := c.Send(Message{Expect: &s}); err != nil {
+	if err := c.Send(m); err != nil {
 		c.Close()
-		return nil, fmt.Errorf("telling the gateway of %q: %w", s.Name, err)
+		return nil, fmt.Errorf("telling the gateway of %q: %w", m.Expect.Name, err)
 	}
 	return c, nil
 }
 
 // DialFor is Dial for a launcher, which gets the file: its own user may not connect, so that a server that broke out of
-// its sandbox could not either.
-func DialFor(path string, s Server) (*os.File, error) {
-	c, err := Dial(path, s)
+// its sandbox could not either. secrets is Message.Secrets.
+func DialFor(path string, s Server, secrets int64) (*os.File, error) {
+	c, err := dial(path, Message{Expect: &s, Secrets: secrets})
 	if err != nil {
 		return nil, err
 	}

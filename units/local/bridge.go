@@ -89,6 +89,9 @@ func (s *server) bridgeService(a *activation) *service {
 			if s.r.cfg.Upstream != nil {
 				credentials[units.CredentialUpstream] = s.r.cfg.Upstream
 			}
+			if s.r.cfg.Redaction != nil {
+				credentials[units.CredentialRedaction], _ = s.r.cfg.Redaction()
+			}
 			return spec{
 				argv: []string{program}, user: s.bridgeUser, binds: binds, descriptors: descriptors, credentials: credentials,
 				runtimeDir: s.r.dirs.runtime(name), log: s.r.dirs.log(s.plan.Name),

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 )
 
 // Config is what a Runner needs to know.
@@ -27,6 +29,8 @@ type Config struct {
 	Upstream []byte
 	Brokered func(generator.Plan) (*os.File, error) // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
 	Changed  func(Update)                           // called for each change, from several goroutines
+	// Redaction is what launchers and bridges keep out of their logs; nil: nothing.
+	Redaction attach.Redaction
 }
 
 // Update is units.Update.
@@ -104,6 +108,15 @@ func (r *Runner) Stop(name string) {
 	if s.plan.Gateway.Session != "" {
 		r.forget(name)
 	}
+}
+
+// secrets says which set of them there is.
+func (r *Runner) secrets() int64 {
+	if r.cfg.Redaction == nil {
+		return 0
+	}
+	set, _ := r.cfg.Redaction()
+	return redact.Serial(set)
 }
 
 // Adjust is not for a local server: it is started again.

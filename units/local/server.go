@@ -164,7 +164,7 @@ func (s *server) stageMounts() error {
 
 // prepare is the launcher's process, made anew for each start.
 func (s *server) prepare() (spec, error) {
-	gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), s.plan.Gateway)
+	gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), s.plan.Gateway, s.r.secrets())
 	if err != nil {
 		return spec{}, err
 	}
@@ -194,6 +194,12 @@ func (s *server) place(f *os.File, started <-chan struct{}) {
 		return
 	}
 	defer conn.Close()
+	over := make(chan struct{})
+	defer close(over)
+	if err := conn.Feed(s.r.cfg.Redaction, over); err != nil { // before the answer that lets the server run
+		s.r.cfg.Log.Error("hanging up on a launcher", "server", s.name, "error", err)
+		return
+	}
 	for {
 		m, files, err := conn.Receive()
 		attach.CloseAll(files)

@@ -79,6 +79,9 @@ func (u *Upstream) Token() int64 { return u.memory.Next() }
 // Call sends a request and returns the result as the server wrote it. Every error is a *jsonrpc.Error. When ctx ends
 // or time is up, the server is told that the answer is not wanted any more.
 func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
+	if err := u.known(ctx); err != nil {
+		return nil, err
+	}
 	w := pool.Get().(*waiting)
 	w.call = &c
 	timer := w.timer

@@ -10,6 +10,7 @@ type Facts struct {
 	InFlight int // requests that it has not answered
 	Sessions int // processes that serve one client session alone
 	Faults   map[string]uint64
+	Leaks    map[string]uint64 // secrets that were replaced in what it said, by name
 }
 
 // Facts returns those of each server, in no order.
@@ -24,6 +25,7 @@ func (r *Registry) Facts() []Facts {
 			f.Held = e.served.waiting
 		}
 		f.Queue, f.InFlight = int(e.upstream.queued.Load()), len(e.upstream.slots)
+		f.Leaks = e.upstream.Leaks()
 		for kind, n := range e.upstream.Faults() {
 			f.Faults[string(kind)] = uint64(n)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/packet"
@@ -135,7 +136,7 @@ func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
 	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
 		return nil, fmt.Errorf("its uid is %d, not 0 or %d", peer.Uid, os.Geteuid())
 	}
-	server, err := expected(c)
+	server, secrets, err := expected(c)
 	if err != nil {
 		return nil, err
 	}
@@ -152,22 +153,30 @@ func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
 		packet.CloseAll(files)
 		return nil, err
 	}
-	return newUpstream(server, files[0], files[1], memory, &r.limits, r.log), nil
+	u := r.upstream(server, files[0], files[1], memory)
+	u.secrets = secrets
+	return u, nil
 }
 
-// expected receives what the server is.
-func expected(c *handover.Conn) (handover.Server, error) {
+func (r *Registry) upstream(server handover.Server, stdin, stdout *os.File, memory *keep.Memory) *Upstream {
+	u := newUpstream(server, stdin, stdout, memory, &r.limits, r.log)
+	u.redaction = r.redaction
+	return u
+}
+
+// expected receives what the server is, and which secrets it may have.
+func expected(c *handover.Conn) (handover.Server, int64, error) {
 	m, files, err := c.Receive()
 	packet.CloseAll(files)
 	switch {
 	case err != nil:
-		return handover.Server{}, fmt.Errorf("receiving what it is to hand over: %w", err)
+		return handover.Server{}, 0, fmt.Errorf("receiving what it is to hand over: %w", err)
 	case m.Expect == nil:
-		return handover.Server{}, errors.New("its first message does not say what it is to hand over")
+		return handover.Server{}, 0, errors.New("its first message does not say what it is to hand over")
 	case !serverName.MatchString(m.Expect.Name), m.Expect.Session != "" && !units.IsSession(m.Expect.Session):
-		return handover.Server{}, fmt.Errorf("it is to hand over %s with the session %s", quote(m.Expect.Name), quote(m.Expect.Session))
+		return handover.Server{}, 0, fmt.Errorf("it is to hand over %s with the session %s", quote(m.Expect.Name), quote(m.Expect.Session))
 	}
-	return *m.Expect, nil
+	return *m.Expect, m.Secrets, nil
 }
 
 // checkHello wants the descriptors of the server that is expected.

@@ -179,7 +179,7 @@ func (r *Registry) resumed(p keep.Process) (*Upstream, *Listing, error) {
 	if a.Modern() {
 		a.meta = RequestMeta(r.self(s.Server.Capabilities))
 	}
-	u := newUpstream(s.Server, p.Stdin, p.Stdout, p.Memory, &r.limits, r.log)
+	u := r.upstream(s.Server, p.Stdin, p.Stdout, p.Memory)
 	u.agree(a)
 	listing := u.listing(s.Offered)
 	u.hints, u.dropped = s.Hints, s.Dropped

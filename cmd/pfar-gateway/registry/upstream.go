@@ -27,8 +27,12 @@ type Upstream struct {
 	timeout time.Duration
 	log     *slog.Logger
 	faults  *faults
+	leaks   leaks
 	note    func(method string, params []byte) // a notification for clients; must not block
 	hangUp  func()                             // on the launcher; nil: there is none
+
+	redaction *Redaction // nil: nothing is secret
+	secrets   int64      // serial of those that have to be known before it is read
 
 	memory *keep.Memory // gives ids and tokens out, and knows which are in flight
 	before int64        // those up to here are a gateway's before this one
@@ -109,12 +113,18 @@ func (u *Upstream) Alive() bool { return u.why() == nil && !u.isStopped() }
 // Notify tells the server something that has no parameters.
 func (u *Upstream) Notify(method string) { u.tell(jsonrpc.AppendRequest(nil, 0, method, nil)) }
 
+// Leaks returns how often which secret stood in what the server said.
+func (u *Upstream) Leaks() map[string]uint64 { return u.leaks.all() }
+
 // Faults returns how often the server did what.
 func (u *Upstream) Faults() map[Fault]int { return u.faults.all() }
 
 // run reads and writes until the conversation ends.
 func (u *Upstream) run() {
 	go u.send()
+	if !u.mayRead() {
+		return
+	}
 	var notes window
 	for tail := u.before > 0; ; tail = false {
 		line, err := u.conn.read()
@@ -128,7 +138,7 @@ func (u *Upstream) run() {
 		if tail && isTail(line) {
 			continue
 		}
-		u.take(line, &notes)
+		u.take(u.clean(line), &notes)
 	}
 }
 

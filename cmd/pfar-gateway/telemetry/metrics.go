@@ -36,6 +36,7 @@ var (
 	descQueue    = desc("server_queue", "Messages that wait to be written to the server.", "server")
 	descWaiting  = desc("server_requests_in_flight", "Requests that the server has not answered.", "server")
 	descSessions = desc("server_sessions", "Processes of the server that serve one session alone.", "server")
+	descLeaks    = desc("redactions_total", "Secrets that were replaced in what the server said.", "server")
 	descFaults   = desc("server_faults_total", "What the server did wrong, by kind.", "server", "kind")
 )
 
@@ -48,7 +49,7 @@ type exposition struct{ t *Telemetry }
 func (e exposition) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descBuild, descCalls, descDuration, descTools, descSeconds, descBytes, descInFlight, descLast,
-		descUp, descServed, descHeld, descQueue, descWaiting, descSessions, descFaults,
+		descUp, descServed, descHeld, descQueue, descWaiting, descSessions, descLeaks, descFaults,
 	} {
 		to <- d
 	}
@@ -127,6 +128,11 @@ func gauges(to chan<- prometheus.Metric, name string, g Gauge) {
 	} {
 		to <- constant(v.desc, prometheus.GaugeValue, float64(v.value), name)
 	}
+	var leaks uint64
+	for _, n := range g.Leaks {
+		leaks += n
+	}
+	to <- constant(descLeaks, prometheus.CounterValue, float64(leaks), name)
 	kinds := slices.Sorted(maps.Keys(g.Faults))
 	for _, kind := range kinds[:min(len(kinds), maxFaults)] {
 		if label(kind) {

@@ -18,6 +18,7 @@ type Gauge struct {
 	InFlight int // requests that it has not answered
 	Sessions int // processes that serve one client session alone
 	Faults   map[string]uint64
+	Leaks    map[string]uint64 // secrets that were replaced in what it said, by name
 }
 
 // ServerStats is what is known of one server: its calls as clients saw them, and the registry's view. Server "" is what

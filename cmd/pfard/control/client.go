@@ -49,6 +49,15 @@ func (c Client) OnDemand(ctx context.Context, changed func([]OnDemand) error) er
 	return err
 }
 
+// Redaction calls changed with what secrets are recognised by (redact.Set) and after each change, as Watch does.
+func (c Client) Redaction(ctx context.Context, changed func(set []byte) error) error {
+	err := c.converse(ctx, Request{Verb: Redaction}, func(r Response) error { return changed(r.Redaction) })
+	if err == nil {
+		return io.EOF
+	}
+	return err
+}
+
 func (c Client) watch(ctx context.Context, request Request, changed func(Report) error) error {
 	err := c.converse(ctx, request, func(r Response) error {
 		if r.Status == nil {

@@ -1,6 +1,6 @@
 // Package control is pfard's socket: the verbs that the CLI and the gateway may ask of it, and what it answers.
 //
-// One JSON request per connection, answered by one JSON response; a watch, learning and demand answer with one response
+// One JSON request per connection, answered by one JSON response; a watch, learning, demand and redaction answer with one response
 // per change until either side closes. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by what it says.
 package control
 
@@ -15,31 +15,32 @@ import (
 type Verb string
 
 const (
-	Status  Verb = "status"        // every server and every broken declaration
-	Watch   Verb = "watch"         // Status now and after each change
-	Plan    Verb = "plan"          // the plan of Server, or of all
-	Start   Verb = "start"         // start Server, also one that failed: its crashes are forgotten
-	Stop    Verb = "stop"          // stop Server; it stays stopped until Start or its file changes
-	Restart Verb = "restart"       // Stop and Start
-	Enable  Verb = "enable"        // Start Server and take Disable back
-	Disable Verb = "disable"       // Stop Server, and start it no more until Enable, also after a restart of pfard or the machine
-	Learn   Verb = "learn"         // run Server in learning mode as long as the connection stays open; answered as Watch is
-	Open    Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
-	Close   Verb = "close-session" // stop that process; answered at once, and what is not open is closed
-	Wake    Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way
-	Sleep   Verb = "sleep"         // stop Server, which nobody calls, until Wake, or if it Renews start it again; answered when that is under way
-	Demand  Verb = "demand"        // the servers on demand and those that renew, now and after each change
-	Store   Verb = "store"         // store Secret under Key in the vault
-	Rotate  Verb = "rotate"        // the same, where there is one already
-	Secrets Verb = "secrets"       // what is in the vault, never the values
-	Remove  Verb = "remove"        // remove Key from the vault
-	Rekey   Verb = "rekey"         // give the vault another key of its own
-	Export  Verb = "export"        // Keys of the vault, or all, as a bundle that is encrypted to Recipient
-	Import  Verb = "import"        // store what is in Bundle, all or nothing
+	Status    Verb = "status"        // every server and every broken declaration
+	Watch     Verb = "watch"         // Status now and after each change
+	Plan      Verb = "plan"          // the plan of Server, or of all
+	Start     Verb = "start"         // start Server, also one that failed: its crashes are forgotten
+	Stop      Verb = "stop"          // stop Server; it stays stopped until Start or its file changes
+	Restart   Verb = "restart"       // Stop and Start
+	Enable    Verb = "enable"        // Start Server and take Disable back
+	Disable   Verb = "disable"       // Stop Server, and start it no more until Enable, also after a restart of pfard or the machine
+	Learn     Verb = "learn"         // run Server in learning mode as long as the connection stays open; answered as Watch is
+	Open      Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
+	Close     Verb = "close-session" // stop that process; answered at once, and what is not open is closed
+	Wake      Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way
+	Sleep     Verb = "sleep"         // stop Server, which nobody calls, until Wake, or if it Renews start it again; answered when that is under way
+	Demand    Verb = "demand"        // the servers on demand and those that renew, now and after each change
+	Redaction Verb = "redaction"     // what secrets are recognised by, now and after each change
+	Store     Verb = "store"         // store Secret under Key in the vault
+	Rotate    Verb = "rotate"        // the same, where there is one already
+	Secrets   Verb = "secrets"       // what is in the vault, never the values
+	Remove    Verb = "remove"        // remove Key from the vault
+	Rekey     Verb = "rekey"         // give the vault another key of its own
+	Export    Verb = "export"        // Keys of the vault, or all, as a bundle that is encrypted to Recipient
+	Import    Verb = "import"        // store what is in Bundle, all or nothing
 )
 
 var verbs = []Verb{
-	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand,
+	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction,
 	Store, Rotate, Secrets, Remove, Rekey, Export, Import,
 }
 
@@ -67,7 +68,8 @@ type Response struct {
 	Changes []Change `json:"changes,omitempty"` // of the vault
 	Bundle  []byte   `json:"bundle,omitempty"`  // encrypted
 
-	OnDemand []OnDemand `json:"on_demand,omitempty"` // all of them, by name
+	OnDemand  []OnDemand `json:"on_demand,omitempty"` // all of them, by name
+	Redaction []byte     `json:"redaction,omitempty"` // a redact.Set
 }
 
 // Secret is what is told of a secret.

@@ -49,14 +49,15 @@ func (v *Vault) Values(key string) ([][]byte, error) {
 		return [][]byte{secret.Value}, nil
 	}
 	s, err := secret.tokens()
-	if err != nil {
-		return nil, err
-	}
-	var list [][]byte
+	return ValuesOf(s), err
+}
+
+// ValuesOf are Values of a token set: the first is the access token.
+func ValuesOf(s oauth.Set) (list [][]byte) {
 	for _, value := range s.Secrets() {
 		list = append(list, []byte(value))
 	}
-	return list, nil
+	return list
 }
 
 func (s Secret) tokens() (oauth.Set, error) {

@@ -23,6 +23,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/packet"
 )
 
 // Patience is how long a test waits for what must happen.
@@ -32,21 +33,24 @@ const Patience = 10 * time.Second
 type Registry struct {
 	*registry.Registry
 	Path string
-	Log  *bytes.Buffer // only to be read when all is over
+	log  *lockedBuffer
+
+	Secrets int64 // handover.Message.Secrets of those that are handed over from now on
 }
 
 // New starts a registry; it ends with the test.
 func New(t testing.TB, limits registry.Limits) *Registry {
 	t.Helper()
-	return begin(t, limits, func(*Registry) {})
+	return Prepared(t, limits, func(*Registry) {})
 }
 
-func begin(t testing.TB, limits registry.Limits, first func(*Registry)) *Registry {
+// Prepared is New with something to be done before the first server can come.
+func Prepared(t testing.TB, limits registry.Limits, first func(*Registry)) *Registry {
 	t.Helper()
 	var log lockedBuffer
 	r := &Registry{
 		Registry: registry.New(slog.New(slog.NewTextHandler(&log, nil)), "test", limits),
-		Path:     filepath.Join(t.TempDir(), "servers"), Log: &log.Buffer,
+		Path:     filepath.Join(t.TempDir(), "servers"), log: &log,
 	}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: r.Path, Net: "unixpacket"})
 	if err != nil {
@@ -76,6 +80,13 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.Buffer.Write(p)
+}
+
+// Logged returns what the registry has logged so far.
+func (r *Registry) Logged() string {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	return r.log.String()
 }
 
 // Script says how a server answers. The zero value is honest and offers the tool echo.
@@ -267,10 +278,15 @@ func (r *Registry) Launch(t testing.TB, server handover.Server, script Script) *
 // Hand hands pipes over, which belong to the registry then.
 func (r *Registry) Hand(t testing.TB, server handover.Server, stdin, stdout *os.File) *Launched {
 	t.Helper()
-	c, err := handover.Dial(r.Path, server)
+	f, err := handover.DialFor(r.Path, server, r.Secrets)
 	if err != nil {
 		t.Fatal(err)
 	}
+	p, err := packet.FromFile(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &handover.Conn{Conn: p}
 	t.Cleanup(func() { c.Close() })
 	if err := c.Send(handover.Message{Hello: &handover.Hello{Name: server.Name, Session: server.Session}}, stdin, stdout); err != nil {
 		t.Fatal(err)

@@ -102,7 +102,7 @@ func copied(of syscall.Conn) (*os.File, error) {
 func (s *Store) New(t testing.TB, limits registry.Limits) (*Registry, []error) {
 	t.Helper()
 	var failed []error
-	return begin(t, limits, func(r *Registry) {
+	return Prepared(t, limits, func(r *Registry) {
 		r.Stores(s)
 		for _, name := range s.Names() {
 			if name == units.FDSessions {

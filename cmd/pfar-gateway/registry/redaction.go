@@ -1,0 +1,142 @@
+package registry
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/policies/redact"
+)
+
+// Redaction has the secrets that nothing may hold which comes from a server: every line of one passes it before anybody
+// looks at it. Until Learn is called nothing of any server is read. A nil Redaction lets all pass.
+type Redaction struct {
+	set atomic.Pointer[redact.Set]
+
+	mu   sync.Mutex
+	turn chan struct{} // closed when there is another set
+}
+
+// NewRedaction returns one that knows no secrets yet.
+func NewRedaction() *Redaction { return &Redaction{turn: make(chan struct{})} }
+
+// Learn takes the secrets that there are from now on.
+func (r *Redaction) Learn(set *redact.Set) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.set.Store(set)
+	close(r.turn)
+	r.turn = make(chan struct{})
+}
+
+// knows reports whether the set of a serial is known, or a later one. If not, the channel is closed when there is another.
+func (r *Redaction) knows(serial int64) (bool, <-chan struct{}) {
+	if set := r.set.Load(); set != nil && set.Serial() >= serial {
+		return true, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	set := r.set.Load()
+	return set != nil && set.Serial() >= serial, r.turn
+}
+
+// Text is a text of the gateway's own without secrets in it.
+func (r *Redaction) Text(text string) string { return redact.Strip(r.set.Load().String(text)) }
+
+// Redact sets what lines pass, before the first server comes up.
+func (r *Registry) Redact(by *Redaction) { r.redaction = by }
+
+// redactionWait is how long a request waits for the secrets to be known, of a gateway that has just been started.
+const redactionWait = 10 * time.Second
+
+// known waits until those are known that the server may have been given. An error is a *jsonrpc.Error.
+func (u *Upstream) known(ctx context.Context) error {
+	if u.redaction == nil {
+		return nil
+	}
+	ok, turn := u.redaction.knows(u.secrets)
+	if ok {
+		return nil
+	}
+	timer := time.NewTimer(redactionWait)
+	defer timer.Stop()
+	for !ok {
+		select {
+		case <-turn:
+			ok, turn = u.redaction.knows(u.secrets)
+		case <-u.done:
+			return u.gone(false)
+		case <-ctx.Done():
+			return interrupted(ctx)
+		case <-timer.C:
+			return jsonrpc.Errorf(CodeUnavailable, "server %q: pfard has not said what secrets no answer may hold, so none is taken; see whether it runs: pfar status", u.server.Name)
+		}
+	}
+	return nil
+}
+
+// mayRead waits as known does, for as long as the conversation goes on, and reports whether it does.
+func (u *Upstream) mayRead() bool {
+	for u.redaction != nil {
+		ok, turn := u.redaction.knows(u.secrets)
+		if ok {
+			break
+		}
+		select {
+		case <-turn:
+		case <-u.done:
+			return false
+		}
+	}
+	return true
+}
+
+// clean is a line of the server's without secrets in it.
+func (u *Upstream) clean(line []byte) []byte {
+	if u.redaction == nil {
+		return line
+	}
+	line, hits := u.redaction.set.Load().ReplaceJSON(line)
+	if len(hits) > 0 {
+		u.leaks.add(u.log, hits)
+	}
+	return line
+}
+
+// leaks counts the secrets that were replaced in what one server said, and logs the first time of each and then at most
+// one a minute.
+type leaks struct {
+	mu     sync.Mutex
+	counts map[string]uint64
+	logged map[string]time.Time
+}
+
+func (l *leaks) add(log *slog.Logger, hits []redact.Hit) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.counts == nil {
+		l.counts, l.logged = make(map[string]uint64), make(map[string]time.Time)
+	}
+	for _, h := range hits {
+		l.counts[h.Name]++
+	}
+	for name := range l.counts {
+		if !slices.ContainsFunc(hits, func(h redact.Hit) bool { return h.Name == name }) || time.Since(l.logged[name]) < time.Minute {
+			continue
+		}
+		l.logged[name] = time.Now()
+		log.Warn("a secret in what the server says is replaced", "secret", name, "place", "message", "count", l.counts[name])
+	}
+}
+
+// all returns the counts by the secrets' names.
+func (l *leaks) all() map[string]uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.counts)
+}

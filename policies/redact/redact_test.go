@@ -1,0 +1,415 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// samples are values of the kinds that there are.
+var samples = map[string]string{
+	"notion":   "ntn_4mYq81RzLc0pXvWbT7uKd2",
+	"short":    "aB3$xy9!",
+	"eleven":   "q1w2e3r4t5y",
+	"fourteen": "Z9x8c7v6b5n4m3",
+	"aws":      "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",
+	"quoted":   "pa\"ss\\wo\trd<>&'12",
+	"unicode":  "pässwörd-日本語-12345",
+	"uuid":     "b0a6de0c-55ad-4b6b-9d5e-d9d7a45ef6b1",
+	"slash":    `tail-ends-in-backslash\`,
+	"number":   "4929123456781234",
+	"long":     strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyz", 200),
+	"binary":   "\x01\x02\xff\xfe\x80abcdef\x7f\x00z"[:13],
+}
+
+func setOf(t testing.TB, values map[string]string) *Set {
+	t.Helper()
+	m := map[string][]byte{}
+	for name, v := range values {
+		m[name] = []byte(v)
+	}
+	b, err := New(m).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := new(Set)
+	if err := s.UnmarshalBinary(b); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestEveryFormIsFound puts every form of every value at every alignment, alone and between other texts.
+func TestEveryFormIsFound(t *testing.T) {
+	s := setOf(t, samples)
+	for name, value := range samples {
+		for i, form := range Forms(value) {
+			for before := range 17 {
+				text := strings.Repeat(".", before) + form + strings.Repeat("~", before%4)
+				out, hits := s.Replace([]byte(text))
+				want := strings.Repeat(".", before) + "[redacted: " + name + "]" + strings.Repeat("~", before%4)
+				if len(form) >= MinLength && (string(out) != want || len(hits) != 1 || hits[0].Name != name) {
+					t.Fatalf("form %d of %q behind %d bytes: got %.80q, hits %v", i, name, before, out, hits)
+				}
+			}
+		}
+	}
+}
+
+// TestEncodersAreFound has the encoders of others write the value within longer texts.
+func TestEncodersAreFound(t *testing.T) {
+	s := setOf(t, samples)
+	for name, value := range samples {
+		for before := range 5 {
+			for after := range 5 {
+				text := strings.Repeat("x", before) + value + strings.Repeat("y", after)
+				quoted, _ := json.Marshal(text)
+				twice, _ := json.Marshal(string(quoted))
+				for kind, encoded := range map[string]string{
+					"base64": base64.StdEncoding.EncodeToString([]byte(text)), "base64url": base64.RawURLEncoding.EncodeToString([]byte(text)),
+					"hex": hex.EncodeToString([]byte(text)), "HEX": fmt.Sprintf("%X", text), "JSON": string(quoted), "JSON twice": string(twice),
+				} {
+					if name == "binary" && strings.HasPrefix(kind, "JSON") {
+						continue // not text
+					}
+					out, hits := s.Replace([]byte(encoded))
+					if len(hits) == 0 || hits[0].Name != name {
+						t.Fatalf("%s of %q within %d and %d bytes is not found: %.60q", kind, name, before, after, encoded)
+					}
+					if most := 14 + len(name) + 6*(before+after) + 24; len(out) > most {
+						t.Errorf("%s of %q: %q is left", kind, name, out)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestNothingOfBase64IsLeft wants the characters gone that have some bits of the value.
+func TestNothingOfBase64IsLeft(t *testing.T) {
+	value := "ntn_4mYq81RzLc0pXvWbT7uKd2"
+	s := setOf(t, map[string]string{"k": value})
+	for before := range 3 {
+		for after := range 3 {
+			plain := strings.Repeat("a", before) + value + strings.Repeat("b", after)
+			other := strings.Repeat("a", before) + strings.Repeat("\xff", len(value)) + strings.Repeat("b", after)
+			out, _ := s.Replace([]byte(base64.StdEncoding.EncodeToString([]byte(plain))))
+			head, tail, ok := strings.Cut(string(out), "[redacted: k]")
+			same := base64.StdEncoding.EncodeToString([]byte(other))
+			if !ok || !strings.HasPrefix(same, head) || !strings.HasSuffix(same, tail) {
+				t.Errorf("behind %d and before %d bytes: %q is left, which is not the same for another value", before, after, out)
+			}
+		}
+	}
+}
+
+// TestNothingElseIsChanged searches random texts, and texts that have all but one byte of a value.
+func TestNothingElseIsChanged(t *testing.T) {
+	s := setOf(t, samples)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		text := randomText(random, 1+random.IntN(3000))
+		if out, hits := s.Replace(text); len(hits) > 0 || &out[0] != &text[0] {
+			t.Fatalf("%q has hits: %v", text, hits)
+		}
+	}
+	for name, value := range samples {
+		for i := range value {
+			near := []byte(value)
+			near[i] ^= 1
+			if _, hits := s.Replace(near); len(hits) > 0 && len(value) < 1000 {
+				t.Errorf("%q with another byte at %d is a hit", name, i)
+			}
+		}
+	}
+}
+
+func randomText(random *rand.Rand, n int) []byte {
+	const letters = `abcdefghijklmnopqrstuvwxyzABCDEF0123456789 "\{}[]:,/+-_%u`
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = letters[random.IntN(len(letters))]
+	}
+	return b
+}
+
+// TestAgainstOracle compares with a search for every form by itself.
+func TestAgainstOracle(t *testing.T) {
+	s := setOf(t, samples)
+	random := rand.New(rand.NewPCG(3, 4))
+	var all []string
+	for _, v := range samples {
+		all = append(all, Forms(v)...)
+	}
+	slices.Sort(all)
+	for range 3000 {
+		var text []byte
+		for range random.IntN(6) {
+			text = append(text, randomText(random, random.IntN(40))...)
+			form := all[random.IntN(len(all))]
+			if cut := random.IntN(8); cut == 0 { // a near hit
+				form = form[:random.IntN(len(form))]
+			}
+			text = append(text, form...)
+		}
+		out, _ := s.Replace(text)
+		for _, form := range all {
+			if len(form) >= MinLength && bytes.Contains(out, []byte(form)) {
+				t.Fatalf("%.60q is left in %.300q", form, out)
+			}
+		}
+	}
+}
+
+func TestJSONStaysJSON(t *testing.T) {
+	value := `nabcdefg"\u0123`
+	s := setOf(t, map[string]string{"k": value, "num": "4929123456781234", "doc": `{"a": 12345678, "b": "c"}`, "tail": `tail-ends-in-backslash\`, "cut": "u0041b0041c"})
+	for text, want := range map[string]string{
+		`{"a":"nabcdefg\"\\u0123"}`:            `{"a":"[redacted: k]"}`,
+		`{"n":4929123456781234}`:               `{"n":"[redacted: num]"}`,
+		`{"n":[14929123456781234e5,1]}`:        `{"n":["[redacted: num]",1]}`,
+		`{"4929123456781234":true}`:            `{"[redacted: num]":true}`,
+		`[{"a": 12345678, "b": "c"}]`:          `[{"[redacted: doc]": "[redacted: doc]", "[redacted: doc]": "[redacted: doc]"}]`,
+		`{"a":"x tail-ends-in-backslash\\ y"}`: `{"a":"x [redacted: tail] y"}`,
+		`{"a":"x tail-ends-in-backslash\n y"}`: `{"a":"x [redacted: tail] y"}`,
+		`{"a":"x\u0041b0041c y"}`:              `{"a":"x[redacted: cut] y"}`,
+		`{"a":"\ud83d\ude004929123456781234"}`: `{"a":"\ud83d\ude00[redacted: num]"}`,
+		`{"a":"日4929123456781234本"}`:           `{"a":"日[redacted: num]本"}`,
+	} {
+		out, hits := s.ReplaceJSON([]byte(text))
+		if string(out) != want || len(hits) == 0 {
+			t.Errorf("%s becomes %s, want %s", text, out, want)
+		}
+	}
+}
+
+func FuzzJSON(f *testing.F) {
+	f.Add([]byte(`{"a":"b"}`), "ntn_4mYq81RzLc0", 0, 3)
+	f.Add([]byte(`{"a":["\u00e4\n",1e5,null]}`), "\\u00e4\\n\",1e5,n", 3, 9)
+	f.Add([]byte(`"\ud83d\ude00abcdefghij"`), "ude00abcdefgh", 1, 1)
+	f.Fuzz(func(t *testing.T, text []byte, value string, at, form int) {
+		var parts any
+		if json.Unmarshal(text, &parts) != nil {
+			return
+		}
+		all := Forms(value)
+		quoted, _ := json.Marshal(all[uint(form)%uint(len(all))])
+		doc := slices.Concat([]byte("["), text, []byte(","), quoted, []byte(","), text, []byte("]"))
+		if len(text) > 8 { // a value that begins and ends anywhere in a document
+			from := int(uint(at) % uint(len(text)-8))
+			value = string(text[from:min(len(text), from+8+int(uint(form)%32))])
+		}
+		for _, v := range []string{value, all[0]} {
+			s := New(map[string][]byte{"k": []byte(v)})
+			out, hits := s.ReplaceJSON(doc)
+			if !json.Valid(out) {
+				t.Fatalf("%q without %q is %q", doc, v, out)
+			}
+			if len(hits) == 0 && !bytes.Equal(out, doc) {
+				t.Fatalf("%q without a hit became %q", doc, out)
+			}
+		}
+	})
+}
+
+func FuzzUnmarshal(f *testing.F) {
+	b, _ := New(map[string][]byte{"a": []byte("ntn_4mYq81RzLc0"), "b": []byte("aB3$xy9!")}).MarshalBinary()
+	f.Add(b)
+	f.Add(b[:len(b)-1])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := new(Set)
+		if s.UnmarshalBinary(b) == nil {
+			s.Replace([]byte("a text with ntn_4mYq81RzLc0 in it, and aB3$xy9!"))
+		}
+	})
+}
+
+// TestSetHoldsNoValue looks for eight bytes in a row of any form in what is stored.
+func TestSetHoldsNoValue(t *testing.T) {
+	m := map[string][]byte{}
+	for name, v := range samples {
+		m[name] = []byte(v)
+	}
+	b, err := New(m).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range samples {
+		for _, form := range Forms(v) {
+			for i := 0; i+6 <= len(form); i++ {
+				if bytes.Contains(b, []byte(form[i:i+6])) {
+					t.Fatalf("%q of %q is in the set", form[i:i+6], name)
+				}
+			}
+		}
+	}
+}
+
+func TestZeroSetChangesNothing(t *testing.T) {
+	text := []byte("any text")
+	for _, s := range []*Set{nil, {}, New(nil)} {
+		if out, hits := s.Replace(text); len(hits) != 0 || &out[0] != &text[0] || s != nil && s.Longest() != 0 {
+			t.Error("an empty set changes a text")
+		}
+	}
+}
+
+func TestSearched(t *testing.T) {
+	for value, want := range map[string]bool{
+		"": false, "1234567": false, "production": false, "Production": false, "PRODUCTION": false, "12345678": false, "********": false,
+		"/home/anna/token": false, "https://api.example.com": false, "https://api.example.com/": false, "  short  ": false,
+		"0000-0000-0000": false,
+		"password1234":   true, "production1": true, "qWeRtYuIoP": true, "1234567890123": true, "https://hooks.example.com/T000/B000/x": true,
+		"postgres://u:p@db.lan/x": true, "correcthorsebatterystaple": true, "/K7MDENGbPxRfiCY": true, "aB3$xy9!": true,
+	} {
+		if Searched([]byte(value)) != want {
+			t.Errorf("Searched(%q) is %v", value, !want)
+		}
+	}
+}
+
+// TestPieces finds what programs take out of a value.
+func TestPieces(t *testing.T) {
+	pem := "-----BEGIN PRIVATE KEY-----\nMIIEvgIBADANBgkqhkiG9w0BAQEFAASC\r\nbz5J8kq0Zz1hV0m3PpQx\nAA==\n-----END PRIVATE KEY-----\n"
+	document, _ := json.Marshal(map[string]any{"type": "service_account", "private_key": pem, "auth_uri": "https://accounts.example.com/o/oauth2/auth", "access_token": "ya29.a0AfB_byC1234567890"})
+	s := setOf(t, map[string]string{"pem": pem, "dsn": "postgres://anna:s3cr3t-pw@db.lan/shop", "doc": string(document), "line": "0123456789-abc\n"})
+	for text, want := range map[string]string{
+		"key MIIEvgIBADANBgkqhkiG9w0BAQEFAASC":        "key [redacted: pem]",
+		"of s3cr3t-pw.":                               "of [redacted: dsn].",
+		"token ya29.a0AfB_byC1234567890":              "token [redacted: doc]",
+		"0123456789-abc":                              "[redacted: line]",
+		"-----BEGIN PRIVATE KEY-----":                 "-----BEGIN PRIVATE KEY-----",
+		"https://accounts.example.com/o/oauth2/auth":  "https://accounts.example.com/o/oauth2/auth",
+		"service_account":                             "service_account",
+		"postgres://anna:s3cr3t-pw@db.lan/shop is up": "[redacted: dsn] is up",
+	} {
+		out := strings.ReplaceAll(s.String(text), "[redacted: doc]IIE", "")
+		if strings.HasPrefix(text, "key ") {
+			out = strings.ReplaceAll(out, "doc", "pem") // both have it
+		}
+		if out != want {
+			t.Errorf("%q becomes %q, want %q", text, out, want)
+		}
+	}
+}
+
+// TestFormerValues are recognised, the last few of them.
+func TestFormerValues(t *testing.T) {
+	s := New(nil)
+	before := s.Serial()
+	value := func(i int) string { return fmt.Sprintf("%d-rotated-%d", i, 1000+i) }
+	for i := range 6 {
+		s.Put(map[string][]byte{"k": []byte(value(i))})
+		s.Put(map[string][]byte{"k": []byte(value(i))}) // once more is nothing new
+	}
+	for i := range 6 {
+		if got, want := s.String(value(i)) != value(i), i >= 6-maxFormers; got != want {
+			t.Errorf("value %d is recognised: %v", i, got)
+		}
+	}
+	if b, err := s.MarshalBinary(); err != nil || s.Serial() <= before || Serial(b) != s.Serial() || Serial(b[:9]) != 0 {
+		t.Errorf("the serials are %d and %d, %v", s.Serial(), Serial(b), err)
+	}
+	if s.Len() != maxFormers {
+		t.Errorf("%d values are kept", s.Len())
+	}
+}
+
+// TestLinearTime searches texts that are made to look like secrets: twice the text takes about twice the time.
+func TestLinearTime(t *testing.T) {
+	long := strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyz", 200)
+	periodic := strings.Repeat("abcdefgh", 1000)
+	values := map[string]string{"long": long, "periodic": periodic}
+	for i := range 50 {
+		values[fmt.Sprint("k", i)] = fmt.Sprintf("%d-the-same-middle-of-them-all-%d", 100+i, 100+i)
+	}
+	s := setOf(t, values)
+	for name, unit := range map[string]string{
+		"middle": long[len(long)/2-16 : len(long)/2+16], "periodic": "abcdefgh", "shared": "-the-same-middle-of-them-all-", "all of one": long,
+	} {
+		small, big := []byte(strings.Repeat(unit, 1+1<<16/len(unit))), []byte(strings.Repeat(unit, 1+1<<19/len(unit)))
+		best := func(text []byte) time.Duration {
+			least := time.Hour
+			for range 3 {
+				began := time.Now()
+				s.Replace(text)
+				least = min(least, time.Since(began))
+			}
+			return least
+		}
+		a, b := best(small), best(big)
+		t.Logf("%s: %v for 64 KiB, %v for 512 KiB", name, a, b)
+		if b > 40*a+100*time.Millisecond {
+			t.Errorf("%s: %v for 64 KiB, and %v for eight times that", name, a, b)
+		}
+	}
+}
+
+func TestStrip(t *testing.T) {
+	for text, want := range map[string]string{
+		"fetch https://anna:pw@git.example.com/x failed":   "fetch https://[removed]@git.example.com/x failed",
+		"fetch https://ghp_abc@git.example.com/x":          "fetch https://[removed]@git.example.com/x",
+		"postgres://u:p@ss@db.lan/x":                       "postgres://[removed]@db.lan/x",
+		"Authorization: Bearer abc.def":                    "Authorization: [removed]",
+		`{"Authorization":"Bearer abc","x":1}`:             `{"Authorization":"[removed]","x":1}`,
+		`headers: { authorization: 'Bearer abc', x: 'y' }`: `headers: { authorization: '[removed]', x: 'y' }`,
+		"Set-Cookie: sid=1; HttpOnly":                      "Set-Cookie: [removed]",
+		"mail anna@example.com about https://example.com/": "mail anna@example.com about https://example.com/",
+		"authorization failed":                             "authorization failed",
+		"see https://example.com/@anna":                    "see https://example.com/@anna",
+	} {
+		if got := Strip(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+func BenchmarkReplace(b *testing.B) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for _, secrets := range []int{0, 1, 50, 500} {
+		for _, kind := range []string{"tokens", "with short"} {
+			values := map[string]string{}
+			for i := range secrets {
+				values[fmt.Sprint("k", i)] = "ntn_" + token(random, 40)
+			}
+			if kind != "tokens" && secrets > 0 {
+				values["short"] = "aB3$xy9!"
+			} else if kind != "tokens" {
+				continue
+			}
+			s := setOf(b, values)
+			for _, size := range []int{1 << 10, 64 << 10} {
+				var prose strings.Builder
+				for prose.Len() < size {
+					prose.WriteString(strings.ToLower(token(random, 1+random.IntN(9))) + " ")
+				}
+				text, _ := json.Marshal(map[string]any{"content": prose.String()[:size-14]})
+				b.Run(fmt.Sprintf("%d %s/%d KiB", secrets, kind, size>>10), func(b *testing.B) {
+					b.SetBytes(int64(len(text)))
+					b.ReportAllocs()
+					for b.Loop() {
+						if _, hits := s.ReplaceJSON(text); hits != nil {
+							b.Fatal("a hit")
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func token(random *rand.Rand, n int) string {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = letters[random.IntN(len(letters))]
+	}
+	return string(b)
+}

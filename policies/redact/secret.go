@@ -1,0 +1,112 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// MinLength is the length from which on a value is searched for, in bytes: a shorter one would be found in any text.
+const MinLength = 8
+
+const (
+	minLine = 16 // of a part that is a line
+	minWord = 20 // of a part that is a member of a JSON document
+	minWide = 16 // letters from which on a value is searched for that has nothing else
+)
+
+// Searched reports whether a value is searched for. What is as likely to stand in any text as to be a secret is not: it
+// would be replaced wherever a server speaks of something else. That is a value of less than MinLength bytes, one of less
+// than four different bytes, a word in one case or capitalised of less than 16 letters ("production"), a number of less
+// than 10 digits, a file's path, and a URL that names a host and nothing more.
+func Searched(value []byte) bool {
+	v := string(bytes.TrimSpace(value))
+	switch {
+	case len(v) < MinLength || few(v):
+		return false
+	case len(v) < 10 && strings.Trim(v, "0123456789") == "":
+		return false
+	case len(v) < minWide && strings.Trim(v[1:], lower) == "" && strings.Trim(v[:1], lower+upper) == "":
+		return false
+	case len(v) < minWide && strings.Trim(v, upper) == "":
+		return false
+	case strings.HasPrefix(v, "/") && strings.Trim(v, lower+"0123456789/._-") == "":
+		return false
+	}
+	u, err := url.Parse(v)
+	return err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != ""
+}
+
+const (
+	lower = "abcdefghijklmnopqrstuvwxyz"
+	upper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+// few reports whether a text has less than four different bytes.
+func few(v string) bool {
+	var seen [256]bool
+	n := 0
+	for i := range len(v) {
+		if !seen[v[i]] {
+			seen[v[i]] = true
+			n++
+		}
+	}
+	return n < 4
+}
+
+// pieces returns what is searched for on behalf of a value: itself without the white space around it, and what programs
+// take out of it and show alone: the lines of a key file, the password of a connection string, the tokens of a document.
+func pieces(value []byte) []string {
+	whole := string(bytes.TrimSpace(value))
+	list := []string{whole}
+	if strings.Contains(whole, "\n") {
+		for line := range strings.Lines(whole) {
+			line = strings.TrimSpace(line)
+			if len(line) >= minLine && !strings.HasPrefix(line, "-----") { // which every key file has
+				list = append(list, line)
+			}
+		}
+	}
+	if u, err := url.Parse(whole); err == nil && u.Host != "" && u.User != nil {
+		password, _ := u.User.Password()
+		list = append(list, password)
+	}
+	var document any
+	if json.Unmarshal([]byte(whole), &document) == nil {
+		list = tokens(list, document)
+	}
+	var searched []string
+	for _, p := range list {
+		if Searched([]byte(p)) {
+			searched = append(searched, p)
+		}
+	}
+	return searched
+}
+
+// tokens adds the strings of a document that look like ones.
+func tokens(list []string, document any) []string {
+	switch d := document.(type) {
+	case string:
+		if strings.Contains(d, "\n") {
+			return append(list, pieces([]byte(d))...)
+		}
+		const digits = "0123456789"
+		if len(d) >= minWord && strings.Trim(d, lower+upper+digits+"+/=_-.~") == "" && strings.ContainsAny(d, digits) && strings.ContainsAny(d, lower+upper) {
+			return append(list, d)
+		}
+	case []any:
+		for _, e := range d {
+			list = tokens(list, e)
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(d)) {
+			list = tokens(list, d[name])
+		}
+	}
+	return list
+}

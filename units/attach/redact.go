@@ -1,0 +1,47 @@
+package attach
+
+import (
+	"fmt"
+
+	"github.com/pfar/pfar/units"
+)
+
+// Redaction returns the set of secrets that launchers and bridges are to keep out of their logs, as package redact writes it,
+// and a channel that is closed when there is another one.
+type Redaction func() (set []byte, changed <-chan struct{})
+
+// Feed sends the set as it is, and until over is closed each further one. Without a Redaction it does nothing.
+func (c *Conn) Feed(r Redaction, over <-chan struct{}) error {
+	if r == nil {
+		return nil
+	}
+	set, changed := r()
+	if err := c.sendSet(set); err != nil {
+		return fmt.Errorf("telling a process what to keep out of its log: %w", err)
+	}
+	go func() {
+		for {
+			select {
+			case <-changed:
+			case <-over:
+				return
+			}
+			if set, changed = r(); c.sendSet(set) != nil {
+				return // it has ended, or will be told when it comes again
+			}
+		}
+	}()
+	return nil
+}
+
+func (c *Conn) sendSet(set []byte) error {
+	f, err := units.Sealed("redact", set)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return c.Send(Message{Redact: true}, f)
+}
+
+// MaxSet bounds the set that a process takes, in bytes: hundreds of secrets, and among them long documents.
+const MaxSet = 256 << 20
