@@ -205,6 +205,29 @@ func TestSealedVault(t *testing.T) {
 	v, k, err = start()
 	want(v, k, err)
 
+	changes := 0
+	k.seal = func() error { // which ends between the two that a change of keys takes
+		if changes++; changes == 2 {
+			return errors.New("the power fails")
+		}
+		return s.run(context.Background())
+	}
+	if err := v.Rekey(); err == nil || changes != 2 {
+		t.Errorf("rekeyed with %d seals: %v", changes, err)
+	}
+	v, k, err = start()
+	want(v, k, err)
+	if text, err := s.unsealed(t); err != nil || strings.Count(text, "\n") != 2 {
+		t.Errorf("cut short, the sealed key has %d lines: %v", strings.Count(text, "\n"), err)
+	}
+	if err := v.Settle(); err != nil {
+		t.Error(err)
+	}
+	want(v, k, nil)
+	if text, err := s.unsealed(t); err != nil || strings.Count(text, "\n") != 1 {
+		t.Errorf("settled, the sealed key has %d lines: %v", strings.Count(text, "\n"), err)
+	}
+
 	put(t, s.files.plain, plain) // from a backup, say
 	if _, _, err = start(); err == nil || !strings.Contains(err.Error(), "different keys") {
 		t.Errorf("of two keys one is taken: %v", err)

@@ -253,9 +253,7 @@ func TestUserCredential(t *testing.T) {
 	o.isActive(t, "pfar-mcp@keyed", "active")
 	o.Run(t, "sh", "-euc", "echo -n hunter2-secret | pfar vault set some_token")
 	becomes(t, o, "keyed", control.Running)
-	if r := o.Try("pfar", "call", "keyed.environment"); !strings.Contains(r.Stdout, "TOKEN=hunter2-secret") {
-		t.Errorf("its environment: %s", r)
-	}
+	wantToken(t, o.m, "keyed", "hunter2-secret")
 	shown := o.Run(t, "sh", "-c", "systemctl --user show pfar-mcp@keyed; systemctl --user cat pfar-mcp@keyed; cat $XDG_RUNTIME_DIR/pfar/plan/*") +
 		o.m.Shell(t, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
 	if strings.Contains(shown, "hunter2-secret") {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -161,18 +162,24 @@ func read(path string, limit int64) ([]byte, time.Time, error) {
 	return b, st.ModTime(), err
 }
 
-// decrypt returns what a file of the vault's holds, and when it was written.
+// decrypt returns what a file of the vault's holds, and when it was written. A Rekey may take the file and the key away
+// between a look at one and at the other.
 func (v *Vault) decrypt(path string) ([]byte, time.Time, error) {
-	b, at, err := read(path, maxFile)
-	if err != nil {
-		return nil, at, err
+	for {
+		keys := v.identities()
+		b, at, err := read(path, maxFile)
+		if err != nil {
+			return nil, at, err
+		}
+		var ids []age.Identity
+		for _, id := range keys {
+			ids = append(ids, id)
+		}
+		text, err := decrypt(b, ids...)
+		if err == nil || slices.Equal(keys, v.identities()) {
+			return text, at, err
+		}
 	}
-	var ids []age.Identity
-	for _, id := range v.identities() {
-		ids = append(ids, id)
-	}
-	text, err := decrypt(b, ids...)
-	return text, at, err
 }
 
 func decrypt(b []byte, ids ...age.Identity) ([]byte, error) {

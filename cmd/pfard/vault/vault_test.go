@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -308,5 +310,55 @@ func TestSeed(t *testing.T) {
 	}
 	if _, err := Open(dir); err == nil {
 		t.Error("a vault that has a seed, and whose key is gone, got a new one")
+	}
+}
+
+// TestAtTheSameTime: whoever reads sees one of the values, whatever others write and however often the key changes.
+func TestAtTheSameTime(t *testing.T) {
+	dir := t.TempDir() + "/vault"
+	v := open(t, dir)
+	values := []string{"value-one", "value-two"}
+	if err := v.Set("k", []byte(values[0])); err != nil {
+		t.Fatal(err)
+	}
+	seed, err := v.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	var others sync.WaitGroup
+	for range 3 {
+		others.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if got, err := v.Get("k"); err != nil || !slices.Contains(values, string(got)) {
+					t.Errorf("read %q, %v", got, err)
+				}
+				if s, _, err := v.decrypt(v.seedFile()); err != nil || !bytes.Equal(s, seed) {
+					t.Errorf("the seed: %v", err)
+				}
+			}
+		})
+	}
+	others.Go(func() {
+		for i := range 8 {
+			if err := v.Set("k", []byte(values[i%2])); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 8 {
+		if err := v.Rekey(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(over)
+	others.Wait()
+	if got, err := open(t, dir).Get("k"); err != nil || string(got) != values[1] {
+		t.Errorf("at last %q, %v", got, err)
 	}
 }
