@@ -24,6 +24,9 @@ func (r *Registry) renew(u *Upstream) {
 		u.log.Info("the server goes on, though its credentials have changed", "reason", err.Error())
 	}
 	r.laid(u, before, err)
+	if err != nil { // the end of the next request asks again
+		u.whenFree(func() { r.renew(u) })
+	}
 }
 
 // yield is lull for a server that is to be started again. If requests are under way, the last one to end comes back here; so
@@ -33,6 +36,7 @@ func (r *Registry) yield(u *Upstream) (before *served) {
 	defer r.mu.Unlock()
 	e := r.entries[u.server.Name]
 	if e == nil || e.upstream != u || e.served == nil || !e.renews || e.laying != nil || r.closed || r.waker == nil {
+		u.whenFree(nil)
 		return nil
 	}
 	for _, o := range r.owned {
@@ -44,6 +48,13 @@ func (r *Registry) yield(u *Upstream) (before *served) {
 		return nil
 	}
 	return r.standIn(e, u)
+}
+
+// whenFree has f called when a request ends and no other is under way; nil: nothing.
+func (u *Upstream) whenFree(f func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.freed = f
 }
 
 // yield takes no requests any more if none is under way, and otherwise has again called when that may be so.

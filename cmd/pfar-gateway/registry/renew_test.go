@@ -130,6 +130,7 @@ func TestRenewIsRefused(t *testing.T) {
 		_, err := m.use(ctx, "hi")
 		return err == nil
 	})
+	m.awaitSleeps(2) // it is asked for again after a call
 	m.r.OnDemand(nil)
 	_, before := m.counts()
 	m.must("hi")
