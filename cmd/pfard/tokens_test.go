@@ -90,9 +90,19 @@ func clerk(t *testing.T) (*daemon, *machine, chan struct{}, *hands, *endpoint, *
 	h := &hands{at: noon, ring: d.tokens.due}
 	e := &endpoint{t: d.tokens, answers: make(chan func(string, oauth.Set, string)), begun: make(chan string)}
 	said := &loud{}
-	d.tokens.wall, d.tokens.jitter, d.tokens.run = h, func() float64 { return 0 }, e.run
-	d.tokens.log = slog.New(slog.NewTextHandler(said, nil))
+	d.within(t, func() {
+		d.tokens.wall, d.tokens.jitter, d.tokens.run = h, func() float64 { return 0 }, e.run
+		d.tokens.log = slog.New(slog.NewTextHandler(said, nil))
+	})
 	return d, m, changed, h, e, said
+}
+
+// within runs f in the loop.
+func (d *daemon) within(t *testing.T, f func()) {
+	t.Helper()
+	if err := d.do(func() error { f(); return nil }); err != nil {
+		t.Fatal(err)
+	}
 }
 
 type loud struct {
@@ -349,9 +359,11 @@ func TestRefusedTokens(t *testing.T) {
 	const want = `the refresh token of "drive" was refused (invalid_grant): obtain a new one and store it with pfar vault set drive --oauth`
 	d, m, changed, h, e, _ := clerk(t)
 	told := make(chan failure, 10)
-	d.tellOwner = func(f failure) { told <- f }
 	noticed := make(chan string, 10)
-	d.notice = func(server, words string) { noticed <- server + ": " + words }
+	d.within(t, func() {
+		d.tellOwner = func(f failure) { told <- f }
+		d.notice = func(server, words string) { noticed <- server + ": " + words }
+	})
 	d.hold(t, noon, time.Hour)
 	d.put(t, "a.hcl", declaresToken)
 	d.put(t, "b.hcl", fmt.Sprintf(good, "without"))
@@ -544,7 +556,7 @@ func pairOf(t *testing.T) (a, b *attach.Conn) {
 
 func TestStoreTokens(t *testing.T) {
 	d, m, changed, h, _, _ := clerk(t)
-	h.at = time.Now() // by which the answer reads what ends after so many seconds
+	d.within(t, func() { h.at = time.Now() }) // by which the answer reads what ends after so many seconds
 	d.put(t, "a.hcl", declaresToken)
 	changed <- struct{}{}
 	if s := d.state(t)["a"]; s.State != control.Waiting {
@@ -604,7 +616,7 @@ func TestAlarm(t *testing.T) {
 func TestBrokeredTokens(t *testing.T) {
 	d, m, changed, h, e, _ := clerk(t)
 	told := make(chan string, 10)
-	d.rebroker = func(server string) { told <- server }
+	d.within(t, func() { d.rebroker = func(server string) { told <- server } })
 	d.hold(t, noon, time.Hour)
 	d.put(t, "a.hcl", "allowed_domains = [\"api.example.com\"]\nserver {\n  command = \"sh\"\n}\nauth = { TOKEN = { secret = \"vault:drive\", deliver = \"broker\" } }\n")
 	changed <- struct{}{}
@@ -626,5 +638,30 @@ func TestBrokeredTokens(t *testing.T) {
 		if err := d.do(func() error { list = d.onDemand(); return nil }); err != nil || (len(list) == 1 && list[0].Renews) != renews {
 			t.Errorf("after token %d the gateway hears %+v, %v", n, list, err)
 		}
+	}
+}
+
+// TestTheNextPfardRenews: that a server runs with an earlier token is known to the next pfard.
+func TestTheNextPfardRenews(t *testing.T) {
+	d, m, changed, h, e, _ := clerk(t)
+	dir := t.TempDir()
+	n, err := newIntents(dir, d.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.within(t, func() { d.intents = n })
+	d.hold(t, noon, time.Hour)
+	d.put(t, "a.hcl", declaresToken)
+	changed <- struct{}{}
+	d.state(t)
+	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, PID: 7})
+	h.advance(50 * time.Minute)
+	e.succeeds(t, 1, time.Hour)
+	d.state(t)
+	next, other, _ := again(t, d, m, dir, "a")
+	var list []control.OnDemand
+	next.within(t, func() { list = next.onDemand() })
+	if len(list) != 1 || !list[0].Renews || other.count("a") != 0 {
+		t.Errorf("the gateway hears %+v, %d starts", list, other.count("a"))
 	}
 }
