@@ -19,7 +19,7 @@ func Kept(server, session string) string { return FDKept + Instance(server, sess
 
 // IsKept reports whether a name is one of those under which the gateway stores: no listener has such a name.
 func IsKept(name string) bool {
-	if name == FDSessions {
+	if name == FDSessions || name == FDSecrets {
 		return true
 	}
 	instance, ok := strings.CutPrefix(name, FDKept)

@@ -95,6 +95,7 @@ const (
 
 	FDKept     = "server."  // gateway: begins the names of what the one before it kept of a server (Kept)
 	FDSessions = "sessions" // gateway: memory with the client sessions of the one before it
+	FDSecrets  = "secrets"  // gateway: a sealed file with what secrets the one before it recognised (package redact)
 )
 
 // CredentialRedaction is the credential of a local pfard's bridge with what no record may hold, as package redact writes it.

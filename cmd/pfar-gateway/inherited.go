@@ -10,7 +10,10 @@ import (
 	"slices"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
+	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/packet"
 )
 
 type listeners struct {
@@ -95,6 +98,9 @@ func (g *gateway) goOn(ctx context.Context, before map[string][]*os.File, log *s
 		return
 	}
 	g.registry.Stores(store)
+	g.store = store
+	g.takeSecrets(before[units.FDSecrets])
+	delete(before, units.FDSecrets)
 	sessions := before[units.FDSessions]
 	delete(before, units.FDSessions)
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -116,6 +122,44 @@ func (g *gateway) goOn(ctx context.Context, before map[string][]*os.File, log *s
 		g.endpoint.Keep(ctx, memory)
 	}
 	g.registry.Abandon()
+}
+
+// takeSecrets goes on with the secrets that the gateway before this one recognised, until pfard says what there are now.
+func (g *gateway) takeSecrets(files []*os.File) {
+	if len(files) == 0 {
+		return
+	}
+	g.stored = true
+	packet.CloseAll(files[1:])
+	b, err := units.ReadSealed(files[0], attach.MaxSet)
+	set := new(redact.Set)
+	if err == nil {
+		err = set.UnmarshalBinary(b)
+	}
+	if err != nil {
+		g.log.Warn("giving up the secrets of the gateway before this one", "reason", err.Error())
+		return
+	}
+	g.secrets.Learn(set)
+}
+
+// keepSecrets has the next gateway begin with a set.
+func (g *gateway) keepSecrets(set []byte) error {
+	if g.store == nil {
+		return nil
+	}
+	f, err := units.Sealed(units.FDSecrets, set)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if g.stored {
+		if err := g.store.Forget(units.FDSecrets); err != nil {
+			return err
+		}
+	}
+	g.stored = true
+	return g.store.Keep(units.FDSecrets, f)
 }
 
 // sessionsMemory is where client sessions are written down: that of the gateway before this one if it is of use, or new.

@@ -63,6 +63,8 @@ type gateway struct {
 	changed   chan struct{}   // something has, in what is served
 	pfard     *control.Client // nil: nobody to ask for anything
 	secrets   *registry.Redaction
+	store     *units.Store // nil: there is none
+	stored    bool         // secrets are in it; belongs to followSecrets once that runs
 	log       *slog.Logger
 }
 
@@ -242,6 +244,9 @@ func (g *gateway) followSecrets(ctx context.Context) {
 			}
 			g.secrets.Learn(set)
 			heard()
+			if err := g.keepSecrets(b); err != nil {
+				g.log.Warn("the next gateway will have to wait for pfard", "error", err.Error())
+			}
 			return nil
 		})
 	})

@@ -10,11 +10,15 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/tests/systemd/bed"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -37,6 +41,10 @@ func launcher(program string) error {
 		return err
 	}
 	defer server.Process.Kill()
+	away, err := standIn()
+	if err != nil {
+		return err
+	}
 	c, err := handover.Dial("/run/pfar/servers.sock", handover.Server{Name: "echo", Pins: "trust-first"})
 	if err != nil {
 		return err
@@ -56,7 +64,42 @@ func launcher(program string) error {
 			return err
 		}
 		fmt.Printf("%s\n", line)
+		away() // from now on the gateway has to do without
 	}
+}
+
+// standIn says in pfard's place that there are no secrets, without which the gateway reads no server, until it is called off.
+func standIn() (away func(), err error) {
+	const path = "/run/pfar/control.sock"
+	gateway, err := user.Lookup("pfar")
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.Atoi(gateway.Uid)
+	if err != nil {
+		return nil, err
+	}
+	none, err := redact.New(nil).MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err == nil {
+		err = os.Chmod(path, 0o666)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, away := context.WithCancel(context.Background())
+	go control.Serve(ctx, l, func(ctx context.Context, _ control.Peer, q control.Request, send func(control.Response) error) error {
+		if q.Verb != control.Redaction {
+			return nil
+		}
+		err := send(control.Response{Redaction: none})
+		<-ctx.Done()
+		return err
+	}, control.Guest{UID: uid, Verbs: []control.Verb{control.Redaction, control.Demand}})
+	return away, nil
 }
 
 // client is a session with a machine's gateway.
@@ -155,8 +198,8 @@ func TestGatewayKeepsItsServers(t *testing.T) {
 		ready(message) // at once
 		ready(message) // when the server was asked again
 	}
-	if got := m.Run(t, "systemctl", "show", "-P", "NFileDescriptorStore", "pfar-gateway.service"); got != "5\n" {
-		t.Errorf("systemd keeps %s descriptors, want four of the server and the sessions", got)
+	if got := m.Run(t, "systemctl", "show", "-P", "NFileDescriptorStore", "pfar-gateway.service"); got != "6\n" {
+		t.Errorf("systemd keeps %s descriptors, want four of the server, the sessions and the secrets", got)
 	}
 	m.Run(t, "systemctl", "stop", "pfar-gateway.socket", "pfar-gateway.service")
 	select {
