@@ -91,6 +91,7 @@ func TestOwnersOfLibraries(t *testing.T) {
 		"github.com/fsnotify/fsnotify":         {"cmd/pfard"},
 		"github.com/mark3labs/mcp-go":          {"cmd/pfar-gateway", "cmd/pfar", "tests/e2e"}, // there as a client like others
 		"filippo.io/age":                       {"cmd/pfard/vault"},
+		"golang.org/x/oauth2":                  {"cmd/pfar-egress"},
 		"github.com/spf13/cobra":               {"cmd/pfar"},
 	}
 	version := regexp.MustCompile(`/v[0-9]+(/|$)`)
@@ -115,6 +116,7 @@ func TestPurePackages(t *testing.T) {
 		"policies/redact":         append([]string{"os"}, effects...),
 		"policies/egress":         append([]string{"os"}, effects...),
 		"policies/firewall/nflog": append([]string{"os"}, effects...),
+		"policies/oauth":          append([]string{"os"}, effects...),
 		"policies/gate":           append([]string{"os"}, effects...),
 		"policies/fence":          append([]string{"os"}, effects...),
 	}

@@ -56,6 +56,23 @@ func SessionMark(session string) string {
 	return "[" + session + "] "
 }
 
+// RefreshLog is the name of the log of what refreshes token sets, like GatewayLog.
+const RefreshLog = "pfar-refresh.service"
+
+// FailedRefresh begins the instance of pfar-failed@.service that tells of an instance of pfar-refresh@.service; no server's
+// name has a colon.
+const FailedRefresh = "refresh:"
+
+// RefreshInstance is the instance of pfar-refresh@.service for a key of the vault: the key itself, or of a long one its
+// beginning and a digest, since the user of the unit is named so, in 31 characters.
+func RefreshInstance(key string) string {
+	const longest, beginning, digest = 23, 14, 8
+	if len(key) <= longest {
+		return key
+	}
+	return key[:beginning] + "_" + Digest([]byte(key))[:digest]
+}
+
 // RestartSec is how long a runner waits before it starts a service again, in seconds.
 const RestartSec = 1
 
@@ -64,6 +81,7 @@ const (
 	FDGateway = "gateway" // launcher: connection to the gateway (units/handover)
 	FDPfard   = "pfard"   // launcher or bridge of a local pfard: the conversation with it (units/attach)
 	FDEgress  = "egress"  // egress bridge: sockets inside the server's network namespace, told apart by their addresses
+	FDRefresh = "refresh" // refresh of a token set, of a local pfard: connection to that (units/attach)
 	FDMonitor = "monitor" // egress bridge: Unix listener for those who watch its connections
 	FDHTTP    = "http"    // gateway: TCP listener
 	FDUnix    = "unix"    // gateway: Unix listener for clients

@@ -112,3 +112,21 @@ func TestSessions(t *testing.T) {
 		t.Errorf("instances %q and %q", a, b)
 	}
 }
+
+func TestRefreshInstance(t *testing.T) {
+	long := strings.Repeat("k", 64)
+	seen := map[string]string{}
+	for _, key := range []string{"drive", "-", "_x-1", long[:23], long[:24], long, long[:63] + "l"} {
+		name := RefreshInstance(key)
+		const user = 31 - len("pfar-r-") // characters of a user's name (systemd.exec(5))
+		if len(name) > user || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
+			t.Errorf("%q becomes %q", key, name)
+		}
+		if other, ok := seen[name]; ok {
+			t.Errorf("%q and %q become %q", key, other, name)
+		}
+		if seen[name] = key; len(key) <= 23 && name != key {
+			t.Errorf("%q becomes %q", key, name)
+		}
+	}
+}

@@ -52,6 +52,7 @@ type attachment struct {
 	conn    *attach.Conn  // nil while there is none
 	turn    chan struct{} // closed when that changes
 	told    map[string]string
+	taken   chan struct{} // has one when pfard has taken how a refresh went
 	last    uint64
 	asked   map[uint64]chan error
 	allowed map[destination]time.Time // until
@@ -74,7 +75,7 @@ func attachTo(ctx context.Context, path, digest string, keep *secrets, clean *hi
 func newAttachment(path, digest string, log *slog.Logger, fail func(error)) *attachment {
 	return &attachment{
 		path: path, hello: attach.Hello{Bridge: true, Digest: digest}, log: log, probe: probeFirewall, fail: fail, wait: askWait, turn: make(chan struct{}),
-		told: map[string]string{}, clean: new(hidden), asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
+		told: map[string]string{}, clean: new(hidden), taken: make(chan struct{}, 1), asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
 	}
 }
 
@@ -181,6 +182,10 @@ func (a *attachment) follow(c *attach.Conn) {
 		}
 		c.Close()
 		a.set(nil)
+		if a.path == "" {
+			a.fail(errPfardAway)
+			return
+		}
 		var w attach.Welcome
 		c, w, files, err = attach.Connect(context.Background(), a.path, a.hello)
 		if err != nil {
@@ -212,6 +217,12 @@ func (a *attachment) hand(brings bool, files []*os.File) {
 }
 
 func (a *attachment) take(m attach.Message) {
+	if m.Taken {
+		select {
+		case a.taken <- struct{}{}:
+		default:
+		}
+	}
 	if m.Allowed == nil {
 		return
 	}

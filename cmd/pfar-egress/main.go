@@ -2,6 +2,8 @@
 //
 // It is run as a unit: the listeners come by LISTEN_FDS, the plan by $CREDENTIALS_DIRECTORY, and news goes out by
 // NOTIFY_SOCKET (package units). When it has been idle it ends; the next connection has it started again.
+//
+// With --refresh it serves no server: it refreshes one OAuth token set and ends, by the same rules for the way out.
 package main
 
 import (
@@ -18,7 +20,8 @@ import (
 
 func main() {
 	idle := flag.Duration("idle", 30*time.Second, "end after so long without a connection; 0: never")
-	path := flag.String("attach", "", "pfard's `socket`, for the bridge of a systemd unit")
+	path := flag.String("attach", "", "pfard's `socket`, in a systemd unit")
+	renew := flag.Bool("refresh", false, "refresh the OAuth token set that pfard hands over, and end; for pfar-refresh@.service")
 	flag.Parse()
 	// One server's traffic may keep one core busy and no more. It is also the fastest: bytes pass through the kernel, and
 	// to wake another thread costs more than what there is to do here.
@@ -27,7 +30,11 @@ func main() {
 	err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	if err == nil {
+	switch {
+	case err != nil:
+	case *renew:
+		err = refresh(ctx, *path)
+	default:
 		err = run(ctx, *path, *idle)
 	}
 	if err != nil {

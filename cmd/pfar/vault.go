@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,10 @@ const vaultHelp = `Keep the secrets that declarations name as "vault:KEY".
 file. It never takes it as an argument: every user of the host can read the arguments of a process.
 Servers that run with a value that has changed are started again.
 
+With --oauth the value is an OAuth 2.0 token set in JSON, which pfar keeps fresh: access_token,
+refresh_token, expiry or expires_in, token_url, client_id; client_secret, auth_style ("header",
+"params", "auto"), scopes and allow_private if there is need of them. Servers get the access token.
+
 Each secret is a file that is encrypted with age (age-encryption.org) to the vault's own key. On an
 installed system that key is sealed to the machine by systemd-creds(1): what brings the secrets to
 another one is "pfar vault export".`
@@ -31,6 +36,7 @@ func (c *cli) vaultCommand() *cobra.Command {
 		Short: "Keep the secrets that declarations name",
 		Long:  vaultHelp,
 		Example: example("pfar vault set notion_token", "pass show notion | pfar vault set notion_token", "pfar vault list",
+			"pfar vault set drive --oauth --file tokens.json",
 			"pfar vault export secrets.age", "pfar vault import secrets.age"),
 		Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,6 +78,7 @@ func (c *cli) vaultCommand() *cobra.Command {
 
 func (c *cli) storeCommand(verb control.Verb, name, short string) *cobra.Command {
 	var file string
+	var tokens bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use: name + " KEY", Short: short, Args: onlyKey, ValidArgsFunction: c.completeKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,9 +86,10 @@ func (c *cli) storeCommand(verb control.Verb, name, short string) *cobra.Command
 			if err != nil {
 				return err
 			}
-			return c.changeVault(cmd.Context(), control.Request{Verb: verb, Key: args[0], Secret: string(secret)})
+			return c.changeVault(cmd.Context(), control.Request{Verb: verb, Key: args[0], Secret: string(secret), OAuth: tokens})
 		},
 	})
+	cmd.Flags().BoolVar(&tokens, "oauth", false, "the value is an OAuth 2.0 token set in JSON, which is kept fresh")
 	cmd.Flags().StringVar(&file, "file", "", "read the value from `FILE`, of which one line break at the end is not part")
 	cmd.RegisterFlagCompletionFunc("file", filesToo)
 	return cmd
@@ -237,9 +245,9 @@ func (c *cli) vaultList(ctx context.Context) error {
 	if len(list) == 0 {
 		return nil
 	}
-	rows := [][]cell{heading("KEY", "KIND", "STORED", "SERVERS")}
+	rows := [][]cell{heading("KEY", "KIND", "STORED", "EXPIRES", "SERVERS")}
 	for _, s := range list {
-		row := []cell{{s.Key, ""}, {s.Kind, ""}, {"", ""}, {strings.Join(s.Servers, ", "), ""}}
+		row := []cell{{s.Key, ""}, {s.Kind, ""}, {"", ""}, {c.expires(s), ""}, {strings.Join(s.Servers, ", "), ""}}
 		if s.Stored != nil {
 			row[2].text = s.Stored.Local().Format("2006-01-02 15:04")
 		}
@@ -250,9 +258,21 @@ func (c *cli) vaultList(ctx context.Context) error {
 	}
 	c.table(c.stdout, rows)
 	for _, s := range list {
-		if s.Damaged != "" {
-			fmt.Fprintf(c.stdout, "\n%s: %s\n", s.Key, escape(s.Damaged, oneLine))
+		if wrong := cmp.Or(s.Damaged, s.Problem); wrong != "" {
+			fmt.Fprintf(c.stdout, "\n%s: %s\n", s.Key, escape(wrong, oneLine))
 		}
 	}
 	return nil
+}
+
+// expires says when an access token ends, which is refreshed before.
+func (c *cli) expires(s control.Secret) string {
+	if s.Expiry == nil {
+		return ""
+	}
+	left := s.Expiry.Sub(c.now())
+	if left <= 0 {
+		return "expired"
+	}
+	return "in " + age(left)
 }

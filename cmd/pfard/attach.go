@@ -33,6 +33,7 @@ type attachments struct {
 	runner  *systemd.Runner
 	limits  *local.UnitScopes
 	hold    *hold
+	tokens  *tokens
 	gateway string // its socket for launchers
 	homes   string // directory of the servers' private homes
 
@@ -48,6 +49,7 @@ type attachments struct {
 	launchers map[string]launcher      // by instance
 	bridges   map[string]*attach.Conn  // likewise
 	kept      map[string]*kept         // by instance, for its bridge
+	refreshes map[string]refreshing    // by instance of pfar-refresh@.service
 	changed   map[string]chan struct{} // by instance: its brokered secrets are others now
 }
 
@@ -57,12 +59,12 @@ type launcher struct {
 	pid  int
 }
 
-func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, h *hold, dirs control.Dirs) *attachments {
+func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, h *hold, t *tokens, dirs control.Dirs) *attachments {
 	return &attachments{
-		log: log, link: link, limits: limits, hold: h, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(), redaction: newRedaction(),
+		log: log, link: link, limits: limits, hold: h, tokens: t, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(), redaction: newRedaction(),
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 		brokered:  func(generator.Plan) (*os.File, error) { return nil, nil },
-		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, changed: map[string]chan struct{}{},
+		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, changed: map[string]chan struct{}{}, refreshes: map[string]refreshing{},
 	}
 }
 
@@ -113,9 +115,12 @@ func (a *attachments) attached(conn *attach.Conn, peer control.Peer) {
 		return
 	}
 	var err error
-	if p.Bridge {
+	switch {
+	case p.Bridge:
 		err = a.bridge(conn, p, hello)
-	} else {
+	case p.Refresh:
+		err = a.refresher(conn, p, hello)
+	default:
 		err = a.launcher(conn, p, peer.UID, hello)
 	}
 	if err != nil {
@@ -141,7 +146,7 @@ func (a *attachments) introduced(conn *attach.Conn, peer control.Peer) (systemd.
 	if !stop.Stop() || silent != nil {
 		return p, nil
 	}
-	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge) {
+	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge || m.Hello.Refresh != p.Refresh) {
 		err = fmt.Errorf("the first message of process %d is not the hello of %q", p.PID, p.Instance)
 	}
 	if err != nil {

@@ -58,7 +58,7 @@ func serveAttach(t *testing.T, connect error) (a *attachments, path string, log 
 	t.Helper()
 	log = &strings.Builder{}
 	link := systemd.NewLink(func(context.Context) (*systemd.Bus, error) { return nil, connect })
-	a = newAttachments(slog.New(slog.NewTextHandler(log, nil)), link, nil, nil, control.Dirs{})
+	a = newAttachments(slog.New(slog.NewTextHandler(log, nil)), link, nil, nil, nil, control.Dirs{})
 	path = filepath.Join(t.TempDir(), "attach.sock")
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {

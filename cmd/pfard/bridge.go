@@ -167,6 +167,11 @@ func tellNewest(newest <-chan string, refused func(words string)) {
 func (a *attachments) refused(instance, words string) {
 	words = a.redaction.clean(words) // a host's name may be anything
 	a.runner.Refused(instance, words)
+	a.notice(instance, words)
+}
+
+// notice shows words in the status line of a server's unit.
+func (a *attachments) notice(instance, words string) {
 	a.mu.Lock()
 	conn := a.launchers[instance].conn
 	a.mu.Unlock()

@@ -44,17 +44,19 @@ type daemon struct {
 	options   options
 	log       *slog.Logger
 	vault     *vault.Vault
+	tokens    *tokens
 	redaction *redaction
 	delivery  delivery
 	endpoint  string
 	runner    runner
-	emptied   func()              // called when there is no server, for the first time or again
-	unheld    func() []string     // notes on what the host's firewall does not do
-	rebroker  func(server string) // has the bridges of a server put its secrets on the wire as they are now
-	tellOwner func(failure)       // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
-	waits     bool                // what waits for a credential has a unit that runs and says so
-	intents   intents             // what the next pfard is to know
-	units     *reloader           // nil: there are none
+	emptied   func()                     // called when there is no server, for the first time or again
+	notice    func(server, words string) // to the status line of a server's unit
+	unheld    func() []string            // notes on what the host's firewall does not do
+	rebroker  func(server string)        // has the bridges of a server put its secrets on the wire as they are now
+	tellOwner func(failure)              // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
+	waits     bool                       // what waits for a credential has a unit that runs and says so
+	intents   intents                    // what the next pfard is to know
+	units     *reloader                  // nil: there are none
 	inbox     chan func()
 	ended     chan struct{} // closed when loop has ended: nobody reads inbox any more
 
@@ -70,10 +72,16 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	secrets := newRedaction()
 	log = slog.New(journal.Redacting(log.Handler(), secrets.clean))
 	secrets.fill(v, log)
-	return &daemon{
-		options: o, log: log, vault: v, redaction: secrets, delivery: delivery{v, secrets.put}, endpoint: endpointAt(address), emptied: func() {}, rebroker: func(string) {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
+	fresh := newTokens(log, v)
+	d := &daemon{
+		options: o, tokens: fresh, notice: func(string, string) {}, log: log, vault: v, redaction: secrets, delivery: delivery{served{unawaited{v}, fresh}, secrets.put}, endpoint: endpointAt(address), emptied: func() {}, rebroker: func(string) {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
 		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
 	}
+	d.tokens.changing = d.tokenChanging
+	d.tokens.know = secrets.addAll
+	d.tokens.turned = func() { d.post(d.wakeWaiting) }
+	d.tokens.refused = d.tokenRefused
+	return d
 }
 
 // endpointAt is the gateway's URL; "" for none.
@@ -88,6 +96,7 @@ func endpointAt(address string) string {
 // those may have changed; SIGHUP says so as well.
 func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()) {
 	defer close(d.ended)
+	defer d.tokens.close()
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, unix.SIGHUP)
 	defer signal.Stop(hangup)
@@ -183,6 +192,7 @@ func (d *daemon) reload() {
 	for name, p := range wanted {
 		d.want(name, p, wordOf(set.Files[p.File]))
 	}
+	d.tokens.use(d.keysInUse())
 	for name, s := range d.servers {
 		_, ok := wanted[name]
 		s.stale = !ok && (stale[name] || s.want != nil && broken[s.want.File])
@@ -277,7 +287,13 @@ func (d *daemon) report() control.Report {
 	}
 	r.Notes = append(r.Notes, d.unheld()...)
 	for _, s := range d.servers {
-		r.Servers = append(r.Servers, s.report(d.runner.Log(s.name)))
+		c := s.report(d.runner.Log(s.name))
+		for _, words := range d.problems(s) {
+			if !strings.Contains(c.Detail, words) {
+				c.Detail = strings.TrimPrefix(c.Detail+"; "+words, "; ")
+			}
+		}
+		r.Servers = append(r.Servers, c)
 	}
 	slices.SortFunc(r.Servers, func(a, b control.Server) int { return strings.Compare(a.Name, b.Name) })
 	return r

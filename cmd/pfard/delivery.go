@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 
@@ -109,7 +110,10 @@ func (d delivery) value(c generator.Credential) (value []byte, missing string, e
 		return []byte(v), "", nil
 	}
 	value, err = d.vault.Get(c.Key)
+	words, waits := errors.AsType[awaited](err)
 	switch {
+	case waits:
+		return nil, c.Name + ": " + string(words), nil
 	case notFound(err):
 		return nil, fmt.Sprintf("%s: pfar vault set %s", c.Name, c.Key), nil
 	case err == nil:

@@ -96,7 +96,7 @@ func (d *daemon) sleep(name string) error {
 		return err
 	case s.asleep:
 		return nil
-	case !s.want.Gateway.OnDemand:
+	case !s.want.Gateway.OnDemand && s.renew != renewalDue:
 		return fmt.Errorf("%w: %q has neither idle_timeout nor autostart = false in %s", control.ErrInvalid, name, s.want.File)
 	case s.learn != nil:
 		return fmt.Errorf("%w: somebody has %q in learning mode", control.ErrBusy, name)
@@ -104,6 +104,9 @@ func (d *daemon) sleep(name string) error {
 		return fmt.Errorf("%w: %q has %d sessions with a process of their own", control.ErrBusy, name, len(s.sessions))
 	case s.busy || s.status.State != control.Running:
 		return s.down()
+	case s.renew == renewalDue:
+		d.renewed(s)
+		return nil
 	}
 	s.run, s.asleep = false, true
 	d.converge(s)
@@ -111,7 +114,8 @@ func (d *daemon) sleep(name string) error {
 	return nil
 }
 
-// watchDemand sends the servers on demand now and whenever that changes, until the peer hangs up.
+// watchDemand sends the servers on demand, and those that are to be started again, now and whenever that changes, until the
+// peer hangs up.
 func (d *daemon) watchDemand(ctx context.Context, send func(control.Response) error) error {
 	changed := make(chan struct{}, 1)
 	if err := d.do(func() error { d.watchers[changed] = true; return nil }); err != nil {
@@ -141,10 +145,10 @@ func (d *daemon) watchDemand(ctx context.Context, send func(control.Response) er
 func (d *daemon) onDemand() []control.OnDemand {
 	var list []control.OnDemand
 	for _, s := range d.servers {
-		if s.want == nil || !s.want.Gateway.OnDemand {
+		if s.want == nil || !s.want.Gateway.OnDemand && s.renew == noRenewal {
 			continue
 		}
-		o := control.OnDemand{Server: s.want.Gateway}
+		o := control.OnDemand{Server: s.want.Gateway, Renews: s.renew == renewalDue && s.status.State == control.Running}
 		switch s.status.State {
 		case control.Sleeping:
 			o.Sleeps = true

@@ -23,6 +23,7 @@ func (d *daemon) disable(name string) error {
 	}
 	d.atBoot()
 	s.off, s.run, s.asleep = true, false, false
+	d.tokens.use(d.keysInUse())
 	s.dismiss(fmt.Errorf("%w: somebody else disabled %q", control.ErrStopped, name))
 	d.converge(s)
 	d.tell()
@@ -40,6 +41,7 @@ func (d *daemon) enable(name string) error {
 	}
 	d.atBoot()
 	s.off = false
+	d.tokens.use(d.keysInUse())
 	err := d.turn(control.Start, name)
 	if err != nil { // its file disables it as well; it is to say so
 		d.converge(s)

@@ -13,8 +13,8 @@ import (
 	"github.com/pfar/pfar/units/journal"
 )
 
-// failure is what the owner is told of a server that is disabled because it failed.
-type failure struct{ server, reason string }
+// failure is what the owner is told: of a server that is disabled because it failed, or of a secret that cannot be refreshed.
+type failure struct{ server, secret, reason string }
 
 // detailWait is how long pfard may take to say why. The launcher tells it before systemd learns of the failure.
 const detailWait = 3 * time.Second
@@ -22,6 +22,10 @@ const detailWait = 3 * time.Second
 // tellFailed is what pfar-failed@.service runs (OnFailure=): one entry in the journal, and the owner's program. instance is
 // that of pfar-mcp@.service; getenv gives systemd's $MONITOR_ variables (systemd.exec(5)).
 func tellFailed(ctx context.Context, instance string, dirs control.Dirs, getenv func(string) string, log *slog.Logger) {
+	if refresh, ok := strings.CutPrefix(instance, units.FailedRefresh); ok {
+		tellRefused(ctx, refresh, dirs, log)
+		return
+	}
 	server, session, ofSession := strings.Cut(instance, "_")
 	if ofSession { // its server runs on, and nobody needs to do anything
 		log.Warn("the process of a session failed", "server", server, "session", session, "reason", monitored(getenv))
@@ -31,10 +35,29 @@ func tellFailed(ctx context.Context, instance string, dirs control.Dirs, getenv 
 	if err != nil {
 		reason = monitored(getenv)
 	}
-	f := failure{server, reason}
+	f := failure{server: server, reason: reason}
 	log.Log(ctx, journal.LevelCritical, "an MCP server is disabled", "server", f.server, "reason", f.reason,
 		"remedy", fmt.Sprintf("pfar logs %s says more, pfar enable %s starts it again", f.server, f.server))
 	hook{path: dirs.OnFailure(), log: log}.tell(ctx, f)
+}
+
+// tellRefused tells of a token set whose refresh has failed, if pfard says that nobody tries again.
+func tellRefused(ctx context.Context, instance string, dirs control.Dirs, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, detailWait+hookLimit)
+	defer cancel()
+	r, err := control.Client{Path: dirs.Control()}.Do(ctx, control.Request{Verb: control.Secrets})
+	if err != nil {
+		log.Warn("asking pfard about a refresh that failed, ignoring", "error", err)
+		return
+	}
+	for _, set := range r.Secrets {
+		if units.RefreshInstance(set.Key) != instance || !set.Refused {
+			continue
+		}
+		f := failure{secret: set.Key, reason: set.Problem}
+		log.Log(ctx, journal.LevelCritical, "an OAuth token set cannot be refreshed any more", "key", f.secret, "reason", f.reason)
+		hook{path: dirs.OnFailure(), log: log}.tell(ctx, f)
+	}
 }
 
 // failedDetail asks pfard why a server has failed.
@@ -78,6 +101,6 @@ func monitored(getenv func(string) string) string {
 // failed has the owner told of a server that has just failed, where that is pfard's to do.
 func (d *daemon) failed(s *server, before control.State) {
 	if d.tellOwner != nil && s.status.State == control.Failed && before != control.Failed {
-		d.tellOwner(failure{s.name, s.status.Detail})
+		d.tellOwner(failure{server: s.name, reason: s.status.Detail})
 	}
 }

@@ -180,13 +180,13 @@ func TestHooksOfOthers(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "on-failure")
 			c.prepare(t, dir, path)
-			got := tell(t, hook{path: path}, failure{"a", "b"})
+			got := tell(t, hook{path: path}, failure{server: "a", reason: "b"})
 			if strings.Contains(got, "output=ran") || !strings.Contains(got, c.want) || c.want == "" && got != "" {
 				t.Errorf("logged %q, want %q", got, c.want)
 			}
 		})
 	}
-	if got := tell(t, hook{path: "on-failure"}, failure{"a", "b"}); got != "" {
+	if got := tell(t, hook{path: "on-failure"}, failure{server: "a", reason: "b"}); got != "" {
 		t.Errorf("a program in whatever directory this is: %q", got)
 	}
 }
@@ -195,7 +195,7 @@ func TestHookIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "on-failure")
 	program(t, path, "#!/bin/sh\nsleep 600 & echo $! >"+dir+"/child\nsleep 600\n", 0o755)
-	got := tell(t, hook{path: path, limit: 200 * time.Millisecond}, failure{"a", "b"})
+	got := tell(t, hook{path: path, limit: 200 * time.Millisecond}, failure{server: "a", reason: "b"})
 	if !strings.Contains(got, "it still ran after 200ms") {
 		t.Errorf("logged %q", got)
 	}
@@ -214,12 +214,12 @@ func TestHookIsBounded(t *testing.T) {
 	}
 
 	program(t, path, "#!/bin/sh\nprintf '%2500s\\n' x\nseq 500\nprintf unended\n", 0o755)
-	got = tell(t, hook{path: path}, failure{"a", "b"})
+	got = tell(t, hook{path: path}, failure{server: "a", reason: "b"})
 	if n := strings.Count(got, "output="); n != maxHookOutput || !strings.Contains(got, "more than is logged") || strings.Contains(got, strings.Repeat(" ", maxHookLine+1)) {
 		t.Errorf("%d lines of output in %.200q", n, got)
 	}
 	program(t, path, "#!/bin/sh\nprintf unended\n", 0o755)
-	if got = tell(t, hook{path: path}, failure{"a", "b"}); !strings.Contains(got, "output=unended") {
+	if got = tell(t, hook{path: path}, failure{server: "a", reason: "b"}); !strings.Contains(got, "output=unended") {
 		t.Errorf("logged %q", got)
 	}
 }
@@ -229,7 +229,7 @@ func TestHookEnvironment(t *testing.T) {
 	t.Setenv("LANG", "xx")
 	path := filepath.Join(t.TempDir(), "on-failure")
 	program(t, path, "#!/bin/sh\nenv | sort; pwd\n", 0o755)
-	got := tell(t, hook{path: path}, failure{"a", "one\x00two\nPFAR_X=3 \xff" + strings.Repeat("é", maxReason)})
+	got := tell(t, hook{path: path}, failure{server: "a", reason: "one\x00two\nPFAR_X=3 \xff" + strings.Repeat("é", maxReason)})
 	for _, want := range []string{"output=\"LANG=xx\"", "PFAR_SERVER=a", "PFAR_REASON=one two PFAR_X=3 \uFFFDéé", `éé...`, "output=/\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)

@@ -174,9 +174,14 @@ const (
 // servers, and what it was allowed before if it is still the same start of its unit. If it cannot be held, the words say
 // why; it may run all the same, on the strength of its own rules.
 func (h *hold) Hello(instance string, pid int, policy egress.Policy) (b *heldBridge, why string) {
+	return h.of(instance, systemd.BridgeUnit(instance), pid, policy)
+}
+
+// of is Hello for the main process of any unit in the bridges' slice, by a name that nothing else has.
+func (h *hold) of(instance, unit string, pid int, policy egress.Policy) (b *heldBridge, why string) {
 	b = &heldBridge{h: h, instance: instance, policy: policy, pace: rate.NewLimiter(changesPerSecond, changesAtOnce)}
 	b.ctx, b.stop = context.WithCancel(h.ctx)
-	own, slice, err := h.cfg.cgroups(pid, systemd.BridgeUnit(instance), systemd.EgressSlice)
+	own, slice, err := h.cfg.cgroups(pid, unit, systemd.EgressSlice)
 	defer h.cfg.Changed()
 	if err != nil {
 		b.why = err

@@ -19,7 +19,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hook is the owner's program that is run when a server is disabled because it failed.
+// about says in a log what has failed.
+func (f failure) about() slog.Attr {
+	if f.secret != "" {
+		return slog.String("key", f.secret)
+	}
+	return slog.String("server", f.server)
+}
+
+// hook is the owner's program that is run when a server is disabled because it failed, or a token set is refused.
 type hook struct {
 	path  string
 	log   *slog.Logger
@@ -40,7 +48,7 @@ func (h hook) tell(ctx context.Context, f failure) {
 		err = h.run(ctx, f)
 	}
 	if err != nil {
-		h.log.Warn("running the owner's program, ignoring", "server", f.server, "error", err)
+		h.log.Warn("running the owner's program, ignoring", f.about(), "error", err)
 	}
 }
 
@@ -81,11 +89,11 @@ func (h hook) run(ctx context.Context, f failure) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.path)
 	cmd.Dir = "/"
-	cmd.Env = append(hookEnvironment(os.Environ()), "PFAR_SERVER="+f.server, "PFAR_REASON="+printable(f.reason))
+	cmd.Env = append(hookEnvironment(os.Environ()), "PFAR_SERVER="+f.server, "PFAR_KEY="+f.secret, "PFAR_REASON="+printable(f.reason))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = time.Second // what it leaves running may hold its output open
-	out := &hookOutput{log: h.log.With("server", f.server)}
+	out := &hookOutput{log: h.log.With(f.about())}
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
 	out.end()

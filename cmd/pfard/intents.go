@@ -28,6 +28,7 @@ type intent struct {
 	Word   string `json:"word"` // digest of the declaration
 	Run    bool   `json:"run"`
 	Asleep bool   `json:"asleep,omitempty"` // until a call wants it
+	Renew  bool   `json:"renew,omitempty"`  // it runs with an earlier value of a secret
 }
 
 func newIntents(dir string, log *slog.Logger) (intents, error) {
@@ -41,7 +42,7 @@ func (n intents) keep(s *server) {
 	if n.dir == "" || s.want == nil {
 		return
 	}
-	now := intent{s.word, s.run, s.asleep}
+	now := intent{s.word, s.run, s.asleep, s.renew == renewalDue}
 	if n.written[s.name] == now {
 		return
 	}
@@ -133,6 +134,9 @@ func (d *daemon) recall(f systemd.Found) *server {
 		s.run = i.Run && f.Applied == "" // or it has been stopped since by somebody else
 	default:
 		s.started, s.run = &p, !ok || i.Run || f.Outside
+		if i.Renew {
+			s.renew = renewalDue
+		}
 		s.take(f.Update)
 	}
 	return s

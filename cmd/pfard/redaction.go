@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
@@ -38,14 +40,30 @@ func (r *redaction) fill(v *vault.Vault, log *slog.Logger) {
 	}
 	values := make(map[string][]byte, len(keys))
 	for _, key := range keys {
-		value, err := v.Get(key)
+		list, err := v.Values(key)
 		if err != nil {
 			log.Error("reading a secret that is to be kept out of logs and results", "error", err) // whoever needs it does not get it either
 			continue
 		}
-		values[key] = value
+		maps.Copy(values, named(key, list))
 	}
 	r.add(values)
+}
+
+// addAll adds the values under one key of the vault.
+func (r *redaction) addAll(key string, values [][]byte) { r.add(named(key, values)) }
+
+// named gives each value under a key a name: of a token set what a server gets has the key's own.
+func named(key string, values [][]byte) map[string][]byte {
+	all := make(map[string][]byte, len(values))
+	for i, value := range values {
+		name := key
+		if i > 0 {
+			name = fmt.Sprintf("%s.%d", key, i)
+		}
+		all[name] = value
+	}
+	return all
 }
 
 // put adds a value.

@@ -123,6 +123,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	d.runner, d.rebroker = r, r.Rebroker
+	d.tokens.run = d.tokens.refreshWith(r)
 	var telling sync.WaitGroup
 	defer telling.Wait()
 	owner := hook{path: o.dirs.OnFailure(), log: log}
@@ -140,6 +141,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())
 	d.loop(ctx, w.changed, d.ready)
 	notify(log, sd.SdNotifyStopping)
+	d.tokens.settle()
 	gateway.HTTP.Close() // nobody is to wait for a gateway that takes no more requests
 	gateway.Unix.Close()
 	r.Close()

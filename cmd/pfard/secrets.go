@@ -4,13 +4,16 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/policies/oauth"
 )
 
 // answerVault carries out what is asked of the vault, and leaves a record of it, never with a value (AUD-03).
@@ -22,8 +25,12 @@ func (d *daemon) answerVault(p control.Peer, q control.Request) (r control.Respo
 		if q.Verb == control.Rotate {
 			put = d.vault.Replace
 		}
+		secret, err := secretOf(q)
+		if err != nil {
+			return r, err
+		}
 		r.Changes, err = d.changeVault(func() ([]vault.Change, error) {
-			outcome, err := put(vault.Secret{Key: q.Key, Value: []byte(q.Secret)})
+			outcome, err := put(secret)
 			return []vault.Change{{Key: q.Key, Outcome: outcome}}, err
 		})
 		return r, ofVault(err)
@@ -43,6 +50,23 @@ func (d *daemon) answerVault(p control.Peer, q control.Request) (r control.Respo
 	}
 	r.Secrets, err = d.listSecrets()
 	return r, err
+}
+
+// secretOf is what a request is to store.
+func secretOf(q control.Request) (vault.Secret, error) {
+	s := vault.Secret{Key: q.Key, Value: []byte(q.Secret)}
+	if !q.OAuth {
+		return s, nil
+	}
+	set, err := oauth.Parse(s.Value, time.Now())
+	if err == nil {
+		s.Kind = vault.OAuth
+		s.Value, err = set.Encode()
+	}
+	if err != nil {
+		return s, fmt.Errorf("%w: %w", control.ErrInvalid, err)
+	}
+	return s, nil
 }
 
 // removed is what has become of a secret that was taken out of the vault.
@@ -122,11 +146,26 @@ func (d *daemon) listSecrets() ([]control.Secret, error) {
 			} else {
 				s.Stored = &e.Stored
 			}
+			if e.Kind == vault.OAuth {
+				d.describeTokens(&s)
+			}
 			list = append(list, s)
 		}
 		return nil
 	})
 	return list, err
+}
+
+// describeTokens adds what is told of a token set alone.
+func (d *daemon) describeTokens(s *control.Secret) {
+	set, _, _, err := d.vault.Tokens(s.Key)
+	switch {
+	case err != nil:
+		s.Damaged = err.Error()
+	case !set.Expiry.IsZero():
+		s.Expiry = &set.Expiry
+	}
+	s.Problem, s.Refused = d.tokens.problem(s.Key)
 }
 
 // usersOf are the servers whose declarations name a key, sorted.
@@ -147,11 +186,16 @@ func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.C
 	if err := d.do(func() error { before = d.handouts(); return nil }); err != nil {
 		return nil, err
 	}
+	d.tokens.storing.Lock() // what comes of a refresh that is under way is dropped
 	changes, err := change()
+	d.tokens.storing.Unlock()
 	if err != nil {
 		return nil, err
 	}
 	d.redaction.fill(d.vault, d.log)
+	for _, c := range changes {
+		d.tokens.stored(c.Key)
+	}
 	var list []control.Change
 	err = d.do(func() error {
 		for _, c := range changes {
@@ -174,15 +218,17 @@ func (d *daemon) handouts() map[string]string {
 		if s.want == nil || len(s.want.Credentials) == 0 {
 			continue
 		}
-		if digest, lacks := d.handout(s); !lacks {
+		// A token that has ended is what the server runs with nevertheless.
+		if digest, lacks := (delivery{unawaited{d.vault}, d.redaction.put}).handout(s); !lacks {
 			all[name] = digest
 		}
 	}
 	return all
 }
 
-func (d *daemon) handout(s *server) (digest string, lacks bool) {
-	secrets, err := d.delivery.secrets(*s.want)
+// handout is the digest of what a server's launcher is given.
+func (d delivery) handout(s *server) (digest string, lacks bool) {
+	secrets, err := d.secrets(*s.want)
 	if err != nil || len(secrets.Missing) > 0 {
 		return "", true
 	}
@@ -208,7 +254,7 @@ func (d *daemon) secretChanged(key string, before map[string]string) []control.U
 // renew has a server run with what the vault holds now, and returns what becomes of it. Calls that are under way have the
 // time of any stop.
 func (d *daemon) renew(s *server, before string) control.Then {
-	now, lacks := d.handout(s)
+	now, lacks := d.delivery.handout(s)
 	d.rebroker(s.name)
 	switch {
 	case !s.runs():

@@ -28,6 +28,7 @@ type server struct {
 
 	started *generator.Plan // what the runner was told to start; nil: nothing
 	again   bool            // stop it and start it, though the plan is the same
+	renew   renewal         // whether what it was started with has changed since
 	busy    bool            // a stop is under way
 	delayed error           // why what it needs cannot be written; it is tried again
 
@@ -135,6 +136,9 @@ func (d *daemon) stop(s *server) {
 
 func (d *daemon) start(s *server) {
 	s.again = false
+	if s.renew == renewalDue {
+		s.renew = noRenewal
+	}
 	before := s.status.State
 	defer func() { d.failed(s, before) }()
 	secrets, err := d.delivery.secrets(*s.want)
@@ -240,6 +244,9 @@ func (s *server) take(u local.Update) {
 		return
 	}
 	s.set(control.State(u.State), u.Detail)
+	if s.renew == renewalDone && s.status.State == control.Running {
+		s.renew = noRenewal
+	}
 	s.status.PID, s.status.UID, s.status.Tools, s.status.Crashes, s.status.Limits = u.PID, u.UID, u.Tools, u.Crashes, u.Limits
 }
 

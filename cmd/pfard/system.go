@@ -79,7 +79,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	if !rootless() { // of which one note tells it all
 		d.unheld = h.Unheld
 	}
-	a := newAttachments(log, link, limits, h, o.dirs)
+	a := newAttachments(log, link, limits, h, d.tokens, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits, Home: prepareHome,
 		Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: a.drop,
@@ -87,8 +87,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	d.runner, a.runner, a.redaction = r, r, d.redaction
-	a.brokered, d.rebroker = d.delivery.brokered, a.rebroker
+	d.join(a, r)
 	found, err := r.Adopt(ctx)
 	if err != nil {
 		return err
@@ -146,6 +145,13 @@ func systemVault(ctx context.Context, dirs control.Dirs, link *systemd.Link) (v 
 }
 
 const unsealedNote = "the vault's key lies in a file in the clear: this machine has not sealed it (journalctl -u " + keyUnit + ")"
+
+// join has the daemon and the conversations with units know each other.
+func (d *daemon) join(a *attachments, r *systemd.Runner) {
+	d.runner, a.runner, a.redaction = r, r, d.redaction
+	a.brokered, d.rebroker = d.delivery.brokered, a.rebroker
+	d.tokens.run, d.tokens.mended, d.notice = a.refresh, a.refreshMended, a.notice
+}
 
 // prepareHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts. Whose
 // it is is known once it has.

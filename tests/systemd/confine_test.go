@@ -61,6 +61,17 @@ var probes = []struct {
 	{"pfar-egress@notion.service", true, `echo >"${RUNTIME_DIRECTORY:-/run}/probe"`},
 	{"pfar-egress@notion.service", true, connect},
 
+	{"pfar-refresh@notion.service", false, "ls /var/lib/pfar/vault || ls /var/lib/pfar/pins"},
+	{"pfar-refresh@notion.service", false, "cat /run/pfar/plan/notion.json"},
+	{"pfar-refresh@notion.service", false, "ls /home/user"},
+	{"pfar-refresh@notion.service", false, "echo >/var/lib/probe || echo >/run/probe"},
+	{"pfar-refresh@notion.service", false, "test -e /proc/1/cmdline"},
+	{"pfar-refresh@notion.service", false, socket("AF_PACKET")},
+	{"pfar-refresh@notion.service", false, socket("AF_NETLINK")},
+	{"pfar-refresh@notion.service", false, "unshare --user true"},
+	{"pfar-refresh@notion.service", false, writeAndExecute},
+	{"pfar-refresh@notion.service", true, connect},
+
 	{"pfar-mcp@notion.service", false, connect},
 	{"pfar-mcp@notion.service", false, "ls /var/lib/pfar/vault || ls /var/lib/pfar/pins"},
 	{"pfar-mcp@notion.service", false, "cat /run/pfar/plan/notion.json"},
@@ -110,7 +121,7 @@ func TestUnitsConfine(t *testing.T) {
 		m.Put(t, fmt.Sprintf("%s/%s/%d", probesDir, name(p.unit), i), p.script+"\n", 0o644)
 	}
 	m.Put(t, probesDir+"/all", `for f in `+probesDir+`/$1/*; do if sh -eu $f; then echo "works ${f##*/}"; else echo "fails ${f##*/}"; fi; done`, 0o644)
-	for _, unit := range []string{"pfard.service", "pfar-gateway.service", "pfar-egress@notion.service", "pfar-mcp@notion.service", "pfar-failed@notion.service"} {
+	for _, unit := range []string{"pfard.service", "pfar-gateway.service", "pfar-egress@notion.service", "pfar-mcp@notion.service", "pfar-refresh@notion.service", "pfar-failed@notion.service"} {
 		free := m.Try("systemd-run", "--quiet", "--wait", "--collect", "--pipe", "sh", probesDir+"/all", name(unit))
 		inPlace(t, m, unit, "sh "+probesDir+"/all "+name(unit))
 		m.Run(t, "systemctl", "start", unit)

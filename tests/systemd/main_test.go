@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 	if v := os.Getenv(internetVariable); v != "" {
 		panic(internet.Serve(strings.TrimPrefix(v, noTLS)))
 	}
+	if roots := os.Getenv(identityVariable); roots != "" {
+		panic(endpoint(roots))
+	}
 	flag.Parse()
 	if testing.Short() {
 		fmt.Println("NOT RUN with -short: tests/systemd boots machines, which takes root")

@@ -86,6 +86,15 @@ var userProbes = []struct {
 	{"pfar-egress@notion.service", true, `echo >"${RUNTIME_DIRECTORY:-/tmp}/probe"`},
 	{"pfar-egress@notion.service", true, connect},
 
+	{"pfar-refresh@notion.service", false, "ls ~"},
+	{"pfar-refresh@notion.service", false, "cat ~/.config/file"},
+	{"pfar-refresh@notion.service", false, "cat $XDG_RUNTIME_DIR/pfar/plan/notion.json"},
+	{"pfar-refresh@notion.service", false, "systemctl --user list-units || busctl --user list"},
+	{"pfar-refresh@notion.service", false, "touch $XDG_RUNTIME_DIR/probe"},
+	{"pfar-refresh@notion.service", false, "unshare --user true"},
+	{"pfar-refresh@notion.service", false, writeAndExecute},
+	{"pfar-refresh@notion.service", true, connect},
+
 	{"pfar-mcp@notion.service", false, "unshare --user --map-root-user --net " + socket("AF_PACKET")},
 	{"pfar-mcp@notion.service", true, `echo >"${RUNTIME_DIRECTORY:-/tmp}/probe"`},
 	{"pfar-mcp@notion.service", true, "bwrap --unshare-all --die-with-parent --new-session --unshare-user --disable-userns --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp node -e ''"},
@@ -100,7 +109,7 @@ func TestUserUnitsConfine(t *testing.T) {
 		o.m.Put(t, fmt.Sprintf("%s/%s/%d", probesDir, name(p.unit), i), p.script+"\n", 0o644)
 	}
 	o.m.Put(t, probesDir+"/all", `for f in `+probesDir+`/$1/*; do if sh -eu $f; then echo "works ${f##*/}"; else echo "fails ${f##*/}"; fi; done`, 0o644)
-	for _, unit := range []string{"pfard.service", "pfar-gateway.service", "pfar-egress@notion.service", "pfar-mcp@notion.service"} {
+	for _, unit := range []string{"pfard.service", "pfar-gateway.service", "pfar-egress@notion.service", "pfar-mcp@notion.service", "pfar-refresh@notion.service"} {
 		free := o.Try("systemd-run", "--user", "--quiet", "--wait", "--collect", "--pipe", "-pEnvironment=PFAR_STATE_DIR="+o.home()+"/.local/state/pfar", "sh", probesDir+"/all", name(unit))
 		o.m.Put(t, "/etc/systemd/user/"+unit+".d/bed.conf", inPlaceOf+"SyslogIdentifier=probe-"+name(unit)+"\nExecStart=sh "+probesDir+"/all "+name(unit)+"\n", 0o644)
 		o.Run(t, "systemctl", "--user", "daemon-reload")

@@ -1,4 +1,4 @@
-// Package attach is the conversation between pfard and the process of an instance unit: a server's launcher or its egress bridge.
+// Package attach is the conversation between pfard and the process of an instance unit: a server's launcher, its egress bridge, or what refreshes a token set.
 //
 // The process connects to pfard's socket (SOCK_SEQPACKET), says who it is, and keeps the connection as long as it lives.
 // pfard believes nothing that it says of itself: the kernel says which process it is, and systemd which unit that process
@@ -22,13 +22,15 @@ type Message struct {
 	Ended   bool              `json:"ended,omitempty"`   // launcher: what was placed has ended; did the kernel kill for memory?
 	Sockets bool              `json:"sockets,omitempty"` // launcher: the sockets of a network namespace that it made, attached
 	Notify  map[string]string `json:"notify,omitempty"`  // what it has told its service manager, by variable (package units)
-	Allow   *Allow            `json:"allow,omitempty"`   // bridge: it is about to connect
+	Allow   *Allow            `json:"allow,omitempty"`   // bridge, refresh: it is about to connect
+	Renewed *Renewed          `json:"renewed,omitempty"` // refresh: how it went; if it did, the new tokens are the attached file
 
 	// From pfard.
 	Welcome *Welcome `json:"welcome,omitempty"` // the answer to Hello
 	Placed  *Placed  `json:"placed,omitempty"`  // the answer to Place
 	End     *End     `json:"end,omitempty"`     // the answer to Ended
 	Allowed *Allowed `json:"allowed,omitempty"` // the answer to Allow
+	Taken   bool     `json:"taken,omitempty"`   // the answer to Renewed: what came with it is stored, or of no use any more
 	Broker  bool     `json:"broker,omitempty"`  // to a bridge: the attached file has what it is to put on the wire from now on (package broker)
 	Redact  bool     `json:"redact,omitempty"`  // the attached file has what to keep out of logs from now on (package redact)
 	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
@@ -36,18 +38,19 @@ type Message struct {
 	Later   bool     `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
 }
 
-// Hello says who has connected.
+// Hello says who has connected: a launcher, if it is none of the others.
 type Hello struct {
-	Bridge bool   `json:"bridge,omitempty"` // the egress bridge; a launcher otherwise
-	Digest string `json:"digest"`           // of the plan that it was started with (generator.Digest)
-	Again  bool   `json:"again,omitempty"`  // it has been welcomed before, by an earlier pfard perhaps
+	Bridge  bool   `json:"bridge,omitempty"`  // the egress bridge
+	Refresh bool   `json:"refresh,omitempty"` // what refreshes a token set
+	Digest  string `json:"digest"`            // of the plan that it was started with (generator.Digest); of a refresh, none
+	Again   bool   `json:"again,omitempty"`   // it has been welcomed before, by an earlier pfard perhaps
 }
 
 // Welcome comes with descriptors: to a launcher its connection to the gateway; to a bridge the sockets from the server's
-// network namespace that systemd could not bind. A process that comes
+// network namespace that systemd could not bind; to a refresh the token set (oauth.Set, units.Sealed). A process that comes
 // again gets none of these.
 type Welcome struct {
-	Held   string `json:"held,omitempty"`   // to a bridge: why the firewall does not hold it, in words; "" if it does
+	Held   string `json:"held,omitempty"`   // to a bridge or a refresh: why the firewall does not hold it, in words; "" if it does
 	Redact bool   `json:"redact,omitempty"` // to a bridge: the next message is one of Message.Redact, and nothing is to be logged before
 	Broker bool   `json:"broker,omitempty"` // to a bridge: the last of the files is as of Message.Broker
 }
@@ -82,6 +85,16 @@ type Allow struct {
 type Allowed struct {
 	ID    uint64 `json:"id"`
 	Error string `json:"error,omitempty"`
+}
+
+// Renewed is how a refresh went. Without Error the file has the oauth.Renewal.
+type Renewed struct {
+	Base  string        `json:"base"`            // digest of the token set that was refreshed (units.Digest)
+	Asked time.Time     `json:"asked,omitzero"`  // when it was sent to the endpoint: what that says of times counts from here
+	Error string        `json:"error,omitempty"` // in words that hold no secret
+	Code  string        `json:"code,omitempty"`  // with Error: the endpoint's own (RFC 6749 section 5.2), if it gave one
+	Final bool          `json:"final,omitempty"` // with Error: another try would not mend it
+	After time.Duration `json:"after,omitempty"` // with Error: before that the endpoint wants no other try; nanoseconds in JSON
 }
 
 // Conn is one connection, at either end.

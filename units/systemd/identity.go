@@ -15,7 +15,8 @@ import (
 // Process is the main process of an instance unit.
 type Process struct {
 	Instance string
-	Bridge   bool // of the egress bridge; of the launcher otherwise
+	Bridge   bool // of the egress bridge
+	Refresh  bool // of what refreshes a token set; of the launcher, if it is neither
 	PID      int
 }
 
@@ -71,16 +72,19 @@ func unitIn(text string) (p Process, unit string, err error) {
 		if name, ok := InstanceOf(unit); ok {
 			return Process{Instance: name}, unit, nil
 		}
-		if name, ok := bridgeOf(unit); ok {
+		if name, ok := instanceIn(unit, bridge); ok {
 			return Process{Instance: name, Bridge: true}, unit, nil
+		}
+		if name, ok := instanceIn(unit, refresh); ok {
+			return Process{Instance: name, Refresh: true}, unit, nil
 		}
 	}
 	return Process{}, "", fmt.Errorf("%w: its cgroup is %q", ErrStranger, text)
 }
 
-// bridgeOf returns the instance whose bridge a unit is.
-func bridgeOf(unit string) (string, bool) {
-	rest, ok := strings.CutPrefix(unit, bridge)
+// instanceIn returns the instance of a template that a unit is.
+func instanceIn(unit, template string) (string, bool) {
+	rest, ok := strings.CutPrefix(unit, template)
 	if !ok {
 		return "", false
 	}

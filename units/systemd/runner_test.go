@@ -540,6 +540,8 @@ func TestUnitIn(t *testing.T) {
 	for text, want := range map[string]string{
 		"0::/pfar.slice/pfar-mcp@notion.service\n":                                         "notion false",
 		"0::/pfar.slice/pfar-egress.slice/pfar-egress@notion.service\n":                    "notion true",
+		"0::/pfar.slice/pfar-egress.slice/pfar-refresh@drive.service\n":                    "drive refresh",
+		"0::/pfar.slice/pfar-refresh@drive.service/pfar-mcp@drive.scope\n":                 "",
 		"0::/pfar.slice/pfar-mcp@long-name-here_abcdefgh.service\n":                        "long-name-here_abcdefgh false",
 		"9:name=systemd:/pfar.slice/pfar-mcp@a.service\n2:cpu:/\n0::/\n":                   "a false",
 		"9:name=systemd:/\n0::/pfar.slice/pfar-mcp@a.service\n":                            "a false",
@@ -554,6 +556,9 @@ func TestUnitIn(t *testing.T) {
 		got := ""
 		if err == nil {
 			got = p.Instance + map[bool]string{true: " true", false: " false"}[p.Bridge]
+			if p.Refresh {
+				got = p.Instance + " refresh"
+			}
 		}
 		if got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -13,6 +13,7 @@ const (
 	EgressSlice = "pfar-egress.slice" // within it, the bridges
 	launcher    = "pfar-mcp@"
 	bridge      = "pfar-egress@"
+	refresh     = "pfar-refresh@"
 	service     = ".service"
 )
 
@@ -21,6 +22,9 @@ func LauncherUnit(instance string) string { return launcher + instance + service
 
 // BridgeUnit is the service of an instance's egress bridge.
 func BridgeUnit(instance string) string { return bridge + instance + service }
+
+// RefreshUnit is the service that refreshes a token set (units.RefreshInstance).
+func RefreshUnit(instance string) string { return refresh + instance + service }
 
 // InstanceOf returns the instance whose launcher a unit is.
 func InstanceOf(unit string) (string, bool) {

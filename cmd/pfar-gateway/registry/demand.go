@@ -34,6 +34,7 @@ type demand struct {
 	tried  bool             // it has been started to learn what it offers
 	waking *waking          // the newest
 	laying chan struct{}    // closed when pfard has answered whether it puts it to sleep; nil: it is not asked
+	renews bool             // pfard wants to start it again when no request is under way
 }
 
 // waking is the way from the first call that wants a server to its being up, or not. It belongs to the registry's lock,
@@ -73,11 +74,8 @@ func (u *Upstream) isAsleep() bool { return errors.Is(u.why(), errAsleep) }
 // rests reports whether what is served is of a server that sleeps, or did so until it was woken.
 func (e *entry) rests() bool { return e.served != nil && e.served.upstream.isAsleep() }
 
-// Hold keeps a server awake until Release. It reports false if the server sleeps.
+// Hold keeps a server awake, and from being started again, until Release. It reports false if the server sleeps.
 func (u *Upstream) Hold() bool {
-	if !u.server.OnDemand {
-		return true
-	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.resting {
@@ -90,13 +88,17 @@ func (u *Upstream) Hold() bool {
 
 // Release ends what Hold has begun: the server's idle_timeout counts from here.
 func (u *Upstream) Release() {
-	if !u.server.OnDemand {
-		return
-	}
 	u.mu.Lock()
-	defer u.mu.Unlock()
 	u.holds--
 	u.used = time.Now()
+	freed := u.freed
+	if u.holds > 0 {
+		freed = nil
+	}
+	u.mu.Unlock()
+	if freed != nil {
+		go freed()
+	}
 }
 
 // touch notes that something has kept the server awake until now.
@@ -140,6 +142,7 @@ func (r *Registry) OnDemand(list []control.OnDemand) {
 		}
 	}
 	for name, e := range r.entries {
+		e.renews = e.renews && named[name]
 		if named[name] || e.sleeps == nil && !e.rests() {
 			continue
 		}
@@ -161,6 +164,9 @@ func (r *Registry) demanded(o control.OnDemand) bool {
 		e = &entry{upstream: r.asleep(o.Server, Agreement{}), state: State{Since: time.Now(), Reason: errAsleep.Error(), Starting: true}}
 		r.entries[o.Server.Name] = e
 		r.publish(0)
+	}
+	if e.renews = o.Renews; e.renews {
+		go r.renew(e.upstream)
 	}
 	switch {
 	case o.Sleeps:
@@ -316,6 +322,9 @@ func (r *Registry) awake(e *entry, u *Upstream) {
 	if r.waker != nil && u.server.OnDemand {
 		r.idleLater(u, u.idleLimit())
 	}
+	if e.renews {
+		go r.renew(u)
+	}
 }
 
 func (r *Registry) idleLater(u *Upstream, after time.Duration) {
@@ -362,13 +371,18 @@ func (r *Registry) lull(u *Upstream, limit time.Duration) (before *served, rest 
 	if rest = u.rest(limit, kept); rest > 0 {
 		return nil, rest
 	}
+	return r.standIn(e, u), 0
+}
+
+// standIn has what stands for a server that sleeps take the place of what is served, which it returns. r.mu is held.
+func (r *Registry) standIn(e *entry, u *Upstream) (before *served) {
 	before = e.served
 	s := *before
 	s.upstream = r.asleep(u.server, u.Agreed())
 	s.upstream.hints = u.hintsNow()
 	e.upstream, e.served, e.laying = s.upstream, &s, make(chan struct{})
 	r.publish(0)
-	return before, 0
+	return before
 }
 
 // laid takes pfard's answer on a server that is to sleep: after a refusal it goes on as it was.

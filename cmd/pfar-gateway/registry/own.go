@@ -212,6 +212,7 @@ func (r *Registry) converseOwn(ctx context.Context, c *handover.Conn, u *Upstrea
 	defer r.mu.Unlock()
 	delete(r.owned, o.handle)
 	o.main.touch()
+	go r.renew(o.main)
 }
 
 // greet is the handshake of a session's process, in the generation of its client where the server knows that: its

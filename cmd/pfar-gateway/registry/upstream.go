@@ -59,6 +59,7 @@ type Upstream struct {
 	stopping bool
 	resting  bool      // it is about to sleep, or stands for a server that does
 	holds    int       // requests that keep it awake
+	freed    func()    // called when there are none any more; nil: nobody waits for that
 	untried  bool      // it was started to learn what it offers, and nobody has wanted anything of it yet
 	used     time.Time // when something last kept it awake, or the last call of its own session's ended
 	ended    error

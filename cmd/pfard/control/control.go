@@ -27,8 +27,8 @@ const (
 	Open      Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
 	Close     Verb = "close-session" // stop that process; answered at once, and what is not open is closed
 	Wake      Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way
-	Sleep     Verb = "sleep"         // stop Server, which nobody calls, until Wake; answered when that is under way
-	Demand    Verb = "demand"        // the servers on demand, now and after each change
+	Sleep     Verb = "sleep"         // stop Server, which nobody calls, until Wake, or if it Renews start it again; answered when that is under way
+	Demand    Verb = "demand"        // the servers on demand and those that renew, now and after each change
 	Redaction Verb = "redaction"     // what secrets are recognised by, now and after each change
 	Store     Verb = "store"         // store Secret under Key in the vault
 	Rotate    Verb = "rotate"        // the same, where there is one already
@@ -51,6 +51,7 @@ type Request struct {
 	Session string `json:"session,omitempty"` // its handle (units.NewSession)
 	Key     string `json:"key,omitempty"`
 	Secret  string `json:"secret,omitempty"`
+	OAuth   bool   `json:"oauth,omitempty"` // Secret is a token set in JSON (oauth.Parse)
 
 	Keys      []string `json:"keys,omitempty"`
 	Recipient string   `json:"recipient,omitempty"` // an age public key
@@ -78,6 +79,10 @@ type Secret struct {
 	Stored  *time.Time `json:"stored,omitempty"`  // when
 	Servers []string   `json:"servers"`           // whose declarations name it
 	Damaged string     `json:"damaged,omitempty"` // why it cannot be read
+
+	Expiry  *time.Time `json:"expiry,omitempty"`  // of an OAuth access token, if it is known
+	Problem string     `json:"problem,omitempty"` // why a token set is not fresh, with the remedy
+	Refused bool       `json:"refused,omitempty"` // with Problem: nobody tries again
 }
 
 // Change is what has become of one secret, and of the servers whose declarations name it.
@@ -109,6 +114,7 @@ const (
 type OnDemand struct {
 	Server handover.Server `json:"server"`
 	Sleeps bool            `json:"sleeps,omitempty"` // a call may start it
+	Renews bool            `json:"renews,omitempty"` // it runs, and is to be started again when no request is under way: Sleep does it
 	Down   string          `json:"down,omitempty"`   // why it does not run, in words
 	Stays  bool            `json:"stays,omitempty"`  // down until somebody starts it
 }

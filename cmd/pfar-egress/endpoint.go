@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"github.com/pfar/pfar/policies/oauth"
+)
+
+const (
+	maxAnswer  = 64 << 10         // bytes of an endpoint's answer, and as many of its head
+	answerTime = 20 * time.Second // from the first byte of a request to the last one of its answer
+	maxAfter   = 24 * time.Hour   // what Retry-After may say
+	maxWords   = 200              // bytes of what others say of an error
+)
+
+// endpoint is the token endpoint of one set (RFC 6749 section 3.2). It is reached by the rules that a bridge goes by.
+type endpoint struct {
+	set    oauth.Set
+	client *http.Client
+}
+
+// failure is why a set was not refreshed. Nothing in it is secret: what an endpoint says may repeat what it was sent, and of
+// that only its code is kept.
+type failure struct {
+	words string
+	code  string // of RFC 6749 section 5.2; "" if there is none
+	final bool   // another try would not mend it
+	after time.Duration
+	other bool // the endpoint may know the client if it says in another way who it is
+}
+
+// newEndpoint checks servers' certificates against roots; nil: the system's.
+func newEndpoint(set oauth.Set, out dialer, roots *x509.CertPool) (*endpoint, error) {
+	host, port, policy, err := set.Host()
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{policy: policy, out: out, lookups: newLookups(out.lookup), limits: defaultLimits}
+	d := policy.Decide(host, port)
+	t := &http.Transport{
+		// Whatever it is asked for: there is one host.
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var rec record
+			c, err := p.connect(ctx, d, port, &rec)
+			if err != nil {
+				return nil, notConnected(err, &rec)
+			}
+			return c, nil
+		},
+		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: maxAnswer,
+	}
+	return &endpoint{set, &http.Client{
+		Transport: bounded{t}, Timeout: answerTime,
+		// The place that it leads to would get what is meant for this one.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// notConnected says why there is no connection, to the owner of the set.
+func notConnected(err error, rec *record) error {
+	ref, ok := errors.AsType[*refusal](err)
+	switch {
+	case ok && ref == errAddressRefused:
+		return fmt.Errorf("its name leads to %s, which is no public address (%s): allow_private of the token set can name it", rec.skipped, rec.special)
+	case ok && rec.err != nil:
+		return fmt.Errorf("%s (%w)", ref.reason, rec.err)
+	}
+	return err
+}
+
+// bounded limits what an answer may hold.
+type bounded struct{ http.RoundTripper }
+
+func (b bounded) RoundTrip(q *http.Request) (*http.Response, error) {
+	r, err := b.RoundTripper.RoundTrip(q)
+	if err == nil {
+		r.Body = http.MaxBytesReader(nil, r.Body, maxAnswer)
+	}
+	return r, err
+}
+
+// refresh asks for new tokens. If it is not known how the client says who it is, it tries both ways, but the second only if
+// the endpoint did not know it in the first: the refresh token may be good for one time.
+func (e *endpoint) refresh(ctx context.Context) (oauth.Renewal, *failure) {
+	styles := []oauth.Style{e.set.AuthStyle}
+	if e.set.AuthStyle == oauth.Auto {
+		styles = []oauth.Style{oauth.InHeader, oauth.InParams}
+		if e.set.ClientSecret == "" {
+			styles = styles[1:]
+		}
+	}
+	var failed *failure
+	for _, style := range styles {
+		var r oauth.Renewal
+		if r, failed = e.ask(ctx, style); failed == nil || !failed.other {
+			return r, failed
+		}
+	}
+	return oauth.Renewal{}, failed
+}
+
+// ask makes one request.
+func (e *endpoint) ask(ctx context.Context, style oauth.Style) (oauth.Renewal, *failure) {
+	how := oauth2.AuthStyleInHeader
+	if style == oauth.InParams {
+		how = oauth2.AuthStyleInParams
+	}
+	cfg := oauth2.Config{
+		ClientID: e.set.ClientID, ClientSecret: e.set.ClientSecret,
+		Endpoint: oauth2.Endpoint{TokenURL: e.set.TokenURL, AuthStyle: how},
+	}
+	asked := time.Now()
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, e.client)
+	t, err := cfg.TokenSource(ctx, &oauth2.Token{RefreshToken: e.set.RefreshToken}).Token()
+	if err != nil {
+		return oauth.Renewal{}, why(err)
+	}
+	r := oauth.Renewal{AccessToken: t.AccessToken, TokenType: t.TokenType, AuthStyle: style}
+	if t.RefreshToken != e.set.RefreshToken {
+		r.RefreshToken = t.RefreshToken
+	}
+	if !t.Expiry.IsZero() {
+		r.ExpiresIn = max(0, int64(t.Expiry.Sub(asked)/time.Second))
+	}
+	if scope, ok := t.Extra("scope").(string); ok {
+		r.Scopes = strings.Fields(scope)
+	}
+	if _, err := e.set.Renewed(r, asked); err != nil {
+		return oauth.Renewal{}, &failure{words: "its answer is of no use: " + err.Error()}
+	}
+	return r, nil
+}
+
+// why says what an error means for the set.
+func why(err error) *failure {
+	if a, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		return refused(a.Response, a.ErrorCode)
+	}
+	var web *url.Error // quotes the address
+	switch {
+	case !errors.As(err, &web): // quotes the answer
+		return &failure{words: fmt.Sprintf("its answer holds no token, or more than %d bytes", maxAnswer)}
+	case web.Timeout():
+		return &failure{words: fmt.Sprintf("it did not answer within %s", answerTime)}
+	}
+	return &failure{words: printable(web.Err.Error())}
+}
+
+// refused judges an answer that is a refusal. Codes are those of RFC 6749 section 5.2. An answer without one is not the
+// endpoint's word on the set, but of what stands before it.
+func refused(r *http.Response, code string) *failure {
+	if !codeForm.MatchString(code) {
+		code = ""
+	}
+	f := &failure{code: code, words: fmt.Sprintf("it answered %d", r.StatusCode), after: retryAfter(r.Header.Get("Retry-After"), time.Now())}
+	if code != "" {
+		f.words += " (" + code + ")"
+	}
+	status := r.StatusCode
+	passing := status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout ||
+		slices.Contains([]string{"temporarily_unavailable", "server_error", "slow_down"}, code)
+	switch {
+	case status >= 300 && status < 400:
+		f.words += ", a redirect, which is not followed: token_url is to be the endpoint itself"
+		f.final = true
+	case !passing:
+		f.final = code != ""
+		f.other = code != "invalid_grant"
+	}
+	return f
+}
+
+var codeForm = regexp.MustCompile(`^[a-z_]{1,40}$`)
+
+// retryAfter reads the field of RFC 9110 section 10.2.3.
+func retryAfter(field string, now time.Time) time.Duration {
+	var d time.Duration
+	if n, err := strconv.ParseUint(field, 10, 31); err == nil {
+		d = time.Duration(n) * time.Second
+	} else if t, err := http.ParseTime(field); err == nil {
+		d = t.Sub(now)
+	}
+	return max(0, min(d, maxAfter))
+}
+
+// printable makes one line of what an error says, of which names in certificates may be a part.
+func printable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+	return s[:min(len(s), maxWords)]
+}

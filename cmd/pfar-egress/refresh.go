@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
+	sdjournal "github.com/pfar/pfar/units/journal"
+)
+
+const (
+	refreshTime = 80 * time.Second // from start to end; that of the unit is 90 s
+	endpointWeb = 45 * time.Second // of that for the endpoint
+	maxSet      = 128 << 10        // bytes of a token set
+)
+
+// refresh refreshes the token set that pfard hands over, gives pfard what came of it, and ends. An error is of what nobody
+// tries again: a unit that has failed is one that its owner must do something about. The set is in no argument, no variable
+// and no file, and no error quotes it.
+func refresh(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, refreshTime, fmt.Errorf("it took more than %s", refreshTime))
+	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	// Another process of this user may neither read its memory nor take its descriptors (ptrace(2)), and no core has them.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("keeping this process from being dumped: %w", err)
+	}
+	log := slog.New(sdjournal.New(os.Stderr))
+	pfard, text, err := joinForRefresh(ctx, path, log, fail)
+	if err != nil {
+		return err
+	}
+	set, err := oauth.Decode(text)
+	if err != nil {
+		return fmt.Errorf("reading the token set: %w", err)
+	}
+	out := newDialer(nil)
+	if out.upstream, err = readUpstream(os.Getenv("CREDENTIALS_DIRECTORY")); err != nil {
+		return err
+	}
+	if path != "" {
+		out.firewall = pfard
+	}
+	e, err := newEndpoint(set, out, nil)
+	if err != nil {
+		return err
+	}
+	asking, done := context.WithTimeout(ctx, endpointWeb)
+	asked := time.Now().UTC()
+	renewal, failed := e.refresh(asking)
+	done()
+	result := attach.Renewed{Base: units.Digest(text), Asked: asked}
+	if failed != nil {
+		result.Error, result.Code, result.Final, result.After = failed.words, failed.code, failed.final, failed.after
+		err = pfard.deliver(ctx, attach.Message{Renewed: &result})
+		if err == nil && failed.final {
+			err = errors.New(failed.words)
+		}
+		return err
+	}
+	content, err := json.Marshal(renewal)
+	if err != nil {
+		return err
+	}
+	memory, err := units.Sealed("tokens", content)
+	if err != nil {
+		return err
+	}
+	defer memory.Close()
+	return pfard.deliver(ctx, attach.Message{Renewed: &result}, memory)
+}
+
+// joinForRefresh says to pfard what this process is, and returns the token set that it hands over: over its socket at path,
+// or without one over the connection that was passed, which a local pfard does not renew.
+func joinForRefresh(ctx context.Context, path string, log *slog.Logger, fail func(error)) (*attachment, []byte, error) {
+	a := newAttachment(path, "", log, fail)
+	a.hello = attach.Hello{Refresh: true}
+	var files []*os.File
+	var err error
+	if path != "" {
+		files, err = a.begin(ctx)
+	} else {
+		files, err = a.beginPassed()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer attach.CloseAll(files)
+	if len(files) != 1 {
+		return nil, nil, fmt.Errorf("taking over the token set: %d files came, want one", len(files))
+	}
+	text, err := units.ReadSealed(files[0], maxSet)
+	if err != nil {
+		return nil, nil, fmt.Errorf("taking over the token set: %w", err)
+	}
+	return a, text, nil
+}
+
+// beginPassed is begin over the connection that was passed to this process.
+func (a *attachment) beginPassed() ([]*os.File, error) {
+	passed, err := units.Descriptors()
+	if err != nil {
+		return nil, err
+	}
+	if len(passed[units.FDRefresh]) != 1 {
+		return nil, fmt.Errorf("taking over the connection to pfard: got %d named %q, want one", len(passed[units.FDRefresh]), units.FDRefresh)
+	}
+	c, err := attach.FromFile(passed[units.FDRefresh][0])
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Send(attach.Message{Hello: &a.hello}); err != nil {
+		return nil, err
+	}
+	m, files, err := c.Receive()
+	if err != nil {
+		return nil, err
+	}
+	if m.Welcome == nil {
+		attach.CloseAll(files)
+		return nil, errors.New("pfard's first message is no welcome")
+	}
+	a.set(c)
+	go a.follow(c)
+	return files, nil
+}
+
+// deliver sends how a refresh went until a pfard has taken it. The one that has asked for it may be gone; the next one must
+// have it all the same: the token that was sent to the endpoint may be good no more.
+func (a *attachment) deliver(ctx context.Context, m attach.Message, files ...*os.File) error {
+	for {
+		a.mu.Lock()
+		c, turn := a.conn, a.turn
+		a.mu.Unlock()
+		if c != nil {
+			_ = c.Send(m, files...) // if pfard has gone, follow finds the next one
+		}
+		select {
+		case <-a.taken:
+			return nil
+		case <-turn:
+		case <-ctx.Done():
+			select {
+			case <-a.taken: // and then pfard hung up
+				return nil
+			default:
+			}
+			return fmt.Errorf("telling pfard how it went: %w", context.Cause(ctx))
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package registry
+
+import (
+	"context"
+	"time"
+)
+
+// renewPause is how long a server is left alone that has something of our own to answer.
+const renewPause = time.Second
+
+// renew has pfard start a server again, if it wants to, because what it gave the server has changed, and if no request is under
+// way. Until it is up, what stands for a server that sleeps has requests wait.
+func (r *Registry) renew(u *Upstream) {
+	before := r.yield(u)
+	if before == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.limits.Handshake)
+	defer cancel()
+	err := r.waker.Sleep(ctx, u.server.Name)
+	if err == nil {
+		u.log.Info("the server is started again", "reason", "its credentials have changed")
+	} else {
+		u.log.Info("the server goes on, though its credentials have changed", "reason", err.Error())
+	}
+	r.laid(u, before, err)
+	if err != nil { // the end of the next request asks again
+		u.whenFree(func() { r.renew(u) })
+	}
+}
+
+// yield is lull for a server that is to be started again. If requests are under way, the last one to end comes back here; so
+// does the last session that has a process of its own.
+func (r *Registry) yield(u *Upstream) (before *served) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[u.server.Name]
+	if e == nil || e.upstream != u || e.served == nil || !e.renews || e.laying != nil || r.closed || r.waker == nil {
+		u.whenFree(nil)
+		return nil
+	}
+	for _, o := range r.owned {
+		if o.main == u {
+			return nil
+		}
+	}
+	if !u.yield(func() { r.renew(u) }) {
+		return nil
+	}
+	return r.standIn(e, u)
+}
+
+// whenFree has f called when a request ends and no other is under way; nil: nothing.
+func (u *Upstream) whenFree(f func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.freed = f
+}
+
+// yield takes no requests any more if none is under way, and otherwise has again called when that may be so.
+func (u *Upstream) yield(again func()) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.freed = again
+	switch {
+	case u.holds > 0 || u.resting:
+		return false
+	case u.busy():
+		time.AfterFunc(renewPause, again)
+		return false
+	}
+	u.resting, u.freed = true, nil
+	return true
+}

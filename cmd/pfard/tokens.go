@@ -1,0 +1,369 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
+)
+
+// tokens keeps the OAuth token sets fresh that servers use. It has no network: a process of its own refreshes one set and
+// gives back what came of it, which is in the vault before anybody else has it.
+//
+// A provider may take a refresh token once only. If all of this machine stops between its answer and the end of take, the
+// old one in the vault is refused from then on, and the owner is told so. A pfard that ends alone loses nothing: the process
+// holds what it got until a pfard has taken it.
+type tokens struct {
+	log      *slog.Logger
+	vault    *vault.Vault
+	wall     wall
+	jitter   func() float64                                          // 0 to 1
+	run      func(ctx context.Context, key string, set []byte) error // has a process refresh a set, and returns when it has ended
+	changing func() (changed func(key string))                       // a secret is about to be replaced; changed is called if that has another value for servers
+	know     func(key string, values [][]byte)                       // these values are about to be in use, and no text is to have them
+	turned   func()                                                  // what is said of sets has changed
+	refused  func(key, words string)                                 // nobody tries again: the owner must do something
+	mended   func(key string)                                        // what was refused has been replaced
+
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	storing sync.Mutex // held while a set in the vault is replaced; taken before mu
+	mu      sync.Mutex
+	of      map[string]*tokenSet // by key, those in use
+	under   map[string]bool      // keys of sets that are being refreshed
+}
+
+// tokenSet is what is known of one set that servers use.
+type tokenSet struct {
+	set      bool // it is one: there are other secrets
+	obtained time.Time
+	expiry   time.Time
+	next     time.Time     // when it is refreshed; zero: never
+	within   time.Duration // of now, at the most: the clock may be set back
+	pause    time.Duration // before the next try, after one that failed
+	problem  string        // why the last try failed; "": it did not
+	final    bool          // and there will be no other
+	awaited  time.Time     // since when a server waits for it; zero: none does, or has in vain
+}
+
+const (
+	firstRetry   = 30 * time.Second
+	lastRetry    = 30 * time.Minute
+	refreshLimit = 2 * time.Minute // for one refresh: more than its process takes
+	// patience is how long a server waits for a set whose access token has ended. Then it gets what there is: it may have
+	// tools that need none, and says better what fails.
+	patience   = 2 * time.Minute
+	settleTime = 5 * time.Second
+	storeTime  = time.Minute // for which it is tried to store what came of a refresh
+	maxTokens  = 128 << 10   // bytes of a set
+)
+
+func newTokens(log *slog.Logger, v *vault.Vault) *tokens {
+	t := &tokens{
+		log: log, vault: v, jitter: rand.Float64, of: map[string]*tokenSet{}, under: map[string]bool{},
+		run:      func(context.Context, string, []byte) error { return errors.New("there is nothing to refresh it with") },
+		changing: func() func(string) { return func(string) {} }, know: func(string, [][]byte) {}, turned: func() {}, refused: func(string, string) {}, mended: func(string) {},
+	}
+	t.wall = &alarm{ring: t.due}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	return t
+}
+
+// close has nothing begin any more. What has begun goes on: its process gives the next pfard what came of it.
+func (t *tokens) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stop()
+	if a, ok := t.wall.(*alarm); ok {
+		a.close()
+	}
+}
+
+// settle waits for what has begun, after close, where its processes end with this one.
+func (t *tokens) settle() {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		t.running.Wait()
+	}()
+	select {
+	case <-over:
+	case <-time.After(settleTime):
+	}
+}
+
+// use says which keys enabled servers use.
+func (t *tokens) use(keys []string) {
+	t.mu.Lock()
+	for key := range t.of {
+		if !slices.Contains(keys, key) {
+			delete(t.of, key)
+		}
+	}
+	for _, key := range keys {
+		if t.of[key] == nil {
+			t.of[key] = t.look(key)
+		}
+	}
+	t.mu.Unlock()
+	t.due()
+}
+
+// stored takes it that somebody has stored or removed a secret.
+func (t *tokens) stored(key string) {
+	t.mu.Lock()
+	before := t.of[key]
+	t.mu.Unlock()
+	if before == nil {
+		return
+	}
+	if before.final {
+		t.mended(key)
+	}
+	t.mu.Lock()
+	if t.of[key] != nil {
+		t.of[key] = t.look(key)
+	}
+	t.mu.Unlock()
+	t.due()
+}
+
+// look reads what is known of a secret. What is not there, or cannot be read, is said when it is needed.
+func (t *tokens) look(key string) *tokenSet {
+	set, _, ok, err := t.vault.Tokens(key)
+	if err != nil || !ok {
+		return &tokenSet{}
+	}
+	return t.fresh(set)
+}
+
+func (t *tokens) fresh(set oauth.Set) *tokenSet {
+	now := t.wall.now()
+	at := set.RefreshAt(now, t.jitter())
+	return &tokenSet{set: true, obtained: set.Obtained, expiry: set.Expiry, next: at, within: max(0, at.Sub(now))}
+}
+
+// due begins to refresh what is to be refreshed by now, and has itself called again when the next one is.
+func (t *tokens) due() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ctx.Err() != nil {
+		return
+	}
+	now := t.wall.now()
+	var next time.Time
+	for key, k := range t.of {
+		if k.next.IsZero() || t.under[key] {
+			continue
+		}
+		if k.next.Sub(now) > k.within {
+			k.next = now.Add(k.within)
+		}
+		if !now.Before(k.next) {
+			t.under[key] = true
+			t.running.Go(func() { t.refresh(key) })
+		} else if next.IsZero() || k.next.Before(next) {
+			next = k.next
+		}
+	}
+	if err := t.wall.wake(next); err != nil {
+		t.log.Error("no OAuth token set is refreshed in time", "error", err)
+	}
+}
+
+// refresh has a process refresh a set, and makes of its silence a failure.
+func (t *tokens) refresh(key string) {
+	t.mu.Lock()
+	before := t.of[key]
+	t.mu.Unlock()
+	_, text, ok, err := t.vault.Tokens(key)
+	if err == nil && ok {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), refreshLimit)
+		err = t.run(ctx, key, text)
+		cancel()
+	}
+	t.mu.Lock()
+	delete(t.under, key)
+	k := t.of[key]
+	silent := k != nil && k == before && !k.final && !t.wall.now().Before(k.next)
+	t.mu.Unlock()
+	if silent {
+		if err == nil {
+			err = errors.New("its process ended without a word")
+		}
+		t.fail(key, attach.Renewed{Error: err.Error()})
+	}
+	t.due()
+}
+
+// take is given what came of a refresh. When it returns, the new tokens are stored if they are of use.
+func (t *tokens) take(key string, r attach.Renewed, content []byte) {
+	if r.Error != "" {
+		if t.isOf(key, r.Base) {
+			t.fail(key, r)
+		}
+		return
+	}
+	var renewal oauth.Renewal
+	if json.Unmarshal(content, &renewal) != nil {
+		t.fail(key, attach.Renewed{Error: "what its process gave back is no answer"})
+		return
+	}
+	changed := t.changing()
+	set, another, err := t.replace(key, r, renewal)
+	switch {
+	case errors.Is(err, errOutdated):
+		t.log.Info("a refreshed OAuth token set is dropped: another one has been stored meanwhile", "key", key)
+		return
+	case err != nil:
+		t.fail(key, attach.Renewed{Error: err.Error()})
+		return
+	}
+	t.mu.Lock()
+	if t.of[key] != nil {
+		t.of[key] = t.fresh(set)
+		// Whatever the endpoint says: it is not asked without end.
+		if k, soonest := t.of[key], t.wall.now().Add(firstRetry); !k.next.IsZero() && k.next.Before(soonest) {
+			k.next, k.within = soonest, firstRetry
+		}
+	}
+	t.mu.Unlock()
+	t.log.Info("vault", "operation", "refresh", "key", key, "outcome", "done", "expiry", until(set.Expiry))
+	if another {
+		changed(key)
+	}
+	t.turned()
+}
+
+var errOutdated = errors.New("another set has been stored")
+
+// isOf reports whether a set is the one in the vault.
+func (t *tokens) isOf(key, base string) bool {
+	_, text, ok, err := t.vault.Tokens(key)
+	return err == nil && ok && units.Digest(text) == base
+}
+
+// replace stores a refreshed set in place of the one that it was made of, and says whether its access token is another. While
+// the vault cannot be written, on a full disk, it tries again.
+func (t *tokens) replace(key string, r attach.Renewed, renewal oauth.Renewal) (set oauth.Set, another bool, err error) {
+	asked, now := r.Asked, t.wall.now()
+	if asked.After(now) || now.Sub(asked) > refreshLimit { // the clock was set
+		asked = now
+	}
+	for end := time.Now().Add(storeTime); ; {
+		t.storing.Lock()
+		old, text, ok, err := t.vault.Tokens(key)
+		switch {
+		case err != nil || !ok || units.Digest(text) != r.Base:
+			err = errOutdated
+		default:
+			if set, err = old.Renewed(renewal, asked); err != nil {
+				t.storing.Unlock()
+				return set, false, fmt.Errorf("its answer is of no use: %w", err)
+			}
+			t.know(key, vault.ValuesOf(set))
+			err = t.vault.PutTokens(key, set)
+		}
+		t.storing.Unlock()
+		if err == nil || errors.Is(err, errOutdated) || time.Now().After(end) {
+			return set, set.AccessToken != old.AccessToken, err
+		}
+		t.log.Error("storing a refreshed OAuth token set, trying again", "key", key, "error", err)
+		time.Sleep(time.Second) // nobody says when a disk has space
+	}
+}
+
+// fail notes why a set was not refreshed, and when it is tried again, if ever.
+func (t *tokens) fail(key string, r attach.Renewed) {
+	t.mu.Lock()
+	k := t.of[key]
+	if k == nil || !k.set {
+		t.mu.Unlock()
+		return
+	}
+	k.final = r.Final
+	if r.Final {
+		k.next, k.problem = time.Time{}, remedy(key, r)
+	} else {
+		k.pause = min(max(2*k.pause, firstRetry), lastRetry)
+		k.within = max(k.pause, r.After) + time.Duration(t.jitter()*float64(k.pause/10))
+		k.next = t.wall.now().Add(k.within)
+		k.problem = fmt.Sprintf("refreshing the OAuth token %q failed: %s; again at %s", key, r.Error, until(k.next))
+	}
+	words := k.problem
+	t.mu.Unlock()
+	if r.Final {
+		t.log.Error("an OAuth token set cannot be refreshed any more", "key", key, "reason", words)
+		t.refused(key, words)
+	} else {
+		t.log.Warn("refreshing an OAuth token set, trying again", "key", key, "error", r.Error, "again", until(k.next))
+	}
+	t.turned()
+	t.due()
+}
+
+// remedy says what is to be done about a refusal.
+func remedy(key string, r attach.Renewed) string {
+	switch r.Code {
+	case "invalid_grant":
+		return fmt.Sprintf("the refresh token of %q was refused (%s): obtain a new one and store it with pfar vault set %s --oauth", key, r.Code, key)
+	case "invalid_client", "unauthorized_client":
+		return fmt.Sprintf("the client of the OAuth token %q was refused (%s): correct client_id, client_secret or auth_style and store it with pfar vault set %s --oauth", key, r.Code, key)
+	}
+	return fmt.Sprintf("the OAuth token %q cannot be refreshed: %s; correct it and store it with pfar vault set %s --oauth", key, r.Error, key)
+}
+
+// until is a point in time in words, which is always the same one.
+func until(at time.Time) string {
+	if at.IsZero() {
+		return "unknown"
+	}
+	return at.UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// problem says what is wrong with the set of a key that servers use, "" if nothing is, and whether nobody tries again.
+func (t *tokens) problem(key string) (words string, final bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.of[key]; k != nil {
+		return k.problem, k.final
+	}
+	return "", false
+}
+
+// awaits says in words for what a server is to wait that is about to be given the value of a key; "": it may have it.
+func (t *tokens) awaits(key string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := t.of[key]
+	now := t.wall.now()
+	if k == nil || !k.set || !(oauth.Set{Expiry: k.expiry}).Expired(now) {
+		return ""
+	}
+	if k.final {
+		return k.problem
+	}
+	if k.awaited.IsZero() {
+		k.awaited = now
+		time.AfterFunc(patience, t.turned)
+	}
+	if waited := now.Sub(k.awaited); waited >= patience || waited < 0 {
+		return ""
+	}
+	if k.problem != "" {
+		return k.problem
+	}
+	return fmt.Sprintf("the OAuth token %q has expired and is being refreshed", key)
+}

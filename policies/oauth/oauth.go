@@ -1,0 +1,200 @@
+// Package oauth decides over OAuth 2.0 token sets (RFC 6749): what one must have, when it is to be refreshed, and what a refresh may change.
+package oauth
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/pfar/pfar/policies/egress"
+)
+
+// Set is a token set. It holds secrets: it stays in the vault, with pfard and, while it is refreshed, with the process that
+// does so. A server gets the access token at most.
+type Set struct {
+	AccessToken  string    `json:"access_token"`
+	RefreshToken string    `json:"refresh_token"`
+	TokenType    string    `json:"token_type,omitempty"`
+	Expiry       time.Time `json:"expiry,omitzero"`   // of the access token; zero: not known, and it is never refreshed
+	Obtained     time.Time `json:"obtained,omitzero"` // when the access token was stored
+	TokenURL     string    `json:"token_url"`
+	ClientID     string    `json:"client_id"`
+	ClientSecret string    `json:"client_secret,omitempty"` // "": a public client
+	AuthStyle    Style     `json:"auth_style,omitempty"`
+	Scopes       []string  `json:"scopes,omitempty"`        // as granted; a refresh asks for the same
+	AllowPrivate []string  `json:"allow_private,omitempty"` // addresses and prefixes that the host of TokenURL may have, as in declarations
+}
+
+// Style is how a client says to the token endpoint who it is (RFC 6749 section 2.3.1).
+type Style string
+
+const (
+	Auto     Style = ""       // Header first; Params if the client is unknown so. What has worked is kept.
+	InHeader Style = "header" // client_secret_basic
+	InParams Style = "params" // client_secret_post; of a public client its id alone
+)
+
+const (
+	maxToken   = 16 << 10 // bytes of one token or of the client's secret
+	maxName    = 1 << 10  // bytes of anything else
+	maxList    = 64       // scopes, and private prefixes
+	tlsPort    = 443
+	unlimited  = 10 * 365 * 24 * time.Hour // what nothing lives longer than
+	soonest    = 5 * time.Minute           // before its end an access token is refreshed
+	fraction   = 5                         // or so much of its life, if that is more
+	jitterPart = 10                        // of that is the most by which it is done earlier
+	slack      = time.Minute               // that a clock may be set back by without anything having been wrong
+)
+
+// Host is where the set is refreshed, and the policy that lets a process connect there and nowhere else.
+func (s Set) Host() (host string, port uint16, policy egress.Policy, err error) {
+	u, err := url.Parse(s.TokenURL)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" || u.Opaque != "" {
+		return "", 0, egress.Policy{}, errors.New(`token_url is no address of a token endpoint: write "https://HOST/PATH"`)
+	}
+	port = tlsPort
+	if p := u.Port(); p != "" {
+		n, ok := egress.ParsePort(p)
+		if !ok {
+			return "", 0, egress.Policy{}, errors.New("token_url: its port is none")
+		}
+		port = n
+	}
+	name := u.Hostname()
+	if ip := u.Host; ip[0] == '[' {
+		name = "[" + name + "]"
+	}
+	e, err := egress.ParseEndpoint(name + ":" + strconv.Itoa(int(port)))
+	if err != nil || e.Wildcard || e.Host == "" && !e.Prefix.IsSingleIP() {
+		return "", 0, egress.Policy{}, errors.New("token_url: its host is no name of a host, and no address")
+	}
+	policy.Endpoints = []egress.Endpoint{e}
+	if host = e.Host; host == "" {
+		return e.Prefix.Addr().String(), port, policy, nil
+	}
+	if len(s.AllowPrivate) > 0 {
+		own := egress.Private{Host: host}
+		for _, text := range s.AllowPrivate {
+			p, err := egress.ParsePrivate(text)
+			if err != nil {
+				return "", 0, egress.Policy{}, fmt.Errorf("allow_private: %w", err)
+			}
+			own.Prefixes = append(own.Prefixes, p)
+		}
+		policy.Private = []egress.Private{own}
+	}
+	return host, port, policy, nil
+}
+
+// check returns what is wrong with a set. No error quotes a value but those of AllowPrivate, which are no secrets.
+func (s Set) check() error {
+	for _, m := range []struct {
+		name, value string
+		limit       int
+		needed      bool
+	}{
+		{"access_token", s.AccessToken, maxToken, true}, {"refresh_token", s.RefreshToken, maxToken, true},
+		{"token_url", s.TokenURL, maxName, true}, {"client_id", s.ClientID, maxName, true},
+		{"client_secret", s.ClientSecret, maxToken, false}, {"token_type", s.TokenType, maxName, false},
+	} {
+		switch {
+		case m.value == "" && m.needed:
+			return fmt.Errorf("%s is missing", m.name)
+		case len(m.value) > m.limit:
+			return fmt.Errorf("%s exceeds %d bytes", m.name, m.limit)
+		case !printable(m.value):
+			return fmt.Errorf("%s has characters that are not printable ASCII (RFC 6749 appendix A)", m.name)
+		}
+	}
+	if !slices.Contains([]Style{Auto, InHeader, InParams}, s.AuthStyle) {
+		return errors.New(`auth_style is none: write "header", "params" or "auto"`)
+	}
+	if s.AuthStyle == InHeader && s.ClientSecret == "" {
+		return errors.New(`auth_style is "header", and client_secret is missing: a public client has "params"`)
+	}
+	if len(s.Scopes) > maxList || len(s.AllowPrivate) > maxList {
+		return fmt.Errorf("scopes or allow_private have more than %d entries", maxList)
+	}
+	for _, scope := range s.Scopes {
+		if scope == "" || len(scope) > maxName || !printable(scope) {
+			return errors.New("scopes has an entry that is no scope")
+		}
+	}
+	if !s.Expiry.IsZero() && (s.Expiry.Year() < 1970 || s.Expiry.Sub(s.Obtained) > unlimited && !s.Obtained.IsZero()) {
+		return errors.New("expiry is no time at which a token may end")
+	}
+	_, _, _, err := s.Host()
+	return err
+}
+
+// printable reports whether s is of VSCHAR alone (RFC 6749 appendix A): what else a token has, no header could carry.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// Secrets are the values in the set that nobody may see but who is given them.
+func (s Set) Secrets() []string {
+	list := []string{s.AccessToken, s.RefreshToken}
+	if s.ClientSecret != "" {
+		list = append(list, s.ClientSecret)
+	}
+	return list
+}
+
+// Expired reports whether the access token is good no more at a time.
+func (s Set) Expired(now time.Time) bool { return !s.Expiry.IsZero() && !now.Before(s.Expiry) }
+
+// RefreshAt is when the set is to be refreshed; zero: never. That is before its end by a fifth of its life or five minutes,
+// whichever is more, but not in the first half of its life: the next one would be as old at once. Jitter, from 0 to 1, puts
+// it forward a little, so that of many sets not all are due at once. If the clock was ahead when the set was obtained, its
+// end says nothing, and it is to be refreshed now.
+func (s Set) RefreshAt(now time.Time, jitter float64) time.Time {
+	switch {
+	case s.Expiry.IsZero():
+		return time.Time{}
+	case s.Obtained.After(now.Add(slack)):
+		return now
+	}
+	margin := soonest
+	if life := s.Expiry.Sub(s.Obtained); !s.Obtained.IsZero() && life > 0 && life < unlimited {
+		margin = min(max(life/fraction, soonest), life/2)
+	}
+	early := time.Duration(jitter * float64(margin/jitterPart))
+	return s.Expiry.Add(-margin - early)
+}
+
+// Renewal is what a refresh brings. The endpoint, and the process that has asked it, change nothing else of a set.
+type Renewal struct {
+	AccessToken  string   `json:"access_token"`
+	RefreshToken string   `json:"refresh_token,omitempty"` // "": the one before stays
+	TokenType    string   `json:"token_type,omitempty"`
+	ExpiresIn    int64    `json:"expires_in,omitempty"` // seconds from when it was asked for; 0: not known
+	AuthStyle    Style    `json:"auth_style,omitempty"` // that worked
+	Scopes       []string `json:"scopes,omitempty"`     // if they are others now
+}
+
+// Renewed returns the set after a refresh that was asked for at a time.
+func (s Set) Renewed(r Renewal, asked time.Time) (Set, error) {
+	s.AccessToken, s.TokenType, s.Obtained, s.Expiry = r.AccessToken, r.TokenType, asked.UTC().Truncate(time.Second), time.Time{}
+	if r.RefreshToken != "" {
+		s.RefreshToken = r.RefreshToken
+	}
+	if s.AuthStyle == Auto {
+		s.AuthStyle = r.AuthStyle
+	}
+	if len(r.Scopes) > 0 {
+		s.Scopes = r.Scopes
+	}
+	if most := int64(unlimited / time.Second); r.ExpiresIn > 0 {
+		s.Expiry = s.Obtained.Add(time.Duration(min(r.ExpiresIn, most)) * time.Second)
+	}
+	return s, s.check()
+}

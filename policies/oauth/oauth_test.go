@@ -1,0 +1,231 @@
+package oauth
+
+import (
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/policies/egress"
+)
+
+var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+// written is a token set as golang.org/x/oauth2 writes it, with what is needed beside that, after the changes: a nil leaves a
+// member out.
+func written(changes map[string]any) []byte {
+	m := map[string]any{
+		"access_token": "AT-hunter2", "refresh_token": "RT-hunter2", "token_type": "Bearer", "expiry": "2026-11-01T13:00:00.123456789+00:00",
+		"token_url": "https://login.example.com/token", "client_id": "CI-hunter2", "client_secret": "CS-hunter2",
+	}
+	maps.Copy(m, changes)
+	maps.DeleteFunc(m, func(_ string, v any) bool { return v == nil })
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+func TestParseRefuses(t *testing.T) {
+	long := strings.Repeat("hunter2", 3000)
+	for name, c := range map[string]struct {
+		text []byte
+		want string
+	}{
+		"nothing":                  {nil, "a JSON object"},
+		"no object":                {[]byte(`"hunter2"`), "a JSON object"},
+		"null":                     {[]byte("null"), "a JSON object"},
+		"a broken object":          {[]byte(`{"access_token": hunter2}`), "a JSON object"},
+		"two objects":              {[]byte(`{} {"hunter2": 1}`), "a JSON object"},
+		"no access token":          {written(map[string]any{"access_token": nil}), "access_token is missing"},
+		"an empty access token":    {written(map[string]any{"access_token": ""}), "access_token is missing"},
+		"no refresh token":         {written(map[string]any{"refresh_token": nil}), "refresh_token is missing"},
+		"no endpoint":              {written(map[string]any{"token_url": nil}), "token_url is missing"},
+		"no client":                {written(map[string]any{"client_id": nil}), "client_id is missing"},
+		"a misspelt member":        {written(map[string]any{"expires": "hunter2"}), "expires is no member"},
+		"a value as a member":      {written(map[string]any{"hunter2!": 1}), "something is no member"},
+		"a number as a token":      {written(map[string]any{"refresh_token": 1234567}), "refresh_token is of another type"},
+		"a list as a token":        {written(map[string]any{"access_token": []string{"hunter2"}}), "access_token is of another type"},
+		"a line break":             {written(map[string]any{"access_token": "hunter2\r\nX: y"}), "access_token has characters"},
+		"a NUL":                    {written(map[string]any{"client_secret": "hunter2\x00"}), "client_secret has characters"},
+		"not ASCII":                {written(map[string]any{"refresh_token": "hünter2"}), "refresh_token has characters"},
+		"a long token":             {written(map[string]any{"access_token": long}), "access_token exceeds"},
+		"http":                     {written(map[string]any{"token_url": "http://hunter2.example/token"}), "token_url is no"},
+		"a user in the address":    {written(map[string]any{"token_url": "https://u:hunter2@example.com/token"}), "token_url is no"},
+		"a fragment":               {written(map[string]any{"token_url": "https://example.com/token#hunter2"}), "token_url is no"},
+		"no host":                  {written(map[string]any{"token_url": "https:///hunter2"}), "token_url is no"},
+		"an opaque address":        {written(map[string]any{"token_url": "https:hunter2"}), "token_url is no"},
+		"a wildcard":               {written(map[string]any{"token_url": "https://*.hunter2.example/token"}), "token_url: its host"},
+		"a port of no use":         {written(map[string]any{"token_url": "https://example.com:0/hunter2"}), "token_url: its port"},
+		"an unspecified address":   {written(map[string]any{"token_url": "https://0.0.0.0/hunter2"}), "token_url: its host"},
+		"a number as the host":     {written(map[string]any{"token_url": "https://2130706433/hunter2"}), "token_url: its host"},
+		"an unknown style":         {written(map[string]any{"auth_style": "hunter2"}), "auth_style is none"},
+		"a header without secret":  {written(map[string]any{"auth_style": "header", "client_secret": nil}), "client_secret is missing"},
+		"a time of another form":   {written(map[string]any{"expiry": "hunter2"}), "expiry is no time"},
+		"a time as a number":       {written(map[string]any{"expiry": 1793534400}), "expiry is no time"},
+		"an end that never comes":  {written(map[string]any{"expiry": "9999-11-01T13:00:00Z"}), "expiry is no time at which"},
+		"a life that is no number": {written(map[string]any{"expiry": nil, "expires_in": "1.5"}), "expires_in is no number"},
+		"a negative life":          {written(map[string]any{"expiry": nil, "expires_in": -5}), "expires_in is no number"},
+		"an endless life":          {written(map[string]any{"expiry": nil, "expires_in": "99999999999999999999"}), "expires_in is no number"},
+		"an empty scope":           {written(map[string]any{"scopes": []string{""}}), "scopes has an entry"},
+		"a name as an address":     {written(map[string]any{"allow_private": []string{"lan"}}), "allow_private: "},
+		"too many scopes":          {written(map[string]any{"scopes": make([]string, 65)}), "more than 64"},
+	} {
+		s, err := Parse(c.text, now)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %+v, %v, want %q", name, s, err, c.want)
+		} else if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "1234567") {
+			t.Errorf("%s: the error quotes a value: %v", name, err)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	s, err := Parse(written(map[string]any{"scopes": []string{"a", "b"}, "auth_style": "auto"}), now)
+	if err != nil || s.AccessToken != "AT-hunter2" || !s.Expiry.Equal(now.Add(time.Hour+123456789)) || s.Obtained != now || s.AuthStyle != Auto || !slices.Equal(s.Scopes, []string{"a", "b"}) {
+		t.Errorf("%+v, %v", s, err)
+	}
+	text, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := Decode(text); err != nil || !slices.Equal(again.Secrets(), s.Secrets()) || !again.Expiry.Equal(s.Expiry) {
+		t.Errorf("after Encode and Decode %+v, %v", again, err)
+	}
+	for name, changes := range map[string]map[string]any{
+		"an endpoint's answer": {"expiry": nil, "expires_in": 3600, "scope": "a b"},
+		"with a string":        {"expiry": nil, "expires_in": "3600", "scope": "a b"},
+		"both":                 {"expiry": now.Add(time.Hour), "expires_in": 7, "scope": "a b"},
+	} {
+		s, err := Parse(written(changes), now)
+		if err != nil || !s.Expiry.Equal(now.Add(time.Hour)) || !slices.Equal(s.Scopes, []string{"a", "b"}) {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+	for name, changes := range map[string]map[string]any{
+		"no end": {"expiry": nil}, "zero": {"expiry": "0001-01-01T00:00:00Z"}, "a life of 0": {"expiry": nil, "expires_in": 0},
+	} {
+		if s, err := Parse(written(changes), now); err != nil || !s.Expiry.IsZero() || s.Expired(now.AddDate(50, 0, 0)) || !s.RefreshAt(now, 0).IsZero() {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+	if s, err := Parse(written(map[string]any{"client_secret": nil, "auth_style": "params"}), now); err != nil || len(s.Secrets()) != 2 {
+		t.Errorf("a public client: %+v, %v", s, err)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for _, text := range []string{"", "null", "{}", `{"access_token":"a"}`, "hunter2"} {
+		if s, err := Decode([]byte(text)); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %+v, %v", text, s, err)
+		}
+	}
+}
+
+func TestHost(t *testing.T) {
+	for address, c := range map[string]struct {
+		private  []string
+		host     string
+		port     uint16
+		private1 string
+	}{
+		"https://login.example.com/token":      {nil, "login.example.com", 443, ""},
+		"https://Login.Example.COM:8443/a?b=c": {nil, "login.example.com", 8443, ""},
+		"https://192.0.2.7/token":              {nil, "192.0.2.7", 443, ""},
+		"https://[2001:db8::7]:444/token":      {nil, "2001:db8::7", 444, ""},
+		"https://sso.corp.example/token":       {[]string{"10.1.0.0/16"}, "sso.corp.example", 443, "10.1.2.3"},
+	} {
+		s := Set{TokenURL: address, AllowPrivate: c.private}
+		host, port, policy, err := s.Host()
+		if err != nil || host != c.host || port != c.port {
+			t.Errorf("%s: %q, %d, %v", address, host, port, err)
+		}
+		if d := policy.Decide(host, port); d.Verdict != egress.Allow {
+			t.Errorf("%s: its own host is refused: %s", address, d.Reason)
+		}
+		for _, other := range []struct {
+			host string
+			port uint16
+		}{{"x." + host, port}, {host, port + 1}, {"example.com", port}, {"", port}} {
+			if d := policy.Decide(other.host, other.port); d.Verdict == egress.Allow {
+				t.Errorf("%s: it may go to %q, port %d", address, other.host, other.port)
+			}
+		}
+		if _, ok := policy.Vet(host, netip.MustParseAddr("10.1.2.3")); ok != (c.private1 != "") {
+			t.Errorf("%s: to 10.1.2.3: %t", address, ok)
+		}
+	}
+}
+
+func TestRefreshAt(t *testing.T) {
+	for name, c := range map[string]struct {
+		obtained, expiry time.Duration // from now
+		jitter           float64
+		want             time.Duration
+	}{
+		"an hour":                     {0, time.Hour, 0, 48 * time.Minute},
+		"an hour, with jitter":        {0, time.Hour, 1, 48*time.Minute - 72*time.Second},
+		"twenty minutes":              {0, 20 * time.Minute, 0, 15 * time.Minute},
+		"eight minutes":               {0, 8 * time.Minute, 0, 4 * time.Minute},
+		"a second":                    {0, time.Second, 0, 500 * time.Millisecond},
+		"thirty days":                 {0, 720 * time.Hour, 0, 576 * time.Hour},
+		"expired":                     {-time.Hour, -time.Minute, 0, -12*time.Minute - 48*time.Second},
+		"expired before it was given": {0, -time.Minute, 0, -6 * time.Minute},
+		"the clock was ahead":         {100 * time.Hour, 101 * time.Hour, 0, 0},
+		"the clock was slewed":        {30 * time.Second, time.Hour + 30*time.Second, 0, 48*time.Minute + 30*time.Second},
+	} {
+		s := Set{Obtained: now.Add(c.obtained), Expiry: now.Add(c.expiry)}
+		if got := s.RefreshAt(now, c.jitter).Sub(now); got != c.want {
+			t.Errorf("%s: in %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestRenewed(t *testing.T) {
+	s, err := Parse(written(nil), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := now.Add(time.Hour)
+	for name, r := range map[string]Renewal{
+		"nothing": {}, "an odd token": {AccessToken: "a\nb"}, "an odd refresh token": {AccessToken: "a", RefreshToken: "\x7f"},
+		"a long token": {AccessToken: strings.Repeat("a", maxToken+1)}, "an odd style": {AccessToken: "a", AuthStyle: "x"},
+	} {
+		if got, err := s.Renewed(r, later); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	got, err := s.Renewed(Renewal{AccessToken: "new", ExpiresIn: 60}, later)
+	if err != nil || got.AccessToken != "new" || got.RefreshToken != s.RefreshToken || got.Obtained != later || got.Expiry != later.Add(time.Minute) || got.TokenURL != s.TokenURL || got.ClientSecret != s.ClientSecret {
+		t.Errorf("without rotation: %+v, %v", got, err)
+	}
+	got, err = s.Renewed(Renewal{AccessToken: "new", RefreshToken: "rotated", AuthStyle: InParams, Scopes: []string{"c"}}, later)
+	if err != nil || got.RefreshToken != "rotated" || !got.Expiry.IsZero() || got.AuthStyle != InParams || !slices.Equal(got.Scopes, []string{"c"}) {
+		t.Errorf("with rotation: %+v, %v", got, err)
+	}
+	if got, err = got.Renewed(Renewal{AccessToken: "x", AuthStyle: InHeader, ExpiresIn: 1 << 60}, later); err != nil || got.AuthStyle != InParams || got.Expiry.Sub(later) > unlimited {
+		t.Errorf("a known style, and a life without end: %+v, %v", got, err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(written(nil))
+	f.Add([]byte(`{"scopes":[],"allow_private":["::1"],"expires_in":"1e9"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := Parse(text, now)
+		if err != nil {
+			return
+		}
+		again, err := s.Encode()
+		if err != nil {
+			t.Fatalf("what was parsed cannot be encoded: %v", err)
+		}
+		if _, err := Decode(again); err != nil {
+			t.Fatalf("what was encoded cannot be decoded: %v", err)
+		}
+	})
+}

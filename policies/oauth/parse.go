@@ -1,0 +1,97 @@
+package oauth
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// given is what an owner may write. It is what golang.org/x/oauth2 writes of a token, or a token endpoint answers (RFC 6749
+// section 5.1), with what is needed to refresh it beside that.
+type given struct {
+	Set
+	ExpiresIn json.Number `json:"expires_in"` // seconds from now, if there is no expiry
+	Scope     string      `json:"scope"`      // scopes, separated by spaces
+}
+
+// Parse reads a token set that somebody has obtained until now. No error quotes what it read.
+func Parse(text []byte, now time.Time) (Set, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil || members == nil {
+		return Set{}, errors.New(`a token set is a JSON object: {"access_token": ..., "refresh_token": ..., "expiry": ..., "token_url": ..., "client_id": ...}`)
+	}
+	var g given
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		// One by one: the decoder's own errors may quote a value, and do not always say which member it was.
+		one, err := json.Marshal(map[string]json.RawMessage{name: members[name]})
+		if err != nil {
+			return Set{}, fmt.Errorf("%s cannot be read", shown(name))
+		}
+		d := json.NewDecoder(bytes.NewReader(one))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&g); err != nil {
+			return Set{}, unreadable(name, err)
+		}
+	}
+	s := g.Set
+	if s.Obtained = now.UTC().Truncate(time.Second); s.AuthStyle == "auto" {
+		s.AuthStyle = Auto
+	}
+	if g.Scope != "" && s.Scopes == nil {
+		s.Scopes = strings.Fields(g.Scope)
+	}
+	if g.ExpiresIn != "" && s.Expiry.IsZero() {
+		seconds, err := g.ExpiresIn.Int64()
+		if most := int64(unlimited / time.Second); err != nil || seconds < 0 || seconds > most {
+			return Set{}, errors.New("expires_in is no number of seconds")
+		} else if seconds > 0 {
+			s.Expiry = s.Obtained.Add(time.Duration(seconds) * time.Second)
+		}
+	}
+	s.Expiry = s.Expiry.UTC()
+	return s, s.check()
+}
+
+// unreadable says which member is wrong and in what way.
+func unreadable(name string, err error) error {
+	if strings.Contains(err.Error(), "unknown field") {
+		return fmt.Errorf("%s is no member of a token set", shown(name))
+	}
+	if name == "expiry" {
+		return errors.New(`expiry is no time as RFC 3339 has it: write "2006-01-02T15:04:05Z"`)
+	}
+	return fmt.Errorf("%s is of another type", shown(name))
+}
+
+var memberName = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]{0,30}$`)
+
+// shown is a member's name, unless it may be a value in the wrong place.
+func shown(name string) string {
+	if memberName.MatchString(name) {
+		return name
+	}
+	return "something"
+}
+
+// Encode writes a set for Decode.
+func (s Set) Encode() ([]byte, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return json.Marshal(s)
+}
+
+// Decode reads what Encode wrote.
+func Decode(text []byte) (Set, error) {
+	var s Set
+	if json.Unmarshal(text, &s) != nil {
+		return Set{}, errors.New("it is no token set")
+	}
+	return s, s.check()
+}

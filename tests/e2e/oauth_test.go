@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// identity is a token endpoint on loopback that gives out AT-1, AT-2 and so on, which are too short to be kept out of results, and
+// takes each refresh token once.
+type identity struct {
+	*httptest.Server
+	mu    sync.Mutex
+	n     int
+	wants string        // the refresh token that is good
+	begun chan struct{} // gets one for each request
+}
+
+// newIdentity knows the refresh token RT-0. Its certificate is in a file, by whose path pfar is to know it.
+func newIdentity(t *testing.T) (i *identity, roots string) {
+	t.Helper()
+	i = &identity{wants: "RT-0-hunter2", begun: make(chan struct{}, 100)}
+	i.Server = httptest.NewUnstartedServer(i)
+	i.Config.ErrorLog = log.New(io.Discard, "", 0)
+	i.StartTLS()
+	t.Cleanup(i.Close)
+	roots = filepath.Join(directory(t, ""), "roots.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw})
+	check(t, os.WriteFile(roots, text, 0o644))
+	return i, roots
+}
+
+func (i *identity) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.begun <- struct{}{}
+	_, secret, _ := q.BasicAuth()
+	w.Header().Set("Content-Type", "application/json")
+	if q.FormValue("refresh_token") != i.wants || secret != "CS-hunter2" {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"error":"invalid_grant"}`)
+		return
+	}
+	i.n++
+	i.wants = fmt.Sprintf("RT-%d-hunter2", i.n)
+	fmt.Fprintf(w, `{"access_token":"AT-%d","refresh_token":%q,"token_type":"bearer","expires_in":3600}`, i.n, i.wants)
+}
+
+// tokens is a set that ends after so many seconds.
+func (i *identity) tokens(life int) string {
+	return fmt.Sprintf(`{"access_token":"AT-0","refresh_token":"RT-0-hunter2","expires_in":%d,"token_url":%q,"client_id":"id","client_secret":"CS-hunter2"}`, life, i.URL+"/token")
+}
+
+// TestOAuth: a server gets a token that lives for seconds, a call of it is under way when that is refreshed, and once it has
+// ended the server has the new one. What only refreshes the token is nowhere else.
+func TestOAuth(t *testing.T) {
+	i, roots := newIdentity(t)
+	p := prepare(t, map[string]string{"drive.hcl": echo(t) + "auth = { TOKEN = \"vault:drive\" }\n"})
+	p.env = append(p.env, "SSL_CERT_FILE="+roots)
+	told := filepath.Join(p.home, "told")
+	hook := "#!/bin/sh\necho \"$PFAR_SERVER:$PFAR_KEY:$PFAR_REASON\" > " + told + ".new && mv " + told + ".new " + told + "\n"
+	check(t, os.WriteFile(filepath.Join(p.home, "on-failure"), []byte(hook), 0o755))
+	p.up()
+	p.await("drive waiting", soon, inState("drive", control.Waiting))
+	p.stdin = `{"access_token":"AT-hunter2"}`
+	if _, stderr, code := p.command("vault", "set", "drive", "--oauth"); code == 0 || !strings.Contains(stderr, "refresh_token is missing") || strings.Contains(stderr, "hunter2") {
+		t.Errorf("half a set: %d, %s", code, stderr)
+	}
+	p.stdin = i.tokens(6)
+	if _, stderr, code := p.command("vault", "set", "drive", "--oauth"); code != 0 {
+		t.Fatal(stderr)
+	}
+	p.awaitRunning("drive")
+	c := p.client("/mcp")
+	token := func() string {
+		for line := range strings.SplitSeq(c.must("drive__environment", nil), "\n") {
+			if value, ok := strings.CutPrefix(line, "TOKEN="); ok {
+				return value
+			}
+		}
+		return ""
+	}
+	if got := token(); got != "AT-0" {
+		t.Errorf("at first it has %q", got)
+	}
+	slept := make(chan string, 1)
+	go func() { slept <- c.must("drive__sleep", map[string]any{"milliseconds": 8000}) }()
+	select {
+	case <-i.begun:
+	case <-time.After(soon):
+		t.Fatalf("nothing is refreshed: %s", p.stderr)
+	}
+	seen := p.mark()
+	if got := <-slept; got == "" {
+		t.Error("the call that was under way has failed")
+	}
+	p.awaitFrom(seen, "another process", soon, func(r control.Report) bool { return server(r, "drive").State != control.Running })
+	if got := token(); got != "AT-1" { // it waits until the server is there
+		t.Errorf("afterwards it has %q", got)
+	}
+	out, _, _ := p.command("vault", "list")
+	if !strings.Contains(out, "drive") || !strings.Contains(out, "oauth") || !strings.Contains(out, "in 59m") || strings.Contains(out, "hunter2") {
+		t.Errorf("the list says %s", out)
+	}
+	p.search(t, "RT-0-hunter2", "RT-1-hunter2", "CS-hunter2")
+
+	p.stdin = i.tokens(1) // whose refresh token has been used
+	if _, stderr, code := p.command("vault", "set", "drive", "--oauth"); code != 0 {
+		t.Fatal(stderr)
+	}
+	const refused = `the refresh token of "drive" was refused (invalid_grant): obtain a new one and store it with pfar vault set drive --oauth`
+	p.await("a refusal", soon, func(r control.Report) bool { return strings.Contains(server(r, "drive").Detail, refused) })
+	if out, _, _ := p.command("vault", "list"); !strings.Contains(out, refused) {
+		t.Errorf("the list says %s", out)
+	}
+	eventually(t, func() bool { b, _ := os.ReadFile(told); return string(b) == ":drive:"+refused+"\n" })
+	if !strings.Contains(p.stderr.String(), "(invalid_grant): obtain a new one") {
+		t.Errorf("the log does not say so: %s", p.stderr)
+	}
+	p.search(t, "RT-0-hunter2", "RT-1-hunter2", "CS-hunter2")
+}
+
+func eventually(t *testing.T, met func() bool) {
+	t.Helper()
+	for end := time.Now().Add(soon); !met(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not within " + soon.String())
+		}
+	}
+}
+
+// search looks for values where they must not be: files, what pfar says, arguments and environments of processes.
+func (p *pfar) search(t *testing.T, values ...string) {
+	t.Helper()
+	look := func(where string, b []byte) {
+		for _, v := range values {
+			if bytes.Contains(b, []byte(v)) {
+				t.Errorf("%s has %s", where, v)
+			}
+		}
+	}
+	for _, dir := range []string{p.home, p.run} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				b, rerr := os.ReadFile(path)
+				look(path, b)
+				err = rerr
+			}
+			if os.IsNotExist(err) || os.IsPermission(err) {
+				return nil // it went, or is another user's
+			}
+			return err
+		})
+		check(t, err)
+	}
+	for _, args := range [][]string{{"plan"}, {"explain", p.path("drive.hcl")}, {"status", "--json"}, {"vault", "list", "--json"}} {
+		out, errs, _ := p.command(args...)
+		look(fmt.Sprintf("pfar %s", args), []byte(out+errs))
+	}
+	look("pfar up", []byte(p.stderr.String()))
+	n := 0
+	for _, process := range descendants(p.cmd.Process.Pid) {
+		for _, file := range []string{"cmdline", "environ"} {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", process.pid, file))
+			look(fmt.Sprintf("%s of process %d", file, process.pid), b)
+			if err == nil && len(b) > 0 {
+				n++
+			}
+		}
+	}
+	if n < 4 {
+		t.Errorf("only %d arguments and environments could be read", n)
+	}
+}

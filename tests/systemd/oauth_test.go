@@ -1,0 +1,187 @@
+package systemd
+
+import (
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/systemd/bed"
+)
+
+// identityVariable makes this program a token endpoint of a machine, whose certificate goes to the path that it names.
+const identityVariable = "PFAR_TEST_IDENTITY"
+
+const identityAddress = "127.0.0.1:4443"
+
+// endpoint takes each refresh token once, beginning with RT-0, and takes its time over the answer.
+func endpoint(roots string) error {
+	n := 0
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		_, secret, _ := q.BasicAuth()
+		good := q.FormValue("refresh_token") == fmt.Sprintf("RT-%d-hunter2", n) && secret == "CS-hunter2"
+		fmt.Printf("request, good: %t\n", good)
+		w.Header().Set("Content-Type", "application/json")
+		if !good {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error":"invalid_grant"}`)
+			return
+		}
+		n++
+		time.Sleep(3 * time.Second) // while the test looks
+		fmt.Fprintf(w, `{"access_token":"AT-%d","refresh_token":"RT-%d-hunter2","expires_in":3600}`, n, n)
+	}))
+	l, err := net.Listen("tcp", identityAddress)
+	if err != nil {
+		return err
+	}
+	s.Listener.Close()
+	s.Listener = l
+	s.StartTLS()
+	if err := os.MkdirAll(filepath.Dir(roots), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o644); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+// identify runs an endpoint in a machine, which trusts it.
+func identify(t *testing.T, m *bed.Machine) {
+	t.Helper()
+	m.PutFile(t, programs+"/identity", "/proc/self/exe", 0o755)
+	m.Run(t, "systemd-run", "--quiet", "--unit=identity", "--setenv="+identityVariable+"=/etc/ssl/certs/pfar-test.pem", programs+"/identity")
+	bed.Eventually(t, soon, func() error {
+		if !strings.Contains(m.Journal(t, "identity.service"), "ready\n") {
+			return errors.New("the endpoint is not ready")
+		}
+		return nil
+	})
+}
+
+// issue stores a set that has ended.
+func issue(t *testing.T, m *bed.Machine, refresh string) {
+	t.Helper()
+	m.Put(t, "/root/tokens.json", fmt.Sprintf(`{"access_token":"AT-old","refresh_token":%q,"expiry":"2020-01-01T00:00:00Z","token_url":"https://%s/token","client_id":"id","client_secret":"CS-hunter2"}`, refresh, identityAddress), 0o600)
+	m.Run(t, "pfar", "vault", "set", "drive", "--oauth", "--file", "/root/tokens.json")
+	m.Run(t, "rm", "/root/tokens.json")
+}
+
+// asked waits until the endpoint has had so many requests.
+func asked(t *testing.T, m *bed.Machine, n int) {
+	t.Helper()
+	bed.Eventually(t, soon, func() error {
+		if got := strings.Count(m.Journal(t, "identity.service"), "request, "); got != n {
+			return fmt.Errorf("the endpoint has had %d requests, want %d", got, n)
+		}
+		return nil
+	})
+}
+
+// hidden looks for what only refreshes a token wherever a unit could leave it. (The names of what is looked for are made by
+// printf, so that this does not find itself.)
+const hidden = `a=$(printf 'RT-%s' 0-hunter2) b=$(printf 'RT-%s' 1-hunter2) c=$(printf 'CS-%s' hunter2)
+for f in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do tr '\0' '\n' < $f 2>/dev/null | grep -aqF -e "$a" -e "$b" -e "$c" && echo "$f"; done
+systemctl show 'pfar*' | grep -aqF -e "$a" -e "$b" -e "$c" && echo properties
+journalctl --no-pager -o export | grep -aqF -e "$a" -e "$b" -e "$c" && echo journal
+pfar plan | grep -aqF -e "$a" -e "$b" -e "$c" && echo plan
+grep -raF -l -e "$a" -e "$b" -e "$c" /run /var/lib/pfar /var/log /tmp 2>/dev/null || true
+`
+
+// TestOAuth has the unit refresh a token, under the host's firewall, over the death of pfard, and be refused.
+func TestOAuth(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	identify(t, m)
+	m.Run(t, "systemctl", "enable", "--now", "--quiet", "pfar.target")
+	m.Put(t, "/etc/pfar/on-failure", "#!/bin/sh\necho \"$PFAR_SERVER:$PFAR_KEY:$PFAR_REASON\" > /var/lib/told\n", 0o755)
+	m.Put(t, "/etc/pfar/mcp.d/drive.hcl", echo("auth = { TOKEN = \"vault:drive\" }\n"), 0o644)
+	becomes(t, m, "drive", control.Waiting)
+
+	issue(t, m, "RT-0-hunter2")
+	asked(t, m, 1)
+	if s, err := server(m, "drive"); err != nil || s.State != control.Waiting || !strings.Contains(s.Detail, "is being refreshed") {
+		t.Errorf("while the token is refreshed: %+v, %v", s, err)
+	}
+	if r := m.Try("nft", "list", "set", "inet", "pfar", "to4-_drive"); !strings.Contains(r.Stdout, "127.0.0.1 . 4443") {
+		t.Errorf("the firewall's word on it: %s", r)
+	}
+	if out := m.Shell(t, hidden); out != "" {
+		t.Errorf("while it is refreshed there are secrets in %s", out)
+	}
+	if uid, err := strconv.Atoi(strings.TrimSpace(m.Shell(t, "ps -o uid= -p $(systemctl show -P MainPID pfar-refresh@drive)"))); err != nil || uid < 61184 {
+		t.Errorf("it runs as user %d (%v)", uid, err)
+	}
+	holds := func(want string) {
+		t.Helper()
+		becomes(t, m, "drive", control.Running)
+		bed.Eventually(t, soon, func() error {
+			if r := m.Try("pfar", "call", "drive.environment"); !strings.Contains(r.Stdout, "TOKEN="+want) {
+				return errors.New(r.String())
+			}
+			return nil
+		})
+	}
+	holds("AT-1")
+	if r := m.Try("nft", "list", "chain", "inet", "pfar", "bridge-_drive"); r.Code == 0 {
+		t.Errorf("the firewall still has %s", r)
+	}
+
+	issue(t, m, "RT-1-hunter2")
+	asked(t, m, 2)
+	m.Run(t, "systemctl", "kill", "-s", "KILL", "pfard")
+	holds("AT-2")
+	asked(t, m, 2)
+
+	issue(t, m, "RT-0-hunter2")
+	const refused = `the refresh token of "drive" was refused (invalid_grant): obtain a new one and store it with pfar vault set drive --oauth`
+	bed.Eventually(t, soon, func() error {
+		for _, command := range []string{"pfar status", "pfar vault list", "systemctl status --full pfar-mcp@drive", "cat /var/lib/told", "journalctl -p crit PFAR_KEY=drive"} {
+			if r := m.Try("sh", "-c", command); !strings.Contains(r.Stdout, "(invalid_grant): obtain a new one") {
+				return fmt.Errorf("%s says %s", command, r)
+			}
+		}
+		return nil
+	})
+	if told := m.Read(t, "/var/lib/told"); told != ":drive:"+refused+"\n" {
+		t.Errorf("the owner is told %q", told)
+	}
+	if r := m.Try("systemctl", "is-failed", "pfar-refresh@drive"); r.Stdout != "failed\n" {
+		t.Errorf("the unit is %s", r)
+	}
+	if out := m.Shell(t, hidden); out != "" {
+		t.Errorf("afterwards there are secrets in %s", out)
+	}
+}
+
+// TestUserOAuth is the same for a user, whose units no firewall holds.
+func TestUserOAuth(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	identify(t, m)
+	o := settle(t, m, "user", 1000)
+	o.Run(t, "systemctl", "--user", "enable", "--now", "--quiet", "pfar.target")
+	m.Put(t, "/root/drive.hcl", echo("auth = { TOKEN = \"vault:drive\" }\n"), 0o644)
+	m.Put(t, "/root/tokens.json", fmt.Sprintf(`{"access_token":"AT-old","refresh_token":"RT-0-hunter2","expiry":"2020-01-01T00:00:00Z","token_url":"https://%s/token","client_id":"id","client_secret":"CS-hunter2"}`, identityAddress), 0o600)
+	m.Shell(t, "install -D -o user -g user /root/drive.hcl "+o.home()+"/.config/pfar/mcp.d/drive.hcl; install -m 600 -o user -g user /root/tokens.json "+o.home()+"/tokens.json; rm /root/tokens.json")
+	becomes(t, o, "drive", control.Waiting)
+	o.Run(t, "pfar", "vault", "set", "drive", "--oauth", "--file", o.home()+"/tokens.json")
+	becomes(t, o, "drive", control.Running)
+	if r := o.Try("pfar", "call", "drive.environment"); !strings.Contains(r.Stdout, "TOKEN=AT-1") {
+		t.Errorf("the server has %s", r)
+	}
+	if r := o.Try("systemctl", "--user", "show", "-P", "Result", "pfar-refresh@drive"); r.Stdout != "success\n" {
+		t.Errorf("the unit's result is %s", r)
+	}
+}

@@ -1,0 +1,83 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units"
+)
+
+// Refresh runs the process that refreshes a token set, as pfar-refresh@.service does, and returns when it has ended. It gets
+// the set by the connection, which is closed here.
+func (r *Runner) Refresh(ctx context.Context, instance string, conn *os.File) error {
+	sp, err := r.refreshSpec(refreshName(instance))
+	if err != nil {
+		conn.Close()
+		return err
+	}
+	sp.descriptors = []descriptor{{units.FDRefresh, conn}}
+	defer r.endRefresh(sp.name)
+	p, err := spawn(sp, r.dirs.credentials(sp.name))
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.exited:
+	case <-ctx.Done():
+		_ = unix.Kill(-p.pid, unix.SIGKILL)
+		<-p.exited
+		return context.Cause(ctx)
+	}
+	if p.code != 0 {
+		return fmt.Errorf("its process ended with %d; its log is %s", p.code, sp.log)
+	}
+	return nil
+}
+
+func (r *Runner) refreshSpec(name string) (sp spec, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	user, err := r.users.acquire(name)
+	if err != nil {
+		return spec{}, err
+	}
+	program, binds, err := r.program("pfar-egress", name, user)
+	if err != nil {
+		return spec{}, err
+	}
+	log := r.dirs.log(units.RefreshLog)
+	if err := rotate(log, units.LogSegment); err != nil {
+		return spec{}, err
+	}
+	sp = spec{name: name, argv: []string{program, "--refresh"}, env: roots(os.Environ()), user: user, binds: binds, log: log}
+	if r.cfg.Upstream != nil {
+		sp.credentials = map[string][]byte{units.CredentialUpstream: r.cfg.Upstream}
+	}
+	return sp, nil
+}
+
+func (r *Runner) endRefresh(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.users.release(name)
+	_ = removeCredentials(r.dirs.credentials(name))
+	if err := os.RemoveAll(r.dirs.binds(name)); err != nil {
+		r.cfg.Log.Warn("removing what is left of "+name+", ignoring", "error", err)
+	}
+}
+
+// roots is the part of an environment that says by which certificates a host is known (crypto/x509, OpenSSL).
+func roots(environment []string) (list []string) {
+	for _, e := range environment {
+		if strings.HasPrefix(e, "SSL_CERT_FILE=") || strings.HasPrefix(e, "SSL_CERT_DIR=") {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func refreshName(instance string) string { return "pfar-refresh@" + instance }
