@@ -84,6 +84,7 @@ vulnerabilities:
 bench: $(SERVERS)/.installed
 	tests/setup.sh bwrap ip
 	CGO_ENABLED=0 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go run ./tests/bench
+	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkBrokered$$' -benchtime 2s ./cmd/pfar-egress
 	@if [ "$$(id -u)" = 0 ]; then tests/setup.sh nspawn nft && \
 	PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./tests/systemd; \
 	else echo "NOT RUN as an ordinary user: the benchmarks of tests/systemd"; fi

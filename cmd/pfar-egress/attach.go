@@ -44,6 +44,7 @@ type attachment struct {
 	log   *slog.Logger
 	probe func() error  // an error if the firewall lets through what nobody allowed
 	fail  func(error)   // ends the service
+	keep  *secrets      // what it hands over
 	wait  time.Duration // askWait
 	clean *hidden       // what it is told
 
@@ -64,9 +65,9 @@ type destination struct {
 
 // attachTo says to pfard what this process is. When it returns, the firewall holds this process or pfard has said why
 // it does not; that it does is tried, for pfard cannot see it. The files are the sockets that pfard has opened for it.
-func attachTo(ctx context.Context, path, digest string, clean *hidden, log *slog.Logger, fail func(error)) (*attachment, []*os.File, error) {
+func attachTo(ctx context.Context, path, digest string, keep *secrets, clean *hidden, log *slog.Logger, fail func(error)) (*attachment, []*os.File, error) {
 	a := newAttachment(path, digest, log, fail)
-	a.clean = clean
+	a.keep, a.clean = keep, clean
 	files, err := a.begin(ctx)
 	return a, files, err
 }
@@ -89,6 +90,11 @@ func (a *attachment) begin(ctx context.Context) ([]*os.File, error) {
 		attach.CloseAll(files)
 		c.Close()
 		return nil, err
+	}
+	if w.Broker && len(files) > 0 {
+		last := len(files) - 1
+		a.hand(true, files[last:])
+		files = files[:last]
 	}
 	if w.Redact {
 		if err := a.hide(ctx, c); err != nil {
@@ -169,7 +175,7 @@ func (a *attachment) follow(c *attach.Conn) {
 			a.clean.take(files, a.log)
 			continue
 		}
-		attach.CloseAll(files)
+		a.hand(err == nil && m.Broker, files)
 		if err == nil {
 			a.take(m)
 			continue
@@ -186,7 +192,7 @@ func (a *attachment) follow(c *attach.Conn) {
 			a.fail(fmt.Errorf("pfard does not take this bridge up again: %w", err))
 			return
 		}
-		attach.CloseAll(files)
+		a.hand(w.Broker, files)
 		if err := a.welcome(w); err != nil {
 			c.Close()
 			a.fail(err)
@@ -200,6 +206,13 @@ func (a *attachment) follow(c *attach.Conn) {
 		told := maps.Clone(a.told)
 		a.mu.Unlock()
 		_ = c.Send(attach.Message{Notify: told}) // if it has gone again, the next Receive says so
+	}
+}
+
+// hand passes on what secrets came with a message, and closes the files. Those that were there before stay if it cannot.
+func (a *attachment) hand(brings bool, files []*os.File) {
+	if err := a.keep.handle(brings, files); err != nil {
+		a.log.Error("secrets are as before, ignoring", "error", err)
 	}
 }
 

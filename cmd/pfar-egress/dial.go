@@ -163,6 +163,9 @@ func ownAddress(a netip.Addr) bool {
 // connect opens the connection that d allows, to an address that has been vetted and to no other: there is no second
 // lookup whose answer could differ (EG-135).
 func (p *proxy) connect(ctx context.Context, d egress.Decision, port uint16, rec *record) (*net.TCPConn, error) {
+	if err := p.secrets.ready(ctx, d, port); err != nil {
+		return nil, err
+	}
 	addrs := []netip.Addr{d.Addr}
 	if d.Addr.IsValid() {
 		if reason, ok := p.policy.Reach(d, port, d.Addr, p.out.own); !ok {

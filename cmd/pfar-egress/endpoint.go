@@ -150,7 +150,7 @@ func (e *endpoint) ask(ctx context.Context, style oauth.Style) (oauth.Renewal, *
 // why says what an error means for the set.
 func why(err error) *failure {
 	if a, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		return refused(a.Response, a.ErrorCode)
+		return endpointRefused(a.Response, a.ErrorCode)
 	}
 	var web *url.Error // quotes the address
 	switch {
@@ -162,9 +162,9 @@ func why(err error) *failure {
 	return &failure{words: printable(web.Err.Error())}
 }
 
-// refused judges an answer that is a refusal. Codes are those of RFC 6749 section 5.2. An answer without one is not the
+// endpointRefused judges an answer that is a refusal. Codes are those of RFC 6749 section 5.2. An answer without one is not the
 // endpoint's word on the set, but of what stands before it.
-func refused(r *http.Response, code string) *failure {
+func endpointRefused(r *http.Response, code string) *failure {
 	if !codeForm.MatchString(code) {
 		code = ""
 	}

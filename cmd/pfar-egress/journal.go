@@ -24,6 +24,7 @@ type record struct {
 	method   string
 	host     string // as people read it, see display
 	protocol string // of what is carried
+	brokered bool   // secrets are put into its requests
 	address  netip.AddrPort
 	skipped  netip.Addr   // an answer that was refused, for the owner's eyes only
 	special  string       // and what it is
@@ -44,6 +45,13 @@ func (rec *record) target(d egress.Decision, to target) {
 		rec.protocol = "http"
 	default:
 		rec.protocol = "tcp"
+	}
+}
+
+// opened notes that the connection's TLS ends here, if it does.
+func (rec *record) opened(yes bool) {
+	if yes {
+		rec.brokered, rec.protocol = true, "https"
 	}
 }
 
@@ -96,6 +104,9 @@ func (rec *record) attrs() []slog.Attr {
 	if rec.address.IsValid() {
 		a = append(a, slog.String("address", rec.address.String()), slog.Int64("sent", rec.sent.Load()), slog.Int64("received", rec.received.Load()))
 	}
+	if rec.brokered {
+		a = append(a, slog.Bool("brokered", true))
+	}
 	if rec.special != "" {
 		a = append(a, slog.String("skipped", rec.skipped.String()), slog.String("special", rec.special))
 	}
@@ -111,6 +122,7 @@ func (rec *record) connection() monitor.Connection {
 		Time: rec.began, Path: rec.path, Protocol: rec.protocol, Host: rec.host, Verdict: rec.verdict.String(),
 		Reason: rec.reason, Rule: rec.rule, Sent: rec.sent.Load(), Received: rec.received.Load(), Seconds: time.Since(rec.began).Seconds(),
 	}
+	c.Brokered = rec.brokered
 	if rec.address.IsValid() {
 		c.Address = rec.address.String()
 	}

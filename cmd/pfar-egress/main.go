@@ -26,12 +26,15 @@ func main() {
 	// One server's traffic may keep one core busy and no more. It is also the fastest: bytes pass through the kernel, and
 	// to wake another thread costs more than what there is to do here.
 	runtime.GOMAXPROCS(1)
+	// Secrets may lie in this process's memory: nobody gets a core of it, and none of its user's processes looks into it (ptrace(2)).
+	err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	var err error
-	if *renew {
+	switch {
+	case err != nil:
+	case *renew:
 		err = refresh(ctx, *path)
-	} else {
+	default:
 		err = run(ctx, *path, *idle)
 	}
 	if err != nil {

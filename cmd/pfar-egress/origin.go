@@ -154,6 +154,9 @@ func (s *requestRelay) next() ([]byte, *request, error) {
 		return nil, nil, err
 	}
 	r, err := parsePassed(raw, s.p.limits.fields, s.d, s.port, s.count == 0)
+	if err == nil {
+		err = s.p.secrets.mentioned(raw)
+	}
 	return raw, r, err
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -28,13 +29,16 @@ type limits struct {
 	idle     time.Duration // without a byte either way
 	orphan   time.Duration // the same, once the client of a forwarded request has closed its side
 	linger   time.Duration // for the client to read a refusal
+
+	opened     int // connections to hosts that secrets are put on the wire for, as many outside beyond them, and half of the requests on them
+	openedHead int // octets of a head there
 }
 
 var defaultLimits = limits{
 	conns: 2048, rate: 2000, tuned: 64, buffer: 128 << 10, head: 16 << 10, fields: 64,
 	headTime: 10 * time.Second, dialTime: 10 * time.Second,
 	idle:   time.Hour, // IMAP's IDLE is renewed every 29 minutes (RFC 2177), database pools rest as long
-	orphan: time.Minute, linger: time.Second,
+	orphan: time.Minute, linger: time.Second, opened: 256, openedHead: 32 << 10,
 }
 
 // proxy answers one server's connections.
@@ -48,7 +52,10 @@ type proxy struct {
 	limits    limits
 	splicer   *splicer
 	journal   *journal
-	open      atomic.Int64
+	tunnels   atomic.Int64 // that are open
+	secrets   *secrets     // nil: none are put on the wire
+	opener    *opener
+	roots     *x509.CertPool // nil: the system's
 }
 
 // serveConn takes one request to the explicit proxy, decides, does it, records it, and closes.
@@ -114,6 +121,9 @@ func (p *proxy) readRequest(c *net.TCPConn) (*request, []byte, error) {
 		return nil, nil, err
 	}
 	r, err := parseRequest(raw, p.limits.fields)
+	if err == nil && !r.tunnel {
+		err = p.secrets.mentioned(raw)
+	}
 	return r, rest, err
 }
 
@@ -125,6 +135,7 @@ func (p *proxy) serve(ctx context.Context, c *net.TCPConn, r *request, d egress.
 		return false, err
 	}
 	defer p.hold(ctx, c, up)()
+	rec.opened(r.tunnel && p.secrets.opened(d, r.port))
 	p.journal.begin(rec)
 	if !r.tunnel {
 		return false, p.forward(c, up, r, d, rest, rec)
@@ -132,13 +143,13 @@ func (p *proxy) serve(ctx context.Context, c *net.TCPConn, r *request, d egress.
 	if _, err := io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return true, err
 	}
-	return true, p.relay(c, up, d, r.port, rest, rec)
+	return true, p.relay(ctx, c, up, d, r.port, rest, rec)
 }
 
 // hold bounds what a connected pair holds, and returns what ends it. With connections whose buffers the kernel sizes, a
 // server could have gigabytes under way; the first ones are enough for a download to be fast.
 func (p *proxy) hold(ctx context.Context, c, up *net.TCPConn) (release func()) {
-	if p.open.Add(1) > int64(p.limits.tuned) {
+	if p.tunnels.Add(1) > int64(p.limits.tuned) {
 		for _, conn := range [...]*net.TCPConn{c, up} {
 			_ = conn.SetReadBuffer(p.limits.buffer) // fails only if it is closed already
 			_ = conn.SetWriteBuffer(p.limits.buffer)
@@ -148,7 +159,7 @@ func (p *proxy) hold(ctx context.Context, c, up *net.TCPConn) (release func()) {
 	return func() {
 		stop()
 		up.Close()
-		p.open.Add(-1)
+		p.tunnels.Add(-1)
 	}
 }
 

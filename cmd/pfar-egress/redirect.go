@@ -58,8 +58,9 @@ func (p *proxy) carry(ctx context.Context, c *net.TCPConn, d egress.Decision, to
 		return err
 	}
 	defer p.hold(ctx, c, up)()
+	rec.opened(p.secrets.opened(d, to.port))
 	p.journal.begin(rec)
-	return p.relay(c, up, d, to.port, nil, rec)
+	return p.relay(ctx, c, up, d, to.port, nil, rec)
 }
 
 // target is where a connection wants to go, as the client has it.

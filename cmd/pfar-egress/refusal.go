@@ -62,15 +62,20 @@ func remedy(d egress.Decision, to target) string {
 	return e.String()
 }
 
+// text is what a program is told of a refusal.
+func (r *refusal) text(target string) string {
+	switch {
+	case target == "":
+		return fmt.Sprintf("pfar refuses the request: %s\n%s\n", r.reason, r.detail)
+	case !r.denied():
+		return fmt.Sprintf("pfar cannot reach %s: %s\n%s\n", target, r.reason, r.detail)
+	}
+	return fmt.Sprintf("pfar refuses %s: %s\n%s\n", target, r.reason, r.detail)
+}
+
 // response renders a refusal. To HEAD, no body is sent (RFC 9110 section 9.3.2).
 func (r *refusal) response(target string, headOnly bool) []byte {
-	body := fmt.Sprintf("pfar refuses %s: %s\n%s\n", target, r.reason, r.detail)
-	if !r.denied() {
-		body = fmt.Sprintf("pfar cannot reach %s: %s\n%s\n", target, r.reason, r.detail)
-	}
-	if target == "" {
-		body = fmt.Sprintf("pfar refuses the request: %s\n%s\n", r.reason, r.detail)
-	}
+	body := r.text(target)
 	var b strings.Builder
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", r.status, statusText(r.status))
 	fmt.Fprintf(&b, "Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n", len(body))

@@ -20,6 +20,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 	sdjournal "github.com/pfar/pfar/units/journal"
 )
 
@@ -29,6 +30,8 @@ type plan struct {
 	Name   string        `json:"name"`
 	File   string        `json:"file"`
 	Egress egress.Policy `json:"egress"`
+
+	Credentials []brokered `json:"credentials"`
 
 	Gateway struct {
 		Session string `json:"session"` // of a server's process that serves one client session alone
@@ -64,16 +67,20 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 	if session := pl.Gateway.Session; session != "" {
 		log = log.With("session", session)
 	}
+	keep := newSecrets(pl.Credentials)
 	serving, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	if path != "" {
 		var files []*os.File
-		if pfard, files, err = attachTo(ctx, path, digest, clean, log, fail); err != nil {
+		if pfard, files, err = attachTo(ctx, path, digest, keep, clean, log, fail); err != nil {
 			return err
 		}
 		if err := passed.take(files); err != nil {
 			return err
 		}
+	}
+	if passed.pfard != nil {
+		go keep.follow(passed.pfard, log)
 	}
 	if len(passed.proxy)+len(passed.monitor) == 0 {
 		return fmt.Errorf("taking over sockets: no listener was passed as %q or %q", units.FDEgress, units.FDMonitor)
@@ -85,7 +92,7 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 	if err != nil {
 		return err
 	}
-	p.out.firewall = pfard
+	p.out.firewall, p.secrets = pfard, keep
 	s := &service{sources: p.sources(passed, table), idle: idle, log: log}
 	notify("READY=1")
 	if err = s.run(serving); err == nil && ctx.Err() == nil {
@@ -145,7 +152,7 @@ func newProxy(pl plan, j *journal) (*proxy, error) {
 	out.upstream = up
 	return &proxy{
 		name: pl.Name, file: filepath.Base(pl.File), policy: pl.Egress, addresses: addresses, out: out, lookups: newLookups(out.lookup),
-		limits: defaultLimits, splicer: newSplicer(), journal: j,
+		limits: defaultLimits, splicer: newSplicer(), opener: newOpener(defaultLimits), journal: j,
 	}, nil
 }
 
@@ -157,6 +164,7 @@ type sockets struct {
 	datagrams []*net.UDPConn
 	rejected  []*os.File // NFLOG
 	monitor   []*net.UnixListener
+	pfard     *attach.Conn // of a local pfard; nil: none
 }
 
 func (p *proxy) sources(in sockets, table *monitor.Table) []source {

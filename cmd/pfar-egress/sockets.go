@@ -46,6 +46,11 @@ func passedSockets() (sockets, error) {
 		u.SetUnlinkOnClose(false) // it outlives this process
 		all.monitor = append(all.monitor, u)
 	}
+	if f := files[units.FDPfard]; len(f) == 1 {
+		if all.pfard, err = attach.FromFile(f[0]); err != nil {
+			return sockets{}, fmt.Errorf("taking the descriptor %q: %w", units.FDPfard, err)
+		}
+	}
 	return all, nil
 }
 

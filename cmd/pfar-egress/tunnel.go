@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -27,9 +28,16 @@ var (
 )
 
 // relay moves bytes between c and up until both sides have ended. What is said to port 443 has to be TLS for the host
-// that was decided on, what is said to port 80 HTTP for it; everything else is the host's own affair. first is what
-// has been read of c already.
-func (p *proxy) relay(c, up *net.TCPConn, d egress.Decision, port uint16, first []byte, rec *record) error {
+// that was decided on, what is said to port 80 HTTP for it; everything else is the host's own affair. What secrets
+// are put into is opened. first is what has been read of c already.
+func (p *proxy) relay(ctx context.Context, c, up *net.TCPConn, d egress.Decision, port uint16, first []byte, rec *record) error {
+	if rec.brokered {
+		hello, err := p.readHello(c, first, d)
+		if err != nil {
+			return err
+		}
+		return p.open(ctx, c, up, hello, d, port, rec)
+	}
 	switch port {
 	case 80:
 		return p.passRequests(c, up, first, d, port, rec)

@@ -86,7 +86,8 @@ func serveAPIs(certificate string) error {
 	fmt.Println("ready")
 	ended := make(chan error, 2)
 	for _, l := range []net.Listener{secure, plain} {
-		go func() { ended <- (&http.Server{Handler: handler, TLSConfig: &tls.Config{}}).Serve(l) }()
+		server := &http.Server{Handler: handler, TLSConfig: &tls.Config{NextProtos: []string{"h2"}}} // else it would not speak what the listener offers
+		go func() { ended <- server.Serve(l) }()
 	}
 	return <-ended
 }
@@ -212,6 +213,9 @@ func theft(t *testing.T, p *pfar, requests <-chan apiCall, value string) {
 	}
 	get := func(url string, headers map[string]any, body string) string {
 		t.Helper()
+		if headers == nil {
+			headers = map[string]any{}
+		}
 		r, err := c.call("fetch", map[string]any{"method": "POST", "url": url, "headers": headers, "body": body})
 		check(t, err)
 		unseen(url, r.text)

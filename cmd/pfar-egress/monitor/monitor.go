@@ -27,9 +27,10 @@ type Connection struct {
 	Sent     int64     `json:"sent"`               // bytes, by the server
 	Received int64     `json:"received"`           // bytes
 	Open     bool      `json:"open"`
-	Seconds  float64   `json:"seconds"`         // that it has been open, or was
-	Count    int       `json:"count,omitempty"` // of equal refusals in a row, if more than one; Time is the first one's
-	Last     time.Time `json:"last,omitzero"`   // of the last of Count
+	Brokered bool      `json:"brokered,omitempty"` // opened, so that secrets are put into its requests
+	Seconds  float64   `json:"seconds"`            // that it has been open, or was
+	Count    int       `json:"count,omitempty"`    // of equal refusals in a row, if more than one; Time is the first one's
+	Last     time.Time `json:"last,omitzero"`      // of the last of Count
 }
 
 // Message is one line of the stream: a connection that began, changed or ended, the news that all that was there when

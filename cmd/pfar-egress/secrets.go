@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-egress/wire"
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
+)
+
+// maxMaterial bounds what pfard hands over, in bytes.
+const maxMaterial = 4 << 20
+
+var errNoSecret = &refusal{503, "secret-unavailable", "A secret is to be put into requests to this host, and this machine has not handed it over. It can be tried again; the owner of this machine finds the reason in pfar status."}
+
+// secrets is what is put on the wire towards some hosts: in this process's memory, and nowhere else of it. Nil is none.
+type secrets struct {
+	planned egress.Policy // hosts that the plan has secrets for
+	wire    wire.Source
+	wait    time.Duration // for what is to come
+
+	once sync.Once
+	come chan struct{} // closed when something was taken
+}
+
+// brokered is what of a plan's credentials concerns the bridge (generator.Credential).
+type brokered struct {
+	Deliver string            `json:"deliver"`
+	Hosts   []egress.Endpoint `json:"hosts"`
+}
+
+// newSecrets returns nil if the plan brokers none.
+func newSecrets(credentials []brokered) *secrets {
+	s := &secrets{wait: askWait, come: make(chan struct{})}
+	for _, c := range credentials {
+		if c.Deliver == "broker" {
+			s.planned.Endpoints = append(s.planned.Endpoints, c.Hosts...)
+		}
+	}
+	if len(s.planned.Endpoints) == 0 {
+		return nil
+	}
+	return s
+}
+
+// take reads what pfard has handed over (broker.Material), and closes the file. No error quotes it.
+func (s *secrets) take(f *os.File) error {
+	if s == nil {
+		f.Close()
+		return errors.New("taking over secrets: the plan has none")
+	}
+	b, err := units.ReadSealed(f, maxMaterial)
+	if err != nil {
+		return fmt.Errorf("taking over secrets: %w", err)
+	}
+	defer clear(b)
+	var m broker.Material
+	if json.Unmarshal(b, &m) != nil {
+		return errors.New("taking over secrets: they are not as pfard writes them")
+	}
+	if err := s.wire.Take(m); err != nil {
+		return err
+	}
+	s.once.Do(func() { close(s.come) })
+	return nil
+}
+
+// opened reports whether connections to what was decided on are opened, so that a secret can be put into their requests.
+// Port 80 is for what is not encrypted, and gets none.
+func (s *secrets) opened(d egress.Decision, port uint16) bool {
+	return s != nil && port != 80 && (s.planned.Decide(d.Host, port).Verdict == egress.Allow || s.wire.For(d, port))
+}
+
+// ready returns nil when what is to be put on the wire towards a host is there.
+func (s *secrets) ready(ctx context.Context, d egress.Decision, port uint16) error {
+	if !s.opened(d, port) {
+		return nil
+	}
+	t := time.NewTimer(s.wait)
+	defer t.Stop()
+	select {
+	case <-s.come:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	if !s.wire.For(d, port) {
+		return errNoSecret
+	}
+	return nil
+}
+
+// mentioned returns a refusal if what goes out unencrypted holds a placeholder.
+func (s *secrets) mentioned(text []byte) error {
+	if s == nil {
+		return nil
+	}
+	if r := s.wire.Mentioned(text); r != nil {
+		return refused(r)
+	}
+	return nil
+}
+
+func refused(r *wire.Refusal) *refusal { return &refusal{403, r.Reason, r.Detail} }
+
+// follow takes what a local pfard says over a connection that it has passed, until it ends.
+func (s *secrets) follow(c *attach.Conn, log *slog.Logger) {
+	defer c.Close()
+	for {
+		m, files, err := c.Receive()
+		if err != nil {
+			return
+		}
+		if err := s.handle(m.Broker, files); err != nil {
+			log.Error("secrets are as before, ignoring", "error", err)
+		}
+	}
+}
+
+// handle takes the last file of a message that brings secrets, and closes all.
+func (s *secrets) handle(brings bool, files []*os.File) error {
+	defer attach.CloseAll(files)
+	if !brings {
+		return nil
+	}
+	if len(files) == 0 {
+		return errors.New("taking over secrets: they are not attached")
+	}
+	return s.take(files[len(files)-1])
+}

@@ -1,0 +1,212 @@
+package wire
+
+import (
+	"io"
+	"sync"
+)
+
+// pattern is a text to be found, and what is done then.
+type pattern struct {
+	text, with string
+	refuse     *Refusal // instead of with
+}
+
+// patterns finds the longest of several texts wherever it begins first. It is a trie: a byte with which none begins costs
+// one look into a table.
+type patterns struct {
+	list  []pattern
+	nodes []node
+	first [256]int32 // nodes behind each byte; 0: none
+
+	cut  bool // a text of which only a beginning stands at the very end counts as well
+	even bool // every text is as long as what stands for it
+}
+
+type node struct {
+	edges []edge
+	ends  int32 // 1 + the index of the pattern that ends here
+	some  int32 // index of a pattern that goes through here
+}
+
+type edge struct {
+	on byte
+	to int32
+}
+
+// minCut is how much of a text there has to be at the end, in bytes, for cut to hold: fewer stand there by chance.
+const minCut = 8
+
+func compile(list []pattern, cut bool) *patterns {
+	s := &patterns{list: list, nodes: make([]node, 1), cut: cut, even: true}
+	for i, p := range list {
+		if p.text == "" {
+			continue
+		}
+		s.even = s.even && (p.refuse != nil || len(p.with) == len(p.text))
+		at := s.first[p.text[0]]
+		if at == 0 {
+			at = s.add(i)
+			s.first[p.text[0]] = at
+		}
+		for j := 1; j < len(p.text); j++ {
+			next := s.nodes[at].next(p.text[j])
+			if next == 0 {
+				next = s.add(i)
+				s.nodes[at].edges = append(s.nodes[at].edges, edge{p.text[j], next})
+			}
+			at = next
+		}
+		if s.nodes[at].ends == 0 {
+			s.nodes[at].ends = int32(i) + 1
+		}
+	}
+	return s
+}
+
+func (s *patterns) add(some int) int32 {
+	s.nodes = append(s.nodes, node{some: int32(some)})
+	return int32(len(s.nodes) - 1)
+}
+
+func (n *node) next(b byte) int32 {
+	for _, e := range n.edges {
+		if e.on == b {
+			return e.to
+		}
+	}
+	return 0
+}
+
+// find returns the first place in b that n bytes of a text stand at. If none does, n is 0, and at is where the end of b
+// begins that may become one with what follows; of the end of everything there is none.
+func (s *patterns) find(b []byte, end bool) (at, n int, p pattern) {
+	for i, c := range b {
+		if s.first[c] == 0 {
+			continue
+		}
+		n, found, open := s.walk(b[i:])
+		switch {
+		case open > 0 && !end:
+			return i, 0, pattern{}
+		case n > 0:
+			return i, n, *found
+		case open > 0 && s.cut && len(b)-i >= minCut:
+			p := s.list[s.nodes[open].some]
+			p.with = p.with[:min(len(p.with), len(b)-i)]
+			return i, len(b) - i, p
+		}
+	}
+	return len(b), 0, pattern{}
+}
+
+// walk follows b from its beginning: the longest text there, and the node where b ends if more could follow.
+func (s *patterns) walk(b []byte) (n int, p *pattern, open int32) {
+	at := s.first[b[0]]
+	for i := 1; ; i++ {
+		here := &s.nodes[at]
+		if here.ends > 0 {
+			n, p = i, &s.list[here.ends-1]
+		}
+		switch {
+		case len(here.edges) == 0:
+			return n, p, 0
+		case i == len(b):
+			return n, p, at
+		}
+		if at = here.next(b[i]); at == 0 {
+			return n, p, 0
+		}
+	}
+}
+
+// filter replaces texts in a stream, however it is cut into pieces. It holds back what may be the beginning of one, and
+// nothing else. What it looks for may change between two pieces.
+type filter struct {
+	patterns func() *patterns
+	held     []byte
+}
+
+// add appends to dst what src, behind what was held back, becomes. End says that nothing follows. After an error, which
+// is a *Refusal, nothing of it may be used.
+func (f *filter) add(dst, src []byte, end bool) ([]byte, error) {
+	b := src
+	if len(f.held) > 0 {
+		f.held = append(f.held, src...)
+		b = f.held
+	}
+	s := f.patterns()
+	for {
+		at, n, p := s.find(b, end)
+		dst = append(dst, b[:at]...)
+		switch {
+		case n == 0:
+			f.held = append(f.held[:0], b[at:]...)
+			return dst, nil
+		case p.refuse != nil:
+			return nil, p.refuse
+		}
+		dst = append(dst, p.with...)
+		b = b[at+n:]
+	}
+}
+
+// all filters a whole text.
+func (s *patterns) all(text string) (string, error) {
+	if _, n, _ := s.find([]byte(text), true); n == 0 {
+		return text, nil
+	}
+	f := filter{patterns: func() *patterns { return s }}
+	b, err := f.add(nil, []byte(text), true)
+	return string(b), err
+}
+
+const bufferSize = 16 << 10
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }}
+
+// body is a body that passes a filter.
+type body struct {
+	io.ReadCloser
+	filter filter
+	ended  func() error // is called when the body has come to its end, before that is told
+
+	in   *[]byte
+	out  []byte // filtered, and rest of it not read yet
+	rest []byte
+	err  error
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	for len(b.rest) == 0 {
+		if b.err != nil {
+			return 0, b.err
+		}
+		b.fill()
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+// fill reads once. Of a body that breaks off, what was held back is not told: it may be nearly all of a secret.
+func (b *body) fill() {
+	if b.in == nil {
+		b.in = buffers.Get().(*[]byte)
+	}
+	n, err := b.ReadCloser.Read(*b.in)
+	var ferr error
+	b.out, ferr = b.filter.add(b.out[:0], (*b.in)[:n], err == io.EOF)
+	b.rest = b.out
+	if ferr != nil {
+		err = ferr
+	}
+	if err == io.EOF && b.ended != nil {
+		if ferr = b.ended(); ferr != nil {
+			b.rest, err = nil, ferr
+		}
+	}
+	if b.err = err; err != nil {
+		buffers.Put(b.in)
+		b.in = nil
+	}
+}

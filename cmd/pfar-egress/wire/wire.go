@@ -1,0 +1,205 @@
+// Package wire puts brokered secrets into requests in place of what stands for them, and takes them out of all that comes back.
+package wire
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/redact"
+)
+
+// Refusal is why a request is not passed on. It quotes nothing of the request.
+type Refusal struct {
+	Reason string // one of the constants below
+	Detail string // a sentence
+}
+
+func (r *Refusal) Error() string { return r.Reason }
+
+// Reasons of a Refusal. They are stable: logs and audit records carry them.
+const (
+	WrongPlace = "placeholder-place" // a placeholder stands where its secret is not declared for, or in another form
+	WrongHost  = "placeholder-host"  // its secret is not for this host
+	Plain      = "placeholder-plain" // the request is not encrypted
+)
+
+// Source is what one server's bridge knows of its secrets. It knows none until Take, and may be used by many at once.
+type Source struct{ now atomic.Pointer[set] }
+
+// set is what is known at one time.
+type set struct {
+	secrets []broker.Secret
+	former  []broker.Secret // with values that were replaced, which responses under way may still hold
+	issuer  *issuer
+	scrub   *patterns // every form of every value, and the same form of its placeholder
+	any     *patterns // every form of every placeholder
+
+	mu   sync.Mutex
+	made map[use]*patterns
+}
+
+// use says for what patterns are made: which secrets may go to a host, as one byte each, and which part is looked at.
+type use struct {
+	host  string
+	place broker.Place
+	kind  kind
+}
+
+// kind is how a value is written.
+type kind int
+
+const (
+	verbatim kind = iota
+	inJSON        // within a string (RFC 8259 section 7)
+	inForm        // application/x-www-form-urlencoded, also of queries
+)
+
+// maxFormer bounds the values that are remembered after they were replaced.
+const maxFormer = 32
+
+// Take has m used from now on. The former values go on being taken out of responses.
+func (s *Source) Take(m broker.Material) error {
+	next := &set{secrets: slices.Clone(m.Secrets), made: map[use]*patterns{}}
+	for _, secret := range m.Secrets {
+		if len(secret.Value) < broker.MinSecret || len(secret.Placeholder) < broker.MinSecret {
+			return fmt.Errorf("taking over the secret of %q: it, or what stands for it, is shorter than %d bytes", secret.Name, broker.MinSecret)
+		}
+	}
+	before := s.now.Load()
+	if before != nil {
+		next.former = before.replaced(m.Secrets)
+	}
+	if before != nil && before.issuer.same(m.Authority) {
+		next.issuer = before.issuer
+	} else {
+		var err error
+		if next.issuer, err = newIssuer(m.Authority); err != nil {
+			return err
+		}
+	}
+	var scrub, mentioned []pattern
+	for _, secret := range slices.Concat(next.secrets, next.former) {
+		placeholder := forms(secret.Placeholder)
+		for i, f := range forms(secret.Value) {
+			scrub = append(scrub, pattern{text: f, with: placeholder[i]})
+		}
+	}
+	plain := &Refusal{Plain, "The request holds a placeholder, and is not encrypted. A brokered secret is only put into requests over TLS."}
+	for _, secret := range next.secrets {
+		for _, f := range forms(secret.Placeholder) {
+			mentioned = append(mentioned, pattern{text: f, refuse: plain})
+		}
+	}
+	next.scrub, next.any = compile(scrub, true), compile(mentioned, false)
+	s.now.Store(next)
+	return nil
+}
+
+// replaced returns what of s is not among secrets, and what was not before.
+func (s *set) replaced(secrets []broker.Secret) []broker.Secret {
+	all := slices.DeleteFunc(slices.Concat(s.former, s.secrets), func(old broker.Secret) bool {
+		return slices.ContainsFunc(secrets, func(c broker.Secret) bool { return c.Value == old.Value })
+	})
+	return all[max(0, len(all)-maxFormer):]
+}
+
+// forms are redact.Forms and, as PHP writes it, the one with escaped slashes.
+func forms(value string) []string {
+	return append(redact.Forms(value), strings.ReplaceAll(value, "/", `\/`))
+}
+
+// Ready reports whether something has been taken.
+func (s *Source) Ready() bool { return s.now.Load() != nil }
+
+// For reports whether a secret may go to a host and port that were decided on.
+func (s *Source) For(d egress.Decision, port uint16) bool {
+	now := s.now.Load()
+	return now != nil && strings.Contains(now.host(d, port), "1")
+}
+
+// Mentioned returns a refusal if a text that goes out unencrypted holds a placeholder in any form.
+func (s *Source) Mentioned(text []byte) *Refusal {
+	now := s.now.Load()
+	if now == nil {
+		return nil
+	}
+	_, n, p := now.any.find(text, true)
+	if n == 0 {
+		return nil
+	}
+	return p.refuse
+}
+
+// Config returns what the bridge shows to the server as a host of that name or address.
+func (s *Source) Config(host string) (*tls.Config, error) { return s.now.Load().issuer.config(host) }
+
+// host says which of the secrets may go to a host and port.
+func (s *set) host(d egress.Decision, port uint16) string {
+	b := make([]byte, len(s.secrets))
+	for i, secret := range s.secrets {
+		b[i] = '0'
+		for _, e := range secret.Hosts {
+			p := egress.Policy{Endpoints: []egress.Endpoint{e}}
+			if p.Decide(d.Host, port).Verdict == egress.Allow {
+				b[i] = '1'
+			}
+		}
+	}
+	return string(b)
+}
+
+// patterns returns what is looked for in one part of a request: where a secret is declared its placeholder becomes the
+// value, and all else that holds one is refused. The zero place is one for which nothing is declared.
+func (s *set) patterns(u use) *patterns {
+	if !s.declares(u) { // names of fields and parameters are the server's, and without number
+		u = use{host: u.host}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.made[u]; p != nil {
+		return p
+	}
+	var list []pattern
+	for i, secret := range s.secrets {
+		refusal := &Refusal{WrongPlace, fmt.Sprintf("The request holds the placeholder of %s where it is not declared to be, or in another form than that of the variable. Its places can be declared.", secret.Name)}
+		if u.host[i] != '1' {
+			refusal = &Refusal{WrongHost, fmt.Sprintf("The request holds the placeholder of %s, which is not declared for this host.", secret.Name)}
+		} else if slices.Contains(secret.Places, u.place) {
+			list = append(list, pattern{text: secret.Placeholder, with: written(secret.Value, u.kind)})
+		}
+		for _, f := range forms(secret.Placeholder) {
+			list = append(list, pattern{text: f, refuse: refusal}) // of two alike, the first counts
+		}
+	}
+	p := compile(list, false)
+	s.made[u] = p
+	return p
+}
+
+func (s *set) declares(u use) bool {
+	for i, secret := range s.secrets {
+		if u.host[i] == '1' && slices.Contains(secret.Places, u.place) {
+			return true
+		}
+	}
+	return false
+}
+
+func written(value string, k kind) string {
+	switch k {
+	case inJSON:
+		b, _ := json.Marshal(value) // a string cannot fail
+		return string(b[1 : len(b)-1])
+	case inForm:
+		return url.QueryEscape(value)
+	}
+	return value
+}

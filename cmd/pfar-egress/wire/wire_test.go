@@ -1,0 +1,525 @@
+package wire
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/egress"
+)
+
+const (
+	token   = "ntn_A1b2C3d4E5f6G7h8I9j0K1l2"
+	other   = "sk-zY9xW8vU7tS6rQ5pO4nM3lK2jJ1" // for another host
+	odd     = `p+ss/w"rd\&=%<x>1234`
+	apiHost = "api.allowed.test"
+)
+
+func placeholderOf(t testing.TB, name, value string) string {
+	t.Helper()
+	p, err := broker.Placeholder([]byte("seed"), name, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func secret(t testing.TB, name, value, host string, places ...string) broker.Secret {
+	t.Helper()
+	e, err := egress.ParseEndpoint(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := broker.Secret{Name: name, Value: value, Placeholder: placeholderOf(t, name, value), Hosts: []egress.Endpoint{e}}
+	for _, text := range places {
+		p, err := broker.ParsePlace(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Places = append(s.Places, p)
+	}
+	return s
+}
+
+func material(t testing.TB, secrets ...broker.Secret) broker.Material {
+	t.Helper()
+	a, err := broker.NewAuthority([]byte("seed"), "notion")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return broker.Material{Authority: a, Secrets: secrets}
+}
+
+// everywhere are secrets that may stand in every kind of place.
+func everywhere(t testing.TB) broker.Material {
+	t.Helper()
+	return material(t,
+		secret(t, "TOKEN", token, apiHost, "header:authorization", "header:x-api-key", "header:cookie", "query:key", "body"),
+		secret(t, "ODD", odd, apiHost, "header:authorization", "query:odd", "body"),
+		secret(t, "OTHER", other, "other.allowed.test", "header:authorization", "query:key", "body"),
+	)
+}
+
+func source(t testing.TB, m broker.Material) *Source {
+	t.Helper()
+	var s Source
+	if err := s.Take(m); err != nil {
+		t.Fatal(err)
+	}
+	return &s
+}
+
+var allowed = egress.Decision{Verdict: egress.Allow, Host: apiHost}
+
+// put has a request with such a body changed, and returns what goes out.
+func put(t testing.TB, s *Source, method, target string, h http.Header, body io.Reader) (*http.Request, string, error) {
+	t.Helper()
+	r, err := http.NewRequest(method, "https://"+apiHost+target, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range h {
+		r.Header[k] = slices.Clone(v)
+	}
+	if _, err := s.Put(r, allowed, 443); err != nil {
+		return nil, "", err
+	}
+	if r.Body == nil {
+		return r, "", nil
+	}
+	b, err := io.ReadAll(r.Body)
+	return r, string(b), err
+}
+
+func TestPutRefuses(t *testing.T) {
+	s := source(t, everywhere(t))
+	p, o := placeholderOf(t, "TOKEN", token), placeholderOf(t, "OTHER", other)
+	basic := func(text string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(text)) }
+	for name, c := range map[string]struct {
+		method, target string
+		header         http.Header
+		body, want     string
+	}{
+		"undeclared field":                    {header: http.Header{"X-Other": {p}}, want: WrongPlace},
+		"second of an undeclared field":       {header: http.Header{"X-Other": {"x", p}}, want: WrongPlace},
+		"within an undeclared field":          {header: http.Header{"User-Agent": {"agent/1 (" + p + ")"}}, want: WrongPlace},
+		"a field's name":                      {header: http.Header{"X-" + p: {"x"}}, want: WrongPlace},
+		"a field's name as Go writes it":      {header: http.Header{http.CanonicalHeaderKey("x-" + p): {"x"}}, want: WrongPlace},
+		"a field's name in lower case":        {header: http.Header{"X-" + strings.ToLower(p): {"x"}}, want: WrongPlace},
+		"another host's secret":               {header: http.Header{"Authorization": {"Bearer " + o}}, want: WrongHost},
+		"another host's, beside the right":    {header: http.Header{"Authorization": {"Bearer " + p + " " + o}}, want: WrongHost},
+		"another host's within Basic":         {header: http.Header{"Authorization": {basic("me:" + o)}}, want: WrongHost},
+		"both within Basic":                   {header: http.Header{"Authorization": {basic(p + ":" + o)}}, want: WrongHost},
+		"Basic where it is not Authorization": {header: http.Header{"X-Other": {basic("me:" + p)}}, want: WrongPlace},
+		"Basic of Proxy-Authorization":        {header: http.Header{"Proxy-Authorization": {basic("me:" + p)}}, want: WrongPlace},
+		"Base64 in a declared field":          {header: http.Header{"X-Api-Key": {base64.StdEncoding.EncodeToString([]byte("me:" + p))}}, want: WrongPlace},
+		"in hexadecimal":                      {header: http.Header{"X-Api-Key": {hex.EncodeToString([]byte(p))}}, want: WrongPlace},
+		"the path":                            {target: "/bot" + p + "/send", want: WrongPlace},
+		"the path, encoded":                   {target: "/bot" + strings.ReplaceAll(p, "_", "%5F") + "/send", want: WrongPlace},
+		"another host's in the path":          {target: "/" + o, want: WrongHost},
+		"undeclared parameter":                {target: "/?token=" + p, want: WrongPlace},
+		"undeclared parameter, encoded":       {target: "/?token=" + strings.ReplaceAll(p, "_", "%5f"), want: WrongPlace},
+		"a parameter's name":                  {target: "/?" + p + "=1", want: WrongPlace},
+		"a parameter's name, encoded":         {target: "/?" + strings.ReplaceAll(p, "_", "%5f") + "=1", want: WrongPlace},
+		"a parameter's name alone":            {target: "/?" + p, want: WrongPlace},
+		"a semicolon is no separator":         {target: "/?a=1;key=" + p, want: WrongPlace},
+		"a parameter in another case":         {target: "/?KEY=" + p, want: WrongPlace},
+		"another host's as a parameter":       {target: "/?key=" + o, want: WrongHost},
+		"the referrer":                        {header: http.Header{"Referer": {"https://x/?key=" + p}}, want: WrongPlace},
+		"the method":                          {method: p, want: WrongPlace},
+		"another host's in the body":          {method: "POST", body: "a " + o, want: WrongHost},
+		"in the body in hexadecimal":          {method: "POST", body: hex.EncodeToString([]byte(p)), want: WrongPlace},
+		"in a body that is encoded":           {method: "POST", header: http.Header{"Content-Encoding": {"gzip"}}, body: p, want: WrongPlace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, known := range []bool{true, false} {
+				var body io.Reader = strings.NewReader(c.body)
+				if !known {
+					body = io.MultiReader(body)
+				}
+				_, got, err := put(t, s, c.method, c.target, c.header, body)
+				refusal, ok := errors.AsType[*Refusal](err)
+				if !ok || refusal.Reason != c.want {
+					t.Errorf("%q, %v; want %s", got, err, c.want)
+				}
+				if strings.Contains(fmt.Sprint(err, refusal), p) {
+					t.Error("the refusal quotes it")
+				}
+			}
+		})
+	}
+}
+
+func TestPut(t *testing.T) {
+	s := source(t, everywhere(t))
+	p, o := placeholderOf(t, "TOKEN", token), placeholderOf(t, "ODD", odd)
+	basic := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	for name, c := range map[string]struct {
+		target, field, in, out string // without a field: of the query
+	}{
+		"bearer":           {field: "Authorization", in: "Bearer " + p, out: "Bearer " + token},
+		"alone":            {field: "X-Api-Key", in: p, out: token},
+		"twice":            {field: "Authorization", in: p + p, out: token + token},
+		"two secrets":      {field: "Authorization", in: p + "," + o, out: token + "," + odd},
+		"a cookie":         {field: "Cookie", in: "a=b; s=" + p + "; c=d", out: "a=b; s=" + token + "; c=d"},
+		"Basic":            {field: "Authorization", in: "Basic " + basic("me:"+p), out: "Basic " + basic("me:"+token)},
+		"basic":            {field: "Authorization", in: "basic " + basic(p+":"), out: "basic " + basic(token+":")},
+		"Basic, unpadded":  {field: "Authorization", in: "Basic " + strings.TrimRight(basic("m:"+p), "="), out: "Basic " + basic("m:"+token)},
+		"Basic of another": {field: "Authorization", in: "Basic " + basic("me:you"), out: "Basic " + basic("me:you")},
+		"another case":     {field: "Authorization", in: strings.ToUpper(p), out: strings.ToUpper(p)},
+		"all but the end":  {field: "Authorization", in: p[:len(p)-1], out: p[:len(p)-1]},
+		"one too long":     {field: "Authorization", in: p + "x", out: token + "x"},
+		"query":            {in: "a=1&key=" + p + "&b=%zz", out: "a=1&key=" + token + "&b=%zz"},
+		"query, encoded":   {in: "key=" + strings.ReplaceAll(p, "_", "%5f"), out: "key=" + token},
+		"query, its name":  {in: "%6bey=" + p, out: "%6bey=" + token},
+		"query, oddly":     {in: "odd=a+" + o, out: "odd=a+" + url.QueryEscape(odd)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, target := http.Header{}, "/"
+			if c.field != "" {
+				h.Set(c.field, c.in)
+			} else {
+				target += "?" + c.in
+			}
+			r, _, err := put(t, s, "GET", target, h, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := r.Header.Get(c.field)
+			if c.field == "" {
+				got = r.URL.RawQuery
+			}
+			if got != c.out {
+				t.Errorf("%q, want %q", got, c.out)
+			}
+		})
+	}
+}
+
+// Bodies, whole and at each border of two pieces, with their length and without.
+func TestPutBody(t *testing.T) {
+	s := source(t, everywhere(t))
+	p, o := placeholderOf(t, "TOKEN", token), placeholderOf(t, "ODD", odd)
+	for _, c := range []struct{ kind, in, out string }{
+		{"text/plain", "a " + p + " b " + o, "a " + token + " b " + odd},
+		{"application/json; charset=utf-8", `{"t":"` + p + `","o":"` + o + `"}`, `{"t":"` + token + `","o":"p+ss/w\"rd\\\u0026=%\u003cx\u003e1234"}`},
+		{"application/vnd.api+json", `"` + o + `"`, `"p+ss/w\"rd\\\u0026=%\u003cx\u003e1234"`},
+		{"application/x-www-form-urlencoded", "o=" + o, "o=" + url.QueryEscape(odd)},
+		{"multipart/form-data; boundary=x", "--x\r\n\r\n" + o + "\r\n--x--", "--x\r\n\r\n" + odd + "\r\n--x--"},
+		{"nonsense;;", p + p[:7], token + p[:7]},
+		{"text/plain", p[:9] + p + p[:9] + p, p[:9] + token + p[:9] + token},
+		{"text/plain", strings.Repeat("n", 100<<10) + p, strings.Repeat("n", 100<<10) + token},
+	} {
+		h := http.Header{"Content-Type": {c.kind}}
+		r, got, err := put(t, s, "POST", "/", h, strings.NewReader(c.in))
+		if err != nil || got != c.out {
+			t.Fatalf("%s: %.100q, %v; want %.100q", c.kind, got, err, c.out)
+		}
+		if r.ContentLength != int64(len(c.out)) && r.ContentLength != -1 {
+			t.Errorf("%s: a length of %d, want %d", c.kind, r.ContentLength, len(c.out))
+		}
+		if len(c.in) > 4096 {
+			continue
+		}
+		for i := range len(c.in) + 1 {
+			if _, got, err := put(t, s, "POST", "/", h, io.MultiReader(strings.NewReader(c.in[:i]), strings.NewReader(c.in[i:]))); err != nil || got != c.out {
+				t.Fatalf("%s, cut at %d: %q, %v", c.kind, i, got, err)
+			}
+		}
+	}
+}
+
+func TestAsksForWhatItCanRead(t *testing.T) {
+	s := source(t, everywhere(t))
+	for in, want := range map[string]string{
+		"": "identity", "gzip": "gzip", "br, GZIP;q=0.5": "gzip", "gzip;q=0": "identity", "gzip; q=0.000, br": "identity", "br": "identity", "*": "identity",
+	} {
+		r, _, err := put(t, s, "GET", "/", http.Header{"Accept-Encoding": {in}, "Range": {"bytes=0-4"}, "If-Range": {"x"}, "Sec-Websocket-Extensions": {"permessage-deflate"}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Header.Get("Accept-Encoding"); got != want || len(r.Header) != 1 {
+			t.Errorf("%q: %v, want %s", in, r.Header, want)
+		}
+	}
+}
+
+// A refused trailer leaves the body without its end.
+func TestPutRefusesTrailers(t *testing.T) {
+	s := source(t, everywhere(t))
+	for _, trailer := range []http.Header{{"X-T": {placeholderOf(t, "TOKEN", token)}}, {"X-" + placeholderOf(t, "TOKEN", token): {"x"}}} {
+		r, _ := http.NewRequest("POST", "https://"+apiHost, io.MultiReader(strings.NewReader("body")))
+		r.Trailer = trailer
+		q, err := s.Put(r, allowed, 443)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(r.Body); q.Refused() == nil || Refused(q.Context()) != q.Refused() || !errors.Is(err, q.Refused()) {
+			t.Errorf("%v: %v", trailer, err)
+		}
+	}
+}
+
+// wrap writes a text in every way that a response may hold it.
+func wrap(value string) []string {
+	all := forms(value)
+	for before := range 4 {
+		for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
+			all = append(all, e.EncodeToString([]byte(strings.Repeat("u", before)+value+"tail")))
+		}
+	}
+	return all
+}
+
+func holds(text string, values ...string) bool {
+	return slices.ContainsFunc(values, func(v string) bool {
+		return slices.ContainsFunc(forms(v), func(f string) bool { return strings.Contains(text, f) })
+	})
+}
+
+func response(t testing.TB, s *Source, h http.Header, body io.Reader) (*http.Response, string, error) {
+	t.Helper()
+	if h == nil {
+		h = http.Header{}
+	}
+	r := &http.Response{StatusCode: 200, Status: "200 OK", Header: h, Body: io.NopCloser(body), ContentLength: -1, Request: &http.Request{Method: "GET"}, Trailer: http.Header{}}
+	if err := s.Response(r); err != nil {
+		return nil, "", err
+	}
+	b, err := io.ReadAll(r.Body)
+	return r, string(b), err
+}
+
+func TestResponse(t *testing.T) {
+	s := source(t, everywhere(t))
+	for _, value := range []string{token, odd, other} {
+		for i, text := range wrap(value) {
+			whole := "before " + text + " after " + text + text
+			want := ""
+			for cut := range len(whole) + 1 {
+				_, got, err := response(t, s, nil, io.MultiReader(strings.NewReader(whole[:cut]), strings.NewReader(whole[cut:])))
+				if cut == 0 {
+					want = got
+				}
+				if err != nil || holds(got, value) || got != want || len(got) == len(whole) && got == whole {
+					t.Fatalf("form %d, cut at %d: %q, %v; want %q", i, cut, got, err, want)
+				}
+			}
+			h := http.Header{"X-Echo": {"a", text + ";" + text}, http.CanonicalHeaderKey(strings.Map(func(r rune) rune {
+				if strings.ContainsRune(`"\/=<>%&+`, r) {
+					return -1
+				}
+				return r
+			}, "x-"+text)): {"v"}}
+			r, _, err := response(t, s, h, strings.NewReader(""))
+			if err != nil || holds(fmt.Sprint(r.Header), value) || r.Status != "" {
+				t.Errorf("form %d: %v, %v", i, r.Header, err)
+			}
+		}
+	}
+	if r, _, _ := response(t, s, http.Header{"X-" + strings.ToUpper(token): {"x"}}, strings.NewReader("")); len(r.Header) != 0 {
+		t.Errorf("a field's name: %v", r.Header)
+	}
+	_, got, err := response(t, s, nil, strings.NewReader("cut off: "+token[:len(token)-1]))
+	if p := placeholderOf(t, "TOKEN", token); err != nil || got != "cut off: "+p[:len(p)-1] {
+		t.Errorf("what is cut off at the end: %q, %v", got, err)
+	}
+	for _, text := range []string{"ntn_", "ends with n", token[:3] + "x" + token[4:], strings.Repeat("ntn_A1", 1000), "{}"} {
+		if _, got, err := response(t, s, nil, strings.NewReader(text)); err != nil || got != text {
+			t.Errorf("%.50q becomes %.50q, %v", text, got, err)
+		}
+	}
+}
+
+func TestResponseBreaksOff(t *testing.T) {
+	s := source(t, everywhere(t))
+	bad := errors.New("the connection broke")
+	_, got, err := response(t, s, nil, io.MultiReader(strings.NewReader("text "+token[:len(token)-1]), failing{bad}))
+	if got != "text " || !errors.Is(err, bad) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// What cannot become a secret is passed on at once.
+func TestNothingIsHeldBackForNothing(t *testing.T) {
+	s := source(t, everywhere(t))
+	in, out := io.Pipe()
+	r := &http.Response{StatusCode: 200, Header: http.Header{}, Body: in, ContentLength: -1, Request: &http.Request{Method: "GET"}}
+	if err := s.Response(r); err != nil {
+		t.Fatal(err)
+	}
+	b, writes := make([]byte, 100), make(chan string, 10)
+	defer close(writes)
+	go func() {
+		for text := range writes {
+			io.WriteString(out, text)
+		}
+	}()
+	for _, c := range []struct{ in, out string }{
+		{"data: one\n\n", "data: one\n\n"}, {"data: nt", "data: "}, {"n_\n\n", "ntn_\n\n"}, {token[:20], ""}, {"x", token[:20] + "x"},
+		{token[:1], ""}, {token[1:], placeholderOf(t, "TOKEN", token)},
+	} {
+		writes <- c.in
+		got := ""
+		for len(got) < len(c.out) {
+			n, err := r.Body.Read(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += string(b[:n])
+		}
+		if got != c.out {
+			t.Errorf("after %q it is %q, want %q", c.in, got, c.out)
+		}
+	}
+}
+
+func TestResponseEncoding(t *testing.T) {
+	s := source(t, everywhere(t))
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	io.WriteString(z, "a "+token+" b")
+	z.Close()
+	want := "a " + placeholderOf(t, "TOKEN", token) + " b"
+	for _, coding := range []string{"gzip", "GZIP", "x-gzip"} {
+		h := http.Header{"Content-Encoding": {coding}, "Content-Length": {fmt.Sprint(zipped.Len())}}
+		r, got, err := response(t, s, h, bytes.NewReader(zipped.Bytes()))
+		if err != nil || got != want || len(r.Header) != 0 {
+			t.Errorf("%s: %q %v, %v", coding, got, r.Header, err)
+		}
+	}
+	for _, h := range []http.Header{{"Content-Encoding": {"br"}}, {"Content-Encoding": {"gzip, gzip"}}, {"Content-Encoding": {"gzip", "br"}}, {"Content-Encoding": {"deflate"}}, {"Content-Encoding": {"zstd"}}, {"Content-Encoding": {"x"}}} {
+		if _, got, err := response(t, s, h, strings.NewReader("x")); !errors.Is(err, ErrEncoding) {
+			t.Errorf("%v: %q, %v", h, got, err)
+		}
+	}
+	if _, got, err := response(t, s, http.Header{"Content-Encoding": {"gzip"}}, strings.NewReader("a "+token)); err == nil {
+		t.Errorf("what is not gzip: %q", got)
+	}
+	if _, got, err := response(t, s, http.Header{"Content-Encoding": {"identity"}}, strings.NewReader("a "+token+" b")); err != nil || got != want {
+		t.Errorf("identity: %q, %v", got, err)
+	}
+}
+
+// After a rotation, requests get the new value at once, and what is under way loses both.
+func TestRotation(t *testing.T) {
+	const next = "ntn_Z9y8X7w6V5u4T3s2R1q0P9o8"
+	m := everywhere(t)
+	s := source(t, m)
+	in, out := io.Pipe()
+	r := &http.Response{StatusCode: 200, Header: http.Header{}, Body: in, ContentLength: -1, Request: &http.Request{Method: "GET"}}
+	if err := s.Response(r); err != nil {
+		t.Fatal(err)
+	}
+	p := m.Secrets[0].Placeholder
+	go func() {
+		io.WriteString(out, "a "+token+" "+next[:10])
+		changed := material(t, m.Secrets...)
+		changed.Secrets[0].Value = next
+		if err := s.Take(changed); err != nil {
+			t.Error(err)
+		}
+		io.WriteString(out, next[10:]+" "+token)
+		out.Close()
+	}()
+	// What was passed on before the rotation is the new value's beginning; from then on neither is.
+	b, err := io.ReadAll(r.Body)
+	if text := string(b); err != nil || strings.Contains(text, token) || !strings.HasSuffix(text, p) {
+		t.Errorf("%q, %v", text, err)
+	}
+	if r, _, err := put(t, s, "GET", "/", http.Header{"Authorization": {p}}, nil); err != nil || r.Header.Get("Authorization") != next {
+		t.Errorf("%v", err)
+	}
+	if _, got, _ := response(t, s, nil, strings.NewReader(token+next)); got != p+p {
+		t.Errorf("later it is %q", got)
+	}
+	for i := range 2 * maxFormer {
+		m.Secrets[0].Value = fmt.Sprintf("ntn_%024d", i)
+		if err := s.Take(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.now.Load().former); n != maxFormer {
+		t.Errorf("%d former values are kept", n)
+	}
+}
+
+// The longest of two that begin alike counts, and what was put in is not looked through again.
+func TestOverlappingTexts(t *testing.T) {
+	for name, c := range map[string]struct {
+		list    []pattern
+		in, out string
+	}{
+		"one begins the other":       {[]pattern{{text: "abcabc", with: "1"}, {text: "abcabcdd", with: "2"}}, "abcabcdd abcabcd abcabc", "2 1d 1"},
+		"one is in the other":        {[]pattern{{text: "bcd", with: "1"}, {text: "abcde", with: "2"}}, "abcdx abcde", "a1x 2"},
+		"one ends as another begins": {[]pattern{{text: "abcd", with: "1"}, {text: "cdef", with: "2"}}, "abcdef cdef", "1ef 2"},
+		"with itself":                {[]pattern{{text: "aab", with: "1"}}, "aaab aaaab aabaab", "a1 aa1 11"},
+		"the result is a text":       {[]pattern{{text: "ab", with: "ba"}, {text: "aab", with: "ab"}}, "aabab abb", "abba bab"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := compile(c.list, false)
+			for i := range len(c.in) + 1 {
+				for j := i; j <= len(c.in); j++ {
+					f := filter{patterns: func() *patterns { return s }}
+					var got []byte
+					for k, piece := range []string{c.in[:i], c.in[i:j], c.in[j:]} {
+						got, _ = f.add(got, []byte(piece), k == 2)
+					}
+					if string(got) != c.out {
+						t.Fatalf("cut at %d and %d: %q, want %q", i, j, got, c.out)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestMentioned(t *testing.T) {
+	var s Source
+	p := placeholderOf(t, "TOKEN", token)
+	if s.Ready() || s.Mentioned([]byte(p)) != nil || s.For(allowed, 443) {
+		t.Error("an empty source knows something")
+	}
+	if err := s.Take(everywhere(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range wrap(p) {
+		if r := s.Mentioned([]byte("GET / HTTP/1.1\r\nX: " + text + "\r\n\r\n")); r == nil || r.Reason != Plain {
+			t.Errorf("%q: %v", text, r)
+		}
+	}
+	if r := s.Mentioned([]byte("GET / HTTP/1.1\r\nX: " + p[1:] + "\r\n\r\n")); r != nil {
+		t.Error("what is none is refused")
+	}
+	if s.For(egress.Decision{Host: "third.allowed.test"}, 443) || s.For(allowed, 8443) || !s.For(allowed, 443) {
+		t.Error("it is for other hosts")
+	}
+}
+
+func TestTakeRefusesShortSecrets(t *testing.T) {
+	var s Source
+	m := everywhere(t)
+	m.Secrets[1].Value = "short"
+	if err := s.Take(m); err == nil || s.Ready() || strings.Contains(err.Error(), "\"short") {
+		t.Errorf("%v", err)
+	}
+	m = everywhere(t)
+	m.Authority.Key = nil
+	if err := s.Take(m); err == nil || s.Ready() {
+		t.Error("an authority without a key is taken")
+	}
+}
