@@ -266,7 +266,8 @@ func (t *tokens) replace(key string, r attach.Renewed, renewal oauth.Renewal) (s
 		t.storing.Lock()
 		old, text, ok, err := t.vault.Tokens(key)
 		switch {
-		case err != nil || !ok || units.Digest(text) != r.Base:
+		case err != nil && !notFound(err): // what came of the refresh is not lost for that
+		case !ok || units.Digest(text) != r.Base:
 			err = errOutdated
 		default:
 			if set, err = old.Renewed(renewal, asked); err != nil {
