@@ -1,6 +1,7 @@
 # Waits until its token is there: pfar vault set notion_token
-# With this line for auth the server never has the token: its egress bridge puts it into the requests to Notion.
-#   auth = { NOTION_TOKEN = { secret = "vault:notion_token", deliver = "broker" } }
+# The server never has it: it holds a placeholder, and its egress bridge puts the token into the requests to Notion.
+# A server that needs the token itself, to compute with it, gets it in its environment by
+#   auth = { NOTION_TOKEN = "vault:notion_token" }
 description     = "Notion workspace: pages, databases, blocks"
 label           = "internal"
 allowed_domains = ["api.notion.com"]
@@ -10,7 +11,7 @@ server {
   args    = ["${servers}/node_modules/@notionhq/notion-mcp-server/bin/cli.mjs"]
 }
 
-auth = { NOTION_TOKEN = "vault:notion_token" }
+auth = { NOTION_TOKEN = { secret = "vault:notion_token", deliver = "broker" } }
 
 trust {
   public_source    = false

@@ -4,19 +4,20 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// Sealed returns an unnamed file with b in it that nobody can change any more (memfd_create(2), F_ADD_SEALS of fcntl(2)).
+// Sealed returns an unnamed file with b in it, at its start, that nobody can change any more (memfd_create(2), F_ADD_SEALS of fcntl(2)).
 // What goes to another process in it touches no disk, and is not held to the size of a packet.
 func Sealed(name string, b []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := unix.MemfdCreate(strings.ReplaceAll(name, "/", "-"), unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("making a file in memory for %q: %w", name, err)
 	}
 	f := os.NewFile(uintptr(fd), name)
-	if _, err = f.Write(b); err == nil {
+	if _, err = f.WriteAt(b, 0); err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
 	}
 	if err != nil {

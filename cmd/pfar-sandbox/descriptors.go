@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
@@ -47,7 +44,7 @@ func (d *descriptors) openMounts(mounts []sandbox.Mount, secrets units.Secrets, 
 			if err != nil {
 				return err
 			}
-			f, err := memoryFile(m.Dest, b)
+			f, err := units.Sealed(m.Dest, b)
 			if err != nil {
 				return err
 			}
@@ -101,22 +98,4 @@ func readBundle(path string) ([]byte, error) {
 		b = append(b, '\n')
 	}
 	return b, nil
-}
-
-// memoryFile returns an unnamed file with b in it, at its start.
-func memoryFile(name string, b []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate(strings.ReplaceAll(name, "/", "-"), unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("making a memory file for %q: %w", name, err)
-	}
-	f := os.NewFile(uintptr(fd), name)
-	if _, err := f.Write(b); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("filling the memory file for %q: %w", name, err)
-	}
-	if _, err := f.Seek(0, 0); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }

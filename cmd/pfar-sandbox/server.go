@@ -43,7 +43,7 @@ func start(bwrap string, s sandbox.Sandbox, n network, secrets units.Secrets) (_
 	if err != nil {
 		return nil, err
 	}
-	seccomp, err := memoryFile("seccomp", filter)
+	seccomp, err := units.Sealed("seccomp", filter)
 	if err != nil {
 		return nil, err
 	}
