@@ -73,7 +73,7 @@ for command in (["systemctl", "show", "*"], ["systemctl", "--no-pager", "status"
     ["pfar", "vault", "list", "--json"], ["pfar", "doctor"], ["pfar", "logs", "inenv"], ["pfar", "logs", "infile"], ["pfar", "logs", "brokered"], ["pfar", "pins"]):
     r = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     if holds(r.stdout): print("output", " ".join(command))
-if looked[0] < 100 or looked[1] < 8 or looked[2] < 1 << 24 or len(journal) < 10000: print("looked at too little:", looked, len(journal))
+if looked[0] < 50 or looked[1] < 8 or looked[2] < 1 << 24 or len(journal) < 10000: print("looked at too little:", looked, len(journal))
 `
 
 // intended is where a value has to be: with pfard, with the processes of the servers that get it in their environment or
