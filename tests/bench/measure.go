@@ -70,7 +70,7 @@ func starts(ctx context.Context, dir, bin string, rounds int, programs map[strin
 	var names []string
 	for name, server := range programs {
 		names = append(names, name)
-		declarations[serverName(name)] = declaration(server.argv, "autostart = false\n"+server.more)
+		declarations[serverName(name)] = declaration(server.argv, server.more)
 	}
 	slices.Sort(names)
 	p, err := up(ctx, dir, bin, declarations)
@@ -80,6 +80,11 @@ func starts(ctx context.Context, dir, bin string, rounds int, programs map[strin
 	defer p.down()
 	if err := p.storeKeys(ctx); err != nil {
 		return nil, err
+	}
+	for _, name := range names {
+		if _, err := p.client.Do(ctx, control.Request{Verb: control.Stop, Server: serverName(name)}); err != nil {
+			return nil, err
+		}
 	}
 	plain, in, added := map[string][]time.Duration{}, map[string][]time.Duration{}, map[string][]time.Duration{}
 	for round := range rounds + 1 {

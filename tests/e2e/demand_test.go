@@ -187,20 +187,20 @@ func TestFallingAsleep(t *testing.T) {
 	p := start(t, map[string]string{"lazy.hcl": echo(t) + "idle_timeout = \"1s\"\n"})
 	p.awaitRunning("lazy")
 	since := p.mark()
-	var callers sync.WaitGroup
-	for n := range 2 {
-		c := p.client("/mcp")
-		callers.Go(func() {
-			for i := range 12 {
-				time.Sleep(time.Second + time.Duration(rand.IntN(120)-40)*time.Millisecond)
+	clients := []*client{p.client("/mcp"), p.client("/mcp")}
+	for i := range 12 {
+		time.Sleep(time.Second + time.Duration(rand.IntN(120)-40)*time.Millisecond)
+		var callers sync.WaitGroup
+		for n, c := range clients {
+			callers.Go(func() {
 				want := fmt.Sprintf("%d of %d", i, n)
 				if r, err := c.call("lazy__echo", map[string]any{"message": want}); err != nil || r.text != want {
 					t.Errorf("%s: %+v, %v", want, r, err)
 				}
-			}
-		})
+			})
+		}
+		callers.Wait() // else they would part, and one would keep the server awake for the other
 	}
-	callers.Wait()
 	if pids := p.launchers(since, "lazy"); len(pids) < 2 {
 		t.Errorf("it never slept: launchers %v", pids)
 	}

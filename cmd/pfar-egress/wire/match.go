@@ -11,12 +11,13 @@ type pattern struct {
 	refuse     *Refusal // instead of with
 }
 
-// patterns finds the longest of several texts wherever it begins first. It is a trie: a byte with which none begins costs
+// patterns finds the longest of several texts wherever it begins first. It is a trie: two bytes with which none begins cost
 // one look into a table.
 type patterns struct {
 	list  []pattern
 	nodes []node
-	first [256]int32 // nodes behind each byte; 0: none
+	first [256]int32           // nodes behind each byte; 0: none
+	pairs [1 << 16 / 64]uint64 // a bit for each two bytes with which one begins
 
 	cut  bool // a text of which only a beginning stands at the very end counts as well
 	even bool // every text is as long as what stands for it
@@ -48,6 +49,7 @@ func compile(list []pattern, cut bool) *patterns {
 			at = s.add(i)
 			s.first[p.text[0]] = at
 		}
+		s.begin(p.text)
 		for j := 1; j < len(p.text); j++ {
 			next := s.nodes[at].next(p.text[j])
 			if next == 0 {
@@ -61,6 +63,34 @@ func compile(list []pattern, cut bool) *patterns {
 		}
 	}
 	return s
+}
+
+// begin notes the two bytes with which a text begins.
+func (s *patterns) begin(text string) {
+	if len(text) > 1 {
+		i := pairOf(text[0], text[1])
+		s.pairs[i/64] |= 1 << (i % 64)
+		return
+	}
+	for c := range 256 {
+		i := pairOf(text[0], byte(c))
+		s.pairs[i/64] |= 1 << (i % 64)
+	}
+}
+
+func pairOf(a, b byte) uint { return uint(a)<<8 | uint(b) }
+
+// skip returns how much of b cannot be the beginning of a text.
+func (s *patterns) skip(b []byte) int {
+	for i := 1; i < len(b); i++ {
+		if p := pairOf(b[i-1], b[i]); s.pairs[p/64]&(1<<(p%64)) != 0 {
+			return i - 1
+		}
+	}
+	if n := len(b); n > 0 && s.first[b[n-1]] != 0 {
+		return n - 1
+	}
+	return len(b)
 }
 
 func (s *patterns) add(some int) int32 {
@@ -80,10 +110,7 @@ func (n *node) next(b byte) int32 {
 // find returns the first place in b that n bytes of a text stand at. If none does, n is 0, and at is where the end of b
 // begins that may become one with what follows; of the end of everything there is none.
 func (s *patterns) find(b []byte, end bool) (at, n int, p pattern) {
-	for i, c := range b {
-		if s.first[c] == 0 {
-			continue
-		}
+	for i := s.skip(b); i < len(b); i += 1 + s.skip(b[i+1:]) {
 		n, found, open := s.walk(b[i:])
 		switch {
 		case open > 0 && !end:

@@ -217,7 +217,7 @@ func (u *Upstream) enter(ctx context.Context, expired <-chan time.Time) error {
 func (u *Upstream) expect(id int64, w *waiting) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.ended != nil || u.stopping || u.resting {
+	if u.ended != nil || u.stopping || u.hold.resting() {
 		return u.goneLocked(false)
 	}
 	u.waiting[id] = w
@@ -331,7 +331,7 @@ func (u *Upstream) goneLocked(sent bool) error {
 		why = u.ended.Error()
 	case u.stopping:
 		why = "it is being stopped"
-	case u.resting:
+	case u.hold.resting():
 		why = errAsleep.Error()
 	}
 	return &Gone{jsonrpc.Errorf(CodeUnavailable, "server %q went away: %s", u.server.Name, why), sent}

@@ -63,7 +63,8 @@ const learnedRest = 2 * time.Second
 // asleep returns what stands for a server that sleeps.
 func (r *Registry) asleep(server handover.Server, a Agreement) *Upstream {
 	u := newUpstream(server, nil, nil, keep.Volatile(), &r.limits, r.log)
-	u.ended, u.resting = errAsleep, true
+	u.ended = errAsleep
+	u.hold.rest()
 	close(u.done)
 	u.agree(a)
 	return u
@@ -76,29 +77,21 @@ func (e *entry) rests() bool { return e.served != nil && e.served.upstream.isAsl
 
 // Hold keeps a server awake, and from being started again, until Release. It reports false if the server sleeps.
 func (u *Upstream) Hold() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.resting {
+	if !u.hold.take() {
 		return false
 	}
-	u.holds++
-	u.untried = false
+	if u.untried.Load() {
+		u.untried.Store(false)
+	}
 	return true
 }
 
 // Release ends what Hold has begun: the server's idle_timeout counts from here.
 func (u *Upstream) Release() {
-	u.mu.Lock()
-	u.holds--
-	u.used = time.Now()
-	freed := u.freed
-	if u.holds > 0 {
-		freed = nil
+	if u.server.OnDemand {
+		u.touch()
 	}
-	u.mu.Unlock()
-	if freed != nil {
-		go freed()
-	}
+	u.hold.give()
 }
 
 // touch notes that something has kept the server awake until now.
@@ -110,9 +103,7 @@ func (u *Upstream) touch() {
 
 // idleLimit is how long nothing has to keep the server awake until it is put to sleep; 0: it is not.
 func (u *Upstream) idleLimit() time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.untried {
+	if u.untried.Load() {
 		return learnedRest
 	}
 	return u.server.IdleTimeout
@@ -124,8 +115,8 @@ func (u *Upstream) rest(limit time.Duration, kept bool) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	rest := limit - u.idleFor(kept)
-	if rest <= 0 {
-		u.resting = true
+	if rest <= 0 && !u.hold.rest() {
+		return limit
 	}
 	return rest
 }
@@ -315,7 +306,7 @@ func (r *Registry) wake(name string, w *waking, laying <-chan struct{}) {
 // awake is called when a server is up. r.mu is held.
 func (r *Registry) awake(e *entry, u *Upstream) {
 	u.mu.Lock()
-	u.untried = e.waking.pending() && e.waking.learns
+	u.untried.Store(e.waking.pending() && e.waking.learns)
 	u.used = time.Now()
 	u.mu.Unlock()
 	e.waking.finish(nil)
@@ -403,9 +394,8 @@ func (r *Registry) laid(u *Upstream, before *served, refused error) {
 		r.takeDown(e, State{Reason: u.because(errStopped).Error(), Stopped: u.isStopped()})
 		return
 	}
-	u.mu.Lock()
-	u.resting, u.used = false, time.Now()
-	u.mu.Unlock()
+	u.touch()
+	u.hold.wake()
 	e.waking.finish(nil)
 	r.publish(AllKinds)
 	u.again(0, AllKinds) // what is accepted may have changed in the meantime

@@ -274,7 +274,7 @@ func (u *Upstream) retire(limit time.Duration) time.Duration {
 
 // idleFor returns for how long nothing has kept the server; kept says that something outside does now. u.mu is held.
 func (u *Upstream) idleFor(kept bool) time.Duration {
-	if kept || u.holds > 0 || u.busy() {
+	if kept || u.hold.held() || u.busy() {
 		u.used = time.Now()
 	}
 	return time.Since(u.used)

@@ -25,7 +25,7 @@ func (r *Registry) renew(u *Upstream) {
 	}
 	r.laid(u, before, err)
 	if err != nil { // the end of the next request asks again
-		u.whenFree(func() { r.renew(u) })
+		u.hold.whenFree(func() { r.renew(u) })
 	}
 }
 
@@ -36,7 +36,7 @@ func (r *Registry) yield(u *Upstream) (before *served) {
 	defer r.mu.Unlock()
 	e := r.entries[u.server.Name]
 	if e == nil || e.upstream != u || e.served == nil || !e.renews || e.laying != nil || r.closed || r.waker == nil {
-		u.whenFree(nil)
+		u.hold.whenFree(nil)
 		return nil
 	}
 	for _, o := range r.owned {
@@ -50,25 +50,20 @@ func (r *Registry) yield(u *Upstream) (before *served) {
 	return r.standIn(e, u)
 }
 
-// whenFree has f called when a request ends and no other is under way; nil: nothing.
-func (u *Upstream) whenFree(f func()) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.freed = f
-}
-
 // yield takes no requests any more if none is under way, and otherwise has again called when that may be so.
 func (u *Upstream) yield(again func()) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.freed = again
+	u.hold.whenFree(again)
 	switch {
-	case u.holds > 0 || u.resting:
+	case u.hold.held() || u.hold.resting():
 		return false
 	case u.busy():
 		time.AfterFunc(renewPause, again)
 		return false
+	case !u.hold.rest():
+		return false
 	}
-	u.resting, u.freed = true, nil
+	u.hold.whenFree(nil)
 	return true
 }

@@ -47,6 +47,9 @@ type Upstream struct {
 
 	retells *rate.Limiter // of changes that change nothing
 
+	hold    hold        // requests that keep it awake
+	untried atomic.Bool // it was started to learn what it offers, and nobody has wanted anything of it yet
+
 	mu       sync.Mutex
 	waiting  map[int64]*waiting
 	progress map[int64]*waiting
@@ -57,10 +60,6 @@ type Upstream struct {
 	hints    [Templates + 1]Hint
 	dropped  [Templates + 1]dropped
 	stopping bool
-	resting  bool      // it is about to sleep, or stands for a server that does
-	holds    int       // requests that keep it awake
-	freed    func()    // called when there are none any more; nil: nobody waits for that
-	untried  bool      // it was started to learn what it offers, and nobody has wanted anything of it yet
 	used     time.Time // when something last kept it awake, or the last call of its own session's ended
 	ended    error
 
