@@ -117,6 +117,7 @@ func TestPurePackages(t *testing.T) {
 		"policies/egress":         append([]string{"os"}, effects...),
 		"policies/firewall/nflog": append([]string{"os"}, effects...),
 		"policies/oauth":          append([]string{"os"}, effects...),
+		"policies/broker":         append([]string{"os"}, effects...),
 		"policies/gate":           append([]string{"os"}, effects...),
 		"policies/fence":          append([]string{"os"}, effects...),
 	}

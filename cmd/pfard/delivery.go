@@ -50,8 +50,8 @@ func (d delivery) secrets(p generator.Plan) (units.Secrets, error) {
 	return s, nil
 }
 
-// material is what the bridge gets; nil if nothing of the server's is brokered. What is missing is left out: the bridge
-// refuses what it would be needed for.
+// material is what the bridge gets; nil if nothing of the server's is brokered. What is missing or cannot be
+// brokered is left out: the bridge refuses what it would be needed for.
 func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 	var m *broker.Material
 	for _, c := range p.Credentials {
@@ -76,6 +76,9 @@ func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 			continue
 		}
 		placeholder, err := d.placeholder(p.Name, c, value)
+		if errors.Is(err, broker.ErrUnfit) {
+			continue // the launcher says so when it starts; the others go on
+		}
 		if err != nil {
 			return nil, err
 		}

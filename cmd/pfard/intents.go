@@ -115,6 +115,7 @@ func (d *daemon) adopt(found []systemd.Found) {
 			d.intents.forget(name)
 		}
 	}
+	d.handouts() // what they were given is recognised again
 }
 
 // recall makes a server what the last pfard left it as, and what others have made of it since: one that it had started

@@ -294,6 +294,7 @@ func (t *tokens) fail(key string, r attach.Renewed) {
 		t.mu.Unlock()
 		return
 	}
+	r.After, r.Error = min(max(r.After, 0), lastAfter), printable(r.Error)
 	k.final = r.Final
 	if r.Final {
 		k.next, k.problem = time.Time{}, remedy(key, r)
@@ -314,6 +315,9 @@ func (t *tokens) fail(key string, r attach.Renewed) {
 	t.turned()
 	t.due()
 }
+
+// lastAfter is the longest time until the next try that a refresh process may say, which may have been taken over.
+const lastAfter = 24 * time.Hour
 
 // remedy says what is to be done about a refusal.
 func remedy(key string, r attach.Renewed) string {

@@ -3,12 +3,16 @@ package broker
 import (
 	"crypto/hkdf"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strings"
 )
 
 // MaxSecret is the length that a brokered secret has at most, in bytes: request lines and fields have hardly more room.
 const MaxSecret = 4096
+
+// ErrUnfit is wrapped by the error about a value that cannot be brokered.
+var ErrUnfit = errors.New("a brokered secret")
 
 // Placeholder returns what a server gets in place of a value: of its length, alphabet and well-known prefix, so that checks
 // within the client pass. It is the same at every start, and for another value of the same shape, so that a server goes on
@@ -18,10 +22,10 @@ const MaxSecret = 4096
 // error, which does not quote it.
 func Placeholder(seed []byte, name, value string) (string, error) {
 	if len(value) < MinSecret || len(value) > MaxSecret {
-		return "", fmt.Errorf("a brokered secret has %d to %d bytes, this one %d: deliver it as \"env\"", MinSecret, MaxSecret, len(value))
+		return "", fmt.Errorf("%w has %d to %d bytes, this one %d: deliver it as \"env\"", ErrUnfit, MinSecret, MaxSecret, len(value))
 	}
 	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return "", fmt.Errorf("a brokered secret is one word of visible ASCII, for it travels in fields of HTTP (RFC 9110 section 5.5): deliver it as \"env\" or \"file\"")
+		return "", fmt.Errorf("%w is one word of visible ASCII, for it travels in fields of HTTP (RFC 9110 section 5.5): deliver it as \"env\" or \"file\"", ErrUnfit)
 	}
 	prefix := knownPrefix(value)
 	letters := alphabet(value[len(prefix):])

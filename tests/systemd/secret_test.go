@@ -38,6 +38,7 @@ def walk(top):
             looked[0] += 1
             if holds(read(p)): print("file", inside.rstrip("/") + "/" + n)
 walk("/")
+walk("/dev/shm")
 roots = set()
 for pid in [p for p in os.listdir("/proc") if p.isdigit() and int(p) != me]:
     name = read("/proc/%s/comm" % pid).decode().strip()
@@ -46,11 +47,19 @@ for pid in [p for p in os.listdir("/proc") if p.isdigit() and int(p) != me]:
     for f in ("cmdline", "environ"):
         looked[1] += 1
         if holds(read("/proc/%s/%s" % (pid, f))): print(f, name, unit)
+    try: fds = os.listdir("/proc/%s/fd" % pid)
+    except OSError: fds = []
+    for fd in fds:
+        p = "/proc/%s/fd/%s" % (pid, fd)
+        try: st = os.stat(p)
+        except OSError: continue
+        if (st.st_mode & 0o170000) == 0o100000 and st.st_size < 1 << 28 and holds(read(p)): print("descriptor", name, unit)
     try: root = os.stat("/proc/%s/ns/mnt" % pid).st_ino
     except OSError: root = None
     if root and root not in roots:
         roots.add(root)
         walk("/proc/%s/root" % pid)
+        walk("/proc/%s/root/dev/shm" % pid)
     try: maps, mem = open("/proc/%s/maps" % pid), open("/proc/%s/mem" % pid, "rb", 0)
     except OSError: continue
     found = False

@@ -105,6 +105,8 @@ func (s *server) bridgeService(a *activation) *service {
 // converse begins a conversation with the bridge of a server with brokered secrets, and adds the bridge's end of it. It
 // takes the descriptors over.
 func (s *server) converse(descriptors []descriptor) ([]descriptor, error) {
+	s.brokering.Lock()
+	defer s.brokering.Unlock()
 	ours, theirs, err := s.converses()
 	if err != nil {
 		for _, d := range descriptors {
@@ -150,18 +152,20 @@ func (s *server) converses() (ours *attach.Conn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// Rebroker has the bridges of a server put its secrets on the wire as they are now.
+// Rebroker has the bridges of a server put its secrets on the wire as they are now. It does not wait for them.
 func (r *Runner) Rebroker(server string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.servers {
 		if s.plan.Name == server {
-			s.rebroker()
+			go s.rebroker()
 		}
 	}
 }
 
 func (s *server) rebroker() {
+	s.brokering.Lock()
+	defer s.brokering.Unlock()
 	s.mu.Lock()
 	conn := s.brokers
 	s.mu.Unlock()

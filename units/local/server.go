@@ -37,9 +37,11 @@ type server struct {
 	mu      sync.Mutex
 	update  Update
 	bridge  *activation
-	brokers *attach.Conn    // to the bridge that runs; nil: nothing is brokered
-	retired <-chan struct{} // closed when the last bridge that was closed is gone; nil: there was none
-	started chan struct{}   // closed once the launcher's pid is known
+	brokers *attach.Conn // to the bridge that runs; nil: nothing is brokered
+
+	brokering sync.Mutex      // held from reading brokered secrets until they are sent, so that the newest come last
+	retired   <-chan struct{} // closed when the last bridge that was closed is gone; nil: there was none
+	started   chan struct{}   // closed once the launcher's pid is known
 }
 
 func (r *Runner) newServer(name string, p generator.Plan, given units.Secrets) (*server, error) {
@@ -266,9 +268,10 @@ func (s *server) notice(m notification) {
 		s.rotateLog()
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.update.Take(m.vars)
-	s.r.cfg.Changed(s.update)
+	update := s.update
+	s.mu.Unlock()
+	s.r.cfg.Changed(update) // which may wait for whoever waits for s.mu
 }
 
 // rotateLog is asked for by launchers and bridges: those of all sessions write to the server's one file.
