@@ -152,3 +152,23 @@ func TestTurnedOutside(t *testing.T) {
 		t.Errorf("what nobody may start: %+v", s)
 	}
 }
+
+// TestTheNextPfardRecognises what the last one gave to a server that runs on, also from the environment.
+func TestTheNextPfardRecognises(t *testing.T) {
+	const value = "tok-4mYq81RzLc0pXvWbT7uKd2"
+	t.Setenv("FROM_OUTSIDE", value)
+	d, m, changed := fixture(t)
+	dir := t.TempDir()
+	n, err := newIntents(dir, d.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = d.do(func() error { d.intents = n; return nil })
+	d.put(t, "runs.hcl", fmt.Sprintf(good, "x")+"auth = { TOKEN = \"$FROM_OUTSIDE\" }\n")
+	changed <- struct{}{}
+	d.state(t)
+	next, _, _ := again(t, d, m, dir, "runs")
+	if got := next.redaction.clean("it is " + value); got != "it is [redacted: $FROM_OUTSIDE]" {
+		t.Errorf("a server that runs on says %q", got)
+	}
+}

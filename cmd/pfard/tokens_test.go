@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -319,6 +320,11 @@ func TestTokensAreTriedAgain(t *testing.T) {
 		t.Errorf("with the clock set back again in %s", in)
 	}
 	h.advance(2 * time.Hour)
+	e.fails(t, attach.Renewed{Error: "it answered 429", After: math.MaxInt64})
+	if in := h.in(); in != 24*time.Hour {
+		t.Errorf("the endpoint wants 292 years, and again in %s", in)
+	}
+	h.advance(24 * time.Hour)
 	e.succeeds(t, 1, time.Hour)
 	if s := d.state(t)["a"]; strings.Contains(s.Detail, "drive") || h.in() != 48*time.Minute {
 		t.Errorf("the status says %q, next in %s", s.Detail, h.in())

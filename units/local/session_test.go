@@ -373,3 +373,31 @@ func TestLauncherIsIntroduced(t *testing.T) {
 		t.Errorf("got %+v, %d files, %v", m, len(files), err)
 	}
 }
+
+// TestNewsIsTakenByWhoTellsBridges has a runner's owner tell bridges of new secrets while it takes the news of a launcher.
+func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
+	f := newRunner(t, nil)
+	f.cfg.Brokered = func(generator.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
+	told := make(chan struct{}, 1000)
+	f.cfg.Changed = func(u Update) { f.Rebroker(u.Server); told <- struct{}{} }
+	f.start("run", "")
+	f.mu.Lock()
+	s := f.servers["e"]
+	f.mu.Unlock()
+	ours, theirs, err := s.converses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	s.mu.Lock()
+	s.brokers = ours
+	s.mu.Unlock()
+	go s.notice(notification{vars: map[string]string{"STATUS": "well"}})
+	for range 2 { // the launcher's start, and this
+		select {
+		case <-told:
+		case <-time.After(10 * time.Second):
+			t.Fatal("whoever takes the news waits for who brings it")
+		}
+	}
+}
