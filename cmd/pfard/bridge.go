@@ -47,9 +47,12 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	}
 	if material != nil {
 		files = append(slices.Clip(files), material)
-		defer material.Close()
 	}
-	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why, Redact: true, Broker: material != nil}}, files...); err != nil {
+	err = conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why, Redact: true, Broker: material != nil}}, files...)
+	if material != nil {
+		material.Close() // it is not to stay here as long as the bridge does
+	}
+	if err != nil {
 		return nil
 	}
 	done := make(chan struct{})
