@@ -148,10 +148,11 @@ func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow fu
 		if err != nil {
 			return err
 		}
-		defer memory.Close()
 		files = append(files, memory)
 	}
-	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: held}}, files...); err != nil {
+	err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: held}}, files...)
+	attach.CloseAll(files)
+	if err != nil {
 		return nil
 	}
 	for {
