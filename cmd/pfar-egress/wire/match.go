@@ -19,14 +19,12 @@ type patterns struct {
 	first [256]int32           // nodes behind each byte; 0: none
 	pairs [1 << 16 / 64]uint64 // a bit for each two bytes with which one begins
 
-	cut  bool // a text of which only a beginning stands at the very end counts as well
 	even bool // every text is as long as what stands for it
 }
 
 type node struct {
 	edges []edge
 	ends  int32 // 1 + the index of the pattern that ends here
-	some  int32 // index of a pattern that goes through here
 }
 
 type edge struct {
@@ -34,11 +32,10 @@ type edge struct {
 	to int32
 }
 
-// minCut is how much of a text there has to be at the end, in bytes, for cut to hold: fewer stand there by chance.
-const minCut = 8
-
-func compile(list []pattern, cut bool) *patterns {
-	s := &patterns{list: list, nodes: make([]node, 1), cut: cut, even: true}
+// compile has whole texts found only. A part of a secret must be left as it is: whoever has guesses echoed would else be told
+// by what becomes of each which one is right, letter by letter.
+func compile(list []pattern) *patterns {
+	s := &patterns{list: list, nodes: make([]node, 1), even: true}
 	for i, p := range list {
 		if p.text == "" {
 			continue
@@ -46,14 +43,14 @@ func compile(list []pattern, cut bool) *patterns {
 		s.even = s.even && (p.refuse != nil || len(p.with) == len(p.text))
 		at := s.first[p.text[0]]
 		if at == 0 {
-			at = s.add(i)
+			at = s.add()
 			s.first[p.text[0]] = at
 		}
 		s.begin(p.text)
 		for j := 1; j < len(p.text); j++ {
 			next := s.nodes[at].next(p.text[j])
 			if next == 0 {
-				next = s.add(i)
+				next = s.add()
 				s.nodes[at].edges = append(s.nodes[at].edges, edge{p.text[j], next})
 			}
 			at = next
@@ -93,8 +90,8 @@ func (s *patterns) skip(b []byte) int {
 	return len(b)
 }
 
-func (s *patterns) add(some int) int32 {
-	s.nodes = append(s.nodes, node{some: int32(some)})
+func (s *patterns) add() int32 {
+	s.nodes = append(s.nodes, node{})
 	return int32(len(s.nodes) - 1)
 }
 
@@ -113,21 +110,17 @@ func (s *patterns) find(b []byte, end bool) (at, n int, p pattern) {
 	for i := s.skip(b); i < len(b); i += 1 + s.skip(b[i+1:]) {
 		n, found, open := s.walk(b[i:])
 		switch {
-		case open > 0 && !end:
+		case open && !end:
 			return i, 0, pattern{}
 		case n > 0:
 			return i, n, *found
-		case open > 0 && s.cut && len(b)-i >= minCut:
-			p := s.list[s.nodes[open].some]
-			p.with = p.with[:min(len(p.with), len(b)-i)]
-			return i, len(b) - i, p
 		}
 	}
 	return len(b), 0, pattern{}
 }
 
-// walk follows b from its beginning: the longest text there, and the node where b ends if more could follow.
-func (s *patterns) walk(b []byte) (n int, p *pattern, open int32) {
+// walk follows b from its beginning: the longest text there, and whether one could go on where b ends.
+func (s *patterns) walk(b []byte) (n int, p *pattern, open bool) {
 	at := s.first[b[0]]
 	for i := 1; ; i++ {
 		here := &s.nodes[at]
@@ -136,12 +129,12 @@ func (s *patterns) walk(b []byte) (n int, p *pattern, open int32) {
 		}
 		switch {
 		case len(here.edges) == 0:
-			return n, p, 0
+			return n, p, false
 		case i == len(b):
-			return n, p, at
+			return n, p, true
 		}
 		if at = here.next(b[i]); at == 0 {
-			return n, p, 0
+			return n, p, false
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (s *Source) Take(m broker.Material) error {
 			mentioned = append(mentioned, pattern{text: f, refuse: plain})
 		}
 	}
-	next.scrub, next.any = compile(scrub, true), compile(mentioned, false)
+	next.scrub, next.any = compile(scrub), compile(mentioned)
 	s.now.Store(next)
 	return nil
 }
@@ -179,7 +179,7 @@ func (s *set) patterns(u use) *patterns {
 			list = append(list, pattern{text: f, refuse: refusal}) // of two alike, the first counts
 		}
 	}
-	p := compile(list, false)
+	p := compile(list)
 	s.made[u] = p
 	return p
 }

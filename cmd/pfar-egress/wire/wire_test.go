@@ -330,15 +330,67 @@ func TestResponse(t *testing.T) {
 	if r, _, _ := response(t, s, http.Header{"X-" + strings.ToUpper(token): {"x"}}, strings.NewReader("")); len(r.Header) != 0 {
 		t.Errorf("a field's name: %v", r.Header)
 	}
-	_, got, err := response(t, s, nil, strings.NewReader("cut off: "+token[:len(token)-1]))
-	if p := placeholderOf(t, "TOKEN", token); err != nil || got != "cut off: "+p[:len(p)-1] {
-		t.Errorf("what is cut off at the end: %q, %v", got, err)
-	}
 	for _, text := range []string{"ntn_", "ends with n", token[:3] + "x" + token[4:], strings.Repeat("ntn_A1", 1000), "{}"} {
 		if _, got, err := response(t, s, nil, strings.NewReader(text)); err != nil || got != text {
 			t.Errorf("%.50q becomes %.50q, %v", text, got, err)
 		}
 	}
+}
+
+// A server that has its guesses echoed learns nothing: a beginning of a value comes back as any other text does.
+func TestResponseTellsNoGuess(t *testing.T) {
+	s := source(t, everywhere(t))
+	for _, value := range []string{token, odd, other} {
+		for i, f := range forms(value) {
+			for n := 1; n < len(f); n++ {
+				if holds(f[:n], value) {
+					continue
+				}
+				right, wrong := f[:n], f[:n-1]+string(f[n-1]^1)
+				for _, guess := range []string{right, "id=" + right, wrong, "id=" + wrong} {
+					if got := echoes(t, s, guess); got != "" {
+						t.Fatalf("form %d, %q: %s", i, guess, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+// echoes says where a guess comes back changed; "": nowhere.
+func echoes(t *testing.T, s *Source, guess string) string {
+	t.Helper()
+	r := &http.Response{StatusCode: 200, Header: http.Header{"X-Request-Id": {guess, guess + " "}}, ContentLength: -1, Request: &http.Request{Method: "GET"}, Trailer: http.Header{"X-Echo": {guess}}}
+	r.Body = io.NopCloser(io.MultiReader(strings.NewReader(guess+"\n"), strings.NewReader(guess[:len(guess)/2]), strings.NewReader(guess[len(guess)/2:])))
+	if err := s.Response(r); err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := bytes.Join([][]byte{message(false, 1, guess+" "), message(false, 1, guess), message(false, 2, guess[:len(guess)/2], guess[len(guess)/2:])}, nil)
+	want := []string{guess + " ", guess, guess}
+	if len(guess) <= maxControl {
+		sent = append(append(sent, message(false, 9, guess)...), message(false, 10, guess)...)
+		want = append(want, "("+guess+")", "("+guess+")")
+	}
+	conn, _, _ := webSocket(t, s, bytes.NewReader(sent))
+	got, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case !slices.Equal(r.Header["X-Request-Id"], []string{guess, guess + " "}):
+		return fmt.Sprintf("the field is %q", r.Header)
+	case r.Trailer.Get("X-Echo") != guess:
+		return fmt.Sprintf("the trailer is %q", r.Trailer)
+	case string(body) != guess+"\n"+guess:
+		return fmt.Sprintf("the body is %q", body)
+	case !slices.Equal(messages(t, false, got), want):
+		return fmt.Sprintf("the messages are %q", messages(t, false, got))
+	}
+	return ""
 }
 
 func TestResponseBreaksOff(t *testing.T) {
@@ -471,7 +523,7 @@ func TestOverlappingTexts(t *testing.T) {
 		"the result is a text":       {[]pattern{{text: "ab", with: "ba"}, {text: "aab", with: "ab"}}, "aabab abb", "abba bab"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := compile(c.list, false)
+			s := compile(c.list)
 			for i := range len(c.in) + 1 {
 				for j := i; j <= len(c.in); j++ {
 					f := filter{patterns: func() *patterns { return s }}
