@@ -208,14 +208,14 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads once. Of a body that breaks off, what was held back is not told: it may be nearly all of a secret.
+// fill reads once. What was held back when a body ends or breaks off is a part of a secret at most.
 func (b *body) fill() {
 	if b.in == nil {
 		b.in = buffers.Get().(*[]byte)
 	}
 	n, err := b.ReadCloser.Read(*b.in)
 	var ferr error
-	b.out, ferr = b.filter.add(b.out[:0], (*b.in)[:n], err == io.EOF)
+	b.out, ferr = b.filter.add(b.out[:0], (*b.in)[:n], err != nil)
 	b.rest = b.out
 	if ferr != nil {
 		err = ferr

@@ -61,7 +61,8 @@ func (s *Source) Response(r *http.Response) error {
 		r.Header.Del("Content-Length")
 		r.ContentLength = -1
 	}
-	if bodiless || r.Body == nil {
+	s.Header(r.Trailer) // the names that are announced
+	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
 	r.Body = &body{ReadCloser: r.Body, filter: filter{patterns: s.scrubbing}, ended: func() error {

@@ -396,9 +396,14 @@ func echoes(t *testing.T, s *Source, guess string) string {
 func TestResponseBreaksOff(t *testing.T) {
 	s := source(t, everywhere(t))
 	bad := errors.New("the connection broke")
-	_, got, err := response(t, s, nil, io.MultiReader(strings.NewReader("text "+token[:len(token)-1]), failing{bad}))
-	if got != "text " || !errors.Is(err, bad) {
-		t.Errorf("%q, %v", got, err)
+	for sent, want := range map[string]string{
+		"text " + token:                   "text " + placeholderOf(t, "TOKEN", token),
+		"text " + token[:len(token)-1]:    "text " + token[:len(token)-1], // as any other text: it may be a guess that is echoed
+		"text " + token[:8] + "x" + token: "text " + token[:8] + "x" + placeholderOf(t, "TOKEN", token),
+	} {
+		if _, got, err := response(t, s, nil, io.MultiReader(strings.NewReader(sent), failing{bad})); got != want || !errors.Is(err, bad) {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
 	}
 }
 
