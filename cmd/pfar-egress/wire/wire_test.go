@@ -119,6 +119,8 @@ func TestPutRefuses(t *testing.T) {
 		"another host's secret":               {header: http.Header{"Authorization": {"Bearer " + o}}, want: WrongHost},
 		"another host's, beside the right":    {header: http.Header{"Authorization": {"Bearer " + p + " " + o}}, want: WrongHost},
 		"another host's within Basic":         {header: http.Header{"Authorization": {basic("me:" + o)}}, want: WrongHost},
+		"another host's as Basic":             {header: http.Header{"Authorization": {"Basic " + o}}, want: WrongHost},
+		"another host's as Basic, padded":     {header: http.Header{"Authorization": {"Basic " + o + "=="}}, want: WrongHost},
 		"both within Basic":                   {header: http.Header{"Authorization": {basic(p + ":" + o)}}, want: WrongHost},
 		"Basic where it is not Authorization": {header: http.Header{"X-Other": {basic("me:" + p)}}, want: WrongPlace},
 		"Basic of Proxy-Authorization":        {header: http.Header{"Proxy-Authorization": {basic("me:" + p)}}, want: WrongPlace},
@@ -161,7 +163,10 @@ func TestPutRefuses(t *testing.T) {
 }
 
 func TestPut(t *testing.T) {
-	s := source(t, everywhere(t))
+	pair := base64.StdEncoding.EncodeToString([]byte("user:password-18")) // is what a secret may be itself
+	m := everywhere(t)
+	m.Secrets = append(m.Secrets, secret(t, "PAIR", pair, apiHost, "header:authorization"))
+	s := source(t, m)
 	p, o := placeholderOf(t, "TOKEN", token), placeholderOf(t, "ODD", odd)
 	basic := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	for name, c := range map[string]struct {
@@ -176,6 +181,9 @@ func TestPut(t *testing.T) {
 		"basic":            {field: "Authorization", in: "basic " + basic(p+":"), out: "basic " + basic(token+":")},
 		"Basic, unpadded":  {field: "Authorization", in: "Basic " + strings.TrimRight(basic("m:"+p), "="), out: "Basic " + basic("m:"+token)},
 		"Basic of another": {field: "Authorization", in: "Basic " + basic("me:you"), out: "Basic " + basic("me:you")},
+		"Basic, encoded":   {field: "Authorization", in: "Basic " + placeholderOf(t, "PAIR", pair), out: "Basic " + pair},
+		"Basic, not alone": {field: "Authorization", in: "basic  " + p + ", x", out: "basic  " + token + ", x"},
+		"Basic, no Base64": {field: "Authorization", in: "Basic " + p, out: "Basic " + token},
 		"another case":     {field: "Authorization", in: strings.ToUpper(p), out: strings.ToUpper(p)},
 		"all but the end":  {field: "Authorization", in: p[:len(p)-1], out: p[:len(p)-1]},
 		"one too long":     {field: "Authorization", in: p + "x", out: token + "x"},
@@ -244,7 +252,7 @@ func TestAsksForWhatItCanRead(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "identity", "gzip": "gzip", "br, GZIP;q=0.5": "gzip", "gzip;q=0": "identity", "gzip; q=0.000, br": "identity", "br": "identity", "*": "identity",
 	} {
-		r, _, err := put(t, s, "GET", "/", http.Header{"Accept-Encoding": {in}, "Range": {"bytes=0-4"}, "If-Range": {"x"}, "Sec-Websocket-Extensions": {"permessage-deflate"}}, nil)
+		r, _, err := put(t, s, "GET", "/", http.Header{"Accept-Encoding": {in}, "Range": {"bytes=0-4"}, "If-Range": {"x"}, "Request-Range": {"bytes=0-4"}, "X-Ms-Range": {"bytes=0-4"}, "Sec-Websocket-Extensions": {"permessage-deflate"}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
