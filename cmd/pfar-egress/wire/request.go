@@ -124,9 +124,11 @@ func (q *Request) name(name string) error {
 		return err
 	}
 	for _, secret := range q.set.secrets {
-		if strings.Contains(strings.ToLower(name), strings.ToLower(secret.Placeholder)) {
-			_, err := q.nothing().all(secret.Placeholder)
-			return err
+		for _, p := range q.set.stands[secret.Name] {
+			if len(p.text) <= len(name) && strings.Contains(strings.ToLower(name), strings.ToLower(p.text)) {
+				_, err := q.nothing().all(p.text)
+				return err
+			}
 		}
 	}
 	return nil

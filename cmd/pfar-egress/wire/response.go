@@ -38,7 +38,7 @@ func (s *patterns) within(name string) bool {
 	}
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(s.list, func(p pattern) bool {
-		return p.text != "" && len(p.text) <= len(name) && strings.Contains(name, strings.ToLower(p.text))
+		return len(p.text) <= len(name) && strings.Contains(name, strings.ToLower(p.text))
 	})
 }
 

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -520,6 +522,136 @@ func TestRotation(t *testing.T) {
 	}
 	if n := len(s.now.Load().former); n != maxFormer {
 		t.Errorf("%d former values are kept", n)
+	}
+}
+
+// A server that runs on has the placeholder of a value that was replaced by one of another shape.
+func TestFormerPlaceholders(t *testing.T) {
+	values := []string{token, "ntn_0123456789abcdef", "ntn_1234567890123", "9f8e7d6c5b4a39281706", "ntn_A1b2C3d4E5f6G7h8I9j0K1l2M3n4"}
+	places := []string{"header:authorization", "query:key", "body"}
+	unchanged := secret(t, "OTHER", other, "other.allowed.test", "header:authorization")
+	var s Source
+	var stood []string
+	for _, v := range values {
+		m := material(t, secret(t, "TOKEN", v, apiHost, places...), unchanged)
+		if err := s.Take(m); err != nil {
+			t.Fatal(err)
+		}
+		if p := m.Secrets[0].Placeholder; slices.Contains(stood, p) {
+			t.Fatalf("%q stands for two values", p)
+		} else {
+			stood = append(stood, p)
+		}
+	}
+	now := values[len(values)-1]
+	for _, p := range stood {
+		h := http.Header{"Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+p))}}
+		r, body, err := put(t, &s, "POST", "/?key="+p, h, strings.NewReader("t="+p))
+		if err != nil {
+			t.Fatalf("%q: %v", p, err)
+		}
+		if _, pair, _ := r.BasicAuth(); pair != now || r.URL.RawQuery != "key="+now || body != "t="+now {
+			t.Errorf("%q: %v %q %q", p, r.Header, r.URL.RawQuery, body)
+		}
+		for name, c := range map[string]struct {
+			target string
+			header http.Header
+		}{
+			"a field": {"/", http.Header{"X-Other": {p}}}, "a field's name": {"/", http.Header{http.CanonicalHeaderKey("x-" + p): {"x"}}},
+			"the path": {"/" + p, nil}, "a parameter": {"/?token=" + p, nil}, "in hexadecimal": {"/?key=" + hex.EncodeToString([]byte(p)), nil},
+		} {
+			if _, _, err := put(t, &s, "GET", c.target, c.header, nil); err == nil || err.Error() != WrongPlace {
+				t.Errorf("%q, %s: %v", p, name, err)
+			}
+		}
+		elsewhere, _ := http.NewRequest("GET", "https://other.allowed.test/", nil)
+		elsewhere.Header.Set("Authorization", p)
+		if _, err := s.Put(elsewhere, egress.Decision{Verdict: egress.Allow, Host: "other.allowed.test"}, 443); err == nil || err.Error() != WrongHost {
+			t.Errorf("%q to another host: %v", p, err)
+		}
+		if s.Mentioned([]byte("X: "+p+"\r\n")) == nil {
+			t.Errorf("%q goes out unencrypted", p)
+		}
+	}
+	if _, got, _ := response(t, &s, nil, strings.NewReader(now)); got != stood[len(stood)-1] {
+		t.Errorf("the value comes back as %q", got)
+	}
+}
+
+// Values are large at most as keys and tokens are, and a machine has many servers.
+func TestMemory(t *testing.T) {
+	const bound = 16 << 20
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var s Source
+	for i := range 2 * maxStands {
+		var secrets []broker.Secret
+		for j := range 3 {
+			r := rand.New(rand.NewPCG(uint64(i), uint64(j)))
+			value := make([]byte, 2048+i) // of another length each time
+			for k := range value {
+				value[k] = byte('!' + r.IntN(94))
+			}
+			secrets = append(secrets, secret(t, fmt.Sprint("KEY", j), string(value), apiHost, "header:authorization", "query:key", "body"))
+		}
+		if err := s.Take(material(t, secrets...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, kind := range []string{"text/plain", "application/json", "application/x-www-form-urlencoded"} {
+		if _, _, err := put(t, &s, "POST", "/?key=x", http.Header{"Content-Type": {kind}, "Authorization": {"x"}}, strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	used := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	t.Logf("%d KiB for %d forms", used>>10, len(s.now.Load().scrub.list))
+	if used > bound {
+		t.Errorf("three secrets take %d bytes, want %d at most", used, bound)
+	}
+	if n := len(s.now.Load().former); n != 3*maxFormer {
+		t.Errorf("%d former values are kept", n)
+	}
+	runtime.KeepAlive(&s)
+}
+
+// TestFind compares with what is done byte by byte and text by text.
+func TestFind(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	text := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte('a' + r.IntN(3))
+		}
+		return string(b)
+	}
+	for range 5000 {
+		var list []pattern
+		for i := range 1 + r.IntN(12) {
+			list = append(list, pattern{text: text(r.IntN(6)), with: fmt.Sprint(i)})
+		}
+		in, want := text(r.IntN(30)), ""
+		for i := 0; i < len(in); {
+			best := pattern{}
+			for _, p := range list {
+				if strings.HasPrefix(in[i:], p.text) && len(p.text) > len(best.text) {
+					best = p
+				}
+			}
+			if best.text == "" {
+				best = pattern{text: in[i : i+1], with: in[i : i+1]}
+			}
+			want += best.with
+			i += len(best.text)
+		}
+		s, cut := compile(list), r.IntN(len(in)+1)
+		f := filter{patterns: func() *patterns { return s }}
+		got, _ := f.add(nil, []byte(in[:cut]), false)
+		if got, _ = f.add(got, []byte(in[cut:]), true); string(got) != want {
+			t.Fatalf("%q with %v, cut at %d, becomes %q, want %q", in, list, cut, got, want)
+		}
 	}
 }
 
