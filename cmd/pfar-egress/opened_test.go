@@ -1,6 +1,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -20,6 +21,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,6 +54,7 @@ type upstreamHost struct {
 	certificate tls.Certificate
 	h2          bool
 	handler     http.HandlerFunc
+	zipped      atomic.Bool // it compresses what it answers
 
 	mu       sync.Mutex
 	seen     []seenRequest
@@ -191,9 +194,17 @@ func (u *upstreamHost) note(w http.ResponseWriter, r *http.Request) {
 		u.complete++
 	}
 	u.mu.Unlock()
-	if err == nil {
-		fmt.Fprintf(w, "%s %s %s\n%v\n%s", r.Method, r.Host, r.RequestURI, r.Header, b)
+	if err != nil {
+		return
 	}
+	var to io.Writer = w
+	if u.zipped.Load() {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		defer z.Close()
+		to = z
+	}
+	fmt.Fprintf(to, "%s %s %s\n%v\n%s", r.Method, r.Host, r.RequestURI, r.Header, b)
 }
 
 // last is the last request that reached the outside, and how many did.

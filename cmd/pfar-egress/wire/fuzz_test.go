@@ -89,21 +89,33 @@ func FuzzResponse(f *testing.F) {
 		list = append(list, forms(secret.Value)...)
 	}
 	for _, cut := range cuts {
-		f.Add([]byte("a \xf0\x00 b \xf0\x0d\xf0\x12 \xf1\x00\xf2\x00"), "x \xf0\x01", cut)
-		f.Add([]byte("\xf1\x00\xf0\x00\xf2\x00\xf0\x13\xf1\x0b"), "\xf1\x00\xf0\x00", cut)
-		f.Add([]byte("nothing"), "", cut)
+		for _, zipped := range []bool{false, true} {
+			f.Add([]byte("a \xf0\x00 b \xf0\x0d\xf0\x12 \xf1\x00\xf2\x00"), "x \xf0\x01", cut, zipped)
+			f.Add([]byte("\xf1\x00\xf0\x00\xf2\x00\xf0\x13\xf1\x0b"), "\xf1\x00\xf0\x00", cut, zipped)
+			f.Add([]byte("nothing"), "", cut, zipped)
+		}
 	}
-	f.Fuzz(func(t *testing.T, body []byte, field string, cut []byte) {
+	f.Fuzz(func(t *testing.T, body []byte, field string, cut []byte, zipped bool) {
 		plain := !bytes.ContainsAny(body, "\xf0\xf1\xf2")
 		body = withSecrets(body, list...)
-		r, got, err := response(t, s, http.Header{"X-Echo": {string(withSecrets([]byte(field), list...))}}, pieces(body, cut))
+		field = string(withSecrets([]byte(field), list...))
+		h, sent := http.Header{"X-Echo": {field}}, body
+		if zipped {
+			h.Set("Content-Encoding", "gzip")
+			sent = gzipped(body)
+		}
+		r := &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(pieces(sent, cut)), ContentLength: -1, Request: &http.Request{Method: "GET"}, Trailer: http.Header{"X-Echo": {field}}}
+		if err := s.Response(r); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if holds(got+"\n"+r.Header.Get("X-Echo"), token, odd, other) {
-			t.Fatalf("a value comes back: %q %q", got, r.Header)
+		if holds(string(got)+"\n"+r.Header.Get("X-Echo")+"\n"+r.Trailer.Get("X-Echo"), token, odd, other) {
+			t.Fatalf("a value comes back: %q %q %q", got, r.Header, r.Trailer)
 		}
-		if plain && got != string(body) {
+		if plain && !bytes.Equal(got, body) {
 			t.Fatalf("%q becomes %q", body, got)
 		}
 	})

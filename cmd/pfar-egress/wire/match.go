@@ -2,6 +2,8 @@ package wire
 
 import (
 	"io"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -11,56 +13,34 @@ type pattern struct {
 	refuse     *Refusal // instead of with
 }
 
-// patterns finds the longest of several texts wherever it begins first. It is a trie: two bytes with which none begins cost
-// one look into a table.
+// patterns finds the longest of several texts wherever it begins first. The texts are in order, so that those which begin as
+// what is looked at stand together; two bytes with which none begins cost one look into a table.
 type patterns struct {
 	list  []pattern
-	nodes []node
-	first [256]int32           // nodes behind each byte; 0: none
+	first [256]span            // of the list: texts that begin with each byte
 	pairs [1 << 16 / 64]uint64 // a bit for each two bytes with which one begins
 
-	cut  bool // a text of which only a beginning stands at the very end counts as well
 	even bool // every text is as long as what stands for it
 }
 
-type node struct {
-	edges []edge
-	ends  int32 // 1 + the index of the pattern that ends here
-	some  int32 // index of a pattern that goes through here
-}
+// span is list[from:to].
+type span struct{ from, to int32 }
 
-type edge struct {
-	on byte
-	to int32
-}
-
-// minCut is how much of a text there has to be at the end, in bytes, for cut to hold: fewer stand there by chance.
-const minCut = 8
-
-func compile(list []pattern, cut bool) *patterns {
-	s := &patterns{list: list, nodes: make([]node, 1), cut: cut, even: true}
-	for i, p := range list {
-		if p.text == "" {
-			continue
-		}
+// compile has whole texts found only. A part of a secret must be left as it is: whoever has guesses echoed would else be told
+// by what becomes of each which one is right, letter by letter. Of two alike, the first counts.
+func compile(list []pattern) *patterns {
+	list = slices.DeleteFunc(slices.Clone(list), func(p pattern) bool { return p.text == "" })
+	slices.SortStableFunc(list, func(a, b pattern) int { return strings.Compare(a.text, b.text) })
+	s := &patterns{even: true}
+	s.list = slices.Clip(slices.CompactFunc(list, func(a, b pattern) bool { return a.text == b.text }))
+	for i, p := range s.list {
 		s.even = s.even && (p.refuse != nil || len(p.with) == len(p.text))
-		at := s.first[p.text[0]]
-		if at == 0 {
-			at = s.add(i)
-			s.first[p.text[0]] = at
+		here := &s.first[p.text[0]]
+		if here.to == 0 {
+			here.from = int32(i)
 		}
+		here.to = int32(i) + 1
 		s.begin(p.text)
-		for j := 1; j < len(p.text); j++ {
-			next := s.nodes[at].next(p.text[j])
-			if next == 0 {
-				next = s.add(i)
-				s.nodes[at].edges = append(s.nodes[at].edges, edge{p.text[j], next})
-			}
-			at = next
-		}
-		if s.nodes[at].ends == 0 {
-			s.nodes[at].ends = int32(i) + 1
-		}
 	}
 	return s
 }
@@ -87,24 +67,10 @@ func (s *patterns) skip(b []byte) int {
 			return i - 1
 		}
 	}
-	if n := len(b); n > 0 && s.first[b[n-1]] != 0 {
+	if n := len(b); n > 0 && s.first[b[n-1]].to > 0 {
 		return n - 1
 	}
 	return len(b)
-}
-
-func (s *patterns) add(some int) int32 {
-	s.nodes = append(s.nodes, node{some: int32(some)})
-	return int32(len(s.nodes) - 1)
-}
-
-func (n *node) next(b byte) int32 {
-	for _, e := range n.edges {
-		if e.on == b {
-			return e.to
-		}
-	}
-	return 0
 }
 
 // find returns the first place in b that n bytes of a text stand at. If none does, n is 0, and at is where the end of b
@@ -113,37 +79,54 @@ func (s *patterns) find(b []byte, end bool) (at, n int, p pattern) {
 	for i := s.skip(b); i < len(b); i += 1 + s.skip(b[i+1:]) {
 		n, found, open := s.walk(b[i:])
 		switch {
-		case open > 0 && !end:
+		case open && !end:
 			return i, 0, pattern{}
 		case n > 0:
 			return i, n, *found
-		case open > 0 && s.cut && len(b)-i >= minCut:
-			p := s.list[s.nodes[open].some]
-			p.with = p.with[:min(len(p.with), len(b)-i)]
-			return i, len(b) - i, p
 		}
 	}
 	return len(b), 0, pattern{}
 }
 
-// walk follows b from its beginning: the longest text there, and the node where b ends if more could follow.
-func (s *patterns) walk(b []byte) (n int, p *pattern, open int32) {
-	at := s.first[b[0]]
-	for i := 1; ; i++ {
-		here := &s.nodes[at]
-		if here.ends > 0 {
-			n, p = i, &s.list[here.ends-1]
+// walk follows b from its beginning: the longest text there, and whether one could go on where b ends.
+func (s *patterns) walk(b []byte) (n int, p *pattern, open bool) {
+	here := s.first[b[0]]
+	for i := 1; here.from < here.to; i++ {
+		if len(s.list[here.from].text) == i { // the shortest stands first
+			n, p = i, &s.list[here.from]
+			here.from++
 		}
-		switch {
-		case len(here.edges) == 0:
-			return n, p, 0
-		case i == len(b):
-			return n, p, at
+		if i == len(b) {
+			return n, p, here.from < here.to
 		}
-		if at = here.next(b[i]); at == 0 {
-			return n, p, 0
+		here = s.narrow(here, i, b[i])
+	}
+	return n, p, false
+}
+
+// narrow returns those of texts alike up to i that have c there. All are longer.
+func (s *patterns) narrow(here span, i int, c byte) span {
+	if here.from == here.to {
+		return here
+	}
+	if low, high := s.list[here.from].text[i], s.list[here.to-1].text[i]; low == high && low == c {
+		return here
+	}
+	from := s.least(here, i, int(c))
+	return span{from, s.least(span{from, here.to}, i, int(c)+1)}
+}
+
+// least returns the first of texts alike up to i that have c or more there.
+func (s *patterns) least(here span, i, c int) int32 {
+	for here.from < here.to {
+		mid := (here.from + here.to) / 2
+		if int(s.list[mid].text[i]) < c {
+			here.from = mid + 1
+		} else {
+			here.to = mid
 		}
 	}
+	return here.from
 }
 
 // filter replaces texts in a stream, however it is cut into pieces. It holds back what may be the beginning of one, and
@@ -215,14 +198,14 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads once. Of a body that breaks off, what was held back is not told: it may be nearly all of a secret.
+// fill reads once. What was held back when a body ends or breaks off is a part of a secret at most.
 func (b *body) fill() {
 	if b.in == nil {
 		b.in = buffers.Get().(*[]byte)
 	}
 	n, err := b.ReadCloser.Read(*b.in)
 	var ferr error
-	b.out, ferr = b.filter.add(b.out[:0], (*b.in)[:n], err == io.EOF)
+	b.out, ferr = b.filter.add(b.out[:0], (*b.in)[:n], err != nil)
 	b.rest = b.out
 	if ferr != nil {
 		err = ferr

@@ -66,9 +66,9 @@ var ErrBody = errors.New("the body ended early")
 
 // ask asks for what can be searched: whole responses, without compression that is not known here.
 func ask(h http.Header) {
-	h.Del("Range")
-	h.Del("If-Range")
-	h.Del("Sec-Websocket-Extensions")
+	for _, name := range []string{"Range", "If-Range", "Request-Range", "X-Ms-Range", "Sec-Websocket-Extensions"} {
+		h.Del(name)
+	}
 	coding := "identity"
 	for _, v := range h["Accept-Encoding"] {
 		for c := range strings.SplitSeq(v, ",") {
@@ -124,15 +124,18 @@ func (q *Request) name(name string) error {
 		return err
 	}
 	for _, secret := range q.set.secrets {
-		if strings.Contains(strings.ToLower(name), strings.ToLower(secret.Placeholder)) {
-			_, err := q.nothing().all(secret.Placeholder)
-			return err
+		for _, p := range q.set.stands[secret.Name] {
+			if len(p.text) <= len(name) && strings.Contains(strings.ToLower(name), strings.ToLower(p.text)) {
+				_, err := q.nothing().all(p.text)
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// field returns a field's value with the secrets in it. User name and password of Basic are encoded (RFC 7617).
+// field returns a field's value with the secrets in it. User name and password of Basic are encoded (RFC 7617); a secret may
+// be both in that form.
 func field(p *patterns, name, value string) (string, error) {
 	scheme, encoded, ok := strings.Cut(value, " ")
 	if !ok || name != "Authorization" || !strings.EqualFold(scheme, "Basic") {
@@ -143,8 +146,11 @@ func field(p *patterns, name, value string) (string, error) {
 		return p.all(value)
 	}
 	with, err := p.all(string(pair))
-	if err != nil || with == string(pair) {
-		return value, err
+	if err != nil {
+		return "", err
+	}
+	if with == string(pair) {
+		return p.all(value)
 	}
 	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(with)), nil
 }

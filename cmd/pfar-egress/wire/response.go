@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/pfar/pfar/policies/broker"
 )
 
 // ErrEncoding is the error of a response that cannot be searched.
@@ -31,16 +33,17 @@ func (s *Source) Header(h http.Header) {
 
 // within reports whether a field's name holds a secret, in any case: programs change it.
 func (s *patterns) within(name string) bool {
-	if len(name) < minCut {
+	if len(name) < broker.MinSecret {
 		return false
 	}
 	name = strings.ToLower(name)
 	return slices.ContainsFunc(s.list, func(p pattern) bool {
-		return p.text != "" && len(p.text) <= len(name) && strings.Contains(name, strings.ToLower(p.text))
+		return len(p.text) <= len(name) && strings.Contains(name, strings.ToLower(p.text))
 	})
 }
 
-// Response takes the secrets out of a response: fields, body as it comes, trailers. Of a connection that becomes a
+// Response takes the secrets out of a response: fields, body as it comes, trailers. A part of one, such as the host cuts
+// off, stays. Of a connection that becomes a
 // WebSocket's the messages are searched. The error is ErrEncoding, or that of what has nothing to do with the request.
 func (s *Source) Response(r *http.Response) error {
 	s.Header(r.Header)
@@ -58,7 +61,8 @@ func (s *Source) Response(r *http.Response) error {
 		r.Header.Del("Content-Length")
 		r.ContentLength = -1
 	}
-	if bodiless || r.Body == nil {
+	s.Header(r.Trailer) // the names that are announced
+	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
 	r.Body = &body{ReadCloser: r.Body, filter: filter{patterns: s.scrubbing}, ended: func() error {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -37,13 +38,21 @@ type Source struct{ now atomic.Pointer[set] }
 // set is what is known at one time.
 type set struct {
 	secrets []broker.Secret
-	former  []broker.Secret // with values that were replaced, which responses under way may still hold
+	former  []broker.Secret          // with values that were replaced, which responses under way may still hold
+	stands  map[string][]placeholder // for each secret by its name; the latest first
 	issuer  *issuer
 	scrub   *patterns // every form of every value, and the same form of its placeholder
 	any     *patterns // every form of every placeholder
 
 	mu   sync.Mutex
 	made map[use]*patterns
+}
+
+// placeholder stands for a secret: for the value of now, or for a former one of another shape, which a server that runs on
+// still has.
+type placeholder struct {
+	text  string
+	forms []string // of it
 }
 
 // use says for what patterns are made: which secrets may go to a host, as one byte each, and which part is looked at.
@@ -62,12 +71,16 @@ const (
 	inForm        // application/x-www-form-urlencoded, also of queries
 )
 
-// maxFormer bounds the values that are remembered after they were replaced.
-const maxFormer = 32
+// What is remembered of one secret.
+const (
+	maxFormer = 4  // values that were replaced: for responses under way
+	maxStands = 16 // placeholders: for as long as a server runs
+)
 
-// Take has m used from now on. The former values go on being taken out of responses.
+// Take has m used from now on. The former values go on being taken out of responses, and what stood for them stands for the
+// value of now.
 func (s *Source) Take(m broker.Material) error {
-	next := &set{secrets: slices.Clone(m.Secrets), made: map[use]*patterns{}}
+	next := &set{secrets: slices.Clone(m.Secrets), stands: map[string][]placeholder{}, made: map[use]*patterns{}}
 	for _, secret := range m.Secrets {
 		if len(secret.Value) < broker.MinSecret || len(secret.Placeholder) < broker.MinSecret {
 			return fmt.Errorf("taking over the secret of %q: it, or what stands for it, is shorter than %d bytes", secret.Name, broker.MinSecret)
@@ -75,7 +88,7 @@ func (s *Source) Take(m broker.Material) error {
 	}
 	before := s.now.Load()
 	if before != nil {
-		next.former = before.replaced(m.Secrets)
+		next.former, next.stands = before.replaced(m.Secrets), maps.Clone(before.stands)
 	}
 	if before != nil && before.issuer.same(m.Authority) {
 		next.issuer = before.issuer
@@ -85,30 +98,63 @@ func (s *Source) Take(m broker.Material) error {
 			return err
 		}
 	}
-	var scrub, mentioned []pattern
-	for _, secret := range slices.Concat(next.secrets, next.former) {
-		placeholder := forms(secret.Placeholder)
-		for i, f := range forms(secret.Value) {
-			scrub = append(scrub, pattern{text: f, with: placeholder[i]})
-		}
+	for _, secret := range m.Secrets {
+		next.stands[secret.Name] = standing(secret.Placeholder, next.stands[secret.Name])
 	}
-	plain := &Refusal{Plain, "The request holds a placeholder, and is not encrypted. A brokered secret is only put into requests over TLS."}
-	for _, secret := range next.secrets {
-		for _, f := range forms(secret.Placeholder) {
-			mentioned = append(mentioned, pattern{text: f, refuse: plain})
-		}
-	}
-	next.scrub, next.any = compile(scrub, true), compile(mentioned, false)
+	next.scrub, next.any = next.scrubbed(), next.mentioned()
 	s.now.Store(next)
 	return nil
 }
 
-// replaced returns what of s is not among secrets, and what was not before.
+// standing returns p before those that stood for a secret, without what is too much.
+func standing(p string, before []placeholder) []placeholder {
+	all := []placeholder{{p, forms(p)}}
+	for _, old := range before {
+		if old.text != p && len(all) < maxStands {
+			all = append(all, old)
+		}
+	}
+	return all
+}
+
+func (s *set) scrubbed() *patterns {
+	var list []pattern
+	for _, secret := range slices.Concat(s.secrets, s.former) {
+		with := forms(secret.Placeholder)
+		for i, f := range forms(secret.Value) {
+			list = append(list, pattern{text: f, with: with[i]})
+		}
+	}
+	return compile(list)
+}
+
+func (s *set) mentioned() *patterns {
+	var list []pattern
+	plain := &Refusal{Plain, "The request holds a placeholder, and is not encrypted. A brokered secret is only put into requests over TLS."}
+	for _, secret := range s.secrets {
+		for _, p := range s.stands[secret.Name] {
+			for _, f := range p.forms {
+				list = append(list, pattern{text: f, refuse: plain})
+			}
+		}
+	}
+	return compile(list)
+}
+
+// replaced returns what of s is not among secrets, and what was not before: the latest of each.
 func (s *set) replaced(secrets []broker.Secret) []broker.Secret {
 	all := slices.DeleteFunc(slices.Concat(s.former, s.secrets), func(old broker.Secret) bool {
 		return slices.ContainsFunc(secrets, func(c broker.Secret) bool { return c.Value == old.Value })
 	})
-	return all[max(0, len(all)-maxFormer):]
+	left := map[string]int{}
+	var latest []broker.Secret
+	for _, old := range slices.Backward(all) {
+		if left[old.Name]++; left[old.Name] <= maxFormer {
+			latest = append(latest, old)
+		}
+	}
+	slices.Reverse(latest)
+	return latest
 }
 
 // forms are redact.Forms and, as PHP writes it, the one with escaped slashes.
@@ -169,17 +215,22 @@ func (s *set) patterns(u use) *patterns {
 	}
 	var list []pattern
 	for i, secret := range s.secrets {
+		declared := slices.Contains(secret.Places, u.place)
 		refusal := &Refusal{WrongPlace, fmt.Sprintf("The request holds the placeholder of %s where it is not declared to be, or in another form than that of the variable. Its places can be declared.", secret.Name)}
 		if u.host[i] != '1' {
+			declared = false
 			refusal = &Refusal{WrongHost, fmt.Sprintf("The request holds the placeholder of %s, which is not declared for this host.", secret.Name)}
-		} else if slices.Contains(secret.Places, u.place) {
-			list = append(list, pattern{text: secret.Placeholder, with: written(secret.Value, u.kind)})
 		}
-		for _, f := range forms(secret.Placeholder) {
-			list = append(list, pattern{text: f, refuse: refusal}) // of two alike, the first counts
+		for _, p := range s.stands[secret.Name] {
+			if declared {
+				list = append(list, pattern{text: p.text, with: written(secret.Value, u.kind)})
+			}
+			for _, f := range p.forms {
+				list = append(list, pattern{text: f, refuse: refusal}) // of two alike, the first counts
+			}
 		}
 	}
-	p := compile(list, false)
+	p := compile(list)
 	s.made[u] = p
 	return p
 }

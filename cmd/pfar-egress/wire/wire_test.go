@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -119,6 +121,8 @@ func TestPutRefuses(t *testing.T) {
 		"another host's secret":               {header: http.Header{"Authorization": {"Bearer " + o}}, want: WrongHost},
 		"another host's, beside the right":    {header: http.Header{"Authorization": {"Bearer " + p + " " + o}}, want: WrongHost},
 		"another host's within Basic":         {header: http.Header{"Authorization": {basic("me:" + o)}}, want: WrongHost},
+		"another host's as Basic":             {header: http.Header{"Authorization": {"Basic " + o}}, want: WrongHost},
+		"another host's as Basic, padded":     {header: http.Header{"Authorization": {"Basic " + o + "=="}}, want: WrongHost},
 		"both within Basic":                   {header: http.Header{"Authorization": {basic(p + ":" + o)}}, want: WrongHost},
 		"Basic where it is not Authorization": {header: http.Header{"X-Other": {basic("me:" + p)}}, want: WrongPlace},
 		"Basic of Proxy-Authorization":        {header: http.Header{"Proxy-Authorization": {basic("me:" + p)}}, want: WrongPlace},
@@ -161,7 +165,10 @@ func TestPutRefuses(t *testing.T) {
 }
 
 func TestPut(t *testing.T) {
-	s := source(t, everywhere(t))
+	pair := base64.StdEncoding.EncodeToString([]byte("user:password-18")) // is what a secret may be itself
+	m := everywhere(t)
+	m.Secrets = append(m.Secrets, secret(t, "PAIR", pair, apiHost, "header:authorization"))
+	s := source(t, m)
 	p, o := placeholderOf(t, "TOKEN", token), placeholderOf(t, "ODD", odd)
 	basic := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	for name, c := range map[string]struct {
@@ -176,6 +183,9 @@ func TestPut(t *testing.T) {
 		"basic":            {field: "Authorization", in: "basic " + basic(p+":"), out: "basic " + basic(token+":")},
 		"Basic, unpadded":  {field: "Authorization", in: "Basic " + strings.TrimRight(basic("m:"+p), "="), out: "Basic " + basic("m:"+token)},
 		"Basic of another": {field: "Authorization", in: "Basic " + basic("me:you"), out: "Basic " + basic("me:you")},
+		"Basic, encoded":   {field: "Authorization", in: "Basic " + placeholderOf(t, "PAIR", pair), out: "Basic " + pair},
+		"Basic, not alone": {field: "Authorization", in: "basic  " + p + ", x", out: "basic  " + token + ", x"},
+		"Basic, no Base64": {field: "Authorization", in: "Basic " + p, out: "Basic " + token},
 		"another case":     {field: "Authorization", in: strings.ToUpper(p), out: strings.ToUpper(p)},
 		"all but the end":  {field: "Authorization", in: p[:len(p)-1], out: p[:len(p)-1]},
 		"one too long":     {field: "Authorization", in: p + "x", out: token + "x"},
@@ -244,7 +254,7 @@ func TestAsksForWhatItCanRead(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "identity", "gzip": "gzip", "br, GZIP;q=0.5": "gzip", "gzip;q=0": "identity", "gzip; q=0.000, br": "identity", "br": "identity", "*": "identity",
 	} {
-		r, _, err := put(t, s, "GET", "/", http.Header{"Accept-Encoding": {in}, "Range": {"bytes=0-4"}, "If-Range": {"x"}, "Sec-Websocket-Extensions": {"permessage-deflate"}}, nil)
+		r, _, err := put(t, s, "GET", "/", http.Header{"Accept-Encoding": {in}, "Range": {"bytes=0-4"}, "If-Range": {"x"}, "Request-Range": {"bytes=0-4"}, "X-Ms-Range": {"bytes=0-4"}, "Sec-Websocket-Extensions": {"permessage-deflate"}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,10 +340,6 @@ func TestResponse(t *testing.T) {
 	if r, _, _ := response(t, s, http.Header{"X-" + strings.ToUpper(token): {"x"}}, strings.NewReader("")); len(r.Header) != 0 {
 		t.Errorf("a field's name: %v", r.Header)
 	}
-	_, got, err := response(t, s, nil, strings.NewReader("cut off: "+token[:len(token)-1]))
-	if p := placeholderOf(t, "TOKEN", token); err != nil || got != "cut off: "+p[:len(p)-1] {
-		t.Errorf("what is cut off at the end: %q, %v", got, err)
-	}
 	for _, text := range []string{"ntn_", "ends with n", token[:3] + "x" + token[4:], strings.Repeat("ntn_A1", 1000), "{}"} {
 		if _, got, err := response(t, s, nil, strings.NewReader(text)); err != nil || got != text {
 			t.Errorf("%.50q becomes %.50q, %v", text, got, err)
@@ -341,12 +347,73 @@ func TestResponse(t *testing.T) {
 	}
 }
 
+// A server that has its guesses echoed learns nothing: a beginning of a value comes back as any other text does.
+func TestResponseTellsNoGuess(t *testing.T) {
+	s := source(t, everywhere(t))
+	for _, value := range []string{token, odd, other} {
+		for i, f := range forms(value) {
+			for n := 1; n < len(f); n++ {
+				if holds(f[:n], value) {
+					continue
+				}
+				right, wrong := f[:n], f[:n-1]+string(f[n-1]^1)
+				for _, guess := range []string{right, "id=" + right, wrong, "id=" + wrong} {
+					if got := echoes(t, s, guess); got != "" {
+						t.Fatalf("form %d, %q: %s", i, guess, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+// echoes says where a guess comes back changed; "": nowhere.
+func echoes(t *testing.T, s *Source, guess string) string {
+	t.Helper()
+	r := &http.Response{StatusCode: 200, Header: http.Header{"X-Request-Id": {guess, guess + " "}}, ContentLength: -1, Request: &http.Request{Method: "GET"}, Trailer: http.Header{"X-Echo": {guess}}}
+	r.Body = io.NopCloser(io.MultiReader(strings.NewReader(guess+"\n"), strings.NewReader(guess[:len(guess)/2]), strings.NewReader(guess[len(guess)/2:])))
+	if err := s.Response(r); err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := bytes.Join([][]byte{message(false, 1, guess+" "), message(false, 1, guess), message(false, 2, guess[:len(guess)/2], guess[len(guess)/2:])}, nil)
+	want := []string{guess + " ", guess, guess}
+	if len(guess) <= maxControl {
+		sent = append(append(sent, message(false, 9, guess)...), message(false, 10, guess)...)
+		want = append(want, "("+guess+")", "("+guess+")")
+	}
+	conn, _, _ := webSocket(t, s, bytes.NewReader(sent))
+	got, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case !slices.Equal(r.Header["X-Request-Id"], []string{guess, guess + " "}):
+		return fmt.Sprintf("the field is %q", r.Header)
+	case r.Trailer.Get("X-Echo") != guess:
+		return fmt.Sprintf("the trailer is %q", r.Trailer)
+	case string(body) != guess+"\n"+guess:
+		return fmt.Sprintf("the body is %q", body)
+	case !slices.Equal(messages(t, false, got), want):
+		return fmt.Sprintf("the messages are %q", messages(t, false, got))
+	}
+	return ""
+}
+
 func TestResponseBreaksOff(t *testing.T) {
 	s := source(t, everywhere(t))
 	bad := errors.New("the connection broke")
-	_, got, err := response(t, s, nil, io.MultiReader(strings.NewReader("text "+token[:len(token)-1]), failing{bad}))
-	if got != "text " || !errors.Is(err, bad) {
-		t.Errorf("%q, %v", got, err)
+	for sent, want := range map[string]string{
+		"text " + token:                   "text " + placeholderOf(t, "TOKEN", token),
+		"text " + token[:len(token)-1]:    "text " + token[:len(token)-1], // as any other text: it may be a guess that is echoed
+		"text " + token[:8] + "x" + token: "text " + token[:8] + "x" + placeholderOf(t, "TOKEN", token),
+	} {
+		if _, got, err := response(t, s, nil, io.MultiReader(strings.NewReader(sent), failing{bad})); got != want || !errors.Is(err, bad) {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
 	}
 }
 
@@ -388,16 +455,21 @@ func TestNothingIsHeldBackForNothing(t *testing.T) {
 	}
 }
 
-func TestResponseEncoding(t *testing.T) {
-	s := source(t, everywhere(t))
+func gzipped(b []byte) []byte {
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
-	io.WriteString(z, "a "+token+" b")
-	z.Close()
+	_, _ = z.Write(b)
+	_ = z.Close()
+	return zipped.Bytes()
+}
+
+func TestResponseEncoding(t *testing.T) {
+	s := source(t, everywhere(t))
+	zipped := gzipped([]byte("a " + token + " b"))
 	want := "a " + placeholderOf(t, "TOKEN", token) + " b"
 	for _, coding := range []string{"gzip", "GZIP", "x-gzip"} {
-		h := http.Header{"Content-Encoding": {coding}, "Content-Length": {fmt.Sprint(zipped.Len())}}
-		r, got, err := response(t, s, h, bytes.NewReader(zipped.Bytes()))
+		h := http.Header{"Content-Encoding": {coding}, "Content-Length": {fmt.Sprint(len(zipped))}}
+		r, got, err := response(t, s, h, bytes.NewReader(zipped))
 		if err != nil || got != want || len(r.Header) != 0 {
 			t.Errorf("%s: %q %v, %v", coding, got, r.Header, err)
 		}
@@ -458,6 +530,136 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// A server that runs on has the placeholder of a value that was replaced by one of another shape.
+func TestFormerPlaceholders(t *testing.T) {
+	values := []string{token, "ntn_0123456789abcdef", "ntn_1234567890123", "9f8e7d6c5b4a39281706", "ntn_A1b2C3d4E5f6G7h8I9j0K1l2M3n4"}
+	places := []string{"header:authorization", "query:key", "body"}
+	unchanged := secret(t, "OTHER", other, "other.allowed.test", "header:authorization")
+	var s Source
+	var stood []string
+	for _, v := range values {
+		m := material(t, secret(t, "TOKEN", v, apiHost, places...), unchanged)
+		if err := s.Take(m); err != nil {
+			t.Fatal(err)
+		}
+		if p := m.Secrets[0].Placeholder; slices.Contains(stood, p) {
+			t.Fatalf("%q stands for two values", p)
+		} else {
+			stood = append(stood, p)
+		}
+	}
+	now := values[len(values)-1]
+	for _, p := range stood {
+		h := http.Header{"Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+p))}}
+		r, body, err := put(t, &s, "POST", "/?key="+p, h, strings.NewReader("t="+p))
+		if err != nil {
+			t.Fatalf("%q: %v", p, err)
+		}
+		if _, pair, _ := r.BasicAuth(); pair != now || r.URL.RawQuery != "key="+now || body != "t="+now {
+			t.Errorf("%q: %v %q %q", p, r.Header, r.URL.RawQuery, body)
+		}
+		for name, c := range map[string]struct {
+			target string
+			header http.Header
+		}{
+			"a field": {"/", http.Header{"X-Other": {p}}}, "a field's name": {"/", http.Header{http.CanonicalHeaderKey("x-" + p): {"x"}}},
+			"the path": {"/" + p, nil}, "a parameter": {"/?token=" + p, nil}, "in hexadecimal": {"/?key=" + hex.EncodeToString([]byte(p)), nil},
+		} {
+			if _, _, err := put(t, &s, "GET", c.target, c.header, nil); err == nil || err.Error() != WrongPlace {
+				t.Errorf("%q, %s: %v", p, name, err)
+			}
+		}
+		elsewhere, _ := http.NewRequest("GET", "https://other.allowed.test/", nil)
+		elsewhere.Header.Set("Authorization", p)
+		if _, err := s.Put(elsewhere, egress.Decision{Verdict: egress.Allow, Host: "other.allowed.test"}, 443); err == nil || err.Error() != WrongHost {
+			t.Errorf("%q to another host: %v", p, err)
+		}
+		if s.Mentioned([]byte("X: "+p+"\r\n")) == nil {
+			t.Errorf("%q goes out unencrypted", p)
+		}
+	}
+	if _, got, _ := response(t, &s, nil, strings.NewReader(now)); got != stood[len(stood)-1] {
+		t.Errorf("the value comes back as %q", got)
+	}
+}
+
+// Values are large at most as keys and tokens are, and a machine has many servers.
+func TestMemory(t *testing.T) {
+	const bound = 16 << 20
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var s Source
+	for i := range 2 * maxStands {
+		var secrets []broker.Secret
+		for j := range 3 {
+			r := rand.New(rand.NewPCG(uint64(i), uint64(j)))
+			value := make([]byte, 2048+i) // of another length each time
+			for k := range value {
+				value[k] = byte('!' + r.IntN(94))
+			}
+			secrets = append(secrets, secret(t, fmt.Sprint("KEY", j), string(value), apiHost, "header:authorization", "query:key", "body"))
+		}
+		if err := s.Take(material(t, secrets...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, kind := range []string{"text/plain", "application/json", "application/x-www-form-urlencoded"} {
+		if _, _, err := put(t, &s, "POST", "/?key=x", http.Header{"Content-Type": {kind}, "Authorization": {"x"}}, strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	used := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	t.Logf("%d KiB for %d forms", used>>10, len(s.now.Load().scrub.list))
+	if used > bound {
+		t.Errorf("three secrets take %d bytes, want %d at most", used, bound)
+	}
+	if n := len(s.now.Load().former); n != 3*maxFormer {
+		t.Errorf("%d former values are kept", n)
+	}
+	runtime.KeepAlive(&s)
+}
+
+// TestFind compares with what is done byte by byte and text by text.
+func TestFind(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	text := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte('a' + r.IntN(3))
+		}
+		return string(b)
+	}
+	for range 5000 {
+		var list []pattern
+		for i := range 1 + r.IntN(12) {
+			list = append(list, pattern{text: text(r.IntN(6)), with: fmt.Sprint(i)})
+		}
+		in, want := text(r.IntN(30)), ""
+		for i := 0; i < len(in); {
+			best := pattern{}
+			for _, p := range list {
+				if strings.HasPrefix(in[i:], p.text) && len(p.text) > len(best.text) {
+					best = p
+				}
+			}
+			if best.text == "" {
+				best = pattern{text: in[i : i+1], with: in[i : i+1]}
+			}
+			want += best.with
+			i += len(best.text)
+		}
+		s, cut := compile(list), r.IntN(len(in)+1)
+		f := filter{patterns: func() *patterns { return s }}
+		got, _ := f.add(nil, []byte(in[:cut]), false)
+		if got, _ = f.add(got, []byte(in[cut:]), true); string(got) != want {
+			t.Fatalf("%q with %v, cut at %d, becomes %q, want %q", in, list, cut, got, want)
+		}
+	}
+}
+
 // The longest of two that begin alike counts, and what was put in is not looked through again.
 func TestOverlappingTexts(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -471,7 +673,7 @@ func TestOverlappingTexts(t *testing.T) {
 		"the result is a text":       {[]pattern{{text: "ab", with: "ba"}, {text: "aab", with: "ab"}}, "aabab abb", "abba bab"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := compile(c.list, false)
+			s := compile(c.list)
 			for i := range len(c.in) + 1 {
 				for j := i; j <= len(c.in); j++ {
 					f := filter{patterns: func() *patterns { return s }}
