@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -314,11 +315,41 @@ func TestFormerValues(t *testing.T) {
 			t.Errorf("value %d is recognised: %v", i, got)
 		}
 	}
-	if b, err := s.MarshalBinary(); err != nil || s.Serial() <= before || Serial(b) != s.Serial() || Serial(b[:9]) != 0 {
-		t.Errorf("the serials are %d and %d, %v", s.Serial(), Serial(b), err)
+	read := new(Set)
+	if b, err := s.MarshalBinary(); err != nil || read.UnmarshalBinary(b) != nil || s.Serial() <= before || read.Serial() != s.Serial() {
+		t.Errorf("the serials are %d, %d and %d, %v", before, s.Serial(), read.Serial(), err)
 	}
 	if s.Len() != maxFormers {
 		t.Errorf("%d values are kept", s.Len())
+	}
+}
+
+// TestOnly: a part recognises what it is asked for, former values with it, and has nothing of the others.
+func TestOnly(t *testing.T) {
+	s := New(map[string][]byte{"a": []byte("first-of-a-1"), "b": []byte("value-of-b-3")})
+	s.Put(map[string][]byte{"a": []byte("second-of-a-2"), "a.1": []byte("refresh-of-a-4")})
+	b, err := s.Only([]string{"a", "none"}).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := new(Set)
+	if err := part.UnmarshalBinary(b); err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]bool{"first-of-a-1": true, "second-of-a-2": true, "value-of-b-3": false, "refresh-of-a-4": false} {
+		if got := part.String(value) != value; got != want {
+			t.Errorf("%q is recognised: %v", value, got)
+		}
+	}
+	for _, one := range s.secrets {
+		for _, p := range one.prints {
+			if seal := binary.LittleEndian.AppendUint64(nil, p.Seal); one.name != "a" && bytes.Contains(b, seal) {
+				t.Errorf("something of %q is in it", one.name)
+			}
+		}
+	}
+	if part.Len() != 2 || part.Serial() != 0 {
+		t.Errorf("it has %d values and the serial %d", part.Len(), part.Serial())
 	}
 }
 

@@ -84,13 +84,17 @@ func (s *Set) Put(values map[string][]byte) bool {
 // Serial tells a set from those before it, also those of another process: it is greater. That of a zero Set is 0.
 func (s *Set) Serial() int64 { return s.serial }
 
-// Serial is that of a stored set; 0 if it is none.
-func Serial(b []byte) int64 {
-	var h head
-	if _, err := binary.Decode(b, binary.LittleEndian, &h); err != nil || h.Magic != magic {
-		return 0
+// Only returns the part of the set that recognises the values of these names, without a serial: nobody waits for one.
+func (s *Set) Only(names []string) *Set {
+	part := &Set{key: s.key, multiplier: s.multiplier, base: s.base}
+	for _, one := range s.secrets {
+		if slices.Contains(names, one.name) {
+			part.secrets = append(part.secrets, one)
+		}
 	}
-	return h.Serial
+	slices.SortStableFunc(part.secrets, func(a, b secret) int { return strings.Compare(a.name, b.name) }) // the same in any order of Put
+	part.index()
+	return part
 }
 
 // put reports whether the value is new.
