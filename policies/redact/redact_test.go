@@ -191,6 +191,30 @@ func TestJSONStaysJSON(t *testing.T) {
 	}
 }
 
+// TestNamesOfMembersStay: nobody who chooses a secret takes a name of the protocol away, and what cannot be one is replaced.
+func TestNamesOfMembersStay(t *testing.T) {
+	s := setOf(t, map[string]string{
+		"schema": "inputSchema", "content": "structuredContent", "pin": "hunter2hunter2", "long": "ntn_4mYq81RzLc0pXvWbT7uKd2", "card": "4929123456781234",
+	})
+	for text, want := range map[string]string{
+		`{"result":{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}}`: "",
+		`{"structuredContent" : 1}`:            "",
+		`{"hunter2hunter2":1}`:                 "",
+		`{"a":"inputSchema"}`:                  `{"a":"[redacted: schema]"}`,
+		`{"inputSchema":"inputSchema"}`:        `{"inputSchema":"[redacted: schema]"}`,
+		`["inputSchema",{"b":":"}]`:            `["[redacted: schema]",{"b":":"}]`,
+		`{"x\":inputSchema":"hunter2hunter2"}`: `{"x\":inputSchema":"[redacted: pin]"}`,
+		`{"ntn_4mYq81RzLc0pXvWbT7uKd2":1}`:     `{"[redacted: long]":1}`,
+		`{"4929123456781234":1}`:               `{"[redacted: card]":1}`,
+		`"inputSchema`:                         `"[redacted: schema]`,
+	} {
+		out, hits := s.ReplaceJSON([]byte(text))
+		if want == "" && (string(out) != text || len(hits) != 0) || want != "" && (string(out) != want || len(hits) != 1) {
+			t.Errorf("%s becomes %s with hits %v, want %s", text, out, hits, want)
+		}
+	}
+}
+
 func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"a":"b"}`), "ntn_4mYq81RzLc0", 0, 3)
 	f.Add([]byte(`{"a":["\u00e4\n",1e5,null]}`), "\\u00e4\\n\",1e5,n", 3, 9)
@@ -262,7 +286,7 @@ func TestZeroSetChangesNothing(t *testing.T) {
 	}
 }
 
-func TestSearched(t *testing.T) {
+func TestUnsearched(t *testing.T) {
 	for value, want := range map[string]bool{
 		"": false, "1234567": false, "production": false, "Production": false, "PRODUCTION": false, "12345678": false, "********": false,
 		"/home/anna/token": false, "https://api.example.com": false, "https://api.example.com/": false, "  short  ": false,
@@ -270,8 +294,8 @@ func TestSearched(t *testing.T) {
 		"password1234":   true, "production1": true, "qWeRtYuIoP": true, "1234567890123": true, "https://hooks.example.com/T000/B000/x": true,
 		"postgres://u:p@db.lan/x": true, "correcthorsebatterystaple": true, "/K7MDENGbPxRfiCY": true, "aB3$xy9!": true,
 	} {
-		if Searched([]byte(value)) != want {
-			t.Errorf("Searched(%q) is %v", value, !want)
+		if why := Unsearched([]byte(value)); (why == "") != want {
+			t.Errorf("%q is searched for: %v (%s)", value, !want, why)
 		}
 	}
 }
