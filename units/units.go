@@ -99,7 +99,7 @@ const (
 )
 
 // CredentialRedaction is the credential of a local pfard's bridge with what no record may hold, as package redact writes it.
-// In a unit it is told (package attach).
+// In a unit it is told, and so is what comes later (package attach).
 const CredentialRedaction = "redaction"
 
 // CredentialUpstream is the bridge's credential with the host's upstream proxy, absent if there is none. Its address may

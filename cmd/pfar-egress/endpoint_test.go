@@ -146,7 +146,8 @@ func TestRefreshThatFails(t *testing.T) {
 		"an empty answer":         {answers(200, ""), "holds no token", "", false, 0},
 		"no token":                {answers(200, `{"token_type":"Bearer"}`), "holds no token", "", false, 0},
 		"a token of another type": {answers(200, `{"access_token":{"hunter2":1}}`), "holds no token", "", false, 0},
-		"a token with a newline":  {answers(200, `{"access_token":"hunter2\r\nX: y"}`), "of no use: access_token has", "", false, 0},
+		"a token that is a word":  {answers(200, `{"access_token":"inputSchema"}`), "of no use: a token in it has fewer than 16 bytes", "", false, 0},
+		"a token with a newline":  {answers(200, `{"access_token":"hunter2hunter2\r\nX: y"}`), "of no use: access_token has", "", false, 0},
 		"a token that is huge":    {answers(200, `{"access_token":"`+strings.Repeat("x", 32<<10)+`"}`), "of no use: access_token exceeds", "", false, 0},
 		"an answer that is huge":  {answers(200, `{"access_token":"x","more":"`+strings.Repeat("x", maxAnswer)+`"}`), "holds no token, or more than", "", false, 0},
 		"a head that is huge":     {answers(200, `{"access_token":"x"}`, "X-More: "+strings.Repeat("x", 2*maxAnswer)), "", "", false, 0},
@@ -188,7 +189,7 @@ func TestRefreshThatFails(t *testing.T) {
 }
 
 func TestRefreshGoesNowhereElse(t *testing.T) {
-	p := newProvider(t, answers(200, `{"access_token":"new"}`))
+	p := newProvider(t, answers(200, `{"access_token":"a-new-access-token"}`))
 	_, port, _ := net.SplitHostPort(p.Listener.Addr().String())
 	private := dialerOf(t, "login.test", netip.MustParseAddr("127.0.0.1"))
 	metadata := dialerOf(t, "login.test", netip.MustParseAddr("169.254.169.254"))
@@ -216,7 +217,7 @@ func TestRefreshGoesNowhereElse(t *testing.T) {
 	// What is declared is reached.
 	s := set("https://login.test:" + port)
 	s.AllowPrivate = []string{"127.0.0.1"}
-	if got, f := refreshed(t, s, private, p.roots); f != nil || got.AccessToken != "new" {
+	if got, f := refreshed(t, s, private, p.roots); f != nil || got.AccessToken != "a-new-access-token" {
 		t.Errorf("%+v, %+v", got, f)
 	}
 }
@@ -242,23 +243,23 @@ func TestRefresh(t *testing.T) {
 		asked  []string
 	}{
 		"the same refresh token": {
-			answers(200, `{"access_token":"new","token_type":"bearer","expires_in":3600}`), func(*oauth.Set) {},
-			oauth.Renewal{AccessToken: "new", TokenType: "bearer", ExpiresIn: 3600, AuthStyle: oauth.InParams},
+			answers(200, `{"access_token":"a-new-access-token","token_type":"bearer","expires_in":3600}`), func(*oauth.Set) {},
+			oauth.Renewal{AccessToken: "a-new-access-token", TokenType: "bearer", ExpiresIn: 3600, AuthStyle: oauth.InParams},
 			[]string{"POST /token params id:CS-hunter2 refresh_token RT-hunter2"},
 		},
 		"another one": {
-			answers(200, `{"access_token":"new","refresh_token":"rotated","expires_in":"60","scope":"a b"}`), func(s *oauth.Set) { s.AuthStyle = oauth.InHeader },
-			oauth.Renewal{AccessToken: "new", RefreshToken: "rotated", ExpiresIn: 60, AuthStyle: oauth.InHeader, Scopes: []string{"a", "b"}},
+			answers(200, `{"access_token":"a-new-access-token","refresh_token":"a-rotated-refresh","expires_in":"60","scope":"a b"}`), func(s *oauth.Set) { s.AuthStyle = oauth.InHeader },
+			oauth.Renewal{AccessToken: "a-new-access-token", RefreshToken: "a-rotated-refresh", ExpiresIn: 60, AuthStyle: oauth.InHeader, Scopes: []string{"a", "b"}},
 			[]string{"POST /token header id:CS-hunter2 refresh_token RT-hunter2"},
 		},
 		"as a form": {
-			answers(200, "access_token=new&expires_in=60&token_type=bearer", "Content-Type: application/x-www-form-urlencoded"), func(*oauth.Set) {},
-			oauth.Renewal{AccessToken: "new", TokenType: "bearer", ExpiresIn: 60, AuthStyle: oauth.InParams},
+			answers(200, "access_token=a-new-access-token&expires_in=60&token_type=bearer", "Content-Type: application/x-www-form-urlencoded"), func(*oauth.Set) {},
+			oauth.Renewal{AccessToken: "a-new-access-token", TokenType: "bearer", ExpiresIn: 60, AuthStyle: oauth.InParams},
 			[]string{"POST /token params id:CS-hunter2 refresh_token RT-hunter2"},
 		},
 		"a public client": {
-			answers(200, `{"access_token":"new"}`), func(s *oauth.Set) { s.ClientSecret, s.AuthStyle = "", oauth.Auto },
-			oauth.Renewal{AccessToken: "new", AuthStyle: oauth.InParams},
+			answers(200, `{"access_token":"a-new-access-token"}`), func(s *oauth.Set) { s.ClientSecret, s.AuthStyle = "", oauth.Auto },
+			oauth.Renewal{AccessToken: "a-new-access-token", AuthStyle: oauth.InParams},
 			[]string{"POST /token params id: refresh_token RT-hunter2"},
 		},
 		"a style that is found": {
@@ -267,9 +268,9 @@ func TestRefresh(t *testing.T) {
 					answers(401, `{"error":"invalid_client"}`)(n, w, q)
 					return
 				}
-				answers(200, `{"access_token":"new"}`)(n, w, q)
+				answers(200, `{"access_token":"a-new-access-token"}`)(n, w, q)
 			}, func(s *oauth.Set) { s.AuthStyle = oauth.Auto },
-			oauth.Renewal{AccessToken: "new", AuthStyle: oauth.InParams},
+			oauth.Renewal{AccessToken: "a-new-access-token", AuthStyle: oauth.InParams},
 			[]string{"POST /token header id:CS-hunter2 refresh_token RT-hunter2", "POST /token params id:CS-hunter2 refresh_token RT-hunter2"},
 		},
 	} {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-egress/wire"
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/attach"
 )
 
@@ -457,11 +458,19 @@ func TestSecretsComeFromALocalPfard(t *testing.T) {
 		}
 		defer ends[i].Close()
 	}
+	clean := new(hidden)
 	o := newOpening(t, nil, func(o *opening) {
 		o.material.Secrets = nil
 		o.proxy.secrets.wait = 10 * time.Second
-		go o.proxy.secrets.follow(ends[0], o.proxy.journal.log)
+		go o.proxy.secrets.follow(ends[0], clean, o.proxy.journal.log)
 	})
+	set, err := redact.New(map[string][]byte{"k": []byte("rotated-value-2")}).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ends[1].Hide(func() ([]byte, <-chan struct{}) { return set, nil }); err != nil {
+		t.Fatal(err)
+	}
 	for _, bad := range []*os.File{materialFile(t, broker.Material{}), nil} {
 		var files []*os.File
 		if bad != nil {
@@ -480,4 +489,7 @@ func TestSecretsComeFromALocalPfard(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.secure(apiHost + ":443").Close()
+	if got := clean.clean("of rotated-value-2"); got != "of [redacted: k]" {
+		t.Errorf("what it was told to hide is in %q", got)
+	}
 }

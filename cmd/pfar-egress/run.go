@@ -80,7 +80,7 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 		}
 	}
 	if passed.pfard != nil {
-		go keep.follow(passed.pfard, log)
+		go keep.follow(passed.pfard, clean, log)
 	}
 	if len(passed.proxy)+len(passed.monitor) == 0 {
 		return fmt.Errorf("taking over sockets: no listener was passed as %q or %q", units.FDEgress, units.FDMonitor)

@@ -112,12 +112,16 @@ func (s *secrets) mentioned(text []byte) error {
 func refused(r *wire.Refusal) *refusal { return &refusal{403, r.Reason, r.Detail} }
 
 // follow takes what a local pfard says over a connection that it has passed, until it ends.
-func (s *secrets) follow(c *attach.Conn, log *slog.Logger) {
+func (s *secrets) follow(c *attach.Conn, clean *hidden, log *slog.Logger) {
 	defer c.Close()
 	for {
 		m, files, err := c.Receive()
 		if err != nil {
 			return
+		}
+		if m.Redact {
+			clean.take(files, log)
+			continue
 		}
 		if err := s.handle(m.Broker, files); err != nil {
 			log.Error("secrets are as before, ignoring", "error", err)

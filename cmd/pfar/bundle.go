@@ -240,6 +240,9 @@ func (c *cli) vaultImport(ctx context.Context, file string, o openers, replace b
 	if err != nil {
 		return err
 	}
+	for _, change := range r.Changes {
+		c.warnUnsearched(change)
+	}
 	if c.json() {
 		return c.printJSON(r.Changes)
 	}

@@ -120,12 +120,15 @@ func TestExportsAndImportsThatAreRefused(t *testing.T) {
 }
 
 func TestExportAndImport(t *testing.T) {
-	b, _ := moving(t)
+	b, from := moving(t)
 	to, v := moving(t)
 	if err := v.Remove("a"); err != nil {
 		t.Fatal(err)
 	}
 	if err := v.Set("b", []byte("hunter2-changed")); err != nil {
+		t.Fatal(err)
+	}
+	if err := from.Set("c", []byte("production")); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -141,10 +144,11 @@ func TestExportAndImport(t *testing.T) {
 	if st, err := os.Stat(sealed); err != nil || st.Mode() != 0o600 {
 		t.Errorf("exported as %v, %v", st, err)
 	}
-	if code, out, complaint := to.exec(t, "", "import", sealed, "--identity", second, "--replace"); code != 0 || out != "a: new\nb: changed\n" {
+	if code, out, complaint := to.exec(t, "", "import", sealed, "--identity", second, "--replace"); code != 0 || out != "a: new\nb: changed\nc: new\n" ||
+		complaint != "pfar: warning: \"c\" is not found when a server gives it away: it is a word of fewer than 16 letters\n" {
 		t.Errorf("exit %d, %q, %s", code, out, complaint)
 	}
-	if code, out, _ := to.exec(t, "", "import", sealed, "--identity", mine, "--json"); code != 0 || strings.Count(out, `"equal"`) != 2 {
+	if code, out, _ := to.exec(t, "", "import", sealed, "--identity", mine, "--json"); code != 0 || strings.Count(out, `"equal"`) != 3 || strings.Count(out, `"unsearched"`) != 1 {
 		t.Errorf("imported again: exit %d, %q", code, out)
 	}
 	if got, err := v.Get("b"); err != nil || string(got) != "hunter2-of-b" {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/policies/redact"
 )
 
 // bench is a cli with directories of its own and what it printed.
@@ -168,7 +169,11 @@ func (p *fakePfard) move(r control.Request, send func(control.Response) error) e
 	}
 	var told []control.Change
 	for _, c := range changes {
-		told = append(told, control.Change{Key: c.Key, Result: string(c.Outcome)})
+		value, err := p.vault.Get(c.Key)
+		if err != nil {
+			return err
+		}
+		told = append(told, control.Change{Key: c.Key, Result: string(c.Outcome), Unsearched: redact.Unsearched(value)})
 	}
 	return send(control.Response{Changes: told})
 }
@@ -180,11 +185,11 @@ func (*existing) Is(err error) bool { return err == control.ErrExists }
 func vaultChange(r control.Request) control.Change {
 	switch r.Verb {
 	case control.Rotate:
-		return control.Change{Key: r.Key, Result: "changed", Uses: []control.Use{{Server: "notion", Then: control.Restarts}}}
+		return control.Change{Key: r.Key, Result: "changed", Unsearched: redact.Unsearched([]byte(r.Secret)), Uses: []control.Use{{Server: "notion", Then: control.Restarts}}}
 	case control.Remove:
 		return control.Change{Key: r.Key, Result: "removed"}
 	}
-	return control.Change{Key: r.Key, Result: "new"}
+	return control.Change{Key: r.Key, Result: "new", Unsearched: redact.Unsearched([]byte(r.Secret))}
 }
 
 func (b *bench) pfard(t *testing.T, report control.Report, answer func(*fakePfard, control.Request) error) *fakePfard {

@@ -152,7 +152,9 @@ func TestVault(t *testing.T) {
 		{"no key", "x", []string{"set"}, 2, "", "", "missing KEY"},
 		{"rotate", "hunter2hunter2\n", []string{"rotate", "k"}, 0, "hunter2hunter2", "notion: starts again", ""},
 		{"rotate what is not there", "hunter2\n", []string{"rotate", "ghost"}, 4, "hunter2", "", "no such key"},
-		{"short", "hunter2\n", []string{"set", "k"}, 0, "hunter2", "", "fewer than 8 bytes"},
+		{"short", "hunter2\n", []string{"set", "k"}, 0, "hunter2", "", "pfar: warning: \"k\" is not found when a server gives it away: it has fewer than 8 bytes\n"},
+		{"a word", "production\n", []string{"set", "k"}, 0, "production", "", "gives it away: it is a word of fewer than 16 letters\n"},
+		{"rotate to a path", "/etc/ssl/private\n", []string{"rotate", "k"}, 0, "/etc/ssl/private", "notion: starts again", "gives it away: it is the path of a file\n"},
 		{"from a file", "", []string{"set", "k", "--file", file}, 0, "hunter2hunter2", "", ""},
 		{"from a file that is not there", "", []string{"set", "k", "--file", file + ".none"}, 1, "", "", "no such file"},
 		{"list", "", []string{"list"}, 0, "", "notion_token  plain                   notion\nother         plain\n", ""},
@@ -163,7 +165,7 @@ func TestVault(t *testing.T) {
 		{"has not", "", []string{"has", "othe"}, 4, "", "", `no such key in the vault: "othe"`},
 		{"rekey", "", []string{"rekey"}, 0, "", "", ""},
 		{"remove", "", []string{"remove", "k"}, 0, "", "", ""},
-		{"set for a machine", "hunter2\n", []string{"set", "k", "--json"}, 0, "hunter2", "{\n  \"key\": \"k\",\n  \"result\": \"new\"\n}\n", ""},
+		{"set for a machine", "hunter2\n", []string{"set", "k", "--json"}, 0, "hunter2", "{\n  \"key\": \"k\",\n  \"result\": \"new\",\n  \"unsearched\": \"it has fewer than 8 bytes\"\n}\n", "fewer than 8 bytes"},
 		{"remove for a machine", "", []string{"remove", "k", "-o", "json"}, 0, "", "{\n  \"key\": \"k\",\n  \"result\": \"removed\"\n}\n", ""},
 		{"remove for a machine what is not there", "", []string{"remove", "ghost", "--json"}, 4, "", "", "no such key"},
 		{"remove what is not there", "", []string{"remove", "ghost"}, 4, "", "", `no such key in the vault: "ghost"`},
@@ -184,6 +186,9 @@ func TestVault(t *testing.T) {
 			}
 			if stored != tt.secret {
 				t.Errorf("stored %q, want %q", stored, tt.secret)
+			}
+			if strings.HasPrefix(tt.secret, "hunter2hunter2") && b.err.Len() > 0 && tt.err == "" {
+				t.Errorf("a warning of what is found: %s", b.err)
 			}
 			if strings.Contains(b.out.String()+b.err.String(), "hunter2") {
 				t.Error("the secret is printed")

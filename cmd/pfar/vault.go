@@ -110,17 +110,10 @@ func onlyKey(cmd *cobra.Command, args []string) error {
 	return arguments("KEY")(cmd, args)
 }
 
-const (
-	maxSecret = 64 << 10 // bytes
-	// A shorter one is not looked for in what leaves a server: it would stand in every text by chance.
-	shortSecret = 8
-)
+const maxSecret = 64 << 10 // bytes
 
 // changeVault says what becomes of servers, and is silent otherwise, as programs are, but a reader of JSON gets an object.
 func (c *cli) changeVault(ctx context.Context, request control.Request) error {
-	if n := len(request.Secret); n > 0 && n < shortSecret {
-		fmt.Fprintf(c.stderr, "pfar: warning: the secret has fewer than %d bytes: it cannot be found when a server gives it away\n", shortSecret)
-	}
 	r, err := c.control().Do(ctx, request)
 	if err != nil {
 		return err
@@ -132,11 +125,19 @@ func (c *cli) changeVault(ctx context.Context, request control.Request) error {
 	if request.Verb == control.Rotate && change.Result == "equal" {
 		fmt.Fprintf(c.stderr, "pfar: warning: %q had this value before\n", request.Key)
 	}
+	c.warnUnsearched(change)
 	if c.json() {
 		return c.printJSON(change)
 	}
 	c.printUses(change)
 	return nil
+}
+
+// warnUnsearched warns of a value that pfar does not keep out of what servers say.
+func (c *cli) warnUnsearched(change control.Change) {
+	if change.Unsearched != "" {
+		fmt.Fprintf(c.stderr, "pfar: warning: %q is not found when a server gives it away: %s\n", change.Key, escape(change.Unsearched, oneLine))
+	}
 }
 
 func (c *cli) printUses(change control.Change) {

@@ -109,7 +109,7 @@ func (d delivery) value(c generator.Credential) (value []byte, missing string, e
 		if v == "" {
 			return nil, fmt.Sprintf("%s: set the environment variable %s for pfar", c.Name, c.From), nil
 		}
-		d.learn("$"+c.From, []byte(v))
+		d.learn(secretName(c), []byte(v))
 		return []byte(v), "", nil
 	}
 	value, err = d.vault.Get(c.Key)
@@ -120,7 +120,7 @@ func (d delivery) value(c generator.Credential) (value []byte, missing string, e
 	case notFound(err):
 		return nil, fmt.Sprintf("%s: pfar vault set %s", c.Name, c.Key), nil
 	case err == nil:
-		d.learn(c.Key, value)
+		d.learn(secretName(c), value)
 	}
 	return value, "", err
 }

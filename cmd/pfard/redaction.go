@@ -9,12 +9,14 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/units/attach"
 )
 
-// redaction is what secrets are recognised by, for those who see what servers say: the gateway and the launchers. They
-// get no value. What a server may have been started with stays in it until pfard is started again, also when it has been
-// removed from the vault.
+// redaction is what secrets are recognised by, for those who see what servers say: the gateway, and of a server's own
+// secrets its launcher and its bridge. What a server may have been started with stays in it until pfard is started again,
+// also when it has been removed from the vault.
 type redaction struct {
 	mu      sync.Mutex
 	set     redact.Set
@@ -79,16 +81,42 @@ func (r *redaction) add(values map[string][]byte) {
 
 // store is called with r.mu held.
 func (r *redaction) store() {
-	b, err := r.set.MarshalBinary()
-	if err != nil {
-		panic(err) // of fields of fixed size
-	}
-	r.stored = b
+	r.stored = stored(&r.set)
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// now is attach.Redaction.
+func stored(s *redact.Set) []byte {
+	b, err := s.MarshalBinary()
+	if err != nil {
+		panic(err) // of fields of fixed size
+	}
+	return b
+}
+
+// of is the part that a plan's processes get: the values that the plan names, and of a token set the access token alone.
+func (r *redaction) of(p generator.Plan) attach.Redaction {
+	names := make([]string, 0, len(p.Credentials))
+	for _, c := range p.Credentials {
+		names = append(names, secretName(c))
+	}
+	return func() ([]byte, <-chan struct{}) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return stored(r.set.Only(names)), r.changed
+	}
+}
+
+// secretName is what the value of a credential is called in a set. No key has the sign for a variable in it, nor the dot of
+// named.
+func secretName(c generator.Credential) string {
+	if c.From != "" {
+		return "$" + c.From
+	}
+	return c.Key
+}
+
+// now is the whole, and a channel that is closed when there is another one.
 func (r *redaction) now() ([]byte, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

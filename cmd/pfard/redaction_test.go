@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -12,7 +13,12 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/systemd"
 )
 
 // TestRedactionIsTold: those who ask hear of what the vault has had since pfard was started, at once and for good, and no value.
@@ -76,5 +82,101 @@ func TestRedactionIsTold(t *testing.T) {
 	d.log.Warn("an error with "+second, "error", errors.New("of "+third))
 	if text := log.String(); strings.Contains(text, second) || strings.Contains(text, third) || !strings.Contains(text, "[redacted: b]") {
 		t.Errorf("pfard's own log: %s", text)
+	}
+}
+
+// hides is what a process has been told to hide, and tells how that goes on.
+func hides(t *testing.T, process *attach.Conn) *redact.Set {
+	t.Helper()
+	defer time.AfterFunc(10*time.Second, func() { process.Close() }).Stop()
+	for {
+		m, files, err := process.Receive()
+		if err != nil || m.Error != "" {
+			t.Fatalf("got %+v, %v", m, err)
+		}
+		if !m.Redact {
+			attach.CloseAll(files)
+			continue
+		}
+		b, err := units.ReadSealed(files[0], attach.MaxSet)
+		s := new(redact.Set)
+		if err = errors.Join(err, s.UnmarshalBinary(b)); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+}
+
+// TestProcessesKnowTheirOwnSecrets: a launcher and a bridge that were taken over have nothing of another server's secrets,
+// and of a token set nothing but the access token.
+func TestProcessesKnowTheirOwnSecrets(t *testing.T) {
+	t.Setenv("PFAR_TEST_OF_A", "variable-of-a-5")
+	d, _, _ := fixture(t)
+	store := func(verb control.Verb, key, value string) {
+		t.Helper()
+		if _, err := askVault(t, d, control.Request{Verb: verb, Key: key, Secret: value}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store(control.Store, "a", "first-of-a-1")
+	store(control.Store, "held", "brokered-of-a-4")
+	store(control.Store, "b", "first-of-b-3")
+	d.redaction.addAll("a", [][]byte{[]byte("first-of-a-1"), []byte("refresh-of-a-6")}) // as of a token set
+	plan := generator.Plan{Name: "one", Credentials: []generator.Credential{
+		{Name: "A", Key: "a"}, {Name: "V", From: "PFAR_TEST_OF_A"}, {Name: "H", Key: "held", Deliver: declaration.Brokered},
+	}}
+	link := systemd.NewLink(func(context.Context) (*systemd.Bus, error) { return nil, errors.New("there is none") })
+	link.Close()
+	r, err := systemd.NewRunner(systemd.Config{
+		Log: d.log, Run: t.TempDir(), Link: link, Home: func(generator.Plan) error { return nil }, Changed: func(units.Update) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Offer("one", &plan)
+	text, err := json.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newHoldFixture(t)
+	a := newAttachments(d.log, link, nil, f.start(t, f.config()), nil, control.Dirs{})
+	a.runner, a.redaction, a.brokered, a.rootless = r, d.redaction, d.delivery.brokered, true
+	if _, err := d.delivery.secrets(plan); err != nil { // before anything of it runs
+		t.Fatal(err)
+	}
+	digest, p := units.Digest(text), systemd.Process{Instance: "one", PID: 9}
+	for name, converse := range map[string]func(*attach.Conn) error{
+		"launcher": func(c *attach.Conn) error { return a.launcher(c, p, 9, &attach.Hello{Digest: digest, Again: true}) },
+		"bridge":   func(c *attach.Conn) error { return a.bridge(c, p, &attach.Hello{Bridge: true, Digest: digest}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store(control.Rotate, "a", "first-of-a-1")
+			process, ours := attachPair(t)
+			ended := make(chan error, 1)
+			go func() { ended <- converse(ours) }()
+			recognises := func(s *redact.Set, own, foreign string) {
+				t.Helper()
+				for value := range strings.SplitSeq(own, " ") {
+					if s.String(value) == value {
+						t.Errorf("%q is not recognised", value)
+					}
+				}
+				for value := range strings.SplitSeq(foreign, " ") {
+					if s.String(value) != value {
+						t.Errorf("%q of another is recognised", value)
+					}
+				}
+			}
+			const own, foreign = "first-of-a-1 brokered-of-a-4 variable-of-a-5", "first-of-b-3 refresh-of-a-6"
+			recognises(hides(t, process), own, foreign)
+			second, other := "rotated-for-"+name+"-1", "rotated-for-"+name+"-3"
+			store(control.Rotate, "b", other)
+			store(control.Rotate, "a", second)
+			recognises(hides(t, process), own+" "+second, foreign+" "+other)
+			process.Close()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

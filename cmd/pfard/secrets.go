@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/policies/redact"
 )
 
 // answerVault carries out what is asked of the vault, and leaves a record of it, never with a value (AUD-03).
@@ -199,7 +200,7 @@ func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.C
 	var list []control.Change
 	err = d.do(func() error {
 		for _, c := range changes {
-			told := control.Change{Key: c.Key, Result: string(c.Outcome)}
+			told := control.Change{Key: c.Key, Result: string(c.Outcome), Unsearched: d.unsearched(c)}
 			if c.Outcome != vault.Equal {
 				told.Uses = d.secretChanged(c.Key, before)
 			}
@@ -209,6 +210,19 @@ func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.C
 		return nil
 	})
 	return list, err
+}
+
+// unsearched says why what is under a key now is not kept out of what servers say; "" if it is. Of a token set it is about
+// the access token: no server has the rest.
+func (d *daemon) unsearched(c vault.Change) string {
+	if c.Outcome == removed {
+		return ""
+	}
+	values, err := d.vault.Values(c.Key)
+	if err != nil || len(values) == 0 {
+		return "" // fill has said so
+	}
+	return redact.Unsearched(values[0])
 }
 
 // handouts are digests of what launchers are given, by server; none of one that lacks something.

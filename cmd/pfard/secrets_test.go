@@ -117,6 +117,28 @@ auth = { TOKEN = { secret = "vault:a", deliver = "broker" } }
 	}
 }
 
+// TestUnsearchedIsSaid: whoever stores a value that cannot be found in a text hears why, whatever way it came.
+func TestUnsearchedIsSaid(t *testing.T) {
+	d, _, _ := fixture(t)
+	bundle := `{"format":"pfar-vault-1","secrets":[{"key":"b","value":"` + base64.StdEncoding.EncodeToString([]byte("0000000000000000")) + `"}]}`
+	tokens := `{"access_token":"ya29-short","refresh_token":"rt","token_url":"https://login.example/t","client_id":"id"}`
+	for _, tt := range []struct {
+		q    control.Request
+		want string
+	}{
+		{control.Request{Verb: control.Store, Key: "a", Secret: "hunter2"}, "it has fewer than 8 bytes"},
+		{control.Request{Verb: control.Rotate, Key: "a", Secret: "production"}, "it is a word of fewer than 16 letters"},
+		{control.Request{Verb: control.Import, Bundle: []byte(bundle)}, "it has fewer than four different characters"},
+		{control.Request{Verb: control.Store, Key: "c", OAuth: true, Secret: tokens}, ""}, // no server has what is short in it
+		{control.Request{Verb: control.Remove, Key: "a"}, ""},
+	} {
+		r, err := askVault(t, d, tt.q)
+		if err != nil || len(r.Changes) != 1 || r.Changes[0].Unsearched != tt.want {
+			t.Errorf("%s: %+v, %v; want %q", tt.q.Verb, r.Changes, err, tt.want)
+		}
+	}
+}
+
 func TestVaultRefusals(t *testing.T) {
 	d, _, _ := fixture(t)
 	if _, err := askVault(t, d, control.Request{Verb: control.Store, Key: "a", Secret: "first-of-a"}); err != nil {

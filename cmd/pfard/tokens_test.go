@@ -126,7 +126,7 @@ func (l *loud) String() string {
 // hold puts a set into the vault that ends after a while, and was obtained then.
 func (d *daemon) hold(t *testing.T, obtained time.Time, life time.Duration) {
 	t.Helper()
-	set := oauth.Set{AccessToken: "AT-0-hunter2", RefreshToken: "RT-0-hunter2", TokenURL: "https://login.example/token", ClientID: "id", ClientSecret: "CS-hunter2", Obtained: obtained}
+	set := oauth.Set{AccessToken: "AT-0-hunter2hunter2", RefreshToken: "RT-0-hunter2hunter2", TokenURL: "https://login.example/token", ClientID: "id", ClientSecret: "CS-hunter2", Obtained: obtained}
 	if life != 0 {
 		set.Expiry = obtained.Add(life)
 	}
@@ -140,7 +140,7 @@ func (d *daemon) hold(t *testing.T, obtained time.Time, life time.Duration) {
 func (e *endpoint) succeeds(t *testing.T, n int, life time.Duration) {
 	t.Helper()
 	e.answer(t, func(key string, _ oauth.Set, base string) {
-		content, err := json.Marshal(oauth.Renewal{AccessToken: fmt.Sprintf("AT-%d-hunter2", n), RefreshToken: fmt.Sprintf("RT-%d-hunter2", n), ExpiresIn: int64(life / time.Second)})
+		content, err := json.Marshal(oauth.Renewal{AccessToken: fmt.Sprintf("AT-%d-hunter2hunter2", n), RefreshToken: fmt.Sprintf("RT-%d-hunter2hunter2", n), ExpiresIn: int64(life / time.Second)})
 		if err != nil {
 			t.Error(err)
 		}
@@ -237,17 +237,17 @@ func TestTokensAreRefreshed(t *testing.T) {
 	changed <- struct{}{}
 	d.state(t)
 	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, PID: 7})
-	if in := h.in(); in != 48*time.Minute || m.secret["a"] != "map[TOKEN:AT-0-hunter2]" {
+	if in := h.in(); in != 48*time.Minute || m.secret["a"] != "map[TOKEN:AT-0-hunter2hunter2]" {
 		t.Fatalf("it wakes in %s; the server has %s", in, m.secret["a"])
 	}
 	h.advance(48*time.Minute - time.Second)
 	e.rests(t)
 	h.advance(time.Second)
 	e.succeeds(t, 1, time.Hour)
-	if v := d.value(t); v != "AT-1-hunter2" {
+	if v := d.value(t); v != "AT-1-hunter2hunter2" {
 		t.Errorf("the vault has %q", v)
 	}
-	if set, _, _, err := d.vault.Tokens("drive"); err != nil || set.RefreshToken != "RT-1-hunter2" || set.ClientSecret != "CS-hunter2" {
+	if set, _, _, err := d.vault.Tokens("drive"); err != nil || set.RefreshToken != "RT-1-hunter2hunter2" || set.ClientSecret != "CS-hunter2" {
 		t.Errorf("%+v, %v", set, err)
 	}
 	if in := h.in(); in != 48*time.Minute {
@@ -263,7 +263,7 @@ func TestTokensAreRefreshed(t *testing.T) {
 	}
 	ask(t, d, control.Request{Verb: control.Sleep, Server: "a"}) // it is idle
 	d.state(t)
-	if m.count("a") != 2 || m.secret["a"] != "map[TOKEN:AT-1-hunter2]" {
+	if m.count("a") != 2 || m.secret["a"] != "map[TOKEN:AT-1-hunter2hunter2]" {
 		t.Errorf("%d starts; the server has %s", m.count("a"), m.secret["a"])
 	}
 	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, PID: 8})
@@ -353,9 +353,9 @@ func TestSilentRefresh(t *testing.T) {
 	}
 	h.advance(h.in())
 	e.answer(t, func(key string, _ oauth.Set, base string) {
-		e.t.take(key, attach.Renewed{Base: base}, []byte(`{"access_token":"a\nb"}`))
+		e.t.take(key, attach.Renewed{Base: base}, []byte(`{"access_token":"0123456789abc\ndef"}`))
 	})
-	if s := d.state(t)["a"]; h.in() != 4*firstRetry || d.value(t) != "AT-0-hunter2" || !strings.Contains(s.Detail, "of no use") {
+	if s := d.state(t)["a"]; h.in() != 4*firstRetry || d.value(t) != "AT-0-hunter2hunter2" || !strings.Contains(s.Detail, "of no use") {
 		t.Errorf("after a token that is none again in %s, %q", h.in(), s.Detail)
 	}
 }
@@ -431,7 +431,7 @@ func TestStartWithAnExpiredToken(t *testing.T) {
 	}
 	h.advance(firstRetry)
 	e.succeeds(t, 1, time.Hour)
-	if s := d.state(t)["a"]; s.State != control.Starting || m.count("a") != 1 || m.secret["a"] != "map[TOKEN:AT-1-hunter2]" {
+	if s := d.state(t)["a"]; s.State != control.Starting || m.count("a") != 1 || m.secret["a"] != "map[TOKEN:AT-1-hunter2hunter2]" {
 		t.Errorf("%+v, %d starts with %s", s, m.count("a"), m.secret["a"])
 	}
 	// And if it does not become fresh: patience ends.
@@ -447,7 +447,7 @@ func TestStartWithAnExpiredToken(t *testing.T) {
 	h.at = h.at.Add(patience)
 	h.mu.Unlock()
 	d.tokens.turned() // by the timer
-	if s := d.state(t)["a"]; s.State != control.Starting || m.count("a") != 2 || m.secret["a"] != "map[TOKEN:AT-0-hunter2]" || !strings.Contains(s.Detail, "503") {
+	if s := d.state(t)["a"]; s.State != control.Starting || m.count("a") != 2 || m.secret["a"] != "map[TOKEN:AT-0-hunter2hunter2]" || !strings.Contains(s.Detail, "503") {
 		t.Errorf("after the patience %+v, %d starts with %s", s, m.count("a"), m.secret["a"])
 	}
 }
@@ -472,7 +472,7 @@ func TestTokensThatWereReplaced(t *testing.T) {
 			}
 			d.tokens.stored(key)
 			r.Base = base
-			d.tokens.take(key, r, []byte(`{"access_token":"theirs"}`))
+			d.tokens.take(key, r, []byte(`{"access_token":"theirs-is-too-late"}`))
 		})
 		if v := d.value(t); v != "mine" || h.in() != 48*time.Minute || len(secrets(t, d)) != 1 || secrets(t, d)[0].Problem != "" {
 			t.Errorf("after %+v the vault has %q, next in %s", r, v, h.in())
@@ -483,8 +483,8 @@ func TestTokensThatWereReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.tokens.take("drive", attach.Renewed{Base: units.Digest(text), Asked: h.now()}, []byte(`{"access_token":"late","expires_in":3600}`))
-	if v := d.value(t); v != "late" {
+	d.tokens.take("drive", attach.Renewed{Base: units.Digest(text), Asked: h.now()}, []byte(`{"access_token":"late-but-in-time","expires_in":3600}`))
+	if v := d.value(t); v != "late-but-in-time" {
 		t.Errorf("the vault has %q", v)
 	}
 }
@@ -529,10 +529,10 @@ func TestConverse(t *testing.T) {
 	if m := send(attach.Message{Allow: &attach.Allow{ID: 3, Name: "evil.example"}}, ""); m.Allowed == nil || m.Allowed.ID != 3 || m.Allowed.Error != "evil.example" {
 		t.Errorf("%+v", m)
 	}
-	if m := send(attach.Message{Renewed: &attach.Renewed{Base: "another", Asked: h.now()}}, `{"access_token":"x"}`); !m.Taken || d.value(t) != "AT-0-hunter2" {
+	if m := send(attach.Message{Renewed: &attach.Renewed{Base: "another", Asked: h.now()}}, `{"access_token":"of-another-set-x"}`); !m.Taken || d.value(t) != "AT-0-hunter2hunter2" {
 		t.Errorf("%+v; the vault has %q", m, d.value(t))
 	}
-	if m := send(attach.Message{Renewed: &attach.Renewed{Base: units.Digest(text), Asked: h.now().Add(time.Hour)}}, `{"access_token":"new","expires_in":60,"token_url":"https://evil.example/","client_id":"evil"}`); !m.Taken || d.value(t) != "new" {
+	if m := send(attach.Message{Renewed: &attach.Renewed{Base: units.Digest(text), Asked: h.now().Add(time.Hour)}}, `{"access_token":"a-new-access-token","expires_in":60,"token_url":"https://evil.example/","client_id":"evil"}`); !m.Taken || d.value(t) != "a-new-access-token" {
 		t.Errorf("%+v; the vault has %q", m, d.value(t))
 	}
 	if set, _, _, err := d.vault.Tokens("drive"); err != nil || set.TokenURL != "https://login.example/token" || set.ClientID != "id" || !set.Expiry.Equal(noon.Add(time.Minute)) {

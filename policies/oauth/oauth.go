@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pfar/pfar/policies/egress"
@@ -181,8 +183,32 @@ type Renewal struct {
 	Scopes       []string `json:"scopes,omitempty"`     // if they are others now
 }
 
+// minToken is the length from which on a token of an endpoint's is taken, in bytes.
+const minToken = 16
+
+// check returns what is wrong with the tokens, which are taken out of all that servers say: no endpoint is to choose what
+// stands there anyway, or what takes the marks out of JSON.
+func (r Renewal) check() error {
+	if len(r.AccessToken) < minToken || r.RefreshToken != "" && len(r.RefreshToken) < minToken {
+		return fmt.Errorf("a token in it has fewer than %d bytes", minToken)
+	}
+	if !bearer.MatchString(r.AccessToken) {
+		return errors.New("access_token has characters that no bearer token has (RFC 6750 section 2.1)")
+	}
+	if strings.ContainsAny(r.RefreshToken, `"\`) {
+		return errors.New("refresh_token has a quotation mark or a backslash (RFC 6749 appendix A)")
+	}
+	return nil
+}
+
+// bearer is b64token.
+var bearer = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
+
 // Renewed returns the set after a refresh that was asked for at a time.
 func (s Set) Renewed(r Renewal, asked time.Time) (Set, error) {
+	if err := r.check(); err != nil {
+		return s, err
+	}
 	s.AccessToken, s.TokenType, s.Obtained, s.Expiry = r.AccessToken, r.TokenType, asked.UTC().Truncate(time.Second), time.Time{}
 	if r.RefreshToken != "" {
 		s.RefreshToken = r.RefreshToken

@@ -190,24 +190,28 @@ func TestRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const renewedToken = "0123456789ABCDEF-._~+/=="
 	later := now.Add(time.Hour)
 	for name, r := range map[string]Renewal{
-		"nothing": {}, "an odd token": {AccessToken: "a\nb"}, "an odd refresh token": {AccessToken: "a", RefreshToken: "\x7f"},
-		"a long token": {AccessToken: strings.Repeat("a", maxToken+1)}, "an odd style": {AccessToken: "a", AuthStyle: "x"},
+		"nothing": {}, "an odd token": {AccessToken: renewedToken + "\nb"}, "an odd refresh token": {AccessToken: renewedToken, RefreshToken: renewedToken + "\x7f"},
+		"a long token": {AccessToken: strings.Repeat("a", maxToken+1)}, "an odd style": {AccessToken: renewedToken, AuthStyle: "x"},
+		"a word of the protocol": {AccessToken: "inputSchema"}, "such a refresh token": {AccessToken: renewedToken, RefreshToken: "jsonrpc"},
+		"a piece of JSON": {AccessToken: `","method":"tools/call`}, "such a refresh token too": {AccessToken: renewedToken, RefreshToken: `","method":"tools/call`},
+		"a backslash": {AccessToken: renewedToken, RefreshToken: `0123456789abcdef\`}, "a space": {AccessToken: "Bearer 0123456789"}, "an equals sign in it": {AccessToken: "0123456=89abcdef"},
 	} {
 		if got, err := s.Renewed(r, later); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	got, err := s.Renewed(Renewal{AccessToken: "new", ExpiresIn: 60}, later)
-	if err != nil || got.AccessToken != "new" || got.RefreshToken != s.RefreshToken || got.Obtained != later || got.Expiry != later.Add(time.Minute) || got.TokenURL != s.TokenURL || got.ClientSecret != s.ClientSecret {
+	got, err := s.Renewed(Renewal{AccessToken: renewedToken, ExpiresIn: 60}, later)
+	if err != nil || got.AccessToken != renewedToken || got.RefreshToken != s.RefreshToken || got.Obtained != later || got.Expiry != later.Add(time.Minute) || got.TokenURL != s.TokenURL || got.ClientSecret != s.ClientSecret {
 		t.Errorf("without rotation: %+v, %v", got, err)
 	}
-	got, err = s.Renewed(Renewal{AccessToken: "new", RefreshToken: "rotated", AuthStyle: InParams, Scopes: []string{"c"}}, later)
-	if err != nil || got.RefreshToken != "rotated" || !got.Expiry.IsZero() || got.AuthStyle != InParams || !slices.Equal(got.Scopes, []string{"c"}) {
+	got, err = s.Renewed(Renewal{AccessToken: renewedToken, RefreshToken: "a-rotated-refresh", AuthStyle: InParams, Scopes: []string{"c"}}, later)
+	if err != nil || got.RefreshToken != "a-rotated-refresh" || !got.Expiry.IsZero() || got.AuthStyle != InParams || !slices.Equal(got.Scopes, []string{"c"}) {
 		t.Errorf("with rotation: %+v, %v", got, err)
 	}
-	if got, err = got.Renewed(Renewal{AccessToken: "x", AuthStyle: InHeader, ExpiresIn: 1 << 60}, later); err != nil || got.AuthStyle != InParams || got.Expiry.Sub(later) > unlimited {
+	if got, err = got.Renewed(Renewal{AccessToken: renewedToken, AuthStyle: InHeader, ExpiresIn: 1 << 60}, later); err != nil || got.AuthStyle != InParams || got.Expiry.Sub(later) > unlimited {
 		t.Errorf("a known style, and a life without end: %+v, %v", got, err)
 	}
 }

@@ -7,12 +7,15 @@ import (
 
 // ReplaceJSON is Replace for a text of JSON, which stays one: a string keeps its quotation marks and whole escapes, a
 // number becomes a string, and what stands between them stays. What is not JSON comes to no harm.
+//
+// In the name of a member only what has a digit and 16 bytes or more is replaced: no protocol has such a name, and whoever
+// chooses a secret, as a token endpoint does, must not be able to take "inputSchema" out of what all servers say.
 func (s *Set) ReplaceJSON(text []byte) ([]byte, []Hit) {
 	hits := s.find(text)
 	if len(hits) == 0 {
 		return text, nil
 	}
-	w := rewriting{text: text, hits: hits, out: make([]byte, 0, len(text))}
+	w := rewriting{text: text, left: hits, out: make([]byte, 0, len(text))}
 	for i := 0; i < len(text); {
 		switch {
 		case text[i] == '"':
@@ -24,39 +27,70 @@ func (s *Set) ReplaceJSON(text []byte) ([]byte, []Hit) {
 			i++
 		}
 	}
-	return w.out, hits
+	if len(w.done) == 0 {
+		return text, nil
+	}
+	return w.out, w.done
 }
 
 // rewriting is one text on its way without the secrets in it.
 type rewriting struct {
 	text []byte
-	hits []Hit // those that may be still to come
+	left []Hit // those that may be still to come
+	done []Hit // those that were replaced
 	out  []byte
 }
 
 // hit returns the first that has bytes in common with the text from here to there; nil if none has. Places are asked for in order.
 func (w *rewriting) hit(from, to int) *Hit {
-	for len(w.hits) > 0 && w.hits[0].end <= from {
-		w.hits = w.hits[1:]
+	for len(w.left) > 0 && w.left[0].end <= from {
+		w.left = w.left[1:]
 	}
-	if len(w.hits) > 0 && w.hits[0].start < to {
-		return &w.hits[0]
+	if len(w.left) > 0 && w.left[0].start < to {
+		return &w.left[0]
 	}
 	return nil
+}
+
+// mark puts the name of a hit in its place. A hit may have several.
+func (w *rewriting) mark(h *Hit) {
+	w.out = appendMark(w.out, h.Name)
+	if n := len(w.done); n == 0 || w.done[n-1] != *h {
+		w.done = append(w.done, *h)
+	}
+}
+
+// minName is the length from which on a hit is replaced in the name of a member, in bytes.
+const minName = 16
+
+// inNames reports whether a hit is replaced in the names of members, too.
+func (w *rewriting) inNames(h *Hit) bool {
+	return h.end-h.start >= minName && bytes.ContainsAny(w.text[h.start:h.end], "0123456789")
+}
+
+// isName reports whether the string that begins behind a quotation mark at i is the name of a member.
+func (w *rewriting) isName(i int) bool {
+	for i < len(w.text) && w.text[i] != '"' {
+		i += unit(w.text[i:])
+	}
+	rest := bytes.TrimLeft(w.text[min(i+1, len(w.text)):], " \t\r\n")
+	return len(rest) > 0 && rest[0] == ':'
 }
 
 // quoted writes the string that begins at i, and returns where it ends.
 func (w *rewriting) quoted(i int) int {
 	w.out = append(w.out, '"')
 	var marked *Hit
+	name := w.isName(i + 1)
 	for i++; i < len(w.text) && w.text[i] != '"'; {
 		n := unit(w.text[i:])
 		h := w.hit(i, i+n)
 		switch {
-		case h == nil:
+		case h == nil || name && !w.inNames(h):
 			w.out = append(w.out, w.text[i:i+n]...)
 		case h != marked:
-			w.out, marked = appendMark(w.out, h.Name), h
+			w.mark(h)
+			marked = h
 		}
 		i += n
 	}
@@ -92,7 +126,9 @@ func (w *rewriting) scalar(i int) int {
 		end++
 	}
 	if h := w.hit(i, end); h != nil {
-		w.out = append(appendMark(append(w.out, '"'), h.Name), '"')
+		w.out = append(w.out, '"')
+		w.mark(h)
+		w.out = append(w.out, '"')
 	} else {
 		w.out = append(w.out, w.text[i:end]...)
 	}

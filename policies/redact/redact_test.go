@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -190,6 +191,30 @@ func TestJSONStaysJSON(t *testing.T) {
 	}
 }
 
+// TestNamesOfMembersStay: nobody who chooses a secret takes a name of the protocol away, and what cannot be one is replaced.
+func TestNamesOfMembersStay(t *testing.T) {
+	s := setOf(t, map[string]string{
+		"schema": "inputSchema", "content": "structuredContent", "pin": "hunter2hunter2", "long": "ntn_4mYq81RzLc0pXvWbT7uKd2", "card": "4929123456781234",
+	})
+	for text, want := range map[string]string{
+		`{"result":{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}}`: "",
+		`{"structuredContent" : 1}`:            "",
+		`{"hunter2hunter2":1}`:                 "",
+		`{"a":"inputSchema"}`:                  `{"a":"[redacted: schema]"}`,
+		`{"inputSchema":"inputSchema"}`:        `{"inputSchema":"[redacted: schema]"}`,
+		`["inputSchema",{"b":":"}]`:            `["[redacted: schema]",{"b":":"}]`,
+		`{"x\":inputSchema":"hunter2hunter2"}`: `{"x\":inputSchema":"[redacted: pin]"}`,
+		`{"ntn_4mYq81RzLc0pXvWbT7uKd2":1}`:     `{"[redacted: long]":1}`,
+		`{"4929123456781234":1}`:               `{"[redacted: card]":1}`,
+		`"inputSchema`:                         `"[redacted: schema]`,
+	} {
+		out, hits := s.ReplaceJSON([]byte(text))
+		if want == "" && (string(out) != text || len(hits) != 0) || want != "" && (string(out) != want || len(hits) != 1) {
+			t.Errorf("%s becomes %s with hits %v, want %s", text, out, hits, want)
+		}
+	}
+}
+
 func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"a":"b"}`), "ntn_4mYq81RzLc0", 0, 3)
 	f.Add([]byte(`{"a":["\u00e4\n",1e5,null]}`), "\\u00e4\\n\",1e5,n", 3, 9)
@@ -261,7 +286,7 @@ func TestZeroSetChangesNothing(t *testing.T) {
 	}
 }
 
-func TestSearched(t *testing.T) {
+func TestUnsearched(t *testing.T) {
 	for value, want := range map[string]bool{
 		"": false, "1234567": false, "production": false, "Production": false, "PRODUCTION": false, "12345678": false, "********": false,
 		"/home/anna/token": false, "https://api.example.com": false, "https://api.example.com/": false, "  short  ": false,
@@ -269,8 +294,8 @@ func TestSearched(t *testing.T) {
 		"password1234":   true, "production1": true, "qWeRtYuIoP": true, "1234567890123": true, "https://hooks.example.com/T000/B000/x": true,
 		"postgres://u:p@db.lan/x": true, "correcthorsebatterystaple": true, "/K7MDENGbPxRfiCY": true, "aB3$xy9!": true,
 	} {
-		if Searched([]byte(value)) != want {
-			t.Errorf("Searched(%q) is %v", value, !want)
+		if why := Unsearched([]byte(value)); (why == "") != want {
+			t.Errorf("%q is searched for: %v (%s)", value, !want, why)
 		}
 	}
 }
@@ -314,11 +339,41 @@ func TestFormerValues(t *testing.T) {
 			t.Errorf("value %d is recognised: %v", i, got)
 		}
 	}
-	if b, err := s.MarshalBinary(); err != nil || s.Serial() <= before || Serial(b) != s.Serial() || Serial(b[:9]) != 0 {
-		t.Errorf("the serials are %d and %d, %v", s.Serial(), Serial(b), err)
+	read := new(Set)
+	if b, err := s.MarshalBinary(); err != nil || read.UnmarshalBinary(b) != nil || s.Serial() <= before || read.Serial() != s.Serial() {
+		t.Errorf("the serials are %d, %d and %d, %v", before, s.Serial(), read.Serial(), err)
 	}
 	if s.Len() != maxFormers {
 		t.Errorf("%d values are kept", s.Len())
+	}
+}
+
+// TestOnly: a part recognises what it is asked for, former values with it, and has nothing of the others.
+func TestOnly(t *testing.T) {
+	s := New(map[string][]byte{"a": []byte("first-of-a-1"), "b": []byte("value-of-b-3")})
+	s.Put(map[string][]byte{"a": []byte("second-of-a-2"), "a.1": []byte("refresh-of-a-4")})
+	b, err := s.Only([]string{"a", "none"}).MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := new(Set)
+	if err := part.UnmarshalBinary(b); err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]bool{"first-of-a-1": true, "second-of-a-2": true, "value-of-b-3": false, "refresh-of-a-4": false} {
+		if got := part.String(value) != value; got != want {
+			t.Errorf("%q is recognised: %v", value, got)
+		}
+	}
+	for _, one := range s.secrets {
+		for _, p := range one.prints {
+			if seal := binary.LittleEndian.AppendUint64(nil, p.Seal); one.name != "a" && bytes.Contains(b, seal) {
+				t.Errorf("something of %q is in it", one.name)
+			}
+		}
+	}
+	if part.Len() != 2 || part.Serial() != 0 {
+		t.Errorf("it has %d values and the serial %d", part.Len(), part.Serial())
 	}
 }
 

@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -13,31 +14,33 @@ import (
 const MinLength = 8
 
 const (
-	minLine = 16 // of a part that is a line
-	minWord = 20 // of a part that is a member of a JSON document
-	minWide = 16 // letters from which on a value is searched for that has nothing else
+	minLine   = 16 // of a part that is a line
+	minWord   = 20 // of a part that is a member of a JSON document
+	minNumber = 10 // digits, of one
+	minWide   = 16 // letters from which on a value is searched for that has nothing else
 )
 
-// Searched reports whether a value is searched for. What is as likely to stand in any text as to be a secret is not: it
-// would be replaced wherever a server speaks of something else. That is a value of less than MinLength bytes, one of less
-// than four different bytes, a word in one case or capitalised of less than 16 letters ("production"), a number of less
-// than 10 digits, a file's path, and a URL that names a host and nothing more.
-func Searched(value []byte) bool {
+// Unsearched says in words why a value is not searched for; "" if it is. What is as likely to stand in any text as to be a
+// secret is not: it would be replaced wherever a server speaks of something else.
+func Unsearched(value []byte) string {
 	v := string(bytes.TrimSpace(value))
 	switch {
-	case len(v) < MinLength || few(v):
-		return false
-	case len(v) < 10 && strings.Trim(v, "0123456789") == "":
-		return false
-	case len(v) < minWide && strings.Trim(v[1:], lower) == "" && strings.Trim(v[:1], lower+upper) == "":
-		return false
-	case len(v) < minWide && strings.Trim(v, upper) == "":
-		return false
+	case len(v) < MinLength:
+		return fmt.Sprintf("it has fewer than %d bytes", MinLength)
+	case few(v):
+		return "it has fewer than four different characters"
+	case len(v) < minNumber && strings.Trim(v, "0123456789") == "":
+		return fmt.Sprintf("it is a number of fewer than %d digits", minNumber)
+	case len(v) < minWide && (strings.Trim(v[1:], lower) == "" && strings.Trim(v[:1], lower+upper) == "" || strings.Trim(v, upper) == ""):
+		return fmt.Sprintf("it is a word of fewer than %d letters", minWide)
 	case strings.HasPrefix(v, "/") && strings.Trim(v, lower+"0123456789/._-") == "":
-		return false
+		return "it is the path of a file"
 	}
 	u, err := url.Parse(v)
-	return err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != ""
+	if err == nil && u.Host != "" && u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.Fragment == "" {
+		return "it is a URL that names a host and nothing more"
+	}
+	return ""
 }
 
 const (
@@ -81,7 +84,7 @@ func pieces(value []byte) []string {
 	}
 	var searched []string
 	for _, p := range list {
-		if Searched([]byte(p)) {
+		if Unsearched([]byte(p)) == "" {
 			searched = append(searched, p)
 		}
 	}

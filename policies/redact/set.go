@@ -13,12 +13,15 @@ import (
 	"time"
 )
 
-// Set recognises secrets without holding them. The zero value recognises nothing. It may be used by many at once, but for Put.
+// Set recognises secrets, and gives short ones away to whoever holds it. The zero value recognises nothing. It may be used by many at once, but for Put.
 //
 // Of each form of a value it has hashes of short windows in its middle, by which a text is searched, and a sealed sum over the
-// whole, by which what was found is confirmed. All of them are under keys of the set's own. Whoever holds a set can find
-// out the bytes under the windows (15 of a form at most) with patience, and try whole values; the rest of a value is not in
-// it. So a set is for those who see what servers say anyway, and for nobody else.
+// whole, by which what was found is confirmed. The keys of both are in the set. The hashes can be inverted, in seconds: of a
+// value of 15 bytes or more, or a line or token of one, that tells the 15 in its middle, of a shorter one most. What is missing can be tried, at one SHA-256
+// a guess, and a value that follows a pattern or is in a list as a whole. So a random value of up to some 22 characters is
+// found within hours; what a longer one has around its middle stays as hard to guess as it is long. Keeping less of a window
+// would not help: in other forms, as in hexadecimal, a window has so few bytes of the value that they can be tried one window
+// after the other. The whole set is for the gateway alone, which no search can do without; others get what is Only theirs.
 type Set struct {
 	key        [32]byte // of seals
 	multiplier uint64   // of hashes; odd
@@ -84,13 +87,17 @@ func (s *Set) Put(values map[string][]byte) bool {
 // Serial tells a set from those before it, also those of another process: it is greater. That of a zero Set is 0.
 func (s *Set) Serial() int64 { return s.serial }
 
-// Serial is that of a stored set; 0 if it is none.
-func Serial(b []byte) int64 {
-	var h head
-	if _, err := binary.Decode(b, binary.LittleEndian, &h); err != nil || h.Magic != magic {
-		return 0
+// Only returns the part of the set that recognises the values of these names, without a serial: nobody waits for one.
+func (s *Set) Only(names []string) *Set {
+	part := &Set{key: s.key, multiplier: s.multiplier, base: s.base}
+	for _, one := range s.secrets {
+		if slices.Contains(names, one.name) {
+			part.secrets = append(part.secrets, one)
+		}
 	}
-	return h.Serial
+	slices.SortStableFunc(part.secrets, func(a, b secret) int { return strings.Compare(a.name, b.name) }) // the same in any order of Put
+	part.index()
+	return part
 }
 
 // put reports whether the value is new.

@@ -19,7 +19,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
-// identity is a token endpoint on loopback that gives out AT-1, AT-2 and so on, which are too short to be kept out of results, and
+// identity is a token endpoint on loopback that gives out 1, 2 and so on with zeros before them, which is too plain to be kept out of results, and
 // takes each refresh token once.
 type identity struct {
 	*httptest.Server
@@ -32,7 +32,7 @@ type identity struct {
 // newIdentity knows the refresh token RT-0. Its certificate is in a file, by whose path pfar is to know it.
 func newIdentity(t *testing.T) (i *identity, roots string) {
 	t.Helper()
-	i = &identity{wants: "RT-0-hunter2", begun: make(chan struct{}, 100)}
+	i = &identity{wants: "RT-0-hunter2hunter2", begun: make(chan struct{}, 100)}
 	i.Server = httptest.NewUnstartedServer(i)
 	i.Config.ErrorLog = log.New(io.Discard, "", 0)
 	i.StartTLS()
@@ -55,13 +55,13 @@ func (i *identity) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	i.n++
-	i.wants = fmt.Sprintf("RT-%d-hunter2", i.n)
-	fmt.Fprintf(w, `{"access_token":"AT-%d","refresh_token":%q,"token_type":"bearer","expires_in":3600}`, i.n, i.wants)
+	i.wants = fmt.Sprintf("RT-%d-hunter2hunter2", i.n)
+	fmt.Fprintf(w, `{"access_token":"%016d","refresh_token":%q,"token_type":"bearer","expires_in":3600}`, i.n, i.wants)
 }
 
 // tokens is a set that ends after so many seconds.
 func (i *identity) tokens(life int) string {
-	return fmt.Sprintf(`{"access_token":"AT-0","refresh_token":"RT-0-hunter2","expires_in":%d,"token_url":%q,"client_id":"id","client_secret":"CS-hunter2"}`, life, i.URL+"/token")
+	return fmt.Sprintf(`{"access_token":"AT-0","refresh_token":"RT-0-hunter2hunter2","expires_in":%d,"token_url":%q,"client_id":"id","client_secret":"CS-hunter2"}`, life, i.URL+"/token")
 }
 
 // TestOAuth: a server gets a token that lives for seconds, a call of it is under way when that is refreshed, and once it has
@@ -108,14 +108,14 @@ func TestOAuth(t *testing.T) {
 		t.Error("the call that was under way has failed")
 	}
 	p.awaitFrom(seen, "another process", soon, func(r control.Report) bool { return server(r, "drive").State != control.Running })
-	if got := token(); got != "AT-1" { // it waits until the server is there
+	if got := token(); got != "0000000000000001" { // it waits until the server is there
 		t.Errorf("afterwards it has %q", got)
 	}
 	out, _, _ := p.command("vault", "list")
 	if !strings.Contains(out, "drive") || !strings.Contains(out, "oauth") || !strings.Contains(out, "in 59m") || strings.Contains(out, "hunter2") {
 		t.Errorf("the list says %s", out)
 	}
-	p.search(t, "RT-0-hunter2", "RT-1-hunter2", "CS-hunter2")
+	p.search(t, "RT-0-hunter2hunter2", "RT-1-hunter2hunter2", "CS-hunter2")
 
 	p.stdin = i.tokens(1) // whose refresh token has been used
 	if _, stderr, code := p.command("vault", "set", "drive", "--oauth"); code != 0 {
@@ -130,7 +130,7 @@ func TestOAuth(t *testing.T) {
 	if !strings.Contains(p.stderr.String(), "(invalid_grant): obtain a new one") {
 		t.Errorf("the log does not say so: %s", p.stderr)
 	}
-	p.search(t, "RT-0-hunter2", "RT-1-hunter2", "CS-hunter2")
+	p.search(t, "RT-0-hunter2hunter2", "RT-1-hunter2hunter2", "CS-hunter2")
 }
 
 func eventually(t *testing.T, met func() bool) {

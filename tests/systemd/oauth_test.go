@@ -28,7 +28,7 @@ func endpoint(roots string) error {
 	n := 0
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		_, secret, _ := q.BasicAuth()
-		good := q.FormValue("refresh_token") == fmt.Sprintf("RT-%d-hunter2", n) && secret == "CS-hunter2"
+		good := q.FormValue("refresh_token") == fmt.Sprintf("RT-%d-hunter2hunter2", n) && secret == "CS-hunter2"
 		fmt.Printf("request, good: %t\n", good)
 		w.Header().Set("Content-Type", "application/json")
 		if !good {
@@ -38,7 +38,7 @@ func endpoint(roots string) error {
 		}
 		n++
 		time.Sleep(3 * time.Second) // while the test looks
-		fmt.Fprintf(w, `{"access_token":"AT-%d","refresh_token":"RT-%d-hunter2","expires_in":3600}`, n, n)
+		fmt.Fprintf(w, `{"access_token":"%016d","refresh_token":"RT-%d-hunter2hunter2","expires_in":3600}`, n, n)
 	}))
 	l, err := net.Listen("tcp", identityAddress)
 	if err != nil {
@@ -109,7 +109,7 @@ func TestOAuth(t *testing.T) {
 	m.Put(t, "/etc/pfar/mcp.d/drive.hcl", echo("auth = { TOKEN = \"vault:drive\" }\n"), 0o644)
 	becomes(t, m, "drive", control.Waiting)
 
-	issue(t, m, "RT-0-hunter2")
+	issue(t, m, "RT-0-hunter2hunter2")
 	asked(t, m, 1)
 	if s, err := server(m, "drive"); err != nil || s.State != control.Waiting || !strings.Contains(s.Detail, "is being refreshed") {
 		t.Errorf("while the token is refreshed: %+v, %v", s, err)
@@ -133,18 +133,18 @@ func TestOAuth(t *testing.T) {
 			return nil
 		})
 	}
-	holds("AT-1")
+	holds("0000000000000001")
 	if r := m.Try("nft", "list", "chain", "inet", "pfar", "bridge-_drive"); r.Code == 0 {
 		t.Errorf("the firewall still has %s", r)
 	}
 
-	issue(t, m, "RT-1-hunter2")
+	issue(t, m, "RT-1-hunter2hunter2")
 	asked(t, m, 2)
 	m.Run(t, "systemctl", "kill", "-s", "KILL", "pfard")
-	holds("AT-2")
+	holds("0000000000000002")
 	asked(t, m, 2)
 
-	issue(t, m, "RT-0-hunter2")
+	issue(t, m, "RT-0-hunter2hunter2")
 	const refused = `the refresh token of "drive" was refused (invalid_grant): obtain a new one and store it with pfar vault set drive --oauth`
 	bed.Eventually(t, soon, func() error {
 		for _, command := range []string{"pfar status", "pfar vault list", "systemctl status --full pfar-mcp@drive", "cat /var/lib/told", "journalctl -p crit PFAR_KEY=drive"} {
@@ -173,12 +173,12 @@ func TestUserOAuth(t *testing.T) {
 	o := settle(t, m, "user", 1000)
 	o.Run(t, "systemctl", "--user", "enable", "--now", "--quiet", "pfar.target")
 	m.Put(t, "/root/drive.hcl", echo("auth = { TOKEN = \"vault:drive\" }\n"), 0o644)
-	m.Put(t, "/root/tokens.json", fmt.Sprintf(`{"access_token":"AT-old","refresh_token":"RT-0-hunter2","expiry":"2020-01-01T00:00:00Z","token_url":"https://%s/token","client_id":"id","client_secret":"CS-hunter2"}`, identityAddress), 0o600)
+	m.Put(t, "/root/tokens.json", fmt.Sprintf(`{"access_token":"AT-old","refresh_token":"RT-0-hunter2hunter2","expiry":"2020-01-01T00:00:00Z","token_url":"https://%s/token","client_id":"id","client_secret":"CS-hunter2"}`, identityAddress), 0o600)
 	m.Shell(t, "install -D -o user -g user /root/drive.hcl "+o.home()+"/.config/pfar/mcp.d/drive.hcl; install -m 600 -o user -g user /root/tokens.json "+o.home()+"/tokens.json; rm /root/tokens.json")
 	becomes(t, o, "drive", control.Waiting)
 	o.Run(t, "pfar", "vault", "set", "drive", "--oauth", "--file", o.home()+"/tokens.json")
 	becomes(t, o, "drive", control.Running)
-	if r := o.Try("pfar", "call", "drive.environment"); !strings.Contains(r.Stdout, "TOKEN=AT-1") {
+	if r := o.Try("pfar", "call", "drive.environment"); !strings.Contains(r.Stdout, "TOKEN=0000000000000001") {
 		t.Errorf("the server has %s", r)
 	}
 	if r := o.Try("systemctl", "--user", "show", "-P", "Result", "pfar-refresh@drive"); r.Stdout != "success\n" {

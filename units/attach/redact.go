@@ -1,16 +1,17 @@
 package attach
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/pfar/pfar/units"
 )
 
-// Redaction returns the set of secrets that launchers and bridges are to keep out of their logs, as package redact writes it,
+// Redaction returns the set of secrets that a server's processes are to keep out of their logs, as package redact writes it,
 // and a channel that is closed when there is another one.
 type Redaction func() (set []byte, changed <-chan struct{})
 
-// Feed sends the set as it is, and until over is closed each further one. Without a Redaction it does nothing.
+// Feed sends the set as it is, and until over is closed each further one that differs. Without a Redaction it does nothing.
 func (c *Conn) Feed(r Redaction, over <-chan struct{}) error {
 	if r == nil {
 		return nil
@@ -26,12 +27,25 @@ func (c *Conn) Feed(r Redaction, over <-chan struct{}) error {
 			case <-over:
 				return
 			}
-			if set, changed = r(); c.sendSet(set) != nil {
+			before := set
+			if set, changed = r(); bytes.Equal(set, before) {
+				continue
+			}
+			if c.sendSet(set) != nil {
 				return // it has ended, or will be told when it comes again
 			}
 		}
 	}()
 	return nil
+}
+
+// Hide sends the set as it is now. Without a Redaction it does nothing.
+func (c *Conn) Hide(r Redaction) error {
+	if r == nil {
+		return nil
+	}
+	set, _ := r()
+	return c.sendSet(set)
 }
 
 func (c *Conn) sendSet(set []byte) error {

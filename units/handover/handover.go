@@ -59,7 +59,7 @@ type Hello struct {
 // Message is one packet. Exactly one member is set, beside Secrets.
 type Message struct {
 	Expect   *Server `json:"expect,omitempty"`   // whoever has connected for a launcher, first: the server that it hands over
-	Secrets  int64   `json:"secrets,omitempty"`  // with Expect: which set of secrets (redact.Serial) the gateway has to know before it reads the server, or a later one
+	Secrets  int64   `json:"secrets,omitempty"`  // with Expect: which set of secrets (redact.Set.Serial) the gateway has to know before it reads the server, or a later one
 	Hello    *Hello  `json:"hello,omitempty"`    // launcher: here is the server, descriptors attached
 	Stopping bool    `json:"stopping,omitempty"` // launcher: close the server's stdin, it is to end
 	Ready    *Ready  `json:"ready,omitempty"`    // gateway: handshake and discovery done, or done again

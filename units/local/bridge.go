@@ -89,8 +89,8 @@ func (s *server) bridgeService(a *activation) *service {
 			if s.r.cfg.Upstream != nil {
 				credentials[units.CredentialUpstream] = s.r.cfg.Upstream
 			}
-			if s.r.cfg.Redaction != nil {
-				credentials[units.CredentialRedaction], _ = s.r.cfg.Redaction()
+			if hidden := s.r.redaction(s.plan); hidden != nil {
+				credentials[units.CredentialRedaction], _ = hidden()
 			}
 			return spec{
 				argv: []string{program}, user: s.bridgeUser, binds: binds, descriptors: descriptors, credentials: credentials,
@@ -152,7 +152,8 @@ func (s *server) converses() (ours *attach.Conn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// Rebroker has the bridges of a server put its secrets on the wire as they are now. It does not wait for them.
+// Rebroker has the bridges of a server put its secrets on the wire as they are now, and keep them out of their logs. It does
+// not wait for them.
 func (r *Runner) Rebroker(server string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,7 +175,9 @@ func (s *server) rebroker() {
 	}
 	material, err := s.r.cfg.Brokered(s.plan)
 	if err == nil && material != nil {
-		err = conn.Send(attach.Message{Broker: true}, material) // one that has ended reads them anew when it starts
+		if err = conn.Hide(s.r.redaction(s.plan)); err == nil {
+			err = conn.Send(attach.Message{Broker: true}, material) // one that has ended reads them anew when it starts
+		}
 		material.Close()
 	}
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 )
@@ -29,8 +28,9 @@ type Config struct {
 	Upstream []byte
 	Brokered func(generator.Plan) (*os.File, error) // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
 	Changed  func(Update)                           // called for each change, from several goroutines
-	// Redaction is what launchers and bridges keep out of their logs; nil: nothing.
-	Redaction attach.Redaction
+	// Redaction is what the processes of a plan keep out of their logs; nil: nothing.
+	Redaction func(generator.Plan) attach.Redaction
+	Secrets   func() int64 // handover.Message.Secrets as it is now; nil: 0
 }
 
 // Update is units.Update.
@@ -110,13 +110,20 @@ func (r *Runner) Stop(name string) {
 	}
 }
 
-// secrets says which set of them there is.
-func (r *Runner) secrets() int64 {
+// redaction is what the processes of a plan keep out of their logs; nil: nothing.
+func (r *Runner) redaction(p generator.Plan) attach.Redaction {
 	if r.cfg.Redaction == nil {
+		return nil
+	}
+	return r.cfg.Redaction(p)
+}
+
+// secrets says which set of them the gateway has to know.
+func (r *Runner) secrets() int64 {
+	if r.cfg.Secrets == nil {
 		return 0
 	}
-	set, _ := r.cfg.Redaction()
-	return redact.Serial(set)
+	return r.cfg.Secrets()
 }
 
 // Adjust is not for a local server: it is started again.

@@ -20,6 +20,7 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -399,5 +400,93 @@ func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatal("whoever takes the news waits for who brings it")
 		}
+	}
+}
+
+// TestProcessesHideTheirOwnPlansSecrets: what launchers and bridges are told is asked for by plan, and told anew.
+func TestProcessesHideTheirOwnPlansSecrets(t *testing.T) {
+	f := newRunner(t, nil)
+	var mu sync.Mutex
+	version, changed := "1", make(chan struct{})
+	f.cfg.Redaction = func(p generator.Plan) attach.Redaction {
+		return func() ([]byte, <-chan struct{}) {
+			mu.Lock()
+			defer mu.Unlock()
+			return []byte("of " + p.Name + " " + version), changed
+		}
+	}
+	f.cfg.Brokered = func(generator.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
+	f.cfg.Secrets = func() int64 { return 42 }
+	s, err := f.newServer("e", testPlan("sleep", ""), units.Secrets{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.monitor.Close()
+	f.servers["e"] = s // not started: we are its launcher and its bridge
+	defer delete(f.servers, "e")
+	process := func(file *os.File) *attach.Conn {
+		t.Helper()
+		c, err := attach.FromFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	hides := func(c *attach.Conn, want string) {
+		t.Helper()
+		defer time.AfterFunc(10*time.Second, func() { c.Close() }).Stop()
+		for {
+			m, files, err := c.Receive()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !m.Redact {
+				attach.CloseAll(files)
+				continue
+			}
+			if b, err := units.ReadSealed(files[0], attach.MaxSet); err != nil || string(b) != want {
+				t.Errorf("it hides %q, %v; want %q", b, err, want)
+			}
+			return
+		}
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.place(os.NewFile(uintptr(pair[0]), "launcher"), nil)
+	launcher := process(os.NewFile(uintptr(pair[1]), "pfard"))
+	hides(launcher, "of e 1")
+	made, err := s.bridgeService(&activation{}).prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(made.credentials[units.CredentialRedaction]); got != "of e 1" {
+		t.Errorf("the bridge begins with %q", got)
+	}
+	bridge := process(made.descriptors[len(made.descriptors)-1].file)
+	mu.Lock()
+	old := changed
+	version, changed = "2", make(chan struct{})
+	mu.Unlock()
+	close(old)
+	f.Rebroker("e")
+	hides(launcher, "of e 2")
+	hides(bridge, "of e 2")
+	launch, err := s.prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range launch.descriptors {
+		defer d.file.Close()
+	}
+	c, err := f.cfg.Gateway.Servers.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if m, _, err := handover.Accepted(c).Receive(); err != nil || m.Secrets != 42 {
+		t.Errorf("the gateway is to know %d, %v", m.Secrets, err)
 	}
 }

@@ -90,6 +90,8 @@ type Change struct {
 	Key    string `json:"key"`
 	Result string `json:"result"` // "new", "changed", "equal" (to what was there), "removed"
 	Uses   []Use  `json:"uses,omitempty"`
+
+	Unsearched string `json:"unsearched,omitempty"` // why the value is not kept out of what servers say, in words; "": it is
 }
 
 // Use says what becomes of a server for which a secret has changed.
