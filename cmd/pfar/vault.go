@@ -20,8 +20,8 @@ const vaultHelp = `Keep the secrets that declarations name as "vault:KEY".
 
 "pfar vault set KEY" asks for the value without showing it, or reads it from standard input or a
 file. It never takes it as an argument: every user of the host can read the arguments of a process.
-Servers that run with a value that has changed are started again; those that only their bridge
-puts on the wire for run on.
+Servers that run with a value that has changed are started again; those whose bridge
+alone has it run on.
 
 With --oauth the value is an OAuth 2.0 token set in JSON, which pfar keeps fresh: access_token,
 refresh_token, expiry or expires_in, token_url, client_id; client_secret, auth_style ("header",
