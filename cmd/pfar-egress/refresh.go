@@ -9,8 +9,6 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -31,10 +29,6 @@ func refresh(ctx context.Context, path string) error {
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	// Another process of this user may neither read its memory nor take its descriptors (ptrace(2)), and no core has them.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("keeping this process from being dumped: %w", err)
-	}
 	log := slog.New(sdjournal.New(os.Stderr))
 	pfard, text, err := joinForRefresh(ctx, path, log, fail)
 	if err != nil {

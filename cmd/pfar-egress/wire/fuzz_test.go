@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/pfar/pfar/policies/redact"
 )
 
 // pieces cuts b as the bytes of cuts say.
@@ -86,7 +88,7 @@ func FuzzResponse(f *testing.F) {
 	s := source(f, m)
 	var list []string
 	for _, secret := range m.Secrets {
-		list = append(list, forms(secret.Value)...)
+		list = append(list, redact.Forms(secret.Value)...)
 	}
 	for _, cut := range cuts {
 		for _, zipped := range []bool{false, true} {

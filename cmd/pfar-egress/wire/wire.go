@@ -108,7 +108,7 @@ func (s *Source) Take(m broker.Material) error {
 
 // standing returns p before those that stood for a secret, without what is too much.
 func standing(p string, before []placeholder) []placeholder {
-	all := []placeholder{{p, forms(p)}}
+	all := []placeholder{{p, redact.Forms(p)}}
 	for _, old := range before {
 		if old.text != p && len(all) < maxStands {
 			all = append(all, old)
@@ -120,8 +120,8 @@ func standing(p string, before []placeholder) []placeholder {
 func (s *set) scrubbed() *patterns {
 	var list []pattern
 	for _, secret := range slices.Concat(s.secrets, s.former) {
-		with := forms(secret.Placeholder)
-		for i, f := range forms(secret.Value) {
+		with := redact.Forms(secret.Placeholder)
+		for i, f := range redact.Forms(secret.Value) {
 			list = append(list, pattern{text: f, with: with[i]})
 		}
 	}
@@ -155,11 +155,6 @@ func (s *set) replaced(secrets []broker.Secret) []broker.Secret {
 	}
 	slices.Reverse(latest)
 	return latest
-}
-
-// forms are redact.Forms and, as PHP writes it, the one with escaped slashes.
-func forms(value string) []string {
-	return append(redact.Forms(value), strings.ReplaceAll(value, "/", `\/`))
 }
 
 // Ready reports whether something has been taken.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/redact"
 )
 
 const (
@@ -282,7 +283,7 @@ func TestPutRefusesTrailers(t *testing.T) {
 
 // wrap writes a text in every way that a response may hold it.
 func wrap(value string) []string {
-	all := forms(value)
+	all := redact.Forms(value)
 	for before := range 4 {
 		for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
 			all = append(all, e.EncodeToString([]byte(strings.Repeat("u", before)+value+"tail")))
@@ -293,7 +294,7 @@ func wrap(value string) []string {
 
 func holds(text string, values ...string) bool {
 	return slices.ContainsFunc(values, func(v string) bool {
-		return slices.ContainsFunc(forms(v), func(f string) bool { return strings.Contains(text, f) })
+		return slices.ContainsFunc(redact.Forms(v), func(f string) bool { return strings.Contains(text, f) })
 	})
 }
 
@@ -351,7 +352,7 @@ func TestResponse(t *testing.T) {
 func TestResponseTellsNoGuess(t *testing.T) {
 	s := source(t, everywhere(t))
 	for _, value := range []string{token, odd, other} {
-		for i, f := range forms(value) {
+		for i, f := range redact.Forms(value) {
 			for n := 1; n < len(f); n++ {
 				if holds(f[:n], value) {
 					continue
