@@ -97,7 +97,7 @@ func (b bounded) RoundTrip(q *http.Request) (*http.Response, error) {
 
 // refresh asks for new tokens. If it is not known how the client says who it is, it tries both ways, but the second only if
 // the endpoint did not know it in the first: the refresh token may be good for one time.
-func (e *endpoint) refresh(ctx context.Context) (oauth.Renewal, *failure) {
+func (e *endpoint) refresh(ctx context.Context) (oauth.Answer, *failure) {
 	styles := []oauth.Style{e.set.AuthStyle}
 	if e.set.AuthStyle == oauth.Auto {
 		styles = []oauth.Style{oauth.InHeader, oauth.InParams}
@@ -107,16 +107,16 @@ func (e *endpoint) refresh(ctx context.Context) (oauth.Renewal, *failure) {
 	}
 	var failed *failure
 	for _, style := range styles {
-		var r oauth.Renewal
+		var r oauth.Answer
 		if r, failed = e.ask(ctx, style); failed == nil || !failed.other {
 			return r, failed
 		}
 	}
-	return oauth.Renewal{}, failed
+	return oauth.Answer{}, failed
 }
 
 // ask makes one request.
-func (e *endpoint) ask(ctx context.Context, style oauth.Style) (oauth.Renewal, *failure) {
+func (e *endpoint) ask(ctx context.Context, style oauth.Style) (oauth.Answer, *failure) {
 	how := oauth2.AuthStyleInHeader
 	if style == oauth.InParams {
 		how = oauth2.AuthStyleInParams
@@ -129,9 +129,9 @@ func (e *endpoint) ask(ctx context.Context, style oauth.Style) (oauth.Renewal, *
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, e.client)
 	t, err := cfg.TokenSource(ctx, &oauth2.Token{RefreshToken: e.set.RefreshToken}).Token()
 	if err != nil {
-		return oauth.Renewal{}, why(err)
+		return oauth.Answer{}, why(err)
 	}
-	r := oauth.Renewal{AccessToken: t.AccessToken, TokenType: t.TokenType, AuthStyle: style}
+	r := oauth.Answer{AccessToken: t.AccessToken, TokenType: t.TokenType, AuthStyle: style}
 	if t.RefreshToken != e.set.RefreshToken {
 		r.RefreshToken = t.RefreshToken
 	}
@@ -141,8 +141,8 @@ func (e *endpoint) ask(ctx context.Context, style oauth.Style) (oauth.Renewal, *
 	if scope, ok := t.Extra("scope").(string); ok {
 		r.Scopes = strings.Fields(scope)
 	}
-	if _, err := e.set.Renewed(r, asked); err != nil {
-		return oauth.Renewal{}, &failure{words: "its answer is of no use: " + err.Error()}
+	if _, err := e.set.Refreshed(r, asked); err != nil {
+		return oauth.Answer{}, &failure{words: "its answer is of no use: " + err.Error()}
 	}
 	return r, nil
 }

@@ -98,7 +98,7 @@ func set(address string) oauth.Set {
 	return oauth.Set{AccessToken: "AT-hunter2", RefreshToken: oldRefresh, TokenURL: address + "/token", ClientID: "id", ClientSecret: secret, AuthStyle: oauth.InParams}
 }
 
-func refreshed(t *testing.T, s oauth.Set, out dialer, roots *x509.CertPool) (oauth.Renewal, *failure) {
+func refreshed(t *testing.T, s oauth.Set, out dialer, roots *x509.CertPool) (oauth.Answer, *failure) {
 	t.Helper()
 	e, err := newEndpoint(s, out, roots)
 	if err != nil {
@@ -239,27 +239,27 @@ func TestRefresh(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(int, http.ResponseWriter, *http.Request)
 		change func(*oauth.Set)
-		want   oauth.Renewal
+		want   oauth.Answer
 		asked  []string
 	}{
 		"the same refresh token": {
 			answers(200, `{"access_token":"a-new-access-token","token_type":"bearer","expires_in":3600}`), func(*oauth.Set) {},
-			oauth.Renewal{AccessToken: "a-new-access-token", TokenType: "bearer", ExpiresIn: 3600, AuthStyle: oauth.InParams},
+			oauth.Answer{AccessToken: "a-new-access-token", TokenType: "bearer", ExpiresIn: 3600, AuthStyle: oauth.InParams},
 			[]string{"POST /token params id:CS-hunter2 refresh_token RT-hunter2"},
 		},
 		"another one": {
 			answers(200, `{"access_token":"a-new-access-token","refresh_token":"a-rotated-refresh","expires_in":"60","scope":"a b"}`), func(s *oauth.Set) { s.AuthStyle = oauth.InHeader },
-			oauth.Renewal{AccessToken: "a-new-access-token", RefreshToken: "a-rotated-refresh", ExpiresIn: 60, AuthStyle: oauth.InHeader, Scopes: []string{"a", "b"}},
+			oauth.Answer{AccessToken: "a-new-access-token", RefreshToken: "a-rotated-refresh", ExpiresIn: 60, AuthStyle: oauth.InHeader, Scopes: []string{"a", "b"}},
 			[]string{"POST /token header id:CS-hunter2 refresh_token RT-hunter2"},
 		},
 		"as a form": {
 			answers(200, "access_token=a-new-access-token&expires_in=60&token_type=bearer", "Content-Type: application/x-www-form-urlencoded"), func(*oauth.Set) {},
-			oauth.Renewal{AccessToken: "a-new-access-token", TokenType: "bearer", ExpiresIn: 60, AuthStyle: oauth.InParams},
+			oauth.Answer{AccessToken: "a-new-access-token", TokenType: "bearer", ExpiresIn: 60, AuthStyle: oauth.InParams},
 			[]string{"POST /token params id:CS-hunter2 refresh_token RT-hunter2"},
 		},
 		"a public client": {
 			answers(200, `{"access_token":"a-new-access-token"}`), func(s *oauth.Set) { s.ClientSecret, s.AuthStyle = "", oauth.Auto },
-			oauth.Renewal{AccessToken: "a-new-access-token", AuthStyle: oauth.InParams},
+			oauth.Answer{AccessToken: "a-new-access-token", AuthStyle: oauth.InParams},
 			[]string{"POST /token params id: refresh_token RT-hunter2"},
 		},
 		"a style that is found": {
@@ -270,7 +270,7 @@ func TestRefresh(t *testing.T) {
 				}
 				answers(200, `{"access_token":"a-new-access-token"}`)(n, w, q)
 			}, func(s *oauth.Set) { s.AuthStyle = oauth.Auto },
-			oauth.Renewal{AccessToken: "a-new-access-token", AuthStyle: oauth.InParams},
+			oauth.Answer{AccessToken: "a-new-access-token", AuthStyle: oauth.InParams},
 			[]string{"POST /token header id:CS-hunter2 refresh_token RT-hunter2", "POST /token params id:CS-hunter2 refresh_token RT-hunter2"},
 		},
 	} {

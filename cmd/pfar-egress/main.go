@@ -21,7 +21,7 @@ import (
 func main() {
 	idle := flag.Duration("idle", 30*time.Second, "end after so long without a connection; 0: never")
 	path := flag.String("attach", "", "pfard's `socket`, in a systemd unit")
-	renew := flag.Bool("refresh", false, "refresh the OAuth token set that pfard hands over, and end; for pfar-refresh@.service")
+	refreshes := flag.Bool("refresh", false, "refresh the OAuth token set that pfard hands over, and end; for pfar-refresh@.service")
 	flag.Parse()
 	// One server's traffic may keep one core busy and no more. It is also the fastest: bytes pass through the kernel, and
 	// to wake another thread costs more than what there is to do here.
@@ -32,7 +32,7 @@ func main() {
 	defer stop()
 	switch {
 	case err != nil:
-	case *renew:
+	case *refreshes:
 		err = refresh(ctx, *path)
 	default:
 		err = run(ctx, *path, *idle)

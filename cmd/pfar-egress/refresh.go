@@ -51,18 +51,18 @@ func refresh(ctx context.Context, path string) error {
 	}
 	asking, done := context.WithTimeout(ctx, endpointWeb)
 	asked := time.Now().UTC()
-	renewal, failed := e.refresh(asking)
+	answer, failed := e.refresh(asking)
 	done()
-	result := attach.Renewed{Base: units.Digest(text), Asked: asked}
+	result := attach.Refreshed{Base: units.Digest(text), Asked: asked}
 	if failed != nil {
 		result.Error, result.Code, result.Final, result.After = failed.words, failed.code, failed.final, failed.after
-		err = pfard.deliver(ctx, attach.Message{Renewed: &result})
+		err = pfard.deliver(ctx, attach.Message{Refreshed: &result})
 		if err == nil && failed.final {
 			err = errors.New(failed.words)
 		}
 		return err
 	}
-	content, err := json.Marshal(renewal)
+	content, err := json.Marshal(answer)
 	if err != nil {
 		return err
 	}
@@ -71,11 +71,11 @@ func refresh(ctx context.Context, path string) error {
 		return err
 	}
 	defer memory.Close()
-	return pfard.deliver(ctx, attach.Message{Renewed: &result}, memory)
+	return pfard.deliver(ctx, attach.Message{Refreshed: &result}, memory)
 }
 
 // joinForRefresh says to pfard what this process is, and returns the token set that it hands over: over its socket at path,
-// or without one over the connection that was passed, which a local pfard does not renew.
+// or without one over the connection that was passed, which a local pfard does not take up again.
 func joinForRefresh(ctx context.Context, path string, log *slog.Logger, fail func(error)) (*attachment, []byte, error) {
 	a := newAttachment(path, "", log, fail)
 	a.hello = attach.Hello{Refresh: true}

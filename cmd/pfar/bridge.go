@@ -34,7 +34,7 @@ type bridge struct {
 	session  string // Mcp-Session-Id
 	protocol string // MCP-Protocol-Version, agreed on by initialize
 	hello    []byte // the client's initialize, to greet a gateway that was restarted
-	renewing sync.Mutex
+	greeting sync.Mutex
 	greeted  bool // the client has sent notifications/initialized
 	running  map[string]stateless
 }
@@ -164,7 +164,7 @@ func (b *bridge) leave() {
 func (b *bridge) exchange(ctx context.Context, m message, line []byte) {
 	err := b.post(ctx, m, line)
 	if errors.Is(err, errSessionGone) && m.Method != string(mcp.MethodInitialize) {
-		if err = b.renew(ctx); err == nil {
+		if err = b.greet(ctx); err == nil {
 			err = b.post(ctx, m, line)
 		}
 	}

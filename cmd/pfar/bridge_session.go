@@ -14,18 +14,18 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// renew greets a gateway that was restarted with the client's own initialize, whose answer the client has seen already.
-func (b *bridge) renew(ctx context.Context) error {
+// greet meets a gateway that was restarted with the client's own initialize, whose answer the client has seen already.
+func (b *bridge) greet(ctx context.Context) error {
 	b.mu.Lock()
 	stale, hello := b.session, b.hello
 	b.mu.Unlock()
-	b.renewing.Lock()
-	defer b.renewing.Unlock()
+	b.greeting.Lock()
+	defer b.greeting.Unlock()
 	b.mu.Lock()
-	renewed := b.session != stale
+	greeted := b.session != stale
 	b.mu.Unlock()
 	switch {
-	case renewed: // by another request meanwhile
+	case greeted: // by another request meanwhile
 		return nil
 	case hello == nil:
 		return errSessionGone
@@ -123,7 +123,7 @@ func (b *bridge) stream(ctx context.Context, lastEvent *string) (opened bool, er
 		return false, errNoStream
 	case response.StatusCode == http.StatusNotFound:
 		*lastEvent = ""
-		return false, b.renew(ctx)
+		return false, b.greet(ctx)
 	case response.StatusCode != http.StatusOK || mediaType != "text/event-stream":
 		return false, nil
 	}

@@ -146,7 +146,7 @@ func (c *cli) printUses(change control.Change) {
 		control.Waits:    "waits for what is not in the vault",
 		control.Starts:   "starts: it has waited for it",
 		control.Later:    "does not run; it gets what is there when it does",
-		control.Renewed:  "runs on: its bridge has what is there now",
+		control.RunsOn:  "runs on: its bridge has what is there now",
 	}
 	for _, u := range change.Uses {
 		text, ok := said[u.Then]

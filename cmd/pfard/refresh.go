@@ -163,14 +163,14 @@ func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow fu
 		switch {
 		case m.Allow != nil:
 			answer(conn, m.Allow.ID, allow(*m.Allow))
-		case m.Renewed != nil:
+		case m.Refreshed != nil:
 			var content []byte
-			if m.Renewed.Error == "" {
+			if m.Refreshed.Error == "" {
 				if content, err = passed(files); err != nil {
-					m.Renewed.Error = err.Error()
+					m.Refreshed.Error = err.Error()
 				}
 			}
-			t.take(r.key, *m.Renewed, content)
+			t.take(r.key, *m.Refreshed, content)
 			_ = conn.Send(attach.Message{Taken: true})
 		}
 		attach.CloseAll(files)

@@ -280,7 +280,7 @@ func (d *daemon) renew(s *server, before string) control.Then {
 		}
 		return control.Starts
 	case !lacks && now == before && s.started != nil && !s.busy && !s.again:
-		return control.Renewed
+		return control.RunsOn
 	}
 	s.again = s.again || s.started != nil && !s.busy
 	d.converge(s)

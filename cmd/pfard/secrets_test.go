@@ -100,7 +100,7 @@ auth = { TOKEN = { secret = "vault:a", deliver = "broker" } }
 		starts       int
 	}{
 		{"ghp_0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX", "a new, held starts", 1},
-		{"ghp_9zY8xW7vU6tS5rQ4pO3nM2lK1jI0hG9fE8dC", "a changed, held renewed", 1},
+		{"ghp_9zY8xW7vU6tS5rQ4pO3nM2lK1jI0hG9fE8dC", "a changed, held runs-on", 1},
 		{"another-shape-of-token", "a changed, held restarts", 2},
 		{"", "a removed, held waits", 2},
 	} {

@@ -203,32 +203,32 @@ func (t *tokens) refresh(key string) {
 		if err == nil {
 			err = errors.New("its process ended without a word")
 		}
-		t.fail(key, attach.Renewed{Error: err.Error()})
+		t.fail(key, attach.Refreshed{Error: err.Error()})
 	}
 	t.due()
 }
 
 // take is given what came of a refresh. When it returns, the new tokens are stored if they are of use.
-func (t *tokens) take(key string, r attach.Renewed, content []byte) {
+func (t *tokens) take(key string, r attach.Refreshed, content []byte) {
 	if r.Error != "" {
 		if t.isOf(key, r.Base) {
 			t.fail(key, r)
 		}
 		return
 	}
-	var renewal oauth.Renewal
-	if json.Unmarshal(content, &renewal) != nil {
-		t.fail(key, attach.Renewed{Error: "what its process gave back is no answer"})
+	var answer oauth.Answer
+	if json.Unmarshal(content, &answer) != nil {
+		t.fail(key, attach.Refreshed{Error: "what its process gave back is no answer"})
 		return
 	}
 	changed := t.changing()
-	set, another, err := t.replace(key, r, renewal)
+	set, another, err := t.replace(key, r, answer)
 	switch {
 	case errors.Is(err, errOutdated):
 		t.log.Info("a refreshed OAuth token set is dropped: another one has been stored meanwhile", "key", key)
 		return
 	case err != nil:
-		t.fail(key, attach.Renewed{Error: err.Error()})
+		t.fail(key, attach.Refreshed{Error: err.Error()})
 		return
 	}
 	t.mu.Lock()
@@ -257,7 +257,7 @@ func (t *tokens) isOf(key, base string) bool {
 
 // replace stores a refreshed set in place of the one that it was made of, and says whether its access token is another. While
 // the vault cannot be written, on a full disk, it tries again.
-func (t *tokens) replace(key string, r attach.Renewed, renewal oauth.Renewal) (set oauth.Set, another bool, err error) {
+func (t *tokens) replace(key string, r attach.Refreshed, answer oauth.Answer) (set oauth.Set, another bool, err error) {
 	asked, now := r.Asked, t.wall.now()
 	if asked.After(now) || now.Sub(asked) > refreshLimit { // the clock was set
 		asked = now
@@ -270,7 +270,7 @@ func (t *tokens) replace(key string, r attach.Renewed, renewal oauth.Renewal) (s
 		case !ok || units.Digest(text) != r.Base:
 			err = errOutdated
 		default:
-			if set, err = old.Renewed(renewal, asked); err != nil {
+			if set, err = old.Refreshed(answer, asked); err != nil {
 				t.storing.Unlock()
 				return set, false, fmt.Errorf("its answer is of no use: %w", err)
 			}
@@ -287,7 +287,7 @@ func (t *tokens) replace(key string, r attach.Renewed, renewal oauth.Renewal) (s
 }
 
 // fail notes why a set was not refreshed, and when it is tried again, if ever.
-func (t *tokens) fail(key string, r attach.Renewed) {
+func (t *tokens) fail(key string, r attach.Refreshed) {
 	t.mu.Lock()
 	k := t.of[key]
 	if k == nil || !k.set {
@@ -320,7 +320,7 @@ func (t *tokens) fail(key string, r attach.Renewed) {
 const lastAfter = 24 * time.Hour
 
 // remedy says what is to be done about a refusal.
-func remedy(key string, r attach.Renewed) string {
+func remedy(key string, r attach.Refreshed) string {
 	switch r.Code {
 	case "invalid_grant":
 		return fmt.Sprintf("the refresh token of %q was refused (%s): obtain a new one and store it with pfar vault set %s --oauth", key, r.Code, key)

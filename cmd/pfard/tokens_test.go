@@ -140,15 +140,15 @@ func (d *daemon) hold(t *testing.T, obtained time.Time, life time.Duration) {
 func (e *endpoint) succeeds(t *testing.T, n int, life time.Duration) {
 	t.Helper()
 	e.answer(t, func(key string, _ oauth.Set, base string) {
-		content, err := json.Marshal(oauth.Renewal{AccessToken: fmt.Sprintf("AT-%d-hunter2hunter2", n), RefreshToken: fmt.Sprintf("RT-%d-hunter2hunter2", n), ExpiresIn: int64(life / time.Second)})
+		content, err := json.Marshal(oauth.Answer{AccessToken: fmt.Sprintf("AT-%d-hunter2hunter2", n), RefreshToken: fmt.Sprintf("RT-%d-hunter2hunter2", n), ExpiresIn: int64(life / time.Second)})
 		if err != nil {
 			t.Error(err)
 		}
-		e.t.take(key, attach.Renewed{Base: base, Asked: e.t.wall.now()}, content)
+		e.t.take(key, attach.Refreshed{Base: base, Asked: e.t.wall.now()}, content)
 	})
 }
 
-func (e *endpoint) fails(t *testing.T, r attach.Renewed) {
+func (e *endpoint) fails(t *testing.T, r attach.Refreshed) {
 	t.Helper()
 	e.answer(t, func(key string, _ oauth.Set, base string) {
 		r.Base = base
@@ -302,7 +302,7 @@ func TestTokensAreTriedAgain(t *testing.T) {
 	d.state(t)
 	h.advance(48 * time.Minute)
 	for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 30 * time.Minute, 30 * time.Minute} {
-		e.fails(t, attach.Renewed{Error: "it answered 503"})
+		e.fails(t, attach.Refreshed{Error: "it answered 503"})
 		if in := h.in(); in != want {
 			t.Errorf("after failure %d again in %s, want %s", i+1, in, want)
 		}
@@ -311,7 +311,7 @@ func TestTokensAreTriedAgain(t *testing.T) {
 		}
 		h.advance(h.in())
 	}
-	e.fails(t, attach.Renewed{Error: "it answered 429", After: 2 * time.Hour})
+	e.fails(t, attach.Refreshed{Error: "it answered 429", After: 2 * time.Hour})
 	if in := h.in(); in != 2*time.Hour {
 		t.Errorf("the endpoint wants two hours, and again in %s", in)
 	}
@@ -320,7 +320,7 @@ func TestTokensAreTriedAgain(t *testing.T) {
 		t.Errorf("with the clock set back again in %s", in)
 	}
 	h.advance(2 * time.Hour)
-	e.fails(t, attach.Renewed{Error: "it answered 429", After: math.MaxInt64})
+	e.fails(t, attach.Refreshed{Error: "it answered 429", After: math.MaxInt64})
 	if in := h.in(); in != 24*time.Hour {
 		t.Errorf("the endpoint wants 292 years, and again in %s", in)
 	}
@@ -347,13 +347,13 @@ func TestSilentRefresh(t *testing.T) {
 		t.Errorf("again in %s, %q", h.in(), s.Detail)
 	}
 	h.advance(firstRetry)
-	e.answer(t, func(key string, _ oauth.Set, base string) { e.t.take(key, attach.Renewed{Base: base}, []byte("{")) })
+	e.answer(t, func(key string, _ oauth.Set, base string) { e.t.take(key, attach.Refreshed{Base: base}, []byte("{")) })
 	if h.in() != 2*firstRetry {
 		t.Errorf("after garbage again in %s", h.in())
 	}
 	h.advance(h.in())
 	e.answer(t, func(key string, _ oauth.Set, base string) {
-		e.t.take(key, attach.Renewed{Base: base}, []byte(`{"access_token":"0123456789abc\ndef"}`))
+		e.t.take(key, attach.Refreshed{Base: base}, []byte(`{"access_token":"0123456789abc\ndef"}`))
 	})
 	if s := d.state(t)["a"]; h.in() != 4*firstRetry || d.value(t) != "AT-0-hunter2hunter2" || !strings.Contains(s.Detail, "of no use") {
 		t.Errorf("after a token that is none again in %s, %q", h.in(), s.Detail)
@@ -377,7 +377,7 @@ func TestRefusedTokens(t *testing.T) {
 	d.state(t)
 	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, Detail: "3 tools", PID: 7})
 	h.advance(50 * time.Minute)
-	e.fails(t, attach.Renewed{Error: "it answered 400 (invalid_grant)", Code: "invalid_grant", Final: true})
+	e.fails(t, attach.Refreshed{Error: "it answered 400 (invalid_grant)", Code: "invalid_grant", Final: true})
 	s := d.state(t)
 	if s["a"].Detail != "3 tools; "+want || s["a"].State != control.Running || strings.Contains(s["b"].Detail, "drive") {
 		t.Errorf("%+v", s)
@@ -425,7 +425,7 @@ func TestStartWithAnExpiredToken(t *testing.T) {
 	if s := d.state(t)["a"]; s.State != control.Waiting || !strings.Contains(s.Detail, `TOKEN: the OAuth token "drive" has expired and is being refreshed`) || m.count("a") != 0 {
 		t.Errorf("%+v, %d starts", s, m.count("a"))
 	}
-	e.fails(t, attach.Renewed{Error: "it answered 503"})
+	e.fails(t, attach.Refreshed{Error: "it answered 503"})
 	if s := d.state(t)["a"]; s.State != control.Waiting || !strings.Contains(s.Detail, "503") || m.count("a") != 0 {
 		t.Errorf("%+v, %d starts", s, m.count("a"))
 	}
@@ -436,13 +436,13 @@ func TestStartWithAnExpiredToken(t *testing.T) {
 	}
 	// And if it does not become fresh: patience ends.
 	d.hold(t, h.now().Add(-2*time.Hour), time.Hour)
-	e.fails(t, attach.Renewed{Error: "it answered 503"})
+	e.fails(t, attach.Refreshed{Error: "it answered 503"})
 	ask(t, d, control.Request{Verb: control.Restart, Server: "a"})
 	if s := d.state(t)["a"]; s.State != control.Waiting {
 		t.Errorf("%+v", s)
 	}
 	h.advance(firstRetry)
-	e.fails(t, attach.Renewed{Error: "it answered 503"})
+	e.fails(t, attach.Refreshed{Error: "it answered 503"})
 	h.mu.Lock()
 	h.at = h.at.Add(patience)
 	h.mu.Unlock()
@@ -459,7 +459,7 @@ func TestTokensThatWereReplaced(t *testing.T) {
 	d.put(t, "a.hcl", declaresToken)
 	changed <- struct{}{}
 	d.state(t)
-	for _, r := range []attach.Renewed{{}, {Error: "it answered 400 (invalid_grant)", Code: "invalid_grant", Final: true}} {
+	for _, r := range []attach.Refreshed{{}, {Error: "it answered 400 (invalid_grant)", Code: "invalid_grant", Final: true}} {
 		h.advance(48 * time.Minute)
 		e.answer(t, func(key string, set oauth.Set, base string) {
 			text := fmt.Sprintf(`{"access_token":"mine","refresh_token":"rt","token_url":"https://login.example/t","client_id":"id","expiry":%q}`, h.now().Add(time.Hour).Format(time.RFC3339))
@@ -483,7 +483,7 @@ func TestTokensThatWereReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.tokens.take("drive", attach.Renewed{Base: units.Digest(text), Asked: h.now()}, []byte(`{"access_token":"late-but-in-time","expires_in":3600}`))
+	d.tokens.take("drive", attach.Refreshed{Base: units.Digest(text), Asked: h.now()}, []byte(`{"access_token":"late-but-in-time","expires_in":3600}`))
 	if v := d.value(t); v != "late-but-in-time" {
 		t.Errorf("the vault has %q", v)
 	}
@@ -529,10 +529,10 @@ func TestConverse(t *testing.T) {
 	if m := send(attach.Message{Allow: &attach.Allow{ID: 3, Name: "evil.example"}}, ""); m.Allowed == nil || m.Allowed.ID != 3 || m.Allowed.Error != "evil.example" {
 		t.Errorf("%+v", m)
 	}
-	if m := send(attach.Message{Renewed: &attach.Renewed{Base: "another", Asked: h.now()}}, `{"access_token":"of-another-set-x"}`); !m.Taken || d.value(t) != "AT-0-hunter2hunter2" {
+	if m := send(attach.Message{Refreshed: &attach.Refreshed{Base: "another", Asked: h.now()}}, `{"access_token":"of-another-set-x"}`); !m.Taken || d.value(t) != "AT-0-hunter2hunter2" {
 		t.Errorf("%+v; the vault has %q", m, d.value(t))
 	}
-	if m := send(attach.Message{Renewed: &attach.Renewed{Base: units.Digest(text), Asked: h.now().Add(time.Hour)}}, `{"access_token":"a-new-access-token","expires_in":60,"token_url":"https://evil.example/","client_id":"evil"}`); !m.Taken || d.value(t) != "a-new-access-token" {
+	if m := send(attach.Message{Refreshed: &attach.Refreshed{Base: units.Digest(text), Asked: h.now().Add(time.Hour)}}, `{"access_token":"a-new-access-token","expires_in":60,"token_url":"https://evil.example/","client_id":"evil"}`); !m.Taken || d.value(t) != "a-new-access-token" {
 		t.Errorf("%+v; the vault has %q", m, d.value(t))
 	}
 	if set, _, _, err := d.vault.Tokens("drive"); err != nil || set.TokenURL != "https://login.example/token" || set.ClientID != "id" || !set.Expiry.Equal(noon.Add(time.Minute)) {

@@ -173,8 +173,8 @@ func (s Set) RefreshAt(now time.Time, jitter float64) time.Time {
 	return s.Expiry.Add(-margin - early)
 }
 
-// Renewal is what a refresh brings. The endpoint, and the process that has asked it, change nothing else of a set.
-type Renewal struct {
+// Answer is what a refresh brings. The endpoint, and the process that has asked it, change nothing else of a set.
+type Answer struct {
 	AccessToken  string   `json:"access_token"`
 	RefreshToken string   `json:"refresh_token,omitempty"` // "": the one before stays
 	TokenType    string   `json:"token_type,omitempty"`
@@ -188,7 +188,7 @@ const minToken = 16
 
 // check returns what is wrong with the tokens, which are taken out of all that servers say: no endpoint is to choose what
 // stands there anyway, or what takes the marks out of JSON.
-func (r Renewal) check() error {
+func (r Answer) check() error {
 	if len(r.AccessToken) < minToken || r.RefreshToken != "" && len(r.RefreshToken) < minToken {
 		return fmt.Errorf("a token in it has fewer than %d bytes", minToken)
 	}
@@ -204,8 +204,8 @@ func (r Renewal) check() error {
 // bearer is b64token.
 var bearer = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
-// Renewed returns the set after a refresh that was asked for at a time.
-func (s Set) Renewed(r Renewal, asked time.Time) (Set, error) {
+// Refreshed returns the set after a refresh that was asked for at a time.
+func (s Set) Refreshed(r Answer, asked time.Time) (Set, error) {
 	if err := r.check(); err != nil {
 		return s, err
 	}

@@ -185,33 +185,33 @@ func TestRefreshAt(t *testing.T) {
 	}
 }
 
-func TestRenewed(t *testing.T) {
+func TestRefreshed(t *testing.T) {
 	s, err := Parse(written(nil), now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const renewedToken = "0123456789ABCDEF-._~+/=="
+	const freshToken = "0123456789ABCDEF-._~+/=="
 	later := now.Add(time.Hour)
-	for name, r := range map[string]Renewal{
-		"nothing": {}, "an odd token": {AccessToken: renewedToken + "\nb"}, "an odd refresh token": {AccessToken: renewedToken, RefreshToken: renewedToken + "\x7f"},
-		"a long token": {AccessToken: strings.Repeat("a", maxToken+1)}, "an odd style": {AccessToken: renewedToken, AuthStyle: "x"},
-		"a word of the protocol": {AccessToken: "inputSchema"}, "such a refresh token": {AccessToken: renewedToken, RefreshToken: "jsonrpc"},
-		"a piece of JSON": {AccessToken: `","method":"tools/call`}, "such a refresh token too": {AccessToken: renewedToken, RefreshToken: `","method":"tools/call`},
-		"a backslash": {AccessToken: renewedToken, RefreshToken: `0123456789abcdef\`}, "a space": {AccessToken: "Bearer 0123456789"}, "an equals sign in it": {AccessToken: "0123456=89abcdef"},
+	for name, r := range map[string]Answer{
+		"nothing": {}, "an odd token": {AccessToken: freshToken + "\nb"}, "an odd refresh token": {AccessToken: freshToken, RefreshToken: freshToken + "\x7f"},
+		"a long token": {AccessToken: strings.Repeat("a", maxToken+1)}, "an odd style": {AccessToken: freshToken, AuthStyle: "x"},
+		"a word of the protocol": {AccessToken: "inputSchema"}, "such a refresh token": {AccessToken: freshToken, RefreshToken: "jsonrpc"},
+		"a piece of JSON": {AccessToken: `","method":"tools/call`}, "such a refresh token too": {AccessToken: freshToken, RefreshToken: `","method":"tools/call`},
+		"a backslash": {AccessToken: freshToken, RefreshToken: `0123456789abcdef\`}, "a space": {AccessToken: "Bearer 0123456789"}, "an equals sign in it": {AccessToken: "0123456=89abcdef"},
 	} {
-		if got, err := s.Renewed(r, later); err == nil {
+		if got, err := s.Refreshed(r, later); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	got, err := s.Renewed(Renewal{AccessToken: renewedToken, ExpiresIn: 60}, later)
-	if err != nil || got.AccessToken != renewedToken || got.RefreshToken != s.RefreshToken || got.Obtained != later || got.Expiry != later.Add(time.Minute) || got.TokenURL != s.TokenURL || got.ClientSecret != s.ClientSecret {
+	got, err := s.Refreshed(Answer{AccessToken: freshToken, ExpiresIn: 60}, later)
+	if err != nil || got.AccessToken != freshToken || got.RefreshToken != s.RefreshToken || got.Obtained != later || got.Expiry != later.Add(time.Minute) || got.TokenURL != s.TokenURL || got.ClientSecret != s.ClientSecret {
 		t.Errorf("without rotation: %+v, %v", got, err)
 	}
-	got, err = s.Renewed(Renewal{AccessToken: renewedToken, RefreshToken: "a-rotated-refresh", AuthStyle: InParams, Scopes: []string{"c"}}, later)
+	got, err = s.Refreshed(Answer{AccessToken: freshToken, RefreshToken: "a-rotated-refresh", AuthStyle: InParams, Scopes: []string{"c"}}, later)
 	if err != nil || got.RefreshToken != "a-rotated-refresh" || !got.Expiry.IsZero() || got.AuthStyle != InParams || !slices.Equal(got.Scopes, []string{"c"}) {
 		t.Errorf("with rotation: %+v, %v", got, err)
 	}
-	if got, err = got.Renewed(Renewal{AccessToken: renewedToken, AuthStyle: InHeader, ExpiresIn: 1 << 60}, later); err != nil || got.AuthStyle != InParams || got.Expiry.Sub(later) > unlimited {
+	if got, err = got.Refreshed(Answer{AccessToken: freshToken, AuthStyle: InHeader, ExpiresIn: 1 << 60}, later); err != nil || got.AuthStyle != InParams || got.Expiry.Sub(later) > unlimited {
 		t.Errorf("a known style, and a life without end: %+v, %v", got, err)
 	}
 }

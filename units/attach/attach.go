@@ -17,20 +17,20 @@ import (
 // Message is one packet. Exactly one member is set, beside Later.
 type Message struct {
 	// From the instance's process.
-	Hello   *Hello            `json:"hello,omitempty"`   // the first message
-	Place   *Place            `json:"place,omitempty"`   // launcher: put this process into the server's scope
-	Ended   bool              `json:"ended,omitempty"`   // launcher: what was placed has ended; did the kernel kill for memory?
-	Sockets bool              `json:"sockets,omitempty"` // launcher: the sockets of a network namespace that it made, attached
-	Notify  map[string]string `json:"notify,omitempty"`  // what it has told its service manager, by variable (package units)
-	Allow   *Allow            `json:"allow,omitempty"`   // bridge, refresh: it is about to connect
-	Renewed *Renewed          `json:"renewed,omitempty"` // refresh: how it went; if it did, the new tokens are the attached file
+	Hello     *Hello            `json:"hello,omitempty"`     // the first message
+	Place     *Place            `json:"place,omitempty"`     // launcher: put this process into the server's scope
+	Ended     bool              `json:"ended,omitempty"`     // launcher: what was placed has ended; did the kernel kill for memory?
+	Sockets   bool              `json:"sockets,omitempty"`   // launcher: the sockets of a network namespace that it made, attached
+	Notify    map[string]string `json:"notify,omitempty"`    // what it has told its service manager, by variable (package units)
+	Allow     *Allow            `json:"allow,omitempty"`     // bridge, refresh: it is about to connect
+	Refreshed *Refreshed        `json:"refreshed,omitempty"` // refresh: how it went; if it did, the new tokens are the attached file
 
 	// From pfard.
 	Welcome *Welcome `json:"welcome,omitempty"` // the answer to Hello
 	Placed  *Placed  `json:"placed,omitempty"`  // the answer to Place
 	End     *End     `json:"end,omitempty"`     // the answer to Ended
 	Allowed *Allowed `json:"allowed,omitempty"` // the answer to Allow
-	Taken   bool     `json:"taken,omitempty"`   // the answer to Renewed: what came with it is stored, or of no use any more
+	Taken   bool     `json:"taken,omitempty"`   // the answer to Refreshed: what came with it is stored, or of no use any more
 	Broker  bool     `json:"broker,omitempty"`  // to a bridge: the attached file has what it is to put on the wire from now on (package broker)
 	Redact  bool     `json:"redact,omitempty"`  // the attached file has what to keep out of logs from now on (package redact)
 	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
@@ -87,8 +87,8 @@ type Allowed struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Renewed is how a refresh went. Without Error the file has the oauth.Renewal.
-type Renewed struct {
+// Refreshed is how a refresh went. Without Error the file has the oauth.Answer.
+type Refreshed struct {
 	Base  string        `json:"base"`            // digest of the token set that was refreshed (units.Digest)
 	Asked time.Time     `json:"asked,omitzero"`  // when it was sent to the endpoint: what that says of times counts from here
 	Error string        `json:"error,omitempty"` // in words that hold no secret

@@ -19,7 +19,7 @@ import (
 
 const (
 	validFor = 24 * time.Hour // of a certificate
-	renew    = 12 * time.Hour // before its end
+	ahead    = 12 * time.Hour // before its end
 	skew     = time.Hour      // that a clock inside may be behind
 	maxHosts = 64             // whose certificates are kept: below a wildcard the server makes names up
 )
@@ -60,7 +60,7 @@ func (i *issuer) config(host string) (*tls.Config, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	now := time.Now()
-	if c := i.configs[host]; c != nil && now.Before(c.until.Add(-renew)) {
+	if c := i.configs[host]; c != nil && now.Before(c.until.Add(-ahead)) {
 		return c.config, nil
 	}
 	der, err := i.certificate(host, now)

@@ -108,7 +108,7 @@ const (
 	Waits    Then = "waits"    // for what it does not have
 	Starts   Then = "starts"   // it has waited for it
 	Later    Then = "later"    // it does not run, and gets it when it does
-	Renewed  Then = "renewed"  // it runs on, and its bridge has the value
+	RunsOn   Then = "runs-on"  // it runs on, and its bridge has the value
 )
 
 // OnDemand is a server that calls start, as the gateway may know it: nothing in it is secret. It sleeps, or there is a
