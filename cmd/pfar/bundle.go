@@ -241,7 +241,7 @@ func (c *cli) vaultImport(ctx context.Context, file string, o openers, replace b
 		return err
 	}
 	for _, change := range r.Changes {
-		c.warnUnsearched(change)
+		c.warn(change)
 	}
 	if c.json() {
 		return c.printJSON(r.Changes)

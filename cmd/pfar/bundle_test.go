@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
@@ -180,5 +181,20 @@ func TestExportWithAPassphrase(t *testing.T) {
 	}
 	if code, out, complaint := to.exec(t, "", "import", sealed, "--passphrase-file", words); code != 0 || out != "a: new\nb: equal\n" {
 		t.Errorf("exit %d, %q, %s", code, out, complaint)
+	}
+}
+
+// TestTokenSetsThatAreNotRefreshed: whoever stores one hears so, and whoever lists them.
+func TestTokenSetsThatAreNotRefreshed(t *testing.T) {
+	b := newBench(t, "")
+	end := b.now().Add(time.Hour)
+	p := b.pfard(t, control.Report{}, func(*fakePfard, control.Request) error { return nil })
+	p.secrets = []control.Secret{{Key: "endless", Kind: "oauth", Unrefreshed: "it says no end"}, {Key: "fresh", Kind: "oauth", Expiry: &end}}
+	if code, out, complaint := b.exec(t, "{a token set of hunter2}", "set", "endless", "--oauth"); code != 0 || out != "" || complaint != "pfar: warning: \"endless\" is never refreshed: it says no end\n" {
+		t.Errorf("set: exit %d, %q, %s", code, out, complaint)
+	}
+	code, out, _ := b.exec(t, "", "list")
+	if code != 0 || !strings.Contains(out, "unknown") || !strings.HasSuffix(out, "\nendless: not refreshed: it says no end\n") || strings.Contains(out, "fresh:") {
+		t.Errorf("list: exit %d, %s", code, out)
 	}
 }

@@ -97,6 +97,7 @@ type fakePfard struct {
 	requests []control.Request
 	answer   func(*fakePfard, control.Request) error
 	vault    *vault.Vault // that Export and Import are of
+	secrets  []control.Secret
 }
 
 func (p *fakePfard) set(f func(*control.Report)) {
@@ -121,7 +122,7 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 		case control.Status:
 			return send(control.Response{Status: &report})
 		case control.Secrets:
-			return send(control.Response{Secrets: []control.Secret{{Key: "notion_token", Kind: "plain", Servers: []string{"notion"}}, {Key: "other", Kind: "plain"}}})
+			return send(control.Response{Secrets: p.secrets})
 		case control.Watch:
 			if err := send(control.Response{Status: &report}); err != nil {
 				return err
@@ -189,12 +190,17 @@ func vaultChange(r control.Request) control.Change {
 	case control.Remove:
 		return control.Change{Key: r.Key, Result: "removed"}
 	}
-	return control.Change{Key: r.Key, Result: "new", Unsearched: redact.Unsearched([]byte(r.Secret))}
+	c := control.Change{Key: r.Key, Result: "new", Unsearched: redact.Unsearched([]byte(r.Secret))}
+	if r.OAuth {
+		c.Unrefreshed = "it says no end"
+	}
+	return c
 }
 
 func (b *bench) pfard(t *testing.T, report control.Report, answer func(*fakePfard, control.Request) error) *fakePfard {
 	t.Helper()
 	p := &fakePfard{report: report, changed: make(chan struct{}), answer: answer}
+	p.secrets = []control.Secret{{Key: "notion_token", Kind: "plain", Servers: []string{"notion"}}, {Key: "other", Kind: "plain"}}
 	l := b.listen(t, b.dirs.Control())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -125,7 +125,7 @@ func (c *cli) changeVault(ctx context.Context, request control.Request) error {
 	if request.Verb == control.Rotate && change.Result == "equal" {
 		fmt.Fprintf(c.stderr, "pfar: warning: %q had this value before\n", request.Key)
 	}
-	c.warnUnsearched(change)
+	c.warn(change)
 	if c.json() {
 		return c.printJSON(change)
 	}
@@ -133,10 +133,13 @@ func (c *cli) changeVault(ctx context.Context, request control.Request) error {
 	return nil
 }
 
-// warnUnsearched warns of a value that pfar does not keep out of what servers say.
-func (c *cli) warnUnsearched(change control.Change) {
+// warn says what pfar does not do with a value that it keeps.
+func (c *cli) warn(change control.Change) {
 	if change.Unsearched != "" {
 		fmt.Fprintf(c.stderr, "pfar: warning: %q is not found when a server gives it away: %s\n", change.Key, escape(change.Unsearched, oneLine))
+	}
+	if change.Unrefreshed != "" {
+		fmt.Fprintf(c.stderr, "pfar: warning: %q is never refreshed: %s\n", change.Key, escape(change.Unrefreshed, oneLine))
 	}
 }
 
@@ -146,7 +149,7 @@ func (c *cli) printUses(change control.Change) {
 		control.Waits:    "waits for what is not in the vault",
 		control.Starts:   "starts: it has waited for it",
 		control.Later:    "does not run; it gets what is there when it does",
-		control.RunsOn:  "runs on: its bridge has what is there now",
+		control.RunsOn:   "runs on: its bridge has what is there now",
 	}
 	for _, u := range change.Uses {
 		text, ok := said[u.Then]
@@ -262,6 +265,8 @@ func (c *cli) vaultList(ctx context.Context) error {
 	for _, s := range list {
 		if wrong := cmp.Or(s.Damaged, s.Problem); wrong != "" {
 			fmt.Fprintf(c.stdout, "\n%s: %s\n", s.Key, escape(wrong, oneLine))
+		} else if s.Unrefreshed != "" {
+			fmt.Fprintf(c.stdout, "\n%s: not refreshed: %s\n", s.Key, escape(s.Unrefreshed, oneLine))
 		}
 	}
 	return nil
@@ -269,7 +274,10 @@ func (c *cli) vaultList(ctx context.Context) error {
 
 // expires says when an access token ends, which is refreshed before.
 func (c *cli) expires(s control.Secret) string {
-	if s.Expiry == nil {
+	switch {
+	case s.Expiry == nil && s.Kind == "oauth" && s.Damaged == "":
+		return "unknown"
+	case s.Expiry == nil:
 		return ""
 	}
 	left := s.Expiry.Sub(c.now())

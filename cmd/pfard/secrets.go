@@ -160,13 +160,17 @@ func (d *daemon) listSecrets() ([]control.Secret, error) {
 // describeTokens adds what is told of a token set alone.
 func (d *daemon) describeTokens(s *control.Secret) {
 	set, _, _, err := d.vault.Tokens(s.Key)
-	switch {
-	case err != nil:
+	if err != nil {
 		s.Damaged = err.Error()
-	case !set.Expiry.IsZero():
+		return
+	}
+	if !set.Expiry.IsZero() {
 		s.Expiry = &set.Expiry
 	}
 	s.Problem, s.Refused = d.tokens.problem(s.Key)
+	if s.Unrefreshed = set.Unrefreshed(); s.Unrefreshed == "" && !d.tokens.uses(s.Key) {
+		s.Unrefreshed = "no server that may run uses it; it is refreshed when one does"
+	}
 }
 
 // usersOf are the servers whose declarations name a key, sorted.
@@ -200,7 +204,7 @@ func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.C
 	var list []control.Change
 	err = d.do(func() error {
 		for _, c := range changes {
-			told := control.Change{Key: c.Key, Result: string(c.Outcome), Unsearched: d.unsearched(c)}
+			told := control.Change{Key: c.Key, Result: string(c.Outcome), Unsearched: d.unsearched(c), Unrefreshed: d.unrefreshed(c)}
 			if c.Outcome != vault.Equal {
 				told.Uses = d.secretChanged(c.Key, before)
 			}
@@ -223,6 +227,15 @@ func (d *daemon) unsearched(c vault.Change) string {
 		return "" // fill has said so
 	}
 	return redact.Unsearched(values[0])
+}
+
+// unrefreshed says why what is under a key now is a token set that is never refreshed; "" if it is, or is none.
+func (d *daemon) unrefreshed(c vault.Change) string {
+	set, _, ok, err := d.vault.Tokens(c.Key)
+	if c.Outcome == removed || err != nil || !ok {
+		return ""
+	}
+	return set.Unrefreshed()
 }
 
 // handouts are digests of what launchers are given, by server; none of one that lacks something.

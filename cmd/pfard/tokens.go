@@ -348,6 +348,13 @@ func (t *tokens) problem(key string) (words string, final bool) {
 	return "", false
 }
 
+// uses reports whether servers use a key that may run.
+func (t *tokens) uses(key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.of[key] != nil
+}
+
 // awaits says in words for what a server is to wait that is about to be given the value of a key; "": it may have it.
 func (t *tokens) awaits(key string) string {
 	t.mu.Lock()

@@ -200,6 +200,9 @@ func TestTokensThatNobodyUses(t *testing.T) {
 	}
 	h.advance(2 * time.Hour)
 	e.rests(t)
+	if list := secrets(t, d); len(list) != 2 || !strings.Contains(list[0].Unrefreshed, "no server that may run uses it") || list[1].Unrefreshed != "" {
+		t.Errorf("the list says %+v", list)
+	}
 	d.put(t, "on.hcl", declaresToken)
 	changed <- struct{}{}
 	e.succeeds(t, 1, time.Hour)
@@ -227,6 +230,36 @@ func TestTokensWithoutAnEnd(t *testing.T) {
 	}
 	h.advance(10000 * time.Hour)
 	e.rests(t)
+	const why = "it does not say when its access token ends: store it with expiry or expires_in"
+	if list := secrets(t, d); len(list) != 1 || list[0].Unrefreshed != why || list[0].Expiry != nil {
+		t.Errorf("the list says %+v", list)
+	}
+	endless := `{"access_token":"hunter2","refresh_token":"rt","token_url":"https://login.example/t","client_id":"id"}`
+	for text, want := range map[string]string{endless: why, strings.Replace(endless, "{", `{"expires_in":3600,`, 1): ""} {
+		r, err := askVault(t, d, control.Request{Verb: control.Store, Key: "drive", OAuth: true, Secret: text})
+		if err != nil || len(r.Changes) != 1 || r.Changes[0].Unrefreshed != want {
+			t.Errorf("who stores %s hears %+v, %v", text, r.Changes, err)
+		}
+	}
+}
+
+// TestTokensWithoutALife: an endpoint need not say how long a token lives (RFC 6749 section 5.1), and is asked again all the same.
+func TestTokensWithoutALife(t *testing.T) {
+	d, _, changed, h, e, _ := clerk(t)
+	d.hold(t, noon, time.Hour)
+	d.put(t, "a.hcl", declaresToken)
+	changed <- struct{}{}
+	d.state(t)
+	for n := range 3 {
+		h.advance(48 * time.Minute)
+		e.succeeds(t, n+1, 0)
+		if in := h.in(); in != 48*time.Minute {
+			t.Fatalf("after answer %d it wakes in %s", n+1, in)
+		}
+	}
+	if list := secrets(t, d); len(list) != 1 || list[0].Unrefreshed != "" || list[0].Expiry == nil {
+		t.Errorf("the list says %+v", list)
+	}
 }
 
 // TestTokensAreRefreshed: in time, stored before anybody has them, and what holds the earlier value is due for another start.

@@ -2,6 +2,7 @@
 package oauth
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -48,6 +49,7 @@ const (
 	soonest    = 5 * time.Minute           // before its end an access token is refreshed
 	fraction   = 5                         // or so much of its life, if that is more
 	jitterPart = 10                        // of that is the most by which it is done earlier
+	leastLife  = 2 * soonest               // that a token is taken to have whose endpoint does not say
 	slack      = time.Minute               // that a clock may be set back by without anything having been wrong
 )
 
@@ -178,7 +180,7 @@ type Answer struct {
 	AccessToken  string   `json:"access_token"`
 	RefreshToken string   `json:"refresh_token,omitempty"` // "": the one before stays
 	TokenType    string   `json:"token_type,omitempty"`
-	ExpiresIn    int64    `json:"expires_in,omitempty"` // seconds from when it was asked for; 0: not known
+	ExpiresIn    int64    `json:"expires_in,omitempty"` // seconds from when it was asked for; 0: it does not say
 	AuthStyle    Style    `json:"auth_style,omitempty"` // that worked
 	Scopes       []string `json:"scopes,omitempty"`     // if they are others now
 }
@@ -186,16 +188,23 @@ type Answer struct {
 // minToken is the length from which on a token of an endpoint's is taken, in bytes.
 const minToken = 16
 
-// check returns what is wrong with the tokens, which are taken out of all that servers say: no endpoint is to choose what
-// stands there anyway, or what takes the marks out of JSON.
-func (r Answer) check() error {
-	if len(r.AccessToken) < minToken || r.RefreshToken != "" && len(r.RefreshToken) < minToken {
-		return fmt.Errorf("a token in it has fewer than %d bytes", minToken)
+// checkAccess and checkRefresh return what is wrong with the tokens, which are taken out of all that servers say: no endpoint
+// is to choose what stands there anyway, or what takes the marks out of JSON.
+func (a Answer) checkAccess() error {
+	if len(a.AccessToken) < minToken {
+		return fmt.Errorf("access_token has fewer than %d bytes", minToken)
 	}
-	if !bearer.MatchString(r.AccessToken) {
+	if !bearer.MatchString(a.AccessToken) {
 		return errors.New("access_token has characters that no bearer token has (RFC 6750 section 2.1)")
 	}
-	if strings.ContainsAny(r.RefreshToken, `"\`) {
+	return nil
+}
+
+func (a Answer) checkRefresh() error {
+	if a.RefreshToken != "" && len(a.RefreshToken) < minToken {
+		return fmt.Errorf("refresh_token has fewer than %d bytes", minToken)
+	}
+	if strings.ContainsAny(a.RefreshToken, `"\`) {
 		return errors.New("refresh_token has a quotation mark or a backslash (RFC 6749 appendix A)")
 	}
 	return nil
@@ -204,23 +213,55 @@ func (r Answer) check() error {
 // bearer is b64token.
 var bearer = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
-// Refreshed returns the set after a refresh that was asked for at a time.
-func (s Set) Refreshed(r Answer, asked time.Time) (Set, error) {
-	if err := r.check(); err != nil {
+// Refreshed returns the set after a refresh that was asked for at a time. With an error the answer is of no use, and the set
+// is as it was, but for a refresh token that the answer has: the one before may be good no more.
+func (s Set) Refreshed(a Answer, asked time.Time) (Set, error) {
+	if err := a.checkRefresh(); err != nil {
 		return s, err
 	}
-	s.AccessToken, s.TokenType, s.Obtained, s.Expiry = r.AccessToken, r.TokenType, asked.UTC().Truncate(time.Second), time.Time{}
-	if r.RefreshToken != "" {
-		s.RefreshToken = r.RefreshToken
+	rotated := s
+	rotated.RefreshToken = cmp.Or(a.RefreshToken, s.RefreshToken)
+	if err := rotated.check(); err != nil {
+		return s, err
 	}
+	if err := a.checkAccess(); err != nil {
+		return rotated, err
+	}
+	next := rotated
+	next.AccessToken, next.TokenType, next.Obtained, next.Expiry = a.AccessToken, a.TokenType, asked.UTC().Truncate(time.Second), time.Time{}
 	if s.AuthStyle == Auto {
-		s.AuthStyle = r.AuthStyle
+		next.AuthStyle = a.AuthStyle
 	}
-	if len(r.Scopes) > 0 {
-		s.Scopes = r.Scopes
+	if len(a.Scopes) > 0 {
+		next.Scopes = a.Scopes
 	}
-	if most := int64(unlimited / time.Second); r.ExpiresIn > 0 {
-		s.Expiry = s.Obtained.Add(time.Duration(min(r.ExpiresIn, most)) * time.Second)
+	if life := s.lifeAfter(a); life > 0 {
+		next.Expiry = next.Obtained.Add(life)
 	}
-	return s, s.check()
+	if err := next.check(); err != nil {
+		return rotated, err
+	}
+	return next, nil
+}
+
+// lifeAfter is how long the access token of an answer is good; 0: not known. An endpoint need not say (RFC 6749 section
+// 5.1): then as long as the one before, though that may have been counted from when its owner stored it.
+func (s Set) lifeAfter(a Answer) time.Duration {
+	switch {
+	case a.ExpiresIn > 0:
+		return time.Duration(min(a.ExpiresIn, int64(unlimited/time.Second))) * time.Second
+	case s.Expiry.IsZero():
+		return 0
+	case s.Obtained.IsZero():
+		return leastLife
+	}
+	return max(s.Expiry.Sub(s.Obtained), leastLife)
+}
+
+// Unrefreshed says why a set is never refreshed, and what would mend it; "" if it is.
+func (s Set) Unrefreshed() string {
+	if s.Expiry.IsZero() {
+		return "it does not say when its access token ends: store it with expiry or expires_in"
+	}
+	return ""
 }

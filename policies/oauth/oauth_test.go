@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -199,8 +200,19 @@ func TestRefreshed(t *testing.T) {
 		"a piece of JSON": {AccessToken: `","method":"tools/call`}, "such a refresh token too": {AccessToken: freshToken, RefreshToken: `","method":"tools/call`},
 		"a backslash": {AccessToken: freshToken, RefreshToken: `0123456789abcdef\`}, "a space": {AccessToken: "Bearer 0123456789"}, "an equals sign in it": {AccessToken: "0123456=89abcdef"},
 	} {
-		if got, err := s.Refreshed(r, later); err == nil {
-			t.Errorf("%s: %+v", name, got)
+		got, err := s.Refreshed(r, later)
+		if err == nil || !reflect.DeepEqual(got, s) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	for name, a := range map[string]Answer{
+		"no access token": {}, "an odd token": {AccessToken: freshToken + "\nb"}, "an odd style": {AccessToken: freshToken, AuthStyle: "x"},
+	} {
+		a.RefreshToken = "a-rotated-refresh"
+		want := s
+		want.RefreshToken = a.RefreshToken
+		if got, err := s.Refreshed(a, later); err == nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s, with a new refresh token: %+v, %v", name, got, err)
 		}
 	}
 	got, err := s.Refreshed(Answer{AccessToken: freshToken, ExpiresIn: 60}, later)
@@ -208,11 +220,36 @@ func TestRefreshed(t *testing.T) {
 		t.Errorf("without rotation: %+v, %v", got, err)
 	}
 	got, err = s.Refreshed(Answer{AccessToken: freshToken, RefreshToken: "a-rotated-refresh", AuthStyle: InParams, Scopes: []string{"c"}}, later)
-	if err != nil || got.RefreshToken != "a-rotated-refresh" || !got.Expiry.IsZero() || got.AuthStyle != InParams || !slices.Equal(got.Scopes, []string{"c"}) {
+	if err != nil || got.RefreshToken != "a-rotated-refresh" || got.AuthStyle != InParams || !slices.Equal(got.Scopes, []string{"c"}) {
 		t.Errorf("with rotation: %+v, %v", got, err)
 	}
 	if got, err = got.Refreshed(Answer{AccessToken: freshToken, AuthStyle: InHeader, ExpiresIn: 1 << 60}, later); err != nil || got.AuthStyle != InParams || got.Expiry.Sub(later) > unlimited {
 		t.Errorf("a known style, and a life without end: %+v, %v", got, err)
+	}
+}
+
+// TestRefreshedWithoutALife: an answer need not say how long its token lives, and the set is refreshed all the same.
+func TestRefreshedWithoutALife(t *testing.T) {
+	later := now.Add(time.Hour)
+	for name, c := range map[string]struct{ obtained, expiry, want time.Time }{
+		"as long as before":          {now, now.Add(time.Hour), later.Add(time.Hour)},
+		"stored just before it":      {now, now.Add(time.Second), later.Add(leastLife)},
+		"stored when it had ended":   {now, now.Add(-time.Hour), later.Add(leastLife)},
+		"it is not known since when": {time.Time{}, now.Add(time.Hour), later.Add(leastLife)},
+		"it never had an end":        {now, time.Time{}, time.Time{}},
+	} {
+		s, err := Parse(written(nil), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Obtained, s.Expiry = c.obtained, c.expiry
+		got, err := s.Refreshed(Answer{AccessToken: "0123456789abcdef"}, later)
+		if err != nil || !got.Expiry.Equal(c.want) || (got.Unrefreshed() != "") != c.want.IsZero() {
+			t.Errorf("%s: until %s, %q, %v; want %s", name, got.Expiry, got.Unrefreshed(), err, c.want)
+		}
+		if at := got.RefreshAt(later, 0); at.IsZero() != c.want.IsZero() || !at.IsZero() && !at.After(later) {
+			t.Errorf("%s: refreshed at %s", name, at)
+		}
 	}
 }
 

@@ -83,6 +83,8 @@ type Secret struct {
 	Expiry  *time.Time `json:"expiry,omitempty"`  // of an OAuth access token, if it is known
 	Problem string     `json:"problem,omitempty"` // why a token set is not fresh, with the remedy
 	Refused bool       `json:"refused,omitempty"` // with Problem: nobody tries again
+
+	Unrefreshed string `json:"unrefreshed,omitempty"` // why a token set is not refreshed though nothing is wrong, in words
 }
 
 // Change is what has become of one secret, and of the servers whose declarations name it.
@@ -91,7 +93,8 @@ type Change struct {
 	Result string `json:"result"` // "new", "changed", "equal" (to what was there), "removed"
 	Uses   []Use  `json:"uses,omitempty"`
 
-	Unsearched string `json:"unsearched,omitempty"` // why the value is not kept out of what servers say, in words; "": it is
+	Unsearched  string `json:"unsearched,omitempty"`  // why the value is not kept out of what servers say, in words; "": it is
+	Unrefreshed string `json:"unrefreshed,omitempty"` // why the token set is never refreshed, in words; "": it is, or is none
 }
 
 // Use says what becomes of a server for which a secret has changed.
