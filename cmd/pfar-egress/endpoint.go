@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -31,16 +34,25 @@ const (
 type endpoint struct {
 	set    oauth.Set
 	client *http.Client
+	last   *heard
 }
 
-// failure is why a set was not refreshed. Nothing in it is secret: what an endpoint says may repeat what it was sent, and of
-// that only its code is kept.
+// heard is what an endpoint has answered.
+type heard struct {
+	status int
+	body   bytes.Buffer
+}
+
+// failure is why a set was not refreshed. Nothing in it is secret but rotated: what an endpoint says may repeat what it was
+// sent, and of that only its code is kept.
 type failure struct {
 	words string
 	code  string // of RFC 6749 section 5.2; "" if there is none
 	final bool   // another try would not mend it
 	after time.Duration
 	other bool // the endpoint may know the client if it says in another way who it is
+
+	rotated string // the refresh token that is good from now on; "": the one before
 }
 
 // newEndpoint checks servers' certificates against roots; nil: the system's.
@@ -65,11 +77,12 @@ func newEndpoint(set oauth.Set, out dialer, roots *x509.CertPool) (*endpoint, er
 		DisableKeepAlives:      true,
 		MaxResponseHeaderBytes: maxAnswer,
 	}
+	last := new(heard)
 	return &endpoint{set, &http.Client{
-		Transport: bounded{t}, Timeout: answerTime,
+		Transport: bounded{t, last}, Timeout: answerTime,
 		// The place that it leads to would get what is meant for this one.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	}, last}, nil
 }
 
 // notConnected says why there is no connection, to the owner of the set.
@@ -84,20 +97,57 @@ func notConnected(err error, rec *record) error {
 	return err
 }
 
-// bounded limits what an answer may hold.
-type bounded struct{ http.RoundTripper }
+// bounded limits what an answer may hold, and keeps it.
+type bounded struct {
+	http.RoundTripper
+	last *heard
+}
 
 func (b bounded) RoundTrip(q *http.Request) (*http.Response, error) {
 	r, err := b.RoundTripper.RoundTrip(q)
 	if err == nil {
-		r.Body = http.MaxBytesReader(nil, r.Body, maxAnswer)
+		b.last.status = r.StatusCode
+		b.last.body.Reset()
+		body := http.MaxBytesReader(nil, r.Body, maxAnswer)
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(body, &b.last.body), body}
 	}
 	return r, err
 }
 
+// refreshToken finds the refresh token in one that may be of no other use, or cut short; "" if there is none.
+func (r *heard) refreshToken() string {
+	if r.status < 200 || r.status > 299 {
+		return ""
+	}
+	text := bytes.TrimSpace(r.body.Bytes())
+	if !bytes.HasPrefix(text, []byte("{")) {
+		form, _ := url.ParseQuery(string(text))
+		return form.Get("refresh_token")
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	_, _ = d.Token() // the bracket
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			break
+		}
+		var value any
+		if d.Decode(&value) != nil {
+			break
+		}
+		if token, ok := value.(string); ok && name == "refresh_token" {
+			return token
+		}
+	}
+	return ""
+}
+
 // refresh asks for new tokens. If it is not known how the client says who it is, it tries both ways, but the second only if
-// the endpoint did not know it in the first: the refresh token may be good for one time.
-func (e *endpoint) refresh(ctx context.Context) (oauth.Answer, *failure) {
+// the endpoint did not know it in the first, for the refresh token may be good for one time, and not once stop has ended.
+func (e *endpoint) refresh(ctx, stop context.Context) (oauth.Answer, *failure) {
 	styles := []oauth.Style{e.set.AuthStyle}
 	if e.set.AuthStyle == oauth.Auto {
 		styles = []oauth.Style{oauth.InHeader, oauth.InParams}
@@ -107,13 +157,27 @@ func (e *endpoint) refresh(ctx context.Context) (oauth.Answer, *failure) {
 	}
 	var failed *failure
 	for _, style := range styles {
-		var r oauth.Answer
-		if r, failed = e.ask(ctx, style); failed == nil || !failed.other {
-			return r, failed
+		if stop.Err() != nil {
+			return oauth.Answer{}, &failure{words: errEnded.Error()}
+		}
+		var a oauth.Answer
+		a, failed = e.ask(ctx, style)
+		if failed == nil {
+			return a, nil
+		}
+		rotated, _ := e.set.Refreshed(oauth.Answer{RefreshToken: e.last.refreshToken()}, time.Now())
+		if rotated.RefreshToken != e.set.RefreshToken {
+			failed.rotated = rotated.RefreshToken
+		}
+		if !failed.other || failed.rotated != "" {
+			break
 		}
 	}
 	return oauth.Answer{}, failed
 }
+
+// errEnded is why what was to be done is not.
+var errEnded = errors.New("its process was told to end")
 
 // ask makes one request.
 func (e *endpoint) ask(ctx context.Context, style oauth.Style) (oauth.Answer, *failure) {
@@ -126,6 +190,7 @@ func (e *endpoint) ask(ctx context.Context, style oauth.Style) (oauth.Answer, *f
 		Endpoint: oauth2.Endpoint{TokenURL: e.set.TokenURL, AuthStyle: how},
 	}
 	asked := time.Now()
+	e.last.status = 0
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, e.client)
 	t, err := cfg.TokenSource(ctx, &oauth2.Token{RefreshToken: e.set.RefreshToken}).Token()
 	if err != nil {

@@ -106,7 +106,7 @@ func refreshed(t *testing.T, s oauth.Set, out dialer, roots *x509.CertPool) (oau
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	return e.refresh(ctx)
+	return e.refresh(ctx, t.Context())
 }
 
 // answers has a status, the fields in between as "Name: value", and a body, after blank lines.
@@ -146,7 +146,7 @@ func TestRefreshThatFails(t *testing.T) {
 		"an empty answer":         {answers(200, ""), "holds no token", "", false, 0},
 		"no token":                {answers(200, `{"token_type":"Bearer"}`), "holds no token", "", false, 0},
 		"a token of another type": {answers(200, `{"access_token":{"hunter2":1}}`), "holds no token", "", false, 0},
-		"a token that is a word":  {answers(200, `{"access_token":"inputSchema"}`), "of no use: a token in it has fewer than 16 bytes", "", false, 0},
+		"a token that is a word":  {answers(200, `{"access_token":"inputSchema"}`), "of no use: access_token has fewer than 16 bytes", "", false, 0},
 		"a token with a newline":  {answers(200, `{"access_token":"hunter2hunter2\r\nX: y"}`), "of no use: access_token has", "", false, 0},
 		"a token that is huge":    {answers(200, `{"access_token":"`+strings.Repeat("x", 32<<10)+`"}`), "of no use: access_token exceeds", "", false, 0},
 		"an answer that is huge":  {answers(200, `{"access_token":"x","more":"`+strings.Repeat("x", maxAnswer)+`"}`), "holds no token, or more than", "", false, 0},
@@ -185,6 +185,75 @@ func TestRefreshThatFails(t *testing.T) {
 				t.Errorf("it asked %d times: %q", len(asked), asked)
 			}
 		})
+	}
+}
+
+// TestRotatedInVain: a new refresh token is kept, of whatever use the rest of its answer is.
+func TestRotatedInVain(t *testing.T) {
+	const rotated = "a-rotated-refresh"
+	cut := func(_ int, w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = io.WriteString(w, `{"scope":["a",{}],"refresh_token":"`+rotated+`","access_token":"hun`)
+	}
+	for name, c := range map[string]struct {
+		answer func(int, http.ResponseWriter, *http.Request)
+		want   string
+	}{
+		"no access token":          {answers(200, `{"refresh_token":"`+rotated+`"}`), rotated},
+		"an access token's type":   {answers(200, `{"access_token":7,"refresh_token":"`+rotated+`"}`), rotated},
+		"a word for one":           {answers(200, `{"refresh_token":"`+rotated+`","access_token":"inputSchema"}`), rotated},
+		"a life that is no number": {answers(200, `{"refresh_token":"`+rotated+`","access_token":"a-new-access-token","expires_in":"soon"}`), rotated},
+		"an error beside it":       {answers(200, `{"refresh_token":"`+rotated+`","error":"invalid_client"}`), rotated},
+		"cut short":                {cut, rotated},
+		"a form":                   {answers(200, "refresh_token="+rotated, "Content-Type: application/x-www-form-urlencoded"), rotated},
+		"the one before":           {answers(200, `{"refresh_token":"`+oldRefresh+`"}`), ""},
+		"one that is none":         {answers(200, `{"refresh_token":"jsonrpc"}`), ""},
+		"another type":             {answers(200, `{"refresh_token":{"a":"`+rotated+`"}}`), ""},
+		"of a refusal":             {answers(400, `{"refresh_token":"`+rotated+`","error":"invalid_grant"}`), ""},
+		"nothing":                  {answers(200, ""), ""},
+	} {
+		p := newProvider(t, c.answer)
+		s := set(p.URL)
+		s.AuthStyle = oauth.Auto
+		got, f := refreshed(t, s, newDialer(nil), p.roots)
+		if f == nil || f.rotated != c.want {
+			t.Errorf("%s: %+v, %+v", name, got, f)
+		}
+		if asked := p.said(); len(asked) != 1 {
+			t.Errorf("%s: it asked %d times", name, len(asked))
+		}
+	}
+}
+
+// TestRefreshIsToldToEnd: what is under way goes on, and nothing else begins.
+func TestRefreshIsToldToEnd(t *testing.T) {
+	stop, end := context.WithCancel(t.Context())
+	p := newProvider(t, func(n int, w http.ResponseWriter, q *http.Request) {
+		end()
+		answers(200, `{"access_token":"a-new-access-token"}`)(n, w, q)
+	})
+	e, err := newEndpoint(set(p.URL), newDialer(nil), p.roots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, f := e.refresh(t.Context(), stop); f != nil || a.AccessToken != "a-new-access-token" {
+		t.Errorf("what was under way: %+v, %+v", a, f)
+	}
+	if a, f := e.refresh(t.Context(), stop); f == nil || f.final || len(p.said()) != 1 {
+		t.Errorf("afterwards: %+v, %+v, asked %q", a, f, p.said())
+	}
+	stop, end = context.WithCancel(t.Context())
+	p = newProvider(t, func(n int, w http.ResponseWriter, q *http.Request) {
+		end()
+		answers(401, `{"error":"invalid_client"}`)(n, w, q)
+	})
+	s := set(p.URL)
+	s.AuthStyle = oauth.Auto
+	if e, err = newEndpoint(s, newDialer(nil), p.roots); err != nil {
+		t.Fatal(err)
+	}
+	if a, f := e.refresh(t.Context(), stop); f == nil || f.final || len(p.said()) != 1 {
+		t.Errorf("the client is not known, and there is another way to say who it is: %+v, %+v, asked %q", a, f, p.said())
 	}
 }
 

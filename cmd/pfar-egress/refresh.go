@@ -18,19 +18,27 @@ import (
 const (
 	refreshTime = 80 * time.Second // from start to end; that of the unit is 90 s
 	endpointWeb = 45 * time.Second // of that for the endpoint
+	lastTime    = 25 * time.Second // from SIGTERM to the end: an answer and its way to pfard; TimeoutStopSec= is 30 s
 	maxSet      = 128 << 10        // bytes of a token set
 )
 
 // refresh refreshes the token set that pfard hands over, gives pfard what came of it, and ends. An error is of what nobody
 // tries again: a unit that has failed is one that its owner must do something about. The set is in no argument, no variable
 // and no file, and no error quotes it.
-func refresh(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, refreshTime, fmt.Errorf("it took more than %s", refreshTime))
+//
+// When stop has ended, nothing begins any more. A request that is under way goes on, and its answer to pfard: the endpoint
+// may have taken the refresh token for good.
+func refresh(stop context.Context, path string) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(stop), refreshTime, fmt.Errorf("it took more than %s", refreshTime))
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	defer context.AfterFunc(stop, func() { time.AfterFunc(lastTime, func() { fail(errEnded) }) })()
 	log := slog.New(sdjournal.New(os.Stderr))
-	pfard, text, err := joinForRefresh(ctx, path, log, fail)
+	pfard, text, err := joinForRefresh(ctx, stop, path, log, fail)
+	if stop.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -51,16 +59,27 @@ func refresh(ctx context.Context, path string) error {
 	}
 	asking, done := context.WithTimeout(ctx, endpointWeb)
 	asked := time.Now().UTC()
-	answer, failed := e.refresh(asking)
+	answer, failed := e.refresh(asking, stop)
 	done()
 	result := attach.Refreshed{Base: units.Digest(text), Asked: asked}
 	if failed != nil {
+		answer = oauth.Answer{RefreshToken: failed.rotated}
 		result.Error, result.Code, result.Final, result.After = failed.words, failed.code, failed.final, failed.after
-		err = pfard.deliver(ctx, attach.Message{Refreshed: &result})
-		if err == nil && failed.final {
-			err = errors.New(failed.words)
-		}
+	}
+	if err := pfard.report(ctx, result, answer); err != nil {
 		return err
+	}
+	if failed != nil && failed.final {
+		return errors.New(failed.words)
+	}
+	return nil
+}
+
+// report gives pfard what came of a refresh.
+func (a *attachment) report(ctx context.Context, result attach.Refreshed, answer oauth.Answer) error {
+	m := attach.Message{Refreshed: &result}
+	if answer.AccessToken == "" && answer.RefreshToken == "" {
+		return a.deliver(ctx, m)
 	}
 	content, err := json.Marshal(answer)
 	if err != nil {
@@ -71,12 +90,16 @@ func refresh(ctx context.Context, path string) error {
 		return err
 	}
 	defer memory.Close()
-	return pfard.deliver(ctx, attach.Message{Refreshed: &result}, memory)
+	return a.deliver(ctx, m, memory)
 }
 
 // joinForRefresh says to pfard what this process is, and returns the token set that it hands over: over its socket at path,
-// or without one over the connection that was passed, which a local pfard does not take up again.
-func joinForRefresh(ctx context.Context, path string, log *slog.Logger, fail func(error)) (*attachment, []byte, error) {
+// or without one over the connection that was passed, which a local pfard does not take up again. It waits for pfard until
+// stop has ended.
+func joinForRefresh(ctx, stop context.Context, path string, log *slog.Logger, fail func(error)) (*attachment, []byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(stop, cancel)()
 	a := newAttachment(path, "", log, fail)
 	a.hello = attach.Hello{Refresh: true}
 	var files []*os.File

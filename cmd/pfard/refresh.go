@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,9 +166,9 @@ func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow fu
 			answer(conn, m.Allow.ID, allow(*m.Allow))
 		case m.Refreshed != nil:
 			var content []byte
-			if m.Refreshed.Error == "" {
+			if m.Refreshed.Error == "" || len(files) > 0 {
 				if content, err = passed(files); err != nil {
-					m.Refreshed.Error = err.Error()
+					m.Refreshed.Error = cmp.Or(m.Refreshed.Error, err.Error())
 				}
 			}
 			t.take(r.key, *m.Refreshed, content)

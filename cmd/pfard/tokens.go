@@ -65,9 +65,9 @@ const (
 	// patience is how long a server waits for a set whose access token has ended. Then it gets what there is: it may have
 	// tools that need none, and says better what fails.
 	patience   = 2 * time.Minute
-	settleTime = 5 * time.Second
-	storeTime  = time.Minute // for which it is tried to store what came of a refresh
-	maxTokens  = 128 << 10   // bytes of a set
+	settleTime = 25 * time.Second // for an answer of an endpoint and its way here
+	storeTime  = time.Minute      // for which it is tried to store what came of a refresh
+	maxTokens  = 128 << 10        // bytes of a set
 )
 
 func newTokens(log *slog.Logger, v *vault.Vault) *tokens {
@@ -208,9 +208,10 @@ func (t *tokens) refresh(key string) {
 	t.due()
 }
 
-// take is given what came of a refresh. When it returns, the new tokens are stored if they are of use.
+// take is given what came of a refresh. When it returns, the new tokens are stored if they are of use: also a refresh token
+// that came with a failure, for the one before may be good no more.
 func (t *tokens) take(key string, r attach.Refreshed, content []byte) {
-	if r.Error != "" {
+	if r.Error != "" && content == nil {
 		if t.isOf(key, r.Base) {
 			t.fail(key, r)
 		}
@@ -221,6 +222,9 @@ func (t *tokens) take(key string, r attach.Refreshed, content []byte) {
 		t.fail(key, attach.Refreshed{Error: "what its process gave back is no answer"})
 		return
 	}
+	if r.Error != "" {
+		answer.AccessToken = ""
+	}
 	changed := t.changing()
 	set, another, err := t.replace(key, r, answer)
 	switch {
@@ -228,7 +232,10 @@ func (t *tokens) take(key string, r attach.Refreshed, content []byte) {
 		t.log.Info("a refreshed OAuth token set is dropped: another one has been stored meanwhile", "key", key)
 		return
 	case err != nil:
-		t.fail(key, attach.Refreshed{Error: err.Error()})
+		if r.Error == "" {
+			r.Error = err.Error()
+		}
+		t.fail(key, r)
 		return
 	}
 	t.mu.Lock()
@@ -247,7 +254,10 @@ func (t *tokens) take(key string, r attach.Refreshed, content []byte) {
 	t.turned()
 }
 
-var errOutdated = errors.New("another set has been stored")
+var (
+	errOutdated = errors.New("another set has been stored")
+	errUseless  = errors.New("its answer is of no use")
+)
 
 // isOf reports whether a set is the one in the vault.
 func (t *tokens) isOf(key, base string) bool {
@@ -263,27 +273,42 @@ func (t *tokens) replace(key string, r attach.Refreshed, answer oauth.Answer) (s
 		asked = now
 	}
 	for end := time.Now().Add(storeTime); ; {
-		t.storing.Lock()
-		old, text, ok, err := t.vault.Tokens(key)
-		switch {
-		case err != nil && !notFound(err): // what came of the refresh is not lost for that
-		case !ok || units.Digest(text) != r.Base:
-			err = errOutdated
-		default:
-			if set, err = old.Refreshed(answer, asked); err != nil {
-				t.storing.Unlock()
-				return set, false, fmt.Errorf("its answer is of no use: %w", err)
-			}
-			t.know(key, vault.ValuesOf(set))
-			err = t.vault.PutTokens(key, set)
-		}
-		t.storing.Unlock()
-		if err == nil || errors.Is(err, errOutdated) || time.Now().After(end) {
+		old, set, err := t.swap(key, r.Base, answer, asked)
+		if err == nil || errors.Is(err, errOutdated) || errors.Is(err, errUseless) || time.Now().After(end) {
 			return set, set.AccessToken != old.AccessToken, err
 		}
 		t.log.Error("storing a refreshed OAuth token set, trying again", "key", key, "error", err)
 		time.Sleep(time.Second) // nobody says when a disk has space
 	}
+}
+
+// swap tries once to store what has become of a set, and returns what it was. Of an answer that is errUseless it stores the
+// refresh token, if there is one.
+func (t *tokens) swap(key, base string, answer oauth.Answer, asked time.Time) (old, set oauth.Set, err error) {
+	t.storing.Lock()
+	defer t.storing.Unlock()
+	old, text, ok, err := t.vault.Tokens(key)
+	if err != nil && !notFound(err) { // what came of the refresh is not lost for that
+		return old, old, err
+	}
+	if !ok || units.Digest(text) != base {
+		return old, old, errOutdated
+	}
+	set, useless := old.Refreshed(answer, asked)
+	if useless != nil {
+		useless = fmt.Errorf("%w: %w", errUseless, useless)
+		if set.RefreshToken == old.RefreshToken {
+			return old, old, useless
+		}
+	}
+	t.know(key, vault.ValuesOf(set))
+	if err := t.vault.PutTokens(key, set); err != nil {
+		return old, set, err
+	}
+	if useless != nil {
+		t.log.Warn("vault", "operation", "refresh", "key", key, "outcome", "a new refresh token, and no access token")
+	}
+	return old, set, useless
 }
 
 // fail notes why a set was not refreshed, and when it is tried again, if ever.

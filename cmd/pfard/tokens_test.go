@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -522,6 +523,44 @@ func TestTokensThatWereReplaced(t *testing.T) {
 	}
 }
 
+// TestRotatedInVain: a refresh token that came with a failure is stored, and the next try is made with it.
+func TestRotatedInVain(t *testing.T) {
+	const rotated = `{"access_token":"","refresh_token":"RT-1-hunter2hunter2"}`
+	for name, c := range map[string]struct {
+		r       attach.Refreshed
+		content string
+		want    string
+		final   bool
+	}{
+		"by the process's word":  {attach.Refreshed{Error: "its answer holds no token"}, rotated, "RT-1-hunter2hunter2", false},
+		"by ours":                {attach.Refreshed{}, rotated, "RT-1-hunter2hunter2", false},
+		"an access token beside": {attach.Refreshed{Error: "it answered 200 (x)", Code: "x", Final: true}, `{"access_token":"AT-1-hunter2hunter2","refresh_token":"RT-1-hunter2hunter2"}`, "RT-1-hunter2hunter2", true},
+		"no refresh token":       {attach.Refreshed{}, `{"access_token":"","refresh_token":"x"}`, "RT-0-hunter2hunter2", false},
+		"of another set":         {attach.Refreshed{Base: "another", Error: "its answer holds no token"}, rotated, "RT-0-hunter2hunter2", false},
+	} {
+		d, _, changed, h, e, said := clerk(t)
+		d.hold(t, noon, time.Hour)
+		d.put(t, "a.hcl", declaresToken)
+		changed <- struct{}{}
+		d.state(t)
+		h.advance(48 * time.Minute)
+		e.answer(t, func(key string, _ oauth.Set, base string) {
+			c.r.Base = cmp.Or(c.r.Base, base)
+			d.tokens.take(key, c.r, []byte(c.content))
+		})
+		set, _, _, err := d.vault.Tokens("drive")
+		if err != nil || set.RefreshToken != c.want || set.AccessToken != "AT-0-hunter2hunter2" || !set.Expiry.Equal(noon.Add(time.Hour)) {
+			t.Errorf("%s: %+v, %v", name, set, err)
+		}
+		if list := secrets(t, d); list[0].Problem == "" || list[0].Refused != c.final || (h.in() == 0) != c.final {
+			t.Errorf("%s: %+v, again in %s", name, list, h.in())
+		}
+		if strings.Contains(said.String(), "hunter2") || d.redaction.clean("RT-1-hunter2hunter2") == "RT-1-hunter2hunter2" && c.want == "RT-1-hunter2hunter2" {
+			t.Errorf("%s: %s", name, said)
+		}
+	}
+}
+
 // TestConverse is the conversation itself, over a pair of sockets.
 func TestConverse(t *testing.T) {
 	d, _, _, h, _, _ := clerk(t)
@@ -564,6 +603,14 @@ func TestConverse(t *testing.T) {
 	}
 	if m := send(attach.Message{Refreshed: &attach.Refreshed{Base: "another", Asked: h.now()}}, `{"access_token":"of-another-set-x"}`); !m.Taken || d.value(t) != "AT-0-hunter2hunter2" {
 		t.Errorf("%+v; the vault has %q", m, d.value(t))
+	}
+	if m := send(attach.Message{Refreshed: &attach.Refreshed{Base: units.Digest(text), Error: "it answered 200"}}, `{"access_token":"","refresh_token":"rotated-in-vain-hunter2"}`); !m.Taken || d.value(t) != "AT-0-hunter2hunter2" {
+		t.Errorf("%+v; the vault has %q", m, d.value(t))
+	}
+	if set, rotated, _, err := d.vault.Tokens("drive"); err != nil || set.RefreshToken != "rotated-in-vain-hunter2" {
+		t.Errorf("%+v, %v", set, err)
+	} else {
+		text = rotated
 	}
 	if m := send(attach.Message{Refreshed: &attach.Refreshed{Base: units.Digest(text), Asked: h.now().Add(time.Hour)}}, `{"access_token":"a-new-access-token","expires_in":60,"token_url":"https://evil.example/","client_id":"evil"}`); !m.Taken || d.value(t) != "a-new-access-token" {
 		t.Errorf("%+v; the vault has %q", m, d.value(t))

@@ -99,7 +99,7 @@ pfar plan | grep -aqF -e "$a" -e "$b" -e "$c" && echo plan
 grep -raF -l -e "$a" -e "$b" -e "$c" /run /var/lib/pfar /var/log /tmp 2>/dev/null || true
 `
 
-// TestOAuth has the unit refresh a token, under the host's firewall, over the death of pfard, and be refused.
+// TestOAuth has the unit refresh a token, under the host's firewall, over the death of pfard and the order to end, and be refused.
 func TestOAuth(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
@@ -143,6 +143,12 @@ func TestOAuth(t *testing.T) {
 	m.Run(t, "systemctl", "kill", "-s", "KILL", "pfard")
 	holds("0000000000000002")
 	asked(t, m, 2)
+
+	issue(t, m, "RT-2-hunter2hunter2")
+	asked(t, m, 3)
+	m.Run(t, "systemctl", "stop", "pfar-refresh@drive") // the endpoint has taken the token, and its answer is on its way
+	holds("0000000000000003")
+	asked(t, m, 3)
 
 	issue(t, m, "RT-0-hunter2hunter2")
 	const refused = `the refresh token of "drive" was refused (invalid_grant): obtain a new one and store it with pfar vault set drive --oauth`

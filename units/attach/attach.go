@@ -23,7 +23,7 @@ type Message struct {
 	Sockets   bool              `json:"sockets,omitempty"`   // launcher: the sockets of a network namespace that it made, attached
 	Notify    map[string]string `json:"notify,omitempty"`    // what it has told its service manager, by variable (package units)
 	Allow     *Allow            `json:"allow,omitempty"`     // bridge, refresh: it is about to connect
-	Refreshed *Refreshed        `json:"refreshed,omitempty"` // refresh: how it went; if it did, the new tokens are the attached file
+	Refreshed *Refreshed        `json:"refreshed,omitempty"` // refresh: how it went; new tokens are the attached file
 
 	// From pfard.
 	Welcome *Welcome `json:"welcome,omitempty"` // the answer to Hello
@@ -87,7 +87,8 @@ type Allowed struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Refreshed is how a refresh went. Without Error the file has the oauth.Answer.
+// Refreshed is how a refresh went. The file has the oauth.Answer; with Error one of no use but for its refresh token, or there
+// is none.
 type Refreshed struct {
 	Base  string        `json:"base"`            // digest of the token set that was refreshed (units.Digest)
 	Asked time.Time     `json:"asked,omitzero"`  // when it was sent to the endpoint: what that says of times counts from here
