@@ -42,7 +42,8 @@ func again(t *testing.T, d *daemon, m *machine, dir string, running ...string) (
 		return nil
 	})
 	err = next.do(func() error {
-		next.options.declarations, next.intents = d.options.declarations, n
+		next.options.declarations, next.intents, next.vault = d.options.declarations, n, d.vault
+		next.delivery.vault = served{d.vault, next.tokens}
 		next.adopt(found)
 		return nil
 	})

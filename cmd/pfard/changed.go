@@ -5,9 +5,12 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units"
 )
 
-// renewal is what a server needs whose launcher was given another value than there is now, because a token was refreshed:
+// renewal is what a server needs whose launcher was given another value than there is now, because a token was refreshed
+// or pfard has another environment:
 // another process, once no request is under way. That the gateway knows, and asks for it (Sleep).
 type renewal int
 
@@ -19,54 +22,111 @@ const (
 
 // served is the vault for servers: of a token set they get the access token, once it is fresh.
 type served struct {
-	unawaited
+	*vault.Vault
 	tokens *tokens
 }
-
-// unawaited is the same whether that is fresh or not.
-type unawaited struct{ *vault.Vault }
-
-func (u unawaited) Get(key string) ([]byte, error) { return u.Deliver(key) }
 
 // awaited is the error of a value for which a server is to wait, in words.
 type awaited string
 
 func (a awaited) Error() string { return string(a) }
 
-func (s served) Get(key string) ([]byte, error) {
+func (s served) Deliver(key string) ([]byte, error) {
 	if words := s.tokens.awaits(key); words != "" {
 		return nil, awaited(words)
 	}
-	return s.unawaited.Get(key)
+	return s.Vault.Deliver(key)
 }
 
-// tokenChanging is called before a refreshed token set is stored, and returns what is to be called afterwards.
-func (d *daemon) tokenChanging() (changed func(key string)) {
-	var before map[string]string
-	_ = d.do(func() error { before = d.handouts(); return nil })
-	return func(key string) { d.post(func() { d.tokenChanged(key, before) }) }
-}
+// urgency says when a server is started again whose launcher would be given another value now.
+type urgency int
 
-// tokenChanged has servers get a refreshed token: those that wait for it, and bridges, at once, those whose launchers would be
-// given something else now when they are idle.
-func (d *daemon) tokenChanged(key string, before map[string]string) {
+const (
+	atOnce   urgency = iota // its owner has changed the value: calls that are under way have the time of any stop
+	whenIdle                // a token was refreshed: once no request is under way
+)
+
+// valueChanged has the servers that use a key run with what is under it now, and returns what becomes of them.
+func (d *daemon) valueChanged(key string, when urgency) []control.Use {
+	var uses []control.Use
 	for _, name := range d.usersOf(key) {
-		s := d.servers[name]
-		now, lacks := d.delivery.handout(s)
-		d.rebroker(name)
-		switch {
-		case s.status.State == control.Waiting:
-			d.retryWaiting(s)
-		case s.started != nil && !s.busy && s.renew != renewalDone && !lacks && now != before[name]:
+		uses = append(uses, control.Use{Server: name, Then: d.revalue(d.servers[name], when)})
+	}
+	return uses
+}
+
+// revalue has one server run with what there is now. Its bridge has it at once, and a server that waits for it. One whose
+// launcher would be given the same as it was goes on: the value is with its bridge, and the placeholder has not changed.
+func (d *daemon) revalue(s *server, when urgency) control.Then {
+	now := d.delivery.handout(*s.want)
+	lacks := now == ""
+	d.rebroker(s.name)
+	switch {
+	case !s.runs():
+		return control.Later
+	case s.status.State == control.Waiting:
+		d.retryWaiting(s)
+		if lacks {
+			return control.Waits
+		}
+		return control.Starts
+	case !lacks && now == s.given && s.started != nil && !s.busy && !s.again:
+		return control.RunsOn
+	case when == whenIdle:
+		if !lacks && s.started != nil && !s.busy && s.renew != renewalDone {
+			s.renew = renewalDue
+			d.intents.keep(s)
+		}
+		return control.Restarts
+	}
+	s.again = s.again || s.started != nil && !s.busy
+	d.converge(s)
+	if lacks {
+		return control.Waits
+	}
+	return control.Restarts
+}
+
+// tokenChanged has servers get a refreshed token.
+func (d *daemon) tokenChanged(key string) {
+	d.post(func() {
+		d.valueChanged(key, whenIdle)
+		d.tell()
+	})
+}
+
+// launcherGiven takes it that systemd has fetched what a launcher gets, or was told why it does not.
+func (d *daemon) launcherGiven(p generator.Plan, secrets units.Secrets, err error) {
+	d.delivery.record(p, secrets, err)
+	if err != nil || p.Gateway.Session != "" || len(p.Credentials) == 0 {
+		return
+	}
+	digest := d.delivery.digest(secrets)
+	go d.post(func() { // systemd is not to wait for what else there is to do
+		if s := d.servers[p.Name]; s != nil {
+			s.given = digest
+			d.intents.keep(s)
+		}
+	})
+}
+
+// outdated has servers started again, when they are idle, that an earlier pfard has given something else than there is now:
+// a variable of its environment, or a token that was refreshed as it ended.
+func (d *daemon) outdated() {
+	for _, s := range d.servers {
+		if s.started == nil || len(s.want.Credentials) == 0 {
+			continue
+		}
+		now := d.delivery.handout(*s.want) // by which what it was given is recognised again as well
+		if s.given != "" && now != "" && now != s.given {
 			s.renew = renewalDue
 			d.intents.keep(s)
 		}
 	}
-	d.tell()
 }
 
-// renewed starts a server again that is idle by the gateway's word.
-func (d *daemon) renewed(s *server) {
+// renewIdle starts a server again that is idle by the gateway's word.
+func (d *daemon) renewIdle(s *server) {
 	s.renew, s.again = renewalDone, true
 	d.converge(s)
 	d.tell()

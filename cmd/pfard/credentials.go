@@ -20,10 +20,19 @@ import (
 // credentials answers systemd, which asks on a socket for the credential of a unit that it is about to start
 // (systemd.exec(5), LoadCredential=). The values pass from the vault to a file that the unit alone can read, and through
 // nothing else.
+//
+// Who asks is a process that systemd has forked for the unit, as root and already in the unit's cgroup, not PID 1 itself.
+// That it is root is the kernel's word, and so is the unit that it is in, of the same service manager as pfard; the name that
+// it has bound has to say the same. This keeps off every other user, the server and its launcher, who are in that cgroup and
+// not root, and what is root elsewhere: another service, a container, the units of root's own service manager. It cannot keep
+// off what is root and may move itself into the unit's cgroup: that has the vault's key for the asking. For a user's own
+// service manager all of that user's processes are the same.
 type credentials struct {
 	log     *slog.Logger
+	unit    func(conn *net.UnixConn, pid int) (string, error) // of the process that has connected
 	plan    func(instance string) (generator.Plan, error)
 	secrets func(generator.Plan) (units.Secrets, error)
+	gave    func(generator.Plan, units.Secrets, error) // is told what each launcher is given
 }
 
 const (
@@ -54,14 +63,14 @@ func (c *credentials) serve(l *net.UnixListener) {
 func (c *credentials) answer(conn *net.UnixConn) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(credentialTime))
-	instance, err := asker(conn)
+	instance, err := c.asker(conn)
 	if err != nil {
-		c.log.Warn("refusing credentials", "error", err)
+		c.log.Warn("vault", "operation", "deliver", "outcome", "refused", "error", err)
 		return
 	}
 	text, err := c.of(instance)
 	if err != nil {
-		c.log.Warn("refusing credentials", "server", instance, "error", err)
+		c.log.Warn("vault", "operation", "deliver", "server", instance, "outcome", "refused", "error", err)
 		return
 	}
 	if _, err := conn.Write(text); err != nil {
@@ -70,21 +79,28 @@ func (c *credentials) answer(conn *net.UnixConn) {
 }
 
 // asker is the instance for whose launcher systemd asks.
-func asker(conn *net.UnixConn) (string, error) {
+func (c *credentials) asker(conn *net.UnixConn) (string, error) {
 	peer, err := control.PeerOf(conn)
 	if err != nil {
 		return "", err
 	}
+	name := conn.RemoteAddr().String()
 	if peer.UID != 0 && peer.UID != os.Getuid() { // anybody may bind a name
-		return "", fmt.Errorf("user %d asks, and is not systemd", peer.UID)
+		return "", fmt.Errorf("process %d of user %d asks as %q, and is not systemd", peer.PID, peer.UID, name)
 	}
-	unit, id, err := parseAsker(conn.RemoteAddr().String())
+	unit, id, err := parseAsker(name)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("process %d: %w", peer.PID, err)
 	}
 	instance, ok := systemd.InstanceOf(unit)
 	if !ok || id != units.CredentialSecrets {
 		return "", fmt.Errorf("%q asks for %q: want the launcher of a server and %q", unit, id, units.CredentialSecrets)
+	}
+	switch in, err := c.unit(conn, peer.PID); {
+	case err != nil:
+		return "", fmt.Errorf("finding out whether systemd asks for %q: %w", unit, err)
+	case in != unit:
+		return "", fmt.Errorf("process %d asks as %q, and is in %q", peer.PID, name, in)
 	}
 	return instance, nil
 }
@@ -104,7 +120,7 @@ func (c *credentials) of(instance string) ([]byte, error) {
 		return nil, err
 	}
 	s, err := c.secrets(p)
-	recordDelivery(c.log, instance, p, s.Missing, err)
+	c.gave(p, s, err)
 	if err != nil { // it can be mended, and waiting says what is to be
 		c.log.Error("reading credentials", "server", instance, "error", err)
 		s = units.Secrets{Missing: []string{err.Error()}}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,8 +48,17 @@ func TestCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	said := &loud{}
+	var in atomic.Value // the unit that the kernel says
 	c := &credentials{
-		log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		log: slog.New(slog.NewTextHandler(said, nil)),
+		unit: func(_ *net.UnixConn, pid int) (string, error) {
+			if u := in.Load().(string); pid == os.Getpid() && u != "none" {
+				return u, nil
+			}
+			return "", errors.New("it is in no unit")
+		},
+		gave: func(generator.Plan, units.Secrets, error) {},
 		plan: func(instance string) (generator.Plan, error) {
 			if instance == "nobody" {
 				return generator.Plan{}, errors.New("no such server")
@@ -67,17 +78,21 @@ func TestCredentials(t *testing.T) {
 	served := make(chan struct{})
 	go func() { defer close(served); c.serve(l) }()
 	defer func() { l.Close(); <-served }()
-	for i, tt := range []struct{ unit, id, want string }{
-		{"pfar-mcp@notion.service", "secrets", `{"values":{"TOKEN":"aHVudGVyMg=="}}`},
-		{"pfar-mcp@notion_abcdefgh.service", "secrets", `{"values":{"TOKEN":"aHVudGVyMg=="}}`},
-		{"pfar-mcp@waits.service", "secrets", `{"missing":["B: pfar vault set b"]}`},
-		{"pfar-mcp@broken.service", "secrets", `{"missing":["the vault cannot be read"]}`},
-		{"pfar-mcp@nobody.service", "secrets", ""},
-		{"pfar-mcp@notion.service", "plan", ""},
-		{"pfar-egress@notion.service", "secrets", ""},
-		{"evil.service", "secrets", ""},
-		{"pfar-mcp@notion.scope", "secrets", ""},
+	for i, tt := range []struct{ unit, id, want, in string }{
+		{"pfar-mcp@notion.service", "secrets", `{"values":{"TOKEN":"aHVudGVyMg=="}}`, ""},
+		{"pfar-mcp@notion_abcdefgh.service", "secrets", `{"values":{"TOKEN":"aHVudGVyMg=="}}`, ""},
+		{"pfar-mcp@waits.service", "secrets", `{"missing":["B: pfar vault set b"]}`, ""},
+		{"pfar-mcp@broken.service", "secrets", `{"missing":["the vault cannot be read"]}`, ""},
+		{"pfar-mcp@nobody.service", "secrets", "", ""},
+		{"pfar-mcp@notion.service", "plan", "", ""},
+		{"pfar-egress@notion.service", "secrets", "", ""},
+		{"evil.service", "secrets", "", ""},
+		{"pfar-mcp@notion.scope", "secrets", "", ""},
+		{"pfar-mcp@notion.service", "secrets", "", "other.service"},
+		{"pfar-mcp@notion.service", "secrets", "", "pfar-mcp@waits.service"},
+		{"pfar-mcp@notion.service", "secrets", "", "none"},
 	} {
+		in.Store(cmp.Or(tt.in, tt.unit))
 		from := &net.UnixAddr{Name: fmt.Sprintf("@%s%d/unit/%s/%s", strings.ReplaceAll(t.Name(), "/", ""), i, tt.unit, tt.id), Net: "unix"}
 		conn, err := net.DialUnix("unix", from, &net.UnixAddr{Name: path, Net: "unix"})
 		if err != nil {
@@ -99,6 +114,9 @@ func TestCredentials(t *testing.T) {
 	defer conn.Close()
 	if got, err := io.ReadAll(conn); err != nil || len(got) != 0 {
 		t.Errorf("whoever has no name gets %q, %v", got, err)
+	}
+	if n := strings.Count(said.String(), "msg=vault operation=deliver outcome=refused"); n != 8 {
+		t.Errorf("%d records of refusals: %s", n, said)
 	}
 }
 
@@ -128,6 +146,8 @@ func TestCredentialsUnderWay(t *testing.T) {
 	asked, readable := make(chan struct{}), make(chan struct{})
 	c := &credentials{
 		log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+		unit: func(*net.UnixConn, int) (string, error) { return "pfar-mcp@notion.service", nil },
+		gave: func(generator.Plan, units.Secrets, error) {},
 		plan: func(instance string) (generator.Plan, error) { return generator.Plan{Name: instance}, nil },
 		secrets: func(generator.Plan) (units.Secrets, error) {
 			close(asked)

@@ -74,13 +74,19 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	secrets.fill(v, log)
 	fresh := newTokens(log, v)
 	d := &daemon{
-		options: o, tokens: fresh, notice: func(string, string) {}, log: log, vault: v, redaction: secrets, delivery: delivery{served{unawaited{v}, fresh}, secrets.put}, endpoint: endpointAt(address), emptied: func() {}, rebroker: func(string) {}, unheld: func() []string { return nil }, inbox: make(chan func(), 64), ended: make(chan struct{}),
-		servers: map[string]*server{}, watchers: map[chan struct{}]bool{},
+		options: o, log: log, vault: v, tokens: fresh, redaction: secrets, endpoint: endpointAt(address),
+		delivery: delivery{log: log, vault: served{v, fresh}, learn: secrets.put, stood: newStood(o.placeholders(), log)},
+		emptied:  func() {},
+		notice:   func(string, string) {},
+		unheld:   func() []string { return nil },
+		rebroker: func(string) {},
+		inbox:    make(chan func(), 64),
+		ended:    make(chan struct{}),
+		servers:  map[string]*server{},
+		watchers: map[chan struct{}]bool{},
 	}
-	d.tokens.changing = d.tokenChanging
-	d.tokens.know = secrets.addAll
-	d.tokens.turned = func() { d.post(d.wakeWaiting) }
-	d.tokens.refused = d.tokenRefused
+	fresh.changed, fresh.know, fresh.refused = d.tokenChanged, secrets.addAll, d.tokenRefused
+	fresh.turned = func() { d.post(d.wakeWaiting) }
 	return d
 }
 
@@ -217,6 +223,7 @@ func (d *daemon) atBoot() { d.units.files(boot.Files(os.Getuid(), d.declared, d.
 func (d *daemon) forget(server string) {
 	d.runner.Forget(server)
 	d.intents.forget(server)
+	d.delivery.stood.forget(server)
 	delete(d.servers, server)
 	if len(d.servers) == 0 {
 		d.emptied()

@@ -1,10 +1,16 @@
 package main
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
@@ -14,19 +20,61 @@ import (
 
 // delivery makes of the credentials that a plan names what the processes of its server get.
 type delivery struct {
+	log   *slog.Logger
 	vault interface {
-		Get(key string) ([]byte, error) // an error that notFound knows, if there is none
+		Deliver(key string) ([]byte, error) // an error that notFound knows, if there is none
 		Seed() ([]byte, error)
 	}
 	learn func(name string, value []byte) // is called with each value before anybody gets it
+	stood *stood
 }
+
+// receiver is the process that is given a secret.
+type receiver string
+
+const (
+	toLauncher receiver = "launcher" // those of env and file
+	toBridge   receiver = "bridge"   // those that are brokered
+	toRefresh  receiver = "refresh"  // a token set
+)
 
 // secrets is what the launcher gets: the values, but of a brokered one the placeholder. The error is about what is there and
 // cannot be used.
 func (d delivery) secrets(p generator.Plan) (units.Secrets, error) {
+	s, err := d.values(p)
+	if err != nil || len(s.Missing) > 0 || !brokers(p) {
+		return s, err
+	}
+	seed, err := d.vault.Seed()
+	if err != nil {
+		return units.Secrets{}, err
+	}
+	authority, err := broker.NewAuthority(seed, p.Name)
+	if err != nil {
+		return units.Secrets{}, err
+	}
+	s.Authority, _, _, err = authority.Certificate()
+	return s, err
+}
+
+func brokers(p generator.Plan) bool {
+	return slices.ContainsFunc(p.Credentials, func(c generator.Credential) bool { return c.Deliver == declaration.Brokered })
+}
+
+// values is secrets without the authority, which is signed anew each time.
+func (d delivery) values(p generator.Plan) (_ units.Secrets, err error) {
+	var seed []byte
+	if brokers(p) {
+		if seed, err = d.vault.Seed(); err != nil {
+			return units.Secrets{}, err
+		}
+	}
 	s := units.Secrets{Values: map[string][]byte{}}
 	for _, c := range p.Credentials {
 		value, missing, err := d.value(c)
+		if err == nil && missing == "" && c.Deliver == declaration.Brokered {
+			value, _, err = d.placeholder(seed, p.Name, c, value)
+		}
 		if err != nil {
 			return units.Secrets{}, err
 		}
@@ -34,60 +82,85 @@ func (d delivery) secrets(p generator.Plan) (units.Secrets, error) {
 			s.Missing = append(s.Missing, missing)
 			continue
 		}
-		if c.Deliver == declaration.Brokered {
-			if value, err = d.placeholder(p.Name, c, value); err != nil {
-				return units.Secrets{}, err
-			}
-			if s.Authority, err = d.certificate(p.Name); err != nil {
-				return units.Secrets{}, err
-			}
-		}
 		s.Values[c.Name] = value
 	}
 	if len(s.Missing) > 0 {
-		return units.Secrets{Missing: s.Missing}, nil
+		s.Values = nil
 	}
 	return s, nil
+}
+
+// digest tells what a launcher is given from anything else; "" if it lacks something. It is of no use to guess values by
+// without the vault.
+func (d delivery) digest(s units.Secrets) string {
+	seed, err := d.vault.Seed()
+	if err != nil || len(s.Missing) > 0 {
+		return ""
+	}
+	s.Authority = nil // signed anew each time, by the same key
+	text, err := json.Marshal(s)
+	if err != nil {
+		return ""
+	}
+	mac := hmac.New(sha256.New, seed)
+	mac.Write(text)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// handout is the digest of what a server's launcher would be given now.
+func (d delivery) handout(p generator.Plan) string {
+	s, err := d.values(p)
+	if err != nil {
+		return ""
+	}
+	return d.digest(s)
 }
 
 // material is what the bridge gets; nil if nothing of the server's is brokered. What is missing or cannot be
 // brokered is left out: the bridge refuses what it would be needed for.
 func (d delivery) material(p generator.Plan) (*broker.Material, error) {
-	var m *broker.Material
+	if !brokers(p) {
+		return nil, nil
+	}
+	seed, err := d.vault.Seed()
+	if err != nil {
+		return nil, err
+	}
+	m := new(broker.Material)
+	if m.Authority, err = broker.NewAuthority(seed, p.Name); err != nil {
+		return nil, err
+	}
 	for _, c := range p.Credentials {
 		if c.Deliver != declaration.Brokered {
 			continue
 		}
-		if m == nil {
-			seed, err := d.vault.Seed()
-			if err != nil {
-				return nil, err
-			}
-			m = new(broker.Material)
-			if m.Authority, err = broker.NewAuthority(seed, p.Name); err != nil {
-				return nil, err
-			}
-		}
 		value, missing, err := d.value(c)
-		if err != nil {
-			return nil, err
+		if err == nil && missing != "" {
+			err = missingError(missing)
 		}
-		if missing != "" {
-			continue
+		var placeholder []byte
+		var former []string
+		if err == nil {
+			placeholder, former, err = d.placeholder(seed, p.Name, c, value)
 		}
-		placeholder, err := d.placeholder(p.Name, c, value)
-		if errors.Is(err, broker.ErrUnfit) {
+		d.recordOne(toBridge, p, c, err)
+		switch _, lacks := errors.AsType[missingError](err); {
+		case lacks || errors.Is(err, broker.ErrUnfit):
 			continue // the launcher says so when it starts; the others go on
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
 		}
 		m.Secrets = append(m.Secrets, broker.Secret{
-			Name: c.Name, Placeholder: string(placeholder), Value: string(value), Hosts: c.Hosts, Places: c.Places,
+			Name: c.Name, Placeholder: string(placeholder), Former: former, Value: string(value), Hosts: c.Hosts, Places: c.Places,
 		})
 	}
 	return m, nil
 }
+
+// missingError says in words which credential is not there.
+type missingError string
+
+func (e missingError) Error() string { return string(e) }
 
 // brokered is the material in JSON, as attach.Message.Broker has it; nil if nothing of the server's is brokered.
 func (d delivery) brokered(p generator.Plan) (*os.File, error) {
@@ -112,7 +185,7 @@ func (d delivery) value(c generator.Credential) (value []byte, missing string, e
 		d.learn(secretName(c), []byte(v))
 		return []byte(v), "", nil
 	}
-	value, err = d.vault.Get(c.Key)
+	value, err = d.vault.Deliver(c.Key)
 	words, waits := errors.AsType[awaited](err)
 	switch {
 	case waits:
@@ -125,27 +198,36 @@ func (d delivery) value(c generator.Credential) (value []byte, missing string, e
 	return value, "", err
 }
 
-func (d delivery) placeholder(server string, c generator.Credential, value []byte) ([]byte, error) {
-	seed, err := d.vault.Seed()
-	if err != nil {
-		return nil, err
-	}
+// placeholder is what stands for a value, and what has stood for former ones.
+func (d delivery) placeholder(seed []byte, server string, c generator.Credential, value []byte) (text []byte, former []string, err error) {
 	p, err := broker.Placeholder(seed, server+"/"+c.Name, string(value))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Name, err)
+		return nil, nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
-	return []byte(p), nil
+	return []byte(p), d.stood.before(server, c.Name, p), nil
 }
 
-func (d delivery) certificate(server string) ([]byte, error) {
-	seed, err := d.vault.Seed()
-	if err != nil {
-		return nil, err
+// record leaves a record of each secret that a launcher is given, or is not, and why (AUD-03). No value is in it.
+func (d delivery) record(p generator.Plan, s units.Secrets, err error) {
+	if err == nil && len(s.Missing) > 0 {
+		err = missingError(strings.Join(s.Missing, "; "))
 	}
-	a, err := broker.NewAuthority(seed, server)
-	if err != nil {
-		return nil, err
+	for _, c := range p.Credentials {
+		if c.Deliver != declaration.Brokered {
+			d.recordOne(toLauncher, p, c, err)
+		}
 	}
-	text, _, _, err := a.Certificate()
-	return text, err
+}
+
+func (d delivery) recordOne(to receiver, p generator.Plan, c generator.Credential, err error) {
+	how := string(c.Deliver)
+	if c.Deliver == declaration.InEnvironment {
+		how = "env"
+	}
+	attributes := []any{"operation", "deliver", "key", secretName(c), "deliver", how, "to", string(to), "server", units.Instance(p.Name, p.Gateway.Session)}
+	if err != nil {
+		d.log.Warn("vault", append(attributes, "outcome", "refused", "error", err)...)
+		return
+	}
+	d.log.Info("vault", append(attributes, "outcome", "done")...)
 }

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +24,7 @@ import (
 // values is a vault as delivery sees it. A nil value cannot be read.
 type values map[string][]byte
 
-func (v values) Get(key string) ([]byte, error) {
+func (v values) Deliver(key string) ([]byte, error) {
 	b, ok := v[key]
 	switch {
 	case !ok:
@@ -64,7 +67,7 @@ func TestDelivery(t *testing.T) {
 			d := delivery{vault: values{
 				"a": []byte("value of a"), "token": []byte(token), "damaged": nil, "short": []byte("hunter2"),
 				"pem": []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
-			}, learn: func(string, []byte) {}}
+			}, learn: func(string, []byte) {}, log: slog.New(slog.DiscardHandler), stood: newStood("", nil)}
 			p := generator.Plan{Name: "github", Credentials: tt.credentials}
 			s, err := d.secrets(p)
 			if tt.err != "" {
@@ -123,5 +126,115 @@ func checkMaterial(t *testing.T, d delivery, p generator.Plan, given units.Secre
 		if s.Placeholder != string(given.Values[s.Name]) || s.Placeholder == s.Value || len(s.Hosts) != 1 || len(s.Places) != 1 {
 			t.Errorf("the bridge gets %+v, and the launcher %q", s, given.Values[s.Name])
 		}
+	}
+}
+
+// TestDeliveryRecords (AUD-03): each secret that a process is given, or is not, leaves a record, whatever way it goes, and
+// none has a value in it.
+func TestDeliveryRecords(t *testing.T) {
+	t.Setenv("FROM_OUTSIDE", "hunter2-of-the-environment")
+	hosts := []egress.Endpoint{{Host: "api.github.com"}}
+	var text bytes.Buffer
+	d := delivery{
+		vault: values{"a": []byte("hunter2-of-a"), "damaged": nil, "token": []byte("ghp_hunter2hunter2hunter2"), "short": []byte("hunter2")},
+		learn: func(string, []byte) {}, stood: newStood("", nil),
+	}
+	d.log = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	env := generator.Credential{Name: "A", Key: "a"}
+	broker := func(key string) generator.Credential {
+		return generator.Credential{Name: "T", Key: key, Deliver: declaration.Brokered, Hosts: hosts}
+	}
+	const vault = "level=INFO msg=vault operation=deliver key="
+	refused := strings.ReplaceAll(vault, "INFO", "WARN")
+	for name, tt := range map[string]struct {
+		credentials []generator.Credential
+		want        string
+	}{
+		"none": {nil, ""},
+		"in all ways": {
+			[]generator.Credential{env, {Name: "B", Key: "a", Deliver: declaration.InFile}, {Name: "C", From: "FROM_OUTSIDE"}, broker("token")},
+			vault + "a deliver=env to=launcher server=x_abcdefgh outcome=done\n" + vault + "a deliver=file to=launcher server=x_abcdefgh outcome=done\n" +
+				vault + "$FROM_OUTSIDE deliver=env to=launcher server=x_abcdefgh outcome=done\n" + vault + "token deliver=broker to=bridge server=x_abcdefgh outcome=done\n",
+		},
+		"one is missing": {
+			[]generator.Credential{env, {Name: "B", Key: "none"}},
+			refused + "a deliver=env to=launcher server=x_abcdefgh outcome=refused error=\"B: pfar vault set none\"\n" +
+				refused + "none deliver=env to=launcher server=x_abcdefgh outcome=refused error=\"B: pfar vault set none\"\n",
+		},
+		"damaged": {[]generator.Credential{{Name: "B", Key: "damaged"}}, refused + "damaged deliver=env to=launcher server=x_abcdefgh outcome=refused error=\"the file is damaged\"\n"},
+		"brokered, and missing": {
+			[]generator.Credential{broker("none")}, refused + "none deliver=broker to=bridge server=x_abcdefgh outcome=refused error=\"T: pfar vault set none\"\n",
+		},
+		"brokered, and damaged": {
+			[]generator.Credential{broker("damaged")}, refused + "damaged deliver=broker to=bridge server=x_abcdefgh outcome=refused error=\"the file is damaged\"\n",
+		},
+		"too short for a broker": {
+			[]generator.Credential{broker("short")},
+			refused + "short deliver=broker to=bridge server=x_abcdefgh outcome=refused error=\"T: a brokered secret has 12 to 4096 bytes, this one 7: deliver it as \\\"env\\\"\"\n",
+		},
+	} {
+		text.Reset()
+		p := generator.Plan{Name: "x", Credentials: tt.credentials}
+		p.Gateway.Session = "abcdefgh"
+		s, err := d.secrets(p)
+		d.record(p, s, err)
+		if f, err := d.brokered(p); err == nil && f != nil {
+			f.Close()
+		}
+		if text.String() != tt.want || strings.Contains(text.String(), "hunter2") {
+			t.Errorf("%s: got\n%swant\n%s", name, &text, tt.want)
+		}
+	}
+}
+
+// TestFormerPlaceholders: whatever bridge asks, also one that was started again, or by the next pfard, is told what a server
+// may have that runs on.
+func TestFormerPlaceholders(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "placeholders.json")
+	secret := values{"token": []byte("ghp_0123456789abcdefghijABCDEFGHIJ012345")}
+	hosts := []egress.Endpoint{{Host: "api.github.com"}}
+	p := generator.Plan{Name: "github", Credentials: []generator.Credential{{Name: "T", Key: "token", Deliver: declaration.Brokered, Hosts: hosts}}}
+	log := slog.New(slog.DiscardHandler)
+	d := delivery{vault: secret, learn: func(string, []byte) {}, log: log, stood: newStood(path, log)}
+	var had []string
+	former := func() []string {
+		t.Helper()
+		m, err := d.material(p)
+		if err != nil || len(m.Secrets) != 1 {
+			t.Fatalf("%+v, %v", m, err)
+		}
+		if s := m.Secrets[0]; len(had) == 0 || had[len(had)-1] != s.Placeholder {
+			had = append(had, s.Placeholder)
+		}
+		return m.Secrets[0].Former
+	}
+	if got := former(); len(got) != 0 {
+		t.Errorf("at first %q", got)
+	}
+	secret["token"] = []byte("ghp_ABCDEFGHIJabcdefghij0123456789012345") // of the same shape
+	if got := former(); len(got) != 0 || len(had) != 1 {
+		t.Errorf("after a value of the same shape %q, %q", got, had)
+	}
+	for n := range maxStood + 2 {
+		secret["token"] = []byte("ghp_" + strings.Repeat("aB1", 13+n))
+		if got := former(); !slices.Equal(got, had[max(0, len(had)-maxStood):len(had)-1]) {
+			t.Errorf("after another shape %q, and there were %q", got, had)
+		}
+	}
+	d.stood = newStood(path, log)
+	if got := former(); !slices.Equal(got, had[len(had)-maxStood:len(had)-1]) {
+		t.Errorf("the next pfard tells %q, and there were %q", got, had)
+	}
+	if text, err := os.ReadFile(path); err != nil || bytes.Contains(text, secret["token"]) {
+		t.Errorf("the file holds a value, or is not there: %v", err)
+	}
+	d.stood.forget("github")
+	if got := newStood(path, log).before("github", "T", "x"); len(got) != 0 {
+		t.Errorf("of a server that is gone %q", got)
 	}
 }

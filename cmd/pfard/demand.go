@@ -105,7 +105,7 @@ func (d *daemon) sleep(name string) error {
 	case s.busy || s.status.State != control.Running:
 		return s.down()
 	case s.renew == renewalDue:
-		d.renewed(s)
+		d.renewIdle(s)
 		return nil
 	}
 	s.run, s.asleep = false, true

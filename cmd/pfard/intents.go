@@ -29,6 +29,7 @@ type intent struct {
 	Run    bool   `json:"run"`
 	Asleep bool   `json:"asleep,omitempty"` // until a call wants it
 	Renew  bool   `json:"renew,omitempty"`  // it runs with an earlier value of a secret
+	Given  string `json:"given,omitempty"`  // server.given
 }
 
 func newIntents(dir string, log *slog.Logger) (intents, error) {
@@ -42,7 +43,7 @@ func (n intents) keep(s *server) {
 	if n.dir == "" || s.want == nil {
 		return
 	}
-	now := intent{s.word, s.run, s.asleep, s.renew == renewalDue}
+	now := intent{s.word, s.run, s.asleep, s.renew == renewalDue, s.given}
 	if n.written[s.name] == now {
 		return
 	}
@@ -115,7 +116,7 @@ func (d *daemon) adopt(found []systemd.Found) {
 			d.intents.forget(name)
 		}
 	}
-	d.handouts() // what they were given is recognised again
+	d.outdated()
 }
 
 // recall makes a server what the last pfard left it as, and what others have made of it since: one that it had started
@@ -134,7 +135,7 @@ func (d *daemon) recall(f systemd.Found) *server {
 	case f.Idle:
 		s.run = i.Run && f.Applied == "" // or it has been stopped since by somebody else
 	default:
-		s.started, s.run = &p, !ok || i.Run || f.Outside
+		s.started, s.run, s.given = &p, !ok || i.Run || f.Outside, i.Given
 		if i.Renew {
 			s.renew = renewalDue
 		}

@@ -38,6 +38,14 @@ type options struct {
 	dirs         control.Dirs
 }
 
+// placeholders is where those of brokered secrets are kept for the next pfard; "": nothing of this one's outlives it.
+func (o options) placeholders() string {
+	if o.local || o.dirs.Run == "" {
+		return ""
+	}
+	return filepath.Join(o.dirs.Run, "placeholders.json")
+}
+
 // run is pfard from start to end.
 func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err := o.absolute(); err != nil {

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -114,24 +112,6 @@ func (d *daemon) recordVault(p control.Peer, q control.Request, r control.Respon
 	d.log.Info("vault", append(attributes, slog.String("outcome", outcome))...)
 }
 
-// recordDelivery logs which secrets a launcher is given, or its bridge on its behalf.
-func recordDelivery(log *slog.Logger, instance string, p generator.Plan, missing []string, err error) {
-	var keys []string
-	for _, c := range p.Credentials {
-		if c.Key != "" {
-			keys = append(keys, c.Key)
-		}
-	}
-	attributes := []any{"operation", "deliver", "key", strings.Join(keys, ", "), "server", instance}
-	switch {
-	case len(keys) == 0 || len(missing) > 0: // nothing is given
-	case err != nil:
-		log.Warn("vault", append(attributes, "outcome", "failed", "error", err)...)
-	default:
-		log.Info("vault", append(attributes, "outcome", "done")...)
-	}
-}
-
 // listSecrets tells what is in the vault, and whose it is.
 func (d *daemon) listSecrets() ([]control.Secret, error) {
 	entries, err := d.vault.List()
@@ -187,10 +167,6 @@ func (d *daemon) usersOf(key string) []string {
 
 // changeVault changes the vault, has servers run with what it holds then, and says what becomes of them (CR-11).
 func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.Change, error) {
-	var before map[string]string
-	if err := d.do(func() error { before = d.handouts(); return nil }); err != nil {
-		return nil, err
-	}
 	d.tokens.storing.Lock() // what comes of a refresh that is under way is dropped
 	changes, err := change()
 	d.tokens.storing.Unlock()
@@ -206,7 +182,7 @@ func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.C
 		for _, c := range changes {
 			told := control.Change{Key: c.Key, Result: string(c.Outcome), Unsearched: d.unsearched(c), Unrefreshed: d.unrefreshed(c)}
 			if c.Outcome != vault.Equal {
-				told.Uses = d.secretChanged(c.Key, before)
+				told.Uses = d.valueChanged(c.Key, atOnce)
 			}
 			list = append(list, told)
 		}
@@ -236,69 +212,4 @@ func (d *daemon) unrefreshed(c vault.Change) string {
 		return ""
 	}
 	return set.Unrefreshed()
-}
-
-// handouts are digests of what launchers are given, by server; none of one that lacks something.
-func (d *daemon) handouts() map[string]string {
-	all := map[string]string{}
-	for name, s := range d.servers {
-		if s.want == nil || len(s.want.Credentials) == 0 {
-			continue
-		}
-		// A token that has ended is what the server runs with nevertheless.
-		if digest, lacks := (delivery{unawaited{d.vault}, d.redaction.put}).handout(s); !lacks {
-			all[name] = digest
-		}
-	}
-	return all
-}
-
-// handout is the digest of what a server's launcher is given.
-func (d delivery) handout(s *server) (digest string, lacks bool) {
-	secrets, err := d.secrets(*s.want)
-	if err != nil || len(secrets.Missing) > 0 {
-		return "", true
-	}
-	secrets.Authority = nil // signed anew each time, by the same key
-	text, err := json.Marshal(secrets)
-	if err != nil {
-		return "", true
-	}
-	sum := sha256.Sum256(text)
-	return string(sum[:]), false
-}
-
-// secretChanged has the servers that use a key run with what is under it now. One whose launcher would be given the same as
-// before goes on: its bridge has the value, and the placeholder has not changed.
-func (d *daemon) secretChanged(key string, before map[string]string) []control.Use {
-	var uses []control.Use
-	for _, name := range d.usersOf(key) {
-		uses = append(uses, control.Use{Server: name, Then: d.renew(d.servers[name], before[name])})
-	}
-	return uses
-}
-
-// renew has a server run with what the vault holds now, and returns what becomes of it. Calls that are under way have the
-// time of any stop.
-func (d *daemon) renew(s *server, before string) control.Then {
-	now, lacks := d.delivery.handout(s)
-	d.rebroker(s.name)
-	switch {
-	case !s.runs():
-		return control.Later
-	case s.status.State == control.Waiting:
-		d.retryWaiting(s)
-		if lacks {
-			return control.Waits
-		}
-		return control.Starts
-	case !lacks && now == before && s.started != nil && !s.busy && !s.again:
-		return control.RunsOn
-	}
-	s.again = s.again || s.started != nil && !s.busy
-	d.converge(s)
-	if lacks {
-		return control.Waits
-	}
-	return control.Restarts
 }

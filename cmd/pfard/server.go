@@ -28,7 +28,8 @@ type server struct {
 
 	started *generator.Plan // what the runner was told to start; nil: nothing
 	again   bool            // stop it and start it, though the plan is the same
-	renew   renewal         // whether what it was started with has changed since
+	given   string          // digest of what its launcher was given (delivery.digest); "": nothing, or it is not known
+	renew   renewal         // whether that has changed since
 	busy    bool            // a stop is under way
 	delayed error           // why what it needs cannot be written; it is tried again
 
@@ -142,9 +143,16 @@ func (d *daemon) start(s *server) {
 	before := s.status.State
 	defer func() { d.failed(s, before) }()
 	secrets, err := d.delivery.secrets(*s.want)
+	s.given = ""
 	if !d.waits { // or systemd asks for them
-		recordDelivery(d.log, s.name, *s.want, secrets.Missing, err)
+		if waits := s.status.State == control.Waiting && s.status.Detail == waitingFor(secrets.Missing); !waits {
+			d.delivery.record(*s.want, secrets, err)
+		}
+		if err == nil && len(s.want.Credentials) > 0 {
+			s.given = d.delivery.digest(secrets)
+		}
 	}
+	d.intents.keep(s)
 	if err != nil {
 		s.set(control.Failed, err.Error())
 		return

@@ -111,7 +111,7 @@ func (d *daemon) openSession(name, handle string) (opened, leaving *session, err
 	plan.Gateway.Session = handle
 	secrets, err := d.delivery.secrets(plan)
 	if !d.waits {
-		recordDelivery(d.log, units.Instance(name, handle), plan, secrets.Missing, err)
+		d.delivery.record(plan, secrets, err)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -101,7 +101,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	defer w.close()
-	c := &credentials{log: log, plan: r.Plan, secrets: d.delivery.secrets}
+	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, gave: d.launcherGiven}
 	go a.serve(l.attach)
 	answered := make(chan struct{})
 	go func() {

@@ -24,16 +24,16 @@ import (
 // old one in the vault is refused from then on, and the owner is told so. A pfard that ends alone loses nothing: the process
 // holds what it got until a pfard has taken it.
 type tokens struct {
-	log      *slog.Logger
-	vault    *vault.Vault
-	wall     wall
-	jitter   func() float64                                          // 0 to 1
-	run      func(ctx context.Context, key string, set []byte) error // has a process refresh a set, and returns when it has ended
-	changing func() (changed func(key string))                       // a secret is about to be replaced; changed is called if that has another value for servers
-	know     func(key string, values [][]byte)                       // these values are about to be in use, and no text is to have them
-	turned   func()                                                  // what is said of sets has changed
-	refused  func(key, words string)                                 // nobody tries again: the owner must do something
-	mended   func(key string)                                        // what was refused has been replaced
+	log     *slog.Logger
+	vault   *vault.Vault
+	wall    wall
+	jitter  func() float64                                          // 0 to 1
+	run     func(ctx context.Context, key string, set []byte) error // has a process refresh a set, and returns when it has ended
+	changed func(key string)                                        // a set has another access token
+	know    func(key string, values [][]byte)                       // these values are about to be in use, and no text is to have them
+	turned  func()                                                  // what is said of sets has changed
+	refused func(key, words string)                                 // nobody tries again: the owner must do something
+	mended  func(key string)                                        // what was refused has been replaced
 
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -73,8 +73,8 @@ const (
 func newTokens(log *slog.Logger, v *vault.Vault) *tokens {
 	t := &tokens{
 		log: log, vault: v, jitter: rand.Float64, of: map[string]*tokenSet{}, under: map[string]bool{},
-		run:      func(context.Context, string, []byte) error { return errors.New("there is nothing to refresh it with") },
-		changing: func() func(string) { return func(string) {} }, know: func(string, [][]byte) {}, turned: func() {}, refused: func(string, string) {}, mended: func(string) {},
+		run:     func(context.Context, string, []byte) error { return errors.New("there is nothing to refresh it with") },
+		changed: func(string) {}, know: func(string, [][]byte) {}, turned: func() {}, refused: func(string, string) {}, mended: func(string) {},
 	}
 	t.wall = &alarm{ring: t.due}
 	t.ctx, t.stop = context.WithCancel(context.Background())
@@ -225,7 +225,6 @@ func (t *tokens) take(key string, r attach.Refreshed, content []byte) {
 	if r.Error != "" {
 		answer.AccessToken = ""
 	}
-	changed := t.changing()
 	set, another, err := t.replace(key, r, answer)
 	switch {
 	case errors.Is(err, errOutdated):
@@ -249,7 +248,7 @@ func (t *tokens) take(key string, r attach.Refreshed, content []byte) {
 	t.mu.Unlock()
 	t.log.Info("vault", "operation", "refresh", "key", key, "outcome", "done", "expiry", until(set.Expiry))
 	if another {
-		changed(key)
+		t.changed(key)
 	}
 	t.turned()
 }

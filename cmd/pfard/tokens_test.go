@@ -435,7 +435,7 @@ func TestRefusedTokens(t *testing.T) {
 		t.Errorf("with an expired token it is %+v", s)
 	}
 	d.hold(t, h.now(), time.Hour)
-	d.tokens.changing()("drive")
+	d.tokens.changed("drive")
 	if s := d.state(t)["a"]; s.State != control.Starting || strings.Contains(s.Detail, "drive") || m.count("a") != 2 || h.in() != 48*time.Minute {
 		t.Errorf("with a new one it is %+v, next in %s", s, h.in())
 	}
@@ -749,5 +749,52 @@ func TestTheNextPfardRenews(t *testing.T) {
 	next.within(t, func() { list = next.onDemand() })
 	if len(list) != 1 || !list[0].Renews || other.count("a") != 0 {
 		t.Errorf("the gateway hears %+v, %d starts", list, other.count("a"))
+	}
+}
+
+// TestTheNextPfardHasAnotherEnvironment: what runs with a former value of a variable is started again, once it is idle.
+func TestTheNextPfardHasAnotherEnvironment(t *testing.T) {
+	t.Setenv("OF_PFAR", "one-of-the-environment")
+	d, m, changed := fixture(t)
+	dir := t.TempDir()
+	n, err := newIntents(dir, d.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.within(t, func() { d.intents = n })
+	d.put(t, "a.hcl", "server {\n  command = \"sh\"\n}\nauth = { TOKEN = \"$OF_PFAR\" }\n")
+	d.put(t, "seed.toml", "name = \"seed\"\ncommand = \"sh\"\n[auth]\ntoken_env = \"OF_PFAR\"\n")
+	d.put(t, "b.hcl", fmt.Sprintf(good, "x"))
+	changed <- struct{}{}
+	d.state(t)
+	if m.secret["a"] != "map[TOKEN:one-of-the-environment]" || m.secret["seed"] != "map[OF_PFAR:one-of-the-environment]" {
+		t.Fatalf("the servers have %q; %+v", m.secret, d.reportNow(t).Diagnostics)
+	}
+	for _, tt := range []struct{ value, renews string }{{"one-of-the-environment", ""}, {"", ""}, {"two-of-the-environment", "a seed "}} {
+		t.Setenv("OF_PFAR", tt.value)
+		next, other, _ := again(t, d, m, dir, "a", "b", "seed")
+		for _, server := range []string{"a", "b", "seed"} {
+			next.within(t, func() {
+				next.servers[server].take(local.Update{Server: server, State: units.StateRunning, PID: 7})
+			})
+		}
+		var list []control.OnDemand
+		next.within(t, func() { list = next.onDemand() })
+		var renews string
+		for _, o := range list {
+			if o.Renews {
+				renews += o.Server.Name + " "
+			}
+		}
+		if renews != tt.renews || len(other.starts) != 0 {
+			t.Errorf("with %q: %q are due, %v starts; want %q", tt.value, renews, other.starts, tt.renews)
+		}
+		if tt.renews == "" {
+			continue
+		}
+		ask(t, next, control.Request{Verb: control.Sleep, Server: "a"})
+		if next.state(t); other.count("a") != 1 || other.secret["a"] != "map[TOKEN:two-of-the-environment]" {
+			t.Errorf("idle, it has %q after %d starts", other.secret["a"], other.count("a"))
+		}
 	}
 }

@@ -18,6 +18,7 @@ const MinSecret = 12
 type Secret struct {
 	Name        string            `json:"name"` // of the variable that holds the placeholder
 	Placeholder string            `json:"placeholder"`
+	Former      []string          `json:"former,omitempty"` // placeholders before it, the latest last: a server that runs on may have them
 	Value       string            `json:"value"`
 	Hosts       []egress.Endpoint `json:"hosts"`
 	Places      []Place           `json:"places"`

@@ -85,6 +85,9 @@ func (s *Source) Take(m broker.Material) error {
 		if len(secret.Value) < broker.MinSecret || len(secret.Placeholder) < broker.MinSecret {
 			return fmt.Errorf("taking over the secret of %q: it, or what stands for it, is shorter than %d bytes", secret.Name, broker.MinSecret)
 		}
+		if slices.ContainsFunc(secret.Former, func(p string) bool { return len(p) < broker.MinSecret }) {
+			return fmt.Errorf("taking over the secret of %q: what stood for it is shorter than %d bytes", secret.Name, broker.MinSecret)
+		}
 	}
 	before := s.now.Load()
 	if before != nil {
@@ -99,7 +102,11 @@ func (s *Source) Take(m broker.Material) error {
 		}
 	}
 	for _, secret := range m.Secrets {
-		next.stands[secret.Name] = standing(secret.Placeholder, next.stands[secret.Name])
+		stands := next.stands[secret.Name]
+		for _, former := range secret.Former {
+			stands = standing(former, stands)
+		}
+		next.stands[secret.Name] = standing(secret.Placeholder, stands)
 	}
 	next.scrub, next.any = next.scrubbed(), next.mentioned()
 	s.now.Store(next)
