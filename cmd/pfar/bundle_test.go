@@ -112,7 +112,7 @@ func TestExportsAndImportsThatAreRefused(t *testing.T) {
 	if _, err := os.Stat("x"); err == nil {
 		t.Error("something was exported")
 	}
-	if got, err := v.Get("a"); err != nil || string(got) != "hunter2-changed" {
+	if got, err := v.Deliver("a"); err != nil || string(got) != "hunter2-changed" {
 		t.Errorf("a is %q, %v", got, err)
 	}
 	if now, err := os.ReadFile(mine); err != nil || !strings.HasPrefix(string(now), "# a comment") {
@@ -152,7 +152,7 @@ func TestExportAndImport(t *testing.T) {
 	if code, out, _ := to.exec(t, "", "import", sealed, "--identity", mine, "--json"); code != 0 || strings.Count(out, `"equal"`) != 3 || strings.Count(out, `"unsearched"`) != 1 {
 		t.Errorf("imported again: exit %d, %q", code, out)
 	}
-	if got, err := v.Get("b"); err != nil || string(got) != "hunter2-of-b" {
+	if got, err := v.Deliver("b"); err != nil || string(got) != "hunter2-of-b" {
 		t.Errorf("b is %q, %v", got, err)
 	}
 	code, stream, complaint := b.exec(t, "", "export", "-", "b", "--recipient", me)

@@ -170,7 +170,7 @@ func (p *fakePfard) move(r control.Request, send func(control.Response) error) e
 	}
 	var told []control.Change
 	for _, c := range changes {
-		value, err := p.vault.Get(c.Key)
+		value, err := p.vault.Deliver(c.Key)
 		if err != nil {
 			return err
 		}

@@ -178,7 +178,7 @@ func TestSealedVault(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := v.Get("a"); err != nil || string(got) != "first-of-a" || !k.opened {
+		if got, err := v.Deliver("a"); err != nil || string(got) != "first-of-a" || !k.opened {
 			t.Errorf("a is %q, %v; sealed: %t", got, err, k.opened)
 		}
 		if contents(t, s.files.plain) != "" || contents(t, s.files.handover) != "" {

@@ -26,6 +26,9 @@ const (
 	whyLauncher = "it is between pfar and its own processes. Remove it"
 )
 
+// IsVaultKey reports whether key may be the name of a secret in the vault, whose file and units are named so.
+func IsVaultKey(key string) bool { return vaultKey.MatchString(key) }
+
 // reserved says why a variable may not be set, or "" (DC-04, SB-15).
 func reserved(name string) string {
 	switch strings.ToUpper(name) {
@@ -112,7 +115,7 @@ func reference(n *node) (key, from string, ok bool) {
 	if n.kind != text {
 		return "", "", false
 	}
-	if k, is := strings.CutPrefix(n.text, "vault:"); is && vaultKey.MatchString(k) && !secretLooking(k) {
+	if k, is := strings.CutPrefix(n.text, "vault:"); is && IsVaultKey(k) && !secretLooking(k) {
 		return k, "", true
 	}
 	if v, is := strings.CutPrefix(n.text, "$"); is && variableName.MatchString(v) {

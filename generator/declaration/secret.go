@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/policies/broker"
 )
 
 // hidden says which parts of a file may hold a secret, for Write: it prints the lines that diagnostics point at.
@@ -50,17 +52,8 @@ func secretName(key string) bool {
 	return false
 }
 
-// tokenPrefixes begin the tokens of well-known services; the longer of two comes first.
-func tokenPrefixes() []string {
-	return []string{
-		"github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "sk-ant-", "sk-", "sk_live_", "sk_test_", "rk_live_",
-		"xoxb-", "xoxp-", "xoxa-", "xapp-", "ntn_", "secret_", "lin_api_", "SG.", "AKIA", "ASIA", "AIza", "eyJ", "npm_", "hf_",
-		"AGE-SECRET-KEY-", "-----BEGIN",
-	}
-}
-
 func tokenPrefix(s string) bool {
-	for _, p := range tokenPrefixes() {
+	for _, p := range broker.TokenPrefixes() {
 		if rest, ok := strings.CutPrefix(s, p); ok && len(rest) >= 8 && (p == "-----BEGIN" || !strings.ContainsAny(rest, " /")) {
 			return true
 		}

@@ -68,15 +68,38 @@ func alphabet(value string) string {
 	return digits + lower + upper
 }
 
-// knownPrefix is what tokens of one kind begin with, which is no part of the secret.
+// prefix is what tokens of one kind begin with, which is no part of the secret.
+type prefix struct {
+	text   string
+	common bool // so does much else
+}
+
+// prefixes are those of well-known services; the longer of two comes first.
+func prefixes() []prefix {
+	return []prefix{
+		{text: "github_pat_"}, {text: "ghp_"}, {text: "gho_"}, {text: "ghu_"}, {text: "ghs_"}, {text: "ghr_"}, {text: "glpat-"},
+		{text: "sk-ant-"}, {text: "sk-proj-"}, {text: "sk-"}, {text: "sk_live_"}, {text: "sk_test_"}, {text: "rk_live_"},
+		{text: "xoxb-"}, {text: "xoxp-"}, {text: "xoxa-"}, {text: "xapp-"}, {text: "ntn_"}, {text: "secret_"}, {text: "lin_api_"},
+		{text: "SG."}, {text: "AKIA"}, {text: "ASIA"}, {text: "AIza"}, {text: "eyJ"}, {text: "npm_"}, {text: "hf_"},
+		{text: "figd_"}, {text: "dop_v1_"}, {text: "shpat_"}, {text: "ATATT3x"}, {text: "AGE-SECRET-KEY-"}, {text: "-----BEGIN"},
+		{text: "pat_", common: true}, {text: "key-", common: true},
+	}
+}
+
+// TokenPrefixes are what a text begins with that is a token's, and hardly anything else's.
+func TokenPrefixes() (list []string) {
+	for _, p := range prefixes() {
+		if !p.common {
+			list = append(list, p.text)
+		}
+	}
+	return list
+}
+
 func knownPrefix(value string) string {
-	for _, p := range []string{
-		"github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "glpat-", "sk-ant-", "sk-proj-", "sk-", "sk_live_", "sk_test_",
-		"rk_live_", "xoxb-", "xoxp-", "xoxa-", "xapp-", "ntn_", "secret_", "lin_api_", "SG.", "AKIA", "ASIA", "AIza", "eyJ",
-		"npm_", "hf_", "pat_", "figd_", "dop_v1_", "shpat_", "ATATT3x", "key-",
-	} {
-		if strings.HasPrefix(value, p) && len(value)-len(p) >= MinSecret {
-			return p
+	for _, p := range prefixes() {
+		if strings.HasPrefix(value, p.text) && len(value)-len(p.text) >= MinSecret {
+			return p.text
 		}
 	}
 	return ""

@@ -42,6 +42,8 @@ func TestImportsThatAreRefused(t *testing.T) {
 		"a NUL":           `{"format":"pfar-vault-1","secrets":[{"key":"c","value":"aHVudGVyMg=="},{"key":"b","value":"AGE="}]}`,
 		"an empty value":  `{"format":"pfar-vault-1","secrets":[{"key":"c","value":"aHVudGVyMg=="},{"key":"b","value":""}]}`,
 		"an unknown kind": `{"format":"pfar-vault-1","secrets":[{"key":"b","kind":"x509","value":"aHVudGVyMg=="}]}`,
+		"no token set":    `{"format":"pfar-vault-1","secrets":[{"key":"b","value":"aHVudGVyMg=="},{"key":"c","kind":"oauth","value":"` + encoded(`{"access_token":"hunter2"`) + `"}]}`,
+		"half a one":      `{"format":"pfar-vault-1","secrets":[{"key":"b","value":"aHVudGVyMg=="},{"key":"c","kind":"oauth","value":"` + encoded(`{"access_token":"hunter2"}`) + `"}]}`,
 		"a key twice":     `{"format":"pfar-vault-1","secrets":[{"key":"b","value":"aHVudGVyMg=="},{"key":"b","value":"aHVudGVyMg=="}]}`,
 	} {
 		changes, err := v.Import([]byte(text), true)
@@ -58,14 +60,19 @@ func TestImportsThatAreRefused(t *testing.T) {
 	if keys, err := v.Keys(); err != nil || strings.Join(keys, " ") != "a" {
 		t.Errorf("the vault holds %q, %v", keys, err)
 	}
-	if got, err := v.Get("a"); err != nil || string(got) != "first-of-a" {
+	if got, err := v.Deliver("a"); err != nil || string(got) != "first-of-a" {
 		t.Errorf("a is %q, %v", got, err)
 	}
 }
 
+func encoded(value string) string { return base64.StdEncoding.EncodeToString([]byte(value)) }
+
+// tokenSet is one as the vault holds it.
+const tokenSet = `{"access_token":"of-b","refresh_token":"rt","token_url":"https://login.example/t","client_id":"id"}`
+
 func TestExportAndImport(t *testing.T) {
 	from, to := open(t, t.TempDir()+"/vault"), open(t, t.TempDir()+"/vault")
-	for k, value := range map[string]string{"a": "of-a", "b": "of-b", "c": "of-c"} {
+	for k, value := range map[string]string{"a": "of-a", "b": tokenSet, "c": "of-c"} {
 		if _, err := from.Put(Secret{Key: k, Kind: map[string]Kind{"b": OAuth}[k], Value: []byte(value)}); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +107,7 @@ func TestExportAndImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := to.Set("b", []byte("of-b")); err != nil { // plain
+	if err := to.Set("b", []byte(tokenSet)); err != nil { // plain
 		t.Fatal(err)
 	}
 	if err := to.Set("c", []byte("of-c")); err != nil {

@@ -103,7 +103,7 @@ func holds(t *testing.T, v *Vault, seed []byte) map[string]string {
 	}
 	got := map[string]string{}
 	for _, k := range keys {
-		value, err := v.Get(k)
+		value, err := v.Deliver(k)
 		if err != nil {
 			t.Errorf("neither the old value nor the new one: %v", err)
 		}

@@ -10,6 +10,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/pfar/pfar/cmd/pfard/vault/durable"
+	"github.com/pfar/pfar/generator/declaration"
 )
 
 // Keeper keeps the text of a vault's key: one identity a line, as age-keygen(1) writes them.
@@ -118,7 +119,7 @@ func (v *Vault) Rekey() error {
 
 // remedy says what can be done about a file that cannot be read.
 func remedy(name string) string {
-	if key := strings.TrimSuffix(name, suffix); validKey.MatchString(key) {
+	if key := strings.TrimSuffix(name, suffix); declaration.IsVaultKey(key) {
 		return "pfar vault remove " + key + " gives it up"
 	}
 	return "restore it from a backup, or remove it"

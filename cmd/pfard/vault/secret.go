@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/pfar/pfar/policies/oauth"
 )
 
 // Kind is what a secret is to pfar.
@@ -52,6 +54,11 @@ func (s *Secret) complete() error {
 		return unfit{fmt.Errorf("storing %q: a secret has 1 to %d bytes, this one %d", s.Key, maxSecret, len(s.Value))}
 	case bytes.IndexByte(s.Value, 0) >= 0:
 		return unfit{fmt.Errorf("storing %q: a secret cannot hold a NUL byte: no environment variable can", s.Key)}
+	}
+	if s.Kind == OAuth {
+		if _, err := oauth.Decode(s.Value); err != nil {
+			return unfit{fmt.Errorf("storing %q: reading the token set: %w", s.Key, err)}
+		}
 	}
 	s.Stored = s.Stored.UTC().Truncate(time.Second)
 	return nil

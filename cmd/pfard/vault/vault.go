@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/pfar/pfar/cmd/pfard/vault/durable"
+	"github.com/pfar/pfar/generator/declaration"
 )
 
 // Errors that a caller tells apart.
@@ -28,8 +28,6 @@ var (
 
 // maxSecret bounds one value, in bytes.
 const maxSecret = 64 << 10
-
-var validKey = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 
 // Vault is a directory of encrypted secrets, readable by its owner only. Its methods may be called at the same time.
 type Vault struct {
@@ -131,13 +129,7 @@ func (v *Vault) compare(s Secret) Outcome {
 	return Changed
 }
 
-// Get returns the value under key.
-func (v *Vault) Get(key string) ([]byte, error) {
-	s, err := v.Read(key)
-	return s.Value, err
-}
-
-// Read returns the secret under key.
+// Read returns the secret under key, of a token set all of it: Deliver returns what servers may have.
 func (v *Vault) Read(key string) (Secret, error) {
 	if err := checkKey(key); err != nil {
 		return Secret{}, err
@@ -180,7 +172,7 @@ func (v *Vault) Keys() ([]string, error) {
 	}
 	keys := []string{}
 	for _, name := range files {
-		if k := strings.TrimSuffix(name, suffix); validKey.MatchString(k) {
+		if k := strings.TrimSuffix(name, suffix); declaration.IsVaultKey(k) {
 			keys = append(keys, k)
 		}
 	}
@@ -265,7 +257,7 @@ func (v *Vault) newSeed() ([]byte, error) {
 }
 
 func checkKey(key string) error {
-	if !validKey.MatchString(key) {
+	if !declaration.IsVaultKey(key) {
 		return unfit{fmt.Errorf("%q is not a name for a secret: use 1 to 64 of a-z, 0-9, _ and -", key)}
 	}
 	return nil

@@ -30,7 +30,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 		if err := v.Set(key, []byte("v")); err == nil {
 			t.Errorf("Set(%q) is accepted", key)
 		}
-		if _, err := v.Get(key); err == nil {
+		if _, err := v.Deliver(key); err == nil {
 			t.Errorf("Get(%q) is accepted", key)
 		}
 		if err := v.Remove(key); err == nil {
@@ -46,7 +46,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: accepted", name)
 		}
-		if _, err := v.Get("k"); !errors.Is(err, ErrNotFound) {
+		if _, err := v.Deliver("k"); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: something was stored: %v", name, err)
 		}
 	}
@@ -88,7 +88,7 @@ func TestDamage(t *testing.T) {
 		if err := os.WriteFile(file, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := v.Get("k")
+		got, err := v.Deliver("k")
 		if err == nil || got != nil {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
@@ -117,7 +117,7 @@ func TestDamage(t *testing.T) {
 // damagedAmongOthers: what is left of k is told, keeps its key, and keeps nothing from the others.
 func damagedAmongOthers(t *testing.T, v *Vault, name string, b []byte) {
 	t.Helper()
-	if got, err := v.Get("sound"); err != nil || string(got) != "value-of-sound" {
+	if got, err := v.Deliver("sound"); err != nil || string(got) != "value-of-sound" {
 		t.Errorf("%s: another secret is %q, %v", name, got, err)
 	}
 	list, err := v.List()
@@ -153,13 +153,13 @@ func TestWhatIsNoFile(t *testing.T) {
 		if err := put(); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := v.Get("k"); err == nil {
+		if got, err := v.Deliver("k"); err == nil {
 			t.Errorf("%s: read as %q", name, got)
 		}
 		if err := v.Set("k", []byte("a-new-one")); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if got, err := v.Get("k"); err != nil || string(got) != "a-new-one" {
+		if got, err := v.Deliver("k"); err != nil || string(got) != "a-new-one" {
 			t.Errorf("%s: afterwards %q, %v", name, got, err)
 		}
 		if err := v.Remove("k"); err != nil {
@@ -186,6 +186,9 @@ func TestPut(t *testing.T) {
 	if _, err := v.Put(Secret{Key: "k", Kind: "x", Value: []byte("one")}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a kind of somebody's: %v", err)
 	}
+	if _, err := v.Put(Secret{Key: "k", Kind: OAuth, Value: []byte("one")}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a token set that is none: %v", err)
+	}
 	old, err := encrypt([]byte("{zero"), v.identities()[0].Recipient())
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +201,7 @@ func TestPut(t *testing.T) {
 		want Outcome
 	}{
 		{Secret{Key: "k", Value: []byte("one")}, New}, {Secret{Key: "k", Value: []byte("one")}, Equal}, {Secret{Key: "k", Value: []byte("two")}, Changed},
-		{Secret{Key: "k", Kind: OAuth, Value: []byte("two")}, Changed}, {Secret{Key: "old", Value: []byte("{zero")}, Equal},
+		{Secret{Key: "k", Value: []byte(tokenSet)}, Changed}, {Secret{Key: "k", Kind: OAuth, Value: []byte(tokenSet)}, Changed}, {Secret{Key: "old", Value: []byte("{zero")}, Equal},
 	} {
 		got, err := v.Put(tt.s)
 		if err != nil || got != tt.want {
@@ -260,7 +263,7 @@ func TestRoundTrip(t *testing.T) {
 		if err := v.Set("notion_token", []byte(value)); err != nil {
 			t.Fatal(err)
 		}
-		got, err := open(t, dir).Get("notion_token")
+		got, err := open(t, dir).Deliver("notion_token")
 		if err != nil || string(got) != value {
 			t.Errorf("got %d bytes, %v; want %d", len(got), err, len(value))
 		}
@@ -335,7 +338,7 @@ func TestAtTheSameTime(t *testing.T) {
 					return
 				default:
 				}
-				if got, err := v.Get("k"); err != nil || !slices.Contains(values, string(got)) {
+				if got, err := v.Deliver("k"); err != nil || !slices.Contains(values, string(got)) {
 					t.Errorf("read %q, %v", got, err)
 				}
 				if s, _, err := v.decrypt(v.seedFile()); err != nil || !bytes.Equal(s, seed) {
@@ -358,7 +361,7 @@ func TestAtTheSameTime(t *testing.T) {
 	}
 	close(over)
 	others.Wait()
-	if got, err := open(t, dir).Get("k"); err != nil || string(got) != values[1] {
+	if got, err := open(t, dir).Deliver("k"); err != nil || string(got) != values[1] {
 		t.Errorf("at last %q, %v", got, err)
 	}
 }
