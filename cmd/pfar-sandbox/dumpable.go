@@ -4,17 +4,14 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
-)
 
-// noCore is the one limit on core files that also keeps the kernel from piping them to a program, as core_pattern may have
-// it (core(5), and coredump_pipe in the kernel): with 0, systemd-coredump stores nothing, but has the whole environment of
-// what crashed written to the journal.
-const noCore = 1
+	"github.com/pfar/pfar/units"
+)
 
 // keepMemory keeps what this process has in memory, credentials for a moment, from others of its user and from disk.
 func keepMemory() error {
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: noCore, Max: noCore}); err != nil {
-		return fmt.Errorf("forbidding core files: %w", err)
+	if err := units.NoCore(); err != nil {
+		return err
 	}
 	return setDumpable(0)
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units"
 )
 
 // enterArg makes this binary the first process of the server's user namespace, and of its network namespace unless that
@@ -92,7 +94,6 @@ func dropPrivileges(tasks uint64) error {
 		// Counted per user namespace since Linux 5.14, so it holds a fork bomb even where there is no cgroup to
 		// (RX fork-bomb); the launcher's own user is not affected.
 		{"RLIMIT_NPROC", unix.RLIMIT_NPROC, tasks},
-		{"RLIMIT_CORE", unix.RLIMIT_CORE, noCore}, // a core file would hold the server's credentials
 		{"RLIMIT_NOFILE", unix.RLIMIT_NOFILE, 4096},
 	}
 	for _, l := range limits {
@@ -100,5 +101,5 @@ func dropPrivileges(tasks uint64) error {
 			return fmt.Errorf("setting %s to %d: %w", l.name, l.max, err)
 		}
 	}
-	return nil
+	return units.NoCore() // a core file would hold the server's credentials
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 )
@@ -158,6 +160,10 @@ func TestExportAndImport(t *testing.T) {
 	code, stream, complaint := b.exec(t, "", "export", "-", "b", "--recipient", me)
 	if code != 0 || !strings.HasPrefix(stream, "-----BEGIN AGE ENCRYPTED FILE-----\n") {
 		t.Fatalf("exit %d, %q, %s", code, stream, complaint)
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &limit); err != nil || limit.Max > 1 {
+		t.Errorf("a core dump would hold the values: its limit is %d, %v", limit.Max, err)
 	}
 	if code, out, complaint := to.exec(t, stream, "import", "-", "--identity", mine); code != 0 || out != "b: equal\n" {
 		t.Errorf("exit %d, %q, %s", code, out, complaint)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units"
 )
 
 const vaultHelp = `Keep the secrets that declarations name as "vault:KEY".
@@ -40,6 +41,8 @@ func (c *cli) vaultCommand() *cobra.Command {
 			"pfar vault set drive --oauth --file tokens.json",
 			"pfar vault export secrets.age", "pfar vault import secrets.age"),
 		Args: arguments(),
+		// Values pass through this process.
+		PersistentPreRunE: func(*cobra.Command, []string) error { return units.NoCore() },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return usage("which of set, rotate, has, list, remove, rekey, export, import?").withHint("pfar vault --help")
 		},

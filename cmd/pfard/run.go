@@ -74,20 +74,12 @@ func private() error {
 	return nil
 }
 
-// noCore keeps it out of core dumps alone. Without systemd there is no more to win: whoever is this user can read the
-// vault's key. Of all limits 1 also keeps the kernel from piping a dump to a program (core(5), coredump_pipe in the kernel).
-func noCore() error {
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
-		return fmt.Errorf("keeping this process's memory out of core dumps: %w", err)
-	}
-	return nil
-}
-
 // runLocal runs everything as processes of its own.
 func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if err := noCore(); err != nil {
+	// There is no more to win without systemd: whoever is this user can read the vault's key.
+	if err := units.NoCore(); err != nil {
 		return err
 	}
 	if err := notSealed(keyFilesIn(o.dirs), o.dirs, os.Getuid()); err != nil {
