@@ -118,6 +118,64 @@ func TestVault(t *testing.T) {
 	}
 }
 
+// impostor asks for a unit's credentials from the name that systemd would have.
+const impostor = `import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind("\0" + sys.argv[1] + "/unit/pfar-mcp@keyed.service/secrets")
+s.connect("/run/pfar/credentials.sock")
+s.settimeout(10)
+print("got", len(s.recv(1 << 16)))
+`
+
+// TestCredentialsForSystemdAlone: whatever name it asks from, what is not in the unit gets nothing, root or not; and each
+// hand-over of a secret is on record, and each that was refused.
+func TestCredentialsForSystemdAlone(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	m.Put(t, "/etc/pfar/mcp.d/keyed.hcl", echo("auth = { TOKEN = \"vault:some_token\", FROM = \"$OF_PFAR\" }"), 0o644)
+	m.Put(t, "/etc/default/pfar", "OF_PFAR=hunter2-of-pfar\n", 0o600)
+	m.Run(t, "systemctl", "restart", "pfard")
+	becomes(t, m, "keyed", control.Waiting)
+	m.Shell(t, "echo -n hunter2-one | pfar vault set some_token")
+	becomes(t, m, "keyed", control.Running)
+	wantToken(t, m, "keyed", "hunter2-one")
+	m.Put(t, "/usr/local/bin/impostor", impostor, 0o644)
+	const moved = `set -e; g=$(find /sys/fs/cgroup -type d -name "$0.scope" | head -n1)/pfar-mcp@keyed.service; mkdir "$g"; echo $$ > "$g/cgroup.procs"; python3 /usr/local/bin/impostor d`
+	for name, command := range map[string][]string{
+		"root":                            {"python3", "/usr/local/bin/impostor", "a"},
+		"a service of root's":             {"systemd-run", "--quiet", "--pipe", "--wait", "python3", "/usr/local/bin/impostor", "b"},
+		"a group that is called the same": {"systemd-run", "--quiet", "--scope", "--unit=evil", "--property=Delegate=yes", "sh", "-c", moved, "evil"},
+	} {
+		if r := m.Try(command[0], command[1:]...); r.Code != 0 || r.Stdout != "got 0\n" {
+			t.Errorf("%s: %s", name, r)
+		}
+	}
+	records := func(want string, match ...string) {
+		t.Helper()
+		out := m.Shell(t, "journalctl --quiet --output=cat SYSLOG_IDENTIFIER=pfard PFAR_OPERATION=deliver "+strings.Join(match, " ")+" | grep -c keyed || true")
+		if strings.TrimSpace(out) != want {
+			t.Errorf("%s records with %q, want %s", strings.TrimSpace(out), match, want)
+		}
+	}
+	records("3", "PFAR_OUTCOME=refused", "PRIORITY=4", "| grep -e 'asks as' -e 'in no unit'")
+	records("1", "PFAR_OUTCOME=done", "PFAR_KEY=some_token", "PFAR_SERVER=keyed", "PFAR_TO=launcher", "PFAR_DELIVER=env")
+	records("1", "PFAR_OUTCOME=done", "'PFAR_KEY=$OF_PFAR'", "PFAR_SERVER=keyed", "PFAR_TO=launcher", "PFAR_DELIVER=env")
+
+	// Another value of pfard's environment: the server has it once it is idle.
+	m.Put(t, "/etc/default/pfar", "OF_PFAR=hunter2-of-another\n", 0o600)
+	m.Run(t, "systemctl", "restart", "pfard")
+	bed.Eventually(t, soon, func() error {
+		r := m.Try("sh", "-c", "for p in /proc/[0-9]*; do grep -qs 'pfar-mcp[-@]keyed[.]' $p/cgroup && tr '\\0' '\\n' <$p/environ; done | grep ^FROM= | sort -u")
+		if r.Stdout != "FROM=hunter2-of-another\n" {
+			return errors.New(r.String())
+		}
+		return nil
+	})
+	if all := m.Shell(t, "journalctl"); strings.Contains(all, "hunter2") {
+		t.Error("the journal has a value")
+	}
+}
+
 // TestNoCoreDump: pfard's memory, which secrets pass through, is neither dumped nor swapped, whatever an administrator has
 // limits be.
 func TestNoCoreDump(t *testing.T) {
