@@ -27,6 +27,7 @@ alone has it run on.
 With --oauth the value is an OAuth 2.0 token set in JSON, which pfar keeps fresh: access_token,
 refresh_token, expiry or expires_in, token_url, client_id; client_secret, auth_style ("header",
 "params", "auto"), scopes and allow_private if there is need of them. Servers get the access token.
+Without expiry or expires_in it is never refreshed.
 
 Each secret is a file that is encrypted with age (age-encryption.org) to the vault's own key. On an
 installed system that key is sealed to the machine by systemd-creds(1): what brings the secrets to

@@ -156,6 +156,9 @@ func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow fu
 	if err != nil {
 		return nil
 	}
+	if r.text != nil {
+		t.log.Info("vault", "operation", "deliver", "key", r.key, "to", string(toRefresh), "outcome", "done")
+	}
 	for {
 		m, files, err := conn.Receive()
 		if err != nil {

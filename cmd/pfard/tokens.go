@@ -328,13 +328,13 @@ func (t *tokens) fail(key string, r attach.Refreshed) {
 		k.next = t.wall.now().Add(k.within)
 		k.problem = fmt.Sprintf("refreshing the OAuth token %q failed: %s; again at %s", key, r.Error, until(k.next))
 	}
-	words := k.problem
+	words, next := k.problem, k.next
 	t.mu.Unlock()
 	if r.Final {
-		t.log.Error("an OAuth token set cannot be refreshed any more", "key", key, "reason", words)
+		t.log.Error("vault", "operation", "refresh", "key", key, "outcome", "refused", "error", words)
 		t.refused(key, words)
 	} else {
-		t.log.Warn("refreshing an OAuth token set, trying again", "key", key, "error", r.Error, "again", until(k.next))
+		t.log.Warn("vault", "operation", "refresh", "key", key, "outcome", "failed", "error", r.Error, "again", until(next))
 	}
 	t.turned()
 	t.due()

@@ -563,7 +563,7 @@ func TestRotatedInVain(t *testing.T) {
 
 // TestConverse is the conversation itself, over a pair of sockets.
 func TestConverse(t *testing.T) {
-	d, _, _, h, _, _ := clerk(t)
+	d, _, _, h, _, said := clerk(t)
 	d.hold(t, noon, time.Hour)
 	_, text, _, err := d.vault.Tokens("drive")
 	if err != nil {
@@ -621,6 +621,11 @@ func TestConverse(t *testing.T) {
 	theirs.Close()
 	if err := <-over; err != nil {
 		t.Error(err)
+	}
+	for _, record := range []string{"operation=deliver key=drive to=refresh outcome=done", `operation=refresh key=drive outcome="a new refresh token, and no access token"`, "operation=refresh key=drive outcome=done"} {
+		if strings.Count(said.String(), record) != 1 {
+			t.Errorf("not one record %q: %s", record, said)
+		}
 	}
 }
 
