@@ -9,9 +9,9 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// renewal is what a server needs whose launcher was given another value than there is now, because a token was refreshed
-// or pfard has another environment:
-// another process, once no request is under way. That the gateway knows, and asks for it (Sleep).
+// renewal is what a server needs whose launcher was given another value than there is now, because a token was refreshed or
+// pfard has another environment: another process, once no request is under way. That the gateway knows, and asks for it
+// (Sleep).
 type renewal int
 
 const (

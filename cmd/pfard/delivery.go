@@ -71,16 +71,16 @@ func (d delivery) values(p generator.Plan) (_ units.Secrets, err error) {
 	}
 	s := units.Secrets{Values: map[string][]byte{}}
 	for _, c := range p.Credentials {
-		value, missing, err := d.value(c)
-		if err == nil && missing == "" && c.Deliver == declaration.Brokered {
+		value, err := d.value(c)
+		if words, ok := errors.AsType[missing](err); ok {
+			s.Missing = append(s.Missing, string(words))
+			continue
+		}
+		if err == nil && c.Deliver == declaration.Brokered {
 			value, _, err = d.placeholder(seed, p.Name, c, value)
 		}
 		if err != nil {
 			return units.Secrets{}, err
-		}
-		if missing != "" {
-			s.Missing = append(s.Missing, missing)
-			continue
 		}
 		s.Values[c.Name] = value
 	}
@@ -134,20 +134,17 @@ func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 		if c.Deliver != declaration.Brokered {
 			continue
 		}
-		value, missing, err := d.value(c)
-		if err == nil && missing != "" {
-			err = missingError(missing)
-		}
+		value, err := d.value(c)
 		var placeholder []byte
 		var former []string
 		if err == nil {
 			placeholder, former, err = d.placeholder(seed, p.Name, c, value)
 		}
-		d.recordOne(toBridge, p, c, err)
-		switch _, lacks := errors.AsType[missingError](err); {
-		case lacks || errors.Is(err, broker.ErrUnfit):
-			continue // the launcher says so when it starts; the others go on
-		case err != nil:
+		if err != nil {
+			d.recordOne(toBridge, p, c, err)
+			if _, lacks := errors.AsType[missing](err); lacks || errors.Is(err, broker.ErrUnfit) {
+				continue // the launcher says so when it starts; the others go on
+			}
 			return nil, err
 		}
 		m.Secrets = append(m.Secrets, broker.Secret{
@@ -156,11 +153,6 @@ func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 	}
 	return m, nil
 }
-
-// missingError says in words which credential is not there.
-type missingError string
-
-func (e missingError) Error() string { return string(e) }
 
 // brokered is the material in JSON, as attach.Message.Broker has it; nil if nothing of the server's is brokered.
 func (d delivery) brokered(p generator.Plan) (*os.File, error) {
@@ -172,30 +164,43 @@ func (d delivery) brokered(p generator.Plan) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return units.Sealed("broker", b)
+	f, err := units.Sealed("broker", b)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range p.Credentials {
+		if slices.ContainsFunc(m.Secrets, func(s broker.Secret) bool { return s.Name == c.Name }) {
+			d.recordOne(toBridge, p, c, nil)
+		}
+	}
+	return f, nil
 }
 
-// value resolves one credential, or says in words what is missing.
-func (d delivery) value(c generator.Credential) (value []byte, missing string, err error) {
-	if c.From != "" {
-		v := os.Getenv(c.From)
-		if v == "" {
-			return nil, fmt.Sprintf("%s: set the environment variable %s for pfar", c.Name, c.From), nil
+// missing is the error of a credential that is not there, or not yet, in words.
+type missing string
+
+func (m missing) Error() string { return string(m) }
+
+// value resolves one credential.
+func (d delivery) value(c generator.Credential) ([]byte, error) {
+	value := []byte(os.Getenv(c.From))
+	if c.From == "" {
+		var err error
+		value, err = d.vault.Deliver(c.Key)
+		words, waits := errors.AsType[awaited](err)
+		switch {
+		case waits:
+			return nil, missing(c.Name + ": " + string(words))
+		case notFound(err):
+			return nil, missing(fmt.Sprintf("%s: pfar vault set %s", c.Name, c.Key))
+		case err != nil:
+			return nil, err
 		}
-		d.learn(secretName(c), []byte(v))
-		return []byte(v), "", nil
+	} else if len(value) == 0 {
+		return nil, missing(fmt.Sprintf("%s: set the environment variable %s for pfar", c.Name, c.From))
 	}
-	value, err = d.vault.Deliver(c.Key)
-	words, waits := errors.AsType[awaited](err)
-	switch {
-	case waits:
-		return nil, c.Name + ": " + string(words), nil
-	case notFound(err):
-		return nil, fmt.Sprintf("%s: pfar vault set %s", c.Name, c.Key), nil
-	case err == nil:
-		d.learn(secretName(c), value)
-	}
-	return value, "", err
+	d.learn(secretName(c), value)
+	return value, nil
 }
 
 // placeholder is what stands for a value, and what has stood for former ones.
@@ -210,7 +215,7 @@ func (d delivery) placeholder(seed []byte, server string, c generator.Credential
 // record leaves a record of each secret that a launcher is given, or is not, and why (AUD-03). No value is in it.
 func (d delivery) record(p generator.Plan, s units.Secrets, err error) {
 	if err == nil && len(s.Missing) > 0 {
-		err = missingError(strings.Join(s.Missing, "; "))
+		err = missing(strings.Join(s.Missing, "; "))
 	}
 	for _, c := range p.Credentials {
 		if c.Deliver != declaration.Brokered {

@@ -173,6 +173,10 @@ func TestDeliveryRecords(t *testing.T) {
 		"brokered, and damaged": {
 			[]generator.Credential{broker("damaged")}, refused + "damaged deliver=broker to=bridge server=x_abcdefgh outcome=refused error=\"the file is damaged\"\n",
 		},
+		"brokered, and another is damaged": {
+			[]generator.Credential{broker("token"), {Name: "U", Key: "damaged", Deliver: declaration.Brokered, Hosts: hosts}},
+			refused + "damaged deliver=broker to=bridge server=x_abcdefgh outcome=refused error=\"the file is damaged\"\n",
+		},
 		"too short for a broker": {
 			[]generator.Credential{broker("short")},
 			refused + "short deliver=broker to=bridge server=x_abcdefgh outcome=refused error=\"T: a brokered secret has 12 to 4096 bytes, this one 7: deliver it as \\\"env\\\"\"\n",

@@ -202,7 +202,7 @@ func (d *daemon) retryWaiting(s *server) {
 	if s.status.State != control.Waiting || s.want == nil || s.busy {
 		return
 	}
-	switch secrets, err := d.delivery.secrets(*s.want); {
+	switch secrets, err := d.delivery.values(*s.want); {
 	case err != nil: // what is there cannot be read; starting it again would say so, and not help
 	case len(secrets.Missing) > 0:
 		s.set(control.Waiting, waitingFor(secrets.Missing))
