@@ -114,6 +114,7 @@ func (d *daemon) adopt(found []systemd.Found) {
 	for _, name := range d.intents.servers() {
 		if d.servers[name] == nil {
 			d.intents.forget(name)
+			d.delivery.stood.forget(name)
 		}
 	}
 	d.outdated()

@@ -161,7 +161,13 @@ func TestCredentialsForSystemdAlone(t *testing.T) {
 	records("1", "PFAR_OUTCOME=done", "PFAR_KEY=some_token", "PFAR_SERVER=keyed", "PFAR_TO=launcher", "PFAR_DELIVER=env")
 	records("1", "PFAR_OUTCOME=done", "'PFAR_KEY=$OF_PFAR'", "PFAR_SERVER=keyed", "PFAR_TO=launcher", "PFAR_DELIVER=env")
 
-	// Another value of pfard's environment: the server has it once it is idle.
+	// A pfard of the same environment leaves the server alone, and another value of it reaches the server once it is idle.
+	was := pid(t, m, "pfar-mcp@keyed")
+	m.Run(t, "systemctl", "restart", "pfard")
+	m.Run(t, "pfar", "call", "keyed.environment")
+	if is := pid(t, m, "pfar-mcp@keyed"); is != was {
+		t.Errorf("the launcher was process %v and is %v", was, is)
+	}
 	m.Put(t, "/etc/default/pfar", "OF_PFAR=hunter2-of-another\n", 0o600)
 	m.Run(t, "systemctl", "restart", "pfard")
 	bed.Eventually(t, soon, func() error {
