@@ -318,7 +318,7 @@ func pinsAreWhole() (string, error) {
 
 func leftovers() (string, error) {
 	var err error
-	for _, pattern := range []string{vaultDir + "/.*", pinsDir + "/.*"} {
+	for _, pattern := range []string{vaultDir + "/.new-*", vaultDir + "/.commit", pinsDir + "/.*"} {
 		if left, gerr := filepath.Glob(pattern); gerr != nil || len(left) > 0 {
 			err = errors.Join(err, gerr, fmt.Errorf("there is %q", left))
 		}
