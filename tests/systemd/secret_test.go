@@ -76,7 +76,6 @@ auth = { TOKEN = { secret = "vault:planted", deliver = "broker" } }`)
 	}
 	checkNoCores(t, m)
 	search(t, m, began, rotated, planted)
-	trespass(t, m, began, rotated, planted)
 	upgrade(t, m, names)
 	use(t, m, rotated)
 	search(t, m, began, rotated, planted)
