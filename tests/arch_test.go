@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -265,6 +266,24 @@ func TestHabits(t *testing.T) {
 				t.Errorf("%s: a comment says %s", s.path(), marked)
 			}
 		}
+	}
+}
+
+// TestLauncherStaysSmall: each start of a server starts the launcher's program twice, and waits for all that it links to set
+// itself up.
+func TestLauncherStaysSmall(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", module+"/cmd/pfar-sandbox").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := strings.Fields(string(out))
+	for _, heavy := range []string{"net/http", "crypto/tls", "crypto/x509", "text/template", "github.com/hashicorp/hcl/v2"} {
+		if slices.Contains(has, heavy) {
+			t.Errorf("the launcher has %s", heavy)
+		}
+	}
+	if !slices.Contains(has, module+"/policies/egress") {
+		t.Errorf("this looks at the wrong program: it has only %q", has)
 	}
 }
 

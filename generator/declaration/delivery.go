@@ -254,7 +254,7 @@ func (d *decoder) brokeredHost(n *node) (egress.Endpoint, bool) {
 		d.hidden.add(n.rng)
 		return fault("Invalid host", `The entry is no host. Write a name of allowed_domains, such as "api.github.com".`)
 	}
-	e, err := egress.ParseEndpoint(n.text)
+	e, err := parseEndpoint(n.text)
 	switch {
 	case err != nil:
 		return fault("Invalid host", "%s", domainFault(err))

@@ -1,12 +1,14 @@
 package declaration
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
+	"golang.org/x/net/publicsuffix"
 
 	"github.com/pfar/pfar/policies/egress"
 )
@@ -126,7 +128,7 @@ func (d *decoder) allowedDomains(f *field) {
 			d.report(problem(n.rng, "Invalid domain", `The entry holds user information before "@". Write the host alone, such as "api.example.com".`))
 			continue
 		}
-		e, err := egress.ParseEndpoint(n.text)
+		e, err := parseEndpoint(n.text)
 		if err != nil {
 			if secretWithin(n.text) {
 				d.hidden.add(n.rng)
@@ -146,7 +148,19 @@ func (d *decoder) allowedDomains(f *field) {
 	}
 }
 
-// domainFault turns an error of egress.ParseEndpoint into a sentence that says what to write.
+// parseEndpoint is egress.ParseEndpoint, and refuses a wildcard over names that anyone can register.
+func parseEndpoint(s string) (egress.Endpoint, error) {
+	e, err := egress.ParseEndpoint(s)
+	if err != nil || !e.Wildcard {
+		return e, err
+	}
+	if suffix, _ := publicsuffix.PublicSuffix(e.Host); suffix == e.Host {
+		return egress.Endpoint{}, fmt.Errorf(`%q covers names that anyone can register (%q is a public suffix): write each host, or "*.example.%s"`, s, e.Host, e.Host)
+	}
+	return e, nil
+}
+
+// domainFault turns an error of parseEndpoint into a sentence that says what to write.
 func domainFault(err error) string {
 	fault := upperFirst(escape(err.Error())) + "."
 	if !strings.Contains(strings.ToLower(fault), "write") {

@@ -74,7 +74,7 @@ func (d *decoder) privateName(f *field) (egress.Endpoint, bool) {
 	if port = port && strings.Count(f.key, ":") == 1 && !strings.Contains(f.key, "/") && endpointOf(key).Host != ""; !port {
 		key = f.key
 	}
-	e, err := egress.ParseEndpoint(key)
+	e, err := parseEndpoint(key)
 	switch {
 	case f.val.kind == table && !d.declares(e): // db.lan = [...] in TOML
 		fault("Name without quotes", "%s is one part of a name, and so it has a table of its own. Write the whole name in quotes: %s.", quoteName(f.key), d.form("allow_private"))
@@ -97,7 +97,7 @@ func (d *decoder) privateName(f *field) (egress.Endpoint, bool) {
 }
 
 func endpointOf(s string) egress.Endpoint {
-	e, err := egress.ParseEndpoint(s)
+	e, err := parseEndpoint(s)
 	if err != nil {
 		return egress.Endpoint{}
 	}

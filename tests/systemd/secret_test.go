@@ -2,9 +2,14 @@ package systemd
 
 import (
 	"crypto/rand"
+	_ "embed"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,76 +19,13 @@ import (
 	"github.com/pfar/pfar/tests/systemd/bed"
 )
 
-// hunt looks for texts, of which its stdin has a list in JSON, in all that a machine has, and prints where they are. What is
-// mounted over is seen by every process's own root.
-const hunt = `import json, os, re, subprocess, sys
-needles = [n.encode() for n in json.load(sys.stdin)]
-me = os.getpid()
-def holds(b): return any(n in b for n in needles)
-def read(path):
-    try:
-        with open(path, "rb") as f: return f.read()
-    except OSError: return b""
-looked = [0, 0, 0]
-def walk(top):
-    seen = set()
-    for d, dirs, files in os.walk(top):
-        inside = d[len(top.rstrip("/")):] or "/"
-        if inside == "/": dirs[:] = [n for n in dirs if n not in ("proc", "sys", "dev")]
-        for n in files:
-            p = os.path.join(d, n)
-            try: st = os.lstat(p)
-            except OSError: continue
-            if (st.st_mode & 0o170000) != 0o100000 or st.st_ctime < float(sys.argv[1]) or st.st_size > 1 << 28: continue
-            looked[0] += 1
-            if holds(read(p)): print("file", inside.rstrip("/") + "/" + n)
-walk("/")
-walk("/dev/shm")
-roots = set()
-for pid in [p for p in os.listdir("/proc") if p.isdigit() and int(p) != me]:
-    name = read("/proc/%s/comm" % pid).decode().strip()
-    unit = read("/proc/%s/cgroup" % pid).decode().strip().rsplit("/", 1)[-1]
-    if unit == "internet.service": continue # where it went
-    for f in ("cmdline", "environ"):
-        looked[1] += 1
-        if holds(read("/proc/%s/%s" % (pid, f))): print(f, name, unit)
-    try: fds = os.listdir("/proc/%s/fd" % pid)
-    except OSError: fds = []
-    for fd in fds:
-        p = "/proc/%s/fd/%s" % (pid, fd)
-        try: st = os.stat(p)
-        except OSError: continue
-        if (st.st_mode & 0o170000) == 0o100000 and st.st_size < 1 << 28 and holds(read(p)): print("descriptor", name, unit)
-    try: root = os.stat("/proc/%s/ns/mnt" % pid).st_ino
-    except OSError: root = None
-    if root and root not in roots:
-        roots.add(root)
-        walk("/proc/%s/root" % pid)
-        walk("/proc/%s/root/dev/shm" % pid)
-    try: maps, mem = open("/proc/%s/maps" % pid), open("/proc/%s/mem" % pid, "rb", 0)
-    except OSError: continue
-    found = False
-    for line in maps:
-        m = re.match("([0-9a-f]+)-([0-9a-f]+) r", line)
-        if not m or "[v" in line: continue
-        at, end = int(m[1], 16), int(m[2], 16)
-        while at < end and not found:
-            try:
-                mem.seek(at); b = mem.read(min(1 << 22, end - at))
-            except (OSError, ValueError, OverflowError): break
-            looked[2] += len(b)
-            found = holds(b)
-            if len(b) < 1 << 22: break
-            at += len(b) - 256
-    if found: print("memory", name, unit)
-journal = subprocess.run(["journalctl", "--no-pager", "--all", "--output=export"], stdout=subprocess.PIPE).stdout
-if holds(journal): print("journal")
-for command in (["systemctl", "show", "*"], ["systemctl", "--no-pager", "status", "--all", "--full"], ["pfar", "plan"], ["pfar", "status", "--json"],
-    ["pfar", "vault", "list", "--json"], ["pfar", "doctor"], ["pfar", "logs", "inenv"], ["pfar", "logs", "infile"], ["pfar", "logs", "brokered"], ["pfar", "pins"]):
-    r = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-    if holds(r.stdout): print("output", " ".join(command))
-if looked[0] < 50 or looked[1] < 8 or looked[2] < 1 << 24 or len(journal) < 10000: print("looked at too little:", looked, len(journal))
-`
+// hunt looks for texts in all that a machine has, and careless leaves one wherever hunt looks.
+var (
+	//go:embed testdata/hunt.py
+	hunt string
+	//go:embed testdata/careless.py
+	careless string
+)
 
 // intended is where a value has to be: with pfard, with the processes of the servers that get it in their environment or
 // in a file, on the way there, and with the bridge that brokers it.
@@ -126,22 +68,25 @@ auth = { TOKEN = { secret = "vault:planted", deliver = "broker" } }`)
 			becomes(t, m, name, control.Running)
 		}
 		use(t, m, value)
-		m.Run(t, "systemctl", "restart", "pfard", "pfar-gateway") // as an upgrade does
+		m.Run(t, "systemctl", "restart", "pfard", "pfar-gateway")
 		for _, name := range names {
 			becomes(t, m, name, control.Running)
 		}
 		use(t, m, value)
 	}
 	checkNoCores(t, m)
-	search(t, m, began, rotated, true)
-	search(t, m, began, planted, false)
+	search(t, m, began, rotated, planted)
+	upgrade(t, m, names)
+	use(t, m, rotated)
+	search(t, m, began, rotated, planted)
+	trespass(t, m, began, rotated, planted)
 	m.Reboot(t)
 	for _, name := range names {
 		becomes(t, m, name, control.Running)
 	}
-	search(t, m, began, rotated, true)
+	search(t, m, began, rotated, planted)
 	m.Run(t, "systemctl", "stop", "pfar.target")
-	search(t, m, began, rotated, false)
+	search(t, m, began, "", planted, rotated)
 }
 
 // secure gives a machine an internet whose certificates it trusts.
@@ -190,31 +135,119 @@ func checkNoCores(t *testing.T, m *bed.Machine) {
 	}
 }
 
-// search looks for a value in all its forms, which has to be nowhere but where it is intended, if anywhere.
-func search(t *testing.T, m *bed.Machine, since, value string, there bool) {
+// upgrade replaces every file of pfar's as a package does, with programs that are built otherwise, while servers run.
+func upgrade(t *testing.T, m *bed.Machine, names []string) {
 	t.Helper()
-	forms, err := json.Marshal(redact.Forms(value))
+	dir := t.TempDir()
+	other := []string{"GOFLAGS=-ldflags=-X=main.build=other"}
+	if err := command(t.Context(), other, "nice", "make", "--no-print-directory", "-C", root, "install", "RACE=1", "BIN="+dir+"/bin", "DESTDIR="+dir+"/installed"); err != nil {
+		t.Fatal(err)
+	}
+	launchers := func() (list []string) {
+		for _, name := range names {
+			list = append(list, pid(t, m, "pfar-mcp@"+name))
+		}
+		return list
+	}
+	program := func(unit string) string { return m.Shell(t, "sha256sum </proc/"+pid(t, m, unit)+"/exe") }
+	gateway, daemon, launcher, ran := program("pfar-gateway"), program("pfard"), program("pfar-mcp@inenv"), launchers()
+	err := filepath.WalkDir(dir+"/installed", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		st, err := d.Info()
+		if err == nil {
+			m.PutFile(t, strings.TrimPrefix(path, dir+"/installed"), path, st.Mode())
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Put(t, "/root/hunt.py", hunt, 0o644)
-	r := m.Feed(string(forms), "python3", "/root/hunt.py", since)
+	m.Shell(t, "systemd-sysusers pfar.conf; systemd-tmpfiles --create pfar.conf; systemctl daemon-reload; systemctl try-restart pfard pfar-gateway")
+	for _, name := range names {
+		becomes(t, m, name, control.Running)
+	}
+	if is := launchers(); !slices.Equal(is, ran) {
+		t.Errorf("the launchers are %q, and were %q", is, ran)
+	}
+	if program("pfar-gateway") == gateway || program("pfard") == daemon || program("pfar-mcp@inenv") != launcher {
+		t.Error("the old programs of pfard and the gateway go on, or a new one of a launcher")
+	}
+}
+
+// hunted is where somebody finds values in any of their forms: a line each, the name of the value first. The command that
+// makes somebody of root comes before.
+func hunted(t *testing.T, m *bed.Machine, since string, values map[string][]string, as ...string) []string {
+	t.Helper()
+	forms := map[string][]string{}
+	for name, list := range values {
+		for _, value := range list {
+			forms[name] = append(forms[name], redact.Forms(value)...)
+		}
+	}
+	texts, err := json.Marshal(forms)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Put(t, programs+"/hunt.py", hunt, 0o644)
+	line := append(as, "python3", programs+"/hunt.py", since)
+	r := m.Feed(string(texts), line[0], line[1:]...)
 	if r.Code != 0 {
 		t.Fatalf("looking for the secret: %s", r)
 	}
-	intends := 0
-	for line := range strings.Lines(r.Stdout) {
-		line = strings.TrimSpace(line)
-		switch {
-		case there && intended.MatchString(line):
-			intends++
-			continue
-		case !there && remembered.MatchString(line):
-			continue
-		}
-		t.Errorf("it is there: %s", line)
+	return slices.Compact(slices.Sorted(strings.SplitSeq(strings.TrimSpace(r.Stdout), "\n")))
+}
+
+// search wants root to find the present value, unless it is "", where it is intended and nowhere else, and former ones
+// nowhere but in memory.
+func search(t *testing.T, m *bed.Machine, since, present string, former ...string) {
+	t.Helper()
+	values := map[string][]string{"former": former}
+	if present != "" {
+		values["present"] = []string{present}
 	}
-	if there && intends < 5 {
-		t.Errorf("it is not even where it has to be, so nothing was looked at: %s", r)
+	found := 0
+	for _, line := range hunted(t, m, since, values) {
+		name, where, _ := strings.Cut(line, " ")
+		switch {
+		case name == "present" && intended.MatchString(where):
+			found++
+		case name == "former" && remembered.MatchString(where), line == "":
+		default:
+			t.Errorf("it is there: %s", line)
+		}
+	}
+	if present != "" && found < 5 {
+		t.Errorf("it is found in %d places, not even where it has to be, so nothing was looked at", found)
+	}
+}
+
+// trespass wants an ordinary user to find none of the values anywhere, and all that one of the user's own units leaves about.
+func trespass(t *testing.T, m *bed.Machine, since string, values ...string) {
+	t.Helper()
+	own := rand.Text()
+	m.Put(t, programs+"/careless.py", careless, 0o644)
+	m.Unit(t, "careless.service", fmt.Sprintf(`[Service]
+User=user
+RuntimeDirectory=careless
+Environment=TOKEN=%[1]s
+ExecStart=python3 %[2]s/careless.py %[1]s /run/careless
+`, hex.EncodeToString([]byte(own)), programs))
+	m.Run(t, "systemctl", "restart", "careless")
+	defer m.Shell(t, "systemctl stop careless; rm /etc/systemd/system/careless.service; systemctl daemon-reload")
+	m.Journal(t, "careless") // is there when all has been written
+	machine := strings.TrimSpace(m.Read(t, "/etc/machine-id"))
+	found := hunted(t, m, since, map[string][]string{"own": {own}, "planted": values}, "setpriv", "--reuid=user", "--regid=user", "--clear-groups", "env", "HOME=/home/user")
+	want := []string{
+		"open /run/careless/sock", "open /run/pfar/attach.sock", "open 127.0.0.1:7417",
+		"own cmdline python3 careless.service", "own descriptor python3 careless.service", "own environ python3 careless.service",
+		"own file /etc/systemd/system/careless.service", "own file /run/careless/left", "own file /var/log/journal/" + machine + "/user-1000.journal",
+		"own journal", "own memory python3 careless.service",
+		"own output systemctl --no-pager cat pfar* careless*", "own output systemctl --no-pager status --all --full", "own output systemctl show *",
+		"own output systemd-analyze dump", "own socket /run/careless/sock",
+	}
+	if slices.Sort(want); !slices.Equal(found, want) {
+		t.Errorf("a user finds\n%s\nwant\n%s", strings.Join(found, "\n"), strings.Join(want, "\n"))
 	}
 }

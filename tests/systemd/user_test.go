@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -264,9 +265,12 @@ s = socket.socket(socket.AF_UNIX)
 s.bind("\0%s/unit/pfar-mcp@keyed.service/secrets" % sys.argv[1])
 s.connect("/run/user/1000/pfar/credentials.sock")
 print(s.recv(1000))`
+	if r := o.Try("python3", "-c", ask, "1"); !strings.Contains(r.Stdout, base64.StdEncoding.EncodeToString([]byte("hunter2-secret"))) {
+		t.Errorf("the user, as whom their systemd asks, does not get to the credentials, so that nobody is kept off: %s", r)
+	}
 	o.m.Run(t, "useradd", "--create-home", "--uid", "1001", "other")
 	other := owner{o.m, "other", 1001}
-	if r := other.Try("python3", "-c", ask, "1"); r.Code == 0 {
+	if r := other.Try("python3", "-c", ask, "2"); r.Code == 0 || !strings.Contains(r.Stderr, "PermissionError") {
 		t.Errorf("another user gets to the credentials: %s", r)
 	}
 }

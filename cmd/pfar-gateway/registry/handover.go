@@ -271,11 +271,8 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 	late := fmt.Errorf("it was not ready within %v", u.limits.Handshake)
 	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, late)
 	defer cancel()
-	a, err := u.handshake(ctx, r.self(u.server.Capabilities), r.shy.has(u.server))
+	a, err := r.shake(ctx, u)
 	if err != nil {
-		if errors.Is(err, errProbe) {
-			r.shy.add(u.server)
-		}
 		return nil, u.because(err)
 	}
 	u.agree(a)
@@ -288,6 +285,25 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 		return nil, u.because(err)
 	}
 	return l, nil
+}
+
+// shake is the handshake, by what is remembered of the server.
+func (r *Registry) shake(ctx context.Context, u *Upstream) (Agreement, error) {
+	self := r.self(u.server.Capabilities)
+	was, known := r.older.get(u.server)
+	a, err := u.handshake(ctx, self, known)
+	if err != nil && known && !was.ends && u.why() == nil && ctx.Err() == nil { // another version of it, perhaps
+		a, err = u.handshake(ctx, self, false)
+	}
+	switch {
+	case err == nil:
+		r.older.settled(u.server, was, known, a)
+	case errors.Is(err, errProbe):
+		r.older.put(u.server, elder{ends: true})
+	case !was.ends:
+		r.older.forget(u.server)
+	}
+	return a, err
 }
 
 func (r *Registry) refresh(ctx context.Context, u *Upstream, kinds Kinds, old *Listing) (*Listing, error) {

@@ -83,7 +83,7 @@ func withMeta(params, added []byte) []byte {
 
 // handshake finds out which generation of the protocol the server speaks, and then speaks only that. As the revision
 // 2026-07-28 wants it of clients that know both, it is asked in the newer way first, and whatever is no answer to that
-// means the older one. Some servers end when they are asked before initialize: after that they are not asked again.
+// means the older one. Some servers end when they are asked before initialize. legacy: this one is not asked.
 func (u *Upstream) handshake(ctx context.Context, c Client, legacy bool) (Agreement, error) {
 	if legacy {
 		return u.initialize(ctx, c)

@@ -294,25 +294,3 @@ var (
 	errUnasked     = errors.New("nobody asked for a process of this session")
 	errSessionOver = errors.New("its session is over")
 )
-
-// shy remembers servers that end when they are asked server/discover, by name and program.
-type shy struct {
-	mu  sync.Mutex
-	set map[[2]string]bool
-}
-
-func (s *shy) has(h handover.Server) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.set[[2]string{h.Name, h.Program}]
-}
-
-func (s *shy) add(h handover.Server) {
-	const most = 1024
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.set == nil || len(s.set) >= most {
-		s.set = make(map[[2]string]bool)
-	}
-	s.set[[2]string{h.Name, h.Program}] = true
-}

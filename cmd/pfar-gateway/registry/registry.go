@@ -26,7 +26,7 @@ type Registry struct {
 	catalogue atomic.Pointer[Catalogue]
 	watch     atomic.Pointer[func(Event)]
 
-	shy    shy    // servers that end when they are probed
+	older  older  // servers that are not probed
 	opener Opener // of processes for single sessions; nil: there are none
 	waker  Waker  // of servers on demand; nil: none ever sleeps
 	keeps  func(server string) bool
