@@ -27,7 +27,7 @@ var samples = map[string]string{
 	"slash":    `tail-ends-in-backslash\`,
 	"number":   "4929123456781234",
 	"long":     strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyz", 200),
-	"binary":   "\x01\x02\xff\xfe\x80abcdef\x7f\x00z"[:13],
+	"binary":   "\x01\x02\u0080\u00ffabcdef\x7f\x00z",
 }
 
 func setOf(t testing.TB, values map[string]string) *Set {
@@ -77,9 +77,6 @@ func TestEncodersAreFound(t *testing.T) {
 					"base64": base64.StdEncoding.EncodeToString([]byte(text)), "base64url": base64.RawURLEncoding.EncodeToString([]byte(text)),
 					"hex": hex.EncodeToString([]byte(text)), "HEX": fmt.Sprintf("%X", text), "JSON": string(quoted), "JSON twice": string(twice),
 				} {
-					if name == "binary" && strings.HasPrefix(kind, "JSON") {
-						continue // not text
-					}
 					out, hits := s.Replace([]byte(encoded))
 					if len(hits) == 0 || hits[0].Name != name {
 						t.Fatalf("%s of %q within %d and %d bytes is not found: %.60q", kind, name, before, after, encoded)
@@ -154,6 +151,9 @@ func TestAgainstOracle(t *testing.T) {
 		var text []byte
 		for range random.IntN(6) {
 			text = append(text, randomText(random, random.IntN(40))...)
+			if bytes.ContainsAny(text[max(0, len(text)-6):], `%\`) {
+				text = append(text, "......"...) // else the form goes on with an escape, as no encoder writes it
+			}
 			form := all[random.IntN(len(all))]
 			if cut := random.IntN(8); cut == 0 { // a near hit
 				form = form[:random.IntN(len(form))]
@@ -343,8 +343,8 @@ func TestFormerValues(t *testing.T) {
 	if b, err := s.MarshalBinary(); err != nil || read.UnmarshalBinary(b) != nil || s.Serial() <= before || read.Serial() != s.Serial() {
 		t.Errorf("the serials are %d, %d and %d, %v", before, s.Serial(), read.Serial(), err)
 	}
-	if s.Len() != maxFormers {
-		t.Errorf("%d values are kept", s.Len())
+	if len(s.secrets) != maxFormers {
+		t.Errorf("%d values are kept", len(s.secrets))
 	}
 }
 
@@ -367,13 +367,13 @@ func TestOnly(t *testing.T) {
 	}
 	for _, one := range s.secrets {
 		for _, p := range one.prints {
-			if seal := binary.LittleEndian.AppendUint64(nil, p.Seal); one.name != "a" && bytes.Contains(b, seal) {
+			if seal := binary.LittleEndian.AppendUint64(nil, p.Core); one.name != "a" && bytes.Contains(b, seal) {
 				t.Errorf("something of %q is in it", one.name)
 			}
 		}
 	}
-	if part.Len() != 2 || part.Serial() != 0 {
-		t.Errorf("it has %d values and the serial %d", part.Len(), part.Serial())
+	if len(part.secrets) != 2 || part.Serial() != 0 {
+		t.Errorf("it has %d values and the serial %d", len(part.secrets), part.Serial())
 	}
 }
 
