@@ -173,21 +173,43 @@ func TestJSONStaysJSON(t *testing.T) {
 	value := `nabcdefg"\u0123`
 	s := setOf(t, map[string]string{"k": value, "num": "4929123456781234", "doc": `{"a": 12345678, "b": "c"}`, "tail": `tail-ends-in-backslash\`, "cut": "u0041b0041c"})
 	for text, want := range map[string]string{
-		`{"a":"nabcdefg\"\\u0123"}`:            `{"a":"[redacted: k]"}`,
-		`{"n":4929123456781234}`:               `{"n":"[redacted: num]"}`,
-		`{"n":[14929123456781234e5,1]}`:        `{"n":["[redacted: num]",1]}`,
-		`{"4929123456781234":true}`:            `{"[redacted: num]":true}`,
-		`[{"a": 12345678, "b": "c"}]`:          `[{"[redacted: doc]": "[redacted: doc]", "[redacted: doc]": "[redacted: doc]"}]`,
-		`{"a":"x tail-ends-in-backslash\\ y"}`: `{"a":"x [redacted: tail] y"}`,
-		`{"a":"x tail-ends-in-backslash\n y"}`: `{"a":"x [redacted: tail] y"}`,
-		`{"a":"x\u0041b0041c y"}`:              `{"a":"x[redacted: cut] y"}`,
-		`{"a":"\ud83d\ude004929123456781234"}`: `{"a":"\ud83d\ude00[redacted: num]"}`,
-		`{"a":"日4929123456781234本"}`:           `{"a":"日[redacted: num]本"}`,
+		`{"a":"nabcdefg\"\\u0123"}`:               `{"a":"[redacted: k]"}`,
+		`{"n":4929123456781234}`:                  `{"n":"[redacted: num]"}`,
+		`{"n":[14929123456781234e5,1]}`:           `{"n":["[redacted: num]",1]}`,
+		`{"4929123456781234":true}`:               `{"[redacted: num]":true}`,
+		`{"a":"{\"a\": 12345678, \"b\": \"c\"}"}`: `{"a":"[redacted: doc]"}`,
+		`{"a":"x tail-ends-in-backslash\\ y"}`:    `{"a":"x [redacted: tail] y"}`,
+		`{"a":"x tail-ends-in-backslash\n y"}`:    `{"a":"x [redacted: tail] y"}`,
+		`{"a":"x\u0041b0041c y"}`:                 `{"a":"x[redacted: cut] y"}`,
+		`{"a":"\ud83d\ude004929123456781234"}`:    `{"a":"\ud83d\ude00[redacted: num]"}`,
+		`{"a":"日4929123456781234本"}`:              `{"a":"日[redacted: num]本"}`,
 	} {
 		out, hits := s.ReplaceJSON([]byte(text))
 		if string(out) != want || len(hits) == 0 {
 			t.Errorf("%s becomes %s, want %s", text, out, want)
 		}
+	}
+}
+
+// TestProtocolStays: nobody who chooses a secret, as a token endpoint does, can take what MCP needs from all servers.
+func TestProtocolStays(t *testing.T) {
+	line := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"protocolVersion":"2025-06-18","content":[{"type":"text","text":"x"}]}}`
+	for _, value := range []string{
+		"notifications/tools/list_changed", "tools/list_changed", "2025-06-18", "025-06-18", `{"jsonrpc":"2.0",`, `"2.0","method":"notifications/`,
+		`,"content":[{"type":"text","text":"`, "protocolVersion", "text", "object", line,
+	} {
+		s := setOf(t, map[string]string{"k": value})
+		if out, hits := s.ReplaceJSON([]byte(line)); string(out) != line || len(hits) > 0 {
+			t.Errorf("a secret %q: %s", value, out)
+		}
+	}
+	s := setOf(t, map[string]string{"k": `{"jsonrpc":"2.0",`, "inner": "hunter2-hunter2"})
+	line = `{"jsonrpc":"2.0","text":"it is {\"jsonrpc\":\"2.0\", and hunter2-hunter2"}`
+	if out, _ := s.ReplaceJSON([]byte(line)); string(out) != `{"jsonrpc":"2.0","text":"it is [redacted: k] and [redacted: inner]"}` {
+		t.Errorf("within a string: %s", out)
+	}
+	if out, _ := s.ReplaceJSON([]byte("no JSON: hunter2-hunter2")); string(out) != "no JSON: [redacted: inner]" {
+		t.Errorf("of no JSON: %s", out)
 	}
 }
 
@@ -290,8 +312,9 @@ func TestUnsearched(t *testing.T) {
 	for value, want := range map[string]bool{
 		"": false, "1234567": false, "production": false, "Production": false, "PRODUCTION": false, "12345678": false, "********": false,
 		"/home/anna/token": false, "https://api.example.com": false, "https://api.example.com/": false, "  short  ": false,
-		"0000-0000-0000": false,
-		"password1234":   true, "production1": true, "qWeRtYuIoP": true, "1234567890123": true, "https://hooks.example.com/T000/B000/x": true,
+		"0000-0000-0000": false, "2026-07-28": false, "resources/templates/list": false, "application/json": false, "tools/list_": false,
+		"tools/list/my-own-1": true, "1234-5678-9012": true,
+		"password1234": true, "production1": true, "qWeRtYuIoP": true, "1234567890123": true, "https://hooks.example.com/T000/B000/x": true,
 		"postgres://u:p@db.lan/x": true, "correcthorsebatterystaple": true, "/K7MDENGbPxRfiCY": true, "aB3$xy9!": true,
 	} {
 		if why := Unsearched([]byte(value)); (why == "") != want {

@@ -16,7 +16,10 @@ type Hit struct {
 // Replace puts "[redacted: NAME]" in place of every secret in a text, and says which there were. Without one it returns
 // the text itself.
 func (s *Set) Replace(text []byte) ([]byte, []Hit) {
-	hits := s.find(text)
+	return replace(text, merge(s.find(text)))
+}
+
+func replace(text []byte, hits []Hit) ([]byte, []Hit) {
 	if len(hits) == 0 {
 		return text, nil
 	}
@@ -41,7 +44,7 @@ func appendMark(b []byte, name string) []byte {
 	return append(append(append(b, "[redacted: "...), name...), ']')
 }
 
-// find returns the places of secrets, in order and none within another.
+// find returns the places of secrets, in no order.
 func (s *Set) find(text []byte) []Hit {
 	if s == nil || s.least == 0 || len(text) < s.least {
 		return nil
@@ -49,7 +52,7 @@ func (s *Set) find(text []byte) []Hit {
 	m := matcher{set: s}
 	if s.blank == 0 {
 		m.read(&reading{text: text}, marksIn(text), depth)
-		return merge(m.hits)
+		return m.hits
 	}
 	var r reading
 	var may marks // most texts have nothing to be read
@@ -60,7 +63,7 @@ func (s *Set) find(text []byte) []Hit {
 		r.text, r.from = text[from:to], from
 		m.read(&r, may, depth)
 	}
-	return merge(m.hits)
+	return m.hits
 }
 
 // stretch returns the next part of a text from i on that may hold a secret, for it is long enough and has no blank; -1 if
@@ -233,6 +236,9 @@ func isBase64(c byte) bool {
 
 // merge puts hits in order and joins those that have bytes in common, under the name of the longest.
 func merge(hits []Hit) []Hit {
+	if len(hits) == 0 {
+		return nil
+	}
 	slices.SortFunc(hits, func(a, b Hit) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end)) })
 	var merged []Hit
 	longest := 0
