@@ -18,7 +18,6 @@ import (
 const (
 	refreshTime = 80 * time.Second // from start to end; that of the unit is 90 s
 	endpointWeb = 45 * time.Second // of that for the endpoint
-	maxSet      = 128 << 10        // bytes of a token set
 )
 
 // refresh refreshes the token set that pfard hands over, gives pfard what came of it, and ends. An error is of what nobody
@@ -93,7 +92,7 @@ func joinForRefresh(ctx context.Context, path string, log *slog.Logger, fail fun
 	if len(files) != 1 {
 		return nil, nil, fmt.Errorf("taking over the token set: %d files came, want one", len(files))
 	}
-	text, err := units.ReadSealed(files[0], maxSet)
+	text, err := units.ReadSealed(files[0], attach.MaxSet)
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking over the token set: %w", err)
 	}

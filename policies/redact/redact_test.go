@@ -278,6 +278,78 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
+// TestWhoeverHoldsASet plays one who has taken the gateway over and knows all of a value but a byte of its middle, or all
+// up to there: neither that byte nor the next comes out, whatever of the set is asked. Only the whole value is told from others.
+func TestWhoeverHoldsASet(t *testing.T) {
+	const value = "ntn_4mYq81RzLc0pXvWbT7uKd2aB3cD4eF5gH6iJ7kL8mN9"
+	s := setOf(t, map[string]string{"k": value})
+	tells := func(guess []byte) bool { // that some window or some part of what is sealed may be in it
+		for k, tier := range s.tiers {
+			width := k + MinLength
+			for i := 0; tier.filter != nil && i+width <= len(guess); i++ {
+				if tier.filter[hashOf(guess[i:], guess[i+width-8:], s.keys)>>tier.shift] != 0 {
+					return true
+				}
+			}
+		}
+		for i := range guess {
+			for end := i + 1; end <= min(len(guess), i+maxCore); end++ {
+				if len(s.entries[s.seal(guess[i:end])]) > 0 {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if !tells([]byte(value)) {
+		t.Fatal("the value itself is not told: nothing is tried")
+	}
+	for from := range len(value) {
+		for known := 7; known < longestKnown && from+known < len(value); known++ { // as the former sets, which had windows of 4 and 8
+			right := []byte(value[from : from+known+1])
+			if tells(right) {
+				t.Fatalf("%q is told from what is none", right)
+			}
+		}
+	}
+	// With 16 bytes known the filter tells the right one, and as many wrong ones as it lets pass of any: over all sets, as
+	// often as a guess at so many bits is right.
+	passed, tried := 0, 0
+	for range 20 {
+		s = setOf(t, map[string]string{"k": value})
+		window := []byte(value[(len(value)-maxWidth)/2:][:maxWidth])
+		for i := range window {
+			for c := range 256 {
+				if guess := slices.Clone(window); guess[i] != byte(c) {
+					guess[i] = byte(c)
+					tried++
+					if tells(guess) {
+						passed++
+					}
+				}
+			}
+		}
+	}
+	if rate := float64(tried) / float64(passed); rate > 1<<10 {
+		t.Errorf("one of %.0f wrong guesses at a window passes: the filter tells more than ten bits", rate)
+	}
+}
+
+const longestKnown = maxWidth - 1
+
+// TestFilterTellsNotWhose: the stored filter is the same in whatever order values came, and has a bit for each window at most.
+func TestFilterTellsNotWhose(t *testing.T) {
+	s := New(map[string][]byte{"a": []byte("first-value-of-a-with-1"), "b": []byte("the-other-value-of-b-2")})
+	before := s.tiers
+	s.secrets[0], s.secrets[1] = s.secrets[1], s.secrets[0]
+	s.fill()
+	for i := range before {
+		if !bytes.Equal(before[i].filter, s.tiers[i].filter) {
+			t.Error("the order shows")
+		}
+	}
+}
+
 // TestSetHoldsNoValue looks for eight bytes in a row of any form in what is stored.
 func TestSetHoldsNoValue(t *testing.T) {
 	m := map[string][]byte{}
