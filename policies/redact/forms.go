@@ -84,12 +84,13 @@ var quotes = []*strings.Replacer{
 	strings.NewReplacer("&#34;", `"`, "&#39;", "'"),
 }
 
+// htmlForms has no decimal numbers for every character: a value and what stands for it would no longer be alike in length.
 func htmlForms(value string) []string {
 	var all []string
 	for _, q := range quotes {
 		all = append(all, q.Replace(html.EscapeString(value)))
 	}
-	for _, format := range []string{"&#%d;", "&#x%x;", "&#x%X;"} {
+	for _, format := range []string{"&#x%x;", "&#x%X;"} {
 		var b strings.Builder
 		for _, r := range value {
 			fmt.Fprintf(&b, format, r)

@@ -563,3 +563,18 @@ func token(random *rand.Rand, n int) string {
 	}
 	return string(b)
 }
+
+// BenchmarkDense searches what has no white space: Base64, as pictures come in.
+func BenchmarkDense(b *testing.B) {
+	random := rand.New(rand.NewPCG(5, 6))
+	values := map[string]string{}
+	for i := range 50 {
+		values[fmt.Sprint("k", i)] = "ntn_" + token(random, 40)
+	}
+	s := setOf(b, values)
+	text := []byte(`{"data":"` + token(random, 64<<10-11) + `"}`)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		s.ReplaceJSON(text)
+	}
+}

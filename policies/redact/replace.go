@@ -67,41 +67,31 @@ func (s *Set) find(text []byte) []Hit {
 }
 
 // stretch returns the next part of a text from i on that may hold a secret, for it is long enough and has no blank; -1 if
-// there is none.
+// there is none. It looks at eight bytes at once.
 func (s *Set) stretch(text []byte, i int) (from, to int) {
-	for from = i; from+s.least <= len(text); {
-		last := s.lastBlank(text[from : from+s.least])
-		if last >= 0 {
-			from += last + 1
+	for from = i; i+8 <= len(text); i += 8 {
+		blank := s.blanksIn(text[i:])
+		if blank == 0 {
 			continue
 		}
-		for to = from + s.least; to < len(text); to += 8 {
-			if to+8 > len(text) {
-				for to < len(text) && text[to] >= s.blank {
-					to++
-				}
-				break
-			}
-			if blank := s.blanksIn(text[to:]); blank != 0 {
-				to += bits.TrailingZeros64(blank) >> 3
-				break
-			}
+		if to = i + bits.TrailingZeros64(blank)>>3; to-from >= s.least {
+			return from, to
 		}
-		return from, to
+		from = i + 8 - bits.LeadingZeros64(blank)>>3
+	}
+	for ; i < len(text); i++ {
+		if text[i] >= s.blank {
+			continue
+		}
+		if i-from >= s.least {
+			return from, i
+		}
+		from = i + 1
+	}
+	if len(text)-from >= s.least {
+		return from, len(text)
 	}
 	return -1, -1
-}
-
-// lastBlank returns the place of the last blank in 8 bytes or more; -1 if there is none.
-func (s *Set) lastBlank(text []byte) int {
-	for i := len(text) - 8; ; i = max(0, i-8) {
-		if blank := s.blanksIn(text[i:]); blank != 0 {
-			return i + 7 - bits.LeadingZeros64(blank)>>3
-		}
-		if i == 0 {
-			return -1
-		}
-	}
 }
 
 const (
@@ -122,6 +112,7 @@ type matcher struct {
 
 	reading      // that is searched now
 	sums    sums // of it
+	summed  bool // sums are of it
 }
 
 // read searches a reading, and what it says when escapes are undone so many times at most. Only those are looked for that
@@ -145,13 +136,14 @@ func (m *matcher) read(r *reading, marks marks, depth int) {
 }
 
 func (m *matcher) search(r *reading) {
-	m.reading, m.sums.text = *r, nil
-	for k := range m.set.tiers {
-		t, width := &m.set.tiers[k], k+MinLength
-		if t.filter == nil {
-			continue
+	m.summed = false
+	for _, width := range m.set.widths {
+		if width > len(r.text) {
+			break
 		}
+		t := m.set.tier(width)
 		for i := t.next(r.text, 0, width, m.set.keys); i >= 0; i = t.next(r.text, i+1, width, m.set.keys) {
+			m.reading = *r
 			m.at(t, width, i)
 		}
 	}
@@ -159,9 +151,6 @@ func (m *matcher) search(r *reading) {
 
 // next returns the next place from i on where a window may be; -1 if there is none.
 func (t *tier) next(text []byte, i, width int, keys [2]uint64) int {
-	if len(text) < width {
-		return -1
-	}
 	filter, shift := t.filter, t.shift&63
 	ends := text[width-8:]            // of the windows: their last 8 bytes
 	for ; i+11 <= len(ends); i += 4 { // four at a time, with one branch
@@ -215,8 +204,8 @@ func (m *matcher) confirm(e entry, core int) {
 }
 
 func (m *matcher) sumOf(start, end int) uint64 {
-	if m.sums.text == nil {
-		m.sums = sums{text: m.text, base: m.set.base}
+	if !m.summed {
+		m.sums, m.summed = sums{text: m.text, base: m.set.base}, true
 	}
 	return m.sums.of(start, end)
 }

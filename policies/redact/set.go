@@ -37,6 +37,7 @@ type Set struct {
 	entries        map[uint64][]entry // forms by the seals of their cores
 	least, longest int                // lengths of forms
 	limit          uint64             // blank in each byte
+	widths         []int              // of windows, the least first
 }
 
 // secret is what one value is recognised by.
@@ -278,6 +279,12 @@ func (t *tier) resize(bits int) { t.filter, t.shift = make([]byte, 1<<bits), 64-
 
 // index makes what is found by the prints.
 func (s *Set) index() {
+	s.widths = nil
+	for i, t := range s.tiers {
+		if t.filter != nil {
+			s.widths = append(s.widths, MinLength+i)
+		}
+	}
 	s.entries, s.least, s.longest, s.limit = map[uint64][]entry{}, 0, 0, uint64(s.blank)*eachByte
 	for i := range s.secrets {
 		for j := range s.secrets[i].prints {
