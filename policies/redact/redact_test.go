@@ -278,8 +278,9 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-// TestWhoeverHoldsASet plays one who has taken the gateway over and knows all of a value but a byte of its middle, or all
-// up to there: neither that byte nor the next comes out, whatever of the set is asked. Only the whole value is told from others.
+// TestWhoeverHoldsASet plays one who has taken the gateway over and works a value out from its middle, byte after byte, as
+// could be done with the former sets, which had windows of 4 and of 8: no part of less than a window is told from anything else,
+// wherever in the value it is and in whatever the set is asked by. Of a whole window the filter tells ten bits.
 func TestWhoeverHoldsASet(t *testing.T) {
 	const value = "ntn_4mYq81RzLc0pXvWbT7uKd2aB3cD4eF5gH6iJ7kL8mN9"
 	s := setOf(t, map[string]string{"k": value})
@@ -287,7 +288,7 @@ func TestWhoeverHoldsASet(t *testing.T) {
 		for k, tier := range s.tiers {
 			width := k + MinLength
 			for i := 0; tier.filter != nil && i+width <= len(guess); i++ {
-				if tier.filter[hashOf(guess[i:], guess[i+width-8:], s.keys)>>tier.shift] != 0 {
+				if tier.filter[hashOf(guess[i:], guess[i+width/2-4:], guess[i+width-8:], s.keys)>>tier.shift] != 0 {
 					return true
 				}
 			}
@@ -305,15 +306,13 @@ func TestWhoeverHoldsASet(t *testing.T) {
 		t.Fatal("the value itself is not told: nothing is tried")
 	}
 	for from := range len(value) {
-		for known := 7; known < longestKnown && from+known < len(value); known++ { // as the former sets, which had windows of 4 and 8
+		for known := 7; known < maxWidth-1 && from+known < len(value); known++ {
 			right := []byte(value[from : from+known+1])
 			if tells(right) {
 				t.Fatalf("%q is told from what is none", right)
 			}
 		}
 	}
-	// With 16 bytes known the filter tells the right one, and as many wrong ones as it lets pass of any: over all sets, as
-	// often as a guess at so many bits is right.
 	passed, tried := 0, 0
 	for range 20 {
 		s = setOf(t, map[string]string{"k": value})
@@ -334,8 +333,6 @@ func TestWhoeverHoldsASet(t *testing.T) {
 		t.Errorf("one of %.0f wrong guesses at a window passes: the filter tells more than ten bits", rate)
 	}
 }
-
-const longestKnown = maxWidth - 1
 
 // TestFilterTellsNotWhose: the stored filter is the same in whatever order values came, and has a bit for each window at most.
 func TestFilterTellsNotWhose(t *testing.T) {

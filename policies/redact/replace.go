@@ -152,19 +152,19 @@ func (m *matcher) search(r *reading) {
 // next returns the next place from i on where a window may be; -1 if there is none.
 func (t *tier) next(text []byte, i, width int, keys [2]uint64) int {
 	filter, shift := t.filter, t.shift&63
-	ends := text[width-8:]            // of the windows: their last 8 bytes
-	for ; i+11 <= len(ends); i += 4 { // four at a time, with one branch
-		v, w := text[i:i+11], ends[i:i+11]
-		a := hashOf(v, w, keys) >> shift
-		b := hashOf(v[1:], w[1:], keys) >> shift
-		c := hashOf(v[2:], w[2:], keys) >> shift
-		d := hashOf(v[3:], w[3:], keys) >> shift
+	middles, ends := text[width/2-4:], text[width-8:] // of the windows: 8 bytes of each
+	for ; i+11 <= len(ends); i += 4 {                 // four at a time, with one branch
+		u, v, w := text[i:i+11], middles[i:i+11], ends[i:i+11]
+		a := hashOf(u, v, w, keys) >> shift
+		b := hashOf(u[1:], v[1:], w[1:], keys) >> shift
+		c := hashOf(u[2:], v[2:], w[2:], keys) >> shift
+		d := hashOf(u[3:], v[3:], w[3:], keys) >> shift
 		if filter[a]|filter[b]|filter[c]|filter[d] != 0 {
 			break
 		}
 	}
 	for ; i+8 <= len(ends); i++ {
-		if filter[hashOf(text[i:], ends[i:], keys)>>shift] != 0 {
+		if filter[hashOf(text[i:], middles[i:], ends[i:], keys)>>shift] != 0 {
 			return i
 		}
 	}

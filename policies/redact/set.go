@@ -12,18 +12,17 @@ import (
 
 // Set recognises secrets. The zero value recognises nothing. It may be used by many at once, but for Put.
 //
-// Whoever holds a set can try whole values, and nothing less: it has the keys, and of a value and of its three or six forms in
-// Base64 each
-//   - nine or ten bits of a keyed hash of 16 bytes in the middle (8 of a form of less than 16), by which texts are searched.
-//     They are bits of a filter, which does not say whose they are;
+// Whoever holds a set has its keys, and of a value and of each of its three or six forms in Base64
+//   - nine or ten bits of a keyed hash of the 24 bytes in the middle, or of the whole if that is shorter, by which texts are
+//     searched. They are bits of a filter, which does not say whose they are;
 //   - a keyed SHA-256, cut to 64 bits, of the 32 bytes in the middle, or 24, or of the whole if that is shorter;
 //   - of a longer one such a SHA-256 of a sum of 61 bits over the whole.
 //
-// All other forms are found by undoing them in the text. So there is nothing to extend a guess by, byte after byte: the
-// filter tells of a right one as of one wrong one in some 500, for each form. A value of which few are possible is found by trying
-// them all, a few multiplications each, and a SHA-256 for what the filter lets pass: a password that is in a list at once,
-// 8 random letters and digits within an hour on one graphics card, 12 of them after decades. The filter's bits together
-// make 16 random characters as hard to find as 11 or 12.
+// All other forms are found by undoing them in the text. So no part of less than 16 bytes of a value, or less than the
+// whole of a shorter one, is told from any other, and there is nothing to extend a guess by. A value of which few are
+// possible is found by trying them all, at a multiplication each and a SHA-256 for what the filter lets pass: a password
+// that is in a list at once, 8 random letters and digits within an hour on one graphics card, 12 after decades, 16
+// hexadecimal digits after months. The bits of the filter, some 40 of a value in all, cannot be had without such a search.
 type Set struct {
 	key    [32]byte  // of seals
 	keys   [2]uint64 // of hashes of windows
@@ -64,7 +63,7 @@ const (
 )
 
 const (
-	maxWidth   = 16 // of windows, in bytes: shorter forms are their own
+	maxWidth   = 24 // of windows, in bytes: shorter forms are their own
 	maxCore    = 32
 	maxFormers = 4 // values of one name that are recognised: servers run on with what they were started with
 )
@@ -191,16 +190,17 @@ func (s *Set) printOf(f form) (p print, hash uint64) {
 	}
 	width := widthOf(len(f.text))
 	window := core[(n-width)/2:][:width]
-	return p, hashOf(window, window[width-8:], s.keys)
+	return p, hashOf(window, window[width/2-4:], window[width-8:], s.keys)
 }
 
 func widthOf(length int) int { return min(length, maxWidth) }
 
-// hashOf is that of a window, by the 8 bytes with which it begins and those with which it ends. It has to be cheap, as it is
-// computed at every byte, and not linear, lest what is known of several windows be solved for their bytes. Its highest bits are
-// the best.
-func hashOf(first, last []byte, keys [2]uint64) uint64 {
-	return (binary.LittleEndian.Uint64(first) + keys[0]) * (binary.LittleEndian.Uint64(last) + keys[1])
+// hashOf is that of a window, by the 8 bytes with which it begins, those in its middle and those with which it ends. It has to
+// be cheap, as it is computed at every byte, and not linear, lest what is known of several windows be solved for their
+// bytes. Its highest bits are the best.
+func hashOf(first, middle, last []byte, keys [2]uint64) uint64 {
+	return (binary.LittleEndian.Uint64(first) + bits.RotateLeft64(binary.LittleEndian.Uint64(middle), 29) + keys[0]) *
+		(binary.LittleEndian.Uint64(last) + keys[1])
 }
 
 // seal tells nothing of a core to who cannot guess it. Its length is told apart by the last byte, and all is of fixed length,
