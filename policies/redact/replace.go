@@ -117,7 +117,7 @@ type matcher struct {
 
 // read searches a reading, and what it says when escapes are undone so many times at most. Only those are looked for that
 // may be there.
-func (m *matcher) read(r *reading, marks marks, depth int) {
+func (m *matcher) read(r *reading, may marks, depth int) {
 	m.search(r)
 	if least := 2 * m.set.least; len(r.text) >= least {
 		m.hexadecimal(r, least)
@@ -125,7 +125,7 @@ func (m *matcher) read(r *reading, marks marks, depth int) {
 	if depth == 0 {
 		return
 	}
-	for i, is := range marks {
+	for i, is := range may {
 		if !is {
 			continue
 		}
