@@ -41,9 +41,14 @@ func TestForms(t *testing.T) {
 				t.Fatalf("%s: no form of %q is in %q: %q", name, value, got, forms)
 			}
 		}
+		s := New(map[string][]byte{"k": []byte(value)})
+		whole := strings.TrimSpace(value) == value && Unsearched([]byte(value)) == ""
 		for i, f := range forms {
 			if len(f) < len(value)-1 {
 				t.Fatalf("form %d of %q is %q: it would be found by chance", i, value, f)
+			}
+			if got := s.String("." + f + "."); whole && got != ".[redacted: k]." {
+				t.Fatalf("form %d of %q, %q, becomes %q", i, value, f, got)
 			}
 		}
 		if other := Forms(text(len(value))); len(other) != len(forms) {

@@ -17,7 +17,7 @@ import (
 // hunt looks for texts, of which its stdin has a list in JSON, in all that a machine has, and prints where they are. What is
 // mounted over is seen by every process's own root.
 const hunt = `import json, os, re, subprocess, sys
-needles = [n.encode() for n in json.load(sys.stdin)]
+needles = {n.encode() for n in json.load(sys.stdin)}
 me = os.getpid()
 def holds(b): return any(n in b for n in needles)
 def read(path):
