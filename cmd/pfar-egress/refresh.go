@@ -19,7 +19,6 @@ const (
 	refreshTime = 80 * time.Second // from start to end; that of the unit is 90 s
 	endpointWeb = 45 * time.Second // of that for the endpoint
 	lastTime    = 25 * time.Second // from SIGTERM to the end: an answer and its way to pfard; TimeoutStopSec= is 30 s
-	maxSet      = 128 << 10        // bytes of a token set
 )
 
 // refresh refreshes the token set that pfard hands over, gives pfard what came of it, and ends. An error is of what nobody
@@ -116,7 +115,7 @@ func joinForRefresh(ctx, stop context.Context, path string, log *slog.Logger, fa
 	if len(files) != 1 {
 		return nil, nil, fmt.Errorf("taking over the token set: %d files came, want one", len(files))
 	}
-	text, err := units.ReadSealed(files[0], maxSet)
+	text, err := units.ReadSealed(files[0], attach.MaxSet)
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking over the token set: %w", err)
 	}

@@ -189,7 +189,7 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 	defer a.gone(p.Instance, conn)
 	over := make(chan struct{})
 	defer close(over)
-	if err := conn.Feed(a.redaction.of(plan), over); err != nil { // before the answer that lets the server run
+	if err := conn.Feed(a.redaction.ofLauncher(plan), over); err != nil { // before the answer that lets the server run
 		return err
 	}
 	var limits sandbox.Limits // with which this pfard has placed the server

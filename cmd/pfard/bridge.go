@@ -57,7 +57,7 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	}
 	done := make(chan struct{})
 	defer close(done)
-	if err := conn.Feed(a.redaction.of(plan), done); err != nil {
+	if err := conn.Feed(a.redaction.ofBridge(plan), done); err != nil {
 		return err
 	}
 	go a.passSecrets(conn, p.Instance, plan, changed)

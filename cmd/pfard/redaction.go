@@ -10,12 +10,13 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/attach"
 )
 
 // redaction is what secrets are recognised by, for those who see what servers say: the gateway, and of a server's own
-// secrets its launcher and its bridge. What a server may have been started with stays in it until pfard is started again,
+// secrets its bridge and, of those that the server itself has, its launcher. What a server may have been started with stays in it until pfard is started again,
 // also when it has been removed from the vault.
 type redaction struct {
 	mu      sync.Mutex
@@ -94,11 +95,22 @@ func stored(s *redact.Set) []byte {
 	return b
 }
 
-// of is the part that a plan's processes get: the values that the plan names, and of a token set the access token alone.
-func (r *redaction) of(p generator.Plan) attach.Redaction {
+// ofBridge is the part that a plan's bridge gets: the values that the plan names, and of a token set the access token alone.
+func (r *redaction) ofBridge(p generator.Plan) attach.Redaction {
+	return r.of(p, func(generator.Credential) bool { return true })
+}
+
+// ofLauncher is what its launcher gets: nothing of what is brokered, which the server that it listens to does not have.
+func (r *redaction) ofLauncher(p generator.Plan) attach.Redaction {
+	return r.of(p, func(c generator.Credential) bool { return c.Deliver != declaration.Brokered })
+}
+
+func (r *redaction) of(p generator.Plan, gets func(generator.Credential) bool) attach.Redaction {
 	names := make([]string, 0, len(p.Credentials))
 	for _, c := range p.Credentials {
-		names = append(names, secretName(c))
+		if gets(c) {
+			names = append(names, secretName(c))
+		}
 	}
 	return func() ([]byte, <-chan struct{}) {
 		r.mu.Lock()

@@ -108,7 +108,7 @@ func hides(t *testing.T, process *attach.Conn) *redact.Set {
 }
 
 // TestProcessesKnowTheirOwnSecrets: a launcher and a bridge that were taken over have nothing of another server's secrets,
-// and of a token set nothing but the access token.
+// of a token set nothing but the access token, and a launcher nothing of what is brokered.
 func TestProcessesKnowTheirOwnSecrets(t *testing.T) {
 	t.Setenv("PFAR_TEST_OF_A", "variable-of-a-5")
 	d, _, _ := fixture(t)
@@ -167,7 +167,12 @@ func TestProcessesKnowTheirOwnSecrets(t *testing.T) {
 					}
 				}
 			}
-			const own, foreign = "first-of-a-1 brokered-of-a-4 variable-of-a-5", "first-of-b-3 refresh-of-a-6"
+			own, foreign := "first-of-a-1 variable-of-a-5", "first-of-b-3 refresh-of-a-6"
+			if brokered := " brokered-of-a-4"; name == "bridge" {
+				own += brokered
+			} else {
+				foreign += brokered
+			}
 			recognises(hides(t, process), own, foreign)
 			second, other := "rotated-for-"+name+"-1", "rotated-for-"+name+"-3"
 			store(control.Rotate, "b", other)

@@ -117,7 +117,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	r, err := local.New(local.Config{
 		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up, Brokered: d.delivery.brokered, Changed: d.serverChanged,
-		Redaction: d.redaction.of, Secrets: d.redaction.serial,
+		LauncherHides: d.redaction.ofLauncher, BridgeHides: d.redaction.ofBridge, Secrets: d.redaction.serial,
 	})
 	if err != nil {
 		return err

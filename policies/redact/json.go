@@ -2,17 +2,24 @@ package redact
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
+	"slices"
 	"unicode/utf8"
 )
 
 // ReplaceJSON is Replace for a text of JSON, which stays one: a string keeps its quotation marks and whole escapes, a
-// number becomes a string, and what stands between them stays. What is not JSON comes to no harm.
+// number becomes a string, and what stands between them stays. Of what is no JSON it is Replace.
 //
-// In the name of a member only what has a digit and 16 bytes or more is replaced: no protocol has such a name, and whoever
-// chooses a secret, as a token endpoint does, must not be able to take "inputSchema" out of what all servers say.
+// What is in no single string or number is not replaced: it is not what the sender says but how that is written, so that
+// whoever chooses a secret, as a token endpoint does, cannot take {"jsonrpc":"2.0", from all servers. For the same reason
+// in the name of a member only what has a digit and 16 bytes or more is replaced: no protocol has such a name.
 func (s *Set) ReplaceJSON(text []byte) ([]byte, []Hit) {
 	hits := s.find(text)
-	if len(hits) == 0 {
+	if len(hits) > 0 && !json.Valid(text) {
+		return replace(text, merge(hits))
+	}
+	if hits = merge(spoken(text, hits)); len(hits) == 0 {
 		return text, nil
 	}
 	w := rewriting{text: text, left: hits, out: make([]byte, 0, len(text))}
@@ -31,6 +38,45 @@ func (s *Set) ReplaceJSON(text []byte) ([]byte, []Hit) {
 		return text, nil
 	}
 	return w.out, w.done
+}
+
+// spoken returns those hits that are within one string or scalar.
+func spoken(text []byte, hits []Hit) []Hit {
+	slices.SortFunc(hits, func(a, b Hit) int { return cmp.Compare(a.start, b.start) })
+	var all []Hit
+	for i := 0; i < len(text) && len(hits) > 0; {
+		from, end, next := i, i, i+1
+		switch {
+		case text[i] == '"':
+			from, end = i+1, stringEnd(text, i+1)
+			next = end + 1
+		case isScalar(text[i]):
+			end = scalarEnd(text, i)
+			next = end
+		}
+		for ; len(hits) > 0 && hits[0].start < next; hits = hits[1:] {
+			if hits[0].start >= from && hits[0].end <= end {
+				all = append(all, hits[0])
+			}
+		}
+		i = next
+	}
+	return all
+}
+
+// stringEnd returns where the quotation mark is that ends the string which has its content at i.
+func stringEnd(text []byte, i int) int {
+	for i < len(text) && text[i] != '"' {
+		i += unit(text[i:])
+	}
+	return min(i, len(text))
+}
+
+func scalarEnd(text []byte, i int) int {
+	for i < len(text) && isScalar(text[i]) {
+		i++
+	}
+	return i
 }
 
 // rewriting is one text on its way without the secrets in it.
@@ -70,10 +116,7 @@ func (w *rewriting) inNames(h *Hit) bool {
 
 // isName reports whether the string that begins behind a quotation mark at i is the name of a member.
 func (w *rewriting) isName(i int) bool {
-	for i < len(w.text) && w.text[i] != '"' {
-		i += unit(w.text[i:])
-	}
-	rest := bytes.TrimLeft(w.text[min(i+1, len(w.text)):], " \t\r\n")
+	rest := bytes.TrimLeft(w.text[min(stringEnd(w.text, i)+1, len(w.text)):], " \t\r\n")
 	return len(rest) > 0 && rest[0] == ':'
 }
 
@@ -121,10 +164,7 @@ func unit(b []byte) int {
 
 // scalar writes the number or literal that begins at i, and returns where it ends.
 func (w *rewriting) scalar(i int) int {
-	end := i
-	for end < len(w.text) && isScalar(w.text[end]) {
-		end++
-	}
+	end := scalarEnd(w.text, i)
 	if h := w.hit(i, end); h != nil {
 		w.out = append(w.out, '"')
 		w.mark(h)

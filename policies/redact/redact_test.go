@@ -27,7 +27,7 @@ var samples = map[string]string{
 	"slash":    `tail-ends-in-backslash\`,
 	"number":   "4929123456781234",
 	"long":     strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyz", 200),
-	"binary":   "\x01\x02\xff\xfe\x80abcdef\x7f\x00z"[:13],
+	"binary":   "\x01\x02\u0080\u00ffabcdef\x7f\x00z",
 }
 
 func setOf(t testing.TB, values map[string]string) *Set {
@@ -77,9 +77,6 @@ func TestEncodersAreFound(t *testing.T) {
 					"base64": base64.StdEncoding.EncodeToString([]byte(text)), "base64url": base64.RawURLEncoding.EncodeToString([]byte(text)),
 					"hex": hex.EncodeToString([]byte(text)), "HEX": fmt.Sprintf("%X", text), "JSON": string(quoted), "JSON twice": string(twice),
 				} {
-					if name == "binary" && strings.HasPrefix(kind, "JSON") {
-						continue // not text
-					}
 					out, hits := s.Replace([]byte(encoded))
 					if len(hits) == 0 || hits[0].Name != name {
 						t.Fatalf("%s of %q within %d and %d bytes is not found: %.60q", kind, name, before, after, encoded)
@@ -154,6 +151,9 @@ func TestAgainstOracle(t *testing.T) {
 		var text []byte
 		for range random.IntN(6) {
 			text = append(text, randomText(random, random.IntN(40))...)
+			if bytes.ContainsAny(text[max(0, len(text)-6):], `%\`) {
+				text = append(text, "......"...) // else the form goes on with an escape, as no encoder writes it
+			}
 			form := all[random.IntN(len(all))]
 			if cut := random.IntN(8); cut == 0 { // a near hit
 				form = form[:random.IntN(len(form))]
@@ -173,21 +173,43 @@ func TestJSONStaysJSON(t *testing.T) {
 	value := `nabcdefg"\u0123`
 	s := setOf(t, map[string]string{"k": value, "num": "4929123456781234", "doc": `{"a": 12345678, "b": "c"}`, "tail": `tail-ends-in-backslash\`, "cut": "u0041b0041c"})
 	for text, want := range map[string]string{
-		`{"a":"nabcdefg\"\\u0123"}`:            `{"a":"[redacted: k]"}`,
-		`{"n":4929123456781234}`:               `{"n":"[redacted: num]"}`,
-		`{"n":[14929123456781234e5,1]}`:        `{"n":["[redacted: num]",1]}`,
-		`{"4929123456781234":true}`:            `{"[redacted: num]":true}`,
-		`[{"a": 12345678, "b": "c"}]`:          `[{"[redacted: doc]": "[redacted: doc]", "[redacted: doc]": "[redacted: doc]"}]`,
-		`{"a":"x tail-ends-in-backslash\\ y"}`: `{"a":"x [redacted: tail] y"}`,
-		`{"a":"x tail-ends-in-backslash\n y"}`: `{"a":"x [redacted: tail] y"}`,
-		`{"a":"x\u0041b0041c y"}`:              `{"a":"x[redacted: cut] y"}`,
-		`{"a":"\ud83d\ude004929123456781234"}`: `{"a":"\ud83d\ude00[redacted: num]"}`,
-		`{"a":"日4929123456781234本"}`:           `{"a":"日[redacted: num]本"}`,
+		`{"a":"nabcdefg\"\\u0123"}`:               `{"a":"[redacted: k]"}`,
+		`{"n":4929123456781234}`:                  `{"n":"[redacted: num]"}`,
+		`{"n":[14929123456781234e5,1]}`:           `{"n":["[redacted: num]",1]}`,
+		`{"4929123456781234":true}`:               `{"[redacted: num]":true}`,
+		`{"a":"{\"a\": 12345678, \"b\": \"c\"}"}`: `{"a":"[redacted: doc]"}`,
+		`{"a":"x tail-ends-in-backslash\\ y"}`:    `{"a":"x [redacted: tail] y"}`,
+		`{"a":"x tail-ends-in-backslash\n y"}`:    `{"a":"x [redacted: tail] y"}`,
+		`{"a":"x\u0041b0041c y"}`:                 `{"a":"x[redacted: cut] y"}`,
+		`{"a":"\ud83d\ude004929123456781234"}`:    `{"a":"\ud83d\ude00[redacted: num]"}`,
+		`{"a":"日4929123456781234本"}`:              `{"a":"日[redacted: num]本"}`,
 	} {
 		out, hits := s.ReplaceJSON([]byte(text))
 		if string(out) != want || len(hits) == 0 {
 			t.Errorf("%s becomes %s, want %s", text, out, want)
 		}
+	}
+}
+
+// TestProtocolStays: nobody who chooses a secret, as a token endpoint does, can take what MCP needs from all servers.
+func TestProtocolStays(t *testing.T) {
+	line := `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"protocolVersion":"2025-06-18","content":[{"type":"text","text":"x"}]}}`
+	for _, value := range []string{
+		"notifications/tools/list_changed", "tools/list_changed", "2025-06-18", "025-06-18", `{"jsonrpc":"2.0",`, `"2.0","method":"notifications/`,
+		`,"content":[{"type":"text","text":"`, "protocolVersion", "text", "object", line,
+	} {
+		s := setOf(t, map[string]string{"k": value})
+		if out, hits := s.ReplaceJSON([]byte(line)); string(out) != line || len(hits) > 0 {
+			t.Errorf("a secret %q: %s", value, out)
+		}
+	}
+	s := setOf(t, map[string]string{"k": `{"jsonrpc":"2.0",`, "inner": "hunter2-hunter2"})
+	line = `{"jsonrpc":"2.0","text":"it is {\"jsonrpc\":\"2.0\", and hunter2-hunter2"}`
+	if out, _ := s.ReplaceJSON([]byte(line)); string(out) != `{"jsonrpc":"2.0","text":"it is [redacted: k] and [redacted: inner]"}` {
+		t.Errorf("within a string: %s", out)
+	}
+	if out, _ := s.ReplaceJSON([]byte("no JSON: hunter2-hunter2")); string(out) != "no JSON: [redacted: inner]" {
+		t.Errorf("of no JSON: %s", out)
 	}
 }
 
@@ -256,6 +278,75 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
+// TestWhoeverHoldsASet plays one who has taken the gateway over and works a value out from its middle, byte after byte, as
+// could be done with the former sets, which had windows of 4 and of 8: no part of less than a window is told from anything else,
+// wherever in the value it is and in whatever the set is asked by. Of a whole window the filter tells ten bits.
+func TestWhoeverHoldsASet(t *testing.T) {
+	const value = "ntn_4mYq81RzLc0pXvWbT7uKd2aB3cD4eF5gH6iJ7kL8mN9"
+	s := setOf(t, map[string]string{"k": value})
+	tells := func(guess []byte) bool { // that some window or some part of what is sealed may be in it
+		for k, tier := range s.tiers {
+			width := k + MinLength
+			for i := 0; tier.filter != nil && i+width <= len(guess); i++ {
+				if tier.filter[hashOf(guess[i:], guess[i+width/2-4:], guess[i+width-8:], s.keys)>>tier.shift] != 0 {
+					return true
+				}
+			}
+		}
+		for i := range guess {
+			for end := i + 1; end <= min(len(guess), i+maxCore); end++ {
+				if len(s.entries[s.seal(guess[i:end])]) > 0 {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if !tells([]byte(value)) {
+		t.Fatal("the value itself is not told: nothing is tried")
+	}
+	for from := range len(value) {
+		for known := 7; known < maxWidth-1 && from+known < len(value); known++ {
+			right := []byte(value[from : from+known+1])
+			if tells(right) {
+				t.Fatalf("%q is told from what is none", right)
+			}
+		}
+	}
+	passed, tried := 0, 0
+	for range 20 {
+		s = setOf(t, map[string]string{"k": value})
+		window := []byte(value[(len(value)-maxWidth)/2:][:maxWidth])
+		for i := range window {
+			for c := range 256 {
+				if guess := slices.Clone(window); guess[i] != byte(c) {
+					guess[i] = byte(c)
+					tried++
+					if tells(guess) {
+						passed++
+					}
+				}
+			}
+		}
+	}
+	if rate := float64(tried) / float64(passed); rate > 1<<10 {
+		t.Errorf("one of %.0f wrong guesses at a window passes: the filter tells more than ten bits", rate)
+	}
+}
+
+// TestFilterTellsNotWhose: the stored filter is the same in whatever order values came, and has a bit for each window at most.
+func TestFilterTellsNotWhose(t *testing.T) {
+	s := New(map[string][]byte{"a": []byte("first-value-of-a-with-1"), "b": []byte("the-other-value-of-b-2")})
+	before := s.tiers
+	s.secrets[0], s.secrets[1] = s.secrets[1], s.secrets[0]
+	s.fill()
+	for i := range before {
+		if !bytes.Equal(before[i].filter, s.tiers[i].filter) {
+			t.Error("the order shows")
+		}
+	}
+}
+
 // TestSetHoldsNoValue looks for eight bytes in a row of any form in what is stored.
 func TestSetHoldsNoValue(t *testing.T) {
 	m := map[string][]byte{}
@@ -290,8 +381,9 @@ func TestUnsearched(t *testing.T) {
 	for value, want := range map[string]bool{
 		"": false, "1234567": false, "production": false, "Production": false, "PRODUCTION": false, "12345678": false, "********": false,
 		"/home/anna/token": false, "https://api.example.com": false, "https://api.example.com/": false, "  short  ": false,
-		"0000-0000-0000": false,
-		"password1234":   true, "production1": true, "qWeRtYuIoP": true, "1234567890123": true, "https://hooks.example.com/T000/B000/x": true,
+		"0000-0000-0000": false, "2026-07-28": false, "resources/templates/list": false, "application/json": false, "tools/list_": false,
+		"tools/list/my-own-1": true, "1234-5678-9012": true,
+		"password1234": true, "production1": true, "qWeRtYuIoP": true, "1234567890123": true, "https://hooks.example.com/T000/B000/x": true,
 		"postgres://u:p@db.lan/x": true, "correcthorsebatterystaple": true, "/K7MDENGbPxRfiCY": true, "aB3$xy9!": true,
 	} {
 		if why := Unsearched([]byte(value)); (why == "") != want {
@@ -343,8 +435,8 @@ func TestFormerValues(t *testing.T) {
 	if b, err := s.MarshalBinary(); err != nil || read.UnmarshalBinary(b) != nil || s.Serial() <= before || read.Serial() != s.Serial() {
 		t.Errorf("the serials are %d, %d and %d, %v", before, s.Serial(), read.Serial(), err)
 	}
-	if s.Len() != maxFormers {
-		t.Errorf("%d values are kept", s.Len())
+	if len(s.secrets) != maxFormers {
+		t.Errorf("%d values are kept", len(s.secrets))
 	}
 }
 
@@ -367,13 +459,13 @@ func TestOnly(t *testing.T) {
 	}
 	for _, one := range s.secrets {
 		for _, p := range one.prints {
-			if seal := binary.LittleEndian.AppendUint64(nil, p.Seal); one.name != "a" && bytes.Contains(b, seal) {
+			if seal := binary.LittleEndian.AppendUint64(nil, p.Core); one.name != "a" && bytes.Contains(b, seal) {
 				t.Errorf("something of %q is in it", one.name)
 			}
 		}
 	}
-	if part.Len() != 2 || part.Serial() != 0 {
-		t.Errorf("it has %d values and the serial %d", part.Len(), part.Serial())
+	if len(part.secrets) != 2 || part.Serial() != 0 {
+		t.Errorf("it has %d values and the serial %d", len(part.secrets), part.Serial())
 	}
 }
 
@@ -467,4 +559,19 @@ func token(random *rand.Rand, n int) string {
 		b[i] = letters[random.IntN(len(letters))]
 	}
 	return string(b)
+}
+
+// BenchmarkDense searches what has no white space: Base64, as pictures come in.
+func BenchmarkDense(b *testing.B) {
+	random := rand.New(rand.NewPCG(5, 6))
+	values := map[string]string{}
+	for i := range 50 {
+		values[fmt.Sprint("k", i)] = "ntn_" + token(random, 40)
+	}
+	s := setOf(b, values)
+	text := []byte(`{"data":"` + token(random, 64<<10-11) + `"}`)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		s.ReplaceJSON(text)
+	}
 }

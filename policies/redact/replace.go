@@ -3,6 +3,7 @@ package redact
 import (
 	"cmp"
 	"encoding/binary"
+	"math/bits"
 	"slices"
 )
 
@@ -15,7 +16,10 @@ type Hit struct {
 // Replace puts "[redacted: NAME]" in place of every secret in a text, and says which there were. Without one it returns
 // the text itself.
 func (s *Set) Replace(text []byte) ([]byte, []Hit) {
-	hits := s.find(text)
+	return replace(text, merge(s.find(text)))
+}
+
+func replace(text []byte, hits []Hit) ([]byte, []Hit) {
 	if len(hits) == 0 {
 		return text, nil
 	}
@@ -40,101 +44,170 @@ func appendMark(b []byte, name string) []byte {
 	return append(append(append(b, "[redacted: "...), name...), ']')
 }
 
-// find returns the places of secrets, in order and none within another.
+// find returns the places of secrets, in no order.
 func (s *Set) find(text []byte) []Hit {
-	if s == nil || s.long.filter == nil && s.short.filter == nil {
+	if s == nil || s.least == 0 || len(text) < s.least {
 		return nil
 	}
-	m := matcher{set: s, sums: sums{text: text, base: s.base}}
-	if s.long.filter != nil {
-		for i := s.long.next8(text, 0, s.multiplier); i >= 0; i = s.long.next8(text, i+longStep, s.multiplier) {
-			m.at(&s.long, i, binary.LittleEndian.Uint64(text[i:])*s.multiplier)
-		}
+	m := matcher{set: s}
+	if s.blank == 0 {
+		m.read(&reading{text: text}, marksIn(text), depth)
+		return m.hits
 	}
-	if s.short.filter != nil {
-		for i := s.short.next4(text, 0, s.multiplier); i >= 0; i = s.short.next4(text, i+shortStep, s.multiplier) {
-			m.at(&s.short, i, uint64(binary.LittleEndian.Uint32(text[i:]))*s.multiplier)
+	var r reading
+	var may marks // most texts have nothing to be read
+	for from, to := s.stretch(text, 0); from >= 0; from, to = s.stretch(text, to) {
+		if r.text == nil {
+			may = marksIn(text)
 		}
+		r.text, r.from = text[from:to], from
+		m.read(&r, may, depth)
 	}
-	return merge(m.hits)
+	return m.hits
 }
 
-// next8 returns the next place from i on, of those that are looked at, where a window may be; -1 if there is none.
-func (t *tier) next8(text []byte, i int, multiplier uint64) int {
-	filter := t.filter
-	for ; i+4*longStep <= len(text); i += 4 * longStep { // four at a time, with one branch
-		four := text[i : i+4*longStep]
-		a := binary.LittleEndian.Uint64(four) * multiplier >> (64 - filterBits)
-		b := binary.LittleEndian.Uint64(four[longStep:]) * multiplier >> (64 - filterBits)
-		c := binary.LittleEndian.Uint64(four[2*longStep:]) * multiplier >> (64 - filterBits)
-		d := binary.LittleEndian.Uint64(four[3*longStep:]) * multiplier >> (64 - filterBits)
-		if (filter[a/64]>>(a%64)|filter[b/64]>>(b%64)|filter[c/64]>>(c%64)|filter[d/64]>>(d%64))&1 != 0 {
-			break
+// stretch returns the next part of a text from i on that may hold a secret, for it is long enough and has no blank; -1 if
+// there is none. It looks at eight bytes at once.
+func (s *Set) stretch(text []byte, i int) (from, to int) {
+	for from = i; i+8 <= len(text); i += 8 {
+		blank := s.blanksIn(text[i:])
+		if blank == 0 {
+			continue
 		}
-	}
-	for ; i+longWidth <= len(text); i += longStep {
-		bit := binary.LittleEndian.Uint64(text[i:]) * multiplier >> (64 - filterBits)
-		if filter[bit/64]>>(bit%64)&1 != 0 {
-			return i
+		if to = i + bits.TrailingZeros64(blank)>>3; to-from >= s.least {
+			return from, to
 		}
+		from = i + 8 - bits.LeadingZeros64(blank)>>3
 	}
-	return -1
+	for ; i < len(text); i++ {
+		if text[i] >= s.blank {
+			continue
+		}
+		if i-from >= s.least {
+			return from, i
+		}
+		from = i + 1
+	}
+	if len(text)-from >= s.least {
+		return from, len(text)
+	}
+	return -1, -1
 }
 
-// next4 is next8 for the short forms.
-func (t *tier) next4(text []byte, i int, multiplier uint64) int {
-	filter := t.filter
-	for ; i+4*shortStep <= len(text); i += 4 * shortStep {
-		four := text[i : i+4*shortStep]
-		a := uint64(binary.LittleEndian.Uint32(four)) * multiplier >> (64 - filterBits)
-		b := uint64(binary.LittleEndian.Uint32(four[shortStep:])) * multiplier >> (64 - filterBits)
-		c := uint64(binary.LittleEndian.Uint32(four[2*shortStep:])) * multiplier >> (64 - filterBits)
-		d := uint64(binary.LittleEndian.Uint32(four[3*shortStep:])) * multiplier >> (64 - filterBits)
-		if (filter[a/64]>>(a%64)|filter[b/64]>>(b%64)|filter[c/64]>>(c%64)|filter[d/64]>>(d%64))&1 != 0 {
-			break
-		}
-	}
-	for ; i+shortWidth <= len(text); i += shortStep {
-		bit := uint64(binary.LittleEndian.Uint32(text[i:])) * multiplier >> (64 - filterBits)
-		if filter[bit/64]>>(bit%64)&1 != 0 {
-			return i
-		}
-	}
-	return -1
+const (
+	eachByte = 0x0101010101010101
+	highBits = 0x80 * eachByte
+)
+
+// blanksIn returns the highest bit of each of the first eight bytes that is a blank.
+func (s *Set) blanksIn(text []byte) uint64 {
+	w := binary.LittleEndian.Uint64(text)
+	return ^(((w | highBits) - s.limit) | w) & highBits // the high bits keep a byte from borrowing of the next
 }
 
 // matcher is one search.
 type matcher struct {
 	set  *Set
-	sums sums
 	hits []Hit
 
-	start, end int // of what was summed up last
-	sum        uint64
+	reading      // that is searched now
+	sums    sums // of it
+	summed  bool // sums are of it
 }
 
-// at looks for forms that have a window of this hash at i.
-func (m *matcher) at(t *tier, i int, hash uint64) {
-	h := uint32(hash >> 32)
-	from, to := t.first[h>>t.shift], t.first[h>>t.shift+1]
-	for k := from; k < to; k++ {
-		e := &t.entries[k]
-		if e.hash != h {
+// read searches a reading, and what it says when escapes are undone so many times at most. Only those are looked for that
+// may be there.
+func (m *matcher) read(r *reading, may marks, depth int) {
+	m.search(r)
+	if least := 2 * m.set.least; len(r.text) >= least {
+		m.hexadecimal(r, least)
+	}
+	if depth == 0 {
+		return
+	}
+	for i, is := range may {
+		if !is {
 			continue
 		}
-		start := i - int(e.offset)
-		end := start + int(e.print.Length)
-		if start < 0 || end > len(m.sums.text) || m.covered(start, end) {
-			continue
-		}
-		if start != m.start || end != m.end { // many forms may have their middle in common, and their length
-			m.start, m.end, m.sum = start, end, m.sums.of(start, end)
-		}
-		sum := m.sum
-		if uint16(sum) == e.print.Check && m.set.seal(sum, e.print.Length) == e.print.Seal {
-			m.hit(e, start, end)
+		if next, ok := decoders[i].decode(r, m.set.blank); ok && len(next.text) >= m.set.least {
+			m.read(next, allMarks, depth-1)
 		}
 	}
+}
+
+func (m *matcher) search(r *reading) {
+	m.summed = false
+	for _, width := range m.set.widths {
+		if width > len(r.text) {
+			break
+		}
+		t := m.set.tier(width)
+		for i := t.next(r.text, 0, width, m.set.keys); i >= 0; i = t.next(r.text, i+1, width, m.set.keys) {
+			m.reading = *r
+			m.at(t, width, i)
+		}
+	}
+}
+
+// next returns the next place from i on where a window may be; -1 if there is none.
+func (t *tier) next(text []byte, i, width int, keys [2]uint64) int {
+	filter, shift := t.filter, t.shift&63
+	middles, ends := text[width/2-4:], text[width-8:] // of the windows: 8 bytes of each
+	for ; i+11 <= len(ends); i += 4 {                 // four at a time, with one branch
+		u, v, w := text[i:i+11], middles[i:i+11], ends[i:i+11]
+		a := hashOf(u, v, w, keys) >> shift
+		b := hashOf(u[1:], v[1:], w[1:], keys) >> shift
+		c := hashOf(u[2:], v[2:], w[2:], keys) >> shift
+		d := hashOf(u[3:], v[3:], w[3:], keys) >> shift
+		if filter[a]|filter[b]|filter[c]|filter[d] != 0 {
+			break
+		}
+	}
+	for ; i+8 <= len(ends); i++ {
+		if filter[hashOf(text[i:], middles[i:], ends[i:], keys)>>shift] != 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// at looks for forms that have their window at i.
+func (m *matcher) at(t *tier, width, i int) {
+	for _, n := range t.cores {
+		start := i - (n-width)/2
+		if start < 0 || start+n > len(m.text) {
+			continue
+		}
+		for _, e := range m.set.entries[m.set.seal(m.text[start:start+n])] {
+			m.confirm(e, start)
+		}
+	}
+}
+
+// confirm adds a hit if all of a form stands where its core begins at core.
+func (m *matcher) confirm(e entry, core int) {
+	from, n := coreOf(int(e.Length))
+	start, end := core-from, core-from+int(e.Length)
+	if start < 0 || end > len(m.text) || m.covered(m.place(start), m.place(end)) {
+		return
+	}
+	if n < int(e.Length) && m.set.sealSum(m.sumOf(start, end), end-start) != e.Whole {
+		return
+	}
+	if e.Ragged&raggedHead != 0 && start > 0 && isBase64(m.text[start-1]) {
+		start--
+	}
+	if e.Ragged&raggedTail != 0 && end < len(m.text) && isBase64(m.text[end]) {
+		end++
+	}
+	m.hits = append(m.hits, Hit{e.name, m.place(start), m.place(end)})
+}
+
+func (m *matcher) sumOf(start, end int) uint64 {
+	if !m.summed {
+		m.sums, m.summed = sums{text: m.text, base: m.set.base}, true
+	}
+	return m.sums.of(start, end)
 }
 
 // covered reports whether the last hit has all of this.
@@ -146,23 +219,15 @@ func (m *matcher) covered(start, end int) bool {
 	return last.start <= start && end <= last.end
 }
 
-func (m *matcher) hit(e *entry, start, end int) {
-	text := m.sums.text
-	if e.print.Ragged&raggedHead != 0 && start > 0 && isBase64(text[start-1]) {
-		start--
-	}
-	if e.print.Ragged&raggedTail != 0 && end < len(text) && isBase64(text[end]) {
-		end++
-	}
-	m.hits = append(m.hits, Hit{e.name, start, end})
-}
-
 func isBase64(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' || c == '/' || c == '-' || c == '_'
 }
 
 // merge puts hits in order and joins those that have bytes in common, under the name of the longest.
 func merge(hits []Hit) []Hit {
+	if len(hits) == 0 {
+		return nil
+	}
 	slices.SortFunc(hits, func(a, b Hit) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end)) })
 	var merged []Hit
 	longest := 0

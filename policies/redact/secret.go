@@ -33,6 +33,10 @@ func Unsearched(value []byte) string {
 		return fmt.Sprintf("it is a number of fewer than %d digits", minNumber)
 	case len(v) < minWide && (strings.Trim(v[1:], lower) == "" && strings.Trim(v[:1], lower+upper) == "" || strings.Trim(v, upper) == ""):
 		return fmt.Sprintf("it is a word of fewer than %d letters", minWide)
+	case len(v) < minNumber+2 && strings.Trim(v, "0123456789-") == "" && strings.Count(v, "-") > 0:
+		return "it looks like a date, as versions of MCP do"
+	case slices.ContainsFunc(protocol, func(word string) bool { return strings.Contains(word, v) }):
+		return "it is a word of MCP, or a part of one"
 	case strings.HasPrefix(v, "/") && strings.Trim(v, lower+"0123456789/._-") == "":
 		return "it is the path of a file"
 	}
@@ -41,6 +45,21 @@ func Unsearched(value []byte) string {
 		return "it is a URL that names a host and nothing more"
 	}
 	return ""
+}
+
+// protocol has what MCP says in strings, of 8 bytes and more: without it no server could be spoken to. What it calls members
+// is not replaced anyway (ReplaceJSON).
+var protocol = []string{
+	"completion/complete", "elicitation/create", "initialize", "logging/setLevel", "prompts/get", "prompts/list", "resources/list",
+	"resources/read", "resources/subscribe", "resources/templates/list", "resources/unsubscribe", "roots/list", "sampling/createMessage",
+	"server/discover", "subscriptions/listen", "tasks/cancel", "tasks/get", "tasks/list", "tasks/result", "tools/call", "tools/list",
+	"notifications/cancelled", "notifications/elicitation/complete", "notifications/initialized", "notifications/message",
+	"notifications/progress", "notifications/prompts/list_changed", "notifications/resources/list_changed",
+	"notifications/resources/updated", "notifications/roots/list_changed", "notifications/subscriptions/acknowledged",
+	"notifications/tasks/status", "notifications/tools/list_changed",
+	"assistant", "resource_link", "tool_result", "ref/prompt", "ref/resource", "input_required", "cancelled", "completed",
+	"critical", "emergency", "date-time", "application/json", "application/octet-stream", "text/plain", "text/html", "text/markdown", "image/png", "image/jpeg",
+	"https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#",
 }
 
 const (

@@ -1,51 +1,60 @@
 package redact
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math/bits"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Set recognises secrets, and gives short ones away to whoever holds it. The zero value recognises nothing. It may be used by many at once, but for Put.
+// Set recognises secrets. The zero value recognises nothing. It may be used by many at once, but for Put.
 //
-// Of each form of a value it has hashes of short windows in its middle, by which a text is searched, and a sealed sum over the
-// whole, by which what was found is confirmed. The keys of both are in the set. The hashes can be inverted, in seconds: of a
-// value of 15 bytes or more, or a line or token of one, that tells the 15 in its middle, of a shorter one most. What is missing can be tried, at one SHA-256
-// a guess, and a value that follows a pattern or is in a list as a whole. So a random value of up to some 22 characters is
-// found within hours; what a longer one has around its middle stays as hard to guess as it is long. Keeping less of a window
-// would not help: in other forms, as in hexadecimal, a window has so few bytes of the value that they can be tried one window
-// after the other. The whole set is for the gateway alone, which no search can do without; others get what is Only theirs.
+// Whoever holds a set has its keys, and of a value and of each of its three or six forms in Base64
+//   - nine or ten bits of a keyed hash of the 24 bytes in the middle, or of the whole if that is shorter, by which texts are
+//     searched. They are bits of a filter, which does not say whose they are;
+//   - a keyed SHA-256, cut to 64 bits, of the 32 bytes in the middle, or 24, or of the whole if that is shorter;
+//   - of a longer one such a SHA-256 of a sum of 61 bits over the whole.
+//
+// All other forms are found by undoing them in the text. So no part of less than 16 bytes of a value, or less than the
+// whole of a shorter one, is told from any other, and there is nothing to extend a guess by. A value of which few are
+// possible is found by trying them all, at a multiplication each and a SHA-256 for what the filter lets pass: a password
+// that is in a list at once, 8 random letters and digits within an hour on one graphics card, 12 after decades, 16
+// hexadecimal digits after months. The bits of the filter, some 40 of a value in all, cannot be had without such a search.
 type Set struct {
-	key        [32]byte // of seals
-	multiplier uint64   // of hashes; odd
-	base       uint64   // of sums
-	serial     int64
-	secrets    []secret
-	long       tier // forms of reach(8, 8) bytes and more
-	short      tier // the others
+	key    [32]byte  // of seals
+	keys   [2]uint64 // of hashes of windows
+	base   uint64    // of sums
+	serial int64
+
+	secrets []secret
+	blank   byte                           // no value has a byte below it
+	tiers   [maxWidth - MinLength + 1]tier // forms by the widths of their windows
+
+	entries        map[uint64][]entry // forms by the seals of their cores
+	least, longest int                // lengths of forms
+	limit          uint64             // blank in each byte
+	widths         []int              // of windows, the least first
 }
 
 // secret is what one value is recognised by.
 type secret struct {
 	name   string
 	prints []print
+
+	// These are not stored, so Put and Only are for a set that New made.
+	hashes []uint64 // of the prints' windows
+	blank  byte     // see Set
 }
 
 // print is one form of a value. Its fields are of fixed size, as it is stored.
 type print struct {
-	Length  uint32
-	At      uint32 // of the first window in it
-	Windows [8]uint32
-	Check   uint16 // the lowest bits of its sum, to save computing a seal
-	Ragged  uint8  // bit 0: the character of Base64 before it has bits of the value; bit 1: that behind it
-	Seal    uint64
+	Length uint32
+	Core   uint64 // the seal of what coreOf says
+	Whole  uint64 // that of the sum over all of it, if that is more
+	Ragged uint8  // bit 0: the character of Base64 before it has bits of the value; bit 1: that behind it
 }
 
 const (
@@ -53,18 +62,33 @@ const (
 	raggedTail
 )
 
-// A text is looked at every step bytes, and so a form has that many windows: one of them stands where the text is looked at.
 const (
-	longWidth, longStep   = 8, 8
-	shortWidth, shortStep = 4, 5 // for forms down to 8 bytes
-	minLong               = longWidth + longStep - 1
-	maxFormers            = 4 // values of one name that are recognised: servers run on with what they were started with
+	maxWidth   = 24 // of windows, in bytes: shorter forms are their own
+	maxCore    = 32
+	maxFormers = 4 // values of one name that are recognised: servers run on with what they were started with
 )
+
+// coreOf says which part of a form of a length is sealed, so that few lengths have to be tried where a window is.
+func coreOf(length int) (from, n int) {
+	switch {
+	case length >= maxCore:
+		n = maxCore
+	case length >= 24:
+		n = 24
+	default:
+		n = length
+	}
+	return (length - n) / 2, n
+}
 
 // New returns a set of the values, by their names. A name has nothing in it that JSON escapes.
 func New(values map[string][]byte) *Set {
 	s := new(Set)
-	s.makeKeys()
+	rand.Read(s.key[:])
+	var random [24]byte
+	rand.Read(random[:])
+	s.keys = [2]uint64{binary.LittleEndian.Uint64(random[:]), binary.LittleEndian.Uint64(random[8:])}
+	s.base = binary.LittleEndian.Uint64(random[16:])%(prime-2) + 2
 	s.serial = time.Now().UnixNano()
 	s.Put(values)
 	return s
@@ -79,6 +103,7 @@ func (s *Set) Put(values map[string][]byte) bool {
 	}
 	if added {
 		s.serial = max(s.serial+1, time.Now().UnixNano())
+		s.fill()
 		s.index()
 	}
 	return added
@@ -89,30 +114,29 @@ func (s *Set) Serial() int64 { return s.serial }
 
 // Only returns the part of the set that recognises the values of these names, without a serial: nobody waits for one.
 func (s *Set) Only(names []string) *Set {
-	part := &Set{key: s.key, multiplier: s.multiplier, base: s.base}
+	part := &Set{key: s.key, keys: s.keys, base: s.base}
 	for _, one := range s.secrets {
 		if slices.Contains(names, one.name) {
 			part.secrets = append(part.secrets, one)
 		}
 	}
 	slices.SortStableFunc(part.secrets, func(a, b secret) int { return strings.Compare(a.name, b.name) }) // the same in any order of Put
+	part.fill()
 	part.index()
 	return part
 }
 
 // put reports whether the value is new.
 func (s *Set) put(name string, value []byte) bool {
-	prints := s.printsOf(value)
-	known := slices.IndexFunc(s.secrets, func(old secret) bool { return old.name == name && slices.Equal(old.prints, prints) })
+	one := s.secretOf(name, value)
+	known := slices.IndexFunc(s.secrets, func(old secret) bool { return old.name == name && slices.Equal(old.prints, one.prints) })
 	if known >= 0 { // it is the newest now
-		one := s.secrets[known]
-		s.secrets = append(slices.Delete(s.secrets, known, known+1), one)
+		s.secrets = slices.Delete(s.secrets, known, known+1)
+	}
+	if len(one.prints) == 0 {
 		return false
 	}
-	if len(prints) == 0 {
-		return false
-	}
-	s.secrets = append(s.secrets, secret{name, prints})
+	s.secrets = append(s.secrets, one)
 	former := 0
 	for i := len(s.secrets) - 1; i >= 0; i-- {
 		if s.secrets[i].name == name {
@@ -121,211 +145,165 @@ func (s *Set) put(name string, value []byte) bool {
 			}
 		}
 	}
-	return true
+	return known < 0
 }
 
-func (s *Set) printsOf(value []byte) []print {
-	var prints []print
+// blanks are what a set may take for the end of whatever may be a value: most have neither white space nor quotation marks.
+var blanks = []byte{'"' + 1, ' ' + 1, 0}
+
+func (s *Set) secretOf(name string, value []byte) secret {
+	one := secret{name: name, blank: blanks[0]}
 	seen := map[string]bool{}
 	for _, piece := range pieces(value) {
-		for _, f := range forms(piece) {
-			if len(f.text) >= MinLength && !seen[f.text] {
-				seen[f.text] = true
-				prints = append(prints, s.printOf(f))
+		for _, f := range append([]form{{text: piece}}, base64Forms(piece)...) {
+			if seen[f.text] || len(f.text) < MinLength {
+				continue
+			}
+			seen[f.text] = true
+			p, hash := s.printOf(f)
+			one.prints, one.hashes = append(one.prints, p), append(one.hashes, hash)
+		}
+		lowest := slices.Min([]byte(piece))
+		for _, b := range blanks {
+			if lowest >= b {
+				one.blank = min(one.blank, b)
+				break
 			}
 		}
 	}
-	return prints
+	return one
 }
 
-func (s *Set) makeKeys() {
-	var random [16]byte
-	rand.Read(s.key[:])
-	rand.Read(random[:])
-	s.multiplier = binary.LittleEndian.Uint64(random[:8]) | 1
-	s.base = binary.LittleEndian.Uint64(random[8:])%(prime-2) + 2
-}
-
-func (s *Set) printOf(f form) print {
-	p := print{Length: uint32(len(f.text))}
+func (s *Set) printOf(f form) (p print, hash uint64) {
+	p.Length = uint32(len(f.text))
 	if f.head {
 		p.Ragged |= raggedHead
 	}
 	if f.tail {
 		p.Ragged |= raggedTail
 	}
-	width, step := longWidth, longStep
-	if len(f.text) < minLong {
-		width, step = shortWidth, shortStep
+	from, n := coreOf(len(f.text))
+	core := []byte(f.text[from : from+n])
+	p.Core = s.seal(core)
+	if n < len(f.text) {
+		p.Whole = s.sealSum(sumOf(s.base, []byte(f.text)), len(f.text))
 	}
-	p.At = uint32((len(f.text) - (width + step - 1)) / 2)
-	for i := range step {
-		p.Windows[i] = uint32(s.hash(f.text[int(p.At)+i:][:width]) >> 32)
-	}
-	sum := sumOf(s.base, []byte(f.text))
-	p.Check, p.Seal = uint16(sum), s.seal(sum, p.Length)
-	return p
+	width := widthOf(len(f.text))
+	window := core[(n-width)/2:][:width]
+	return p, hashOf(window, window[width/2-4:], window[width-8:], s.keys)
 }
 
-// hash is that of a window of 8 bytes or of 4; its highest bits are the best (multiply-shift).
-func (s *Set) hash(window string) uint64 {
-	if len(window) == longWidth {
-		return binary.LittleEndian.Uint64([]byte(window)) * s.multiplier
-	}
-	return uint64(binary.LittleEndian.Uint32([]byte(window))) * s.multiplier
+func widthOf(length int) int { return min(length, maxWidth) }
+
+// hashOf is that of a window, by the 8 bytes with which it begins, those in its middle and those with which it ends. It has to
+// be cheap, as it is computed at every byte, and not linear, lest what is known of several windows be solved for their
+// bytes. Its highest bits are the best.
+func hashOf(first, middle, last []byte, keys [2]uint64) uint64 {
+	return (binary.LittleEndian.Uint64(first) + bits.RotateLeft64(binary.LittleEndian.Uint64(middle), 29) + keys[0]) *
+		(binary.LittleEndian.Uint64(last) + keys[1])
 }
 
-// seal tells nothing of a sum to who cannot guess it. All of it is one block of SHA-256, so it needs no HMAC: nothing can be
-// appended to an input of fixed length.
-func (s *Set) seal(sum uint64, length uint32) uint64 {
-	var in [44]byte
+// seal tells nothing of a core to who cannot guess it. Its length is told apart by the last byte, and all is of fixed length,
+// so it needs no HMAC: nothing can be appended.
+func (s *Set) seal(core []byte) uint64 {
+	var in [32 + maxCore + 1]byte
 	copy(in[:], s.key[:])
-	binary.LittleEndian.PutUint64(in[32:], sum)
-	binary.LittleEndian.PutUint32(in[40:], length)
+	copy(in[32:], core)
+	in[32+maxCore] = byte(len(core))
 	out := sha256.Sum256(in[:])
 	return binary.LittleEndian.Uint64(out[:])
 }
 
-// Len returns how many values are recognised, former ones with them.
-func (s *Set) Len() int { return len(s.secrets) }
+// sealSum is that of a sum and of the length of what it is over.
+func (s *Set) sealSum(sum uint64, length int) uint64 {
+	var in [48]byte
+	copy(in[:], s.key[:])
+	binary.LittleEndian.PutUint64(in[32:], sum)
+	binary.LittleEndian.PutUint64(in[40:], uint64(length))
+	out := sha256.Sum256(in[:])
+	return binary.LittleEndian.Uint64(out[:])
+}
 
-// Longest is the length of the longest form, in bytes: so much of a text has to be seen at once.
+// Longest is the length of the longest text in which a value may be found, in bytes: so much has to be seen at once.
 func (s *Set) Longest() int {
 	if s == nil {
 		return 0
 	}
-	return max(s.long.longest, s.short.longest)
+	return longestEscape * s.longest
 }
 
-// tier finds the forms of one kind: first bits that tell most windows from those of the forms, then a table.
+// longestEscape is how long what stands for one byte may be, 8, as "\\\"" in JSON within JSON within JSON is, with regard to
+// the longest form, which is Base64.
+const longestEscape = 6
+
+// tier finds the windows of one width: first by a filter that holds most texts back, then by the cores of all lengths that
+// there are.
 type tier struct {
-	width, step int
-	longest     int
-	filter      *[1 << filterBits / 64]uint64 // nil: there are no forms
-	entries     []entry                       // by hash
-	first       []uint32                      // index in entries, by the hash's highest bits
-	shift       int                           // that leaves those bits
+	filter []byte // by a hash's highest bits, 1 where a window has them; nil: there are no forms
+	shift  int    // that leaves those bits
+	cores  []int  // the lengths of the forms' cores
 }
 
-// entry is one window of a form.
-type entry struct {
-	hash   uint32
-	offset uint32 // of the window in the form
-	print  *print
-	name   string
+// tier returns that for forms of a length.
+func (s *Set) tier(length int) *tier { return &s.tiers[widthOf(length)-MinLength] }
+
+// Slots of a filter for each window: with more of them, fewer texts are looked at closely, and each window is told more of.
+const (
+	perWindow = 512
+	maxFilter = 19 // bits: of the second cache
+)
+
+// fill makes the filters anew.
+func (s *Set) fill() {
+	windows := map[*tier][]uint64{}
+	s.blank = blanks[0]
+	for _, one := range s.secrets {
+		s.blank = min(s.blank, one.blank)
+		for i, p := range one.prints {
+			t := s.tier(int(p.Length))
+			windows[t] = append(windows[t], one.hashes[i])
+		}
+	}
+	s.tiers = [len(s.tiers)]tier{}
+	for t, hashes := range windows {
+		n := bits.Len(uint(perWindow*len(hashes) - 1))
+		t.resize(min(n, maxFilter))
+		for _, h := range hashes {
+			t.filter[h>>t.shift] = 1
+		}
+	}
 }
 
-const filterBits = 19 // 64 KiB, so that it stays in the second cache
+// resize gives the filter so many bits to choose a slot by, and nothing in it.
+func (t *tier) resize(bits int) { t.filter, t.shift = make([]byte, 1<<bits), 64-bits }
 
+// index makes what is found by the prints.
 func (s *Set) index() {
-	s.long = tier{width: longWidth, step: longStep}
-	s.short = tier{width: shortWidth, step: shortStep}
+	s.widths = nil
+	for i, t := range s.tiers {
+		if t.filter != nil {
+			s.widths = append(s.widths, MinLength+i)
+		}
+	}
+	s.entries, s.least, s.longest, s.limit = map[uint64][]entry{}, 0, 0, uint64(s.blank)*eachByte
 	for i := range s.secrets {
 		for j := range s.secrets[i].prints {
 			p := &s.secrets[i].prints[j]
-			t := &s.long
-			if p.Length < minLong {
-				t = &s.short
+			n := int(p.Length)
+			s.entries[p.Core] = append(s.entries[p.Core], entry{p, s.secrets[i].name})
+			t := s.tier(n)
+			if _, core := coreOf(n); !slices.Contains(t.cores, core) {
+				t.cores = append(t.cores, core)
 			}
-			for n := range t.step {
-				t.entries = append(t.entries, entry{p.Windows[n], p.At + uint32(n), p, s.secrets[i].name})
-			}
-			t.longest = max(t.longest, int(p.Length))
-		}
-	}
-	s.long.index()
-	s.short.index()
-}
-
-func (t *tier) index() {
-	if len(t.entries) == 0 {
-		return
-	}
-	slices.SortStableFunc(t.entries, func(a, b entry) int { return int(int64(a.hash) - int64(b.hash)) })
-	t.filter = new([1 << filterBits / 64]uint64)
-	size := bits.Len(uint(len(t.entries)))
-	t.shift = 32 - size
-	t.first = make([]uint32, 1<<size+1)
-	for i, e := range t.entries {
-		bit := e.hash >> (32 - filterBits)
-		t.filter[bit/64] |= 1 << (bit % 64)
-		t.first[e.hash>>t.shift+1] = uint32(i + 1)
-	}
-	for i := 1; i < len(t.first); i++ {
-		t.first[i] = max(t.first[i], t.first[i-1])
-	}
-}
-
-// head begins a stored set; the names follow, each with a line end, and the forms.
-type head struct {
-	Magic      [8]byte
-	Key        [32]byte
-	Multiplier uint64
-	Base       uint64
-	Serial     int64
-	Names      uint32 // bytes
-	Secrets    uint32
-}
-
-var magic = [8]byte{'p', 'f', 'r', 'e', 'd', 'a', 'c', 1}
-
-// MarshalBinary writes the set.
-func (s *Set) MarshalBinary() ([]byte, error) {
-	var names strings.Builder
-	for _, one := range s.secrets {
-		names.WriteString(one.name + "\n")
-	}
-	h := head{magic, s.key, s.multiplier, s.base, s.serial, uint32(names.Len()), uint32(len(s.secrets))}
-	b, err := binary.Append(nil, binary.LittleEndian, h)
-	b = append(b, names.String()...)
-	for _, one := range s.secrets {
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(one.prints)))
-		if err == nil {
-			b, err = binary.Append(b, binary.LittleEndian, one.prints)
-		}
-	}
-	return b, err
-}
-
-var errStored = errors.New("reading a set of secrets: not what pfard of this version writes")
-
-// UnmarshalBinary reads what MarshalBinary wrote.
-func (s *Set) UnmarshalBinary(b []byte) error {
-	var h head
-	n, err := binary.Decode(b, binary.LittleEndian, &h)
-	if err != nil || h.Magic != magic || int(h.Names) > len(b)-n {
-		return errStored
-	}
-	names := bytes.Split(b[n:n+int(h.Names)], []byte{'\n'})
-	b = b[n+int(h.Names):]
-	if len(names) != int(h.Secrets)+1 {
-		return errStored
-	}
-	read := Set{key: h.Key, multiplier: h.Multiplier, base: h.Base, serial: h.Serial}
-	size := binary.Size(print{})
-	for _, name := range names[:h.Secrets] {
-		if len(b) < 4 {
-			return errStored
-		}
-		count := int(binary.LittleEndian.Uint32(b))
-		if b = b[4:]; count > len(b)/size {
-			return errStored
-		}
-		one := secret{string(name), make([]print, count)}
-		if _, err := binary.Decode(b, binary.LittleEndian, one.prints); err != nil {
-			return fmt.Errorf("reading a set of secrets: %w", err)
-		}
-		for _, p := range one.prints {
-			if p.Length < MinLength || p.At > p.Length-MinLength {
-				return errStored
+			if s.longest = max(s.longest, n); s.least == 0 || n < s.least {
+				s.least = n
 			}
 		}
-		read.secrets, b = append(read.secrets, one), b[count*size:]
 	}
-	if len(b) > 0 {
-		return errStored
-	}
-	read.index()
-	*s = read
-	return nil
+}
+
+// entry is a form, and whose.
+type entry struct {
+	*print
+	name string
 }

@@ -57,5 +57,6 @@ func (c *Conn) sendSet(set []byte) error {
 	return c.Send(Message{Redact: true}, f)
 }
 
-// MaxSet bounds the set that a process takes, in bytes: hundreds of secrets, and among them long documents.
-const MaxSet = 256 << 20
+// MaxSet bounds what a process takes of pfard's in one file, in bytes: what hundreds of secrets are recognised by, and among
+// them long documents.
+const MaxSet = 64 << 20

@@ -89,7 +89,7 @@ func (s *server) bridgeService(a *activation) *service {
 			if s.r.cfg.Upstream != nil {
 				credentials[units.CredentialUpstream] = s.r.cfg.Upstream
 			}
-			if hidden := s.r.redaction(s.plan); hidden != nil {
+			if hidden := of(s.r.cfg.BridgeHides, s.plan); hidden != nil {
 				credentials[units.CredentialRedaction], _ = hidden()
 			}
 			return spec{
@@ -175,7 +175,7 @@ func (s *server) rebroker() {
 	}
 	material, err := s.r.cfg.Brokered(s.plan)
 	if err == nil && material != nil {
-		if err = conn.Hide(s.r.redaction(s.plan)); err == nil {
+		if err = conn.Hide(of(s.r.cfg.BridgeHides, s.plan)); err == nil {
 			err = conn.Send(attach.Message{Broker: true}, material) // one that has ended reads them anew when it starts
 		}
 		material.Close()

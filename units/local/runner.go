@@ -28,9 +28,9 @@ type Config struct {
 	Upstream []byte
 	Brokered func(generator.Plan) (*os.File, error) // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
 	Changed  func(Update)                           // called for each change, from several goroutines
-	// Redaction is what the processes of a plan keep out of their logs; nil: nothing.
-	Redaction func(generator.Plan) attach.Redaction
-	Secrets   func() int64 // handover.Message.Secrets as it is now; nil: 0
+	// LauncherHides and BridgeHides are what the processes of a plan keep out of their logs; nil: nothing.
+	LauncherHides, BridgeHides func(generator.Plan) attach.Redaction
+	Secrets                    func() int64 // handover.Message.Secrets as it is now; nil: 0
 }
 
 // Update is units.Update.
@@ -110,12 +110,12 @@ func (r *Runner) Stop(name string) {
 	}
 }
 
-// redaction is what the processes of a plan keep out of their logs; nil: nothing.
-func (r *Runner) redaction(p generator.Plan) attach.Redaction {
-	if r.cfg.Redaction == nil {
+// of asks one of Config's functions, if it is there.
+func of(hides func(generator.Plan) attach.Redaction, p generator.Plan) attach.Redaction {
+	if hides == nil {
 		return nil
 	}
-	return r.cfg.Redaction(p)
+	return hides(p)
 }
 
 // secrets says which set of them the gateway has to know.

@@ -198,7 +198,7 @@ func (s *server) place(f *os.File, started <-chan struct{}) {
 	defer conn.Close()
 	over := make(chan struct{})
 	defer close(over)
-	if err := conn.Feed(s.r.redaction(s.plan), over); err != nil { // before the answer that lets the server run
+	if err := conn.Feed(of(s.r.cfg.LauncherHides, s.plan), over); err != nil { // before the answer that lets the server run
 		s.r.cfg.Log.Error("hanging up on a launcher", "server", s.name, "error", err)
 		return
 	}

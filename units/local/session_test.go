@@ -408,13 +408,16 @@ func TestProcessesHideTheirOwnPlansSecrets(t *testing.T) {
 	f := newRunner(t, nil)
 	var mu sync.Mutex
 	version, changed := "1", make(chan struct{})
-	f.cfg.Redaction = func(p generator.Plan) attach.Redaction {
-		return func() ([]byte, <-chan struct{}) {
-			mu.Lock()
-			defer mu.Unlock()
-			return []byte("of " + p.Name + " " + version), changed
+	told := func(process string) func(generator.Plan) attach.Redaction {
+		return func(p generator.Plan) attach.Redaction {
+			return func() ([]byte, <-chan struct{}) {
+				mu.Lock()
+				defer mu.Unlock()
+				return []byte(process + " of " + p.Name + " " + version), changed
+			}
 		}
 	}
+	f.cfg.LauncherHides, f.cfg.BridgeHides = told("launcher"), told("bridge")
 	f.cfg.Brokered = func(generator.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
 	f.cfg.Secrets = func() int64 { return 42 }
 	s, err := f.newServer("e", testPlan("sleep", ""), units.Secrets{})
@@ -457,12 +460,12 @@ func TestProcessesHideTheirOwnPlansSecrets(t *testing.T) {
 	}
 	go s.place(os.NewFile(uintptr(pair[0]), "launcher"), nil)
 	launcher := process(os.NewFile(uintptr(pair[1]), "pfard"))
-	hides(launcher, "of e 1")
+	hides(launcher, "launcher of e 1")
 	made, err := s.bridgeService(&activation{}).prepare()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(made.credentials[units.CredentialRedaction]); got != "of e 1" {
+	if got := string(made.credentials[units.CredentialRedaction]); got != "bridge of e 1" {
 		t.Errorf("the bridge begins with %q", got)
 	}
 	bridge := process(made.descriptors[len(made.descriptors)-1].file)
@@ -472,8 +475,8 @@ func TestProcessesHideTheirOwnPlansSecrets(t *testing.T) {
 	mu.Unlock()
 	close(old)
 	f.Rebroker("e")
-	hides(launcher, "of e 2")
-	hides(bridge, "of e 2")
+	hides(launcher, "launcher of e 2")
+	hides(bridge, "bridge of e 2")
 	launch, err := s.prepare()
 	if err != nil {
 		t.Fatal(err)

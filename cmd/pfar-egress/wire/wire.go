@@ -164,9 +164,6 @@ func (s *set) replaced(secrets []broker.Secret) []broker.Secret {
 	return latest
 }
 
-// Ready reports whether something has been taken.
-func (s *Source) Ready() bool { return s.now.Load() != nil }
-
 // For reports whether a secret may go to a host and port that were decided on.
 func (s *Source) For(d egress.Decision, port uint16) bool {
 	now := s.now.Load()

@@ -711,7 +711,7 @@ func TestOverlappingTexts(t *testing.T) {
 func TestMentioned(t *testing.T) {
 	var s Source
 	p := placeholderOf(t, "TOKEN", token)
-	if s.Ready() || s.Mentioned([]byte(p)) != nil || s.For(allowed, 443) {
+	if s.Mentioned([]byte(p)) != nil || s.For(allowed, 443) {
 		t.Error("an empty source knows something")
 	}
 	if err := s.Take(everywhere(t)); err != nil {
@@ -734,12 +734,12 @@ func TestTakeRefusesShortSecrets(t *testing.T) {
 	var s Source
 	m := everywhere(t)
 	m.Secrets[1].Value = "short"
-	if err := s.Take(m); err == nil || s.Ready() || strings.Contains(err.Error(), "\"short") {
+	if err := s.Take(m); err == nil || s.For(allowed, 443) || strings.Contains(err.Error(), "\"short") {
 		t.Errorf("%v", err)
 	}
 	m = everywhere(t)
 	m.Authority.Key = nil
-	if err := s.Take(m); err == nil || s.Ready() {
+	if err := s.Take(m); err == nil || s.For(allowed, 443) {
 		t.Error("an authority without a key is taken")
 	}
 }
