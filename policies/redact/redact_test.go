@@ -112,17 +112,20 @@ func TestNothingOfBase64IsLeft(t *testing.T) {
 func TestNothingElseIsChanged(t *testing.T) {
 	s := setOf(t, samples)
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
+	for range 300 {
 		text := randomText(random, 1+random.IntN(3000))
 		if out, hits := s.Replace(text); len(hits) > 0 || &out[0] != &text[0] {
 			t.Fatalf("%q has hits: %v", text, hits)
 		}
 	}
 	for name, value := range samples {
+		if len(value) >= 1000 { // it is found by its parts
+			continue
+		}
 		for i := range value {
 			near := []byte(value)
 			near[i] ^= 1
-			if _, hits := s.Replace(near); len(hits) > 0 && len(value) < 1000 {
+			if _, hits := s.Replace(near); len(hits) > 0 {
 				t.Errorf("%q with another byte at %d is a hit", name, i)
 			}
 		}
@@ -147,7 +150,7 @@ func TestAgainstOracle(t *testing.T) {
 		all = append(all, Forms(v)...)
 	}
 	slices.Sort(all)
-	for range 3000 {
+	for range 400 {
 		var text []byte
 		for range random.IntN(6) {
 			text = append(text, randomText(random, random.IntN(40))...)
@@ -284,7 +287,7 @@ func FuzzUnmarshal(f *testing.F) {
 func TestWhoeverHoldsASet(t *testing.T) {
 	const value = "ntn_4mYq81RzLc0pXvWbT7uKd2aB3cD4eF5gH6iJ7kL8mN9"
 	s := setOf(t, map[string]string{"k": value})
-	tells := func(guess []byte) bool { // that some window or some part of what is sealed may be in it
+	filters := func(guess []byte) bool { // reports whether the filter lets it through, as if some window were in it
 		for k, tier := range s.tiers {
 			width := k + MinLength
 			for i := 0; tier.filter != nil && i+width <= len(guess); i++ {
@@ -292,6 +295,12 @@ func TestWhoeverHoldsASet(t *testing.T) {
 					return true
 				}
 			}
+		}
+		return false
+	}
+	tells := func(guess []byte) bool { // that some window or some part of what is sealed may be in it
+		if filters(guess) {
+			return true
 		}
 		for i := range guess {
 			for end := i + 1; end <= min(len(guess), i+maxCore); end++ {
@@ -322,7 +331,7 @@ func TestWhoeverHoldsASet(t *testing.T) {
 				if guess := slices.Clone(window); guess[i] != byte(c) {
 					guess[i] = byte(c)
 					tried++
-					if tells(guess) {
+					if filters(guess) { // and is asked about with what is sealed, which tells nothing of it
 						passed++
 					}
 				}
