@@ -265,8 +265,14 @@ s = socket.socket(socket.AF_UNIX)
 s.bind("\0%s/unit/pfar-mcp@keyed.service/secrets" % sys.argv[1])
 s.connect("/run/user/1000/pfar/credentials.sock")
 print(s.recv(1000))`
-	if r := o.Try("python3", "-c", ask, "1"); !strings.Contains(r.Stdout, base64.StdEncoding.EncodeToString([]byte("hunter2-secret"))) {
-		t.Errorf("the user, as whom their systemd asks, does not get to the credentials, so that nobody is kept off: %s", r)
+	secret := base64.StdEncoding.EncodeToString([]byte("hunter2-secret"))
+	const within = `echo $$ >/sys/fs/cgroup"$1"/cgroup.procs; exec setpriv --reuid 1000 --regid 1000 --clear-groups python3 -c "$2" 1`
+	unit := strings.TrimSpace(o.Run(t, "systemctl", "--user", "show", "--property=ControlGroup", "--value", "pfar-mcp@keyed"))
+	if r := o.m.Try("sh", "-euc", within, "sh", unit, ask); !strings.Contains(r.Stdout, secret) {
+		t.Errorf("the user's process in the unit does not get to the credentials, so that nobody is kept off: %s", r)
+	}
+	if r := o.Try("python3", "-c", ask, "3"); r.Code != 0 || strings.Contains(r.Stdout, secret) {
+		t.Errorf("the user's process that is not in the unit: %s", r)
 	}
 	o.m.Run(t, "useradd", "--create-home", "--uid", "1001", "other")
 	other := owner{o.m, "other", 1001}
