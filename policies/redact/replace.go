@@ -76,11 +76,22 @@ func (m *matcher) parts(r *reading, may marks) {
 	most := max(maxPart, 4*common)
 	for len(whole) > most {
 		r.text = whole[:most]
-		m.read(r, may, depth)
+		m.part(r, may)
 		whole, r.from = whole[most-common:], r.from+most-common
 	}
 	r.text = whole
+	m.part(r, may)
+}
+
+// part keeps one of those hits that several readings have.
+func (m *matcher) part(r *reading, may marks) {
+	n := len(m.hits)
 	m.read(r, may, depth)
+	found := m.hits[n:]
+	slices.SortFunc(found, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end), cmp.Compare(a.Name, b.Name))
+	})
+	m.hits = m.hits[:n+len(slices.Compact(found))]
 }
 
 // stretch returns the next part of a text from i on that may hold a secret, for it is long enough and has no blank; -1 if
