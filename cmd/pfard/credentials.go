@@ -25,8 +25,8 @@ import (
 // That it is root is the kernel's word, and so is the unit that it is in, of the same service manager as pfard; the name that
 // it has bound has to say the same. This keeps off every other user, the server and its launcher, who are in that cgroup and
 // not root, and what is root elsewhere: another service, a container, the units of root's own service manager. It cannot keep
-// off what is root and may move itself into the unit's cgroup: that has the vault's key for the asking. For a user's own
-// service manager all of that user's processes are the same.
+// off what is root and may move itself into the unit's cgroup: that has the vault's key for the asking. Of a user's own
+// service manager, all of that user's processes may move themselves so.
 type credentials struct {
 	log     *slog.Logger
 	unit    func(conn *net.UnixConn, pid int) (string, error) // of the process that has connected

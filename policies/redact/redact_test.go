@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"testing"
@@ -478,6 +480,60 @@ func TestOnly(t *testing.T) {
 	}
 }
 
+// TestParts has values found wherever in a long text without a blank they stand, in any form.
+func TestParts(t *testing.T) {
+	const value = "ntn_4mYq81/zLc0pXvWbT7uKd2"
+	s := setOf(t, map[string]string{"k": value})
+	forms := []string{value, percent(value, "", "%%25%02X"), escapeUnits(value, 0, `\\u%04x`), hex.EncodeToString([]byte(value)), base64.RawStdEncoding.EncodeToString([]byte(value))}
+	random := rand.New(rand.NewPCG(7, 8))
+	for i := range 60 {
+		text := []byte("%41" + strings.Repeat("~", maxPart-8<<10))
+		want := slices.Clone(text)
+		for range 12 {
+			between := strings.Repeat(".", random.IntN(3000))
+			text = append(append(text, between...), forms[i%len(forms)]...)
+			want = append(append(want, between...), "[redacted: k]"...)
+		}
+		tail := strings.Repeat("~", random.IntN(maxPart))
+		if got, _ := s.Replace(append(text, tail...)); string(got) != string(want)+tail {
+			t.Fatalf("form %d: %d bytes are left, want %d", i%len(forms), len(got), len(want)+len(tail))
+		}
+	}
+}
+
+// TestMemory: a text that is all escapes, or all secrets between them, takes no memory without measure.
+func TestMemory(t *testing.T) {
+	const value = "ntn_4mYq81RzLc0pXvWbT7uKd2"
+	s := setOf(t, map[string]string{"k": value})
+	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	used := func() uint64 {
+		metrics.Read(heap)
+		return heap[0].Value.Uint64()
+	}
+	for name, text := range map[string][]byte{
+		"escapes": bytes.Repeat([]byte("%25252541"), 1<<20),
+		"secrets": bytes.Repeat([]byte(value+`%41\\u0041&#65;`), 25<<10),
+	} {
+		runtime.GC()
+		before, over, most := used(), make(chan bool), uint64(0)
+		go func() {
+			defer close(over)
+			s.Replace(text)
+		}()
+		for running := true; running; {
+			select {
+			case <-over:
+				running = false
+			case <-time.After(time.Millisecond):
+				most = max(most, used())
+			}
+		}
+		if most > before+60<<20 {
+			t.Errorf("%s: a text of %d bytes takes %d", name, len(text), most-before)
+		}
+	}
+}
+
 // TestLinearTime searches texts that are made to look like secrets: twice the text takes about twice the time.
 func TestLinearTime(t *testing.T) {
 	long := strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyz", 200)
@@ -488,7 +544,7 @@ func TestLinearTime(t *testing.T) {
 	}
 	s := setOf(t, values)
 	for name, unit := range map[string]string{
-		"middle": long[len(long)/2-16 : len(long)/2+16], "periodic": "abcdefgh", "shared": "-the-same-middle-of-them-all-", "all of one": long,
+		"middle": long[len(long)/2-16 : len(long)/2+16], "periodic": "abcdefgh", "shared": "-the-same-middle-of-them-all-", "all of one": long, "escapes": `%252525\\\\u0041&amp;amp;#65;+`,
 	} {
 		small, big := []byte(strings.Repeat(unit, 1+1<<16/len(unit))), []byte(strings.Repeat(unit, 1+1<<19/len(unit)))
 		best := func(text []byte) time.Duration {

@@ -50,20 +50,48 @@ func (s *Set) find(text []byte) []Hit {
 		return nil
 	}
 	m := matcher{set: s}
+	var r reading
 	if s.blank == 0 {
-		m.read(&reading{text: text}, marksIn(text), depth)
+		r.text = text
+		m.parts(&r, marksIn(text))
 		return m.hits
 	}
-	var r reading
 	var may marks // most texts have nothing to be read
 	for from, to := s.stretch(text, 0); from >= 0; from, to = s.stretch(text, to) {
 		if r.text == nil {
 			may = marksIn(text)
 		}
 		r.text, r.from = text[from:to], from
-		m.read(&r, may, depth)
+		m.parts(&r, may)
 	}
 	return m.hits
+}
+
+// maxPart is how much is read at once, in bytes: with escapes undone it takes some twenty times the memory.
+const maxPart = 256 << 10
+
+// parts reads a text in parts that have more in common than a value is long, with its escapes.
+func (m *matcher) parts(r *reading, may marks) {
+	whole, common := r.text, 2*m.set.Longest()+4<<10
+	most := max(maxPart, 4*common)
+	for len(whole) > most {
+		r.text = whole[:most]
+		m.part(r, may)
+		whole, r.from = whole[most-common:], r.from+most-common
+	}
+	r.text = whole
+	m.part(r, may)
+}
+
+// part keeps one of those hits that several readings have.
+func (m *matcher) part(r *reading, may marks) {
+	n := len(m.hits)
+	m.read(r, may, depth)
+	found := m.hits[n:]
+	slices.SortFunc(found, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end), cmp.Compare(a.Name, b.Name))
+	})
+	m.hits = m.hits[:n+len(slices.Compact(found))]
 }
 
 // stretch returns the next part of a text from i on that may hold a secret, for it is long enough and has no blank; -1 if

@@ -112,7 +112,7 @@ func TestVault(t *testing.T) {
 		t.Errorf("import says %q", out)
 	}
 	wantToken(t, m, "keyed", "hunter2-two")
-	records := m.Shell(t, "journalctl -o json PFAR_OPERATION=rotate + PFAR_OPERATION=rekey + PFAR_OPERATION=export | grep -c '\"PFAR_UID\":\"0\"'")
+	records := m.Shell(t, "journalctl --sync; journalctl -o json PFAR_OPERATION=rotate + PFAR_OPERATION=rekey + PFAR_OPERATION=export | grep -c '\"PFAR_UID\":\"0\"'")
 	if all := m.Shell(t, "journalctl"); records != "3\n" || strings.Contains(all, "hunter2") {
 		t.Errorf("%s records; the journal has a value: %t", records, strings.Contains(all, "hunter2"))
 	}
@@ -152,7 +152,7 @@ func TestCredentialsForSystemdAlone(t *testing.T) {
 	}
 	records := func(want string, match ...string) {
 		t.Helper()
-		out := m.Shell(t, "journalctl --quiet --output=cat SYSLOG_IDENTIFIER=pfard PFAR_OPERATION=deliver "+strings.Join(match, " ")+" | grep -c keyed || true")
+		out := m.Shell(t, "journalctl --sync; journalctl --quiet --output=cat SYSLOG_IDENTIFIER=pfard PFAR_OPERATION=deliver "+strings.Join(match, " ")+" | grep -c keyed || true")
 		if strings.TrimSpace(out) != want {
 			t.Errorf("%s records with %q, want %s", strings.TrimSpace(out), match, want)
 		}
@@ -177,7 +177,7 @@ func TestCredentialsForSystemdAlone(t *testing.T) {
 		}
 		return nil
 	})
-	if all := m.Shell(t, "journalctl"); strings.Contains(all, "hunter2") {
+	if all := m.Shell(t, "journalctl --sync; journalctl"); strings.Contains(all, "hunter2") {
 		t.Error("the journal has a value")
 	}
 }

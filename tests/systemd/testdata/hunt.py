@@ -182,6 +182,7 @@ def commands():
         find("output " + command, run(*command.split(" ")))
 
 
+run("journalctl", "--sync")  # what is under way; root's to say
 walk("/")
 walk("/dev/shm")
 processes()
