@@ -14,6 +14,18 @@ import (
 	"github.com/pfar/pfar/units/systemd"
 )
 
+// remembers has pfard write down what its owner says, in a directory for the next one.
+func (d *daemon) remembers(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	n, err := newIntents(dir, d.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.within(t, func() { d.intents = n })
+	return dir
+}
+
 // again is the next pfard over what d has left: what ran still does.
 func again(t *testing.T, d *daemon, m *machine, dir string, running ...string) (*daemon, *machine, chan struct{}) {
 	t.Helper()
@@ -57,12 +69,7 @@ func again(t *testing.T, d *daemon, m *machine, dir string, running ...string) (
 // TestTheNextPfard finds what the last one left, and does as the owner last said.
 func TestTheNextPfard(t *testing.T) {
 	d, m, changed := fixture(t)
-	dir := t.TempDir()
-	n, err := newIntents(dir, d.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = d.do(func() error { d.intents = n; return nil })
+	dir := d.remembers(t)
 	for _, name := range []string{"runs", "halts", "ends", "edited", "broken", "removed", "kept"} {
 		d.put(t, name+".hcl", fmt.Sprintf(good, "x"))
 	}
@@ -159,12 +166,7 @@ func TestTheNextPfardRecognises(t *testing.T) {
 	const value = "tok-4mYq81RzLc0pXvWbT7uKd2"
 	t.Setenv("FROM_OUTSIDE", value)
 	d, m, changed := fixture(t)
-	dir := t.TempDir()
-	n, err := newIntents(dir, d.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = d.do(func() error { d.intents = n; return nil })
+	dir := d.remembers(t)
 	d.put(t, "runs.hcl", fmt.Sprintf(good, "x")+"auth = { TOKEN = \"$FROM_OUTSIDE\" }\n")
 	changed <- struct{}{}
 	d.state(t)

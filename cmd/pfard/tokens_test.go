@@ -124,6 +124,15 @@ func (l *loud) String() string {
 	return l.b.String()
 }
 
+// serves has a fresh token, and the server "a" that declares it.
+func (d *daemon) serves(t *testing.T, changed chan<- struct{}) {
+	t.Helper()
+	d.hold(t, noon, time.Hour)
+	d.put(t, "a.hcl", declaresToken)
+	changed <- struct{}{}
+	d.state(t)
+}
+
 // hold puts a set into the vault that ends after a while, and was obtained then.
 func (d *daemon) hold(t *testing.T, obtained time.Time, life time.Duration) {
 	t.Helper()
@@ -247,10 +256,7 @@ func TestTokensWithoutAnEnd(t *testing.T) {
 // TestTokensWithoutALife: an endpoint need not say how long a token lives (RFC 6749 section 5.1), and is asked again all the same.
 func TestTokensWithoutALife(t *testing.T) {
 	d, _, changed, h, e, _ := clerk(t)
-	d.hold(t, noon, time.Hour)
-	d.put(t, "a.hcl", declaresToken)
-	changed <- struct{}{}
-	d.state(t)
+	d.serves(t, changed)
 	for n := range 3 {
 		h.advance(48 * time.Minute)
 		e.succeeds(t, n+1, 0)
@@ -266,10 +272,7 @@ func TestTokensWithoutALife(t *testing.T) {
 // TestTokensAreRefreshed: in time, stored before anybody has them, and what holds the earlier value is due for another start.
 func TestTokensAreRefreshed(t *testing.T) {
 	d, m, changed, h, e, said := clerk(t)
-	d.hold(t, noon, time.Hour)
-	d.put(t, "a.hcl", declaresToken)
-	changed <- struct{}{}
-	d.state(t)
+	d.serves(t, changed)
 	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, PID: 7})
 	if in := h.in(); in != 48*time.Minute || m.secret["a"] != "map[TOKEN:AT-0-hunter2hunter2]" {
 		t.Fatalf("it wakes in %s; the server has %s", in, m.secret["a"])
@@ -330,10 +333,7 @@ func TestTokensAreNotAskedForWithoutEnd(t *testing.T) {
 
 func TestTokensAreTriedAgain(t *testing.T) {
 	d, _, changed, h, e, said := clerk(t)
-	d.hold(t, noon, time.Hour)
-	d.put(t, "a.hcl", declaresToken)
-	changed <- struct{}{}
-	d.state(t)
+	d.serves(t, changed)
 	h.advance(48 * time.Minute)
 	for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 30 * time.Minute, 30 * time.Minute} {
 		e.fails(t, attach.Refreshed{Error: "it answered 503"})
@@ -371,10 +371,7 @@ func TestTokensAreTriedAgain(t *testing.T) {
 // TestSilentRefresh: a process that dies is tried again like an endpoint that does not answer.
 func TestSilentRefresh(t *testing.T) {
 	d, _, changed, h, e, _ := clerk(t)
-	d.hold(t, noon, time.Hour)
-	d.put(t, "a.hcl", declaresToken)
-	changed <- struct{}{}
-	d.state(t)
+	d.serves(t, changed)
 	h.advance(time.Hour)
 	e.answer(t, func(string, oauth.Set, string) {})
 	if s := d.state(t)["a"]; h.in() != firstRetry || !strings.Contains(s.Detail, "without a word") {
@@ -489,10 +486,7 @@ func TestStartWithAnExpiredToken(t *testing.T) {
 // TestTokensThatWereReplaced: what the owner stores while a set is refreshed stays.
 func TestTokensThatWereReplaced(t *testing.T) {
 	d, _, changed, h, e, _ := clerk(t)
-	d.hold(t, noon, time.Hour)
-	d.put(t, "a.hcl", declaresToken)
-	changed <- struct{}{}
-	d.state(t)
+	d.serves(t, changed)
 	for _, r := range []attach.Refreshed{{}, {Error: "it answered 400 (invalid_grant)", Code: "invalid_grant", Final: true}} {
 		h.advance(48 * time.Minute)
 		e.answer(t, func(key string, set oauth.Set, base string) {
@@ -735,16 +729,8 @@ func TestBrokeredTokens(t *testing.T) {
 // TestTheNextPfardRenews: that a server runs with an earlier token is known to the next pfard.
 func TestTheNextPfardRenews(t *testing.T) {
 	d, m, changed, h, e, _ := clerk(t)
-	dir := t.TempDir()
-	n, err := newIntents(dir, d.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.within(t, func() { d.intents = n })
-	d.hold(t, noon, time.Hour)
-	d.put(t, "a.hcl", declaresToken)
-	changed <- struct{}{}
-	d.state(t)
+	dir := d.remembers(t)
+	d.serves(t, changed)
 	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, PID: 7})
 	h.advance(50 * time.Minute)
 	e.succeeds(t, 1, time.Hour)
@@ -761,12 +747,7 @@ func TestTheNextPfardRenews(t *testing.T) {
 func TestTheNextPfardHasAnotherEnvironment(t *testing.T) {
 	t.Setenv("OF_PFAR", "one-of-the-environment")
 	d, m, changed := fixture(t)
-	dir := t.TempDir()
-	n, err := newIntents(dir, d.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.within(t, func() { d.intents = n })
+	dir := d.remembers(t)
 	d.put(t, "a.hcl", "server {\n  command = \"sh\"\n}\nauth = { TOKEN = \"$OF_PFAR\" }\n")
 	d.put(t, "seed.toml", "name = \"seed\"\ncommand = \"sh\"\n[auth]\ntoken_env = \"OF_PFAR\"\n")
 	d.put(t, "b.hcl", fmt.Sprintf(good, "x"))
