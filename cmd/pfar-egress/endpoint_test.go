@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,8 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 )
 
 // provider is a token endpoint on loopback, with a certificate of an authority of its own.
@@ -381,5 +384,24 @@ func TestRetryAfter(t *testing.T) {
 		if got := retryAfter(field, now); got != want {
 			t.Errorf("%q: %s, want %s", field, got, want)
 		}
+	}
+}
+
+// TestHandedOver: what is no token set for its size, or is not one file, is not read.
+func TestHandedOver(t *testing.T) {
+	sealed := func(n int) *os.File {
+		f, err := units.Sealed("tokens", make([]byte, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for name, files := range map[string][]*os.File{"nothing": nil, "too much": {sealed(attach.MaxTokens + 1)}, "two": {sealed(1), sealed(1)}} {
+		if b, err := handedOver(files); err == nil {
+			t.Errorf("%s: %d bytes are read", name, len(b))
+		}
+	}
+	if b, err := handedOver([]*os.File{sealed(attach.MaxTokens)}); err != nil || len(b) != attach.MaxTokens {
+		t.Errorf("as much as there may be: %d bytes, %v", len(b), err)
 	}
 }

@@ -111,15 +111,20 @@ func joinForRefresh(ctx, stop context.Context, path string, log *slog.Logger, fa
 	if err != nil {
 		return nil, nil, err
 	}
-	defer attach.CloseAll(files)
-	if len(files) != 1 {
-		return nil, nil, fmt.Errorf("taking over the token set: %d files came, want one", len(files))
-	}
-	text, err := units.ReadSealed(files[0], attach.MaxSet)
+	text, err := handedOver(files)
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking over the token set: %w", err)
 	}
 	return a, text, nil
+}
+
+// handedOver reads the one file that came with pfard's welcome, and closes what came.
+func handedOver(files []*os.File) ([]byte, error) {
+	defer attach.CloseAll(files)
+	if len(files) != 1 {
+		return nil, fmt.Errorf("%d files came, want one", len(files))
+	}
+	return units.ReadSealed(files[0], attach.MaxTokens)
 }
 
 // beginPassed is begin over the connection that was passed to this process.

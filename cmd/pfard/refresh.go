@@ -186,5 +186,5 @@ func passed(files []*os.File) ([]byte, error) {
 	if len(files) != 1 {
 		return nil, fmt.Errorf("%d files came with it, want one", len(files))
 	}
-	return units.ReadSealed(files[0], maxTokens)
+	return units.ReadSealed(files[0], attach.MaxTokens)
 }

@@ -67,7 +67,6 @@ const (
 	patience   = 2 * time.Minute
 	settleTime = 25 * time.Second // for an answer of an endpoint and its way here
 	storeTime  = time.Minute      // for which it is tried to store what came of a refresh
-	maxTokens  = 128 << 10        // bytes of a set
 )
 
 func newTokens(log *slog.Logger, v *vault.Vault) *tokens {

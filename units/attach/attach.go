@@ -98,6 +98,9 @@ type Refreshed struct {
 	After time.Duration `json:"after,omitempty"` // with Error: before that the endpoint wants no other try; nanoseconds in JSON
 }
 
+// MaxTokens bounds an OAuth token set, and what an endpoint makes of it, on the way to a refresh and back, in bytes.
+const MaxTokens = 128 << 10
+
 // Conn is one connection, at either end.
 type Conn struct{ *packet.Conn }
 
