@@ -42,7 +42,7 @@ install: build
 	install -D -m 644 packaging/tmpfiles.conf $(LIB)/tmpfiles.d/pfar.conf
 	install -D -m 644 packaging/modules-load.conf $(LIB)/modules-load.d/pfar.conf
 	$(foreach section,1 5 8,$(call copy,$(wildcard packaging/man/*.$(section)),$(SHARE)/man/man$(section),644) &&) :
-	install -d $(SHARE)/bash-completion/completions $(DESTDIR)/etc/pfar/mcp.d
+	install -d $(SHARE)/bash-completion/completions $(DESTDIR)/etc/pfar/mcp.d $(DESTDIR)/etc/pfar/policies.d $(DESTDIR)/etc/pfar/clients.d
 	$(BIN)/pfar completion bash >$(SHARE)/bash-completion/completions/pfar
 
 # Brings examples/ up. ONCE=1 ends after the calls.
@@ -53,13 +53,13 @@ run: build $(SERVERS)/.installed
 
 # The end-to-end tests come last and alone: they measure time.
 test: $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
-	tests/setup.sh bwrap ip nft gcc postgres requests curl
+	tests/setup.sh bwrap ip nft gcc postgres requests curl chromium
 	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/systemd$$' -e '/tests/conformance$$' -e '/tests/soak$$')
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) test-systemd test-vm; \
 	else echo "NOT RUN as an ordinary user: tests/systemd and tests/vm, whose images are made as root"; fi
 	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -timeout 9m ./tests/soak
 	CGO_ENABLED=1 PFAR_TEST_CONFORMANCE=$(abspath $(SUITES)) go test -race -timeout 9m ./tests/conformance
-	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -timeout 9m ./tests/e2e
+	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -timeout 15m ./tests/e2e
 
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
 test-systemd: $(SERVERS)/.installed
@@ -85,6 +85,7 @@ bench: $(SERVERS)/.installed
 	tests/setup.sh bwrap ip
 	CGO_ENABLED=0 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go run ./tests/bench
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkBrokered$$' -benchtime 2s ./cmd/pfar-egress
+	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkGate$$' -benchtime 2s ./cmd/pfar-gateway/enforce
 	@if [ "$$(id -u)" = 0 ]; then tests/setup.sh nspawn nft && \
 	PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./tests/systemd; \
 	else echo "NOT RUN as an ordinary user: the benchmarks of tests/systemd"; fi

@@ -14,7 +14,7 @@ server {
 auth = { NOTION_TOKEN = { secret = "vault:notion_token", deliver = "broker" } }
 
 trust {
-  public_source    = false
+  public_source    = false # as long as no page is shared with strangers, who write into it and comment on it
   secret_data      = true
   public_sink      = false
   dangerous_writes = true

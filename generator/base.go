@@ -88,11 +88,11 @@ func (c *compiler) system() []sandbox.Mount {
 	return mounts
 }
 
-// etcOfHost is what name resolution, TLS and the dynamic linker read. Distributions keep it in different places; what is
+// etcOfHost is what name resolution, TLS, fonts and the dynamic linker read. Distributions keep it in different places; what is
 // not there is left out. None of it is secret.
 func etcOfHost() []string {
 	return []string{
-		"/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types",
+		"/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/fonts", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types",
 		"/etc/pki/ca-trust/extracted", "/etc/pki/tls/cert.pem", "/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf",
 		"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
 	}

@@ -49,12 +49,17 @@ func Compile(s declaration.Server, h Host) (Plan, hcl.Diagnostics) {
 	}
 	p := Plan{
 		Name: s.Name, File: s.File, Enabled: s.Enabled, Autostart: s.Autostart, State: s.Sandbox.State,
-		Gateway: known, Sandbox: box, Egress: egress.Policy{Endpoints: s.Allowed, Private: s.Private},
+		Gateway: known, Sandbox: box, Egress: reach(s),
 	}
 	for _, k := range s.Credentials {
 		p.Credentials = append(p.Credentials, Credential{Name: k.Env, Key: k.Key, From: k.From, Deliver: k.Deliver, Hosts: k.Hosts, Places: k.Places})
 	}
 	return p, c.diags
+}
+
+// reach is where a server may connect to.
+func reach(s declaration.Server) egress.Policy {
+	return egress.Policy{Endpoints: s.Allowed, Blocked: s.Blocked, Private: s.Private}
 }
 
 // maxHello bounds what the gateway is told of a server, in bytes as JSON: it travels in one packet of 64 KiB, to which the
@@ -73,7 +78,12 @@ func (c *compiler) gateway() handover.Server {
 		if g.Tools == nil {
 			g.Tools = map[string]handover.Tool{}
 		}
-		g.Tools[name] = handover.Tool{Semantics: t.Semantics, Aliases: t.Aliases}
+		g.Tools[name] = handover.Tool{Semantics: readsOrWrites(t), Aliases: t.Aliases}
+	}
+	d := declared(s)
+	d.Holds = c.holds()
+	if len(d.Holds) > 0 || len(d.Words) > 0 || len(d.Packages) > 0 || d.Service != "" || d.Of != "" || len(s.Allowed) > 0 {
+		g.Declared, _ = json.Marshal(d) // strings
 	}
 	if b, err := json.Marshal(g); err != nil || len(b) > maxHello {
 		c.fail("tool", "Too many tools", "What is said of the server's tools takes %d bytes, and there is room for %d. Leave out those of which the server's own word will do.", len(b), maxHello)

@@ -99,3 +99,27 @@ func TestExamplesInComments(t *testing.T) {
 		t.Errorf("%d lines in comments", found)
 	}
 }
+
+// The examples of clients name servers of the examples, and load without a word.
+func TestExamplesOfClients(t *testing.T) {
+	servers := declaration.Load(os.DirFS("../examples"), "examples", declaration.Options{Servers: installed})
+	var o declaration.ClientOptions
+	for _, s := range servers.Servers {
+		o.Servers = append(o.Servers, s.Name)
+	}
+	files, err := filepath.Glob("../examples/clients/*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := declaration.LoadClients(os.DirFS("../examples/clients"), "examples/clients", o)
+	if len(set.Diags) > 0 {
+		var out bytes.Buffer
+		if err := declaration.Write(&out, set.Files, set.Diags, 0, false); err != nil {
+			t.Fatal(err)
+		}
+		t.Errorf("diagnostics\n%s", out.String())
+	}
+	if len(set.Clients) != len(files) || len(files) < 3 {
+		t.Errorf("%d clients of %d files", len(set.Clients), len(files))
+	}
+}

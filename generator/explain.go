@@ -16,6 +16,7 @@ func (p Plan) Explain() string {
 	p.explainFiles(&b)
 	p.explainNetwork(&b)
 	p.explainClients(&b)
+	p.explainGate(&b)
 	p.explainCredentials(&b)
 	l := p.Sandbox.Limits
 	cpu := "as much processor time as is free"
@@ -88,6 +89,14 @@ func (p Plan) explainNetwork(b *strings.Builder) {
 		hosts = append(hosts, entry+", "+ports(e.Port)+p.mayLeadTo(e))
 	}
 	bullets(b, hosts)
+	if len(p.Egress.Blocked) > 0 {
+		fmt.Fprintf(b, "Of these it cannot reach:\n")
+		var blocked []string
+		for _, e := range p.Egress.Blocked {
+			blocked = append(blocked, e.String())
+		}
+		bullets(b, blocked)
+	}
 	fmt.Fprintf(b, "Every other connection is refused and noted.\n")
 }
 

@@ -63,6 +63,9 @@ func (p Plan) Words() string {
 	for _, e := range p.Egress.Endpoints {
 		rows = append(rows, []string{e.String(), ports(e.Port) + p.mayLeadTo(e)})
 	}
+	for _, e := range p.Egress.Blocked {
+		rows = append(rows, []string{e.String(), "blocked"})
+	}
 	table(&b, orNone(rows))
 	fmt.Fprintf(&b, "\nRuleset of its network\n")
 	for line := range strings.Lines(strings.ReplaceAll(p.Egress.Ruleset().String(), "\t", "  ")) {
@@ -93,6 +96,9 @@ func (p Plan) gatewayRows() [][]string {
 		version = quote(g.Version) + " expected"
 	}
 	rows := [][]string{{"clients", clients}, {"sessions", sessions}, {"pins", pins}, {"version", version}}
+	for _, says := range p.gateWords() {
+		rows = append(rows, []string{"gate", says})
+	}
 	for _, name := range slices.Sorted(maps.Keys(g.Tools)) {
 		for _, a := range g.Tools[name].Aliases {
 			rows = append(rows, []string{"alias", quote(a) + " for " + quote(name)})

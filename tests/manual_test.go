@@ -29,7 +29,7 @@ func manualKeys(t *testing.T, page string) map[string]manualKey {
 	if !ok {
 		t.Fatal("the manual has no section KEYS")
 	}
-	item := regexp.MustCompile(`^\.It Cm ([a-z_]+) = Ar ([a-z]+)$`)
+	item := regexp.MustCompile(`^\.It Cm ([a-z0-9_]+) = Ar ([a-z]+)$`)
 	all := map[string]manualKey{}
 	section, at := "", ""
 	begin := func(name, takes string) {
@@ -156,7 +156,7 @@ func TestManualGivesTheBounds(t *testing.T) {
 	quoted := regexp.MustCompile(`"[a-z0-9%-]+"`)
 	number := regexp.MustCompile(`\b[0-9]+\b`)
 	for name, wrong := range map[string]string{
-		"credential.deliver": `"-"`, "label": `"-"`, "server.transport": `"-"`, "tool.semantics": `"-"`, "timeout": `"9999h"`, "idle_timeout": `"9999h"`,
+		"credential.deliver": `"-"`, "label": `"-"`, "server.transport": `"-"`, "tool.semantics": `"-"`, "tool.effect": `"-"`, "tool.audience": `"-"`, "timeout": `"9999h"`, "idle_timeout": `"9999h"`,
 		"client_capabilities": `["-"]`, "sessions": `"-"`, "sessions_max": `0`, "session_idle": `"9999h"`, "pins": `"-"`,
 		"sandbox.memory_limit": `"1k"`, "sandbox.tasks_max": `0`, "sandbox.cpu_quota": `"9999%"`,
 	} {

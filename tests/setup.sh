@@ -6,6 +6,7 @@ set -eu
 # have reports whether a command, or what goes by that word, is there.
 have() {
 	case $1 in
+	chromium) [ -x /usr/lib/chromium/chromium ] ;;
 	postgres) ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 ;;
 	nspawn) command -v systemd-nspawn >/dev/null ;;
 	requests) /usr/bin/python3 -c 'import requests' >/dev/null 2>&1 ;;

@@ -19,7 +19,8 @@ func Kept(server, session string) string { return FDKept + Instance(server, sess
 
 // IsKept reports whether a name is one of those under which the gateway stores: no listener has such a name.
 func IsKept(name string) bool {
-	if name == FDSessions || name == FDSecrets {
+	switch name {
+	case FDSessions, FDSecrets, FDClients, FDPolicy, FDAudit:
 		return true
 	}
 	instance, ok := strings.CutPrefix(name, FDKept)

@@ -19,7 +19,7 @@ func TestNamesOfWhatIsKept(t *testing.T) {
 			t.Errorf("%q is taken for a name of what the gateway keeps", bad)
 		}
 	}
-	for _, good := range []string{FDSessions, FDSecrets, Kept("a", ""), Kept("my-notion-2", "abcdefg2"), Kept(strings.Repeat("a", 23), ""), Kept(strings.Repeat("a", 23), "abcdefg2")} {
+	for _, good := range []string{FDSessions, FDSecrets, FDClients, FDPolicy, FDAudit, Kept("a", ""), Kept("my-notion-2", "abcdefg2"), Kept(strings.Repeat("a", 23), ""), Kept(strings.Repeat("a", 23), "abcdefg2")} {
 		if !IsKept(good) || len(good) > longest {
 			t.Errorf("%q is not taken for a name of what the gateway keeps", good)
 		}

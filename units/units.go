@@ -59,6 +59,9 @@ func SessionMark(session string) string {
 // RefreshLog is the name of the log of what refreshes token sets, like GatewayLog.
 const RefreshLog = "pfar-refresh.service"
 
+// InspectLog is the name of the log of inspectors, like GatewayLog.
+const InspectLog = "pfar-inspect.service"
+
 // FailedRefresh begins the instance of pfar-failed@.service that tells of an instance of pfar-refresh@.service; no server's
 // name has a colon.
 const FailedRefresh = "refresh:"
@@ -78,16 +81,18 @@ const RestartSec = 1
 
 // Names of descriptors in LISTEN_FDNAMES.
 const (
-	FDGateway = "gateway" // launcher: connection to the gateway (units/handover)
-	FDPfard   = "pfard"   // launcher or bridge of a local pfard: the conversation with it (units/attach)
-	FDEgress  = "egress"  // egress bridge: sockets inside the server's network namespace, told apart by their addresses
-	FDRefresh = "refresh" // refresh of a token set, of a local pfard: connection to that (units/attach)
-	FDMonitor = "monitor" // egress bridge: Unix listener for those who watch its connections
-	FDHTTP    = "http"    // gateway: TCP listener
-	FDUnix    = "unix"    // gateway: Unix listener for clients
-	FDServers = "servers" // gateway: SOCK_SEQPACKET listener for launchers
-	FDListen  = "listen"  // gateway: any of the three, told by what it is: those of one socket unit have one name
-	FDMetrics = "metrics" // gateway: TCP listener for Prometheus, absent unless it is asked for
+	FDGateway  = "gateway"  // launcher: connection to the gateway (units/handover)
+	FDPfard    = "pfard"    // launcher or bridge of a local pfard: the conversation with it (units/attach)
+	FDEgress   = "egress"   // egress bridge: sockets inside the server's network namespace, told apart by their addresses
+	FDRefresh  = "refresh"  // refresh of a token set, of a local pfard: connection to that (units/attach)
+	FDInspect  = "inspect"  // pfar-sandbox inspect, pfar-egress --model: Unix listener of the gateway's questions to one inspector
+	FDMonitor  = "monitor"  // egress bridge: Unix listener for those who watch its connections
+	FDHTTP     = "http"     // gateway: TCP listener
+	FDUnix     = "unix"     // gateway: Unix listener for clients
+	FDServers  = "servers"  // gateway: SOCK_SEQPACKET listener for launchers
+	FDListen   = "listen"   // gateway: any of the three, told by what it is: those of one socket unit have one name
+	FDOperator = "operator" // gateway: Unix listener for the operator alone
+	FDMetrics  = "metrics"  // gateway: TCP listener for Prometheus, absent unless it is asked for
 
 	FDControl     = "control"     // pfard: Unix listener for the operator and the gateway
 	FDAttach      = "attach"      // pfard: SOCK_SEQPACKET listener for launchers and bridges
@@ -96,6 +101,9 @@ const (
 	FDKept     = "server."  // gateway: begins the names of what the one before it kept of a server (Kept)
 	FDSessions = "sessions" // gateway: memory with the client sessions of the one before it
 	FDSecrets  = "secrets"  // gateway: a sealed file with what secrets the one before it recognised (package redact)
+	FDClients  = "clients"  // gateway: a sealed file with the clients that the one before it let in (package access)
+	FDPolicy   = "policy"   // gateway: a sealed file with what the one before it decided by (package gate)
+	FDAudit    = "audit"    // gateway: the audit file that the one before it wrote to: to append, and to read (package trail)
 )
 
 // CredentialRedaction is the credential of a local pfard's bridge with what no record may hold, as package redact writes it.
@@ -142,6 +150,9 @@ const (
 	StateFailed   = "failed"   // disabled after three crashes in a row, or cannot start on this host
 	StateStopping = "stopping"
 )
+
+// InspectDir is where the sockets of inspectors lie, NAME.sock, and what their units load, NAME.json.
+func InspectDir(run string) string { return filepath.Join(run, "inspect") }
 
 // CredentialSecrets is the launcher's credential with the server's own: Secrets in JSON. One for all of them, so that the
 // units need not say what they are called.

@@ -176,6 +176,10 @@ func (a *attachment) follow(c *attach.Conn) {
 			continue
 		}
 		a.hand(err == nil && m.Broker, files)
+		if err == nil && m.Broker {
+			_ = c.Send(attach.Message{Wired: true}) // if pfard has gone, the next Receive says so
+			continue
+		}
 		if err == nil {
 			a.take(m)
 			continue

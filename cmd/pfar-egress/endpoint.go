@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/oauth2"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/oauth"
 )
 
@@ -61,22 +62,8 @@ func newEndpoint(set oauth.Set, out dialer, roots *x509.CertPool) (*endpoint, er
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{policy: policy, out: out, lookups: newLookups(out.lookup), limits: defaultLimits}
-	d := policy.Decide(host, port)
-	t := &http.Transport{
-		// Whatever it is asked for: there is one host.
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var rec record
-			c, err := p.connect(ctx, d, port, &rec)
-			if err != nil {
-				return nil, notConnected(err, &rec)
-			}
-			return c, nil
-		},
-		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		DisableKeepAlives:      true,
-		MaxResponseHeaderBytes: maxAnswer,
-	}
+	t := onlyTo(host, port, policy, out, roots, "token set")
+	t.DisableKeepAlives = true
 	last := new(heard)
 	return &endpoint{set, &http.Client{
 		Transport: bounded{t, last}, Timeout: answerTime,
@@ -85,12 +72,30 @@ func newEndpoint(set oauth.Set, out dialer, roots *x509.CertPool) (*endpoint, er
 	}, last}, nil
 }
 
-// notConnected says why there is no connection, to the owner of the set.
-func notConnected(err error, rec *record) error {
+// onlyTo reaches one host by the rules that a bridge goes by, whatever it is asked for. whose has that host declared.
+func onlyTo(host string, port uint16, policy egress.Policy, out dialer, roots *x509.CertPool, whose string) *http.Transport {
+	p := &proxy{policy: policy, out: out, lookups: newLookups(out.lookup), limits: defaultLimits}
+	d := policy.Decide(host, port)
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var rec record
+			c, err := p.connect(ctx, d, port, &rec)
+			if err != nil {
+				return nil, notConnected(err, &rec, whose)
+			}
+			return c, nil
+		},
+		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		MaxResponseHeaderBytes: maxAnswer,
+	}
+}
+
+// notConnected says why there is no connection, to the owner of what has the host declared.
+func notConnected(err error, rec *record, whose string) error {
 	ref, ok := errors.AsType[*refusal](err)
 	switch {
 	case ok && ref == errAddressRefused:
-		return fmt.Errorf("its name leads to %s, which is no public address (%s): allow_private of the token set can name it", rec.skipped, rec.special)
+		return fmt.Errorf("its name leads to %s, which is no public address (%s): allow_private of the %s can name it", rec.skipped, rec.special, whose)
 	case ok && rec.err != nil:
 		return fmt.Errorf("%s (%w)", ref.reason, rec.err)
 	}

@@ -241,6 +241,9 @@ func (j *journal) flush() {
 		}
 	}
 	if status != "" {
+		if n := dropped[egress.Deny] - 1; n > 0 {
+			status += fmt.Sprintf("; before it %d more", n)
+		}
 		j.notify(status)
 	}
 }

@@ -103,7 +103,7 @@ func journalIsBounded(t *testing.T) {
 	if want := fmt.Sprintf(`msg="egress records left out" server=notion verdict=deny count=%d`, asked-lines); !strings.Contains(log, want) {
 		t.Errorf("the log does not say %q", want)
 	}
-	if last := statuses[len(statuses)-1]; last != fmt.Sprintf("refused h%d.evil.test:443 (name-not-declared)", asked-1) {
+	if last := statuses[len(statuses)-1]; last != fmt.Sprintf("refused h%d.evil.test:443 (name-not-declared); before it %d more", asked-1, asked-lines-1) {
 		t.Errorf("the last status is %q", last)
 	}
 }
@@ -127,5 +127,22 @@ func TestRefusalIsAnEntry(t *testing.T) {
 	}
 	if want := "egress server=notion session=abcdefg2 verdict=deny reason=name-not-declared via=proxy method=CONNECT host=evil.test:443"; !strings.HasPrefix(e["MESSAGE"], want) {
 		t.Errorf("MESSAGE=%q, want %q", e["MESSAGE"], want)
+	}
+}
+
+// TestBlocked: what is blocked is refused although an entry allows it, and never looked up.
+func TestBlocked(t *testing.T) {
+	w := newWorld(t, func(w *world) { w.proxy.policy.Blocked = []egress.Endpoint{{Host: "ads.allowed.test"}} }, "*.allowed.test")
+	for _, raw := range []string{connectTo("ads.allowed.test:443"), connectTo("ADS.allowed.test.:443"), "GET http://ads.allowed.test/x HTTP/1.1\r\nHost: ads.allowed.test\r\n\r\n"} {
+		if got := w.ask(raw); !strings.Contains(got, " 403 ") || !strings.Contains(got, "X-Pfar-Reason: blocked") || !strings.Contains(got, "blocked_domains has ads.allowed.test") {
+			t.Errorf("%q: %s", raw, got)
+		}
+	}
+	lookups, _, _ := w.seen()
+	if len(lookups) > 0 {
+		t.Errorf("looked up %q", lookups)
+	}
+	if got := w.ask(connectTo("www.allowed.test:443")); !strings.Contains(got, "not-resolved") {
+		t.Errorf("a name beside it: %s", got)
 	}
 }

@@ -3,6 +3,7 @@
 // It is run as a unit: the listeners come by LISTEN_FDS, the plan by $CREDENTIALS_DIRECTORY, and news goes out by
 // NOTIFY_SOCKET (package units). When it has been idle it ends; the next connection has it started again.
 //
+// With --model it serves the gateway instead: it asks the model of one inspector, by the same rules for the way out.
 // With --refresh it serves no server: it refreshes one OAuth token set and ends, by the same rules for the way out.
 package main
 
@@ -15,6 +16,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/pfar/pfar/units/question"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,6 +24,7 @@ func main() {
 	idle := flag.Duration("idle", 30*time.Second, "end after so long without a connection; 0: never")
 	path := flag.String("attach", "", "pfard's `socket`, in a systemd unit")
 	refreshes := flag.Bool("refresh", false, "refresh the OAuth token set that pfard hands over, and end; for pfar-refresh@.service")
+	asks := flag.Bool("model", false, "ask the model of the plan what the gateway wants to know; for pfar-model@.service")
 	flag.Parse()
 	// One server's traffic may keep one core busy and no more. It is also the fastest: bytes pass through the kernel, and
 	// to wake another thread costs more than what there is to do here.
@@ -34,6 +37,10 @@ func main() {
 	case err != nil:
 	case *refreshes:
 		err = refresh(ctx, *path)
+	case *asks:
+		if err = models(ctx, *path); err != nil {
+			question.Pause(ctx)
+		}
 	default:
 		err = run(ctx, *path, *idle)
 	}

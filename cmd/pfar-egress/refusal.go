@@ -41,6 +41,8 @@ func (p *proxy) refuse(d egress.Decision, to target) *refusal {
 		return &refusal{400, d.Reason, "The target is no host name that every program reads alike."}
 	case egress.NameNotDeclared:
 		return &refusal{403, d.Reason, fmt.Sprintf("The name is not in allowed_domains of the server %q. If it is needed, %s", p.name, add)}
+	case egress.NameBlocked:
+		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may not reach it: blocked_domains has %s.", p.name, d.Rule)}
 	case egress.PortNotDeclared:
 		return &refusal{403, d.Reason, fmt.Sprintf("The server %q may reach %s, and not this port of it. If it is needed, %s", p.name, d.Rule, add)}
 	case egress.AddressLiteral:

@@ -126,6 +126,9 @@ func (s *secrets) follow(c *attach.Conn, clean *hidden, log *slog.Logger) {
 		if err := s.handle(m.Broker, files); err != nil {
 			log.Error("secrets are as before, ignoring", "error", err)
 		}
+		if m.Broker {
+			_ = c.Send(attach.Message{Wired: true}) // if pfard has gone, the next Receive says so
+		}
 	}
 }
 

@@ -10,17 +10,18 @@ import (
 	"slices"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
+	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
-	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/packet"
 )
 
 type listeners struct {
-	http    *net.TCPListener
-	metrics *net.TCPListener // nil: none is asked for
-	unix    *net.UnixListener
-	servers *net.UnixListener
+	http     *net.TCPListener
+	metrics  *net.TCPListener // nil: none is asked for
+	unix     *net.UnixListener
+	operator *net.UnixListener // nil: there is none
+	servers  *net.UnixListener
 }
 
 // inherited takes over what the runner passes (sd_listen_fds(3)): the listeners that it has opened, and by name what the
@@ -76,8 +77,11 @@ func (l *listeners) take(name string, got net.Listener) error {
 	case *net.UnixListener:
 		kind = units.FDUnix
 		to := &l.unix
-		if got.Addr().Network() == "unixpacket" {
+		switch {
+		case got.Addr().Network() == "unixpacket":
 			kind, to = units.FDServers, &l.servers
+		case name == units.FDOperator:
+			kind, to = name, &l.operator
 		}
 		twice, *to = *to != nil, got
 	}
@@ -100,7 +104,13 @@ func (g *gateway) goOn(ctx context.Context, before map[string][]*os.File, log *s
 	g.registry.Stores(store)
 	g.store = store
 	g.takeSecrets(before[units.FDSecrets])
+	g.takePolicy(before[units.FDPolicy])
 	delete(before, units.FDSecrets)
+	g.admitted.take(g, before[units.FDClients])
+	delete(before, units.FDClients)
+	delete(before, units.FDPolicy)
+	g.takeAudit(before[units.FDAudit])
+	delete(before, units.FDAudit)
 	sessions := before[units.FDSessions]
 	delete(before, units.FDSessions)
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -126,40 +136,68 @@ func (g *gateway) goOn(ctx context.Context, before map[string][]*os.File, log *s
 
 // takeSecrets goes on with the secrets that the gateway before this one recognised, until pfard says what there are now.
 func (g *gateway) takeSecrets(files []*os.File) {
+	g.keptSecrets.take(files, g.log, func(b []byte) error {
+		set := new(redact.Set)
+		if err := set.UnmarshalBinary(b); err != nil {
+			return err
+		}
+		g.secrets.Learn(set)
+		return nil
+	})
+}
+
+// takePolicy goes on deciding as the gateway before this one did, until pfard says by what it is done now.
+func (g *gateway) takePolicy(files []*os.File) {
+	g.keptPolicy.take(files, g.log, func(b []byte) error {
+		policy := new(gate.Policy)
+		if err := policy.UnmarshalJSON(b); err != nil {
+			return err
+		}
+		g.decideBy(policy)
+		return nil
+	})
+}
+
+// handedDown is what pfard has told one gateway and the next begins with.
+type handedDown struct {
+	name  string // in the store
+	most  int64  // bytes
+	there bool
+}
+
+// take has the next one learn what was stored, if it is of use.
+func (h *handedDown) take(files []*os.File, log *slog.Logger, learn func([]byte) error) {
 	if len(files) == 0 {
 		return
 	}
-	g.stored = true
+	h.there = true
 	packet.CloseAll(files[1:])
-	b, err := units.ReadSealed(files[0], attach.MaxSet)
-	set := new(redact.Set)
+	b, err := units.ReadSealed(files[0], h.most)
 	if err == nil {
-		err = set.UnmarshalBinary(b)
+		err = learn(b)
 	}
 	if err != nil {
-		g.log.Warn("giving up the secrets of the gateway before this one", "reason", err.Error())
-		return
+		log.Warn("giving up what the gateway before this one was told", "name", h.name, "reason", err.Error())
 	}
-	g.secrets.Learn(set)
 }
 
-// keepSecrets has the next gateway begin with a set.
-func (g *gateway) keepSecrets(set []byte) error {
-	if g.store == nil {
+// keep stores it in the place of what was there. Without a store there is no next one that could begin with it.
+func (h *handedDown) keep(store *units.Store, b []byte) error {
+	if store == nil {
 		return nil
 	}
-	f, err := units.Sealed(units.FDSecrets, set)
+	f, err := units.Sealed(h.name, b)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if g.stored {
-		if err := g.store.Forget(units.FDSecrets); err != nil {
+	if h.there {
+		if err := store.Forget(h.name); err != nil {
 			return err
 		}
 	}
-	g.stored = true
-	return g.store.Keep(units.FDSecrets, f)
+	h.there = true
+	return store.Keep(h.name, f)
 }
 
 // sessionsMemory is where client sessions are written down: that of the gateway before this one if it is of use, or new.

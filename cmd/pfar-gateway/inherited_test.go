@@ -56,10 +56,16 @@ func TestListenersOfASocketUnit(t *testing.T) {
 			t.Errorf("%q: %+v", order, l)
 		}
 	}
-	for name, network := range map[string]string{units.FDHTTP: "unix", units.FDUnix: "unixpacket", units.FDServers: "tcp", units.FDMetrics: "unix", "other": "tcp"} {
+	for name, network := range map[string]string{units.FDHTTP: "unix", units.FDUnix: "unixpacket", units.FDServers: "tcp", units.FDMetrics: "unix", units.FDOperator: "tcp", "other": "tcp"} {
 		if l, err := listen(map[string][]*os.File{units.FDServers: {listening(t, "unixpacket")}, name: {listening(t, network)}}); err == nil {
 			t.Errorf("%s as %q: %+v", network, name, l)
 		}
+	}
+	if l, err := listen(map[string][]*os.File{units.FDListen: {listening(t, "unixpacket"), listening(t, "unix")}, units.FDOperator: {listening(t, "unix")}}); err != nil || l.unix == nil || l.operator == nil {
+		t.Errorf("clients and the operator: %+v, %v", l, err)
+	}
+	if l, err := listen(map[string][]*os.File{units.FDServers: {listening(t, "unixpacket")}, units.FDOperator: {listening(t, "unix")}}); err == nil {
+		t.Errorf("the operator alone: %+v", l)
 	}
 	if l, err := listen(map[string][]*os.File{units.FDServers: {listening(t, "unixpacket")}, units.FDHTTP: {listening(t, "tcp"), listening(t, "tcp")}}); err == nil {
 		t.Errorf("two of a name: %+v", l)

@@ -1,6 +1,6 @@
 // Command pfar-gateway speaks MCP both ways: to the servers that launchers hand over, and to clients on loopback and on a Unix socket.
 //
-// It is run as a unit with three listeners (LISTEN_FDNAMES http, unix and servers), a fourth for Prometheus if it is asked for (metrics), and the credential "token".
+// It is run as a unit with four listeners (LISTEN_FDNAMES http, unix, servers and operator), one more for Prometheus if it is asked for (metrics), and the credential "token".
 package main
 
 import (
@@ -17,7 +17,8 @@ import (
 )
 
 const usage = `Usage: pfar-gateway [--token-file FILE] [--allow-uid UID]...
-                    [--control PATH] [--pins DIR]
+                    [--control PATH] [--inspectors DIR] [--keep-audit]
+                    --pins DIR --state DIR
 
 Started by pfard or systemd, which pass its listeners by LISTEN_FDS and its
 token as the credential "token" ($CREDENTIALS_DIRECTORY).
@@ -27,7 +28,12 @@ token as the credential "token" ($CREDENTIALS_DIRECTORY).
                      user that pfar-gateway runs as; may be repeated
   --control PATH     ask pfard on this socket for processes of servers that give
                      each client session one of its own (sessions = "own")
+  --inspectors DIR   ask the inspectors of the policy on their sockets in this
+                     directory
+  --keep-audit       have the service manager keep the audit file, so that the next
+                     gateway records without waiting for pfard
   --pins DIR         keep what tools have been accepted in this directory
+  --state DIR        keep what sessions have seen, and approvals, in this directory
 `
 
 func main() {
@@ -36,7 +42,10 @@ func main() {
 	flag.StringVar(&o.tokenFile, "token-file", "", "")
 	flag.Var(&o.uids, "allow-uid", "")
 	flag.StringVar(&o.control, "control", "", "")
+	flag.StringVar(&o.inspect, "inspectors", "", "")
+	flag.BoolVar(&o.keepAudit, "keep-audit", false, "")
 	flag.StringVar(&o.pins, "pins", "", "")
+	flag.StringVar(&o.state, "state", "", "")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()

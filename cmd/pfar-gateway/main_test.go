@@ -51,7 +51,7 @@ func start(t *testing.T, addr, names, token string, args ...string) *process {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.notify.Close() })
-	p.cmd = exec.Command(os.Args[0], append([]string{"--pins", filepath.Join(t.TempDir(), "pins")}, args...)...)
+	p.cmd = exec.Command(os.Args[0], append([]string{"--pins", filepath.Join(t.TempDir(), "pins"), "--state", filepath.Join(p.dir, "state")}, args...)...)
 	for name := range strings.SplitSeq(names, ":") {
 		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, p.listen(t, name, addr))
 	}
@@ -91,9 +91,9 @@ func (p *process) listen(t *testing.T, name, addr string) *os.File {
 				p.scrape = tcp.Addr().String()
 			}
 		}
-	case "unix":
+	case "unix", "operator":
 		var u *net.UnixListener
-		u, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(p.dir, "unix"), Net: "unix"})
+		u, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(p.dir, name), Net: "unix"})
 		u.SetUnlinkOnClose(false)
 		l = u
 	default:

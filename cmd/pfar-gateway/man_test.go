@@ -36,13 +36,13 @@ func TestManualKnowsEveryLimit(t *testing.T) {
 			t.Errorf("the manual has %d limits where there are %d", n, v.NumField())
 		}
 	}
-	for _, code := range []int{registry.CodeUnavailable, registry.CodeBusy, serve.CodeResult} {
+	for _, code := range []int{registry.CodeUnavailable, registry.CodeBusy, serve.CodeResult, serve.CodeNoServer, serve.CodeNoSession} {
 		if !strings.Contains(manual, fmt.Sprintf(".It Li %d Ta ", code)) {
 			t.Errorf("the manual lacks the code %d", code)
 		}
 	}
 	for _, line := range strings.Split(usage, "\n") {
-		if flag, _, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.HasPrefix(flag, "--") && !strings.Contains(manual, ".It Fl -"+flag[2:]+" ") {
+		if flag, _, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.HasPrefix(flag, "--") && !strings.Contains(strings.ReplaceAll(manual, "\n", " "), ".It Fl -"+flag[2:]+" ") {
 			t.Errorf("the manual lacks %s", flag)
 		}
 	}

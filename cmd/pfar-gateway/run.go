@@ -10,20 +10,28 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/net/netutil"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
+	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies/audit/trail"
+	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/journal"
 )
 
@@ -31,7 +39,10 @@ type options struct {
 	tokenFile string
 	uids      uids
 	control   string // pfard's socket
+	keepAudit bool   // in the service manager's store
 	pins      string // directory
+	state     string // directory
+	inspect   string // directory of the inspectors' sockets
 }
 
 // uids is a flag that may be repeated.
@@ -49,29 +60,44 @@ func (u *uids) Set(s string) error {
 }
 
 const (
-	drainTime      = 5 * time.Second // for calls in flight at the end
-	spanTime       = 2 * time.Second // for the last spans, after the calls
-	maxConnections = 4096            // on loopback, where a connection needs no permission
+	drainTime      = 5 * time.Second  // for calls in flight at the end
+	patience       = 10 * time.Second // of requests with a gateway that pfard has not told all yet
+	spanTime       = 2 * time.Second  // for the last spans, after the calls
+	maxConnections = 4096             // on loopback, where a connection needs no permission
 )
 
 // gateway is its parts, put together.
 type gateway struct {
 	telemetry *telemetry.Telemetry
 	pins      *pins.Store
+	state     *state.DB
+	sessions  *label.Sessions
+	approvals *approval.Store
 	registry  *registry.Registry
 	endpoint  *serve.Server
 	changed   chan struct{}   // something has, in what is served
 	pfard     *control.Client // nil: nobody to ask for anything
 	secrets   *registry.Redaction
-	store     *units.Store // nil: there is none
-	stored    bool         // secrets are in it; belongs to followSecrets once that runs
-	log       *slog.Logger
+	admitted  admitted
+	audit     *trail.Log
+	auditFull <-chan struct{} // the file has enough
+	store     *units.Store    // nil: there is none
+	point     *enforce.Point  // that every request passes
+	panel     *inspect.Panel
+
+	// What is in the store, and belongs to whoever follows pfard once that runs.
+	keptSecrets, keptPolicy handedDown
+	keepAudit               bool // in the store: a service manager that is pfard itself opens it again
+	log                     *slog.Logger
 }
 
 // assemble makes the parts and tells them of each other.
 func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, error) {
 	if o.pins == "" {
 		return nil, errors.New("--pins is missing: it says where accepted tools are remembered")
+	}
+	if o.state == "" {
+		return nil, errors.New("--state is missing: it says where is remembered what sessions have seen")
 	}
 	store, err := pins.Open(o.pins, log)
 	if err != nil {
@@ -86,15 +112,26 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	}
 	g := &gateway{
 		telemetry: tel, pins: store, registry: registry.New(log, version, registry.DefaultLimits()), changed: make(chan struct{}, 1), secrets: secrets, log: log,
+		keepAudit: o.keepAudit, keptSecrets: handedDown{name: units.FDSecrets, most: attach.MaxSet}, keptPolicy: handedDown{name: units.FDPolicy, most: gate.MaxPolicy},
 	}
 	g.registry.Pin(store)
+	if err := g.remember(o.state); err != nil {
+		return nil, err
+	}
+	g.audit = g.newAudit()
+	g.panel = &inspect.Panel{Dir: o.inspect}
+	g.point = &enforce.Point{Sessions: g.sessions, Approvals: g.approvals, Trail: g.audit, Vault: secrets, Inspectors: g.panel, Log: log}
 	if o.control != "" {
+		store.Record(g.record)
 		g.pfard = &control.Client{Path: o.control}
+		g.point.Patience = patience
 		g.registry.Redact(secrets)
 		g.registry.Opens(asked{*g.pfard})
 		g.registry.Wakes(asked{*g.pfard})
 	}
 	g.endpoint = serve.New(log, version, g.registry, serve.DefaultLimits())
+	g.endpoint.Gate(g.point)
+	g.endpoint.AwaitClients()
 	g.endpoint.Observe(tel)
 	tel.Gauges(func() []telemetry.Gauge { return gauges(g.registry) })
 	g.registry.Watch(g.event)
@@ -127,15 +164,17 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	log = g.log
+	defer g.forget()
 	upstream, hangUp := context.WithCancel(context.Background()) // calls in flight outlive ctx
 	defer hangUp()
 	g.goOn(upstream, before, log)
 	defer lastSpans(g.telemetry, log)
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	servers, err := o.clients(g, l, log, failed)
 	if err != nil {
 		return err
 	}
+	g.admit()
 	if l.metrics != nil {
 		h, err := g.telemetry.ServeMetrics(l.metrics)
 		if err != nil {
@@ -145,30 +184,37 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	go func() { failed <- g.registry.Serve(upstream, l.servers) }()
 	if g.pfard != nil {
+		go g.followAudit(ctx)
 		go g.followDemand(ctx)
 		go g.followSecrets(ctx)
+		go g.followClients(ctx)
+		go g.followPolicy(ctx)
 	}
 	notify(log, daemon.SdNotifyReady+"\nSTATUS="+g.registry.Summary())
+	units.Settle()
 	err = follow(ctx, g.registry, g.changed, failed, log)
 	notify(log, daemon.SdNotifyStopping)
 	l.servers.Close()
+	g.approvals.Release()
 	end, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	g.endpoint.Drain(end, servers...)
 	g.registry.Close()
+	g.endAudit()
 	return err
 }
 
-// operator puts what only the operator may ask beside what clients do, on the Unix socket.
-func (g *gateway) operator(clients http.Handler) http.Handler {
-	accept := pins.Handler(g.pins)
-	return g.telemetry.Mount(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/pins" || strings.HasPrefix(r.URL.Path, "/pins/") {
-			accept.ServeHTTP(w, r)
+// counted puts what operators may ask of the counters beside what clients do, on the Unix socket. Users who are no more than
+// declared clients find the latter alone.
+func (g *gateway) counted(clients http.Handler, operators []uint32) http.Handler {
+	all := g.telemetry.Mount(clients)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if uid, ok := serve.Peer(r.Context()); ok && (uid == 0 || slices.Contains(operators, uid)) {
+			all.ServeHTTP(w, r)
 			return
 		}
 		clients.ServeHTTP(w, r)
-	}))
+	})
 }
 
 // gauges is the registry's view of its servers.
@@ -244,12 +290,39 @@ func (g *gateway) followSecrets(ctx context.Context) {
 			}
 			g.secrets.Learn(set)
 			heard()
-			if err := g.keepSecrets(b); err != nil {
+			if err := g.keptSecrets.keep(g.store, b); err != nil {
 				g.log.Warn("the next gateway will have to wait for pfard", "error", err.Error())
 			}
 			return nil
 		})
 	})
+}
+
+// followPolicy learns what calls are decided by, until ctx ends.
+func (g *gateway) followPolicy(ctx context.Context) {
+	g.followPfard(ctx, "what calls are decided by", 2*time.Second, func(heard func()) error {
+		return g.pfard.Policy(ctx, func(b []byte) error {
+			policy := new(gate.Policy)
+			if err := policy.UnmarshalJSON(b); err != nil {
+				return err
+			}
+			g.decideBy(policy)
+			heard()
+			if err := g.keptPolicy.keep(g.store, b); err != nil {
+				g.log.Warn("the next gateway will have to wait for pfard", "error", err.Error())
+			}
+			return nil
+		})
+	})
+}
+
+// decideBy takes a policy, and voids what was remembered of approvals by another.
+func (g *gateway) decideBy(policy *gate.Policy) {
+	g.panel.Learn(policy.Inspectors)
+	g.point.Learn(policy)
+	if err := g.approvals.Policy(policy.Digest); err != nil {
+		g.log.Warn("forgetting approvals that another policy asked for, ignoring", "error", err.Error())
+	}
 }
 
 // followPfard asks pfard something that it goes on answering, and again when it has hung up, until ctx ends. ask calls
@@ -284,10 +357,16 @@ func (o options) clients(g *gateway, l listeners, log *slog.Logger, failed chan<
 		go func() { failed <- h.Serve(netutil.LimitListener(l.http, maxConnections)) }()
 	}
 	if l.unix != nil {
-		h := endpoint.HTTP(g.operator(endpoint.Local()))
+		operators := append(slices.Clone(o.uids), uint32(os.Geteuid()))
+		h := endpoint.HTTP(g.counted(endpoint.Local(operators...), operators))
 		servers = append(servers, h)
-		peers := serve.Peers{UnixListener: l.unix, UIDs: append(o.uids, uint32(os.Geteuid())), Log: log}
+		peers := serve.Peers{UnixListener: l.unix, UIDs: operators, Declared: endpoint.Declared, Log: log}
 		go func() { failed <- h.Serve(peers) }()
+	}
+	if l.operator != nil {
+		h := g.desk().HTTP()
+		servers = append(servers, h)
+		go func() { failed <- h.Serve(l.operator) }()
 	}
 	return servers, nil
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 )
 
@@ -20,14 +19,21 @@ type attachment struct {
 	digest  string // of the plan
 	answers chan attach.Message
 	refused func(words string) // called with the bridge's last refusal
-	secrets func(set []byte)   // called with what secrets are recognised by
+	found   chan found         // answers to search, which are asked for beside the others
 	over    chan error         // takes one: pfard does not take this process up again
 
 	asking sync.Mutex // held from a question to its answer
 	mu     sync.Mutex
 	conn   *attach.Conn      // nil while there is none
+	turned chan struct{}     // closed when there is another one, or none
 	told   map[string]string // what the service manager was told last, by variable
 	kept   []*os.File        // the sockets of a namespace that this process has made
+}
+
+// found is what pfard says may be logged.
+type found struct {
+	attach.Found
+	files []*os.File
 }
 
 const (
@@ -35,20 +41,29 @@ const (
 	answerWait = 30 * time.Second // for an answer, for which it asks systemd
 )
 
+func newAttachment(path, digest string) *attachment {
+	return &attachment{
+		path: path, digest: digest, answers: make(chan attach.Message, 1), found: make(chan found, 1), over: make(chan error, 1),
+		turned: make(chan struct{}), told: map[string]string{},
+	}
+}
+
 // passedAttachment takes over the connection that a local pfard has passed.
-func passedAttachment(f *os.File, secrets func([]byte)) (*attachment, error) {
+func passedAttachment(f *os.File) (*attachment, error) {
 	c, err := attach.FromFile(f)
 	if err != nil {
 		return nil, err
 	}
-	a := &attachment{answers: make(chan attach.Message, 1), secrets: secrets, conn: c}
+	a := newAttachment("", "")
+	a.conn = c
 	go a.follow(c)
 	return a, nil
 }
 
 // attachTo connects to pfard's socket, and returns the connection to the gateway that it hands out.
-func attachTo(ctx context.Context, path, digest string, refused func(string), secrets func([]byte)) (*attachment, *os.File, error) {
-	a := &attachment{path: path, digest: digest, answers: make(chan attach.Message, 1), refused: refused, secrets: secrets, over: make(chan error, 1), told: map[string]string{}}
+func attachTo(ctx context.Context, path, digest string, refused func(string)) (*attachment, *os.File, error) {
+	a := newAttachment(path, digest)
+	a.refused = refused
 	ctx, cancel := context.WithTimeout(ctx, attachWait)
 	defer cancel()
 	c, _, files, err := attach.Connect(ctx, path, attach.Hello{Digest: digest})
@@ -69,8 +84,8 @@ func attachTo(ctx context.Context, path, digest string, refused func(string), se
 func (a *attachment) follow(c *attach.Conn) {
 	for {
 		m, files, err := c.Receive()
-		if err == nil && m.Redact && len(files) == 1 {
-			a.redact(files[0])
+		if err == nil && m.Found != nil {
+			a.answered(found{*m.Found, files})
 			continue
 		}
 		attach.CloseAll(files)
@@ -79,9 +94,7 @@ func (a *attachment) follow(c *attach.Conn) {
 			continue
 		}
 		c.Close()
-		a.mu.Lock()
-		a.conn = nil
-		a.mu.Unlock()
+		a.turn(nil)
 		select {
 		case a.answers <- attach.Message{Error: "pfard went away"}: // whoever waits for one
 		default:
@@ -95,8 +108,8 @@ func (a *attachment) follow(c *attach.Conn) {
 			return
 		}
 		attach.CloseAll(files)
+		a.turn(c)
 		a.mu.Lock()
-		a.conn = c
 		told, kept := maps.Clone(a.told), a.kept
 		a.mu.Unlock()
 		_ = c.Send(attach.Message{Notify: told})
@@ -108,16 +121,55 @@ func (a *attachment) follow(c *attach.Conn) {
 
 // ended takes one when pfard does not want this process to go on, unless it has systemd end it.
 func (a *attachment) ended() <-chan error {
-	if a == nil {
-		return nil
-	}
 	return a.over
 }
 
-// redact takes what secrets are recognised by from now on.
-func (a *attachment) redact(f *os.File) {
-	set, _ := units.ReadSealed(f, attach.MaxSet) // nil is no set, and is said to be none
-	a.secrets(set)
+// turn goes on with another connection, or none.
+func (a *attachment) turn(c *attach.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.conn = c
+	close(a.turned)
+	a.turned = make(chan struct{})
+}
+
+func (a *attachment) answered(f found) {
+	select {
+	case a.found <- f:
+	default: // nobody asked
+		attach.CloseAll(f.files)
+	}
+}
+
+// search has lines searched for secrets, as package attach has it, and returns them as they may be logged. While pfard
+// is away it waits. It is not called by two at once.
+func (a *attachment) search(ctx context.Context, lines [][]byte, cut bool) ([]string, attach.Found, error) {
+	file, err := attach.Sealed(lines)
+	if err != nil {
+		return nil, attach.Found{}, err
+	}
+	defer file.Close()
+	for {
+		a.mu.Lock()
+		c, turned := a.conn, a.turned
+		a.mu.Unlock()
+		select {
+		case f := <-a.found: // of one that has gone, whom the same was asked
+			attach.CloseAll(f.files)
+		default:
+		}
+		if c != nil && c.Send(attach.Message{Search: &attach.Search{Cut: cut}}, file) != nil {
+			c.Close()
+		}
+		select {
+		case f := <-a.found:
+			text, err := f.Lines(f.files, len(lines))
+			return text, f.Found, err
+		case <-turned:
+		case <-ctx.Done():
+			return nil, attach.Found{}, ctx.Err()
+		}
+	}
 }
 
 func (a *attachment) take(m attach.Message) {
@@ -177,7 +229,7 @@ func (a *attachment) keep(sockets []*os.File) {
 
 // tell passes on what the service manager was told. It is lost while pfard is away, and said again when it is back.
 func (a *attachment) tell(vars map[string]string) {
-	if a == nil || a.path == "" {
+	if a.path == "" {
 		return // a local pfard is the service manager
 	}
 	a.mu.Lock()

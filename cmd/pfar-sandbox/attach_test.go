@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -25,6 +28,7 @@ type pfard struct {
 	listener *net.UnixListener
 	welcome  attach.Message // sent with the gateway's connection, if it is a welcome for the first time
 	place    func() *attach.Message
+	search   attach.Searcher
 	oom      bool
 	gateway  func() *os.File
 
@@ -47,7 +51,7 @@ func newPfard(t *testing.T) *pfard {
 	}
 	p := &pfard{
 		t: t, path: filepath.Join(dir, "attach.sock"), told: map[string]string{}, welcome: attach.Message{Welcome: &attach.Welcome{}},
-		place: func() *attach.Message { return &attach.Message{Placed: &attach.Placed{How: "held"}} },
+		place: held, search: asIs,
 	}
 	if p.listener, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: p.path, Net: "unixpacket"}); err != nil {
 		t.Fatal(err)
@@ -69,12 +73,44 @@ func newPfard(t *testing.T) *pfard {
 	return p
 }
 
+func held() *attach.Message { return &attach.Message{Placed: &attach.Placed{How: "held"}} }
+
+// asIs finds nothing.
+func asIs(text []byte, _ bool) ([]byte, attach.Found) { return text, attach.Found{} }
+
+// localPfard is the launcher's end of a conversation with one that has forked it.
+func localPfard(t *testing.T) *os.File {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := attach.FromFile(os.NewFile(uintptr(pair[0]), "launcher"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pfard{t: t, place: held, search: asIs}
+	var served sync.WaitGroup
+	served.Go(func() { p.serve(c) })
+	t.Cleanup(func() { c.Close(); served.Wait() })
+	return os.NewFile(uintptr(pair[1]), "pfard")
+}
+
 func (p *pfard) serve(c *attach.Conn) {
 	defer c.Close()
+	ctx, over := context.WithCancel(context.Background())
+	defer over()
+	p.mu.Lock()
+	searches := c.Searches(ctx, p.search, attach.NewBudget())
+	p.mu.Unlock()
 	for {
 		m, files, err := c.Receive()
 		if err != nil {
 			return
+		}
+		if m.Search != nil {
+			searches.Take(*m.Search, files)
+			continue
 		}
 		p.mu.Lock()
 		switch {

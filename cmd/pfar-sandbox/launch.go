@@ -45,12 +45,12 @@ type launcher struct {
 	runtime string // $RUNTIME_DIRECTORY
 	log     *stderrLog
 	gateway *handover.Conn
-	pfard   *attachment // nil: nobody places bwrap in a cgroup
-	shared  bool        // the network namespace is the unit's: it is there, with its sockets and its ruleset
+	pfard   *attachment
+	shared  bool // the network namespace is the unit's: it is there, with its sockets and its ruleset
 	history history
-	ready   time.Time     // when the tools were first served; zero: never
-	dropped []string      // what cannot be served, as last told
-	heard   chan struct{} // closed when the server's stderr has been read to its end
+	ready   time.Time   // when the tools were first served; zero: never
+	dropped []string    // what cannot be served, as last told
+	words   *transcript // of the server
 
 	telling sync.Mutex
 	shown   shown // in a unit
@@ -81,14 +81,11 @@ func launch(ctx context.Context, o options) (int, error) {
 	if err != nil {
 		return l.cannotStart(err)
 	}
-	l.heard = make(chan struct{})
-	go func() {
-		defer close(l.heard)
-		l.log.copy(s.stderr)
-	}()
+	l.words = transcribe(s.stderr, l.log, l.pfard.search)
 	if err := l.connect(s); err != nil {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
+		l.words.finish(stopSearch)
 		return l.cannotStart(err)
 	}
 	return l.supervise(ctx, s), nil
@@ -139,15 +136,15 @@ func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map
 	if path != "" {
 		var f *os.File
 		l.takeStaged(filepath.Dir(path))
-		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused, l.log.learn)
+		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused)
 		return []*os.File{f}, err
 	}
-	if f := fds[units.FDPfard]; len(f) == 1 {
-		if l.pfard, err = passedAttachment(f[0], l.log.learn); err != nil {
-			return nil, err
-		}
+	f := fds[units.FDPfard]
+	if len(f) != 1 {
+		return nil, fmt.Errorf("want one descriptor named %q, got %d", units.FDPfard, len(f))
 	}
-	return fds[units.FDGateway], nil
+	l.pfard, err = passedAttachment(f[0])
+	return fds[units.FDGateway], err
 }
 
 // takeStaged takes the sources of binds that this user could not reach from where systemd shows them to this unit alone.
@@ -287,9 +284,6 @@ func (l *launcher) sendSockets(sockets []*os.File) error {
 
 // place asks pfard to put bwrap into its cgroup while it is still one process that has read nothing.
 func (l *launcher) place(pid int) error {
-	if l.pfard == nil {
-		return nil
-	}
 	m, err := l.pfard.ask(attach.Message{Place: &attach.Place{PID: pid}})
 	if err != nil {
 		return fmt.Errorf("asking for a cgroup: %w", err)
@@ -310,9 +304,6 @@ func (l *launcher) place(pid int) error {
 
 // oomKilled asks how the server's cgroup ended. The service's own cgroup, where systemd would see it, is another one.
 func (l *launcher) oomKilled() bool {
-	if l.pfard == nil {
-		return false
-	}
 	m, err := l.pfard.ask(attach.Message{Ended: true})
 	return err == nil && m.End != nil && m.End.OOM
 }
@@ -328,10 +319,7 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 			l.stop(s)
 			return 0
 		case err := <-s.exited:
-			select { // its last words are in the pipe, to whose end no process is left, unless it got out of the namespace
-			case <-l.heard:
-			case <-time.After(time.Second):
-			}
+			l.words.finish(endSearch)
 			if ctx.Err() != nil { // it ended because it was told to, before this process was told
 				l.state(units.StateStopping, "stopping")
 				return 0
@@ -354,6 +342,7 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 		case err := <-lost:
 			l.state(units.StateStopping, gatewayLeft)
 			s.stop(func() { l.gateway.Close() })
+			l.words.finish(stopSearch)
 			if err != nil && !errors.Is(err, io.EOF) {
 				l.log.say(fmt.Sprintf("pfar-sandbox: %v", err))
 			}
@@ -422,7 +411,15 @@ func (l *launcher) stop(s *server) {
 	l.state(units.StateStopping, "stopping")
 	l.notify(map[string]string{"STOPPING": "1"})
 	s.stop(func() { _ = l.gateway.Send(handover.Message{Stopping: true}) })
+	l.words.finish(stopSearch)
 }
+
+// How long the last words of a server wait for pfard. Of one that has ended by itself they say why, and pfard may be about to
+// be started again; one that is stopped has its time (TimeoutStopSec=).
+const (
+	endSearch  = 5 * time.Second
+	stopSearch = time.Second
+)
 
 // crashed records that the server ended by itself and says what the runner is to do. Only for one that was killed is the
 // cgroup asked: that knows no more than that something in it was killed for memory at some time.
@@ -472,7 +469,7 @@ func (l *launcher) cannotStart(err error) (int, error) {
 }
 
 // unit reports whether this process is a unit of systemd's.
-func (l *launcher) unit() bool { return l.pfard != nil && l.pfard.path != "" }
+func (l *launcher) unit() bool { return l.pfard.path != "" }
 
 func (l *launcher) state(state, status string) {
 	l.notify(map[string]string{units.NotifyState: state, units.NotifyCrashes: fmt.Sprint(l.history.InRow), "STATUS": status})

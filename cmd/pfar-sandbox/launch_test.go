@@ -25,6 +25,7 @@ import (
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -152,7 +153,7 @@ func beginIn(t *testing.T, s sandbox.Sandbox, prepare func(runtime string), outp
 	r.cmd = exec.Command(program, args...)
 	r.cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "NOTIFY_SOCKET=" + notify, "CREDENTIALS_DIRECTORY=" + credentials, "RUNTIME_DIRECTORY=" + r.runtime,
-		"LISTEN_FDS=1", "LISTEN_FDNAMES=" + units.FDGateway, "CANARY_OF_THE_LAUNCHER=1",
+		"LISTEN_FDS=2", "LISTEN_FDNAMES=" + units.FDGateway + ":" + units.FDPfard, "CANARY_OF_THE_LAUNCHER=1",
 	}
 	output(r.cmd, log)
 	leak, err := unix.Dup(int(log.Fd())) // what a careless shell leaves open must not reach the server
@@ -161,7 +162,7 @@ func beginIn(t *testing.T, s sandbox.Sandbox, prepare func(runtime string), outp
 	}
 	defer unix.Close(leak)
 	if len(args) == 0 {
-		r.cmd.ExtraFiles = []*os.File{theirs}
+		r.cmd.ExtraFiles = []*os.File{theirs, localPfard(t)}
 	} else {
 		r.cmd.Env = append(r.cmd.Env, "LISTEN_FDS=")
 	}
@@ -178,7 +179,7 @@ func beginIn(t *testing.T, s sandbox.Sandbox, prepare func(runtime string), outp
 		t.Fatal(err)
 	}
 	if len(args) == 0 {
-		theirs.Close()
+		attach.CloseAll(r.cmd.ExtraFiles)
 	} else { // for pfard to hand out
 		r.passed = theirs
 		t.Cleanup(func() { theirs.Close() })

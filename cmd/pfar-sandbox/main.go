@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/question"
 )
 
 func main() {
@@ -35,6 +36,14 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == inspectArg {
+		if err := inspectors(ctx, os.Args[2:]); err != nil {
+			fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
+			question.Pause(ctx)
+			os.Exit(1)
+		}
+		return
+	}
 	o, err := parse(os.Args[1:])
 	if err == nil {
 		err = keepMemory()

@@ -32,6 +32,9 @@ prefix "arg-". A property whose name makes no flag is set by --json.
 is short for "--json -". Flags go on top of it. (Everywhere else --json chooses the form of the
 output; here that is --output json.)
 
+--client NAME, before the tool, calls it in the name of a declared client, which finds only what it
+may use; --session HANDLE in a session that you have made for it.
+
 Text goes to standard output as it is, with control characters made visible on a terminal.
 If the tool returns an error, its text goes to standard error and the exit code is 3.`
 
@@ -76,8 +79,9 @@ func (c *cli) callFlags() (*pflag.FlagSet, *callOptions) {
 func (c *cli) call(cmd *cobra.Command, args []string) error {
 	before, options := c.callFlags()
 	before.SetInterspersed(false) // what follows the tool is the tool's
+	c.persona.flags(before)
 	if err := before.Parse(args); err != nil {
-		return usage("%w", err).withHint("pfar's flags before the tool: --json, --output, --help; the tool's after it")
+		return usage("%w", err).withHint("pfar's flags before the tool: --json, --output, --client, --session, --help; the tool's after it")
 	}
 	if options.help && before.NArg() == 0 {
 		return cmd.Help()
@@ -192,7 +196,7 @@ func plainly(err error) error {
 func (c *cli) findTool(ctx context.Context, tools []tool, words []string) (tool, []string, error) {
 	names := listedOf(tools)
 	m, rest, err := resolve(names, words)
-	if err == nil && m.by == byIdentity || len(words) == 0 {
+	if err == nil && m.by == byIdentity || len(words) == 0 || c.persona.client != "" { // what a client may not use is not there for it
 		return at(tools, m, err), rest, err
 	}
 	report, reportErr := c.report(ctx)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,11 +15,13 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/gate"
 )
 
-const checkHelp = `Read every declaration of DIR as pfard would, and print each mistake with its place and remedy.
-Without DIR it is that of the pfar that runs. Nothing is started, and pfar need not run. Warnings
-do not change the exit code.`
+const checkHelp = `Read every declaration of DIR as pfard would, and those of clients in the folder clients.d beside it, and
+print each mistake with its place and remedy. Without DIR it is those of the pfar that runs, and its policies are read
+as well. Nothing is started, and pfar need not run. Warnings do not change the exit code.`
 
 func (c *cli) checkCommand() *cobra.Command {
 	var named sources
@@ -35,8 +38,16 @@ func (c *cli) checkCommand() *cobra.Command {
 			if len(args) == 1 {
 				named.dir = args[0]
 			}
-			set, err := c.compile(c.located(cmd.Context(), named))
+			where := c.located(cmd.Context(), named)
+			set, err := c.compile(where)
 			if err != nil {
+				return err
+			}
+			read := policies.Load(os.DirFS(where.policies), where.policies)
+			if len(args) == 0 {
+				set.readPolicies(read)
+			}
+			if err := set.addClients(where.clients, set.servers, read.Policy); err != nil {
 				return err
 			}
 			return c.printCheck(set)
@@ -48,12 +59,35 @@ func (c *cli) checkCommand() *cobra.Command {
 
 // compiled is a directory of declarations, compiled.
 type compiled struct {
-	dir   string
-	plans []generator.Plan
-	files map[string]*hcl.File
-	diags hcl.Diagnostics
+	dir     string
+	servers []declaration.Server // that are sound by themselves
+	plans   []generator.Plan
+	files   map[string]*hcl.File
+	diags   hcl.Diagnostics
 	// broken are the names of servers whose declaration has an error.
 	broken []string
+
+	clientsDir string
+	clients    int // that are sound
+
+	host generator.Host
+}
+
+// addClients reads the folder of clients beside the servers; policy has their profiles, nil: nobody knows.
+func (out *compiled) addClients(dir string, servers []declaration.Server, policy *gate.Policy) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	o := declaration.ClientOptions{Servers: append([]string{}, out.broken...), Policy: policy}
+	for _, s := range servers {
+		o.Servers = append(o.Servers, s.Name)
+	}
+	set := declaration.LoadClients(os.DirFS(dir), dir, o)
+	maps.Copy(out.files, set.Files)
+	out.diags = append(out.diags, set.Diags...)
+	out.clientsDir, out.clients = dir, len(set.Clients)
+	return nil
 }
 
 // compile reads and compiles a directory as pfard does.
@@ -70,17 +104,13 @@ func (c *cli) compile(from sources) (compiled, error) {
 		return compiled{}, fail(exitFailed, "no directory of declarations at %q", dir)
 	}
 	set := declaration.Load(os.DirFS(dir), dir, declaration.Options{Servers: servers})
-	out := compiled{dir: dir, files: set.Files, diags: set.Diags}
-	home, _ := os.UserHomeDir() // without one there is none to protect
-	host := generator.Host{
-		FS: os.DirFS("/").(fs.ReadLinkFS), Path: filepath.SplitList(c.getenv("PATH")), Home: home,
-		StateDir: c.dirs.Homes(), Private: c.dirs.Private(dir),
-	}
+	out := compiled{dir: dir, servers: set.Servers, files: set.Files, diags: set.Diags}
+	out.host = c.host(dir)
 	for _, b := range set.Broken {
 		out.broken = append(out.broken, b.Name)
 	}
 	for _, s := range set.Servers {
-		plan, diags := generator.Compile(s, host)
+		plan, diags := generator.Compile(s, out.host)
 		out.diags = append(out.diags, diags...)
 		if diags.HasErrors() {
 			out.broken = append(out.broken, s.Name)
@@ -89,6 +119,29 @@ func (c *cli) compile(from sources) (compiled, error) {
 		}
 	}
 	return out, nil
+}
+
+// host is what the compiler may know of this machine.
+func (c *cli) host(dir string) generator.Host {
+	home, _ := os.UserHomeDir() // without one there is none to protect
+	return generator.Host{
+		FS: os.DirFS("/").(fs.ReadLinkFS), Path: filepath.SplitList(c.getenv("PATH")), Home: home,
+		StateDir: c.dirs.Homes(), Private: c.dirs.Private(dir),
+	}
+}
+
+// readPolicies adds what is wrong with the folder of policies: calls are decided by all of it or, if there is a mistake, by
+// its last good version.
+func (c *compiled) readPolicies(set policies.Set) {
+	maps.Copy(c.files, set.Files)
+	c.diags = append(c.diags, set.Diags...)
+	if set.Policy == nil {
+		return
+	}
+	for _, e := range set.Policy.Inspectors {
+		_, diags := generator.Inspector(e, set.Places[e.Name], c.host)
+		c.diags = append(c.diags, diags...)
+	}
 }
 
 // printCheck prints the mistakes; one that is an error makes the exit code 1.
@@ -125,8 +178,16 @@ func (c *cli) printCheck(set compiled) error {
 	if err := c.printDiagnostics(set); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.stdout, "%s in %s: %s, %s\n", count(len(set.plans), "sound server"), escape(set.dir, oneLine), count(errs, "error"), count(warnings, "warning"))
+	fmt.Fprintf(c.stdout, "%s in %s%s: %s, %s\n", count(len(set.plans), "sound server"), escape(set.dir, oneLine), set.others(), count(errs, "error"), count(warnings, "warning"))
 	return result
+}
+
+// others says how many clients there are, if there are any.
+func (set compiled) others() string {
+	if set.clients == 0 {
+		return ""
+	}
+	return ", " + count(set.clients, "sound client") + " in " + escape(set.clientsDir, oneLine)
 }
 
 // printDiagnostics prints mistakes with their source lines, in colour on a terminal.

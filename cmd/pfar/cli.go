@@ -26,6 +26,8 @@ type cli struct {
 	now    func() time.Time
 	dirs   control.Dirs
 	output string // "text" or "json"
+
+	persona persona
 }
 
 func newCLI(stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string, uid int) *cli {

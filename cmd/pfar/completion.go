@@ -58,6 +58,7 @@ func (c *cli) completeCall(cmd *cobra.Command, args []string, toComplete string)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
 	defer cancel()
 	before, _ := c.callFlags()
+	c.persona.flags(before)
 	before.SetInterspersed(false)
 	if before.Parse(args) != nil {
 		return nil, cobra.ShellCompDirectiveDefault // the value of one of pfar's flags; --json takes a file

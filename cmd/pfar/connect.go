@@ -9,21 +9,24 @@ import (
 	"fmt"
 	"github.com/mark3labs/mcp-go/mcp"
 	"io"
-	"net/url"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies/access"
 )
 
 const connectHelp = `Bridge MCP on standard input and output to the gateway, for desktop clients that start programs.
 
 Without NAME the client sees the tools of all servers (notion__search), with NAME those of that
-one server under its own names, and a server that is starting is waited for. The bridge ends when
-standard input does.`
+one server under its own names, and a server that is starting is waited for. It is the client
+"default", as whoever has the endpoint's token, and not you, who are not asked about what you
+call; with --client it is that declared client, which finds only what it may use. The bridge ends
+when standard input does.`
 
 func (c *cli) connectCommand() *cobra.Command {
-	return &cobra.Command{
+	var as persona
+	cmd := &cobra.Command{
 		Use:               "connect [NAME]",
 		Short:             "Bridge MCP on stdio to the gateway, for desktop clients",
 		Long:              connectHelp,
@@ -31,12 +34,21 @@ func (c *cli) connectCommand() *cobra.Command {
 		Args:              arguments("[NAME]"),
 		ValidArgsFunction: c.completeServers(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			endpoint := gatewayURL
+			server := ""
 			if len(args) == 1 {
-				if !serverOnly.MatchString(args[0]) {
-					return usage("%q is not a server's name", args[0])
+				if server = args[0]; !serverOnly.MatchString(server) {
+					return usage("%q is not a server's name", server)
 				}
-				endpoint += "/" + url.PathEscape(args[0])
+			}
+			if as == (persona{}) {
+				as.client = access.Default // a model speaks through the bridge, and it is not the person at the terminal
+			}
+			if as.client == access.Operator {
+				return errOperator
+			}
+			endpoint, err := as.endpoint(server)
+			if err != nil {
+				return err
 			}
 			// A client that is told nothing waits for ever, so find out now whether anybody is there.
 			probe, err := dialGateway(cmd.Context(), c.dirs.Gateway(), c.uid)
@@ -52,6 +64,9 @@ func (c *cli) connectCommand() *cobra.Command {
 			return newBridge(endpoint, c.gatewayHTTP(), c.stdout).run(cmd.Context(), c.stdin)
 		},
 	}
+	as.flags(cmd.Flags())
+	cmd.RegisterFlagCompletionFunc("client", c.completeClients)
+	return cmd
 }
 
 // awaitServer waits while the server is on its way up, and says why it is not there if it is not: the gateway does not

@@ -50,6 +50,7 @@ func (c *cli) diagnose(ctx context.Context, h host, listen string) []finding {
 		h.bubblewrap, h.bindFD, h.nestedNamespaces, h.namespaceLimit, h.namespaceSwitch, h.apparmor, h.emptySandbox,
 		h.nftables, h.cgroups, h.oneUser, h.hostFirewall, h.lingering, h.node,
 		func(context.Context) finding { return h.vaultKey(c.dirs.State) },
+		func(context.Context) finding { return h.auditFiles(c.dirs.Audit()) },
 		func(context.Context) finding { return h.runDirectory(c.dirs.Run) },
 		func(ctx context.Context) finding {
 			return h.port(listen, func() bool { _, err := c.report(ctx); return err == nil })

@@ -27,7 +27,7 @@ const exitCodesHelp = `Exit codes of pfar, the same for every verb:
     1  a mistake was found, or the operation failed
     2  wrong usage: unknown verb or flag, missing or malformed argument
     3  the tool ran and returned an error (isError in MCP)
-    4  no such server, tool, vault key or log
+    4  no such server, client, tool, vault key, log, approval or session
     5  pfar is not running
     6  permission denied
   130  interrupted by Ctrl-C or SIGTERM

@@ -58,9 +58,13 @@ func (b *bench) listen(t *testing.T, path string) *net.UnixListener {
 
 // serveHTTP puts a handler where the gateway listens.
 func (b *bench) serveHTTP(t *testing.T, h http.Handler) *http.Server {
+	return b.serveAt(t, b.dirs.Gateway(), &http.Server{Handler: h})
+}
+
+// serveAt serves on a socket until the end of the test.
+func (b *bench) serveAt(t *testing.T, path string, s *http.Server) *http.Server {
 	t.Helper()
-	s := &http.Server{Handler: h}
-	l := b.listen(t, b.dirs.Gateway())
+	l := b.listen(t, path)
 	done := make(chan struct{})
 	go func() { s.Serve(l); close(done) }()
 	t.Cleanup(func() { s.Close(); <-done })
@@ -73,8 +77,8 @@ func gatewayOf(tools ...server.ServerTool) http.Handler {
 	s.AddTools(tools...)
 	mux := http.NewServeMux()
 	h := server.NewStreamableHTTPServer(s)
-	mux.Handle("/mcp", h)
-	mux.Handle("/mcp/{server}", h)
+	mux.Handle("/mcp/operator/default", h) // pfar says whose it is
+	mux.Handle("/mcp/{client}/{session}", h)
 	return mux
 }
 
@@ -207,4 +211,9 @@ func (b *bench) pfard(t *testing.T, report control.Report, answer func(*fakePfar
 	go func() { control.Serve(ctx, l, p.serve); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
 	return p
+}
+
+// serveOperator puts a handler where the gateway listens for the operator.
+func (b *bench) serveOperator(t *testing.T, h http.Handler) *http.Server {
+	return b.serveAt(t, b.dirs.Operator(), &http.Server{Handler: h})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,12 +18,45 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/spf13/pflag"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/access"
 )
 
 // gatewayURL is the endpoint; the host is a formality on a Unix socket, and localhost passes the gateway's Host check.
 const gatewayURL = "http://localhost/mcp"
+
+// persona is in whose name pfar speaks to the gateway; the zero value is whoever runs it: the operator, who says so, or the
+// declared client that this user is.
+type persona struct{ client, session string }
+
+// endpoint is the gateway's for it, of one server or of all for "".
+func (p persona) endpoint(server string) (string, error) {
+	url := gatewayURL + "/" + cmp.Or(p.client, access.Operator) + "/" + cmp.Or(p.session, access.DefaultSession)
+	switch {
+	case p.client == "" && p.session != "":
+		return "", usage("--session goes with --client, whose session it is")
+	case p.client != "" && declaration.ClientNameFault(p.client) != "":
+		return "", usage("%q is not a client's name", p.client)
+	case p.session != "" && !access.ValidHandle(p.session):
+		return "", usage("%q is not the handle of a session", p.session)
+	}
+	if server != "" {
+		url += "/" + server
+	}
+	return url, nil
+}
+
+// errOperator is for who would have a program be the operator.
+var errOperator = usage("the operator is a person, whom nobody asks again, and no program").withHint(`declare a client of its own with "pfar client add", or leave it the client "default"`)
+
+// flags gives a verb the choice of it.
+func (p *persona) flags(f *pflag.FlagSet) {
+	f.StringVar(&p.client, "client", "", "speak in the name of this declared `CLIENT`, and find what it may use")
+	f.StringVar(&p.session, "session", "", "with --client: `HANDLE` of a session that you have made for it")
+}
 
 // maxTools bounds a listing, so that a gateway whose cursor never ends costs no more.
 const maxTools = 20_000
@@ -68,8 +102,9 @@ type gateway struct {
 }
 
 // gatewayHTTP returns a client whose every connection goes to the gateway's Unix socket.
-func (c *cli) gatewayHTTP() *http.Client {
-	path := c.dirs.Gateway()
+func (c *cli) gatewayHTTP() *http.Client { return c.socketHTTP(c.dirs.Gateway()) }
+
+func (c *cli) socketHTTP(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialGateway(ctx, path, c.uid)
@@ -105,7 +140,11 @@ func dialGateway(ctx context.Context, path string, uid int) (net.Conn, error) {
 
 // openGateway begins a session. The caller closes it.
 func (c *cli) openGateway(ctx context.Context) (*gateway, error) {
-	conn, err := transport.NewStreamableHTTP(gatewayURL,
+	endpoint, err := c.persona.endpoint("")
+	if err != nil {
+		return nil, err
+	}
+	conn, err := transport.NewStreamableHTTP(endpoint,
 		transport.WithHTTPBasicClient(c.gatewayHTTP()), transport.WithHTTPLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, err

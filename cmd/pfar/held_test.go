@@ -36,8 +36,8 @@ func TestHeldTools(t *testing.T) {
 	mux.Handle("/", gatewayOf(
 		tooled("notion", "list", "lists", `{"type":"object"}`, echo),
 		tooled("notion-work", "list", "lists", `{"type":"object"}`, echo)))
-	mux.Handle("/pins", pins.Handler(store))
 	b.serveHTTP(t, mux)
+	b.serveOperator(t, pins.Handler(store, nil))
 	b.pfard(t, control.Report{Servers: []control.Server{
 		{Name: "notion", State: control.Running}, {Name: "notion-work", State: control.Running},
 		{Name: "fs", State: control.Running, Detail: "0 tools"}, {Name: "off", State: control.Stopped}}}, nil)

@@ -26,7 +26,11 @@ func TestManualKnowsEveryVerbAndFlag(t *testing.T) {
 		for _, sub := range cmd.Commands() {
 			walk(sub)
 		}
-		if cmd == root || !cmd.Runnable() || cmd.HasSubCommands() {
+		if cmd == root || !cmd.Runnable() {
+			return
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })
+		if cmd.HasSubCommands() {
 			return
 		}
 		path := strings.TrimPrefix(cmd.CommandPath(), "pfar ")
@@ -34,7 +38,6 @@ func TestManualKnowsEveryVerbAndFlag(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^\.It Cm ` + path + `( |$)`).MatchString(manual) {
 			t.Errorf("the manual lacks the verb %q", path)
 		}
-		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })
 	}
 	walk(root)
 	for name := range flags {

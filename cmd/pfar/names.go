@@ -89,8 +89,30 @@ func (t listed) forms() [4]string {
 	return [4]string{"mcp__" + t.wire(), "mcp_" + t.id(), "mcp-" + t.server + "-" + t.tool, "mcp_" + t.server + "_" + t.tool}
 }
 
-// named says how the words name the tool, and how many of them do.
+// named says how the words name the tool, and how many of them do. What is exact goes before the name that the file of an
+// instance has: browser.research, for the server browser-research.
 func (t listed) named(words []string) (naming, int) {
+	by, n := t.namedAs(words)
+	if first := t.undotted(words[0]); by == notNamed && first != words[0] {
+		by, n = t.namedAs(append([]string{first}, words[1:]...))
+		by = min(by, byLikeness)
+	}
+	return by, n
+}
+
+// undotted is a word that begins with the server's name, where a dot stands for one of its dashes, with that dash.
+func (t listed) undotted(word string) string {
+	i := strings.IndexByte(word, '.')
+	if i < 0 || i >= len(t.server) || t.server[i] != '-' {
+		return word
+	}
+	if dashed := word[:i] + "-" + word[i+1:]; strings.HasPrefix(dashed, t.server) {
+		return dashed
+	}
+	return word
+}
+
+func (t listed) namedAs(words []string) (naming, int) {
 	switch {
 	case len(words) < 2 || !isName(words[1]):
 	case words[0] == t.server && (words[1] == t.tool || t.tool == ""):

@@ -297,3 +297,25 @@ func BenchmarkResolve(b *testing.B) {
 		})
 	}
 }
+
+// TestNamesOfInstances: the file's name does for the server's, and takes no call from what is called so exactly.
+func TestNamesOfInstances(t *testing.T) {
+	tools := []listed{
+		{server: "browser-research", tool: "click"}, {server: "browser-research", tool: "read.page"}, {server: "browser", tool: "click"}, {server: "browser", tool: "research.go"},
+		{server: "a-b-c", tool: "d"}, {server: "browser-silent"},
+	}
+	for words, want := range map[string]string{
+		"browser.research click": "browser-research.click", "browser.research.click": "browser-research.click", "browser.research__click": "browser-research.click",
+		"browser.research.read.page": "browser-research.read.page", "browser.research.go": "browser.research.go", "a.b-c.d": "a-b-c.d", "browser click": "browser.click",
+		"a-b.c.d": "a-b-c.d", "browser.research": "", "browser.other.click": "", "xbrowser.research.click": "",
+	} {
+		m, _, err := resolve(tools, strings.Fields(words))
+		if got := map[bool]string{true: tools[m.at].id()}[err == nil]; got != want {
+			t.Errorf("%q is %q, %v, want %q", words, got, err, want)
+		}
+	}
+	var silent *silentServer
+	if _, _, err := resolve(tools, []string{"browser.silent.click"}); !errors.As(err, &silent) || silent.server != "browser-silent" {
+		t.Errorf("of a server without tools: %v", err)
+	}
+}

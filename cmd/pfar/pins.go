@@ -126,7 +126,7 @@ func (c *cli) pinsList(ctx context.Context) error {
 	}
 	c.table(c.stdout, rows)
 	if example != "" {
-		c.pinsHint("pfar pins show " + example)
+		c.hintAt("pfar pins show " + example)
 	}
 	return nil
 }
@@ -195,13 +195,13 @@ func (c *cli) pinsShow(ctx context.Context, server string, names []string) error
 		c.printDescriptors(p.Descriptors)
 	}
 	if slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Digest != "" }) {
-		c.pinsHint("pfar pins accept " + p.Server)
+		c.hintAt("pfar pins accept " + p.Server)
 	}
 	return nil
 }
 
-// pinsHint says what may be done next, to people alone.
-func (c *cli) pinsHint(next string) {
+// hintAt says what may be done next, to people alone.
+func (c *cli) hintAt(next string) {
 	fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, cyan, "hint:"), escape(next, oneLine))
 }
 
@@ -241,6 +241,9 @@ func (c *cli) printHeld(w io.Writer, server string, held []heldPin) {
 			head += ", first seen " + minute(h.Seen)
 		}
 		fmt.Fprintf(w, "\n%s\n", head)
+		if h.Suspicious != "" {
+			fmt.Fprintln(w, c.paint(w, red, "Inspectors find it suspicious: "+escape(h.Suspicious, oneLine)))
+		}
 		for line := range strings.Lines(escape(h.Diff, keepLines)) {
 			colour := map[byte]string{'+': green, '-': red, '@': cyan}[line[0]]
 			fmt.Fprintln(w, c.paint(w, colour, strings.TrimSuffix(line, "\n")))

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -29,15 +26,16 @@ type pinned struct {
 }
 
 type heldPin struct {
-	Kind    string    `json:"kind"`
-	Name    string    `json:"name"`
-	Title   string    `json:"title"`
-	State   string    `json:"state"`
-	Digest  string    `json:"digest"`
-	Problem string    `json:"problem"`
-	Seen    time.Time `json:"first_seen"`
-	Diff    string    `json:"diff"`
-	Cut     int       `json:"diff_cut"`
+	Kind       string    `json:"kind"`
+	Name       string    `json:"name"`
+	Title      string    `json:"title"`
+	State      string    `json:"state"`
+	Digest     string    `json:"digest"`
+	Problem    string    `json:"problem"`
+	Suspicious string    `json:"suspicious"`
+	Seen       time.Time `json:"first_seen"`
+	Diff       string    `json:"diff"`
+	Cut        int       `json:"diff_cut"`
 }
 
 type acceptedPin struct {
@@ -124,50 +122,7 @@ func (c *cli) askServer(ctx context.Context, method, server, rest string, body, 
 	return noSuch("server", server, known)
 }
 
-const (
-	pinsTimeout = 30 * time.Second
-	maxPins     = 96 << 20 // bytes of an answer: a server's descriptors, as they are and for people
-)
-
 // askPins asks the gateway something below /pins and decodes its answer.
 func (c *cli) askPins(ctx context.Context, method, path string, body, answer any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, pinsTimeout, fmt.Errorf("the gateway does not answer within %s", pinsTimeout))
-	defer cancel()
-	sent, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://localhost/pins"+path, bytes.NewReader(sent))
-	if err != nil {
-		return err
-	}
-	client := c.gatewayHTTP()
-	defer client.CloseIdleConnections()
-	resp, err := client.Do(r)
-	if err != nil {
-		return fmt.Errorf("asking the gateway: %w", plainly(err))
-	}
-	defer resp.Body.Close()
-	d := json.NewDecoder(io.LimitReader(resp.Body, maxPins))
-	if resp.StatusCode != http.StatusOK {
-		return refusedPins(resp, d)
-	}
-	if err := d.Decode(answer); err != nil {
-		return fmt.Errorf("reading the gateway's answer: %w", err)
-	}
-	return nil
-}
-
-// refusedPins is the gateway's reason, as an error.
-func refusedPins(resp *http.Response, d *json.Decoder) error {
-	var refusal struct {
-		Error string `json:"error"`
-	}
-	if d.Decode(&refusal) != nil || refusal.Error == "" {
-		return fail(exitFailed, "the gateway answers %q: pfar and pfar-gateway may be of different versions", resp.Status)
-	}
-	if resp.StatusCode == http.StatusNotFound {
-		return fail(exitNoSuch, "%s", refusal.Error)
-	}
-	return errors.New(refusal.Error)
+	return c.askOperator(ctx, method, "/pins"+path, body, answer)
 }

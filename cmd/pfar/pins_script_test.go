@@ -45,12 +45,12 @@ func runScriptedGateway(args []string) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: dirs.Gateway(), Net: "unix"})
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: dirs.Operator(), Net: "unix"})
 	if err != nil {
 		return err
 	}
 	defer l.Close() // removes the socket
-	s := &http.Server{Handler: pins.Handler(store)}
+	s := &http.Server{Handler: pins.Handler(store, nil)}
 	defer s.Close()
 	go s.Serve(l)
 	command := exec.Command(args[dashes+1], args[dashes+2:]...)

@@ -31,7 +31,7 @@ func newPins(t *testing.T) *pinsBench {
 		t.Fatal(err)
 	}
 	b.store = store
-	b.serveHTTP(t, pins.Handler(store))
+	b.serveOperator(t, pins.Handler(store, nil))
 	return b
 }
 
@@ -111,7 +111,7 @@ func TestPinsGateway(t *testing.T) {
 		t.Errorf("without a gateway: exit %d, %s", code, b.err)
 	}
 	status, body := 200, ""
-	b.serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	b.serveOperator(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		fmt.Fprint(w, body)
 	}))
@@ -149,8 +149,8 @@ func TestPinsRace(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &pinsBench{b, store}
-	h := pins.Handler(store)
-	b.serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := pins.Handler(store, nil)
+	b.serveOperator(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			p.offer("notion 3", pinnedTool("search", "quite another"), pinnedTool("list", "lists"))
 		}
@@ -240,7 +240,7 @@ func TestPinsBroken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.serveHTTP(t, pins.Handler(store))
+	b.serveOperator(t, pins.Handler(store, nil))
 	p := &pinsBench{b, store}
 	if code, out, _ := p.run(t); code != exitOK || !strings.Contains(out, "unexpected EOF") || !strings.Contains(out, " all ") {
 		t.Errorf("exit %d, %s", code, out)
@@ -335,7 +335,7 @@ func TestPinsTooMany(t *testing.T) {
 	f := &pinsBench{bench: newBench(t, "")}
 	seen, unseen := strings.Repeat("a", 64), strings.Repeat("b", 64)
 	var asked string
-	f.serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	f.serveOperator(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			body, _ := io.ReadAll(r.Body)
 			asked += string(body)

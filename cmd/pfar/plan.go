@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/policies/audit"
 )
 
 const planHelp = `Print everything that pfar would create for a server: mounts, environment, limits, egress and
@@ -18,7 +19,9 @@ where each credential comes from; never a secret. Without NAME, for every server
 Nothing is started, and pfar need not run.`
 
 const explainHelp = `Say in words what a server can see, reach and hold. The declarations are those of DIR, or of the
-pfar that runs if none is given. Nothing is started, and pfar need not run.`
+pfar that runs if none is given. Nothing is started, and pfar need not run.
+
+With the ID of a call, as "pfar audit" prints it: what was decided about it, by which rule, and from what.`
 
 func (c *cli) planCommand() *cobra.Command {
 	cmd := c.ofPlans("plan [NAME]", "Print all that would be created for a server", planHelp, arguments("[NAME]"), generator.Plan.Words)
@@ -27,8 +30,15 @@ func (c *cli) planCommand() *cobra.Command {
 }
 
 func (c *cli) explainCommand() *cobra.Command {
-	cmd := c.ofPlans("explain NAME", "Say what a server can see, reach and hold", explainHelp, arguments("NAME"), generator.Plan.Explain)
-	cmd.Example = example("pfar explain notion --dir examples")
+	cmd := c.ofPlans("explain NAME", "Say what a server can see, reach and hold, or why a call was decided so", explainHelp, arguments("NAME"), generator.Plan.Explain)
+	cmd.Example = example("pfar explain notion --dir examples", "pfar explain 1ng41j3na7z4yvfrjpp")
+	ofServer := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if audit.IsID(args[0]) { // no server's name begins with a digit
+			return c.explainCall(args[0])
+		}
+		return ofServer(cmd, args)
+	}
 	return cmd
 }
 

@@ -19,7 +19,8 @@ everybody else.
 
   PFAR_RUN_DIR      sockets; in memory [/run/pfar; $XDG_RUNTIME_DIR/pfar, else /dev/shm/pfar-UID]
   PFAR_STATE_DIR    token, logs, pins, private homes, vault [/var/lib/pfar; $XDG_STATE_HOME/pfar]
-  PFAR_CONFIG_DIR   declarations [/etc/pfar/mcp.d; $XDG_CONFIG_HOME/pfar/mcp.d]
+  PFAR_CONFIG_DIR   declarations; those of clients are in clients.d beside it
+                    [/etc/pfar/mcp.d; $XDG_CONFIG_HOME/pfar/mcp.d]
   PFAR_SERVERS_DIR  programs installed for servers [servers in PFAR_STATE_DIR]
   NO_COLOR          if not empty, no colour (no-color.org)
 
@@ -47,7 +48,7 @@ func (c *cli) rootCommand() *cobra.Command {
 	}{
 		{"declare", "Declare:", []*cobra.Command{c.checkCommand(), c.planCommand(), c.explainCommand()}},
 		{"run", "Run:", []*cobra.Command{c.upCommand(), c.statusCommand(), c.topCommand(), c.startCommand(), c.stopCommand(), c.restartCommand(), c.enableCommand(), c.disableCommand(), c.logsCommand(), c.egressCommand(), c.learnCommand()}},
-		{"use", "Use:", []*cobra.Command{c.toolsCommand(), c.callCommand(), c.connectCommand(), c.pinsCommand()}},
+		{"use", "Use:", []*cobra.Command{c.toolsCommand(), c.callCommand(), c.connectCommand(), c.pinsCommand(), c.approvalsCommand(), c.sessionsCommand(), c.auditCommand(), c.clientCommand()}},
 		{"host", "Host and secrets:", []*cobra.Command{c.vaultCommand(), c.doctorCommand()}},
 		{"more", "More:", []*cobra.Command{c.versionCommand()}},
 	} {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,9 @@ import (
 type sources struct {
 	dir     string // of the declarations
 	servers string // of the programs installed for servers
+	clients string // of the declared clients
+
+	policies string // of the gate's policies; never named
 }
 
 // askTimeout bounds the question where the running pfard has its files; one that hangs must not keep check from checking.
@@ -25,10 +29,15 @@ func (c *cli) located(ctx context.Context, s sources) sources {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		if report, err := c.report(ctx); err == nil {
-			running = sources{report.Directory, report.Programs}
+			running = sources{report.Directory, report.Programs, report.Clients, report.Policies}
 		}
 	}
-	return sources{cmp.Or(s.dir, running.dir, c.dirs.Config), cmp.Or(s.servers, running.servers, c.dirs.Servers)}
+	s.clients, s.policies = cmp.Or(running.clients, c.dirs.Clients()), cmp.Or(running.policies, c.dirs.Policies())
+	if s.dir != "" { // those of others are none of its business
+		beside := filepath.Dir(filepath.Clean(s.dir))
+		s.clients, s.policies = filepath.Join(beside, "clients.d"), filepath.Join(beside, "policies.d")
+	}
+	return sources{cmp.Or(s.dir, running.dir, c.dirs.Config), cmp.Or(s.servers, running.servers, c.dirs.Servers), s.clients, s.policies}
 }
 
 const elseRunning = "; without it that of the pfar that runs, else "

@@ -78,6 +78,12 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		return d.watchDemand(ctx, send)
 	case control.Redaction:
 		return d.redaction.watch(ctx, send)
+	case control.Clients:
+		return d.clientele.watch(ctx, send)
+	case control.Audit:
+		return d.audit.gatewayFiles(send)
+	case control.Policy:
+		return d.policy.watch(ctx, send)
 	case control.Store, control.Rotate, control.Remove, control.Rekey, control.Secrets, control.Export, control.Import:
 		r, err := d.answerVault(p, q)
 		if err != nil {

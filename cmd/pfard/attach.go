@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
@@ -37,10 +38,12 @@ type attachments struct {
 	gateway string // its socket for launchers
 	homes   string // directory of the servers' private homes
 
-	brokered func(generator.Plan) (*os.File, error) // delivery.brokered
+	brokered  func(generator.Plan) (*os.File, error)        // delivery.brokered
+	inspector func(name string) (inspector.External, error) // policy.inspector
+	audited   func(server, session, refusal string)         // daemon.refused
 
 	rootless  bool       // launchers make their servers' namespaces
-	redaction *redaction // what launchers and bridges keep out of their logs, each its own server's
+	redaction *redaction // by which bridges search what they log, each for its own server's, and pfard what launchers do, for all
 
 	newcomers newcomers
 	warnings  rate.Sometimes // of warn
@@ -50,7 +53,8 @@ type attachments struct {
 	bridges   map[string]*attach.Conn  // likewise
 	kept      map[string]*kept         // by instance, for its bridge
 	refreshes map[string]refreshing    // by instance of pfar-refresh@.service
-	changed   map[string]chan struct{} // by instance: its brokered secrets are others now
+	news      map[string]*secretNews   // by instance: of its brokered secrets
+	budgets   map[string]*rate.Limiter // by instance, of what its launcher asks; one that comes again finds its own
 }
 
 // launcher is a server's launcher that has been welcomed.
@@ -63,8 +67,9 @@ func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScop
 	return &attachments{
 		log: log, link: link, limits: limits, hold: h, tokens: t, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(), redaction: newRedaction(),
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
-		brokered:  func(generator.Plan) (*os.File, error) { return nil, nil },
-		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, changed: map[string]chan struct{}{}, refreshes: map[string]refreshing{},
+		brokered: func(generator.Plan) (*os.File, error) { return nil, nil }, audited: func(string, string, string) {},
+		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, news: map[string]*secretNews{}, refreshes: map[string]refreshing{},
+		budgets: map[string]*rate.Limiter{},
 	}
 }
 
@@ -120,6 +125,8 @@ func (a *attachments) attached(conn *attach.Conn, peer control.Peer) {
 		err = a.bridge(conn, p, hello)
 	case p.Refresh:
 		err = a.refresher(conn, p, hello)
+	case p.Model:
+		err = a.modeller(conn, p)
 	default:
 		err = a.launcher(conn, p, peer.UID, hello)
 	}
@@ -146,7 +153,7 @@ func (a *attachments) introduced(conn *attach.Conn, peer control.Peer) (systemd.
 	if !stop.Stop() || silent != nil {
 		return p, nil
 	}
-	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge || m.Hello.Refresh != p.Refresh) {
+	if err == nil && (m.Hello == nil || m.Hello.Bridge != p.Bridge || m.Hello.Refresh != p.Refresh || m.Hello.Model != p.Model) {
 		err = fmt.Errorf("the first message of process %d is not the hello of %q", p.PID, p.Instance)
 	}
 	if err != nil {
@@ -187,11 +194,9 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 		before.Close()
 	}
 	defer a.gone(p.Instance, conn)
-	over := make(chan struct{})
-	defer close(over)
-	if err := conn.Feed(a.redaction.ofLauncher(plan), over); err != nil { // before the answer that lets the server run
-		return err
-	}
+	ctx, over := context.WithCancel(context.Background())
+	defer over()
+	searches := conn.Searches(ctx, a.redaction.searcher(a.log), a.budget(p.Instance))
 	var limits sandbox.Limits // with which this pfard has placed the server
 	for {
 		m, files, err := conn.Receive()
@@ -200,6 +205,10 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 		}
 		if m.Sockets && a.rootless {
 			a.keepOwn(p.Instance, files, hello.Again)
+			continue
+		}
+		if m.Search != nil {
+			searches.Take(*m.Search, files)
 			continue
 		}
 		attach.CloseAll(files)
@@ -305,6 +314,7 @@ func (a *attachments) gone(instance string, conn *attach.Conn) {
 	last := a.launchers[instance].conn == conn
 	if last {
 		delete(a.launchers, instance)
+		time.AfterFunc(attach.Refill, func() { a.forgetBudget(instance) })
 	}
 	a.mu.Unlock()
 	if last && a.rootless { // the namespace was the launcher's

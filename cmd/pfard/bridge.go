@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	if hello.Again {
 		files = nil // it has them
 	}
-	changed, over := a.watchSecrets(p.Instance)
+	news, over := a.watchSecrets(p.Instance)
 	defer over()
 	material, err := a.brokered(plan)
 	if err != nil {
@@ -60,34 +61,46 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	if err := conn.Feed(a.redaction.ofBridge(plan), done); err != nil {
 		return err
 	}
-	go a.passSecrets(conn, p.Instance, plan, changed)
-	hear(conn, held.Allow, func(words string) { a.refused(p.Instance, words) })
+	go a.passSecrets(conn, p.Instance, plan, news)
+	hear(conn, held.Allow, news.wire.Sent, func(words string) { a.audited(plan.Name, plan.Gateway.Session, words) }, func(words string) { a.refused(p.Instance, words) })
 	return nil
 }
 
-// watchSecrets returns a channel that says when the brokered secrets of an instance's server are others, until over is called.
-func (a *attachments) watchSecrets(instance string) (changed chan struct{}, over func()) {
-	changed = make(chan struct{}, 1)
+// secretNews is for one bridge.
+type secretNews struct {
+	changed chan struct{} // its server's brokered secrets are others; closed when it has gone
+	wire    attach.Wire
+}
+
+// watchSecrets returns what says when the brokered secrets of an instance's server are others, until over is called.
+func (a *attachments) watchSecrets(instance string) (news *secretNews, over func()) {
+	news = &secretNews{changed: make(chan struct{}, 1)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.changed[instance] = changed
-	return changed, func() {
+	a.news[instance] = news
+	return news, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		if a.changed[instance] == changed {
-			delete(a.changed, instance)
+		if a.news[instance] == news {
+			delete(a.news, instance)
 		}
-		close(changed) // nobody sends but with the lock held, to what is in the map
+		close(news.changed) // nobody sends but with the lock held, to what is in the map
+		news.wire.Gone()
 	}
 }
 
 // passSecrets sends a bridge the secrets that it brokers whenever they are others.
-func (a *attachments) passSecrets(conn *attach.Conn, instance string, plan generator.Plan, changed <-chan struct{}) {
-	for range changed {
+func (a *attachments) passSecrets(conn *attach.Conn, instance string, plan generator.Plan, news *secretNews) {
+	for range news.changed {
+		due := news.wire.Reading()
 		material, err := a.brokered(plan)
-		if err == nil && material != nil {
+		switch {
+		case err == nil && material != nil:
+			news.wire.Sending(due)
 			err = conn.Send(attach.Message{Broker: true}, material)
 			material.Close()
+		case err == nil:
+			news.wire.Nothing(due)
 		}
 		if err != nil {
 			a.log.Warn("telling a bridge of new secrets; hanging up, it gets them when it comes again", "server", instance, "error", err)
@@ -101,19 +114,39 @@ func (a *attachments) passSecrets(conn *attach.Conn, instance string, plan gener
 func (a *attachments) rebroker(server string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for instance, changed := range a.changed {
-		if name, _, _ := strings.Cut(instance, "_"); name != server { // units.Instance
-			continue
-		}
+	for _, news := range a.newsOf(server) {
+		news.wire.Due()
 		select {
-		case changed <- struct{}{}:
+		case news.changed <- struct{}{}:
 		default: // it will see the newest anyway
 		}
 	}
 }
 
-// hear takes what a welcomed bridge asks and what it has refused, until it hangs up.
-func hear(conn *attach.Conn, allow func(attach.Allow) error, refused func(words string)) {
+// newsOf returns what the bridges of a server are told by. a.mu is held.
+func (a *attachments) newsOf(server string) (list []*secretNews) {
+	for instance, news := range a.news {
+		if name, _, _ := strings.Cut(instance, "_"); name == server { // units.Instance
+			list = append(list, news)
+		}
+	}
+	return list
+}
+
+// wired returns when the bridges of a server have on the wire what they were told last.
+func (a *attachments) wired(ctx context.Context, server string) error {
+	a.mu.Lock()
+	list := a.newsOf(server)
+	a.mu.Unlock()
+	var all error
+	for _, news := range list {
+		all = errors.Join(all, news.wire.Wait(ctx))
+	}
+	return all
+}
+
+// hear takes what a welcomed bridge asks and what it has refused, until it hangs up: all of it, and what is told.
+func hear(conn *attach.Conn, allow func(attach.Allow) error, wired func(), all, refused func(words string)) {
 	asking := make(chan struct{}, maxAsking)
 	newest := make(chan string, 1)
 	defer close(newest)
@@ -125,6 +158,8 @@ func hear(conn *attach.Conn, allow func(attach.Allow) error, refused func(words 
 			return
 		}
 		switch {
+		case m.Wired:
+			wired()
 		case m.Allow != nil:
 			select {
 			case asking <- struct{}{}:
@@ -136,6 +171,7 @@ func hear(conn *attach.Conn, allow func(attach.Allow) error, refused func(words 
 				answer(conn, m.Allow.ID, fmt.Errorf("more than %d questions at once", maxAsking))
 			}
 		case strings.HasPrefix(m.Notify["STATUS"], "refused "):
+			all(m.Notify["STATUS"])
 			select {
 			case <-newest:
 			default:

@@ -47,7 +47,7 @@ func TestTooManyQuestions(t *testing.T) {
 			defer asking.Add(-1)
 			<-release
 			return errors.New("not declared")
-		}, nil)
+		}, nil, nil, nil)
 	}()
 	const extra = 50
 	for i := range maxAsking + extra {
@@ -77,10 +77,11 @@ func TestTooManyQuestions(t *testing.T) {
 // TestRefusalsAreTold: of many at once the first and the newest, and not all.
 func TestRefusalsAreTold(t *testing.T) {
 	bridge, ours := attachPair(t)
+	var all atomic.Int64
 	told, ended := make(chan string, 1000), make(chan struct{})
 	go func() {
 		defer close(ended)
-		hear(ours, nil, func(words string) { told <- words })
+		hear(ours, nil, nil, func(string) { all.Add(1) }, func(words string) { told <- words })
 	}()
 	refuse := func(words string) {
 		t.Helper()
@@ -108,6 +109,9 @@ func TestRefusalsAreTold(t *testing.T) {
 		case <-time.After(5 * time.Second):
 			t.Fatalf("the newest is not told: %q", list)
 		}
+	}
+	if n := all.Load(); n != many+1 {
+		t.Errorf("%d were to be recorded, of %d", n, many+1)
 	}
 	if len(list) > refusalsAtOnce+10 || slices.Contains(list, "ready") {
 		t.Errorf("told %d: %q", len(list), list)

@@ -48,6 +48,7 @@ const (
 
 // valueChanged has the servers that use a key run with what is under it now, and returns what becomes of them.
 func (d *daemon) valueChanged(key string, when urgency) []control.Use {
+	d.rekey(key)
 	var uses []control.Use
 	for _, name := range d.usersOf(key) {
 		uses = append(uses, control.Use{Server: name, Then: d.revalue(d.servers[name], when)})
@@ -152,6 +153,12 @@ func (d *daemon) keysInUse() (keys []string) {
 			}
 		}
 	}
+	models, _ := d.policy.declared()
+	for _, e := range models {
+		if key := e.Secret(); key != "" && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
 	return keys
 }
 
@@ -177,8 +184,8 @@ func (d *daemon) tokenRefused(key, words string) {
 		for _, s := range d.servers {
 			switch {
 			case !slices.Contains(d.problems(s), words):
-			case d.waits && s.status.State == control.Waiting && s.started != nil && !s.busy:
-				s.again = true // its unit says for what it waits when it starts
+			case d.waits && s.started != nil && !s.busy && d.delivery.handout(*s.want) == "":
+				s.again = true // its unit says for what it waits when it starts, also if that is under way
 				d.converge(s)
 			default:
 				d.notice(s.name, words)

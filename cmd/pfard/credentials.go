@@ -33,6 +33,7 @@ type credentials struct {
 	plan    func(instance string) (generator.Plan, error)
 	secrets func(generator.Plan) (units.Secrets, error)
 	gave    func(generator.Plan, units.Secrets, error) // is told what each launcher is given
+	model   func(name string) (units.Secrets, error)   // of an inspector that is a model
 }
 
 const (
@@ -63,12 +64,19 @@ func (c *credentials) serve(l *net.UnixListener) {
 func (c *credentials) answer(conn *net.UnixConn) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(credentialTime))
-	instance, err := c.asker(conn)
+	unit, err := c.asker(conn)
 	if err != nil {
 		c.log.Warn("vault", "operation", "deliver", "outcome", "refused", "error", err)
 		return
 	}
-	text, err := c.of(instance)
+	instance, _ := systemd.InstanceOf(unit)
+	var text []byte
+	if name, ok := systemd.ModelOf(unit); ok {
+		instance = "inspector " + name
+		text, err = c.ofModel(name)
+	} else {
+		text, err = c.of(instance)
+	}
 	if err != nil {
 		c.log.Warn("vault", "operation", "deliver", "server", instance, "outcome", "refused", "error", err)
 		return
@@ -78,7 +86,7 @@ func (c *credentials) answer(conn *net.UnixConn) {
 	}
 }
 
-// asker is the instance for whose launcher systemd asks.
+// asker is the unit for which systemd asks: a server's launcher, or what asks a model.
 func (c *credentials) asker(conn *net.UnixConn) (string, error) {
 	peer, err := control.PeerOf(conn)
 	if err != nil {
@@ -92,9 +100,10 @@ func (c *credentials) asker(conn *net.UnixConn) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("process %d: %w", peer.PID, err)
 	}
-	instance, ok := systemd.InstanceOf(unit)
-	if !ok || id != units.CredentialSecrets {
-		return "", fmt.Errorf("%q asks for %q: want the launcher of a server and %q", unit, id, units.CredentialSecrets)
+	_, launcher := systemd.InstanceOf(unit)
+	_, model := systemd.ModelOf(unit)
+	if !launcher && !model || id != units.CredentialSecrets {
+		return "", fmt.Errorf("%q asks for %q: want the launcher of a server, or what asks a model, and %q", unit, id, units.CredentialSecrets)
 	}
 	switch in, err := c.unit(conn, peer.PID); {
 	case err != nil:
@@ -102,7 +111,7 @@ func (c *credentials) asker(conn *net.UnixConn) (string, error) {
 	case in != unit:
 		return "", fmt.Errorf("process %d asks as %q, and is in %q", peer.PID, name, in)
 	}
-	return instance, nil
+	return unit, nil
 }
 
 // parseAsker reads the name that systemd binds before it connects: a NUL, which Go shows as "@", then HEX/unit/UNIT/ID.
@@ -124,6 +133,14 @@ func (c *credentials) of(instance string) ([]byte, error) {
 	if err != nil { // it can be mended, and waiting says what is to be
 		c.log.Error("reading credentials", "server", instance, "error", err)
 		s = units.Secrets{Missing: []string{err.Error()}}
+	}
+	return json.Marshal(s)
+}
+
+func (c *credentials) ofModel(name string) ([]byte, error) {
+	s, err := c.model(name)
+	if err != nil {
+		return nil, err
 	}
 	return json.Marshal(s)
 }

@@ -74,6 +74,12 @@ func TestCredentials(t *testing.T) {
 			}
 			return units.Secrets{Values: map[string][]byte{"TOKEN": []byte("hunter2")}}, nil
 		},
+		model: func(name string) (units.Secrets, error) {
+			if name == "nobody" {
+				return units.Secrets{}, errors.New("no such inspector")
+			}
+			return units.Secrets{Values: map[string][]byte{"llm": []byte("hunter3")}}, nil
+		},
 	}
 	served := make(chan struct{})
 	go func() { defer close(served); c.serve(l) }()
@@ -84,6 +90,11 @@ func TestCredentials(t *testing.T) {
 		{"pfar-mcp@waits.service", "secrets", `{"missing":["B: pfar vault set b"]}`, ""},
 		{"pfar-mcp@broken.service", "secrets", `{"missing":["the vault cannot be read"]}`, ""},
 		{"pfar-mcp@nobody.service", "secrets", "", ""},
+		{"pfar-model@llm.service", "secrets", `{"values":{"llm":"aHVudGVyMw=="}}`, ""},
+		{"pfar-model@nobody.service", "secrets", "", ""},
+		{"pfar-model@llm.service", "plan", "", ""},
+		{"pfar-model@llm.service", "secrets", "", "pfar-inspect@llm.service"},
+		{"pfar-inspect@llm.service", "secrets", "", ""},
 		{"pfar-mcp@notion.service", "plan", "", ""},
 		{"pfar-egress@notion.service", "secrets", "", ""},
 		{"evil.service", "secrets", "", ""},
@@ -115,7 +126,7 @@ func TestCredentials(t *testing.T) {
 	if got, err := io.ReadAll(conn); err != nil || len(got) != 0 {
 		t.Errorf("whoever has no name gets %q, %v", got, err)
 	}
-	if n := strings.Count(said.String(), "msg=vault operation=deliver outcome=refused"); n != 8 {
+	if n := strings.Count(said.String(), "msg=vault operation=deliver outcome=refused"); n != 11 {
 		t.Errorf("%d records of refusals: %s", n, said)
 	}
 }

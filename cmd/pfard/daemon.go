@@ -41,24 +41,33 @@ type runner interface {
 // daemon holds what should run and what does. All its fields from servers on belong to the goroutine in loop; others
 // send it functions.
 type daemon struct {
-	options   options
-	log       *slog.Logger
-	vault     *vault.Vault
-	tokens    *tokens
-	redaction *redaction
-	delivery  delivery
-	endpoint  string
-	runner    runner
-	emptied   func()                     // called when there is no server, for the first time or again
-	notice    func(server, words string) // to the status line of a server's unit
-	unheld    func() []string            // notes on what the host's firewall does not do
-	rebroker  func(server string)        // has the bridges of a server put its secrets on the wire as they are now
-	tellOwner func(failure)              // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
-	waits     bool                       // what waits for a credential has a unit that runs and says so
-	intents   intents                    // what the next pfard is to know
-	units     *reloader                  // nil: there are none
-	inbox     chan func()
-	ended     chan struct{} // closed when loop has ended: nobody reads inbox any more
+	options    options
+	log        *slog.Logger
+	vault      *vault.Vault
+	tokens     *tokens
+	redaction  *redaction
+	audit      *auditor
+	delivery   delivery
+	clientele  *clientele
+	policy     *policy
+	endpoint   string
+	runner     runner
+	emptied    func()                          // called when there is no server, for the first time or again
+	notice     func(server, words string)      // to the status line of a server's unit
+	unheld     func() []string                 // notes on what the host's firewall does not do
+	inspects   func([]generator.InspectorPlan) // has these inspectors run, and no others
+	reinspects func(name string)               // has the process of a model's inspector be another one
+	keyless    []string                        // notes on inspectors without their key
+	rebroker   func(server string)             // has the bridges of a server put its secrets on the wire as they are now
+	tellOwner  func(failure)                   // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
+	waits      bool                            // what waits for a credential has a unit that runs and says so
+	intents    intents                         // what the next pfard is to know
+	units      *reloader                       // nil: there are none
+	inbox      chan func()
+	ended      chan struct{} // closed when loop has ended: nobody reads inbox any more
+
+	// wired returns when the bridges of a server have on the wire what rebroker told them.
+	wired func(ctx context.Context, server string) error
 
 	servers     map[string]*server
 	declared    []declaration.Server // without mistakes
@@ -70,16 +79,19 @@ type daemon struct {
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
 	secrets := newRedaction()
-	log = slog.New(journal.Redacting(log.Handler(), secrets.clean))
+	records := newAuditor(o.dirs, slog.New(journal.Redacting(log.Handler(), secrets.clean)))
+	log = slog.New(journal.Redacting(vaultRecords{log.Handler(), records}, secrets.clean))
 	secrets.fill(v, log)
 	fresh := newTokens(log, v)
 	d := &daemon{
-		options: o, log: log, vault: v, tokens: fresh, redaction: secrets, endpoint: endpointAt(address),
+		options: o, log: log, vault: v, tokens: fresh, audit: records, redaction: secrets, endpoint: endpointAt(address),
+		clientele: newClientele(o.dirs.Clients()), policy: newPolicy(),
 		delivery: delivery{log: log, vault: served{v, fresh}, learn: secrets.put, stood: newStood(o.placeholders(), log)},
 		emptied:  func() {},
 		notice:   func(string, string) {},
 		unheld:   func() []string { return nil },
-		rebroker: func(string) {},
+		rebroker: func(string) {}, wired: func(context.Context, string) error { return nil },
+		inspects: func([]generator.InspectorPlan) {}, reinspects: func(string) {},
 		inbox:    make(chan func(), 64),
 		ended:    make(chan struct{}),
 		servers:  map[string]*server{},
@@ -87,6 +99,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	}
 	fresh.changed, fresh.know, fresh.refused = d.tokenChanged, secrets.addAll, d.tokenRefused
 	fresh.turned = func() { d.post(d.wakeWaiting) }
+	d.audit.told = func() { d.post(d.tell) }
 	return d
 }
 
@@ -115,6 +128,8 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 		case <-hangup:
 			d.reload()
 		case <-changed:
+			d.reload()
+		case <-d.clientele.changed:
 			d.reload()
 		case f := <-d.inbox:
 			f()
@@ -154,15 +169,22 @@ func (d *daemon) serverChanged(u local.Update) {
 	})
 }
 
+// refused takes what a server's bridge has refused.
+func (d *daemon) refused(server, session, words string) {
+	d.audit.refusals.refused(server, session, d.redaction.clean(words))
+}
+
 func (d *daemon) gatewayChanged(running bool) {
 	d.post(func() {
 		d.gatewayDown = !running
+		d.reach() // its socket may be another one
 		d.tell()
 	})
 }
 
 // tell wakes those who watch; one who is slow gets the newest state once.
 func (d *daemon) tell() {
+	d.audit.lifecycle(d.servers)
 	for w := range d.watchers {
 		select {
 		case w <- struct{}{}:
@@ -180,7 +202,8 @@ func (d *daemon) reload() {
 		}
 	}
 	set := declaration.Load(os.DirFS(d.options.declarations), d.options.declarations, o)
-	d.diagnostics = d.describe(set.Files, set.Diags)
+	files, diags := d.policy.read(d.options.dirs.Policies(), d.log)
+	d.diagnostics = append(d.describe(files, append(diags[:len(diags):len(diags)], d.inspect()...)), d.describe(set.Files, set.Diags)...)
 	wanted := map[string]generator.Plan{}
 	stale, broken := map[string]bool{}, map[string]bool{}
 	for _, b := range set.Broken {
@@ -198,6 +221,8 @@ func (d *daemon) reload() {
 	for name, p := range wanted {
 		d.want(name, p, wordOf(set.Files[p.File]))
 	}
+	d.diagnostics = append(d.diagnostics, d.clientele.read(set.Servers, d.policy.inForce(), d.describe)...)
+	d.reach()
 	d.tokens.use(d.keysInUse())
 	for name, s := range d.servers {
 		_, ok := wanted[name]
@@ -209,6 +234,10 @@ func (d *daemon) reload() {
 		d.converge(s)
 	}
 	d.declared = set.Servers
+	d.audit.declarations(d.servers)
+	d.audit.policies(d.options.dirs.Policies(), d.policy.inForce())
+	clients, _, _ := d.clientele.now()
+	d.audit.clients(clients)
 	d.atBoot()
 	if len(d.servers) == 0 {
 		d.emptied()
@@ -286,13 +315,15 @@ func (d *daemon) describe(files map[string]*hcl.File, diags hcl.Diagnostics) []c
 func (d *daemon) report() control.Report {
 	dirs := d.options.dirs
 	r := control.Report{
-		Version: version(), Directory: d.options.declarations, Programs: d.options.servers, Endpoint: d.endpoint, TokenFile: dirs.Token(),
+		Version: version(), Directory: d.options.declarations, Clients: dirs.Clients(), Policies: dirs.Policies(), Programs: d.options.servers, Endpoint: d.endpoint, TokenFile: dirs.Token(),
 		Socket: dirs.Gateway(), Journal: !d.options.local, Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
 	}
 	if d.gatewayDown {
 		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.runner.Log(units.GatewayLog))
 	}
-	r.Notes = append(r.Notes, d.unheld()...)
+	r.Notes = append(append(r.Notes, d.policy.notes(dirs.Policies())...), d.unheld()...)
+	r.Notes = append(r.Notes, d.keyless...)
+	r.Notes = append(r.Notes, d.audit.shown()...)
 	for _, s := range d.servers {
 		c := s.report(d.runner.Log(s.name))
 		for _, words := range d.problems(s) {

@@ -120,6 +120,7 @@ func fixture(t *testing.T) (*daemon, *machine, chan struct{}) {
 	}
 	o := options{declarations: t.TempDir(), servers: "/srv/servers", dirs: control.Dirs{Run: t.TempDir(), State: state}}
 	d := newDaemon(o, slog.New(slog.NewTextHandler(io.Discard, nil)), v, "127.0.0.1:7417")
+	d.audit.open(false)
 	m := &machine{t: t, tell: d.serverChanged, runs: map[string]generator.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
 	d.runner = m
 	changed := make(chan struct{})

@@ -125,11 +125,15 @@ func applyToHost(want egress.Hold, now time.Time) error {
 	return host.Apply(want, now)
 }
 
-// clear takes the table away: there is no server left. The next bridge has it made anew.
+// clear takes the table away: there is no server left. The next bridge has it made anew. What belongs to no server, a refresh or
+// what asks a model, is held on.
 func (h *hold) clear() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.want.Slice, h.want.Bridges = egress.Cgroup{}, nil
+	h.want.Bridges = slices.DeleteFunc(slices.Clone(h.want.Bridges), func(b egress.Bridge) bool { return !strings.HasPrefix(b.Server, "@") })
+	if len(h.want.Bridges) == 0 {
+		h.want.Slice = egress.Cgroup{}
+	}
 	h.change()
 }
 

@@ -491,6 +491,13 @@ func TestHoldIsCleared(t *testing.T) {
 	if got := summary(f.last()); got != "b/1002" || f.count() != n+1 {
 		t.Errorf("after %d more tables: %q", f.count()-n, got)
 	}
+	m := hello(t, h, "@llm.model", 3, "llm.example") // it is nobody's bridge, and stays where it may go
+	h.clear()
+	allow(t, m, leadsTo("llm.example", 443, "93.184.215.15"))
+	eventually(t, "the server's end", func() bool { return strings.HasPrefix(summary(f.last()), "@llm.model/1003") })
+	m.Gone()
+	h.clear()
+	eventually(t, "the table's end", func() bool { return f.last().Slice == egress.Cgroup{} })
 }
 
 func TestUnhold(t *testing.T) {

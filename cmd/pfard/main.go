@@ -38,7 +38,7 @@ func main() {
 		exit(unhold(holdState(dirs)))
 	}
 	if *seal {
-		exit(errors.Join(private(), sealer{keyFilesIn(dirs), log, systemdCreds}.run(context.Background())))
+		exit(errors.Join(private(), sealer{keyFilesIn(dirs), log, systemdCreds, tpmDevice}.run(context.Background())))
 	}
 	if flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "pfard: run it as a unit, or as: pfard --local [--declarations DIR]; `pfar up` does")

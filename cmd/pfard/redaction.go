@@ -10,24 +10,25 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/attach"
 )
 
-// redaction is what secrets are recognised by, for those who see what servers say: the gateway, and of a server's own
-// secrets its bridge and, of those that the server itself has, its launcher. What a server may have been started with stays in it until pfard is started again,
-// also when it has been removed from the vault.
+// redaction is what secrets are recognised by, for those who see what servers say: the gateway, of a server's own secrets
+// its bridge, and pfard itself, which searches what launchers are to log. What a server may have been started with stays in it until
+// pfard is started again, also when it has been removed from the vault.
 type redaction struct {
 	mu      sync.Mutex
-	set     redact.Set
+	set     *redact.Set
 	stored  []byte
 	changed chan struct{} // closed when there is another one
+
+	searching sync.Mutex // held while a line is searched: servers can make that costly, and are not to have all of this machine
 }
 
 func newRedaction() *redaction {
 	r := &redaction{changed: make(chan struct{})}
-	r.set = *redact.New(nil)
+	r.set = redact.New(nil)
 	r.store()
 	return r
 }
@@ -75,14 +76,15 @@ func (r *redaction) put(name string, value []byte) { r.add(map[string][]byte{nam
 func (r *redaction) add(values map[string][]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.set.Put(values) {
+	var added bool
+	if r.set, added = r.set.With(values); added {
 		r.store()
 	}
 }
 
 // store is called with r.mu held.
 func (r *redaction) store() {
-	r.stored = stored(&r.set)
+	r.stored = stored(r.set)
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
@@ -97,20 +99,9 @@ func stored(s *redact.Set) []byte {
 
 // ofBridge is the part that a plan's bridge gets: the values that the plan names, and of a token set the access token alone.
 func (r *redaction) ofBridge(p generator.Plan) attach.Redaction {
-	return r.of(p, func(generator.Credential) bool { return true })
-}
-
-// ofLauncher is what its launcher gets: nothing of what is brokered, which the server that it listens to does not have.
-func (r *redaction) ofLauncher(p generator.Plan) attach.Redaction {
-	return r.of(p, func(c generator.Credential) bool { return c.Deliver != declaration.Brokered })
-}
-
-func (r *redaction) of(p generator.Plan, gets func(generator.Credential) bool) attach.Redaction {
-	names := make([]string, 0, len(p.Credentials))
-	for _, c := range p.Credentials {
-		if gets(c) {
-			names = append(names, secretName(c))
-		}
+	names := make([]string, len(p.Credentials))
+	for i, c := range p.Credentials {
+		names[i] = secretName(c)
 	}
 	return func() ([]byte, <-chan struct{}) {
 		r.mu.Lock()
@@ -135,19 +126,18 @@ func (r *redaction) now() ([]byte, <-chan struct{}) {
 	return r.stored, r.changed
 }
 
-// serial says which set there is.
-func (r *redaction) serial() int64 {
+// known is the whole, as it is searched by.
+func (r *redaction) known() *redact.Set {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.set.Serial()
+	return r.set
 }
 
+// serial says which set there is.
+func (r *redaction) serial() int64 { return r.known().Serial() }
+
 // clean is a text of pfard's own without secrets in it.
-func (r *redaction) clean(text string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return redact.Strip(r.set.String(text))
-}
+func (r *redaction) clean(text string) string { return redact.Strip(r.known().String(text)) }
 
 // watch sends the set now and whenever it changes, until the peer hangs up.
 func (r *redaction) watch(ctx context.Context, send func(control.Response) error) error {

@@ -107,8 +107,8 @@ func hides(t *testing.T, process *attach.Conn) *redact.Set {
 	}
 }
 
-// TestProcessesKnowTheirOwnSecrets: a launcher and a bridge that were taken over have nothing of another server's secrets,
-// of a token set nothing but the access token, and a launcher nothing of what is brokered.
+// TestProcessesKnowTheirOwnSecrets: a bridge that was taken over has nothing of another server's secrets and of a token set
+// nothing but the access token; a launcher has nothing at all, and what it is to log is searched for everything.
 func TestProcessesKnowTheirOwnSecrets(t *testing.T) {
 	t.Setenv("PFAR_TEST_OF_A", "variable-of-a-5")
 	d, _, _ := fixture(t)
@@ -145,43 +145,70 @@ func TestProcessesKnowTheirOwnSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	digest, p := units.Digest(text), systemd.Process{Instance: "one", PID: 9}
-	for name, converse := range map[string]func(*attach.Conn) error{
-		"launcher": func(c *attach.Conn) error { return a.launcher(c, p, 9, &attach.Hello{Digest: digest, Again: true}) },
-		"bridge":   func(c *attach.Conn) error { return a.bridge(c, p, &attach.Hello{Bridge: true, Digest: digest}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			store(control.Rotate, "a", "first-of-a-1")
-			process, ours := attachPair(t)
-			ended := make(chan error, 1)
-			go func() { ended <- converse(ours) }()
-			recognises := func(s *redact.Set, own, foreign string) {
-				t.Helper()
-				for value := range strings.SplitSeq(own, " ") {
-					if s.String(value) == value {
-						t.Errorf("%q is not recognised", value)
-					}
-				}
-				for value := range strings.SplitSeq(foreign, " ") {
-					if s.String(value) != value {
-						t.Errorf("%q of another is recognised", value)
-					}
-				}
-			}
-			own, foreign := "first-of-a-1 variable-of-a-5", "first-of-b-3 refresh-of-a-6"
-			if brokered := " brokered-of-a-4"; name == "bridge" {
-				own += brokered
-			} else {
-				foreign += brokered
-			}
-			recognises(hides(t, process), own, foreign)
-			second, other := "rotated-for-"+name+"-1", "rotated-for-"+name+"-3"
-			store(control.Rotate, "b", other)
-			store(control.Rotate, "a", second)
-			recognises(hides(t, process), own+" "+second, foreign+" "+other)
+	converse := func(t *testing.T, with func(*attach.Conn) error) *attach.Conn {
+		process, ours := attachPair(t)
+		ended := make(chan error, 1)
+		go func() { ended <- with(ours) }()
+		t.Cleanup(func() {
 			process.Close()
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}
 		})
+		return process
 	}
+	t.Run("bridge", func(t *testing.T) {
+		process := converse(t, func(c *attach.Conn) error { return a.bridge(c, p, &attach.Hello{Bridge: true, Digest: digest}) })
+		recognises := func(s *redact.Set, own, foreign string) {
+			t.Helper()
+			for value := range strings.SplitSeq(own, " ") {
+				if s.String(value) == value {
+					t.Errorf("%q is not recognised", value)
+				}
+			}
+			for value := range strings.SplitSeq(foreign, " ") {
+				if s.String(value) != value {
+					t.Errorf("%q of another is recognised", value)
+				}
+			}
+		}
+		own, foreign := "first-of-a-1 variable-of-a-5 brokered-of-a-4", "first-of-b-3 refresh-of-a-6"
+		recognises(hides(t, process), own, foreign)
+		store(control.Rotate, "b", "rotated-of-b-3")
+		store(control.Rotate, "a", "rotated-of-a-1")
+		recognises(hides(t, process), own+" rotated-of-a-1", foreign+" rotated-of-b-3")
+	})
+	t.Run("launcher", func(t *testing.T) {
+		process := converse(t, func(c *attach.Conn) error {
+			return a.launcher(c, p, 9, &attach.Hello{Digest: digest, Again: true})
+		})
+		if m, files, err := process.Receive(); err != nil || m.Welcome == nil || len(files) != 0 {
+			t.Fatalf("the welcome is %+v with %d files, %v", m, len(files), err)
+		}
+		store(control.Store, "c", "stored-meanwhile-7")
+		lines := strings.Fields("first-of-a-1 variable-of-a-5 brokered-of-a-4 first-of-b-3 refresh-of-a-6 stored-meanwhile-7 harmless-words-8")
+		var text [][]byte
+		for _, l := range lines {
+			text = append(text, []byte(l))
+		}
+		question, err := attach.Sealed(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer question.Close()
+		if err := process.Send(attach.Message{Search: &attach.Search{}}, question); err != nil {
+			t.Fatal(err)
+		}
+		m, files, err := process.Receive() // and no set comes before it
+		if err != nil || m.Found == nil {
+			t.Fatalf("got %+v, %v", m, err)
+		}
+		got, err := m.Found.Lines(files, len(lines))
+		if want := "[redacted: a] [redacted: $PFAR_TEST_OF_A] [redacted: held] [redacted: b] [redacted: a.1] [redacted: c] harmless-words-8"; err != nil || strings.Join(got, " ") != want {
+			t.Errorf("it may log %q, %v; want %q", got, err, want)
+		}
+		if len(m.Found.Secrets) != 6 || m.Found.Behind < len("refresh-of-a-6") {
+			t.Errorf("it is told %+v", m.Found)
+		}
+	})
 }

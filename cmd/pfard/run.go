@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,6 +49,9 @@ func (o options) placeholders() string {
 
 // run is pfard from start to end.
 func run(ctx context.Context, o options, log *slog.Logger) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(25) // it does little, and all the time it takes memory
+	}
 	if err := o.absolute(); err != nil {
 		return err
 	}
@@ -99,6 +103,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	d := newDaemon(o, log, store, gateway.HTTP.Addr().String())
 	log = d.log
+	defer d.audit.keep(ctx, false)()
 	limits, note := local.NewLimiter(ctx, log)
 	if note != "" {
 		d.notes = append(d.notes, note)
@@ -116,13 +121,14 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	r, err := local.New(local.Config{
-		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up, Brokered: d.delivery.brokered, Changed: d.serverChanged,
-		LauncherHides: d.redaction.ofLauncher, BridgeHides: d.redaction.ofBridge, Secrets: d.redaction.serial,
+		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up, Brokered: d.delivery.brokered, Changed: d.serverChanged, Refused: d.refused,
+		Search: d.redaction.searcher(log), BridgeHides: d.redaction.ofBridge, Secrets: d.redaction.serial,
+		Keys: d.giveModel,
 	})
 	if err != nil {
 		return err
 	}
-	d.runner, d.rebroker = r, r.Rebroker
+	d.runner, d.rebroker, d.wired, d.inspects, d.reinspects = r, r.Rebroker, r.Wired, r.Inspect, r.Reinspect
 	d.tokens.run = d.tokens.refreshWith(r)
 	var telling sync.WaitGroup
 	defer telling.Wait()
@@ -132,20 +138,23 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 		r.Close()
 		return err
 	}
-	w, err := watch(o.declarations)
+	changed, unwatch, err := watchAll(o.declarations, o.dirs.Policies())
 	if err != nil {
 		r.Close()
 		return err
 	}
-	defer w.close()
+	defer unwatch()
+	defer d.followClients()()
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())
-	d.loop(ctx, w.changed, d.ready)
+	d.loop(ctx, changed, d.ready)
 	notify(log, sd.SdNotifyStopping)
 	d.tokens.settle()
 	gateway.HTTP.Close() // nobody is to wait for a gateway that takes no more requests
 	gateway.Unix.Close()
+	gateway.Operator.Close()
 	r.Close()
 	os.Remove(o.dirs.Gateway())
+	os.Remove(o.dirs.Operator())
 	os.Remove(serversSocket(o.dirs))
 	return <-served
 }
@@ -164,6 +173,7 @@ func (d *daemon) serve(ctx context.Context, stop func(), l *net.UnixListener, ga
 // ready is called when what is declared is being brought up.
 func (d *daemon) ready() {
 	notify(d.log, sd.SdNotifyReady)
+	units.Settle()
 	go func() { // it may take a job of systemd's
 		if err := d.vault.Settle(); err != nil {
 			d.log.Warn("finishing a change of the vault's key, ignoring", "error", err)
@@ -267,6 +277,9 @@ func listenGateway(o options) (g local.Gateway, err error) {
 		return g, err
 	}
 	if g.Servers, err = listenUnix("unixpacket", serversSocket(o.dirs)); err != nil {
+		return g, err
+	}
+	if g.Operator, err = listenUnix("unix", o.dirs.Operator()); err != nil {
 		return g, err
 	}
 	g.Token, err = token(o.dirs.Token())

@@ -24,6 +24,7 @@ type sealer struct {
 	files keyFiles
 	log   *slog.Logger
 	creds func(ctx context.Context, input []byte, args ...string) ([]byte, error) // systemd-creds(1)
+	tpm   string                                                                  // the device, which may not be there
 }
 
 // run leaves things as they are where this machine cannot seal, which is an error only for what pfard waits for.
@@ -78,19 +79,55 @@ func (s sealer) seal(ctx context.Context, text []byte, from string) error {
 			return nil // and only what lies in the clear is to go
 		}
 	}
-	// Not to the TPM's PCRs, which updates of the firmware change: the secrets would be lost.
-	sealed, err := s.creds(ctx, text, "encrypt", "--with-key=auto", "--tpm2-pcrs=", "--name="+keyCredential, "-", "-")
+	sealed, err := s.sealed(ctx, text)
 	if err != nil {
 		return err
-	}
-	opened, err := s.creds(ctx, sealed, "decrypt", "--name="+keyCredential, "-", "-")
-	if err != nil || !bytes.Equal(opened, text) {
-		return errors.Join(errors.New("what was sealed cannot be opened again"), err)
 	}
 	if err := os.MkdirAll(filepath.Dir(s.files.sealed), 0o700); err != nil {
 		return err
 	}
 	return durable.WriteFile(s.files.sealed, sealed)
+}
+
+// tpmDevice is there if the kernel has a TPM 2.0.
+const tpmDevice = "/dev/tpmrm0"
+
+// way is one of sealing, for systemd-creds(1).
+type way struct{ key, pcrs string }
+
+// sealed returns the key as this machine alone opens it: with its TPM, too, if it has one. That is not left to systemd-creds, which
+// would ask the TPM only where the firmware is UEFI.
+func (s sealer) sealed(ctx context.Context, text []byte) ([]byte, error) {
+	ways := []way{{key: "host"}}
+	if _, err := os.Stat(s.tpm); err == nil {
+		// Not to PCRs that updates of firmware or kernel change: the secrets would be lost. systemd 252 does not open what is sealed to
+		// none at all, and the last is for applications, which have no use for it.
+		ways = []way{{key: "host+tpm2"}, {key: "host+tpm2", pcrs: "23"}, {key: "host"}}
+	}
+	var all error
+	for _, w := range ways {
+		sealed, err := s.sealedBy(ctx, text, w)
+		if err == nil {
+			if all != nil && w.key == "host" {
+				s.log.Warn("the vault's key is sealed without the TPM, which does not take it", "error", all)
+			}
+			return sealed, nil
+		}
+		all = errors.Join(all, err)
+	}
+	return nil, all
+}
+
+func (s sealer) sealedBy(ctx context.Context, text []byte, w way) ([]byte, error) {
+	sealed, err := s.creds(ctx, text, "encrypt", "--with-key="+w.key, "--tpm2-pcrs="+w.pcrs, "--name="+keyCredential, "-", "-")
+	if err != nil {
+		return nil, err
+	}
+	opened, err := s.creds(ctx, sealed, "decrypt", "--name="+keyCredential, "-", "-")
+	if err != nil || !bytes.Equal(opened, text) {
+		return nil, errors.Join(errors.New("what was sealed cannot be opened again"), err)
+	}
+	return sealed, nil
 }
 
 // oldestSystemd looks for credentials where the key is put.

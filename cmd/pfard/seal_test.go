@@ -22,6 +22,9 @@ import (
 type creds struct {
 	version string
 	broken  bool // what it seals cannot be opened
+	tpm     bool // there is one
+	locked  bool // it does not seal
+	wants   bool // it opens only what is sealed to some PCR
 	refuse  error
 }
 
@@ -31,10 +34,14 @@ func (c creds) run(_ context.Context, input []byte, args ...string) ([]byte, err
 	case "--version":
 		return []byte(c.version), nil
 	case "encrypt":
-		if !slices.Contains(args, "--name="+keyCredential) || !slices.Contains(args, "--tpm2-pcrs=") {
+		if !slices.Contains(args, "--name="+keyCredential) {
 			return nil, errors.New("sealed as something else")
 		}
-		return []byte(head + base64.StdEncoding.EncodeToString(input)), c.refuse
+		how := strings.TrimPrefix(args[1], "--with-key=") + strings.TrimPrefix(args[2], "--tpm2-pcrs=")
+		if c.locked && how != "host" {
+			return nil, errors.New("the TPM is locked")
+		}
+		return []byte(head + how + " " + base64.StdEncoding.EncodeToString(input)), c.refuse
 	}
 	if from := args[len(args)-2]; from != "-" {
 		var err error
@@ -45,7 +52,11 @@ func (c creds) run(_ context.Context, input []byte, args ...string) ([]byte, err
 	if c.broken || !bytes.HasPrefix(input, []byte(head)) {
 		return nil, errors.New("cannot be opened")
 	}
-	return base64.StdEncoding.DecodeString(strings.TrimPrefix(string(input), head))
+	how, text, _ := strings.Cut(strings.TrimPrefix(string(input), head), " ")
+	if c.wants && how == "host+tpm2" {
+		return nil, errors.New("TPM2 PCR bank invalid or not supported")
+	}
+	return base64.StdEncoding.DecodeString(text)
 }
 
 // sealingIn is a sealer whose files are in a directory of the test, and what it logs.
@@ -57,7 +68,11 @@ func sealingIn(t *testing.T, c creds) (sealer, *bytes.Buffer) {
 	}
 	var log bytes.Buffer
 	f := keyFiles{plain: filepath.Join(dir, "vault", vault.KeyName), handover: filepath.Join(dir, "handover"), sealed: filepath.Join(dir, "credstore", keyCredential)}
-	return sealer{f, slog.New(slog.NewTextHandler(&log, nil)), c.run}, &log
+	tpm := filepath.Join(dir, "tpmrm0")
+	if c.tpm {
+		put(t, tpm, "")
+	}
+	return sealer{f, slog.New(slog.NewTextHandler(&log, nil)), c.run, tpm}, &log
 }
 
 func put(t *testing.T, path, text string) {
@@ -79,10 +94,18 @@ func contents(t *testing.T, path string) string {
 
 func TestSeal(t *testing.T) {
 	sound := creds{version: "systemd 252 (252.39-1~deb12u2)\n+PAM"}
-	seal := func(text string) string {
-		b, _ := sound.run(t.Context(), []byte(text), "encrypt", "--name="+keyCredential, "--tpm2-pcrs=")
+	sealWith := func(key, pcrs, text string) string {
+		b, err := sound.run(t.Context(), []byte(text), "encrypt", "--with-key="+key, "--tpm2-pcrs="+pcrs, "--name="+keyCredential)
+		if err != nil {
+			t.Fatal(err)
+		}
 		return string(b)
 	}
+	seal := func(text string) string { return sealWith("host", "", text) }
+	tpm := sound
+	tpm.tpm = true
+	locked, wants := tpm, tpm
+	locked.locked, wants.wants = true, true
 	old, broken, refusing := sound, sound, sound
 	old.version, broken.broken, refusing.refuse = "systemd 251 (x)", true, errors.New("no TPM and no host key")
 	for _, tt := range []struct {
@@ -97,6 +120,9 @@ func TestSeal(t *testing.T) {
 		{name: "another in the clear", creds: sound, plain: "one", sealed: seal("two"), wantPlain: "one", wantSealed: seal("two")},
 		{name: "a sealed one of another machine", creds: sound, plain: "one", sealed: "foreign", wantSealed: seal("one")},
 		{name: "handed over", creds: sound, handover: "new", sealed: seal("old"), wantSealed: seal("new")},
+		{name: "to the TPM", creds: tpm, plain: "one", wantSealed: sealWith("host+tpm2", "", "one")},
+		{name: "to the TPM, under a systemd that opens only what is sealed to a PCR", creds: wants, plain: "one", wantSealed: sealWith("host+tpm2", "23", "one")},
+		{name: "to the host, for the TPM refuses", creds: locked, plain: "one", wantSealed: seal("one")},
 		{name: "nothing to do", creds: sound, sealed: seal("one"), wantSealed: seal("one")},
 		{name: "a vault whose key is gone", creds: sound, secret: true},
 		{name: "an old systemd", creds: old, plain: "one", wantPlain: "one"},

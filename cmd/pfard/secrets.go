@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,6 +19,9 @@ import (
 // answerVault carries out what is asked of the vault, and leaves a record of it, never with a value (AUD-03).
 func (d *daemon) answerVault(p control.Peer, q control.Request) (r control.Response, err error) {
 	defer func() { d.recordVault(p, q, r, err) }()
+	if err := d.audit.asked(p, q); err != nil {
+		return r, err
+	}
 	switch q.Verb {
 	case control.Store, control.Rotate:
 		put := d.vault.Put
@@ -121,7 +125,7 @@ func (d *daemon) listSecrets() ([]control.Secret, error) {
 	var list []control.Secret
 	err = d.do(func() error {
 		for _, e := range entries {
-			s := control.Secret{Key: e.Key, Kind: string(e.Kind), Servers: d.usersOf(e.Key)}
+			s := control.Secret{Key: e.Key, Kind: string(e.Kind), Servers: append(d.usersOf(e.Key), d.askersWith(e.Key)...)}
 			if e.Damaged != nil {
 				s.Damaged = e.Damaged.Error()
 			} else {
@@ -189,7 +193,24 @@ func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.C
 		d.tell()
 		return nil
 	})
+	d.awaitWire(list)
 	return list, err
+}
+
+// wireTime bounds how long a bridge may take to put another value on the wire, before it is left to itself.
+const wireTime = 3 * time.Second
+
+// awaitWire returns when what was changed is on the wire: the next request of a server has the new value.
+func (d *daemon) awaitWire(list []control.Change) {
+	ctx, cancel := context.WithTimeout(context.Background(), wireTime)
+	defer cancel()
+	for _, c := range list {
+		for _, use := range c.Uses {
+			if err := d.wired(ctx, use.Server); err != nil {
+				d.log.Warn("a bridge has not said that another value is on the wire, ignoring", "server", use.Server, "secret", c.Key)
+			}
+		}
+	}
 }
 
 // unsearched says why what is under a key now is not kept out of what servers say; "" if it is. Of a token set it is about

@@ -173,8 +173,11 @@ func TestVaultRecords(t *testing.T) {
 	d, _, changed := fixture(t)
 	var mu sync.Mutex
 	var text bytes.Buffer
-	d.log = slog.New(slog.NewTextHandler(lockedWriter{&mu, &text}, nil))
-	d.delivery.log = d.log
+	_ = d.do(func() error { // the loop logs by it
+		d.log = slog.New(slog.NewTextHandler(lockedWriter{&mu, &text}, nil))
+		d.delivery.log = d.log
+		return nil
+	})
 	d.put(t, "one.hcl", fmt.Sprintf(good, "x")+`auth = { TOKEN = "vault:a" }`+"\n")
 	changed <- struct{}{}
 	d.state(t)

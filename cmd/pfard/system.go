@@ -59,6 +59,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	d := newDaemon(o, log, store, endpoint)
 	d.notes = append(d.notes, note...)
 	log = d.log
+	defer d.audit.keep(ctx, !rootless())()
 	d.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
 	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
@@ -88,20 +89,19 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	d.join(a, r)
-	found, err := r.Adopt(ctx)
-	if err != nil {
+	if err := d.adoptAll(ctx, r); err != nil {
 		return err
 	}
-	d.adopt(found)
 	if err := os.MkdirAll(o.declarations, 0o755); err != nil { // a user has none at first
 		return fmt.Errorf("making the directory of the declarations: %w", err)
 	}
-	w, err := watch(o.declarations)
+	changed, unwatch, err := watchAll(o.declarations, o.dirs.Policies())
 	if err != nil {
 		return err
 	}
-	defer w.close()
-	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, gave: d.launcherGiven}
+	defer unwatch()
+	defer d.followClients()()
+	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, gave: d.launcherGiven, model: d.modelOf}
 	go a.serve(l.attach)
 	answered := make(chan struct{})
 	go func() {
@@ -111,7 +111,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	served := d.serve(ctx, stop, l.control, guest)
 	go r.Watch(ctx)
 	go d.units.run(ctx)
-	d.loop(ctx, w.changed, func() {
+	d.loop(ctx, changed, func() {
 		r.Settle() // systemd starts servers as soon as pfard is ready
 		d.ready()
 	})
@@ -123,6 +123,15 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	case <-time.After(lastAnswers):
 	}
 	return <-served
+}
+
+// adoptAll takes over what an earlier pfard has left running.
+func (d *daemon) adoptAll(ctx context.Context, r *systemd.Runner) error {
+	found, err := r.Adopt(ctx)
+	if err == nil {
+		d.adopt(found)
+	}
+	return err
 }
 
 // systemVault opens the vault, and says what is to be known of where its key is. Only systemd's root can seal that.
@@ -149,8 +158,10 @@ const unsealedNote = "the vault's key lies in a file in the clear: this machine 
 // join has the daemon and the conversations with units know each other.
 func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.runner, a.runner, a.redaction = r, r, d.redaction
-	a.brokered, d.rebroker = d.delivery.brokered, a.rebroker
+	a.brokered, d.rebroker, a.audited = d.delivery.brokered, a.rebroker, d.refused
+	d.wired = a.wired
 	d.tokens.run, d.tokens.mended, d.notice = a.refresh, a.refreshMended, a.notice
+	a.inspector, d.inspects, d.reinspects = d.policy.inspector, r.Inspect, r.Reinspect
 }
 
 // prepareHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts. Whose

@@ -438,6 +438,23 @@ func TestRefusedTokens(t *testing.T) {
 	}
 }
 
+// TestRefusedWhileItStarts: a unit that says for what it waits, but has not been up yet, is started again to say that the token is
+// refused.
+func TestRefusedWhileItStarts(t *testing.T) {
+	d, m, changed, _, e, _ := clerk(t)
+	d.within(t, func() { d.waits = true })
+	d.hold(t, noon.Add(-2*time.Hour), time.Hour)
+	d.put(t, "a.hcl", declaresToken)
+	changed <- struct{}{}
+	d.state(t)
+	d.serverChanged(local.Update{Server: "a", State: units.StateStarting})
+	if n := m.count("a"); n != 1 {
+		t.Fatalf("%d starts", n)
+	}
+	e.fails(t, attach.Refreshed{Error: "it answered 400 (invalid_grant)", Code: "invalid_grant", Final: true})
+	eventually(t, "it is started again", func() bool { d.state(t); return m.count("a") == 2 })
+}
+
 func secrets(t *testing.T, d *daemon) (list []control.Secret) {
 	t.Helper()
 	err := d.answer(t.Context(), control.Peer{}, control.Request{Verb: control.Secrets}, func(r control.Response) error { list = r.Secrets; return nil })

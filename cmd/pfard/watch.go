@@ -19,6 +19,7 @@ type watcher struct {
 	dir     string
 	links   map[string]bool // directories outside dir that its symlinks point into
 	target  string          // where dir itself leads to, if it is a symlink
+	above   string          // the nearest directory above that is there, if dir's parent is not; "": it is
 	done    chan struct{}
 }
 
@@ -28,9 +29,32 @@ const (
 )
 
 // watch watches dir, its parent (so that a directory that is replaced is seen) and where its symlinks point. dir need
-// not exist; it may be a single file.
-func watch(dir string) (*watcher, error) {
-	w := &watcher{changed: make(chan struct{}, 1), dir: dir, links: map[string]bool{}, done: make(chan struct{})}
+// not exist, nor its parent; it may be a single file.
+func watch(dir string) (*watcher, error) { return watchTo(dir, make(chan struct{}, 1)) }
+
+// watchAll watches several as one, until unwatch is called.
+func watchAll(dirs ...string) (changed <-chan struct{}, unwatch func(), err error) {
+	told := make(chan struct{}, 1)
+	var all []*watcher
+	unwatch = func() {
+		for _, w := range all {
+			w.close()
+		}
+	}
+	for _, dir := range dirs {
+		w, err := watchTo(dir, told)
+		if err != nil {
+			unwatch()
+			return nil, nil, err
+		}
+		all = append(all, w)
+	}
+	return told, unwatch, nil
+}
+
+// watchTo is watch for one of several that are told of by the same channel, which has room for one message.
+func watchTo(dir string, changed chan struct{}) (*watcher, error) {
+	w := &watcher{changed: changed, dir: dir, links: map[string]bool{}, done: make(chan struct{})}
 	var err error
 	if w.fs, err = fsnotify.NewWatcher(); err != nil {
 		return nil, fmt.Errorf("watching %q: %w", dir, err)
@@ -50,7 +74,7 @@ func (w *watcher) close() {
 
 // add watches what is there now; adding a directory twice is one watch.
 func (w *watcher) add() error {
-	parent := w.fs.Add(filepath.Dir(w.dir))
+	parent := w.addAbove()
 	w.addTarget()
 	err := w.fs.Add(w.dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -82,6 +106,23 @@ func (w *watcher) add() error {
 	}
 	w.links = links
 	return nil
+}
+
+// addAbove watches dir's parent or, as long as there is none, the nearest directory above.
+func (w *watcher) addAbove() error {
+	above := filepath.Dir(w.dir)
+	err := w.fs.Add(above)
+	for errors.Is(err, os.ErrNotExist) && above != filepath.Dir(above) {
+		above = filepath.Dir(above)
+		err = w.fs.Add(above)
+	}
+	if w.above != "" && w.above != above {
+		_ = w.fs.Remove(w.above) // nothing more is wanted of it
+	}
+	if w.above = above; above == filepath.Dir(w.dir) {
+		w.above = ""
+	}
+	return err
 }
 
 // addTarget watches where dir itself leads to, if it is a symlink: the nearest directory that is there. What is to be in
@@ -142,5 +183,8 @@ func (w *watcher) run() {
 // concerns leaves out what else happens in the parent directory.
 func (w *watcher) concerns(path string) bool {
 	dir := filepath.Dir(path)
+	if w.above != "" && dir == w.above {
+		return strings.HasPrefix(w.dir, path+"/")
+	}
 	return path == w.dir || dir != filepath.Dir(w.dir) || w.links[dir] || strings.HasPrefix(w.target+"/", path+"/")
 }

@@ -129,3 +129,46 @@ func TestWatchLeavesTheNeighboursOut(t *testing.T) {
 	case <-time.After(2 * settle):
 	}
 }
+
+// TestWatchOfWhatIsNotThere: neither the directory nor its parent need exist, and what else happens beside them is not told.
+func TestWatchOfWhatIsNotThere(t *testing.T) {
+	base := t.TempDir()
+	dir := filepath.Join(base, "a", "b", "policies.d")
+	changed := make(chan struct{}, 1)
+	w, err := watchTo(dir, changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	told := func(want bool, what string, do func() error) {
+		t.Helper()
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+		limit := 3 * settle
+		if want {
+			limit = 5 * time.Second
+		}
+		select {
+		case <-changed:
+			if !want {
+				t.Errorf("told of %s", what)
+			}
+		case <-time.After(limit):
+			if want {
+				t.Errorf("not told of %s", what)
+			}
+		}
+	}
+	told(false, "something beside it", func() error { return os.Mkdir(filepath.Join(base, "ab"), 0o700) })
+	told(true, "a directory above it", func() error { return os.Mkdir(filepath.Join(base, "a"), 0o700) })
+	told(false, "something beside it", func() error { return os.Mkdir(filepath.Join(base, "a", "c"), 0o700) })
+	told(true, "the directory with a file", func() error {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, "x.hcl"), nil, 0o600)
+	})
+	told(true, "a file in it", func() error { return os.WriteFile(filepath.Join(dir, "y.hcl"), []byte("#"), 0o600) })
+	told(false, "something above it", func() error { return os.Mkdir(filepath.Join(base, "later"), 0o700) })
+}

@@ -8,7 +8,9 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/gate"
 )
 
 const (
@@ -23,6 +25,8 @@ const (
 type decoder struct {
 	*builder
 	server Server
+	client *Client           // nil unless the file declares one
+	own    access.Server     // the client's word on one server, or its tools on all
 	given  map[string]*field // keys of the file and of server, whether their values are good or not
 	auths  []*field
 	envs   []*field
@@ -36,6 +40,7 @@ type decoder struct {
 	detailed []*field // of auth, those that are tables
 	delivery delivery // the one that is read
 
+	blocked        []*node // of Server.Blocked
 	private        *field
 	domainsUnknown bool // an entry of allowed_domains was refused
 }
@@ -53,6 +58,7 @@ func (d *decoder) file(root *node) {
 	d.section(fileSection(), root)
 	d.checkName()
 	d.checkLaunch()
+	d.checkBlocked()
 	d.checkPrivate()
 	d.checkPinned()
 	d.checkDeliveries()
@@ -74,7 +80,7 @@ func (d *decoder) section(s section, n *node) {
 			d.hidden.unread(f)
 			continue
 		}
-		if s.name == "" || s.name == serverSection {
+		if s.name == "" || s.name == serverSection && d.client == nil {
 			if first, twice := d.given[k.name]; twice {
 				d.report(problem(f.rng, "Duplicate key", "%s was given already in line %d: it stands at the top or in server. Keep one of the two.", quote(k.name), first.rng.Start.Line))
 				continue
@@ -99,7 +105,7 @@ func (d *decoder) placed(s section, f *field) {
 	switch s.name {
 	case "", serverSection:
 		d.server.places[f.key] = at
-	case sandboxSection, trustSection:
+	case sandboxSection, trustSection, toolsSection:
 		d.server.places[s.name+"."+f.key] = at
 	}
 }
@@ -110,7 +116,7 @@ func (d *decoder) placedEntry(list string, i int, at hcl.Range) {
 
 // example is how a key is written, for remedies.
 func (d *decoder) example(name string) string {
-	for _, s := range sections() {
+	for _, s := range d.sections() {
 		if k, ok := s.find(name); ok && k.example != "" {
 			return name + " = " + k.example
 		}
@@ -172,10 +178,21 @@ func (d *decoder) truth(f *field) (bool, bool) {
 	return false, false
 }
 
-func trust(set func(*decoder, *bool)) func(*decoder, *field) {
+// trust reads true, false or "forbidden".
+func trust(flag func(*decoder) *gate.Flag) func(*decoder, *field) {
 	return func(d *decoder, f *field) {
-		if v, ok := d.truth(f); ok {
-			set(d, &v)
+		if f.val.kind == text && nearest(strings.ToLower(f.val.text), []string{gate.Forbidden.String()}) != "" {
+			if f.val.text != gate.Forbidden.String() {
+				d.report(problem(f.val.rng, "Unknown "+f.key, `%s is none of true, false or "forbidden". Write %s = "forbidden".`, quoteName(f.val.text), f.key))
+				return
+			}
+			*flag(d) = gate.Forbidden
+			return
+		}
+		if v, ok := d.truth(f); ok && v {
+			*flag(d) = gate.Yes
+		} else if ok {
+			*flag(d) = gate.No
 		}
 	}
 }

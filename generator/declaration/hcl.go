@@ -7,6 +7,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	"github.com/pfar/pfar/policies/oneline"
 )
 
 // readHCL returns the tree of an HCL file, or nil if it has none.
@@ -20,7 +22,9 @@ func (b *builder) readHCL() *node {
 		b.report(d)
 		return nil
 	}
-	file, diags := hclsyntax.ParseConfig(oneLineBlocks(b.src.bytes, tokens), b.src.name, hcl.InitialPos)
+	src, heads := oneline.Rewrite(b.src.bytes, tokens)
+	b.heads = heads
+	file, diags := hclsyntax.ParseConfig(src, b.src.name, hcl.InitialPos)
 	if !b.syntax(diags) {
 		return nil
 	}
@@ -29,47 +33,6 @@ func (b *builder) readHCL() *node {
 		return nil
 	}
 	return b.body(body, b.src.start())
-}
-
-// oneLineBlocks has HCL read trust { a = true, b = false }, which its blocks allow one argument of, as the object
-// trust = { a = true, b = false }. No byte moves, so every place stays what it is.
-func oneLineBlocks(src []byte, tokens hclsyntax.Tokens) []byte {
-	out := src
-	for i := 1; i < len(tokens); i++ {
-		name, open := tokens[i-1], tokens[i]
-		if open.Type != hclsyntax.TokenOBrace || name.Type != hclsyntax.TokenIdent || open.Range.Start.Byte == name.Range.End.Byte {
-			continue
-		}
-		if i > 1 && tokens[i-2].Type != hclsyntax.TokenNewline && tokens[i-2].Type != hclsyntax.TokenComment {
-			continue
-		}
-		if manyArguments(tokens[i+1:]) {
-			out = slices.Clone(out)
-			out[open.Range.Start.Byte-1] = '='
-		}
-	}
-	return out
-}
-
-// manyArguments reports whether a block whose brace was just opened ends on its line and has a comma of its own.
-func manyArguments(tokens hclsyntax.Tokens) bool {
-	depth, comma := 0, false
-	for _, t := range tokens {
-		switch t.Type {
-		case hclsyntax.TokenNewline, hclsyntax.TokenEOF:
-			return false
-		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
-			depth++
-		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd:
-			if depth == 0 {
-				return comma
-			}
-			depth--
-		case hclsyntax.TokenComma:
-			comma = comma || depth == 0
-		}
-	}
-	return false
 }
 
 // maxOpenComments is how often the scanner may look for the end of a comment that has none: it reads the whole rest of the
@@ -96,35 +59,42 @@ func (b *builder) body(body *hclsyntax.Body, at hcl.Range) *node {
 	}
 	slices.SortFunc(attrs, func(x, y *hclsyntax.Attribute) int { return x.NameRange.Start.Byte - y.NameRange.Start.Byte })
 	for _, a := range attrs {
+		if head, ok := b.heads[a.Name]; ok {
+			b.block(t, head, b.expression(a.Expr))
+			continue
+		}
 		b.add(t, &field{key: a.Name, rng: a.NameRange, val: b.expression(a.Expr)})
 	}
 	for _, k := range body.Blocks {
-		b.block(t, k)
+		b.block(t, oneline.Block{Type: k.Type, TypeRange: k.TypeRange, Labels: k.Labels, LabelRanges: k.LabelRanges}, b.body(k.Body, k.TypeRange))
 	}
 	slices.SortStableFunc(t.fields, func(x, y *field) int { return x.rng.Start.Byte - y.rng.Start.Byte })
 	return t
 }
 
-func (b *builder) block(t *node, k *hclsyntax.Block) {
-	inner := b.body(k.Body, k.TypeRange)
-	if k.Type != toolSection {
+func (b *builder) block(t *node, k oneline.Block, inner *node) {
+	if k.Type != b.named {
 		if len(k.Labels) > 0 {
-			b.report(problem(k.LabelRanges[0], "Label not expected", "%s stands alone: write %s { ... }. The server's name is the file's, or name = \"notion\".", k.Type, k.Type))
+			b.report(problem(k.LabelRanges[0], "Label not expected", "%s stands alone: write %s { ... }. The %s's name is the file's, or name = \"%s\".", k.Type, k.Type, b.declares(), b.exampleName()))
 		}
 		b.add(t, &field{key: k.Type, rng: k.TypeRange, val: inner})
 		return
 	}
 	if len(k.Labels) != 1 {
-		b.report(problem(k.TypeRange, "Tool without a name", `A tool block names one tool: write tool "search" { semantics = "read" }.`))
+		if b.named == serverSection {
+			b.report(problem(k.TypeRange, "Server without a name", `A server block names one server: write server "notion" { label = "sensitive" }.`))
+		} else {
+			b.report(problem(k.TypeRange, "Tool without a name", `A tool block names one tool: write tool "search" { semantics = "read" }.`))
+		}
 		return
 	}
-	all, ok := t.index[toolSection]
+	all, ok := t.index[b.named]
 	if !ok {
-		all = &field{key: toolSection, rng: k.TypeRange, val: newTable(k.TypeRange, block)}
+		all = &field{key: b.named, rng: k.TypeRange, val: newTable(k.TypeRange, block)}
 		b.add(t, all)
 	}
 	if all.val.origin != block {
-		b.duplicate(toolSection, k.TypeRange, all.rng)
+		b.duplicate(b.named, k.TypeRange, all.rng)
 		return
 	}
 	b.add(all.val, &field{key: k.Labels[0], rng: k.LabelRanges[0], val: inner})

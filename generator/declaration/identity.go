@@ -3,6 +3,7 @@ package declaration
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"golang.org/x/net/publicsuffix"
 
+	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/egress"
 )
 
@@ -23,7 +25,7 @@ const (
 var (
 	namePattern    = regexp.MustCompile(`^[a-z][a-z0-9-]{0,22}$`)
 	versionPattern = regexp.MustCompile(`^v?[0-9][0-9A-Za-z.+_-]{0,63}$`)
-	toolPattern    = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`)
+	toolPattern    = regexp.MustCompile(`^[A-Za-z0-9_./*-]{1,128}$`)
 	outside        = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
@@ -73,7 +75,19 @@ func (d *decoder) name(f *field) {
 		d.report(problem(f.val.rng, "Invalid name", "The name %s %s. Write name = %q.", quoteName(s), fault, validNameNear(s)))
 		return
 	}
-	d.server.Name = s
+	d.server.Name, d.server.Of = s, ""
+}
+
+// nameOfFile returns the name that a file gives its server and, of a named instance, the server that it is one of:
+// browser.research.hcl declares "browser-research", an instance of "browser". The dot stays in the file's name: names of
+// users have none (systemd.exec(5)), many models take none in those of tools, and one separates the server from the tool.
+func nameOfFile(filename string) (name, of string) {
+	base, _ := splitName(filename)
+	of, instance, ok := strings.Cut(base, ".")
+	if name = of + "-" + instance; ok && validName(of) && validName(instance) && validName(name) {
+		return name, of
+	}
+	return base, ""
 }
 
 // checkName judges the file's own name, which is the server's if the file does not say one.
@@ -103,12 +117,16 @@ func (d *decoder) description(f *field) {
 	d.server.Description = s
 }
 
-func (d *decoder) label(f *field) {
-	words := []string{string(Public), string(Internal), string(Sensitive), string(Regulated), string(Secret)}
-	others := map[string]string{
+// wordsOfLabels are what labels are called elsewhere.
+func wordsOfLabels() map[string]string {
+	return map[string]string{
 		"confidential": "sensitive", "private": "sensitive", "personal": "sensitive", "restricted": "regulated", "pii": "regulated", "open": "public", "top-secret": "secret",
 	}
-	if s, ok := d.enum(f, words, others); ok {
+}
+
+func (d *decoder) label(f *field) {
+	words := []string{string(Public), string(Internal), string(Sensitive), string(Regulated), string(Secret)}
+	if s, ok := d.enum(f, words, wordsOfLabels()); ok {
 		d.server.Label = Label(s)
 	}
 }
@@ -169,6 +187,40 @@ func domainFault(err error) string {
 	return fault
 }
 
+// blockedDomains reads names that allowed_domains does not allow. What no name allows is refused in any case.
+func (d *decoder) blockedDomains(f *field) {
+	entries := d.texts(f)
+	if len(entries) > maxDomains {
+		d.report(problem(entries[maxDomains].rng, "Too many domains", `blocked_domains has %d entries, and room for %d. Write "*.example.com" for the names below one.`, len(entries), maxDomains))
+		return
+	}
+	for _, n := range entries {
+		e, err := egress.ParseEndpoint(n.text)
+		if err != nil && (strings.Contains(n.text, "@") || secretWithin(n.text)) {
+			d.hidden.add(n.rng)
+			err = errNoHost
+		}
+		switch {
+		case err != nil:
+			d.report(problem(n.rng, "Invalid domain", "%s", domainFault(err)))
+		case e.Host == "":
+			d.report(problem(n.rng, "Address as a name", "%s is an address. The server reaches those only that allowed_domains has: leave it out there.", quote(n.text)))
+		default:
+			d.blocked = append(d.blocked, n)
+			d.server.Blocked = append(d.server.Blocked, e)
+		}
+	}
+}
+
+// checkBlocked finds entries that take nothing away: one is misspelt, or what it is to be taken from.
+func (d *decoder) checkBlocked() {
+	for i, e := range d.server.Blocked {
+		if len(d.server.Allowed) > 0 && d.domainsKnown() && !slices.ContainsFunc(d.server.Allowed, e.Limits) {
+			d.report(caution(d.blocked[i].rng, "Nothing to block", "allowed_domains allows nothing of %s, so that it is refused in any case. Remove the entry, or correct it.", quote(d.blocked[i].text)))
+		}
+	}
+}
+
 func (d *decoder) enabled(f *field) {
 	if v, ok := d.truth(f); ok {
 		d.server.Enabled = v
@@ -203,6 +255,23 @@ func (d *decoder) version(f *field) {
 		return
 	}
 	d.server.Version = s
+}
+
+// service names whose facts apply. The folder of policies may have such that are not shipped.
+func (d *decoder) service(f *field) {
+	s, ok := d.line(f)
+	if !ok {
+		return
+	}
+	known := policies.Services()
+	if !slices.Contains(known, s) {
+		hint := `Nothing is known of its tools, unless the folder of policies has a service of this name.`
+		if near := nearest(strings.ToLower(s), known); near != "" {
+			hint = "Did you mean " + quote(near) + "? " + hint
+		}
+		d.report(caution(f.val.rng, "Unknown service", "%s is no service that facts are shipped of. %s", quoteName(s), hint))
+	}
+	d.server.Service = s
 }
 
 func (d *decoder) trustBlock(f *field) {

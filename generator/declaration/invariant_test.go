@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/gate"
 )
 
 // checkServer checks what everyone after the reader relies on.
@@ -58,7 +59,7 @@ func checkTools(must func(bool, string), s *Server) {
 	seen := map[string]bool{}
 	for name, tool := range s.Tools {
 		must(toolPattern.MatchString(name) && slices.Contains([]string{"", "read", "write"}, tool.Semantics), "tool")
-		must(tool.Semantics != "" || len(tool.Aliases) > 0, "something is said of the tool "+name)
+		must(tool.Semantics != "" || len(tool.Aliases) > 0 || tool.Effect != 0 || tool.Audience != 0 || tool.Output != gate.Label{}, "something is said of the tool "+name)
 		must(len(tool.Aliases) <= maxAliases, "aliases")
 		for _, a := range tool.Aliases {
 			folded := strings.ReplaceAll(a, "_", "-")

@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/policies"
 )
 
 // Set is what a folder of declarations says.
@@ -53,7 +53,7 @@ func Load(fsys fs.FS, dir string, o Options) Set {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
 		at := hcl.Range{Filename: dir, Start: hcl.InitialPos, End: hcl.InitialPos}
-		s.Diags = s.Diags.Append(problem(at, "Folder not readable", "Reading the folder of declarations: %s. Make it, or name another one.", escape(reason(err))))
+		s.Diags = s.Diags.Append(problem(at, "Folder not readable", "Reading the folder of declarations: %s. Make it, or name another one.", escape(policies.Reason(err))))
 	}
 	known := func(e fs.DirEntry) int {
 		if slices.Contains(o.Known, path.Join(dir, e.Name())) {
@@ -80,11 +80,11 @@ func Load(fsys fs.FS, dir string, o Options) Set {
 
 // read adds one file. first holds which file each name was taken by.
 func (s *Set) read(fsys fs.FS, file, entry string, o Options, first map[string]string) {
-	b, err := content(fsys, entry)
+	b, err := policies.ReadFile(fsys, entry, maxSize)
 	if err != nil {
-		base, _ := splitName(entry)
+		base, _ := nameOfFile(entry)
 		at := hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
-		s.Diags = s.Diags.Append(problem(at, "File not readable", "Reading the declaration: %s. Make it a regular file that pfar may read, or remove it.", escape(reason(err))))
+		s.Diags = s.Diags.Append(problem(at, "File not readable", "Reading the declaration: %s. Make it a regular file that pfar may read, or remove it.", escape(policies.Reason(err))))
 		s.Broken = append(s.Broken, Broken{base, file})
 		if _, ok := first[base]; !ok {
 			first[base] = file
@@ -113,32 +113,4 @@ func (s *Set) read(fsys fs.FS, file, entry string, o Options, first map[string]s
 func (s *Set) twice(file string, b []byte, name, other string) *hcl.Diagnostic {
 	at := newSource(file, b).start()
 	return problem(at, "Duplicate server", "The name %q is taken by %s, which has it already. Write another name = in one of the two, or remove one.", name, quote(other))
-}
-
-var errNotRegular = errors.New("it is no regular file")
-
-// content reads a file, or as much of it as shows that it is too large. Opening a FIFO would wait for its writer.
-func content(fsys fs.FS, name string) ([]byte, error) {
-	info, err := fs.Stat(fsys, name) // follows links: declarations may be links into a store or a repository
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errNotRegular
-	}
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxSize+1))
-}
-
-// reason is an error without the path, which the diagnostic has already.
-func reason(err error) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err.Error()
-	}
-	return err.Error()
 }

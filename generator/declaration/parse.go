@@ -30,29 +30,14 @@ func Parse(filename string, b []byte, o Options) (*Server, hcl.Diagnostics) {
 
 // parse also returns the name that the file is about, as far as that can be told of a broken one.
 func parse(filename string, b []byte, o Options) (*Server, string, hcl.Diagnostics) {
-	r := &builder{src: newSource(filename, b), options: o, meant: map[string]bool{}}
-	base, ext := splitName(filename)
-	r.toml = ext == extTOML
-	if ext == "" {
-		r.report(problem(r.src.start(), "Unknown syntax", "A declaration is a file whose name ends in .hcl or .toml. Rename it."))
-		return nil, base, r.diags
-	}
-	if d := r.src.refuse(); d != nil {
-		r.report(d)
-		r.hidden.unknown = true
-		return nil, r.likelyName(base), r.finish()
-	}
-	var root *node
-	if r.toml {
-		root = r.readTOML()
-	} else {
-		root = r.readHCL()
-	}
+	r := &builder{src: newSource(filename, b), options: o, meant: map[string]bool{}, named: toolSection}
+	base, of := nameOfFile(filename)
+	root := r.read()
 	if root == nil {
-		r.hidden.unknown = true
 		return nil, r.likelyName(base), r.finish()
 	}
 	d := newDecoder(r, base)
+	d.server.Of = of
 	d.file(root)
 	name := d.server.Name
 	if !validName(name) {
@@ -63,6 +48,29 @@ func parse(filename string, b []byte, o Options) (*Server, string, hcl.Diagnosti
 		return nil, name, diags
 	}
 	return &d.server, name, diags
+}
+
+// read returns the tree of the file, or nil if it has none, and says why.
+func (b *builder) read() *node {
+	_, ext := splitName(b.src.name)
+	b.toml = ext == extTOML
+	if ext == "" {
+		b.report(problem(b.src.start(), "Unknown syntax", "A declaration is a file whose name ends in .hcl or .toml. Rename it."))
+		return nil
+	}
+	var root *node
+	if d := b.src.refuse(); d != nil {
+		if d.Summary == "Empty declaration" && b.named == serverSection {
+			d.Detail = `The file declares nothing. Write at least the servers that the client may use: servers = ["notion"].`
+		}
+		b.report(d)
+	} else if b.toml {
+		root = b.readTOML()
+	} else {
+		root = b.readHCL()
+	}
+	b.hidden.unknown = root == nil
+	return root
 }
 
 const (

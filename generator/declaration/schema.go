@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/agext/levenshtein"
+
+	"github.com/pfar/pfar/policies/gate"
 )
 
 const (
@@ -48,7 +50,9 @@ func fileSection() section {
 		{"name", `"notion"`, "", (*decoder).name},
 		{"description", `"Notion workspace"`, "", (*decoder).description},
 		{"label", `"sensitive"`, `"sensitive"`, (*decoder).label},
+		{"service", `"github"`, "", (*decoder).service},
 		{"allowed_domains", `["api.notion.com"]`, `[]`, (*decoder).allowedDomains},
+		{"blocked_domains", `["ads.example.com"]`, `[]`, (*decoder).blockedDomains},
 		{"allow_private", "", `{}`, (*decoder).allowPrivate},
 		{"enabled", `true`, `true`, (*decoder).enabled},
 		{"autostart", `true`, `true`, (*decoder).autostart},
@@ -86,16 +90,19 @@ func sandboxKeys() section {
 
 func trustKeys() section {
 	return section{trustSection, []key{
-		{"public_source", `false`, "", trust(func(d *decoder, v *bool) { d.server.Trust.PublicSource = v })},
-		{"secret_data", `true`, "", trust(func(d *decoder, v *bool) { d.server.Trust.SecretData = v })},
-		{"public_sink", `false`, "", trust(func(d *decoder, v *bool) { d.server.Trust.PublicSink = v })},
-		{"dangerous_writes", `true`, "", trust(func(d *decoder, v *bool) { d.server.Trust.DangerousWrites = v })},
+		{"public_source", `false`, "", trust(func(d *decoder) *gate.Flag { return &d.server.Trust.PublicSource })},
+		{"secret_data", `true`, "", trust(func(d *decoder) *gate.Flag { return &d.server.Trust.SecretData })},
+		{"public_sink", `false`, "", trust(func(d *decoder) *gate.Flag { return &d.server.Trust.PublicSink })},
+		{"dangerous_writes", `true`, "", trust(func(d *decoder) *gate.Flag { return &d.server.Trust.DangerousWrites })},
 	}}
 }
 
 func toolKeys() section {
 	return section{toolSection, []key{
 		{"semantics", `"read"`, "", (*decoder).semantics},
+		{"effect", `"irreversible"`, "", (*decoder).effect},
+		{"audience", `"public"`, "", (*decoder).audience},
+		{"output", `"sensitive raw"`, "", (*decoder).output},
 		{"alias", `["mcp-notion-search"]`, "", (*decoder).alias},
 	}}
 }
@@ -117,6 +124,22 @@ func credentialKeys() section {
 	}}
 }
 
+// sections are those of the file that is read.
+func (d *decoder) sections() []section {
+	if d.client != nil {
+		return clientSections()
+	}
+	return sections()
+}
+
+// words are what other tools call the keys of the file that is read.
+func (d *decoder) words() map[string]string {
+	if d.client != nil {
+		return wordsOfClients()
+	}
+	return otherWords()
+}
+
 func sections() []section {
 	return []section{fileSection(), serverKeys(), sandboxKeys(), trustKeys(), toolKeys(), authKeys(), credentialKeys()}
 }
@@ -130,9 +153,14 @@ type Key struct {
 }
 
 // Keys returns the schema. The keys of server stand at the top as well.
-func Keys() []Key {
+func Keys() []Key { return keysOf(sections()) }
+
+// ClientKeys returns the schema of clients.
+func ClientKeys() []Key { return keysOf(clientSections()) }
+
+func keysOf(sections []section) []Key {
 	var all []Key
-	for _, s := range sections() {
+	for _, s := range sections {
 		for _, k := range s.keys {
 			all = append(all, Key{s.name, k.name, k.kind(), k.unsaid})
 		}
@@ -177,6 +205,7 @@ func otherWords() map[string]string {
 		"environment": "env", "envs": "env", "vars": "env", "variables": "env",
 		"secrets": "auth", "credentials": "auth", "token": "auth", "api_key": "auth", "password": "auth", "headers": "auth",
 		"domains": "allowed_domains", "hosts": "allowed_domains", "host": "allowed_domains", "network": "allowed_domains", "egress": "allowed_domains", "allowed_origins": "allowed_domains",
+		"blocked_origins": "blocked_domains", "denied_domains": "blocked_domains", "blocklist": "blocked_domains", "deny": "blocked_domains",
 		"private": "allow_private", "private_networks": "allow_private", "private_network": "allow_private", "private_domains": "allow_private", "private_ips": "allow_private",
 		"allow_internal": "allow_private", "allow_local": "allow_private", "allow_lan": "allow_private", "allow_loopback": "allow_private", "allow_rebinding": "allow_private",
 		"internal": "allow_private", "lan": "allow_private", "ssrf": "allow_private", "rebind": "allow_private", "private_addresses": "allow_private",
@@ -215,8 +244,8 @@ func (d *decoder) remedy(s section, name string) string {
 		d.meant[k] = true
 		return "Write " + k + "."
 	}
-	for _, o := range sections() {
-		if k, ok := o.find(name); ok && otherWords()[name] == "" {
+	for _, o := range d.sections() {
+		if k, ok := o.find(name); ok && d.words()[name] == "" {
 			return d.place(o, k.name)
 		}
 	}
@@ -224,13 +253,13 @@ func (d *decoder) remedy(s section, name string) string {
 		d.meant[k.name] = true
 		return "Keys are in lower case, with underscores. Write " + k.name + "."
 	}
-	if w, ok := otherWords()[plain]; ok { // before what looks alike: pids is tasks_max, and not pins
+	if w, ok := d.words()[plain]; ok { // before what looks alike: pids is tasks_max, and not pins
 		plain = w
 	} else if k := nearest(plain, s.names()); k != "" {
 		d.meant[k] = true
 		return "Did you mean " + k + "?"
 	}
-	for _, o := range sections() {
+	for _, o := range d.sections() {
 		if k := nearest(plain, o.names()); k != "" {
 			d.meant[k] = true
 			if o.name == s.name {
@@ -267,6 +296,10 @@ func (d *decoder) form(s string) string {
 		return `env = { LOG_LEVEL = "debug" }`
 	case s == "allow_private":
 		return privateForm
+	case s == serverSection && d.client != nil && d.toml:
+		return "[server.notion]"
+	case s == serverSection && d.client != nil:
+		return `server "notion" { ... }`
 	case s == toolSection && d.toml:
 		return "[tool.search]"
 	case s == toolSection:

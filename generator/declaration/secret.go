@@ -1,13 +1,14 @@
 package declaration
 
 import (
-	"math"
 	"regexp"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/policies/broker"
+
+	"github.com/pfar/pfar/policies/scan"
 )
 
 // hidden says which parts of a file may hold a secret, for Write: it prints the lines that diagnostics point at.
@@ -77,10 +78,10 @@ func secretLooking(s string) bool {
 		return false
 	}
 	if base16.MatchString(s) {
-		return strings.ContainsAny(s, "0123456789") && entropy(s) > 2.5
+		return strings.ContainsAny(s, "0123456789") && scan.Entropy(s) > 2.5
 	}
 	mixed := strings.ContainsAny(s, "0123456789") && strings.ToLower(s) != s && strings.ToUpper(s) != s
-	return b64.MatchString(s) && mixed && entropy(s) > 3.7
+	return b64.MatchString(s) && mixed && scan.Entropy(s) > 3.7
 }
 
 // secretWithin reports whether any word of a text looks like a token.
@@ -98,20 +99,4 @@ func secretWords(s string) [][]int {
 		}
 	}
 	return found
-}
-
-// entropy is Shannon's, in bits per character.
-func entropy(s string) float64 {
-	var count [256]int
-	for i := range len(s) {
-		count[s[i]]++
-	}
-	h := 0.0
-	for _, n := range count {
-		if n > 0 {
-			p := float64(n) / float64(len(s))
-			h -= p * math.Log2(p)
-		}
-	}
-	return h
 }

@@ -8,15 +8,19 @@ import (
 
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/gate"
 )
 
 // Server is one declaration, complete and valid: every default is filled in.
 type Server struct {
 	Name        string // [a-z][a-z0-9-]{0,22}
+	Of          string `json:",omitempty"` // the server that it is a named instance of: "browser", of browser.research.hcl; "": none
 	File        string // path that it was read from
 	Description string
-	Label       Label
+	Label       Label             // of what comes out; Says("label") tells whether the file gives it
+	Service     string            // whose facts apply to its tools; "": the one of its name, or of its package
 	Allowed     []egress.Endpoint // allowed_domains; empty: no network
+	Blocked     []egress.Endpoint `json:",omitempty"` // blocked_domains: names alone
 	Private     []egress.Private  // allow_private: names of Allowed, each once
 
 	Transport Transport
@@ -40,8 +44,8 @@ type Server struct {
 	Scopes      []string     // auth { scopes }, for remote servers
 
 	Sandbox Sandbox
-	Trust   Trust
-	Tools   map[string]Tool
+	Trust   gate.Trust
+	Tools   map[string]Tool // by name, in which * stands for any characters
 
 	places map[string]hcl.Range
 }
@@ -53,6 +57,12 @@ func (s *Server) Place(key string) hcl.Range {
 		return at
 	}
 	return hcl.Range{Filename: s.File, Start: hcl.InitialPos, End: hcl.InitialPos}
+}
+
+// Says reports whether the file gives a key, as Place has it.
+func (s *Server) Says(key string) bool {
+	_, ok := s.places[key]
+	return ok
 }
 
 // Label is how sensitive a server's output is, in the order of the constants; the zero value is not valid.
@@ -111,13 +121,14 @@ type Sandbox struct {
 	State      bool // a private home that outlives the process
 }
 
-// Trust is what the owner says of the server for the gate; nil is "not said", which the gate reads as the worst case.
-type Trust struct{ PublicSource, SecretData, PublicSink, DangerousWrites *bool }
-
-// Tool is what the owner says of one tool.
+// Tool is what the owner says of one tool, or of all whose names fit.
 type Tool struct {
 	Semantics string   // "read", "write" or "" (not said)
 	Aliases   []string // alias: further names for the command line; no two of one file are alike
+
+	Effect   gate.Effect          `json:",omitzero"` // what a call does; 0: not said
+	Audience gate.Confidentiality `json:",omitzero"` // the highest that its arguments may carry; 0: not said
+	Output   gate.Label           `json:",omitzero"` // of what comes out, either half 0: not said
 }
 
 // Sessions says whether each client session has a process of the server's to itself. The zero value is one process for

@@ -97,11 +97,11 @@ func (b *builder) arrayHeader(root *node, e *unstable.Node) *node {
 	parts := keyParts(e)
 	at := b.src.span(parts[0].from, parts[len(parts)-1].to)
 	name := parts[0].name
-	if name == toolSection {
-		name += ".search"
+	if name == b.named {
+		name += map[string]string{toolSection: ".search", serverSection: ".notion"}[name]
 	}
 	b.report(problem(at, "List of tables", "No key of a declaration takes a list of tables. Write [%s].", name))
-	if len(parts) == 1 && parts[0].name != toolSection { // read on as what was meant
+	if len(parts) == 1 && parts[0].name != b.named { // read on as what was meant
 		return b.header(root, e)
 	}
 	return newTable(at, header)
@@ -109,7 +109,7 @@ func (b *builder) arrayHeader(root *node, e *unstable.Node) *node {
 
 func (b *builder) keyValue(p *unstable.Parser, t *node, e *unstable.Node, top bool) {
 	parts := keyParts(e)
-	if rest, ok := strings.CutPrefix(parts[0].name, trustSection+"."); ok && top && len(parts) == 1 {
+	if rest, ok := strings.CutPrefix(parts[0].name, trustSection+"."); ok && top && len(parts) == 1 && b.named == toolSection {
 		// "trust.public_source" = true, as instances of servers are written.
 		parts = []keyPart{{trustSection, parts[0].from, parts[0].to}, {rest, parts[0].from, parts[0].to}}
 	}

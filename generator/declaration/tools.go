@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/policies/gate"
 )
 
 const (
@@ -31,7 +33,7 @@ func (d *decoder) tools(f *field) {
 	for _, t := range all.fields {
 		_, isKey := toolKeys().find(t.key)
 		if !toolPattern.MatchString(t.key) && !isKey {
-			d.report(problem(t.rng, "Invalid tool name", "%s is no tool's name: letters, digits and _ . / - are all that one may hold, and each tool has a section of its own. Write %s.", quoteName(t.key), d.form(toolSection)))
+			d.report(problem(t.rng, "Invalid tool name", "%s is no tool's name: letters, digits and _ . / - are all that one may hold, and * for any of them, and each tool has a section of its own. Write %s.", quoteName(t.key), d.form(toolSection)))
 			continue
 		}
 		if t.val.kind != table {
@@ -60,10 +62,42 @@ func (d *decoder) semantics(f *field) {
 	}
 }
 
+func (d *decoder) effect(f *field) {
+	words := []string{gate.None.String(), gate.Reversible.String(), gate.Irreversible.String()}
+	others := map[string]string{"read": "none", "readonly": "none", "read-only": "none", "write": "irreversible", "destructive": "irreversible", "undoable": "reversible"}
+	if s, ok := d.enum(f, words, others); ok {
+		_ = d.tool.Effect.UnmarshalText([]byte(s)) // it is one of the words
+	}
+}
+
+func (d *decoder) audience(f *field) {
+	others := map[string]string{"world": "public", "everybody": "public", "everyone": "public", "open": "public", "private": "sensitive"}
+	if s, ok := d.enum(f, gate.Confidentialities(), others); ok {
+		_ = d.tool.Audience.UnmarshalText([]byte(s))
+	}
+}
+
+func (d *decoder) output(f *field) {
+	s, ok := d.line(f)
+	if !ok {
+		return
+	}
+	l, err := gate.ParseLabel(s)
+	if err != nil {
+		d.report(problem(f.val.rng, "Unknown output", `%s is no label: that is one of %s, or one of "clean", "extracted" or "raw", or both. Write %s.`, quoteName(s), `"public", "internal", "sensitive", "regulated" or "secret"`, d.example(f.key)))
+		return
+	}
+	d.tool.Output = l
+}
+
 // alias reads further names of a tool. Two that the command line takes for the same would both be of no use, so they
 // are refused here and not when somebody calls.
 func (d *decoder) alias(f *field) {
 	entries := d.texts(f)
+	if strings.Contains(d.about, "*") {
+		d.report(problem(f.rng, "Alias of many", "An alias is a name of one tool, and %s is about any number. Write it in a section of that one.", quote(d.about)))
+		return
+	}
 	if f.val.kind == list && len(f.val.items) == 0 {
 		d.report(problem(f.val.rng, "Empty value", "alias has no name in it. Write %s, or leave the key out.", d.example(f.key)))
 	}

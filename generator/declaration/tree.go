@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/policies/oneline"
 )
 
 type kind int
@@ -61,7 +63,9 @@ type builder struct {
 	options Options
 	diags   hcl.Diagnostics
 	hidden  hidden
-	meant   map[string]bool // keys that misspelt ones were taken for
+	meant   map[string]bool          // keys that misspelt ones were taken for
+	named   string                   // the section of which each has a name: tool of a server's file, server of a client's
+	heads   map[string]oneline.Block // of blocks that are read as attributes
 }
 
 func newTable(at hcl.Range, o origin) *node {

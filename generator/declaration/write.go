@@ -258,10 +258,10 @@ func known(src []byte, from int) bool {
 
 func publicKey(name string) bool {
 	switch name {
-	case "auth", "env", "token_env", "url", "secret":
+	case "auth", "env", "token_env", "url", "secret", "token_sha256":
 		return false
 	}
-	return slices.ContainsFunc(sections(), func(s section) bool { _, ok := s.find(name); return ok })
+	return slices.ContainsFunc(slices.Concat(sections(), clientSections()), func(s section) bool { _, ok := s.find(name); return ok })
 }
 
 // escape writes what a terminal would obey or hide as its code.

@@ -28,19 +28,21 @@ const (
 	NameNotDeclared = "name-not-declared" // no entry has the name
 	PortNotDeclared = "port-not-declared" // an entry has the name, none with this port
 	AddressLiteral  = "address-literal"   // an address, and no entry names it
+	NameBlocked     = "blocked"           // an entry of Blocked has the name and the port
 )
 
 // Decision says whether a connection may be made, and by which entry.
 type Decision struct {
 	Verdict Verdict
 	Reason  string
-	Rule    string     // the entry that allows, or that has the name but not the port
+	Rule    string     // the entry that allows or blocks, or that has the name but not the port
 	Host    string     // in canonical form, to be looked up; "" if it has none
 	Addr    netip.Addr // of a declared address literal, instead of a lookup
 }
 
 // Decide judges host (a name, or an address without brackets) and port before anything is looked up: a refused name
-// never leaves the host, not even as a query (EG-010).
+// never leaves the host, not even as a query (EG-010). What is blocked is refused, whatever allows it (EGR-14): an entry
+// without a port blocks all ports, and a wildcard all names below its own, however many labels they have more.
 func (p Policy) Decide(host string, port uint16) Decision {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return p.decide(Decision{Host: host, Addr: addr, Reason: AddressLiteral}, port)
@@ -49,7 +51,22 @@ func (p Policy) Decide(host string, port uint16) Decision {
 	if err != nil {
 		return Decision{Reason: BadName}
 	}
+	for i := range p.Blocked {
+		if e := &p.Blocked[i]; e.blocks(name, port) {
+			return Decision{Host: name, Reason: NameBlocked, Rule: e.String()}
+		}
+	}
 	return p.decide(Decision{Host: name, Reason: NameNotDeclared}, port)
+}
+
+func (e *Endpoint) blocks(name string, port uint16) bool {
+	if e.Host == "" || e.Port != 0 && e.Port != port {
+		return false
+	}
+	if below, ok := strings.CutSuffix(name, e.Host); ok && e.Wildcard {
+		return strings.HasSuffix(below, ".")
+	}
+	return !e.Wildcard && name == e.Host
 }
 
 func (p Policy) decide(d Decision, port uint16) Decision {
@@ -67,6 +84,19 @@ func (p Policy) decide(d Decision, port uint16) Decision {
 		}
 	}
 	return d
+}
+
+// Limits reports whether an entry of Policy.Blocked takes something from what allowed, an entry of Endpoints, allows.
+func (e Endpoint) Limits(allowed Endpoint) bool {
+	switch {
+	case allowed.Host == "" || e.Host == "" || e.Port != 0 && !allowed.hasPort(e.Port):
+		return false
+	case !allowed.Wildcard:
+		return e.blocks(allowed.Host, e.Port)
+	case !e.Wildcard:
+		return hasName(allowed.Host, true, e.Host)
+	}
+	return allowed.Host == e.Host || e.blocks(allowed.Host, e.Port)
 }
 
 func (e *Endpoint) matches(d Decision) bool {

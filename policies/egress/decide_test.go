@@ -196,3 +196,26 @@ func BenchmarkVet(b *testing.B) {
 		}
 	}
 }
+
+// TestBlocked: what is blocked is refused whatever allows it, and the rest is not.
+func TestBlocked(t *testing.T) {
+	p := policy(t, "example.com", "*.example.com", "api.example.com:8443", "192.0.2.7")
+	p.Blocked = policy(t, "ads.example.com", "api.example.com:80", "*.cdn.example.com").Endpoints
+	for _, c := range []struct {
+		host   string
+		port   uint16
+		reason string
+	}{
+		{"ads.example.com", 443, NameBlocked}, {"ADS.example.com.", 80, NameBlocked}, {"ads.example.com", 0, NameBlocked}, {"ads.example.com", 8443, NameBlocked},
+		{"api.example.com", 80, NameBlocked}, {"x.cdn.example.com", 443, NameBlocked}, {"a.b.cdn.example.com", 443, NameBlocked},
+		{"api.example.com", 443, Declared}, {"api.example.com", 8443, Declared}, {"api.example.com", 0, PortNotDeclared}, {"cdn.example.com", 443, Declared}, {"xads.example.com", 443, Declared},
+		{"xcdn.example.com", 443, Declared}, {"example.com", 443, Declared}, {"192.0.2.7", 443, Declared}, {"evil.test", 443, NameNotDeclared},
+	} {
+		if d := p.Decide(c.host, c.port); d.Reason != c.reason || (d.Verdict == Allow) != (c.reason == Declared) {
+			t.Errorf("%s:%d is %s (%s), want %s", c.host, c.port, d.Verdict, d.Reason, c.reason)
+		}
+	}
+	if !(&Endpoint{Host: "a.test"}).blocks("a.test", 1) || (&Endpoint{}).blocks("", 0) {
+		t.Error("an entry without a port blocks all, and the empty one nothing")
+	}
+}

@@ -14,6 +14,7 @@ type Endpoint struct {
 // Policy is what one server may reach. The zero value reaches nothing.
 type Policy struct {
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	Blocked   []Endpoint `json:"blocked,omitempty"` // names that Endpoints do not allow, whatever they say: see Decide
 	Private   []Private  `json:"private,omitempty"` // exceptions to Vet
 	// Learn has the resolver answer for every name, so that the ports are seen on which an undeclared one is wanted.
 	// Nothing more is allowed, and no query leaves.

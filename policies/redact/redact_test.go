@@ -434,8 +434,12 @@ func TestFormerValues(t *testing.T) {
 	before := s.Serial()
 	value := func(i int) string { return fmt.Sprintf("%d-rotated-%d", i, 1000+i) }
 	for i := range 6 {
-		s.Put(map[string][]byte{"k": []byte(value(i))})
-		s.Put(map[string][]byte{"k": []byte(value(i))}) // once more is nothing new
+		for _, want := range []bool{true, false} { // once more is nothing new
+			var added bool
+			if s, added = s.With(map[string][]byte{"k": []byte(value(i))}); added != want {
+				t.Errorf("value %d is new: %v", i, added)
+			}
+		}
 	}
 	for i := range 6 {
 		if got, want := s.String(value(i)) != value(i), i >= 6-maxFormers; got != want {
@@ -454,7 +458,11 @@ func TestFormerValues(t *testing.T) {
 // TestOnly: a part recognises what it is asked for, former values with it, and has nothing of the others.
 func TestOnly(t *testing.T) {
 	s := New(map[string][]byte{"a": []byte("first-of-a-1"), "b": []byte("value-of-b-3")})
-	s.Put(map[string][]byte{"a": []byte("second-of-a-2"), "a.1": []byte("refresh-of-a-4")})
+	first := s
+	s, _ = s.With(map[string][]byte{"a": []byte("second-of-a-2"), "a.1": []byte("refresh-of-a-4")})
+	if first.String("second-of-a-2") != "second-of-a-2" || len(first.secrets) != 2 {
+		t.Error("a set changes with what is made of it")
+	}
 	b, err := s.Only([]string{"a", "none"}).MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -574,6 +582,8 @@ func TestStrip(t *testing.T) {
 		`headers: { authorization: 'Bearer abc', x: 'y' }`: `headers: { authorization: '[removed]', x: 'y' }`,
 		"Set-Cookie: sid=1; HttpOnly":                      "Set-Cookie: [removed]",
 		"mail anna@example.com about https://example.com/": "mail anna@example.com about https://example.com/",
+		"PROXY-AUTHORIZATION = x":                          "PROXY-AUTHORIZATION = [removed]",
+		"coo\u212aie: sid=1":                               "coo\u212aie: [removed]", // which folds to a k
 		"authorization failed":                             "authorization failed",
 		"see https://example.com/@anna":                    "see https://example.com/@anna",
 	} {

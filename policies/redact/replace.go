@@ -275,3 +275,14 @@ func merge(hits []Hit) []Hit {
 	}
 	return merged
 }
+
+// Names returns the names of the secrets in a text, each once.
+func (s *Set) Names(text []byte) []string {
+	var names []string
+	for _, h := range s.find(text) {
+		if !slices.Contains(names, h.Name) {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}

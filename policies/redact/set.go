@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Set recognises secrets. The zero value recognises nothing. It may be used by many at once, but for Put.
+// Set recognises secrets. The zero value recognises nothing. It never changes: many may use it at once.
 //
 // Whoever holds a set has its keys, and of a value and of each of its three or six forms in Base64
 //   - nine or ten bits of a keyed hash of the 24 bytes in the middle, or of the whole if that is shorter, by which texts are
@@ -44,7 +44,7 @@ type secret struct {
 	name   string
 	prints []print
 
-	// These are not stored, so Put and Only are for a set that New made.
+	// These are not stored, so With and Only are for a set that New made.
 	hashes []uint64 // of the prints' windows
 	blank  byte     // see Set
 }
@@ -90,23 +90,24 @@ func New(values map[string][]byte) *Set {
 	s.keys = [2]uint64{binary.LittleEndian.Uint64(random[:]), binary.LittleEndian.Uint64(random[8:])}
 	s.base = binary.LittleEndian.Uint64(random[16:])%(prime-2) + 2
 	s.serial = time.Now().UnixNano()
-	s.Put(values)
+	s, _ = s.With(values)
 	return s
 }
 
-// Put adds values to a set that New made, and reports whether there is a new one. Older ones of the same name stay, the
-// last few of them.
-func (s *Set) Put(values map[string][]byte) bool {
-	added := false
+// With returns a set that New made with these values as well, and reports whether one of them is new. Older ones of the same
+// name stay, the last few of them.
+func (s *Set) With(values map[string][]byte) (more *Set, added bool) {
+	with := *s
+	with.secrets = slices.Clone(s.secrets)
 	for name, value := range values {
-		added = s.put(name, value) || added
+		added = with.put(name, value) || added
 	}
 	if added {
-		s.serial = max(s.serial+1, time.Now().UnixNano())
-		s.fill()
-		s.index()
+		with.serial = max(s.serial+1, time.Now().UnixNano())
+		with.fill()
+		with.index()
 	}
-	return added
+	return &with, added
 }
 
 // Serial tells a set from those before it, also those of another process: it is greater. That of a zero Set is 0.
@@ -120,7 +121,7 @@ func (s *Set) Only(names []string) *Set {
 			part.secrets = append(part.secrets, one)
 		}
 	}
-	slices.SortStableFunc(part.secrets, func(a, b secret) int { return strings.Compare(a.name, b.name) }) // the same in any order of Put
+	slices.SortStableFunc(part.secrets, func(a, b secret) int { return strings.Compare(a.name, b.name) }) // the same in any order of With
 	part.fill()
 	part.index()
 	return part

@@ -16,10 +16,11 @@ import (
 
 // The limits of issue "gateway": each a ratio to the least gateway that there can be, of the same run.
 const (
-	limitCall  = 1.5  // p50, one call at a time
-	limitRate  = 0.75 // calls a second, many at a time
-	limitLarge = 1.5  // p50 of 64 KiB there and back, or back
-	limitList  = 1.3  // p50 of a long list, to a handler that writes ready bytes
+	limitCall   = 1.5  // p50, one call at a time
+	limitRate   = 0.75 // calls a second, many at a time
+	limitLarge  = 1.5  // p50 of 64 KiB there and back, or back
+	limitList   = 1.3  // p50 of a long list, to a handler that writes ready bytes
+	limitFenced = 1.3  // issue "gate"
 )
 
 const (
@@ -52,7 +53,7 @@ func gateway(ctx context.Context, dir, bin string, rounds int) ([]result, error)
 		return nil, fmt.Errorf("setting the stage for calls: %w", err)
 	}
 	var results []result
-	for _, part := range []func() ([]result, error){s.latency, s.throughput, s.largeBodies, s.lists, s.crowd, s.endurance} {
+	for _, part := range []func() ([]result, error){s.latency, s.throughput, s.largeBodies, s.lists, s.fences, s.crowd, s.endurance} {
 		r, err := part()
 		if err != nil {
 			return nil, err
@@ -76,12 +77,43 @@ func (s *stage) echoArgv() []string {
 	return []string{filepath.Join(s.bin, "echo"), "-label", strings.Repeat("x", large)}
 }
 
+// prose is so many bytes of text that somebody could have written, with nothing in it that JSON escapes.
+func prose(n int) string {
+	const line = "The quick brown fox jumps over the lazy dog, and public policy applies to people. "
+	return strings.Repeat(line, n/len(line)+1)[:n]
+}
+
+// proseArgv is one whose tool label answers with prose, in lines and with quotes.
+func (s *stage) proseArgv() []string {
+	return []string{filepath.Join(s.bin, "echo"), "-label", strings.NewReplacer("public", `"public"`, ". ", ".\n").Replace(prose(large))}
+}
+
+// reads says of a server that its tool label carries nothing anywhere, so that it goes on whatever a session has read.
+const reads = `
+label = "public"
+tool "label" {
+  effect = "none"
+}
+`
+
+// strange says of a server that it does, and that all it answers is strangers' text.
+const strange = reads + `
+trust {
+  public_source    = true
+  secret_data      = false
+  public_sink      = false
+  dangerous_writes = false
+}
+`
+
 func (s *stage) schemaArgv() []string { return []string{filepath.Join(s.bin, "bench"), schemaRole} }
 
 func (s *stage) make() (err error) {
 	declarations := map[string]string{
 		"echo":   declaration(s.echoArgv(), ""),
 		"schema": declaration(s.schemaArgv(), ""),
+		"read":   declaration(s.proseArgv(), reads),
+		"web":    declaration(s.proseArgv(), strange),
 		"many":   declaration([]string{filepath.Join(s.bin, "echo"), "-tools", fmt.Sprint(manyTools)}, ""),
 	}
 	if s.pfar, err = up(s.ctx, s.dir, s.bin, declarations); err != nil {
@@ -253,7 +285,7 @@ func (s *stage) costs() (*cost, error) {
 func (s *stage) largeBodies() ([]result, error) {
 	var results []result
 	for _, m := range []struct{ what, tool, message string }{
-		{"64 KiB argument echoed", "echo", strings.Repeat("y", large)},
+		{"64 KiB argument echoed", "echo", prose(large)},
 		{"64 KiB result", "label", ""},
 	} {
 		routes := s.routes(s.floor, "echo", m.tool, m.message, large)
@@ -264,6 +296,18 @@ func (s *stage) largeBodies() ([]result, error) {
 		results = append(results, compare(m.what, routes, samples, p50(limitLarge))...)
 	}
 	return results, nil
+}
+
+// fences is text that is looked through and fenced, against the same from a server that is trusted.
+func (s *stage) fences() ([]result, error) {
+	trusted := route{name: "trusted", version: older, address: s.address, token: s.token, path: "/mcp/read", tool: "label", answer: large}
+	fenced := trusted
+	fenced.name, fenced.path = "fenced", "/mcp/web"
+	samples, err := interleave([]route{trusted, fenced}, load{calls: 100, inFlight: 1, turns: 5}, s.rounds, plainly)
+	if err != nil {
+		return nil, err
+	}
+	return []result{compared("64 KiB of text, inspected and fenced (plain: of a trusted server)", samples[trusted.name], samples[fenced.name], p50(limitFenced))}, nil
 }
 
 // lists is a long list, against a handler that writes the same bytes and reads nothing.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/trust"
 )
 
 // patience bounds every wait.
@@ -161,12 +162,15 @@ func inState(name string, state control.State) func(control.Report) bool {
 	}
 }
 
-// declaration of a program; more is further HCL.
+// declaration of a program; more is further HCL. Of one that is not said to be a stranger's nothing is fenced or asked about.
 func declaration(argv []string, more string) string {
 	quoted := make([]string, len(argv))
 	for i, a := range argv {
 		b, _ := json.Marshal(a)
 		quoted[i] = string(b)
+	}
+	if !strings.Contains(more, "trust {") {
+		more += trust.Honest
 	}
 	return fmt.Sprintf("%s\nserver {\n  command = %s\n  args = [%s]\n}\n", more, quoted[0], strings.Join(quoted[1:], ", "))
 }

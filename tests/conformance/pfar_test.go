@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/trust"
 )
 
 // soon is how long anything may take that should not take long, on a machine that is busy.
@@ -189,5 +190,5 @@ func declare(command string, args []string, more string) string {
 	for i, a := range args {
 		quoted[i] = quote(a)
 	}
-	return fmt.Sprintf("server {\n  command = %s\n  args    = [%s]\n}\n%s\n%s\n", quote(command), strings.Join(quoted, ", "), asksAll, more)
+	return fmt.Sprintf("server {\n  command = %s\n  args    = [%s]\n}\n%s\n%s\n", quote(command), strings.Join(quoted, ", "), asksAll, more+trust.Honest)
 }

@@ -102,11 +102,16 @@ func serveAPIs(certificate string) error {
 // startAPIs starts the stand-in, and returns the wrap for a pfar that knows it by name and trusts it as it does the world.
 func startAPIs(t *testing.T) (requests <-chan apiCall, wrap []string) {
 	t.Helper()
+	return startStandIn[apiCall](t, "apis", []string{notionHost, "api.github.com", "evil.example"})
+}
+
+// startStandIn starts one for the hosts of these names, which plays a role with arguments.
+func startStandIn[message any](t *testing.T, role string, names []string, args ...string) (said <-chan message, wrap []string) {
+	t.Helper()
 	dir := directory(t, "")
 	authority, certificate := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "server.pem")
-	names := []string{notionHost, "api.github.com", "evil.example"}
 	makeCertificates(t, authority, certificate, names...)
-	pid, requests := startRole[apiCall](t, "apis", certificate)
+	pid, said := startRole[message](t, role, certificate, args...)
 	const bundle = "/etc/ssl/certs/ca-certificates.crt"
 	roots, err := os.ReadFile(bundle)
 	check(t, err)
@@ -125,7 +130,7 @@ nsenter --net=/proc/%[1]d/ns/net ip link set pfar1 up
 mount --bind %[4]s /etc/hosts
 mount --bind %[5]s %[6]s
 exec "$@"`, pid, ourAddress, notionAddress, hosts, trusted, bundle)
-	return requests, []string{"unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", script, "sh"}
+	return said, []string{"unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", script, "sh"}
 }
 
 // TestBrokered runs real servers that hold placeholders, against stand-ins for the APIs that they speak to, beside a
@@ -173,7 +178,7 @@ func TestBrokered(t *testing.T) {
 		}
 	}
 	for _, value := range []string{notionToken, githubToken2} {
-		if got := whoHolds(t, p, value); !slices.Equal(got, []string{"pfar-egress", "pfard"}) && !slices.Equal(got, []string{"pfard"}) {
+		if got := whoHolds(t, p, value); len(got) == 0 || slices.ContainsFunc(got, func(name string) bool { return name != "pfar-egress" && name != "pfard" }) {
 			t.Errorf("these hold a value in memory: %q", got)
 		}
 		assertSecretNowhere(t, p, value)

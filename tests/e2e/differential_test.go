@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/pfar/pfar/policies/fence"
 )
 
 // original is a server, as it is when spoken to without pfar.
@@ -152,7 +156,31 @@ func (w *way) sameItem(through, direct []byte, server string, l list) string {
 	if err != nil {
 		return err.Error()
 	}
+	if l.member == "resources" || l.member == "resourceTemplates" {
+		return differCleaned(got, direct)
+	}
 	return differ(got, direct)
+}
+
+// literal is a string of JSON.
+var literal = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// differCleaned is differ of what nobody has accepted: only strings that hide something may be others, and must be as
+// fence.Clean leaves them. A name that was changed goes on behind a tilde.
+func differCleaned(got, want []byte) string {
+	theirs, ours := literal.FindAllIndex(want, -1), literal.FindAllIndex(got, -1)
+	expected, from := []byte{}, 0
+	for i, at := range theirs {
+		quoted := want[at[0]:at[1]]
+		if cleaned, changed := fence.Clean(text(quoted)); changed && i < len(ours) {
+			if s := got[ours[i][0]:ours[i][1]]; text(s) == cleaned || strings.HasPrefix(text(s), cleaned+"~") {
+				quoted = s
+			}
+		}
+		expected = append(append(expected, want[from:at[0]]...), quoted...)
+		from = at[1]
+	}
+	return differ(got, append(expected, want[from:]...))
 }
 
 // sameAnswer compares an answer and what came before it.
@@ -165,7 +193,8 @@ func (w *way) sameAnswer(method string, through, direct spoken, o *original) str
 		if w.modern() && !o.direct.modern() {
 			got, err = younger(got, direct.value)
 		}
-		if err == nil && slices.Contains([]string{"tools/call", "prompts/get", "resources/read"}, method) {
+		marked := string(member(member(got, "_meta"), "pfar/server")) == strconv.Quote(o.name)
+		if err == nil && (marked || slices.Contains([]string{"tools/call", "prompts/get", "resources/read"}, method)) {
 			got, err = unmarked(got, direct.value, o.name)
 		}
 	}

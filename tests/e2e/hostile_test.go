@@ -159,12 +159,13 @@ func echoDatagrams(c net.PacketConn) {
 // probes is every attack with every target worth trying.
 func (q prey) probes(p *pfar, homeOfVictim string) []probe {
 	_, port, _ := net.SplitHostPort(q.tcp)
+	part := q.canary[:len(q.canary)/2] // the whole one is a secret of the vault's, and no argument
 	list := []probe{
-		{"search", "/ " + q.canary}, {"homes", ""}, {"cgroup", ""}, {"kernel-memory", ""}, {"kernel-symbols", ""},
+		{"search", "/ " + part}, {"homes", ""}, {"cgroup", ""}, {"kernel-memory", ""}, {"kernel-symbols", ""},
 		{"descriptors", ""}, {"kernel-log", ""}, {"device", ""}, {"file-handle", ""}, {"datagram", q.udp}, {"datagram", "1.1.1.1:53"},
 		{"resolve", "example.com."}, {"interfaces", ""}, {"routes", ""}, {"descriptor-passing", ""},
 		{"shared-memory", q.segment}, {"environment", expectedEnvironment}, {"environment-of-init", expectedEnvironment},
-		{"environments", q.canary}, {"processes", ""}, {"signal", strconv.Itoa(os.Getpid())}, {"fork-bomb", "5000"},
+		{"environments", part}, {"processes", ""}, {"signal", strconv.Itoa(os.Getpid())}, {"fork-bomb", "5000"},
 		{"disk-fill", "/tmp 8589934592"}, {"disk-fill", "/home/mcp 8589934592"}, {"disk-fill", "/dev/shm 8589934592"}, {"disk-fill", "/ 8589934592"},
 	}
 	add := func(attack string, targets ...string) {
@@ -182,7 +183,7 @@ func (q prey) probes(p *pfar, homeOfVictim string) []probe {
 	add("open-for-writing", "/proc/sysrq-trigger", "/proc/sys/vm/drop_caches", "/dev/kmsg", "/dev/mem", program(p.t, "hostile"))
 	add("connect", q.tcp, "localhost:"+port, "[::1]:"+port, "169.254.169.254:80", "1.1.1.1:443", "[2606:4700:4700::1111]:443",
 		"example.com:443", "10.0.0.1:22", "0.0.0.0:"+port)
-	add("unix", q.abstract, q.socket, filepath.Join(p.run, "control.sock"), filepath.Join(p.run, "gateway.sock"), filepath.Join(p.run, "servers.sock"),
+	add("unix", q.abstract, q.socket, filepath.Join(p.run, "control.sock"), filepath.Join(p.run, "gateway.sock"), filepath.Join(p.run, "operator.sock"), filepath.Join(p.run, "servers.sock"),
 		"/run/dbus/system_bus_socket", "/run/systemd/private", "/run/systemd/notify", "/run/systemd/journal/stdout", "/run/docker.sock", "@/tmp/.X11-unix/X0")
 	add("proxy-connect", "example.com:443", q.tcp, "localhost:"+port, "[::1]:"+port, "169.254.169.254:80", "2130706433:"+port, "0x7f.1:"+port,
 		"allowed.test:22", "allowed.test:"+port, "sub.allowed.test:443", "allowed.test.evil.test:443", "evilallowed.test:443", "[::ffff:127.0.0.1]:"+port)

@@ -26,7 +26,7 @@ import (
 const roleVariable = "PFAR_TEST_ROLE"
 
 func playRole(role string) int {
-	serve := map[string]func(certificate string) error{"notion": serveNotion, "apis": serveAPIs, "internet": internet.Serve}[role]
+	serve := map[string]func(certificate string) error{"notion": serveNotion, "apis": serveAPIs, "workspace": serveWorkspace, "internet": internet.Serve}[role]
 	if serve == nil {
 		fmt.Fprintf(os.Stderr, "no role %q\n", role)
 		return 2
@@ -153,12 +153,12 @@ func assertSecretNowhere(t *testing.T, p *pfar, secret string) {
 	}
 }
 
-// startRole has this binary play a role in a network namespace of its own; what it says comes over the channel.
-func startRole[message any](t *testing.T, role, certificate string) (pid int, said <-chan message) {
+// startRole has this binary play a role in a network namespace of its own, with arguments; what it says comes over the channel.
+func startRole[message any](t *testing.T, role, certificate string, args ...string) (pid int, said <-chan message) {
 	t.Helper()
 	self, err := os.Executable()
 	check(t, err)
-	c := exec.Command(self)
+	c := exec.Command(self, args...)
 	c.Env = append(os.Environ(), roleVariable+"="+role, "PFAR_TEST_CERTIFICATE="+certificate)
 	c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNET}
 	stdout, err := c.StdoutPipe()

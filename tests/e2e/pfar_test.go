@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/trust"
 )
 
 // soon is how long anything may take that should not take long, on a machine that is busy.
@@ -293,15 +294,15 @@ func (p *pfar) stop() {
 	}
 }
 
-// again brings pfar up a second time with the same directories.
-func (p *pfar) again() {
+// again brings pfar up a second time with the same directories, inside of the command wrap if there is one.
+func (p *pfar) again(wrap ...string) {
 	p.t.Helper()
 	p.stop()
 	p.mu.Lock()
 	p.reports = nil
 	p.mu.Unlock()
 	p.ended = make(chan struct{})
-	p.up()
+	p.up(wrap...)
 }
 
 // process is a process that is not taken for another one with its number.
@@ -398,8 +399,11 @@ func quoteAll(list []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// declare writes a declaration; more is further HCL.
+// declare writes a declaration; more is further HCL. A server of which that says nothing else is an honest one.
 func declare(command string, args []string, more string) string {
+	if !strings.Contains(more, "trust {") {
+		more += trust.Honest
+	}
 	return fmt.Sprintf("server {\n  command = %s\n  args    = %s\n}\n%s\n", quote(command), quoteAll(args), more)
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/redact"
@@ -99,6 +100,66 @@ auth = { LEAK_TOKEN = "vault:leak_token", LEAK_HOST = "vault:leak_host" }`),
 	}
 }
 
+// TestLeaksOfOthers: a server that has come by another's secret does not get it into its log either, in whatever form, and
+// one that writes without end neither waits for that nor loses its answers.
+func TestLeaksOfOthers(t *testing.T) {
+	const value, marked = `ghp_5vU4"wX\3yZ2aB/<1cD>0eF&9gH+8iJ7kL6`, "[redacted: others]"
+	p := prepare(t, map[string]string{
+		"loud.hcl":  declare(program(t, "hostile"), []string{"-leak", "LOUD"}, "pins = \"trust-first\"\nauth = { LOUD = \"vault:loud\" }"),
+		"other.hcl": declare(program(t, "echo"), nil, `auth = { TOKEN = { secret = "vault:others", deliver = "file" } }`),
+	})
+	p.up()
+	for key, secret := range map[string]string{"loud": "7be2d84165b0a10f3c9a", "others": value} {
+		p.stdin = secret + "\n"
+		if _, stderr, code := p.command("vault", "set", key); code != 0 {
+			t.Fatalf("pfar vault set: %d: %s", code, stderr)
+		}
+	}
+	p.awaitRunning("loud")
+	p.awaitRunning("other")
+	c := p.client("/mcp/loud")
+	tell := func(arguments map[string]any) string {
+		t.Helper()
+		start := time.Now()
+		answer := c.raw("tools/call", map[string]any{"name": "tell", "arguments": arguments})
+		if took := time.Since(start); !strings.Contains(answer, "told") || took > 20*time.Second {
+			t.Errorf("after %v: %.500s", took, answer)
+		}
+		return answer
+	}
+	seen := map[string]string{"the first answer": tell(map[string]any{"shifted": shifted(value)})}
+	logged := func(is func(log string) bool) string {
+		t.Helper()
+		for deadline := time.Now().Add(soon); ; time.Sleep(20 * time.Millisecond) {
+			log, _, _ := p.command("logs", "loud")
+			if is(log) {
+				return log
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the log: %.5000s", log)
+			}
+		}
+	}
+	seen["logs"] = logged(func(log string) bool {
+		return strings.Count(log, marked) >= 11 && strings.Contains(log, " [cut]") &&
+			strings.Contains(log, "a secret in what the server wrote to stderr is replaced: others")
+	})
+	seen["the second answer"] = tell(map[string]any{"shifted": shifted(value), "lines": 50000}) // some six MB, of which a pipe takes 64 KiB
+	_ = c.raw("tools/call", map[string]any{"name": "crash", "arguments": map[string]any{}})
+	p.await("the crash", soon, func(r control.Report) bool { return server(r, "loud").Crashes > 0 })
+	seen["all logs"] = logged(func(log string) bool { return strings.Contains(log, " lines suppressed") })
+	seen["status"], _, _ = p.command("status", "--json")
+	p.files(seen)
+	for where, text := range seen {
+		for _, form := range redact.Forms(value) {
+			if i := strings.Index(text, form); i >= 0 {
+				t.Errorf("%s has %q: %q", where, form, text[max(0, i-200):min(len(text), i+len(form)+50)])
+				break
+			}
+		}
+	}
+}
+
 // raw makes one request and returns all that comes in answer to it.
 func (c *client) raw(method string, params map[string]any) string {
 	c.t.Helper()
@@ -136,4 +197,13 @@ func (p *pfar) files(to map[string]string) {
 			p.t.Fatal(err)
 		}
 	}
+}
+
+// shifted is a secret as an argument may have it: each byte is the next one.
+func shifted(secret string) string {
+	b := []byte(secret)
+	for i := range b {
+		b[i]++
+	}
+	return string(b)
 }

@@ -35,6 +35,8 @@ func TestAsOrdinaryUser(t *testing.T) {
 	for _, path := range exampleFiles(t) {
 		copyFile(t, path, filepath.Join(copies, filepath.Base(path)))
 	}
+	check(t, os.Mkdir(filepath.Join(copies, "inspectors"), 0o755))
+	copyFile(t, filepath.Join("..", "..", "examples", "inspectors", "words"), filepath.Join(copies, "inspectors", "words"))
 	node, err := exec.LookPath("node")
 	check(t, err)
 	home := filepath.Join(scratch(), "home")
@@ -42,7 +44,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	check(t, os.Chown(home, ordinary, ordinary))
 	check(t, os.Chmod(reachable, 0o755))
 
-	c := exec.Command(binary, "-test.timeout=8m")
+	c := exec.Command(binary, "-test.timeout=8m", "-test.skip=^TestHeists$") // the gate decides the same for everybody
 	c.Dir = home
 	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:" + filepath.Dir(node), "HOME=" + home,
 		"XDG_CONFIG_HOME=" + home + "/.config", "XDG_STATE_HOME=" + home + "/.local/state", "TMPDIR=/tmp",

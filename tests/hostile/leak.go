@@ -62,13 +62,18 @@ func (l leaker) serve(in io.Reader) {
 			ID     json.RawMessage `json:"id"`
 			Method string          `json:"method"`
 			Params struct {
-				Name string `json:"name"`
-				Meta struct {
+				Name      string `json:"name"`
+				Arguments told   `json:"arguments"`
+				Meta      struct {
 					Token json.RawMessage `json:"progressToken"`
 				} `json:"_meta"`
 			} `json:"params"`
 		}
 		if json.Unmarshal(lines.Bytes(), &m) != nil || len(m.ID) == 0 {
+			continue
+		}
+		if m.Method == "tools/call" && m.Params.Name == "tell" {
+			l.tell(m.ID, m.Params.Arguments)
 			continue
 		}
 		if m.Method == "tools/call" {
@@ -85,7 +90,7 @@ func (l leaker) answer(method string) string {
 		return fmt.Sprintf(`"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{},"logging":{}},"instructions":%s,"serverInfo":{"name":%s,"version":"1","title":%s}}`,
 			l.all(), l.text("leak "+l.value), l.all())
 	case "tools/list":
-		return fmt.Sprintf(`"result":{"tools":[{"name":"leak","description":%s,"inputSchema":{"type":"object","description":%s}},{"name":"fail","inputSchema":{"type":"object"}},{"name":"crash","inputSchema":{"type":"object"}}],"_meta":%s}`,
+		return fmt.Sprintf(`"result":{"tools":[{"name":"leak","description":%s,"inputSchema":{"type":"object","description":%s}},{"name":"fail","inputSchema":{"type":"object"}},{"name":"crash","inputSchema":{"type":"object"}},{"name":"tell","inputSchema":{"type":"object","properties":{"shifted":{"type":"string"},"lines":{"type":"integer"}}}}],"_meta":%s}`,
 			l.all(), l.all(), l.object())
 	case "prompts/list":
 		return fmt.Sprintf(`"result":{"prompts":[{"name":"p","description":%s}]}`, l.all())
@@ -102,14 +107,38 @@ func (l leaker) answer(method string) string {
 	return fmt.Sprintf(`"error":{"code":-32601,"message":%s}`, l.all())
 }
 
-func (l leaker) call(id json.RawMessage, name string, token json.RawMessage) {
+// told are the arguments of a tool that says on stderr what it is told.
+type told struct {
+	Shifted string `json:"shifted"` // what it says, each byte the next one: as it stands the gate would not pass it on
+	Lines   int    `json:"lines"`   // that it says then
+}
+
+func (l leaker) tell(id json.RawMessage, what told) {
+	if b := []byte(what.Shifted); len(b) > 0 {
+		for i := range b {
+			b[i]--
+		}
+		leaker{string(b), l.out, l.err}.mutter()
+	}
+	for i := range what.Lines {
+		fmt.Fprintln(l.err, "line", i, strings.Repeat("-", 100))
+	}
+	l.say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"told"}]}}`, id)
+}
+
+// mutter says the value on stderr.
+func (l leaker) mutter() {
 	for _, form := range l.written() {
 		half := len(form) / 2
 		fmt.Fprint(l.err, "on stderr: "+form[:half]) // in two writes
 		time.Sleep(time.Millisecond)
 		fmt.Fprintln(l.err, form[half:])
 	}
-	fmt.Fprintln(l.err, strings.Repeat("x", 4<<10-len(l.value)/2)+l.value) // where a long line is cut
+	fmt.Fprintln(l.err, strings.Repeat("x", 4<<10-len(l.value)/2)+l.value+strings.Repeat("y", 4<<10)) // where a long line is cut
+}
+
+func (l leaker) call(id json.RawMessage, name string, token json.RawMessage) {
+	l.mutter()
 	fmt.Fprintln(l.err, "GET https://anna:hunter2hunter2@git.test/: 401; Authorization: Bearer of-somebody-else")
 	if host := os.Getenv("LEAK_HOST"); host != "" {
 		_, _ = net.LookupHost(host + ".leak.test")

@@ -129,6 +129,9 @@ func (r *request) judge(m message) (outcome, string) {
 		}
 		return answered, ""
 	}
+	if len(result.Content) == 1 && result.IsError && strings.Contains(result.Content[0].Text, notRecorded) {
+		return unrecorded, result.Content[0].Text
+	}
 	prefix, suffix := r.server.answer(r.server, r.text)
 	if len(result.Content) != 1 || result.IsError || !strings.HasPrefix(result.Content[0].Text, prefix) || !strings.HasSuffix(result.Content[0].Text, suffix) {
 		return wrong, fmt.Sprintf("the answer is not to %.100q: %.300q", r.text, m.Result)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/trust"
 )
 
 // served is one server of the fleet.
@@ -98,7 +99,7 @@ func (v *served) declare(edition, limits string) string {
 	if v.late {
 		timeout = lateTimeout
 	}
-	return fmt.Sprintf("timeout = %q\nserver {\n  command = %s\n  args    = %s\n}\nsandbox { %s }\n%s\n", timeout.String(), command, list, limits, v.more)
+	return fmt.Sprintf("timeout = %q\nserver {\n  command = %s\n  args    = %s\n}\nsandbox { %s }\n%s\n", timeout.String(), command, list, limits, v.more+trust.Honest)
 }
 
 // awaitAll returns when all servers run.

@@ -27,8 +27,12 @@ const (
 	lost        outcome = "session lost"
 	transport   outcome = "connection lost"
 	hungUp      outcome = "hung up by ourselves"
+	unrecorded  outcome = "not recorded, not done"
 	wrong       outcome = "wrong"
 )
+
+// notRecorded is how a gateway refuses a call that ends before there is a file to record it in, or after.
+const notRecorded = "has not run: the record of it could not be opened, and what is not recorded is not done"
 
 // failure is an error as a client sees it.
 type failure struct {
@@ -55,6 +59,7 @@ var named = []struct {
 	{-32800, regexp.MustCompile(`^the request was given up: `), interrupted},
 	{-32602, regexp.MustCompile(`^unknown tool "`), unknown},
 	{-32600, regexp.MustCompile(`^there is no server of this name`), unknown},
+	{-32013, regexp.MustCompile(`^there is no server of this name`), unknown},
 	{-32600, regexp.MustCompile(`^there is no such session`), lost},
 	// What a bridge says in the gateway's stead.
 	{-32603, regexp.MustCompile(`^pfar: .*(EOF|connection reset|broken pipe|connection refused|is not running|before it was complete|closed)`), transport},
@@ -142,7 +147,7 @@ func (t *tally) judge(tt *testing.T, p *pfar) {
 		switch c.outcome {
 		case unavailable, unknown:
 			reason = p.away(c.server, c.from, c.to)
-		case transport, lost, interrupted:
+		case transport, lost, interrupted, unrecorded:
 			reason = p.gatewayKilled(c.from, c.to)
 		}
 		if !reason {

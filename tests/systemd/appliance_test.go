@@ -10,6 +10,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/tests/trust"
 )
 
 const soon = 10 * time.Second
@@ -24,6 +25,9 @@ func appliance(t testing.TB) *bed.Machine {
 
 // echo declares the small server of the tests.
 func echo(extra string) string {
+	if !strings.Contains(extra, "trust {") {
+		extra += trust.Honest
+	}
 	return fmt.Sprintf("label = \"internal\"\nserver {\n  command = %q\n}\n%s", programs+"/echo", extra)
 }
 

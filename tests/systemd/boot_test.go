@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/tests/trust"
 )
 
 // declared is a declaration of the tests' own server.
@@ -17,7 +18,7 @@ func declared(more string, args ...string) string {
 	if len(args) > 0 {
 		list = `["` + strings.Join(args, `", "`) + `"]`
 	}
-	return fmt.Sprintf("%s\nserver {\n  command = %q\n  args = %s\n}\n", more, programs+"/echo", list)
+	return fmt.Sprintf("%s\nserver {\n  command = %q\n  args = %s\n}\n%s\n", more, programs+"/echo", list, trust.Honest)
 }
 
 // isActive wants a unit to become what systemctl is-active says of it.
@@ -47,6 +48,12 @@ func TestDependenciesTellTheTruth(t *testing.T) {
 	m.Put(t, "/etc/pfar/mcp.d/one.hcl", declared(""), 0o644)
 	lists(true)
 	m.Put(t, "/etc/pfar/mcp.d/one.hcl", declared("label = \"public\""), 0o644)
+	bed.Eventually(t, soon, func() error {
+		if status := m.Try("systemctl", "status", "pfar-mcp@one"); !strings.Contains(status.Stdout, "label public") {
+			return fmt.Errorf("it runs as it was declared before: %s", status)
+		}
+		return nil
+	})
 	becomes(t, m, "one", control.Running)
 	if status := m.Run(t, "systemctl", "status", "pfar-mcp@one"); strings.Contains(status, "changed on disk") || !strings.Contains(status, "file:///etc/pfar/mcp.d/one.hcl") {
 		t.Errorf("after an edit:\n%s", status)

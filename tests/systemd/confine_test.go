@@ -47,7 +47,7 @@ var probes = []struct {
 	{"pfar-gateway.service", false, "systemctl set-property --runtime apart.service TasksMax=99"},
 	{"pfar-gateway.service", false, "unshare --user true"},
 	{"pfar-gateway.service", false, writeAndExecute},
-	{"pfar-gateway.service", true, "touch /var/lib/pfar/pins/probe-$(id -u)"},
+	{"pfar-gateway.service", true, "touch /var/lib/pfar/pins/probe-$(id -u) /var/lib/pfar/gateway/probe-$(id -u)"},
 	{"pfar-gateway.service", true, connect},
 
 	{"pfar-egress@notion.service", false, "ls /var/lib/pfar/vault || ls /var/lib/pfar/pins"},

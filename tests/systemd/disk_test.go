@@ -128,7 +128,12 @@ func TestFullState(t *testing.T) {
 	if r := m.Try("sh", "-c", "head -c 60000 /dev/zero | tr '\\0' x | pfar vault set some_token"); r.Code == 0 || !strings.Contains(r.Stderr, noSpace) {
 		t.Errorf("pfar vault set: %s", r)
 	}
-	serves(t, m, "hello", before, "with no space for secrets")
+	if r := m.Try("pfar", "call", "hello.echo", "--message", "there"); r.Code == 0 || !strings.Contains(r.Stderr, "disk is full") && !strings.Contains(r.Stderr, noSpace) {
+		t.Errorf("with no space for its record, a call is made: %s", r)
+	}
+	if now := pid(t, m, "pfar-mcp@hello"); now != before {
+		t.Errorf("with no space for secrets, the launcher of hello is %s, and was %s", now, before)
+	}
 	m.Put(t, "/etc/pfar/mcp.d/late.hcl", echo(""), 0o644)
 	becomes(t, m, "late", control.Running)
 	m.Run(t, "systemctl", "restart", "pfard", "pfar-gateway")

@@ -10,15 +10,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
-	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/tests/systemd/bed"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -41,10 +37,6 @@ func launcher(program string) error {
 		return err
 	}
 	defer server.Process.Kill()
-	away, err := standIn()
-	if err != nil {
-		return err
-	}
 	c, err := handover.Dial("/run/pfar/servers.sock", handover.Server{Name: "echo", Pins: "trust-first"})
 	if err != nil {
 		return err
@@ -64,42 +56,7 @@ func launcher(program string) error {
 			return err
 		}
 		fmt.Printf("%s\n", line)
-		away() // from now on the gateway has to do without
 	}
-}
-
-// standIn says in pfard's place that there are no secrets, without which the gateway reads no server, until it is called off.
-func standIn() (away func(), err error) {
-	const path = "/run/pfar/control.sock"
-	gateway, err := user.Lookup("pfar")
-	if err != nil {
-		return nil, err
-	}
-	uid, err := strconv.Atoi(gateway.Uid)
-	if err != nil {
-		return nil, err
-	}
-	none, err := redact.New(nil).MarshalBinary()
-	if err != nil {
-		return nil, err
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err == nil {
-		err = os.Chmod(path, 0o666)
-	}
-	if err != nil {
-		return nil, err
-	}
-	ctx, away := context.WithCancel(context.Background())
-	go control.Serve(ctx, l, func(ctx context.Context, _ control.Peer, q control.Request, send func(control.Response) error) error {
-		if q.Verb != control.Redaction {
-			return nil
-		}
-		err := send(control.Response{Redaction: none})
-		<-ctx.Done()
-		return err
-	}, control.Guest{UID: uid, Verbs: []control.Verb{control.Redaction, control.Demand}})
-	return away, nil
 }
 
 // client is a session with a machine's gateway.
@@ -120,7 +77,7 @@ func newClient(m *bed.Machine) *client {
 func (c *client) request(method, params string) (string, error) {
 	c.id++
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`, c.id, method, params)
-	r, err := http.NewRequest(http.MethodPost, "http://pfar/mcp/echo", strings.NewReader(body))
+	r, err := http.NewRequest(http.MethodPost, "http://pfar/mcp/operator/default/echo", strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -145,10 +102,9 @@ func (c *client) request(method, params string) (string, error) {
 // servers and clients, and gives it to the next one.
 func TestGatewayKeepsItsServers(t *testing.T) {
 	t.Parallel()
-	m := machines.Boot(t)
-	m.Run(t, "systemctl", "mask", "--runtime", "pfard.service") // this is about the gateway alone
-	m.Shell(t, "systemd-sysusers; systemd-tmpfiles --create; head -c 24 /dev/urandom | base64 >/var/lib/pfar/token; chmod 600 /var/lib/pfar/token")
-	m.Run(t, "systemctl", "start", "pfar-gateway.socket")
+	m := appliance(t)
+	m.Shell(t, "pfar sessions")                                                                         // it has been told what calls are decided by
+	m.Shell(t, "systemctl mask --runtime pfard.service; systemctl stop pfard.service 'pfard-*.socket'") // from now on it does without
 	m.PutFile(t, "/root/launch", "/proc/self/exe", 0o755)
 	run := m.Command(t.Context(), "env", launcherVariable+"="+programs+"/echo", "/root/launch")
 	out, err := run.StdoutPipe()
@@ -198,8 +154,11 @@ func TestGatewayKeepsItsServers(t *testing.T) {
 		ready(message) // at once
 		ready(message) // when the server was asked again
 	}
-	if got := m.Run(t, "systemctl", "show", "-P", "NFileDescriptorStore", "pfar-gateway.service"); got != "6\n" {
-		t.Errorf("systemd keeps %s descriptors, want four of the server, the sessions and the secrets", got)
+	if got := m.Run(t, "systemctl", "show", "-P", "NFileDescriptorStore", "pfar-gateway.service"); got != "10\n" {
+		t.Errorf("systemd keeps %s descriptors, want four of the server, two of the audit, the sessions, the secrets, the clients and the policy", got)
+	}
+	if r := m.Try("pfar", "audit", "verify"); r.Code != 0 {
+		t.Errorf("the record is not whole: %s", r)
 	}
 	m.Run(t, "systemctl", "stop", "pfar-gateway.socket", "pfar-gateway.service")
 	select {

@@ -25,6 +25,8 @@ test -s /usr/share/man/man1/pfar.1`)
 // directories are what packaging/tmpfiles.conf makes: mode, owner, path.
 var directories = []string{
 	"711 root:root /var/lib/pfar",
+	"750 root:pfar-admin /var/lib/pfar/audit",
+	"700 pfar:pfar /var/lib/pfar/gateway",
 	"711 root:root /var/lib/pfar/home",
 	"700 pfar:pfar /var/lib/pfar/pins",
 	"755 root:root /var/lib/pfar/servers",
@@ -33,7 +35,9 @@ var directories = []string{
 	"700 root:root /run/pfar/egress",
 	"700 root:root /run/pfar/plan",
 	"755 root:root /etc/pfar",
+	"755 root:root /etc/pfar/clients.d",
 	"755 root:root /etc/pfar/mcp.d",
+	"755 root:root /etc/pfar/policies.d",
 }
 
 // TestUsersAndDirectories wants them as they are to be after a boot, and again after somebody has changed or removed them.
@@ -52,6 +56,9 @@ func TestUsersAndDirectories(t *testing.T) {
 	}
 	if user := m.Run(t, "getent", "passwd", "pfar"); !strings.HasSuffix(user, ":/:/usr/sbin/nologin\n") {
 		t.Errorf("the gateway's user is %s", user)
+	}
+	if group := m.Run(t, "getent", "group", "pfar-admin"); !strings.HasSuffix(group, ":\n") {
+		t.Errorf("the group of those who approve is %s", group)
 	}
 	if groups := m.Run(t, "id", "-Gn", "pfar"); groups != "pfar\n" {
 		t.Errorf("the gateway's user is in the groups %s", groups)

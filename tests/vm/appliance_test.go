@@ -14,7 +14,7 @@ import (
 )
 
 // TestAppliance installs pfar, has its limits, its firewall and its clock tried, cuts the power while it writes, and boots
-// what is left on the disk.
+// what is left on the disk: in the same machine, and in another, whose TPM is not the one that the vault's key is sealed to.
 func TestAppliance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("boots a virtual machine; run without -short")
@@ -28,8 +28,12 @@ func TestAppliance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tpm := t.TempDir()
 	boot := func(b Boot) Outcome {
 		t.Helper()
+		if b.TPM == "" {
+			b.TPM = tpm
+		}
 		b.Disk, b.Files["payload"] = disk, payload
 		out, err := m.Run(ctx, b)
 		t.Logf("%s", out.Took.Round(time.Millisecond))
@@ -55,7 +59,10 @@ func TestAppliance(t *testing.T) {
 	if !out.Ended || out.Status != "0" {
 		t.Errorf("the payload of the second boot ended: %t, with status %q, want 0", out.Ended, out.Status)
 	}
-	checkResults(t, out.Results, map[string]int{"boot": 4, "power": 5})
+	checkResults(t, out.Results, map[string]int{"boot": 4, "power": 5, "seal": 1})
+
+	out = boot(Boot{Files: map[string]string{"run": script(t, "exec ./payload elsewhere")}, TPM: t.TempDir()})
+	checkResults(t, out.Results, map[string]int{"elsewhere": 2})
 	if st, err := os.Stat(filepath.Join(m.dir, rootFile)); err != nil || st.ModTime().After(begin) {
 		t.Errorf("the image has what was written to the disk: %v, %v", st.ModTime(), err)
 	}

@@ -20,7 +20,7 @@ const (
 	rootFile    = "root.img"
 	targetName  = "payload.target"
 	payloadName = "payload.service"
-	kernel      = "linux-image-cloud-amd64" // the cloud kernel has NVMe and ext4 built in
+	kernel      = "linux-image-cloud-amd64" // the cloud kernel has NVMe, ext4 and TPMs built in
 )
 
 // files are what the image has besides packages, path -> text. User 1000 lingers: it has a systemd of its own from boot on.
@@ -48,11 +48,15 @@ func modules() []string {
 	return []string{"kernel/drivers/net/veth.ko", "modules.builtin", "modules.order", "kernel/net/netfilter/", "kernel/net/ipv4/netfilter/", "kernel/net/ipv6/netfilter/", "kernel/lib/", "kernel/crypto/"}
 }
 
+// libraries are what systemd speaks to a TPM with, if they are there.
+var libraries = []string{"libtss2-esys-3.0.2-0", "libtss2-rc0", "libtss2-mu0", "libtss2-tcti-device0"}
+
 // tools are the programs that the machine needs, and the Debian packages that have them.
 var tools = map[string]string{
 	"qemu-system-x86_64": "qemu-system-x86",
 	"mke2fs":             "e2fsprogs",
 	"dpkg-deb":           "dpkg",
+	"swtpm":              "swtpm",
 }
 
 // Install brings the tools onto this machine, and says which it brought.
@@ -60,13 +64,17 @@ func Install(ctx context.Context) ([]string, error) { return image.Install(ctx, 
 
 // Image returns the machine, which it builds below cache first if nobody has yet.
 func Image(ctx context.Context, cache string) (*Machine, error) {
-	dir, err := image.Make(ctx, cache, image.Recipe{Name: "vm", Files: files, More: fmt.Sprintf("%s %q", kernel, modules()), Keep: keep})
+	dir, err := image.Make(ctx, cache, image.Recipe{Name: "vm", Files: files, More: fmt.Sprintf("%s %q %q", kernel, modules(), libraries), Keep: keep})
 	return &Machine{dir}, err
 }
 
 // keep puts the kernel and the root file system into files.
 func keep(ctx context.Context, dir, root string) error {
 	if err := fetchKernel(ctx, dir, root); err != nil {
+		return err
+	}
+	install := append([]string{root, "apt-get", "install", "-q", "-y", "--no-install-recommends"}, libraries...)
+	if _, err := image.Run(ctx, root, "chroot", install...); err != nil {
 		return err
 	}
 	if err := image.Trim(root); err != nil {

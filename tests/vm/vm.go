@@ -5,6 +5,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -30,6 +31,8 @@ type Boot struct {
 	Files map[string]string
 	// Disk is the machine's disk, of Machine.Disk, if it is to keep what is written. Whoever boots from it next finds that.
 	Disk string
+	// TPM is the directory of the machine's TPM 2.0, which is a new one if that is empty; "": the machine has none.
+	TPM string
 	// Target is what is booted beside the payload, which waits for sysinit.target only; none: the payload alone.
 	Target string
 	// PowerOff is what the payload writes to its stdout where the machine loses its power: what no disk has by then is lost.
@@ -66,6 +69,13 @@ func (m *Machine) Run(ctx context.Context, boot Boot) (Outcome, error) {
 	payload, console, results := filepath.Join(dir, "payload.tar"), filepath.Join(dir, "console"), filepath.Join(dir, "results")
 	if err := writePayload(payload, boot.Files); err != nil {
 		return out, err
+	}
+	if boot.TPM != "" {
+		end, err := startTPM(ctx, boot.TPM)
+		if err != nil {
+			return out, err
+		}
+		defer end()
 	}
 	start := time.Now()
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", m.options(boot, payload, console, results)...)
@@ -135,7 +145,7 @@ func (m *Machine) options(boot Boot, payload, console, results string) []string 
 	for _, unit := range masked {
 		params = append(params, "systemd.mask="+unit)
 	}
-	return []string{
+	options := []string{
 		"-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", "2", "-m", "1024",
 		"-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
 		"-kernel", filepath.Join(m.dir, kernelFile), "-append", strings.Join(params, " "),
@@ -146,6 +156,48 @@ func (m *Machine) options(boot Boot, payload, console, results string) []string 
 		"-device", "nvme-ns,drive=d1,bus=c0,nsid=2",
 		"-serial", "file:" + console, "-serial", "file:" + results,
 	}
+	if boot.TPM != "" {
+		options = append(options, "-chardev", "socket,id=tpm,path="+socketOf(boot.TPM), "-tpmdev", "emulator,id=tpm0,chardev=tpm", "-device", "tpm-tis,tpmdev=tpm0")
+	}
+	return options
+}
+
+func socketOf(tpm string) string { return filepath.Join(tpm, "socket") }
+
+// startTPM runs a TPM whose memory is in dir, until end, or until the machine hangs up.
+func startTPM(ctx context.Context, dir string) (end func(), err error) {
+	socket := socketOf(dir)
+	if err := os.RemoveAll(socket); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "swtpm", "socket", "--tpm2", "--terminate", "--tpmstate", "dir="+dir, "--ctrl", "type=unixio,path="+socket)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting swtpm: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	end = func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+	for begin := time.Now(); time.Since(begin) < 10*time.Second; time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-ended:
+			return nil, fmt.Errorf("starting swtpm: %s", strings.TrimSpace(stderr.String()))
+		default:
+		}
+		if _, err := os.Stat(socket); err == nil {
+			return end, nil
+		}
+	}
+	end()
+	return nil, errors.New("starting swtpm: it makes no socket")
 }
 
 // masked units cost seconds of boot under emulation, and nothing here needs them.

@@ -1,4 +1,4 @@
-// Package attach is the conversation between pfard and the process of an instance unit: a server's launcher, its egress bridge, or what refreshes a token set.
+// Package attach is the conversation between pfard and the process of an instance unit: a server's launcher, its egress bridge, what refreshes a token set, or what asks a model.
 //
 // The process connects to pfard's socket (SOCK_SEQPACKET), says who it is, and keeps the connection as long as it lives.
 // pfard believes nothing that it says of itself: the kernel says which process it is, and systemd which unit that process
@@ -20,19 +20,22 @@ type Message struct {
 	Hello     *Hello            `json:"hello,omitempty"`     // the first message
 	Place     *Place            `json:"place,omitempty"`     // launcher: put this process into the server's scope
 	Ended     bool              `json:"ended,omitempty"`     // launcher: what was placed has ended; did the kernel kill for memory?
+	Search    *Search           `json:"search,omitempty"`    // launcher: what may be logged of what its server wrote, which is the attached file?
 	Sockets   bool              `json:"sockets,omitempty"`   // launcher: the sockets of a network namespace that it made, attached
 	Notify    map[string]string `json:"notify,omitempty"`    // what it has told its service manager, by variable (package units)
-	Allow     *Allow            `json:"allow,omitempty"`     // bridge, refresh: it is about to connect
+	Allow     *Allow            `json:"allow,omitempty"`     // all but launchers: it is about to connect
+	Wired     bool              `json:"wired,omitempty"`     // bridge: it puts on the wire what came with the first Broker that it has not answered
 	Refreshed *Refreshed        `json:"refreshed,omitempty"` // refresh: how it went; new tokens are the attached file
 
 	// From pfard.
 	Welcome *Welcome `json:"welcome,omitempty"` // the answer to Hello
 	Placed  *Placed  `json:"placed,omitempty"`  // the answer to Place
 	End     *End     `json:"end,omitempty"`     // the answer to Ended
+	Found   *Found   `json:"found,omitempty"`   // the answer to Search: the attached file may be logged
 	Allowed *Allowed `json:"allowed,omitempty"` // the answer to Allow
 	Taken   bool     `json:"taken,omitempty"`   // the answer to Refreshed: what came with it is stored, or of no use any more
 	Broker  bool     `json:"broker,omitempty"`  // to a bridge: the attached file has what it is to put on the wire from now on (package broker)
-	Redact  bool     `json:"redact,omitempty"`  // the attached file has what to keep out of logs from now on (package redact)
+	Redact  bool     `json:"redact,omitempty"`  // to a bridge: the attached file has what to keep out of logs from now on (package redact)
 	Refusal string   `json:"refusal,omitempty"` // to a launcher: what its bridge has refused last, in words
 	Error   string   `json:"error,omitempty"`   // why pfard hangs up
 	Later   bool     `json:"later,omitempty"`   // with Error: it may be otherwise when the process is started again
@@ -42,7 +45,8 @@ type Message struct {
 type Hello struct {
 	Bridge  bool   `json:"bridge,omitempty"`  // the egress bridge
 	Refresh bool   `json:"refresh,omitempty"` // what refreshes a token set
-	Digest  string `json:"digest"`            // of the plan that it was started with (generator.Digest); of a refresh, none
+	Model   bool   `json:"model,omitempty"`   // what asks a model for the gateway
+	Digest  string `json:"digest"`            // of the plan that it was started with (generator.Digest); of a refresh and a model, none
 	Again   bool   `json:"again,omitempty"`   // it has been welcomed before, by an earlier pfard perhaps
 }
 
@@ -50,7 +54,7 @@ type Hello struct {
 // network namespace that systemd could not bind; to a refresh the token set (oauth.Set, units.Sealed). A process that comes
 // again gets none of these.
 type Welcome struct {
-	Held   string `json:"held,omitempty"`   // to a bridge or a refresh: why the firewall does not hold it, in words; "" if it does
+	Held   string `json:"held,omitempty"`   // to all but launchers: why the firewall does not hold it, in words; "" if it does
 	Redact bool   `json:"redact,omitempty"` // to a bridge: the next message is one of Message.Redact, and nothing is to be logged before
 	Broker bool   `json:"broker,omitempty"` // to a bridge: the last of the files is as of Message.Broker
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// Redaction returns the set of secrets that a server's processes are to keep out of their logs, as package redact writes it,
-// and a channel that is closed when there is another one.
+// Redaction returns the set of secrets that a bridge is to keep out of its log, as package redact writes it, and a channel that
+// is closed when there is another one.
 type Redaction func() (set []byte, changed <-chan struct{})
 
 // Feed sends the set as it is, and until over is closed each further one that differs. Without a Redaction it does nothing.
@@ -18,7 +18,7 @@ func (c *Conn) Feed(r Redaction, over <-chan struct{}) error {
 	}
 	set, changed := r()
 	if err := c.sendSet(set); err != nil {
-		return fmt.Errorf("telling a process what to keep out of its log: %w", err)
+		return fmt.Errorf("telling a bridge what to keep out of its log: %w", err)
 	}
 	go func() {
 		for {
@@ -57,6 +57,6 @@ func (c *Conn) sendSet(set []byte) error {
 	return c.Send(Message{Redact: true}, f)
 }
 
-// MaxSet bounds what a process takes of pfard's in one file, in bytes: what hundreds of secrets are recognised by, and among
+// MaxSet bounds what a bridge takes of pfard's in one file, in bytes: what hundreds of secrets are recognised by, and among
 // them long documents.
 const MaxSet = 64 << 20

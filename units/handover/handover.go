@@ -9,6 +9,7 @@
 package handover
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -23,8 +24,9 @@ type Server struct {
 	Session     string          `json:"session,omitempty"` // handle of the one client session that this process serves; "": it serves all
 	Description string          `json:"description,omitempty"`
 	Label       string          `json:"label"`
-	Timeout     time.Duration   `json:"timeout"`         // longest a call may take, nanoseconds in JSON
-	Tools       map[string]Tool `json:"tools,omitempty"` // the owner's word on a tool, by its upstream name
+	Timeout     time.Duration   `json:"timeout"`            // longest a call may take, nanoseconds in JSON
+	Tools       map[string]Tool `json:"tools,omitempty"`    // the owner's word on a tool, by its upstream name, in which * stands for any characters
+	Declared    json.RawMessage `json:"declared,omitempty"` // a gate.Declared: what the owner says of it to the gate; "": nothing
 
 	Capabilities []string `json:"client_capabilities,omitempty"` // what it may ask of clients: "elicitation", "roots", "sampling"
 	Sessions     Sessions `json:"sessions,omitzero"`

@@ -66,6 +66,16 @@ func (a *activation) run(previous <-chan struct{}) {
 	}
 }
 
+// again stops the service that runs, if one does: the next one begins anew.
+func (a *activation) again() {
+	a.mu.Lock()
+	s := a.current
+	a.mu.Unlock()
+	if s != nil {
+		s.stop()
+	}
+}
+
 // close stops the service and gives the sockets up.
 func (a *activation) close() {
 	a.once.Do(func() {

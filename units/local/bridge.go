@@ -1,6 +1,8 @@
 package local
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -89,7 +91,7 @@ func (s *server) bridgeService(a *activation) *service {
 			if s.r.cfg.Upstream != nil {
 				credentials[units.CredentialUpstream] = s.r.cfg.Upstream
 			}
-			if hidden := of(s.r.cfg.BridgeHides, s.plan); hidden != nil {
+			if hidden := s.r.hides(s.plan); hidden != nil {
 				credentials[units.CredentialRedaction], _ = hidden()
 			}
 			return spec{
@@ -107,6 +109,7 @@ func (s *server) bridgeService(a *activation) *service {
 func (s *server) converse(descriptors []descriptor) ([]descriptor, error) {
 	s.brokering.Lock()
 	defer s.brokering.Unlock()
+	due := s.wire.Reading()
 	ours, theirs, err := s.converses()
 	if err != nil {
 		for _, d := range descriptors {
@@ -117,14 +120,40 @@ func (s *server) converse(descriptors []descriptor) ([]descriptor, error) {
 	s.mu.Lock()
 	before := s.brokers
 	s.brokers = ours
+	s.wire.Begin(due)
 	s.mu.Unlock()
 	if before != nil {
 		before.Close()
+	}
+	if ours != nil {
+		go s.answers(ours)
+	} else {
+		s.wire.Gone()
 	}
 	if theirs != nil {
 		descriptors = append(descriptors, descriptor{units.FDPfard, theirs})
 	}
 	return descriptors, nil
+}
+
+// answers takes what a bridge says of what it was sent, until it hangs up or there is another.
+func (s *server) answers(conn *attach.Conn) {
+	for {
+		m, files, err := conn.Receive()
+		attach.CloseAll(files)
+		s.mu.Lock()
+		ours := s.brokers == conn
+		switch {
+		case ours && err != nil:
+			s.wire.Gone()
+		case ours && m.Wired:
+			s.wire.Sent()
+		}
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
 }
 
 // converses returns both ends of a conversation whose first message is on its way; nil if nothing is brokered.
@@ -155,13 +184,30 @@ func (s *server) converses() (ours *attach.Conn, theirs *os.File, err error) {
 // Rebroker has the bridges of a server put its secrets on the wire as they are now, and keep them out of their logs. It does
 // not wait for them.
 func (r *Runner) Rebroker(server string) {
+	for _, s := range r.serversOf(server) {
+		s.wire.Due()
+		go s.rebroker()
+	}
+}
+
+// Wired returns when the bridges of a server have on the wire what they were told last, or with the error of ctx.
+func (r *Runner) Wired(ctx context.Context, server string) error {
+	var all error
+	for _, s := range r.serversOf(server) {
+		all = errors.Join(all, s.wire.Wait(ctx))
+	}
+	return all
+}
+
+func (r *Runner) serversOf(name string) (list []*server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.servers {
-		if s.plan.Name == server {
-			go s.rebroker()
+		if s.plan.Name == name {
+			list = append(list, s)
 		}
 	}
+	return list
 }
 
 func (s *server) rebroker() {
@@ -170,15 +216,24 @@ func (s *server) rebroker() {
 	s.mu.Lock()
 	conn := s.brokers
 	s.mu.Unlock()
+	due := s.wire.Reading()
 	if conn == nil {
+		s.wire.Nothing(due)
 		return
 	}
 	material, err := s.r.cfg.Brokered(s.plan)
-	if err == nil && material != nil {
-		if err = conn.Hide(of(s.r.cfg.BridgeHides, s.plan)); err == nil {
-			err = conn.Send(attach.Message{Broker: true}, material) // one that has ended reads them anew when it starts
+	switch {
+	case err == nil && material != nil:
+		s.wire.Sending(due)
+		if err = conn.Hide(s.r.hides(s.plan)); err == nil {
+			err = conn.Send(attach.Message{Broker: true}, material)
+		}
+		if err != nil {
+			s.wire.Gone() // one that has ended reads them anew when it starts
 		}
 		material.Close()
+	case err == nil:
+		s.wire.Nothing(due)
 	}
 	if err != nil {
 		s.r.cfg.Log.Debug("telling a bridge of new secrets, ignoring", "server", s.name, "error", err)
@@ -228,4 +283,7 @@ func (s *server) bridgeNotice(m notification) {
 	update := s.update
 	s.mu.Unlock()
 	s.r.cfg.Changed(update)
+	if s.r.cfg.Refused != nil {
+		s.r.cfg.Refused(s.plan.Name, s.plan.Gateway.Session, status)
+	}
 }

@@ -15,13 +15,14 @@ const gatewayName = "pfar-gateway"
 
 // Gateway is what the gateway gets. The listeners stay open here while it is started again.
 type Gateway struct {
-	HTTP    *net.TCPListener
-	Unix    *net.UnixListener
-	Servers *net.UnixListener // SOCK_SEQPACKET
-	Metrics *net.TCPListener  // nil: there is none
-	Token   []byte
-	Control string             // path of the socket where it asks for sessions; "": it has none
-	Changed func(running bool) // called when it serves, and when it has ended without being told to
+	HTTP     *net.TCPListener
+	Unix     *net.UnixListener
+	Servers  *net.UnixListener // SOCK_SEQPACKET
+	Operator *net.UnixListener // for the operator alone
+	Metrics  *net.TCPListener  // nil: there is none
+	Token    []byte
+	Control  string             // path of the socket where it asks for sessions; "": it has none
+	Changed  func(running bool) // called when it serves, and when it has ended without being told to
 }
 
 func (r *Runner) startGateway() error {
@@ -30,12 +31,13 @@ func (r *Runner) startGateway() error {
 		return err
 	}
 	r.gatewayUser = user
-	pins := r.dirs.pins()
-	if err := os.MkdirAll(pins, 0o700); err != nil {
-		return fmt.Errorf("making the directory of the pins: %w", err)
-	}
-	if err := own(pins, user); err != nil {
-		return fmt.Errorf("giving the pins to user %d: %w", user.uid(), err)
+	for _, dir := range []string{r.dirs.pins(), r.dirs.gateway()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("making a directory of the gateway's: %w", err)
+		}
+		if err := own(dir, user); err != nil {
+			return fmt.Errorf("giving %q to user %d: %w", dir, user.uid(), err)
+		}
 	}
 	again := new(impatience)
 	program, binds, err := r.program("pfar-gateway", gatewayName, user)
@@ -53,7 +55,7 @@ func (r *Runner) startGateway() error {
 				return spec{}, err
 			}
 			return spec{
-				argv: append([]string{program, "--pins", pins}, r.cfg.Gateway.arguments()...), env: tracing(os.Environ()), user: user, binds: binds, descriptors: d,
+				argv: append([]string{program, "--pins", r.dirs.pins(), "--state", r.dirs.gateway(), "--inspectors", units.InspectDir(r.cfg.Run)}, r.cfg.Gateway.arguments()...), env: tracing(os.Environ()), user: user, binds: binds, descriptors: d,
 				credentials: map[string][]byte{"token": r.cfg.Gateway.Token}, log: r.dirs.log(units.GatewayLog),
 			}, nil
 		},
@@ -99,7 +101,7 @@ func (g Gateway) descriptors() ([]descriptor, error) {
 		name string
 		file interface{ File() (*os.File, error) }
 	}
-	all := []listener{{units.FDHTTP, g.HTTP}, {units.FDUnix, g.Unix}, {units.FDServers, g.Servers}}
+	all := []listener{{units.FDHTTP, g.HTTP}, {units.FDUnix, g.Unix}, {units.FDServers, g.Servers}, {units.FDOperator, g.Operator}}
 	if g.Metrics != nil {
 		all = append(all, listener{units.FDMetrics, g.Metrics})
 	}

@@ -38,8 +38,9 @@ func startedGateway(t *testing.T, change func(*Gateway)) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { g.HTTP.Close() })
-	for network, l := range map[string]**net.UnixListener{"unix": &g.Unix, "unixpacket": &g.Servers} {
-		if *l, err = net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(run, network), Net: network}); err != nil {
+	for name, l := range map[string]**net.UnixListener{"unix": &g.Unix, "unixpacket": &g.Servers, "operator": &g.Operator} {
+		network := strings.Replace(name, "operator", "unix", 1)
+		if *l, err = net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(run, name), Net: network}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { (*l).Close() })
@@ -74,10 +75,10 @@ func TestGatewayGetsTracing(t *testing.T) {
 	t.Setenv("otel_secret_SECRET", "x")
 	t.Setenv("SECRET_OF_PFARD", "x")
 	want := strings.Join([]string{
-		"descriptors 3 " + units.FDHTTP + ":" + units.FDUnix + ":" + units.FDServers, "arguments --pins PINS",
+		"descriptors 4 " + units.FDHTTP + ":" + units.FDUnix + ":" + units.FDServers + ":" + units.FDOperator, "arguments --pins PINS --state STATE --inspectors DIR",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_HEADERS=api-key=a b\"c'=d", "0", "",
 	}, "\n")
-	if got := regexp.MustCompile(`--pins \S+/pins`).ReplaceAllString(startedGateway(t, nil), "--pins PINS"); got != want {
+	if got := regexp.MustCompile(`--pins \S+/pins --state \S+/gateway --inspectors \S+/inspect`).ReplaceAllString(startedGateway(t, nil), "--pins PINS --state STATE --inspectors DIR"); got != want {
 		t.Errorf("the gateway saw\n%s\nwant\n%s", got, want)
 	}
 }
@@ -92,7 +93,7 @@ func TestGatewayGetsMetricsListener(t *testing.T) {
 		t.Cleanup(func() { l.Close() })
 		g.Metrics = l
 	})
-	if want := "descriptors 4 http:unix:servers:metrics\n"; !strings.HasPrefix(got, want) {
+	if want := "descriptors 5 http:unix:servers:operator:metrics\n"; !strings.HasPrefix(got, want) {
 		t.Errorf("the gateway saw\n%s\nwant\n%s", got, want)
 	}
 }

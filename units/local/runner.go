@@ -28,9 +28,12 @@ type Config struct {
 	Upstream []byte
 	Brokered func(generator.Plan) (*os.File, error) // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
 	Changed  func(Update)                           // called for each change, from several goroutines
-	// LauncherHides and BridgeHides are what the processes of a plan keep out of their logs; nil: nothing.
-	LauncherHides, BridgeHides func(generator.Plan) attach.Redaction
-	Secrets                    func() int64 // handover.Message.Secrets as it is now; nil: 0
+	Refused  func(server, session, words string)    // called for each refusal of a bridge, likewise; nil: nobody is
+	Search   attach.Searcher                        // what servers write to stderr passes it before it is logged
+	// BridgeHides is what the bridge of a plan keeps out of its log; nil: nothing.
+	BridgeHides func(generator.Plan) attach.Redaction
+	Keys        Keys         // what inspectors that are models are given; nil: there are none
+	Secrets     func() int64 // handover.Message.Secrets as it is now; nil: 0
 }
 
 // Update is units.Update.
@@ -48,11 +51,14 @@ type Runner struct {
 	gateway     *service
 	gatewayUser identity
 	logs        sync.Mutex // held while a log is rotated: several processes ask for it
+
+	inspecting sync.Mutex // held while inspectors change; taken before mu
+	examiners  map[string]*examiner
 }
 
 // New makes the runner's directories and starts the gateway.
 func New(cfg Config) (*Runner, error) {
-	r := &Runner{cfg: cfg, dirs: dirs{cfg.Run, cfg.State}, users: newUsers(), servers: map[string]*server{}}
+	r := &Runner{cfg: cfg, dirs: dirs{cfg.Run, cfg.State}, users: newUsers(), servers: map[string]*server{}, examiners: map[string]*examiner{}}
 	if err := r.dirs.make(); err != nil {
 		return nil, err
 	}
@@ -110,12 +116,12 @@ func (r *Runner) Stop(name string) {
 	}
 }
 
-// of asks one of Config's functions, if it is there.
-func of(hides func(generator.Plan) attach.Redaction, p generator.Plan) attach.Redaction {
-	if hides == nil {
+// hides is Config.BridgeHides of a plan, if it is there.
+func (r *Runner) hides(p generator.Plan) attach.Redaction {
+	if r.cfg.BridgeHides == nil {
 		return nil
 	}
-	return hides(p)
+	return r.cfg.BridgeHides(p)
 }
 
 // secrets says which set of them the gateway has to know.
@@ -184,6 +190,7 @@ func (r *Runner) Close() {
 	r.mu.Unlock()
 	var wg sync.WaitGroup
 	r.gateway.stop() // it lets calls in flight end
+	r.Inspect(nil)
 	for _, n := range names {
 		wg.Go(func() { r.Stop(n) })
 	}

@@ -38,6 +38,7 @@ type server struct {
 	update  Update
 	bridge  *activation
 	brokers *attach.Conn // to the bridge that runs; nil: nothing is brokered
+	wire    attach.Wire  // what it has been sent
 
 	brokering sync.Mutex      // held from reading brokered secrets until they are sent, so that the newest come last
 	retired   <-chan struct{} // closed when the last bridge that was closed is gone; nil: there was none
@@ -188,7 +189,7 @@ func (s *server) prepare() (spec, error) {
 	}, nil
 }
 
-// place answers what the launcher asks about its cgroup: to put this bwrap into it, and how it ended.
+// place answers what the launcher asks: to put this bwrap into its cgroup, how that ended, and what may be logged.
 func (s *server) place(f *os.File, started <-chan struct{}) {
 	conn, err := attach.FromFile(f)
 	if err != nil {
@@ -196,18 +197,19 @@ func (s *server) place(f *os.File, started <-chan struct{}) {
 		return
 	}
 	defer conn.Close()
-	over := make(chan struct{})
-	defer close(over)
-	if err := conn.Feed(of(s.r.cfg.LauncherHides, s.plan), over); err != nil { // before the answer that lets the server run
-		s.r.cfg.Log.Error("hanging up on a launcher", "server", s.name, "error", err)
-		return
-	}
+	ctx, over := context.WithCancel(context.Background())
+	defer over()
+	searches := conn.Searches(ctx, s.r.cfg.Search, attach.NewBudget())
 	for {
 		m, files, err := conn.Receive()
-		attach.CloseAll(files)
 		if err != nil {
 			return // the launcher ended
 		}
+		if m.Search != nil {
+			searches.Take(*m.Search, files)
+			continue
+		}
+		attach.CloseAll(files)
 		switch {
 		case m.Place != nil:
 			<-started

@@ -224,10 +224,11 @@ func (d dirs) monitor(server string) string   { return filepath.Join(d.run, "egr
 func (d dirs) binds(unit string) string       { return filepath.Join(d.run, "binds", unit) }
 func (d dirs) home(server string) string      { return filepath.Join(d.state, "home", server) }
 func (d dirs) pins() string                   { return filepath.Join(d.state, "pins") }
+func (d dirs) gateway() string                { return filepath.Join(d.state, "gateway") }
 func (d dirs) log(unit string) string         { return filepath.Join(d.state, "log", unit+".log") }
 
 // LongestSocket is the longest path of a socket that the runner makes for an instance, below the run directory.
-func LongestSocket(run, instance string) string { return dirs{run: run}.notify(bridgeName(instance)) }
+func LongestSocket(run, instance string) string { return dirs{run: run}.notify(examinerName(instance)) }
 
 // make creates them. Those that hold other users' files must let them pass, and no more.
 func (d dirs) make() error {
@@ -238,7 +239,7 @@ func (d dirs) make() error {
 		{d.run, 0o711}, {d.state, 0o711},
 		{filepath.Join(d.run, "credentials"), 0o711}, {filepath.Join(d.run, "notify"), 0o711},
 		{filepath.Join(d.run, "runtime"), 0o711}, {filepath.Join(d.run, "binds"), 0o711},
-		{filepath.Join(d.run, "egress"), 0o700}, {filepath.Join(d.state, "home"), 0o711}, {filepath.Join(d.state, "log"), 0o700},
+		{filepath.Join(d.run, "egress"), 0o700}, {units.InspectDir(d.run), 0o711}, {filepath.Join(d.state, "home"), 0o711}, {filepath.Join(d.state, "log"), 0o700},
 	} {
 		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
 			return fmt.Errorf("making %q: %w", dir.path, err)

@@ -109,7 +109,10 @@ func testGateway(t *testing.T, dir string) Gateway {
 	if g.Servers, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: filepath.Join(dir, "servers.sock"), Net: "unixpacket"}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { g.HTTP.Close(); g.Unix.Close(); g.Servers.Close() })
+	if g.Operator, err = net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "operator.sock"), Net: "unix"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { g.HTTP.Close(); g.Unix.Close(); g.Servers.Close(); g.Operator.Close() })
 	return g
 }
 
@@ -336,7 +339,7 @@ func TestSessionsDoNotFillTheLog(t *testing.T) {
 
 func TestTheGatewayKnowsWhereToAsk(t *testing.T) {
 	f := newRunner(t, nil)
-	want := fmt.Sprintf("gateway uid %d --pins %s --control %s\n", f.GatewayUID(), f.dirs.pins(), filepath.Join(f.dir, "control.sock"))
+	want := fmt.Sprintf("gateway uid %d --pins %s --state %s --inspectors %s --control %s\n", f.GatewayUID(), f.dirs.pins(), f.dirs.gateway(), units.InspectDir(f.dirs.run), filepath.Join(f.dir, "control.sock"))
 	eventually(t, want, func() bool {
 		b, _ := os.ReadFile(f.Log(units.GatewayLog))
 		return strings.HasPrefix(string(b), want[:len(want)-1])
@@ -403,21 +406,21 @@ func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 	}
 }
 
-// TestProcessesHideTheirOwnPlansSecrets: what launchers and bridges are told is asked for by plan, and told anew.
-func TestProcessesHideTheirOwnPlansSecrets(t *testing.T) {
+// TestWhatIsHidden: bridges are told what to hide, by plan and anew, and launchers ask what they may log.
+func TestWhatIsHidden(t *testing.T) {
 	f := newRunner(t, nil)
 	var mu sync.Mutex
 	version, changed := "1", make(chan struct{})
-	told := func(process string) func(generator.Plan) attach.Redaction {
-		return func(p generator.Plan) attach.Redaction {
-			return func() ([]byte, <-chan struct{}) {
-				mu.Lock()
-				defer mu.Unlock()
-				return []byte(process + " of " + p.Name + " " + version), changed
-			}
+	f.cfg.BridgeHides = func(p generator.Plan) attach.Redaction {
+		return func() ([]byte, <-chan struct{}) {
+			mu.Lock()
+			defer mu.Unlock()
+			return []byte("bridge of " + p.Name + " " + version), changed
 		}
 	}
-	f.cfg.LauncherHides, f.cfg.BridgeHides = told("launcher"), told("bridge")
+	f.cfg.Search = func(text []byte, cut bool) ([]byte, attach.Found) {
+		return fmt.Appendf(nil, "searched %s %v", text, cut), attach.Found{Secrets: []string{"k"}, Behind: 9}
+	}
 	f.cfg.Brokered = func(generator.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
 	f.cfg.Secrets = func() int64 { return 42 }
 	s, err := f.newServer("e", testPlan("sleep", ""), units.Secrets{})
@@ -460,7 +463,23 @@ func TestProcessesHideTheirOwnPlansSecrets(t *testing.T) {
 	}
 	go s.place(os.NewFile(uintptr(pair[0]), "launcher"), nil)
 	launcher := process(os.NewFile(uintptr(pair[1]), "pfard"))
-	hides(launcher, "launcher of e 1")
+	question, err := attach.Sealed([][]byte{[]byte("this")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer question.Close()
+	for range 2 {
+		if err := launcher.Send(attach.Message{Search: &attach.Search{Cut: true}}, question); err != nil {
+			t.Fatal(err)
+		}
+		m, files, err := launcher.Receive()
+		if err != nil || m.Found == nil || m.Found.Behind != 9 || !slices.Equal(m.Found.Secrets, []string{"k"}) {
+			t.Fatalf("%+v, %v", m, err)
+		}
+		if lines, err := m.Found.Lines(files, 1); err != nil || lines[0] != "searched this true" {
+			t.Errorf("it may log %q, %v", lines, err)
+		}
+	}
 	made, err := s.bridgeService(&activation{}).prepare()
 	if err != nil {
 		t.Fatal(err)
@@ -475,7 +494,6 @@ func TestProcessesHideTheirOwnPlansSecrets(t *testing.T) {
 	mu.Unlock()
 	close(old)
 	f.Rebroker("e")
-	hides(launcher, "launcher of e 2")
 	hides(bridge, "bridge of e 2")
 	launch, err := s.prepare()
 	if err != nil {

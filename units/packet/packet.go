@@ -67,7 +67,7 @@ func (c *Conn) Send(message any, files ...*os.File) error {
 	if len(b) > MaxMessage {
 		return fmt.Errorf("message of %d bytes exceeds the %d of a packet", len(b), MaxMessage)
 	}
-	oob, err := rights(files)
+	oob, err := Rights(files)
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func (c *Conn) Send(message any, files ...*os.File) error {
 	return err
 }
 
-// rights is the control message that carries files. Fd would make those that are polled blocking, for everyone who has them.
-func rights(files []*os.File) ([]byte, error) {
+// Rights is the control message that carries files. Fd would make those that are polled blocking, for everyone who has them.
+func Rights(files []*os.File) ([]byte, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
@@ -111,7 +111,7 @@ func (c *Conn) Receive(message any) ([]*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := receivedFiles(oob[:oobn])
+	files, err := Received(oob[:oobn])
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,8 @@ func (c *Conn) HungUp() bool {
 // Close ends the connection.
 func (c *Conn) Close() error { return c.c.Close() }
 
-func receivedFiles(oob []byte) ([]*os.File, error) {
+// Received takes the files out of a control message; the caller closes them.
+func Received(oob []byte) ([]*os.File, error) {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return nil, fmt.Errorf("parsing control message: %w", err)

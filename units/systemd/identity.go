@@ -16,7 +16,8 @@ import (
 type Process struct {
 	Instance string
 	Bridge   bool // of the egress bridge
-	Refresh  bool // of what refreshes a token set; of the launcher, if it is neither
+	Refresh  bool // of what refreshes a token set
+	Model    bool // of what asks a model; of the launcher, if it is none of these
 	PID      int
 }
 
@@ -77,6 +78,9 @@ func unitIn(text string) (p Process, unit string, err error) {
 		}
 		if name, ok := instanceIn(unit, refresh); ok {
 			return Process{Instance: name, Refresh: true}, unit, nil
+		}
+		if name, ok := ModelOf(unit); ok {
+			return Process{Instance: name, Model: true}, unit, nil
 		}
 	}
 	return Process{}, "", fmt.Errorf("%w: its cgroup is %q", ErrStranger, text)

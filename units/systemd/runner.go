@@ -42,7 +42,8 @@ type Runner struct {
 	plans plans
 	binds binds
 
-	reloads reloads
+	reloads    reloads
+	inspectors inspectors
 
 	order     sync.Mutex // held while an update is made and told, so that the last told is the last made; taken before mu
 	mu        sync.Mutex

@@ -14,7 +14,10 @@ const (
 	launcher    = "pfar-mcp@"
 	bridge      = "pfar-egress@"
 	refresh     = "pfar-refresh@"
+	program     = "pfar-inspect@"
+	model       = "pfar-model@"
 	service     = ".service"
+	socket      = ".socket"
 )
 
 // LauncherUnit is the service of an instance's launcher.
@@ -25,6 +28,12 @@ func BridgeUnit(instance string) string { return bridge + instance + service }
 
 // RefreshUnit is the service that refreshes a token set (units.RefreshInstance).
 func RefreshUnit(instance string) string { return refresh + instance + service }
+
+// ModelUnit is the service of an inspector that is a model.
+func ModelUnit(name string) string { return model + name + service }
+
+// ModelOf returns the inspector whose service a unit is, if it is one of a model.
+func ModelOf(unit string) (string, bool) { return instanceIn(unit, model) }
 
 // InstanceOf returns the instance whose launcher a unit is.
 func InstanceOf(unit string) (string, bool) {

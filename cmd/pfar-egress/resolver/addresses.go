@@ -155,7 +155,7 @@ func (a *Addresses) leasable(name string) bool {
 	return d.Host == name && (d.Reason == egress.Declared || a.policy.Learn && d.Reason == egress.NameNotDeclared && !special(name))
 }
 
-// declared judges a name without a port. The Reason is egress.Declared, NameNotDeclared or BadName.
+// declared judges a name without a port. The Reason is egress.Declared, NameNotDeclared, NameBlocked or BadName.
 func declared(p egress.Policy, name string) egress.Decision {
 	d := p.Decide(name, 0)
 	switch {

@@ -83,6 +83,8 @@ func (r *Resolver) resolve(a *answer) {
 		r.name(a, d.Host)
 	case reverse(d.Host):
 		r.reverse(a, d)
+	case d.Reason == egress.NameBlocked:
+		a.prohibit(d.Reason, "pfar: "+d.Host+" is in blocked_domains")
 	case r.policy.Learn:
 		a.asked.Reason, a.asked.Learned = d.Reason, true
 		r.name(a, d.Host)

@@ -259,3 +259,22 @@ func BenchmarkAnswer(b *testing.B) {
 		})
 	}
 }
+
+// TestBlocked: a blocked name does not exist, also while a server learns and where an entry has just this name.
+func TestBlocked(t *testing.T) {
+	for _, learn := range []bool{false, true} {
+		p := policy(t, "*.wild.example.org", api)
+		p.Blocked, p.Learn = policy(t, "ads.wild.example.org", api).Endpoints, learn
+		r := New(p, newAddresses(t, p, ""), true)
+		for _, name := range []string{"ads.wild.example.org", "ADS.wild.example.org", api} {
+			m, asked := r.answer(t, edns(host(name), typeA, 1232), false)
+			checkRefused(t, name, m)
+			if e := extended(m); e == nil || !strings.HasSuffix(e.ExtraText, " is in blocked_domains") || asked.Reason != egress.NameBlocked || asked.Learned {
+				t.Errorf("%s: %v, %+v", name, e, asked)
+			}
+		}
+		if m, _ := r.answer(t, one(host("b.wild.example.org"), typeA), false); records(m) == "" {
+			t.Error("a name beside it has no address")
+		}
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pfar/pfar/policies/audit"
 )
 
 var (
@@ -22,8 +24,8 @@ var (
 // name is "search" or "tool:search" for a tool, "prompt:greet" for a prompt, or "instructions". "search@3f2a..." accepts
 // only a definition whose digest begins so, with at least 16 digits: what was shown, and not what the server offers by
 // now. With a name that is not held, or of which nothing can be accepted, nothing at all is.
-func (s *Store) Accept(server string, names ...string) ([]Verdict, error) {
-	return s.accept(server, func(f *file) ([]int, error) {
+func (s *Store) Accept(by By, server string, names ...string) ([]Verdict, error) {
+	return s.accept(by, server, func(f *file) ([]int, error) {
 		if len(names) == 0 {
 			return f.acceptable(), nil
 		}
@@ -33,17 +35,17 @@ func (s *Store) Accept(server string, names ...string) ([]Verdict, error) {
 
 // Settle accepts no definition, but that the server's version and program are what they are now: there is no drift any
 // more, unless something is held.
-func (s *Store) Settle(server string) error {
-	_, err := s.accept(server, func(*file) ([]int, error) { return nil, nil })
+func (s *Store) Settle(by By, server string) error {
+	_, err := s.accept(by, server, func(*file) ([]int, error) { return nil, nil })
 	return err
 }
 
-func (s *Store) accept(server string, choose func(*file) ([]int, error)) ([]Verdict, error) {
+func (s *Store) accept(by By, server string, choose func(*file) ([]int, error)) ([]Verdict, error) {
 	k := s.known(server, false)
 	if k == nil {
 		return nil, fmt.Errorf("server %q is %w: it has never been up", server, ErrUnknown)
 	}
-	done, err := s.acceptKnown(k, server, choose)
+	done, err := s.acceptKnown(by, k, server, choose)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +56,7 @@ func (s *Store) accept(server string, choose func(*file) ([]int, error)) ([]Verd
 	return done, nil
 }
 
-func (s *Store) acceptKnown(k *known, server string, choose func(*file) ([]int, error)) ([]Verdict, error) {
+func (s *Store) acceptKnown(by By, k *known, server string, choose func(*file) ([]int, error)) ([]Verdict, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -70,16 +72,24 @@ func (s *Store) acceptKnown(k *known, server string, choose func(*file) ([]int, 
 		return nil, fmt.Errorf("server %q: %w", server, err)
 	}
 	var done []Verdict
+	var records []audit.Record
 	for _, i := range chosen {
 		p := &next.Pins[i]
+		records = append(records, audit.Record{Server: server, Tool: p.title(), Method: "accept", Old: p.Digest, New: p.HeldDigest})
 		p.accept(p.HeldDigest, p.Held, next.Version, byOwner, s.now().UTC().Truncate(time.Second))
-		done = append(done, Verdict{p.Kind, p.Name, Accepted, p.Digest})
+		done = append(done, Verdict{p.Kind, p.Name, Accepted, p.Digest, true})
 	}
 	if !slices.ContainsFunc(next.Pins, func(p pinned) bool { return p.held() }) {
 		next.Accepted, next.Started = next.Version, next.Program
 	}
 	if len(done) == 0 && next.Accepted == k.file.Accepted && next.Started == k.file.Started {
 		return nil, nil
+	}
+	if len(records) == 0 {
+		records = append(records, audit.Record{Server: server, Method: "settle", Old: k.file.Accepted + " " + k.file.Started, New: next.Accepted + " " + next.Started})
+	}
+	if err := s.recorded(by, records...); err != nil {
+		return nil, err
 	}
 	if err := s.write(k, server, &next); err != nil {
 		return nil, err
@@ -183,12 +193,12 @@ func (f *file) heldTitles() string {
 }
 
 // Forget drops all that is known of a server: what it offers next is its first use.
-func (s *Store) Forget(server string) error {
+func (s *Store) Forget(by By, server string) error {
 	k := s.known(server, false)
 	if k == nil {
 		return fmt.Errorf("server %q is %w", server, ErrUnknown)
 	}
-	if err := s.forget(k, server); err != nil {
+	if err := s.forget(by, k, server); err != nil {
 		return fmt.Errorf("forgetting server %q: %w", server, err)
 	}
 	s.log.Info("the pins of a server are forgotten", "server", server)
@@ -196,11 +206,14 @@ func (s *Store) Forget(server string) error {
 	return nil
 }
 
-func (s *Store) forget(k *known, server string) error {
+func (s *Store) forget(by By, k *known, server string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.nothing() {
 		return ErrUnknown
+	}
+	if err := s.recorded(by, audit.Record{Server: server, Method: "forget"}); err != nil {
+		return err
 	}
 	for _, path := range []string{s.lastPath(server), s.path(server)} { // what it offers next is not compared with anything
 		if err := s.disk.remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

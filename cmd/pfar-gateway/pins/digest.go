@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 )
 
 // passing members of a definition are not compared. _meta is where servers put what changes from run to run: times, ids
@@ -53,7 +55,7 @@ func decode(raw []byte) (any, error) {
 	d := &decoder{Decoder: json.NewDecoder(bytes.NewReader(raw)), raw: raw}
 	d.UseNumber()
 	v, err := d.value(0)
-	if err == nil && halfCharacter(append(d.read, raw[d.passed:]...)) {
+	if err == nil && jsonrpc.HalfCharacter(append(d.read, raw[d.passed:]...)) {
 		return nil, errors.New(`it has half a character, \ud800 to \udfff alone`)
 	}
 	return v, err
@@ -129,39 +131,6 @@ func (d *decoder) object(depth int) (any, error) {
 	return members, err
 }
 
-// halfCharacter reports whether an escape in valid JSON is one half of a UTF-16 pair without the other, which
-// encoding/json reads as U+FFFD, whichever half it is, and other programs as it stands there.
-func halfCharacter(raw []byte) bool {
-	unit := func(i int) (int, bool) {
-		if i+6 > len(raw) || raw[i] != '\\' || raw[i+1] != 'u' {
-			return 0, false
-		}
-		var b [2]byte
-		_, err := hex.Decode(b[:], raw[i+2:i+6])
-		return int(b[0])<<8 | int(b[1]), err == nil
-	}
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
-		}
-		first, escaped := unit(i)
-		switch {
-		case !escaped:
-			i++ // the escaped character
-		case first >= 0xd800 && first < 0xdc00:
-			if second, ok := unit(i + 6); !ok || second < 0xdc00 || second > 0xdfff {
-				return true
-			}
-			i += 11
-		case first >= 0xdc00 && first <= 0xdfff:
-			return true
-		default:
-			i += 5
-		}
-	}
-	return false
-}
-
 func appendValue(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case map[string]any:
@@ -170,7 +139,7 @@ func appendValue(b []byte, v any) []byte {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = append(appendText(b, name), ':')
+			b = append(append(b, jsonrpc.Quote(name)...), ':')
 			b = appendValue(b, v[name])
 		}
 		return append(b, '}')
@@ -184,7 +153,7 @@ func appendValue(b []byte, v any) []byte {
 		}
 		return append(b, ']')
 	case string:
-		return appendText(b, v)
+		return append(b, jsonrpc.Quote(v)...)
 	case json.Number:
 		return append(b, v...)
 	}
@@ -198,9 +167,4 @@ func names(m map[string]any) []string {
 	}
 	slices.Sort(list)
 	return list
-}
-
-func appendText(b []byte, s string) []byte {
-	text, _ := json.Marshal(s) // cannot fail for a string
-	return append(b, text...)
 }

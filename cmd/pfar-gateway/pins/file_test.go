@@ -137,7 +137,7 @@ func TestTidiesUp(t *testing.T) {
 		s.Review(offered(tool("a", "x")))
 		s.Review(offered(tool("a", "y")))
 		s.disk = &failing{at: at, once: true}
-		if _, err := s.Accept("s", "a"); !errors.Is(err, errDisk) {
+		if _, err := s.Accept(By{}, "s", "a"); !errors.Is(err, errDisk) {
 			t.Errorf("step %d: %v", at, err)
 		}
 		if entries, err := os.ReadDir(s.dir); err != nil || len(entries) != 1 || entries[0].Name() != "s.json" {
@@ -158,7 +158,7 @@ func TestCrashAtAccept(t *testing.T) {
 		}
 		s.disk = &failing{at: at}
 		s.Watch(func(string) { t.Errorf("step %d: what was not written is announced", at) })
-		if _, err := s.Accept("s", "a"); !errors.Is(err, errDisk) {
+		if _, err := s.Accept(By{}, "s", "a"); !errors.Is(err, errDisk) {
 			t.Errorf("step %d: %v", at, err)
 		}
 		if r := s.Review(offered(tool("a", "y"))); words(r) != "a changed" {
@@ -198,7 +198,7 @@ func TestCrashAtReview(t *testing.T) {
 		t.Errorf("read again: %+v", st)
 	}
 	s.disk = &failing{}
-	if err := s.Forget("s"); !errors.Is(err, errDisk) {
+	if err := s.Forget(By{}, "s"); !errors.Is(err, errDisk) {
 		t.Error(err)
 	}
 	if r := s.Review(offered(tool("c", "y"))); words(r) != "c new" {
@@ -258,10 +258,10 @@ func heldAll(t *testing.T, dir, problem string) {
 	if st := s.Status(); len(st) != 2 || !strings.Contains(st[0].Error, problem) {
 		t.Errorf("the status is %+v", st)
 	}
-	if _, err := s.Accept("bad"); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), problem) {
+	if _, err := s.Accept(By{}, "bad"); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), problem) {
 		t.Errorf("accepting: %v", err)
 	}
-	if err := s.Forget("bad"); err != nil {
+	if err := s.Forget(By{}, "bad"); err != nil {
 		t.Error(err)
 	} else if r := s.Review(o); words(r) != "a accepted" || r.Broken != nil {
 		t.Errorf("forgotten: %s, %v", words(r), r.Broken)

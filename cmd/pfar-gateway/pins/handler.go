@@ -12,13 +12,17 @@ import (
 // maxRequest bounds what is asked, in bytes: the names and digests of all definitions of a server.
 const maxRequest = 4 << 20
 
-// Handler lets the operator see and accept, in JSON. It is for the Unix socket, where the peer is the operator.
+// Handler lets the operator see and accept, in JSON. It is for the Unix socket, where the peer is the operator; by says who it is
+// for the record, nil: nobody wants to know.
 //
 //	GET  /pins                   the status of all servers
 //	GET  /pins/SERVER?name=TITLE differences and descriptors of one: of all, or of what is named, once or more often
 //	POST /pins/SERVER/accept     {"names": ["search@DIGEST"]}, or {"all": true}; no name at all accepts what drifts
 //	POST /pins/SERVER/forget
-func Handler(s *Store) http.Handler {
+func Handler(s *Store, by func(*http.Request) By) http.Handler {
+	if by == nil {
+		by = func(*http.Request) By { return By{} }
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /pins", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, s.Status()) })
 	mux.HandleFunc("GET /pins/{server}", func(w http.ResponseWriter, r *http.Request) {
@@ -26,11 +30,11 @@ func Handler(s *Store) http.Handler {
 		reply(w, st, err)
 	})
 	mux.HandleFunc("POST /pins/{server}/accept", func(w http.ResponseWriter, r *http.Request) {
-		accepted, err := s.acceptRequest(r.PathValue("server"), http.MaxBytesReader(w, r.Body, maxRequest))
+		accepted, err := s.acceptRequest(by(r), r.PathValue("server"), http.MaxBytesReader(w, r.Body, maxRequest))
 		reply(w, map[string][]string{"accepted": titles(accepted)}, err)
 	})
 	mux.HandleFunc("POST /pins/{server}/forget", func(w http.ResponseWriter, r *http.Request) {
-		err := s.Forget(r.PathValue("server"))
+		err := s.Forget(by(r), r.PathValue("server"))
 		reply(w, map[string]bool{"forgotten": true}, err)
 	})
 	return mux
@@ -39,7 +43,7 @@ func Handler(s *Store) http.Handler {
 var errRequest = errors.New(`want {"names": ["search"]} or {"all": true}`)
 
 // acceptRequest does what the body asks. That all is meant has to be said: a misspelt "names" must not mean it.
-func (s *Store) acceptRequest(server string, body io.Reader) ([]Verdict, error) {
+func (s *Store) acceptRequest(by By, server string, body io.Reader) ([]Verdict, error) {
 	var request struct {
 		Names []string `json:"names"`
 		All   bool     `json:"all"`
@@ -53,9 +57,9 @@ func (s *Store) acceptRequest(server string, body io.Reader) ([]Verdict, error) 
 		return nil, errRequest
 	}
 	if !request.All && len(request.Names) == 0 {
-		return nil, s.Settle(server)
+		return nil, s.Settle(by, server)
 	}
-	return s.Accept(server, request.Names...)
+	return s.Accept(by, server, request.Names...)
 }
 
 func reply(w http.ResponseWriter, v any, err error) {

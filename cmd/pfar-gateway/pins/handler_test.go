@@ -38,7 +38,7 @@ func TestAcceptOnly(t *testing.T) {
 		{[]string{""}, ErrUnknown, "not known"},
 		{[]string{"\x1b[2J"}, ErrUnknown, `"\x1b[2J" is not known`},
 	} {
-		_, err := s.Accept("s", c.names...)
+		_, err := s.Accept(By{}, "s", c.names...)
 		if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%q: %v, want %s", c.names, err, c.text)
 		}
@@ -46,7 +46,7 @@ func TestAcceptOnly(t *testing.T) {
 	if st := s.Status()[0]; st.Accepted != 1 || len(st.Held) != 7 {
 		t.Errorf("something was accepted: %+v", st)
 	}
-	if _, err := s.Accept("other"); !errors.Is(err, ErrUnknown) {
+	if _, err := s.Accept(By{}, "other"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("another server: %v", err)
 	}
 	told := 0
@@ -56,17 +56,17 @@ func TestAcceptOnly(t *testing.T) {
 		}
 	})
 	now, _ := s.Show("s", "a")
-	done, err := s.Accept("s", "a@"+now.Held[0].Digest, "a", "prompt:a", "tool:instructions", "tool:prompt:a@"+r.Verdicts[6].Digest[:16])
+	done, err := s.Accept(By{}, "s", "a@"+now.Held[0].Digest, "a", "prompt:a", "tool:instructions", "tool:prompt:a@"+r.Verdicts[6].Digest[:16])
 	if err != nil || len(done) != 4 || told != 1 {
 		t.Errorf("%+v, told %d times, %v", done, told, err)
 	}
-	if done, err = s.Accept("s"); err != nil || len(done) != 2 {
+	if done, err = s.Accept(By{}, "s"); err != nil || len(done) != 2 {
 		t.Errorf("all: %+v, %v", done, err)
 	}
 	if st := s.Status()[0]; len(st.Held) != 1 || st.Held[0].Name != "odd" || st.Accepted != 7 {
 		t.Errorf("%+v", st)
 	}
-	if done, err = s.Accept("s"); err != nil || len(done) != 0 || told != 2 {
+	if done, err = s.Accept(By{}, "s"); err != nil || len(done) != 0 || told != 2 {
 		t.Errorf("again: %+v, told %d times, %v", done, told, err)
 	}
 }
@@ -79,7 +79,7 @@ func TestManyAreNamed(t *testing.T) {
 		list = append(list, tool(fmt.Sprint("\x1b", strings.Repeat("n", 1000), i), "x"))
 	}
 	s.Review(offered(list...))
-	_, err := s.Accept("s", strings.Repeat("x", 1000))
+	_, err := s.Accept(By{}, "s", strings.Repeat("x", 1000))
 	if err == nil || len(err.Error()) > 5000 || !strings.HasSuffix(err.Error(), "and 480 more") || strings.Contains(err.Error(), "\x1b") {
 		t.Errorf("%v", err)
 	}
@@ -90,7 +90,7 @@ func served(t *testing.T) (*Store, func(method, path, body string) (int, string)
 	s := fresh(t)
 	s.Review(offered(tool("a", "adds"), tool("c", "z")))
 	s.Review(offered(tool("a", "adds\x1b[2J"), tool("b", "<begins>"), tool("c", "z")))
-	h := Handler(s)
+	h := Handler(s, nil)
 	return s, func(method, path, body string) (int, string) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
@@ -210,7 +210,7 @@ func TestAllDiffs(t *testing.T) {
 	if st, _ = s.Show("s", "t99"); st.Held[0].Diff == "" {
 		t.Error("named, it is not shown either")
 	}
-	Handler(s).ServeHTTP(&hungUp{}, httptest.NewRequest("GET", "/pins/s", nil))
+	Handler(s, nil).ServeHTTP(&hungUp{}, httptest.NewRequest("GET", "/pins/s", nil))
 }
 
 // hungUp is a client that does not wait for the answer.

@@ -37,7 +37,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("what is kept counts as pins: %v", err)
 	}
 	s.Review(Offer{Server: "a", TrustFirst: true})
-	if err := s.Forget("a"); err != nil {
+	if err := s.Forget(By{}, "a"); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := s.Kept("a"); b != nil || err != nil {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/pfar/pfar/policies/audit"
 )
 
 // Kind is a kind of definition.
@@ -37,8 +39,10 @@ type Offer struct {
 	Server      string
 	Version     string // the server's own name and version, as it says them
 	Program     string // SHA-256 of its command and arguments, in hexadecimal
-	TrustFirst  bool   // what is offered the first time is accepted
+	TrustFirst  bool   // what is offered the first time is accepted, if inspectors find nothing suspicious in it
 	Definitions []Definition
+
+	others []string // tools of other servers: what speaks of one of them is suspicious
 }
 
 // State says whether a definition may be served. The zero value may not.
@@ -67,6 +71,7 @@ type Verdict struct {
 	Name   string
 	State  State
 	Digest string // SHA-256 in hexadecimal; "": the definition is none that can be accepted
+	Person bool   // of Accepted: a person has, who may have looked at it; false: it was the first of its name
 }
 
 // Review is what becomes of an offer: a verdict for each definition, in the same order.
@@ -87,6 +92,7 @@ type Store struct {
 	mu      sync.Mutex
 	servers map[string]*known
 	watch   func(server string)
+	record  func(...audit.Record) error // nil: nobody wants to know
 }
 
 // known is one server. Each has a lock of its own, so that one whose file is written often or slowly holds up none but
@@ -137,6 +143,24 @@ func open(dir string, log *slog.Logger, d disk) (*Store, error) {
 
 func (s *Store) path(server string) string { return filepath.Join(s.dir, server+".json") }
 
+// Record has f called with what is about to become of pins by their owner's word (AUD-08). With an error, it does not.
+func (s *Store) Record(f func(...audit.Record) error) { s.record = f }
+
+// By is who does something to pins, for the record.
+type By struct{ User, Name, Channel string } // "uid 1000", "ann", "operator socket"
+
+// recorded records what is about to happen, old to new.
+func (s *Store) recorded(by By, records ...audit.Record) error {
+	if s.record == nil {
+		return nil
+	}
+	for i := range records {
+		r := &records[i]
+		r.Kind, r.User, r.Approver, r.Channel = audit.Pin, by.User, by.Name, by.Channel
+	}
+	return s.record(records...)
+}
+
 // Watch has f called after what is accepted of a server has changed.
 func (s *Store) Watch(f func(server string)) {
 	s.mu.Lock()
@@ -181,6 +205,7 @@ func (s *Store) Review(o Offer) Review {
 		r.Broken = fmt.Errorf("%.60q is no server's name", o.Server)
 		return r
 	}
+	others := s.toolsBut(o.Server)
 	k := s.known(o.Server, true)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -188,7 +213,7 @@ func (s *Store) Review(o Offer) Review {
 		r.Broken = k.broken
 		return r
 	}
-	o.Version, o.Program = word(o.Version), word(o.Program)
+	o.Version, o.Program, o.others = word(o.Version), word(o.Program), others
 	v := k.file.review(o, s.now().UTC().Truncate(time.Second), s.room)
 	r.Broken = s.keep(k, o.Server, v.file, v.changed)
 	if r.Broken != nil && k.file == nil {
@@ -244,6 +269,22 @@ func (s *Store) Instructions(server string) []byte {
 		}
 	}
 	return nil
+}
+
+// toolsBut returns the tools of all servers but one that are served, as clients may call them.
+func (s *Store) toolsBut(server string) (list []string) {
+	for _, name := range s.names() {
+		f, _, ok := s.snapshot(name)
+		if name == server || !ok || f == nil {
+			continue
+		}
+		for _, p := range f.Pins {
+			if p.Kind == Tool && p.Digest != "" && p.Gone.IsZero() {
+				list = append(list, name+"."+p.Name, name+"__"+p.Name)
+			}
+		}
+	}
+	return list
 }
 
 // names returns the names of all servers.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pfar/pfar/policies/inspect"
 )
 
 // limits of what is remembered of one server.
@@ -77,6 +79,7 @@ func (f *file) review(o Offer, now time.Time, left room) reviewed {
 		}
 		was := p
 		v.verdicts[i].State, v.verdicts[i].Digest = p.judge(d, &o, first, now, &left)
+		v.verdicts[i].Person = v.verdicts[i].State == Accepted && p.By != firstUse
 		v.changed = v.changed || !ok || was.differs(&p)
 		next.Pins = append(next.Pins, p)
 	}
@@ -137,7 +140,7 @@ func (p *pinned) judge(d Definition, o *Offer, first bool, now time.Time, left *
 		return Accepted, sum
 	case !left.take(0, len(d.Raw)):
 		p.Problem = noRoom
-	case first && o.TrustFirst:
+	case first && o.TrustFirst && inspect.Suspicion(d.Raw, o.others) == "":
 		p.accept(sum, slices.Clone(d.Raw), o.Version, firstUse, now)
 		return Accepted, sum
 	default:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/pfar/pfar/policies/inspect"
 )
 
 // ServerStatus is what is known of one server's definitions.
@@ -22,16 +24,17 @@ type ServerStatus struct {
 
 // Held is a definition that waits for the owner.
 type Held struct {
-	Kind    Kind            `json:"kind"`
-	Name    string          `json:"name"`
-	Title   string          `json:"title"` // the name as Accept takes it
-	State   string          `json:"state"` // "new" or "changed"
-	Digest  string          `json:"digest,omitempty"`
-	Problem string          `json:"problem,omitempty"` // why it cannot be accepted; then there is no digest
-	Seen    time.Time       `json:"first_seen"`
-	Diff    string          `json:"diff,omitempty"`     // to what was accepted; every character of it can be seen
-	Cut     int             `json:"diff_cut,omitempty"` // bytes that the difference lacks
-	Raw     json.RawMessage `json:"definition,omitempty"`
+	Kind       Kind            `json:"kind"`
+	Name       string          `json:"name"`
+	Title      string          `json:"title"` // the name as Accept takes it
+	State      string          `json:"state"` // "new" or "changed"
+	Digest     string          `json:"digest,omitempty"`
+	Problem    string          `json:"problem,omitempty"`    // why it cannot be accepted; then there is no digest
+	Suspicious string          `json:"suspicious,omitempty"` // what inspectors found in it, in words
+	Seen       time.Time       `json:"first_seen"`
+	Diff       string          `json:"diff,omitempty"`     // to what was accepted; every character of it can be seen
+	Cut        int             `json:"diff_cut,omitempty"` // bytes that the difference lacks
+	Raw        json.RawMessage `json:"definition,omitempty"`
 }
 
 // Known is the descriptor of a definition that has been accepted.
@@ -75,7 +78,7 @@ func (s *Store) Show(server string, titles ...string) (ServerStatus, error) {
 			return st, fmt.Errorf("server %q: %.150q is %w; held: %s", server, title, ErrUnknown, f.heldTitles())
 		}
 	}
-	f.describe(&st, titles)
+	f.describe(&st, titles, s.toolsBut(server))
 	return st, nil
 }
 
@@ -128,7 +131,7 @@ func (p *pinned) waiting() Held {
 const maxDiffs = 4 << 20
 
 // describe adds differences and descriptors, and leaves out what titles do not name, if there are any.
-func (f *file) describe(st *ServerStatus, titles []string) {
+func (f *file) describe(st *ServerStatus, titles, others []string) {
 	st.Held = []Held{}
 	room := maxDiffs
 	for i := range f.Pins {
@@ -138,7 +141,7 @@ func (f *file) describe(st *ServerStatus, titles []string) {
 		}
 		if p.held() {
 			h := p.waiting()
-			h.Raw = p.Held
+			h.Raw, h.Suspicious = p.Held, inspect.Suspicion(p.Held, others)
 			if p.Problem == "" {
 				h.Diff, h.Cut = shown(h.Title, p, room)
 				room -= len(h.Diff)

@@ -352,8 +352,11 @@ func (u *Upstream) logged(params []byte) {
 
 var errCapabilities = errors.New("clientCapabilities is not an object")
 
-// Allow returns a client's capabilities without those that the server may not make use of. What is neither sampling nor
-// elicitation nor roots is between client and gateway, and stays.
+// shapes are what a client's capabilities may say, by name: any other member would be a text of the client's choosing that no
+// gate has seen.
+var shapes = map[string][]string{"elicitation": {"form", "url"}, "roots": {"listChanged"}, "sampling": {"context", "tools"}}
+
+// Allow returns of a client's capabilities those that the server may make use of, in the shapes that the protocol gives them.
 func Allow(have []byte, allowed []string) ([]byte, error) {
 	if have == nil {
 		return []byte("{}"), nil
@@ -362,15 +365,30 @@ func Allow(have []byte, allowed []string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errCapabilities, err)
 	}
-	keep := func(name []byte) bool {
-		return !slices.Contains(capabilities, string(name)) || slices.Contains(allowed, string(name))
-	}
+	return shaped(ms, allowed, func(i int) []byte {
+		of, _ := jsonrpc.Object(ms[i].Raw(), nil)
+		return shaped(of, shapes[string(ms[i].Name)], func(i int) []byte {
+			if raw := of[i].Raw(); string(raw) == "true" || string(raw) == "false" {
+				return raw
+			}
+			return []byte("{}")
+		})
+	}), nil
+}
+
+// shaped is the object of the members with these names.
+func shaped(ms jsonrpc.Members, names []string, value func(i int) []byte) []byte {
+	b := []byte{'{'}
 	for i := range ms {
-		if !keep(ms[i].Name) {
-			return ms.Merge(nil, keep, nil), nil
+		if !slices.Contains(names, string(ms[i].Name)) {
+			continue
 		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, jsonrpc.Quote(string(ms[i].Name))...), ':'), value(i)...)
 	}
-	return have, nil
+	return append(b, '}')
 }
 
 // every is the object of capabilities of a client that has all that is allowed.

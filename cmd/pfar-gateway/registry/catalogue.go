@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -16,11 +17,15 @@ type Catalogue struct {
 	serving []*served // in the order of their names
 	states  map[string]State
 	all     *View
+
+	narrowed sync.Map // what is left of it for a client, by its *access.Rights
 }
 
 // served is one server that is up.
 type served struct {
 	name         string
+	label        string  // for those who see this
+	of           *served // of which this is a part; nil: it is the whole
 	upstream     *Upstream
 	listing      *Listing
 	found        *Listing // and what is held back
@@ -60,6 +65,7 @@ type Route struct {
 	Upstream *Upstream
 	Name     string // the server's own
 	Item     Item   // as it was defined; a template for a resource that is not listed
+	Label    string // of what comes of it, for this client
 }
 
 // view returns the lists of the parts; those of old are taken over where they have not changed.
@@ -101,7 +107,7 @@ func parts(k Kind, aggregate bool, of []*served) []part {
 	var list []part
 	taken := make(map[string]bool)
 	for _, s := range of {
-		p := part{server: s.name, label: s.upstream.server.Label, owner: s.upstream.server.Tools, items: s.listing[k]}
+		p := part{server: s.name, label: s.label, owner: s.upstream.server.Tools, items: s.listing[k]}
 		switch {
 		case aggregate && (k == Tools || k == Prompts):
 			p.aggregate = true
@@ -182,7 +188,14 @@ func (c *Catalogue) server(name string) (*served, error) {
 		hint = "; unless it has crashed too often it comes up again by itself (pfar status " + name + "), else: pfar start " + name
 	}
 	return nil, jsonrpc.Errorf(CodeUnavailable, "server %q is not running since %s: %s%s",
-		name, state.Since.UTC().Format(time.RFC3339), state.Reason, hint)
+		name, state.Since.UTC().Format(time.RFC3339), briefly(state.Reason), hint)
+}
+
+// briefly is a reason as clients may have it, up to the first thing that is quoted in it: that may be what the server itself has
+// said, which has passed no gate. The owner finds all of it in the status and the log.
+func briefly(reason string) string {
+	before, _, _ := strings.Cut(reason, `"`)
+	return strings.TrimRight(before, " :[")
 }
 
 // Upstreams returns the servers that are up.
@@ -216,7 +229,7 @@ func (c *Catalogue) Named(k Kind, endpoint, name string) (Route, error) {
 		return Route{}, s.unknown(k, what, own, name)
 	}
 	item := s.listing[k][n]
-	return Route{s.upstream, item.Name, item}, nil
+	return Route{s.upstream, item.Name, item, s.label}, nil
 }
 
 // unknown says why a name is not served.
@@ -240,7 +253,7 @@ func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 	}
 	for _, s := range among {
 		if n, ok := s.known[Resources][uri]; ok {
-			return Route{s.upstream, uri, s.listing[Resources][n]}, true, nil
+			return Route{s.upstream, uri, s.listing[Resources][n], s.label}, true, nil
 		}
 	}
 	if len(uri) > maxURI || checkURI(uri) != nil {
@@ -249,7 +262,7 @@ func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 	for _, s := range among {
 		for _, i := range s.listing[Templates] {
 			if i.Name == uri || i.template.Match(uri) != nil {
-				return Route{s.upstream, uri, i}, true, nil
+				return Route{s.upstream, uri, i, s.label}, true, nil
 			}
 		}
 	}

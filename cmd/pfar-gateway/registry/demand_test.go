@@ -154,7 +154,7 @@ func (m *sandman) awaitSleeps(n int) {
 // learned is a server whose tools are known, and that sleeps again.
 func learned(t *testing.T, li registry.Limits, idle time.Duration) *sandman {
 	t.Helper()
-	dir := t.TempDir()
+	dir := registrytest.Dir(t)
 	first := newSandman(t, li, drowsy(time.Nanosecond), openPins(t, dir))
 	first.tell(control.OnDemand{Sleeps: true})
 	registrytest.Eventually(t, "what it offers is kept", func() bool { _, err := os.Stat(filepath.Join(dir, "s.last")); return err == nil })
@@ -170,7 +170,7 @@ func learned(t *testing.T, li registry.Limits, idle time.Duration) *sandman {
 func TestLearning(t *testing.T) {
 	t.Run("uncalled", func(t *testing.T) {
 		t.Parallel()
-		m := newSandman(t, limits(), drowsy(0), openPins(t, t.TempDir()))
+		m := newSandman(t, limits(), drowsy(0), openPins(t, registrytest.Dir(t)))
 		m.tell(control.OnDemand{Sleeps: true})
 		m.tell(control.OnDemand{Sleeps: true})
 		m.awaitSleeps(1)
@@ -227,7 +227,7 @@ func TestKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
+			dir := registrytest.Dir(t)
 			first := newSandman(t, limits(), drowsy(0), openPins(t, dir))
 			first.tell(control.OnDemand{Sleeps: true})
 			path := filepath.Join(dir, "s.last")
@@ -250,7 +250,7 @@ func TestKept(t *testing.T) {
 
 // TestKeptAsItCame: a server with everything looks the same asleep and awake, so that nobody is told of a change.
 func TestKeptAsItCame(t *testing.T) {
-	dir := t.TempDir()
+	dir := registrytest.Dir(t)
 	script := registrytest.Script{Capabilities: `{"tools":{},"prompts":{},"resources":{"subscribe":true}}`, Lists: map[string]string{
 		"tools/list":               `{"tools":[{"name":"echo", "description":"a <b> & ` + "\u2028" + ` c", "inputSchema":{"type":"object"} }]}`,
 		"prompts/list":             `{"prompts":[{"name":"p"}]}`,
@@ -521,7 +521,7 @@ func TestNoLongerOnDemand(t *testing.T) {
 
 // TestAcceptedWhileItSleeps: what the owner accepts is served without a start.
 func TestAcceptedWhileItSleeps(t *testing.T) {
-	dir := t.TempDir()
+	dir := registrytest.Dir(t)
 	server := drowsy(0)
 	server.Pins = "hold"
 	store := openPins(t, dir)
@@ -531,7 +531,7 @@ func TestAcceptedWhileItSleeps(t *testing.T) {
 	if m.listed() != "" {
 		t.Fatalf("listed before it is accepted: %q", m.listed())
 	}
-	if _, err := store.Accept("s"); err != nil {
+	if _, err := store.Accept(pins.By{}, "s"); err != nil {
 		t.Fatal(err)
 	}
 	registrytest.Eventually(t, "listed", func() bool { return m.listed() == "s__echo" })

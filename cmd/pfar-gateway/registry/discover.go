@@ -160,7 +160,7 @@ func (u *Upstream) items(k Kind, raw [][]byte, old []Item) []Item {
 			}
 			continue
 		}
-		item.Reads = k == Tools && semantics(item.Member("annotations"), u.server.Tools[item.Name].Semantics) == "read"
+		item.Reads = k == Tools && semantics(item.Member("annotations"), wordOn(u.server.Tools, item.Name).Semantics) == "read"
 		list = append(list, item)
 	}
 	u.mu.Lock()

@@ -14,8 +14,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/yosida95/uritemplate/v3"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
+	"github.com/pfar/pfar/policies/inspect"
 )
 
 // Item is one tool, prompt, resource or resource template as its server defined it.
@@ -23,6 +25,8 @@ type Item struct {
 	Name     string    // or the URI, or its template
 	Raw      []byte    // the whole object as it came
 	Reads    bool      // a tool that changes nothing
+	Pin      string    // digest of the definition as the owner has accepted it; "": nobody has, or it is of a kind that nobody accepts
+	Reviewed bool      // a person has accepted it, and may have looked at what it claims
 	Headers  *mcp.Tool // a tool that wants some arguments repeated in headers of the request (SEP-2243); nil: none
 	template *uritemplate.Template
 	schemas  *schemas // of a tool
@@ -33,6 +37,7 @@ type schemas struct {
 	once   sync.Once
 	input  *schema.Schema
 	output *schema.Schema // nil: there is none
+	typed  *schema.Typed  // output, if no text fits into what conforms to it; else nil
 }
 
 func (i Item) compiled() *schemas {
@@ -40,6 +45,9 @@ func (i Item) compiled() *schemas {
 		i.schemas.input, _ = schema.Compile(i.Member("inputSchema")) // newItem has compiled them
 		if raw := i.Member("outputSchema"); raw != nil {
 			i.schemas.output, _ = schema.Compile(raw)
+			if i.schemas.output != nil {
+				i.schemas.typed, _ = schema.ReadTyped(raw)
+			}
 		}
 	})
 	return i.schemas
@@ -51,6 +59,40 @@ func (i Item) CheckArguments(raw []byte) *schema.Violation {
 		raw = []byte("{}")
 	}
 	return i.compiled().input.Check(raw)
+}
+
+// FreeText reports whether a call's arguments hold text that the tool's schema leaves to whoever made it.
+func (i Item) FreeText(raw []byte) bool {
+	if len(raw) == 0 || string(raw) == "null" {
+		return false
+	}
+	return i.compiled().input.FreeText(raw)
+}
+
+// Extracts reports whether a tool's results are typed values without free text, by its outputSchema. Each result has still to be
+// one: see Extract.
+func (i Item) Extracts() bool { return i.compiled().typed != nil }
+
+// Extract returns the structuredContent of a result with these members, which CheckResult found nothing wrong with, written anew so
+// that there is nothing in it but typed values. An error says why it is more than that; no word in it is the server's.
+func (i Item) Extract(ms jsonrpc.Members) ([]byte, error) {
+	typed, content := i.compiled().typed, ms.Get("structuredContent")
+	kind, failed := string(ms.Get("resultType")), string(ms.Get("isError"))
+	switch {
+	case typed == nil:
+		return nil, errors.New("the tool's outputSchema has room for text")
+	case failed != "" && failed != "false":
+		return nil, errors.New("the result is an error")
+	case kind != "" && kind != `"complete"`:
+		return nil, errors.New("the result is not complete")
+	case content == nil:
+		return nil, errors.New("the result has no structuredContent")
+	}
+	b, err := typed.Extract(content)
+	if err != nil {
+		return nil, fmt.Errorf("structuredContent: %w", err)
+	}
+	return b, nil
 }
 
 // CheckResult reports what is wrong with the members of a tool's result: structuredContent that does not conform to the
@@ -118,12 +160,23 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	case Prompts:
 		return item, checkName(item.Name)
 	case Resources:
-		return item, checkURI(item.Name)
+		err = checkURI(item.Name)
+	default:
+		item.template, err = template(item.Name)
 	}
-	if item.template, err = template(item.Name); err != nil {
-		return item, err
+	if err == nil {
+		err = checkWords(raw)
 	}
-	return item, nil
+	return item, err
+}
+
+// checkWords refuses what inspectors find suspicious in a definition that no owner is asked to accept, and that strangers may have
+// named.
+func checkWords(raw []byte) error {
+	if kind := inspect.Suspicion(raw, nil); kind != "" {
+		return fmt.Errorf("inspectors find its words suspicious: %s", kind)
+	}
+	return nil
 }
 
 func checkName(name string) error {
@@ -183,8 +236,11 @@ func template(text string) (*uritemplate.Template, error) {
 }
 
 // appendItem appends the definition as clients see it: the name that they call it by, our own _meta members, and no
-// icons that are not what they seem. All other bytes are the server's.
+// icons that are not what they seem. All other bytes are the server's; those of resources, which no owner accepts, are cleaned.
 func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
+	if k == Resources || k == Templates { // which nobody has looked at
+		item.Raw = fenced.Definition(item.Raw)
+	}
 	ms, err := jsonrpc.Object(item.Raw, nil)
 	if err != nil {
 		return dst // cannot be: newItem has read it
@@ -193,7 +249,7 @@ func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
 	added := fmt.Appendf(nil, `"pfar/server":%s,`, jsonrpc.Quote(p.server))
 	switch k {
 	case Tools:
-		added = fmt.Appendf(added, `"pfar/tool":%s,"pfar/semantics":%q,`, jsonrpc.Quote(item.Name), semantics(ms.Get("annotations"), p.owner[item.Name].Semantics))
+		added = fmt.Appendf(added, `"pfar/tool":%s,"pfar/semantics":%q,`, jsonrpc.Quote(item.Name), semantics(ms.Get("annotations"), wordOn(p.owner, item.Name).Semantics))
 		if aliases := p.owner[item.Name].Aliases; len(aliases) > 0 {
 			list, _ := json.Marshal(aliases) // strings
 			added = append(append(append(added, `"pfar/aliases":`...), list...), ',')
@@ -209,7 +265,7 @@ func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
 	for i := range ms {
 		switch string(ms[i].Name) {
 		case "_meta":
-			edits = append(edits, ms.Replace(i, jsonrpc.Amend(ms[i].Raw(), theirs, added)))
+			edits = append(edits, ms.Replace(i, jsonrpc.Amend(ms[i].Raw(), fenced.Theirs, added)))
 		case "name":
 			if name != item.Name && (k == Tools || k == Prompts) {
 				edits = append(edits, ms.Replace(i, jsonrpc.Quote(name)))
@@ -222,9 +278,6 @@ func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
 	}
 	return jsonrpc.Splice(dst, item.Raw, edits...)
 }
-
-// theirs reports whether a server may set a member of _meta: what begins with pfar/ is what pfar says.
-func theirs(name []byte) bool { return !bytes.HasPrefix(bytes.ToLower(name), []byte("pfar/")) }
 
 // harmlessIcons reports whether showing the icons reaches nothing but a named public host, and runs nothing (MS-90).
 func harmlessIcons(raw []byte) bool {
@@ -259,21 +312,18 @@ func harmlessIcon(src string) bool {
 	return err != nil && letters && strings.Contains(host, ".") && last != "localhost" && last != "local" && last != "internal"
 }
 
-// plainInfo returns serverInfo fit to be passed on, or one that says only our name for the server.
+// plainWord is a name or a version in which there is no room for a sentence.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9@_./+-]{1,64}$`)
+
+// plainInfo returns serverInfo fit to be passed on: a name and a version, as long as they are no more than that. What else is said
+// there (titles, descriptions, addresses, icons) comes before any call, and nobody has accepted it.
 func plainInfo(raw []byte, server string) []byte {
-	own := fmt.Appendf(nil, `{"name":%s,"version":"unknown"}`, jsonrpc.Quote(server))
-	const most = 8 << 10
-	ms, err := jsonrpc.Object(raw, nil)
-	if err != nil || len(raw) > most {
-		return own
-	}
-	for _, member := range [...]string{"name", "version"} {
-		if v := ms.Get(member); len(v) == 0 || v[0] != '"' {
-			return own
+	ms, _ := jsonrpc.Object(raw, nil)
+	word := func(member, instead string) []byte {
+		if text, err := jsonrpc.String(ms.Get(member)); err == nil && plainWord.MatchString(text) {
+			return jsonrpc.Quote(text)
 		}
+		return jsonrpc.Quote(instead)
 	}
-	if i := ms.Index("icons"); i >= 0 && !harmlessIcons(ms[i].Raw()) {
-		return jsonrpc.Splice(nil, raw, ms.Replace(i, []byte("[]")))
-	}
-	return raw
+	return fmt.Appendf(nil, `{"name":%s,"version":%s}`, word("name", server), word("version", "unknown"))
 }

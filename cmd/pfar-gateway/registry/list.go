@@ -50,6 +50,15 @@ func (l *List) Page(cursor string) ([]byte, bool) {
 	return l.pages[n], true
 }
 
+// Servers returns the names of those that have items in it.
+func (l *List) Servers() []string {
+	names := make([]string, len(l.parts))
+	for i, p := range l.parts {
+		names[i] = p.server
+	}
+	return names
+}
+
 // Len returns the number of items.
 func (l *List) Len() int {
 	n := 0

@@ -90,7 +90,10 @@ func (r *Registry) await(ctx context.Context, o *owned) error {
 	}
 	select {
 	case <-o.ready:
-		return o.err
+		if o.err != nil {
+			return errors.New(briefly(o.err.Error()))
+		}
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -37,7 +37,7 @@ func describe(name, text string) string {
 
 // TestPins is rug-pull, rug-pull-note and new-tool: what changes after it was accepted is held back, the rest goes on.
 func TestPins(t *testing.T) {
-	dir := t.TempDir()
+	dir := registrytest.Dir(t)
 	r := registrytest.New(t, limits())
 	store, err := pins.Open(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -64,7 +64,7 @@ func TestPins(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := store.Accept("s", "a"); err != nil {
+	if _, err := store.Accept(pins.By{}, "s", "a"); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.Ready(t); got.Tools != 2 || got.Held != 1 {
@@ -85,7 +85,7 @@ func TestPins(t *testing.T) {
 func TestHoldFirst(t *testing.T) {
 	for _, setting := range []string{"hold", ""} {
 		r := registrytest.New(t, limits())
-		store, err := pins.Open(t.TempDir(), slog.New(slog.DiscardHandler))
+		store, err := pins.Open(registrytest.Dir(t), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestHoldFirst(t *testing.T) {
 		if got := l.Ready(t); got.Tools != 0 || got.Held != 2 {
 			t.Errorf("%q: %+v", setting, got)
 		}
-		if _, err := store.Accept("s"); err != nil {
+		if _, err := store.Accept(pins.By{}, "s"); err != nil {
 			t.Fatal(err)
 		}
 		if got := l.Ready(t); got.Tools != 1 || got.Held != 0 {

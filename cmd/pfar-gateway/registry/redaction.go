@@ -20,16 +20,27 @@ type Redaction struct {
 
 	mu   sync.Mutex
 	turn chan struct{} // closed when there is another set
+	told chan struct{} // closed when there is one
 }
 
 // NewRedaction returns one that knows no secrets yet.
-func NewRedaction() *Redaction { return &Redaction{turn: make(chan struct{})} }
+func NewRedaction() *Redaction {
+	return &Redaction{turn: make(chan struct{}), told: make(chan struct{})}
+}
+
+// Known reports whether it has been said which secrets there are.
+func (r *Redaction) Known() bool { return r.set.Load() != nil }
+
+// Told returns a channel that is closed when that has been said.
+func (r *Redaction) Told() <-chan struct{} { return r.told }
 
 // Learn takes the secrets that there are from now on.
 func (r *Redaction) Learn(set *redact.Set) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.set.Store(set)
+	if r.set.Swap(set) == nil {
+		close(r.told)
+	}
 	close(r.turn)
 	r.turn = make(chan struct{})
 }
@@ -45,8 +56,23 @@ func (r *Redaction) knows(serial int64) (bool, <-chan struct{}) {
 	return set != nil && set.Serial() >= serial, r.turn
 }
 
+// Names are the secrets whose values a text holds, in any of their forms.
+func (r *Redaction) Names(text []byte) []string { return r.set.Load().Names(text) }
+
 // Text is a text of the gateway's own without secrets in it.
 func (r *Redaction) Text(text string) string { return redact.Strip(r.set.Load().String(text)) }
+
+// JSON is a JSON text without secrets in it, and the names of those that were.
+func (r *Redaction) JSON(text []byte) ([]byte, []string) {
+	text, hits := r.set.Load().ReplaceJSON(text)
+	var names []string
+	for _, h := range hits {
+		if !slices.Contains(names, h.Name) {
+			names = append(names, h.Name)
+		}
+	}
+	return text, names
+}
 
 // Redact sets what lines pass, before the first server comes up.
 func (r *Registry) Redact(by *Redaction) { r.redaction = by }

@@ -34,6 +34,7 @@ type Registry struct {
 	pins   *pins.Store // what has been accepted; nil holds nothing back, which only tests want
 
 	redaction *Redaction // of what servers say; nil: nothing is secret
+	narrow    narrow
 
 	mu        sync.Mutex
 	entries   map[string]*entry
@@ -161,7 +162,7 @@ func (r *Registry) serve(e *entry, u *Upstream, v reviewed) Kinds {
 	if e.served != nil {
 		changed, before = v.listing.changes(e.served.listing), e.served.view
 	}
-	s := &served{name: u.server.Name, upstream: u, listing: v.listing, found: v.found, held: v.held, instructions: v.instructions, waiting: v.count}
+	s := &served{name: u.server.Name, label: u.server.Label, upstream: u, listing: v.listing, found: v.found, held: v.held, instructions: v.instructions, waiting: v.count}
 	s.index()
 	s.view = r.view(s.name, []*served{s}, before, changed)
 	e.served = s
@@ -195,7 +196,7 @@ func (r *Registry) takeDown(e *entry, state State) {
 		state.Since = time.Now()
 	}
 	e.served, e.down, e.state = nil, true, state
-	e.waking.finish(errors.New(state.Reason))
+	e.waking.finish(errors.New(briefly(state.Reason)))
 	forgotten := r.forget()
 	r.publish(changed)
 	r.tell(Event{Server: name, Changed: changed})

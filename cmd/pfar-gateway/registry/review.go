@@ -58,6 +58,7 @@ func (r *Registry) review(u *Upstream, found *Listing) reviewed {
 		shown[k] = nil
 		for _, i := range found[k] {
 			if verdicts[n].State == pins.Accepted {
+				i.Pin, i.Reviewed = verdicts[n].Digest, verdicts[n].Person
 				shown[k] = append(shown[k], i)
 			} else {
 				v.hold(k, i.Name)

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // semantics says whether a tool reads or writes. The owner's word counts (DIS-09); else a tool reads only if its server
@@ -24,15 +27,38 @@ func semantics(annotations []byte, owner string) string {
 	return "read"
 }
 
+// wordOn is the owner's word on a tool: of names with * the one that says most of it counts.
+func wordOn(tools map[string]handover.Tool, name string) handover.Tool {
+	t, ok := tools[name]
+	if ok && t.Semantics != "" {
+		return t
+	}
+	best := -1
+	for p, like := range tools {
+		weight := gate.Pattern(p).Weight()
+		if like.Semantics == "" || !gate.Pattern(p).Match(name) || weight < best || weight == best && like.Semantics != "write" {
+			continue
+		}
+		best, t.Semantics = weight, like.Semantics
+	}
+	return t
+}
+
 // Mark is the member of a result without _meta that puts the server's label on it (DIS-10), with a comma behind it.
-func (u *Upstream) Mark() []byte { return u.mark[:len(u.mark):len(u.mark)] }
+func (u *Upstream) Mark(label string) []byte {
+	if label != u.server.Label {
+		return mark(u.server.Name, label)
+	}
+	return u.mark[:len(u.mark):len(u.mark)]
+}
 
 // Label puts it on a result with these members, which has _meta: what a server says under pfar/ is left out, and every
 // other byte stays as it came.
-func (u *Upstream) Label(result []byte, ms jsonrpc.Members) []byte {
-	own := u.mark[len(`"_meta":{`) : len(u.mark)-len(`},`)]
+func (u *Upstream) Label(label string, result []byte, ms jsonrpc.Members) []byte {
+	own := u.Mark(label)
+	own = own[len(`"_meta":{`) : len(own)-len(`},`)]
 	i := ms.Index("_meta")
-	return jsonrpc.Splice(make([]byte, 0, len(result)+len(own)+1), result, ms.Replace(i, jsonrpc.Amend(ms[i].Raw(), theirs, own)))
+	return jsonrpc.Splice(make([]byte, 0, len(result)+len(own)+1), result, ms.Replace(i, jsonrpc.Amend(ms[i].Raw(), fenced.Theirs, own)))
 }
 
 func mark(server, label string) []byte {

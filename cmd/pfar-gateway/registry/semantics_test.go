@@ -1,8 +1,10 @@
 package registry
 
 import (
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"testing"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/handover"
 )
 
 func TestSemantics(t *testing.T) {
@@ -44,8 +46,25 @@ func TestLabel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := string(u.Label([]byte(in), ms)); got != want {
+		if got := string(u.Label(u.server.Label, []byte(in), ms)); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", in, got, want)
 		}
+	}
+}
+
+// TestWordOn: the owner's word on tools of many names, the one that says most of the name first.
+func TestWordOn(t *testing.T) {
+	tools := map[string]handover.Tool{
+		"*": {Semantics: "read"}, "send_*": {Semantics: "write"}, "send_draft": {Semantics: "read"}, "send_all": {Aliases: []string{"all"}}, "a*": {Semantics: "read"}, "*a": {Semantics: "write"},
+	}
+	for name, want := range map[string]string{"get": "read", "send_mail": "write", "send_draft": "read", "send_all": "write", "aba": "write"} {
+		for range 20 { // a map has no order
+			if got := wordOn(tools, name); got.Semantics != want || (name == "send_all") != (len(got.Aliases) == 1) {
+				t.Fatalf("%s: %+v, want %s", name, got, want)
+			}
+		}
+	}
+	if got := wordOn(nil, "get"); got.Semantics != "" {
+		t.Errorf("nothing was said, and it is %+v", got)
 	}
 }

@@ -89,6 +89,9 @@ func newUpstream(server handover.Server, stdin, stdout *os.File, memory *keep.Me
 // Server returns what the declaration says of the server.
 func (u *Upstream) Server() handover.Server { return u.server }
 
+// Identity is the same as long as the process is, and keeps nothing else of it.
+func (u *Upstream) Identity() any { return &u.mark[0] }
+
 // Agreed returns what the handshake settled.
 func (u *Upstream) Agreed() Agreement {
 	if a := u.agreed.Load(); a != nil {

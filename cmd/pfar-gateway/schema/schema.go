@@ -30,6 +30,7 @@ type Schema struct {
 	graph    *graph
 	trivial  byte  // any: what a value must begin with to conform, whatever follows
 	flat     *flat // nil: it is not
+	text     any   // the schema itself, if it has formats: the library keeps none of them
 }
 
 // What a trivial schema asks of a value.
@@ -66,7 +67,11 @@ func Compile(raw []byte) (s *Schema, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Schema{compiled: compiled, graph: g, trivial: d.trivial(), flat: d.flat()}, nil
+	s = &Schema{compiled: compiled, graph: g, trivial: d.trivial(), flat: d.flat()}
+	if bytes.Contains(raw, []byte(`"format"`)) {
+		s.text = d.root
+	}
+	return s, nil
 }
 
 // Check reports the violations of value, JSON that was found to be well-formed, nil if it conforms. A value that

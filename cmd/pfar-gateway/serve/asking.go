@@ -10,6 +10,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 )
@@ -23,15 +25,20 @@ type question struct {
 // maxQuestions bounds those of one session.
 const maxQuestions = 64
 
-// ask returns the request that puts a server's question to the client, nil if the client cannot be asked. Should the
-// server give it up, say is called with what tells the client so.
-func (s *session) ask(a *registry.Ask, aggregate bool, say func(message []byte)) []byte {
+// ask returns the request that puts a server's question to the client, nil if the client cannot be asked. The question came
+// by a passage, and the answer passes the gate as well. Should the server give it up, say is called with what tells the client so.
+func (s *session) ask(ctx context.Context, srv *Server, a *registry.Ask, pass *enforce.Passage, aggregate bool, say func(message []byte)) []byte {
 	c := registry.Capability(a.Method)
 	if !s.capable(c) {
 		a.Fail(jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: the client cannot be asked for %s", c))
 		return nil
 	}
-	id := s.expect(question{a.Answer, a.Fail})
+	said, ok := pass.Said(ctx, a.Method, a.Params)
+	if !ok {
+		a.Fail(jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the client is not asked this"))
+		return nil
+	}
+	id := s.expect(srv.answering(pass, a))
 	if id == nil {
 		a.Fail(jsonrpc.Errorf(registry.CodeBusy, "too many questions wait for the client"))
 		return nil
@@ -46,7 +53,7 @@ func (s *session) ask(a *registry.Ask, aggregate bool, say func(message []byte))
 	if a.Method == string(mcp.MethodElicitationCreate) {
 		s.sub.expects(a.Server, a.Params)
 	}
-	return questionTo(id, a.Method, attributed(a.Server, a.Method, a.Params, aggregate))
+	return questionTo(id, a.Method, attributed(a.Server, a.Method, said, aggregate))
 }
 
 // cancelled takes a question back.
@@ -178,7 +185,7 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 	if ms, err = jsonrpc.Object(result, nil); err != nil {
 		return reply{}, against(up, "%v", err)
 	}
-	return labelled(up, result, ms), nil
+	return x.received(ctx, up, t, reply{result: result, members: ms})
 }
 
 // incapable is the error of a client that does not say that it can be asked for what the server needs.
@@ -219,6 +226,9 @@ func (x *exchange) round(ctx context.Context, up *registry.Upstream, t target, c
 	answers, err := x.inquire(ctx, up.Server().Name, requests, asked)
 	if err != nil {
 		return reply{}, err
+	}
+	if err := x.pass.Enter(ctx, call.Method, answers, false); err != nil {
+		return x.refusal(t, err)
 	}
 	ms, err := jsonrpc.Object(paramsOr(call.Params), nil)
 	if err != nil {
@@ -264,6 +274,10 @@ func (x *exchange) inquire(ctx context.Context, server string, requests jsonrpc.
 		if x.plain {
 			return nil, jsonrpc.Errorf(mcp.INVALID_REQUEST, "server %q asks its client something, which cannot be in a batch", server)
 		}
+		said, ok := x.pass.Said(ctx, method, asked[i].Get("params"))
+		if !ok {
+			return nil, jsonrpc.Errorf(approval.Code, "server %q asks its client what inspectors found suspicious", server)
+		}
 		id := x.session.expect(question{
 			func(result []byte) { answers <- answer{i, result, nil} },
 			func(e *jsonrpc.Error) { answers <- answer{i, nil, e} },
@@ -272,7 +286,7 @@ func (x *exchange) inquire(ctx context.Context, server string, requests jsonrpc.
 			return nil, jsonrpc.Errorf(registry.CodeBusy, "too many questions wait for the client")
 		}
 		open[string(id)] = true
-		if err := x.stream().send(questionTo(id, method, attributed(server, method, asked[i].Get("params"), x.endpoint == ""))); err != nil {
+		if err := x.stream().send(questionTo(id, method, attributed(server, method, said, x.endpoint == ""))); err != nil {
 			return nil, jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the client hung up")
 		}
 	}

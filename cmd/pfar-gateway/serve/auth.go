@@ -2,8 +2,6 @@ package serve
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/policies/access"
 )
 
 // leastToken is the shortest token that is one: 128 bits in hexadecimal.
@@ -26,7 +26,8 @@ func (s *Server) Loopback(token []byte, port int) (http.Handler, error) {
 	if len(token) < leastToken {
 		return nil, fmt.Errorf("the token has %d bytes, at least %d are needed", len(token), leastToken)
 	}
-	want := sha256.Sum256(token)
+	own := access.DigestOf(token)
+	s.let(&own, nil)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !ownHost(r.Host, port) {
 			refuse(w, http.StatusForbidden, "Host is not this endpoint's")
@@ -36,7 +37,17 @@ func (s *Server) Loopback(token []byte, port int) (http.Handler, error) {
 			refuse(w, http.StatusForbidden, "Origin is not a loopback one")
 			return
 		}
-		if !bearer(r.Header, want) {
+		t := s.admitted(r.Context())
+		if t == nil {
+			unknown(w)
+			return
+		}
+		digest, ok := bearer(r.Header)
+		var m *member
+		if ok {
+			m = t.bearer(digest)
+		}
+		if m == nil {
 			challenge, text := `Bearer realm="pfar"`, "a bearer token is needed"
 			if len(r.Header["Authorization"]) > 0 { // RFC 6750 section 3.1
 				challenge, text = challenge+`, error="invalid_token"`, "the bearer token is wrong"
@@ -45,19 +56,32 @@ func (s *Server) Loopback(token []byte, port int) (http.Handler, error) {
 			refuse(w, http.StatusUnauthorized, text)
 			return
 		}
-		s.serve(w, r, "token")
+		s.serve(w, r, t, m, binding{Token: digest})
 	}), nil
 }
 
-// Local returns the endpoint for a Unix listener whose connections Peers has let in.
-func (s *Server) Local() http.Handler {
+// unknown answers a request for which nobody has said who is let in.
+func unknown(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, "pfard has not said yet which clients are declared")
+}
+
+// Local returns the endpoint for a Unix listener whose connections Peers has let in. Beside declared clients, root and the
+// given users come in, as the default client or as whom the path names: the operator, or any client.
+func (s *Server) Local(operators ...uint32) http.Handler {
+	s.let(nil, operators)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		uid, ok := r.Context().Value(peerKey{}).(uint32)
+		uid, ok := Peer(r.Context())
 		if !ok {
 			refuse(w, http.StatusForbidden, "the connection's peer is not known")
 			return
 		}
-		s.serve(w, r, "uid "+strconv.FormatUint(uint64(uid), 10))
+		t := s.admitted(r.Context())
+		if t == nil {
+			unknown(w)
+			return
+		}
+		s.serve(w, r, t, t.peer(uid), binding{UID: uid})
 	})
 }
 
@@ -93,25 +117,32 @@ func ownOrigin(h http.Header) bool {
 	return slices.Contains([]string{"127.0.0.1", "::1", "localhost"}, u.Hostname())
 }
 
-// bearer compares in constant time; the digests make lengths equal.
-func bearer(h http.Header, want [sha256.Size]byte) bool {
+// bearer returns the digest of the token that the request has, and false if it has none.
+func bearer(h http.Header) (access.Digest, bool) {
 	values := h["Authorization"]
 	if len(values) != 1 {
-		return false
+		return access.Digest{}, false
 	}
 	scheme, token, ok := strings.Cut(values[0], " ")
-	if !ok || !strings.EqualFold(scheme, "bearer") {
-		return false
+	if !ok || !strings.EqualFold(scheme, "bearer") || token == "" {
+		return access.Digest{}, false
 	}
-	have := sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(have[:], want[:]) == 1
+	return access.DigestOf([]byte(token)), true
 }
 
-// Peers is a Unix listener that lets in root and the given users, as the kernel knows them.
+// Peers is a Unix listener that lets in root, the given users and those who are declared clients, as the kernel knows them.
 type Peers struct {
 	*net.UnixListener
-	UIDs []uint32
-	Log  *slog.Logger
+	UIDs     []uint32
+	Declared func(uid uint32) bool // nil: nobody is
+	Log      *slog.Logger
+}
+
+// Declared reports whether a user is a declared client, or may be one: as long as nobody has said who is declared, a
+// connection is kept, and its requests wait.
+func (s *Server) Declared(uid uint32) bool {
+	t := s.clients.table.Load()
+	return t == nil || t.uids[uid] != nil
 }
 
 // Accept returns the next connection that may be served.
@@ -122,7 +153,7 @@ func (p Peers) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		uid, err := peerUID(c)
-		if err == nil && (uid == 0 || slices.Contains(p.UIDs, uid)) {
+		if err == nil && (uid == 0 || slices.Contains(p.UIDs, uid) || p.Declared != nil && p.Declared(uid)) {
 			return c, nil
 		}
 		if err == nil {
@@ -134,6 +165,12 @@ func (p Peers) Accept() (net.Conn, error) {
 }
 
 type peerKey struct{}
+
+// Peer returns the user at the other end of a request's Unix socket, and false if there is none that is known.
+func Peer(ctx context.Context) (uid uint32, ok bool) {
+	uid, ok = ctx.Value(peerKey{}).(uint32)
+	return uid, ok
+}
 
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	u, ok := c.(*net.UnixConn)

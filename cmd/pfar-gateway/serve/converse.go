@@ -8,6 +8,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 )
@@ -16,14 +17,22 @@ import (
 // requests to the client.
 type conversation struct {
 	up     *registry.Upstream
+	pass   *enforce.Passage
 	target target
 	call   registry.Call
-	notes  chan []byte // messages for the client
+	notes  chan note
 	asks   chan *registry.Ask
 	done   chan outcome
 	over   chan struct{} // closed when done has the outcome
 	cancel context.CancelCauseFunc
 	told   atomic.Pointer[[]byte] // progress, the last
+}
+
+// note is a message for the client.
+type note struct {
+	message []byte
+	method  string // of a notification of the server's instead, which the client may not have to get
+	params  []byte
 }
 
 type outcome struct {
@@ -49,7 +58,7 @@ func (x *exchange) converse(ctx context.Context, up *registry.Upstream, t target
 		return x.finish(ctx, up, t, call, result)
 	}
 	c := &conversation{
-		up: up, target: t, notes: make(chan []byte, backlog), asks: make(chan *registry.Ask, maxAsks), done: make(chan outcome, 1), over: make(chan struct{}),
+		up: up, pass: x.pass, target: t, notes: make(chan note, backlog), asks: make(chan *registry.Ask, maxAsks), done: make(chan outcome, 1), over: make(chan struct{}),
 	}
 	if call.Token != 0 {
 		call.Progress = c.progress(x.before)
@@ -115,11 +124,23 @@ func progressOf(params []byte) float64 {
 // note queues a notification for the client and reports whether there was room.
 func (c *conversation) note(method string, params []byte) bool {
 	select {
-	case c.notes <- jsonrpc.AppendNotification(nil, method, params):
+	case c.notes <- note{method: method, params: params}:
 		return true
 	default:
 		return false
 	}
+}
+
+// said is a note as the client may have it, nil if it may not.
+func (c *conversation) said(ctx context.Context, n note) []byte {
+	if n.method == "" {
+		return n.message
+	}
+	params, ok := c.pass.Said(ctx, n.method, n.params)
+	if !ok {
+		return nil
+	}
+	return jsonrpc.AppendNotification(nil, n.method, params)
 }
 
 func (c *conversation) ask(a *registry.Ask) bool {
@@ -140,15 +161,15 @@ func (x *exchange) attend(c *conversation) (reply, error) {
 		}
 	}()
 	send := func(message []byte) {
-		if x.stream().send(message) != nil {
+		if message != nil && x.stream().send(message) != nil {
 			c.cancel(errHungUp)
 		}
 	}
 	ended := x.ctx.Done()
 	for {
 		select {
-		case m := <-c.notes:
-			send(m)
+		case n := <-c.notes:
+			send(c.said(x.ctx, n))
 		case a := <-c.asks:
 			if a.Over() {
 				continue
@@ -158,7 +179,7 @@ func (x *exchange) attend(c *conversation) (reply, error) {
 				parked = err == nil
 				return re, err
 			}
-			if m := x.session.ask(a, x.endpoint == "", func(m []byte) { c.later(m) }); m != nil {
+			if m := x.session.ask(x.ctx, x.srv, a, x.pass, x.endpoint == "", func(m []byte) { c.later(m) }); m != nil {
 				send(m)
 			}
 		case <-ended:
@@ -166,7 +187,7 @@ func (x *exchange) attend(c *conversation) (reply, error) {
 			ended = nil // the call ends by that
 		case o := <-c.done:
 			for len(c.notes) > 0 { // it came before the answer
-				send(<-c.notes)
+				send(c.said(x.ctx, <-c.notes))
 			}
 			if o.err != nil {
 				return reply{}, x.heard(c.up, o.err)
@@ -179,7 +200,7 @@ func (x *exchange) attend(c *conversation) (reply, error) {
 // later sends a message that must not block whoever has it.
 func (c *conversation) later(message []byte) {
 	select {
-	case c.notes <- message:
+	case c.notes <- note{message: message}:
 	default:
 	}
 }

@@ -62,7 +62,7 @@ func (m *sandman) awaitSleeps(t *testing.T, n int) {
 func asleep(t *testing.T, idle time.Duration, sessions handover.Sessions) *sandman {
 	t.Helper()
 	script := everything()
-	m := &sandman{t: t, g: start(t, DefaultLimits()), script: script, server: handover.Server{Name: "s", OnDemand: true, IdleTimeout: idle, Sessions: sessions}}
+	m := &sandman{t: t, g: start(t, DefaultLimits()), script: script, server: handover.Server{Name: "s", OnDemand: true, IdleTimeout: idle, Sessions: sessions, Pins: "trust-first", Declared: registrytest.Trusted("s")}}
 	m.g.Wakes(m)
 	m.g.OnDemand([]control.OnDemand{{Server: m.server, Sleeps: true}})
 	m.awaitSleeps(t, 1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 )
@@ -20,9 +21,10 @@ type exchange struct {
 	srv      *Server
 	w        http.ResponseWriter
 	r        *http.Request
-	client   string // as authenticated
-	local    bool   // on the Unix socket
-	endpoint string // the server's name, "" for all
+	bound    binding
+	member   *member // who it is bound to
+	local    bool    // on the Unix socket
+	endpoint string  // the server's name, "" for all
 	session  *session
 	modern   bool // 2026-07-28: no session, everything is in the request
 
@@ -40,6 +42,8 @@ type exchange struct {
 	back   *returned     // what the client came back with
 	before *conversation // that came to nothing, or to a question
 	rounds int           // of questions in the course of it
+
+	pass *enforce.Passage // through the gate; nil: it has not passed, or waits for its client to come back
 }
 
 // reply is a result: the object that came or was made, and members to put before the others in it, each with a comma
@@ -170,6 +174,11 @@ func (x *exchange) era() (int, *jsonrpc.Error) {
 	if raw := x.meta.Get(mcp.MetaKeyClientCapabilities); len(raw) == 0 || raw[0] != '{' {
 		return http.StatusBadRequest, jsonrpc.Errorf(mcp.INVALID_PARAMS, "_meta has no %s", mcp.MetaKeyClientCapabilities)
 	}
+	if raw := x.meta.Get(mcp.MetaKeyLogLevel); raw != nil {
+		if level, _ := jsonrpc.String(raw); severity(level) <= 0 {
+			return http.StatusBadRequest, jsonrpc.Errorf(mcp.INVALID_PARAMS, "_meta's %s is no level", mcp.MetaKeyLogLevel)
+		}
+	}
 	if err := x.standardHeaders(); err != nil {
 		return http.StatusBadRequest, jsonrpc.Errorf(mcp.HEADER_MISMATCH, "%v", err)
 	}
@@ -284,8 +293,18 @@ func (x *exchange) run(ctx context.Context) (reply, error) {
 			return reply{}, jsonrpc.Errorf(mcp.INVALID_REQUEST, "a request with this id is in flight")
 		}
 		defer x.session.finish(x.msg.ID)
+	} else if x.modern {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		x.srv.clients.requests.add(x, cancel)
+		defer x.srv.clients.requests.remove(x)
+		if err := x.stays(); err != nil {
+			return reply{}, err
+		}
 	}
 	x.ctx = ctx
+	defer x.lost()
 	re, back, err := x.comeBack()
 	if err == nil && !back {
 		re, err = x.method(ctx)
@@ -294,6 +313,13 @@ func (x *exchange) run(ctx context.Context) (reply, error) {
 		re, err = x.complete(re)
 	}
 	return re, err
+}
+
+// lost closes the record of a request that panics.
+func (x *exchange) lost() {
+	if x.pass != nil {
+		_ = x.pass.End("failed", 0)
+	}
 }
 
 // status is the HTTP status of an error: the newer generation gives some of them one of their own.
@@ -371,7 +397,7 @@ func (x *exchange) batch(body []byte) {
 	}
 	all := []byte{'['}
 	for _, m := range messages {
-		one := &exchange{srv: x.srv, w: x.w, r: x.r, client: x.client, endpoint: x.endpoint, session: x.session, plain: true}
+		one := &exchange{srv: x.srv, w: x.w, r: x.r, bound: x.bound, member: x.member, local: x.local, endpoint: x.endpoint, request: x.request, session: x.session, plain: true}
 		if b := one.single(m); b != nil {
 			if len(all) > 1 {
 				all = append(all, ',')

@@ -12,8 +12,10 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 )
 
 // target is what a request is about: a tool, a prompt, a resource.
@@ -27,9 +29,35 @@ type target struct {
 // 1 s and 5 s.
 const replayWait = 15 * time.Second
 
-// reach sends the request to what find finds, and returns the result as it came. Should the server's process end, the
-// next one is asked once more if the first has not had the request, or if it only reads (LIF-15).
+// reach passes the gate with a request to what find finds, sends it, and returns the result as the client may have it. Before
+// it has passed, no server is woken for it.
 func (x *exchange) reach(ctx context.Context, find func() (target, error)) (reply, error) {
+	t, err := find()
+	if err != nil {
+		x.missed(t, err)
+		return reply{}, err
+	}
+	if err := x.enter(ctx, t); err != nil {
+		return x.denied(ctx, t, err)
+	}
+	re, err := x.attempt(ctx, t.still(find))
+	return x.left(ctx, re, err)
+}
+
+// still is find for a request that has passed the gate with t: what it finds later must be the same.
+func (t target) still(find func() (target, error)) func() (target, error) {
+	return func() (target, error) {
+		now, err := find()
+		if err == nil && (now.Upstream.Server().Name != t.Upstream.Server().Name || now.Name != t.Name || now.Item.Pin != t.Item.Pin) {
+			err = jsonrpc.Errorf(registry.CodeUnavailable, "what was asked for has changed meanwhile: ask again")
+		}
+		return now, err
+	}
+}
+
+// attempt sends the request, and returns the result. Should the server's process end, the next one is asked once more if the
+// first has not had the request, or if it only reads (LIF-15).
+func (x *exchange) attempt(ctx context.Context, find func() (target, error)) (reply, error) {
 	t, release, err := x.hold(ctx, find)
 	if err != nil {
 		return reply{}, err
@@ -40,8 +68,8 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 	if !ok {
 		return re, err
 	}
-	again := (!gone.Sent || t.reads) && x.rounds == 0 // or the server has had a part of it
-	if x.owns(t.Upstream) && again && !gone.Sent {    // it was about to end: the session gets another
+	again := (!gone.Sent || t.reads && !x.pass.Approved()) && x.rounds == 0 // or the server has had a part of it, or what one yes was for
+	if x.owns(t.Upstream) && again && !gone.Sent {                          // it was about to end: the session gets another
 		return x.forward(ctx, t)
 	}
 	if again && !x.owns(t.Upstream) {
@@ -141,7 +169,7 @@ func (x *exchange) metaFor(up *registry.Upstream, call *registry.Call) ([]jsonrp
 			added = strconv.AppendInt(added, call.Token, 10)
 		}
 	}
-	if x.traceparent != "" {
+	if x.traceparent != "" && !x.pass.Approved() {
 		added = append(append(append(comma(added), `"traceparent":"`...), x.traceparent...), '"')
 		if x.tracestate != "" {
 			added = append(append(added, `,"tracestate":`...), jsonrpc.Quote(x.tracestate)...)
@@ -158,7 +186,9 @@ func (x *exchange) metaFor(up *registry.Upstream, call *registry.Call) ([]jsonrp
 		}
 		return []jsonrpc.Edit{x.params.Prepend(paramsOr(x.msg.Params), slices.Concat([]byte(`"_meta":{`), added, []byte{'}'}))}, nil
 	}
-	keep := func(name []byte) bool { return string(name) != "progressToken" && !drop(name) }
+	keep := func(name []byte) bool {
+		return string(name) != "progressToken" && !drop(name) && (!x.pass.Approved() || plainMeta(name))
+	}
 	return []jsonrpc.Edit{x.params.Replace(i, x.meta.Merge(nil, keep, added))}, nil
 }
 
@@ -197,8 +227,10 @@ func (x *exchange) generation(up *registry.Upstream) (added []byte, drop func([]
 	if err != nil {
 		return nil, nil, invalidParams("reading _meta: %v", err)
 	}
-	return slices.Concat([]byte(`"`+mcp.MetaKeyClientCapabilities+`":`), allowed),
-		func(name []byte) bool { return string(name) == mcp.MetaKeyClientCapabilities }, nil
+	return fmt.Appendf(nil, `%q:%s,%q:%s`, mcp.MetaKeyClientInfo, clientInfo(x.bound), mcp.MetaKeyClientCapabilities, allowed),
+		func(name []byte) bool {
+			return string(name) == mcp.MetaKeyClientCapabilities || string(name) == mcp.MetaKeyClientInfo
+		}, nil
 }
 
 // wantsLog reports whether log messages of the server's are to reach the client with this call.
@@ -253,13 +285,17 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 		return x.inputRequired(ctx, up, t, call, result, ms)
 	}
 	if !mayAsk(call.Method) {
-		return reply{result: result, members: ms}, nil
+		if err := x.pass.Seen(); err != nil { // it may have been written to meanwhile
+			return reply{}, x.unseeable(up, err)
+		}
+		if !x.pass.Strange() {
+			return reply{result: result, members: ms}, nil
+		}
+		return x.received(ctx, up, t, reply{result: result, members: ms})
 	}
 	if mcp.MCPMethod(call.Method) == mcp.MethodToolsCall {
 		if v := t.Item.CheckResult(ms); v != nil {
-			e := jsonrpc.Errorf(CodeResult, "server %q has run tool %q, and its result is against its own outputSchema: %s", up.Server().Name, t.Name, v.Text)
-			e.Data = fmt.Appendf(nil, `{"path":%s,"rule":%s}`, jsonrpc.Quote(v.Path), jsonrpc.Quote(v.Rule))
-			return reply{}, e
+			return reply{}, x.misfit(up, t, v)
 		}
 	}
 	if x.modern && mcp.MCPMethod(call.Method) == mcp.MethodResourcesRead {
@@ -270,9 +306,26 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 			result = fit
 		}
 	}
-	re := labelled(up, result, ms)
-	re.toolError = string(ms.Get("isError")) == "true"
-	return re, nil
+	return x.received(ctx, up, t, reply{result: result, members: ms, toolError: string(ms.Get("isError")) == "true"})
+}
+
+// misfit is the error of a result that is against its schema. The names in it are the server's words.
+func (x *exchange) misfit(up *registry.Upstream, t target, v *schema.Violation) error {
+	if err := x.pass.Seen(); err != nil {
+		return x.unseeable(up, err)
+	}
+	text := v.Text
+	data := fmt.Appendf(nil, `{"path":%s,"rule":%s}`, jsonrpc.Quote(v.Path), jsonrpc.Quote(v.Rule))
+	if x.pass.Strange() {
+		if !x.pass.Inbound(x.ctx, fmt.Appendf(nil, `[%s,%s]`, jsonrpc.Quote(text), data)) {
+			text, data = "in what way, inspectors found too suspicious to be told", nil
+		} else {
+			text, data = x.pass.Answer().Text(text), fenced.Definition(data)
+		}
+	}
+	e := jsonrpc.Errorf(CodeResult, "server %q has run tool %q, and its result is against its own outputSchema: %s", up.Server().Name, t.Name, text)
+	e.Data = data
+	return e
 }
 
 // mayAsk reports whether a server of 2026-07-28 may ask its client something in the course of a method. These are also the
@@ -316,10 +369,10 @@ func (x *exchange) heard(up *registry.Upstream, err error) error {
 	}
 	switch code := e.Number(); code {
 	case mcp.HEADER_MISMATCH, mcp.UNSUPPORTED_PROTOCOL_VERSION: // between pfar and the server, and nothing of the client's
-		return against(up, "the error %d is about pfar's own words: %.300q", code, e.Raw)
+		return against(up, "the error %d is about pfar's own words", code)
 	case mcp.URL_ELICITATION_REQUIRED:
 	default:
-		return err
+		return x.fencedError(up, e)
 	}
 	if refusal := up.Refusal(string(mcp.MethodElicitationCreate)); refusal != nil {
 		return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q asks its client for what it may not: %s", up.Server().Name, strings.TrimPrefix(refusal.Text, "method not found: "))
@@ -327,13 +380,5 @@ func (x *exchange) heard(up *registry.Upstream, err error) error {
 	if !x.capable("elicitation") {
 		return incapable(up.Server().Name, "elicitation")
 	}
-	return err
-}
-
-// labelled puts the server's label on a result.
-func labelled(up *registry.Upstream, result []byte, ms jsonrpc.Members) reply {
-	if ms.Index("_meta") < 0 {
-		return reply{result: result, members: ms, added: up.Mark()}
-	}
-	return reply{result: up.Label(result, ms), members: ms}
+	return x.fencedError(up, e)
 }

@@ -326,7 +326,7 @@ func TestSessionOnServerWithout(t *testing.T) {
 	got := next(t, messages)
 	for _, want := range []string{
 		`"state":"two","answers":{"r":{"roots":[1.0]}}`,
-		`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"roots":{},"x":1}`,
+		`"io.modelcontextprotocol/clientInfo":{"name":"default","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}},"roots":{}}`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s\nwant %s", got, want)
@@ -406,7 +406,7 @@ func TestOwnProcesses(t *testing.T) {
 	for _, l := range o.opened {
 		seen += first(l)
 	}
-	for _, want := range []string{`"capabilities":{"roots":{"listChanged":true},"sampling":{},"x":{}},"clientInfo":{"name":"t","version":"1"}`, `"capabilities":{},`} {
+	for _, want := range []string{`"capabilities":{"roots":{"listChanged":true},"sampling":{}},"clientInfo":{"name":"default","version":"1"}`, `"capabilities":{},`} {
 		if !strings.Contains(seen, want) {
 			t.Errorf("initialized with %s, want %s", seen, want)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -177,7 +178,7 @@ func TestSessionsAreBound(t *testing.T) {
 			}
 		}
 	}
-	if s := g.srv.sessions.find(all.id, "uid 1000", ""); s != nil {
+	if s := g.srv.sessions.find(all.id, binding{Client: access.Operator, Handle: access.DefaultSession, UID: 1000}, ""); s != nil {
 		t.Error("another client's session is found")
 	}
 	resp := g.request(t, "POST", "/mcp", ping, func(r *http.Request) { r.Header["Mcp-Session-Id"] = []string{all.id, one.id} })
@@ -430,8 +431,11 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
+// byToken is what the tests' clients are bound to.
+var byToken = binding{Client: access.Default, Handle: access.DefaultSession, Token: access.DigestOf([]byte(token))}
+
 func streams(g *gateway, id string) int {
-	s := g.srv.sessions.find(id, "token", "")
+	s := g.srv.sessions.find(id, byToken, "")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.streams

@@ -15,20 +15,16 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
+	"github.com/pfar/pfar/policies/access"
 )
 
-// serve answers an authenticated request. There is /mcp for all servers and /mcp/SERVER for one, and nothing else.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, client string) {
+// serve answers a request of a client that is let in, by what it shows: m, or nil if that is none before the path says who.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *table, m *member, bound binding) {
 	id := telemetry.RequestID()
 	w.Header()[headerRequestID] = []string{id}
-	rest, ok := strings.CutPrefix(r.URL.Path, "/mcp")
-	endpoint := strings.TrimPrefix(rest, "/")
-	if !ok || rest == "/" || rest != "" && rest[0] != '/' {
-		refuse(w, http.StatusNotFound, "there is nothing here; the endpoints are /mcp and /mcp/SERVER")
-		return
-	}
-	if endpoint != "" && !s.registry.Catalogue().Known(endpoint) {
-		refuse(w, http.StatusNotFound, "there is no server of this name")
+	path, ok := segments(r.URL.Path, r.URL.RawPath)
+	if !ok {
+		refuse(w, http.StatusNotFound, "there is nothing here; the endpoints are /mcp, /mcp/SERVER and /mcp/CLIENT/SESSION/SERVER")
 		return
 	}
 	for _, key := range singleton {
@@ -37,7 +33,15 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, client string) {
 			return
 		}
 	}
-	x := &exchange{srv: s, w: w, r: r, client: client, endpoint: endpoint, request: id, local: strings.HasPrefix(client, "uid ")}
+	x := &exchange{srv: s, w: w, r: r, bound: bound, member: m, request: id, local: bound.Token == access.Digest{}}
+	if x.act(t, path); x.member == nil {
+		refuse(w, http.StatusForbidden, "uid "+strconv.FormatUint(uint64(bound.UID), 10)+" is no client")
+		return
+	}
+	if e := x.route(path); e != nil {
+		x.misplaced(e)
+		return
+	}
 	switch r.Method {
 	case http.MethodPost:
 		x.post()
@@ -225,7 +229,7 @@ func (x *exchange) find() bool {
 		refuse(x.w, http.StatusBadRequest, "header Mcp-Session-Id is missing: initialize first, or say in MCP-Protocol-Version that the request is of "+mcp.ProtocolVersion20260728)
 		return false
 	}
-	if x.session = x.srv.sessions.find(id, x.client, x.endpoint); x.session == nil {
+	if x.session = x.srv.sessions.find(id, x.bound, x.endpoint); x.session == nil {
 		refuse(x.w, http.StatusNotFound, "there is no such session: initialize again")
 		return false
 	}
@@ -241,6 +245,12 @@ func (s *Server) closed(t *session) {
 	for _, p := range t.processes() {
 		s.registry.End(p.own)
 	}
+	if t.handle != "" {
+		s.gate.Approvals.Forget(t.bound.Client, t.handle)
+		if err := s.gate.Sessions.End(t.bound.Client, t.handle); err != nil {
+			s.log.Warn("forgetting what a connection has seen, ignoring", "error", err.Error())
+		}
+	}
 	s.hub.remove(t.sub)
 	s.unwatch(t.sub)
 	s.noted()
@@ -248,5 +258,8 @@ func (s *Server) closed(t *session) {
 
 // view returns what the exchange's endpoint shows.
 func (x *exchange) view() (*registry.View, error) {
-	return x.srv.registry.Catalogue().View(x.endpoint)
+	return x.catalogue().View(x.endpoint)
 }
+
+// catalogue is what there is for the exchange's client: nothing else leads from a request to a server.
+func (x *exchange) catalogue() *registry.Catalogue { return x.srv.registry.For(x.member.rights) }

@@ -1,21 +1,26 @@
 package serve
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/handover"
 )
 
 // subscriber is one client's interest in what happens, and what waits to be told to it. Changed lists are a set and
 // the rest a bounded queue, so a client that reads nothing costs no more than that.
 type subscriber struct {
+	bound    binding
+	rights   atomic.Pointer[access.Rights] // nil: nobody has said yet, and nothing is told
 	endpoint string
 	kinds    registry.Kinds
 	tag      []byte        // id of subscriptions/listen, which marks all that is sent on it
@@ -24,26 +29,46 @@ type subscriber struct {
 
 	mu      sync.Mutex
 	changed registry.Kinds
-	queue   [][]byte
+	queue   []told
 	level   int               // of log messages, 0 for none
 	uris    map[string]string // resources watched, and their server
 
 	elicitations map[string]struct{} // that are answered out of band, by server and id
+
+	over chan struct{} // of subscriptions/listen: closed when its client may listen no more
+	once sync.Once
 }
 
-func newSubscriber(endpoint string, kinds registry.Kinds, limit int) *subscriber {
-	return &subscriber{endpoint: endpoint, kinds: kinds, limit: limit, wake: make(chan struct{}, 1), uris: make(map[string]string), elicitations: make(map[string]struct{})}
+// told is a message for a client.
+type told struct {
+	message []byte
+	says    string // the server whose notification it is instead, which has to pass the gate; "" for none's
+	method  string // of that
+	params  []byte
+}
+
+// dismiss ends the stream.
+func (s *subscriber) dismiss() { s.once.Do(func() { close(s.over) }) }
+
+// sees reports whether what a server does is this client's business.
+func (s *subscriber) sees(server string) bool {
+	rights := s.rights.Load()
+	return rights != nil && rights.Server(server) && (s.endpoint == "" || s.endpoint == server)
+}
+
+func newSubscriber(bound binding, endpoint string, kinds registry.Kinds, limit int) *subscriber {
+	return &subscriber{bound: bound, over: make(chan struct{}), endpoint: endpoint, kinds: kinds, limit: limit, wake: make(chan struct{}, 1), uris: make(map[string]string), elicitations: make(map[string]struct{})}
 }
 
 // take returns what waits, as messages without line ends.
-func (s *subscriber) take() [][]byte {
+func (s *subscriber) take() []told {
 	s.mu.Lock()
 	changed, queue := s.changed, s.queue
 	s.changed, s.queue = 0, nil
 	s.mu.Unlock()
-	var messages [][]byte
+	var messages []told
 	for _, method := range changed.Notifications() {
-		messages = append(messages, s.message(method, nil))
+		messages = append(messages, told{message: s.message(method, nil)})
 	}
 	return append(messages, queue...)
 }
@@ -88,7 +113,7 @@ func (s *subscriber) event(e registry.Event, about subject) {
 	}
 	apart := e.Shared && s.tag == nil // a session has a process of its own, and hears of that
 	if e.Method != "" && !apart && len(s.queue) < s.limit && s.wants(e, about) {
-		s.queue = append(s.queue, s.message(e.Method, e.Params))
+		s.queue = append(s.queue, told{says: e.Server, method: e.Method, params: about.only(e.Method, e.Params)})
 		waits = true
 	}
 	if waits {
@@ -103,7 +128,7 @@ func (s *subscriber) push(message []byte) bool {
 	if len(s.queue) >= s.limit {
 		return false
 	}
-	s.queue = append(s.queue, message)
+	s.queue = append(s.queue, told{message: message})
 	s.poke()
 	return true
 }
@@ -141,6 +166,17 @@ func subjectOf(method string, params []byte) (about subject) {
 	about.uri, _ = jsonrpc.String(ms.Get("uri"))
 	about.elicitation, _ = jsonrpc.String(ms.Get("elicitationId"))
 	return about
+}
+
+// only is what of a notification's parameters clients have use for.
+func (about subject) only(method string, params []byte) []byte {
+	switch method {
+	case mcp.MethodNotificationResourceUpdated:
+		return fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(about.uri))
+	case string(mcp.MethodNotificationElicitationComplete):
+		return fmt.Appendf(nil, `{"elicitationId":%s}`, jsonrpc.Quote(about.elicitation))
+	}
+	return params
 }
 
 // wants reports whether a server's notification is for this client: log messages only if it asked for them, since a
@@ -204,6 +240,13 @@ func (h *hub) remove(s *subscriber) {
 	delete(h.subscribers, s)
 }
 
+// listening returns those of subscriptions/listen.
+func (h *hub) listening() []*subscriber {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Collect(maps.Keys(h.subscribers)), func(s *subscriber) bool { return s.tag == nil })
+}
+
 // listen counts a stream of subscriptions/listen in or out, by n of 1 or -1, unless there are limit of them.
 func (h *hub) listen(n, limit int) bool {
 	h.mu.Lock()
@@ -220,7 +263,7 @@ func (h *hub) event(e registry.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for s := range h.subscribers {
-		if s.endpoint == "" || s.endpoint == e.Server {
+		if s.sees(e.Server) {
 			s.event(e, about)
 		}
 	}
@@ -246,14 +289,15 @@ func (h *hub) watched(server handover.Server) []string {
 	return slices.Collect(maps.Keys(uris))
 }
 
-// lowest returns the level of log messages that some client of a server wants, 0 for none.
+// lowest returns the level of log messages that some client of a server wants, 0 for none. Clients of whom nobody has said
+// yet what they may see count: what they are told is decided when there is something to tell.
 func (h *hub) lowest(server string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	least := 0
 	for s := range h.subscribers {
 		s.mu.Lock()
-		if (s.endpoint == "" || s.endpoint == server) && s.level > 0 && (least == 0 || s.level < least) {
+		if (s.rights.Load() == nil || s.sees(server)) && s.level > 0 && (least == 0 || s.level < least) {
 			least = s.level
 		}
 		s.mu.Unlock()

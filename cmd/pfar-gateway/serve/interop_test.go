@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -134,12 +134,19 @@ func interop(t *testing.T, g *gateway, upstream *server.MCPServer, modern bool) 
 		return mcp.NewToolResultText("late"), nil
 	})
 	await(t, notes, "notifications/tools/list_changed")
-	if tools, err = c.ListTools(ctx, mcp.ListToolsRequest{}); err != nil || len(tools.Tools) != 2 {
-		b, _ := json.Marshal(tools)
-		t.Errorf("tools after the change: %s, %v", b, err)
-	}
+	registrytest.Eventually(t, "the owner accepts the tool, and it is there", func() bool {
+		if _, err := g.Pins.Accept(pins.By{}, "lib"); err != nil {
+			return false
+		}
+		tools, err = c.ListTools(ctx, mcp.ListToolsRequest{})
+		return err == nil && len(tools.Tools) == 2
+	})
 	upstream.DeleteTools(name)
 	await(t, notes, "notifications/tools/list_changed")
+	registrytest.Eventually(t, "the tool is gone", func() bool {
+		tools, err = c.ListTools(ctx, mcp.ListToolsRequest{})
+		return err == nil && len(tools.Tools) == 1
+	})
 }
 
 // listening reports whether some session has its stream open.

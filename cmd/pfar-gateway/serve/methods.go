@@ -11,6 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
@@ -117,26 +118,36 @@ func (x *exchange) initialize() (reply, error) {
 
 // newSession makes the session that initialize asks for.
 func (x *exchange) newSession(version string) (*session, error) {
-	s := &session{client: x.client, endpoint: x.endpoint, version: version, info: []byte(`{"name":"unknown","version":"unknown"}`), abilities: []byte("{}")}
-	for _, member := range []struct {
-		name string
-		to   *[]byte
-	}{{"clientInfo", &s.info}, {"capabilities", &s.abilities}} {
-		raw := x.params.Get(member.name)
+	s := &session{bound: x.bound, endpoint: x.endpoint, version: version, abilities: []byte("{}")}
+	for _, name := range [...]string{"clientInfo", "capabilities"} {
+		raw := x.params.Get(name)
 		if raw == nil {
 			continue
 		}
 		if _, err := jsonrpc.Object(raw, nil); err != nil || len(raw) > maxClient {
-			return nil, invalidParams("parameter %q is not an object of at most %d bytes", member.name, maxClient)
+			return nil, invalidParams("parameter %q is not an object of at most %d bytes", name, maxClient)
 		}
-		*member.to = bytes.Clone(raw)
 	}
-	s.sub = newSubscriber(x.endpoint, registry.AllKinds, x.srv.limits.Queue)
+	if raw := x.params.Get("capabilities"); raw != nil {
+		s.abilities = bytes.Clone(raw)
+	}
+	if err := x.labelApart(s); err != nil {
+		return nil, err
+	}
+	s.sub = x.subscriber(registry.AllKinds)
 	x.srv.hub.add(s.sub)
 	if err := x.srv.sessions.add(s); err != nil {
 		x.srv.hub.remove(s.sub)
+		if s.handle != "" {
+			_ = x.srv.gate.Sessions.End(s.bound.Client, s.handle) // nothing of it is on the disk
+		}
 		return nil, jsonrpc.Errorf(registry.CodeBusy, "%v", err)
 	}
+	if err := x.stays(); err != nil {
+		x.srv.sessions.remove(s)
+		return nil, err
+	}
+	x.srv.turn(s.sub, x.member.rights)
 	x.srv.noted()
 	return s, nil
 }
@@ -179,7 +190,26 @@ func (x *exchange) list(k registry.Kind) (reply, error) {
 	if !ok {
 		return reply{}, invalidParams("the cursor is not of this list, which may have changed: begin again")
 	}
+	if k == registry.Resources || k == registry.Templates {
+		if err := x.listed(view.Lists[k].Servers()); err != nil {
+			return reply{}, err
+		}
+	}
 	return reply{result: page, closed: true, hint: view.Lists[k].Hint()}, nil
+}
+
+// listed has a client see what servers say of their resources: other than tools and prompts nobody has accepted that, and it is
+// as much of what they hold as what is read there.
+func (x *exchange) listed(servers []string) error {
+	for _, server := range servers {
+		if x.srv.gate == nil {
+			return errNoGate
+		}
+		if _, err := x.srv.gate.Hear(x.r.Context(), x.identity().passes(), server, x.srv.declaredBy(server), x.msg.Method, nil); err != nil {
+			return jsonrpc.Errorf(approval.Code, "the resources of %q may not be listed: %v", server, err)
+		}
+	}
+	return nil
 }
 
 // named calls a tool or gets a prompt.
@@ -193,7 +223,7 @@ func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
 	}
 	var none error // there is nothing of that name, or it is held back
 	re, err := x.reach(ctx, func() (target, error) {
-		route, err := x.srv.registry.Catalogue().Named(k, x.endpoint, name)
+		route, err := x.catalogue().Named(k, x.endpoint, name)
 		none = err
 		if err == nil && k == registry.Tools {
 			if err := x.paramHeaders(route.Item.Headers); err != nil {
@@ -233,7 +263,7 @@ func (m *misused) Error() string {
 func (m *misused) reply() reply {
 	server := m.route.Upstream.Server()
 	return reply{refused: true, result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true,"_meta":{"pfar/server":%s,"pfar/label":%s,"pfar/violation":{"path":%s,"rule":%s}}}`,
-		jsonrpc.Quote("pfar has not called the tool: "+m.Error()), jsonrpc.Quote(server.Name), jsonrpc.Quote(server.Label),
+		jsonrpc.Quote("pfar has not called the tool: "+m.Error()), jsonrpc.Quote(server.Name), jsonrpc.Quote(m.route.Label),
 		jsonrpc.Quote(m.violation.Path), jsonrpc.Quote(m.violation.Rule))}
 }
 
@@ -251,7 +281,7 @@ func (x *exchange) resource() (string, registry.Route, error) {
 	if err != nil {
 		return "", registry.Route{}, err
 	}
-	route, ok, err := x.srv.registry.Catalogue().ByURI(x.endpoint, uri)
+	route, ok, err := x.catalogue().ByURI(x.endpoint, uri)
 	if err == nil && !ok {
 		code := mcp.RESOURCE_NOT_FOUND
 		if x.modern {
@@ -293,7 +323,7 @@ func (x *exchange) completion(ctx context.Context) (reply, error) {
 			return reply{}, invalidParams(`the name in "ref" is %v`, err)
 		}
 		return x.reach(ctx, func() (target, error) {
-			route, err := x.srv.registry.Catalogue().Named(registry.Prompts, x.endpoint, name)
+			route, err := x.catalogue().Named(registry.Prompts, x.endpoint, name)
 			own := jsonrpc.Splice(nil, raw, ref.Replace(ref.Index("name"), jsonrpc.Quote(route.Name)))
 			return target{route, true, []jsonrpc.Edit{x.params.Replace(i, own)}}, err
 		})
@@ -303,7 +333,7 @@ func (x *exchange) completion(ctx context.Context) (reply, error) {
 			return reply{}, invalidParams(`the uri in "ref" is %v`, err)
 		}
 		return x.reach(ctx, func() (target, error) {
-			route, ok, err := x.srv.registry.Catalogue().ByURI(x.endpoint, uri)
+			route, ok, err := x.catalogue().ByURI(x.endpoint, uri)
 			if err == nil && !ok {
 				err = invalidParams("no server has the resource %.200q", uri)
 			}
@@ -339,7 +369,7 @@ func (x *exchange) setLevel(ctx context.Context) (reply, error) {
 	ctx, cancel := context.WithTimeout(x.srv.calls, levelTime)
 	defer cancel()
 	var told sync.WaitGroup
-	for _, up := range x.srv.registry.Catalogue().Offering(x.endpoint, "logging") {
+	for _, up := range x.catalogue().Offering(x.endpoint, "logging") {
 		if !up.Server().Sessions.Own { // told above
 			told.Go(func() { x.srv.level(ctx, up, x.srv.hub.lowest(up.Server().Name)) })
 		}

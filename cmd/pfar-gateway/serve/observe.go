@@ -24,16 +24,19 @@ const headerRequestID = "X-Request-Id"
 
 // observed runs a call of a server's, or of the gateway's own if that is "".
 func (x *exchange) observed(ctx context.Context, server, name string, call func(context.Context) (reply, error)) (re reply, err error) {
-	c := telemetry.Call{Server: server, Method: x.msg.Method, Name: name, Client: x.client, Request: x.request}
+	c := telemetry.Call{Server: server, Method: x.msg.Method, Name: name, Client: x.bound.Client, Request: x.request}
 	if raw := x.meta.Get("traceparent"); raw != nil {
 		c.Traceparent, _ = jsonrpc.String(raw)
 		c.Tracestate, _ = jsonrpc.String(x.meta.Get("tracestate"))
-	} else if values := x.r.Header["Traceparent"]; len(values) == 1 {
-		c.Traceparent, c.Tracestate = values[0], x.r.Header.Get("Tracestate")
+	} else if c.Traceparent = x.headerTrace(); c.Traceparent != "" {
+		c.Tracestate = x.r.Header.Get("Tracestate")
 	}
 	start := time.Now()
 	ctx, running := x.srv.telemetry.Begin(ctx, c)
-	x.traceparent, x.tracestate = running.Traceparent(), running.Tracestate()
+	x.traceparent, x.tracestate = running.Traceparent(), ""
+	if x.meta.Get("tracestate") != nil { // the gate has looked through the message, and not through its headers
+		x.tracestate = running.Tracestate()
+	}
 	ended := false
 	defer func() {
 		if !ended { // it panics
@@ -48,6 +51,14 @@ func (x *exchange) observed(ctx context.Context, server, name string, call func(
 		x.log(server, name, outcome, cmp.Or(err, re.why), time.Since(start))
 	}
 	return re, err
+}
+
+// headerTrace is the trace that the request's header says that it is part of, "" for none.
+func (x *exchange) headerTrace() string {
+	if values := x.r.Header["Traceparent"]; len(values) == 1 {
+		return values[0]
+	}
+	return ""
 }
 
 // judged says how a call ended.
@@ -82,7 +93,7 @@ func (x *exchange) notCalled(name string, err error) {
 	}
 	server := x.endpoint
 	if server == "" {
-		if before, _, ok := strings.Cut(name, registry.Separator); ok && x.srv.registry.Catalogue().Known(before) {
+		if before, _, ok := strings.Cut(name, registry.Separator); ok && x.catalogue().Known(before) {
 			server = before
 		}
 	}
@@ -102,8 +113,9 @@ func (x *exchange) log(server, name string, outcome telemetry.Outcome, err error
 	if x.msg.Method == string(mcp.MethodToolsCall) {
 		what = "tool"
 	}
+	who := x.identity()
 	attributes := []slog.Attr{
-		slog.String("request", x.request), slog.String("server", server), slog.String("method", x.msg.Method), slog.String(what, name), slog.String("client", x.client),
+		slog.String("request", x.request), slog.String("server", server), slog.String("method", x.msg.Method), slog.String(what, name), slog.String("client", who.Client), slog.String("proof", who.Proof),
 		slog.String("outcome", outcome.String()), slog.Duration("took", took.Round(time.Microsecond)), slog.String("error", cut(why, 500)),
 	}
 	if outcome == telemetry.Refused {

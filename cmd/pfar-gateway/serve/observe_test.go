@@ -47,7 +47,7 @@ func (l *logged) entries(t *testing.T) (list []map[string]any) {
 func TestRefusedCallsAreLogged(t *testing.T) {
 	var log logged
 	g := startOn(t, DefaultLimits(), registrytest.New(t, registry.DefaultLimits()), func(g *gateway) {
-		store, err := pins.Open(t.TempDir(), slog.New(slog.DiscardHandler))
+		store, err := pins.Open(registrytest.Dir(t), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

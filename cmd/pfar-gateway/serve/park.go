@@ -10,12 +10,15 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 )
@@ -30,6 +33,8 @@ type parked struct {
 	conversation *conversation
 	asks         map[string]*registry.Ask
 	scope        [sha256.Size]byte
+	bound        binding
+	pass         *enforce.Passage
 	expiry       *time.Timer
 	left         chan struct{} // closed when it waits no more
 	freed        bool          // its place; under the parking's lock
@@ -48,7 +53,7 @@ const (
 
 // park leaves a call waiting and returns the result that asks the client for input.
 func (x *exchange) park(c *conversation, first *registry.Ask) (reply, error) {
-	p := &parked{conversation: c, asks: map[string]*registry.Ask{"1": first}, scope: x.scope()}
+	p := &parked{conversation: c, asks: map[string]*registry.Ask{"1": first}, scope: x.scope(), bound: x.bound, pass: x.pass}
 	for len(c.asks) > 0 {
 		p.asks[string(rune('1'+len(p.asks)))] = <-c.asks
 	}
@@ -67,15 +72,21 @@ func (x *exchange) leave(p *parked) (reply, error) {
 	at.byState[state] = p
 	p.left = make(chan struct{})
 	go x.srv.watch(p, p.left)
+	x.pass = nil // until the client comes back
 	p.expiry = time.AfterFunc(x.srv.limits.Human, func() {
 		if x.srv.unpark(state) == p {
+			p.pass.Expire()
 			p.conversation.cancel(errUnanswered)
 		}
 	})
 	at.mu.Unlock()
-	result := append([]byte(`{"resultType":"input_required","inputRequests":{`), p.requests(x.endpoint == "")...)
+	if err := x.stays(); err != nil && x.srv.unpark(state) == p { // it was not found when all was given up
+		x.pass = p.pass
+		return reply{}, err
+	}
+	result := append([]byte(`{"resultType":"input_required","inputRequests":{`), p.requests(x.ctx, x.endpoint == "")...)
 	result = append(append(append(result, `},"requestState":`...), jsonrpc.Quote(state)...), '}')
-	return reply{result: result, added: p.conversation.up.Mark()}, nil
+	return reply{result: result, added: p.conversation.up.Mark(atLeast(p.conversation.target.Label, p.pass.Label().Confidentiality))}, nil
 }
 
 // enter takes a place for a waiting call: there are so many in all, and of one server no more than it may ask at once.
@@ -120,12 +131,18 @@ func (s *Server) free(p *parked) {
 }
 
 // requests are the questions, as members of inputRequests.
-func (p *parked) requests(aggregate bool) []byte {
+func (p *parked) requests(ctx context.Context, aggregate bool) []byte {
 	var b []byte
 	for key, a := range p.asks {
+		said, ok := p.pass.Said(ctx, a.Method, a.Params)
+		if !ok {
+			a.Fail(jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the client is not asked this"))
+			delete(p.asks, key)
+			continue
+		}
 		b = append(append(comma(b), jsonrpc.Quote(key)...), `:{"method":`...)
 		b = append(append(b, jsonrpc.Quote(a.Method)...), `,"params":`...)
-		b = append(append(b, attributed(a.Server, a.Method, a.Params, aggregate)...), '}')
+		b = append(append(b, attributed(a.Server, a.Method, said, aggregate)...), '}')
 	}
 	return b
 }
@@ -143,6 +160,19 @@ func (s *Server) unpark(state string) *parked {
 	close(p.left)
 	s.free(p)
 	return p
+}
+
+// abandon ends what waits when the gateway stops: no client finds it again, and its record is to be closed.
+func (s *Server) abandon() {
+	s.parking.mu.Lock()
+	states := slices.Collect(maps.Keys(s.parking.byState))
+	s.parking.mu.Unlock()
+	for _, state := range states {
+		if p := s.unpark(state); p != nil {
+			p.pass.Expire()
+			p.conversation.cancel(errStopping)
+		}
+	}
 }
 
 func newSealer(key []byte) cipher.AEAD {
@@ -167,7 +197,9 @@ func (x *exchange) scope() [sha256.Size]byte {
 		h.Write(n[:])
 		h.Write(b)
 	}
-	add([]byte(x.client))
+	add([]byte(x.bound.Client))
+	add([]byte(x.bound.Handle))
+	add([]byte(x.bound.proof()))
 	add([]byte(x.endpoint))
 	add([]byte(x.msg.Method))
 	for i := range x.params {
@@ -326,11 +358,24 @@ func (x *exchange) comeBack() (reply, bool, error) {
 
 // resume gives a waiting server its answers; what has none yet is asked for again.
 func (x *exchange) resume(p *parked) (reply, error) {
+	x.pass = p.pass
+	re, err := x.answerAll(p)
+	return x.left(x.ctx, re, err)
+}
+
+// answerAll passes the gate with a client's answers, and goes on with its call.
+func (x *exchange) answerAll(p *parked) (reply, error) {
 	answers, err := jsonrpc.Object(x.params.Get("inputResponses"), nil)
 	if err != nil && x.params.Get("inputResponses") != nil {
 		err = invalidParams("reading inputResponses: %v", err)
 		p.conversation.cancel(err)
 		return reply{}, err
+	}
+	if len(answers) > 0 {
+		if err := x.pass.Enter(x.ctx, x.msg.Method, x.params.Get("inputResponses"), false); err != nil {
+			p.conversation.cancel(err)
+			return x.refusal(p.conversation.target, err)
+		}
 	}
 	for key, a := range p.asks {
 		raw := answers.Get(key)

@@ -96,7 +96,10 @@ func (s *Server) clientOf(t *session, server handover.Server) (registry.SessionC
 	return registry.SessionClient{
 		Client: client, Level: t.level(),
 		Ask: func(a *registry.Ask) bool {
-			s.put(t, a)
+			if s.gate == nil || !s.unbidden.allow(server.Name) {
+				return false
+			}
+			go s.put(t, a) // the gate may write to the disk
 			return true
 		},
 		Keeps: func() bool { return len(t.sub.watchedOf(server.Name)) > 0 },
@@ -108,7 +111,16 @@ func (s *Server) clientOf(t *session, server handover.Server) (registry.SessionC
 
 // put asks a session's client something that no call of its is about, on the stream that it may have open.
 func (s *Server) put(t *session, a *registry.Ask) {
-	m := t.ask(a, t.endpoint == "", func(m []byte) { t.sub.push(m) })
+	pass, err := s.unasked(t, a)
+	if err != nil {
+		a.Fail(jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the client may not be asked"))
+		return
+	}
+	if err := pass.End("asked", 0); err != nil {
+		a.Fail(jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the client may not be asked: there is no record of it"))
+		return
+	}
+	m := t.ask(s.calls, s, a, pass, t.endpoint == "", func(m []byte) { t.sub.push(m) })
 	if m == nil {
 		return
 	}

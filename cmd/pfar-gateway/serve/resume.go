@@ -33,8 +33,8 @@ type kept struct {
 // begun again by its client.
 const writePause = 100 * time.Millisecond
 
-// clients is what is written.
-type clients struct {
+// memory is what is written.
+type memory struct {
 	Sessions []keptSession
 	// How states that clients come back with were sealed, and which have been used. There is none of a gateway that was
 	// killed: a state might have been used in its last moment.
@@ -44,12 +44,14 @@ type clients struct {
 
 // keptSession is a session as the next gateway needs it.
 type keptSession struct {
-	ID, Client, Endpoint, Version string
-	Info, Abilities               []byte
-	Level                         int
-	URIs                          map[string]string
-	Elicitations                  []string
-	Owns                          map[string]string // handles of its own processes by server
+	ID, Endpoint, Version string
+	Handle                string
+	Bound                 binding
+	Abilities             []byte
+	Level                 int
+	URIs                  map[string]string
+	Elicitations          []string
+	Owns                  map[string]string // handles of its own processes by server
 }
 
 // noted has the sessions written down, for they have changed.
@@ -76,7 +78,7 @@ func (s *Server) write(last bool) {
 	s.kept.over = last
 	begun := time.Now()
 	defer func() { s.kept.pause.Store(20 * int64(time.Since(begun))) }()
-	c := clients{Sessions: s.sessions.state()}
+	c := memory{Sessions: s.sessions.state()}
 	if last {
 		c.Key, c.Spent = s.sealKey, s.spent.all()
 	}
@@ -91,7 +93,7 @@ func (t *sessions) state() []keptSession {
 	t.mu.Unlock()
 	list := make([]keptSession, 0, len(open))
 	for _, s := range open {
-		k := keptSession{ID: s.id, Client: s.client, Endpoint: s.endpoint, Version: s.version, Info: s.info, Abilities: s.abilities, Owns: s.handles()}
+		k := keptSession{ID: s.id, Handle: s.handle, Bound: s.bound, Endpoint: s.endpoint, Version: s.version, Abilities: s.abilities, Owns: s.handles()}
 		s.sub.mu.Lock()
 		k.Level, k.URIs, k.Elicitations = s.sub.level, maps.Clone(s.sub.uris), slices.Collect(maps.Keys(s.sub.elicitations))
 		s.sub.mu.Unlock()
@@ -122,7 +124,7 @@ func (s *spent) all() map[string]time.Time {
 // Keep has the sessions written down for the next gateway, from before the first client is served. Those of the gateway
 // before this one, if the memory has any, go on; what that one had still to tell them is made up for.
 func (s *Server) Keep(ctx context.Context, m *keep.Memory) {
-	var before clients
+	var before memory
 	if m.Read(&before) == nil {
 		for _, k := range before.Sessions {
 			s.resume(ctx, k)
@@ -145,10 +147,10 @@ func (s *Server) Keep(ctx context.Context, m *keep.Memory) {
 	m.Settled()
 }
 
-// resume opens a session again.
+// resume opens a session again. Whether its client is still let in, Learn sees.
 func (s *Server) resume(ctx context.Context, k keptSession) {
-	t := &session{client: k.Client, endpoint: k.Endpoint, version: k.Version, info: k.Info, abilities: k.Abilities}
-	t.sub = newSubscriber(t.endpoint, registry.AllKinds, s.limits.Queue)
+	t := &session{handle: k.Handle, bound: k.Bound, endpoint: k.Endpoint, version: k.Version, abilities: k.Abilities}
+	t.sub = newSubscriber(t.bound, t.endpoint, registry.AllKinds, s.limits.Queue)
 	t.sub.level = min(max(k.Level, 0), len(levels)-1)
 	if view, err := s.registry.Catalogue().View(k.Endpoint); err == nil {
 		for kind, list := range view.Lists {
@@ -168,6 +170,11 @@ func (s *Server) resume(ctx context.Context, k keptSession) {
 		return
 	}
 	s.hub.add(t.sub)
+	if table := s.clients.table.Load(); table != nil {
+		if m := s.admits(table, t.bound); m != nil {
+			t.sub.rights.Store(m.rights)
+		}
+	}
 	for server, handle := range k.Owns {
 		own, up, ok := s.registry.Claim(ctx, server, handle, func(h handover.Server) (registry.SessionClient, error) { return s.clientOf(t, h) })
 		if !ok {

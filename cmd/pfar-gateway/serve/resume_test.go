@@ -19,6 +19,9 @@ func startKept(t *testing.T, store *registrytest.Store, limits Limits) *gateway 
 	t.Helper()
 	lr := registry.DefaultLimits()
 	lr.Refresh = 20 * time.Millisecond
+	if store.Pins == nil {
+		store.Pins = newPins(t)
+	}
 	r, failed := store.New(t, lr)
 	if len(failed) > 0 {
 		t.Fatal(failed)
@@ -51,7 +54,7 @@ func (g *gateway) drain(t *testing.T) {
 func (g *gateway) kill(t *testing.T, sessions int) {
 	t.Helper()
 	registrytest.Eventually(t, "the sessions are written down", func() bool {
-		var c clients
+		var c memory
 		return !g.srv.kept.due.Load() && g.srv.kept.memory.Read(&c) == nil && len(c.Sessions) == sessions
 	})
 	g.http.Close()

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 )
@@ -51,6 +52,10 @@ type Server struct {
 	hub       *hub
 	telemetry *telemetry.Telemetry // nil: nothing is counted
 	logLimit  *rate.Limiter
+	clients   clients
+	unbidden  quota          // of questions that servers put outside of any call, by server
+	misses    quota          // of requests for what there is not, by client
+	gate      *enforce.Point // nil: nothing is called
 	parking   parking
 	kept      kept
 	room      chan struct{} // for parked calls
@@ -69,12 +74,15 @@ func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits
 	s := &Server{
 		log: log, version: version, registry: reg, limits: limits, draining: make(chan struct{}),
 		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealKey: newSealKey(), spent: spent{until: make(map[string]time.Time)}, logLimit: newLogLimit(),
+		unbidden: quota{every: unbiddenEvery}, misses: quota{every: missedEvery},
 	}
 	s.sealer = newSealer(s.sealKey)
 	s.calls, s.giveUp = context.WithCancelCause(context.Background())
 	s.hub = &hub{subscribers: make(map[*subscriber]struct{})}
 	reg.Keeps(s.hub.watchesAny)
 	s.sessions = newSessions(limits.Sessions, limits.Idle, s.closed)
+	s.clients.heard = make(chan struct{})
+	s.let(nil, nil)
 	return s
 }
 
@@ -120,6 +128,9 @@ func (s *Server) Drain(ctx context.Context, servers ...*http.Server) {
 	}
 	done.Wait()
 	s.giveUp(errStopping)
+	s.abandon()
+	s.unbidden.flush()
+	s.misses.flush()
 	s.sessions.close()
 	s.write(true)
 }

@@ -3,6 +3,7 @@ package serve
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -18,9 +19,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -32,6 +36,9 @@ type gateway struct {
 	srv  *Server
 	http *http.Server
 	addr string
+
+	token string            // of the client that asks; "": the endpoint's own
+	via   http.RoundTripper // nil: TCP
 }
 
 func start(t testing.TB, limits Limits) *gateway {
@@ -51,6 +58,13 @@ func startOn(t testing.TB, limits Limits, r *registrytest.Registry, first func(*
 	t.Helper()
 	g := &gateway{Registry: r}
 	g.srv = New(slog.New(slog.DiscardHandler), "test", g.Registry.Registry, limits)
+	if g.Pins == nil {
+		g.Pins = newPins(t)
+		g.Pin(g.Pins)
+	}
+	g.Trust = true
+	g.srv.Gate(enforcetest.New(t))
+	g.srv.Learn([]access.Client{{Name: access.Default, Enabled: true, Profile: "operator", Sessions: access.Sticky, Servers: []string{access.Every}}})
 	g.Watch(g.srv.Event)
 	first(g)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -68,6 +82,15 @@ func startOn(t testing.TB, limits Limits, r *registrytest.Registry, first func(*
 	return g
 }
 
+func newPins(t testing.TB) *pins.Store {
+	t.Helper()
+	store, err := pins.Open(registrytest.Dir(t), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
 // request is one HTTP request of a client that knows how to, but for what edit changes.
 func (g *gateway) request(t testing.TB, method, path, body string, edit func(*http.Request)) *http.Response {
 	t.Helper()
@@ -75,7 +98,7 @@ func (g *gateway) request(t testing.TB, method, path, body string, edit func(*ht
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Authorization", "Bearer "+cmp.Or(g.token, token))
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -83,7 +106,11 @@ func (g *gateway) request(t testing.TB, method, path, body string, edit func(*ht
 	if edit != nil {
 		edit(r)
 	}
-	resp, err := http.DefaultTransport.RoundTrip(r)
+	via := g.via
+	if via == nil {
+		via = http.DefaultTransport
+	}
+	resp, err := via.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +294,7 @@ func TestInitialize(t *testing.T) {
 		t.Errorf("instructions %q", got)
 	}
 	one := text(t, g.request(t, "POST", "/mcp/two", initialize("2025-11-25"), nil))
-	if want := `"capabilities":{"tools":{"listChanged":true}},"serverInfo":{"version":"1.0","name":"Two","x":1.0,"icons":[]},"instructions":"I am pfar.`; !strings.Contains(one, want) {
+	if want := `"capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"Two","version":"1.0"},"instructions":"I am pfar.`; !strings.Contains(one, want) {
 		t.Errorf("got %s, want %s in it", one, want)
 	}
 }
@@ -352,7 +379,7 @@ func TestUnixSocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := g.srv.HTTP(g.srv.Local())
+		h := g.srv.HTTP(g.srv.Local(uids...))
 		go h.Serve(Peers{UnixListener: l, UIDs: uids, Log: slog.New(slog.DiscardHandler)})
 		defer h.Close()
 		c, err := net.Dial("unix", path)

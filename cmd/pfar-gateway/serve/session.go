@@ -5,6 +5,9 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,12 +19,12 @@ import (
 
 // session is one client's conversation in the revisions that have sessions.
 type session struct {
-	id        string // 128 random bits
-	client    string // who it is bound to, as authenticated
-	endpoint  string // the server's name, "" for all
-	version   string // of the protocol
+	id        string  // 128 random bits
+	handle    string  // of the label that is this connection's own; "": it has none
+	bound     binding // who it belongs to, as authenticated
+	endpoint  string  // the server's name, "" for all
+	version   string  // of the protocol
 	sub       *subscriber
-	info      []byte // clientInfo
 	abilities []byte // capabilities, as it said in initialize
 	ended     chan struct{}
 
@@ -42,12 +45,18 @@ func (s *session) capable(capability string) bool {
 
 // asClient is the session's client as a server may know it that can ask for no more than is allowed.
 func (s *session) asClient(allowed []string) (registry.Client, error) {
-	c := registry.Client{Protocol: s.version, Info: s.info}
+	c := registry.Client{Protocol: s.version, Info: clientInfo(s.bound)}
 	var err error
 	if c.Capabilities, err = registry.Allow(s.abilities, allowed); err != nil {
 		return c, invalidParams("reading the client's capabilities: %v", err)
 	}
 	return c, nil
+}
+
+// clientInfo is who servers are told that a client is: what its owner calls it. What it says of itself could be anything, and
+// no gate would see it.
+func clientInfo(of binding) []byte {
+	return fmt.Appendf(nil, `{"name":%s,"version":"1"}`, jsonrpc.Quote(of.Client))
 }
 
 // level is the one of the log messages that the client wants, "" for none.
@@ -175,14 +184,20 @@ func (t *sessions) idlest() *session {
 }
 
 // find returns the session if it is this client's on this endpoint: the id alone opens nothing (GC-54).
-func (t *sessions) find(id, client, endpoint string) *session {
+func (t *sessions) find(id string, bound binding, endpoint string) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.byID[id]
-	if s == nil || s.client != client || s.endpoint != endpoint {
+	if s == nil || s.bound != bound || s.endpoint != endpoint {
 		return nil
 	}
 	return s
+}
+
+func (t *sessions) all() []*session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.byID))
 }
 
 func (t *sessions) remove(s *session) {

@@ -76,7 +76,8 @@ func (x *exchange) follow(ctx context.Context, sub *subscriber, ended <-chan str
 		select {
 		case <-sub.wake:
 			for _, m := range sub.take() {
-				if e.send(m) != nil {
+				message, err := x.heed(sub, m)
+				if err == nil && e.send(message) != nil {
 					return
 				}
 			}
@@ -104,7 +105,7 @@ func (x *exchange) listen(ctx context.Context) (reply, error) {
 		return reply{}, jsonrpc.Errorf(mcp.INVALID_PARAMS, `reading "notifications": %v`, err)
 	}
 	kinds, granted := chosen(wanted)
-	sub := newSubscriber(x.endpoint, kinds, x.srv.limits.Queue)
+	sub := x.subscriber(kinds)
 	sub.tag = x.msg.ID
 	if !x.srv.hub.listen(1, x.srv.limits.Listens) {
 		return reply{}, jsonrpc.Errorf(registry.CodeBusy, "too many streams are open")
@@ -112,13 +113,34 @@ func (x *exchange) listen(ctx context.Context) (reply, error) {
 	defer x.srv.hub.listen(-1, x.srv.limits.Listens)
 	x.srv.hub.add(sub)
 	defer x.srv.closed(&session{sub: sub})
+	if err := x.stays(); err != nil {
+		return reply{}, err
+	}
 	uris := x.watchAll(ctx, sub, wanted.Get("resourceSubscriptions"))
 	granted = append(granted, uris...)
 	ack := fmt.Appendf(nil, `{"notifications":%s}`, jsonrpc.Members(nil).Merge(nil, nil, bytes.TrimPrefix(granted, []byte(","))))
 	if x.stream().send(sub.message(string(mcp.MethodNotificationSubscriptionsAcknowledged), ack)) == nil && len(granted) > 0 {
-		x.follow(ctx, sub, nil)
+		x.follow(ctx, sub, sub.over)
 	}
 	return reply{result: fmt.Appendf(nil, `{"_meta":{%q:%s}}`, mcp.MetaKeySubscriptionID, x.msg.ID)}, nil
+}
+
+// subscriber is the client's interest in what happens from now on.
+func (x *exchange) subscriber(kinds registry.Kinds) *subscriber {
+	sub := newSubscriber(x.bound, x.endpoint, kinds, x.srv.limits.Queue)
+	sub.rights.Store(x.member.rights)
+	return sub
+}
+
+// stays looks again whether the client is let in, after something of it has been entered where Learn finds it: in between
+// it may have been removed, or be another.
+func (x *exchange) stays() error {
+	m := x.srv.admits(x.srv.clients.table.Load(), x.bound)
+	if m == nil {
+		return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the request was given up: %v", errDismissed)
+	}
+	x.member = m
+	return nil
 }
 
 // chosen returns the lists whose changes a filter names, and the members of the answer that say so, each after a comma.

@@ -3,12 +3,14 @@ package serve
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 )
@@ -18,16 +20,34 @@ func (x *exchange) subscribe(ctx context.Context) (reply, error) {
 	if x.session == nil {
 		return reply{}, onlyInSessions("subscriptions/listen")
 	}
-	var uri string
-	t, release, err := x.hold(ctx, func() (t target, err error) {
-		uri, t.Route, err = x.resource()
+	uri, route, err := x.resource()
+	if err != nil {
+		x.missed(target{}, err)
+		return reply{}, err
+	}
+	first := target{Route: route}
+	if err := x.enter(ctx, first); err != nil {
+		return x.denied(ctx, first, err)
+	}
+	re, err := x.subscribed(ctx, uri, first)
+	return x.left(ctx, re, err)
+}
+
+// subscribed wakes the server of a resource, and subscribes.
+func (x *exchange) subscribed(ctx context.Context, uri string, first target) (reply, error) {
+	t, release, err := x.hold(ctx, first.still(func() (t target, err error) {
+		_, t.Route, err = x.resource()
 		return t, err
-	})
+	}))
 	if err != nil {
 		return reply{}, err
 	}
 	defer release()
-	route := t.Route
+	return x.subscribeTo(ctx, t.Route, uri)
+}
+
+// subscribeTo asks the server of the resource, which is awake.
+func (x *exchange) subscribeTo(ctx context.Context, route registry.Route, uri string) (reply, error) {
 	sub, server := x.session.sub, route.Upstream.Server().Name
 	had := sub.watching(uri)
 	if !sub.watch(uri, server, x.srv.limits.Watched) {
@@ -38,7 +58,7 @@ func (x *exchange) subscribe(ctx context.Context) (reply, error) {
 	switch {
 	case err != nil:
 	case up.Modern():
-		err = up.Watch(ctx, uri)
+		err = ownWords(up, up.Watch(ctx, uri))
 	default:
 		re, err = x.forward(ctx, target{Route: route})
 	}
@@ -63,11 +83,13 @@ func (x *exchange) unsubscribe(ctx context.Context) (reply, error) {
 	sub.unwatch(uri)
 	x.srv.noted()
 	_, route, err := x.resource()
-	if err != nil {
-		if had {
-			return empty, nil // the resource is gone, and with it what the server knows
-		}
+	switch {
+	case err != nil && had:
+		return empty, nil // the resource is gone, and with it what the server knows
+	case err != nil:
 		return reply{}, err
+	case !had:
+		return empty, nil // the server hears of no address that the gate has not seen
 	}
 	main := route.Upstream
 	if !main.Hold() {
@@ -76,15 +98,19 @@ func (x *exchange) unsubscribe(ctx context.Context) (reply, error) {
 	defer main.Release()
 	server := main.Server().Name
 	if x.owns(main) {
-		return empty, x.session.unwatched(ctx, server, uri)
+		err = x.session.unwatched(ctx, server, uri)
+	} else {
+		err = main.Unwatch(ctx, func(uri string) bool { return x.srv.hub.watches(server, uri) }, uri)
 	}
-	switch wanted := func(uri string) bool { return x.srv.hub.watches(server, uri) }; {
-	case wanted(uri):
-		return empty, nil
-	case main.Modern():
-		return empty, main.Unwatch(ctx, wanted, uri)
+	return empty, ownWords(main, err)
+}
+
+// ownWords is an error as a client may have it that has not passed the gate with its request: without what a server says in it.
+func ownWords(up *registry.Upstream, err error) error {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Raw != nil {
+		return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q refuses it", up.Server().Name)
 	}
-	return x.forward(ctx, target{Route: route})
+	return err
 }
 
 // unwatched tells the session's own process of a server, if there is one: none is started only to be told.
@@ -122,8 +148,8 @@ func (x *exchange) watchAll(ctx context.Context, sub *subscriber, raw []byte) []
 		if err != nil {
 			continue
 		}
-		route, ok, err := x.srv.registry.Catalogue().ByURI(x.endpoint, uri)
-		if err != nil || !ok || !route.Upstream.Agreed().Subscribes() || !sub.watch(uri, route.Upstream.Server().Name, x.srv.limits.Watched) {
+		route, ok, err := x.catalogue().ByURI(x.endpoint, uri)
+		if err != nil || !ok || !route.Upstream.Agreed().Subscribes() {
 			continue
 		}
 		w := per[route.Upstream.Server().Name]
@@ -135,13 +161,9 @@ func (x *exchange) watchAll(ctx context.Context, sub *subscriber, raw []byte) []
 	}
 	var granted [][]byte
 	for server, w := range per {
-		if err := x.watchOn(ctx, server, w.uris); err != nil {
-			for _, uri := range w.uris {
-				sub.unwatch(uri)
-			}
-			continue
+		if x.watchOn(ctx, sub, server, w.uris) == nil {
+			granted = append(granted, w.raw...)
 		}
-		granted = append(granted, w.raw...)
 	}
 	if len(granted) == 0 {
 		return nil
@@ -149,20 +171,69 @@ func (x *exchange) watchAll(ctx context.Context, sub *subscriber, raw []byte) []
 	return slices.Concat([]byte(`,"resourceSubscriptions":[`), bytes.Join(granted, []byte{','}), []byte{']'})
 }
 
-// watchOn has a server's shared process tell of changes to resources.
-func (x *exchange) watchOn(ctx context.Context, server string, uris []string) error {
-	t, release, err := x.hold(ctx, func() (target, error) {
-		route, ok, err := x.srv.registry.Catalogue().ByURI(server, uris[0])
+// watchOn has a server's shared process tell of changes to resources. Before all of them have passed the gate, none is where a
+// restart of the server finds it, and the server sleeps on.
+func (x *exchange) watchOn(ctx context.Context, sub *subscriber, server string, uris []string) error {
+	find := func() (target, error) {
+		route, ok, err := x.catalogue().ByURI(server, uris[0])
 		if err == nil && !ok {
 			err = invalidParams("server %q has no resource %.200q", server, uris[0])
 		}
 		return target{Route: route}, err
-	})
+	}
+	first, err := find()
+	if err != nil {
+		return err
+	}
+	if x.srv.gate == nil {
+		return errNoGate
+	}
+	var passes []*enforce.Passage
+	for _, uri := range uris {
+		t := first
+		t.Name = uri
+		r := enforce.Request{Method: string(mcp.MethodResourcesSubscribe), Arguments: fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))}
+		r.Params = r.Arguments
+		pass, denied := x.srv.gate.Enter(ctx, x.identity().passes(), itemOf(t, r.Method), r)
+		if err = denied; err != nil {
+			break
+		}
+		passes = append(passes, pass)
+	}
+	if err == nil {
+		err = x.watchNow(ctx, sub, first.still(find), uris)
+	}
+	outcome, _ := judged(ctx, reply{}, err)
+	for _, pass := range passes {
+		if unrecorded := pass.End(outcome.String(), 0); err == nil {
+			err = unrecorded
+		}
+	}
+	return err
+}
+
+// watchNow wakes the server and has it tell of resources that have passed the gate.
+func (x *exchange) watchNow(ctx context.Context, sub *subscriber, find func() (target, error), uris []string) error {
+	t, release, err := x.hold(ctx, find)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return t.Upstream.Watch(ctx, uris...)
+	for i, uri := range uris {
+		if sub.watch(uri, t.Upstream.Server().Name, x.srv.limits.Watched) {
+			continue
+		}
+		for _, uri := range uris[:i] {
+			sub.unwatch(uri)
+		}
+		return jsonrpc.Errorf(registry.CodeBusy, "at most %d resources can be watched", x.srv.limits.Watched)
+	}
+	if err = t.Upstream.Watch(ctx, uris...); err != nil {
+		for _, uri := range uris {
+			sub.unwatch(uri)
+		}
+	}
+	return err
 }
 
 // restore tells a server's new process what its clients watch, and which log messages they want.

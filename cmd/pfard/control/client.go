@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"github.com/pfar/pfar/policies/access"
 )
 
 // Client asks pfard on the socket at Path.
@@ -52,6 +54,25 @@ func (c Client) OnDemand(ctx context.Context, changed func([]OnDemand) error) er
 // Redaction calls changed with what secrets are recognised by (redact.Set) and after each change, as Watch does.
 func (c Client) Redaction(ctx context.Context, changed func(set []byte) error) error {
 	err := c.converse(ctx, Request{Verb: Redaction}, func(r Response) error { return changed(r.Redaction) })
+	if err == nil {
+		return io.EOF
+	}
+	return err
+}
+
+// Clients calls changed with the declared clients and after each change, as Watch does.
+func (c Client) Clients(ctx context.Context, changed func([]access.Client) error) error {
+	err := c.converse(ctx, Request{Verb: Clients}, func(r Response) error { return changed(r.Clients) })
+	if err == nil {
+		return io.EOF
+	}
+	return err
+}
+
+// Policy calls changed with what calls are decided by (gate.Policy, as JSON), once there is something, and after each
+// change, as Watch does.
+func (c Client) Policy(ctx context.Context, changed func(policy []byte) error) error {
+	err := c.converse(ctx, Request{Verb: Policy}, func(r Response) error { return changed(r.Policy) })
 	if err == nil {
 		return io.EOF
 	}

@@ -1,12 +1,16 @@
 // Package control is pfard's socket: the verbs that the CLI and the gateway may ask of it, and what it answers.
 //
-// One JSON request per connection, answered by one JSON response; a watch, learning, demand and redaction answer with one response
-// per change until either side closes. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by what it says.
+// One JSON request per connection, answered by one JSON response; a watch, learning, demand, redaction, clients and policy answer
+// with one response per change until either side closes. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by
+// what it says.
 package control
 
 import (
+	"encoding/json"
+	"os"
 	"time"
 
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -30,6 +34,9 @@ const (
 	Sleep     Verb = "sleep"         // stop Server, which nobody calls, until Wake, or if it Renews start it again; answered when that is under way
 	Demand    Verb = "demand"        // the servers on demand and those that renew, now and after each change
 	Redaction Verb = "redaction"     // what secrets are recognised by, now and after each change
+	Clients   Verb = "clients"       // who may use what, now and after each change
+	Audit     Verb = "audit"         // open the gateway's newest audit file, or the next one if that has enough
+	Policy    Verb = "policy"        // what calls are decided by, once there is something, and after each change
 	Store     Verb = "store"         // store Secret under Key in the vault
 	Rotate    Verb = "rotate"        // the same, where there is one already
 	Secrets   Verb = "secrets"       // what is in the vault, never the values
@@ -40,7 +47,7 @@ const (
 )
 
 var verbs = []Verb{
-	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction,
+	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Policy,
 	Store, Rotate, Secrets, Remove, Rekey, Export, Import,
 }
 
@@ -70,6 +77,10 @@ type Response struct {
 
 	OnDemand  []OnDemand `json:"on_demand,omitempty"` // all of them, by name
 	Redaction []byte     `json:"redaction,omitempty"` // a redact.Set
+
+	Clients []access.Client `json:"clients,omitempty"` // declared, by name; nothing in it is secret
+	Files   []*os.File      `json:"-"`                 // attached (SCM_RIGHTS, unix(7)): of Audit those of trail.Files, the last of which may be missing
+	Policy  json.RawMessage `json:"policy,omitempty"`  // a gate.Policy
 }
 
 // Secret is what is told of a secret.
@@ -77,7 +88,7 @@ type Secret struct {
 	Key     string     `json:"key"`
 	Kind    string     `json:"kind,omitempty"`    // "plain" or "oauth"
 	Stored  *time.Time `json:"stored,omitempty"`  // when
-	Servers []string   `json:"servers"`           // whose declarations name it
+	Servers []string   `json:"servers"`           // whose declarations name it, and inspectors as "inspector NAME"
 	Damaged string     `json:"damaged,omitempty"` // why it cannot be read
 
 	Expiry  *time.Time `json:"expiry,omitempty"`  // of an OAuth access token, if it is known
@@ -148,6 +159,8 @@ func DetailOff(server string) string { return "disabled by you; pfar enable " + 
 type Report struct {
 	Version     string       `json:"version"`
 	Directory   string       `json:"directory"` // of the declarations
+	Clients     string       `json:"clients"`   // the directory of the declared clients
+	Policies    string       `json:"policies"`  // the directory of the gate's policies
 	Programs    string       `json:"programs"`  // the directory of the programs installed for servers
 	Endpoint    string       `json:"endpoint"`  // the gateway's URL on loopback, ending in /mcp
 	TokenFile   string       `json:"token_file"`

@@ -67,6 +67,9 @@ func (d Dirs) Control() string { return filepath.Join(d.Run, "control.sock") }
 // Gateway is the gateway's socket for clients.
 func (d Dirs) Gateway() string { return filepath.Join(d.Run, "gateway.sock") }
 
+// Operator is the gateway's socket for the operator alone: pins, approvals, sessions.
+func (d Dirs) Operator() string { return filepath.Join(d.Run, "operator.sock") }
+
 // Egress is the socket on which the named server's egress bridge tells of its connections.
 func (d Dirs) Egress(name string) string { return filepath.Join(d.Run, "egress", name+".sock") }
 
@@ -82,13 +85,22 @@ func (d Dirs) Homes() string { return filepath.Join(d.State, "home") }
 // Disabled is the file that is there if the operator has disabled the named server.
 func (d Dirs) Disabled(name string) string { return filepath.Join(d.State, "disabled", name) }
 
+// Clients is the folder of declared clients, beside that of the servers.
+func (d Dirs) Clients() string { return filepath.Join(filepath.Dir(d.Config), "clients.d") }
+
 // OnFailure is the owner's program that is run when a server is disabled because it failed.
 func (d Dirs) OnFailure() string { return filepath.Join(filepath.Dir(d.Config), "on-failure") }
+
+// Policies is the directory of the owner's policies for the gate.
+func (d Dirs) Policies() string { return filepath.Join(filepath.Dir(d.Config), "policies.d") }
 
 // Vault is the directory of the secrets.
 func (d Dirs) Vault() string { return filepath.Join(d.State, "vault") }
 
+// Audit is the directory of what was recorded (package trail).
+func (d Dirs) Audit() string { return filepath.Join(d.State, "audit") }
+
 // Private are the paths that no sandbox may bind, wherever the declarations lie.
 func (d Dirs) Private(declarations string) []string {
-	return []string{d.Run, declarations, d.Vault(), d.Homes(), filepath.Join(d.State, "log"), filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Token()}
+	return []string{d.Run, declarations, d.Clients(), filepath.Join(d.State, "pins"), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(), d.Homes(), filepath.Join(d.State, "log"), filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Token()}
 }

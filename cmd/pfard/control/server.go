@@ -97,6 +97,9 @@ func (s *server) converse(ctx context.Context, c *net.UnixConn) {
 		if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 			return err
 		}
+		if len(r.Files) > 0 {
+			return sendFiles(c, r)
+		}
 		return encoder.Encode(r)
 	}
 	refuse := func(err error) { send(Response{Error: err.Error(), Code: codeOf(err)}) }

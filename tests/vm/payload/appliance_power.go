@@ -202,6 +202,16 @@ func again(args []string) error {
 		{"pins are whole", pinsAreWhole},
 		{"nothing is left of writes that were cut short", leftovers},
 	})
+	reportAll("seal", []check{{"the TPM opens the vault's key", keyOpens}})
+	return nil
+}
+
+// elsewhere is the boot of the same disk beside another TPM.
+func elsewhere([]string) error {
+	reportAll("elsewhere", []check{
+		{"another TPM does not open the vault's key", keyStaysShut},
+		{"pfard does not start, and systemd says why", shutOut},
+	})
 	return nil
 }
 

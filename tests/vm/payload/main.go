@@ -22,6 +22,7 @@ func main() {
 		"nproc":     nproc,
 		"appliance": appliance,
 		"again":     again,
+		"elsewhere": elsewhere,
 		"serve":     serve,
 		"fetch":     fetch,
 	}

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/packet"
@@ -35,7 +36,9 @@ type Registry struct {
 	Path string
 	log  *lockedBuffer
 
-	Secrets int64 // handover.Message.Secrets of those that are handed over from now on
+	Secrets int64       // handover.Message.Secrets of those that are handed over from now on
+	Pins    *pins.Store // nil: nobody accepts anything
+	Trust   bool        // what servers offer first is accepted, of those that say nothing of pins, and what they say is the owner's
 }
 
 // New starts a registry; it ends with the test.
@@ -262,6 +265,11 @@ type Launched struct {
 	messages chan handover.Message // closed at the end of the connection
 }
 
+// Trusted is what an owner declares who writes all that a server says (handover.Server.Declared).
+func Trusted(server string) []byte {
+	return fmt.Appendf(nil, `{"server":%q,"words":[{"confidentiality":"internal","trust":{"public_source":"false","dangerous_writes":"false"},"from":"a test"}]}`, server)
+}
+
 // Launch hands a scripted server over.
 func (r *Registry) Launch(t testing.TB, server handover.Server, script Script) *Launched {
 	t.Helper()
@@ -278,6 +286,12 @@ func (r *Registry) Launch(t testing.TB, server handover.Server, script Script) *
 // Hand hands pipes over, which belong to the registry then.
 func (r *Registry) Hand(t testing.TB, server handover.Server, stdin, stdout *os.File) *Launched {
 	t.Helper()
+	if r.Trust && server.Pins == "" {
+		server.Pins = "trust-first"
+	}
+	if r.Trust && server.Declared == nil {
+		server.Declared = Trusted(server.Name)
+	}
 	f, err := handover.DialFor(r.Path, server, r.Secrets)
 	if err != nil {
 		t.Fatal(err)
@@ -359,6 +373,17 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 			t.Fatal("not in time: " + what)
 		}
 	}
+}
+
+// Dir is a directory for what a registry keeps. Unlike TempDir it bears that a registry which was closed still writes.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "registry-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { Eventually(t, "nobody writes to "+dir, func() bool { return os.RemoveAll(dir) == nil }) })
+	return dir
 }
 
 // NextOr returns the gateway's next message, an error at the end or when ctx ends.

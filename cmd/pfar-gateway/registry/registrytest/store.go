@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/units"
 )
@@ -20,6 +21,8 @@ import (
 // Store keeps descriptors in the service manager's stead.
 type Store struct {
 	t    testing.TB
+	Pins *pins.Store // of the registries that go on; nil: nobody accepts anything
+
 	mu   sync.Mutex
 	kept map[string][]*os.File
 }
@@ -103,6 +106,10 @@ func (s *Store) New(t testing.TB, limits registry.Limits) (*Registry, []error) {
 	t.Helper()
 	var failed []error
 	return Prepared(t, limits, func(r *Registry) {
+		if s.Pins != nil {
+			r.Pins = s.Pins
+			r.Pin(s.Pins)
+		}
 		r.Stores(s)
 		for _, name := range s.Names() {
 			if name == units.FDSessions {

@@ -1,0 +1,216 @@
+package approval
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Outcome is what becomes of a call now. The zero value denies it.
+type Outcome struct {
+	State  State     `json:"state"` // Denied, Pending or Approved
+	ID     string    `json:"id,omitempty"`
+	Reason string    `json:"reason,omitempty"` // of a denial, for the client
+	By     *Approver `json:"by,omitempty"`
+	Rule   string    `json:"rule,omitempty"` // id of the remembered rule that approved
+}
+
+// Ask has a human decide about a call and waits for the answer, for so long; if the call cannot be sent again, for all its life. Approved means: run it now; nobody else may
+// run it on this approval, and it is written down that it is used. Pending means: tell the client the id; it sends the same
+// call again, and that asks again here. With an error the call is denied as well.
+//
+// again makes the request once more after the wait, as the same call would be asked about then: if the pin, the policy or
+// what the session has seen has changed meanwhile, it is another one, and not approved (AP-01).
+func (s *Store) Ask(ctx context.Context, r Request, again func() (Request, error)) (Outcome, error) {
+	canonical, binding, err := s.read(&r)
+	if err != nil {
+		return Outcome{Reason: err.Error()}, err
+	}
+	if rule := s.remembered(&r, canonical); rule != nil {
+		return Outcome{State: Approved, Rule: rule.ID, By: &rule.By}, nil
+	}
+	e, refused, err := s.enter(r, canonical, binding)
+	if err != nil || refused != "" {
+		return Outcome{Reason: refused}, err
+	}
+	if s.joined(e) {
+		wait := s.limits.Wait
+		if r.Last { // until done is closed
+			wait = 2 * s.limits.Life
+		}
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-e.done:
+		case <-s.ending:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		s.left(e)
+	}
+	if err := ctx.Err(); err != nil { // even if it has been approved: what nobody waits for is not used up
+		if r.Last {
+			s.abandon(e)
+		}
+		return Outcome{Reason: "the client does not wait any more", ID: e.id}, err
+	}
+	return s.claim(e, again)
+}
+
+// Release lets those who wait for an answer go on without, as no one will answer any more: pfar is stopping. It is called once.
+func (s *Store) Release() { close(s.ending) }
+
+// joined counts one who waits, unless there are too many.
+func (s *Store) joined(e *entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.waiters >= s.limits.Waiters {
+		return false
+	}
+	e.waiters++
+	return true
+}
+
+func (s *Store) left(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.waiters--
+}
+
+// abandon denies what nobody waits for any more, nor sends again.
+func (s *Store) abandon(e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.waiters > 0 || !e.open() {
+		return
+	}
+	s.denyAll(func(o *entry) bool { return o == e }, "nobody waits for it any more")
+	s.forget(e)
+}
+
+// read checks a request and what it is bound to.
+func (s *Store) read(r *Request) ([]byte, Digest, error) {
+	if err := r.complete(); err != nil {
+		return nil, Digest{}, err
+	}
+	if _, err := s.sessions.Label(r.Client, r.Session); err != nil {
+		return nil, Digest{}, err
+	}
+	return r.bind()
+}
+
+// enter finds the entry of a call, or makes one. refused says why there is none.
+func (s *Store) enter(r Request, canonical []byte, binding Digest) (_ *entry, refused string, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.byBinding[binding]; e != nil && !s.expire(e) {
+		if e.state == Denied {
+			return nil, fmt.Sprintf("%s; the operator is not asked about the same call again before %s have passed", e.reason, s.limits.Life), nil
+		}
+		return e, "", nil
+	}
+	if refused := s.full(&r, len(canonical)); refused != "" {
+		return nil, refused, nil
+	}
+	e := &entry{
+		Request: r, id: newID(), canonical: canonical, binding: binding, asked: s.now(),
+		deadline: s.clock() + s.limits.Life, state: Pending, done: make(chan struct{}),
+	}
+	e.Arguments = canonical
+	err := s.db.Do(func(tx *sql.Tx) error {
+		_, err := tx.Exec("INSERT INTO approvals (id, binding, client, session, server, tool, asked, state) VALUES (?, ?, ?, ?, ?, ?, ?, 'pending')",
+			e.id, binding[:], r.Client, r.Session, r.Server, r.Name, e.asked.UnixNano())
+		if err == nil {
+			_, err = tx.Exec(prune, s.limits.History)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("writing down what is to be approved: %w", err)
+	}
+	s.byID[e.id], s.byBinding[binding] = e, e
+	s.bytes += len(canonical)
+	s.arm(e)
+	s.tell(Event{Kind: Pending.String(), Approval: s.shown(e)})
+	return e, "", nil
+}
+
+// full says why nobody is asked about one more call; "": somebody is.
+func (s *Store) full(r *Request, size int) string {
+	all, ofClient, ofServer := 0, 0, 0
+	for _, e := range s.byID {
+		if !e.open() {
+			continue
+		}
+		all++
+		if e.Client == r.Client {
+			ofClient++
+		}
+		if e.Server == r.Server {
+			ofServer++
+		}
+	}
+	switch {
+	case size > s.limits.Arguments:
+		return fmt.Sprintf("its arguments are too long to be shown to anybody: %d bytes, of at most %d", size, s.limits.Arguments)
+	case all >= s.limits.Open, s.bytes+size > s.limits.Bytes:
+		return fmt.Sprintf("too many calls wait for an approval already (%d)", all)
+	case ofClient >= s.limits.OfOne:
+		return fmt.Sprintf("too many calls of this client wait for an approval already (%d)", ofClient)
+	case ofServer >= s.limits.OfOne:
+		return fmt.Sprintf("too many calls of the server %q wait for an approval already (%d)", r.Server, ofServer)
+	case !s.rate("client " + r.Client).Allow():
+		return "this client asks for too many approvals; wait a little"
+	case !s.rate("server " + r.Server).Allow():
+		return fmt.Sprintf("too many approvals of calls of the server %q are asked for; wait a little", r.Server)
+	}
+	return ""
+}
+
+func (s *Store) rate(of string) *rate.Limiter {
+	l := s.rates[of]
+	if l == nil {
+		l = rate.NewLimiter(rate.Every(s.limits.Every), s.limits.Burst)
+		s.rates[of] = l
+	}
+	return l
+}
+
+// claim uses an approval up, for the one who comes first (AP-02).
+func (s *Store) claim(e *entry, again func() (Request, error)) (Outcome, error) {
+	now, err := again()
+	if err != nil {
+		return Outcome{ID: e.id, Reason: err.Error()}, err
+	}
+	_, binding, err := s.read(&now)
+	if err != nil {
+		return Outcome{ID: e.id, Reason: err.Error()}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.open() {
+		s.expire(e)
+	}
+	switch e.state {
+	case Pending:
+		return Outcome{State: Pending, ID: e.id}, nil
+	case Approved:
+	case Used:
+		return Outcome{ID: e.id, Reason: "it was approved once, and has run for another sending of the same call"}, nil
+	default:
+		return Outcome{ID: e.id, Reason: e.reason, By: e.by}, nil
+	}
+	if binding != e.binding {
+		return Outcome{ID: e.id, Reason: "its tool, the policy or what its session has seen has changed since it was shown; send it again, and the operator is asked again"}, nil
+	}
+	err = s.write(e, Approved, Used, e.reason, nil, nil)
+	// Whatever has come of that: it is not used again.
+	s.become(e, Used, e.reason)
+	if err != nil {
+		return Outcome{ID: e.id, Reason: "it cannot be written down that the approval is used"}, fmt.Errorf("using the approval %s: %w", e.id, err)
+	}
+	return Outcome{State: Approved, ID: e.id, By: e.by}, nil
+}

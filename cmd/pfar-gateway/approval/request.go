@@ -1,0 +1,114 @@
+package approval
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// Request is a call that a human is to decide about, and all that the decision is bound to. Sources, Call and the Reason of
+// the Decision are shown, and bind nothing, nor does Last.
+type Request struct {
+	Client    string          `json:"client"`
+	Proof     string          `json:"proof,omitempty"` // how the client has shown who it is
+	Session   string          `json:"session"`         // its handle
+	Server    string          `json:"server"`
+	Name      string          `json:"name"` // of the tool, prompt or resource, as the server has it
+	Method    string          `json:"method"`
+	Arguments json.RawMessage `json:"arguments"` // exactly what is sent: of a resource {"uri": …}
+	Facts     gate.Facts      `json:"facts"`
+	Decision  gate.Decision   `json:"decision"`
+	Pin       string          `json:"pin"`    // digest of the definition that is accepted
+	Policy    string          `json:"policy"` // digest of the policy that decided
+
+	Findings []string       `json:"findings,omitempty"` // of inspectors, and of secrets' patterns, in words that are the same each time; with one no remembered rule is enough
+	Sources  []label.Source `json:"sources,omitempty"`  // of the session's label
+	Call     string         `json:"call,omitempty"`     // id of the audit record
+	Last     bool           `json:"-"`                  // it cannot be sent again, so that it is waited for as long as it is open
+}
+
+// Digest is what a decision is bound to, in hexadecimal where people or programs name it.
+type Digest [sha256.Size]byte
+
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// bind returns the canonical form of the arguments, and the digest of it with everything else that the decision is bound
+// to: two requests that differ in anything of it are two (AP-01, AP-06).
+func (r *Request) bind() (canonical []byte, _ Digest, err error) {
+	raw := []byte(r.Arguments)
+	if len(raw) == 0 {
+		raw = []byte("null") // which is not {}
+	}
+	if canonical, err = jsonrpc.Canonical(nil, raw); err != nil {
+		return nil, Digest{}, fmt.Errorf("reading the arguments: %w", err)
+	}
+	arguments := sha256.Sum256(canonical)
+	bound, err := json.Marshal(struct {
+		Client, Proof, Session, Server, Name, Method, Arguments string
+		Label                                                   gate.Label
+		Facts                                                   gate.Facts
+		Rule, Profile                                           string
+		Once                                                    bool
+		Pin, Policy                                             string
+		Findings                                                []string
+	}{
+		r.Client, r.Proof, r.Session, r.Server, r.Name, r.Method, hex.EncodeToString(arguments[:]),
+		r.Decision.Data, r.Facts, r.Decision.Rule, r.Decision.Profile, r.Decision.Once, r.Pin, r.Policy, slices.Sorted(slices.Values(r.Findings)),
+	})
+	return canonical, sha256.Sum256(bound), err
+}
+
+// errIncomplete is of a request that says too little to be bound to anything.
+var errIncomplete = errors.New("the client, session, server, tool, method, pin, policy and label of a call have to be known for it to be approved")
+
+const (
+	maxName     = 4096 // bytes
+	maxFindings = 64
+	maxFinding  = 4096 // bytes
+)
+
+func (r *Request) complete() error {
+	for _, s := range []string{r.Client, r.Session, r.Server, r.Name, r.Method, r.Pin, r.Policy, r.Decision.Rule, r.Decision.Profile} {
+		if s == "" {
+			return errIncomplete
+		}
+		if len(s) > maxName {
+			return fmt.Errorf("a name of %d bytes is too long to be shown", len(s))
+		}
+	}
+	if len(r.Findings) > maxFindings || slices.ContainsFunc(r.Findings, func(f string) bool { return len(f) > maxFinding }) {
+		return errors.New("inspectors have found more than can be shown")
+	}
+	if !r.Decision.Data.Known() {
+		return errIncomplete
+	}
+	return nil
+}
+
+// idLength is 130 bits in base32 (RFC 4648, section 6).
+const idLength = 26
+
+// newID invents an id that people can read out, type and paste: groups of letters and digits.
+func newID() string {
+	s := strings.ToLower(rand.Text())[:idLength]
+	return s[:6] + "-" + s[6:11] + "-" + s[11:16] + "-" + s[16:21] + "-" + s[21:]
+}
+
+// ParseID reads an id however it was typed: capitals, spaces, and dashes or none. A part of one is none: a short name
+// would be another client's as easily (P-07).
+func ParseID(typed string) (string, error) {
+	s := strings.ToLower(strings.NewReplacer("-", "", " ", "").Replace(typed))
+	if len(s) != idLength || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") != "" {
+		return "", fmt.Errorf("%.60q is no id of an approval: it has %d letters and digits", typed, idLength)
+	}
+	return s[:6] + "-" + s[6:11] + "-" + s[11:16] + "-" + s[16:21] + "-" + s[21:], nil
+}

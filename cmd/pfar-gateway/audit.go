@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/audit/trail"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/journal"
+	"github.com/pfar/pfar/units/packet"
+)
+
+// fileTime bounds how long pfard may take to open a file.
+const fileTime = 10 * time.Second
+
+// newAudit makes the gateway's chain, which has no file until pfard has opened one (followAudit).
+func (g *gateway) newAudit() *trail.Log {
+	full := make(chan struct{}, 1)
+	g.auditFull = full
+	return trail.New(trail.Options{
+		Writer: "gateway",
+		Anchor: func(a audit.Anchor) { g.log.Info("audit", "chain", a.Chain, "seq", a.Seq, "hash", a.Hash) },
+		Full: func() {
+			select {
+			case full <- struct{}{}:
+			default:
+			}
+		},
+		Turned: func(err error) {
+			if err == nil {
+				g.log.Info("the audit is written again")
+				return
+			}
+			g.log.Log(context.Background(), journal.LevelCritical, "the audit cannot be written, and nothing is called", slog.String("error", err.Error()))
+		},
+	})
+}
+
+// followAudit asks pfard for the file to write to, now and when that has enough, until ctx ends.
+func (g *gateway) followAudit(ctx context.Context) {
+	const first, longest = 100 * time.Millisecond, 5 * time.Second
+	for pause := first; ; {
+		err := g.nextAudit(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			pause = first
+			select {
+			case <-g.auditFull:
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		g.log.Warn("asking pfard for the audit file, again soon", "error", err.Error())
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		pause = min(2*pause, longest)
+	}
+}
+
+func (g *gateway) nextAudit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, fileTime)
+	defer cancel()
+	files, err := g.pfard.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	f := trail.Files{W: files[0], R: files[1]}
+	if len(files) == 3 {
+		f.Before = files[2]
+	}
+	return g.useAudit(f)
+}
+
+// takeAudit goes on in the file of the gateway before this one, until pfard says which is the newest.
+func (g *gateway) takeAudit(files []*os.File) {
+	if len(files) == 0 {
+		return
+	}
+	err := errors.New("it is not the two descriptors of a file")
+	if len(files) == 2 {
+		err = g.useAudit(trail.Pair(files[0], files[1]))
+	} else {
+		packet.CloseAll(files)
+		err = errors.Join(err, g.store.Forget(units.FDAudit))
+	}
+	if err != nil {
+		g.log.Warn("giving up the audit file of the gateway before this one", "reason", err.Error())
+	}
+}
+
+// useAudit has records written to a file, and the next gateway begin with it, if one of this one is in it.
+func (g *gateway) useAudit(f trail.Files) error {
+	if g.store == nil || !g.keepAudit {
+		return g.audit.Use(f)
+	}
+	err := g.store.Forget(units.FDAudit)
+	if err == nil {
+		err = g.store.Keep(units.FDAudit, f.W, f.R)
+	}
+	if err != nil {
+		g.log.Warn("the next gateway will have to wait for pfard's audit file", "error", err.Error())
+	}
+	if err = g.audit.Use(f); err != nil || g.audit.Failed() != nil {
+		err = errors.Join(err, g.store.Forget(units.FDAudit)) // its lock is on the descriptors
+	}
+	return err
+}
+
+// record has records on the disk before what they are about is done: without them, it is not.
+func (g *gateway) record(records ...audit.Record) error {
+	for i := range records {
+		if err := g.audit.Append(&records[i]); err != nil {
+			return fmt.Errorf("%w; what is not recorded is not done", err)
+		}
+	}
+	return g.audit.Sync()
+}
+
+// endAudit is called when nothing more is recorded.
+func (g *gateway) endAudit() {
+	if err := g.audit.Failed(); err != nil {
+		return
+	}
+	if err := g.audit.End(); err != nil {
+		g.log.Error("ending the audit", "error", err.Error())
+	}
+}

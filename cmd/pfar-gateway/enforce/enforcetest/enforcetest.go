@@ -1,0 +1,65 @@
+// Package enforcetest makes a point that requests pass, with a database and a record of its own, for tests.
+package enforcetest
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/state"
+	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/audit/trail"
+)
+
+// New makes one that knows the shipped policies, and the clients of these names beside the built-in ones. It ends with the test.
+func New(t testing.TB, clients ...string) *enforce.Point {
+	t.Helper()
+	return With(t, t.TempDir(), clients...)
+}
+
+// With is New in a directory that may have been used before.
+func With(t testing.TB, dir string, clients ...string) *enforce.Point {
+	t.Helper()
+	db, err := state.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	p := &enforce.Point{Trail: NewTrail(t, dir), Log: slog.New(slog.DiscardHandler)}
+	if p.Sessions, err = label.Open(db); err != nil {
+		t.Fatal(err)
+	}
+	p.Sessions.Declare(append(clients, access.Default, access.Operator))
+	if p.Approvals, err = approval.Open(db, p.Sessions, approval.DefaultLimits()); err != nil {
+		t.Fatal(err)
+	}
+	set := policies.Load(nil, "")
+	if set.Policy == nil {
+		t.Fatal(set.Diags)
+	}
+	p.Learn(set.Policy)
+	return p
+}
+
+// NewTrail makes a record in a directory.
+func NewTrail(t testing.TB, dir string) *trail.Log {
+	t.Helper()
+	d := trail.Dir{Path: dir + "/audit", Group: -1}
+	if err := d.Make(); err != nil {
+		t.Fatal(err)
+	}
+	f, _, err := d.Open("gateway", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := trail.New(trail.Options{Writer: "gateway"})
+	if err := l.Use(f); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.End() })
+	return l
+}

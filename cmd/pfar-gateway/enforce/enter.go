@@ -1,0 +1,288 @@
+package enforce
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/fence"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/inspect"
+	"github.com/pfar/pfar/policies/inspector"
+)
+
+// notPinned stands for the digest of what is not pinned.
+const notPinned = "none"
+
+// weighed is a request with all that is decided by.
+type weighed struct {
+	policy   *gate.Policy
+	session  gate.Session
+	call     gate.Call
+	decision gate.Decision
+	report   inspect.Report // on what is sent
+	writes   bool           // what is sent may stay with the server
+}
+
+// Enter decides about a request. It returns when the request may be sent, which is then to be done at once; a human may have
+// been asked, which takes its time. An error is a *Refused, and the request must not be sent.
+//
+// The first record of the request is in its file by then: write(2) has returned, and no kill of this process loses it. The disk has
+// it (fdatasync(2)) if a person has approved the request, or what it does cannot be undone. Of others, a power cut may take the
+// records of the last second, though they have run.
+func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*Passage, error) {
+	begun := time.Now()
+	p.await(ctx)
+	if who.Person { // gets what comes back as it came
+		it.Typed = nil
+	}
+	w, err := p.weigh(who, &it, &r)
+	if p.Vault != nil && !p.Vault.Known() {
+		err = errors.Join(err, errors.New("it is not known yet which secrets there are"))
+		w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile}
+	}
+	pass := &Passage{point: p, who: who, item: it, method: r.Method, begun: begun, facts: w.call.Facts, writes: w.writes, id: audit.NewID()}
+	pass.typed = pass.facts.Extracts()
+	if err != nil {
+		w.decision.Reason = cmp.Or(w.decision.Reason, err.Error())
+	}
+	if v := w.decision.Verdict; v == gate.Inspect || v == gate.Ask && w.decision.Inspect {
+		about := fence.Meta{Server: it.Server, Tool: it.Name, Label: w.decision.Data}
+		w.report = p.others(ctx, w.policy.Asks(who.Profile), inspector.Outbound, about, r.Params, w.report)
+	}
+	found := findings(w.report)
+	after := gate.Joined(w.session, w.call.Facts)
+	if err := p.open(pass, &w, &r, after, found); err != nil {
+		return nil, refused(pass.id, "the record of it could not be opened, and what is not recorded is not done")
+	}
+	verdict := w.decision.Verdict
+	if verdict == gate.Inspect {
+		if verdict = gate.Ask; w.report.Outcome == inspect.Clean {
+			verdict = gate.Allow
+		}
+	}
+	switch verdict {
+	case gate.Allow:
+		if err := p.outlasts(pass); err != nil {
+			return nil, err
+		}
+	case gate.Ask:
+		if err := p.ask(ctx, pass, &w, &r, found); err != nil {
+			return nil, err
+		}
+	default:
+		pass.end("denied", 0)
+		return nil, refused(pass.id, lower(w.decision.Reason))
+	}
+	if err := p.dispatch(pass, w.session.Label); err != nil {
+		p.Log.Error("writing down what a session has seen; the call is denied", "call", pass.id, "error", err.Error())
+		pass.end("denied", 0)
+		return nil, refused(pass.id, "what its session will have seen could not be written down")
+	}
+	pass.sent = true
+	return pass, nil
+}
+
+// Missed records a request that is no request of anything there is, or not as it has to be: there is nothing to be decided, and
+// nothing is done.
+func (p *Point) Missed(who Identity, server, name string, r Request, why error) {
+	err := p.Trail.Open(&audit.Record{
+		ID: audit.NewID(), Client: who.Client, Session: who.Handle, Server: server, Tool: name, Method: r.Method, Arguments: digest(r.Arguments),
+		Outcome: "denied", Reason: why.Error(),
+	})
+	if err != nil {
+		p.Log.Warn("recording a request of nothing, ignoring", "client", who.Client, "error", err.Error())
+	}
+}
+
+// MissedMore records how many requests of that kind a client has made beyond those that were recorded one by one.
+func (p *Point) MissedMore(client string, n int64) {
+	err := p.Trail.Open(&audit.Record{
+		ID: audit.NewID(), Client: client, Outcome: "denied", Reason: "the client asks too often for what there is not, or not as it has to be", Left: n - 1,
+	})
+	if err != nil {
+		p.Log.Warn("recording requests of nothing, ignoring", "client", client, "requests", n, "error", err.Error())
+	}
+}
+
+// Unheard records how many questions a server has put to clients outside of any call beyond what it may, and was refused.
+func (p *Point) Unheard(server string, n int64) {
+	err := p.Trail.Open(&audit.Record{
+		ID: audit.NewID(), Server: server, Outcome: "denied", Reason: "the server asks clients too much that no call is about", Left: n - 1,
+	})
+	if err != nil {
+		p.Log.Warn("recording a server's questions that were refused, ignoring", "server", server, "questions", n, "error", err.Error())
+	}
+}
+
+// weigh finds out all that a decision is made by, and decides. With an error the decision denies.
+func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error) {
+	w.policy = p.policy.Load()
+	w.session.Profile = who.Profile
+	w.session.Label, err = p.Sessions.Label(who.Client, who.Handle)
+	if err == nil && w.policy != nil && len(w.policy.Flows) > 0 {
+		w.session.Sources = p.Sessions.Servers(who.Client, who.Handle)
+	}
+	item := p.facts.of(w.policy, it)
+	if it.Declared != nil { // else nothing is said, or the server is not up
+		p.Sessions.Holds(it.Server, item.holds)
+	}
+	f := tightened(item.facts, who.Rights, it.Server)
+	w.writes = f.Effect != gate.None
+	if r.Answer { // it does no more than the request that it belongs to
+		f.Effect, f.From.Effect, w.writes = gate.None, "protocol", r.Stays
+	}
+	f = f.Stained(p.Sessions.Stained(it.Server))
+	w.call = gate.Call{
+		Client: who.Client, Server: it.Server, Name: it.Name, Method: r.Method, Facts: f,
+		Pinned: it.Pin != "" || it.Kind == gate.Resource, Schema: true, Audit: p.Trail.Failed() == nil,
+	}
+	a := &w.call.Arguments
+	if it.Kind == gate.Tool && !r.Answer {
+		a.Address = item.astray(r.Arguments)
+	}
+	a.FreeText = w.session.Label.Integrity != gate.Extracted || it.FreeText == nil || it.FreeText(r.Arguments)
+	builtin := inspect.Builtin{Vault: p.Vault, Parsed: true}
+	w.report = builtin.Inspect(inspector.Outbound, r.Params)
+	for _, f := range w.report.Findings {
+		what, name, _ := strings.Cut(f.Kind, ": ")
+		switch {
+		case what == "vault":
+			a.Vault = cmp.Or(a.Vault, name)
+		case what == "secret":
+			a.Pattern = cmp.Or(a.Pattern, name)
+		}
+	}
+	w.decision = w.policy.Decide(w.session, w.call)
+	return w, err
+}
+
+// open writes the first record of a call.
+func (p *Point) open(pass *Passage, w *weighed, r *Request, after gate.Label, found []audit.Finding) error {
+	d := w.decision
+	record := audit.Record{
+		Time: pass.begun, ID: pass.id, Client: pass.who.Client, Session: pass.who.Handle, Server: pass.item.Server, Tool: pass.item.Name,
+		Method: r.Method, Arguments: digest(r.Arguments), Before: &audit.Label{Label: w.session.Label}, Decision: &d, Findings: found,
+		Facts: &pass.facts, Pin: pass.item.Pin, Policy: d.Policy,
+	}
+	if d.Verdict != gate.Deny {
+		record.After = &audit.Label{Label: after}
+	}
+	return p.Trail.Open(&record)
+}
+
+// digest is what is kept of arguments. Those that two parsers may read differently have no canonical form, which nothing
+// else has either: of them it is the digest of what was sent.
+func digest(arguments []byte) *audit.Arguments {
+	canonical, err := jsonrpc.Canonical(make([]byte, 0, len(arguments)), arguments)
+	if err != nil {
+		canonical = arguments
+	}
+	sum := sha256.Sum256(canonical)
+	return &audit.Arguments{Bytes: len(arguments), SHA256: hex.EncodeToString(sum[:])}
+}
+
+// outlasts has the disk take the record of what cannot be undone, so that it outlasts a power cut as well.
+func (p *Point) outlasts(pass *Passage) error {
+	if pass.facts.Effect != gate.Irreversible {
+		return nil
+	}
+	if err := p.Trail.Sync(); err != nil {
+		pass.end("denied", 0)
+		return refused(pass.id, "the disk does not take the record of it, and what is not recorded is not done")
+	}
+	return nil
+}
+
+// ask has a person decide. The answer is for this request and what it was decided by, and for nothing else.
+func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, found []audit.Finding) error {
+	request := p.request(pass, w, r, found)
+	outcome, err := p.Approvals.Ask(ctx, request, func() (approval.Request, error) {
+		now, err := p.weigh(pass.who, &pass.item, r)
+		if err == nil && now.decision.Verdict == gate.Deny {
+			err = errors.New(lower(now.decision.Reason))
+		}
+		return p.request(pass, &now, r, found), err
+	})
+	answer := audit.Record{Kind: audit.Approval, ID: pass.id, Method: "ask", Subject: cmp.Or(outcome.ID, outcome.Rule), Outcome: outcome.State.String(), Reason: outcome.Reason}
+	if outcome.By != nil {
+		answer.Approver, answer.Channel = outcome.By.Name, outcome.By.Channel
+	}
+	unrecorded := p.Trail.Append(&answer)
+	if outcome.State != approval.Approved {
+		if err = errors.Join(err, unrecorded); err != nil {
+			p.Log.Warn("asking for an approval; the call is denied", "call", pass.id, "error", err.Error())
+		}
+		pass.end(outcome.State.String(), 0)
+		return &Refused{Call: pass.id, Outcome: outcome}
+	}
+	if err = unrecorded; err == nil {
+		err = p.Trail.Sync()
+	}
+	pass.approved = true
+	if err != nil {
+		pass.end("denied", 0)
+		return refused(pass.id, "the record of its approval could not be written, and what is not recorded is not done")
+	}
+	return nil
+}
+
+func (p *Point) request(pass *Passage, w *weighed, r *Request, found []audit.Finding) approval.Request {
+	q := approval.Request{
+		Client: pass.who.Client, Proof: pass.who.Proof, Session: pass.who.Handle,
+		Server: pass.item.Server, Name: pass.item.Name, Method: r.Method, Arguments: r.Arguments,
+		Facts: w.call.Facts, Decision: w.decision, Pin: cmp.Or(pass.item.Pin, notPinned), Policy: w.decision.Policy, Call: pass.id,
+		Last: r.Last,
+	}
+	q.Findings = words(found)
+	q.Sources, _ = p.Sessions.Sources(pass.who.Client, pass.who.Handle) // shown, and no more than that
+	return q
+}
+
+// dispatch joins labels, for the request is about to be sent: whatever comes back of it, and however, counts as seen, and
+// what it writes as written.
+func (p *Point) dispatch(pass *Passage, session gate.Label) error {
+	by := label.Source{Server: pass.item.Server, Tool: pass.item.Name, Call: pass.id}
+	if _, _, err := p.Sessions.Raise(pass.who.Client, pass.who.Handle, pass.Label(), by); err != nil {
+		return err
+	}
+	if !pass.writes || session == gate.Start {
+		return nil
+	}
+	if pass.approved { // a person has let that data go there, to all who may see what the tool is given
+		session.Confidentiality = min(session.Confidentiality, pass.facts.Audience)
+	}
+	by = label.Source{Client: pass.who.Client, Handle: pass.who.Handle, Tool: pass.item.Name, Call: pass.id}
+	return p.Sessions.Stain(pass.item.Server, session, by)
+}
+
+// lower begins a sentence as the rest of one.
+func lower(s string) string {
+	if len(s) > 1 && s[0] >= 'A' && s[0] <= 'Z' && (s[1] < 'A' || s[1] > 'Z') {
+		s = string(s[0]+'a'-'A') + s[1:]
+	}
+	for len(s) > 0 && s[len(s)-1] == '.' {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// Refused is the error of a request that is not sent.
+type Refused struct {
+	Call string // id of its record
+	approval.Outcome
+}
+
+func (r *Refused) Error() string { return r.Text("it") + " (call " + r.Call + ")" }
+
+func refused(call, reason string) *Refused {
+	return &Refused{Call: call, Outcome: approval.Outcome{Reason: reason}}
+}

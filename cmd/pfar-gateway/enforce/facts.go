@@ -1,0 +1,123 @@
+package enforce
+
+import (
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// known are facts that have been resolved, for the policy and the declarations that there are.
+type known struct {
+	items atomic.Int64
+	byKey sync.Map // key -> resolved
+}
+
+// resolved is what is known of an item.
+type resolved struct {
+	facts     gate.Facts
+	addresses []string      // its arguments that the server opens as URLs
+	reach     egress.Policy // where the server may connect to
+	holds     []gate.Place  // where its data is that other servers have, too
+}
+
+// key is all that facts depend on.
+type key struct {
+	policy *gate.Policy
+	owner  any
+	kind   gate.Kind
+	name   string // of a tool
+	pin    string // of a tool: with another definition it claims other things
+	hints  bool   // its claims count
+	typed  bool   // what it gives may be typed values
+}
+
+// maxKnown bounds what is kept; then it is resolved anew.
+const maxKnown = 1 << 14
+
+func (k *known) forget() {
+	k.byKey.Clear()
+	k.items.Store(0)
+}
+
+// of returns what a policy says of an item.
+func (k *known) of(p *gate.Policy, it *Item) resolved {
+	at := key{policy: p, owner: it.Owner, kind: it.Kind}
+	if it.Kind == gate.Tool { // what is said of a server holds for all others
+		at.name, at.pin, at.hints, at.typed = it.Name, it.Pin, it.Hints != nil, it.Typed != nil
+	}
+	if f, ok := k.byKey.Load(at); ok {
+		return f.(resolved)
+	}
+	offer := gate.Offer{Server: gate.Declared{Server: it.Server}, Kind: it.Kind, Name: it.Name}
+	if it.Declared != nil && json.Unmarshal(it.Declared, &offer.Server) != nil || offer.Server.Server != it.Server {
+		return resolved{facts: gate.Worst, addresses: p.Addresses(gate.Offer{Server: gate.Declared{Server: it.Server}, Kind: it.Kind, Name: it.Name})}
+	}
+	if it.Hints != nil {
+		offer.Hints = it.Hints()
+	}
+	if it.Typed != nil {
+		offer.Typed = it.Typed()
+	}
+	f := resolved{p.Resolve(offer), p.Addresses(offer), offer.Server.Reach, offer.Server.Holds}
+	if it.Owner != nil {
+		if k.items.Add(1) > maxKnown {
+			k.forget()
+		}
+		k.byKey.Store(at, f)
+	}
+	return f
+}
+
+// astray says why an argument is a URL that the server may not open, and "" if none is. The arguments are a JSON object, as
+// the request's schema wants it.
+func (r resolved) astray(arguments []byte) string {
+	var values map[string]json.RawMessage
+	if len(r.addresses) == 0 || len(arguments) == 0 {
+		return ""
+	}
+	if err := json.Unmarshal(arguments, &values); err != nil {
+		return r.addresses[0] + " cannot be read"
+	}
+	for _, name := range r.addresses {
+		var url *string
+		if value, given := values[name]; given && json.Unmarshal(value, &url) != nil {
+			return name + " is no text"
+		}
+		if url == nil { // absent, or null
+			continue
+		}
+		if why := gate.Astray(r.reach, name, *url); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// tightened are facts as a client's declaration has them, which makes nothing laxer.
+func tightened(f gate.Facts, r *access.Rights, server string) gate.Facts {
+	if r == nil {
+		return f
+	}
+	const from = "client's declaration"
+	t := r.Trust(server)
+	if least := r.Least(server); least > f.Output.Confidentiality {
+		f.Output.Confidentiality, f.From.Confidentiality = least, from
+	}
+	if t.SecretData && f.Output.Confidentiality < gate.Sensitive {
+		f.Output.Confidentiality, f.From.Confidentiality = gate.Sensitive, from
+	}
+	if t.PublicSource && f.Output.Integrity < gate.Raw {
+		f.Output.Integrity, f.From.Integrity = gate.Raw, from
+	}
+	if t.PublicSink && f.Audience > gate.Public {
+		f.Audience, f.From.Audience = gate.Public, from
+	}
+	if t.DangerousWrites && f.Effect == gate.Reversible {
+		f.Effect, f.From.Effect = gate.Irreversible, from
+	}
+	return f
+}

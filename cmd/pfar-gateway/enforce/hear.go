@@ -1,0 +1,64 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// Hear joins to a session's label what a server says outside of any request that it answers itself: its log messages, what it
+// tells of resources, and the list of them, of which there are no parameters.
+// It returns the notification's parameters as the client may have them. With an error the client must not get it.
+func (p *Point) Hear(ctx context.Context, who Identity, server string, declared []byte, method string, params []byte) ([]byte, error) {
+	it := Item{Server: server, Declared: declared, Kind: gate.Resource}
+	w, err := p.weigh(who, &it, &Request{Method: method, Answer: true})
+	if err != nil {
+		return nil, err
+	}
+	if d := w.policy.Decide(gate.Session{Profile: who.Profile, Label: gate.Start}, w.call); d.Verdict == gate.Deny {
+		return nil, errors.New(lower(d.Reason))
+	}
+	pass := &Passage{point: p, who: who, item: it, method: method, facts: w.call.Facts, id: audit.NewID()}
+	pass.closed.Store(true)
+	if after := w.session.Label.Join(pass.Label()); after != w.session.Label {
+		err := p.Trail.Append(&audit.Record{
+			Kind: audit.Session, ID: pass.id, Client: who.Client, Session: who.Handle, Server: server, Method: method,
+			Before: &audit.Label{Label: w.session.Label}, After: &audit.Label{Label: after},
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	message, ok := pass.Said(ctx, method, params)
+	if !ok {
+		return nil, errSuspicious
+	}
+	return message, nil
+}
+
+const (
+	foundAtOnce = 64 // records of what was found where no record was open
+	foundEvery  = 5 * time.Second
+)
+
+// noted records what inspectors found in what a server said when the request's record was closed, or without a request. A server
+// can say much: beyond what the limit allows for, it is in the log.
+func (p *Point) noted(g *Passage, found []audit.Finding) {
+	p.make.Do(p.begin)
+	if !p.notes.Allow() {
+		p.Log.Warn("inspectors found something, and there is no room to record it", "server", g.item.Server, "method", g.method, "kind", found[0].Kind)
+		return
+	}
+	err := p.Trail.Append(&audit.Record{
+		Kind: audit.Session, ID: g.id, Client: g.who.Client, Session: g.who.Handle, Server: g.item.Server, Method: g.method,
+		Findings: found, Outcome: "withheld", Reason: errSuspicious.Error(),
+	})
+	if err != nil {
+		p.Log.Warn("recording what inspectors found, ignoring", "server", g.item.Server, "error", err.Error())
+	}
+}
+
+var errSuspicious = errors.New("inspectors found it suspicious")

@@ -1,0 +1,99 @@
+package enforce
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/fence"
+	"github.com/pfar/pfar/policies/inspect"
+	"github.com/pfar/pfar/policies/inspector"
+)
+
+// others adds to what the built-in inspector has said what those say that a profile needs. What holds a secret is shown to none of
+// them, and is flagged.
+func (p *Point) others(ctx context.Context, names []string, d inspector.Direction, about fence.Meta, value []byte, report inspect.Report) inspect.Report {
+	switch {
+	case len(names) == 0 || slices.ContainsFunc(report.Findings, isSecret):
+		return report
+	case p.Inspectors == nil:
+		return report.Join(inspect.Report{Reason: "there are no inspectors"})
+	}
+	return report.Join(p.Inspectors.Inspect(ctx, names, d, about, value))
+}
+
+// isSecret reports whether a finding is one that nobody else is to see the text of. Results are not searched for secrets: they have
+// passed redaction.
+func isSecret(f inspect.Finding) bool {
+	return strings.HasPrefix(f.Kind, "vault: ") || strings.HasPrefix(f.Kind, "secret: ")
+}
+
+// maxFound bounds the findings in what a server says in the course of one request, whose record is to stay one.
+const maxFound = 128
+
+// clean has inspectors look at what came back, and reports whether all of them have and none has found anything. What they found is
+// in the record alone.
+func (g *Passage) clean(ctx context.Context, b []byte) bool { return g.judged(ctx, b, nil) }
+
+// judged is clean of what is being fenced as well, if it is: forged then waits for what was forged in it.
+func (g *Passage) judged(ctx context.Context, b []byte, forged func() fenced.Forged) bool {
+	builtin := inspect.Builtin{Vault: g.point.Vault, Parsed: true, Fenced: forged != nil}
+	report := builtin.Inspect(inspector.Inbound, b)
+	who, _ := g.now() // who may not be here any more gets nothing
+	names := g.point.policy.Load().Asks(who.Profile)
+	if forged != nil {
+		if f := forged(); f.Count > 0 {
+			report = report.Join(inspect.Report{Outcome: inspect.Flagged, Findings: []inspect.Finding{inspect.Forged(f.Count, f.Near)}})
+		}
+	}
+	report = g.point.others(ctx, names, inspector.Inbound, g.Answer().Meta, b, report)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	found := findings(report)
+	if g.closed.Load() && report.Outcome != inspect.Clean && len(found) > 0 {
+		g.point.noted(g, found)
+	}
+	g.found = append(g.found, found...)
+	g.found = g.found[:min(len(g.found), maxFound)]
+	return report.Outcome == inspect.Clean
+}
+
+// findings are what inspectors found, for the record.
+func findings(r inspect.Report) []audit.Finding {
+	var list []audit.Finding
+	for _, f := range r.Findings {
+		detail := strings.TrimSpace(f.Place + " " + f.Excerpt)
+		if f.Within != "" {
+			detail += " (in " + f.Within + ")"
+		}
+		list = append(list, audit.Finding{Inspector: f.Inspector, Kind: f.Kind, Detail: detail})
+	}
+	if r.Outcome == inspect.Missing {
+		list = append(list, audit.Finding{Inspector: "all", Kind: missing, Detail: r.Reason})
+	}
+	return list
+}
+
+// words are findings as an approval is bound to them: the same each time that the same is found. What others' inspectors say of
+// it, and why one did not answer, may differ from one time to the next; the record has it.
+func words(found []audit.Finding) []string {
+	var all []string
+	for _, f := range found {
+		switch {
+		case f.Inspector == inspect.Name:
+			all = append(all, fmt.Sprintf("%s: %s: %s", f.Inspector, f.Kind, f.Detail))
+		case f.Kind == missing:
+			all = append(all, "not every inspector has answered")
+		default:
+			all = append(all, f.Inspector+": flagged")
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// missing is the kind of what stands among findings for inspectors that have not answered.
+const missing = "missing"

@@ -1,0 +1,255 @@
+package enforce
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/fence"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// Passage is a request that was let through, until it is over.
+type Passage struct {
+	point    *Point
+	who      Identity
+	item     Item
+	method   string
+	id       string // of its record
+	begun    time.Time
+	approved bool // by a person
+
+	closed atomic.Bool // there is no record that what is found could be in
+	writes bool        // what the client says in it may stay with the server
+	typed  bool        // what comes back was to be typed values alone
+	sent   bool        // something may have come back
+
+	mu    sync.Mutex
+	found []audit.Finding // in what came back
+	facts gate.Facts
+	rose  *audit.Label // the session's label, if it has risen since the request was sent
+	taken bool         // the client has typed values, and has had nothing else
+	why   string       // it has, or may have had, something else
+
+	over  bool
+	fence sync.Once
+	marks fence.ID
+}
+
+// Call is the id under which the request is recorded.
+func (g *Passage) Call() string { return g.id }
+
+// Approved reports whether a person has let it through, who has seen no more than what it was shown to be.
+func (g *Passage) Approved() bool { return g != nil && g.approved }
+
+// Label is that of whatever comes back.
+func (g *Passage) Label() gate.Label {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return gate.Joined(gate.Session{Label: gate.Start}, g.facts)
+}
+
+// Strange reports whether strangers may have written what comes back, and a model is to read it: what a person has called goes
+// to a terminal, a file or another program as it came.
+func (g *Passage) Strange() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.facts.Output.Integrity != gate.Clean && !g.who.Person
+}
+
+// Seen is to be called before anything that came back reaches the client. Its label has been joined when the request was sent,
+// and is once more: meanwhile another session may have written to the server what it answers with, or the operator may have
+// reset this one. With an error the client must not get it. What was to be typed values alone is raw from now on (Taken).
+func (g *Passage) Seen() error { return g.SeenAs("what came back is not typed values alone") }
+
+// SeenAs is Seen, and says why what came back is more than typed values, for the record.
+func (g *Passage) SeenAs(why string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.facts.Extract {
+		g.facts.Extract, g.taken, g.why = false, false, why
+	}
+	return g.join()
+}
+
+// join joins to the session's label that of what comes back. The lock is held.
+func (g *Passage) join() error {
+	stained := g.facts.Stained(g.point.Sessions.Stained(g.item.Server))
+	if g.facts.Extract && !stained.Extract {
+		g.taken, g.why = false, "a session that is raw has written to the server"
+	}
+	g.facts = stained
+	l := gate.Joined(gate.Session{Label: gate.Start}, g.facts)
+	before, after, err := g.point.Sessions.Raise(g.who.Client, g.who.Handle, l, label.Source{Server: g.item.Server, Tool: g.item.Name, Call: g.id})
+	if err == nil && after != before {
+		g.rose = &audit.Label{Label: after}
+	}
+	return err
+}
+
+// Extracts reports whether a result of typed values would count as that: there is to be one, and nothing else has come back yet.
+func (g *Passage) Extracts() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.facts.Extracts()
+}
+
+// Taken is Seen of a result of typed values that Extracts has asked for, and that is all that the client gets. It reports false if
+// that is raw after all, for a session that is raw has written to the server meanwhile: then the client must not get it before Seen.
+func (g *Passage) Taken() (bool, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.facts.Extracts() {
+		return false, nil
+	}
+	g.taken = true
+	err := g.join()
+	return g.taken && err == nil, err
+}
+
+// Inbound has inspectors look at what came back, if strangers may have written it. It reports whether the client may have it;
+// the details of what was found are in the record alone (GAT-34). What no inspector could look at, it may not have.
+func (g *Passage) Inbound(ctx context.Context, result []byte) bool {
+	if !g.Strange() {
+		return true
+	}
+	return g.clean(ctx, result)
+}
+
+// Result is the result of the request with these members as the client may have it: labelled and fenced. It reports false if the
+// client may not have it (Inbound). Inspectors look at it while it is fenced.
+func (g *Passage) Result(ctx context.Context, method string, result []byte, ms jsonrpc.Members) ([]byte, bool) {
+	var out []byte
+	fencing := beside(func() (f fenced.Forged) {
+		out, f = g.Answer().Result(method, result, ms)
+		return f
+	})
+	ok := g.judged(ctx, result, fencing)
+	return out, ok
+}
+
+// beside runs f at once, and returns what waits for its result. A panic of f's is one of who waits.
+func beside[T any](f func() T) func() T {
+	var result T
+	var failed any
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer func() { failed = recover() }()
+		result = f()
+	}()
+	return func() T {
+		<-over
+		if failed != nil {
+			panic(failed)
+		}
+		return result
+	}
+}
+
+// Answer is what is known of what comes back, for its fence.
+func (g *Passage) Answer() fenced.Answer {
+	g.fence.Do(func() { _, _ = rand.Read(g.marks[:]) }) // crashes rather than fails
+	return fenced.Answer{Meta: fence.Meta{Server: g.item.Server, Tool: g.item.Name, Label: g.Label()}, ID: g.marks}
+}
+
+// Said is what a server says in the course of the request, as the client may have it: the parameters of a notification or of
+// a request of its own. It reports false if the client may not have it. It may take as long as inspectors take.
+func (g *Passage) Said(ctx context.Context, method string, params []byte) ([]byte, bool) {
+	if err := g.SeenAs("the server has said something else as well: " + method); err != nil {
+		return nil, false
+	}
+	if !g.Strange() || params == nil {
+		return params, true
+	}
+	if !g.clean(ctx, params) {
+		return nil, false
+	}
+	return g.Answer().Message(method, params), true
+}
+
+// Enter decides about more that goes to the server in the course of the request: what the client answers when it is asked. What
+// counts is the client's profile and rights as they are by now, whatever the request began with. If it cannot answer once more, a
+// person has as long to approve it as an approval lives.
+func (g *Passage) Enter(ctx context.Context, method string, answer []byte, last bool) error {
+	who, here := g.now()
+	if !here {
+		return refused(g.id, "the client may not answer this server any more")
+	}
+	it := g.item
+	it.FreeText, it.Typed = nil, nil
+	more, err := g.point.Enter(ctx, who, it, Request{
+		Method: method, Arguments: answer, Params: answer, Answer: true, Stays: method != "roots/list", Last: last,
+	})
+	if err != nil {
+		return err
+	}
+	return more.End("sent", 0)
+}
+
+// now is who makes the request, as that is by now, and whether that client may still have this item.
+func (g *Passage) now() (Identity, bool) {
+	if g.point.Now == nil {
+		return g.who, true
+	}
+	who, here := g.point.Now(g.who)
+	switch {
+	case !here || who.Rights == nil:
+		return who, here
+	case g.item.Kind == gate.Tool:
+		return who, who.Rights.Tool(g.item.Server, g.item.Name)
+	}
+	return who, who.Rights.Server(g.item.Server)
+}
+
+// End closes the record. With an error the client must not get the result: what is not recorded is not done.
+func (g *Passage) End(outcome string, bytes int) error {
+	if g.over {
+		return nil
+	}
+	g.over = true
+	g.closed.Store(true)
+	unseen, output := g.settle(), g.Label()
+	g.mu.Lock()
+	record := audit.Record{
+		ID: g.id, Client: g.who.Client, Session: g.who.Handle, Server: g.item.Server, Tool: g.item.Name, Method: g.method,
+		Outcome: outcome, Bytes: int64(bytes), Latency: time.Since(g.begun), Findings: g.found, After: g.rose,
+	}
+	if g.typed && g.sent {
+		record.Output, record.Reason = &audit.Label{Label: output}, g.why
+	}
+	g.mu.Unlock()
+	return errors.Join(unseen, g.point.Trail.Close(&record))
+}
+
+// settle joins that what has come back is raw, if it was to be typed values and they are not what the client gets: an error, whoever
+// words it, may have words of the server's in it.
+func (g *Passage) settle() error {
+	g.mu.Lock()
+	open := g.sent && !g.taken && g.facts.Extracts()
+	g.mu.Unlock()
+	if !open {
+		return nil
+	}
+	return g.SeenAs("there was no result of typed values")
+}
+
+// Expire closes the record of a request whose client has not come back.
+func (g *Passage) Expire() { g.end("expired", 0) }
+
+// Deny closes the record of a request whose client may not come back.
+func (g *Passage) Deny() { g.end("denied", 0) }
+
+// end closes the record of a request that is not sent, whose client gets nothing in any case.
+func (g *Passage) end(outcome string, bytes int) {
+	if err := g.End(outcome, bytes); err != nil {
+		g.point.Log.Warn("closing the record of a call that was not made, ignoring", "call", g.id, "error", err.Error())
+	}
+}

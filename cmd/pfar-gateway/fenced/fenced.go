@@ -1,0 +1,163 @@
+// Package fenced puts fences around the texts in what an MCP server says, as raw JSON: what a model will read as text is fenced, every other string is cleaned in its place, and what need not change stays byte for byte.
+package fenced
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/policies/fence"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// Answer is what is known of one thing that a server says, with the number of its marks.
+type Answer struct {
+	fence.Meta
+	ID fence.ID
+}
+
+// texts are the strings that a model reads as text, by the method and their place in the result or the parameters: they are
+// fenced. A star is any member or element.
+var texts = map[mcp.MCPMethod][]string{
+	mcp.MethodToolsCall:         append([]string{"content/*/text/", "content/*/resource/text/"}, asked...),
+	mcp.MethodResourcesRead:     append([]string{"contents/*/text/"}, asked...),
+	mcp.MethodPromptsGet:        append([]string{"messages/*/content/text/", "messages/*/content/*/text/", "messages/*/content/resource/text/", "messages/*/content/*/resource/text/"}, asked...),
+	mcp.MethodElicitationCreate: {"message/"},
+	mcp.MethodSamplingCreateMessage: {"systemPrompt/", "messages/*/content/text/", "messages/*/content/*/text/",
+		"messages/*/content/*/content/*/text/"},
+	progress: {"message/"},
+	logged:   {"data/"},
+	failed:   {"message/"},
+}
+
+// asked are the texts of questions that a result of 2026-07-28 has for the client.
+var asked = []string{"inputRequests/*/params/message/", "inputRequests/*/params/systemPrompt/", "inputRequests/*/params/messages/*/content/text/",
+	"inputRequests/*/params/messages/*/content/*/text/"}
+
+// links are the addresses that a client may follow.
+var links = []string{"content/*/uri/", "content/*/icons/*/src/", "messages/*/content/uri/", "messages/*/content/*/uri/", "messages/*/content/icons/*/src/",
+	"messages/*/content/*/icons/*/src/", "contents/*/icons/*/src/", "icons/*/src/", "inputRequests/*/params/url/", "url/"}
+
+const (
+	progress mcp.MCPMethod = "notifications/progress"
+	logged   mcp.MCPMethod = "notifications/message"
+	failed   mcp.MCPMethod = "" // an error, which has none
+)
+
+// Forged are words of marks and of chat templates that stood in a text, and are neutral now. The zero value is none.
+type Forged struct {
+	Count int
+	Near  string // the text around the first, as it is now
+}
+
+// Result returns the result of a request with these members, labelled, and fenced unless it is clean: text that is typed
+// as an extract has typed values beside text that no schema binds. And it returns what it took out of it.
+func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]byte, Forged) {
+	own := a.members()
+	at := ms.Index("_meta")
+	if at < 0 {
+		own = append(append([]byte(`"_meta":{`), own...), '}')
+	}
+	w := walk{answer: a, b: result, texts: texts[mcp.MCPMethod(method)], end: len(result)}
+	if at < 0 {
+		w.edits = append(w.edits, ms.Prepend(result, own))
+	}
+	clean := a.Label.Integrity == gate.Clean
+	switch {
+	case at < 0 && !clean:
+		w.run(0)
+	case at >= 0:
+		if !clean {
+			w.end = ms[at].ValueStart
+			w.run(0)
+			meta := walk{answer: Answer{}, b: ms[at].Raw(), end: len(ms[at].Raw()), forged: w.forged}
+			meta.run(0)
+			w.edits = append(w.edits, ms.Replace(at, jsonrpc.Amend(meta.splice(), Theirs, own)))
+			w.forged = meta.forged
+			w.end = len(result)
+			w.run(ms[at].ValueEnd)
+			break
+		}
+		w.edits = append(w.edits, ms.Replace(at, jsonrpc.Amend(ms[at].Raw(), Theirs, own)))
+	}
+	return w.splice(), w.forged
+}
+
+// Typed is the result of a tool that has typed values, JSON in which no text is a server's, and nothing else: it needs no fence.
+func (a Answer) Typed(values []byte) []byte {
+	b := append([]byte(`{"_meta":{`), a.labels()...)
+	b = append(append(b, `},"content":[{"type":"text","text":`...), jsonrpc.Quote(string(values))...)
+	b = append(append(b, `}],"structuredContent":`...), values...)
+	return append(b, '}')
+}
+
+// Theirs reports whether a server may set a member of _meta: what begins with pfar/ is what pfar says.
+func Theirs(name []byte) bool { return !bytes.HasPrefix(bytes.ToLower(name), []byte("pfar/")) }
+
+// members are the members of _meta that say whose a result is, and how far to trust it, beside the text and not in it.
+func (a Answer) members() []byte {
+	b := a.labels()
+	if a.Label.Integrity != gate.Clean {
+		b = append(append(b, `,"pfar/fence":`...), jsonrpc.Quote(a.ID.String())...)
+	}
+	return b
+}
+
+// labels are those of them that any result has.
+func (a Answer) labels() []byte {
+	b := append([]byte(`"pfar/server":`), jsonrpc.Quote(a.Server)...)
+	b = append(append(b, `,"pfar/label":`...), jsonrpc.Quote(a.Label.Confidentiality.String())...)
+	return append(append(b, `,"pfar/integrity":`...), jsonrpc.Quote(a.Label.Integrity.String())...)
+}
+
+// Error returns a server's error object, its message fenced unless it is clean.
+func (a Answer) Error(raw []byte) []byte { return a.Message(string(failed), raw) }
+
+// Message returns the parameters of a notification or a request that a server sends, fenced unless they are clean.
+func (a Answer) Message(method string, params []byte) []byte {
+	if a.Label.Integrity == gate.Clean {
+		return params
+	}
+	w := walk{answer: a, b: params, texts: texts[mcp.MCPMethod(method)], end: len(params)}
+	w.run(0)
+	return w.splice()
+}
+
+// Text returns a text of a server's that stands alone, fenced unless it is clean.
+func (a Answer) Text(text string) string {
+	if a.Label.Integrity == gate.Clean {
+		return text
+	}
+	return string(fence.Fence(nil, text, a.Meta, a.ID))
+}
+
+// Definition returns what a server says of its tools, prompts or resources, or any other JSON of its, cleaned: no text of it is
+// fenced, for clients show and compare it.
+func Definition(raw []byte) []byte { return Answer{}.cleaned(raw) }
+
+func (a Answer) cleaned(raw []byte) []byte {
+	w := walk{answer: a, b: raw, end: len(raw)}
+	w.run(0)
+	return w.splice()
+}
+
+// blank is where a link leads that led to the client's own machine or ran a script in it.
+const blank = "about:blank"
+
+// mayFollow reports whether an address is none that reads files, runs scripts or holds what it shows.
+func mayFollow(uri string) bool {
+	scheme := strings.Map(func(r rune) rune {
+		if r <= ' ' || r == 0x7f { // browsers pass over them
+			return -1
+		}
+		return r
+	}, uri[:min(len(uri), 64)])
+	scheme, _, ok := strings.Cut(strings.ToLower(scheme), ":")
+	switch scheme {
+	case "file", "javascript", "data", "vbscript", "blob", "filesystem", "view-source":
+		return !ok
+	}
+	return true
+}

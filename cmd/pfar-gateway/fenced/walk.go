@@ -1,0 +1,190 @@
+package fenced
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/policies/fence"
+	"github.com/pfar/pfar/policies/jsontext"
+)
+
+// walk goes through the strings of a text that is known to be JSON, in order, and notes what has to change.
+type walk struct {
+	answer Answer
+	b      []byte
+	end    int
+	texts  []string
+	edits  []jsonrpc.Edit
+
+	open    []frame
+	path    []byte // names that lead to a value, each with a slash behind it
+	name    bool   // what comes next is the name of a member
+	scratch *[]byte
+	renamed int
+	forged  Forged
+}
+
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxScratch = 1 << 20 // bytes; a longer one is not kept
+
+// frame is an array or an object that is open.
+type frame struct {
+	object bool
+	path   int // length of the path that leads to it
+}
+
+func (w *walk) run(i int) {
+	for i < w.end {
+		switch w.b[i] {
+		case '"':
+			i = w.quoted(i)
+			continue
+		case '{', '[':
+			object := w.b[i] == '{'
+			w.open = append(w.open, frame{object, len(w.path)})
+			if w.name = object; !object {
+				w.step("*")
+			}
+		case '}', ']':
+			w.path, w.open, w.name = w.path[:w.open[len(w.open)-1].path], w.open[:len(w.open)-1], false
+		case ',':
+			if top := w.open[len(w.open)-1]; top.object {
+				w.path, w.name = w.path[:top.path], true
+			}
+		}
+		i++
+	}
+}
+
+const (
+	maxPath = 128
+	maxStep = 32
+)
+
+// step adds a name to the path. One that no place in texts or links has may be any.
+func (w *walk) step(name string) {
+	switch {
+	case len(w.path) > maxPath:
+	case len(name) > maxStep || strings.ContainsAny(name, "/*") && name != "*":
+		w.path = append(w.path, "?/"...)
+	default:
+		w.path = append(append(w.path, name...), '/')
+	}
+}
+
+// quoted looks at the string at i, and returns where it ends.
+func (w *walk) quoted(i int) int {
+	end, escaped := jsontext.Closing(w.b, i+1)
+	raw := w.b[i+1 : end]
+	text := unsafe.String(unsafe.SliceData(raw), len(raw)) // it is read only, and nothing keeps it
+	if escaped {
+		if w.scratch == nil {
+			w.scratch = scratches.Get().(*[]byte)
+		}
+		*w.scratch = jsontext.Unescape(slices.Grow((*w.scratch)[:0], len(raw)), raw)
+		text = unsafe.String(unsafe.SliceData(*w.scratch), len(*w.scratch))
+	}
+	end++
+	switch {
+	case w.name:
+		w.step(text)
+		w.name = false
+		if cleaned, changed := w.clean(text); changed { // it must not become the name of another
+			w.renamed++
+			w.put(i, end, fmt.Sprintf("%s~%s.%d", cleaned, w.answer.ID, w.renamed))
+		}
+	case w.at(w.texts):
+		w.fence(i, end, text)
+	case w.at(links) && !mayFollow(text):
+		w.put(i, end, blank)
+	default:
+		if cleaned, changed := w.clean(text); changed {
+			w.put(i, end, cleaned)
+		}
+	}
+	return end
+}
+
+// fence notes that the string from i to end, which is this text, is to be fenced. If it is clean it stays, and the marks are put
+// around it.
+func (w *walk) fence(i, end int, text string) {
+	if _, changed := w.clean(text); changed || w.answer.Limit > 0 {
+		w.put(i, end, string(fence.Fence(nil, text, w.answer.Meta, w.answer.ID)))
+		return
+	}
+	w.edits = append(w.edits, jsonrpc.Edit{Start: i + 1, End: i + 1, Text: inString(w.answer.Open(w.answer.ID))},
+		jsonrpc.Edit{Start: end - 1, End: end - 1, Text: inString(fence.Close(w.answer.ID))})
+}
+
+// clean is fence.Clean, and notes what was forged.
+func (w *walk) clean(text string) (cleaned string, changed bool) {
+	cleaned, changed = fence.Clean(text)
+	if !changed {
+		return cleaned, false
+	}
+	n := strings.Count(cleaned, fence.Neutral) - strings.Count(text, fence.Neutral)
+	if n <= 0 {
+		return cleaned, true
+	}
+	if w.forged.Count == 0 {
+		k := strings.Index(cleaned, fence.Neutral)
+		w.forged.Near = strings.ToValidUTF8(cleaned[max(k-near, 0):min(k+near, len(cleaned))], "")
+	}
+	w.forged.Count += n
+	return cleaned, true
+}
+
+const near = 40 // bytes to each side
+
+// inString is a mark as it stands in a string of JSON.
+func inString(mark string) []byte {
+	quoted := strings.ReplaceAll(mark, "\n", `\n`) // nothing else in it is escaped
+	return []byte(quoted)
+}
+
+func (w *walk) put(i, end int, text string) {
+	w.edits = append(w.edits, jsonrpc.Edit{Start: i, End: end, Text: jsonrpc.Quote(text)})
+}
+
+// at reports whether the path is one of these places. Some programs do not tell small letters from capitals in names.
+func (w *walk) at(places []string) bool {
+	for _, p := range places {
+		if leads(w.path, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func leads(path []byte, place string) bool {
+	for len(path) > 0 && place != "" {
+		k, m := bytes.IndexByte(path, '/'), strings.IndexByte(place, '/')
+		if place[:m] != "*" && !strings.EqualFold(string(path[:k]), place[:m]) {
+			return false
+		}
+		path, place = path[k+1:], place[m+1:]
+	}
+	return len(path) == 0 && place == ""
+}
+
+// splice makes the changes, once everything has been walked through. Where there are none it returns what came.
+func (w *walk) splice() []byte {
+	if w.scratch != nil && cap(*w.scratch) <= maxScratch {
+		scratches.Put(w.scratch)
+	}
+	w.scratch = nil
+	if len(w.edits) == 0 {
+		return w.b
+	}
+	grown := 0
+	for _, e := range w.edits {
+		grown += len(e.Text)
+	}
+	return jsonrpc.Splice(make([]byte, 0, len(w.b)+grown), w.b, w.edits...)
+}

@@ -1,0 +1,89 @@
+package label
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// List is all sessions of declared clients, by client and handle, without their sources.
+func (s *Sessions) List() ([]Session, error) {
+	known := make(map[key]Session)
+	rows, err := s.db.Query("SELECT client, handle, reset, reset_by, frozen FROM sessions")
+	if err != nil {
+		return nil, fmt.Errorf("reading the sessions: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var k key
+		var reset int64
+		var one Session
+		if err := rows.Scan(&k.client, &k.handle, &reset, &one.ResetBy, &one.Frozen); err != nil {
+			return nil, fmt.Errorf("reading the sessions: %w", err)
+		}
+		one.Reset = moment(reset)
+		known[k] = one
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("reading the sessions: %w", err)
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := []Session{}
+	for k, e := range s.sessions {
+		if s.declared[k.client] {
+			one := known[k]
+			one.Client, one.Handle, one.Label = k.client, k.handle, unpack(e.label.Load())
+			one.Created, one.Used = moment(e.created), moment(e.used.Load())
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, func(a, b Session) int {
+		return cmp.Or(strings.Compare(a.Client, b.Client), strings.Compare(a.Handle, b.Handle))
+	})
+	return list, nil
+}
+
+func moment(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}
+
+// Show is one session, with what raised its label.
+func (s *Sessions) Show(client, handle string) (Session, error) {
+	list, err := s.List()
+	if err != nil {
+		return Session{}, err
+	}
+	i := slices.IndexFunc(list, func(one Session) bool { return one.Client == client && one.Handle == handle })
+	if i < 0 {
+		return Session{}, ErrUnknown
+	}
+	list[i].Sources, err = s.Sources(client, handle)
+	return list[i], err
+}
+
+// Sources is what raised a session's label since it was made or reset, in its order. A label can rise six times.
+func (s *Sessions) Sources(client, handle string) ([]Source, error) {
+	rows, err := s.db.Query("SELECT server, tool, call, at, label FROM session_sources WHERE client = ? AND handle = ? ORDER BY at, label", client, handle)
+	if err != nil {
+		return nil, fmt.Errorf("reading what a session has seen: %w", err)
+	}
+	defer rows.Close()
+	var list []Source
+	for rows.Next() {
+		var one Source
+		var at int64
+		var label uint32
+		if err := rows.Scan(&one.Server, &one.Tool, &one.Call, &at, &label); err != nil {
+			return nil, fmt.Errorf("reading what a session has seen: %w", err)
+		}
+		one.At, one.Label = moment(at), unpack(label)
+		list = append(list, one)
+	}
+	return list, rows.Err()
+}

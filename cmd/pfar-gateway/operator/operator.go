@@ -1,0 +1,228 @@
+// Package operator serves what only the operator may ask of the gateway: pins, approvals, sessions and stains, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks.
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// Act is one thing that the operator does, for the audit (AUD-05).
+type Act struct {
+	By      approval.Approver `json:"by"`
+	Verb    string            `json:"verb"`    // approve, deny, forget-rule, new-session, reset-session, thaw-session, end-session, clear-stain
+	Subject string            `json:"subject"` // an id, CLIENT/HANDLE or a server
+	Detail  string            `json:"detail,omitempty"`
+	Failed  string            `json:"failed,omitempty"` // why it was not done; "": it is about to be, or was
+}
+
+// Desk is what the operator sits at.
+type Desk struct {
+	Approvals *approval.Store
+	Sessions  *label.Sessions
+	Pins      http.Handler                    // what is below /pins; nil: nothing
+	Mask      func([]byte) ([]byte, []string) // takes secrets out of JSON, and names them; nil: none are known
+	Record    func(Act) error                 // has each act on the disk before it is done, and once more if it failed; nil: nobody keeps a record
+	Ended     func()                          // is called when a session has ended, for what is open under it is to end as well; nil: there is nothing
+	Allowed   func(uid int) bool              // beside what the socket's mode says; nil: it says enough
+	Log       *slog.Logger
+}
+
+const (
+	maxBody  = 64 << 10 // bytes of a request
+	headTime = 10 * time.Second
+	// channel is how approvals that come in here were given.
+	channel = "operator socket"
+)
+
+// HTTP returns a server for the operator's listener. What streams ends when it shuts down.
+func (d *Desk) HTTP() *http.Server {
+	ending, end := context.WithCancel(context.Background())
+	s := &http.Server{
+		Handler: d.handler(ending), ReadHeaderTimeout: headTime, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ConnContext: withPeer, ErrorLog: slog.NewLogLogger(d.Log.Handler(), slog.LevelDebug),
+	}
+	s.RegisterOnShutdown(end)
+	return s
+}
+
+type peerKey struct{}
+
+// withPeer notes who is at the other end of a connection (SO_PEERCRED, unix(7)).
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	if u, ok := c.(*net.UnixConn); ok {
+		if peer, err := control.PeerOf(u); err == nil {
+			return context.WithValue(ctx, peerKey{}, peer.UID)
+		}
+	}
+	return ctx
+}
+
+// handler answers those whom the kernel names.
+func (d *Desk) handler(ending context.Context) http.Handler {
+	mux := http.NewServeMux()
+	d.approvals(mux, ending)
+	d.sessions(mux)
+	if d.Pins != nil {
+		mux.HandleFunc("/pins", d.pins)
+		mux.HandleFunc("/pins/", d.pins)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		uid, ok := r.Context().Value(peerKey{}).(int)
+		if !ok || d.Allowed != nil && !d.Allowed(uid) {
+			answer(w, http.StatusForbidden, map[string]string{"error": "this is for the operator alone"})
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// approver is who asks, as the kernel says.
+func approver(r *http.Request) approval.Approver {
+	uid, ok := r.Context().Value(peerKey{}).(int)
+	if !ok {
+		return approval.Approver{UID: -1, Name: "nobody", Channel: channel}
+	}
+	return approval.Approver{UID: uid, Name: userName(uid), Channel: channel}
+}
+
+func userName(uid int) string {
+	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		return u.Username
+	}
+	return "uid " + strconv.Itoa(uid)
+}
+
+// act does something for the operator and answers with v, or with why it was not done. What is not recorded is not done, but
+// for a denial.
+func (d *Desk) act(w http.ResponseWriter, r *http.Request, a Act, v any, do func() error) {
+	a.By = approver(r)
+	unrecorded := d.record(a)
+	err := unrecorded
+	if unrecorded == nil || a.Verb == "deny" {
+		err = errors.Join(do(), unrecorded)
+	}
+	if err != nil {
+		a.Failed = err.Error()
+	}
+	if err != nil && unrecorded == nil {
+		_ = d.record(a) // it is in the log as well
+	}
+	d.Log.Info("the operator", "did", a.Verb, "subject", a.Subject, "by", a.By.Name, "uid", a.By.UID, "detail", a.Detail, "failed", a.Failed)
+	reply(w, v, err)
+}
+
+func (d *Desk) record(a Act) error {
+	if d.Record == nil {
+		return nil
+	}
+	if err := d.Record(a); err != nil {
+		return fmt.Errorf("recording it: %w", err)
+	}
+	return nil
+}
+
+// pins has what is asked about pins recorded with who asks it, and once more if it is not done; the store records what it changes.
+func (d *Desk) pins(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		d.Pins.ServeHTTP(w, r)
+		return
+	}
+	server, verb, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/pins/"), "/")
+	a := Act{By: approver(r), Verb: verb + "-pins", Subject: server}
+	if err := d.record(a); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	answered := &status{ResponseWriter: w, code: http.StatusOK}
+	d.Pins.ServeHTTP(answered, r)
+	if answered.code >= http.StatusBadRequest {
+		a.Failed = http.StatusText(answered.code)
+		_ = d.record(a) // it was not done
+	}
+}
+
+// status remembers how a request was answered.
+type status struct {
+	http.ResponseWriter
+	code int
+}
+
+func (s *status) WriteHeader(code int) {
+	s.code = code
+	s.ResponseWriter.WriteHeader(code)
+}
+
+// By is who asks, for the record of the pins.
+func By(r *http.Request) pins.By {
+	a := approver(r)
+	return pins.By{User: fmt.Sprintf("uid %d", a.UID), Name: a.Name, Channel: a.Channel}
+}
+
+var errRequest = errors.New("the request is not understood")
+
+// read decodes a body of bounded size in which nothing is unknown; an empty one is {}.
+func read(w http.ResponseWriter, r *http.Request, v any) error {
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil && err != io.EOF {
+		return fmt.Errorf("%w: %w", errRequest, err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return fmt.Errorf("%w: something stands behind it", errRequest)
+	}
+	return nil
+}
+
+func reply(w http.ResponseWriter, v any, err error) {
+	status := http.StatusInternalServerError
+	switch {
+	case err == nil:
+		answer(w, http.StatusOK, v)
+		return
+	case errors.Is(err, errRequest):
+		status = http.StatusBadRequest
+	case errors.Is(err, approval.ErrRefused), errors.Is(err, label.ErrFull):
+		status = http.StatusConflict
+	case errors.Is(err, approval.ErrUnknown), errors.Is(err, approval.ErrNoRule), errors.Is(err, label.ErrUnknown), errors.Is(err, label.ErrNoStain):
+		status = http.StatusNotFound
+	}
+	answer(w, status, map[string]string{"error": strings.ToValidUTF8(err.Error(), "\uFFFD")})
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // the client may have hung up
+}
+
+// line sends one value of a stream.
+func line(w http.ResponseWriter, v any) error {
+	c := http.NewResponseController(w)
+	if err := c.SetWriteDeadline(time.Now().Add(headTime)); err != nil { // a watcher that does not read is let go
+		return err
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	return c.Flush()
+}

@@ -1,0 +1,368 @@
+package operator
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/state"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// bench is a desk behind a real socket.
+type bench struct {
+	*Desk
+	t      *testing.T
+	server *http.Server
+	client *http.Client
+	mu     sync.Mutex
+	acts   []Act
+	broken error // of the record
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pfar") // t.TempDir is too long for a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	db, err := state.Open(filepath.Join(dir, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	sessions, err := label.Open(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions.Declare([]string{"laptop"})
+	limits := approval.DefaultLimits()
+	limits.Wait = 0
+	approvals, err := approval.Open(db, sessions, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t}
+	b.Desk = &Desk{
+		Approvals: approvals, Sessions: sessions, Log: slog.New(slog.DiscardHandler),
+		Pins: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "pins ", r.URL.Path) }),
+		Mask: func(text []byte) ([]byte, []string) {
+			return []byte(strings.ReplaceAll(string(text), "hunter2", "[redacted: token]")), []string{"token"}
+		},
+		Record: func(a Act) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.acts = append(b.acts, a)
+			return b.broken
+		},
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, "operator.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.server = b.HTTP()
+	go b.server.Serve(l)
+	t.Cleanup(func() { b.server.Close() })
+	b.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())
+	}}}
+	t.Cleanup(b.client.CloseIdleConnections)
+	return b
+}
+
+func (b *bench) do(method, path, body string) (int, string) {
+	b.t.Helper()
+	r, err := http.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	resp, err := b.client.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// waiting is a call that waits.
+func (b *bench) waiting(arguments string) approval.Shown {
+	b.t.Helper()
+	r := approval.Request{
+		Client: "laptop", Session: "default", Server: "mail", Name: "send", Method: "tools/call", Arguments: []byte(arguments), Pin: "pin", Policy: "policy",
+		Facts:    gate.Facts{Audience: gate.Public},
+		Decision: gate.Decision{Rule: "rule", Profile: "strict", Data: gate.Start},
+	}
+	o, err := b.Approvals.Ask(b.t.Context(), r, func() (approval.Request, error) { return r, nil })
+	if err != nil || o.State != approval.Pending {
+		b.t.Fatalf("%+v, %v", o, err)
+	}
+	shown, err := b.Approvals.Show(o.ID)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return shown
+}
+
+// TestStrangers: whom the kernel does not name, or the desk does not allow, is told nothing and changes nothing.
+func TestStrangers(t *testing.T) {
+	b := newBench(t)
+	shown := b.waiting(`{}`)
+	requests := [][3]string{
+		{"GET", "/approvals", ""}, {"GET", "/approvals/" + shown.ID, ""}, {"POST", "/approvals/" + shown.ID + "/approve", `{"digest":"` + shown.Digest + `"}`},
+		{"POST", "/approvals/" + shown.ID + "/deny", "{}"}, {"GET", "/approvals/watch", ""}, {"GET", "/rules", ""}, {"GET", "/sessions", ""},
+		{"POST", "/sessions", `{"client":"laptop"}`}, {"POST", "/sessions/laptop/default/reset", ""}, {"GET", "/stains", ""}, {"GET", "/pins", ""}, {"POST", "/pins/x/accept", "{}"}, {"GET", "/", ""},
+	}
+	h := b.handler(t.Context())
+	for _, q := range requests { // not through a Unix socket
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(q[0], q[1], strings.NewReader(q[2])))
+		if w.Code != http.StatusForbidden {
+			t.Errorf("%q: %d %s", q, w.Code, w.Body)
+		}
+	}
+	b.Allowed = func(uid int) bool { return uid != os.Getuid() }
+	for _, q := range requests {
+		if status, body := b.do(q[0], q[1], q[2]); status != http.StatusForbidden {
+			t.Errorf("%q: %d %s", q, status, body)
+		}
+	}
+	if now, err := b.Approvals.Show(shown.ID); err != nil || now.State != approval.Pending || len(b.acts) != 0 {
+		t.Errorf("%+v, %v, %+v", now, err, b.acts)
+	}
+}
+
+// TestRefuses: what is not meant is not done.
+func TestRefuses(t *testing.T) {
+	b := newBench(t)
+	shown := b.waiting(`{}`)
+	at := "/approvals/" + shown.ID
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		text               string
+	}{
+		{"POST", at + "/approve", ``, 409, "another call"},
+		{"POST", at + "/approve", `{}`, 409, "another call"},
+		{"POST", at + "/approve", `{"digest":""}`, 409, "another call"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest[:63] + `0x"}`, 409, "another call"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","all":true}`, 400, "unknown field"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `"}{}`, 400, "behind it"},
+		{"POST", at + "/approve", `[]`, 400, "not understood"},
+		{"POST", at + "/approve", `{"digest":"` + strings.Repeat("x", maxBody) + `"}`, 400, "too large"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","remember":{}}`, 409, "one minute"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","remember":{"seconds":-9223372036854775807}}`, 409, "one minute"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","remember":{"seconds":99999999999}}`, 409, "one minute"},
+		{"POST", at + "/approve", `{"digest":"` + shown.Digest + `","remember":{"seconds":60,"match":[{"path":"/x","glob":"*"}]}}`, 409, "says nothing"},
+		{"POST", at + "/deny", `{"reason":"` + strings.Repeat("x", maxReason+1) + `"}`, 400, "at most"},
+		{"POST", at + "/deny", `{"approve":true}`, 400, "unknown field"},
+		{"GET", at + "/approve", ``, 405, ""},
+		{"GET", at + "/deny", ``, 405, ""},
+		{"DELETE", at, ``, 405, ""},
+		{"POST", "/approvals", `{}`, 405, ""},
+		{"POST", "/approvals/approve", `{}`, 405, ""},
+		{"POST", "/approvals/" + shown.ID[:6] + "/approve", `{"digest":"` + shown.Digest + `"}`, 404, "no call of this id"},
+		{"GET", "/approvals/" + shown.ID[:6], ``, 404, "no call of this id"},
+		{"POST", "/rules/" + shown.ID + "/forget", ``, 404, "remembered"},
+		{"POST", "/sessions", `{"client":"nobody"}`, 404, "not declared"},
+		{"POST", "/sessions", `{"client":"laptop","label":"public"}`, 400, "unknown field"},
+		{"POST", "/sessions/nobody/default/reset", ``, 404, "no such session"},
+		{"GET", "/sessions/laptop/x", ``, 404, "no such session"},
+		{"GET", "/sessions/laptop/default/reset", ``, 405, ""},
+		{"POST", "/stains/mail/clear", ``, 404, "no stain"},
+		{"GET", "/nothing", ``, 404, ""},
+	} {
+		if status, body := b.do(c.method, c.path, c.body); status != c.status || !strings.Contains(body, c.text) {
+			t.Errorf("%s %s %.80s: %d %s, want %d %s", c.method, c.path, c.body, status, body, c.status, c.text)
+		}
+	}
+	if now, err := b.Approvals.Show(shown.ID); err != nil || now.State != approval.Pending {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if len(b.acts)%2 != 0 {
+		t.Errorf("%+v", b.acts)
+	}
+	for i, a := range b.acts { // before, and that it failed
+		if (a.Failed == "") != (i%2 == 0) {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
+// TestActs: what is done is told with who did it, as the kernel says.
+func TestActs(t *testing.T) {
+	b := newBench(t)
+	yes, no := b.waiting(`{"password":"hunter2"}`), b.waiting(`{"n":2}`)
+	for _, path := range []string{"/approvals", "/approvals/" + yes.ID} {
+		if status, body := b.do("GET", path, ""); status != 200 || strings.Contains(body, "hunter2") || !strings.Contains(body, `"masked":["token"]`) {
+			t.Errorf("%d %s", status, body)
+		}
+	}
+	if status, body := b.do("GET", "/pins/notion", ""); status != 200 || body != "pins /pins/notion" {
+		t.Errorf("%d %s", status, body)
+	}
+	raw := gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}
+	if err := b.Sessions.Stain("notion", raw, label.Source{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ path, body string }{
+		{"/approvals/" + yes.ID + "/approve", `{"digest":"` + yes.Digest + `","remember":{"seconds":60,"match":[]}}`}, {"/approvals/" + no.ID + "/deny", `{"reason":"no"}`},
+		{"/sessions", `{"client":"laptop"}`}, {"/sessions/laptop/default/reset", ""}, {"/sessions/laptop/default/thaw", ""}, {"/stains/notion/clear", ""},
+	} {
+		if status, body := b.do("POST", c.path, c.body); status != 200 {
+			t.Errorf("%s: %d %s", c.path, status, body)
+		}
+	}
+	rules := b.Approvals.Rules()
+	if len(rules) != 1 || rules[0].By.UID != os.Getuid() {
+		t.Fatalf("%+v", rules)
+	}
+	if status, body := b.do("POST", "/rules/"+rules[0].ID+"/forget", ""); status != 200 {
+		t.Errorf("%d %s", status, body)
+	}
+	list, err := b.Approvals.History(9)
+	if err != nil || len(list) != 2 || list[1].By == nil || list[1].By.UID != os.Getuid() || list[1].By.Channel != channel {
+		t.Errorf("%+v, %v", list, err)
+	}
+	var verbs []string
+	for _, a := range b.acts {
+		verbs = append(verbs, a.Verb)
+		if a.By.UID != os.Getuid() || a.By.Name == "" || a.Failed != "" || a.Subject == "" {
+			t.Errorf("%+v", a)
+		}
+		if client, handle, _ := strings.Cut(a.Subject, "/"); strings.HasSuffix(a.Verb, "-session") && !b.Sessions.Known(client, handle) {
+			t.Errorf("%s of %q, which is no session", a.Verb, a.Subject)
+		}
+	}
+	if got := strings.Join(verbs, " "); got != "approve deny new-session reset-session thaw-session clear-stain forget-rule" {
+		t.Error(got)
+	}
+}
+
+// TestWatch is a stream of what is open and what changes, without secrets; it ends with the server.
+// TestUnrecorded: what cannot be recorded is not done, but for what makes things stricter.
+func TestUnrecorded(t *testing.T) {
+	b := newBench(t)
+	yes, no := b.waiting(`{"n":1}`), b.waiting(`{"n":2}`)
+	raw := gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}
+	if err := b.Sessions.Stain("notion", raw, label.Source{}); err != nil {
+		t.Fatal(err)
+	}
+	b.broken = errors.New("no space left")
+	for _, c := range []struct{ path, body string }{
+		{"/approvals/" + yes.ID + "/approve", `{"digest":"` + yes.Digest + `"}`}, {"/sessions", `{"client":"laptop"}`},
+		{"/sessions/laptop/default/reset", ""}, {"/sessions/laptop/default/thaw", ""}, {"/stains/notion/clear", ""}, {"/approvals/" + no.ID + "/deny", ""},
+	} {
+		if status, body := b.do("POST", c.path, c.body); status == 200 || !strings.Contains(body, "no space left") {
+			t.Errorf("%s: %d %s", c.path, status, body)
+		}
+	}
+	list, err := b.Sessions.List()
+	if err != nil || len(list) != 1 || b.Sessions.Stained("notion") != raw {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if now, err := b.Approvals.Show(yes.ID); err != nil || now.State != approval.Pending {
+		t.Errorf("%+v, %v", now, err)
+	}
+	if now, err := b.Approvals.Show(no.ID); err == nil {
+		t.Errorf("it waits yet: %+v", now)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	b := newBench(t)
+	first := b.waiting(`{"password":"hunter2"}`)
+	resp, err := b.client.Get("http://localhost/approvals/watch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	next := func(kind, id string) {
+		t.Helper()
+		var e approval.Event
+		if !lines.Scan() || json.Unmarshal(lines.Bytes(), &e) != nil && !strings.Contains(lines.Text(), `"kind":"`+kind+`"`) || !strings.Contains(lines.Text(), id) || strings.Contains(lines.Text(), "hunter2") {
+			t.Fatalf("%s, want %s of %s", lines.Text(), kind, id)
+		}
+	}
+	next("pending", first.ID)
+	second := b.waiting(`{"n":1}`)
+	next("pending", second.ID)
+	b.do("POST", "/approvals/"+second.ID+"/deny", "")
+	next("denied", second.ID)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := b.server.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if lines.Scan() {
+		t.Errorf("after the end: %s", lines.Text())
+	}
+}
+
+// TestPinsAreRecorded: who accepts definitions is recorded before it is done, and without a record it is not.
+func TestPinsAreRecorded(t *testing.T) {
+	b := newBench(t)
+	var acts []Act
+	var full error
+	b.Record = func(a Act) error {
+		acts = append(acts, a)
+		return full
+	}
+	if status, body := b.do("POST", "/pins/x/accept", "{}"); status != http.StatusOK || len(acts) != 1 || acts[0].Verb != "accept-pins" || acts[0].Subject != "x" || acts[0].By.UID != os.Getuid() {
+		t.Errorf("%d %s, %+v", status, body, acts)
+	}
+	full = errors.New("the disk is full")
+	if status, body := b.do("POST", "/pins/x/forget", ""); status < 500 || strings.Contains(body, "pins /") {
+		t.Errorf("%d %s", status, body)
+	}
+	b.do("GET", "/pins", "")
+	if len(acts) != 2 {
+		t.Errorf("%+v", acts)
+	}
+	full = nil
+	b.Pins = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Error(w, By(r).User, http.StatusConflict) })
+	status, body := b.do("POST", "/pins/x/accept", "{}")
+	if want := fmt.Sprintf("uid %d\n", os.Getuid()); status != http.StatusConflict || body != want || len(acts) != 4 || acts[3].Failed != "Conflict" || acts[3].By.UID != os.Getuid() {
+		t.Errorf("%d %q, %+v", status, body, acts)
+	}
+}
+
+// TestEnd: whoever has something open under a session hears that it has ended, also if that cannot be written down.
+func TestEnd(t *testing.T) {
+	b := newBench(t)
+	ended := 0
+	b.Ended = func() { ended++ }
+	var made struct{ Handle string }
+	_, body := b.do("POST", "/sessions", `{"client":"laptop"}`)
+	if err := json.Unmarshal([]byte(body), &made); err != nil || !b.Sessions.Known("laptop", made.Handle) {
+		t.Fatal(body, err)
+	}
+	b.broken = errors.New("the disk is full")
+	if status, body := b.do("POST", "/sessions/laptop/"+made.Handle+"/end", ""); status < 500 || ended != 0 || !b.Sessions.Known("laptop", made.Handle) {
+		t.Errorf("without a record: %d %s, %d", status, body, ended)
+	}
+	b.broken = nil
+	if status, body := b.do("POST", "/sessions/laptop/"+made.Handle+"/end", ""); status != 200 || ended != 1 || b.Sessions.Known("laptop", made.Handle) {
+		t.Errorf("%d %s, %d", status, body, ended)
+	}
+}

@@ -1,0 +1,109 @@
+package serve
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/units/handover"
+)
+
+// counting counts records, and has those of questions that were refused.
+type counting struct {
+	enforce.Trail
+	all     atomic.Int64
+	refused chan audit.Record
+}
+
+func (c *counting) Open(r *audit.Record) error {
+	c.all.Add(1)
+	if strings.Contains(r.Reason, "no call is about") || r.Left > 0 {
+		c.refused <- *r
+	}
+	return c.Trail.Open(r)
+}
+
+func (c *counting) Close(r *audit.Record) error { c.all.Add(1); return c.Trail.Close(r) }
+
+// TestUnbiddenQuestions: a server that asks its client without end, when no call is about it, fills no audit: what is too much is
+// refused, and recorded once, with how many it was. Another server's questions are its own.
+func TestUnbiddenQuestions(t *testing.T) {
+	const many = 500
+	answers := make(chan string, many)
+	g, o := ownGateway(t, handover.Sessions{Own: true, Max: 2}, registrytest.Script{On: func(_ *registrytest.Server, m jsonrpc.Message) bool {
+		if m.Method == "" {
+			answers <- string(m.Error)
+		}
+		return m.Method == ""
+	}})
+	trail := &counting{Trail: g.srv.gate.Trail, refused: make(chan audit.Record, 8)}
+	g.srv.gate.Trail = trail
+	c := g.sessionThat(t, "/mcp/s", `{"sampling":{}}`)
+	c.call(t, "tools/call", `{"name":"echo","arguments":{"message":"m"}}`)
+	before := trail.all.Load()
+	o.mu.Lock()
+	var server *registrytest.Launched
+	for _, server = range o.opened {
+	}
+	o.mu.Unlock()
+	refused, asked := 0, 0
+	for i := range many { // the client is not capable of it: each is answered at once
+		server.Say(`{"jsonrpc":"2.0","id":"q%d","method":"roots/list"}`, i)
+		if got := <-answers; strings.Contains(got, fmt.Sprint(-32011)) {
+			refused++
+		} else {
+			asked++
+		}
+	}
+	if asked < quotaAtOnce || asked > quotaAtOnce+10 || refused != many-asked {
+		t.Errorf("%d questions of %d were refused", refused, many)
+	}
+	if n := trail.all.Load() - before; n != int64(2*asked) {
+		t.Errorf("%d records of %d questions that were put", n, asked)
+	}
+	g.srv.unbidden.flush() // as after a minute, or when the gateway stops
+	g.srv.unbidden.flush()
+	if r := <-trail.refused; r.Server != "s" || r.Outcome != "denied" || r.Left != int64(refused-1) || len(trail.refused) != 0 {
+		t.Errorf("%+v, and %d more", r, len(trail.refused))
+	}
+	if !g.srv.unbidden.allow("other") || g.srv.unbidden.allow("s") {
+		t.Error("one server's questions are another's")
+	}
+}
+
+// TestMissedRequests: a client that asks without end for what there is not fills no audit: beyond some, how many it were is
+// recorded, and another client's are its own. Each is answered as before.
+func TestMissedRequests(t *testing.T) {
+	const many = 500
+	g := start(t, DefaultLimits())
+	g.srv.Learn([]access.Client{declared("desk", deskToken, "*"), declared("lab", labToken, "*")})
+	trail := &counting{Trail: g.srv.gate.Trail, refused: make(chan audit.Record, 8)}
+	g.srv.gate.Trail = trail
+	desk, lab := g.as(deskToken), g.as(labToken)
+	c := desk.session(t, "/mcp")
+	name := strings.Repeat("x", 10<<10)
+	for i := range many {
+		if got := c.call(t, "tools/call", fmt.Sprintf(`{"name":"%s%d","arguments":{}}`, name, i)); !strings.Contains(got, `"error"`) {
+			t.Fatal(got)
+		}
+	}
+	recorded := trail.all.Load()
+	if recorded < quotaAtOnce || recorded > quotaAtOnce+30 {
+		t.Errorf("%d records of %d requests for nothing", recorded, many)
+	}
+	g.srv.misses.flush() // as after a minute, or when the gateway stops
+	g.srv.misses.flush()
+	if r := <-trail.refused; r.Client != "desk" || r.Outcome != "denied" || r.Left != many-recorded-1 || len(trail.refused) != 0 {
+		t.Errorf("%+v, and %d more", r, len(trail.refused))
+	}
+	lab.session(t, "/mcp").call(t, "tools/call", `{"name":"nothing"}`)
+	if n := trail.all.Load(); n != recorded+2 {
+		t.Errorf("%d records after another client's request", n)
+	}
+}

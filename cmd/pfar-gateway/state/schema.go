@@ -1,0 +1,85 @@
+package state
+
+// version of the schema (PRAGMA user_version).
+const version = 1
+
+// schema of a new file. Times are nanoseconds since 1970, for people; labels are bytes, confidentiality * 16 + integrity.
+// Arguments of calls are in no table: what waits for an approval is denied by a restart, so it need not be on a disk.
+const schema = `
+CREATE TABLE sessions (
+	client TEXT NOT NULL,
+	handle TEXT NOT NULL,
+	label INTEGER NOT NULL,
+	connection INTEGER NOT NULL, -- 1: it is of one connection, and ends with it
+	created INTEGER NOT NULL,
+	used INTEGER NOT NULL,
+	reset INTEGER NOT NULL DEFAULT 0, -- when it last was
+	reset_by TEXT NOT NULL DEFAULT '',
+	frozen TEXT NOT NULL DEFAULT '',  -- why; '': it is not
+	denials INTEGER NOT NULL DEFAULT 0, -- in a row
+	PRIMARY KEY (client, handle)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE session_sources (
+	client TEXT NOT NULL,
+	handle TEXT NOT NULL,
+	label INTEGER NOT NULL, -- of the session after it
+	server TEXT NOT NULL,
+	tool TEXT NOT NULL,
+	call TEXT NOT NULL,
+	at INTEGER NOT NULL,
+	PRIMARY KEY (client, handle, label),
+	FOREIGN KEY (client, handle) REFERENCES sessions ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE session_servers ( -- what a session has seen of each server
+	client TEXT NOT NULL,
+	handle TEXT NOT NULL,
+	server TEXT NOT NULL, -- '': it is not known which
+	label INTEGER NOT NULL,
+	PRIMARY KEY (client, handle, server),
+	FOREIGN KEY (client, handle) REFERENCES sessions ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE stains (
+	server TEXT NOT NULL, -- and behind a blank a place where it could leave what it has taken for others
+	label INTEGER NOT NULL, -- of the server after it, and 256 times how secret that in it is which came from elsewhere
+	client TEXT NOT NULL,
+	handle TEXT NOT NULL,
+	tool TEXT NOT NULL,
+	call TEXT NOT NULL,
+	at INTEGER NOT NULL,
+	PRIMARY KEY (server, label)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE approvals (
+	id TEXT PRIMARY KEY,
+	binding BLOB NOT NULL, -- SHA-256 of all that it is bound to
+	client TEXT NOT NULL,
+	session TEXT NOT NULL,
+	server TEXT NOT NULL,
+	tool TEXT NOT NULL,
+	asked INTEGER NOT NULL,
+	state TEXT NOT NULL, -- pending, approved, used, denied, expired
+	reason TEXT NOT NULL DEFAULT '',
+	answered INTEGER NOT NULL DEFAULT 0,
+	uid INTEGER NOT NULL DEFAULT -1,
+	name TEXT NOT NULL DEFAULT '',
+	channel TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX approvals_asked ON approvals (asked);
+CREATE INDEX approvals_open ON approvals (state) WHERE state IN ('pending', 'approved');
+
+CREATE TABLE rules (
+	id TEXT PRIMARY KEY,
+	client TEXT NOT NULL,
+	server TEXT NOT NULL,
+	tool TEXT NOT NULL,
+	rule TEXT NOT NULL, -- the rest of it, in JSON
+	created INTEGER NOT NULL,
+	expires INTEGER NOT NULL
+) STRICT;
+
+PRAGMA application_id = 0x70666172;
+PRAGMA user_version = 1;
+`

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/question"
+	"golang.org/x/sys/unix"
+)
+
+// inspectArg has this binary run an inspector of the owner's: each connection to the socket that it was passed is one process in a
+// sandbox of its own, which no network leads out of. It reads what the connection says to its end, and all that it writes is the answer.
+const inspectArg = "inspect"
+
+const (
+	maxVerdict   = 64 << 10 // bytes of an answer; a longer one is none
+	maxComplaint = 2 << 10  // bytes of stderr that are logged
+)
+
+// inspectorPlan is what the unit is given: a plan's sandbox, and what was declared.
+type inspectorPlan struct {
+	Sandbox   sandbox.Sandbox    `json:"sandbox"`
+	Inspector inspector.External `json:"inspector"`
+}
+
+// examiner runs one.
+type examiner struct {
+	inspectorPlan
+	bwrap   string
+	network network
+	forks   chan fork
+}
+
+// fork is a sandbox to be started.
+type fork struct {
+	done chan<- started
+}
+
+type started struct {
+	*server
+	err error
+}
+
+// inspectors answers connections until there are none for a while or ctx is done.
+func inspectors(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if err := keepMemory(); err != nil {
+		return err
+	}
+	i := examiner{network: network{own: !o.shared}, forks: make(chan fork)}
+	raw, err := units.Credential("plan")
+	if err == nil {
+		err = json.Unmarshal(raw, &i.inspectorPlan)
+	}
+	if err == nil {
+		i.Inspector, err = i.Inspector.Declared()
+	}
+	if err != nil {
+		return fmt.Errorf("reading the plan: %w", err)
+	}
+	if i.bwrap, err = exec.LookPath("bwrap"); err != nil {
+		return fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
+	}
+	l, err := question.Listener()
+	if err != nil {
+		return err
+	}
+	go i.fork()
+	return question.Server{
+		Parallel: i.Inspector.Parallel, Timeout: i.Inspector.Timeout, Answer: i.answer,
+		// Whoever asks gets no answer, which is none that is clean.
+		Failed: func(err error) {
+			fmt.Fprintf(os.Stderr, "pfar-sandbox: inspector %s: %v\n", i.Inspector.Name, err)
+		},
+	}.Serve(ctx, l)
+}
+
+// fork starts sandboxes on one thread that never ends: the kernel kills them when it does (prctl(2), PR_SET_PDEATHSIG).
+func (i *examiner) fork() {
+	runtime.LockOSThread()
+	for f := range i.forks {
+		s, err := start(i.bwrap, i.Sandbox, i.network, units.Secrets{})
+		f.done <- started{s, err}
+	}
+}
+
+// answer has one process answer one question.
+func (i *examiner) answer(ctx context.Context, question []byte) ([]byte, error) {
+	done := make(chan started, 1)
+	i.forks <- fork{done}
+	s := <-done
+	if s.err != nil {
+		return nil, s.err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = s.cmd.Process.Kill() }) // and with it all of the sandbox
+	defer stop()
+	return i.converse(s.server, question)
+}
+
+// converse lets the process go, tells it the question, and returns what it has said once it has ended well.
+func (i *examiner) converse(s *server, question []byte) (verdict []byte, err error) {
+	defer func() {
+		s.stdin.Close()
+		s.stdout.Close()
+		s.stderr.Close()
+		s.report.Close()
+	}()
+	sockets, err := s.sockets()
+	attach.CloseAll(sockets) // nobody answers there
+	if err == nil {          // all that it starts inherits this
+		memory := uint64(i.Inspector.Memory)
+		if err = unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: memory, Max: memory}, nil); err != nil {
+			err = fmt.Errorf("limiting its memory: %w", err)
+		}
+	}
+	if err == nil {
+		err = s.release()
+	}
+	if err != nil {
+		_ = s.cmd.Process.Kill()
+		<-s.exited
+		return nil, err
+	}
+	go func() {
+		_, _ = s.stdin.Write(question) // it may end without reading it
+		s.stdin.Close()
+	}()
+	complaint := make(chan string, 1)
+	go func() {
+		b, _ := io.ReadAll(io.LimitReader(s.stderr, maxComplaint))
+		complaint <- strings.TrimSpace(string(b))
+		_, _ = io.Copy(io.Discard, s.stderr)
+	}()
+	verdict, err = io.ReadAll(io.LimitReader(s.stdout, maxVerdict+1))
+	if len(verdict) > maxVerdict {
+		err = fmt.Errorf("an answer of more than %d bytes", maxVerdict)
+	}
+	if err != nil {
+		_ = s.cmd.Process.Kill()
+	}
+	if exit := <-s.exited; exit != nil && err == nil {
+		err = fmt.Errorf("%s: %.*q", exitWords(exit), maxComplaint, <-complaint)
+	}
+	return verdict, err
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const approvalsHelp = `Show the calls that wait for you, and answer them. A call that the policy does not decide is not run before
+you have said so here; its client is told to wait, or to send it again.
+
+What you approve is one call, exactly as it is shown, once, within five minutes. If its arguments, the tool, the
+policy or what the session has seen is another by then, it waits anew. A restart of pfar denies all that wait.`
+
+const approveHelp = `Show a call that waits, and let it run. Without a terminal --yes is needed.
+
+With --remember calls like it are approved for that long: of the same client, the same tool with the same
+definition, under the same policy and with exactly the same arguments. In sessions that have seen no stranger's text,
+and where the data is for who sees it, --match lets one argument be what a pattern fits: /path=/notes/*.md, where *
+stands for letters, digits, "_", "-" and ".", 64 at most. A call that could carry private data out after strangers'
+text came in, or of which an inspector says something, is never remembered.
+
+What is longer than 64 KiB is not approved by its id alone: nobody reads that on a terminal. Read it in a file,
+and give the digest that stands at its end.`
+
+func (c *cli) approvalsCommand() *cobra.Command {
+	list := func(cmd *cobra.Command, _ []string) error { return c.approvalsList(cmd.Context()) }
+	root := c.outputFlag(&cobra.Command{
+		Use: "approvals", Short: "Show the calls that wait for you, and answer them", Long: approvalsHelp,
+		Example: example("pfar approvals", "pfar approvals show k3bq7x-...", "pfar approvals approve k3bq7x-...", "pfar approvals watch --notify"),
+		Args:    arguments(), RunE: list,
+	})
+	var a approveFlags
+	approve := c.outputFlag(&cobra.Command{
+		Use: "approve ID", Short: "Let a call run, once", Long: approveHelp,
+		Example: example("pfar approvals approve k3bq7x-...", "pfar approvals approve k3bq7x-... --remember 1h --match '/path=/notes/*.md'"),
+		Args:    arguments("ID"), ValidArgsFunction: c.completeApprovals,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.approve(cmd.Context(), args[0], a) },
+	})
+	flags := approve.Flags()
+	flags.BoolVar(&a.yes, "yes", false, "do not ask")
+	flags.StringVar(&a.digest, "digest", "", "approve only the call of this digest")
+	flags.DurationVar(&a.remember, "remember", 0, "approve calls like it for that long, such as 1h")
+	flags.StringArrayVar(&a.match, "match", nil, "with --remember: what one argument may be, such as /path=/notes/*; may be repeated")
+	var reason string
+	deny := c.outputFlag(&cobra.Command{
+		Use: "deny ID", Short: "Deny a call", Args: arguments("ID"), ValidArgsFunction: c.completeApprovals,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.deny(cmd.Context(), args[0], reason) },
+	})
+	deny.Flags().StringVar(&reason, "reason", "", "tell the client why")
+	root.AddCommand(
+		c.outputFlag(&cobra.Command{Use: "list", Short: "The calls that wait", Args: arguments(), RunE: list}),
+		c.outputFlag(&cobra.Command{
+			Use: "show ID", Short: "Show all of a call that waits", Args: arguments("ID"), ValidArgsFunction: c.completeApprovals,
+			RunE: func(cmd *cobra.Command, args []string) error { return c.approvalsShow(cmd.Context(), args[0]) },
+		}),
+		approve, deny, c.approvalsWatchCommand(),
+		c.outputFlag(&cobra.Command{
+			Use: "history", Short: "What became of the last ones, and who answered", Args: arguments(),
+			RunE: func(cmd *cobra.Command, _ []string) error { return c.approvalsHistory(cmd.Context()) },
+		}),
+		c.outputFlag(&cobra.Command{
+			Use: "rules", Short: "The approvals that are remembered", Args: arguments(),
+			RunE: func(cmd *cobra.Command, _ []string) error { return c.approvalRules(cmd.Context()) },
+		}),
+		c.outputFlag(&cobra.Command{
+			Use: "forget ID", Short: "Forget an approval that is remembered", Args: arguments("ID"),
+			RunE: func(cmd *cobra.Command, args []string) error { return c.forgetRule(cmd.Context(), args[0]) },
+		}))
+	return root
+}
+
+// approvalPath is the path of one, or of what is remembered: an id as the gateway writes it, however it was typed.
+func approvalPath(under, typed string) (string, error) {
+	s := strings.ToLower(strings.NewReplacer("-", "", " ", "").Replace(typed))
+	if len(s) != 26 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") != "" {
+		return "", usage("%q is no id of an approval: it has 26 letters and digits, all of which are needed", typed).withHint("pfar approvals")
+	}
+	return under + s[:6] + "-" + s[6:11] + "-" + s[11:16] + "-" + s[16:21] + "-" + s[21:], nil
+}
+
+func (c *cli) waiting(ctx context.Context, id string) (w wholeCall, path string, err error) {
+	if path, err = approvalPath("/approvals/", id); err == nil {
+		err = c.askOperator(ctx, http.MethodGet, path, nil, &w)
+	}
+	return w, path, err
+}
+
+func (c *cli) completeApprovals(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFiles
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
+	defer cancel()
+	var all []waitingCall
+	if c.askOperator(ctx, http.MethodGet, "/approvals", nil, &all) != nil {
+		return nil, noFiles
+	}
+	var ids []string
+	for _, w := range all {
+		if w.State == "pending" && shellSafe(w.ID) {
+			ids = append(ids, completion(w.ID, w.Client+" "+w.what()))
+		}
+	}
+	return ids, noFiles
+}
+
+func (c *cli) approvalsList(ctx context.Context) error {
+	all := []wholeCall{}
+	if err := c.askOperator(ctx, http.MethodGet, "/approvals", nil, &all); err != nil {
+		return err
+	}
+	if c.json() {
+		return c.printJSON(all)
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(c.stderr, "no call waits")
+		return nil
+	}
+	rows := [][]cell{heading("ID", "CLIENT", "CALL", "LEFT", "STATE", "WHY")}
+	example := ""
+	for _, w := range all {
+		colour := yellow
+		if len(w.Findings) > 0 || w.Decision.Once {
+			colour = red
+		}
+		if w.State == "pending" && example == "" {
+			example = w.ID
+		}
+		left := (time.Duration(w.Left) * time.Second).String()
+		rows = append(rows, []cell{{w.ID, ""}, {summary(w.Client, 20), ""}, {summary(reveal(w.what()), 40), colour}, {left, ""}, {w.State, ""}, {summary(w.Decision.Reason, 60), ""}})
+	}
+	c.table(c.stdout, rows)
+	if example != "" {
+		c.hintAt("pfar approvals show " + example)
+	}
+	return nil
+}
+
+func (c *cli) approvalsShow(ctx context.Context, id string) error {
+	w, _, err := c.waiting(ctx, id)
+	if err != nil {
+		return err
+	}
+	if c.json() {
+		return c.printJSON(w)
+	}
+	c.printWaiting(c.stdout, &w.waitingCall)
+	if w.State == "pending" {
+		c.hintAt("pfar approvals approve " + w.ID + ", or deny it")
+	}
+	return nil
+}
+
+// approveFlags are those of approve.
+type approveFlags struct {
+	yes      bool
+	digest   string
+	remember time.Duration
+	match    []string
+}
+
+// remembered is what the flags ask to be remembered, nil for nothing.
+func (a approveFlags) remembered() (any, error) {
+	if a.remember == 0 && len(a.match) == 0 {
+		return nil, nil
+	}
+	if a.remember < time.Minute {
+		return nil, usage("--remember wants how long, one minute at least, such as 1h")
+	}
+	match := []map[string]string{}
+	for _, m := range a.match {
+		path, glob, ok := strings.Cut(m, "=")
+		if !ok || !strings.HasPrefix(path, "/") {
+			return nil, usage("--match %q: want the path of an argument and a pattern, such as /path=/notes/*", m)
+		}
+		match = append(match, map[string]string{"path": path, "glob": glob})
+	}
+	return map[string]any{"seconds": int(a.remember / time.Second), "match": match}, nil
+}
+
+// approve approves what it shows, by its digest.
+func (c *cli) approve(ctx context.Context, id string, a approveFlags) error {
+	if err := c.canAsk(a.yes); err != nil {
+		return err
+	}
+	remembered, err := a.remembered()
+	if err != nil {
+		return err
+	}
+	w, path, err := c.waiting(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := w.approvable(a.digest); err != nil {
+		return err
+	}
+	if err := c.ask(ctx, a.yes, a.question(&w.waitingCall), func(out io.Writer) { c.printWaiting(out, &w.waitingCall) }); err != nil {
+		return err
+	}
+	body := map[string]any{"digest": w.Digest}
+	if remembered != nil {
+		body["remember"] = remembered
+	}
+	return c.answered(ctx, path+"/approve", body)
+}
+
+func (a approveFlags) question(w *waitingCall) string {
+	what := summary(reveal(w.what()), 60)
+	q := fmt.Sprintf("Let %s call %s once?", w.Client, what)
+	if a.remember == 0 {
+		return q
+	}
+	q = fmt.Sprintf("Let %s call %s like this for %s", w.Client, what, a.remember)
+	if len(a.match) > 0 {
+		return q + ", with " + reveal(strings.Join(a.match, " and ")) + "?"
+	}
+	return q + ", with these arguments?"
+}
+
+// approvable refuses what cannot be shown whole, and another call than that of a digest.
+func (w *waitingCall) approvable(digest string) error {
+	switch {
+	case w.State != "pending":
+		return fail(exitFailed, "it is %s already", w.State)
+	case digest == "" && len(w.render(columnsOf(nil))) > maxOnScreen:
+		return fail(exitFailed, "this call is too long to be read on a terminal").withHint("pfar approvals show %s >call.txt, read it, and approve it with --digest and the digest at its end", w.ID)
+	case digest != "" && (len(digest) < exactly || !strings.HasPrefix(w.Digest, digest)):
+		return fail(exitFailed, "it is not the call of the digest %s", digest)
+	}
+	return nil
+}
+
+func (c *cli) deny(ctx context.Context, id, reason string) error {
+	path, err := approvalPath("/approvals/", id)
+	if err != nil {
+		return err
+	}
+	return c.answered(ctx, path+"/deny", map[string]string{"reason": reason})
+}
+
+// answered sends an answer and prints what has come of it.
+func (c *cli) answered(ctx context.Context, path string, body any) error {
+	var answer map[string]string
+	if err := c.askOperator(ctx, http.MethodPost, path, body, &answer); err != nil {
+		return err
+	}
+	if c.json() {
+		return c.printJSON(answer)
+	}
+	fmt.Fprintln(c.stdout, escape(answer["result"], oneLine))
+	return nil
+}

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// waitingCall is a call that waits for the operator, as the gateway tells of it (package approval of pfar-gateway).
+type waitingCall struct {
+	ID        string          `json:"id"`
+	Digest    string          `json:"digest"`
+	State     string          `json:"state"`
+	Reason    string          `json:"reason"`
+	Asked     time.Time       `json:"asked"`
+	Left      int             `json:"left"`
+	Masked    []string        `json:"masked"`
+	By        *approver       `json:"by"`
+	Client    string          `json:"client"`
+	Session   string          `json:"session"`
+	Server    string          `json:"server"`
+	Name      string          `json:"name"`
+	Method    string          `json:"method"`
+	Arguments json.RawMessage `json:"arguments"`
+	Facts     struct {
+		Output   labelWords `json:"output"`
+		Audience string     `json:"audience"`
+		Effect   string     `json:"effect"`
+		From     struct {
+			Audience string `json:"audience"`
+			Effect   string `json:"effect"`
+		} `json:"from"`
+	} `json:"facts"`
+	Decision struct {
+		Reason  string     `json:"reason"`
+		Rule    string     `json:"rule"`
+		Once    bool       `json:"once"`
+		Data    labelWords `json:"data"`
+		Profile string     `json:"profile"`
+	} `json:"decision"`
+	Pin      string        `json:"pin"`
+	Policy   string        `json:"policy"`
+	Findings []string      `json:"findings"`
+	Sources  []labelSource `json:"sources"`
+	Call     string        `json:"call"`
+}
+
+// wholeCall is one with all that the gateway says of it, for programs.
+type wholeCall struct {
+	waitingCall
+	raw json.RawMessage
+}
+
+func (w *wholeCall) UnmarshalJSON(b []byte) error {
+	w.raw = bytes.Clone(b)
+	return json.Unmarshal(b, &w.waitingCall)
+}
+
+func (w wholeCall) MarshalJSON() ([]byte, error) { return w.raw, nil }
+
+type approver struct {
+	UID     int    `json:"uid"`
+	Name    string `json:"name"`
+	Channel string `json:"channel"`
+}
+
+// labelWords is a label of the gate.
+type labelWords struct {
+	Confidentiality string `json:"confidentiality"`
+	Integrity       string `json:"integrity"`
+}
+
+func (l labelWords) String() string { return l.Confidentiality + " " + l.Integrity }
+
+// labelSource is what raised a label.
+type labelSource struct {
+	Client string     `json:"client,omitempty"`
+	Handle string     `json:"handle,omitempty"`
+	Server string     `json:"server,omitempty"`
+	Tool   string     `json:"tool"`
+	Call   string     `json:"call"`
+	At     time.Time  `json:"at"`
+	Label  labelWords `json:"label"`
+}
+
+// maxOnScreen is how long a call may be, as it is shown, to be approved without being named by its digest: nobody reads
+// more on a terminal, and its beginning may have been written to be all that is read.
+const maxOnScreen = 64 << 10
+
+// what is the tool or other thing that is called.
+func (w *waitingCall) what() string { return w.Server + "." + w.Name }
+
+// page is text for a screen of so many columns. No line is longer: where a terminal breaks one, what follows would stand at
+// the left edge, and a stranger who counts columns could draw a line of ours there.
+type page struct {
+	strings.Builder
+	columns int
+}
+
+// line writes a text behind a head, and its rest behind a mark that no text can write.
+func (p *page) line(head, text string) {
+	for {
+		at, used := 0, utf8.RuneCountInString(head)
+		for i, r := range text {
+			wide := 1
+			if r >= 0x1100 { // East Asian ones and pictures take two columns; what does not is broken too early
+				wide = 2
+			}
+			if used += wide; used > p.columns {
+				break
+			}
+			at = i + utf8.RuneLen(r)
+		}
+		fmt.Fprintf(p, "%s%s\n", head, text[:at])
+		if text = text[at:]; text == "" {
+			return
+		}
+		head = "  + "
+	}
+}
+
+// columnsOf is how many columns there are to write to.
+func columnsOf(w io.Writer) int {
+	const usual, least, most = 80, 40, 120
+	if f, ok := w.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return min(max(columns, least), most) - 1
+		}
+	}
+	return usual - 1
+}
+
+// render is the whole call, in the order of what matters. Every line of a stranger's text has something before it that is
+// not the stranger's, so that none of it passes for a part of the question.
+func (w *waitingCall) render(columns int) string {
+	b := page{columns: columns}
+	row := func(name, text string) { b.line(fmt.Sprintf("%-9s ", name), reveal(text)) }
+	row("call", w.what())
+	if w.Method != "tools/call" {
+		row("method", w.Method)
+	}
+	for _, odd := range append(lookAlikes(w.Server, ofName), lookAlikes(w.Name, ofName)...) {
+		row("WARNING", "letters that look like others: "+odd)
+	}
+	row("client", w.Client+", session "+w.Session)
+	row("effect", fmt.Sprintf("%s (%s)", w.Facts.Effect, w.Facts.From.Effect))
+	row("audience", fmt.Sprintf("%s (%s)", w.Facts.Audience, w.Facts.From.Audience))
+	row("carries", w.Decision.Data.String()+", at most")
+	row("why", w.Decision.Reason)
+	row("rule", w.Decision.Rule)
+	if w.Decision.Once {
+		row("WARNING", "private data and strangers' text have met in this session: this call could carry the one out on behalf of the other")
+	}
+	for _, f := range w.Findings {
+		row("WARNING", "an inspector says: "+f)
+	}
+	for _, s := range w.Sources {
+		row("seen", fmt.Sprintf("%s.%s at %s: %s", s.Server, s.Tool, s.At.UTC().Format(time.DateTime), s.Label))
+	}
+	if len(w.Masked) > 0 {
+		row("hidden", "secrets of the vault: "+strings.Join(w.Masked, ", "))
+	}
+	w.renderArguments(&b)
+	row("id", w.ID)
+	row("digest", w.Digest)
+	return b.String()
+}
+
+func (w *waitingCall) renderArguments(b *page) {
+	sum := sha256.Sum256(w.Arguments)
+	shown := ""
+	if len(w.Masked) == 0 {
+		shown = ", SHA-256 " + hex.EncodeToString(sum[:])[:16]
+	}
+	list, err := flatten(w.Arguments)
+	if err != nil {
+		fmt.Fprintf(b, "arguments of %d bytes that are not JSON%s:\n", len(w.Arguments), shown)
+		b.line("  | ", reveal(string(w.Arguments)))
+		return
+	}
+	fmt.Fprintf(b, "arguments, %d bytes%s:\n", len(w.Arguments), shown)
+	for _, a := range list {
+		renderArgument(b, a)
+	}
+}
+
+// renderArgument shows one value: a text of several lines as lines, anything else as JSON would write it.
+func renderArgument(b *page, a shownArgument) {
+	name := reveal(a.pointer)
+	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./~") != "" || name == "" {
+		name = `"` + strings.ReplaceAll(name, `"`, `\"`) + `"` // or it could look like a name with its value
+	}
+	text, isText := a.value.(string)
+	switch {
+	case !isText:
+		value, _ := json.Marshal(a.value) // a number, true, null, {} or []
+		b.line("  ", name+": "+string(value))
+	case strings.Contains(strings.TrimSuffix(text, "\n"), "\n"):
+		b.line("  ", fmt.Sprintf("%s: text of %d characters", name, utf8.RuneCountInString(text)))
+		for line := range strings.Lines(text) {
+			whole, ended := strings.CutSuffix(line, "\n")
+			b.line("  | ", reveal(whole))
+			if !ended {
+				fmt.Fprintf(b, "  (no line feed at the end)\n")
+			}
+		}
+	default:
+		b.line("  ", fmt.Sprintf(`%s: "%s"`, name, strings.ReplaceAll(reveal(text), `"`, `\"`)))
+	}
+	s := ofText
+	if rank(a.pointer) < len(decisive) {
+		s = ofAddress
+	}
+	for _, odd := range append(lookAlikes(a.pointer, ofName), lookAlikes(text, s)...) {
+		b.line("  WARNING: ", "letters that look like others: "+odd)
+	}
+	if strings.ContainsFunc(a.pointer+text, rightToLeft) {
+		b.line("  WARNING: ", "letters that are written from right to left: it may not read in its order")
+	}
+}
+
+// print shows the call to a person.
+func (c *cli) printWaiting(out io.Writer, w *waitingCall) {
+	for line := range strings.Lines(w.render(columnsOf(out))) {
+		colour := ""
+		if strings.HasPrefix(line, "WARNING") || strings.HasPrefix(line, "  WARNING") {
+			colour = red
+		}
+		fmt.Fprintln(out, c.paint(out, colour, strings.TrimSuffix(line, "\n")))
+	}
+}

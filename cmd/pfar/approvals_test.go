@@ -1,0 +1,343 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
+	"github.com/pfar/pfar/cmd/pfar-gateway/state"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/redact"
+)
+
+// deskBench is a bench whose gateway has the real operator's socket.
+type deskBench struct {
+	*bench
+	approvals *approval.Store
+	sessions  *label.Sessions
+}
+
+func newDesk(t *testing.T) *deskBench {
+	t.Helper()
+	b := &deskBench{bench: newBench(t, "")}
+	db, err := state.Open(filepath.Join(b.dirs.Run, "gateway"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	if b.sessions, err = label.Open(db); err != nil {
+		t.Fatal(err)
+	}
+	b.sessions.Declare([]string{"laptop"})
+	limits := approval.DefaultLimits()
+	limits.Wait = 0
+	if b.approvals, err = approval.Open(db, b.sessions, limits); err != nil {
+		t.Fatal(err)
+	}
+	secrets := redact.New(map[string][]byte{"mail_token": []byte("hunter2-secret-0123456789")})
+	mask := func(text []byte) ([]byte, []string) {
+		text, hits := secrets.ReplaceJSON(text)
+		var names []string
+		for _, h := range hits {
+			names = append(names, h.Name)
+		}
+		return text, names
+	}
+	desk := &operator.Desk{Approvals: b.approvals, Sessions: b.sessions, Mask: mask, Log: slog.New(slog.DiscardHandler)}
+	b.serveAt(t, b.dirs.Operator(), desk.HTTP())
+	return b
+}
+
+// sent is a call that waits, and its id.
+func (b *deskBench) sent(t *testing.T, arguments string, change ...func(*approval.Request)) string {
+	t.Helper()
+	r := approval.Request{
+		Client: "laptop", Session: "default", Server: "mail", Name: "send", Method: "tools/call", Arguments: []byte(arguments),
+		Decision: gate.Decision{Rule: "strict.hcl: raw", Profile: "strict", Reason: "it cannot be undone", Data: gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}},
+		Pin:      "pin", Policy: "policy",
+	}
+	for _, f := range change {
+		f(&r)
+	}
+	o, err := b.approvals.Ask(t.Context(), r, func() (approval.Request, error) { return r, nil })
+	if err != nil || o.State != approval.Pending && o.State != approval.Approved {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	if o.State == approval.Approved {
+		return "approved"
+	}
+	return o.ID
+}
+
+func (b *deskBench) run(t *testing.T, args ...string) (int, string, string) {
+	t.Helper()
+	n := b.again("")
+	code := n.cli.run(t.Context(), args)
+	for _, s := range []string{n.out.String(), n.err.String()} {
+		if strings.ContainsAny(s, "\x1b\u202e") {
+			t.Errorf("pfar %q prints what a terminal obeys: %q", args, s)
+		}
+	}
+	return code, n.out.String(), n.err.String()
+}
+
+// TestApprovalsRefuse: nothing is approved by mistake.
+func TestApprovalsRefuse(t *testing.T) {
+	b := newDesk(t)
+	id := b.sent(t, `{"to":"a@example.com"}`)
+	long := b.sent(t, `{"to":"a","body":"`+strings.Repeat("lorem ipsum ", 6000)+`"}`)
+	once := b.sent(t, `{"to":"b"}`, func(r *approval.Request) { r.Decision.Once = true })
+	shown, err := b.approvals.Show(long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		err  string
+	}{
+		{[]string{"approve", id}, exitUsage, "standard input is no terminal"},
+		{[]string{"approve", id[:6], "--yes"}, exitUsage, "is no id of an approval"},
+		{[]string{"approve", "k3bq7x-2mz4p-tw5ra-c6yhd-e7suf", "--yes"}, exitNoSuch, "no call of this id"},
+		{[]string{"approve", "../../x", "--yes"}, exitUsage, "is no id"},
+		{[]string{"approve", "--yes"}, exitUsage, "missing ID"},
+		{[]string{"approve", id, "x", "--yes"}, exitUsage, "unexpected argument"},
+		{[]string{"approve", id, "--yes", "--digest", strings.Repeat("0", 64)}, exitFailed, "it is not the call of the digest"},
+		{[]string{"approve", id, "--yes", "--digest", ""}, exitOK, ""}, // none
+		{[]string{"approve", long, "--yes"}, exitFailed, "too long to be read on a terminal"},
+		{[]string{"approve", long, "--yes", "--digest", shown.Digest[:8]}, exitFailed, "not the call of the digest"},
+		{[]string{"approve", once, "--yes", "--remember", "1h"}, exitFailed, "approved once, never remembered"},
+		{[]string{"approve", once, "--yes", "--remember", "1s"}, exitUsage, "one minute at least"},
+		{[]string{"approve", once, "--yes", "--match", "/to=*x"}, exitUsage, "--remember wants how long"},
+		{[]string{"approve", once, "--yes", "--remember", "1h", "--match", "to=x"}, exitUsage, "want the path of an argument"},
+		{[]string{"deny", "x"}, exitUsage, "is no id"},
+		{[]string{"forget", id}, exitNoSuch, "no approval of this id is remembered"},
+		{[]string{"show", "k3bq7x-2mz4p-tw5ra-c6yhd-e7suf"}, exitNoSuch, "no call of this id"},
+		{[]string{"nothing"}, exitUsage, "unexpected argument"},
+	} {
+		code, out, err := b.run(t, append([]string{"approvals"}, c.args...)...)
+		if code != c.code || !strings.Contains(err, c.err) || code != exitOK && out != "" && !strings.Contains(c.err, "remembered") {
+			t.Errorf("%q: exit %d, %q, %q, want %d, %q", c.args, code, out, err, c.code, c.err)
+		}
+	}
+	if list := b.approvals.List(); len(list) != 3 || list[0].State != approval.Approved || list[1].State != approval.Pending || list[2].State != approval.Pending {
+		t.Errorf("%+v", list)
+	}
+	if code, _, err := b.run(t, "approvals", "approve", long, "--yes", "--digest", shown.Digest); code != exitOK {
+		t.Errorf("with its digest: exit %d, %s", code, err)
+	}
+}
+
+func TestApprovals(t *testing.T) {
+	b := newDesk(t)
+	if code, _, err := b.run(t, "approvals"); code != exitOK || err != "no call waits\n" {
+		t.Errorf("exit %d, %s", code, err)
+	}
+	const call = `{"to":"a@example.com\u001b[2J","body":"hunter2-secret-0123456789"}`
+	id := b.sent(t, call)
+	if code, out, err := b.run(t, "approvals"); code != exitOK || !strings.Contains(out, id) || !strings.Contains(out, "mail.send") || !strings.Contains(err, "hint: pfar approvals show "+id) {
+		t.Errorf("exit %d, %s%s", code, out, err)
+	}
+	for _, args := range [][]string{{"approvals", "show", strings.ToUpper(id)}, {"approvals", "show", id, "--json"}, {"approvals", "--json"}} {
+		if code, out, err := b.run(t, args...); code != exitOK || strings.Contains(out, "hunter2") || !strings.Contains(out, "[redacted: mail_token]") {
+			t.Errorf("%q: exit %d, %s%s", args, code, out, err)
+		}
+	}
+	if code, out, err := b.run(t, "approvals", "approve", id, "--yes"); code != exitOK || !strings.Contains(out, `/to: "a@example.com\x1b[2J"`) || !strings.HasSuffix(out, "\napproved\n") {
+		t.Errorf("exit %d, %s%s", code, out, err)
+	}
+	if got := b.sent(t, call); got != "approved" {
+		t.Error(got)
+	}
+	id = b.sent(t, call)
+	if code, out, err := b.run(t, "approvals", "deny", id, "--reason", "no", "--json"); code != exitOK || !strings.Contains(out, `"denied"`) {
+		t.Errorf("exit %d, %s%s", code, out, err)
+	}
+	code, out, err := b.run(t, "approvals", "history")
+	if lines := strings.Split(out, "\n"); code != exitOK || len(lines) != 4 || !strings.Contains(lines[1], "denied") || !strings.Contains(lines[2], "used") {
+		t.Errorf("exit %d, %s%s", code, out, err)
+	}
+}
+
+func TestRememberedApprovals(t *testing.T) {
+	b := newDesk(t)
+	clean := func(r *approval.Request) { r.Decision.Data, r.Facts.Audience = gate.Start, gate.Public }
+	id := b.sent(t, `{"path":"/notes/a.md","mode":"w"}`)
+	if code, _, err := b.run(t, "approvals", "approve", id, "--yes", "--remember", "1h", "--match", "/path=/notes/*.md"); code != exitFailed || !strings.Contains(err, "only exactly the same arguments") {
+		t.Fatalf("after strangers' text: exit %d, %s", code, err)
+	}
+	id = b.sent(t, `{"path":"/notes/a.md","mode":"w"}`, clean)
+	if code, out, err := b.run(t, "approvals", "approve", id, "--yes", "--remember", "1h", "--match", "/path=/notes/*.md"); code != exitOK {
+		t.Fatalf("exit %d, %s%s", code, out, err)
+	}
+	if got := b.sent(t, `{"mode":"w","path":"/notes/b.md"}`, clean); got != "approved" {
+		t.Error(got)
+	}
+	if got := b.sent(t, `{"mode":"x","path":"/notes/b.md"}`, clean); got == "approved" {
+		t.Error("another mode is approved")
+	}
+	_, out, _ := b.run(t, "approvals", "rules", "--json")
+	var rules []rememberedApproval
+	if err := json.Unmarshal([]byte(out), &rules); err != nil || len(rules) != 1 || rules[0].Match[0].Glob != "/notes/*.md" || rules[0].Rest == "" {
+		t.Fatalf("%s, %v", out, err)
+	}
+	if code, out, _ := b.run(t, "approvals", "rules"); code != exitOK || !strings.Contains(out, "/path=/notes/*.md, the other arguments ") {
+		t.Errorf("exit %d, %s", code, out)
+	}
+	if code, out, err := b.run(t, "approvals", "forget", rules[0].ID); code != exitOK || out != "forgotten\n" {
+		t.Errorf("exit %d, %s%s", code, out, err)
+	}
+	if got := b.sent(t, `{"mode":"w","path":"/notes/c.md"}`, clean); got == "approved" {
+		t.Error("what is forgotten is approved")
+	}
+}
+
+// TestWatch: each call is told once, also across a gateway that hangs up, and the program gets nothing but text.
+func TestWatch(t *testing.T) {
+	b := newDesk(t)
+	dir := b.dirs.Run
+	script := filepath.Join(dir, "tell")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nprintf '%s\\n' \"$# $PFAR_APPROVAL $PFAR_CLIENT $PFAR_SERVER.$PFAR_TOOL $PFAR_REASON\" >>"+dir+"/told\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	first := b.sent(t, `{}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := b.again("")
+	r, w := io.Pipe()
+	n.cli.stdout = w
+	done := make(chan int)
+	go func() { done <- n.cli.run(ctx, []string{"approvals", "watch", "--exec", script}) }()
+	lines := bufio.NewScanner(r)
+	next := func(want string) {
+		t.Helper()
+		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
+			t.Fatalf("%q, want %q", lines.Text(), want)
+		}
+	}
+	next("pending  " + first + " laptop mail.send: it cannot be undone")
+	second := b.sent(t, `{"n":2}`, func(r *approval.Request) { r.Decision.Reason = "odd\x1b[2J\n$(reboot)"; r.Name = "a;b" })
+	next("pending  " + second + ` laptop mail.a;b: odd\x1b[2J\n$(reboot)`)
+	if err := b.approvals.Answer(second, approval.Answer{}, approval.Approver{Name: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	next("denied   " + second)
+	var told []byte
+	for deadline := time.Now().Add(10 * time.Second); strings.Count(string(told), "\n") < 2 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		told, _ = os.ReadFile(filepath.Join(dir, "told"))
+	}
+	cancel()
+	if code := <-done; code != exitInterrupted {
+		t.Errorf("exit %d, %s", code, n.err)
+	}
+	want := fmt.Sprintf("0 %s laptop mail.send it cannot be undone\n0 %s laptop mail.a;b odd\\x1b[2J\\n$(reboot)\n", first, second)
+	if string(told) != want {
+		t.Errorf("told\n%s\nwant\n%s", told, want)
+	}
+}
+
+// TestNotice: what notify-send is given is text.
+func TestNotice(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "notify-send")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nfor a; do printf '<%s>' \"$a\" >>"+dir+"/told; done\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := &waitingCall{ID: "id", Client: "laptop", Server: "mail", Name: "send", Left: 9}
+	w.Decision.Reason = "--x <b>&\x1b"
+	if err := (notice{path: script, desktop: true}).give(t.Context(), w, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	told, _ := os.ReadFile(filepath.Join(dir, "told"))
+	if want := "<--app-name=pfar><--urgency=critical><--expire-time=9000><--><laptop wants to call mail.send><--x &lt;b&gt;&amp;\\x1b\npfar approvals show id>"; string(told) != want {
+		t.Errorf("%s, want %s", told, want)
+	}
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (notice{path: script}).give(t.Context(), w, io.Discard); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestWatchAgain: a gateway that is started again is asked again, and says nothing twice.
+func TestWatchAgain(t *testing.T) {
+	b := newBench(t, "")
+	if code := b.cli.run(t.Context(), []string{"approvals", "watch"}); code != exitNotRunning {
+		t.Errorf("without a gateway: exit %d", code)
+	}
+	asked := make(chan bool, 9)
+	b.serveOperator(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- true
+		fmt.Fprintln(w, `{"kind":"pending","approval":{"id":"a\u001b","state":"pending"}}`)
+	}))
+	n := b.again("")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	go func() {
+		<-asked
+		<-asked
+		<-asked
+		cancel()
+	}()
+	n.cli.run(ctx, []string{"approvals", "watch"})
+	if got := n.out.String(); strings.Count(got, "pending") != 1 || strings.Contains(got, "\x1b") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestSessions(t *testing.T) {
+	b := newDesk(t)
+	raw := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
+	if _, _, err := b.sessions.Raise("laptop", "default", raw, label.Source{Server: "issues", Tool: "sea\x1brch", Call: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.sessions.Stain("notion", raw, label.Source{Client: "laptop", Handle: "default", Tool: "create"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		out  string
+		err  string
+	}{
+		{[]string{"sessions"}, exitOK, "laptop/default  sensitive raw", ""},
+		{[]string{"sessions", "list", "--json"}, exitOK, `"handle": "default"`, ""},
+		{[]string{"sessions", "show", "laptop/default"}, exitOK, `issues.sea\x1brch`, ""},
+		{[]string{"sessions", "show", "laptop"}, exitOK, "laptop/default: sensitive raw", ""},
+		{[]string{"sessions", "show", "nobody"}, exitNoSuch, "", "no such session"},
+		{[]string{"sessions", "show", "../x"}, exitUsage, "", "want CLIENT/HANDLE"},
+		{[]string{"sessions", "new", "nobody"}, exitNoSuch, "", `the client "nobody" is not declared`},
+		{[]string{"sessions", "reset", "laptop/default"}, exitUsage, "", "standard input is no terminal"},
+		{[]string{"sessions", "end", "laptop/default", "--yes"}, exitFailed, "", "does not end"},
+		{[]string{"sessions", "thaw", "laptop/default", "--yes"}, exitOK, "thaw", ""},
+		{[]string{"sessions", "stains"}, exitOK, "notion  sensitive raw", ""},
+		{[]string{"sessions", "clear", "notion"}, exitUsage, "", "standard input is no terminal"},
+		{[]string{"sessions", "clear", "mail", "--yes"}, exitNoSuch, "", "no stain"},
+		{[]string{"sessions", "clear", "../x", "--yes"}, exitNoSuch, "", "no such server"},
+		{[]string{"sessions", "clear", "notion", "--yes"}, exitOK, "clear", ""},
+		{[]string{"sessions", "stains"}, exitOK, "", "no server is stained"},
+		{[]string{"sessions", "reset", "laptop/default", "--yes"}, exitOK, "reset", ""},
+		{[]string{"sessions", "show", "laptop"}, exitOK, "laptop/default: public clean\nreset at ", ""},
+	} {
+		if code, out, err := b.run(t, c.args...); code != c.code || !strings.Contains(out, c.out) || !strings.Contains(err, c.err) {
+			t.Errorf("%q: exit %d, %q %q, want %d, %q %q", c.args, code, out, err, c.code, c.out, c.err)
+		}
+	}
+	code, out, err := b.run(t, "sessions", "new", "laptop")
+	if handle := strings.TrimSpace(out); code != exitOK || len(handle) != 26 || !strings.Contains(err, "/mcp/laptop/"+handle) {
+		t.Errorf("exit %d, %q, %q", code, out, err)
+	}
+}

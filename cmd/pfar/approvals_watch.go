@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+const watchHelp = `Print each call that begins to wait, and what becomes of it, until it is interrupted.
+
+--exec runs a program for each call that begins to wait, with PFAR_APPROVAL (the id), PFAR_CLIENT, PFAR_SESSION,
+PFAR_SERVER, PFAR_TOOL and PFAR_REASON in its environment: to send a message, to play a sound. --notify shows a
+notice on the desktop with notify-send. Neither can answer: that takes "pfar approvals approve".
+
+The user service pfar-notify.service runs "pfar approvals watch --notify".`
+
+func (c *cli) approvalsWatchCommand() *cobra.Command {
+	var program string
+	var notify bool
+	watch := c.outputFlag(&cobra.Command{
+		Use: "watch", Short: "Print each call that begins to wait", Long: watchHelp,
+		Example: example("pfar approvals watch", "pfar approvals watch --exec ~/bin/tell-me", "pfar approvals watch --notify"),
+		Args:    arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var tell []notice
+			if program != "" {
+				path, err := exec.LookPath(program)
+				if err != nil {
+					return usage("--exec %q: %w", program, err)
+				}
+				tell = append(tell, notice{path: path})
+			}
+			if notify {
+				path, err := exec.LookPath("notify-send")
+				if err != nil {
+					return fail(exitFailed, "showing notices: %w", err).withHint("install libnotify-bin, or use --exec")
+				}
+				tell = append(tell, notice{path: path, desktop: true})
+			}
+			return c.approvalsWatch(cmd.Context(), tell)
+		},
+	})
+	watch.Flags().StringVar(&program, "exec", "", "run this program for each call that begins to wait")
+	watch.Flags().BoolVar(&notify, "notify", false, "show a notice on the desktop for each call that begins to wait")
+	return watch
+}
+
+// watchPause is how long a watcher waits until it asks a gateway again that has hung up.
+const watchPause = time.Second
+
+// approvalsWatch follows what waits, across restarts of the gateway. That it cannot be reached at all is an error.
+func (c *cli) approvalsWatch(ctx context.Context, tell []notice) error {
+	told := newTold(c, ctx, tell)
+	defer told.wait()
+	for first := true; ; first = false {
+		stream, err := c.openOperator(ctx, http.MethodGet, "/approvals/watch", nil)
+		if err != nil && (first || ctx.Err() != nil) {
+			return err
+		}
+		if err == nil {
+			err = told.follow(stream)
+			stream.Close()
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if first || err == nil || !errors.Is(err, io.EOF) {
+			fmt.Fprintln(c.stderr, "the gateway has hung up; asking again")
+		}
+		select {
+		case <-time.After(watchPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// told is who has been told of what.
+type told struct {
+	*cli
+	seen  map[string]string // state, by id
+	queue chan waitingCall
+	done  chan struct{}
+}
+
+// newTold runs notices one after the other, beside what is printed; of more than some that wait, none is given.
+func newTold(c *cli, ctx context.Context, tell []notice) *told {
+	t := &told{cli: c, seen: map[string]string{}, queue: make(chan waitingCall, 32), done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		for w := range t.queue {
+			for _, n := range tell {
+				if err := n.give(ctx, &w, c.stderr); err != nil && ctx.Err() == nil {
+					c.complain(fmt.Errorf("telling of %s: %w", w.ID, err), "")
+				}
+			}
+		}
+	}()
+	return t
+}
+
+func (t *told) wait() {
+	close(t.queue)
+	<-t.done
+}
+
+// follow prints what a stream says that has not been said before.
+func (t *told) follow(stream io.Reader) error {
+	d := json.NewDecoder(stream)
+	for {
+		var e struct {
+			Kind     string    `json:"kind"`
+			Approval wholeCall `json:"approval"`
+		}
+		if err := d.Decode(&e); err != nil {
+			return err
+		}
+		w := e.Approval
+		if t.seen[w.ID] == e.Kind {
+			continue
+		}
+		if t.seen[w.ID] = e.Kind; e.Kind != "pending" && e.Kind != "approved" {
+			delete(t.seen, w.ID)
+		}
+		if err := t.say(e.Kind, &w); err != nil {
+			return err
+		}
+		if e.Kind == "pending" {
+			select {
+			case t.queue <- w.waitingCall:
+			default:
+			}
+		}
+	}
+}
+
+func (t *told) say(kind string, w *wholeCall) error {
+	if t.json() { // a line each, for programs
+		_, err := fmt.Fprintf(t.stdout, "%s\n", escapeJSON(w.raw))
+		return err
+	}
+	why := w.Reason
+	if kind == "pending" {
+		why = w.Decision.Reason
+	}
+	_, err := fmt.Fprintf(t.stdout, "%s %-8s %s %s %s: %s\n", t.now().UTC().Format(time.TimeOnly), reveal(kind), reveal(w.ID), reveal(w.Client), reveal(w.what()), reveal(why))
+	return err
+}
+
+// notice is a program that is run for a call that begins to wait.
+type notice struct {
+	path    string
+	desktop bool // it is notify-send
+}
+
+const noticeTime = 30 * time.Second
+
+// give runs the program. It gets no arguments of a stranger's but in its environment or, on the desktop, as text behind
+// "--" in which nothing is markup.
+func (n notice) give(ctx context.Context, w *waitingCall, out io.Writer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, noticeTime, fmt.Errorf("it still ran after %s", noticeTime))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, n.path)
+	if n.desktop {
+		title := fmt.Sprintf("%s wants to call %s", reveal(w.Client), summary(reveal(w.what()), 60))
+		body := fmt.Sprintf("%s\npfar approvals show %s", summary(reveal(w.Decision.Reason), 200), w.ID)
+		cmd.Args = append(cmd.Args, "--app-name=pfar", "--urgency=critical", fmt.Sprintf("--expire-time=%d", w.Left*1000), "--", title, html.EscapeString(body))
+	}
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "PFAR_") })
+	for name, value := range map[string]string{
+		"APPROVAL": w.ID, "CLIENT": w.Client, "SESSION": w.Session, "SERVER": w.Server, "TOOL": w.Name, "REASON": w.Decision.Reason,
+	} {
+		cmd.Env = append(cmd.Env, "PFAR_"+name+"="+summary(reveal(value), 1000))
+	}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = time.Second // what it leaves running may hold its output open
+	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("%q: %w", n.path, err)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// explainCall says why a call was decided as it was, from its records alone.
+func (c *cli) explainCall(id string) error {
+	merged, _, err := c.openAudit(time.Time{})
+	if err != nil {
+		return err
+	}
+	defer merged.Close()
+	var found []*audit.Entry
+	for {
+		e, err := merged.Next()
+		if err != nil {
+			return fmt.Errorf("reading what was recorded: %w", err)
+		}
+		if e == nil {
+			break
+		}
+		if strings.HasPrefix(e.ID, id) {
+			found = append(found, e)
+		}
+	}
+	if len(found) == 0 {
+		return fail(exitNoSuch, "no call %s was recorded", id).withHint(`"pfar audit" shows them`)
+	}
+	for _, e := range found {
+		if e.ID != found[0].ID {
+			return fail(exitNoSuch, "%s and %s both begin so", found[0].ID, e.ID)
+		}
+	}
+	if c.json() {
+		records := make([]audit.Record, len(found))
+		for i, e := range found {
+			records[i] = e.Record
+		}
+		return c.printJSON(records)
+	}
+	var b strings.Builder
+	explainRecords(&b, found)
+	_, err = fmt.Fprint(c.stdout, escape(b.String(), keepLines))
+	return err
+}
+
+// explainRecords writes the records of one call in words. A text of a stranger's is quoted, and so one line.
+func explainRecords(w io.Writer, list []*audit.Entry) {
+	closed := false
+	for _, e := range list {
+		switch e.Kind {
+		case audit.Open:
+			explainOpen(w, &e.Record)
+			closed = closed || e.Outcome != ""
+		case audit.Close:
+			closed = true
+			fmt.Fprintf(w, "Closed      %s: %s\n", e.Time.Local().Format(time.DateTime), callLine(&e.Record, &e.Record).text)
+			explainOutput(w, &e.Record)
+		default:
+			l := eventLine(&e.Record)
+			fmt.Fprintf(w, "%-11s %s: %s\n", strings.ToUpper(l.word[:1])+l.word[1:], l.at.Local().Format(time.DateTime), l.text)
+		}
+		explainFindings(w, e.Findings)
+	}
+	if !closed {
+		fmt.Fprintln(w, "Closed      not: it is under way, or its gateway was killed")
+	}
+}
+
+func explainOpen(w io.Writer, r *audit.Record) {
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-11s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("Call", "%s of %s.%s, %s", r.ID, r.Server, r.Tool, r.Method)
+	row("When", "%s, record %d of %s", r.Time.Local().Format(time.RFC3339Nano), r.Seq, r.Writer)
+	row("Who", "client %q, session %q", r.Client, r.Session)
+	if d := r.Decision; d != nil {
+		row("Verdict", "%s: %s", d.Verdict, d.Reason)
+		row("Rule", "%s (profile %s)", d.Rule, d.Profile)
+		for _, rule := range d.Fired {
+			if rule != d.Rule {
+				row("", "also: %s", rule)
+			}
+		}
+		for _, flow := range d.Flows {
+			row("", "loosened by: %s", flow)
+		}
+		row("Data", "what the call carries is %s", d.Data)
+	}
+	for _, l := range []struct {
+		name  string
+		label *audit.Label
+	}{{"Session", r.Before}, {"After it", r.After}} {
+		if l.label != nil {
+			words := l.label.Label.String()
+			if len(l.label.Sources) > 0 {
+				words += ", by " + strings.Join(l.label.Sources, ", ")
+			}
+			row(l.name, "%s", words)
+		}
+	}
+	explainFacts(row, r.Facts)
+	if a := r.Arguments; a != nil {
+		row("Arguments", "%d bytes, sha256 %s", a.Bytes, a.SHA256)
+		if a.Text != "" {
+			row("", "%s", a.Text)
+		}
+	}
+	for _, d := range [][2]string{{"Pin", r.Pin}, {"Policy", r.Policy}, {"Approver", r.Approver}, {"Channel", r.Channel}, {"Outcome", r.Outcome}, {"Reason", r.Reason}} {
+		if d[1] != "" {
+			row(d[0], "%s", d[1])
+		}
+	}
+}
+
+func explainFacts(row func(name, format string, args ...any), f *gate.Facts) {
+	if f == nil {
+		return
+	}
+	row("Facts", "output %s (%s), %s (%s)", f.Output.Confidentiality, f.From.Confidentiality, f.Output.Integrity, f.From.Integrity)
+	row("", "audience %s (%s)", f.Audience, f.From.Audience)
+	row("", "effect %s (%s)", f.Effect, f.From.Effect)
+	if f.Tier != "" {
+		row("", "only for the tier %s", f.Tier)
+	}
+	if f.Extract {
+		row("", "its results are typed values by the outputSchema that was accepted: raw counts as extracted, if nothing else comes back")
+	}
+	if f.Forbidden != "" {
+		row("", "forbidden: %s", f.Forbidden)
+	}
+}
+
+// explainOutput says what came back of a call that typed values were to come back of.
+func explainOutput(w io.Writer, r *audit.Record) {
+	if r.Output != nil {
+		what := "typed values alone"
+		if r.Reason != "" {
+			what = "not only typed values"
+		}
+		fmt.Fprintf(w, "Output      %s: %s\n", r.Output.Label, what)
+	}
+}
+
+func explainFindings(w io.Writer, list []audit.Finding) {
+	for _, f := range list {
+		fmt.Fprintf(w, "Inspector   %s found %s: %s\n", f.Inspector, f.Kind, f.Detail)
+	}
+}

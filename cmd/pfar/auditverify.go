@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/audit/trail"
+	"github.com/pfar/pfar/units"
+)
+
+const auditVerifyHelp = `Read all that was recorded and check that nothing of it was changed, taken out, put in or moved: each record
+holds the digest of the one before. What the gateway and pfard told the journal about once a minute shows whether
+the end was cut, or an older copy put back; it is compared where you may read the journal. After a new
+installation over an old journal, --since leaves out what that was told before.
+
+The exit code is 1 if something is wrong; each line says where and what. Calls whose record was never closed are told,
+and are no fault: they were under way, or the gateway was killed.`
+
+// verified is what is found about one chain, and where its anchors are from.
+type verified struct {
+	audit.Report
+	Unsealed bool   `json:"unsealed,omitempty"` // its newest file has no append-only attribute
+	Journal  string `json:"journal,omitempty"`  // why it was compared with nothing
+}
+
+func (c *cli) auditVerifyCommand() *cobra.Command {
+	var since instant
+	since.now = c.now
+	cmd := c.outputFlag(&cobra.Command{
+		Use:   "verify",
+		Short: "Check that nothing of what was recorded was changed",
+		Long:  auditVerifyHelp,
+		Args:  arguments(),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return c.auditVerify(cmd.Context(), since.Time) },
+	})
+	cmd.Flags().Var(&since, "since", "compare with what was told since then")
+	return cmd
+}
+
+func (c *cli) auditVerify(ctx context.Context, since time.Time) error {
+	merged, dir, err := c.openAudit(time.Time{})
+	if err != nil {
+		return err
+	}
+	merged.Close()
+	anchors, note := c.anchors(ctx, since)
+	// pfard says where all chains begin, its own too.
+	own, err := verifyChain(dir, "pfard", nil, nil)
+	if err != nil {
+		return err
+	}
+	var list []verified
+	broken := 0
+	for _, chain := range chainsOf(dir, anchors) {
+		r, err := verifyChain(dir, chain, own.Told, anchors)
+		if err != nil {
+			return err
+		}
+		v := verified{Report: r, Journal: note}
+		if paths, err := dir.Files(chain); err == nil && len(paths) > 0 {
+			sealed, err := trail.Sealed(paths[len(paths)-1])
+			v.Unsealed = !sealed || err != nil
+		}
+		list = append(list, v)
+		broken += len(r.Problems) + r.More
+	}
+	if c.json() {
+		err = c.printJSON(list)
+	} else {
+		c.printVerified(list)
+	}
+	if err == nil && broken > 0 {
+		return fail(exitFailed, "what was recorded is not as it was written")
+	}
+	return err
+}
+
+// chainsOf are the chains that have files, and those that the journal knows of.
+func chainsOf(dir trail.Dir, anchors []audit.Anchor) []string {
+	chains, _ := dir.Chains()
+	for _, a := range anchors {
+		if !slices.Contains(chains, a.Chain) {
+			chains = append(chains, a.Chain)
+		}
+	}
+	return chains
+}
+
+func verifyChain(dir trail.Dir, chain string, bases, anchors []audit.Anchor) (audit.Report, error) {
+	paths, err := dir.Files(chain)
+	if err != nil {
+		return audit.Report{}, err
+	}
+	var files []audit.File
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return audit.Report{}, err
+		}
+		defer f.Close()
+		files = append(files, audit.File{Name: path, Reader: f})
+	}
+	return audit.Verify(chain, files, bases, anchors)
+}
+
+func (c *cli) printVerified(list []verified) {
+	for _, v := range list {
+		head := fmt.Sprintf("%s: %d records, %d to %d", v.Chain, v.Records, v.First, v.Last)
+		if v.Anchors > 0 {
+			head += fmt.Sprintf(", %d compared with the journal", v.Anchors)
+		}
+		fmt.Fprintf(c.stdout, "%s  %s\n", c.paint(c.stdout, map[bool]string{true: green, false: red}[len(v.Problems) == 0], map[bool]string{true: "whole ", false: "BROKEN"}[len(v.Problems) == 0]), escape(head, oneLine))
+		for _, p := range v.Problems {
+			fmt.Fprintf(c.stdout, "  %s\n", escape(p.String(), oneLine))
+		}
+		if v.More > 0 {
+			fmt.Fprintf(c.stdout, "  and %d more\n", v.More)
+		}
+		for _, n := range v.Notes {
+			fmt.Fprintf(c.stdout, "  note: %s\n", escape(n, oneLine))
+		}
+		if n := len(v.Unmatched); n > 0 {
+			fmt.Fprintf(c.stdout, "  note: %s not closed: under way, or their gateway was killed: %s\n", count(n, "call"), escape(firstIDs(v.Unmatched), oneLine))
+		}
+	}
+	if len(list) > 0 && list[0].Journal != "" {
+		fmt.Fprintf(c.stdout, "note: %s\n", escape(list[0].Journal, oneLine))
+	}
+}
+
+func firstIDs(list []audit.Unmatched) string {
+	const most = 5
+	var ids []string
+	for _, u := range list[max(0, len(list)-most):] {
+		ids = append(ids, u.ID)
+	}
+	if len(list) > most {
+		return "…, " + strings.Join(ids, ", ")
+	}
+	return strings.Join(ids, ", ")
+}
+
+// anchors are what the writers told of their chains, and why there are none.
+func (c *cli) anchors(ctx context.Context, since time.Time) (list []audit.Anchor, note string) {
+	var err error
+	if report, rerr := c.report(ctx); c.uid != 0 && c.auditDir() == systemAudit || c.inJournal(report, rerr, c.dirs.Log(units.GatewayLog)) {
+		list, err = c.journalAnchors(ctx, since)
+	} else {
+		list, err = fileAnchors(c.dirs.Log(units.GatewayLog))
+	}
+	switch {
+	case err != nil:
+		return list, "nothing says whether the end was cut: " + err.Error()
+	case len(list) == 0:
+		return nil, "nothing says whether the end was cut: the journal was told of none of it, or you may not read it"
+	}
+	return list, ""
+}
+
+// journalAnchors asks the journal, which takes no process's word for its unit.
+func (c *cli) journalAnchors(ctx context.Context, since time.Time) ([]audit.Anchor, error) {
+	args := []string{"--output=json", "--output-fields=PFAR_CHAIN,PFAR_SEQ,PFAR_HASH", "--quiet", "--no-pager", "--lines=all"}
+	if !since.IsZero() {
+		args = append(args, "--since=@"+strconv.FormatInt(since.Unix(), 10))
+	}
+	unit := "_SYSTEMD_UNIT="
+	if c.uid != 0 && c.auditDir() != systemAudit {
+		unit = "_SYSTEMD_USER_UNIT="
+		args = append(args, "--user")
+	}
+	args = append(args, "PFAR_CHAIN=gateway", unit+"pfar-gateway.service", "+", "PFAR_CHAIN=pfard", unit+"pfard.service")
+	cmd := exec.CommandContext(ctx, "journalctl", args...)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal: %w", err)
+	}
+	list, err := decodeAnchors(out)
+	if werr := cmd.Wait(); err == nil && werr != nil {
+		err = fmt.Errorf("reading the journal: journalctl: %w", werr)
+	}
+	return list, err
+}
+
+func decodeAnchors(from io.Reader) (list []audit.Anchor, err error) {
+	for decoder := json.NewDecoder(from); ; {
+		var e struct {
+			Chain any `json:"PFAR_CHAIN"`
+			Seq   any `json:"PFAR_SEQ"`
+			Hash  any `json:"PFAR_HASH"`
+		}
+		if err := decoder.Decode(&e); errors.Is(err, io.EOF) {
+			return list, nil
+		} else if err != nil {
+			return list, fmt.Errorf("reading the journal: %w", err)
+		}
+		if seq, err := strconv.ParseUint(text(e.Seq), 10, 64); err == nil {
+			list = append(list, audit.Anchor{Chain: text(e.Chain), Seq: seq, Hash: text(e.Hash)})
+		}
+	}
+}
+
+// anchorEntry is what the gateway writes to a log that is a file.
+var anchorEntry = regexp.MustCompile(` msg=audit chain=(\w+) seq=(\d+) hash=([0-9a-f]{64})$`)
+
+// fileAnchors reads a gateway's log that is a file, and the one before it.
+func fileAnchors(path string) (list []audit.Anchor, err error) {
+	logs, err := filepath.Glob(path + "*")
+	if err != nil {
+		return nil, err
+	}
+	for _, log := range logs {
+		f, err := os.Open(log)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		lines := bufio.NewScanner(f)
+		lines.Buffer(nil, maxLogLine)
+		for lines.Scan() {
+			if m := anchorEntry.FindStringSubmatch(lines.Text()); m != nil {
+				seq, _ := strconv.ParseUint(m[2], 10, 64)
+				list = append(list, audit.Anchor{Chain: m[1], Seq: seq, Hash: m[3]})
+			}
+		}
+		f.Close()
+		if err := lines.Err(); err != nil {
+			return list, fmt.Errorf("reading %q: %w", log, err)
+		}
+	}
+	return list, nil
+}

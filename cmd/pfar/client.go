@@ -1,0 +1,401 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/cmd/pfard/vault/durable"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/access"
+)
+
+const clientHelp = `Declare the MCP clients that may use servers, each with a token of its own.
+
+"pfar client add NAME" writes NAME.hcl in the folder of clients and prints the client's token, once:
+pfar keeps its SHA-256 alone. The client may use no server but those that --servers names. What else
+there is to say about it stands in pfar-clients(5); the file is yours to edit, and pfard reads it again.
+
+Without any declaration there are two clients that may use everything: "default", which is
+whoever has the endpoint's own token, and your own programs on the Unix socket; and "operator",
+which is you, with "pfar call". A file default.hcl says what the first may.`
+
+func (c *cli) clientCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "client",
+		Short: "Declare who may use which servers",
+		Long:  clientHelp,
+		Example: example("pfar client add desk --servers notion,github", "pfar client config desk", "pfar client rotate desk --keep",
+			"pfar client list"),
+		Args: arguments(),
+		RunE: func(*cobra.Command, []string) error {
+			return usage("which of add, list, rotate, remove, config?").withHint("pfar client --help")
+		},
+	}
+	group.AddCommand(c.clientAddCommand(), c.clientRotateCommand(), c.clientConfigCommand(),
+		c.outputFlag(&cobra.Command{
+			Use: "list", Short: "List the clients and what they may use", Args: arguments(),
+			RunE: func(cmd *cobra.Command, _ []string) error { return c.clientList(cmd.Context()) },
+		}),
+		c.outputFlag(&cobra.Command{
+			Use: "remove NAME", Short: "Remove a client's declaration; what it has open ends at once", Args: arguments("NAME"), ValidArgsFunction: c.completeClients,
+			RunE: func(cmd *cobra.Command, args []string) error { return c.clientRemove(cmd.Context(), args[0]) },
+		}),
+	)
+	return group
+}
+
+// newClient is what pfar client add is told.
+type newClient struct {
+	declaration.Client
+	uids      []string
+	tokenFile string
+	noToken   bool
+}
+
+func (c *cli) clientAddCommand() *cobra.Command {
+	var n newClient
+	cmd := c.outputFlag(&cobra.Command{
+		Use: "add NAME", Short: "Declare a client, and print its token", Args: arguments("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n.Name = args[0]
+			return c.clientAdd(cmd.Context(), n)
+		},
+	})
+	f := cmd.Flags()
+	f.StringSliceVar(&n.Servers, "servers", nil, "`NAMES` of the servers that it may use, or \"*\" for all")
+	f.StringVar(&n.Profile, "profile", "strict", "the gate's `PROFILE` for it")
+	f.StringVar(&n.Relax, "relax", "", "`WHY` it gets a profile that allows more than strict")
+	f.StringSliceVar(&n.Allow, "allow", nil, "`PATTERNS` of the tools that it may use (notion.search*); without it all of its servers'")
+	f.StringSliceVar(&n.Hide, "hide", nil, "`PATTERNS` of tools that it may not use")
+	f.StringVar(&n.Description, "description", "", "what it is, in a `SENTENCE`")
+	f.StringSliceVar(&n.uids, "uid", nil, "`UIDS` of users who are this client on the Unix socket")
+	f.BoolVar(&n.noToken, "no-token", false, "give it no token, with --uid")
+	c.tokenFileFlag(cmd, &n.tokenFile)
+	return cmd
+}
+
+func (c *cli) tokenFileFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "token-file", "", "write the token to a new `FILE` that only you can read, and not to standard output")
+	cmd.RegisterFlagCompletionFunc("token-file", filesToo)
+}
+
+func (c *cli) clientAdd(ctx context.Context, n newClient) error {
+	if fault := declaration.ClientNameFault(n.Name); fault != "" {
+		return usage("the name %q %s", n.Name, fault)
+	}
+	for _, word := range n.uids {
+		uid, err := strconv.ParseUint(word, 10, 32)
+		if err != nil {
+			return usage("%q is not the number of a user", word).withHint("id -u NAME")
+		}
+		n.UIDs = append(n.UIDs, uint32(uid))
+	}
+	if n.noToken && (len(n.UIDs) == 0 || n.tokenFile != "") {
+		return usage("--no-token needs --uid, and goes without --token-file")
+	}
+	clients := c.clients(ctx)
+	if f := clients.taken(n.Name); f != "" {
+		return fail(exitFailed, "there is a client %q already, in %s", n.Name, f).withHint("pfar client rotate %s gives it another token", n.Name)
+	}
+	for _, uid := range n.UIDs {
+		for _, other := range clients.Clients {
+			if slices.Contains(other.UIDs, uid) {
+				return fail(exitFailed, "uid %d is the client %q already, in %s", uid, other.Name, other.File)
+			}
+		}
+	}
+	secret := ""
+	if !n.noToken {
+		secret = newToken()
+		n.Tokens = []access.Digest{access.DigestOf([]byte(secret))}
+	}
+	path := filepath.Join(clients.dir, n.Name+".hcl")
+	src := declaration.RenderClient(n.Client)
+	made, diags := declaration.ParseClient(path, src)
+	if made != nil {
+		dir := c.located(ctx, sources{}).policies
+		diags = made.JudgeProfile(policies.Load(os.DirFS(dir), dir).Policy)
+	}
+	if diags.HasErrors() {
+		return usage("%s", diags[0].Detail)
+	}
+	if err := os.MkdirAll(clients.dir, 0o755); err != nil {
+		return err
+	}
+	return c.putClient(ctx, n.Name, path, src, secret, n.tokenFile)
+}
+
+// putClient writes a declaration, and hands its token out. The token is written first: one that nobody has is of no use.
+func (c *cli) putClient(ctx context.Context, name, path string, src []byte, secret, tokenFile string) error {
+	if tokenFile != "" {
+		if err := writeNew(tokenFile, secret+"\n"); err != nil {
+			return err
+		}
+	}
+	if err := durable.WriteFile(path, src); err != nil {
+		if tokenFile != "" {
+			os.Remove(tokenFile)
+		}
+		return err
+	}
+	if c.json() {
+		said := map[string]string{"name": name, "file": path}
+		if secret != "" && tokenFile == "" {
+			said["token"] = secret
+		} else if secret != "" {
+			said["token_file"] = tokenFile
+		}
+		return c.printJSON(said)
+	}
+	if secret != "" && tokenFile == "" {
+		fmt.Fprintln(c.stdout, secret)
+	}
+	fmt.Fprintf(c.stderr, "pfar: wrote %s\n", escape(path, oneLine))
+	if _, err := c.report(ctx); err != nil {
+		fmt.Fprintf(c.stderr, "pfar: no pfard has read it yet: %s\n", escape(err.Error(), oneLine))
+	}
+	return nil
+}
+
+// writeNew writes a file that was not there, for its owner alone.
+func writeNew(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing the token: %w", err)
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(path)
+		return fmt.Errorf("writing the token: %w", err)
+	}
+	return nil
+}
+
+// newToken makes a token of 256 random bits, with a prefix that scanners for secrets can know.
+func newToken() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // crashes rather than fails
+	return "pfar_" + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+func (c *cli) clientRotateCommand() *cobra.Command {
+	var keep bool
+	var tokenFile string
+	cmd := c.outputFlag(&cobra.Command{
+		Use: "rotate NAME", Short: "Give a client another token, and print it", Args: arguments("NAME"), ValidArgsFunction: c.completeClients,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.clientRotate(cmd.Context(), args[0], keep, tokenFile)
+		},
+	})
+	cmd.Flags().BoolVar(&keep, "keep", false, "let the tokens that it has stay good, until it is rotated without this")
+	c.tokenFileFlag(cmd, &tokenFile)
+	return cmd
+}
+
+func (c *cli) clientRotate(ctx context.Context, name string, keep bool, tokenFile string) error {
+	one, err := c.clients(ctx).find(name)
+	if err != nil {
+		return err
+	}
+	src, err := os.ReadFile(one.File)
+	if err != nil {
+		return err
+	}
+	secret := newToken()
+	var tokens []access.Digest
+	if keep {
+		tokens = slices.Clone(one.Tokens)
+	}
+	tokens = append(tokens, access.DigestOf([]byte(secret)))
+	changed, err := declaration.WithTokens(one.File, src, tokens)
+	if err != nil {
+		return fmt.Errorf("changing %q: %w", one.File, err)
+	}
+	path, err := filepath.EvalSymlinks(one.File) // a link stays one
+	if err != nil {
+		return err
+	}
+	return c.putClient(ctx, name, path, changed, secret, tokenFile)
+}
+
+func (c *cli) clientRemove(ctx context.Context, name string) error {
+	path := c.clients(ctx).declares(name)
+	if path == "" {
+		return noClient(name)
+	}
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	if err := durable.SyncDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	if c.json() {
+		return c.printJSON(map[string]string{"name": name, "file": path})
+	}
+	if name == access.Default || name == access.Operator {
+		fmt.Fprintf(c.stderr, "pfar: %q may use everything again\n", name)
+	}
+	return nil
+}
+
+func noClient(name string) error {
+	return fail(exitNoSuch, "no client %q is declared", name).withHint(`"pfar client list" lists the clients`)
+}
+
+// declaredClients is the folder of clients, read.
+type declaredClients struct {
+	dir string
+	declaration.ClientSet
+}
+
+// clients reads the folder that the running pfard reads, or else the default one.
+func (c *cli) clients(ctx context.Context) declaredClients {
+	dir := c.dirs.Clients()
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if report, err := c.report(ctx); err == nil && report.Clients != "" {
+		dir = report.Clients
+	}
+	return declaredClients{dir, declaration.LoadClients(os.DirFS(dir), dir, declaration.ClientOptions{})}
+}
+
+// declares returns the file that declares a client, sound or not; "" for none.
+func (d declaredClients) declares(name string) string {
+	for _, one := range d.Clients {
+		if one.Name == name {
+			return one.File
+		}
+	}
+	for _, b := range d.Broken {
+		if b.Name == name {
+			return b.File
+		}
+	}
+	return ""
+}
+
+// taken returns the file that keeps a new client from this name: one that declares it, or is called like it.
+func (d declaredClients) taken(name string) string {
+	if path := d.declares(name); path != "" {
+		return path
+	}
+	for _, ext := range []string{".hcl", ".toml"} {
+		path := filepath.Join(d.dir, name+ext)
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return path
+		}
+	}
+	return ""
+}
+
+func (d declaredClients) find(name string) (declaration.Client, error) {
+	for _, one := range d.Clients {
+		if one.Name == name {
+			return one, nil
+		}
+	}
+	for _, b := range d.Broken {
+		if b.Name == name {
+			return declaration.Client{}, fail(exitFailed, "the declaration of %q, %s, has an error", name, b.File).withHint("pfar check")
+		}
+	}
+	return declaration.Client{}, noClient(name)
+}
+
+func (c *cli) completeClients(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFiles
+	}
+	var names []string
+	for _, one := range c.clients(cmd.Context()).Clients {
+		names = append(names, completion(one.Name, one.Description))
+	}
+	return names, noFiles
+}
+
+// listedClient is a client as pfar client list shows it.
+type listedClient struct {
+	access.Client
+	Description string `json:"description,omitempty"`
+	BuiltIn     bool   `json:"built_in,omitempty"` // nothing declares it
+	Broken      bool   `json:"broken,omitempty"`   // its file has an error
+}
+
+func (c *cli) clientList(ctx context.Context) error {
+	set := c.clients(ctx)
+	all := []listedClient{}
+	for _, one := range set.Clients {
+		all = append(all, listedClient{Client: one.Client, Description: one.Description})
+	}
+	for _, b := range set.Broken {
+		all = append(all, listedClient{Client: access.Client{Name: b.Name, File: b.File}, Broken: true})
+	}
+	for _, name := range []string{access.Default, access.Operator} {
+		if !slices.ContainsFunc(all, func(l listedClient) bool { return l.Name == name }) {
+			all = append(all, listedClient{Client: access.BuiltIn(name), BuiltIn: true})
+		}
+	}
+	slices.SortFunc(all, func(a, b listedClient) int { return strings.Compare(a.Name, b.Name) })
+	if c.json() {
+		return c.printJSON(all)
+	}
+	rows := [][]cell{heading("CLIENT", "IS", "SERVERS", "TOOLS", "PROFILE", "FILE")}
+	for _, l := range all {
+		rows = append(rows, []cell{{l.Name, ""}, {l.is(), map[bool]string{true: red}[l.Broken || !l.Enabled]}, {l.servers(), ""}, {l.tools(), ""}, {l.Profile, ""}, {l.File, ""}})
+	}
+	c.table(c.stdout, rows)
+	return nil
+}
+
+func (l listedClient) is() string {
+	var words []string
+	switch {
+	case l.Broken:
+		return "broken: pfar check"
+	case !l.Enabled:
+		return "disabled"
+	case l.Name == access.Default:
+		words = append(words, "endpoint's token")
+	case l.Name == access.Operator:
+		words = append(words, "you: pfar call")
+	}
+	if n := len(l.Tokens); n > 0 {
+		words = append(words, count(n, "token"))
+	}
+	if len(l.UIDs) > 0 {
+		words = append(words, "uid "+strings.Trim(strings.Join(strings.Fields(fmt.Sprint(l.UIDs)), " "), "[]"))
+	}
+	return strings.Join(words, ", ")
+}
+
+func (l listedClient) servers() string {
+	switch {
+	case slices.Contains(l.Servers, access.Every):
+		return "all"
+	case len(l.Servers) == 0:
+		return "none"
+	}
+	return strings.Join(l.Servers, " ")
+}
+
+func (l listedClient) tools() string {
+	if len(l.Servers) == 0 {
+		return ""
+	}
+	if l.Client.Rights().All() || len(l.Allow)+len(l.Hide)+len(l.Settings) == 0 {
+		return "all"
+	}
+	return "some"
+}

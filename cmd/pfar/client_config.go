@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/policies/access"
+)
+
+const clientConfigHelp = `Print what a client's own configuration has to say to find pfar, as JSON.
+
+Programs that speak HTTP (Claude Code, Cursor, VS Code) get the address and a header, in which you
+write the token that "pfar client add" printed. With --stdio, and for clients that have no token,
+it is the command to start, for programs that only start commands (Claude Desktop): it speaks to
+the Unix socket, as you, in the client's name.`
+
+func (c *cli) clientConfigCommand() *cobra.Command {
+	var stdio bool
+	var session string
+	cmd := c.outputFlag(&cobra.Command{
+		Use: "config NAME", Short: "Print the JSON by which an MCP client finds pfar", Long: clientConfigHelp, Args: arguments("NAME"), ValidArgsFunction: c.completeClients,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.clientConfig(cmd.Context(), args[0], session, stdio)
+		},
+	})
+	cmd.Flags().BoolVar(&stdio, "stdio", false, "for programs that start a command")
+	cmd.Flags().StringVar(&session, "session", "", "`HANDLE` of a session that you have made for it")
+	return cmd
+}
+
+// defaultEndpoint is where an installed gateway listens.
+const defaultEndpoint = "http://127.0.0.1:7417/mcp"
+
+// configured is an entry as MCP clients have them.
+type configured struct {
+	Type    string            `json:"type,omitempty"`
+	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Command string            `json:"command,omitempty"`
+	Args    []string          `json:"args,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+}
+
+func (c *cli) clientConfig(ctx context.Context, name, session string, stdio bool) error {
+	if name == access.Operator {
+		return errOperator
+	}
+	one := access.BuiltIn(name)
+	if name != access.Default {
+		declared, err := c.clients(ctx).find(name)
+		if err != nil {
+			return err
+		}
+		one = declared.Client
+	}
+	if session != "" && !access.ValidHandle(session) {
+		return usage("%q is not the handle of a session", session)
+	}
+	entry := configured{Command: "pfar", Args: []string{"connect", "--client", name}}
+	if stdio || len(one.Tokens) == 0 && name != access.Default {
+		if session != "" {
+			entry.Args = append(entry.Args, "--session", session)
+		}
+		if self, err := os.Executable(); err == nil { // desktop programs have a PATH of their own
+			entry.Command = self
+		}
+		if dir := c.getenv("PFAR_RUN_DIR"); dir != "" {
+			if abs, err := filepath.Abs(dir); err == nil {
+				entry.Env = map[string]string{"PFAR_RUN_DIR": abs}
+			}
+		}
+	} else {
+		endpoint := defaultEndpoint
+		if report, err := c.report(ctx); err == nil && report.Endpoint != "" {
+			endpoint = report.Endpoint
+		}
+		endpoint += "/" + name
+		if session != "" {
+			endpoint += "/" + session
+		}
+		entry = configured{Type: "http", URL: endpoint, Headers: map[string]string{"Authorization": "Bearer TOKEN"}}
+	}
+	return c.printJSON(map[string]any{"mcpServers": map[string]configured{"pfar": entry}})
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+const (
+	operatorTimeout = 30 * time.Second
+	maxAnswer       = 96 << 20 // bytes: a server's descriptors, as they are and for people
+)
+
+// operatorSocket is where the gateway answers the operator: that of the user's own pfar or, where that has none, of the
+// machine's, for members of the group pfar-admin.
+func (c *cli) operatorSocket() string {
+	own, system := c.dirs.Operator(), control.DefaultDirs(func(string) string { return "" }, 0).Operator()
+	if _, err := os.Lstat(own); errors.Is(err, fs.ErrNotExist) && c.getenv("PFAR_RUN_DIR") == "" {
+		if _, err := os.Lstat(system); err == nil {
+			return system
+		}
+	}
+	return own
+}
+
+// askOperator asks the gateway what only the operator may ask, and decodes its answer.
+func (c *cli) askOperator(ctx context.Context, method, path string, body, answer any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, operatorTimeout, fmt.Errorf("the gateway does not answer within %s", operatorTimeout))
+	defer cancel()
+	stream, err := c.openOperator(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	if err := json.NewDecoder(io.LimitReader(stream, maxAnswer)).Decode(answer); err != nil {
+		return fmt.Errorf("reading the gateway's answer: %w", err)
+	}
+	return nil
+}
+
+// openOperator is askOperator for an answer that the caller reads, and closes.
+func (c *cli) openOperator(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
+	sent, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, bytes.NewReader(sent))
+	if err != nil {
+		return nil, err
+	}
+	r.Close = true
+	client := c.socketHTTP(c.operatorSocket())
+	resp, err := client.Do(r)
+	if err = plainly(err); errors.Is(err, control.ErrDenied) {
+		return nil, fail(exitDenied, "asking the gateway: %w", err).withHint("members of the group pfar-admin may, and root")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking the gateway: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		defer resp.Body.Close()
+		return nil, refusedByGateway(resp)
+	}
+	return resp.Body, nil
+}
+
+// refusedByGateway is the gateway's reason, as an error.
+func refusedByGateway(resp *http.Response) error {
+	var refusal struct {
+		Error string `json:"error"`
+	}
+	if json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&refusal) != nil || refusal.Error == "" {
+		return fail(exitFailed, "the gateway answers %q: pfar and pfar-gateway may be of different versions", resp.Status)
+	}
+	switch resp.StatusCode {
+	case http.StatusNotFound:
+		return fail(exitNoSuch, "%s", refusal.Error)
+	case http.StatusForbidden:
+		return fail(exitDenied, "%s", refusal.Error)
+	}
+	return errors.New(refusal.Error)
+}

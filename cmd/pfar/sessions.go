@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const sessionsHelp = `Show what the clients' sessions may have seen. What a server says joins its label to the session's, and a session
+keeps it however often its client connects: it is what the policy decides by. Only "reset" takes it away.
+
+A client has one session, "default". "new" makes another one, for a task that is to begin with nothing seen: its
+client uses it at /mcp/CLIENT/HANDLE.
+
+A server that a session has written to after it saw strangers' text is stained: what it says is theirs as well.`
+
+func (c *cli) sessionsCommand() *cobra.Command {
+	list := func(cmd *cobra.Command, _ []string) error { return c.sessionsList(cmd.Context()) }
+	var yes bool
+	act := func(use, short, verb, question string) *cobra.Command {
+		cmd := c.outputFlag(&cobra.Command{
+			Use: use + " CLIENT/HANDLE", Short: short, Args: arguments("CLIENT/HANDLE"), ValidArgsFunction: c.completeSessions,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return c.sessionAct(cmd.Context(), args[0], verb, question, yes)
+			},
+		})
+		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+		return cmd
+	}
+	root := c.outputFlag(&cobra.Command{
+		Use: "sessions", Short: "Show what the clients' sessions have seen, and reset it", Long: sessionsHelp,
+		Example: example("pfar sessions", "pfar sessions show laptop/default", "pfar sessions new laptop", "pfar sessions reset laptop/default"),
+		Args:    arguments(), RunE: list,
+	})
+	clear := c.outputFlag(&cobra.Command{
+		Use: "clear SERVER", Short: "Take a server's stain away", Args: arguments("SERVER"), ValidArgsFunction: c.completeServers(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.clearStain(cmd.Context(), args[0], yes) },
+	})
+	clear.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	root.AddCommand(
+		c.outputFlag(&cobra.Command{Use: "list", Short: "All sessions", Args: arguments(), RunE: list}),
+		c.outputFlag(&cobra.Command{
+			Use: "show CLIENT/HANDLE", Short: "Show what raised a session's label", Args: arguments("CLIENT/HANDLE"), ValidArgsFunction: c.completeSessions,
+			RunE: func(cmd *cobra.Command, args []string) error { return c.sessionsShow(cmd.Context(), args[0]) },
+		}),
+		c.outputFlag(&cobra.Command{
+			Use: "new CLIENT", Short: "Make another session of a client, and print its handle", Args: arguments("CLIENT"),
+			RunE: func(cmd *cobra.Command, args []string) error { return c.sessionsNew(cmd.Context(), args[0]) },
+		}),
+		act("reset", "Let a session begin anew", "reset", "Forget what %s has seen? Whatever its model still remembers of that is no longer guarded against."),
+		act("thaw", "Let a session go on that was frozen by denials", "thaw", "Let %s go on?"),
+		act("end", "End a session that was made with new", "end", "End %s?"),
+		c.outputFlag(&cobra.Command{
+			Use: "stains", Short: "The servers that tainted sessions have written to", Args: arguments(),
+			RunE: func(cmd *cobra.Command, _ []string) error { return c.stains(cmd.Context()) },
+		}), clear)
+	return root
+}
+
+// gateSession is one, as the gateway tells of it (package label of pfar-gateway).
+type gateSession struct {
+	Client  string        `json:"client"`
+	Handle  string        `json:"handle"`
+	Label   labelWords    `json:"label"`
+	Created time.Time     `json:"created,omitzero"`
+	Used    time.Time     `json:"used,omitzero"`
+	Reset   time.Time     `json:"reset,omitzero"`
+	ResetBy string        `json:"reset_by,omitempty"`
+	Frozen  string        `json:"frozen,omitempty"`
+	Sources []labelSource `json:"sources,omitempty"`
+}
+
+func (s *gateSession) name() string { return s.Client + "/" + s.Handle }
+
+func (c *cli) sessionsList(ctx context.Context) error {
+	all := []gateSession{}
+	if err := c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all); err != nil {
+		return err
+	}
+	if c.json() {
+		return c.printJSON(all)
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(c.stderr, "no client is declared")
+		return nil
+	}
+	rows := [][]cell{heading("SESSION", "LABEL", "USED", "STATE")}
+	for _, s := range all {
+		state, colour := "", ""
+		if s.Frozen != "" {
+			state, colour = "frozen: "+s.Frozen, red
+		}
+		rows = append(rows, []cell{{s.name(), ""}, {s.Label.String(), labelColour(s.Label)}, {minute(s.Used), ""}, {state, colour}})
+	}
+	c.table(c.stdout, rows)
+	return nil
+}
+
+func labelColour(l labelWords) string {
+	if l.Integrity == "clean" {
+		return ""
+	}
+	return yellow
+}
+
+// sessionName is the path of a session that is written CLIENT/HANDLE, or of a client's default one.
+var sessionName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]{0,62})(?:/([a-z0-9]{1,40}))?$`)
+
+func sessionPath(name string) (string, error) {
+	m := sessionName.FindStringSubmatch(name)
+	if m == nil {
+		return "", usage("%q is no session: want CLIENT/HANDLE", name).withHint("pfar sessions")
+	}
+	if m[2] == "" {
+		m[2] = "default"
+	}
+	return "/sessions/" + url.PathEscape(m[1]) + "/" + m[2], nil
+}
+
+func (c *cli) sessionsShow(ctx context.Context, name string) error {
+	path, err := sessionPath(name)
+	if err != nil {
+		return err
+	}
+	var s gateSession
+	if err := c.askOperator(ctx, http.MethodGet, path, nil, &s); err != nil {
+		return err
+	}
+	if c.json() {
+		return c.printJSON(s)
+	}
+	fmt.Fprintf(c.stdout, "%s: %s\n", reveal(s.name()), reveal(s.Label.String()))
+	if s.Frozen != "" {
+		fmt.Fprintf(c.stdout, "frozen: %s\n", reveal(s.Frozen))
+	}
+	if !s.Reset.IsZero() {
+		fmt.Fprintf(c.stdout, "reset at %s by %s\n", minute(s.Reset), reveal(s.ResetBy))
+	}
+	if len(s.Sources) == 0 {
+		return nil
+	}
+	rows := [][]cell{heading("AT", "FROM", "CALL", "LABEL")}
+	for _, f := range s.Sources {
+		rows = append(rows, []cell{{minute(f.At), ""}, {reveal(f.Server + "." + f.Tool), ""}, {f.Call, ""}, {f.Label.String(), labelColour(f.Label)}})
+	}
+	c.table(c.stdout, rows)
+	return nil
+}
+
+func (c *cli) sessionsNew(ctx context.Context, client string) error {
+	var made struct {
+		Client string `json:"client"`
+		Handle string `json:"handle"`
+	}
+	if err := c.askOperator(ctx, http.MethodPost, "/sessions", map[string]string{"client": client}, &made); err != nil {
+		return err
+	}
+	if c.json() {
+		return c.printJSON(made)
+	}
+	fmt.Fprintln(c.stdout, escape(made.Handle, oneLine))
+	c.hintAt(fmt.Sprintf("the client uses it at /mcp/%s/%s", made.Client, made.Handle))
+	return nil
+}
+
+func (c *cli) sessionAct(ctx context.Context, name, verb, question string, yes bool) error {
+	path, err := sessionPath(name)
+	if err == nil {
+		err = c.canAsk(yes)
+	}
+	if err == nil {
+		err = c.ask(ctx, yes, fmt.Sprintf(question, strings.TrimPrefix(path, "/sessions/")), func(io.Writer) {})
+	}
+	if err != nil {
+		return err
+	}
+	return c.answered(ctx, path+"/"+verb, struct{}{})
+}
+
+// stain is a server that a tainted session has written to.
+type stain struct {
+	Server  string        `json:"server"`
+	Label   labelWords    `json:"label"`
+	Places  []string      `json:"places,omitempty"` // where other servers can have it from
+	Sources []labelSource `json:"sources"`
+}
+
+func (c *cli) stains(ctx context.Context) error {
+	all := []stain{}
+	if err := c.askOperator(ctx, http.MethodGet, "/stains", nil, &all); err != nil {
+		return err
+	}
+	if c.json() {
+		return c.printJSON(all)
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(c.stderr, "no server is stained")
+		return nil
+	}
+	rows := [][]cell{heading("SERVER", "LABEL", "SINCE", "BY", "ALSO IN")}
+	for _, s := range all {
+		since, by := "", ""
+		if len(s.Sources) > 0 {
+			since, by = minute(s.Sources[0].At), s.Sources[0].Client+"/"+s.Sources[0].Handle+" with "+s.Sources[0].Tool
+		}
+		rows = append(rows, []cell{{s.Server, ""}, {s.Label.String(), labelColour(s.Label)}, {since, ""}, {reveal(by), ""}, {reveal(strings.Join(s.Places, " ")), ""}})
+	}
+	c.table(c.stdout, rows)
+	return nil
+}
+
+func (c *cli) clearStain(ctx context.Context, server string, yes bool) error {
+	if !pinnable.MatchString(server) {
+		return fail(exitNoSuch, "no such server: %q", server)
+	}
+	if err := c.canAsk(yes); err != nil {
+		return err
+	}
+	question := fmt.Sprintf("Take the stain of %q away? What strangers have written there is then the owner's.", server)
+	if err := c.ask(ctx, yes, question, func(io.Writer) {}); err != nil {
+		return err
+	}
+	return c.answered(ctx, "/stains/"+server+"/clear", struct{}{})
+}
+
+func (c *cli) completeSessions(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, noFiles
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
+	defer cancel()
+	var all []gateSession
+	if c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all) != nil {
+		return nil, noFiles
+	}
+	var names []string
+	for _, s := range all {
+		if shellSafe(s.name()) {
+			names = append(names, completion(s.name(), s.Label.String()))
+		}
+	}
+	return names, noFiles
+}

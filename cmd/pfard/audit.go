@@ -1,0 +1,418 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/audit/trail"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/journal"
+)
+
+const (
+	gatewayChain = "gateway"
+	ownChain     = "pfard"
+
+	auditGroup = "pfar-admin"        // whose members may read what was recorded
+	auditKept  = 30 * 24 * time.Hour // AUD-10
+	pruneTime  = 24 * time.Hour      // between looks for what is older
+)
+
+// auditor keeps the files of all chains, and writes pfard's own. Before open it has none, and what needs a record is refused.
+type auditor struct {
+	dir  trail.Dir
+	own  *trail.Log
+	log  *slog.Logger // not one whose records end here
+	told func()       // is called when notes are others
+
+	refusals refusals
+
+	mu     sync.Mutex
+	opened bool
+	notes  map[string]string       // by what they are about
+	bases  map[string]audit.Anchor // by chain, where it begins, if its beginning was deleted
+
+	// These belong to the daemon's loop.
+	states map[string]string // by server, as recorded
+	words  map[string]string // by server: digest of its declaration, as recorded
+	policy string            // digest of what calls are decided by, as recorded
+	known  map[string]string // by client: digest of its declaration, as recorded
+}
+
+func newAuditor(dirs control.Dirs, log *slog.Logger) *auditor {
+	a := &auditor{dir: trail.Dir{Path: dirs.Audit(), Group: -1}, log: log, told: func() {}, notes: map[string]string{}, bases: map[string]audit.Anchor{}, states: map[string]string{}, words: map[string]string{}, known: map[string]string{}}
+	a.refusals = refusals{record: a.record, of: map[string]*refusing{}}
+	a.own = trail.New(trail.Options{
+		Writer: ownChain, Turned: a.turned, Greeting: a.greet, Full: a.another,
+		Anchor: func(n audit.Anchor) { log.Info("audit", "chain", n.Chain, "seq", n.Seq, "hash", n.Hash) },
+	})
+	return a
+}
+
+// open makes the directory and begins to write. sealed: the files are to be append-only for everyone. A disk that is full is
+// no reason not to start: it is tried again with each record.
+func (a *auditor) open(sealed bool) {
+	a.mu.Lock()
+	a.opened = true
+	a.mu.Unlock()
+	a.dir.Seal = sealed
+	if g, err := user.LookupGroup(auditGroup); err == nil && os.Getuid() == 0 && sealed {
+		if id, err := strconv.Atoi(g.Gid); err == nil {
+			a.dir.Group = id
+		}
+	}
+	if err := a.next(); err != nil {
+		a.turned(err)
+	}
+}
+
+// keep opens, and keeps no longer than it has to, until the returned function is called, after which nothing is recorded.
+func (a *auditor) keep(ctx context.Context, sealed bool) (end func()) {
+	a.open(sealed)
+	go a.prune(ctx)
+	return func() {
+		if err := a.own.End(); err != nil {
+			a.log.Error("ending the audit", "error", err)
+		}
+	}
+}
+
+// next has pfard's own chain go on in the newest file, or in another one if that has enough.
+func (a *auditor) next() error {
+	if err := a.dir.Make(); err != nil {
+		return err
+	}
+	if errors.Is(a.own.Failed(), trail.ErrNoFile) {
+		if err := a.remember(); err != nil {
+			return err
+		}
+	}
+	f, err := a.files(ownChain)
+	if err != nil {
+		return err
+	}
+	return a.own.Use(f)
+}
+
+// another is next for a file that has enough. Without another one, it grows.
+func (a *auditor) another() {
+	if err := a.next(); err != nil {
+		a.log.Warn("beginning another audit file, trying again", "error", err)
+	}
+}
+
+// files opens the newest file of a chain.
+func (a *auditor) files(chain string) (trail.Files, error) {
+	f, unsealed, err := a.dir.Open(chain, time.Now())
+	if err == nil {
+		words := ""
+		if unsealed != nil {
+			words = "the audit's files can be changed by whoever may write to them: " + unsealed.Error()
+		}
+		a.note("sealed", words)
+	}
+	return f, err
+}
+
+// note has a note shown in pfar status; "" takes it back.
+func (a *auditor) note(about, words string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.notes[about] == words {
+		return
+	}
+	if a.notes[about] = words; words == "" {
+		delete(a.notes, about)
+	}
+	go a.told()
+}
+
+func (a *auditor) shown() (list []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, words := range a.notes {
+		list = append(list, words)
+	}
+	return list
+}
+
+// turned takes it that records cannot be written, or can again.
+func (a *auditor) turned(err error) {
+	if err == nil {
+		a.note("failed", "")
+		a.log.Info("the audit is written again")
+		return
+	}
+	a.note("failed", err.Error()+"; no secret is stored or exported until it can be")
+	a.log.Log(context.Background(), journal.LevelCritical, "the audit cannot be written", "error", err)
+}
+
+// greet says where all chains begin whose beginning was deleted: the files that say so are deleted in time as well.
+func (a *auditor) greet(r *audit.Record) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, chain := range slices.Sorted(maps.Keys(a.bases)) {
+		r.Anchors = append(r.Anchors, a.bases[chain])
+	}
+}
+
+// based takes it that a chain begins elsewhere from now on.
+func (a *auditor) based(n audit.Anchor) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.bases[n.Chain] = n
+}
+
+// remember reads what pfard's own chain says of where chains begin. Each of its files says all of it.
+func (a *auditor) remember() error {
+	paths, err := a.dir.Files(ownChain)
+	if err != nil {
+		return err
+	}
+	for _, path := range slices.Backward(paths) {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		file, read := io.ReadCloser(f), false
+		r := audit.NewReader(func() (io.ReadCloser, error) {
+			next := file
+			file = nil
+			return next, nil
+		})
+		for {
+			record, _, ok, err := r.Next()
+			if err != nil || !ok {
+				break
+			}
+			read = true
+			for _, n := range record.Anchors {
+				a.based(n)
+			}
+		}
+		f.Close()
+		if read {
+			break
+		}
+	}
+	return nil
+}
+
+func (a *auditor) isOpened() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.opened
+}
+
+// append records something. The error is for those who must not go on without a record; all others are told by turned.
+func (a *auditor) append(r audit.Record) error {
+	err := a.own.Append(&r)
+	if errors.Is(err, trail.ErrNoFile) && a.isOpened() && a.next() == nil {
+		err = a.own.Append(&r)
+	}
+	return err
+}
+
+// record records something that has happened already. That it cannot be is told by turned.
+func (a *auditor) record(r audit.Record) { _ = a.append(r) }
+
+// prune deletes what is old, now and once a day, until ctx ends.
+func (a *auditor) prune(ctx context.Context) {
+	t := time.NewTicker(pruneTime)
+	defer t.Stop()
+	for {
+		for _, chain := range []string{gatewayChain, ownChain} {
+			err := a.dir.Prune(chain, auditKept, time.Now(), func(d trail.Deleted) error {
+				a.based(d.Base)
+				return a.append(audit.Record{Kind: audit.Retention, Subject: d.Path, Reason: "older than 30 days", Anchors: []audit.Anchor{d.Base}})
+			})
+			if err != nil {
+				a.log.Warn("deleting old audit files, ignoring", "error", err)
+			}
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// gatewayFiles answers the gateway, which asks when it starts and when its file has enough.
+func (a *auditor) gatewayFiles(send func(control.Response) error) error {
+	f, err := a.files(gatewayChain)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := control.Response{Files: []*os.File{f.W, f.R}}
+	if f.Before != nil {
+		r.Files = append(r.Files, f.Before)
+	}
+	return send(r)
+}
+
+// asked records what is asked of the vault before it is done: without a record it is not (AU-03).
+func (a *auditor) asked(p control.Peer, q control.Request) error {
+	if q.Verb == control.Secrets {
+		return nil
+	}
+	keys := q.Keys
+	if q.Key != "" {
+		keys = []string{q.Key}
+	}
+	err := a.append(audit.Record{Kind: audit.Vault, Method: string(q.Verb), Subject: strings.Join(keys, ", "), User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked"})
+	if err != nil {
+		return fmt.Errorf("%w; without a record nothing is done with the vault", err)
+	}
+	return nil
+}
+
+// lifecycle records servers that are in another state than last recorded.
+func (a *auditor) lifecycle(servers map[string]*server) {
+	for name, s := range servers {
+		now := string(s.status.State)
+		if was := a.states[name]; was != now {
+			a.states[name] = now
+			a.record(audit.Record{Kind: audit.Lifecycle, Server: name, Old: was, New: now, Reason: s.status.Detail})
+		}
+	}
+	for name, was := range a.states {
+		if servers[name] == nil {
+			delete(a.states, name)
+			a.record(audit.Record{Kind: audit.Lifecycle, Server: name, Old: was, New: "removed"})
+		}
+	}
+}
+
+// declarations records servers whose declaration is another than last recorded.
+func (a *auditor) declarations(servers map[string]*server) {
+	for name, s := range servers {
+		now, file := "", ""
+		if s.want != nil {
+			now, file = s.word, s.want.File
+		}
+		if was := a.words[name]; was != now {
+			a.words[name] = now
+			a.record(audit.Record{Kind: audit.Declaration, Server: name, Subject: file, Old: was, New: now})
+		}
+	}
+	for name, was := range a.words {
+		if servers[name] == nil && was != "" {
+			a.words[name] = ""
+			a.record(audit.Record{Kind: audit.Declaration, Server: name, Old: was})
+		}
+	}
+}
+
+// policies records what calls are decided by, if that is another policy than last recorded, with all that it allows beyond what
+// is shipped, and why. nil: there is none yet.
+func (a *auditor) policies(dir string, now *gate.Policy) {
+	if now == nil || now.Digest == a.policy {
+		return
+	}
+	a.record(audit.Record{Kind: audit.Policy, Method: "policy", Subject: dir, Old: a.policy, New: now.Digest, Outcome: fmt.Sprintf("relaxed %d", len(now.Relaxed))})
+	for _, r := range now.Relaxed {
+		a.record(audit.Record{Kind: audit.Policy, Method: "relax", Subject: r.At, New: now.Digest, Outcome: r.What, Reason: r.Reason})
+	}
+	a.policy = now.Digest
+}
+
+// clients records those whose declaration is another than last recorded, with what is laxer in it than in others, and why.
+func (a *auditor) clients(list []access.Client) {
+	there := map[string]bool{}
+	for _, c := range list {
+		there[c.Name] = true
+		now := digestOf(c)
+		if was := a.known[c.Name]; was != now {
+			a.known[c.Name] = now
+			a.record(audit.Record{Kind: audit.Policy, Method: "client", Client: c.Name, Subject: c.File, Old: was, New: now, Outcome: laxer(c), Reason: c.Relax})
+		}
+	}
+	for name, was := range a.known {
+		if !there[name] {
+			delete(a.known, name)
+			a.record(audit.Record{Kind: audit.Policy, Method: "client", Client: name, Old: was})
+		}
+	}
+}
+
+func digestOf(c access.Client) string {
+	b, _ := json.Marshal(c) // plain data
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// laxer is what a client's declaration gives a reason for, or that it is let in nowhere.
+func laxer(c access.Client) string {
+	switch {
+	case !c.Enabled:
+		return "let in nowhere"
+	case c.Relax == "":
+		return "profile " + c.Profile
+	}
+	return "relaxed: profile " + c.Profile + ", sessions " + string(c.Sessions)
+}
+
+// vaultRecords is a log whose entries about the vault are recorded as well (AUD-03).
+type vaultRecords struct {
+	slog.Handler
+	audit *auditor
+}
+
+func (h vaultRecords) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "vault" {
+		h.audit.record(vaultRecord(r))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h vaultRecords) WithAttrs(attrs []slog.Attr) slog.Handler {
+	h.Handler = h.Handler.WithAttrs(attrs)
+	return h
+}
+
+func (h vaultRecords) WithGroup(name string) slog.Handler {
+	h.Handler = h.Handler.WithGroup(name)
+	return h
+}
+
+// vaultRecord is the record of an entry about the vault.
+func vaultRecord(r slog.Record) audit.Record {
+	v := audit.Record{Kind: audit.Vault, Time: r.Time}
+	r.Attrs(func(a slog.Attr) bool {
+		switch text := a.Value.String(); a.Key {
+		case "operation":
+			v.Method = text
+		case "key":
+			v.Subject = text
+		case "uid":
+			v.User = "uid " + text
+		case "server":
+			v.Server = text
+		case "outcome":
+			v.Outcome = text
+		case "error":
+			v.Reason = text
+		}
+		return true
+	})
+	return v
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/pfar/pfar/policies/audit"
+)
+
+// What a server may fill the audit with, which can ask for hosts a million times a minute.
+const (
+	recordedPerSecond = 5
+	recordedAtOnce    = 50
+	leftTime          = 10 * time.Second // until those that were left out are recorded as a number
+	maxRefusing       = 256              // servers that are remembered without need
+)
+
+// refusals records hosts that bridges refused (AUD-02), as many as there is room for, of each server's process.
+type refusals struct {
+	record func(audit.Record)
+
+	mu sync.Mutex
+	of map[string]*refusing
+}
+
+type refusing struct {
+	pace *rate.Limiter
+	left int64
+	last audit.Record // of those left out
+}
+
+// refused takes what a bridge said, without secrets.
+func (f *refusals) refused(server, session, words string) {
+	r := audit.Record{Kind: audit.Refused, Server: server, Session: session, Subject: words, Time: time.Now()}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := server + "_" + session
+	p := f.of[key]
+	if p == nil {
+		f.forget()
+		p = &refusing{pace: rate.NewLimiter(recordedPerSecond, recordedAtOnce)}
+		f.of[key] = p
+	}
+	if p.pace.Allow() {
+		r.Left, p.left = p.left, 0
+		f.record(r)
+		return
+	}
+	if p.left++; p.left == 1 {
+		time.AfterFunc(leftTime, func() { f.flush(p) })
+	}
+	p.last = r
+}
+
+// flush records how many were left out, and the last of them.
+func (f *refusals) flush(p *refusing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p.left > 0 {
+		p.last.Left = p.left - 1
+		p.left = 0
+		f.record(p.last)
+	}
+}
+
+// forget gives up those that have refused nothing for long, if there are many.
+func (f *refusals) forget() {
+	if len(f.of) < maxRefusing {
+		return
+	}
+	for key, p := range f.of {
+		if p.left == 0 && p.pace.Tokens() >= recordedAtOnce {
+			delete(f.of, key)
+		}
+	}
+}

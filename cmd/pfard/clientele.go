@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// clientele is who may use what: the declared clients, as the gateway is told them.
+type clientele struct {
+	dir     string
+	changed <-chan struct{} // the folder may have; nil: nobody watches it
+
+	mu    sync.Mutex
+	told  bool // list has been read
+	list  []access.Client
+	newer chan struct{} // closed when there is another one
+}
+
+func newClientele(dir string) *clientele {
+	return &clientele{dir: dir, newer: make(chan struct{})}
+}
+
+// followClients watches the folder until the function that it returns is called. Without that, SIGHUP still has it read.
+func (d *daemon) followClients() (stop func()) {
+	w, err := watch(d.clientele.dir)
+	if err != nil {
+		d.log.Warn("watching the declared clients: changes are read with SIGHUP only", "error", err)
+		return func() {}
+	}
+	d.clientele.changed = w.changed
+	return w.close
+}
+
+// read reads all declarations of clients, and returns what is wrong with them. Of a file that has an error the last good
+// version stays; where there was none, its client is let in nowhere, also if it is one that is built in: what the file
+// would have kept from it nobody knows.
+func (c *clientele) read(servers []declaration.Server, policy *gate.Policy, describe func(map[string]*hcl.File, hcl.Diagnostics) []control.Diagnostic) []control.Diagnostic {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	good := make(map[string]access.Client, len(c.list))
+	o := declaration.ClientOptions{Servers: []string{}, Policy: policy}
+	for _, one := range c.list {
+		good[one.Name] = one
+		if one.Profile != "" { // it is more than a name that is let in nowhere
+			o.Known = append(o.Known, one.File)
+		}
+	}
+	for _, s := range servers {
+		o.Servers = append(o.Servers, s.Name)
+	}
+	set := declaration.LoadClients(os.DirFS(c.dir), c.dir, o)
+	diagnostics := describe(set.Files, set.Diags)
+	next := make(map[string]access.Client)
+	for _, one := range set.Clients {
+		next[one.Name] = one.Client
+	}
+	for _, b := range set.Broken {
+		for name, old := range good {
+			if _, anew := next[name]; !anew && (name == b.Name || old.File == b.File) {
+				next[name] = old
+			}
+		}
+		if _, known := next[b.Name]; !known {
+			next[b.Name] = access.Client{Name: b.Name, File: b.File}
+		}
+	}
+	if set.Unread {
+		next = good
+		for _, name := range [...]string{access.Default, access.Operator} {
+			if _, known := good[name]; !known && !c.told {
+				next[name] = access.Client{Name: name, File: c.dir}
+			}
+		}
+	}
+	diagnostics = append(diagnostics, c.apart(set, next)...)
+	c.tell(slices.SortedFunc(maps.Values(next), func(a, b access.Client) int { return strings.Compare(a.Name, b.Name) }))
+	return diagnostics
+}
+
+// apart lets nobody take what a client has whose last good version stays: a newcomer with the same token or user is not
+// let in.
+func (c *clientele) apart(set declaration.ClientSet, next map[string]access.Client) (diagnostics []control.Diagnostic) {
+	for _, b := range set.Broken {
+		stays := next[b.Name]
+		for name, other := range next {
+			if name == b.Name || !shares(stays, other) {
+				continue
+			}
+			next[name] = access.Client{Name: name, File: other.File}
+			d := control.Diagnostic{
+				File: other.File, Line: 1, Column: 1, Severity: "error", Summary: "Token or user of another client",
+				Detail: fmt.Sprintf("%s has it, of which the last good version stays as long as its file has an error. Correct that file first.", b.File),
+			}
+			d.Text = fmt.Sprintf("%s:1:1: error: %s\n  %s\n", d.File, d.Summary, d.Detail)
+			diagnostics = append(diagnostics, d)
+		}
+	}
+	return diagnostics
+}
+
+func shares(a, b access.Client) bool {
+	return slices.ContainsFunc(a.Tokens, func(t access.Digest) bool { return slices.Contains(b.Tokens, t) }) ||
+		slices.ContainsFunc(a.UIDs, func(uid uint32) bool { return slices.Contains(b.UIDs, uid) })
+}
+
+// tell is called with c.mu held.
+func (c *clientele) tell(list []access.Client) {
+	if c.told && reflect.DeepEqual(list, c.list) {
+		return
+	}
+	c.told, c.list = true, list
+	close(c.newer)
+	c.newer = make(chan struct{})
+}
+
+func (c *clientele) now() (list []access.Client, told bool, newer <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.list, c.told, c.newer
+}
+
+// watch sends the clients as soon as they have been read, and whenever they change, until the peer hangs up.
+func (c *clientele) watch(ctx context.Context, send func(control.Response) error) error {
+	for {
+		list, told, newer := c.now()
+		if told {
+			if err := send(control.Response{Clients: list}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-newer:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/systemd"
+)
+
+// toModel is the process that asks a model for the gateway.
+const toModel receiver = "model"
+
+// declared are the inspectors of the policy in force, and where they stand in the folder as it is now.
+func (p *policy) declared() ([]inspector.External, map[string]hcl.Range) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current == nil {
+		return nil, p.places
+	}
+	return p.current.Inspectors, p.places
+}
+
+// inspector is one of the policy in force.
+func (p *policy) inspector(name string) (inspector.External, error) {
+	list, _ := p.declared()
+	for _, e := range list {
+		if e.Name == name {
+			return e, nil
+		}
+	}
+	return inspector.External{}, fmt.Errorf("the policy has no inspector %q", name)
+}
+
+// inspect has the inspectors of the policy in force run, and returns what is wrong with those that cannot: they are missing, and
+// what they would have looked at does not pass.
+func (d *daemon) inspect() (diags hcl.Diagnostics) {
+	list, places := d.policy.declared()
+	if stored, _ := d.policy.now(); stored == nil {
+		return nil // the gateway may go on by an earlier pfard's policy, and need what that one has started
+	}
+	var plans []generator.InspectorPlan
+	for _, e := range list {
+		at, ok := places[e.Name]
+		if !ok { // of the last good version
+			at = hcl.Range{Filename: d.options.dirs.Policies(), Start: hcl.InitialPos, End: hcl.InitialPos}
+		}
+		p, found := generator.Inspector(e, at, d.host())
+		if diags = append(diags, found...); found.HasErrors() {
+			continue
+		}
+		plans = append(plans, p)
+	}
+	d.inspects(plans)
+	d.keyless = d.lacking()
+	return diags
+}
+
+// lacking says which inspectors have no key.
+func (d *daemon) lacking() (notes []string) {
+	list, _ := d.policy.declared()
+	for _, e := range list {
+		if s := d.modelSecrets(e); len(s.Missing) > 0 {
+			notes = append(notes, fmt.Sprintf("the inspector %q has no key, and what it is to look at does not pass: %s", e.Name, strings.Join(s.Missing, "; ")))
+		}
+	}
+	return notes
+}
+
+// rekey has the inspectors that use a key of the vault begin anew with what is under it now.
+func (d *daemon) rekey(key string) {
+	list, _ := d.policy.declared()
+	for _, e := range list {
+		if e.Secret() == key && key != "" {
+			d.keyless = d.lacking()
+			d.reinspects(e.Name)
+		}
+	}
+}
+
+// askersWith are the inspectors that use a key of the vault, in words.
+func (d *daemon) askersWith(key string) (names []string) {
+	list, _ := d.policy.declared()
+	for _, e := range list {
+		if e.Secret() == key {
+			names = append(names, "inspector "+e.Name)
+		}
+	}
+	return names
+}
+
+// modelSecrets is what the process gets that asks a model: its key.
+func (d *daemon) modelSecrets(e inspector.External) units.Secrets {
+	key := e.Secret()
+	if key == "" {
+		return units.Secrets{}
+	}
+	value, err := d.delivery.value(generator.Credential{Name: key, Key: key})
+	if err != nil { // in words, if it is missing
+		return units.Secrets{Missing: []string{err.Error()}}
+	}
+	return units.Secrets{Values: map[string][]byte{key: value}}
+}
+
+// giveModel is modelSecrets for a process that is about to start, with a record of it.
+func (d *daemon) giveModel(e inspector.External) units.Secrets {
+	s := d.modelSecrets(e)
+	if key := e.Secret(); key != "" {
+		attributes := []any{"operation", "deliver", "key", key, "to", string(toModel), "server", "inspector " + e.Name}
+		if len(s.Missing) > 0 {
+			d.log.Warn("vault", append(attributes, "outcome", "refused", "error", strings.Join(s.Missing, "; "))...)
+		} else {
+			d.log.Info("vault", append(attributes, "outcome", "done")...)
+		}
+	}
+	return s
+}
+
+// modelOf is giveModel for an inspector by its name.
+func (d *daemon) modelOf(name string) (units.Secrets, error) {
+	e, err := d.policy.inspector(name)
+	if err != nil {
+		return units.Secrets{}, err
+	}
+	return d.giveModel(e), nil
+}
+
+// modeller is the conversation with a process that asks a model, which the firewall holds to that one's host.
+func (a *attachments) modeller(conn *attach.Conn, p systemd.Process) error {
+	e, err := a.inspector(p.Instance)
+	if err != nil {
+		return err
+	}
+	_, _, policy, err := e.Egress()
+	if err != nil {
+		return err
+	}
+	held, why := a.hold.of("@"+p.Instance+".model", systemd.ModelUnit(p.Instance), p.PID, policy) // no key of the vault has a dot
+	defer held.Gone()
+	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why}}); err != nil {
+		return nil // it has ended
+	}
+	for {
+		m, files, err := conn.Receive()
+		if err != nil {
+			return nil
+		}
+		attach.CloseAll(files)
+		if m.Allow != nil {
+			answer(conn, m.Allow.ID, held.Allow(*m.Allow))
+		}
+	}
+}

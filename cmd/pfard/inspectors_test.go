@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator"
+)
+
+// TestInspectors: those of the policy in force are to run, whatever mistakes there are in the folder; one that cannot is left out,
+// with the reason at its place; those that use a key begin anew when it changes.
+func TestInspectors(t *testing.T) {
+	base := t.TempDir()
+	v, err := vault.Open(filepath.Join(base, "state", "vault"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := control.Dirs{Config: filepath.Join(base, "mcp.d"), State: filepath.Join(base, "state"), Run: t.TempDir()}
+	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), v, "")
+	var runs, anew []string
+	told := 0
+	d.inspects = func(plans []generator.InspectorPlan) {
+		runs, told = nil, told+1
+		for _, p := range plans {
+			runs = append(runs, p.Inspector.Name+" "+p.Sandbox.Command)
+		}
+	}
+	d.reinspects = func(name string) { anew = append(anew, name) }
+	if err := os.MkdirAll(dirs.Policies(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	policy := func(text string, want ...string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dirs.Policies(), "local.hcl"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		d.reload()
+		if !slices.Equal(runs, want) {
+			t.Errorf("%q run, want %q", runs, want)
+		}
+	}
+	diagnostics := func() string {
+		var all strings.Builder
+		for _, g := range d.report().Diagnostics {
+			fmt.Fprintf(&all, "%s:%d:%d %s\n", filepath.Base(g.File), g.Line, g.Column, g.Text)
+		}
+		return all.String()
+	}
+	policy("inspector {}")
+	if told != 0 {
+		t.Error("without a policy inspectors are told to end that the gateway may need")
+	}
+	const both = `inspector "scan" { exec = ["/bin/sh"] }
+inspector "llm" {
+  url   = "http://127.0.0.1:1/"
+  model = "m"
+  key   = "vault:llm"
+}
+profile "strict" { inspectors = ["scan", "llm"] }
+`
+	policy(both, "scan /bin/sh", "llm ")
+	if notes := strings.Join(d.report().Notes, "\n"); !strings.Contains(notes, `"llm" has no key`) || !strings.Contains(notes, "pfar vault set llm") {
+		t.Errorf("notes %q", notes)
+	}
+	policy(both+"deny {}", "scan /bin/sh", "llm ")
+	policy(strings.Replace(both, "/bin/sh", "/nowhere/scan", 1), "llm ")
+	if got := diagnostics(); !strings.Contains(got, "local.hcl:1:11") || !strings.Contains(got, "/nowhere/scan") {
+		t.Errorf("diagnostics %s", got)
+	}
+	policy(strings.Replace(both, `"/bin/sh"`, `"/bin/sh"], read_only = ["`+dirs.State+`"`, 1), "llm ")
+	if got := diagnostics(); !strings.Contains(got, "local.hcl:1:11") {
+		t.Errorf("it reads the vault: %s", got)
+	}
+	policy(both, "scan /bin/sh", "llm ")
+
+	if s, err := d.modelOf("llm"); err != nil || len(s.Values) != 0 || len(s.Missing) != 1 {
+		t.Errorf("without a key: %+v, %v", s, err)
+	}
+	if _, err := v.Put(vault.Secret{Key: "llm", Value: []byte("hunter2-hunter2")}); err != nil {
+		t.Fatal(err)
+	}
+	d.valueChanged("other", atOnce)
+	d.valueChanged("llm", atOnce)
+	if !slices.Equal(anew, []string{"llm"}) || strings.Contains(strings.Join(d.report().Notes, ""), "has no key") {
+		t.Errorf("%q begin anew, notes %q", anew, d.report().Notes)
+	}
+	if s, err := d.modelOf("llm"); err != nil || string(s.Values["llm"]) != "hunter2-hunter2" || len(s.Missing) != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, name := range []string{"scan", "nobody"} {
+		if s, err := d.modelOf(name); len(s.Values) > 0 || (err == nil) != (name == "scan") {
+			t.Errorf("%s gets %+v, %v", name, s, err)
+		}
+	}
+	if users := d.askersWith("llm"); !slices.Equal(users, []string{"inspector llm"}) || d.askersWith("other") != nil {
+		t.Errorf("users of the key %q", users)
+	}
+	if keys := d.keysInUse(); !slices.Equal(keys, []string{"llm"}) {
+		t.Errorf("keys in use %q", keys)
+	}
+	policy("")
+	if keys := d.keysInUse(); len(keys) > 0 {
+		t.Errorf("keys in use %q", keys)
+	}
+}

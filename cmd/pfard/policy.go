@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"sync"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// policy is what calls are decided by: the last version of the folder of policies that had no mistake. Until there is one,
+// nobody is told any, and the gateway denies.
+type policy struct {
+	mu      sync.Mutex
+	stored  []byte        // as JSON; nil: there is none yet
+	current *gate.Policy  // the same
+	changed chan struct{} // closed when there is another one
+
+	// Of the folder as it is now.
+	mark   string // policies.Fingerprint; "": it has not been read
+	files  map[string]*hcl.File
+	diags  hcl.Diagnostics
+	places map[string]hcl.Range // of inspectors, by name
+}
+
+func newPolicy() *policy { return &policy{changed: make(chan struct{})} }
+
+// read takes the folder as it is now, and returns what is wrong with it.
+func (p *policy) read(dir string, log *slog.Logger) (map[string]*hcl.File, hcl.Diagnostics) {
+	mark := policies.Fingerprint(os.DirFS(dir)) // declarations change without it
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if mark == p.mark {
+		return p.files, p.diags
+	}
+	set := policies.Load(os.DirFS(dir), dir)
+	p.mark, p.files, p.diags, p.places = mark, set.Files, set.Diags, set.Places
+	if set.Policy != nil && (p.current == nil || set.Policy.Digest != p.current.Digest) {
+		p.take(set.Policy, log)
+	}
+	return p.files, p.diags
+}
+
+// take has those who ask be told another one.
+func (p *policy) take(policy *gate.Policy, log *slog.Logger) {
+	b, err := json.Marshal(policy)
+	if err != nil { // it has been marshalled for its digest
+		log.Error("the policy cannot be told to the gateway", "error", err)
+		return
+	}
+	p.stored, p.current = b, policy
+	close(p.changed)
+	p.changed = make(chan struct{})
+	log.Info("calls are decided by a new policy", "digest", policy.Digest, "relaxed", len(policy.Relaxed))
+	for _, r := range policy.Relaxed {
+		log.Warn("the policy allows more than what is shipped", "at", r.At, "what", r.What, "reason", r.Reason)
+	}
+}
+
+// notes say what of the policy is not as its files have it.
+func (p *policy) notes(dir string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch broken := p.diags.HasErrors(); {
+	case broken && p.stored == nil:
+		return []string{"the policies in " + dir + " have mistakes, and there was no good version since pfar was started: no call is allowed"}
+	case broken:
+		return []string{"the policies in " + dir + " have mistakes: their last good version is in force"}
+	}
+	return nil
+}
+
+// inForce returns what calls are decided by, nil if there is nothing yet. It does not change.
+func (p *policy) inForce() *gate.Policy {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.current
+}
+
+func (p *policy) now() ([]byte, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stored, p.changed
+}
+
+// watch sends the policy, once there is one, and whenever it changes, until the peer hangs up.
+func (p *policy) watch(ctx context.Context, send func(control.Response) error) error {
+	for {
+		b, changed := p.now()
+		if b != nil {
+			if err := send(control.Response{Policy: b}); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// TestPolicyIsTold: the gateway hears of each good version of the folder, and of no other.
+func TestPolicyIsTold(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "policies.d")
+	dirs := control.Dirs{Config: filepath.Join(filepath.Dir(dir), "mcp.d")}
+	d := newDaemon(options{dirs: dirs}, slog.New(slog.DiscardHandler), nil, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	heard, ended := make(chan *gate.Policy, 8), make(chan error, 1)
+	go func() {
+		ended <- d.answer(ctx, control.Peer{}, control.Request{Verb: control.Policy}, func(r control.Response) error {
+			p := new(gate.Policy)
+			if err := json.Unmarshal(r.Policy, p); err != nil {
+				t.Error(err)
+			}
+			heard <- p
+			return nil
+		})
+	}()
+	select {
+	case <-heard:
+		t.Fatal("something is told before the folder was read")
+	case <-time.After(50 * time.Millisecond):
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// read reads the folder, wants so many mistakes and notes, and returns what was told of it, which is at once.
+	read := func(mistakes int, note string, told bool) *gate.Policy {
+		t.Helper()
+		_, diags := d.policy.read(dirs.Policies(), d.log)
+		if len(diags) != mistakes || strings.Join(d.policy.notes(dir), "; ") != note {
+			t.Errorf("%v, notes %q, want %d and %q", diags, d.policy.notes(dir), mistakes, note)
+		}
+		select {
+		case p := <-heard:
+			return p
+		case <-time.After(map[bool]time.Duration{true: 20 * time.Second, false: 200 * time.Millisecond}[told]):
+			return nil
+		}
+	}
+	write("local.hcl", `deny "mail" {}`)
+	if p := read(1, "the policies in "+dir+" have mistakes, and there was no good version since pfar was started: no call is allowed", false); p != nil {
+		t.Errorf("a broken folder is told: %+v", p)
+	}
+	write("local.hcl", "deny \"mail\" {\n  reason = \"We send none.\"\n}\n")
+	if p := read(0, "", true); p == nil || len(p.Rules) != 1 || p.Decide(gate.Session{}, gate.Call{}).Verdict != gate.Deny {
+		t.Errorf("told: %+v", p)
+	}
+	if p := read(0, "", false); p != nil {
+		t.Error("the same is told again")
+	}
+	write("more.hcl", `profile "strict" { inspect = "inspect" }`)
+	if p := read(1, "the policies in "+dir+" have mistakes: their last good version is in force", false); p != nil {
+		t.Errorf("a broken folder is told: %+v", p)
+	}
+	write("more.hcl", "profile \"strict\" {\n  inspect = \"inspect\"\n  relax = \"We look.\"\n}\n")
+	if p := read(0, "", true); p == nil || len(p.Relaxed) != 1 || len(p.Rules) != 1 {
+		t.Errorf("told: %+v", p)
+	}
+	cancel()
+	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// TestPolicyInReports: what is wrong with the policies shows in the status, beside what is wrong with declarations.
+func TestPolicyInReports(t *testing.T) {
+	base := t.TempDir()
+	for name, text := range map[string]string{"policies.d/local.hcl": `profil "a" {}`, "mcp.d/one.hcl": `comand = "x"`} {
+		if err := os.MkdirAll(filepath.Join(base, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(base, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dirs := control.Dirs{Config: filepath.Join(base, "mcp.d")}
+	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), nil, "")
+	d.reload()
+	r := d.report()
+	if r.Policies != filepath.Join(base, "policies.d") || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "no call is allowed") {
+		t.Errorf("%q, %q", r.Policies, r.Notes)
+	}
+	if len(r.Diagnostics) < 2 || r.Diagnostics[0].File != filepath.Join(base, "policies.d/local.hcl") || r.Diagnostics[0].Line != 1 || !strings.Contains(r.Diagnostics[0].Text, "\n     1 | profil") {
+		t.Errorf("%+v", r.Diagnostics)
+	}
+}

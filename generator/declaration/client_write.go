@@ -1,0 +1,87 @@
+package declaration
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/pfar/pfar/policies/access"
+)
+
+// RenderClient writes a declaration in HCL that ParseClient reads as that client. What is said of single servers, and
+// the tokens' place in a list that was there, it does not know.
+func RenderClient(c Client) []byte {
+	var b bytes.Buffer
+	line := func(key, value string) { fmt.Fprintf(&b, "%-12s = %s\n", key, value) }
+	if c.Description != "" {
+		line("description", hclText(c.Description))
+	}
+	if len(c.Tokens) > 0 {
+		line("token_sha256", tokenList(c.Tokens))
+	}
+	if len(c.UIDs) > 0 {
+		line("uid", strings.Join(strings.Fields(fmt.Sprint(c.UIDs)), ", "))
+	}
+	line("servers", hclTexts(c.Servers))
+	line("profile", hclText(c.Profile))
+	if c.Relax != "" {
+		line("relax", hclText(c.Relax))
+	}
+	if len(c.Allow)+len(c.Hide) > 0 {
+		b.WriteString("\ntools {\n")
+		if len(c.Allow) > 0 {
+			b.WriteString("  allow = " + hclTexts(c.Allow) + "\n")
+		}
+		if len(c.Hide) > 0 {
+			b.WriteString("  hide  = " + hclTexts(c.Hide) + "\n")
+		}
+		b.WriteString("}\n")
+	}
+	return b.Bytes()
+}
+
+// WithTokens returns the source of a client's declaration with these tokens in place of those it has. Every other byte
+// stays.
+func WithTokens(filename string, src []byte, tokens []access.Digest) ([]byte, error) {
+	c, diags := ParseClient(filename, src)
+	if c == nil {
+		return nil, diags
+	}
+	list := tokenList(tokens)
+	at, said := c.places["token_sha256"]
+	var b []byte
+	if said {
+		b = append(append(append(b, src[:at.Start.Byte]...), list...), src[at.End.Byte:]...)
+	} else {
+		b = append([]byte("token_sha256 = "+list+"\n"), src...)
+	}
+	changed, diags := ParseClient(filename, b)
+	if changed == nil {
+		return nil, diags
+	}
+	return b, nil
+}
+
+func tokenList(tokens []access.Digest) string {
+	words := make([]string, len(tokens))
+	for i, t := range tokens {
+		words[i] = t.String()
+	}
+	return hclTexts(words)
+}
+
+func hclTexts(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = hclText(w)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// hclText writes a string as HCL reads it back.
+func hclText(s string) string {
+	return string(hclwrite.TokensForValue(cty.StringVal(s)).Bytes())
+}

@@ -1,0 +1,41 @@
+package generator
+
+import (
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/inspector"
+)
+
+// InspectorPlan is what the process of an inspector is given: pfar-sandbox of a program, pfar-egress of a model.
+type InspectorPlan struct {
+	Sandbox   sandbox.Sandbox    `json:"sandbox"` // of a program
+	Inspector inspector.External `json:"inspector"`
+}
+
+// inspectorTasks bounds the processes and threads of one answer.
+const inspectorTasks = 64
+
+// Inspector says in what an inspector's program runs: what a server would be given that declares nothing but its command, and
+// what of the host it may read. at is where it is declared. With an error among the diagnostics the plan is empty.
+func Inspector(e inspector.External, at hcl.Range, h Host) (InspectorPlan, hcl.Diagnostics) {
+	e, err := e.Declared()
+	if err != nil {
+		return InspectorPlan{}, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Inspector not possible", Detail: err.Error() + ".", Subject: &at}}
+	}
+	if len(e.Exec) == 0 {
+		return InspectorPlan{Inspector: e}, nil
+	}
+	p, diags := Compile(declaration.Server{
+		Name: e.Name, File: at.Filename, Label: declaration.Secret, Transport: declaration.Stdio, Command: e.Exec[0], Args: e.Exec[1:], Enabled: true,
+		Sandbox: declaration.Sandbox{Memory: e.Memory, Tasks: inspectorTasks, ReadOnlyFS: true, AllowTmp: true, ReadOnly: e.ReadOnly},
+	}, h)
+	for _, d := range diags { // of a server that nobody has declared
+		d.Subject, d.Context = &at, nil
+	}
+	if diags.HasErrors() {
+		return InspectorPlan{}, diags
+	}
+	return InspectorPlan{p.Sandbox, e}, diags
+}

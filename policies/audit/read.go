@@ -1,0 +1,119 @@
+package audit
+
+import (
+	"bytes"
+	"io"
+)
+
+// Reader reads the records of one chain as they come. What is no record is left out: Verify tells of it.
+type Reader struct {
+	next func() (io.ReadCloser, error) // the next file of the chain; nil: there is none yet
+	file io.ReadCloser
+	part []byte // what was read and not returned
+}
+
+// NewReader reads from files that next returns, oldest first; nil, as often as it is asked, if there is none yet.
+func NewReader(next func() (io.ReadCloser, error)) *Reader { return &Reader{next: next} }
+
+// Next returns the next record and its line. ok is false if there is none now; it may be asked again.
+func (r *Reader) Next() (record Record, line []byte, ok bool, err error) {
+	for {
+		if line, rest, ended := bytes.Cut(r.part, []byte{'\n'}); ended {
+			r.part = rest
+			if record, err := Parse(line); err == nil {
+				return record, line, true, nil
+			}
+			continue
+		}
+		if more, err := r.more(); err != nil || !more {
+			return Record{}, nil, false, err
+		}
+	}
+}
+
+// more reads on, and reports whether there was anything.
+func (r *Reader) more() (bool, error) {
+	if r.file == nil {
+		f, err := r.next()
+		if err != nil || f == nil {
+			return false, err
+		}
+		r.file, r.part = f, nil
+	}
+	const block = 256 << 10
+	if len(r.part) > MaxLine { // no record
+		r.part = nil
+	}
+	held := len(r.part)
+	b := append(make([]byte, 0, held+block), r.part...)
+	n, err := r.file.Read(b[held : held+block])
+	r.part = b[:held+n]
+	if n > 0 {
+		return true, nil
+	}
+	if err != nil && err != io.EOF {
+		return false, err
+	}
+	f, err := r.next() // a file is complete when there is one after it
+	if err != nil || f == nil {
+		return false, err
+	}
+	r.file.Close()
+	r.file, r.part = f, nil
+	return true, nil
+}
+
+// Close closes the file that is being read.
+func (r *Reader) Close() {
+	if r.file != nil {
+		r.file.Close()
+	}
+}
+
+// Entry is a record with its line.
+type Entry struct {
+	Record
+	Line []byte
+}
+
+// Merged reads several chains as one stream, by time; of each chain in its own order.
+type Merged struct {
+	chains []*Reader
+	heads  []*Entry // of each chain; nil: not read yet
+}
+
+// Merge reads from chains.
+func Merge(chains ...*Reader) *Merged { return &Merged{chains, make([]*Entry, len(chains))} }
+
+// Next returns the oldest entry of those that come next, nil if there is none now; it may be asked again.
+func (m *Merged) Next() (*Entry, error) {
+	best := -1
+	for i, c := range m.chains {
+		if m.heads[i] == nil {
+			r, line, ok, err := c.Next()
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				continue
+			}
+			m.heads[i] = &Entry{r, line}
+		}
+		if best < 0 || m.heads[i].Time.Before(m.heads[best].Time) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil, nil
+	}
+	e := m.heads[best]
+	m.heads[best] = nil
+	return e, nil
+}
+
+// Close closes the files that are being read.
+func (m *Merged) Close() {
+	for _, c := range m.chains {
+		c.Close()
+	}
+}

@@ -1,0 +1,81 @@
+# browser: @playwright/mcp. What it shows anybody may have written, and an address or a form carries data out, so that its
+# audience is public, navigation included (X-37). Where it is signed in anywhere, say trust { secret_data = true } in the
+# declaration: its sessions are then kept from sending anything elsewhere.
+#
+# Tiers are sets of its tools. Every profile has core; the others are for profiles that name them:
+#
+#   profile "research" {
+#     base  = "balanced"
+#     tiers = ["browser/vision"]
+#     relax = "The charts cannot be read otherwise."
+#   }
+#
+# A tool that is in no tier, as one of a later version, is forbidden. The server's own --caps and its lists of origins are
+# a convenience, not a boundary (X-38): allowed_domains and blocked_domains of the declaration are. They hold for the URLs
+# that a tool is told to open, here, and for every connection that comes of it, in the egress bridge.
+
+service "browser" {
+  packages  = ["@playwright/mcp"]
+  output    = "public raw"
+  audience  = "public"
+  addresses = ["url"]
+
+  reads = [
+    "browser_navigate", "browser_navigate_back", "browser_snapshot", "browser_find", "browser_wait_for", "browser_hover",
+    "browser_resize", "browser_emulate_media", "browser_close", "browser_tabs", "browser_take_screenshot",
+    "browser_console_messages", "browser_network_request", "browser_network_requests", "browser_route_list",
+    "browser_mouse_move_xy", "browser_mouse_wheel", "browser_generate_locator", "browser_verify_*", "browser_pdf_save",
+    "browser_get_config", "browser_*highlight", "browser_annotate", "browser_start_*", "browser_stop_*", "browser_video_*",
+  ]
+  reversible = [
+    "browser_click", "browser_type", "browser_fill_form", "browser_press_key", "browser_select_option", "browser_drag",
+    "browser_handle_dialog", "browser_mouse_click_xy", "browser_mouse_down", "browser_mouse_up", "browser_mouse_drag_xy",
+    "browser_route", "browser_unroute", "browser_network_state_set", "browser_resume",
+  ]
+  irreversible = [
+    "browser_evaluate", "browser_run_code_unsafe", "browser_file_upload", "browser_drop", "browser_*_set", "browser_*_delete",
+    "browser_*_clear", "browser_set_storage_state",
+  ]
+
+  # What stands in storage signs in wherever it is presented.
+  tool "browser_cookie_get"          { effect = "none", output = "secret raw" }
+  tool "browser_cookie_list"         { effect = "none", output = "secret raw" }
+  tool "browser_localstorage_get"    { effect = "none", output = "secret raw" }
+  tool "browser_localstorage_list"   { effect = "none", output = "secret raw" }
+  tool "browser_sessionstorage_get"  { effect = "none", output = "secret raw" }
+  tool "browser_sessionstorage_list" { effect = "none", output = "secret raw" }
+  tool "browser_storage_state"       { effect = "none", output = "secret raw" }
+
+  # GAT-46
+  tier "core" {
+    default = true
+    tools = [
+      "browser_navigate", "browser_navigate_back", "browser_snapshot", "browser_find", "browser_click", "browser_type",
+      "browser_fill_form", "browser_press_key", "browser_select_option", "browser_hover", "browser_drag", "browser_tabs",
+      "browser_wait_for", "browser_handle_dialog", "browser_resize", "browser_emulate_media", "browser_close",
+    ]
+  }
+  # GAT-47: what pages write to the console, and what they ask of the network
+  tier "network" { tools = ["browser_console_messages", "browser_network_request", "browser_network_requests"] }
+  # GAT-48
+  tier "vision" { tools = ["browser_take_screenshot", "browser_mouse_*"] }
+  # GAT-49
+  tier "pdf" { tools = ["browser_pdf_save"] }
+  # GAT-50
+  tier "testing" { tools = ["browser_generate_locator", "browser_verify_*"] }
+  # Files of the sandbox, into pages
+  tier "upload" { tools = ["browser_file_upload", "browser_drop"] }
+  # Cookies and web storage, which hold what signs in
+  tier "storage" {
+    tools = ["browser_cookie_*", "browser_localstorage_*", "browser_sessionstorage_*", "browser_storage_state", "browser_set_storage_state"]
+  }
+  # Answers in the place of servers'
+  tier "mocking" { tools = ["browser_route", "browser_route_list", "browser_unroute", "browser_network_state_set"] }
+  # GAT-51: any JavaScript in the page, any code in the server
+  tier "devtools" {
+    tools = [
+      "browser_evaluate", "browser_run_code_unsafe", "browser_get_config", "browser_*highlight", "browser_annotate",
+      "browser_resume", "browser_start_*", "browser_stop_*", "browser_video_*",
+    ]
+  }
+}

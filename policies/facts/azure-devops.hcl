@@ -1,0 +1,19 @@
+# Azure DevOps: repositories, work items, pipelines.
+
+service "azure-devops" {
+  packages = ["@azure-devops/mcp"]
+  output   = "internal raw"
+  audience = "internal"
+
+  reads = [
+    "core_*", "search_*", "repo_search_commits", "repo_branch", "repo_file", "repo_pull_request",
+    "repo_pull_request_thread", "repo_repository", "advsec_get_*", "pipelines_build", "pipelines_build_log",
+    "pipelines_artifact", "pipelines_definition", "testplan_show_*", "wit_backlog", "wit_query", "wit_work_item",
+    "wit_work_item_attachment", "mcp_apps_ping",
+  ]
+  reversible = [
+    "repo_create_branch", "wit_*_write", "work_*_write", "testplan_*_write", "wiki_upsert_page",
+    "repo_pull_request_thread_write",
+  ]
+  irreversible = ["repo_pull_request_write", "pipelines_write"]
+}

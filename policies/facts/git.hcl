@@ -1,0 +1,10 @@
+# A repository of one's own. Commits and branches of others come in by fetch and pull.
+
+service "git" {
+  packages = ["pypi:mcp-server-git"]
+  output   = "internal raw"
+  audience = "internal"
+
+  reads = ["git_status", "git_diff*", "git_log", "git_show"]
+  reversible = ["git_add", "git_reset", "git_create_branch", "git_checkout", "git_commit", "git_branch"]
+}

@@ -1,0 +1,24 @@
+# GitHub. Anybody can write into issues, pull requests and the files of repositories, and read what is public of them.
+# The label is that of the seeds (X-20); a mailing follows every comment, so that none can be taken back.
+
+service "github" {
+  packages = ["@modelcontextprotocol/server-github"]
+  output   = "internal raw"
+  audience = "public"
+
+  irreversible = [
+    "add_issue_comment", "create_issue", "create_pull_request*", "create_or_update_file", "push_files",
+    "merge_pull_request", "delete_*",
+  ]
+
+  tool "get_*"                      { effect = "none", audience = "internal" }
+  tool "list_*"                     { effect = "none", audience = "internal" }
+  tool "search_*"                   { effect = "none", audience = "internal" }
+  tool "issue_read"                 { effect = "none", audience = "internal" }
+  tool "pull_request_read"          { effect = "none", audience = "internal" }
+  tool "create_branch"              { effect = "reversible", audience = "public" }
+  tool "create_repository"          { effect = "reversible", audience = "public" }
+  tool "fork_repository"            { effect = "reversible", audience = "public" }
+  tool "update_issue"               { effect = "reversible", audience = "public" }
+  tool "update_pull_request_branch" { effect = "reversible", audience = "public" }
+}

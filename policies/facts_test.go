@@ -1,0 +1,152 @@
+package policies
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// TestShipped wants every file that is shipped to be sound, and each of facts to be about the service of its name.
+func TestShipped(t *testing.T) {
+	s := Load(nil, "")
+	if len(s.Diags) > 0 || s.Policy == nil {
+		t.Fatal(s.Diags)
+	}
+	for _, name := range Services() {
+		service, ok := s.Policy.Services[name]
+		if !ok {
+			t.Errorf("no facts of %s", name)
+			continue
+		}
+		if !strings.HasPrefix(service.At, name+".hcl:") && !strings.HasPrefix(service.At, "facts/"+name+".hcl:") {
+			t.Errorf("%s stands at %s", name, service.At)
+		}
+	}
+	if got, want := len(s.Policy.Services), len(Services()); got != want || want < 31 {
+		t.Errorf("%d services in %d files", got, want)
+	}
+	if len(s.Policy.Relaxed) > 0 || len(s.Policy.Words) > 0 || len(s.Policy.Rules) > 0 || len(s.Policy.Flows) > 0 {
+		t.Errorf("what is shipped relaxes itself: %+v", s.Policy)
+	}
+}
+
+// TestNothingUnlistedIsHarmless asks for a tool that no file knows.
+func TestNothingUnlistedIsHarmless(t *testing.T) {
+	p := shippedPolicy(t)
+	for _, name := range Services() {
+		f := p.Resolve(gate.Offer{Server: gate.Declared{Server: name, Service: name}, Name: "zzz"})
+		if f.Effect != gate.Irreversible && f.Forbidden == "" && !strings.HasPrefix(f.From.Effect, "service: ") {
+			t.Errorf("%s: %+v", name, f)
+		}
+		for _, from := range []string{f.From.Confidentiality, f.From.Integrity, f.From.Audience} {
+			if !strings.HasPrefix(from, "service: ") {
+				t.Errorf("%s says nothing of the server as a whole: %+v", name, f.From)
+			}
+		}
+	}
+	unknown := p.Resolve(gate.Offer{Server: gate.Declared{Server: "zzz"}, Name: "get_issue"})
+	if unknown != gate.Worst {
+		t.Errorf("an unknown server: %+v", unknown)
+	}
+}
+
+func TestTools(t *testing.T) {
+	p := shippedPolicy(t)
+	for _, c := range []struct{ server, tool, want string }{
+		{"github", "get_issue", "internal raw, to internal, none"},
+		{"github", "add_issue_comment", "internal raw, to public, irreversible"},
+		{"github", "update_issue", "internal raw, to public, reversible"},
+		{"gmail", "send_email", "sensitive raw, to public, irreversible"},
+		{"gmail", "search_emails", "sensitive raw, to sensitive, none"},
+		{"notion", "API-post-search", "internal raw, to internal, none"},
+		{"notion", "API-retrieve-a-comment", "internal raw, to internal, none"},
+		{"notion", "API-post-page", "internal raw, to internal, irreversible"},
+		{"notion", "API-create-a-comment", "internal raw, to internal, irreversible"},
+		{"notion", "API-move-page", "internal raw, to internal, irreversible"},
+		{"notion", "API-delete-a-block", "internal raw, to internal, reversible"},
+		{"notion", "API-anything", "internal raw, to internal, irreversible"},
+		{"slack", "conversations_add_message", "sensitive raw, to public, irreversible"},
+		{"filesystem", "read_text_file", "sensitive clean, to sensitive, none"},
+		{"fetch", "fetch", "public raw, to public, none"},
+		{"postgres", "query", "sensitive raw, to sensitive, irreversible"},
+		{"linear", "linear_createIssue", "internal raw, to internal, reversible"},
+		{"linear", "linear_createWebhook", "internal raw, to internal, irreversible"},
+		{"browser", "browser_navigate", "public raw, to public, none"},
+		{"browser", "browser_cookie_list", "secret raw, to public, none, in browser/storage"},
+		{"browser", "browser_mouse_click_xy", "public raw, to public, reversible, in browser/vision"},
+		{"browser", "browser_evaluate", "public raw, to public, irreversible, in browser/devtools"},
+		{"browser", "browser_new_in_next_version", "public raw, to public, irreversible, forbidden"},
+	} {
+		f := p.Resolve(gate.Offer{Server: gate.Declared{Server: c.server, Service: c.server}, Name: c.tool})
+		got := f.Output.String() + ", to " + f.Audience.String() + ", " + f.Effect.String()
+		if f.Tier != "" {
+			got += ", in " + f.Tier
+		}
+		if f.Forbidden != "" {
+			got += ", forbidden"
+		}
+		if got != c.want {
+			t.Errorf("%s %s: %s, want %s", c.server, c.tool, got, c.want)
+		}
+	}
+	// By package instead of name, and by a name that the owner gives.
+	for _, d := range []gate.Declared{
+		{Server: "gh", Packages: []string{"@modelcontextprotocol/server-github"}}, {Server: "gh", Service: "github"},
+		{Server: "notion", Service: "github"}, {Server: "notion", Packages: []string{"@modelcontextprotocol/server-github"}},
+	} {
+		if got, certain := p.Service(d); got != "github" || !certain {
+			t.Errorf("%+v is of %q, %t", d, got, certain)
+		}
+	}
+	if got, _ := p.Service(gate.Declared{Server: "github", Service: "gihub"}); got != "" {
+		t.Errorf("an unknown service became %q", got)
+	}
+}
+
+// TestNameIsNoService has a server of every service's name that runs something else, or nobody knows what: no fact of its tools
+// is laxer than of an unknown server's, whatever a person has accepted of its hints; and where nobody knows what it is, none is
+// laxer than the service's.
+func TestNameIsNoService(t *testing.T) {
+	p := shippedPolicy(t)
+	yes, no := true, false
+	below := func(f, g gate.Facts) bool { // g is at least as strict
+		return f.Output.Below(g.Output) && g.Audience <= f.Audience && g.Effect >= f.Effect && (f.Forbidden == "" || g.Forbidden != "") && (f.Tier == "" || g.Tier != "" || g.Forbidden != "")
+	}
+	harmless := 0
+	for _, service := range Services() {
+		tools := []string{"zzz"}
+		for _, w := range p.Services[service].Words {
+			tools = append(tools, strings.ReplaceAll(string(w.Tool), "*", "x"))
+		}
+		for _, name := range tools {
+			for _, hints := range []*gate.Hints{nil, {ReadOnly: &yes, OpenWorld: &no}} {
+				facts := func(d gate.Declared) gate.Facts { return p.Resolve(gate.Offer{Server: d, Name: name, Hints: hints}) }
+				unknown, known := facts(gate.Declared{Server: "unknown"}), facts(gate.Declared{Server: service, Packages: p.Services[service].Packages[:1]})
+				if !below(unknown, known) {
+					harmless++
+				}
+				for _, d := range []gate.Declared{{Server: service, Packages: []string{"other-mcp"}}, {Server: "own-" + service, Of: service, Packages: []string{"other-mcp"}}} {
+					if got := facts(d); got != unknown {
+						t.Errorf("%s of another package, %s: %+v", service, name, got)
+					}
+				}
+				for _, d := range []gate.Declared{{Server: service}, {Server: "own-" + service, Of: service}} {
+					if got := facts(d); !below(unknown, got) || !below(known, got) {
+						t.Errorf("%s, %s: %+v, of an unknown server %+v, of that service %+v", service, name, got, unknown, known)
+					}
+				}
+				noWrites := facts(gate.Declared{Server: service, Words: []gate.Word{{Trust: gate.Trust{PublicSink: gate.Forbidden}}}})
+				if noWrites.Effect != gate.None && noWrites.Forbidden == "" {
+					t.Errorf("%s, %s writes, and writes are forbidden: %+v", service, name, noWrites)
+				}
+				if got := facts(gate.Declared{Server: "x", Service: service}); got != known {
+					t.Errorf("declared to be %s, %s: %+v", service, name, got)
+				}
+			}
+		}
+	}
+	if harmless < 200 {
+		t.Errorf("only of %d tools the shipped facts say what is laxer", harmless)
+	}
+}

@@ -1,0 +1,302 @@
+package gate
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Kind is what of a server's is resolved.
+type Kind uint8
+
+const (
+	Tool Kind = iota
+	Prompt
+	Resource
+)
+
+// Offer is a tool, prompt or resource of a server, as far as its facts depend on it.
+type Offer struct {
+	Server Declared
+	Kind   Kind
+	Name   string // of the tool or prompt, as the server has it, or the resource's URI
+	Hints  *Hints // of a tool; nil: it has none, or no person has accepted them (to be pinned at first sight is no acceptance)
+	Typed  bool   // by its outputSchema, which a person has accepted, its output is typed values, without free text
+}
+
+// Hints are what a server claims of a tool (annotations); what is not claimed is nil.
+type Hints struct{ ReadOnly, Destructive, OpenWorld *bool }
+
+// Service returns the name of the service that a server is of, "" if there is none that is known, and whether that is certain:
+// it is the declared one, or the one of the package that it runs. Without a package it may be the one of the server's name, or of
+// that which it is an instance of; but who gives a program a name does not make it that service.
+func (p *Policy) Service(d Declared) (name string, certain bool) {
+	if p == nil {
+		return "", false
+	}
+	known := func(name string) bool {
+		_, ok := p.Services[name]
+		return ok || slices.ContainsFunc(p.Words, func(w Word) bool { return w.Service == name })
+	}
+	if d.Service != "" {
+		if known(d.Service) {
+			return d.Service, true
+		}
+		return "", false
+	}
+	var named []string
+	for name, s := range p.Services {
+		if slices.ContainsFunc(d.Packages, func(p string) bool { return slices.Contains(s.Packages, p) }) {
+			named = append(named, name)
+		}
+	}
+	switch {
+	case len(named) > 0:
+		return slices.Min(named), true
+	case len(d.Packages) > 0:
+		return "", false
+	case known(d.Server):
+		return d.Server, false
+	case d.Of != "" && known(d.Of):
+		return d.Of, false
+	}
+	return "", false
+}
+
+// Resolve returns the facts of what a server offers. Of each fact the first to say something of it counts: the owner in the
+// server's declaration, the folder of policies on the server and then on its service, what is shipped on the service, and
+// the server's own hints, if a person has accepted them; else it is the worst (GAT-20, GAT-23, X-32). Who says something of the
+// tool itself goes before who says it of tools like it, and then of the server. What forbids is heard before all of that,
+// whoever says it. What the folder of policies says without relax only makes it stricter than it is without that folder, and
+// what is said of a service that the server only has the name of makes it no laxer than it is without that.
+func (p *Policy) Resolve(o Offer) Facts {
+	if p == nil {
+		return Worst
+	}
+	service, certain := p.Service(o.Server)
+	f := p.resolve(o, service)
+	if service != "" && !certain {
+		f = f.strictest(p.resolve(o, ""))
+	}
+	return f
+}
+
+// strictest is the stricter of each fact of two, and forbidden if one is.
+func (f Facts) strictest(g Facts) Facts {
+	if g.Output.Confidentiality > f.Output.Confidentiality {
+		f.Output.Confidentiality, f.From.Confidentiality = g.Output.Confidentiality, g.From.Confidentiality
+	}
+	if g.Output.Integrity > f.Output.Integrity {
+		f.Output.Integrity, f.From.Integrity = g.Output.Integrity, g.From.Integrity
+	}
+	if g.Audience < f.Audience {
+		f.Audience, f.From.Audience = g.Audience, g.From.Audience
+	}
+	if g.Effect > f.Effect {
+		f.Effect, f.From.Effect = g.Effect, g.From.Effect
+	}
+	f.Forbidden = cmp.Or(f.Forbidden, g.Forbidden)
+	return f
+}
+
+// resolve is Resolve for a server that is of a service; "" is none.
+func (p *Policy) resolve(o Offer, service string) Facts {
+	f := Worst
+	about := func(is func(Word) bool) []Word {
+		return saying(slices.DeleteFunc(slices.Clone(p.Words), func(w Word) bool { return !is(w) }), o)
+	}
+	l := layers{
+		shipped:   saying(p.Services[service].Words, o),
+		ofService: about(func(w Word) bool { return w.Service != "" && w.Service == service }),
+		ofServer:  about(func(w Word) bool { return w.Server != "" && w.Server == o.Server.Server }),
+		owner:     saying(o.Server.Words, o),
+	}
+	f.Output.Confidentiality, f.From.Confidentiality = resolve(l, fact[Confidentiality]{f.Output.Confidentiality, unknown}, confidentiality, higher)
+	f.Output.Integrity, f.From.Integrity = resolve(l, fact[Integrity]{f.Output.Integrity, unknown}, integrity, higher)
+	f.Audience, f.From.Audience = resolve(l, o.Hints.audience(), audience, lower)
+	f.Effect, f.From.Effect = resolve(l, o.Hints.effect(), effect, higher)
+	if o.Kind != Tool {
+		f.Effect, f.From.Effect = None, "protocol"
+	}
+	f.Extract = o.Typed
+	f.Forbidden = l.forbidden(f.Effect)
+	if o.Kind == Tool {
+		f.tier(service, p.Services[service].Tiers, o.Name)
+	}
+	return f
+}
+
+// saying are the words that are about an offer, those that say most of it last.
+func saying(words []Word, o Offer) []Word {
+	var fit []Word
+	for _, w := range words {
+		if w.Tool == "" || o.Kind == Tool && w.Tool.Match(o.Name) {
+			fit = append(fit, w)
+		}
+	}
+	slices.SortStableFunc(fit, func(a, b Word) int { return a.Tool.Weight() - b.Tool.Weight() })
+	return fit
+}
+
+// layers are the words about an offer, by who says them, in each those that say most of it last.
+type layers struct{ shipped, ofService, ofServer, owner []Word }
+
+// unknown is who says what nobody says.
+const unknown = "unknown"
+
+// fact is a fact, and who says so.
+type fact[T any] struct {
+	value T
+	from  string
+}
+
+// resolve lets each layer change what those below it said. says is what a word makes of a fact, if it says something of it.
+func resolve[T comparable](l layers, below fact[T], says func(Word, T) (T, bool), strictest func(T, T) T) (T, string) {
+	f := through(l.shipped, below, nil, says, strictest)
+	floor := f
+	f = through(l.ofService, f, &floor, says, strictest)
+	f = through(l.ofServer, f, &floor, says, strictest)
+	f = through(l.owner, f, nil, says, strictest)
+	return f.value, f.from
+}
+
+// through is what the words of a layer make of a fact. Of those that weigh the same, relaxed ones go before others, and else
+// the strictest counts. Nothing that is not relaxed goes below the floor, if there is one.
+func through[T comparable](words []Word, below fact[T], floor *fact[T], says func(Word, T) (T, bool), strictest func(T, T) T) fact[T] {
+	for len(words) > 0 {
+		same := 1
+		for same < len(words) && words[same].Tool.Weight() == words[0].Tool.Weight() {
+			same++
+		}
+		best, found, relaxed := below, false, false
+		for _, w := range words[:same] {
+			v, ok := says(w, below.value)
+			if !ok || relaxed && w.Relax == "" {
+				continue
+			}
+			this := fact[T]{v, w.From}
+			if floor != nil && w.Relax == "" && strictest(v, floor.value) != v {
+				this = *floor
+			}
+			if !found || !relaxed && w.Relax != "" || strictest(this.value, best.value) != best.value {
+				best = this
+			}
+			found, relaxed = true, relaxed || w.Relax != ""
+		}
+		below = best
+		words = words[same:]
+	}
+	return below
+}
+
+func higher[T cmp.Ordered](a, b T) T { return max(a, b) }
+func lower[T cmp.Ordered](a, b T) T  { return min(a, b) }
+
+func confidentiality(w Word, below Confidentiality) (Confidentiality, bool) {
+	c := w.Confidentiality
+	switch w.Trust.SecretData {
+	case Yes, Forbidden:
+		return max(cmp.Or(c, below), Sensitive), true
+	case No:
+		return cmp.Or(c, min(below, Internal)), true
+	}
+	return c, c != 0
+}
+
+func integrity(w Word, _ Integrity) (Integrity, bool) {
+	i := w.Integrity
+	switch w.Trust.PublicSource {
+	case Yes, Forbidden:
+		return Raw, true
+	case No:
+		return cmp.Or(i, Clean), true
+	}
+	return i, i != 0
+}
+
+func audience(w Word, _ Confidentiality) (Confidentiality, bool) {
+	a := w.Audience
+	switch w.Trust.PublicSink {
+	case Yes, Forbidden:
+		return Public, true
+	case No:
+		return cmp.Or(a, Sensitive), true
+	}
+	return a, a != 0
+}
+
+// effect has what is not a read be as grave as dangerous_writes says.
+func effect(w Word, below Effect) (Effect, bool) {
+	write := map[Flag]Effect{No: Reversible, Yes: Irreversible, Forbidden: Irreversible}[w.Trust.DangerousWrites]
+	switch {
+	case w.Semantics == Writes && w.Effect <= None: // whatever else is said
+		if write == 0 && below > None {
+			write = below
+		}
+		return cmp.Or(write, Irreversible), true
+	case w.Effect == None, w.Effect == 0 && w.Semantics == Reads:
+		return None, true
+	case w.Effect != 0:
+		return max(w.Effect, write), true
+	case write != 0 && below == None:
+		return None, true
+	}
+	return write, write != 0
+}
+
+// audience is what a server's claim makes of it: only that it is no open world counts.
+func (h *Hints) audience() fact[Confidentiality] {
+	if h != nil && h.OpenWorld != nil && !*h.OpenWorld {
+		return fact[Confidentiality]{Sensitive, "hint"}
+	}
+	return fact[Confidentiality]{Public, unknown}
+}
+
+// effect is what a server's claim makes of it. One that claims to read and to destroy writes, and anything that does not
+// claim to read does (DIS-07).
+func (h *Hints) effect() fact[Effect] {
+	if h != nil && h.ReadOnly != nil && *h.ReadOnly && (h.Destructive == nil || !*h.Destructive) {
+		return fact[Effect]{None, "hint"}
+	}
+	return fact[Effect]{Irreversible, unknown}
+}
+
+// forbidden is why nobody may call it, in the words of the first who says so.
+func (l layers) forbidden(e Effect) string {
+	for _, w := range slices.Concat(l.owner, l.ofServer, l.ofService, l.shipped) {
+		flag := ""
+		switch t := w.Trust; {
+		case w.Forbidden != "":
+			return w.Forbidden + " (" + w.From + ")"
+		case t.PublicSource == Forbidden:
+			flag = "public_source"
+		case t.SecretData == Forbidden:
+			flag = "secret_data"
+		case t.PublicSink == Forbidden && e != None:
+			flag = "public_sink"
+		case t.DangerousWrites == Forbidden && e != None:
+			flag = "dangerous_writes"
+		}
+		if flag != "" {
+			return "It is forbidden by " + flag + " (" + w.From + ")."
+		}
+	}
+	return ""
+}
+
+// tier finds the tier of a tool among those of its service, if that has any. Of a default tier and another that both have
+// it, the other counts.
+func (f *Facts) tier(service string, tiers []Tier, tool string) {
+	found := len(tiers) == 0
+	for _, t := range tiers {
+		if !matchAny(t.Tools, tool) {
+			continue
+		}
+		found = true
+		if !t.Default {
+			f.Tier = cmp.Or(f.Tier, service+"/"+t.Name)
+		}
+	}
+	if !found {
+		f.Forbidden = cmp.Or(f.Forbidden, "No tier of "+service+" has this tool.")
+	}
+}

@@ -1,0 +1,64 @@
+package inspect
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/pfar/pfar/policies/jsontext"
+)
+
+// Render writes the strings of a value of JSON as lines for a reader, each behind its place, so that none hides in an escape. What is
+// no string is left out but for arrays of characters' numbers.
+func Render(value []byte) string {
+	if !json.Valid(value) {
+		return string(value)
+	}
+	var b strings.Builder
+	var p place
+	for i := 0; i < len(value); i++ {
+		if value[i] != '"' {
+			p.sign(value[i])
+			continue
+		}
+		end, escaped := jsontext.Closing(value, i+1)
+		text := unquote(value[i:end+1], escaped)
+		i = end
+		if !p.text(text) {
+			fmt.Fprintf(&b, "%s: %s\n", &p, text)
+		} else if !identifier.MatchString(text) {
+			fmt.Fprintf(&b, "a name: %s\n", text)
+		}
+	}
+	for _, text := range codes(string(value)) {
+		fmt.Fprintf(&b, "character codes: %s\n", text)
+	}
+	return b.String()
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z0-9_.$/-]{1,32}$`)
+
+// Chunks cuts a text into pieces of so many bytes at most, each of which begins with the end of the one before, so much of it at
+// least. No character is cut.
+func Chunks(text string, size, overlap int) []string {
+	var all []string
+	for {
+		if len(text) <= size {
+			return append(all, text)
+		}
+		end := boundary(text, size)
+		all = append(all, text[:end])
+		text = text[boundary(text, end-overlap):]
+	}
+}
+
+// boundary is the last beginning of a character up to i. Of bytes that are no text it is i itself.
+func boundary(text string, i int) int {
+	for k := i; k > max(i-4, 0); k-- {
+		if text[k]&0xc0 != 0x80 {
+			return k
+		}
+	}
+	return i
+}

@@ -1,0 +1,366 @@
+package inspect
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"sync"
+
+	"github.com/pfar/pfar/policies/fence"
+	"github.com/pfar/pfar/policies/scan"
+)
+
+var theLexicon = sync.OnceValue(newLexicon)
+
+// reach is how many words an instruction that sets others aside may be spread over.
+const reach = 9
+
+// instructions looks for what speaks to a model. Only at words that begin like one of the lexicon it looks closely. It reports
+// whether the text is ordinary.
+func (in *inspection) instructions(text string, within []string) (plain bool) {
+	l, view := theLexicon(), text
+	plain = ordinary(text)
+	if !plain {
+		view = normal(text)
+	}
+	in.index()
+	in.met = 0
+	inWord := false // the block before ended in one
+	for at := 0; at < len(view); at += 64 {
+		is := wordBytes(view, at)
+		starts := is &^ (is << 1)
+		if inWord {
+			starts &^= 1
+		}
+		inWord = is>>63 == 1
+		for ; starts != 0; starts &= starts - 1 {
+			from := bits.TrailingZeros64(starts)
+			i, n := at+from, bits.TrailingZeros64(^(is >> from))
+			if from+n == 64 {
+				_, end := wordAt(view, i)
+				n = end - i
+			}
+			if i+4 > len(view) || in.begins.has(three(view, i), n) {
+				in.word(view, i, i+n, within)
+			}
+		}
+	}
+	if !plain && !ascii(view) {
+		joined := strings.ReplaceAll(view, " ", "")
+		for _, s := range l.sequences {
+			if k := strings.Index(joined, s); k >= 0 {
+				in.add("instruction", Suspicious, within, around(joined, k, k+len(s)), s)
+			}
+		}
+	}
+	if !in.Fenced || len(within) > 0 {
+		in.forged(text, within)
+	}
+	return plain
+}
+
+// wordBytes has a bit for each of the 64 bytes from i on that belongs to a word.
+func wordBytes(view string, i int) (is uint64) {
+	if len(view)-i >= 64 {
+		for k := 0; k < 64; k += 8 {
+			w := scan.Load(view, i+k)
+			is |= scan.Bits(scan.Between(scan.Lower(w), 'a', 'z')|scan.Between(w, '0', '9')|scan.Beyond(w)) << k
+		}
+		return is
+	}
+	for k := range len(view) - i {
+		if inWords(view[i+k]) {
+			is |= 1 << k
+		}
+	}
+	return is
+}
+
+func inWords(c byte) bool { return isPlain[c] || c >= 0x80 }
+
+// wordAt returns where the first word ends that begins at i or later, and itself; -1 if there is none.
+func wordAt(view string, i int) (start, end int) {
+	for i < len(view) && !inWords(view[i]) {
+		i++
+	}
+	if i == len(view) {
+		return -1, -1
+	}
+	start = i
+	for i < len(view) && inWords(view[i]) {
+		i++
+	}
+	return start, i
+}
+
+// wordBefore returns where the word begins that is the last one before i, and where it ends; -1 if there is none.
+func wordBefore(view string, i int) (start, end int) {
+	for i > 0 && !inWords(view[i-1]) {
+		i--
+	}
+	if i == 0 {
+		return -1, -1
+	}
+	end = i
+	for i > 0 && inWords(view[i-1]) {
+		i--
+	}
+	return i, end
+}
+
+// word looks closely at the word from i to end.
+func (in *inspection) word(view string, i, end int, within []string) {
+	var lower [maxWord]byte
+	word := small(&lower, view[i:end])
+	if len(in.others) > 0 && in.others[string(word)] != nil {
+		in.other(view, i, string(word), within)
+	}
+	e, ok := theLexicon().entries[string(word)]
+	if !ok {
+		return
+	}
+	for _, p := range e.phrases {
+		if from, to := p.around(view, i); to > 0 {
+			in.add("instruction", Suspicious, within, strings.ToLower(around(view, from, to)), p.text)
+		}
+	}
+	if e.sign != "" && i > 0 && strings.HasPrefix(view[i-1:], e.sign) {
+		in.call(view, i-1, e.sign, within)
+	}
+	if in.met |= e.is; e.is&setsAside != 0 {
+		in.aside(view, i, within)
+	}
+}
+
+// call notes what looks like a call of a tool. Honest text has arguments, too.
+func (in *inspection) call(view string, i int, sign string, within []string) {
+	switch {
+	case sign != arguments:
+		in.add("tool call", Suspicious, within, around(view, i, i+len(sign)), sign)
+	case strings.Contains(view[max(i-200, 0):min(i+200, len(view))], `"name"`):
+		in.add("tool call", Note, within, around(view, i, i+len(sign)), "")
+	}
+}
+
+const maxWord = 64
+
+// small puts a word into small letters. One that is longer is none that is looked for.
+func small(dst *[maxWord]byte, word string) []byte {
+	if len(word) > maxWord {
+		return nil
+	}
+	for k := range len(word) {
+		c := word[k]
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
+		}
+		dst[k] = c
+	}
+	return dst[:len(word)]
+}
+
+// aside looks whether the word at i, which sets something aside, is followed by a word for what a model has to obey.
+func (in *inspection) aside(view string, i int, within []string) {
+	l := theLexicon()
+	var lower [maxWord]byte
+	is := func(start, end int) byte { return l.entries[string(small(&lower, view[start:end]))].is }
+	met := byte(0)
+	if start, end := wordBefore(view, i); start >= 0 {
+		met = is(start, end) & earlier
+	}
+	for n, from := 0, i; n < reach; n++ {
+		start, end := wordAt(view, from)
+		if start < 0 {
+			return
+		}
+		what := is(start, end)
+		if n > 0 && what&setsAside != 0 {
+			return // it is looked at for itself
+		}
+		if met |= what & earlier; what&order != 0 {
+			severity := Note
+			if met != 0 {
+				severity = Suspicious
+			}
+			in.add("instruction", severity, within, strings.ToLower(around(view, i, end)), strings.ToLower(view[i:end]))
+			return
+		}
+		from = end
+	}
+}
+
+// around returns where the phrase begins and ends of which this word is at i, with anything between its words that is no word; 0, 0
+// if it is not there.
+func (p *phrase) around(view string, i int) (from, to int) {
+	for range p.before {
+		if i, _ = wordBefore(view, i); i < 0 {
+			return 0, 0
+		}
+	}
+	from, to = i, i
+	for w := range strings.SplitSeq(p.text, " ") {
+		var start int
+		if start, to = wordAt(view, to); start < 0 || !strings.EqualFold(view[start:to], w) {
+			return 0, 0
+		}
+	}
+	return from, to
+}
+
+// index makes what words are looked for by, once: the lexicon's, and the names of other servers' tools by their first word.
+func (in *inspection) index() {
+	if in.begins != nil {
+		return
+	}
+	in.begins = &theLexicon().begins
+	if len(in.Others) > 0 {
+		own := *in.begins
+		in.begins = &own
+	}
+	in.others = map[string][]string{}
+	for _, name := range in.Others {
+		name = strings.ToLower(name)
+		first := name[:length(name, isPlain)]
+		if len(first) > 1 {
+			in.others[first] = append(in.others[first], name)
+			in.begins.with(first)
+		}
+	}
+}
+
+// other notes that a text names a tool of another server: what comes of one has no reason to.
+func (in *inspection) other(view string, i int, word string, within []string) {
+	for _, name := range in.others[word] {
+		end := i + len(name)
+		if end <= len(view) && strings.EqualFold(view[i:end], name) && (end == len(view) || !isPlain[view[end]]) && strings.ContainsAny(name, "._-") {
+			in.add("tool of another server", Suspicious, within, strings.ToLower(around(view, i, end)), name)
+		}
+	}
+}
+
+// forged looks for marks of pfar's and for the words of chat templates.
+func (in *inspection) forged(text string, within []string) {
+	cleaned, changed := fence.Clean(text)
+	if !changed {
+		return
+	}
+	if n := strings.Count(cleaned, fence.Neutral) - strings.Count(text, fence.Neutral); n > 0 {
+		k := strings.Index(cleaned, fence.Neutral)
+		in.add(Forged(n, "").Kind, Suspicious, within, forgedNear(n, around(cleaned, k, k)), "")
+	}
+}
+
+// Forged is the finding that so many words of marks or of chat templates stood in a text, the first of them near these.
+func Forged(count int, near string) Finding {
+	return Finding{Inspector: Name, Kind: "forged mark or template", Severity: Suspicious, Excerpt: Escape(forgedNear(count, near))}
+}
+
+func forgedNear(count int, near string) string {
+	return fmt.Sprintf("%d of them, the first near: %s", count, near)
+}
+
+const manyHidden = 16
+
+// hidden looks for what a person does not see where a model does.
+func (in *inspection) hidden(text string, plain bool, within []string) {
+	count, says := 0, ""
+	if !plain {
+		count, says = fence.Hidden(text)
+	}
+	switch {
+	case len(says) > 3:
+		in.add("hidden text", Severe, within, says, says)
+		in.text(says, append(within[:len(within):len(within)], "tag characters"))
+	case count >= manyHidden:
+		in.add("hidden text", Suspicious, within, fmt.Sprintf("%d invisible characters", count), "")
+	case count > 0:
+		in.add("hidden text", Note, within, fmt.Sprintf("%d invisible characters", count), "")
+	}
+	for rest := text; ; {
+		_, behind, ok := strings.Cut(rest, "<!--")
+		if !ok {
+			break
+		}
+		comment, after, closed := strings.Cut(behind, "-->")
+		if inner := (inspection{Builtin: in.Builtin, direction: in.direction, limits: in.limits, begins: in.begins, others: in.others}); len(comment) > 12 {
+			inner.instructions(comment, nil)
+			if len(inner.findings) > 0 {
+				in.add("hidden text", Severe, within, comment, comment)
+			}
+		}
+		if rest = after; !closed {
+			break
+		}
+	}
+	in.styles(text, within)
+}
+
+// styles notes what makes a text of HTML invisible. Honest pages have it, too.
+func (in *inspection) styles(text string, within []string) {
+	if in.met&styled == 0 {
+		return
+	}
+	lower := strings.ToLower(text)
+	for _, style := range [...]string{"display:none", "display: none", "visibility:hidden", "visibility: hidden", "font-size:0", "font-size: 0", "opacity:0;", "opacity: 0;", "color:transparent", "left:-9999", "left: -9999"} {
+		if k := strings.Index(lower, style); k >= 0 {
+			in.add("hidden text", Note, within, around(lower, k, k+len(style)), "")
+		}
+	}
+}
+
+const (
+	manyParameters = 64 // characters of a query, or of one part of a path
+	maxAddress     = 2 << 10
+)
+
+// exfiltration looks for images whose address carries data: a client that shows one sends it.
+func (in *inspection) exfiltration(text string, within []string) {
+	for rest := text; ; {
+		k := strings.Index(rest, "](")
+		if k < 0 {
+			break
+		}
+		open := strings.LastIndexByte(rest[:k], '[')
+		url := strings.TrimLeft(rest[k+2:min(k+2+maxAddress, len(rest))], "<")
+		if end := strings.IndexAny(url, ")> \n\t"); end >= 0 {
+			url = url[:end]
+		}
+		if open > 0 && rest[open-1] == '!' {
+			in.image(url, within)
+		}
+		rest = rest[k+2:]
+	}
+	for rest := text; ; {
+		k := strings.Index(rest, "<img")
+		if k < 0 {
+			break
+		}
+		rest = rest[k+4:]
+		tag, _, _ := strings.Cut(rest[:min(maxAddress, len(rest))], ">")
+		if _, src, ok := strings.Cut(tag, "src="); ok {
+			in.image(strings.Trim(strings.Fields(src + " x")[0], `"'`), within)
+		}
+	}
+}
+
+// image looks at the address of one.
+func (in *inspection) image(url string, within []string) {
+	url = strings.TrimLeft(url, "<")
+	_, rest, ok := strings.Cut(url, "//")
+	if !ok {
+		return
+	}
+	_, query, _ := strings.Cut(rest, "?")
+	longest := 0
+	for part := range strings.FieldsFuncSeq(rest, func(r rune) bool { return r == '/' || r == '?' || r == '&' }) {
+		longest = max(longest, len(part))
+	}
+	switch {
+	case strings.ContainsAny(query, "{}[]<>$") || strings.HasSuffix(query, "=") || strings.Contains(query, "%7B"):
+		in.add("image that carries data", Suspicious, within, url, url)
+	case longest >= manyParameters || len(query) >= manyParameters:
+		in.add("image that carries data", Suspicious, within, url, url)
+	case query != "":
+		in.add("image that carries data", Note, within, url, url)
+	}
+}

@@ -1,0 +1,107 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/pfar/pfar/policies/jsontext"
+)
+
+// eachString calls f for every string and every name of a member in a text of JSON, with where it begins, and returns how deep the text
+// nests; -1 for what is not JSON, which is one string, as a whole.
+func eachString(b []byte, parsed bool, f func(at int, text string, name bool)) (deepest int) {
+	if !parsed && !json.Valid(b) {
+		f(0, string(b), false)
+		return -1
+	}
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '{', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			depth--
+		case '"':
+			end, escaped := jsontext.Closing(b, i+1)
+			behind := bytes.TrimLeft(b[end+1:], " \t\r\n")
+			f(i, unquote(b[i:end+1], escaped), len(behind) > 0 && behind[0] == ':')
+			i = end
+		}
+	}
+	return deepest
+}
+
+// unquote is what a string of JSON stands for. One without escapes shares its memory.
+func unquote(raw []byte, escaped bool) string {
+	raw = raw[1 : len(raw)-1]
+	if escaped {
+		raw = jsontext.Unescape(make([]byte, 0, len(raw)), raw)
+	}
+	return unsafe.String(unsafe.SliceData(raw), len(raw))
+}
+
+// place is where one is in a text of JSON that is read from its beginning.
+type place struct {
+	path    []string
+	objects []bool // which of those that are open are
+	name    bool   // the next string is the name of a member
+}
+
+// sign takes a byte that stands outside of strings.
+func (p *place) sign(c byte) {
+	last := len(p.path) - 1
+	switch c {
+	case '{', '[':
+		p.objects, p.path, p.name = append(p.objects, c == '{'), append(p.path, "0"), c == '{'
+	case '}', ']':
+		p.objects, p.path, p.name = p.objects[:last], p.path[:last], false
+	case ',':
+		if p.name = p.objects[last]; !p.name {
+			n, _ := strconv.Atoi(p.path[last])
+			p.path[last] = strconv.Itoa(n + 1)
+		}
+	}
+}
+
+// text takes a string, and reports whether it is the name of a member.
+func (p *place) text(s string) bool {
+	if !p.name {
+		return false
+	}
+	p.path[len(p.path)-1] = strings.NewReplacer("~", "~0", "/", "~1").Replace(s[:min(len(s), maxExcerpt)])
+	p.name = false
+	return true
+}
+
+const maxPlace = 16 // steps that are shown
+
+// String is the JSON pointer, escaped for showing.
+func (p *place) String() string {
+	if len(p.path) == 0 {
+		return ""
+	}
+	if rest := len(p.path) - maxPlace; rest > 0 {
+		return Escape(fmt.Sprintf("/...%d/", rest) + strings.Join(p.path[rest:], "/"))
+	}
+	return Escape("/" + strings.Join(p.path, "/"))
+}
+
+// pointer is the place of the value, or of the member, whose string begins at some byte.
+func pointer(b []byte, target int) string {
+	var p place
+	for i := 0; i <= target && i < len(b); i++ {
+		if b[i] != '"' {
+			p.sign(b[i])
+			continue
+		}
+		end, escaped := jsontext.Closing(b, i+1)
+		p.text(unquote(b[i:end+1], escaped))
+		i = end
+	}
+	return p.String()
+}

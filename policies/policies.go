@@ -1,0 +1,170 @@
+// Package policies reads what is shipped of policies and what a folder of the owner's makes of it: files in, a policy for the gate
+// and diagnostics with line and column out.
+package policies
+
+import (
+	"crypto/sha256"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/policies/gate"
+)
+
+//go:embed *.hcl facts/*.hcl
+var shipped embed.FS
+
+// Set is what a folder of policies comes to.
+type Set struct {
+	Policy *gate.Policy // nil if there is an error: part of a policy may be less strict than the whole
+	Diags  hcl.Diagnostics
+	Files  map[string]*hcl.File // source of every file of the folder that was read
+	Places map[string]hcl.Range // where inspectors stand, by name
+}
+
+// Load reads what is shipped and the folder's files over it, in the order of their names. fsys is rooted there, and nil if
+// there is no folder; dir is its path, for messages. A folder that is not there is an empty one.
+func Load(fsys fs.FS, dir string) Set { return load(Shipped(), fsys, dir) }
+
+// load reads some of what is shipped, and a folder over it.
+func load(names []string, fsys fs.FS, dir string) Set {
+	d := &decoder{
+		shipped: true, places: map[string]hcl.Range{}, found: map[string]hcl.Range{},
+		policy: &gate.Policy{Profiles: map[string]gate.Profile{}, Services: map[string]gate.Service{}},
+	}
+	s := Set{Files: map[string]*hcl.File{}, Places: d.found}
+	for _, name := range names {
+		b, err := shipped.ReadFile(name)
+		if err != nil {
+			return s.failed(name, err)
+		}
+		d.read(name, b)
+	}
+	d.shipped = false
+	s.folder(d, fsys, dir)
+	d.checkTiers()
+	d.checkInspectors()
+	s.Diags = append(s.Diags, d.diags...)
+	if s.Diags.HasErrors() {
+		return s
+	}
+	if err := d.policy.Compile(); err != nil {
+		return s.failed(dir, err)
+	}
+	s.Policy = d.policy
+	return s
+}
+
+// Shipped returns the names of the files that are, in the order that they are read in.
+func Shipped() []string {
+	facts, _ := fs.Glob(shipped, "facts/*.hcl")
+	return append([]string{"strict.hcl", "balanced.hcl", "clean-room.hcl", "operator.hcl", "browser.hcl"}, facts...)
+}
+
+// Source returns a shipped file.
+func Source(name string) ([]byte, error) { return shipped.ReadFile(name) }
+
+// Services returns the names of the services that facts are shipped of: each has a file of its own.
+func Services() []string {
+	var names []string
+	for _, name := range Shipped()[4:] {
+		names = append(names, strings.TrimSuffix(path.Base(name), ".hcl"))
+	}
+	return names
+}
+
+func (s *Set) failed(name string, err error) Set {
+	at := hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}
+	s.Diags = s.Diags.Append(problem(at, "Not readable", "Reading policies: %v.", Reason(err)))
+	return *s
+}
+
+// folder reads the owner's files.
+func (s *Set) folder(d *decoder, fsys fs.FS, dir string) {
+	if fsys == nil {
+		return
+	}
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			s.failed(dir, err)
+		}
+		return
+	}
+	for _, e := range entries { // fs.ReadDir sorts by name
+		file := path.Join(dir, e.Name())
+		if !strings.HasSuffix(e.Name(), ".hcl") || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "#") {
+			if strings.HasSuffix(strings.ToLower(e.Name()), ".hcl") || strings.HasSuffix(e.Name(), ".toml") {
+				at := hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
+				s.Diags = s.Diags.Append(caution(at, "File not read", "Policies are written in HCL, in files whose names end in .hcl and begin with neither a dot nor #. Rename the file."))
+			}
+			continue
+		}
+		b, err := ReadFile(fsys, e.Name(), maxSize)
+		if err != nil {
+			s.failed(file, err)
+			continue
+		}
+		s.Files[file] = &hcl.File{Bytes: b}
+		d.read(file, b)
+	}
+}
+
+// Fingerprint tells a folder's content from any other, for a fraction of what Load takes.
+func Fingerprint(fsys fs.FS) string {
+	sum := sha256.New()
+	entries, err := fs.ReadDir(fsys, ".")
+	fmt.Fprintf(sum, "%v\n", err)
+	for _, e := range entries {
+		b, err := []byte(nil), error(nil)
+		if strings.HasSuffix(e.Name(), ".hcl") {
+			b, err = ReadFile(fsys, e.Name(), maxSize)
+		}
+		fmt.Fprintf(sum, "%q %x %v\n", e.Name(), sha256.Sum256(b), err)
+	}
+	return string(sum.Sum(nil))
+}
+
+func (d *decoder) read(name string, b []byte) {
+	entries, diags := parse(name, b)
+	d.diags = append(d.diags, diags...)
+	d.earlier = len(d.policy.Words)
+	if !diags.HasErrors() {
+		d.file(entries)
+	}
+}
+
+var errNotRegular = errors.New("it is no regular file")
+
+// ReadFile reads a file of a folder that its owner writes, and no more than one byte beyond a limit, which shows that it is too
+// large. Opening a FIFO would wait for its writer.
+func ReadFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
+	info, err := fs.Stat(fsys, name) // follows links: such files may be links into a store or a repository
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errNotRegular
+	}
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit+1))
+}
+
+// Reason is an error without the path, which the diagnostic has already.
+func Reason(err error) string {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,26 @@
+// Command tracker is an MCP server into which strangers write: an issue tracker, or a mailbox. It writes down every byte that reaches it, for that is public.
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+func main() {
+	text := flag.String("text", "", "file with what a stranger has written, or directory of such files: N.txt is that of issue N")
+	poison := flag.String("poison", "", "file with what a stranger has put into all that is listed; it may be there later")
+	received := flag.String("received", "", "file to which all that arrives is appended")
+	flag.Parse()
+	log, err := os.OpenFile(*received, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err == nil {
+		s := &server{text: *text, poison: *poison, received: log, out: bufio.NewWriter(os.Stdout), answers: make(map[string]chan []byte)}
+		err = s.serve(os.Stdin)
+	}
+	if err != nil && err != io.EOF {
+		fmt.Fprintln(os.Stderr, "tracker:", err)
+		os.Exit(1)
+	}
+}

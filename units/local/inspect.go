@@ -1,0 +1,194 @@
+package local
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units"
+)
+
+// examiner is an inspector's socket and, when somebody asks, its process: that of pfar-inspect@.service or pfar-model@.service.
+type examiner struct {
+	r       *Runner
+	name    string // of the unit
+	plan    generator.InspectorPlan
+	raw     []byte // plan as JSON
+	user    identity
+	asked   *activation
+	sockets []*os.File
+}
+
+func examinerName(inspector string) string { return "pfar-inspect@" + inspector }
+
+// Inspect has the inspectors of these plans be there, by their sockets, and no others. It returns when it has.
+func (r *Runner) Inspect(want []generator.InspectorPlan) {
+	r.inspecting.Lock()
+	defer r.inspecting.Unlock()
+	plans := map[string][]byte{}
+	for _, p := range want {
+		raw, err := json.Marshal(p)
+		if err != nil {
+			r.cfg.Log.Error("starting an inspector", "inspector", p.Inspector.Name, "error", err)
+			continue
+		}
+		plans[p.Inspector.Name] = raw
+	}
+	for name, e := range r.examiners {
+		if string(plans[name]) != string(e.raw) {
+			r.endExaminer(e)
+		}
+	}
+	for _, p := range want {
+		name := p.Inspector.Name
+		if plans[name] == nil || r.examiners[name] != nil {
+			continue
+		}
+		e, err := r.newExaminer(p, plans[name])
+		if err != nil {
+			r.cfg.Log.Error("starting an inspector", "inspector", name, "error", err)
+			continue
+		}
+		r.examiners[name] = e
+	}
+}
+
+// Reinspect has the process that asks a model begin anew with the next question: its key is another one.
+func (r *Runner) Reinspect(name string) {
+	r.inspecting.Lock()
+	defer r.inspecting.Unlock()
+	if e := r.examiners[name]; e != nil {
+		e.asked.again()
+	}
+}
+
+func (r *Runner) newExaminer(p generator.InspectorPlan, raw []byte) (*examiner, error) {
+	e := &examiner{r: r, name: examinerName(p.Inspector.Name), plan: p, raw: raw}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var err error
+	if e.user, err = r.users.acquire(e.name); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(units.InspectDir(r.cfg.Run), p.Inspector.Name+".sock")
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) { // of a pfard that was killed
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("making the socket of an inspector: %w", err)
+	}
+	l.SetUnlinkOnClose(false)
+	defer l.Close() // the copy stays
+	// Nobody else may ask: it would use up what the gateway waits for.
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, fmt.Errorf("making the socket of an inspector: %w", err)
+	}
+	if err := r.gatewayUser.chown(path); err != nil {
+		return nil, fmt.Errorf("giving the socket of an inspector to the gateway: %w", err)
+	}
+	f, err := l.File()
+	if err != nil {
+		return nil, err
+	}
+	e.sockets = []*os.File{f}
+	e.asked = activate(e.sockets, nil, r.cfg.Log, e.service)
+	return e, nil
+}
+
+// endExaminer stops an inspector and returns when nothing of it is left.
+func (r *Runner) endExaminer(e *examiner) {
+	e.asked.close()
+	name := e.plan.Inspector.Name
+	delete(r.examiners, name)
+	if err := os.Remove(filepath.Join(units.InspectDir(r.cfg.Run), name+".sock")); err != nil {
+		r.cfg.Log.Warn("removing the socket of an inspector, ignoring", "inspector", name, "error", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.users.release(e.name)
+	if err := os.RemoveAll(r.dirs.binds(e.name)); err != nil {
+		r.cfg.Log.Warn("removing what is left of an inspector, ignoring", "inspector", name, "error", err)
+	}
+}
+
+// service is the process, activated by its socket. When it ends, for whatever reason, the next question starts it again.
+func (e *examiner) service(*activation) *service {
+	return &service{
+		name: e.name, dirs: e.r.dirs, log: e.r.cfg.Log, timeout: stopTimeout, restart: never, prepare: e.prepare,
+		notice: func(m notification) { m.close() }, changed: func(phase, *process, int) {},
+	}
+}
+
+func (e *examiner) prepare() (spec, error) {
+	sp := spec{user: e.user, log: e.r.dirs.log(units.InspectLog), credentials: map[string][]byte{"plan": e.raw}}
+	if err := rotate(sp.log, units.LogSegment); err != nil {
+		return spec{}, err
+	}
+	var err error
+	if e.plan.Inspector.URL != "" {
+		err = e.asks(&sp)
+	} else {
+		err = e.runs(&sp)
+	}
+	if err != nil {
+		return spec{}, err
+	}
+	f, err := dup(e.sockets[0])
+	if err != nil {
+		return spec{}, err
+	}
+	sp.descriptors = []descriptor{{units.FDInspect, f}}
+	return sp, nil
+}
+
+// runs is what pfar-inspect@.service does: a program in a sandbox.
+func (e *examiner) runs(sp *spec) error {
+	program, binds, err := e.r.program("pfar-sandbox", e.name, e.user)
+	if err != nil {
+		return err
+	}
+	sp.argv, sp.binds = []string{program, "inspect"}, binds
+	if !e.user.set {
+		return nil
+	}
+	p := e.plan
+	p.Sandbox.Mounts = slices.Clone(p.Sandbox.Mounts)
+	st := stage{dir: e.r.dirs.binds(e.name), binds: binds}
+	for i, m := range p.Sandbox.Mounts {
+		if m.Kind != sandbox.ROBind || units.Reachable(m.Source) {
+			continue
+		}
+		if p.Sandbox.Mounts[i].Source, err = st.add(m.Source, true); err != nil {
+			return err
+		}
+	}
+	sp.binds = st.binds
+	sp.credentials["plan"], err = json.Marshal(p)
+	return err
+}
+
+// asks is what pfar-model@.service does: a model is asked, and nothing else reached.
+func (e *examiner) asks(sp *spec) error {
+	program, binds, err := e.r.program("pfar-egress", e.name, e.user)
+	if err != nil {
+		return err
+	}
+	sp.argv, sp.binds, sp.env = []string{program, "--model"}, binds, roots(os.Environ())
+	if e.r.cfg.Upstream != nil {
+		sp.credentials[units.CredentialUpstream] = e.r.cfg.Upstream
+	}
+	if e.plan.Inspector.Key != "" {
+		sp.credentials[units.CredentialSecrets], err = json.Marshal(e.r.cfg.Keys(e.plan.Inspector))
+	}
+	return err
+}
+
+// Keys are the secrets of a model's inspector.
+type Keys func(inspector.External) units.Secrets

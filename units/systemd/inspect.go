@@ -1,0 +1,139 @@
+package systemd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units"
+)
+
+// inspectors are what Inspect wants to run.
+type inspectors struct {
+	mu   sync.Mutex
+	want []generator.InspectorPlan
+	new  bool // want has not been looked at
+	busy bool // somebody looks
+}
+
+// Inspect has the inspectors of these plans be there, by their sockets, and no others. It does not wait; the newest list counts.
+func (r *Runner) Inspect(want []generator.InspectorPlan) {
+	i := &r.inspectors
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.want, i.new = want, true
+	if !i.busy {
+		i.busy = true
+		go r.inspect()
+	}
+}
+
+func (r *Runner) inspect() {
+	i := &r.inspectors
+	for {
+		i.mu.Lock()
+		want := i.want
+		if !i.new {
+			i.busy = false
+			i.mu.Unlock()
+			return
+		}
+		i.new = false
+		i.mu.Unlock()
+		if err := r.bring(want); err != nil {
+			r.cfg.Log.Error("having inspectors run", "error", err)
+		}
+	}
+}
+
+// bring has what runs be what is wanted. What a plan says is in a file, the credential of its unit: one that is there and says
+// the same is of an inspector that goes on.
+func (r *Runner) bring(want []generator.InspectorPlan) error {
+	dir := units.InspectDir(r.cfg.Run)
+	defer os.Remove(dir) // if there is none left
+	err := os.MkdirAll(dir, 0o711)
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // for the gateway, whatever the umask
+	}
+	if err != nil {
+		return fmt.Errorf("making the directory of inspectors: %w", err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"+planSuffix))
+	if err != nil {
+		return err
+	}
+	old := map[string]bool{}
+	for _, file := range left {
+		old[strings.TrimSuffix(filepath.Base(file), planSuffix)] = true
+	}
+	var errs []error
+	for _, p := range want {
+		name := p.Inspector.Name
+		errs = append(errs, r.bringOne(filepath.Join(dir, name+planSuffix), p, old[name]))
+		delete(old, name)
+	}
+	for name := range old {
+		err := r.stopInspector(name)
+		errs = append(errs, err, removeFile(filepath.Join(dir, name+planSuffix)))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Runner) bringOne(file string, p generator.InspectorPlan, there bool) error {
+	name := p.Inspector.Name
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("writing the plan of inspector %q: %w", name, err)
+	}
+	if !sameText(file, raw) {
+		if there {
+			if err := r.stopInspector(name); err != nil {
+				return err
+			}
+		}
+		if err := Replace(file, raw); err != nil {
+			return fmt.Errorf("writing the plan of inspector %q: %w", name, err)
+		}
+	}
+	unit := program + name + socket
+	if p.Inspector.URL != "" {
+		unit = model + name + socket
+	}
+	return r.persist(context.Background(), "starting "+unit, func(ctx context.Context, bus *Bus) error {
+		return bus.StartUnit(ctx, unit, func(result string) {
+			if result != "done" {
+				r.cfg.Log.Error("starting the socket of an inspector", "unit", unit, "result", result)
+			}
+		})
+	})
+}
+
+// stopInspector returns when nothing of an inspector is left, whatever it was.
+func (r *Runner) stopInspector(name string) error {
+	return r.persist(context.Background(), "stopping inspector "+name, func(ctx context.Context, bus *Bus) error {
+		for _, unit := range []string{program + name + socket, program + name + service, model + name + socket, model + name + service} {
+			if err := bus.StopUnit(ctx, unit); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Reinspect has the process that asks a model begin anew with the next question: its key is another one. It does not wait.
+func (r *Runner) Reinspect(name string) {
+	go func() {
+		err := r.persist(context.Background(), "stopping "+ModelUnit(name), func(ctx context.Context, bus *Bus) error {
+			return bus.StopUnit(ctx, ModelUnit(name))
+		})
+		if err != nil {
+			r.cfg.Log.Error("having an inspector take another key", "inspector", name, "error", err)
+		}
+	}()
+}
