@@ -44,7 +44,7 @@ func (b *bench) start(t *testing.T) {
 	if b.sessions, err = label.Open(b.db); err != nil {
 		t.Fatal(err)
 	}
-	b.sessions.Declare([]string{"laptop", "phone"})
+	b.sessions.Declare([]string{"laptop", "phone", "third"})
 	limits := DefaultLimits()
 	limits.Wait = 20 * time.Millisecond
 	limits.Burst = 1000
@@ -298,12 +298,6 @@ func TestAnswersRefused(t *testing.T) {
 	}
 	if o := b.ask(t, mail()); o.State != Pending || o.ID != shown.ID {
 		t.Errorf("%+v", o)
-	}
-	if _, err := ParseID(shown.ID[:20]); err == nil {
-		t.Error("a part of an id is read")
-	}
-	if id, err := ParseID(" " + strings.ToUpper(strings.ReplaceAll(shown.ID, "-", "")) + " "); err != nil || id != shown.ID {
-		t.Errorf("%q, %v", id, err)
 	}
 }
 

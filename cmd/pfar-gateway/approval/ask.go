@@ -140,7 +140,7 @@ func (s *Store) enter(r Request, canonical []byte, binding Digest) (_ *entry, re
 
 // full says why nobody is asked about one more call; "": somebody is.
 func (s *Store) full(r *Request, size int) string {
-	all, ofClient, ofServer := 0, 0, 0
+	all, ofClient, ofServer, ofBoth := 0, 0, 0, 0
 	for _, e := range s.byID {
 		if !e.open() {
 			continue
@@ -152,6 +152,9 @@ func (s *Store) full(r *Request, size int) string {
 		if e.Server == r.Server {
 			ofServer++
 		}
+		if e.Client == r.Client && e.Server == r.Server {
+			ofBoth++
+		}
 	}
 	switch {
 	case size > s.limits.Arguments:
@@ -160,21 +163,21 @@ func (s *Store) full(r *Request, size int) string {
 		return fmt.Sprintf("too many calls wait for an approval already (%d)", all)
 	case ofClient >= s.limits.OfOne:
 		return fmt.Sprintf("too many calls of this client wait for an approval already (%d)", ofClient)
+	case ofBoth >= s.limits.OfOne/2: // the rest is for other clients
+		return fmt.Sprintf("too many calls of this client to the server %q wait for an approval already (%d)", r.Server, ofBoth)
 	case ofServer >= s.limits.OfOne:
 		return fmt.Sprintf("too many calls of the server %q wait for an approval already (%d)", r.Server, ofServer)
-	case !s.rate("client " + r.Client).Allow():
+	case !s.rate(r.Client).Allow():
 		return "this client asks for too many approvals; wait a little"
-	case !s.rate("server " + r.Server).Allow():
-		return fmt.Sprintf("too many approvals of calls of the server %q are asked for; wait a little", r.Server)
 	}
 	return ""
 }
 
-func (s *Store) rate(of string) *rate.Limiter {
-	l := s.rates[of]
+func (s *Store) rate(client string) *rate.Limiter {
+	l := s.rates[client]
 	if l == nil {
 		l = rate.NewLimiter(rate.Every(s.limits.Every), s.limits.Burst)
-		s.rates[of] = l
+		s.rates[client] = l
 	}
 	return l
 }

@@ -64,7 +64,7 @@ func TestFlood(t *testing.T) {
 	b.limits.Wait = 0
 	for i := range 500 {
 		o := b.ask(t, numbered(i))
-		if want := i < b.limits.OfOne; (o.State == Pending) != want {
+		if want := i < b.limits.OfOne/2; (o.State == Pending) != want {
 			t.Fatalf("call %d: %+v", i, o)
 		}
 	}
@@ -74,8 +74,19 @@ func TestFlood(t *testing.T) {
 	if o := b.ask(t, numbered(1000, changes["client"], changes["server"])); o.State != Pending {
 		t.Errorf("another client, another server: %+v", o)
 	}
-	if o := b.ask(t, numbered(1001, changes["client"])); o.State != Denied || !strings.Contains(o.Reason, `the server "mail"`) {
-		t.Errorf("another client, the same server: %+v", o)
+	for i := range b.limits.OfOne/2 - 1 {
+		if o := b.ask(t, numbered(1001+i, changes["client"])); o.State != Pending {
+			t.Errorf("another client, the same server: %+v", o)
+		}
+	}
+	if o := b.ask(t, numbered(2000, changes["client"])); o.State != Pending {
+		t.Errorf("the last place of the server: %+v", o)
+	}
+	if o := b.ask(t, numbered(2001, func(r *Request) { r.Client = "third" })); o.State != Denied || !strings.Contains(o.Reason, `the server "mail"`) {
+		t.Errorf("a third client, the same server: %+v", o)
+	}
+	if o := b.ask(t, numbered(2002, changes["server"])); o.State != Pending {
+		t.Errorf("the first client, another server: %+v", o)
 	}
 	b = newBench(t)
 	b.limits.Wait, b.limits.Burst, b.limits.Every = 0, 4, time.Hour

@@ -102,13 +102,3 @@ func newID() string {
 	s := strings.ToLower(rand.Text())[:idLength]
 	return s[:6] + "-" + s[6:11] + "-" + s[11:16] + "-" + s[16:21] + "-" + s[21:]
 }
-
-// ParseID reads an id however it was typed: capitals, spaces, and dashes or none. A part of one is none: a short name
-// would be another client's as easily (P-07).
-func ParseID(typed string) (string, error) {
-	s := strings.ToLower(strings.NewReplacer("-", "", " ", "").Replace(typed))
-	if len(s) != idLength || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") != "" {
-		return "", fmt.Errorf("%.60q is no id of an approval: it has %d letters and digits", typed, idLength)
-	}
-	return s[:6] + "-" + s[6:11] + "-" + s[11:16] + "-" + s[16:21] + "-" + s[21:], nil
-}

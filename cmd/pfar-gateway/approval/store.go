@@ -24,9 +24,9 @@ type Limits struct {
 	Wait      time.Duration // until a call is answered with its id instead of its result
 	Life      time.Duration // that a call waits, and then that an approval of it may be used
 	Open      int           // that wait at once
-	OfOne     int           // of them of one client, and of one server
+	OfOne     int           // of them of one client, and of one server; of one client's calls to one server half of that
 	Waiters   int           // sendings of one call that are answered late
-	Burst     int           // new ones of one client or server at once
+	Burst     int           // new ones of one client at once
 	Every     time.Duration // until there may be one more
 	Arguments int           // bytes of one
 	Bytes     int           // of all that wait

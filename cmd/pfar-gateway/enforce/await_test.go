@@ -22,7 +22,7 @@ func TestWaitsAtTheBeginning(t *testing.T) {
 	}
 	enter := func(ctx context.Context, p *enforce.Point) error {
 		_, err := p.Enter(ctx, enforce.Identity{Client: access.Operator, Handle: access.DefaultSession, Profile: "operator"},
-			enforce.Item{Server: "s", Kind: gate.Tool, Name: "t", Pin: "pin"}, enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")})
+			enforce.Item{Server: "s", Kind: gate.Tool, Name: "t", Pin: "pin", Fits: true}, enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")})
 		return err
 	}
 	p := late(whole.Trail)

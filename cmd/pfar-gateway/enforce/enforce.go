@@ -38,6 +38,7 @@ type Item struct {
 	Name     string                      // the server's own; of a resource its URI
 	Pin      string                      // digest of the accepted definition; "": definitions of this kind are not pinned
 	Hints    func() *gate.Hints          // what its server claims of it; nil: nothing that counts
+	Fits     bool                        // what is sent conforms to the schema of what it is sent to, or there is none
 	Typed    func() bool                 // reports whether its output is typed values without free text, by what a person has accepted; nil: it is not
 	FreeText func(arguments []byte) bool // reports whether they hold text that the schema does not bound; nil: they may
 }

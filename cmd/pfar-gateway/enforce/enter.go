@@ -6,7 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"strings"
+	"reflect"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
@@ -41,12 +41,19 @@ type weighed struct {
 func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*Passage, error) {
 	begun := time.Now()
 	p.await(ctx)
+	who, here := p.now(who, &it)
 	if who.Person { // gets what comes back as it came
 		it.Typed = nil
 	}
+	known := p.Vault == nil || p.Vault.Known() // before anything is looked for
 	w, err := p.weigh(who, &it, &r)
-	if p.Vault != nil && !p.Vault.Known() {
+	if !known {
 		err = errors.Join(err, errors.New("it is not known yet which secrets there are"))
+	}
+	if !here {
+		err = errors.Join(err, errGone)
+	}
+	if !known || !here {
 		w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile}
 	}
 	pass := &Passage{point: p, who: who, item: it, method: r.Method, begun: begun, facts: w.call.Facts, writes: w.writes, id: audit.NewID()}
@@ -57,6 +64,9 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	if v := w.decision.Verdict; v == gate.Inspect || v == gate.Ask && w.decision.Inspect {
 		about := fence.Meta{Server: it.Server, Tool: it.Name, Label: w.decision.Data}
 		w.report = p.others(ctx, w.policy.Asks(who.Profile), inspector.Outbound, about, r.Params, w.report)
+		if now, here := p.now(who, &it); !here || now.Profile != who.Profile || !reflect.DeepEqual(now.Rights, who.Rights) { // they take their time
+			w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile, Reason: "what the client may do has changed meanwhile: ask again"}
+		}
 	}
 	found := findings(w.report)
 	after := gate.Joined(w.session, w.call.Facts)
@@ -90,6 +100,8 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	pass.sent = true
 	return pass, nil
 }
+
+var errGone = errors.New("the client may not ask for this any more")
 
 // Missed records a request that is no request of anything there is, or not as it has to be: there is nothing to be decided, and
 // nothing is done.
@@ -143,7 +155,7 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	f = f.Stained(p.Sessions.Stained(it.Server))
 	w.call = gate.Call{
 		Client: who.Client, Server: it.Server, Name: it.Name, Method: r.Method, Facts: f,
-		Pinned: it.Pin != "" || it.Kind == gate.Resource, Schema: true, Audit: p.Trail.Failed() == nil,
+		Pinned: it.Pin != "" || it.Kind == gate.Resource, Schema: it.Fits, Audit: p.Trail.Failed() == nil,
 	}
 	a := &w.call.Arguments
 	if it.Kind == gate.Tool && !r.Answer {
@@ -152,15 +164,7 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	a.FreeText = w.session.Label.Integrity != gate.Extracted || it.FreeText == nil || it.FreeText(r.Arguments)
 	builtin := inspect.Builtin{Vault: p.Vault, Parsed: true}
 	w.report = builtin.Inspect(inspector.Outbound, r.Params)
-	for _, f := range w.report.Findings {
-		what, name, _ := strings.Cut(f.Kind, ": ")
-		switch {
-		case what == "vault":
-			a.Vault = cmp.Or(a.Vault, name)
-		case what == "secret":
-			a.Pattern = cmp.Or(a.Pattern, name)
-		}
-	}
+	a.Vault, a.Pattern = w.report.Vault(), w.report.Pattern()
 	w.decision = w.policy.Decide(w.session, w.call)
 	return w, err
 }
@@ -206,7 +210,11 @@ func (p *Point) outlasts(pass *Passage) error {
 func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, found []audit.Finding) error {
 	request := p.request(pass, w, r, found)
 	outcome, err := p.Approvals.Ask(ctx, request, func() (approval.Request, error) {
-		now, err := p.weigh(pass.who, &pass.item, r)
+		who, here := p.now(pass.who, &pass.item)
+		if !here {
+			return approval.Request{}, errGone
+		}
+		now, err := p.weigh(who, &pass.item, r)
 		if err == nil && now.decision.Verdict == gate.Deny {
 			err = errors.New(lower(now.decision.Reason))
 		}

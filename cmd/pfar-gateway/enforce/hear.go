@@ -13,7 +13,11 @@ import (
 // tells of resources, and the list of them, of which there are no parameters.
 // It returns the notification's parameters as the client may have them. With an error the client must not get it.
 func (p *Point) Hear(ctx context.Context, who Identity, server string, declared []byte, method string, params []byte) ([]byte, error) {
-	it := Item{Server: server, Declared: declared, Kind: gate.Resource}
+	it := Item{Server: server, Declared: declared, Kind: gate.Resource, Fits: true}
+	who, here := p.now(who, &it) // the stream that it comes on may be hours old
+	if !here {
+		return nil, errors.New("the client may not hear this server any more")
+	}
 	w, err := p.weigh(who, &it, &Request{Method: method, Answer: true})
 	if err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func (g *Passage) clean(ctx context.Context, b []byte) bool { return g.judged(ct
 func (g *Passage) judged(ctx context.Context, b []byte, forged func() fenced.Forged) bool {
 	builtin := inspect.Builtin{Vault: g.point.Vault, Parsed: true, Fenced: forged != nil}
 	report := builtin.Inspect(inspector.Inbound, b)
-	who, _ := g.now() // who may not be here any more gets nothing
+	who, _ := g.point.now(g.who, &g.item) // who may not be here any more gets nothing
 	names := g.point.policy.Load().Asks(who.Profile)
 	if forged != nil {
 		if f := forged(); f.Count > 0 {

@@ -179,11 +179,11 @@ func (g *Passage) Said(ctx context.Context, method string, params []byte) ([]byt
 // counts is the client's profile and rights as they are by now, whatever the request began with. If it cannot answer once more, a
 // person has as long to approve it as an approval lives.
 func (g *Passage) Enter(ctx context.Context, method string, answer []byte, last bool) error {
-	who, here := g.now()
+	it := g.item
+	who, here := g.point.now(g.who, &it)
 	if !here {
 		return refused(g.id, "the client may not answer this server any more")
 	}
-	it := g.item
 	it.FreeText, it.Typed = nil, nil
 	more, err := g.point.Enter(ctx, who, it, Request{
 		Method: method, Arguments: answer, Params: answer, Answer: true, Stays: method != "roots/list", Last: last,
@@ -194,19 +194,19 @@ func (g *Passage) Enter(ctx context.Context, method string, answer []byte, last 
 	return more.End("sent", 0)
 }
 
-// now is who makes the request, as that is by now, and whether that client may still have this item.
-func (g *Passage) now() (Identity, bool) {
-	if g.point.Now == nil {
-		return g.who, true
+// now is who makes a request, as that is by now, and whether that client may still have this item.
+func (p *Point) now(who Identity, it *Item) (Identity, bool) {
+	if p.Now == nil {
+		return who, true
 	}
-	who, here := g.point.Now(g.who)
+	who, here := p.Now(who)
 	switch {
 	case !here || who.Rights == nil:
 		return who, here
-	case g.item.Kind == gate.Tool:
-		return who, who.Rights.Tool(g.item.Server, g.item.Name)
+	case it.Kind == gate.Tool:
+		return who, who.Rights.Tool(it.Server, it.Name)
 	}
-	return who, who.Rights.Server(g.item.Server)
+	return who, who.Rights.Server(it.Server)
 }
 
 // End closes the record. With an error the client must not get the result: what is not recorded is not done.

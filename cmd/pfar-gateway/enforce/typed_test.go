@@ -20,7 +20,7 @@ var extracted = gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Extr
 func sensor() enforce.Item {
 	return enforce.Item{
 		Owner: "sensor", Server: "sensor", Declared: []byte(`{"server":"sensor","words":[{"effect":"none","from":"owner"}]}`), Kind: gate.Tool, Name: "read", Pin: "p",
-		Typed: func() bool { return true },
+		Fits: true, Typed: func() bool { return true },
 	}
 }
 
@@ -81,7 +81,7 @@ func TestTypedRaises(t *testing.T) {
 		}, raw, "no result of typed values"},
 		"what another session has written": {func(t *testing.T, p *enforce.Point, pass *enforce.Passage) {
 			taint(t, p, phone, raw)
-			enter(t, p, phone, enforce.Item{Server: "sensor", Kind: gate.Tool, Name: "set", Pin: "p"})
+			enter(t, p, phone, enforce.Item{Server: "sensor", Kind: gate.Tool, Name: "set", Pin: "p", Fits: true})
 			if taken, err := pass.Taken(); taken || err != nil || pass.Extracts() {
 				t.Errorf("taken %t, %v", taken, err)
 			}
@@ -139,7 +139,7 @@ func TestNotTyped(t *testing.T) {
 		"a person's call":     {func(_ *enforce.Point, who *enforce.Identity, _ *enforce.Item) { who.Person = true }, raw},
 		"a stained server": {func(p *enforce.Point, _ *enforce.Identity, _ *enforce.Item) {
 			taint(t, p, phone, raw)
-			enter(t, p, phone, enforce.Item{Server: "sensor", Kind: gate.Tool, Name: "set", Pin: "p"})
+			enter(t, p, phone, enforce.Item{Server: "sensor", Kind: gate.Tool, Name: "set", Pin: "p", Fits: true})
 		}, raw},
 		"a trusted server": {func(_ *enforce.Point, _ *enforce.Identity, it *enforce.Item) {
 			it.Owner, it.Declared = "trusted", tool(t, "sensor", gate.None).Declared

@@ -28,6 +28,9 @@ type Ask struct {
 	gone func() // to be called then
 }
 
+// Declared is what the owner says of the server, nil for nothing.
+func (a *Ask) Declared() []byte { return a.u.server.Declared }
+
 // givenUp is a call that the server may still work on, and ask about, though its client has gone.
 type givenUp struct {
 	client string
@@ -322,32 +325,29 @@ func (u *Upstream) withdrawn(params []byte) {
 	a.takeBack()
 }
 
-// logged hands a log message to the calls in flight that asked for such, if they are all one client's: on stdio a server does
-// not say whose call a message is about.
-func (u *Upstream) logged(params []byte) {
+// mayHear says who may hear a log message: the one client that has calls in flight, with those of them that asked for such, or
+// everybody if there are none. It is not sure if there are calls of several: on stdio a server does not say whose call a message is
+// about, and it may be another client's business.
+func (u *Upstream) mayHear() (to string, hear []func([]byte), sure bool) {
 	u.mu.Lock()
-	var to []func([]byte)
+	defer u.mu.Unlock()
 	var one *waiting
 	for _, w := range u.waiting {
 		if w.call.Client == "" {
 			continue
 		}
 		if one != nil && one.call.Client != w.call.Client {
-			u.mu.Unlock()
-			return // it may be about another client's business
+			return "", nil, false
 		}
 		one = w
 		if w.call.Log != nil {
-			to = append(to, w.call.Log)
+			hear = append(hear, w.call.Log)
 		}
 	}
-	if u.doubt(one) != nil {
-		to = nil
+	if one == nil {
+		return "", nil, true
 	}
-	u.mu.Unlock()
-	for _, f := range to {
-		f(params)
-	}
+	return one.call.Client, hear, u.doubt(one) == nil
 }
 
 var errCapabilities = errors.New("clientCapabilities is not an object")

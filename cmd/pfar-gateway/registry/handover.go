@@ -76,9 +76,9 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 }
 
 // noteOf passes notifications on to the clients that share a process.
-func (r *Registry) noteOf(u *Upstream) func(string, []byte) {
-	return func(method string, params []byte) {
-		r.event(Event{Server: u.server.Name, Method: method, Params: params, Shared: u.server.Sessions.Own})
+func (r *Registry) noteOf(u *Upstream) func(to, method string, params []byte) {
+	return func(to, method string, params []byte) {
+		r.event(Event{Server: u.server.Name, Declared: u.server.Declared, Method: method, Params: params, To: to, Shared: u.server.Sessions.Own})
 	}
 }
 

@@ -137,7 +137,7 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	if err := ms.LookAlike("name", "inputSchema", "uri", "uriTemplate", "_meta", "icons", "annotations"); err != nil {
+	if err := ms.LookAlike("name", "inputSchema", "outputSchema", "uri", "uriTemplate", "_meta", "icons", "annotations"); err != nil {
 		return Item{}, err
 	}
 	key := k.form().key

@@ -173,7 +173,7 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 func (r *Registry) take(u *Upstream, o *owned) {
 	u.log = u.log.With("session", o.handle)
 	u.own = &o.client
-	u.note = o.client.Note
+	u.note = func(_, method string, params []byte) { o.client.Note(method, params) }
 }
 
 // converseOwn is converse for a session's process.

@@ -55,11 +55,13 @@ type entry struct {
 
 // Event says what happened to a server.
 type Event struct {
-	Server  string
-	Changed Kinds     // lists that clients see differently now
-	Up      *Upstream // set if a new process has come up
-	Method  string    // of a notification to pass on, with Params
-	Params  []byte
+	Server   string
+	Declared []byte    // what the owner says of it, with Method
+	Changed  Kinds     // lists that clients see differently now
+	Up       *Upstream // set if a new process has come up
+	Method   string    // of a notification to pass on, with Params
+	Params   []byte
+	To       string // the one caller whom it may be about (Call.Client); "": all are told
 
 	Shared    bool // Method comes from the process that those clients share who have none of their own
 	Forgotten bool // there is nothing known of the server any more

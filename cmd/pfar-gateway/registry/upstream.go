@@ -28,8 +28,8 @@ type Upstream struct {
 	log     *slog.Logger
 	faults  *faults
 	leaks   leaks
-	note    func(method string, params []byte) // a notification for clients; must not block
-	hangUp  func()                             // on the launcher; nil: there is none
+	note    func(to, method string, params []byte) // a notification for clients, or for the one that has calls in flight; must not block
+	hangUp  func()                                 // on the launcher; nil: there is none
 
 	redaction *Redaction // nil: nothing is secret
 	secrets   int64      // serial of those that have to be known before it is read
@@ -73,7 +73,7 @@ func newUpstream(server handover.Server, stdin, stdout *os.File, memory *keep.Me
 	log = log.With("server", server.Name)
 	u := &Upstream{
 		server: server, mark: mark(server.Name, server.Label), conn: newConn(stdin, stdout, memory, limits), memory: memory, before: memory.Last(), limits: limits, timeout: server.Timeout, log: log, faults: newFaults(log),
-		note:  func(string, []byte) {},
+		note:  func(string, string, []byte) {},
 		slots: make(chan struct{}, limits.Concurrent), out: make(chan []byte, 2*limits.Concurrent),
 		retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
 		listens: listens{want: make(map[string]bool), kick: make(chan struct{}, 1)},
@@ -261,12 +261,18 @@ func (u *Upstream) notified(m jsonrpc.Message, notes *window) {
 	case string(mcp.MethodNotificationProgress):
 		u.progressed(m.Params)
 	case string(mcp.MethodNotificationMessage):
-		if !u.Modern() { // since 2026-07-28 each call says for itself what it wants to hear
-			u.note(m.Method, m.Params)
+		to, hear, sure := u.mayHear()
+		if !sure {
+			return
 		}
-		u.logged(m.Params)
+		if !u.Modern() { // since 2026-07-28 each call says for itself what it wants to hear
+			u.note(to, m.Method, m.Params)
+		}
+		for _, f := range hear {
+			f(m.Params)
+		}
 	case mcp.MethodNotificationResourceUpdated, string(mcp.MethodNotificationElicitationComplete):
-		u.note(m.Method, unmarked(m.Params))
+		u.note("", m.Method, unmarked(m.Params))
 	case string(mcp.MethodNotificationSubscriptionsAcknowledged):
 		u.acknowledged(m.Params)
 	case string(mcp.MethodNotificationCancelled):

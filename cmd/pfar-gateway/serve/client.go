@@ -32,9 +32,6 @@ type Sessions interface {
 	Known(client, handle string) bool
 }
 
-// Mints has the handles that clients may name asked for, from before the first is served.
-func (s *Server) Mints(known Sessions) { s.clients.minted = known }
-
 // Unmint ends what is open under handles that are known no more.
 func (s *Server) Unmint() {
 	s.clients.mu.Lock()

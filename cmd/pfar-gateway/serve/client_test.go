@@ -144,7 +144,7 @@ func TestPathsOfClients(t *testing.T) {
 	for _, name := range []string{"one", "two", "desk2"} {
 		g.Launch(t, handover.Server{Name: name}, kinds(name)).Ready(t)
 	}
-	g.srv.Mints(minted{"desk": {"h-1"}, "lab": {"h-2"}})
+	g.srv.clients.minted = minted{"desk": {"h-1"}, "lab": {"h-2"}}
 	one := declared("one", "", "two") // a client that is called like a server
 	one.Tokens = []access.Digest{access.DigestOf([]byte(labToken + "2"))}
 	g.srv.Learn([]access.Client{declared("desk", deskToken, "one", "desk2"), declared("lab", labToken, "two"), one})
@@ -257,7 +257,7 @@ func TestSessionsAreTheirClients(t *testing.T) {
 	g := start(t, DefaultLimits())
 	g.Launch(t, handover.Server{Name: "one"}, kinds("one")).Ready(t)
 	handles := minted{"desk": {"h"}}
-	g.srv.Mints(handles)
+	g.srv.clients.minted = handles
 	desk := declared("desk", deskToken, "one")
 	desk.Tokens = append(desk.Tokens, access.DigestOf([]byte("pfar_another")))
 	g.srv.Learn([]access.Client{desk, declared("lab", labToken, "one")})

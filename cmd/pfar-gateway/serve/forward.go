@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,14 +17,21 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // target is what a request is about: a tool, a prompt, a resource.
 type target struct {
 	registry.Route
+	kind  gate.Kind
+	fits  bool           // the request is as its schema has it, if it has one
 	reads bool           // asking twice does no harm
 	edits []jsonrpc.Edit // of the parameters
 }
+
+// resourceOf is a resource, which has no schema.
+func resourceOf(r registry.Route) target { return target{Route: r, kind: gate.Resource, fits: true} }
 
 // replayWait bounds how long a call waits for a server that ended to come up again. The launcher's back-off begins with
 // 1 s and 5 s.
@@ -44,15 +52,20 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 	return x.left(ctx, re, err)
 }
 
-// still is find for a request that has passed the gate with t: what it finds later must be the same.
+// still is find for a request that has passed the gate with t: what it finds later must be the same, and of the same declaration.
 func (t target) still(find func() (target, error)) func() (target, error) {
 	return func() (target, error) {
 		now, err := find()
-		if err == nil && (now.Upstream.Server().Name != t.Upstream.Server().Name || now.Name != t.Name || now.Item.Pin != t.Item.Pin) {
+		if err == nil && (now.Name != t.Name || now.Item.Pin != t.Item.Pin || !sameServer(now.Upstream.Server(), t.Upstream.Server())) {
 			err = jsonrpc.Errorf(registry.CodeUnavailable, "what was asked for has changed meanwhile: ask again")
 		}
 		return now, err
 	}
+}
+
+// sameServer reports whether two processes are of one server, of which the owner says the same.
+func sameServer(a, b handover.Server) bool {
+	return a.Name == b.Name && bytes.Equal(a.Declared, b.Declared)
 }
 
 // attempt sends the request, and returns the result. Should the server's process end, the next one is asked once more if the

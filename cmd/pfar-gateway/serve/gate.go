@@ -44,7 +44,7 @@ func (x *exchange) enter(ctx context.Context, t target) error {
 	if x.srv.gate == nil {
 		return errNoGate
 	}
-	it := itemOf(t, x.msg.Method)
+	it := itemOf(t)
 	r, bounded := x.asked()
 	if !bounded {
 		it.FreeText = nil
@@ -92,16 +92,13 @@ func (s *Server) now(who enforce.Identity) (enforce.Identity, bool) {
 }
 
 // itemOf is what a request is about, for the gate.
-func itemOf(t target, method string) enforce.Item {
-	it := enforce.Item{Owner: t.Upstream.Identity(), Server: t.Upstream.Server().Name, Declared: t.Upstream.Server().Declared, Kind: gate.Resource, Name: t.Name, Pin: t.Item.Pin}
-	switch {
-	case mcp.MCPMethod(method) == mcp.MethodToolsCall:
-		it.Kind, it.FreeText = gate.Tool, t.Item.FreeText
+func itemOf(t target) enforce.Item {
+	it := enforce.Item{Owner: t.Upstream.Identity(), Server: t.Upstream.Server().Name, Declared: t.Upstream.Server().Declared, Kind: t.kind, Name: t.Name, Pin: t.Item.Pin, Fits: t.fits}
+	if t.kind == gate.Tool {
+		it.FreeText = t.Item.FreeText
 		if t.Item.Reviewed {
 			it.Hints, it.Typed = func() *gate.Hints { return hints(t.Item) }, func() bool { return t.Item.Extracts() }
 		}
-	case t.Item.Pin != "":
-		it.Kind = gate.Prompt
 	}
 	return it
 }
@@ -240,7 +237,7 @@ func (s *Server) unasked(t *session, a *registry.Ask) (*enforce.Passage, error) 
 	if s.gate == nil || !ok {
 		return nil, errNoGate
 	}
-	it := enforce.Item{Server: a.Server, Declared: s.declaredBy(a.Server), Kind: gate.Resource, Name: a.Method}
+	it := enforce.Item{Server: a.Server, Declared: a.Declared(), Kind: gate.Resource, Name: a.Method, Fits: true}
 	return s.gate.Enter(s.calls, who, it, enforce.Request{Method: a.Method, Arguments: []byte("{}"), Params: []byte("{}"), Answer: true})
 }
 
@@ -252,7 +249,7 @@ func (x *exchange) heed(sub *subscriber, m told) ([]byte, error) {
 	if x.srv.gate == nil {
 		return nil, errNoGate
 	}
-	said, err := x.srv.gate.Hear(x.r.Context(), x.identity().passes(), m.says, x.srv.declaredBy(m.says), m.method, m.params)
+	said, err := x.srv.gate.Hear(x.r.Context(), x.identity().passes(), m.says, m.declared, m.method, m.params)
 	return sub.message(m.method, said), err
 }
 

@@ -22,6 +22,7 @@ type subscriber struct {
 	bound    binding
 	rights   atomic.Pointer[access.Rights] // nil: nobody has said yet, and nothing is told
 	endpoint string
+	session  string // that it is of; "" for subscriptions/listen
 	kinds    registry.Kinds
 	tag      []byte        // id of subscriptions/listen, which marks all that is sent on it
 	wake     chan struct{} // something waits
@@ -41,10 +42,11 @@ type subscriber struct {
 
 // told is a message for a client.
 type told struct {
-	message []byte
-	says    string // the server whose notification it is instead, which has to pass the gate; "" for none's
-	method  string // of that
-	params  []byte
+	message  []byte
+	says     string // the server whose notification it is instead, which has to pass the gate; "" for none's
+	declared []byte // of that: what the owner says of it
+	method   string
+	params   []byte
 }
 
 // dismiss ends the stream.
@@ -60,17 +62,23 @@ func newSubscriber(bound binding, endpoint string, kinds registry.Kinds, limit i
 	return &subscriber{bound: bound, over: make(chan struct{}), endpoint: endpoint, kinds: kinds, limit: limit, wake: make(chan struct{}, 1), uris: make(map[string]string), elicitations: make(map[string]struct{})}
 }
 
-// take returns what waits, as messages without line ends.
-func (s *subscriber) take() []told {
+// next takes out one message, false if none waits. What has to pass the gate, which may take its time, comes behind all others.
+func (s *subscriber) next() (told, bool) {
 	s.mu.Lock()
-	changed, queue := s.changed, s.queue
-	s.changed, s.queue = 0, nil
-	s.mu.Unlock()
-	var messages []told
-	for _, method := range changed.Notifications() {
-		messages = append(messages, told{message: s.message(method, nil)})
+	defer s.mu.Unlock()
+	for i, method := range s.changed.Notifications() {
+		s.queue = slices.Insert(s.queue, i, told{message: s.message(method, nil)})
 	}
-	return append(messages, queue...)
+	s.changed = 0
+	if len(s.queue) == 0 {
+		return told{}, false
+	}
+	i := max(0, slices.IndexFunc(s.queue, func(t told) bool { return t.says == "" }))
+	m := s.queue[i]
+	if s.queue = slices.Delete(s.queue, i, i+1); len(s.queue) > 0 {
+		s.poke()
+	}
+	return m, true
 }
 
 // message returns a notification, marked with the request that asked for it.
@@ -111,14 +119,29 @@ func (s *subscriber) event(e registry.Event, about subject) {
 		s.changed |= k
 		waits = true
 	}
-	apart := e.Shared && s.tag == nil // a session has a process of its own, and hears of that
-	if e.Method != "" && !apart && len(s.queue) < s.limit && s.wants(e, about) {
-		s.queue = append(s.queue, told{says: e.Server, method: e.Method, params: about.only(e.Method, e.Params)})
+	apart := e.Shared && s.tag == nil || e.To != "" && e.To != s.session // a session has a process of its own, and hears of that; it is another's call
+	if e.Method != "" && !apart && s.hasRoom(e.Server) && s.wants(e, about) {
+		s.queue = append(s.queue, told{says: e.Server, declared: e.Declared, method: e.Method, params: about.only(e.Method, e.Params)})
 		waits = true
 	}
 	if waits {
 		s.poke()
 	}
+}
+
+// hasRoom reports whether there is room for what a server says: of each server for some, and of all of them for half of what may wait,
+// as the other half is for questions. s.mu is held.
+func (s *subscriber) hasRoom(server string) bool {
+	all, same := 0, 0
+	for _, t := range s.queue {
+		if t.says != "" {
+			all++
+		}
+		if t.says == server {
+			same++
+		}
+	}
+	return all < s.limit/2 && same < s.limit/8
 }
 
 // push queues a message for the client, and reports false if there is no room.

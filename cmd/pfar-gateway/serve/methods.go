@@ -15,6 +15,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
+	"github.com/pfar/pfar/policies/gate"
 )
 
 // method does what a request asks. The list is closed: what is not on it does not reach a server (GC-25).
@@ -118,7 +119,7 @@ func (x *exchange) initialize() (reply, error) {
 
 // newSession makes the session that initialize asks for.
 func (x *exchange) newSession(version string) (*session, error) {
-	s := &session{bound: x.bound, endpoint: x.endpoint, version: version, abilities: []byte("{}")}
+	s := &session{id: newSessionID(), bound: x.bound, endpoint: x.endpoint, version: version, abilities: []byte("{}")}
 	for _, name := range [...]string{"clientInfo", "capabilities"} {
 		raw := x.params.Get(name)
 		if raw == nil {
@@ -135,11 +136,12 @@ func (x *exchange) newSession(version string) (*session, error) {
 		return nil, err
 	}
 	s.sub = x.subscriber(registry.AllKinds)
+	s.sub.session = s.id
 	x.srv.hub.add(s.sub)
-	if err := x.srv.sessions.add(s); err != nil {
+	if err := x.srv.sessions.open(s); err != nil {
 		x.srv.hub.remove(s.sub)
 		if s.handle != "" {
-			_ = x.srv.gate.Sessions.End(s.bound.Client, s.handle) // nothing of it is on the disk
+			_ = x.srv.gate.Sessions.End(s.bound.Client, s.handle) // it has seen nothing; what stays of it on the disk is pruned
 		}
 		return nil, jsonrpc.Errorf(registry.CodeBusy, "%v", err)
 	}
@@ -225,15 +227,20 @@ func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
 	re, err := x.reach(ctx, func() (target, error) {
 		route, err := x.catalogue().Named(k, x.endpoint, name)
 		none = err
+		t := target{Route: route, kind: gate.Prompt, fits: true, reads: true, edits: rename(x.params, name, route.Name)}
+		if k == registry.Tools {
+			t.kind, t.fits, t.reads = gate.Tool, false, route.Item.Reads
+		}
 		if err == nil && k == registry.Tools {
 			if err := x.paramHeaders(route.Item.Headers); err != nil {
 				return target{}, err
 			}
-			if v := route.Item.CheckArguments(x.params.Get("arguments")); v != nil {
+			v := route.Item.CheckArguments(x.params.Get("arguments"))
+			if t.fits = v == nil; !t.fits {
 				err = &misused{route, v}
 			}
 		}
-		return target{route, k == registry.Prompts || route.Item.Reads, rename(x.params, name, route.Name)}, err
+		return t, err
 	})
 	if wrong, ok := errors.AsType[*misused](err); ok {
 		return x.observed(ctx, wrong.route.Upstream.Server().Name, wrong.route.Name, func(context.Context) (reply, error) {
@@ -297,7 +304,9 @@ func (x *exchange) resource() (string, registry.Route, error) {
 func (x *exchange) read(ctx context.Context) (reply, error) {
 	return x.reach(ctx, func() (target, error) {
 		_, route, err := x.resource()
-		return target{Route: route, reads: true}, err
+		t := resourceOf(route)
+		t.reads = true
+		return t, err
 	})
 }
 
@@ -325,7 +334,7 @@ func (x *exchange) completion(ctx context.Context) (reply, error) {
 		return x.reach(ctx, func() (target, error) {
 			route, err := x.catalogue().Named(registry.Prompts, x.endpoint, name)
 			own := jsonrpc.Splice(nil, raw, ref.Replace(ref.Index("name"), jsonrpc.Quote(route.Name)))
-			return target{route, true, []jsonrpc.Edit{x.params.Replace(i, own)}}, err
+			return target{Route: route, kind: gate.Prompt, fits: true, reads: true, edits: []jsonrpc.Edit{x.params.Replace(i, own)}}, err
 		})
 	case "ref/resource":
 		uri, err := jsonrpc.String(ref.Get("uri"))
@@ -337,7 +346,9 @@ func (x *exchange) completion(ctx context.Context) (reply, error) {
 			if err == nil && !ok {
 				err = invalidParams("no server has the resource %.200q", uri)
 			}
-			return target{Route: route, reads: true}, err
+			t := resourceOf(route)
+			t.reads = true
+			return t, err
 		})
 	}
 	return reply{}, invalidParams("a reference is a ref/prompt or a ref/resource, not %.100q", kind)

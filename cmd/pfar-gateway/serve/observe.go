@@ -34,7 +34,7 @@ func (x *exchange) observed(ctx context.Context, server, name string, call func(
 	start := time.Now()
 	ctx, running := x.srv.telemetry.Begin(ctx, c)
 	x.traceparent, x.tracestate = running.Traceparent(), ""
-	if x.meta.Get("tracestate") != nil { // the gate has looked through the message, and not through its headers
+	if x.meta.Get("traceparent") != nil && x.meta.Get("tracestate") != nil { // the gate has looked through the message, and not through its headers
 		x.tracestate = running.Tracestate()
 	}
 	ended := false

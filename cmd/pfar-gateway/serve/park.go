@@ -36,8 +36,9 @@ type parked struct {
 	bound        binding
 	pass         *enforce.Passage
 	expiry       *time.Timer
+	state        string        // that its client comes back with
 	left         chan struct{} // closed when it waits no more
-	freed        bool          // its place; under the parking's lock
+	freed        time.Time     // when its place was, as the call had ended; under the parking's lock
 }
 
 // parking are all of them, by the state that their clients come back with.
@@ -70,7 +71,7 @@ func (x *exchange) leave(p *parked) (reply, error) {
 	at := &x.srv.parking
 	at.mu.Lock()
 	at.byState[state] = p
-	p.left = make(chan struct{})
+	p.state, p.left = state, make(chan struct{})
 	go x.srv.watch(p, p.left)
 	x.pass = nil // until the client comes back
 	p.expiry = time.AfterFunc(x.srv.limits.Human, func() {
@@ -95,7 +96,7 @@ func (s *Server) enter(p *parked) bool {
 	defer s.parking.mu.Unlock()
 	n := 0
 	for _, other := range s.parking.byState {
-		if other.conversation.up == p.conversation.up && !other.freed {
+		if other.conversation.up == p.conversation.up && other.freed.IsZero() {
 			n++
 		}
 	}
@@ -104,28 +105,45 @@ func (s *Server) enter(p *parked) bool {
 	}
 	select {
 	case s.room <- struct{}{}:
-		p.freed = false
+		p.freed = time.Time{}
 		return true
 	default:
 		return false
 	}
 }
 
-// watch gives a waiting call's place back as soon as the call ends: what is left to keep is its outcome.
+// watch gives a waiting call's place back as soon as the call ends: what is left to keep is its outcome, as long as there are not
+// too many of those.
 func (s *Server) watch(p *parked, left <-chan struct{}) {
 	select {
 	case <-left:
+		return
 	case <-p.conversation.over:
-		s.parking.mu.Lock()
-		defer s.parking.mu.Unlock()
-		s.free(p)
+	}
+	s.parking.mu.Lock()
+	s.free(p)
+	oldest, n := p, 0
+	for _, other := range s.parking.byState {
+		if other.freed.IsZero() {
+			continue
+		}
+		if n++; other.freed.Before(oldest.freed) {
+			oldest = other
+		}
+	}
+	s.parking.mu.Unlock()
+	if n > maxOutcomes && s.unpark(oldest.state) == oldest {
+		oldest.pass.Expire()
 	}
 }
 
+// maxOutcomes bounds the results that are kept for clients that may not come back: each may be as long as a server's line.
+const maxOutcomes = 16
+
 // free gives the place back. The parking's lock is held.
 func (s *Server) free(p *parked) {
-	if !p.freed {
-		p.freed = true
+	if p.freed.IsZero() {
+		p.freed = time.Now()
 		<-s.room
 	}
 }

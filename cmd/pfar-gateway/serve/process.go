@@ -104,7 +104,7 @@ func (s *Server) clientOf(t *session, server handover.Server) (registry.SessionC
 		},
 		Keeps: func() bool { return len(t.sub.watchedOf(server.Name)) > 0 },
 		Note: func(method string, params []byte) {
-			t.sub.event(registry.Event{Server: server.Name, Method: method, Params: params}, subjectOf(method, params))
+			t.sub.event(registry.Event{Server: server.Name, Declared: server.Declared, Method: method, Params: params}, subjectOf(method, params))
 		},
 	}, nil
 }

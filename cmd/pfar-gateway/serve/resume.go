@@ -149,8 +149,9 @@ func (s *Server) Keep(ctx context.Context, m *keep.Memory) {
 
 // resume opens a session again. Whether its client is still let in, Learn sees.
 func (s *Server) resume(ctx context.Context, k keptSession) {
-	t := &session{handle: k.Handle, bound: k.Bound, endpoint: k.Endpoint, version: k.Version, abilities: k.Abilities}
+	t := &session{id: k.ID, handle: k.Handle, bound: k.Bound, endpoint: k.Endpoint, version: k.Version, abilities: k.Abilities}
 	t.sub = newSubscriber(t.bound, t.endpoint, registry.AllKinds, s.limits.Queue)
+	t.sub.session = k.ID
 	t.sub.level = min(max(k.Level, 0), len(levels)-1)
 	if view, err := s.registry.Catalogue().View(k.Endpoint); err == nil {
 		for kind, list := range view.Lists {
@@ -166,7 +167,7 @@ func (s *Server) resume(ctx context.Context, k keptSession) {
 	for _, e := range k.Elicitations {
 		t.sub.elicitations[e] = struct{}{}
 	}
-	if s.sessions.open(t, k.ID) != nil {
+	if s.sessions.open(t) != nil {
 		return
 	}
 	s.hub.add(t.sub)

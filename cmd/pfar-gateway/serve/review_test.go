@@ -13,6 +13,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -451,10 +452,15 @@ func TestRoomOfEachServer(t *testing.T) {
 		return m.Method == "tools/call"
 	}}).Ready(t)
 	g.Launch(t, handover.Server{Name: "s", Capabilities: everyCapability}, asking("elicitation/create", `{"message":"Name?"}`)).Ready(t)
-	for range limits.Parked {
+	for range 2 * maxOutcomes {
 		g.modern(t, "/mcp/evil", "tools/call", "echo", `"name":"echo"`, `{"roots":{}}`)
 		time.Sleep(50 * time.Millisecond)
 	}
+	g.srv.parking.mu.Lock()
+	if n := len(g.srv.parking.byState); n < 1 || n > maxOutcomes+1 { // one may be about to end
+		t.Errorf("%d results are kept for a client that does not come back, want at most %d", n, maxOutcomes)
+	}
+	g.srv.parking.mu.Unlock()
 	if got := g.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo"`, `{"elicitation":{}}`); !strings.Contains(got, "Name?") {
 		t.Errorf("got %s", got)
 	}
@@ -507,6 +513,92 @@ func TestLogOfAnotherClientsCall(t *testing.T) {
 	one, other := <-got[0], <-got[1] // also of the one who is not told, before the gateway ends
 	if strings.Contains(one, "about one call") && strings.Contains(other, "about one call") {
 		t.Error("both clients were told")
+	}
+}
+
+// TestLogOfALegacyServer: what it logs while one client's call runs is for that client's session alone, while several clients' run for
+// none, and for all when none runs.
+func TestLogOfALegacyServer(t *testing.T) {
+	g := start(t, DefaultLimits())
+	calls := make(chan jsonrpc.Message, 2)
+	l := g.Launch(t, handover.Server{Name: "s"}, registrytest.Script{Capabilities: `{"tools":{},"logging":{}}`, On: func(_ *registrytest.Server, m jsonrpc.Message) bool {
+		if m.Method == "tools/call" {
+			calls <- m
+		}
+		return m.Method == "tools/call"
+	}})
+	l.Ready(t)
+	clients, streams := make([]*client, 2), make([]<-chan string, 2)
+	for i := range clients {
+		clients[i] = g.session(t, "/mcp/s")
+		clients[i].call(t, "logging/setLevel", `{"level":"debug"}`)
+		streams[i] = clients[i].stream(t, g.request(t, "GET", clients[i].path, "", clients[i].with))
+	}
+	say := func(text string) {
+		l.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":%q}}`, text)
+	}
+	begin := func(i int) (jsonrpc.Message, <-chan string) {
+		got := clients[i].callStreamLater(t, `{"name":"echo"}`)
+		return <-calls, got
+	}
+	end := func(m jsonrpc.Message, got <-chan string) {
+		l.Result(m, `{"content":[]}`)
+		<-got
+	}
+	first, got := begin(0)
+	say("one call")
+	second, other := begin(1)
+	say("two calls")
+	end(first, got)
+	end(second, other)
+	say("no call")
+	for i, want := range [][]string{{"one call", "no call"}, {"no call"}} {
+		for _, text := range want {
+			if message := next(t, streams[i]); !strings.Contains(message, text) {
+				t.Errorf("client %d hears %s, want %s", i, message, text)
+			}
+		}
+	}
+}
+
+// TestTalkativeServer: one server that says much leaves room for others, and for questions, and these come first.
+func TestTalkativeServer(t *testing.T) {
+	sub := newSubscriber(binding{}, "", registry.AllKinds, 64)
+	sub.rights.Store(access.BuiltIn("c").Rights())
+	sub.level = 1
+	say := func(server string, n int) {
+		for range n {
+			params := []byte(`{"level":"error","data":"x"}`)
+			e := registry.Event{Server: server, Method: "notifications/message", Params: params}
+			sub.event(e, subjectOf(e.Method, e.Params))
+		}
+	}
+	say("loud", 1000)
+	say("quiet", 1)
+	if !sub.push([]byte("question")) {
+		t.Error("there is no room for a question")
+	}
+	for i := range 100 {
+		say(fmt.Sprint("s", i), 100)
+	}
+	for range 31 {
+		if !sub.push([]byte("question")) {
+			t.Error("servers' words fill the room for questions")
+		}
+	}
+	heard := map[string]int{}
+	for last := false; ; {
+		m, ok := sub.next()
+		if !ok {
+			break
+		}
+		if heard[m.says]++; m.says == "" && last {
+			t.Error("a question waits behind what has to be looked through")
+		}
+		last = m.says != ""
+	}
+	if heard["loud"] != 8 || heard["quiet"] != 1 || heard[""] != 32 {
+		t.Errorf("heard %v", heard)
 	}
 }
 
@@ -582,9 +674,12 @@ func TestOwnQuestionNobodyHears(t *testing.T) {
 	c := g.sessionThat(t, "/mcp/s", `{"roots":{}}`)
 	c.call(t, "logging/setLevel", `{"level":"debug"}`)
 	c.call(t, "tools/call", `{"name":"echo"}`)
-	for range DefaultLimits().Queue + 1 {
-		o.one().Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1}}`)
+	g.srv.hub.mu.Lock()
+	for sub := range g.srv.hub.subscribers {
+		for sub.push([]byte("{}")) {
+		}
 	}
+	g.srv.hub.mu.Unlock()
 	o.one().Say(`{"jsonrpc":"2.0","id":"z","method":"roots/list"}`)
 	lineWith(t, o.one(), `"id":"z"`)
 }
@@ -737,8 +832,8 @@ func TestLogsThatAreAnnounced(t *testing.T) {
 		r.Header.Set("Mcp-Method", "tools/call")
 		r.Header.Set("Mcp-Name", "echo")
 	}))
-	if announced && !strings.Contains(got, "heard") {
-		t.Errorf("logging is announced, and the client gets %s", got)
+	if !announced || !strings.Contains(got, "heard") {
+		t.Errorf("logging is announced: %t, and the client gets %s", announced, got)
 	}
 }
 

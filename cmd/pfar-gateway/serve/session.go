@@ -142,15 +142,15 @@ func newSessions(limit int, idle time.Duration, closed func(*session)) *sessions
 }
 
 // add opens a session, which it gives an id.
-func (t *sessions) add(s *session) error {
+func newSessionID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // crashes rather than fails
-	return t.open(s, base64.RawURLEncoding.EncodeToString(b[:]))
+	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// open opens a session of that id. When there are too many, the one that has been idle for longest gives way.
-func (t *sessions) open(s *session, id string) error {
-	s.id, s.ended, s.last = id, make(chan struct{}), time.Now()
+// open opens a session that has an id. When there are too many, the one that has been idle for longest gives way.
+func (t *sessions) open(s *session) error {
+	s.ended, s.last = make(chan struct{}), time.Now()
 	s.calls, s.questions, s.owns = make(map[string]context.CancelCauseFunc), make(map[string]question), make(map[string]*process)
 	t.mu.Lock()
 	var victim *session

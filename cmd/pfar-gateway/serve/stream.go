@@ -74,12 +74,14 @@ func (x *exchange) follow(ctx context.Context, sub *subscriber, ended <-chan str
 	sub.poke() // for what came while nobody listened
 	for {
 		select {
-		case <-sub.wake:
-			for _, m := range sub.take() {
-				message, err := x.heed(sub, m)
-				if err == nil && e.send(message) != nil {
-					return
-				}
+		case <-sub.wake: // for one message: it may take as long as inspectors do
+			m, ok := sub.next()
+			if !ok {
+				continue
+			}
+			message, err := x.heed(sub, m)
+			if err == nil && e.send(message) != nil {
+				return
 			}
 		case <-alive.C:
 			if e.raw([]byte(": alive\n\n")) != nil {

@@ -25,7 +25,7 @@ func (x *exchange) subscribe(ctx context.Context) (reply, error) {
 		x.missed(target{}, err)
 		return reply{}, err
 	}
-	first := target{Route: route}
+	first := resourceOf(route)
 	if err := x.enter(ctx, first); err != nil {
 		return x.denied(ctx, first, err)
 	}
@@ -60,7 +60,7 @@ func (x *exchange) subscribeTo(ctx context.Context, route registry.Route, uri st
 	case up.Modern():
 		err = ownWords(up, up.Watch(ctx, uri))
 	default:
-		re, err = x.forward(ctx, target{Route: route})
+		re, err = x.forward(ctx, resourceOf(route))
 	}
 	if err != nil && !had {
 		sub.unwatch(uri)
@@ -179,7 +179,7 @@ func (x *exchange) watchOn(ctx context.Context, sub *subscriber, server string, 
 		if err == nil && !ok {
 			err = invalidParams("server %q has no resource %.200q", server, uris[0])
 		}
-		return target{Route: route}, err
+		return resourceOf(route), err
 	}
 	first, err := find()
 	if err != nil {
@@ -194,7 +194,7 @@ func (x *exchange) watchOn(ctx context.Context, sub *subscriber, server string, 
 		t.Name = uri
 		r := enforce.Request{Method: string(mcp.MethodResourcesSubscribe), Arguments: fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))}
 		r.Params = r.Arguments
-		pass, denied := x.srv.gate.Enter(ctx, x.identity().passes(), itemOf(t, r.Method), r)
+		pass, denied := x.srv.gate.Enter(ctx, x.identity().passes(), itemOf(t), r)
 		if err = denied; err != nil {
 			break
 		}

@@ -8,11 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit"
@@ -451,5 +453,41 @@ func TestAnswersByNow(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestStillTheSame: what has passed the gate goes to a process of the declaration that it was judged by, and to no other.
+func TestStillTheSame(t *testing.T) {
+	g := start(t, DefaultLimits())
+	find := func() (target, error) {
+		route, err := g.srv.registry.Catalogue().Named(registry.Tools, "one", "echo")
+		return target{Route: route, kind: gate.Tool, fits: true}, err
+	}
+	l := g.Launch(t, handover.Server{Name: "one", Declared: []byte(`{"server":"one"}`)}, everything())
+	l.Ready(t)
+	first, err := find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, again := range []struct {
+		declared string
+		same     bool
+	}{{`{"server":"one"}`, true}, {`{"server":"one","words":[{"audience":"public"}]}`, false}, {``, false}, {`{"server":"one"}`, true}} {
+		before, err := find()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Exit()
+		<-l.Ended
+		l = g.Launch(t, handover.Server{Name: "one", Declared: []byte(again.declared)}, everything())
+		for {
+			if now, err := find(); err == nil && now.Upstream != before.Upstream {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if _, err := first.still(find)(); (err == nil) != again.same {
+			t.Errorf("%s: %v", again.declared, err)
+		}
 	}
 }
