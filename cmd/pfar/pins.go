@@ -20,14 +20,19 @@ them. All that you have accepted works on.
 
 DRIFT is what else is not as it was, the server's version or its program. It holds nothing back.
 
-What a server offers the first time is accepted, unless its declaration says pins = "hold".`
+What a server offers the first time is accepted, unless its declaration says pins = "hold" or inspectors
+find it suspicious. Nobody has looked at it then, and nothing that it claims counts until you accept it.`
 
 const pinsAcceptHelp = `Show what is held of a server, all of it or what is named, and accept exactly that.
 
 A name is search for a tool, prompt:greet for a prompt, or instructions; with the digest that "pfar pins show"
 prints, search@3f2a9c0d1e5b7788, it is that definition and no other. If the server changes one of them
 meanwhile, nothing is accepted. Without a terminal --yes is needed. With nothing held, the server's version
-and program are accepted as they are now.`
+and program are accepted as they are now.
+
+What is named and was accepted at its first use is shown as well, and then accepted by you. From then on
+pfar relies on what it claims: that it only reads, and, if its outputSchema has no room for text, that its
+results are typed values alone, which need no fence. "pfar pins show" says what its results are.`
 
 const pinsForgetHelp = `Forget all that was accepted of a server. What it offers next is then its first use, and accepted as a whole
 unless its declaration says pins = "hold". If it runs, that is at once.`
@@ -43,7 +48,7 @@ func (c *cli) pinsCommand() *cobra.Command {
 	})
 	var yes bool
 	accept := c.outputFlag(&cobra.Command{
-		Use: "accept SERVER [TOOL...]", Short: "Accept what is held of a server", Long: pinsAcceptHelp,
+		Use: "accept SERVER [TOOL...]", Short: "Accept what is held of a server, or was accepted at its first use", Long: pinsAcceptHelp,
 		Example: example("pfar pins accept notion", "pfar pins accept notion search prompt:summary", "pfar pins accept notion search@3f2a9c0d1e5b7788 --yes", "pfar pins accept notion --yes --json"),
 		Args:    serverAndMore, ValidArgsFunction: c.completeHeld,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -188,14 +193,17 @@ func (c *cli) pinsShow(ctx context.Context, server string, names []string) error
 	case len(names) > 0:
 		for _, d := range p.Descriptors {
 			if !slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Title == d.Title }) { // of those the difference says it
-				c.printDescriptor(d)
+				c.printDescriptor(c.stdout, d)
 			}
 		}
 	case len(p.Held) == 0 && len(p.Descriptors) > 0:
 		c.printDescriptors(p.Descriptors)
 	}
-	if slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Digest != "" }) {
+	switch {
+	case slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Digest != "" }):
 		c.hintAt("pfar pins accept " + p.Server)
+	case len(names) > 0 && slices.ContainsFunc(p.Descriptors, p.unconfirmed):
+		c.hintAt("pfar pins accept " + p.Server + " " + names[0] + " has what it claims count")
 	}
 	return nil
 }
@@ -241,6 +249,7 @@ func (c *cli) printHeld(w io.Writer, server string, held []heldPin) {
 			head += ", first seen " + minute(h.Seen)
 		}
 		fmt.Fprintf(w, "\n%s\n", head)
+		printResults(w, h.Results)
 		if h.Suspicious != "" {
 			fmt.Fprintln(w, c.paint(w, red, "Inspectors find it suspicious: "+escape(h.Suspicious, oneLine)))
 		}
@@ -254,14 +263,22 @@ func (c *cli) printHeld(w io.Writer, server string, held []heldPin) {
 	}
 }
 
-func (c *cli) printDescriptor(d acceptedPin) {
+// printResults says what clients get of a tool's results, if there is anything to say.
+func printResults(w io.Writer, results string) {
+	if results != "" {
+		fmt.Fprintf(w, "results: %s\n", escape(results, oneLine))
+	}
+}
+
+func (c *cli) printDescriptor(w io.Writer, d acceptedPin) {
 	gone := ""
 	if d.Gone {
 		gone = ", no longer offered"
 	}
-	head := c.paint(c.stdout, bold, escape(d.Title, oneLine)+" accepted")
-	fmt.Fprintf(c.stdout, "%s (%s) at %s with version %q%s, SHA-256 %s\n", head, escape(d.By, oneLine), minute(d.At), d.Version, gone, escape(d.Digest, oneLine))
-	fmt.Fprint(c.stdout, escape(d.Text, keepLines))
+	head := c.paint(w, bold, escape(d.Title, oneLine)+" accepted")
+	fmt.Fprintf(w, "%s (%s) at %s with version %q%s, SHA-256 %s\n", head, escape(d.By, oneLine), minute(d.At), d.Version, gone, escape(d.Digest, oneLine))
+	printResults(w, d.Results)
+	fmt.Fprint(w, escape(d.Text, keepLines))
 }
 
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
@@ -275,14 +292,20 @@ func (c *cli) pinsAccept(ctx context.Context, server string, names []string, yes
 	if err != nil {
 		return err
 	}
-	chosen, err := p.acceptable(names)
+	chosen, confirmed, err := p.acceptable(names)
 	if err != nil {
 		return err
 	}
 	if len(chosen) == 0 && len(p.Drift) == 0 {
 		return c.printAccepted(server, nil)
 	}
-	if err := c.ask(ctx, yes, p.question(len(chosen)), func(w io.Writer) { c.printHeld(w, server, p.Held) }); err != nil {
+	show := func(w io.Writer) {
+		c.printHeld(w, server, p.Held)
+		for _, d := range confirmed {
+			c.printDescriptor(w, d)
+		}
+	}
+	if err := c.ask(ctx, yes, p.question(len(chosen)), show); err != nil {
 		return err
 	}
 	var answer struct {
@@ -317,33 +340,43 @@ func (p pinned) question(n int) string {
 	return fmt.Sprintf("Accept %d of %q?", n, p.Server)
 }
 
-// acceptable names what is held by the digests of what is shown. What was named and cannot be accepted is an error.
-func (p pinned) acceptable(names []string) ([]string, error) {
-	chosen := []string{} // null is no list
+// acceptable names what is held by the digests of what is shown, and, if it was named, what was accepted at its first use. What was
+// named and cannot be accepted is an error.
+func (p pinned) acceptable(names []string) (chosen []string, confirmed []acceptedPin, err error) {
+	chosen = []string{} // null is no list
 	for _, h := range p.Held {
 		switch {
 		case h.Digest != "" && !h.unseen():
 			chosen = append(chosen, h.Title+"@"+h.Digest)
 		case len(names) > 0 && h.unseen():
-			return nil, fail(exitFailed, "%q of %q cannot be shown among so many, so it is not accepted: name fewer", h.Title, p.Server)
+			return nil, nil, fail(exitFailed, "%q of %q cannot be shown among so many, so it is not accepted: name fewer", h.Title, p.Server)
 		case len(names) > 0:
-			return nil, fail(exitFailed, "%q of %q cannot be accepted: %s", h.Title, p.Server, h.Problem)
+			return nil, nil, fail(exitFailed, "%q of %q cannot be accepted: %s", h.Title, p.Server, h.Problem)
 		}
 	}
 	for _, name := range names {
 		title, digest := splitPin(name)
+		has := ""
 		i := slices.IndexFunc(p.Held, func(h heldPin) bool { return h.Title == title || h.Kind+":"+h.Name == title })
+		k := slices.IndexFunc(p.Descriptors, func(d acceptedPin) bool { return d.is(title) && p.unconfirmed(d) })
 		switch {
-		case i < 0:
-			return nil, fail(exitNoSuch, "%q of %q is not held", title, p.Server).withHint("pfar pins show %s", p.Server)
-		case !strings.HasPrefix(p.Held[i].Digest, digest):
-			return nil, fail(exitFailed, "%q of %q is not %s any more", title, p.Server, digest).withHint("%s", pinsShowLine(p.Server, title))
+		case i >= 0:
+			has = p.Held[i].Digest
+		case k >= 0:
+			d := p.Descriptors[k]
+			has = d.Digest
+			chosen, confirmed = append(chosen, d.Title+"@"+d.Digest), append(confirmed, d)
+		default:
+			return nil, nil, fail(exitNoSuch, "%q of %q is neither held nor accepted at its first use alone", title, p.Server).withHint("pfar pins show %s", p.Server)
+		}
+		if !strings.HasPrefix(has, digest) {
+			return nil, nil, fail(exitFailed, "%q of %q is not %s any more", title, p.Server, digest).withHint("%s", pinsShowLine(p.Server, title))
 		}
 	}
 	if p.Error != "" && len(chosen) == 0 {
-		return nil, fail(exitFailed, "nothing of %q can be accepted: %s", p.Server, p.Error).withHint("pfar pins forget %s begins anew", p.Server)
+		return nil, nil, fail(exitFailed, "nothing of %q can be accepted: %s", p.Server, p.Error).withHint("pfar pins forget %s begins anew", p.Server)
 	}
-	return chosen, nil
+	return chosen, confirmed, nil
 }
 
 func (c *cli) printAccepted(server string, accepted []string) error {

@@ -33,19 +33,31 @@ type heldPin struct {
 	Digest     string    `json:"digest"`
 	Problem    string    `json:"problem"`
 	Suspicious string    `json:"suspicious"`
+	Results    string    `json:"results"`
 	Seen       time.Time `json:"first_seen"`
 	Diff       string    `json:"diff"`
 	Cut        int       `json:"diff_cut"`
 }
 
 type acceptedPin struct {
+	Kind    string    `json:"kind"`
+	Name    string    `json:"name"`
 	Title   string    `json:"title"`
 	Digest  string    `json:"digest"`
 	Version string    `json:"version"`
 	By      string    `json:"accepted_by"`
 	At      time.Time `json:"accepted_at"`
 	Gone    bool      `json:"gone"`
+	Results string    `json:"results"`
 	Text    string    `json:"text"`
+}
+
+// is reports whether a title means it.
+func (d acceptedPin) is(title string) bool { return d.Title == title || d.Kind+":"+d.Name == title }
+
+// unconfirmed reports whether what is offered was accepted because it was the first of its name, and no person has accepted it.
+func (p pinned) unconfirmed(d acceptedPin) bool {
+	return d.By == "first use" && !d.Gone && !slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Title == d.Title })
 }
 
 func (p *pinned) UnmarshalJSON(b []byte) error {

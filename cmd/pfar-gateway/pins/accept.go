@@ -23,7 +23,8 @@ var (
 // Accept accepts definitions of a server that are held, all of them if none is named, and returns what it accepted. A
 // name is "search" or "tool:search" for a tool, "prompt:greet" for a prompt, or "instructions". "search@3f2a..." accepts
 // only a definition whose digest begins so, with at least 16 digits: what was shown, and not what the server offers by
-// now. With a name that is not held, or of which nothing can be accepted, nothing at all is.
+// now. What is named may have been accepted before, as the first of its name: then a person has now. With another name, or
+// one of which nothing can be accepted, nothing at all is.
 func (s *Store) Accept(by By, server string, names ...string) ([]Verdict, error) {
 	return s.accept(by, server, func(f *file) ([]int, error) {
 		if len(names) == 0 {
@@ -75,8 +76,9 @@ func (s *Store) acceptKnown(by By, k *known, server string, choose func(*file) (
 	var records []audit.Record
 	for _, i := range chosen {
 		p := &next.Pins[i]
-		records = append(records, audit.Record{Server: server, Tool: p.title(), Method: "accept", Old: p.Digest, New: p.HeldDigest})
-		p.accept(p.HeldDigest, p.Held, next.Version, byOwner, s.now().UTC().Truncate(time.Second))
+		sum, raw := p.offered()
+		records = append(records, audit.Record{Server: server, Tool: p.title(), Method: "accept", Old: p.Digest, New: sum})
+		p.accept(sum, raw, next.Version, byOwner, s.now().UTC().Truncate(time.Second))
 		done = append(done, Verdict{p.Kind, p.Name, Accepted, p.Digest, true})
 	}
 	if !slices.ContainsFunc(next.Pins, func(p pinned) bool { return p.held() }) {
@@ -112,11 +114,19 @@ func (f *file) acceptable() []int {
 // seen.
 var exact = regexp.MustCompile(`(?s)^(.+)@([0-9a-f]{16,64})$`)
 
+// offered is what the server offers now, of what can be accepted.
+func (p *pinned) offered() (sum string, raw []byte) {
+	if p.confirmable() {
+		return p.Digest, p.Raw
+	}
+	return p.HeldDigest, p.Held
+}
+
 // choose returns the places of the pins that names mean.
 func (f *file) choose(names []string) ([]int, error) {
 	places := make(map[string]int)
 	for i := range f.Pins {
-		if p := &f.Pins[i]; p.held() {
+		if p := &f.Pins[i]; p.held() || p.confirmable() {
 			places[p.title()] = i
 			places[p.fullTitle()] = i
 		}
@@ -128,12 +138,13 @@ func (f *file) choose(names []string) ([]int, error) {
 			title, sum = m[1], m[2]
 		}
 		i, ok := places[title]
-		switch {
-		case !ok:
+		if !ok {
 			return nil, fmt.Errorf("%.150q is %w among what is held: %s", title, ErrUnknown, f.heldTitles())
-		case !strings.HasPrefix(f.Pins[i].HeldDigest, sum):
+		}
+		switch has, _ := f.Pins[i].offered(); {
+		case !strings.HasPrefix(has, sum):
 			return nil, fmt.Errorf("%.150q has changed since it was shown: look again; %w", title, ErrRefused)
-		case f.Pins[i].HeldDigest == "":
+		case has == "":
 			return nil, fmt.Errorf("%.150q: %s; %w", title, f.Pins[i].Problem, ErrRefused)
 		case !slices.Contains(chosen, i):
 			chosen = append(chosen, i)

@@ -43,6 +43,11 @@ func (d *Definition) key() key { return key{d.Kind, d.Name} }
 // held reports whether what the server offers waits for the owner.
 func (p *pinned) held() bool { return p.HeldDigest != "" || p.Problem != "" }
 
+// confirmable reports whether what the server offers was accepted as the first of its name, so that a person has still to do it.
+func (p *pinned) confirmable() bool {
+	return p.Digest != "" && p.By == firstUse && !p.held() && p.Gone.IsZero()
+}
+
 // state is the verdict on what the server offers, if it is held.
 func (p *pinned) state() State {
 	if p.Digest != "" {

@@ -17,6 +17,9 @@ import (
 func TestAcceptOnly(t *testing.T) {
 	s := fresh(t)
 	s.Review(offered(tool("known", "x")))
+	if _, err := s.Accept(By{}, "s", "known"); err != nil {
+		t.Fatal(err)
+	}
 	odd := Definition{Tool, "odd", []byte(`{"name":"odd","name":"even"}`)}
 	r := s.Review(offered(tool("known", "x"), tool("a", "1"), tool("b", "1"), odd, prompt("a", "p"), tool("instructions", "t"), tool("prompt:a", "t")))
 	seen := r.Verdicts[1].Digest
@@ -68,6 +71,44 @@ func TestAcceptOnly(t *testing.T) {
 	}
 	if done, err = s.Accept(By{}, "s"); err != nil || len(done) != 0 || told != 2 {
 		t.Errorf("again: %+v, told %d times, %v", done, told, err)
+	}
+}
+
+// TestConfirm: what was accepted as the first of its name is a person's once one has named it, as it was shown, and not when it has
+// changed or gone since.
+func TestConfirm(t *testing.T) {
+	s := fresh(t)
+	all := []Definition{tool("a", "1"), tool("b", "1"), tool("c", "1"), says("x")}
+	first := s.Review(offered(all...))
+	digest := first.Verdicts[0].Digest
+	for _, v := range first.Verdicts {
+		if v.State != Accepted || v.Person {
+			t.Errorf("%+v", v)
+		}
+	}
+	s.Review(offered(tool("a", "1"), tool("b", "2"), says("x"))) // b has changed, c has gone
+	for _, names := range [][]string{nil, {"c"}, {"b@" + first.Verdicts[1].Digest}, {"a", "c"}, {"a@" + strings.Repeat("0", 16)}} {
+		if names == nil {
+			if done, err := s.Accept(By{}, "s"); err != nil || len(done) != 1 || done[0].Name != "b" {
+				t.Errorf("all that is held: %+v, %v", done, err)
+			}
+			s.Review(offered(tool("a", "1"), tool("b", "3"), says("x")))
+		} else if done, err := s.Accept(By{}, "s", names...); err == nil {
+			t.Errorf("%q: %+v", names, done)
+		}
+	}
+	done, err := s.Accept(By{}, "s", "a@"+digest[:16], "instructions")
+	if err != nil || len(done) != 2 || done[0].Digest != digest {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	s = opened(t, s.dir)
+	for _, v := range s.Review(offered(tool("a", "1"), tool("b", "3"), says("x"))).Verdicts {
+		if want := v.Name != "b"; v.Person != want || (v.State == Accepted) != want {
+			t.Errorf("%+v", v)
+		}
+	}
+	if _, err := s.Accept(By{}, "s", "a"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("again: %v", err)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 	"github.com/pfar/pfar/policies/inspect"
 )
 
@@ -32,6 +34,7 @@ type Held struct {
 	Problem    string          `json:"problem,omitempty"`    // why it cannot be accepted; then there is no digest
 	Suspicious string          `json:"suspicious,omitempty"` // what inspectors found in it, in words
 	Seen       time.Time       `json:"first_seen"`
+	Results    string          `json:"results,omitempty"`  // of a tool with an outputSchema: what of it a client gets
 	Diff       string          `json:"diff,omitempty"`     // to what was accepted; every character of it can be seen
 	Cut        int             `json:"diff_cut,omitempty"` // bytes that the difference lacks
 	Raw        json.RawMessage `json:"definition,omitempty"`
@@ -48,7 +51,8 @@ type Known struct {
 	At      time.Time       `json:"accepted_at"`
 	Seen    time.Time       `json:"first_seen"`
 	Gone    bool            `json:"gone,omitempty"`
-	Text    string          `json:"text,omitempty"` // the definition for people, if it was asked for by name
+	Results string          `json:"results,omitempty"` // as in Held
+	Text    string          `json:"text,omitempty"`    // the definition for people, if it was asked for by name
 	Raw     json.RawMessage `json:"definition"`
 }
 
@@ -141,7 +145,7 @@ func (f *file) describe(st *ServerStatus, titles, others []string) {
 		}
 		if p.held() {
 			h := p.waiting()
-			h.Raw, h.Suspicious = p.Held, inspect.Suspicion(p.Held, others)
+			h.Raw, h.Suspicious, h.Results = p.Held, inspect.Suspicion(p.Held, others), p.results(p.Held)
 			if p.Problem == "" {
 				h.Diff, h.Cut = shown(h.Title, p, room)
 				room -= len(h.Diff)
@@ -151,7 +155,7 @@ func (f *file) describe(st *ServerStatus, titles, others []string) {
 		if p.Digest != "" {
 			d := Known{
 				Kind: p.Kind, Name: p.Name, Title: p.title(), Digest: p.Digest, Version: p.Version, By: p.By, At: p.At, Seen: p.Seen,
-				Gone: !p.Gone.IsZero(), Raw: p.Raw,
+				Gone: !p.Gone.IsZero(), Results: p.results(p.Raw), Raw: p.Raw,
 			}
 			if len(titles) > 0 {
 				d.Text, _ = show(p.Raw)
@@ -160,6 +164,22 @@ func (f *file) describe(st *ServerStatus, titles, others []string) {
 		}
 	}
 }
+
+// results says what a client gets of a tool's results once a person has accepted it: typed values alone, or text as well, and why.
+// "" if it is no tool, or has no outputSchema.
+func (p *pinned) results(raw []byte) string {
+	ms, err := jsonrpc.Object(raw, nil)
+	output := ms.Get("outputSchema")
+	if p.Kind != Tool || err != nil || output == nil {
+		return ""
+	}
+	if _, err := schema.ReadTyped(output); err != nil {
+		return "text as well, for its outputSchema is not typed: " + err.Error()
+	}
+	return typedResults
+}
+
+const typedResults = "typed values alone"
 
 // shown is the difference of what is held, if there is room for it, and how many bytes of it are left out.
 func shown(title string, p *pinned, room int) (string, int) {
