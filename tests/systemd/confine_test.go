@@ -85,6 +85,28 @@ var probes = []struct {
 	{"pfar-mcp@notion.service", true, "bwrap --unshare-all --share-net --die-with-parent --new-session --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp node -e ''"},
 	{"pfar-mcp@notion.service", true, "bwrap --unshare-all --share-net --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp python3 -c 'import json'"},
 
+	{"pfar-inspect@look.service", false, connect},
+	{"pfar-inspect@look.service", false, "ls /var/lib/pfar/vault || ls /var/lib/pfar/pins"},
+	{"pfar-inspect@look.service", false, "cat /run/pfar/inspect/look.json"},
+	{"pfar-inspect@look.service", false, "echo >/etc/probe || echo >/run/probe || echo >/var/lib/probe"},
+	{"pfar-inspect@look.service", false, "unshare --net true"},
+	{"pfar-inspect@look.service", false, "nft list tables"},
+	{"pfar-inspect@look.service", false, socket("AF_PACKET")},
+	{"pfar-inspect@look.service", false, "systemctl kill --signal=CONT apart.service"},
+	{"pfar-inspect@look.service", false, "setpriv --reuid=1000 --clear-groups true"},
+	{"pfar-inspect@look.service", true, "bwrap --unshare-all --share-net --die-with-parent --new-session --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp node -e ''"},
+
+	{"pfar-model@llm.service", false, "ls /var/lib/pfar/vault || ls /var/lib/pfar/pins"},
+	{"pfar-model@llm.service", false, "cat /run/pfar/inspect/llm.json"},
+	{"pfar-model@llm.service", false, "ls /home/user"},
+	{"pfar-model@llm.service", false, "echo >/var/lib/probe || echo >/run/probe"},
+	{"pfar-model@llm.service", false, "test -e /proc/1/cmdline"},
+	{"pfar-model@llm.service", false, socket("AF_PACKET")},
+	{"pfar-model@llm.service", false, socket("AF_NETLINK")},
+	{"pfar-model@llm.service", false, "unshare --user true"},
+	{"pfar-model@llm.service", false, writeAndExecute},
+	{"pfar-model@llm.service", true, connect},
+
 	{"pfar-failed@notion.service", false, "echo >/etc/probe"},
 	{"pfar-failed@notion.service", false, "echo >/home/user/probe"},
 	{"pfar-failed@notion.service", false, "unshare --mount true"},
@@ -114,14 +136,17 @@ func TestUnitsConfine(t *testing.T) {
 	m := machines.Boot(t)
 	m.Put(t, "/home/user/.config/file", "", 0o644)
 	m.Shell(t, "chown -R user:user /home/user; chmod 755 /home/user")
-	m.Put(t, "/run/pfar/plan/notion.json", "{}", 0o600)
+	for _, plan := range []string{"plan/notion", "inspect/look", "inspect/llm"} {
+		m.Put(t, "/run/pfar/"+plan+".json", "{}", 0o600)
+	}
 	m.Run(t, "systemd-run", "--quiet", "--unit=listen", "python3", "-c", listen)
 	m.Run(t, "systemd-run", "--quiet", "--unit=apart", "-pPrivateNetwork=yes", "-pDynamicUser=yes", "sleep", "infinity")
 	for i, p := range probes {
 		m.Put(t, fmt.Sprintf("%s/%s/%d", probesDir, name(p.unit), i), p.script+"\n", 0o644)
 	}
 	m.Put(t, probesDir+"/all", `for f in `+probesDir+`/$1/*; do if sh -eu $f; then echo "works ${f##*/}"; else echo "fails ${f##*/}"; fi; done`, 0o644)
-	for _, unit := range []string{"pfard.service", "pfar-gateway.service", "pfar-egress@notion.service", "pfar-mcp@notion.service", "pfar-refresh@notion.service", "pfar-failed@notion.service"} {
+	for _, unit := range []string{"pfard.service", "pfar-gateway.service", "pfar-egress@notion.service", "pfar-mcp@notion.service", "pfar-refresh@notion.service",
+		"pfar-inspect@look.service", "pfar-model@llm.service", "pfar-failed@notion.service"} {
 		free := m.Try("systemd-run", "--quiet", "--wait", "--collect", "--pipe", "sh", probesDir+"/all", name(unit))
 		inPlace(t, m, unit, "sh "+probesDir+"/all "+name(unit))
 		m.Run(t, "systemctl", "start", unit)

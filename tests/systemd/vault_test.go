@@ -68,6 +68,7 @@ func TestVault(t *testing.T) {
 		t.Errorf("set says %q", out)
 	}
 	wantToken(t, m, "keyed", "hunter2-one")
+	becomes(t, m, "keyed", control.Running) // its process is there before its tools are
 	underWay := m.Command(t.Context(), "pfar", "call", "keyed.sleep", "--milliseconds", "1500")
 	var answer strings.Builder
 	underWay.Stdout, underWay.Stderr = &answer, &answer
