@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/pfar/pfar/policies/jsontext"
@@ -18,6 +20,12 @@ func eachString(b []byte, parsed bool, f func(at int, text string, name bool)) (
 		f(0, string(b), false)
 		return -1
 	}
+	scratch := scratches.Get().(*[]byte) // of one string at a time: what is found in it is copied
+	defer func() {
+		if cap(*scratch) <= maxScratch {
+			scratches.Put(scratch)
+		}
+	}()
 	depth := 0
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
@@ -29,12 +37,21 @@ func eachString(b []byte, parsed bool, f func(at int, text string, name bool)) (
 		case '"':
 			end, escaped := jsontext.Closing(b, i+1)
 			behind := bytes.TrimLeft(b[end+1:], " \t\r\n")
-			f(i, unquote(b[i:end+1], escaped), len(behind) > 0 && behind[0] == ':')
+			text := shared(b[i+1 : end])
+			if escaped {
+				*scratch = jsontext.Unescape(slices.Grow((*scratch)[:0], end-i), b[i+1:end])
+				text = shared(*scratch)
+			}
+			f(i, text, len(behind) > 0 && behind[0] == ':')
 			i = end
 		}
 	}
 	return deepest
 }
+
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
+
+const maxScratch = 1 << 20 // bytes; a longer one is not kept
 
 // unquote is what a string of JSON stands for. One without escapes shares its memory.
 func unquote(raw []byte, escaped bool) string {
@@ -42,8 +59,10 @@ func unquote(raw []byte, escaped bool) string {
 	if escaped {
 		raw = jsontext.Unescape(make([]byte, 0, len(raw)), raw)
 	}
-	return unsafe.String(unsafe.SliceData(raw), len(raw))
+	return shared(raw)
 }
+
+func shared(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // place is where one is in a text of JSON that is read from its beginning.
 type place struct {
