@@ -62,9 +62,9 @@ test: $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
 	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -timeout 15m ./tests/e2e
 
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
-test-systemd: $(SERVERS)/.installed
-	tests/setup.sh nspawn ip nft gcc
-	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -count=1 -timeout 9m ./tests/systemd
+test-systemd: $(SERVERS)/.installed $(CLIENTS)/.installed
+	tests/setup.sh nspawn ip nft gcc chromium
+	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -count=1 -timeout 9m ./tests/systemd
 
 # The same on Debian's kernel in a virtual machine: limits, the host's firewall, boot order, clocks and power cuts.
 test-vm:
@@ -81,13 +81,13 @@ lint:
 vulnerabilities:
 	go run $(GOVULNCHECK) ./...
 
-bench: $(SERVERS)/.installed
+bench: $(SERVERS)/.installed $(CLIENTS)/.installed
 	tests/setup.sh bwrap ip
 	CGO_ENABLED=0 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go run ./tests/bench
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkBrokered$$' -benchtime 2s ./cmd/pfar-egress
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkGate$$' -benchtime 2s ./cmd/pfar-gateway/enforce
-	@if [ "$$(id -u)" = 0 ]; then tests/setup.sh nspawn nft && \
-	PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./tests/systemd; \
+	@if [ "$$(id -u)" = 0 ]; then tests/setup.sh nspawn nft chromium && \
+	PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./tests/systemd; \
 	else echo "NOT RUN as an ordinary user: the benchmarks of tests/systemd"; fi
 
 # Calls all the time while everything around them is killed, restarted and edited: make soak DURATION=1h

@@ -83,7 +83,7 @@ const (
 func install(options ...string) func(context.Context, string) error {
 	return func(ctx context.Context, dir string) error {
 		args := append([]string{"--no-print-directory", "-C", root, "install", "DESTDIR=" + dir}, options...)
-		return errors.Join(command(ctx, nil, "make", args...), bring(ctx, dir))
+		return errors.Join(command(ctx, nil, "make", args...), bring(ctx, dir), bringBrowser(ctx, dir))
 	}
 }
 
