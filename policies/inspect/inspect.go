@@ -224,14 +224,54 @@ func (in *inspection) text(text string, within []string) {
 		in.leaks(text, within)
 		in.blobs(text, within)
 	}
+	rest := in.beside(text, within)
+	rotated := false
 	if in.direction != inspector.Outbound {
 		plain := in.instructions(text, within)
+		rotated = len(within) == 0 && in.met&turned != 0
 		in.hidden(text, plain, within)
 	}
-	in.exfiltration(text, within)
-	in.lines(text, within)
-	if len(within) < maxLayers {
-		in.decoded(text, within)
+	rest()
+	if rotated {
+		in.text(rot13(text), append(within[:len(within):len(within)], "rot13"))
+	}
+}
+
+// long is how many bytes a text has that is worth two processors.
+const long = 16 << 10
+
+// beside looks at all of a text that has nothing to do with its words. At a long one it looks at once, beside whoever has called it; at
+// others, and in any case until it has, when it is called back.
+func (in *inspection) beside(text string, within []string) (rest func()) {
+	look := func(in *inspection) {
+		in.exfiltration(text, within)
+		in.lines(text, within)
+		if len(within) < maxLayers {
+			in.decoded(text, within)
+		}
+	}
+	if len(text) < long || len(within) > 0 {
+		return func() { look(in) }
+	}
+	in.index()
+	other := &inspection{Builtin: in.Builtin, direction: in.direction, value: in.value, limits: in.limits, work: in.work, at: in.at, begins: in.begins, others: in.others}
+	before := in.work
+	var failed any
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer func() { failed = recover() }()
+		look(other)
+	}()
+	return func() {
+		<-over
+		if failed != nil {
+			panic(failed)
+		}
+		in.work += other.work - before
+		for _, f := range other.findings {
+			in.note(f)
+		}
 	}
 }
 
@@ -270,14 +310,9 @@ func (in *inspection) vault(text string, within []string) {
 	}
 }
 
-// add notes a finding, each once in a place. found is what its digest is of, "" for none.
+// add notes a finding. found is what its digest is of, "" for none.
 func (in *inspection) add(kind string, severity Severity, within []string, excerpt, found string) {
-	if in.added++; in.added > maxAdded {
-		return
-	}
-	if in.added == maxAdded || len(in.findings) >= maxFindings-1 {
-		in.added = maxAdded
-		in.findings = append(in.findings, Finding{Inspector: Name, Kind: "findings", Severity: Suspicious, Excerpt: "there are more than are shown"})
+	if in.added >= maxAdded {
 		return
 	}
 	f := Finding{Inspector: Name, Kind: kind, Severity: severity, Within: strings.Join(within, ", "), Excerpt: Escape(excerpt)}
@@ -287,6 +322,19 @@ func (in *inspection) add(kind string, severity Severity, within []string, excer
 	if found != "" {
 		sum := sha256.Sum256([]byte(found))
 		f.Digest = hex.EncodeToString(sum[:])
+	}
+	in.note(f)
+}
+
+// note notes a finding, each once in a place, and that there are more than it takes.
+func (in *inspection) note(f Finding) {
+	if in.added++; in.added > maxAdded {
+		return
+	}
+	if in.added == maxAdded || len(in.findings) >= maxFindings-1 {
+		in.added = maxAdded
+		in.findings = append(in.findings, Finding{Inspector: Name, Kind: "findings", Severity: Suspicious, Excerpt: "there are more than are shown"})
+		return
 	}
 	key := fmt.Sprint(f)
 	if in.seen[key] {
