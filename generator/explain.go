@@ -141,6 +141,10 @@ func (p Plan) explainCredentials(b *strings.Builder) {
 		fmt.Fprintf(b, "\nIt uses these without having them: its egress bridge opens the connections to the hosts named, and puts the value in\nplace of what the server has instead, there and nowhere else:\n")
 		bullets(b, brokered)
 	}
+	if len(p.Scopes) > 0 {
+		fmt.Fprintf(b, "\nIts OAuth tokens are to have been granted these scopes; it does not run with tokens that are known to lack one:\n")
+		bullets(b, p.Scopes)
+	}
 }
 
 func bullets(b *strings.Builder, list []string) {

@@ -57,6 +57,9 @@ func (p Plan) Words() string {
 		}
 		rows = append(rows, row)
 	}
+	if len(p.Scopes) > 0 {
+		rows = append(rows, []string{"scopes", "required of its OAuth tokens", strings.Join(p.Scopes, ", ")})
+	}
 	table(&b, orNone(rows))
 	fmt.Fprintf(&b, "\nEgress\n")
 	rows = nil

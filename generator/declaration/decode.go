@@ -34,6 +34,7 @@ type decoder struct {
 	about  string           // the name of tool
 	alike  map[string]alias // aliases of the file, by what the command line takes for the same
 	token  *field
+	scoped *field // scopes
 	paths  []mount
 	remote *egress.Endpoint // host of url
 
@@ -63,6 +64,7 @@ func (d *decoder) file(root *node) {
 	d.checkPinned()
 	d.checkDeliveries()
 	d.checkVariables()
+	d.checkScopes()
 	d.checkMounts()
 	d.checkSessions()
 }

@@ -105,6 +105,8 @@ func TestExamplesOfSchema(t *testing.T) {
 				if k.name == "hosts" || k.name == "in" {
 					src = strings.Replace(src, line, "deliver = \"broker\", "+line, 1)
 				}
+			case k.name == "scopes":
+				src = "auth = { A = \"vault:a\", " + line + " }\n"
 			case s.name == toolSection:
 				src = "tool = { search = { " + line + " } }\n"
 			case s.name != "":

@@ -41,7 +41,7 @@ type Server struct {
 
 	Credentials []Credential // auth and token_env, sorted by Env
 	Env         []Variable   // env, sorted by Name
-	Scopes      []string     // auth { scopes }, for remote servers
+	Scopes      []string     // auth { scopes }: required of those of Credentials that are OAuth token sets
 
 	Sandbox Sandbox
 	Trust   gate.Trust
