@@ -69,6 +69,11 @@ func (p Plan) Words() string {
 	for _, e := range p.Egress.Blocked {
 		rows = append(rows, []string{e.String(), "blocked"})
 	}
+	for _, host := range slices.Sorted(maps.Keys(p.TLSPins)) {
+		for _, pin := range p.TLSPins[host] {
+			rows = append(rows, []string{host, "pinned to " + pin.String()})
+		}
+	}
 	table(&b, orNone(rows))
 	fmt.Fprintf(&b, "\nRuleset of its network\n")
 	for line := range strings.Lines(strings.ReplaceAll(p.Egress.Ruleset().String(), "\t", "  ")) {

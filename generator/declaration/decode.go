@@ -43,7 +43,9 @@ type decoder struct {
 
 	blocked        []*node // of Server.Blocked
 	private        *field
-	domainsUnknown bool // an entry of allowed_domains was refused
+	pinned         *field // tls_pins
+	domainsUnknown bool   // an entry of allowed_domains was refused
+	hostsUnknown   bool   // a credential was refused that may be brokered
 }
 
 func newDecoder(b *builder, name string) *decoder {
@@ -63,6 +65,7 @@ func (d *decoder) file(root *node) {
 	d.checkPrivate()
 	d.checkPinned()
 	d.checkDeliveries()
+	d.checkTLSPins()
 	d.checkVariables()
 	d.checkScopes()
 	d.checkMounts()

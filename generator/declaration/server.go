@@ -23,6 +23,8 @@ type Server struct {
 	Blocked     []egress.Endpoint `json:",omitempty"` // blocked_domains: names alone
 	Private     []egress.Private  // allow_private: names of Allowed, each once
 
+	TLSPins map[string][]broker.Pin `json:",omitempty"` // tls_pins, by host of a brokered credential: keys, one of which its certificates have
+
 	Transport Transport
 	URL       string   // sse, stream-http
 	Path      string   // uds, pipe
