@@ -107,7 +107,7 @@ func TestRefreshedScopes(t *testing.T) {
 			t.Helper()
 			h.advance(48 * time.Minute)
 			e.answer(t, func(key string, _ oauth.Set, base string) {
-				content, err := json.Marshal(oauth.Answer{AccessToken: fmt.Sprintf("AT-%d-hunter2hunter2", n/2), ExpiresIn: 3600, Scopes: scopes})
+				content, err := json.Marshal(oauth.Answer{AccessToken: fmt.Sprintf("AT-%d-hunter2hunter2", (n+1)/2), ExpiresIn: 3600, Scopes: scopes})
 				if err != nil {
 					t.Error(err)
 				}
@@ -123,7 +123,7 @@ func TestRefreshedScopes(t *testing.T) {
 		if n := m.count("a"); n != 1 {
 			t.Errorf("%d starts", n)
 		}
-		refreshed(2, "read") // the same access token as in the next
+		refreshed(2, "read") // with the same access token
 		is("it stops", control.Waiting)
 		if s := d.state(t)["a"]; s.Detail != "for credentials: "+lacksWrite {
 			t.Errorf("it waits %s", s.Detail)
