@@ -1,6 +1,7 @@
 package declaration
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,9 +35,9 @@ func (d *decoder) checkTLSPins() {
 	if d.pinned == nil {
 		return
 	}
-	seen := map[string]hcl.Range{}
+	opened, seen := d.openedHosts(), map[string]hcl.Range{}
 	for _, f := range d.pinned.val.fields {
-		host, ok := d.pinnedHost(f)
+		host, ok := d.pinnedHost(f, opened)
 		if host == "" {
 			continue
 		}
@@ -56,9 +57,9 @@ func (d *decoder) checkTLSPins() {
 	}
 }
 
-// pinnedHost reads a key of tls_pins and reports whether the bridge opens connections to that host: of others it sees no
-// certificate.
-func (d *decoder) pinnedHost(f *field) (string, bool) {
+// pinnedHost reads a key of tls_pins and reports whether it is among the hosts to which the bridge opens connections: of
+// others it sees no certificate.
+func (d *decoder) pinnedHost(f *field, opened map[string]bool) (string, bool) {
 	fault := func(summary, format string, args ...any) {
 		d.hidden.unread(f) // a credential that strayed in
 		d.report(problem(f.rng, summary, format, args...))
@@ -69,7 +70,6 @@ func (d *decoder) pinnedHost(f *field) (string, bool) {
 		return "", false
 	}
 	e, err := parseEndpoint(f.key)
-	opened := d.openedHosts()
 	switch {
 	case f.val.kind == table && !strings.Contains(f.key, "."): // api.notion.com = [...] in TOML
 		fault("Name without quotes", "%s is one part of a name, and so it has a table of its own. Write the whole name in quotes: %s.", quoteName(f.key), tlsForm)
@@ -80,7 +80,7 @@ func (d *decoder) pinnedHost(f *field) (string, bool) {
 	case e.Host != "" && e.Port != 0:
 		fault("Port in a name", "%s has a port, and a pin is for all ports of its host. Write %s.", quote(f.key), quote(e.Host))
 		return e.Host, false
-	case e.Host != "" && !e.Wildcard && slices.Contains(opened, e.Host):
+	case e.Host != "" && !e.Wildcard && opened[e.Host]:
 		return e.Host, true
 	case d.hostsUnknown || !d.domainsKnown() || d.meant["auth"]:
 		return e.Host, false
@@ -90,23 +90,22 @@ func (d *decoder) pinnedHost(f *field) (string, bool) {
 }
 
 // openedHosts are those of brokered credentials.
-func (d *decoder) openedHosts() (hosts []string) {
+func (d *decoder) openedHosts() map[string]bool {
+	hosts := map[string]bool{}
 	for _, c := range d.server.Credentials {
 		for _, h := range c.Hosts {
-			if !slices.Contains(hosts, h.Host) {
-				hosts = append(hosts, h.Host)
-			}
+			hosts[h.Host] = true
 		}
 	}
 	return hosts
 }
 
-func pinnable(opened []string) string {
+func pinnable(opened map[string]bool) string {
 	if len(opened) == 0 || len(opened) > 3 {
 		return `Give it a credential with deliver = "broker", or remove it.`
 	}
 	var quoted []string
-	for _, h := range opened {
+	for _, h := range slices.Sorted(maps.Keys(opened)) {
 		quoted = append(quoted, quote(h))
 	}
 	return "Write " + oneOf(quoted) + `, give it a credential with deliver = "broker", or remove it.`
