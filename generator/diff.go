@@ -105,6 +105,8 @@ func changed(a, b Plan) []string {
 		{"limits", a.Sandbox.Limits, b.Sandbox.Limits},
 		{"egress", a.Egress, b.Egress},
 		{"credentials", a.Credentials, b.Credentials},
+		{"tls_pins", a.TLSPins, b.TLSPins},
+		{"scopes", a.Scopes, b.Scopes},
 		{"state", a.State, b.State},
 		{"idle_timeout", a.Gateway.IdleTimeout, b.Gateway.IdleTimeout},
 		{"what the gateway knows", a.knownBesides(), b.knownBesides()},

@@ -2,6 +2,8 @@ package generator
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/generator/declaration"
@@ -140,6 +142,20 @@ func (p Plan) explainCredentials(b *strings.Builder) {
 	if len(brokered) > 0 {
 		fmt.Fprintf(b, "\nIt uses these without having them: its egress bridge opens the connections to the hosts named, and puts the value in\nplace of what the server has instead, there and nowhere else:\n")
 		bullets(b, brokered)
+	}
+	if len(p.TLSPins) > 0 {
+		fmt.Fprintf(b, "\nOf these hosts, the bridge talks to those below only if one of their certificates has one of these keys:\n")
+		var pinned []string
+		for _, host := range slices.Sorted(maps.Keys(p.TLSPins)) {
+			for _, pin := range p.TLSPins[host] {
+				pinned = append(pinned, host+": "+pin.String())
+			}
+		}
+		bullets(b, pinned)
+	}
+	if len(p.Scopes) > 0 {
+		fmt.Fprintf(b, "\nIts OAuth tokens are to have been granted these scopes; it does not run with tokens that are known to lack one:\n")
+		bullets(b, p.Scopes)
 	}
 }
 

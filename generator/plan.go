@@ -21,6 +21,9 @@ type Plan struct {
 	Sandbox     sandbox.Sandbox `json:"sandbox"`
 	Egress      egress.Policy   `json:"egress"`
 	Credentials []Credential    `json:"credentials,omitempty"`
+	Scopes      []string        `json:"scopes,omitempty"` // that those of them which are OAuth token sets are to have been granted
+
+	TLSPins map[string][]broker.Pin `json:"tls_pins,omitempty"` // by host that the bridge opens: one of these keys is in its certificates
 }
 
 // PrivateHome is the directory on the host that the server has as its home from one run to the next, "" if none.

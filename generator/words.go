@@ -57,6 +57,9 @@ func (p Plan) Words() string {
 		}
 		rows = append(rows, row)
 	}
+	if len(p.Scopes) > 0 {
+		rows = append(rows, []string{"scopes", "required of its OAuth tokens", strings.Join(p.Scopes, ", ")})
+	}
 	table(&b, orNone(rows))
 	fmt.Fprintf(&b, "\nEgress\n")
 	rows = nil
@@ -65,6 +68,11 @@ func (p Plan) Words() string {
 	}
 	for _, e := range p.Egress.Blocked {
 		rows = append(rows, []string{e.String(), "blocked"})
+	}
+	for _, host := range slices.Sorted(maps.Keys(p.TLSPins)) {
+		for _, pin := range p.TLSPins[host] {
+			rows = append(rows, []string{host, "pinned to " + pin.String()})
+		}
 	}
 	table(&b, orNone(rows))
 	fmt.Fprintf(&b, "\nRuleset of its network\n")

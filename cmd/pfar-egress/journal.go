@@ -87,7 +87,19 @@ func (rec *record) status() string {
 	if rec.verdict == egress.Allow {
 		word = "failed"
 	}
-	return fmt.Sprintf("%s %s (%s)", word, host, rec.reason)
+	words := fmt.Sprintf("%s %s (%s)", word, host, rec.reason)
+	if detail := rec.detail(); detail != "" {
+		words += ": " + detail
+	}
+	return words
+}
+
+// detail is what the owner has to know to decide about a refusal; "": its reason says it.
+func (rec *record) detail() string {
+	if other, ok := errors.AsType[*unpinned](rec.err); ok {
+		return other.Error()
+	}
+	return ""
 }
 
 func (rec *record) attrs() []slog.Attr {
@@ -122,7 +134,7 @@ func (rec *record) connection() monitor.Connection {
 		Time: rec.began, Path: rec.path, Protocol: rec.protocol, Host: rec.host, Verdict: rec.verdict.String(),
 		Reason: rec.reason, Rule: rec.rule, Sent: rec.sent.Load(), Received: rec.received.Load(), Seconds: time.Since(rec.began).Seconds(),
 	}
-	c.Brokered = rec.brokered
+	c.Brokered, c.Detail = rec.brokered, rec.detail()
 	if rec.address.IsValid() {
 		c.Address = rec.address.String()
 	}

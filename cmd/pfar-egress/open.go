@@ -158,6 +158,13 @@ func (o *opened) authority() string {
 	return display(o.d, host)
 }
 
+// tlsConfig is how the host has to prove who it is.
+func (o *opened) tlsConfig() *tls.Config {
+	return &tls.Config{
+		ServerName: o.d.Host, RootCAs: o.p.roots, MinVersion: tls.VersionTLS12, ClientSessionCache: o.p.opener.sessions, VerifyConnection: o.pinned,
+	}
+}
+
 func (o *opened) transport(h2 bool) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -165,7 +172,7 @@ func (o *opened) transport(h2 bool) *http.Transport {
 	l := o.p.limits
 	return &http.Transport{
 		DialContext: o.dial, Protocols: protocols, DisableCompression: true,
-		TLSClientConfig:     &tls.Config{ServerName: o.d.Host, RootCAs: o.p.roots, MinVersion: tls.VersionTLS12, ClientSessionCache: o.p.opener.sessions},
+		TLSClientConfig:     o.tlsConfig(),
 		TLSHandshakeTimeout: l.dialTime, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second,
 		MaxConnsPerHost: 32, MaxIdleConnsPerHost: 4, MaxResponseHeaderBytes: int64(l.openedHead),
 		WriteBufferSize: 4 << 10, ReadBufferSize: 4 << 10,

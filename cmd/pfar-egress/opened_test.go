@@ -146,14 +146,17 @@ func (u *upstreamHost) certify(t testing.TB, change func(*x509.Certificate)) {
 		}
 		return der
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+	var keys [2]*ecdsa.PrivateKey
+	var err error
+	for i := range keys {
+		if keys[i], err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if u.authority == nil {
 		u.authority = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "the internet's"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-		u.key = key
-		if u.authority, err = x509.ParseCertificate(sign(u.authority, u.authority, key, key)); err != nil {
+		u.key = keys[0]
+		if u.authority, err = x509.ParseCertificate(sign(u.authority, u.authority, u.key, u.key)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,7 +164,7 @@ func (u *upstreamHost) certify(t testing.TB, change func(*x509.Certificate)) {
 	if change != nil {
 		change(c)
 	}
-	u.certificate = tls.Certificate{Certificate: [][]byte{sign(c, u.authority, key, u.key)}, PrivateKey: key}
+	u.certificate = tls.Certificate{Certificate: [][]byte{sign(c, u.authority, keys[1], u.key)}, PrivateKey: keys[1]}
 }
 
 func (u *upstreamHost) serve(w *world) {

@@ -24,6 +24,7 @@ func (o *opened) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var bad *wire.Refusal
 	var ref *refusal
 	var certificate *tls.CertificateVerificationError
+	var other *unpinned
 	var alert tls.AlertError
 	var header tls.RecordHeaderError
 	switch {
@@ -32,6 +33,8 @@ func (o *opened) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &bad):
 		ref = refused(bad)
 	case errors.As(err, &ref):
+	case errors.As(err, &other):
+		ref = other.refusal(o.p.file)
 	case errors.As(err, &certificate):
 		ref = errCertificate
 	case errors.As(err, &alert), errors.As(err, &header):
@@ -50,8 +53,11 @@ func (o *opened) fail(w http.ResponseWriter, r *http.Request, err error) {
 // cause is what of an error may be in the log. Others may quote what the host says.
 func cause(err error) error {
 	var certificate *tls.CertificateVerificationError
+	var other *unpinned
 	var errno syscall.Errno
 	switch {
+	case errors.As(err, &other):
+		return other
 	case errors.As(err, &certificate):
 		return certificate
 	case errors.As(err, &errno):

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
 	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 )
 
@@ -55,7 +56,8 @@ type proxy struct {
 	tunnels   atomic.Int64 // that are open
 	secrets   *secrets     // nil: none are put on the wire
 	opener    *opener
-	roots     *x509.CertPool // nil: the system's
+	roots     *x509.CertPool          // nil: the system's
+	pins      map[string][]broker.Pin // by host that is opened; its certificates have one of them. None: any will do
 }
 
 // serveConn takes one request to the explicit proxy, decides, does it, records it, and closes.

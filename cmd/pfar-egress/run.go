@@ -18,6 +18,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
 	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -31,7 +32,8 @@ type plan struct {
 	File   string        `json:"file"`
 	Egress egress.Policy `json:"egress"`
 
-	Credentials []brokered `json:"credentials"`
+	Credentials []brokered              `json:"credentials"`
+	TLSPins     map[string][]broker.Pin `json:"tls_pins"`
 
 	Gateway struct {
 		Session string `json:"session"` // of a server's process that serves one client session alone
@@ -92,7 +94,7 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 	if err != nil {
 		return err
 	}
-	p.out.firewall, p.secrets = pfard, keep
+	p.out.firewall, p.secrets, p.pins = pfard, keep, pl.TLSPins
 	s := &service{sources: p.sources(passed, table), idle: idle, log: log}
 	notify("READY=1")
 	if err = s.run(serving); err == nil && ctx.Err() == nil {

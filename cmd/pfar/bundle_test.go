@@ -196,11 +196,22 @@ func TestTokenSetsThatAreNotRefreshed(t *testing.T) {
 	end := b.now().Add(time.Hour)
 	p := b.pfard(t, control.Report{}, func(*fakePfard, control.Request) error { return nil })
 	p.secrets = []control.Secret{{Key: "endless", Kind: "oauth", Unrefreshed: "it says no end"}, {Key: "fresh", Kind: "oauth", Expiry: &end}}
-	if code, out, complaint := b.exec(t, "{a token set of hunter2}", "set", "endless", "--oauth"); code != 0 || out != "" || complaint != "pfar: warning: \"endless\" is never refreshed: it says no end\n" {
+	if code, out, complaint := b.exec(t, "{a token set of hunter2}", "set", "endless", "--oauth"); code != 0 || out != "drive: waits: it lacks \"write\"\nother: waits for what is not in the vault\n" || complaint != "pfar: warning: \"endless\" is never refreshed: it says no end\n" {
 		t.Errorf("set: exit %d, %q, %s", code, out, complaint)
 	}
 	code, out, _ := b.exec(t, "", "list")
 	if code != 0 || !strings.Contains(out, "unknown") || !strings.HasSuffix(out, "\nendless: not refreshed: it says no end\n") || strings.Contains(out, "fresh:") {
 		t.Errorf("list: exit %d, %s", code, out)
+	}
+}
+
+// TestGrantedScopes: whoever lists token sets sees what they were granted.
+func TestGrantedScopes(t *testing.T) {
+	b := newBench(t, "")
+	p := b.pfard(t, control.Report{}, func(*fakePfard, control.Request) error { return nil })
+	p.secrets = []control.Secret{{Key: "drive", Kind: "oauth", Scopes: []string{"read", "wr\x1bite"}}, {Key: "plain", Kind: "plain"}}
+	code, out, _ := b.exec(t, "", "list")
+	if code != 0 || !strings.HasSuffix(out, "\ndrive: granted read, wr\\x1bite\n") || strings.Contains(out, "plain:") {
+		t.Errorf("list: exit %d, %q", code, out)
 	}
 }

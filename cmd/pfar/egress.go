@@ -262,6 +262,8 @@ func duration(seconds float64) string {
 // reasonOf is the rule that allows, or else why not.
 func reasonOf(m monitor.Connection) string {
 	switch {
+	case m.Detail != "":
+		return m.Reason + ": " + m.Detail
 	case m.Verdict == "allow" && m.Rule != "" && m.Reason == "declared":
 		return m.Rule
 	case m.Rule != "":

@@ -103,6 +103,9 @@ func sampleTable(now time.Time) *monitor.Table {
 	other.Rule = "*.notion.com"
 	table.Refuse(other)
 	table.Refuse(denied(now.Add(-30*time.Second), monitor.Kernel, "udp", "8.8.8.8:53", "protocol-udp"))
+	unpinned := denied(now.Add(-25*time.Second), monitor.Redirect, "tls", "api.example.com:443", "tls-pin")
+	unpinned.Rule, unpinned.Detail = "api.example.com", "its certificates have the keys sha256/AAAA="
+	table.Refuse(unpinned)
 	table.Refuse(denied(now.Add(-20*time.Second), monitor.Resolver, "dns", "odd\x1b[2J\u202e\n", "bad-name"))
 	return table
 }
@@ -147,7 +150,7 @@ func TestEgress(t *testing.T) {
 		t.Fatalf("exit %d, %s", code, b.err)
 	}
 	lines := strings.Split(strings.TrimSpace(b.out.String()), "\n")
-	if len(lines) != 7 {
+	if len(lines) != 8 {
 		t.Fatalf("%d lines:\n%s", len(lines), b.out)
 	}
 	for _, line := range lines {

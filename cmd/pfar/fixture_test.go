@@ -197,6 +197,7 @@ func vaultChange(r control.Request) control.Change {
 	c := control.Change{Key: r.Key, Result: "new", Unsearched: redact.Unsearched([]byte(r.Secret))}
 	if r.OAuth {
 		c.Unrefreshed = "it says no end"
+		c.Uses = []control.Use{{Server: "drive", Then: control.Waits, Why: "it lacks \"write\""}, {Server: "other", Then: control.Waits}}
 	}
 	return c
 }

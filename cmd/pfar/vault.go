@@ -160,6 +160,9 @@ func (c *cli) printUses(change control.Change) {
 		if !ok { // of a newer pfard
 			text = string(u.Then)
 		}
+		if u.Why != "" {
+			text = "waits: " + u.Why
+		}
 		fmt.Fprintf(c.stdout, "%s: %s\n", escape(u.Server, oneLine), escape(text, oneLine))
 	}
 }
@@ -267,6 +270,9 @@ func (c *cli) vaultList(ctx context.Context) error {
 	}
 	c.table(c.stdout, rows)
 	for _, s := range list {
+		if len(s.Scopes) > 0 {
+			fmt.Fprintf(c.stdout, "\n%s: granted %s\n", s.Key, escape(strings.Join(s.Scopes, ", "), oneLine))
+		}
 		if wrong := cmp.Or(s.Damaged, s.Problem); wrong != "" {
 			fmt.Fprintf(c.stdout, "\n%s: %s\n", s.Key, escape(wrong, oneLine))
 		} else if s.Unrefreshed != "" {

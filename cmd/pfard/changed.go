@@ -51,13 +51,20 @@ func (d *daemon) valueChanged(key string, when urgency) []control.Use {
 	d.rekey(key)
 	var uses []control.Use
 	for _, name := range d.usersOf(key) {
-		uses = append(uses, control.Use{Server: name, Then: d.revalue(d.servers[name], when)})
+		s := d.servers[name]
+		d.compareScopes(s)
+		use := control.Use{Server: name, Then: d.revalue(s, when)}
+		if use.Then == control.Waits {
+			use.Why = d.delivery.compare(*s.want).mismatch()
+		}
+		uses = append(uses, use)
 	}
 	return uses
 }
 
 // revalue has one server run with what there is now. Its bridge has it at once, and a server that waits for it. One whose
 // launcher would be given the same as it was goes on: the value is with its bridge, and the placeholder has not changed.
+// One whose tokens lack a scope that it requires stops at once.
 func (d *daemon) revalue(s *server, when urgency) control.Then {
 	now := d.delivery.handout(*s.want)
 	lacks := now == ""
@@ -73,7 +80,7 @@ func (d *daemon) revalue(s *server, when urgency) control.Then {
 		return control.Starts
 	case !lacks && now == s.given && s.started != nil && !s.busy && !s.again:
 		return control.RunsOn
-	case when == whenIdle:
+	case when == whenIdle && d.delivery.compare(*s.want).mismatch() == "":
 		if !lacks && s.started != nil && !s.busy && s.renew != renewalDone {
 			s.renew = renewalDue
 			d.intents.keep(s)
@@ -116,6 +123,10 @@ func (d *daemon) launcherGiven(p generator.Plan, secrets units.Secrets, err erro
 func (d *daemon) outdated() {
 	for _, s := range d.servers {
 		if s.started == nil || len(s.want.Credentials) == 0 {
+			continue
+		}
+		if d.delivery.compare(*s.want).mismatch() != "" { // a token was refreshed as that pfard ended
+			s.again = true // it stops with the first look at the declarations
 			continue
 		}
 		now := d.delivery.handout(*s.want) // by which what it was given is recognised again as well

@@ -272,6 +272,7 @@ func (d *daemon) want(name string, p generator.Plan, word string) {
 		s.run, s.asleep = p.Enabled && p.Autostart, p.Enabled && !p.Autostart
 	}
 	s.want, s.word = &p, word
+	d.compareScopes(s)
 }
 
 // wordOf tells a file's content from others.
@@ -326,7 +327,11 @@ func (d *daemon) report() control.Report {
 	r.Notes = append(r.Notes, d.audit.shown()...)
 	for _, s := range d.servers {
 		c := s.report(d.runner.Log(s.name))
-		for _, words := range d.problems(s) {
+		problems := d.problems(s)
+		if s.unscoped != "" && s.want != nil && s.want.Enabled && !s.off {
+			problems = append(problems, s.unscoped)
+		}
+		for _, words := range problems {
 			if !strings.Contains(c.Detail, words) {
 				c.Detail = strings.TrimPrefix(c.Detail+"; "+words, "; ")
 			}

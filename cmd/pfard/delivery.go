@@ -15,6 +15,7 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 )
 
@@ -23,6 +24,7 @@ type delivery struct {
 	log   *slog.Logger
 	vault interface {
 		Deliver(key string) ([]byte, error) // an error that notFound knows, if there is none
+		Tokens(key string) (set oauth.Set, text []byte, ok bool, err error)
 		Seed() ([]byte, error)
 	}
 	learn func(name string, value []byte) // is called with each value before anybody gets it
@@ -84,6 +86,9 @@ func (d delivery) values(p generator.Plan) (_ units.Secrets, err error) {
 		}
 		s.Values[c.Name] = value
 	}
+	if words := d.compare(p).mismatch(); words != "" {
+		s.Missing = append(s.Missing, words)
+	}
 	if len(s.Missing) > 0 {
 		s.Values = nil
 	}
@@ -117,7 +122,7 @@ func (d delivery) handout(p generator.Plan) string {
 }
 
 // material is what the bridge gets; nil if nothing of the server's is brokered. What is missing or cannot be
-// brokered is left out: the bridge refuses what it would be needed for.
+// brokered is left out, and all of a server that lacks scopes: the bridge refuses what it would be needed for.
 func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 	if !brokers(p) {
 		return nil, nil
@@ -130,11 +135,15 @@ func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 	if m.Authority, err = broker.NewAuthority(seed, p.Name); err != nil {
 		return nil, err
 	}
+	mismatch := d.compare(p).mismatch()
 	for _, c := range p.Credentials {
 		if c.Deliver != declaration.Brokered {
 			continue
 		}
 		value, err := d.value(c)
+		if err == nil && mismatch != "" {
+			err = missing(mismatch)
+		}
 		var placeholder []byte
 		var former []string
 		if err == nil {

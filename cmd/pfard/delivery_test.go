@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 )
 
@@ -34,6 +35,8 @@ func (v values) Deliver(key string) ([]byte, error) {
 	}
 	return b, nil
 }
+
+func (v values) Tokens(string) (oauth.Set, []byte, bool, error) { return oauth.Set{}, nil, false, nil }
 
 func (v values) Seed() ([]byte, error) { return bytes.Repeat([]byte{7}, 32), nil }
 

@@ -151,6 +151,7 @@ func (d *daemon) describeTokens(s *control.Secret) {
 	if !set.Expiry.IsZero() {
 		s.Expiry = &set.Expiry
 	}
+	s.Scopes = set.Scopes
 	s.Problem, s.Refused = d.tokens.problem(s.Key)
 	if s.Unrefreshed = set.Unrefreshed(); s.Unrefreshed == "" && !d.tokens.uses(s.Key) {
 		s.Unrefreshed = "no server that may run uses it; it is refreshed when one does"

@@ -33,6 +33,8 @@ type server struct {
 	busy    bool            // a stop is under way
 	delayed error           // why what it needs cannot be written; it is tried again
 
+	unscoped string // why the scopes that it requires are not compared; "": they are, or there are none
+
 	sessions map[string]*session // that have a process of their own, by handle
 
 	since  moment // of status.State; report fills in status.Since

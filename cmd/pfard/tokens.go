@@ -29,7 +29,7 @@ type tokens struct {
 	wall    wall
 	jitter  func() float64                                          // 0 to 1
 	run     func(ctx context.Context, key string, set []byte) error // has a process refresh a set, and returns when it has ended
-	changed func(key string)                                        // a set has another access token
+	changed func(key string)                                        // a set has another access token, or other scopes
 	know    func(key string, values [][]byte)                       // these values are about to be in use, and no text is to have them
 	turned  func()                                                  // what is said of sets has changed
 	refused func(key, words string)                                 // nobody tries again: the owner must do something
@@ -263,8 +263,8 @@ func (t *tokens) isOf(key, base string) bool {
 	return err == nil && ok && units.Digest(text) == base
 }
 
-// replace stores a refreshed set in place of the one that it was made of, and says whether its access token is another. While
-// the vault cannot be written, on a full disk, it tries again.
+// replace stores a refreshed set in place of the one that it was made of, and says whether its access token is another, or
+// what that was granted. While the vault cannot be written, on a full disk, it tries again.
 func (t *tokens) replace(key string, r attach.Refreshed, answer oauth.Answer) (set oauth.Set, another bool, err error) {
 	asked, now := r.Asked, t.wall.now()
 	if asked.After(now) || now.Sub(asked) > refreshLimit { // the clock was set
@@ -273,7 +273,7 @@ func (t *tokens) replace(key string, r attach.Refreshed, answer oauth.Answer) (s
 	for end := time.Now().Add(storeTime); ; {
 		old, set, err := t.swap(key, r.Base, answer, asked)
 		if err == nil || errors.Is(err, errOutdated) || errors.Is(err, errUseless) || time.Now().After(end) {
-			return set, set.AccessToken != old.AccessToken, err
+			return set, set.AccessToken != old.AccessToken || !slices.Equal(set.Scopes, old.Scopes), err
 		}
 		t.log.Error("storing a refreshed OAuth token set, trying again", "key", key, "error", err)
 		time.Sleep(time.Second) // nobody says when a disk has space

@@ -169,7 +169,9 @@ func (d *decoder) tokenEnv(f *field) {
 	d.server.Credentials = append(d.server.Credentials, Credential{Env: s, From: s})
 }
 
+// scopes reads what the server's OAuth tokens are to have been granted.
 func (d *decoder) scopes(f *field) {
+	d.scoped = f
 	if f.val.kind != list {
 		d.hidden.all(f.val)
 		d.report(problem(f.val.rng, "Wrong type", "scopes takes a list of strings, not %s. Write scopes = [\"repo:read\"].", f.val.kind))
@@ -191,6 +193,15 @@ func (d *decoder) scopes(f *field) {
 			d.server.Scopes = append(d.server.Scopes, n.text)
 		}
 	}
+}
+
+// checkScopes warns of scopes that can be compared with nothing: those of a value which is no token set are nowhere.
+func (d *decoder) checkScopes() {
+	if len(d.server.Scopes) == 0 || len(d.server.Credentials) < len(d.auths) ||
+		slices.ContainsFunc(d.server.Credentials, func(c Credential) bool { return c.Key != "" }) {
+		return
+	}
+	d.report(caution(d.scoped.rng, "Scopes not compared", "Scopes are compared with those of OAuth token sets in the vault, and no credential of this server is in it. Write NOTION_TOKEN = \"vault:notion_token\" for one that `pfar vault set notion_token --oauth` has stored, or remove scopes."))
 }
 
 // env reads the variables that are no secret, and "$NAME", which may be one.

@@ -34,6 +34,7 @@ type decoder struct {
 	about  string           // the name of tool
 	alike  map[string]alias // aliases of the file, by what the command line takes for the same
 	token  *field
+	scoped *field // scopes
 	paths  []mount
 	remote *egress.Endpoint // host of url
 
@@ -42,7 +43,9 @@ type decoder struct {
 
 	blocked        []*node // of Server.Blocked
 	private        *field
-	domainsUnknown bool // an entry of allowed_domains was refused
+	pinned         *field // tls_pins
+	domainsUnknown bool   // an entry of allowed_domains was refused
+	hostsUnknown   bool   // a credential was refused that may be brokered
 }
 
 func newDecoder(b *builder, name string) *decoder {
@@ -62,7 +65,9 @@ func (d *decoder) file(root *node) {
 	d.checkPrivate()
 	d.checkPinned()
 	d.checkDeliveries()
+	d.checkTLSPins()
 	d.checkVariables()
+	d.checkScopes()
 	d.checkMounts()
 	d.checkSessions()
 }

@@ -28,6 +28,8 @@ func (d *decoder) checkDeliveries() {
 	for _, f := range d.detailed {
 		if c, ok := d.credential(f); ok && d.variable(f) {
 			d.server.Credentials = append(d.server.Credentials, c)
+		} else {
+			d.hostsUnknown = true
 		}
 	}
 }

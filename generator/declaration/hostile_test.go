@@ -39,6 +39,8 @@ func TestHostileFiles(t *testing.T) {
 		"variables":       "env = {" + many("V%d = \"x\",") + "}",
 		"paths":           "sandbox = { read_only = [" + many("\"/srv/%d\",") + "] }",
 		"private":         "allowed_domains = [\"x.example\"]\nallow_private = {" + many("\"h%d.example.com\" = \"10.0.0.1\",") + "}",
+		"pinned hosts":    "allowed_domains = [\"x.example\"]\nauth = { A = { secret = \"vault:a\", deliver = \"broker\" } }\ntls_pins = {" + many("\"h%d.example.com\" = \"sha256/\",") + "}",
+		"pins":            "allowed_domains = [\"x.example\"]\nauth = { A = { secret = \"vault:a\", deliver = \"broker\" } }\ntls_pins = { \"x.example\" = [" + many("\"sha256/%d\",") + "] }",
 		"addresses":       "allowed_domains = [\"x.example\"]\nallow_private = { \"x.example\" = [" + many("\"10.0.0.0/%d\",") + "] }",
 		"hosts":           "allowed_domains = [\"x.example\"]\nauth = { A = { secret = \"vault:a\", deliver = \"broker\", hosts = [" + many("\"h%d.example\",") + "] } }",
 		"places":          "allowed_domains = [\"x.example\"]\nauth = { A = { secret = \"vault:a\", deliver = \"broker\", in = [" + many("\"query:q%d\",") + "] } }",
@@ -105,6 +107,8 @@ func TestExamplesOfSchema(t *testing.T) {
 				if k.name == "hosts" || k.name == "in" {
 					src = strings.Replace(src, line, "deliver = \"broker\", "+line, 1)
 				}
+			case k.name == "scopes":
+				src = "auth = { A = \"vault:a\", " + line + " }\n"
 			case s.name == toolSection:
 				src = "tool = { search = { " + line + " } }\n"
 			case s.name != "":

@@ -54,6 +54,7 @@ func fileSection() section {
 		{"allowed_domains", `["api.notion.com"]`, `[]`, (*decoder).allowedDomains},
 		{"blocked_domains", `["ads.example.com"]`, `[]`, (*decoder).blockedDomains},
 		{"allow_private", "", `{}`, (*decoder).allowPrivate},
+		{"tls_pins", "", `{}`, (*decoder).tlsPins},
 		{"enabled", `true`, `true`, (*decoder).enabled},
 		{"autostart", `true`, `true`, (*decoder).autostart},
 		{"timeout", `"60s"`, `"60s"`, (*decoder).timeout},
@@ -220,6 +221,7 @@ func otherWords() map[string]string {
 		"sampling": "client_capabilities", "roots": "client_capabilities",
 		"per_session": "sessions", "session_mode": "sessions", "max_sessions": "sessions_max", "instances": "sessions_max", "session_timeout": "session_idle",
 		"pinning": "pins", "trust_first": "pins", "tofu": "pins", "aliases": "alias", "aka": "alias", "also": "alias",
+		"certificate_pins": "tls_pins", "cert_pins": "tls_pins", "pinned_certificates": "tls_pins", "public_key_pins": "tls_pins", "spki_pins": "tls_pins", "hpkp": "tls_pins",
 		"annotations": "tool", "limits": "sandbox", "resources": "sandbox", "isolation": "sandbox",
 	}
 }
@@ -296,6 +298,8 @@ func (d *decoder) form(s string) string {
 		return `env = { LOG_LEVEL = "debug" }`
 	case s == "allow_private":
 		return privateForm
+	case s == "tls_pins":
+		return tlsForm
 	case s == serverSection && d.client != nil && d.toml:
 		return "[server.notion]"
 	case s == serverSection && d.client != nil:

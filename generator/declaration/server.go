@@ -23,6 +23,8 @@ type Server struct {
 	Blocked     []egress.Endpoint `json:",omitempty"` // blocked_domains: names alone
 	Private     []egress.Private  // allow_private: names of Allowed, each once
 
+	TLSPins map[string][]broker.Pin `json:",omitempty"` // tls_pins, by host of a brokered credential: keys, one of which its certificates have
+
 	Transport Transport
 	URL       string   // sse, stream-http
 	Path      string   // uds, pipe
@@ -41,7 +43,7 @@ type Server struct {
 
 	Credentials []Credential // auth and token_env, sorted by Env
 	Env         []Variable   // env, sorted by Name
-	Scopes      []string     // auth { scopes }, for remote servers
+	Scopes      []string     // auth { scopes }: required of those of Credentials that are OAuth token sets
 
 	Sandbox Sandbox
 	Trust   gate.Trust

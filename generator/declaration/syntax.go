@@ -92,8 +92,10 @@ func (b *builder) hclRemedy(summary string, at hcl.Range) string {
 		return "In HCL a section is server { ... }; [server] is TOML, which stands in a file that ends in .toml."
 	case strings.HasPrefix(line, "{") && len(bytes.TrimSpace(b.src.bytes[:at.Start.Byte])) == 0:
 		return "This looks like JSON. Write key = value, one on a line, and sections as server { ... }."
-	case b.inPrivate(at) && has("argument name", "Argument or block", "Invalid expression"):
+	case b.within("allow_private", at) && has("argument name", "Argument or block", "Invalid expression"):
 		return "Names stand in quotes, in an object: write " + privateForm + "."
+	case b.within("tls_pins", at) && has("argument name", "Argument or block", "Invalid expression"):
+		return "Names stand in quotes, in an object: write " + tlsForm + "."
 	case line == "}":
 		return "No section is open here. Remove the brace."
 	case withUnit.MatchString(line):
@@ -126,11 +128,11 @@ func (b *builder) hclRemedy(summary string, at hcl.Range) string {
 	return "Write key = value, one on a line, and sections as server { ... }."
 }
 
-// inPrivate reports whether a mistake is within allow_private, whose keys no block of HCL can hold.
-func (b *builder) inPrivate(at hcl.Range) bool {
+// within reports whether a mistake is within a table whose keys no block of HCL can hold.
+func (b *builder) within(table string, at hcl.Range) bool {
 	before := b.src.bytes[:at.Start.Byte]
 	open := bytes.LastIndexByte(before, '{')
-	return open >= 0 && bytes.HasSuffix(bytes.TrimRight(before[:open], " \t="), []byte("allow_private"))
+	return open >= 0 && bytes.HasSuffix(bytes.TrimRight(before[:open], " \t="), []byte(table))
 }
 
 func (b *builder) unitRemedy(at hcl.Range, line string) string {

@@ -27,7 +27,7 @@ type Set struct {
 	ClientID     string    `json:"client_id"`
 	ClientSecret string    `json:"client_secret,omitempty"` // "": a public client
 	AuthStyle    Style     `json:"auth_style,omitempty"`
-	Scopes       []string  `json:"scopes,omitempty"`        // as granted; a refresh asks for the same
+	Scopes       []string  `json:"scopes,omitempty"`        // as granted; empty: not known. A refresh asks for the same
 	AllowPrivate []string  `json:"allow_private,omitempty"` // addresses and prefixes that the host of TokenURL may have, as in declarations
 }
 
@@ -123,7 +123,7 @@ func (s Set) check() error {
 		return fmt.Errorf("scopes or allow_private have more than %d entries", maxList)
 	}
 	for _, scope := range s.Scopes {
-		if scope == "" || len(scope) > maxName || !printable(scope) {
+		if scope == "" || len(scope) > maxName || !printable(scope) || s.within(scope) {
 			return errors.New("scopes has an entry that is no scope")
 		}
 	}
@@ -142,6 +142,31 @@ func printable(s string) bool {
 		}
 	}
 	return true
+}
+
+// within reports whether a text has one of the secrets in it that are long enough for that to be no chance.
+func (s Set) within(text string) bool {
+	return slices.ContainsFunc(s.Secrets(), func(secret string) bool { return len(secret) >= minToken && strings.Contains(text, secret) })
+}
+
+// Lacking returns those of the required scopes that are in none of the lists, each of what one set was granted. Scopes are
+// compared as they are (RFC 6749 section 3.3), and a comma ends one as well as a space: some providers write them so.
+func Lacking(required []string, granted ...[]string) (lacking []string) {
+	has := map[string]bool{}
+	for _, list := range granted {
+		for _, entry := range list {
+			has[entry] = true
+			for _, scope := range strings.FieldsFunc(entry, func(r rune) bool { return r == ',' || r == ' ' }) {
+				has[scope] = true
+			}
+		}
+	}
+	for _, scope := range required {
+		if !has[scope] {
+			lacking = append(lacking, scope)
+		}
+	}
+	return lacking
 }
 
 // Secrets are the values in the set that nobody may see but who is given them.
@@ -182,7 +207,7 @@ type Answer struct {
 	TokenType    string   `json:"token_type,omitempty"`
 	ExpiresIn    int64    `json:"expires_in,omitempty"` // seconds from when it was asked for; 0: it does not say
 	AuthStyle    Style    `json:"auth_style,omitempty"` // that worked
-	Scopes       []string `json:"scopes,omitempty"`     // if they are others now
+	Scopes       []string `json:"scopes,omitempty"`     // if it says so; empty: those before (RFC 6749 section 5.1)
 }
 
 // minToken is the length from which on a token of an endpoint's is taken, in bytes.

@@ -186,6 +186,33 @@ func TestRefreshAt(t *testing.T) {
 	}
 }
 
+func TestLacking(t *testing.T) {
+	for _, tt := range []struct{ required, granted, want string }{
+		{"", "", ""},
+		{"a", "", "a"},
+		{"a b c", "b", "a c"},
+		{"a b", "b a", ""},
+		{"a b", "b|a", ""},
+		{"repo gist", "repo,gist", ""},
+		{"a,b", "a,b", ""},
+		{"repo", "Repo", "repo"},
+		{"repo", "repo:read", "repo"},
+		{"repo:read", "repo", "repo:read"},
+		{"a", "|", "a"},
+	} {
+		var granted [][]string
+		for list := range strings.SplitSeq(tt.granted, "|") {
+			granted = append(granted, strings.Fields(list))
+		}
+		if got := strings.Join(Lacking(strings.Fields(tt.required), granted...), " "); got != tt.want {
+			t.Errorf("%q of %q: %q are lacking, want %q", tt.required, tt.granted, got, tt.want)
+		}
+	}
+	if got := Lacking([]string{"a", "b"}, []string{"a b"}); len(got) > 0 {
+		t.Errorf("two in one entry: %q are lacking", got)
+	}
+}
+
 func TestRefreshed(t *testing.T) {
 	s, err := Parse(written(nil), now)
 	if err != nil {
@@ -195,7 +222,7 @@ func TestRefreshed(t *testing.T) {
 	later := now.Add(time.Hour)
 	for name, r := range map[string]Answer{
 		"nothing": {}, "an odd token": {AccessToken: freshToken + "\nb"}, "an odd refresh token": {AccessToken: freshToken, RefreshToken: freshToken + "\x7f"},
-		"a long token": {AccessToken: strings.Repeat("a", maxToken+1)}, "an odd style": {AccessToken: freshToken, AuthStyle: "x"},
+		"a long token": {AccessToken: strings.Repeat("a", maxToken+1)}, "a token as a scope": {AccessToken: freshToken, Scopes: []string{"x:" + freshToken}}, "an odd style": {AccessToken: freshToken, AuthStyle: "x"},
 		"a word of the protocol": {AccessToken: "inputSchema"}, "such a refresh token": {AccessToken: freshToken, RefreshToken: "jsonrpc"},
 		"a piece of JSON": {AccessToken: `","method":"tools/call`}, "such a refresh token too": {AccessToken: freshToken, RefreshToken: `","method":"tools/call`},
 		"a backslash": {AccessToken: freshToken, RefreshToken: `0123456789abcdef\`}, "a space": {AccessToken: "Bearer 0123456789"}, "an equals sign in it": {AccessToken: "0123456=89abcdef"},
@@ -223,7 +250,7 @@ func TestRefreshed(t *testing.T) {
 	if err != nil || got.RefreshToken != "a-rotated-refresh" || got.AuthStyle != InParams || !slices.Equal(got.Scopes, []string{"c"}) {
 		t.Errorf("with rotation: %+v, %v", got, err)
 	}
-	if got, err = got.Refreshed(Answer{AccessToken: freshToken, AuthStyle: InHeader, ExpiresIn: 1 << 60}, later); err != nil || got.AuthStyle != InParams || got.Expiry.Sub(later) > unlimited {
+	if got, err = got.Refreshed(Answer{AccessToken: freshToken, AuthStyle: InHeader, ExpiresIn: 1 << 60}, later); err != nil || got.AuthStyle != InParams || !slices.Equal(got.Scopes, []string{"c"}) || got.Expiry.Sub(later) > unlimited {
 		t.Errorf("a known style, and a life without end: %+v, %v", got, err)
 	}
 }

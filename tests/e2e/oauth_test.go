@@ -27,6 +27,7 @@ type identity struct {
 	mu    sync.Mutex
 	n     int
 	wants string        // the refresh token that is good
+	scope string        // that it says it grants; "": nothing
 	begun chan struct{} // gets one for each request
 }
 
@@ -57,7 +58,7 @@ func (i *identity) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	i.n++
 	i.wants = fmt.Sprintf("RT-%d-hunter2hunter2", i.n)
-	fmt.Fprintf(w, `{"access_token":"%016d","refresh_token":%q,"token_type":"bearer","expires_in":3600}`, i.n, i.wants)
+	fmt.Fprintf(w, `{"access_token":"%016d","refresh_token":%q,"token_type":"bearer","expires_in":3600,"scope":%q}`, i.n, i.wants, i.scope)
 }
 
 // tokens is a set that ends after so many seconds.
@@ -132,6 +133,40 @@ func TestOAuth(t *testing.T) {
 		t.Errorf("the log does not say so: %s", p.stderr)
 	}
 	p.search(t, "RT-0-hunter2hunter2", "RT-1-hunter2hunter2", "CS-hunter2")
+}
+
+// TestScopes (WRP-12): a server that requires a scope waits for a token that has it, and stops when a refresh takes that away.
+func TestScopes(t *testing.T) {
+	i, roots := newIdentity(t)
+	i.scope = "files:read"
+	p := prepare(t, map[string]string{"drive.hcl": echo(t) + "auth = { TOKEN = \"vault:drive\", scopes = [\"files:read\", \"files:write\"] }\n"})
+	p.env = append(p.env, "SSL_CERT_FILE="+roots)
+	p.up()
+	p.await("drive waiting", soon, inState("drive", control.Waiting))
+	store := func(life int, scope string) string {
+		t.Helper()
+		p.stdin = strings.Replace(i.tokens(life), "{", fmt.Sprintf(`{"scope":%q,`, scope), 1)
+		stdout, stderr, code := p.command("vault", "set", "drive", "--oauth")
+		if code != 0 {
+			t.Fatal(stderr)
+		}
+		return stdout
+	}
+	const lacks = `the OAuth token "drive" was not granted "files:write": obtain one that was and store it with pfar vault set drive --oauth, or correct scopes in the declaration`
+	if out := store(3600, "files:read"); out != "drive: waits: "+lacks+"\n" {
+		t.Errorf("who stores it hears %q", out)
+	}
+	p.await("the reason", soon, func(r control.Report) bool {
+		return server(r, "drive").State == control.Waiting && server(r, "drive").Detail == "for credentials: "+lacks
+	})
+	store(6, "files:read files:write")
+	p.awaitRunning("drive")
+	if out, _, _ := p.command("vault", "list"); !strings.Contains(out, "drive: granted files:read, files:write\n") {
+		t.Errorf("the list says %s", out)
+	}
+	p.await("the refresh", soon, func(r control.Report) bool { return server(r, "drive").Detail == "for credentials: "+lacks })
+	store(3600, "files:write,files:read")
+	p.awaitRunning("drive")
 }
 
 // TestBrokeredOAuth: the API sees the new token in place of the same placeholder as soon as there is one, from a server that

@@ -38,7 +38,7 @@ func endpoint(roots string) error {
 		}
 		n++
 		time.Sleep(3 * time.Second) // while the test looks
-		fmt.Fprintf(w, `{"access_token":"%016d","refresh_token":"RT-%d-hunter2hunter2","expires_in":3600}`, n, n)
+		fmt.Fprintf(w, `{"access_token":"%016d","refresh_token":"RT-%d-hunter2hunter2","expires_in":3600,"scope":"files:read"}`, n, n)
 	}))
 	l, err := net.Listen("tcp", identityAddress)
 	if err != nil {
@@ -99,7 +99,8 @@ pfar plan | grep -aqF -e "$a" -e "$b" -e "$c" && echo plan
 grep -raF -l -e "$a" -e "$b" -e "$c" /run /var/lib/pfar /var/log /tmp 2>/dev/null || true
 `
 
-// TestOAuth has the unit refresh a token, under the host's firewall, over the death of pfard and the order to end, and be refused.
+// TestOAuth has the unit refresh a token, under the host's firewall, over the death of pfard and the order to end, and be refused;
+// a server that requires a scope which the token lacks waits.
 func TestOAuth(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
@@ -149,6 +150,24 @@ func TestOAuth(t *testing.T) {
 	m.Run(t, "systemctl", "stop", "pfar-refresh@drive") // the endpoint has taken the token, and its answer is on its way
 	holds("0000000000000003")
 	asked(t, m, 3)
+
+	requires := func(scopes string) {
+		t.Helper()
+		m.Put(t, "/etc/pfar/mcp.d/drive.hcl", echo("auth = { TOKEN = \"vault:drive\", scopes = ["+scopes+"] }\n"), 0o644)
+	}
+	requires(`"files:read", "files:write"`)
+	becomes(t, m, "drive", control.Waiting)
+	const lacks = `the OAuth token "drive" was not granted "files:write": obtain one that was`
+	bed.Eventually(t, soon, func() error {
+		for _, command := range []string{"pfar status", "systemctl status --full pfar-mcp@drive"} {
+			if r := m.Try("sh", "-c", command); !strings.Contains(r.Stdout, lacks) {
+				return fmt.Errorf("%s says %s", command, r)
+			}
+		}
+		return nil
+	})
+	requires(`"files:read"`)
+	holds("0000000000000003")
 
 	issue(t, m, "RT-0-hunter2hunter2")
 	const refused = `the refresh token of "drive" was refused (invalid_grant): obtain a new one and store it with pfar vault set drive --oauth`

@@ -23,6 +23,7 @@ type Connection struct {
 	Address  string    `json:"address,omitempty"`  // outside, that it is connected to
 	Verdict  string    `json:"verdict"`            // "allow" or "deny"
 	Reason   string    `json:"reason"`             // of egress.Decision, or of a refusal
+	Detail   string    `json:"detail,omitempty"`   // what else the owner has to know of a refusal
 	Rule     string    `json:"rule,omitempty"`     // entry of allowed_domains
 	Sent     int64     `json:"sent"`               // bytes, by the server
 	Received int64     `json:"received"`           // bytes

@@ -148,7 +148,7 @@ func (e *Entry) merge(c Connection) bool {
 	old := &e.connection
 	c.shorten()
 	if c.Path != old.Path || c.Protocol != old.Protocol || c.Host != old.Host || c.Address != old.Address ||
-		c.Verdict != old.Verdict || c.Reason != old.Reason || c.Rule != old.Rule || c.Sent != 0 || c.Received != 0 {
+		c.Verdict != old.Verdict || c.Reason != old.Reason || c.Detail != old.Detail || c.Rule != old.Rule || c.Sent != 0 || c.Received != 0 {
 		return false
 	}
 	old.Count, old.Last = max(1, old.Count)+1, c.Time
@@ -159,7 +159,7 @@ func (e *Entry) merge(c Connection) bool {
 }
 
 func (c *Connection) shorten() {
-	for _, s := range [...]*string{(*string)(&c.Path), &c.Protocol, &c.Host, &c.Address, &c.Verdict, &c.Reason, &c.Rule} {
+	for _, s := range [...]*string{(*string)(&c.Path), &c.Protocol, &c.Host, &c.Address, &c.Verdict, &c.Reason, &c.Detail, &c.Rule} {
 		if len(*s) <= longest {
 			continue
 		}

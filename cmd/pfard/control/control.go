@@ -96,6 +96,8 @@ type Secret struct {
 	Refused bool       `json:"refused,omitempty"` // with Problem: nobody tries again
 
 	Unrefreshed string `json:"unrefreshed,omitempty"` // why a token set is not refreshed though nothing is wrong, in words
+
+	Scopes []string `json:"scopes,omitempty"` // that a token set was granted, if it says so
 }
 
 // Change is what has become of one secret, and of the servers whose declarations name it.
@@ -112,6 +114,7 @@ type Change struct {
 type Use struct {
 	Server string `json:"server"`
 	Then   Then   `json:"then"`
+	Why    string `json:"why,omitempty"` // of Waits, if not for want of a secret: in words, with the remedy
 }
 
 // Then is what becomes of a server.

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/policies/oauth"
+)
+
+// comparison is what comes of comparing the scopes that a server requires with those that its token sets were granted.
+type comparison struct {
+	lacking []string // required, and in no set
+	sets    []string // keys of its token sets
+	silent  []string // of these, those that do not say what they were granted
+	absent  bool     // a secret is not there, or cannot be read, which is said elsewhere
+}
+
+// compare reads the token sets of a server that requires scopes. Of a plain token nobody knows what it was granted.
+func (d delivery) compare(p generator.Plan) (c comparison) {
+	if len(p.Scopes) == 0 {
+		return c
+	}
+	var granted [][]string
+	for _, k := range p.Credentials {
+		if k.Key == "" || slices.Contains(c.sets, k.Key) {
+			continue
+		}
+		set, _, ok, err := d.vault.Tokens(k.Key)
+		c.absent = c.absent || err != nil
+		if !ok {
+			continue
+		}
+		c.sets, granted = append(c.sets, k.Key), append(granted, set.Scopes)
+		if len(set.Scopes) == 0 {
+			c.silent = append(c.silent, k.Key)
+		}
+	}
+	c.lacking = oauth.Lacking(p.Scopes, granted...)
+	return c
+}
+
+// mismatch says in words which scopes the server lacks for certain, and the remedy; "": none, or nobody knows. Only the
+// declaration's own words are quoted.
+func (c comparison) mismatch() string {
+	if len(c.lacking) == 0 || c.absent || len(c.sets) == 0 || len(c.silent) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s not granted %s: obtain one that was and store it with pfar vault set %s --oauth, or correct scopes in the declaration",
+		tokensOf(c.sets), listed(c.lacking), c.sets[0])
+}
+
+// unknown says in words why it is not known whether the server lacks scopes, and the remedy; "": it is known.
+func (c comparison) unknown() string {
+	switch {
+	case len(c.lacking) == 0 || c.absent:
+		return ""
+	case len(c.sets) == 0:
+		return fmt.Sprintf("whether %s was granted is not known: no credential of it is an OAuth token set (pfar vault set KEY --oauth)", listed(c.lacking))
+	case len(c.silent) > 0:
+		return fmt.Sprintf("whether %s was granted is not known: the OAuth token %q does not say its scopes; store it with them with pfar vault set %s --oauth",
+			listed(c.lacking), c.silent[0], c.silent[0])
+	}
+	return ""
+}
+
+func tokensOf(keys []string) string {
+	if len(keys) == 1 {
+		return fmt.Sprintf("the OAuth token %q was", keys[0])
+	}
+	return "the OAuth tokens " + listed(keys) + " were"
+}
+
+func listed(words []string) string {
+	var quoted []string
+	for _, w := range words {
+		quoted = append(quoted, fmt.Sprintf("%q", w))
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// compareScopes notes for those who watch a server, and in the log, that the scopes which it requires could not be compared.
+func (d *daemon) compareScopes(s *server) {
+	words := d.delivery.compare(*s.want).unknown()
+	if words != "" && words != s.unscoped {
+		d.log.Warn("scopes are not compared", "server", s.name, "reason", words)
+	}
+	s.unscoped = words
+}
