@@ -238,17 +238,21 @@ func TestEveryCase(t *testing.T) {
 func TestMonotone(t *testing.T) {
 	p := shippedPolicy(t)
 	for _, profile := range profiles {
-		verdicts := map[situation]int{}
+		var verdicts []int // in the order of situations
 		for at := range situations() {
-			verdicts[at] = number(p.Decide(at.ask(profile)))
+			verdicts = append(verdicts, number(p.Decide(at.ask(profile))))
 		}
-		for at, before := range verdicts {
+		nth := -1
+		for at := range situations() {
+			nth++
+			before, stride := verdicts[nth], 1
 			for i := range at {
-				worse := at
-				worse[i]++
-				if after, ok := verdicts[worse]; ok && after > before {
-					t.Fatalf("%s: %v gives %d, and %v gives %d", profile, at, before, worse, after)
+				if at[i]+1 < steps[i] && verdicts[nth+stride] > before {
+					worse := at
+					worse[i]++
+					t.Fatalf("%s: %v gives %d, and %v gives %d", profile, at, before, worse, verdicts[nth+stride])
 				}
+				stride *= steps[i]
 			}
 			if before == deny {
 				continue
