@@ -10,9 +10,11 @@
 #     relax = "The charts cannot be read otherwise."
 #   }
 #
-# A tool that is in no tier, as one of a later version, is forbidden. The server's own --caps and its lists of origins are
-# a convenience, not a boundary (X-38): allowed_domains and blocked_domains of the declaration are. They hold for the URLs
-# that a tool is told to open, here, and for every connection that comes of it, in the egress bridge.
+# A tool that is in no tier, as one of a later version, is forbidden. The server has to offer a tier's tools as well: what it
+# wants among the arguments of the declaration, as of 0.0.83, stands at each tier below, joined with commas if it is for
+# several (--caps vision,pdf). Its --caps and its lists of origins are a convenience, not a boundary (X-38): allowed_domains
+# and blocked_domains of the declaration are. They hold for the URLs that a tool is told to open, here, and for every
+# connection that comes of it, in the egress bridge.
 
 service "browser" {
   packages  = ["@playwright/mcp"]
@@ -46,7 +48,7 @@ service "browser" {
   tool "browser_sessionstorage_list" { effect = "none", output = "secret raw" }
   tool "browser_storage_state"       { effect = "none", output = "secret raw" }
 
-  # GAT-46
+  # GAT-46. No --caps
   tier "core" {
     default = true
     tools = [
@@ -55,23 +57,23 @@ service "browser" {
       "browser_wait_for", "browser_handle_dialog", "browser_resize", "browser_emulate_media", "browser_close",
     ]
   }
-  # GAT-47: what pages write to the console, and what they ask of the network
+  # GAT-47: what pages write to the console, and what they ask of the network. No --caps
   tier "network" { tools = ["browser_console_messages", "browser_network_request", "browser_network_requests"] }
-  # GAT-48
+  # GAT-48. --caps vision; for screenshots alone, none
   tier "vision" { tools = ["browser_take_screenshot", "browser_mouse_*"] }
-  # GAT-49
+  # GAT-49. --caps pdf
   tier "pdf" { tools = ["browser_pdf_save"] }
-  # GAT-50
+  # GAT-50. --caps testing
   tier "testing" { tools = ["browser_generate_locator", "browser_verify_*"] }
-  # Files of the sandbox, into pages
+  # Files of the sandbox, into pages. No --caps
   tier "upload" { tools = ["browser_file_upload", "browser_drop"] }
-  # Cookies and web storage, which hold what signs in
+  # Cookies and web storage, which hold what signs in. --caps storage
   tier "storage" {
     tools = ["browser_cookie_*", "browser_localstorage_*", "browser_sessionstorage_*", "browser_storage_state", "browser_set_storage_state"]
   }
-  # Answers in the place of servers'
+  # Answers in the place of servers'. --caps network
   tier "mocking" { tools = ["browser_route", "browser_route_list", "browser_unroute", "browser_network_state_set"] }
-  # GAT-51: any JavaScript in the page, any code in the server
+  # GAT-51: any JavaScript in the page, any code in the server. --caps devtools,config; for those two alone, none
   tier "devtools" {
     tools = [
       "browser_evaluate", "browser_run_code_unsafe", "browser_get_config", "browser_*highlight", "browser_annotate",

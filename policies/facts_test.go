@@ -56,7 +56,7 @@ func TestTools(t *testing.T) {
 	for _, c := range []struct{ server, tool, want string }{
 		{"github", "get_issue", "internal raw, to internal, none"},
 		{"github", "add_issue_comment", "internal raw, to public, irreversible"},
-		{"github", "update_issue", "internal raw, to public, reversible"},
+		{"github", "update_issue", "internal raw, to public, irreversible"},
 		{"gmail", "send_email", "sensitive raw, to public, irreversible"},
 		{"gmail", "search_emails", "sensitive raw, to sensitive, none"},
 		{"notion", "API-post-search", "internal raw, to internal, none"},
@@ -70,7 +70,8 @@ func TestTools(t *testing.T) {
 		{"filesystem", "read_text_file", "sensitive clean, to sensitive, none"},
 		{"fetch", "fetch", "public raw, to public, none"},
 		{"postgres", "query", "sensitive raw, to sensitive, irreversible"},
-		{"linear", "linear_createIssue", "internal raw, to internal, reversible"},
+		{"linear", "linear_createIssue", "internal raw, to internal, irreversible"},
+		{"linear", "linear_archiveIssue", "internal raw, to internal, reversible"},
 		{"linear", "linear_createWebhook", "internal raw, to internal, irreversible"},
 		{"browser", "browser_navigate", "public raw, to public, none"},
 		{"browser", "browser_cookie_list", "secret raw, to public, none, in browser/storage"},
@@ -79,14 +80,7 @@ func TestTools(t *testing.T) {
 		{"browser", "browser_new_in_next_version", "public raw, to public, irreversible, forbidden"},
 	} {
 		f := p.Resolve(gate.Offer{Server: gate.Declared{Server: c.server, Service: c.server}, Name: c.tool})
-		got := f.Output.String() + ", to " + f.Audience.String() + ", " + f.Effect.String()
-		if f.Tier != "" {
-			got += ", in " + f.Tier
-		}
-		if f.Forbidden != "" {
-			got += ", forbidden"
-		}
-		if got != c.want {
+		if got := facts(f); got != c.want {
 			t.Errorf("%s %s: %s, want %s", c.server, c.tool, got, c.want)
 		}
 	}

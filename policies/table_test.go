@@ -1,8 +1,13 @@
 package policies
 
 import (
+	"fmt"
 	"iter"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/pfar/pfar/policies/gate"
 )
@@ -92,6 +97,12 @@ func reference(at situation, profile string) int {
 	if at[vault]+at[unpinned]+at[unchecked]+at[unrecorded] > 0 {
 		add(deny)
 	}
+	if profile == "operator" { // a person has typed the call: nobody is asked
+		if carried > audience && carried >= 3 {
+			add(deny)
+		}
+		return verdict
+	}
 	if at[pattern] == 1 {
 		add(ask)
 	}
@@ -175,13 +186,23 @@ var pynchy = map[[4]bool]struct{ cop, human bool }{
 	{true, true, true, true}:     {true, true},
 }
 
+// profiles are those that are shipped.
+var profiles = []string{"strict", "balanced", "clean-room", "operator"}
+
+// TestProfiles: what is enumerated below is all that there is.
+func TestProfiles(t *testing.T) {
+	if got := slices.Sorted(maps.Keys(shippedPolicy(t).Profiles)); !slices.Equal(got, slices.Sorted(slices.Values(profiles))) {
+		t.Errorf("the profiles %q are shipped, and %q are tried", got, profiles)
+	}
+}
+
 // TestEveryCase compares every decision of every shipped profile with the reference, and with those whom it must not be
 // laxer than.
 func TestEveryCase(t *testing.T) {
 	p := shippedPolicy(t)
 	count := 0
 	for at := range situations() {
-		for _, profile := range []string{"strict", "balanced", "clean-room"} {
+		for _, profile := range profiles {
 			count++
 			d := p.Decide(at.ask(profile))
 			got := number(d)
@@ -194,6 +215,9 @@ func TestEveryCase(t *testing.T) {
 			if looked := d.Verdict == gate.Inspect || d.Verdict == gate.Ask && at[integrity] == 2; looked && !d.Inspect || d.Inspect && (got == deny || got == allow) {
 				t.Fatalf("%s %v: inspection is %t: %+v", profile, at, d.Inspect, d)
 			}
+			if profile == "operator" {
+				continue // the person who types is whom those would ask
+			}
 			if profile != "balanced" && got > pfar(at) {
 				t.Fatalf("%s %v is laxer than PFAR: %+v", profile, at, d)
 			}
@@ -205,7 +229,7 @@ func TestEveryCase(t *testing.T) {
 			}
 		}
 	}
-	if count < 700_000 {
+	if count < 1_000_000 {
 		t.Errorf("only %d cases", count)
 	}
 }
@@ -213,18 +237,22 @@ func TestEveryCase(t *testing.T) {
 // TestMonotone raises every coordinate of every situation by a step: more taint, or less known, never loosens.
 func TestMonotone(t *testing.T) {
 	p := shippedPolicy(t)
-	for _, profile := range []string{"strict", "balanced", "clean-room"} {
-		verdicts := map[situation]int{}
+	for _, profile := range profiles {
+		var verdicts []int // in the order of situations
 		for at := range situations() {
-			verdicts[at] = number(p.Decide(at.ask(profile)))
+			verdicts = append(verdicts, number(p.Decide(at.ask(profile))))
 		}
-		for at, before := range verdicts {
+		nth := -1
+		for at := range situations() {
+			nth++
+			before, stride := verdicts[nth], 1
 			for i := range at {
-				worse := at
-				worse[i]++
-				if after, ok := verdicts[worse]; ok && after > before {
-					t.Fatalf("%s: %v gives %d, and %v gives %d", profile, at, before, worse, after)
+				if at[i]+1 < steps[i] && verdicts[nth+stride] > before {
+					worse := at
+					worse[i]++
+					t.Fatalf("%s: %v gives %d, and %v gives %d", profile, at, before, worse, verdicts[nth+stride])
 				}
+				stride *= steps[i]
 			}
 			if before == deny {
 				continue
@@ -241,6 +269,69 @@ func TestMonotone(t *testing.T) {
 					t.Fatalf("%s: %v with something that is not known: %+v", profile, at, p.Decide(s, c))
 				}
 			}
+		}
+	}
+}
+
+// TestEveryTier has every tool of the browser called in every session, by clients of the shipped profiles and of ones that have a
+// tier each: browser.hcl denies the tools of a tier to whoever does not name it, and what is in none to everybody; else the
+// reference says.
+func TestEveryTier(t *testing.T) {
+	var local strings.Builder
+	tiers := []string{"network", "vision", "pdf", "testing", "upload", "storage", "mocking", "devtools"}
+	all := slices.Clone(profiles)
+	for _, tier := range tiers {
+		fmt.Fprintf(&local, "profile %q {\n  base = \"balanced\"\n  tiers = [\"browser/%s\"]\n  relax = \"a test\"\n}\n", tier, tier)
+		all = append(all, tier)
+	}
+	s := Load(fstest.MapFS{"tiers.hcl": {Data: []byte(local.String())}}, "policies.d")
+	if s.Policy == nil {
+		t.Fatal(s.Diags)
+	}
+	p := s.Policy
+	wants := maps.Clone(packages["playwright-mcp"])
+	const nowhere = "public raw, to public, irreversible, nowhere"
+	wants[nowhere] = "browser_new_in_next_version"
+	effects := map[string]int{"none": 0, "reversible": 1, "irreversible": 2}
+	met := map[string]int{}
+	for words, tools := range wants {
+		said := strings.Split(words, ", ") // "public raw", "to public", "none", "in browser/vision"
+		tier := ""
+		if len(said) > 3 {
+			tier = strings.TrimPrefix(said[3], "in browser/")
+		}
+		for _, tool := range strings.Fields(tools) {
+			f := p.Resolve(gate.Offer{Server: gate.Declared{Server: "x", Packages: []string{"@playwright/mcp"}}, Name: tool})
+			for at := range situations() {
+				if at[narrow]+at[effect]+at[source]+at[unpinned]+at[unchecked]+at[unrecorded] > 0 {
+					continue
+				}
+				at[narrow], at[effect], at[source] = 4, effects[said[2]], 2
+				for _, profile := range all {
+					base := profile
+					if slices.Contains(tiers, profile) {
+						base = "balanced"
+					}
+					want := reference(at, base)
+					if words == nowhere || tier != "" && tier != profile {
+						want = deny
+					}
+					session, call := at.ask(profile)
+					call.Facts = f
+					d := p.Decide(session, call)
+					if got := number(d); got != want {
+						t.Fatalf("%s %s %v: %d, want %d: %+v", profile, tool, at, got, want, d)
+					}
+					if want != deny {
+						met[profile+" "+tier]++
+					}
+				}
+			}
+		}
+	}
+	for _, tier := range tiers {
+		if met[tier+" "+tier] == 0 || met[tier+" "] == 0 {
+			t.Errorf("nothing of %s is ever allowed to whoever names it", tier)
 		}
 	}
 }

@@ -342,7 +342,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 	makefile := read(t, "../Makefile")
 	top := topLevel(t)
 	checked := 0
-	for _, document := range []string{"README.md", "CONTRIBUTING.md"} {
+	for _, document := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md"} {
 		text := read(t, "../"+document)
 		var paths []string
 		for _, m := range quoted.FindAllStringSubmatch(text, -1) {

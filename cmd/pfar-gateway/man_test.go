@@ -2,13 +2,19 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
+	"github.com/pfar/pfar/policies/fence"
+	"github.com/pfar/pfar/policies/gate"
 )
 
 // TestManualKnowsEveryLimit: each limit stands in the manual with its value, and the manual has no other.
@@ -45,5 +51,49 @@ func TestManualKnowsEveryLimit(t *testing.T) {
 		if flag, _, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.HasPrefix(flag, "--") && !strings.Contains(strings.ReplaceAll(manual, "\n", " "), ".It Fl -"+flag[2:]+" ") {
 			t.Errorf("the manual lacks %s", flag)
 		}
+	}
+}
+
+// TestManualKnowsFences: a fence stands in the manual as it is made, and so does each member of _meta that the code writes.
+func TestManualKnowsFences(t *testing.T) {
+	b, err := os.ReadFile("../../packaging/man/pfar-gateway.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manual := strings.ReplaceAll(string(b), `\-`, "-")
+	of := fence.Meta{Server: "notion", Tool: "search", Label: gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}}
+	number := fence.ID{0x5d, 0x0e, 0x8b, 0x1f, 0xc2, 0x7a, 0x49, 0x36, 0xa1, 0xd4, 0xe0, 0xb7, 0xc3, 0xf2, 0x9a, 0x68}
+	if shown := string(fence.Fence(nil, "The text, of as many lines as it has.", of, number)); !strings.Contains(manual, ".Bd -literal -offset indent\n"+shown+"\n.Ed\n") {
+		t.Errorf("the manual does not show a fence as it is: %s", shown)
+	}
+	for _, neutral := range []string{fence.Neutral, fence.Role} {
+		if !strings.Contains(manual, ".Li "+neutral) {
+			t.Errorf("the manual lacks %s", neutral)
+		}
+	}
+	written, key := map[string]bool{}, regexp.MustCompile(`"pfar/([a-z]+)"`)
+	err = fs.WalkDir(os.DirFS("."), ".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		for _, m := range key.FindAllStringSubmatch(string(b), -1) {
+			written[m[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(manual, ".Ss Members of _meta")
+	section, _, _ = strings.Cut(section, ".Ss Pins")
+	said := map[string]bool{}
+	for _, line := range regexp.MustCompile(`(?m)^\.It Li .*$`).FindAllString(section, -1) {
+		for _, m := range regexp.MustCompile(`pfar/([a-z]+)`).FindAllStringSubmatch(line, -1) {
+			said[m[1]] = true
+		}
+	}
+	if !maps.Equal(written, said) {
+		t.Errorf("the manual has the members %q, and the code writes %q", slices.Sorted(maps.Keys(said)), slices.Sorted(maps.Keys(written)))
 	}
 }

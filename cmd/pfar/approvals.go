@@ -15,7 +15,10 @@ const approvalsHelp = `Show the calls that wait for you, and answer them. A call
 you have said so here; its client is told to wait, or to send it again.
 
 What you approve is one call, exactly as it is shown, once, within five minutes. If its arguments, the tool, the
-policy or what the session has seen is another by then, it waits anew. A restart of pfar denies all that wait.`
+policy or what the session has seen is another by then, it waits anew. A restart of pfar denies all that wait.
+
+Of calls of one client for one tool the list says in which arguments they differ, and what each has there. They are
+answered one by one.`
 
 const approveHelp = `Show a call that waits, and let it run. Without a terminal --yes is needed.
 
@@ -136,6 +139,7 @@ func (c *cli) approvalsList(ctx context.Context) error {
 		rows = append(rows, []cell{{w.ID, ""}, {summary(w.Client, 20), ""}, {summary(reveal(w.what()), 40), colour}, {left, ""}, {w.State, ""}, {summary(w.Decision.Reason, 60), ""}})
 	}
 	c.table(c.stdout, rows)
+	c.printTogether(all)
 	if example != "" {
 		c.hintAt("pfar approvals show " + example)
 	}

@@ -193,12 +193,20 @@ func (w *waitingCall) renderArguments(b *page) {
 	}
 }
 
+// pointerName is where an argument stands.
+func pointerName(pointer string) string {
+	name := reveal(pointer)
+	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./~") != "" || name == "" {
+		return quoted(pointer) // or it could look like a name with its value
+	}
+	return name
+}
+
+func quoted(text string) string { return `"` + strings.ReplaceAll(reveal(text), `"`, `\"`) + `"` }
+
 // renderArgument shows one value: a text of several lines as lines, anything else as JSON would write it.
 func renderArgument(b *page, a shownArgument) {
-	name := reveal(a.pointer)
-	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./~") != "" || name == "" {
-		name = `"` + strings.ReplaceAll(name, `"`, `\"`) + `"` // or it could look like a name with its value
-	}
+	name := pointerName(a.pointer)
 	text, isText := a.value.(string)
 	switch {
 	case !isText:
@@ -214,7 +222,7 @@ func renderArgument(b *page, a shownArgument) {
 			}
 		}
 	default:
-		b.line("  ", fmt.Sprintf(`%s: "%s"`, name, strings.ReplaceAll(reveal(text), `"`, `\"`)))
+		b.line("  ", name+": "+quoted(text))
 	}
 	s := ofText
 	if rank(a.pointer) < len(decisive) {

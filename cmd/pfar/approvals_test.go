@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
@@ -40,7 +42,7 @@ func newDesk(t *testing.T) *deskBench {
 	if b.sessions, err = label.Open(db); err != nil {
 		t.Fatal(err)
 	}
-	b.sessions.Declare([]string{"laptop"})
+	b.sessions.Declare([]string{"laptop", "phone"})
 	limits := approval.DefaultLimits()
 	limits.Wait = 0
 	if b.approvals, err = approval.Open(db, b.sessions, limits); err != nil {
@@ -339,5 +341,77 @@ func TestSessions(t *testing.T) {
 	code, out, err := b.run(t, "sessions", "new", "laptop")
 	if handle := strings.TrimSpace(out); code != exitOK || len(handle) != 26 || !strings.Contains(err, "/mcp/laptop/"+handle) {
 		t.Errorf("exit %d, %q, %q", code, out, err)
+	}
+}
+
+// TestApprovalsTogether: of calls that are alike the list shows what is not (AP-08), wherever it hides.
+func TestApprovalsTogether(t *testing.T) {
+	long := strings.Repeat("lorem ipsum ", 3000)
+	to := func(client, server string) func(*approval.Request) {
+		return func(r *approval.Request) { r.Client, r.Server = client, server }
+	}
+	for _, c := range []struct {
+		name  string
+		sent  []string
+		other []func(*approval.Request) // of the last call
+		want  []string                  // lines below the list; ID1 is the first call's id
+	}{
+		{"one alone", []string{`{"to":"a"}`}, nil, nil},
+		{"of another client", []string{`{"to":"a"}`, `{"to":"b"}`}, []func(*approval.Request){to("phone", "mail")}, nil},
+		{"of another server", []string{`{"to":"a"}`, `{"to":"b"}`}, []func(*approval.Request){to("laptop", "post")}, nil},
+		{"in one argument", []string{`{"to":"a@example.com","body":"x"}`, `{"body":"x","to":"b@example.com"}`, `{"to":"c@evil.example","body":"x"}`}, nil, []string{
+			"3 calls of laptop to mail.send differ only in /to",
+			`  ID1  /to: "a@example.com"`,
+			`  ID2  /to: "b@example.com"`,
+			`  ID3  /to: "c@evil.example"`,
+		}},
+		{"behind what all begin with, and at the end", []string{`{"body":"` + long + `x"}`, `{"body":"` + long + `y` + long + `"}`}, nil, []string{
+			"2 calls of laptop to mail.send differ only in /body",
+			`  ID1  /body: …"m ipsum x"`,
+			`  ID2  /body: …"m ipsum ylorem ipsum lorem ipsum lorem i"…`,
+		}},
+		{"that is there or not, a text or none", []string{`{"to":"a","n":1}`, `{"to":"a","n":"1"}`, `{"to":"a"}`, `{"to":"a","n":"nothing"}`}, nil, []string{
+			"4 calls of laptop to mail.send differ only in /n",
+			`  ID1  /n: 1`,
+			`  ID2  /n: "1"`,
+			`  ID3  /n: nothing`,
+			`  ID4  /n: "nothing"`,
+		}},
+		{"in more places than are shown", []string{`{"a":1,"b":[1,2],"c":{"d":1},"to":"x"}`, `{"a":2,"b":[1,3],"c":{"d":2},"to":"y"}`}, nil, []string{
+			"2 calls of laptop to mail.send differ only in /to, /a, /b/1 and 1 more",
+			`  ID1  /to: "x", /a: 1, /b/1: 2`,
+			`  ID2  /to: "y", /a: 2, /b/1: 3`,
+		}},
+		{"in nothing that is shown", []string{`{"to":"hunter2-secret-0123456789"}`, `{"to":"68756e746572322d7365637265742d30313233343536373839"}`}, nil, []string{"2 calls of laptop to mail.send have the same arguments, as far as they are shown"}},
+		{"written to look like something else", []string{`{"to: \"a\"":"x"}`, `{"to":"a\u202e\n  ID1  b\u001b[2J"}`}, nil, []string{
+			`2 calls of laptop to mail.send differ only in /to, "/to: \"a\""`,
+			`  ID1  /to: nothing, "/to: \"a\"": "x"`,
+			`  ID2  /to: "a\u202e\n  ID1  b\x1b[2J", "/to: \"a\"": nothing`,
+		}},
+	} {
+		b := newDesk(t)
+		var ids []string
+		for i, arguments := range c.sent {
+			var change []func(*approval.Request)
+			if i == len(c.sent)-1 {
+				change = c.other
+			}
+			ids = append(ids, b.sent(t, arguments, change...))
+		}
+		code, out, err := b.run(t, "approvals")
+		below := strings.Split(strings.TrimSuffix(strings.ReplaceAll(out, "\n  + ", ""), "\n"), "\n")[1+len(ids):]
+		for i, id := range ids {
+			for k := range below {
+				below[k] = strings.ReplaceAll(below[k], id, fmt.Sprintf("ID%d", i+1))
+			}
+		}
+		if code != exitOK || !slices.Equal(below, c.want) {
+			t.Errorf("%s: exit %d, %s\ngot\n%s\nwant\n%s", c.name, code, err, strings.Join(below, "\n"), strings.Join(c.want, "\n"))
+		}
+		for line := range strings.Lines(out[strings.LastIndex(out, ids[len(ids)-1]):]) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 && !strings.Contains(line, "pending") {
+				t.Errorf("%s: %d columns: %q", c.name, n, line)
+			}
+		}
 	}
 }

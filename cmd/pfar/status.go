@@ -155,7 +155,7 @@ func (c *cli) printServer(s control.Server) error {
 		}
 	}
 	add("detail", s.Detail)
-	add("description", s.Description)
+	add("description", strings.Join(strings.Fields(s.Description), " "))
 	add("label", s.Label)
 	add("tools", fmt.Sprint(s.Tools))
 	if s.SessionsMax > 0 {

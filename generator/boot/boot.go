@@ -67,7 +67,8 @@ func describe(s declaration.Server) string {
 	// With SourcePath= systemctl would ask for a daemon-reload after each edit, which pfard acts on without one.
 	file := url.URL{Scheme: "file", Path: s.File}
 	text += "Documentation=" + strings.ReplaceAll(file.String(), "%", "%%") + "\n"
-	if d := value(s.Description); d != "" {
+	first, _, _ := strings.Cut(strings.TrimSpace(s.Description), "\n") // below it is how to use it
+	if d := value(first); d != "" {
 		text += fmt.Sprintf("Description=MCP server %s: %s\n", s.Name, d)
 	}
 	return text

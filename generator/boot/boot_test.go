@@ -115,6 +115,18 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
+// TestUnitIsDescribedByOneLine: what a description says below its first line is for models.
+func TestUnitIsDescribedByOneLine(t *testing.T) {
+	for description, want := range map[string]string{
+		"": "", " \n": "", "Browser: pages.\nTake a snapshot.\n": "Description=MCP server a: Browser: pages.\n", "\n Notes \nMore.": "Description=MCP server a: Notes\n",
+	} {
+		text := describe(server("a", func(s *declaration.Server) { s.Description = description }))
+		if _, got, _ := strings.Cut(text, "Description="); got != strings.TrimPrefix(want, "Description=") {
+			t.Errorf("%q: %q, want %q", description, got, want)
+		}
+	}
+}
+
 // FuzzDropIn: whatever a declaration says, the drop-in has the two settings, and no more.
 func FuzzDropIn(f *testing.F) {
 	for _, s := range []string{"Notion", "100% of %i", "a\nExecStart=/bin/sh", "ends in \\", `\`, "\\\n[Service]\nUser=root", " \t ", "#not\r\n;a comment", "\xff\x00", "\u2028[Service]", "%", "a  b"} {

@@ -1,4 +1,5 @@
-# Azure DevOps: repositories, work items, pipelines.
+# Azure DevOps: repositories, work items, pipelines. Projects can be public, guests can be let into others, and who follows a
+# work item or a pull request gets a mail of what is written there.
 
 service "azure-devops" {
   packages = ["@azure-devops/mcp"]
@@ -11,9 +12,8 @@ service "azure-devops" {
     "pipelines_artifact", "pipelines_definition", "testplan_show_*", "wit_backlog", "wit_query", "wit_work_item",
     "wit_work_item_attachment", "mcp_apps_ping",
   ]
-  reversible = [
-    "repo_create_branch", "wit_*_write", "work_*_write", "testplan_*_write", "wiki_upsert_page",
-    "repo_pull_request_thread_write",
+  irreversible = [
+    "repo_create_branch", "repo_pull_request_write", "repo_pull_request_thread_write", "wit_*_write", "work_*_write",
+    "testplan_*_write", "wiki_upsert_page", "pipelines_write",
   ]
-  irreversible = ["repo_pull_request_write", "pipelines_write"]
 }

@@ -1,5 +1,5 @@
 # GitHub. Anybody can write into issues, pull requests and the files of repositories, and read what is public of them.
-# The label is that of the seeds (X-20); a mailing follows every comment, so that none can be taken back.
+# The label is that of the seeds (X-20); a mailing follows every comment, an edit leaves what stood there: neither can be taken back.
 
 service "github" {
   packages = ["@modelcontextprotocol/server-github"]
@@ -7,8 +7,8 @@ service "github" {
   audience = "public"
 
   irreversible = [
-    "add_issue_comment", "create_issue", "create_pull_request*", "create_or_update_file", "push_files",
-    "merge_pull_request", "delete_*",
+    "add_issue_comment", "create_issue", "update_issue", "create_pull_request*", "create_or_update_file", "push_files",
+    "merge_pull_request", "create_repository", "delete_*",
   ]
 
   tool "get_*"                      { effect = "none", audience = "internal" }
@@ -17,8 +17,6 @@ service "github" {
   tool "issue_read"                 { effect = "none", audience = "internal" }
   tool "pull_request_read"          { effect = "none", audience = "internal" }
   tool "create_branch"              { effect = "reversible", audience = "public" }
-  tool "create_repository"          { effect = "reversible", audience = "public" }
   tool "fork_repository"            { effect = "reversible", audience = "public" }
-  tool "update_issue"               { effect = "reversible", audience = "public" }
   tool "update_pull_request_branch" { effect = "reversible", audience = "public" }
 }

@@ -1,4 +1,5 @@
-# GitLab. As on GitHub, strangers write into issues and merge requests.
+# GitLab. As on GitHub, strangers write into issues and merge requests, and read what is public of them at once. A job that is run
+# can deploy.
 
 service "gitlab" {
   packages = ["@zereight/mcp-gitlab"]
@@ -8,7 +9,8 @@ service "gitlab" {
   irreversible = [
     "create_*note", "create_issue", "create_merge_request", "create_*thread", "create_or_update_file", "push_files",
     "merge_merge_request", "delete_*", "approve_*", "publish_*", "bulk_publish_*", "execute_graphql", "erase_*",
-    "trigger_*",
+    "trigger_*", "play_*", "retry_*", "create_label", "update_label", "update_issue", "update_merge_request",
+    "edit_*milestone",
   ]
 
   tool "get_*"                { effect = "none", audience = "internal" }
@@ -26,13 +28,6 @@ service "gitlab" {
   tool "orbit_list_tools"     { effect = "none", audience = "internal" }
   tool "verify_namespace"     { effect = "none", audience = "internal" }
   tool "create_branch"        { effect = "reversible", audience = "public" }
-  tool "create_label"         { effect = "reversible", audience = "public" }
-  tool "update_label"         { effect = "reversible", audience = "public" }
-  tool "update_issue"         { effect = "reversible", audience = "public" }
-  tool "update_merge_request" { effect = "reversible", audience = "public" }
   tool "create_draft_note"    { effect = "reversible", audience = "public" }
   tool "mark_todo*"           { effect = "reversible", audience = "public" }
-  tool "play_*"               { effect = "reversible", audience = "public" }
-  tool "retry_*"              { effect = "reversible", audience = "public" }
-  tool "edit_*milestone"      { effect = "reversible", audience = "public" }
 }

@@ -7,7 +7,7 @@ service "gmail" {
 
   irreversible = [
     "send_email", "delete_email", "batch_delete_emails", "create_filter", "create_filter_from_template",
-    "delete_filter",
+    "delete_filter", "delete_label",
   ]
 
   tool "search_emails"       { effect = "none", audience = "sensitive" }
@@ -20,6 +20,5 @@ service "gmail" {
   tool "create_label"        { effect = "reversible", audience = "sensitive" }
   tool "update_label"        { effect = "reversible", audience = "sensitive" }
   tool "get_or_create_label" { effect = "reversible", audience = "sensitive" }
-  tool "delete_label"        { effect = "reversible", audience = "sensitive" }
   tool "download_attachment" { effect = "irreversible", audience = "sensitive" }
 }

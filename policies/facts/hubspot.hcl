@@ -1,4 +1,5 @@
-# HubSpot. It holds customers, and what they wrote.
+# HubSpot. It holds customers, and what they wrote; mails to them are filled in from it, workflows send those when something in it
+# changes, and agencies have accounts there.
 
 service "hubspot" {
   packages = ["@hubspot/mcp-server"]
@@ -6,6 +7,8 @@ service "hubspot" {
   audience = "sensitive"
 
   reads = ["hubspot-get-*", "hubspot-list-*", "hubspot-search-objects", "hubspot-batch-read-objects"]
-  reversible = ["hubspot-create-*", "hubspot-update-*", "hubspot-batch-create-*", "hubspot-batch-update-*"]
-  irreversible = ["hubspot-generate-feedback-link"]
+  irreversible = [
+    "hubspot-create-*", "hubspot-update-*", "hubspot-batch-create-*", "hubspot-batch-update-*",
+    "hubspot-generate-feedback-link",
+  ]
 }

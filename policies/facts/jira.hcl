@@ -5,9 +5,7 @@ service "jira" {
   output   = "internal raw"
   audience = "public"
 
-  irreversible = ["jira_post", "jira_delete"]
+  irreversible = ["jira_post", "jira_put", "jira_patch", "jira_delete"]
 
-  tool "jira_get"   { effect = "none", audience = "internal" }
-  tool "jira_patch" { effect = "reversible", audience = "public" }
-  tool "jira_put"   { effect = "reversible", audience = "public" }
+  tool "jira_get" { effect = "none", audience = "internal" }
 }

@@ -1,4 +1,5 @@
-# Microsoft 365: mail, calendar, chat, files.
+# Microsoft 365: mail, calendar, chat, files. Guests have plans, sites and files that are shared with them, and read at once what
+# comes there; other firms read the note beside a name. Only what lies in one's own mailbox until it is sent can be taken back.
 
 service "microsoft-365" {
   packages = ["@softeria/ms-365-mcp-server"]
@@ -20,14 +21,13 @@ service "microsoft-365" {
   tool "copilot-retrieve"       { effect = "none", audience = "sensitive" }
   tool "create-draft-email"     { effect = "reversible", audience = "sensitive" }
   tool "create-*-draft"         { effect = "reversible", audience = "sensitive" }
-  tool "create-todo-*"          { effect = "reversible", audience = "sensitive" }
-  tool "update-todo-*"          { effect = "reversible", audience = "sensitive" }
-  tool "create-planner-*"       { effect = "reversible", audience = "sensitive" }
-  tool "update-planner-*"       { effect = "reversible", audience = "sensitive" }
-  tool "create-onenote-*"       { effect = "reversible", audience = "sensitive" }
-  tool "update-excel-*"         { effect = "reversible", audience = "sensitive" }
-  tool "create-onedrive-folder" { effect = "reversible", audience = "sensitive" }
+  tool "create-todo-*"          { effect = "irreversible", audience = "sensitive" }
+  tool "update-todo-*"          { effect = "irreversible", audience = "sensitive" }
+  tool "create-planner-*"       { effect = "irreversible", audience = "sensitive" }
+  tool "update-planner-*"       { effect = "irreversible", audience = "sensitive" }
+  tool "create-onenote-*"       { effect = "irreversible", audience = "sensitive" }
+  tool "update-excel-*"         { effect = "irreversible", audience = "sensitive" }
+  tool "create-onedrive-folder" { effect = "irreversible", audience = "sensitive" }
   tool "move-mail-message"      { effect = "reversible", audience = "sensitive" }
   tool "update-mail-message"    { effect = "reversible", audience = "sensitive" }
-  tool "set-my-*"               { effect = "reversible", audience = "sensitive" }
 }

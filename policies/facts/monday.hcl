@@ -1,4 +1,4 @@
-# monday.com. Forms bring in what strangers wrote.
+# monday.com. Forms bring in what strangers wrote; guests have boards that are shared with them, and read at once what comes there.
 
 service "monday" {
   packages = ["@mondaydotcomorg/monday-api-mcp"]
@@ -6,6 +6,7 @@ service "monday" {
   audience = "internal"
 
   reads = ["get_*", "list_*", "search_*", "read_*", "*_info", "board_insights"]
-  reversible = ["create_*", "update_*", "change_*", "move_*", "add_*"]
-  irreversible = ["delete_*", "all_monday_api", "manage_*"]
+  irreversible = [
+    "create_*", "update_*", "change_*", "move_*", "add_*", "delete_*", "all_monday_api", "manage_*",
+  ]
 }

@@ -5,7 +5,7 @@ service "slack" {
   output   = "sensitive raw"
   audience = "public"
 
-  irreversible = ["slack_post_message", "slack_reply_to_thread", "conversations_add_message"]
+  irreversible = ["slack_post_message", "slack_reply_to_thread", "conversations_add_message", "usergroups_*"]
 
   tool "slack_get_*"                   { effect = "none", audience = "sensitive" }
   tool "slack_list_*"                  { effect = "none", audience = "sensitive" }
@@ -18,9 +18,8 @@ service "slack" {
   tool "usergroups_list"               { effect = "none", audience = "sensitive" }
   tool "saved_list"                    { effect = "none", audience = "sensitive" }
   tool "attachment_get_data"           { effect = "none", audience = "sensitive" }
-  tool "slack_add_reaction"            { effect = "reversible", audience = "sensitive" }
-  tool "reactions_*"                   { effect = "reversible", audience = "sensitive" }
+  tool "slack_add_reaction"            { effect = "reversible", audience = "public" }
+  tool "reactions_*"                   { effect = "reversible", audience = "public" }
   tool "conversations_mark"            { effect = "reversible", audience = "sensitive" }
   tool "saved_*"                       { effect = "reversible", audience = "sensitive" }
-  tool "usergroups_*"                  { effect = "reversible", audience = "sensitive" }
 }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies"
 )
 
 // attackPage is the page that attacks: its script tries every way out that a page has, and its text talks to the model.
@@ -149,6 +150,7 @@ func startBrowsing(t *testing.T) *browsing {
 	put(t, filepath.Join(b.private, "notes.txt"), b.notes)
 	b.pfar = prepare(t, map[string]string{
 		"browser.hcl": s.browser(t, narrow), "browser.research.hcl": s.browser(t, narrow), "browser.wide.hcl": s.browser(t, wide),
+		"browser.tiers.hcl": withCaps(t, s.browser(t, narrow)),
 		"notes.hcl": declare("node", []string{npm(t, "@modelcontextprotocol/server-filesystem/dist/index.js"), b.private}, fmt.Sprintf(`
 label = "sensitive"
 sandbox { read_only = [%s] }
@@ -161,17 +163,71 @@ trust {
 	})
 	dir := filepath.Join(b.home, "clients.d")
 	check(t, os.Mkdir(dir, 0o755))
-	for _, profile := range []string{"strict", "operator"} {
+	var named []string
+	for _, tier := range browserTiers(t) {
+		named = append(named, "browser/"+tier.name)
+	}
+	folder := filepath.Join(b.home, "policies.d")
+	check(t, os.Mkdir(folder, 0o755))
+	put(t, filepath.Join(folder, "tiers.hcl"), fmt.Sprintf("profile \"tiers\" {\n  base = \"operator\"\n  tiers = %s\n  relax = \"a test\"\n}\n", quoteAll(named)))
+	for _, profile := range []string{"strict", "operator", "tiers"} {
 		put(t, filepath.Join(dir, profile+"-agent.hcl"), fmt.Sprintf("token_sha256 = [%q]\nservers = [\"*\"]\nprofile = %q\nrelax = \"a test\"\n", digestOf(tokenOf(profile)), profile))
 	}
 	b.up("unshare", "--mount", "--propagation", "private", "sh", "-ec", `mount --bind "$0" /etc/hosts; exec "$@"`, s.hosts)
 	b.await("the servers", soon, func(r control.Report) bool {
-		return !slices.ContainsFunc([]string{"browser", "browser-research", "browser-wide", "notes"}, func(name string) bool {
+		return !slices.ContainsFunc([]string{"browser", "browser-research", "browser-wide", "browser-tiers", "notes"}, func(name string) bool {
 			state := server(r, name).State
 			return state != control.Running && state != control.Sleeping
 		})
 	})
 	return b
+}
+
+// browserTier is a tier of policies/browser.hcl beside core.
+type browserTier struct {
+	name, caps string // caps: what the server's --caps has to name, with commas
+	tools      []*regexp.Regexp
+}
+
+// browserTiers reads them, and what the comment above each says of --caps.
+func browserTiers(t *testing.T) (all []browserTier) {
+	t.Helper()
+	source, err := policies.Source("browser.hcl")
+	check(t, err)
+	one := regexp.MustCompile(`(?s)  # ([^\n]*)\n  tier "(\w+)" \{\s*tools = \[(.*?)\]`)
+	caps := regexp.MustCompile(`--caps ([a-z,]+)`)
+	for _, m := range one.FindAllStringSubmatch(string(source), -1) {
+		tier := browserTier{name: m[2]}
+		if said := caps.FindStringSubmatch(m[1]); said != nil {
+			tier.caps = said[1]
+		} else if !strings.Contains(m[1], "No --caps") {
+			t.Errorf("policies/browser.hcl says nothing of --caps at the tier %s", m[2])
+		}
+		for _, pattern := range regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(m[3], -1) {
+			tier.tools = append(tier.tools, regexp.MustCompile("^"+strings.ReplaceAll(pattern[1], "*", ".*")+"$"))
+		}
+		all = append(all, tier)
+	}
+	if len(all) != 8 {
+		t.Fatalf("policies/browser.hcl has %d tiers beside core", len(all))
+	}
+	return all
+}
+
+// withCaps is a browser with the line of the example that is a comment, for the tools of all tiers.
+func withCaps(t *testing.T, text string) string {
+	t.Helper()
+	var caps []string
+	for _, tier := range browserTiers(t) {
+		if tier.caps != "" {
+			caps = append(caps, tier.caps)
+		}
+	}
+	line := regexp.MustCompile(`# "--caps", "[a-z,]+",`)
+	if !line.MatchString(text) {
+		t.Fatal("examples/browser.hcl does not show --caps")
+	}
+	return line.ReplaceAllLiteralString(text, fmt.Sprintf(`"--caps", %q,`, strings.Join(caps, ",")))
 }
 
 func tokenOf(profile string) string { return digestOf("a token of " + profile) }
@@ -198,6 +254,7 @@ func TestBrowser(t *testing.T) {
 	t.Run("addresses", b.addresses)
 	t.Run("obedient", b.obedient)
 	t.Run("profiles", b.profiles)
+	t.Run("tiers", b.tiers)
 	t.Run("TLS", b.secure)
 }
 
@@ -351,6 +408,57 @@ func (b *browsing) profiles(t *testing.T) {
 	b.awaitRunning("browser", "browser-research")
 	visit("browser", "third", "known as first")
 	visit("browser-research", "fourth", "known as second")
+}
+
+// tiers: a profile that names further ones has their tools where the server has --caps for them, as policies/browser.hcl says,
+// and nobody else has. And what the example says of how to use it is told to models.
+func (b *browsing) tiers(t *testing.T) {
+	a, other := b.agent(t, "tiers"), b.agent(t, "operator")
+	if said := a.said(); !strings.Contains(said, `Server browser, as its owner describes it:\n\u003e Browser: pages of a few hosts.\n\u003e browser_snapshot shows`) {
+		t.Errorf("nothing says how to use it: %.3000s", said)
+	}
+	listed := map[string][]string{}
+	list := a.ask("tools/list", nil)
+	for _, m := range regexp.MustCompile(`"name":"(browser|browser-tiers)__(\w+)"`).FindAllStringSubmatch(list, -1) {
+		listed[m[1]] = append(listed[m[1]], m[2])
+	}
+	for _, tier := range browserTiers(t) {
+		needed := tier.caps == ""
+		for _, pattern := range tier.tools {
+			if !slices.ContainsFunc(listed["browser-tiers"], pattern.MatchString) {
+				t.Errorf("with --caps %q the server has nothing like %s, of the tier %s", tier.caps, pattern, tier.name)
+			}
+			needed = needed || !slices.ContainsFunc(listed["browser"], pattern.MatchString)
+			if tier.caps == "" && !slices.ContainsFunc(listed["browser"], pattern.MatchString) {
+				t.Errorf("without --caps the server has nothing like %s, of the tier %s", pattern, tier.name)
+			}
+		}
+		if !needed {
+			t.Errorf("the tier %s needs no --caps %s", tier.name, tier.caps)
+		}
+	}
+	for _, agent := range []*agent{a, other} {
+		agent.call("browser-tiers__browser_navigate", map[string]any{"url": "http://" + b.shop + "/"})
+	}
+	for _, call := range []struct {
+		tool, tier, says string
+		arguments        map[string]any
+	}{
+		{"browser_pdf_save", "pdf", ".pdf", map[string]any{}},
+		{"browser_mouse_move_xy", "vision", "mouse.move(1, 2)", map[string]any{"x": 1, "y": 2}},
+		{"browser_evaluate", "devtools", "1764", map[string]any{"function": "() => 42 * 42"}},
+	} {
+		said := a.call("browser-tiers__"+call.tool, call.arguments)
+		if !strings.Contains(said, call.says) || strings.Contains(said, `"isError":true`) {
+			t.Errorf("%s, of a profile that names its tier: %.1000s", call.tool, said)
+		}
+		if said := other.call("browser-tiers__"+call.tool, call.arguments); !strings.Contains(said, "does not have the tier browser/"+call.tier) {
+			t.Errorf("%s, of a profile that does not name its tier: %.1000s", call.tool, said)
+		}
+	}
+	if said := a.call("browser__browser_pdf_save", map[string]any{}); !strings.Contains(said, "browser__browser_pdf_save") || strings.Contains(said, ".pdf\"") || !strings.Contains(said, `"error"`) {
+		t.Errorf("a tool that the server has not without --caps: %.1000s", said)
+	}
 }
 
 // secure: the bridge reads the name in the handshake. What the browser then thinks of the certificate is its own.

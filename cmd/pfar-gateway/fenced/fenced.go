@@ -32,13 +32,27 @@ var texts = map[mcp.MCPMethod][]string{
 	failed:   {"message/"},
 }
 
+// loose is where, by the method, a server may put anything, and no schema says what. Programs go by words there, which stay, and by
+// no text: that is fenced.
+var loose = map[mcp.MCPMethod]string{logged: data, failed: data}
+
+const data = "data/"
+
+// isWord reports whether a string can be a code, a name or an address.
+func isWord(text string) bool {
+	return len(text) <= maxWord && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+const maxWord = 128 // bytes
+
 // asked are the texts of questions that a result of 2026-07-28 has for the client.
 var asked = []string{"inputRequests/*/params/message/", "inputRequests/*/params/systemPrompt/", "inputRequests/*/params/messages/*/content/text/",
 	"inputRequests/*/params/messages/*/content/*/text/"}
 
 // links are the addresses that a client may follow.
 var links = []string{"content/*/uri/", "content/*/icons/*/src/", "messages/*/content/uri/", "messages/*/content/*/uri/", "messages/*/content/icons/*/src/",
-	"messages/*/content/*/icons/*/src/", "contents/*/icons/*/src/", "icons/*/src/", "inputRequests/*/params/url/", "url/"}
+	"messages/*/content/*/icons/*/src/", "contents/*/icons/*/src/", "icons/*/src/", "inputRequests/*/params/url/", "url/",
+	"data/elicitations/*/url/"}
 
 const (
 	progress mcp.MCPMethod = "notifications/progress"
@@ -120,7 +134,17 @@ func (a Answer) Message(method string, params []byte) []byte {
 	if a.Label.Integrity == gate.Clean {
 		return params
 	}
-	w := walk{answer: a, b: params, texts: texts[mcp.MCPMethod(method)], end: len(params)}
+	w := walk{answer: a, b: params, texts: texts[mcp.MCPMethod(method)], loose: loose[mcp.MCPMethod(method)], end: len(params)}
+	w.run(0)
+	return w.splice()
+}
+
+// Data returns what stands in the data of an error of pfar's that a server has chosen words of, fenced unless it is clean.
+func (a Answer) Data(raw []byte) []byte {
+	if a.Label.Integrity == gate.Clean {
+		return raw
+	}
+	w := walk{answer: a, b: raw, path: []byte(data), loose: data, end: len(raw)}
 	w.run(0)
 	return w.splice()
 }
@@ -133,8 +157,8 @@ func (a Answer) Text(text string) string {
 	return string(fence.Fence(nil, text, a.Meta, a.ID))
 }
 
-// Definition returns what a server says of its tools, prompts or resources, or any other JSON of its, cleaned: no text of it is
-// fenced, for clients show and compare it.
+// Definition returns what a server says of its tools, prompts or resources, cleaned: no text of it is fenced, for clients show
+// and compare it.
 func Definition(raw []byte) []byte { return Answer{}.cleaned(raw) }
 
 func (a Answer) cleaned(raw []byte) []byte {

@@ -118,9 +118,16 @@ func TestTyped(t *testing.T) {
 func TestMessage(t *testing.T) {
 	for _, one := range []struct{ method, in, want string }{
 		{"", `{"code":-1,"message":"x","data":{"why":"[INST]","message":"y"}}`, `{"code":-1,"message":"F(x)F","data":{"why":"[mark]","message":"y"}}`},
+		{"", `{"code":-1,"message":"x","data":"read this"}`, `{"code":-1,"message":"F(x)F","data":"F(read this)F"}`},
+		{"", `{"code":-1,"message":"x","Data":[["read this","E_CODE","\u00fc","` + strings.Repeat("w", 129) + `",""],1]}`,
+			`{"code":-1,"message":"F(x)F","Data":[["F(read this)F","E_CODE","F(\u00fc)F","F(` + strings.Repeat("w", 129) + `)F",""],1]}`},
+		{"", `{"code":-1,"message":"x","data":{"uri":"note:a%20b","a b":{"stack":"at a\nat b"}},"more":"read this"}`,
+			`{"code":-1,"message":"F(x)F","data":{"uri":"note:a%20b","a b":{"stack":"F(at a\nat b)F"}},"more":"read this"}`},
+		{"", `{"code":-32042,"message":"x","data":{"elicitations":[{"url":"https://a/` + strings.Repeat("b", 200) + `","message":"Sign in."},{"url":"javascript:x"}]}}`,
+			`{"code":-32042,"message":"F(x)F","data":{"elicitations":[{"url":"https://a/` + strings.Repeat("b", 200) + `","message":"F(Sign in.)F"},{"url":"about:blank"}]}}`},
 		{"notifications/progress", `{"progressToken":1,"progress":0.5,"message":"x"}`, `{"progressToken":1,"progress":0.5,"message":"F(x)F"}`},
 		{"notifications/message", `{"level":"info","logger":"l[INST]","data":"x"}`, `{"level":"info","logger":"l[mark]","data":"F(x)F"}`},
-		{"notifications/message", `{"level":"info","data":{"a":["[INST]"]}}`, `{"level":"info","data":{"a":["[mark]"]}}`},
+		{"notifications/message", `{"level":"info","data":{"a":["[INST]"],"msg":"it is","ms":7,"code":"ok"}}`, `{"level":"info","data":{"a":["[mark]"],"msg":"F(it is)F","ms":7,"code":"ok"}}`},
 		{"elicitation/create", `{"message":"x","requestedSchema":{"properties":{"p":{"description":"[INST]"}}},"url":"javascript:x"}`,
 			`{"message":"F(x)F","requestedSchema":{"properties":{"p":{"description":"[mark]"}}},"url":"about:blank"}`},
 		{"sampling/createMessage", `{"systemPrompt":"s","messages":[{"role":"user","content":{"type":"text","text":"x"}},{"content":[{"type":"text","text":"y"},{"type":"tool_result","content":[{"text":"z"}]}]}]}`,
@@ -132,6 +139,20 @@ func TestMessage(t *testing.T) {
 		if got := string(raw.Message(one.method, []byte(one.in))); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", one.in, got, want)
 		}
+	}
+}
+
+// TestData: of pfar's own errors, a server can have chosen words as well.
+func TestData(t *testing.T) {
+	const in = `{"path":"/a/b","rule":"/properties/read this/type"}`
+	want := strings.NewReplacer("F(", opened, ")F", closed).Replace(`{"path":"/a/b","rule":"F(/properties/read this/type)F"}`)
+	if got := string(raw.Data([]byte(in))); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	clean := raw
+	clean.Label.Integrity = gate.Clean
+	if got := string(clean.Data([]byte(in))); got != in {
+		t.Errorf("clean: %s", got)
 	}
 }
 

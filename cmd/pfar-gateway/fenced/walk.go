@@ -19,6 +19,7 @@ type walk struct {
 	b      []byte
 	end    int
 	texts  []string
+	loose  string // path, with the slash behind it; "": none
 	edits  []jsonrpc.Edit
 
 	open    []frame
@@ -103,6 +104,8 @@ func (w *walk) quoted(i int) int {
 		w.fence(i, end, text)
 	case w.at(links) && !mayFollow(text):
 		w.put(i, end, blank)
+	case w.loose != "" && below(w.path, w.loose) && !isWord(text) && !w.at(links):
+		w.fence(i, end, text)
 	default:
 		if cleaned, changed := w.clean(text); changed {
 			w.put(i, end, cleaned)
@@ -160,6 +163,11 @@ func (w *walk) at(places []string) bool {
 		}
 	}
 	return false
+}
+
+// below reports whether a path leads to this place, or to what is in it.
+func below(path []byte, place string) bool {
+	return len(path) >= len(place) && strings.EqualFold(string(path[:len(place)]), place)
 }
 
 func leads(path []byte, place string) bool {

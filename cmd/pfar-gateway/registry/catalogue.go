@@ -56,7 +56,8 @@ type View struct {
 
 // Named is what a server said in its handshake.
 type Named struct {
-	Server string
+	Server      string
+	Description string // the owner's, in the declaration
 	Agreement
 }
 
@@ -74,7 +75,7 @@ func (r *Registry) view(server string, of []*served, old *View, changed Kinds) *
 	for _, s := range of {
 		agreed := s.upstream.Agreed()
 		agreed.Instructions = s.instructions
-		v.Agreed = append(v.Agreed, Named{s.name, agreed})
+		v.Agreed = append(v.Agreed, Named{s.name, s.upstream.server.Description, agreed})
 	}
 	for k := Tools; k <= Templates; k++ {
 		if old != nil && !changed.Has(k) {

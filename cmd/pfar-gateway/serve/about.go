@@ -47,8 +47,8 @@ const (
 const ownInstructions = `pfar serves the tools, prompts and resources of several MCP servers, each confined to what its owner declared. ` +
 	`A tool or prompt is called SERVER__NAME. A server that stops takes its tools out of the lists; they come back with it.`
 
-// appendInstructions appends the member of that name: the server's own, or pfar's with what each server says about
-// itself under that server's name, so that none speaks for pfar or for another.
+// appendInstructions appends the member of that name: the server's own, or pfar's with what the owner and each server say
+// about it under that server's name, so that none speaks for pfar or for another.
 func appendInstructions(b []byte, v *registry.View) []byte {
 	var text string
 	if v.Server != "" {
@@ -65,18 +65,28 @@ func appendInstructions(b []byte, v *registry.View) []byte {
 func together(servers []registry.Named) string {
 	var all strings.Builder
 	all.WriteString(ownInstructions)
-	for _, s := range servers {
-		text := cut(s.Instructions, oneInstructions)
+	says := func(head, server, text string) (room bool) {
 		if text == "" {
-			continue
+			return true
 		}
 		if all.Len()+len(text) > allInstructions {
-			all.WriteString("\n\n(What further servers say about themselves is left out.)")
-			break
+			all.WriteString("\n\n(What there is to say about further servers is left out.)")
+			return false
 		}
-		fmt.Fprintf(&all, "\n\nServer %s says about itself:\n", s.Server)
+		fmt.Fprintf(&all, "\n\nServer %s%s:\n", server, head)
 		for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 			all.WriteString("> " + line + "\n") // so that none of it looks like the next server's
+		}
+		return true
+	}
+	for _, s := range servers { // the owner first: what servers say does not take the room
+		if !says(", as its owner describes it", s.Server, s.Description) {
+			return all.String()
+		}
+	}
+	for _, s := range servers {
+		if !says(" says about itself", s.Server, cut(s.Instructions, oneInstructions)) {
+			break
 		}
 	}
 	return all.String()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 )
@@ -82,8 +83,7 @@ func attributed(server, method string, params []byte, aggregate bool) []byte {
 	var edits []jsonrpc.Edit
 	if i := ms.Index("_meta"); i >= 0 {
 		meta, _ := jsonrpc.Object(ms[i].Raw(), nil)
-		keep := func(name []byte) bool { return string(name) != "pfar/server" }
-		edits = append(edits, ms.Replace(i, meta.Merge(nil, keep, added)))
+		edits = append(edits, ms.Replace(i, meta.Merge(nil, fenced.Theirs, added)))
 	} else {
 		edits = append(edits, ms.Prepend(params, slices.Concat([]byte(`"_meta":{`), added, []byte{'}'})))
 	}

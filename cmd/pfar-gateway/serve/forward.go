@@ -13,7 +13,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
@@ -333,7 +332,7 @@ func (x *exchange) misfit(up *registry.Upstream, t target, v *schema.Violation) 
 		if !x.pass.Inbound(x.ctx, fmt.Appendf(nil, `[%s,%s]`, jsonrpc.Quote(text), data)) {
 			text, data = "in what way, inspectors found too suspicious to be told", nil
 		} else {
-			text, data = x.pass.Answer().Text(text), fenced.Definition(data)
+			text, data = x.pass.Answer().Text(text), x.pass.Answer().Data(data)
 		}
 	}
 	e := jsonrpc.Errorf(CodeResult, "server %q has run tool %q, and its result is against its own outputSchema: %s", up.Server().Name, t.Name, text)

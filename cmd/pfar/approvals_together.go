@@ -1,0 +1,151 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// together returns the calls that wait, of one client for one tool each: those that one looks at together, and answers one by one.
+func together(all []wholeCall) [][]*waitingCall {
+	var groups [][]*waitingCall
+	at := map[[4]string]int{}
+	for i := range all {
+		w := &all[i].waitingCall
+		if w.State != "pending" {
+			continue
+		}
+		key := [4]string{w.Client, w.Server, w.Name, w.Method}
+		k, known := at[key]
+		if !known {
+			k, at[key] = len(groups), len(groups)
+			groups = append(groups, nil)
+		}
+		groups[k] = append(groups[k], w)
+	}
+	return slices.DeleteFunc(groups, func(g []*waitingCall) bool { return len(g) < 2 })
+}
+
+// differing returns the arguments in which calls differ, as pointers, the most telling first, and what each call has there, as
+// JSON. Arguments that are no JSON are one text.
+func differing(calls []*waitingCall) (pointers []string, values []map[string]string) {
+	count := map[string]int{} // of calls that have what the first one has
+	for _, w := range calls {
+		has := map[string]string{}
+		values = append(values, has)
+		list, err := flatten(w.Arguments)
+		if err != nil {
+			list = []shownArgument{{"", string(w.Arguments)}}
+		}
+		for _, a := range list {
+			b, _ := json.Marshal(a.value) // it was JSON
+			value := string(b)
+			has[a.pointer] = value
+			if _, known := count[a.pointer]; !known {
+				count[a.pointer] = 0
+				pointers = append(pointers, a.pointer)
+			}
+			if first, ok := values[0][a.pointer]; ok && first == value {
+				count[a.pointer]++
+			}
+		}
+	}
+	pointers = slices.DeleteFunc(pointers, func(p string) bool { return count[p] == len(calls) })
+	slices.SortStableFunc(pointers, func(a, b string) int { return rank(a) - rank(b) })
+	return pointers, values
+}
+
+const (
+	maxPlaces = 3  // in which calls differ, of which is shown what they have there
+	maxValue  = 40 // characters of that
+	before    = 8  // bytes of those, at most, that stand before the difference
+)
+
+// shownValues are what calls have in one place, each shortened to what is around the first difference: what all begin with may be
+// long, and be there to hide it.
+func shownValues(pointer string, values []map[string]string) []string {
+	var all []any
+	var texts []string
+	for _, has := range values {
+		var v any = json.RawMessage("nothing") // a text that says so is in quotes
+		if raw, ok := has[pointer]; ok {
+			v = json.RawMessage(raw)
+			if text := ""; json.Unmarshal([]byte(raw), &text) == nil && raw != "null" {
+				v = text
+			}
+		}
+		all = append(all, v)
+		texts = append(texts, fmt.Sprintf("%s", v))
+	}
+	from := len(texts[0])
+	for _, text := range texts[1:] {
+		n := 0
+		for n < from && n < len(text) && text[n] == texts[0][n] {
+			n++
+		}
+		from = n
+	}
+	from -= before
+	for from > 0 && !utf8.RuneStart(texts[0][from]) {
+		from--
+	}
+	var shown []string
+	for i, text := range texts {
+		head, tail := "", ""
+		if from > 0 {
+			head, text = "…", text[from:]
+		}
+		if r := []rune(text[:min(len(text), utf8.UTFMax*(maxValue+1))]); len(r) > maxValue {
+			text, tail = string(r[:maxValue]), "…"
+		}
+		if _, isText := all[i].(string); isText {
+			text = quoted(text)
+		} else {
+			text = reveal(text)
+		}
+		shown = append(shown, head+text+tail)
+	}
+	return shown
+}
+
+// renderTogether says what of a group is different, and which call has what.
+func renderTogether(b *page, calls []*waitingCall) {
+	pointers, values := differing(calls)
+	head := fmt.Sprintf("%d calls of %s to %s ", len(calls), reveal(calls[0].Client), reveal(calls[0].what()))
+	if len(pointers) == 0 {
+		as := ""
+		if slices.ContainsFunc(calls, func(w *waitingCall) bool { return len(w.Masked) > 0 }) {
+			as = ", as far as they are shown"
+		}
+		b.line("", head+"have the same arguments"+as)
+		return
+	}
+	var names []string
+	each := make([][]string, len(calls))
+	for _, p := range pointers[:min(len(pointers), maxPlaces)] {
+		name := pointerName(p)
+		names = append(names, name)
+		for i, text := range shownValues(p, values) {
+			each[i] = append(each[i], name+": "+text)
+		}
+	}
+	list := strings.Join(names, ", ")
+	if n := len(pointers) - len(names); n > 0 {
+		list += fmt.Sprintf(" and %d more", n)
+	}
+	b.line("", head+"differ only in "+list)
+	for i, w := range calls {
+		b.line("  "+reveal(w.ID)+"  ", strings.Join(each[i], ", "))
+	}
+}
+
+// printTogether prints, below the list, what is different in calls that are alike: many of them hide one that is not (AP-08).
+func (c *cli) printTogether(all []wholeCall) {
+	b := page{columns: columnsOf(c.stdout)}
+	for _, group := range together(all) {
+		renderTogether(&b, group)
+	}
+	fmt.Fprint(c.stdout, b.String())
+}
