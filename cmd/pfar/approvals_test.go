@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -295,6 +297,60 @@ func TestWatchAgain(t *testing.T) {
 	n.cli.run(ctx, []string{"approvals", "watch"})
 	if got := n.out.String(); strings.Count(got, "pending") != 1 || strings.Contains(got, "\x1b") {
 		t.Errorf("%q", got)
+	}
+}
+
+// brokenWriter takes nothing.
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
+
+// TestWatchEnds: what asking again does not mend ends it, and what is wrong with a gateway that may come back is said once.
+func TestWatchEnds(t *testing.T) {
+	b := newBench(t, "")
+	var asked atomic.Int32
+	var answer func(w http.ResponseWriter)
+	b.serveOperator(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			fmt.Fprintln(w, `{"kind":"pending","approval":{"id":"a","state":"pending"}}`)
+			return
+		}
+		answer(w)
+	}))
+	refuse := func(code int, text string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { w.WriteHeader(code); fmt.Fprintf(w, `{"error":%q}`, text) }
+	}
+	watch := func(out io.Writer, enough int32) (int, string) {
+		t.Helper()
+		asked.Store(0)
+		n := b.again("")
+		if out != nil {
+			n.cli.stdout = out
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		last := answer
+		answer = func(w http.ResponseWriter) {
+			if asked.Load() >= enough {
+				defer cancel()
+			}
+			last(w)
+		}
+		code := n.cli.run(ctx, []string{"approvals", "watch"})
+		return code, n.err.String()
+	}
+	answer = func(http.ResponseWriter) {}
+	if code, err := watch(brokenWriter{}, 2); code != exitFailed || !strings.Contains(err, "the disk is full") || asked.Load() != 1 {
+		t.Errorf("what cannot be written: exit %d after %d, %s", code, asked.Load(), err)
+	}
+	answer = refuse(http.StatusForbidden, "not you any more")
+	if code, err := watch(nil, 3); code != exitDenied || !strings.Contains(err, "not you any more") || asked.Load() != 2 {
+		t.Errorf("a refusal: exit %d after %d, %s", code, asked.Load(), err)
+	}
+	answer = refuse(http.StatusInternalServerError, "out of order")
+	code, err := watch(nil, 3)
+	if code != exitInterrupted || strings.Count(err, "hung up; asking again") != 1 || strings.Count(err, "out of order; asking again") != 1 {
+		t.Errorf("an outage: exit %d, %s", code, err)
 	}
 }
 
