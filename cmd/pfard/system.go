@@ -77,8 +77,9 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	defer h.close()
 	d.emptied = h.clear
-	if !rootless() { // of which one note tells it all
-		d.unheld = h.Unheld
+	if !rootless() {
+		d.unheld = h.Unheld // of which otherwise one note tells it all
+		d.reachable = units.Reachable
 	}
 	a := newAttachments(log, link, limits, h, d.tokens, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
