@@ -250,6 +250,35 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestReasonsAreWhole: what a person decides by has no end before its end without a mark.
+func TestReasonsAreWhole(t *testing.T) {
+	b := newDesk(t)
+	because := func(reason string) func(*approval.Request) {
+		return func(r *approval.Request) { r.Decision.Reason, r.Name = reason, "send. all" }
+	}
+	b.sent(t, `{"n":1}`, because("It only reads. And it sends it on"))
+	b.sent(t, `{"n":2}`, because("one line\nanother"))
+	b.sent(t, `{"n":3}`, because(strings.Repeat("word ", 20)))
+	_, list, _ := b.run(t, "approvals")
+	for _, want := range []string{"It only reads. And it sends it on\n", `one line\nanother`, "word word…\n", "mail.send. all"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("no %q in\n%s", want, list)
+		}
+	}
+	script := filepath.Join(b.dirs.Run, "tell")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nfor a; do printf '<%s>' \"$a\" >>"+b.dirs.Run+"/told; done\nprintf %s \"$PFAR_REASON\" >>"+b.dirs.Run+"/told\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := &waitingCall{ID: "id", Client: "laptop", Server: "mail", Name: "send"}
+	w.Decision.Reason = "It only reads. And it sends it on"
+	if err := (notice{path: script, desktop: true}).give(t.Context(), w, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if told, _ := os.ReadFile(b.dirs.Run + "/told"); strings.Count(string(told), w.Decision.Reason) != 2 {
+		t.Errorf("%s", told)
+	}
+}
+
 // TestNotice: what notify-send is given is text.
 func TestNotice(t *testing.T) {
 	dir := t.TempDir()

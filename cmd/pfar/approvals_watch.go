@@ -189,15 +189,15 @@ func (n notice) give(ctx context.Context, w *waitingCall, out io.Writer) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, n.path)
 	if n.desktop {
-		title := fmt.Sprintf("%s wants to call %s", reveal(w.Client), summary(reveal(w.what()), 60))
-		body := fmt.Sprintf("%s\npfar approvals show %s", summary(reveal(w.Decision.Reason), 200), w.ID)
+		title := fmt.Sprintf("%s wants to call %s", reveal(w.Client), cut(reveal(w.what()), 60))
+		body := fmt.Sprintf("%s\npfar approvals show %s", cut(reveal(w.Decision.Reason), 200), w.ID)
 		cmd.Args = append(cmd.Args, "--app-name=pfar", "--urgency=critical", fmt.Sprintf("--expire-time=%d", w.Left*1000), "--", title, html.EscapeString(body))
 	}
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "PFAR_") })
 	for name, value := range map[string]string{
 		"APPROVAL": w.ID, "CLIENT": w.Client, "SESSION": w.Session, "SERVER": w.Server, "TOOL": w.Name, "REASON": w.Decision.Reason,
 	} {
-		cmd.Env = append(cmd.Env, "PFAR_"+name+"="+summary(reveal(value), 1000))
+		cmd.Env = append(cmd.Env, "PFAR_"+name+"="+cut(reveal(value), 1000))
 	}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
