@@ -186,7 +186,7 @@ func (a approveFlags) remembered() (any, error) {
 
 // approve approves what it shows, by its digest.
 func (c *cli) approve(ctx context.Context, id string, a approveFlags) error {
-	if err := c.canAsk(a.yes); err != nil {
+	if err := c.canAsk(a.yes, "pfar approvals show"); err != nil {
 		return err
 	}
 	remembered, err := a.remembered()

@@ -110,7 +110,7 @@ func TestApprovalsRefuse(t *testing.T) {
 		code int
 		err  string
 	}{
-		{[]string{"approve", id}, exitUsage, "standard input is no terminal"},
+		{[]string{"approve", id}, exitUsage, "look before, with pfar approvals show\n"},
 		{[]string{"approve", id[:6], "--yes"}, exitUsage, "is no id of an approval"},
 		{[]string{"approve", "k3bq7x-2mz4p-tw5ra-c6yhd-e7suf", "--yes"}, exitNoSuch, "no call of this id"},
 		{[]string{"approve", "../../x", "--yes"}, exitUsage, "is no id"},
@@ -405,11 +405,11 @@ func TestSessions(t *testing.T) {
 		{[]string{"sessions", "show", "nobody"}, exitNoSuch, "", "no such session"},
 		{[]string{"sessions", "show", "../x"}, exitUsage, "", "want CLIENT/HANDLE"},
 		{[]string{"sessions", "new", "nobody"}, exitNoSuch, "", `the client "nobody" is not declared`},
-		{[]string{"sessions", "reset", "laptop/default"}, exitUsage, "", "standard input is no terminal"},
+		{[]string{"sessions", "reset", "laptop/default"}, exitUsage, "", "look before, with pfar sessions show\n"},
 		{[]string{"sessions", "end", "laptop/default", "--yes"}, exitFailed, "", "does not end"},
 		{[]string{"sessions", "thaw", "laptop/default", "--yes"}, exitOK, "thaw", ""},
 		{[]string{"sessions", "stains"}, exitOK, "notion  sensitive raw", ""},
-		{[]string{"sessions", "clear", "notion"}, exitUsage, "", "standard input is no terminal"},
+		{[]string{"sessions", "clear", "notion"}, exitUsage, "", "look before, with pfar sessions stains\n"},
 		{[]string{"sessions", "clear", "mail", "--yes"}, exitNoSuch, "", "no stain"},
 		{[]string{"sessions", "clear", "../x", "--yes"}, exitNoSuch, "", "no such server"},
 		{[]string{"sessions", "clear", "notion", "--yes"}, exitOK, "clear", ""},
