@@ -1,6 +1,9 @@
 package generator
 
 import (
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -8,6 +11,31 @@ import (
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/inspector"
 )
+
+// TestInspectorUnits: the units give what all processes of an inspector may have together, and room for what runs them.
+func TestInspectorUnits(t *testing.T) {
+	for _, path := range []string{"../units/pfar-inspect@.service", "../units/user/pfar-inspect@.service"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []struct {
+			pattern string
+			least   int64
+		}{
+			{`\nMemoryMax=(\d+)M\n`, inspector.MaxMemory>>20 + 256},
+			{`\nTasksMax=(\d+)\n`, inspector.MaxParallel * (inspectorTasks + 8)}, // bubblewrap's own, and the launcher's
+		} {
+			var given int64
+			if m := regexp.MustCompile(want.pattern).FindSubmatch(text); m != nil {
+				given, _ = strconv.ParseInt(string(m[1]), 10, 64)
+			}
+			if given < want.least {
+				t.Errorf("%s: %s gives %d, want %d at least", path, want.pattern, given, want.least)
+			}
+		}
+	}
+}
 
 // TestInspector has what an inspector sees of the host, and those that are refused.
 func TestInspector(t *testing.T) {

@@ -91,9 +91,9 @@ func (a *attachment) begin(ctx context.Context) ([]*os.File, error) {
 		c.Close()
 		return nil, err
 	}
-	if w.Broker && len(files) > 0 {
-		last := len(files) - 1
-		a.hand(true, files[last:])
+	if w.Broker {
+		last := max(len(files)-1, 0)
+		a.keep.handle(c, true, files[last:], a.log)
 		files = files[:last]
 	}
 	if w.Redact {
@@ -175,11 +175,7 @@ func (a *attachment) follow(c *attach.Conn) {
 			a.clean.take(files, a.log)
 			continue
 		}
-		a.hand(err == nil && m.Broker, files)
-		if err == nil && m.Broker {
-			_ = c.Send(attach.Message{Wired: true}) // if pfard has gone, the next Receive says so
-			continue
-		}
+		a.keep.handle(c, err == nil && m.Broker, files, a.log)
 		if err == nil {
 			a.take(m)
 			continue
@@ -196,7 +192,7 @@ func (a *attachment) follow(c *attach.Conn) {
 			a.fail(fmt.Errorf("pfard does not take this bridge up again: %w", err))
 			return
 		}
-		a.hand(w.Broker, files)
+		a.keep.handle(c, w.Broker, files, a.log)
 		if err := a.welcome(w); err != nil {
 			c.Close()
 			a.fail(err)
@@ -210,13 +206,6 @@ func (a *attachment) follow(c *attach.Conn) {
 		told := maps.Clone(a.told)
 		a.mu.Unlock()
 		_ = c.Send(attach.Message{Notify: told}) // if it has gone again, the next Receive says so
-	}
-}
-
-// hand passes on what secrets came with a message, and closes the files. Those that were there before stay if it cannot.
-func (a *attachment) hand(brings bool, files []*os.File) {
-	if err := a.keep.handle(brings, files); err != nil {
-		a.log.Error("secrets are as before, ignoring", "error", err)
 	}
 }
 

@@ -35,6 +35,7 @@ type fakePfard struct {
 	hellos  []attach.Hello
 	asked   []attach.Allow
 	told    map[string]string
+	wired   string // what it says of secrets: "+" that they are on the wire, "-" that they are not
 	welcome attach.Message
 	files   []*os.File                        // that come with the welcome
 	answer  func(attach.Allow) (string, bool) // the error, and whether to answer at all
@@ -101,6 +102,10 @@ func (d *fakePfard) serve(c *attach.Conn) {
 			if words, ok := d.answer(*m.Allow); ok {
 				_ = c.Send(attach.Message{Allowed: &attach.Allowed{ID: m.Allow.ID, Error: words}})
 			}
+		case m.Wired:
+			d.wired += "+"
+		case m.Unwired:
+			d.wired += "-"
 		}
 		for k, v := range m.Notify {
 			d.told[k] = v

@@ -429,6 +429,14 @@ func TestSecretsComeFromPfard(t *testing.T) {
 		})
 	}
 	sends(apiToken)
+	says := func(want string) {
+		t.Helper()
+		eventually(t, "it says "+want, func() (is bool) {
+			d.change(func() { is = d.wired == want })
+			return is
+		})
+	}
+	says("+")
 	rotate := func(value string) *os.File {
 		m.Secrets[0].Value = value
 		return materialFile(t, m)
@@ -439,10 +447,21 @@ func TestSecretsComeFromPfard(t *testing.T) {
 		t.Fatal(err)
 	}
 	sends("ntn_Z9y8X7w6V5u4T3s2R1q0P9o8")
+	says("++")
+	if err := conn.Send(attach.Message{Broker: true}, materialFile(t, broker.Material{})); err != nil {
+		t.Fatal(err)
+	}
+	says("++-")
+	if err := conn.Send(attach.Message{Broker: true}); err != nil { // without
+		t.Fatal(err)
+	}
+	says("++--")
+	sends("ntn_Z9y8X7w6V5u4T3s2R1q0P9o8")
 	d.change(func() { d.files = []*os.File{rotate("ntn_000000000000000000000000")} })
 	d.stop()
 	d.start()
 	sends("ntn_000000000000000000000000")
+	says("++--+")
 }
 
 // A local pfard passes a connection instead.
@@ -479,6 +498,9 @@ func TestSecretsComeFromALocalPfard(t *testing.T) {
 		if err := ends[1].Send(attach.Message{Broker: true}, files...); err != nil {
 			t.Fatal(err)
 		}
+		if m, _, err := ends[1].Receive(); err != nil || !m.Unwired || m.Wired {
+			t.Errorf("of what it cannot take it says %+v, %v", m, err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -487,6 +509,9 @@ func TestSecretsComeFromALocalPfard(t *testing.T) {
 	}
 	if err := ends[1].Send(attach.Message{Broker: true}, materialFile(t, brokeredMaterial(t))); err != nil {
 		t.Fatal(err)
+	}
+	if m, _, err := ends[1].Receive(); err != nil || !m.Wired || m.Unwired {
+		t.Errorf("of what it has taken it says %+v, %v", m, err)
 	}
 	o.secure(apiHost + ":443").Close()
 	if got := clean.clean("of rotated-value-2"); got != "of [redacted: k]" {

@@ -123,23 +123,23 @@ func (s *secrets) follow(c *attach.Conn, clean *hidden, log *slog.Logger) {
 			clean.take(files, log)
 			continue
 		}
-		if err := s.handle(m.Broker, files); err != nil {
-			log.Error("secrets are as before, ignoring", "error", err)
-		}
-		if m.Broker {
-			_ = c.Send(attach.Message{Wired: true}) // if pfard has gone, the next Receive says so
-		}
+		s.handle(c, m.Broker, files, log)
 	}
 }
 
-// handle takes the last file of a message that brings secrets, and closes all.
-func (s *secrets) handle(brings bool, files []*os.File) error {
+// handle takes the last file of a message that brings secrets, says to pfard whether they are on the wire, and closes all. Those that
+// were there before stay if they are not.
+func (s *secrets) handle(c *attach.Conn, brings bool, files []*os.File, log *slog.Logger) {
 	defer attach.CloseAll(files)
 	if !brings {
-		return nil
+		return
 	}
-	if len(files) == 0 {
-		return errors.New("taking over secrets: they are not attached")
+	err := errors.New("taking over secrets: they are not attached")
+	if len(files) > 0 {
+		err = s.take(files[len(files)-1])
 	}
-	return s.take(files[len(files)-1])
+	if err != nil {
+		log.Error("secrets are as before, ignoring", "error", err)
+	}
+	_ = c.Send(attach.Message{Wired: err == nil, Unwired: err != nil}) // if pfard has gone, the next Receive says so
 }

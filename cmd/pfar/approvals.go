@@ -136,7 +136,7 @@ func (c *cli) approvalsList(ctx context.Context) error {
 			example = w.ID
 		}
 		left := (time.Duration(w.Left) * time.Second).String()
-		rows = append(rows, []cell{{w.ID, ""}, {summary(w.Client, 20), ""}, {summary(reveal(w.what()), 40), colour}, {left, ""}, {w.State, ""}, {summary(w.Decision.Reason, 60), ""}})
+		rows = append(rows, []cell{{w.ID, ""}, {cut(w.Client, 20), ""}, {cut(reveal(w.what()), 40), colour}, {left, ""}, {w.State, ""}, {cut(reveal(w.Decision.Reason), 60), ""}})
 	}
 	c.table(c.stdout, rows)
 	c.printTogether(all)
@@ -190,7 +190,7 @@ func (a approveFlags) remembered() (any, error) {
 
 // approve approves what it shows, by its digest.
 func (c *cli) approve(ctx context.Context, id string, a approveFlags) error {
-	if err := c.canAsk(a.yes); err != nil {
+	if err := c.canAsk(a.yes, "pfar approvals show"); err != nil {
 		return err
 	}
 	remembered, err := a.remembered()
@@ -215,7 +215,7 @@ func (c *cli) approve(ctx context.Context, id string, a approveFlags) error {
 }
 
 func (a approveFlags) question(w *waitingCall) string {
-	what := summary(reveal(w.what()), 60)
+	what := cut(reveal(w.what()), 60)
 	q := fmt.Sprintf("Let %s call %s once?", w.Client, what)
 	if a.remember == 0 {
 		return q

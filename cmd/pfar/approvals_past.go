@@ -36,7 +36,7 @@ func (c *cli) approvalsHistory(ctx context.Context) error {
 		if p.By != nil {
 			by = p.By.Name
 		}
-		rows = append(rows, []cell{{minute(p.Asked), ""}, {summary(p.Client, 20), ""}, {summary(reveal(p.Server+"."+p.Name), 40), ""}, {p.State, ""}, {by, ""}, {summary(p.Reason, 60), ""}})
+		rows = append(rows, []cell{{minute(p.Asked), ""}, {cut(p.Client, 20), ""}, {cut(reveal(p.Server+"."+p.Name), 40), ""}, {p.State, ""}, {by, ""}, {cut(reveal(p.Reason), 60), ""}})
 	}
 	c.table(c.stdout, rows)
 	return nil
@@ -83,7 +83,7 @@ func (c *cli) approvalRules(ctx context.Context) error {
 			with = append(with, m.Path+"="+m.Glob)
 		}
 		with = append(with, "the other arguments "+r.Rest[:min(len(r.Rest), exactly)])
-		rows = append(rows, []cell{{r.ID, ""}, {summary(r.Client, 20), ""}, {summary(reveal(r.Server+"."+r.Name), 40), ""}, {minute(r.Expires), ""}, {r.By.Name, ""}, {reveal(strings.Join(with, ", ")), ""}})
+		rows = append(rows, []cell{{r.ID, ""}, {cut(r.Client, 20), ""}, {cut(reveal(r.Server+"."+r.Name), 40), ""}, {minute(r.Expires), ""}, {r.By.Name, ""}, {reveal(strings.Join(with, ", ")), ""}})
 	}
 	c.table(c.stdout, rows)
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -110,7 +112,7 @@ func TestApprovalsRefuse(t *testing.T) {
 		code int
 		err  string
 	}{
-		{[]string{"approve", id}, exitUsage, "standard input is no terminal"},
+		{[]string{"approve", id}, exitUsage, "look before, with pfar approvals show\n"},
 		{[]string{"approve", id[:6], "--yes"}, exitUsage, "is no id of an approval"},
 		{[]string{"approve", "k3bq7x-2mz4p-tw5ra-c6yhd-e7suf", "--yes"}, exitNoSuch, "no call of this id"},
 		{[]string{"approve", "../../x", "--yes"}, exitUsage, "is no id"},
@@ -250,6 +252,35 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestReasonsAreWhole: what a person decides by has no end before its end without a mark.
+func TestReasonsAreWhole(t *testing.T) {
+	b := newDesk(t)
+	because := func(reason string) func(*approval.Request) {
+		return func(r *approval.Request) { r.Decision.Reason, r.Name = reason, "send. all" }
+	}
+	b.sent(t, `{"n":1}`, because("It only reads. And it sends it on"))
+	b.sent(t, `{"n":2}`, because("one line\nanother"))
+	b.sent(t, `{"n":3}`, because(strings.Repeat("word ", 20)))
+	_, list, _ := b.run(t, "approvals")
+	for _, want := range []string{"It only reads. And it sends it on\n", `one line\nanother`, "word word…\n", "mail.send. all"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("no %q in\n%s", want, list)
+		}
+	}
+	script := filepath.Join(b.dirs.Run, "tell")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nfor a; do printf '<%s>' \"$a\" >>"+b.dirs.Run+"/told; done\nprintf %s \"$PFAR_REASON\" >>"+b.dirs.Run+"/told\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := &waitingCall{ID: "id", Client: "laptop", Server: "mail", Name: "send"}
+	w.Decision.Reason = "It only reads. And it sends it on"
+	if err := (notice{path: script, desktop: true}).give(t.Context(), w, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if told, _ := os.ReadFile(b.dirs.Run + "/told"); strings.Count(string(told), w.Decision.Reason) != 2 {
+		t.Errorf("%s", told)
+	}
+}
+
 // TestNotice: what notify-send is given is text.
 func TestNotice(t *testing.T) {
 	dir := t.TempDir()
@@ -300,6 +331,60 @@ func TestWatchAgain(t *testing.T) {
 	}
 }
 
+// brokenWriter takes nothing.
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
+
+// TestWatchEnds: what asking again does not mend ends it, and what is wrong with a gateway that may come back is said once.
+func TestWatchEnds(t *testing.T) {
+	b := newBench(t, "")
+	var asked atomic.Int32
+	var answer func(w http.ResponseWriter)
+	b.serveOperator(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			fmt.Fprintln(w, `{"kind":"pending","approval":{"id":"a","state":"pending"}}`)
+			return
+		}
+		answer(w)
+	}))
+	refuse := func(code int, text string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { w.WriteHeader(code); fmt.Fprintf(w, `{"error":%q}`, text) }
+	}
+	watch := func(out io.Writer, enough int32) (int, string) {
+		t.Helper()
+		asked.Store(0)
+		n := b.again("")
+		if out != nil {
+			n.cli.stdout = out
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		last := answer
+		answer = func(w http.ResponseWriter) {
+			if asked.Load() >= enough {
+				defer cancel()
+			}
+			last(w)
+		}
+		code := n.cli.run(ctx, []string{"approvals", "watch"})
+		return code, n.err.String()
+	}
+	answer = func(http.ResponseWriter) {}
+	if code, err := watch(brokenWriter{}, 2); code != exitFailed || !strings.Contains(err, "the disk is full") || asked.Load() != 1 {
+		t.Errorf("what cannot be written: exit %d after %d, %s", code, asked.Load(), err)
+	}
+	answer = refuse(http.StatusForbidden, "not you any more")
+	if code, err := watch(nil, 3); code != exitDenied || !strings.Contains(err, "not you any more") || asked.Load() != 2 {
+		t.Errorf("a refusal: exit %d after %d, %s", code, asked.Load(), err)
+	}
+	answer = refuse(http.StatusInternalServerError, "out of order")
+	code, err := watch(nil, 3)
+	if code != exitInterrupted || strings.Count(err, "hung up; asking again") != 1 || strings.Count(err, "out of order; asking again") != 1 {
+		t.Errorf("an outage: exit %d, %s", code, err)
+	}
+}
+
 func TestSessions(t *testing.T) {
 	b := newDesk(t)
 	raw := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
@@ -322,11 +407,11 @@ func TestSessions(t *testing.T) {
 		{[]string{"sessions", "show", "nobody"}, exitNoSuch, "", "no such session"},
 		{[]string{"sessions", "show", "../x"}, exitUsage, "", "want CLIENT/HANDLE"},
 		{[]string{"sessions", "new", "nobody"}, exitNoSuch, "", `the client "nobody" is not declared`},
-		{[]string{"sessions", "reset", "laptop/default"}, exitUsage, "", "standard input is no terminal"},
+		{[]string{"sessions", "reset", "laptop/default"}, exitUsage, "", "look before, with pfar sessions show\n"},
 		{[]string{"sessions", "end", "laptop/default", "--yes"}, exitFailed, "", "does not end"},
 		{[]string{"sessions", "thaw", "laptop/default", "--yes"}, exitOK, "thaw", ""},
 		{[]string{"sessions", "stains"}, exitOK, "notion  sensitive raw", ""},
-		{[]string{"sessions", "clear", "notion"}, exitUsage, "", "standard input is no terminal"},
+		{[]string{"sessions", "clear", "notion"}, exitUsage, "", "look before, with pfar sessions stains\n"},
 		{[]string{"sessions", "clear", "mail", "--yes"}, exitNoSuch, "", "no stain"},
 		{[]string{"sessions", "clear", "../x", "--yes"}, exitNoSuch, "", "no such server"},
 		{[]string{"sessions", "clear", "notion", "--yes"}, exitOK, "clear", ""},

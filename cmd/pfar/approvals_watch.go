@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,24 +62,34 @@ func (c *cli) approvalsWatchCommand() *cobra.Command {
 // watchPause is how long a watcher waits until it asks a gateway again that has hung up.
 const watchPause = time.Second
 
-// approvalsWatch follows what waits, across restarts of the gateway. That it cannot be reached at all is an error.
+// approvalsWatch follows what waits, across restarts of the gateway. That it cannot be reached at all is an error, and so are what
+// asking again does not mend: a refusal, and what cannot be written.
 func (c *cli) approvalsWatch(ctx context.Context, tell []notice) error {
 	told := newTold(c, ctx, tell)
 	defer told.wait()
+	complained := ""
 	for first := true; ; first = false {
 		stream, err := c.openOperator(ctx, http.MethodGet, "/approvals/watch", nil)
-		if err != nil && (first || ctx.Err() != nil) {
+		if code, _ := classify(err); err != nil && (first || code == exitDenied || ctx.Err() != nil) {
 			return err
 		}
 		if err == nil {
+			begun := time.Now()
 			err = told.follow(stream)
 			stream.Close()
+			if time.Since(begun) > watchPause { // what came before was another outage
+				complained = ""
+			}
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if _, final := errors.AsType[unsaid](err); final || ctx.Err() != nil {
+			return cmp.Or(ctx.Err(), err)
 		}
-		if first || err == nil || !errors.Is(err, io.EOF) {
-			fmt.Fprintln(c.stderr, "the gateway has hung up; asking again")
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("the gateway has hung up")
+		}
+		if text := err.Error(); text != complained {
+			complained = text
+			c.complain(fmt.Errorf("%w; asking again", err), "")
 		}
 		select {
 		case <-time.After(watchPause):
@@ -117,7 +128,10 @@ func (t *told) wait() {
 	<-t.done
 }
 
-// follow prints what a stream says that has not been said before.
+// unsaid is the error of what could not be written.
+type unsaid struct{ error }
+
+// follow prints what a stream says that has not been said before, until an error.
 func (t *told) follow(stream io.Reader) error {
 	d := json.NewDecoder(stream)
 	for {
@@ -132,11 +146,11 @@ func (t *told) follow(stream io.Reader) error {
 		if t.seen[w.ID] == e.Kind {
 			continue
 		}
+		if err := t.say(e.Kind, &w); err != nil {
+			return unsaid{err}
+		}
 		if t.seen[w.ID] = e.Kind; e.Kind != "pending" && e.Kind != "approved" {
 			delete(t.seen, w.ID)
-		}
-		if err := t.say(e.Kind, &w); err != nil {
-			return err
 		}
 		if e.Kind == "pending" {
 			select {
@@ -175,15 +189,15 @@ func (n notice) give(ctx context.Context, w *waitingCall, out io.Writer) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, n.path)
 	if n.desktop {
-		title := fmt.Sprintf("%s wants to call %s", reveal(w.Client), summary(reveal(w.what()), 60))
-		body := fmt.Sprintf("%s\npfar approvals show %s", summary(reveal(w.Decision.Reason), 200), w.ID)
+		title := fmt.Sprintf("%s wants to call %s", reveal(w.Client), cut(reveal(w.what()), 60))
+		body := fmt.Sprintf("%s\npfar approvals show %s", cut(reveal(w.Decision.Reason), 200), w.ID)
 		cmd.Args = append(cmd.Args, "--app-name=pfar", "--urgency=critical", fmt.Sprintf("--expire-time=%d", w.Left*1000), "--", title, html.EscapeString(body))
 	}
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "PFAR_") })
 	for name, value := range map[string]string{
 		"APPROVAL": w.ID, "CLIENT": w.Client, "SESSION": w.Session, "SERVER": w.Server, "TOOL": w.Name, "REASON": w.Decision.Reason,
 	} {
-		cmd.Env = append(cmd.Env, "PFAR_"+name+"="+summary(reveal(value), 1000))
+		cmd.Env = append(cmd.Env, "PFAR_"+name+"="+cut(reveal(value), 1000))
 	}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

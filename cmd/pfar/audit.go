@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -275,7 +278,6 @@ type auditView struct {
 	*cli
 	filter auditFilter
 	open   map[string]*audit.Entry
-	order  []string // IDs of those that are open
 	shown  int
 }
 
@@ -284,7 +286,6 @@ func (v *auditView) take(e *audit.Entry) error {
 	if e.Kind == audit.Open && e.ID != "" {
 		if e.Outcome == "" {
 			v.open[e.ID] = e
-			v.order = append(v.order, e.ID)
 		}
 	} else if o := v.open[e.ID]; o != nil {
 		first = o
@@ -315,8 +316,8 @@ func (v *auditView) rest() error {
 	if v.json() {
 		return nil
 	}
-	for _, id := range v.order {
-		if e := v.open[id]; e != nil && v.filter.passes(&e.Record, &e.Record) {
+	for _, e := range slices.SortedFunc(maps.Values(v.open), func(a, b *audit.Entry) int { return cmp.Compare(a.Seq, b.Seq) }) { // of one chain, the gateway's
+		if v.filter.passes(&e.Record, &e.Record) {
 			if err := v.print(callLine(&e.Record, &audit.Record{Outcome: "not closed: under way, or its gateway was killed"})); err != nil {
 				return err
 			}

@@ -285,7 +285,7 @@ func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") 
 
 // pinsAccept accepts what it shows, by its digests.
 func (c *cli) pinsAccept(ctx context.Context, server string, names []string, yes bool) error {
-	if err := c.canAsk(yes); err != nil {
+	if err := c.canAsk(yes, "pfar pins show"); err != nil {
 		return err
 	}
 	p, err := c.pinsOf(ctx, server, names...)
@@ -395,7 +395,7 @@ func (c *cli) printAccepted(server string, accepted []string) error {
 }
 
 func (c *cli) pinsForget(ctx context.Context, server string, yes bool) error {
-	if err := c.canAsk(yes); err != nil {
+	if err := c.canAsk(yes, "pfar pins show"); err != nil {
 		return err
 	}
 	question := fmt.Sprintf("Forget what was accepted of %q? Unless its declaration says pins = \"hold\", all that it offers next is accepted.", server)
@@ -411,10 +411,10 @@ func (c *cli) pinsForget(ctx context.Context, server string, yes bool) error {
 	return nil
 }
 
-// canAsk refuses what nobody can be asked about.
-func (c *cli) canAsk(yes bool) error {
+// canAsk refuses what nobody can be asked about, and says by which command one looks at it.
+func (c *cli) canAsk(yes bool, look string) error {
 	if !yes && !isTerminal(c.stdin) {
-		return usage("standard input is no terminal, so nobody can be asked").withHint("--yes accepts without a question; look before, with pfar pins show")
+		return usage("standard input is no terminal, so nobody can be asked").withHint("--yes does it without a question; look before, with %s", look)
 	}
 	return nil
 }

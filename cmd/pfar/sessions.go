@@ -173,7 +173,7 @@ func (c *cli) sessionsNew(ctx context.Context, client string) error {
 func (c *cli) sessionAct(ctx context.Context, name, verb, question string, yes bool) error {
 	path, err := sessionPath(name)
 	if err == nil {
-		err = c.canAsk(yes)
+		err = c.canAsk(yes, "pfar sessions show")
 	}
 	if err == nil {
 		err = c.ask(ctx, yes, fmt.Sprintf(question, strings.TrimPrefix(path, "/sessions/")), func(io.Writer) {})
@@ -220,7 +220,7 @@ func (c *cli) clearStain(ctx context.Context, server string, yes bool) error {
 	if !pinnable.MatchString(server) {
 		return fail(exitNoSuch, "no such server: %q", server)
 	}
-	if err := c.canAsk(yes); err != nil {
+	if err := c.canAsk(yes, "pfar sessions stains"); err != nil {
 		return err
 	}
 	question := fmt.Sprintf("Take the stain of %q away? What strangers have written there is then the owner's.", server)

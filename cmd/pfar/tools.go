@@ -118,7 +118,12 @@ func summary(s string, width int) string {
 	if i := strings.Index(s, ". "); i >= 0 {
 		s = s[:i]
 	}
-	s = strings.TrimSpace(s)
+	return cut(strings.TrimSpace(s), width)
+}
+
+// cut is a text, or of a longer one the beginning, with a mark at its end: width characters at most. What a person decides by is
+// never cut without one.
+func cut(s string, width int) string {
 	if r := []rune(s); len(r) > width {
 		s = strings.TrimSpace(string(r[:width-1])) + "…"
 	}

@@ -154,6 +154,8 @@ func (c *cli) printUses(change control.Change) {
 		control.Starts:   "starts: it has waited for it",
 		control.Later:    "does not run; it gets what is there when it does",
 		control.RunsOn:   "runs on: its bridge has what is there now",
+
+		control.Unconfirmed: "runs on: its bridge has not confirmed what is there now; pfar restart makes sure",
 	}
 	for _, u := range change.Uses {
 		text, ok := said[u.Then]

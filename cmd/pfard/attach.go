@@ -42,6 +42,8 @@ type attachments struct {
 	inspector func(name string) (inspector.External, error) // policy.inspector
 	audited   func(server, session, refusal string)         // daemon.refused
 
+	running func(ctx context.Context, server string) ([]string, error) // Runner.Bridges
+
 	rootless  bool       // launchers make their servers' namespaces
 	redaction *redaction // by which bridges search what they log, each for its own server's, and pfard what launchers do, for all
 
@@ -54,6 +56,7 @@ type attachments struct {
 	kept      map[string]*kept         // by instance, for its bridge
 	refreshes map[string]refreshing    // by instance of pfar-refresh@.service
 	news      map[string]*secretNews   // by instance: of its brokered secrets
+	came      chan struct{}            // closed when there is another one in news
 	budgets   map[string]*rate.Limiter // by instance, of what its launcher asks; one that comes again finds its own
 }
 
@@ -69,7 +72,7 @@ func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScop
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 		brokered: func(generator.Plan) (*os.File, error) { return nil, nil }, audited: func(string, string, string) {},
 		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, news: map[string]*secretNews{}, refreshes: map[string]refreshing{},
-		budgets: map[string]*rate.Limiter{},
+		budgets: map[string]*rate.Limiter{}, came: make(chan struct{}),
 	}
 }
 

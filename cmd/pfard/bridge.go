@@ -40,14 +40,18 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	if hello.Again {
 		files = nil // it has them
 	}
-	news, over := a.watchSecrets(p.Instance)
+	news, over := a.watchSecrets(p.Instance, plan.Name)
 	defer over()
+	due := news.wire.Reading()
 	material, err := a.brokered(plan)
 	if err != nil {
 		return err
 	}
 	if material != nil {
 		files = append(slices.Clip(files), material)
+		news.wire.Sending(due)
+	} else {
+		news.wire.Nothing(due)
 	}
 	err = conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why, Redact: true, Broker: material != nil}}, files...)
 	if material != nil {
@@ -62,22 +66,27 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 		return err
 	}
 	go a.passSecrets(conn, p.Instance, plan, news)
-	hear(conn, held.Allow, news.wire.Sent, func(words string) { a.audited(plan.Name, plan.Gateway.Session, words) }, func(words string) { a.refused(p.Instance, words) })
+	hear(conn, held.Allow, &news.wire, func(words string) { a.audited(plan.Name, plan.Gateway.Session, words) }, func(words string) { a.refused(p.Instance, words) })
 	return nil
 }
 
 // secretNews is for one bridge.
 type secretNews struct {
+	server  string        // its whole name: an instance may have the beginning of it
 	changed chan struct{} // its server's brokered secrets are others; closed when it has gone
 	wire    attach.Wire
 }
 
-// watchSecrets returns what says when the brokered secrets of an instance's server are others, until over is called.
-func (a *attachments) watchSecrets(instance string) (news *secretNews, over func()) {
-	news = &secretNews{changed: make(chan struct{}, 1)}
+// watchSecrets returns what says when the brokered secrets of an instance's server are others, until over is called. What the
+// bridge is welcomed with is due.
+func (a *attachments) watchSecrets(instance, server string) (news *secretNews, over func()) {
+	news = &secretNews{server: server, changed: make(chan struct{}, 1)}
+	news.wire.Due()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.news[instance] = news
+	close(a.came)
+	a.came = make(chan struct{})
 	return news, func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -125,28 +134,58 @@ func (a *attachments) rebroker(server string) {
 
 // newsOf returns what the bridges of a server are told by. a.mu is held.
 func (a *attachments) newsOf(server string) (list []*secretNews) {
-	for instance, news := range a.news {
-		if name, _, _ := strings.Cut(instance, "_"); name == server { // units.Instance
+	for _, news := range a.news {
+		if news.server == server {
 			list = append(list, news)
 		}
 	}
 	return list
 }
 
-// wired returns when the bridges of a server have on the wire what they were told last.
+// wired returns when all bridges of a server that run have on the wire what they were told last, or why that is not known. One
+// that has yet to attach, to another pfard or anew, is waited for.
 func (a *attachments) wired(ctx context.Context, server string) error {
-	a.mu.Lock()
-	list := a.newsOf(server)
-	a.mu.Unlock()
-	var all error
-	for _, news := range list {
-		all = errors.Join(all, news.wire.Wait(ctx))
+	for {
+		a.mu.Lock()
+		list, came := a.newsOf(server), a.came
+		a.mu.Unlock()
+		var all error
+		for _, news := range list {
+			all = errors.Join(all, news.wire.Wait(ctx))
+		}
+		if all != nil {
+			return all
+		}
+		absent, err := a.absent(ctx, server)
+		if err != nil || absent == "" {
+			return err
+		}
+		select {
+		case <-came:
+		case <-ctx.Done():
+			return fmt.Errorf("the bridge of %q runs and has not attached: %w", absent, ctx.Err())
+		}
 	}
-	return all
+}
+
+// absent returns an instance of a server whose bridge runs and has not attached; "" for none.
+func (a *attachments) absent(ctx context.Context, server string) (string, error) {
+	running, err := a.running(ctx, server)
+	if err != nil {
+		return "", err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, instance := range running {
+		if a.news[instance] == nil {
+			return instance, nil
+		}
+	}
+	return "", nil
 }
 
 // hear takes what a welcomed bridge asks and what it has refused, until it hangs up: all of it, and what is told.
-func hear(conn *attach.Conn, allow func(attach.Allow) error, wired func(), all, refused func(words string)) {
+func hear(conn *attach.Conn, allow func(attach.Allow) error, wire *attach.Wire, all, refused func(words string)) {
 	asking := make(chan struct{}, maxAsking)
 	newest := make(chan string, 1)
 	defer close(newest)
@@ -158,8 +197,8 @@ func hear(conn *attach.Conn, allow func(attach.Allow) error, wired func(), all, 
 			return
 		}
 		switch {
-		case m.Wired:
-			wired()
+		case m.Wired || m.Unwired:
+			wire.Answered(m.Wired)
 		case m.Allow != nil:
 			select {
 			case asking <- struct{}{}:

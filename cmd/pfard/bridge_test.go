@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"net"
 	"path/filepath"
 	"slices"
@@ -11,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 )
 
@@ -74,14 +79,95 @@ func TestTooManyQuestions(t *testing.T) {
 	<-ended
 }
 
+// newsBench is where bridges are told of new secrets. running has those that systemd says run.
+func newsBench() (a *attachments, running map[string]bool) {
+	a, running = newAttachments(slog.New(slog.DiscardHandler), nil, nil, nil, nil, control.Dirs{}), map[string]bool{}
+	a.running = func(context.Context, string) ([]string, error) { return slices.Sorted(maps.Keys(running)), nil }
+	return a, running
+}
+
+// TestNewSecretsReachSessions: an instance has no more than the beginning of a long name, and another server's may begin like it.
+func TestNewSecretsReachSessions(t *testing.T) {
+	a, _ := newsBench()
+	const long, other = "a-name-of-23-characters", "a-name-of-23-other-ones"
+	news := map[string]*secretNews{}
+	for session, server := range map[string]string{"": long, "aaaaaaaa": long, "bbbbbbbb": other} {
+		news[session], _ = a.watchSecrets(units.Instance(server, session), server)
+	}
+	a.rebroker(long)
+	for session, want := range map[string]int{"": 1, "aaaaaaaa": 1, "bbbbbbbb": 0} {
+		if got := len(news[session].changed); got != want {
+			t.Errorf("%q: told %d times, want %d", session, got, want)
+		}
+	}
+}
+
+// TestWired: nobody is told that a value is on the wire whose bridge has not said so, or runs and is not there to say so.
+func TestWired(t *testing.T) {
+	const server = "a-name-of-23-characters"
+	instance := units.Instance(server, "aaaaaaaa")
+	for name, one := range map[string]struct {
+		do   func(a *attachments, running map[string]bool) (later func())
+		want string // of the error; "": on the wire
+	}{
+		"no bridge": {func(*attachments, map[string]bool) func() { return nil }, ""},
+		"one that has not attached to this pfard": {func(_ *attachments, running map[string]bool) func() { running[instance] = true; return nil }, "has not attached"},
+		"one that was hung up on": {func(a *attachments, running map[string]bool) func() {
+			running[instance] = true
+			_, over := a.watchSecrets(instance, server)
+			return over
+		}, "has not attached"},
+		"one that has ended": {func(a *attachments, _ map[string]bool) func() {
+			_, over := a.watchSecrets(instance, server)
+			return over
+		}, ""},
+		"one that attaches and is silent": {func(a *attachments, running map[string]bool) func() {
+			running[instance] = true
+			return func() { a.watchSecrets(instance, server) }
+		}, "deadline"},
+		"one that attaches and has it": {func(a *attachments, running map[string]bool) func() {
+			running[instance] = true
+			return func() {
+				news, _ := a.watchSecrets(instance, server)
+				news.wire.Sending(news.wire.Reading())
+				news.wire.Answered(true)
+			}
+		}, ""},
+		"one that could not take it": {func(a *attachments, running map[string]bool) func() {
+			running[instance] = true
+			news, _ := a.watchSecrets(instance, server)
+			return func() {
+				news.wire.Sending(news.wire.Reading())
+				news.wire.Answered(false)
+			}
+		}, attach.ErrUnwired.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, running := newsBench()
+			if later := one.do(a, running); later != nil {
+				time.AfterFunc(20*time.Millisecond, later)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			if err := a.wired(ctx, server); err == nil != (one.want == "") || err != nil && !strings.Contains(err.Error(), one.want) {
+				t.Errorf("%v, want %q", err, one.want)
+			}
+		})
+	}
+}
+
 // TestRefusalsAreTold: of many at once the first and the newest, and not all.
 func TestRefusalsAreTold(t *testing.T) {
 	bridge, ours := attachPair(t)
 	var all atomic.Int64
+	wire := new(attach.Wire)
+	wire.Due()
+	wire.Sending(wire.Reading())
 	told, ended := make(chan string, 1000), make(chan struct{})
 	go func() {
 		defer close(ended)
-		hear(ours, nil, nil, func(string) { all.Add(1) }, func(words string) { told <- words })
+		hear(ours, nil, wire, func(string) { all.Add(1) }, func(words string) { told <- words })
 	}()
 	refuse := func(words string) {
 		t.Helper()
@@ -94,6 +180,12 @@ func TestRefusalsAreTold(t *testing.T) {
 		t.Fatalf("told %q", got)
 	}
 	refuse("ready")
+	if err := bridge.Send(attach.Message{Unwired: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := wire.Wait(t.Context()); !errors.Is(err, attach.ErrUnwired) {
+		t.Errorf("a bridge that could not take a secret: %v", err)
+	}
 	const many = 500
 	for i := range many {
 		refuse(fmt.Sprintf("refused %d", i))

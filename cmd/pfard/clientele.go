@@ -67,10 +67,11 @@ func (c *clientele) read(servers []declaration.Server, policy *gate.Policy, desc
 	for _, one := range set.Clients {
 		next[one.Name] = one.Client
 	}
+	stay := map[string]string{} // whose last good version stays, and for which file
 	for _, b := range set.Broken {
 		for name, old := range good {
 			if _, anew := next[name]; !anew && (name == b.Name || old.File == b.File) {
-				next[name] = old
+				next[name], stay[name] = old, b.File
 			}
 		}
 		if _, known := next[b.Name]; !known {
@@ -85,24 +86,23 @@ func (c *clientele) read(servers []declaration.Server, policy *gate.Policy, desc
 			}
 		}
 	}
-	diagnostics = append(diagnostics, c.apart(set, next)...)
+	diagnostics = append(diagnostics, apart(stay, next)...)
 	c.tell(slices.SortedFunc(maps.Values(next), func(a, b access.Client) int { return strings.Compare(a.Name, b.Name) }))
 	return diagnostics
 }
 
-// apart lets nobody take what a client has whose last good version stays: a newcomer with the same token or user is not
-// let in.
-func (c *clientele) apart(set declaration.ClientSet, next map[string]access.Client) (diagnostics []control.Diagnostic) {
-	for _, b := range set.Broken {
-		stays := next[b.Name]
-		for name, other := range next {
-			if name == b.Name || !shares(stays, other) {
+// apart lets nobody take what a client has whose last good version stays, for the file that stay names: a newcomer with the same
+// token or user is not let in.
+func apart(stay map[string]string, next map[string]access.Client) (diagnostics []control.Diagnostic) {
+	for name, file := range stay {
+		for newcomer, other := range next {
+			if _, stays := stay[newcomer]; stays || !shares(next[name], other) {
 				continue
 			}
-			next[name] = access.Client{Name: name, File: other.File}
+			next[newcomer] = access.Client{Name: newcomer, File: other.File}
 			d := control.Diagnostic{
 				File: other.File, Line: 1, Column: 1, Severity: "error", Summary: "Token or user of another client",
-				Detail: fmt.Sprintf("%s has it, of which the last good version stays as long as its file has an error. Correct that file first.", b.File),
+				Detail: fmt.Sprintf("%q has it, of which the last good version stays as long as %s has an error. Correct that file first.", name, file),
 			}
 			d.Text = fmt.Sprintf("%s:1:1: error: %s\n  %s\n", d.File, d.Summary, d.Detail)
 			diagnostics = append(diagnostics, d)

@@ -111,6 +111,14 @@ func TestLastGoodClients(t *testing.T) {
 	expect("renamed within", "other ", 0)
 	f.write("broken.hcl", "name = \"other\n")
 	expect("a name that cannot be read", "broken off, other ", 1)
+	f.write("aaa.hcl", "uid = [7]\nservers = [\"b\"]\n")
+	expect("a newcomer takes the user of one whose name cannot be read", "aaa off, broken off, other ", 2)
+	f.remove("aaa.hcl")
+	expect("and goes", "broken off, other ", 1)
+	f.write("broken.hcl", "name = \"broken\"\nuid = [7]\nservers = [\n") // its name is known again, and was another's
+	f.write("aaa.hcl", "uid = [7]\nservers = [\"b\"]\n")
+	expect("a newcomer takes the user of one that was called otherwise", "aaa off, broken off, other ", 2)
+	f.remove("aaa.hcl")
 	if err := os.RemoveAll(f.dir); err != nil {
 		t.Fatal(err)
 	}

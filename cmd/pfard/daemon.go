@@ -60,6 +60,7 @@ type daemon struct {
 	keyless    []string                        // notes on inspectors without their key
 	rebroker   func(server string)             // has the bridges of a server put its secrets on the wire as they are now
 	tellOwner  func(failure)                   // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
+	reachable  func(path string) bool          // whether every user gets to it, as inspectors have to; nil: they run as who runs this, or are given it
 	waits      bool                            // what waits for a credential has a unit that runs and says so
 	intents    intents                         // what the next pfard is to know
 	units      *reloader                       // nil: there are none

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -26,12 +27,13 @@ func tellFailed(ctx context.Context, instance string, dirs control.Dirs, getenv 
 		tellRefused(ctx, refresh, dirs, log)
 		return
 	}
+	pfard := control.Client{Path: dirs.Control()}
 	server, session, ofSession := strings.Cut(instance, "_")
 	if ofSession { // its server runs on, and nobody needs to do anything
-		log.Warn("the process of a session failed", "server", server, "session", session, "reason", monitored(getenv))
+		log.Warn("the process of a session failed", "server", serverOf(ctx, server, pfard), "session", session, "reason", monitored(getenv))
 		return
 	}
-	reason, err := failedDetail(ctx, server, control.Client{Path: dirs.Control()})
+	reason, err := failedDetail(ctx, server, pfard)
 	if err != nil {
 		reason = monitored(getenv)
 	}
@@ -58,6 +60,26 @@ func tellRefused(ctx context.Context, instance string, dirs control.Dirs, log *s
 		log.Log(ctx, journal.LevelCritical, "an OAuth token set cannot be refreshed any more", "key", f.secret, "reason", f.reason)
 		hook{path: dirs.OnFailure(), log: log}.tell(ctx, f)
 	}
+}
+
+// serverOf asks pfard for the name of which an instance for one session has the beginning (units.Instance). That is returned if there
+// are several, or nobody knows.
+func serverOf(ctx context.Context, beginning string, pfard control.Client) string {
+	ctx, cancel := context.WithTimeout(ctx, detailWait)
+	defer cancel()
+	var names []string
+	_ = pfard.Watch(ctx, func(r control.Report) error {
+		for _, s := range r.Servers {
+			if handle := units.NewSession(); s.SessionsMax > 0 && units.Instance(s.Name, handle) == beginning+"_"+handle {
+				names = append(names, s.Name)
+			}
+		}
+		return io.EOF // the first is enough
+	})
+	if len(names) != 1 {
+		return beginning
+	}
+	return names[0]
 }
 
 // failedDetail asks pfard why a server has failed.

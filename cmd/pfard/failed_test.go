@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -74,6 +75,14 @@ func report(name string, state control.State, detail string) control.Report {
 	return control.Report{Servers: []control.Server{{Name: "other", State: control.Failed, Detail: "not this one"}, {Name: name, State: state, Detail: detail}}}
 }
 
+// sessionsOf has servers of which each session has a process.
+func sessionsOf(names ...string) (r control.Report) {
+	for _, name := range names {
+		r.Servers = append(r.Servers, control.Server{Name: name, State: control.Running, SessionsMax: 4})
+	}
+	return r
+}
+
 func TestTellFailed(t *testing.T) {
 	const crashed = "disabled after 3 crashes in a row: exit status 1: no \"such\" file"
 	for name, c := range map[string]struct {
@@ -91,6 +100,8 @@ func TestTellFailed(t *testing.T) {
 		"a signal":              {"notion", nil, []string{"MONITOR_SERVICE_RESULT=signal", "MONITOR_EXIT_STATUS=KILL"}, "2", "signal, status KILL", true},
 		"nobody knows":          {"notion", nil, nil, "2", "unknown", true},
 		"a session's process":   {"notion_abcdefg2", nil, []string{"MONITOR_SERVICE_RESULT=signal", "MONITOR_EXIT_STATUS=SEGV"}, "4", "signal, status SEGV", false},
+		"of a long name":        {"notion-workspa_abcdefg2", []control.Report{sessionsOf("notion-workspace-two", "notion")}, []string{"MONITOR_SERVICE_RESULT=timeout"}, "4", "it did not start in time", false},
+		"of one of two":         {"notion-workspa_abcdefg2", []control.Report{sessionsOf("notion-workspace-two", "notion-workspace-one")}, []string{"MONITOR_SERVICE_RESULT=timeout"}, "4", "it did not start in time", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +118,8 @@ func TestTellFailed(t *testing.T) {
 				t.Fatal(err)
 			}
 			e := j.Next()
-			if e["PRIORITY"] != c.priority || e["PFAR_SERVER"] != "notion" || e["PFAR_REASON"] != c.reason {
+			server := map[string]string{"of a long name": "notion-workspace-two", "of one of two": "notion-workspa"}[name]
+			if e["PRIORITY"] != c.priority || e["PFAR_SERVER"] != cmp.Or(server, "notion") || e["PFAR_REASON"] != c.reason {
 				t.Errorf("entry %q", e)
 			}
 			if !c.hook {

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -51,6 +52,7 @@ func (d *daemon) inspect() (diags hcl.Diagnostics) {
 			at = hcl.Range{Filename: d.options.dirs.Policies(), Start: hcl.InitialPos, End: hcl.InitialPos}
 		}
 		p, found := generator.Inspector(e, at, d.host())
+		found = append(found, d.unreached(p, at)...)
 		if diags = append(diags, found...); found.HasErrors() {
 			continue
 		}
@@ -58,6 +60,23 @@ func (d *daemon) inspect() (diags hcl.Diagnostics) {
 	}
 	d.inspects(plans)
 	d.keyless = d.lacking()
+	return diags
+}
+
+// unreached finds what an inspector's program is to see and its unit's own user does not get to. Launchers of servers are shown such
+// things by systemd, and pfard looks whether it was the right thing; inspectors do not report to pfard.
+func (d *daemon) unreached(p generator.InspectorPlan, at hcl.Range) (diags hcl.Diagnostics) {
+	if d.reachable == nil {
+		return nil
+	}
+	for _, m := range p.Sandbox.Mounts {
+		if m.Kind == sandbox.ROBind && !d.reachable(m.Source) {
+			diags = append(diags, &hcl.Diagnostic{
+				Severity: hcl.DiagError, Summary: "Inspector not possible", Subject: &at,
+				Detail: fmt.Sprintf("%s lies below a directory that not everybody may enter, and an inspector's unit has a user of its own. Move it, to /usr/local/lib or /srv for example, or let others pass (chmod o+x).", m.Source),
+			})
+		}
+	}
 	return diags
 }
 

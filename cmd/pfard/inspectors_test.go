@@ -78,6 +78,17 @@ profile "strict" { inspectors = ["scan", "llm"] }
 	if got := diagnostics(); !strings.Contains(got, "local.hcl:1:11") {
 		t.Errorf("it reads the vault: %s", got)
 	}
+	private := filepath.Join(base, "rules")
+	if err := os.Mkdir(private, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	reads := strings.Replace(both, `"/bin/sh"`, `"/bin/sh"], read_only = ["`+private+`"`, 1)
+	policy(reads, "scan /bin/sh", "llm ")
+	d.reachable = func(path string) bool { return !strings.HasPrefix(path, base) }
+	policy(reads+"\n", "llm ")
+	if got := diagnostics(); !strings.Contains(got, "local.hcl:1:11") || !strings.Contains(got, private+" lies below") {
+		t.Errorf("its unit does not get to it: %s", got)
+	}
 	policy(both, "scan /bin/sh", "llm ")
 
 	if s, err := d.modelOf("llm"); err != nil || len(s.Values) != 0 || len(s.Missing) != 1 {

@@ -231,6 +231,17 @@ func TestSealedVault(t *testing.T) {
 	v, k, err = start()
 	want(v, k, err)
 
+	able := s.creds
+	s.creds = creds{version: "systemd 252", broken: true}.run
+	put(t, s.files.handover, plain) // of a pfard that was killed
+	if err := s.run(t.Context()); err == nil {
+		t.Error("sealed without means")
+	}
+	s.creds = able
+	if _, err = vault.OpenWith(dir, &sealedKey{files: s.files}); err != nil || contents(t, s.files.handover) != "" {
+		t.Errorf("a key on its way is left in the clear: %v", err)
+	}
+
 	changes := 0
 	k.seal = func() error { // which ends between the two that a change of keys takes
 		if changes++; changes == 2 {

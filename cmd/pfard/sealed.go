@@ -62,6 +62,10 @@ func (k *sealedKey) Load() ([]byte, error) {
 	opened, err := units.Credential(keyCredential)
 	k.opened = err == nil
 	if k.opened {
+		// That of a change of keys that was cut short, and could not be sealed before this start: nothing is encrypted to it.
+		if err := os.Remove(k.files.handover); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 		if perr == nil && !bytes.Equal(plain, opened) {
 			return nil, fmt.Errorf("%q and %q hold different keys: remove the one that is not this vault's", k.files.plain, k.files.sealed)
 		}

@@ -198,17 +198,23 @@ func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.C
 	return list, err
 }
 
-// wireTime bounds how long a bridge may take to put another value on the wire, before it is left to itself.
+// wireTime bounds how long bridges may take to put another value on the wire, all of them together.
 const wireTime = 3 * time.Second
 
-// awaitWire returns when what was changed is on the wire: the next request of a server has the new value.
+// awaitWire returns when what was changed is on the wire of servers that run on: their next request has the new value. Where that is
+// not known it says so.
 func (d *daemon) awaitWire(list []control.Change) {
 	ctx, cancel := context.WithTimeout(context.Background(), wireTime)
 	defer cancel()
 	for _, c := range list {
-		for _, use := range c.Uses {
+		for i := range c.Uses {
+			use := &c.Uses[i]
+			if use.Then != control.RunsOn {
+				continue
+			}
 			if err := d.wired(ctx, use.Server); err != nil {
-				d.log.Warn("a bridge has not said that another value is on the wire, ignoring", "server", use.Server, "secret", c.Key)
+				use.Then = control.Unconfirmed
+				d.log.Warn("it is not known that another value is on the wire", "server", use.Server, "secret", c.Key, "error", err)
 			}
 		}
 	}

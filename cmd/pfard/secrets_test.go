@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -95,12 +96,15 @@ auth = { TOKEN = { secret = "vault:a", deliver = "broker" } }
 `)
 	changed <- struct{}{}
 	d.state(t)
+	var unwired error
+	d.wired = func(context.Context, string) error { return unwired }
 	for _, tt := range []struct {
 		secret, then string
 		starts       int
 	}{
 		{"ghp_0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX", "a new, held starts", 1},
 		{"ghp_9zY8xW7vU6tS5rQ4pO3nM2lK1jI0hG9fE8dC", "a changed, held runs-on", 1},
+		{"ghp_1aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX", "a changed, held unconfirmed", 1}, // it may have the one before
 		{"another-shape-of-token", "a changed, held restarts", 2},
 		{"", "a removed, held waits", 2},
 	} {
@@ -108,7 +112,10 @@ auth = { TOKEN = { secret = "vault:a", deliver = "broker" } }
 		if tt.secret == "" {
 			q.Verb = control.Remove
 		}
-		told = nil
+		told, unwired = nil, nil
+		if strings.HasSuffix(tt.then, " unconfirmed") {
+			unwired = context.DeadlineExceeded
+		}
 		r, err := askVault(t, d, q)
 		d.state(t)
 		if err != nil || uses(r) != tt.then || m.count("held") != tt.starts || strings.Join(told, " ") != "held" {

@@ -77,8 +77,9 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	defer h.close()
 	d.emptied = h.clear
-	if !rootless() { // of which one note tells it all
-		d.unheld = h.Unheld
+	if !rootless() {
+		d.unheld = h.Unheld // of which otherwise one note tells it all
+		d.reachable = units.Reachable
 	}
 	a := newAttachments(log, link, limits, h, d.tokens, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
@@ -141,6 +142,8 @@ func systemVault(ctx context.Context, dirs control.Dirs, link *systemd.Link) (v 
 		return v, nil, err
 	}
 	k := &sealedKey{files: keyFilesIn(dirs), seal: func() error {
+		ctx, cancel := context.WithTimeoutCause(ctx, sealTime, fmt.Errorf("%s has not ended within %s", keyUnit, sealTime))
+		defer cancel()
 		bus, err := link.Bus(ctx)
 		if err != nil {
 			return err
@@ -153,13 +156,16 @@ func systemVault(ctx context.Context, dirs control.Dirs, link *systemd.Link) (v 
 	return v, notes, err
 }
 
+// sealTime is for pfar-vault-key.service, whose own limits are shorter: nothing else is done with the vault meanwhile.
+const sealTime = 3 * time.Minute
+
 const unsealedNote = "the vault's key lies in a file in the clear: this machine has not sealed it (journalctl -u " + keyUnit + ")"
 
 // join has the daemon and the conversations with units know each other.
 func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.runner, a.runner, a.redaction = r, r, d.redaction
 	a.brokered, d.rebroker, a.audited = d.delivery.brokered, a.rebroker, d.refused
-	d.wired = a.wired
+	d.wired, a.running = a.wired, r.Bridges
 	d.tokens.run, d.tokens.mended, d.notice = a.refresh, a.refreshMended, a.notice
 	a.inspector, d.inspects, d.reinspects = d.policy.inspector, r.Inspect, r.Reinspect
 }

@@ -90,6 +90,10 @@ func Mistakes(err error) []Mistake {
 // Declared returns e with the defaults for what it leaves open, or says what is wrong with it, all of it (Mistakes).
 func (e External) Declared() (External, error) {
 	var problems []error
+	sized := "memory" // what of an inspector's size is declared
+	if e.Memory == 0 {
+		sized = "parallel"
+	}
 	bad := func(attribute, format string, args ...any) {
 		problems = append(problems, Mistake{attribute, fmt.Sprintf(format, args...)})
 	}
@@ -120,8 +124,10 @@ func (e External) Declared() (External, error) {
 	if e.Size < 1 || e.Size > maxText {
 		bad("size", "%d: want at most 64 MiB", e.Size)
 	}
-	if e.Parallel < 1 || e.Parallel > 64 {
-		bad("parallel", "%d: want 1 to 64", e.Parallel)
+	if e.Parallel < 1 || e.Parallel > MaxParallel {
+		bad("parallel", "%d: want 1 to %d", e.Parallel, MaxParallel)
+	} else if most := int64(MaxMemory / e.Parallel); e.Memory > most {
+		bad(sized, "is too much: %d at once with %d MiB each have more than 2 GiB; want a memory of %d MiB at most, or fewer at once", e.Parallel, e.Memory>>20, most>>20)
 	}
 	if e.Timeout < 100*time.Millisecond || e.Timeout > 5*time.Minute {
 		bad("timeout", "%v: want 100ms to 5m", e.Timeout)
@@ -133,6 +139,13 @@ const (
 	modelChunk = 12 << 10 // bytes: some 3,000 tokens, for small models
 	maxChunk   = 1 << 20  // bytes: escaped in JSON it is to fit what an inspector reads
 	maxText    = 64 << 20 // bytes
+)
+
+// MaxParallel bounds External.Parallel, and MaxMemory what the processes of a program have together, in bytes: its unit has room for
+// these and for what runs them.
+const (
+	MaxParallel = 64
+	MaxMemory   = 2 << 30
 )
 
 // program checks what is said of a program, and adds its defaults.

@@ -14,7 +14,8 @@ import (
 func TestDeclared(t *testing.T) {
 	http := External{Name: "llm", URL: "http://127.0.0.1:11434/v1/chat/completions", Model: "m"}
 	exec := External{Name: "scan", Exec: []string{"/usr/bin/scan", "-x"}}
-	for _, good := range []External{http, exec, {Name: "a", URL: "https://api.example.org/v1/x", Model: "m", Key: "vault:k"}, {Name: "a", URL: "http://[::1]:1/", Model: "m"}, {Name: "a", URL: "https://llm.lan/", Model: "m", AllowPrivate: []string{"10.0.0.0/8"}}} {
+	for _, good := range []External{http, exec, {Name: "a", URL: "https://api.example.org/v1/x", Model: "m", Key: "vault:k"}, {Name: "a", URL: "http://[::1]:1/", Model: "m"}, {Name: "a", URL: "https://llm.lan/", Model: "m", AllowPrivate: []string{"10.0.0.0/8"}},
+		{Name: "a", Exec: []string{"/x"}, Parallel: 64, Memory: 32 << 20}, {Name: "a", Exec: []string{"/x"}, Parallel: 1, Memory: 2 << 30}, {Name: "a", URL: "https://llm.lan/", Model: "m", Parallel: 64}} {
 		e, err := good.Declared()
 		if err != nil || e.Chunk == 0 || e.Overlap == 0 || e.Size == 0 || e.Parallel == 0 || e.Timeout == 0 {
 			t.Errorf("%+v: %v", good, err)
@@ -45,8 +46,12 @@ func TestDeclared(t *testing.T) {
 		"allow_private ":             change(http, func(e *External) { e.URL, e.AllowPrivate = "https://llm.lan/", []string{"x"} }),
 		"url has a port":             change(http, func(e *External) { e.URL = "https://llm.lan:0/" }),
 		"url has a host":             change(http, func(e *External) { e.URL = "https://*.lan/" }),
-		"parallel 65":                change(http, func(e *External) { e.Parallel = 65 }),
-		"timeout 10m":                change(http, func(e *External) { e.Timeout = 10 * time.Minute }),
+		"parallel is too much: 5 at once with 512 MiB each": change(exec, func(e *External) { e.Parallel = 5 }),
+		"memory is too much: 4 at once with 513 MiB each":   change(exec, func(e *External) { e.Memory = 513 << 20 }),
+		"want a memory of 32 MiB at most":                   change(exec, func(e *External) { e.Parallel, e.Memory = 64, 33<<20 }),
+		"memory is too much: 1 at once":                     change(exec, func(e *External) { e.Parallel, e.Memory = 1, 1<<63-1 }),
+		"parallel 65":                                       change(http, func(e *External) { e.Parallel = 65 }),
+		"timeout 10m":                                       change(http, func(e *External) { e.Timeout = 10 * time.Minute }),
 	} {
 		if _, err := e.Declared(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", e, err, want)

@@ -307,17 +307,21 @@ func TestUserKillsPfard(t *testing.T) {
 func TestUserEgress(t *testing.T) {
 	t.Parallel()
 	o := owned(t)
-	for _, port := range []string{"7777", "7778"} {
+	for _, port := range []string{"7777", "7778", "7779"} {
 		o.m.Run(t, "systemd-run", "--quiet", "--unit=far-"+port, "systemd-socket-activate", "-l", "127.0.0.1:"+port, "-a", "--inetd", "cat")
 	}
-	o.declare(t, "hello.hcl", echo("allowed_domains = [\"127.0.0.1:7777\"]\n"))
+	o.declare(t, "hello.hcl", echo("allowed_domains = [\"127.0.0.1:7777\", \"127.0.0.1:7779\"]\n"))
 	becomes(t, o, "hello", control.Running)
 	inside := func(script string) bed.Result {
 		return o.m.Try("bash", "-c", `pid=$(head -1 "$0"/pfar-mcp-hello.scope/cgroup.procs); nsenter -t $pid -n bash -c "$1"`, o.cgroup(), script)
 	}
-	check := func(when string) {
+	check := func(when string, more ...string) {
 		t.Helper()
-		for target, status := range map[string]string{"127.0.0.1:7777": "200", "127.0.0.1:7418": "403"} {
+		expected := map[string]string{"127.0.0.1:7777": "200", "127.0.0.1:7418": "403"}
+		for _, target := range more {
+			expected[target] = "200"
+		}
+		for target, status := range expected {
 			r := inside(`exec 3<>/dev/tcp/127.0.0.1/9876; printf "CONNECT ` + target + ` HTTP/1.1\r\nHost: ` + target + `\r\n\r\n" >&3; head -1 <&3`)
 			if !strings.Contains(r.Stdout, status) {
 				t.Errorf("%s, %s: want %s: %s\n%s", when, target, status, r, o.m.Run(t, "journalctl", "--no-pager", "--user-unit=pfar-egress@hello", "--user-unit=pfard"))
@@ -345,6 +349,8 @@ func TestUserEgress(t *testing.T) {
 	bridge := o.pid(t, "pfar-egress@hello")
 	o.Run(t, "systemctl", "--user", "kill", "--signal=KILL", "pfard")
 	check("after the end of pfard")
+	o.Run(t, "systemctl", "--user", "restart", "pfard-attach.socket")
+	check("after pfard's socket was made anew", "127.0.0.1:7779") // which pfard has not allowed yet
 	if now := o.pid(t, "pfar-egress@hello"); now != bridge {
 		t.Errorf("the bridge is %s, and was %s", now, bridge)
 	}

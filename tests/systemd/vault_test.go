@@ -1,6 +1,7 @@
 package systemd
 
 import (
+	"crypto/rand"
 	"errors"
 	"strings"
 	"testing"
@@ -257,4 +258,30 @@ func TestVaultOfBefore(t *testing.T) {
 	}
 	m.Shell(t, "mv /root/systemd-creds /usr/bin/; systemctl restart pfard")
 	wantToken(t, m, "keyed", "hunter2-one")
+}
+
+// TestRotateIsConfirmed: whoever rotates what a bridge brokers is told that it is on the wire when it is, also right after pfard was
+// started again, and that it is not known when the bridge says nothing.
+func TestRotateIsConfirmed(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	const server, bridge = "a-name-of-23-characters", "pfar-egress@a-name-of-23-characters"
+	token := func() string { return "ghp_" + rand.Text() + rand.Text()[:10] }
+	m.Put(t, "/etc/pfar/mcp.d/"+server+".hcl", echo("allowed_domains = [\"api.github.com\"]\nauth = { TOKEN = { secret = \"vault:held\", deliver = \"broker\" } }\n"), 0o644)
+	becomes(t, m, server, control.Waiting)
+	if r := m.Feed(token(), "pfar", "vault", "set", "held"); r.Code != 0 {
+		t.Fatalf("storing the secret: %s", r)
+	}
+	becomes(t, m, server, control.Running)
+	const has, unknown = "runs on: its bridge has what is there now", "its bridge has not confirmed"
+	for _, step := range []struct{ before, want string }{
+		{"true", has}, // the bridge does not run
+		{"systemctl start " + bridge, has}, {"systemctl restart pfard", has}, {"systemctl kill --signal=STOP " + bridge, unknown},
+		{"systemctl restart pfard", unknown}, {"systemctl kill --signal=CONT " + bridge, has},
+	} {
+		m.Shell(t, step.before)
+		if r := m.Feed(token(), "pfar", "vault", "rotate", "held"); r.Code != 0 || !strings.Contains(r.Stdout, step.want) {
+			t.Errorf("after %s: %s, want %q\n%s", step.before, r, step.want, m.Run(t, "journalctl", "--no-pager", "-u", "pfard", "-u", bridge))
+		}
+	}
 }

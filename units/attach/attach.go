@@ -24,7 +24,8 @@ type Message struct {
 	Sockets   bool              `json:"sockets,omitempty"`   // launcher: the sockets of a network namespace that it made, attached
 	Notify    map[string]string `json:"notify,omitempty"`    // what it has told its service manager, by variable (package units)
 	Allow     *Allow            `json:"allow,omitempty"`     // all but launchers: it is about to connect
-	Wired     bool              `json:"wired,omitempty"`     // bridge: it puts on the wire what came with the first Broker that it has not answered
+	Wired     bool              `json:"wired,omitempty"`     // bridge: it puts on the wire what came with the first Broker that it has not answered, of a Welcome or a message
+	Unwired   bool              `json:"unwired,omitempty"`   // bridge: it could not take that, and puts on the wire what it did before
 	Refreshed *Refreshed        `json:"refreshed,omitempty"` // refresh: how it went; new tokens are the attached file
 
 	// From pfard.

@@ -146,8 +146,8 @@ func (s *server) answers(conn *attach.Conn) {
 		switch {
 		case ours && err != nil:
 			s.wire.Gone()
-		case ours && m.Wired:
-			s.wire.Sent()
+		case ours && (m.Wired || m.Unwired):
+			s.wire.Answered(m.Wired)
 		}
 		s.mu.Unlock()
 		if err != nil {
@@ -228,15 +228,12 @@ func (s *server) rebroker() {
 		if err = conn.Hide(s.r.hides(s.plan)); err == nil {
 			err = conn.Send(attach.Message{Broker: true}, material)
 		}
-		if err != nil {
-			s.wire.Gone() // one that has ended reads them anew when it starts
-		}
-		material.Close()
+		material.Close() // answers hears whether the bridge has ended
 	case err == nil:
 		s.wire.Nothing(due)
 	}
 	if err != nil {
-		s.r.cfg.Log.Debug("telling a bridge of new secrets, ignoring", "server", s.name, "error", err)
+		s.r.cfg.Log.Warn("telling a bridge of new secrets, ignoring", "server", s.name, "error", err)
 	}
 }
 

@@ -406,6 +406,74 @@ func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 	}
 }
 
+// TestWiredIsTheBridgesWord: what was sent is not on the wire before the bridge says so, nor what could not be sent to one that runs.
+func TestWiredIsTheBridgesWord(t *testing.T) {
+	f := newRunner(t, nil)
+	sendable := true
+	f.cfg.Brokered = func(generator.Plan) (*os.File, error) {
+		material, err := units.Sealed("broker", []byte("{}"))
+		if !sendable {
+			material.Close()
+		}
+		return material, err
+	}
+	s, err := f.newServer("e", testPlan("sleep", ""), units.Secrets{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.monitor.Close()
+	f.servers["e"] = s // not started: we are its bridge
+	defer delete(f.servers, "e")
+	ds, err := s.converse(nil)
+	if err != nil || len(ds) != 1 {
+		t.Fatalf("%d descriptors, %v", len(ds), err)
+	}
+	bridge, err := attach.FromFile(ds[0].file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bridge.Close()
+	wired := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		return f.Wired(ctx, "e")
+	}
+	answers := func(answer attach.Message) {
+		t.Helper()
+		if m, files, err := bridge.Receive(); err != nil || !m.Broker {
+			t.Fatalf("%+v, %v", m, err)
+		} else {
+			attach.CloseAll(files)
+		}
+		if err := bridge.Send(answer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers(attach.Message{Wired: true})
+	f.Rebroker("e")
+	if err := wired(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a silent bridge: %v", err)
+	}
+	answers(attach.Message{Unwired: true})
+	if err := wired(); !errors.Is(err, attach.ErrUnwired) {
+		t.Errorf("one that could not take it: %v", err)
+	}
+	f.Rebroker("e")
+	answers(attach.Message{Wired: true})
+	if err := wired(); err != nil {
+		t.Errorf("one that has it: %v", err)
+	}
+	sendable = false
+	f.Rebroker("e")
+	if err := wired(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one that could not be told: %v", err)
+	}
+	bridge.Close()
+	if err := wired(); err != nil {
+		t.Errorf("one that has ended: %v", err)
+	}
+}
+
 // TestWhatIsHidden: bridges are told what to hide, by plan and anew, and launchers ask what they may log.
 func TestWhatIsHidden(t *testing.T) {
 	f := newRunner(t, nil)

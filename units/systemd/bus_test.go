@@ -406,6 +406,49 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// TestRunUnit: whoever waits for a unit is let go when it has ended, however, and when nobody can say any more.
+func TestRunUnit(t *testing.T) {
+	const unit = "pfar-vault-key.service"
+	for name, c := range map[string]struct {
+		job   string // "": it never ends
+		then  func(f *fakeSystemd)
+		limit time.Duration
+		want  string // of the error; "": none
+	}{
+		"done":              {"done", nil, time.Minute, ""},
+		"failed":            {"failed", nil, time.Minute, `ended with "failed"`},
+		"systemd hangs up":  {"", (*fakeSystemd).hangUp, time.Minute, "hung up"},
+		"it takes too long": {"", func(*fakeSystemd) {}, 50 * time.Millisecond, "deadline"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeSystemd(t)
+			f.job = c.job
+			b := connect(t, f)
+			ctx, cancel := context.WithTimeout(t.Context(), c.limit)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- b.RunUnit(ctx, unit) }()
+			if c.then != nil {
+				for begun := false; !begun; time.Sleep(time.Millisecond) {
+					f.mu.Lock()
+					begun = slices.Contains(f.started, unit)
+					f.mu.Unlock()
+				}
+				c.then(f)
+			}
+			select {
+			case err := <-ended:
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("it still waits")
+			}
+		})
+	}
+}
+
 func TestDelegated(t *testing.T) {
 	unit := func(cgroup string, delegate bool) map[string]dbus.Variant {
 		return map[string]dbus.Variant{"ControlGroup": dbus.MakeVariant(cgroup), "Delegate": dbus.MakeVariant(delegate)}

@@ -347,6 +347,32 @@ func (r *Runner) Adjust(p generator.Plan) bool {
 	return true
 }
 
+// Bridges returns the instances of a server whose bridges run.
+func (r *Runner) Bridges(ctx context.Context, server string) (running []string, err error) {
+	r.mu.Lock()
+	var names []string
+	for name, i := range r.instances {
+		if i.update.Server == server {
+			names = append(names, name)
+		}
+	}
+	r.mu.Unlock()
+	err = r.persist(ctx, "asking for the bridges of "+server, func(ctx context.Context, bus *Bus) error {
+		running = nil
+		for _, name := range names {
+			pid, err := bus.MainPID(ctx, BridgeUnit(name))
+			if err != nil {
+				return err
+			}
+			if pid != 0 {
+				running = append(running, name)
+			}
+		}
+		return nil
+	})
+	return running, err
+}
+
 // Relimit is asked when a launcher has said how its server is held, which it was placed with limits for: by now the plan
 // may have others. It does not wait.
 func (r *Runner) Relimit(name string, placed sandbox.Limits) {

@@ -263,6 +263,28 @@ func TestRunnerSessions(t *testing.T) {
 	}
 }
 
+// TestRunnerBridges: those that run, of the whole server, and no other's whose name begins alike.
+func TestRunnerBridges(t *testing.T) {
+	w := newWorld(t)
+	for server, sessions := range map[string][]string{"a-name-of-23-characters": {"", "aaaaaaaa", "bbbbbbbb"}, "a-name-of-23-other-ones": {"cccccccc"}} {
+		for _, session := range sessions {
+			p := hello()
+			p.Name, p.Gateway.Name, p.Gateway.Session = server, server, session
+			if err := w.runner.Start(p, units.Secrets{}); err != nil {
+				t.Fatal(err)
+			}
+			if session != "bbbbbbbb" {
+				w.systemd.becomes(BridgeUnit(units.Instance(server, session)), "active", "running", nil)
+			}
+		}
+	}
+	got, err := w.runner.Bridges(t.Context(), "a-name-of-23-characters")
+	slices.Sort(got)
+	if want := []string{"a-name-of-23-c_aaaaaaaa", "a-name-of-23-characters"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+}
+
 func TestRunnerAdjust(t *testing.T) {
 	w := newWorld(t)
 	old := w.start(hello())

@@ -110,9 +110,8 @@ func (b *Bus) MainPID(ctx context.Context, unit string) (int, error) {
 // "timeout", "assert", ...) when it has ended, from another goroutine.
 func (b *Bus) StartUnit(ctx context.Context, unit string, done func(result string)) error {
 	result := make(chan string, 1)
-	// A unit that has failed is started all the same, but its start limit would count.
-	if err := b.conn.ResetFailedUnitContext(ctx, unit); err != nil && !isError(err, errNoSuchUnit) {
-		return fmt.Errorf("resetting %q: %w", unit, err)
+	if err := b.resetFailed(ctx, unit); err != nil {
+		return err
 	}
 	_, err := b.conn.StartUnitContext(ctx, unit, "replace", result)
 	switch {
@@ -125,21 +124,27 @@ func (b *Bus) StartUnit(ctx context.Context, unit string, done func(result strin
 	return nil
 }
 
-// RunUnit starts a unit and returns when its job has ended, which for one of Type=oneshot is when it has.
+// resetFailed forgets that a unit has failed: it would be started all the same, but its start limit would count.
+func (b *Bus) resetFailed(ctx context.Context, unit string) error {
+	if err := b.conn.ResetFailedUnitContext(ctx, unit); err != nil && !isError(err, errNoSuchUnit) {
+		return fmt.Errorf("resetting %q: %w", unit, err)
+	}
+	return nil
+}
+
+// RunUnit starts a unit and returns when its job has ended, which for one of Type=oneshot is when it has. An error need not mean that
+// it does not run.
 func (b *Bus) RunUnit(ctx context.Context, unit string) error {
-	ended := make(chan string, 1)
-	if err := b.StartUnit(ctx, unit, func(result string) { ended <- result }); err != nil {
+	if err := b.resetFailed(ctx, unit); err != nil {
 		return err
 	}
-	select {
-	case result := <-ended:
-		if result != "done" {
-			return fmt.Errorf("starting %q: its job ended as %q", unit, result)
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("starting %q: %w", unit, context.Cause(ctx))
+	err := b.await(ctx, func(done chan<- string) (int, error) {
+		return b.conn.StartUnitContext(ctx, unit, "replace", done)
+	})
+	if err != nil {
+		return fmt.Errorf("starting %q: %w", unit, err)
 	}
+	return nil
 }
 
 // StopUnit stops a unit and returns when it has, and has been forgotten if it had failed.
@@ -150,10 +155,7 @@ func (b *Bus) StopUnit(ctx context.Context, unit string) error {
 	if err != nil && !isError(err, errNoSuchUnit) {
 		return fmt.Errorf("stopping %q: %w", unit, err)
 	}
-	if err := b.conn.ResetFailedUnitContext(ctx, unit); err != nil && !isError(err, errNoSuchUnit) {
-		return fmt.Errorf("resetting %q: %w", unit, err)
-	}
-	return nil
+	return b.resetFailed(ctx, unit)
 }
 
 // TryStart starts a unit if nothing of it runs, and does not wait.

@@ -126,6 +126,8 @@ const (
 	Starts   Then = "starts"   // it has waited for it
 	Later    Then = "later"    // it does not run, and gets it when it does
 	RunsOn   Then = "runs-on"  // it runs on, and its bridge has the value
+
+	Unconfirmed Then = "unconfirmed" // it runs on, and its bridge has not said in time that it has the value
 )
 
 // OnDemand is a server that calls start, as the gateway may know it: nothing in it is secret. It sleeps, or there is a
