@@ -61,6 +61,7 @@ func (r *Record) Body(b []byte) []byte {
 	e.findings(r.Findings)
 	e.word("approver", r.Approver)
 	e.word("channel", r.Channel)
+	e.word("to", r.To)
 	e.word("pin", r.Pin)
 	e.word("policy", policy)
 	e.number("bytes", r.Bytes)

@@ -53,7 +53,8 @@ type Record struct {
 	Decision  *gate.Decision `json:"decision,omitempty"`
 	Findings  []Finding      `json:"findings,omitempty"` // of inspectors
 	Approver  string         `json:"approver,omitempty"` // who answered
-	Channel   string         `json:"channel,omitempty"`  // by what: "cli", "hook", …
+	Channel   string         `json:"channel,omitempty"`  // by what: "cli", "hook", …; of a secret that is handed over, how: "env", "file", "broker"
+	To        string         `json:"to,omitempty"`       // which process of a server's it is handed to: "launcher", "bridge", …
 	Pin       string         `json:"pin,omitempty"`      // digest of the accepted definition
 	Policy    string         `json:"policy,omitempty"`   // digest of the policy that decided; "": that of Decision, likewise
 
