@@ -31,12 +31,13 @@ type Passage struct {
 	typed  bool        // what comes back was to be typed values alone
 	sent   bool        // something may have come back
 
-	mu    sync.Mutex
-	found []audit.Finding // in what came back
-	facts gate.Facts
-	rose  *audit.Label // the session's label, if it has risen since the request was sent
-	taken bool         // the client has typed values, and has had nothing else
-	why   string       // it has, or may have had, something else
+	mu       sync.Mutex
+	found    []audit.Finding  // in what came back
+	withheld *audit.Arguments // of that
+	facts    gate.Facts
+	rose     *audit.Label // the session's label, if it has risen since the request was sent
+	taken    bool         // the client has typed values, and has had nothing else
+	why      string       // it has, or may have had, something else
 
 	over  bool
 	fence sync.Once
@@ -89,7 +90,7 @@ func (g *Passage) join() error {
 	l := gate.Joined(gate.Session{Label: gate.Start}, g.facts)
 	before, after, err := g.point.Sessions.Raise(g.who.Client, g.who.Handle, l, label.Source{Server: g.item.Server, Tool: g.item.Name, Call: g.id})
 	if err == nil && after != before {
-		g.rose = &audit.Label{Label: after}
+		g.rose = g.point.labelled(g.who, after)
 	}
 	return err
 }
@@ -220,7 +221,7 @@ func (g *Passage) End(outcome string, bytes int) error {
 	g.mu.Lock()
 	record := audit.Record{
 		ID: g.id, Client: g.who.Client, Session: g.who.Handle, Server: g.item.Server, Tool: g.item.Name, Method: g.method,
-		Outcome: outcome, Bytes: int64(bytes), Latency: time.Since(g.begun), Findings: g.found, After: g.rose,
+		Outcome: outcome, Bytes: int64(bytes), Latency: time.Since(g.begun), Findings: g.found, Withheld: g.withheld, After: g.rose,
 	}
 	if g.typed && g.sent {
 		record.Output, record.Reason = &audit.Label{Label: output}, g.why

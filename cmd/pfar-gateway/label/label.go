@@ -71,6 +71,7 @@ type session struct {
 	frozen atomic.Bool
 	used   atomic.Int64 // nanoseconds since 1970
 	from   atomic.Pointer[[]gate.Source]
+	rose   atomic.Pointer[[]Source] // what raised its label, one for each time it rose; six at most
 
 	mu         sync.Mutex
 	kept       bool // it is on the disk
@@ -135,7 +136,49 @@ func (s *Sessions) readSessions() error {
 		e.frozen.Store(frozen)
 		s.sessions[k] = e
 	}
-	return errors.Join(rows.Err(), s.readServers())
+	return errors.Join(rows.Err(), s.readServers(), s.readSources())
+}
+
+func (s *Sessions) readSources() error {
+	rows, err := s.db.Query("SELECT client, handle, server, tool, call, at, label FROM session_sources ORDER BY at, label")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var k key
+		var one Source
+		var at int64
+		var label uint32
+		if err := rows.Scan(&k.client, &k.handle, &one.Server, &one.Tool, &one.Call, &at, &label); err != nil {
+			return err
+		}
+		if one.At, one.Label = moment(at), unpack(label); s.sessions[k] != nil {
+			s.sessions[k].raised(one)
+		}
+	}
+	return rows.Err()
+}
+
+// raised notes what raised a session's label. The session's lock is held.
+func (e *session) raised(by Source) {
+	var list []Source
+	if old := e.rose.Load(); old != nil {
+		list = slices.Clone(*old)
+	}
+	list = append(list, by)
+	e.rose.Store(&list)
+}
+
+// Sources is what raised a session's label since it was made or reset, in its order. A label can rise six times. It is not to be
+// changed.
+func (s *Sessions) Sources(client, handle string) []Source {
+	if e := s.find(client, handle); e != nil {
+		if rose := e.rose.Load(); rose != nil {
+			return *rose
+		}
+	}
+	return nil
 }
 
 func (s *Sessions) readServers() error {
@@ -293,6 +336,7 @@ func (s *Sessions) rise(k key, e *session, l gate.Label, by Source, now time.Tim
 	if after == before && len(more) == 0 {
 		return before, after, nil
 	}
+	source := Source{Server: short(by.Server), Tool: short(by.Tool), Call: short(by.Call), At: now.UTC(), Label: after}
 	err = s.db.Do(func(tx *sql.Tx) error {
 		if err := keep(tx, k, e, pack(after)); err != nil {
 			return err
@@ -306,7 +350,7 @@ func (s *Sessions) rise(k key, e *session, l gate.Label, by Source, now time.Tim
 			return nil
 		}
 		_, err := tx.Exec("INSERT OR IGNORE INTO session_sources (client, handle, label, server, tool, call, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-			k.client, k.handle, pack(after), short(by.Server), short(by.Tool), short(by.Call), now.UnixNano())
+			k.client, k.handle, pack(after), source.Server, source.Tool, source.Call, now.UnixNano())
 		return err
 	})
 	if err != nil {
@@ -315,6 +359,9 @@ func (s *Sessions) rise(k key, e *session, l gate.Label, by Source, now time.Tim
 	e.kept = true
 	for _, one := range more {
 		e.contribute(one.Server, one.Label)
+	}
+	if after != before {
+		e.raised(source)
 	}
 	e.label.Store(pack(after))
 	return before, after, nil
@@ -420,6 +467,7 @@ func (s *Sessions) Reset(client, handle, by string) error {
 		return err
 	}, func(e *session) {
 		e.from.Store(nil)
+		e.rose.Store(nil)
 		e.label.Store(pack(gate.Start))
 		e.frozen.Store(false)
 	})
