@@ -65,6 +65,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 			w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile, Reason: "what the client may do has changed meanwhile: ask again"}
 		}
 	}
+	pass.verdict = w.decision.Verdict
 	found := findings(w.report)
 	after := gate.Joined(w.session, w.call.Facts)
 	if err := p.open(pass, &w, &r, after, found); err != nil {

@@ -24,7 +24,8 @@ type Passage struct {
 	method   string
 	id       string // of its record
 	begun    time.Time
-	approved bool // by a person
+	verdict  gate.Verdict // that was decided
+	approved bool         // by a person
 
 	closed atomic.Bool // there is no record that what is found could be in
 	writes bool        // what the client says in it may stay with the server
@@ -46,6 +47,9 @@ type Passage struct {
 
 // Call is the id under which the request is recorded.
 func (g *Passage) Call() string { return g.id }
+
+// Verdict is what was decided about the request; it has passed.
+func (g *Passage) Verdict() gate.Verdict { return g.verdict }
 
 // Approved reports whether a person has let it through, who has seen no more than what it was shown to be.
 func (g *Passage) Approved() bool { return g != nil && g.approved }
