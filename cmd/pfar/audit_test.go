@@ -294,11 +294,48 @@ func TestAuditVerify(t *testing.T) {
 			t.Errorf("%s: %d, %s", name, code, out)
 		}
 	}
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.cutOfPfard(t)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := b.audited(t, "verify", "--json"); code != exitFailed || !strings.Contains(out, `"what": "cut"`) {
 		t.Errorf("the file is gone: %d, %s", code, out)
+	}
+}
+
+// cutOfPfard cuts the end of pfard's own chain, which a log of its own tells of, and puts it back.
+func (b *bench) cutOfPfard(t *testing.T) {
+	t.Helper()
+	path := filepath.Join(b.dirs.Audit(), "pfard-000001.jsonl")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(whole, []byte("\n"))
+	told := fmt.Sprintf("time=2026-05-01T12:00:00Z level=INFO msg=audit chain=pfard seq=4 hash=%x\n", audit.Hash(bytes.TrimSpace(lines[3])))
+	for _, log := range []string{"", ".1"} { // the one before it counts as well
+		at := b.dirs.Log("pfard.service") + log
+		if err := os.WriteFile(at, []byte(told), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, code := b.audited(t, "verify"); code != 0 || !strings.Contains(out, "whole   pfard: 4 records, 1 to 4, 1 compared with the journal") {
+			t.Errorf("whole: %d, %s", code, out)
+		}
+		if err := os.WriteFile(path, bytes.Join(lines[:3], nil), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, code := b.audited(t, "verify"); code != exitFailed || !strings.Contains(out, path+":3: cut: it ends with record 3, and record 4") || !strings.Contains(out, "whole   gateway") {
+			t.Errorf("cut: %d, %s", code, out)
+		}
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(at); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -12,17 +12,21 @@ import (
 	"maps"
 	"os"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/journal"
 )
 
@@ -41,6 +45,7 @@ type auditor struct {
 	dir  trail.Dir
 	own  *trail.Log
 	log  *slog.Logger // not one whose records end here
+	also *slog.Logger // is told where pfard's own chain is, too; nil: nobody
 	told func()       // is called when notes are others
 	// again is called when records can be written again: what could not be recorded is to be, and what waits for that goes on.
 	again func()
@@ -66,9 +71,36 @@ func newAuditor(dirs control.Dirs, log *slog.Logger) *auditor {
 	a.refusals = refusals{record: a.record, of: map[string]*refusing{}}
 	a.own = trail.New(trail.Options{
 		Writer: ownChain, Turned: a.turned, Greeting: a.greet, Full: a.another,
-		Anchor: func(n audit.Anchor) { log.Info("audit", "chain", n.Chain, "seq", n.Seq, "hash", n.Hash) },
+		Anchor: a.anchor,
 	})
 	return a
+}
+
+// anchor tells where pfard's own chain is, by which its end is not cut unnoticed.
+func (a *auditor) anchor(n audit.Anchor) {
+	for _, log := range []*slog.Logger{a.log, a.also} {
+		if log != nil {
+			log.Info("audit", "chain", n.Chain, "seq", n.Seq, "hash", n.Hash)
+		}
+	}
+}
+
+// alsoTo has a file told where the chain is, too, where there is no journal. It keeps what was told before.
+func (a *auditor) alsoTo(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("making the directory of logs: %w", err)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Size() >= units.LogSegment {
+		if err := os.Rename(path, path+".1"); err != nil {
+			return nil, fmt.Errorf("beginning another log: %w", err)
+		}
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of where the audit is: %w", err)
+	}
+	a.also = slog.New(slog.NewTextHandler(f, nil))
+	return f, nil
 }
 
 // open makes the directory and begins to write. sealed: the files are to be append-only for everyone. A disk that is full is

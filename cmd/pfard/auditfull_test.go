@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/local"
 )
@@ -351,5 +352,41 @@ func TestVaultRecord(t *testing.T) {
 	}
 	if got := vaultRecord(entry); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestAnchorsWithoutAJournal: where pfard's own chain is stands in a file of its own, which keeps what stood there, and begins anew
+// when it is large.
+func TestAnchorsWithoutAJournal(t *testing.T) {
+	dirs := control.Dirs{State: t.TempDir()}
+	path := dirs.Log(units.AnchorsLog)
+	run := func() {
+		t.Helper()
+		a := newAuditor(dirs, slog.New(slog.DiscardHandler))
+		f, err := a.alsoTo(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		a.open(false)
+		if err := a.own.End(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run()
+	run()
+	b, err := os.ReadFile(path)
+	if err != nil || strings.Count(string(b), " msg=audit chain=pfard seq=") != 2 {
+		t.Errorf("%s, %v", b, err)
+	}
+	if err := os.WriteFile(path, make([]byte, units.LogSegment), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run()
+	if b, err = os.ReadFile(path); err != nil || strings.Count(string(b), " msg=audit chain=pfard seq=3 ") != 1 || len(b) > 1<<10 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	if info, err := os.Stat(path + ".1"); err != nil || info.Size() != units.LogSegment {
+		t.Errorf("the one before: %v", err)
 	}
 }
