@@ -160,6 +160,17 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestBounded: what is cut already is not cut once more.
+func TestBounded(t *testing.T) {
+	for n, want := range map[int]int{0: 0, maxValue: maxValue, maxValue + 1: maxValue, 1 << 24: maxValue} {
+		text := strings.Repeat("x", n)
+		got := Bounded(text)
+		if len(got) > want || (got == text) != (n <= maxValue) || n > maxValue && !strings.HasSuffix(got, fmt.Sprintf("… (%d bytes, sha256 %x)", n, sha256.Sum256([]byte(text)))) {
+			t.Errorf("of %d bytes are kept %d: %.40q … %q", n, len(got), got, got[max(0, len(got)-120):])
+		}
+	}
+}
+
 func TestID(t *testing.T) {
 	seen := map[string]bool{}
 	last := ""

@@ -44,7 +44,7 @@ func (p *Point) shown(text []byte) string {
 	case slices.ContainsFunc(report.Findings, isLimit):
 		return "[not kept: it could not be searched for secrets]"
 	}
-	return string(text)
+	return audit.Bounded(string(text))
 }
 
 // isLimit reports whether a finding is that not all of a text was looked at, or that not all that was found is told.
