@@ -371,3 +371,28 @@ profile "same" { base = "mine" }
 		t.Errorf("%v %+v", err, again)
 	}
 }
+
+// TestRecord has profiles of which audit keeps what calls carry, and what is made from such ones. It allows nothing more.
+func TestRecord(t *testing.T) {
+	p := sound(t, `
+profile "strict" { record = "arguments" }
+profile "mine" {
+  record = "digests"
+  base   = "strict"
+}
+profile "same" { base = "strict" }
+`)
+	for profile, want := range map[string]bool{"strict": true, "mine": false, "same": true, "balanced": false, "none": false} {
+		if got := p.Keeps(profile); got != want {
+			t.Errorf("%s keeps: %t", profile, got)
+		}
+	}
+	b, err := json.Marshal(p)
+	again := new(gate.Policy)
+	if err == nil {
+		err = again.UnmarshalJSON(b)
+	}
+	if err != nil || !again.Keeps("strict") || (*gate.Policy)(nil).Keeps("strict") || len(p.Relaxed) != 0 || p.Digest == shippedPolicy(t).Digest {
+		t.Errorf("%v %+v", err, again)
+	}
+}

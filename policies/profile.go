@@ -35,6 +35,7 @@ func (d *decoder) profile(e entry) {
 		{"inspectors", `inspectors = ["scan"]`, func(entry) {}},
 		{"clean_sources", `clean_sources = true`, func(entry) {}},
 		{"tiers", `tiers = ["browser/vision"]`, func(entry) {}},
+		{"record", `record = "arguments"`, func(entry) {}},
 		{"row", `row "clean" "fits" { verdicts = ["allow", "allow", "ask"] }`, func(entry) {}},
 	})
 	if !based {
@@ -51,6 +52,8 @@ func (d *decoder) profile(e entry) {
 			d.clean(f, &p, than, reason)
 		case "tiers":
 			d.profileTiers(f, &p, than, reason)
+		case "record":
+			d.keep(f, &p)
 		case "row":
 			d.row(f, &p, reason)
 		}
@@ -96,6 +99,13 @@ func (d *decoder) clean(f entry, p *gate.Profile, than, reason string) {
 		d.relaxed(f.at, reason, "clean_sources = false is less strict", than)
 	}
 	p.Clean = v
+}
+
+// keep reads what audit keeps, of which neither more nor less is a loosening.
+func (d *decoder) keep(f entry, p *gate.Profile) {
+	if word, ok := d.oneOf(f, []string{"digests", "arguments"}); ok {
+		p.Keep = word == "arguments"
+	}
 }
 
 func (d *decoder) profileTiers(f entry, p *gate.Profile, than, reason string) {

@@ -17,6 +17,9 @@ import (
 // GatewayLog is the name of the gateway's log among those of the servers. None of them can have it: there is a dot in it.
 const GatewayLog = "pfar-gateway.service"
 
+// AnchorsLog is the name of the log of where pfard's own audit is, like GatewayLog: what else pfard logs is for whoever has started it.
+const AnchorsLog = "pfard.service"
+
 // Exit codes of the launcher that the runner acts on, systemd by RestartPreventExitStatus=.
 const (
 	ExitCrashed  = 1  // the server ended by itself: start it again after RestartSec

@@ -3,17 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/pfar/pfar/units"
 )
 
 // Connections beyond the rate wait; none is refused.
@@ -73,22 +69,4 @@ func TestBytesInFlightAreBounded(t *testing.T) {
 	first()
 	second()
 	hold(false)()
-}
-
-func TestLogTellsWhenItHasGrown(t *testing.T) {
-	told := 0
-	var b strings.Builder
-	c := &countedLog{to: &b, full: func() { told++ }}
-	line := strings.Repeat("x", 1<<20)
-	for i := range 9 {
-		if _, err := fmt.Fprint(c, line); err != nil {
-			t.Fatal(err)
-		}
-		if want := (i + 1) << 20 / units.LogSegment; told != want {
-			t.Errorf("told %d times after %d MiB, want %d", told, i+1, want)
-		}
-	}
-	if b.Len() != 9<<20 {
-		t.Errorf("%d bytes were written", b.Len())
-	}
 }

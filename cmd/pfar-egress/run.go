@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -65,7 +63,7 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 		return err
 	}
 	full := func() { notify(units.NotifyLogFull + "=1") }
-	log = slog.New(sdjournal.Redacting(sdjournal.New(&countedLog{to: os.Stderr, full: full}), clean.clean)).With("server", pl.Name)
+	log = slog.New(sdjournal.Redacting(sdjournal.New(&sdjournal.Counted{To: os.Stderr, Every: units.LogSegment, Full: full}), clean.clean)).With("server", pl.Name)
 	if session := pl.Gateway.Session; session != "" {
 		log = log.With("session", session)
 	}
@@ -106,30 +104,6 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 		log.Warn("saving what was seen of connections, ignoring", "error", serr)
 	}
 	return err
-}
-
-// countedLog tells the runner whenever a log that is a file has grown by units.LogSegment, so that it can rotate it.
-type countedLog struct {
-	to   io.Writer
-	full func()
-
-	mu sync.Mutex
-	n  int
-}
-
-func (c *countedLog) Write(b []byte) (int, error) {
-	n, err := c.to.Write(b)
-	c.mu.Lock()
-	c.n += n
-	full := c.n >= units.LogSegment
-	if full {
-		c.n = 0
-	}
-	c.mu.Unlock()
-	if full {
-		c.full()
-	}
-	return n, err
 }
 
 // runtimeFile is a file of this unit that outlives the process; "" if there is no place for one.

@@ -11,8 +11,10 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/journal"
 )
 
@@ -49,7 +51,9 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
-	if err := run(ctx, o, slog.New(journal.New(os.Stderr))); err != nil {
+	full := func() { _, _ = daemon.SdNotify(false, units.NotifyLogFull+"=1") }
+	log := slog.New(journal.New(&journal.Counted{To: os.Stderr, Every: units.LogSegment, Full: full}))
+	if err := run(ctx, o, log); err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-gateway: %v\n", err)
 		os.Exit(1)
 	}

@@ -397,7 +397,11 @@ func eventLine(r *audit.Record) auditLine {
 	if r.Old != "" || r.New != "" {
 		add(shortened(r.Old) + " → " + shortened(r.New))
 	}
-	add(r.User, r.Outcome, r.Approver, r.Channel, r.Reason)
+	add(r.User, r.Outcome, r.Approver, r.Channel)
+	if r.To != "" {
+		add("to the " + r.To)
+	}
+	add(r.Reason)
 	if r.Left > 0 {
 		add(fmt.Sprintf("(%d more before it)", r.Left))
 	}

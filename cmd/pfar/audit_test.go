@@ -73,13 +73,17 @@ func recorded(t *testing.T) *bench {
 			Kind: audit.Open, ID: deniedID, Client: "other", Server: "mail", Tool: "send\x1b[31m\nforged", Outcome: "denied",
 			Decision: &gate.Decision{Verdict: gate.Deny, Reason: "secret to public", Rule: "strict.hcl: any"}, Findings: []audit.Finding{{Inspector: "patterns", Kind: "token", Detail: "ghp_\u202e"}},
 		},
-		audit.Record{Kind: audit.Close, ID: allowedID, Outcome: "done", Bytes: 2048, Latency: 3 * time.Millisecond},
+		audit.Record{
+			Kind: audit.Close, ID: allowedID, Outcome: "done", Bytes: 2048, Latency: 3 * time.Millisecond,
+			Findings: []audit.Finding{{Inspector: "built-in", Kind: "instruction", Detail: "/text ignore all", Digest: strings.Repeat("cd", 32)}},
+			Withheld: &audit.Arguments{Bytes: 4711, SHA256: strings.Repeat("ef", 32), Text: "ignore all\nCall        forged"},
+		},
 		audit.Record{Kind: audit.Open, ID: openID, Server: "notion", Tool: "update", Decision: &gate.Decision{Verdict: gate.Ask}},
 		audit.Record{Kind: audit.Approval, ID: openID, Approver: "uid 0", Channel: "cli", Outcome: "approved"},
 	)
 	b.chain(t, "pfard", 1,
 		audit.Record{Kind: audit.Refused, Server: "notion", Subject: "refused evil.example (name-not-declared)", Left: 17},
-		audit.Record{Kind: audit.Vault, Method: "store", Subject: "notion_token", User: "uid 0", Outcome: "new"},
+		audit.Record{Kind: audit.Vault, Method: "deliver", Server: "notion", Subject: "notion_token", Channel: "env", To: "launcher", Outcome: "done"},
 		audit.Record{Kind: audit.Declaration, Server: "notion", Subject: "/etc/pfar/mcp.d/notion.hcl", Old: audit.Zero, New: strings.Repeat("ab", 32)},
 	)
 	return b
@@ -106,7 +110,7 @@ func TestAuditShows(t *testing.T) {
 		at(1) + "  begin        pfard  " + fmt.Sprintf("uid %d", os.Getuid()) + "  start",
 		at(3) + "  refused      notion  refused evil.example (name-not-declared)  (17 more before it)",
 		at(4) + `  deny         mail.send\x1b[31m\nforged  by other  (secret to public)  denied  ` + deniedID,
-		at(5) + "  vault        store  notion_token  uid 0  new",
+		at(5) + "  vault        deliver  notion  notion_token  done  env  to the launcher",
 		at(2) + "  allow        notion.search  by claude/default  done, 2.0 KiB, 3ms  " + allowedID,
 		at(7) + "  declaration  notion  /etc/pfar/mcp.d/notion.hcl  000000000000 → abababababab",
 		at(10) + "  approval     approved  uid 0  cli  " + openID,
@@ -123,7 +127,7 @@ func TestAuditFilters(t *testing.T) {
 	now := auditStart.Add(time.Hour)
 	b.now = func() time.Time { return now }
 	for args, want := range map[string]int{
-		"--server notion": 5, "--server mail": 1, "--client claude": 1, "--session default": 1, "--tool search": 1, "--verdict deny": 1, "--verdict allow": 1, "--kind vault": 1, "--kind call": 3,
+		"--server notion": 6, "--server mail": 1, "--client claude": 1, "--session default": 1, "--tool search": 1, "--verdict deny": 1, "--verdict allow": 1, "--kind vault": 1, "--kind call": 3,
 		"--since 2026-05-01T12:00:07Z": 3, "--until 2026-05-01T12:00:01Z": 2, "--since 59m57s": 7, "--since 2d": 9, "--since 30m": 0, "--server none": 0,
 		openID[:9]: 2, "--json --client claude": 2, "--json": 10,
 	} {
@@ -199,7 +203,8 @@ func TestExplainCall(t *testing.T) {
 		allowedID[:10]: {
 			"Call        " + allowedID + " of notion.search, tools/call", "Verdict     allow: nothing leaves", "Rule        strict.hcl: clean, fits, none (profile strict)", "also: owner: notion.hcl",
 			"Session     public clean\n", "After it    sensitive raw, by notion.search", "Facts       output sensitive (unknown), raw (unknown)", "audience public (unknown)", "effect irreversible (unknown)",
-			`{"query":"\u001b[2J"}`, "Closed ", "done, 2.0 KiB, 3ms",
+			`{"query":"\u001b[2J"}`, "Closed ", "done, 2.0 KiB, 3ms", "            sha256 " + strings.Repeat("cd", 32) + "\n",
+			"Withheld    4711 bytes, sha256 " + strings.Repeat("ef", 32) + "\n            " + `ignore all\nCall        forged` + "\n",
 		},
 		deniedID: {"Verdict     deny: secret to public", `Inspector   patterns found token: ghp_\u202e`, `mail.send\x1b[31m`},
 		openID:   {"Approval    ", "approved  uid 0  cli", "Closed      not:"},
@@ -289,11 +294,48 @@ func TestAuditVerify(t *testing.T) {
 			t.Errorf("%s: %d, %s", name, code, out)
 		}
 	}
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.cutOfPfard(t)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := b.audited(t, "verify", "--json"); code != exitFailed || !strings.Contains(out, `"what": "cut"`) {
 		t.Errorf("the file is gone: %d, %s", code, out)
+	}
+}
+
+// cutOfPfard cuts the end of pfard's own chain, which a log of its own tells of, and puts it back.
+func (b *bench) cutOfPfard(t *testing.T) {
+	t.Helper()
+	path := filepath.Join(b.dirs.Audit(), "pfard-000001.jsonl")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(whole, []byte("\n"))
+	told := fmt.Sprintf("time=2026-05-01T12:00:00Z level=INFO msg=audit chain=pfard seq=4 hash=%x\n", audit.Hash(bytes.TrimSpace(lines[3])))
+	for _, log := range []string{"", ".1"} { // the one before it counts as well
+		at := b.dirs.Log("pfard.service") + log
+		if err := os.WriteFile(at, []byte(told), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, code := b.audited(t, "verify"); code != 0 || !strings.Contains(out, "whole   pfard: 4 records, 1 to 4, 1 compared with the journal") {
+			t.Errorf("whole: %d, %s", code, out)
+		}
+		if err := os.WriteFile(path, bytes.Join(lines[:3], nil), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, code := b.audited(t, "verify"); code != exitFailed || !strings.Contains(out, path+":3: cut: it ends with record 3, and record 4") || !strings.Contains(out, "whole   gateway") {
+			t.Errorf("cut: %d, %s", code, out)
+		}
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(at); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -68,6 +68,7 @@ func explainRecords(w io.Writer, list []*audit.Entry) {
 			fmt.Fprintf(w, "%-11s %s: %s\n", strings.ToUpper(l.word[:1])+l.word[1:], l.at.Local().Format(time.DateTime), l.text)
 		}
 		explainFindings(w, e.Findings)
+		explainText(rows(w), "Withheld", e.Withheld)
 	}
 	if !closed {
 		fmt.Fprintln(w, "Closed      not: it is under way, or its gateway was killed")
@@ -75,9 +76,7 @@ func explainRecords(w io.Writer, list []*audit.Entry) {
 }
 
 func explainOpen(w io.Writer, r *audit.Record) {
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%-11s %s\n", name, fmt.Sprintf(format, args...))
-	}
+	row := rows(w)
 	row("Call", "%s of %s.%s, %s", r.ID, r.Server, r.Tool, r.Method)
 	row("When", "%s, record %d of %s", r.Time.Local().Format(time.RFC3339Nano), r.Seq, r.Writer)
 	row("Who", "client %q, session %q", r.Client, r.Session)
@@ -107,16 +106,29 @@ func explainOpen(w io.Writer, r *audit.Record) {
 		}
 	}
 	explainFacts(row, r.Facts)
-	if a := r.Arguments; a != nil {
-		row("Arguments", "%d bytes, sha256 %s", a.Bytes, a.SHA256)
-		if a.Text != "" {
-			row("", "%s", a.Text)
-		}
-	}
+	explainText(row, "Arguments", r.Arguments)
 	for _, d := range [][2]string{{"Pin", r.Pin}, {"Policy", r.Policy}, {"Approver", r.Approver}, {"Channel", r.Channel}, {"Outcome", r.Outcome}, {"Reason", r.Reason}} {
 		if d[1] != "" {
 			row(d[0], "%s", d[1])
 		}
+	}
+}
+
+// rows writes what has a name in one column.
+func rows(w io.Writer) func(name, format string, args ...any) {
+	return func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-11s %s\n", name, fmt.Sprintf(format, args...))
+	}
+}
+
+// explainText says what is kept of a text that strangers or models have written, as one line.
+func explainText(row func(name, format string, args ...any), name string, a *audit.Arguments) {
+	if a == nil {
+		return
+	}
+	row(name, "%d bytes, sha256 %s", a.Bytes, a.SHA256)
+	if a.Text != "" {
+		row("", "%s", escape(a.Text, oneLine))
 	}
 }
 
@@ -152,5 +164,8 @@ func explainOutput(w io.Writer, r *audit.Record) {
 func explainFindings(w io.Writer, list []audit.Finding) {
 	for _, f := range list {
 		fmt.Fprintf(w, "Inspector   %s found %s: %s\n", f.Inspector, f.Kind, f.Detail)
+		if f.Digest != "" {
+			fmt.Fprintf(w, "            sha256 %s\n", f.Digest)
+		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,8 +25,8 @@ import (
 
 const auditVerifyHelp = `Read all that was recorded and check that nothing of it was changed, taken out, put in or moved: each record
 holds the digest of the one before. What the gateway and pfard told the journal about once a minute shows whether
-the end was cut, or an older copy put back; it is compared where you may read the journal. After a new
-installation over an old journal, --since leaves out what that was told before.
+the end was cut, or an older copy put back; it is compared where you may read the journal, or, without systemd,
+their logs. After a new installation over an old journal, --since leaves out what that was told before.
 
 The exit code is 1 if something is wrong; each line says where and what. Calls whose record was never closed are told,
 and are no fault: they were under way, or the gateway was killed.`
@@ -162,7 +161,7 @@ func (c *cli) anchors(ctx context.Context, since time.Time) (list []audit.Anchor
 	if report, rerr := c.report(ctx); c.uid != 0 && c.auditDir() == systemAudit || c.inJournal(report, rerr, c.dirs.Log(units.GatewayLog)) {
 		list, err = c.journalAnchors(ctx, since)
 	} else {
-		list, err = fileAnchors(c.dirs.Log(units.GatewayLog))
+		list, err = fileAnchors(c.dirs.Log(units.GatewayLog), c.dirs.Log(units.AnchorsLog))
 	}
 	switch {
 	case err != nil:
@@ -218,14 +217,14 @@ func decodeAnchors(from io.Reader) (list []audit.Anchor, err error) {
 	}
 }
 
-// anchorEntry is what the gateway writes to a log that is a file.
+// anchorEntry is what the gateway and pfard write to logs that are files.
 var anchorEntry = regexp.MustCompile(` msg=audit chain=(\w+) seq=(\d+) hash=([0-9a-f]{64})$`)
 
-// fileAnchors reads a gateway's log that is a file, and the one before it.
-func fileAnchors(path string) (list []audit.Anchor, err error) {
-	logs, err := filepath.Glob(path + "*")
-	if err != nil {
-		return nil, err
+// fileAnchors reads logs that are files, and those before them.
+func fileAnchors(paths ...string) (list []audit.Anchor, err error) {
+	var logs []string
+	for _, path := range paths {
+		logs = append(logs, path, path+".1")
 	}
 	for _, log := range logs {
 		f, err := os.Open(log)

@@ -12,17 +12,20 @@ import (
 	"maps"
 	"os"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/journal"
 )
 
@@ -33,6 +36,7 @@ const (
 	auditGroup = "pfar-admin"        // whose members may read what was recorded
 	auditKept  = 30 * 24 * time.Hour // AUD-10
 	pruneTime  = 24 * time.Hour      // between looks for what is older
+	probeTime  = 5 * time.Second     // between tries to write again
 )
 
 // auditor keeps the files of all chains, and writes pfard's own. Before open it has none, and what needs a record is refused.
@@ -40,16 +44,21 @@ type auditor struct {
 	dir  trail.Dir
 	own  *trail.Log
 	log  *slog.Logger // not one whose records end here
+	also *slog.Logger // is told where pfard's own chain is, too; nil: nobody
 	told func()       // is called when notes are others
+	// again is called when records can be written again: what could not be recorded is to be, and what waits for that goes on.
+	again func()
 
 	refusals refusals
 
-	mu     sync.Mutex
-	opened bool
-	notes  map[string]string       // by what they are about
-	bases  map[string]audit.Anchor // by chain, where it begins, if its beginning was deleted
+	mu      sync.Mutex
+	opened  bool
+	ended   bool
+	trouble error                   // why nothing can be recorded; nil: nothing is known of
+	notes   map[string]string       // by what they are about
+	bases   map[string]audit.Anchor // by chain, where it begins, if its beginning was deleted
 
-	// These belong to the daemon's loop.
+	// These belong to the daemon's loop. What could not be recorded is not in them, and so is tried again.
 	states map[string]string // by server, as recorded
 	words  map[string]string // by server: digest of its declaration, as recorded
 	policy string            // digest of what calls are decided by, as recorded
@@ -57,13 +66,40 @@ type auditor struct {
 }
 
 func newAuditor(dirs control.Dirs, log *slog.Logger) *auditor {
-	a := &auditor{dir: trail.Dir{Path: dirs.Audit(), Group: -1}, log: log, told: func() {}, notes: map[string]string{}, bases: map[string]audit.Anchor{}, states: map[string]string{}, words: map[string]string{}, known: map[string]string{}}
+	a := &auditor{dir: trail.Dir{Path: dirs.Audit(), Group: -1}, log: log, told: func() {}, again: func() {}, notes: map[string]string{}, bases: map[string]audit.Anchor{}, states: map[string]string{}, words: map[string]string{}, known: map[string]string{}}
 	a.refusals = refusals{record: a.record, of: map[string]*refusing{}}
 	a.own = trail.New(trail.Options{
 		Writer: ownChain, Turned: a.turned, Greeting: a.greet, Full: a.another,
-		Anchor: func(n audit.Anchor) { log.Info("audit", "chain", n.Chain, "seq", n.Seq, "hash", n.Hash) },
+		Anchor: a.anchor,
 	})
 	return a
+}
+
+// anchor tells where pfard's own chain is, by which its end is not cut unnoticed.
+func (a *auditor) anchor(n audit.Anchor) {
+	for _, log := range []*slog.Logger{a.log, a.also} {
+		if log != nil {
+			log.Info("audit", "chain", n.Chain, "seq", n.Seq, "hash", n.Hash)
+		}
+	}
+}
+
+// alsoTo has a file told where the chain is, too, where there is no journal. It keeps what was told before.
+func (a *auditor) alsoTo(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("making the directory of logs: %w", err)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Size() >= units.LogSegment {
+		if err := os.Rename(path, path+".1"); err != nil {
+			return nil, fmt.Errorf("beginning another log: %w", err)
+		}
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of where the audit is: %w", err)
+	}
+	a.also = slog.New(slog.NewTextHandler(f, nil))
+	return f, nil
 }
 
 // open makes the directory and begins to write. sealed: the files are to be append-only for everyone. A disk that is full is
@@ -88,6 +124,9 @@ func (a *auditor) keep(ctx context.Context, sealed bool) (end func()) {
 	a.open(sealed)
 	go a.prune(ctx)
 	return func() {
+		a.mu.Lock()
+		a.ended = true
+		a.mu.Unlock()
 		if err := a.own.End(); err != nil {
 			a.log.Error("ending the audit", "error", err)
 		}
@@ -155,13 +194,45 @@ func (a *auditor) shown() (list []string) {
 
 // turned takes it that records cannot be written, or can again.
 func (a *auditor) turned(err error) {
+	a.mu.Lock()
+	before := a.trouble
+	if before != nil && errors.Is(err, trail.ErrNoFile) {
+		err = before // it says why there is none
+	}
+	a.trouble = err
+	a.mu.Unlock()
 	if err == nil {
 		a.note("failed", "")
 		a.log.Info("the audit is written again")
+		go a.again()
 		return
 	}
-	a.note("failed", err.Error()+"; no secret is stored or exported until it can be")
+	a.note("failed", err.Error()+"; until it can be, no secret is stored, exported or handed to a process, and no other policy and no other client counts")
 	a.log.Log(context.Background(), journal.LevelCritical, "the audit cannot be written", "error", err)
+	if before == nil {
+		time.AfterFunc(probeTime, a.probe)
+	}
+}
+
+// probe tries whether records can be written again, until they can: nobody says when a disk has space. That they could not
+// is the record.
+func (a *auditor) probe() {
+	a.mu.Lock()
+	why, ended := a.trouble, a.ended
+	a.mu.Unlock()
+	if why == nil || ended {
+		return
+	}
+	if a.append(audit.Record{Kind: audit.Resumed, Reason: why.Error()}) != nil {
+		time.AfterFunc(probeTime, a.probe)
+	}
+}
+
+// failing returns why nothing can be recorded, nil if nothing is known of.
+func (a *auditor) failing() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.trouble
 }
 
 // greet says where all chains begin whose beginning was deleted: the files that say so are deleted in time as well.
@@ -224,14 +295,17 @@ func (a *auditor) isOpened() bool {
 // append records something. The error is for those who must not go on without a record; all others are told by turned.
 func (a *auditor) append(r audit.Record) error {
 	err := a.own.Append(&r)
-	if errors.Is(err, trail.ErrNoFile) && a.isOpened() && a.next() == nil {
-		err = a.own.Append(&r)
+	if !errors.Is(err, trail.ErrNoFile) || !a.isOpened() {
+		return err
 	}
-	return err
+	if err := a.next(); err != nil {
+		return err
+	}
+	return a.own.Append(&r)
 }
 
-// record records something that has happened already. That it cannot be is told by turned.
-func (a *auditor) record(r audit.Record) { _ = a.append(r) }
+// record records something that has happened already, and reports whether it could be. That it could not is told by turned.
+func (a *auditor) record(r audit.Record) bool { return a.append(r) == nil }
 
 // prune deletes what is old, now and once a day, until ctx ends.
 func (a *auditor) prune(ctx context.Context) {
@@ -269,35 +343,17 @@ func (a *auditor) gatewayFiles(send func(control.Response) error) error {
 	return send(r)
 }
 
-// asked records what is asked of the vault before it is done: without a record it is not (AU-03).
-func (a *auditor) asked(p control.Peer, q control.Request) error {
-	if q.Verb == control.Secrets {
-		return nil
-	}
-	keys := q.Keys
-	if q.Key != "" {
-		keys = []string{q.Key}
-	}
-	err := a.append(audit.Record{Kind: audit.Vault, Method: string(q.Verb), Subject: strings.Join(keys, ", "), User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked"})
-	if err != nil {
-		return fmt.Errorf("%w; without a record nothing is done with the vault", err)
-	}
-	return nil
-}
-
 // lifecycle records servers that are in another state than last recorded.
 func (a *auditor) lifecycle(servers map[string]*server) {
 	for name, s := range servers {
 		now := string(s.status.State)
-		if was := a.states[name]; was != now {
+		if was := a.states[name]; was != now && a.record(audit.Record{Kind: audit.Lifecycle, Server: name, Old: was, New: now, Reason: s.status.Detail}) {
 			a.states[name] = now
-			a.record(audit.Record{Kind: audit.Lifecycle, Server: name, Old: was, New: now, Reason: s.status.Detail})
 		}
 	}
 	for name, was := range a.states {
-		if servers[name] == nil {
+		if servers[name] == nil && a.record(audit.Record{Kind: audit.Lifecycle, Server: name, Old: was, New: "removed"}) {
 			delete(a.states, name)
-			a.record(audit.Record{Kind: audit.Lifecycle, Server: name, Old: was, New: "removed"})
 		}
 	}
 }
@@ -309,49 +365,61 @@ func (a *auditor) declarations(servers map[string]*server) {
 		if s.want != nil {
 			now, file = s.word, s.want.File
 		}
-		if was := a.words[name]; was != now {
+		if was := a.words[name]; was != now && a.record(audit.Record{Kind: audit.Declaration, Server: name, Subject: file, Old: was, New: now}) {
 			a.words[name] = now
-			a.record(audit.Record{Kind: audit.Declaration, Server: name, Subject: file, Old: was, New: now})
 		}
 	}
 	for name, was := range a.words {
-		if servers[name] == nil && was != "" {
+		if servers[name] == nil && was != "" && a.record(audit.Record{Kind: audit.Declaration, Server: name, Old: was}) {
 			a.words[name] = ""
-			a.record(audit.Record{Kind: audit.Declaration, Server: name, Old: was})
 		}
 	}
 }
 
-// policies records what calls are decided by, if that is another policy than last recorded, with all that it allows beyond what
-// is shipped, and why. nil: there is none yet.
-func (a *auditor) policies(dir string, now *gate.Policy) {
-	if now == nil || now.Digest == a.policy {
-		return
+// policies records what calls are to be decided by, if that is another policy than last recorded, with all that it allows
+// beyond what is shipped, and why; the policy itself last. With an error nothing is to be decided by it.
+func (a *auditor) policies(dir string, now *gate.Policy) error {
+	if now.Digest == a.policy {
+		return nil
 	}
-	a.record(audit.Record{Kind: audit.Policy, Method: "policy", Subject: dir, Old: a.policy, New: now.Digest, Outcome: fmt.Sprintf("relaxed %d", len(now.Relaxed))})
 	for _, r := range now.Relaxed {
-		a.record(audit.Record{Kind: audit.Policy, Method: "relax", Subject: r.At, New: now.Digest, Outcome: r.What, Reason: r.Reason})
+		if err := a.append(audit.Record{Kind: audit.Policy, Method: "relax", Subject: r.At, New: now.Digest, Outcome: r.What, Reason: r.Reason}); err != nil {
+			return err
+		}
 	}
-	a.policy = now.Digest
+	err := a.append(audit.Record{Kind: audit.Policy, Method: "policy", Subject: dir, Old: a.policy, New: now.Digest, Outcome: fmt.Sprintf("relaxed %d", len(now.Relaxed))})
+	if err == nil {
+		a.policy = now.Digest
+	}
+	return err
 }
 
 // clients records those whose declaration is another than last recorded, with what is laxer in it than in others, and why.
-func (a *auditor) clients(list []access.Client) {
+// With an error not all of them are recorded.
+func (a *auditor) clients(list []access.Client) error {
 	there := map[string]bool{}
 	for _, c := range list {
 		there[c.Name] = true
 		now := digestOf(c)
-		if was := a.known[c.Name]; was != now {
-			a.known[c.Name] = now
-			a.record(audit.Record{Kind: audit.Policy, Method: "client", Client: c.Name, Subject: c.File, Old: was, New: now, Outcome: laxer(c), Reason: c.Relax})
+		was := a.known[c.Name]
+		if was == now {
+			continue
 		}
+		if err := a.append(audit.Record{Kind: audit.Policy, Method: "client", Client: c.Name, Subject: c.File, Old: was, New: now, Outcome: laxer(c), Reason: c.Relax}); err != nil {
+			return err
+		}
+		a.known[c.Name] = now
 	}
 	for name, was := range a.known {
-		if !there[name] {
-			delete(a.known, name)
-			a.record(audit.Record{Kind: audit.Policy, Method: "client", Client: name, Old: was})
+		if there[name] {
+			continue
 		}
+		if err := a.append(audit.Record{Kind: audit.Policy, Method: "client", Client: name, Old: was}); err != nil {
+			return err
+		}
+		delete(a.known, name)
 	}
+	return nil
 }
 
 func digestOf(c access.Client) string {
@@ -369,50 +437,4 @@ func laxer(c access.Client) string {
 		return "profile " + c.Profile
 	}
 	return "relaxed: profile " + c.Profile + ", sessions " + string(c.Sessions)
-}
-
-// vaultRecords is a log whose entries about the vault are recorded as well (AUD-03).
-type vaultRecords struct {
-	slog.Handler
-	audit *auditor
-}
-
-func (h vaultRecords) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "vault" {
-		h.audit.record(vaultRecord(r))
-	}
-	return h.Handler.Handle(ctx, r)
-}
-
-func (h vaultRecords) WithAttrs(attrs []slog.Attr) slog.Handler {
-	h.Handler = h.Handler.WithAttrs(attrs)
-	return h
-}
-
-func (h vaultRecords) WithGroup(name string) slog.Handler {
-	h.Handler = h.Handler.WithGroup(name)
-	return h
-}
-
-// vaultRecord is the record of an entry about the vault.
-func vaultRecord(r slog.Record) audit.Record {
-	v := audit.Record{Kind: audit.Vault, Time: r.Time}
-	r.Attrs(func(a slog.Attr) bool {
-		switch text := a.Value.String(); a.Key {
-		case "operation":
-			v.Method = text
-		case "key":
-			v.Subject = text
-		case "uid":
-			v.User = "uid " + text
-		case "server":
-			v.Server = text
-		case "outcome":
-			v.Outcome = text
-		case "error":
-			v.Reason = text
-		}
-		return true
-	})
-	return v
 }

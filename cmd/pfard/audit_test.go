@@ -126,7 +126,7 @@ func TestLivesAreRecorded(t *testing.T) {
 // TestRefusalsAreRecorded: as many as there is room for, and how many more; one server's crowd out nobody else's.
 func TestRefusalsAreRecorded(t *testing.T) {
 	var list []audit.Record
-	f := &refusals{record: func(r audit.Record) { list = append(list, r) }, of: map[string]*refusing{}}
+	f := &refusals{record: func(r audit.Record) bool { list = append(list, r); return true }, of: map[string]*refusing{}}
 	const many = 1000
 	for i := range many {
 		f.refused("noisy", "", fmt.Sprintf("refused %d", i))

@@ -51,7 +51,7 @@ func TestPoliciesAndClientsAreRecorded(t *testing.T) {
 	step("no change", "none", "")
 	step("a mistake", "policies.d/a.hcl", "profile \"strict\" { inspect = \"inspect\" }\n")
 	step("a relaxation", "policies.d/a.hcl", "profile \"strict\" {\n  inspect = \"inspect\"\n  relax = \"We look.\"\n}\n",
-		"policy  policies.d true>true relaxed 1: ", `relax  policies.d/a.hcl:2 false>true inspect = "inspect" is less strict than strict.hcl:7:1 has it: We look.`)
+		`relax  policies.d/a.hcl:2 false>true inspect = "inspect" is less strict than strict.hcl:7:1 has it: We look.`, "policy  policies.d true>true relaxed 1: ")
 	step("it is gone", "policies.d/a.hcl", "", "policy  policies.d true>true relaxed 0: ")
 	step("a client", "clients.d/desk.hcl", token, "client desk clients.d/desk.hcl false>true profile strict: ")
 	step("no change of a client", "none", "")

@@ -19,7 +19,7 @@ const (
 
 // refusals records hosts that bridges refused (AUD-02), as many as there is room for, of each server's process.
 type refusals struct {
-	record func(audit.Record)
+	record func(audit.Record) bool // reports whether it could be
 
 	mu sync.Mutex
 	of map[string]*refusing
@@ -44,9 +44,10 @@ func (f *refusals) refused(server, session, words string) {
 		f.of[key] = p
 	}
 	if p.pace.Allow() {
-		r.Left, p.left = p.left, 0
-		f.record(r)
-		return
+		if r.Left = p.left; f.record(r) {
+			p.left = 0
+			return
+		}
 	}
 	if p.left++; p.left == 1 {
 		time.AfterFunc(leftTime, func() { f.flush(p) })
@@ -54,15 +55,18 @@ func (f *refusals) refused(server, session, words string) {
 	p.last = r
 }
 
-// flush records how many were left out, and the last of them.
+// flush records how many were left out, and the last of them, as soon as it can.
 func (f *refusals) flush(p *refusing) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p.left > 0 {
-		p.last.Left = p.left - 1
-		p.left = 0
-		f.record(p.last)
+	if p.left == 0 {
+		return
 	}
+	if p.last.Left = p.left - 1; f.record(p.last) {
+		p.left = 0
+		return
+	}
+	time.AfterFunc(leftTime, func() { f.flush(p) })
 }
 
 // forget gives up those that have refused nothing for long, if there are many.

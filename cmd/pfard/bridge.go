@@ -44,6 +44,9 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	defer over()
 	due := news.wire.Reading()
 	material, err := a.brokered(plan)
+	if _, is := errors.AsType[unrecorded](err); is && hello.Again {
+		material, err = nil, nil // it goes on with what it has
+	}
 	if err != nil {
 		return err
 	}

@@ -103,11 +103,13 @@ func (d *daemon) tokenChanged(key string) {
 	})
 }
 
-// launcherGiven takes it that systemd has fetched what a launcher gets, or was told why it does not.
-func (d *daemon) launcherGiven(p generator.Plan, secrets units.Secrets, err error) {
-	d.delivery.record(p, secrets, err)
+// giveLauncher takes it that systemd fetches what a launcher gets, or is told why it does not. With an error it must not get it.
+func (d *daemon) giveLauncher(p generator.Plan, secrets units.Secrets, err error) error {
+	if unrecorded := d.delivery.record(p, secrets, err); unrecorded != nil {
+		return unrecorded
+	}
 	if err != nil || p.Gateway.Session != "" || len(p.Credentials) == 0 {
-		return
+		return nil
 	}
 	digest := d.delivery.digest(secrets)
 	go d.post(func() { // systemd is not to wait for what else there is to do
@@ -116,6 +118,7 @@ func (d *daemon) launcherGiven(p generator.Plan, secrets units.Secrets, err erro
 			d.intents.keep(s)
 		}
 	})
+	return nil
 }
 
 // outdated has servers started again, when they are idle, that an earlier pfard has given something else than there is now:

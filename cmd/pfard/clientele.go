@@ -24,9 +24,10 @@ type clientele struct {
 	changed <-chan struct{} // the folder may have; nil: nobody watches it
 
 	mu    sync.Mutex
-	told  bool // list has been read
-	list  []access.Client
-	newer chan struct{} // closed when there is another one
+	told  bool            // list has been read
+	list  []access.Client // in force
+	why   error           // why it is not as the folder has it: that cannot be recorded
+	newer chan struct{}   // closed when there is another one
 }
 
 func newClientele(dir string) *clientele {
@@ -46,8 +47,8 @@ func (d *daemon) followClients() (stop func()) {
 
 // read reads all declarations of clients, and returns what is wrong with them. Of a file that has an error the last good
 // version stays; where there was none, its client is let in nowhere, also if it is one that is built in: what the file
-// would have kept from it nobody knows.
-func (c *clientele) read(servers []declaration.Server, policy *gate.Policy, describe func(map[string]*hcl.File, hcl.Diagnostics) []control.Diagnostic) []control.Diagnostic {
+// would have kept from it nobody knows. Who may do more than before is in force when all that has changed is recorded (AU-03).
+func (c *clientele) read(servers []declaration.Server, policy *gate.Policy, describe func(map[string]*hcl.File, hcl.Diagnostics) []control.Diagnostic, record func([]access.Client) error) []control.Diagnostic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	good := make(map[string]access.Client, len(c.list))
@@ -87,8 +88,47 @@ func (c *clientele) read(servers []declaration.Server, policy *gate.Policy, desc
 		}
 	}
 	diagnostics = append(diagnostics, apart(stay, next)...)
-	c.tell(slices.SortedFunc(maps.Values(next), func(a, b access.Client) int { return strings.Compare(a.Name, b.Name) }))
+	list := slices.SortedFunc(maps.Values(next), byName)
+	if c.why = record(list); c.why != nil && !c.told { // who was let in before is not known here
+		return diagnostics
+	}
+	if c.why != nil {
+		list = c.noMore(next)
+	}
+	c.tell(list)
 	return diagnostics
+}
+
+func byName(a, b access.Client) int { return strings.Compare(a.Name, b.Name) }
+
+// noMore is who is let in while it cannot be recorded that others are: whoever is, but those who are let in nowhere now. What
+// takes the place of a client that is built in may have kept something from it, and stays as well.
+func (c *clientele) noMore(next map[string]access.Client) []access.Client {
+	list := make(map[string]access.Client)
+	for _, old := range c.list {
+		if _, there := next[old.Name]; there || old.Name == access.Default || old.Name == access.Operator {
+			list[old.Name] = old
+		}
+	}
+	for name, one := range next {
+		if !one.Enabled {
+			list[name] = one
+		}
+	}
+	return slices.SortedFunc(maps.Values(list), byName)
+}
+
+// notes say what of the clients is not as their files have it.
+func (c *clientele) notes() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.why != nil && !c.told:
+		return []string{"the clients in " + c.dir + " are not let in until they can be recorded: " + c.why.Error()}
+	case c.why != nil:
+		return []string{"the clients in " + c.dir + " may do no more than before, until the change can be recorded: " + c.why.Error()}
+	}
+	return nil
 }
 
 // apart lets nobody take what a client has whose last good version stays, for the file that stay names: a newcomer with the same

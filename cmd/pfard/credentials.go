@@ -32,8 +32,8 @@ type credentials struct {
 	unit    func(conn *net.UnixConn, pid int) (string, error) // of the process that has connected
 	plan    func(instance string) (generator.Plan, error)
 	secrets func(generator.Plan) (units.Secrets, error)
-	gave    func(generator.Plan, units.Secrets, error) // is told what each launcher is given
-	model   func(name string) (units.Secrets, error)   // of an inspector that is a model
+	give    func(generator.Plan, units.Secrets, error) error // is told what each launcher is about to be given; with an error it is not
+	model   func(name string) (units.Secrets, error)         // of an inspector that is a model
 }
 
 const (
@@ -129,7 +129,9 @@ func (c *credentials) of(instance string) ([]byte, error) {
 		return nil, err
 	}
 	s, err := c.secrets(p)
-	c.gave(p, s, err)
+	if unrecorded := c.give(p, s, err); err == nil {
+		err = unrecorded
+	}
 	if err != nil { // it can be mended, and waiting says what is to be
 		c.log.Error("reading credentials", "server", instance, "error", err)
 		s = units.Secrets{Missing: []string{err.Error()}}

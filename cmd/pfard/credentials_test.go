@@ -58,7 +58,7 @@ func TestCredentials(t *testing.T) {
 			}
 			return "", errors.New("it is in no unit")
 		},
-		gave: func(generator.Plan, units.Secrets, error) {},
+		give: func(generator.Plan, units.Secrets, error) error { return nil },
 		plan: func(instance string) (generator.Plan, error) {
 			if instance == "nobody" {
 				return generator.Plan{}, errors.New("no such server")
@@ -158,7 +158,7 @@ func TestCredentialsUnderWay(t *testing.T) {
 	c := &credentials{
 		log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
 		unit: func(*net.UnixConn, int) (string, error) { return "pfar-mcp@notion.service", nil },
-		gave: func(generator.Plan, units.Secrets, error) {},
+		give: func(generator.Plan, units.Secrets, error) error { return nil },
 		plan: func(instance string) (generator.Plan, error) { return generator.Plan{Name: instance}, nil },
 		secrets: func(generator.Plan) (units.Secrets, error) {
 			close(asked)

@@ -21,6 +21,7 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/local"
@@ -80,14 +81,15 @@ type daemon struct {
 
 func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *daemon {
 	secrets := newRedaction()
-	records := newAuditor(o.dirs, slog.New(journal.Redacting(log.Handler(), secrets.clean)))
+	unrecorded := slog.New(journal.Redacting(log.Handler(), secrets.clean))
+	records := newAuditor(o.dirs, unrecorded)
 	log = slog.New(journal.Redacting(vaultRecords{log.Handler(), records}, secrets.clean))
 	secrets.fill(v, log)
 	fresh := newTokens(log, v)
 	d := &daemon{
 		options: o, log: log, vault: v, tokens: fresh, audit: records, redaction: secrets, endpoint: endpointAt(address),
 		clientele: newClientele(o.dirs.Clients()), policy: newPolicy(),
-		delivery: delivery{log: log, vault: served{v, fresh}, learn: secrets.put, stood: newStood(o.placeholders(), log)},
+		delivery: delivery{handing: handing{unrecorded, records.append}, vault: served{v, fresh}, learn: secrets.put, stood: newStood(o.placeholders(), log)},
 		emptied:  func() {},
 		notice:   func(string, string) {},
 		unheld:   func() []string { return nil },
@@ -100,7 +102,9 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	}
 	fresh.changed, fresh.know, fresh.refused = d.tokenChanged, secrets.addAll, d.tokenRefused
 	fresh.turned = func() { d.post(d.wakeWaiting) }
+	fresh.hand = func(key string) error { return d.delivery.over(toRefresh, key, "", "", nil) }
 	d.audit.told = func() { d.post(d.tell) }
+	d.audit.again = func() { d.post(d.recordedAgain) }
 	return d
 }
 
@@ -203,7 +207,8 @@ func (d *daemon) reload() {
 		}
 	}
 	set := declaration.Load(os.DirFS(d.options.declarations), d.options.declarations, o)
-	files, diags := d.policy.read(d.options.dirs.Policies(), d.log)
+	policies := d.options.dirs.Policies()
+	files, diags := d.policy.read(policies, d.log, func(next *gate.Policy) error { return d.audit.policies(policies, next) })
 	d.diagnostics = append(d.describe(files, append(diags[:len(diags):len(diags)], d.inspect()...)), d.describe(set.Files, set.Diags)...)
 	wanted := map[string]generator.Plan{}
 	stale, broken := map[string]bool{}, map[string]bool{}
@@ -222,7 +227,7 @@ func (d *daemon) reload() {
 	for name, p := range wanted {
 		d.want(name, p, wordOf(set.Files[p.File]))
 	}
-	d.diagnostics = append(d.diagnostics, d.clientele.read(set.Servers, d.policy.inForce(), d.describe)...)
+	d.diagnostics = append(d.diagnostics, d.clientele.read(set.Servers, d.policy.inForce(), d.describe, d.audit.clients)...)
 	d.reach()
 	d.tokens.use(d.keysInUse())
 	for name, s := range d.servers {
@@ -236,14 +241,20 @@ func (d *daemon) reload() {
 	}
 	d.declared = set.Servers
 	d.audit.declarations(d.servers)
-	d.audit.policies(d.options.dirs.Policies(), d.policy.inForce())
-	clients, _, _ := d.clientele.now()
-	d.audit.clients(clients)
 	d.atBoot()
 	if len(d.servers) == 0 {
 		d.emptied()
 	}
 	d.tell()
+}
+
+// recordedAgain goes on with what could not be recorded, and was not done for that.
+func (d *daemon) recordedAgain() {
+	d.reload()
+	for name := range d.servers {
+		d.rebroker(name)
+	}
+	d.wakeWaiting()
 }
 
 // atBoot has systemd know what starts with the machine.
@@ -323,7 +334,8 @@ func (d *daemon) report() control.Report {
 	if d.gatewayDown {
 		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.runner.Log(units.GatewayLog))
 	}
-	r.Notes = append(append(r.Notes, d.policy.notes(dirs.Policies())...), d.unheld()...)
+	r.Notes = append(append(r.Notes, d.policy.notes(dirs.Policies())...), d.clientele.notes()...)
+	r.Notes = append(r.Notes, d.unheld()...)
 	r.Notes = append(r.Notes, d.keyless...)
 	r.Notes = append(r.Notes, d.audit.shown()...)
 	for _, s := range d.servers {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
@@ -21,7 +22,7 @@ import (
 
 // delivery makes of the credentials that a plan names what the processes of its server get.
 type delivery struct {
-	log   *slog.Logger
+	handing
 	vault interface {
 		Deliver(key string) ([]byte, error) // an error that notFound knows, if there is none
 		Tokens(key string) (set oauth.Set, text []byte, ok bool, err error)
@@ -38,7 +39,48 @@ const (
 	toLauncher receiver = "launcher" // those of env and file
 	toBridge   receiver = "bridge"   // those that are brokered
 	toRefresh  receiver = "refresh"  // a token set
+	toModel    receiver = "model"    // the key of an inspector
 )
+
+// handing leaves a record of each secret that a process is given, before it is, or is not, and why (AUD-03). No value is in it.
+type handing struct {
+	log    *slog.Logger // not one whose entries are recorded
+	append func(audit.Record) error
+}
+
+// unrecorded is why a process is not given a secret that is there (AU-03).
+type unrecorded struct{ error }
+
+func (u unrecorded) Error() string {
+	return "that it is handed over cannot be recorded: " + u.error.Error()
+}
+func (u unrecorded) Unwrap() error { return u.error }
+
+// over records that a process of a server's is about to be given a secret, how it is if there are several ways, or why it is not.
+// With an error, an unrecorded, it must not be.
+func (h handing) over(to receiver, key, how, server string, why error) error {
+	r := audit.Record{Kind: audit.Vault, Method: "deliver", Subject: key, Server: server, Channel: how, To: string(to), Outcome: "done"}
+	if why != nil {
+		r.Outcome, r.Reason = "refused", why.Error()
+	}
+	var failed error
+	if err := h.append(r); err != nil && why == nil {
+		failed = unrecorded{err}
+		why = failed
+	}
+	attributes := []any{"operation", "deliver", "key", key}
+	for _, a := range [][2]string{{"deliver", how}, {"to", string(to)}, {"server", server}} {
+		if a[1] != "" {
+			attributes = append(attributes, a[0], a[1])
+		}
+	}
+	if why != nil {
+		h.log.Warn("vault", append(attributes, "outcome", "refused", "error", why)...)
+	} else {
+		h.log.Info("vault", append(attributes, "outcome", "done")...)
+	}
+	return failed
+}
 
 // secrets is what the launcher gets: the values, but of a brokered one the placeholder. The error is about what is there and
 // cannot be used.
@@ -150,7 +192,7 @@ func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 			placeholder, former, err = d.placeholder(seed, p.Name, c, value)
 		}
 		if err != nil {
-			d.recordOne(toBridge, p, c, err)
+			_ = d.overOne(toBridge, p, c, err) // nothing is handed over
 			if _, lacks := errors.AsType[missing](err); lacks || errors.Is(err, broker.ErrUnfit) {
 				continue // the launcher says so when it starts; the others go on
 			}
@@ -163,7 +205,8 @@ func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 	return m, nil
 }
 
-// brokered is the material in JSON, as attach.Message.Broker has it; nil if nothing of the server's is brokered.
+// brokered is the material in JSON, as attach.Message.Broker has it; nil if nothing of the server's is brokered. An error that is
+// an unrecorded passes: a bridge goes on with what it has, or waits.
 func (d delivery) brokered(p generator.Plan) (*os.File, error) {
 	m, err := d.material(p)
 	if err != nil || m == nil {
@@ -178,8 +221,12 @@ func (d delivery) brokered(p generator.Plan) (*os.File, error) {
 		return nil, err
 	}
 	for _, c := range p.Credentials {
-		if slices.ContainsFunc(m.Secrets, func(s broker.Secret) bool { return s.Name == c.Name }) {
-			d.recordOne(toBridge, p, c, nil)
+		if !slices.ContainsFunc(m.Secrets, func(s broker.Secret) bool { return s.Name == c.Name }) {
+			continue
+		}
+		if err := d.overOne(toBridge, p, c, nil); err != nil {
+			f.Close()
+			return nil, err
 		}
 	}
 	return f, nil
@@ -221,27 +268,27 @@ func (d delivery) placeholder(seed []byte, server string, c generator.Credential
 	return []byte(p), d.stood.before(server, c.Name, p), nil
 }
 
-// record leaves a record of each secret that a launcher is given, or is not, and why (AUD-03). No value is in it.
-func (d delivery) record(p generator.Plan, s units.Secrets, err error) {
+// record leaves a record of each secret that a launcher is about to be given, or is not, and why. With an error it must be given
+// none.
+func (d delivery) record(p generator.Plan, s units.Secrets, err error) error {
 	if err == nil && len(s.Missing) > 0 {
 		err = missing(strings.Join(s.Missing, "; "))
 	}
 	for _, c := range p.Credentials {
-		if c.Deliver != declaration.Brokered {
-			d.recordOne(toLauncher, p, c, err)
+		if c.Deliver == declaration.Brokered {
+			continue
+		}
+		if failed := d.overOne(toLauncher, p, c, err); failed != nil {
+			return failed
 		}
 	}
+	return nil
 }
 
-func (d delivery) recordOne(to receiver, p generator.Plan, c generator.Credential, err error) {
+func (d delivery) overOne(to receiver, p generator.Plan, c generator.Credential, why error) error {
 	how := string(c.Deliver)
 	if c.Deliver == declaration.InEnvironment {
 		how = "env"
 	}
-	attributes := []any{"operation", "deliver", "key", secretName(c), "deliver", how, "to", string(to), "server", units.Instance(p.Name, p.Gateway.Session)}
-	if err != nil {
-		d.log.Warn("vault", append(attributes, "outcome", "refused", "error", err)...)
-		return
-	}
-	d.log.Info("vault", append(attributes, "outcome", "done")...)
+	return d.over(to, secretName(c), how, units.Instance(p.Name, p.Gateway.Session), why)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/oauth"
@@ -70,7 +72,7 @@ func TestDelivery(t *testing.T) {
 			d := delivery{vault: values{
 				"a": []byte("value of a"), "token": []byte(token), "damaged": nil, "short": []byte("hunter2"),
 				"pem": []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
-			}, learn: func(string, []byte) {}, log: slog.New(slog.DiscardHandler), stood: newStood("", nil)}
+			}, learn: func(string, []byte) {}, handing: handing{slog.New(slog.DiscardHandler), recordsAll}, stood: newStood("", nil)}
 			p := generator.Plan{Name: "github", Credentials: tt.credentials}
 			s, err := d.secrets(p)
 			if tt.err != "" {
@@ -132,6 +134,8 @@ func checkMaterial(t *testing.T, d delivery, p generator.Plan, given units.Secre
 	}
 }
 
+func recordsAll(audit.Record) error { return nil }
+
 // TestDeliveryRecords (AUD-03): each secret that a process is given, or is not, leaves a record, whatever way it goes, and
 // none has a value in it.
 func TestDeliveryRecords(t *testing.T) {
@@ -141,6 +145,14 @@ func TestDeliveryRecords(t *testing.T) {
 	d := delivery{
 		vault: values{"a": []byte("hunter2-of-a"), "damaged": nil, "token": []byte("ghp_hunter2hunter2hunter2"), "short": []byte("hunter2")},
 		learn: func(string, []byte) {}, stood: newStood("", nil),
+	}
+	var recorded []audit.Record
+	var full error
+	d.append = func(r audit.Record) error {
+		if full == nil {
+			recorded = append(recorded, r)
+		}
+		return full
 	}
 	d.log = slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
@@ -186,15 +198,38 @@ func TestDeliveryRecords(t *testing.T) {
 		},
 	} {
 		text.Reset()
+		recorded, full = nil, nil
 		p := generator.Plan{Name: "x", Credentials: tt.credentials}
 		p.Gateway.Session = "abcdefgh"
 		s, err := d.secrets(p)
-		d.record(p, s, err)
+		if err := d.record(p, s, err); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 		if f, err := d.brokered(p); err == nil && f != nil {
 			f.Close()
 		}
 		if text.String() != tt.want || strings.Contains(text.String(), "hunter2") {
 			t.Errorf("%s: got\n%swant\n%s", name, &text, tt.want)
+		}
+		var said strings.Builder // of the records, as the log has it
+		for _, r := range recorded {
+			level := map[string]string{"done": "INFO", "refused": "WARN"}[r.Outcome]
+			fmt.Fprintf(&said, "level=%s msg=vault operation=%s key=%s deliver=%s to=%s server=%s outcome=%s", level, r.Method, r.Subject, r.Channel, r.To, r.Server, r.Outcome)
+			if r.Reason != "" {
+				fmt.Fprintf(&said, " error=%q", r.Reason)
+			}
+			said.WriteString("\n")
+		}
+		if said.String() != tt.want {
+			t.Errorf("%s: recorded\n%swant\n%s", name, &said, tt.want)
+		}
+
+		full = errors.New("no space left on device") // nobody is given anything, and what is refused for another reason still is
+		there := strings.Contains(tt.want, "outcome=done")
+		err = d.record(p, s, err)
+		f, berr := d.brokered(p)
+		if err = cmp.Or(err, berr); errors.Is(err, full) != there || f != nil && there {
+			t.Errorf("%s, on a full disk: %v", name, err)
 		}
 	}
 }
@@ -207,7 +242,7 @@ func TestFormerPlaceholders(t *testing.T) {
 	hosts := []egress.Endpoint{{Host: "api.github.com"}}
 	p := generator.Plan{Name: "github", Credentials: []generator.Credential{{Name: "T", Key: "token", Deliver: declaration.Brokered, Hosts: hosts}}}
 	log := slog.New(slog.DiscardHandler)
-	d := delivery{vault: secret, learn: func(string, []byte) {}, log: log, stood: newStood(path, log)}
+	d := delivery{vault: secret, learn: func(string, []byte) {}, handing: handing{log, recordsAll}, stood: newStood(path, log)}
 	var had []string
 	former := func() []string {
 		t.Helper()

@@ -14,9 +14,6 @@ import (
 	"github.com/pfar/pfar/units/systemd"
 )
 
-// toModel is the process that asks a model for the gateway.
-const toModel receiver = "model"
-
 // declared are the inspectors of the policy in force, and where they stand in the folder as it is now.
 func (p *policy) declared() ([]inspector.External, map[string]hcl.Range) {
 	p.mu.Lock()
@@ -129,13 +126,16 @@ func (d *daemon) modelSecrets(e inspector.External) units.Secrets {
 // giveModel is modelSecrets for a process that is about to start, with a record of it.
 func (d *daemon) giveModel(e inspector.External) units.Secrets {
 	s := d.modelSecrets(e)
-	if key := e.Secret(); key != "" {
-		attributes := []any{"operation", "deliver", "key", key, "to", string(toModel), "server", "inspector " + e.Name}
-		if len(s.Missing) > 0 {
-			d.log.Warn("vault", append(attributes, "outcome", "refused", "error", strings.Join(s.Missing, "; "))...)
-		} else {
-			d.log.Info("vault", append(attributes, "outcome", "done")...)
-		}
+	key := e.Secret()
+	if key == "" {
+		return s
+	}
+	var why error
+	if len(s.Missing) > 0 {
+		why = missing(strings.Join(s.Missing, "; "))
+	}
+	if err := d.delivery.over(toModel, key, "", "inspector "+e.Name, why); err != nil {
+		return units.Secrets{Missing: []string{err.Error()}}
 	}
 	return s
 }

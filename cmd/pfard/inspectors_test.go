@@ -24,6 +24,7 @@ func TestInspectors(t *testing.T) {
 	}
 	dirs := control.Dirs{Config: filepath.Join(base, "mcp.d"), State: filepath.Join(base, "state"), Run: t.TempDir()}
 	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), v, "")
+	d.audit.open(false)
 	var runs, anew []string
 	told := 0
 	d.inspects = func(plans []generator.InspectorPlan) {

@@ -23,7 +23,9 @@ type policy struct {
 	changed chan struct{} // closed when there is another one
 
 	// Of the folder as it is now.
-	mark   string // policies.Fingerprint; "": it has not been read
+	mark   string       // policies.Fingerprint; "": it has not been read
+	next   *gate.Policy // that it comes to; nil: it has mistakes
+	why    error        // why that one is not in force, though it has none: it cannot be recorded
 	files  map[string]*hcl.File
 	diags  hcl.Diagnostics
 	places map[string]hcl.Range // of inspectors, by name
@@ -31,18 +33,21 @@ type policy struct {
 
 func newPolicy() *policy { return &policy{changed: make(chan struct{})} }
 
-// read takes the folder as it is now, and returns what is wrong with it.
-func (p *policy) read(dir string, log *slog.Logger) (map[string]*hcl.File, hcl.Diagnostics) {
+// read takes the folder as it is now, and returns what is wrong with it. Another policy is in force when it has been recorded
+// (AU-03): until then the one before stays, which is tried again with each call.
+func (p *policy) read(dir string, log *slog.Logger, record func(*gate.Policy) error) (map[string]*hcl.File, hcl.Diagnostics) {
 	mark := policies.Fingerprint(os.DirFS(dir)) // declarations change without it
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if mark == p.mark {
-		return p.files, p.diags
+	if mark != p.mark {
+		set := policies.Load(os.DirFS(dir), dir)
+		p.mark, p.next, p.files, p.diags, p.places = mark, set.Policy, set.Files, set.Diags, set.Places
 	}
-	set := policies.Load(os.DirFS(dir), dir)
-	p.mark, p.files, p.diags, p.places = mark, set.Files, set.Diags, set.Places
-	if set.Policy != nil && (p.current == nil || set.Policy.Digest != p.current.Digest) {
-		p.take(set.Policy, log)
+	p.why = nil
+	if p.next != nil && (p.current == nil || p.next.Digest != p.current.Digest) {
+		if p.why = record(p.next); p.why == nil {
+			p.take(p.next, log)
+		}
 	}
 	return p.files, p.diags
 }
@@ -72,6 +77,10 @@ func (p *policy) notes(dir string) []string {
 		return []string{"the policies in " + dir + " have mistakes, and there was no good version since pfar was started: no call is allowed"}
 	case broken:
 		return []string{"the policies in " + dir + " have mistakes: their last good version is in force"}
+	case p.why != nil && p.stored == nil:
+		return []string{"the policies in " + dir + " are not in force, and no call is allowed, until that can be recorded: " + p.why.Error()}
+	case p.why != nil:
+		return []string{"the policies in " + dir + " are in force as they were, until the change can be recorded: " + p.why.Error()}
 	}
 	return nil
 }

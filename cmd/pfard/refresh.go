@@ -145,6 +145,10 @@ func (t *tokens) refreshWith(runner *local.Runner) func(context.Context, string,
 func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow func(attach.Allow) error) error {
 	var files []*os.File
 	if r.text != nil {
+		if err := t.hand(r.key); err != nil {
+			t.fail(r.key, attach.Refreshed{Error: err.Error()})
+			return err
+		}
 		memory, err := units.Sealed("tokens", r.text)
 		if err != nil {
 			return err
@@ -155,9 +159,6 @@ func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow fu
 	attach.CloseAll(files)
 	if err != nil {
 		return nil
-	}
-	if r.text != nil {
-		t.log.Info("vault", "operation", "deliver", "key", r.key, "to", string(toRefresh), "outcome", "done")
 	}
 	for {
 		m, files, err := conn.Receive()

@@ -103,6 +103,11 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	d := newDaemon(o, log, store, gateway.HTTP.Addr().String())
 	log = d.log
+	anchors, err := d.audit.alsoTo(o.dirs.Log(units.AnchorsLog))
+	if err != nil {
+		return err
+	}
+	defer anchors.Close()
 	defer d.audit.keep(ctx, false)()
 	limits, note := local.NewLimiter(ctx, log)
 	if note != "" {

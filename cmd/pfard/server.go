@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
 )
 
@@ -148,7 +151,9 @@ func (d *daemon) start(s *server) {
 	s.given = ""
 	if !d.waits { // or systemd asks for them
 		if waits := s.status.State == control.Waiting && s.status.Detail == waitingFor(secrets.Missing); !waits {
-			d.delivery.record(*s.want, secrets, err)
+			if unrecorded := d.delivery.record(*s.want, secrets, err); unrecorded != nil {
+				secrets = units.Secrets{Missing: []string{unrecorded.Error()}}
+			}
 		}
 		if err == nil && len(s.want.Credentials) > 0 {
 			s.given = d.delivery.digest(secrets)
@@ -204,7 +209,11 @@ func (d *daemon) retryWaiting(s *server) {
 	if s.status.State != control.Waiting || s.want == nil || s.busy {
 		return
 	}
-	switch secrets, err := d.delivery.values(*s.want); {
+	secrets, err := d.delivery.values(*s.want)
+	if len(secrets.Missing) == 0 {
+		secrets.Missing = d.withheld(*s.want)
+	}
+	switch {
 	case err != nil: // what is there cannot be read; starting it again would say so, and not help
 	case len(secrets.Missing) > 0:
 		s.set(control.Waiting, waitingFor(secrets.Missing))
@@ -212,6 +221,15 @@ func (d *daemon) retryWaiting(s *server) {
 		s.again = s.started != nil
 		d.converge(s)
 	}
+}
+
+// withheld is for what a launcher waits whose secrets are there, and cannot be recorded to be handed to it.
+func (d *daemon) withheld(p generator.Plan) []string {
+	why := d.audit.failing()
+	if why == nil || !slices.ContainsFunc(p.Credentials, func(c generator.Credential) bool { return c.Deliver != declaration.Brokered }) {
+		return nil
+	}
+	return []string{unrecorded{why}.Error()}
 }
 
 func waitingFor(missing []string) string { return "for credentials: " + strings.Join(missing, "; ") }

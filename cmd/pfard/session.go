@@ -110,8 +110,13 @@ func (d *daemon) openSession(name, handle string) (opened, leaving *session, err
 	plan := *s.started
 	plan.Gateway.Session = handle
 	secrets, err := d.delivery.secrets(plan)
+	if err == nil {
+		secrets.Missing = append(secrets.Missing, d.withheld(plan)...)
+	}
 	if !d.waits {
-		d.delivery.record(plan, secrets, err)
+		if unrecorded := d.delivery.record(plan, secrets, err); unrecorded != nil {
+			secrets.Missing = []string{unrecorded.Error()}
+		}
 	}
 	if err != nil {
 		return nil, nil, err

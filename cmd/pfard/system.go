@@ -102,7 +102,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	defer unwatch()
 	defer d.followClients()()
-	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, gave: d.launcherGiven, model: d.modelOf}
+	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, give: d.giveLauncher, model: d.modelOf}
 	go a.serve(l.attach)
 	answered := make(chan struct{})
 	go func() {

@@ -34,6 +34,7 @@ type tokens struct {
 	turned  func()                                                  // what is said of sets has changed
 	refused func(key, words string)                                 // nobody tries again: the owner must do something
 	mended  func(key string)                                        // what was refused has been replaced
+	hand    func(key string) error                                  // a process is about to be given a set; with an error it must not be
 
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -74,6 +75,7 @@ func newTokens(log *slog.Logger, v *vault.Vault) *tokens {
 		log: log, vault: v, jitter: rand.Float64, of: map[string]*tokenSet{}, under: map[string]bool{},
 		run:     func(context.Context, string, []byte) error { return errors.New("there is nothing to refresh it with") },
 		changed: func(string) {}, know: func(string, [][]byte) {}, turned: func() {}, refused: func(string, string) {}, mended: func(string) {},
+		hand: func(string) error { return nil },
 	}
 	t.wall = &alarm{ring: t.due}
 	t.ctx, t.stop = context.WithCancel(context.Background())

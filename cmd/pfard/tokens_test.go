@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -633,7 +634,10 @@ func TestConverse(t *testing.T) {
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
-	for _, record := range []string{"operation=deliver key=drive to=refresh outcome=done", `operation=refresh key=drive outcome="a new refresh token, and no access token"`, "operation=refresh key=drive outcome=done"} {
+	if given := words(d.audit.recorded(t, ownChain), audit.Vault); !strings.HasPrefix(given, "deliver  drive  done") || strings.Count(given, "deliver") != 1 {
+		t.Errorf("that the process was given the set: %s", given)
+	}
+	for _, record := range []string{`operation=refresh key=drive outcome="a new refresh token, and no access token"`, "operation=refresh key=drive outcome=done"} {
 		if strings.Count(said.String(), record) != 1 {
 			t.Errorf("not one record %q: %s", record, said)
 		}

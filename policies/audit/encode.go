@@ -17,12 +17,12 @@ import (
 const (
 	maxWord  = 256
 	maxText  = 1 << 10
-	maxValue = 16 << 10 // of arguments
+	maxValue = 64 << 10 // of arguments, and of what was withheld
 	maxList  = 32
 )
 
 // MaxLine bounds a line, in bytes: what is longer is no record.
-const MaxLine = 1 << 20
+const MaxLine = 2 << 20
 
 // Zero is what the first record of a chain has for the digest of the line before.
 const Zero = "0000000000000000000000000000000000000000000000000000000000000000"
@@ -39,13 +39,7 @@ func (r *Record) Body(b []byte) []byte {
 	e.word("server", r.Server)
 	e.word("tool", r.Tool)
 	e.word("method", r.Method)
-	if a := r.Arguments; a != nil {
-		e.open("arguments", '{')
-		e.always("bytes", int64(a.Bytes))
-		e.whole("sha256", a.SHA256, maxWord)
-		e.text("text", a.Text, maxValue)
-		e.b = append(e.b, '}')
-	}
+	e.arguments("arguments", r.Arguments)
 	e.label("before", r.Before)
 	e.label("after", r.After)
 	e.label("output", r.Output)
@@ -59,8 +53,10 @@ func (r *Record) Body(b []byte) []byte {
 	e.facts(facts)
 	e.decision(r.Decision)
 	e.findings(r.Findings)
+	e.arguments("withheld", r.Withheld)
 	e.word("approver", r.Approver)
 	e.word("channel", r.Channel)
+	e.word("to", r.To)
 	e.word("pin", r.Pin)
 	e.word("policy", policy)
 	e.number("bytes", r.Bytes)
@@ -193,6 +189,17 @@ func (e *encoder) label(name string, l *Label) {
 	e.b = append(e.b, '}')
 }
 
+func (e *encoder) arguments(name string, a *Arguments) {
+	if a == nil {
+		return
+	}
+	e.open(name, '{')
+	e.always("bytes", int64(a.Bytes))
+	e.whole("sha256", a.SHA256, maxWord)
+	e.text("text", a.Text, maxValue)
+	e.b = append(e.b, '}')
+}
+
 func (e *encoder) facts(f *gate.Facts) {
 	if f == nil {
 		return
@@ -255,6 +262,7 @@ func (e *encoder) findings(list []Finding) {
 		e.whole("inspector", f.Inspector, maxWord)
 		e.whole("kind", f.Kind, maxWord)
 		e.text("detail", f.Detail, maxText)
+		e.text("digest", f.Digest, maxWord)
 		e.b = append(e.b, '}')
 	}
 	e.b = append(e.b, ']')
@@ -286,6 +294,15 @@ func cut(s string, most int) string {
 		end--
 	}
 	return fmt.Sprintf("%s… (%d bytes, sha256 %x)", s[:end], len(s), sha256.Sum256([]byte(s)))
+}
+
+// Bounded is a text of arguments as a record keeps it: all of it or, of one that is longer, the beginning and what the whole was.
+func Bounded(s string) string {
+	const mark = 128 // bytes at most
+	if len(s) <= maxValue {
+		return s
+	}
+	return cut(s, maxValue-mark)
 }
 
 const hexDigits = "0123456789abcdef"

@@ -52,8 +52,10 @@ type Record struct {
 	Facts     *gate.Facts    `json:"facts,omitempty"`  // nil: those of Decision, which are written here and not there
 	Decision  *gate.Decision `json:"decision,omitempty"`
 	Findings  []Finding      `json:"findings,omitempty"` // of inspectors
+	Withheld  *Arguments     `json:"withheld,omitempty"` // what the client did not get for them, the last of it
 	Approver  string         `json:"approver,omitempty"` // who answered
-	Channel   string         `json:"channel,omitempty"`  // by what: "cli", "hook", …
+	Channel   string         `json:"channel,omitempty"`  // by what: "cli", "hook", …; of a secret that is handed over, how: "env", "file", "broker"
+	To        string         `json:"to,omitempty"`       // which process of a server's it is handed to: "launcher", "bridge", …
 	Pin       string         `json:"pin,omitempty"`      // digest of the accepted definition
 	Policy    string         `json:"policy,omitempty"`   // digest of the policy that decided; "": that of Decision, likewise
 
@@ -72,11 +74,12 @@ type Record struct {
 	Anchors []Anchor `json:"anchors,omitempty"` // where chains begin since older files were deleted, or were when it was said
 }
 
-// Arguments is what is kept of a call's arguments: always the digest, the text itself only if the policy says so.
+// Arguments is what is kept of a call's arguments, or of what came back: always the digest, the text itself only if the policy
+// says so.
 type Arguments struct {
-	Bytes  int    `json:"bytes"`  // as they were sent
-	SHA256 string `json:"sha256"` // of their canonical form, which approvals are bound to; of what was sent, if it has none
-	Text   string `json:"text,omitempty"`
+	Bytes  int    `json:"bytes"`          // as they were sent
+	SHA256 string `json:"sha256"`         // of their canonical form, which approvals are bound to; of what was sent, if it has none
+	Text   string `json:"text,omitempty"` // likewise, without secrets; or in square brackets why there is none
 }
 
 // Label is a session's label, and what has made it so.
@@ -90,6 +93,7 @@ type Finding struct {
 	Inspector string `json:"inspector"`
 	Kind      string `json:"kind"`
 	Detail    string `json:"detail,omitempty"`
+	Digest    string `json:"digest,omitempty"` // SHA-256 of what was found, but for secrets of the vault
 }
 
 // Damage is a piece of a file that is no record: the rest of one that was cut, by a full disk or by a crash.

@@ -129,13 +129,13 @@ func TestLimits(t *testing.T) {
 	findings := make([]Finding, 1000)
 	for i := range list {
 		list[i] = huge[:1<<16]
-		findings[i] = Finding{huge[:1<<12], huge[:1<<12], huge[:1<<12]}
+		findings[i] = Finding{huge[:1<<12], huge[:1<<12], huge[:1<<12], huge[:1<<12]}
 	}
 	f := gate.Worst
 	f.Forbidden, f.Tier, f.From = huge, huge, gate.From{Confidentiality: huge, Integrity: huge, Audience: huge, Effect: huge}
 	r := Record{
 		Seq: 1<<64 - 1, Writer: huge, Boot: huge, Kind: Kind(huge), ID: huge, Client: huge, Session: huge, Server: huge, Tool: huge, Method: huge, Arguments: &Arguments{1 << 40, huge, huge},
-		Before: &Label{gate.Start, list}, After: &Label{gate.Start, list}, Facts: &f, Decision: &gate.Decision{Reason: huge, Rule: huge, Fired: list, Flows: list, Profile: huge}, Findings: findings,
+		Before: &Label{gate.Start, list}, After: &Label{gate.Start, list}, Output: &Label{gate.Start, list}, Withheld: &Arguments{1 << 40, huge, huge}, To: huge, Facts: &f, Decision: &gate.Decision{Reason: huge, Rule: huge, Fired: list, Flows: list, Profile: huge}, Findings: findings,
 		Approver: huge, Channel: huge, Pin: huge, Policy: huge, Outcome: huge, Subject: huge, Old: huge, New: huge, User: huge, Reason: huge, Torn: &Damage{1, huge}, Anchors: make([]Anchor, 100),
 	}
 	line := encode(r)
@@ -157,6 +157,17 @@ func TestLimits(t *testing.T) {
 	}
 	if cut("aé"+huge, 2)[:1] != "a" || strings.Contains(cut("aéé", 2), "\xc3…") {
 		t.Error("a letter is cut in two")
+	}
+}
+
+// TestBounded: what is cut already is not cut once more.
+func TestBounded(t *testing.T) {
+	for n, want := range map[int]int{0: 0, maxValue: maxValue, maxValue + 1: maxValue, 1 << 24: maxValue} {
+		text := strings.Repeat("x", n)
+		got := Bounded(text)
+		if len(got) > want || (got == text) != (n <= maxValue) || n > maxValue && !strings.HasSuffix(got, fmt.Sprintf("… (%d bytes, sha256 %x)", n, sha256.Sum256([]byte(text)))) {
+			t.Errorf("of %d bytes are kept %d: %.40q … %q", n, len(got), got, got[max(0, len(got)-120):])
+		}
 	}
 }
 
@@ -185,7 +196,7 @@ func FuzzRecord(f *testing.F) {
 		f.Add(s, s, int64(1))
 	}
 	f.Fuzz(func(t *testing.T, a, b string, n int64) {
-		r := Record{Seq: 1, Writer: "gateway", Kind: Open, Tool: a, Reason: b, Client: b, Bytes: n, Findings: []Finding{{a, b, a}}, Before: &Label{Sources: []string{a, b}}, Arguments: &Arguments{Text: b}}
+		r := Record{Seq: 1, Writer: "gateway", Kind: Open, Tool: a, Reason: b, Client: b, Bytes: n, Findings: []Finding{{a, b, a, b}}, Before: &Label{Sources: []string{a, b}}, Arguments: &Arguments{Text: b}}
 		line := encode(r)
 		got, err := Parse(line)
 		if err != nil || bytes.ContainsAny(line, "\n\x1b") || !utf8.Valid(line) {

@@ -33,6 +33,7 @@ type Profile struct {
 	Inspectors  []string `json:"inspectors,omitempty"` // who have to have looked, beside the one that is built in (Policy.Inspectors)
 	Clean       bool     `json:"clean,omitempty"`      // only tools whose output is clean may be called
 	Tiers       []string `json:"tiers,omitempty"`      // "browser/vision": further ones than those that everybody has
+	Keep        bool     `json:"keep,omitempty"`       // audit keeps what calls carry and what is withheld, not only the digests
 	Rows        []Row    `json:"rows"`                 // in their order: see Row.Relax. A case that no row is about is denied
 }
 
@@ -162,6 +163,9 @@ func (p *Policy) Asks(profile string) []string {
 	}
 	return p.Profiles[profile].Inspectors
 }
+
+// Keeps reports whether audit keeps what calls of a profile carry, and what is withheld from them.
+func (p *Policy) Keeps(profile string) bool { return p != nil && p.Profiles[profile].Keep }
 
 // MaxPolicy bounds a policy as JSON, in bytes.
 const MaxPolicy = 8 << 20

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -130,7 +131,7 @@ type Builtin struct {
 }
 
 const (
-	maxFindings = 64
+	maxFindings = 64  // and further secrets
 	maxAdded    = 256 // findings, those with them that had been made before
 )
 
@@ -312,7 +313,7 @@ func (in *inspection) vault(text string, within []string) {
 
 // add notes a finding. found is what its digest is of, "" for none.
 func (in *inspection) add(kind string, severity Severity, within []string, excerpt, found string) {
-	if in.added >= maxAdded {
+	if in.added >= maxAdded && !in.newSecret(kind) {
 		return
 	}
 	f := Finding{Inspector: Name, Kind: kind, Severity: severity, Within: strings.Join(within, ", "), Excerpt: Escape(excerpt)}
@@ -326,15 +327,18 @@ func (in *inspection) add(kind string, severity Severity, within []string, excer
 	in.note(f)
 }
 
-// note notes a finding, each once in a place, and that there are more than it takes.
+// note notes a finding, each once in a place, and that there are more than it takes. The first of each secret is never left out,
+// however much else there is: a call is denied for it.
 func (in *inspection) note(f Finding) {
-	if in.added++; in.added > maxAdded {
-		return
-	}
-	if in.added == maxAdded || len(in.findings) >= maxFindings-1 {
-		in.added = maxAdded
-		in.findings = append(in.findings, Finding{Inspector: Name, Kind: "findings", Severity: Suspicious, Excerpt: "there are more than are shown"})
-		return
+	if !in.newSecret(f.Kind) {
+		if in.added++; in.added > maxAdded {
+			return
+		}
+		if in.added == maxAdded || len(in.findings) >= maxFindings-1 {
+			in.added = maxAdded
+			in.findings = append(in.findings, Finding{Inspector: Name, Kind: "findings", Severity: Suspicious, Excerpt: "there are more than are shown"})
+			return
+		}
 	}
 	key := fmt.Sprint(f)
 	if in.seen[key] {
@@ -345,6 +349,15 @@ func (in *inspection) note(f Finding) {
 	}
 	in.seen[key] = true
 	in.findings = append(in.findings, f)
+}
+
+// newSecret reports whether a kind of finding is a secret that has not been found yet. There are no more of those than the vault has,
+// and kinds of patterns.
+func (in *inspection) newSecret(kind string) bool {
+	if !strings.HasPrefix(kind, "vault: ") && !strings.HasPrefix(kind, "secret: ") {
+		return false
+	}
+	return !slices.ContainsFunc(in.findings, func(f Finding) bool { return f.Kind == kind })
 }
 
 const maxExcerpt = 160

@@ -114,7 +114,7 @@ func TestFullRun(t *testing.T) {
 	becomes(t, m, "third", control.Stopped)
 }
 
-// TestFullState: secrets and pins do not fit any more.
+// TestFullState: secrets, pins and records do not fit any more. What runs goes on; what needs a record waits until there is room.
 func TestFullState(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
@@ -139,10 +139,16 @@ func TestFullState(t *testing.T) {
 	m.Run(t, "systemctl", "restart", "pfard", "pfar-gateway")
 	becomes(t, m, "hello", control.Running)
 	becomes(t, m, "late", control.Running)
-	m.Run(t, "systemctl", "restart", "pfar-mcp@hello")
+	m.Run(t, "systemctl", "restart", "pfar-mcp@hello") // nobody could say later that it was given its secret
+	becomes(t, m, "hello", control.Waiting)
+	says(t, m, "hello", "writing the audit", noSpace)
+	if r := m.Try("pfar", "status"); !strings.Contains(r.Stdout+r.Stderr, "no secret is stored, exported or handed to a process") {
+		t.Errorf("pfar status: %s", r)
+	}
+	becomes(t, m, "late", control.Running)
+	m.EmptyDisk(t, "/var/lib/pfar")
 	becomes(t, m, "hello", control.Running)
 	wantToken(t, m, "hello", "the-old-one")
-	m.EmptyDisk(t, "/var/lib/pfar")
 	m.Shell(t, "echo -n the-new-one | pfar vault set some_token")
 	wantToken(t, m, "hello", "the-new-one")
 }

@@ -59,7 +59,14 @@ func (r *Runner) startGateway() error {
 				credentials: map[string][]byte{"token": r.cfg.Gateway.Token}, log: r.dirs.log(units.GatewayLog),
 			}, nil
 		},
-		notice: func(m notification) { m.close() },
+		notice: func(m notification) {
+			m.close()
+			if m.vars[units.NotifyLogFull] != "" {
+				if err := rotate(r.dirs.log(units.GatewayLog), units.LogSegment); err != nil {
+					r.cfg.Log.Warn("rotating the gateway's log, ignoring", "error", err)
+				}
+			}
+		},
 		changed: func(p phase, _ *process, _ int) {
 			switch p {
 			case active:

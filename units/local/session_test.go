@@ -337,6 +337,24 @@ func TestSessionsDoNotFillTheLog(t *testing.T) {
 	}
 }
 
+// TestTheGatewayDoesNotFillTheLog, though it runs for long and has a line for each call.
+func TestTheGatewayDoesNotFillTheLog(t *testing.T) {
+	f := newRunner(t, nil)
+	path := f.Log(units.GatewayLog)
+	for vars, rotated := range map[string]bool{"STATUS": false, units.NotifyLogFull: true} {
+		if err := os.WriteFile(path, []byte(strings.Repeat("x", units.LogSegment)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f.gateway.notice(notification{vars: map[string]string{vars: "1"}})
+		if st, err := os.Stat(path); err != nil || (st.Size() < units.LogSegment) != rotated {
+			t.Errorf("%s: %v, %v", vars, st.Size(), err)
+		}
+	}
+	if st, err := os.Stat(path + ".1"); err != nil || st.Size() != units.LogSegment {
+		t.Errorf("the old log: %v, %v", st, err)
+	}
+}
+
 func TestTheGatewayKnowsWhereToAsk(t *testing.T) {
 	f := newRunner(t, nil)
 	want := fmt.Sprintf("gateway uid %d --pins %s --state %s --inspectors %s --control %s\n", f.GatewayUID(), f.dirs.pins(), f.dirs.gateway(), units.InspectDir(f.dirs.run), filepath.Join(f.dir, "control.sock"))

@@ -72,6 +72,7 @@ type Inspectors interface {
 // Vault knows secrets, once it has been told which there are: until then no request passes.
 type Vault interface {
 	inspect.Vault
+	JSON(text []byte) ([]byte, []string) // a JSON text without secrets in it, and the names of those that were
 	Known() bool
 	Told() <-chan struct{} // is closed when they are
 }

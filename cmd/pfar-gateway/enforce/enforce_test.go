@@ -461,8 +461,9 @@ func TestResult(t *testing.T) {
 // secrets are a vault that has not said yet what it holds.
 type secrets struct{ told chan struct{} }
 
-func (s secrets) Names([]byte) []string { return nil }
-func (s secrets) Told() <-chan struct{} { return s.told }
+func (s secrets) Names([]byte) []string               { return nil }
+func (s secrets) JSON(text []byte) ([]byte, []string) { return text, nil }
+func (s secrets) Told() <-chan struct{}               { return s.told }
 func (s secrets) Known() bool {
 	select {
 	case <-s.told:

@@ -3,14 +3,11 @@ package enforce
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"reflect"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/fence"
@@ -68,6 +65,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 			w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile, Reason: "what the client may do has changed meanwhile: ask again"}
 		}
 	}
+	pass.verdict = w.decision.Verdict
 	found := findings(w.report)
 	after := gate.Joined(w.session, w.call.Facts)
 	if err := p.open(pass, &w, &r, after, found); err != nil {
@@ -107,7 +105,7 @@ var errGone = errors.New("the client may not ask for this any more")
 // nothing is done.
 func (p *Point) Missed(who Identity, server, name string, r Request, why error) {
 	err := p.Trail.Open(&audit.Record{
-		ID: audit.NewID(), Client: who.Client, Session: who.Handle, Server: server, Tool: name, Method: r.Method, Arguments: digest(r.Arguments),
+		ID: audit.NewID(), Client: who.Client, Session: who.Handle, Server: server, Tool: name, Method: r.Method, Arguments: p.kept(who.Profile, r.Arguments),
 		Outcome: "denied", Reason: why.Error(),
 	})
 	if err != nil {
@@ -174,24 +172,16 @@ func (p *Point) open(pass *Passage, w *weighed, r *Request, after gate.Label, fo
 	d := w.decision
 	record := audit.Record{
 		Time: pass.begun, ID: pass.id, Client: pass.who.Client, Session: pass.who.Handle, Server: pass.item.Server, Tool: pass.item.Name,
-		Method: r.Method, Arguments: digest(r.Arguments), Before: &audit.Label{Label: w.session.Label}, Decision: &d, Findings: found,
+		Method: r.Method, Arguments: p.kept(pass.who.Profile, r.Arguments), Before: p.labelled(pass.who, w.session.Label), Decision: &d, Findings: found,
 		Facts: &pass.facts, Pin: pass.item.Pin, Policy: d.Policy,
 	}
 	if d.Verdict != gate.Deny {
-		record.After = &audit.Label{Label: after}
+		record.After = p.labelled(pass.who, after)
+		if after != w.session.Label {
+			record.After.Sources = append(record.After.Sources, source(pass.item.Server, pass.item.Name, pass.id))
+		}
 	}
 	return p.Trail.Open(&record)
-}
-
-// digest is what is kept of arguments. Those that two parsers may read differently have no canonical form, which nothing
-// else has either: of them it is the digest of what was sent.
-func digest(arguments []byte) *audit.Arguments {
-	canonical, err := jsonrpc.Canonical(make([]byte, 0, len(arguments)), arguments)
-	if err != nil {
-		canonical = arguments
-	}
-	sum := sha256.Sum256(canonical)
-	return &audit.Arguments{Bytes: len(arguments), SHA256: hex.EncodeToString(sum[:])}
 }
 
 // outlasts has the disk take the record of what cannot be undone, so that it outlasts a power cut as well.
@@ -251,7 +241,7 @@ func (p *Point) request(pass *Passage, w *weighed, r *Request, found []audit.Fin
 		Last: r.Last,
 	}
 	q.Findings = words(found)
-	q.Sources, _ = p.Sessions.Sources(pass.who.Client, pass.who.Handle) // shown, and no more than that
+	q.Sources = p.Sessions.Sources(pass.who.Client, pass.who.Handle) // shown, and no more than that
 	return q
 }
 

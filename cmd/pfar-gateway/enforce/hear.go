@@ -30,7 +30,7 @@ func (p *Point) Hear(ctx context.Context, who Identity, server string, declared 
 	if after := w.session.Label.Join(pass.Label()); after != w.session.Label {
 		err := p.Trail.Append(&audit.Record{
 			Kind: audit.Session, ID: pass.id, Client: who.Client, Session: who.Handle, Server: server, Method: method,
-			Before: &audit.Label{Label: w.session.Label}, After: &audit.Label{Label: after},
+			Before: p.labelled(who, w.session.Label), After: &audit.Label{Label: after, Sources: []string{source(server, "", pass.id)}},
 		})
 		if err != nil {
 			return nil, err
@@ -50,7 +50,7 @@ const (
 
 // noted records what inspectors found in what a server said when the request's record was closed, or without a request. A server
 // can say much: beyond what the limit allows for, it is in the log.
-func (p *Point) noted(g *Passage, found []audit.Finding) {
+func (p *Point) noted(g *Passage, found []audit.Finding, withheld *audit.Arguments) {
 	p.make.Do(p.begin)
 	if !p.notes.Allow() {
 		p.Log.Warn("inspectors found something, and there is no room to record it", "server", g.item.Server, "method", g.method, "kind", found[0].Kind)
@@ -58,7 +58,7 @@ func (p *Point) noted(g *Passage, found []audit.Finding) {
 	}
 	err := p.Trail.Append(&audit.Record{
 		Kind: audit.Session, ID: g.id, Client: g.who.Client, Session: g.who.Handle, Server: g.item.Server, Method: g.method,
-		Findings: found, Outcome: "withheld", Reason: errSuspicious.Error(),
+		Findings: found, Withheld: withheld, Outcome: "withheld", Reason: errSuspicious.Error(),
 	})
 	if err != nil {
 		p.Log.Warn("recording what inspectors found, ignoring", "server", g.item.Server, "error", err.Error())

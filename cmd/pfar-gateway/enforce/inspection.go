@@ -50,15 +50,22 @@ func (g *Passage) judged(ctx context.Context, b []byte, forged func() fenced.For
 		}
 	}
 	report = g.point.others(ctx, names, inspector.Inbound, g.Answer().Meta, b, report)
+	found, clean := findings(report), report.Outcome == inspect.Clean
+	var withheld *audit.Arguments
+	if !clean {
+		withheld = g.point.kept(who.Profile, b)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	found := findings(report)
-	if g.closed.Load() && report.Outcome != inspect.Clean && len(found) > 0 {
-		g.point.noted(g, found)
+	if g.closed.Load() && !clean && len(found) > 0 {
+		g.point.noted(g, found, withheld)
 	}
 	g.found = append(g.found, found...)
 	g.found = g.found[:min(len(g.found), maxFound)]
-	return report.Outcome == inspect.Clean
+	if !clean {
+		g.withheld = withheld
+	}
+	return clean
 }
 
 // findings are what inspectors found, for the record.
@@ -69,7 +76,7 @@ func findings(r inspect.Report) []audit.Finding {
 		if f.Within != "" {
 			detail += " (in " + f.Within + ")"
 		}
-		list = append(list, audit.Finding{Inspector: f.Inspector, Kind: f.Kind, Detail: detail})
+		list = append(list, audit.Finding{Inspector: f.Inspector, Kind: f.Kind, Detail: detail, Digest: f.Digest})
 	}
 	if r.Outcome == inspect.Missing {
 		list = append(list, audit.Finding{Inspector: "all", Kind: missing, Detail: r.Reason})

@@ -24,19 +24,21 @@ type Passage struct {
 	method   string
 	id       string // of its record
 	begun    time.Time
-	approved bool // by a person
+	verdict  gate.Verdict // that was decided
+	approved bool         // by a person
 
 	closed atomic.Bool // there is no record that what is found could be in
 	writes bool        // what the client says in it may stay with the server
 	typed  bool        // what comes back was to be typed values alone
 	sent   bool        // something may have come back
 
-	mu    sync.Mutex
-	found []audit.Finding // in what came back
-	facts gate.Facts
-	rose  *audit.Label // the session's label, if it has risen since the request was sent
-	taken bool         // the client has typed values, and has had nothing else
-	why   string       // it has, or may have had, something else
+	mu       sync.Mutex
+	found    []audit.Finding  // in what came back
+	withheld *audit.Arguments // of that
+	facts    gate.Facts
+	rose     *audit.Label // the session's label, if it has risen since the request was sent
+	taken    bool         // the client has typed values, and has had nothing else
+	why      string       // it has, or may have had, something else
 
 	over  bool
 	fence sync.Once
@@ -45,6 +47,9 @@ type Passage struct {
 
 // Call is the id under which the request is recorded.
 func (g *Passage) Call() string { return g.id }
+
+// Verdict is what was decided about the request; it has passed.
+func (g *Passage) Verdict() gate.Verdict { return g.verdict }
 
 // Approved reports whether a person has let it through, who has seen no more than what it was shown to be.
 func (g *Passage) Approved() bool { return g != nil && g.approved }
@@ -89,7 +94,7 @@ func (g *Passage) join() error {
 	l := gate.Joined(gate.Session{Label: gate.Start}, g.facts)
 	before, after, err := g.point.Sessions.Raise(g.who.Client, g.who.Handle, l, label.Source{Server: g.item.Server, Tool: g.item.Name, Call: g.id})
 	if err == nil && after != before {
-		g.rose = &audit.Label{Label: after}
+		g.rose = g.point.labelled(g.who, after)
 	}
 	return err
 }
@@ -220,7 +225,7 @@ func (g *Passage) End(outcome string, bytes int) error {
 	g.mu.Lock()
 	record := audit.Record{
 		ID: g.id, Client: g.who.Client, Session: g.who.Handle, Server: g.item.Server, Tool: g.item.Name, Method: g.method,
-		Outcome: outcome, Bytes: int64(bytes), Latency: time.Since(g.begun), Findings: g.found, After: g.rose,
+		Outcome: outcome, Bytes: int64(bytes), Latency: time.Since(g.begun), Findings: g.found, Withheld: g.withheld, After: g.rose,
 	}
 	if g.typed && g.sent {
 		record.Output, record.Reason = &audit.Label{Label: output}, g.why

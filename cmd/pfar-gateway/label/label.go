@@ -71,6 +71,7 @@ type session struct {
 	frozen atomic.Bool
 	used   atomic.Int64 // nanoseconds since 1970
 	from   atomic.Pointer[[]gate.Source]
+	rose   atomic.Pointer[[]Source] // what raised its label, one for each time it rose; six at most
 
 	mu         sync.Mutex
 	kept       bool // it is on the disk
@@ -135,29 +136,7 @@ func (s *Sessions) readSessions() error {
 		e.frozen.Store(frozen)
 		s.sessions[k] = e
 	}
-	return errors.Join(rows.Err(), s.readServers())
-}
-
-func (s *Sessions) readServers() error {
-	rows, err := s.db.Query("SELECT client, handle, server, label FROM session_servers")
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var k key
-		var server string
-		var label uint32
-		if err := rows.Scan(&k.client, &k.handle, &server, &label); err != nil {
-			return err
-		}
-		e := s.sessions[k]
-		if e == nil || !unpack(label).Known() {
-			return fmt.Errorf("what %q has seen of %q is not known", k.client+"/"+k.handle, server)
-		}
-		e.contribute(server, unpack(label))
-	}
-	return rows.Err()
+	return errors.Join(rows.Err(), s.readServers(), s.readSources())
 }
 
 // pack is a label as one number.
@@ -239,41 +218,6 @@ func (s *Sessions) Raise(client, handle string, l gate.Label, by Source) (before
 	return s.rise(key{client, handle}, e, l, by, now)
 }
 
-// contributed is what a session has seen of a server.
-func (e *session) contributed(server string) gate.Label {
-	if from := e.from.Load(); from != nil {
-		for i := range *from {
-			if (*from)[i].Server == server {
-				return (*from)[i].Label
-			}
-		}
-	}
-	return gate.Start
-}
-
-// contribute notes it. The session's lock is held.
-func (e *session) contribute(server string, l gate.Label) {
-	var from []gate.Source
-	if old := e.from.Load(); old != nil {
-		from = slices.DeleteFunc(slices.Clone(*old), func(one gate.Source) bool { return one.Server == server })
-	}
-	from = append(from, gate.Source{Server: server, Label: l})
-	e.from.Store(&from)
-}
-
-// Servers is what each server has contributed to a session's label since it was made or reset: all of the label, unless
-// something is missing that an older pfar has not written down. It is not to be changed.
-func (s *Sessions) Servers(client, handle string) []gate.Source {
-	e := s.find(client, handle)
-	if e == nil {
-		return nil
-	}
-	if from := e.from.Load(); from != nil {
-		return *from
-	}
-	return nil
-}
-
 // rise writes a higher label down, and only then holds it.
 func (s *Sessions) rise(k key, e *session, l gate.Label, by Source, now time.Time) (before, after gate.Label, err error) {
 	e.mu.Lock()
@@ -293,6 +237,7 @@ func (s *Sessions) rise(k key, e *session, l gate.Label, by Source, now time.Tim
 	if after == before && len(more) == 0 {
 		return before, after, nil
 	}
+	source := Source{Server: short(by.Server), Tool: short(by.Tool), Call: short(by.Call), At: now.UTC(), Label: after}
 	err = s.db.Do(func(tx *sql.Tx) error {
 		if err := keep(tx, k, e, pack(after)); err != nil {
 			return err
@@ -306,7 +251,7 @@ func (s *Sessions) rise(k key, e *session, l gate.Label, by Source, now time.Tim
 			return nil
 		}
 		_, err := tx.Exec("INSERT OR IGNORE INTO session_sources (client, handle, label, server, tool, call, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-			k.client, k.handle, pack(after), short(by.Server), short(by.Tool), short(by.Call), now.UnixNano())
+			k.client, k.handle, pack(after), source.Server, source.Tool, source.Call, now.UnixNano())
 		return err
 	})
 	if err != nil {
@@ -315,6 +260,9 @@ func (s *Sessions) rise(k key, e *session, l gate.Label, by Source, now time.Tim
 	e.kept = true
 	for _, one := range more {
 		e.contribute(one.Server, one.Label)
+	}
+	if after != before {
+		e.raised(source)
 	}
 	e.label.Store(pack(after))
 	return before, after, nil
@@ -420,6 +368,7 @@ func (s *Sessions) Reset(client, handle, by string) error {
 		return err
 	}, func(e *session) {
 		e.from.Store(nil)
+		e.rose.Store(nil)
 		e.label.Store(pack(gate.Start))
 		e.frozen.Store(false)
 	})

@@ -63,27 +63,6 @@ func (s *Sessions) Show(client, handle string) (Session, error) {
 	if i < 0 {
 		return Session{}, ErrUnknown
 	}
-	list[i].Sources, err = s.Sources(client, handle)
-	return list[i], err
-}
-
-// Sources is what raised a session's label since it was made or reset, in its order. A label can rise six times.
-func (s *Sessions) Sources(client, handle string) ([]Source, error) {
-	rows, err := s.db.Query("SELECT server, tool, call, at, label FROM session_sources WHERE client = ? AND handle = ? ORDER BY at, label", client, handle)
-	if err != nil {
-		return nil, fmt.Errorf("reading what a session has seen: %w", err)
-	}
-	defer rows.Close()
-	var list []Source
-	for rows.Next() {
-		var one Source
-		var at int64
-		var label uint32
-		if err := rows.Scan(&one.Server, &one.Tool, &one.Call, &at, &label); err != nil {
-			return nil, fmt.Errorf("reading what a session has seen: %w", err)
-		}
-		one.At, one.Label = moment(at), unpack(label)
-		list = append(list, one)
-	}
-	return list, rows.Err()
+	list[i].Sources = s.Sources(client, handle)
+	return list[i], nil
 }

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-	"golang.org/x/time/rate"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
+	"github.com/pfar/pfar/policies/gate"
 )
 
 // Observe has calls counted and traced, from before the first.
@@ -47,9 +48,7 @@ func (x *exchange) observed(ctx context.Context, server, name string, call func(
 	outcome, code := judged(ctx, re, err)
 	running.End(outcome, code, len(re.result))
 	ended = true
-	if outcome != telemetry.OK && outcome != telemetry.ToolError {
-		x.log(server, name, outcome, cmp.Or(err, re.why), time.Since(start))
-	}
+	x.log(server, name, outcome, cmp.Or(err, re.why), start)
 	return re, err
 }
 
@@ -82,8 +81,20 @@ func judged(ctx context.Context, re reply, err error) (telemetry.Outcome, int) {
 	return telemetry.Failed, code
 }
 
-// newLogLimit bounds what failing calls write to the log: 20 lines a second, and 100 at once.
-func newLogLimit() *rate.Limiter { return rate.NewLimiter(20, 100) }
+// logEvery bounds the entries for calls, of those that a server has answered and of all others apart: nobody keeps what is refused
+// out of the log by calling what is not.
+const logEvery = time.Second / 20
+
+// The kinds of calls in the log.
+const (
+	answered   = "answered"
+	unanswered = "refused or failed"
+)
+
+// leftOut logs how many calls of a kind have no entry. Audit has them.
+func (s *Server) leftOut(kind string, n int64) {
+	s.log.Info("calls are left out of the log: pfar audit", "kind", kind, "calls", n)
+}
 
 // notCalled logs a call that no server gets because of its name, which is whatever the client says.
 func (x *exchange) notCalled(name string, err error) {
@@ -97,17 +108,18 @@ func (x *exchange) notCalled(name string, err error) {
 			server = before
 		}
 	}
-	x.log(server, cut(name, 200), outcome, err, 0)
+	x.log(server, cut(name, 200), outcome, err, time.Now())
 }
 
-// log writes an entry, of which those for calls of tools have a tool, and those for what pfar has refused a verdict.
-func (x *exchange) log(server, name string, outcome telemetry.Outcome, err error, took time.Duration) {
-	if !x.srv.logLimit.Allow() {
-		return
+// log writes an entry, of which those for calls of tools have a tool; those that the gate has decided about a verdict, and a call by
+// which audit knows them; and those for what pfar has refused the verdict deny.
+func (x *exchange) log(server, name string, outcome telemetry.Outcome, err error, since time.Time) {
+	kind := unanswered
+	if outcome == telemetry.OK || outcome == telemetry.ToolError {
+		kind = answered
 	}
-	why := ""
-	if err != nil {
-		why = err.Error()
+	if !x.srv.logs.allow(kind) {
+		return
 	}
 	what := "name"
 	if x.msg.Method == string(mcp.MethodToolsCall) {
@@ -116,10 +128,25 @@ func (x *exchange) log(server, name string, outcome telemetry.Outcome, err error
 	who := x.identity()
 	attributes := []slog.Attr{
 		slog.String("request", x.request), slog.String("server", server), slog.String("method", x.msg.Method), slog.String(what, name), slog.String("client", who.Client), slog.String("proof", who.Proof),
-		slog.String("outcome", outcome.String()), slog.Duration("took", took.Round(time.Microsecond)), slog.String("error", cut(why, 500)),
+		slog.String("outcome", outcome.String()), slog.Duration("took", time.Since(since).Round(time.Microsecond)),
+	}
+	if err != nil {
+		attributes = append(attributes, slog.String("error", cut(err.Error(), 500)))
+	}
+	verdict, call := "", ""
+	if x.pass != nil {
+		verdict, call = x.pass.Verdict().String(), x.pass.Call()
+	}
+	if no, ok := errors.AsType[*enforce.Refused](err); ok {
+		call = no.Call
 	}
 	if outcome == telemetry.Refused {
-		attributes = append(attributes, slog.String("verdict", "deny"))
+		verdict = gate.Deny.String()
+	}
+	for _, a := range [][2]string{{"verdict", verdict}, {"call", call}} {
+		if a[1] != "" {
+			attributes = append(attributes, slog.String(a[0], a[1]))
+		}
 	}
 	x.srv.log.LogAttrs(x.r.Context(), slog.LevelInfo, "call "+outcome.String(), attributes...)
 }

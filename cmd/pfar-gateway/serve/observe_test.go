@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -43,8 +45,9 @@ func (l *logged) entries(t *testing.T) (list []map[string]any) {
 	return list
 }
 
-// TestRefusedCallsAreLogged, with the server, the tool and the verdict, but not without bounds.
-func TestRefusedCallsAreLogged(t *testing.T) {
+// TestCallsAreLogged, with the server, the tool, the verdict and what became of them, but not without bounds; and what went well leaves
+// room for what is refused.
+func TestCallsAreLogged(t *testing.T) {
 	var log logged
 	g := startOn(t, DefaultLimits(), registrytest.New(t, registry.DefaultLimits()), func(g *gateway) {
 		store, err := pins.Open(registrytest.Dir(t), slog.New(slog.DiscardHandler))
@@ -83,13 +86,45 @@ func TestRefusedCallsAreLogged(t *testing.T) {
 			t.Errorf("%s: %v", name, e)
 		}
 	}
-	if all.call(t, "tools/call", `{"name":"s__echo","arguments":{"message":"m"}}`); len(log.entries(t)) != 0 {
-		t.Error("a call that went well is logged")
+	all.call(t, "tools/call", `{"name":"s__echo","arguments":{"message":"m"}}`)
+	list := log.entries(t)
+	if len(list) != 1 {
+		t.Fatalf("of a call that went well: %v", list)
 	}
-	for range 300 {
+	e := list[0]
+	if id, _ := e["call"].(string); e["msg"] != "call ok" || e["server"] != "s" || e["tool"] != "echo" || e["client"] == "" || e["verdict"] != "allow" || e["outcome"] != "ok" || e["error"] != nil || !audit.IsID(id) {
+		t.Errorf("of a call that went well: %v", e)
+	}
+	const many = 300
+	for range many {
+		all.call(t, "tools/call", `{"name":"s__echo","arguments":{"message":"m"}}`)
+	}
+	list = log.entries(t)
+	if n := len(list); n < quotaAtOnce-1 || n > 250 {
+		t.Errorf("%d entries of %d calls that went well", n, many)
+	}
+	logged := len(list)
+	all.call(t, "tools/call", `{"name":"s__rm"}`) // for which there is room all the same
+	if list = log.entries(t); len(list) != 1 || list[0]["msg"] != "call refused" {
+		t.Errorf("behind so many that went well: %v", list)
+	}
+	for range many {
 		all.call(t, "tools/call", `{"name":"s__rm"}`)
 	}
-	if n := len(log.entries(t)); n < 50 || n > 250 {
-		t.Errorf("%d entries of 300 calls", n)
+	refused := log.entries(t)
+	if n := len(refused); n < 50 || n > 250 {
+		t.Errorf("%d entries of %d refused calls", n, many)
+	}
+	g.srv.logs.flush()
+	left := map[any]any{}
+	for _, e := range log.entries(t) {
+		left[e["kind"]] = e["calls"]
+	}
+	if want := map[any]any{answered: float64(many - logged), unanswered: float64(many - len(refused))}; !maps.Equal(left, want) {
+		t.Errorf("left out are %v, want %v", left, want)
+	}
+	g.srv.logs.flush()
+	if list = log.entries(t); len(list) != 0 {
+		t.Errorf("told again: %v", list)
 	}
 }

@@ -17,7 +17,7 @@ const (
 	missedEvery   = time.Second     // requests of one client for what there is not
 )
 
-// quota bounds the records of each of those who are declared: servers, or clients.
+// quota bounds the records of each of those who are declared: servers, or clients; and the entries of the log for each kind of calls.
 type quota struct {
 	every  time.Duration
 	record func(of string, more int64) // how much there was beyond it

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
@@ -51,7 +49,7 @@ type Server struct {
 	sessions  *sessions
 	hub       *hub
 	telemetry *telemetry.Telemetry // nil: nothing is counted
-	logLimit  *rate.Limiter
+	logs      quota                // of entries for calls, by their kind
 	clients   clients
 	unbidden  quota          // of questions that servers put outside of any call, by server
 	misses    quota          // of requests for what there is not, by client
@@ -73,9 +71,10 @@ type Server struct {
 func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits) *Server {
 	s := &Server{
 		log: log, version: version, registry: reg, limits: limits, draining: make(chan struct{}),
-		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealKey: newSealKey(), spent: spent{until: make(map[string]time.Time)}, logLimit: newLogLimit(),
-		unbidden: quota{every: unbiddenEvery}, misses: quota{every: missedEvery},
+		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealKey: newSealKey(), spent: spent{until: make(map[string]time.Time)},
+		unbidden: quota{every: unbiddenEvery}, misses: quota{every: missedEvery}, logs: quota{every: logEvery},
 	}
+	s.logs.record = s.leftOut
 	s.sealer = newSealer(s.sealKey)
 	s.calls, s.giveUp = context.WithCancelCause(context.Background())
 	s.hub = &hub{subscribers: make(map[*subscriber]struct{})}
