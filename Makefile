@@ -23,7 +23,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
-.PHONY: build install run test test-systemd test-vm check lint vulnerabilities bench soak clean
+.PHONY: build install run test test-systemd test-vm check lint fuzz vulnerabilities bench soak clean
 
 build:
 	$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
@@ -76,6 +76,13 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
+
+# Every fuzz target of the module, one after the other: make fuzz FUZZTIME=1m. What one finds is in testdata/fuzz of its package.
+FUZZTIME ?= 10s
+fuzz:
+	@grep -roE --include='*_test.go' --exclude-dir=build '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|/[^/]*:func | |' | sort | while read -r package name; do \
+		echo "$$package $$name" && \
+		go test "$$package" -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s || exit 1; done
 
 # Apart from check: it asks https://vuln.go.dev, which is not to be reached from everywhere.
 vulnerabilities:

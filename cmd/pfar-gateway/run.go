@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
-	"golang.org/x/net/netutil"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
@@ -60,10 +59,9 @@ func (u *uids) Set(s string) error {
 }
 
 const (
-	drainTime      = 5 * time.Second  // for calls in flight at the end
-	patience       = 10 * time.Second // of requests with a gateway that pfard has not told all yet
-	spanTime       = 2 * time.Second  // for the last spans, after the calls
-	maxConnections = 4096             // on loopback, where a connection needs no permission
+	drainTime = 5 * time.Second  // for calls in flight at the end
+	patience  = 10 * time.Second // of requests with a gateway that pfard has not told all yet
+	spanTime  = 2 * time.Second  // for the last spans, after the calls
 )
 
 // gateway is its parts, put together.
@@ -346,6 +344,10 @@ func (g *gateway) followPfard(ctx context.Context, what string, longest time.Dur
 // clients begins to serve clients on the listeners that there are.
 func (o options) clients(g *gateway, l listeners, log *slog.Logger, failed chan<- error) ([]*http.Server, error) {
 	endpoint := g.endpoint
+	most, err := connections()
+	if err != nil {
+		return nil, err
+	}
 	var servers []*http.Server
 	if l.http != nil {
 		guarded, err := o.loopback(endpoint, l.http)
@@ -354,19 +356,19 @@ func (o options) clients(g *gateway, l listeners, log *slog.Logger, failed chan<
 		}
 		h := endpoint.HTTP(guarded)
 		servers = append(servers, h)
-		go func() { failed <- h.Serve(netutil.LimitListener(l.http, maxConnections)) }()
+		go func() { failed <- h.Serve(limit(l.http, most, log)) }()
 	}
 	if l.unix != nil {
 		operators := append(slices.Clone(o.uids), uint32(os.Geteuid()))
 		h := endpoint.HTTP(g.counted(endpoint.Local(operators...), operators))
 		servers = append(servers, h)
 		peers := serve.Peers{UnixListener: l.unix, UIDs: operators, Declared: endpoint.Declared, Log: log}
-		go func() { failed <- h.Serve(peers) }()
+		go func() { failed <- h.Serve(limit(peers, most, log)) }()
 	}
 	if l.operator != nil {
 		h := g.desk().HTTP()
 		servers = append(servers, h)
-		go func() { failed <- h.Serve(l.operator) }()
+		go func() { failed <- h.Serve(limit(l.operator, most/4, log)) }()
 	}
 	return servers, nil
 }

@@ -97,8 +97,14 @@ func dropPrivileges(tasks uint64) error {
 		{"RLIMIT_NOFILE", unix.RLIMIT_NOFILE, 4096},
 	}
 	for _, l := range limits {
-		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: l.max, Max: l.max}); err != nil {
-			return fmt.Errorf("setting %s to %d: %w", l.name, l.max, err)
+		var had unix.Rlimit
+		err := unix.Getrlimit(l.resource, &had)
+		most := min(l.max, had.Max) // nobody but root could raise it
+		if err == nil {
+			err = unix.Setrlimit(l.resource, &unix.Rlimit{Cur: most, Max: most})
+		}
+		if err != nil {
+			return fmt.Errorf("setting %s to %d: %w", l.name, most, err)
 		}
 	}
 	return units.NoCore() // a core file would hold the server's credentials

@@ -261,6 +261,9 @@ func lockRun(dir string) (*os.File, error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("locking %q: %w", f.Name(), err)
+		}
 		return nil, fmt.Errorf("another pfar runs with the run directory %q: stop it, or set PFAR_RUN_DIR and PFAR_STATE_DIR", dir)
 	}
 	return f, nil

@@ -146,7 +146,7 @@ func (in *inspection) inflate(b []byte) (how string, plain []byte) {
 	left := max(in.limits.Work-in.work, 0)
 	plain, err = io.ReadAll(io.LimitReader(r, int64(left)+1))
 	if in.work += len(plain); len(plain) > left {
-		in.add("work", Suspicious, []string{how}, "it unpacks to more than is looked at", "")
+		in.add(tooMuchWork, Suspicious, []string{how}, "it unpacks to more than is looked at", "")
 	}
 	if err != nil && how == "deflate" { // it was none
 		return "", nil

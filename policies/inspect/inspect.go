@@ -90,8 +90,17 @@ func (r Report) Join(other Report) Report {
 // Vault is the name of a secret of the vault that was found, "" if none was (gate.Arguments).
 func (r Report) Vault() string { return r.named("vault: ") }
 
-// Pattern is the kind of a secret that something looked like, "" if nothing did (gate.Arguments).
-func (r Report) Pattern() string { return r.named("secret: ") }
+// Pattern is the kind of a secret that something looked like, "" if nothing did (gate.Arguments). What was not looked through whole may
+// look like any.
+func (r Report) Pattern() string {
+	if name := r.named("secret: "); name != "" {
+		return name
+	}
+	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Kind == tooMuchWork }) {
+		return "any, as not all could be looked through"
+	}
+	return ""
+}
 
 func (r Report) named(prefix string) string {
 	for _, f := range r.Findings {
@@ -210,6 +219,9 @@ func (in *inspection) run() {
 	}
 }
 
+// tooMuchWork is what is found where looking at all would take too long.
+const tooMuchWork = "work"
+
 const maxJoined = 1 << 20
 
 // text looks at one text that was reached by undoing some encodings.
@@ -218,7 +230,7 @@ func (in *inspection) text(text string, within []string) {
 		return
 	}
 	if in.work += len(text); in.work > in.limits.Work {
-		in.add("work", Suspicious, within, fmt.Sprintf("it takes looking at more than %d bytes", in.limits.Work), "")
+		in.add(tooMuchWork, Suspicious, within, fmt.Sprintf("it takes looking at more than %d bytes", in.limits.Work), "")
 		return
 	}
 	if in.direction != inspector.Inbound {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -129,6 +130,31 @@ func TestDisabledByTheOperator(t *testing.T) {
 	}
 	p.again()
 	p.awaitRunning("off", "on")
+}
+
+// TestSecondPfard: another one with the same directories ends at once, says why, and whoever is served notices nothing (DU-07).
+func TestSecondPfard(t *testing.T) {
+	p := start(t, map[string]string{"one.hcl": echo(t)})
+	pid := server(p.awaitRunning("one"), "one").PID
+	c := p.client("/mcp")
+	second := exec.Command(program(t, "pfard"), "--local", "--declarations", p.declarations, "--listen", "127.0.0.1:0")
+	second.Env = p.env
+	out, err := second.CombinedOutput()
+	if want := fmt.Sprintf("another pfar runs with the run directory %q: stop it, or set PFAR_RUN_DIR and PFAR_STATE_DIR", p.run); err == nil || !strings.Contains(string(out), want) {
+		t.Errorf("%v: %s, want %s", err, out, want)
+	}
+	if got := c.must("one__echo", map[string]any{"message": "still here"}); got != "still here" {
+		t.Errorf("the first one's server answers %q", got)
+	}
+	if got := p.client("/mcp").names(); len(got) == 0 {
+		t.Error("a new client of the first one finds no tools")
+	}
+	if stdout, stderr, code := p.command("status", "one"); code != 0 || !strings.Contains(stdout, "running") {
+		t.Errorf("pfar status: %d: %s%s", code, stdout, stderr)
+	}
+	if now := server(p.last(), "one").PID; now != pid {
+		t.Errorf("the server was started again: %d, before %d", now, pid)
+	}
 }
 
 // TestStopSequence walks through LIF-09: end of stdin, 5 s, SIGTERM, 3 s, SIGKILL.

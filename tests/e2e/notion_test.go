@@ -130,7 +130,7 @@ exec "$@"`, pid, ourAddress, notionAddress, hosts)
 }
 
 // assertSecretNowhere looks where a secret would be found by others (CR-06): arguments, the files that pfar made, what it
-// wrote.
+// wrote; and has another user look.
 func assertSecretNowhere(t *testing.T, p *pfar, secret string) {
 	t.Helper()
 	if found := find(secret); len(found) > 0 {
@@ -151,6 +151,7 @@ func assertSecretNowhere(t *testing.T, p *pfar, secret string) {
 			t.Errorf("grep: %v", err)
 		}
 	}
+	strangersFind(t, p, secret)
 }
 
 // startRole has this binary play a role in a network namespace of its own, with arguments; what it says comes over the channel.

@@ -197,7 +197,8 @@ func TestOwnSessions(t *testing.T) {
 	two.leave()
 }
 
-// TestLimits: limits of memory and CPU change while a server runs; how many tasks it may have takes a start.
+// TestLimits: limits of memory and CPU change while a server runs; how many tasks it may have takes a start. Whatever it does, the
+// gateway and pfard come first.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
@@ -218,6 +219,14 @@ func TestLimits(t *testing.T) {
 	has("MemoryMax", "134217728")
 	has("MemorySwapMax", "0")
 	has("CPUQuotaPerSecUSec", "infinity")
+	for unit, want := range map[string]string{
+		"pfard.service": "1000 1000", "pfar-gateway.service": "1000 1000", "pfar-egress.slice": "500 [not set]", scope: "[not set] [not set]", "pfar-mcp@hello.service": "[not set] [not set]",
+	} {
+		shown := m.Run(t, "systemctl", "show", "-P", "CPUWeight", "-P", "IOWeight", unit)
+		if got := strings.Join(strings.Split(strings.TrimSpace(shown), "\n"), " "); got != want {
+			t.Errorf("of processors and disks %s has the weights %s, want %s", unit, got, want)
+		}
+	}
 	declare("memory_limit = \"192m\"\ncpu_quota = \"50%\"")
 	has("MemoryMax", "201326592")
 	has("CPUQuotaPerSecUSec", "500ms")

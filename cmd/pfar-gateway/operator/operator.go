@@ -63,6 +63,9 @@ type peerKey struct{}
 
 // withPeer notes who is at the other end of a connection (SO_PEERCRED, unix(7)).
 func withPeer(ctx context.Context, c net.Conn) context.Context {
+	if w, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = w.NetConn()
+	}
 	if u, ok := c.(*net.UnixConn); ok {
 		if peer, err := control.PeerOf(u); err == nil {
 			return context.WithValue(ctx, peerKey{}, peer.UID)

@@ -27,7 +27,7 @@ import (
 // bench is a desk behind a real socket.
 type bench struct {
 	*Desk
-	t      *testing.T
+	t      testing.TB
 	server *http.Server
 	client *http.Client
 	mu     sync.Mutex
@@ -35,7 +35,7 @@ type bench struct {
 	broken error // of the record
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pfar") // t.TempDir is too long for a socket's path
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/policies/redact"
 )
 
 // Codes of errors that are the gateway's own, in the range that JSON-RPC leaves to implementations.
@@ -271,7 +272,7 @@ func (u *Upstream) judge(a answer, method string) ([]byte, error) {
 	case a.Result != nil && a.Error != nil:
 		wrong = "it has both a result and an error"
 	case a.Error != nil && jsonrpc.ValidError(a.Error):
-		return nil, &jsonrpc.Error{Raw: a.Error}
+		return nil, &jsonrpc.Error{Raw: redact.StripJSON(a.Error)}
 	case a.Error != nil:
 		wrong = "its error is not an object with code and message"
 	case a.Result == nil:

@@ -173,6 +173,9 @@ func Peer(ctx context.Context) (uid uint32, ok bool) {
 }
 
 func withPeer(ctx context.Context, c net.Conn) context.Context {
+	if w, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = w.NetConn()
+	}
 	u, ok := c.(*net.UnixConn)
 	if !ok {
 		return ctx

@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -318,7 +319,14 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 			result = fit
 		}
 	}
-	return x.received(ctx, up, t, reply{result: result, members: ms, toolError: string(ms.Get("isError")) == "true"})
+	failed := string(ms.Get("isError")) == "true"
+	if failed {
+		result = redact.StripJSON(result)
+		if ms, err = jsonrpc.Object(result, ms[:0]); err != nil {
+			return reply{}, against(up, "%v", err)
+		}
+	}
+	return x.received(ctx, up, t, reply{result: result, members: ms, toolError: failed})
 }
 
 // misfit is the error of a result that is against its schema. The names in it are the server's words.
@@ -326,7 +334,7 @@ func (x *exchange) misfit(up *registry.Upstream, t target, v *schema.Violation) 
 	if err := x.pass.Seen(); err != nil {
 		return x.unseeable(up, err)
 	}
-	text := v.Text
+	text := redact.Strip(v.Text)
 	data := fmt.Appendf(nil, `{"path":%s,"rule":%s}`, jsonrpc.Quote(v.Path), jsonrpc.Quote(v.Rule))
 	if x.pass.Strange() {
 		if !x.pass.Inbound(x.ctx, fmt.Appendf(nil, `[%s,%s]`, jsonrpc.Quote(text), data)) {

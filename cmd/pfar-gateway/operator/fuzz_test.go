@@ -1,0 +1,114 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+)
+
+// FuzzRead: a body is one object of what is known and nothing behind it, and is read as it was meant.
+func FuzzRead(f *testing.F) {
+	for _, seed := range []string{
+		"", "{}", `{"digest":"d","remember":{"seconds":60,"match":[{"path":"/a","glob":"b*"}]}}`, `{"reason":"no"}`, `{"client":"laptop"}`, `{} {}`, `{}]`, `null`, `[]`, `{"digest":1}`,
+		`{"digest":"a","digest":"b"}`, `{"Digest":"a"}`, "{\"digest\":\"\xff\"}", `{"remember":{"seconds":1e3}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	type body struct {
+		Digest   string    `json:"digest"`
+		Remember *remember `json:"remember"`
+		Reason   string    `json:"reason"`
+		Client   string    `json:"client"`
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		from := func(text []byte) (b body, err error) {
+			err = read(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(text)), &b)
+			return b, err
+		}
+		got, err := from(text)
+		if len(text) > maxBody && err == nil {
+			t.Fatalf("%d bytes are read", len(text))
+		}
+		if err != nil {
+			return
+		}
+		if len(bytes.TrimSpace(text)) > 0 && !json.Valid(text) {
+			t.Errorf("%q is read", text)
+		}
+		again, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(again) <= maxBody {
+			if b, err := from(again); err != nil || !reflect.DeepEqual(b, got) {
+				t.Errorf("%s is read as %+v, %v; want %+v", again, b, err, got)
+			}
+		}
+		for _, more := range []string{"{}", "x", "0"} {
+			if b, err := from(append(bytes.Clone(text), " "+more...)); err == nil && len(bytes.TrimSpace(text)) > 0 {
+				t.Errorf("with %s behind it %q is read as %+v", more, text, b)
+			}
+		}
+	})
+}
+
+// FuzzApprove: whatever is sent, a call is approved by nothing but its own digest, what is refused is answered in JSON, and what
+// is done is recorded before.
+func FuzzApprove(f *testing.F) {
+	b := newBench(f)
+	h := b.handler(f.Context())
+	shown := b.waiting(`{"to":"a"}`)
+	const own = "DIGEST" // stands for the call's
+	for _, seed := range []string{
+		"", "{}", `{"digest":"` + own + `"}`, `{"digest":"` + own + `","remember":{"seconds":3600,"match":[{"path":"/to","glob":"a*"}]}}`, `{"digest":"` + strings.Repeat("0", 64) + `"}`,
+		`{"digest":"` + own + `"} x`, `{"digest":["` + own + `"]}`, `{"reason":"` + own + `"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		b.t = t
+		if len(body) > maxBody/2 {
+			return
+		}
+		text := bytes.ReplaceAll(body, []byte(own), []byte(shown.Digest))
+		r := httptest.NewRequest(http.MethodPost, "/approvals/"+shown.ID+"/approve", bytes.NewReader(text))
+		w := httptest.NewRecorder()
+		b.acts = nil
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, os.Getuid())))
+		if !json.Valid(w.Body.Bytes()) {
+			t.Fatalf("%q is answered %d %q", text, w.Code, w.Body)
+		}
+		now, err := b.Approvals.Show(shown.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.State == approval.Pending {
+			if w.Code != http.StatusBadRequest && w.Code != http.StatusConflict {
+				t.Errorf("%q is answered %d %s, and the call waits", text, w.Code, w.Body)
+			}
+			return
+		}
+		if w.Code != http.StatusOK || !bytes.Contains(text, []byte(shown.Digest)) || len(b.acts) != 1 || b.acts[0].Subject != shown.ID {
+			t.Errorf("%q is answered %d %s, recorded as %+v, and the call is %v", text, w.Code, w.Body, b.acts, now.State)
+		}
+		shown = another(b, shown.ID)
+	})
+}
+
+// another is a call that waits, in the place of one that has been answered.
+func another(b *bench, before string) approval.Shown {
+	b.Approvals.Forget("laptop", "default")
+	for _, r := range b.Approvals.Rules() {
+		_ = b.Approvals.ForgetRule(r.ID)
+	}
+	return b.waiting(fmt.Sprintf(`{"to":"a","after":%q}`, before))
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// look is what lies in a directory: names, and of each what changes with it.
+func look(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil {
+			fmt.Fprintln(&b, path, info.Mode(), info.Size(), info.ModTime(), info.Sys().(*syscall.Stat_t).Ino)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// TestSecondPfard: a pfard that finds another one in its run directory says so, and touches nothing of that one's (DU-07).
+// What one leaves behind that was killed keeps nobody away.
+func TestSecondPfard(t *testing.T) {
+	dir, err := os.MkdirTemp("/dev/shm", "pfar-run-") // others may enter it
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	o := options{local: true, declarations: dir, servers: dir, listen: "127.0.0.1:0", dirs: control.Dirs{
+		Run: filepath.Join(dir, "run"), State: filepath.Join(dir, "state"), Config: dir, Servers: dir,
+	}}
+	if err := prepareDirs(o.dirs); err != nil {
+		t.Fatal(err)
+	}
+	first, err := lockRun(o.dirs.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(o.dirs.Control(), nil, 0o600); err != nil { // as the first one's socket would be
+		t.Fatal(err)
+	}
+	before := look(t, dir)
+	want := fmt.Sprintf("another pfar runs with the run directory %q: stop it, or set PFAR_RUN_DIR and PFAR_STATE_DIR", o.dirs.Run)
+	if err := run(t.Context(), o, slog.New(slog.DiscardHandler)); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if now := look(t, dir); now != before {
+		t.Errorf("it has changed\n%s\nto\n%s", before, now)
+	}
+	if _, err := lockRun(o.dirs.Run); err == nil {
+		t.Error("a third one is not kept away")
+	}
+	first.Close()
+	again, err := lockRun(o.dirs.Run)
+	if err != nil {
+		t.Fatalf("after the first one's end: %v", err)
+	}
+	again.Close()
+	if err := os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "pfard.lock")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lockRun(dir); err == nil || strings.Contains(err.Error(), "another pfar") {
+		t.Errorf("behind a symbolic link: %v", err)
+	}
+}
