@@ -321,6 +321,8 @@ func TestLimits(t *testing.T) {
 	} {
 		if r := b.Inspect(inspector.Both, []byte(value)); r.Outcome != Flagged || !slices.Contains(kinds(r, Suspicious), kind) {
 			t.Errorf("%s: %+v", kind, r)
+		} else if (r.Pattern() != "") != (kind == tooMuchWork) { // it may be a secret
+			t.Errorf("%s: it looks like %q", kind, r.Pattern())
 		}
 	}
 	random := make([]byte, 600)
