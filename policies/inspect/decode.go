@@ -27,6 +27,7 @@ const minEncoded = 16 // characters
 
 // decoded looks at all that a text is an encoding of, or has one in it.
 func (in *inspection) decoded(text string, within []string) {
+	rotated := len(within) == 0 && in.direction != inspector.Outbound && in.met&turned != 0 // before other texts are met
 	next := func(name, plain string) {
 		if plain != "" && plain != text {
 			in.text(plain, append(within[:len(within):len(within)], name))
@@ -52,6 +53,9 @@ func (in *inspection) decoded(text string, within []string) {
 	}
 	for _, plain := range codes(text) {
 		next("character codes", plain)
+	}
+	if rotated {
+		next("rot13", rot13(text))
 	}
 }
 

@@ -237,54 +237,14 @@ func (in *inspection) text(text string, within []string) {
 		in.leaks(text, within)
 		in.blobs(text, within)
 	}
-	rest := in.beside(text, within)
-	rotated := false
 	if in.direction != inspector.Outbound {
 		plain := in.instructions(text, within)
-		rotated = len(within) == 0 && in.met&turned != 0
 		in.hidden(text, plain, within)
 	}
-	rest()
-	if rotated {
-		in.text(rot13(text), append(within[:len(within):len(within)], "rot13"))
-	}
-}
-
-// long is how many bytes a text has that is worth two processors.
-const long = 16 << 10
-
-// beside looks at all of a text that has nothing to do with its words. At a long one it looks at once, beside whoever has called it; at
-// others, and in any case until it has, when it is called back.
-func (in *inspection) beside(text string, within []string) (rest func()) {
-	look := func(in *inspection) {
-		in.exfiltration(text, within)
-		in.lines(text, within)
-		if len(within) < maxLayers {
-			in.decoded(text, within)
-		}
-	}
-	if len(text) < long || len(within) > 0 {
-		return func() { look(in) }
-	}
-	in.index()
-	other := &inspection{Builtin: in.Builtin, direction: in.direction, value: in.value, limits: in.limits, work: in.work, at: in.at, begins: in.begins, others: in.others}
-	before := in.work
-	var failed any
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		defer func() { failed = recover() }()
-		look(other)
-	}()
-	return func() {
-		<-over
-		if failed != nil {
-			panic(failed)
-		}
-		in.work += other.work - before
-		for _, f := range other.findings {
-			in.note(f)
-		}
+	in.exfiltration(text, within)
+	in.lines(text, within)
+	if len(within) < maxLayers {
+		in.decoded(text, within)
 	}
 }
 
@@ -323,10 +283,19 @@ func (in *inspection) vault(text string, within []string) {
 	}
 }
 
-// add notes a finding. found is what its digest is of, "" for none.
+// add notes a finding, each once in a place, and that there are more than it takes. found is what its digest is of, "" for none. The
+// first of each that a call is denied or asked about for is never left out, however much else there is.
 func (in *inspection) add(kind string, severity Severity, within []string, excerpt, found string) {
-	if in.added >= maxAdded && !in.newSecret(kind) {
+	decides := in.decides(kind)
+	if in.added >= maxAdded && !decides {
 		return
+	}
+	if !decides {
+		if in.added++; in.added == maxAdded || len(in.findings) >= maxFindings-1 {
+			in.added = maxAdded
+			in.findings = append(in.findings, Finding{Inspector: Name, Kind: "findings", Severity: Suspicious, Excerpt: "there are more than are shown"})
+			return
+		}
 	}
 	f := Finding{Inspector: Name, Kind: kind, Severity: severity, Within: strings.Join(within, ", "), Excerpt: Escape(excerpt)}
 	if in.at > 0 {
@@ -335,22 +304,6 @@ func (in *inspection) add(kind string, severity Severity, within []string, excer
 	if found != "" {
 		sum := sha256.Sum256([]byte(found))
 		f.Digest = hex.EncodeToString(sum[:])
-	}
-	in.note(f)
-}
-
-// note notes a finding, each once in a place, and that there are more than it takes. The first of each secret is never left out,
-// however much else there is: a call is denied for it.
-func (in *inspection) note(f Finding) {
-	if !in.newSecret(f.Kind) {
-		if in.added++; in.added > maxAdded {
-			return
-		}
-		if in.added == maxAdded || len(in.findings) >= maxFindings-1 {
-			in.added = maxAdded
-			in.findings = append(in.findings, Finding{Inspector: Name, Kind: "findings", Severity: Suspicious, Excerpt: "there are more than are shown"})
-			return
-		}
 	}
 	key := fmt.Sprint(f)
 	if in.seen[key] {
@@ -363,10 +316,10 @@ func (in *inspection) note(f Finding) {
 	in.findings = append(in.findings, f)
 }
 
-// newSecret reports whether a kind of finding is a secret that has not been found yet. There are no more of those than the vault has,
-// and kinds of patterns.
-func (in *inspection) newSecret(kind string) bool {
-	if !strings.HasPrefix(kind, "vault: ") && !strings.HasPrefix(kind, "secret: ") {
+// decides reports whether a kind of finding is a secret, or that there may be one, and has not been found yet. There are no more of
+// those than the vault has, and kinds of patterns.
+func (in *inspection) decides(kind string) bool {
+	if !strings.HasPrefix(kind, "vault: ") && !strings.HasPrefix(kind, "secret: ") && kind != tooMuchWork {
 		return false
 	}
 	return !slices.ContainsFunc(in.findings, func(f Finding) bool { return f.Kind == kind })
