@@ -85,7 +85,12 @@ func prose(n int) string {
 
 // proseArgv is one whose tool label answers with prose, in lines and with quotes.
 func (s *stage) proseArgv() []string {
-	return []string{filepath.Join(s.bin, "echo"), "-label", strings.NewReplacer("public", `"public"`, ". ", ".\n").Replace(prose(large))}
+	return []string{filepath.Join(s.bin, "echo"), "-label", lines(large)}
+}
+
+// lines is prose in lines and with quotes.
+func lines(n int) string {
+	return strings.NewReplacer("public", `"public"`, ". ", ".\n").Replace(prose(n))
 }
 
 // reads says of a server that its tool label carries nothing anywhere, so that it goes on whatever a session has read.
@@ -106,14 +111,32 @@ trust {
 }
 `
 
+// files declares a real server, of Node.js, that reads the file text of the stage.
+func (s *stage) files(more string) string {
+	program := filepath.Join(os.Getenv("PFAR_TEST_SERVERS"), "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")
+	more = strings.Replace(more, `tool "label"`, `tool "read_text_file"`, 1) + fmt.Sprintf("sandbox {\n  read_only = [%q]\n}\n", filepath.Dir(s.text()))
+	return declaration([]string{"node", program, filepath.Dir(s.text())}, more)
+}
+
+// text is a file of 64 KiB that somebody could have written.
+func (s *stage) text() string { return filepath.Join(s.dir, "texts", "text.txt") }
+
 func (s *stage) schemaArgv() []string { return []string{filepath.Join(s.bin, "bench"), schemaRole} }
 
 func (s *stage) make() (err error) {
+	if err := os.MkdirAll(filepath.Dir(s.text()), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.text(), []byte(lines(large)), 0o644); err != nil {
+		return err
+	}
 	declarations := map[string]string{
 		"echo":   declaration(s.echoArgv(), ""),
 		"schema": declaration(s.schemaArgv(), ""),
 		"read":   declaration(s.proseArgv(), reads),
 		"web":    declaration(s.proseArgv(), strange),
+		"file":   s.files(reads),
+		"shared": s.files(strange),
 		"many":   declaration([]string{filepath.Join(s.bin, "echo"), "-tools", fmt.Sprint(manyTools)}, ""),
 	}
 	if s.pfar, err = up(s.ctx, s.dir, s.bin, declarations); err != nil {
@@ -298,16 +321,24 @@ func (s *stage) largeBodies() ([]result, error) {
 	return results, nil
 }
 
-// fences is text that is looked through and fenced, against the same from a server that is trusted.
+// fences is text that is looked through and fenced, against the same from a server that is trusted: of the quickest server that there
+// can be, and of a real one, which has it twice in its results.
 func (s *stage) fences() ([]result, error) {
-	trusted := route{name: "trusted", version: older, address: s.address, token: s.token, path: "/mcp/read", tool: "label", answer: large}
-	fenced := trusted
-	fenced.name, fenced.path = "fenced", "/mcp/web"
-	samples, err := interleave([]route{trusted, fenced}, load{calls: 100, inFlight: 1, turns: 5}, s.rounds, plainly)
-	if err != nil {
-		return nil, err
+	var results []result
+	for _, one := range []struct{ what, trusted, strange, tool, members string }{
+		{"64 KiB of text of the quickest server, inspected and fenced (plain: of a trusted server)", "/mcp/read", "/mcp/web", "label", ""},
+		{"64 KiB of text of server-filesystem, the same (plain: as a trusted server)", "/mcp/file", "/mcp/shared", "read_text_file", fmt.Sprintf(`"path":%q`, s.text())},
+	} {
+		trusted := route{name: "trusted", version: older, address: s.address, token: s.token, path: one.trusted, tool: one.tool, members: one.members, answer: large}
+		fenced := trusted
+		fenced.name, fenced.path = "fenced", one.strange
+		samples, err := interleave([]route{trusted, fenced}, load{calls: 100, inFlight: 1, turns: 5}, s.rounds, plainly)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, compared(one.what, samples[trusted.name], samples[fenced.name], p50(limitFenced)))
 	}
-	return []result{compared("64 KiB of text, inspected and fenced (plain: of a trusted server)", samples[trusted.name], samples[fenced.name], p50(limitFenced))}, nil
+	return results, nil
 }
 
 // lists is a long list, against a handler that writes the same bytes and reads nothing.

@@ -105,6 +105,7 @@ type route struct {
 	tool    string
 	list    bool   // tools/list instead of a call
 	message string // what is echoed, beside the call's number; "" for a tool that answers something of its own
+	members string // of the arguments, as JSON, instead
 	answer  int    // least bytes of the answer
 	fixed   bool   // the answer is the same for every call
 }
@@ -187,7 +188,7 @@ func (c *client) request(n int) {
 		b = append(b, `,"method":"tools/list","params":{`...)
 	} else {
 		b = append(append(b, `,"method":"tools/call","params":{"name":"`...), c.tool...)
-		b = append(b, `","arguments":{`...)
+		b = append(append(b, `","arguments":{`...), c.members...)
 		if c.message != "" {
 			c.want = strconv.AppendInt(append(c.want, '"'), int64(n), 10)
 			c.want = append(append(append(c.want, ' '), c.message...), '"')
