@@ -35,8 +35,14 @@ func (d *decoder) checkTLSPins() {
 	if d.pinned == nil {
 		return
 	}
+	fields := d.pinned.val.fields
+	if len(fields) > maxDomains {
+		d.hidden.add(d.pinned.val.rng)
+		d.report(problem(fields[maxDomains].rng, "Too many names", "tls_pins has %d names, and allowed_domains room for %d. Write those of brokered credentials.", len(fields), maxDomains))
+		return
+	}
 	opened, seen := d.openedHosts(), map[string]hcl.Range{}
-	for _, f := range d.pinned.val.fields {
+	for _, f := range fields {
 		host, ok := d.pinnedHost(f, opened)
 		if host == "" {
 			continue
