@@ -155,13 +155,14 @@ func TestCredentialsForSystemdAlone(t *testing.T) {
 	records := func(want string, match ...string) {
 		t.Helper()
 		out := m.Shell(t, "journalctl --sync; journalctl --quiet --output=cat SYSLOG_IDENTIFIER=pfard PFAR_OPERATION=deliver "+strings.Join(match, " ")+" | grep -c keyed || true")
-		if strings.TrimSpace(out) != want {
-			t.Errorf("%s records with %q, want %s", strings.TrimSpace(out), match, want)
+		if got := strings.TrimSpace(out); got == "" || !strings.Contains(want, got) {
+			t.Errorf("%s records with %q, want %s", got, match, want)
 		}
 	}
 	records("3", "PFAR_OUTCOME=refused", "PRIORITY=4", "| grep -e 'asks as' -e 'in no unit'")
-	records("1", "PFAR_OUTCOME=done", "PFAR_KEY=some_token", "PFAR_SERVER=keyed", "PFAR_TO=launcher", "PFAR_DELIVER=env")
-	records("1", "PFAR_OUTCOME=done", "'PFAR_KEY=$OF_PFAR'", "PFAR_SERVER=keyed", "PFAR_TO=launcher", "PFAR_DELIVER=env")
+	// Once, or twice if the value was stored while systemd was starting the unit, which has it then, and is started anew.
+	records("1 or 2", "PFAR_OUTCOME=done", "PFAR_KEY=some_token", "PFAR_SERVER=keyed", "PFAR_TO=launcher", "PFAR_DELIVER=env")
+	records("1 or 2", "PFAR_OUTCOME=done", "'PFAR_KEY=$OF_PFAR'", "PFAR_SERVER=keyed", "PFAR_TO=launcher", "PFAR_DELIVER=env")
 
 	// A pfard of the same environment leaves the server alone, and another value of it reaches the server once it is idle.
 	was := pid(t, m, "pfar-mcp@keyed")

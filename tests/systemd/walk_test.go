@@ -167,6 +167,14 @@ func turn(program, verb string, on bool) func(w *walk, name string, s *walker) b
 		if s.variant == "" && verb == "stop" {
 			return false
 		}
+		if program == "systemctl" && verb == "stop" && s.run && !s.crashed { // systemd stops nothing that pfard has still to start
+			bed.Eventually(w.t, soon, func() error {
+				if r := w.Try("systemctl", "is-active", what); r.Stdout == "inactive\n" {
+					return fmt.Errorf("%s is %s", what, r)
+				}
+				return nil
+			})
+		}
 		bed.Eventually(w.t, soon, func() error { // pfard may have been killed a moment ago
 			if r := w.Try(program, verb, what); (s.variant != "") != (r.Code == 0) {
 				return fmt.Errorf("%s %s, variant %q: %s", program, verb, s.variant, r)
