@@ -8,10 +8,13 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // tools are the programs that every image needs, and the Debian packages that have them.
 var tools = map[string]string{"debootstrap": "debootstrap"}
+
+var installing sync.Mutex
 
 // Install brings programs (name -> Debian package) and what an image needs onto this machine, and says which it brought.
 // It needs root and apt.
@@ -19,6 +22,8 @@ func Install(ctx context.Context, programs map[string]string) ([]string, error) 
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("an image is made as root, and this is uid %d; without root run go test -short", os.Geteuid())
 	}
+	installing.Lock() // apt-get does not wait for another
+	defer installing.Unlock()
 	list := missing(programs)
 	if len(list) == 0 {
 		return nil, nil
