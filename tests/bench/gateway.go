@@ -292,7 +292,7 @@ func (s *stage) costs() (*cost, error) {
 			// bwrap has the server's arguments too, but not its name.
 			comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-			if string(comm) == "echo\n" && bytes.Contains(line, []byte("-label")) {
+			if string(comm) == "echo\n" && bytes.Contains(line, []byte("-label\x00xx")) { // others have prose
 				list = append(list, pid)
 			}
 		}
