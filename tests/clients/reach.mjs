@@ -45,6 +45,16 @@ const hello = (socket) =>
 		socket.write("hello\n");
 	});
 
+// remembered asks again, twice at most, when Node has nothing left to wait for: undici 6 forgets a request whose connection is reset
+// before it is written.
+const remembered = async (ask) => {
+	for (let attempts = 3; ; attempts--) {
+		const idle = new Promise((resolve) => process.once("beforeExit", () => resolve()));
+		const r = await Promise.race([ask(), idle]);
+		if (r || attempts === 1) return r;
+	}
+};
+
 const ways = {
 	fetch: async () => {
 		const r = await fetch(target);
@@ -62,8 +72,8 @@ const ways = {
 		const undici = await use("undici");
 		const named = option && { servername: option };
 		const uri = process.env.HTTPS_PROXY;
-		const dispatcher = uri ? new undici.ProxyAgent({ uri, requestTls: named }) : new undici.Agent({ connect: named });
-		const r = await undici.request(target, { dispatcher });
+		const ask = () => undici.request(target, { dispatcher: uri ? new undici.ProxyAgent({ uri, requestTls: named }) : new undici.Agent({ connect: named }) });
+		const r = await remembered(ask);
 		return `${r.statusCode} ${await r.body.text()}`;
 	},
 	http: () => get(http, target, option ? { headers: { Host: option } } : {}),
