@@ -21,7 +21,8 @@ type Plan struct {
 	Sandbox     sandbox.Sandbox `json:"sandbox"`
 	Egress      egress.Policy   `json:"egress"`
 	Credentials []Credential    `json:"credentials,omitempty"`
-	Scopes      []string        `json:"scopes,omitempty"` // that those of them which are OAuth token sets are to have been granted
+	Scopes      []string        `json:"scopes,omitempty"`  // that those of them which are OAuth token sets are to have been granted
+	Setting     string          `json:"setting,omitempty"` // SHA-256 over the declared variables, if some of them are the vault's, in hexadecimal
 
 	TLSPins map[string][]broker.Pin `json:"tls_pins,omitempty"` // by host that the bridge opens: one of these keys is in its certificates
 }

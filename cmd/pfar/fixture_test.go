@@ -102,6 +102,7 @@ type fakePfard struct {
 	answer   func(*fakePfard, control.Request) error
 	vault    *vault.Vault // that Export and Import are of
 	secrets  []control.Secret
+	gift     control.Gift // of Give
 }
 
 func (p *fakePfard) set(f func(*control.Report)) {
@@ -148,6 +149,10 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 			return err
 		}
 		switch r.Verb {
+		case control.Give:
+			g := p.gift
+			g.Given = r.Gift != "" && r.Gift == g.Digest
+			return send(control.Response{Gift: &g})
 		case control.Store, control.Remove, control.Rotate:
 			return send(control.Response{Changes: []control.Change{vaultChange(r)}})
 		}

@@ -29,6 +29,9 @@ refresh_token, expiry or expires_in, token_url, client_id; client_secret, auth_s
 "params", "auto"), scopes and allow_private if there is need of them. Servers get the access token.
 Without expiry or expires_in it is never refreshed.
 
+A secret is given to the servers that name it when it is stored, or to the first that does so later. Others,
+and these once something else runs or is reached, wait for "pfar vault give".
+
 Each secret is a file that is encrypted with age (age-encryption.org) to the vault's own key. On an
 installed system that key is sealed to the machine by systemd-creds(1): what brings the secrets to
 another one is "pfar vault export".`
@@ -45,7 +48,7 @@ func (c *cli) vaultCommand() *cobra.Command {
 		// Values pass through this process.
 		PersistentPreRunE: func(*cobra.Command, []string) error { return units.NoCore() },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usage("which of set, rotate, has, list, remove, rekey, export, import?").withHint("pfar vault --help")
+			return usage("which of set, rotate, has, list, remove, give, rekey, export, import?").withHint("pfar vault --help")
 		},
 	}
 	vault.AddCommand(
@@ -75,6 +78,7 @@ func (c *cli) vaultCommand() *cobra.Command {
 				return c.printJSON(map[string]string{"result": "done"})
 			},
 		}),
+		c.giveCommand(),
 		c.exportCommand(),
 		c.importCommand(),
 	)

@@ -55,7 +55,7 @@ func again(t *testing.T, d *daemon, m *machine, dir string, running ...string) (
 	})
 	err = next.do(func() error {
 		next.options.declarations, next.intents, next.vault = d.options.declarations, n, d.vault
-		next.delivery.vault = served{d.vault, next.tokens}
+		next.delivery.vault, next.delivery.given = served{d.vault, next.tokens}, newGiven(d.options.dirs.Given(), next.log)
 		next.adopt(found)
 		return nil
 	})

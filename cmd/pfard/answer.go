@@ -84,7 +84,7 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		return d.audit.gatewayFiles(send)
 	case control.Policy:
 		return d.policy.watch(ctx, send)
-	case control.Store, control.Rotate, control.Remove, control.Rekey, control.Secrets, control.Export, control.Import:
+	case control.Store, control.Rotate, control.Remove, control.Rekey, control.Secrets, control.Export, control.Import, control.Give:
 		r, err := d.answerVault(p, q)
 		if err != nil {
 			return err

@@ -227,8 +227,10 @@ func (d *daemon) await(t *testing.T, about func() error) {
 // for what, and it starts as soon as there is room. What runs goes on.
 func TestNoSecretWithoutRecord(t *testing.T) {
 	d, m, changed := fixture(t)
-	if _, err := askVault(t, d, control.Request{Verb: control.Store, Key: "tok", Secret: "hunter2-hunter2"}); err != nil {
-		t.Fatal(err)
+	for _, key := range []string{"tok", "other"} {
+		if _, err := askVault(t, d, control.Request{Verb: control.Store, Key: key, Secret: "hunter2-hunter2-" + key}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	d.put(t, "runs.hcl", fmt.Sprintf(good, "one")+"auth = { TOKEN = \"vault:tok\" }\n")
 	changed <- struct{}{}
@@ -237,7 +239,7 @@ func TestNoSecretWithoutRecord(t *testing.T) {
 		t.Fatal("it does not run")
 	}
 	empty := d.audit.fill(t)
-	d.put(t, "late.hcl", fmt.Sprintf(good, "one")+"auth = { TOKEN = \"vault:tok\" }\n")
+	d.put(t, "late.hcl", fmt.Sprintf(good, "one")+"auth = { TOKEN = \"vault:other\" }\n")
 	d.put(t, "plain.hcl", fmt.Sprintf(good, "one"))
 	changed <- struct{}{}
 	for range 2 {
@@ -270,7 +272,7 @@ func TestNoSecretWithoutRecord(t *testing.T) {
 		}
 		return nil
 	})
-	if got := words(d.audit.recorded(t, ownChain)[before:], audit.Vault); !strings.Contains(got, "deliver late tok  done") || m.count("runs") != 1 {
+	if got := words(d.audit.recorded(t, ownChain)[before:], audit.Vault); !strings.Contains(got, "deliver late other  done") || m.count("runs") != 1 {
 		t.Errorf("recorded is %s; starts %v", got, m.starts)
 	}
 }

@@ -12,14 +12,14 @@ import (
 
 // asked records what is asked of the vault before it is done: without a record it is not (AU-03).
 func (a *auditor) asked(p control.Peer, q control.Request) error {
-	if q.Verb == control.Secrets {
+	if q.Verb == control.Secrets || q.Verb == control.Give && q.Gift == "" {
 		return nil
 	}
 	keys := q.Keys
 	if q.Key != "" {
 		keys = []string{q.Key}
 	}
-	err := a.append(audit.Record{Kind: audit.Vault, Method: string(q.Verb), Subject: strings.Join(keys, ", "), User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked"})
+	err := a.append(audit.Record{Kind: audit.Vault, Method: string(q.Verb), Subject: strings.Join(keys, ", "), Server: q.Server, User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked"})
 	if err != nil {
 		return fmt.Errorf("%w; without a record nothing is done with the vault", err)
 	}

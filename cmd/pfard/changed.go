@@ -55,7 +55,7 @@ func (d *daemon) valueChanged(key string, when urgency) []control.Use {
 		d.compareScopes(s)
 		use := control.Use{Server: name, Then: d.revalue(s, when)}
 		if use.Then == control.Waits {
-			use.Why = d.delivery.compare(*s.want).mismatch()
+			use.Why = d.delivery.refusal(*s.want)
 		}
 		uses = append(uses, use)
 	}
@@ -80,7 +80,7 @@ func (d *daemon) revalue(s *server, when urgency) control.Then {
 		return control.Starts
 	case !lacks && now == s.given && s.started != nil && !s.busy && !s.again:
 		return control.RunsOn
-	case when == whenIdle && d.delivery.compare(*s.want).mismatch() == "":
+	case when == whenIdle && d.delivery.refusal(*s.want) == "":
 		if !lacks && s.started != nil && !s.busy && s.renew != renewalDone {
 			s.renew = renewalDue
 			d.intents.keep(s)
@@ -128,7 +128,7 @@ func (d *daemon) outdated() {
 		if s.started == nil || len(s.want.Credentials) == 0 {
 			continue
 		}
-		if d.delivery.compare(*s.want).mismatch() != "" { // a token was refreshed as that pfard ended
+		if d.delivery.refusal(*s.want) != "" { // a token was refreshed as that pfard ended
 			s.again = true // it stops with the first look at the declarations
 			continue
 		}

@@ -89,7 +89,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	d := &daemon{
 		options: o, log: log, vault: v, tokens: fresh, audit: records, redaction: secrets, endpoint: endpointAt(address),
 		clientele: newClientele(o.dirs.Clients()), policy: newPolicy(),
-		delivery: delivery{handing: handing{unrecorded, records.append}, vault: served{v, fresh}, learn: secrets.put, stood: newStood(o.placeholders(), log)},
+		delivery: delivery{handing: handing{unrecorded, records.append}, vault: served{v, fresh}, learn: secrets.put, stood: newStood(o.placeholders(), log), given: newGiven(o.dirs.Given(), log)},
 		emptied:  func() {},
 		notice:   func(string, string) {},
 		unheld:   func() []string { return nil },
@@ -219,6 +219,11 @@ func (d *daemon) reload() {
 		p, diags := generator.Compile(s, d.host())
 		d.diagnostics = append(d.diagnostics, d.describe(set.Files, diags)...)
 		if diags.HasErrors() {
+			stale[s.Name] = true
+			continue
+		}
+		if diags := d.holdBack(s, p); diags.HasErrors() {
+			d.diagnostics = append(d.diagnostics, d.describe(set.Files, diags)...)
 			stale[s.Name] = true
 			continue
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -30,6 +31,7 @@ type delivery struct {
 	}
 	learn func(name string, value []byte) // is called with each value before anybody gets it
 	stood *stood
+	given *given
 }
 
 // receiver is the process that is given a secret.
@@ -128,13 +130,23 @@ func (d delivery) values(p generator.Plan) (_ units.Secrets, err error) {
 		}
 		s.Values[c.Name] = value
 	}
-	if words := d.compare(p).mismatch(); words != "" {
+	if len(s.Missing) == 0 {
+		if err := d.given.first(p); err != nil {
+			return units.Secrets{}, err
+		}
+	}
+	if words := d.refusal(p); words != "" {
 		s.Missing = append(s.Missing, words)
 	}
 	if len(s.Missing) > 0 {
 		s.Values = nil
 	}
 	return s, nil
+}
+
+// refusal says in words why a server gets nothing of what is there; "": it does.
+func (d delivery) refusal(p generator.Plan) string {
+	return cmp.Or(d.compare(p).mismatch(), d.given.refusal(p))
 }
 
 // digest tells what a launcher is given from anything else; "" if it lacks something. It is of no use to guess values by
@@ -164,7 +176,7 @@ func (d delivery) handout(p generator.Plan) string {
 }
 
 // material is what the bridge gets; nil if nothing of the server's is brokered. What is missing or cannot be
-// brokered is left out, and all of a server that lacks scopes: the bridge refuses what it would be needed for.
+// brokered is left out, and all of a server that is refused it: the bridge refuses what it would be needed for.
 func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 	if !brokers(p) {
 		return nil, nil
@@ -177,14 +189,14 @@ func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 	if m.Authority, err = broker.NewAuthority(seed, p.Name); err != nil {
 		return nil, err
 	}
-	mismatch := d.compare(p).mismatch()
+	refusal := d.refusal(p)
 	for _, c := range p.Credentials {
 		if c.Deliver != declaration.Brokered {
 			continue
 		}
 		value, err := d.value(c)
-		if err == nil && mismatch != "" {
-			err = missing(mismatch)
+		if err == nil && refusal != "" {
+			err = missing(refusal)
 		}
 		var placeholder []byte
 		var former []string
@@ -202,7 +214,10 @@ func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 			Name: c.Name, Placeholder: string(placeholder), Former: former, Value: string(value), Hosts: c.Hosts, Places: c.Places,
 		})
 	}
-	return m, nil
+	if len(m.Secrets) > 0 {
+		err = d.given.first(p)
+	}
+	return m, err
 }
 
 // brokered is the material in JSON, as attach.Message.Broker has it; nil if nothing of the server's is brokered. An error that is

@@ -72,7 +72,7 @@ func TestDelivery(t *testing.T) {
 			d := delivery{vault: values{
 				"a": []byte("value of a"), "token": []byte(token), "damaged": nil, "short": []byte("hunter2"),
 				"pem": []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
-			}, learn: func(string, []byte) {}, handing: handing{slog.New(slog.DiscardHandler), recordsAll}, stood: newStood("", nil)}
+			}, learn: func(string, []byte) {}, handing: handing{slog.New(slog.DiscardHandler), recordsAll}, stood: newStood("", nil), given: givenTo(t)}
 			p := generator.Plan{Name: "github", Credentials: tt.credentials}
 			s, err := d.secrets(p)
 			if tt.err != "" {
@@ -144,7 +144,7 @@ func TestDeliveryRecords(t *testing.T) {
 	var text bytes.Buffer
 	d := delivery{
 		vault: values{"a": []byte("hunter2-of-a"), "damaged": nil, "token": []byte("ghp_hunter2hunter2hunter2"), "short": []byte("hunter2")},
-		learn: func(string, []byte) {}, stood: newStood("", nil),
+		learn: func(string, []byte) {}, stood: newStood("", nil), given: givenTo(t),
 	}
 	var recorded []audit.Record
 	var full error
@@ -242,7 +242,7 @@ func TestFormerPlaceholders(t *testing.T) {
 	hosts := []egress.Endpoint{{Host: "api.github.com"}}
 	p := generator.Plan{Name: "github", Credentials: []generator.Credential{{Name: "T", Key: "token", Deliver: declaration.Brokered, Hosts: hosts}}}
 	log := slog.New(slog.DiscardHandler)
-	d := delivery{vault: secret, learn: func(string, []byte) {}, handing: handing{log, recordsAll}, stood: newStood(path, log)}
+	d := delivery{vault: secret, learn: func(string, []byte) {}, handing: handing{log, recordsAll}, stood: newStood(path, log), given: givenTo(t)}
 	var had []string
 	former := func() []string {
 		t.Helper()

@@ -169,7 +169,7 @@ func TestScopesOfSeveral(t *testing.T) {
 				}
 			}
 			log := slog.New(slog.DiscardHandler)
-			d := delivery{vault: served{v, newTokens(log, v)}, learn: func(string, []byte) {}, handing: handing{log, recordsAll}, stood: newStood("", log)}
+			d := delivery{vault: served{v, newTokens(log, v)}, learn: func(string, []byte) {}, handing: handing{log, recordsAll}, stood: newStood("", log), given: givenTo(t)}
 			c := d.compare(p)
 			if got := c.mismatch(); !strings.HasPrefix(got, tt.mismatch) || (got == "") != (tt.mismatch == "") {
 				t.Errorf("lacking: %q, want %q", got, tt.mismatch)

@@ -50,6 +50,12 @@ func (d *daemon) answerVault(p control.Peer, q control.Request) (r control.Respo
 		return r, ofVault(err)
 	case control.Rekey:
 		return r, d.vault.Rekey()
+	case control.Give:
+		err = d.do(func() (err error) {
+			r.Gift, err = d.give(q.Server, q.Gift)
+			return err
+		})
+		return r, err
 	}
 	r.Secrets, err = d.listSecrets()
 	return r, err
@@ -108,7 +114,15 @@ func (d *daemon) recordVault(p control.Peer, q control.Request, r control.Respon
 			keys = append(keys, c.Key+" "+c.Result)
 		}
 	}
+	if r.Gift != nil {
+		if keys = r.Gift.Keys; !r.Gift.Given {
+			outcome = "shown"
+		}
+	}
 	attributes := []any{"operation", string(q.Verb), "key", strings.Join(keys, ", "), "uid", p.UID}
+	if q.Server != "" {
+		attributes = append(attributes, "server", q.Server)
+	}
 	if err != nil {
 		d.log.Warn("vault", append(attributes, "outcome", "failed", "error", err)...)
 		return
@@ -185,6 +199,9 @@ func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.C
 	var list []control.Change
 	err = d.do(func() error {
 		for _, c := range changes {
+			if err := d.receivers(c); err != nil {
+				return err
+			}
 			told := control.Change{Key: c.Key, Result: string(c.Outcome), Unsearched: d.unsearched(c), Unrefreshed: d.unrefreshed(c)}
 			if c.Outcome != vault.Equal {
 				told.Uses = d.valueChanged(c.Key, atOnce)

@@ -25,7 +25,8 @@ type server struct {
 	run   bool            // the operator, the declaration or a call wants it to run
 	off   bool            // the operator has disabled it, whatever run says
 	learn *learner        // wants it to run in learning mode, whatever run says; nil: nobody
-	stale bool            // its file is broken now
+	stale bool            // its file is broken now, or asks for secrets that it is not given
+	held  *generator.Plan // what its file says then, in the latter case
 
 	asleep bool // it does not run until a call wants it
 
@@ -280,7 +281,7 @@ func (s *server) take(u local.Update) {
 
 func (s *server) report(log string) control.Server {
 	r := s.status
-	r.Since, r.Log, r.Stale, r.Sessions = s.since.time(now()), log, s.stale, s.openSessions()
+	r.Since, r.Log, r.Stale, r.Sessions = s.since.time(now()), log, s.stale && s.held == nil, s.openSessions()
 	p := s.want
 	if p == nil {
 		p = s.started
@@ -296,6 +297,9 @@ func (s *server) report(log string) control.Server {
 	}
 	if s.delayed != nil && s.started != nil {
 		r.Detail = strings.TrimPrefix(r.Detail+"; not yet as its file says: "+s.delayed.Error(), "; ")
+	}
+	if s.held != nil {
+		r.Detail = strings.TrimPrefix(r.Detail+"; not as its file says, which asks for secrets that it is not given: pfar vault give "+s.name, "; ")
 	}
 	if s.learn != nil {
 		r.Learning = true

@@ -102,3 +102,46 @@ func TestPlaceholder(t *testing.T) {
 	}
 	assertSecretNowhere(t, p, value)
 }
+
+// TestSecretsAreGiven (CR-12): a file that changes where a server can send its secret, or another that names it, has to be agreed to
+// on the command line. What runs goes on.
+func TestSecretsAreGiven(t *testing.T) {
+	const auth = "auth = { TOKEN = \"vault:mail_token\" }\n"
+	p := start(t, map[string]string{"mail.hcl": echo(t) + auth})
+	value := rand.Text()
+	p.keep("set", "mail_token", value)
+	before := server(p.awaitRunning("mail"), "mail")
+	p.write("mail.hcl", echo(t)+"allowed_domains = [\"collect.example\"]\n"+auth)
+	p.write("thief.hcl", echo(t)+auth)
+	r := p.await("both without the secret", soon, func(r control.Report) bool {
+		return len(r.Diagnostics) == 1 && server(r, "thief").State == control.Waiting
+	})
+	if g := r.Diagnostics[0]; g.File != p.path("mail.hcl") || g.Line == 1 || !strings.Contains(g.Detail, "it reaches also collect.example") {
+		t.Errorf("the diagnostic is %+v", g)
+	}
+	if s := server(r, "mail"); s.State != control.Running || s.PID != before.PID {
+		t.Errorf("what ran is %+v, and was %+v", s, before)
+	}
+	c := p.client("/mcp")
+	c.must("mail__environment", nil)
+	for _, name := range []string{"mail", "thief"} {
+		if _, stderr, code := p.command("vault", "give", name); code != 2 || !strings.Contains(stderr, "--yes") {
+			t.Errorf("nobody can be asked, and pfar vault give %s ends with %d: %s", name, code, stderr)
+		}
+	}
+	stdout, stderr, code := p.command("vault", "give", "mail", "--yes")
+	if code != 0 || !strings.Contains(stdout, "it reaches also collect.example") {
+		t.Fatalf("pfar vault give ends with %d: %s%s", code, stdout, stderr)
+	}
+	p.await("mail as its file says", soon, func(r control.Report) bool {
+		s := server(r, "mail")
+		return len(r.Diagnostics) == 0 && s.State == control.Running && s.PID != before.PID && slices.Contains(s.Domains, "collect.example:443") && server(r, "thief").State == control.Waiting
+	})
+	if out, _, _ := p.command("audit", "--kind", "vault", "--server", "mail", "--json"); !strings.Contains(out, `"method":"give"`) {
+		t.Errorf("what was given is not recorded: %s", out)
+	}
+	if stdout, stderr, code := p.command("vault", "give", "mail"); code != 0 || stdout != "" || !strings.Contains(stderr, "no secret is kept from") {
+		t.Errorf("once more it ends with %d: %s%s", code, stdout, stderr)
+	}
+	assertSecretNowhere(t, p, value)
+}

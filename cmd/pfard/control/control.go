@@ -44,11 +44,12 @@ const (
 	Rekey     Verb = "rekey"         // give the vault another key of its own
 	Export    Verb = "export"        // Keys of the vault, or all, as a bundle that is encrypted to Recipient
 	Import    Verb = "import"        // store what is in Bundle, all or nothing
+	Give      Verb = "give"          // tell on what Server is not given secrets of the vault, and if Gift is what was told give it them
 )
 
 var verbs = []Verb{
 	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Policy,
-	Store, Rotate, Secrets, Remove, Rekey, Export, Import,
+	Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give,
 }
 
 // Request is one question.
@@ -64,6 +65,7 @@ type Request struct {
 	Recipient string   `json:"recipient,omitempty"` // an age public key
 	Bundle    []byte   `json:"bundle,omitempty"`    // JSON, as Export encrypts it
 	Replace   bool     `json:"replace,omitempty"`   // Import may replace what has another value
+	Gift      string   `json:"gift,omitempty"`      // Gift.Digest, of Give
 }
 
 // Response is one answer. Error is set if the request was refused, and then nothing else is.
@@ -74,6 +76,7 @@ type Response struct {
 	Secrets []Secret `json:"secrets,omitempty"` // in the vault, by key
 	Changes []Change `json:"changes,omitempty"` // of the vault
 	Bundle  []byte   `json:"bundle,omitempty"`  // encrypted
+	Gift    *Gift    `json:"gift,omitempty"`    // of Give
 
 	OnDemand  []OnDemand `json:"on_demand,omitempty"` // all of them, by name
 	Redaction []byte     `json:"redaction,omitempty"` // a redact.Set
@@ -108,6 +111,15 @@ type Change struct {
 
 	Unsearched  string `json:"unsearched,omitempty"`  // why the value is not kept out of what servers say, in words; "": it is
 	Unrefreshed string `json:"unrefreshed,omitempty"` // why the token set is never refreshed, in words; "": it is, or is none
+}
+
+// Gift is what a server's declaration asks for as it is now, and is not given (CR-12).
+type Gift struct {
+	Server string   `json:"server"`
+	Keys   []string `json:"keys"`             // of the vault; none: nothing is kept from it
+	Why    []string `json:"why"`              // one for each of Keys, in words
+	Digest string   `json:"digest,omitempty"` // over Keys, and what they would be given on
+	Given  bool     `json:"given,omitempty"`  // they are now
 }
 
 // Use says what becomes of a server for which a secret has changed.

@@ -97,6 +97,9 @@ func (d Dirs) Policies() string { return filepath.Join(filepath.Dir(d.Config), "
 // Vault is the directory of the secrets.
 func (d Dirs) Vault() string { return filepath.Join(d.State, "vault") }
 
+// Given is the file that says to which servers each secret is given.
+func (d Dirs) Given() string { return filepath.Join(d.Vault(), "given.json") }
+
 // Audit is the directory of what was recorded (package trail).
 func (d Dirs) Audit() string { return filepath.Join(d.State, "audit") }
 

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+const giveHelp = `Show which secrets of the vault are kept from a server, and why, and give it exactly those: as its declaration
+is now. Without a terminal --yes is needed. If the declaration changes meanwhile, nothing is given.
+
+Secrets are kept from a server that names one which others were given, and from one whose declaration has
+changed what runs, its variables, which hosts it reaches, or where its bridge puts them. If it runs, it runs on as
+it was; otherwise it waits.`
+
+func (c *cli) giveCommand() *cobra.Command {
+	var yes bool
+	cmd := c.outputFlag(&cobra.Command{
+		Use: "give SERVER", Short: "Give a server the secrets that its declaration asks for now", Long: giveHelp,
+		Example: example("pfar vault give notion", "pfar vault give notion --yes"),
+		Args:    arguments("SERVER"), ValidArgsFunction: c.completeServers(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.vaultGive(cmd.Context(), args[0], yes) },
+	})
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func (c *cli) vaultGive(ctx context.Context, server string, yes bool) error {
+	request := control.Request{Verb: control.Give, Server: server}
+	gift, err := c.gift(ctx, request)
+	if err != nil {
+		return err
+	}
+	if len(gift.Keys) > 0 {
+		if err := c.canAsk(yes, "pfar status"); err != nil {
+			return err
+		}
+		question := fmt.Sprintf("Give it to %q as its declaration is now?", server)
+		show := func(w io.Writer) {
+			for _, why := range gift.Why {
+				fmt.Fprintln(w, escape(why, oneLine))
+			}
+		}
+		if err := c.ask(ctx, yes, question, show); err != nil {
+			return err
+		}
+		request.Gift = gift.Digest
+		if gift, err = c.gift(ctx, request); err != nil {
+			return err
+		}
+	}
+	if c.json() {
+		return c.printJSON(gift)
+	}
+	if len(gift.Keys) == 0 {
+		fmt.Fprintf(c.stderr, "no secret is kept from %q\n", server)
+	}
+	return nil
+}
+
+func (c *cli) gift(ctx context.Context, request control.Request) (control.Gift, error) {
+	r, err := c.control().Do(ctx, request)
+	if err != nil || r.Gift == nil {
+		return control.Gift{}, err
+	}
+	return *r.Gift, nil
+}

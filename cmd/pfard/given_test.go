@@ -1,0 +1,193 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/generator"
+)
+
+// givenTo has nothing given to anybody.
+func givenTo(t *testing.T) *given {
+	t.Helper()
+	return newGiven(filepath.Join(t.TempDir(), "given.json"), slog.New(slog.DiscardHandler))
+}
+
+// asks is a declaration that names a secret, and runs sh with one argument.
+func asks(argument, more string) string {
+	return fmt.Sprintf("server {\n  command = \"sh\"\n  args = [%q]\n}\nauth = { TOKEN = \"vault:a\" }\n%s", argument, more)
+}
+
+const keptFromA = `"a" was given to it when it was another: `
+
+// TestAChangedDeclarationIsNotGivenTheSecret (CR-12): what runs goes on as it was, also in the next pfard, and what does not run
+// waits, until the owner gives it the secret as its declaration is then.
+func TestAChangedDeclarationIsNotGivenTheSecret(t *testing.T) {
+	d, m, changed := fixture(t)
+	dir := d.remembers(t)
+	d.put(t, "mine.hcl", asks("-s", ""))
+	changed <- struct{}{}
+	d.state(t)
+	ask(t, d, control.Request{Verb: control.Store, Key: "a", Secret: "hunter2hunter2"})
+	if s := d.state(t)["mine"]; s.State != control.Starting || m.count("mine") != 1 {
+		t.Fatalf("what named the secret when it was stored is %+v", s)
+	}
+	d.put(t, "mine.hcl", asks("-s", "sandbox {\n  memory_limit = \"64m\"\n}\n"))
+	changed <- struct{}{}
+	if s := d.state(t)["mine"]; s.State != control.Starting || m.count("mine") != 2 {
+		t.Fatalf("with other limits alone it is %+v", s)
+	}
+
+	d.put(t, "mine.hcl", asks("-e", ""))
+	changed <- struct{}{}
+	s := d.state(t)["mine"]
+	if s.State != control.Starting || m.count("mine") != 2 || s.Stale || !strings.HasSuffix(s.Detail, "which asks for secrets that it is not given: pfar vault give mine") {
+		t.Errorf("what runs is, with another argument, %+v", s)
+	}
+	const why = keptFromA + `what runs was /usr/bin/sh -s and is /usr/bin/sh -e`
+	if g := d.reportNow(t).Diagnostics; len(g) != 1 || g[0].Line != 2 || !strings.HasPrefix(g[0].Detail, why+`. It runs on as it was.`) {
+		t.Errorf("the diagnostics are %+v", g)
+	}
+
+	next, other, changed := again(t, d, m, dir, "mine")
+	if s := next.state(t)["mine"]; s.State != control.Running || other.count("mine") != 0 {
+		t.Errorf("for the next pfard what runs is %+v", s)
+	}
+	ask(t, next, control.Request{Verb: control.Stop, Server: "mine"})
+	next.state(t)
+	ask(t, next, control.Request{Verb: control.Start, Server: "mine"})
+	if s := next.state(t)["mine"]; s.State != control.Starting || !strings.Contains(other.secret["mine"], "hunter2") {
+		t.Errorf("started again as it was it is %+v", s)
+	}
+	ask(t, next, control.Request{Verb: control.Stop, Server: "mine"})
+	next.state(t)
+	changed <- struct{}{}
+	if s := next.state(t)["mine"]; s.State == control.Starting {
+		t.Errorf("stopped, and read again, it is %+v", s)
+	}
+	starts := other.count("mine")
+	ask(t, next, control.Request{Verb: control.Start, Server: "mine"})
+	if s := next.state(t)["mine"]; s.State != control.Waiting || s.Detail != "for credentials: "+why+"; if that is as you want it: pfar vault give mine" || other.count("mine") != starts {
+		t.Errorf("started as its file says it is %+v", s)
+	}
+
+	shown := ask(t, next, control.Request{Verb: control.Give, Server: "mine"}).Gift
+	if shown == nil || shown.Given || fmt.Sprint(shown.Keys, shown.Why) != "[a] ["+why+"]" {
+		t.Fatalf("asked what is kept from it pfard says %+v", shown)
+	}
+	next.put(t, "mine.hcl", asks("-x", ""))
+	changed <- struct{}{}
+	next.state(t)
+	for _, digest := range []string{shown.Digest, "x"} {
+		if _, err := askVault(t, next, control.Request{Verb: control.Give, Server: "mine", Gift: digest}); !errors.Is(err, control.ErrInvalid) {
+			t.Errorf("what is not what was shown is given: %v", err)
+		}
+	}
+	shown = ask(t, next, control.Request{Verb: control.Give, Server: "mine"}).Gift
+	if g := ask(t, next, control.Request{Verb: control.Give, Server: "mine", Gift: shown.Digest}).Gift; !g.Given {
+		t.Errorf("it is given %+v", g)
+	}
+	if s := next.state(t)["mine"]; s.State != control.Starting || other.count("mine") != starts+1 {
+		t.Errorf("after that it is %+v", s)
+	}
+	if g := ask(t, next, control.Request{Verb: control.Give, Server: "mine"}).Gift; len(g.Keys) != 0 || g.Given {
+		t.Errorf("nothing is kept from it, and pfard says %+v", g)
+	}
+}
+
+// TestAnotherServerIsNotGivenTheSecret: a new file does not get a secret by naming it, but the first does, and whoever names it
+// when it is stored.
+func TestAnotherServerIsNotGivenTheSecret(t *testing.T) {
+	d, m, changed := fixture(t)
+	ask(t, d, control.Request{Verb: control.Store, Key: "a", Secret: "hunter2hunter2"})
+	d.put(t, "first.hcl", asks("-s", ""))
+	changed <- struct{}{}
+	d.state(t)
+	d.put(t, "second.hcl", asks("-s", "allowed_domains = [\"collect.example\"]\n"))
+	changed <- struct{}{}
+	states := d.state(t)
+	if s := states["second"]; s.State != control.Waiting || s.Detail != `for credentials: "a" is given to "first" and not to it; if that is as you want it: pfar vault give second` || m.count("second") != 0 {
+		t.Errorf("the second is %+v", s)
+	}
+	if s := states["first"]; s.State != control.Starting {
+		t.Errorf("the first is %+v", s)
+	}
+	r := ask(t, d, control.Request{Verb: control.Rotate, Key: "a", Secret: "hunter3hunter3"})
+	if got := uses(r); got != "a changed, first restarts, second waits" || !strings.Contains(r.Changes[0].Uses[1].Why, "pfar vault give second") {
+		t.Errorf("another value is given to %s: %+v", got, r.Changes)
+	}
+	d.state(t)
+	ask(t, d, control.Request{Verb: control.Remove, Key: "a"})
+	d.state(t)
+	r = ask(t, d, control.Request{Verb: control.Store, Key: "a", Secret: "hunter2hunter2"})
+	if got := uses(r); got != "a new, first starts, second starts" {
+		t.Errorf("stored anew it is given to %s", got)
+	}
+	if _, err := askVault(t, d, control.Request{Verb: control.Give, Server: "none"}); !errors.Is(err, control.ErrNoServer) {
+		t.Errorf("a server that is none: %v", err)
+	}
+}
+
+// TestDisabledAtOnce: nothing keeps a server running that its owner wants to end.
+func TestDisabledAtOnce(t *testing.T) {
+	d, _, changed := fixture(t)
+	d.put(t, "mine.hcl", asks("-s", ""))
+	changed <- struct{}{}
+	ask(t, d, control.Request{Verb: control.Store, Key: "a", Secret: "hunter2hunter2"})
+	d.state(t)
+	d.put(t, "mine.hcl", asks("-e", "enabled = false\n"))
+	changed <- struct{}{}
+	if s := d.state(t)["mine"]; s.State != control.Stopped || s.Detail != control.DetailDisabled {
+		t.Errorf("it is %+v", s)
+	}
+}
+
+// TestGivenIsKept: what cannot be written or read is not given.
+func TestGivenIsKept(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	path := filepath.Join(t.TempDir(), "given.json")
+	p := generator.Plan{Name: "mine", Credentials: []generator.Credential{{Name: "A", Key: "a"}, {Name: "B", Key: "b"}, {Name: "C", From: "C"}}}
+	other := p
+	other.Name = "other"
+	g := newGiven(path, log)
+	if err := g.first(p); err != nil || g.refusal(p) != "" {
+		t.Fatalf("the first is refused: %v, %q", err, g.refusal(p))
+	}
+	g = newGiven(path, log)
+	if err := g.first(other); err != nil || !strings.Contains(g.refusal(other), `"b" is given to "mine" and not to it`) || g.refusal(p) != "" {
+		t.Errorf("the next pfard says %v, %q, %q", err, g.refusal(other), g.refusal(p))
+	}
+	full := newGiven(filepath.Join(path, "none"), log) // not a directory
+	if err := full.first(p); err == nil {
+		t.Error("what cannot be written is given")
+	}
+	for _, text := range []string{"{", "[]", `{"a": 7}`, ""} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g := newGiven(path, log)
+		if g.refusal(p) == "" || g.first(p) == nil || g.give(p, "a") == nil {
+			t.Errorf("with %q in the file it is given", text)
+		}
+	}
+}
+
+// TestNothingForTheBridge: what a server is not given, its bridge has not got either.
+func TestNothingForTheBridge(t *testing.T) {
+	const token = "ghp_0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX"
+	d := delivery{vault: values{"a": []byte(token)}, learn: func(string, []byte) {}, handing: handing{slog.New(slog.DiscardHandler), recordsAll}, stood: newStood("", nil), given: givenTo(t)}
+	p := generator.Plan{Name: "mine", Credentials: []generator.Credential{{Name: "A", Key: "a", Deliver: "broker"}}}
+	if m, err := d.material(p); err != nil || len(m.Secrets) != 1 {
+		t.Fatalf("the first bridge has %+v, %v", m, err)
+	}
+	p.Name = "other"
+	if m, err := d.material(p); err != nil || len(m.Secrets) != 0 {
+		t.Errorf("another has %+v, %v", m, err)
+	}
+}

@@ -1,0 +1,114 @@
+package generator
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/generator/declaration"
+)
+
+// Terms are what a declaration says that decides where a secret goes which its server is given: what runs, whom it reaches, and
+// whether the secret enters the sandbox. What was given on some terms is not given on others before the owner agrees (CR-12).
+type Terms struct {
+	Command []string `json:"command"`           // with its arguments
+	Env     string   `json:"env,omitempty"`     // digest of the declared variables
+	Allowed []string `json:"allowed,omitempty"` // allowed_domains
+	Blocked []string `json:"blocked,omitempty"` // blocked_domains
+	Private []string `json:"private,omitempty"` // allow_private: NAME at PREFIX
+	Wire    []string `json:"wire,omitempty"`    // where its bridge puts the secret, which is nowhere else; none: the sandbox has it
+}
+
+// Terms are those on which the server gets what the vault has under a key.
+func (p Plan) Terms(key string) Terms {
+	t := Terms{Command: append([]string{p.Sandbox.Command}, p.Sandbox.Args...), Env: p.Setting}
+	for _, e := range p.Egress.Endpoints {
+		t.Allowed = append(t.Allowed, e.String())
+	}
+	for _, e := range p.Egress.Blocked {
+		t.Blocked = append(t.Blocked, e.String())
+	}
+	for _, x := range p.Egress.Private {
+		name := x.Host
+		if x.Wildcard {
+			name = "*." + name
+		}
+		for _, prefix := range x.Prefixes {
+			t.Private = append(t.Private, name+" at "+prefix.String())
+		}
+	}
+	for _, c := range p.Credentials {
+		if c.Key != key {
+			continue
+		}
+		if c.Deliver != declaration.Brokered {
+			t.Wire = nil
+			break
+		}
+		for _, h := range c.Hosts {
+			for _, place := range c.Places {
+				t.Wire = append(t.Wire, strings.TrimSuffix(string(place.Part)+" "+place.Name, " ")+" of "+h.String())
+			}
+		}
+	}
+	return t
+}
+
+// Beyond says in words what of t goes beyond what was agreed to, each with the declaration's key that says it; nothing: t are
+// the same terms, or narrower ones.
+func (t Terms) Beyond(agreed Terms) []Excess {
+	var list []Excess
+	if !slices.Equal(t.Command, agreed.Command) {
+		list = append(list, Excess{"command", fmt.Sprintf("what runs was %s and is %s", words(agreed.Command), words(t.Command))})
+	}
+	if t.Env != agreed.Env {
+		list = append(list, Excess{"env", "env is another one"})
+	}
+	more := func(key, what string, now, before []string) {
+		if now = without(now, before); len(now) > 0 {
+			list = append(list, Excess{key, what + " " + words(now)})
+		}
+	}
+	more("allowed_domains", "it reaches also", t.Allowed, agreed.Allowed)
+	more("blocked_domains", "it no longer blocks", agreed.Blocked, t.Blocked)
+	more("allow_private", "it reaches also", t.Private, agreed.Private)
+	switch {
+	case len(agreed.Wire) == 0: // the sandbox had it, and nothing is closer
+	case len(t.Wire) == 0:
+		list = append(list, Excess{"auth", "the secret enters the sandbox, and its bridge alone had it"})
+	default:
+		more("auth", "its bridge puts the secret also into", t.Wire, agreed.Wire)
+	}
+	return list
+}
+
+// Excess is one thing that was not agreed to.
+type Excess struct {
+	Key  string // of the declaration: "command"
+	What string // in words
+}
+
+func words(list []string) string {
+	quoted := make([]string, len(list))
+	for i, w := range list {
+		quoted[i] = quote(w)
+	}
+	return strings.Join(quoted, " ")
+}
+
+func without(list, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(others, s) })
+}
+
+// setting is the digest of the declared variables of a server that is given secrets of the vault; "" if there are none.
+func setting(s declaration.Server) string {
+	if len(s.Env) == 0 || !slices.ContainsFunc(s.Credentials, func(c declaration.Credential) bool { return c.Key != "" }) {
+		return ""
+	}
+	b, _ := json.Marshal(s.Env) // strings
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
