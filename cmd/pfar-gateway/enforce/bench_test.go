@@ -19,6 +19,7 @@ func BenchmarkGate(b *testing.B) {
 	who := laptop
 	who.Profile = "strict"
 	it := tool(b, "notes", gate.None)
+	it.Owner = b // as in the gateway, which keeps facts as long as the server is the same
 	arguments := []byte(`{"text":"` + strings.Repeat("some words ", 1024/11) + `"}`)
 	request := enforce.Request{Method: "tools/call", Arguments: arguments, Params: []byte(`{"name":"t","arguments":` + string(arguments) + `}`)}
 	var took []time.Duration

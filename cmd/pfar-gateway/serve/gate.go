@@ -120,8 +120,16 @@ func hints(i registry.Item) *gate.Hints {
 // client's choosing. bounded reports whether there is nothing in it but arguments.
 func (x *exchange) asked() (r enforce.Request, bounded bool) {
 	r = enforce.Request{Method: x.msg.Method, Params: paramsOr(x.msg.Params), Arguments: x.params.Get("arguments")}
+	var edits []jsonrpc.Edit
 	if trace := x.headerTrace(); trace != "" && x.meta.Get("traceparent") == nil {
-		r.Params = jsonrpc.Splice(nil, r.Params, x.params.Prepend(r.Params, append([]byte(`"traceparent":`), jsonrpc.Quote(trace)...)))
+		edits = append(edits, x.params.Prepend(r.Params, append([]byte(`"traceparent":`), jsonrpc.Quote(trace)...)))
+	}
+	if slices.ContainsFunc(x.meta, func(m jsonrpc.Member) bool { return perRequest(m.Name) }) { // see metaFor
+		own := x.meta.Merge(nil, func(name []byte) bool { return !perRequest(name) }, nil)
+		edits = append(edits, x.params.Replace(x.params.Index("_meta"), own))
+	}
+	if len(edits) > 0 {
+		r.Params = jsonrpc.Splice(nil, r.Params, edits...)
 	}
 	bounded = !slices.ContainsFunc(x.meta, func(m jsonrpc.Member) bool {
 		return !plainMeta(m.Name) && string(m.Name) != mcp.MetaKeyClientInfo
