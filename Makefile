@@ -53,7 +53,7 @@ run: build $(SERVERS)/.installed
 
 # The end-to-end tests come last and alone: they measure time.
 test: $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
-	tests/setup.sh bwrap ip nft gcc postgres requests curl chromium
+	tests/setup.sh bwrap ip nft gcc postgres requests curl chromium Xtigervnc
 	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/systemd$$' -e '/tests/conformance$$' -e '/tests/soak$$')
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) test-systemd test-vm; \
 	else echo "NOT RUN as an ordinary user: tests/systemd and tests/vm, whose images are made as root"; fi
@@ -63,7 +63,7 @@ test: $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
 
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
 test-systemd: $(SERVERS)/.installed $(CLIENTS)/.installed
-	tests/setup.sh nspawn ip nft gcc chromium
+	tests/setup.sh nspawn ip nft gcc chromium Xtigervnc
 	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -count=1 -timeout 9m ./tests/systemd
 
 # The same on Debian's kernel in a virtual machine: limits, the host's firewall, boot order, clocks and power cuts.
@@ -93,7 +93,7 @@ bench: $(SERVERS)/.installed $(CLIENTS)/.installed
 	tests/setup.sh bwrap ip
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkBrokered$$' -benchtime 2s ./cmd/pfar-egress
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkGate$$' -benchtime 2s ./cmd/pfar-gateway/enforce
-	@if [ "$$(id -u)" = 0 ]; then tests/setup.sh nspawn nft chromium && \
+	@if [ "$$(id -u)" = 0 ]; then tests/setup.sh nspawn nft chromium Xtigervnc && \
 	PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./tests/systemd; \
 	else echo "NOT RUN as an ordinary user: the benchmarks of tests/systemd"; fi
 	CGO_ENABLED=0 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go run ./tests/bench

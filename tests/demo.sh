@@ -21,6 +21,7 @@ declarations=$build/declarations
 rm -rf "$declarations"
 mkdir -p "$declarations"
 cp examples/*.hcl examples/*.toml "$declarations/" 2>/dev/null || cp examples/*.hcl "$declarations/"
+command -v Xtigervnc >/dev/null || rm "$declarations/browser-headed.hcl" # its display
 # A server that attacks its sandbox, to show what becomes of it.
 cat >"$declarations/intruder.hcl" <<END
 description     = "tests/hostile: a server that tries what it must not"

@@ -26,6 +26,7 @@ for command in "$@"; do
 	nspawn) package=systemd-container ;;
 	postgres) package=postgresql ;;
 	requests) package=python3-requests ;;
+	Xtigervnc) package=tigervnc-standalone-server ;;
 	*) package=$command ;;
 	esac
 	if ! have "$command"; then

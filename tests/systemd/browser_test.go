@@ -15,19 +15,19 @@ import (
 	"github.com/pfar/pfar/tests/systemd/bed"
 )
 
-// bringBrowser brings this host's Chromium, with the libraries that Debian's image lacks, and a Node.js that is new enough for the
-// server.
+// bringBrowser brings this host's Chromium and an X server for it, with the libraries that Debian's image lacks, and a Node.js
+// that is new enough for the server.
 func bringBrowser(ctx context.Context, dir string) error {
 	debian, err := image.Root(ctx, images)
 	if err != nil {
 		return err
 	}
-	const chromium = "/usr/lib/chromium/chromium"
-	out, err := exec.CommandContext(ctx, "ldd", chromium).Output()
+	const chromium, display, keyboard = "/usr/lib/chromium/chromium", "/usr/bin/Xtigervnc", "/usr/bin/xkbcomp"
+	out, err := exec.CommandContext(ctx, "ldd", chromium, display, keyboard).Output()
 	if err != nil {
-		return errors.Join(errors.New("finding what Chromium needs: is it installed? tests/setup.sh chromium does that"), err)
+		return errors.Join(errors.New("finding what Chromium and Xtigervnc need: are they installed? tests/setup.sh chromium Xtigervnc does that"), err)
 	}
-	files := []string{filepath.Dir(chromium)}
+	files := []string{filepath.Dir(chromium), display, keyboard, "/usr/share/X11/xkb"}
 	for _, library := range regexp.MustCompile(`(?m)=> (/\S+)`).FindAllStringSubmatch(string(out), -1) {
 		files = append(files, library[1])
 	}
@@ -84,32 +84,39 @@ for address in ["127.0.0.2", "127.0.0.66", "127.0.0.1"]:
     threading.Thread(target=http.server.ThreadingHTTPServer((address, 8080), Handler).serve_forever).start()
 `
 
-// TestBrowser: the example of a browser runs under its units, with all that confines those, and reaches what is declared alone.
-func TestBrowser(t *testing.T) {
-	t.Parallel()
-	m := appliance(t)
+// shopping boots a machine with the site, and with the example of a browser, which may open that. It returns a function that
+// opens its page.
+func shopping(t *testing.T, example string) (m *bed.Machine, open func()) {
+	t.Helper()
+	m = appliance(t)
 	m.Put(t, "/etc/hosts", m.Read(t, "/etc/hosts")+"127.0.0.2 www.shop.example\n127.0.0.66 evil.example\n", 0o644)
 	m.Put(t, "/root/site.py", site, 0o644)
 	m.Run(t, "systemd-run", "--quiet", "--unit=site", "python3", "/root/site.py")
-	text, err := os.ReadFile(filepath.Join(root, "examples/browser.hcl"))
+	text, err := os.ReadFile(filepath.Join(root, "examples", example+".hcl"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	declared := regexp.MustCompile(`(?m)^allowed_domains.*$`).ReplaceAllLiteralString(string(text), "allowed_domains = [\"www.shop.example:8080\"]\nallow_private = { \"www.shop.example\" = \"127.0.0.2\" }")
 	declared = strings.Replace(declared, `command = "node"`, `command = "`+programs+`/node"`, 1)
-	m.Put(t, "/etc/pfar/mcp.d/browser.hcl", declared, 0o644)
-	becomes(t, m, "browser", control.Sleeping)
-	open := func(want string) {
+	m.Put(t, "/etc/pfar/mcp.d/"+example+".hcl", declared, 0o644)
+	becomes(t, m, example, control.Sleeping)
+	return m, func() {
 		t.Helper()
 		bed.Eventually(t, 3*soon, func() error {
-			r := m.Try("pfar", "call", "browser.browser_navigate", "--url", "http://www.shop.example:8080/")
-			if !strings.Contains(r.Stdout, want) {
-				return errors.New(r.String() + m.Try("journalctl", "--no-pager", "--lines=20", "-u", "pfar-mcp@browser").Stdout)
+			r := m.Try("pfar", "call", example+".browser_navigate", "--url", "http://www.shop.example:8080/")
+			if !strings.Contains(r.Stdout, "Page Title: shop") {
+				return errors.New(r.String() + m.Try("journalctl", "--no-pager", "--lines=20", "-u", "pfar-mcp@"+example).Stdout)
 			}
 			return nil
 		})
 	}
-	open("Page Title: shop")
+}
+
+// TestBrowser: the example of a browser runs under its units, with all that confines those, and reaches what is declared alone.
+func TestBrowser(t *testing.T) {
+	t.Parallel()
+	m, open := shopping(t, "browser")
+	open()
 	if r := m.Try("pfar", "call", "browser.browser_wait_for", "--text", "all has been tried"); !strings.Contains(r.Stdout, "all has been tried") {
 		t.Errorf("the page's script: %s", r)
 	}
@@ -123,5 +130,27 @@ func TestBrowser(t *testing.T) {
 		}
 	}
 	m.Run(t, "systemctl", "restart", "pfar-mcp@browser")
-	open("Page Title: shop")
+	open()
+}
+
+// greet connects to a display, and prints what that says first.
+const greet = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(s.recv(12))"
+
+// TestDisplay: the example of a headed browser has its display under its units as well, also when it was started again, and the
+// server's own user gets at that, as pfar-declaration(5) has it, and no other but root.
+func TestDisplay(t *testing.T) {
+	t.Parallel()
+	m, open := shopping(t, "browser-headed")
+	const home = "/var/lib/pfar/home/browser-headed"
+	for range 2 {
+		open()
+		own := strings.TrimSpace(m.Run(t, "stat", "-c", "%u", home))
+		for uid, may := range map[string]bool{"0": true, own: true, "1000": false, "60999": false} {
+			r := m.Try("setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "python3", "-c", greet, home+"/display")
+			if strings.Contains(r.Stdout, "RFB 003.008") != may || strings.Contains(r.Stderr, "PermissionError") == may {
+				t.Errorf("the display for uid %s: %s", uid, r)
+			}
+		}
+		m.Run(t, "systemctl", "restart", "pfar-mcp@browser-headed")
+	}
 }
