@@ -318,8 +318,10 @@ func TestDeclaredAddressNeedsNoLookup(t *testing.T) {
 }
 
 func TestRefusalSaysWhatToDo(t *testing.T) {
-	w := newWorld(t, nil, "api.allowed.test", "*.wild.test")
+	w := newWorld(t, nil, "api.allowed.test", "*.wild.test", "lan.test")
+	w.answers["lan.test."] = addrs("10.0.0.1")
 	for target, says := range map[string][]string{
+		"lan.test:443":              {"address-refused", "allow_private", "allowed_domains"},
 		"evil.test:443":             {"refuses evil.test:443: name-not-declared", `server "notion"`, `"evil.test"`, "notion.hcl"},
 		"db.test:5432":              {`"db.test:5432"`},
 		"api.allowed.test:22":       {"may reach api.allowed.test", `"api.allowed.test:22"`},

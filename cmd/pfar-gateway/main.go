@@ -28,8 +28,8 @@ token as the credential "token" ($CREDENTIALS_DIRECTORY).
   --token-file FILE  read the bearer token of the TCP endpoint from FILE
   --allow-uid UID    serve this user on the Unix socket, beside root and the
                      user that pfar-gateway runs as; may be repeated
-  --control PATH     ask pfard on this socket for processes of servers that give
-                     each client session one of its own (sessions = "own")
+  --control PATH     ask pfard on this socket what clients, policies and secrets
+                     there are, and to start and stop servers
   --inspectors DIR   ask the inspectors of the policy on their sockets in this
                      directory
   --keep-audit       have the service manager keep the audit file, so that the next

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
 	"github.com/pfar/pfar/policies/fence"
@@ -42,7 +43,17 @@ func TestManualKnowsEveryLimit(t *testing.T) {
 			t.Errorf("the manual has %d limits where there are %d", n, v.NumField())
 		}
 	}
-	for _, code := range []int{registry.CodeUnavailable, registry.CodeBusy, serve.CodeResult, serve.CodeNoServer, serve.CodeNoSession} {
+	a := approval.DefaultLimits()
+	for _, says := range []string{
+		fmt.Sprintf("waits for %.0f s;", a.Wait.Seconds()), fmt.Sprintf("is over after %.0f s,", a.Life.Seconds()),
+		fmt.Sprintf("At once %d calls can wait, %d of one client, %[2]d of one server, and %d of one client to one server;", a.Open, a.OfOne, a.OfOne/2),
+		fmt.Sprintf("a client can have %d asked about, and then one more every %.0f s.", a.Burst, a.Every.Seconds()),
+	} {
+		if !strings.Contains(strings.ReplaceAll(manual, "\n", " "), says) {
+			t.Errorf("the manual does not say %q", says)
+		}
+	}
+	for _, code := range []int{registry.CodeUnavailable, registry.CodeBusy, serve.CodeResult, serve.CodeNoServer, serve.CodeNoSession, approval.Code} {
 		if !strings.Contains(manual, fmt.Sprintf(".It Li %d Ta ", code)) {
 			t.Errorf("the manual lacks the code %d", code)
 		}

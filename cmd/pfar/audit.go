@@ -66,7 +66,13 @@ func (c *cli) auditCommand() *cobra.Command {
 		{&f.verdict, "verdict", "calls with this `VERDICT` only", []string{"allow", "inspect", "ask", "deny"}},
 		{&f.kind, "kind", "records of this `KIND` only", auditKinds()},
 	} {
-		cmd.Flags().StringVar(flag.to, flag.name, "", flag.usage)
+		cmd.Flags().Func(flag.name, flag.usage, func(s string) error {
+			if flag.words != nil && !slices.Contains(flag.words, s) {
+				return fmt.Errorf("want one of %s", strings.Join(flag.words, ", "))
+			}
+			*flag.to = s
+			return nil
+		})
 		completer := cobra.NoFileCompletions
 		if flag.words != nil {
 			completer = cobra.FixedCompletions(flag.words, cobra.ShellCompDirectiveNoFileComp)

@@ -142,7 +142,8 @@ func TestAuditFilters(t *testing.T) {
 			t.Errorf("%q", line)
 		}
 	}
-	for args, want := range map[string]int{"notion": exitUsage, "9999999999": exitNoSuch, "--since x": exitUsage, "--since -1h": exitUsage, allowedID + " x": exitUsage} {
+	for args, want := range map[string]int{"notion": exitUsage, "9999999999": exitNoSuch, "--since x": exitUsage, "--since -1h": exitUsage,
+		"--verdict denied": exitUsage, "--kind calls": exitUsage, allowedID + " x": exitUsage} {
 		if out, code := b.audited(t, strings.Fields(args)...); code != want {
 			t.Errorf("%s: exit code %d: %s", args, code, out)
 		}

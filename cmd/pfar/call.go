@@ -140,13 +140,13 @@ func (c *cli) callTool(ctx context.Context, g *gateway, t tool, rest []string, b
 	return c.printResult(t, raw)
 }
 
-// explainDown adds the remedy to the error of a call if its server does not run.
+// explainDown adds the remedy to the error of a call if its server is down.
 func (c *cli) explainDown(ctx context.Context, server string, err error) error {
 	report, reportErr := c.report(ctx)
 	if reportErr != nil {
 		return err
 	}
-	if s, findErr := findServer(report, server); findErr == nil && s.State != control.Running && ctx.Err() == nil {
+	if s, findErr := findServer(report, server); findErr == nil && !reachable(s) && ctx.Err() == nil {
 		return fail(exitFailed, "%w", err).withHint("%s", remedy(s))
 	}
 	return err

@@ -83,7 +83,7 @@ func (c *cli) awaitServer(ctx context.Context, name string) error {
 		switch s.State {
 		case control.Starting, control.BackOff:
 			return nil
-		case control.Running:
+		case control.Running, control.Sleeping: // the first request wakes it
 			settled = true
 			return io.EOF
 		}

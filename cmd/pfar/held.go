@@ -38,7 +38,7 @@ func (c *cli) explainMissing(ctx context.Context, words []string, found match, e
 			return findErr
 		}
 		err = fail(exitFailed, "%w: it is %s", silent, describe(s)).withHint("%s", remedy(s))
-		if s.State != control.Running {
+		if !reachable(s) {
 			return err
 		}
 	}

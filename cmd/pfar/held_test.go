@@ -32,6 +32,7 @@ func TestHeldTools(t *testing.T) {
 	review("notion", "searches and sends", "search", "x;reboot", "work-list")
 	review("fs", "reads", "read")
 	review("off", "reads", "read")
+	review("lazy", "reads", "read")
 	mux := http.NewServeMux()
 	mux.Handle("/", gatewayOf(
 		tooled("notion", "list", "lists", `{"type":"object"}`, echo),
@@ -40,7 +41,8 @@ func TestHeldTools(t *testing.T) {
 	b.serveOperator(t, pins.Handler(store, nil))
 	b.pfard(t, control.Report{Servers: []control.Server{
 		{Name: "notion", State: control.Running}, {Name: "notion-work", State: control.Running},
-		{Name: "fs", State: control.Running, Detail: "0 tools"}, {Name: "off", State: control.Stopped}}}, nil)
+		{Name: "fs", State: control.Running, Detail: "0 tools"}, {Name: "off", State: control.Stopped},
+		{Name: "lazy", State: control.Sleeping}}}, nil)
 	const changed, unseen = " is held back until you accept it: it has changed since you did\nhint: pfar pins show ", " is held back until you accept it: it is new\nhint: pfar pins show "
 	for args, want := range map[string]string{
 		"call notion.search":              `1 "notion.search"` + changed + "notion search\n",
@@ -52,6 +54,7 @@ func TestHeldTools(t *testing.T) {
 		"tools fs":                        "1 fs offers no tools now: it is running, 0 tools\nhint: pfar pins show fs\n",
 		"call fs.write":                   "1 fs offers no tools now: it is running, 0 tools\nhint: pfar pins show fs\n",
 		"call off.read":                   "1 off offers no tools now: it is stopped\nhint: pfar start off\n", // there is more in its way
+		"call lazy.read":                  `1 "lazy.read"` + unseen + "lazy read\n",
 		"call notion.serch":               "4 no such tool: \"notion.serch\"\nhint: \"pfar tools\" lists the tools\n",
 		"call mcp-notion-work-list":       `1 "notion.work-list"` + unseen + "notion work-list\n", // it may be meant
 		"call notion.list":                "0",

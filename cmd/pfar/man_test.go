@@ -29,7 +29,12 @@ func TestManualKnowsEveryVerbAndFlag(t *testing.T) {
 		if cmd == root || !cmd.Runnable() {
 			return
 		}
-		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			flags[f.Name] = true
+			if f.Shorthand != "" && !strings.Contains(manual, "\n.Fl "+f.Shorthand+"\n") {
+				t.Errorf("the manual lacks -%s of --%s", f.Shorthand, f.Name)
+			}
+		})
 		if cmd.HasSubCommands() {
 			return
 		}
@@ -54,6 +59,28 @@ func TestManualKnowsEveryVerbAndFlag(t *testing.T) {
 		if !verbs[m[1]] {
 			t.Errorf("the manual has the verb %q, which pfar has not", m[1])
 		}
+	}
+}
+
+// TestManualKnowsTheEnvironment compares the manual's variables with the help's, and the kinds of records with the program's.
+func TestManualKnowsTheEnvironment(t *testing.T) {
+	b, err := os.ReadFile("../../packaging/man/pfar.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(b), "\n.Sh ENVIRONMENT\n")
+	section, _, _ = strings.Cut(section, "\n.Sh ")
+	variables := regexp.MustCompile(`(?m)^  ([A-Z_]+)`).FindAllStringSubmatch(environmentHelp, -1)
+	for _, m := range variables {
+		if !regexp.MustCompile(`(?m)^\.It Ev ` + m[1] + `\b`).MatchString(section) {
+			t.Errorf("the manual lacks %s", m[1])
+		}
+	}
+	if n := strings.Count(section, "\n.It Ev "); n != len(variables) {
+		t.Errorf("the manual has %d variables where the help has %d", n, len(variables))
+	}
+	if kinds := ".Li " + strings.Join(auditKinds(), " , ") + " .\n"; !strings.Contains(string(b), kinds) {
+		t.Errorf("the manual lacks %q", kinds)
 	}
 }
 

@@ -10,6 +10,11 @@ import (
 // vaultSet is the remedy that pfard itself names for a missing secret.
 var vaultSet = regexp.MustCompile(`pfar vault set [a-z0-9_-]+`)
 
+// reachable reports whether a call gets to a server: one that sleeps is started by it.
+func reachable(s control.Server) bool {
+	return s.State == control.Running || s.State == control.Sleeping
+}
+
 // remedy says what makes a server run that does not.
 func remedy(s control.Server) string {
 	switch s.State {
@@ -20,6 +25,8 @@ func remedy(s control.Server) string {
 		if s.Detail == control.DetailOff(s.Name) {
 			return "pfar enable " + s.Name
 		}
+		return "pfar start " + s.Name
+	case control.Sleeping:
 		return "pfar start " + s.Name
 	case control.Waiting:
 		if command := vaultSet.FindString(s.Detail); command != "" {

@@ -44,8 +44,9 @@ func TestRemedies(t *testing.T) {
 // TestCallOfACrashedServer: its tools are still listed, and the gateway refuses the call.
 func TestCallOfACrashedServer(t *testing.T) {
 	for state, want := range map[control.State]string{
-		control.Failed:  "upstream is gone\nhint: pfar logs notion says why, pfar start notion tries again\n",
-		control.Running: "upstream is gone\n",
+		control.Failed:   "upstream is gone\nhint: pfar logs notion says why, pfar start notion tries again\n",
+		control.Running:  "upstream is gone\n",
+		control.Sleeping: "upstream is gone\n", // the call would have started it
 	} {
 		first := searchGateway(t, "")
 		first.pfard(t, control.Report{Servers: []control.Server{{Name: "notion", State: state}}}, nil)
@@ -56,7 +57,7 @@ func TestCallOfACrashedServer(t *testing.T) {
 	}
 }
 
-// TestConnectWaits for a server that is on its way up, and only for that.
+// TestConnectWaits for a server that is on its way up, and only for that: one that sleeps is there.
 func TestConnectWaits(t *testing.T) {
 	first := searchGateway(t, "")
 	p := first.pfard(t, control.Report{Servers: []control.Server{{Name: "notion", State: control.Starting}}}, nil)
@@ -74,6 +75,11 @@ func TestConnectWaits(t *testing.T) {
 	p.set(func(r *control.Report) { r.Servers[0].State = control.Running })
 	if code := <-done; code != 0 {
 		t.Errorf("exit %d, %s", code, b.err)
+	}
+	p.set(func(r *control.Report) { r.Servers[0].State = control.Sleeping })
+	b = first.again("")
+	if code := b.run(t.Context(), []string{"connect", "notion"}); code != 0 {
+		t.Errorf("asleep: exit %d, %s", code, b.err)
 	}
 	b = first.again("")
 	if code := b.run(t.Context(), []string{"connect", "notoin"}); code != exitNoSuch || !strings.Contains(b.err.String(), `did you mean "notion"?`) {

@@ -18,10 +18,13 @@ const environmentHelp = `Variables that pfar and pfard read. Paths in brackets a
 everybody else.
 
   PFAR_RUN_DIR      sockets; in memory [/run/pfar; $XDG_RUNTIME_DIR/pfar, else /dev/shm/pfar-UID]
-  PFAR_STATE_DIR    token, logs, pins, private homes, vault [/var/lib/pfar; $XDG_STATE_HOME/pfar]
-  PFAR_CONFIG_DIR   declarations; those of clients are in clients.d beside it
+  PFAR_STATE_DIR    token, logs, pins, sessions, audit, private homes, vault
+                    [/var/lib/pfar; $XDG_STATE_HOME/pfar]
+  PFAR_CONFIG_DIR   declarations; clients.d, policies.d and on-failure are beside it
                     [/etc/pfar/mcp.d; $XDG_CONFIG_HOME/pfar/mcp.d]
   PFAR_SERVERS_DIR  programs installed for servers [servers in PFAR_STATE_DIR]
+  HTTPS_PROXY       the HTTP proxy of the own network, through which servers reach what is declared,
+                    as HTTP_PROXY and NO_PROXY. Read by "pfar up"
   NO_COLOR          if not empty, no colour (no-color.org)
 
   OTEL_EXPORTER_OTLP_ENDPOINT

@@ -19,7 +19,8 @@ keeps it however often its client connects: it is what the policy decides by. On
 A client has one session, "default". "new" makes another one, for a task that is to begin with nothing seen: its
 client uses it at /mcp/CLIENT/HANDLE.
 
-A server that a session has written to after it saw strangers' text is stained: what it says is theirs as well.`
+A server that a session has written to is stained with the session's label: what it says has at least that one,
+until "clear".`
 
 func (c *cli) sessionsCommand() *cobra.Command {
 	list := func(cmd *cobra.Command, _ []string) error { return c.sessionsList(cmd.Context()) }
@@ -58,7 +59,7 @@ func (c *cli) sessionsCommand() *cobra.Command {
 		act("thaw", "Let a session go on that was frozen by denials", "thaw", "Let %s go on?"),
 		act("end", "End a session that was made with new", "end", "End %s?"),
 		c.outputFlag(&cobra.Command{
-			Use: "stains", Short: "The servers that tainted sessions have written to", Args: arguments(),
+			Use: "stains", Short: "The servers that hold what sessions had seen", Args: arguments(),
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.stains(cmd.Context()) },
 		}), clear)
 	return root

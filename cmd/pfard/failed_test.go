@@ -250,6 +250,9 @@ func TestHookEnvironment(t *testing.T) {
 	if strings.Contains(got, "hunter2") {
 		t.Errorf("it is given this process's secrets: %s", got)
 	}
+	if n := len(printable(strings.Repeat("x", maxReason+1))); n != maxReason {
+		t.Errorf("a reason of %d bytes, want %d", n, maxReason)
+	}
 }
 
 // TestTheOwnerIsToldOnce of each server that is disabled, and again only when it was started and failed anew.

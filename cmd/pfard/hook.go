@@ -124,8 +124,9 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
+	const cut = "..."
 	if len(s) > maxReason {
-		s = strings.ToValidUTF8(s[:maxReason], "") + "..."
+		s = strings.ToValidUTF8(s[:maxReason-len(cut)], "") + cut
 	}
 	return s
 }
