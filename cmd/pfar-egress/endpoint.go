@@ -81,7 +81,7 @@ func onlyTo(host string, port uint16, policy egress.Policy, out dialer, roots *x
 			var rec record
 			c, err := p.connect(ctx, d, port, &rec)
 			if err != nil {
-				return nil, notConnected(err, &rec, whose)
+				return nil, unreached(err, &rec, whose)
 			}
 			return c, nil
 		},
@@ -90,16 +90,42 @@ func onlyTo(host string, port uint16, policy egress.Policy, out dialer, roots *x
 	}
 }
 
-// notConnected says why there is no connection, to the owner of what has the host declared.
-func notConnected(err error, rec *record, whose string) error {
+// notConnected is why there is no connection.
+type notConnected struct{ error }
+
+// unreached says why there is no connection, to the owner of what has the host declared.
+func unreached(err error, rec *record, whose string) notConnected {
 	ref, ok := errors.AsType[*refusal](err)
 	switch {
 	case ok && ref == errAddressRefused:
-		return fmt.Errorf("its name leads to %s, which is no public address (%s): allow_private of the %s can name it", rec.skipped, rec.special, whose)
+		err = fmt.Errorf("its name leads to %s, which is no public address (%s): allow_private of the %s can name it", rec.skipped, rec.special, whose)
 	case ok && rec.err != nil:
-		return fmt.Errorf("%s (%w)", ref.reason, rec.err)
+		err = fmt.Errorf("%s (%w)", ref.reason, rec.err)
 	}
-	return err
+	return notConnected{err}
+}
+
+var (
+	errSlow   = errors.New("it did not answer in time")
+	errNoHTTP = errors.New("its answer is none that HTTP/1.1 knows")
+)
+
+// unquoted is an error of net/http's without what the host has said, which may be what it was sent, a key or a token.
+func unquoted(err error) error {
+	var none notConnected
+	var timeout net.Error
+	switch {
+	case errors.As(err, &none):
+		return none
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return errSlow
+	case errors.Is(err, context.Canceled):
+		return context.Canceled
+	}
+	if known := cause(err); known != nil {
+		return known
+	}
+	return errNoHTTP
 }
 
 // bounded limits what an answer may hold, and keeps it.
@@ -229,7 +255,7 @@ func why(err error) *failure {
 	case web.Timeout():
 		return &failure{words: fmt.Sprintf("it did not answer within %s", answerTime)}
 	}
-	return &failure{words: printable(web.Err.Error())}
+	return &failure{words: printable(unquoted(web).Error())}
 }
 
 // endpointRefused judges an answer that is a refusal. Codes are those of RFC 6749 section 5.2. An answer without one is not the

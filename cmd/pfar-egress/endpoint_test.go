@@ -112,6 +112,34 @@ func refreshed(t *testing.T, s oauth.Set, out dialer, roots *x509.CertPool) (oau
 	return e.refresh(ctx, t.Context())
 }
 
+// speaks answers with octets that need not be HTTP.
+func speaks(text string) func(int, http.ResponseWriter, *http.Request) {
+	return func(_ int, w http.ResponseWriter, _ *http.Request) {
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			_, _ = io.WriteString(c, text)
+			c.Close()
+		}
+	}
+}
+
+// notHTTP are answers that net/http quotes in its errors.
+var notHTTP = map[string]string{
+	"another protocol": "hunter2 hunter2\r\n\r\n", "an odd status": "HTTP/1.1 hunter2 OK\r\n\r\n", "an odd version": "HTTP/hunter2 200 OK\r\n\r\n", "an odd field": "HTTP/1.1 200 OK\r\nhunter2\r\n\r\n",
+	"an odd length": "HTTP/1.1 200 OK\r\nContent-Length: hunter2\r\n\r\n", "an odd coding": "HTTP/1.1 200 OK\r\nTransfer-Encoding: hunter2\r\n\r\n",
+	"an odd trailer": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n1\r\nx\r\n0\r\nhunter2\r\n\r\n",
+}
+
+// TestRefreshQuotesNothing: what an endpoint says in place of HTTP may be what it was sent.
+func TestRefreshQuotesNothing(t *testing.T) {
+	for name, text := range notHTTP {
+		p := newProvider(t, speaks(text))
+		if got, f := refreshed(t, set(p.URL), newDialer(nil), p.roots); f == nil || f.words == "" || f.final || strings.Contains(fmt.Sprintf("%+v", *f), "hunter2") {
+			t.Errorf("%s: %+v, %+v", name, got, f)
+		}
+	}
+}
+
 // answers has a status, the fields in between as "Name: value", and a body, after blank lines.
 func answers(status int, body string, fields ...string) func(int, http.ResponseWriter, *http.Request) {
 	return func(_ int, w http.ResponseWriter, _ *http.Request) {
@@ -166,12 +194,7 @@ func TestRefreshThatFails(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, `{"access_token":"hun`)
 		}, "holds no token", "", false, 0},
-		"a connection that is closed": {func(_ int, w http.ResponseWriter, _ *http.Request) {
-			c, _, err := w.(http.Hijacker).Hijack()
-			if err == nil {
-				c.Close()
-			}
-		}, "EOF", "", false, 0},
+		"a connection that is closed": {speaks(""), "EOF", "", false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProvider(t, c.answer)

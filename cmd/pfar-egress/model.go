@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -190,17 +189,14 @@ func (m *model) answer(ctx context.Context, asked []byte) ([]byte, error) {
 		r.Header.Set("Authorization", "Bearer "+m.key)
 	}
 	resp, err := m.client.Do(r)
-	if web, ok := errors.AsType[*url.Error](err); ok {
-		err = web.Err // without the address, in which there may be more than a name
-	}
 	if err != nil {
-		return nil, err
+		return nil, unquoted(err) // nor with the address, in which there may be more than a name
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("reading the answer: %w", err)
+		return nil, fmt.Errorf("reading the answer: %w", unquoted(err))
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("the API answers %d", resp.StatusCode)
 	case len(text) > maxAnswer:

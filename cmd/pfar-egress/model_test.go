@@ -91,6 +91,17 @@ func TestModelSaysNothing(t *testing.T) {
 	}
 }
 
+// TestModelQuotesNothing: what an API says in place of HTTP may be its key.
+func TestModelQuotesNothing(t *testing.T) {
+	for name, text := range notHTTP {
+		e := api(t, func(w http.ResponseWriter, r *http.Request, _ chat) { speaks(text)(0, w, r) })
+		e.Key = "vault:llm"
+		if got, err := ask(t, e, "hunter2", "hello"); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
 func TestModelAnswers(t *testing.T) {
 	for _, key := range []string{"", "k1"} {
 		want := map[string]string{"": "", "k1": "Bearer k1"}[key]

@@ -14,6 +14,7 @@ import (
 	"net/textproto"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -277,6 +278,11 @@ func (o *opened) check(r *http.Request) *refusal {
 		port = 443
 	}
 	named := r.Header["Host"] // of HTTP/2, beside :authority
+	for name := range r.Header {
+		if underscored(name) {
+			return errUnplain
+		}
+	}
 	switch {
 	case among(r.Method, refusedMethods[:]):
 		return errPassedMethod
@@ -288,6 +294,8 @@ func (o *opened) check(r *http.Request) *refusal {
 		return errMisdirected
 	case r.URL.Opaque != "": // "https:target", which is neither a path nor an address
 		return errTarget
+	case strings.ContainsAny(r.URL.RawQuery, " #"): // of a path they are written percent-encoded
+		return errTargetChar
 	case len(r.Header["Upgrade"]) > 0 && !isWebSocket(r) || len(r.Header["Http2-Settings"]) > 0:
 		return errOpenedChange
 	}

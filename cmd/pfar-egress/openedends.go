@@ -50,16 +50,22 @@ func (o *opened) fail(w http.ResponseWriter, r *http.Request, err error) {
 	o.answer(w, r, ref)
 }
 
-// cause is what of an error may be in the log. Others may quote what the host says.
+// cause is what of an error may be in the log; nil: nothing. Others may quote what the host says.
 func cause(err error) error {
 	var certificate *tls.CertificateVerificationError
 	var other *unpinned
+	var alert tls.AlertError
+	var header tls.RecordHeaderError
 	var errno syscall.Errno
 	switch {
 	case errors.As(err, &other):
 		return other
 	case errors.As(err, &certificate):
 		return certificate
+	case errors.As(err, &alert):
+		return alert
+	case errors.As(err, &header):
+		return header
 	case errors.As(err, &errno):
 		return errno
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

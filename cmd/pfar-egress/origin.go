@@ -348,24 +348,24 @@ func checkPlain(raw []byte) error {
 		var line []byte
 		line, rest, _ = bytes.Cut(rest, []byte("\r\n"))
 		name, value, _ := bytes.Cut(line, []byte(":"))
-		plain := string(name)
-		underscore := bytes.IndexByte(name, '_') >= 0
-		if underscore {
-			plain = strings.ReplaceAll(plain, "_", "-")
+		if underscored(string(name)) {
+			return errUnplain
 		}
-		if !among(plain, plainFields[:]) {
+		if !among(string(name), plainFields[:]) {
 			continue
 		}
 		for _, c := range value {
 			if c < ' ' || c >= 0x7f {
-				return unplain(plain)
+				return unplain(string(name))
 			}
-		}
-		if underscore {
-			return errUnplain
 		}
 	}
 	return nil
+}
+
+// underscored reports whether a name is one of plainFields but for underscores in place of hyphens.
+func underscored(name string) bool {
+	return strings.IndexByte(name, '_') >= 0 && among(strings.ReplaceAll(name, "_", "-"), plainFields[:])
 }
 
 func unplain(name string) error {

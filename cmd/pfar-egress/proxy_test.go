@@ -158,6 +158,8 @@ func TestRefusedWithoutLookup(t *testing.T) {
 		{get("http://api.allowed.test/", host+"Upgrade: websocket\r\nConnection: Upgrade\r\n"), "400", "upgrade"},
 		{get("http://api.allowed.test/", host+"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"), "400", "bad-request"},
 		{get("http://api.allowed.test/", host+"Content-Length: 5\r\nContent-Length: 5\r\n"), "400", "bad-request"},
+		{get("http://api.allowed.test/", host+"Content-Length: 5\r\nTransfer_Encoding: chunked\r\n"), "400", "bad-request"},
+		{get("http://api.allowed.test/", host+"content_length: 5\r\n"), "400", "bad-request"},
 		{get("http://api.allowed.test/", host+"Content-Length: 5, 5\r\n"), "400", "bad-request"},
 		{get("http://api.allowed.test/", host+"Content-Length: +5\r\n"), "400", "bad-request"},
 		{get("http://api.allowed.test/", host+"Content-Length: 0x5\r\n"), "400", "bad-request"},

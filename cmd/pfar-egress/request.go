@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -41,6 +42,9 @@ func parseRequest(raw []byte, maxFields int) (*request, error) {
 	}
 	if err := r.checkHost(); err != nil {
 		return r, err
+	}
+	if slices.ContainsFunc(h.fields, func(f field) bool { return underscored(f.name) }) {
+		return r, errUnplain
 	}
 	return r, r.parseFraming()
 }

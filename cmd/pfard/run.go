@@ -24,6 +24,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/local"
@@ -353,7 +354,7 @@ func token(path string) ([]byte, error) {
 		return nil, fmt.Errorf("reading the token: %w", err)
 	}
 	b = []byte(rand.Text() + rand.Text()) // 52 characters, 260 bits
-	if err := os.WriteFile(path, b, 0o600); err != nil {
+	if err := durable.WriteFile(path, b); err != nil {
 		return nil, fmt.Errorf("writing the token: %w", err)
 	}
 	return b, nil

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
@@ -74,5 +76,46 @@ func TestSecondPfard(t *testing.T) {
 	}
 	if _, err := lockRun(dir); err == nil || strings.Contains(err.Error(), "another pfar") {
 		t.Errorf("behind a symbolic link: %v", err)
+	}
+}
+
+// TestToken: it is made beside its place, so that a crash leaves a whole one or none, and is the same from then on.
+func TestToken(t *testing.T) {
+	dir := t.TempDir()
+	path, last := filepath.Join(dir, "token"), filepath.Join(dir, "last")
+	w, err := fsnotify.NewWatcher()
+	if err == nil {
+		err = w.Add(dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	made, err := token(path)
+	if err != nil || len(made) < minToken {
+		t.Fatalf("%d characters, %v", len(made), err)
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode() != 0o600 {
+		t.Errorf("%v, %v", st, err)
+	}
+	if again, err := token(path); err != nil || string(again) != string(made) {
+		t.Errorf("another one, %v", err)
+	}
+	if err := os.WriteFile(last, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for e := range w.Events {
+		if e.Name == last {
+			break
+		}
+		if e.Name == path && e.Has(fsnotify.Write) {
+			t.Error("it is written in its place")
+		}
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := token(path); err == nil || strings.Contains(err.Error(), string(made)) {
+		t.Errorf("one that others may read: %d characters, %v", len(b), err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,7 +61,8 @@ func (s sealer) key() (text []byte, from string, err error) {
 	if _, err := os.Lstat(s.files.sealed); !errors.Is(err, fs.ErrNotExist) {
 		return nil, "", err
 	}
-	if left, err := filepath.Glob(filepath.Join(filepath.Dir(s.files.plain), "*.age")); err != nil || len(left) > 0 {
+	entries, err := os.ReadDir(filepath.Dir(s.files.plain))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".age") }) {
 		return nil, "", err // its key is missing, and pfard says so
 	}
 	text, err = vault.NewKey()

@@ -63,11 +63,12 @@ func (c creds) run(_ context.Context, input []byte, args ...string) ([]byte, err
 func sealingIn(t *testing.T, c creds) (sealer, *bytes.Buffer) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "vault"), 0o700); err != nil {
+	store := filepath.Join(dir, "[vault]") // which is no pattern
+	if err := os.Mkdir(store, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	f := keyFiles{plain: filepath.Join(dir, "vault", vault.KeyName), handover: filepath.Join(dir, "handover"), sealed: filepath.Join(dir, "credstore", keyCredential)}
+	f := keyFiles{plain: filepath.Join(store, vault.KeyName), handover: filepath.Join(dir, "handover"), sealed: filepath.Join(dir, "credstore", keyCredential)}
 	tpm := filepath.Join(dir, "tpmrm0")
 	if c.tpm {
 		put(t, tpm, "")

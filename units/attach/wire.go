@@ -7,7 +7,7 @@ import (
 )
 
 // Wire is how far a bridge is with putting on the wire what it has been sent. Whoever changes a secret may wait for it: when
-// that is said to be done, that bridge sends no request with the value before. The zero value has nothing to do.
+// that is said to be done, no request that comes from then on goes out with the value before. The zero value has nothing to do.
 type Wire struct {
 	mu      sync.Mutex
 	due     uint64        // changes so far

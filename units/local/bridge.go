@@ -95,7 +95,7 @@ func (s *server) bridgeService(a *activation) *service {
 				credentials[units.CredentialRedaction], _ = hidden()
 			}
 			return spec{
-				argv: []string{program}, user: s.bridgeUser, binds: binds, descriptors: descriptors, credentials: credentials,
+				argv: []string{program}, env: roots(os.Environ()), user: s.bridgeUser, binds: binds, descriptors: descriptors, credentials: credentials,
 				runtimeDir: s.r.dirs.runtime(name), log: s.r.dirs.log(s.plan.Name),
 			}, nil
 		},

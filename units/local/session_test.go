@@ -597,3 +597,26 @@ func TestWhatIsHidden(t *testing.T) {
 		t.Errorf("the gateway is to know %d, %v", m.Secrets, err)
 	}
 }
+
+// TestABridgeKnowsTheRoots: of pfard's environment it gets what says by which certificates a host is known, and nothing else.
+func TestABridgeKnowsTheRoots(t *testing.T) {
+	t.Setenv("SSL_CERT_FILE", "/roots.pem")
+	t.Setenv("SSL_CERT_DIR", "/roots")
+	t.Setenv("SECRET_OF_PFARD", "x")
+	f := newRunner(t, nil)
+	s, err := f.newServer("e", testPlan("sleep", ""), units.Secrets{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.monitor.Close()
+	sp, err := s.bridgeService(&activation{}).prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range sp.descriptors {
+		d.file.Close()
+	}
+	if slices.Sort(sp.env); !slices.Equal(sp.env, []string{"SSL_CERT_DIR=/roots", "SSL_CERT_FILE=/roots.pem"}) {
+		t.Errorf("it gets %q", sp.env)
+	}
+}

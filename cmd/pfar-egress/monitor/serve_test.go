@@ -82,19 +82,17 @@ func TestASlowWatcherLosesWhatIsLongOver(t *testing.T) {
 		for i := range recent + more {
 			table.Refuse(refusal(fmt.Sprint(i)))
 		}
-		for i := range 9 {
-			e.Update(func(c *Connection) { c.Address = fmt.Sprint(i) })
-		}
-		for i := range recent {
-			if m := slow.next(t); m.Connection == nil || m.Connection.Host != fmt.Sprint(more+i) {
+		e.End(nil)
+		for i := range recent - 1 {
+			if m := slow.next(t); m.Connection == nil || m.Connection.Host != fmt.Sprint(more+1+i) {
 				t.Fatalf("message %d: %+v", i, m.Connection)
 			}
 		}
-		if m := slow.next(t); m.Connection == nil || m.Connection.Address != "8" {
-			t.Errorf("the open one: %+v", m.Connection)
+		if m := slow.next(t); m.Connection == nil || m.Connection.Host != "open:443" || m.Connection.Open {
+			t.Errorf("the one that was open: %+v", m.Connection)
 		}
-		if m := slow.next(t); m.Lost != more {
-			t.Errorf("lost %+v, want %d", m, more)
+		if m := slow.next(t); m.Lost != more+1 {
+			t.Errorf("lost %+v, want %d", m, more+1)
 		}
 		slow.cancel()
 		if err := <-slow.done; err != nil {
@@ -191,9 +189,8 @@ func TestManyWatchers(t *testing.T) {
 			var sent atomic.Int64
 			for j := range 2000 {
 				e := table.Begin(opened(fmt.Sprint(i, j)), func() (int64, int64) { return sent.Add(1), 0 })
-				e.Update(func(c *Connection) { c.Address = "x" })
 				table.Refuse(refusal(fmt.Sprint(i)))
-				go e.Update(func(c *Connection) { c.Address = "y" })
+				go e.End(func(c *Connection) { c.Reason = "y" })
 				e.End(func(c *Connection) { c.Reason = "z" })
 			}
 		})

@@ -87,17 +87,6 @@ func (t *Table) Refuse(c Connection) {
 	t.trim()
 }
 
-// Update changes what is known of an open connection.
-func (e *Entry) Update(f func(*Connection)) {
-	e.table.mu.Lock()
-	defer e.table.mu.Unlock()
-	if e.place == nil || !e.connection.Open {
-		return
-	}
-	e.apply(f)
-	e.table.changed(&e.table.open, e)
-}
-
 // End moves a connection to those that are over. f, which may be nil, says how it ended; the bytes are counted before.
 // To end a connection again does nothing.
 func (e *Entry) End(f func(*Connection)) {
@@ -110,23 +99,17 @@ func (e *Entry) End(f func(*Connection)) {
 	e.count()
 	e.bytes = nil // it may hold the connection's memory
 	e.connection.Seconds = time.Since(e.connection.Time).Seconds()
-	e.apply(f)
+	if f != nil {
+		id := e.connection.ID
+		f(&e.connection)
+		e.connection.ID = id
+		e.connection.shorten()
+	}
 	e.connection.Open = false
 	t.open.Remove(e.place)
 	e.place = t.past.PushBack(e)
 	t.changed(&t.past, e)
 	t.trim()
-}
-
-// apply lets f change what is its to change.
-func (e *Entry) apply(f func(*Connection)) {
-	if f == nil {
-		return
-	}
-	id, open := e.connection.ID, e.connection.Open
-	f(&e.connection)
-	e.connection.ID, e.connection.Open = id, open
-	e.connection.shorten()
 }
 
 // count takes the present number of bytes and reports whether it is another.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,8 +77,10 @@ func FuzzPut(f *testing.F) {
 		if _, refused := errors.AsType[*Refusal](err); err != nil && !refused {
 			t.Fatal(err)
 		}
-		if err == nil && holds(got, list...) {
-			t.Fatalf("a placeholder is passed on: %q", got)
+		for _, p := range list {
+			if err == nil && slices.ContainsFunc(redact.Forms(p), func(f string) bool { return strings.Contains(got, f) }) {
+				t.Fatalf("a placeholder is passed on: %q", got)
+			}
 		}
 	})
 }
@@ -88,7 +91,7 @@ func FuzzResponse(f *testing.F) {
 	s := source(f, m)
 	var list []string
 	for _, secret := range m.Secrets {
-		list = append(list, redact.Forms(secret.Value)...)
+		list = append(list, forms(secret.Value)...)
 	}
 	for _, cut := range cuts {
 		for _, zipped := range []bool{false, true} {

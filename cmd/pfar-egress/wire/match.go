@@ -20,8 +20,14 @@ type patterns struct {
 	first [256]span            // of the list: texts that begin with each byte
 	pairs [1 << 16 / 64]uint64 // a bit for each two bytes with which one begins
 
+	longest int       // bytes of a text
+	apart   [256]bool // bytes of separators that are in no text
+
 	even bool // every text is as long as what stands for it
 }
+
+// separators hardly ever stand in a token, and often at the end of what is sent at once.
+const separators = " \"'()<>[]{},"
 
 // span is list[from:to].
 type span struct{ from, to int32 }
@@ -32,6 +38,9 @@ func compile(list []pattern) *patterns {
 	list = slices.DeleteFunc(slices.Clone(list), func(p pattern) bool { return p.text == "" })
 	slices.SortStableFunc(list, func(a, b pattern) int { return strings.Compare(a.text, b.text) })
 	s := &patterns{even: true}
+	for c := range 256 {
+		s.apart[c] = c < ' ' || c >= 0x7f || strings.IndexByte(separators, byte(c)) >= 0
+	}
 	s.list = slices.Clip(slices.CompactFunc(list, func(a, b pattern) bool { return a.text == b.text }))
 	for i, p := range s.list {
 		s.even = s.even && (p.refuse != nil || len(p.with) == len(p.text))
@@ -41,6 +50,10 @@ func compile(list []pattern) *patterns {
 		}
 		here.to = int32(i) + 1
 		s.begin(p.text)
+		s.longest = max(s.longest, len(p.text))
+		for j := range len(p.text) {
+			s.apart[p.text[j]] = false
+		}
 	}
 	return s
 }
@@ -73,23 +86,18 @@ func (s *patterns) skip(b []byte) int {
 	return len(b)
 }
 
-// find returns the first place in b that n bytes of a text stand at. If none does, n is 0, and at is where the end of b
-// begins that may become one with what follows; of the end of everything there is none.
-func (s *patterns) find(b []byte, end bool) (at, n int, p pattern) {
+// find returns the first place in b that n bytes of a text stand at; n is 0 if none does.
+func (s *patterns) find(b []byte) (at, n int, p pattern) {
 	for i := s.skip(b); i < len(b); i += 1 + s.skip(b[i+1:]) {
-		n, found, open := s.walk(b[i:])
-		switch {
-		case open && !end:
-			return i, 0, pattern{}
-		case n > 0:
+		if n, found := s.walk(b[i:]); n > 0 {
 			return i, n, *found
 		}
 	}
 	return len(b), 0, pattern{}
 }
 
-// walk follows b from its beginning: the longest text there, and whether one could go on where b ends.
-func (s *patterns) walk(b []byte) (n int, p *pattern, open bool) {
+// walk follows b from its beginning to the longest text there.
+func (s *patterns) walk(b []byte) (n int, p *pattern) {
 	here := s.first[b[0]]
 	for i := 1; here.from < here.to; i++ {
 		if len(s.list[here.from].text) == i { // the shortest stands first
@@ -97,11 +105,24 @@ func (s *patterns) walk(b []byte) (n int, p *pattern, open bool) {
 			here.from++
 		}
 		if i == len(b) {
-			return n, p, here.from < here.to
+			break
 		}
 		here = s.narrow(here, i, b[i])
 	}
-	return n, p, false
+	return n, p
+}
+
+// settled returns how much of b, which goes on, no text may begin in and go on behind b. That does not depend on whether b ends as
+// a text begins: whoever has guesses echoed would else be told by how much of them comes at once which one is right, letter
+// by letter. It tells how long the longest text is, and of the separators which are in one.
+func (s *patterns) settled(b []byte) int {
+	least := min(len(b), max(0, len(b)-s.longest+1))
+	for i := len(b); i > least; i-- {
+		if s.apart[b[i-1]] {
+			return i
+		}
+	}
+	return least
 }
 
 // narrow returns those of texts alike up to i that have c there. All are longer.
@@ -129,8 +150,8 @@ func (s *patterns) least(here span, i, c int) int32 {
 	return here.from
 }
 
-// filter replaces texts in a stream, however it is cut into pieces. It holds back what may be the beginning of one, and
-// nothing else. What it looks for may change between two pieces.
+// filter replaces texts in a stream, however it is cut into pieces. It holds back what is not settled. What it looks for may
+// change between two pieces.
 type filter struct {
 	patterns func() *patterns
 	held     []byte
@@ -145,24 +166,30 @@ func (f *filter) add(dst, src []byte, end bool) ([]byte, error) {
 		b = f.held
 	}
 	s := f.patterns()
-	for {
-		at, n, p := s.find(b, end)
-		dst = append(dst, b[:at]...)
-		switch {
-		case n == 0:
-			f.held = append(f.held[:0], b[at:]...)
-			return dst, nil
-		case p.refuse != nil:
+	settled := len(b)
+	if !end {
+		settled = s.settled(b)
+	}
+	done := 0
+	for done < settled {
+		at, n, p := s.find(b[done:])
+		if at += done; at >= settled {
+			dst, done = append(dst, b[done:settled]...), settled
+			break
+		}
+		if p.refuse != nil {
 			return nil, p.refuse
 		}
-		dst = append(dst, p.with...)
-		b = b[at+n:]
+		dst = append(append(dst, b[done:at]...), p.with...)
+		done = at + n
 	}
+	f.held = append(f.held[:0], b[done:]...)
+	return dst, nil
 }
 
 // all filters a whole text.
 func (s *patterns) all(text string) (string, error) {
-	if _, n, _ := s.find([]byte(text), true); n == 0 {
+	if _, n, _ := s.find([]byte(text)); n == 0 {
 		return text, nil
 	}
 	f := filter{patterns: func() *patterns { return s }}
@@ -198,7 +225,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads once. What was held back when a body ends or breaks off is a part of a secret at most.
+// fill reads once. What was held back when a body ends or breaks off holds a part of a secret at most.
 func (b *body) fill() {
 	if b.in == nil {
 		b.in = buffers.Get().(*[]byte)

@@ -64,9 +64,10 @@ func Refused(ctx context.Context) *Refusal {
 // ErrBody is the error of a request whose body did not come whole.
 var ErrBody = errors.New("the body ended early")
 
-// ask asks for what can be searched: whole responses, without compression that is not known here.
+// ask asks for what can be searched: whole responses, without compression that is not known here, in the charset that the host
+// has when nobody wants another.
 func ask(h http.Header) {
-	for _, name := range []string{"Range", "If-Range", "Request-Range", "X-Ms-Range", "Sec-Websocket-Extensions"} {
+	for _, name := range []string{"Range", "If-Range", "Request-Range", "X-Ms-Range", "Accept-Charset", "Sec-Websocket-Extensions"} {
 		h.Del(name)
 	}
 	coding := "identity"

@@ -124,11 +124,19 @@ func standing(p string, before []placeholder) []placeholder {
 	return all
 }
 
+// forms are those of redact.Forms and what hosts alone make of a value: all of it in lower or upper case, which may be as good, and
+// of ASCII what UTF-16 and UTF-32 have, in either order of bytes, as the zeros around it are left out.
+func forms(value string) []string {
+	characters := strings.Split(value, "")
+	return append(redact.Forms(value), strings.ToLower(value), strings.ToUpper(value),
+		strings.Join(characters, "\x00"), strings.Join(characters, "\x00\x00\x00"))
+}
+
 func (s *set) scrubbed() *patterns {
 	var list []pattern
 	for _, secret := range slices.Concat(s.secrets, s.former) {
-		with := redact.Forms(secret.Placeholder)
-		for i, f := range redact.Forms(secret.Value) {
+		with := forms(secret.Placeholder)
+		for i, f := range forms(secret.Value) {
 			list = append(list, pattern{text: f, with: with[i]})
 		}
 	}
@@ -176,7 +184,7 @@ func (s *Source) Mentioned(text []byte) *Refusal {
 	if now == nil {
 		return nil
 	}
-	_, n, p := now.any.find(text, true)
+	_, n, p := now.any.find(text)
 	if n == 0 {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
@@ -255,7 +256,7 @@ func TestAsksForWhatItCanRead(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "identity", "gzip": "gzip", "br, GZIP;q=0.5": "gzip", "gzip;q=0": "identity", "gzip; q=0.000, br": "identity", "br": "identity", "*": "identity",
 	} {
-		r, _, err := put(t, s, "GET", "/", http.Header{"Accept-Encoding": {in}, "Range": {"bytes=0-4"}, "If-Range": {"x"}, "Request-Range": {"bytes=0-4"}, "X-Ms-Range": {"bytes=0-4"}, "Sec-Websocket-Extensions": {"permessage-deflate"}}, nil)
+		r, _, err := put(t, s, "GET", "/", http.Header{"Accept-Encoding": {in}, "Range": {"bytes=0-4"}, "If-Range": {"x"}, "Request-Range": {"bytes=0-4"}, "X-Ms-Range": {"bytes=0-4"}, "Accept-Charset": {"utf-16"}, "Sec-Websocket-Extensions": {"permessage-deflate"}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,9 +282,9 @@ func TestPutRefusesTrailers(t *testing.T) {
 	}
 }
 
-// wrap writes a text in every way that a response may hold it.
-func wrap(value string) []string {
-	all := redact.Forms(value)
+// wrap writes a text in every way that a response may hold it, beside its forms.
+func wrap(forms []string, value string) []string {
+	all := slices.Clone(forms)
 	for before := range 4 {
 		for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding, base64.RawStdEncoding, base64.RawURLEncoding} {
 			all = append(all, e.EncodeToString([]byte(strings.Repeat("u", before)+value+"tail")))
@@ -294,7 +295,7 @@ func wrap(value string) []string {
 
 func holds(text string, values ...string) bool {
 	return slices.ContainsFunc(values, func(v string) bool {
-		return slices.ContainsFunc(redact.Forms(v), func(f string) bool { return strings.Contains(text, f) })
+		return slices.ContainsFunc(forms(v), func(f string) bool { return strings.Contains(text, f) })
 	})
 }
 
@@ -314,7 +315,7 @@ func response(t testing.TB, s *Source, h http.Header, body io.Reader) (*http.Res
 func TestResponse(t *testing.T) {
 	s := source(t, everywhere(t))
 	for _, value := range []string{token, odd, other} {
-		for i, text := range wrap(value) {
+		for i, text := range wrap(forms(value), value) {
 			whole := "before " + text + " after " + text + text
 			want := ""
 			for cut := range len(whole) + 1 {
@@ -352,7 +353,7 @@ func TestResponse(t *testing.T) {
 func TestResponseTellsNoGuess(t *testing.T) {
 	s := source(t, everywhere(t))
 	for _, value := range []string{token, odd, other} {
-		for i, f := range redact.Forms(value) {
+		for i, f := range forms(value) {
 			for n := 1; n < len(f); n++ {
 				if holds(f[:n], value) {
 					continue
@@ -422,8 +423,54 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// What cannot become a secret is passed on at once.
-func TestNothingIsHeldBackForNothing(t *testing.T) {
+// How much of a guess comes at once does not tell whether it is right either.
+func TestResponseHoldsEveryGuessBackAlike(t *testing.T) {
+	s := source(t, everywhere(t))
+	for _, value := range []string{token, odd, other} {
+		for i, f := range forms(value) {
+			for n := 1; n < len(f); n++ {
+				wrong := f[:n-1] + "Z"
+				if f[n-1] == 'Z' {
+					wrong = f[:n-1] + "Y"
+				}
+				if holds(f[:n], value) {
+					continue
+				}
+				if right, not := comes(t, s, f[:n]), comes(t, s, wrong); !slices.Equal(right, not) {
+					t.Fatalf("form %d: %q comes as %v, %q as %v", i, f[:n], right, wrong, not)
+				}
+			}
+		}
+	}
+}
+
+// comes is how many octets come at a time of a guess that is echoed at the end of a piece.
+func comes(t *testing.T, s *Source, guess string) (sizes []int) {
+	t.Helper()
+	pieces := []string{"id: " + guess, "\n" + guess, guess}
+	var in []io.Reader
+	for _, p := range pieces {
+		in = append(in, strings.NewReader(p))
+	}
+	r := &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(io.MultiReader(in...)), ContentLength: -1, Request: &http.Request{Method: "GET"}}
+	if err := s.Response(r); err != nil {
+		t.Fatal(err)
+	}
+	frames, _, _ := webSocket(t, s, bytes.NewReader(message(false, 1, pieces...)))
+	for _, from := range []io.Reader{r.Body, frames} {
+		b := make([]byte, 4096)
+		for {
+			n, err := from.Read(b)
+			if sizes = append(sizes, n); err != nil {
+				break
+			}
+		}
+	}
+	return sizes
+}
+
+// What no secret can go on from is passed on at once, and the rest with what follows.
+func TestHeldBack(t *testing.T) {
 	s := source(t, everywhere(t))
 	in, out := io.Pipe()
 	r := &http.Response{StatusCode: 200, Header: http.Header{}, Body: in, ContentLength: -1, Request: &http.Request{Method: "GET"}}
@@ -437,9 +484,12 @@ func TestNothingIsHeldBackForNothing(t *testing.T) {
 			io.WriteString(out, text)
 		}
 	}()
+	defer time.AfterFunc(10*time.Second, func() { out.CloseWithError(errors.New("nothing comes")) }).Stop()
+	long := strings.Repeat("x", s.now.Load().scrub.longest)
 	for _, c := range []struct{ in, out string }{
-		{"data: one\n\n", "data: one\n\n"}, {"data: nt", "data: "}, {"n_\n\n", "ntn_\n\n"}, {token[:20], ""}, {"x", token[:20] + "x"},
-		{token[:1], ""}, {token[1:], placeholderOf(t, "TOKEN", token)},
+		{"data: one\n\n", "data: one\n\n"}, {`{"a":[1]}`, `{"a":[1]}`}, {"data: nt", "data: "}, {"n_\n\n", "ntn_\n\n"}, {"data: xy", "data: "}, {"\n", "xy\n"},
+		{token[:20], ""}, {" x", token[:20] + " "}, {long, "xx"}, {"\xff", long[1:] + "\xff"},
+		{token[:1], ""}, {token[1:], ""}, {"}", placeholderOf(t, "TOKEN", token) + "}"},
 	} {
 		writes <- c.in
 		got := ""
@@ -509,10 +559,8 @@ func TestRotation(t *testing.T) {
 		io.WriteString(out, next[10:]+" "+token)
 		out.Close()
 	}()
-	// What was passed on before the rotation is the new value's beginning; from then on neither is.
-	b, err := io.ReadAll(r.Body)
-	if text := string(b); err != nil || strings.Contains(text, token) || !strings.HasSuffix(text, p) {
-		t.Errorf("%q, %v", text, err)
+	if b, err := io.ReadAll(r.Body); err != nil || string(b) != "a "+p+" "+p+" "+p {
+		t.Errorf("%q, %v", b, err)
 	}
 	if r, _, err := put(t, s, "GET", "/", http.Header{"Authorization": {p}}, nil); err != nil || r.Header.Get("Authorization") != next {
 		t.Errorf("%v", err)
@@ -717,7 +765,7 @@ func TestMentioned(t *testing.T) {
 	if err := s.Take(everywhere(t)); err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range wrap(p) {
+	for _, text := range wrap(redact.Forms(p), p) {
 		if r := s.Mentioned([]byte("GET / HTTP/1.1\r\nX: " + text + "\r\n\r\n")); r == nil || r.Reason != Plain {
 			t.Errorf("%q: %v", text, r)
 		}

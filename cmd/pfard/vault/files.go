@@ -59,9 +59,11 @@ func (v *Vault) files() ([]string, error) {
 
 // clean removes what writes have left that a crash cut short, and finishes those that count.
 func (v *Vault) clean() error {
-	left, err := filepath.Glob(filepath.Join(v.dir, durable.Prefix+"*"))
-	for _, f := range left {
-		err = errors.Join(err, os.RemoveAll(f))
+	entries, err := os.ReadDir(v.dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), durable.Prefix) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(v.dir, e.Name())))
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("clearing the vault: %w", err)
