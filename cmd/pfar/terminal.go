@@ -5,10 +5,11 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/pfar/pfar/policies"
 )
 
 // SGR parameters, ECMA-48 8.3.117.
@@ -75,15 +76,10 @@ func escape(s string, l lines) string {
 }
 
 func hostile(r rune, l lines) bool {
-	switch {
-	case r == '\n' || r == '\t':
+	if r == '\n' || r == '\t' {
 		return l == oneLine
-	case r == '\u200d' || r == '\u200c': // joiners: part of emoji and of several scripts' spelling
-		return false
-	case r == '\u2028' || r == '\u2029':
-		return true
 	}
-	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
+	return policies.Deceptive(r)
 }
 
 // escapeJSON does the same to encoded JSON and keeps its meaning: outside of strings JSON has no such characters, and

@@ -17,6 +17,7 @@ func TestEscape(t *testing.T) {
 		{"user\u202etxt.exe\u2066", `user\u202etxt.exe\u2066`, `user\u202etxt.exe\u2066`},
 		{"a\u200bb\ufeff", `a\u200bb\ufeff`, `a\u200bb\ufeff`},
 		{"a\u2028b", `a\u2028b`, `a\u2028b`},
+		{"a\u3164b\uffa0\u034f", `a\u3164b\uffa0\u034f`, `a\u3164b\uffa0\u034f`},
 		{"tag\U000e0041", `tag\U000e0041`, `tag\U000e0041`},
 		{"bad\xff\xfe\ufffd", `bad\xff\xfe` + "\ufffd", `bad\xff\xfe` + "\ufffd"},
 	}
