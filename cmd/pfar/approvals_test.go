@@ -405,7 +405,10 @@ func TestSessions(t *testing.T) {
 		{[]string{"sessions", "show", "laptop/default"}, exitOK, `issues.sea\x1brch`, ""},
 		{[]string{"sessions", "show", "laptop"}, exitOK, "laptop/default: sensitive raw", ""},
 		{[]string{"sessions", "show", "nobody"}, exitNoSuch, "", "no such session"},
+		{[]string{"sessions", "show", "laptop/Of_a-Client"}, exitNoSuch, "", "no such session"}, // though there might be
 		{[]string{"sessions", "show", "../x"}, exitUsage, "", "want CLIENT/HANDLE"},
+		{[]string{"sessions", "show", "laptop/"}, exitUsage, "", "want CLIENT/HANDLE"},
+		{[]string{"sessions", "show", "laptop/default/x"}, exitUsage, "", "want CLIENT/HANDLE"},
 		{[]string{"sessions", "new", "nobody"}, exitNoSuch, "", `the client "nobody" is not declared`},
 		{[]string{"sessions", "reset", "laptop/default"}, exitUsage, "", "look before, with pfar sessions show\n"},
 		{[]string{"sessions", "end", "laptop/default", "--yes"}, exitFailed, "", "does not end"},

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -19,9 +18,6 @@ import (
 
 	"github.com/pfar/pfar/units"
 )
-
-// serverOnly is a whole server's name; nothing else may become part of a path.
-var serverOnly = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
 const logsHelp = `Print what a server wrote to its standard error, the last 100 lines unless -n says otherwise.
 
@@ -50,7 +46,7 @@ func (c *cli) logsCommand() *cobra.Command {
 				}
 				return c.gatewayLogs(cmd.Context(), int(count), follow)
 			}
-			if !serverOnly.MatchString(args[0]) {
+			if !units.IsServer(args[0]) {
 				return usage("%q is not a server's name", args[0])
 			}
 			return c.logs(cmd.Context(), args[0], int(count), follow)

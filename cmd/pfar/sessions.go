@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units"
 )
 
 const sessionsHelp = `Show what the clients' sessions may have seen. What a server says joins its label to the session's, and a session
@@ -111,18 +113,16 @@ func labelColour(l labelWords) string {
 	return yellow
 }
 
-// sessionName is the path of a session that is written CLIENT/HANDLE, or of a client's default one.
-var sessionName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]{0,62})(?:/([a-z0-9]{1,40}))?$`)
-
+// sessionPath is the path of a session that is written CLIENT/HANDLE, or of a client's default one.
 func sessionPath(name string) (string, error) {
-	m := sessionName.FindStringSubmatch(name)
-	if m == nil {
+	client, handle, named := strings.Cut(name, "/")
+	if !named {
+		handle = access.DefaultSession
+	}
+	if declaration.ClientNameFault(client) != "" || !access.ValidHandle(handle) {
 		return "", usage("%q is no session: want CLIENT/HANDLE", name).withHint("pfar sessions")
 	}
-	if m[2] == "" {
-		m[2] = "default"
-	}
-	return "/sessions/" + url.PathEscape(m[1]) + "/" + m[2], nil
+	return "/sessions/" + client + "/" + handle, nil
 }
 
 func (c *cli) sessionsShow(ctx context.Context, name string) error {
@@ -218,7 +218,7 @@ func (c *cli) stains(ctx context.Context) error {
 }
 
 func (c *cli) clearStain(ctx context.Context, server string, yes bool) error {
-	if !pinnable.MatchString(server) {
+	if !units.IsServer(server) {
 		return fail(exitNoSuch, "no such server: %q", server)
 	}
 	if err := c.canAsk(yes, "pfar sessions stains"); err != nil {
