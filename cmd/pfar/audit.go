@@ -76,12 +76,11 @@ func (c *cli) auditCommand() *cobra.Command {
 		completer := cobra.NoFileCompletions
 		if flag.words != nil {
 			completer = cobra.FixedCompletions(flag.words, cobra.ShellCompDirectiveNoFileComp)
+		} else if flag.name == "server" {
+			completer = offer(c.offeredServers)
 		}
 		cmd.RegisterFlagCompletionFunc(flag.name, completer)
 	}
-	cmd.RegisterFlagCompletionFunc("server", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return c.completeServers(1)(cmd, nil, typed)
-	})
 	cmd.Flags().Var(&f.since, "since", "what was recorded since then")
 	cmd.Flags().Var(&f.until, "until", "what was recorded until then")
 	cmd.AddCommand(c.auditVerifyCommand())

@@ -49,7 +49,7 @@ func (c *cli) exportCommand() *cobra.Command {
 			if len(args) == 0 {
 				return filesToo(cmd, args, toComplete)
 			}
-			return c.completeKeys(cmd, nil, toComplete)
+			return offer(c.offeredKeys)(cmd, args, toComplete)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.vaultExport(cmd.Context(), args[0], args[1:], o)

@@ -227,6 +227,9 @@ func TestDirectoryOfOthersIsRefused(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	first := searchGateway(t, "")
 	first.pfard(t, control.Report{Servers: []control.Server{{Name: "notion", State: control.Running, Tools: 2}}}, nil)
+	if b := first.again(""); b.run(t.Context(), []string{"client", "add", "desk"}) != 0 {
+		t.Fatal(b.err)
+	}
 	tests := []struct {
 		args []string
 		want string
@@ -253,6 +256,13 @@ func TestCompletion(t *testing.T) {
 		{[]string{"call", "notion.search", "--sort="}, "--sort=up --sort=down :4"},
 		{[]string{"call", "notion.search", "--json", ""}, ":0"},
 		{[]string{"call", "--output", ""}, ":0"},
+		{[]string{"call", "--"}, "--json --output --help --client --session :4"},
+		{[]string{"call", "--client", ""}, "desk :4"},
+		{[]string{"connect", "notion", "--client", ""}, "desk :4"},
+		{[]string{"client", "config", ""}, "desk :4"},
+		{[]string{"client", "config", "desk", ""}, ":4"},
+		{[]string{"audit", "--server", ""}, "notion :4"},
+		{[]string{"audit", "--tool", ""}, ":4"},
 		{[]string{"call", "ghost.x", "--"}, ":4"},
 		{[]string{"restart", ""}, "notion :4"},
 		{[]string{"restart", "notion", ""}, ":4"},

@@ -33,7 +33,7 @@ func (c *cli) connectCommand() *cobra.Command {
 		Long:              connectHelp,
 		Example:           example(`{"mcpServers": {"pfar": {"command": "pfar", "args": ["connect"]}}}`),
 		Args:              arguments("[NAME]"),
-		ValidArgsFunction: c.completeServers(1),
+		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server := ""
 			if len(args) == 1 {
@@ -66,7 +66,7 @@ func (c *cli) connectCommand() *cobra.Command {
 		},
 	}
 	as.flags(cmd.Flags())
-	cmd.RegisterFlagCompletionFunc("client", c.completeClients)
+	cmd.RegisterFlagCompletionFunc("client", offer(c.offeredClients))
 	return cmd
 }
 

@@ -39,7 +39,7 @@ func (c *cli) egressCommand() *cobra.Command {
 		Long:              egressHelp,
 		Example:           example("pfar egress notion", "pfar egress -f", "pfar egress notion --json | jq -r 'select(.verdict == \"deny\").host'"),
 		Args:              arguments("[NAME]"),
-		ValidArgsFunction: c.completeServers(1),
+		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := c.report(cmd.Context())
 			if err != nil {

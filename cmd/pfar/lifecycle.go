@@ -40,7 +40,7 @@ func (c *cli) lifecycle(verb control.Verb, short string) *cobra.Command {
 		Use:               string(verb) + " NAME",
 		Short:             short,
 		Args:              arguments("NAME"),
-		ValidArgsFunction: c.completeServers(1),
+		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), settleTimeout, fmt.Errorf("%q did not settle within %s", args[0], settleTimeout))
 			defer cancel()

@@ -38,7 +38,7 @@ func (c *cli) logsCommand() *cobra.Command {
 			}
 			return arguments("NAME")(cmd, args)
 		},
-		ValidArgsFunction: c.completeServers(1),
+		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if gateway {
 				if len(args) > 0 {

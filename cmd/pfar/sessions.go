@@ -29,7 +29,7 @@ func (c *cli) sessionsCommand() *cobra.Command {
 	var yes bool
 	act := func(use, short, verb, question string) *cobra.Command {
 		cmd := c.outputFlag(&cobra.Command{
-			Use: use + " CLIENT/HANDLE", Short: short, Args: arguments("CLIENT/HANDLE"), ValidArgsFunction: c.completeSessions,
+			Use: use + " CLIENT/HANDLE", Short: short, Args: arguments("CLIENT/HANDLE"), ValidArgsFunction: offerFirst(c.offeredSessions),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.sessionAct(cmd.Context(), args[0], verb, question, yes)
 			},
@@ -43,14 +43,14 @@ func (c *cli) sessionsCommand() *cobra.Command {
 		Args:    arguments(), RunE: list,
 	})
 	clear := c.outputFlag(&cobra.Command{
-		Use: "clear SERVER", Short: "Take a server's stain away", Args: arguments("SERVER"), ValidArgsFunction: c.completeServers(1),
+		Use: "clear SERVER", Short: "Take a server's stain away", Args: arguments("SERVER"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.clearStain(cmd.Context(), args[0], yes) },
 	})
 	clear.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	root.AddCommand(
 		c.outputFlag(&cobra.Command{Use: "list", Short: "All sessions", Args: arguments(), RunE: list}),
 		c.outputFlag(&cobra.Command{
-			Use: "show CLIENT/HANDLE", Short: "Show what raised a session's label", Args: arguments("CLIENT/HANDLE"), ValidArgsFunction: c.completeSessions,
+			Use: "show CLIENT/HANDLE", Short: "Show what raised a session's label", Args: arguments("CLIENT/HANDLE"), ValidArgsFunction: offerFirst(c.offeredSessions),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.sessionsShow(cmd.Context(), args[0]) },
 		}),
 		c.outputFlag(&cobra.Command{
@@ -231,21 +231,14 @@ func (c *cli) clearStain(ctx context.Context, server string, yes bool) error {
 	return c.answered(ctx, "/stains/"+server+"/clear", struct{}{})
 }
 
-func (c *cli) completeSessions(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, noFiles
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
-	defer cancel()
+func (c *cli) offeredSessions(ctx context.Context) ([]string, error) {
 	var all []gateSession
-	if c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all) != nil {
-		return nil, noFiles
-	}
+	err := c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all)
 	var names []string
 	for _, s := range all {
 		if shellSafe(s.name()) {
 			names = append(names, completion(s.name(), s.Label.String()))
 		}
 	}
-	return names, noFiles
+	return names, err
 }

@@ -260,33 +260,9 @@ func (v *upView) printEndpoint(r control.Report) {
 		{{"  token", ""}, {"in " + r.TokenFile + `, sent as "Authorization: Bearer TOKEN"`, ""}},
 		{{"  socket", ""}, {r.Socket, ""}},
 	})
-	snippet, err := v.clientConfig()
-	if err == nil {
-		fmt.Fprintf(w, "\n%s\n%s\n\n", v.paint(w, bold, "For a desktop client's configuration"), escape(snippet, keepLines))
-	}
-}
-
-// clientConfig is what a desktop client wants: the bridge, with no secret in it. Such clients start programs with a
-// bare environment, so the run directory is named.
-func (v *upView) clientConfig() (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	run, err := filepath.Abs(v.dirs.Run)
-	if err != nil {
-		return "", err
-	}
-	type server struct {
-		Command string            `json:"command"`
-		Args    []string          `json:"args"`
-		Env     map[string]string `json:"env"`
-	}
-	config := map[string]any{"mcpServers": map[string]server{
-		"pfar": {Command: self, Args: []string{"connect"}, Env: map[string]string{"PFAR_RUN_DIR": run}},
-	}}
-	b, err := json.MarshalIndent(config, "", "  ")
-	return string(b), err
+	fmt.Fprintf(w, "\n%s\n", v.paint(w, bold, "For a desktop client's configuration"))
+	_ = v.printJSON(v.bridged(true).file()) // the bridge, with no secret in it
+	fmt.Fprintln(w)
 }
 
 // changes says in one line each what differs between two reports.

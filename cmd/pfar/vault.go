@@ -55,7 +55,7 @@ func (c *cli) vaultCommand() *cobra.Command {
 		c.storeCommand(control.Store, "set", "Store a secret, from a hidden prompt, standard input or a file"),
 		c.storeCommand(control.Rotate, "rotate", "Replace a secret that is there, and start again what uses it"),
 		c.outputFlag(&cobra.Command{
-			Use: "has KEY", Short: "Tell by the exit code whether a secret is there, 0 or 4", Args: arguments("KEY"), ValidArgsFunction: c.completeKeys,
+			Use: "has KEY", Short: "Tell by the exit code whether a secret is there, 0 or 4", Args: arguments("KEY"), ValidArgsFunction: offerFirst(c.offeredKeys),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.vaultHas(cmd.Context(), args[0]) },
 		}),
 		c.outputFlag(&cobra.Command{
@@ -63,7 +63,7 @@ func (c *cli) vaultCommand() *cobra.Command {
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.vaultList(cmd.Context()) },
 		}),
 		c.outputFlag(&cobra.Command{
-			Use: "remove KEY", Short: "Remove a secret", Args: arguments("KEY"), ValidArgsFunction: c.completeKeys,
+			Use: "remove KEY", Short: "Remove a secret", Args: arguments("KEY"), ValidArgsFunction: offerFirst(c.offeredKeys),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.changeVault(cmd.Context(), control.Request{Verb: control.Remove, Key: args[0]})
 			},
@@ -89,7 +89,7 @@ func (c *cli) storeCommand(verb control.Verb, name, short string) *cobra.Command
 	var file string
 	var tokens bool
 	cmd := c.outputFlag(&cobra.Command{
-		Use: name + " KEY", Short: short, Args: onlyKey, ValidArgsFunction: c.completeKeys,
+		Use: name + " KEY", Short: short, Args: onlyKey, ValidArgsFunction: offerFirst(c.offeredKeys),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			secret, err := c.readSecret(cmd.Context(), args[0], file)
 			if err != nil {
