@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
 )
 
@@ -63,7 +64,7 @@ func (c *cli) vaultCommand() *cobra.Command {
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.vaultList(cmd.Context()) },
 		}),
 		c.outputFlag(&cobra.Command{
-			Use: "remove KEY", Short: "Remove a secret", Args: arguments("KEY"), ValidArgsFunction: offerFirst(c.offeredKeys),
+			Use: "remove KEY", Short: "Remove a secret", Args: aKey, ValidArgsFunction: offerFirst(c.offeredKeys),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.changeVault(cmd.Context(), control.Request{Verb: control.Remove, Key: args[0]})
 			},
@@ -109,11 +110,20 @@ func filesToo(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirect
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// onlyKey refuses a value among the arguments without repeating it.
+// onlyKey refuses a value among the arguments, also one in a key's place, without repeating it or telling pfard, which records
+// what it is told.
 func onlyKey(cmd *cobra.Command, args []string) error {
-	if len(args) > 1 {
+	if len(args) > 1 || len(args) == 1 && strings.Contains(args[0], "=") {
 		return usage("a secret is never an argument, where every user of the host can read it").
 			withHint("%s %s < FILE, or without the value for a prompt; and change the secret that you just typed", cmd.CommandPath(), "KEY")
+	}
+	return aKey(cmd, args)
+}
+
+// aKey wants a key, and does not repeat what is none: it may be a value.
+func aKey(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && !declaration.IsVaultKey(args[0]) {
+		return usage("that is no key: it has 1 to 64 of a-z, 0-9, _ and -")
 	}
 	return arguments("KEY")(cmd, args)
 }
