@@ -34,7 +34,7 @@ func (c *cli) explainCommand() *cobra.Command {
 	ofServer := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if audit.IsID(args[0]) { // no server's name begins with a digit
-			return c.explainCall(args[0])
+			return c.explainCall(cmd.Context(), args[0])
 		}
 		return ofServer(cmd, args)
 	}
