@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -132,7 +133,7 @@ func (c *cli) logWriter() io.WriteCloser {
 	case c.json():
 		return &jsonLines{w: c.stdout}
 	case isTerminal(c.stdout):
-		return escapingWriter{c.stdout}
+		return &escapingWriter{w: c.stdout}
 	}
 	return plainWriter{c.stdout}
 }
@@ -141,16 +142,30 @@ type plainWriter struct{ io.Writer }
 
 func (plainWriter) Close() error { return nil }
 
-// escapingWriter escapes what it is given, line by line or not at all whole: a character that two writes split shows as bytes.
-type escapingWriter struct{ w io.Writer }
+// escapingWriter escapes what it is given. A character that two writes split is written whole, with the second.
+type escapingWriter struct {
+	w    io.Writer
+	part []byte // of a character
+}
 
-func (e escapingWriter) Close() error { return nil }
-
-func (e escapingWriter) Write(b []byte) (int, error) {
-	if _, err := io.WriteString(e.w, escape(string(b), keepLines)); err != nil {
+func (e *escapingWriter) Write(b []byte) (int, error) {
+	text := append(e.part, b...)
+	whole := len(text)
+	for i := max(0, whole-utf8.UTFMax+1); i < whole; i++ {
+		if utf8.RuneStart(text[i]) && !utf8.FullRune(text[i:]) {
+			whole = i
+		}
+	}
+	if _, err := io.WriteString(e.w, escape(string(text[:whole]), keepLines)); err != nil {
 		return 0, err
 	}
+	e.part = bytes.Clone(text[whole:])
 	return len(b), nil
+}
+
+func (e *escapingWriter) Close() error {
+	_, err := io.WriteString(e.w, escape(string(e.part), keepLines))
+	return err
 }
 
 // jsonLines writes each line of a log as an object.
