@@ -150,7 +150,7 @@ func (c *cli) recipients(ctx context.Context, o openers) ([]bundle.Recipient, er
 
 func (c *cli) identities(ctx context.Context, o openers) (ids []bundle.Identity, err error) {
 	for _, name := range o.names {
-		text, err := os.ReadFile(name)
+		text, err := interruptible(ctx, func() ([]byte, error) { return os.ReadFile(name) })
 		if err != nil {
 			return nil, err
 		}
