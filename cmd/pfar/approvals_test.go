@@ -297,6 +297,17 @@ func TestNotice(t *testing.T) {
 	if want := "<--app-name=pfar><--urgency=critical><--expire-time=9000><--><laptop wants to call mail.send><--x &lt;b&gt;&amp;\\x1b\npfar approvals show id>"; string(told) != want {
 		t.Errorf("%s, want %s", told, want)
 	}
+	t.Setenv("PFAR_RUN_DIR", "/run/of-its-own")
+	t.Setenv("PFAR_SERVER", "another")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nprintf %s \"$PFAR_RUN_DIR $PFAR_SERVER\" >"+dir+"/told\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (notice{path: script}).give(t.Context(), w, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if told, _ := os.ReadFile(filepath.Join(dir, "told")); string(told) != "/run/of-its-own mail" { // so that it may ask pfar for more
+		t.Errorf("its environment: %s", told)
+	}
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nexit 3\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -382,6 +393,21 @@ func TestWatchEnds(t *testing.T) {
 	code, err := watch(nil, 3)
 	if code != exitInterrupted || strings.Count(err, "hung up; asking again") != 1 || strings.Count(err, "out of order; asking again") != 1 {
 		t.Errorf("an outage: exit %d, %s", code, err)
+	}
+}
+
+// endless says nothing, and never stops.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) { return copy(b, strings.Repeat(" ", len(b))), nil }
+
+// TestWatchIsBounded: a gateway that begins a line and does not end it costs no more than a message.
+func TestWatchIsBounded(t *testing.T) {
+	b := newBench(t, "")
+	watcher := newTold(b.cli, t.Context(), nil)
+	defer watcher.wait()
+	if err := watcher.follow(endless{}); !errors.Is(err, errTooLong) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -244,7 +244,7 @@ func (c *cli) vaultImport(ctx context.Context, file string, o openers, replace b
 		c.warn(change)
 	}
 	if c.json() {
-		return c.printJSON(r.Changes)
+		return c.printJSON(append([]control.Change{}, r.Changes...)) // null is no list
 	}
 	for _, change := range r.Changes {
 		fmt.Fprintf(c.stdout, "%s: %s\n", escape(change.Key, oneLine), escape(change.Result, oneLine))

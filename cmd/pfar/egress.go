@@ -336,7 +336,7 @@ func (v *egressView) changed(b *bridges, r control.Report) error {
 		}
 		now := up(s.State) || s.State == control.Stopping // what comes of that is told then
 		if before.up && !now {
-			fmt.Fprintf(v.stderr, "%s: %s; %s\n", s.Name, s.State, escape(remedy(s), oneLine))
+			fmt.Fprintln(v.stderr, escape(fmt.Sprintf("%s: %s; %s", s.Name, s.State, remedy(s)), oneLine))
 		}
 		before.up = now
 	}

@@ -51,7 +51,7 @@ func (c *cli) lifecycle(verb control.Verb, short string) *cobra.Command {
 			if c.json() {
 				err = c.printJSON(s)
 			} else {
-				fmt.Fprintf(c.stdout, "%s: %s\n", s.Name, escape(describe(s), oneLine))
+				fmt.Fprintln(c.stdout, escape(s.Name+": "+describe(s), oneLine))
 			}
 			if want := aim(verb); s.State != want && err == nil {
 				return fail(exitFailed, "%s is %s, not %s", s.Name, s.State, want).withHint("%s", remedy(s))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -138,12 +139,7 @@ func flatten(raw []byte) ([]shownArgument, error) {
 func walkArguments(v any, at string, each func(shownArgument)) {
 	switch v := v.(type) {
 	case map[string]any:
-		names := make([]string, 0, len(v))
-		for name := range v {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(v)) {
 			walkArguments(v[name], at+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name), each)
 		}
 		if len(v) > 0 {

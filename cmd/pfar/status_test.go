@@ -235,3 +235,19 @@ func TestInterruptedWhileReading(t *testing.T) {
 		t.Errorf("exit %d, %s", code, b.err)
 	}
 }
+
+// TestMinor: what a server has said into a warning does not hide it.
+func TestMinor(t *testing.T) {
+	for line, want := range map[string]bool{
+		"time=2026-08-01T12:00:00Z level=INFO msg=ready":                                true,
+		"time=2026-08-01T12:00:00Z level=DEBUG msg=ready":                               true,
+		"time=2026-08-01T12:00:00Z level=WARN msg=odd detail=\"says level=INFO msg=x\"": false,
+		"time=2026-08-01T12:00:00Z level=ERROR msg=\"a level=DEBUG b\"":                 false,
+		"panic: level=INFO ": false,
+		"":                   false,
+	} {
+		if minor(line) != want {
+			t.Errorf("%q", line)
+		}
+	}
+}

@@ -189,11 +189,19 @@ func (v *upView) interrupt(child *supervised) {
 
 // log shows what pfard writes to its standard error: by default warnings and worse.
 func (v *upView) log(line string) {
-	if !v.verbose && (strings.Contains(line, " level=INFO ") || strings.Contains(line, " level=DEBUG ")) {
+	if !v.verbose && minor(line) {
 		return
 	}
 	v.screen.clear()
 	fmt.Fprintln(v.stderr, escape(line, oneLine))
+}
+
+// minor reports whether a line of a log, as slog writes it, is no warning. Only the level's own place is looked at: behind it
+// servers have a say.
+func minor(line string) bool {
+	stamp, rest, _ := strings.Cut(line, " ")
+	level, _, _ := strings.Cut(rest, " ")
+	return strings.HasPrefix(stamp, "time=") && (level == "level=INFO" || level == "level=DEBUG")
 }
 
 func (v *upView) changed(r control.Report) {
@@ -276,12 +284,12 @@ func changes(before, now control.Report) []string {
 		old, was := known[s.Name]
 		delete(known, s.Name)
 		if !was || old.State != s.State || old.Tools != s.Tools || detail(old) != detail(s) {
-			lines = append(lines, fmt.Sprintf("%s: %s", s.Name, escape(describe(s), oneLine)))
+			lines = append(lines, escape(s.Name+": "+describe(s), oneLine))
 		}
 	}
 	for _, s := range before.Servers {
 		if _, gone := known[s.Name]; gone {
-			lines = append(lines, s.Name+": removed")
+			lines = append(lines, escape(s.Name+": removed", oneLine))
 		}
 	}
 	said := map[string]bool{}

@@ -287,12 +287,12 @@ func (c *cli) vaultList(ctx context.Context) error {
 	c.table(c.stdout, rows)
 	for _, s := range list {
 		if len(s.Scopes) > 0 {
-			fmt.Fprintf(c.stdout, "\n%s: granted %s\n", s.Key, escape(strings.Join(s.Scopes, ", "), oneLine))
+			fmt.Fprintf(c.stdout, "\n%s\n", escape(s.Key+": granted "+strings.Join(s.Scopes, ", "), oneLine))
 		}
 		if wrong := cmp.Or(s.Damaged, s.Problem); wrong != "" {
-			fmt.Fprintf(c.stdout, "\n%s: %s\n", s.Key, escape(wrong, oneLine))
+			fmt.Fprintf(c.stdout, "\n%s\n", escape(s.Key+": "+wrong, oneLine))
 		} else if s.Unrefreshed != "" {
-			fmt.Fprintf(c.stdout, "\n%s: not refreshed: %s\n", s.Key, escape(s.Unrefreshed, oneLine))
+			fmt.Fprintf(c.stdout, "\n%s\n", escape(s.Key+": not refreshed: "+s.Unrefreshed, oneLine))
 		}
 	}
 	return nil
