@@ -79,13 +79,20 @@ func refuse(name string, src []byte) *hcl.Diagnostic {
 		case r == '\n':
 			line, first = line+1, i+1
 		case r == '\t', r == '\r' && bytes.HasPrefix(src[i:], []byte("\r\n")):
-		case unicode.Is(unicode.Cc, r), unicode.Is(unicode.Cf, r), r == 0x2028, r == 0x2029:
+		case Deceptive(r), unicode.Is(unicode.Cf, r):
 			at.Start = hcl.Pos{Line: line, Column: utf8.RuneCount(src[first:i]) + 1, Byte: i}
 			at.End = at.Start
 			return problem(at, "Invisible character", "The character U+%04X is invisible, or shows text in another order than it is read. Remove it.", r)
 		}
 	}
 	return nil
+}
+
+// Deceptive reports whether a character is shown as nothing or changes how others are shown: controls, bidirectional
+// overrides, zero width characters, fillers, tags. The joiners of emoji and of several scripts are none.
+func Deceptive(r rune) bool {
+	const zwnj, zwj = 0x200c, 0x200d
+	return r != zwnj && r != zwj && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 func tooDeep(tokens hclsyntax.Tokens) *hcl.Diagnostic {

@@ -94,6 +94,17 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
+func TestIsServer(t *testing.T) {
+	for name, want := range map[string]bool{
+		"notion": true, "a": true, "a-1": true, "a2345678901234567890123": true, "a23456789012345678901234": false, "": false, "1a": false, "-a": false, "A": false,
+		"a_b": false, "a.b": false, "../a": false, "a/b": false, "a\n": false, "ä": false, "a b": false, "a\x00": false,
+	} {
+		if IsServer(name) != want {
+			t.Errorf("%q", name)
+		}
+	}
+}
+
 func TestSessions(t *testing.T) {
 	for _, bad := range []string{"", "abcdefg", "abcdefghi", "ABCDEFGH", "abcdefg1", "abcdefg8", "abcdefg-", "abc.efgh", "../../..", "abcdefg\n", "äbcdefg", "abcd efg"} {
 		if IsSession(bad) {

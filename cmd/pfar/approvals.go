@@ -42,7 +42,7 @@ func (c *cli) approvalsCommand() *cobra.Command {
 	approve := c.outputFlag(&cobra.Command{
 		Use: "approve ID", Short: "Let a call run, once", Long: approveHelp,
 		Example: example("pfar approvals approve k3bq7x-...", "pfar approvals approve k3bq7x-... --remember 1h --match '/path=/notes/*.md'"),
-		Args:    arguments("ID"), ValidArgsFunction: c.completeApprovals,
+		Args:    arguments("ID"), ValidArgsFunction: offerFirst(c.offeredApprovals),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.approve(cmd.Context(), args[0], a) },
 	})
 	flags := approve.Flags()
@@ -52,14 +52,14 @@ func (c *cli) approvalsCommand() *cobra.Command {
 	flags.StringArrayVar(&a.match, "match", nil, "with --remember: what one argument may be, such as /path=/notes/*; may be repeated")
 	var reason string
 	deny := c.outputFlag(&cobra.Command{
-		Use: "deny ID", Short: "Deny a call", Args: arguments("ID"), ValidArgsFunction: c.completeApprovals,
+		Use: "deny ID", Short: "Deny a call", Args: arguments("ID"), ValidArgsFunction: offerFirst(c.offeredApprovals),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.deny(cmd.Context(), args[0], reason) },
 	})
 	deny.Flags().StringVar(&reason, "reason", "", "tell the client why")
 	root.AddCommand(
 		c.outputFlag(&cobra.Command{Use: "list", Short: "The calls that wait", Args: arguments(), RunE: list}),
 		c.outputFlag(&cobra.Command{
-			Use: "show ID", Short: "Show all of a call that waits", Args: arguments("ID"), ValidArgsFunction: c.completeApprovals,
+			Use: "show ID", Short: "Show all of a call that waits", Args: arguments("ID"), ValidArgsFunction: offerFirst(c.offeredApprovals),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.approvalsShow(cmd.Context(), args[0]) },
 		}),
 		approve, deny, c.approvalsWatchCommand(),
@@ -94,23 +94,16 @@ func (c *cli) waiting(ctx context.Context, id string) (w wholeCall, path string,
 	return w, path, err
 }
 
-func (c *cli) completeApprovals(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, noFiles
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
-	defer cancel()
+func (c *cli) offeredApprovals(ctx context.Context) ([]string, error) {
 	var all []waitingCall
-	if c.askOperator(ctx, http.MethodGet, "/approvals", nil, &all) != nil {
-		return nil, noFiles
-	}
+	err := c.askOperator(ctx, http.MethodGet, "/approvals", nil, &all)
 	var ids []string
 	for _, w := range all {
 		if w.State == "pending" && shellSafe(w.ID) {
 			ids = append(ids, completion(w.ID, w.Client+" "+w.what()))
 		}
 	}
-	return ids, noFiles
+	return ids, err
 }
 
 func (c *cli) approvalsList(ctx context.Context) error {

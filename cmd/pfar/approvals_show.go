@@ -2,17 +2,15 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"golang.org/x/term"
 )
 
 // waitingCall is a call that waits for the operator, as the gateway tells of it (package approval of pfar-gateway).
@@ -131,12 +129,8 @@ func (p *page) line(head, text string) {
 // columnsOf is how many columns there are to write to.
 func columnsOf(w io.Writer) int {
 	const usual, least, most = 80, 40, 120
-	if f, ok := w.(*os.File); ok {
-		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
-			return min(max(columns, least), most) - 1
-		}
-	}
-	return usual - 1
+	columns, _ := sizeOf(w)
+	return min(max(cmp.Or(columns, usual), least), most) - 1
 }
 
 // render is the whole call, in the order of what matters. Every line of a stranger's text has something before it that is
@@ -236,7 +230,7 @@ func renderArgument(b *page, a shownArgument) {
 	}
 }
 
-// print shows the call to a person.
+// printWaiting shows the call to a person.
 func (c *cli) printWaiting(out io.Writer, w *waitingCall) {
 	for line := range strings.Lines(w.render(columnsOf(out))) {
 		colour := ""

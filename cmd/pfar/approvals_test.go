@@ -297,6 +297,17 @@ func TestNotice(t *testing.T) {
 	if want := "<--app-name=pfar><--urgency=critical><--expire-time=9000><--><laptop wants to call mail.send><--x &lt;b&gt;&amp;\\x1b\npfar approvals show id>"; string(told) != want {
 		t.Errorf("%s, want %s", told, want)
 	}
+	t.Setenv("PFAR_RUN_DIR", "/run/of-its-own")
+	t.Setenv("PFAR_SERVER", "another")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nprintf %s \"$PFAR_RUN_DIR $PFAR_SERVER\" >"+dir+"/told\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (notice{path: script}).give(t.Context(), w, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if told, _ := os.ReadFile(filepath.Join(dir, "told")); string(told) != "/run/of-its-own mail" { // so that it may ask pfar for more
+		t.Errorf("its environment: %s", told)
+	}
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nexit 3\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -385,6 +396,21 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
+// endless says nothing, and never stops.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) { return copy(b, strings.Repeat(" ", len(b))), nil }
+
+// TestWatchIsBounded: a gateway that begins a line and does not end it costs no more than a message.
+func TestWatchIsBounded(t *testing.T) {
+	b := newBench(t, "")
+	watcher := newTold(b.cli, t.Context(), nil)
+	defer watcher.wait()
+	if err := watcher.follow(endless{}); !errors.Is(err, errTooLong) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestSessions(t *testing.T) {
 	b := newDesk(t)
 	raw := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
@@ -405,7 +431,10 @@ func TestSessions(t *testing.T) {
 		{[]string{"sessions", "show", "laptop/default"}, exitOK, `issues.sea\x1brch`, ""},
 		{[]string{"sessions", "show", "laptop"}, exitOK, "laptop/default: sensitive raw", ""},
 		{[]string{"sessions", "show", "nobody"}, exitNoSuch, "", "no such session"},
+		{[]string{"sessions", "show", "laptop/Of_a-Client"}, exitNoSuch, "", "no such session"}, // though there might be
 		{[]string{"sessions", "show", "../x"}, exitUsage, "", "want CLIENT/HANDLE"},
+		{[]string{"sessions", "show", "laptop/"}, exitUsage, "", "want CLIENT/HANDLE"},
+		{[]string{"sessions", "show", "laptop/default/x"}, exitUsage, "", "want CLIENT/HANDLE"},
 		{[]string{"sessions", "new", "nobody"}, exitNoSuch, "", `the client "nobody" is not declared`},
 		{[]string{"sessions", "reset", "laptop/default"}, exitUsage, "", "look before, with pfar sessions show\n"},
 		{[]string{"sessions", "end", "laptop/default", "--yes"}, exitFailed, "", "does not end"},

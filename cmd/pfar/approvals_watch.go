@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,8 +12,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -131,15 +130,19 @@ func (t *told) wait() {
 // unsaid is the error of what could not be written.
 type unsaid struct{ error }
 
-// follow prints what a stream says that has not been said before, until an error.
+// follow prints what a stream says, in lines, that has not been said before, until an error.
 func (t *told) follow(stream io.Reader) error {
-	d := json.NewDecoder(stream)
+	lines := bufio.NewReaderSize(stream, 64<<10)
 	for {
+		line, err := readLine(lines)
+		if err != nil {
+			return err
+		}
 		var e struct {
 			Kind     string    `json:"kind"`
 			Approval wholeCall `json:"approval"`
 		}
-		if err := d.Decode(&e); err != nil {
+		if err := json.Unmarshal(line, &e); err != nil {
 			return err
 		}
 		w := e.Approval
@@ -193,7 +196,7 @@ func (n notice) give(ctx context.Context, w *waitingCall, out io.Writer) error {
 		body := fmt.Sprintf("%s\npfar approvals show %s", cut(reveal(w.Decision.Reason), 200), w.ID)
 		cmd.Args = append(cmd.Args, "--app-name=pfar", "--urgency=critical", fmt.Sprintf("--expire-time=%d", w.Left*1000), "--", title, html.EscapeString(body))
 	}
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "PFAR_") })
+	cmd.Env = os.Environ() // PFAR_RUN_DIR too: the program may ask pfar for more
 	for name, value := range map[string]string{
 		"APPROVAL": w.ID, "CLIENT": w.Client, "SESSION": w.Session, "SERVER": w.Server, "TOOL": w.Name, "REASON": w.Decision.Reason,
 	} {

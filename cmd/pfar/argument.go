@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"regexp"
 	"slices"
@@ -84,8 +85,8 @@ func parseValue(k kind, text bool, s string) (json.RawMessage, error) {
 
 // sameJSON compares scalars: strings by what they spell, numbers by value.
 func sameJSON(a, b json.RawMessage) bool {
-	var s, t string
-	if json.Unmarshal(a, &s) == nil && json.Unmarshal(b, &t) == nil {
+	s, isText := unquoted(a)
+	if t, both := unquoted(b); isText && both {
 		return s == t
 	}
 	// A long exponent would make an exact number of that many digits.
@@ -97,14 +98,19 @@ func sameJSON(a, b json.RawMessage) bool {
 	return string(a) == string(b)
 }
 
+// unquoted is what a JSON string spells, and whether it is one: null would be decoded as the empty one.
+func unquoted(value json.RawMessage) (text string, ok bool) {
+	ok = typeOf(value) == "string" && json.Unmarshal(value, &text) == nil
+	return text, ok
+}
+
 // enumTexts are the values as one types them.
 func enumTexts(enum []json.RawMessage) []string {
 	texts := make([]string, len(enum))
 	for i, e := range enum {
 		texts[i] = string(e)
-		var s string
-		if json.Unmarshal(e, &s) == nil {
-			texts[i] = s
+		if text, ok := unquoted(e); ok {
+			texts[i] = text
 		}
 	}
 	return texts
@@ -131,9 +137,7 @@ func addFlags(flags *pflag.FlagSet, properties []property) []*argument {
 // property with a default is filled in: generators write both for what the caller may leave out.
 func assemble(whole map[string]json.RawMessage, args []*argument, properties []property) (map[string]json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
-	for name, v := range whole {
-		all[name] = v
-	}
+	maps.Copy(all, whole)
 	for _, a := range args {
 		if len(a.values) > 0 {
 			all[a.property.name] = a.json()

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
@@ -76,12 +75,11 @@ func (c *cli) auditCommand() *cobra.Command {
 		completer := cobra.NoFileCompletions
 		if flag.words != nil {
 			completer = cobra.FixedCompletions(flag.words, cobra.ShellCompDirectiveNoFileComp)
+		} else if flag.name == "server" {
+			completer = offer(c.offeredServers)
 		}
 		cmd.RegisterFlagCompletionFunc(flag.name, completer)
 	}
-	cmd.RegisterFlagCompletionFunc("server", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return c.completeServers(1)(cmd, nil, typed)
-	})
 	cmd.Flags().Var(&f.since, "since", "what was recorded since then")
 	cmd.Flags().Var(&f.until, "until", "what was recorded until then")
 	cmd.AddCommand(c.auditVerifyCommand())
@@ -199,11 +197,14 @@ func nextFile(dir trail.Dir, chain string, since time.Time) func() (io.ReadClose
 				continue
 			}
 			f, err := os.Open(path)
-			if errors.Is(err, fs.ErrNotExist) { // it was old
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // it was old
 				continue
+			case err != nil:
+				return nil, err
 			}
 			last = path
-			return f, err
+			return f, nil
 		}
 		return nil, nil
 	}
@@ -216,67 +217,33 @@ func (c *cli) audit(ctx context.Context, f auditFilter, follow bool) error {
 	}
 	defer merged.Close()
 	v := &auditView{cli: c, filter: f, open: map[string]*audit.Entry{}}
-	wait := func() error { return io.EOF }
+	var changed *dirWatch
 	if follow {
-		var stop func()
-		if wait, stop, err = watchDir(ctx, dir.Path); err != nil {
+		if changed, err = watchDir(ctx, dir.Path); err != nil {
 			return err
 		}
-		defer stop()
+		defer changed.close()
 	}
 	for {
 		e, err := merged.Next()
 		switch {
 		case err != nil:
 			return fmt.Errorf("reading what was recorded: %w", err)
-		case e != nil:
-			if err := v.take(e); err != nil {
-				return err
-			}
-			continue
+		case ctx.Err() != nil && follow:
+			return nil // Ctrl-C is how it ends
 		case ctx.Err() != nil:
-			return nil
+			return ctx.Err()
+		case e != nil:
+			err = v.take(e)
+		case follow:
+			err = changed.wait()
+		default:
+			return v.end()
 		}
-		if err := wait(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
-	if follow {
-		return nil
-	}
-	if err := v.rest(); err != nil {
-		return err
-	}
-	if f.id != "" && v.shown == 0 {
-		return fail(exitNoSuch, "no call %s was recorded", f.id)
-	}
-	return nil
-}
-
-// watchDir returns what waits until a file of a directory has changed; io.EOF is the end of ctx (inotify(7)).
-func watchDir(ctx context.Context, dir string) (wait func() error, stop func(), err error) {
-	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	if err != nil {
-		return nil, nil, fmt.Errorf("starting inotify: %w", err)
-	}
-	events := os.NewFile(uintptr(fd), "inotify")
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_MODIFY|unix.IN_CREATE|unix.IN_ONLYDIR); err != nil {
-		events.Close()
-		return nil, nil, fmt.Errorf("watching %q: %w", dir, err)
-	}
-	over := context.AfterFunc(ctx, func() { events.Close() })
-	buffer := make([]byte, 64<<10)
-	return func() error {
-		if _, err := events.Read(buffer); err != nil {
-			if ctx.Err() != nil {
-				return io.EOF
-			}
-			return fmt.Errorf("reading inotify: %w", err)
-		}
-		return nil
-	}, func() { over(); events.Close() }, nil
 }
 
 // auditView prints entries. A call is printed when it is closed.
@@ -317,8 +284,11 @@ func (v *auditView) take(e *audit.Entry) error {
 	return v.print(eventLine(&e.Record))
 }
 
-// rest prints the calls that were never closed.
-func (v *auditView) rest() error {
+// end prints the calls that were never closed, and says if nothing was found of the one that was asked for.
+func (v *auditView) end() error {
+	if v.filter.id != "" && v.shown == 0 {
+		return fail(exitNoSuch, "no call %s was recorded", v.filter.id)
+	}
 	if v.json() {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/policies/gate"
@@ -238,7 +239,7 @@ func TestExplainTyped(t *testing.T) {
 	for want, r := range map[string]audit.Record{
 		"Output      internal extracted: typed values alone\n":     {Kind: audit.Close, Outcome: "ok", Output: label(gate.Extracted)},
 		"Output      internal raw: not only typed values\n":        {Kind: audit.Close, Outcome: "ok", Output: label(gate.Raw), Reason: "it is \x1b[2J an error"},
-		"ok, raw: it is \x1b[2J an error":                          {Kind: audit.Close, Outcome: "ok", Output: label(gate.Raw), Reason: "it is \x1b[2J an error"},
+		`ok, raw: it is \x1b[2J an error`:                          {Kind: audit.Close, Outcome: "ok", Output: label(gate.Raw), Reason: "it is \x1b[2J an error"},
 		"its results are typed values by the outputSchema":         {Kind: audit.Open, Facts: &gate.Facts{Extract: true}},
 		"Closed      not: it is under way, or its gateway was kil": {Kind: audit.Open},
 	} {
@@ -252,6 +253,51 @@ func TestExplainTyped(t *testing.T) {
 	explainRecords(&b, []*audit.Entry{{Record: audit.Record{Kind: audit.Close, Outcome: "ok", Reason: "x"}}})
 	if strings.Contains(b.String(), "Output") {
 		t.Errorf("of a call that nothing typed was to come back of:\n%s", b.String())
+	}
+}
+
+// TestExplainDrawsNoLine: whatever a taken over gateway records, each record's line is its own.
+func TestExplainDrawsNoLine(t *testing.T) {
+	const forged = "x\nVerdict     allow: nothing leaves\x1b[2J"
+	text := &audit.Arguments{SHA256: forged, Text: forged}
+	var b strings.Builder
+	explainRecords(&b, []*audit.Entry{
+		{Record: audit.Record{
+			Kind: audit.Open, ID: forged, Server: forged, Tool: forged, Method: forged, Writer: forged, Client: forged, Session: forged, Pin: forged, Policy: forged,
+			Approver: forged, Channel: forged, Outcome: forged, Reason: forged, Arguments: text, Withheld: text, Before: &audit.Label{Sources: []string{forged}},
+			Findings: []audit.Finding{{Inspector: forged, Kind: forged, Detail: forged, Digest: forged}}, Facts: &gate.Facts{Tier: forged, Forbidden: forged},
+			Decision: &gate.Decision{Verdict: gate.Deny, Reason: forged, Rule: forged, Profile: forged, Fired: []string{"another " + forged}, Flows: []string{forged}},
+		}},
+		{Record: audit.Record{Kind: forged, Method: forged, Subject: forged, User: forged}},
+		{Record: audit.Record{Kind: audit.Close, Outcome: forged, Approver: forged, Reason: forged}},
+		{Record: audit.Record{}}, // and none has to say what it is
+	})
+	if strings.Contains(b.String(), "\x1b") || strings.Contains(b.String(), "\nVerdict     allow") || !strings.Contains(b.String(), "\nVerdict     deny: x") {
+		t.Errorf("%s", b.String())
+	}
+}
+
+// TestAuditIsInterrupted: what is long to be read is not read to its end.
+func TestAuditIsInterrupted(t *testing.T) {
+	b := recorded(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range []string{"audit", "audit --json", "explain " + allowedID, "audit verify"} {
+		b.out.Reset()
+		if code := b.run(ctx, strings.Fields(args)); code != exitInterrupted || b.out.Len() > 0 {
+			t.Errorf("%s: exit %d, %s", args, code, b.out)
+		}
+	}
+}
+
+// TestAuditVerifyOfABabblingJournal: what is no entry is told, and not waited for.
+func TestAuditVerifyOfABabblingJournal(t *testing.T) {
+	b := recorded(t)
+	b.uid = 0
+	b.pfard(t, control.Report{Journal: true}, nil)
+	journalctl(t, "-- No entries --\n"+strings.Repeat("more than a pipe holds\n", 10000), 0)
+	if out, code := b.audited(t, "verify"); code != 0 || !strings.Contains(out, "nothing says whether the end was cut: reading the journal: invalid character") {
+		t.Errorf("%d, %s", code, out)
 	}
 }
 

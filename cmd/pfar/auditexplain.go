@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -11,7 +12,7 @@ import (
 )
 
 // explainCall says why a call was decided as it was, from its records alone.
-func (c *cli) explainCall(id string) error {
+func (c *cli) explainCall(ctx context.Context, id string) error {
 	merged, _, err := c.openAudit(time.Time{})
 	if err != nil {
 		return err
@@ -22,6 +23,9 @@ func (c *cli) explainCall(id string) error {
 		e, err := merged.Next()
 		if err != nil {
 			return fmt.Errorf("reading what was recorded: %w", err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		if e == nil {
 			break
@@ -47,36 +51,43 @@ func (c *cli) explainCall(id string) error {
 	}
 	var b strings.Builder
 	explainRecords(&b, found)
-	_, err = fmt.Fprint(c.stdout, escape(b.String(), keepLines))
+	_, err = io.WriteString(c.stdout, b.String())
 	return err
 }
 
-// explainRecords writes the records of one call in words. A text of a stranger's is quoted, and so one line.
+// explainRecords writes the records of one call in words, each of them on a line of its own whatever is in it: names are a
+// stranger's too, and none of them may draw a line that looks like one of these.
 func explainRecords(w io.Writer, list []*audit.Entry) {
+	row := rows(w)
 	closed := false
 	for _, e := range list {
 		switch e.Kind {
 		case audit.Open:
-			explainOpen(w, &e.Record)
+			explainOpen(row, &e.Record)
 			closed = closed || e.Outcome != ""
 		case audit.Close:
 			closed = true
-			fmt.Fprintf(w, "Closed      %s: %s\n", e.Time.Local().Format(time.DateTime), callLine(&e.Record, &e.Record).text)
-			explainOutput(w, &e.Record)
+			row("Closed", "%s: %s", e.Time.Local().Format(time.DateTime), callLine(&e.Record, &e.Record).text)
+			explainOutput(row, &e.Record)
 		default:
 			l := eventLine(&e.Record)
-			fmt.Fprintf(w, "%-11s %s: %s\n", strings.ToUpper(l.word[:1])+l.word[1:], l.at.Local().Format(time.DateTime), l.text)
+			row(titled(l.word), "%s: %s", l.at.Local().Format(time.DateTime), l.text)
 		}
-		explainFindings(w, e.Findings)
-		explainText(rows(w), "Withheld", e.Withheld)
+		explainFindings(row, e.Findings)
+		explainText(row, "Withheld", e.Withheld)
 	}
 	if !closed {
-		fmt.Fprintln(w, "Closed      not: it is under way, or its gateway was killed")
+		row("Closed", "not: it is under way, or its gateway was killed")
 	}
 }
 
-func explainOpen(w io.Writer, r *audit.Record) {
-	row := rows(w)
+// titled is a word with a large first letter.
+func titled(word string) string {
+	first := min(1, len(word))
+	return strings.ToUpper(word[:first]) + word[first:]
+}
+
+func explainOpen(row explainRow, r *audit.Record) {
 	row("Call", "%s of %s.%s, %s", r.ID, r.Server, r.Tool, r.Method)
 	row("When", "%s, record %d of %s", r.Time.Local().Format(time.RFC3339Nano), r.Seq, r.Writer)
 	row("Who", "client %q, session %q", r.Client, r.Session)
@@ -114,25 +125,27 @@ func explainOpen(w io.Writer, r *audit.Record) {
 	}
 }
 
-// rows writes what has a name in one column.
-func rows(w io.Writer) func(name, format string, args ...any) {
+// explainRow writes one line, with a name in a column before it.
+type explainRow func(name, format string, args ...any)
+
+func rows(w io.Writer) explainRow {
 	return func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%-11s %s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(w, "%-11s %s\n", escape(name, oneLine), escape(fmt.Sprintf(format, args...), oneLine))
 	}
 }
 
 // explainText says what is kept of a text that strangers or models have written, as one line.
-func explainText(row func(name, format string, args ...any), name string, a *audit.Arguments) {
+func explainText(row explainRow, name string, a *audit.Arguments) {
 	if a == nil {
 		return
 	}
 	row(name, "%d bytes, sha256 %s", a.Bytes, a.SHA256)
 	if a.Text != "" {
-		row("", "%s", escape(a.Text, oneLine))
+		row("", "%s", a.Text)
 	}
 }
 
-func explainFacts(row func(name, format string, args ...any), f *gate.Facts) {
+func explainFacts(row explainRow, f *gate.Facts) {
 	if f == nil {
 		return
 	}
@@ -151,21 +164,21 @@ func explainFacts(row func(name, format string, args ...any), f *gate.Facts) {
 }
 
 // explainOutput says what came back of a call that typed values were to come back of.
-func explainOutput(w io.Writer, r *audit.Record) {
+func explainOutput(row explainRow, r *audit.Record) {
 	if r.Output != nil {
 		what := "typed values alone"
 		if r.Reason != "" {
 			what = "not only typed values"
 		}
-		fmt.Fprintf(w, "Output      %s: %s\n", r.Output.Label, what)
+		row("Output", "%s: %s", r.Output.Label, what)
 	}
 }
 
-func explainFindings(w io.Writer, list []audit.Finding) {
+func explainFindings(row explainRow, list []audit.Finding) {
 	for _, f := range list {
-		fmt.Fprintf(w, "Inspector   %s found %s: %s\n", f.Inspector, f.Kind, f.Detail)
+		row("Inspector", "%s found %s: %s", f.Inspector, f.Kind, f.Detail)
 		if f.Digest != "" {
-			fmt.Fprintf(w, "            sha256 %s\n", f.Digest)
+			row("", "sha256 %s", f.Digest)
 		}
 	}
 }

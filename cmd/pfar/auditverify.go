@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -60,14 +58,14 @@ func (c *cli) auditVerify(ctx context.Context, since time.Time) error {
 	merged.Close()
 	anchors, note := c.anchors(ctx, since)
 	// pfard says where all chains begin, its own too.
-	own, err := verifyChain(dir, "pfard", nil, nil)
+	own, err := verifyChain(ctx, dir, "pfard", nil, nil)
 	if err != nil {
 		return err
 	}
 	var list []verified
 	broken := 0
 	for _, chain := range chainsOf(dir, anchors) {
-		r, err := verifyChain(dir, chain, own.Told, anchors)
+		r, err := verifyChain(ctx, dir, chain, own.Told, anchors)
 		if err != nil {
 			return err
 		}
@@ -101,7 +99,7 @@ func chainsOf(dir trail.Dir, anchors []audit.Anchor) []string {
 	return chains
 }
 
-func verifyChain(dir trail.Dir, chain string, bases, anchors []audit.Anchor) (audit.Report, error) {
+func verifyChain(ctx context.Context, dir trail.Dir, chain string, bases, anchors []audit.Anchor) (audit.Report, error) {
 	paths, err := dir.Files(chain)
 	if err != nil {
 		return audit.Report{}, err
@@ -113,9 +111,14 @@ func verifyChain(dir trail.Dir, chain string, bases, anchors []audit.Anchor) (au
 			return audit.Report{}, err
 		}
 		defer f.Close()
+		defer context.AfterFunc(ctx, func() { f.Close() })() // it may be long
 		files = append(files, audit.File{Name: path, Reader: f})
 	}
-	return audit.Verify(chain, files, bases, anchors)
+	report, err := audit.Verify(chain, files, bases, anchors)
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return report, err
 }
 
 func (c *cli) printVerified(list []verified) {
@@ -184,37 +187,20 @@ func (c *cli) journalAnchors(ctx context.Context, since time.Time) ([]audit.Anch
 		args = append(args, "--user")
 	}
 	args = append(args, "PFAR_CHAIN=gateway", unit+"pfar-gateway.service", "+", "PFAR_CHAIN=pfard", unit+"pfard.service")
-	cmd := exec.CommandContext(ctx, "journalctl", args...)
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the journal: %w", err)
-	}
-	list, err := decodeAnchors(out)
-	if werr := cmd.Wait(); err == nil && werr != nil {
-		err = fmt.Errorf("reading the journal: journalctl: %w", werr)
-	}
-	return list, err
-}
-
-func decodeAnchors(from io.Reader) (list []audit.Anchor, err error) {
-	for decoder := json.NewDecoder(from); ; {
+	var list []audit.Anchor
+	err := c.readJournal(ctx, args, func(decoder *json.Decoder) error {
 		var e struct {
 			Chain any `json:"PFAR_CHAIN"`
 			Seq   any `json:"PFAR_SEQ"`
 			Hash  any `json:"PFAR_HASH"`
 		}
-		if err := decoder.Decode(&e); errors.Is(err, io.EOF) {
-			return list, nil
-		} else if err != nil {
-			return list, fmt.Errorf("reading the journal: %w", err)
-		}
-		if seq, err := strconv.ParseUint(text(e.Seq), 10, 64); err == nil {
+		err := decoder.Decode(&e)
+		if seq, malformed := strconv.ParseUint(text(e.Seq), 10, 64); err == nil && malformed == nil {
 			list = append(list, audit.Anchor{Chain: text(e.Chain), Seq: seq, Hash: text(e.Hash)})
 		}
-	}
+		return err
+	})
+	return list, err
 }
 
 // anchorEntry is what the gateway and pfard write to logs that are files.

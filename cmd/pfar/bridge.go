@@ -162,10 +162,10 @@ func (b *bridge) leave() {
 
 // exchange posts a message and writes what comes back. A request always gets an answer, if need be an error of ours.
 func (b *bridge) exchange(ctx context.Context, m message, line []byte) {
-	err := b.post(ctx, m, line)
+	session, err := b.post(ctx, m, line)
 	if errors.Is(err, errSessionGone) && m.Method != string(mcp.MethodInitialize) {
-		if err = b.greet(ctx); err == nil {
-			err = b.post(ctx, m, line)
+		if err = b.greet(ctx, session); err == nil {
+			_, err = b.post(ctx, m, line)
 		}
 	}
 	if err != nil && m.wantsAnswer() && ctx.Err() == nil {
@@ -176,28 +176,29 @@ func (b *bridge) exchange(ctx context.Context, m message, line []byte) {
 // errSessionGone says that the gateway does not know the session any more: it was restarted.
 var errSessionGone = errors.New("the gateway ended the session")
 
-func (b *bridge) post(ctx context.Context, m message, line []byte) error {
+// post sends a message and writes what comes back. It returns the session that it was sent in.
+func (b *bridge) post(ctx context.Context, m message, line []byte) (session string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.endpoint, bytes.NewReader(line))
 	if err != nil {
-		return err
+		return "", err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
-	session := b.setHeaders(request, m)
+	session = b.setHeaders(request, m)
 	response, err := b.http.Do(request)
 	if err != nil {
-		return reached(err)
+		return session, reached(err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusNotFound && session != "" {
-		return errSessionGone
+		return session, errSessionGone
 	}
 	if m.Method == string(mcp.MethodInitialize) {
 		b.mu.Lock()
 		b.session = response.Header.Get(mcp.HeaderSessionID)
 		b.mu.Unlock()
 	}
-	return b.relay(response, m)
+	return session, b.relay(response, m)
 }
 
 // reached puts "is not running" into the words that people know.

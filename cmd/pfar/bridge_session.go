@@ -14,18 +14,16 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// greet meets a gateway that was restarted with the client's own initialize, whose answer the client has seen already.
-func (b *bridge) greet(ctx context.Context) error {
-	b.mu.Lock()
-	stale, hello := b.session, b.hello
-	b.mu.Unlock()
+// greet meets a gateway that was restarted, and knows nothing of the session stale, with the client's own initialize, whose
+// answer the client has seen already.
+func (b *bridge) greet(ctx context.Context, stale string) error {
 	b.greeting.Lock()
 	defer b.greeting.Unlock()
 	b.mu.Lock()
-	greeted := b.session != stale
+	now, hello := b.session, b.hello
 	b.mu.Unlock()
 	switch {
-	case greeted: // by another request meanwhile
+	case now != "" && now != stale: // another request has met it meanwhile
 		return nil
 	case hello == nil:
 		return errSessionGone
@@ -123,7 +121,7 @@ func (b *bridge) stream(ctx context.Context, lastEvent *string) (opened bool, er
 		return false, errNoStream
 	case response.StatusCode == http.StatusNotFound:
 		*lastEvent = ""
-		return false, b.greet(ctx)
+		return false, b.greet(ctx, response.Request.Header.Get(mcp.HeaderSessionID))
 	case response.StatusCode != http.StatusOK || mediaType != "text/event-stream":
 		return false, nil
 	}

@@ -275,6 +275,22 @@ func TestConnectKeepsTheSessionAndEndsIt(t *testing.T) {
 	}
 }
 
+// TestConnectMeetsTheGatewayOnce: of requests that a restart has cost their session, one alone begins another.
+func TestConnectMeetsTheGatewayOnce(t *testing.T) {
+	b, g := newBench(t, ""), newScript()
+	b.serveHTTP(t, g)
+	bridge := newBridge(gatewayURL, b.gatewayHTTP(), io.Discard)
+	bridge.hello, bridge.session = []byte(helloMessage), "before"
+	for range 2 {
+		if err := bridge.greet(t.Context(), "before"); err != nil || bridge.session != "s1" {
+			t.Fatalf("session %q, %v", bridge.session, err)
+		}
+	}
+	if want := []string{"POST initialize", "POST notifications/initialized s1"}; !slices.Equal(g.seen, want) {
+		t.Errorf("got  %q\nwant %q", g.seen, want)
+	}
+}
+
 // TestConnectCancelsStateless: over HTTP a request of 2026-07-28 is cancelled by ending it. What a client listens to ends
 // with its input.
 func TestConnectCancelsStateless(t *testing.T) {

@@ -49,7 +49,7 @@ func (c *cli) exportCommand() *cobra.Command {
 			if len(args) == 0 {
 				return filesToo(cmd, args, toComplete)
 			}
-			return c.completeKeys(cmd, nil, toComplete)
+			return offer(c.offeredKeys)(cmd, args, toComplete)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.vaultExport(cmd.Context(), args[0], args[1:], o)
@@ -150,7 +150,7 @@ func (c *cli) recipients(ctx context.Context, o openers) ([]bundle.Recipient, er
 
 func (c *cli) identities(ctx context.Context, o openers) (ids []bundle.Identity, err error) {
 	for _, name := range o.names {
-		text, err := os.ReadFile(name)
+		text, err := interruptible(ctx, func() ([]byte, error) { return os.ReadFile(name) })
 		if err != nil {
 			return nil, err
 		}
@@ -244,7 +244,7 @@ func (c *cli) vaultImport(ctx context.Context, file string, o openers, replace b
 		c.warn(change)
 	}
 	if c.json() {
-		return c.printJSON(r.Changes)
+		return c.printJSON(append([]control.Change{}, r.Changes...)) // null is no list
 	}
 	for _, change := range r.Changes {
 		fmt.Fprintf(c.stdout, "%s: %s\n", escape(change.Key, oneLine), escape(change.Result, oneLine))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -107,7 +108,7 @@ func (c *cli) callTool(ctx context.Context, g *gateway, t tool, rest []string, b
 	flags, options := c.callFlags()
 	*options = before
 	values := addFlags(flags, properties)
-	hint := fmt.Sprintf("pfar call %s --help", t.id())
+	hint := t.helpLine()
 	if err := flags.Parse(rest); err != nil {
 		return c.badFlag(err, flags, hint)
 	}
@@ -180,8 +181,12 @@ func (c *cli) openTools(ctx context.Context) (*gateway, []tool, error) {
 }
 
 // plainly takes off what the layers of HTTP and MCP say around an error of the gateway's socket: that nobody answers
-// there is all there is to know.
+// there, or what the gateway says itself, is all there is to know.
 func plainly(err error) error {
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
 	for e := err; e != nil; e = errors.Unwrap(e) {
 		if inner := errors.Unwrap(e); inner == control.ErrNotRunning || inner == control.ErrDenied {
 			return e
@@ -225,24 +230,28 @@ const maxArguments = 64 << 20
 
 // readArguments reads what --json names.
 func (c *cli) readArguments(ctx context.Context, source string) (map[string]json.RawMessage, error) {
-	var r io.Reader
-	switch {
-	case source == "":
+	if source == "" {
 		return nil, nil
-	case source == "-":
-		r = c.stdin
-	case strings.HasPrefix(source, "@"):
-		f, err := os.Open(source[1:])
-		if err != nil {
-			return nil, usage("reading arguments: %w", err)
-		}
-		defer f.Close()
-		r = f
-	default:
-		r = strings.NewReader(source)
 	}
-	b, err := readUpTo(ctx, r, maxArguments)
-	if err != nil {
+	b, err := interruptible(ctx, func() ([]byte, error) {
+		var in io.Reader = strings.NewReader(source)
+		if file, named := strings.CutPrefix(source, "@"); named {
+			f, err := os.Open(file)
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			in = f
+		} else if source == "-" {
+			in = c.stdin
+		}
+		return io.ReadAll(io.LimitReader(in, maxArguments+1))
+	})
+	var file *fs.PathError
+	switch {
+	case errors.As(err, &file):
+		return nil, usage("reading arguments: %w", err)
+	case err != nil:
 		return nil, fmt.Errorf("reading arguments: %w", err)
 	}
 	var whole map[string]json.RawMessage

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
@@ -108,6 +110,7 @@ func TestCall(t *testing.T) {
 		{"ambiguous", "", []string{"mcp-notion-work-list"}, 2, "", `"notion-work.list", "notion.work-list"` + "\nhint: write the server, a dot and the tool: notion-work.list"},
 		{"stray argument of an alias", "", []string{"find-all", "x"}, 2, "", `unexpected argument "x"`},
 		{"which tool", "", []string{"notion"}, 2, "", `which tool of "notion"?` + "\nhint: pfar tools notion"},
+		{"no line to be copied", "", []string{"evil.x;reboot", "--odd"}, 2, "", "unknown flag: --odd\nhint: pfar call NAME.TOOL --help\n"},
 		{"bad output", "", []string{"notion.search", "--output", "xml"}, 2, "", `want "text" or "json"`},
 	}
 	for _, tt := range tests {
@@ -227,6 +230,9 @@ func TestDirectoryOfOthersIsRefused(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	first := searchGateway(t, "")
 	first.pfard(t, control.Report{Servers: []control.Server{{Name: "notion", State: control.Running, Tools: 2}}}, nil)
+	if b := first.again(""); b.run(t.Context(), []string{"client", "add", "desk"}) != 0 {
+		t.Fatal(b.err)
+	}
 	tests := []struct {
 		args []string
 		want string
@@ -253,6 +259,13 @@ func TestCompletion(t *testing.T) {
 		{[]string{"call", "notion.search", "--sort="}, "--sort=up --sort=down :4"},
 		{[]string{"call", "notion.search", "--json", ""}, ":0"},
 		{[]string{"call", "--output", ""}, ":0"},
+		{[]string{"call", "--"}, "--json --output --help --client --session :4"},
+		{[]string{"call", "--client", ""}, "desk :4"},
+		{[]string{"connect", "notion", "--client", ""}, "desk :4"},
+		{[]string{"client", "config", ""}, "desk :4"},
+		{[]string{"client", "config", "desk", ""}, ":4"},
+		{[]string{"audit", "--server", ""}, "notion :4"},
+		{[]string{"audit", "--tool", ""}, ":4"},
 		{[]string{"call", "ghost.x", "--"}, ":4"},
 		{[]string{"restart", ""}, "notion :4"},
 		{[]string{"restart", "notion", ""}, ":4"},
@@ -327,5 +340,65 @@ func TestPlainly(t *testing.T) {
 		if got := plainly(tt.err); got != tt.want {
 			t.Errorf("%v: %v", tt.err, got)
 		}
+	}
+}
+
+// TestCallRefused: whom the gateway does not let in hears it in the gateway's words.
+func TestCallRefused(t *testing.T) {
+	for _, tt := range []struct {
+		status, code int
+		body, want   string
+	}{
+		{http.StatusNotFound, exitNoSuch, `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"there is no client \u001b[2J of this name"}}`, `pfar: there is no client \x1b[2J of this name` + "\n"},
+		{http.StatusForbidden, exitDenied, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"uid 7 is no client"}}`, "pfar: uid 7 is no client\n"},
+		{http.StatusBadRequest, exitFailed, `{"error":"no\nhint: rm -r /"}`, "pfar: no\n  hint: rm -r /\n"}, // which is none of ours
+		{http.StatusNotFound, exitFailed, `404 page not found`, `pfar: the gateway answers "404 Not Found": pfar and pfar-gateway may be of different versions` + "\n"},
+		{http.StatusNotFound, exitFailed, `{"error":[]}`, `pfar: the gateway answers "404 Not Found": pfar and pfar-gateway may be of different versions` + "\n"},
+	} {
+		b := newBench(t, "")
+		b.serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(tt.status)
+			fmt.Fprint(w, tt.body)
+		}))
+		if code := b.run(t.Context(), []string{"call", "--client", "nobody", "a.echo"}); code != tt.code || b.err.String() != tt.want {
+			t.Errorf("%d %s: exit %d, %q", tt.status, tt.body, code, b.err)
+		}
+	}
+}
+
+// TestToolsEnd: a list whose cursor never ends is not followed for ever, also if nothing is in it.
+func TestToolsEnd(t *testing.T) {
+	b, g := newBench(t, ""), newScript()
+	pages := 0
+	g.answer["tools/list"] = func(w http.ResponseWriter, r *http.Request, m message) {
+		pages++
+		reply("application/json", fmt.Sprintf(`{"jsonrpc":"2.0","id":ID,"result":{"tools":[],"nextCursor":"%d"}}`, pages))(w, r, m)
+	}
+	b.serveHTTP(t, g)
+	if code := b.run(t.Context(), []string{"tools"}); code != 0 || pages != maxPages || b.err.String() != "no tools\n" {
+		t.Errorf("exit %d after %d pages, %s", code, pages, b.err)
+	}
+}
+
+// TestArgumentsAreInterrupted: a pipe that nobody writes to is not waited for when the reader has had enough.
+func TestArgumentsAreInterrupted(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // whoever waits is let go
+		if f, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil {
+			f.Close()
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b := newBench(t, "")
+	if _, err := b.readArguments(ctx, "@"+pipe); !errors.Is(err, context.Canceled) {
+		t.Errorf("arguments: %v", err)
+	}
+	if _, err := b.identities(ctx, openers{names: []string{pipe}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("identities: %v", err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
@@ -193,10 +192,8 @@ func (set compiled) others() string {
 // printDiagnostics prints mistakes with their source lines, in colour on a terminal.
 func (c *cli) printDiagnostics(set compiled) error {
 	width := uint(100)
-	if f, ok := c.stderr.(*os.File); ok && isTerminal(f) {
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 40 {
-			width = uint(w)
-		}
+	if columns, _ := sizeOf(c.stderr); columns > 40 {
+		width = uint(columns)
 	}
 	return declaration.Write(c.stderr, set.files, set.diags, width, c.coloured(c.stderr))
 }

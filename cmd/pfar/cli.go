@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,14 +44,20 @@ func newCLI(stdin io.Reader, stdout, stderr io.Writer, getenv func(string) strin
 
 // run carries out one command line and returns the exit code.
 func (c *cli) run(ctx context.Context, args []string) int {
+	out := &keptWriter{Writer: c.stdout}
+	c.stdout = out
+	defer func() { c.stdout = out.Writer }()
 	root := c.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(c.stdin)
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
 	err := root.ExecuteContext(ctx)
-	code, hint := classify(err)
 	var quiet *silent
+	if failed := out.error(); failed != nil && (err == nil || errors.As(err, &quiet)) {
+		err = fmt.Errorf("writing to standard output: %w", failed)
+	}
+	code, hint := classify(err)
 	switch {
 	case err == nil || errors.As(err, &quiet):
 	case code == exitInterrupted:
@@ -61,6 +68,32 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	return code
 }
 
+// keptWriter keeps the first error of writing, so that no verb looks at each line that it prints: what has not arrived is no
+// success.
+type keptWriter struct {
+	io.Writer
+	mu     sync.Mutex
+	failed error
+}
+
+func (w *keptWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.failed == nil {
+			w.failed = err
+		}
+	}
+	return n, err
+}
+
+func (w *keptWriter) error() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
+}
+
 // silent carries an exit code whose reason is already on the screen.
 type silent struct{}
 
@@ -69,10 +102,11 @@ func (*silent) Error() string { return "already reported" }
 func exitWith(code int) error { return &failure{code: code, err: &silent{}} }
 
 func (c *cli) complain(err error, hint string) {
-	// Errors carry words of servers and of the gateway, so they are never printed raw.
-	fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, red, "pfar:"), escape(err.Error(), keepLines))
+	// Errors carry words of servers and of the gateway, so they are never printed raw, and none of their lines begins as ours do.
+	said := func(s string) string { return strings.ReplaceAll(escape(s, keepLines), "\n", "\n  ") }
+	fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, red, "pfar:"), said(err.Error()))
 	if hint != "" {
-		fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, cyan, "hint:"), escape(hint, keepLines))
+		fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, cyan, "hint:"), said(hint))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/cmd/pfard/vault/durable"
@@ -49,7 +50,7 @@ func (c *cli) clientCommand() *cobra.Command {
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.clientList(cmd.Context()) },
 		}),
 		c.outputFlag(&cobra.Command{
-			Use: "remove NAME", Short: "Remove a client's declaration; what it has open ends at once", Args: arguments("NAME"), ValidArgsFunction: c.completeClients,
+			Use: "remove NAME", Short: "Remove a client's declaration; what it has open ends at once", Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.clientRemove(cmd.Context(), args[0]) },
 		}),
 	)
@@ -105,7 +106,10 @@ func (c *cli) clientAdd(ctx context.Context, n newClient) error {
 	if n.noToken && (len(n.UIDs) == 0 || n.tokenFile != "") {
 		return usage("--no-token needs --uid, and goes without --token-file")
 	}
-	clients := c.clients(ctx)
+	clients, err := c.clients(ctx)
+	if err != nil {
+		return err
+	}
 	if f := clients.taken(n.Name); f != "" {
 		return fail(exitFailed, "there is a client %q already, in %s", n.Name, f).withHint("pfar client rotate %s gives it another token", n.Name)
 	}
@@ -128,8 +132,10 @@ func (c *cli) clientAdd(ctx context.Context, n newClient) error {
 		dir := c.located(ctx, sources{}).policies
 		diags = made.JudgeProfile(policies.Load(os.DirFS(dir), dir).Policy)
 	}
-	if diags.HasErrors() {
-		return usage("%s", diags[0].Detail)
+	for _, d := range diags {
+		if d.Severity == hcl.DiagError {
+			return usage("%s", d.Detail)
+		}
 	}
 	if err := os.MkdirAll(clients.dir, 0o755); err != nil {
 		return err
@@ -194,7 +200,7 @@ func (c *cli) clientRotateCommand() *cobra.Command {
 	var keep bool
 	var tokenFile string
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "rotate NAME", Short: "Give a client another token, and print it", Args: arguments("NAME"), ValidArgsFunction: c.completeClients,
+		Use: "rotate NAME", Short: "Give a client another token, and print it", Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.clientRotate(cmd.Context(), args[0], keep, tokenFile)
 		},
@@ -205,7 +211,11 @@ func (c *cli) clientRotateCommand() *cobra.Command {
 }
 
 func (c *cli) clientRotate(ctx context.Context, name string, keep bool, tokenFile string) error {
-	one, err := c.clients(ctx).find(name)
+	clients, err := c.clients(ctx)
+	if err != nil {
+		return err
+	}
+	one, err := clients.find(name)
 	if err != nil {
 		return err
 	}
@@ -231,7 +241,11 @@ func (c *cli) clientRotate(ctx context.Context, name string, keep bool, tokenFil
 }
 
 func (c *cli) clientRemove(ctx context.Context, name string) error {
-	path := c.clients(ctx).declares(name)
+	clients, err := c.clients(ctx)
+	if err != nil {
+		return err
+	}
+	path := clients.declares(name)
 	if path == "" {
 		return noClient(name)
 	}
@@ -261,14 +275,17 @@ type declaredClients struct {
 }
 
 // clients reads the folder that the running pfard reads, or else the default one.
-func (c *cli) clients(ctx context.Context) declaredClients {
+func (c *cli) clients(ctx context.Context) (declaredClients, error) {
 	dir := c.dirs.Clients()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if report, err := c.report(ctx); err == nil && report.Clients != "" {
 		dir = report.Clients
 	}
-	return declaredClients{dir, declaration.LoadClients(os.DirFS(dir), dir, declaration.ClientOptions{})}
+	if _, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // what cannot be read is not empty
+		return declaredClients{}, fmt.Errorf("reading the declarations of clients: %w", err)
+	}
+	return declaredClients{dir, declaration.LoadClients(os.DirFS(dir), dir, declaration.ClientOptions{})}, nil
 }
 
 // declares returns the file that declares a client, sound or not; "" for none.
@@ -314,15 +331,13 @@ func (d declaredClients) find(name string) (declaration.Client, error) {
 	return declaration.Client{}, noClient(name)
 }
 
-func (c *cli) completeClients(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, noFiles
-	}
+func (c *cli) offeredClients(ctx context.Context) ([]string, error) {
+	clients, err := c.clients(ctx)
 	var names []string
-	for _, one := range c.clients(cmd.Context()).Clients {
+	for _, one := range clients.Clients {
 		names = append(names, completion(one.Name, one.Description))
 	}
-	return names, noFiles
+	return names, err
 }
 
 // listedClient is a client as pfar client list shows it.
@@ -334,7 +349,10 @@ type listedClient struct {
 }
 
 func (c *cli) clientList(ctx context.Context) error {
-	set := c.clients(ctx)
+	set, err := c.clients(ctx)
+	if err != nil {
+		return err
+	}
 	all := []listedClient{}
 	for _, one := range set.Clients {
 		all = append(all, listedClient{Client: one.Client, Description: one.Description})

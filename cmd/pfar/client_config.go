@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +20,7 @@ func (c *cli) clientConfigCommand() *cobra.Command {
 	var stdio bool
 	var session string
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "config NAME", Short: "Print the JSON by which an MCP client finds pfar", Long: clientConfigHelp, Args: arguments("NAME"), ValidArgsFunction: c.completeClients,
+		Use: "config NAME", Short: "Print the JSON by which an MCP client finds pfar", Long: clientConfigHelp, Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.clientConfig(cmd.Context(), args[0], session, stdio)
 		},
@@ -50,7 +49,11 @@ func (c *cli) clientConfig(ctx context.Context, name, session string, stdio bool
 	}
 	one := access.BuiltIn(name)
 	if name != access.Default {
-		declared, err := c.clients(ctx).find(name)
+		clients, err := c.clients(ctx)
+		if err != nil {
+			return err
+		}
+		declared, err := clients.find(name)
 		if err != nil {
 			return err
 		}
@@ -59,19 +62,13 @@ func (c *cli) clientConfig(ctx context.Context, name, session string, stdio bool
 	if session != "" && !access.ValidHandle(session) {
 		return usage("%q is not the handle of a session", session)
 	}
-	entry := configured{Command: "pfar", Args: []string{"connect", "--client", name}}
+	var entry configured
 	if stdio || len(one.Tokens) == 0 && name != access.Default {
+		args := []string{"--client", name}
 		if session != "" {
-			entry.Args = append(entry.Args, "--session", session)
+			args = append(args, "--session", session)
 		}
-		if self, err := os.Executable(); err == nil { // desktop programs have a PATH of their own
-			entry.Command = self
-		}
-		if dir := c.getenv("PFAR_RUN_DIR"); dir != "" {
-			if abs, err := filepath.Abs(dir); err == nil {
-				entry.Env = map[string]string{"PFAR_RUN_DIR": abs}
-			}
-		}
+		entry = c.bridged(c.getenv("PFAR_RUN_DIR") != "", args...)
 	} else {
 		endpoint := defaultEndpoint
 		if report, err := c.report(ctx); err == nil && report.Endpoint != "" {
@@ -83,5 +80,23 @@ func (c *cli) clientConfig(ctx context.Context, name, session string, stdio bool
 		}
 		entry = configured{Type: "http", URL: endpoint, Headers: map[string]string{"Authorization": "Bearer TOKEN"}}
 	}
-	return c.printJSON(map[string]any{"mcpServers": map[string]configured{"pfar": entry}})
+	return c.printJSON(entry.file())
+}
+
+// bridged is the entry of a program that starts a command. Such programs have a PATH of their own, and an environment that
+// says nothing of where pfar runs: here says so.
+func (c *cli) bridged(here bool, args ...string) configured {
+	entry := configured{Command: "pfar", Args: append([]string{"connect"}, args...)}
+	if self, err := os.Executable(); err == nil {
+		entry.Command = self
+	}
+	if here {
+		entry.Env = map[string]string{"PFAR_RUN_DIR": c.dirs.Run}
+	}
+	return entry
+}
+
+// file is the configuration of an MCP client that has this entry alone.
+func (entry configured) file() any {
+	return map[string]any{"mcpServers": map[string]configured{"pfar": entry}}
 }

@@ -7,64 +7,79 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // completionTimeout bounds what a shell waits for after Tab. Completion says nothing when pfar is down.
 const completionTimeout = 800 * time.Millisecond
 
+// forShell is a context for as long as a shell waits. Ctrl-C is the shell's.
+func forShell(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
+}
+
 const noFiles = cobra.ShellCompDirectiveNoFileComp
 
 type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// completeServers completes the names of servers, for verbs that take at most that many.
-func (c *cli) completeServers(most int) completer {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) >= most {
-			return nil, noFiles
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
+// offer completes an argument with what list returns while a shell waits; with its error there is nothing to offer.
+func offer(list func(context.Context) ([]string, error)) completer {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := forShell(cmd)
 		defer cancel()
-		report, err := c.report(ctx)
+		words, err := list(ctx)
 		if err != nil {
 			return nil, noFiles
 		}
-		var names []string
-		for _, s := range report.Servers {
-			names = append(names, completion(s.Name, describe(s)))
-		}
-		return names, noFiles
+		return words, noFiles
 	}
 }
 
-func (c *cli) completeKeys(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, noFiles
+// offerFirst is offer for the first argument alone.
+func offerFirst(list func(context.Context) ([]string, error)) completer {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, noFiles
+		}
+		return offer(list)(cmd, args, typed)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
-	defer cancel()
+}
+
+func (c *cli) offeredServers(ctx context.Context) ([]string, error) {
+	report, err := c.report(ctx)
+	var names []string
+	for _, s := range report.Servers {
+		names = append(names, completion(s.Name, describe(s)))
+	}
+	return names, err
+}
+
+func (c *cli) offeredKeys(ctx context.Context) ([]string, error) {
 	list, err := c.secrets(ctx)
-	if err != nil {
-		return nil, noFiles
-	}
 	var keys []string
 	for _, s := range list {
 		keys = append(keys, s.Key)
 	}
-	return keys, noFiles
+	return keys, err
 }
 
 // completeCall completes NAME.TOOL and then the tool's flags and their values.
 func (c *cli) completeCall(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
+	ctx, cancel := forShell(cmd)
 	defer cancel()
 	before, _ := c.callFlags()
 	c.persona.flags(before)
 	before.SetInterspersed(false)
-	if before.Parse(args) != nil {
-		return nil, cobra.ShellCompDirectiveDefault // the value of one of pfar's flags; --json takes a file
+	if before.Parse(args) != nil { // the value of one of pfar's flags is missing
+		if args[len(args)-1] == "--client" {
+			return offer(c.offeredClients)(cmd, args, toComplete)
+		}
+		return nil, cobra.ShellCompDirectiveDefault // --json takes a file
 	}
 	if before.NArg() == 0 && strings.HasPrefix(toComplete, "-") {
-		return ownCompletions(), noFiles
+		var names []string
+		before.VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		return names, noFiles
 	}
 	tools, ok := c.listForShell(ctx)
 	if !ok {
@@ -88,15 +103,15 @@ func (c *cli) completeTools(cmd *cobra.Command, args []string, toComplete string
 	if len(args) > 1 {
 		return nil, noFiles
 	}
+	ctx, cancel := forShell(cmd)
+	defer cancel()
 	var servers []string
 	if len(args) == 0 {
-		servers, _ = c.completeServers(1)(cmd, args, toComplete)
+		servers, _ = c.offeredServers(ctx)
 		if toComplete == "" {
 			return servers, noFiles
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
-	defer cancel()
 	tools, ok := c.listForShell(ctx)
 	switch {
 	case !ok:
@@ -124,7 +139,7 @@ func completeNames(tools []tool, typed string) []string {
 	meant := map[string]int{}
 	for _, t := range names {
 		of := map[string]bool{} // each once, however many ways of writing the tool are alike
-		for _, name := range slices.Concat([]string{t.id(), t.wire()}, sliceOf(t.forms()), t.aliases) {
+		for _, name := range slices.Concat([]string{t.id(), t.wire()}, t.forms(), t.aliases) {
 			of[strings.ReplaceAll(name, "_", "-")] = true
 		}
 		for name := range of {

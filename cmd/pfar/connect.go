@@ -7,13 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/mark3labs/mcp-go/mcp"
 	"io"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units"
 )
 
 const connectHelp = `Bridge MCP on standard input and output to the gateway, for desktop clients that start programs.
@@ -32,11 +33,11 @@ func (c *cli) connectCommand() *cobra.Command {
 		Long:              connectHelp,
 		Example:           example(`{"mcpServers": {"pfar": {"command": "pfar", "args": ["connect"]}}}`),
 		Args:              arguments("[NAME]"),
-		ValidArgsFunction: c.completeServers(1),
+		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			server := ""
 			if len(args) == 1 {
-				if server = args[0]; !serverOnly.MatchString(server) {
+				if server = args[0]; !units.IsServer(server) {
 					return usage("%q is not a server's name", server)
 				}
 			}
@@ -65,7 +66,7 @@ func (c *cli) connectCommand() *cobra.Command {
 		},
 	}
 	as.flags(cmd.Flags())
-	cmd.RegisterFlagCompletionFunc("client", c.completeClients)
+	cmd.RegisterFlagCompletionFunc("client", offer(c.offeredClients))
 	return cmd
 }
 

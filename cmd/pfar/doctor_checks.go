@@ -171,16 +171,20 @@ func (h host) hostFirewall(context.Context) finding {
 		"Where that is not enough, have root run pfar for the whole machine: systemctl enable --now pfar.target, with the\ndeclarations in /etc/pfar/mcp.d. Servers then have users of their own, too."}
 }
 
+func (h host) exists(path string) bool {
+	_, err := fs.Stat(h.fs, strings.TrimPrefix(path, "/"))
+	return err == nil
+}
+
 // lingering tells whether a user's units stay when the user leaves.
 func (h host) lingering(context.Context) finding {
 	const name = "lingering"
-	exists := func(path string) bool { _, err := fs.Stat(h.fs, path); return err == nil }
 	switch {
 	case h.uid == 0:
 		return finding{name, pass, "not needed by root", ""}
-	case !exists("run/systemd/system"):
+	case !h.exists("run/systemd/system"):
 		return finding{name, pass, "this machine does not run systemd: there are no user units", ""}
-	case h.user != "" && exists("var/lib/systemd/linger/"+h.user):
+	case h.user != "" && h.exists("var/lib/systemd/linger/"+h.user):
 		return finding{name, pass, "user units start with the machine, and stay when you log out", ""}
 	}
 	return finding{name, warn, "user units start when you log in, and end when you log out", "loginctl enable-linger"}
@@ -189,17 +193,16 @@ func (h host) lingering(context.Context) finding {
 // vaultKey tells where the vault's key is.
 func (h host) vaultKey(state string) finding {
 	const name, sealed = "vault key", "etc/credstore.encrypted/pfar-vault-key"
-	exists := func(path string) bool { _, err := fs.Stat(h.fs, strings.TrimPrefix(path, "/")); return err == nil }
 	file := filepath.Join(state, "vault", "key.txt")
 	switch {
 	case h.uid != 0:
 		return finding{name, pass, "in " + file + ", which only you can read: systemd seals that of root's pfar alone", ""}
-	case exists(file) && exists("run/systemd/system"):
+	case h.exists(file) && h.exists("run/systemd/system"):
 		return finding{name, warn, "in " + file + " in the clear: whoever gets the disk or a backup of it has the secrets",
 			"systemctl restart pfard, which seals it to this machine with systemd-creds (systemd 252 or later);\njournalctl -u pfar-vault-key says why it does not."}
-	case exists(file):
+	case h.exists(file):
 		return finding{name, pass, "in " + file + ": without systemd nothing seals it", ""}
-	case exists(sealed):
+	case h.exists(sealed):
 		return finding{name, pass, "sealed to this machine, in /" + sealed, ""}
 	}
 	return finding{name, pass, "there is none yet: the first start makes it", ""}
@@ -208,8 +211,7 @@ func (h host) vaultKey(state string) finding {
 // auditFiles tells whether what was recorded can be changed.
 func (h host) auditFiles(dir string) finding {
 	const name = "audit"
-	_, err := fs.Stat(h.fs, "run/systemd/system")
-	if h.uid != 0 || err != nil {
+	if h.uid != 0 || !h.exists("run/systemd/system") {
 		return finding{name, pass, "in " + dir + ", where whoever runs pfar can change it: root's pfar under systemd makes it append-only", ""}
 	}
 	d := trail.Dir{Path: dir, Group: -1}

@@ -39,7 +39,7 @@ func (c *cli) egressCommand() *cobra.Command {
 		Long:              egressHelp,
 		Example:           example("pfar egress notion", "pfar egress -f", "pfar egress notion --json | jq -r 'select(.verdict == \"deny\").host'"),
 		Args:              arguments("[NAME]"),
-		ValidArgsFunction: c.completeServers(1),
+		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := c.report(cmd.Context())
 			if err != nil {
@@ -336,7 +336,7 @@ func (v *egressView) changed(b *bridges, r control.Report) error {
 		}
 		now := up(s.State) || s.State == control.Stopping // what comes of that is told then
 		if before.up && !now {
-			fmt.Fprintf(v.stderr, "%s: %s; %s\n", s.Name, s.State, escape(remedy(s), oneLine))
+			fmt.Fprintln(v.stderr, escape(fmt.Sprintf("%s: %s; %s", s.Name, s.State, remedy(s)), oneLine))
 		}
 		before.up = now
 	}

@@ -12,33 +12,62 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// followFile copies what is appended to the file at path from offset on, until the context ends. A file that was
-// truncated is read from its start, one that was replaced or made later is opened anew. inotify(7) wakes it.
-func followFile(ctx context.Context, path string, offset int64, w io.Writer) error {
+// dirWatch tells when something in a directory has changed (inotify(7)).
+type dirWatch struct {
+	ctx    context.Context
+	dir    string
+	events *os.File
+	stop   func() bool
+}
+
+// watchDir watches until ctx ends, or it is closed. The directory reports for its files too, and outlives them.
+func watchDir(ctx context.Context, dir string) (*dirWatch, error) {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("starting inotify: %w", err)
+		return nil, fmt.Errorf("starting inotify: %w", err)
 	}
-	events := os.NewFile(uintptr(fd), "inotify")
-	defer events.Close()
-	// The directory reports for its files too, and outlives them; events of other files only cost a look.
+	w := &dirWatch{ctx: ctx, dir: dir, events: os.NewFile(uintptr(fd), "inotify")}
 	const mask = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_ONLYDIR
-	if _, err := unix.InotifyAddWatch(fd, filepath.Dir(path), mask); err != nil {
-		return fmt.Errorf("watching %q: %w", filepath.Dir(path), err)
+	if _, err := unix.InotifyAddWatch(fd, dir, mask); err != nil {
+		w.events.Close()
+		return nil, fmt.Errorf("watching %q: %w", dir, err)
 	}
-	defer context.AfterFunc(ctx, func() { events.Close() })()
+	w.stop = context.AfterFunc(ctx, func() { w.events.Close() })
+	return w, nil
+}
+
+// wait returns when something has changed since the last time, or with the error of ctx when that ends.
+func (w *dirWatch) wait() error {
+	var events [64 << 10]byte // all that there are, and nothing of them is read
+	if _, err := w.events.Read(events[:]); w.ctx.Err() != nil {
+		return w.ctx.Err()
+	} else if err != nil {
+		return fmt.Errorf("watching %q: %w", w.dir, err)
+	}
+	return nil
+}
+
+func (w *dirWatch) close() {
+	w.stop()
+	w.events.Close()
+}
+
+// followFile copies what is appended to the file at path from offset on, until the context ends. A file that was
+// truncated is read from its start, one that was replaced or made later is opened anew.
+func followFile(ctx context.Context, path string, offset int64, w io.Writer) error {
+	changed, err := watchDir(ctx, filepath.Dir(path)) // events of other files only cost a look
+	if err != nil {
+		return err
+	}
+	defer changed.close()
 	t := tail{path: path, offset: offset}
 	defer t.close()
-	buffer := make([]byte, 64<<10)
 	for {
 		if err := t.copyNew(w); err != nil {
 			return err
 		}
-		if _, err := events.Read(buffer); err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return fmt.Errorf("reading inotify: %w", err)
+		if err := changed.wait(); err != nil {
+			return err
 		}
 	}
 }

@@ -58,8 +58,11 @@ func (p *persona) flags(f *pflag.FlagSet) {
 	f.StringVar(&p.session, "session", "", "with --client: `HANDLE` of a session that you have made for it")
 }
 
-// maxTools bounds a listing, so that a gateway whose cursor never ends costs no more.
-const maxTools = 20_000
+// maxTools and maxPages bound a listing, so that a gateway whose cursor never ends costs no more.
+const (
+	maxTools = 20_000
+	maxPages = 2_000
+)
 
 // tool is one tool as the gateway lists it. Description and schema are a stranger's words.
 type tool struct {
@@ -138,14 +141,29 @@ func dialGateway(ctx context.Context, path string, uid int) (net.Conn, error) {
 	return conn, err
 }
 
+// plainRefusals makes what the gateway answers to whom it does not let in an error in its own words: mcp-go would take it for
+// a server of an older kind.
+type plainRefusals struct{ http.RoundTripper }
+
+func (p plainRefusals) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := p.RoundTripper.RoundTrip(r)
+	if err != nil || resp.StatusCode < 400 || resp.StatusCode > 499 || r.Header.Get(mcp.HeaderSessionID) != "" {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	return nil, refusedByGateway(resp)
+}
+
 // openGateway begins a session. The caller closes it.
 func (c *cli) openGateway(ctx context.Context) (*gateway, error) {
 	endpoint, err := c.persona.endpoint("")
 	if err != nil {
 		return nil, err
 	}
+	speaker := c.gatewayHTTP()
+	speaker.Transport = plainRefusals{speaker.Transport}
 	conn, err := transport.NewStreamableHTTP(endpoint,
-		transport.WithHTTPBasicClient(c.gatewayHTTP()), transport.WithHTTPLogger(slog.New(slog.DiscardHandler)))
+		transport.WithHTTPBasicClient(speaker), transport.WithHTTPLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +210,7 @@ func (g *gateway) request(ctx context.Context, method string, params any) (json.
 func (g *gateway) tools(ctx context.Context) ([]tool, error) {
 	var all []tool
 	params := map[string]string{}
-	for {
+	for range maxPages {
 		raw, err := g.request(ctx, "tools/list", params)
 		if err != nil {
 			return nil, fmt.Errorf("listing tools: %w", err)
@@ -211,10 +229,11 @@ func (g *gateway) tools(ctx context.Context) ([]tool, error) {
 			all = append(all, t)
 		}
 		if page.NextCursor == "" || page.NextCursor == params["cursor"] || len(all) > maxTools {
-			return all, nil
+			break
 		}
 		params["cursor"] = page.NextCursor
 	}
+	return all, nil
 }
 
 // call calls a tool and returns its result.

@@ -22,7 +22,7 @@ func (c *cli) giveCommand() *cobra.Command {
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "give SERVER", Short: "Give a server the secrets that its declaration asks for now", Long: giveHelp,
 		Example: example("pfar vault give notion", "pfar vault give notion --yes"),
-		Args:    arguments("SERVER"), ValidArgsFunction: c.completeServers(1),
+		Args:    arguments("SERVER"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.vaultGive(cmd.Context(), args[0], yes) },
 	})
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")

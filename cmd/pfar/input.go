@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -27,11 +26,6 @@ func interruptible(ctx context.Context, read func() ([]byte, error)) ([]byte, er
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-// readUpTo reads a whole input, and one byte more than limit if there is more.
-func readUpTo(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
-	return interruptible(ctx, func() ([]byte, error) { return io.ReadAll(io.LimitReader(r, limit+1)) })
 }
 
 // readHidden asks on a terminal without echo, also of what is typed as the question appears, and gives the terminal its

@@ -59,7 +59,32 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 	if c.uid != 0 {
 		hint = "a journal that is not kept on disk is for root and the group systemd-journal: journalctl --user-unit "
 	}
-	cmd := exec.CommandContext(ctx, "journalctl", append(args, c.entriesOf(server, names)...)...)
+	w, printed := c.logWriter(), 0
+	err := c.readJournal(ctx, append(args, c.entriesOf(server, names)...), func(decoder *json.Decoder) error {
+		var e journalEntry
+		if err := decoder.Decode(&e); err != nil {
+			return err
+		}
+		if s := text(e.Server); server != "" && s != "" && s != server {
+			return nil
+		}
+		printed++
+		return e.write(w)
+	})
+	switch {
+	case follow && ctx.Err() != nil: // Ctrl-C is how it ends
+	case err != nil:
+		return err
+	case printed == 0 && count != 0:
+		return fail(exitNoSuch, "no log of %s yet", of).withHint("%s", hint+names[0])
+	}
+	return w.Close()
+}
+
+// readJournal calls next, which decodes one entry, for each that journalctl writes as JSON, until it returns an error: io.EOF
+// is the end.
+func (c *cli) readJournal(ctx context.Context, args []string, next func(*json.Decoder) error) error {
+	cmd := exec.CommandContext(ctx, "journalctl", args...)
 	cmd.Stderr = c.stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -68,23 +93,25 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 	if err != nil {
 		return fmt.Errorf("reading the journal: %w", err)
 	}
-	w := c.logWriter()
-	printed, err := printEntries(w, out, server)
-	if err != nil {
-		_ = cmd.Process.Kill()
+	for decoder := json.NewDecoder(out); err == nil; {
+		err = next(decoder)
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	} else {
+		_ = cmd.Process.Kill() // it may have more to say, and so may what it has started
+		_ = out.Close()
 	}
 	ended := cmd.Wait()
 	switch {
 	case ctx.Err() != nil:
-		return w.Close()
+		return ctx.Err()
 	case err != nil:
 		return fmt.Errorf("reading the journal: %w", err)
 	case ended != nil:
 		return fmt.Errorf("reading the journal: journalctl: %w", ended)
-	case printed == 0 && count != 0:
-		return fail(exitNoSuch, "no log of %s yet", of).withHint("%s", hint+names[0])
 	}
-	return w.Close()
+	return nil
 }
 
 // entriesOf are the arguments by which journalctl finds what the units of a server wrote, and systemd wrote of them. For
@@ -113,25 +140,6 @@ func (c *cli) entriesOf(server string, names []string) (args []string) {
 		}
 	}
 	return args
-}
-
-// printEntries writes the entries that journalctl writes as JSON, each line of them after its time, and counts them.
-func printEntries(w io.Writer, from io.Reader, server string) (printed int, err error) {
-	for decoder := json.NewDecoder(from); ; {
-		var e journalEntry
-		if err := decoder.Decode(&e); errors.Is(err, io.EOF) {
-			return printed, nil
-		} else if err != nil {
-			return printed, err
-		}
-		if s := text(e.Server); server != "" && s != "" && s != server {
-			continue
-		}
-		printed++
-		if err := e.write(w); err != nil {
-			return printed, err
-		}
-	}
 }
 
 // journalEntry is one of journalctl's, whose fields are strings or, where they are not UTF-8, numbers of bytes.

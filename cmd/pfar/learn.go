@@ -31,7 +31,7 @@ func (c *cli) learnCommand() *cobra.Command {
 		Long:              learnHelp,
 		Example:           example("pfar learn notion", "pfar learn notion --for 2m > domains.hcl"),
 		Args:              arguments("NAME"),
-		ValidArgsFunction: c.completeServers(1),
+		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 || limit == 0 && cmd.Flags().Changed("for") {
 				return usage("--for %s: want a time, such as 30s or 5m", limit)

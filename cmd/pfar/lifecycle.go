@@ -40,7 +40,7 @@ func (c *cli) lifecycle(verb control.Verb, short string) *cobra.Command {
 		Use:               string(verb) + " NAME",
 		Short:             short,
 		Args:              arguments("NAME"),
-		ValidArgsFunction: c.completeServers(1),
+		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), settleTimeout, fmt.Errorf("%q did not settle within %s", args[0], settleTimeout))
 			defer cancel()
@@ -51,7 +51,7 @@ func (c *cli) lifecycle(verb control.Verb, short string) *cobra.Command {
 			if c.json() {
 				err = c.printJSON(s)
 			} else {
-				fmt.Fprintf(c.stdout, "%s: %s\n", s.Name, escape(describe(s), oneLine))
+				fmt.Fprintln(c.stdout, escape(s.Name+": "+describe(s), oneLine))
 			}
 			if want := aim(verb); s.State != want && err == nil {
 				return fail(exitFailed, "%s is %s, not %s", s.Name, s.State, want).withHint("%s", remedy(s))

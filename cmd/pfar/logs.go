@@ -10,18 +10,15 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/units"
 )
-
-// serverOnly is a whole server's name; nothing else may become part of a path.
-var serverOnly = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
 const logsHelp = `Print what a server wrote to its standard error, the last 100 lines unless -n says otherwise.
 
@@ -42,7 +39,7 @@ func (c *cli) logsCommand() *cobra.Command {
 			}
 			return arguments("NAME")(cmd, args)
 		},
-		ValidArgsFunction: c.completeServers(1),
+		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if gateway {
 				if len(args) > 0 {
@@ -50,7 +47,7 @@ func (c *cli) logsCommand() *cobra.Command {
 				}
 				return c.gatewayLogs(cmd.Context(), int(count), follow)
 			}
-			if !serverOnly.MatchString(args[0]) {
+			if !units.IsServer(args[0]) {
 				return usage("%q is not a server's name", args[0])
 			}
 			return c.logs(cmd.Context(), args[0], int(count), follow)
@@ -136,7 +133,7 @@ func (c *cli) logWriter() io.WriteCloser {
 	case c.json():
 		return &jsonLines{w: c.stdout}
 	case isTerminal(c.stdout):
-		return escapingWriter{c.stdout}
+		return &escapingWriter{w: c.stdout}
 	}
 	return plainWriter{c.stdout}
 }
@@ -145,16 +142,30 @@ type plainWriter struct{ io.Writer }
 
 func (plainWriter) Close() error { return nil }
 
-// escapingWriter escapes what it is given, line by line or not at all whole: a character that two writes split shows as bytes.
-type escapingWriter struct{ w io.Writer }
+// escapingWriter escapes what it is given. A character that two writes split is written whole, with the second.
+type escapingWriter struct {
+	w    io.Writer
+	part []byte // of a character
+}
 
-func (e escapingWriter) Close() error { return nil }
-
-func (e escapingWriter) Write(b []byte) (int, error) {
-	if _, err := io.WriteString(e.w, escape(string(b), keepLines)); err != nil {
+func (e *escapingWriter) Write(b []byte) (int, error) {
+	text := append(e.part, b...)
+	whole := len(text)
+	for i := max(0, whole-utf8.UTFMax+1); i < whole; i++ {
+		if utf8.RuneStart(text[i]) && !utf8.FullRune(text[i:]) {
+			whole = i
+		}
+	}
+	if _, err := io.WriteString(e.w, escape(string(text[:whole]), keepLines)); err != nil {
 		return 0, err
 	}
+	e.part = bytes.Clone(text[whole:])
 	return len(b), nil
+}
+
+func (e *escapingWriter) Close() error {
+	_, err := io.WriteString(e.w, escape(string(e.part), keepLines))
+	return err
 }
 
 // jsonLines writes each line of a log as an object.

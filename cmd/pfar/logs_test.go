@@ -89,6 +89,23 @@ func TestJSONLinesAreWhole(t *testing.T) {
 	}
 }
 
+// TestEscapingKeepsCharacters: a block ends anywhere.
+func TestEscapingKeepsCharacters(t *testing.T) {
+	const text = "日本 👩‍👧 \x1b[2J ü\xff\xc3\xe6\x97a\xf0\x9f\x91"
+	for n := 1; n < 6; n++ {
+		var b strings.Builder
+		w := &escapingWriter{w: &b}
+		for rest := []byte(text); len(rest) > 0; rest = rest[min(n, len(rest)):] {
+			if _, err := w.Write(rest[:min(n, len(rest))]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil || b.String() != escape(text, keepLines) {
+			t.Errorf("%d at a time: %q, %v", n, b.String(), err)
+		}
+	}
+}
+
 // TestFollow goes through all that happens to a log: appended to, truncated, replaced, removed and made again.
 func TestFollow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.log")

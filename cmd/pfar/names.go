@@ -85,8 +85,8 @@ func (t listed) id() string { return t.server + "." + t.tool }
 func (t listed) wire() string { return t.server + "__" + t.tool }
 
 // forms are how other programs write the tool; the first two keep its own name apart and as it is.
-func (t listed) forms() [4]string {
-	return [4]string{"mcp__" + t.wire(), "mcp_" + t.id(), "mcp-" + t.server + "-" + t.tool, "mcp_" + t.server + "_" + t.tool}
+func (t listed) forms() []string {
+	return []string{"mcp__" + t.wire(), "mcp_" + t.id(), "mcp-" + t.server + "-" + t.tool, "mcp_" + t.server + "_" + t.tool}
 }
 
 // named says how the words name the tool, and how many of them do. What is exact goes before the name that the file of an
@@ -141,7 +141,7 @@ func (t listed) namedBy(word string) naming {
 		return byLikeAlias
 	case slices.Contains(forms[:2], word):
 		return byForm
-	case like(t.id()), like(t.wire()), slices.ContainsFunc(forms[:], like):
+	case like(t.id()), like(t.wire()), slices.ContainsFunc(forms, like):
 		return byLikeness
 	}
 	return notNamed
@@ -157,7 +157,7 @@ func (t listed) begins(word string) naming {
 		return byIdentity
 	case slices.ContainsFunc(forms[:2], exact):
 		return byForm
-	case alike(word, t.server), like(t.id()), like(t.wire()), slices.ContainsFunc(forms[:], like):
+	case alike(word, t.server), like(t.id()), like(t.wire()), slices.ContainsFunc(forms, like):
 		return byLikeness
 	}
 	return notNamed
@@ -255,7 +255,7 @@ func nearTools(tools []listed, name string) []string {
 			}
 			continue
 		}
-		for _, spelt := range append([]string{t.id(), t.wire()}, sliceOf(t.forms())...) {
+		for _, spelt := range append([]string{t.id(), t.wire()}, t.forms()...) {
 			consider(spelt, t.id())
 		}
 		for _, a := range t.aliases {
@@ -273,8 +273,6 @@ func nearTools(tools []listed, name string) []string {
 	}
 	return names
 }
-
-func sliceOf(forms [4]string) []string { return forms[:] }
 
 // fold writes names that differ in case or in dashes alone as one.
 func fold(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "-")) }
@@ -297,7 +295,7 @@ func listedOf(tools []tool) []listed {
 // spelt returns the ways to write a tool that begin with what was typed, the usual one alone if that is enough.
 func (t listed) spelt(typed string) []string {
 	var all []string
-	for _, name := range append([]string{t.id(), t.wire()}, sliceOf(t.forms())...) {
+	for _, name := range append([]string{t.id(), t.wire()}, t.forms()...) {
 		if strings.HasPrefix(name, typed) {
 			all = append(all, name)
 			break

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pfar/pfar/units"
 )
 
 // town has every kind of trouble that names can make.
@@ -265,7 +267,7 @@ func FuzzResolve(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, words, server, name string) {
 		tools := town()
-		if serverOnly.MatchString(server) && name != "" {
+		if units.IsServer(server) && name != "" {
 			tools = append(tools, listed{server: server, tool: name, served: server + "__" + name})
 		}
 		split := strings.Fields(words)

@@ -73,19 +73,26 @@ func (c *cli) openOperator(ctx context.Context, method, path string, body any) (
 	return resp.Body, nil
 }
 
-// refusedByGateway is the gateway's reason, as an error.
+// refusedByGateway is the gateway's reason, as an error: a text or, where it speaks JSON-RPC, that of its error.
 func refusedByGateway(resp *http.Response) error {
 	var refusal struct {
-		Error string `json:"error"`
+		Error json.RawMessage `json:"error"`
 	}
-	if json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&refusal) != nil || refusal.Error == "" {
+	var rpc struct {
+		Message string `json:"message"`
+	}
+	err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&refusal)
+	reason, isText := unquoted(refusal.Error)
+	if err == nil && !isText && json.Unmarshal(refusal.Error, &rpc) == nil {
+		reason = rpc.Message
+	}
+	switch {
+	case reason == "":
 		return fail(exitFailed, "the gateway answers %q: pfar and pfar-gateway may be of different versions", resp.Status)
+	case resp.StatusCode == http.StatusNotFound:
+		return fail(exitNoSuch, "%s", reason)
+	case resp.StatusCode == http.StatusForbidden:
+		return fail(exitDenied, "%s", reason)
 	}
-	switch resp.StatusCode {
-	case http.StatusNotFound:
-		return fail(exitNoSuch, "%s", refusal.Error)
-	case http.StatusForbidden:
-		return fail(exitDenied, "%s", refusal.Error)
-	}
-	return errors.New(refusal.Error)
+	return fail(exitFailed, "%s", reason)
 }

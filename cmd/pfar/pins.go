@@ -57,7 +57,7 @@ func (c *cli) pinsCommand() *cobra.Command {
 	})
 	forget := c.outputFlag(&cobra.Command{
 		Use: "forget SERVER", Short: "Forget all that was accepted of a server", Long: pinsForgetHelp,
-		Args: arguments("SERVER"), ValidArgsFunction: c.completeServers(1),
+		Args: arguments("SERVER"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.pinsForget(cmd.Context(), args[0], yes) },
 	})
 	for _, cmd := range []*cobra.Command{accept, forget} {
@@ -82,9 +82,9 @@ func serverAndMore(cmd *cobra.Command, args []string) error {
 // completeHeld completes a server and then what is held of it.
 func (c *cli) completeHeld(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
-		return c.completeServers(1)(cmd, args, toComplete)
+		return offer(c.offeredServers)(cmd, args, toComplete)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
+	ctx, cancel := forShell(cmd)
 	defer cancel()
 	all, err := c.allPins(ctx)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/pfar/pfar/units"
 )
 
 // pinned is what the gateway knows of one server's definitions (package pins of pfar-gateway).
@@ -100,13 +102,10 @@ func (c *cli) pinsOf(ctx context.Context, server string, names ...string) (p pin
 	return p, err
 }
 
-// pinnable is what a server may be called; nothing else is put into a path.
-var pinnable = regexp.MustCompile(`^[a-z][a-z0-9-]{0,22}$`)
-
 // askServer asks about one server. Of a name that is not known it says which one may be meant.
 func (c *cli) askServer(ctx context.Context, method, server, rest string, body, answer any) error {
 	err := error(fail(exitNoSuch, "no such server: %q", server))
-	if pinnable.MatchString(server) {
+	if units.IsServer(server) {
 		err = c.askPins(ctx, method, "/"+server+rest, body, answer)
 	}
 	if code, _ := classify(err); code != exitNoSuch {

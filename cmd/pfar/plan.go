@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -35,7 +34,7 @@ func (c *cli) explainCommand() *cobra.Command {
 	ofServer := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if audit.IsID(args[0]) { // no server's name begins with a digit
-			return c.explainCall(args[0])
+			return c.explainCall(cmd.Context(), args[0])
 		}
 		return ofServer(cmd, args)
 	}
@@ -48,7 +47,7 @@ func (c *cli) ofPlans(use, short, long string, args cobra.PositionalArgs, words 
 	cmd := c.outputFlag(&cobra.Command{
 		Use: use, Short: short, Long: long, Args: args,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return c.completeDeclared(cmd.Context(), args, named), noFiles
+			return c.completeDeclared(cmd, args, named), noFiles
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set, err := c.compile(c.located(cmd.Context(), named))
@@ -128,11 +127,11 @@ func (c *cli) printPlans(plans []generator.Plan, single bool, words func(generat
 	return nil
 }
 
-func (c *cli) completeDeclared(ctx context.Context, args []string, named sources) []string {
+func (c *cli) completeDeclared(cmd *cobra.Command, args []string, named sources) []string {
 	if len(args) > 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), completionTimeout)
+	ctx, cancel := forShell(cmd)
 	defer cancel()
 	set, err := c.compile(c.located(ctx, named))
 	if err != nil {

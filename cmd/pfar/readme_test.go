@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pfar/pfar/units"
 )
 
 // TestReadmeCanBeTyped holds the commands of README.md against the program: verbs, flags and number of arguments, that
@@ -31,7 +33,7 @@ func TestReadmeCanBeTyped(t *testing.T) {
 			continue
 		}
 		if cmd.Name() == "call" { // its flags are the tool's
-			if server, tool, _ := strings.Cut(args[0], "."); !serverOnly.MatchString(server) || tool == "" {
+			if server, tool, _ := strings.Cut(args[0], "."); !units.IsServer(server) || tool == "" {
 				t.Errorf("pfar %s: %q is not NAME.TOOL", line[1], args[0])
 			}
 			continue

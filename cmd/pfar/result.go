@@ -51,7 +51,7 @@ func (c *cli) printResult(t tool, raw json.RawMessage) error {
 		if err := printText(&b, r, isTerminal(w)); err != nil {
 			return err
 		}
-		return usage("%s", strings.TrimSpace(b.String())).withHint("pfar call %s --help", t.id())
+		return usage("%s", strings.TrimSpace(b.String())).withHint("%s", t.helpLine())
 	}
 	if c.json() {
 		if err := c.printJSON(raw); err != nil {
@@ -61,7 +61,7 @@ func (c *cli) printResult(t tool, raw json.RawMessage) error {
 		return err
 	}
 	if refused {
-		return usage("pfar has not called %s: its arguments are wrong", t.id()).withHint("pfar call %s --help", t.id())
+		return usage("pfar has not called %s: its arguments are wrong", t.id()).withHint("%s", t.helpLine())
 	}
 	if r.IsError {
 		return fail(exitToolError, "%s returned an error", t.id())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -45,11 +46,10 @@ func reveal(s string) string {
 	return b.String()
 }
 
-// blank are characters that count as printed and show nothing: fillers, the Braille blank, marks that join or vary.
-var blank = []rune{0x034f, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x2800, 0x3164, 0xffa0, 0x1d159}
-
+// invisible reports whether a character shows nothing, though it may count as printed: fillers, marks that join or vary, spaces.
 func invisible(r rune) bool {
-	return unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zs, r) || unicode.Is(unicode.Variation_Selector, r) || slices.Contains(blank, r)
+	const braille, notehead = 0x2800, 0x1d159 // of which there are empty ones
+	return r == braille || r == notehead || unicode.In(r, unicode.Cf, unicode.Zs, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // scripts that share letters with others by their looks.
@@ -139,12 +139,7 @@ func flatten(raw []byte) ([]shownArgument, error) {
 func walkArguments(v any, at string, each func(shownArgument)) {
 	switch v := v.(type) {
 	case map[string]any:
-		names := make([]string, 0, len(v))
-		for name := range v {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(v)) {
 			walkArguments(v[name], at+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name), each)
 		}
 		if len(v) > 0 {

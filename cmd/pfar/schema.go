@@ -43,16 +43,16 @@ const schemaDepth = 8
 // schema is as much of JSON Schema as a flag needs. Every member is read leniently: a stranger wrote it, and what
 // cannot be understood still can be given as JSON.
 type schema struct {
-	Ref         string            `json:"$ref"`
-	Type        json.RawMessage   `json:"type"`
-	Enum        []json.RawMessage `json:"enum"`
-	Const       json.RawMessage   `json:"const"`
-	AnyOf       []json.RawMessage `json:"anyOf"`
-	OneOf       []json.RawMessage `json:"oneOf"`
-	AllOf       []json.RawMessage `json:"allOf"`
-	Items       json.RawMessage   `json:"items"`
-	Description string            `json:"description"`
-	Default     json.RawMessage   `json:"default"`
+	Ref         string
+	Type        json.RawMessage
+	Enum        []json.RawMessage
+	Const       json.RawMessage
+	AnyOf       []json.RawMessage
+	OneOf       []json.RawMessage
+	AllOf       []json.RawMessage
+	Items       json.RawMessage
+	Description string
+	Default     json.RawMessage
 }
 
 // readProperties turns an input schema into the tool's arguments: required ones first, then by name.
@@ -152,6 +152,9 @@ func (p *property) read(raw json.RawMessage, definitions map[string]json.RawMess
 		p.kind = scalars()[types[0]]
 	default:
 		p.text = len(types) == 0 && len(arms) == 0 || slices.Contains(types, "string")
+	}
+	if p.kind != kindJSON { // only JSON says null
+		p.enum = slices.DeleteFunc(slices.Clone(p.enum), func(e json.RawMessage) bool { return typeOf(e) == "null" })
 	}
 }
 

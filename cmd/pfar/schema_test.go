@@ -43,6 +43,8 @@ func TestReadProperties(t *testing.T) {
 			[]string{`"c" --c string enum only`, `"e" --e string enum a|b`, `"n" --n number enum 1|2.5`}},
 		{"nullable in three spellings", `{"properties":{"a":{"type":["string","null"]},"b":{"anyOf":[{"type":"integer"},{"type":"null"}],"default":null},"c":{"oneOf":[{"type":"null"},{"$ref":"#/$defs/C"}]}},"$defs":{"C":{"enum":["x"]}}}`,
 			[]string{`"a" --a string`, `"b" --b integer default null`, `"c" --c string enum x`}},
+		{"nullable enumerations", `{"properties":{"a":{"type":["string","null"],"enum":["x",null]},"b":{"enum":["y",null]},"c":{"enum":[1,"z",null]},"d":{"type":"array","items":{"enum":[null,"w"]}}}}`,
+			[]string{`"a" --a string enum x`, `"b" --b string enum y`, `"c" --c json or text enum 1|z|null`, `"d" --d array of string enum w`}},
 		{"references", `{"properties":{"a":{"$ref":"#/definitions/A"},"gone":{"$ref":"#/$defs/none"}},"definitions":{"A":{"type":"boolean"}}}`,
 			[]string{`"a" --a boolean`, `"gone" --gone json or text`}},
 		{"objects and unions", `{"properties":{"o":{"type":"object"},"u":{"type":["number","string"]},"v":{"anyOf":[{"type":"number"},{"type":"object"}]},"any":{}}}`,
@@ -114,7 +116,7 @@ const argumentSchema = `{"properties":{
 	"tag":{"type":"array","items":{"type":"string"}},"id":{"type":"array","items":{"type":"integer"}},
 	"sort":{"type":"string","enum":["up","down"]},"level":{"type":"number","enum":[1,2]},
 	"filter":{"type":"object"},"any":{},"bad name":{"type":"string"},"json":{"type":"string"},
-	"sized":{"type":"integer","default":5}}`
+	"sized":{"type":"integer","default":5},"mode":{"type":["string","null"],"enum":["on",null]}}`
 
 func TestArguments(t *testing.T) {
 	tests := []struct {
@@ -144,6 +146,7 @@ func TestArguments(t *testing.T) {
 		{"no injection through a number", ``, ``, []string{"--ratio", `1,"query":"x"`}, `!invalid argument`},
 		{"not a boolean", ``, ``, []string{"--deep=yes"}, `!invalid argument "yes" for "--deep" flag: want "true" or "false"`},
 		{"not in the enum", ``, ``, []string{"--sort", "left"}, `!invalid argument "left" for "--sort" flag: want one of up, down`},
+		{"null is not the empty string", ``, ``, []string{"--mode", ""}, `!invalid argument "" for "--mode" flag: want one of on`},
 		{"not JSON", ``, ``, []string{"--filter", "{"}, `!invalid argument "{" for "--filter" flag: want JSON`},
 		{"twice", ``, ``, []string{"--query", "a", "--query", "b"}, `!invalid argument "b" for "--query" flag: given more than once`},
 		{"unknown", ``, ``, []string{"--quary", "a"}, `!unknown flag: --quary`},

@@ -3,9 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-
-	"golang.org/x/term"
 )
 
 // maxSpinners is how many lines of spinners are drawn; more would scroll, and what scrolled cannot be cleared.
@@ -47,10 +44,8 @@ func (s *screen) draw(lines []string) {
 }
 
 func (s *screen) width() int {
-	if f, ok := s.w.(*os.File); ok {
-		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 10 {
-			return w
-		}
+	if columns, _ := sizeOf(s.w); columns > 10 {
+		return columns
 	}
 	return 80
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units"
 )
 
 const sessionsHelp = `Show what the clients' sessions may have seen. What a server says joins its label to the session's, and a session
@@ -27,7 +29,7 @@ func (c *cli) sessionsCommand() *cobra.Command {
 	var yes bool
 	act := func(use, short, verb, question string) *cobra.Command {
 		cmd := c.outputFlag(&cobra.Command{
-			Use: use + " CLIENT/HANDLE", Short: short, Args: arguments("CLIENT/HANDLE"), ValidArgsFunction: c.completeSessions,
+			Use: use + " CLIENT/HANDLE", Short: short, Args: arguments("CLIENT/HANDLE"), ValidArgsFunction: offerFirst(c.offeredSessions),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.sessionAct(cmd.Context(), args[0], verb, question, yes)
 			},
@@ -41,14 +43,14 @@ func (c *cli) sessionsCommand() *cobra.Command {
 		Args:    arguments(), RunE: list,
 	})
 	clear := c.outputFlag(&cobra.Command{
-		Use: "clear SERVER", Short: "Take a server's stain away", Args: arguments("SERVER"), ValidArgsFunction: c.completeServers(1),
+		Use: "clear SERVER", Short: "Take a server's stain away", Args: arguments("SERVER"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.clearStain(cmd.Context(), args[0], yes) },
 	})
 	clear.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	root.AddCommand(
 		c.outputFlag(&cobra.Command{Use: "list", Short: "All sessions", Args: arguments(), RunE: list}),
 		c.outputFlag(&cobra.Command{
-			Use: "show CLIENT/HANDLE", Short: "Show what raised a session's label", Args: arguments("CLIENT/HANDLE"), ValidArgsFunction: c.completeSessions,
+			Use: "show CLIENT/HANDLE", Short: "Show what raised a session's label", Args: arguments("CLIENT/HANDLE"), ValidArgsFunction: offerFirst(c.offeredSessions),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.sessionsShow(cmd.Context(), args[0]) },
 		}),
 		c.outputFlag(&cobra.Command{
@@ -111,18 +113,16 @@ func labelColour(l labelWords) string {
 	return yellow
 }
 
-// sessionName is the path of a session that is written CLIENT/HANDLE, or of a client's default one.
-var sessionName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]{0,62})(?:/([a-z0-9]{1,40}))?$`)
-
+// sessionPath is the path of a session that is written CLIENT/HANDLE, or of a client's default one.
 func sessionPath(name string) (string, error) {
-	m := sessionName.FindStringSubmatch(name)
-	if m == nil {
+	client, handle, named := strings.Cut(name, "/")
+	if !named {
+		handle = access.DefaultSession
+	}
+	if declaration.ClientNameFault(client) != "" || !access.ValidHandle(handle) {
 		return "", usage("%q is no session: want CLIENT/HANDLE", name).withHint("pfar sessions")
 	}
-	if m[2] == "" {
-		m[2] = "default"
-	}
-	return "/sessions/" + url.PathEscape(m[1]) + "/" + m[2], nil
+	return "/sessions/" + client + "/" + handle, nil
 }
 
 func (c *cli) sessionsShow(ctx context.Context, name string) error {
@@ -218,7 +218,7 @@ func (c *cli) stains(ctx context.Context) error {
 }
 
 func (c *cli) clearStain(ctx context.Context, server string, yes bool) error {
-	if !pinnable.MatchString(server) {
+	if !units.IsServer(server) {
 		return fail(exitNoSuch, "no such server: %q", server)
 	}
 	if err := c.canAsk(yes, "pfar sessions stains"); err != nil {
@@ -231,21 +231,14 @@ func (c *cli) clearStain(ctx context.Context, server string, yes bool) error {
 	return c.answered(ctx, "/stains/"+server+"/clear", struct{}{})
 }
 
-func (c *cli) completeSessions(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, noFiles
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
-	defer cancel()
+func (c *cli) offeredSessions(ctx context.Context) ([]string, error) {
 	var all []gateSession
-	if c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all) != nil {
-		return nil, noFiles
-	}
+	err := c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all)
 	var names []string
 	for _, s := range all {
 		if shellSafe(s.name()) {
 			names = append(names, completion(s.name(), s.Label.String()))
 		}
 	}
-	return names, noFiles
+	return names, err
 }

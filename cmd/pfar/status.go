@@ -18,7 +18,7 @@ func (c *cli) statusCommand() *cobra.Command {
 		Short:             "Show the servers, broken declarations and what does not hold on this host",
 		Example:           example("pfar status", "pfar status notion --json"),
 		Args:              arguments("[NAME]"),
-		ValidArgsFunction: c.completeServers(1),
+		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := c.report(cmd.Context())
 			if err != nil {

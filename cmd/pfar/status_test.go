@@ -149,6 +149,9 @@ func TestVault(t *testing.T) {
 		{"no text", "hunter\xff2", []string{"set", "k"}, 1, "", "", "UTF-8"},
 		{"too long", strings.Repeat("x", maxSecret+1), []string{"set", "k"}, 1, "", "", "exceeds"},
 		{"never an argument", "", []string{"set", "k", "hunter2"}, 2, "", "", "a secret is never an argument"},
+		{"a value in the key's place", "x", []string{"set", "k=hunter2"}, 2, "", "", "a secret is never an argument"},
+		{"a value as the key", "x", []string{"rotate", "Hunter2.hunter2"}, 2, "", "", "that is no key: it has 1 to 64"},
+		{"a value as the key of what is removed", "", []string{"remove", "/hunter2"}, 2, "", "", "that is no key: it has 1 to 64"},
 		{"no key", "x", []string{"set"}, 2, "", "", "missing KEY"},
 		{"rotate", "hunter2hunter2\n", []string{"rotate", "k"}, 0, "hunter2hunter2", "notion: starts again", ""},
 		{"rotate what is not there", "hunter2\n", []string{"rotate", "ghost"}, 4, "hunter2", "", "no such key"},
@@ -230,5 +233,21 @@ func TestInterruptedWhileReading(t *testing.T) {
 	cancel()
 	if code := <-done; code != exitInterrupted {
 		t.Errorf("exit %d, %s", code, b.err)
+	}
+}
+
+// TestMinor: what a server has said into a warning does not hide it.
+func TestMinor(t *testing.T) {
+	for line, want := range map[string]bool{
+		"time=2026-08-01T12:00:00Z level=INFO msg=ready":                                true,
+		"time=2026-08-01T12:00:00Z level=DEBUG msg=ready":                               true,
+		"time=2026-08-01T12:00:00Z level=WARN msg=odd detail=\"says level=INFO msg=x\"": false,
+		"time=2026-08-01T12:00:00Z level=ERROR msg=\"a level=DEBUG b\"":                 false,
+		"panic: level=INFO ": false,
+		"":                   false,
+	} {
+		if minor(line) != want {
+			t.Errorf("%q", line)
+		}
 	}
 }

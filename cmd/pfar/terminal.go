@@ -3,12 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/pfar/pfar/policies"
 )
 
 // SGR parameters, ECMA-48 8.3.117.
@@ -20,10 +22,27 @@ const (
 	cyan   = "36"
 )
 
+// fileOf is the file that v, a reader or writer, is.
+func fileOf(v any) (*os.File, bool) {
+	if w, ok := v.(*keptWriter); ok {
+		v = w.Writer
+	}
+	f, ok := v.(*os.File)
+	return f, ok
+}
+
 // isTerminal reports whether v, a reader or writer, is one.
 func isTerminal(v any) bool {
-	f, ok := v.(*os.File)
+	f, ok := fileOf(v)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// sizeOf is the size of the terminal that w is; 0 if it is none, or does not say.
+func sizeOf(w io.Writer) (columns, rows int) {
+	if f, ok := fileOf(w); ok {
+		columns, rows, _ = term.GetSize(int(f.Fd()))
+	}
+	return columns, rows
 }
 
 // coloured reports whether colour may go to w: only to a terminal that can, and never against NO_COLOR (no-color.org).
@@ -75,24 +94,21 @@ func escape(s string, l lines) string {
 }
 
 func hostile(r rune, l lines) bool {
-	switch {
-	case r == '\n' || r == '\t':
+	if r == '\n' || r == '\t' {
 		return l == oneLine
-	case r == '\u200d' || r == '\u200c': // joiners: part of emoji and of several scripts' spelling
-		return false
-	case r == '\u2028' || r == '\u2029':
-		return true
 	}
-	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
+	return policies.Deceptive(r)
 }
 
-// escapeJSON does the same to encoded JSON and keeps its meaning: outside of strings JSON has no such characters, and
-// inside \uXXXX stands for itself.
+// escapeJSON does the same to encoded JSON and keeps its meaning: outside of strings JSON has of such characters the carriage
+// return alone, which is a space there, and inside \uXXXX stands for itself.
 func escapeJSON(b []byte) []byte {
 	var out strings.Builder
 	for _, r := range string(b) {
 		switch {
-		case r == utf8.RuneError || !hostile(r, keepLines) || r == '\r':
+		case r == '\r':
+			out.WriteByte(' ')
+		case r == utf8.RuneError || !hostile(r, keepLines):
 			out.WriteRune(r)
 		case r < 0x10000:
 			fmt.Fprintf(&out, `\u%04x`, r)
@@ -109,6 +125,14 @@ type cell struct{ text, colour string }
 
 // table prints rows in columns; the last column is as wide as it likes. Every text is escaped.
 func (c *cli) table(w io.Writer, rows [][]cell) {
+	for _, line := range c.aligned(w, rows, math.MaxInt) {
+		fmt.Fprintln(w, line)
+	}
+}
+
+// aligned are the lines of a table for w. The first columns, so many, are words and begin at the left, the others are numbers
+// and end at the right. Every text is escaped.
+func (c *cli) aligned(w io.Writer, rows [][]cell, words int) []string {
 	var widths []int
 	for _, row := range rows {
 		for i, f := range row {
@@ -118,20 +142,26 @@ func (c *cli) table(w io.Writer, rows [][]cell) {
 			widths[i] = max(widths[i], utf8.RuneCountInString(escape(f.text, oneLine)))
 		}
 	}
+	lines := make([]string, 0, len(rows))
 	for _, row := range rows {
 		var b strings.Builder
 		pad := 0
 		for i, f := range row {
 			text := escape(f.text, oneLine)
+			space := widths[i] - utf8.RuneCountInString(text)
+			if i >= words {
+				pad, space = pad+space, 0
+			}
 			if text != "" {
 				b.WriteString(strings.Repeat(" ", pad))
 				b.WriteString(c.paint(w, f.colour, text))
 				pad = 0
 			}
-			pad += widths[i] - utf8.RuneCountInString(text) + 2
+			pad += space + 2
 		}
-		fmt.Fprintln(w, b.String())
+		lines = append(lines, b.String())
 	}
+	return lines
 }
 
 // heading makes the first row of a table.

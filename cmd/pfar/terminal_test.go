@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestEscape(t *testing.T) {
@@ -17,6 +18,7 @@ func TestEscape(t *testing.T) {
 		{"user\u202etxt.exe\u2066", `user\u202etxt.exe\u2066`, `user\u202etxt.exe\u2066`},
 		{"a\u200bb\ufeff", `a\u200bb\ufeff`, `a\u200bb\ufeff`},
 		{"a\u2028b", `a\u2028b`, `a\u2028b`},
+		{"a\u3164b\uffa0\u034f", `a\u3164b\uffa0\u034f`, `a\u3164b\uffa0\u034f`},
 		{"tag\U000e0041", `tag\U000e0041`, `tag\U000e0041`},
 		{"bad\xff\xfe\ufffd", `bad\xff\xfe` + "\ufffd", `bad\xff\xfe` + "\ufffd"},
 	}
@@ -53,6 +55,13 @@ func FuzzEscape(f *testing.F) {
 	})
 }
 
+// TestEscapeJSONSpaces: a carriage return between tokens would have a terminal write over what stands before it.
+func TestEscapeJSONSpaces(t *testing.T) {
+	if got := string(escapeJSON([]byte("{\"denied\":\r1,\r\n\"x\":\"\\r\"}"))); got != "{\"denied\": 1, \n\"x\":\"\\r\"}" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestResult(t *testing.T) {
 	tests := []struct{ name, raw, want string }{
 		{"text", `{"content":[{"type":"text","text":"one"},{"type":"text","text":"two\n"}]}`, "one\ntwo\n"},
@@ -86,5 +95,18 @@ func TestTable(t *testing.T) {
 	c.table(&b, [][]cell{heading("A", "B", "C"), {{"ünï", ""}, {"", ""}, {"x\ny", ""}}, {{"a", red}, {"bb", ""}, {"", ""}}})
 	if want := "A    B   C\nünï      x\\ny\na    bb\n"; b.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
+	}
+}
+
+// TestUnwritten: what has not arrived is no success, whichever verb it is of.
+func TestUnwritten(t *testing.T) {
+	first := newBench(t, "")
+	first.pfard(t, sampleReport(time.Now()), nil)
+	for _, args := range []string{"version", "version --json", "status", "status notion", "vault list", "client list", "help", "client add desk"} {
+		b := first.again("")
+		b.stdout = brokenWriter{}
+		if code := b.run(t.Context(), strings.Fields(args)); code != exitFailed || !strings.Contains(b.err.String(), "the disk is full") {
+			t.Errorf("%s: exit %d, %s", args, code, b.err)
+		}
 	}
 }

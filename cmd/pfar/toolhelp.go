@@ -37,6 +37,14 @@ func (c *cli) printToolHelp(t tool, properties []property) {
 	fmt.Fprint(w, own.FlagUsages())
 }
 
+// helpLine is how to see the flags of a tool. A name that a shell would take for more than a word is not put there to be copied.
+func (t tool) helpLine() string {
+	if !shellSafe(t.id()) {
+		return "pfar call NAME.TOOL --help"
+	}
+	return "pfar call " + t.id() + " --help"
+}
+
 // takes says what the flag's value is.
 func (p property) takes() string {
 	switch {

@@ -127,7 +127,7 @@ func (v *topView) print(t topTable) error {
 	if v.json() {
 		return v.printJSON(t)
 	}
-	for _, line := range v.lines(t, v.coloured(v.stdout)) {
+	for _, line := range v.lines(t) {
 		if _, err := fmt.Fprintln(v.stdout, line); err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ const (
 
 // statistics asks the gateway.
 func (v *topView) statistics(ctx context.Context) (map[string]statsServer, error) {
-	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, statsTimeout, fmt.Errorf("the gateway does not answer within %s", statsTimeout))
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/stats", nil)
 	if err != nil {
@@ -175,7 +175,7 @@ func (v *topView) statistics(ctx context.Context) (map[string]statsServer, error
 		return nil, errors.New("the gateway does not run")
 	}
 	if err != nil {
-		return nil, err
+		return nil, plainly(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

@@ -136,7 +136,7 @@ func (v *topView) draw(m measured) {
 	width, height := v.dimensions()
 	v.order(m.table.Servers)
 	lines := append(v.summary(m), "")
-	lines = append(lines, v.lines(m.table, v.coloured(v.stdout))...)
+	lines = append(lines, v.lines(m.table)...)
 	if more := len(lines) - (height - 2); more > 0 && height > 6 {
 		lines = append(lines[:height-3], fmt.Sprintf("and %d more", more+1))
 	}
@@ -181,10 +181,8 @@ func (v *topView) summary(m measured) []string {
 }
 
 func (v *topView) dimensions() (width, height int) {
-	if f, ok := v.stdout.(*os.File); ok {
-		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
-			return w, h
-		}
+	if width, height = sizeOf(v.stdout); width > 0 && height > 0 {
+		return width, height
 	}
 	return 80, 24
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
@@ -146,9 +145,8 @@ func (v *topView) order(servers []topServer) {
 	})
 }
 
-// lines are the table, a server each, and what the gateway answers itself. The first two columns are words and begin at
-// the left, the rest are numbers and end at the right.
-func (v *topView) lines(t topTable, coloured bool) []string {
+// lines are the table, a server each, and what the gateway answers itself.
+func (v *topView) lines(t topTable) []string {
 	columns := topColumns()
 	const words = 2
 	heading := make([]cell, len(columns))
@@ -168,37 +166,12 @@ func (v *topView) lines(t topTable, coloured bool) []string {
 	for _, s := range servers {
 		row := make([]cell, len(columns))
 		for i, c := range columns {
-			row[i].text = escape(c.text(s), oneLine)
+			row[i].text = c.text(s)
 			if c.colour != nil {
 				row[i].colour = c.colour(s)
 			}
 		}
 		rows = append(rows, row)
 	}
-	widths := make([]int, len(columns))
-	for _, row := range rows {
-		for i, f := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(f.text))
-		}
-	}
-	var list []string
-	for _, row := range rows {
-		var b strings.Builder
-		for i, f := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(f.text))
-			if coloured && f.colour != "" {
-				f.text = "\x1b[" + f.colour + "m" + f.text + "\x1b[0m"
-			}
-			switch {
-			case i >= words:
-				b.WriteString("  " + pad + f.text)
-			case i > 0:
-				b.WriteString("  " + f.text + pad)
-			default:
-				b.WriteString(f.text + pad)
-			}
-		}
-		list = append(list, strings.TrimRight(b.String(), " "))
-	}
-	return list
+	return v.aligned(v.stdout, rows, words)
 }

@@ -484,3 +484,14 @@ func TestToWidth(t *testing.T) {
 		}
 	}
 }
+
+// TestTopSaysWhyPlainly: what HTTP says around it is left out.
+func TestTopSaysWhyPlainly(t *testing.T) {
+	b, _, o := newTop(t)
+	if err := os.Chmod(b.dirs.Run, 0o777); err != nil { // a directory in which anybody may listen
+		t.Fatal(err)
+	}
+	if err := b.top(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "reading the gateway's statistics: permission denied: ") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -189,11 +189,19 @@ func (v *upView) interrupt(child *supervised) {
 
 // log shows what pfard writes to its standard error: by default warnings and worse.
 func (v *upView) log(line string) {
-	if !v.verbose && (strings.Contains(line, " level=INFO ") || strings.Contains(line, " level=DEBUG ")) {
+	if !v.verbose && minor(line) {
 		return
 	}
 	v.screen.clear()
 	fmt.Fprintln(v.stderr, escape(line, oneLine))
+}
+
+// minor reports whether a line of a log, as slog writes it, is no warning. Only the level's own place is looked at: behind it
+// servers have a say.
+func minor(line string) bool {
+	stamp, rest, _ := strings.Cut(line, " ")
+	level, _, _ := strings.Cut(rest, " ")
+	return strings.HasPrefix(stamp, "time=") && (level == "level=INFO" || level == "level=DEBUG")
 }
 
 func (v *upView) changed(r control.Report) {
@@ -260,33 +268,9 @@ func (v *upView) printEndpoint(r control.Report) {
 		{{"  token", ""}, {"in " + r.TokenFile + `, sent as "Authorization: Bearer TOKEN"`, ""}},
 		{{"  socket", ""}, {r.Socket, ""}},
 	})
-	snippet, err := v.clientConfig()
-	if err == nil {
-		fmt.Fprintf(w, "\n%s\n%s\n\n", v.paint(w, bold, "For a desktop client's configuration"), escape(snippet, keepLines))
-	}
-}
-
-// clientConfig is what a desktop client wants: the bridge, with no secret in it. Such clients start programs with a
-// bare environment, so the run directory is named.
-func (v *upView) clientConfig() (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	run, err := filepath.Abs(v.dirs.Run)
-	if err != nil {
-		return "", err
-	}
-	type server struct {
-		Command string            `json:"command"`
-		Args    []string          `json:"args"`
-		Env     map[string]string `json:"env"`
-	}
-	config := map[string]any{"mcpServers": map[string]server{
-		"pfar": {Command: self, Args: []string{"connect"}, Env: map[string]string{"PFAR_RUN_DIR": run}},
-	}}
-	b, err := json.MarshalIndent(config, "", "  ")
-	return string(b), err
+	fmt.Fprintf(w, "\n%s\n", v.paint(w, bold, "For a desktop client's configuration"))
+	_ = v.printJSON(v.bridged(true).file()) // the bridge, with no secret in it
+	fmt.Fprintln(w)
 }
 
 // changes says in one line each what differs between two reports.
@@ -300,12 +284,12 @@ func changes(before, now control.Report) []string {
 		old, was := known[s.Name]
 		delete(known, s.Name)
 		if !was || old.State != s.State || old.Tools != s.Tools || detail(old) != detail(s) {
-			lines = append(lines, fmt.Sprintf("%s: %s", s.Name, escape(describe(s), oneLine)))
+			lines = append(lines, escape(s.Name+": "+describe(s), oneLine))
 		}
 	}
 	for _, s := range before.Servers {
 		if _, gone := known[s.Name]; gone {
-			lines = append(lines, s.Name+": removed")
+			lines = append(lines, escape(s.Name+": removed", oneLine))
 		}
 	}
 	said := map[string]bool{}

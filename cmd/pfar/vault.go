@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
 )
 
@@ -55,7 +56,7 @@ func (c *cli) vaultCommand() *cobra.Command {
 		c.storeCommand(control.Store, "set", "Store a secret, from a hidden prompt, standard input or a file"),
 		c.storeCommand(control.Rotate, "rotate", "Replace a secret that is there, and start again what uses it"),
 		c.outputFlag(&cobra.Command{
-			Use: "has KEY", Short: "Tell by the exit code whether a secret is there, 0 or 4", Args: arguments("KEY"), ValidArgsFunction: c.completeKeys,
+			Use: "has KEY", Short: "Tell by the exit code whether a secret is there, 0 or 4", Args: arguments("KEY"), ValidArgsFunction: offerFirst(c.offeredKeys),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.vaultHas(cmd.Context(), args[0]) },
 		}),
 		c.outputFlag(&cobra.Command{
@@ -63,7 +64,7 @@ func (c *cli) vaultCommand() *cobra.Command {
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.vaultList(cmd.Context()) },
 		}),
 		c.outputFlag(&cobra.Command{
-			Use: "remove KEY", Short: "Remove a secret", Args: arguments("KEY"), ValidArgsFunction: c.completeKeys,
+			Use: "remove KEY", Short: "Remove a secret", Args: aKey, ValidArgsFunction: offerFirst(c.offeredKeys),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.changeVault(cmd.Context(), control.Request{Verb: control.Remove, Key: args[0]})
 			},
@@ -89,7 +90,7 @@ func (c *cli) storeCommand(verb control.Verb, name, short string) *cobra.Command
 	var file string
 	var tokens bool
 	cmd := c.outputFlag(&cobra.Command{
-		Use: name + " KEY", Short: short, Args: onlyKey, ValidArgsFunction: c.completeKeys,
+		Use: name + " KEY", Short: short, Args: onlyKey, ValidArgsFunction: offerFirst(c.offeredKeys),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			secret, err := c.readSecret(cmd.Context(), args[0], file)
 			if err != nil {
@@ -109,11 +110,20 @@ func filesToo(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirect
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// onlyKey refuses a value among the arguments without repeating it.
+// onlyKey refuses a value among the arguments, also one in a key's place, without repeating it or telling pfard, which records
+// what it is told.
 func onlyKey(cmd *cobra.Command, args []string) error {
-	if len(args) > 1 {
+	if len(args) > 1 || len(args) == 1 && strings.Contains(args[0], "=") {
 		return usage("a secret is never an argument, where every user of the host can read it").
 			withHint("%s %s < FILE, or without the value for a prompt; and change the secret that you just typed", cmd.CommandPath(), "KEY")
+	}
+	return aKey(cmd, args)
+}
+
+// aKey wants a key, and does not repeat what is none: it may be a value.
+func aKey(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && !declaration.IsVaultKey(args[0]) {
+		return usage("that is no key: it has 1 to 64 of a-z, 0-9, _ and -")
 	}
 	return arguments("KEY")(cmd, args)
 }
@@ -277,12 +287,12 @@ func (c *cli) vaultList(ctx context.Context) error {
 	c.table(c.stdout, rows)
 	for _, s := range list {
 		if len(s.Scopes) > 0 {
-			fmt.Fprintf(c.stdout, "\n%s: granted %s\n", s.Key, escape(strings.Join(s.Scopes, ", "), oneLine))
+			fmt.Fprintf(c.stdout, "\n%s\n", escape(s.Key+": granted "+strings.Join(s.Scopes, ", "), oneLine))
 		}
 		if wrong := cmp.Or(s.Damaged, s.Problem); wrong != "" {
-			fmt.Fprintf(c.stdout, "\n%s: %s\n", s.Key, escape(wrong, oneLine))
+			fmt.Fprintf(c.stdout, "\n%s\n", escape(s.Key+": "+wrong, oneLine))
 		} else if s.Unrefreshed != "" {
-			fmt.Fprintf(c.stdout, "\n%s: not refreshed: %s\n", s.Key, escape(s.Unrefreshed, oneLine))
+			fmt.Fprintf(c.stdout, "\n%s\n", escape(s.Key+": not refreshed: "+s.Unrefreshed, oneLine))
 		}
 	}
 	return nil

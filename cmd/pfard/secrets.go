@@ -12,15 +12,24 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/policies/redact"
 )
 
 // answerVault carries out what is asked of the vault, and leaves a record of it, never with a value (AUD-03).
 func (d *daemon) answerVault(p control.Peer, q control.Request) (r control.Response, err error) {
+	isNone := func(key string) bool { return !declaration.IsVaultKey(key) }
+	misplaced := q.Key != "" && isNone(q.Key) || slices.ContainsFunc(q.Keys, isNone)
+	if misplaced { // it may be a value, as in KEY=VALUE: it is neither recorded nor repeated
+		q.Key, q.Keys = "", nil
+	}
 	defer func() { d.recordVault(p, q, r, err) }()
 	if err := d.audit.asked(p, q); err != nil {
 		return r, err
+	}
+	if misplaced {
+		return r, fmt.Errorf("%w: a key has 1 to 64 of a-z, 0-9, _ and -", control.ErrInvalid)
 	}
 	switch q.Verb {
 	case control.Store, control.Rotate:

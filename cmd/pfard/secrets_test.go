@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -160,6 +158,8 @@ func TestVaultRefusals(t *testing.T) {
 		{control.Request{Verb: control.Remove, Key: "b"}, control.ErrNoKey},
 		{control.Request{Verb: control.Export, Keys: []string{"b"}, Recipient: recipient}, control.ErrNoKey},
 		{control.Request{Verb: control.Store, Key: "../b", Secret: "x"}, control.ErrInvalid},
+		{control.Request{Verb: control.Remove, Key: "a=b"}, control.ErrInvalid},
+		{control.Request{Verb: control.Export, Keys: []string{"a", "a=b"}, Recipient: recipient}, control.ErrInvalid},
 		{control.Request{Verb: control.Store, Key: "b"}, control.ErrInvalid},
 		{control.Request{Verb: control.Export, Recipient: "age1x"}, control.ErrInvalid},
 		{control.Request{Verb: control.Import, Bundle: []byte("{}")}, control.ErrInvalid},
@@ -178,10 +178,9 @@ const recipient = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8
 // TestVaultRecords (AUD-03): whatever is done to the vault, or tried, leaves a record of who and what, without a value.
 func TestVaultRecords(t *testing.T) {
 	d, _, changed := fixture(t)
-	var mu sync.Mutex
-	var text bytes.Buffer
+	text := &loud{}
 	_ = d.do(func() error { // the loop logs by it
-		d.log = slog.New(slog.NewTextHandler(lockedWriter{&mu, &text}, nil))
+		d.log = slog.New(slog.NewTextHandler(text, nil))
 		d.delivery.log = d.log
 		return nil
 	})
@@ -193,12 +192,11 @@ func TestVaultRecords(t *testing.T) {
 		{Verb: control.Secrets}, {Verb: control.Export, Recipient: recipient}, {Verb: control.Export, Keys: []string{"a"}, Recipient: recipient}, {Verb: control.Rekey},
 		{Verb: control.Import, Replace: true, Bundle: []byte(`{"format":"pfar-vault-1","secrets":[{"key":"a","value":"aHVudGVyMg=="},{"key":"c","value":"aHVudGVyMg=="}]}`)},
 		{Verb: control.Remove, Key: "a"}, {Verb: control.Remove, Key: "a"},
+		{Verb: control.Store, Key: "a=hunter2", Secret: "x"}, {Verb: control.Export, Keys: []string{"a", "hunter2.b"}, Recipient: recipient},
 	} {
 		askVault(t, d, q)
 		d.state(t)
 	}
-	mu.Lock()
-	defer mu.Unlock()
 	var got, given []string
 	for line := range strings.Lines(text.String()) {
 		_, record, ok := strings.Cut(line, "msg=vault ")
@@ -219,6 +217,8 @@ operation=rekey key="" uid=4711 outcome=done
 operation=import key="a changed, c new" uid=4711 outcome=done
 operation=remove key=a uid=4711 outcome=removed
 operation=remove key=a uid=4711 outcome=failed error="secret \"a\" is not in the vault"
+operation=store key="" uid=4711 outcome=failed error="invalid request: a key has 1 to 64 of a-z, 0-9, _ and -"
+operation=export key="" uid=4711 outcome=failed error="invalid request: a key has 1 to 64 of a-z, 0-9, _ and -"
 `
 	const each, none = "operation=deliver key=a deliver=env to=launcher server=one outcome=", "refused error=\"TOKEN: pfar vault set a\"\n"
 	if all := none + "done\n" + "done\n" + "done\n" + none; strings.ReplaceAll(strings.Join(given, ""), each, "") != all {
@@ -230,17 +230,6 @@ operation=remove key=a uid=4711 outcome=failed error="secret \"a\" is not in the
 	if strings.Contains(text.String(), "hunter2") || strings.Contains(text.String(), "aHVudGVy") {
 		t.Error("a value is in the log")
 	}
-}
-
-type lockedWriter struct {
-	mu *sync.Mutex
-	to *bytes.Buffer
-}
-
-func (w lockedWriter) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.to.Write(b)
 }
 
 func TestListSecrets(t *testing.T) {

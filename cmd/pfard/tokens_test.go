@@ -108,6 +108,7 @@ func (d *daemon) within(t *testing.T, f func()) {
 	}
 }
 
+// loud is a log that a test reads while it is written.
 type loud struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -38,19 +38,12 @@ const MaxClients = 256
 // LoadClients reads every declaration of a folder, as Load does. A folder that is not there declares nobody.
 func LoadClients(fsys fs.FS, dir string, o ClientOptions) ClientSet {
 	s := ClientSet{Files: map[string]*hcl.File{}}
-	entries, err := fs.ReadDir(fsys, ".")
+	entries, err := folder(fsys, dir, o.Known)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Unread = true
 		at := hcl.Range{Filename: dir, Start: hcl.InitialPos, End: hcl.InitialPos}
 		s.Diags = s.Diags.Append(problem(at, "Folder not readable", "Reading the folder of clients: %s. Make it a folder that pfar may read, or remove it.", escape(policies.Reason(err))))
 	}
-	known := func(e fs.DirEntry) int {
-		if slices.Contains(o.Known, path.Join(dir, e.Name())) {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return known(a) - known(b) }) // fs.ReadDir sorts by name
 	taken := owners{map[string]string{}, map[access.Digest]string{}, map[uint32]string{}}
 	for _, e := range entries {
 		if IsDeclaration(e.Name()) {

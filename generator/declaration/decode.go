@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
@@ -156,7 +157,7 @@ func (d *decoder) line(f *field) (string, bool) {
 	case len(s) > maxLine:
 		d.report(problem(f.val.rng, "Too long", "%s has %d bytes, and room for %d. Write a shorter one.", f.key, len(s), maxLine))
 		return "", false
-	case strings.ContainsFunc(s, deceptive):
+	case strings.ContainsFunc(s, policies.Deceptive):
 		d.report(problem(f.val.rng, "Invisible character", "%s holds a control character or one that cannot be seen: %s. Remove it.", f.key, quote(s)))
 		return "", false
 	}

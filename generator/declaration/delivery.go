@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 )
@@ -164,7 +165,7 @@ func (d *decoder) brokerPlace(n *node) (broker.Place, bool) {
 	case !known || secretWithin(n.text):
 		d.hidden.add(n.rng)
 		d.report(problem(n.rng, "Invalid place", `The entry is no place in a request. Write "header:NAME", "query:NAME" or "body".`))
-	case strings.ContainsFunc(n.text, deceptive):
+	case strings.ContainsFunc(n.text, policies.Deceptive):
 		d.report(problem(n.rng, "Invisible character", "%s holds a control character or one that cannot be seen. Remove it.", quote(n.text)))
 	case len(n.text) > maxPlace:
 		d.report(problem(n.rng, "Too long", "The entry has %d bytes, and room for %d. Write a shorter name.", len(n.text), maxPlace))

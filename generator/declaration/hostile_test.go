@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/policies"
 )
 
 // What a parser could choke on ends soon and with a diagnostic (DC-06).
@@ -170,7 +172,7 @@ func FuzzParse(f *testing.F) {
 		if s != nil {
 			checkServer(t, s)
 		}
-		if text := rendered(t, file, src, diags); strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && deceptive(r) }) {
+		if text := rendered(t, file, src, diags); strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && policies.Deceptive(r) }) {
 			t.Errorf("printed %q", text)
 		}
 	})

@@ -110,7 +110,7 @@ func (d *decoder) description(f *field) {
 		d.report(problem(f.val.rng, "Too long", "description has %d bytes, and room for %d. Write a sentence.", len(s), maxDescription))
 		return
 	}
-	if strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && deceptive(r) }) {
+	if strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && policies.Deceptive(r) }) {
 		d.report(problem(f.val.rng, "Invisible character", "description holds a control character or one that cannot be seen: %s. Remove it.", quote(s)))
 		return
 	}

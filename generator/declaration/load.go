@@ -46,22 +46,28 @@ func IsDeclaration(name string) bool {
 	return !slices.ContainsFunc(leftovers(), func(end string) bool { return strings.HasSuffix(base, end) })
 }
 
-// Load reads every declaration of a folder. fsys is rooted there; dir is its path, for messages. A file that cannot be
-// used costs its own server only.
-func Load(fsys fs.FS, dir string, o Options) Set {
-	s := Set{Files: map[string]*hcl.File{}, Digests: map[string]string{}}
-	entries, err := fs.ReadDir(fsys, ".")
-	if err != nil {
-		at := hcl.Range{Filename: dir, Start: hcl.InitialPos, End: hcl.InitialPos}
-		s.Diags = s.Diags.Append(problem(at, "Folder not readable", "Reading the folder of declarations: %s. Make it, or name another one.", escape(policies.Reason(err))))
-	}
-	known := func(e fs.DirEntry) int {
-		if slices.Contains(o.Known, path.Join(dir, e.Name())) {
+// folder lists dir, where fsys is rooted, by name, and before all others the files whose paths are known.
+func folder(fsys fs.FS, dir string, known []string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(fsys, ".") // sorted by name
+	rank := func(e fs.DirEntry) int {
+		if slices.Contains(known, path.Join(dir, e.Name())) {
 			return 0
 		}
 		return 1
 	}
-	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return known(a) - known(b) }) // fs.ReadDir sorts by name
+	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int { return rank(a) - rank(b) })
+	return entries, err
+}
+
+// Load reads every declaration of a folder. fsys is rooted there; dir is its path, for messages. A file that cannot be
+// used costs its own server only.
+func Load(fsys fs.FS, dir string, o Options) Set {
+	s := Set{Files: map[string]*hcl.File{}, Digests: map[string]string{}}
+	entries, err := folder(fsys, dir, o.Known)
+	if err != nil {
+		at := hcl.Range{Filename: dir, Start: hcl.InitialPos, End: hcl.InitialPos}
+		s.Diags = s.Diags.Append(problem(at, "Folder not readable", "Reading the folder of declarations: %s. Make it, or name another one.", escape(policies.Reason(err))))
+	}
 	first := map[string]string{}
 	for _, e := range entries {
 		if IsDeclaration(e.Name()) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/policies"
 )
 
 const (
@@ -145,7 +147,7 @@ func (d *decoder) absolute(n *node, s string) bool {
 	switch {
 	case s == "":
 		d.report(problem(at, "Empty value", `The path is empty. Write an absolute one, such as "/srv/data".`))
-	case strings.ContainsFunc(s, deceptive):
+	case strings.ContainsFunc(s, policies.Deceptive):
 		d.report(problem(at, "Invisible character", "The path holds a control character or one that cannot be seen: %s. Remove it.", quote(s)))
 	case s[0] == '~':
 		d.report(problem(at, "Path not absolute", `"~" is expanded by shells only, and whose home it is would be a guess. Write the path from "/" on.`))

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"sort"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/apparentlymart/go-textseg/v15/textseg"
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/policies"
 )
 
 // maxSize bounds one file: a thousand times what a declaration needs, and small enough to be read again at each event.
@@ -97,7 +98,7 @@ func (s *source) refuse() *hcl.Diagnostic {
 			i += 2
 			continue
 		}
-		if r != '\n' && r != '\t' && deceptive(r) {
+		if r != '\n' && r != '\t' && policies.Deceptive(r) {
 			return invisible(s.span(i, i+n), r)
 		}
 		i += n
@@ -120,19 +121,6 @@ func invisible(at hcl.Range, r rune) *hcl.Diagnostic {
 		code = fmt.Sprintf(`\U%08X`, r)
 	}
 	return problem(at, "Invisible character", "The character U+%04X is invisible, or shows text in another order than it is read. Remove it, or write it as %s within a string.", r, code)
-}
-
-// deceptive reports whether a character is shown as nothing or changes how others are shown: controls, bidirectional
-// overrides, zero width characters, tags. The joiners of emoji and of several scripts are none.
-func deceptive(r rune) bool {
-	const zwnj, zwj = 0x200c, 0x200d
-	switch {
-	case r == zwnj, r == zwj:
-		return false
-	case unicode.Is(unicode.Cc, r), unicode.Is(unicode.Cf, r):
-		return true
-	}
-	return r == 0x2028 || r == 0x2029 || r == 0x3164 || r == 0x115f || r == 0x1160
 }
 
 func problem(at hcl.Range, summary, format string, args ...any) *hcl.Diagnostic {

@@ -13,6 +13,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/mitchellh/go-wordwrap"
 	"golang.org/x/text/width"
+
+	"github.com/pfar/pfar/policies"
 )
 
 const (
@@ -271,9 +273,9 @@ func escape(s string) string {
 		switch {
 		case r == unicode.ReplacementChar:
 			b.WriteString(`\ufffd`)
-		case deceptive(r) && r < 0x10000:
+		case policies.Deceptive(r) && r < 0x10000:
 			fmt.Fprintf(&b, `\u%04x`, r)
-		case deceptive(r):
+		case policies.Deceptive(r):
 			fmt.Fprintf(&b, `\U%08x`, r)
 		default:
 			b.WriteRune(r)

@@ -165,7 +165,7 @@ func TestDeclaredClients(t *testing.T) {
 			stdout string
 		}{
 			{[]string{"call", "--client", "desk", "b.echo", "--message", "x"}, 4, ""}, {[]string{"call", "--client", "desk", "a.crash"}, 4, ""},
-			{[]string{"call", "--client", "nobody", "a.echo", "--message", "x"}, 1, ""}, {[]string{"call", "--client", "desk", "--session", "none", "a.echo", "--message", "x"}, 1, ""},
+			{[]string{"call", "--client", "nobody", "a.echo", "--message", "x"}, 4, ""}, {[]string{"call", "--client", "desk", "--session", "none", "a.echo", "--message", "x"}, 4, ""},
 			{[]string{"call", "--session", "default", "a.echo", "--message", "x"}, 2, ""}, {[]string{"call", "--client", "../x", "a.echo"}, 2, ""},
 			{[]string{"call", "--client", "desk", "a.echo", "--message", "as desk"}, 0, "as desk\n"}, {[]string{"call", "--client", "desk", "--session", "default", "a.echo", "--message", "m"}, 0, "m\n"},
 			{[]string{"call", "b.echo", "--message", "as myself"}, 0, "as myself\n"},

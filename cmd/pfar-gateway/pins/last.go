@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+
+	"github.com/pfar/pfar/units"
 )
 
 // Beside its pins a server has what it last offered, all of it and as it came, so that it can be listed while it sleeps.
@@ -17,7 +19,7 @@ func (s *Store) lastPath(server string) string { return filepath.Join(s.dir, ser
 
 // Keep replaces what is kept of a server.
 func (s *Store) Keep(server string, offer []byte) error {
-	if !serverName.MatchString(server) {
+	if !units.IsServer(server) {
 		return fmt.Errorf("%.60q is no server's name", server)
 	}
 	if len(offer) > maxFile-hex.EncodedLen(sha256.Size)-1 {
@@ -36,7 +38,7 @@ func (s *Store) Keep(server string, offer []byte) error {
 
 // Kept returns what is kept of a server, nil if nothing is. What is not as it was written is an error.
 func (s *Store) Kept(server string) ([]byte, error) {
-	if !serverName.MatchString(server) {
+	if !units.IsServer(server) {
 		return nil, nil
 	}
 	path := s.lastPath(server)

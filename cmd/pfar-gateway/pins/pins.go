@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/units"
 )
 
 // Kind is a kind of definition.
@@ -106,8 +106,6 @@ type known struct {
 	saves   *rate.Limiter
 }
 
-var serverName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,22}$`)
-
 // Open reads the pins in dir, which is made if it is missing. A file that cannot be used is its server's trouble alone:
 // everything of that server is held. An error means that the directory itself is not to be relied on.
 func Open(dir string, log *slog.Logger) (*Store, error) { return open(dir, log, realDisk{}) }
@@ -129,7 +127,7 @@ func open(dir string, log *slog.Logger, d disk) (*Store, error) {
 		if strings.HasPrefix(e.Name(), newPrefix) {
 			_ = d.remove(filepath.Join(dir, e.Name())) // of a write that a crash cut short
 		}
-		if !ok || !serverName.MatchString(name) {
+		if !ok || !units.IsServer(name) {
 			continue
 		}
 		f, err := read(s.path(name), name)
@@ -201,7 +199,7 @@ func (s *Store) Review(o Offer) Review {
 	for i, d := range o.Definitions {
 		r.Verdicts[i] = Verdict{Kind: d.Kind, Name: d.Name}
 	}
-	if !serverName.MatchString(o.Server) {
+	if !units.IsServer(o.Server) {
 		r.Broken = fmt.Errorf("%.60q is no server's name", o.Server)
 		return r
 	}

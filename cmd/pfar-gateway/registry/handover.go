@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -24,8 +23,6 @@ var (
 	errShutdown = errors.New("the gateway is shutting down")
 	errLauncher = errors.New("its launcher ended")
 	errStopped  = errors.New("it was stopped")
-
-	serverName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,22}$`)
 )
 
 // exitGrace is how long a launcher may take to notice that its server ended, before it is told that stdout closed.
@@ -191,7 +188,7 @@ func expected(c *handover.Conn) (handover.Server, int64, error) {
 		return handover.Server{}, 0, fmt.Errorf("receiving what it is to hand over: %w", err)
 	case m.Expect == nil:
 		return handover.Server{}, 0, errors.New("its first message does not say what it is to hand over")
-	case !serverName.MatchString(m.Expect.Name), m.Expect.Session != "" && !units.IsSession(m.Expect.Session):
+	case !units.IsServer(m.Expect.Name), m.Expect.Session != "" && !units.IsSession(m.Expect.Session):
 		return handover.Server{}, 0, fmt.Errorf("it is to hand over %s with the session %s", quote(m.Expect.Name), quote(m.Expect.Session))
 	}
 	return *m.Expect, m.Secrets, nil

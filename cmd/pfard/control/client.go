@@ -44,48 +44,37 @@ func (c Client) Learn(ctx context.Context, server string, changed func(Report) e
 
 // OnDemand calls changed with the servers on demand as they are and after each change, as Watch does.
 func (c Client) OnDemand(ctx context.Context, changed func([]OnDemand) error) error {
-	err := c.converse(ctx, Request{Verb: Demand}, func(r Response) error { return changed(r.OnDemand) })
-	if err == nil {
-		return io.EOF
-	}
-	return err
+	return c.follow(ctx, Request{Verb: Demand}, func(r Response) error { return changed(r.OnDemand) })
 }
 
 // Redaction calls changed with what secrets are recognised by (redact.Set) and after each change, as Watch does.
 func (c Client) Redaction(ctx context.Context, changed func(set []byte) error) error {
-	err := c.converse(ctx, Request{Verb: Redaction}, func(r Response) error { return changed(r.Redaction) })
-	if err == nil {
-		return io.EOF
-	}
-	return err
+	return c.follow(ctx, Request{Verb: Redaction}, func(r Response) error { return changed(r.Redaction) })
 }
 
 // Clients calls changed with the declared clients and after each change, as Watch does.
 func (c Client) Clients(ctx context.Context, changed func([]access.Client) error) error {
-	err := c.converse(ctx, Request{Verb: Clients}, func(r Response) error { return changed(r.Clients) })
-	if err == nil {
-		return io.EOF
-	}
-	return err
+	return c.follow(ctx, Request{Verb: Clients}, func(r Response) error { return changed(r.Clients) })
 }
 
 // Policy calls changed with what calls are decided by (gate.Policy, as JSON), once there is something, and after each
 // change, as Watch does.
 func (c Client) Policy(ctx context.Context, changed func(policy []byte) error) error {
-	err := c.converse(ctx, Request{Verb: Policy}, func(r Response) error { return changed(r.Policy) })
-	if err == nil {
-		return io.EOF
-	}
-	return err
+	return c.follow(ctx, Request{Verb: Policy}, func(r Response) error { return changed(r.Policy) })
 }
 
 func (c Client) watch(ctx context.Context, request Request, changed func(Report) error) error {
-	err := c.converse(ctx, request, func(r Response) error {
+	return c.follow(ctx, request, func(r Response) error {
 		if r.Status == nil {
 			return nil
 		}
 		return changed(*r.Status)
 	})
+}
+
+// follow is converse for what pfard answers until one of the two has enough: that it is pfard is io.EOF.
+func (c Client) follow(ctx context.Context, request Request, each func(Response) error) error {
+	err := c.converse(ctx, request, each)
 	if err == nil {
 		return io.EOF
 	}
