@@ -26,6 +26,8 @@ everybody else.
   HTTPS_PROXY       the HTTP proxy of the own network, through which servers reach what is declared,
                     as HTTP_PROXY and NO_PROXY. Read by "pfar up"
   NO_COLOR          if not empty, no colour (no-color.org)
+  SSL_CERT_FILE     certificates by which hosts of brokered credentials, token endpoints and models are
+                    known, in place of the system's, as SSL_CERT_DIR. Read by "pfar up"
 
   OTEL_EXPORTER_OTLP_ENDPOINT
                     where traces of calls are sent, such as http://127.0.0.1:4318; none by default.
