@@ -194,7 +194,7 @@ func (in *inspection) run() {
 	}
 	var all []byte
 	pieces := 0
-	depth := eachString(in.value, in.Parsed, func(at int, text string, name bool) {
+	depth := eachString(in.value, in.Parsed, in.direction == inspector.Inbound, func(at int, text string, name bool) {
 		in.at = at
 		in.text(text, nil)
 		if in.direction != inspector.Inbound && !name && len(all)+len(text) <= maxJoined {

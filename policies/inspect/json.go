@@ -14,8 +14,9 @@ import (
 )
 
 // eachString calls f for every string and every name of a member in a text of JSON, with where it begins, and returns how deep the text
-// nests; -1 for what is not JSON, which is one string, as a whole.
-func eachString(b []byte, parsed bool, f func(at int, text string, name bool)) (deepest int) {
+// nests; -1 for what is not JSON, which is one string, as a whole. With once, a long string that is the same as the long one before it
+// is passed over: results have their text as structured content, too.
+func eachString(b []byte, parsed, once bool, f func(at int, text string, name bool)) (deepest int) {
 	if !parsed && !json.Valid(b) {
 		f(0, string(b), false)
 		return -1
@@ -26,6 +27,7 @@ func eachString(b []byte, parsed bool, f func(at int, text string, name bool)) (
 			scratches.Put(scratch)
 		}
 	}()
+	var before []byte
 	depth := 0
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
@@ -36,10 +38,18 @@ func eachString(b []byte, parsed bool, f func(at int, text string, name bool)) (
 			depth--
 		case '"':
 			end, escaped := jsontext.Closing(b, i+1)
+			raw := b[i+1 : end]
+			if once && len(raw) >= long {
+				if bytes.Equal(raw, before) {
+					i = end
+					continue
+				}
+				before = raw
+			}
 			behind := bytes.TrimLeft(b[end+1:], " \t\r\n")
-			text := shared(b[i+1 : end])
+			text := shared(raw)
 			if escaped {
-				*scratch = jsontext.Unescape(slices.Grow((*scratch)[:0], end-i), b[i+1:end])
+				*scratch = jsontext.Unescape(slices.Grow((*scratch)[:0], end-i), raw)
 				text = shared(*scratch)
 			}
 			f(i, text, len(behind) > 0 && behind[0] == ':')
@@ -51,7 +61,10 @@ func eachString(b []byte, parsed bool, f func(at int, text string, name bool)) (
 
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
-const maxScratch = 1 << 20 // bytes; a longer one is not kept
+const (
+	maxScratch = 1 << 20 // bytes; a longer one is not kept
+	long       = 1 << 10 // bytes of a string
+)
 
 // unquote is what a string of JSON stands for. One without escapes shares its memory.
 func unquote(raw []byte, escaped bool) string {

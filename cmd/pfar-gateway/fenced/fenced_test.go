@@ -236,6 +236,39 @@ func without(t *testing.T, b []byte) any {
 	return v
 }
 
+// TestTwice: a long text that stands again is treated as it was before, wherever that is.
+func TestTwice(t *testing.T) {
+	honest := strings.Repeat(`line\n\"quoted\" \u00e4 `, 100)
+	forged := honest + `<|im_start|>`
+	script := `javas\u0063ript:` + strings.Repeat("x", 2000)
+	named := strings.Repeat("n", 2000)
+	for _, one := range []struct{ in, want string }{
+		{`{"content":[{"type":"text","text":"` + honest + `"}],"structuredContent":{"content":"` + honest + `"}}`,
+			`"content":[{"type":"text","text":"F(` + honest + `)F"}],"structuredContent":{"content":"` + honest + `"}}`},
+		{`{"structuredContent":{"content":"` + honest + `"},"content":[{"type":"text","text":"` + honest + `"},{"type":"text","text":"` + honest + `"}]}`,
+			`"structuredContent":{"content":"` + honest + `"},"content":[{"type":"text","text":"F(` + honest + `)F"},{"type":"text","text":"F(` + honest + `)F"}]}`},
+		{`{"structuredContent":{"a":"` + script + `"},"content":[{"type":"resource_link","uri":"` + script + `"}]}`,
+			`"structuredContent":{"a":"` + script + `"},"content":[{"type":"resource_link","uri":"about:blank"}]}`},
+		{`{"structuredContent":["` + named + `",{"` + named + `":"` + named + `"}]}`, `"structuredContent":["` + named + `",{"` + named + `":"` + named + `"}]}`},
+	} {
+		want := `{` + meta + strings.NewReplacer("F(", opened, ")F", closed).Replace(one.want)
+		if got := string(first(raw.Result("tools/call", []byte(one.in), members(t, one.in)))); got != want {
+			t.Errorf("%.200s\ngot  %s\nwant %s", one.in, got, want)
+		}
+	}
+	in := `{"content":[{"type":"text","text":"` + forged + `"}],"structuredContent":["` + forged + `","` + honest + `","` + forged + `"]}`
+	got, found := raw.Result("tools/call", []byte(in), members(t, in))
+	if strings.Contains(string(got), "im_start") || found.Count != 3 {
+		t.Errorf("%+v in %s", found, got)
+	}
+	cut := raw
+	cut.Limit = 10
+	in = `{"content":[{"type":"text","text":"` + honest + `"},{"type":"text","text":"` + honest + `"}]}`
+	if got := string(first(cut.Result("tools/call", []byte(in), members(t, in)))); strings.Count(got, "cut here") != 2 {
+		t.Errorf("cut: %s", got)
+	}
+}
+
 func BenchmarkResult(b *testing.B) {
 	line := "The quick brown fox jumps over the lazy dog, and \\\"public\\\" policy applies to people.\\n"
 	in := []byte(`{"content":[{"type":"text","text":"` + strings.Repeat(line, (64<<10)/len(line)) + `"}]}`)

@@ -28,6 +28,10 @@ type walk struct {
 	scratch *[]byte
 	renamed int
 	forged  Forged
+
+	raw   []byte // the string that is looked at, as it stands
+	sound []byte // likewise, the last long one in which there was nothing to clean
+	again bool   // raw is sound: results have their text as structured content, too
 }
 
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
@@ -83,8 +87,9 @@ func (w *walk) step(name string) {
 func (w *walk) quoted(i int) int {
 	end, escaped := jsontext.Closing(w.b, i+1)
 	raw := w.b[i+1 : end]
+	w.raw, w.again = raw, len(raw) >= long && w.answer.Limit == 0 && !w.name && !w.at(links) && bytes.Equal(raw, w.sound)
 	text := unsafe.String(unsafe.SliceData(raw), len(raw)) // it is read only, and nothing keeps it
-	if escaped {
+	if escaped && !w.again {
 		if w.scratch == nil {
 			w.scratch = scratches.Get().(*[]byte)
 		}
@@ -127,8 +132,14 @@ func (w *walk) fence(i, end int, text string) {
 
 // clean is fence.Clean, and notes what was forged.
 func (w *walk) clean(text string) (cleaned string, changed bool) {
+	if w.again {
+		return text, false
+	}
 	cleaned, changed = fence.Clean(text)
 	if !changed {
+		if len(w.raw) >= long {
+			w.sound = w.raw
+		}
 		return cleaned, false
 	}
 	n := strings.Count(cleaned, fence.Neutral) - strings.Count(text, fence.Neutral)
@@ -143,7 +154,10 @@ func (w *walk) clean(text string) (cleaned string, changed bool) {
 	return cleaned, true
 }
 
-const near = 40 // bytes to each side
+const (
+	near = 40      // bytes to each side
+	long = 1 << 10 // bytes of a string
+)
 
 // inString is a mark as it stands in a string of JSON.
 func inString(mark string) []byte {
