@@ -22,7 +22,7 @@ type Plan struct {
 	Egress      egress.Policy   `json:"egress"`
 	Credentials []Credential    `json:"credentials,omitempty"`
 	Scopes      []string        `json:"scopes,omitempty"`  // that those of them which are OAuth token sets are to have been granted
-	Setting     string          `json:"setting,omitempty"` // SHA-256 over the declared variables, if some of them are the vault's, in hexadecimal
+	Setting     string          `json:"setting,omitempty"` // SHA-256 over the declared variables, in hexadecimal; "": none
 
 	TLSPins map[string][]broker.Pin `json:"tls_pins,omitempty"` // by host that the bridge opens: one of these keys is in its certificates
 }

@@ -19,7 +19,9 @@ type Terms struct {
 	Allowed []string `json:"allowed,omitempty"` // allowed_domains
 	Blocked []string `json:"blocked,omitempty"` // blocked_domains
 	Private []string `json:"private,omitempty"` // allow_private: NAME at PREFIX
+	Names   []string `json:"names,omitempty"`   // of the credentials that the secret is
 	Wire    []string `json:"wire,omitempty"`    // where its bridge puts the secret, which is nowhere else; none: the sandbox has it
+	Pins    []string `json:"pins,omitempty"`    // HOST PIN: the keys that its bridge takes of these hosts (tls_pins)
 }
 
 // Terms are those on which the server gets what the vault has under a key.
@@ -40,19 +42,24 @@ func (p Plan) Terms(key string) Terms {
 			t.Private = append(t.Private, name+" at "+prefix.String())
 		}
 	}
+	inside := false
 	for _, c := range p.Credentials {
 		if c.Key != key {
 			continue
 		}
-		if c.Deliver != declaration.Brokered {
-			t.Wire = nil
-			break
-		}
+		t.Names = append(t.Names, c.Name)
+		inside = inside || c.Deliver != declaration.Brokered
 		for _, h := range c.Hosts {
 			for _, place := range c.Places {
 				t.Wire = append(t.Wire, strings.TrimSuffix(string(place.Part)+" "+place.Name, " ")+" of "+h.String())
 			}
+			for _, pin := range p.TLSPins[h.Host] {
+				t.Pins = append(t.Pins, h.Host+" "+pin.String())
+			}
 		}
+	}
+	if inside {
+		t.Wire = nil
 	}
 	return t
 }
@@ -75,6 +82,9 @@ func (t Terms) Beyond(agreed Terms) []Excess {
 	more("allowed_domains", "it reaches also", t.Allowed, agreed.Allowed)
 	more("blocked_domains", "it no longer blocks", agreed.Blocked, t.Blocked)
 	more("allow_private", "it reaches also", t.Private, agreed.Private)
+	more("auth", "the secret is also", t.Names, agreed.Names)
+	more("tls_pins", "its bridge no longer wants a certain key of", pinned(agreed.Pins), pinned(t.Pins))
+	more("tls_pins", "its bridge also takes", without(t.Pins, agreed.Pins), unpinned(t.Pins, agreed.Pins))
 	switch {
 	case len(agreed.Wire) == 0: // the sandbox had it, and nothing is closer
 	case len(t.Wire) == 0:
@@ -83,6 +93,35 @@ func (t Terms) Beyond(agreed Terms) []Excess {
 		more("auth", "its bridge puts the secret also into", t.Wire, agreed.Wire)
 	}
 	return list
+}
+
+// pinned are the hosts of pins.
+func pinned(pins []string) (hosts []string) {
+	for _, p := range pins {
+		host, _, _ := strings.Cut(p, " ")
+		hosts = append(hosts, host)
+	}
+	return slices.Compact(hosts)
+}
+
+// unpinned are those of pins whose hosts had none before: they narrow.
+func unpinned(pins, before []string) []string {
+	return slices.DeleteFunc(slices.Clone(pins), func(p string) bool {
+		host, _, _ := strings.Cut(p, " ")
+		return slices.Contains(pinned(before), host)
+	})
+}
+
+// String says in words what t are, for who has not agreed to any.
+func (t Terms) String() string {
+	s := "runs " + words(t.Command)
+	if len(t.Allowed) > 0 {
+		s += ", reaches " + words(t.Allowed)
+	}
+	if len(t.Wire) > 0 {
+		s += ", and its bridge puts the secret into " + words(t.Wire)
+	}
+	return s
 }
 
 // Excess is one thing that was not agreed to.
@@ -103,12 +142,18 @@ func without(list, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(others, s) })
 }
 
-// setting is the digest of the declared variables of a server that is given secrets of the vault; "" if there are none.
+// setting is the digest of the declared variables, with where pfar takes those from that are variables of its own; "" if there are none.
 func setting(s declaration.Server) string {
-	if len(s.Env) == 0 || !slices.ContainsFunc(s.Credentials, func(c declaration.Credential) bool { return c.Key != "" }) {
+	vars := slices.Clone(s.Env)
+	for _, c := range s.Credentials {
+		if c.From != "" {
+			vars = append(vars, declaration.Variable{Name: c.Env, Value: "$" + c.From})
+		}
+	}
+	if len(vars) == 0 {
 		return ""
 	}
-	b, _ := json.Marshal(s.Env) // strings
+	b, _ := json.Marshal(vars) // strings
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }

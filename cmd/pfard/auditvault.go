@@ -19,7 +19,7 @@ func (a *auditor) asked(p control.Peer, q control.Request) error {
 	if q.Key != "" {
 		keys = []string{q.Key}
 	}
-	err := a.append(audit.Record{Kind: audit.Vault, Method: string(q.Verb), Subject: strings.Join(keys, ", "), Server: q.Server, User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked"})
+	err := a.append(audit.Record{Kind: audit.Vault, Method: string(q.Verb), Subject: strings.Join(keys, ", "), Server: q.Server, New: q.Gift, User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked"})
 	if err != nil {
 		return fmt.Errorf("%w; without a record nothing is done with the vault", err)
 	}
@@ -69,7 +69,7 @@ func vaultRecord(r slog.Record) audit.Record {
 			v.To = text
 		case "outcome":
 			v.Outcome = text
-		case "error":
+		case "error", "why":
 			v.Reason = text
 		case "expiry":
 			v.New = "expires " + text

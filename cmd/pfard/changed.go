@@ -128,7 +128,7 @@ func (d *daemon) outdated() {
 		if s.started == nil || len(s.want.Credentials) == 0 {
 			continue
 		}
-		if d.delivery.refusal(*s.want) != "" { // a token was refreshed as that pfard ended
+		if d.delivery.compare(*s.want).mismatch() != "" { // a token was refreshed as that pfard ended
 			s.again = true // it stops with the first look at the declarations
 			continue
 		}

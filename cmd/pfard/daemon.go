@@ -215,6 +215,9 @@ func (d *daemon) reload() {
 	for _, b := range set.Broken {
 		stale[b.Name], broken[b.File] = true, true // a file whose own name cannot be read is known by its path
 	}
+	for _, s := range d.servers {
+		s.held = nil
+	}
 	for _, s := range set.Servers {
 		p, diags := generator.Compile(s, d.host())
 		d.diagnostics = append(d.diagnostics, d.describe(set.Files, diags)...)
@@ -228,6 +231,9 @@ func (d *daemon) reload() {
 			continue
 		}
 		wanted[s.Name] = p
+	}
+	if err := d.delivery.given.begin(wanted, d.vault.List); err != nil {
+		d.log.Warn("beginning to remember to which servers secrets are given, again soon", "error", err)
 	}
 	for name, p := range wanted {
 		d.want(name, p, wordOf(set.Files[p.File]))

@@ -130,13 +130,14 @@ func (d delivery) values(p generator.Plan) (_ units.Secrets, err error) {
 		}
 		s.Values[c.Name] = value
 	}
-	if len(s.Missing) == 0 {
-		if err := d.given.first(p); err != nil {
+	refusal := d.refusal(p)
+	if len(s.Missing) == 0 && refusal == "" {
+		if refusal, err = d.given.claim(p, keysOf(p)); err != nil {
 			return units.Secrets{}, err
 		}
 	}
-	if words := d.refusal(p); words != "" {
-		s.Missing = append(s.Missing, words)
+	if refusal != "" {
+		s.Missing = append(s.Missing, refusal)
 	}
 	if len(s.Missing) > 0 {
 		s.Values = nil
@@ -190,6 +191,7 @@ func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 		return nil, err
 	}
 	refusal := d.refusal(p)
+	var keys []string // that it gets
 	for _, c := range p.Credentials {
 		if c.Deliver != declaration.Brokered {
 			continue
@@ -213,9 +215,12 @@ func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 		m.Secrets = append(m.Secrets, broker.Secret{
 			Name: c.Name, Placeholder: string(placeholder), Former: former, Value: string(value), Hosts: c.Hosts, Places: c.Places,
 		})
+		if c.Key != "" && !slices.Contains(keys, c.Key) {
+			keys = append(keys, c.Key)
+		}
 	}
-	if len(m.Secrets) > 0 {
-		err = d.given.first(p)
+	if refusal, err = d.given.claim(p, keys); refusal != "" || err != nil { // another was quicker
+		m.Secrets = nil
 	}
 	return m, err
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -25,13 +26,14 @@ import (
 
 // given is to which servers each secret of the vault is given, and on what terms. Those that name it when it is stored are its
 // owner's word, or the first that does so later. What others say, and what these say later, waits until the owner gives it to
-// them (CR-12): whoever can write a declaration has not got the secret by that.
+// them (CR-12): to be named in a declaration is not enough.
 type given struct {
 	path string
 
 	mu     sync.Mutex
 	of     map[string]map[string]generator.Terms // by key and server; replaced, never changed
 	broken error                                 // why the file cannot be read: then nothing is given
+	none   bool                                  // there was no file
 }
 
 // newGiven begins with what is in the file at path.
@@ -41,8 +43,8 @@ func newGiven(path string, log *slog.Logger) *given {
 	if err == nil {
 		err = json.Unmarshal(text, &g.of)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		g.broken = fmt.Errorf("to which servers secrets are given cannot be read: %w; remove %s to have it begin anew", err, path)
+	if g.none = errors.Is(err, fs.ErrNotExist); err != nil && !g.none {
+		g.broken = fmt.Errorf("to which servers secrets are given cannot be read: %w; remove %s and start pfar again to have it begin anew", err, path)
 		log.Error("reading to which servers secrets are given", "error", err)
 	}
 	if g.of == nil {
@@ -55,13 +57,14 @@ func newGiven(path string, log *slog.Logger) *given {
 type withheld struct {
 	key    string             // of the vault
 	others []string           // it is given to these and not to the server
+	terms  generator.Terms    // that the server asks for
 	excess []generator.Excess // what the server's terms are beyond those that it is given on
 }
 
 // String is for the owner, without the remedy.
 func (w withheld) String() string {
 	if len(w.others) > 0 {
-		return fmt.Sprintf("%q is given to %s and not to it", w.key, listed(w.others))
+		return fmt.Sprintf("%q is given to %s and not to it, which %s", w.key, listed(w.others), w.terms)
 	}
 	var what []string
 	for _, e := range w.excess {
@@ -73,10 +76,14 @@ func (w withheld) String() string {
 // refusal says in words why a server gets no secret, and the remedy; "": it gets them.
 func (g *given) refusal(p generator.Plan) string {
 	list, err := g.check(p)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err.Error()
-	case len(list) == 0:
+	}
+	return refused(p, list)
+}
+
+func refused(p generator.Plan, list []withheld) string {
+	if len(list) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%s; if that is as you want it: pfar vault give %s", sentence(list), p.Name)
@@ -94,14 +101,20 @@ func sentence(list []withheld) string {
 func (g *given) check(p generator.Plan) (list []withheld, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.broken != nil {
+	return g.withheld(p)
+}
+
+// withheld is called with g.mu held.
+func (g *given) withheld(p generator.Plan) (list []withheld, err error) {
+	keys := g.concerned(p)
+	if g.broken != nil && len(keys) > 0 {
 		return nil, g.broken
 	}
-	for _, key := range keysOf(p) {
+	for _, key := range keys {
 		terms, known := g.of[key][p.Name]
-		w := withheld{key: key}
+		w := withheld{key: key, terms: g.terms(p, key)}
 		if known {
-			w.excess = p.Terms(key).Beyond(terms)
+			w.excess = w.terms.Beyond(terms)
 		} else {
 			w.others = slices.Sorted(maps.Keys(g.of[key]))
 		}
@@ -112,15 +125,47 @@ func (g *given) check(p generator.Plan) (list []withheld, err error) {
 	return list, nil
 }
 
-// first gives the secrets that nobody has to the first server that is about to get them. With an error it must not.
-func (g *given) first(p generator.Plan) error {
+// concerned are the secrets that a plan names, and those that its server was given before if it has a home that stays: what it was then
+// finds there what it is now.
+func (g *given) concerned(p generator.Plan) []string {
+	keys := keysOf(p)
+	if !p.State {
+		return keys
+	}
+	for _, key := range slices.Sorted(maps.Keys(g.of)) {
+		if _, was := g.of[key][p.Name]; was && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// terms are those that a server asks for. Of a secret that it does not name, how it gets it stays.
+func (g *given) terms(p generator.Plan, key string) generator.Terms {
+	t := p.Terms(key)
+	if old, ok := g.of[key][p.Name]; ok && !slices.Contains(keysOf(p), key) {
+		t.Names, t.Wire, t.Pins = old.Names, old.Wire, old.Pins
+	}
+	return t
+}
+
+// claim is called before a server gets these secrets: it gives those that nobody has to it, remembers terms that have become
+// narrower, and says in words why it gets none; "": it does. With an error it must not.
+func (g *given) claim(p generator.Plan, keys []string) (refusal string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	free := slices.DeleteFunc(keysOf(p), func(key string) bool { return len(g.of[key]) > 0 })
-	if len(free) == 0 {
-		return nil
+	list, err := g.withheld(p)
+	if err != nil || len(list) > 0 {
+		return refused(p, list), err
 	}
-	return g.put(p, free...)
+	keys = slices.DeleteFunc(keys, func(key string) bool {
+		old, known := g.of[key][p.Name]
+		return known && reflect.DeepEqual(old, p.Terms(key))
+	})
+	if len(keys) == 0 {
+		return "", nil
+	}
+	return "", g.put(p, keys...)
 }
 
 // give gives secrets to a server on the terms of its plan.
@@ -137,20 +182,56 @@ func (g *given) put(p generator.Plan, keys ...string) error {
 			if servers == nil {
 				servers = map[string]generator.Terms{}
 			}
-			servers[p.Name] = p.Terms(key)
+			servers[p.Name] = g.terms(p, key)
 			of[key] = servers
 		}
 	})
 }
 
-// forget begins anew with a secret that is no more.
-func (g *given) forget(key string) error {
+// begin gives the secrets that are stored to all who name them, once: to a vault of before nobody is new.
+func (g *given) begin(plans map[string]generator.Plan, list func() ([]vault.Entry, error)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, ok := g.of[key]; !ok {
+	if !g.none {
 		return nil
 	}
-	return g.change(func(of map[string]map[string]generator.Terms) { delete(of, key) })
+	stored, err := list()
+	if err != nil {
+		return err
+	}
+	err = g.change(func(of map[string]map[string]generator.Terms) {
+		for _, e := range stored {
+			servers := map[string]generator.Terms{}
+			for name, p := range plans {
+				if slices.Contains(keysOf(p), e.Key) {
+					servers[name] = p.Terms(e.Key)
+				}
+			}
+			if len(servers) > 0 {
+				of[e.Key] = servers
+			}
+		}
+	})
+	g.none = err != nil
+	return err
+}
+
+// anew gives a secret to these servers, and to no other.
+func (g *given) anew(key string, plans []generator.Plan) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(plans) == 0 && g.broken == nil && len(g.of[key]) == 0 {
+		return nil
+	}
+	return g.change(func(of map[string]map[string]generator.Terms) {
+		delete(of, key)
+		for _, p := range plans {
+			if of[key] == nil {
+				of[key] = map[string]generator.Terms{}
+			}
+			of[key][p.Name] = p.Terms(key)
+		}
+	})
 }
 
 // change is called with g.mu held. What it changes is in force once it is on the disk.
@@ -185,19 +266,18 @@ func keysOf(p generator.Plan) (keys []string) {
 // does not run waits for them instead.
 func (d *daemon) holdBack(s declaration.Server, p generator.Plan) (diags hcl.Diagnostics) {
 	have := d.servers[s.Name]
-	if have == nil {
-		return nil
-	}
-	have.held = nil
-	if have.started == nil || have.want == nil || !p.Enabled {
+	if have == nil || have.started == nil || have.want == nil || !p.Enabled || !have.runs() {
 		return nil
 	}
 	switch have.status.State {
-	case control.Running, control.Starting, control.BackOff:
+	case control.Running, control.Starting, control.BackOff, control.Stopping: // and starts again
 	default:
 		return nil
 	}
-	list, _ := d.delivery.given.check(p)
+	if words := d.delivery.given.refusal(*have.started); words != "" { // it has none, and waits
+		return nil
+	}
+	list, _ := d.delivery.given.check(p) // of an error, what runs has heard
 	for _, w := range list {
 		place := "auth"
 		if len(w.excess) > 0 {
@@ -209,25 +289,32 @@ func (d *daemon) holdBack(s declaration.Server, p generator.Plan) (diags hcl.Dia
 			Detail: fmt.Sprintf("%s. It runs on as it was. If that is as you want it, run \"pfar vault give %s\".", w, s.Name),
 		})
 	}
-	if diags.HasErrors() {
-		have.held = &p
+	if !diags.HasErrors() {
+		return nil
 	}
+	if word := generator.Digest(p); word != have.refused {
+		have.refused = word
+		for _, w := range list {
+			_ = d.delivery.over(toLauncher, w.key, "", s.Name, errors.New(w.String())) // nothing is handed over
+		}
+	}
+	have.held = &p
 	return diags
 }
 
 // receivers has a secret that is new given to the servers that name it, and one that is gone to none.
 func (d *daemon) receivers(c vault.Change) error {
+	var plans []generator.Plan
 	switch c.Outcome {
 	case vault.New:
 		for _, name := range d.usersOf(c.Key) {
-			if err := d.delivery.given.give(*d.servers[name].want, c.Key); err != nil {
-				return err
-			}
+			plans = append(plans, *d.servers[name].want)
 		}
 	case removed:
-		return d.delivery.given.forget(c.Key)
+	default:
+		return nil
 	}
-	return nil
+	return d.delivery.given.anew(c.Key, plans)
 }
 
 // give tells what a server is not given, and gives it if that is what digest is of.
@@ -248,7 +335,7 @@ func (d *daemon) give(name, digest string) (*control.Gift, error) {
 	sum := sha256.New()
 	for _, w := range list {
 		g.Keys, g.Why = append(g.Keys, w.key), append(g.Why, w.String())
-		text, err := json.Marshal(p.Terms(w.key))
+		text, err := json.Marshal(w.terms)
 		if err != nil {
 			return nil, err
 		}
@@ -270,6 +357,7 @@ func (d *daemon) give(name, digest string) (*control.Gift, error) {
 	}
 	g.Given = true
 	d.reload()
+	d.rebroker(name)
 	d.wakeWaiting()
 	return g, nil
 }

@@ -10,7 +10,11 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/egress"
 )
 
 // givenTo has nothing given to anybody.
@@ -112,7 +116,7 @@ func TestAnotherServerIsNotGivenTheSecret(t *testing.T) {
 	d.put(t, "second.hcl", asks("-s", "allowed_domains = [\"collect.example\"]\n"))
 	changed <- struct{}{}
 	states := d.state(t)
-	if s := states["second"]; s.State != control.Waiting || s.Detail != `for credentials: "a" is given to "first" and not to it; if that is as you want it: pfar vault give second` || m.count("second") != 0 {
+	if s := states["second"]; s.State != control.Waiting || s.Detail != `for credentials: "a" is given to "first" and not to it, which runs /usr/bin/sh -s, reaches collect.example; if that is as you want it: pfar vault give second` || m.count("second") != 0 {
 		t.Errorf("the second is %+v", s)
 	}
 	if s := states["first"]; s.State != control.Starting {
@@ -156,24 +160,28 @@ func TestGivenIsKept(t *testing.T) {
 	other := p
 	other.Name = "other"
 	g := newGiven(path, log)
-	if err := g.first(p); err != nil || g.refusal(p) != "" {
-		t.Fatalf("the first is refused: %v, %q", err, g.refusal(p))
+	if words, err := g.claim(p, keysOf(p)); err != nil || words != "" {
+		t.Fatalf("the first is refused: %v, %q", err, words)
 	}
 	g = newGiven(path, log)
-	if err := g.first(other); err != nil || !strings.Contains(g.refusal(other), `"b" is given to "mine" and not to it`) || g.refusal(p) != "" {
-		t.Errorf("the next pfard says %v, %q, %q", err, g.refusal(other), g.refusal(p))
+	if words, err := g.claim(other, keysOf(other)); err != nil || !strings.Contains(words, `"b" is given to "mine" and not to it`) || g.refusal(p) != "" {
+		t.Errorf("the next pfard says %v, %q, %q", err, words, g.refusal(p))
 	}
 	full := newGiven(filepath.Join(path, "none"), log) // not a directory
-	if err := full.first(p); err == nil {
+	if _, err := full.claim(p, keysOf(p)); err == nil {
 		t.Error("what cannot be written is given")
 	}
+	none := generator.Plan{Name: "none", State: true, Credentials: []generator.Credential{{Name: "C", From: "C"}}}
 	for _, text := range []string{"{", "[]", `{"a": 7}`, ""} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		g := newGiven(path, log)
-		if g.refusal(p) == "" || g.first(p) == nil || g.give(p, "a") == nil {
+		if _, err := g.claim(p, keysOf(p)); g.refusal(p) == "" || err == nil || g.give(p, "a") == nil {
 			t.Errorf("with %q in the file it is given", text)
+		}
+		if words := g.refusal(none); words != "" {
+			t.Errorf("with %q in the file a server that wants none waits: %s", text, words)
 		}
 	}
 }
@@ -189,5 +197,83 @@ func TestNothingForTheBridge(t *testing.T) {
 	p.Name = "other"
 	if m, err := d.material(p); err != nil || len(m.Secrets) != 0 {
 		t.Errorf("another has %+v, %v", m, err)
+	}
+}
+
+// TestNarrowerIsRemembered: what an owner has made narrower does not become wider again by itself.
+func TestNarrowerIsRemembered(t *testing.T) {
+	g := givenTo(t)
+	plan := func(deliver declaration.Delivery, hosts ...string) generator.Plan {
+		p := generator.Plan{Name: "mine", Credentials: []generator.Credential{{Name: "A", Key: "a", Deliver: deliver}}}
+		for _, h := range hosts {
+			e := egress.Endpoint{Host: h, Port: 443}
+			p.Egress.Endpoints = append(p.Egress.Endpoints, e)
+			if deliver == declaration.Brokered {
+				p.Credentials[0].Hosts, p.Credentials[0].Places = append(p.Credentials[0].Hosts, e), []broker.Place{{Part: broker.Body}}
+			}
+		}
+		return p
+	}
+	for i, step := range []struct {
+		plan generator.Plan
+		want string
+	}{
+		{plan("", "x.example", "y.example"), ""},
+		{plan(declaration.Brokered, "x.example"), ""},
+		{plan("", "x.example"), "the secret enters the sandbox"},
+		{plan(declaration.Brokered, "x.example", "y.example"), "it reaches also y.example"},
+		{plan(declaration.Brokered, "x.example"), ""},
+	} {
+		words, err := g.claim(step.plan, []string{"a"})
+		if err != nil || !strings.Contains(words, step.want) || (words == "") != (step.want == "") {
+			t.Errorf("step %d: %q, %v; want %q", i, words, err, step.want)
+		}
+	}
+}
+
+// TestTheHomeOfWhoHasASecret: what runs where a server with a secret keeps its files is what the owner agreed to, whether it names
+// the secret or not.
+func TestTheHomeOfWhoHasASecret(t *testing.T) {
+	g := givenTo(t)
+	p := generator.Plan{Name: "mine", State: true, Credentials: []generator.Credential{{Name: "A", Key: "a", Deliver: declaration.Brokered, Hosts: []egress.Endpoint{{Host: "x.example"}}, Places: []broker.Place{{Part: broker.Body}}}}}
+	if words, err := g.claim(p, []string{"a"}); words != "" || err != nil {
+		t.Fatal(words, err)
+	}
+	q := p
+	q.Credentials, q.Sandbox.Command = nil, "/bin/sh"
+	if words := g.refusal(q); !strings.Contains(words, "what runs was") {
+		t.Errorf("another program in its home: %q", words)
+	}
+	if q.State = false; g.refusal(q) != "" {
+		t.Errorf("and in none: %q", g.refusal(q))
+	}
+	q.State = true
+	if err := g.give(q, "a"); err != nil || g.refusal(q) != "" {
+		t.Fatalf("given it is refused %q, %v", g.refusal(q), err)
+	}
+	q.Credentials = []generator.Credential{{Name: "A", Key: "a"}}
+	if words := g.refusal(q); !strings.Contains(words, "enters the sandbox") {
+		t.Errorf("named again, in the sandbox: %q", words)
+	}
+}
+
+// TestWhoHasThemAtFirst: a vault of before is given as it is used.
+func TestWhoHasThemAtFirst(t *testing.T) {
+	g := givenTo(t)
+	p := generator.Plan{Name: "one", Credentials: []generator.Credential{{Name: "A", Key: "a"}, {Name: "B", Key: "later"}}}
+	q := p
+	q.Name = "two"
+	for range 2 { // the second time there is nothing to begin with
+		if err := g.begin(map[string]generator.Plan{"one": p, "two": q}, func() ([]vault.Entry, error) { return []vault.Entry{{Key: "a"}, {Key: "unused"}}, nil }); err != nil {
+			t.Fatal(err)
+		}
+		p.Sandbox.Command = "/bin/other"
+	}
+	p.Sandbox.Command = ""
+	if g.refusal(p) != "" || g.refusal(q) != "" || len(g.of["later"]) != 0 {
+		t.Errorf("%q, %q, %v", g.refusal(p), g.refusal(q), g.of)
+	}
+	if words, _ := g.claim(q, []string{"a", "later"}); words != "" || g.refusal(p) == "" {
+		t.Errorf("what is not in the vault is given to both: %q", words)
 	}
 }

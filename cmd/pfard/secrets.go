@@ -132,6 +132,9 @@ func (d *daemon) recordVault(p control.Peer, q control.Request, r control.Respon
 	if q.Server != "" {
 		attributes = append(attributes, "server", q.Server)
 	}
+	if r.Gift != nil && r.Gift.Given {
+		attributes = append(attributes, "why", strings.Join(r.Gift.Why, "; "))
+	}
 	if err != nil {
 		d.log.Warn("vault", append(attributes, "outcome", "failed", "error", err)...)
 		return
@@ -207,10 +210,9 @@ func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.C
 	}
 	var list []control.Change
 	err = d.do(func() error {
-		for _, c := range changes {
-			if err := d.receivers(c); err != nil {
-				return err
-			}
+		var failed error
+		for _, c := range changes { // all of them, whatever cannot be remembered of one
+			failed = errors.Join(failed, d.receivers(c))
 			told := control.Change{Key: c.Key, Result: string(c.Outcome), Unsearched: d.unsearched(c), Unrefreshed: d.unrefreshed(c)}
 			if c.Outcome != vault.Equal {
 				told.Uses = d.valueChanged(c.Key, atOnce)
@@ -218,7 +220,7 @@ func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.C
 			list = append(list, told)
 		}
 		d.tell()
-		return nil
+		return failed
 	})
 	d.awaitWire(list)
 	return list, err

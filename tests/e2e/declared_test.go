@@ -328,7 +328,7 @@ func TestBuiltInClients(t *testing.T) {
 			t.Errorf("the operator's call ends with %d, want %d", code, want)
 		}
 	}
-	awaitCode(1)
+	awaitCode(4)
 	if _, stderr, code := p.command("check"); code != 1 || !strings.Contains(stderr, "operator.hcl:1:1: error: Reserved name") {
 		t.Errorf("pfar check: %d, %s", code, stderr)
 	}
