@@ -67,7 +67,7 @@ func TestNothingLooserWithoutRecord(t *testing.T) {
 	base := t.TempDir()
 	dirs := control.Dirs{Config: filepath.Join(base, "mcp.d"), State: filepath.Join(base, "state"), Run: base}
 	start := func() *daemon {
-		d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), nil, "")
+		d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), vaultIn(t, dirs), "")
 		d.audit.open(false)
 		return d
 	}

@@ -17,7 +17,7 @@ import (
 func TestPoliciesAndClientsAreRecorded(t *testing.T) {
 	base := t.TempDir()
 	dirs := control.Dirs{Config: filepath.Join(base, "mcp.d"), State: filepath.Join(base, "state"), Run: base}
-	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), nil, "")
+	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), vaultIn(t, dirs), "")
 	for _, dir := range []string{dirs.State, dirs.Config, dirs.Policies(), dirs.Clients()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)

@@ -277,3 +277,12 @@ func TestWhoHasThemAtFirst(t *testing.T) {
 		t.Errorf("what is not in the vault is given to both: %q", words)
 	}
 }
+
+func vaultIn(t *testing.T, dirs control.Dirs) *vault.Vault {
+	t.Helper()
+	v, err := vault.Open(dirs.Vault())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

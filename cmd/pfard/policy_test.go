@@ -97,8 +97,8 @@ func TestPolicyInReports(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dirs := control.Dirs{Config: filepath.Join(base, "mcp.d")}
-	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), nil, "")
+	dirs := control.Dirs{State: t.TempDir(), Config: filepath.Join(base, "mcp.d")}
+	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), vaultIn(t, dirs), "")
 	d.reload()
 	r := d.report()
 	if r.Policies != filepath.Join(base, "policies.d") || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "no call is allowed") {
