@@ -101,11 +101,11 @@ func sentence(list []withheld) string {
 func (g *given) check(p generator.Plan) (list []withheld, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.withheld(p)
+	return g.judge(p)
 }
 
-// withheld is called with g.mu held.
-func (g *given) withheld(p generator.Plan) (list []withheld, err error) {
+// judge is check, called with g.mu held.
+func (g *given) judge(p generator.Plan) (list []withheld, err error) {
 	keys := g.concerned(p)
 	if g.broken != nil && len(keys) > 0 {
 		return nil, g.broken
@@ -154,7 +154,7 @@ func (g *given) terms(p generator.Plan, key string) generator.Terms {
 func (g *given) claim(p generator.Plan, keys []string) (refusal string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	list, err := g.withheld(p)
+	list, err := g.judge(p)
 	if err != nil || len(list) > 0 {
 		return refused(p, list), err
 	}
@@ -292,8 +292,8 @@ func (d *daemon) holdBack(s declaration.Server, p generator.Plan) (diags hcl.Dia
 	if !diags.HasErrors() {
 		return nil
 	}
-	if word := generator.Digest(p); word != have.refused {
-		have.refused = word
+	if word := generator.Digest(p); word != have.heldBefore {
+		have.heldBefore = word
 		for _, w := range list {
 			_ = d.delivery.over(toLauncher, w.key, "", s.Name, errors.New(w.String())) // nothing is handed over
 		}

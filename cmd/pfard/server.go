@@ -28,7 +28,7 @@ type server struct {
 	stale bool            // its file is broken now, or asks for secrets that it is not given
 	held  *generator.Plan // what its file says then, in the latter case
 
-	refused string // digest of what held was last, that its record is one
+	heldBefore string // digest of what held was last: it is recorded once
 
 	asleep bool // it does not run until a call wants it
 

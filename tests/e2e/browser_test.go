@@ -115,12 +115,12 @@ func (s *sites) got(host string) []string {
 	return found
 }
 
-// browser is the example, with other hosts.
-func (s *sites) browser(t *testing.T, hosts string) string {
+// exampleBrowser is an example of a browser, with other hosts.
+func exampleBrowser(t *testing.T, file, hosts string) string {
 	t.Helper()
-	text, ok := examples(t)["browser.hcl"]
+	text, ok := examples(t)[file]
 	if !ok {
-		t.Fatal("no examples/browser.hcl")
+		t.Fatalf("no examples/%s", file)
 	}
 	dir, err := npmServers()
 	check(t, err)
@@ -149,8 +149,8 @@ func startBrowsing(t *testing.T) *browsing {
 	b.private = directory(t, "")
 	put(t, filepath.Join(b.private, "notes.txt"), b.notes)
 	b.pfar = prepare(t, map[string]string{
-		"browser.hcl": s.browser(t, narrow), "browser.research.hcl": s.browser(t, narrow), "browser.wide.hcl": s.browser(t, wide),
-		"browser.tiers.hcl": withCaps(t, s.browser(t, narrow)),
+		"browser.hcl": exampleBrowser(t, "browser.hcl", narrow), "browser.research.hcl": exampleBrowser(t, "browser.hcl", narrow), "browser.wide.hcl": exampleBrowser(t, "browser.hcl", wide),
+		"browser.tiers.hcl": withCaps(t, exampleBrowser(t, "browser.hcl", narrow)),
 		"notes.hcl": declare("node", []string{npm(t, "@modelcontextprotocol/server-filesystem/dist/index.js"), b.private}, fmt.Sprintf(`
 label = "sensitive"
 sandbox { read_only = [%s] }

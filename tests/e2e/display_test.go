@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,7 +36,7 @@ func TestDisplay(t *testing.T) {
 		fmt.Fprintf(w, `<title>page</title><body style="background:#%06x"><script>onclick = () => { document.body.style.background = "#%06x" }</script>`, calm, clicked)
 	}))
 	t.Cleanup(page.Close)
-	p := start(t, map[string]string{"browser-headed.hcl": withDisplay(t, strings.TrimPrefix(page.URL, "http://"))})
+	p := start(t, map[string]string{"browser-headed.hcl": exampleBrowser(t, "browser-headed.hcl", fmt.Sprintf("allowed_domains = [%q]", strings.TrimPrefix(page.URL, "http://")))})
 	p.await("the tools of the browser", 2*soon, func(r control.Report) bool { return server(r, "browser-headed").Tools > 0 })
 	if out, errs, code := p.command("call", "browser-headed.browser_navigate", "--url", page.URL+"/"); code != 0 || !strings.Contains(out, "Page Title: page") {
 		t.Fatalf("the page did not open: %d %s%s", code, errs, out)
@@ -48,21 +47,6 @@ func TestDisplay(t *testing.T) {
 	v.await(t, calm)
 	v.click(t)
 	v.await(t, clicked)
-}
-
-// withDisplay is the example, with another host.
-func withDisplay(t *testing.T, host string) string {
-	t.Helper()
-	text, ok := examples(t)["browser-headed.hcl"]
-	if !ok {
-		t.Fatal("no examples/browser-headed.hcl")
-	}
-	dir, err := npmServers()
-	check(t, err)
-	node, err := filepath.EvalSymlinks(npmClient(t, ".bin/node")) // Debian's is too old for the server
-	check(t, err)
-	text = strings.NewReplacer("${servers}", dir, `command = "node"`, "command = "+quote(node)).Replace(text)
-	return regexp.MustCompile(`(?m)^allowed_domains.*$`).ReplaceAllLiteralString(text, fmt.Sprintf("allowed_domains = [%q]", host))
 }
 
 // nobodyElse wants a socket to be closed to another user, for whom curl does not even connect.
