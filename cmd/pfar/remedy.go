@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
@@ -29,6 +30,9 @@ func remedy(s control.Server) string {
 	case control.Sleeping:
 		return "pfar start " + s.Name
 	case control.Waiting:
+		if give := "pfar vault give " + s.Name; strings.HasSuffix(s.Detail, ": "+give) { // words of a declaration stand before it
+			return give
+		}
 		if command := vaultSet.FindString(s.Detail); command != "" {
 			return command
 		}
