@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"time"
 
+	sdjournal "github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/question"
 	"golang.org/x/sys/unix"
 )
@@ -44,6 +45,7 @@ func main() {
 	default:
 		err = run(ctx, *path, *idle)
 	}
+	sdjournal.Settle()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-egress: %v\n", err)
 		os.Exit(1)

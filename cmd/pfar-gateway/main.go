@@ -53,7 +53,9 @@ func main() {
 	defer stop()
 	full := func() { _, _ = daemon.SdNotify(false, units.NotifyLogFull+"=1") }
 	log := slog.New(journal.New(&journal.Counted{To: os.Stderr, Every: units.LogSegment, Full: full}))
-	if err := run(ctx, o, log); err != nil {
+	err := run(ctx, o, log)
+	journal.Settle()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-gateway: %v\n", err)
 		os.Exit(1)
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/question"
 )
 
@@ -56,6 +57,7 @@ func main() {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
 	}
+	journal.Settle()
 	os.Exit(code)
 }
 

@@ -32,7 +32,7 @@ func main() {
 	log := slog.New(journal.New(os.Stderr))
 	if *failed != "" {
 		tellFailed(context.Background(), *failed, dirs, os.Getenv, log)
-		return
+		exit(nil)
 	}
 	if *end {
 		exit(unhold(holdState(dirs)))
@@ -50,6 +50,7 @@ func main() {
 }
 
 func exit(err error) {
+	journal.Settle()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "pfard: %v\n", err)
 		os.Exit(1)

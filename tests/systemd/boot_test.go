@@ -148,6 +148,27 @@ func TestRefusalIsInTheJournal(t *testing.T) {
 	}
 }
 
+// TestLastWords: what a launcher says before it ends is its unit's in the journal, also if journald is late to read it.
+func TestLastWords(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	m.Put(t, "/etc/pfar/mcp.d/killed.hcl", declared(""), 0o644)
+	m.Run(t, "systemctl", "start", "pfar.target")
+	isActive(t, m, "pfar-mcp@killed.service", "active")
+	m.Run(t, "sh", "-c", `set -e
+		systemctl kill --signal=STOP systemd-journald.service
+		trap 'systemctl kill --signal=CONT systemd-journald.service' EXIT
+		systemctl kill --signal=KILL pfar-mcp-killed.scope
+		sleep 0.3`) // shorter than a launcher waits, longer than it takes to end
+	bed.Eventually(t, 20*time.Second, func() error {
+		all := entries(t, m, "PFAR_SERVER=killed", "SYSLOG_IDENTIFIER=pfar-sandbox", "PRIORITY=4")
+		if len(all) != 1 || all[0]["_SYSTEMD_UNIT"] != "pfar-mcp@killed.service" {
+			return fmt.Errorf("the launcher's words: %v", all)
+		}
+		return nil
+	})
+}
+
 // TestFailure: a server that crashes three times in a row is disabled, and the owner is told once, with the reason.
 func TestFailure(t *testing.T) {
 	t.Parallel()
