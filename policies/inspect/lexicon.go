@@ -165,7 +165,7 @@ func ascii(text string) bool {
 	i := 0
 	for ; i+8 <= len(text); i += 8 {
 		w := scan.Load(text, i)
-		if scan.Beyond(w)|scan.Between(w, 0, 0x1f)&^scan.Between(w, '\t', '\n')|scan.Between(w, 0x7f, 0x7f) != 0 {
+		if scan.Odd(w) && scan.Beyond(w)|scan.Between(w, 0, 0x1f)&^scan.Between(w, '\t', '\n')|scan.Between(w, 0x7f, 0x7f) != 0 {
 			return false
 		}
 	}

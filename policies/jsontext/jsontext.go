@@ -11,17 +11,15 @@ import (
 // Closing returns the index of the quote that ends the string from i on, which is behind its first quote, and whether something in it
 // is escaped. b is known to be JSON.
 func Closing(b []byte, i int) (end int, escaped bool) {
-	quote := i - 1
-	for {
-		if quote < i {
-			quote = i + bytes.IndexByte(b[i:], '"')
+	for end = i; ; end++ {
+		end += bytes.IndexByte(b[end:], '"')
+		k := end
+		for b[k-1] == '\\' { // two of them are one
+			k--
 		}
-		k := bytes.IndexByte(b[i:quote], '\\')
-		if k < 0 {
-			return quote, escaped
+		if (end-k)%2 == 0 {
+			return end, bytes.IndexByte(b[i:end], '\\') >= 0
 		}
-		escaped = true
-		i += k + 2
 	}
 }
 

@@ -27,6 +27,10 @@ func Between(w uint64, lo, hi byte) uint64 {
 // Beyond returns the highest bit of each byte that is no ASCII.
 func Beyond(w uint64) uint64 { return w & high }
 
+// Odd reports whether one of the eight bytes may be a control character or no ASCII, which in most texts few are: there is no such byte
+// if it does not.
+func Odd(w uint64) bool { return (w|(w-0x20*each)|(w+each))&high != 0 }
+
 // Bits gathers highest bits: that of the first byte becomes the lowest.
 func Bits(m uint64) uint64 { return (m >> 7) * 0x0102040810204080 >> 56 }
 

@@ -8,7 +8,7 @@ import (
 
 // TestBytes has every byte in every place, among neighbours that carry most.
 func TestBytes(t *testing.T) {
-	for _, among := range []byte{0, 0x7f, 0x80, 0xff} {
+	for _, among := range []byte{0, ' ', '~', 0x7f, 0x80, 0xff} {
 		for at := range 8 {
 			for c := range 256 {
 				b := bytes.Repeat([]byte{among}, 9)
@@ -22,6 +22,9 @@ func TestBytes(t *testing.T) {
 					if got := Bits(Between(w, r[0], r[1]))>>at&1 == 1; got != want {
 						t.Errorf("%x: byte %d is from %x to %x: %v", b, at, r[0], r[1], got)
 					}
+				}
+				if alike := among >= ' ' && among < 0x7f; alike && Odd(w) != (c < ' ' || c >= 0x7f) || c < ' ' && !Odd(w) || c >= 0x7f && !Odd(w) {
+					t.Errorf("%x: byte %d is odd: %v", b, at, Odd(w))
 				}
 				if got := Bits(Beyond(w))>>at&1 == 1; got != (c >= 0x80) {
 					t.Errorf("%x: byte %d is no ASCII: %v", b, at, got)
