@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -91,18 +90,22 @@ func (s *supervised) awaitReady() {
 	}
 }
 
-// maxLine bounds one line of the child's standard error.
+// maxLine bounds one line of the child's standard error, in bytes. A longer one comes in pieces.
 const maxLine = 1 << 20
 
 func (s *supervised) readLines(r io.Reader) {
 	defer close(s.lines)
 	scanner := bufio.NewScanner(r)
-	scanner.Buffer(nil, maxLine)
+	scanner.Buffer(nil, 2*maxLine)
+	scanner.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+		n, line, err := bufio.ScanLines(data, atEOF)
+		if n == 0 && len(data) >= maxLine {
+			n, line = len(data), data
+		}
+		return n, line, err
+	})
 	for scanner.Scan() {
 		s.lines <- scanner.Text()
-	}
-	if errors.Is(scanner.Err(), bufio.ErrTooLong) {
-		io.Copy(io.Discard, r) // or the child would block
 	}
 }
 
