@@ -59,6 +59,12 @@ func acted(a operator.Act) audit.Record {
 	default:
 		r.Kind = audit.Approval
 	}
+	if a.Was != nil {
+		r.Before = &audit.Label{Label: a.Was.Label}
+		for _, s := range a.Was.Sources {
+			r.Before.Sources = append(r.Before.Sources, s.String())
+		}
+	}
 	if a.Failed != "" {
 		r.Outcome, r.Reason = "failed", a.Failed
 	}

@@ -14,8 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/gate"
 )
 
 // ask sends a request to one of a gateway's Unix sockets.
@@ -96,6 +98,17 @@ func TestActsAreRecorded(t *testing.T) {
 		if !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s\ngot  %+v\nwant %+v", tt.verb, got, tt.want)
 		}
+	}
+}
+
+// TestWhatASessionHadSeenIsRecorded when it is made to have seen nothing.
+func TestWhatASessionHadSeenIsRecorded(t *testing.T) {
+	raw := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
+	got := acted(operator.Act{Verb: "reset-session", Subject: "laptop/h", Was: &label.Session{
+		Label: raw, Sources: []label.Source{{Server: "notion", Tool: "search", Call: "a"}, {Server: "mail", Call: "b"}},
+	}})
+	if want := (&audit.Label{Label: raw, Sources: []string{"notion.search (a)", "mail (b)"}}); !reflect.DeepEqual(got.Before, want) {
+		t.Errorf("got %+v, want %+v", got.Before, want)
 	}
 }
 

@@ -560,6 +560,9 @@ func TestSessions(t *testing.T) {
 	for _, r := range s.records(nil) {
 		if r.Kind == audit.Session {
 			done = append(done, r.Method+" "+r.Client+"/"+r.Session)
+			if r.Method == "reset-session" && (r.Before == nil || r.Before.Label.String() != raw || len(r.Before.Sources) == 0) {
+				t.Errorf("what the session had seen: %+v", r.Before)
+			}
 		}
 	}
 	for _, want := range []string{"new-session " + a.name() + "/" + handle, "end-session " + a.name() + "/" + handle, "reset-session " + name} {

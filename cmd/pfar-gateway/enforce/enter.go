@@ -178,7 +178,7 @@ func (p *Point) open(pass *Passage, w *weighed, r *Request, after gate.Label, fo
 	if d.Verdict != gate.Deny {
 		record.After = p.labelled(pass.who, after)
 		if after != w.session.Label {
-			record.After.Sources = append(record.After.Sources, source(pass.item.Server, pass.item.Name, pass.id))
+			record.After.Sources = append(record.After.Sources, label.Source{Server: pass.item.Server, Tool: pass.item.Name, Call: pass.id}.String())
 		}
 	}
 	return p.Trail.Open(&record)

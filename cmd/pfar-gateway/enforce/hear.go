@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
 )
@@ -30,7 +31,7 @@ func (p *Point) Hear(ctx context.Context, who Identity, server string, declared 
 	if after := w.session.Label.Join(pass.Label()); after != w.session.Label {
 		err := p.Trail.Append(&audit.Record{
 			Kind: audit.Session, ID: pass.id, Client: who.Client, Session: who.Handle, Server: server, Method: method,
-			Before: p.labelled(who, w.session.Label), After: &audit.Label{Label: after, Sources: []string{source(server, "", pass.id)}},
+			Before: p.labelled(who, w.session.Label), After: &audit.Label{Label: after, Sources: []string{label.Source{Server: server, Call: pass.id}.String()}},
 		})
 		if err != nil {
 			return nil, err

@@ -58,16 +58,8 @@ func (p *Point) labelled(who Identity, l gate.Label) *audit.Label {
 	}
 	for _, s := range p.Sessions.Sources(who.Client, who.Handle) {
 		if s.Label.Below(l) { // others have come since
-			known.Sources = append(known.Sources, source(s.Server, s.Tool, s.Call))
+			known.Sources = append(known.Sources, s.String())
 		}
 	}
 	return known
-}
-
-// source is what has raised a label, in words.
-func source(server, name, call string) string {
-	if name != "" {
-		name = "." + name
-	}
-	return server + name + " (" + call + ")"
 }

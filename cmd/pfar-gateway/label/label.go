@@ -31,6 +31,15 @@ type Source struct {
 	Label  gate.Label `json:"label"` // of the session or server from then on
 }
 
+// String is what came from a server, in words: "notion.search (CALL)".
+func (s Source) String() string {
+	name := s.Tool
+	if name != "" {
+		name = "." + name
+	}
+	return s.Server + name + " (" + s.Call + ")"
+}
+
 // Session is what is known of one, for people.
 type Session struct {
 	Client  string     `json:"client"`

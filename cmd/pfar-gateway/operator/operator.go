@@ -27,6 +27,7 @@ type Act struct {
 	Verb    string            `json:"verb"`    // approve, deny, forget-rule, new-session, reset-session, thaw-session, end-session, clear-stain
 	Subject string            `json:"subject"` // an id, CLIENT/HANDLE or a server
 	Detail  string            `json:"detail,omitempty"`
+	Was     *label.Session    `json:"was,omitempty"`    // of a session: what it had seen until then
 	Failed  string            `json:"failed,omitempty"` // why it was not done; "": it is about to be, or was
 }
 

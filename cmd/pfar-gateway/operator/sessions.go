@@ -45,7 +45,11 @@ func (d *Desk) sessions(mux *http.ServeMux) {
 		mux.HandleFunc("POST /sessions/{client}/{handle}/"+verb, func(w http.ResponseWriter, r *http.Request) {
 			client, handle := r.PathValue("client"), r.PathValue("handle")
 			subject := client + "/" + handle
-			d.act(w, r, Act{Verb: verb + "-session", Subject: subject}, map[string]string{"session": subject, "result": verb}, func() error {
+			act := Act{Verb: verb + "-session", Subject: subject}
+			if was, err := d.Sessions.Show(client, handle); err == nil {
+				act.Was = &was
+			}
+			d.act(w, r, act, map[string]string{"session": subject, "result": verb}, func() error {
 				return named(r, do(client, handle, approver(r).Name))
 			})
 		})
