@@ -400,5 +400,8 @@ func (x *exchange) heard(up *registry.Upstream, err error) error {
 	if !x.capable("elicitation") {
 		return incapable(up.Server().Name, "elicitation")
 	}
+	if x.session != nil {
+		x.session.sub.expectsAll(up.Server().Name, e.Raw)
+	}
 	return x.fencedError(up, e)
 }
