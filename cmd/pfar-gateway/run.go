@@ -131,7 +131,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	g.endpoint.Gate(g.point)
 	g.endpoint.AwaitClients()
 	g.endpoint.Observe(tel)
-	tel.Gauges(func() []telemetry.Gauge { return gauges(g.registry) })
+	tel.Gauges(g.registry.Gauges)
 	g.registry.Watch(g.event)
 	return g, nil
 }
@@ -213,17 +213,6 @@ func (g *gateway) counted(clients http.Handler, operators []uint32) http.Handler
 		}
 		clients.ServeHTTP(w, r)
 	})
-}
-
-// gauges is the registry's view of its servers.
-func gauges(reg *registry.Registry) []telemetry.Gauge {
-	var list []telemetry.Gauge
-	for _, f := range reg.Facts() {
-		list = append(list, telemetry.Gauge{
-			Server: f.Server, Up: f.Up, Tools: f.Tools, Held: f.Held, Queue: f.Queue, InFlight: f.InFlight, Sessions: f.Sessions, Faults: f.Faults, Leaks: f.Leaks,
-		})
-	}
-	return list
 }
 
 // lastSpans sends what traces wait, after the last call.

@@ -91,7 +91,7 @@ func TestQuestionsEndWithTheirCalls(t *testing.T) {
 			if got := g.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo"`, `{"elicitation":{}}`); !strings.Contains(got, "Name?") {
 				t.Fatalf("time %d: %s", i, got)
 			}
-			registrytest.Eventually(t, "the call is given up", func() bool { return len(g.srv.room) == 0 && g.Facts()[0].InFlight == 0 })
+			registrytest.Eventually(t, "the call is given up", func() bool { return len(g.srv.room) == 0 && g.Gauges()[0].InFlight == 0 })
 		}
 	})
 	t.Run("in a session", func(t *testing.T) {
