@@ -103,16 +103,17 @@ func (g *gateway) goOn(ctx context.Context, before map[string][]*os.File, log *s
 	}
 	g.registry.Stores(store)
 	g.store = store
-	g.takeSecrets(before[units.FDSecrets])
-	g.takePolicy(before[units.FDPolicy])
-	delete(before, units.FDSecrets)
-	g.admitted.take(g, before[units.FDClients])
-	delete(before, units.FDClients)
-	delete(before, units.FDPolicy)
-	g.takeAudit(before[units.FDAudit])
-	delete(before, units.FDAudit)
-	sessions := before[units.FDSessions]
-	delete(before, units.FDSessions)
+	var sessions []*os.File
+	for _, own := range []struct {
+		name string
+		take func([]*os.File)
+	}{
+		{units.FDSecrets, g.takeSecrets}, {units.FDPolicy, g.takePolicy}, {units.FDClients, g.takeClients}, {units.FDAudit, g.takeAudit},
+		{units.FDSessions, func(files []*os.File) { sessions = files }},
+	} {
+		own.take(before[own.name])
+		delete(before, own.name)
+	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		p, err := keep.Take(before[name])
 		if err == nil {
@@ -182,10 +183,16 @@ func (h *handedDown) take(files []*os.File, log *slog.Logger, learn func([]byte)
 }
 
 // keep stores it in the place of what was there. Without a store there is no next one that could begin with it.
-func (h *handedDown) keep(store *units.Store, b []byte) error {
+func (h *handedDown) keep(store *units.Store, b []byte, log *slog.Logger) {
 	if store == nil {
-		return nil
+		return
 	}
+	if err := h.replace(store, b); err != nil {
+		log.Warn("the next gateway will have to wait for pfard", "name", h.name, "error", err.Error())
+	}
+}
+
+func (h *handedDown) replace(store *units.Store, b []byte) error {
 	f, err := units.Sealed(h.name, b)
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/redact"
@@ -76,7 +77,7 @@ type gateway struct {
 	changed   chan struct{}   // something has, in what is served
 	pfard     *control.Client // nil: nobody to ask for anything
 	secrets   *registry.Redaction
-	admitted  admitted
+	before    *[]access.Client // that the gateway before this one was told of; nil: nothing
 	audit     *trail.Log
 	auditFull <-chan struct{} // the file has enough
 	store     *units.Store    // nil: there is none
@@ -84,9 +85,10 @@ type gateway struct {
 	panel     *inspect.Panel
 
 	// What is in the store, and belongs to whoever follows pfard once that runs.
-	keptSecrets, keptPolicy handedDown
-	keepAudit               bool // in the store: a service manager that is pfard itself opens it again
-	log                     *slog.Logger
+	keptSecrets, keptPolicy, keptClients handedDown
+
+	keepAudit bool // in the store: a service manager that is pfard itself opens it again
+	log       *slog.Logger
 }
 
 // assemble makes the parts and tells them of each other.
@@ -111,6 +113,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	g := &gateway{
 		telemetry: tel, pins: store, registry: registry.New(log, version, registry.DefaultLimits()), changed: make(chan struct{}, 1), secrets: secrets, log: log,
 		keepAudit: o.keepAudit, keptSecrets: handedDown{name: units.FDSecrets, most: attach.MaxSet}, keptPolicy: handedDown{name: units.FDPolicy, most: gate.MaxPolicy},
+		keptClients: handedDown{name: units.FDClients, most: maxClients},
 	}
 	g.registry.Pin(store)
 	if err := g.remember(o.state); err != nil {
@@ -131,7 +134,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	g.endpoint.Gate(g.point)
 	g.endpoint.AwaitClients()
 	g.endpoint.Observe(tel)
-	tel.Gauges(func() []telemetry.Gauge { return gauges(g.registry) })
+	tel.Gauges(g.registry.Gauges)
 	g.registry.Watch(g.event)
 	return g, nil
 }
@@ -215,17 +218,6 @@ func (g *gateway) counted(clients http.Handler, operators []uint32) http.Handler
 	})
 }
 
-// gauges is the registry's view of its servers.
-func gauges(reg *registry.Registry) []telemetry.Gauge {
-	var list []telemetry.Gauge
-	for _, f := range reg.Facts() {
-		list = append(list, telemetry.Gauge{
-			Server: f.Server, Up: f.Up, Tools: f.Tools, Held: f.Held, Queue: f.Queue, InFlight: f.InFlight, Sessions: f.Sessions, Faults: f.Faults, Leaks: f.Leaks,
-		})
-	}
-	return list
-}
-
 // lastSpans sends what traces wait, after the last call.
 func lastSpans(tel *telemetry.Telemetry, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), spanTime)
@@ -288,9 +280,7 @@ func (g *gateway) followSecrets(ctx context.Context) {
 			}
 			g.secrets.Learn(set)
 			heard()
-			if err := g.keptSecrets.keep(g.store, b); err != nil {
-				g.log.Warn("the next gateway will have to wait for pfard", "error", err.Error())
-			}
+			g.keptSecrets.keep(g.store, b, g.log)
 			return nil
 		})
 	})
@@ -306,9 +296,7 @@ func (g *gateway) followPolicy(ctx context.Context) {
 			}
 			g.decideBy(policy)
 			heard()
-			if err := g.keptPolicy.keep(g.store, b); err != nil {
-				g.log.Warn("the next gateway will have to wait for pfard", "error", err.Error())
-			}
+			g.keptPolicy.keep(g.store, b, g.log)
 			return nil
 		})
 	})

@@ -432,6 +432,8 @@ func TestSessions(t *testing.T) {
 		{[]string{"sessions", "show", "laptop"}, exitOK, "laptop/default: sensitive raw", ""},
 		{[]string{"sessions", "show", "nobody"}, exitNoSuch, "", "no such session"},
 		{[]string{"sessions", "show", "laptop/Of_a-Client"}, exitNoSuch, "", "no such session"}, // though there might be
+		{[]string{"sessions", "show"}, exitUsage, "", "missing CLIENT[/HANDLE]\n"},
+		{[]string{"sessions", "end"}, exitUsage, "", "missing CLIENT/HANDLE\n"}, // the default one does not end
 		{[]string{"sessions", "show", "../x"}, exitUsage, "", "want CLIENT/HANDLE"},
 		{[]string{"sessions", "show", "laptop/"}, exitUsage, "", "want CLIENT/HANDLE"},
 		{[]string{"sessions", "show", "laptop/default/x"}, exitUsage, "", "want CLIENT/HANDLE"},

@@ -154,7 +154,8 @@ func (p plainRefusals) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, refusedByGateway(resp)
 }
 
-// openGateway begins a session. The caller closes it.
+// openGateway begins a session. The caller closes it. mcp-go bounds no answer; the gateway sends no longer one than the line that it
+// reads of a server (registry.Limits.Line), and what its fence adds.
 func (c *cli) openGateway(ctx context.Context) (*gateway, error) {
 	endpoint, err := c.persona.endpoint("")
 	if err != nil {

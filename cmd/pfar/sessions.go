@@ -18,8 +18,8 @@ import (
 const sessionsHelp = `Show what the clients' sessions may have seen. What a server says joins its label to the session's, and a session
 keeps it however often its client connects: it is what the policy decides by. Only "reset" takes it away.
 
-A client has one session, "default". "new" makes another one, for a task that is to begin with nothing seen: its
-client uses it at /mcp/CLIENT/HANDLE.
+A client has one session, "default", which is meant where no HANDLE is given. "new" makes another one, for a task
+that is to begin with nothing seen: its client uses it at /mcp/CLIENT/HANDLE.
 
 A server that a session has written to is stained with the session's label: what it says has at least that one,
 until "clear".`
@@ -27,9 +27,10 @@ until "clear".`
 func (c *cli) sessionsCommand() *cobra.Command {
 	list := func(cmd *cobra.Command, _ []string) error { return c.sessionsList(cmd.Context()) }
 	var yes bool
-	act := func(use, short, verb, question string) *cobra.Command {
+	act := func(use, short, question string) *cobra.Command {
+		verb, session, _ := strings.Cut(use, " ")
 		cmd := c.outputFlag(&cobra.Command{
-			Use: use + " CLIENT/HANDLE", Short: short, Args: arguments("CLIENT/HANDLE"), ValidArgsFunction: offerFirst(c.offeredSessions),
+			Use: use, Short: short, Args: arguments(session), ValidArgsFunction: offerFirst(c.offeredSessions),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.sessionAct(cmd.Context(), args[0], verb, question, yes)
 			},
@@ -50,16 +51,16 @@ func (c *cli) sessionsCommand() *cobra.Command {
 	root.AddCommand(
 		c.outputFlag(&cobra.Command{Use: "list", Short: "All sessions", Args: arguments(), RunE: list}),
 		c.outputFlag(&cobra.Command{
-			Use: "show CLIENT/HANDLE", Short: "Show what raised a session's label", Args: arguments("CLIENT/HANDLE"), ValidArgsFunction: offerFirst(c.offeredSessions),
+			Use: "show CLIENT[/HANDLE]", Short: "Show what raised a session's label", Args: arguments("CLIENT[/HANDLE]"), ValidArgsFunction: offerFirst(c.offeredSessions),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.sessionsShow(cmd.Context(), args[0]) },
 		}),
 		c.outputFlag(&cobra.Command{
 			Use: "new CLIENT", Short: "Make another session of a client, and print its handle", Args: arguments("CLIENT"),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.sessionsNew(cmd.Context(), args[0]) },
 		}),
-		act("reset", "Let a session begin anew", "reset", "Forget what %s has seen? Whatever its model still remembers of that is no longer guarded against."),
-		act("thaw", "Let a session go on that was frozen by denials", "thaw", "Let %s go on?"),
-		act("end", "End a session that was made with new", "end", "End %s?"),
+		act("reset CLIENT[/HANDLE]", "Let a session begin anew", "Forget what %s has seen? Whatever its model still remembers of that is no longer guarded against."),
+		act("thaw CLIENT[/HANDLE]", "Let a session go on that was frozen by denials", "Let %s go on?"),
+		act("end CLIENT/HANDLE", "End a session that was made with new", "End %s?"),
 		c.outputFlag(&cobra.Command{
 			Use: "stains", Short: "The servers that hold what sessions had seen", Args: arguments(),
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.stains(cmd.Context()) },
@@ -120,7 +121,7 @@ func sessionPath(name string) (string, error) {
 		handle = access.DefaultSession
 	}
 	if declaration.ClientNameFault(client) != "" || !access.ValidHandle(handle) {
-		return "", usage("%q is no session: want CLIENT/HANDLE", name).withHint("pfar sessions")
+		return "", usage("%q is no session: want CLIENT/HANDLE, or CLIENT for its default one", name).withHint("pfar sessions")
 	}
 	return "/sessions/" + client + "/" + handle, nil
 }

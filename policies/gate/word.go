@@ -26,7 +26,7 @@ type Word struct {
 	From  string `json:"from"`            // where it stands, as Facts.From has it
 }
 
-// Trust is what pynchy's four flags say. "forbidden" denies: of the first two every call, of the others what is not a read.
+// Trust is the four flags of a block trust. "forbidden" denies: of the first two every call, of the others what is not a read.
 type Trust struct {
 	PublicSource    Flag `json:"public_source,omitzero"`    // strangers can write what comes out: it is raw, and else clean
 	SecretData      Flag `json:"secret_data,omitzero"`      // what comes out is sensitive at least, and else internal at most
@@ -53,7 +53,7 @@ func (f Flag) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 // UnmarshalText reads the word; any other is an error.
 func (f *Flag) UnmarshalText(b []byte) error { return read(flags, b, f) }
 
-// Semantics is PFAR's word for a tool's effect. The zero value is not said.
+// Semantics is whether a tool reads or writes, as a declaration may say in place of its effect. The zero value is not said.
 type Semantics uint8
 
 const (

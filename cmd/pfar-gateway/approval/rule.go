@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -219,7 +218,7 @@ func (s *Store) ForgetRule(id string) error {
 func (s *Store) Policy(digest string) error {
 	s.rulesMu.RLock()
 	var void []string
-	for id, r := range maps.All(s.rules) {
+	for id, r := range s.rules {
 		if r.Policy != digest {
 			void = append(void, id)
 		}

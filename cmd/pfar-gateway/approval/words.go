@@ -50,11 +50,7 @@ const Code = -32061
 
 // Error is the answer to other requests that were not run.
 func (o Outcome) Error(call string) *jsonrpc.Error {
-	return failure(Code, o.Text(call), o.meta()["pfar/approval"])
-}
-
-func failure(code int, text string, data any) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: code, Text: text, Data: encode(data)}
+	return &jsonrpc.Error{Code: Code, Text: o.Text(call), Data: encode(o.meta()["pfar/approval"])}
 }
 
 func encode(v any) []byte {

@@ -22,7 +22,7 @@ import (
 // Identity is who asks, as authenticated.
 type Identity struct {
 	Client  string
-	Handle  string // of the gate's session
+	Handle  string // of the session whose label counts: one that the operator has minted, the default one, or one of a single connection
 	Proof   string // how it has shown that it is that client
 	Profile string
 	Rights  *access.Rights // what the client's declaration says of servers; nil: nothing

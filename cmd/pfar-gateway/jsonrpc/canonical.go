@@ -136,16 +136,16 @@ func (s *scanner) decoded(i int) (string, int, error) {
 	if err != nil {
 		return "", end, err
 	}
-	if HalfCharacter(s.b[i:end]) {
+	if halfCharacter(s.b[i:end]) {
 		return "", end, errors.New(`it has half a character, \ud800 to \udfff alone`)
 	}
 	text, err := String(s.b[i:end])
 	return text, end, err
 }
 
-// HalfCharacter reports whether an escape in valid JSON is one half of a UTF-16 pair without the other, which
+// halfCharacter reports whether an escape in valid JSON is one half of a UTF-16 pair without the other, which
 // encoding/json reads as U+FFFD, whichever half it is, and other programs as it stands there.
-func HalfCharacter(raw []byte) bool {
+func halfCharacter(raw []byte) bool {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return false
 	}

@@ -1,8 +1,11 @@
 package pins
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -89,10 +92,14 @@ func (p *page) write(s string) {
 // show prints a definition for people: canonical, indented, with the lines of long texts apart, and nothing in it that a
 // terminal acts on or that is not to be seen. It returns how many bytes are left out.
 func show(raw []byte) (string, int) {
-	v, err := decode(raw)
+	b, err := canonical(raw)
 	if err != nil {
 		return "(it cannot be read)\n", 0
 	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var v any
+	_ = d.Decode(&v) // the canonical form is JSON
 	var p page
 	p.value(v, "\n")
 	return string(p.b) + "\n", p.left
@@ -107,7 +114,7 @@ func (p *page) value(v any, line string) {
 	switch v := v.(type) {
 	case map[string]any:
 		p.write("{")
-		for i, name := range names(v) {
+		for i, name := range slices.Sorted(maps.Keys(v)) {
 			p.between(i, inner)
 			p.write(visible(name) + ": ")
 			p.value(v[name], inner)
@@ -131,7 +138,8 @@ func (p *page) value(v any, line string) {
 			p.write(visible(text))
 		}
 	default:
-		p.write(string(appendValue(nil, v)))
+		b, _ := json.Marshal(v) // a number as it was written, true, false or null
+		p.write(string(b))
 	}
 }
 

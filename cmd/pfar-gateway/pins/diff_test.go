@@ -95,7 +95,7 @@ func TestLongDiffs(t *testing.T) {
 		"all escapes":   {nil, long("\u202e", 1<<18), true},
 		"only the end":  {long("x", 2<<20), append(long("x", 2<<20)[:2<<20], "evil\""...), true},
 		"long and same": {long("a line\n", 100_000), append(long("a line\n", 100_000)[:1+8*99_999], "evil\""...), false},
-		"deep":          {nil, json.RawMessage(strings.Repeat(`[`, maxDepth) + strings.Repeat("]", maxDepth)), false},
+		"deep":          {nil, json.RawMessage(strings.Repeat(`[`, deepest) + strings.Repeat("]", deepest)), false},
 	} {
 		d, cut := compare("x", c.a, c.b)
 		if (cut > 0) != c.cut || len(d) > maxDiff+100 {

@@ -30,6 +30,14 @@ func TestSame(t *testing.T) {
 	}
 }
 
+// TestKeptDigest: a digest is in the files of pins, so that it is the same in every version.
+func TestKeptDigest(t *testing.T) {
+	const kept = "20f93b3eb2dd6dfd3f3606b6a5aeda9e5f46ad817a43e1ba614511dbc4ff51dd" // of {"n":1.50,"name":"é\u003c","o":{"a":{},"z":[null,false]}}
+	if d, err := digest([]byte(`{"o":{"z":[ null,false ],"a":{}}, "name":"\u00e9<", "icons":[], "n":1.50, "_meta":{"n":2}}`)); d != kept || err != nil {
+		t.Errorf("%s, %v, want %s", d, err, kept)
+	}
+}
+
 // TestDifferent: no two of these have the same digest, and people see that they differ.
 func TestDifferent(t *testing.T) {
 	seen, looks := map[string]string{}, map[string]string{}
@@ -53,6 +61,9 @@ func TestDifferent(t *testing.T) {
 		seen[d], looks[look] = s, s
 	}
 }
+
+// deepest is how deep a definition may nest (jsonrpc.Canonical).
+const deepest = 512
 
 // TestReadDifferently: what programs read differently has no digest, so that nobody accepts one reading and is served the other.
 func TestReadDifferently(t *testing.T) {
@@ -80,14 +91,14 @@ func TestReadDifferently(t *testing.T) {
 		`{"_meta":1,"x":{"_meta":"\ud800"}}`:      "half a character",
 		`{"icons":1,"_meta":2,"x":{"a":1,"a":2}}`: `member "a" comes twice`,
 		`[{"_meta":"\ud800"}]`:                    "half a character",
-		strings.Repeat("[", maxDepth+2) + strings.Repeat("]", maxDepth+2): "nests deeper",
-		strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000):       "not JSON",
+		strings.Repeat("[", deepest+2) + strings.Repeat("]", deepest+2): "nests deeper",
+		strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000):     "not JSON",
 	} {
 		if d, err := digest([]byte(s)); d != "" || err == nil || !strings.Contains(err.Error(), problem) || len(err.Error()) > 500 {
 			t.Errorf("%.80s: %q, %v, want %q", s, d, err, problem)
 		}
 	}
-	for _, s := range []string{`"\ud83d\ude00"`, `"\\ud800"`, `"\\\\ud800"`, `"\uD83D\uDE00\ud83d\ude00"`, `"\u00e9\\"`, "[" + strings.Repeat("[", maxDepth-1) + strings.Repeat("]", maxDepth)} {
+	for _, s := range []string{`"\ud83d\ude00"`, `"\\ud800"`, `"\\\\ud800"`, `"\uD83D\uDE00\ud83d\ude00"`, `"\u00e9\\"`, "[" + strings.Repeat("[", deepest-1) + strings.Repeat("]", deepest)} {
 		if _, err := digest([]byte(s)); err != nil {
 			t.Errorf("%.80s: %v", s, err)
 		}

@@ -28,8 +28,8 @@ type stored struct {
 	by    map[string]*Upstream // by the name that they are stored under
 }
 
-// maxKept bounds them: each takes four descriptors, the client sessions' memory one, and the secrets one.
-const maxKept = (units.MaxStored - 2) / 4
+// maxKept bounds them: each takes four descriptors.
+const maxKept = (units.MaxStored - units.OwnStored) / 4
 
 // Stores has servers stored for the next gateway, from before there is any.
 func (r *Registry) Stores(s Store) { r.stored = stored{store: s, by: make(map[string]*Upstream)} }

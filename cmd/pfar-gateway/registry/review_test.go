@@ -156,7 +156,7 @@ func TestProcessThatIsNotOpened(t *testing.T) {
 				if code(err) != tt.code || !strings.HasPrefix(err.Error(), `starting a process of "s" for this session: `) || !strings.Contains(err.Error(), "why") {
 					t.Errorf("%v, want code %d", err, tt.code)
 				}
-				registrytest.Eventually(t, "the process is not in the books", func() bool { return r.Facts()[0].Sessions == 0 })
+				registrytest.Eventually(t, "the process is not in the books", func() bool { return r.Gauges()[0].Sessions == 0 })
 			}
 		})
 	}
@@ -175,7 +175,7 @@ func TestProcessThatIsNotClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.End(own)
-	registrytest.Eventually(t, "the process is not in the books", func() bool { return r.Facts()[0].Sessions == 0 })
+	registrytest.Eventually(t, "the process is not in the books", func() bool { return r.Gauges()[0].Sessions == 0 })
 	if up.Alive() {
 		t.Error("the process is in no book any more, and goes on")
 	}

@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,8 +161,8 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 			return reply{}, against(up, "reading inputRequests: %v", err)
 		}
 		method, _ := jsonrpc.String(asked[i].Get("method"))
-		if e := up.Refusal(method); e != nil {
-			return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q asks its client for what it may not: %s", up.Server().Name, strings.TrimPrefix(e.Text, "method not found: "))
+		if err := mayNot(up, method); err != nil {
+			return reply{}, err
 		}
 		if c := registry.Capability(method); !x.capable(c) {
 			return reply{}, incapable(up.Server().Name, c)
@@ -186,6 +185,15 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 		return reply{}, against(up, "%v", err)
 	}
 	return x.received(ctx, up, t, reply{result: result, members: ms})
+}
+
+// mayNot is the error of a server that asks its client for what its declaration does not allow; nil if it does.
+func mayNot(up *registry.Upstream, method string) error {
+	e := up.Refusal(method)
+	if e == nil {
+		return nil
+	}
+	return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q asks its client for what it may not: %s", up.Server().Name, strings.TrimPrefix(e.Text, "method not found: "))
 }
 
 // incapable is the error of a client that does not say that it can be asked for what the server needs.
@@ -263,7 +271,7 @@ func (x *exchange) inquire(ctx context.Context, server string, requests jsonrpc.
 	answers := make(chan answer, len(requests))
 	open := make(map[string]bool)
 	defer func() {
-		for id := range maps.Keys(open) {
+		for id := range open {
 			if _, unanswered := x.session.drop([]byte(id)); unanswered {
 				_ = x.stream().send(cancelled([]byte(id))) // the client may have hung up
 			}

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,8 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/access"
 )
 
@@ -152,7 +150,8 @@ func (p Peers) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid, err := peerUID(c)
+		peer, err := control.PeerOf(c)
+		uid := uint32(peer.UID)
 		if err == nil && (uid == 0 || slices.Contains(p.UIDs, uid) || p.Declared != nil && p.Declared(uid)) {
 			return c, nil
 		}
@@ -180,23 +179,9 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	if !ok {
 		return ctx
 	}
-	uid, err := peerUID(u)
+	peer, err := control.PeerOf(u)
 	if err != nil {
 		return ctx
 	}
-	return context.WithValue(ctx, peerKey{}, uid)
-}
-
-func peerUID(c *net.UnixConn) (uint32, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	var cerr error
-	err = raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err = errors.Join(err, cerr); err != nil {
-		return 0, fmt.Errorf("reading peer credentials: %w", err)
-	}
-	return cred.Uid, nil
+	return context.WithValue(ctx, peerKey{}, uint32(peer.UID))
 }

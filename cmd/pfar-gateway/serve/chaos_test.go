@@ -162,13 +162,13 @@ func (g *gateway) settled(t *testing.T, processes func() int) {
 	t.Helper()
 	for end := time.Now().Add(2 * registrytest.Patience); ; time.Sleep(50 * time.Millisecond) {
 		inFlight, own := 0, 0
-		for _, f := range g.Facts() {
+		for _, f := range g.Gauges() {
 			inFlight, own = inFlight+f.InFlight, own+f.Sessions
 		}
 		if want := processes(); len(g.srv.room) == 0 && inFlight == 0 && own == want {
 			return
 		} else if time.Now().After(end) {
-			t.Fatalf("left, of which %d are to: %+v, room %d", want, g.Facts(), len(g.srv.room))
+			t.Fatalf("left, of which %d are to: %+v, room %d", want, g.Gauges(), len(g.srv.room))
 		}
 	}
 }

@@ -14,18 +14,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/policies/access"
 )
-
-// Identity is who asks, as the gate needs it.
-type Identity struct {
-	Client  string // that is declared, or built in
-	Handle  string // of the session whose label counts: one that the operator has minted, access.DefaultSession, or one of a single connection
-	Profile string
-	Proof   string         // how the client has shown that it is that one: "token 1a2b3c4d" (of its digest), "uid 1000", "uid 0 for it" (the operator, in its name)
-	Rights  *access.Rights // with what its declaration says of single servers
-	Person  bool           // it is the operator, on the Unix socket and by name: neither a client's name nor its profile makes it that
-}
 
 // Sessions knows the handles that the operator has minted for clients. access.DefaultSession is known without.
 type Sessions interface {
@@ -79,6 +70,8 @@ type binding struct {
 	Acting         bool          // it is an operator, who may speak in any client's name and has named this one
 }
 
+// proof is how the client has shown that it is that one: "token 1a2b3c4d" (of its digest), "uid 1000", "uid 0 for it" (the operator,
+// in its name).
 func (b binding) proof() string {
 	switch uid := "uid " + strconv.FormatUint(uint64(b.UID), 10); {
 	case b.Token != access.Digest{}:
@@ -269,9 +262,13 @@ func (s *Server) admits(t *table, b binding) *member {
 	return t.member(b)
 }
 
-// identity is who the exchange is with.
-func (x *exchange) identity() Identity {
-	id := Identity{Client: x.bound.Client, Handle: x.bound.Handle, Profile: x.member.Profile, Proof: x.bound.proof(), Rights: x.member.rights, Person: x.bound.Acting && x.bound.Client == access.Operator}
+// identity is who the exchange is with, for the gate. A person is the operator, on the Unix socket and by name: neither a client's name
+// nor its profile makes it that.
+func (x *exchange) identity() enforce.Identity {
+	id := enforce.Identity{
+		Client: x.bound.Client, Handle: x.bound.Handle, Profile: x.member.Profile, Proof: x.bound.proof(), Rights: x.member.rights,
+		Person: x.bound.Acting && x.bound.Client == access.Operator,
+	}
 	if x.session != nil && x.session.handle != "" {
 		id.Handle = x.session.handle
 	}

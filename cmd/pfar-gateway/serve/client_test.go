@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
@@ -677,7 +678,7 @@ func TestIdentity(t *testing.T) {
 	each := declared("desk", deskToken, "one")
 	each.Sessions, each.Profile = access.Connection, "balanced"
 	digest := access.DigestOf([]byte(deskToken))
-	of := func(c access.Client, handle, id string) Identity {
+	of := func(c access.Client, handle, id string) enforce.Identity {
 		x := &exchange{srv: g.srv, bound: binding{Client: c.Name, Handle: handle, Token: digest}, member: &member{c, c.Rights()}}
 		g.srv.Learn([]access.Client{c})
 		if id != "" {

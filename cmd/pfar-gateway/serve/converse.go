@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"math"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -179,7 +180,7 @@ func (x *exchange) attend(c *conversation) (reply, error) {
 				parked = err == nil
 				return re, err
 			}
-			if m := x.session.ask(x.ctx, x.srv, a, x.pass, x.endpoint == "", func(m []byte) { c.later(m) }); m != nil {
+			if m := x.session.ask(x.ctx, x.srv, a, x.pass, x.endpoint == "", c.later); m != nil {
 				send(m)
 			}
 		case <-ended:
@@ -207,22 +208,13 @@ func (c *conversation) later(message []byte) {
 
 // answers reports whether the client can be asked something in the course of a call by a server that does so by requests.
 func (x *exchange) answers(up *registry.Upstream) bool {
-	if up.Modern() || x.plain || len(up.Server().Capabilities) == 0 {
+	if up.Modern() || x.plain {
 		return false
 	}
-	switch mcp.MCPMethod(x.msg.Method) {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead: // those that may require input since 2026-07-28
-	default:
-		if x.modern {
-			return false
-		}
+	if x.modern && !mayAsk(x.msg.Method) {
+		return false
 	}
-	for _, c := range up.Server().Capabilities {
-		if x.capable(c) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(up.Server().Capabilities, x.capable)
 }
 
 // capable reports whether the client says that it can be asked for that.

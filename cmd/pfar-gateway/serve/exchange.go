@@ -190,10 +190,6 @@ func unsupported(version string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.UNSUPPORTED_PROTOCOL_VERSION, Text: "unsupported protocol version", Data: data}
 }
 
-func (x *exchange) unsupported(id []byte, version string) {
-	writeError(x.w, http.StatusBadRequest, id, unsupported(version))
-}
-
 // answer acts on the message and writes what there is to say.
 func (x *exchange) answer(ctx context.Context) {
 	if x.msg.Method == "" || x.msg.ID == nil {

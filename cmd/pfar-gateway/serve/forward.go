@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -156,7 +155,8 @@ func (x *exchange) caller() string {
 	return "request " + x.request
 }
 
-// Members of _meta with which a request of 2026-07-28 says what older revisions say in their handshake.
+// perRequest reports whether a member of _meta is one with which a request of 2026-07-28 says what older revisions say in
+// their handshake.
 func perRequest(name []byte) bool {
 	switch string(name) {
 	case mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel:
@@ -394,11 +394,14 @@ func (x *exchange) heard(up *registry.Upstream, err error) error {
 	default:
 		return x.fencedError(up, e)
 	}
-	if refusal := up.Refusal(string(mcp.MethodElicitationCreate)); refusal != nil {
-		return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q asks its client for what it may not: %s", up.Server().Name, strings.TrimPrefix(refusal.Text, "method not found: "))
+	if err := mayNot(up, string(mcp.MethodElicitationCreate)); err != nil {
+		return err
 	}
 	if !x.capable("elicitation") {
 		return incapable(up.Server().Name, "elicitation")
+	}
+	if x.session != nil {
+		x.session.sub.expectsAll(up.Server().Name, e.Raw)
 	}
 	return x.fencedError(up, e)
 }

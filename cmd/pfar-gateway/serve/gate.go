@@ -50,7 +50,7 @@ func (x *exchange) enter(ctx context.Context, t target) error {
 		it.FreeText = nil
 	}
 	var err error
-	x.pass, err = x.srv.gate.Enter(ctx, x.identity().passes(), it, r)
+	x.pass, err = x.srv.gate.Enter(ctx, x.identity(), it, r)
 	if table := x.srv.clients.table.Load(); err != nil && x.srv.admits(table, x.bound) == nil { // it may have been asked about since all was denied
 		x.srv.gate.Approvals.Dismiss(x.srv.gone(table))
 	}
@@ -72,12 +72,7 @@ func (x *exchange) missed(t target, why error) {
 		}
 	}
 	r, _ := x.asked()
-	x.srv.gate.Missed(x.identity().passes(), server, name, r, why)
-}
-
-// passes is who asks, for the gate.
-func (i Identity) passes() enforce.Identity {
-	return enforce.Identity{Client: i.Client, Handle: i.Handle, Proof: i.Proof, Profile: i.Profile, Rights: i.Rights, Person: i.Person}
+	x.srv.gate.Missed(x.identity(), server, name, r, why)
 }
 
 // now is who somebody is by now. Who has shown what does not count any more is no matter here: settle ends what is open of theirs.
@@ -257,7 +252,7 @@ func (x *exchange) heed(sub *subscriber, m told) ([]byte, error) {
 	if x.srv.gate == nil {
 		return nil, errNoGate
 	}
-	said, err := x.srv.gate.Hear(x.r.Context(), x.identity().passes(), m.says, m.declared, m.method, m.params)
+	said, err := x.srv.gate.Hear(x.r.Context(), x.identity(), m.says, m.declared, m.method, m.params)
 	return sub.message(m.method, said), err
 }
 
@@ -379,7 +374,7 @@ func (s *Server) identityOf(t *session) (enforce.Identity, bool) {
 		return enforce.Identity{}, false
 	}
 	x := exchange{bound: t.bound, member: m, session: t}
-	return x.identity().passes(), true
+	return x.identity(), true
 }
 
 // plainMeta reports whether a member of _meta may go to a server with a request that a person has approved without seeing it.

@@ -234,7 +234,7 @@ func (x *exchange) find() bool {
 		return false
 	}
 	if v := x.header(keyVersion); v != "" && !mcp.IsValidProtocolVersion(v) {
-		x.unsupported(nil, v)
+		writeError(x.w, http.StatusBadRequest, nil, unsupported(v))
 		return false
 	}
 	return true

@@ -34,7 +34,7 @@ type subscriber struct {
 	level   int               // of log messages, 0 for none
 	uris    map[string]string // resources watched, and their server
 
-	elicitations map[string]struct{} // that are answered out of band, by server and id
+	elicitations []string // that are answered out of band, by server and id
 
 	over chan struct{} // of subscriptions/listen: closed when its client may listen no more
 	once sync.Once
@@ -59,7 +59,7 @@ func (s *subscriber) sees(server string) bool {
 }
 
 func newSubscriber(bound binding, endpoint string, kinds registry.Kinds, limit int) *subscriber {
-	return &subscriber{bound: bound, over: make(chan struct{}), endpoint: endpoint, kinds: kinds, limit: limit, wake: make(chan struct{}, 1), uris: make(map[string]string), elicitations: make(map[string]struct{})}
+	return &subscriber{bound: bound, over: make(chan struct{}), endpoint: endpoint, kinds: kinds, limit: limit, wake: make(chan struct{}, 1), uris: make(map[string]string)}
 }
 
 // next takes out one message, false if none waits. What has to pass the gate, which may take its time, comes behind all others.
@@ -215,27 +215,47 @@ func (s *subscriber) wants(e registry.Event, about subject) bool {
 			}
 		}
 	case string(mcp.MethodNotificationElicitationComplete):
-		_, asked := s.elicitations[e.Server+" "+about.elicitation]
-		delete(s.elicitations, e.Server+" "+about.elicitation)
-		return asked
+		if i := slices.Index(s.elicitations, e.Server+" "+about.elicitation); i >= 0 {
+			s.elicitations = slices.Delete(s.elicitations, i, i+1)
+			return true
+		}
 	}
 	return false
 }
 
-// maxElicitations bounds what is remembered of questions that are answered elsewhere.
-const maxElicitations = 64
+// What is remembered of questions that are answered elsewhere, for each client, and the longest id of one, which its server has chosen.
+const (
+	maxElicitations  = 64
+	maxElicitationID = 256 // bytes
+)
 
-// expects notes that a client has been sent to an address, so that it hears when it is done there.
+// expects notes that a client has been sent to an address, so that it hears when it is done there. Not all users go: the oldest
+// one makes room.
 func (s *subscriber) expects(server string, params []byte) {
 	ms, err := jsonrpc.Object(params, nil)
 	if err != nil {
 		return
 	}
 	id, err := jsonrpc.String(ms.Get("elicitationId"))
+	if err != nil || len(id) > maxElicitationID {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && len(s.elicitations) < maxElicitations {
-		s.elicitations[server+" "+id] = struct{}{}
+	if slices.Contains(s.elicitations, server+" "+id) {
+		return
+	}
+	s.elicitations = append(s.elicitations, server+" "+id)
+	s.elicitations = s.elicitations[max(0, len(s.elicitations)-maxElicitations):]
+}
+
+// expectsAll does so for those in a server's error.
+func (s *subscriber) expectsAll(server string, raw []byte) {
+	e, _ := jsonrpc.Object(raw, nil)
+	data, _ := jsonrpc.Object(e.Get("data"), nil)
+	list, _ := jsonrpc.Array(data.Get("elicitations"), nil, maxElicitations)
+	for _, params := range list {
+		s.expects(server, params)
 	}
 }
 

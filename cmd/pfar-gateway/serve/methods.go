@@ -207,7 +207,7 @@ func (x *exchange) listed(servers []string) error {
 		if x.srv.gate == nil {
 			return errNoGate
 		}
-		if _, err := x.srv.gate.Hear(x.r.Context(), x.identity().passes(), server, x.srv.declaredBy(server), x.msg.Method, nil); err != nil {
+		if _, err := x.srv.gate.Hear(x.r.Context(), x.identity(), server, x.srv.declaredBy(server), x.msg.Method, nil); err != nil {
 			return jsonrpc.Errorf(approval.Code, "the resources of %q may not be listed: %v", server, err)
 		}
 	}

@@ -36,7 +36,7 @@ type parked struct {
 	bound        binding
 	pass         *enforce.Passage
 	expiry       *time.Timer
-	state        string        // that its client comes back with
+	state        string        // that its client comes back with; under the parking's lock
 	left         chan struct{} // closed when it waits no more
 	freed        time.Time     // when its place was, as the call had ended; under the parking's lock
 }
@@ -122,17 +122,17 @@ func (s *Server) watch(p *parked, left <-chan struct{}) {
 	}
 	s.parking.mu.Lock()
 	s.free(p)
-	oldest, n := p, 0
+	oldest, state, n := p, p.state, 0
 	for _, other := range s.parking.byState {
 		if other.freed.IsZero() {
 			continue
 		}
 		if n++; other.freed.Before(oldest.freed) {
-			oldest = other
+			oldest, state = other, other.state
 		}
 	}
 	s.parking.mu.Unlock()
-	if n > maxOutcomes && s.unpark(oldest.state) == oldest {
+	if n > maxOutcomes && s.unpark(state) == oldest {
 		oldest.pass.Expire()
 	}
 }

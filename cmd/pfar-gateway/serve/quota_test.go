@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
@@ -105,5 +106,19 @@ func TestMissedRequests(t *testing.T) {
 	lab.session(t, "/mcp").call(t, "tools/call", `{"name":"nothing"}`)
 	if n := trail.all.Load(); n != recorded+2 {
 		t.Errorf("%d records after another client's request", n)
+	}
+}
+
+// TestDrainLogsWhatWasLeftOut: how many calls have no entry in the log is in it, though the gateway stops before the minute is over.
+func TestDrainLogsWhatWasLeftOut(t *testing.T) {
+	g := start(t, DefaultLimits())
+	more := make(map[string]int64)
+	g.srv.logs.every, g.srv.logs.record = time.Hour, func(kind string, n int64) { more[kind] += n }
+	for range quotaAtOnce + 3 {
+		g.srv.logs.allow("tools/call")
+	}
+	g.srv.Drain(t.Context())
+	if len(more) != 1 || more["tools/call"] != 3 {
+		t.Errorf("%v, want 3 calls", more)
 	}
 }

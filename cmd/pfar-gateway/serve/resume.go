@@ -95,7 +95,7 @@ func (t *sessions) state() []keptSession {
 	for _, s := range open {
 		k := keptSession{ID: s.id, Handle: s.handle, Bound: s.bound, Endpoint: s.endpoint, Version: s.version, Abilities: s.abilities, Owns: s.handles()}
 		s.sub.mu.Lock()
-		k.Level, k.URIs, k.Elicitations = s.sub.level, maps.Clone(s.sub.uris), slices.Collect(maps.Keys(s.sub.elicitations))
+		k.Level, k.URIs, k.Elicitations = s.sub.level, maps.Clone(s.sub.uris), slices.Clone(s.sub.elicitations)
 		s.sub.mu.Unlock()
 		list = append(list, k)
 	}
@@ -164,9 +164,7 @@ func (s *Server) resume(ctx context.Context, k keptSession) {
 		t.sub.uris[uri] = server
 		t.sub.push(jsonrpc.AppendNotification(nil, mcp.MethodNotificationResourceUpdated, fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))))
 	}
-	for _, e := range k.Elicitations {
-		t.sub.elicitations[e] = struct{}{}
-	}
+	t.sub.elicitations = k.Elicitations
 	if s.sessions.open(t) != nil {
 		return
 	}

@@ -91,7 +91,7 @@ func TestQuestionsEndWithTheirCalls(t *testing.T) {
 			if got := g.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo"`, `{"elicitation":{}}`); !strings.Contains(got, "Name?") {
 				t.Fatalf("time %d: %s", i, got)
 			}
-			registrytest.Eventually(t, "the call is given up", func() bool { return len(g.srv.room) == 0 && g.Facts()[0].InFlight == 0 })
+			registrytest.Eventually(t, "the call is given up", func() bool { return len(g.srv.room) == 0 && g.Gauges()[0].InFlight == 0 })
 		}
 	})
 	t.Run("in a session", func(t *testing.T) {
@@ -237,6 +237,25 @@ func TestElicitationComplete(t *testing.T) {
 	l.Say(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}`)
 	l.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	if got := next(t, stream) + next(t, stream); !strings.Contains(got, `"elicitationId":"e1"`) { // in either order
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestElicitationOfAnErrorComplete has a server that does not run a tool before its user has been elsewhere.
+func TestElicitationOfAnErrorComplete(t *testing.T) {
+	g := start(t, DefaultLimits())
+	l := g.Launch(t, handover.Server{Name: "s", Capabilities: everyCapability}, answering(false, "", "tools/call", `"error":{"code":-32042,"message":"m","data":{"elicitations":[`+
+		`{"mode":"url","elicitationId":"e1","url":"https://a.example/","message":"m"},{"mode":"url","elicitationId":"e2","url":"https://a.example/","message":"m"}]}}`))
+	l.Ready(t)
+	c := g.sessionThat(t, "/mcp/s", `{"elicitation":{"url":{}}}`)
+	stream := c.stream(t, c.request(t, "GET", c.path, "", c.with))
+	if got := c.call(t, "tools/call", `{"name":"echo"}`); !strings.Contains(got, "-32042") {
+		t.Fatalf("got %s", got)
+	}
+	for _, id := range []string{"e1", "other", "e2"} {
+		l.Say(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"%s"}}`, id)
+	}
+	if got := next(t, stream) + next(t, stream); !strings.Contains(got, `"elicitationId":"e1"`) || !strings.Contains(got, `"elicitationId":"e2"`) {
 		t.Errorf("got %s", got)
 	}
 }
@@ -558,6 +577,23 @@ func TestLogOfALegacyServer(t *testing.T) {
 				t.Errorf("client %d hears %s, want %s", i, message, text)
 			}
 		}
+	}
+}
+
+// TestExpectedElicitations: what is remembered of a server's elicitations is bounded, by their number and by the ids that it gives them.
+func TestExpectedElicitations(t *testing.T) {
+	sub := newSubscriber(binding{}, "", registry.AllKinds, 64)
+	for _, id := range []string{strings.Repeat("x", 1<<20), strings.Repeat("x", 257), strings.Repeat("x", 256), "6f2c"} {
+		sub.expects("s", fmt.Appendf(nil, `{"mode":"url","elicitationId":%q,"url":"https://a.example/"}`, id))
+	}
+	if len(sub.elicitations) != 2 || sub.elicitations[1] != "s 6f2c" {
+		t.Errorf("%d are remembered, want those of up to 256 bytes", len(sub.elicitations))
+	}
+	for i := range 1000 {
+		sub.expects("s", fmt.Appendf(nil, `{"mode":"url","elicitationId":"%d","url":"https://a.example/"}`, i))
+	}
+	if n := len(sub.elicitations); n != 64 || sub.elicitations[63] != "s 999" {
+		t.Errorf("%d are remembered, and the latest is %s", n, sub.elicitations[n-1])
 	}
 }
 

@@ -130,6 +130,7 @@ func (s *Server) Drain(ctx context.Context, servers ...*http.Server) {
 	s.abandon()
 	s.unbidden.flush()
 	s.misses.flush()
+	s.logs.flush()
 	s.sessions.close()
 	s.write(true)
 }

@@ -141,7 +141,7 @@ func newSessions(limit int, idle time.Duration, closed func(*session)) *sessions
 	return &sessions{limit: limit, idle: idle, closed: closed, byID: make(map[string]*session)}
 }
 
-// add opens a session, which it gives an id.
+// newSessionID returns an id that nobody guesses.
 func newSessionID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // crashes rather than fails

@@ -194,7 +194,7 @@ func (x *exchange) watchOn(ctx context.Context, sub *subscriber, server string, 
 		t.Name = uri
 		r := enforce.Request{Method: string(mcp.MethodResourcesSubscribe), Arguments: fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))}
 		r.Params = r.Arguments
-		pass, denied := x.srv.gate.Enter(ctx, x.identity().passes(), itemOf(t), r)
+		pass, denied := x.srv.gate.Enter(ctx, x.identity(), itemOf(t), r)
 		if err = denied; err != nil {
 			break
 		}

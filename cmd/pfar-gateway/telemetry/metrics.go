@@ -33,7 +33,7 @@ var (
 	descUp       = desc("server_up", "Whether the server is served.", "server")
 	descServed   = desc("server_tools", "Tools that are served.", "server")
 	descHeld     = desc("server_definitions_held", "Definitions that wait for acceptance.", "server")
-	descQueue    = desc("server_queue", "Messages that wait to be written to the server.", "server")
+	descQueue    = desc("server_queue", "Calls that wait for others to end.", "server")
 	descWaiting  = desc("server_requests_in_flight", "Requests that the server has not answered.", "server")
 	descSessions = desc("server_sessions", "Processes of the server that serve one session alone.", "server")
 	descLeaks    = desc("redactions_total", "Secrets that were replaced in what the server said.", "server")

@@ -14,7 +14,7 @@ type Gauge struct {
 	Up       bool
 	Tools    int // served
 	Held     int // definitions that wait for acceptance
-	Queue    int // messages that wait to be written to it
+	Queue    int // calls that wait for others to end
 	InFlight int // requests that it has not answered
 	Sessions int // processes that serve one client session alone
 	Faults   map[string]uint64

@@ -1,0 +1,29 @@
+package registry
+
+import "github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
+
+// Gauges returns what is known of each server now, in no order.
+func (r *Registry) Gauges() []telemetry.Gauge {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]telemetry.Gauge, 0, len(r.entries))
+	for name, e := range r.entries {
+		g := telemetry.Gauge{Server: name, Up: e.served != nil, Faults: make(map[string]uint64)}
+		if e.served != nil {
+			g.Tools = len(e.served.listing[Tools])
+			g.Held = e.served.waiting
+		}
+		g.Queue, g.InFlight = int(e.upstream.queued.Load()), len(e.upstream.slots)
+		g.Leaks = e.upstream.Leaks()
+		for kind, n := range e.upstream.Faults() {
+			g.Faults[string(kind)] = uint64(n)
+		}
+		for _, o := range r.owned {
+			if o.server == name {
+				g.Sessions++
+			}
+		}
+		list = append(list, g)
+	}
+	return list
+}
