@@ -109,7 +109,7 @@ func (w *walk) quoted(i int) int {
 		w.fence(i, end, text)
 	case w.at(links) && !mayFollow(text):
 		w.put(i, end, blank)
-	case w.loose != "" && below(w.path, w.loose) && !isWord(text) && !w.at(links):
+	case w.loose != "" && within(w.path, w.loose) && !isWord(text) && !(isAddress(text) && w.at(links)):
 		w.fence(i, end, text)
 	default:
 		if cleaned, changed := w.clean(text); changed {
@@ -179,8 +179,8 @@ func (w *walk) at(places []string) bool {
 	return false
 }
 
-// below reports whether a path leads to this place, or to what is in it.
-func below(path []byte, place string) bool {
+// within reports whether a path leads to this place, or to what is in it.
+func within(path []byte, place string) bool {
 	return len(path) >= len(place) && strings.EqualFold(string(path[:len(place)]), place)
 }
 
