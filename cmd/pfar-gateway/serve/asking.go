@@ -227,7 +227,7 @@ func (x *exchange) round(ctx context.Context, up *registry.Upstream, t target, c
 	if err != nil {
 		return reply{}, err
 	}
-	if err := x.pass.Enter(ctx, call.Method, answers, false); err != nil {
+	if answers, err = x.pass.Enter(ctx, call.Method, answers, false); err != nil {
 		return x.refusal(t, err)
 	}
 	ms, err := jsonrpc.Object(paramsOr(call.Params), nil)
