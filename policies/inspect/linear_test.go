@@ -34,7 +34,7 @@ func TestLinear(t *testing.T) {
 			start := used(t)
 			for _, v := range values {
 				b.Inspect(inspector.Both, v)
-				Render(v)
+				Render(v, 1<<30)
 			}
 			return used(t) - start
 		}
