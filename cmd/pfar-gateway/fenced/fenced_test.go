@@ -150,6 +150,15 @@ func TestMessage(t *testing.T) {
 	}
 }
 
+// TestManyTexts: marks do not make many times as much of an answer as it was.
+func TestManyTexts(t *testing.T) {
+	in := `{"content":[` + strings.Repeat(`{"text":"a"},`, maxFences) + strings.Repeat(`{"text":"beyond"},`, maxFences) + `{"text":"<|im_start|>"}]}`
+	got := string(first(raw.Result("tools/call", []byte(in), members(t, in))))
+	if n := strings.Count(got, "END-PFAR-UNTRUSTED"); n != maxFences || strings.Contains(got, "beyond") || strings.Contains(got, "im_start") || !strings.HasSuffix(got, `,{"text":"[...]"}]}`) || !json.Valid([]byte(got)) {
+		t.Errorf("%d fences, and at the end %s", n, got[len(got)-100:])
+	}
+}
+
 // TestData: of pfar's own errors, a server can have chosen words as well.
 func TestData(t *testing.T) {
 	const in = `{"path":"/a/b","rule":"/properties/read this/type"}`
