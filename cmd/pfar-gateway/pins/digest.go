@@ -26,11 +26,13 @@ const maxDepth = 512
 // names, strings decoded, no white space, and numbers as they were written (in the manner of RFC 8785, which would round
 // them). What two parsers may read differently has no such form, and is an error.
 func canonical(raw []byte) ([]byte, error) {
-	v, err := decode(raw)
-	if err != nil {
+	if err := wellFormed(raw); err != nil {
 		return nil, err
 	}
-	return appendValue(nil, v), nil
+	if ms, err := jsonrpc.Object(raw, nil); err == nil {
+		raw = ms.Merge(make([]byte, 0, len(raw)), func(name []byte) bool { return !slices.Contains(passing, string(name)) }, nil)
+	}
+	return jsonrpc.Canonical(make([]byte, 0, len(raw)), raw)
 }
 
 // digest is the SHA-256 of a definition in its canonical form, in hexadecimal.
@@ -46,11 +48,8 @@ func digest(raw []byte) (string, error) {
 // decode reads a definition, without what is passing. Text that is no text and names that come twice are errors
 // (RFC 7493 section 2): of {"description":"harmless","description":"evil"} some programs take the first.
 func decode(raw []byte) (any, error) {
-	switch {
-	case !utf8.Valid(raw):
-		return nil, errors.New("it is not UTF-8")
-	case !json.Valid(raw):
-		return nil, errors.New("it is not JSON")
+	if err := wellFormed(raw); err != nil {
+		return nil, err
 	}
 	d := &decoder{Decoder: json.NewDecoder(bytes.NewReader(raw)), raw: raw}
 	d.UseNumber()
@@ -59,6 +58,16 @@ func decode(raw []byte) (any, error) {
 		return nil, errors.New(`it has half a character, \ud800 to \udfff alone`)
 	}
 	return v, err
+}
+
+func wellFormed(raw []byte) error {
+	switch {
+	case !utf8.Valid(raw):
+		return errors.New("it is not UTF-8")
+	case !json.Valid(raw):
+		return errors.New("it is not JSON")
+	}
+	return nil
 }
 
 // decoder reads a definition, past what is passing: whatever stands in there, nobody reads it.
