@@ -95,7 +95,7 @@ func (c *cleaner) harmless(i int) int {
 	case '<':
 		ok = !mayBeTag(rest)
 	case '[':
-		ok = blank[next] && next != '/' || isAlphanumeric(next) && strings.IndexByte("ISATg", next) < 0
+		ok = blank[next] && next != '/' && next != '|' || isAlphanumeric(next) && strings.IndexByte("ISATg", next) < 0
 	case '\n':
 		k := 0
 		for k < min(len(rest), 8) && (rest[k] == ' ' || rest[k] == '\t' || rest[k] == '\n' || rest[k] == '#') {
@@ -190,7 +190,7 @@ func (c *cleaner) begins(i int, class byte, n int) int {
 	case '<':
 		end, neutral = c.tag(i)
 	case '[':
-		end = c.bracket(i)
+		end, neutral = c.bracket(i)
 	case '\n':
 		return max(c.turn(i), i+n)
 	case '\\':

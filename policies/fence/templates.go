@@ -8,6 +8,7 @@ import (
 // Beginnings of the tags by which chat templates and agents tell roles, turns, thoughts and tools, in small letters.
 var tags = [...]string{
 	"start_of_turn", "end_of_turn", "start_of_image", "bos", "eos", "bos_token", "eos_token", "sop", "eop", // Gemma, Cohere, GLM
+	"beginning_of_sentence", "end_of_sentence", // MiniMax
 	"tool_call", "tool_calls", "tool_response", "tool_responses", "tool_result", "tool_results", "tool_outputs", // Hermes, Qwen, DeepSeek
 	"function_calls", "function_results", "function_result", "invoke", "system-reminder", // agents
 	"think", "im_start", "im_end",
@@ -16,14 +17,20 @@ var tags = [...]string{
 // Tags with the names of roles, which other texts have, too.
 var roles = [...]string{"system", "assistant", "human", "system_prompt", "system-prompt", "system_message", "system_instruction", "system_instructions"}
 
-// Tags that have a number behind them.
-var numbered = [...]string{"unused", "reserved_"}
+// Tags that have a number behind them: Gemma's, Baichuan's, Nemotron's.
+var numbered = [...]string{"unused", "reserved_", "extra_id_", "special_"}
+
+// Beginnings of all tags of some agents and templates, with the colon behind them.
+var spaces = [...]string{"antml:", "minimax:", "seed:"}
 
 // Words in brackets of Mistral's, Llama's and GLM's templates.
 var brackets = [...]string{
 	"INST", "/INST", "SYSTEM_PROMPT", "/SYSTEM_PROMPT", "AVAILABLE_TOOLS", "/AVAILABLE_TOOLS", "TOOL_CALLS", "/TOOL_CALLS", "TOOL_RESULTS",
 	"/TOOL_RESULTS", "TOOL_CONTENT", "gMASK", "THINK", "/THINK",
 }
+
+// Names of turns that EXAONE has between bars in square brackets, and whether they are names of roles. In programs others stand there.
+var turns = map[string]bool{"|system|": true, "|user|": true, "|assistant|": true, "|endofturn|": false}
 
 // Names that are known between bars, and so may have blanks around them; a program could have others there.
 var barred = [...]string{
@@ -50,11 +57,11 @@ func mayBeTag(s string) bool {
 	a, b := s[0]|0x20, s[1]|0x20
 	switch a {
 	case 's':
-		return b == 't' || b == 'o' || b == 'y' || s[1] == '>'
+		return b == 't' || b == 'o' || b == 'y' || s[1] == '>' || (b == 'p' || b == 'e') && len(s) > 2 && s[2]|0x20 == 'e' // not span, select
 	case 't':
 		return b == 'o' || b == 'h' || b == 'u'
 	case 'e', 'b':
-		return b == 'n' || b == 'o'
+		return b == 'n' || b == 'o' || a == 'e' && b == 'x' || a == 'b' && b == 'e'
 	case 'f':
 		return b == 'u'
 	case 'i':
@@ -65,6 +72,8 @@ func mayBeTag(s string) bool {
 		return b == 'u'
 	case 'u':
 		return b == 'n'
+	case 'm':
+		return b == 'i'
 	case 'r':
 		return b == 'e'
 	}
@@ -120,8 +129,10 @@ func (c *cleaner) tag(i int) (end int, neutral string) {
 	closes := len(word) < len(s)-1
 	at := 1 + len(s[1:]) - len(word)
 	word = strings.ToLower(word)
-	if strings.HasPrefix(word, "antml:") {
-		return w.ends[at+len("antml:")-1], Neutral
+	for _, space := range spaces {
+		if strings.HasPrefix(word, space) {
+			return w.ends[at+len(space)-1], Neutral
+		}
 	}
 	length := 0
 	for length < len(word) && (isAlphanumeric(word[length]) || word[length] == '_' || word[length] == '-') {
@@ -198,17 +209,25 @@ func isBarred(s string) bool {
 	return letters > 1
 }
 
-// bracket returns where a word in brackets ends that a template has, and that begins at i with a "["; 0 if none does.
-func (c *cleaner) bracket(i int) int {
+// bracket returns where a word in brackets ends that a template has, and that begins at i with a "[", and what is to stand in its
+// place; 0 if none does.
+func (c *cleaner) bracket(i int) (end int, neutral string) {
 	w := c.window(i, ']')
 	s := string(w.seen[:w.n])
 	if len(s) < 3 || s[len(s)-1] != ']' {
-		return 0
+		return 0, ""
+	}
+	inner := s[1 : len(s)-1]
+	if role, ok := turns[inner]; ok {
+		if role {
+			return w.ends[w.n-1], Role
+		}
+		return w.ends[w.n-1], Neutral
 	}
 	for _, b := range brackets {
-		if s[1:len(s)-1] == b || b[0] == '/' && strings.EqualFold(s[1:len(s)-1], b) {
-			return w.ends[w.n-1]
+		if inner == b || b[0] == '/' && strings.EqualFold(inner, b) {
+			return w.ends[w.n-1], Neutral
 		}
 	}
-	return 0
+	return 0, ""
 }

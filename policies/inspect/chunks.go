@@ -10,14 +10,19 @@ import (
 )
 
 // Render writes the strings of a value of JSON as lines for a reader, each behind its place, so that none hides in an escape. What is
-// no string is left out but for arrays of characters' numbers.
-func Render(value []byte) string {
-	if !json.Valid(value) {
-		return string(value)
+// no string is left out but for arrays of characters' numbers. Of more than so many bytes there is nothing, and it reports false: the
+// places of many short strings are many times as long as the value.
+func Render(value []byte, most int) (string, bool) {
+	switch {
+	case json.Valid(value):
+	case len(value) <= most:
+		return string(value), true
+	default:
+		return "", false
 	}
 	var b strings.Builder
 	var p place
-	for i := 0; i < len(value); i++ {
+	for i := 0; i < len(value) && b.Len() <= most; i++ {
 		if value[i] != '"' {
 			p.sign(value[i])
 			continue
@@ -31,10 +36,15 @@ func Render(value []byte) string {
 			fmt.Fprintf(&b, "a name: %s\n", text)
 		}
 	}
-	for _, text := range codes(string(value)) {
-		fmt.Fprintf(&b, "character codes: %s\n", text)
+	if b.Len() <= most {
+		for _, text := range codes(string(value)) {
+			fmt.Fprintf(&b, "character codes: %s\n", text)
+		}
 	}
-	return b.String()
+	if b.Len() > most {
+		return "", false
+	}
+	return b.String(), true
 }
 
 var identifier = regexp.MustCompile(`^[A-Za-z0-9_.$/-]{1,32}$`)

@@ -6,10 +6,25 @@ import (
 )
 
 func TestRender(t *testing.T) {
-	got := Render([]byte(`{"a":"x\u0079\n","b":["1",2,true,{"c/d":"z"}],"a very odd\nname":0,"n":[104,101,108,108,111,32,121,111,117]}`))
 	const want = "/a: xy\n\n/b/0: 1\n/b/3/c~1d: z\na name: a very odd\nname\ncharacter codes: hello you\n"
-	if got != want {
+	value := []byte(`{"a":"x\u0079\n","b":["1",2,true,{"c/d":"z"}],"a very odd\nname":0,"n":[104,101,108,108,111,32,121,111,117]}`)
+	if got, ok := Render(value, len(want)); got != want || !ok {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if got, ok := Render(value, len(want)-1); ok {
+		t.Errorf("too long, got %q", got)
+	}
+	if _, ok := Render([]byte("no JSON"), 6); ok {
+		t.Error("too long, and no JSON")
+	}
+}
+
+// TestRenderBounded: what is too long is not written first.
+func TestRenderBounded(t *testing.T) {
+	value := []byte(`{"` + strings.Repeat("n", 150) + `":[` + strings.Repeat(`"x y",`, 1<<17) + `0]}`)
+	one := testing.AllocsPerRun(1, func() { Render(value[:0], 1<<10) })
+	if n := testing.AllocsPerRun(1, func() { Render(value, 1<<10) }); n > one+1000 {
+		t.Errorf("%.0f allocations for 1 KiB", n)
 	}
 }
 

@@ -151,6 +151,7 @@ func (b *Builtin) Inspect(d inspector.Direction, value []byte) Report {
 		in.limits = DefaultLimits
 	}
 	in.run()
+	in.placed()
 	r := Report{Outcome: Clean, Findings: in.findings}
 	for _, f := range r.Findings {
 		if f.Severity < Note {
@@ -181,6 +182,7 @@ type inspection struct {
 	work      int
 	at        int // where the string begins that is looked at
 	findings  []Finding
+	places    []int // where the strings begin that they are in; 0: in none
 	added     int
 	seen      map[string]bool
 	begins    *beginnings         // of words that are looked for
@@ -293,19 +295,17 @@ func (in *inspection) add(kind string, severity Severity, within []string, excer
 	if !decides {
 		if in.added++; in.added == maxAdded || len(in.findings) >= maxFindings-1 {
 			in.added = maxAdded
+			in.places = append(in.places, 0)
 			in.findings = append(in.findings, Finding{Inspector: Name, Kind: "findings", Severity: Suspicious, Excerpt: "there are more than are shown"})
 			return
 		}
 	}
 	f := Finding{Inspector: Name, Kind: kind, Severity: severity, Within: strings.Join(within, ", "), Excerpt: Escape(excerpt)}
-	if in.at > 0 {
-		f.Place = pointer(in.value, in.at)
-	}
 	if found != "" {
 		sum := sha256.Sum256([]byte(found))
 		f.Digest = hex.EncodeToString(sum[:])
 	}
-	key := fmt.Sprint(f)
+	key := fmt.Sprint(in.at, f)
 	if in.seen[key] {
 		return
 	}
@@ -313,7 +313,21 @@ func (in *inspection) add(kind string, severity Severity, within []string, excer
 		in.seen = map[string]bool{}
 	}
 	in.seen[key] = true
-	in.findings = append(in.findings, f)
+	in.findings, in.places = append(in.findings, f), append(in.places, in.at)
+}
+
+// placed says of all findings where they are. The strings are looked at in the order in which they stand, and what is found in none is
+// found before or after all of them.
+func (in *inspection) placed() {
+	var at, of []int
+	for i, place := range in.places {
+		if place > 0 {
+			at, of = append(at, place), append(of, i)
+		}
+	}
+	for k, place := range pointers(in.value, at) {
+		in.findings[of[k]].Place = place
+	}
 }
 
 // decides reports whether a kind of finding is a secret, or that there may be one, and has not been found yet. There are no more of

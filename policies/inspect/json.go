@@ -79,9 +79,15 @@ func shared(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b))
 
 // place is where one is in a text of JSON that is read from its beginning.
 type place struct {
-	path    []string
-	objects []bool // which of those that are open are
-	name    bool   // the next string is the name of a member
+	path []step
+	name bool // the next string is the name of a member
+}
+
+// step leads into an object or an array that is open.
+type step struct {
+	object bool
+	name   string // of its member
+	index  int    // of its element
 }
 
 // sign takes a byte that stands outside of strings.
@@ -89,13 +95,12 @@ func (p *place) sign(c byte) {
 	last := len(p.path) - 1
 	switch c {
 	case '{', '[':
-		p.objects, p.path, p.name = append(p.objects, c == '{'), append(p.path, "0"), c == '{'
+		p.path, p.name = append(p.path, step{object: c == '{'}), c == '{'
 	case '}', ']':
-		p.objects, p.path, p.name = p.objects[:last], p.path[:last], false
+		p.path, p.name = p.path[:last], false
 	case ',':
-		if p.name = p.objects[last]; !p.name {
-			n, _ := strconv.Atoi(p.path[last])
-			p.path[last] = strconv.Itoa(n + 1)
+		if p.name = p.path[last].object; !p.name {
+			p.path[last].index++
 		}
 	}
 }
@@ -105,7 +110,7 @@ func (p *place) text(s string) bool {
 	if !p.name {
 		return false
 	}
-	p.path[len(p.path)-1] = strings.NewReplacer("~", "~0", "/", "~1").Replace(s[:min(len(s), maxExcerpt)])
+	p.path[len(p.path)-1].name = s[:min(len(s), maxExcerpt)]
 	p.name = false
 	return true
 }
@@ -114,26 +119,39 @@ const maxPlace = 16 // steps that are shown
 
 // String is the JSON pointer, escaped for showing.
 func (p *place) String() string {
-	if len(p.path) == 0 {
-		return ""
+	var b strings.Builder
+	rest := max(len(p.path)-maxPlace, 0)
+	if rest > 0 {
+		fmt.Fprintf(&b, "/...%d", rest)
 	}
-	if rest := len(p.path) - maxPlace; rest > 0 {
-		return Escape(fmt.Sprintf("/...%d/", rest) + strings.Join(p.path[rest:], "/"))
+	for _, s := range p.path[rest:] {
+		b.WriteByte('/')
+		if s.object {
+			b.WriteString(slashes.Replace(s.name))
+		} else {
+			b.WriteString(strconv.Itoa(s.index))
+		}
 	}
-	return Escape("/" + strings.Join(p.path, "/"))
+	return Escape(b.String())
 }
 
-// pointer is the place of the value, or of the member, whose string begins at some byte.
-func pointer(b []byte, target int) string {
+var slashes = strings.NewReplacer("~", "~0", "/", "~1") // RFC 6901, section 3
+
+// pointers are the places of the values, or of the members, whose strings begin at these bytes, which are in order.
+func pointers(b []byte, at []int) []string {
 	var p place
-	for i := 0; i <= target && i < len(b); i++ {
-		if b[i] != '"' {
-			p.sign(b[i])
-			continue
+	all, i := make([]string, len(at)), 0
+	for k, target := range at {
+		for ; i <= target; i++ {
+			if b[i] != '"' {
+				p.sign(b[i])
+				continue
+			}
+			end, escaped := jsontext.Closing(b, i+1)
+			p.text(unquote(b[i:end+1], escaped))
+			i = end
 		}
-		end, escaped := jsontext.Closing(b, i+1)
-		p.text(unquote(b[i:end+1], escaped))
-		i = end
+		all[k] = p.String()
 	}
-	return p.String()
+	return all
 }

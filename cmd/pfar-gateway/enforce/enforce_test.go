@@ -114,7 +114,7 @@ func TestAnswerStains(t *testing.T) {
 		p := enforcetest.New(t, "laptop")
 		pass := enter(t, p, laptop, tool(t, "notes", gate.None))
 		taint(t, p, laptop, raw)
-		if err := pass.Enter(t.Context(), method, []byte(`{"content":{"a":"b"}}`), false); err != nil {
+		if _, err := pass.Enter(t.Context(), method, []byte(`{"content":{"a":"b"}}`), false); err != nil {
 			t.Fatal(err)
 		}
 		if got := p.Sessions.Stained("notes"); got != stained {
@@ -151,7 +151,7 @@ func TestAnswersByNow(t *testing.T) {
 		pass := enter(t, p, laptop, enforce.Item{Server: "web", Kind: gate.Tool, Name: "t", Pin: "p", Fits: true})
 		p.Now = test.now
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		err := pass.Enter(ctx, "elicitation/create", []byte(`{"content":{"a":"b"}}`), false)
+		_, err := pass.Enter(ctx, "elicitation/create", []byte(`{"content":{"a":"b"}}`), false)
 		cancel()
 		if (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 			t.Errorf("%s: %v, want %q", name, err, test.refused)

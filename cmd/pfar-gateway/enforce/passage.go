@@ -182,21 +182,27 @@ func (g *Passage) Said(ctx context.Context, method string, params []byte) ([]byt
 
 // Enter decides about more that goes to the server in the course of the request: what the client answers when it is asked. What
 // counts is the client's profile and rights as they are by now, whatever the request began with. If it cannot answer once more, a
-// person has as long to approve it as an approval lives.
-func (g *Passage) Enter(ctx context.Context, method string, answer []byte, last bool) error {
+// person has as long to approve it as an approval lives. It returns the answer as it may be sent.
+func (g *Passage) Enter(ctx context.Context, method string, answer []byte, last bool) ([]byte, error) {
 	it := g.item
 	who, here := g.point.now(g.who, &it)
 	if !here {
-		return refused(g.id, "the client may not answer this server any more")
+		return nil, refused(g.id, "the client may not answer this server any more")
 	}
 	it.FreeText, it.Typed = nil, nil
 	more, err := g.point.Enter(ctx, who, it, Request{
 		Method: method, Arguments: answer, Params: answer, Answer: true, Stays: method != "roots/list", Last: last,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return more.End("sent", 0)
+	if more.approved { // as it was shown, without white space
+		if answer, err = jsonrpc.Compact(nil, answer); err != nil {
+			more.end("denied", 0)
+			return nil, refused(more.id, err.Error())
+		}
+	}
+	return answer, more.End("sent", 0)
 }
 
 // now is who makes a request, as that is by now, and whether that client may still have this item.

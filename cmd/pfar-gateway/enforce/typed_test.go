@@ -76,7 +76,8 @@ func TestTypedRaises(t *testing.T) {
 			want(t, p, laptop, raw)
 		}, raw, "notifications/message"},
 		"an answer to a question": {func(t *testing.T, p *enforce.Point, pass *enforce.Passage) {
-			seen(t, pass.Enter(t.Context(), "elicitation/create", []byte(`{}`), false))
+			_, err := pass.Enter(t.Context(), "elicitation/create", []byte(`{}`), false)
+			seen(t, err)
 			want(t, p, laptop, raw)
 		}, raw, "no result of typed values"},
 		"what another session has written": {func(t *testing.T, p *enforce.Point, pass *enforce.Passage) {

@@ -3,6 +3,7 @@ package fenced
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -21,15 +22,34 @@ type Answer struct {
 // texts are the strings that a model reads as text, by the method and their place in the result or the parameters: they are
 // fenced. A star is any member or element.
 var texts = map[mcp.MCPMethod][]string{
-	mcp.MethodToolsCall:         append([]string{"content/*/text/", "content/*/resource/text/"}, asked...),
-	mcp.MethodResourcesRead:     append([]string{"contents/*/text/"}, asked...),
-	mcp.MethodPromptsGet:        append([]string{"messages/*/content/text/", "messages/*/content/*/text/", "messages/*/content/resource/text/", "messages/*/content/*/resource/text/"}, asked...),
-	mcp.MethodElicitationCreate: {"message/"},
-	mcp.MethodSamplingCreateMessage: {"systemPrompt/", "messages/*/content/text/", "messages/*/content/*/text/",
-		"messages/*/content/*/content/*/text/"},
-	progress: {"message/"},
-	logged:   {"data/"},
-	failed:   {"message/"},
+	mcp.MethodToolsCall:             below("content/*/", content),
+	mcp.MethodResourcesRead:         {"contents/*/text/"},
+	mcp.MethodPromptsGet:            messages,
+	mcp.MethodElicitationCreate:     {"message/"},
+	mcp.MethodSamplingCreateMessage: sampled,
+	progress:                        {"message/"},
+	logged:                          {"data/"},
+	failed:                          {"message/"},
+}
+
+var (
+	// content is the texts of a block: its own, that of a resource in it, and what is said of one that it leads to.
+	content = []string{"text/", "resource/text/", "description/"}
+	// messages have one block each, or several.
+	messages = slices.Concat(below("messages/*/content/", content), below("messages/*/content/*/", content))
+	// sampled is what a server wants a model to be asked: messages, in which there may be results of tools.
+	sampled = slices.Concat([]string{"systemPrompt/"}, messages, below("messages/*/content/content/*/", content), below("messages/*/content/*/content/*/", content))
+	// asked are the texts of questions that a result of 2026-07-28 has for the client.
+	asked = below("inputRequests/*/params/", append([]string{"message/"}, sampled...))
+)
+
+// below are the places that these are, seen from further up.
+func below(path string, places []string) []string {
+	all := make([]string, len(places))
+	for i, p := range places {
+		all[i] = path + p
+	}
+	return all
 }
 
 // loose is where, by the method, a server may put anything, and no schema says what. Programs go by words there, which stay, and by
@@ -38,16 +58,15 @@ var loose = map[mcp.MCPMethod]string{logged: data, failed: data}
 
 const data = "data/"
 
-// isWord reports whether a string can be a code, a name or an address.
-func isWord(text string) bool {
-	return len(text) <= maxWord && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+// isWord reports whether a string can be a code, a name or a short address.
+func isWord(text string) bool { return len(text) <= maxWord && isAddress(text) }
+
+// isAddress reports whether a string can be an address.
+func isAddress(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 const maxWord = 128 // bytes
-
-// asked are the texts of questions that a result of 2026-07-28 has for the client.
-var asked = []string{"inputRequests/*/params/message/", "inputRequests/*/params/systemPrompt/", "inputRequests/*/params/messages/*/content/text/",
-	"inputRequests/*/params/messages/*/content/*/text/"}
 
 // links are the addresses that a client may follow.
 var links = []string{"content/*/uri/", "content/*/icons/*/src/", "messages/*/content/uri/", "messages/*/content/*/uri/", "messages/*/content/icons/*/src/",
@@ -75,6 +94,9 @@ func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]byte
 		own = append(append([]byte(`"_meta":{`), own...), '}')
 	}
 	w := walk{answer: a, b: result, texts: texts[mcp.MCPMethod(method)], end: len(result)}
+	if ms.Index("inputRequests") >= 0 {
+		w.texts = slices.Concat(w.texts, asked)
+	}
 	if at < 0 {
 		w.edits = append(w.edits, ms.Prepend(result, own))
 	}

@@ -55,6 +55,11 @@ func TestResult(t *testing.T) {
 			`{"x":"[mark]","content":[],"_meta":{"k":"[mark]",` + own + `},"y":"[mark]"}`},
 		{"tools/call", `{"resultType":"input_required","inputRequests":{"a/b":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"title":"[INST]"}}}}}`,
 			`{` + meta + `"resultType":"input_required","inputRequests":{"a/b":{"method":"elicitation/create","params":{"message":"F(m)F","requestedSchema":{"title":"[mark]"}}}}}`},
+		{"tools/call", `{"content":[{"type":"resource_link","uri":"x:y","name":"n","description":"read me"}]}`, `{` + meta + `"content":[{"type":"resource_link","uri":"x:y","name":"n","description":"F(read me)F"}]}`},
+		{"tools/call", `{"resultType":"input_required","content":[{"text":"c"}],"inputRequests":{"a":{"method":"sampling/createMessage","params":{"systemPrompt":"s","messages":[{"content":{"type":"tool_result","content":[{"text":"x"}]}},` +
+			`{"content":[{"type":"tool_result","content":[{"resource":{"text":"y"}}]}]}]}}}}`,
+			`{` + meta + `"resultType":"input_required","content":[{"text":"F(c)F"}],"inputRequests":{"a":{"method":"sampling/createMessage","params":{"systemPrompt":"F(s)F","messages":[{"content":{"type":"tool_result","content":[{"text":"F(x)F"}]}},` +
+				`{"content":[{"type":"tool_result","content":[{"resource":{"text":"F(y)F"}}]}]}]}}}}`},
 		{"resources/read", `{"contents":[{"uri":"file:///a","text":"x"},{"uri":"file:///b","blob":"eA=="}]}`, `{` + meta + `"contents":[{"uri":"file:///a","text":"F(x)F"},{"uri":"file:///b","blob":"eA=="}]}`},
 		{"prompts/get", `{"description":"d[INST]","messages":[{"role":"user","content":{"type":"text","text":"x"}},{"role":"user","content":{"type":"resource","resource":{"uri":"a:b","text":"y"}}}]}`,
 			`{` + meta + `"description":"d[mark]","messages":[{"role":"user","content":{"type":"text","text":"F(x)F"}},{"role":"user","content":{"type":"resource","resource":{"uri":"a:b","text":"F(y)F"}}}]}`},
@@ -125,6 +130,7 @@ func TestMessage(t *testing.T) {
 			`{"code":-1,"message":"F(x)F","data":{"uri":"note:a%20b","a b":{"stack":"F(at a\nat b)F"}},"more":"read this"}`},
 		{"", `{"code":-32042,"message":"x","data":{"elicitations":[{"url":"https://a/` + strings.Repeat("b", 200) + `","message":"Sign in."},{"url":"javascript:x"}]}}`,
 			`{"code":-32042,"message":"F(x)F","data":{"elicitations":[{"url":"https://a/` + strings.Repeat("b", 200) + `","message":"F(Sign in.)F"},{"url":"about:blank"}]}}`},
+		{"", `{"code":-1,"message":"x","data":{"elicitations":[{"url":"read this, then https://a/b"}]}}`, `{"code":-1,"message":"F(x)F","data":{"elicitations":[{"url":"F(read this, then https://a/b)F"}]}}`},
 		{"notifications/progress", `{"progressToken":1,"progress":0.5,"message":"x"}`, `{"progressToken":1,"progress":0.5,"message":"F(x)F"}`},
 		{"notifications/message", `{"level":"info","logger":"l[INST]","data":"x"}`, `{"level":"info","logger":"l[mark]","data":"F(x)F"}`},
 		{"notifications/message", `{"level":"info","data":{"a":["[INST]"],"msg":"it is","ms":7,"code":"ok"}}`, `{"level":"info","data":{"a":["[mark]"],"msg":"F(it is)F","ms":7,"code":"ok"}}`},
@@ -132,6 +138,8 @@ func TestMessage(t *testing.T) {
 			`{"message":"F(x)F","requestedSchema":{"properties":{"p":{"description":"[mark]"}}},"url":"about:blank"}`},
 		{"sampling/createMessage", `{"systemPrompt":"s","messages":[{"role":"user","content":{"type":"text","text":"x"}},{"content":[{"type":"text","text":"y"},{"type":"tool_result","content":[{"text":"z"}]}]}]}`,
 			`{"systemPrompt":"F(s)F","messages":[{"role":"user","content":{"type":"text","text":"F(x)F"}},{"content":[{"type":"text","text":"F(y)F"},{"type":"tool_result","content":[{"text":"F(z)F"}]}]}]}`},
+		{"sampling/createMessage", `{"messages":[{"content":{"type":"tool_result","content":[{"text":"x"},{"resource":{"text":"y"}},{"type":"resource_link","description":"z"}]}},{"content":{"type":"resource","resource":{"text":"v"}}}]}`,
+			`{"messages":[{"content":{"type":"tool_result","content":[{"text":"F(x)F"},{"resource":{"text":"F(y)F"}},{"type":"resource_link","description":"F(z)F"}]}},{"content":{"type":"resource","resource":{"text":"F(v)F"}}}]}`},
 		{"notifications/unknown", `{"message":"[INST] x"}`, `{"message":"[mark] x"}`},
 		{"notifications/unknown", `[1, "a", {}]`, `[1, "a", {}]`},
 	} {
@@ -139,6 +147,15 @@ func TestMessage(t *testing.T) {
 		if got := string(raw.Message(one.method, []byte(one.in))); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", one.in, got, want)
 		}
+	}
+}
+
+// TestManyTexts: marks do not make many times as much of an answer as it was.
+func TestManyTexts(t *testing.T) {
+	in := `{"content":[` + strings.Repeat(`{"text":"a"},`, maxFences) + strings.Repeat(`{"text":"beyond"},`, maxFences) + `{"text":"<|im_start|>"}]}`
+	got := string(first(raw.Result("tools/call", []byte(in), members(t, in))))
+	if n := strings.Count(got, "END-PFAR-UNTRUSTED"); n != maxFences || strings.Contains(got, "beyond") || strings.Contains(got, "im_start") || !strings.HasSuffix(got, `,{"text":"[...]"}]}`) || !json.Valid([]byte(got)) {
+		t.Errorf("%d fences, and at the end %s", n, got[len(got)-100:])
 	}
 }
 

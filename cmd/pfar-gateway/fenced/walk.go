@@ -27,6 +27,7 @@ type walk struct {
 	name    bool   // what comes next is the name of a member
 	scratch *[]byte
 	renamed int
+	fences  int
 	forged  Forged
 
 	raw   []byte // the string that is looked at, as it stands
@@ -107,9 +108,9 @@ func (w *walk) quoted(i int) int {
 		}
 	case w.at(w.texts):
 		w.fence(i, end, text)
-	case w.at(links) && !mayFollow(text):
+	case strings.IndexByte(text, ':') >= 0 && w.at(links) && !mayFollow(text):
 		w.put(i, end, blank)
-	case w.loose != "" && below(w.path, w.loose) && !isWord(text) && !w.at(links):
+	case w.loose != "" && within(w.path, w.loose) && !isWord(text) && !(isAddress(text) && w.at(links)):
 		w.fence(i, end, text)
 	default:
 		if cleaned, changed := w.clean(text); changed {
@@ -119,9 +120,18 @@ func (w *walk) quoted(i int) int {
 	return end
 }
 
+const (
+	maxFences = 4096    // of one answer: marks around each of a million short texts would be hundreds of megabytes
+	leftOut   = "[...]" // stands for a text beyond them
+)
+
 // fence notes that the string from i to end, which is this text, is to be fenced. If it is clean it stays, and the marks are put
 // around it.
 func (w *walk) fence(i, end int, text string) {
+	if w.fences++; w.fences > maxFences {
+		w.put(i, end, leftOut)
+		return
+	}
 	if _, changed := w.clean(text); changed || w.answer.Limit > 0 {
 		w.put(i, end, string(fence.Fence(nil, text, w.answer.Meta, w.answer.ID)))
 		return
@@ -179,8 +189,8 @@ func (w *walk) at(places []string) bool {
 	return false
 }
 
-// below reports whether a path leads to this place, or to what is in it.
-func below(path []byte, place string) bool {
+// within reports whether a path leads to this place, or to what is in it.
+func within(path []byte, place string) bool {
 	return len(path) >= len(place) && strings.EqualFold(string(path[:len(place)]), place)
 }
 

@@ -98,8 +98,8 @@ var errSize = errors.New("the text is longer than it looks at")
 func (i *Inspector) Inspect(ctx context.Context, r Request) inspect.Report {
 	ctx, cancel := context.WithTimeout(ctx, i.declared.Timeout)
 	defer cancel()
-	text := inspect.Render(r.Value)
-	if len(text) > i.declared.Size {
+	text, ok := inspect.Render(r.Value, i.declared.Size)
+	if !ok {
 		return i.missing(errSize)
 	}
 	chunks := inspect.Chunks(text, i.declared.Chunk, i.declared.Overlap)

@@ -10,19 +10,27 @@ import (
 	"unicode/utf8"
 )
 
-// maxCanonical bounds the nesting of what has a canonical form.
-const maxCanonical = 512
+const (
+	maxCanonical = 512       // levels of what has a canonical form
+	maxMoved     = 256 << 20 // bytes that are put into their places, level by level: 16 MiB within 500 levels would take seconds
+)
 
 // Canonical appends a value to dst in the form in which only what matters makes a difference: members in the order of
 // their names' bytes, strings decoded, no white space, and numbers as they were written, where RFC 8785 would round them.
 // So equal forms are the same to every parser; 1 and 1.0 are not equal, for not every parser takes them for the same.
 // What two parsers may read differently has no such form, and is an error: names that come twice, bytes that are not
 // UTF-8, half a character.
-func Canonical(dst, b []byte) ([]byte, error) {
+func Canonical(dst, b []byte) ([]byte, error) { return rewritten(dst, b, true) }
+
+// Compact is Canonical with the members in the order in which they stand: white space and escapes say nothing, and in them anything
+// could be said.
+func Compact(dst, b []byte) ([]byte, error) { return rewritten(dst, b, false) }
+
+func rewritten(dst, b []byte, sorted bool) ([]byte, error) {
 	if !utf8.Valid(b) {
 		return nil, errors.New("it is not UTF-8")
 	}
-	var s scanner
+	s := scanner{sorted: sorted}
 	s.reset(b)
 	dst, i, err := s.canonical(dst, 0, 0)
 	if err != nil {
@@ -72,7 +80,7 @@ func (s *scanner) canonicalArray(dst []byte, i, depth int) ([]byte, int, error) 
 	}
 }
 
-// canonicalObject orders the members by their names; equal ones are neighbours then.
+// canonicalObject orders the members by their names, if only to find equal ones, which are neighbours then.
 func (s *scanner) canonicalObject(dst []byte, i, depth int) ([]byte, int, error) {
 	type member struct {
 		name  string
@@ -99,17 +107,26 @@ func (s *scanner) canonicalObject(dst []byte, i, depth int) ([]byte, int, error)
 		if m.value, i, err = s.canonical(nil, i+1, depth); err != nil {
 			return nil, i, err
 		}
+		if s.moved += len(m.value); s.moved > maxMoved {
+			return nil, i, errors.New("it has too much in too many levels")
+		}
 		members = append(members, m)
 		if i, more, err = s.next(i, '}'); err != nil {
 			return nil, i, err
 		}
 	}
-	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	ordered := members
+	if !s.sorted {
+		ordered = slices.Clone(members)
+	}
+	slices.SortFunc(ordered, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	for k := 1; k < len(ordered); k++ {
+		if ordered[k-1].name == ordered[k].name {
+			return nil, i, fmt.Errorf("member %.30q comes twice", ordered[k].name)
+		}
+	}
 	dst = append(dst, '{')
 	for k, m := range members {
-		if k > 0 && members[k-1].name == m.name {
-			return nil, i, fmt.Errorf("member %.30q comes twice", m.name)
-		}
 		if k > 0 {
 			dst = append(dst, ',')
 		}

@@ -41,6 +41,7 @@ func TestCanonicalRefuses(t *testing.T) {
 		`{"a":1/*x*/}`:                     "found",
 		`'a'`:                              "a value",
 		`"\x41"`:                           "an escape",
+		strings.Repeat(`{"a":`, 300) + `"` + strings.Repeat("a", 1<<20) + `"` + strings.Repeat("}", 300): "too much in too many levels",
 	} {
 		if got, err := Canonical(nil, []byte(text)); err == nil || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%.60q: %q, %v, want %q", text, got, err, reason)
@@ -89,6 +90,20 @@ func TestCanonicalForms(t *testing.T) {
 	}
 	if got, err := Canonical([]byte("x"), []byte(` {"z":[1.50,{"b":"\u0062","a":true}],"":null} `)); err != nil || string(got) != `x{"":null,"z":[1.50,{"a":true,"b":"b"}]}` {
 		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// TestCompact: the order stays, and nothing else that has no meaning.
+func TestCompact(t *testing.T) {
+	for in, want := range map[string]string{
+		" {\"z\" :\t[1.50 ,{\"b\":\"\\u0062\\/\"}],\r\n\"a\":null} ": `{"z":[1.50,{"b":"b/"}],"a":null}`,
+		`{"b":{"d":1,"c":2},"a":[]}`:                                 `{"b":{"d":1,"c":2},"a":[]}`,
+		`{"b":1,"a":2,"\u0062":3}`:                                   "",
+		`{"b":1,"a":"\ud800"}`:                                       "",
+	} {
+		if got, err := Compact(nil, []byte(in)); string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %s, %v", in, got, err)
+		}
 	}
 }
 

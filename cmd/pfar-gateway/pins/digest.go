@@ -33,9 +33,9 @@ func canonical(raw []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		raw = members.Merge(nil, func(name []byte) bool { return !slices.Contains(passing, string(name)) }, nil)
+		raw = members.Merge(make([]byte, 0, len(raw)), func(name []byte) bool { return !slices.Contains(passing, string(name)) }, nil)
 	}
-	return jsonrpc.Canonical(nil, raw)
+	return jsonrpc.Canonical(make([]byte, 0, len(raw)), raw)
 }
 
 // digest is the SHA-256 of a definition in its canonical form, in hexadecimal.

@@ -141,3 +141,12 @@ func onlyVisible(t *testing.T, text string) {
 		}
 	}
 }
+
+// TestDigestOfMuch: the digest of a definition of many values takes no memory for each of them: a server can have its lists looked at
+// every second.
+func TestDigestOfMuch(t *testing.T) {
+	raw := []byte(`{"name":"a","_meta":{},"x":[` + strings.Repeat(`1,"a",`, 50_000) + `0]}`)
+	if n := testing.AllocsPerRun(1, func() { _, _ = digest(raw) }); n > 200_000 {
+		t.Errorf("%.0f allocations", n)
+	}
+}

@@ -46,6 +46,7 @@ type Upstream struct {
 	stale  chan struct{} // a list changed
 
 	retells *rate.Limiter // of changes that change nothing
+	level   atomic.Int32  // the most verbose of log messages that it has been told; 0: none
 
 	hold    hold        // requests that keep it awake
 	untried atomic.Bool // it was started to learn what it offers, and nobody has wanted anything of it yet
@@ -114,6 +115,21 @@ func (u *Upstream) Alive() bool { return u.why() == nil && !u.isStopped() }
 
 // Notify tells the server something that has no parameters.
 func (u *Upstream) Notify(method string) { u.tell(jsonrpc.AppendRequest(nil, 0, method, nil)) }
+
+// Louder reports whether a level of log messages, 1 for the most verbose, is to be told to the server, and takes it that it is: what it has
+// been told is never taken back, for what each client does not want is left out here, and who can turn a level up and down can tell
+// the server anything by it, without a call.
+func (u *Upstream) Louder(level int) bool {
+	for {
+		told := u.level.Load()
+		if told != 0 && told <= int32(level) {
+			return false
+		}
+		if u.level.CompareAndSwap(told, int32(level)) {
+			return true
+		}
+	}
+}
 
 // Leaks returns how often which secret stood in what the server said.
 func (u *Upstream) Leaks() map[string]uint64 { return u.leaks.all() }

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,8 +136,8 @@ func (s *session) answered(m jsonrpc.Message) {
 const maxRounds = 16
 
 // inputRequired acts on a result that is a question of a server of 2026-07-28. A client of that revision gets it as it
-// is, but for the state, which becomes one that only this client can come back with; one that has a session is asked
-// here, and the call repeated with its answers.
+// is, but for whose it is, and the state, which becomes one that only this client can come back with; one that has a session
+// is asked here, and the call repeated with its answers.
 func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t target, call registry.Call, result []byte, ms jsonrpc.Members) (reply, error) {
 	requests, err := jsonrpc.Object(ms.Get("inputRequests"), nil)
 	if ms.Get("inputRequests") == nil {
@@ -161,6 +162,9 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 			return reply{}, against(up, "reading inputRequests: %v", err)
 		}
 		method, _ := jsonrpc.String(asked[i].Get("method"))
+		if registry.Capability(method) == "" {
+			return reply{}, against(up, "it asks its client for %.100q", method)
+		}
 		if err := mayNot(up, method); err != nil {
 			return reply{}, err
 		}
@@ -171,8 +175,8 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 	if !x.modern {
 		return x.round(ctx, up, t, call, ms.Get("requestState"), requests, asked)
 	}
-	if i := ms.Index("inputRequests"); i >= 0 && x.endpoint == "" {
-		edits = append(edits, ms.Replace(i, attributedAll(up.Server().Name, requests, asked)))
+	if i := ms.Index("inputRequests"); i >= 0 {
+		edits = append(edits, ms.Replace(i, attributedAll(up.Server().Name, requests, asked, x.endpoint == "")))
 	}
 	edit, err := x.sealed(up, ms)
 	if err != nil {
@@ -203,11 +207,29 @@ func incapable(server, capability string) *jsonrpc.Error {
 	return e
 }
 
-func against(up *registry.Upstream, format string, args ...any) error {
-	return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered against the protocol: %s", up.Server().Name, fmt.Sprintf(format, args...))
+// misbehaved is that a server has answered against the protocol: in which words it has, the log alone says.
+type misbehaved struct {
+	told *jsonrpc.Error // what the client is
+	why  string
 }
 
-func attributedAll(server string, requests jsonrpc.Members, asked []jsonrpc.Members) []byte {
+func (m *misbehaved) Error() string { return m.why }
+func (m *misbehaved) Unwrap() error { return m.told }
+
+// against is the error of an answer that the protocol does not have. Words that the server has chosen are to be quoted in it: a client
+// gets none of those but between marks.
+func against(up *registry.Upstream, format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	told := func(why string) *jsonrpc.Error {
+		return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered against the protocol: %s", up.Server().Name, why)
+	}
+	return &misbehaved{told(quoted.ReplaceAllString(text, `"..."`)), told(text).Text}
+}
+
+// quoted is what %q writes.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+func attributedAll(server string, requests jsonrpc.Members, asked []jsonrpc.Members, aggregate bool) []byte {
 	b := []byte{'{'}
 	for i := range requests {
 		if i > 0 {
@@ -217,7 +239,7 @@ func attributedAll(server string, requests jsonrpc.Members, asked []jsonrpc.Memb
 		raw := requests[i].Raw()
 		if at := asked[i].Index("params"); at >= 0 {
 			method, _ := jsonrpc.String(asked[i].Get("method"))
-			raw = jsonrpc.Splice(nil, raw, asked[i].Replace(at, attributed(server, method, asked[i][at].Raw(), true)))
+			raw = jsonrpc.Splice(nil, raw, asked[i].Replace(at, attributed(server, method, asked[i][at].Raw(), aggregate)))
 		}
 		b = append(b, raw...)
 	}
@@ -235,7 +257,7 @@ func (x *exchange) round(ctx context.Context, up *registry.Upstream, t target, c
 	if err != nil {
 		return reply{}, err
 	}
-	if err := x.pass.Enter(ctx, call.Method, answers, false); err != nil {
+	if answers, err = x.pass.Enter(ctx, call.Method, answers, false); err != nil {
 		return x.refusal(t, err)
 	}
 	ms, err := jsonrpc.Object(paramsOr(call.Params), nil)

@@ -210,26 +210,27 @@ func (x *exchange) left(ctx context.Context, re reply, err error) (reply, error)
 // answering has a client's answer to a server's question pass the gate before the server gets it. It cannot be given again, so
 // that it waits for its approval as long as the server waits for it, and the approval lives.
 func (s *Server) answering(pass *enforce.Passage, a *registry.Ask) question {
-	through := func(b []byte, then func()) {
+	through := func(b []byte, then func(sent []byte)) {
 		go func() {
 			ctx, cancel := context.WithCancel(s.calls)
 			defer cancel()
 			a.Withdrawn(cancel)
-			if err := pass.Enter(ctx, a.Method, b, true); err != nil {
+			sent, err := pass.Enter(ctx, a.Method, b, true)
+			if err != nil {
 				a.Fail(jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "the client's answer may not be sent to this server"))
 				return
 			}
-			then()
+			then(sent)
 		}()
 	}
 	return question{
-		answer: func(result []byte) { through(result, func() { a.Answer(result) }) },
+		answer: func(result []byte) { through(result, a.Answer) },
 		fail: func(e *jsonrpc.Error) {
 			if e.Raw == nil { // pfar's own
 				a.Fail(e)
 				return
 			}
-			through(e.Raw, func() { a.Fail(e) })
+			through(e.Raw, func(sent []byte) { a.Fail(&jsonrpc.Error{Raw: sent}) })
 		},
 	}
 }

@@ -274,7 +274,7 @@ func TestSealed(t *testing.T) {
 	const able = `{"elicitation":{},"roots":{}}`
 	first := g.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo"`, able)
 	state := stateOf(t, first)
-	if want := `"inputRequests":{"k":{"method":"elicitation/create","params":{"message":"Name?","mode":"form"}}}`; !strings.Contains(first, want) || !strings.Contains(first, `"n":1.0`) || state == "one" {
+	if want := `"inputRequests":{"k":{"method":"elicitation/create","params":{"_meta":{"pfar/server":"s"},"message":"Name?","mode":"form"}}}`; !strings.Contains(first, want) || !strings.Contains(first, `"n":1.0`) || state == "one" {
 		t.Fatalf("got %s", first)
 	}
 	for name, call := range map[string]func() string{

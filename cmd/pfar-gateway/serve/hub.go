@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -268,7 +269,7 @@ var levels = [...]string{"", "debug", "info", "notice", "warning", "error", "cri
 type hub struct {
 	mu          sync.Mutex
 	subscribers map[*subscriber]struct{}
-	listens     int // of subscriptions/listen
+	declared    map[string][]byte // what the owner says of each server of which a process has come up
 }
 
 func (h *hub) add(s *subscriber) {
@@ -290,14 +291,24 @@ func (h *hub) listening() []*subscriber {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(h.subscribers)), func(s *subscriber) bool { return s.tag == nil })
 }
 
-// listen counts a stream of subscriptions/listen in or out, by n of 1 or -1, unless there are limit of them.
-func (h *hub) listen(n, limit int) bool {
+// listen adds who wants to be told by subscriptions/listen, unless there are limit of those, or its client has its share of them.
+func (h *hub) listen(s *subscriber, limit int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.listens+n > limit {
+	all, own := 0, 0
+	for other := range h.subscribers {
+		if other.tag == nil {
+			continue
+		}
+		all++
+		if other.bound.Client == s.bound.Client {
+			own++
+		}
+	}
+	if all >= limit || own >= share(limit) {
 		return false
 	}
-	h.listens += n
+	h.subscribers[s] = struct{}{}
 	return true
 }
 
@@ -309,6 +320,23 @@ func (h *hub) event(e registry.Event) {
 		if s.sees(e.Server) {
 			s.event(e, about)
 		}
+	}
+}
+
+// renewed takes it that a process of a server has come up. If its owner says something else of the server than before, no address that
+// is watched there has passed the gate to what it is now: they are forgotten.
+func (h *hub) renewed(server string, declared []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, known := h.declared[server]
+	h.declared[server] = declared
+	if !known || bytes.Equal(before, declared) {
+		return
+	}
+	for s := range h.subscribers {
+		s.mu.Lock()
+		maps.DeleteFunc(s.uris, func(_, of string) bool { return of == server })
+		s.mu.Unlock()
 	}
 }
 

@@ -358,7 +358,7 @@ func (x *exchange) completion(ctx context.Context) (reply, error) {
 const levelTime = 5 * time.Second
 
 // setLevel turns log messages on for this client. The server is set to the most verbose level that any of its clients
-// wants; each gets what it asked for.
+// has wanted of this process; each gets what it asked for.
 func (x *exchange) setLevel(ctx context.Context) (reply, error) {
 	if x.session == nil {
 		return reply{}, onlyInSessions(mcp.MetaKeyLogLevel + " in _meta")

@@ -390,7 +390,11 @@ func (x *exchange) answerAll(p *parked) (reply, error) {
 		return reply{}, err
 	}
 	if len(answers) > 0 {
-		if err := x.pass.Enter(x.ctx, x.msg.Method, x.params.Get("inputResponses"), false); err != nil {
+		sent, err := x.pass.Enter(x.ctx, x.msg.Method, x.params.Get("inputResponses"), false)
+		if err == nil {
+			answers, err = jsonrpc.Object(sent, nil)
+		}
+		if err != nil {
 			p.conversation.cancel(err)
 			return x.refusal(p.conversation.target, err)
 		}

@@ -143,7 +143,7 @@ func (s *session) processes() []*process {
 // setLevel tells the session's own processes.
 func (s *session) setLevel(ctx context.Context, level string) {
 	for _, p := range s.processes() {
-		if p.up.Modern() || !p.up.Agreed().Has("logging") {
+		if p.up.Modern() || !p.up.Agreed().Has("logging") || !p.up.Louder(severity(level)) {
 			continue
 		}
 		_, _ = p.up.Call(ctx, registry.Call{Method: string(mcp.MethodSetLogLevel), Params: fmt.Appendf(nil, `{"level":%q}`, level)}) // it may be about to end

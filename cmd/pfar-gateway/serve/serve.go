@@ -77,7 +77,7 @@ func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits
 	s.logs.record = s.leftOut
 	s.sealer = newSealer(s.sealKey)
 	s.calls, s.giveUp = context.WithCancelCause(context.Background())
-	s.hub = &hub{subscribers: make(map[*subscriber]struct{})}
+	s.hub = &hub{subscribers: make(map[*subscriber]struct{}), declared: make(map[string][]byte)}
 	reg.Keeps(s.hub.watchesAny)
 	s.sessions = newSessions(limits.Sessions, limits.Idle, s.closed)
 	s.clients.heard = make(chan struct{})
@@ -89,6 +89,7 @@ func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits
 func (s *Server) Event(e registry.Event) {
 	s.hub.event(e)
 	if e.Up != nil {
+		s.hub.renewed(e.Server, e.Up.Server().Declared)
 		go s.restore(e.Up)
 	}
 }

@@ -148,14 +148,21 @@ func newSessionID() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// open opens a session that has an id. When there are too many, the one that has been idle for longest gives way.
+// share is what one client may have of what all clients have together, up to a limit: an eighth is for others.
+func share(limit int) int { return limit - limit/8 }
+
+// open opens a session that has an id. When there are too many, the one that has been idle for longest gives way: of a client that
+// has its share one of its own, else one of the client that has most.
 func (t *sessions) open(s *session) error {
 	s.ended, s.last = make(chan struct{}), time.Now()
 	s.calls, s.questions, s.owns = make(map[string]context.CancelCauseFunc), make(map[string]question), make(map[string]*process)
 	t.mu.Lock()
 	var victim *session
-	if len(t.byID) >= t.limit {
-		if victim = t.idlest(); victim == nil {
+	if of, full := t.crowded(s.bound.Client); full {
+		if victim = t.idlest(of); victim == nil && of != s.bound.Client {
+			victim = t.idlest("")
+		}
+		if victim == nil {
 			t.mu.Unlock()
 			return errFull
 		}
@@ -172,10 +179,34 @@ func (t *sessions) open(s *session) error {
 	return nil
 }
 
-func (t *sessions) idlest() *session {
+// crowded reports whether there is no room for one more session of a client's, and whose is to give way.
+func (t *sessions) crowded(client string) (of string, full bool) {
+	if len(t.byID) < share(t.limit) {
+		return "", false
+	}
+	n := make(map[string]int)
+	for _, s := range t.byID {
+		n[s.bound.Client]++
+	}
+	if n[client] >= share(t.limit) {
+		return client, true
+	}
+	for name := range n {
+		if of == "" || n[name] > n[of] {
+			of = name
+		}
+	}
+	return of, len(t.byID) >= t.limit
+}
+
+// idlest returns the session that has been idle for longest, of one client or, for "", of all; nil if each is in use.
+func (t *sessions) idlest(of string) *session {
 	var found *session
 	var first time.Time
 	for _, s := range t.byID {
+		if of != "" && s.bound.Client != of {
+			continue
+		}
 		if at, idle := s.expiry(0); idle && (found == nil || at.Before(first)) {
 			found, first = s, at
 		}

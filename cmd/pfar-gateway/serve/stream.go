@@ -109,11 +109,9 @@ func (x *exchange) listen(ctx context.Context) (reply, error) {
 	kinds, granted := chosen(wanted)
 	sub := x.subscriber(kinds)
 	sub.tag = x.msg.ID
-	if !x.srv.hub.listen(1, x.srv.limits.Listens) {
+	if !x.srv.hub.listen(sub, x.srv.limits.Listens) {
 		return reply{}, jsonrpc.Errorf(registry.CodeBusy, "too many streams are open")
 	}
-	defer x.srv.hub.listen(-1, x.srv.limits.Listens)
-	x.srv.hub.add(sub)
 	defer x.srv.closed(&session{sub: sub})
 	if err := x.stays(); err != nil {
 		return reply{}, err

@@ -151,7 +151,7 @@ func TestTypedWays(t *testing.T) {
 		"its end": {func(s *registrytest.Server, _ jsonrpc.Message) { s.Exit() }, "error"},
 		"a result that another member names again": {func(s *registrytest.Server, m jsonrpc.Message) {
 			s.Say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[],"evil":1,"evil":2,"structuredContent":{"degrees":1}}}`, m.ID)
-		}, "evil"},
+		}, "comes twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := sensing(t, true, tt.say)

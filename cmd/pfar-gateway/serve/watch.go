@@ -251,8 +251,8 @@ func (s *Server) restore(up *registry.Upstream) {
 
 // level sets the level of the log messages of a server that keeps one for all its clients.
 func (s *Server) level(ctx context.Context, up *registry.Upstream, level int) {
-	if up.Modern() || !up.Agreed().Has("logging") {
-		return // it is told with each call
+	if up.Modern() || !up.Agreed().Has("logging") || !up.Louder(level) {
+		return // it is told with each call, or has been
 	}
 	params := fmt.Appendf(nil, `{"level":%q}`, levels[level])
 	if _, err := up.Call(ctx, registry.Call{Method: string(mcp.MethodSetLogLevel), Params: params}); err != nil {
