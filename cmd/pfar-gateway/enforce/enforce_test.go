@@ -690,13 +690,19 @@ func (f slow) Inspect(context.Context, []string, inspector.Direction, fence.Meta
 	return inspect.Report{Outcome: inspect.Clean}
 }
 
-// TestChangedWhileItWaits: what a client may do when its request is sent counts, and not what it might when it asked.
+// TestChangedWhileItWaits: what a client may do when its request is sent counts, and not what it might when it asked; so does the
+// policy.
 func TestChangedWhileItWaits(t *testing.T) {
 	web := enforce.Item{Server: "web", Kind: gate.Tool, Name: "t", Pin: "p", Fits: true}
-	for name, change := range map[string]func(who *enforce.Identity) (here bool){
-		"nothing":         func(*enforce.Identity) bool { return true },
-		"another profile": func(who *enforce.Identity) bool { who.Profile = "clean-room"; return true },
-		"gone":            func(*enforce.Identity) bool { return false },
+	for name, change := range map[string]func(p *enforce.Point, who *enforce.Identity) (here bool){
+		"nothing":         func(*enforce.Point, *enforce.Identity) bool { return true },
+		"the same policy": func(p *enforce.Point, _ *enforce.Identity) bool { needs(t, p, "slow", "balanced"); return true },
+		"another policy": func(p *enforce.Point, _ *enforce.Identity) bool {
+			needs(t, p, "slow", "balanced", "strict")
+			return true
+		},
+		"another profile": func(_ *enforce.Point, who *enforce.Identity) bool { who.Profile = "clean-room"; return true },
+		"gone":            func(*enforce.Point, *enforce.Identity) bool { return false },
 	} {
 		p := enforcetest.New(t, "laptop")
 		needs(t, p, "slow", "balanced")
@@ -706,14 +712,14 @@ func TestChangedWhileItWaits(t *testing.T) {
 			if !changed {
 				return who, true
 			}
-			here := change(&who)
+			here := change(p, &who)
 			return who, here
 		}
 		p.Inspectors = slow(func() { changed = true })
 		taint(t, p, who, gate.Label{Confidentiality: gate.Public, Integrity: gate.Raw})
 		it := tool(t, "pad", gate.Reversible) // raw, fits, reversible: inspect
 		_, err := p.Enter(t.Context(), who, it, enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")})
-		if !changed || (err == nil) != (name == "nothing") || err != nil && !strings.Contains(err.Error(), "changed meanwhile") {
+		if !changed || (err == nil) != (name == "nothing" || name == "the same policy") || err != nil && !strings.Contains(err.Error(), "changed meanwhile") {
 			t.Errorf("%s: changed %t, %v", name, changed, err)
 		}
 		p.Now = func(who enforce.Identity) (enforce.Identity, bool) { return who, false }
