@@ -123,6 +123,30 @@ func TestAnswerStains(t *testing.T) {
 	}
 }
 
+// TestAnswerIsShown: what a client answers in the course of a call that cannot be undone is asked about as the call was, for whoever
+// has approved that has not seen it. What the server cannot keep is not.
+func TestAnswerIsShown(t *testing.T) {
+	for _, c := range []struct {
+		effect gate.Effect
+		method string
+		asked  bool
+	}{
+		{gate.Irreversible, "elicitation/create", true}, {gate.Irreversible, "sampling/createMessage", true}, {gate.Irreversible, "tools/call", true},
+		{gate.Irreversible, "roots/list", false}, {gate.Reversible, "elicitation/create", false}, {gate.None, "elicitation/create", false},
+	} {
+		p := enforcetest.New(t, "laptop")
+		pass := enter(t, p, laptop, tool(t, "notes", c.effect))
+		p.Now = func(who enforce.Identity) (enforce.Identity, bool) { who.Profile = "strict"; return who, true }
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		err := pass.Enter(ctx, c.method, []byte(`{"content":{"a":"unseen"}}`), false)
+		cancel()
+		open := p.Approvals.List()
+		if (err != nil) != c.asked || (len(open) > 0) != c.asked || c.asked && !strings.Contains(string(open[0].Arguments), "unseen") {
+			t.Errorf("%s to %s: %v, asked %+v", c.method, c.effect, err, open)
+		}
+	}
+}
+
 // TestAnswersByNow: what a client answers in the course of a request, and what comes back of it, is judged by what holds for that
 // client by now, whatever the request began with.
 func TestAnswersByNow(t *testing.T) {

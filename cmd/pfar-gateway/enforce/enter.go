@@ -148,8 +148,11 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	}
 	f := tightened(item.facts, who.Rights, it.Server)
 	w.writes = f.Effect != gate.None
-	if r.Answer { // it does no more than the request that it belongs to
-		f.Effect, f.From.Effect, w.writes = gate.None, "protocol", r.Stays
+	if r.Answer {
+		w.writes = r.Stays
+		if !r.Stays { // else it is a part of what the request does that it belongs to, and of which nobody has seen it
+			f.Effect, f.From.Effect = gate.None, "protocol"
+		}
 	}
 	f = f.Stained(p.Sessions.Stained(it.Server))
 	w.call = gate.Call{
