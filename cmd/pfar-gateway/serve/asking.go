@@ -230,6 +230,9 @@ func (x *exchange) round(ctx context.Context, up *registry.Upstream, t target, c
 	if err := x.pass.Enter(ctx, call.Method, answers, false); err != nil {
 		return x.refusal(t, err)
 	}
+	if _, err := x.still(); err != nil { // it is called once more, and people take their time
+		return reply{}, err
+	}
 	ms, err := jsonrpc.Object(paramsOr(call.Params), nil)
 	if err != nil {
 		return reply{}, err

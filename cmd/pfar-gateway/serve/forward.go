@@ -48,7 +48,8 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 	if err := x.enter(ctx, t); err != nil {
 		return x.denied(ctx, t, err)
 	}
-	re, err := x.attempt(ctx, t.still(find))
+	x.still = t.still(find)
+	re, err := x.attempt(ctx, x.still)
 	return x.left(ctx, re, err)
 }
 

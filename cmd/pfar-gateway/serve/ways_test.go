@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/access"
@@ -488,6 +490,51 @@ func TestStillTheSame(t *testing.T) {
 		}
 		if _, err := first.still(find)(); (err == nil) != again.same {
 			t.Errorf("%s: %v", again.declared, err)
+		}
+	}
+}
+
+// TestChangedBetweenRounds: a tool that has become another while its client was asked something is not called once more, with the
+// answers; nor if the other one is accepted, for that is not the one that was decided about.
+func TestChangedBetweenRounds(t *testing.T) {
+	for want, accepted := range map[string]bool{"held back until the owner accepts": false, "has changed meanwhile": true} {
+		g := start(t, DefaultLimits())
+		var other atomic.Bool
+		script := required()
+		asks := script.On
+		script.On = func(s *registrytest.Server, m jsonrpc.Message) bool {
+			if m.Method == "tools/list" && other.Load() {
+				s.Result(m, `{"tools":[`+strings.Replace(registrytest.Echo, "returns message", "sends message", 1)+`]}`)
+				return true
+			}
+			return asks(s, m)
+		}
+		l := g.Launch(t, handover.Server{Name: "s", Capabilities: everyCapability}, script)
+		l.Ready(t)
+		named := func() error {
+			_, err := g.srv.registry.Catalogue().Named(registry.Tools, "s", "echo")
+			return err
+		}
+		c := g.sessionThat(t, "/mcp/s", `{"elicitation":{},"roots":{}}`)
+		messages := c.callStream(t, `{"name":"echo","arguments":{"message":"m"}}`)
+		id := idOf(t, next(t, messages))
+		other.Store(true)
+		l.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		registrytest.Eventually(t, "the tool is held back", func() bool { return named() != nil })
+		if accepted {
+			if _, err := g.Pins.Accept(pins.By{}, "s", "echo"); err != nil {
+				t.Fatal(err)
+			}
+			registrytest.Eventually(t, "the tool is served", func() bool { return named() == nil })
+		}
+		c.post(t, `{"jsonrpc":"2.0","id":`+id+`,"result":{"action":"accept","content":{"n":"late"}}}`)
+		if got := next(t, messages); !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		for len(l.Lines) > 0 {
+			if line := <-l.Lines; strings.Contains(line, "late") {
+				t.Errorf("the server was sent %s", line)
+			}
 		}
 	}
 }
