@@ -144,7 +144,7 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 		requests, err = nil, nil
 	}
 	if err != nil {
-		return reply{}, against(up, "reading inputRequests: %v", err)
+		return reply{}, x.unread(up, fmt.Errorf("reading inputRequests: %w", err))
 	}
 	if len(requests) > maxQuestions {
 		return reply{}, against(up, "it has %d questions, at most %d are asked", len(requests), maxQuestions)
@@ -159,9 +159,12 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 			err = registry.Plain(asked[i].Get("params"))
 		}
 		if err != nil {
-			return reply{}, against(up, "reading inputRequests: %v", err)
+			return reply{}, x.unread(up, fmt.Errorf("reading inputRequests: %w", err))
 		}
 		method, _ := jsonrpc.String(asked[i].Get("method"))
+		if registry.Capability(method) == "" {
+			return reply{}, x.unread(up, fmt.Errorf("it asks its client for %q, which no server may", method))
+		}
 		if e := up.Refusal(method); e != nil {
 			return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q asks its client for what it may not: %s", up.Server().Name, strings.TrimPrefix(e.Text, "method not found: "))
 		}
@@ -183,7 +186,7 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 	slices.SortFunc(edits, func(a, b jsonrpc.Edit) int { return a.Start - b.Start })
 	result = jsonrpc.Splice(nil, result, edits...)
 	if ms, err = jsonrpc.Object(result, nil); err != nil {
-		return reply{}, against(up, "%v", err)
+		return reply{}, x.unread(up, err)
 	}
 	return x.received(ctx, up, t, reply{result: result, members: ms})
 }
