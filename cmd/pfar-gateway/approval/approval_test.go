@@ -301,6 +301,11 @@ func TestAnswersRefused(t *testing.T) {
 	if o := b.ask(t, mail()); o.State != Pending || o.ID != shown.ID {
 		t.Errorf("%+v", o)
 	}
+	b.sessions.Declare([]string{"phone"})
+	remember := Answer{Approve: true, Digest: shown.Digest, Remember: &Remember{For: time.Hour}}
+	if err := b.Answer(shown.ID, remember, operator); !errors.Is(err, ErrRefused) || len(b.Rules()) != 0 {
+		t.Errorf("of a client that is gone: %v, %+v", err, b.Rules())
+	}
 }
 
 func TestDenied(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -752,6 +753,45 @@ func TestChangedWhileItWaits(t *testing.T) {
 		}
 		if _, err := p.Hear(t.Context(), who, "web", nil, "notifications/message", []byte("{}")); err == nil {
 			t.Errorf("%s: who is not here any more hears", name)
+		}
+	}
+}
+
+// TestChangedWhileItIsAsked: a person's yes is to what was shown, and to nothing that its client may not do any more.
+func TestChangedWhileItIsAsked(t *testing.T) {
+	for name, change := range map[string]func(*enforce.Identity) (here bool){
+		"nothing":         func(*enforce.Identity) bool { return true },
+		"another profile": func(who *enforce.Identity) bool { who.Profile = "balanced"; return true },
+		"gone":            func(*enforce.Identity) bool { return false },
+	} {
+		p := enforcetest.New(t, "laptop")
+		who := laptop
+		who.Profile = "strict"
+		var changed atomic.Bool
+		p.Now = func(who enforce.Identity) (enforce.Identity, bool) {
+			if !changed.Load() {
+				return who, true
+			}
+			here := change(&who)
+			return who, here
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.Enter(t.Context(), who, tool(t, "notes", gate.Irreversible), enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")})
+			done <- err
+		}()
+		now, events, stop := p.Approvals.Watch()
+		open := append(now, approval.Shown{})[0]
+		if len(now) == 0 {
+			open = (<-events).Approval
+		}
+		stop()
+		changed.Store(true)
+		if err := p.Approvals.Answer(open.ID, approval.Answer{Approve: true, Digest: open.Digest}, approval.Approver{Name: "op"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; (err == nil) != (name == "nothing") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

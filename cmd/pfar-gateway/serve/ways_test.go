@@ -572,3 +572,28 @@ func TestErrorsHaveNoWords(t *testing.T) {
 		}
 	}
 }
+
+// TestHintsUnaccepted: what a server claims of a tool counts once a person has accepted the definition, and not if it was the first of
+// its name.
+func TestHintsUnaccepted(t *testing.T) {
+	g := start(t, DefaultLimits())
+	g.srv.Learn([]access.Client{{Name: access.Default, Enabled: true, Profile: "strict", Sessions: access.Sticky, Servers: []string{access.Every}}})
+	script := everything()
+	script.Lists["tools/list"] = `{"tools":[` + strings.Replace(registrytest.Echo, `"inputSchema"`, `"annotations":{"readOnlyHint":true},"inputSchema"`, 1) + `]}`
+	g.Launch(t, handover.Server{Name: "one", Declared: untold}, script).Ready(t)
+	c := g.session(t, "/mcp/one")
+	done := make(chan string, 1)
+	go func() { done <- c.call(t, "tools/call", `{"name":"echo","arguments":{"message":"m"}}`) }()
+	g.answer(t, g.pending(t), false)
+	<-done
+	if _, err := g.Pins.Accept(pins.By{}, "one", "echo"); err != nil {
+		t.Fatal(err)
+	}
+	registrytest.Eventually(t, "the tool is accepted", func() bool {
+		route, err := g.srv.registry.Catalogue().Named(registry.Tools, "one", "echo")
+		return err == nil && route.Item.Reviewed
+	})
+	if got := c.call(t, "tools/call", `{"name":"echo","arguments":{"message":"read"}}`); !strings.Contains(got, "read") || strings.Contains(got, "isError") {
+		t.Errorf("got %s", got)
+	}
+}
