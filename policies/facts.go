@@ -209,11 +209,15 @@ func (d *decoder) local(words []gate.Word) {
 		}
 		than := slices.Clone(d.policy.Services[service].Words)
 		for _, v := range d.policy.Words[:d.earlier] {
-			if v.Server == w.Server && v.Service == w.Service {
+			if v.Server == w.Server && v.Service == w.Service || w.Server != "" && v.Service == service {
 				than = append(than, v)
 			}
 		}
-		for _, l := range w.Looser(than) {
+		looser := w.Looser(than)
+		if len(looser) == 0 && w.Relax != "" && w.Server != "" { // which may be of another service than the one of its name
+			looser = w.Looser(nil)
+		}
+		for _, l := range looser {
 			d.relaxed(d.places[w.From[len("policy: "):]], w.Relax, l.What, l.Than)
 		}
 	}
@@ -239,7 +243,7 @@ func (d *decoder) tier(f entry, a *about) {
 }
 
 // mergeTiers puts tiers in the place of those of the same name. That needs a reason where a tool becomes one that profiles
-// have who had it not.
+// have who had it not: it is added, or left to a tier that has it as well.
 func (d *decoder) mergeTiers(e entry, s gate.Service, a about) []gate.Tier {
 	tiers := slices.Clone(s.Tiers)
 	for _, t := range a.tiers {
@@ -251,6 +255,14 @@ func (d *decoder) mergeTiers(e entry, s gate.Service, a about) []gate.Tier {
 			old, tiers[i] = tiers[i], t
 		}
 		more := slices.ContainsFunc(t.Tools, func(p gate.Pattern) bool { return !slices.Contains(old.Tools, p) })
+		left := !old.Default && slices.ContainsFunc(old.Tools, func(p gate.Pattern) bool {
+			return !slices.Contains(t.Tools, p) && slices.ContainsFunc(tiers, func(other gate.Tier) bool {
+				return other.Name != t.Name && slices.ContainsFunc(other.Tools, p.Overlaps)
+			})
+		})
+		if left && !d.shipped {
+			d.relaxed(e.at, a.relax, "the tier "+t.Name+" leaves tools to another one, which gives profiles more", s.At)
+		}
 		if !d.shipped && (t.Default && !old.Default || more && (i >= 0 || t.Default)) {
 			d.relaxed(e.at, a.relax, "the tier "+t.Name+" gives profiles more tools", s.At)
 		}

@@ -7,7 +7,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
-	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies/audit"
 )
@@ -38,7 +37,7 @@ func (g *gateway) forget() {
 
 // desk is what the operator's socket offers.
 func (g *gateway) desk() *operator.Desk {
-	d := &operator.Desk{Approvals: g.approvals, Sessions: g.sessions, Pins: pins.Handler(g.pins, operator.By), Mask: g.secrets.JSON, Ended: g.endpoint.Unmint, Log: g.log}
+	d := &operator.Desk{Approvals: g.approvals, Sessions: g.sessions, Pins: g.pins, Mask: g.secrets.JSON, Ended: g.endpoint.Unmint, Log: g.log}
 	if g.pfard != nil {
 		d.Record = func(a operator.Act) error { return g.record(acted(a)) }
 	}

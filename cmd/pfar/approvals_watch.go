@@ -70,7 +70,7 @@ func (c *cli) approvalsWatch(ctx context.Context, tell []notice) error {
 	for first := true; ; first = false {
 		stream, err := c.openOperator(ctx, http.MethodGet, "/approvals/watch", nil)
 		if code, _ := classify(err); err != nil && (first || code == exitDenied || ctx.Err() != nil) {
-			return err
+			return cmp.Or(ctx.Err(), err)
 		}
 		if err == nil {
 			begun := time.Now()

@@ -38,7 +38,7 @@ func TestHeldTools(t *testing.T) {
 		tooled("notion", "list", "lists", `{"type":"object"}`, echo),
 		tooled("notion-work", "list", "lists", `{"type":"object"}`, echo)))
 	b.serveHTTP(t, mux)
-	b.serveOperator(t, pins.Handler(store, nil))
+	b.servePins(t, store)
 	b.pfard(t, control.Report{Servers: []control.Server{
 		{Name: "notion", State: control.Running}, {Name: "notion-work", State: control.Running},
 		{Name: "fs", State: control.Running, Detail: "0 tools"}, {Name: "off", State: control.Stopped},

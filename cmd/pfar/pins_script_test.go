@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,7 +49,7 @@ func runScriptedGateway(args []string) error {
 		return err
 	}
 	defer l.Close() // removes the socket
-	s := &http.Server{Handler: pins.Handler(store, nil)}
+	s := deskOf(store)
 	defer s.Close()
 	go s.Serve(l)
 	command := exec.Command(args[dashes+1], args[dashes+2:]...)

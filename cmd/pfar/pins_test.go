@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
@@ -31,8 +32,18 @@ func newPins(t *testing.T) *pinsBench {
 		t.Fatal(err)
 	}
 	b.store = store
-	b.serveOperator(t, pins.Handler(store, nil))
+	b.servePins(t, store)
 	return b
+}
+
+// deskOf is where the gateway answers the operator, with no more than pins.
+func deskOf(store *pins.Store) *http.Server {
+	return (&operator.Desk{Pins: store, Log: slog.New(slog.DiscardHandler)}).HTTP()
+}
+
+func (b *bench) servePins(t *testing.T, store *pins.Store) {
+	t.Helper()
+	b.serveAt(t, b.dirs.Operator(), deskOf(store))
 }
 
 func (b *pinsBench) offer(version string, list ...pins.Definition) pins.Review {
@@ -153,13 +164,15 @@ func TestPinsRace(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &pinsBench{b, store}
-	h := pins.Handler(store, nil)
-	b.serveOperator(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	desk := deskOf(store)
+	h := desk.Handler
+	desk.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			p.offer("notion 3", pinnedTool("search", "quite another"), pinnedTool("list", "lists"))
 		}
 		h.ServeHTTP(w, r)
-	}))
+	})
+	b.serveAt(t, b.dirs.Operator(), desk)
 	p.offer("notion 1", pinnedTool("search", "searches"), pinnedTool("list", "lists"))
 	p.offer("notion 2", pinnedTool("search", "looks"), pinnedTool("list", "lists"))
 	code, _, problem := p.run(t, "accept", "notion", "--yes")
@@ -289,7 +302,7 @@ func TestPinsBroken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.serveOperator(t, pins.Handler(store, nil))
+	b.servePins(t, store)
 	p := &pinsBench{b, store}
 	if code, out, _ := p.run(t); code != exitOK || !strings.Contains(out, "unexpected EOF") || !strings.Contains(out, " all ") {
 		t.Errorf("exit %d, %s", code, out)

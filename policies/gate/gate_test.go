@@ -174,6 +174,49 @@ func TestFlows(t *testing.T) {
 	}
 }
 
+// TestLooserProfile has profiles that differ from another one in each thing that counts.
+func TestLooserProfile(t *testing.T) {
+	rows := func(o Outcome) []Row {
+		var list []Row
+		for d := Fits; d <= SecretPattern; d++ {
+			list = append(list, Row{Sessions: []Integrity{Clean, Extracted, Raw}, Data: d, Outcomes: [3]Outcome{o, o, o}})
+		}
+		return list
+	}
+	inspects := Profile{Inspect: Ask, Rows: rows(Outcome{Verdict: Inspect})}
+	for name, c := range map[string]struct {
+		change func(*Profile)
+		looser bool
+	}{
+		"nothing":          {func(*Profile) {}, false},
+		"strangers":        {func(p *Profile) { p.Clean = false }, true},
+		"one tier more":    {func(p *Profile) { p.Tiers = []string{"a/b", "a/c"} }, true},
+		"one tier less":    {func(p *Profile) { p.Tiers = nil }, false},
+		"no inspector":     {func(p *Profile) { p.Inspectors = nil }, true},
+		"another":          {func(p *Profile) { p.Inspectors = []string{"model"} }, true},
+		"one more":         {func(p *Profile) { p.Inspectors = []string{"model", "scan"} }, false},
+		"it is inspected":  {func(p *Profile) { p.Inspect = Inspect }, true},
+		"it is denied":     {func(p *Profile) { p.Inspect = Deny }, false},
+		"a row more":       {func(p *Profile) { p.Rows = append(rows(Outcome{Verdict: Ask}), p.Rows...) }, false},
+		"another row":      {func(p *Profile) { p.Rows = rows(Outcome{Verdict: Allow}) }, true},
+		"it is remembered": {func(p *Profile) { p.Rows = rows(Outcome{Verdict: Ask}) }, false},
+		"asked once":       {func(p *Profile) { p.Rows = rows(Outcome{Ask, true}) }, false},
+	} {
+		than := inspects
+		than.Clean, than.Tiers, than.Inspectors = true, []string{"a/b"}, []string{"scan"}
+		profile := than
+		c.change(&profile)
+		p := &Policy{Profiles: map[string]Profile{"than": than, "it": profile}}
+		if got := p.Looser("it", "than"); got != c.looser {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	p := &Policy{Profiles: map[string]Profile{"than": inspects, "it": inspects}, Rules: []Rule{{Verdict: Ask, Profiles: []string{"than"}}}}
+	if !p.Looser("it", "than") || p.Looser("than", "it") {
+		t.Error("a rule that one profile is free of")
+	}
+}
+
 func TestJoined(t *testing.T) {
 	raw := Facts{Output: Label{Internal, Raw}, Audience: Public, Effect: None}
 	typed := raw

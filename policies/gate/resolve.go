@@ -66,8 +66,9 @@ func (p *Policy) Service(d Declared) (name string, certain bool) {
 // server's declaration, the folder of policies on the server and then on its service, what is shipped on the service, and
 // the server's own hints, if a person has accepted them; else it is the worst (GAT-20, GAT-23, X-32). Who says something of the
 // tool itself goes before who says it of tools like it, and then of the server. What forbids is heard before all of that,
-// whoever says it. What the folder of policies says without relax only makes it stricter than it is without that folder, and
-// what is said of a service that the server only has the name of makes it no laxer than it is without that.
+// whoever says it. What the folder of policies says without relax only makes it stricter than it is without that, of a server also
+// than the folder has it of its service; and what is said of a service that the server only has the name of makes it no laxer than
+// it is without that.
 func (p *Policy) Resolve(o Offer) Facts {
 	if p == nil {
 		return Worst
@@ -154,6 +155,7 @@ func resolve[T comparable](l layers, below fact[T], says func(Word, T) (T, bool)
 	f := through(l.shipped, below, nil, says, strictest)
 	floor := f
 	f = through(l.ofService, f, &floor, says, strictest)
+	floor = f
 	f = through(l.ofServer, f, &floor, says, strictest)
 	f = through(l.owner, f, nil, says, strictest)
 	return f.value, f.from

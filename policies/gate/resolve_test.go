@@ -142,6 +142,32 @@ func TestFolderOnlyTightens(t *testing.T) {
 	}
 }
 
+// TestServiceHoldsForServer: what the folder says of one server takes nothing back of what it says of the service, but with a reason.
+func TestServiceHoldsForServer(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	loosened := 0
+	for range 20000 {
+		services := map[string]Service{"s": {Words: []Word{random(r, "service: s")}}}
+		ofService, ofServer := random(r, "policy: s"), random(r, "policy: x")
+		ofService.Service, ofServer.Server = "s", "x"
+		reason := ofServer
+		reason.Relax = "because"
+		for _, name := range []string{"a", "ab", "ba", "c"} {
+			o := Offer{Server: Declared{Server: "x", Service: "s"}, Name: name}
+			was := (&Policy{Services: services, Words: []Word{ofService}}).Resolve(o)
+			if now := (&Policy{Services: services, Words: []Word{ofService, ofServer}}).Resolve(o); laxer(now, was) {
+				t.Fatalf("%s: %+v made %+v of %+v", name, ofServer, now, was)
+			}
+			if laxer((&Policy{Services: services, Words: []Word{ofService, reason}}).Resolve(o), was) {
+				loosened++
+			}
+		}
+	}
+	if loosened < 1000 {
+		t.Errorf("only %d loosenings", loosened)
+	}
+}
+
 func saidBy(words []Word, name string) bool {
 	for _, w := range words {
 		if w.Tool == "" || w.Tool.Match(name) {

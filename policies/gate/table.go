@@ -120,10 +120,13 @@ func (p Profile) outcome(c Case) Outcome {
 	return o
 }
 
-// Looser reports whether a profile allows something that another one does not, or asks nobody about it.
+// Looser reports whether a profile allows something that another one does not, or asks nobody about it, or fewer inspectors.
 func (p *Policy) Looser(profile, than string) bool {
 	a, b := p.Profiles[profile], p.Profiles[than]
-	if b.Clean && !a.Clean || slices.ContainsFunc(a.Tiers, func(t string) bool { return !slices.Contains(b.Tiers, t) }) {
+	lacks := func(list []string) func(string) bool {
+		return func(s string) bool { return !slices.Contains(list, s) }
+	}
+	if b.Clean && !a.Clean || slices.ContainsFunc(a.Tiers, lacks(b.Tiers)) || slices.ContainsFunc(b.Inspectors, lacks(a.Inspectors)) {
 		return true
 	}
 	for c := range Cases() {

@@ -119,6 +119,7 @@ func (b *bench) approved(t *testing.T, shown Shown, m *Remember) {
 // changes are all the ways in which a call can be another one.
 var changes = map[string]func(*Request){
 	"client": func(r *Request) { r.Client = "phone" },
+	"proof":  func(r *Request) { r.Proof = "token 2222" },
 	"server": func(r *Request) { r.Server = "mail2" },
 	"tool":   func(r *Request) { r.Name = "send_all" },
 	"method": func(r *Request) { r.Method = "prompts/get" },
@@ -131,6 +132,7 @@ var changes = map[string]func(*Request){
 	"empty":      func(r *Request) { r.Arguments = []byte(`{}`) },
 	"number":     func(r *Request) { r.Arguments = []byte(`{"to":"a@example.com","subject":"Notes","body":1}`) },
 	"worse":      func(r *Request) { r.Decision.Data.Confidentiality = gate.Sensitive },
+	"better":     func(r *Request) { r.Decision.Data.Integrity = gate.Extracted },
 	"row":        func(r *Request) { r.Decision.Rule = "strict.hcl: raw, trifecta" },
 	"once":       func(r *Request) { r.Decision.Once = true },
 	"profile":    func(r *Request) { r.Decision.Profile = "balanced" },
@@ -298,6 +300,11 @@ func TestAnswersRefused(t *testing.T) {
 	}
 	if o := b.ask(t, mail()); o.State != Pending || o.ID != shown.ID {
 		t.Errorf("%+v", o)
+	}
+	b.sessions.Declare([]string{"phone"})
+	remember := Answer{Approve: true, Digest: shown.Digest, Remember: &Remember{For: time.Hour}}
+	if err := b.Answer(shown.ID, remember, operator); !errors.Is(err, ErrRefused) || len(b.Rules()) != 0 {
+		t.Errorf("of a client that is gone: %v, %+v", err, b.Rules())
 	}
 }
 

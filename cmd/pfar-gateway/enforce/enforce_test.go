@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -119,6 +120,30 @@ func TestAnswerStains(t *testing.T) {
 		}
 		if got := p.Sessions.Stained("notes"); got != stained {
 			t.Errorf("%s: the server is stained %s, want %s", method, got, stained)
+		}
+	}
+}
+
+// TestAnswerIsShown: what a client answers in the course of a call that cannot be undone is asked about as the call was, for whoever
+// has approved that has not seen it. What the server cannot keep is not.
+func TestAnswerIsShown(t *testing.T) {
+	for _, c := range []struct {
+		effect gate.Effect
+		method string
+		asked  bool
+	}{
+		{gate.Irreversible, "elicitation/create", true}, {gate.Irreversible, "sampling/createMessage", true}, {gate.Irreversible, "tools/call", true},
+		{gate.Irreversible, "roots/list", false}, {gate.Reversible, "elicitation/create", false}, {gate.None, "elicitation/create", false},
+	} {
+		p := enforcetest.New(t, "laptop")
+		pass := enter(t, p, laptop, tool(t, "notes", c.effect))
+		p.Now = func(who enforce.Identity) (enforce.Identity, bool) { who.Profile = "strict"; return who, true }
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		_, err := pass.Enter(ctx, c.method, []byte(`{"content":{"a":"unseen"}}`), false)
+		cancel()
+		open := p.Approvals.List()
+		if (err != nil) != c.asked || (len(open) > 0) != c.asked || c.asked && !strings.Contains(string(open[0].Arguments), "unseen") {
+			t.Errorf("%s to %s: %v, asked %+v", c.method, c.effect, err, open)
 		}
 	}
 }
@@ -690,13 +715,19 @@ func (f slow) Inspect(context.Context, []string, inspector.Direction, fence.Meta
 	return inspect.Report{Outcome: inspect.Clean}
 }
 
-// TestChangedWhileItWaits: what a client may do when its request is sent counts, and not what it might when it asked.
+// TestChangedWhileItWaits: what a client may do when its request is sent counts, and not what it might when it asked; so does the
+// policy.
 func TestChangedWhileItWaits(t *testing.T) {
 	web := enforce.Item{Server: "web", Kind: gate.Tool, Name: "t", Pin: "p", Fits: true}
-	for name, change := range map[string]func(who *enforce.Identity) (here bool){
-		"nothing":         func(*enforce.Identity) bool { return true },
-		"another profile": func(who *enforce.Identity) bool { who.Profile = "clean-room"; return true },
-		"gone":            func(*enforce.Identity) bool { return false },
+	for name, change := range map[string]func(p *enforce.Point, who *enforce.Identity) (here bool){
+		"nothing":         func(*enforce.Point, *enforce.Identity) bool { return true },
+		"the same policy": func(p *enforce.Point, _ *enforce.Identity) bool { needs(t, p, "slow", "balanced"); return true },
+		"another policy": func(p *enforce.Point, _ *enforce.Identity) bool {
+			needs(t, p, "slow", "balanced", "strict")
+			return true
+		},
+		"another profile": func(_ *enforce.Point, who *enforce.Identity) bool { who.Profile = "clean-room"; return true },
+		"gone":            func(*enforce.Point, *enforce.Identity) bool { return false },
 	} {
 		p := enforcetest.New(t, "laptop")
 		needs(t, p, "slow", "balanced")
@@ -706,14 +737,14 @@ func TestChangedWhileItWaits(t *testing.T) {
 			if !changed {
 				return who, true
 			}
-			here := change(&who)
+			here := change(p, &who)
 			return who, here
 		}
 		p.Inspectors = slow(func() { changed = true })
 		taint(t, p, who, gate.Label{Confidentiality: gate.Public, Integrity: gate.Raw})
 		it := tool(t, "pad", gate.Reversible) // raw, fits, reversible: inspect
 		_, err := p.Enter(t.Context(), who, it, enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")})
-		if !changed || (err == nil) != (name == "nothing") || err != nil && !strings.Contains(err.Error(), "changed meanwhile") {
+		if !changed || (err == nil) != (name == "nothing" || name == "the same policy") || err != nil && !strings.Contains(err.Error(), "changed meanwhile") {
 			t.Errorf("%s: changed %t, %v", name, changed, err)
 		}
 		p.Now = func(who enforce.Identity) (enforce.Identity, bool) { return who, false }
@@ -722,6 +753,45 @@ func TestChangedWhileItWaits(t *testing.T) {
 		}
 		if _, err := p.Hear(t.Context(), who, "web", nil, "notifications/message", []byte("{}")); err == nil {
 			t.Errorf("%s: who is not here any more hears", name)
+		}
+	}
+}
+
+// TestChangedWhileItIsAsked: a person's yes is to what was shown, and to nothing that its client may not do any more.
+func TestChangedWhileItIsAsked(t *testing.T) {
+	for name, change := range map[string]func(*enforce.Identity) (here bool){
+		"nothing":         func(*enforce.Identity) bool { return true },
+		"another profile": func(who *enforce.Identity) bool { who.Profile = "balanced"; return true },
+		"gone":            func(*enforce.Identity) bool { return false },
+	} {
+		p := enforcetest.New(t, "laptop")
+		who := laptop
+		who.Profile = "strict"
+		var changed atomic.Bool
+		p.Now = func(who enforce.Identity) (enforce.Identity, bool) {
+			if !changed.Load() {
+				return who, true
+			}
+			here := change(&who)
+			return who, here
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := p.Enter(t.Context(), who, tool(t, "notes", gate.Irreversible), enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")})
+			done <- err
+		}()
+		now, events, stop := p.Approvals.Watch()
+		open := append(now, approval.Shown{})[0]
+		if len(now) == 0 {
+			open = (<-events).Approval
+		}
+		stop()
+		changed.Store(true)
+		if err := p.Approvals.Answer(open.ID, approval.Answer{Approve: true, Digest: open.Digest}, approval.Approver{Name: "op"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; (err == nil) != (name == "nothing") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

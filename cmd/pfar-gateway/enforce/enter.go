@@ -61,8 +61,9 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	if v := w.decision.Verdict; v == gate.Inspect || v == gate.Ask && w.decision.Inspect {
 		about := fence.Meta{Server: it.Server, Tool: it.Name, Label: w.decision.Data}
 		w.report = p.others(ctx, w.policy.Asks(who.Profile), inspector.Outbound, about, r.Params, w.report)
-		if now, here := p.now(who, &it); !here || now.Profile != who.Profile || !reflect.DeepEqual(now.Rights, who.Rights) { // they take their time
-			w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile, Reason: "what the client may do has changed meanwhile: ask again"}
+		now, here := p.now(who, &it) // they take their time
+		if !here || now.Profile != who.Profile || !reflect.DeepEqual(now.Rights, who.Rights) || p.policy.Load().Digest != w.policy.Digest {
+			w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile, Reason: "the policy, or what the client may do, has changed meanwhile: ask again"}
 		}
 	}
 	pass.verdict = w.decision.Verdict
@@ -147,8 +148,11 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	}
 	f := tightened(item.facts, who.Rights, it.Server)
 	w.writes = f.Effect != gate.None
-	if r.Answer { // it does no more than the request that it belongs to
-		f.Effect, f.From.Effect, w.writes = gate.None, "protocol", r.Stays
+	if r.Answer {
+		w.writes = r.Stays
+		if !r.Stays { // else it is a part of what the request does that it belongs to, and of which nobody has seen it
+			f.Effect, f.From.Effect = gate.None, "protocol"
+		}
 	}
 	f = f.Stained(p.Sessions.Stained(it.Server))
 	w.call = gate.Call{

@@ -122,7 +122,7 @@ func (s *scanner) canonicalObject(dst []byte, i, depth int) ([]byte, int, error)
 	slices.SortFunc(ordered, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	for k := 1; k < len(ordered); k++ {
 		if ordered[k-1].name == ordered[k].name {
-			return nil, i, fmt.Errorf("member %.30q comes twice", ordered[k].name)
+			return nil, i, fmt.Errorf("member %.100q comes twice", ordered[k].name)
 		}
 	}
 	dst = append(dst, '{')

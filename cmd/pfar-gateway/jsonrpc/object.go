@@ -104,7 +104,7 @@ func (s *scanner) object(i int, ms Members) (Members, int, error) {
 			return nil, i, err
 		}
 		if ms.Index(string(m.Name)) >= 0 {
-			return nil, i, fmt.Errorf("member %.30q comes twice", m.Name)
+			return nil, i, fmt.Errorf("member %.100q comes twice", m.Name)
 		}
 		m.ValueStart = s.space(end)
 		s.deepest = 0

@@ -65,7 +65,7 @@ func (d *Desk) approve(w http.ResponseWriter, r *http.Request) {
 		Digest   string    `json:"digest"`
 		Remember *remember `json:"remember"`
 	}
-	if err := read(w, r, &body); err != nil {
+	if err := read(w, r, maxBody, &body); err != nil {
 		reply(w, nil, err)
 		return
 	}
@@ -86,7 +86,7 @@ func (d *Desk) deny(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Reason string `json:"reason"`
 	}
-	err := read(w, r, &body)
+	err := read(w, r, maxBody, &body)
 	if err == nil && len(body.Reason) > maxReason {
 		err = fmt.Errorf("%w: a reason has at most %d bytes", errRequest, maxReason)
 	}

@@ -9,10 +9,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 )
 
 // FuzzRead: a body is one object of what is known and nothing behind it, and is read as it was meant.
@@ -31,7 +33,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		from := func(text []byte) (b body, err error) {
-			err = read(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(text)), &b)
+			err = read(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(text)), maxBody, &b)
 			return b, err
 		}
 		got, err := from(text)
@@ -111,4 +113,68 @@ func another(b *bench, before string) approval.Shown {
 		_ = b.Approvals.ForgetRule(r.ID)
 	}
 	return b.waiting(fmt.Sprintf(`{"to":"a","after":%q}`, before))
+}
+
+// FuzzAccept: whatever the operator's request says, nothing is accepted that it does not name, nothing at all of one that is refused,
+// and what is accepted is recorded before.
+func FuzzAccept(f *testing.F) {
+	for _, seed := range []string{
+		"", "{}", `{"names":["a"]}`, `{"names":["a@DIGEST"]}`, `{"names":["b","a"]}`, `{"all":true}`, `{"all":true,"names":[]}`, `{"names":[]}`, `{"names":null}`, `{"names":["a","nothing"]}`,
+		`{"names":["tool:a","prompt:c"]}`, `{"name":["a"]}`, `{"names":["a"]}{}`, `{"Names":["a"]}`, `{"names":["a@"]}`, `{"names":["*"]}`, `{"names":[""]}`, `{"all":false}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	b := newBench(f)
+	h := b.handler(f.Context())
+	offer := offered(tool("a", "x"), tool("b", "x"), pins.Definition{Kind: pins.Prompt, Name: "c", Raw: []byte(`{"name":"c"}`)})
+	offer.TrustFirst = false
+	digests := map[string]string{}
+	review := func(t testing.TB) {
+		for _, v := range b.Pins.Review(offer).Verdicts {
+			if v.State != pins.New {
+				t.Fatalf("the store begins with %+v", v)
+			}
+			digests[v.Name] = v.Digest
+		}
+	}
+	review(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		text := bytes.ReplaceAll(body, []byte("DIGEST"), []byte(digests["a"]))
+		r := httptest.NewRequest(http.MethodPost, "/pins/s/accept", bytes.NewReader(text))
+		w := httptest.NewRecorder()
+		b.acts = nil
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), peerKey{}, os.Getuid())))
+		var answer struct{ Accepted []string }
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+			t.Fatalf("%q is answered %d %q", text, w.Code, w.Body)
+		}
+		st, err := b.Pins.Show("s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(answer.Accepted); n > 0 && (w.Code != http.StatusOK || len(b.acts) != 1) || st.Accepted != n || len(st.Held) != 3-n {
+			t.Fatalf("%q is answered %d %s, recorded as %+v; %d are accepted, %d wait", text, w.Code, w.Body, b.acts, st.Accepted, len(st.Held))
+		}
+		var said struct {
+			Names []string
+			All   bool
+		}
+		_ = json.Unmarshal(text, &said)
+		for _, title := range answer.Accepted {
+			name := strings.TrimPrefix(title, "prompt:")
+			named := slices.ContainsFunc(said.Names, func(n string) bool {
+				n, seen, _ := strings.Cut(n, "@")
+				return (n == title || n == "tool:"+name && title == name) && strings.HasPrefix(digests[name], seen)
+			})
+			if !said.All && !named {
+				t.Errorf("%q accepts %q", text, title)
+			}
+		}
+		if len(answer.Accepted) > 0 {
+			if err := b.Pins.Forget(pins.By{}, "s"); err != nil {
+				t.Fatal(err)
+			}
+			review(t)
+		}
+	})
 }

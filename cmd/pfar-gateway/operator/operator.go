@@ -24,7 +24,7 @@ import (
 // Act is one thing that the operator does, for the audit (AUD-05).
 type Act struct {
 	By      approval.Approver `json:"by"`
-	Verb    string            `json:"verb"`    // approve, deny, forget-rule, new-session, reset-session, thaw-session, end-session, clear-stain
+	Verb    string            `json:"verb"`    // approve, deny, forget-rule, new-session, reset-session, thaw-session, end-session, clear-stain, accept-pins, forget-pins
 	Subject string            `json:"subject"` // an id, CLIENT/HANDLE or a server
 	Detail  string            `json:"detail,omitempty"`
 	Was     *label.Session    `json:"was,omitempty"`    // of a session: what it had seen until then
@@ -35,7 +35,7 @@ type Act struct {
 type Desk struct {
 	Approvals *approval.Store
 	Sessions  *label.Sessions
-	Pins      http.Handler                    // what is below /pins; nil: nothing
+	Pins      *pins.Store                     // nil: nothing is pinned
 	Mask      func([]byte) ([]byte, []string) // takes secrets out of JSON, and names them; nil: none are known
 	Record    func(Act) error                 // has each act on the disk before it is done, and once more if it failed; nil: nobody keeps a record
 	Ended     func()                          // is called when a session has ended, for what is open under it is to end as well; nil: there is nothing
@@ -43,7 +43,7 @@ type Desk struct {
 }
 
 const (
-	maxBody  = 64 << 10 // bytes of a request
+	maxBody  = 64 << 10 // bytes of a request that names no definitions
 	headTime = 10 * time.Second
 	// channel is how approvals that come in here were given.
 	channel = "operator socket"
@@ -81,8 +81,7 @@ func (d *Desk) handler(ending context.Context) http.Handler {
 	d.approvals(mux, ending)
 	d.sessions(mux)
 	if d.Pins != nil {
-		mux.HandleFunc("/pins", d.pins)
-		mux.HandleFunc("/pins/", d.pins)
+		d.pins(mux)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := r.Context().Value(peerKey{}).(int); !ok { // who may connect is for the socket's mode to say
@@ -138,48 +137,11 @@ func (d *Desk) record(a Act) error {
 	return nil
 }
 
-// pins has what is asked about pins recorded with who asks it, and once more if it is not done; the store records what it changes.
-func (d *Desk) pins(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet {
-		d.Pins.ServeHTTP(w, r)
-		return
-	}
-	server, verb, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/pins/"), "/")
-	a := Act{By: approver(r), Verb: verb + "-pins", Subject: server}
-	if err := d.record(a); err != nil {
-		reply(w, nil, err)
-		return
-	}
-	answered := &status{ResponseWriter: w, code: http.StatusOK}
-	d.Pins.ServeHTTP(answered, r)
-	if answered.code >= http.StatusBadRequest {
-		a.Failed = http.StatusText(answered.code)
-		_ = d.record(a) // it was not done
-	}
-}
-
-// status remembers how a request was answered.
-type status struct {
-	http.ResponseWriter
-	code int
-}
-
-func (s *status) WriteHeader(code int) {
-	s.code = code
-	s.ResponseWriter.WriteHeader(code)
-}
-
-// By is who asks, for the record of the pins.
-func By(r *http.Request) pins.By {
-	a := approver(r)
-	return pins.By{User: fmt.Sprintf("uid %d", a.UID), Name: a.Name, Channel: a.Channel}
-}
-
 var errRequest = errors.New("the request is not understood")
 
-// read decodes a body of bounded size in which nothing is unknown; an empty one is {}.
-func read(w http.ResponseWriter, r *http.Request, v any) error {
-	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+// read decodes a body of so many bytes at most in which nothing is unknown; an empty one is {}.
+func read(w http.ResponseWriter, r *http.Request, most int64, v any) error {
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil && err != io.EOF {
 		return fmt.Errorf("%w: %w", errRequest, err)
@@ -198,9 +160,9 @@ func reply(w http.ResponseWriter, v any, err error) {
 		return
 	case errors.Is(err, errRequest):
 		status = http.StatusBadRequest
-	case errors.Is(err, approval.ErrRefused), errors.Is(err, label.ErrFull):
+	case errors.Is(err, approval.ErrRefused), errors.Is(err, label.ErrFull), errors.Is(err, pins.ErrRefused):
 		status = http.StatusConflict
-	case errors.Is(err, approval.ErrUnknown), errors.Is(err, approval.ErrNoRule), errors.Is(err, label.ErrUnknown), errors.Is(err, label.ErrNoStain):
+	case errors.Is(err, approval.ErrUnknown), errors.Is(err, approval.ErrNoRule), errors.Is(err, label.ErrUnknown), errors.Is(err, label.ErrNoStain), errors.Is(err, pins.ErrUnknown):
 		status = http.StatusNotFound
 	}
 	answer(w, status, map[string]string{"error": strings.ToValidUTF8(err.Error(), "\uFFFD")})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies/gate"
 )
@@ -58,10 +58,13 @@ func newBench(t testing.TB) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+	store, err := pins.Open(filepath.Join(dir, "pins"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
 	b := &bench{t: t}
 	b.Desk = &Desk{
-		Approvals: approvals, Sessions: sessions, Log: slog.New(slog.DiscardHandler),
-		Pins: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "pins ", r.URL.Path) }),
+		Approvals: approvals, Sessions: sessions, Pins: store, Log: slog.New(slog.DiscardHandler),
 		Mask: func(text []byte) ([]byte, []string) {
 			return []byte(strings.ReplaceAll(string(text), "hunter2", "[redacted: token]")), []string{"token"}
 		},
@@ -211,9 +214,6 @@ func TestActs(t *testing.T) {
 			t.Errorf("%d %s", status, body)
 		}
 	}
-	if status, body := b.do("GET", "/pins/notion", ""); status != 200 || body != "pins /pins/notion" {
-		t.Errorf("%d %s", status, body)
-	}
 	raw := gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}
 	if err := b.Sessions.Stain("notion", raw, label.Source{}); err != nil {
 		t.Fatal(err)
@@ -310,34 +310,6 @@ func TestWatch(t *testing.T) {
 	}
 	if lines.Scan() {
 		t.Errorf("after the end: %s", lines.Text())
-	}
-}
-
-// TestPinsAreRecorded: who accepts definitions is recorded before it is done, and without a record it is not.
-func TestPinsAreRecorded(t *testing.T) {
-	b := newBench(t)
-	var acts []Act
-	var full error
-	b.Record = func(a Act) error {
-		acts = append(acts, a)
-		return full
-	}
-	if status, body := b.do("POST", "/pins/x/accept", "{}"); status != http.StatusOK || len(acts) != 1 || acts[0].Verb != "accept-pins" || acts[0].Subject != "x" || acts[0].By.UID != os.Getuid() {
-		t.Errorf("%d %s, %+v", status, body, acts)
-	}
-	full = errors.New("the disk is full")
-	if status, body := b.do("POST", "/pins/x/forget", ""); status < 500 || strings.Contains(body, "pins /") {
-		t.Errorf("%d %s", status, body)
-	}
-	b.do("GET", "/pins", "")
-	if len(acts) != 2 {
-		t.Errorf("%+v", acts)
-	}
-	full = nil
-	b.Pins = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Error(w, By(r).User, http.StatusConflict) })
-	status, body := b.do("POST", "/pins/x/accept", "{}")
-	if want := fmt.Sprintf("uid %d\n", os.Getuid()); status != http.StatusConflict || body != want || len(acts) != 4 || acts[3].Failed != "Conflict" || acts[3].By.UID != os.Getuid() {
-		t.Errorf("%d %q, %+v", status, body, acts)
 	}
 }
 

@@ -76,7 +76,7 @@ func (d *Desk) newSession(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Client string `json:"client"`
 	}
-	if err := read(w, r, &body); err != nil {
+	if err := read(w, r, maxBody, &body); err != nil {
 		reply(w, nil, err)
 		return
 	}

@@ -171,10 +171,13 @@ func (k key) fullTitle() string {
 func (p *pinned) title() string     { return p.key().title() }
 func (p *pinned) fullTitle() string { return p.key().fullTitle() }
 
+// Title is how people name what the verdict is about.
+func (v Verdict) Title() string { return key{v.Kind, v.Name}.title() }
+
 func titles(list []Verdict) []string {
 	all := []string{}
 	for _, v := range list {
-		all = append(all, key{v.Kind, v.Name}.title())
+		all = append(all, v.Title())
 	}
 	return all
 }

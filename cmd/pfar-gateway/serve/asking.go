@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,7 +143,7 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 		requests, err = nil, nil
 	}
 	if err != nil {
-		return reply{}, against(up, "reading inputRequests: %v", err)
+		return reply{}, x.unread(up, fmt.Errorf("reading inputRequests: %w", err))
 	}
 	if len(requests) > maxQuestions {
 		return reply{}, against(up, "it has %d questions, at most %d are asked", len(requests), maxQuestions)
@@ -159,11 +158,11 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 			err = registry.Plain(asked[i].Get("params"))
 		}
 		if err != nil {
-			return reply{}, against(up, "reading inputRequests: %v", err)
+			return reply{}, x.unread(up, fmt.Errorf("reading inputRequests: %w", err))
 		}
 		method, _ := jsonrpc.String(asked[i].Get("method"))
 		if registry.Capability(method) == "" {
-			return reply{}, against(up, "it asks its client for %.100q", method)
+			return reply{}, x.unread(up, fmt.Errorf("it asks its client for %q, which no server may", method))
 		}
 		if err := mayNot(up, method); err != nil {
 			return reply{}, err
@@ -186,7 +185,7 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 	slices.SortFunc(edits, func(a, b jsonrpc.Edit) int { return a.Start - b.Start })
 	result = jsonrpc.Splice(nil, result, edits...)
 	if ms, err = jsonrpc.Object(result, nil); err != nil {
-		return reply{}, against(up, "%v", err)
+		return reply{}, x.unread(up, err)
 	}
 	return x.received(ctx, up, t, reply{result: result, members: ms})
 }
@@ -207,27 +206,10 @@ func incapable(server, capability string) *jsonrpc.Error {
 	return e
 }
 
-// misbehaved is that a server has answered against the protocol: in which words it has, the log alone says.
-type misbehaved struct {
-	told *jsonrpc.Error // what the client is
-	why  string
-}
-
-func (m *misbehaved) Error() string { return m.why }
-func (m *misbehaved) Unwrap() error { return m.told }
-
-// against is the error of an answer that the protocol does not have. Words that the server has chosen are to be quoted in it: a client
-// gets none of those but between marks.
+// against is the error of an answer that the protocol does not have. What the server has chosen the words of is for unread.
 func against(up *registry.Upstream, format string, args ...any) error {
-	text := fmt.Sprintf(format, args...)
-	told := func(why string) *jsonrpc.Error {
-		return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered against the protocol: %s", up.Server().Name, why)
-	}
-	return &misbehaved{told(quoted.ReplaceAllString(text, `"..."`)), told(text).Text}
+	return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered against the protocol: %s", up.Server().Name, fmt.Sprintf(format, args...))
 }
-
-// quoted is what %q writes.
-var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
 func attributedAll(server string, requests jsonrpc.Members, asked []jsonrpc.Members, aggregate bool) []byte {
 	b := []byte{'{'}
@@ -259,6 +241,9 @@ func (x *exchange) round(ctx context.Context, up *registry.Upstream, t target, c
 	}
 	if answers, err = x.pass.Enter(ctx, call.Method, answers, false); err != nil {
 		return x.refusal(t, err)
+	}
+	if _, err := x.still(); err != nil { // it is called once more, and people take their time
+		return reply{}, err
 	}
 	ms, err := jsonrpc.Object(paramsOr(call.Params), nil)
 	if err != nil {

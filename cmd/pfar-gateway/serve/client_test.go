@@ -742,3 +742,24 @@ func hang(called chan<- struct{}) func(*registrytest.Server, jsonrpc.Message) bo
 		return false
 	}
 }
+
+// TestActing: in the name of others speaks who is an operator now, of which a declared client is none, as long as there may be one.
+func TestActing(t *testing.T) {
+	desk := access.Client{Name: "desk", Enabled: true, Profile: "strict", UIDs: []uint32{1000}}
+	nobody := access.Client{Name: access.Operator}
+	for name, c := range map[string]struct {
+		uid      uint32
+		declared []access.Client
+		acts     bool
+	}{
+		"operator": {1000, nil, true}, "root": {0, nil, true}, "stranger": {1001, nil, false}, "a client": {1000, []access.Client{desk}, false},
+		"root beside a client": {0, []access.Client{desk}, true}, "no operator": {1000, []access.Client{nobody}, false},
+	} {
+		table := newTable(c.declared, nil, []uint32{1000}, nil)
+		for _, client := range []string{access.Operator, access.Default} {
+			if got := table.member(binding{Client: client, UID: c.uid, Acting: true}) != nil; got != c.acts {
+				t.Errorf("%s as %s: %t", name, client, got)
+			}
+		}
+	}
+}

@@ -36,12 +36,13 @@ type exchange struct {
 	msg    jsonrpc.Message
 	params jsonrpc.Members
 	meta   jsonrpc.Members
-	events *events       // set once the answer has become an event stream
-	plain  bool          // one of a batch: no event stream
-	sse    bool          // the client would rather have an event stream
-	back   *returned     // what the client came back with
-	before *conversation // that came to nothing, or to a question
-	rounds int           // of questions in the course of it
+	events *events                // set once the answer has become an event stream
+	plain  bool                   // one of a batch: no event stream
+	sse    bool                   // the client would rather have an event stream
+	back   *returned              // what the client came back with
+	before *conversation          // that came to nothing, or to a question
+	rounds int                    // of questions in the course of it
+	still  func() (target, error) // finds once more what has passed the gate, if it is the same
 
 	pass *enforce.Passage // through the gate; nil: it has not passed, or waits for its client to come back
 }

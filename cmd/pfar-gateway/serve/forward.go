@@ -47,7 +47,8 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 	if err := x.enter(ctx, t); err != nil {
 		return x.denied(ctx, t, err)
 	}
-	re, err := x.attempt(ctx, t.still(find))
+	x.still = t.still(find)
+	re, err := x.attempt(ctx, x.still)
 	return x.left(ctx, re, err)
 }
 
@@ -287,11 +288,11 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 		err = ms.LookAlike(known...)
 	}
 	if err != nil {
-		return reply{}, against(up, "%v", err)
+		return reply{}, x.unread(up, err)
 	}
 	asks, err := isQuestion(ms)
 	if err != nil {
-		return reply{}, against(up, "%v", err)
+		return reply{}, x.unread(up, err)
 	}
 	if asks {
 		switch {
@@ -319,7 +320,7 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 	if x.modern && mcp.MCPMethod(call.Method) == mcp.MethodResourcesRead {
 		if fit := up.Hint(result, ms); len(fit) != len(result) || &fit[0] != &result[0] {
 			if ms, err = jsonrpc.Object(fit, nil); err != nil {
-				return reply{}, against(up, "%v", err)
+				return reply{}, x.unread(up, err)
 			}
 			result = fit
 		}
@@ -328,11 +329,33 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 	if failed {
 		result = redact.StripJSON(result)
 		if ms, err = jsonrpc.Object(result, ms[:0]); err != nil {
-			return reply{}, against(up, "%v", err)
+			return reply{}, x.unread(up, err)
 		}
 	}
 	return x.received(ctx, up, t, reply{result: result, members: ms, toolError: failed})
 }
+
+// unread is the error of an answer that cannot be read alike by all, or is against the protocol. The names in it are the server's
+// words.
+func (x *exchange) unread(up *registry.Upstream, why error) error {
+	if err := x.pass.Seen(); err != nil {
+		return x.unseeable(up, err)
+	}
+	text := cut(redact.Strip(why.Error()), maxWhy)
+	switch {
+	case !x.pass.Strange():
+	case x.pass.Inbound(x.ctx, fmt.Appendf(nil, `[%s]`, jsonrpc.Quote(text))):
+		text = x.pass.Answer().Text(text)
+	default:
+		text = tooSuspicious
+	}
+	return against(up, "%s", text)
+}
+
+const (
+	maxWhy        = 500 // bytes of what is wrong with an answer
+	tooSuspicious = "in what way, inspectors found too suspicious to be told"
+)
 
 // misfit is the error of a result that is against its schema. The names in it are the server's words.
 func (x *exchange) misfit(up *registry.Upstream, t target, v *schema.Violation) error {
@@ -343,7 +366,7 @@ func (x *exchange) misfit(up *registry.Upstream, t target, v *schema.Violation) 
 	data := fmt.Appendf(nil, `{"path":%s,"rule":%s}`, jsonrpc.Quote(v.Path), jsonrpc.Quote(v.Rule))
 	if x.pass.Strange() {
 		if !x.pass.Inbound(x.ctx, fmt.Appendf(nil, `[%s,%s]`, jsonrpc.Quote(text), data)) {
-			text, data = "in what way, inspectors found too suspicious to be told", nil
+			text, data = tooSuspicious, nil
 		} else {
 			text, data = x.pass.Answer().Text(text), x.pass.Answer().Data(data)
 		}

@@ -1,13 +1,8 @@
 package pins
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -126,106 +121,6 @@ func TestManyAreNamed(t *testing.T) {
 	}
 }
 
-// served is a handler over a store in which a has changed, b is new, and c is as it was.
-func served(t *testing.T) (*Store, func(method, path, body string) (int, string)) {
-	s := fresh(t)
-	s.Review(offered(tool("a", "adds"), tool("c", "z")))
-	s.Review(offered(tool("a", "adds\x1b[2J"), tool("b", "<begins>"), tool("c", "z")))
-	h := Handler(s, nil)
-	return s, func(method, path, body string) (int, string) {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
-		if w.Code != http.StatusMethodNotAllowed && !strings.HasPrefix(path, "/other") && w.Header().Get("Content-Type") != "application/json" && w.Code < 500 && w.Code != 301 && w.Code != 307 {
-			t.Errorf("%s %s answers %q", method, path, w.Header().Get("Content-Type"))
-		}
-		return w.Code, w.Body.String()
-	}
-}
-
-func TestHandlerRefuses(t *testing.T) {
-	s, do := served(t)
-	for _, c := range []struct {
-		method, path, body string
-		status             int
-		text               string
-	}{
-		{"GET", "/pins/nobody", "", 404, "it has never been up"},
-		{"GET", "/pins/..%2Fs", "", 404, `\"../s\" is not known`},
-		{"GET", "/pins/s?name=d", "", 404, `\"d\" is not known`},
-		{"DELETE", "/pins/s", "", 405, ""},
-		{"GET", "/pins/s/accept", "", 405, ""},
-		{"GET", "/pins/s/forget", "", 405, ""},
-		{"POST", "/pins/s/accept", "", 400, "EOF"},
-		{"POST", "/pins/s/accept", "{}", 400, `{\"names\": [\"search\"]} or {\"all\": true}`},
-		{"POST", "/pins/s/accept", "null", 400, "want"},
-		{"POST", "/pins/s/accept", `{"all":false}`, 400, "want"},
-		{"POST", "/pins/s/accept", `{"name":["a"]}`, 400, "unknown field"},
-		{"POST", "/pins/s/accept", `{"names":null}`, 400, "want"},
-		{"POST", "/pins/s/accept", `{"names":["a"],"all":true}`, 400, "want"},
-		{"POST", "/pins/s/accept", `{"all":true}{}`, 400, "want"},
-		{"POST", "/pins/s/accept", `{"names":["` + strings.Repeat("x", maxRequest) + `"]}`, 400, "too large"},
-		{"POST", "/pins/s/accept", `{"names":["a","d"]}`, 404, "not known"},
-		{"POST", "/pins/s/accept", `{"names":["a@0123456789abcdef"]}`, 409, "has changed"},
-		{"POST", "/pins/nobody/accept", `{"all":true}`, 404, "never been up"},
-		{"POST", "/pins/nobody/accept", `{"names":[]}`, 404, "never been up"},
-		{"POST", "/pins/nobody/forget", "", 404, "not known"},
-	} {
-		status, body := do(c.method, c.path, c.body)
-		if status != c.status || !strings.Contains(body, c.text) {
-			t.Errorf("%s %s %.40s: %d %s, want %d %s", c.method, c.path, c.body, status, body, c.status, c.text)
-		}
-	}
-	if st := s.Status()[0]; st.Accepted != 1 || len(st.Held) != 2 {
-		t.Errorf("something was accepted: %+v", st)
-	}
-	s.disk = &failing{}
-	if status, body := do("POST", "/pins/s/accept", `{"all":true}`); status != 500 || !strings.Contains(body, errDisk.Error()) {
-		t.Errorf("with a failing disk: %d %s", status, body)
-	}
-}
-
-func TestHandler(t *testing.T) {
-	_, do := served(t)
-	var all []ServerStatus
-	if status, body := do("GET", "/pins", ""); status != 200 || json.Unmarshal([]byte(body), &all) != nil || len(all) != 1 || len(all[0].Held) != 2 || all[0].Held[0].Diff != "" || all[0].Descriptors != nil {
-		t.Fatalf("%d %s", status, body)
-	}
-	var one ServerStatus
-	status, body := do("GET", "/pins/s", "")
-	if status != 200 || json.Unmarshal([]byte(body), &one) != nil || len(one.Held) != 2 || len(one.Descriptors) != 2 || one.Accepted != 1 {
-		t.Fatalf("%d %s", status, body)
-	}
-	if !strings.Contains(one.Held[0].Diff, `"adds\x1b[2J"`) || !bytes.Equal(one.Held[1].Raw, tool("b", "<begins>").Raw) || strings.Contains(body, "\x1b") {
-		t.Errorf("%+v", one.Held)
-	}
-	one = ServerStatus{}
-	if _, body = do("GET", "/pins/s?name=c&name=tool:b", ""); json.Unmarshal([]byte(body), &one) != nil || len(one.Held) != 1 || len(one.Descriptors) != 1 {
-		t.Fatal(body)
-	}
-	if d := one.Descriptors[0]; d.By != firstUse || d.Version != "x 1.2.0" || !strings.Contains(d.Text, `"description": "z"`) || d.Digest == "" || d.At.IsZero() || d.Seen.IsZero() {
-		t.Errorf("%+v", d)
-	}
-	request, _ := json.Marshal(map[string][]string{"names": {"b@" + one.Held[0].Digest}})
-	if status, body = do("POST", "/pins/s/accept", string(request)); status != 200 || body != `{"accepted":["b"]}`+"\n" {
-		t.Errorf("%d %s", status, body)
-	}
-	if status, body = do("POST", "/pins/s/accept", `{"names":[]}`); status != 200 || body != `{"accepted":[]}`+"\n" {
-		t.Errorf("%d %s", status, body)
-	}
-	if status, body = do("POST", "/pins/s/accept", `{"all":true}`); status != 200 || body != `{"accepted":["a"]}`+"\n" {
-		t.Errorf("%d %s", status, body)
-	}
-	if status, _ = do("POST", "/pins/s/forget", ""); status != 200 {
-		t.Errorf("forget: %d", status)
-	}
-	if status, body = do("GET", "/pins", ""); body != "[]\n" {
-		t.Errorf("after that: %d %s", status, body)
-	}
-	if status, _ = do("POST", "/pins/s/forget", ""); status != 404 {
-		t.Errorf("forget twice: %d", status)
-	}
-}
-
 // TestAllDiffs: one answer is bounded, and what it lacks says so.
 func TestAllDiffs(t *testing.T) {
 	s := fresh(t)
@@ -251,12 +146,4 @@ func TestAllDiffs(t *testing.T) {
 	if st, _ = s.Show("s", "t99"); st.Held[0].Diff == "" {
 		t.Error("named, it is not shown either")
 	}
-	Handler(s, nil).ServeHTTP(&hungUp{}, httptest.NewRequest("GET", "/pins/s", nil))
 }
-
-// hungUp is a client that does not wait for the answer.
-type hungUp struct{}
-
-func (*hungUp) Header() http.Header       { return http.Header{} }
-func (*hungUp) WriteHeader(int)           {}
-func (*hungUp) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -1,0 +1,63 @@
+package operator
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
+)
+
+// pins are the paths of what servers offer, and which of it is held back:
+//
+//	GET  /pins                   the status of all servers
+//	GET  /pins/SERVER?name=TITLE differences and descriptors of one: of all, or of what is named, once or more often
+//	POST /pins/SERVER/accept     {"names": ["search@DIGEST"]}, or {"all": true}; no name at all accepts what drifts
+//	POST /pins/SERVER/forget
+func (d *Desk) pins(mux *http.ServeMux) {
+	mux.HandleFunc("GET /pins", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, d.Pins.Status()) })
+	mux.HandleFunc("GET /pins/{server}", func(w http.ResponseWriter, r *http.Request) {
+		one, err := d.Pins.Show(r.PathValue("server"), r.URL.Query()["name"]...)
+		reply(w, one, err)
+	})
+	mux.HandleFunc("POST /pins/{server}/accept", d.accept)
+	mux.HandleFunc("POST /pins/{server}/forget", func(w http.ResponseWriter, r *http.Request) {
+		server := r.PathValue("server")
+		d.act(w, r, Act{Verb: "forget-pins", Subject: server}, map[string]bool{"forgotten": true}, func() error { return d.Pins.Forget(by(r), server) })
+	})
+}
+
+// maxNames bounds what is named to be accepted, in bytes: the names and digests of all definitions of a server.
+const maxNames = 4 << 20
+
+// accept does what the body asks. That all is meant has to be said: a misspelt "names" must not mean it.
+func (d *Desk) accept(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Names []string `json:"names"`
+		All   bool     `json:"all"`
+	}
+	err := read(w, r, maxNames, &body)
+	if err == nil && body.All == (body.Names != nil) {
+		err = fmt.Errorf(`%w: want {"names": ["search"]} or {"all": true}`, errRequest)
+	}
+	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	server, accepted := r.PathValue("server"), map[string][]string{"accepted": {}}
+	d.act(w, r, Act{Verb: "accept-pins", Subject: server}, accepted, func() error {
+		if !body.All && len(body.Names) == 0 {
+			return d.Pins.Settle(by(r), server)
+		}
+		done, err := d.Pins.Accept(by(r), server, body.Names...)
+		for _, v := range done {
+			accepted["accepted"] = append(accepted["accepted"], v.Title())
+		}
+		return err
+	})
+}
+
+// by is who asks, for the store's own record.
+func by(r *http.Request) pins.By {
+	a := approver(r)
+	return pins.By{User: fmt.Sprintf("uid %d", a.UID), Name: a.Name, Channel: a.Channel}
+}
