@@ -608,4 +608,16 @@ func TestFull(t *testing.T) {
 			t.Errorf("%+v: %v", step, got)
 		}
 	}
+	if err := l.use(&faulty{room: -1}, nil); err != nil {
+		t.Fatal(err)
+	}
+	l.file.size = MaxSize // of another one, at once
+	if err := l.Append(record("x")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-asked:
+	case <-time.After(time.Second):
+		t.Error("it is not asked for one more, because it was for the one before")
+	}
 }
