@@ -82,6 +82,7 @@ type place struct {
 	path    []string
 	objects []bool // which of those that are open are
 	name    bool   // the next string is the name of a member
+	read    int    // bytes (pointer)
 }
 
 // sign takes a byte that stands outside of strings.
@@ -123,17 +124,17 @@ func (p *place) String() string {
 	return Escape("/" + strings.Join(p.path, "/"))
 }
 
-// pointer is the place of the value, or of the member, whose string begins at some byte.
-func pointer(b []byte, target int) string {
-	var p place
-	for i := 0; i <= target && i < len(b); i++ {
-		if b[i] != '"' {
-			p.sign(b[i])
+// pointer is the place of the value, or of the member, whose string begins at some byte. It is asked about one string after the
+// other, and reads on from the last.
+func (p *place) pointer(b []byte, target int) string {
+	for ; p.read <= target && p.read < len(b); p.read++ {
+		if b[p.read] != '"' {
+			p.sign(b[p.read])
 			continue
 		}
-		end, escaped := jsontext.Closing(b, i+1)
-		p.text(unquote(b[i:end+1], escaped))
-		i = end
+		end, escaped := jsontext.Closing(b, p.read+1)
+		p.text(unquote(b[p.read:end+1], escaped))
+		p.read = end
 	}
 	return p.String()
 }

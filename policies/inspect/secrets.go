@@ -77,14 +77,29 @@ func (in *inspection) secrets(text string, within []string) {
 		in.tokens(text, start, end, within)
 		start = run(text, end, isDot, minToken)
 	}
-	if k := strings.Index(text, "PRIVATE KEY"); k >= 0 && strings.Contains(text[max(k-40, 0):k], "-----BEGIN ") {
-		in.secret("private key", text[k:min(k+64, len(text))], within)
-	}
+	in.privateKey(text, within)
 	rotated := len(within) > 0 && within[len(within)-1] == "rot13" // a URL is one before that, too
 	if !rotated && strings.Contains(text, "://") {
 		for _, m := range userinfo.FindAllStringSubmatch(text, maxFindings) {
 			in.secret("password in a URL", m[1], within)
 		}
+	}
+}
+
+// privateKey looks for the beginning of one in PEM. Its words stand in other places, too.
+func (in *inspection) privateKey(text string, within []string) {
+	const words, begin = "PRIVATE KEY", "-----BEGIN "
+	for from := 0; ; {
+		k := strings.Index(text[from:], words)
+		if k < 0 {
+			return
+		}
+		k += from
+		if strings.Contains(text[max(k-40, 0):k], begin) {
+			in.secret("private key", text[k:min(k+64, len(text))], within)
+			return
+		}
+		from = k + len(words)
 	}
 }
 
@@ -192,9 +207,13 @@ func isJWT(s string) bool {
 	return false
 }
 
-// secret notes one, of which only the beginning is shown.
+// secret notes one, of which only the beginning is shown. Of one that is short there is no digest: it could be found by guessing.
 func (in *inspection) secret(kind, value string, within []string) {
-	in.add("secret: "+kind, Severe, within, fmt.Sprintf("%s... (%d characters)", value[:min(4, len(value)/4)], len(value)), value)
+	shown, found := fmt.Sprintf("%s... (%d characters)", value[:min(4, len(value)/4)], len(value)), value
+	if len(value) < minToken {
+		found = ""
+	}
+	in.add("secret: "+kind, Severe, within, shown, found)
 }
 
 const (
