@@ -254,8 +254,7 @@ func (in *inspection) text(text string, within []string) {
 	if text == "" {
 		return
 	}
-	if in.work += len(text); in.work > in.limits.Work {
-		in.add(tooMuchWork, Suspicious, within, fmt.Sprintf("it takes looking at more than %d bytes", in.limits.Work), "")
+	if !in.works(len(text), within) {
 		return
 	}
 	if in.direction != inspector.Inbound {
@@ -271,6 +270,15 @@ func (in *inspection) text(text string, within []string) {
 	if len(within) < maxLayers {
 		in.decoded(text, within)
 	}
+}
+
+// works counts bytes that are looked at, and reports whether there may be so many. That there may not is a finding.
+func (in *inspection) works(bytes int, within []string) bool {
+	if in.work += bytes; in.work <= in.limits.Work {
+		return true
+	}
+	in.add(tooMuchWork, Suspicious, within, fmt.Sprintf("it takes looking at more than %d bytes", in.limits.Work), "")
+	return false
 }
 
 func (in *inspection) lines(text string, within []string) {

@@ -115,16 +115,26 @@ func (in *inspection) tokens(text string, from, to int, within []string) {
 			in.secret("Airtable", rest[:min(len(rest), maxToken)], within)
 			return
 		}
+		next := i
 		for _, t := range startOf[text[i]][text[i+1]] {
-			if rest, ok := strings.CutPrefix(text[i:to], t.prefix); ok {
-				joined := len(t.prefix) < minBare && t.of != isHex && i > from && isPlain[text[i-1]]
-				if n := length(rest[:min(len(rest), maxToken)], t.of); n >= t.least && !isPlaceholder(rest[:n]) && (!joined || to-from <= maxToken && isMixed(rest[:n])) {
-					in.secret(t.kind, text[i:i+len(t.prefix)+n], within)
-					i += len(t.prefix) + n - 1
-					break
-				}
+			rest, ok := strings.CutPrefix(text[i:to], t.prefix)
+			if !ok {
+				continue
 			}
+			n := length(rest[:min(len(rest), maxToken)], t.of)
+			joined := len(t.prefix) < minBare && t.of != isHex && i > from && isPlain[text[i-1]]
+			switch {
+			case n < t.least, joined && (to-from > maxToken || !isMixed(rest[:n])):
+				continue
+			case isPlaceholder(rest[:n]): // and so is what begins in it, but near its end
+				next = max(next, i+n-minToken)
+				continue
+			}
+			in.secret(t.kind, text[i:i+len(t.prefix)+n], within)
+			next = i + len(t.prefix) + n - 1
+			break
 		}
+		i = next
 	}
 	run := text[from:to]
 	switch {
