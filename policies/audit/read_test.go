@@ -86,3 +86,41 @@ func TestFirst(t *testing.T) {
 		}
 	}
 }
+
+// FuzzReader reads two files, and wants all whole lines of each that are records, in their order.
+func FuzzReader(f *testing.F) {
+	whole := join(chain(4)...)
+	f.Add(whole, 0)
+	f.Add(whole, len(whole)/2)
+	f.Add(append([]byte("x\n\n{}\n"), whole...), 3)
+	f.Fuzz(func(t *testing.T, b []byte, at int) {
+		at = max(0, min(at, len(b)))
+		files := [][]byte{b[:at], b[at:]}
+		var want [][]byte
+		for _, file := range files {
+			lines := bytes.Split(file, []byte("\n"))
+			for _, line := range lines[:len(lines)-1] {
+				if _, err := Parse(line); err == nil {
+					want = append(want, line)
+				}
+			}
+		}
+		r := NewReader(func() (io.ReadCloser, error) {
+			if len(files) == 0 {
+				return nil, nil
+			}
+			file := files[0]
+			files = files[1:]
+			return io.NopCloser(bytes.NewReader(file)), nil
+		})
+		for i := 0; ; i++ {
+			_, line, ok, err := r.Next()
+			if err != nil || ok != (i < len(want)) || ok && !bytes.Equal(line, want[i]) {
+				t.Fatalf("record %d is %q, %v, %v, of %d in %q and %q", i, line, ok, err, len(want), b[:at], b[at:])
+			}
+			if !ok {
+				return
+			}
+		}
+	})
+}

@@ -484,6 +484,9 @@ func FuzzInspect(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value []byte, d byte) {
 		b := Builtin{Vault: vault, Limits: Limits{Size: 1 << 20, Depth: 32, Line: 1 << 16, Work: 1 << 18}, Others: []string{"mail.send", "x"}}
 		r := b.Inspect(inspector.Direction(d%3), value)
+		if text := Render(value); !json.Valid(value) && text != string(value) {
+			t.Errorf("%q became %q", value, text)
+		}
 		if r.Outcome == Missing || len(r.Findings) > 2*maxFindings {
 			t.Errorf("%+v", r)
 		}
