@@ -149,14 +149,8 @@ func (f *auditFilter) passes(r *audit.Record, of *audit.Record) bool {
 
 // openAudit opens all chains, but files that were written before since.
 func (c *cli) openAudit(since time.Time) (*audit.Merged, trail.Dir, error) {
-	dir := trail.Dir{Path: c.auditDir(), Group: -1}
-	chains, err := dir.Chains()
-	switch {
-	case errors.Is(err, fs.ErrPermission):
-		return nil, dir, fail(exitDenied, "reading %s: permission denied", dir.Path).withHint("what was recorded is for root and the group pfar-admin")
-	case errors.Is(err, fs.ErrNotExist), err == nil && len(chains) == 0:
-		return nil, dir, fail(exitNoSuch, "nothing has been recorded yet").withHint("it would be in %s", dir.Path)
-	case err != nil:
+	dir, chains, err := c.auditChains()
+	if err != nil {
 		return nil, dir, err
 	}
 	var readers []*audit.Reader
@@ -165,6 +159,21 @@ func (c *cli) openAudit(since time.Time) (*audit.Merged, trail.Dir, error) {
 	}
 	return audit.Merge(readers...), dir, nil
 }
+
+// auditChains are the chains that have files. The error is errNoAudit if there is none.
+func (c *cli) auditChains() (dir trail.Dir, chains []string, err error) {
+	dir = trail.Dir{Path: c.auditDir(), Group: -1}
+	chains, err = dir.Chains()
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		err = fail(exitDenied, "reading %s: permission denied", dir.Path).withHint("what was recorded is for root and the group pfar-admin")
+	case errors.Is(err, fs.ErrNotExist), err == nil && len(chains) == 0:
+		err = fail(exitNoSuch, "%w", errNoAudit).withHint("it would be in %s", dir.Path)
+	}
+	return dir, chains, err
+}
+
+var errNoAudit = errors.New("nothing has been recorded yet")
 
 // systemAudit is where the system's pfar has it.
 const systemAudit = "/var/lib/pfar/audit"

@@ -351,6 +351,18 @@ func TestAuditVerify(t *testing.T) {
 	if out, code := b.audited(t, "verify", "--json"); code != exitFailed || !strings.Contains(out, `"what": "cut"`) {
 		t.Errorf("the file is gone: %d, %s", code, out)
 	}
+	if err := os.RemoveAll(b.dirs.Audit()); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := b.audited(t, "verify"); code != exitFailed || !strings.Contains(out, "BROKEN  gateway") || !strings.Contains(out, "cut: it ends with record 0, and record 6 has been told") {
+		t.Errorf("all of it is gone: %d, %s", code, out)
+	}
+	if err := os.Remove(b.dirs.Log("pfar-gateway.service")); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := b.audited(t, "verify"); code != exitNoSuch || !strings.Contains(out, "nothing has been recorded yet") {
+		t.Errorf("there never was any: %d, %s", code, out)
+	}
 }
 
 // cutOfPfard cuts the end of pfard's own chain, which a log of its own tells of, and puts it back.

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -51,32 +53,49 @@ func (c *cli) auditVerifyCommand() *cobra.Command {
 }
 
 func (c *cli) auditVerify(ctx context.Context, since time.Time) error {
-	merged, dir, err := c.openAudit(time.Time{})
-	if err != nil {
-		return err
+	dir, _, none := c.auditChains()
+	if none != nil && !errors.Is(none, errNoAudit) {
+		return none
 	}
-	merged.Close()
 	anchors, note := c.anchors(ctx, since)
-	// pfard says where all chains begin, its own too.
-	own, err := verifyChain(ctx, dir, "pfard", nil, nil)
-	if err != nil {
-		return err
+	if none != nil && len(anchors) == 0 { // else all of it is gone
+		return none
+	}
+	var chains []auditChain
+	for _, name := range chainsOf(dir, anchors) {
+		chain, err := openChain(dir, name)
+		if err != nil {
+			return err
+		}
+		defer chain.close()
+		chains = append(chains, chain)
+	}
+	var told []audit.Anchor // pfard says where all chains begin, its own too, before it deletes what was before
+	for _, chain := range chains {
+		if chain.name == "pfard" {
+			own, err := chain.verify(ctx, nil, nil)
+			if err != nil {
+				return err
+			}
+			told = own.Told
+		}
 	}
 	var list []verified
 	broken := 0
-	for _, chain := range chainsOf(dir, anchors) {
-		r, err := verifyChain(ctx, dir, chain, own.Told, anchors)
+	for _, chain := range chains {
+		r, err := chain.verify(ctx, told, anchors)
 		if err != nil {
 			return err
 		}
 		v := verified{Report: r, Journal: note}
-		if paths, err := dir.Files(chain); err == nil && len(paths) > 0 {
-			sealed, err := trail.Sealed(paths[len(paths)-1])
+		if n := len(chain.files); n > 0 {
+			sealed, err := trail.Sealed(chain.files[n-1].Name())
 			v.Unsealed = !sealed || err != nil
 		}
 		list = append(list, v)
 		broken += len(r.Problems) + r.More
 	}
+	var err error
 	if c.json() {
 		err = c.printJSON(list)
 	} else {
@@ -99,22 +118,50 @@ func chainsOf(dir trail.Dir, anchors []audit.Anchor) []string {
 	return chains
 }
 
-func verifyChain(ctx context.Context, dir trail.Dir, chain string, bases, anchors []audit.Anchor) (audit.Report, error) {
-	paths, err := dir.Files(chain)
-	if err != nil {
-		return audit.Report{}, err
-	}
-	var files []audit.File
-	for _, path := range paths {
-		f, err := os.Open(path)
-		if err != nil {
-			return audit.Report{}, err
+// auditChain is a chain with its files, oldest first. Those that are deleted while it is verified are read nevertheless.
+type auditChain struct {
+	name  string
+	files []*os.File
+}
+
+func openChain(dir trail.Dir, name string) (auditChain, error) {
+	const tries = 5 // the oldest may be deleted just now
+	for try := 1; ; try++ {
+		chain := auditChain{name: name}
+		paths, err := dir.Files(name)
+		if len(paths) == 0 && errors.Is(err, fs.ErrNotExist) {
+			return chain, nil
 		}
-		defer f.Close()
-		defer context.AfterFunc(ctx, func() { f.Close() })() // it may be long
-		files = append(files, audit.File{Name: path, Reader: f})
+		for _, path := range paths {
+			var f *os.File
+			if f, err = os.Open(path); err != nil {
+				break
+			}
+			chain.files = append(chain.files, f)
+		}
+		if err == nil {
+			return chain, nil
+		}
+		chain.close()
+		if !errors.Is(err, fs.ErrNotExist) || try == tries {
+			return auditChain{}, err
+		}
 	}
-	report, err := audit.Verify(chain, files, bases, anchors)
+}
+
+func (a auditChain) close() {
+	for _, f := range a.files {
+		f.Close()
+	}
+}
+
+func (a auditChain) verify(ctx context.Context, bases, anchors []audit.Anchor) (audit.Report, error) {
+	var files []audit.File
+	for _, f := range a.files {
+		files = append(files, audit.File{Name: f.Name(), Reader: io.NewSectionReader(f, 0, math.MaxInt64)})
+	}
+	defer context.AfterFunc(ctx, a.close)() // it may be long
+	report, err := audit.Verify(a.name, files, bases, anchors)
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}

@@ -35,7 +35,9 @@ const (
 
 	auditGroup = "pfar-admin"        // whose members may read what was recorded
 	auditKept  = 30 * 24 * time.Hour // AUD-10
-	pruneTime  = 24 * time.Hour      // between looks for what is older
+	auditMost  = 4 << 30             // bytes of a chain's files, so that nobody fills the disk by calling: without records nothing is called
+	auditShare = 10                  // they have no more than one part in so many of the disk, whatever its size
+	pruneTime  = 24 * time.Hour      // between looks for what is to be deleted, beside those when a file begins
 	probeTime  = 5 * time.Second     // between tries to write again
 )
 
@@ -50,6 +52,10 @@ type auditor struct {
 	again func()
 
 	refusals refusals
+
+	most  int64                // auditMost
+	begun chan struct{}        // a file has begun
+	lost  map[string]time.Time // by chain: until when its records were deleted though not old; of who prunes
 
 	mu      sync.Mutex
 	opened  bool
@@ -66,7 +72,7 @@ type auditor struct {
 }
 
 func newAuditor(dirs control.Dirs, log *slog.Logger) *auditor {
-	a := &auditor{dir: trail.Dir{Path: dirs.Audit(), Group: -1}, log: log, told: func() {}, again: func() {}, notes: map[string]string{}, bases: map[string]audit.Anchor{}, states: map[string]string{}, words: map[string]string{}, known: map[string]string{}}
+	a := &auditor{dir: trail.Dir{Path: dirs.Audit(), Group: -1}, log: log, told: func() {}, again: func() {}, most: auditMost, begun: make(chan struct{}, 1), lost: map[string]time.Time{}, notes: map[string]string{}, bases: map[string]audit.Anchor{}, states: map[string]string{}, words: map[string]string{}, known: map[string]string{}}
 	a.refusals = refusals{record: a.record, of: map[string]*refusing{}}
 	a.own = trail.New(trail.Options{
 		Writer: ownChain, Turned: a.turned, Greeting: a.greet, Full: a.another,
@@ -122,8 +128,12 @@ func (a *auditor) open(sealed bool) {
 // keep opens, and keeps no longer than it has to, until the returned function is called, after which nothing is recorded.
 func (a *auditor) keep(ctx context.Context, sealed bool) (end func()) {
 	a.open(sealed)
-	go a.prune(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	var pruning sync.WaitGroup
+	pruning.Go(func() { a.prune(ctx) })
 	return func() {
+		cancel()
+		pruning.Wait()
 		a.mu.Lock()
 		a.ended = true
 		a.mu.Unlock()
@@ -166,6 +176,10 @@ func (a *auditor) files(chain string) (trail.Files, error) {
 			words = "the audit's files can be changed by whoever may write to them: " + unsealed.Error()
 		}
 		a.note("sealed", words)
+		select {
+		case a.begun <- struct{}{}:
+		default:
+		}
 	}
 	return f, err
 }
@@ -307,26 +321,56 @@ func (a *auditor) append(r audit.Record) error {
 // record records something that has happened already, and reports whether it could be. That it could not is told by turned.
 func (a *auditor) record(r audit.Record) bool { return a.append(r) == nil }
 
-// prune deletes what is old, now and once a day, until ctx ends.
+// prune deletes what is old and what is too much, now, when a file begins and once a day, until ctx ends.
 func (a *auditor) prune(ctx context.Context) {
 	t := time.NewTicker(pruneTime)
 	defer t.Stop()
 	for {
 		for _, chain := range []string{gatewayChain, ownChain} {
-			err := a.dir.Prune(chain, auditKept, time.Now(), func(d trail.Deleted) error {
-				a.based(d.Base)
-				return a.append(audit.Record{Kind: audit.Retention, Subject: d.Path, Reason: "older than 30 days", Anchors: []audit.Anchor{d.Base}})
-			})
-			if err != nil {
-				a.log.Warn("deleting old audit files, ignoring", "error", err)
-			}
+			a.pruneChain(chain)
 		}
 		select {
+		case <-a.begun:
 		case <-t.C:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// pruneChain deletes the oldest files of a chain. Each chain has its own room, so that no calls drive out what pfard has recorded.
+func (a *auditor) pruneChain(chain string) {
+	room := a.room()
+	err := a.dir.Prune(chain, auditKept, room, time.Now(), func(d trail.Deleted) error {
+		why := "older than 30 days"
+		if !d.Old {
+			why = fmt.Sprintf("there were more than %d MiB; written to until %s", room>>20, d.Until.UTC().Format(time.RFC3339))
+		}
+		a.based(d.Base)
+		err := a.append(audit.Record{Kind: audit.Retention, Subject: d.Path, Reason: why, Anchors: []audit.Anchor{d.Base}})
+		if err == nil && !d.Old {
+			a.lost[chain] = d.Until
+			a.log.Warn("an audit file is deleted before its time, for there is too much", "file", d.Path, "why", why)
+			a.note("room "+chain, fmt.Sprintf("the records of %s until %s are deleted, though not 30 days old: there were more than %d MiB (pfar audit --kind retention)", chain, d.Until.Format(time.DateTime), room>>20))
+		}
+		return err
+	})
+	if err != nil {
+		a.log.Warn("deleting old audit files, ignoring", "error", err)
+	}
+	if until, ok := a.lost[chain]; ok && time.Since(until) >= auditKept {
+		delete(a.lost, chain)
+		a.note("room "+chain, "")
+	}
+}
+
+// room is how many bytes the files of a chain may have.
+func (a *auditor) room() int64 {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(a.dir.Path, &disk); err != nil || disk.Blocks == 0 { // some file systems do not say
+		return a.most
+	}
+	return min(a.most, int64(disk.Blocks/auditShare)*int64(disk.Frsize))
 }
 
 // gatewayFiles answers the gateway, which asks when it starts and when its file has enough.

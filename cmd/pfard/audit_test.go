@@ -251,3 +251,101 @@ func TestBeginningsAreRemembered(t *testing.T) {
 		t.Error("it believes what it finds")
 	}
 }
+
+// warned is a log that says which files its warnings are about.
+type warned struct {
+	slog.Handler
+	files chan string
+}
+
+func (w warned) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "file" {
+			w.files <- filepath.Base(a.Value.String())
+		}
+		return true
+	})
+	return nil
+}
+
+func (w warned) Enabled(context.Context, slog.Level) bool { return true }
+
+// TestTooMuchIsDeleted: the oldest files of a chain that has more than its room are deleted as soon as one more begins. That they are
+// is recorded, logged and shown; what is left is whole, and the other chain's is not touched.
+func TestTooMuchIsDeleted(t *testing.T) {
+	log := warned{slog.DiscardHandler, make(chan string, 10)}
+	a := newAuditor(control.Dirs{State: t.TempDir()}, slog.New(log))
+	a.most = 2000 // more than the newest file has, and less than two
+	end := a.keep(t.Context(), false)
+	for n := 1; n <= 6; n++ {
+		if n > 1 { // pfard is asked, a day after the last time
+			f, _, err := a.dir.Open(gatewayChain, time.Now().Add(time.Duration(n)*(trail.MaxAge+time.Minute)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.Close()
+		}
+		l := trail.New(trail.Options{Writer: gatewayChain})
+		err := a.gatewayFiles(func(r control.Response) error {
+			f := trail.Files{W: dup(t, r.Files[0]), R: dup(t, r.Files[1])}
+			if len(r.Files) == 3 {
+				f.Before = dup(t, r.Files[2])
+			}
+			return l.Use(f)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Append(&audit.Record{Kind: audit.Open, Reason: strings.Repeat("x", 800)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.End(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 4 {
+		want := fmt.Sprintf("gateway-%06d.jsonl", n+1)
+		select {
+		case got := <-log.files:
+			if got != want {
+				t.Errorf("%s is deleted, want %s", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s is not deleted", want)
+		}
+	}
+	end()
+	if list := words(a.recorded(t, ownChain), audit.Retention); strings.Count(list, "gateway-00000") != 4 {
+		t.Errorf("recorded: %s", list)
+	}
+	a.recorded(t, gatewayChain)
+	if said := strings.Join(a.shown(), "\n"); !strings.Contains(said, "the records of gateway until ") {
+		t.Errorf("the status says %q", said)
+	}
+	a.lost[gatewayChain] = time.Now().Add(-auditKept)
+	if a.pruneChain(gatewayChain); len(a.shown()) > 0 {
+		t.Errorf("a month later the status says %q", a.shown())
+	}
+}
+
+func dup(t *testing.T, f *os.File) *os.File {
+	t.Helper()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.NewFile(uintptr(fd), f.Name())
+}
+
+// TestRoom is what a chain may have: a part of the disk, and of a large one no more than auditMost.
+func TestRoom(t *testing.T) {
+	a := newAuditor(control.Dirs{State: t.TempDir()}, slog.New(slog.DiscardHandler))
+	a.open(false)
+	if room := a.room(); room <= 0 || room > auditMost {
+		t.Errorf("%d bytes", room)
+	}
+	a.most = 1
+	if room := a.room(); room != 1 {
+		t.Errorf("%d bytes, want 1", room)
+	}
+}

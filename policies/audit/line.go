@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -134,17 +135,26 @@ func BaseOf(r io.ReaderAt, size int64) (Anchor, error) {
 	return Anchor{Seq: h.seq - 1, Hash: hex.EncodeToString(h.prev[:])}, nil
 }
 
-// first reads the beginning of a file's first line.
+// first reads the beginning of the first record's line in a file. What stands before it is none: a disk that is full when a file is
+// begun has room for a part of its first line.
 func first(r io.ReaderAt, size int64) (head, []byte, error) {
-	const enough = 256 // bytes
-	b := make([]byte, min(size, enough))
-	if n, err := r.ReadAt(b, 0); n < len(b) {
-		return head{}, nil, fmt.Errorf("reading the first record: %w", err)
+	lines := bufio.NewReader(io.NewSectionReader(r, 0, min(size, maxTorn)))
+	for begins := true; ; {
+		part, err := lines.ReadSlice('\n')
+		if begins {
+			if h, at, ok := beginning(part); ok {
+				return h, bytes.Clone(at), nil
+			}
+		}
+		switch {
+		case err == nil:
+			begins = true
+		case errors.Is(err, bufio.ErrBufferFull):
+			begins = false
+		case errors.Is(err, io.EOF):
+			return head{}, nil, errors.New("no line at its beginning is a record")
+		default:
+			return head{}, nil, fmt.Errorf("reading the first record: %w", err)
+		}
 	}
-	line, _, _ := bytes.Cut(b, []byte{'\n'})
-	h, at, ok := beginning(line)
-	if !ok {
-		return head{}, nil, errors.New("the first line is no record")
-	}
-	return h, at, nil
 }

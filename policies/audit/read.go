@@ -7,9 +7,11 @@ import (
 
 // Reader reads the records of one chain as they come. What is no record is left out: Verify tells of it.
 type Reader struct {
-	next func() (io.ReadCloser, error) // the next file of the chain; nil: there is none yet
-	file io.ReadCloser
-	part []byte // what was read and not returned
+	next  func() (io.ReadCloser, error) // the next file of the chain; nil: there is none yet
+	file  io.ReadCloser
+	part  []byte        // what was read and not returned
+	after io.ReadCloser // the file behind it; nil: none is known of
+	begun []byte        // what was read of that; nil: nothing
 }
 
 // NewReader reads from files that next returns, oldest first; nil, as often as it is asked, if there is none yet.
@@ -54,19 +56,48 @@ func (r *Reader) more() (bool, error) {
 	if err != nil && err != io.EOF {
 		return false, err
 	}
-	f, err := r.next() // a file is complete when there is one after it
-	if err != nil || f == nil {
-		return false, err
-	}
-	r.file.Close()
-	r.file, r.part = f, nil
-	return true, nil
+	return r.turn()
 }
 
-// Close closes the file that is being read.
-func (r *Reader) Close() {
-	if r.file != nil {
+// turn goes on with the next file at the end of this one, and reports whether there is more to read. The next one is made before
+// the last record here is written: this one is complete when there is something in that and, once more, nothing here.
+func (r *Reader) turn() (bool, error) {
+	if r.begun != nil {
 		r.file.Close()
+		r.file, r.part, r.after, r.begun = r.after, r.begun, nil, nil
+		return true, nil
+	}
+	const some = 4 << 10
+	for b := make([]byte, some); ; {
+		f, err := r.after, error(nil)
+		if f == nil {
+			if f, err = r.next(); err != nil || f == nil {
+				return false, err
+			}
+			r.after = f
+		}
+		n, err := f.Read(b)
+		if n > 0 {
+			r.begun = b[:n]
+			return true, nil
+		}
+		if err != nil && err != io.EOF {
+			return false, err
+		}
+		if f, err = r.next(); err != nil || f == nil {
+			return false, err
+		}
+		r.after.Close() // nothing was ever written to it
+		r.after = f
+	}
+}
+
+// Close closes the files that are being read.
+func (r *Reader) Close() {
+	for _, f := range []io.ReadCloser{r.file, r.after} {
+		if f != nil {
+			f.Close()
+		}
 	}
 }
 

@@ -106,9 +106,10 @@ func (in *inspection) bytes(name string, plain []byte, within []string) bool {
 	return false
 }
 
-// opened reports whether what a run of characters encodes is looked at as a text.
+// opened reports whether what a run of characters encodes is looked at as a text. What it unpacks to counts as work.
 func (in *inspection) opened(run string) bool {
-	sub := inspection{Builtin: &Builtin{}, direction: inspector.Outbound, limits: Limits{Work: in.limits.Work, Line: in.limits.Line}}
+	sub := inspection{Builtin: &Builtin{}, direction: inspector.Outbound, limits: in.limits, work: in.work}
+	defer func() { in.work = sub.work }()
 	plain, err := base64.RawStdEncoding.DecodeString(standard.Replace(strings.TrimRight(run, "=")))
 	if err != nil {
 		return readable(undoHex(run))

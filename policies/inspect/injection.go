@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"math/bits"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -313,39 +314,85 @@ const (
 	maxAddress     = 2 << 10
 )
 
-// exfiltration looks for images whose address carries data: a client that shows one sends it.
+// exfiltration looks for images whose address carries data: a client that shows one sends it. Each address is read anew, which is work.
 func (in *inspection) exfiltration(text string, within []string) {
 	for rest := text; ; {
-		k := strings.Index(rest, "](")
-		if k < 0 {
+		alt, behind, ok := strings.Cut(rest, "](")
+		if !ok {
 			break
 		}
-		open := strings.LastIndexByte(rest[:k], '[')
-		url := strings.TrimLeft(rest[k+2:min(k+2+maxAddress, len(rest))], "<")
-		if end := strings.IndexAny(url, ")> \n\t"); end >= 0 {
-			url = url[:end]
+		rest = behind
+		if open := opening(alt); open < 1 || alt[open-1] != '!' {
+			continue
 		}
-		if open > 0 && rest[open-1] == '!' {
-			in.image(url, within)
+		url := destination(rest)
+		if !in.works(len(url), within) {
+			return
 		}
-		rest = rest[k+2:]
+		in.image(url, within)
 	}
 	for rest := text; ; {
-		k := strings.Index(rest, "<img")
-		if k < 0 {
+		_, behind, ok := strings.Cut(rest, "<")
+		if !ok {
 			break
 		}
-		rest = rest[k+4:]
+		rest = behind
+		if len(rest) < 4 || !strings.EqualFold(rest[:3], "img") {
+			continue
+		}
 		tag, _, _ := strings.Cut(rest[:min(maxAddress, len(rest))], ">")
-		if _, src, ok := strings.Cut(tag, "src="); ok {
-			in.image(strings.Trim(strings.Fields(src + " x")[0], `"'`), within)
+		if !in.works(len(tag), within) {
+			return
+		}
+		if src := source.FindStringSubmatch(tag); src != nil {
+			in.image(src[1], within)
 		}
 	}
 }
 
+// source is where an image of HTML comes from.
+var source = regexp.MustCompile(`(?i)\bsrc\s*=\s*["']?([^\s"']+)`)
+
+// opening is where the bracket is that one behind this text closes; -1 if there is none.
+func opening(text string) int {
+	depth := 0
+	for i := len(text) - 1; i >= 0; i-- {
+		switch text[i] {
+		case ']':
+			depth++
+		case '[':
+			if depth == 0 {
+				return i
+			}
+			depth--
+		}
+	}
+	return -1
+}
+
+// destination is the address of a link of Markdown that begins here. There may be parentheses in it, if as many are closed.
+func destination(text string) string {
+	text = text[:min(maxAddress, len(text))]
+	if inner, ok := strings.CutPrefix(text, "<"); ok {
+		inner, _, _ = strings.Cut(inner, ">")
+		return inner
+	}
+	depth := 0
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c <= ' ', c == ')' && depth == 0:
+			return text[:i]
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		}
+	}
+	return text
+}
+
 // image looks at the address of one.
 func (in *inspection) image(url string, within []string) {
-	url = strings.TrimLeft(url, "<")
 	_, rest, ok := strings.Cut(url, "//")
 	if !ok {
 		return

@@ -64,7 +64,14 @@ type Finding struct {
 	Place     string   `json:"place"`             // JSON pointer (RFC 6901)
 	Within    string   `json:"within,omitempty"`  // the encodings that were undone: "base64, gzip"
 	Excerpt   string   `json:"excerpt,omitempty"` // escaped ASCII; of a secret only its beginning
-	Digest    string   `json:"digest,omitempty"`  // SHA-256 of what was found, but for secrets of the vault
+	Digest    string   `json:"digest,omitempty"`  // SHA-256 of what was found, but for secrets of the vault and what can be guessed
+}
+
+// Secret reports whether it is about a secret, so that nobody else is to see the text.
+func (f Finding) Secret() bool { return isSecret(f.Kind) }
+
+func isSecret(kind string) bool {
+	return strings.HasPrefix(kind, "vault: ") || strings.HasPrefix(kind, "secret: ")
 }
 
 // Report is what has come of an inspection. The zero value says that there was none.
@@ -151,7 +158,7 @@ func (b *Builtin) Inspect(d inspector.Direction, value []byte) Report {
 		in.limits = DefaultLimits
 	}
 	in.run()
-	in.placed()
+	in.conceal()
 	r := Report{Outcome: Clean, Findings: in.findings}
 	for _, f := range r.Findings {
 		if f.Severity < Note {
@@ -180,9 +187,11 @@ type inspection struct {
 	value     []byte
 	limits    Limits
 	work      int
-	at        int // where the string begins that is looked at
+	at        int   // where the string begins that is looked at
+	name      bool  // it is the name of a member
+	named     bool  // a name looks like a secret
+	place     place // of that string, once there is something to say of it
 	findings  []Finding
-	places    []int // where the strings begin that they are in; 0: in none
 	added     int
 	seen      map[string]bool
 	begins    *beginnings         // of words that are looked for
@@ -194,17 +203,15 @@ func (in *inspection) run() {
 	if len(in.value) > in.limits.Size {
 		in.add("size", Suspicious, nil, fmt.Sprintf("%d bytes, more than %d", len(in.value), in.limits.Size), "")
 	}
-	var all []byte
-	pieces := 0
+	var all joined
 	depth := eachString(in.value, in.Parsed, in.direction == inspector.Inbound, func(at int, text string, name bool) {
-		in.at = at
+		in.at, in.name = at, name
 		in.text(text, nil)
-		if in.direction != inspector.Inbound && !name && len(all)+len(text) <= maxJoined {
-			all = append(all, text...)
-			pieces++
+		if in.direction != inspector.Inbound && !name {
+			all.add(text)
 		}
 	})
-	in.at = 0
+	in.at, in.name = 0, false
 	if depth < 0 && len(in.value) > 0 && (in.value[0] == '{' || in.value[0] == '[') {
 		in.add("not JSON", Suspicious, nil, "it begins like JSON, and is none", "")
 	}
@@ -212,8 +219,8 @@ func (in *inspection) run() {
 		in.add("depth", Suspicious, nil, fmt.Sprintf("%d levels, more than %d", depth, in.limits.Depth), "")
 	}
 	if in.direction != inspector.Inbound { // a secret in several pieces
-		if pieces > 1 {
-			in.leaks(string(all), []string{"joined strings"})
+		if all.pieces > 1 {
+			in.leaks(string(all.text), []string{"joined strings"})
 		}
 		for _, text := range codes(unsafe.String(unsafe.SliceData(in.value), len(in.value))) {
 			in.text(text, []string{"character codes"})
@@ -224,15 +231,30 @@ func (in *inspection) run() {
 // tooMuchWork is what is found where looking at all would take too long.
 const tooMuchWork = "work"
 
-const maxJoined = 1 << 20
+// joined is what the strings of a value are side by side. Of a long one it has both ends, which a secret in several pieces has parts
+// in; one that is in it as a whole is found in it.
+type joined struct {
+	text   []byte
+	pieces int
+}
+
+const maxEnd = 64 << 10 // bytes: no secret of the vault has more
+
+func (j *joined) add(text string) {
+	if len(text) > 2*maxEnd {
+		j.text = append(append(j.text, text[:maxEnd]...), '\n')
+		text = text[len(text)-maxEnd:]
+	}
+	j.text = append(j.text, text...)
+	j.pieces++
+}
 
 // text looks at one text that was reached by undoing some encodings.
 func (in *inspection) text(text string, within []string) {
 	if text == "" {
 		return
 	}
-	if in.work += len(text); in.work > in.limits.Work {
-		in.add(tooMuchWork, Suspicious, within, fmt.Sprintf("it takes looking at more than %d bytes", in.limits.Work), "")
+	if !in.works(len(text), within) {
 		return
 	}
 	if in.direction != inspector.Inbound {
@@ -248,6 +270,15 @@ func (in *inspection) text(text string, within []string) {
 	if len(within) < maxLayers {
 		in.decoded(text, within)
 	}
+}
+
+// works counts bytes that are looked at, and reports whether there may be so many. That there may not is a finding.
+func (in *inspection) works(bytes int, within []string) bool {
+	if in.work += bytes; in.work <= in.limits.Work {
+		return true
+	}
+	in.add(tooMuchWork, Suspicious, within, fmt.Sprintf("it takes looking at more than %d bytes", in.limits.Work), "")
+	return false
 }
 
 func (in *inspection) lines(text string, within []string) {
@@ -289,23 +320,26 @@ func (in *inspection) vault(text string, within []string) {
 // first of each that a call is denied or asked about for is never left out, however much else there is.
 func (in *inspection) add(kind string, severity Severity, within []string, excerpt, found string) {
 	decides := in.decides(kind)
+	in.named = in.named || in.name && isSecret(kind)
 	if in.added >= maxAdded && !decides {
 		return
 	}
 	if !decides {
 		if in.added++; in.added == maxAdded || len(in.findings) >= maxFindings-1 {
 			in.added = maxAdded
-			in.places = append(in.places, 0)
 			in.findings = append(in.findings, Finding{Inspector: Name, Kind: "findings", Severity: Suspicious, Excerpt: "there are more than are shown"})
 			return
 		}
 	}
 	f := Finding{Inspector: Name, Kind: kind, Severity: severity, Within: strings.Join(within, ", "), Excerpt: Escape(excerpt)}
+	if in.at > 0 {
+		f.Place = in.place.pointer(in.value, in.at)
+	}
 	if found != "" {
 		sum := sha256.Sum256([]byte(found))
 		f.Digest = hex.EncodeToString(sum[:])
 	}
-	key := fmt.Sprint(in.at, f)
+	key := fmt.Sprint(f)
 	if in.seen[key] {
 		return
 	}
@@ -313,27 +347,29 @@ func (in *inspection) add(kind string, severity Severity, within []string, excer
 		in.seen = map[string]bool{}
 	}
 	in.seen[key] = true
-	in.findings, in.places = append(in.findings, f), append(in.places, in.at)
+	in.findings = append(in.findings, f)
 }
 
-// placed says of all findings where they are. The strings are looked at in the order in which they stand, and what is found in none is
-// found before or after all of them.
-func (in *inspection) placed() {
-	var at, of []int
-	for i, place := range in.places {
-		if place > 0 {
-			at, of = append(at, place), append(of, i)
-		}
+// conceal takes out of the findings what may show a secret that another of them is about, whole or in part.
+func (in *inspection) conceal() {
+	if !slices.ContainsFunc(in.findings, Finding.Secret) {
+		return
 	}
-	for k, place := range pointers(in.value, at) {
-		in.findings[of[k]].Place = place
+	for i := range in.findings {
+		f := &in.findings[i]
+		if in.named {
+			f.Place = ""
+		}
+		if !f.Secret() {
+			f.Excerpt, f.Digest = "", ""
+		}
 	}
 }
 
 // decides reports whether a kind of finding is a secret, or that there may be one, and has not been found yet. There are no more of
 // those than the vault has, and kinds of patterns.
 func (in *inspection) decides(kind string) bool {
-	if !strings.HasPrefix(kind, "vault: ") && !strings.HasPrefix(kind, "secret: ") && kind != tooMuchWork {
+	if !isSecret(kind) && kind != tooMuchWork {
 		return false
 	}
 	return !slices.ContainsFunc(in.findings, func(f Finding) bool { return f.Kind == kind })

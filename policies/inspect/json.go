@@ -81,6 +81,7 @@ func shared(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b))
 type place struct {
 	path []step
 	name bool // the next string is the name of a member
+	read int  // bytes (pointer)
 }
 
 // step leads into an object or an array that is open.
@@ -137,21 +138,17 @@ func (p *place) String() string {
 
 var slashes = strings.NewReplacer("~", "~0", "/", "~1") // RFC 6901, section 3
 
-// pointers are the places of the values, or of the members, whose strings begin at these bytes, which are in order.
-func pointers(b []byte, at []int) []string {
-	var p place
-	all, i := make([]string, len(at)), 0
-	for k, target := range at {
-		for ; i <= target; i++ {
-			if b[i] != '"' {
-				p.sign(b[i])
-				continue
-			}
-			end, escaped := jsontext.Closing(b, i+1)
-			p.text(unquote(b[i:end+1], escaped))
-			i = end
+// pointer is the place of the value, or of the member, whose string begins at some byte. It is asked about one string after the
+// other, and reads on from the last.
+func (p *place) pointer(b []byte, target int) string {
+	for ; p.read <= target && p.read < len(b); p.read++ {
+		if b[p.read] != '"' {
+			p.sign(b[p.read])
+			continue
 		}
-		all[k] = p.String()
+		end, escaped := jsontext.Closing(b, p.read+1)
+		p.text(unquote(b[p.read:end+1], escaped))
+		p.read = end
 	}
-	return all
+	return p.String()
 }

@@ -19,6 +19,23 @@ func used(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano())
 }
 
+// TestInTime has what could be looked at again at each of its characters: it takes little longer than a text of words.
+func TestInTime(t *testing.T) {
+	var b Builtin
+	look := func(unit string) time.Duration {
+		value := quoted(strings.Repeat(unit, (1<<20)/len(unit)))
+		start := used(t)
+		b.Inspect(inspector.Both, value)
+		return used(t) - start
+	}
+	words := look("some words ")
+	for _, unit := range []string{"sk-", "sk-your-", "ghp_", "![x](", "[[", "]("} {
+		if took := look(unit); took > 8*words+200*time.Millisecond {
+			t.Errorf("%q: %v, and words %v", unit, took, words)
+		}
+	}
+}
+
 // TestLinear has what is made to be looked at again and again. Of eight times the text the work may be some eight times as much; where
 // it is squared it is sixty-four times.
 func TestLinear(t *testing.T) {

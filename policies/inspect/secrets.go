@@ -77,14 +77,29 @@ func (in *inspection) secrets(text string, within []string) {
 		in.tokens(text, start, end, within)
 		start = run(text, end, isDot, minToken)
 	}
-	if k := strings.Index(text, "PRIVATE KEY"); k >= 0 && strings.Contains(text[max(k-40, 0):k], "-----BEGIN ") {
-		in.secret("private key", text[k:min(k+64, len(text))], within)
-	}
+	in.privateKey(text, within)
 	rotated := len(within) > 0 && within[len(within)-1] == "rot13" // a URL is one before that, too
 	if !rotated && strings.Contains(text, "://") {
 		for _, m := range userinfo.FindAllStringSubmatch(text, maxFindings) {
 			in.secret("password in a URL", m[1], within)
 		}
+	}
+}
+
+// privateKey looks for the beginning of one in PEM. Its words stand in other places, too.
+func (in *inspection) privateKey(text string, within []string) {
+	const words, begin = "PRIVATE KEY", "-----BEGIN "
+	for from := 0; ; {
+		k := strings.Index(text[from:], words)
+		if k < 0 {
+			return
+		}
+		k += from
+		if strings.Contains(text[max(k-40, 0):k], begin) {
+			in.secret("private key", text[k:min(k+64, len(text))], within)
+			return
+		}
+		from = k + len(words)
 	}
 }
 
@@ -100,16 +115,26 @@ func (in *inspection) tokens(text string, from, to int, within []string) {
 			in.secret("Airtable", rest[:min(len(rest), maxToken)], within)
 			return
 		}
+		next := i
 		for _, t := range startOf[text[i]][text[i+1]] {
-			if rest, ok := strings.CutPrefix(text[i:to], t.prefix); ok {
-				joined := len(t.prefix) < minBare && t.of != isHex && i > from && isPlain[text[i-1]]
-				if n := length(rest[:min(len(rest), maxToken)], t.of); n >= t.least && !isPlaceholder(rest[:n]) && (!joined || to-from <= maxToken && isMixed(rest[:n])) {
-					in.secret(t.kind, text[i:i+len(t.prefix)+n], within)
-					i += len(t.prefix) + n - 1
-					break
-				}
+			rest, ok := strings.CutPrefix(text[i:to], t.prefix)
+			if !ok {
+				continue
 			}
+			n := length(rest[:min(len(rest), maxToken)], t.of)
+			joined := len(t.prefix) < minBare && t.of != isHex && i > from && isPlain[text[i-1]]
+			switch {
+			case n < t.least, joined && (to-from > maxToken || !isMixed(rest[:n])):
+				continue
+			case isPlaceholder(rest[:n]): // and so is what begins in it, but near its end
+				next = max(next, i+n-minToken)
+				continue
+			}
+			in.secret(t.kind, text[i:i+len(t.prefix)+n], within)
+			next = i + len(t.prefix) + n - 1
+			break
 		}
+		i = next
 	}
 	run := text[from:to]
 	switch {
@@ -192,9 +217,13 @@ func isJWT(s string) bool {
 	return false
 }
 
-// secret notes one, of which only the beginning is shown.
+// secret notes one, of which only the beginning is shown. Of one that is short there is no digest: it could be found by guessing.
 func (in *inspection) secret(kind, value string, within []string) {
-	in.add("secret: "+kind, Severe, within, fmt.Sprintf("%s... (%d characters)", value[:min(4, len(value)/4)], len(value)), value)
+	shown, found := fmt.Sprintf("%s... (%d characters)", value[:min(4, len(value)/4)], len(value)), value
+	if len(value) < minToken {
+		found = ""
+	}
+	in.add("secret: "+kind, Severe, within, shown, found)
 }
 
 const (

@@ -160,6 +160,10 @@ func TestAuditFull(t *testing.T) {
 			s.operateUnlessFull("sessions", "reset", a.name(), "--yes")
 			continue
 		}
+		if strings.Contains(got, "the record of it could not be closed") { // there was room for its first record
+			s.got(text, 1)
+			continue
+		}
 		refused++
 		if !strings.Contains(got, "what is not recorded is not done") {
 			t.Errorf("%s: %.1000s", text, got)
@@ -216,7 +220,12 @@ func (s *stage) eachRecorded(a *agent, run func(...string) (string, error)) {
 	if err != nil {
 		s.t.Fatal(err, out)
 	}
-	recorded := strings.Count(out, `"outcome":"ok"`)
+	recorded := 0
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, `"kind":"open"`) && !strings.Contains(line, `"outcome":`) {
+			recorded++
+		}
+	}
 	if arrived := strings.Count(s.received(), `"comment-`); recorded != arrived || arrived == 0 {
 		s.t.Errorf("%d calls have arrived, %d are recorded", arrived, recorded)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
@@ -53,7 +54,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	if !known || !here {
 		w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile}
 	}
-	pass := &Passage{point: p, who: who, item: it, method: r.Method, begun: begun, facts: w.call.Facts, writes: w.writes, id: audit.NewID()}
+	pass := &Passage{point: p, who: who, item: it, name: it.Name, method: r.Method, begun: begun, facts: w.call.Facts, writes: w.writes, id: audit.NewID()}
 	pass.typed = pass.facts.Extracts()
 	if err != nil {
 		w.decision.Reason = cmp.Or(w.decision.Reason, err.Error())
@@ -105,9 +106,13 @@ var errGone = errors.New("the client may not ask for this any more")
 // Missed records a request that is no request of anything there is, or not as it has to be: there is nothing to be decided, and
 // nothing is done.
 func (p *Point) Missed(who Identity, server, name string, r Request, why error) {
+	reason := p.said(why.Error())
+	if known := p.said(name); known != name {
+		name, reason = known, known
+	}
 	err := p.Trail.Open(&audit.Record{
 		ID: audit.NewID(), Client: who.Client, Session: who.Handle, Server: server, Tool: name, Method: r.Method, Arguments: p.kept(who.Profile, r.Arguments),
-		Outcome: "denied", Reason: why.Error(),
+		Outcome: "denied", Reason: reason,
 	})
 	if err != nil {
 		p.Log.Warn("recording a request of nothing, ignoring", "client", who.Client, "error", err.Error())
@@ -174,15 +179,18 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 // open writes the first record of a call.
 func (p *Point) open(pass *Passage, w *weighed, r *Request, after gate.Label, found []audit.Finding) error {
 	d := w.decision
+	if secret := slices.ContainsFunc(w.report.Findings, inspect.Finding.Secret); secret || pass.item.Kind == gate.Resource {
+		pass.name, d.Reason = p.said(pass.name), p.said(d.Reason)
+	}
 	record := audit.Record{
-		Time: pass.begun, ID: pass.id, Client: pass.who.Client, Session: pass.who.Handle, Server: pass.item.Server, Tool: pass.item.Name,
+		Time: pass.begun, ID: pass.id, Client: pass.who.Client, Session: pass.who.Handle, Server: pass.item.Server, Tool: pass.name,
 		Method: r.Method, Arguments: p.kept(pass.who.Profile, r.Arguments), Before: p.labelled(pass.who, w.session.Label), Decision: &d, Findings: found,
 		Facts: &pass.facts, Pin: pass.item.Pin, Policy: d.Policy,
 	}
 	if d.Verdict != gate.Deny {
 		record.After = p.labelled(pass.who, after)
 		if after != w.session.Label {
-			record.After.Sources = append(record.After.Sources, label.Source{Server: pass.item.Server, Tool: pass.item.Name, Call: pass.id}.String())
+			record.After.Sources = append(record.After.Sources, label.Source{Server: pass.item.Server, Tool: pass.name, Call: pass.id}.String())
 		}
 	}
 	return p.Trail.Open(&record)
@@ -252,7 +260,7 @@ func (p *Point) request(pass *Passage, w *weighed, r *Request, found []audit.Fin
 // dispatch joins labels, for the request is about to be sent: whatever comes back of it, and however, counts as seen, and
 // what it writes as written.
 func (p *Point) dispatch(pass *Passage, session gate.Label) error {
-	by := label.Source{Server: pass.item.Server, Tool: pass.item.Name, Call: pass.id}
+	by := label.Source{Server: pass.item.Server, Tool: pass.name, Call: pass.id}
 	if _, _, err := p.Sessions.Raise(pass.who.Client, pass.who.Handle, pass.Label(), by); err != nil {
 		return err
 	}
@@ -262,7 +270,7 @@ func (p *Point) dispatch(pass *Passage, session gate.Label) error {
 	if pass.approved { // a person has let that data go there, to all who may see what the tool is given
 		session.Confidentiality = min(session.Confidentiality, pass.facts.Audience)
 	}
-	by = label.Source{Client: pass.who.Client, Handle: pass.who.Handle, Tool: pass.item.Name, Call: pass.id}
+	by = label.Source{Client: pass.who.Client, Handle: pass.who.Handle, Tool: pass.name, Call: pass.id}
 	return p.Sessions.Stain(pass.item.Server, session, by)
 }
 

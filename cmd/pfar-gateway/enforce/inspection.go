@@ -14,21 +14,15 @@ import (
 )
 
 // others adds to what the built-in inspector has said what those say that a profile needs. What holds a secret is shown to none of
-// them, and is flagged.
+// them, and is flagged. Results are not searched for secrets: they have passed redaction.
 func (p *Point) others(ctx context.Context, names []string, d inspector.Direction, about fence.Meta, value []byte, report inspect.Report) inspect.Report {
 	switch {
-	case len(names) == 0 || slices.ContainsFunc(report.Findings, isSecret):
+	case len(names) == 0 || slices.ContainsFunc(report.Findings, inspect.Finding.Secret):
 		return report
 	case p.Inspectors == nil:
 		return report.Join(inspect.Report{Reason: "there are no inspectors"})
 	}
 	return report.Join(p.Inspectors.Inspect(ctx, names, d, about, value))
-}
-
-// isSecret reports whether a finding is one that nobody else is to see the text of. Results are not searched for secrets: they have
-// passed redaction.
-func isSecret(f inspect.Finding) bool {
-	return strings.HasPrefix(f.Kind, "vault: ") || strings.HasPrefix(f.Kind, "secret: ")
 }
 
 // maxFound bounds the findings in what a server says in the course of one request, whose record is to stay one.

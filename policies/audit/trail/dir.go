@@ -226,27 +226,38 @@ func enough(path string, now time.Time) bool {
 	return info.Size() >= MaxSize || err == nil && now.Sub(since) >= MaxAge
 }
 
-// Deleted is a file that was deleted because it was old.
+// Deleted is a file that was deleted because it was old, or because there was too much.
 type Deleted struct {
-	Path string
-	Base audit.Anchor // its last record, which what is left of the chain follows
+	Path  string
+	Base  audit.Anchor // its last record, which what is left of the chain follows
+	Until time.Time    // when it was written to last
+	Old   bool         // it was old; else there was too much
 }
 
-// Prune deletes the oldest files of a chain as long as nothing has been written to them for so long; never the newest two.
-// tell is called before each is deleted: with an error, it is not.
-func (d Dir) Prune(chain string, keep time.Duration, now time.Time, tell func(Deleted) error) error {
+// Prune deletes the oldest files of a chain as long as nothing has been written to them for so long, or all of them together have
+// more than so many bytes; never the newest two. tell is called before each is deleted: with an error, it is not.
+func (d Dir) Prune(chain string, keep time.Duration, most int64, now time.Time, tell func(Deleted) error) error {
 	paths, err := d.Files(chain)
 	if err != nil {
 		return err
 	}
-	for i := 0; i < len(paths)-2; i++ {
-		info, err := os.Lstat(paths[i])
-		if err != nil || now.Sub(info.ModTime()) < keep {
+	infos := make([]fs.FileInfo, len(paths))
+	size := int64(0)
+	for i, path := range paths {
+		if infos[i], err = os.Lstat(path); err != nil {
 			return err
+		}
+		size += infos[i].Size()
+	}
+	for i := 0; i < len(paths)-2; i++ {
+		until := infos[i].ModTime()
+		old := now.Sub(until) >= keep
+		if !old && size <= most {
+			return nil
 		}
 		base, err := baseOf(chain, paths[i+1])
 		if err == nil {
-			err = tell(Deleted{paths[i], base})
+			err = tell(Deleted{paths[i], base, until, old})
 		}
 		if err == nil {
 			err = d.remove(paths[i])
@@ -254,6 +265,7 @@ func (d Dir) Prune(chain string, keep time.Duration, now time.Time, tell func(De
 		if err != nil {
 			return fmt.Errorf("deleting the audit file %q: %w", paths[i], err)
 		}
+		size -= infos[i].Size()
 	}
 	return nil
 }

@@ -126,15 +126,15 @@ func TestPrune(t *testing.T) {
 				}
 			}
 			refused := errors.New("no record of it")
-			if err := d.Prune("gateway", 30*24*time.Hour, time.Now(), func(Deleted) error { return refused }); !errors.Is(err, refused) {
+			if err := d.Prune("gateway", 30*24*time.Hour, 1<<30, time.Now(), func(Deleted) error { return refused }); !errors.Is(err, refused) {
 				t.Fatal(err)
 			}
 			var told []Deleted
-			if err := d.Prune("gateway", 30*24*time.Hour, time.Now(), func(x Deleted) error { told = append(told, x); return nil }); err != nil {
+			if err := d.Prune("gateway", 30*24*time.Hour, 1<<30, time.Now(), func(x Deleted) error { told = append(told, x); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			left, _ := d.Files("gateway")
-			if len(told) != 2 || told[0].Path != paths[0] || told[1].Path != paths[1] || len(left) != 3 || left[0] != paths[2] {
+			if len(told) != 2 || !told[0].Old || !told[1].Old || told[0].Path != paths[0] || told[1].Path != paths[1] || len(left) != 3 || left[0] != paths[2] {
 				t.Fatalf("told %+v, left %q", told, left)
 			}
 			check := func(bases ...audit.Anchor) int {
@@ -158,6 +158,57 @@ func TestPrune(t *testing.T) {
 				t.Errorf("it begins at %+v, %v", b, err)
 			}
 		})
+	}
+}
+
+// TestPruneSize deletes the oldest files as long as all of them together have too much, but not the newest two; a file that begins
+// with a part of a line is no obstacle.
+func TestPruneSize(t *testing.T) {
+	for _, torn := range []bool{false, true} {
+		d := newDir(t, false)
+		fill(t, d, 3)
+		for i := range 5 {
+			if torn {
+				if err := os.WriteFile(d.path("gateway", i+2), []byte(`{"seq":9,"pre`), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			aged(t, d, time.Duration(i+1)*(MaxAge+time.Minute))
+		}
+		paths, _ := d.Files("gateway")
+		if len(paths) != 6 {
+			t.Fatal(paths)
+		}
+		var sizes []int64
+		total := int64(0)
+		for _, p := range paths {
+			size := int64(len(content(t, p)))
+			sizes, total = append(sizes, size), total+size
+		}
+		var bases []audit.Anchor
+		for _, step := range []struct {
+			most int64
+			left int
+		}{{total, 6}, {total - 1, 5}, {total - sizes[0], 5}, {total - sizes[0] - sizes[1] - 1, 3}, {0, 2}, {0, 2}} {
+			err := d.Prune("gateway", 30*24*time.Hour, step.most, time.Now(), func(x Deleted) error {
+				if x.Old || time.Since(x.Until) > time.Hour {
+					t.Errorf("%+v", x)
+				}
+				bases = append(bases, x.Base)
+				return nil
+			})
+			left, _ := d.Files("gateway")
+			if err != nil || len(left) != step.left || left[0] != paths[6-step.left] || len(bases) != 6-step.left {
+				t.Fatalf("with %d bytes of %d (%v) there are %q, told %+v, %v", step.most, total, torn, left, bases, err)
+			}
+			var files []audit.File
+			for _, p := range left {
+				files = append(files, audit.File{Name: p, Reader: strings.NewReader(string(content(t, p)))})
+			}
+			if r, err := audit.Verify("gateway", files, bases, nil); err != nil || len(r.Problems) > 0 {
+				t.Errorf("what is left: %v, %v", r.Problems, err)
+			}
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 	syncTime   = time.Second // after a record, until the disk has it
 	anchorTime = time.Minute
 	againTime  = time.Second // between attempts to go on after the disk has failed
-	fullTime   = time.Minute // between calls of Full
+	fullTime   = time.Minute // between calls of Full for one file
 	maxBatch   = 1 << 20     // bytes that are written at once, or one record more
 )
 
@@ -55,7 +55,7 @@ type Log struct {
 	state             // as written
 	prelude [][]byte  // bodies of records that are to be written before any other
 	buffer  []byte    // of lines
-	asked   time.Time // when Full was called
+	asked   time.Time // when Full was called for this file
 	tried   time.Time // when a log that has failed was looked at again
 	closed  bool
 

@@ -265,6 +265,32 @@ func TestSyncFails(t *testing.T) {
 	}
 }
 
+// TestSyncFailsBehindACut: a file that begins with a part of a line is as good as any.
+func TestSyncFailsBehindACut(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	d := &faulty{room: 20}
+	l := New(Options{Writer: "gateway", Now: func() time.Time { return now }})
+	if err := l.use(d, nil); err != nil {
+		t.Fatal(err)
+	}
+	d.room = -1
+	if err := l.Append(record("a")); err != nil {
+		t.Fatal(err)
+	}
+	d.syncErr = unix.ENOSPC
+	if err := l.Sync(); !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	d.syncErr = nil
+	now = now.Add(2 * againTime)
+	if err := l.Append(record("b")); err != nil {
+		t.Error(err)
+	}
+	if tools := wholeChain(t, d.content); tools["a"] != 1 || tools["b"] != 1 {
+		t.Errorf("%v", tools)
+	}
+}
+
 // TestSyncInTime: the disk has a record a second later, without anybody asking.
 func TestSyncInTime(t *testing.T) {
 	d := &faulty{room: -1}
@@ -581,5 +607,17 @@ func TestFull(t *testing.T) {
 		if got != step.want {
 			t.Errorf("%+v: %v", step, got)
 		}
+	}
+	if err := l.use(&faulty{room: -1}, nil); err != nil {
+		t.Fatal(err)
+	}
+	l.file.size = MaxSize // of another one, at once
+	if err := l.Append(record("x")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-asked:
+	case <-time.After(time.Second):
+		t.Error("it is not asked for one more, because it was for the one before")
 	}
 }

@@ -84,7 +84,7 @@ func (l *Log) use(d disk, before *os.File) error {
 	if s.began.IsZero() {
 		s.began = l.options.Now()
 	}
-	l.state, l.prelude = s, nil
+	l.state, l.prelude, l.asked = s, nil, time.Time{}
 	l.greet(why, last.torn)
 	if old != nil {
 		old.Close()
