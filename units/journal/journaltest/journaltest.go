@@ -136,6 +136,9 @@ func (j *Journal) receive() {
 		if err != nil {
 			return
 		}
+		if n == 0 && oobn == 0 { // of Settle: journald passes over it
+			continue
+		}
 		data := b[:n]
 		if oobn > 0 { // too large for a datagram: it is in a file
 			if data, err = passed(oob[:oobn]); err != nil {
