@@ -268,7 +268,9 @@ func TestFollow(t *testing.T) {
 	next("third:443", false)
 	e.End(nil)
 	next("first:443", false)
+	stopped := make(chan struct{})
 	go func() {
+		defer close(stopped)
 		table.Refuse(refusal("last:443"))
 		stop()
 	}()
@@ -276,6 +278,7 @@ func TestFollow(t *testing.T) {
 	if err := <-done; !errors.Is(err, io.EOF) {
 		t.Errorf("after the bridge's end: %v", err)
 	}
+	<-stopped // the connection ends before nobody listens any more
 	if err := Follow(t.Context(), path, nil); !errors.Is(err, control.ErrNotRunning) {
 		t.Errorf("without a bridge: %v", err)
 	}
