@@ -166,8 +166,9 @@ func beginIn(t *testing.T, s sandbox.Sandbox, prepare func(runtime string), outp
 	} else {
 		r.cmd.Env = append(r.cmd.Env, "LISTEN_FDS=")
 	}
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Getuid() == 0 { // SB-01: never as root
-		r.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 61183, Gid: 61183}}
+		r.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 61183, Gid: 61183}
 		err := filepath.WalkDir(base, func(path string, _ os.DirEntry, err error) error {
 			return errors.Join(err, os.Lchown(path, 61183, 61183))
 		})
@@ -184,7 +185,11 @@ func beginIn(t *testing.T, s sandbox.Sandbox, prepare func(runtime string), outp
 		r.passed = theirs
 		t.Cleanup(func() { theirs.Close() })
 	}
-	t.Cleanup(func() { r.cmd.Process.Kill(); r.cmd.Wait(); r.gateway.Close() })
+	t.Cleanup(func() {
+		_ = unix.Kill(-r.cmd.Process.Pid, unix.SIGKILL) // bwrap that has not set up its sandbox yet dies with nobody
+		r.cmd.Wait()
+		r.gateway.Close()
+	})
 	go r.follow(socket)
 	return r
 }
