@@ -93,51 +93,15 @@ func TestApprovedAsShown(t *testing.T) {
 // TestAnswersAsShown is the same for what a client answers a server's questions.
 func TestAnswersAsShown(t *testing.T) {
 	const answer, want = `{ "action" : "accept","content":{"n":"\u0078"}}`, `{"action":"accept","content":{"n":"x"}}`
-	for name, try := range map[string]func(t *testing.T, g *gateway, becomes func()) <-chan string{
-		"2025, on its stream": func(t *testing.T, g *gateway, becomes func()) <-chan string {
-			c := g.sessionThat(t, "/mcp/one", `{"elicitation":{}}`)
-			events := c.callStream(t, `{"name":"echo"}`)
-			id := idOf(t, <-events)
-			becomes()
-			c.post(t, `{"jsonrpc":"2.0","id":`+id+`,"result":`+answer+`}`)
-			return events
-		},
-		"2025, in rounds": func(t *testing.T, g *gateway, becomes func()) <-chan string {
-			c := g.sessionThat(t, "/mcp/rounds", `{"elicitation":{},"roots":{}}`)
-			events := c.callStream(t, `{"name":"echo"}`)
-			id := idOf(t, <-events)
-			becomes()
-			c.post(t, `{"jsonrpc":"2.0","id":`+id+`,"result":`+answer+`}`)
-			return events
-		},
-		"2026, parked": func(t *testing.T, g *gateway, becomes func()) <-chan string {
-			state := stateOf(t, g.modern(t, "/mcp/one", "tools/call", "echo", `"name":"echo"`, `{"elicitation":{}}`))
-			becomes()
-			got := make(chan string, 1)
-			go func() {
-				got <- g.modern(t, "/mcp/one", "tools/call", "echo", `"name":"echo","requestState":"`+state+`","inputResponses":{"1":`+answer+`}`, `{"elicitation":{}}`)
-			}()
-			return got
-		},
-	} {
+	for name, try := range answersTo(answer) {
 		t.Run(name, func(t *testing.T) {
-			g := strict(t)
-			one := g.Launch(t, handover.Server{Name: "one", Declared: untold, Capabilities: everyCapability}, asking("elicitation/create", `{"message":"Name?"}`))
-			one.Ready(t)
-			rounds := g.Launch(t, handover.Server{Name: "rounds", Capabilities: everyCapability}, required())
-			rounds.Ready(t)
-			as := func(profile string) {
-				g.srv.Learn([]access.Client{{Name: access.Default, Enabled: true, Profile: profile, Sessions: access.Sticky, Servers: []string{access.Every}}})
-			}
-			as("operator")
-			over := try(t, g, func() { as("strict") })
+			g, asked, rounds, over := answersStrictly(t, try)
 			g.answer(t, g.pending(t), true)
 			<-over
-			l := one
 			if strings.Contains(name, "rounds") {
-				l = rounds
+				asked = rounds
 			}
-			if line := lineWith(t, l, `"accept"`); !strings.Contains(line, want) {
+			if line := lineWith(t, asked, `"accept"`); !strings.Contains(line, want) {
 				t.Errorf("the server was sent %s", line)
 			}
 		})

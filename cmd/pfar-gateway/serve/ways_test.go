@@ -395,59 +395,64 @@ func TestStoppedWhileParked(t *testing.T) {
 	}
 }
 
+// answersTo are the ways in which a client answers a question that a server has put in the course of a call. It becomes another one
+// before it does; what comes of the call is the last thing on the channel.
+func answersTo(answer string) map[string]func(t *testing.T, g *gateway, becomes func()) <-chan string {
+	const call = `"name":"echo","arguments":{"message":"m"}`
+	session := func(endpoint string) func(t *testing.T, g *gateway, becomes func()) <-chan string {
+		return func(t *testing.T, g *gateway, becomes func()) <-chan string {
+			c := g.sessionThat(t, endpoint, `{"elicitation":{},"roots":{}}`)
+			events := c.callStream(t, "{"+call+"}")
+			id := idOf(t, <-events)
+			becomes()
+			c.post(t, `{"jsonrpc":"2.0","id":`+id+`,"result":`+answer+`}`)
+			return events
+		}
+	}
+	return map[string]func(t *testing.T, g *gateway, becomes func()) <-chan string{
+		"2025, on its stream": session("/mcp/one"),
+		"2025, in rounds":     session("/mcp/rounds"),
+		"2026, parked": func(t *testing.T, g *gateway, becomes func()) <-chan string {
+			state := stateOf(t, g.modern(t, "/mcp/one", "tools/call", "echo", call, `{"elicitation":{}}`))
+			becomes()
+			got := make(chan string, 1)
+			go func() {
+				got <- g.modern(t, "/mcp/one", "tools/call", "echo", call+`,"requestState":"`+state+`","inputResponses":{"1":`+answer+`}`, `{"elicitation":{}}`)
+			}()
+			return got
+		},
+	}
+}
+
+// answersStrictly begins with two servers that ask, one of them in rounds, and a client that may do all and is a strict one by the time
+// that it answers.
+func answersStrictly(t *testing.T, try func(t *testing.T, g *gateway, becomes func()) <-chan string) (g *gateway, one, rounds *registrytest.Launched, over <-chan string) {
+	t.Helper()
+	g = strict(t)
+	one = g.Launch(t, handover.Server{Name: "one", Declared: untold, Capabilities: everyCapability}, asking("elicitation/create", `{"message":"Name?"}`))
+	one.Ready(t)
+	rounds = g.Launch(t, handover.Server{Name: "rounds", Capabilities: everyCapability}, required())
+	rounds.Ready(t)
+	as := func(profile string) {
+		g.srv.Learn([]access.Client{{Name: access.Default, Enabled: true, Profile: profile, Sessions: access.Sticky, Servers: []string{access.Every}}})
+	}
+	as("operator")
+	return g, one, rounds, try(t, g, func() { as("strict") })
+}
+
 // TestAnswersByNow: a client that has become a stricter one while a call of its runs answers in it as that: a person is asked, and
 // the server is told nothing that is denied. Results that are fetched in several rounds are no way around it.
 func TestAnswersByNow(t *testing.T) {
-	for name, try := range map[string]func(t *testing.T, g *gateway, becomes func()) <-chan string{
-		"2025, on its stream": func(t *testing.T, g *gateway, becomes func()) <-chan string {
-			c := g.sessionThat(t, "/mcp/one", `{"elicitation":{}}`)
-			events := c.callStream(t, `{"name":"echo","arguments":{"message":"m"}}`)
-			id := idOf(t, <-events)
-			becomes()
-			c.post(t, `{"jsonrpc":"2.0","id":`+id+`,"result":{"action":"accept","content":{"n":"stolen"}}}`)
-			return events
-		},
-		"2025, in rounds": func(t *testing.T, g *gateway, becomes func()) <-chan string {
-			c := g.sessionThat(t, "/mcp/rounds", `{"elicitation":{},"roots":{}}`)
-			events := c.callStream(t, `{"name":"echo","arguments":{"message":"m"}}`)
-			id := idOf(t, <-events)
-			becomes()
-			c.post(t, `{"jsonrpc":"2.0","id":`+id+`,"result":{"action":"accept","content":{"n":"stolen"}}}`)
-			return events
-		},
-		"2026, parked": func(t *testing.T, g *gateway, becomes func()) <-chan string {
-			got := g.modern(t, "/mcp/one", "tools/call", "echo", `"name":"echo","arguments":{"message":"m"}`, `{"elicitation":{}}`)
-			state := regexp.MustCompile(`"requestState":"([^"]+)"`).FindStringSubmatch(got)
-			if state == nil {
-				t.Fatal(got)
-			}
-			becomes()
-			answer := make(chan string, 1)
-			go func() {
-				answer <- g.modern(t, "/mcp/one", "tools/call", "echo", `"name":"echo","arguments":{"message":"m"},"requestState":"`+state[1]+
-					`","inputResponses":{"1":{"action":"accept","content":{"n":"stolen"}}}`, `{"elicitation":{}}`)
-			}()
-			return answer
-		},
-	} {
+	for name, try := range answersTo(`{"action":"accept","content":{"n":"stolen"}}`) {
 		t.Run(name, func(t *testing.T) {
-			g := strict(t)
-			asks := g.Launch(t, handover.Server{Name: "one", Declared: untold, Capabilities: everyCapability}, asking("elicitation/create", `{"message":"Name?"}`))
-			asks.Ready(t)
-			rounds := g.Launch(t, handover.Server{Name: "rounds", Capabilities: everyCapability}, required())
-			rounds.Ready(t)
-			as := func(profile string) {
-				g.srv.Learn([]access.Client{{Name: access.Default, Enabled: true, Profile: profile, Sessions: access.Sticky, Servers: []string{access.Every}}})
-			}
-			as("operator")
-			over := try(t, g, func() { as("strict") })
+			g, one, rounds, over := answersStrictly(t, try)
 			open := g.pending(t)
 			if open.Decision.Profile != "strict" || !strings.Contains(string(open.Arguments), "stolen") {
 				t.Errorf("asked about %s by %q", open.Arguments, open.Decision.Profile)
 			}
 			g.answer(t, open, false)
 			<-over
-			for _, lines := range []chan string{asks.Lines, rounds.Lines} {
+			for _, lines := range []chan string{one.Lines, rounds.Lines} {
 				for len(lines) > 0 {
 					if line := <-lines; strings.Contains(line, "stolen") {
 						t.Errorf("the server was sent %s", line)
