@@ -23,7 +23,16 @@ func TestShipped(t *testing.T) {
 			t.Errorf("%s stands at %s", name, service.At)
 		}
 	}
-	if got, want := len(s.Policy.Services), len(Services()); got != want || want < 31 {
+	const known = "airtable apify asana azure-devops brave-search chrome-devtools circleci context7 datadog exa fetch figma " +
+		"filesystem firecrawl git github gitlab gmail google-calendar google-drive hubspot jira linear memory " +
+		"microsoft-365 monday mongodb n8n notion perplexity postgres sentry sequential-thinking slack stripe supabase " +
+		"tavily time todoist"
+	for name := range strings.FieldsSeq(known + " browser") {
+		if _, ok := s.Policy.Services[name]; !ok {
+			t.Errorf("there are no facts of %s", name)
+		}
+	}
+	if got, want := len(s.Policy.Services), len(Services()); got != want {
 		t.Errorf("%d services in %d files", got, want)
 	}
 	if len(s.Policy.Relaxed) > 0 || len(s.Policy.Words) > 0 || len(s.Policy.Rules) > 0 || len(s.Policy.Flows) > 0 {
