@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -163,28 +162,16 @@ type measure struct {
 	name    string
 	of      func(sample) float64
 	unit    func(float64) string
-	limit   float64               // of the ratio; 0: none
-	atLeast bool                  // more is better
-	ungated func(float64) float64 // takes out of a number what the gate may add; nil: nothing
+	limit   float64 // of the ratio; 0: none
+	atLeast bool    // more is better
 }
 
 func p50(limit float64) measure {
-	return measure{name: "p50, p99", of: func(s sample) float64 { return float64(s.p50) }, unit: durationUnit, limit: limit}
+	return measure{"p50, p99", func(s sample) float64 { return float64(s.p50) }, durationUnit, limit, false}
 }
 
-// withGate is a measure of times of calls that pass the gate, which may take its own time besides.
-func (m measure) withGate() measure {
-	m.ungated = func(v float64) float64 { return v - float64(limitGate) }
-	return m
-}
-
-// perSecond is of calls that pass the gate, which may take its own time of a processor besides.
 func perSecond(limit float64) measure {
-	return measure{
-		name: "calls/s, p99", of: func(s sample) float64 { return s.rate }, unit: func(v float64) string { return fmt.Sprintf("%.0f/s", v) },
-		limit: limit, atLeast: true,
-		ungated: func(v float64) float64 { return 1 / (1/v - limitGate.Seconds()/float64(runtime.NumCPU())) },
-	}
+	return measure{"calls/s, p99", func(s sample) float64 { return s.rate }, func(v float64) string { return fmt.Sprintf("%.0f/s", v) }, limit, true}
 }
 
 func durationUnit(v float64) string { return microseconds(time.Duration(v)) }
@@ -192,14 +179,9 @@ func durationUnit(v float64) string { return microseconds(time.Duration(v)) }
 // compared makes a line of the table: the medians, and the median of the rounds' ratios with their quartiles, which say
 // how much the machine was disturbed.
 func compared(what string, plain, in []sample, m measure) result {
-	var ratios, limited []float64
+	var ratios []float64
 	for i := range plain {
-		p, v := m.of(plain[i]), m.of(in[i])
-		ratios = append(ratios, v/p)
-		if m.ungated != nil {
-			v = m.ungated(v)
-		}
-		limited = append(limited, v/p)
+		ratios = append(ratios, m.of(in[i])/m.of(plain[i]))
 	}
 	ratio := middle(ratios, 0.5)
 	r := result{
@@ -207,13 +189,9 @@ func compared(what string, plain, in []sample, m measure) result {
 		Added: fmt.Sprintf("x %.2f (%.2f to %.2f)", ratio, middle(ratios, 0.25), middle(ratios, 0.75)),
 	}
 	if m.limit > 0 {
-		ratio = middle(limited, 0.5)
 		r.Limited, r.Limit, r.Within = true, fmt.Sprintf("x %.2f", m.limit), ratio <= m.limit
 		if m.atLeast {
 			r.Within = ratio >= m.limit
-		}
-		if m.ungated != nil {
-			r.Limit += " and " + microseconds(limitGate)
 		}
 	}
 	return r

@@ -10,24 +10,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
-// The limits of issue "gateway": each a ratio to the least gateway that there can be, of the same run. What the gate takes of a call
-// comes on top of the first three.
+// The limits of issue "gateway": each a ratio to the least gateway that there can be, of the same run.
 const (
-	limitCall  = 1.5  // p50, one call at a time
-	limitRate  = 0.75 // calls a second, many at a time
-	limitLarge = 1.5  // p50 of 64 KiB there and back, or back
-	limitList  = 1.3  // p50 of a long list, to a handler that writes ready bytes
-)
-
-// The limits of issue "gate".
-const (
-	limitGate   = 40 * time.Microsecond // a call; enforce.BenchmarkGate measures it by itself
-	limitFenced = 1.3                   // p50 of 64 KiB from a server of Node.js, which is what most are
+	limitCall   = 1.5  // p50, one call at a time
+	limitRate   = 0.75 // calls a second, many at a time
+	limitLarge  = 1.5  // p50 of 64 KiB there and back, or back
+	limitList   = 1.3  // p50 of a long list, to a handler that writes ready bytes
+	limitFenced = 1.3  // issue "gate"
 )
 
 const (
@@ -247,7 +240,7 @@ func (s *stage) latency() ([]result, error) {
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, compare(m.what, routes, samples, p50(m.limit).withGate())...)
+		results = append(results, compare(m.what, routes, samples, p50(m.limit))...)
 	}
 	return results, nil
 }
@@ -323,7 +316,7 @@ func (s *stage) largeBodies() ([]result, error) {
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, compare(m.what, routes, samples, p50(limitLarge).withGate())...)
+		results = append(results, compare(m.what, routes, samples, p50(limitLarge))...)
 	}
 	return results, nil
 }
@@ -332,12 +325,9 @@ func (s *stage) largeBodies() ([]result, error) {
 // can be, and of a real one, which has it twice in its results.
 func (s *stage) fences() ([]result, error) {
 	var results []result
-	for _, one := range []struct {
-		what, trusted, strange, tool, members string
-		limit                                 float64
-	}{
-		{"64 KiB of text of server-filesystem, inspected and fenced (plain: as a trusted server)", "/mcp/file", "/mcp/shared", "read_text_file", fmt.Sprintf(`"path":%q`, s.text()), limitFenced},
-		{"64 KiB of text of a server that has it ready, the same (plain: of a trusted server)", "/mcp/read", "/mcp/web", "label", "", 0},
+	for _, one := range []struct{ what, trusted, strange, tool, members string }{
+		{"64 KiB of text of the quickest server, inspected and fenced (plain: of a trusted server)", "/mcp/read", "/mcp/web", "label", ""},
+		{"64 KiB of text of server-filesystem, the same (plain: as a trusted server)", "/mcp/file", "/mcp/shared", "read_text_file", fmt.Sprintf(`"path":%q`, s.text())},
 	} {
 		trusted := route{name: "trusted", version: older, address: s.address, token: s.token, path: one.trusted, tool: one.tool, members: one.members, answer: large}
 		fenced := trusted
@@ -346,7 +336,7 @@ func (s *stage) fences() ([]result, error) {
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, compared(one.what, samples[trusted.name], samples[fenced.name], p50(one.limit)))
+		results = append(results, compared(one.what, samples[trusted.name], samples[fenced.name], p50(limitFenced)))
 	}
 	return results, nil
 }
