@@ -1,8 +1,11 @@
 package fence
 
 import (
+	"math/bits"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/pfar/pfar/policies/scan"
 )
 
 // Clean returns a text without what a model or a terminal could take for something else than text, and reports whether
@@ -27,50 +30,51 @@ type cleaner struct {
 	out    []byte // what has been written, of the text up to done
 	done   int
 	opened bool // there was a <s>, so that a </s> is a matter of HTML
+	table  *[0x200]*[256]byte
 }
 
 // stops are the bytes at which something may begin that is not to stay; all others are passed over as fast as can be.
-var stops = func() (t [256]bool) {
-	for i := range t {
-		t[i] = i < ' ' && i != '\t' && i != '\f' || i >= 0x7f
-	}
-	for _, c := range []byte("pP<[&%\\") {
-		t[c] = true
-	}
-	return t
-}()
+var stops = scan.Of(func(c byte) bool {
+	return c < ' ' && c != '\t' && c != '\f' || c >= 0x7f || strings.IndexByte("pP<[&%\\", c) >= 0
+})
+
+// ordinary are the letters that no mark has behind its first.
+var ordinary = scan.Of(func(c byte) bool { return isLetter(c) && c|0x20 != 'f' })
 
 func (c *cleaner) run() {
-	text, table := c.text, folded()
-	for i := 0; ; {
-		for i+4 <= len(text) && !(stops[text[i]] || stops[text[i+1]] || stops[text[i+2]] || stops[text[i+3]]) {
-			i += 4
-		}
-		for i < len(text) && !stops[text[i]] {
-			i++
-		}
-		if i >= len(text) {
-			return
-		}
-		if text[i]|0x20 == 'p' && i+1 < len(text) && isLetter(text[i+1]) && text[i+1]|0x20 != 'f' { // by far the most
-			i++
-			continue
-		}
-		if text[i] >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(text[i:])
-			if n > 1 && r < 0x20000 {
-				c.steps++
-				if class := table[r>>8][r&0xff]; class == other || class == gap || class < utf8.RuneSelf && !stops[class] {
-					i += n
-					continue
+	c.table = folded()
+	var marks [16]uint64
+	next := 0
+	for at := 0; at < len(c.text); {
+		for _, m := range marks[:stops.Mark(marks[:], c.text, at)] {
+			for ; m != 0; m &= m - 1 {
+				i := at + bits.TrailingZeros64(m)
+				switch {
+				case i < next:
+				case c.text[i]|0x20 == 'p' && i+1 < len(c.text) && ordinary.Has(c.text[i+1]): // by far the most
+				default:
+					next = c.pass(i)
 				}
 			}
-		} else if n := c.harmless(i); n > 0 {
-			i += n
-			continue
+			at += 64
 		}
-		i = c.stop(i)
 	}
+}
+
+// pass takes the stop at i, and returns where to go on.
+func (c *cleaner) pass(i int) int {
+	if c.text[i] >= utf8.RuneSelf {
+		r, n := utf8.DecodeRuneInString(c.text[i:])
+		if n > 1 && r < 0x20000 {
+			c.steps++
+			if class := c.table[r>>8][r&0xff]; class == other || class == gap || class < utf8.RuneSelf && !stops.Has(class) {
+				return i + n
+			}
+		}
+	} else if n := c.harmless(i); n > 0 {
+		return i + n
+	}
+	return c.stop(i)
 }
 
 // harmless sees at a glance, mostly, that nothing begins at i that matters, and returns how many bytes it has seen so far; 0 if it

@@ -27,8 +27,7 @@ func Render(value []byte, most int) (string, bool) {
 			p.sign(value[i])
 			continue
 		}
-		end, escaped := jsontext.Closing(value, i+1)
-		text := unquote(value[i:end+1], escaped)
+		text, end := jsontext.Text(value, i+1)
 		i = end
 		if !p.text(text) {
 			fmt.Fprintf(&b, "%s: %s\n", &p, text)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/policies/scan"
 )
 
 // maxLayers is how many encodings are undone, one within the other.
@@ -25,8 +26,8 @@ const maxLayers = 3
 
 const minEncoded = 16 // characters
 
-// decoded looks at all that a text is an encoding of, or has one in it.
-func (in *inspection) decoded(text string, within []string) {
+// decoded looks at all that a text is an encoding of, or has one in it; an ordinary one has no escapes.
+func (in *Inspection) decoded(text string, plain bool, within []string) {
 	rotated := len(within) == 0 && in.direction != inspector.Outbound && in.met&turned != 0 // before other texts are met
 	next := func(name, plain string) {
 		if plain != "" && plain != text {
@@ -41,14 +42,14 @@ func (in *inspection) decoded(text string, within []string) {
 			next("hex", string(plain))
 		}
 	}
-	if strings.IndexByte(text, '%') >= 0 {
+	if !plain && strings.IndexByte(text, '%') >= 0 {
 		if plain, err := url.QueryUnescape(strings.ReplaceAll(text, "+", "%2B")); err == nil {
 			next("URL", plain)
 		}
 	}
-	if has(text, '\\', '&', '%') {
+	if !plain && isEscape.Any(text) {
 		next("escapes", fence.View(text))
-	} else if in.direction != inspector.Inbound && !ascii(text) { // the search for instructions has looked at that
+	} else if !plain && in.direction != inspector.Inbound && !ascii(text) { // the search for instructions has looked at that
 		next("look-alikes", fence.View(text))
 	}
 	for _, plain := range codes(text) {
@@ -60,7 +61,7 @@ func (in *inspection) decoded(text string, within []string) {
 }
 
 // run64 looks at what a run of characters of Base64 stands for, or of Base32, wherever in it the encoding begins.
-func (in *inspection) run64(run string, within []string) {
+func (in *Inspection) run64(run string, within []string) {
 	for piece := range strings.SplitSeq(run, "=") {
 		if len(piece) < minEncoded || few(piece) {
 			continue
@@ -92,7 +93,7 @@ var standard = strings.NewReplacer("-", "+", "_", "/", "\n", "", "\r", "")
 
 // bytes looks at bytes that an encoding stood for: at their text, or at that of what they are compressed. It reports whether they
 // are one or the other as a whole.
-func (in *inspection) bytes(name string, plain []byte, within []string) bool {
+func (in *Inspection) bytes(name string, plain []byte, within []string) bool {
 	layers := append(within[:len(within):len(within)], name)
 	if readable(plain) {
 		in.text(string(plain), layers)
@@ -107,8 +108,8 @@ func (in *inspection) bytes(name string, plain []byte, within []string) bool {
 }
 
 // opened reports whether what a run of characters encodes is looked at as a text. What it unpacks to counts as work.
-func (in *inspection) opened(run string) bool {
-	sub := inspection{Builtin: &Builtin{}, direction: inspector.Outbound, limits: in.limits, work: in.work}
+func (in *Inspection) opened(run string) bool {
+	sub := Inspection{Builtin: &Builtin{}, direction: inspector.Outbound, limits: in.limits, work: in.work}
 	defer func() { in.work = sub.work }()
 	plain, err := base64.RawStdEncoding.DecodeString(standard.Replace(strings.TrimRight(run, "=")))
 	if err != nil {
@@ -127,7 +128,7 @@ const minPrintable = 12 // bytes of text among others
 var inflaters = sync.Pool{New: func() any { return flate.NewReader(nil) }}
 
 // inflate undoes a compression, no further than there is work left.
-func (in *inspection) inflate(b []byte) (how string, plain []byte) {
+func (in *Inspection) inflate(b []byte) (how string, plain []byte) {
 	var r io.Reader
 	var err error
 	switch {
@@ -175,49 +176,26 @@ func readable(b []byte) bool {
 
 // runs returns the longest pieces of a text that are made of these characters, of some length at least. A line end within
 // one is passed over, as encoders put them.
-func runs(text string, is *[256]bool, least int) []string {
+func runs(text string, of *scan.Set, least int) []string {
 	var all []string
-	for start := run(text, 0, is, least); start >= 0; {
+	f := of.In(text)
+	for start := f.Run(0, least); start >= 0; {
 		i := start + least
-		for i < len(text) && (is[text[i]] || (text[i] == '\n' || text[i] == '\r') && i-start >= 60 && i+1 < len(text) && (is[text[i+1]] || text[i+1] == '\n')) {
+		for i < len(text) && (of.Has(text[i]) || (text[i] == '\n' || text[i] == '\r') && i-start >= 60 && i+1 < len(text) && (of.Has(text[i+1]) || text[i+1] == '\n')) {
 			i++
 		}
 		all = append(all, text[start:i])
-		start = run(text, i, is, least)
+		start = f.Run(i, least)
 	}
 	return all
 }
 
-// run returns where so many of these characters begin, from i on; -1 if they do nowhere. It looks where they would end first, and so
-// at few of the others.
-func run(text string, i int, is *[256]bool, least int) int {
-	for i+least <= len(text) {
-		j := i + least - 1
-		for j >= i && is[text[j]] {
-			j--
-		}
-		if j < i {
-			return i
-		}
-		i = j + 1
-	}
-	return -1
+func set(characters string) *scan.Set {
+	return scan.Of(func(c byte) bool { return strings.IndexByte(characters, c) >= 0 })
 }
 
-func set(characters string) *[256]bool {
-	var t [256]bool
-	for _, c := range []byte(characters) {
-		t[c] = true
-	}
-	return &t
-}
-
-func between(first, last byte) *[256]bool {
-	var t [256]bool
-	for c := first; c <= last; c++ {
-		t[c] = true
-	}
-	return &t
+func between(first, last byte) *scan.Set {
+	return scan.Of(func(c byte) bool { return first <= c && c <= last })
 }
 
 const alphanumeric = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

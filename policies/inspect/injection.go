@@ -16,34 +16,35 @@ var theLexicon = sync.OnceValue(newLexicon)
 // reach is how many words an instruction that sets others aside may be spread over.
 const reach = 9
 
-// instructions looks for what speaks to a model. Only at words that begin like one of the lexicon it looks closely. It reports
-// whether the text is ordinary.
-func (in *inspection) instructions(text string, within []string) (plain bool) {
+// instructions looks for what speaks to a model in a text, which may be ordinary. Only at words that begin like one of the lexicon it
+// looks closely.
+func (in *Inspection) instructions(text string, plain bool, within []string) {
 	l, view := theLexicon(), text
-	plain = ordinary(text)
 	if !plain {
 		view = normal(text)
 	}
 	in.index()
 	in.met = 0
-	inWord := false // the block before ended in one
-	for at := 0; at < len(view); at += 64 {
-		is := wordBytes(view, at)
-		starts := is &^ (is << 1)
-		if inWord {
-			starts &^= 1
-		}
-		inWord = is>>63 == 1
-		for ; starts != 0; starts &= starts - 1 {
-			from := bits.TrailingZeros64(starts)
-			i, n := at+from, bits.TrailingZeros64(^(is >> from))
-			if from+n == 64 {
-				_, end := wordAt(view, i)
-				n = end - i
+	var words, begins [16]uint64
+	inWord := uint64(0) // the block before ended in one
+	for at := 0; at < len(view); {
+		n := inWords.Mark(words[:], view, at)
+		in.begins.words.Mark(begins[:], view, at)
+		for k, is := range words[:n] {
+			starts := is &^ (is<<1 | inWord) & begins[k]
+			inWord = is >> 63
+			for ; starts != 0; starts &= starts - 1 {
+				from := bits.TrailingZeros64(starts)
+				i, n := at+from, bits.TrailingZeros64(^(is >> from))
+				if from+n == 64 {
+					_, end := wordAt(view, i)
+					n = end - i
+				}
+				if i+4 > len(view) || in.begins.has(three(view, i), n) {
+					in.word(view, i, i+n, within)
+				}
 			}
-			if i+4 > len(view) || in.begins.has(three(view, i), n) {
-				in.word(view, i, i+n, within)
-			}
+			at += 64
 		}
 	}
 	if !plain && !ascii(view) {
@@ -57,38 +58,21 @@ func (in *inspection) instructions(text string, within []string) (plain bool) {
 	if !in.Fenced || len(within) > 0 {
 		in.forged(text, within)
 	}
-	return plain
 }
 
-// wordBytes has a bit for each of the 64 bytes from i on that belongs to a word.
-func wordBytes(view string, i int) (is uint64) {
-	if len(view)-i >= 64 {
-		for k := 0; k < 64; k += 8 {
-			w := scan.Load(view, i+k)
-			is |= scan.Bits(scan.Between(scan.Lower(w), 'a', 'z')|scan.Between(w, '0', '9')|scan.Beyond(w)) << k
-		}
-		return is
-	}
-	for k := range len(view) - i {
-		if inWords(view[i+k]) {
-			is |= 1 << k
-		}
-	}
-	return is
-}
-
-func inWords(c byte) bool { return isPlain[c] || c >= 0x80 }
+// inWords are the bytes that words are made of.
+var inWords = scan.Of(func(c byte) bool { return isPlain.Has(c) || c >= 0x80 })
 
 // wordAt returns where the first word ends that begins at i or later, and itself; -1 if there is none.
 func wordAt(view string, i int) (start, end int) {
-	for i < len(view) && !inWords(view[i]) {
+	for i < len(view) && !inWords.Has(view[i]) {
 		i++
 	}
 	if i == len(view) {
 		return -1, -1
 	}
 	start = i
-	for i < len(view) && inWords(view[i]) {
+	for i < len(view) && inWords.Has(view[i]) {
 		i++
 	}
 	return start, i
@@ -96,21 +80,21 @@ func wordAt(view string, i int) (start, end int) {
 
 // wordBefore returns where the word begins that is the last one before i, and where it ends; -1 if there is none.
 func wordBefore(view string, i int) (start, end int) {
-	for i > 0 && !inWords(view[i-1]) {
+	for i > 0 && !inWords.Has(view[i-1]) {
 		i--
 	}
 	if i == 0 {
 		return -1, -1
 	}
 	end = i
-	for i > 0 && inWords(view[i-1]) {
+	for i > 0 && inWords.Has(view[i-1]) {
 		i--
 	}
 	return i, end
 }
 
 // word looks closely at the word from i to end.
-func (in *inspection) word(view string, i, end int, within []string) {
+func (in *Inspection) word(view string, i, end int, within []string) {
 	var lower [maxWord]byte
 	word := small(&lower, view[i:end])
 	if len(in.others) > 0 && in.others[string(word)] != nil {
@@ -134,7 +118,7 @@ func (in *inspection) word(view string, i, end int, within []string) {
 }
 
 // call notes what looks like a call of a tool. Honest text has arguments, too.
-func (in *inspection) call(view string, i int, sign string, within []string) {
+func (in *Inspection) call(view string, i int, sign string, within []string) {
 	switch {
 	case sign != arguments:
 		in.add("tool call", Suspicious, within, around(view, i, i+len(sign)), sign)
@@ -161,7 +145,7 @@ func small(dst *[maxWord]byte, word string) []byte {
 }
 
 // aside looks whether the word at i, which sets something aside, is followed by a word for what a model has to obey.
-func (in *inspection) aside(view string, i int, within []string) {
+func (in *Inspection) aside(view string, i int, within []string) {
 	l := theLexicon()
 	var lower [maxWord]byte
 	is := func(start, end int) byte { return l.entries[string(small(&lower, view[start:end]))].is }
@@ -209,7 +193,7 @@ func (p *phrase) around(view string, i int) (from, to int) {
 }
 
 // index makes what words are looked for by, once: the lexicon's, and the names of other servers' tools by their first word.
-func (in *inspection) index() {
+func (in *Inspection) index() {
 	if in.begins != nil {
 		return
 	}
@@ -224,23 +208,23 @@ func (in *inspection) index() {
 		first := name[:length(name, isPlain)]
 		if len(first) > 1 {
 			in.others[first] = append(in.others[first], name)
-			in.begins.with(first)
+			in.begins.with(first, int(first[0]))
 		}
 	}
 }
 
 // other notes that a text names a tool of another server: what comes of one has no reason to.
-func (in *inspection) other(view string, i int, word string, within []string) {
+func (in *Inspection) other(view string, i int, word string, within []string) {
 	for _, name := range in.others[word] {
 		end := i + len(name)
-		if end <= len(view) && strings.EqualFold(view[i:end], name) && (end == len(view) || !isPlain[view[end]]) && strings.ContainsAny(name, "._-") {
+		if end <= len(view) && strings.EqualFold(view[i:end], name) && (end == len(view) || !isPlain.Has(view[end])) && strings.ContainsAny(name, "._-") {
 			in.add("tool of another server", Suspicious, within, strings.ToLower(around(view, i, end)), name)
 		}
 	}
 }
 
 // forged looks for marks of pfar's and for the words of chat templates.
-func (in *inspection) forged(text string, within []string) {
+func (in *Inspection) forged(text string, within []string) {
 	cleaned, changed := fence.Clean(text)
 	if !changed {
 		return
@@ -263,7 +247,7 @@ func forgedNear(count int, near string) string {
 const manyHidden = 16
 
 // hidden looks for what a person does not see where a model does.
-func (in *inspection) hidden(text string, plain bool, within []string) {
+func (in *Inspection) hidden(text string, plain bool, within []string) {
 	count, says := 0, ""
 	if !plain {
 		count, says = fence.Hidden(text)
@@ -283,8 +267,8 @@ func (in *inspection) hidden(text string, plain bool, within []string) {
 			break
 		}
 		comment, after, closed := strings.Cut(behind, "-->")
-		if inner := (inspection{Builtin: in.Builtin, direction: in.direction, limits: in.limits, begins: in.begins, others: in.others}); len(comment) > 12 {
-			inner.instructions(comment, nil)
+		if inner := (Inspection{Builtin: in.Builtin, direction: in.direction, limits: in.limits, begins: in.begins, others: in.others}); len(comment) > 12 {
+			inner.instructions(comment, ordinary(comment), nil)
 			if len(inner.findings) > 0 {
 				in.add("hidden text", Severe, within, comment, comment)
 			}
@@ -297,7 +281,7 @@ func (in *inspection) hidden(text string, plain bool, within []string) {
 }
 
 // styles notes what makes a text of HTML invisible. Honest pages have it, too.
-func (in *inspection) styles(text string, within []string) {
+func (in *Inspection) styles(text string, within []string) {
 	if in.met&styled == 0 {
 		return
 	}
@@ -315,7 +299,7 @@ const (
 )
 
 // exfiltration looks for images whose address carries data: a client that shows one sends it. Each address is read anew, which is work.
-func (in *inspection) exfiltration(text string, within []string) {
+func (in *Inspection) exfiltration(text string, within []string) {
 	for rest := text; ; {
 		alt, behind, ok := strings.Cut(rest, "](")
 		if !ok {
@@ -392,7 +376,7 @@ func destination(text string) string {
 }
 
 // image looks at the address of one.
-func (in *inspection) image(url string, within []string) {
+func (in *Inspection) image(url string, within []string) {
 	_, rest, ok := strings.Cut(url, "//")
 	if !ok {
 		return

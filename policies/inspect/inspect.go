@@ -153,19 +153,20 @@ const (
 
 // Inspect looks at a value of JSON, the whole of it. One that is not JSON is looked at as text. Its outcome is Clean or Flagged.
 func (b *Builtin) Inspect(d inspector.Direction, value []byte) Report {
-	in := inspection{Builtin: b, direction: d, value: value, limits: b.Limits}
+	in := b.Begin(d, value)
+	return in.End(in.strings())
+}
+
+// Begin begins to look at a value of JSON for somebody who reads it, and has each of its strings looked at.
+func (b *Builtin) Begin(d inspector.Direction, value []byte) *Inspection {
+	in := &Inspection{Builtin: b, direction: d, value: value, limits: b.Limits}
 	if in.limits == (Limits{}) {
 		in.limits = DefaultLimits
 	}
-	in.run()
-	in.conceal()
-	r := Report{Outcome: Clean, Findings: in.findings}
-	for _, f := range r.Findings {
-		if f.Severity < Note {
-			r.Outcome = Flagged
-		}
+	if len(value) > in.limits.Size {
+		in.add("size", Suspicious, nil, fmt.Sprintf("%d bytes, more than %d", len(value), in.limits.Size), "")
 	}
-	return r
+	return in
 }
 
 // Suspicion returns what a text of JSON that comes in is suspicious for, in words; "" if it is not. Others are the tools of other
@@ -180,8 +181,8 @@ func Suspicion(value []byte, others []string) string {
 	return ""
 }
 
-// inspection is one value that is being looked at.
-type inspection struct {
+// Inspection is one value that is being looked at.
+type Inspection struct {
 	*Builtin
 	direction inspector.Direction
 	value     []byte
@@ -197,20 +198,22 @@ type inspection struct {
 	begins    *beginnings         // of words that are looked for
 	others    map[string][]string // Others, by their first word
 	met       byte                // what words of the text are that was read last
+	all       joined              // its strings on their way out
 }
 
-func (in *inspection) run() {
-	if len(in.value) > in.limits.Size {
-		in.add("size", Suspicious, nil, fmt.Sprintf("%d bytes, more than %d", len(in.value), in.limits.Size), "")
+// String looks at a string of the value, or the name of a member, that begins at some byte of it, and keeps no part of it. They are to
+// come in order.
+func (in *Inspection) String(at int, text string, name bool) {
+	in.at, in.name = at, name
+	in.text(text, nil)
+	if in.direction != inspector.Inbound && !name {
+		in.all.add(text)
 	}
-	var all joined
-	depth := eachString(in.value, in.Parsed, in.direction == inspector.Inbound, func(at int, text string, name bool) {
-		in.at, in.name = at, name
-		in.text(text, nil)
-		if in.direction != inspector.Inbound && !name {
-			all.add(text)
-		}
-	})
+}
+
+// End returns what has come of it, all strings having been looked at of a value that nests so deep; -1 stands for what is no JSON. Its
+// outcome is Clean or Flagged.
+func (in *Inspection) End(depth int) Report {
 	in.at, in.name = 0, false
 	if depth < 0 && len(in.value) > 0 && (in.value[0] == '{' || in.value[0] == '[') {
 		in.add("not JSON", Suspicious, nil, "it begins like JSON, and is none", "")
@@ -219,13 +222,21 @@ func (in *inspection) run() {
 		in.add("depth", Suspicious, nil, fmt.Sprintf("%d levels, more than %d", depth, in.limits.Depth), "")
 	}
 	if in.direction != inspector.Inbound { // a secret in several pieces
-		if all.pieces > 1 {
-			in.leaks(string(all.text), []string{"joined strings"})
+		if in.all.pieces > 1 {
+			in.leaks(string(in.all.text), []string{"joined strings"})
 		}
 		for _, text := range codes(unsafe.String(unsafe.SliceData(in.value), len(in.value))) {
 			in.text(text, []string{"character codes"})
 		}
 	}
+	in.conceal()
+	r := Report{Outcome: Clean, Findings: in.findings}
+	for _, f := range r.Findings {
+		if f.Severity < Note {
+			r.Outcome = Flagged
+		}
+	}
+	return r
 }
 
 // tooMuchWork is what is found where looking at all would take too long.
@@ -250,7 +261,7 @@ func (j *joined) add(text string) {
 }
 
 // text looks at one text that was reached by undoing some encodings.
-func (in *inspection) text(text string, within []string) {
+func (in *Inspection) text(text string, within []string) {
 	if text == "" {
 		return
 	}
@@ -261,19 +272,20 @@ func (in *inspection) text(text string, within []string) {
 		in.leaks(text, within)
 		in.blobs(text, within)
 	}
+	plain := ordinary(text)
 	if in.direction != inspector.Outbound {
-		plain := in.instructions(text, within)
+		in.instructions(text, plain, within)
 		in.hidden(text, plain, within)
 	}
 	in.exfiltration(text, within)
 	in.lines(text, within)
 	if len(within) < maxLayers {
-		in.decoded(text, within)
+		in.decoded(text, plain, within)
 	}
 }
 
 // works counts bytes that are looked at, and reports whether there may be so many. That there may not is a finding.
-func (in *inspection) works(bytes int, within []string) bool {
+func (in *Inspection) works(bytes int, within []string) bool {
 	if in.work += bytes; in.work <= in.limits.Work {
 		return true
 	}
@@ -281,7 +293,7 @@ func (in *inspection) works(bytes int, within []string) bool {
 	return false
 }
 
-func (in *inspection) lines(text string, within []string) {
+func (in *Inspection) lines(text string, within []string) {
 	if len(text) <= in.limits.Line {
 		return
 	}
@@ -294,10 +306,10 @@ func (in *inspection) lines(text string, within []string) {
 }
 
 // leaks looks for secrets in a text, and in what is read of it backwards or rotated, if it has anything as long as a token.
-func (in *inspection) leaks(text string, within []string) {
+func (in *Inspection) leaks(text string, within []string) {
 	in.vault(text, within)
 	in.secrets(text, within)
-	if run(text, 0, isVisible, minToken) < 0 {
+	if f := isVisible.In(text); f.Run(0, minToken) < 0 {
 		return
 	}
 	for _, turn := range turns {
@@ -307,7 +319,7 @@ func (in *inspection) leaks(text string, within []string) {
 	}
 }
 
-func (in *inspection) vault(text string, within []string) {
+func (in *Inspection) vault(text string, within []string) {
 	if in.Vault == nil || text == "" {
 		return
 	}
@@ -318,7 +330,7 @@ func (in *inspection) vault(text string, within []string) {
 
 // add notes a finding, each once in a place, and that there are more than it takes. found is what its digest is of, "" for none. The
 // first of each that a call is denied or asked about for is never left out, however much else there is.
-func (in *inspection) add(kind string, severity Severity, within []string, excerpt, found string) {
+func (in *Inspection) add(kind string, severity Severity, within []string, excerpt, found string) {
 	decides := in.decides(kind)
 	in.named = in.named || in.name && isSecret(kind)
 	if in.added >= maxAdded && !decides {
@@ -351,7 +363,7 @@ func (in *inspection) add(kind string, severity Severity, within []string, excer
 }
 
 // conceal takes out of the findings what may show a secret that another of them is about, whole or in part.
-func (in *inspection) conceal() {
+func (in *Inspection) conceal() {
 	if !slices.ContainsFunc(in.findings, Finding.Secret) {
 		return
 	}
@@ -368,7 +380,7 @@ func (in *inspection) conceal() {
 
 // decides reports whether a kind of finding is a secret, or that there may be one, and has not been found yet. There are no more of
 // those than the vault has, and kinds of patterns.
-func (in *inspection) decides(kind string) bool {
+func (in *Inspection) decides(kind string) bool {
 	if !isSecret(kind) && kind != tooMuchWork {
 		return false
 	}

@@ -420,7 +420,7 @@ func TestLongPieces(t *testing.T) {
 // TestUnpackingIsWork: what a run of Base64 unpacks to counts, each time.
 func TestUnpackingIsWork(t *testing.T) {
 	plain := strings.Repeat("all the same ", 10_000)
-	in := inspection{Builtin: new(Builtin), limits: DefaultLimits}
+	in := Inspection{Builtin: new(Builtin), limits: DefaultLimits}
 	for n := 1; n <= 3; n++ {
 		if !in.opened(base64.StdEncoding.EncodeToString([]byte(gzipped(plain)))) || in.work != n*len(plain) {
 			t.Errorf("after %d: %d bytes of %d", n, in.work, len(plain))

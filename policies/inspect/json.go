@@ -4,30 +4,23 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"unsafe"
 
+	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/policies/jsontext"
 )
 
-// eachString calls f for every string and every name of a member in a text of JSON, with where it begins, and returns how deep the text
-// nests; -1 for what is not JSON, which is one string, as a whole. With once, a long string that is the same as the long one before it
-// is passed over: results have their text as structured content, too.
-func eachString(b []byte, parsed, once bool, f func(at int, text string, name bool)) (deepest int) {
-	if !parsed && !json.Valid(b) {
-		f(0, string(b), false)
+// strings looks at every string and every name of a member in a text of JSON, and returns how deep the text nests; -1 for what is not
+// JSON, which is one string, as a whole. As it comes in, a long string that is the same as the long one before it is passed over.
+func (in *Inspection) strings() (deepest int) {
+	b := in.value
+	if !in.Parsed && !json.Valid(b) {
+		in.String(0, string(b), false)
 		return -1
 	}
-	scratch := scratches.Get().(*[]byte) // of one string at a time: what is found in it is copied
-	defer func() {
-		if cap(*scratch) <= maxScratch {
-			scratches.Put(scratch)
-		}
-	}()
-	var before []byte
+	var r jsontext.Reader
+	defer r.Close()
 	depth := 0
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
@@ -37,45 +30,18 @@ func eachString(b []byte, parsed, once bool, f func(at int, text string, name bo
 		case '}', ']':
 			depth--
 		case '"':
-			end, escaped := jsontext.Closing(b, i+1)
-			raw := b[i+1 : end]
-			if once && len(raw) >= long {
-				if bytes.Equal(raw, before) {
-					i = end
-					continue
-				}
-				before = raw
+			if end, again := r.Again(b, i+1); again && in.direction == inspector.Inbound {
+				i = end
+				continue
 			}
+			text, end := r.Text(b, i+1)
 			behind := bytes.TrimLeft(b[end+1:], " \t\r\n")
-			text := shared(raw)
-			if escaped {
-				*scratch = jsontext.Unescape(slices.Grow((*scratch)[:0], end-i), raw)
-				text = shared(*scratch)
-			}
-			f(i, text, len(behind) > 0 && behind[0] == ':')
+			in.String(i, text, len(behind) > 0 && behind[0] == ':')
 			i = end
 		}
 	}
 	return deepest
 }
-
-var scratches = sync.Pool{New: func() any { return new([]byte) }}
-
-const (
-	maxScratch = 1 << 20 // bytes; a longer one is not kept
-	long       = 1 << 10 // bytes of a string
-)
-
-// unquote is what a string of JSON stands for. One without escapes shares its memory.
-func unquote(raw []byte, escaped bool) string {
-	raw = raw[1 : len(raw)-1]
-	if escaped {
-		raw = jsontext.Unescape(make([]byte, 0, len(raw)), raw)
-	}
-	return shared(raw)
-}
-
-func shared(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // place is where one is in a text of JSON that is read from its beginning.
 type place struct {
@@ -146,8 +112,8 @@ func (p *place) pointer(b []byte, target int) string {
 			p.sign(b[p.read])
 			continue
 		}
-		end, escaped := jsontext.Closing(b, p.read+1)
-		p.text(unquote(b[p.read:end+1], escaped))
+		text, end := jsontext.Text(b, p.read+1)
+		p.text(text)
 		p.read = end
 	}
 	return p.String()

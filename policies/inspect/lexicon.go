@@ -92,16 +92,20 @@ type entry struct {
 	sign    string   // that it is the first word of
 }
 
-// beginnings are hashes of the first three bytes of words, in small letters, and of their lengths.
-type beginnings [1 << 10]uint64
+// beginnings are hashes of the first three bytes of words, in small letters, and of their lengths; and what passes over most others
+// before that.
+type beginnings struct {
+	hashes [1 << 8]uint64
+	words  scan.Words
+}
 
 // place is where the bit for a word is that begins with these bytes (three) and has so many.
 func (b *beginnings) place(three uint64, length int) (word *uint64, bit uint64) {
 	if length < 3 {
 		three &= 1<<(8*length) - 1
 	}
-	h := (three | uint64(length)<<24) * 0x9e3779b97f4a7c15 >> 48
-	return &b[h>>6], 1 << (h & 63)
+	h := (three | uint64(length)<<24) * 0x9e3779b97f4a7c15 >> 50
+	return &b.hashes[h>>6], 1 << (h & 63)
 }
 
 func (b *beginnings) has(three uint64, length int) bool {
@@ -109,14 +113,16 @@ func (b *beginnings) has(three uint64, length int) bool {
 	return *word&bit != 0
 }
 
-// with adds a word, of two bytes at least.
-func (b *beginnings) with(word string) {
+// with adds a word, of two bytes at least, to a group of those that begin like it.
+func (b *beginnings) with(word string, group int) {
 	at, bit := b.place(three(word+"    ", 0), len(word))
 	*at |= bit
+	b.words.Add(word, group)
 }
 
 func newLexicon() *lexicon {
 	l := &lexicon{entries: map[string]entry{}}
+	var begin []string
 	for bit, list := range words {
 		for w := range strings.FieldsSeq(list) {
 			w = normal(w)
@@ -124,7 +130,7 @@ func newLexicon() *lexicon {
 			e.is |= bit
 			l.entries[w] = e
 			if bit&(earlier|order) == 0 {
-				l.begins.with(w)
+				begin = append(begin, w)
 			}
 		}
 	}
@@ -133,14 +139,18 @@ func newLexicon() *lexicon {
 		e := l.entries[at]
 		e.phrases = append(e.phrases, p)
 		l.entries[at] = e
-		l.begins.with(at)
+		begin = append(begin, at)
 	}
 	for _, sign := range signs {
 		at := sign[1 : 1+length(sign[1:], isPlain)]
 		e := l.entries[at]
 		e.sign = sign
 		l.entries[at] = e
-		l.begins.with(at)
+		begin = append(begin, at)
+	}
+	slices.Sort(begin)
+	for i, w := range begin {
+		l.begins.with(w, i*8/len(begin))
 	}
 	for _, s := range sequences {
 		l.sequences = append(l.sequences, strings.ReplaceAll(normal(s), " ", ""))
@@ -158,33 +168,20 @@ func normal(text string) string {
 }
 
 // ordinary reports whether a text is ASCII that stands for nothing else.
-func ordinary(text string) bool { return ascii(text) && !has(text, '%', '&', '\\') }
+func ordinary(text string) bool { return !isOdd.Any(text) }
 
 // ascii reports whether a text is that, without control characters.
-func ascii(text string) bool {
-	i := 0
-	for ; i+8 <= len(text); i += 8 {
-		w := scan.Load(text, i)
-		if scan.Odd(w) && scan.Beyond(w)|scan.Between(w, 0, 0x1f)&^scan.Between(w, '\t', '\n')|scan.Between(w, 0x7f, 0x7f) != 0 {
-			return false
-		}
-	}
-	for ; i < len(text); i++ {
-		if c := text[i]; c < ' ' && c != '\n' && c != '\t' || c > '~' {
-			return false
-		}
-	}
-	return true
-}
+func ascii(text string) bool { return !isForeign.Any(text) }
 
-// has reports whether one of these bytes is in a text.
-func has(text string, bytes ...byte) bool {
-	return slices.ContainsFunc(bytes, func(c byte) bool { return strings.IndexByte(text, c) >= 0 })
-}
+var (
+	isForeign = scan.Of(func(c byte) bool { return c < ' ' && c != '\n' && c != '\t' || c > '~' })
+	isOdd     = scan.Of(func(c byte) bool { return isForeign.Has(c) || isEscape.Has(c) })
+	isEscape  = set(`%&\`)
+)
 
 // spaced is a text with one space in place of all that stands between words.
 func spaced(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < 0x80 && !isPlain[byte(r)] }), " ")
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < 0x80 && !isPlain.Has(byte(r)) }), " ")
 }
 
 // three are the bytes from i on, of which there are four at least, in small letters.

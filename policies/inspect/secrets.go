@@ -14,7 +14,7 @@ type token struct {
 	prefix string
 	kind   string
 	least  int // characters behind the prefix
-	of     *[256]bool
+	of     *scan.Set
 }
 
 var (
@@ -68,14 +68,15 @@ const (
 )
 
 // secrets looks for what is made as a secret is.
-func (in *inspection) secrets(text string, within []string) {
-	for start := run(text, 0, isDot, minToken); start >= 0; {
+func (in *Inspection) secrets(text string, within []string) {
+	f := isDot.In(text)
+	for start := f.Run(0, minToken); start >= 0; {
 		end := start + minToken
-		for end < len(text) && isDot[text[end]] {
+		for end < len(text) && isDot.Has(text[end]) {
 			end++
 		}
 		in.tokens(text, start, end, within)
-		start = run(text, end, isDot, minToken)
+		start = f.Run(end, minToken)
 	}
 	in.privateKey(text, within)
 	rotated := len(within) > 0 && within[len(within)-1] == "rot13" // a URL is one before that, too
@@ -87,7 +88,7 @@ func (in *inspection) secrets(text string, within []string) {
 }
 
 // privateKey looks for the beginning of one in PEM. Its words stand in other places, too.
-func (in *inspection) privateKey(text string, within []string) {
+func (in *Inspection) privateKey(text string, within []string) {
 	const words, begin = "PRIVATE KEY", "-----BEGIN "
 	for from := 0; ; {
 		k := strings.Index(text[from:], words)
@@ -106,7 +107,7 @@ func (in *inspection) privateKey(text string, within []string) {
 var userinfo = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s/?#:@"']{0,128}:([^\s/?#@"'<>{}$*]{4,256})@[a-zA-Z0-9\[]`)
 
 // tokens looks for them among the characters from here to there, of which no others are beside them.
-func (in *inspection) tokens(text string, from, to int, within []string) {
+func (in *Inspection) tokens(text string, from, to int, within []string) {
 	for i := from; i+minToken <= to; i++ {
 		if !begins[pair(text[i], text[i+1])] {
 			continue
@@ -122,7 +123,7 @@ func (in *inspection) tokens(text string, from, to int, within []string) {
 				continue
 			}
 			n := length(rest[:min(len(rest), maxToken)], t.of)
-			joined := len(t.prefix) < minBare && t.of != isHex && i > from && isPlain[text[i-1]]
+			joined := len(t.prefix) < minBare && t.of != isHex && i > from && isPlain.Has(text[i-1])
 			switch {
 			case n < t.least, joined && (to-from > maxToken || !isMixed(rest[:n])):
 				continue
@@ -196,9 +197,9 @@ func few(s string) bool {
 	return true
 }
 
-func length(s string, of *[256]bool) int {
+func length(s string, of *scan.Set) int {
 	n := 0
-	for n < len(s) && of[s[n]] {
+	for n < len(s) && of.Has(s[n]) {
 		n++
 	}
 	return n
@@ -218,7 +219,7 @@ func isJWT(s string) bool {
 }
 
 // secret notes one, of which only the beginning is shown. Of one that is short there is no digest: it could be found by guessing.
-func (in *inspection) secret(kind, value string, within []string) {
+func (in *Inspection) secret(kind, value string, within []string) {
 	shown, found := fmt.Sprintf("%s... (%d characters)", value[:min(4, len(value)/4)], len(value)), value
 	if len(value) < minToken {
 		found = ""
@@ -232,7 +233,7 @@ const (
 )
 
 // blobs notes what may be encrypted or compressed: nobody can say what is in it.
-func (in *inspection) blobs(text string, within []string) {
+func (in *Inspection) blobs(text string, within []string) {
 	for _, run := range runs(text, isBase64, minBlob) {
 		if e := scan.Entropy(run); e > 5 || e > 3.7 && length(run, isHex) == len(run) {
 			severity := Note

@@ -150,12 +150,8 @@ func StripJSON(text []byte) []byte {
 		case ',':
 			held.next()
 		case '"':
-			end, escaped := jsontext.Closing(text, i+1)
-			was := text[i+1 : end]
-			if escaped {
-				was = jsontext.Unescape(nil, was)
-			}
-			now := string(was)
+			was, end := jsontext.Text(text, i+1)
+			now := was
 			switch {
 			case isName(text, end+1):
 				held.named(now)
@@ -164,7 +160,7 @@ func StripJSON(text []byte) []byte {
 			default:
 				now = Strip(now)
 			}
-			if now != string(was) {
+			if now != was {
 				out = appendString(append(out, text[done:i]...), now)
 				done = end + 1
 			}

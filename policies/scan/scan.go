@@ -1,38 +1,170 @@
-// Package scan finds bytes of some sorts in a text, eight at a time, for those who have to look at every byte of what a server says; and counts them.
+// Package scan finds bytes of some sorts in a text, 64 at a time, for those who have to look at every byte of what a server says.
 package scan
 
-import "math"
-
-const (
-	each = 0x0101010101010101
-	high = 0x80 * each
+import (
+	"math"
+	"math/bits"
+	"unsafe"
 )
 
-// Load returns the eight bytes of s from i on, of which there are so many, the first in the lowest bits.
-func Load(s string, i int) uint64 {
-	s = s[i : i+8]
-	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+// block is how many bytes are looked at at once, one for each bit of a word.
+const block = 64
+
+const ahead = 16 // blocks are marked at most before somebody asks for them
+
+// Set is a set of bytes that are looked for. The zero value is the empty one.
+type Set struct {
+	has  [256]uint8 // 1 for those that are in it
+	rows [32]byte   // bit h of rows[l], and of rows[16+l], says that there is the byte h<<4|l, and 0x80|h<<4|l
 }
 
-// Lower makes small letters of capitals, and of no other byte a letter.
-func Lower(w uint64) uint64 { return w | 0x20*each }
-
-// Between returns the highest bit of each byte from lo to hi, which are ASCII.
-func Between(w uint64, lo, hi byte) uint64 {
-	v := w &^ high
-	return (v + uint64(0x80-lo)*each) &^ (v + uint64(0x7f-hi)*each) &^ w & high
+// Of is the set of the bytes that has accepts.
+func Of(has func(c byte) bool) *Set {
+	s := new(Set)
+	for c := range 256 {
+		if has(byte(c)) {
+			s.has[c] = 1
+			s.rows[c>>7<<4|c&0xf] |= 1 << (c >> 4 & 7)
+		}
+	}
+	return s
 }
 
-// Beyond returns the highest bit of each byte that is no ASCII.
-func Beyond(w uint64) uint64 { return w & high }
+// Has reports whether a byte is in the set.
+func (s *Set) Has(c byte) bool { return s.has[c] == 1 }
 
-// Odd reports whether one of the eight bytes may be a control character or no ASCII, which in most texts few are: there is no such byte
-// if it does not.
-func Odd(w uint64) bool { return (w|(w-0x20*each)|(w+each))&high != 0 }
+// Mark sets dst[k] to which of the 64 bytes of the text from i+64k on are in the set: the first is the lowest bit. It returns how many
+// words of dst there are bytes for.
+func (s *Set) Mark(dst []uint64, text string, i int) int {
+	rest := text[i:]
+	n := min(len(dst), (len(rest)+block-1)/block)
+	whole := min(n, len(rest)/block)
+	s.members(dst[:whole], rest)
+	if whole < n {
+		var end [block]byte
+		left := copy(end[:], rest[whole*block:])
+		s.members(dst[whole:n], unsafe.String(&end[0], block))
+		dst[whole] &= 1<<left - 1
+	}
+	return n
+}
 
-// Bits gathers highest bits: that of the first byte becomes the lowest.
-func Bits(m uint64) uint64 { return (m >> 7) * 0x0102040810204080 >> 56 }
+// membersOf is members where there is nothing quicker.
+func (s *Set) membersOf(dst []uint64, text string) {
+	for k := range dst {
+		var m uint64
+		for i := range 8 {
+			b := text[k*block+8*i:][:8]
+			m |= uint64(s.has[b[0]]|s.has[b[1]]<<1|s.has[b[2]]<<2|s.has[b[3]]<<3|s.has[b[4]]<<4|s.has[b[5]]<<5|s.has[b[6]]<<6|s.has[b[7]]<<7) << (8 * i)
+		}
+		dst[k] = m
+	}
+}
+
+// Finder finds the bytes of a set in one text, from its beginning to its end.
+type Finder struct {
+	set    *Set
+	text   string
+	from   int  // of the text, what is marked
+	marked uint // bytes, of whole blocks
+	marks  [ahead]uint64
+}
+
+// In is what finds the bytes of the set in a text.
+func (s *Set) In(text string) Finder { return Finder{set: s, text: text} }
+
+// Any reports whether a byte of the set is in the text.
+func (s *Set) Any(text string) bool {
+	f := s.In(text)
+	return f.Next(0) < len(text)
+}
+
+// Next returns where the first byte of the set is from i on; where the text ends if there is none.
+func (f *Finder) Next(i int) int {
+	if k := uint(i - f.from); k < f.marked {
+		if m := f.marks[k/block%ahead] >> (k % block); m != 0 {
+			return i + bits.TrailingZeros64(m)
+		}
+	}
+	return f.further(i)
+}
+
+// further is Next for what is not in the same block.
+func (f *Finder) further(i int) int {
+	if k := uint(i-f.from) | (block - 1); k < f.marked {
+		i = f.from + int(k) + 1
+	}
+	for i < len(f.text) {
+		if i < f.from || i >= f.from+int(f.marked) {
+			f.mark(i)
+		}
+		k := uint(i-f.from) / block
+		for _, m := range f.marks[k : f.marked/block] {
+			if m != 0 {
+				return i + bits.TrailingZeros64(m)
+			}
+			i += block
+		}
+	}
+	return len(f.text)
+}
+
+// mark marks the text from i on: the further the longer nothing else has been looked at, as many texts are short.
+func (f *Finder) mark(i int) {
+	n := 1
+	if i > 0 && i == f.from+int(f.marked) {
+		n = min(int(f.marked)/block*4, ahead)
+	}
+	f.from = i
+	f.marked = block * uint(f.set.Mark(f.marks[:n], f.text, i))
+}
+
+// Run returns where so many bytes of the set stand side by side, 7 or more, from i on; -1 if they do nowhere. Some of them are half a
+// byte of a mark, or a whole one of 15, wherever they begin: most of a text is not looked at but for those.
+func (f *Finder) Run(i, least int) int {
+	start := i
+	for i < len(f.text) && start+least <= len(f.text) {
+		if i < f.from || i >= f.from+int(f.marked) {
+			f.mark(i)
+		}
+		k := uint(i - f.from)
+		side, full := sides(f.marks[k/block%ahead]&(^uint64(0)<<(k%block)), least)
+		for i -= int(k % block); full == 0; {
+			i += block
+			if k = uint(i - f.from); k >= f.marked {
+				break
+			}
+			side, full = sides(f.marks[k/block%ahead], least)
+		}
+		if full == 0 {
+			continue
+		}
+		from := i + bits.TrailingZeros64(full)
+		end := from + side
+		for from > start && f.set.Has(f.text[from-1]) {
+			from--
+		}
+		for end < len(f.text) && end < from+least && f.set.Has(f.text[end]) {
+			end++
+		}
+		if end == from+least {
+			return from
+		}
+		start, i = end+1, end+1
+	}
+	return -1
+}
+
+// sides has the lowest bit of each byte of a mark in which all bits are set, or of each half, and how many bits that are, of which there
+// is one in so many side by side.
+func sides(m uint64, least int) (bits int, full uint64) {
+	m &= m >> 1
+	m &= m >> 2
+	if least < 15 {
+		return 4, m & 0x1111111111111111
+	}
+	return 8, m & (m >> 4) & 0x0101010101010101
+}
 
 // Entropy is Shannon's, in bits a byte.
 func Entropy(s string) float64 {

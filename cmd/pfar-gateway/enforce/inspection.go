@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/inspect"
@@ -30,19 +29,19 @@ const maxFound = 128
 
 // clean has inspectors look at what came back, and reports whether all of them have and none has found anything. What they found is
 // in the record alone.
-func (g *Passage) clean(ctx context.Context, b []byte) bool { return g.judged(ctx, b, nil) }
+func (g *Passage) clean(ctx context.Context, b []byte) bool {
+	return g.judged(ctx, b, g.builtin().Inspect(inspector.Inbound, b))
+}
 
-// judged is clean of what is being fenced as well, if it is: forged then waits for what was forged in it.
-func (g *Passage) judged(ctx context.Context, b []byte, forged func() fenced.Forged) bool {
-	builtin := inspect.Builtin{Vault: g.point.Vault, Parsed: true, Fenced: forged != nil}
-	report := builtin.Inspect(inspector.Inbound, b)
+// builtin is the inspector of what comes back, which has been parsed.
+func (g *Passage) builtin() *inspect.Builtin {
+	return &inspect.Builtin{Vault: g.point.Vault, Parsed: true}
+}
+
+// judged is clean of what the built-in inspector has reported on.
+func (g *Passage) judged(ctx context.Context, b []byte, report inspect.Report) bool {
 	who, _ := g.point.now(g.who, &g.item) // who may not be here any more gets nothing
 	names := g.point.policy.Load().Asks(who.Profile)
-	if forged != nil {
-		if f := forged(); f.Count > 0 {
-			report = report.Join(inspect.Report{Outcome: inspect.Flagged, Findings: []inspect.Finding{inspect.Forged(f.Count, f.Near)}})
-		}
-	}
 	report = g.point.others(ctx, names, inspector.Inbound, g.Answer().Meta, b, report)
 	found, clean := findings(report), report.Outcome == inspect.Clean
 	var withheld *audit.Arguments

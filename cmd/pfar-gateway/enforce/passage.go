@@ -14,6 +14,8 @@ import (
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/inspect"
+	"github.com/pfar/pfar/policies/inspector"
 )
 
 // Passage is a request that was let through, until it is over.
@@ -130,34 +132,18 @@ func (g *Passage) Inbound(ctx context.Context, result []byte) bool {
 }
 
 // Result is the result of the request with these members as the client may have it: labelled and fenced. It reports false if the
-// client may not have it (Inbound). Inspectors look at it while it is fenced.
+// client may not have it (Inbound). The built-in inspector reads it as it is fenced, so that each string is read once.
 func (g *Passage) Result(ctx context.Context, method string, result []byte, ms jsonrpc.Members) ([]byte, bool) {
-	var out []byte
-	fencing := beside(func() (f fenced.Forged) {
-		out, f = g.Answer().Result(method, result, ms)
-		return f
-	})
-	ok := g.judged(ctx, result, fencing)
-	return out, ok
-}
-
-// beside runs f at once, and returns what waits for its result. A panic of f's is one of who waits.
-func beside[T any](f func() T) func() T {
-	var result T
-	var failed any
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		defer func() { failed = recover() }()
-		result = f()
-	}()
-	return func() T {
-		<-over
-		if failed != nil {
-			panic(failed)
-		}
-		return result
+	builtin := g.builtin()
+	builtin.Fenced = true
+	in, a := builtin.Begin(inspector.Inbound, result), g.Answer()
+	a.Reader = in
+	out, forged := a.Result(method, result, ms)
+	report := in.End(ms.Depth())
+	if forged.Count > 0 {
+		report = report.Join(inspect.Report{Outcome: inspect.Flagged, Findings: []inspect.Finding{inspect.Forged(forged.Count, forged.Near)}})
 	}
+	return out, g.judged(ctx, result, report)
 }
 
 // Answer is what is known of what comes back, for its fence.

@@ -16,7 +16,14 @@ import (
 // Answer is what is known of one thing that a server says, with the number of its marks.
 type Answer struct {
 	fence.Meta
-	ID fence.ID
+	ID     fence.ID
+	Reader Reader // nil: nobody else
+}
+
+// Reader is somebody else who reads each string of a result, and each name of a member, as it is fenced: with where it begins, and what it
+// stands for, of which nothing is to be kept. A long one that is the same as the long one before it is read once.
+type Reader interface {
+	String(at int, text string, name bool)
 }
 
 // texts are the strings that a model reads as text, by the method and their place in the result or the parameters: they are
@@ -108,7 +115,7 @@ func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]byte
 		if !clean {
 			w.end = ms[at].ValueStart
 			w.run(0)
-			meta := walk{answer: Answer{}, b: ms[at].Raw(), end: len(ms[at].Raw()), forged: w.forged}
+			meta := walk{answer: Answer{Reader: a.Reader}, b: ms[at].Raw(), before: ms[at].ValueStart, end: len(ms[at].Raw()), forged: w.forged}
 			meta.run(0)
 			w.edits = append(w.edits, ms.Replace(at, jsonrpc.Amend(meta.splice(), Theirs, own)))
 			w.forged = meta.forged

@@ -12,7 +12,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-var raw = Answer{fence.Meta{Server: "notion", Tool: "search", Label: gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}}, fence.ID{0xab}}
+var raw = Answer{Meta: fence.Meta{Server: "notion", Tool: "search", Label: gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}}, ID: fence.ID{0xab}}
 
 const (
 	id     = "ab000000000000000000000000000000"

@@ -3,10 +3,7 @@ package fenced
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
-	"unsafe"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/fence"
@@ -25,19 +22,16 @@ type walk struct {
 	open    []frame
 	path    []byte // names that lead to a value, each with a slash behind it
 	name    bool   // what comes next is the name of a member
-	scratch *[]byte
 	renamed int
 	fences  int
 	forged  Forged
 
-	raw   []byte // the string that is looked at, as it stands
-	sound []byte // likewise, the last long one in which there was nothing to clean
-	again bool   // raw is sound: results have their text as structured content, too
+	reader jsontext.Reader
+	before int  // bytes that stand before b in what readers are told of
+	long   bool // the string is one of which it is told if it stands again
+	sound  bool // there was nothing to clean in the last of those
+	again  bool // the string is that one
 }
-
-var scratches = sync.Pool{New: func() any { return new([]byte) }}
-
-const maxScratch = 1 << 20 // bytes; a longer one is not kept
 
 // frame is an array or an object that is open.
 type frame struct {
@@ -86,16 +80,17 @@ func (w *walk) step(name string) {
 
 // quoted looks at the string at i, and returns where it ends.
 func (w *walk) quoted(i int) int {
-	end, escaped := jsontext.Closing(w.b, i+1)
-	raw := w.b[i+1 : end]
-	w.raw, w.again = raw, len(raw) >= long && w.answer.Limit == 0 && !w.name && !w.at(links) && bytes.Equal(raw, w.sound)
-	text := unsafe.String(unsafe.SliceData(raw), len(raw)) // it is read only, and nothing keeps it
-	if escaped && !w.again {
-		if w.scratch == nil {
-			w.scratch = scratches.Get().(*[]byte)
+	end, again := w.reader.Again(w.b, i+1)
+	w.again = again && w.sound && !w.name && w.answer.Limit == 0 && w.loose == "" && !w.at(links)
+	var text string
+	if !w.again {
+		text, end = w.reader.Text(w.b, i+1)
+		if w.long = end-i > jsontext.Long; w.long {
+			w.sound = false
 		}
-		*w.scratch = jsontext.Unescape(slices.Grow((*w.scratch)[:0], len(raw)), raw)
-		text = unsafe.String(unsafe.SliceData(*w.scratch), len(*w.scratch))
+	}
+	if w.answer.Reader != nil && !again {
+		w.answer.Reader.String(w.before+i, text, w.name)
 	}
 	end++
 	switch {
@@ -145,11 +140,8 @@ func (w *walk) clean(text string) (cleaned string, changed bool) {
 	if w.again {
 		return text, false
 	}
-	cleaned, changed = fence.Clean(text)
-	if !changed {
-		if len(w.raw) >= long {
-			w.sound = w.raw
-		}
+	if cleaned, changed = fence.Clean(text); !changed {
+		w.sound = w.sound || w.long
 		return cleaned, false
 	}
 	n := strings.Count(cleaned, fence.Neutral) - strings.Count(text, fence.Neutral)
@@ -164,10 +156,7 @@ func (w *walk) clean(text string) (cleaned string, changed bool) {
 	return cleaned, true
 }
 
-const (
-	near = 40      // bytes to each side
-	long = 1 << 10 // bytes of a string
-)
+const near = 40 // bytes to each side
 
 // inString is a mark as it stands in a string of JSON.
 func inString(mark string) []byte {
@@ -207,10 +196,7 @@ func leads(path []byte, place string) bool {
 
 // splice makes the changes, once everything has been walked through. Where there are none it returns what came.
 func (w *walk) splice() []byte {
-	if w.scratch != nil && cap(*w.scratch) <= maxScratch {
-		scratches.Put(w.scratch)
-	}
-	w.scratch = nil
+	w.reader.Close()
 	if len(w.edits) == 0 {
 		return w.b
 	}

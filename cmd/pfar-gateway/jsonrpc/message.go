@@ -31,10 +31,9 @@ func Parse(b []byte) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	m := Message{Members: ms}
+	m := Message{Members: ms, Depth: ms.Depth()}
 	for i := range ms {
 		raw := ms[i].Raw()
-		m.Depth = max(m.Depth, ms[i].Depth+1)
 		switch string(ms[i].Name) {
 		case "jsonrpc":
 			m.Version = string(raw) == `"2.0"`

@@ -46,6 +46,15 @@ func (ms Members) Index(name string) int {
 	return -1
 }
 
+// Depth returns how deep the object nests that these are the members of.
+func (ms Members) Depth() int {
+	deepest := 1
+	for i := range ms {
+		deepest = max(deepest, ms[i].Depth+1)
+	}
+	return deepest
+}
+
 // LookAlike returns the first name that is one of known, which are ASCII, but for the case of its letters: encoding/json and
 // others take it for the same, so that a check here and a program behind it would see two different messages.
 func (ms Members) LookAlike(known ...string) error {
