@@ -476,7 +476,8 @@ func TestResult(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, ok := pass.Result(t.Context(), "tools/call", b, ms)
+		edits, ok := pass.Result(t.Context(), "tools/call", b, ms)
+		out := jsonrpc.Splice(nil, b, edits...)
 		if ok != passes || ok && !strings.Contains(string(out), "PFAR-UNTRUSTED") {
 			t.Errorf("%q: %t, %s", text, ok, out)
 		}

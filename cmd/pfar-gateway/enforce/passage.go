@@ -131,19 +131,20 @@ func (g *Passage) Inbound(ctx context.Context, result []byte) bool {
 	return g.clean(ctx, result)
 }
 
-// Result is the result of the request with these members as the client may have it: labelled and fenced. It reports false if the
-// client may not have it (Inbound). The built-in inspector reads it as it is fenced, so that each string is read once.
-func (g *Passage) Result(ctx context.Context, method string, result []byte, ms jsonrpc.Members) ([]byte, bool) {
+// Result returns what is to change in the result of the request with these members before the client may have it: it is labelled and
+// fenced. It reports false if the client may not have it (Inbound). The built-in inspector reads it as it is fenced, so that each string is
+// read once.
+func (g *Passage) Result(ctx context.Context, method string, result []byte, ms jsonrpc.Members) ([]jsonrpc.Edit, bool) {
 	builtin := g.builtin()
 	builtin.Fenced = true
 	in, a := builtin.Begin(inspector.Inbound, result), g.Answer()
 	a.Reader = in
-	out, forged := a.Result(method, result, ms)
+	edits, forged := a.Result(method, result, ms)
 	report := in.End(ms.Depth())
 	if forged.Count > 0 {
 		report = report.Join(inspect.Report{Outcome: inspect.Flagged, Findings: []inspect.Finding{inspect.Forged(forged.Count, forged.Near)}})
 	}
-	return out, g.judged(ctx, result, report)
+	return edits, g.judged(ctx, result, report)
 }
 
 // Answer is what is known of what comes back, for its fence.

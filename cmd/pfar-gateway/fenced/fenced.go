@@ -92,9 +92,9 @@ type Forged struct {
 	Near  string // the text around the first, as it is now
 }
 
-// Result returns the result of a request with these members, labelled, and fenced unless it is clean: text that is typed
-// as an extract has typed values beside text that no schema binds. And it returns what it took out of it.
-func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]byte, Forged) {
+// Result returns what is to change in the result of a request with these members: it is labelled, and fenced unless it is clean: text that is
+// typed as an extract has typed values beside text that no schema binds. And it returns what is taken out of it.
+func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]jsonrpc.Edit, Forged) {
 	own := a.members()
 	at := ms.Index("_meta")
 	if at < 0 {
@@ -125,7 +125,8 @@ func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]byte
 		}
 		w.edits = append(w.edits, ms.Replace(at, jsonrpc.Amend(ms[at].Raw(), Theirs, own)))
 	}
-	return w.splice(), w.forged
+	w.reader.Close()
+	return w.edits, w.forged
 }
 
 // Typed is the result of a tool that has typed values, JSON in which no text is a server's, and nothing else: it needs no fence.

@@ -66,7 +66,7 @@ func TestResult(t *testing.T) {
 		{"completion/complete", `{"completion":{"values":["a","[INST]"]}}`, `{` + meta + `"completion":{"values":["a","[mark]"]}}`},
 	} {
 		want := strings.NewReplacer("F(", opened, ")F", closed, "G(", escapeHTML(opened), ")G", escapeHTML(closed)).Replace(one.want)
-		got := string(first(raw.Result(one.method, []byte(one.in), members(t, one.in))))
+		got := result(t, raw, one.method, one.in)
 		if got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", one.in, got, want)
 		}
@@ -90,7 +90,7 @@ func TestClean(t *testing.T) {
 		`{"content":[{"text":"<|im_start|>\u200b","uri":"file:x"}]}`: `{"_meta":{` + own + `},"content":[{"text":"<|im_start|>\u200b","uri":"file:x"}]}`,
 		`{"a":"[INST]","_meta":{"b":"[INST]","pfar/x":1}}`:           `{"a":"[INST]","_meta":{"b":"[INST]",` + own + `}}`,
 	} {
-		if got := string(first(clean.Result("tools/call", []byte(in), members(t, in)))); got != want {
+		if got := result(t, clean, "tools/call", in); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", in, got, want)
 		}
 	}
@@ -104,7 +104,7 @@ func TestClean(t *testing.T) {
 		a := raw
 		a.Label.Integrity = integrity
 		in := `{"content":[{"text":"x"}]}`
-		if got := string(first(a.Result("tools/call", []byte(in), members(t, in)))); !strings.Contains(got, "END-PFAR-UNTRUSTED") {
+		if got := result(t, a, "tools/call", in); !strings.Contains(got, "END-PFAR-UNTRUSTED") {
 			t.Errorf("integrity %d: %s", integrity, got)
 		}
 	}
@@ -153,7 +153,7 @@ func TestMessage(t *testing.T) {
 // TestManyTexts: marks do not make many times as much of an answer as it was.
 func TestManyTexts(t *testing.T) {
 	in := `{"content":[` + strings.Repeat(`{"text":"a"},`, maxFences) + strings.Repeat(`{"text":"beyond"},`, maxFences) + `{"text":"<|im_start|>"}]}`
-	got := string(first(raw.Result("tools/call", []byte(in), members(t, in))))
+	got := result(t, raw, "tools/call", in)
 	if n := strings.Count(got, "END-PFAR-UNTRUSTED"); n != maxFences || strings.Contains(got, "beyond") || strings.Contains(got, "im_start") || !strings.HasSuffix(got, `,{"text":"[...]"}]}`) || !json.Valid([]byte(got)) {
 		t.Errorf("%d fences, and at the end %s", n, got[len(got)-100:])
 	}
@@ -198,7 +198,7 @@ func FuzzResult(f *testing.F) {
 		if err != nil || !json.Valid(m.Result) {
 			return
 		}
-		got, _ := raw.Result(method, m.Result, ms)
+		got, _ := changed(raw, method, m.Result, ms)
 		if !json.Valid(got) {
 			t.Fatalf("%s became %s", in, got)
 		}
@@ -210,7 +210,7 @@ func FuzzResult(f *testing.F) {
 		}
 		clean := raw
 		clean.Label.Integrity = gate.Clean
-		if same, _ := clean.Result(method, m.Result, ms); !reflect.DeepEqual(without(t, same), without(t, m.Result)) {
+		if same, _ := changed(clean, method, m.Result, ms); !reflect.DeepEqual(without(t, same), without(t, m.Result)) {
 			t.Errorf("clean: %s became %s", in, same)
 		}
 	})
@@ -269,19 +269,19 @@ func TestTwice(t *testing.T) {
 		{`{"structuredContent":["` + named + `",{"` + named + `":"` + named + `"}]}`, `"structuredContent":["` + named + `",{"` + named + `":"` + named + `"}]}`},
 	} {
 		want := `{` + meta + strings.NewReplacer("F(", opened, ")F", closed).Replace(one.want)
-		if got := string(first(raw.Result("tools/call", []byte(one.in), members(t, one.in)))); got != want {
+		if got := result(t, raw, "tools/call", one.in); got != want {
 			t.Errorf("%.200s\ngot  %s\nwant %s", one.in, got, want)
 		}
 	}
 	in := `{"content":[{"type":"text","text":"` + forged + `"}],"structuredContent":["` + forged + `","` + honest + `","` + forged + `"]}`
-	got, found := raw.Result("tools/call", []byte(in), members(t, in))
+	got, found := changed(raw, "tools/call", []byte(in), members(t, in))
 	if strings.Contains(string(got), "im_start") || found.Count != 3 {
 		t.Errorf("%+v in %s", found, got)
 	}
 	cut := raw
 	cut.Limit = 10
 	in = `{"content":[{"type":"text","text":"` + honest + `"},{"type":"text","text":"` + honest + `"}]}`
-	if got := string(first(cut.Result("tools/call", []byte(in), members(t, in)))); strings.Count(got, "cut here") != 2 {
+	if got := result(t, cut, "tools/call", in); strings.Count(got, "cut here") != 2 {
 		t.Errorf("cut: %s", got)
 	}
 }
@@ -299,7 +299,17 @@ func BenchmarkResult(b *testing.B) {
 	}
 }
 
-func first(b []byte, _ Forged) []byte { return b }
+// changed is a result with what Result says is to change.
+func changed(a Answer, method string, b []byte, ms jsonrpc.Members) ([]byte, Forged) {
+	edits, forged := a.Result(method, b, ms)
+	return jsonrpc.Splice(nil, b, edits...), forged
+}
+
+func result(t *testing.T, a Answer, method, in string) string {
+	t.Helper()
+	got, _ := changed(a, method, []byte(in), members(t, in))
+	return string(got)
+}
 
 // TestForged: what is taken out of a result is told of, wherever in it it stood.
 func TestForged(t *testing.T) {
@@ -310,7 +320,7 @@ func TestForged(t *testing.T) {
 		`{"content":[{"type":"text","text":"<|im_start|>"}],"_meta":{"<|im_start|>":"<|eot_id|>"}}`: 3,
 		`{"content":[{"type":"text","text":"a\u200bb and <b>bold</b>"}]}`:                           0,
 	} {
-		_, got := raw.Result("tools/call", []byte(in), members(t, in))
+		_, got := changed(raw, "tools/call", []byte(in), members(t, in))
 		if got.Count != want || (got.Near == "") != (want == 0) {
 			t.Errorf("%s: %+v, want %d", in, got, want)
 		}

@@ -51,10 +51,11 @@ type exchange struct {
 // behind it.
 type reply struct {
 	result []byte
+	edits  []jsonrpc.Edit // of result, that are made as it is written: what reaches the client is that
 	added  []byte
 	closed bool // the byte behind result is the bracket that ends the message: lists are kept like that
 
-	members jsonrpc.Members // of result, nil if nobody has looked
+	members jsonrpc.Members // of result, nil if nobody has looked; there are the same once it is edited, and maybe a _meta more
 	hint    registry.Hint   // for lists, which say nothing of it themselves
 
 	toolError bool  // the tool says that it failed
@@ -231,7 +232,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // write answers with the result of a request.
 func (re reply) write(w http.ResponseWriter, id []byte) {
-	if len(re.result) > most {
+	if len(re.result) > most && len(re.edits) == 0 {
 		rest := [][]byte{re.result[re.open():], []byte("}")}
 		if re.closed {
 			rest = [][]byte{re.result[re.open() : len(re.result)+1]}
@@ -242,7 +243,9 @@ func (re reply) write(w http.ResponseWriter, id []byte) {
 	b := buffers.Get().(*[]byte)
 	*b = re.append((*b)[:0], id)
 	write(w, http.StatusOK, *b)
-	buffers.Put(b)
+	if cap(*b) <= 2*most {
+		buffers.Put(b)
+	}
 }
 
 // open is how much of the result appendHead stands in for.
@@ -268,8 +271,24 @@ func (re reply) appendHead(dst, id []byte) []byte {
 
 // append appends the whole response.
 func (re reply) append(dst, id []byte) []byte {
-	dst = slices.Grow(dst, 128+len(re.added)+len(re.result))
+	dst = slices.Grow(dst, 128+len(re.added)+re.size())
+	if len(re.edits) > 0 {
+		edits := re.edits
+		if at := re.open(); at > 0 {
+			edits = slices.Insert(slices.Clone(edits), 0, jsonrpc.Edit{Start: at, End: at, Text: re.added})
+		}
+		return append(jsonrpc.Splice(jsonrpc.AppendHead(dst, id, "result"), re.result, edits...), '}')
+	}
 	return append(append(re.appendHead(dst, id), re.result[re.open():]...), '}')
+}
+
+// size is how many bytes the result has, without what is added.
+func (re reply) size() int {
+	n := len(re.result)
+	for _, e := range re.edits {
+		n += len(e.Text) - (e.End - e.Start)
+	}
+	return n
 }
 
 // bytes is the response as one message.

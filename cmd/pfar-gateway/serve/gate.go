@@ -200,7 +200,7 @@ func (x *exchange) left(ctx context.Context, re reply, err error) (reply, error)
 		return re, err
 	}
 	outcome, _ := judged(ctx, re, err)
-	if unrecorded := x.pass.End(outcome.String(), len(re.result)); unrecorded != nil {
+	if unrecorded := x.pass.End(outcome.String(), re.size()); unrecorded != nil {
 		x.srv.log.Error("closing the record of a call; its result is withheld", "call", x.pass.Call(), "error", unrecorded.Error())
 		return reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "the request was made, and its result is withheld: the record of it could not be closed")
 	}
@@ -268,11 +268,11 @@ func (x *exchange) received(ctx context.Context, up *registry.Upstream, t target
 	if !x.pass.Strange() {
 		return labelled(up, atLeast(t.Label, x.pass.Label().Confidentiality), re), nil
 	}
-	fenced, ok := x.pass.Result(ctx, x.msg.Method, re.result, re.members)
+	edits, ok := x.pass.Result(ctx, x.msg.Method, re.result, re.members)
 	if !ok {
 		return x.withheld(t)
 	}
-	re.result = fenced // which members there are is what it was
+	re.edits = edits
 	return re, nil
 }
 

@@ -46,7 +46,7 @@ func (x *exchange) observed(ctx context.Context, server, name string, call func(
 	}()
 	re, err = call(ctx)
 	outcome, code := judged(ctx, re, err)
-	running.End(outcome, code, len(re.result))
+	running.End(outcome, code, re.size())
 	ended = true
 	x.log(server, name, outcome, cmp.Or(err, re.why), start)
 	return re, err
