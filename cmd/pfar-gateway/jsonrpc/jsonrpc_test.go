@@ -167,12 +167,18 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-func BenchmarkParse64K(b *testing.B) {
-	line := []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + strings.Repeat("lorem ipsum dolor ", 3640) + `"}]}}`)
-	b.SetBytes(int64(len(line)))
-	for b.Loop() {
-		if _, err := Parse(line); err != nil {
-			b.Fatal(err)
-		}
+func BenchmarkParse(b *testing.B) {
+	for _, one := range []struct{ name, text string }{
+		{"64 KiB", strings.Repeat("lorem ipsum dolor ", 3640)}, {"64 KiB in lines", strings.Repeat(`lorem ipsum \"dolor\"\n`, 2900)}, {"a word", "hello"},
+	} {
+		line := []byte(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"` + one.text + `"}]}}`)
+		b.Run(one.name, func(b *testing.B) {
+			b.SetBytes(int64(len(line)))
+			for b.Loop() {
+				if _, err := Parse(line); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

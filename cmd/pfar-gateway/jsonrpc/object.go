@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/pfar/pfar/policies/scan"
 )
 
 // maxMembers bounds an object that is looked into; finding a duplicate compares each name with each.
@@ -161,7 +163,7 @@ func String(raw []byte) (string, error) {
 
 // Quote encodes a string as JSON.
 func Quote(s string) []byte {
-	if plain([]byte(s), 0) == len(s) && harmless(s) { // most are names
+	if harmless(s) { // most are names
 		b := make([]byte, 0, len(s)+2)
 		return append(append(append(b, '"'), s...), '"')
 	}
@@ -171,14 +173,11 @@ func Quote(s string) []byte {
 
 // harmless reports whether encoding/json would leave all of s as it is: it escapes what HTML and JavaScript act on, and
 // what is not ASCII may be no text.
-func harmless(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c >= 0x7f || c == '<' || c == '>' || c == '&' {
-			return false
-		}
-	}
-	return true
-}
+func harmless(s string) bool { return !harmful.Any(s) }
+
+var harmful = scan.Of(func(c byte) bool {
+	return c < 0x20 || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
+})
 
 // Array splits an array into its values as they came, appended to dst. More than limit of them are an error.
 func Array(b []byte, dst [][]byte, limit int) ([][]byte, error) {

@@ -1,10 +1,11 @@
 package jsonrpc
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
+	"unsafe"
+
+	"github.com/pfar/pfar/policies/scan"
 )
 
 // maxNesting bounds what is scanned at all; a limit that means something is the caller's (Message.Depth).
@@ -17,6 +18,7 @@ var errEnd = errors.New("JSON ends too early")
 // so that nesting costs a byte a level (MS deep-json).
 type scanner struct {
 	b       []byte
+	signs   scan.Finder // in b
 	open    []byte
 	deepest int
 	sorted  bool     // of what is rewritten: members are put in order
@@ -25,7 +27,7 @@ type scanner struct {
 }
 
 func (s *scanner) reset(b []byte) {
-	s.b, s.open, s.deepest = b, s.first[:0], 0
+	s.b, s.open, s.deepest, s.signs = b, s.first[:0], 0, signs.In(unsafe.String(unsafe.SliceData(b), len(b)))
 }
 
 func (s *scanner) at(i int, what string) error {
@@ -141,31 +143,14 @@ func (s *scanner) key(i int) (int, error) {
 	return i + 1, nil
 }
 
-// plain returns the index of the first byte from i on that is a quote, a backslash or a control character, looking at
-// eight bytes at a time: results are mostly text.
-func plain(b []byte, i int) int {
-	const ones, high = 0x0101010101010101, 0x8080808080808080
-	for ; i+8 <= len(b); i += 8 {
-		w := binary.LittleEndian.Uint64(b[i:])
-		quote, slash := w^(ones*'"'), w^(ones*'\\')
-		// A byte's high bit is set if the byte is zero (quote, slash) or below 0x20; the lowest such bit is exact.
-		m := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*0x20)&^w) & high
-		if m != 0 {
-			return i + bits.TrailingZeros64(m)/8
-		}
-	}
-	for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= 0x20 {
-		i++
-	}
-	return i
-}
+// signs are what ends a string, escapes something in it, or must not stand there.
+var signs = scan.Of(func(c byte) bool { return c == '"' || c == '\\' || c < 0x20 })
 
 // text returns the index behind the string whose opening quote is at i.
 func (s *scanner) text(i int) (int, error) {
 	i++
 	for {
-		i = plain(s.b, i)
-		if i >= len(s.b) {
+		if i = s.signs.Next(i); i >= len(s.b) {
 			return i, errEnd
 		}
 		switch s.b[i] {
