@@ -182,3 +182,21 @@ func BenchmarkParse(b *testing.B) {
 		})
 	}
 }
+
+// FuzzString reads strings as encoding/json does, and nothing else.
+func FuzzString(f *testing.F) {
+	for _, s := range []string{`"a"`, `""`, `"\u00e9\ud83d\ude00\ud83d\n\/"`, `"\x"`, `"\u12"`, `"a" `, `"a\"`, `"a"b"`, "\"\\n\n\"", "\"\\n\xff\xfe\"", `1`, ``, `"`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		var want string
+		wrong := json.Unmarshal([]byte(raw), &want) != nil || strings.TrimSpace(raw) != raw || raw[0] != '"'
+		if !strings.Contains(raw, `\`) { // of what was parsed
+			return
+		}
+		got, err := String([]byte(raw))
+		if (err != nil) != wrong || !wrong && got != want {
+			t.Errorf("%q: got %q, %v, want %q", raw, got, err, want)
+		}
+	})
+}

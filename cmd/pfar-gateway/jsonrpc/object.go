@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/pfar/pfar/policies/jsontext"
 	"github.com/pfar/pfar/policies/scan"
 )
 
@@ -156,9 +157,26 @@ func String(raw []byte) (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1]), nil
 	}
-	var s string
-	err := json.Unmarshal(raw, &s)
+	s, end, err := Text(raw, 0)
+	if err == nil && end < len(raw) {
+		err = errNoString
+	}
 	return s, err
+}
+
+// Text decodes the string that begins at i, and returns where it ends. What is not UTF-8 in it, and half a character, is U+FFFD, as in
+// encoding/json.
+func Text(b []byte, i int) (text string, end int, err error) {
+	var s scanner
+	s.reset(b)
+	if end, err = s.text(i); err != nil {
+		return "", 0, err
+	}
+	text, _ = jsontext.Text(b, i+1)
+	if !utf8.ValidString(text) {
+		text = string([]rune(text))
+	}
+	return text, end, nil
 }
 
 // Quote encodes a string as JSON.

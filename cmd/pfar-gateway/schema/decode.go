@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 )
 
 // Bounds on values.
@@ -161,25 +164,16 @@ func (d *decoder) string() (string, error) {
 		return "", d.malformed()
 	}
 	text := d.s[start : start+end]
-	escape := strings.IndexByte(text, '\\')
-	if escape < 0 {
+	if strings.IndexByte(text, '\\') < 0 {
 		d.i = start + end + 1
 		return validText(text), nil
 	}
-	for i := start + escape; i < len(d.s); i++ {
-		switch d.s[i] {
-		case '\\':
-			i++
-		case '"':
-			var v string
-			if err := json.Unmarshal([]byte(d.s[d.i:i+1]), &v); err != nil {
-				return "", d.malformed()
-			}
-			d.i = i + 1
-			return v, nil
-		}
+	text, end, err := jsonrpc.Text(unsafe.Slice(unsafe.StringData(d.s), len(d.s)), d.i)
+	if err != nil {
+		return "", d.malformed()
 	}
-	return "", d.malformed()
+	d.i = end
+	return text, nil
 }
 
 var errNumber = fmt.Errorf("it has a number of more than %d digits, or a greater exponent", maxDigits)
