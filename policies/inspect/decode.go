@@ -37,9 +37,13 @@ func (in *Inspection) decoded(text string, plain bool, within []string) {
 	for _, run := range runs(text, isBase64, minEncoded) {
 		in.run64(run, within)
 	}
-	for _, run := range runs(text, isHexish, minEncoded) {
-		if plain := undoHex(run); readable(plain) {
-			next("hex", string(plain))
+	numbers := isNumbers.In(text)
+	numeric := numbers.Run(0, minEncoded) >= 0
+	if numeric {
+		for _, run := range runs(text, isHexish, minEncoded) {
+			if plain := undoHex(run); readable(plain) {
+				next("hex", string(plain))
+			}
 		}
 	}
 	if !plain && strings.IndexByte(text, '%') >= 0 {
@@ -52,8 +56,10 @@ func (in *Inspection) decoded(text string, plain bool, within []string) {
 	} else if !plain && in.direction != inspector.Inbound && !ascii(text) { // the search for instructions has looked at that
 		next("look-alikes", fence.View(text))
 	}
-	for _, plain := range codes(text) {
-		next("character codes", plain)
+	if numeric {
+		for _, plain := range codes(text) {
+			next("character codes", plain)
+		}
 	}
 	if rotated {
 		next("rot13", rot13(text))
@@ -205,6 +211,7 @@ var (
 	isBase32   = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz234567")
 	isHexish   = set("0123456789abcdefABCDEFxX\\:, ")
 	isDecimals = set("0123456789,; \t\r\n")
+	isNumbers  = scan.Of(func(c byte) bool { return isHexish.Has(c) || isDecimals.Has(c) })
 
 	isPrintable = between(' ', '~')
 	isVisible   = between('!', '~')

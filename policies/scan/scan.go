@@ -14,18 +14,35 @@ const ahead = 16 // blocks are marked at most before somebody asks for them
 
 // Set is a set of bytes that are looked for. The zero value is the empty one.
 type Set struct {
-	has  [256]uint8 // 1 for those that are in it
-	rows [32]byte   // bit h of rows[l], and of rows[16+l], says that there is the byte h<<4|l, and 0x80|h<<4|l
+	has [256]uint8 // 1 for those that are in it
+
+	// As it is looked up quickly: bit h of rows[l] says that there is the byte h<<4|l. All bits of beyond say that all bytes are in it that
+	// are no ASCII, and mixed that some are, which nobody has looked for so far.
+	rows   [16]byte
+	beyond uint32
+	mixed  bool
 }
 
 // Of is the set of the bytes that has accepts.
 func Of(has func(c byte) bool) *Set {
-	s := new(Set)
+	s, beyond := new(Set), 0
 	for c := range 256 {
-		if has(byte(c)) {
-			s.has[c] = 1
-			s.rows[c>>7<<4|c&0xf] |= 1 << (c >> 4 & 7)
+		switch {
+		case !has(byte(c)):
+			continue
+		case c < 0x80:
+			s.rows[c&0xf] |= 1 << (c >> 4)
+		default:
+			beyond++
 		}
+		s.has[c] = 1
+	}
+	switch beyond {
+	case 0:
+	case 0x80:
+		s.beyond = ^uint32(0)
+	default:
+		s.mixed = true
 	}
 	return s
 }

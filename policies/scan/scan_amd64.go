@@ -11,12 +11,12 @@ var wide = cpu.X86.HasAVX2
 
 // members marks as many whole blocks of the text as dst has words.
 func (s *Set) members(dst []uint64, text string) {
-	if !wide || len(dst) == 0 {
+	if !wide || s.mixed || len(dst) == 0 {
 		s.membersOf(dst, text)
 		return
 	}
 	_ = text[len(dst)*block-1]
-	markMembers(&s.rows, unsafe.StringData(text), len(dst), &dst[0])
+	markMembers(&s.rows, s.beyond, unsafe.StringData(text), len(dst), &dst[0])
 }
 
 // begin marks as many whole blocks of the text as dst has words; behind them is as much of it as is looked at of a word.
@@ -30,7 +30,7 @@ func (w *Words) begin(dst []uint64, text string) {
 }
 
 //go:noescape
-func markMembers(rows *[32]byte, text *byte, blocks int, dst *uint64)
+func markMembers(rows *[16]byte, beyond uint32, text *byte, blocks int, dst *uint64)
 
 //go:noescape
 func markWords(tables *[reach][32]byte, text *byte, blocks int, dst *uint64)

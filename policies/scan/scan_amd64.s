@@ -13,36 +13,35 @@ DATA high<>+0(SB)/8, $0x8080808080808080
 DATA high<>+8(SB)/8, $0x8080808080808080
 GLOBL high<>(SB), RODATA|NOPTR, $16
 
-// MEMBERS sets R to which of the 32 bytes at P are in the set. A shuffle looks up by the lowest four bits of a byte, and finds nothing
-// if its highest is set: so the rows of ASCII and those of the other bytes are looked up by one byte and by the other.
-#define MEMBERS(P, R) \
+// MEMBERS sets R to which of the 32 bytes at P are in the set, and uses T. A shuffle looks up by the lowest four bits of a byte, and finds
+// nothing if its highest is set: so the rows are those of ASCII. Of the other bytes, all are in it or none.
+#define MEMBERS(P, R, T) \
 	VMOVDQU P, Y0           \
 	VPSHUFB Y0, Y8, Y1      \
-	VPXOR Y12, Y0, Y2       \
-	VPSHUFB Y2, Y9, Y2      \
-	VPOR Y2, Y1, Y1         \
+	VPMOVMSKB Y0, T         \
 	VPSRLW $4, Y0, Y0       \
 	VPAND Y11, Y0, Y0       \
 	VPSHUFB Y0, Y10, Y0     \
 	VPAND Y0, Y1, Y1        \
 	VPCMPEQB Y0, Y1, Y1     \
-	VPMOVMSKB Y1, R
+	VPMOVMSKB Y1, R         \
+	ANDL R8, T              \
+	ORL T, R
 
-// func markMembers(rows *[32]byte, text *byte, blocks int, dst *uint64)
-TEXT ·markMembers(SB), NOSPLIT, $0-32
+// func markMembers(rows *[16]byte, beyond uint32, text *byte, blocks int, dst *uint64)
+TEXT ·markMembers(SB), NOSPLIT, $0-40
 	MOVQ rows+0(FP), AX
-	MOVQ text+8(FP), SI
-	MOVQ blocks+16(FP), CX
-	MOVQ dst+24(FP), DI
+	MOVL beyond+8(FP), R8
+	MOVQ text+16(FP), SI
+	MOVQ blocks+24(FP), CX
+	MOVQ dst+32(FP), DI
 	VBROADCASTI128 (AX), Y8
-	VBROADCASTI128 16(AX), Y9
 	VBROADCASTI128 bit<>(SB), Y10
 	VBROADCASTI128 low<>(SB), Y11
-	VBROADCASTI128 high<>(SB), Y12
 
 loop:
-	MEMBERS((SI), AX)
-	MEMBERS(32(SI), BX)
+	MEMBERS((SI), AX, DX)
+	MEMBERS(32(SI), BX, R9)
 	SHLQ $32, BX
 	ORQ BX, AX
 	MOVQ AX, (DI)
@@ -53,13 +52,12 @@ loop:
 	VZEROUPPER
 	RET
 
-// LETTER sets OUT to the groups that have a word with the byte at P in this place, whose table is LO for letters up to 0x0f and HI for
-// those from 0x10 on: the bit that tells them apart becomes the highest, with which a shuffle finds nothing.
+// LETTER sets OUT to the groups that have a word with the byte at P in this place. LO is half of its table and HI the other: the bit that
+// tells them apart becomes the highest, with which a shuffle finds nothing.
 #define LETTER(P, LO, HI, OUT) \
 	VMOVDQU P, Y0           \
 	VPSLLW $3, Y0, Y1       \
 	VPAND Y12, Y1, Y1       \
-	VPAND Y11, Y0, Y0       \
 	VPOR Y1, Y0, Y0         \
 	VPSHUFB Y0, LO, OUT     \
 	VPXOR Y12, Y0, Y0       \
@@ -92,7 +90,6 @@ TEXT ·markWords(SB), NOSPLIT, $0-32
 	VBROADCASTI128 80(AX), Y9
 	VBROADCASTI128 96(AX), Y10
 	VBROADCASTI128 112(AX), Y14
-	VBROADCASTI128 low<>(SB), Y11
 	VBROADCASTI128 high<>(SB), Y12
 	VPXOR Y13, Y13, Y13
 

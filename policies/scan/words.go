@@ -7,7 +7,7 @@ const reach = 4
 // a text, of which few are one of these. The zero value has none. (The Teddy of Hyperscan, by letters instead of halves of bytes: each
 // byte of a table has a bit for each of eight groups of words.)
 type Words struct {
-	tables [reach][32]byte // by the lowest five bits of a byte, which tell letters apart whether they are small or capital
+	tables [reach][32]byte // by letter
 }
 
 // Add adds a word to one of eight groups. The more alike the words of a group begin, the less often one of them may begin somewhere.
@@ -15,13 +15,21 @@ func (w *Words) Add(word string, group int) {
 	bit := byte(1) << (group % 8)
 	for k := range w.tables {
 		if k < len(word) {
-			w.tables[k][word[k]&0x1f] |= bit
+			w.tables[k][letter(word[k])] |= bit
 			continue
 		}
 		for c := range w.tables[k] { // anything may follow
 			w.tables[k][c] |= bit
 		}
 	}
+}
+
+// letter is what tells letters apart, whether they are small or capital: the lowest five bits of ASCII, and of other bytes four.
+func letter(c byte) byte {
+	if c >= 0x80 {
+		c |= 0x10
+	}
+	return c & 0x1f
 }
 
 // Mark sets dst[k] to where in the 64 bytes of the text from i+64k on one of the words may begin, as Mark of Set does. At the end of the
