@@ -38,8 +38,14 @@ var stops = scan.Of(func(c byte) bool {
 	return c < ' ' && c != '\t' && c != '\f' || c >= 0x7f || strings.IndexByte("pP<[&%\\", c) >= 0
 })
 
-// ordinary are the letters that no mark has behind its first.
-var ordinary = scan.Of(func(c byte) bool { return isLetter(c) && c|0x20 != 'f' })
+// mostly reports whether nothing begins with these two bytes, as by far the most stops are: letters that no mark has behind its first,
+// and beginnings of lines that are none of a turn.
+func mostly(c, next byte) bool {
+	return c|0x20 == 'p' && isLetter(next) && next|0x20 != 'f' || c == '\n' && sober.Has(next)
+}
+
+// sober is what a line may begin with that no turn begins with.
+var sober = scan.Of(func(c byte) bool { return isAlphanumeric(c) && strings.IndexByte(initials, c) < 0 })
 
 func (c *cleaner) run() {
 	c.table = folded()
@@ -49,12 +55,10 @@ func (c *cleaner) run() {
 		for _, m := range marks[:stops.Mark(marks[:], c.text, at)] {
 			for ; m != 0; m &= m - 1 {
 				i := at + bits.TrailingZeros64(m)
-				switch {
-				case i < next:
-				case c.text[i]|0x20 == 'p' && i+1 < len(c.text) && ordinary.Has(c.text[i+1]): // by far the most
-				default:
-					next = c.pass(i)
+				if i < next || i+1 < len(c.text) && mostly(c.text[i], c.text[i+1]) {
+					continue
 				}
+				next = c.pass(i)
 			}
 			at += 64
 		}
@@ -108,7 +112,7 @@ func (c *cleaner) harmless(i int) int {
 		if k < len(rest) {
 			next = rest[k]
 		}
-		ok = isAlphanumeric(next) && strings.IndexByte(initials, next) < 0 || blank[next] || k == 8
+		ok = sober.Has(next) || blank[next] || k == 8
 		if next == '\n' {
 			ok = k == 8
 		}

@@ -83,7 +83,11 @@ func read(dst, b []byte, i int) (own []byte, text string, end int) {
 				case b[k] == '\\':
 					escaped = true
 					dst = append(dst, b[done:k]...)
-					dst, done = character(dst, b, k+1)
+					if c := b[k+1]; c != 'u' {
+						dst, done = append(dst, single[c]), k+2
+						continue
+					}
+					dst, done = unicode(dst, b, k+2)
 				case !escaped:
 					return dst, s[i:k], k
 				default:
@@ -96,12 +100,8 @@ func read(dst, b []byte, i int) (own []byte, text string, end int) {
 	}
 }
 
-// character appends to dst what the escape at i, which is behind its backslash, stands for, and returns where it ends.
-func character(dst, raw []byte, i int) ([]byte, int) {
-	c := raw[i]
-	if i++; c != 'u' {
-		return append(dst, single[c]), i
-	}
+// unicode appends to dst the character whose number is at i, in an escape, and returns where that ends.
+func unicode(dst, raw []byte, i int) ([]byte, int) {
 	r := unit(raw[i:])
 	i += 4
 	if utf16.IsSurrogate(r) {
