@@ -74,7 +74,7 @@ func read(dst, b []byte, i int) (own []byte, text string, end int) {
 	var marks [ahead]uint64
 	done := i // what is behind it is not written yet
 	escaped := false
-	for at, n := i, 1; ; n = ahead {
+	for at, n := i, 1; ; n = min(4*n, ahead) {
 		for _, m := range marks[:signs.Mark(marks[:n], s, at)] {
 			for ; m != 0; m &= m - 1 {
 				k := at + bits.TrailingZeros64(m)

@@ -3,13 +3,16 @@ package fenced
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/jsontext"
 )
 
 var raw = Answer{Meta: fence.Meta{Server: "notion", Tool: "search", Label: gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}}, ID: fence.ID{0xab}}
@@ -198,9 +201,14 @@ func FuzzResult(f *testing.F) {
 		if err != nil || !json.Valid(m.Result) {
 			return
 		}
-		got, _ := changed(raw, method, m.Result, ms)
+		a, read := raw, &reader{t: t, b: m.Result}
+		a.Reader = read
+		got, _ := changed(a, method, m.Result, ms)
 		if !json.Valid(got) {
 			t.Fatalf("%s became %s", in, got)
+		}
+		if len(in) < jsontext.Long && !slices.Equal(read.strings, stringsOf(t, m.Result)) {
+			t.Errorf("%s: %q were read", in, read.strings)
 		}
 		if bytes.Count(got, []byte("<<<PFAR-UNTRUSTED "))+bytes.Count(got, []byte(`\u003c\u003c\u003cPFAR-UNTRUSTED `)) != bytes.Count(got, []byte("END-PFAR-UNTRUSTED")) {
 			t.Errorf("%s became %s", in, got)
@@ -214,6 +222,43 @@ func FuzzResult(f *testing.F) {
 			t.Errorf("clean: %s became %s", in, same)
 		}
 	})
+}
+
+// reader notes the strings that it reads of a text of JSON.
+type reader struct {
+	t       *testing.T
+	b       []byte
+	strings []string
+}
+
+func (r *reader) String(at int, text string, name bool) {
+	var want string
+	rest := json.NewDecoder(bytes.NewReader(r.b[at:]))
+	if err := rest.Decode(&want); err != nil || strings.ToValidUTF8(text, "\ufffd") != want {
+		r.t.Errorf("%s: %q is at %d, %v", r.b, text, at, err)
+	}
+	behind := bytes.TrimLeft(r.b[at+int(rest.InputOffset()):], " \t\r\n")
+	if is := len(behind) > 0 && behind[0] == ':'; is != name {
+		r.t.Errorf("%s: %q is a name: %v", r.b, text, name)
+	}
+	r.strings = append(r.strings, want)
+}
+
+// stringsOf are the strings and names in a text of JSON, in order.
+func stringsOf(t *testing.T, b []byte) []string {
+	var all []string
+	for d := json.NewDecoder(bytes.NewReader(b)); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, ok := token.(string); ok {
+			all = append(all, s)
+		}
+	}
 }
 
 // shape is a JSON text without its strings, names, and _meta.
