@@ -53,7 +53,8 @@ run: build $(SERVERS)/.installed
 
 # The end-to-end tests come last and alone: they measure time.
 test: $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
-	tests/setup.sh bwrap ip nft gcc postgres requests curl chromium Xtigervnc
+	tests/setup.sh bwrap ip nft gcc postgres requests curl chromium Xtigervnc qemu-aarch64
+	CGO_ENABLED=0 GOARCH=arm64 go test -exec qemu-aarch64 ./policies/scan
 	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/systemd$$' -e '/tests/conformance$$' -e '/tests/soak$$')
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) test-systemd test-vm; \
 	else echo "NOT RUN as an ordinary user: tests/systemd and tests/vm, whose images are made as root"; fi

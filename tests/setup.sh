@@ -25,6 +25,7 @@ for command in "$@"; do
 	node) package=nodejs ;;
 	nspawn) package=systemd-container ;;
 	postgres) package=postgresql ;;
+	qemu-aarch64) package=qemu-user ;;
 	requests) package=python3-requests ;;
 	Xtigervnc) package=tigervnc-standalone-server ;;
 	*) package=$command ;;

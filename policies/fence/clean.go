@@ -60,7 +60,7 @@ func (c *cleaner) run() {
 				}
 				next = c.pass(i)
 			}
-			at += 64
+			at += scan.Block
 		}
 	}
 }

@@ -25,18 +25,18 @@ func (in *Inspection) instructions(text string, plain bool, within []string) {
 	}
 	in.index()
 	in.met = 0
-	var words, begins [16]uint64
+	var marks, beginnings [16]uint64
 	inWord := uint64(0) // the block before ended in one
 	for at := 0; at < len(view); {
-		n := inWords.Mark(words[:], view, at)
-		in.begins.words.Mark(begins[:], view, at)
-		for k, is := range words[:n] {
-			starts := is &^ (is<<1 | inWord) & begins[k]
+		blocks := inWords.Mark(marks[:], view, at)
+		in.begins.words.Mark(beginnings[:], view, at)
+		for k, is := range marks[:blocks] {
+			starts := is &^ (is<<1 | inWord) & beginnings[k]
 			inWord = is >> 63
 			for ; starts != 0; starts &= starts - 1 {
 				from := bits.TrailingZeros64(starts)
 				i, n := at+from, bits.TrailingZeros64(^(is >> from))
-				if from+n == 64 {
+				if from+n == scan.Block {
 					_, end := wordAt(view, i)
 					n = end - i
 				}
@@ -44,7 +44,7 @@ func (in *Inspection) instructions(text string, plain bool, within []string) {
 					in.word(view, i, i+n, within)
 				}
 			}
-			at += 64
+			at += scan.Block
 		}
 	}
 	if !plain && !ascii(view) {

@@ -30,9 +30,11 @@ func (in *Inspection) strings() (deepest int) {
 		case '}', ']':
 			depth--
 		case '"':
-			if end, again := r.Again(b, i+1); again && in.direction == inspector.Inbound {
-				i = end
-				continue
+			if in.direction == inspector.Inbound {
+				if end, again := r.Again(b, i+1); again {
+					i = end
+					continue
+				}
 			}
 			text, end := r.Text(b, i+1)
 			behind := bytes.TrimLeft(b[end+1:], " \t\r\n")

@@ -113,7 +113,7 @@ func (b *beginnings) has(three uint64, length int) bool {
 	return *word&bit != 0
 }
 
-// with adds a word, of two bytes at least, to a group of those that begin like it.
+// with adds a word, of two bytes at least, to a group of words (scan.Words).
 func (b *beginnings) with(word string, group int) {
 	at, bit := b.place(three(word+"    ", 0), len(word))
 	*at |= bit

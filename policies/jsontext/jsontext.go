@@ -44,7 +44,7 @@ func (r *Reader) Close() {
 	r.scratch = nil
 }
 
-// Text is Text, which is good until the next string is read.
+// Text is Text, which is good until the next string is read, or Close.
 func (r *Reader) Text(b []byte, i int) (text string, end int) {
 	if r.scratch == nil {
 		r.scratch = scratches.Get().(*[]byte)
@@ -65,7 +65,7 @@ func (r *Reader) Again(b []byte, i int) (end int, again bool) {
 	return 0, false
 }
 
-// ahead is how many blocks of 64 bytes are looked at at once, but for the first: most strings are short.
+// ahead is how many blocks are looked at at once, at most: most strings are short.
 const ahead = 16
 
 // read is Text, which appends to dst what is not as it stands in b.
@@ -75,6 +75,7 @@ func read(dst, b []byte, i int) (own []byte, text string, end int) {
 	done := i // what is behind it is not written yet
 	escaped := false
 	for at, n := i, 1; ; n = min(4*n, ahead) {
+		_ = b[at] // what is no JSON may have no end
 		for _, m := range marks[:signs.Mark(marks[:n], s, at)] {
 			for ; m != 0; m &= m - 1 {
 				k := at + bits.TrailingZeros64(m)
@@ -95,7 +96,7 @@ func read(dst, b []byte, i int) (own []byte, text string, end int) {
 					return dst, unsafe.String(unsafe.SliceData(dst), len(dst)), k
 				}
 			}
-			at += 64
+			at += scan.Block
 		}
 	}
 }

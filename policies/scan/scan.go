@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// block is how many bytes are looked at at once, one for each bit of a word.
-const block = 64
+// Block is how many bytes are looked at at once, one for each bit of a word.
+const Block = 64
 
 const ahead = 16 // blocks are marked at most before somebody asks for them
 
@@ -54,13 +54,13 @@ func (s *Set) Has(c byte) bool { return s.has[c] == 1 }
 // words of dst there are bytes for.
 func (s *Set) Mark(dst []uint64, text string, i int) int {
 	rest := text[i:]
-	n := min(len(dst), (len(rest)+block-1)/block)
-	whole := min(n, len(rest)/block)
+	n := min(len(dst), (len(rest)+Block-1)/Block)
+	whole := min(n, len(rest)/Block)
 	s.members(dst[:whole], rest)
 	if whole < n {
-		var end [block]byte
-		left := copy(end[:], rest[whole*block:])
-		s.members(dst[whole:n], unsafe.String(&end[0], block))
+		var end [Block]byte
+		left := copy(end[:], rest[whole*Block:])
+		s.members(dst[whole:n], unsafe.String(&end[0], Block))
 		dst[whole] &= 1<<left - 1
 	}
 	return n
@@ -71,7 +71,7 @@ func (s *Set) membersOf(dst []uint64, text string) {
 	for k := range dst {
 		var m uint64
 		for i := range 8 {
-			b := text[k*block+8*i:][:8]
+			b := text[k*Block+8*i:][:8]
 			m |= uint64(s.has[b[0]]|s.has[b[1]]<<1|s.has[b[2]]<<2|s.has[b[3]]<<3|s.has[b[4]]<<4|s.has[b[5]]<<5|s.has[b[6]]<<6|s.has[b[7]]<<7) << (8 * i)
 		}
 		dst[k] = m
@@ -99,7 +99,7 @@ func (s *Set) Any(text string) bool {
 // Next returns where the first byte of the set is from i on; where the text ends if there is none.
 func (f *Finder) Next(i int) int {
 	if k := uint(i - f.from); k < f.marked {
-		if m := f.marks[k/block%ahead] >> (k % block); m != 0 {
+		if m := f.marks[k/Block%ahead] >> (k % Block); m != 0 {
 			return i + bits.TrailingZeros64(m)
 		}
 	}
@@ -108,19 +108,19 @@ func (f *Finder) Next(i int) int {
 
 // further is Next for what is not in the same block.
 func (f *Finder) further(i int) int {
-	if k := uint(i-f.from) | (block - 1); k < f.marked {
+	if k := uint(i-f.from) | (Block - 1); k < f.marked {
 		i = f.from + int(k) + 1
 	}
 	for i < len(f.text) {
 		if i < f.from || i >= f.from+int(f.marked) {
 			f.mark(i)
 		}
-		k := uint(i-f.from) / block
-		for _, m := range f.marks[k : f.marked/block] {
+		k := uint(i-f.from) / Block
+		for _, m := range f.marks[k : f.marked/Block] {
 			if m != 0 {
 				return i + bits.TrailingZeros64(m)
 			}
-			i += block
+			i += Block
 		}
 	}
 	return len(f.text)
@@ -130,14 +130,14 @@ func (f *Finder) further(i int) int {
 func (f *Finder) mark(i int) {
 	n := 1
 	if i > 0 && i == f.from+int(f.marked) {
-		n = min(int(f.marked)/block*4, ahead)
+		n = min(int(f.marked)/Block*4, ahead)
 	}
 	f.from = i
-	f.marked = block * uint(f.set.Mark(f.marks[:n], f.text, i))
+	f.marked = Block * uint(f.set.Mark(f.marks[:n], f.text, i))
 }
 
-// Run returns where so many bytes of the set stand side by side, 7 or more, from i on; -1 if they do nowhere. Some of them are half a
-// byte of a mark, or a whole one of 15, wherever they begin: most of a text is not looked at but for those.
+// Run returns where so many bytes of the set stand side by side, one or more, from i on; -1 if they do nowhere. Some of 7 of them are half
+// a byte of a mark, and of 15 a whole one, wherever they begin: most of a text is not looked at but for those.
 func (f *Finder) Run(i, least int) int {
 	start := i
 	for i < len(f.text) && start+least <= len(f.text) {
@@ -145,13 +145,13 @@ func (f *Finder) Run(i, least int) int {
 			f.mark(i)
 		}
 		k := uint(i - f.from)
-		side, full := sides(f.marks[k/block%ahead]&(^uint64(0)<<(k%block)), least)
-		for i -= int(k % block); full == 0; {
-			i += block
+		side, full := sides(f.marks[k/Block%ahead]&(^uint64(0)<<(k%Block)), least)
+		for i -= int(k % Block); full == 0; {
+			i += Block
 			if k = uint(i - f.from); k >= f.marked {
 				break
 			}
-			side, full = sides(f.marks[k/block%ahead], least)
+			side, full = sides(f.marks[k/Block%ahead], least)
 		}
 		if full == 0 {
 			continue
@@ -172,9 +172,12 @@ func (f *Finder) Run(i, least int) int {
 	return -1
 }
 
-// sides has the lowest bit of each byte of a mark in which all bits are set, or of each half, and how many bits that are, of which there
-// is one in so many side by side.
-func sides(m uint64, least int) (bits int, full uint64) {
+// sides has the lowest bit of each byte of a mark in which all bits are set, or of each half or bit, and how many bits that are, of which
+// there is one in so many side by side.
+func sides(m uint64, least int) (side int, full uint64) {
+	if least < 7 {
+		return 1, m
+	}
 	m &= m >> 1
 	m &= m >> 2
 	if least < 15 {

@@ -67,7 +67,7 @@ func FuzzFinder(f *testing.F) {
 	f.Add(strings.Repeat("0123456789abcd ", 90)+"0123456789abcdef", 1, 16)
 	f.Add(strings.Repeat("a word, ", 500), 9, 20)
 	f.Fuzz(func(t *testing.T, text string, step, least int) {
-		step, least = max(step, 1), 7+least&0x3f
+		step, least = max(step, 1), 1+least&0x3f
 		ways(func(way string) {
 			for name, s := range sets {
 				find, runs := s.In(text), s.In(text)

@@ -36,8 +36,8 @@ func letter(c byte) byte {
 // text each may begin anywhere, and everywhere on a machine on which to look closely at each is quicker.
 func (w *Words) Mark(dst []uint64, text string, i int) int {
 	rest := text[i:]
-	n := min(len(dst), (len(rest)+block-1)/block)
-	whole := max(min(n, (len(rest)-reach+1)/block), 0)
+	n := min(len(dst), (len(rest)+Block-1)/Block)
+	whole := max(min(n, (len(rest)-reach+1)/Block), 0)
 	w.begin(dst[:whole], rest)
 	anywhere(dst[whole:n])
 	return n

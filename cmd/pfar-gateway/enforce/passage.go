@@ -135,9 +135,14 @@ func (g *Passage) Inbound(ctx context.Context, result []byte) bool {
 // fenced. It reports false if the client may not have it (Inbound). The built-in inspector reads it as it is fenced, so that each string is
 // read once.
 func (g *Passage) Result(ctx context.Context, method string, result []byte, ms jsonrpc.Members) ([]jsonrpc.Edit, bool) {
+	a := g.Answer()
+	if a.Label.Integrity == gate.Clean { // it is not read for a fence
+		edits, _ := a.Result(method, result, ms)
+		return edits, g.clean(ctx, result)
+	}
 	builtin := g.builtin()
 	builtin.Fenced = true
-	in, a := builtin.Begin(inspector.Inbound, result), g.Answer()
+	in := builtin.Begin(inspector.Inbound, result)
 	a.Reader = in
 	edits, forged := a.Result(method, result, ms)
 	report := in.End(ms.Depth())

@@ -20,7 +20,7 @@ type Answer struct {
 	Reader Reader // nil: nobody else
 }
 
-// Reader is somebody else who reads each string of a result, and each name of a member, as it is fenced: with where it begins, and what it
+// Reader is somebody else who reads each string of a result that is fenced, and each name of a member: with where it begins, and what it
 // stands for, of which nothing is to be kept. A long one that is the same as the long one before it is read once.
 type Reader interface {
 	String(at int, text string, name bool)
@@ -115,10 +115,10 @@ func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]json
 		if !clean {
 			w.end = ms[at].ValueStart
 			w.run(0)
-			meta := walk{answer: Answer{Reader: a.Reader}, b: ms[at].Raw(), before: ms[at].ValueStart, end: len(ms[at].Raw()), forged: w.forged}
+			meta := walk{answer: Answer{Reader: a.Reader}, b: ms[at].Raw(), before: ms[at].ValueStart, end: len(ms[at].Raw()), forged: w.forged, reader: w.reader, sound: w.sound}
 			meta.run(0)
+			w.reader, w.sound, w.forged = meta.reader, meta.sound, meta.forged
 			w.edits = append(w.edits, ms.Replace(at, jsonrpc.Amend(meta.splice(), Theirs, own)))
-			w.forged = meta.forged
 			w.end = len(result)
 			w.run(ms[at].ValueEnd)
 			break
@@ -165,8 +165,7 @@ func (a Answer) Message(method string, params []byte) []byte {
 		return params
 	}
 	w := walk{answer: a, b: params, texts: texts[mcp.MCPMethod(method)], loose: loose[mcp.MCPMethod(method)], end: len(params)}
-	w.run(0)
-	return w.splice()
+	return w.whole()
 }
 
 // Data returns what stands in the data of an error of pfar's that a server has chosen words of, fenced unless it is clean.
@@ -175,8 +174,7 @@ func (a Answer) Data(raw []byte) []byte {
 		return raw
 	}
 	w := walk{answer: a, b: raw, path: []byte(data), loose: data, end: len(raw)}
-	w.run(0)
-	return w.splice()
+	return w.whole()
 }
 
 // Text returns a text of a server's that stands alone, fenced unless it is clean.
@@ -193,8 +191,7 @@ func Definition(raw []byte) []byte { return Answer{}.cleaned(raw) }
 
 func (a Answer) cleaned(raw []byte) []byte {
 	w := walk{answer: a, b: raw, end: len(raw)}
-	w.run(0)
-	return w.splice()
+	return w.whole()
 }
 
 // blank is where a link leads that led to the client's own machine or ran a script in it.

@@ -28,9 +28,9 @@ type walk struct {
 
 	reader jsontext.Reader
 	before int  // bytes that stand before b in what readers are told of
-	long   bool // the string is one of which it is told if it stands again
+	long   bool // the string is one of which the reader tells if it stands again
 	sound  bool // there was nothing to clean in the last of those
-	again  bool // the string is that one
+	again  bool // the string is that one, and would be cleaned and no more
 }
 
 // frame is an array or an object that is open.
@@ -80,16 +80,16 @@ func (w *walk) step(name string) {
 
 // quoted looks at the string at i, and returns where it ends.
 func (w *walk) quoted(i int) int {
-	end, again := w.reader.Again(w.b, i+1)
-	w.again = again && w.sound && !w.name && w.answer.Limit == 0 && w.loose == "" && !w.at(links)
+	end, told := w.reader.Again(w.b, i+1)
+	w.again = told && w.sound && !w.name && w.answer.Limit == 0 && w.loose == "" && !w.at(links)
 	var text string
-	if !w.again {
+	if !w.again { // or else nothing would be done with it
 		text, end = w.reader.Text(w.b, i+1)
 		if w.long = end-i > jsontext.Long; w.long {
 			w.sound = false
 		}
 	}
-	if w.answer.Reader != nil && !again {
+	if w.answer.Reader != nil && !told {
 		w.answer.Reader.String(w.before+i, text, w.name)
 	}
 	end++
@@ -194,9 +194,15 @@ func leads(path []byte, place string) bool {
 	return len(path) == 0 && place == ""
 }
 
+// whole walks through all of it, and makes the changes.
+func (w *walk) whole() []byte {
+	w.run(0)
+	w.reader.Close()
+	return w.splice()
+}
+
 // splice makes the changes, once everything has been walked through. Where there are none it returns what came.
 func (w *walk) splice() []byte {
-	w.reader.Close()
 	if len(w.edits) == 0 {
 		return w.b
 	}

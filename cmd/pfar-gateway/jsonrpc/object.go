@@ -159,13 +159,13 @@ func String(raw []byte) (string, error) {
 	}
 	s, end, err := Text(raw, 0)
 	if err == nil && end < len(raw) {
-		err = errNoString
+		return "", errNoString
 	}
 	return s, err
 }
 
 // Text decodes the string that begins at i, and returns where it ends. What is not UTF-8 in it, and half a character, is U+FFFD, as in
-// encoding/json.
+// encoding/json. A string in which nothing is escaped shares b's memory.
 func Text(b []byte, i int) (text string, end int, err error) {
 	var s scanner
 	s.reset(b)

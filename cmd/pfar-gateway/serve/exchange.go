@@ -51,11 +51,11 @@ type exchange struct {
 // behind it.
 type reply struct {
 	result []byte
-	edits  []jsonrpc.Edit // of result, that are made as it is written: what reaches the client is that
+	edits  []jsonrpc.Edit // of result, that are made as it is written, and leave it one member at least
 	added  []byte
 	closed bool // the byte behind result is the bracket that ends the message: lists are kept like that
 
-	members jsonrpc.Members // of result, nil if nobody has looked; there are the same once it is edited, and maybe a _meta more
+	members jsonrpc.Members // of result before it is edited, nil if nobody has looked
 	hint    registry.Hint   // for lists, which say nothing of it themselves
 
 	toolError bool  // the tool says that it failed
@@ -275,7 +275,7 @@ func (re reply) append(dst, id []byte) []byte {
 	if len(re.edits) > 0 {
 		edits := re.edits
 		if at := re.open(); at > 0 {
-			edits = slices.Insert(slices.Clone(edits), 0, jsonrpc.Edit{Start: at, End: at, Text: re.added})
+			edits = slices.Concat([]jsonrpc.Edit{{Start: at, End: at, Text: re.added}}, edits)
 		}
 		return append(jsonrpc.Splice(jsonrpc.AppendHead(dst, id, "result"), re.result, edits...), '}')
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"encoding/json"
 	"net/http/httptest"
 	"testing"
 
@@ -31,6 +32,34 @@ func TestAsked(t *testing.T) {
 		r, _ := x.asked()
 		if string(r.Params) != one.want || string(r.Arguments) != one.arguments {
 			t.Errorf("%s\ngot  %s %s\nwant %s %s", one.params, r.Params, r.Arguments, one.want, one.arguments)
+		}
+	}
+}
+
+// TestEdited: what is added to a result and what is changed in it come out as one, whatever members it has.
+func TestEdited(t *testing.T) {
+	meta := []jsonrpc.Edit{{Start: 1, End: 1, Text: []byte(`"_meta":{}`)}}
+	for _, one := range []struct {
+		result, added string
+		edits         []jsonrpc.Edit
+		want          string
+		size          int
+	}{
+		{`{}`, ``, nil, `{}`, 2},
+		{`{ }`, `"a":1,`, nil, `{"a":1 }`, 3},
+		{`{"b":2}`, `"a":1,`, nil, `{"a":1,"b":2}`, 7},
+		{`{}`, ``, meta, `{"_meta":{}}`, 12},
+		{`{}`, `"a":1,`, meta, `{"a":1,"_meta":{}}`, 12},
+		{` { "b" : "x" } `, `"a":1,`, []jsonrpc.Edit{{Start: 2, End: 2, Text: []byte(`"_meta":{},`)}, {Start: 9, End: 12, Text: []byte(`"yz"`)}}, ` {"a":1,"_meta":{}, "b" : "yz" } `, 27},
+	} {
+		re := reply{result: []byte(one.result), added: []byte(one.added), edits: one.edits}
+		w := httptest.NewRecorder()
+		re.write(w, []byte("7"))
+		if got, want := w.Body.String(), `{"jsonrpc":"2.0","id":7,"result":`+one.want+`}`; got != want || !json.Valid([]byte(got)) {
+			t.Errorf("%s: got %s, want %s", one.result, got, want)
+		}
+		if re.size() != one.size {
+			t.Errorf("%s: %d bytes, want %d", one.result, re.size(), one.size)
 		}
 	}
 }

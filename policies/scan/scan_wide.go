@@ -1,3 +1,5 @@
+//go:build amd64 || arm64
+
 package scan
 
 import (
@@ -6,8 +8,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// wide reports whether there are instructions for 32 bytes at a time.
-var wide = cpu.X86.HasAVX2
+// wide reports whether there are instructions for 16 or 32 bytes at a time: AVX2, or NEON.
+var wide = cpu.X86.HasAVX2 || cpu.ARM64.HasASIMD
 
 // members marks as many whole blocks of the text as dst has words.
 func (s *Set) members(dst []uint64, text string) {
@@ -15,7 +17,7 @@ func (s *Set) members(dst []uint64, text string) {
 		s.membersOf(dst, text)
 		return
 	}
-	_ = text[len(dst)*block-1]
+	_ = text[len(dst)*Block-1]
 	markMembers(&s.rows, s.beyond, unsafe.StringData(text), len(dst), &dst[0])
 }
 
@@ -25,7 +27,7 @@ func (w *Words) begin(dst []uint64, text string) {
 		anywhere(dst)
 		return
 	}
-	_ = text[len(dst)*block+reach-2]
+	_ = text[len(dst)*Block+reach-2]
 	markWords(&w.tables, unsafe.StringData(text), len(dst), &dst[0])
 }
 
