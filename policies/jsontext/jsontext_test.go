@@ -59,3 +59,17 @@ func TestReader(t *testing.T) {
 		r.Close()
 	}
 }
+
+// TestNoEnd: what was to be JSON, and has no end, is not read for ever.
+func TestNoEnd(t *testing.T) {
+	for length := range 200 {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%d bytes end", length)
+				}
+			}()
+			Text([]byte(`"`+strings.Repeat("a", length)), 1)
+		}()
+	}
+}
