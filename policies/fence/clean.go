@@ -49,7 +49,7 @@ var sober = scan.Of(func(c byte) bool { return isAlphanumeric(c) && strings.Inde
 
 func (c *cleaner) run() {
 	c.table = folded()
-	var marks [16]uint64
+	var marks [scan.Ahead]uint64
 	next := 0
 	for at := 0; at < len(c.text); {
 		for _, m := range marks[:stops.Mark(marks[:], c.text, at)] {

@@ -25,7 +25,7 @@ func (in *Inspection) instructions(text string, plain bool, within []string) {
 	}
 	in.index()
 	in.met = 0
-	var marks, beginnings [16]uint64
+	var marks, beginnings [scan.Ahead]uint64
 	inWord := uint64(0) // the block before ended in one
 	for at := 0; at < len(view); {
 		blocks := inWords.Mark(marks[:], view, at)

@@ -65,16 +65,13 @@ func (r *Reader) Again(b []byte, i int) (end int, again bool) {
 	return 0, false
 }
 
-// ahead is how many blocks are looked at at once, at most: most strings are short.
-const ahead = 16
-
 // read is Text, which appends to dst what is not as it stands in b.
 func read(dst, b []byte, i int) (own []byte, text string, end int) {
 	s := unsafe.String(unsafe.SliceData(b), len(b))
-	var marks [ahead]uint64
+	var marks [scan.Ahead]uint64
 	done := i // what is behind it is not written yet
 	escaped := false
-	for at, n := i, 1; ; n = min(4*n, ahead) {
+	for at, n := i, 1; ; n = min(4*n, scan.Ahead) {
 		_ = b[at] // what is no JSON may have no end
 		for _, m := range marks[:signs.Mark(marks[:n], s, at)] {
 			for ; m != 0; m &= m - 1 {

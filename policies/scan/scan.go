@@ -10,7 +10,8 @@ import (
 // Block is how many bytes are looked at at once, one for each bit of a word.
 const Block = 64
 
-const ahead = 16 // blocks are marked at most before somebody asks for them
+// Ahead is how many blocks are marked at once, at most: what is looked for may be in the first.
+const Ahead = 16
 
 // Set is a set of bytes that are looked for. The zero value is the empty one.
 type Set struct {
@@ -84,7 +85,7 @@ type Finder struct {
 	text   string
 	from   int  // of the text, what is marked
 	marked uint // bytes, of whole blocks
-	marks  [ahead]uint64
+	marks  [Ahead]uint64
 }
 
 // In is what finds the bytes of the set in a text.
@@ -99,7 +100,7 @@ func (s *Set) Any(text string) bool {
 // Next returns where the first byte of the set is from i on; where the text ends if there is none.
 func (f *Finder) Next(i int) int {
 	if k := uint(i - f.from); k < f.marked {
-		if m := f.marks[k/Block%ahead] >> (k % Block); m != 0 {
+		if m := f.marks[k/Block%Ahead] >> (k % Block); m != 0 {
 			return i + bits.TrailingZeros64(m)
 		}
 	}
@@ -130,7 +131,7 @@ func (f *Finder) further(i int) int {
 func (f *Finder) mark(i int) {
 	n := 1
 	if i > 0 && i == f.from+int(f.marked) {
-		n = min(int(f.marked)/Block*4, ahead)
+		n = min(int(f.marked)/Block*4, Ahead)
 	}
 	f.from = i
 	f.marked = Block * uint(f.set.Mark(f.marks[:n], f.text, i))
@@ -145,13 +146,13 @@ func (f *Finder) Run(i, least int) int {
 			f.mark(i)
 		}
 		k := uint(i - f.from)
-		side, full := sides(f.marks[k/Block%ahead]&(^uint64(0)<<(k%Block)), least)
+		side, full := sides(f.marks[k/Block%Ahead]&(^uint64(0)<<(k%Block)), least)
 		for i -= int(k % Block); full == 0; {
 			i += Block
 			if k = uint(i - f.from); k >= f.marked {
 				break
 			}
-			side, full = sides(f.marks[k/Block%ahead], least)
+			side, full = sides(f.marks[k/Block%Ahead], least)
 		}
 		if full == 0 {
 			continue

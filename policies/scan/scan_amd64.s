@@ -28,6 +28,14 @@ GLOBL high<>(SB), RODATA|NOPTR, $16
 	ANDL R8, T              \
 	ORL T, R
 
+// GATHER writes the two halves of a word, in AX and BX, and goes on to the next.
+#define GATHER \
+	SHLQ $32, BX            \
+	ORQ BX, AX              \
+	MOVQ AX, (DI)           \
+	ADDQ $64, SI            \
+	ADDQ $8, DI
+
 // func markMembers(rows *[16]byte, beyond uint32, text *byte, blocks int, dst *uint64)
 TEXT ·markMembers(SB), NOSPLIT, $0-40
 	MOVQ rows+0(FP), AX
@@ -42,11 +50,7 @@ TEXT ·markMembers(SB), NOSPLIT, $0-40
 loop:
 	MEMBERS((SI), AX, DX)
 	MEMBERS(32(SI), BX, R9)
-	SHLQ $32, BX
-	ORQ BX, AX
-	MOVQ AX, (DI)
-	ADDQ $64, SI
-	ADDQ $8, DI
+	GATHER
 	DECQ CX
 	JNZ loop
 	VZEROUPPER
@@ -74,7 +78,8 @@ loop:
 	LETTER((OFF+3)(SI), Y10, Y14, Y3) \
 	VPAND Y3, Y2, Y2                  \
 	VPCMPEQB Y13, Y2, Y2              \
-	VPMOVMSKB Y2, R
+	VPMOVMSKB Y2, R                   \
+	NOTL R
 
 // func markWords(tables *[4][32]byte, text *byte, blocks int, dst *uint64)
 TEXT ·markWords(SB), NOSPLIT, $0-32
@@ -96,12 +101,7 @@ TEXT ·markWords(SB), NOSPLIT, $0-32
 loop:
 	BEGIN(0, AX)
 	BEGIN(32, BX)
-	SHLQ $32, BX
-	ORQ BX, AX
-	NOTQ AX
-	MOVQ AX, (DI)
-	ADDQ $64, SI
-	ADDQ $8, DI
+	GATHER
 	DECQ CX
 	JNZ loop
 	VZEROUPPER
