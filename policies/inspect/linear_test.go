@@ -19,19 +19,22 @@ func used(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano())
 }
 
-// TestInTime has what could be looked at again at each of its characters: it takes little longer than a text of words.
+// TestInTime has what could be looked at again at each of its characters, up to a bound. One long text of it then takes many times as long
+// as the same in pieces, which end before the bound.
 func TestInTime(t *testing.T) {
-	var b Builtin
-	look := func(unit string) time.Duration {
-		value := quoted(strings.Repeat(unit, (1<<20)/len(unit)))
+	const size, pieces = 1 << 19, 2048
+	look := func(unit string, times, length int) time.Duration {
+		value := quoted(strings.Repeat(unit, length/len(unit)))
 		start := used(t)
-		b.Inspect(inspector.Both, value)
+		for range times {
+			new(Builtin).Inspect(inspector.Both, value)
+		}
 		return used(t) - start
 	}
-	words := look("some words ")
 	for _, unit := range []string{"sk-", "sk-your-", "ghp_", "![x](", "[[", "]("} {
-		if took := look(unit); took > 8*words+200*time.Millisecond {
-			t.Errorf("%q: %v, and words %v", unit, took, words)
+		apart, whole := look(unit, pieces, size/pieces), look(unit, 1, size)
+		if whole > 2*apart+100*time.Millisecond {
+			t.Errorf("%q: %v in pieces, and %v whole", unit, apart, whole)
 		}
 	}
 }
