@@ -55,21 +55,21 @@ run: build $(SERVERS)/.installed
 test: $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
 	tests/setup.sh bwrap ip nft gcc postgres requests curl chromium Xtigervnc qemu-aarch64
 	CGO_ENABLED=0 GOARCH=arm64 go test -exec qemu-aarch64 ./policies/scan
-	CGO_ENABLED=1 go test -race -timeout 5m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/systemd$$' -e '/tests/conformance$$' -e '/tests/soak$$')
+	CGO_ENABLED=1 go test -race -timeout 10m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/systemd$$' -e '/tests/conformance$$' -e '/tests/soak$$')
 	@if [ "$$(id -u)" = 0 ]; then $(MAKE) test-systemd test-vm; \
 	else echo "NOT RUN as an ordinary user: tests/systemd and tests/vm, whose images are made as root"; fi
 	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -timeout 9m ./tests/soak
 	CGO_ENABLED=1 PFAR_TEST_CONFORMANCE=$(abspath $(SUITES)) go test -race -timeout 9m ./tests/conformance
-	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -timeout 15m ./tests/e2e
+	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -timeout 30m ./tests/e2e
 
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
 test-systemd: $(SERVERS)/.installed $(CLIENTS)/.installed
 	tests/setup.sh nspawn ip nft gcc chromium Xtigervnc
-	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -count=1 -timeout 9m ./tests/systemd
+	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -count=1 -timeout 20m ./tests/systemd
 
 # The same on Debian's kernel in a virtual machine: limits, the host's firewall, boot order, clocks and power cuts.
 test-vm:
-	go test -count=1 -timeout 9m ./tests/vm
+	go test -count=1 -timeout 20m ./tests/vm
 
 check: lint test
 

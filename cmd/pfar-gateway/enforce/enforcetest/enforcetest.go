@@ -3,6 +3,7 @@ package enforcetest
 
 import (
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit/trail"
 )
+
+// shipped are the policies that are shipped, read once: that takes longer than most tests.
+var shipped = sync.OnceValue(func() policies.Set { return policies.Load(nil, "") })
 
 // New makes one that knows the shipped policies, and the clients of these names beside the built-in ones. It ends with the test.
 func New(t testing.TB, clients ...string) *enforce.Point {
@@ -37,11 +41,10 @@ func With(t testing.TB, dir string, clients ...string) *enforce.Point {
 	if p.Approvals, err = approval.Open(db, p.Sessions, approval.DefaultLimits()); err != nil {
 		t.Fatal(err)
 	}
-	set := policies.Load(nil, "")
-	if set.Policy == nil {
-		t.Fatal(set.Diags)
+	if shipped().Policy == nil {
+		t.Fatal(shipped().Diags)
 	}
-	p.Learn(set.Policy)
+	p.Learn(shipped().Policy)
 	return p
 }
 
