@@ -2,7 +2,6 @@
 package fenced
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -80,6 +79,9 @@ var links = []string{"content/*/uri/", "content/*/icons/*/src/", "messages/*/con
 	"messages/*/content/*/icons/*/src/", "contents/*/icons/*/src/", "icons/*/src/", "inputRequests/*/params/url/", "url/",
 	"data/elicitations/*/url/"}
 
+// resources are the addresses of resources that are in an answer, which a client may show.
+var resources = []string{"content/*/resource/uri/", "contents/*/uri/", "messages/*/content/resource/uri/", "messages/*/content/*/resource/uri/"}
+
 const (
 	progress mcp.MCPMethod = "notifications/progress"
 	logged   mcp.MCPMethod = "notifications/message"
@@ -137,8 +139,17 @@ func (a Answer) Typed(values []byte) []byte {
 	return append(b, '}')
 }
 
-// Theirs reports whether a server may set a member of _meta: what begins with pfar/ is what pfar says.
-func Theirs(name []byte) bool { return !bytes.HasPrefix(bytes.ToLower(name), []byte("pfar/")) }
+// Theirs reports whether a server may set a member of _meta: what begins with pfar/ is what pfar says, and nothing is to lead to a page
+// (IsPage).
+func Theirs(name []byte) bool {
+	switch name := strings.ToLower(string(name)); {
+	case strings.HasPrefix(name, "pfar/"):
+		return false
+	case name == "ui", strings.HasPrefix(name, "ui/"), name == "openai/outputtemplate":
+		return false
+	}
+	return true
+}
 
 // members are the members of _meta that say whose a result is, and how far to trust it, beside the text and not in it.
 func (a Answer) members() []byte {
@@ -199,16 +210,30 @@ const blank = "about:blank"
 
 // mayFollow reports whether an address is none that reads files, runs scripts or holds what it shows.
 func mayFollow(uri string) bool {
-	scheme := strings.Map(func(r rune) rune {
+	switch scheme(uri) {
+	case "file", "javascript", "data", "vbscript", "blob", "filesystem", "view-source", pages:
+		return false
+	}
+	return true
+}
+
+// pages is the scheme of MCP Apps (SEP-1865).
+const pages = "ui"
+
+// IsPage reports whether a resource is a page of an MCP App. Clients run such a page beside the conversation: it calls tools, speaks to
+// the model, and reaches the hosts that the server names, all of which neither its owner nor egress nor the gate sees.
+func IsPage(uri string) bool { return scheme(uri) == pages }
+
+// scheme returns the scheme of a URI in small letters; "" if it has none.
+func scheme(uri string) string {
+	head, _, ok := strings.Cut(uri[:min(len(uri), 64)], ":")
+	if !ok {
+		return ""
+	}
+	return strings.ToLower(strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f { // browsers pass over them
 			return -1
 		}
 		return r
-	}, uri[:min(len(uri), 64)])
-	scheme, _, ok := strings.Cut(strings.ToLower(scheme), ":")
-	switch scheme {
-	case "file", "javascript", "data", "vbscript", "blob", "filesystem", "view-source":
-		return !ok
-	}
-	return true
+	}, head))
 }

@@ -81,7 +81,7 @@ func (w *walk) step(name string) {
 // quoted looks at the string at i, and returns where it ends.
 func (w *walk) quoted(i int) int {
 	end, told := w.reader.Again(w.b, i+1)
-	w.again = told && w.sound && !w.name && w.answer.Limit == 0 && w.loose == "" && !w.at(links)
+	w.again = told && w.sound && !w.name && w.answer.Limit == 0 && w.loose == "" && !w.at(links) && !w.at(resources)
 	var text string
 	if !w.again { // or else nothing would be done with it
 		text, end = w.reader.Text(w.b, i+1)
@@ -103,7 +103,7 @@ func (w *walk) quoted(i int) int {
 		}
 	case w.at(w.texts):
 		w.fence(i, end, text)
-	case strings.IndexByte(text, ':') >= 0 && w.at(links) && !mayFollow(text):
+	case strings.IndexByte(text, ':') >= 0 && (w.at(links) && !mayFollow(text) || w.at(resources) && IsPage(text)):
 		w.put(i, end, blank)
 	case w.loose != "" && within(w.path, w.loose) && !isWord(text) && !(isAddress(text) && w.at(links)):
 		w.fence(i, end, text)

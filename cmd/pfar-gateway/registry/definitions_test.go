@@ -63,7 +63,8 @@ func TestDefinitions(t *testing.T) {
 func TestListBytes(t *testing.T) {
 	const tools = `{"title":"T", "inputSchema" : {"type":"object","b":1.0,"a":1e2},"name":"a","_meta":{"x":[1.50],"pfar/server":"root","PFAR/label":"public"},"z":null},` +
 		`{"name":"b","inputSchema":{},"icons":[{"src":"http://169.254.169.254/"}],"annotations":{"readOnlyHint":true}},` +
-		`{"name":"c","inputSchema":{},"icons":[{"src":"https://example.com/i.png"}]}`
+		`{"name":"c","inputSchema":{},"icons":[{"src":"https://example.com/i.png"}]},` +
+		`{"name":"d","inputSchema":{},"_meta":{"ui":{"resourceUri":"ui://d"},"ui/resourceUri":"ui://d","openai/outputTemplate":"ui://d","y":1}}`
 	r := registrytest.New(t, limits())
 	r.Launch(t, handover.Server{Name: "s", Label: "sensitive"}, registrytest.Script{Lists: map[string]string{"tools/list": `{"tools":[` + tools + `]}`}}).Ready(t)
 	page := func(endpoint string) string {
@@ -76,7 +77,8 @@ func TestListBytes(t *testing.T) {
 	}
 	want := `{"tools":[{"title":"T", "inputSchema" : {"type":"object","b":1.0,"a":1e2},"name":"s__a","_meta":{"x":[1.50],"pfar/server":"s","pfar/tool":"a","pfar/semantics":"write","pfar/label":"sensitive"},"z":null},` +
 		`{"_meta":{"pfar/server":"s","pfar/tool":"b","pfar/semantics":"read","pfar/label":"sensitive"},"name":"s__b","inputSchema":{},"icons":[],"annotations":{"readOnlyHint":true}},` +
-		`{"_meta":{"pfar/server":"s","pfar/tool":"c","pfar/semantics":"write","pfar/label":"sensitive"},"name":"s__c","inputSchema":{},"icons":[{"src":"https://example.com/i.png"}]}]}`
+		`{"_meta":{"pfar/server":"s","pfar/tool":"c","pfar/semantics":"write","pfar/label":"sensitive"},"name":"s__c","inputSchema":{},"icons":[{"src":"https://example.com/i.png"}]},` +
+		`{"name":"s__d","inputSchema":{},"_meta":{"y":1,"pfar/server":"s","pfar/tool":"d","pfar/semantics":"write","pfar/label":"sensitive"}}]}`
 	if got := page(""); got != want {
 		t.Errorf("all:\n%s\nwant\n%s", got, want)
 	}

@@ -211,6 +211,8 @@ func checkTool(name string, ms jsonrpc.Members) error {
 	return nil
 }
 
+var errPage = errors.New("it is a page of an MCP App, which clients would run outside of the sandbox")
+
 func checkURI(uri string) error {
 	if len(uri) > maxURI {
 		return fmt.Errorf("its uri has %d bytes, at most %d are served", len(uri), maxURI)
@@ -221,12 +223,18 @@ func checkURI(uri string) error {
 	if u, err := url.Parse(uri); err != nil || u.Scheme == "" {
 		return errors.New("its uri is not an absolute one")
 	}
+	if fenced.IsPage(uri) {
+		return errPage
+	}
 	return nil
 }
 
 func template(text string) (*uritemplate.Template, error) {
 	if len(text) > maxURI/2 {
 		return nil, fmt.Errorf("its uriTemplate has %d bytes, at most %d are served", len(text), maxURI/2)
+	}
+	if fenced.IsPage(text) {
+		return nil, errPage
 	}
 	t, err := uritemplate.New(text)
 	if err != nil {

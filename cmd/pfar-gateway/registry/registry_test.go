@@ -428,7 +428,7 @@ func TestResources(t *testing.T) {
 			"resources/list": `{"resources":[` + resources + `]}`, "resources/templates/list": `{"resourceTemplates":[` + templates + `]}`,
 		}}).Ready(t)
 	}
-	offer("greedy", `{"uri":"file:///etc/shadow","name":"x"},{"uri":"no scheme","name":"y"},{"uri":"a:\u0001","name":"z"}`, `{"uriTemplate":"{+all}","name":"all"},{"uriTemplate":"{","name":"broken"}`)
+	offer("greedy", `{"uri":"file:///etc/shadow","name":"x"},{"uri":"no scheme","name":"y"},{"uri":"a:\u0001","name":"z"},{"uri":"Ui://page","name":"page"}`, `{"uriTemplate":"{+all}","name":"all"},{"uriTemplate":"ui://{page}","name":"pages"},{"uriTemplate":"{","name":"broken"}`)
 	offer("mail", `{"uri":"mail://inbox","name":"inbox"},{"uri":"file:///etc/shadow","name":"x"}`, `{"uriTemplate":"mail://box/{id}","name":"box"}`)
 	for uri, want := range map[string]string{"mail://inbox": "mail", "file:///etc/shadow": "greedy", "mail://box/7": "greedy", "x://y": "greedy"} {
 		route, ok, err := r.Catalogue().ByURI("", uri)
@@ -440,6 +440,14 @@ func TestResources(t *testing.T) {
 		if _, ok, err := r.Catalogue().ByURI("mail", uri); ok != want || err != nil {
 			t.Errorf("%q of mail: %v, %v, want %v", uri, ok, err, want)
 		}
+	}
+	for _, page := range []string{"ui://page", "Ui://page", "ui://other"} { // though "{+all}" fits them
+		if _, ok, err := r.Catalogue().ByURI("", page); ok || err != nil {
+			t.Errorf("%s is served: %v", page, err)
+		}
+	}
+	if got := fmt.Sprint(names(t, r, "", registry.Templates)); got != "[all{+all} boxmail://box/{id}]" {
+		t.Errorf("templates: %s", got)
 	}
 	if got := fmt.Sprint(names(t, r, "", registry.Resources)); got != "[xfile:///etc/shadow inboxmail://inbox]" {
 		t.Errorf("listed %s", got)

@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
@@ -294,7 +295,11 @@ func (x *exchange) resource() (string, registry.Route, error) {
 		if x.modern {
 			code = mcp.INVALID_PARAMS
 		}
-		e := jsonrpc.Errorf(code, "no server has the resource %.200q", uri)
+		why := "no server has the resource %.200q"
+		if fenced.IsPage(uri) {
+			why = "%.200q is a page of an MCP App, which would run outside of the sandbox: pfar serves none"
+		}
+		e := jsonrpc.Errorf(code, why, uri)
 		e.Data = fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))
 		err = e
 	}

@@ -317,7 +317,7 @@ func TestMissesAreRecorded(t *testing.T) {
 	for i, q := range [][4]string{
 		{"tools/call", `{"name":"one__none"}`, "one__none", "unknown tool"}, {"tools/call", `{"name":"one__strict","arguments":{}}`, "strict", "a"},
 		{"tools/call", `{"name":"nobody__x"}`, "nobody__x", "unknown tool"}, {"prompts/get", `{"name":"one__none"}`, "one__none", "unknown prompt"},
-		{"resources/read", `{"uri":"mem://none"}`, "mem://none", "no server has"}, {"resources/subscribe", `{"uri":"mem://none"}`, "mem://none", "no server has"},
+		{"resources/read", `{"uri":"mem://none"}`, "mem://none", "no server has"}, {"resources/read", `{"uri":"ui://none"}`, "ui://none", "an MCP App"}, {"resources/subscribe", `{"uri":"mem://none"}`, "mem://none", "no server has"},
 		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"mem://none"},"argument":{"name":"a","value":"b"}}`, "", "no server has"},
 	} {
 		c.call(t, q[0], q[1])
