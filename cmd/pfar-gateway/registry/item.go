@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -227,6 +228,39 @@ func checkURI(uri string) error {
 		return errPage
 	}
 	return nil
+}
+
+// encoded is a character of a URI that is the same if it is not (RFC 3986 section 6.2.2.2).
+var encoded = regexp.MustCompile(`%(?i:2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)`)
+
+// checkPlain refuses a URI that can be written in another way for the same resource: an owner's rules go by how it is written.
+func checkPlain(uri string) error {
+	scheme, rest, _ := strings.Cut(uri, ":")
+	switch {
+	case scheme != strings.ToLower(scheme):
+		return unplain(uri, "its scheme has capital letters")
+	case encoded.MatchString(uri):
+		return unplain(uri, "%"+encoded.FindString(uri)[1:]+" is a character that need not be encoded")
+	case strings.HasPrefix(rest, "////"), scheme == "file" && strings.Contains(strings.TrimPrefix(rest, "//"), "//"):
+		return unplain(uri, "a part of its path is empty")
+	}
+	for range maxEncodings {
+		if slices.ContainsFunc(strings.FieldsFunc(rest, func(r rune) bool { return strings.ContainsRune(`/\?#&=;`, r) }), func(part string) bool { return part == "." || part == ".." }) {
+			return unplain(uri, `a part of it is "." or ".."`)
+		}
+		plain, err := url.PathUnescape(rest)
+		if err != nil || plain == rest {
+			return nil
+		}
+		rest = plain
+	}
+	return unplain(uri, "it is encoded again and again")
+}
+
+const maxEncodings = 4
+
+func unplain(uri, why string) error {
+	return jsonrpc.Errorf(mcp.INVALID_PARAMS, "the uri %.200q could be written more plainly, as it has to be: %s", uri, why)
 }
 
 func template(text string) (*uritemplate.Template, error) {
