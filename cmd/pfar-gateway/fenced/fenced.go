@@ -2,6 +2,7 @@
 package fenced
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -129,6 +130,20 @@ func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]json
 	}
 	w.reader.Close()
 	return w.edits, w.forged
+}
+
+// Pageless returns a result that is not fenced, and its members: as it came, but that no address in it leads to a page (IsPage).
+func Pageless(result []byte, ms jsonrpc.Members) ([]byte, jsonrpc.Members) {
+	if !bytes.Contains(result, []byte("i:")) && !bytes.Contains(result, []byte("I:")) && !bytes.Contains(result, []byte(`\u00`)) {
+		return result, ms
+	}
+	w := walk{b: result, pagesOnly: true, end: len(result)}
+	pageless := w.whole()
+	if len(w.edits) == 0 {
+		return result, ms
+	}
+	ms, _ = jsonrpc.Object(pageless, nil) // as it was one before
+	return pageless, ms
 }
 
 // Typed is the result of a tool that has typed values, JSON in which no text is a server's, and nothing else: it needs no fence.

@@ -19,6 +19,8 @@ type walk struct {
 	loose  string // path, with the slash behind it; "": none
 	edits  []jsonrpc.Edit
 
+	pagesOnly bool // nothing else changes
+
 	open    []frame
 	path    []byte // names that lead to a value, each with a slash behind it
 	name    bool   // what comes next is the name of a member
@@ -94,6 +96,13 @@ func (w *walk) quoted(i int) int {
 	}
 	end++
 	switch {
+	case w.pagesOnly:
+		if w.name {
+			w.step(text)
+			w.name = false
+		} else if (w.at(links) || w.at(resources)) && IsPage(text) {
+			w.put(i, end, blank)
+		}
 	case w.name:
 		w.step(text)
 		w.name = false

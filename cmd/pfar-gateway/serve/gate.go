@@ -11,6 +11,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/policies/access"
@@ -266,6 +267,7 @@ func (x *exchange) received(ctx context.Context, up *registry.Upstream, t target
 		return reply{}, x.unseeable(up, err)
 	}
 	if !x.pass.Strange() {
+		re.result, re.members = fenced.Pageless(re.result, re.members)
 		return labelled(up, atLeast(t.Label, x.pass.Label().Confidentiality), re), nil
 	}
 	edits, ok := x.pass.Result(ctx, x.msg.Method, re.result, re.members)

@@ -218,6 +218,25 @@ func everything() registrytest.Script {
 	}
 }
 
+// TestPagesOfTrusted: what a server that is trusted answers is no page either, and all else of it stays byte for byte.
+func TestPagesOfTrusted(t *testing.T) {
+	g := start(t, DefaultLimits())
+	script := everything()
+	script.Lists["prompts/get"] = `{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"ui://a","mimeType":"text/html","text":"<s>"}}},{"role":"user","content":{"type":"text","text":"ui:/\u0041"}}],"n":1.0}`
+	script.Lists["resources/read"] = `{ "contents":[{"uri":"mem://a","text":"A"},{"uri":"\u0075i://a","text":"[INST]"}],"_meta":{"ui":{"resourceUri":"ui://a"},"ui/resourceUri":"ui://a","gui:":"ui://a"},"n":1e2}`
+	g.Launch(t, handover.Server{Name: "one", Label: "internal"}, script).Ready(t)
+	c := g.session(t, "/mcp/one")
+	for _, m := range []struct{ method, params, want string }{
+		{"prompts/get", `{"name":"greet"}`, `{"_meta":{"pfar/server":"one","pfar/label":"internal"},"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"about:blank","mimeType":"text/html","text":"<s>"}}},{"role":"user","content":{"type":"text","text":"ui:/\u0041"}}],"n":1.0}`},
+		{"resources/read", `{"uri":"mem://a"}`, `{ "contents":[{"uri":"mem://a","text":"A"},{"uri":"about:blank","text":"[INST]"}],"_meta":{"gui:":"ui://a","pfar/server":"one","pfar/label":"internal"},"n":1e2}`},
+		{"resources/read", `{"uri":"ui://a"}`, ""},
+	} {
+		if got := c.call(t, m.method, m.params); m.want != "" && got != result(m.want) || m.want == "" && !strings.Contains(got, "MCP App") {
+			t.Errorf("%s %s:\n%s\nwant\n%s", m.method, m.params, got, result(m.want))
+		}
+	}
+}
+
 func TestMethods(t *testing.T) {
 	g := start(t, DefaultLimits())
 	l := g.Launch(t, handover.Server{Name: "one", Label: "internal"}, everything())

@@ -206,7 +206,9 @@ func TestSentAsShown(t *testing.T) {
 	l.Ready(t)
 	c := g.session(t, "/mcp/one")
 	done := make(chan string)
-	go func() { done <- c.call(t, "tools/call", "{ \"name\":\"echo\",\t\"arguments\": {\"z\":1.0, \"message\":\"\\u0061\", \"b\":{\"d\":2,\"c\":3}}}") }()
+	go func() {
+		done <- c.call(t, "tools/call", "{ \"name\":\"echo\",\t\"arguments\": {\"z\":1.0, \"message\":\"\\u0061\", \"b\":{\"d\":2,\"c\":3}}}")
+	}()
 	g.answer(t, g.pending(t), true)
 	if answer := <-done; strings.Contains(answer, "error") {
 		t.Fatal(answer)
