@@ -189,8 +189,8 @@ func (g *Passage) Enter(ctx context.Context, method string, answer []byte, last 
 	if err != nil {
 		return nil, err
 	}
-	if more.approved { // as it was shown
-		if answer, err = jsonrpc.Canonical(nil, answer); err != nil {
+	if more.approved { // as it was shown, without white space
+		if answer, err = jsonrpc.Compact(nil, answer); err != nil {
 			more.end("denied", 0)
 			return nil, refused(more.id, err.Error())
 		}

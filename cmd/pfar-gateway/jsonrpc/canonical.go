@@ -20,11 +20,17 @@ const (
 // So equal forms are the same to every parser; 1 and 1.0 are not equal, for not every parser takes them for the same.
 // What two parsers may read differently has no such form, and is an error: names that come twice, bytes that are not
 // UTF-8, half a character.
-func Canonical(dst, b []byte) ([]byte, error) {
+func Canonical(dst, b []byte) ([]byte, error) { return rewritten(dst, b, true) }
+
+// Compact is Canonical with the members in the order in which they stand: white space and escapes say nothing, and in them anything
+// could be said.
+func Compact(dst, b []byte) ([]byte, error) { return rewritten(dst, b, false) }
+
+func rewritten(dst, b []byte, sorted bool) ([]byte, error) {
 	if !utf8.Valid(b) {
 		return nil, errors.New("it is not UTF-8")
 	}
-	var s scanner
+	s := scanner{sorted: sorted}
 	s.reset(b)
 	dst, i, err := s.canonical(dst, 0, 0)
 	if err != nil {
@@ -74,7 +80,7 @@ func (s *scanner) canonicalArray(dst []byte, i, depth int) ([]byte, int, error) 
 	}
 }
 
-// canonicalObject orders the members by their names, so that equal ones are neighbours.
+// canonicalObject orders the members by their names, if only to find equal ones, which are neighbours then.
 func (s *scanner) canonicalObject(dst []byte, i, depth int) ([]byte, int, error) {
 	type member struct {
 		name  string
@@ -109,10 +115,14 @@ func (s *scanner) canonicalObject(dst []byte, i, depth int) ([]byte, int, error)
 			return nil, i, err
 		}
 	}
-	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
-	for k := 1; k < len(members); k++ {
-		if members[k-1].name == members[k].name {
-			return nil, i, fmt.Errorf("member %.100q comes twice", members[k].name)
+	ordered := members
+	if !s.sorted {
+		ordered = slices.Clone(members)
+	}
+	slices.SortFunc(ordered, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	for k := 1; k < len(ordered); k++ {
+		if ordered[k-1].name == ordered[k].name {
+			return nil, i, fmt.Errorf("member %.100q comes twice", ordered[k].name)
 		}
 	}
 	dst = append(dst, '{')

@@ -93,6 +93,20 @@ func TestCanonicalForms(t *testing.T) {
 	}
 }
 
+// TestCompact: the order stays, and nothing else that has no meaning.
+func TestCompact(t *testing.T) {
+	for in, want := range map[string]string{
+		" {\"z\" :\t[1.50 ,{\"b\":\"\\u0062\\/\"}],\r\n\"a\":null} ": `{"z":[1.50,{"b":"b/"}],"a":null}`,
+		`{"b":{"d":1,"c":2},"a":[]}`:                                 `{"b":{"d":1,"c":2},"a":[]}`,
+		`{"b":1,"a":2,"\u0062":3}`:                                   "",
+		`{"b":1,"a":"\ud800"}`:                                       "",
+	} {
+		if got, err := Compact(nil, []byte(in)); string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %s, %v", in, got, err)
+		}
+	}
+}
+
 // written is a random value in two spellings of the same meaning.
 func written(r *rand.Rand, depth int) (a, b string) {
 	kind := r.IntN(6)

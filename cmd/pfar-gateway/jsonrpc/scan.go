@@ -21,6 +21,7 @@ type scanner struct {
 	signs   scan.Finder // in b
 	open    []byte
 	deepest int
+	sorted  bool     // of what is rewritten: members are put in order
 	moved   int      // bytes of it, each as often as it was
 	first   [64]byte // backs open for what is usual
 }

@@ -145,8 +145,8 @@ func (x *exchange) send(ctx context.Context, t target) (reply, error) {
 		slices.SortFunc(edits, func(a, b jsonrpc.Edit) int { return cmp.Or(a.Start-b.Start, a.End-b.End) })
 		call.Params = jsonrpc.Splice(make([]byte, 0, len(call.Params)+64), call.Params, edits...)
 	}
-	if x.pass.Approved() { // by somebody who was shown no white space, nor how strings are escaped and members ordered
-		if call.Params, err = jsonrpc.Canonical(nil, paramsOr(call.Params)); err != nil {
+	if x.pass.Approved() { // by somebody who was shown no white space, nor how strings are escaped
+		if call.Params, err = jsonrpc.Compact(nil, paramsOr(call.Params)); err != nil {
 			return reply{}, invalidParams("reading params: %v", err)
 		}
 	}

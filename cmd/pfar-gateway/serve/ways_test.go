@@ -199,31 +199,6 @@ func TestOnlyWhatWasShown(t *testing.T) {
 	}
 }
 
-// TestSentAsShown: how an approved call is written says nothing, neither by white space and escapes nor by the order of members.
-func TestSentAsShown(t *testing.T) {
-	g := strict(t)
-	l := g.Launch(t, handover.Server{Name: "one", Declared: untold}, everything())
-	l.Ready(t)
-	c := g.session(t, "/mcp/one")
-	done := make(chan string)
-	go func() {
-		done <- c.call(t, "tools/call", "{ \"name\":\"echo\",\t\"arguments\": {\"z\":1.0, \"message\":\"\\u0061\", \"b\":{\"d\":2,\"c\":3}}}")
-	}()
-	g.answer(t, g.pending(t), true)
-	if answer := <-done; strings.Contains(answer, "error") {
-		t.Fatal(answer)
-	}
-	var got []string
-	for len(l.Lines) > 0 {
-		if line := <-l.Lines; strings.Contains(line, "tools/call") {
-			got = append(got, line)
-		}
-	}
-	if len(got) != 1 || !strings.Contains(got[0], `"params":{"arguments":{"b":{"c":3,"d":2},"message":"a","z":1.0},"name":"echo"}`) {
-		t.Errorf("the server got %s", got)
-	}
-}
-
 // TestUpdatedIsHeard: of what a server tells about a resource the client gets the address, and its session counts as having seen it.
 func TestUpdatedIsHeard(t *testing.T) {
 	g := start(t, DefaultLimits())
