@@ -410,8 +410,8 @@ func TestDoctorLooksAtTheAudit(t *testing.T) {
 	}{
 		"a user's":        {host{uid: 1000, fs: systemd}, b.dirs.Audit(), pass, "can change it"},
 		"without systemd": {host{uid: 0, fs: fstest.MapFS{}}, b.dirs.Audit(), pass, "can change it"},
-		"changeable":      {host{uid: 0, fs: systemd}, b.dirs.Audit(), warn, "is not append-only"},
-		"none":            {host{uid: 0, fs: systemd}, t.TempDir(), pass, "none yet"},
+		"changeable":      {host{uid: 0, fs: systemd, records: newestRecords, sealed: trail.Sealed}, b.dirs.Audit(), warn, "is not append-only"},
+		"none":            {host{uid: 0, fs: systemd, records: newestRecords}, t.TempDir(), pass, "none yet"},
 	} {
 		if f := test.host.auditFiles(test.dir); f.Outcome != test.want || !strings.Contains(f.Detail, test.says) || f.Outcome == warn && f.Remedy == "" {
 			t.Errorf("%s: %+v", name, f)

@@ -13,8 +13,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/pfar/pfar/policies/audit/trail"
 )
 
 // minimumBubblewrap has --disable-userns; --bind-fd came with 0.10.0, and distributions carry it back as a security fix.
@@ -214,20 +212,15 @@ func (h host) auditFiles(dir string) finding {
 	if h.uid != 0 || !h.exists("run/systemd/system") {
 		return finding{name, pass, "in " + dir + ", where whoever runs pfar can change it: root's pfar under systemd makes it append-only", ""}
 	}
-	d := trail.Dir{Path: dir, Group: -1}
-	chains, _ := d.Chains()
-	for _, chain := range chains {
-		paths, err := d.Files(chain)
-		if err != nil || len(paths) == 0 {
-			continue
-		}
-		if sealed, err := trail.Sealed(paths[len(paths)-1]); err != nil || !sealed {
-			return finding{name, warn, paths[len(paths)-1] + " is not append-only: a gateway that is taken over can change what it has recorded",
+	files := h.records(dir)
+	if len(files) == 0 {
+		return finding{name, pass, "there is none yet: pfard makes its files append-only", ""}
+	}
+	for _, path := range files {
+		if sealed, err := h.sealed(path); err != nil || !sealed {
+			return finding{name, warn, path + " is not append-only: a gateway that is taken over can change what it has recorded",
 				"Put " + filepath.Dir(dir) + " on a file system that has the attribute (ext4, xfs, btrfs; chattr +a), and restart pfard and pfar-gateway.\npfar audit verify finds what was changed in any case."}
 		}
-	}
-	if len(chains) == 0 {
-		return finding{name, pass, "there is none yet: pfard makes its files append-only", ""}
 	}
 	return finding{name, pass, "append-only, in " + dir, ""}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/policies/audit/trail"
 )
 
 // host is the outermost edge of the machine that doctor looks at.
@@ -27,6 +29,8 @@ type host struct {
 	// fsType is statfs(2)'s f_type of the nearest directory above the path that exists.
 	fsType   func(path string) (int64, error)
 	writable func(path string) bool
+	records  func(dir string) []string       // the newest file of each chain of an audit
+	sealed   func(path string) (bool, error) // whether it is append-only
 	listen   func(address string) error
 	now      func() time.Time
 }
@@ -44,6 +48,7 @@ func (c *cli) thisHost() host {
 			return runProbe(ctx, c.uid, namespaces, program, args...)
 		},
 		writable: func(path string) bool { return unix.Access(path, unix.W_OK) == nil },
+		records:  newestRecords, sealed: trail.Sealed,
 		listen: func(address string) error {
 			l, err := net.Listen("tcp", address)
 			if err != nil {
@@ -52,6 +57,19 @@ func (c *cli) thisHost() host {
 			return l.Close()
 		},
 	}
+}
+
+// newestRecords returns the newest file of each chain in a directory.
+func newestRecords(dir string) []string {
+	d := trail.Dir{Path: dir, Group: -1}
+	chains, _ := d.Chains()
+	var newest []string
+	for _, chain := range chains {
+		if paths, err := d.Files(chain); err == nil && len(paths) > 0 {
+			newest = append(newest, paths[len(paths)-1])
+		}
+	}
+	return newest
 }
 
 func userName(uid int) string {

@@ -37,6 +37,8 @@ func soundHost() host {
 			return unix.TMPFS_MAGIC, nil
 		},
 		writable: func(string) bool { return true },
+		records:  func(string) []string { return nil },
+		sealed:   func(string) (bool, error) { return true, nil },
 		listen:   func(string) error { return nil },
 		now:      time.Now,
 	}
@@ -173,6 +175,10 @@ func TestDoctor(t *testing.T) {
 		{"a sealed key", func(h *host) {
 			file(h, "etc/credstore.encrypted/pfar-vault-key", "x")
 			file(h, "run/systemd/system/x", "")
+		}, nil},
+		{"records that are append-only", func(h *host) {
+			file(h, "run/systemd/system/x", "")
+			h.records = func(dir string) []string { return []string{dir + "/gateway-000001.jsonl"} }
 		}, nil},
 		{"port taken", func(h *host) { h.listen = func(string) error { return syscall.EADDRINUSE } }, []string{"endpoint warn: another program|--listen"}},
 		{"port forbidden", func(h *host) { h.listen = func(string) error { return syscall.EACCES } }, []string{"endpoint fail: permission denied|"}},
