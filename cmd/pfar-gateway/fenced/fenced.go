@@ -2,7 +2,6 @@
 package fenced
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -80,8 +79,10 @@ var links = []string{"content/*/uri/", "content/*/icons/*/src/", "messages/*/con
 	"messages/*/content/*/icons/*/src/", "contents/*/icons/*/src/", "icons/*/src/", "inputRequests/*/params/url/", "url/",
 	"data/elicitations/*/url/"}
 
-// resources are the addresses of resources that are in an answer, which a client may show.
-var resources = []string{"content/*/resource/uri/", "contents/*/uri/", "messages/*/content/resource/uri/", "messages/*/content/*/resource/uri/"}
+// embedded are the addresses of resources that are in an answer, which a client may show.
+var embedded = slices.Concat([]string{"contents/*/uri/", "content/*/resource/uri/"}, below("messages/*/content/", inBlocks), below("inputRequests/*/params/messages/*/content/", inBlocks))
+
+var inBlocks = []string{"resource/uri/", "*/resource/uri/", "content/*/resource/uri/", "*/content/*/resource/uri/"}
 
 const (
 	progress mcp.MCPMethod = "notifications/progress"
@@ -132,38 +133,12 @@ func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]json
 	return w.edits, w.forged
 }
 
-// Pageless returns a result that is not fenced, and its members: as it came, but that no address in it leads to a page (IsPage).
-func Pageless(result []byte, ms jsonrpc.Members) ([]byte, jsonrpc.Members) {
-	if !bytes.Contains(result, []byte("i:")) && !bytes.Contains(result, []byte("I:")) && !bytes.Contains(result, []byte(`\u00`)) {
-		return result, ms
-	}
-	w := walk{b: result, pagesOnly: true, end: len(result)}
-	pageless := w.whole()
-	if len(w.edits) == 0 {
-		return result, ms
-	}
-	ms, _ = jsonrpc.Object(pageless, nil) // as it was one before
-	return pageless, ms
-}
-
 // Typed is the result of a tool that has typed values, JSON in which no text is a server's, and nothing else: it needs no fence.
 func (a Answer) Typed(values []byte) []byte {
 	b := append([]byte(`{"_meta":{`), a.labels()...)
 	b = append(append(b, `},"content":[{"type":"text","text":`...), jsonrpc.Quote(string(values))...)
 	b = append(append(b, `}],"structuredContent":`...), values...)
 	return append(b, '}')
-}
-
-// Theirs reports whether a server may set a member of _meta: what begins with pfar/ is what pfar says, and nothing is to lead to a page
-// (IsPage).
-func Theirs(name []byte) bool {
-	switch name := strings.ToLower(string(name)); {
-	case strings.HasPrefix(name, "pfar/"):
-		return false
-	case name == "ui", strings.HasPrefix(name, "ui/"), name == "openai/outputtemplate":
-		return false
-	}
-	return true
 }
 
 // members are the members of _meta that say whose a result is, and how far to trust it, beside the text and not in it.
@@ -224,20 +199,16 @@ func (a Answer) cleaned(raw []byte) []byte {
 const blank = "about:blank"
 
 // mayFollow reports whether an address is none that reads files, runs scripts or holds what it shows.
-func mayFollow(uri string) bool {
+func mayFollow(uri string) bool { return mayShow(uri) && scheme(uri) != "file" }
+
+// mayShow reports whether an address of what is shown is none that runs scripts or holds something else.
+func mayShow(uri string) bool {
 	switch scheme(uri) {
-	case "file", "javascript", "data", "vbscript", "blob", "filesystem", "view-source", pages:
+	case "javascript", "data", "vbscript", "blob", "filesystem", "view-source":
 		return false
 	}
 	return true
 }
-
-// pages is the scheme of MCP Apps (SEP-1865).
-const pages = "ui"
-
-// IsPage reports whether a resource is a page of an MCP App. Clients run such a page beside the conversation: it calls tools, speaks to
-// the model, and reaches the hosts that the server names, all of which neither its owner nor egress nor the gate sees.
-func IsPage(uri string) bool { return scheme(uri) == pages }
 
 // scheme returns the scheme of a URI in small letters; "" if it has none.
 func scheme(uri string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ func members(t *testing.T, b string) jsonrpc.Members {
 
 // TestResult has results of each method; F( and )F stand for the marks.
 func TestResult(t *testing.T) {
+	page, kind := "ui://"+strings.Repeat("a", 2000), "text/html;"+strings.Repeat("a", 2000)
 	for _, one := range []struct{ method, in, want string }{
 		{"tools/call", `{}`, `{"_meta":{` + own + `}}`},
 		{"tools/call", `{"content":[{"type":"text","text":"a\nb \"c\" \u0041"}]}`, `{` + meta + `"content":[{"type":"text","text":"F(a\nb \"c\" \u0041)F"}]}`},
@@ -53,7 +55,13 @@ func TestResult(t *testing.T) {
 		{"tools/call", `{"content":[{"type":"resource_link","uri":"x:y","icons":[{"src":"javascript:x"},{"src":"https://a/b.png"}]}]}`,
 			`{` + meta + `"content":[{"type":"resource_link","uri":"x:y","icons":[{"src":"about:blank"},{"src":"https://a/b.png"}]}]}`},
 		{"tools/call", `{"content":[{"type":"resource","resource":{"uri":"UI://a/b","mimeType":"text/html;profile=mcp-app","text":"<script>"}},{"type":"resource_link","uri":"ui://a"}],"_meta":{"ui":{"resourceUri":"ui://a"},"Ui/resourceUri":"ui://a","openai/outputTemplate":"ui://a","gui":1,"uid":2}}`,
-			`{"content":[{"type":"resource","resource":{"uri":"about:blank","mimeType":"text/html;profile=mcp-app","text":"F(<script>)F"}},{"type":"resource_link","uri":"about:blank"}],"_meta":{"gui":1,"uid":2,` + own + `}}`},
+			`{"content":[{"type":"resource","resource":{"uri":"about:blank","mimeType":"text/plain","text":"F(<script>)F"}},{"type":"resource_link","uri":"about:blank"}],"_meta":{"gui":1,"uid":2,` + own + `}}`},
+		{"tools/call", `{"content":[{"type":"resource","resource":{"uri":"u\u200bi://a","mimeType":"Text/HTML+skybridge","blob":""}},{"type":"resource_link","uri":"java\u200bscript:x"},{"type":"tool_result","content":[{"resource":{"uri":"ui-app://a","mimeType":"text/html\u00ad"}}]},{"resource":{"uri":"data:text/html,x"}},{"_meta":{"ui":{"resourceUri":"ui://a"}}}],"structuredContent":{"mimeType":"text/html","u":"ui://a","v":"ui:a"}}`,
+			`{` + meta + `"content":[{"type":"resource","resource":{"uri":"about:blank","mimeType":"text/plain","blob":""}},{"type":"resource_link","uri":"about:blank"},{"type":"tool_result","content":[{"resource":{"uri":"about:blank","mimeType":"text/plain"}}]},{"resource":{"uri":"about:blank"}},{"_meta":{"ui":{"resourceUri":"about:blank"}}}],"structuredContent":{"mimeType":"text/html","u":"about:blank","v":"ui:a"}}`},
+		{"resources/read", `{"contents":[{"uri":"file:///a","mimeType":"text/html; charset=utf-8","blob":""},{"uri":"x:a","mimeType":"text/uri-list"},{"uri":"x:a","mimeType":"text/htmlx"},{"uri":"x:a","mimeType":"application/vnd.mcp-ui.remote-dom+javascript; framework=react"}]}`,
+			`{` + meta + `"contents":[{"uri":"file:///a","mimeType":"text/plain","blob":""},{"uri":"x:a","mimeType":"text/plain"},{"uri":"x:a","mimeType":"text/htmlx"},{"uri":"x:a","mimeType":"text/plain"}]}`},
+		{"tools/call", `{"content":[{"text":"` + page + `"}],"structuredContent":{"u":"` + page + `","mimeType":"` + kind + `"},"other":[{"mimeType":"` + kind + `","u":"` + page + `"}]}`, // told once, looked at each time
+			`{` + meta + `"content":[{"text":"F(` + page + `)F"}],"structuredContent":{"u":"about:blank","mimeType":"` + kind + `"},"other":[{"mimeType":"text/plain","u":"about:blank"}]}`},
 		{"resources/read", `{"contents":[{"uri":"ui://a","text":"x"},{"uri":"uid://a","text":"x"}]}`, `{` + meta + `"contents":[{"uri":"about:blank","text":"F(x)F"},{"uri":"uid://a","text":"F(x)F"}]}`},
 		{"prompts/get", `{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"ui://a","blob":""}}}]}`,
 			`{` + meta + `"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"about:blank","blob":""}}}]}`},
@@ -221,12 +229,56 @@ func FuzzResult(f *testing.F) {
 		if shape(t, m.Result) != shape(t, got) {
 			t.Errorf("%s became %s", in, got)
 		}
+		if pages(decoded(t, got)) {
+			t.Errorf("%s became %s, which leads to a page", in, got)
+		}
 		clean := raw
 		clean.Label.Integrity = gate.Clean
 		if same, _ := changed(clean, method, m.Result, ms); !reflect.DeepEqual(without(t, same), without(t, m.Result)) {
 			t.Errorf("clean: %s became %s", in, same)
 		}
 	})
+}
+
+func decoded(t *testing.T, b []byte) any {
+	var v any
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// pages reports whether a value of JSON has a string in it that leads to a page.
+func pages(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return IsPage(v)
+	case []any:
+		return slices.ContainsFunc(v, pages)
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), pages)
+	}
+	return false
+}
+
+// TestPageless has results that are not fenced: all but pages stays byte for byte.
+func TestPageless(t *testing.T) {
+	for _, one := range []struct{ method, in, want string }{
+		{"tools/call", `{"content":[{"type":"text","text":"ui://a"},{"type":"resource_link","uri":"file:///a","mimeType":"text/html"}],"x":"<|im_start|>\u0041", "n":1.0}`, ""},
+		{"tools/call", `{"content":[{"resource":{"uri":"ui:\/\/a","text":"<s>"}}]}`, `{"content":[{"resource":{"uri":"about:blank","text":"<s>"}}]}`},
+		{"tools/call", `{"content":[{"resource":{"uri":"\u0055i:/\u002fa"}}]}`, `{"content":[{"resource":{"uri":"about:blank"}}]}`},
+		{"resources/read", `{"contents":[{"uri":"x:a","mimeType":"text/html;profile=\"mcp-app\"","text":"ui://a"},{"uri":"x:a","mimeType":"text/html+skybridge"},{"uri":"x:b","mimeType":"text/html"}]}`,
+			`{"contents":[{"uri":"x:a","mimeType":"text/plain","text":"ui://a"},{"uri":"x:a","mimeType":"text/plain"},{"uri":"x:b","mimeType":"text/html"}]}`},
+		{"tools/call", `{"structuredContent":{"mimeType":"text/html+skybridge","ui://a":1,"b":"ui://b"}}`, `{"structuredContent":{"mimeType":"text/html+skybridge","ui://a":1,"b":"about:blank"}}`},
+	} {
+		got, ms := Pageless(one.method, []byte(one.in), members(t, one.in))
+		if one.want == "" {
+			one.want = one.in
+		}
+		if string(got) != one.want || !reflect.DeepEqual(ms, members(t, one.want)) {
+			t.Errorf("%s\ngot  %s\nwant %s", one.in, got, one.want)
+		}
+	}
 }
 
 // reader notes the strings that it reads of a text of JSON.

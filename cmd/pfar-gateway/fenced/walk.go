@@ -19,7 +19,7 @@ type walk struct {
 	loose  string // path, with the slash behind it; "": none
 	edits  []jsonrpc.Edit
 
-	pagesOnly bool // nothing else changes
+	trusted bool // nothing changes but pages
 
 	open    []frame
 	path    []byte // names that lead to a value, each with a slash behind it
@@ -83,7 +83,7 @@ func (w *walk) step(name string) {
 // quoted looks at the string at i, and returns where it ends.
 func (w *walk) quoted(i int) int {
 	end, told := w.reader.Again(w.b, i+1)
-	w.again = told && w.sound && !w.name && w.answer.Limit == 0 && w.loose == "" && !w.at(links) && !w.at(resources)
+	w.again = told && w.sound && !w.name && w.answer.Limit == 0 && w.loose == "" && !w.at(links) && !w.at(embedded) && !w.ofMIME()
 	var text string
 	if !w.again { // or else nothing would be done with it
 		text, end = w.reader.Text(w.b, i+1)
@@ -96,32 +96,48 @@ func (w *walk) quoted(i int) int {
 	}
 	end++
 	switch {
-	case w.pagesOnly:
-		if w.name {
-			w.step(text)
-			w.name = false
-		} else if (w.at(links) || w.at(resources)) && IsPage(text) {
-			w.put(i, end, blank)
-		}
 	case w.name:
 		w.step(text)
 		w.name = false
+		if w.trusted {
+			break
+		}
 		if cleaned, changed := w.clean(text); changed { // it must not become the name of another
 			w.renamed++
 			w.put(i, end, fmt.Sprintf("%s~%s.%d", cleaned, w.answer.ID, w.renamed))
 		}
 	case w.at(w.texts):
-		w.fence(i, end, text)
-	case strings.IndexByte(text, ':') >= 0 && (w.at(links) && !mayFollow(text) || w.at(resources) && IsPage(text)):
-		w.put(i, end, blank)
+		if !w.trusted {
+			w.fence(i, end, text)
+		}
 	case w.loose != "" && within(w.path, w.loose) && !isWord(text) && !(isAddress(text) && w.at(links)):
 		w.fence(i, end, text)
 	default:
-		if cleaned, changed := w.clean(text); changed {
-			w.put(i, end, cleaned)
-		}
+		w.other(i, end, text)
 	}
 	return end
+}
+
+// other looks at a string that no model reads as text.
+func (w *walk) other(i, end int, text string) {
+	now, changed := text, false
+	if !w.trusted {
+		now, changed = w.clean(text)
+	}
+	switch {
+	case IsPage(now), !w.trusted && strings.IndexByte(now, ':') >= 0 && (w.at(links) && !mayFollow(now) || w.at(embedded) && !mayShow(now)):
+		w.put(i, end, blank)
+	case w.ofMIME() && (IsPageType(now) || !w.trusted && mayRun(now)):
+		w.put(i, end, plainText)
+	case changed:
+		w.put(i, end, now)
+	}
+}
+
+// ofMIME reports whether the path leads to a MIME type of something that clients show.
+func (w *walk) ofMIME() bool {
+	const step = "/mimeType/"
+	return len(w.path) > len(step) && strings.EqualFold(string(w.path[len(w.path)-len(step):]), step) && !within(w.path, "structuredContent/")
 }
 
 const (
@@ -150,7 +166,7 @@ func (w *walk) clean(text string) (cleaned string, changed bool) {
 		return text, false
 	}
 	if cleaned, changed = fence.Clean(text); !changed {
-		w.sound = w.sound || w.long
+		w.sound = w.sound || w.long && !IsPage(text)
 		return cleaned, false
 	}
 	n := strings.Count(cleaned, fence.Neutral) - strings.Count(text, fence.Neutral)

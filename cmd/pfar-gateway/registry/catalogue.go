@@ -242,7 +242,7 @@ func (s *served) unknown(k Kind, what, own, name string) error {
 }
 
 // ByURI finds the server that has a resource: the first in name order that lists it, else the first with a template
-// that it fits. It returns false if there is none. What fits a template has to be written plainly.
+// that it fits. It returns false if there is none.
 func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 	among := c.serving
 	if endpoint != "" {
@@ -262,11 +262,8 @@ func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 	}
 	for _, s := range among {
 		for _, i := range s.listing[Templates] {
-			switch route := (Route{s.upstream, uri, i, s.label}); {
-			case i.Name == uri: // as a completion names it
-				return route, true, nil
-			case i.template.Match(uri) != nil:
-				return route, true, checkPlain(uri)
+			if i.Name == uri || i.template.Match(uri) != nil {
+				return Route{s.upstream, uri, i, s.label}, true, nil
 			}
 		}
 	}

@@ -29,8 +29,9 @@ func TestDefinitions(t *testing.T) {
 		`{"name":"t12","inputSchema":{"\u0024ref":"other.json"}}`, `{"name":"t13",` + schema + `,"description":"` + strings.Repeat("x", 300<<10) + `"}`,
 		registrytest.Echo, // again
 		`{"name":"t14","inputSchema":{"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}}`, `{"name":"Echo",` + schema + `}`,
+		`{"name":"t15",` + schema + `,"_meta":{"ui":{"visibility":["app"]}}}`, `{"name":"t16",` + schema + `,"_meta":{"ui":{"resourceUri":"ui://a","visibility":[]}}}`,
 	}
-	good := `{"name":"x.y-Z_1","inputSchema":{"$defs":{"a":{"properties":{"b":{"$ref":"#/$defs/a"}}}},"$ref":"#/$defs/a"},"title":"\u001b"}`
+	good := `{"name":"x.y-Z_1","inputSchema":{"$defs":{"a":{"properties":{"b":{"$ref":"#/$defs/a"}}}},"$ref":"#/$defs/a"},"title":"\u001b","_meta":{"ui":{"visibility":["model","app"]}}}`
 	r := registrytest.New(t, limits())
 	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{Lists: map[string]string{
 		"tools/list": `{"tools":[` + registrytest.Echo + `,` + strings.Join(bad, ",") + `,` + good + `]}`,

@@ -153,6 +153,9 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	}
 	switch k {
 	case Tools:
+		if ofPages(ms.Get("_meta")) {
+			return item, errors.New("it is for a page of an MCP App alone, and pages are not served")
+		}
 		if err = checkTool(item.Name, ms); err == nil && bytes.Contains(ms.Get("inputSchema"), []byte("x-mcp-header")) {
 			item.Headers = &mcp.Tool{Name: item.Name, RawInputSchema: ms.Get("inputSchema")}
 			err = mcp.ValidateParamHeaderAnnotations(item.Headers)
@@ -165,10 +168,23 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	default:
 		item.template, err = template(item.Name)
 	}
+	if mime, _ := jsonrpc.String(ms.Get("mimeType")); err == nil && fenced.IsPageType(mime) {
+		err = errPage
+	}
 	if err == nil {
 		err = checkWords(raw)
 	}
 	return item, err
+}
+
+// ofPages reports whether members of _meta say that no model is to see the tool, but the pages of its server.
+func ofPages(meta []byte) bool {
+	var is struct {
+		UI struct {
+			Visibility []string `json:"visibility"`
+		} `json:"ui"`
+	}
+	return len(meta) > 0 && json.Unmarshal(meta, &is) == nil && is.UI.Visibility != nil && !slices.Contains(is.UI.Visibility, "model")
 }
 
 // checkWords refuses what inspectors find suspicious in a definition that no owner is asked to accept, and that strangers may have
@@ -212,7 +228,7 @@ func checkTool(name string, ms jsonrpc.Members) error {
 	return nil
 }
 
-var errPage = errors.New("it is a page of an MCP App, which clients would run outside of the sandbox")
+var errPage = errors.New("it is a page of an MCP App, which a client would run outside of the sandbox")
 
 func checkURI(uri string) error {
 	if len(uri) > maxURI {
@@ -221,7 +237,7 @@ func checkURI(uri string) error {
 	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return errors.New("its uri has spaces or control characters")
 	}
-	if u, err := url.Parse(uri); err != nil || u.Scheme == "" {
+	if !absolute.MatchString(uri) {
 		return errors.New("its uri is not an absolute one")
 	}
 	if fenced.IsPage(uri) {
@@ -230,38 +246,8 @@ func checkURI(uri string) error {
 	return nil
 }
 
-// encoded is a character of a URI that is the same if it is not (RFC 3986 section 6.2.2.2).
-var encoded = regexp.MustCompile(`%(?i:2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)`)
-
-// checkPlain refuses a URI that can be written in another way for the same resource: an owner's rules go by how it is written.
-func checkPlain(uri string) error {
-	scheme, rest, _ := strings.Cut(uri, ":")
-	switch {
-	case scheme != strings.ToLower(scheme):
-		return unplain(uri, "its scheme has capital letters")
-	case encoded.MatchString(uri):
-		return unplain(uri, "%"+encoded.FindString(uri)[1:]+" is a character that need not be encoded")
-	case strings.HasPrefix(rest, "////"), scheme == "file" && strings.Contains(strings.TrimPrefix(rest, "//"), "//"):
-		return unplain(uri, "a part of its path is empty")
-	}
-	for range maxEncodings {
-		if slices.ContainsFunc(strings.FieldsFunc(rest, func(r rune) bool { return strings.ContainsRune(`/\?#&=;`, r) }), func(part string) bool { return part == "." || part == ".." }) {
-			return unplain(uri, `a part of it is "." or ".."`)
-		}
-		plain, err := url.PathUnescape(rest)
-		if err != nil || plain == rest {
-			return nil
-		}
-		rest = plain
-	}
-	return unplain(uri, "it is encoded again and again")
-}
-
-const maxEncodings = 4
-
-func unplain(uri, why string) error {
-	return jsonrpc.Errorf(mcp.INVALID_PARAMS, "the uri %.200q could be written more plainly, as it has to be: %s", uri, why)
-}
+// absolute is a URI with a scheme (RFC 3986 section 3); nobody but its server reads the rest.
+var absolute = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 
 func template(text string) (*uritemplate.Template, error) {
 	if len(text) > maxURI/2 {

@@ -267,7 +267,7 @@ func (x *exchange) received(ctx context.Context, up *registry.Upstream, t target
 		return reply{}, x.unseeable(up, err)
 	}
 	if !x.pass.Strange() {
-		re.result, re.members = fenced.Pageless(re.result, re.members)
+		re.result, re.members = fenced.Pageless(x.msg.Method, re.result, re.members)
 		return labelled(up, atLeast(t.Label, x.pass.Label().Confidentiality), re), nil
 	}
 	edits, ok := x.pass.Result(ctx, x.msg.Method, re.result, re.members)

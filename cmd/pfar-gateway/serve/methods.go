@@ -295,15 +295,19 @@ func (x *exchange) resource() (string, registry.Route, error) {
 		if x.modern {
 			code = mcp.INVALID_PARAMS
 		}
-		why := "no server has the resource %.200q"
-		if fenced.IsPage(uri) {
-			why = "%.200q is a page of an MCP App, which would run outside of the sandbox: pfar serves none"
-		}
-		e := jsonrpc.Errorf(code, why, uri)
+		e := jsonrpc.Errorf(code, "%s", missing(uri))
 		e.Data = fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))
 		err = e
 	}
 	return uri, route, err
+}
+
+// missing says why a resource is not to be had.
+func missing(uri string) string {
+	if fenced.IsPage(uri) {
+		return fmt.Sprintf("%.200q is a page of an MCP App, which a client would run outside of the sandbox: pfar serves none", uri)
+	}
+	return fmt.Sprintf("no server has the resource %.200q", uri)
 }
 
 func (x *exchange) read(ctx context.Context) (reply, error) {
@@ -349,7 +353,7 @@ func (x *exchange) completion(ctx context.Context) (reply, error) {
 		return x.reach(ctx, func() (target, error) {
 			route, ok, err := x.catalogue().ByURI(x.endpoint, uri)
 			if err == nil && !ok {
-				err = invalidParams("no server has the resource %.200q", uri)
+				err = invalidParams("%s", missing(uri))
 			}
 			t := resourceOf(route)
 			t.reads = true
