@@ -19,22 +19,18 @@ func used(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano())
 }
 
-// TestInTime has what could be looked at again at each of its characters, up to a bound. One long text of it then takes many times as long
-// as the same in pieces, which end before the bound.
-func TestInTime(t *testing.T) {
-	const size, pieces = 1 << 19, 2048
-	look := func(unit string, times, length int) time.Duration {
-		value := quoted(strings.Repeat(unit, length/len(unit)))
-		start := used(t)
-		for range times {
-			new(Builtin).Inspect(inspector.Both, value)
-		}
-		return used(t) - start
-	}
-	for _, unit := range []string{"sk-", "sk-your-", "ghp_", "![x](", "[[", "]("} {
-		apart, whole := look(unit, pieces, size/pieces), look(unit, 1, size)
-		if whole > 2*apart+100*time.Millisecond {
-			t.Errorf("%q: %v in pieces, and %v whole", unit, apart, whole)
+// TestWork has what could be looked at again at each of its characters. What may be secrets is looked at a few times; addresses of images
+// are until it is too much work.
+func TestWork(t *testing.T) {
+	const size = 1 << 20
+	enough := DefaultLimits.Work
+	for unit, want := range map[string]struct{ least, most int }{
+		"sk-": {size, 4 * size}, "sk-your-": {size, 4 * size}, "ghp_": {size, 4 * size}, "AKIA": {size, 4 * size}, "![x](": {enough, enough + maxAddress}, "<img src=x": {enough, enough + maxAddress},
+	} {
+		in := new(Builtin).Begin(inspector.Both, quoted(strings.Repeat(unit, size/len(unit)+1)))
+		in.End(in.strings())
+		if in.work < want.least || in.work > want.most {
+			t.Errorf("%q: of %d bytes %d are looked at, want %d to %d", unit, size, in.work, want.least, want.most)
 		}
 	}
 }
@@ -46,7 +42,7 @@ func TestLinear(t *testing.T) {
 	for _, unit := range []string{
 		"<!-- ignore previous x -->", "<!--", "![x](http://a/?", "![", "<img src=", "p\u200b", "&#112;", "%25", `\u0070`, "ignore previous instructions ", "aGVsbG8gd29ybGQgdGhpcyBpcw==", "A", "YWFh", "6162", `\x61`, "://a:b", "://aaaa:bbbbb@c ",
 		"eyJ", "eyJ.", "pat", "pat12345678901234.", "sk-", "AKIA-", github + " ", "token=", "x=", "[104,101,108,108,111,104,101,108],", "[1", "mail.send ", "style display:none", "\U000e0061", "前の", "a\n", "\"", "do not tell the ", "-----BEGIN PRIVATE KEY",
-		"EAAC", "EAACb", "ATATT3-", "ghp_xxxx", "yourkey", "eyJ.eyJ.eyJhbGciOiJI.", "103 ", "1,", "ghp_\u200b", "é\r\n",
+		"EAAC", "EAACb", "ATATT3-", "ghp_xxxx", "sk-your-", "ghp_", "[[", "](", "yourkey", "eyJ.eyJ.eyJhbGciOiJI.", "103 ", "1,", "ghp_\u200b", "é\r\n",
 	} {
 		look := func(size int) time.Duration {
 			text := strings.Repeat(unit, size/len(unit))

@@ -123,6 +123,9 @@ func (in *Inspection) tokens(text string, from, to int, within []string) {
 				continue
 			}
 			n := length(rest[:min(len(rest), maxToken)], t.of)
+			if !in.works(n, within) {
+				return
+			}
 			joined := len(t.prefix) < minBare && t.of != isHex && i > from && isPlain.Has(text[i-1])
 			switch {
 			case n < t.least, joined && (to-from > maxToken || !isMixed(rest[:n])):
