@@ -232,6 +232,9 @@ func FuzzResult(f *testing.F) {
 		if pages(decoded(t, got)) {
 			t.Errorf("%s became %s, which leads to a page", in, got)
 		}
+		if got, now := Pageless("tools/list", m.Result, ms); pages(decoded(t, got)) || !reflect.DeepEqual(now, members(t, string(got))) || !pages(decoded(t, m.Result)) && mimeless(m.Result) && !bytes.Equal(got, m.Result) {
+			t.Errorf("%s became %s", in, got)
+		}
 		clean := raw
 		clean.Label.Integrity = gate.Clean
 		if same, _ := changed(clean, method, m.Result, ms); !reflect.DeepEqual(without(t, same), without(t, m.Result)) {
@@ -246,6 +249,11 @@ func decoded(t *testing.T, b []byte) any {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// mimeless reports whether there is no MIME type in a text of JSON.
+func mimeless(b []byte) bool {
+	return !bytes.Contains(bytes.ToLower(b), []byte("type")) && !bytes.Contains(b, []byte(`\u`))
 }
 
 // pages reports whether a value of JSON has a string in it that leads to a page.
@@ -264,8 +272,9 @@ func pages(v any) bool {
 // TestPageless has results that are not fenced: all but pages stays byte for byte.
 func TestPageless(t *testing.T) {
 	for _, one := range []struct{ method, in, want string }{
-		{"tools/call", `{"content":[{"type":"text","text":"ui://a"},{"type":"resource_link","uri":"file:///a","mimeType":"text/html"}],"x":"<|im_start|>\u0041", "n":1.0}`, ""},
+		{"tools/call", `{"content":[{"type":"text","text":"ui://a"},{"type":"resource_link","uri":"file:///a","mimeType":"text/html"}],"ui":"://","x":"<|im_start|>\u0041", "n":1.0}`, ""},
 		{"tools/call", `{"content":[{"resource":{"uri":"ui:\/\/a","text":"<s>"}}]}`, `{"content":[{"resource":{"uri":"about:blank","text":"<s>"}}]}`},
+		{"tools/call", `{"content":[{"resource":{"uri":"https://ui://a"}},{"resource":{"uri":"Ui-App://a"}}]}`, `{"content":[{"resource":{"uri":"https://ui://a"}},{"resource":{"uri":"about:blank"}}]}`},
 		{"tools/call", `{"content":[{"resource":{"uri":"\u0055i:/\u002fa"}}]}`, `{"content":[{"resource":{"uri":"about:blank"}}]}`},
 		{"resources/read", `{"contents":[{"uri":"x:a","mimeType":"text/html;profile=\"mcp-app\"","text":"ui://a"},{"uri":"x:a","mimeType":"text/html+skybridge"},{"uri":"x:b","mimeType":"text/html"}]}`,
 			`{"contents":[{"uri":"x:a","mimeType":"text/plain","text":"ui://a"},{"uri":"x:a","mimeType":"text/plain"},{"uri":"x:b","mimeType":"text/html"}]}`},
@@ -277,6 +286,19 @@ func TestPageless(t *testing.T) {
 		}
 		if string(got) != one.want || !reflect.DeepEqual(ms, members(t, one.want)) {
 			t.Errorf("%s\ngot  %s\nwant %s", one.in, got, one.want)
+		}
+	}
+}
+
+// TestPagesAnywhere has one behind so many bytes.
+func TestPagesAnywhere(t *testing.T) {
+	for n := range 300 {
+		before := `{"a":"` + strings.Repeat("u", n)
+		for in, want := range map[string]string{`"}`: `"}`, `","b":"Ui://a"}`: `","b":"about:blank"}`, `","b":"\u0075i://a"}`: `","b":"about:blank"}`, `","b":"ui-app:\/\/a"}`: `","b":"about:blank"}`,
+			`","mimeType":"text/html+skybridge"}`: `","mimeType":"text/html+skybridge"}`, `","b":{"mimeType":"a;MCP-ui"}}`: `","b":{"mimeType":"text/plain"}}`} {
+			if got, _ := Pageless("tools/call", []byte(before+in), members(t, before+in)); string(got) != before+want {
+				t.Errorf("%d: %s", n, got)
+			}
 		}
 	}
 }

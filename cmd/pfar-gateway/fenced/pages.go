@@ -1,13 +1,15 @@
 package fenced
 
 import (
-	"bytes"
+	"math/bits"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/policies/scan"
 )
 
 // A page is HTML of a server's that a client runs beside the conversation: of MCP Apps (SEP-1865), of mcp-ui, of OpenAI's Apps SDK. It
@@ -53,7 +55,7 @@ func Theirs(name []byte) bool {
 // Pageless returns the result of a request that is not fenced, and its members: as it came, but that nothing in it is a page or leads to
 // one.
 func Pageless(method string, result []byte, ms jsonrpc.Members) ([]byte, jsonrpc.Members) {
-	if !slices.ContainsFunc(hints, func(hint []byte) bool { return bytes.Contains(result, hint) }) {
+	if !mayHavePages(result) {
 		return result, ms
 	}
 	w := walk{b: result, texts: texts[mcp.MCPMethod(method)], trusted: true, end: len(result)}
@@ -65,5 +67,37 @@ func Pageless(method string, result []byte, ms jsonrpc.Members) ([]byte, jsonrpc
 	return pageless, ms
 }
 
-// hints are what the address or the MIME type of a page has in it, however its characters are escaped.
-var hints = [][]byte{[]byte("://"), []byte(`:\/`), []byte(`\u00`), []byte("mcp"), []byte("skybridge")}
+// hints are what a result with a page has one of, in whatever letters: of its address, its MIME type, or an escape.
+var hints = []string{"ui://", `ui:\/`, "app://", `app:\/`, "mcp-", "+mcp", "+skybridge", `\u00`}
+
+var hintWords = func() (w scan.Words) {
+	for group, hint := range hints {
+		w.Add(hint, group)
+	}
+	return w
+}()
+
+// mayHavePages is a first look, as few results have any.
+func mayHavePages(result []byte) bool {
+	text := unsafe.String(unsafe.SliceData(result), len(result))
+	var marks [scan.Ahead]uint64
+	for at := 0; at < len(text); {
+		for _, m := range marks[:hintWords.Mark(marks[:], text, at)] {
+			if m == ^uint64(0) && len(text)-at > 2*scan.Block { // a machine that does not look for words
+				return true
+			}
+			for ; m != 0; m &= m - 1 {
+				i := at + bits.TrailingZeros64(m)
+				if i >= len(text) { // the last words are marked to the end of their block
+					break
+				}
+				rest := text[i:]
+				if slices.ContainsFunc(hints, func(hint string) bool { return len(rest) >= len(hint) && strings.EqualFold(rest[:len(hint)], hint) }) {
+					return true
+				}
+			}
+			at += scan.Block
+		}
+	}
+	return false
+}

@@ -96,20 +96,17 @@ func (w *walk) quoted(i int) int {
 	}
 	end++
 	switch {
+	case w.trusted:
+		w.pageless(i, end, text)
 	case w.name:
 		w.step(text)
 		w.name = false
-		if w.trusted {
-			break
-		}
 		if cleaned, changed := w.clean(text); changed { // it must not become the name of another
 			w.renamed++
 			w.put(i, end, fmt.Sprintf("%s~%s.%d", cleaned, w.answer.ID, w.renamed))
 		}
 	case w.at(w.texts):
-		if !w.trusted {
-			w.fence(i, end, text)
-		}
+		w.fence(i, end, text)
 	case w.loose != "" && within(w.path, w.loose) && !isWord(text) && !(isAddress(text) && w.at(links)):
 		w.fence(i, end, text)
 	default:
@@ -120,17 +117,27 @@ func (w *walk) quoted(i int) int {
 
 // other looks at a string that no model reads as text.
 func (w *walk) other(i, end int, text string) {
-	now, changed := text, false
-	if !w.trusted {
-		now, changed = w.clean(text)
-	}
+	now, changed := w.clean(text)
 	switch {
-	case IsPage(now), !w.trusted && strings.IndexByte(now, ':') >= 0 && (w.at(links) && !mayFollow(now) || w.at(embedded) && !mayShow(now)):
+	case IsPage(now), strings.IndexByte(now, ':') >= 0 && (w.at(links) && !mayFollow(now) || w.at(embedded) && !mayShow(now)):
 		w.put(i, end, blank)
-	case w.ofMIME() && (IsPageType(now) || !w.trusted && mayRun(now)):
+	case w.ofMIME() && mayRun(now):
 		w.put(i, end, plainText)
 	case changed:
 		w.put(i, end, now)
+	}
+}
+
+// pageless looks at a string that stays, unless it is of a page.
+func (w *walk) pageless(i, end int, text string) {
+	switch {
+	case w.name:
+		w.step(text)
+		w.name = false
+	case IsPage(text) && !w.at(w.texts):
+		w.put(i, end, blank)
+	case w.ofMIME() && IsPageType(text):
+		w.put(i, end, plainText)
 	}
 }
 
