@@ -180,6 +180,11 @@ func TestDoctor(t *testing.T) {
 			file(h, "run/systemd/system/x", "")
 			h.records = func(dir string) []string { return []string{dir + "/gateway-000001.jsonl"} }
 		}, nil},
+		{"records that can be changed", func(h *host) {
+			file(h, "run/systemd/system/x", "")
+			h.records = func(dir string) []string { return []string{dir + "/a.jsonl", dir + "/b.jsonl"} }
+			h.sealed = func(path string) (bool, error) { return strings.HasSuffix(path, "a.jsonl"), nil }
+		}, []string{"audit warn: /var/lib/pfar/audit/b.jsonl is not append-only|Put /var/lib/pfar on a file system"}},
 		{"port taken", func(h *host) { h.listen = func(string) error { return syscall.EADDRINUSE } }, []string{"endpoint warn: another program|--listen"}},
 		{"port forbidden", func(h *host) { h.listen = func(string) error { return syscall.EACCES } }, []string{"endpoint fail: permission denied|"}},
 	}

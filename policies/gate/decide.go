@@ -122,7 +122,7 @@ func (r *Rule) fits(s Session, c Call) bool {
 		(len(r.Clients) == 0 || matchAny(r.Clients, c.Client)) &&
 		(len(r.Servers) == 0 || matchAny(r.Servers, c.Server)) &&
 		(len(r.Methods) == 0 || matchAny(r.Methods, c.Method)) &&
-		(len(r.Tools) == 0 || slices.ContainsFunc(spellings(c.Name), func(name string) bool { return matchAny(r.Tools, name) }))
+		(len(r.Tools) == 0 || slices.ContainsFunc(r.Tools, func(p Pattern) bool { return p.names(c.Name) }))
 }
 
 // declassified is how secret what the call carries counts, and the flows by which that is less than it is. They count if

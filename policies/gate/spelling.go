@@ -9,18 +9,34 @@ import (
 // maxEncodings is how many times a URI is decoded, at most.
 const maxEncodings = 4
 
-// spellings are the ways in which rules look at what is called: a name is as it is, and a URI also as the programs that open it may read it
-// (RFC 3986 section 6): decoded, in small letters up to its path, without "..", and without what stands behind the path. A rule makes
-// stricter only, so that one of them is enough for it to fit.
-func spellings(name string) []string {
-	scheme, rest, ok := strings.Cut(name, ":")
-	if !ok {
-		return []string{name}
+// names reports whether a rule with this pattern is about what has this name. A URI may be written in many ways (RFC 3986 section 6): it is
+// enough that one of them fits, for a rule only makes stricter.
+func (p Pattern) names(name string) bool {
+	if p.Match(name) {
+		return true
 	}
-	all := []string{name}
-	for range maxEncodings {
-		for _, end := range []int{len(rest), strings.IndexAny(rest+"?", "?#")} {
-			all = append(all, plain(strings.ToLower(scheme), rest[:min(end, len(rest))]))
+	if !strings.Contains(name, ":") || !strings.Contains(string(p), ":") {
+		return false
+	}
+	all := spellings(name, "?#\x00")
+	for _, p := range spellings(string(p), "") {
+		if slices.ContainsFunc(all, Pattern(p).Match) {
+			return true
+		}
+	}
+	return false
+}
+
+// spellings are the ways in which programs that open a URI may read it: decoded, in small letters up to its path, without "..", and without
+// what stands behind one of these characters.
+func spellings(uri, ends string) []string {
+	scheme, rest, _ := strings.Cut(uri, ":")
+	scheme = strings.ToLower(scheme)
+	var all []string
+	for range maxEncodings + 1 {
+		all = append(all, plain(scheme, rest))
+		if end := strings.IndexAny(rest, ends); end >= 0 {
+			all = append(all, plain(scheme, rest[:end]))
 		}
 		decoded := decode(rest)
 		if decoded == rest {
@@ -28,35 +44,36 @@ func spellings(name string) []string {
 		}
 		rest = decoded
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
 }
 
 // plain is a URI in small letters up to its path, which has no empty parts, and none that lead up.
 func plain(scheme, rest string) string {
 	rest = strings.ReplaceAll(rest, `\`, "/")
+	web := scheme == "http" || scheme == "https" || scheme == "ws" || scheme == "wss"
+	if web { // browsers do not count the slashes (WHATWG URL, special authority slashes state)
+		rest = "//" + strings.TrimLeft(rest, "/")
+	}
 	authority, ok := strings.CutPrefix(rest, "//")
 	where := rest
-	switch k := strings.IndexByte(authority, '/'); {
-	case !ok:
-		authority = ""
-	case k < 0:
-		authority, where = strings.ToLower(authority), ""
-	default:
-		authority, where = strings.ToLower(authority[:k]), authority[k:]
+	if ok {
+		where = ""
+		if k := strings.IndexAny(authority, "/?#"); k >= 0 {
+			authority, where = authority[:k], authority[k:]
+		}
+		authority = strings.ToLower(authority[strings.LastIndexByte(authority, '@')+1:])
+		authority = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(authority, ":443"), ":80"), ".")
 	}
 	if scheme == "file" { // of this machine, whichever name it has
 		authority, ok = "", true
 	}
-	authority = authority[strings.LastIndexByte(authority, '@')+1:]
-	authority = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(authority, ":443"), ":80"), ".")
 	switch {
-	case ok && where == "":
+	case !ok:
+		return scheme + ":" + path.Clean(where)
+	case where == "" && !web:
 		return scheme + "://" + authority
-	case ok:
-		return scheme + "://" + authority + path.Clean("/"+where)
 	}
-	return scheme + ":" + path.Clean(where)
+	return scheme + "://" + authority + path.Clean("/"+where)
 }
 
 // decode undoes percent-encoding, and leaves what is none as it stands.

@@ -362,9 +362,10 @@ func (in *Inspection) add(kind string, severity Severity, within []string, excer
 	in.findings = append(in.findings, f)
 }
 
-// conceal takes out of the findings what may show a secret that another of them is about, whole or in part.
+// conceal takes out of the findings what may show a secret that another of them is about, whole or in part; or any, if not all was looked
+// through.
 func (in *Inspection) conceal() {
-	if !slices.ContainsFunc(in.findings, Finding.Secret) {
+	if !slices.ContainsFunc(in.findings, func(f Finding) bool { return f.Secret() || f.Kind == tooMuchWork }) {
 		return
 	}
 	for i := range in.findings {
@@ -372,7 +373,7 @@ func (in *Inspection) conceal() {
 		if in.named {
 			f.Place = ""
 		}
-		if !f.Secret() {
+		if !f.Secret() && f.Kind != tooMuchWork {
 			f.Excerpt, f.Digest = "", ""
 		}
 	}

@@ -25,7 +25,7 @@ func TestWork(t *testing.T) {
 	const size = 1 << 20
 	enough := DefaultLimits.Work
 	for unit, want := range map[string]struct{ least, most int }{
-		"sk-": {size, 4 * size}, "sk-your-": {size, 4 * size}, "ghp_": {size, 4 * size}, "AKIA": {size, 4 * size}, "![x](": {enough, enough + maxAddress}, "<img src=x": {enough, enough + maxAddress},
+		"sk-": {3 * size / 2, 4 * size}, "sk-your-": {3 * size / 2, 4 * size}, "ghp_": {3 * size / 2, 4 * size}, "AKIA": {3 * size / 2, 4 * size}, "![x](": {enough, enough + maxAddress}, "<img src=x": {enough, enough + maxAddress},
 	} {
 		in := new(Builtin).Begin(inspector.Both, quoted(strings.Repeat(unit, size/len(unit)+1)))
 		in.End(in.strings())

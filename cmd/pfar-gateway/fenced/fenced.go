@@ -201,25 +201,29 @@ const blank = "about:blank"
 // mayFollow reports whether an address is none that reads files, runs scripts or holds what it shows.
 func mayFollow(uri string) bool { return mayShow(uri) && scheme(uri) != "file" }
 
-// mayShow reports whether an address of what is shown is none that runs scripts or holds something else.
+// mayShow reports whether an address of what is shown is none that runs scripts or holds something else. data://config is a name, as
+// servers give their resources, and no data.
 func mayShow(uri string) bool {
 	switch scheme(uri) {
-	case "javascript", "data", "vbscript", "blob", "filesystem", "view-source":
+	case "javascript", "vbscript", "view-source":
 		return false
+	case "data", "blob", "filesystem":
+		_, rest, _ := strings.Cut(uri, ":")
+		return strings.HasPrefix(rest, "//")
 	}
 	return true
 }
 
 // scheme returns the scheme of a URI in small letters; "" if it has none.
 func scheme(uri string) string {
-	head, _, ok := strings.Cut(uri[:min(len(uri), 64)], ":")
-	if !ok {
-		return ""
-	}
-	return strings.ToLower(strings.Map(func(r rune) rune {
-		if r <= ' ' || r == 0x7f { // browsers pass over them
-			return -1
+	var head []byte
+	for i := 0; i < len(uri) && len(head) < 64; i++ {
+		switch c := uri[i]; {
+		case c == ':':
+			return strings.ToLower(string(head))
+		case c > ' ' && c != 0x7f: // browsers pass over those
+			head = append(head, c)
 		}
-		return r
-	}, head))
+	}
+	return ""
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -56,12 +55,12 @@ func TestResult(t *testing.T) {
 			`{` + meta + `"content":[{"type":"resource_link","uri":"x:y","icons":[{"src":"about:blank"},{"src":"https://a/b.png"}]}]}`},
 		{"tools/call", `{"content":[{"type":"resource","resource":{"uri":"UI://a/b","mimeType":"text/html;profile=mcp-app","text":"<script>"}},{"type":"resource_link","uri":"ui://a"}],"_meta":{"ui":{"resourceUri":"ui://a"},"Ui/resourceUri":"ui://a","openai/outputTemplate":"ui://a","gui":1,"uid":2}}`,
 			`{"content":[{"type":"resource","resource":{"uri":"about:blank","mimeType":"text/plain","text":"F(<script>)F"}},{"type":"resource_link","uri":"about:blank"}],"_meta":{"gui":1,"uid":2,` + own + `}}`},
-		{"tools/call", `{"content":[{"type":"resource","resource":{"uri":"u\u200bi://a","mimeType":"Text/HTML+skybridge","blob":""}},{"type":"resource_link","uri":"java\u200bscript:x"},{"type":"tool_result","content":[{"resource":{"uri":"ui-app://a","mimeType":"text/html\u00ad"}}]},{"resource":{"uri":"data:text/html,x"}},{"_meta":{"ui":{"resourceUri":"ui://a"}}}],"structuredContent":{"mimeType":"text/html","u":"ui://a","v":"ui:a"}}`,
-			`{` + meta + `"content":[{"type":"resource","resource":{"uri":"about:blank","mimeType":"text/plain","blob":""}},{"type":"resource_link","uri":"about:blank"},{"type":"tool_result","content":[{"resource":{"uri":"about:blank","mimeType":"text/plain"}}]},{"resource":{"uri":"about:blank"}},{"_meta":{"ui":{"resourceUri":"about:blank"}}}],"structuredContent":{"mimeType":"text/html","u":"about:blank","v":"ui:a"}}`},
+		{"tools/call", `{"content":[{"type":"resource","resource":{"uri":"u\u200bi://a","mimeType":"Text/HTML+skybridge","blob":""}},{"type":"resource_link","uri":"java\u200bscript:x"},{"type":"tool_result","content":[{"resource":{"uri":"ui-app://a","mimeType":"text/html\u00ad"}}]},{"resource":{"uri":"data:text/html,x"}},{"resource":{"uri":"data://config"}},{"resource":{"uri":"javascript://x"}},{"_meta":{"ui":{"resourceUri":"ui://a"}}}],"structuredContent":{"mimeType":"text/html","u":"ui://a","v":"ui:a"}}`,
+			`{` + meta + `"content":[{"type":"resource","resource":{"uri":"about:blank","mimeType":"text/plain","blob":""}},{"type":"resource_link","uri":"about:blank"},{"type":"tool_result","content":[{"resource":{"uri":"about:blank","mimeType":"text/plain"}}]},{"resource":{"uri":"about:blank"}},{"resource":{"uri":"data://config"}},{"resource":{"uri":"about:blank"}},{"_meta":{"ui":{"resourceUri":"about:blank"}}}],"structuredContent":{"mimeType":"text/html","u":"ui://a","v":"ui:a"}}`},
 		{"resources/read", `{"contents":[{"uri":"file:///a","mimeType":"text/html; charset=utf-8","blob":""},{"uri":"x:a","mimeType":"text/uri-list"},{"uri":"x:a","mimeType":"text/htmlx"},{"uri":"x:a","mimeType":"application/vnd.mcp-ui.remote-dom+javascript; framework=react"}]}`,
 			`{` + meta + `"contents":[{"uri":"file:///a","mimeType":"text/plain","blob":""},{"uri":"x:a","mimeType":"text/plain"},{"uri":"x:a","mimeType":"text/htmlx"},{"uri":"x:a","mimeType":"text/plain"}]}`},
-		{"tools/call", `{"content":[{"text":"` + page + `"}],"structuredContent":{"u":"` + page + `","mimeType":"` + kind + `"},"other":[{"mimeType":"` + kind + `","u":"` + page + `"}]}`, // told once, looked at each time
-			`{` + meta + `"content":[{"text":"F(` + page + `)F"}],"structuredContent":{"u":"about:blank","mimeType":"` + kind + `"},"other":[{"mimeType":"text/plain","u":"about:blank"}]}`},
+		{"tools/call", `{"content":[{"text":"` + page + `"}],"structuredContent":{"uri":"` + page + `","mimeType":"` + kind + `"},"other":[{"mimeType":"` + kind + `","uri":"` + page + `"}]}`, // told once, looked at each time
+			`{` + meta + `"content":[{"text":"F(` + page + `)F"}],"structuredContent":{"uri":"` + page + `","mimeType":"` + kind + `"},"other":[{"mimeType":"text/plain","uri":"about:blank"}]}`},
 		{"resources/read", `{"contents":[{"uri":"ui://a","text":"x"},{"uri":"uid://a","text":"x"}]}`, `{` + meta + `"contents":[{"uri":"about:blank","text":"F(x)F"},{"uri":"uid://a","text":"F(x)F"}]}`},
 		{"prompts/get", `{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"ui://a","blob":""}}}]}`,
 			`{` + meta + `"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"about:blank","blob":""}}}]}`},
@@ -201,7 +200,7 @@ func TestDefinition(t *testing.T) {
 // with the number only ours.
 func FuzzResult(f *testing.F) {
 	for _, s := range []string{`{"content":[{"type":"text","text":"a\u200b\"\\"}]}`, `{"structuredContent":{"a":"[INST]"},"_meta":{"pfar/x":1}}`, `{"content":[{"uri":"file:x","te\u0078t":"\ud83d\ude00\ud83d"}]}`,
-		`{"contents":[[[{}]],{"text":{"text":"a"}}]}`, `{"_meta":[],"messages":{"a":{"content":{"text":"` + id + `"}}}}`} {
+		`{"contents":[[[{}]],{"text":{"text":"a"}}]}`, `{"contents":[{"uri":"ui:/\/a"},{"resourceUri":"u\u200bi-app://"},{"mimeType":"text/html"}]}`, `{"_meta":[],"messages":{"a":{"content":{"text":"` + id + `"}}}}`} {
 		f.Add(s, "tools/call")
 		f.Add(s, "prompts/get")
 	}
@@ -232,7 +231,7 @@ func FuzzResult(f *testing.F) {
 		if pages(decoded(t, got)) {
 			t.Errorf("%s became %s, which leads to a page", in, got)
 		}
-		if got, now := Pageless("tools/list", m.Result, ms); pages(decoded(t, got)) || !reflect.DeepEqual(now, members(t, string(got))) || !pages(decoded(t, m.Result)) && mimeless(m.Result) && !bytes.Equal(got, m.Result) {
+		if got, now := Pageless("tools/list", m.Result, ms); pages(decoded(t, got)) || !reflect.DeepEqual(now, members(t, string(got))) || !bytes.Contains(m.Result, []byte("ui")) && mimeless(m.Result) && !bytes.Equal(got, m.Result) {
 			t.Errorf("%s became %s", in, got)
 		}
 		clean := raw
@@ -256,15 +255,21 @@ func mimeless(b []byte) bool {
 	return !bytes.Contains(bytes.ToLower(b), []byte("type")) && !bytes.Contains(b, []byte(`\u`))
 }
 
-// pages reports whether a value of JSON has a string in it that leads to a page.
+// pages reports whether an address in a value of JSON leads to a page, but for data.
 func pages(v any) bool {
 	switch v := v.(type) {
-	case string:
-		return IsPage(v)
 	case []any:
 		return slices.ContainsFunc(v, pages)
 	case map[string]any:
-		return slices.ContainsFunc(slices.Collect(maps.Values(v)), pages)
+		for name, value := range v {
+			uri, _ := value.(string)
+			if strings.EqualFold(name, "structuredContent") {
+				continue
+			}
+			if IsPage(uri) && (strings.EqualFold(name, "uri") || strings.EqualFold(name, "resourceUri")) || pages(value) {
+				return true
+			}
+		}
 	}
 	return false
 }
@@ -278,7 +283,8 @@ func TestPageless(t *testing.T) {
 		{"tools/call", `{"content":[{"resource":{"uri":"\u0055i:/\u002fa"}}]}`, `{"content":[{"resource":{"uri":"about:blank"}}]}`},
 		{"resources/read", `{"contents":[{"uri":"x:a","mimeType":"text/html;profile=\"mcp-app\"","text":"ui://a"},{"uri":"x:a","mimeType":"text/html+skybridge"},{"uri":"x:b","mimeType":"text/html"}]}`,
 			`{"contents":[{"uri":"x:a","mimeType":"text/plain","text":"ui://a"},{"uri":"x:a","mimeType":"text/plain"},{"uri":"x:b","mimeType":"text/html"}]}`},
-		{"tools/call", `{"structuredContent":{"mimeType":"text/html+skybridge","ui://a":1,"b":"ui://b"}}`, `{"structuredContent":{"mimeType":"text/html+skybridge","ui://a":1,"b":"about:blank"}}`},
+		{"tools/call", `{"structuredContent":{"mimeType":"text/html+skybridge","ui://a":1,"uri":"ui://b"},"_meta":{"a":{"x/resourceUri":"ui://a"},"text":"ui://a"}}`, `{"structuredContent":{"mimeType":"text/html+skybridge","ui://a":1,"uri":"ui://b"},"_meta":{"a":{"x/resourceUri":"about:blank"},"text":"ui://a"}}`},
+		{"tools/call", `{"content":[{"resource":{"uri":"ui:/\/a"}},{"resource":{"uri":"ui-app:/\/a"}}],"inputRequests":{"k":{"params":{"message":"ui://a"}}}}`, `{"content":[{"resource":{"uri":"about:blank"}},{"resource":{"uri":"about:blank"}}],"inputRequests":{"k":{"params":{"message":"ui://a"}}}}`},
 	} {
 		got, ms := Pageless(one.method, []byte(one.in), members(t, one.in))
 		if one.want == "" {
@@ -294,8 +300,8 @@ func TestPageless(t *testing.T) {
 func TestPagesAnywhere(t *testing.T) {
 	for n := range 300 {
 		before := `{"a":"` + strings.Repeat("u", n)
-		for in, want := range map[string]string{`"}`: `"}`, `","b":"Ui://a"}`: `","b":"about:blank"}`, `","b":"\u0075i://a"}`: `","b":"about:blank"}`, `","b":"ui-app:\/\/a"}`: `","b":"about:blank"}`,
-			`","mimeType":"text/html+skybridge"}`: `","mimeType":"text/html+skybridge"}`, `","b":{"mimeType":"a;MCP-ui"}}`: `","b":{"mimeType":"text/plain"}}`} {
+		for in, want := range map[string]string{`"}`: `"}`, `","uri":"Ui://a"}`: `","uri":"about:blank"}`, `","uri":"\u0075i://a"}`: `","uri":"about:blank"}`, `","uri":"ui-app:/\/a"}`: `","uri":"about:blank"}`,
+			`","mimeType":"text/html+skybridge"}`: `","mimeType":"text/plain"}`, `","b":{"mimeType":"a;MCP-ui"}}`: `","b":{"mimeType":"text/plain"}}`} {
 			if got, _ := Pageless("tools/call", []byte(before+in), members(t, before+in)); string(got) != before+want {
 				t.Errorf("%d: %s", n, got)
 			}

@@ -14,12 +14,16 @@ import (
 
 // A page is HTML of a server's that a client runs beside the conversation: of MCP Apps (SEP-1865), of mcp-ui, of OpenAI's Apps SDK. It
 // calls tools, speaks to the model, and reaches the hosts that the server names, all of which neither its owner nor egress nor the gate
-// sees. So no client gets any.
+// sees. So none is in a list or a result.
 
 // IsPage reports whether a resource with this URI is one.
 func IsPage(uri string) bool {
-	head := strings.ToLower(uri[:min(len(uri), 16)])
-	return strings.HasPrefix(head, "ui://") || strings.HasPrefix(head, "ui-app://")
+	return begins(uri, "ui://") || begins(uri, "ui-app://")
+}
+
+// begins reports whether a text begins with some ASCII, in whatever letters.
+func begins(text, with string) bool {
+	return len(text) >= len(with) && strings.EqualFold(text[:len(with)], with)
 }
 
 // IsPageType reports whether a resource of this MIME type is one.
@@ -46,7 +50,7 @@ func Theirs(name []byte) bool {
 	switch name := strings.ToLower(string(name)); {
 	case strings.HasPrefix(name, "pfar/"):
 		return false
-	case name == "ui", strings.HasPrefix(name, "ui/"), strings.HasPrefix(name, "openai/output"), strings.HasPrefix(name, "openai/widget"):
+	case name == "ui", strings.HasPrefix(name, "ui/"), strings.HasPrefix(name, "openai/"), strings.HasPrefix(name, "openai.com/"):
 		return false
 	}
 	return true
@@ -68,7 +72,7 @@ func Pageless(method string, result []byte, ms jsonrpc.Members) ([]byte, jsonrpc
 }
 
 // hints are what a result with a page has one of, in whatever letters: of its address, its MIME type, or an escape.
-var hints = []string{"ui://", `ui:\/`, "app://", `app:\/`, "mcp-", "+mcp", "+skybridge", `\u00`}
+var hints = []string{"ui:/", `ui:\`, "app:/", `app:\`, "mcp-", "+mcp", "+skybridge", `\u00`}
 
 var hintWords = func() (w scan.Words) {
 	for group, hint := range hints {
@@ -92,7 +96,7 @@ func mayHavePages(result []byte) bool {
 					break
 				}
 				rest := text[i:]
-				if slices.ContainsFunc(hints, func(hint string) bool { return len(rest) >= len(hint) && strings.EqualFold(rest[:len(hint)], hint) }) {
+				if slices.ContainsFunc(hints, func(hint string) bool { return begins(rest, hint) }) {
 					return true
 				}
 			}

@@ -83,7 +83,7 @@ func (w *walk) step(name string) {
 // quoted looks at the string at i, and returns where it ends.
 func (w *walk) quoted(i int) int {
 	end, told := w.reader.Again(w.b, i+1)
-	w.again = told && w.sound && !w.name && w.answer.Limit == 0 && w.loose == "" && !w.at(links) && !w.at(embedded) && !w.ofMIME()
+	w.again = told && w.sound && !w.name && w.answer.Limit == 0 && w.loose == "" && !w.at(links) && !w.ofURI() && !w.ofMIME()
 	var text string
 	if !w.again { // or else nothing would be done with it
 		text, end = w.reader.Text(w.b, i+1)
@@ -119,7 +119,7 @@ func (w *walk) quoted(i int) int {
 func (w *walk) other(i, end int, text string) {
 	now, changed := w.clean(text)
 	switch {
-	case IsPage(now), strings.IndexByte(now, ':') >= 0 && (w.at(links) && !mayFollow(now) || w.at(embedded) && !mayShow(now)):
+	case IsPage(now) && w.ofURI(), strings.IndexByte(now, ':') >= 0 && (w.at(links) && !mayFollow(now) || w.at(embedded) && !mayShow(now)):
 		w.put(i, end, blank)
 	case w.ofMIME() && mayRun(now):
 		w.put(i, end, plainText)
@@ -134,17 +134,27 @@ func (w *walk) pageless(i, end int, text string) {
 	case w.name:
 		w.step(text)
 		w.name = false
-	case IsPage(text) && !w.at(w.texts):
+	case IsPage(text) && w.ofURI():
 		w.put(i, end, blank)
 	case w.ofMIME() && IsPageType(text):
 		w.put(i, end, plainText)
 	}
 }
 
-// ofMIME reports whether the path leads to a MIME type of something that clients show.
-func (w *walk) ofMIME() bool {
-	const step = "/mimeType/"
-	return len(w.path) > len(step) && strings.EqualFold(string(w.path[len(w.path)-len(step):]), step) && !within(w.path, "structuredContent/")
+// ofURI reports whether the path leads to an address that a client may show, and not to data, which schemas are about.
+func (w *walk) ofURI() bool {
+	return (w.last("uri/") || w.last("resourceUri/") || w.last("?/")) && !within(w.path, structured)
+}
+
+// ofMIME reports whether it leads to the MIME type of something that a client may show.
+func (w *walk) ofMIME() bool { return w.last("mimeType/") && !within(w.path, structured) }
+
+const structured = "structuredContent/"
+
+// last reports whether the path ends with this name.
+func (w *walk) last(step string) bool {
+	k := len(w.path) - len(step)
+	return k >= 0 && (k == 0 || w.path[k-1] == '/') && strings.EqualFold(string(w.path[k:]), step)
 }
 
 const (
@@ -173,7 +183,7 @@ func (w *walk) clean(text string) (cleaned string, changed bool) {
 		return text, false
 	}
 	if cleaned, changed = fence.Clean(text); !changed {
-		w.sound = w.sound || w.long && !IsPage(text)
+		w.sound = w.sound || w.long
 		return cleaned, false
 	}
 	n := strings.Count(cleaned, fence.Neutral) - strings.Count(text, fence.Neutral)

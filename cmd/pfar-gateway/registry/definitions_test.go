@@ -30,6 +30,7 @@ func TestDefinitions(t *testing.T) {
 		registrytest.Echo, // again
 		`{"name":"t14","inputSchema":{"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}}`, `{"name":"Echo",` + schema + `}`,
 		`{"name":"t15",` + schema + `,"_meta":{"ui":{"visibility":["app"]}}}`, `{"name":"t16",` + schema + `,"_meta":{"ui":{"resourceUri":"ui://a","visibility":[]}}}`,
+		`{"name":"t17",` + schema + `,"_meta":{"ui":7,"openai/visibility":"private"}}`,
 	}
 	good := `{"name":"x.y-Z_1","inputSchema":{"$defs":{"a":{"properties":{"b":{"$ref":"#/$defs/a"}}}},"$ref":"#/$defs/a"},"title":"\u001b","_meta":{"ui":{"visibility":["model","app"]}}}`
 	r := registrytest.New(t, limits())

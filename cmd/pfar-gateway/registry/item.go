@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
+	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/inspect"
 )
 
@@ -138,7 +139,7 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	if err := ms.LookAlike("name", "inputSchema", "outputSchema", "uri", "uriTemplate", "_meta", "icons", "annotations"); err != nil {
+	if err := ms.LookAlike("name", "inputSchema", "outputSchema", "uri", "uriTemplate", "mimeType", "_meta", "icons", "annotations"); err != nil {
 		return Item{}, err
 	}
 	key := k.form().key
@@ -153,7 +154,7 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	}
 	switch k {
 	case Tools:
-		if ofPages(ms.Get("_meta")) {
+		if forPagesAlone(ms.Get("_meta")) {
 			return item, errors.New("it is for a page of an MCP App alone, and pages are not served")
 		}
 		if err = checkTool(item.Name, ms); err == nil && bytes.Contains(ms.Get("inputSchema"), []byte("x-mcp-header")) {
@@ -168,7 +169,8 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	default:
 		item.template, err = template(item.Name)
 	}
-	if mime, _ := jsonrpc.String(ms.Get("mimeType")); err == nil && fenced.IsPageType(mime) {
+	mime, _ := jsonrpc.String(ms.Get("mimeType"))
+	if mime, _ = fence.Clean(mime); err == nil && fenced.IsPageType(mime) {
 		err = errPage
 	}
 	if err == nil {
@@ -177,14 +179,16 @@ func newItem(k Kind, raw []byte, limits *Limits) (Item, error) {
 	return item, err
 }
 
-// ofPages reports whether members of _meta say that no model is to see the tool, but the pages of its server.
-func ofPages(meta []byte) bool {
+// forPagesAlone reports whether members of _meta say that no model is to see the tool, but the pages of its server.
+func forPagesAlone(meta []byte) bool {
 	var is struct {
 		UI struct {
 			Visibility []string `json:"visibility"`
 		} `json:"ui"`
+		Visibility string `json:"openai/visibility"`
 	}
-	return len(meta) > 0 && json.Unmarshal(meta, &is) == nil && is.UI.Visibility != nil && !slices.Contains(is.UI.Visibility, "model")
+	_ = json.Unmarshal(meta, &is) // what is of another type says nothing to clients either
+	return is.Visibility == "private" || is.UI.Visibility != nil && !slices.Contains(is.UI.Visibility, "model")
 }
 
 // checkWords refuses what inspectors find suspicious in a definition that no owner is asked to accept, and that strangers may have

@@ -428,7 +428,7 @@ func TestResources(t *testing.T) {
 			"resources/list": `{"resources":[` + resources + `]}`, "resources/templates/list": `{"resourceTemplates":[` + templates + `]}`,
 		}}).Ready(t)
 	}
-	offer("greedy", `{"uri":"file:///etc/shadow","name":"x"},{"uri":"no scheme","name":"y"},{"uri":"a:\u0001","name":"z"},{"uri":"Ui://page","name":"page"},{"uri":"x://page","name":"page","mimeType":"text/html;profile=mcp-app"}`, `{"uriTemplate":"{+all}","name":"all"},{"uriTemplate":"ui://{page}","name":"pages"},{"uriTemplate":"x://{page}","name":"pages","mimeType":"text/html+skybridge"},{"uriTemplate":"{","name":"broken"}`)
+	offer("greedy", `{"uri":"file:///etc/shadow","name":"x"},{"uri":"no scheme","name":"y"},{"uri":"a:\u0001","name":"z"},{"uri":"Ui://page","name":"page"},{"uri":"x://page","name":"page","mimeType":"text/html;profile=mcp-\u00adapp"},{"uri":"y://page","name":"page","MimeType":"text/html;profile=mcp-app"}`, `{"uriTemplate":"{+all}","name":"all"},{"uriTemplate":"ui://{page}","name":"pages"},{"uriTemplate":"x://{page}","name":"pages","mimeType":"text/html+skybridge"},{"uriTemplate":"{","name":"broken"}`)
 	offer("mail", `{"uri":"mail://inbox","name":"inbox"},{"uri":"file:///etc/shadow","name":"x"}`, `{"uriTemplate":"mail://box/{id}","name":"box"}`)
 	for uri, want := range map[string]string{"mail://inbox": "mail", "file:///etc/shadow": "greedy", "mail://box/7": "greedy", "x://y": "greedy", "search://hello%20world": "greedy", "lang://C%23": "greedy"} {
 		route, ok, err := r.Catalogue().ByURI("", uri)
