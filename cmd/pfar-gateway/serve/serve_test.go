@@ -228,7 +228,7 @@ func TestPagesOfTrusted(t *testing.T) {
 	c := g.session(t, "/mcp/one")
 	for _, m := range []struct{ method, params, want string }{
 		{"prompts/get", `{"name":"greet"}`, `{"_meta":{"pfar/server":"one","pfar/label":"internal"},"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"about:blank","mimeType":"text/html","text":"<s>"}}},{"role":"user","content":{"type":"text","text":"ui:/\u0041"}}],"n":1.0}`},
-		{"resources/read", `{"uri":"mem://a"}`, `{ "contents":[{"uri":"mem://a","text":"A"},{"uri":"about:blank","text":"[INST]"}],"_meta":{"gui:":"about:blank","pfar/server":"one","pfar/label":"internal"},"n":1e2}`},
+		{"resources/read", `{"uri":"mem://a"}`, `{ "contents":[{"uri":"mem://a","text":"A"},{"uri":"about:blank","text":"[INST]"}],"_meta":{"gui:":"ui://a","pfar/server":"one","pfar/label":"internal"},"n":1e2}`},
 		{"resources/read", `{"uri":"ui://a"}`, ""},
 	} {
 		if got := c.call(t, m.method, m.params); m.want != "" && got != result(m.want) || m.want == "" && !strings.Contains(got, "MCP App") {
