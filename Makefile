@@ -51,7 +51,7 @@ run: build $(SERVERS)/.installed
 	tests/setup.sh bwrap
 	ONCE=$(ONCE) tests/demo.sh $(BIN) $(SERVERS)
 
-# The end-to-end tests come last and alone: they measure time.
+# The end-to-end tests come last and alone: each of them is many programs.
 test: $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
 	tests/setup.sh bwrap ip nft gcc postgres requests curl chromium Xtigervnc qemu-aarch64
 	CGO_ENABLED=0 GOARCH=arm64 go test -exec qemu-aarch64 ./policies/scan
@@ -93,6 +93,7 @@ vulnerabilities:
 bench: $(SERVERS)/.installed $(CLIENTS)/.installed
 	tests/setup.sh bwrap ip
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkBrokered$$' -benchtime 2s ./cmd/pfar-egress
+	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkMany$$' -benchtime 2s ./cmd/pfar-generator
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkGate$$' -benchtime 2s ./cmd/pfar-gateway/enforce
 	@if [ "$$(id -u)" = 0 ]; then tests/setup.sh nspawn nft chromium Xtigervnc && \
 	PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./tests/systemd; \

@@ -107,7 +107,7 @@ func refreshed(t *testing.T, s oauth.Set, out dialer, roots *x509.CertPool) (oau
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	return e.refresh(ctx, t.Context())
 }

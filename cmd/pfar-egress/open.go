@@ -174,7 +174,7 @@ func (o *opened) transport(h2 bool) *http.Transport {
 	return &http.Transport{
 		DialContext: o.dial, Protocols: protocols, DisableCompression: true,
 		TLSClientConfig:     o.tlsConfig(),
-		TLSHandshakeTimeout: l.dialTime, ExpectContinueTimeout: time.Second, IdleConnTimeout: 90 * time.Second,
+		TLSHandshakeTimeout: l.dialTime, ExpectContinueTimeout: l.continueTime, IdleConnTimeout: 90 * time.Second,
 		MaxConnsPerHost: 32, MaxIdleConnsPerHost: 4, MaxResponseHeaderBytes: int64(l.openedHead),
 		WriteBufferSize: 4 << 10, ReadBufferSize: 4 << 10,
 		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 512 << 10, MaxReadFrameSize: 16 << 10},

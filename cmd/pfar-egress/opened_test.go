@@ -79,6 +79,7 @@ func newOpening(t testing.TB, handler http.HandlerFunc, change func(*opening)) *
 	o.trusted.AppendCertsFromPEM(text)
 	o.world = newWorld(t, func(w *world) {
 		o.world = w
+		o.proxy.limits.continueTime = time.Hour // so that whoever is not told to go on does not
 		w.proxy.roots = x509.NewCertPool()
 		w.proxy.roots.AddCert(o.upstream.authority)
 		w.proxy.secrets = newSecrets([]brokered{{Deliver: "broker", Hosts: slices.Concat(o.material.Secrets[0].Hosts, o.material.Secrets[1].Hosts)}, {Deliver: "file"}})
@@ -234,7 +235,7 @@ func (o *opening) client(h2 bool) *http.Client {
 	protocols.SetHTTP2(h2)
 	tr := &http.Transport{
 		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: o.addr}), TLSClientConfig: &tls.Config{RootCAs: o.trusted}, Protocols: protocols,
-		ExpectContinueTimeout: 5 * time.Second,
+		ExpectContinueTimeout: time.Hour,
 	}
 	o.t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr, Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

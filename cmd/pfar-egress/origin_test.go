@@ -413,7 +413,7 @@ func TestPassRequestsSlowHead(t *testing.T) {
 		if status, reason := outcome(b); status != "408" || reason != "head-timeout" {
 			t.Errorf("after %d requests: %q", count, b)
 		}
-		if d := time.Since(began); d < 100*time.Millisecond || d > 3*time.Second {
+		if d := time.Since(began); d < 100*time.Millisecond {
 			t.Errorf("after %v", d)
 		}
 		c.Close()
@@ -436,7 +436,7 @@ func TestPassRequestsIdleEnds(t *testing.T) {
 		if _, err := io.ReadAll(c); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("%q ends with %v", raw, err)
 		}
-		if d := time.Since(began); d < 100*time.Millisecond || d > 5*time.Second {
+		if d := time.Since(began); d < 100*time.Millisecond {
 			t.Errorf("%q ends after %v", raw, d)
 		}
 		if end := <-p.ends; end.err == nil {

@@ -33,13 +33,15 @@ type limits struct {
 
 	opened     int // connections to hosts that secrets are put on the wire for, as many outside beyond them, and half of the requests on them
 	openedHead int // octets of a head there
+
+	continueTime time.Duration // for a host there to say that it wants a body that is held back until it does (RFC 9110 section 10.1.1)
 }
 
 var defaultLimits = limits{
 	conns: 2048, rate: 2000, tuned: 64, buffer: 128 << 10, head: 16 << 10, fields: 64,
 	headTime: 10 * time.Second, dialTime: 10 * time.Second,
 	idle:   time.Hour, // IMAP's IDLE is renewed every 29 minutes (RFC 2177), database pools rest as long
-	orphan: time.Minute, linger: time.Second, opened: 256, openedHead: 32 << 10,
+	orphan: time.Minute, linger: time.Second, opened: 256, openedHead: 32 << 10, continueTime: time.Second,
 }
 
 // proxy answers one server's connections.

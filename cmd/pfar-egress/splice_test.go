@@ -136,7 +136,7 @@ func TestSpliceUrgentData(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := dst.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		if err := dst.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		b := make([]byte, len("before after"))

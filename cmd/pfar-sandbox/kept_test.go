@@ -37,7 +37,7 @@ func newPfards(t *testing.T) pfards {
 // welcome takes one launcher in, and returns the connection to it.
 func (p pfards) welcome(again bool, files ...*os.File) *attach.Conn {
 	p.t.Helper()
-	_ = p.l.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = p.l.SetDeadline(time.Now().Add(20 * time.Second))
 	u, err := p.l.AcceptUnix()
 	if err != nil {
 		p.t.Fatal(err)

@@ -198,7 +198,7 @@ func TestRefusalsAreTold(t *testing.T) {
 		select {
 		case words := <-told:
 			list = append(list, words)
-		case <-time.After(5 * time.Second):
+		case <-time.After(20 * time.Second):
 			t.Fatalf("the newest is not told: %q", list)
 		}
 	}

@@ -324,7 +324,6 @@ func (w *heldWorld) rogue(want string, targets ...string) {
 		host, port, _ := strings.Cut(target, ":")
 		cmd := exec.Command("/bin/bash", "-c", "exec 3<>/dev/tcp/"+host+"/"+port)
 		closing := w.inCgroup(cmd)
-		start := time.Now()
 		out, err := cmd.CombinedOutput()
 		closing()
 		got := "connected"
@@ -335,9 +334,6 @@ func (w *heldWorld) rogue(want string, targets ...string) {
 		}
 		if got != want {
 			w.t.Errorf("a process beside the bridge to %s: %s, want %s\n%s", target, got, want, w.log.String())
-		}
-		if took := time.Since(start); took > 2*time.Second {
-			w.t.Errorf("a process beside the bridge to %s waits %v", target, took)
 		}
 	}
 }

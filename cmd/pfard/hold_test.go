@@ -314,7 +314,7 @@ func TestHoldForgetsQuestions(t *testing.T) {
 	f := newHoldFixture(t)
 	h := f.start(t, f.config())
 	b := hello(t, h, "notion", 1, "api.notion.com")
-	const waiting = 100 // 5 s at its pace
+	const waiting = 1000 // 50 s at its pace
 	done := make(chan struct{}, changesAtOnce+waiting)
 	start := time.Now()
 	for range cap(done) {
@@ -330,7 +330,7 @@ func TestHoldForgetsQuestions(t *testing.T) {
 	for range waiting {
 		<-done
 	}
-	if took := time.Since(start); took > 3*time.Second {
+	if took := time.Since(start); took > 25*time.Second {
 		t.Errorf("they end after %v", took)
 	}
 }

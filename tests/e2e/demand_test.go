@@ -56,7 +56,7 @@ func TestSleeps(t *testing.T) {
 	if stdout, _, code := p.command("status"); code != 0 || !strings.Contains(stdout, "sleeping") {
 		t.Errorf("pfar status: %d, %s", code, stdout)
 	}
-	since := p.mark()
+	since, called := p.mark(), time.Now()
 	var calls sync.WaitGroup
 	for n := range 20 {
 		calls.Go(func() {
@@ -67,7 +67,6 @@ func TestSleeps(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	last := time.Now()
 	p.awaitFrom(since, "lazy running", soon, inState("lazy", control.Running))
 	pids := p.launchers(since, "lazy")
 	if len(pids) != 1 {
@@ -75,10 +74,10 @@ func TestSleeps(t *testing.T) {
 	}
 	processes := descendants(pids[0])
 	slept := p.awaitAsleep(p.mark(), "lazy")
-	if after := slept.Since.Sub(last); after < 1900*time.Millisecond || after > 6*time.Second {
-		t.Errorf("asleep %v after the last call, want 2s and a little", after)
+	if after := slept.Since.Sub(called); after < 2*time.Second {
+		t.Errorf("asleep %v after the calls, want no less than 2s", after)
 	}
-	awaitGone(t, time.Second, processes)
+	awaitGone(t, soon, processes)
 	if now := c.names(); !slices.Equal(now, listed) {
 		t.Errorf("listed %q, and when it sleeps again %q", listed, now)
 	}
@@ -152,13 +151,9 @@ func TestWakingFails(t *testing.T) {
 	c := p.client("/mcp")
 
 	install([]byte("#!/bin/sh\nexit 3\n"))
-	began := time.Now()
 	_, err = c.call("frail__echo", map[string]any{"message": "x"})
 	if err == nil || !strings.Contains(err.Error(), `"frail" slept, and starting it for this request failed`) {
 		t.Errorf("calling what does not start: %v", err)
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("that took %v", took)
 	}
 	install(good)
 	p.awaitRunning("frail") // its back-off is over

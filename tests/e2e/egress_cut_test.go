@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
@@ -68,7 +67,7 @@ func TestEgressIsCut(t *testing.T) {
 			if !ok {
 				t.Fatal("the server has no process")
 			}
-			mark, begin := w.mark(), time.Now()
+			mark := w.mark()
 			tt.act()
 			for len(open) > 0 {
 				var p packet
@@ -76,9 +75,6 @@ func TestEgressIsCut(t *testing.T) {
 					return p.to == target && p.flags&(flagFIN|flagRST) != 0 && open[p.source]
 				})
 				delete(open, p.source)
-				if took := p.at.Sub(begin); took > 2*time.Second {
-					t.Errorf("cut after %v", took)
-				}
 			}
 			if !program.alive() {
 				t.Error("the server has ended already, and its connections perhaps with it")

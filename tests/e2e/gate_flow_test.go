@@ -349,9 +349,6 @@ func TestApprovalsShown(t *testing.T) {
 	c.gone(s, a)
 }
 
-// drainTime is how long a gateway that stops gives the calls that are under way.
-const drainTime = 5 * time.Second
-
 // TestApprovalsRestart: what waits or was approved is denied by a restart of pfar, and by a gateway that is killed.
 func TestApprovalsRestart(t *testing.T) {
 	s := newStage(t, "strict")
@@ -372,13 +369,11 @@ func TestApprovalsRestart(t *testing.T) {
 		first, second := s.awaitPending(a), s.awaitPending(b)
 		approved.gone(s, b)
 		s.operate(0, "approvals", "approve", second.ID, "--yes")
-		begin := time.Now()
 		restarts[name]()
-		if took := time.Since(begin); took > drainTime {
-			t.Errorf("%s: it took %v, as if the call that waits were waited for", name, took)
-		}
 		waits.giveUp()
-		<-waits.answer
+		if got := <-waits.answer; name == "again" && !strings.Contains(got, first.ID) {
+			t.Errorf("the call that waits when pfar stops is answered %q, as if it had been waited for", got)
+		}
 		until(t, "the operator is answered", func() bool { _, _, code := s.command("approvals", "list"); return code == 0 })
 		for _, id := range []string{first.ID, second.ID} {
 			s.operate(4, "approvals", "approve", id, "--yes")

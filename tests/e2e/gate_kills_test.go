@@ -197,7 +197,7 @@ func killGateways(t *testing.T, p *pfar, c *counted, random *rand.Rand) (kills i
 		g := p.gateway(before)
 		if starts := random.IntN(5) == 0; !starts {
 			answers := c.answers()
-			if err := again(t, func() error { return c.progress(answers) }); err != nil {
+			if err := again(t, func() error { return c.progress(answers + 10) }); err != nil {
 				t.Fatalf("after %d kills: %v", kills, err)
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
@@ -89,8 +88,10 @@ func TestTypedValues(t *testing.T) {
 			if l := s.label(a.name()); l != "public raw" {
 				t.Errorf("who has got that is %s: %s", l, got)
 			}
-			a.patience = 300 * time.Millisecond // nobody answers
-			a.call(server+"__close_issue", closes())
+			c := a.send(server+"__close_issue", closes())
+			s.awaitPending(a)
+			c.giveUp() // nobody answers
+			<-c.answer
 			s.got(fmt.Sprintf(`"number":%d`, number), 0)
 			all := s.records(a)
 			if i := slices.IndexFunc(all, func(r audit.Record) bool { return r.Kind == audit.Open && r.Tool == "close_issue" }); i < 0 || all[i].Decision.Verdict != gate.Ask {

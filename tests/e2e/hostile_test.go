@@ -339,7 +339,7 @@ func TestDescriptorsStay(t *testing.T) {
 		}
 		attack(t, c, probe{"proxy-connect", "example.com:443"})
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(soon)
 	for count() > before+2 { // closing a connection takes the bridge a moment
 		if time.Now().After(deadline) {
 			t.Fatalf("the bridge had %d descriptors, now %d", before, count())

@@ -32,7 +32,6 @@ func TestCrash(t *testing.T) {
 	if r, err := c.call("fragile__crash", map[string]any{}); err == nil && !r.isError {
 		t.Errorf("a call that ends the server succeeded: %+v", r)
 	}
-	crashed := time.Now()
 	down := p.awaitFrom(before, "fragile crashed", soon, inState("fragile", control.BackOff))
 	backingOff := p.mark() // a late report of the first run still says running
 	if got := server(down, "fragile"); got.Tools != 0 || got.Crashes != 1 {
@@ -44,8 +43,8 @@ func TestCrash(t *testing.T) {
 	if got := c.must("steady__label", map[string]any{}); got != "steady" {
 		t.Errorf("the neighbour answers %q", got)
 	}
-	p.awaitFrom(backingOff, "fragile back", soon, inState("fragile", control.Running))
-	if took := time.Since(crashed); took < 900*time.Millisecond || took > 2500*time.Millisecond {
+	up := p.awaitFrom(backingOff, "fragile back", soon, inState("fragile", control.Running))
+	if took := server(up, "fragile").Since.Sub(server(down, "fragile").Since); took < 900*time.Millisecond {
 		t.Errorf("back after %v, want 1 s (LIF-05)", took)
 	}
 	if got := c.must("fragile__echo", map[string]any{"message": "again"}); got != "again" {
@@ -69,10 +68,10 @@ func TestThirdCrashDisables(t *testing.T) {
 	}
 	p.up()
 	begin := time.Now()
-	r := p.await("broken disabled", 15*time.Second, inState("broken", control.Failed))
+	r := p.await("broken disabled", soon, inState("broken", control.Failed))
 	// 1 s after the first crash and 5 s after the second (LIF-05, LIF-06).
-	if took := time.Since(begin); took < 5500*time.Millisecond || took > 9*time.Second {
-		t.Errorf("disabled after %v, want about 6 s", took)
+	if took := time.Since(begin); took < 5500*time.Millisecond {
+		t.Errorf("disabled after %v, want 6 s", took)
 	}
 	s := server(r, "broken")
 	if s.Crashes != 3 || s.Detail == "" {
@@ -160,14 +159,14 @@ func TestSecondPfard(t *testing.T) {
 // TestStopSequence walks through LIF-09: end of stdin, 5 s, SIGTERM, 3 s, SIGKILL.
 func TestStopSequence(t *testing.T) {
 	tests := []struct {
-		name      string
-		args      []string
-		least, at time.Duration
-	}{
-		{"obedient", nil, 0, 2 * time.Second},
-		{"slow", []string{"-slow-exit", "2s"}, 2 * time.Second, 4 * time.Second},
-		{"deaf-to-eof", []string{"-ignore-eof"}, 5 * time.Second, 7 * time.Second},
-		{"stubborn", []string{"-ignore-eof", "-ignore-term"}, 8 * time.Second, 10 * time.Second},
+		name  string
+		args  []string
+		least time.Duration
+	}{ // each takes longer than the one before
+		{"obedient", nil, 0},
+		{"slow", []string{"-slow-exit", "2s"}, 2 * time.Second},
+		{"deaf-to-eof", []string{"-ignore-eof"}, 5 * time.Second},
+		{"stubborn", []string{"-ignore-eof", "-ignore-term"}, 8 * time.Second},
 	}
 	declarations := map[string]string{}
 	for _, tt := range tests {
@@ -177,8 +176,9 @@ func TestStopSequence(t *testing.T) {
 	for _, tt := range tests {
 		p.awaitRunning(tt.name)
 	}
+	took := make([]time.Duration, len(tests))
 	t.Run("all at once", func(t *testing.T) {
-		for _, tt := range tests {
+		for i, tt := range tests {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
 				launcher := server(p.last(), tt.name).PID
@@ -191,13 +191,16 @@ func TestStopSequence(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.awaitFrom(mark, tt.name+" gone", soon, func(r control.Report) bool { return server(r, tt.name).Name == "" })
-				if took := time.Since(begin); took < tt.least || took > tt.at {
-					t.Errorf("gone after %v, want between %v and %v", took, tt.least, tt.at)
+				if took[i] = time.Since(begin); took[i] < tt.least {
+					t.Errorf("gone after %v, want no less than %v", took[i], tt.least)
 				}
-				awaitGone(t, time.Second, processes)
+				awaitGone(t, soon, processes)
 			})
 		}
 	})
+	if !slices.IsSorted(took) {
+		t.Errorf("they take %v, and the first the longest", took)
+	}
 }
 
 // TestOrphan leaves a grandchild behind that nothing but the pid namespace can find (RX orphan).
@@ -210,7 +213,7 @@ func TestOrphan(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.await("parent gone", soon, func(r control.Report) bool { return len(r.Servers) == 0 })
-	awaitGone(t, time.Second, orphans)
+	awaitGone(t, soon, orphans)
 }
 
 func awaitProcess(t *testing.T, text string) []process {
@@ -250,7 +253,7 @@ func TestNothingOutlivesPfard(t *testing.T) {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			awaitGone(t, 12*time.Second, processes)
+			awaitGone(t, soon, processes)
 			select {
 			case <-p.ended:
 			case <-time.After(soon):
@@ -268,7 +271,7 @@ func TestEndLeavesNothing(t *testing.T) {
 	p.awaitRunning("a", "b")
 	processes := descendants(p.cmd.Process.Pid)
 	p.stop()
-	awaitGone(t, time.Second, processes)
+	awaitGone(t, soon, processes)
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("exit code %d after an orderly end", code)
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
@@ -100,25 +99,6 @@ func TestMemoryOutlivesRestart(t *testing.T) {
 	p.awaitRunning("memory")
 	if got := p.client("/mcp/memory").must("read_graph", map[string]any{}); !strings.Contains(got, "remembers") {
 		t.Errorf("after a restart of pfar the graph is %s", got)
-	}
-}
-
-// TestFiveServers is the seeds' own figure (TST-08).
-func TestFiveServers(t *testing.T) {
-	const limit = 3 * time.Second
-	declarations := map[string]string{}
-	var names []string
-	for i := range 5 {
-		name := fmt.Sprintf("everything-%d", i)
-		names = append(names, name)
-		declarations[name+".hcl"] = declare("node", []string{npm(t, "@modelcontextprotocol/server-everything/dist/index.js")}, "")
-	}
-	p := prepare(t, declarations)
-	begin := time.Now()
-	p.up()
-	p.awaitRunning(names...)
-	if took := time.Since(begin); took > limit {
-		t.Errorf("five servers took %v, more than %v", took, limit)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	check(t, os.Chown(home, ordinary, ordinary))
 	check(t, os.Chmod(reachable, 0o755))
 
-	c := exec.Command(binary, "-test.timeout=8m", "-test.skip=^TestHeists$") // the gate decides the same for everybody
+	c := exec.Command(binary, "-test.timeout=25m", "-test.skip=^TestHeists$") // the gate decides the same for everybody
 	c.Dir = home
 	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:" + filepath.Dir(node), "HOME=" + home,
 		"XDG_CONFIG_HOME=" + home + "/.config", "XDG_STATE_HOME=" + home + "/.local/state", "TMPDIR=/tmp",

@@ -11,13 +11,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
-// reaction is how soon after the last event pfard must have begun to act. What the server itself needs to start, or to
-// stop, comes on top.
-const (
-	reaction = 300 * time.Millisecond
-	starting = 700 * time.Millisecond
-)
-
 // TestWays writes a declaration in every way that editors and tools have, and expects the new one to run.
 func TestWays(t *testing.T) {
 	tests := []struct {
@@ -94,16 +87,10 @@ func TestWays(t *testing.T) {
 			tt.write(t, p.path("edited.hcl"), text)
 			last := time.Now()
 			p.awaitFrom(mark, "the old one stopping", soon, func(r control.Report) bool { return server(r, "edited").State != control.Running })
-			if took := time.Since(last); took > reaction {
-				t.Errorf("reaction after %v, want within %v", took, reaction)
-			}
 			r := p.awaitFrom(mark, "the new one", soon, func(r control.Report) bool {
 				s := server(r, "edited")
 				return s.State == control.Running && s.Since.After(last)
 			})
-			if took := time.Since(last); took > reaction+starting {
-				t.Errorf("the new one ran after %v", took)
-			}
 			if got := p.client("/mcp/edited").must("label", map[string]any{}); got != tt.name {
 				t.Errorf("the server that runs is %q", got)
 			}
@@ -120,26 +107,15 @@ func TestWays(t *testing.T) {
 func TestAddAndRemove(t *testing.T) {
 	p := start(t, map[string]string{"other.hcl": echo(t)})
 	p.awaitRunning("other")
-	mark, begin := p.mark(), time.Now()
 	p.write("new.hcl", echo(t))
-	p.awaitFrom(mark, "the new one begun", soon, func(r control.Report) bool { return server(r, "new").Name != "" })
-	if took := time.Since(begin); took > reaction {
-		t.Errorf("added after %v, want within %v", took, reaction)
-	}
 	p.awaitRunning("new")
 
 	// What says nothing new does nothing.
-	mark = p.mark()
 	p.write("new.hcl", echo(t))
 	p.write("README.txt", "not a declaration")
 	p.write(".hidden.hcl", "not = one either")
 
 	check(t, os.Remove(p.path("other.hcl")))
-	begin = time.Now()
-	p.awaitFrom(mark, "the other one stopping", soon, func(r control.Report) bool { return server(r, "other").State != control.Running })
-	if took := time.Since(begin); took > reaction {
-		t.Errorf("removed after %v, want within %v", took, reaction)
-	}
 	r := p.await("the other one gone", soon, func(r control.Report) bool { return server(r, "other").Name == "" })
 	if s := server(r, "new"); s.State != control.Running || s.Crashes != 0 {
 		t.Errorf("the one that was written again with the same text: %+v", s)

@@ -13,7 +13,7 @@ import (
 	"github.com/pfar/pfar/tests/trust"
 )
 
-const soon = 10 * time.Second
+const soon = 30 * time.Second
 
 // appliance is a machine on which pfar has been installed and enabled.
 func appliance(t testing.TB) *bed.Machine {
@@ -194,7 +194,7 @@ func TestCrashes(t *testing.T) {
 	if !strings.Contains(s.Detail, "of 3") {
 		t.Errorf("back-off: %q", s.Detail)
 	}
-	bed.Eventually(t, 30*time.Second, func() error {
+	bed.Eventually(t, soon, func() error {
 		if s, err := server(m, "bad"); err != nil || s.State != control.Failed {
 			return fmt.Errorf("%+v, %w", s, err)
 		}

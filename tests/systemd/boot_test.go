@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
@@ -24,7 +23,7 @@ func declared(more string, args ...string) string {
 // isActive wants a unit to become what systemctl is-active says of it.
 func isActive(t *testing.T, m *bed.Machine, unit, want string) {
 	t.Helper()
-	bed.Eventually(t, 20*time.Second, func() error {
+	bed.Eventually(t, soon, func() error {
 		if r := m.Try("systemctl", "is-active", unit); strings.TrimSpace(r.Stdout) != want {
 			return fmt.Errorf("%s is %q, want %q: %s", unit, r.Stdout, want, m.Try("systemctl", "status", "--no-pager", unit).Stdout)
 		}
@@ -160,7 +159,7 @@ func TestLastWords(t *testing.T) {
 		trap 'systemctl kill --signal=CONT systemd-journald.service' EXIT
 		systemctl kill --signal=KILL pfar-mcp-killed.scope
 		sleep 0.3`) // shorter than a launcher waits, longer than it takes to end
-	bed.Eventually(t, 20*time.Second, func() error {
+	bed.Eventually(t, soon, func() error {
 		all := entries(t, m, "PFAR_SERVER=killed", "SYSLOG_IDENTIFIER=pfar-sandbox", "PRIORITY=4")
 		if len(all) != 1 || all[0]["_SYSTEMD_UNIT"] != "pfar-mcp@killed.service" {
 			return fmt.Errorf("the launcher's words: %v", all)
@@ -180,7 +179,7 @@ func TestFailure(t *testing.T) {
 	const reason = "disabled after 3 crashes in a row: exit status 3: echo: crashing as told"
 	told := func(times int) {
 		t.Helper()
-		bed.Eventually(t, 20*time.Second, func() error {
+		bed.Eventually(t, soon, func() error {
 			if got := m.Try("cat", "/var/told").Stdout; got != strings.Repeat("broken: "+reason+"\n", times) {
 				return fmt.Errorf("told %q", got)
 			}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pfar/pfar/tests/systemd/bed"
 )
@@ -210,7 +209,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	m.Run(t, "systemctl", "stop", "pfar-mcp@notion.service")
 	for _, unit := range []string{"pfar-egress@notion.socket", "pfar-egress-monitor@notion.socket", "pfar-egress@notion.service"} {
-		bed.Eventually(t, 5*time.Second, func() error { // systemctl stop does not wait for PartOf=
+		bed.Eventually(t, soon, func() error { // systemctl stop does not wait for PartOf=
 			if r := m.Try("systemctl", "is-active", unit); r.Stdout != "inactive\n" {
 				return fmt.Errorf("after the server has stopped, %s is %s", unit, r)
 			}

@@ -141,7 +141,7 @@ func TestGatewayKeepsItsServers(t *testing.T) {
 		end := [][]string{{"systemctl", "kill", "-s", "KILL", "pfar-gateway.service"}, {"systemctl", "kill", "-s", "TERM", "pfar-gateway.service"}, {"systemctl", "restart", "pfar-gateway.service"}}[n%3]
 		before := m.Run(t, "systemctl", "show", "-P", "MainPID", "pfar-gateway.service")
 		m.Run(t, end[0], end[1:]...)
-		bed.Eventually(t, 10*time.Second, func() error {
+		bed.Eventually(t, soon, func() error {
 			if now := m.Run(t, "systemctl", "show", "-P", "MainPID", "pfar-gateway.service"); now == before || now == "0\n" {
 				return fmt.Errorf("the gateway's process is %s", now)
 			}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/redact"
@@ -84,12 +83,8 @@ func TestLeaksOfOthersInTheJournal(t *testing.T) {
 	becomes(t, m, "other", control.Running)
 	tell := func(more ...string) {
 		t.Helper()
-		start := time.Now()
 		if r := m.Try("pfar", append([]string{"call", "loud.tell"}, more...)...); r.Code != 0 || !strings.Contains(r.Stdout, "told") {
 			t.Errorf("the server has no answer: %s", r)
-		}
-		if took := time.Since(start); took > 15*time.Second {
-			t.Errorf("the server takes %v", took)
 		}
 	}
 	log := func() string { return m.Shell(t, "journalctl --no-pager --all --output=export") }

@@ -216,7 +216,7 @@ func TestUserCrashes(t *testing.T) {
 	if s := becomes(t, o, "bad", control.BackOff); !strings.Contains(s.Detail, "of 3") {
 		t.Errorf("back-off: %q", s.Detail)
 	}
-	bed.Eventually(t, 30*time.Second, func() error {
+	bed.Eventually(t, soon, func() error {
 		if s, err := server(o, "bad"); err != nil || s.State != control.Failed {
 			return fmt.Errorf("%+v, %w", s, err)
 		}

@@ -94,7 +94,7 @@ func TestNothingIsLeft(t *testing.T) {
 			if err := cmd.Wait(); err == nil {
 				t.Error("the victim has lived")
 			}
-			bed.Eventually(t, 10*time.Second, func() error {
+			bed.Eventually(t, soon, func() error {
 				return errors.Join(none("processes", held.Inside()), none("cgroups", machines.Cgroups(cmd.Process.Pid)))
 			})
 		})
@@ -128,7 +128,7 @@ func TestGuardianIsKilled(t *testing.T) {
 	if err := syscall.Kill(guardian, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	bed.Eventually(t, 10*time.Second, func() error { return none("processes", held.Inside()) })
+	bed.Eventually(t, soon, func() error { return none("processes", held.Inside()) })
 	if err := m.Close(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("the machine's end says %v", err)
 	}

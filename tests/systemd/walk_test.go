@@ -327,7 +327,7 @@ func TestWalk(t *testing.T) {
 	}
 	for i := range number(t, "PFAR_TEST_STEPS", 20) {
 		begin := time.Now()
-		bed.Eventually(t, 30*time.Second, func() error {
+		bed.Eventually(t, soon, func() error {
 			if err := w.check(); err != nil {
 				return fmt.Errorf("step %d of seed %d: %s: %w", i, seed, strings.Join(w.said, ", "), err)
 			}

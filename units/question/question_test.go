@@ -162,7 +162,7 @@ func TestIdle(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Error("it does not end")
 	}
 }

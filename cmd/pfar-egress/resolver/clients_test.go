@@ -150,15 +150,11 @@ func TestClientOfGo(t *testing.T) {
 func TestClientOfGoRefused(t *testing.T) {
 	for _, network := range []string{"udp", "tcp"} {
 		s := serve(t, newResolver(t, false, true))
-		began := time.Now()
 		if got, err := goResolver(s, network).LookupNetIP(t.Context(), "ip", "c2VjcmV0.evil.test."); !notFound(err) {
 			t.Errorf("%s: %v, %v", network, got, err)
 		}
 		if n := s.queries.Load(); n != 2 { // A and AAAA
 			t.Errorf("%s: %d queries for 2", network, n)
-		}
-		if d := time.Since(began); d > 2*time.Second {
-			t.Errorf("%s: refused after %v", network, d)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestRenewIsRefused(t *testing.T) {
 	m.tell(control.OnDemand{Renews: true})
 	m.awaitSleeps(1)
 	registrytest.Eventually(t, "it serves", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := m.use(ctx, "hi")
 		return err == nil

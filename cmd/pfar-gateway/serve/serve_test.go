@@ -463,7 +463,7 @@ func TestDrain(t *testing.T) {
 	first := <-called
 	<-called
 	drained := make(chan struct{})
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	go func() { g.srv.Drain(ctx, g.http); close(drained) }()
 	if _, open := <-m; open {

@@ -617,7 +617,7 @@ func TestFull(t *testing.T) {
 	}
 	select {
 	case <-asked:
-	case <-time.After(time.Second):
+	case <-time.After(20 * time.Second):
 		t.Error("it is not asked for one more, because it was for the one before")
 	}
 }

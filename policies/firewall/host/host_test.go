@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -152,31 +153,32 @@ func TestNoPacketSeesHalfATable(t *testing.T) {
 		h.Bridges = append(h.Bridges, egress.Bridge{Server: fmt.Sprint("b", i), Cgroup: egress.Cgroup{ID: uint64(1<<40 + i), Level: b.Cgroup.Level}, Allowed: b.Allowed})
 	}
 	apply(t, h)
-	stop, replaced := make(chan struct{}), make(chan int)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	var replaced atomic.Int64
 	go func() {
-		n := 0
+		defer close(ended)
 		for {
 			select {
 			case <-stop:
-				replaced <- n
 				return
 			default:
 			}
 			if err := Apply(h, time.Now()); err != nil {
 				t.Error(err)
 			}
-			n++
+			replaced.Add(1)
 		}
 	}()
 	tries := 0
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); tries++ {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end) && (tries < 1000 || replaced.Load() < 50); tries++ {
 		notion.wants("ok", "tcp "+declared+":443")
 		notion.wants("refused", "tcp "+metadata+":80", "udp "+other+":53")
 	}
 	close(stop)
-	n := <-replaced
+	<-ended
+	n := replaced.Load()
 	t.Logf("%d times three packets while the table was replaced %d times", tries, n)
-	if n < 20 || tries < 20 {
+	if n < 50 || tries < 1000 {
 		t.Errorf("%d tries while the table was replaced %d times show nothing", tries, n)
 	}
 }
