@@ -42,6 +42,7 @@ type endpoint struct {
 type heard struct {
 	status int
 	body   bytes.Buffer
+	cut    error // why the body has no end
 }
 
 // failure is why a set was not refreshed. Nothing in it is secret but rotated: what an endpoint says may repeat what it was
@@ -139,13 +140,25 @@ func (b bounded) RoundTrip(q *http.Request) (*http.Response, error) {
 	if err == nil {
 		b.last.status = r.StatusCode
 		b.last.body.Reset()
-		body := http.MaxBytesReader(nil, r.Body, maxAnswer)
-		r.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.TeeReader(body, &b.last.body), body}
+		b.last.cut = nil
+		r.Body = keeping{http.MaxBytesReader(nil, r.Body, maxAnswer), b.last}
 	}
 	return r, err
+}
+
+// keeping is a body that is kept as it is read.
+type keeping struct {
+	io.ReadCloser
+	last *heard
+}
+
+func (k keeping) Read(b []byte) (int, error) {
+	n, err := k.ReadCloser.Read(b)
+	k.last.body.Write(b[:n])
+	if err != nil && err != io.EOF {
+		k.last.cut = err
+	}
+	return n, err
 }
 
 // refreshToken finds the refresh token in one that may be of no other use, or cut short; "" if there is none.
@@ -221,11 +234,11 @@ func (e *endpoint) ask(ctx context.Context, style oauth.Style) (oauth.Answer, *f
 		Endpoint: oauth2.Endpoint{TokenURL: e.set.TokenURL, AuthStyle: how},
 	}
 	asked := time.Now()
-	e.last.status = 0
+	e.last.status, e.last.cut = 0, nil
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, e.client)
 	t, err := cfg.TokenSource(ctx, &oauth2.Token{RefreshToken: e.set.RefreshToken}).Token()
 	if err != nil {
-		return oauth.Answer{}, why(err)
+		return oauth.Answer{}, e.last.why(err)
 	}
 	r := oauth.Answer{AccessToken: t.AccessToken, TokenType: t.TokenType, AuthStyle: style}
 	if t.RefreshToken != e.set.RefreshToken {
@@ -244,16 +257,17 @@ func (e *endpoint) ask(ctx context.Context, style oauth.Style) (oauth.Answer, *f
 }
 
 // why says what an error means for the set.
-func why(err error) *failure {
+func (h *heard) why(err error) *failure {
 	if a, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return endpointRefused(a.Response, a.ErrorCode)
 	}
 	var web *url.Error // quotes the address
+	var timeout net.Error
 	switch {
-	case !errors.As(err, &web): // quotes the answer
-		return &failure{words: fmt.Sprintf("its answer holds no token, or more than %d bytes", maxAnswer)}
-	case web.Timeout():
+	case errors.As(h.cut, &timeout) && timeout.Timeout(), errors.As(err, &web) && web.Timeout():
 		return &failure{words: fmt.Sprintf("it did not answer within %s", answerTime)}
+	case web == nil: // quotes the answer
+		return &failure{words: fmt.Sprintf("its answer holds no token, or more than %d bytes", maxAnswer)}
 	}
 	return &failure{words: printable(unquoted(web).Error())}
 }

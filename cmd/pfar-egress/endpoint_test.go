@@ -107,7 +107,7 @@ func refreshed(t *testing.T, s oauth.Set, out dialer, roots *x509.CertPool) (oau
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	return e.refresh(ctx, t.Context())
 }
@@ -189,7 +189,16 @@ func TestRefreshThatFails(t *testing.T) {
 				}
 			}
 		}, "holds no token, or more than", "", false, 0},
-		"silence": {func(_ int, _ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }, "did not answer", "", false, 0},
+		"silence": {func(_ int, _ http.ResponseWriter, q *http.Request) {
+			<-q.Context().Done()
+			panic(http.ErrAbortHandler) // for what it would answer now might still be in time
+		}, "did not answer", "", false, 0},
+		"a head, and silence": {func(_ int, w http.ResponseWriter, q *http.Request) {
+			_, _ = io.WriteString(w, `{"access_token":"hun`)
+			_ = http.NewResponseController(w).Flush()
+			<-q.Context().Done()
+			panic(http.ErrAbortHandler)
+		}, "did not answer", "", false, 0},
 		"half an answer": {func(_ int, w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, `{"access_token":"hun`)
