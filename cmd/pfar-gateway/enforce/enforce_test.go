@@ -135,12 +135,10 @@ func TestAnswerIsShown(t *testing.T) {
 		{gate.Irreversible, "elicitation/create", true}, {gate.Irreversible, "sampling/createMessage", true}, {gate.Irreversible, "tools/call", true},
 		{gate.Irreversible, "roots/list", false}, {gate.Reversible, "elicitation/create", false}, {gate.None, "elicitation/create", false},
 	} {
-		p := enforcetest.New(t, "laptop")
+		p := enforcetest.Impatient(t, "laptop")
 		pass := enter(t, p, laptop, tool(t, "notes", c.effect))
 		p.Now = func(who enforce.Identity) (enforce.Identity, bool) { who.Profile = "strict"; return who, true }
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-		_, err := pass.Enter(ctx, c.method, []byte(`{"content":{"a":"unseen"}}`), false)
-		cancel()
+		_, err := pass.Enter(t.Context(), c.method, []byte(`{"content":{"a":"unseen"}}`), false)
 		open := p.Approvals.List()
 		if (err != nil) != c.asked || (len(open) > 0) != c.asked || c.asked && !strings.Contains(string(open[0].Arguments), "unseen") {
 			t.Errorf("%s to %s: %v, asked %+v", c.method, c.effect, err, open)
@@ -171,13 +169,11 @@ func TestAnswersByNow(t *testing.T) {
 		"no tool":   {now: declared(func(c *access.Client) { c.Hide = []string{"web.*"} }), refused: "any more"},
 		"not here":  {now: func(who enforce.Identity) (enforce.Identity, bool) { return who, false }, refused: "any more"},
 	} {
-		p := enforcetest.New(t, "laptop")
+		p := enforcetest.Impatient(t, "laptop")
 		taint(t, p, laptop, raw)
 		pass := enter(t, p, laptop, enforce.Item{Server: "web", Kind: gate.Tool, Name: "t", Pin: "p", Fits: true})
 		p.Now = test.now
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		_, err := pass.Enter(ctx, "elicitation/create", []byte(`{"content":{"a":"b"}}`), false)
-		cancel()
+		_, err := pass.Enter(t.Context(), "elicitation/create", []byte(`{"content":{"a":"b"}}`), false)
 		if (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 			t.Errorf("%s: %v, want %q", name, err, test.refused)
 		}
@@ -186,7 +182,7 @@ func TestAnswersByNow(t *testing.T) {
 			t.Errorf("%s: asked %+v", name, open)
 		}
 	}
-	p := enforcetest.New(t, "laptop")
+	p := enforcetest.Impatient(t, "laptop")
 	pass := enter(t, p, laptop, enforce.Item{Server: "web", Kind: gate.Tool, Name: "t", Pin: "p", Fits: true})
 	needs(t, p, "model", "strict")
 	if !pass.Inbound(t.Context(), []byte(`{"a":"b"}`)) {
@@ -235,16 +231,14 @@ func (k *talker) Inspect(context.Context, []string, inspector.Direction, fence.M
 
 // TestAskedOnce: the same call is the same question, in whatever words an inspector puts what it thinks of it.
 func TestAskedOnce(t *testing.T) {
-	p := enforcetest.New(t, "laptop")
+	p := enforcetest.Impatient(t, "laptop")
 	p.Inspectors = new(talker)
 	needs(t, p, "model")
 	taint(t, p, laptop, raw)
 	who := laptop
 	who.Profile = "strict"
 	for range 6 {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		_, err := p.Enter(ctx, who, enforce.Item{Server: "web", Kind: gate.Tool, Name: "t", Pin: "p", Fits: true}, enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")})
-		cancel()
+		_, err := p.Enter(t.Context(), who, enforce.Item{Server: "web", Kind: gate.Tool, Name: "t", Pin: "p", Fits: true}, enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")})
 		if err == nil {
 			t.Fatal("let through")
 		}
@@ -260,7 +254,7 @@ func TestAskedOnce(t *testing.T) {
 
 // TestClaimsOfAnotherDefinition: what a server claims of a tool counts for the definition that it stands in, not for the next one.
 func TestClaimsOfAnotherDefinition(t *testing.T) {
-	p := enforcetest.New(t, "laptop")
+	p := enforcetest.Impatient(t, "laptop")
 	yes, no := true, false
 	reads := func() *gate.Hints { return &gate.Hints{ReadOnly: &yes, Destructive: &no} }
 	destroys := func() *gate.Hints { return &gate.Hints{ReadOnly: &no, Destructive: &yes} }
@@ -268,9 +262,7 @@ func TestClaimsOfAnotherDefinition(t *testing.T) {
 	who := laptop
 	who.Profile = "strict"
 	call := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		defer cancel()
-		_, err := p.Enter(ctx, who, it, enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")})
+		_, err := p.Enter(t.Context(), who, it, enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")})
 		return err
 	}
 	if err := call(); err != nil {
@@ -378,7 +370,7 @@ func TestInspectorsTighten(t *testing.T) {
 		"none": {nil, false}, "missing": {&looker{says: inspect.Report{Reason: "timeout"}}, false}, "flagged": {&looker{says: inspect.Report{Outcome: inspect.Flagged}}, false},
 		"nonsense": {&looker{says: inspect.Report{Outcome: 7}}, false}, "clean": {&looker{says: inspect.Report{Outcome: inspect.Clean}}, true},
 	} {
-		p := enforcetest.New(t, "laptop")
+		p := enforcetest.Impatient(t, "laptop")
 		p.Inspectors = one.inspectors
 		needs(t, p, "model")
 		pass := enter(t, p, laptop, web) // the operator's profile asks nobody for a clean session
@@ -389,9 +381,7 @@ func TestInspectorsTighten(t *testing.T) {
 			t.Errorf("%s: what the built-in one flags passes", name)
 		}
 		write := tool(t, "notes", gate.Reversible) // in a session that is raw: inspected
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		_, err := p.Enter(ctx, who, write, enforce.Request{Method: "tools/call", Arguments: []byte(`{"a":1}`), Params: []byte(`{"arguments":{"a":1}}`)})
-		cancel()
+		_, err := p.Enter(t.Context(), who, write, enforce.Request{Method: "tools/call", Arguments: []byte(`{"a":1}`), Params: []byte(`{"arguments":{"a":1}}`)})
 		if (err == nil) != one.passes {
 			t.Errorf("%s: a write: %v", name, err)
 		}
@@ -404,9 +394,7 @@ func TestInspectorsTighten(t *testing.T) {
 			t.Errorf("%s: shown %q", name, k.shown)
 		}
 		secret := []byte(`{"a":"ghp_16C7e42F292c6912E7710c838347Ae178B4a"}`)
-		ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
-		_, err = p.Enter(ctx, who, write, enforce.Request{Method: "tools/call", Arguments: secret, Params: secret})
-		cancel()
+		_, err = p.Enter(t.Context(), who, write, enforce.Request{Method: "tools/call", Arguments: secret, Params: secret})
 		if err == nil || len(k.shown) != len(want) {
 			t.Errorf("%s: a secret: %v, shown %q", name, err, k.shown)
 		}
@@ -690,7 +678,7 @@ func TestRecordedArguments(t *testing.T) {
 
 // TestFlowOfItsOwnData: the owner lets what notes has go to search, which is not what somebody has written to notes from the mail.
 func TestFlowOfItsOwnData(t *testing.T) {
-	p := enforcetest.New(t, "laptop", "phone", "desk")
+	p := enforcetest.Impatient(t, "laptop", "phone", "desk")
 	set := policies.Load(fstest.MapFS{"local.hcl": {Data: []byte(`flow "notes" "search" { reason = "The notes are public." }`)}}, "d")
 	if set.Policy == nil {
 		t.Fatal(set.Diags)
@@ -714,9 +702,7 @@ func TestFlowOfItsOwnData(t *testing.T) {
 	enter(t, p, strict("phone"), of("mail", gate.Sensitive, gate.Sensitive, gate.None))
 	enter(t, p, strict("phone"), notes)
 	enter(t, p, strict("desk"), notes)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := p.Enter(ctx, strict("desk"), search, enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")}); err == nil {
+	if _, err := p.Enter(t.Context(), strict("desk"), search, enforce.Request{Method: "tools/call", Arguments: []byte("{}"), Params: []byte("{}")}); err == nil {
 		t.Error("what came from the mail went to search by way of the notes")
 	}
 }

@@ -25,8 +25,21 @@ func New(t testing.TB, clients ...string) *enforce.Point {
 	return With(t, t.TempDir(), clients...)
 }
 
+// Impatient is New, but that calls which a person has to be asked about do not wait for the answer.
+func Impatient(t testing.TB, clients ...string) *enforce.Point {
+	t.Helper()
+	limits := approval.DefaultLimits()
+	limits.Wait = time.Millisecond
+	return with(t, t.TempDir(), limits, clients)
+}
+
 // With is New in a directory that may have been used before.
 func With(t testing.TB, dir string, clients ...string) *enforce.Point {
+	t.Helper()
+	return with(t, dir, approval.DefaultLimits(), clients)
+}
+
+func with(t testing.TB, dir string, limits approval.Limits, clients []string) *enforce.Point {
 	t.Helper()
 	db, err := state.Open(dir)
 	if err != nil {
@@ -38,7 +51,7 @@ func With(t testing.TB, dir string, clients ...string) *enforce.Point {
 		t.Fatal(err)
 	}
 	p.Sessions.Declare(append(clients, access.Default, access.Operator))
-	if p.Approvals, err = approval.Open(db, p.Sessions, approval.DefaultLimits()); err != nil {
+	if p.Approvals, err = approval.Open(db, p.Sessions, limits); err != nil {
 		t.Fatal(err)
 	}
 	if shipped().Policy == nil {
