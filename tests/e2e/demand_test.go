@@ -56,7 +56,7 @@ func TestSleeps(t *testing.T) {
 	if stdout, _, code := p.command("status"); code != 0 || !strings.Contains(stdout, "sleeping") {
 		t.Errorf("pfar status: %d, %s", code, stdout)
 	}
-	since, called := p.mark(), time.Now()
+	since := p.mark()
 	var calls sync.WaitGroup
 	for n := range 20 {
 		calls.Go(func() {
@@ -73,7 +73,9 @@ func TestSleeps(t *testing.T) {
 		t.Fatalf("20 calls at once started the launchers %v", pids)
 	}
 	processes := descendants(pids[0])
-	slept := p.awaitAsleep(p.mark(), "lazy")
+	called := time.Now()
+	c.must("lazy__echo", map[string]any{"message": "the last one"})
+	slept := p.awaitAsleep(p.mark()-1, "lazy")
 	if after := slept.Since.Sub(called); after < 2*time.Second {
 		t.Errorf("asleep %v after the calls, want no less than 2s", after)
 	}
@@ -98,7 +100,7 @@ func TestStopIsForGood(t *testing.T) {
 	p := start(t, map[string]string{"lazy.hcl": echo(t) + drowsy})
 	p.awaitRunning("lazy")
 	c := p.client("/mcp")
-	p.awaitAsleep(p.mark(), "lazy")
+	p.awaitAsleep(p.mark()-1, "lazy")
 	if stdout, stderr, code := p.command("stop", "lazy"); code != 0 {
 		t.Fatalf("pfar stop: %d, %s%s", code, stdout, stderr)
 	}
@@ -152,7 +154,7 @@ func TestWakingFails(t *testing.T) {
 
 	install([]byte("#!/bin/sh\nexit 3\n"))
 	_, err = c.call("frail__echo", map[string]any{"message": "x"})
-	if err == nil || !strings.Contains(err.Error(), `"frail" slept, and starting it for this request failed`) {
+	if err == nil || !strings.Contains(err.Error(), `"frail" slept, and starting it for this request failed`) || strings.Contains(err.Error(), "not ready within") {
 		t.Errorf("calling what does not start: %v", err)
 	}
 	install(good)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
@@ -67,7 +68,7 @@ func TestEgressIsCut(t *testing.T) {
 			if !ok {
 				t.Fatal("the server has no process")
 			}
-			mark := w.mark()
+			mark, begin := w.mark(), time.Now()
 			tt.act()
 			for len(open) > 0 {
 				var p packet
@@ -75,6 +76,9 @@ func TestEgressIsCut(t *testing.T) {
 					return p.to == target && p.flags&(flagFIN|flagRST) != 0 && open[p.source]
 				})
 				delete(open, p.source)
+				if took := p.at.Sub(begin); took >= 5*time.Second { // when the server itself would be told to end
+					t.Errorf("cut after %v", took)
+				}
 			}
 			if !program.alive() {
 				t.Error("the server has ended already, and its connections perhaps with it")

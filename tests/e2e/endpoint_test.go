@@ -123,6 +123,7 @@ func TestSlowServerHoldsUpNobody(t *testing.T) {
 		_, err := c.call("slow__sleep", map[string]any{"milliseconds": 3_600_000})
 		slept <- err
 	}()
+	p.underWay("sleep")
 	for range 20 {
 		c.must("quick__echo", map[string]any{"message": "x"})
 	}

@@ -99,7 +99,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 	c := p.client("/mcp")
 	called := make(chan error, 1)
 	go func() {
-		r, err := c.call("first__sleep", map[string]any{"milliseconds": 8000})
+		r, err := c.call("first__sleep", map[string]any{"milliseconds": 30_000})
 		if err == nil && r.text != "awake" {
 			err = errors.New(r.text)
 		}

@@ -223,6 +223,9 @@ func TestHeists(t *testing.T) {
 		for _, th := range all {
 			t.Run(th.name, func(t *testing.T) {
 				secret, read, a := s.try(th)
+				for n := 0; th.overlaps && !a.overlaps && n < 5; n++ { // as on a busy machine
+					secret, read, a = s.try(th)
+				}
 				if !read {
 					t.Fatalf("the private data was not read: %.2000s", a.said())
 				}

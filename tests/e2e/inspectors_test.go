@@ -112,7 +112,7 @@ func TestInspectorProgram(t *testing.T) {
 	if err := os.WriteFile(path, example, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	declared := fmt.Sprintf("inspector \"words\" {\n  exec = [%s, \"project[ -]?falcon\"]\n  timeout = \"3s\"\n}\nprofile \"balanced\" { inspectors = [\"words\"] }\n", quote(path))
+	declared := fmt.Sprintf("inspector \"words\" {\n  exec = [%s, \"project[ -]?falcon\"]\n  timeout = \"6s\"\n}\nprofile \"balanced\" { inspectors = [\"words\"] }\n", quote(path))
 	w := newWatched(t, declared)
 	socket := filepath.Join(w.run, "inspect", "words.sock")
 	if !w.reads() {
@@ -156,7 +156,7 @@ func TestInspectorProgram(t *testing.T) {
 			t.Errorf("%s: it took %v", name, took)
 		}
 	}
-	inspectorScript(t, path, "sleep 1; "+`echo '{"verdict":"clean"}'`)
+	inspectorScript(t, path, "sleep 3; "+`echo '{"verdict":"clean"}'`)
 	killed := make(chan struct{})
 	go func() {
 		defer close(killed)

