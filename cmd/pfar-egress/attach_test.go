@@ -135,7 +135,7 @@ func (d *fakePfard) change(f func()) {
 func (d *fakePfard) attached(log *slog.Logger) *attachment {
 	d.t.Helper()
 	a := newAttachment(d.path, "digest", log, func(err error) { d.t.Error(err) })
-	a.probe, a.wait = func() error { return nil }, 500*time.Millisecond
+	a.probe, a.wait = func() error { return nil }, 20*time.Second
 	files, err := a.begin(d.t.Context())
 	if err != nil || len(files) != 0 {
 		d.t.Fatalf("%d files, %v", len(files), err)
@@ -145,7 +145,7 @@ func (d *fakePfard) attached(log *slog.Logger) *attachment {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s does not come", what)
 		}
@@ -267,6 +267,7 @@ func TestTheFirewallIsAskedFirst(t *testing.T) {
 		t.Errorf("why is not logged:\n%s", w.logged.String())
 	}
 	d.change(func() { d.answer = func(attach.Allow) (string, bool) { return "", false } })
+	w.proxy.out.firewall.wait, w.proxy.limits.dialTime = 500*time.Millisecond, time.Hour
 	start := time.Now()
 	if status, reason := outcome(w.ask(connectTo("api.example.com:443"))); status != "503" || reason != "firewall-unavailable" {
 		t.Errorf("without an answer it is %s %s", status, reason)
@@ -331,10 +332,11 @@ func TestTheBridgeOutlivesPfard(t *testing.T) {
 
 	pingPong(t, open)
 	w.tunnelTo("api.example.com:5432") // allowed already
+	a.wait = 500 * time.Millisecond
 	if status, reason := outcome(w.ask(connectTo("other.example.com:443"))); status != "503" || reason != "firewall-unavailable" {
 		t.Errorf("without pfard it is %s %s", status, reason)
 	}
-	a.wait = 10 * time.Second
+	a.wait = 20 * time.Second
 	done := make(chan string)
 	go func() {
 		s, _ := outcome(w.ask("GET http://other.example.com/ HTTP/1.1\r\nHost: other.example.com\r\nConnection: close\r\n\r\n"))
@@ -409,7 +411,6 @@ func TestManyAskAtOnce(t *testing.T) {
 	}
 	d.change(func() { d.answer = answer })
 	a := d.attached(slog.New(slog.DiscardHandler))
-	a.wait = 10 * time.Second
 	var all sync.WaitGroup
 	for i := range uint16(many) {
 		all.Go(func() {

@@ -315,11 +315,20 @@ func TestDNS(t *testing.T) {
 	}
 	s.start(t)
 	for _, c := range dnsCases {
-		t.Run(c.label, func(t *testing.T) { c.run(t, s) })
+		t.Run(c.label, func(t *testing.T) {
+			wrong := c.try(t, s)
+			for n := 0; wrong != "" && n < 4; n++ { // a busy machine asks again by itself, or in the end not at all
+				wrong = c.try(t, s)
+			}
+			if wrong != "" {
+				t.Error(wrong)
+			}
+		})
 	}
 }
 
-func (c dnsCase) run(t *testing.T, s *dnsServer) {
+// try returns what differs.
+func (c dnsCase) try(t *testing.T, s *dnsServer) (wrong string) {
 	w := newWorld(t, func(w *world) {
 		d := newDialer(nil)
 		w.proxy.out.lookup, w.proxy.out.own = d.lookup, d.own
@@ -334,6 +343,9 @@ func (c dnsCase) run(t *testing.T, s *dnsServer) {
 		w.refuses[netip.MustParseAddr(f)] = syscall.ECONNREFUSED
 	}
 	s.take()
+	s.mu.Lock()
+	clear(s.count)
+	s.mu.Unlock()
 	for i, want := range c.want {
 		var rec record
 		_, before, _ := w.seen()
@@ -353,15 +365,16 @@ func (c dnsCase) run(t *testing.T, s *dnsServer) {
 			}
 		}
 		if took := time.Since(began); took > w.proxy.limits.dialTime+15*time.Second {
-			t.Errorf("connection %d took %v", i, took)
+			wrong += fmt.Sprintf("connection %d took %v\n", i, took)
 		}
 		got.special, got.queries = rec.special, s.take()
 		_, dials, _ := w.seen()
 		got.dials = joinAddrs(dials[len(before):])
 		if got != want {
-			t.Errorf("connection %d:\n got %+v\nwant %+v\n err %v", i, got, want, rec.err)
+			wrong += fmt.Sprintf("connection %d:\n got %+v\nwant %+v\n err %v\n", i, got, want, rec.err)
 		}
 	}
+	return wrong
 }
 
 // joinAddrs leaves port 443 out.

@@ -170,7 +170,7 @@ func runNamespace(policy string) error {
 		}
 		network, address, _ := strings.Cut(string(b[:n]), " ")
 		text, files := "connected", []*os.File(nil)
-		opened, err := net.DialTimeout(network, address, 3*time.Second)
+		opened, err := net.DialTimeout(network, address, 20*time.Second)
 		if err != nil {
 			text = err.Error()
 		} else if f, err := opened.(interface{ File() (*os.File, error) }).File(); err == nil {

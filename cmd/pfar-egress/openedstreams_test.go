@@ -161,6 +161,31 @@ func TestOpenedInterim(t *testing.T) {
 	})
 }
 
+// A host that never says that it wants a body gets it all the same, after a while.
+func TestOpenedContinueUnsaid(t *testing.T) {
+	for _, inside := range []bool{false, true} {
+		o := newOpening(t, nil, func(o *opening) { o.upstream.h2, o.proxy.limits.continueTime = false, 50*time.Millisecond })
+		l := listen(t)
+		o.origin = l.Addr().String()
+		go func() {
+			c, err := tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{o.upstream.certificate}}).Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+				b, _ := io.ReadAll(r.Body)
+				fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(b), b)
+			}
+		}()
+		r := newRequest(t, "POST", "https://"+apiHost+"/", strings.NewReader("body"))
+		r.Header.Set("Expect", "100-continue")
+		if resp, text := o.do(o.client(inside), r); resp.StatusCode != 200 || text != "body" {
+			t.Errorf("%s %q", resp.Status, text)
+		}
+	}
+}
+
 type counted struct {
 	io.Reader
 	n int

@@ -78,6 +78,10 @@ func TestSpliceHoldsBack(t *testing.T) {
 	if err := dst.SetReadBuffer(64 << 10); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := src.Write(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the count", func() bool { return count.Load() > 0 })
 	if err := src.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}

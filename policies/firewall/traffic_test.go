@@ -269,15 +269,12 @@ func TestLogIsLimited(t *testing.T) {
 		}
 	}
 	took := time.Since(start)
-	if took > 10*time.Second {
-		t.Errorf("20,000 packets were refused in %v", took)
-	}
 	most := 50 + int(20*took.Seconds()) + 2
 	n := 0
 	b := make([]byte, 64<<10)
 	for {
 		// All of it is there already: each packet is logged before send(2) returns.
-		if err := log.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		if err := log.SetReadDeadline(time.Now().Add(2 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		size, err := log.Read(b)

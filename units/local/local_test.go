@@ -38,7 +38,7 @@ func shell(t *testing.T, script string, change func(*service, *spec)) (*service,
 	t.Helper()
 	d, events := testDirs(t), make(chan event, 100)
 	s := &service{
-		name: "test@x", dirs: d, log: quiet(), timeout: time.Second, restart: onFailure,
+		name: "test@x", dirs: d, log: quiet(), timeout: time.Minute, restart: onFailure,
 		notice: func(m notification) { m.close() },
 		changed: func(p phase, _ *process, code int) {
 			events <- event{p, code}
@@ -96,6 +96,9 @@ func TestServiceStop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, events, d := shell(t, c.script, nil)
+			if c.code == 128+9 {
+				s.timeout = time.Second
+			}
 			s.start()
 			wait(t, events, event{activating, 0})
 			eventually(t, "the script is up", func() bool { b, _ := os.ReadFile(d.log("x")); return string(b) == "up\n" })
@@ -164,10 +167,10 @@ func TestNotifyIsTakenFromTheMainProcessOnly(t *testing.T) {
 	}
 	send("STATUS=mine")
 	send("STATUS=" + strings.Repeat("x", maxNotification)) // cut: dropped
-	socket.conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	socket.conn.SetReadDeadline(time.Now())
 	s.follow(socket, &process{pid: os.Getpid()})
 	send("STATUS=somebody else's")
-	socket.conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	socket.conn.SetReadDeadline(time.Now())
 	s.follow(socket, &process{pid: os.Getpid() + 1})
 	if strings.Join(seen, ",") != "mine" {
 		t.Errorf("taken: %q, want only the one from the main process", seen)

@@ -66,7 +66,7 @@ func (s *notifySocket) close() {
 func (s *notifySocket) receive() (notification, error) {
 	b, oob := make([]byte, maxNotification), make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(4*16))
 	for {
-		n, oobn, flags, _, err := s.conn.ReadMsgUnix(b, oob)
+		n, oobn, flags, err := s.read(b, oob)
 		if err != nil {
 			return notification{}, err
 		}
@@ -77,6 +77,25 @@ func (s *notifySocket) receive() (notification, error) {
 		}
 		return m, nil
 	}
+}
+
+// read is recvmsg(2), and returns what is there even if a deadline is over: Go's own looks at the deadline first.
+func (s *notifySocket) read(b, oob []byte) (n, oobn, flags int, err error) {
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	there := unix.EAGAIN
+	err = raw.Control(func(fd uintptr) {
+		var rerr error
+		n, oobn, flags, _, rerr = unix.Recvmsg(int(fd), b, oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		there, _ = rerr.(unix.Errno)
+	})
+	if err != nil || there == 0 {
+		return n, oobn, flags, err
+	}
+	n, oobn, flags, _, err = s.conn.ReadMsgUnix(b, oob)
+	return n, oobn, flags, err
 }
 
 func parseNotification(b, oob []byte, stores bool) (notification, error) {

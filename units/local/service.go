@@ -95,7 +95,7 @@ func (s *service) once() bool {
 		s.changed(deactivating, p, 0)
 		s.terminate(p)
 	}
-	socket.conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // what it said last is still in the socket
+	socket.conn.SetReadDeadline(time.Now()) // what it said last is still in the socket, and is read
 	<-messages
 	socket.close()
 	_ = removeCredentials(s.dirs.credentials(s.name))

@@ -451,8 +451,8 @@ func TestWiredIsTheBridgesWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer bridge.Close()
-	wired := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	wired := func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		return f.Wired(ctx, "e")
 	}
@@ -469,25 +469,25 @@ func TestWiredIsTheBridgesWord(t *testing.T) {
 	}
 	answers(attach.Message{Wired: true})
 	f.Rebroker("e")
-	if err := wired(); !errors.Is(err, context.DeadlineExceeded) {
+	if err := wired(200 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a silent bridge: %v", err)
 	}
 	answers(attach.Message{Unwired: true})
-	if err := wired(); !errors.Is(err, attach.ErrUnwired) {
+	if err := wired(time.Minute); !errors.Is(err, attach.ErrUnwired) {
 		t.Errorf("one that could not take it: %v", err)
 	}
 	f.Rebroker("e")
 	answers(attach.Message{Wired: true})
-	if err := wired(); err != nil {
+	if err := wired(time.Minute); err != nil {
 		t.Errorf("one that has it: %v", err)
 	}
 	sendable = false
 	f.Rebroker("e")
-	if err := wired(); !errors.Is(err, context.DeadlineExceeded) {
+	if err := wired(200 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one that could not be told: %v", err)
 	}
 	bridge.Close()
-	if err := wired(); err != nil {
+	if err := wired(time.Minute); err != nil {
 		t.Errorf("one that has ended: %v", err)
 	}
 }

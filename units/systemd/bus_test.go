@@ -418,7 +418,7 @@ func TestRunUnit(t *testing.T) {
 		"done":              {"done", nil, time.Minute, ""},
 		"failed":            {"failed", nil, time.Minute, `ended with "failed"`},
 		"systemd hangs up":  {"", (*fakeSystemd).hangUp, time.Minute, "hung up"},
-		"it takes too long": {"", func(*fakeSystemd) {}, 50 * time.Millisecond, "deadline"},
+		"it takes too long": {"", nil, 50 * time.Millisecond, "deadline"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -186,9 +186,11 @@ func TestLearning(t *testing.T) {
 	t.Run("called", func(t *testing.T) {
 		t.Parallel()
 		m := newSandman(t, limits(), drowsy(0), nil)
+		m.kept.Store(true) // until it is called
 		m.tell(control.OnDemand{Sleeps: true})
 		registrytest.Eventually(t, "listed", func() bool { return m.listed() != "" })
 		m.must("at once")
+		m.kept.Store(false)
 		time.Sleep(3 * time.Second)
 		if wakes, sleeps := m.counts(); wakes != 1 || sleeps != 0 {
 			t.Errorf("woken %d times and put to sleep %d times", wakes, sleeps)
@@ -293,11 +295,13 @@ func TestKeptAsItCame(t *testing.T) {
 // TestWokenOnce: whoever calls while it is started waits for the same start, and it sleeps when all is done.
 func TestWokenOnce(t *testing.T) {
 	m := learned(t, limits(), 300*time.Millisecond)
+	m.kept.Store(true)
 	var calls sync.WaitGroup
 	for n := range 50 {
 		calls.Go(func() { m.must(fmt.Sprint(n)) })
 	}
 	calls.Wait()
+	m.kept.Store(false)
 	if wakes, _ := m.counts(); wakes != 1 {
 		t.Errorf("woken %d times", wakes)
 	}
@@ -318,7 +322,7 @@ func TestWakingFails(t *testing.T) {
 		"it crashes":    {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: "it is back-off: exit status 3"}) }, want: "exit status 3", gone: true},
 		"stopped":       {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.tell(control.OnDemand{Down: "it is stopped", Stays: true}) }, want: "it is stopped", gone: true},
 		"removed":       {set: func(m *sandman) { m.silent = true }, then: func(m *sandman) { m.mu.Lock(); m.r.OnDemand(nil); m.mu.Unlock() }, want: "declaration", gone: true},
-		"never comes":   {set: func(m *sandman) { m.silent = true }, want: "not ready within 500ms"},
+		"never comes":   {set: func(m *sandman) { m.silent = true }, want: "not ready within 4s"},
 		"does not speak": {set: func(m *sandman) {
 			m.script.Init = `{"protocolVersion":"1.0","capabilities":{}}`
 		}, want: "protocol", gone: true},
@@ -326,7 +330,9 @@ func TestWakingFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			li := limits()
-			li.Wake = 500 * time.Millisecond
+			if name == "never comes" {
+				li.Wake = 4 * time.Second
+			}
 			m := learned(t, li, time.Minute)
 			tt.set(m)
 			answered := make(chan error, 1)
@@ -360,8 +366,8 @@ func TestWakingFails(t *testing.T) {
 func TestGivenUpWaking(t *testing.T) {
 	m := learned(t, limits(), time.Minute)
 	m.silent = true
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
+	m.fail = func(int) error { cancel(); return nil }
 	if _, err := m.use(ctx, ""); err == nil || !strings.Contains(err.Error(), "given up") {
 		t.Errorf("the client that left: %v", err)
 	}
@@ -377,15 +383,15 @@ func TestGivenUpWaking(t *testing.T) {
 // TestWhatKeepsAwake: the server sleeps only after the last thing that needs it has ended, and then after its idle_timeout.
 func TestWhatKeepsAwake(t *testing.T) {
 	const idle = 50 * time.Millisecond
-	for name, need := range map[string]func(m *sandman) (end func()){
-		"a request": func(m *sandman) func() {
+	for name, need := range map[string]func(m *sandman, begun <-chan struct{}) (end func()){
+		"a request": func(m *sandman, _ <-chan struct{}) func() {
 			route, _ := m.r.Catalogue().Named(registry.Tools, "", "s__echo")
 			if !route.Upstream.Hold() {
 				m.t.Fatal("it sleeps")
 			}
 			return route.Upstream.Release
 		},
-		"a call in flight": func(m *sandman) func() {
+		"a call in flight": func(m *sandman, begun <-chan struct{}) func() {
 			route, _ := m.r.Catalogue().Named(registry.Tools, "", "s__echo")
 			ctx, cancel := context.WithCancel(context.Background())
 			ended := make(chan struct{})
@@ -393,9 +399,10 @@ func TestWhatKeepsAwake(t *testing.T) {
 				defer close(ended)
 				_, _ = route.Upstream.Call(ctx, registry.Call{Method: "tools/call", Params: []byte(`{"name":"never"}`)})
 			}()
+			<-begun
 			return func() { cancel(); <-ended }
 		},
-		"what is no request": func(m *sandman) func() {
+		"what is no request": func(m *sandman, _ <-chan struct{}) func() {
 			return func() { m.kept.Store(false) }
 		},
 	} {
@@ -404,12 +411,17 @@ func TestWhatKeepsAwake(t *testing.T) {
 			li := limits()
 			li.Call = time.Minute
 			m := learned(t, li, idle)
+			begun := make(chan struct{}, 1)
 			m.script.On = func(_ *registrytest.Server, msg jsonrpc.Message) bool {
-				return strings.Contains(string(msg.Params), `"never"`)
+				if !strings.Contains(string(msg.Params), `"name":"never"`) {
+					return false
+				}
+				begun <- struct{}{}
+				return true
 			}
 			m.kept.Store(true)
 			m.must("up")
-			end := need(m)
+			end := need(m, begun)
 			m.kept.Store(name == "what is no request")
 			time.Sleep(6 * idle)
 			if _, sleeps := m.counts(); sleeps != 0 {

@@ -20,10 +20,10 @@ import (
 	"github.com/pfar/pfar/units/packet"
 )
 
-// limits are short enough for tests.
+// limits let no test wait long for what is made at intervals, and have no clock end on a slow machine; a test of a timeout shortens it.
 func limits() registry.Limits {
 	l := registry.DefaultLimits()
-	l.Handshake, l.Call, l.Write, l.Refresh = 2*time.Second, time.Second, 300*time.Millisecond, 50*time.Millisecond
+	l.Handshake, l.Call, l.Write, l.Refresh = 20*time.Second, 20*time.Second, 20*time.Second, 50*time.Millisecond
 	return l
 }
 
@@ -142,6 +142,9 @@ func TestBadStarts(t *testing.T) {
 			t.Parallel()
 			li := limits()
 			li.Line = 1 << 20
+			if strings.HasPrefix(name, "never") {
+				li.Handshake = 4 * time.Second
+			}
 			r := registrytest.New(t, li)
 			honest := r.Launch(t, handover.Server{Name: "honest"}, registrytest.Script{})
 			honest.Ready(t)
@@ -216,8 +219,8 @@ func TestBadAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			li := limits()
-			if c.want == "" { // it may take the time that it takes
-				li.Call = registrytest.Patience
+			if name == "hang" {
+				li.Call = 4 * time.Second
 			}
 			r := registrytest.New(t, li)
 			r.Launch(t, handover.Server{Name: "s"}, answering(c.do)).Ready(t)
@@ -264,18 +267,24 @@ func TestErrorsPassAsTheyCome(t *testing.T) {
 func TestLateAnswer(t *testing.T) {
 	r := registrytest.New(t, limits())
 	var first []byte
-	r.Launch(t, handover.Server{Name: "s", Timeout: 100 * time.Millisecond}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
+	ctx, giveUp := context.WithCancel(t.Context())
+	r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
 		switch {
 		case m.Method == "notifications/cancelled":
 			s.Say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"late"}]}}`, first)
 		case m.Method == "tools/call" && first == nil:
 			first = m.ID
+			giveUp()
 		default:
 			return false
 		}
 		return true
 	}}).Ready(t)
-	if _, err := call(r, "s__echo", "a"); err == nil {
+	route, err := r.Catalogue().Named(registry.Tools, "", "s__echo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := route.Upstream.Call(ctx, registry.Call{Method: "tools/call", Params: []byte(`{"name":"echo"}`)}); err == nil {
 		t.Fatal("a call that is not answered ends well")
 	}
 	for i := range 20 {
@@ -320,7 +329,9 @@ func TestSwap(t *testing.T) {
 
 // TestStalledStdin: a server that does not read costs its callers an error, and nobody else anything.
 func TestStalledStdin(t *testing.T) {
-	r := registrytest.New(t, limits())
+	li := limits()
+	li.Write = 300 * time.Millisecond
+	r := registrytest.New(t, li)
 	r.Launch(t, handover.Server{Name: "honest"}, registrytest.Script{}).Ready(t)
 	release := make(chan struct{})
 	defer close(release)
@@ -342,7 +353,7 @@ func TestStalledStdin(t *testing.T) {
 // TestBusy: calls beyond the cap wait, calls beyond the queue are refused at once.
 func TestBusy(t *testing.T) {
 	li := limits()
-	li.Concurrent, li.Waiting = 2, 3
+	li.Concurrent, li.Waiting, li.Call = 2, 3, 4*time.Second
 	r := registrytest.New(t, li)
 	r.Launch(t, handover.Server{Name: "s"}, answering(func(*registrytest.Server, jsonrpc.Message) {})).Ready(t)
 	var busy, late atomic.Int64
@@ -507,7 +518,7 @@ func TestLaunchers(t *testing.T) {
 // TestLargeResult: a line of almost the limit passes whole, one beyond it costs the server its life and no more.
 func TestLargeResult(t *testing.T) {
 	li := limits()
-	li.Line, li.Call = 4<<20, 5*time.Second
+	li.Line = 4 << 20
 	r := registrytest.New(t, li)
 	size := 4<<20 - 1024
 	text := strings.Repeat("x", 8<<20)

@@ -67,9 +67,7 @@ func TestTimeoutsAreEachCallsOwn(t *testing.T) {
 
 // TestListeningIsNotNeeded has a server that announces changes of its lists and never acknowledges that anybody listens.
 func TestListeningIsNotNeeded(t *testing.T) {
-	limits := registry.DefaultLimits()
-	limits.Handshake = time.Second
-	r := registrytest.New(t, limits)
+	r := registrytest.New(t, limits())
 	r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{Modern: true, On: func(_ *registrytest.Server, m jsonrpc.Message) bool {
 		return m.Method == "subscriptions/listen"
 	}}).Ready(t)

@@ -640,14 +640,15 @@ func TestTalkativeServer(t *testing.T) {
 
 // TestPeopleTakeTheirTime has a client whose user answers later than a call may take otherwise.
 func TestPeopleTakeTheirTime(t *testing.T) {
+	t.Parallel()
 	lr := registry.DefaultLimits()
-	lr.Call, lr.Human = 100*time.Millisecond, 5*time.Second
+	lr.Call, lr.Human = 4*time.Second, time.Minute
 	g := startWith(t, DefaultLimits(), lr)
 	g.Launch(t, handover.Server{Name: "s", Capabilities: everyCapability}, asking("elicitation/create", `{"message":"Name?"}`)).Ready(t)
 	c := g.sessionThat(t, "/mcp/s", `{"elicitation":{}}`)
 	messages := c.callStream(t, `{"name":"echo"}`)
 	id := idOf(t, next(t, messages))
-	time.Sleep(400 * time.Millisecond)
+	time.Sleep(lr.Call + 500*time.Millisecond)
 	c.post(t, `{"jsonrpc":"2.0","id":`+id+`,"result":{"action":"accept"}}`)
 	if got := next(t, messages); !strings.Contains(got, `"answer"`) {
 		t.Errorf("got %s", got)
@@ -959,8 +960,9 @@ func TestErrorsReadTwoWays(t *testing.T) {
 
 // TestQuestionAfterAnothersCancellation has one client cancel a call, and another one's call ask when that is long over.
 func TestQuestionAfterAnothersCancellation(t *testing.T) {
+	t.Parallel()
 	lr := registry.DefaultLimits()
-	lr.Call = 100 * time.Millisecond
+	lr.Call = 4 * time.Second
 	g := startWith(t, DefaultLimits(), lr)
 	calls := make(chan jsonrpc.Message, 8)
 	g.Launch(t, handover.Server{Name: "s", Capabilities: everyCapability}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
@@ -977,7 +979,7 @@ func TestQuestionAfterAnothersCancellation(t *testing.T) {
 	<-calls
 	first.post(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 	<-cancelled
-	time.Sleep(3 * lr.Call) // no call of this server takes longer
+	time.Sleep(lr.Call + 500*time.Millisecond) // no call of this server takes longer
 	if got := g.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo"`, `{"elicitation":{}}`); !strings.Contains(got, "Name?") {
 		t.Errorf("got %s", got)
 	}

@@ -463,14 +463,16 @@ func TestDrain(t *testing.T) {
 	first := <-called
 	<-called
 	drained := make(chan struct{})
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { g.srv.Drain(ctx, g.http); close(drained) }()
 	if _, open := <-m; open {
 		t.Error("the stream goes on")
 	}
 	l.Result(first, `{"content":[]}`)
-	got := []string{<-answers, <-answers}
+	got := []string{<-answers}
+	cancel()
+	got = append(got, <-answers)
 	<-drained
 	if !strings.Contains(got[0], `"result":{"_meta":{"pfar/server":"s","pfar/label":""},"content":[]}`) || !strings.Contains(got[1], `"code":-32800`) {
 		t.Errorf("one was answered in time and one was not: %q", got)
@@ -482,12 +484,13 @@ func TestDrain(t *testing.T) {
 
 func TestSessionsEnd(t *testing.T) {
 	li := DefaultLimits()
-	li.Sessions, li.Idle = 3, 100*time.Millisecond
+	li.Sessions = 3
 	g := start(t, li)
 	first := g.session(t, "/mcp")
 	resp := first.request(t, "GET", "/mcp", "", first.with) // in use, so it stays
 	defer resp.Body.Close()
-	second, third := g.session(t, "/mcp"), g.session(t, "/mcp")
+	second := g.session(t, "/mcp")
+	g.session(t, "/mcp")
 	fourth := g.session(t, "/mcp")
 	if resp := second.request(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, second.with); resp.StatusCode != 404 {
 		t.Errorf("the one idle for longest: %d, want it to have given way", resp.StatusCode)
@@ -495,6 +498,19 @@ func TestSessionsEnd(t *testing.T) {
 	if body := fourth.call(t, "ping", `{}`); body != result(`{}`) {
 		t.Errorf("the newest: %s", body)
 	}
+	if body := first.call(t, "ping", `{}`); body != result(`{}`) {
+		t.Errorf("the oldest, in use: %s", body)
+	}
+	li.Sessions, li.Idle = 20, 100*time.Millisecond
+	g = start(t, li)
+	third := g.session(t, "/mcp")
+	first = g.session(t, "/mcp")
+	resp = first.request(t, "GET", "/mcp", "", first.with)
+	for n := 0; resp.StatusCode == 404 && n < 10; n++ { // on a busy machine it has ended before
+		first = g.session(t, "/mcp")
+		resp = first.request(t, "GET", "/mcp", "", first.with)
+	}
+	defer resp.Body.Close()
 	time.Sleep(300 * time.Millisecond)
 	if resp := third.request(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, third.with); resp.StatusCode != 404 {
 		t.Errorf("idle for too long: %d", resp.StatusCode)
