@@ -325,10 +325,10 @@ func TestPfardStaysAway(t *testing.T) {
 	r.hello()
 	p.listener.Close()
 	p.hangUp()
+	start := time.Now()
 	if _, err := r.stdin.WriteString("on\n"); err != nil {
 		t.Fatal(err)
 	}
-	start := time.Now()
 	if code := r.exit(20 * time.Second); code != units.ExitCrashed {
 		t.Errorf("exit code %d\n%s", code, r.logged())
 	}

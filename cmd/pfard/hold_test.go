@@ -33,8 +33,11 @@ type kernel struct {
 }
 
 func (k *kernel) apply(h egress.Hold, _ time.Time) error {
-	if k.slow != nil {
-		<-k.slow
+	k.mu.Lock()
+	slow := k.slow
+	k.mu.Unlock()
+	if slow != nil {
+		<-slow
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -389,7 +392,9 @@ func TestHoldReplacesOnceForMany(t *testing.T) {
 	h := f.start(t, f.config())
 	b := hello(t, h, "notion", 1, "api.notion.com")
 	before := f.count()
+	f.mu.Lock()
 	f.slow = make(chan struct{})
+	f.mu.Unlock()
 	const many = 100
 	done := make(chan error, many)
 	for i := range many {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/redact"
@@ -190,11 +193,22 @@ func TestCostOfHostileLines(t *testing.T) {
 	}
 	_, search := secretsIn(values)
 	for name, unit := range map[string]string{"escapes": `\\\u005c%25%2541&amp;#x26;`, "headers": "cookie:a ://@", "digits": "0123456789abcdef"} {
-		text := []byte(strings.Repeat(unit, attach.MaxSearch/len(unit)))
-		start := time.Now()
-		search(text, false)
-		if took := time.Since(start); took > 10*time.Second { // some milliseconds
-			t.Errorf("%s: a line of %d bytes takes %v", name, len(text), took)
+		work := func(size int) time.Duration { // processor time of this process
+			text := []byte(strings.Repeat(unit, size/len(unit)))
+			var before, after unix.Rusage
+			err := unix.Getrusage(unix.RUSAGE_SELF, &before)
+			for range 100 { // some milliseconds each
+				search(text, false)
+			}
+			if err = errors.Join(err, unix.Getrusage(unix.RUSAGE_SELF, &after)); err != nil {
+				t.Fatal(err)
+			}
+			return time.Duration(after.Utime.Nano() - before.Utime.Nano())
+		}
+		// Of eight times the line the work may be some eight times as much; were it squared, it would be sixty-four times.
+		short, line, longest := work(attach.MaxLine/8), work(attach.MaxLine), work(attach.MaxSearch)
+		if line > 24*short+100*time.Millisecond || longest > 4*line+time.Second {
+			t.Errorf("%s: a short line takes %v, one of %d bytes %v, the longest one %v", name, short, attach.MaxLine, line, longest)
 		}
 	}
 }

@@ -150,7 +150,7 @@ func TestSearchesHaveABudget(t *testing.T) {
 		}
 		CloseAll(files)
 	}
-	if took := time.Since(start); took < 400*time.Millisecond || took > 10*time.Second {
+	if took := time.Since(start); took < 400*time.Millisecond || took > 20*time.Second {
 		t.Errorf("three answers take %v", took)
 	}
 	for range 100 {
@@ -167,10 +167,9 @@ func TestSearchesHaveABudget(t *testing.T) {
 			answers <- struct{}{}
 		}
 	}()
-	begun := time.Now()
 	time.Sleep(time.Second)
-	n, took := len(answers), time.Since(begun)
-	if most := 3 + int(2*took.Seconds()); n > most {
+	n, took := len(answers), time.Since(start)
+	if most := 2 + int(2*took.Seconds()); n > most { // the first half second is that of the second text
 		t.Errorf("%d of 100 questions of 50 KiB are answered in %v, want at most %d", n, took, most)
 	}
 	if err := c.Send(Message{Search: &Search{}}); err != nil {

@@ -95,6 +95,7 @@ func (s *service) once() bool {
 		s.changed(deactivating, p, 0)
 		s.terminate(p)
 	}
+	_ = socket.conn.CloseRead()             // what it forked may run on, and is not heard any more
 	socket.conn.SetReadDeadline(time.Now()) // what it said last is still in the socket, and is read
 	<-messages
 	socket.close()

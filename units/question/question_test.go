@@ -127,9 +127,19 @@ func TestTimeout(t *testing.T) {
 // TestParallel: no more than so many are answered at once, and the others wait.
 func TestParallel(t *testing.T) {
 	var now, most, all atomic.Int32
-	path, _ := serve(t, Server{Parallel: 3, Timeout: 5 * time.Second, Failed: func(err error) { t.Error(err) }, Answer: func(context.Context, []byte) ([]byte, error) {
+	var begin sync.Once
+	three := make(chan struct{})
+	path, _ := serve(t, Server{Parallel: 3, Timeout: time.Minute, Failed: func(err error) { t.Error(err) }, Answer: func(ctx context.Context, _ []byte) ([]byte, error) {
 		k := now.Add(1)
 		for m := most.Load(); k > m && !most.CompareAndSwap(m, k); m = most.Load() {
+		}
+		if k == 3 {
+			begin.Do(func() { close(three) })
+		}
+		select {
+		case <-three:
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 		time.Sleep(20 * time.Millisecond)
 		now.Add(-1)
@@ -152,11 +162,19 @@ func TestParallel(t *testing.T) {
 
 // TestIdle: it ends when nobody asks, but not while an answer is under way.
 func TestIdle(t *testing.T) {
-	path, ended := serve(t, Server{Parallel: 2, Timeout: 5 * time.Second, Idle: 500 * time.Millisecond, Failed: func(err error) { t.Error(err) }, Answer: func(context.Context, []byte) ([]byte, error) {
-		time.Sleep(time.Second)
-		return []byte("late"), nil
-	}})
-	if got := ask(path, []byte("q")); got != "late" {
+	var begun atomic.Bool
+	var got string
+	var ended <-chan error
+	for n := 0; !begun.Load() && n < 20; n++ { // it may end before it is asked
+		var path string
+		path, ended = serve(t, Server{Parallel: 2, Timeout: time.Minute, Idle: 50 * time.Millisecond, Failed: func(err error) { t.Error(err) }, Answer: func(context.Context, []byte) ([]byte, error) {
+			begun.Store(true)
+			time.Sleep(300 * time.Millisecond)
+			return []byte("late"), nil
+		}})
+		got = ask(path, []byte("q"))
+	}
+	if got != "late" {
 		t.Errorf("%q", got)
 	}
 	select {

@@ -70,7 +70,7 @@ func TestPlace(t *testing.T) {
 		"systemd fails":      {prepare: func(f systemd.Fake, _ *systemd.Link) { f.Ends("failed") }, limits: good, want: `ended with "failed"`, final: true},
 		"is not moved":       {cgroup: "/elsewhere", limits: good, want: `want "/elsewhere"`, final: true, stopped: []string{scope}},
 		"pfard ends":         {prepare: func(_ systemd.Fake, l *systemd.Link) { l.Close() }, limits: good, want: "pfard is ending"},
-		"does not end a job": {prepare: func(f systemd.Fake, _ *systemd.Link) { f.Ends("") }, within: 100 * time.Millisecond, limits: good, want: "waiting for systemd's job"},
+		"does not end a job": {prepare: func(f systemd.Fake, _ *systemd.Link) { f.Ends("") }, within: 5 * time.Second, limits: good, want: "waiting for systemd's job"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
