@@ -362,6 +362,8 @@ func TestStopSequence(t *testing.T) {
 			}
 			if d := time.Since(began); d < c.min {
 				t.Errorf("it took %v, want %v", d, c.min)
+			} else if c.min == 0 && d >= 5*time.Second { // when it would be told by SIGTERM
+				t.Errorf("it took %v, and it ends with its stdin", d)
 			}
 			if log := r.logged(); strings.Contains(log, "term\n") != c.term {
 				t.Errorf("told by SIGTERM: %t, want %t\n%s", !c.term, c.term, log)

@@ -196,6 +196,8 @@ func TestStopSequence(t *testing.T) {
 				p.awaitFrom(mark, tt.name+" gone", soon, func(r control.Report) bool { return server(r, tt.name).Name == "" })
 				if took := time.Since(begin); took < tt.least {
 					t.Errorf("gone after %v, want no less than %v", took, tt.least)
+				} else if tt.least == 0 && took >= 5*time.Second { // when it would be told by SIGTERM
+					t.Errorf("gone after %v, though it ends with its stdin", took)
 				}
 				awaitGone(t, soon, processes)
 			})

@@ -85,13 +85,11 @@ func (s *notifySocket) read(b, oob []byte) (n, oobn, flags int, err error) {
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	there := unix.EAGAIN
+	var empty error
 	err = raw.Control(func(fd uintptr) {
-		var rerr error
-		n, oobn, flags, _, rerr = unix.Recvmsg(int(fd), b, oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
-		there, _ = rerr.(unix.Errno)
+		n, oobn, flags, _, empty = unix.Recvmsg(int(fd), b, oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 	})
-	if err != nil || there == 0 {
+	if err != nil || empty == nil {
 		return n, oobn, flags, err
 	}
 	n, oobn, flags, _, err = s.conn.ReadMsgUnix(b, oob)
