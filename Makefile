@@ -23,7 +23,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
-.PHONY: build install run test test-systemd test-vm check lint fuzz vulnerabilities bench soak clean
+.PHONY: build install run test test-all test-arm64 test-packages test-race test-conformance test-soak test-e2e test-systemd test-vm check lint fuzz vulnerabilities bench soak clean
 
 build:
 	$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
@@ -51,25 +51,71 @@ run: build $(SERVERS)/.installed
 	tests/setup.sh bwrap
 	ONCE=$(ONCE) tests/demo.sh $(BIN) $(SERVERS)
 
-# The end-to-end tests come last and alone: each of them is many programs.
-test: $(SERVERS)/.installed $(CLIENTS)/.installed $(SUITES)/.installed
-	tests/setup.sh bwrap ip nft gcc postgres requests curl chromium Xtigervnc qemu-aarch64
-	CGO_ENABLED=0 GOARCH=arm64 go test -exec qemu-aarch64 ./policies/scan
-	CGO_ENABLED=1 go test -race -timeout 10m $$(go list ./... | grep -v -e '/tests/e2e$$' -e '/tests/vm$$' -e '/tests/systemd$$' -e '/tests/conformance$$' -e '/tests/soak$$')
-	@if [ "$$(id -u)" = 0 ]; then $(MAKE) test-systemd test-vm; \
-	else echo "NOT RUN as an ordinary user: tests/systemd and tests/vm, whose images are made as root"; fi
-	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go test -race -timeout 9m ./tests/soak
-	CGO_ENABLED=1 PFAR_TEST_CONFORMANCE=$(abspath $(SUITES)) go test -race -timeout 9m ./tests/conformance
-	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -timeout 30m ./tests/e2e
+# Every test needs what these say, or goes without on its own.
+E2E         := PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS))
+CONFORMANCE := PFAR_TEST_CONFORMANCE=$(abspath $(SUITES))
+stage        = @tests/stages.sh run $(@:test-%=%)
+# What has a stage of its own, because it takes whole programs, other machines or more than a minute.
+WHOLE    := ./tests/conformance ./tests/e2e ./tests/soak ./tests/systemd ./tests/vm
+PACKAGES  = $(filter-out $(WHOLE),$(patsubst github.com/pfar/pfar/%,./%,$(shell go list ./...)))
+# Packages that start goroutines: the race detector is for them. What they share with others is compiled with it, too.
+STARTS   := ^[^/"]*\bgo (func|[[:alnum:]_.]+)\(|\.Go\(
+RACING    = $(filter $(PACKAGES),$(patsubst %/,./%,$(sort $(dir $(shell grep -rlE --include='*.go' --exclude='*_test.go' '$(STARTS)' cmd generator policies units)))))
+# tests/systemd and tests/vm make their images as root.
+MACHINES := test-systemd test-vm
+ifneq ($(shell id -u),0)
+MACHINES :=
+NOT_RUN  := echo "NOT RUN as an ordinary user: tests/systemd and tests/vm, whose images are made as root"
+endif
+
+# make test has -short: one example of what is proof by numbers. ALL=1 has the rest, and the race detector everywhere.
+ALL      ?=
+SHORT     = $(if $(ALL),,-short)
+RACED     = $(if $(ALL),$(PACKAGES),$(RACING))
+
+# At most twelve minutes on two processors.
+test:
+	@tests/stages.sh all $(MACHINES) test-e2e test-race test-packages test-conformance test-soak test-arm64
+	@$(if $(MACHINES),,$(NOT_RUN))
+
+# Everything, once at the end of a larger change.
+test-all:
+	@ALL=1 tests/stages.sh all $(MACHINES) test-e2e test-race test-conformance test-soak test-arm64
+	@$(if $(MACHINES),,$(NOT_RUN))
+
+test-arm64:
+	@tests/setup.sh qemu-aarch64
+	$(stage) env CGO_ENABLED=0 GOARCH=arm64 go test -exec qemu-aarch64 ./policies/scan
+
+test-packages:
+	@tests/setup.sh bwrap ip nft curl postgres
+	$(stage) env CGO_ENABLED=0 go test $(SHORT) -timeout 30m $(filter-out $(RACED),$(PACKAGES))
+
+test-race:
+	@tests/setup.sh bwrap ip nft curl gcc
+	$(stage) env CGO_ENABLED=1 go test -race $(SHORT) -timeout 30m $(RACED)
+
+test-conformance: $(SUITES)/.installed
+	@tests/setup.sh bwrap gcc
+	$(stage) env CGO_ENABLED=1 $(CONFORMANCE) go test -race $(SHORT) -timeout 30m ./tests/conformance
+
+test-soak: $(SERVERS)/.installed
+	@tests/setup.sh bwrap ip nft gcc
+	$(stage) env CGO_ENABLED=1 $(E2E) go test -race $(SHORT) -timeout 30m ./tests/soak
+
+test-e2e: $(SERVERS)/.installed $(CLIENTS)/.installed
+	@tests/setup.sh bwrap ip nft gcc postgres requests curl chromium Xtigervnc
+	$(stage) env CGO_ENABLED=1 $(E2E) go test $(if $(ALL),-race) $(SHORT) -timeout 60m ./tests/e2e
 
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
 test-systemd: $(SERVERS)/.installed $(CLIENTS)/.installed
-	tests/setup.sh nspawn ip nft gcc chromium Xtigervnc
-	CGO_ENABLED=1 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -race -count=1 -timeout 20m ./tests/systemd
+	@tests/setup.sh nspawn ip nft gcc chromium Xtigervnc debootstrap
+	$(stage) env CGO_ENABLED=1 $(E2E) go test -race $(SHORT) -count=1 -timeout 30m ./tests/systemd
 
 # The same on Debian's kernel in a virtual machine: limits, the host's firewall, boot order, clocks and power cuts.
 test-vm:
-	go test -count=1 -timeout 20m ./tests/vm
+	@tests/setup.sh debootstrap qemu-system-x86_64 mke2fs dpkg-deb swtpm
+	$(stage) env CGO_ENABLED=0 go test $(SHORT) -count=1 -timeout 30m ./tests/vm
 
 check: lint test
 

@@ -338,7 +338,7 @@ func read(t *testing.T, path string) string {
 func TestDocumentsNameWhatExists(t *testing.T) {
 	quoted := regexp.MustCompile("`([^`\n]+)`")
 	link := regexp.MustCompile(`\]\(([^)#:]+)\)`)
-	target := regexp.MustCompile(`\bmake ([a-z]+)`)
+	target := regexp.MustCompile(`\bmake ([a-z][a-z-]*)`)
 	makefile := read(t, "../Makefile")
 	top := topLevel(t)
 	checked := 0

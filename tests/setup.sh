@@ -15,6 +15,9 @@ have() {
 	esac
 }
 
+exec 9<"$0" # apt-get does not wait for another
+flock 9
+
 packages=
 for command in "$@"; do
 	case $command in
@@ -26,6 +29,9 @@ for command in "$@"; do
 	nspawn) package=systemd-container ;;
 	postgres) package=postgresql ;;
 	qemu-aarch64) package=qemu-user ;;
+	qemu-system-x86_64) package=qemu-system-x86 ;;
+	mke2fs) package=e2fsprogs ;;
+	dpkg-deb) package=dpkg ;;
 	requests) package=python3-requests ;;
 	Xtigervnc) package=tigervnc-standalone-server ;;
 	*) package=$command ;;

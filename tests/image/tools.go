@@ -20,7 +20,7 @@ var installing sync.Mutex
 // It needs root and apt.
 func Install(ctx context.Context, programs map[string]string) ([]string, error) {
 	if os.Geteuid() != 0 {
-		return nil, fmt.Errorf("an image is made as root, and this is uid %d; without root run go test -short", os.Geteuid())
+		return nil, fmt.Errorf("an image is made as root, and this is uid %d", os.Geteuid())
 	}
 	installing.Lock() // apt-get does not wait for another
 	defer installing.Unlock()
@@ -30,7 +30,7 @@ func Install(ctx context.Context, programs map[string]string) ([]string, error) 
 	}
 	names := strings.Join(list, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return nil, fmt.Errorf("this machine lacks %s, and has no apt-get to install them; without them run go test -short", names)
+		return nil, fmt.Errorf("this machine lacks %s, and has no apt-get to install them", names)
 	}
 	if _, err := Run(ctx, "/", "apt-get", "update", "-q"); err != nil {
 		return nil, fmt.Errorf("installing %s: %w", names, err)

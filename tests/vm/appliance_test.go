@@ -16,9 +16,6 @@ import (
 // TestAppliance installs pfar, has its limits, its firewall and its clock tried, cuts the power while it writes, and boots
 // what is left on the disk: in the same machine, and in another, whose TPM is not the one that the vault's key is sealed to.
 func TestAppliance(t *testing.T) {
-	if testing.Short() {
-		t.Skip("boots a virtual machine; run without -short")
-	}
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()

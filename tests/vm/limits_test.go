@@ -10,11 +10,7 @@ import (
 )
 
 // TestLimits boots a real systemd and has units/local hold memory hogs and fork bombs in every way that it knows.
-// go test -short does not run it: it needs root, and minutes.
 func TestLimits(t *testing.T) {
-	if testing.Short() {
-		t.Skip("boots a virtual machine; run without -short")
-	}
 	t.Parallel() // much of the time a machine waits
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
