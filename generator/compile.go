@@ -81,7 +81,7 @@ func (c *compiler) gateway() handover.Server {
 		g.Tools[name] = handover.Tool{Semantics: readsOrWrites(t), Aliases: t.Aliases}
 	}
 	d := declared(s)
-	d.Holds = c.holds()
+	d.Packages, d.Holds = c.packages(), c.holds()
 	if len(d.Holds) > 0 || len(d.Words) > 0 || len(d.Packages) > 0 || d.Service != "" || d.Of != "" || len(s.Allowed) > 0 {
 		g.Declared, _ = json.Marshal(d) // strings
 	}

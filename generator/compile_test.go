@@ -22,7 +22,8 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // The host of the goldens: a merged-usr system with what is common, and what a golden's own fs section adds. In that
-// each line is a path: "/x" a file, "/x/" a folder, "/x -> y" a link, "/x *" a program, "/x #!y" a script, "/x =" a socket.
+// each line is a path: "/x" a file, "/x : y" one with a text, "/x/" a folder, "/x -> y" a link, "/x *" a program, "/x #!y" a script,
+// "/x =" a socket.
 const commonHost = `
 /bin -> usr/bin
 /lib -> usr/lib
@@ -52,7 +53,7 @@ const commonHost = `
 /var/lib/pfar/home/
 /var/lib/pfar/vault/
 /var/lib/pfar/servers/notion/node_modules/notion/cli.mjs
-/var/lib/pfar/servers/notion/node_modules/notion/package.json
+/var/lib/pfar/servers/notion/node_modules/notion/package.json : {"name": "notion"}
 /var/lib/pfar/servers/notion/package.json
 /var/tmp/
 `
@@ -73,6 +74,8 @@ func mapFS(t *testing.T, listing string) fs.ReadLinkFS {
 		switch {
 		case strings.HasPrefix(rest, "-> "):
 			f.Mode, f.Data = fs.ModeSymlink|0o777, []byte(rest[3:])
+		case strings.HasPrefix(rest, ": "):
+			f.Data = []byte(strings.ReplaceAll(rest[2:], `\n`, "\n"))
 		case rest == "*":
 			f.Mode, f.Data = 0o755, []byte("\x7fELF")
 		case strings.HasPrefix(rest, "#!"):

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -16,7 +15,7 @@ import (
 
 // declared is what a declaration says to the gate: of the server as a whole, and of tools.
 func declared(s declaration.Server) gate.Declared {
-	d := gate.Declared{Server: s.Name, Of: s.Of, Service: s.Service, Packages: packages(s.Command, s.Args)}
+	d := gate.Declared{Server: s.Name, Of: s.Of, Service: s.Service}
 	if len(s.Allowed) > 0 {
 		d.Reach = reach(s)
 	}
@@ -65,96 +64,6 @@ func readsOrWrites(t declaration.Tool) string {
 		return gate.Reads.String()
 	}
 	return gate.Writes.String()
-}
-
-// runners are programs that run a package whose name they are given, by their own name and the words behind it. Of their
-// options those are known that neither take a value nor lead to another package than the one that is named.
-var runners = map[string]runner{
-	"npx":         {"", "-y --yes -q --quiet --offline --prefer-offline --"},
-	"npm exec":    {"", "-y --yes -q --quiet --offline --prefer-offline --"},
-	"pnpx":        {"", "-s --silent"},
-	"pnpm dlx":    {"", "-s --silent"},
-	"yarn dlx":    {"", "-q --quiet"},
-	"bunx":        {"", "--bun --silent"},
-	"bun x":       {"", "--bun --silent"},
-	"uvx":         {"pypi:", "-q --quiet -n --no-cache --offline --isolated --refresh --python="},
-	"uv tool run": {"pypi:", "-q --quiet -n --no-cache --offline --isolated --refresh --python="},
-	"pipx run":    {"pypi:", "-q --quiet --no-cache --python="},
-}
-
-type runner struct{ registry, options string }
-
-// nodeOptions are those of Node.js that neither take the next word for their value nor load other code.
-const nodeOptions = "--enable-source-maps --no-warnings --no-deprecation --use-system-ca --use-openssl-ca --use-bundled-ca --use-env-proxy " +
-	"--trace-warnings --trace-uncaught --expose-gc --jitless --max-old-space-size= --max-semi-space-size= --max-http-header-size= --stack-size= " +
-	"--disable-warning= --dns-result-order= --unhandled-rejections="
-
-// packageName is a package and which version of it: no address, no file, and no other package that is to have the name.
-var packageName = regexp.MustCompile(`^((?:@[a-z0-9~-][a-z0-9._~-]*/)?[A-Za-z0-9~-][A-Za-z0-9._~-]*)(?:[@=<>!\[][0-9A-Za-z.^~*<>=!+,\[\]@-]*)?$`)
-
-// packages is the one that a command line runs, as policies name it: what it has a runner fetch, or the one in whose folder its
-// program lies. It is none where that is not certain.
-func packages(command string, args []string) []string {
-	words := append([]string{path.Base(command)}, args...)
-	for n := range min(3, len(words)) {
-		if r, ok := runners[strings.Join(words[:n+1], " ")]; ok {
-			return r.packages(operand(words[n+1:], r.options))
-		}
-	}
-	file := command
-	if words[0] == "node" || words[0] == "nodejs" {
-		file = operand(args, nodeOptions)
-	}
-	return installed(path.Clean(file))
-}
-
-// operand is the first word that is no option; "" if one before it is not among those that are known. What ends in "=" has its
-// value behind it.
-func operand(args []string, options string) string {
-	for _, a := range args {
-		if !strings.HasPrefix(a, "-") {
-			return a
-		}
-		if name, _, valued := strings.Cut(a, "="); valued {
-			a = name + "="
-		}
-		if !slices.Contains(strings.Fields(options), a) {
-			return ""
-		}
-	}
-	return ""
-}
-
-func (r runner) packages(word string) []string {
-	m := packageName.FindStringSubmatch(word)
-	switch {
-	case m == nil:
-		return nil
-	case r.registry != "":
-		return []string{r.registry + strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(m[1]))}
-	}
-	return m[1:2]
-}
-
-// installed is the package in whose folder a program lies: npm's, or pipx's and uv's, if it is the one of the package's name.
-func installed(file string) []string {
-	if i := strings.LastIndex(file, "/node_modules/"); i >= 0 {
-		parts := strings.SplitN(file[i+len("/node_modules/"):], "/", 3)
-		switch {
-		case strings.HasPrefix(parts[0], "@") && len(parts) == 3:
-			return []string{parts[0] + "/" + parts[1]}
-		case len(parts) > 1 && !strings.HasPrefix(parts[0], "@") && !strings.HasPrefix(parts[0], "."):
-			return parts[:1]
-		}
-		return nil
-	}
-	dir, name := path.Split(file)
-	for _, tools := range []string{"/uv/tools/", "/pipx/venvs/"} {
-		if strings.HasSuffix(dir, tools+name+"/bin/") {
-			return []string{"pypi:" + name}
-		}
-	}
-	return nil
 }
 
 // gateWords is what the owner says to the gate, a line for each tool.

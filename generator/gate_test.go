@@ -11,7 +11,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-func TestPackages(t *testing.T) {
+func TestRunners(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"npx -y @modelcontextprotocol/server-github", "@modelcontextprotocol/server-github"},
 		{"npx -y @modelcontextprotocol/server-github@2025.4.8 --flag x", "@modelcontextprotocol/server-github"},
@@ -21,12 +21,6 @@ func TestPackages(t *testing.T) {
 		{"uvx mcp-server-fetch==2025.1.1", "pypi:mcp-server-fetch"}, {"uvx --python=3.12 mcp_server.fetch@latest", "pypi:mcp-server-fetch"},
 		{"uv tool run mcp-server-git", "pypi:mcp-server-git"}, {"pipx run mcp-server-git", "pypi:mcp-server-git"},
 		{"uvx mcp-server-time[extra]", "pypi:mcp-server-time"}, {"uvx mcp-server-time[extra]>=1,<2", "pypi:mcp-server-time"},
-		{"node /srv/notion/node_modules/@notionhq/notion-mcp-server/bin/cli.mjs", "@notionhq/notion-mcp-server"},
-		{"/x/node_modules/node/bin/node /srv/notion/node_modules/@notionhq/notion-mcp-server/bin/cli.mjs", "@notionhq/notion-mcp-server"},
-		{"node --enable-source-maps --max-old-space-size=512 /srv/x/node_modules/a/node_modules/b/index.js", "b"},
-		{"/srv/x/node_modules/exa-mcp-server/bin", "exa-mcp-server"},
-		{"/home/me/.local/share/uv/tools/mcp-server-git/bin/mcp-server-git", "pypi:mcp-server-git"},
-		{"/opt/pipx/venvs/mcp-server-git/bin/mcp-server-git", "pypi:mcp-server-git"},
 		{"npx evil @notionhq/notion-mcp-server", "evil"}, // known, and another's
 
 		// Another package by that name, or nobody knows which.
@@ -36,16 +30,11 @@ func TestPackages(t *testing.T) {
 		{"pnpm exec tavily-mcp", ""}, {"npm run tavily-mcp", ""}, {"npm install tavily-mcp", ""}, {"yarn tavily-mcp", ""},
 		{"uvx --from evil mcp-server-git", ""}, {"uvx --with mcp-server-git evil", ""}, {"uvx --index-url https://evil.test mcp-server-git", ""}, {"uvx mcp-server-git@git+https://evil.test/x", ""},
 		{"pipx run --spec evil mcp-server-git", ""}, {"uv run mcp-server-git", ""},
-		{"node /srv/evil.js /srv/node_modules/@notionhq/notion-mcp-server/x", ""},
-		{"node --import /srv/evil.js /srv/node_modules/@notionhq/notion-mcp-server/x", ""}, {"node --require=/srv/evil.js /srv/node_modules/@notionhq/notion-mcp-server/x", ""},
-		{"node -r /srv/node_modules/@notionhq/notion-mcp-server/x /srv/evil.js", ""}, {"node -e evil /srv/node_modules/@notionhq/notion-mcp-server/x", ""},
-		{"node /srv/node_modules/@notionhq/notion-mcp-server/../../../evil.js", ""}, {"/srv/node_modules/exa-mcp-server/../.bin/evil", ""},
-		{"sh /srv/node_modules/@notionhq/notion-mcp-server/x", ""}, {"/srv/node_modules/.bin/exa-mcp-server", ""}, {"/opt/pipx/venvs/mcp-server-git/bin/python", ""},
-		{"mcp-server-git", ""}, {"/srv/venv/bin/mcp-server-git", ""},
-		{"npx ./local", ""}, {"npx", ""}, {"node server.js", ""}, {"python -m x", ""}, {"npx -y", ""}, {"/srv/node_modules/", ""}, {"/srv/node_modules/@a", ""}, {"/srv/node_modules/@a/b", ""}, {"node", ""},
+		{"npx ./local", ""}, {"npx", ""}, {"node server.js", ""}, {"python -m x", ""}, {"npx -y", ""}, {"node", ""}, {"mcp-server-git", ""},
 	} {
 		words := strings.Fields(c.line)
-		if got := strings.Join(packages(words[0], words[1:]), " "); got != c.want {
+		s := declaration.Server{Command: words[0], Args: words[1:]}
+		if got := strings.Join(newCompiler(s, testHost(t, "")).packages(), " "); got != c.want {
 			t.Errorf("%s: %q, want %q", c.line, got, c.want)
 		}
 	}

@@ -3,6 +3,7 @@ package generator
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"strings"
@@ -107,6 +108,24 @@ func (h Host) head(real string) string {
 	b := make([]byte, 256) // the kernel reads as much (BINPRM_BUF_SIZE)
 	n, _ := f.Read(b)
 	return string(b[:n])
+}
+
+// maxRead bounds what is read of one file that says something about programs.
+const maxRead = 1 << 20
+
+// read returns a file that is at most maxRead long.
+func (h Host) read(real string) ([]byte, bool) {
+	info, err := h.FS.Lstat(inFS(real))
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxRead { // a FIFO would be waited for
+		return nil, false
+	}
+	f, err := h.FS.Open(inFS(real))
+	if err != nil {
+		return nil, false
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxRead+1))
+	return b, err == nil && len(b) <= maxRead
 }
 
 // lookup finds a bare command as a shell does.
