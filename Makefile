@@ -155,28 +155,19 @@ soak: $(SERVERS)/.installed
 clean:
 	rm -rf build
 
-# Real MCP servers from npm. Their install scripts are not run: none of them needs any.
+# Real MCP servers from npm.
 $(SERVERS)/.installed: packaging/servers/package.json packaging/servers/package-lock.json
-	tests/setup.sh node npm
-	mkdir -p $(SERVERS)
-	cp $^ $(SERVERS)/
-	cd $(SERVERS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	tests/npm.sh $(SERVERS) $^
 	touch $@
 
 # MCP clients from npm for the tests, and the Node.js that the newest of them need, as Debian's is older.
 $(CLIENTS)/.installed: tests/clients/mcp/package.json tests/clients/mcp/package-lock.json
-	tests/setup.sh node npm
-	mkdir -p $(CLIENTS)
-	cp $^ $(CLIENTS)/
-	cd $(CLIENTS) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	tests/npm.sh $(CLIENTS) $^
 	touch $@
 
 # MCP's conformance suites, the Node that they need (Debian's is too old), and the server and client that they are tried
-# on. Nothing of it has an install script.
+# on.
 $(SUITES)/.installed: tests/conformance/package.json tests/conformance/package-lock.json Makefile
-	tests/setup.sh node npm
-	mkdir -p $(SUITES)
-	cp tests/conformance/package.json tests/conformance/package-lock.json $(SUITES)/
-	cd $(SUITES) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	tests/npm.sh $(SUITES) $(filter %.json,$^)
 	CGO_ENABLED=0 GOBIN=$(abspath $(SUITES))/bin go install -trimpath $(REFERENCES)
 	touch $@

@@ -31,10 +31,10 @@ const account = "user:x:1000:1000::/home/user:/bin/sh\n"
 var packages = []string{"systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "bubblewrap", "nftables", "iproute2",
 	"procps", "kmod", "nodejs", "python3"}
 
-// Root returns the directory below cache of a root file system, which it makes first if nobody has yet. Nobody may write
-// to it: all images are made of it.
-func Root(ctx context.Context, cache string) (string, error) {
-	dir, err := made(cache, "root", key(suite, mirror, packages, account), func(work string) error {
+// Root returns the directory of a root file system, which it makes first if nobody has yet. Nobody may write to it: all
+// images are made of it.
+func Root(ctx context.Context) (string, error) {
+	dir, err := made("root", key(suite, mirror, packages, account), func(work string) error {
 		return inMemory(work, func(memory string) error {
 			include := "--include=" + strings.Join(packages, ",")
 			if _, err := Run(ctx, work, "debootstrap", "--variant=minbase", include, suite, memory, mirror); err != nil {
@@ -59,13 +59,13 @@ type Recipe struct {
 	Keep func(ctx context.Context, dir, root string) error
 }
 
-// Make returns the directory of a recipe's image, which it builds below cache first if nobody has yet.
-func Make(ctx context.Context, cache string, r Recipe) (string, error) {
-	root, err := Root(ctx, cache)
+// Make returns the directory of a recipe's image, which it builds first if nobody has yet.
+func Make(ctx context.Context, r Recipe) (string, error) {
+	root, err := Root(ctx)
 	if err != nil {
 		return "", err
 	}
-	return made(cache, r.Name, key(root, r.Files, r.More), func(work string) error {
+	return made(r.Name, key(filepath.Base(filepath.Dir(root)), r.Files, r.More), func(work string) error {
 		return inMemory(work, func(memory string) error {
 			if _, err := Run(ctx, work, "cp", "-a", root+"/.", memory); err != nil {
 				return err
@@ -85,51 +85,6 @@ func key(parts ...any) string {
 		fmt.Fprintf(h, "%q\n", p) // maps in the order of their keys
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16]
-}
-
-// made returns the directory of one version of what has that name, and has build fill it if it is not there.
-func made(cache, name, version string, build func(work string) error) (string, error) {
-	cache, err := filepath.Abs(cache) // debootstrap changes its directory
-	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", fmt.Errorf("making %q: %w", cache, err)
-	}
-	lock, err := os.OpenFile(filepath.Join(cache, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return "", fmt.Errorf("opening the lock of %q: %w", cache, err)
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil { // another test may be building it
-		return "", fmt.Errorf("locking %q: %w", cache, err)
-	}
-	dir := filepath.Join(cache, name+"-"+version)
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	// Other versions, and what a run that was killed left.
-	old, err := filepath.Glob(filepath.Join(cache, name+"-*"))
-	if err != nil {
-		return "", err
-	}
-	for _, o := range old {
-		if err := os.RemoveAll(o); err != nil {
-			return "", fmt.Errorf("removing an old image: %w", err)
-		}
-	}
-	work, err := os.MkdirTemp(cache, name+"-new-")
-	if err != nil {
-		return "", fmt.Errorf("making a directory for the image: %w", err)
-	}
-	defer os.RemoveAll(work)
-	if err := inMountNamespace(func() error { return build(work) }); err != nil {
-		return "", fmt.Errorf("building the image %s: %w", name, err)
-	}
-	if err := os.Rename(work, dir); err != nil {
-		return "", fmt.Errorf("keeping the image: %w", err)
-	}
-	return dir, nil
 }
 
 // inMountNamespace runs f where no mount shows outside, and all of them end with f: debootstrap mounts /proc and /sys

@@ -18,7 +18,7 @@ import (
 // shipped opens a bed with the programs as they are shipped, and boots a machine from it.
 func shipped(b *testing.B) *bed.Machine {
 	b.Helper()
-	plain, err := bed.Open(context.Background(), images, cache+"/plain", install())
+	plain, err := bed.Open(context.Background(), cache+"/plain", install())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // bringBrowser brings this host's Chromium and an X server for it, with the libraries that Debian's image lacks, and a Node.js
 // that is new enough for the server.
 func bringBrowser(ctx context.Context, dir string) error {
-	debian, err := image.Root(ctx, images)
+	debian, err := image.Root(ctx)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	start := time.Now()
-	if machines, err = bed.Open(context.Background(), images, cache, install("RACE=1")); err != nil {
+	if machines, err = bed.Open(context.Background(), cache, install("RACE=1")); err != nil {
 		return 1, err
 	}
 	defer machines.Close()
@@ -62,9 +62,8 @@ func run(m *testing.M) (code int, err error) {
 }
 
 const (
-	root   = "../.."
-	images = root + "/build/image"
-	cache  = root + "/build/systemd"
+	root  = "../.."
+	cache = root + "/build/systemd"
 )
 
 // Where machines have the tests' own programs, and the servers from npm.

@@ -28,7 +28,7 @@ type report struct {
 }
 
 func victim() {
-	b, err := bed.Reopen(context.Background(), images, cache)
+	b, err := bed.Reopen(context.Background(), cache)
 	if err != nil {
 		panic(err)
 	}

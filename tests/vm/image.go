@@ -62,9 +62,9 @@ var tools = map[string]string{
 // Install brings the tools onto this machine, and says which it brought.
 func Install(ctx context.Context) ([]string, error) { return image.Install(ctx, tools) }
 
-// Image returns the machine, which it builds below cache first if nobody has yet.
-func Image(ctx context.Context, cache string) (*Machine, error) {
-	dir, err := image.Make(ctx, cache, image.Recipe{Name: "vm", Files: files, More: fmt.Sprintf("%s %q %q", kernel, modules(), libraries), Keep: keep})
+// Image returns the machine, which it builds first if nobody has yet.
+func Image(ctx context.Context) (*Machine, error) {
+	dir, err := image.Make(ctx, image.Recipe{Name: "vm", Files: files, More: fmt.Sprintf("%s %q %q", kernel, modules(), libraries), Keep: keep})
 	return &Machine{dir}, err
 }
 

@@ -43,7 +43,7 @@ func machine(ctx context.Context, t *testing.T) *Machine {
 	if len(installed) > 0 {
 		t.Logf("installed on this machine: %s", strings.Join(installed, " "))
 	}
-	m, err := Image(ctx, filepath.Join("..", "..", "build", "image"))
+	m, err := Image(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

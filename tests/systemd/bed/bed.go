@@ -49,9 +49,9 @@ type Bed struct {
 	lock      *os.File
 }
 
-// Open makes Debian's root file system below images, if it is not there, and has install write pfar into a directory of its
-// own below cache.
-func Open(ctx context.Context, images, cache string, install func(ctx context.Context, dir string) error) (*Bed, error) {
+// Open makes Debian's root file system, if it is not there, and has install write pfar into a directory of its own below
+// cache.
+func Open(ctx context.Context, cache string, install func(ctx context.Context, dir string) error) (*Bed, error) {
 	brought, err := image.Install(ctx, map[string]string{"systemd-nspawn": "systemd-container", "nsenter": "util-linux", "nft": "nftables"})
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func Open(ctx context.Context, images, cache string, install func(ctx context.Co
 	if len(brought) > 0 {
 		fmt.Fprintf(os.Stderr, "installed on this machine: %s\n", strings.Join(brought, " "))
 	}
-	b, err := Reopen(ctx, images, cache)
+	b, err := Reopen(ctx, cache)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +87,8 @@ func Open(ctx context.Context, images, cache string, install func(ctx context.Co
 }
 
 // Reopen is for another process while one has the bed open: what is installed stays as it is.
-func Reopen(ctx context.Context, images, cache string) (*Bed, error) {
-	root, err := image.Root(ctx, images)
+func Reopen(ctx context.Context, cache string) (*Bed, error) {
+	root, err := image.Root(ctx)
 	if err != nil {
 		return nil, err
 	}
