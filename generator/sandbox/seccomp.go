@@ -20,30 +20,11 @@ const (
 	actionErrno = 0x0005_0000
 	actionAllow = 0x7fff_0000
 
-	errnoEPERM        = 1
-	errnoENOSYS       = 38
-	errnoEAFNOSUPPORT = 97
-)
-
-// What arguments are compared with.
-const (
-	// CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. CLONE_NEWTIME cannot be given to clone(2).
-	cloneNamespaces = 0x0002_0000 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x1000_0000 | 0x2000_0000 | 0x4000_0000
-
-	ioctlTIOCSTI   = 0x5412
-	ioctlTIOCLINUX = 0x541c
-
-	personalityLinux = 0
-	personalityQuery = 0xffff_ffff
-
-	prctlPDEATHSIG = 1 // PR_SET_PDEATHSIG
-	signalKILL     = 9
-
-	familyUnix    = 1
-	familyInet    = 2
-	familyInet6   = 10
-	familyNetlink = 16
-	netlinkRoute  = 0
+	errnoNone            = 0 // the call returns 0 and does nothing
+	errnoEPERM           = 1
+	errnoENOSYS          = 38
+	errnoEPROTONOSUPPORT = 93
+	errnoEAFNOSUPPORT    = 97
 )
 
 // machine is what the kernel calls an architecture, and which column of the table is its.
@@ -120,41 +101,4 @@ func argument(i uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offsetArg
 
 func equal(v uint32, skip uint8) bpf.Instruction {
 	return bpf.JumpIf{Cond: bpf.JumpEqual, Val: v, SkipTrue: skip}
-}
-
-// inspection is a system call that depends on its arguments.
-type inspection struct {
-	systemCall
-	body []bpf.Instruction
-}
-
-func inspected() []inspection {
-	return []inspection{
-		{systemCall{name: "clone", amd64: 56, arm64: 220}, []bpf.Instruction{ // SB-05
-			argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: cloneNamespaces, SkipTrue: 1}, allow(), refuse(errnoEPERM),
-		}},
-		{systemCall{name: "ioctl", amd64: 16, arm64: 29}, []bpf.Instruction{ // SB-06
-			argument(1), equal(ioctlTIOCSTI, 2), equal(ioctlTIOCLINUX, 1), allow(), refuse(errnoEPERM),
-		}},
-		{systemCall{name: "personality", amd64: 135, arm64: 92}, []bpf.Instruction{ // no address randomisation, executable data
-			argument(0), equal(personalityLinux, 2), equal(personalityQuery, 1), refuse(errnoEPERM), allow(),
-		}},
-		// bwrap's --die-with-parent is all that ends the sandbox after a kill -9 of pfar (LIF-11). A server may write its pid
-		// 1's memory (/proc/1/mem: same user, same capabilities), and must not have it forget that signal.
-		{systemCall{name: "prctl", amd64: 157, arm64: 167}, []bpf.Instruction{
-			argument(0), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: prctlPDEATHSIG, SkipTrue: 3},
-			argument(1), equal(signalKILL, 1), refuse(errnoEPERM), allow(),
-		}},
-		// Families beside these are rarely used code of the kernel, or reach its other parts (SB-23). Of netlink, routing
-		// messages alone: getifaddrs(3) asks by them, and node's os.networkInterfaces() throws without.
-		{systemCall{name: "socket", amd64: 41, arm64: 198}, []bpf.Instruction{
-			argument(0), equal(familyUnix, 6), equal(familyInet, 5), equal(familyInet6, 4),
-			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: familyNetlink, SkipTrue: 2},
-			argument(2), equal(netlinkRoute, 1),
-			refuse(errnoEAFNOSUPPORT), allow(),
-		}},
-		{systemCall{name: "socketpair", amd64: 53, arm64: 199}, []bpf.Instruction{
-			argument(0), equal(familyUnix, 1), refuse(errnoEAFNOSUPPORT), allow(),
-		}},
-	}
 }

@@ -66,6 +66,8 @@ func run(program, data []byte) (uint32, error) {
 			jump(a >= k)
 		case 0x45: // JSET
 			jump(a&k != 0)
+		case 0x54: // BPF_ALU | BPF_AND | BPF_K
+			a &= k
 		case 0x06: // BPF_RET | BPF_K
 			return k, nil
 		default:
@@ -92,6 +94,10 @@ func verdict(t *testing.T, goarch string, c call) string {
 		return "kill"
 	case r == 0x5_0000|1:
 		return "EPERM"
+	case r == 0x5_0000:
+		return "nothing"
+	case r == 0x5_0000|93:
+		return "EPROTONOSUPPORT"
 	case r == 0x5_0000|38:
 		return "ENOSYS"
 	case r == 0x5_0000|97:
@@ -151,7 +157,7 @@ func TestTableHasTheMachinesNumbers(t *testing.T) {
 
 // TestEverySystemCall judges every call that a machine has, with arguments of zero. What is not named here is allowed.
 func TestEverySystemCall(t *testing.T) {
-	refusals := map[string]string{"clone3": "ENOSYS", "socket": "EAFNOSUPPORT", "socketpair": "EAFNOSUPPORT"} // family 0
+	refusals := map[string]string{"clone3": "ENOSYS", "openat2": "ENOSYS", "io_setup": "ENOSYS", "socket": "EAFNOSUPPORT", "socketpair": "EAFNOSUPPORT"} // family 0
 	for name := range strings.FieldsSeq(`unshare setns mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount
 		fspick mount_setattr name_to_handle_at open_by_handle_at ptrace process_vm_readv process_vm_writev process_madvise kcmp
 		pidfd_getfd migrate_pages move_pages bpf perf_event_open io_uring_setup io_uring_enter io_uring_register userfaultfd vmsplice
@@ -237,11 +243,54 @@ func TestArguments64And32(t *testing.T) {
 		{"socket", [6]uint64{29, 1}, "EAFNOSUPPORT"},               // AF_CAN
 		{"socket", [6]uint64{44, 1}, "EAFNOSUPPORT"},               // AF_XDP
 		{"socketpair", [6]uint64{1, 1}, "allow"},                   //
+		{"ioctl", [6]uint64{0, 0x5423}, "EPERM"},                   // TIOCSETD
+		{"ioctl", [6]uint64{0, high | 0x5423}, "EPERM"},            //
+		{"ioctl", [6]uint64{0, 0x5424}, "allow"},                   // TIOCGETD
+		{"socket", [6]uint64{2, 1, 6}, "allow"},                    // TCP by name
+		{"socket", [6]uint64{10, 2 | 0o4000, 17}, "allow"},         // UDP by name, SOCK_NONBLOCK
+		{"socket", [6]uint64{2, 1, 262}, "EPROTONOSUPPORT"},        // MPTCP
+		{"socket", [6]uint64{10, 1, 262}, "EPROTONOSUPPORT"},       //
+		{"socket", [6]uint64{2, 1, high | 262}, "EPROTONOSUPPORT"}, //
+		{"socket", [6]uint64{2, 1, 132}, "EPROTONOSUPPORT"},        // SCTP
+		{"socket", [6]uint64{2, 5, 0}, "EPROTONOSUPPORT"},          // SCTP by SOCK_SEQPACKET
+		{"socket", [6]uint64{2, 2, 136}, "EPROTONOSUPPORT"},        // UDP-Lite
+		{"socket", [6]uint64{2, 2, 1}, "EPROTONOSUPPORT"},          // ping
+		{"socket", [6]uint64{2, 2, 6}, "EPROTONOSUPPORT"},          // as the kernel has it
+		{"socket", [6]uint64{2, 3, 0}, "EPROTONOSUPPORT"},          // SOCK_RAW
+		{"socket", [6]uint64{2, 6, 33}, "EPROTONOSUPPORT"},         // DCCP
+		{"setrlimit", [6]uint64{4, 1}, "nothing"},                  // RLIMIT_CORE
+		{"setrlimit", [6]uint64{high | 4, 1}, "nothing"},           //
+		{"setrlimit", [6]uint64{7, 1}, "allow"},                    // RLIMIT_NOFILE
+		{"prlimit64", [6]uint64{0, 4, 1}, "nothing"},               //
+		{"prlimit64", [6]uint64{7, high | 4, high}, "nothing"},     // an address is more than 32 bits
+		{"prlimit64", [6]uint64{0, 4, 0, 1}, "allow"},              // only asks
+		{"prlimit64", [6]uint64{0, 7, 1}, "allow"},                 //
+		{"chmod", [6]uint64{0, 0o755}, "allow"},                    //
+		{"chmod", [6]uint64{0, 0o1777}, "allow"},                   // sticky
+		{"chmod", [6]uint64{0, 0o4755}, "EPERM"},                   //
+		{"fchmod", [6]uint64{0, 0o2755}, "EPERM"},                  //
+		{"fchmod", [6]uint64{0, 0o100644}, "allow"},                // with the type that fstat gave
+		{"fchmodat", [6]uint64{0, 0, 0o6755}, "EPERM"},             //
+		{"fchmodat2", [6]uint64{0, 0, 0o4000, 0x1000}, "EPERM"},    //
+		{"creat", [6]uint64{0, 0o4700}, "EPERM"},                   //
+		{"mknod", [6]uint64{0, 0o104700}, "EPERM"},                 //
+		{"mknodat", [6]uint64{0, 0, 0o102700}, "EPERM"},            //
+		{"open", [6]uint64{0, 0, 0o4755}, "allow"},                 // no mode without O_CREAT
+		{"open", [6]uint64{0, 0o100 | 1, 0o644}, "allow"},          //
+		{"open", [6]uint64{0, 0o100, 0o4755}, "EPERM"},             //
+		{"open", [6]uint64{0, 0o20200000 | 2, 0o2755}, "EPERM"},    // O_TMPFILE
+		{"openat", [6]uint64{0, 0, 0o200000, 0o4755}, "allow"},     // O_DIRECTORY
+		{"openat", [6]uint64{0, 0, 0o100, 0o4755}, "EPERM"},        //
+		{"openat", [6]uint64{0, 0, 0o20200002, 0o6000}, "EPERM"},   // O_TMPFILE
 		{"socketpair", [6]uint64{2, 1}, "EAFNOSUPPORT"},            //
 		{"socketpair", [6]uint64{30, 1}, "EAFNOSUPPORT"},           // AF_TIPC
 	} {
 		for goarch, arch := range map[string]uint32{"amd64": archAMD64, "arm64": archARM64} {
-			if got := verdict(t, goarch, call{number: known[goarch][c.name], arch: arch, args: c.args}); got != c.want {
+			n, ok := known[goarch][c.name]
+			if !ok {
+				continue // arm64 lacks the older of two calls; the table's test knows which
+			}
+			if got := verdict(t, goarch, call{number: n, arch: arch, args: c.args}); got != c.want {
 				t.Errorf("%s(%#x) on %s: %s, want %s", c.name, c.args, goarch, got, c.want)
 			}
 		}

@@ -20,6 +20,8 @@ func refused() []systemCall {
 	return []systemCall{
 		// Its flags lie in memory, where a filter cannot see them; C libraries fall back to clone on ENOSYS (SB-05).
 		{"clone3", 435, 435, errnoENOSYS},
+		// Likewise: a mode with a set-user-ID bit (setID); programs fall back to openat.
+		{"openat2", 437, 437, errnoENOSYS},
 
 		// Namespaces and the file system's shape (SB-05).
 		{"unshare", 272, 97, no},
@@ -58,7 +60,8 @@ func refused() []systemCall {
 		{"io_uring_register", 427, 427, no},
 		{"userfaultfd", 323, 282, no},
 		{"vmsplice", 278, 75, no},
-		{"memfd_secret", 447, 447, no}, // memory that the kernel cannot swap or look into
+		{"io_setup", 206, 0, errnoENOSYS}, // fs.aio-max-nr is one number for the whole machine
+		{"memfd_secret", 447, 447, no},    // memory that the kernel cannot swap or look into
 
 		// Keyrings are not in a namespace (SB-05).
 		{"add_key", 248, 217, no},

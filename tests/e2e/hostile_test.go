@@ -188,7 +188,7 @@ func (q prey) probes(p *pfar, homeOfVictim string) []probe {
 	add("proxy-connect", "example.com:443", q.tcp, "localhost:"+port, "[::1]:"+port, "169.254.169.254:80", "2130706433:"+port, "0x7f.1:"+port,
 		"allowed.test:22", "allowed.test:"+port, "sub.allowed.test:443", "allowed.test.evil.test:443", "evilallowed.test:443", "[::ffff:127.0.0.1]:"+port)
 	add("proxy-get", "http://example.com/", "http://"+q.tcp+"/", "http://localhost:"+port+"/", "http://169.254.169.254/latest/meta-data/", "http://[::1]:"+port+"/")
-	for _, name := range []string{"icmp", "icmp6", "raw", "packet", "netlink", "crypto", "vsock"} {
+	for _, name := range []string{"icmp", "icmp6", "raw", "packet", "netlink", "crypto", "vsock", "mptcp", "udplite"} {
 		add("socket-"+name, "")
 	}
 	for _, name := range []string{"user", "mnt", "net", "ipc", "uts", "pid", "cgroup", "time"} {
@@ -198,7 +198,8 @@ func (q prey) probes(p *pfar, homeOfVictim string) []probe {
 	for _, name := range []string{"mount", "umount", "fsopen", "open-tree", "move-mount", "mount-setattr", "pivot-root", "chroot", "swapon", "ptrace",
 		"process-vm-read", "keyctl", "add-key", "request-key", "io-uring", "bpf", "perf-event", "userfaultfd", "fanotify", "personality",
 		"tiocsti", "tiocsti-wide", "tioclinux", "terminal", "module", "kexec", "reboot", "set-time", "hostname", "root-user", "groups", "priority",
-		"real-time", "clone-user", "clone3-user", "capabilities", "new-privileges", "unfiltered", "host-root", "parent-death-signal", "raise-limit", "oom-score", "i386", "x32"} {
+		"real-time", "clone-user", "clone3-user", "capabilities", "new-privileges", "unfiltered", "host-root", "parent-death-signal", "raise-limit", "core-limit", "set-user-id",
+		"line-discipline", "asynchronous-io", "oom-score", "i386", "x32"} {
 		add(name, "")
 	}
 	return list

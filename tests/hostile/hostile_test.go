@@ -23,7 +23,7 @@ import (
 // needsRoot is what an ordinary user cannot do even where nothing confines it.
 var needsRoot = []string{
 	"overwrite", "open-for-writing", "cgroup", "kernel-memory", "kernel-symbols", "kernel-log", "device", "file-handle",
-	"socket-*", "interfaces", "routes", "mount", "umount", "fsopen", "open-tree", "move-mount", "mount-setattr",
+	"socket-[!mu]*", "interfaces", "routes", "mount", "umount", "fsopen", "open-tree", "move-mount", "mount-setattr",
 	"pivot-root", "chroot", "swapon", "process-vm-read", "bpf", "perf-event", "fanotify", "module", "kexec", "reboot", "set-time",
 	"hostname", "root-user", "groups", "priority", "real-time", "clone*", "unshare-*", "setns-*", "capabilities",
 	"host-root", "raise-limit", "oom-score", "environment-of-init", "environments",
@@ -35,7 +35,7 @@ var needsResource = []string{"raise-limit", "oom-score"}
 // lacking is how a kernel says that it was built, or set, without something; mayLack is what it may be without.
 var (
 	lacking = regexp.MustCompile(`not implemented|no such file|not supported|masked`)
-	mayLack = []string{"kernel-memory", "kernel-symbols", "socket-crypto", "socket-vsock", "io-uring", "userfaultfd", "bpf",
+	mayLack = []string{"kernel-memory", "kernel-symbols", "socket-crypto", "socket-vsock", "socket-mptcp", "socket-udplite", "asynchronous-io", "io-uring", "userfaultfd", "bpf",
 		"perf-event", "kexec", "module", "x32", "i386", "fanotify", "setns-time", "unshare-time"}
 )
 

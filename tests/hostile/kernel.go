@@ -13,6 +13,7 @@ const (
 	tiocsti     = 0x5412
 	tiocstiWide = 0x1_0000_5412
 	tioclinux   = 0x541c
+	tiocsetd    = 0x5423
 )
 
 const (
@@ -32,6 +33,8 @@ func kernelAttacks() list {
 	l := list{
 		{Name: "terminal", ID: "SB-06", try: func(string) verdict { return openForWriting("/dev/tty") }},
 		{Name: "process-vm-read", ID: "SB-05", try: func(string) verdict { return reached(once(readParent())) }},
+		// A thread that is traced stays until its tracer, the test, has waited for it, and this process with it.
+		{Name: "ptrace", ID: "SB-05", try: func(string) verdict { return reached(forked(call{unix.SYS_PTRACE, unix.PTRACE_TRACEME})) }},
 		{Name: "hostname", ID: "SB-01", try: setHostname},
 		// A uid that has no mapping is as good a refusal as EPERM: any error is one.
 		{Name: "root-user", ID: "SB-01", try: func(string) verdict { return outcome(once(call{unix.SYS_SETRESUID, 0, 0, 0})) }},
@@ -50,7 +53,6 @@ func kernelAttacks() list {
 		{"pivot-root", "SB-05", call{unix.SYS_PIVOT_ROOT, "/", "/"}},
 		{"chroot", "SB-05", call{unix.SYS_CHROOT, "/"}},
 		{"swapon", "SB-05", call{unix.SYS_SWAPON, nonexistent}},
-		{"ptrace", "SB-05", call{unix.SYS_PTRACE, unix.PTRACE_TRACEME}},
 		{"keyctl", "SB-05", call{unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, unix.KEY_SPEC_SESSION_KEYRING, 0}},
 		{"add-key", "SB-05", call{unix.SYS_ADD_KEY, "user", "pfar-hostile", "x", 1, unix.KEY_SPEC_PROCESS_KEYRING}},
 		{"request-key", "SB-05", call{unix.SYS_REQUEST_KEY, "user", "pfar-hostile"}},
@@ -63,6 +65,8 @@ func kernelAttacks() list {
 		{"tiocsti", "SB-06", call{unix.SYS_IOCTL, 0, tiocsti, []byte{0}}},
 		{"tiocsti-wide", "SB-06", call{unix.SYS_IOCTL, 0, tiocstiWide, []byte{0}}},
 		{"tioclinux", "SB-06", call{unix.SYS_IOCTL, 0, tioclinux, []byte{0}}},
+		{"line-discipline", "SB-06", call{unix.SYS_IOCTL, 0, tiocsetd, words([]uintptr{0})}}, // N_TTY, which it has
+		{"asynchronous-io", "RX", call{unix.SYS_IO_SETUP, 1, words([]uintptr{0})}},
 		{"module", "SB-05", call{unix.SYS_FINIT_MODULE, noDescriptor, ""}},
 		{"kexec", "SB-05", call{unix.SYS_KEXEC_LOAD, 0, 0, 0, invalidKexecFlags}},
 		{"reboot", "SB-05", call{unix.SYS_REBOOT}},         // without the magic numbers: EINVAL, to whoever may

@@ -40,6 +40,8 @@ func networkAttacks() list {
 		{"packet", unix.AF_PACKET, unix.SOCK_RAW, 0},
 		{"netlink", unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER},
 		{"crypto", unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
+		{"mptcp", unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP},
+		{"udplite", unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE},
 		{"vsock", unix.AF_VSOCK, unix.SOCK_STREAM, 0},
 	} {
 		l = append(l, attack{Name: "socket-" + s.name, ID: "SB-23", try: func(string) verdict {

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // privilegeAttacks look at what the kernel has written down of the server's own process.
@@ -13,6 +18,8 @@ func privilegeAttacks() list {
 		{Name: "capabilities", ID: "SB-04", inServer: true, try: capabilities},
 		{Name: "new-privileges", ID: "SB-04", inServer: true, try: func(string) verdict { return status("NoNewPrivs", "1") }},
 		{Name: "unfiltered", ID: "SB-04", inServer: true, try: func(string) verdict { return status("Seccomp", "2") }},
+		{Name: "set-user-id", ID: "SB-04", try: setUserID},
+		{Name: "core-limit", ID: "CR", try: coreLimit},
 		{Name: "host-root", ID: "SB-01", inServer: true, try: hostRoot},
 	}
 }
@@ -68,4 +75,48 @@ func hostRoot(string) verdict {
 		return succeeded("%s belongs to uid %d, which is this one", path, st.Uid)
 	}
 	return blocked("%s belongs to uid %d, this is %d", path, st.Uid, os.Getuid())
+}
+
+// setUserID makes a file that would run as this user for anybody, in each of the ways that there are.
+func setUserID(string) verdict {
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("pfar-hostile-suid-%d", os.Getpid()))
+	fd, err := unix.Open(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o4711)
+	if err != nil {
+		if fd, err = unix.Open(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600); err != nil {
+			return impossible(err)
+		}
+	}
+	defer os.Remove(path)
+	defer unix.Close(fd)
+	last := unix.Fchmod(fd, 0o4711)
+	for _, err := range []error{
+		unix.Chmod(path, 0o4711), unix.Fchmodat(unix.AT_FDCWD, path, 0o2711, 0), once(call{unix.SYS_FCHMODAT2, unix.AT_FDCWD, path, 0o4711, 0}),
+	} {
+		last = errors.Join(last, err)
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return impossible(err)
+	}
+	if st.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
+		return succeeded("made %s: %v", path, st.Mode())
+	}
+	return blocked("%v", last)
+}
+
+// coreLimit asks for no core. With 0 in the place of 1 the kernel gives this memory to the program of core_pattern.
+func coreLimit(string) verdict {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &l); err != nil {
+		return impossible(err)
+	}
+	l.Cur = 0
+	err := unix.Setrlimit(unix.RLIMIT_CORE, &l)
+	if gerr := unix.Getrlimit(unix.RLIMIT_CORE, &l); gerr != nil {
+		return impossible(gerr)
+	}
+	if l.Cur == 0 {
+		return succeeded("it is 0")
+	}
+	return blocked("it is still %d: %v", l.Cur, err)
 }
