@@ -153,7 +153,7 @@ func render(t *testing.T, a *txtar.Archive) map[string]string {
 		}
 		return out
 	}
-	out["words"], out["explain"] = p.Words(), p.Explain()
+	out["words"], out["explain"] = p.Words(), p.Explain(nil)
 	b, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		t.Fatal(err)

@@ -256,7 +256,7 @@ func TestStringsOfDeclarations(t *testing.T) {
 			t.Fatalf("%q is not in %+v", s.Env[0].Value, p.Sandbox.Env)
 		}
 		plainWords := compiled(t, plain+`env = { A = "x" }`)
-		for name, pair := range map[string][2]string{"words": {p.Words(), plainWords.Words()}, "explain": {p.Explain(), plainWords.Explain()}} {
+		for name, pair := range map[string][2]string{"words": {p.Words(), plainWords.Words()}, "explain": {p.Explain(nil), plainWords.Explain(nil)}} {
 			if strings.Count(pair[0], "\n") != strings.Count(pair[1], "\n") || strings.ContainsAny(pair[0], "\x1b\r\u202e\u200b") {
 				t.Fatalf("%s: %q", name, pair[0])
 			}

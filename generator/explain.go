@@ -8,17 +8,19 @@ import (
 
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/gate"
 )
 
-// Explain says to a server's owner what it can see, reach and hold.
-func (p Plan) Explain() string {
+// Explain says to a server's owner what it can see, reach and hold, and by the policy what is known of its tools; nil: it is not at
+// hand.
+func (p Plan) Explain(policy *gate.Policy) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s runs %s.\n", p.Name, p.commandLine())
 	p.explainStart(&b)
 	p.explainFiles(&b)
 	p.explainNetwork(&b)
 	p.explainClients(&b)
-	p.explainGate(&b)
+	p.explainGate(&b, policy)
 	p.explainCredentials(&b)
 	l := p.Sandbox.Limits
 	cpu := "as much processor time as is free"

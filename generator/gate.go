@@ -1,7 +1,6 @@
 package generator
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -68,10 +67,7 @@ func readsOrWrites(t declaration.Tool) string {
 
 // gateWords is what the owner says to the gate, a line for each tool.
 func (p Plan) gateWords() []string {
-	var d gate.Declared
-	if p.Gateway.Declared == nil || json.Unmarshal(p.Gateway.Declared, &d) != nil {
-		return nil
-	}
+	d, _ := p.declared()
 	var list []string
 	if d.Service != "" {
 		list = append(list, "service "+quote(d.Service))
@@ -82,8 +78,15 @@ func (p Plan) gateWords() []string {
 	return list
 }
 
-// explainGate says what the owner tells the gate of the server.
-func (p Plan) explainGate(b *strings.Builder) {
+// explainGate says what the owner tells the gate of the server, and what the policy knows of it; nil: no policy is at hand.
+func (p Plan) explainGate(b *strings.Builder, policy *gate.Policy) {
+	d, _ := p.declared()
+	if service, certain := policy.Service(d); certain {
+		fmt.Fprintf(b, "\nThe gate knows what its tools do: it is of the service %s.\n", service)
+	} else if unknown := p.Unknown(policy); unknown != "" {
+		fmt.Fprintf(b, "\n%s\n", unknown)
+		return
+	}
 	list := p.gateWords()
 	if len(list) == 0 {
 		fmt.Fprintf(b, "\nYou say nothing of what its tools do: the gate goes by what its policies know of them, and else takes the worst.\n")

@@ -113,7 +113,7 @@ func (c *cli) callTool(ctx context.Context, g *gateway, t tool, rest []string, b
 		return c.badFlag(err, flags, hint)
 	}
 	if options.help {
-		c.printToolHelp(t, properties)
+		c.printToolHelp(t, properties, c.facts(ctx))
 		return nil
 	}
 	switch extra := flags.Args(); {

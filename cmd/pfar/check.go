@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -46,6 +47,7 @@ func (c *cli) checkCommand() *cobra.Command {
 			if len(args) == 0 {
 				set.readPolicies(read)
 			}
+			set.unknown(read.Policy)
 			if err := set.addClients(where.clients, set.servers, read.Policy); err != nil {
 				return err
 			}
@@ -140,6 +142,19 @@ func (c *compiled) readPolicies(set policies.Set) {
 	for _, e := range set.Policy.Inspectors {
 		_, diags := generator.Inspector(e, set.Places[e.Name], c.host)
 		c.diags = append(c.diags, diags...)
+	}
+}
+
+// unknown warns of servers of whose tools nothing is known: their calls wait for approval, and nobody would know why.
+func (c *compiled) unknown(policy *gate.Policy) {
+	for _, p := range c.plans {
+		words := p.Unknown(policy)
+		i := slices.IndexFunc(c.servers, func(s declaration.Server) bool { return s.Name == p.Name })
+		if words == "" || i < 0 {
+			continue
+		}
+		at := c.servers[i].Place("command")
+		c.diags = append(c.diags, &hcl.Diagnostic{Severity: hcl.DiagWarning, Summary: "Unknown tools", Detail: words, Subject: &at})
 	}
 }
 

@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/gate"
 )
 
 const planHelp = `Print everything that pfar would create for a server: mounts, environment, limits, egress and
@@ -23,7 +25,7 @@ pfar that runs if none is given. Nothing is started, and pfar need not run.
 With the ID of a call, as "pfar audit" prints it: what was decided about it, by which rule, and from what.`
 
 func (c *cli) planCommand() *cobra.Command {
-	cmd := c.ofPlans("plan [NAME]", "Print all that would be created for a server", planHelp, arguments("[NAME]"), generator.Plan.Words)
+	cmd := c.ofPlans("plan [NAME]", "Print all that would be created for a server", planHelp, arguments("[NAME]"), func(p generator.Plan, _ *gate.Policy) string { return p.Words() })
 	cmd.Example = example("pfar plan notion", "pfar plan --dir examples --json")
 	return cmd
 }
@@ -42,7 +44,7 @@ func (c *cli) explainCommand() *cobra.Command {
 }
 
 // ofPlans makes a verb that prints plans in words, or as they are with --json.
-func (c *cli) ofPlans(use, short, long string, args cobra.PositionalArgs, words func(generator.Plan) string) *cobra.Command {
+func (c *cli) ofPlans(use, short, long string, args cobra.PositionalArgs, words func(generator.Plan, *gate.Policy) string) *cobra.Command {
 	var named sources
 	cmd := c.outputFlag(&cobra.Command{
 		Use: use, Short: short, Long: long, Args: args,
@@ -50,15 +52,17 @@ func (c *cli) ofPlans(use, short, long string, args cobra.PositionalArgs, words 
 			return c.completeDeclared(cmd, args, named), noFiles
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := c.compile(c.located(cmd.Context(), named))
+			where := c.located(cmd.Context(), named)
+			set, err := c.compile(where)
 			if err != nil {
 				return notAFolder(cmd, args, err)
 			}
+			policy := policies.Load(os.DirFS(where.policies), where.policies).Policy
 			plans, err := c.choose(set, args)
 			if err != nil {
 				return notAFolder(cmd, args, err)
 			}
-			if err := c.printPlans(plans, len(args) == 1, words); err != nil {
+			if err := c.printPlans(plans, len(args) == 1, func(p generator.Plan) string { return words(p, policy) }); err != nil {
 				return err
 			}
 			if len(args) == 0 && set.diags.HasErrors() {

@@ -73,9 +73,23 @@ func (c *cli) printReport(report control.Report) {
 	for _, d := range report.Diagnostics {
 		fmt.Fprintf(c.stdout, "\n%s\n", strings.TrimSpace(diagnosticText(d)))
 	}
-	for _, note := range report.Notes {
+	for _, note := range append(report.Notes, unjudged(report.Servers)...) {
 		fmt.Fprintf(c.stdout, "%s %s\n", c.paint(c.stdout, yellow, "note:"), escape(note, oneLine))
 	}
+}
+
+// unjudged notes which servers' calls wait because nothing is known of their tools.
+func unjudged(servers []control.Server) []string {
+	var names []string
+	for _, s := range servers {
+		if s.Unknown != "" {
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{"nothing is known of the tools of " + strings.Join(names, ", ") + ", so their calls wait for approval: pfar explain " + names[0] + " says what to write"}
 }
 
 func (c *cli) serverRows(servers []control.Server) [][]cell {
@@ -158,6 +172,7 @@ func (c *cli) printServer(s control.Server) error {
 	add("description", strings.Join(strings.Fields(s.Description), " "))
 	add("label", s.Label)
 	add("tools", fmt.Sprint(s.Tools))
+	add("unknown", s.Unknown)
 	if s.SessionsMax > 0 {
 		add("sessions", fmt.Sprintf("%d with a process of their own, of at most %d", len(s.Sessions), s.SessionsMax))
 	}

@@ -6,11 +6,15 @@ import (
 )
 
 // printToolHelp shows a tool and its flags. Every word of it is the server's, so every word is escaped.
-func (c *cli) printToolHelp(t tool, properties []property) {
+func (c *cli) printToolHelp(t tool, properties []property, known facts) {
 	w := c.stdout
 	fmt.Fprintf(w, "%s (label %s)\n", c.paint(w, bold, escape(t.id(), oneLine)), escape(t.Meta.Label, oneLine))
 	if d := strings.TrimSpace(t.Description); d != "" {
 		fmt.Fprintf(w, "\n%s\n", indent(escape(d, keepLines), "  "))
+	}
+	if rows := known.words(t); rows != nil {
+		fmt.Fprintf(w, "\n%s\n", c.paint(w, bold, "The gate goes by:"))
+		c.table(w, rows)
 	}
 	names := listedOf([]tool{t})[0]
 	others := escape(strings.Join(append([]string{names.wire()}, names.aliases...), ", "), oneLine)

@@ -11,6 +11,10 @@ import (
 
 const toolsHelp = `List the tools that the servers offer, those of the server NAME, or one TOOL of it.
 
+Where the gateway lets you ask what it goes by, each tool has its facts: OUTPUT is how secret its result is and who can
+have written it, AUDIENCE who sees what the arguments carry, EFFECT what a call does, and FROM who says so: the owner's
+declaration, a policy, the service, the server's own accepted hint, or nobody ("unknown": the worst is taken).
+
 NAME.TOOL, and whatever else "pfar call" takes for a tool, does as well.`
 
 func (c *cli) toolsCommand() *cobra.Command {
@@ -32,7 +36,7 @@ func (c *cli) toolsCommand() *cobra.Command {
 					return err
 				}
 			}
-			return c.printTools(tools)
+			return c.printTools(tools, c.facts(cmd.Context()))
 		},
 	})
 }
@@ -80,26 +84,23 @@ func toolsOfServer(tools []tool, name string) []tool {
 	return of
 }
 
-func (c *cli) printTools(tools []tool) error {
+func (c *cli) printTools(tools []tool, known facts) error {
 	slices.SortFunc(tools, func(a, b tool) int { return strings.Compare(a.id(), b.id()) })
 	if c.json() {
-		if tools == nil {
-			tools = []tool{}
-		}
-		return c.printJSON(tools)
+		return c.printJSON(known.with(tools))
 	}
 	if len(tools) == 0 {
 		fmt.Fprintln(c.stderr, "no tools")
 		return nil
 	}
 	names := listedOf(tools)
-	rows := [][]cell{heading("TOOL", "LABEL", "DESCRIPTION")}
+	rows := [][]cell{slices.Concat(heading("TOOL"), known.heading(), heading("DESCRIPTION"))}
 	named := slices.ContainsFunc(names, func(t listed) bool { return len(t.aliases) > 0 })
 	if named {
-		rows[0] = heading("TOOL", "ALIAS", "LABEL", "DESCRIPTION")
+		rows[0] = slices.Insert(rows[0], 1, heading("ALIAS")...)
 	}
 	for i, t := range tools {
-		row := []cell{{t.id(), ""}, {t.Meta.Label, ""}, {summary(t.Description, 80), ""}}
+		row := slices.Concat([]cell{{t.id(), ""}}, known.cells(t), []cell{{summary(t.Description, 80), ""}})
 		if named {
 			row = slices.Insert(row, 1, cell{strings.Join(names[i].aliases, ", "), ""})
 		}

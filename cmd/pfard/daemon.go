@@ -360,6 +360,9 @@ func (d *daemon) report() control.Report {
 				c.Detail = strings.TrimPrefix(c.Detail+"; "+words, "; ")
 			}
 		}
+		if s.want != nil {
+			c.Unknown = s.want.Unknown(d.policy.inForce())
+		}
 		r.Servers = append(r.Servers, c)
 	}
 	slices.SortFunc(r.Servers, func(a, b control.Server) int { return strings.Compare(a.Name, b.Name) })

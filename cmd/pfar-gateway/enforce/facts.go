@@ -72,6 +72,11 @@ func (k *known) of(p *gate.Policy, it *Item) resolved {
 	return f
 }
 
+// Facts are those of an item for every client: a client's own declaration may make them stricter.
+func (p *Point) Facts(it Item) gate.Facts {
+	return p.facts.of(p.policy.Load(), &it).facts.Stained(p.Sessions.Stained(it.Server))
+}
+
 // astray says why an argument is a URL that the server may not open, and "" if none is. The arguments are a JSON object, as
 // the request's schema wants it.
 func (r resolved) astray(arguments []byte) string {

@@ -1,4 +1,4 @@
-// Package operator serves what only the operator may ask of the gateway: pins, approvals, sessions and stains, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks.
+// Package operator serves what only the operator may ask of the gateway: pins, approvals, sessions, stains and facts of tools, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks.
 package operator
 
 import (
@@ -36,6 +36,7 @@ type Desk struct {
 	Approvals *approval.Store
 	Sessions  *label.Sessions
 	Pins      *pins.Store                     // nil: nothing is pinned
+	Facts     func() []Known                  // what the gate goes by for each tool; nil: nobody says
 	Mask      func([]byte) ([]byte, []string) // takes secrets out of JSON, and names them; nil: none are known
 	Record    func(Act) error                 // has each act on the disk before it is done, and once more if it failed; nil: nobody keeps a record
 	Ended     func()                          // is called when a session has ended, for what is open under it is to end as well; nil: there is nothing
@@ -82,6 +83,9 @@ func (d *Desk) handler(ending context.Context) http.Handler {
 	d.sessions(mux)
 	if d.Pins != nil {
 		d.pins(mux)
+	}
+	if d.Facts != nil {
+		d.facts(mux)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := r.Context().Value(peerKey{}).(int); !ok { // who may connect is for the socket's mode to say

@@ -204,6 +204,7 @@ type Server struct {
 	LastRefusal string    `json:"last_refusal,omitempty"`
 	Log         string    `json:"log"`                       // path of its log or, if that is in the journal, the command that shows it
 	Limits      string    `json:"limits,omitempty"`          // how memory, tasks and CPU are held, or that they are not
+	Unknown     string    `json:"unknown,omitempty"`         // that nothing is known of what its tools do, and what to write
 	Stale       bool      `json:"stale,omitempty"`           // its file is broken now; the last good version runs
 	Domains     []string  `json:"allowed_domains,omitempty"` // declared, in the declaration's order
 	Learning    bool      `json:"learning,omitempty"`        // somebody records what it wants to reach (Learn)

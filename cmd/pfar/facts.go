@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// facts are what the gate goes by for tools, by their ids; nil: the gateway does not say so to whoever asks.
+type facts map[string]gate.Facts
+
+// facts asks the gateway. Who may not ask sees the tools without them.
+func (c *cli) facts(ctx context.Context) facts {
+	var list []struct {
+		Server, Tool string
+		Facts        gate.Facts
+	}
+	if err := c.askOperator(ctx, http.MethodGet, "/facts", nil, &list); err != nil {
+		return nil
+	}
+	known := facts{}
+	for _, k := range list {
+		known[k.Server+"."+k.Tool] = k.Facts
+	}
+	return known
+}
+
+func (f facts) heading() []cell {
+	if f == nil {
+		return heading("LABEL")
+	}
+	return heading("OUTPUT", "AUDIENCE", "EFFECT", "FROM")
+}
+
+func (f facts) cells(t tool) []cell {
+	if f == nil {
+		return []cell{{t.Meta.Label, ""}}
+	}
+	known, ok := f[t.id()]
+	if !ok {
+		known = gate.Worst
+	}
+	return []cell{{known.Output.String(), ""}, {known.Audience.String(), ""}, {known.Effect.String(), ""}, {origin(known.From), ""}}
+}
+
+// origin is who says the facts, each once, in the order output, audience, effect.
+func origin(from gate.From) string {
+	var who []string
+	for _, s := range []string{from.Confidentiality, from.Integrity, from.Audience, from.Effect} {
+		if s, _, _ = strings.Cut(s, ":"); !slices.Contains(who, s) {
+			who = append(who, s)
+		}
+	}
+	return strings.Join(who, ", ")
+}
+
+// with are the tools' definitions, in whose _meta stands what is known of them.
+func (f facts) with(tools []tool) []json.RawMessage {
+	list := make([]json.RawMessage, len(tools))
+	for i, t := range tools {
+		list[i] = t.raw
+		known, ok := f[t.id()]
+		var whole, meta map[string]json.RawMessage
+		if !ok || json.Unmarshal(t.raw, &whole) != nil || json.Unmarshal(whole["_meta"], &meta) != nil {
+			continue
+		}
+		meta["pfar/facts"], _ = json.Marshal(known) // words
+		whole["_meta"], _ = json.Marshal(meta)      // was JSON
+		list[i], _ = json.Marshal(whole)
+	}
+	return list
+}
+
+// words is a line for each fact, with who says so.
+func (f facts) words(t tool) [][]cell {
+	known, ok := f[t.id()]
+	if !ok {
+		return nil
+	}
+	from := func(s string) cell { return cell{"(" + s + ")", ""} }
+	return [][]cell{
+		{{"  output", ""}, {known.Output.Confidentiality.String(), cyan}, from(known.From.Confidentiality)},
+		{{"  written by", ""}, {known.Output.Integrity.String(), cyan}, from(known.From.Integrity)},
+		{{"  audience", ""}, {known.Audience.String(), cyan}, from(known.From.Audience)},
+		{{"  effect", ""}, {known.Effect.String(), cyan}, from(known.From.Effect)},
+	}
+}

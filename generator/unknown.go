@@ -1,0 +1,44 @@
+package generator
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// declared is what the gate is told of the server.
+func (p Plan) declared() (gate.Declared, bool) {
+	d := gate.Declared{Server: p.Name}
+	err := error(nil)
+	if p.Gateway.Declared != nil {
+		err = json.Unmarshal(p.Gateway.Declared, &d)
+	}
+	return d, err == nil
+}
+
+// Unknown says that nothing is known of what the server's tools do, what that costs, and what to write in the declaration. It is
+// empty if the declaration or the policy says anything of it, how secret the output is left aside.
+func (p Plan) Unknown(policy *gate.Policy) string {
+	d, ok := p.declared()
+	if policy == nil || !ok {
+		return ""
+	}
+	says := func(w gate.Word) bool {
+		w.Confidentiality = 0
+		return !w.Silent()
+	}
+	service, certain := policy.Service(d)
+	if certain || slices.ContainsFunc(d.Words, says) || slices.ContainsFunc(policy.Words, func(w gate.Word) bool { return w.Server == p.Name && says(w) }) {
+		return ""
+	}
+	why, remedy := "Nothing is known of its tools", `Write service = "NAME" if it is of a known service, or say it yourself with trust { ... } and tool "NAME" { ... }`
+	if service != "" {
+		why = fmt.Sprintf("It is named like the service %s, and its program is not certainly %s", service, strings.Join(policy.Services[service].Packages, " or "))
+		remedy = fmt.Sprintf("Write service = %q if it is", service)
+	}
+	return why + ", so each tool counts as returning text of strangers, reaching the public and doing what cannot be undone: " +
+		"its calls wait for approval. " + remedy + "."
+}
