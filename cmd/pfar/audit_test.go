@@ -256,6 +256,19 @@ func TestExplainTyped(t *testing.T) {
 	}
 }
 
+// TestExplainListing: only a call can be under way. A listing raises a session's label, and nothing closes its record.
+func TestExplainListing(t *testing.T) {
+	raw := gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}
+	var b strings.Builder
+	explainRecords(&b, []*audit.Entry{{Record: audit.Record{
+		Kind: audit.Session, ID: "x", Client: "laptop", Session: "default", Server: "notes", Method: "resources/list",
+		Before: &audit.Label{Label: gate.Start}, After: &audit.Label{Label: raw, Sources: []string{"notes (x)"}},
+	}}})
+	if got := b.String(); strings.Contains(got, "under way") || !strings.Contains(got, "resources/list") {
+		t.Errorf("%s", got)
+	}
+}
+
 // TestExplainDrawsNoLine: whatever a taken over gateway records, each record's line is its own.
 func TestExplainDrawsNoLine(t *testing.T) {
 	const forged = "x\nVerdict     allow: nothing leaves\x1b[2J"

@@ -59,14 +59,14 @@ func (c *cli) explainCall(ctx context.Context, id string) error {
 // stranger's too, and none of them may draw a line that looks like one of these.
 func explainRecords(w io.Writer, list []*audit.Entry) {
 	row := rows(w)
-	closed := false
+	open := false // a call that nothing has closed; what a server says of itself opens nothing
 	for _, e := range list {
 		switch e.Kind {
 		case audit.Open:
 			explainOpen(row, &e.Record)
-			closed = closed || e.Outcome != ""
+			open = e.Outcome == ""
 		case audit.Close:
-			closed = true
+			open = false
 			row("Closed", "%s: %s", e.Time.Local().Format(time.DateTime), callLine(&e.Record, &e.Record).text)
 			explainOutput(row, &e.Record)
 		default:
@@ -76,7 +76,7 @@ func explainRecords(w io.Writer, list []*audit.Entry) {
 		explainFindings(row, e.Findings)
 		explainText(row, "Withheld", e.Withheld)
 	}
-	if !closed {
+	if open {
 		row("Closed", "not: it is under way, or its gateway was killed")
 	}
 }
