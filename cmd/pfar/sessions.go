@@ -140,7 +140,7 @@ func (c *cli) sessionsShow(ctx context.Context, name string) error {
 	}
 	fmt.Fprintf(c.stdout, "%s: %s\n", reveal(s.name()), reveal(s.Label.String()))
 	if s.Frozen != "" {
-		fmt.Fprintf(c.stdout, "frozen: %s\n", reveal(s.Frozen))
+		fmt.Fprintf(c.stdout, "frozen: %s; to let it go on: pfar sessions thaw %s\n", reveal(s.Frozen), reveal(s.name()))
 	}
 	if !s.Reset.IsZero() {
 		fmt.Fprintf(c.stdout, "reset at %s by %s\n", minute(s.Reset), reveal(s.ResetBy))

@@ -76,6 +76,9 @@ func undecidable(p *Policy, t *table, s Session, c Call) *cell {
 	return nil
 }
 
+// VaultRule denies calls that hold a secret of the vault. Its reason names the secret, and is for no client.
+const VaultRule = "gate: vault value"
+
 // forbidden adds what denies whatever a policy says.
 func forbidden(found []*cell, c Call) []*cell {
 	if !c.Audit {
@@ -91,7 +94,7 @@ func forbidden(found []*cell, c Call) []*cell {
 		found = append(found, said(Deny, "gate: forbidden", c.Facts.Forbidden))
 	}
 	if c.Arguments.Vault != "" {
-		found = append(found, said(Deny, "gate: vault value", "The arguments hold the value of the secret "+c.Arguments.Vault+"."))
+		found = append(found, said(Deny, VaultRule, "The arguments hold the value of the secret "+c.Arguments.Vault+"."))
 	}
 	if c.Arguments.Address != "" {
 		found = append(found, said(Deny, "gate: address", "The argument "+c.Arguments.Address+"."))

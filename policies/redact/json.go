@@ -14,15 +14,20 @@ import (
 // What is in no single string or number is not replaced: it is not what the sender says but how that is written, so that
 // whoever chooses a secret, as a token endpoint does, cannot take {"jsonrpc":"2.0", from all servers. For the same reason
 // in the name of a member only what has a digit and 16 bytes or more is replaced: no protocol has such a name.
-func (s *Set) ReplaceJSON(text []byte) ([]byte, []Hit) {
+func (s *Set) ReplaceJSON(text []byte) ([]byte, []Hit) { return s.replaceJSON(text, named) }
+
+// HideJSON is ReplaceJSON for a reader who must not learn which secret stood there: the mark is "[redacted]".
+func (s *Set) HideJSON(text []byte) ([]byte, []Hit) { return s.replaceJSON(text, nameless) }
+
+func (s *Set) replaceJSON(text []byte, mark marker) ([]byte, []Hit) {
 	hits := s.find(text)
 	if len(hits) > 0 && !json.Valid(text) {
-		return replace(text, merge(hits))
+		return replace(text, merge(hits), mark)
 	}
 	if hits = merge(spoken(text, hits)); len(hits) == 0 {
 		return text, nil
 	}
-	w := rewriting{text: text, left: hits, out: make([]byte, 0, len(text))}
+	w := rewriting{text: text, left: hits, as: mark, out: make([]byte, 0, len(text))}
 	for i := 0; i < len(text); {
 		switch {
 		case text[i] == '"':
@@ -84,6 +89,7 @@ type rewriting struct {
 	text []byte
 	left []Hit // those that may be still to come
 	done []Hit // those that were replaced
+	as   marker
 	out  []byte
 }
 
@@ -98,9 +104,9 @@ func (w *rewriting) hit(from, to int) *Hit {
 	return nil
 }
 
-// mark puts the name of a hit in its place. A hit may have several.
+// mark marks the place of a hit. A hit may have several.
 func (w *rewriting) mark(h *Hit) {
-	w.out = appendMark(w.out, h.Name)
+	w.out = w.as(w.out, h.Name)
 	if n := len(w.done); n == 0 || w.done[n-1] != *h {
 		w.done = append(w.done, *h)
 	}

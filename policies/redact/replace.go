@@ -16,17 +16,17 @@ type Hit struct {
 // Replace puts "[redacted: NAME]" in place of every secret in a text, and says which there were. Without one it returns
 // the text itself.
 func (s *Set) Replace(text []byte) ([]byte, []Hit) {
-	return replace(text, merge(s.find(text)))
+	return replace(text, merge(s.find(text)), named)
 }
 
-func replace(text []byte, hits []Hit) ([]byte, []Hit) {
+func replace(text []byte, hits []Hit, mark marker) ([]byte, []Hit) {
 	if len(hits) == 0 {
 		return text, nil
 	}
 	out := make([]byte, 0, len(text))
 	done := 0
 	for _, h := range hits {
-		out = appendMark(append(out, text[done:h.start]...), h.Name)
+		out = mark(append(out, text[done:h.start]...), h.Name)
 		done = h.end
 	}
 	return append(out, text[done:]...), hits
@@ -40,9 +40,14 @@ func (s *Set) String(text string) string {
 	return text
 }
 
-func appendMark(b []byte, name string) []byte {
+// marker appends what stands in place of a secret of this name.
+type marker func(b []byte, name string) []byte
+
+func named(b []byte, name string) []byte {
 	return append(append(append(b, "[redacted: "...), name...), ']')
 }
+
+func nameless(b []byte, _ string) []byte { return append(b, "[redacted]"...) }
 
 // find returns the places of secrets, in no order.
 func (s *Set) find(text []byte) []Hit {

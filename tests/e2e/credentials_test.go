@@ -34,7 +34,7 @@ func TestCredentialAsAFile(t *testing.T) {
 	}
 	c := p.client("/mcp")
 	// It has the key, all of it and nothing else: what it reads is replaced as one piece.
-	if got := c.must("files__read_text_file", map[string]any{"path": path}); strings.TrimSpace(got) != "[redacted: signing_key]" {
+	if got := c.must("files__read_text_file", map[string]any{"path": path}); strings.TrimSpace(got) != "[redacted]" {
 		t.Errorf("the server reads %q", got)
 	}
 	if r, err := c.call("files__write_file", map[string]any{"path": path, "content": "x"}); err == nil && !r.isError {

@@ -17,7 +17,7 @@ import (
 // pfar's (CR-01, CR-03, CR-13); also one that is stored while the server runs.
 func TestLeaks(t *testing.T) {
 	const host = "0f3c9a7be2d84165b0a1" // in the name of one
-	const value, marked = `ntn_4mYq81"Rz\Lc0p/<X>&vWb+T7uKd2`, "[redacted: leak_token]"
+	const value, marked, hidden = `ntn_4mYq81"Rz\Lc0p/<X>&vWb+T7uKd2`, "[redacted: leak_token]", "[redacted]"
 	p := prepare(t, map[string]string{
 		"leak.hcl": declare(program(t, "hostile"), []string{"-leak", "LEAK_TOKEN"}, `
 pins = "trust-first"
@@ -53,8 +53,8 @@ auth = { LEAK_TOKEN = "vault:leak_token", LEAK_HOST = "vault:leak_host" }`),
 		"error":     {"tools/call", map[string]any{"name": "fail", "arguments": map[string]any{}}},
 	} {
 		seen[name] = c.raw(q.method, q.params)
-		if !strings.Contains(seen[name], marked) {
-			t.Errorf("%s: nothing is replaced in %.2000s", name, seen[name])
+		if !strings.Contains(seen[name], hidden) || strings.Contains(seen[name], marked) {
+			t.Errorf("%s: nothing is replaced, or it is named, in %.2000s", name, seen[name])
 		}
 	}
 	for _, place := range []string{"structuredContent", "_meta", "notifications/progress", `"m10":`} {
@@ -85,7 +85,7 @@ auth = { LEAK_TOKEN = "vault:leak_token", LEAK_HOST = "vault:leak_host" }`),
 	if want := "[redacted: leak_host].leak.test"; strings.Count(seen["logs"], want) < 2 || !strings.Contains(seen["status"], want) {
 		t.Errorf("no %s is refused: %s\n%s", want, seen["status"], seen["logs"])
 	}
-	if strings.Count(seen["called"], marked) < 5 {
+	if strings.Count(seen["called"], hidden) < 5 {
 		t.Errorf("pfar call: %s", seen["called"])
 	}
 	seen["pfar up"] = p.stderr.String()

@@ -89,9 +89,21 @@ func (s *Store) deny(e *entry, a Answer, by Approver) error {
 		return fmt.Errorf("%s is denied, but: %w", e.id, err)
 	}
 	if frozen {
-		s.denyAll(func(o *entry) bool { return o.Client == e.Client && o.Session == e.Session }, "its session is frozen, for too many of its calls were denied in a row")
+		s.froze(e.Client, e.Session)
 	}
 	return nil
+}
+
+// Froze denies what is open of a session that something else than an answer has frozen.
+func (s *Store) Froze(client, session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.froze(client, session)
+}
+
+func (s *Store) froze(client, session string) {
+	s.denyAll(func(o *entry) bool { return o.Client == client && o.Session == session },
+		"its session is frozen, for too many of its calls were denied in a row")
 }
 
 // denyAll denies what is open of some. The lock is held.

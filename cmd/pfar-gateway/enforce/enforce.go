@@ -91,8 +91,9 @@ type Point struct {
 	// false of a client that may not be here any more. nil: everyone is as authenticated.
 	Now func(Identity) (Identity, bool)
 
-	policy atomic.Pointer[gate.Policy]
-	facts  known
+	policy  atomic.Pointer[gate.Policy]
+	facts   known
+	guesses guesses
 
 	make, close sync.Once
 	heard       chan struct{} // closed when there is a policy

@@ -56,6 +56,9 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	}
 	pass := &Passage{point: p, who: who, item: it, name: it.Name, method: r.Method, begun: begun, facts: w.call.Facts, writes: w.writes, id: audit.NewID()}
 	pass.typed = pass.facts.Extracts()
+	if p.guesses.spent(who.Client) {
+		w.decision = gate.Decision{Facts: w.call.Facts, Profile: who.Profile, Reason: errGuesses.Error()}
+	}
 	if err != nil {
 		w.decision.Reason = cmp.Or(w.decision.Reason, err.Error())
 	}
@@ -89,8 +92,9 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 			return nil, err
 		}
 	default:
+		p.guessed(who, &w, pass.id)
 		pass.end("denied", 0)
-		return nil, refused(pass.id, lower(w.decision.Reason))
+		return nil, refused(pass.id, p.tells(who, &w, pass.id))
 	}
 	if err := p.dispatch(pass, w.session.Label); err != nil {
 		p.Log.Error("writing down what a session has seen; the call is denied", "call", pass.id, "error", err.Error())
@@ -100,6 +104,8 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	pass.sent = true
 	return pass, nil
 }
+
+var errGuesses = errors.New("too many of the client's calls held secrets; wait a minute")
 
 var errGone = errors.New("the client may not ask for this any more")
 
@@ -126,6 +132,16 @@ func (p *Point) MissedMore(client string, n int64) {
 	})
 	if err != nil {
 		p.Log.Warn("recording requests of nothing, ignoring", "client", client, "requests", n, "error", err.Error())
+	}
+}
+
+// SignalledMore records how many signals of a client's were withheld beyond those that were recorded one by one.
+func (p *Point) SignalledMore(client string, n int64) {
+	err := p.Trail.Open(&audit.Record{
+		ID: audit.NewID(), Client: client, Outcome: "withheld", Reason: "the client signals too often outside of any request", Left: n - 1,
+	})
+	if err != nil {
+		p.Log.Warn("recording signals that were withheld, ignoring", "client", client, "signals", n, "error", err.Error())
 	}
 }
 
@@ -173,7 +189,18 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	w.report = builtin.Inspect(inspector.Outbound, r.Params)
 	a.Vault, a.Pattern = w.report.Vault(), w.report.Pattern()
 	w.decision = w.policy.Decide(w.session, w.call)
+	if errors.Is(err, label.ErrFrozen) {
+		w.decision.Reason = err.Error() + "; the person who runs pfar can let it go on: pfar sessions thaw " + sessionName(who)
+	}
 	return w, err
+}
+
+// sessionName is a session as the operator's commands take it: the client alone for its default one.
+func sessionName(who Identity) string {
+	if who.Handle == label.Default {
+		return who.Client
+	}
+	return who.Client + "/" + who.Handle
 }
 
 // open writes the first record of a call.
@@ -218,7 +245,7 @@ func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, 
 		}
 		now, err := p.weigh(who, &pass.item, r)
 		if err == nil && now.decision.Verdict == gate.Deny {
-			err = errors.New(lower(now.decision.Reason))
+			err = errors.New(p.tells(who, &now, pass.id))
 		}
 		return p.request(pass, &now, r, found), err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,7 @@ type Passage struct {
 	rose     *audit.Label // the session's label, if it has risen since the request was sent
 	taken    bool         // the client has typed values, and has had nothing else
 	why      string       // it has, or may have had, something else
+	left     string       // whether the server has heard that the client has left; "": the client has not
 
 	over  bool
 	fence sync.Once
@@ -228,6 +230,9 @@ func (g *Passage) End(outcome string, bytes int) error {
 	}
 	if g.typed && g.sent {
 		record.Output, record.Reason = &audit.Label{Label: output}, g.why
+	}
+	if g.left != "" {
+		record.Reason = strings.TrimPrefix(record.Reason+"; "+g.left, "; ")
 	}
 	g.mu.Unlock()
 	return errors.Join(unseen, g.point.Trail.Close(&record))

@@ -77,8 +77,8 @@ type key struct{ client, handle string }
 // session is one in memory. What is read for each call is atomic; the rest changes under mu, together with the disk.
 type session struct {
 	label  atomic.Uint32
-	frozen atomic.Bool
-	used   atomic.Int64 // nanoseconds since 1970
+	frozen atomic.Pointer[string] // why; nil: it is not
+	used   atomic.Int64           // nanoseconds since 1970
 	from   atomic.Pointer[[]gate.Source]
 	rose   atomic.Pointer[[]Source] // what raised its label, one for each time it rose; six at most
 
@@ -123,7 +123,7 @@ func Open(db *state.DB) (*Sessions, error) {
 }
 
 func (s *Sessions) readSessions() error {
-	rows, err := s.db.Query("SELECT client, handle, label, connection, created, used, frozen != '' FROM sessions")
+	rows, err := s.db.Query("SELECT client, handle, label, connection, created, used, frozen FROM sessions")
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (s *Sessions) readSessions() error {
 		var k key
 		var label uint32
 		var used int64
-		var frozen bool
+		var frozen string
 		e := &session{kept: true}
 		if err := rows.Scan(&k.client, &k.handle, &label, &e.connection, &e.created, &used, &frozen); err != nil {
 			return err
@@ -142,7 +142,7 @@ func (s *Sessions) readSessions() error {
 		}
 		e.label.Store(label)
 		e.used.Store(used)
-		e.frozen.Store(frozen)
+		e.freeze(frozen)
 		s.sessions[k] = e
 	}
 	return errors.Join(rows.Err(), s.readServers(), s.readSources())
@@ -190,14 +190,14 @@ func (s *Sessions) find(client, handle string) *session {
 	return s.sessions[key{client, handle}]
 }
 
-// Label is that of a session. An error is ErrUnknown or ErrFrozen, and the label then is the zero one, which denies.
+// Label is that of a session. An error is ErrUnknown or ErrFrozen with the reason, and the label then is the zero one, which denies.
 func (s *Sessions) Label(client, handle string) (gate.Label, error) {
 	e := s.find(client, handle)
 	switch {
 	case e == nil:
 		return gate.Label{}, ErrUnknown
-	case e.frozen.Load():
-		return gate.Label{}, ErrFrozen
+	case e.frozen.Load() != nil:
+		return gate.Label{}, e.whyFrozen()
 	}
 	return unpack(e.label.Load()), nil
 }
@@ -210,8 +210,8 @@ func (s *Sessions) Raise(client, handle string, l gate.Label, by Source) (before
 	switch {
 	case e == nil:
 		return before, after, ErrUnknown
-	case e.frozen.Load():
-		return before, after, ErrFrozen
+	case e.frozen.Load() != nil:
+		return before, after, e.whyFrozen()
 	case !l.Known():
 		return before, after, fmt.Errorf("%q is no label to be joined", l)
 	}
@@ -379,7 +379,7 @@ func (s *Sessions) Reset(client, handle, by string) error {
 		e.from.Store(nil)
 		e.rose.Store(nil)
 		e.label.Store(pack(gate.Start))
-		e.frozen.Store(false)
+		e.freeze("")
 	})
 }
 
@@ -407,6 +407,7 @@ func (s *Sessions) change(client, handle string, disk func(*sql.Tx, key, *sessio
 // Answered counts what the operator says to a session's calls: so many denials in a row freeze it. It reports whether
 // this one did.
 func (s *Sessions) Answered(client, handle string, approved bool) (frozen bool, err error) {
+	why := ""
 	err = s.change(client, handle, func(tx *sql.Tx, k key, e *session) error {
 		if err := keep(tx, k, e, e.label.Load()); err != nil {
 			return err
@@ -415,15 +416,32 @@ func (s *Sessions) Answered(client, handle string, approved bool) (frozen bool, 
 			_, err := tx.Exec("UPDATE sessions SET denials = 0 WHERE client = ? AND handle = ?", client, handle)
 			return err
 		}
-		why := fmt.Sprintf("%d of its calls were denied in a row", maxDenials)
 		return tx.QueryRow(`UPDATE sessions SET denials = denials + 1, frozen = iif(denials + 1 >= ? AND frozen = '', ?, frozen)
-			WHERE client = ? AND handle = ? RETURNING frozen != ''`, maxDenials, why, client, handle).Scan(&frozen)
+			WHERE client = ? AND handle = ? RETURNING frozen`, maxDenials, fmt.Sprintf("%d of its calls were denied in a row", maxDenials),
+			client, handle).Scan(&why)
 	}, func(e *session) {
-		if frozen {
-			e.frozen.Store(true)
+		if why != "" {
+			e.freeze(why)
 		}
 	})
-	return frozen, err
+	return why != "", err
+}
+
+// freeze has nothing called for a session any more; "" lets it go on.
+func (e *session) freeze(why string) {
+	if why == "" {
+		e.frozen.Store(nil)
+		return
+	}
+	e.frozen.Store(&why)
+}
+
+// whyFrozen is ErrFrozen with the reason.
+func (e *session) whyFrozen() error {
+	if why := e.frozen.Load(); why != nil {
+		return fmt.Errorf("%w: %s", ErrFrozen, *why)
+	}
+	return ErrFrozen // it was, a moment ago
 }
 
 // Thaw lets a frozen session go on, with the label that it has.
@@ -434,7 +452,7 @@ func (s *Sessions) Thaw(client, handle string) error {
 		}
 		_, err := tx.Exec("UPDATE sessions SET frozen = '', denials = 0 WHERE client = ? AND handle = ?", client, handle)
 		return err
-	}, func(e *session) { e.frozen.Store(false) })
+	}, func(e *session) { e.freeze("") })
 }
 
 // Close writes down when each session was last used.

@@ -34,6 +34,10 @@ type Call struct {
 	Log    func(params []byte) // takes log messages of a server of 2026-07-28; must not block
 	Free   bool                // takes none of the places for calls: the gateway's own, which are few
 	Meta   bool                // Params has what a server of 2026-07-28 wants in _meta
+
+	// Withdraw reports whether the server may hear that the caller has left before the answer came, and for this cause; nil:
+	// it may. If it may not, the call runs on unheard.
+	Withdraw func(cause error) bool
 }
 
 // waiting is a call whose answer has not come.
@@ -41,6 +45,7 @@ type waiting struct {
 	call   *Call
 	answer chan answer // room for one
 	timer  *time.Timer
+	since  time.Time     // it was about to be sent
 	begun  chan struct{} // of a stream of notifications: closed when it is open
 	open   bool
 
@@ -78,33 +83,24 @@ const few = 4
 func (u *Upstream) Token() int64 { return u.memory.Next() }
 
 // Call sends a request and returns the result as the server wrote it. Every error is a *jsonrpc.Error. When ctx ends
-// or time is up, the server is told that the answer is not wanted any more.
+// or time is up, the server is told that the answer is not wanted any more, unless the call's Withdraw forbids it.
 func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 	if err := u.known(ctx); err != nil {
 		return nil, err
 	}
 	w := pool.Get().(*waiting)
 	w.call = &c
-	timer := w.timer
-	timer.Reset(u.timeout)
-	returned := false // to the pool, where the timer is another call's
-	defer func() {
-		if !returned {
-			timer.Stop()
-		}
-	}()
+	w.timer.Reset(u.timeout)
 	if !c.Free {
-		if err := u.enter(ctx, timer.C); err != nil {
+		if err := u.enter(ctx, w.timer.C); err != nil {
+			w.timer.Stop()
 			return nil, err
 		}
-		defer u.leave()
 	}
-	begun := time.Now()
-	if c.Ask != nil {
-		defer u.settle(w)
-	}
+	w.since = time.Now()
 	id := u.memory.Next()
 	if err := u.expect(id, w); err != nil {
+		u.over(w, false)
 		return nil, err
 	}
 	if !c.Meta && u.Modern() {
@@ -113,37 +109,86 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 	line := jsonrpc.AppendRequest(make([]byte, 0, 64+len(c.Method)+len(c.Params)), id, c.Method, c.Params)
 	written, err := u.conn.send(ctx, line, len(u.slots) > few)
 	if err != nil {
-		return nil, u.unsent(ctx, id, err)
+		err = u.unsent(ctx, id, err)
+		u.over(w, false)
+		return nil, err
 	}
+	result, end, err := u.await(ctx, id, w, written)
+	if end == runsOn {
+		held := u.Hold() // before the caller's own hold ends
+		go u.runOut(id, w, written, held)
+		return nil, err
+	}
+	u.over(w, end == answered)
+	return result, err
+}
+
+// How waiting for a call's answer ends.
+type ending int
+
+const (
+	failed ending = iota
+	answered
+	runsOn // the server still works on it, and may not hear that nobody waits
+)
+
+// await waits for the answer to a call that has been sent.
+func (u *Upstream) await(ctx context.Context, id int64, w *waiting, written *batch) ([]byte, ending, error) {
+	method := w.call.Method
 	for {
 		select {
 		case a := <-w.answer:
-			if c.Ask == nil { // and so nobody else has w any more
-				timer.Stop()
-				w.call, returned = nil, true
-				pool.Put(w)
-			}
-			return u.judge(a, c.Method)
+			result, err := u.judge(a, method)
+			return result, answered, err
 		case <-u.done:
 			select {
 			case a := <-w.answer: // it came before the end
-				return u.judge(a, c.Method)
+				result, err := u.judge(a, method)
+				return result, failed, err
 			default:
-				return nil, u.gone(true)
+				return nil, failed, u.gone(true)
 			}
 		case <-written.failure():
-			return nil, u.unsent(ctx, id, written.err)
+			return nil, failed, u.unsent(ctx, id, written.err)
 		case <-ctx.Done():
+			if w.call.Withdraw != nil && !w.call.Withdraw(context.Cause(ctx)) {
+				return nil, runsOn, interrupted(ctx)
+			}
 			u.abandon(id, "cancelled")
-			return nil, interrupted(ctx)
-		case <-timer.C:
-			if rest := min(u.stillAsking(w), u.limits.Human-time.Since(begun)); rest > 0 {
-				timer.Reset(rest)
+			return nil, failed, interrupted(ctx)
+		case <-w.timer.C:
+			if rest := min(u.stillAsking(w), u.limits.Human-time.Since(w.since)); rest > 0 {
+				w.timer.Reset(rest)
 				continue
 			}
 			u.abandon(id, "timed out")
-			return nil, u.late(c.Method)
+			return nil, failed, u.late(method)
 		}
+	}
+}
+
+// runOut waits in place of a caller who has left. The call keeps its place and its time, so that the server cannot tell.
+func (u *Upstream) runOut(id int64, w *waiting, written *batch, held bool) {
+	if held {
+		defer u.Release()
+	}
+	_, end, _ := u.await(context.Background(), id, w, written)
+	u.over(w, end == answered)
+}
+
+// over gives back what a call has taken. An answered one is used again.
+func (u *Upstream) over(w *waiting, answered bool) {
+	c := w.call
+	w.timer.Stop()
+	if c.Ask != nil {
+		u.settle(w)
+	}
+	if !c.Free {
+		u.leave()
+	}
+	if answered && c.Ask == nil { // and so nobody else has w any more
+		w.call = nil
+		pool.Put(w)
 	}
 }
 
@@ -297,7 +342,10 @@ func (u *Upstream) late(method string) error {
 
 // unsent takes a call off the books that could not be written, or whose caller has not waited for that.
 func (u *Upstream) unsent(ctx context.Context, id int64, err error) error {
-	if ctx.Err() != nil {
+	u.mu.Lock()
+	w := u.waiting[id]
+	u.mu.Unlock()
+	if ctx.Err() != nil && w != nil && (w.call.Withdraw == nil || w.call.Withdraw(context.Cause(ctx))) {
 		u.abandon(id, "cancelled") // it may have been, or will be
 	}
 	u.forget(id)

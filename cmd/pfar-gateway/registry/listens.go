@@ -73,7 +73,7 @@ func (u *Upstream) change(ctx context.Context, edit func(map[string]bool)) error
 	l.mu.Lock()
 	before := maps.Clone(l.want)
 	edit(l.want)
-	if len(l.want) > maxWatched {
+	if len(l.want) > MaxWatched {
 		l.want = before
 		l.mu.Unlock()
 		return jsonrpc.Errorf(CodeBusy, "server %q is watched for %d resources already", u.server.Name, len(before))
@@ -109,8 +109,8 @@ func (u *Upstream) kick() {
 	}
 }
 
-// maxWatched bounds the resources of one server that clients watch.
-const maxWatched = 4096
+// MaxWatched bounds the resources of one server that clients watch.
+const MaxWatched = 4096
 
 // ackTime is how long a server may take to say that it listens, and confirmTime that it no longer does.
 const (

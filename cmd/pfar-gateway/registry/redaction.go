@@ -122,12 +122,13 @@ func (u *Upstream) mayRead() bool {
 	return true
 }
 
-// clean is a line of the server's without secrets in it.
+// clean is a line of the server's without secrets in it. It does not name them: a client that has a server echo guesses would
+// learn whose value it has guessed.
 func (u *Upstream) clean(line []byte) []byte {
 	if u.redaction == nil {
 		return line
 	}
-	line, hits := u.redaction.set.Load().ReplaceJSON(line)
+	line, hits := u.redaction.set.Load().HideJSON(line)
 	if len(hits) > 0 {
 		u.leaks.add(u.log, hits)
 	}

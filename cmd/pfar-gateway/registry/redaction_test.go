@@ -53,15 +53,15 @@ func TestRedaction(t *testing.T) {
 	token := u.Token()
 	call := registry.Call{Method: "tools/call", Params: fmt.Appendf(nil, `{"name":"echo","_meta":{"progressToken":%d}}`, token), Token: token, ClientToken: []byte(`"t"`), Progress: func(p []byte) { progress <- string(p) }}
 	got, err := u.Call(t.Context(), call)
-	if want := `{"content":[{"type":"text","text":"a [redacted: k] b"}],"[redacted: k]":1.50,"n":[1.0]}`; err != nil || string(got) != want {
+	if want := `{"content":[{"type":"text","text":"a [redacted] b"}],"[redacted]":1.50,"n":[1.0]}`; err != nil || string(got) != want {
 		t.Errorf("the result is %s, %v, want %s", got, err, want)
 	}
-	if p := <-progress; !strings.Contains(p, `"message":"[redacted: k]"`) {
+	if p := <-progress; !strings.Contains(p, `"message":"[redacted]"`) {
 		t.Errorf("progress is %s", p)
 	}
 	call.Params = fmt.Appendf(nil, `{"name":"fail","_meta":{"progressToken":%d}}`, token)
 	var failed *jsonrpc.Error
-	if _, err := u.Call(t.Context(), call); !errors.As(err, &failed) || string(failed.Raw) != `{"code":-32000,"message":"no: [redacted: k]","data":["[redacted: k]"]}` {
+	if _, err := u.Call(t.Context(), call); !errors.As(err, &failed) || string(failed.Raw) != `{"code":-32000,"message":"no: [redacted]","data":["[redacted]"]}` {
 		t.Errorf("the error is %v", err)
 	}
 	if n := u.Leaks()["k"]; n < 6 {
@@ -111,7 +111,7 @@ func TestNothingBeforeSecretsAreKnown(t *testing.T) {
 	if ready := l.Ready(t); strings.Contains(ready.Server, canary) {
 		t.Errorf("its name is %q", ready.Server)
 	}
-	if got, err := call(r, "s__echo", canary); err != nil || got != echoed("[redacted: k]") {
+	if got, err := call(r, "s__echo", canary); err != nil || got != echoed("[redacted]") {
 		t.Errorf("%s, %v", got, err)
 	}
 	// A server that was given a secret which the gateway has not heard of is not read before it has.
@@ -125,7 +125,7 @@ func TestNothingBeforeSecretsAreKnown(t *testing.T) {
 	}
 	by.Learn(later)
 	second.Ready(t)
-	if got, err := call(r, "t__echo", "glpat-1aB2cD3eF4gH5iJ6kL7m"); err != nil || got != echoed("[redacted: later]") {
+	if got, err := call(r, "t__echo", "glpat-1aB2cD3eF4gH5iJ6kL7m"); err != nil || got != echoed("[redacted]") {
 		t.Errorf("%s, %v", got, err)
 	}
 	by.Learn(redact.New(nil))

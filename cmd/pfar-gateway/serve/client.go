@@ -341,7 +341,7 @@ func (s *Server) turn(sub *subscriber, rights *access.Rights) bool {
 	}
 	sub.mu.Unlock()
 	if len(lost) > 0 {
-		s.unwatch(&subscriber{uris: lost, tag: sub.tag})
+		s.unwatch(lost, sub.tag)
 	}
 	return true
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
@@ -128,7 +129,7 @@ func (x *exchange) send(ctx context.Context, t target) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	call := registry.Call{Method: x.msg.Method, Params: x.msg.Params, Client: x.caller(), Meta: true}
+	call := registry.Call{Method: x.msg.Method, Params: x.msg.Params, Client: x.caller(), Meta: true, Withdraw: withdraw(x.pass)}
 	back, err := x.stateFor(up)
 	if err != nil {
 		return reply{}, err
@@ -151,6 +152,13 @@ func (x *exchange) send(ctx context.Context, t target) (reply, error) {
 		}
 	}
 	return x.converse(ctx, up, t, call)
+}
+
+// withdraw says whether a server may hear that its client has left. A client that the operator has dismissed has chosen nothing.
+func withdraw(pass *enforce.Passage) func(cause error) bool {
+	return func(cause error) bool {
+		return errors.Is(cause, errDismissed) || errors.Is(cause, errStopping) || pass.Withdraw()
+	}
 }
 
 // caller is whose call it is: a session, or each request for itself since 2026-07-28.

@@ -22,7 +22,7 @@ import (
 // It is to be set before the first client is let in.
 func (s *Server) Gate(p *enforce.Point) {
 	p.Now = s.now
-	s.gate, s.unbidden.record, s.misses.record = p, p.Unheard, p.MissedMore
+	s.gate, s.unbidden.record, s.misses.record, s.signals.record = p, p.Unheard, p.MissedMore, p.SignalledMore
 	s.clients.minted = p.Sessions
 }
 

@@ -245,14 +245,14 @@ func (s *Server) closed(t *session) {
 	for _, p := range t.processes() {
 		s.registry.End(p.own)
 	}
+	s.hub.remove(t.sub)
+	s.leaves(t)
 	if t.handle != "" {
 		s.gate.Approvals.Forget(t.bound.Client, t.handle)
 		if err := s.gate.Sessions.End(t.bound.Client, t.handle); err != nil {
 			s.log.Warn("forgetting what a connection has seen, ignoring", "error", err.Error())
 		}
 	}
-	s.hub.remove(t.sub)
-	s.unwatch(t.sub)
 	s.noted()
 }
 

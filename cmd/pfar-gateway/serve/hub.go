@@ -34,6 +34,7 @@ type subscriber struct {
 	queue   []told
 	level   int               // of log messages, 0 for none
 	uris    map[string]string // resources watched, and their server
+	kept    map[string]string // those watched no more whose server has not been told
 
 	elicitations []string // that are answered out of band, by server and id
 
@@ -157,13 +158,18 @@ func (s *subscriber) push(message []byte) bool {
 	return true
 }
 
-// watchedOf returns the resources of a server that the client watches.
+// watchedOf returns the resources of a server that the client watches, for all that the server may know.
 func (s *subscriber) watchedOf(server string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []string
 	for uri, of := range s.uris {
 		if of == server {
+			list = append(list, uri)
+		}
+	}
+	for uri, of := range s.kept {
+		if _, again := s.uris[uri]; of == server && !again {
 			list = append(list, uri)
 		}
 	}
@@ -270,6 +276,8 @@ type hub struct {
 	mu          sync.Mutex
 	subscribers map[*subscriber]struct{}
 	declared    map[string][]byte // what the owner says of each server of which a process has come up
+
+	left map[string]map[string]struct{} // by server, resources that a client watched who is gone, and the server has not been told
 }
 
 func (h *hub) add(s *subscriber) {
@@ -333,9 +341,11 @@ func (h *hub) renewed(server string, declared []byte) {
 	if !known || bytes.Equal(before, declared) {
 		return
 	}
+	delete(h.left, server)
 	for s := range h.subscribers {
 		s.mu.Lock()
 		maps.DeleteFunc(s.uris, func(_, of string) bool { return of == server })
+		maps.DeleteFunc(s.kept, func(_, of string) bool { return of == server })
 		s.mu.Unlock()
 	}
 }
@@ -349,14 +359,11 @@ func (h *hub) watched(server handover.Server) []string {
 		if server.Sessions.Own && s.tag == nil {
 			continue
 		}
-		s.mu.Lock()
-		for uri, of := range s.uris {
-			if of == server.Name {
-				uris[uri] = struct{}{}
-			}
+		for _, uri := range s.watchedOf(server.Name) {
+			uris[uri] = struct{}{}
 		}
-		s.mu.Unlock()
 	}
+	maps.Copy(uris, h.left[server.Name])
 	return slices.Collect(maps.Keys(uris))
 }
 

@@ -72,7 +72,7 @@ func (x *exchange) notified() {
 			x.session.cancel(id)
 		}
 	case x.msg.Method == string(mcp.MethodNotificationRootsListChanged):
-		x.session.rootsChanged()
+		x.rootsChanged()
 	}
 }
 

@@ -150,10 +150,12 @@ func (s *session) setLevel(ctx context.Context, level string) {
 	}
 }
 
-// rootsChanged passes on that the client's folders are others now, to those who know that there is such a client.
-func (s *session) rootsChanged() {
-	for _, p := range s.processes() {
-		if slices.Contains(p.up.Server().Capabilities, "roots") && !p.up.Modern() {
+// rootsChanged passes on that the client's folders are others now, to those who know that there is such a client and may hear it.
+func (x *exchange) rootsChanged() {
+	const method = mcp.MethodNotificationRootsListChanged
+	for _, p := range x.session.processes() {
+		knows := slices.Contains(p.up.Server().Capabilities, "roots") && !p.up.Modern()
+		if knows && x.srv.heard(x.identity(), p.up.Server(), mcp.MCPMethod(method)) {
 			p.up.Notify(string(mcp.MethodNotificationRootsListChanged))
 		}
 	}

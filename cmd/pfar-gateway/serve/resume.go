@@ -49,7 +49,7 @@ type keptSession struct {
 	Bound                 binding
 	Abilities             []byte
 	Level                 int
-	URIs                  map[string]string
+	URIs, Kept            map[string]string
 	Elicitations          []string
 	Owns                  map[string]string // handles of its own processes by server
 }
@@ -96,6 +96,7 @@ func (t *sessions) state() []keptSession {
 		k := keptSession{ID: s.id, Handle: s.handle, Bound: s.bound, Endpoint: s.endpoint, Version: s.version, Abilities: s.abilities, Owns: s.handles()}
 		s.sub.mu.Lock()
 		k.Level, k.URIs, k.Elicitations = s.sub.level, maps.Clone(s.sub.uris), slices.Clone(s.sub.elicitations)
+		k.Kept = maps.Clone(s.sub.kept)
 		s.sub.mu.Unlock()
 		list = append(list, k)
 	}
@@ -164,6 +165,7 @@ func (s *Server) resume(ctx context.Context, k keptSession) {
 		t.sub.uris[uri] = server
 		t.sub.push(jsonrpc.AppendNotification(nil, mcp.MethodNotificationResourceUpdated, fmt.Appendf(nil, `{"uri":%s}`, jsonrpc.Quote(uri))))
 	}
+	t.sub.kept = k.Kept
 	t.sub.elicitations = k.Elicitations
 	if s.sessions.open(t) != nil {
 		return

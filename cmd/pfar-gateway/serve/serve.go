@@ -53,6 +53,7 @@ type Server struct {
 	clients   clients
 	unbidden  quota          // of questions that servers put outside of any call, by server
 	misses    quota          // of requests for what there is not, by client
+	signals   quota          // of what clients do outside of any request, by client
 	gate      *enforce.Point // nil: nothing is called
 	parking   parking
 	kept      kept
@@ -72,12 +73,12 @@ func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits
 	s := &Server{
 		log: log, version: version, registry: reg, limits: limits, draining: make(chan struct{}),
 		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealKey: newSealKey(), spent: spent{until: make(map[string]time.Time)},
-		unbidden: quota{every: unbiddenEvery}, misses: quota{every: missedEvery}, logs: quota{every: logEvery},
+		unbidden: quota{every: unbiddenEvery}, misses: quota{every: missedEvery}, signals: quota{every: missedEvery}, logs: quota{every: logEvery},
 	}
 	s.logs.record = s.leftOut
 	s.sealer = newSealer(s.sealKey)
 	s.calls, s.giveUp = context.WithCancelCause(context.Background())
-	s.hub = &hub{subscribers: make(map[*subscriber]struct{}), declared: make(map[string][]byte)}
+	s.hub = &hub{subscribers: make(map[*subscriber]struct{}), declared: make(map[string][]byte), left: make(map[string]map[string]struct{})}
 	reg.Keeps(s.hub.watchesAny)
 	s.sessions = newSessions(limits.Sessions, limits.Idle, s.closed)
 	s.clients.heard = make(chan struct{})
@@ -131,6 +132,7 @@ func (s *Server) Drain(ctx context.Context, servers ...*http.Server) {
 	s.abandon()
 	s.unbidden.flush()
 	s.misses.flush()
+	s.signals.flush()
 	s.logs.flush()
 	s.sessions.close()
 	s.write(true)

@@ -112,7 +112,7 @@ func (x *exchange) listen(ctx context.Context) (reply, error) {
 	if !x.srv.hub.listen(sub, x.srv.limits.Listens) {
 		return reply{}, jsonrpc.Errorf(registry.CodeBusy, "too many streams are open")
 	}
-	defer x.srv.closed(&session{sub: sub})
+	defer x.srv.closed(&session{sub: sub, bound: x.bound})
 	if err := x.stays(); err != nil {
 		return reply{}, err
 	}

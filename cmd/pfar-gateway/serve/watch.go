@@ -13,6 +13,8 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // subscribe has the client told when a resource changes.
@@ -69,7 +71,7 @@ func (x *exchange) subscribeTo(ctx context.Context, route registry.Route, uri st
 	return re, err
 }
 
-// unsubscribe tells the server only when nobody else watches.
+// unsubscribe tells the server only when nobody else watches, and the session's label lets it hear that.
 func (x *exchange) unsubscribe(ctx context.Context) (reply, error) {
 	if x.session == nil {
 		return reply{}, onlyInSessions("subscriptions/listen")
@@ -92,11 +94,16 @@ func (x *exchange) unsubscribe(ctx context.Context) (reply, error) {
 		return empty, nil // the server hears of no address that the gate has not seen
 	}
 	main := route.Upstream
+	server := main.Server().Name
+	if !x.srv.heard(x.identity(), main.Server(), mcp.MethodResourcesUnsubscribe) {
+		sub.leave(map[string]string{uri: server})
+		x.srv.noted()
+		return empty, nil
+	}
 	if !main.Hold() {
 		return empty, nil // it sleeps, and knows of nobody who watches
 	}
 	defer main.Release()
-	server := main.Server().Name
 	if x.owns(main) {
 		err = x.session.unwatched(ctx, server, uri)
 	} else {
@@ -260,18 +267,53 @@ func (s *Server) level(ctx context.Context, up *registry.Upstream, level int) {
 	}
 }
 
-// unwatch ends what only a client that left has watched.
-func (s *Server) unwatch(sub *subscriber) {
+// heard reports whether a server may hear what a client does outside of any request, as the gate decides. What there would be
+// too many records of, it does not hear.
+func (s *Server) heard(who enforce.Identity, server handover.Server, method mcp.MCPMethod) bool {
+	if s.gate == nil || !s.signals.allow(who.Client) {
+		return false
+	}
+	return s.gate.Signal(who, enforce.Item{Server: server.Name, Declared: server.Declared, Kind: gate.Resource, Fits: true}, string(method))
+}
+
+// leaves takes back what a client that goes by itself has watched. Servers that may not hear of that go on telling, and nobody
+// listens.
+func (s *Server) leaves(t *session) {
+	who, here := s.identityOf(t)
+	sub := t.sub
 	sub.mu.Lock()
-	uris := maps.Clone(sub.uris)
+	all := maps.Clone(sub.uris)
+	kept := make(map[string]string)
+	maps.Copy(kept, sub.kept)
 	sub.mu.Unlock()
+	silent := make(map[string]bool)
+	for _, server := range slices.Compact(slices.Sorted(maps.Values(all))) {
+		s.hub.mu.Lock()
+		declared := s.hub.declared[server]
+		s.hub.mu.Unlock()
+		silent[server] = !here || !s.heard(who, handover.Server{Name: server, Declared: declared}, mcp.MethodResourcesUnsubscribe)
+	}
+	told := make(map[string]string)
+	for uri, server := range all {
+		if silent[server] {
+			kept[uri] = server
+		} else {
+			told[uri] = server
+		}
+	}
+	s.hub.leave(kept)
+	s.unwatch(told, sub.tag)
+}
+
+// unwatch ends what only a client that left has watched; tag is that of its stream, if that is subscriptions/listen.
+func (s *Server) unwatch(uris map[string]string, tag []byte) {
 	if len(uris) == 0 {
 		return
 	}
 	per := make(map[*registry.Upstream][]string)
 	for uri, server := range uris {
 		route, ok, err := s.registry.Catalogue().ByURI(server, uri)
-		own := ok && route.Upstream.Server().Sessions.Own && sub.tag == nil // whoever was told of it is gone
+		own := ok && route.Upstream.Server().Sessions.Own && tag == nil // whoever was told of it is gone
 		if err == nil && ok && !own && !s.hub.watches(server, uri) {
 			per[route.Upstream] = append(per[route.Upstream], uri)
 		}
@@ -314,6 +356,30 @@ func (s *subscriber) unwatch(uri string) {
 	delete(s.uris, uri)
 }
 
+// leave notes resources that the client watches no more, of which their servers have not been told.
+func (s *subscriber) leave(uris map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept == nil {
+		s.kept = make(map[string]string)
+	}
+	maps.Copy(s.kept, uris)
+}
+
+// leave is that of a client that is gone. There are no more of a server than it can be watched for.
+func (h *hub) leave(uris map[string]string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for uri, server := range uris {
+		if h.left[server] == nil {
+			h.left[server] = make(map[string]struct{})
+		}
+		if len(h.left[server]) < registry.MaxWatched {
+			h.left[server][uri] = struct{}{}
+		}
+	}
+}
+
 // watchesAny reports whether anybody watches a resource of the server's.
 func (h *hub) watchesAny(server string) bool {
 	h.mu.Lock()
@@ -326,15 +392,18 @@ func (h *hub) watchesAny(server string) bool {
 	return false
 }
 
-// watches reports whether anybody watches a server's resource.
+// watches reports whether anybody watches a server's resource, for all that the server may know.
 func (h *hub) watches(server, uri string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if _, ok := h.left[server][uri]; ok {
+		return true
+	}
 	for s := range h.subscribers {
 		s.mu.Lock()
-		of, ok := s.uris[uri]
+		watched := s.uris[uri] == server || s.kept[uri] == server
 		s.mu.Unlock()
-		if ok && of == server {
+		if watched {
 			return true
 		}
 	}
