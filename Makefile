@@ -23,7 +23,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
-.PHONY: build install run test test-all test-arm64 test-packages test-race test-conformance test-soak test-e2e test-systemd test-vm check lint fuzz vulnerabilities bench soak clean
+.PHONY: build install run test test-all test-arm64 test-packages test-race test-conformance test-soak test-e2e test-systemd test-vm test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
 
 build:
 	$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
@@ -80,7 +80,7 @@ test:
 
 # Everything, once at the end of a larger change.
 test-all:
-	@ALL=1 tests/stages.sh all $(MACHINES) test-e2e test-race test-conformance test-soak test-arm64
+	@ALL=1 tests/stages.sh all $(MACHINES) test-e2e test-race test-conformance test-soak test-arm64 test-stalls test-fuzz
 	@$(if $(MACHINES),,$(NOT_RUN))
 
 test-arm64:
@@ -116,6 +116,14 @@ test-systemd: $(SERVERS)/.installed $(CLIENTS)/.installed
 test-vm:
 	@tests/setup.sh debootstrap qemu-system-x86_64 mke2fs dpkg-deb swtpm
 	$(stage) env CGO_ENABLED=0 go test $(SHORT) -count=1 -timeout 30m ./tests/vm
+
+# While processes are stopped at random, for seconds, as on a machine that has too much to do.
+test-stalls: $(SERVERS)/.installed $(CLIENTS)/.installed
+	@tests/setup.sh bwrap ip nft curl postgres requests chromium Xtigervnc
+	$(stage) env CGO_ENABLED=0 $(E2E) go run ./tests/stalls go test -short -count=1 -timeout 60m $(PACKAGES) ./tests/e2e
+
+test-fuzz:
+	$(stage) $(MAKE) fuzz FUZZTIME=5s
 
 check: lint test
 
