@@ -135,7 +135,7 @@ func (d *fakePfard) change(f func()) {
 func (d *fakePfard) attached(log *slog.Logger) *attachment {
 	d.t.Helper()
 	a := newAttachment(d.path, "digest", log, func(err error) { d.t.Error(err) })
-	a.probe, a.wait = func() error { return nil }, 20*time.Second
+	a.probe, a.wait = func() error { return nil }, 2*time.Minute
 	files, err := a.begin(d.t.Context())
 	if err != nil || len(files) != 0 {
 		d.t.Fatalf("%d files, %v", len(files), err)
@@ -145,7 +145,7 @@ func (d *fakePfard) attached(log *slog.Logger) *attachment {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s does not come", what)
 		}
@@ -336,7 +336,7 @@ func TestTheBridgeOutlivesPfard(t *testing.T) {
 	if status, reason := outcome(w.ask(connectTo("other.example.com:443"))); status != "503" || reason != "firewall-unavailable" {
 		t.Errorf("without pfard it is %s %s", status, reason)
 	}
-	a.wait = 20 * time.Second
+	a.wait = 2 * time.Minute
 	done := make(chan string)
 	go func() {
 		s, _ := outcome(w.ask("GET http://other.example.com/ HTTP/1.1\r\nHost: other.example.com\r\nConnection: close\r\n\r\n"))

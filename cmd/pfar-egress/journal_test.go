@@ -63,7 +63,7 @@ func TestAllowedIsLogged(t *testing.T) {
 			break
 		}
 	}
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for !strings.Contains(w.logged.String(), "sent=5 received=5") {
 		select {
 		case <-deadline:

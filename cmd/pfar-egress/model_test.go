@@ -52,7 +52,7 @@ func ask(t *testing.T, e inspector.External, key, text string) (string, error) {
 		t.Fatal(err)
 	}
 	q, _ := json.Marshal(inspector.Question{Version: 1, Direction: "results", Server: "notion", Tool: "search", Label: "internal raw", Part: 1, Parts: 1, Text: text})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	answer, err := m.answer(ctx, q)
 	return string(answer), err

@@ -127,7 +127,7 @@ func (n *namespace) dial(network, address string) (net.Conn, error) {
 		n.t.Fatal(err)
 	}
 	n.t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		n.t.Fatal(err)
 	}
 	return c, nil

@@ -238,7 +238,7 @@ func (o *opening) client(h2 bool) *http.Client {
 		ExpectContinueTimeout: time.Hour,
 	}
 	o.t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: tr, Timeout: 2 * time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // secure opens a tunnel and TLS in it. Protocols are those of ALPN.

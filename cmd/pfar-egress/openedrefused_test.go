@@ -320,7 +320,7 @@ func TestNothingIsOpenedWithoutSecrets(t *testing.T) {
 	if status, reason := outcome(o.ask(connectTo(apiHost + ":443"))); status != "503" || reason != "secret-unavailable" {
 		t.Errorf("without that one it is %s %s", status, reason)
 	}
-	o.proxy.secrets.wait = 10 * time.Second
+	o.proxy.secrets.wait = 2 * time.Minute
 	o.hand(brokeredMaterial(t))
 	o.secure(apiHost + ":443").Close()
 }
@@ -493,7 +493,7 @@ func TestSecretsComeFromALocalPfard(t *testing.T) {
 	clean := new(hidden)
 	o := newOpening(t, nil, func(o *opening) {
 		o.material.Secrets = nil
-		o.proxy.secrets.wait = 10 * time.Second
+		o.proxy.secrets.wait = 2 * time.Minute
 		go o.proxy.secrets.follow(ends[0], clean, o.proxy.journal.log)
 	})
 	set, err := redact.New(map[string][]byte{"k": []byte("rotated-value-2")}).MarshalBinary()

@@ -426,7 +426,7 @@ http.request({host, port, method: "CONNECT", path: "` + apiHost + `:443", header
 			cmd.Env = append(os.Environ(), "NODE_EXTRA_CA_CERTS="+ca)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
-			timer := time.AfterFunc(15*time.Second, func() { cmd.Process.Kill() })
+			timer := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
 			defer timer.Stop()
 			if out, err := cmd.Output(); err != nil || string(out) != want {
 				t.Errorf("%q, %v: %s", out, err, stderr.String())

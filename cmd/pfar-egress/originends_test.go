@@ -183,7 +183,7 @@ func TestPassRequestsEnds(t *testing.T) {
 			if end.err != nil {
 				t.Error(end.err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Error("the connection outlives the origin's end")
 			c.Close()
 		}
@@ -226,7 +226,7 @@ func TestPassRequestsEnds(t *testing.T) {
 		}
 		select {
 		case <-p.ends:
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Error("the connection outlives the origin's end")
 			c.Close()
 		}

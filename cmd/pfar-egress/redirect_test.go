@@ -91,7 +91,7 @@ func TestKernelRejects(t *testing.T) {
 // awaitNotice waits for a status that the runner was told of.
 func (w *world) awaitNotice(want string) {
 	w.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		_, _, notices := w.seen()
 		for _, n := range notices {

@@ -86,7 +86,7 @@ func startProcessIn(t *testing.T, l *os.File, plan string, prepare func(*exec.Cm
 
 func (p *process) await(t *testing.T, state string) {
 	t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for {
 		select {
 		case s := <-p.states:
@@ -119,7 +119,7 @@ func askAt(t *testing.T, addr, raw string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, raw); err != nil {

@@ -97,7 +97,7 @@ func TestSpliceHoldsBack(t *testing.T) {
 func TestSpliceEndsWithAnError(t *testing.T) {
 	src, dst, _, done := spliced(t)
 	reset(dst)
-	if err := src.SetWriteDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := src.SetWriteDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -140,7 +140,7 @@ func TestSpliceUrgentData(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := dst.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := dst.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		b := make([]byte, len("before after"))

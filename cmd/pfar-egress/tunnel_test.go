@@ -135,7 +135,7 @@ func TestIdleTunnelEnds(t *testing.T) {
 	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
 		t.Fatalf("%d, %v", n, err)
 	}
-	if d := time.Since(began); d > 15*time.Second {
+	if d := time.Since(began); d > 2*time.Minute {
 		t.Errorf("the idle tunnel lived on for %v", d)
 	}
 }

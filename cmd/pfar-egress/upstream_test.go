@@ -446,7 +446,7 @@ func TestUpstreamInTime(t *testing.T) {
 		w.proxy.limits.dialTime = 150 * time.Millisecond
 		began := time.Now()
 		_, rec, err := w.dialOut(t.Context(), "api.allowed.test", 443)
-		if d := time.Since(began); reasonOf(err) != "upstream-timeout" || d < 250*time.Millisecond || d > 15*time.Second {
+		if d := time.Since(began); reasonOf(err) != "upstream-timeout" || d < 250*time.Millisecond || d > 2*time.Minute {
 			t.Errorf("%s: %v after %v (%v)", name, err, d, rec.err)
 		}
 		keepsSecrets(t, p, rec, err)

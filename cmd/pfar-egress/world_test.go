@@ -196,7 +196,7 @@ func (w *world) connect() *net.TCPConn {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		w.t.Fatal(err)
 	}
 	return c.(*net.TCPConn)

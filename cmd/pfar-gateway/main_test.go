@@ -117,7 +117,7 @@ func (p *process) listen(t *testing.T, name, addr string) *os.File {
 // await returns the first notification with text in it.
 func (p *process) await(t *testing.T, text string) string {
 	t.Helper()
-	_ = p.notify.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = p.notify.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	b := make([]byte, 4096)
 	for {
 		n, err := p.notify.Read(b)

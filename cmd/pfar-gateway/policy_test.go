@@ -69,7 +69,7 @@ func TestPolicyIsFollowed(t *testing.T) {
 	// tell repeats itself until it is heard: a connection that has been given up may take it as well.
 	tell := func(b []byte, digest string) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			if p := g.point.Policy(); p != nil && p.Digest == digest {
 				return
 			}

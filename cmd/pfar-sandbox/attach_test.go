@@ -195,7 +195,7 @@ func TestUnitRuns(t *testing.T) {
 	p.oom = true
 	p.mu.Unlock()
 	r.stdin.Close() // and the server is killed by that
-	if code := r.exit(10 * time.Second); code != units.ExitCrashed {
+	if code := r.exit(2 * time.Minute); code != units.ExitCrashed {
 		t.Errorf("exit code %d\n%s", code, r.logged())
 	}
 	eventually(t, r, func() bool {
@@ -232,7 +232,7 @@ func TestOutOfMemory(t *testing.T) {
 				eventually(t, r, func() bool { return r.noted("STOPPING") == "1" })
 			}
 			r.stdin.Close()
-			if code := r.exit(10 * time.Second); code != units.ExitCrashed {
+			if code := r.exit(2 * time.Minute); code != units.ExitCrashed {
 				t.Errorf("exit code %d\n%s", code, r.logged())
 			}
 			eventually(t, r, func() bool {
@@ -260,7 +260,7 @@ func TestUnitWaits(t *testing.T) {
 	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := r.exit(10 * time.Second); code != 0 {
+	if code := r.exit(2 * time.Minute); code != 0 {
 		t.Errorf("exit code %d\n%s", code, r.logged())
 	}
 }
@@ -274,7 +274,7 @@ func TestUnitHalfACredential(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		if code := r.exit(10 * time.Second); code != units.ExitGateway {
+		if code := r.exit(2 * time.Minute); code != units.ExitGateway {
 			t.Errorf("%q: exit code %d\n%s", text, code, r.logged())
 		}
 	}
@@ -306,7 +306,7 @@ func TestUnitCannotStart(t *testing.T) {
 			}
 			p.mu.Unlock()
 			r := p.unit("cat", nil)
-			if code := r.exit(20 * time.Second); code != c.code {
+			if code := r.exit(2 * time.Minute); code != c.code {
 				t.Errorf("exit code %d, want %d\n%s", code, c.code, r.logged())
 			}
 			eventually(t, r, func() bool { return strings.HasPrefix(r.noted("STATUS"), c.status) })

@@ -132,7 +132,7 @@ func TestInspectorAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			limit := 2 * time.Second
 			if one.want != "" {
-				limit = 20 * time.Second
+				limit = 2 * time.Minute
 			}
 			socket := inspectWith(t, one.script, limit)
 			start := time.Now()

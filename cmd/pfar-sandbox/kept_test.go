@@ -37,7 +37,7 @@ func newPfards(t *testing.T) pfards {
 // welcome takes one launcher in, and returns the connection to it.
 func (p pfards) welcome(again bool, files ...*os.File) *attach.Conn {
 	p.t.Helper()
-	_ = p.l.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = p.l.SetDeadline(time.Now().Add(2 * time.Minute))
 	u, err := p.l.AcceptUnix()
 	if err != nil {
 		p.t.Fatal(err)
@@ -167,7 +167,7 @@ func TestGatewayLeavesMeanwhile(t *testing.T) {
 	}
 	r := p.unit("cat", nil)
 	begun <- r
-	if code := r.exit(20 * time.Second); code != units.ExitGateway {
+	if code := r.exit(2 * time.Minute); code != units.ExitGateway {
 		t.Errorf("exit code %d\n%s", code, r.logged())
 	}
 	eventually(t, r, func() bool { return strings.HasPrefix(r.noted("STATUS"), "starting: the gateway went away") })

@@ -118,7 +118,7 @@ func TestSecretsThatAreNot(t *testing.T) {
 			s := withFile(script("echo started; cat"), "KEY")
 			c.change(&s)
 			r := begin(t, s, given(t, c.secrets))
-			if code := r.exit(10 * time.Second); code != units.ExitDisabled {
+			if code := r.exit(2 * time.Minute); code != units.ExitDisabled {
 				t.Errorf("exit code %d, want %d", code, units.ExitDisabled)
 			}
 			eventually(t, r, func() bool { return strings.Contains(r.noted("STATUS"), c.status) })

@@ -62,7 +62,7 @@ func TestASessionsProcessEnds(t *testing.T) {
 			defer r.stdin.Close()
 			defer r.stdout.Close()
 			c.act(r)
-			if code := r.exit(10 * time.Second); code != c.code {
+			if code := r.exit(2 * time.Minute); code != c.code {
 				t.Errorf("exit code %d, want %d\n%s", code, c.code, r.logged())
 			}
 			eventually(t, r, func() bool { return strings.Contains(r.noted("STATUS"), c.status) })
@@ -85,7 +85,7 @@ func TestASessionThatCannotStart(t *testing.T) {
 	s := script("exit 0")
 	s.Mounts = append(s.Mounts, sandbox.Mount{Kind: sandbox.ROBind, Source: "/none", Dest: "/none"})
 	r := begin(t, s, session(t))
-	if code := r.exit(10 * time.Second); code != units.ExitDisabled {
+	if code := r.exit(2 * time.Minute); code != units.ExitDisabled {
 		t.Errorf("exit code %d\n%s", code, r.logged())
 	}
 	if !strings.Contains(r.logged(), `pfar-sandbox: [abcdefg2] opening "/none"`) {

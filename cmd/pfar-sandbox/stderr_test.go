@@ -29,7 +29,7 @@ func TestStderrInTheJournal(t *testing.T) {
 	j := journaltest.New(t)
 	r := beginIn(t, script(`printf 'one\033[2J\n<0>pfar-sandbox: not so\nPFAR_SERVER=other\n' >&2; exit 7`), session(t), func(cmd *exec.Cmd, _ *os.File) { j.Wrap(cmd) })
 	r.hello()
-	if code := r.exit(10 * time.Second); code != 1 {
+	if code := r.exit(2 * time.Minute); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
 	for _, c := range []struct{ identifier, priority, message string }{

@@ -239,7 +239,7 @@ func TestWatch(t *testing.T) {
 	}
 	next("denied   " + second)
 	var told []byte
-	for deadline := time.Now().Add(10 * time.Second); strings.Count(string(told), "\n") < 2 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); strings.Count(string(told), "\n") < 2 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		told, _ = os.ReadFile(filepath.Join(dir, "told"))
 	}
 	cancel()
@@ -328,7 +328,7 @@ func TestWatchAgain(t *testing.T) {
 		fmt.Fprintln(w, `{"kind":"pending","approval":{"id":"a\u001b","state":"pending"}}`)
 	}))
 	n := b.again("")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	go func() {
 		<-asked
@@ -369,7 +369,7 @@ func TestWatchEnds(t *testing.T) {
 		if out != nil {
 			n.cli.stdout = out
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		last := answer
 		answer = func(w http.ResponseWriter) {

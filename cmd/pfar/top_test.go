@@ -372,7 +372,7 @@ type screenOf struct {
 func (s *screenOf) await(t *testing.T, text string) {
 	t.Helper()
 	part := make([]byte, 4096)
-	_ = s.terminal.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = s.terminal.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	for from := len(s.seen); !bytes.Contains(s.seen[from:], []byte(text)); {
 		n, err := s.terminal.Read(part)
 		if err != nil {

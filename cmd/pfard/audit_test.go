@@ -310,7 +310,7 @@ func TestTooMuchIsDeleted(t *testing.T) {
 			if got != want {
 				t.Errorf("%s is deleted, want %s", got, want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("%s is not deleted", want)
 		}
 	}

@@ -209,7 +209,7 @@ func TestStatesAreRecordedLater(t *testing.T) {
 // await waits until what a daemon does by itself has come about.
 func (d *daemon) await(t *testing.T, about func() error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		d.state(t)
 		err := about()

@@ -254,7 +254,7 @@ func TestTheListOnDemand(t *testing.T) {
 				if seen = append(seen, got); got == want {
 					return
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatalf("saw %q, and not %q", seen, want)
 			}
 		}

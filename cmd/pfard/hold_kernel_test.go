@@ -300,7 +300,7 @@ func (w *heldWorld) reaches(target, status string) {
 	c, err := net.DialTimeout("tcp", w.proxy.Addr().String(), 5*time.Second)
 	w.must(err)
 	defer c.Close()
-	w.must(c.SetDeadline(time.Now().Add(15 * time.Second)))
+	w.must(c.SetDeadline(time.Now().Add(2 * time.Minute)))
 	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target)
 	b := make([]byte, 4096)
 	n, err := c.Read(b)

@@ -41,7 +41,7 @@ func TestKeptSocketsStartABridge(t *testing.T) {
 			if !want {
 				t.Errorf("%s a bridge is started", when)
 			}
-		case <-time.After(map[bool]time.Duration{true: 20 * time.Second, false: 50 * time.Millisecond}[want]):
+		case <-time.After(map[bool]time.Duration{true: 2 * time.Minute, false: 50 * time.Millisecond}[want]):
 			if want {
 				t.Errorf("%s no bridge is started", when)
 			}
@@ -68,7 +68,7 @@ func TestKeptSocketsStartABridge(t *testing.T) {
 	a.drop("notion")
 	select {
 	case <-over:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("nobody gives up watching")
 	}
 	if files, left := a.handed("notion", bridge); files != nil {

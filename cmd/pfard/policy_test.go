@@ -57,7 +57,7 @@ func TestPolicyIsTold(t *testing.T) {
 		select {
 		case p := <-heard:
 			return p
-		case <-time.After(map[bool]time.Duration{true: 20 * time.Second, false: 200 * time.Millisecond}[told]):
+		case <-time.After(map[bool]time.Duration{true: 2 * time.Minute, false: 200 * time.Millisecond}[told]):
 			return nil
 		}
 	}

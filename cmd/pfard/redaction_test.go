@@ -56,7 +56,7 @@ func TestRedactionIsTold(t *testing.T) {
 				}
 			}
 			return s
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("nothing is told")
 			return nil
 		}
@@ -88,7 +88,7 @@ func TestRedactionIsTold(t *testing.T) {
 // hides is what a process has been told to hide, and tells how that goes on.
 func hides(t *testing.T, process *attach.Conn) *redact.Set {
 	t.Helper()
-	defer time.AfterFunc(10*time.Second, func() { process.Close() }).Stop()
+	defer time.AfterFunc(2*time.Minute, func() { process.Close() }).Stop()
 	for {
 		m, files, err := process.Receive()
 		if err != nil || m.Error != "" {

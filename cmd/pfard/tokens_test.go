@@ -173,7 +173,7 @@ func (e *endpoint) answer(t *testing.T, give func(string, oauth.Set, string)) {
 	t.Helper()
 	select {
 	case <-e.begun:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("nothing is refreshed")
 	}
 	e.answers <- give
@@ -698,7 +698,7 @@ func TestAlarm(t *testing.T) {
 		}
 		select {
 		case <-rang:
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("it does not ring at %s", at)
 		}
 		if early := at.Sub(a.now()); early > 0 {

@@ -150,7 +150,7 @@ func TestSearchesHaveABudget(t *testing.T) {
 		}
 		CloseAll(files)
 	}
-	if took := time.Since(start); took < 400*time.Millisecond || took > 20*time.Second {
+	if took := time.Since(start); took < 400*time.Millisecond || took > 2*time.Minute {
 		t.Errorf("three answers take %v", took)
 	}
 	for range 100 {
@@ -191,7 +191,7 @@ func TestABudgetOutlivesAConnection(t *testing.T) {
 		CloseAll(files)
 		c.Close()
 	}
-	if took := time.Since(start); took < 1900*time.Millisecond || took > 20*time.Second {
+	if took := time.Since(start); took < 1900*time.Millisecond || took > 2*time.Minute {
 		t.Errorf("four times all of it take %v", took)
 	}
 	c := answering(t, upper, func(s *Searches) {

@@ -61,7 +61,7 @@ func wait(t *testing.T, events chan event, want event) {
 		if got != want {
 			t.Fatalf("got phase %d code %d, want phase %d code %d", got.phase, got.code, want.phase, want.code)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("nothing came; want phase %d", want.phase)
 	}
 }
@@ -112,7 +112,7 @@ func TestServiceStop(t *testing.T) {
 // eventually waits for what a process outside this one does, which has no event to wait for.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); {
+	for end := time.Now().Add(2 * time.Minute); !ok(); {
 		if time.Now().After(end) {
 			t.Fatalf("not so after 10 s: %s", what)
 		}
@@ -239,7 +239,7 @@ func TestActivation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		if b, err := io.ReadAll(c); err != nil || string(b) != "served" {
 			t.Fatalf("got %q, %v", b, err)
 		}
@@ -396,7 +396,7 @@ func TestActivationWaitsForTheOneBefore(t *testing.T) {
 	close(previous)
 	select {
 	case <-began:
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no service began")
 	}
 	waiting.close()

@@ -133,7 +133,7 @@ func (f *runnerFixture) start(command, session string) {
 // until returns the first update of a session that is as wanted, and passes over those of others.
 func (f *runnerFixture) until(what, session string, ok func(Update) bool) Update {
 	f.t.Helper()
-	late := time.After(10 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		select {
 		case u := <-f.updates:
@@ -418,7 +418,7 @@ func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 	for range 2 { // the launcher's start, and this
 		select {
 		case <-told:
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("whoever takes the news waits for who brings it")
 		}
 	}
@@ -527,7 +527,7 @@ func TestWhatIsHidden(t *testing.T) {
 	}
 	hides := func(c *attach.Conn, want string) {
 		t.Helper()
-		defer time.AfterFunc(10*time.Second, func() { c.Close() }).Stop()
+		defer time.AfterFunc(2*time.Minute, func() { c.Close() }).Stop()
 		for {
 			m, files, err := c.Receive()
 			if err != nil {

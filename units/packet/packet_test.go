@@ -133,7 +133,7 @@ func TestSendLeavesFilesPolled(t *testing.T) {
 		f.Close()
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("Close does not end a Read")
 		}
 	}

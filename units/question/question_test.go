@@ -33,7 +33,7 @@ func serve(t *testing.T, s Server) (string, <-chan error) {
 		cancel()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Error("it does not end")
 		}
 	})
@@ -182,7 +182,7 @@ func TestIdle(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("it does not end")
 	}
 }

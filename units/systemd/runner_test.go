@@ -85,7 +85,7 @@ func held(l sandbox.Limits) string { return fmt.Sprintf("%d bytes", l.Memory) }
 // until waits for an update.
 func (w *world) until(what string, ok func(units.Update) bool) units.Update {
 	w.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		w.mu.Lock()
 		if i := slices.IndexFunc(w.updates, ok); i >= 0 {
 			u := w.updates[i]
@@ -115,7 +115,7 @@ func (w *world) start(p generator.Plan) string {
 	}
 	name := units.Instance(p.Name, p.Gateway.Session)
 	digest := generator.Digest(p)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // for systemd to be asked
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) { // for systemd to be asked
 		if started, _ := w.runner.plans.applied(name); started == digest {
 			break
 		}
@@ -466,7 +466,7 @@ func TestRunnerAdopts(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("found %q, want %q", got, want)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		w.systemd.mu.Lock()
 		stopped := slices.Contains(w.systemd.stopped, "pfar-mcp@stray.service")
 		w.systemd.mu.Unlock()

@@ -165,7 +165,7 @@ func TestReadRefusesAtTheFirstWrongByte(t *testing.T) {
 				}
 			}
 		})
-		if err := here.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := here.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		if _, raw, err := Read(here, limit); err != error(c.want) || string(raw) != c.sent {

@@ -301,7 +301,7 @@ func TestFollowEndsWithItsCaller(t *testing.T) {
 
 func waitForWatchers(t *testing.T, table *Table, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		table.mu.Lock()
 		n, tick := len(table.watchers), table.tick
 		table.mu.Unlock()

@@ -484,7 +484,7 @@ func TestHeldBack(t *testing.T) {
 			io.WriteString(out, text)
 		}
 	}()
-	defer time.AfterFunc(10*time.Second, func() { out.CloseWithError(errors.New("nothing comes")) }).Stop()
+	defer time.AfterFunc(2*time.Minute, func() { out.CloseWithError(errors.New("nothing comes")) }).Stop()
 	long := strings.Repeat("x", s.now.Load().scrub.longest)
 	for _, c := range []struct{ in, out string }{
 		{"data: one\n\n", "data: one\n\n"}, {`{"a":[1]}`, `{"a":[1]}`}, {"data: nt", "data: "}, {"n_\n\n", "ntn_\n\n"}, {"data: xy", "data: "}, {"\n", "xy\n"},

@@ -171,7 +171,7 @@ func TestAnotherCallIsNotApproved(t *testing.T) {
 func TestChangesDuringTheWait(t *testing.T) {
 	for name, change := range changes {
 		b := newBench(t)
-		b.limits.Wait = 10 * time.Second
+		b.limits.Wait = 2 * time.Minute
 		done := make(chan Outcome)
 		go func() {
 			o, _ := b.Ask(t.Context(), mail(), func() (Request, error) { return with(change), nil })
@@ -201,7 +201,7 @@ func (b *bench) wait(t *testing.T) Shown {
 	select {
 	case e := <-changes:
 		return e.Approval
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("nothing waits")
 	}
 	panic("unreachable")
@@ -211,7 +211,7 @@ func (b *bench) wait(t *testing.T) Shown {
 func TestOneExecution(t *testing.T) {
 	for round := range 5 {
 		b := newBench(t)
-		b.limits.Wait = 10 * time.Second
+		b.limits.Wait = 2 * time.Minute
 		const many = 100
 		var ran, denied atomic.Int32
 		var all, asked sync.WaitGroup
@@ -362,7 +362,7 @@ func TestExpiry(t *testing.T) {
 // TestTimers: an end comes without anybody looking, also to those who wait and watch.
 func TestTimers(t *testing.T) {
 	b := newBench(t)
-	b.limits.Life, b.limits.Wait = 50*time.Millisecond, 10*time.Second
+	b.limits.Life, b.limits.Wait = 50*time.Millisecond, 2*time.Minute
 	_, changes, stop := b.Watch()
 	defer stop()
 	if o := b.ask(t, mail()); o.State != Denied || o.Reason != "nobody answered in time" {

@@ -116,7 +116,7 @@ func TestFlood(t *testing.T) {
 // TestHungUp: who does not wait any more uses nothing up.
 func TestHungUp(t *testing.T) {
 	b := newBench(t)
-	b.limits.Wait = 10 * time.Second
+	b.limits.Wait = 2 * time.Minute
 	for range 20 {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

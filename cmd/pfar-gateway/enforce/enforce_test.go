@@ -530,7 +530,7 @@ func TestUnknownSecrets(t *testing.T) {
 	if _, err := p.Enter(t.Context(), laptop, tool(t, "notes", gate.None), request); err == nil || !strings.Contains(err.Error(), "which secrets there are") {
 		t.Errorf("before: %v", err)
 	}
-	p.Patience = 20 * time.Second
+	p.Patience = 2 * time.Minute
 	time.AfterFunc(20*time.Millisecond, func() { close(vault.told) })
 	enter(t, p, laptop, tool(t, "notes", gate.None))
 }

@@ -213,7 +213,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("cancelled: %+v", r)
 	}
 	wait.Wait()
-	if took := time.Since(start); took > 15*time.Second {
+	if took := time.Since(start); took > 2*time.Minute {
 		t.Errorf("it took %v", took)
 	}
 	if most.Load() != 3 {

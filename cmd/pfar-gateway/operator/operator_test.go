@@ -303,7 +303,7 @@ func TestWatch(t *testing.T) {
 	next("pending", second.ID)
 	b.do("POST", "/approvals/"+second.ID+"/deny", "")
 	next("denied", second.ID)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := b.server.Shutdown(ctx); err != nil {
 		t.Error(err)

@@ -23,7 +23,7 @@ import (
 // limits let no test wait long for what is made at intervals, and have no clock end on a slow machine; a test of a timeout shortens it.
 func limits() registry.Limits {
 	l := registry.DefaultLimits()
-	l.Handshake, l.Call, l.Write, l.Refresh = 20*time.Second, 20*time.Second, 20*time.Second, 50*time.Millisecond
+	l.Handshake, l.Call, l.Write, l.Refresh = 2*time.Minute, 2*time.Minute, 2*time.Minute, 50*time.Millisecond
 	return l
 }
 

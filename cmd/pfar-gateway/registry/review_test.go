@@ -95,7 +95,7 @@ func TestChangeAfterAFailure(t *testing.T) {
 	}})
 	l.Ready(t)
 	l.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-	for end := time.After(20 * time.Second); ; {
+	for end := time.After(2 * time.Minute); ; {
 		if v, err := r.Catalogue().View("s"); err == nil && v.Lists[registry.Tools].Len() == 2 {
 			return
 		}

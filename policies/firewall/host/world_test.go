@@ -29,7 +29,7 @@ const (
 	acting  = "PFAR_HOST_CLIENT" // set in a process that connects as it is told
 
 	slice = "pfar-egress.slice"
-	soon  = 20 * time.Second
+	soon  = 2 * time.Minute
 )
 
 func TestMain(m *testing.M) {

@@ -19,7 +19,7 @@ import (
 )
 
 // Patience is how long a test waits for an entry.
-const Patience = 10 * time.Second
+const Patience = 2 * time.Minute
 
 // Journal takes entries as journald does.
 type Journal struct {

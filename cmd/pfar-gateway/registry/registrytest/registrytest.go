@@ -28,7 +28,7 @@ import (
 )
 
 // Patience is how long a test waits for what must happen.
-const Patience = 10 * time.Second
+const Patience = 2 * time.Minute
 
 // Registry is a registry with a socket for launchers.
 type Registry struct {
