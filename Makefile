@@ -72,6 +72,8 @@ endif
 ALL      ?=
 SHORT     = $(if $(ALL),,-short)
 RACED     = $(if $(ALL),$(PACKAGES),$(RACING))
+# How the tests of whole programs are built: go test then has what the programs are built of, too.
+BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race,env CGO_ENABLED=0 go test -trimpath -short)
 
 # At most twelve minutes on two processors.
 test:
@@ -89,38 +91,38 @@ test-arm64:
 
 test-packages:
 	@tests/setup.sh bwrap ip nft curl postgres
-	$(stage) env CGO_ENABLED=0 go test $(SHORT) -timeout 30m $(filter-out $(RACED),$(PACKAGES))
+	$(stage) env CGO_ENABLED=0 go test -trimpath $(SHORT) -timeout 30m $(filter-out $(RACED),$(PACKAGES))
 
 test-race:
 	@tests/setup.sh bwrap ip nft curl gcc
 	$(stage) env CGO_ENABLED=1 go test -race $(SHORT) -timeout 30m $(RACED)
 
 test-conformance: $(SUITES)/.installed
-	@tests/setup.sh bwrap gcc
-	$(stage) env CGO_ENABLED=1 $(CONFORMANCE) go test -race $(SHORT) -timeout 30m ./tests/conformance
+	@tests/setup.sh bwrap $(if $(ALL),gcc)
+	$(stage) env $(CONFORMANCE) $(BUILT) -timeout 30m ./tests/conformance
 
 test-soak: $(SERVERS)/.installed
 	@tests/setup.sh bwrap ip nft gcc
-	$(stage) env CGO_ENABLED=1 $(E2E) go test -race $(SHORT) -timeout 30m ./tests/soak
+	$(stage) env $(E2E) $(BUILT) -timeout 30m ./tests/soak
 
 test-e2e: $(SERVERS)/.installed $(CLIENTS)/.installed
 	@tests/setup.sh bwrap ip nft gcc postgres requests curl chromium Xtigervnc
-	$(stage) env CGO_ENABLED=1 $(E2E) go test $(if $(ALL),-race) $(SHORT) -timeout 60m ./tests/e2e
+	$(stage) env $(E2E) $(BUILT) -timeout 60m ./tests/e2e
 
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
 test-systemd: $(SERVERS)/.installed $(CLIENTS)/.installed
 	@tests/setup.sh nspawn ip nft gcc chromium Xtigervnc debootstrap
-	$(stage) env CGO_ENABLED=1 $(E2E) go test -race $(SHORT) -count=1 -timeout 30m ./tests/systemd
+	$(stage) env $(E2E) $(BUILT) -count=1 -timeout 30m ./tests/systemd
 
 # The same on Debian's kernel in a virtual machine: limits, the host's firewall, boot order, clocks and power cuts.
 test-vm:
 	@tests/setup.sh debootstrap qemu-system-x86_64 mke2fs dpkg-deb swtpm
-	$(stage) env CGO_ENABLED=0 go test $(SHORT) -count=1 -timeout 30m ./tests/vm
+	$(stage) env $(BUILT) -count=1 -timeout 30m ./tests/vm
 
 # While processes are stopped at random, for seconds, as on a machine that has too much to do.
 test-stalls: $(SERVERS)/.installed $(CLIENTS)/.installed
 	@tests/setup.sh bwrap ip nft curl postgres requests chromium Xtigervnc
-	$(stage) env CGO_ENABLED=0 $(E2E) go run ./tests/stalls go test -short -count=1 -timeout 60m $(PACKAGES) ./tests/e2e
+	$(stage) env CGO_ENABLED=0 $(E2E) go run ./tests/stalls go test -trimpath -short -count=1 -timeout 60m $(PACKAGES) ./tests/e2e
 
 test-fuzz:
 	$(stage) $(MAKE) fuzz FUZZTIME=5s

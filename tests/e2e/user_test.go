@@ -14,7 +14,13 @@ import (
 // ordinary is a uid that no account has: between the ranges that systemd and Debian give out.
 const ordinary = 60999
 
-// TestAsOrdinaryUser runs all of these tests once more, as a user without any privilege.
+// byUser are the tests that go another way for a user without any privilege: sandboxes, credentials, limits, and what ends
+// with what.
+var byUser = []string{"TestHostile", "TestMemoryLimit", "TestPlantedLinks", "TestSwappedSource", "TestDescriptorsStay", "TestNoSandboxNoServer",
+	"TestCredentialAsAFile", "TestPlaceholder", "TestSecretsAreGiven", "TestEverything", "TestExamples", "TestDescriptorsRunOut",
+	"TestStopSequence", "TestNothingOutlivesPfard", "TestEndLeavesNothing", "TestGatewayIsReplaced", "TestSessions"}
+
+// TestAsOrdinaryUser runs these tests once more, as a user without any privilege: with -short those of byUser.
 func TestAsOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // this is that user
@@ -49,7 +55,11 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if end, ok := t.Deadline(); ok {
 		left = time.Until(end) - time.Minute // so that this can say what was under way
 	}
-	c := exec.Command(binary, "-test.timeout="+left.String(), "-test.skip=^TestHeists$") // the gate decides the same for everybody
+	args := []string{"-test.timeout=" + left.String(), "-test.skip=^TestHeists$"} // the gate decides the same for everybody
+	if testing.Short() {
+		args = append(args, "-test.short", "-test.run=^("+strings.Join(byUser, "|")+")$")
+	}
+	c := exec.Command(binary, args...)
 	c.Dir = home
 	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:" + filepath.Dir(node), "HOME=" + home,
 		"XDG_CONFIG_HOME=" + home + "/.config", "XDG_STATE_HOME=" + home + "/.local/state", "TMPDIR=/tmp",

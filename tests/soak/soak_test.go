@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	duration = flag.Duration("duration", 30*time.Second, "how long the chaos lasts")
+	duration = flag.Duration("duration", 30*time.Second, "how long the chaos lasts; a fifth of it with -short")
 	seed     = flag.Uint64("seed", 0, "of what happens and when, as far as it is ours; 0 takes one")
 )
 
@@ -31,6 +31,10 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		*duration /= 5
+	}
 	code := m.Run()
 	if os.Getenv(binVariable) == "" {
 		os.RemoveAll(scratch())

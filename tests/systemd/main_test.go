@@ -4,6 +4,7 @@ package systemd
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 	if roots := os.Getenv(identityVariable); roots != "" {
 		panic(endpoint(roots))
 	}
+	flag.Parse()
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -39,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// machines are what every test boots its own from: m := machines.Boot(t). A boot takes a third of a second. Their programs
-// have the race detector; Debian's libc, which that takes, is the one of the image.
+// machines are what every test boots its own from: m := machines.Boot(t). A boot takes a third of a second. Without -short
+// their programs have the race detector; Debian's libc, which that takes, is the one of the image.
 var machines *bed.Bed
 
 func run(m *testing.M) (code int, err error) {
@@ -52,7 +54,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	start := time.Now()
-	if machines, err = bed.Open(context.Background(), cache, install("RACE=1")); err != nil {
+	if machines, err = bed.Open(context.Background(), cache, install(race()...)); err != nil {
 		return 1, err
 	}
 	defer machines.Close()
@@ -71,6 +73,14 @@ const (
 	programs = "/usr/local/lib/pfar-tests"
 	servers  = "/var/lib/pfar/servers"
 )
+
+// race are the options for make of programs that find their own races.
+func race() []string {
+	if testing.Short() {
+		return nil
+	}
+	return []string{"RACE=1"}
+}
 
 // install has make install pfar, with options for make, and brings the tests' own.
 func install(options ...string) func(context.Context, string) error {

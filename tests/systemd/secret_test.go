@@ -140,7 +140,8 @@ func upgrade(t *testing.T, m *bed.Machine, names []string) {
 	t.Helper()
 	dir := t.TempDir()
 	other := []string{"GOFLAGS=-ldflags=-X=main.build=other"}
-	if err := command(t.Context(), other, "nice", "make", "--no-print-directory", "-C", root, "install", "RACE=1", "BIN="+dir+"/bin", "DESTDIR="+dir+"/installed"); err != nil {
+	args := append([]string{"make", "--no-print-directory", "-C", root, "install", "BIN=" + dir + "/bin", "DESTDIR=" + dir + "/installed"}, race()...)
+	if err := command(t.Context(), other, "nice", args...); err != nil {
 		t.Fatal(err)
 	}
 	launchers := func() (list []string) {

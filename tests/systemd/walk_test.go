@@ -325,7 +325,11 @@ func TestWalk(t *testing.T) {
 		w.servers[name] = &walker{}
 		w.put(name, w.servers[name], false)
 	}
-	for i := range number(t, "PFAR_TEST_STEPS", 20) {
+	steps := uint64(20)
+	if testing.Short() {
+		steps = 4
+	}
+	for i := range number(t, "PFAR_TEST_STEPS", steps) {
 		begin := time.Now()
 		bed.Eventually(t, soon, func() error {
 			if err := w.check(); err != nil {
