@@ -58,10 +58,14 @@ func (p Pattern) Overlaps(q Pattern) bool {
 // character that only a * of p stands for.
 func (p Pattern) Covers(q Pattern) bool { return q != "" && p.Match(string(q)) }
 
-// Weight orders patterns by how much they say: a name outweighs all patterns, and one with more characters another.
+// Weight orders patterns by how much they say: a name outweighs all patterns, one with more characters another, and each of them
+// "", which stands for the whole server.
 func (p Pattern) Weight() int {
 	stars := strings.Count(string(p), "*")
-	if stars == 0 && p != "" {
+	switch {
+	case p == "":
+		return -1
+	case stars == 0:
 		return 1 << 20
 	}
 	return len(p) - stars

@@ -66,8 +66,8 @@ func (p *Policy) Service(d Declared) (name string, certain bool) {
 // server's declaration, the folder of policies on the server and then on its service, what is shipped on the service, and
 // the server's own hints, if a person has accepted them; else it is the worst (GAT-20, GAT-23, X-32). Who says something of the
 // tool itself goes before who says it of tools like it, and then of the server. What forbids is heard before all of that,
-// whoever says it. What the folder of policies says without relax only makes it stricter than it is without that, of a server also
-// than the folder has it of its service; and what is said of a service that the server only has the name of makes it no laxer than
+// whoever says it. What the folder of policies says without relax makes it stricter than it is without that, of a server also
+// than the folder has it of its service, and never laxer: the owner's declaration, too, has no say against it. And what is said of a service that the server only has the name of makes it no laxer than
 // it is without that.
 func (p *Policy) Resolve(o Offer) Facts {
 	if p == nil {
@@ -150,20 +150,27 @@ type fact[T any] struct {
 	from  string
 }
 
-// resolve lets each layer change what those below it said. says is what a word makes of a fact, if it says something of it.
+// resolve lets each layer change what those below it said; then the folder's words without relax tighten what the owner has said.
+// says is what a word makes of a fact, if it says something of it.
 func resolve[T comparable](l layers, below fact[T], says func(Word, T) (T, bool), strictest func(T, T) T) (T, string) {
-	f := through(l.shipped, below, nil, says, strictest)
-	floor := f
-	f = through(l.ofService, f, &floor, says, strictest)
-	floor = f
-	f = through(l.ofServer, f, &floor, says, strictest)
-	f = through(l.owner, f, nil, says, strictest)
+	f := through(l.shipped, below, bounds[T]{}, says, strictest)
+	f = through(l.ofService, f, bounds[T]{floor: &f}, says, strictest)
+	f = through(l.ofServer, f, bounds[T]{floor: &f}, says, strictest)
+	owner := through(l.owner, f, bounds[T]{}, says, strictest)
+	f = through(l.ofService, owner, bounds[T]{&owner, &owner}, says, strictest)
+	f = through(l.ofServer, f, bounds[T]{&f, &owner}, says, strictest)
 	return f.value, f.from
 }
 
+// bounds hold what the words of a layer may make of a fact.
+type bounds[T any] struct {
+	floor   *fact[T] // nothing that is not relaxed goes below it; nil: there is none
+	relaxed *fact[T] // what a relaxed word leaves; nil: what it says
+}
+
 // through is what the words of a layer make of a fact. Of those that weigh the same, relaxed ones go before others, and else
-// the strictest counts. Nothing that is not relaxed goes below the floor, if there is one.
-func through[T comparable](words []Word, below fact[T], floor *fact[T], says func(Word, T) (T, bool), strictest func(T, T) T) fact[T] {
+// the strictest counts.
+func through[T comparable](words []Word, below fact[T], in bounds[T], says func(Word, T) (T, bool), strictest func(T, T) T) fact[T] {
 	for len(words) > 0 {
 		same := 1
 		for same < len(words) && words[same].Tool.Weight() == words[0].Tool.Weight() {
@@ -176,8 +183,11 @@ func through[T comparable](words []Word, below fact[T], floor *fact[T], says fun
 				continue
 			}
 			this := fact[T]{v, w.From}
-			if floor != nil && w.Relax == "" && strictest(v, floor.value) != v {
-				this = *floor
+			switch {
+			case w.Relax != "" && in.relaxed != nil:
+				this = *in.relaxed
+			case w.Relax == "" && in.floor != nil && strictest(v, in.floor.value) != v:
+				this = *in.floor
 			}
 			if !found || !relaxed && w.Relax != "" || strictest(this.value, best.value) != best.value {
 				best = this

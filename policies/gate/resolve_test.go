@@ -32,7 +32,8 @@ func TestPriority(t *testing.T) {
 		want   Effect
 		from   string
 	}{
-		{owner, Tool, "get_x", None, "owner: sales.hcl"},
+		{owner, Tool, "get_x", Irreversible, "policy: x"},
+		{owner, Tool, "put_x", None, "owner: sales.hcl"},
 		{silent, Tool, "get_x", Irreversible, "policy: x"},
 		{silent, Tool, "get_y", Reversible, "policy: get"},
 		{silent, Tool, "put", Reversible, "service: all"},
@@ -65,6 +66,49 @@ func TestPriority(t *testing.T) {
 	}
 	if f := (Facts{Output: Label{Internal, Clean}}).Stained(Label{Secret, Raw}); f.Output != (Label{Secret, Raw}) || f.From.Integrity != "stain" || f.From.Confidentiality != "stain" {
 		t.Errorf("stained: %+v", f)
+	}
+}
+
+// TestFolderTightensOwner wants the folder's words without relax to hold against the owner's, and those with relax not to.
+func TestFolderTightensOwner(t *testing.T) {
+	owner := []Word{
+		{Confidentiality: Public, Integrity: Clean, Audience: Sensitive, Effect: Reversible, From: "owner: web.hcl"},
+		{Tool: "get_*", Semantics: Reads, From: "owner: web.hcl"},
+	}
+	for name, c := range map[string]struct {
+		words []Word // of the folder
+		tool  string
+		want  Facts
+	}{
+		"nothing":                  {nil, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"a flag":                   {[]Word{{Server: "web", Trust: Trust{SecretData: Yes}}}, "put", Facts{Output: Label{Sensitive, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"all of it":                {[]Word{{Server: "web", Confidentiality: Secret, Integrity: Raw, Audience: Public, Effect: Irreversible}}, "put", Facts{Output: Label{Secret, Raw}, Audience: Public, Effect: Irreversible}},
+		"laxer":                    {[]Word{{Server: "web", Audience: Secret, Effect: None}}, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"writes, not of a read":    {[]Word{{Server: "web", Trust: Trust{DangerousWrites: Yes}}}, "get_x", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: None}},
+		"writes":                   {[]Word{{Server: "web", Trust: Trust{DangerousWrites: Yes}}}, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Irreversible}},
+		"of the service":           {[]Word{{Service: "site", Integrity: Raw}}, "put", Facts{Output: Label{Public, Raw}, Audience: Sensitive, Effect: Reversible}},
+		"relaxed":                  {[]Word{{Server: "web", Integrity: Raw, Relax: "why"}}, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"relaxed for a tool alone": {[]Word{{Server: "web", Integrity: Raw}, {Server: "web", Tool: "put", Integrity: Extracted, Relax: "why"}}, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"relaxed for the server":   {[]Word{{Service: "site", Integrity: Raw}, {Server: "web", Integrity: Extracted, Relax: "why"}}, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
+		"of another server":        {[]Word{{Server: "other", Integrity: Raw}}, "put", Facts{Output: Label{Public, Clean}, Audience: Sensitive, Effect: Reversible}},
+	} {
+		p := &Policy{Services: map[string]Service{"site": {}}, Words: c.words}
+		f := p.Resolve(Offer{Server: Declared{Server: "web", Service: "site", Words: owner}, Name: c.tool})
+		f.From = From{}
+		if f != c.want {
+			t.Errorf("%s: %+v, want %+v", name, f, c.want)
+		}
+	}
+}
+
+// TestStarOutweighsServer wants tool "*" to say more than what is said of the server as a whole, as every pattern does.
+func TestStarOutweighsServer(t *testing.T) {
+	words := []Word{{Trust: Trust{DangerousWrites: Yes}, From: "owner"}, {Tool: "*", Semantics: Reads, From: "owner"}}
+	for range 2 {
+		if f := (&Policy{}).Resolve(Offer{Server: Declared{Server: "web", Words: words}, Name: "x"}); f.Effect != None {
+			t.Errorf("%+v: %s", words, f.Effect)
+		}
+		words[0], words[1] = words[1], words[0]
 	}
 }
 
