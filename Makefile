@@ -18,6 +18,8 @@ endif
 PREFIX    := /usr
 LIB       := $(DESTDIR)$(PREFIX)/lib
 SHARE     := $(DESTDIR)$(PREFIX)/share
+# Debian's zsh reads this directory; Fedora's reads $(SHARE)/zsh/site-functions.
+ZSH       := $(SHARE)/zsh/vendor-completions
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
@@ -43,7 +45,10 @@ install: build
 	install -D -m 644 packaging/modules-load.conf $(LIB)/modules-load.d/pfar.conf
 	$(foreach section,1 5 8,$(call copy,$(wildcard packaging/man/*.$(section)),$(SHARE)/man/man$(section),644) &&) :
 	install -d $(SHARE)/bash-completion/completions $(DESTDIR)/etc/pfar/mcp.d $(DESTDIR)/etc/pfar/policies.d $(DESTDIR)/etc/pfar/clients.d
+	install -d $(ZSH) $(SHARE)/fish/vendor_completions.d
 	$(BIN)/pfar completion bash >$(SHARE)/bash-completion/completions/pfar
+	$(BIN)/pfar completion zsh >$(ZSH)/_pfar
+	$(BIN)/pfar completion fish >$(SHARE)/fish/vendor_completions.d/pfar.fish
 
 # Brings examples/ up. ONCE=1 ends after the calls.
 run: build $(SERVERS)/.installed

@@ -3,6 +3,8 @@ package tests
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -233,5 +235,25 @@ func TestManualShowsADiagnostic(t *testing.T) {
 	}
 	if !strings.Contains(read(t, manualPage), strings.TrimSpace(want.String())+"\n.Ed\n") {
 		t.Errorf("the manual does not show what the reader writes:\n%s", &want)
+	}
+}
+
+// TestManualsQuote: within an argument of a macro roff(7) takes a quotation mark for itself and prints none.
+func TestManualsQuote(t *testing.T) {
+	pages, err := filepath.Glob("../packaging/man/*.[0-9]")
+	if err != nil || len(pages) == 0 {
+		t.Fatal(pages, err)
+	}
+	within := regexp.MustCompile(`^\.[A-Z][A-Za-z0-9]* .*[^\s"]"[^\s"]`)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, line := range strings.Split(string(text), "\n") {
+			if within.MatchString(line) {
+				t.Errorf("%s:%d: write \\(dq for \": %s", page, n+1, line)
+			}
+		}
 	}
 }

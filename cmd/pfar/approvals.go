@@ -129,7 +129,7 @@ func (c *cli) approvalsList(ctx context.Context) error {
 			example = w.ID
 		}
 		left := (time.Duration(w.Left) * time.Second).String()
-		rows = append(rows, []cell{{w.ID, ""}, {cut(w.Client, 20), ""}, {cut(reveal(w.what()), 40), colour}, {left, ""}, {w.State, ""}, {cut(reveal(w.Decision.Reason), 60), ""}})
+		rows = append(rows, []cell{{w.ID, ""}, {cut(w.Client, 20), ""}, {cut(reveal(w.what()), 100), colour}, {left, ""}, {w.State, ""}, {reveal(w.Decision.Reason), ""}})
 	}
 	c.table(c.stdout, rows)
 	c.printTogether(all)

@@ -36,7 +36,7 @@ func (c *cli) approvalsHistory(ctx context.Context) error {
 		if p.By != nil {
 			by = p.By.Name
 		}
-		rows = append(rows, []cell{{minute(p.Asked), ""}, {cut(p.Client, 20), ""}, {cut(reveal(p.Server+"."+p.Name), 40), ""}, {p.State, ""}, {by, ""}, {cut(reveal(p.Reason), 60), ""}})
+		rows = append(rows, []cell{{minute(p.Asked), ""}, {cut(p.Client, 20), ""}, {cut(reveal(p.Server+"."+p.Name), 40), ""}, {p.State, ""}, {by, ""}, {reveal(p.Reason), ""}})
 	}
 	c.table(c.stdout, rows)
 	return nil

@@ -104,26 +104,26 @@ type page struct {
 	columns int
 }
 
-// line writes a text behind a head, and its rest behind a mark that no text can write.
+// line writes a text behind a head. It breaks the text at words and puts a mark, which no text can write, before each further line.
 func (p *page) line(head, text string) {
-	for {
-		at, used := 0, utf8.RuneCountInString(head)
-		for i, r := range text {
-			wide := 1
-			if r >= 0x1100 { // East Asian ones and pictures take two columns; what does not is broken too early
-				wide = 2
-			}
-			if used += wide; used > p.columns {
-				break
-			}
-			at = i + utf8.RuneLen(r)
-		}
-		fmt.Fprintf(p, "%s%s\n", head, text[:at])
-		if text = text[at:]; text == "" {
-			return
-		}
-		head = "  + "
+	const more = "  + "
+	width := p.columns - 1 // a space may stand one column too far
+	for _, line := range breakLines(text, width-utf8.RuneCountInString(head), width-len(more), mostColumns) {
+		fmt.Fprintf(p, "%s%s\n", head, line)
+		head = more
 	}
+}
+
+// mostColumns returns how many columns a character may take on any terminal. East Asian characters and pictures take two; a
+// character that takes fewer only makes the line break early.
+func mostColumns(character string) int {
+	n := 0
+	for _, r := range character {
+		if n++; r >= 0x1100 {
+			n++
+		}
+	}
+	return n
 }
 
 // columnsOf is how many columns there are to write to.
@@ -158,7 +158,7 @@ func (w *waitingCall) render(columns int) string {
 		row("WARNING", "an inspector says: "+f)
 	}
 	for _, s := range w.Sources {
-		row("seen", fmt.Sprintf("%s.%s at %s: %s", s.Server, s.Tool, s.At.UTC().Format(time.DateTime), s.Label))
+		row("seen", fmt.Sprintf("%s.%s at %s: %s", s.Server, s.Tool, stamp(s.At), s.Label))
 	}
 	if len(w.Masked) > 0 {
 		row("hidden", "secrets of the vault: "+strings.Join(w.Masked, ", "))

@@ -129,7 +129,7 @@ func TestApprovalsRefuse(t *testing.T) {
 		{[]string{"deny", "x"}, exitUsage, "is no id"},
 		{[]string{"forget", id}, exitNoSuch, "no approval of this id is remembered"},
 		{[]string{"show", "k3bq7x-2mz4p-tw5ra-c6yhd-e7suf"}, exitNoSuch, "no call of this id"},
-		{[]string{"nothing"}, exitUsage, "unexpected argument"},
+		{[]string{"nothing"}, exitUsage, `unknown verb "nothing"`},
 	} {
 		code, out, err := b.run(t, append([]string{"approvals"}, c.args...)...)
 		if code != c.code || !strings.Contains(err, c.err) || code != exitOK && out != "" && !strings.Contains(c.err, "remembered") {
@@ -231,13 +231,16 @@ func TestWatch(t *testing.T) {
 			t.Fatalf("%q, want %q", lines.Text(), want)
 		}
 	}
-	next("pending  " + first + " laptop mail.send: it cannot be undone")
+	next("pending   " + first + "  laptop calls mail.send({}): it cannot be undone")
 	second := b.sent(t, `{"n":2}`, func(r *approval.Request) { r.Decision.Reason = "odd\x1b[2J\n$(reboot)"; r.Name = "a;b" })
-	next("pending  " + second + ` laptop mail.a;b: odd\x1b[2J\n$(reboot)`)
+	next("pending   " + second + `  laptop calls mail.a;b({"n":2}): odd\x1b[2J\n$(reboot)`)
 	if err := b.approvals.Answer(second, approval.Answer{}, approval.Approver{Name: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	next("denied   " + second)
+	next("denied    " + second + "  laptop calls mail.a;b")
+	if strings.HasSuffix(lines.Text(), ":") {
+		t.Errorf("a colon without a reason: %q", lines.Text())
+	}
 	var told []byte
 	for deadline := time.Now().Add(2 * time.Minute); strings.Count(string(told), "\n") < 2 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		told, _ = os.ReadFile(filepath.Join(dir, "told"))
@@ -262,7 +265,7 @@ func TestReasonsAreWhole(t *testing.T) {
 	b.sent(t, `{"n":2}`, because("one line\nanother"))
 	b.sent(t, `{"n":3}`, because(strings.Repeat("word ", 20)))
 	_, list, _ := b.run(t, "approvals")
-	for _, want := range []string{"It only reads. And it sends it on\n", `one line\nanother`, "word word…\n", "mail.send. all"} {
+	for _, want := range []string{"It only reads. And it sends it on\n", `one line\nanother`, strings.Repeat("word ", 20)[:99] + "\n", "mail.send. all"} {
 		if !strings.Contains(list, want) {
 			t.Errorf("no %q in\n%s", want, list)
 		}

@@ -164,6 +164,9 @@ func (t *told) follow(stream io.Reader) error {
 	}
 }
 
+// maxShownArguments bounds the arguments in a line of approvals watch, in characters. "pfar approvals show" prints all.
+const maxShownArguments = 200
+
 func (t *told) say(kind string, w *wholeCall) error {
 	if t.json() { // a line each, for programs
 		_, err := fmt.Fprintf(t.stdout, "%s\n", escapeJSON(w.raw))
@@ -173,8 +176,14 @@ func (t *told) say(kind string, w *wholeCall) error {
 	if kind == "pending" {
 		why = w.Decision.Reason
 	}
-	_, err := fmt.Fprintf(t.stdout, "%s %-8s %s %s %s: %s\n", t.now().UTC().Format(time.TimeOnly), reveal(kind), reveal(w.ID), reveal(w.Client), reveal(w.what()), reveal(why))
-	return err
+	text := fmt.Sprintf("%s  %s calls %s", reveal(w.ID), reveal(w.Client), reveal(w.what()))
+	if kind == "pending" {
+		text += "(" + cut(reveal(string(w.Arguments)), maxShownArguments) + ")"
+	}
+	if why != "" {
+		text += ": " + reveal(why)
+	}
+	return t.event(t.stdout, []cell{{clock(t.now()), ""}, {reveal(kind), ""}, {text, ""}}, len(time.TimeOnly), len("approved"))
 }
 
 // notice is a program that is run for a call that begins to wait.

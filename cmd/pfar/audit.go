@@ -312,8 +312,7 @@ func (v *auditView) end() error {
 }
 
 func (v *auditView) print(line auditLine) error {
-	_, err := fmt.Fprintf(v.stdout, "%s  %s  %s\n", line.at.Local().Format(time.DateTime), v.paint(v.stdout, line.colour, fmt.Sprintf("%-11s", escape(line.word, oneLine))), escape(line.text, oneLine))
-	return err
+	return v.event(v.stdout, []cell{{stamp(line.at), ""}, {line.word, line.colour}, {line.text, ""}}, len("2006-01-02 15:04:05 MST"), 11)
 }
 
 // auditLine is one line for people.

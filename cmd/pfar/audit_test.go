@@ -104,7 +104,7 @@ func TestAuditShows(t *testing.T) {
 	b := recorded(t)
 	out, code := b.audited(t)
 	at := func(s int) string {
-		return auditStart.Add(time.Duration(s) * time.Second).Local().Format(time.DateTime)
+		return stamp(auditStart.Add(time.Duration(s) * time.Second))
 	}
 	want := strings.Join([]string{
 		at(0) + "  begin        gateway  " + fmt.Sprintf("uid %d", os.Getuid()) + "  start",
@@ -424,7 +424,7 @@ func TestDoctorLooksAtTheAudit(t *testing.T) {
 		"a user's":        {host{uid: 1000, fs: systemd}, b.dirs.Audit(), pass, "can change it"},
 		"without systemd": {host{uid: 0, fs: fstest.MapFS{}}, b.dirs.Audit(), pass, "can change it"},
 		"changeable":      {host{uid: 0, fs: systemd, records: newestRecords, sealed: trail.Sealed}, b.dirs.Audit(), warn, "is not append-only"},
-		"none":            {host{uid: 0, fs: systemd, records: newestRecords}, t.TempDir(), pass, "none yet"},
+		"none":            {host{uid: 0, fs: systemd, records: newestRecords}, t.TempDir(), none, "none yet"},
 	} {
 		if f := test.host.auditFiles(test.dir); f.Outcome != test.want || !strings.Contains(f.Detail, test.says) || f.Outcome == warn && f.Remedy == "" {
 			t.Errorf("%s: %+v", name, f)

@@ -67,11 +67,11 @@ func explainRecords(w io.Writer, list []*audit.Entry) {
 			open = e.Outcome == ""
 		case audit.Close:
 			open = false
-			row("Closed", "%s: %s", e.Time.Local().Format(time.DateTime), callLine(&e.Record, &e.Record).text)
+			row("Closed", "%s: %s", stamp(e.Time), callLine(&e.Record, &e.Record).text)
 			explainOutput(row, &e.Record)
 		default:
 			l := eventLine(&e.Record)
-			row(titled(l.word), "%s: %s", l.at.Local().Format(time.DateTime), l.text)
+			row(titled(l.word), "%s: %s", stamp(l.at), l.text)
 		}
 		explainFindings(row, e.Findings)
 		explainText(row, "Withheld", e.Withheld)
@@ -89,7 +89,7 @@ func titled(word string) string {
 
 func explainOpen(row explainRow, r *audit.Record) {
 	row("Call", "%s of %s.%s, %s", r.ID, r.Server, r.Tool, r.Method)
-	row("When", "%s, record %d of %s", r.Time.Local().Format(time.RFC3339Nano), r.Seq, r.Writer)
+	row("When", "%s, record %d of %s", stamp(r.Time), r.Seq, r.Writer)
 	row("Who", "client %q, session %q", r.Client, r.Session)
 	if d := r.Decision; d != nil {
 		row("Verdict", "%s: %s", d.Verdict, d.Reason)

@@ -61,9 +61,9 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	switch {
 	case err == nil || errors.As(err, &quiet):
 	case code == exitInterrupted:
-		c.complain(errors.New("interrupted"), "")
+		c.complainWith(errors.New("interrupted"), "", code)
 	default:
-		c.complain(err, hint)
+		c.complainWith(err, hint, code)
 	}
 	return code
 }
@@ -101,7 +101,23 @@ func (*silent) Error() string { return "already reported" }
 
 func exitWith(code int) error { return &failure{code: code, err: &silent{}} }
 
-func (c *cli) complain(err error, hint string) {
+// complain tells of an error that does not end the verb.
+func (c *cli) complain(err error, hint string) { c.complainWith(err, hint, exitOK) }
+
+// complainWith prints an error to standard error: in words or, under --json, as one line of JSON. code is the exit code that it
+// leads to, if any.
+func (c *cli) complainWith(err error, hint string, code int) {
+	if c.json() {
+		b, failed := json.Marshal(struct {
+			Error    string `json:"error"`
+			Hint     string `json:"hint,omitempty"`
+			ExitCode int    `json:"exit_code,omitempty"`
+		}{err.Error(), hint, code})
+		if failed == nil {
+			fmt.Fprintf(c.stderr, "%s\n", escapeJSON(b))
+			return
+		}
+	}
 	// Errors carry words of servers and of the gateway, so they are never printed raw, and none of their lines begins as ours do.
 	said := func(s string) string { return strings.ReplaceAll(escape(s, keepLines), "\n", "\n  ") }
 	fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, red, "pfar:"), said(err.Error()))
@@ -155,18 +171,22 @@ func (o *outputFormat) Set(s string) error {
 	return nil
 }
 
-// arguments checks the number of positional arguments; names are for the message, those in brackets may be left out.
+// arguments checks the number of positional arguments; names are for the message, those in brackets may be left out. A verb that
+// takes none, but has verbs of its own, names the nearest of these.
 func arguments(names ...string) cobra.PositionalArgs {
 	required := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, "[") })
 	if required < 0 {
 		required = len(names)
 	}
 	return func(cmd *cobra.Command, args []string) error {
+		verb := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 		switch {
 		case len(args) < required:
-			return usage("%s: missing %s", cmd.CommandPath(), strings.Join(names[len(args):required], " ")).withHint("%s", cmd.UseLine())
+			return usage("%s: missing %s", verb, strings.Join(names[len(args):required], " ")).withHint("%s", cmd.UseLine())
+		case len(args) > 0 && len(names) == 0 && cmd.HasSubCommands():
+			return unknownVerb(cmd, args[0])
 		case len(args) > len(names):
-			return usage("%s: unexpected argument %q", cmd.CommandPath(), args[len(names)]).withHint("%s", cmd.UseLine())
+			return usage("%s: unexpected argument %q", verb, args[len(names)]).withHint("%s", cmd.UseLine())
 		}
 		return nil
 	}

@@ -10,7 +10,8 @@ import (
 const doctorHelp = `Check whether this host can hold servers in sandboxes, and say what to do where it cannot.
 
 As root the checks that make a sandbox run as an unprivileged user, because servers do. The exit
-code is 1 if a check fails; a warning means that pfar runs, with less.`
+code is 1 if a check fails. A warning means that pfar runs, but offers less; n/a that the check does
+not concern this host, or not yet.`
 
 // outcome is how a check ended. The zero value is a failure.
 type outcome string
@@ -19,6 +20,7 @@ const (
 	pass  outcome = "pass"
 	warn  outcome = "warn"
 	fault outcome = "fail"
+	none  outcome = "n/a" // the check does not concern this host, or not yet
 )
 
 // finding is what one check found.

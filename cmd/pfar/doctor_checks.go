@@ -179,9 +179,9 @@ func (h host) lingering(context.Context) finding {
 	const name = "lingering"
 	switch {
 	case h.uid == 0:
-		return finding{name, pass, "not needed by root", ""}
+		return finding{name, none, "not needed by root", ""}
 	case !h.exists("run/systemd/system"):
-		return finding{name, pass, "this machine does not run systemd: there are no user units", ""}
+		return finding{name, none, "this machine does not run systemd: there are no user units", ""}
 	case h.user != "" && h.exists("var/lib/systemd/linger/"+h.user):
 		return finding{name, pass, "user units start with the machine, and stay when you log out", ""}
 	}
@@ -203,7 +203,7 @@ func (h host) vaultKey(state string) finding {
 	case h.exists(sealed):
 		return finding{name, pass, "sealed to this machine, in /" + sealed, ""}
 	}
-	return finding{name, pass, "there is none yet: the first start makes it", ""}
+	return finding{name, none, "there is none yet: the first start makes it", ""}
 }
 
 // auditFiles tells whether what was recorded can be changed.
@@ -214,7 +214,7 @@ func (h host) auditFiles(dir string) finding {
 	}
 	files := h.records(dir)
 	if len(files) == 0 {
-		return finding{name, pass, "there is none yet: pfard makes its files append-only", ""}
+		return finding{name, none, "there is none yet: pfard makes its files append-only", ""}
 	}
 	for _, path := range files {
 		if sealed, err := h.sealed(path); err != nil || !sealed {

@@ -196,7 +196,7 @@ func TestDoctor(t *testing.T) {
 			b.dirs.State = "/var/lib/pfar"
 			var got []string
 			for _, f := range b.diagnose(t.Context(), h, "127.0.0.1:7417") {
-				if f.Outcome != pass {
+				if f.Outcome != pass && f.Outcome != none {
 					got = append(got, fmt.Sprintf("%s %s: %s|%s", f.Check, f.Outcome, f.Detail, f.Remedy))
 				} else if f.Remedy != "" {
 					t.Errorf("%s passes and has a remedy", f.Check)
@@ -270,6 +270,16 @@ func TestOlder(t *testing.T) {
 	}{{"0.8.0", "0.8.0", false}, {"0.10", "0.8.0", false}, {"0.4.1", "0.8.0", true}, {"0.8", "0.8.0", false}, {"9.0", "18.0", true}, {"x", "1", true}, {"20.20.2", "18.0", false}} {
 		if got := older(tt.a, tt.b); got != tt.want {
 			t.Errorf("older(%q, %q) = %t", tt.a, tt.b, got)
+		}
+	}
+}
+
+// TestNotApplicable: a check that does not concern the host does not pass.
+func TestNotApplicable(t *testing.T) {
+	root := host{uid: 0, fs: fstest.MapFS{}}
+	for _, f := range []finding{root.lingering(t.Context()), root.vaultKey("/var/lib/pfar"), {Check: "", Outcome: none}} {
+		if f.Outcome != "n/a" {
+			t.Errorf("%s: %s (%s)", f.Check, f.Outcome, f.Detail)
 		}
 	}
 }

@@ -405,7 +405,7 @@ func (v *egressView) line(server string, m monitor.Connection) string {
 		name = fmt.Sprintf("%-*s  ", width, server)
 	}
 	event := v.paint(v.stdout, colour, word) + strings.Repeat(" ", len("refused")-len(word))
-	return fmt.Sprintf("%s  %s%s  %-28s  %s", at.In(v.now().Location()).Format(time.TimeOnly), name, event, escape(m.Host, oneLine), strings.Join(more, ", "))
+	return fmt.Sprintf("%s  %s%s  %-28s  %s", clock(at), name, event, escape(m.Host, oneLine), strings.Join(more, ", "))
 }
 
 // connectionKey tells connections apart, also those of two processes of one bridge.

@@ -348,7 +348,7 @@ func TestEgressFollow(t *testing.T) {
 		t.Errorf("interrupted: exit %d, more %q, %q", code, more, said)
 	}
 	p.set(func(r *control.Report) { r.Servers = r.Servers[1:] })
-	if _, said, code := one.finish(); code != exitNoSuch || !strings.Contains(said, `no such server: "fs"`) {
+	if _, said, code := one.finish(); code != exitNoSuch || !strings.Contains(said, `"error":"no such server: \"fs\""`) {
 		t.Errorf("removed: exit %d, %q", code, said)
 	}
 	stop()

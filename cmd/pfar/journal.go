@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,6 +61,7 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 		hint = "a journal that is not kept on disk is for root and the group systemd-journal: journalctl --user-unit "
 	}
 	w, printed := c.logWriter(), 0
+	named := server == "" && len(names) > 0 && names[0] != units.GatewayLog
 	err := c.readJournal(ctx, append(args, c.entriesOf(server, names)...), func(decoder *json.Decoder) error {
 		var e journalEntry
 		if err := decoder.Decode(&e); err != nil {
@@ -69,6 +71,9 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 			return nil
 		}
 		printed++
+		if named {
+			return e.writeNamed(c)
+		}
 		return e.write(w)
 	})
 	switch {
@@ -147,6 +152,19 @@ type journalEntry struct {
 	Time    string `json:"__REALTIME_TIMESTAMP"` // microseconds since 1970
 	Message any    `json:"MESSAGE"`
 	Server  any    `json:"PFAR_SERVER"`
+}
+
+// writeNamed prints the entry behind the name of its server. Entries without one are of systemd.
+func (e journalEntry) writeNamed(c *cli) error {
+	name := cmp.Or(text(e.Server), "systemd")
+	var b strings.Builder
+	_ = e.write(&b)
+	for line := range strings.Lines(b.String()) {
+		if err := c.printLogLine(escape(name, oneLine), strings.TrimSuffix(line, "\n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (e journalEntry) write(w io.Writer) error {

@@ -359,7 +359,7 @@ func TestLearnDoesNotBegin(t *testing.T) {
 			"pfar: notion: waiting: for credentials: A: pfar vault set a_token\nhint: pfar vault set a_token\n"},
 		{"cannot start", nil, control.Failed, "no bwrap", nil, exitFailed, "pfar: notion: failed: no bwrap\n"},
 		{"no such server", []string{"learn", "notoin"}, control.Running, "", nil, exitNoSuch, "pfar: no such server: \"notoin\"\nhint: did you mean \"notion\"?\n"},
-		{"no name", []string{"learn"}, control.Running, "", nil, exitUsage, "pfar: pfar learn: missing NAME\n"},
+		{"no name", []string{"learn"}, control.Running, "", nil, exitUsage, "pfar: learn: missing NAME\n"},
 		{"no time", []string{"learn", "notion", "--for", "0"}, control.Running, "", nil, exitUsage, "pfar: --for 0s: want a time, such as 30s or 5m\n"},
 		{"a negative time", []string{"learn", "notion", "--for", "-1s"}, control.Running, "", nil, exitUsage, "pfar: --for -1s: want a time"},
 		{"nonsense", []string{"learn", "notion", "--for", "soon"}, control.Running, "", nil, exitUsage, "pfar: invalid argument \"soon\""},

@@ -20,25 +20,22 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-const logsHelp = `Print what a server wrote to its standard error, the last 100 lines unless -n says otherwise.
+const logsHelp = `Print the standard error of a server, or of all servers: the last 100 lines unless -n says otherwise.
 
-With --json each line is an object with "time", in UTC, and "text"; a line whose time is not known
-has no "time".`
+Of all servers, the name of the server stands before each line.
+
+With --json each line is an object with "time", in UTC, and "text", and of all servers "server"; a line
+whose time is not known has no "time".`
 
 func (c *cli) logsCommand() *cobra.Command {
 	var follow, gateway bool
 	count := lineCount(100)
 	cmd := c.outputFlag(&cobra.Command{
-		Use:     "logs NAME",
-		Short:   "Print what a server wrote to its standard error",
-		Long:    logsHelp,
-		Example: example("pfar logs notion -n 20", "pfar logs notion -f", "pfar logs notion --json | jq -r .text", "pfar logs --gateway -f"),
-		Args: func(cmd *cobra.Command, args []string) error {
-			if gateway && len(args) == 0 {
-				return nil
-			}
-			return arguments("NAME")(cmd, args)
-		},
+		Use:               "logs [NAME]",
+		Short:             "Print the standard error of a server, or of all",
+		Long:              logsHelp,
+		Example:           example("pfar logs notion -n 20", "pfar logs notion -f", "pfar logs notion --json | jq -r .text", "pfar logs --gateway -f"),
+		Args:              arguments("[NAME]"),
 		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if gateway {
@@ -46,6 +43,9 @@ func (c *cli) logsCommand() *cobra.Command {
 					return usage("--gateway takes no server's name")
 				}
 				return c.gatewayLogs(cmd.Context(), int(count), follow)
+			}
+			if len(args) == 0 {
+				return c.allLogs(cmd.Context(), int(count), follow)
 			}
 			if !units.IsServer(args[0]) {
 				return usage("%q is not a server's name", args[0])
@@ -170,8 +170,9 @@ func (e *escapingWriter) Close() error {
 
 // jsonLines writes each line of a log as an object.
 type jsonLines struct {
-	w    io.Writer
-	part []byte // of a line that has not ended
+	w      io.Writer
+	server string // if lines of several servers are printed
+	part   []byte // of a line that has not ended
 }
 
 // maxLogLine bounds what is kept of a line that does not end; pfar-sandbox writes none that long.
@@ -205,10 +206,11 @@ func (l *jsonLines) Close() error {
 
 func (l *jsonLines) object(line string) error {
 	var o struct {
-		Time *time.Time `json:"time,omitempty"`
-		Text string     `json:"text"`
+		Time   *time.Time `json:"time,omitempty"`
+		Server string     `json:"server,omitempty"`
+		Text   string     `json:"text"`
 	}
-	o.Text = line
+	o.Text, o.Server = line, l.server
 	if stamp, text, ok := strings.Cut(line, " "); ok { // pfar-sandbox puts it before each line
 		if t, err := time.Parse(time.RFC3339, stamp); err == nil {
 			o.Time, o.Text = &t, text

@@ -58,7 +58,7 @@ func TestLogs(t *testing.T) {
 		{[]string{"mixed", "--json"}, 0, asJSON}, {[]string{"mixed", "-o", "json", "-n", "1"}, 0, "{\"text\":\"not ended\"}\n"},
 		{[]string{"notion", "-n", "-1"}, 0, "a\nb\nc\n"}, {[]string{"notion", "-n", "-2"}, 2, ""},
 		{[]string{"notion", "-n", "1"}, 0, "c\n"}, {[]string{"notion"}, 0, "a\nb\nc\n"}, {[]string{"notion", "-n0"}, 0, ""},
-		{[]string{"ghost"}, 4, ""}, {[]string{"../notion"}, 2, ""}, {nil, 2, ""}, {[]string{"notion", "-n", "x"}, 2, ""},
+		{[]string{"ghost"}, 4, ""}, {[]string{"../notion"}, 2, ""}, {nil, 5, ""}, {[]string{"notion", "-n", "x"}, 2, ""},
 	} {
 		b := b.again("")
 		code := b.run(t.Context(), append([]string{"logs"}, tt.args...))

@@ -255,7 +255,7 @@ func nearTools(tools []listed, name string) []string {
 			}
 			continue
 		}
-		for _, spelt := range append([]string{t.id(), t.wire()}, t.forms()...) {
+		for _, spelt := range append([]string{t.id(), t.wire(), t.tool}, t.forms()...) {
 			consider(spelt, t.id())
 		}
 		for _, a := range t.aliases {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -280,8 +279,6 @@ func (c *cli) printDescriptor(w io.Writer, d acceptedPin) {
 	printResults(w, d.Results)
 	fmt.Fprint(w, escape(d.Text, keepLines))
 }
-
-func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // pinsAccept accepts what it shows, by its digests.
 func (c *cli) pinsAccept(ctx context.Context, server string, names []string, yes bool) error {

@@ -96,7 +96,7 @@ func TestPinsRefuses(t *testing.T) {
 		{[]string{"forget", "notion"}, exitUsage, "standard input is no terminal"},
 		{[]string{"accept"}, exitUsage, "missing SERVER"},
 		{[]string{"forget", "notion", "x", "--yes"}, exitUsage, "unexpected argument"},
-		{[]string{"notion"}, exitUsage, "unexpected argument"},
+		{[]string{"notion"}, exitUsage, `unknown verb "notion"`},
 		{[]string{"accept", "notion", "list", "--yes"}, exitNoSuch, `"list" of "notion" is neither held nor accepted at its first use alone`},
 		{[]string{"accept", "notion", "search", "list", "--yes"}, exitNoSuch, `"list" of "notion" is neither held`},
 		{[]string{"accept", "notion", "none", "--yes"}, exitNoSuch, `"none" is not known; held: "prompt:greet", "odd", "search"`},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,9 +42,11 @@ func (c *cli) rootCommand() *cobra.Command {
 		Example:       rootExample,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          c.knownVerb,
+		Version:       readBuild().String(),
+		Args:          arguments(),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%w", err).withHint("%s --help", cmd.CommandPath())
 	})
@@ -60,6 +63,7 @@ func (c *cli) rootCommand() *cobra.Command {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
 		for _, verb := range group.verbs {
 			verb.GroupID = group.id
+			verb.SuggestFor = synonyms[verb.Name()]
 		}
 		root.AddCommand(group.verbs...)
 	}
@@ -72,17 +76,37 @@ func (c *cli) rootCommand() *cobra.Command {
 	return root
 }
 
-// knownVerb refuses what is not a verb, naming the nearest one.
-func (c *cli) knownVerb(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
+// synonyms are verbs of other tools for a verb of ours.
+var synonyms = map[string][]string{
+	"up":      {"run", "serve"},
+	"status":  {"ps", "ls", "list"},
+	"tools":   {"ls", "list"},
+	"stop":    {"down", "kill"},
+	"disable": {"rm", "remove", "delete"},
+	"logs":    {"log"},
+	"explain": {"inspect", "show"},
+}
+
+// unknownVerb refuses a word that is no verb of a command and names the nearest one.
+func unknownVerb(cmd *cobra.Command, word string) error {
+	f := usage("unknown verb %q", word)
+	if cmd.HasParent() {
+		f = usage("unknown verb %q of %q", word, cmd.CommandPath())
 	}
-	f := usage("unknown verb %q", args[0])
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	var near []string
+	for _, verb := range cmd.Commands() {
+		if slices.Contains(verb.SuggestFor, word) {
+			near = append(near, verb.Name())
+		}
+	}
+	if len(near) == 0 {
+		cmd.SuggestionsMinimumDistance = 2
+		near = cmd.SuggestionsFor(word)
+	}
+	if len(near) > 0 {
 		return f.withHint(`did you mean "%s"?`, strings.Join(near, `" or "`))
 	}
-	return f.withHint("pfar help")
+	return f.withHint("%s --help", cmd.CommandPath())
 }
 
 // example joins the lines of an example and indents them as cobra does not.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +75,7 @@ func (c *cli) printReport(report control.Report) {
 		fmt.Fprintf(c.stdout, "\n%s\n", strings.TrimSpace(diagnosticText(d)))
 	}
 	for _, note := range append(report.Notes, unjudged(report.Servers)...) {
-		fmt.Fprintf(c.stdout, "%s %s\n", c.paint(c.stdout, yellow, "note:"), escape(note, oneLine))
+		_ = c.event(c.stdout, []cell{{"note:", yellow}, {note, ""}})
 	}
 }
 
@@ -94,6 +95,10 @@ func unjudged(servers []control.Server) []string {
 
 func (c *cli) serverRows(servers []control.Server) [][]cell {
 	rows := [][]cell{heading("NAME", "STATE", "TOOLS", "UID", "SINCE", "DETAIL")}
+	own := c.uid != 0 // servers of an ordinary user may all run as that user
+	for _, s := range servers {
+		own = own && (s.PID == 0 || s.UID == c.uid)
+	}
 	for _, s := range servers {
 		since, uid := "", ""
 		if !s.Since.IsZero() {
@@ -105,6 +110,12 @@ func (c *cli) serverRows(servers []control.Server) [][]cell {
 		rows = append(rows, []cell{
 			{s.Name, ""}, {string(s.State), stateColour(s.State)}, {fmt.Sprint(s.Tools), ""}, {uid, ""}, {since, ""}, {detail(s), ""},
 		})
+	}
+	if own {
+		const uid = 3
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], uid, uid+1)
+		}
 	}
 	return rows
 }
@@ -181,7 +192,7 @@ func (c *cli) printServer(s control.Server) error {
 		add("pid", fmt.Sprint(s.PID))
 	}
 	if !s.Since.IsZero() {
-		add("since", s.Since.Format(time.RFC3339))
+		add("since", stamp(s.Since))
 	}
 	if s.Crashes > 0 {
 		add("crashes", fmt.Sprintf("%d in a row", s.Crashes))

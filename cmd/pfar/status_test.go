@@ -40,7 +40,7 @@ fs      failed   0             3h     crashed \x1b[2Jthree times
 notion  running  24     61200  1m     evil.example:443; its file is broken: the last good version is in force
 
 a.hcl:3:1: error: Unknown key; Did you mean x?
-note: memory limits do not hold
+note:  memory limits do not hold
 `
 	if b.out.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", b.out, want)
@@ -173,7 +173,7 @@ func TestVault(t *testing.T) {
 		{"remove for a machine what is not there", "", []string{"remove", "ghost", "--json"}, 4, "", "", "no such key"},
 		{"remove what is not there", "", []string{"remove", "ghost"}, 4, "", "", `no such key in the vault: "ghost"`},
 		{"no verb", "", nil, 2, "", "", "which of set, rotate"},
-		{"unknown verb", "", []string{"steal"}, 2, "", "", `unexpected argument "steal"`},
+		{"unknown verb", "", []string{"steal"}, 2, "", "", `unknown verb "steal" of "pfar vault"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"strings"
 	"unicode/utf8"
@@ -118,57 +117,4 @@ func escapeJSON(b []byte) []byte {
 		}
 	}
 	return []byte(out.String())
-}
-
-// cell is one field of a table.
-type cell struct{ text, colour string }
-
-// table prints rows in columns; the last column is as wide as it likes. Every text is escaped.
-func (c *cli) table(w io.Writer, rows [][]cell) {
-	for _, line := range c.aligned(w, rows, math.MaxInt) {
-		fmt.Fprintln(w, line)
-	}
-}
-
-// aligned are the lines of a table for w. The first columns, so many, are words and begin at the left, the others are numbers
-// and end at the right. Every text is escaped.
-func (c *cli) aligned(w io.Writer, rows [][]cell, words int) []string {
-	var widths []int
-	for _, row := range rows {
-		for i, f := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(escape(f.text, oneLine)))
-		}
-	}
-	lines := make([]string, 0, len(rows))
-	for _, row := range rows {
-		var b strings.Builder
-		pad := 0
-		for i, f := range row {
-			text := escape(f.text, oneLine)
-			space := widths[i] - utf8.RuneCountInString(text)
-			if i >= words {
-				pad, space = pad+space, 0
-			}
-			if text != "" {
-				b.WriteString(strings.Repeat(" ", pad))
-				b.WriteString(c.paint(w, f.colour, text))
-				pad = 0
-			}
-			pad += space + 2
-		}
-		lines = append(lines, b.String())
-	}
-	return lines
-}
-
-// heading makes the first row of a table.
-func heading(names ...string) []cell {
-	row := make([]cell, len(names))
-	for i, n := range names {
-		row[i] = cell{n, bold}
-	}
-	return row
 }

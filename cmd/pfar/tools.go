@@ -100,7 +100,7 @@ func (c *cli) printTools(tools []tool, known facts) error {
 		rows[0] = slices.Insert(rows[0], 1, heading("ALIAS")...)
 	}
 	for i, t := range tools {
-		row := slices.Concat([]cell{{t.id(), ""}}, known.cells(t), []cell{{summary(t.Description, 80), ""}})
+		row := slices.Concat([]cell{{t.id(), ""}}, known.cells(t), []cell{{summary(t.Description, 200), ""}})
 		if named {
 			row = slices.Insert(row, 1, cell{strings.Join(names[i].aliases, ", "), ""})
 		}

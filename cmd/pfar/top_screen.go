@@ -167,7 +167,7 @@ func (v *topView) summary(m measured) []string {
 		calls += s.Rate
 	}
 	line := fmt.Sprintf("pfar  %s  %d of %d servers run  %s calls/s  %d active",
-		m.table.Time.Format(time.TimeOnly), running, len(m.table.Servers), rate(calls), active)
+		clock(m.table.Time), running, len(m.table.Servers), rate(calls), active)
 	problem := m.table.Problem
 	switch {
 	case errors.Is(m.err, control.ErrNotRunning):

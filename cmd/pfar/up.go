@@ -118,9 +118,13 @@ type upView struct {
 	screen  screen
 	verbose bool
 	shown   *control.Report // nil until the first table
+	early   []string        // warnings that came before it
 	last    control.Report
 	ending  bool
 }
+
+// maxEarly bounds the warnings that wait for the first table.
+const maxEarly = 100
 
 // follow shows what happens until pfard ends, and returns its exit code.
 func (v *upView) follow(ctx context.Context, child *supervised, signals <-chan os.Signal) error {
@@ -156,6 +160,7 @@ func (v *upView) follow(ctx context.Context, child *supervised, signals <-chan o
 			for line := range child.lines {
 				v.log(line)
 			}
+			v.printEarly()
 			return exitWith(child.exitCode())
 		}
 	}
@@ -187,13 +192,26 @@ func (v *upView) interrupt(child *supervised) {
 	child.terminate()
 }
 
-// log shows what pfard writes to its standard error: by default warnings and worse.
+// log shows pfard's standard error: by default warnings and errors, and those below the first table.
 func (v *upView) log(line string) {
-	if !v.verbose && minor(line) {
+	switch {
+	case v.verbose:
+	case minor(line):
+		return
+	case v.shown == nil && !v.json() && len(v.early) < maxEarly:
+		v.early = append(v.early, line)
 		return
 	}
 	v.screen.clear()
+	v.printEarly()
 	fmt.Fprintln(v.stderr, escape(line, oneLine))
+}
+
+func (v *upView) printEarly() {
+	for _, line := range v.early {
+		fmt.Fprintln(v.stderr, escape(line, oneLine))
+	}
+	v.early = nil
 }
 
 // minor reports whether a line of a log, as slog writes it, is no warning. Only the level's own place is looked at: behind it
@@ -215,8 +233,12 @@ func (v *upView) changed(r control.Report) {
 			fmt.Fprintf(v.stdout, "%s\n", escapeJSON(b))
 		}
 	case v.shown != nil || !v.screen.live:
+		now := r
+		if v.shown == nil { // the first table brings these
+			now.Diagnostics, now.Notes = before.Diagnostics, before.Notes
+		}
 		if !v.ending {
-			for _, line := range changes(before, r) {
+			for _, line := range changes(before, now) {
 				fmt.Fprintln(v.stdout, line)
 			}
 		}
@@ -225,6 +247,7 @@ func (v *upView) changed(r control.Report) {
 		v.shown = &r
 		v.printReport(r)
 		v.printEndpoint(r)
+		v.printEarly()
 	}
 }
 

@@ -277,7 +277,7 @@ func (c *cli) vaultList(ctx context.Context) error {
 	for _, s := range list {
 		row := []cell{{s.Key, ""}, {s.Kind, ""}, {"", ""}, {c.expires(s), ""}, {strings.Join(s.Servers, ", "), ""}}
 		if s.Stored != nil {
-			row[2].text = s.Stored.Local().Format("2006-01-02 15:04")
+			row[2].text = minute(*s.Stored)
 		}
 		if s.Damaged != "" {
 			row[1] = cell{"damaged", red}

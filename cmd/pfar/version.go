@@ -37,6 +37,8 @@ func readBuild() build {
 	return b
 }
 
+func (b build) String() string { return fmt.Sprintf("%s, %s, %s", b.Version, b.Go, b.Platform) }
+
 func (c *cli) versionCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
 		Use:   "version",
@@ -47,7 +49,7 @@ func (c *cli) versionCommand() *cobra.Command {
 			if c.json() {
 				return c.printJSON(b)
 			}
-			fmt.Fprintf(c.stdout, "pfar %s, %s, %s\n", b.Version, b.Go, b.Platform)
+			fmt.Fprintf(c.stdout, "pfar %s\n", b)
 			return nil
 		},
 	})

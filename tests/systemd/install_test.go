@@ -16,6 +16,8 @@ for program in pfard pfar-sandbox pfar-egress pfar-gateway; do test -x /usr/lib/
 test -x `+programs+`/echo
 node --check `+servers+`/node_modules/@modelcontextprotocol/server-everything/dist/index.js
 bash -n /usr/share/bash-completion/completions/pfar
+grep -q '^#compdef pfar' /usr/share/zsh/vendor-completions/_pfar
+grep -q 'complete -c pfar' /usr/share/fish/vendor_completions.d/pfar.fish
 test -s /usr/share/man/man1/pfar.1`)
 	if state := m.Run(t, "systemctl", "is-system-running"); state != "running\n" {
 		t.Errorf("the system is %q with pfar installed: %s", state, m.Run(t, "systemctl", "--failed", "--no-legend"))
