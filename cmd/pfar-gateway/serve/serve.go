@@ -98,7 +98,7 @@ func (s *Server) Event(e registry.Event) {
 // HTTP returns an http.Server for a listener whose connections h is guarded for.
 func (s *Server) HTTP(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:        h,
+		Handler:        chunksClose(h),
 		ReadTimeout:    s.limits.Read, // of head and body; the time for a call is not in it (exchange.body)
 		IdleTimeout:    5 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
@@ -108,6 +108,17 @@ func (s *Server) HTTP(h http.Handler) *http.Server {
 		// OPTIONS * is answered like any other request that is not MCP.
 		DisableGeneralOptionsHandler: true,
 	}
+}
+
+// chunksClose closes a connection after a request whose body came in chunks. net/http drops a Content-Length beside
+// Transfer-Encoding before anybody sees it; such a request may hide another one, so RFC 9112 section 6.1 wants it to be the last.
+func chunksClose(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) > 0 {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // Drain ends the streams at once; the calls in flight have until ctx ends, then they are answered with an error.
