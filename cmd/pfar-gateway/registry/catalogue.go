@@ -186,17 +186,18 @@ func (c *Catalogue) server(name string) (*served, error) {
 	case state.Stopped:
 		hint = "; start it with: pfar start " + name
 	case !state.Starting:
-		hint = "; unless it has crashed too often it comes up again by itself (pfar status " + name + "), else: pfar start " + name
+		hint = "; its log says more: pfar logs " + name + "; unless it has crashed too often it comes up again by itself (pfar status " + name + "), else: pfar start " + name
 	}
 	return nil, jsonrpc.Errorf(CodeUnavailable, "server %q is not running since %s: %s%s",
-		name, state.Since.UTC().Format(time.RFC3339), briefly(state.Reason), hint)
+		name, state.Since.UTC().Format(time.RFC3339), briefly(name, state.Reason), hint)
 }
 
-// briefly is a reason as clients may have it, up to the first thing that is quoted in it: that may be what the server itself has
-// said, which has passed no gate. The owner finds all of it in the status and the log.
-func briefly(reason string) string {
-	before, _, _ := strings.Cut(reason, `"`)
-	return strings.TrimRight(before, " :[")
+// briefly is the reason why a server is down as clients may have it, up to the first thing that is quoted in it, but for the
+// server's name: that may be what the server itself has said, which has passed no gate. The owner finds all of it in the status
+// and the log.
+func briefly(server, reason string) string {
+	before, _, _ := strings.Cut(strings.Replace(reason, "server "+quote(server), "the server", 1), `"`)
+	return strings.TrimRight(before, " :[{")
 }
 
 // Upstreams returns the servers that are up.

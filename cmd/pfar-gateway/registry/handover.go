@@ -219,9 +219,12 @@ func (r *Registry) listen(c *handover.Conn, u *Upstream) {
 			f.Close()
 		}
 		if m.Stopping {
+			ended := u.why() != nil
 			u.stop()
 			r.unstore(u) // or its stdin stays open
-			r.down(u, "it is being stopped")
+			if !ended {  // else it is stopped because of that, which is the reason
+				r.down(u, "it is being stopped")
+			}
 		}
 	}
 }

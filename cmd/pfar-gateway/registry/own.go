@@ -91,7 +91,7 @@ func (r *Registry) await(ctx context.Context, o *owned) error {
 	select {
 	case <-o.ready:
 		if o.err != nil {
-			return errors.New(briefly(o.err.Error()))
+			return errors.New(briefly(o.server, o.err.Error()))
 		}
 		return nil
 	case <-ctx.Done():

@@ -198,7 +198,7 @@ func (r *Registry) takeDown(e *entry, state State) {
 		state.Since = time.Now()
 	}
 	e.served, e.down, e.state = nil, true, state
-	e.waking.finish(errors.New(briefly(state.Reason)))
+	e.waking.finish(errors.New(briefly(name, state.Reason)))
 	forgotten := r.forget()
 	r.publish(changed)
 	r.tell(Event{Server: name, Changed: changed})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
@@ -536,5 +539,30 @@ func TestLargeResult(t *testing.T) {
 	size = 8 << 20
 	if _, err := call(r, "s__echo", ""); code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "longer than the limit") {
 		t.Errorf("beyond the limit: %v", err)
+	}
+}
+
+// TestStoppedBecauseItFailed: a launcher stops the process whose handshake has failed. Clients go on hearing why it failed.
+func TestStoppedBecauseItFailed(t *testing.T) {
+	r := registrytest.New(t, registry.DefaultLimits())
+	l := r.Launch(t, handover.Server{Name: "bad"}, registrytest.Script{Init: `[]`})
+	l.Failed(t)
+	if err := l.Conn.Send(handover.Message{Stopping: true}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := l.Conn.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Shutdown(int(f.Fd()), unix.SHUT_WR); err != nil { // no more is to come: the gateway has read all of it
+		t.Fatal(err)
+	}
+	if m, err := l.Next(t); err != io.EOF {
+		t.Fatalf("got %+v, %v", m, err)
+	}
+	_, err = r.Catalogue().View("bad")
+	if err == nil || strings.Contains(err.Error(), "being stopped") || !strings.Contains(err.Error(), "its result is not an object") || !strings.Contains(err.Error(), "pfar logs bad") {
+		t.Errorf("clients hear %v", err)
 	}
 }
