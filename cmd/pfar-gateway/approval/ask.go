@@ -32,17 +32,20 @@ func (s *Store) Ask(ctx context.Context, r Request, again func() (Request, error
 	if rule := s.remembered(&r, canonical); rule != nil {
 		return Outcome{State: Approved, Rule: rule.ID, By: &rule.By}, nil
 	}
-	e, refused, err := s.enter(r, canonical, binding)
-	if err != nil || refused != "" {
-		return Outcome{Reason: refused}, err
+	wait := s.limits.Wait
+	if r.Last { // until done is closed
+		wait = 2 * s.limits.Life
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	e, no, err := s.enter(r, canonical, binding)
+	if no.later && len(canonical) <= s.limits.Bytes/s.limits.Open && s.lines(r.Client) {
+		e, no, err = s.line(ctx, timer.C, r.Client, again)
+	}
+	if err != nil || no.why != "" {
+		return Outcome{Reason: no.why}, err
 	}
 	if s.joined(e) {
-		wait := s.limits.Wait
-		if r.Last { // until done is closed
-			wait = 2 * s.limits.Life
-		}
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
 		select {
 		case <-e.done:
 		case <-s.ending:
@@ -102,18 +105,19 @@ func (s *Store) read(r *Request) ([]byte, Digest, error) {
 	return r.bind()
 }
 
-// enter finds the entry of a call, or makes one. refused says why there is none.
-func (s *Store) enter(r Request, canonical []byte, binding Digest) (_ *entry, refused string, _ error) {
+// enter finds the entry of a call, or makes one. The refusal says why there is none.
+func (s *Store) enter(r Request, canonical []byte, binding Digest) (*entry, refusal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.byBinding[binding]; e != nil && !s.expire(e) {
 		if e.state == Denied {
-			return nil, fmt.Sprintf("%s; the operator is not asked about the same call again before %s have passed", e.reason, s.limits.Life), nil
+			why := fmt.Sprintf("%s; the operator is not asked about the same call again before %s have passed", e.reason, s.limits.Life)
+			return nil, refusal{why: why}, nil
 		}
-		return e, "", nil
+		return e, refusal{}, nil
 	}
-	if refused := s.full(&r, len(canonical)); refused != "" {
-		return nil, refused, nil
+	if no := s.full(&r, len(canonical)); no.why != "" {
+		return nil, no, nil
 	}
 	e := &entry{
 		Request: r, id: newID(), canonical: canonical, binding: binding, asked: s.now(),
@@ -129,17 +133,24 @@ func (s *Store) enter(r Request, canonical []byte, binding Digest) (_ *entry, re
 		return err
 	})
 	if err != nil {
-		return nil, "", fmt.Errorf("writing down what is to be approved: %w", err)
+		return nil, refusal{}, fmt.Errorf("writing down what is to be approved: %w", err)
 	}
 	s.byID[e.id], s.byBinding[binding] = e, e
 	s.bytes += len(canonical)
 	s.arm(e)
 	s.tell(Event{Kind: Pending.String(), Approval: s.shown(e)})
-	return e, "", nil
+	return e, refusal{}, nil
 }
 
-// full says why nobody is asked about one more call; "": somebody is.
-func (s *Store) full(r *Request, size int) string {
+// refusal says why nobody is asked about a call; the zero value: somebody is.
+type refusal struct {
+	why   string
+	later bool          // there may be room as soon as another call is answered
+	after time.Duration // or when this has passed; 0: it does not help
+}
+
+// full says why nobody is asked about one more call.
+func (s *Store) full(r *Request, size int) refusal {
 	all, ofClient, ofServer, ofBoth := 0, 0, 0, 0
 	for _, e := range s.byID {
 		if !e.open() {
@@ -156,21 +167,85 @@ func (s *Store) full(r *Request, size int) string {
 			ofBoth++
 		}
 	}
+	later := func(format string, args ...any) refusal {
+		return refusal{why: fmt.Sprintf(format, args...) + "; send it again when some are answered", later: true}
+	}
 	switch {
 	case size > s.limits.Arguments:
-		return fmt.Sprintf("its arguments are too long to be shown to anybody: %d bytes, of at most %d", size, s.limits.Arguments)
+		return refusal{why: fmt.Sprintf("its arguments are too long to be shown to anybody: %d bytes, of at most %d", size, s.limits.Arguments)}
 	case all >= s.limits.Open, s.bytes+size > s.limits.Bytes:
-		return fmt.Sprintf("too many calls wait for an approval already (%d)", all)
+		return later("too many calls wait for an approval already (%d)", all)
 	case ofClient >= s.limits.OfOne:
-		return fmt.Sprintf("too many calls of this client wait for an approval already (%d)", ofClient)
+		return later("too many calls of this client wait for an approval already (%d)", ofClient)
 	case ofBoth >= s.limits.OfOne/2: // the rest is for other clients
-		return fmt.Sprintf("too many calls of this client to the server %q wait for an approval already (%d)", r.Server, ofBoth)
+		return later("too many calls of this client to the server %q wait for an approval already (%d)", r.Server, ofBoth)
 	case ofServer >= s.limits.OfOne:
-		return fmt.Sprintf("too many calls of the server %q wait for an approval already (%d)", r.Server, ofServer)
-	case !s.rate(r.Client).Allow():
-		return "this client asks for too many approvals; wait a little"
+		return later("too many calls of the server %q wait for an approval already (%d)", r.Server, ofServer)
 	}
-	return ""
+	turn := s.rate(r.Client).Reserve()
+	if after := turn.Delay(); after > 0 {
+		turn.Cancel()
+		return refusal{why: "this client asks for too many approvals; wait a little", later: true, after: after}
+	}
+	return refusal{}
+}
+
+// lines gives a call of a client's a place in the line of those that nobody can be asked about yet. It reports false if that is
+// full: of one client as many wait there as can be asked about.
+func (s *Store) lines(client string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := 0
+	for _, n := range s.inLine {
+		all += n
+	}
+	if all >= s.limits.Open || s.inLine[client] >= s.limits.OfOne {
+		return false
+	}
+	s.inLine[client]++
+	return true
+}
+
+// line waits until somebody can be asked, and asks about the call as it is by then: its session may have seen more, or be frozen.
+func (s *Store) line(ctx context.Context, expired <-chan time.Time, client string, again func() (Request, error)) (*entry, refusal, error) {
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.inLine[client]--; s.inLine[client] == 0 {
+			delete(s.inLine, client)
+		}
+	}()
+	for {
+		s.mu.Lock()
+		room := s.room
+		s.mu.Unlock()
+		now, err := again()
+		if err != nil {
+			return nil, refusal{why: err.Error()}, err
+		}
+		canonical, binding, err := s.read(&now)
+		if err != nil {
+			return nil, refusal{why: err.Error()}, err
+		}
+		e, no, err := s.enter(now, canonical, binding)
+		if err != nil || !no.later {
+			return e, no, err
+		}
+		var after <-chan time.Time
+		if no.after > 0 {
+			after = time.After(no.after)
+		}
+		select {
+		case <-room:
+		case <-after:
+		case <-expired:
+			return nil, no, nil
+		case <-s.ending:
+			return nil, no, nil
+		case <-ctx.Done():
+			return nil, refusal{why: "the client does not wait any more"}, ctx.Err()
+		}
+	}
 }
 
 func (s *Store) rate(client string) *rate.Limiter {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -110,6 +111,91 @@ func TestFlood(t *testing.T) {
 	b.limits.Open, b.limits.Bytes = 1, 1<<20
 	if o := b.ask(t, with(changes["more"])); o.State != Denied {
 		t.Errorf("no place: %+v", o)
+	}
+}
+
+// TestLine: of calls that come at once, more than a person is asked about together, each has its turn; how many wait for theirs is
+// bounded as well.
+func TestLine(t *testing.T) {
+	b := newBench(t)
+	b.limits.Wait = time.Minute // nobody's is over while the test runs
+	outcomes := make(chan Outcome)
+	send := func(i int) {
+		r := numbered(i)
+		o, err := b.Ask(t.Context(), r, func() (Request, error) { return r, nil })
+		if err != nil {
+			o.Reason += ": " + err.Error()
+		}
+		outcomes <- o
+	}
+	places, line := b.limits.OfOne/2, b.limits.OfOne
+	for i := range places + line {
+		go send(i)
+	}
+	waiting := func() int {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.inLine["laptop"]
+	}
+	for waiting() < line {
+		runtime.Gosched()
+	}
+	if o := b.ask(t, numbered(1000)); o.State != Denied || !strings.Contains(o.Reason, "send it again when some are answered") {
+		t.Errorf("one more: %+v", o)
+	}
+	for answered := 0; answered < places+line; {
+		for _, w := range b.List() {
+			if w.State == Pending && b.Answer(w.ID, Answer{Approve: true, Digest: w.Digest}, operator) == nil {
+				o := <-outcomes
+				if answered++; o.State != Approved {
+					t.Fatalf("%+v", o)
+				}
+			}
+		}
+	}
+	if n := waiting(); n != 0 {
+		t.Errorf("%d wait in line", n)
+	}
+}
+
+// TestLineIsAskedAnew: a call that has waited for its turn is asked about as it is by then.
+func TestLineIsAskedAnew(t *testing.T) {
+	b := newBench(t)
+	b.limits.Wait = 0
+	for i := range b.limits.OfOne / 2 {
+		b.ask(t, numbered(i))
+	}
+	b.limits.Wait = time.Minute
+	done := make(chan Outcome)
+	go func() {
+		o, err := b.Ask(t.Context(), numbered(1000), func() (Request, error) { return numbered(2000), nil })
+		if err != nil {
+			o.Reason += ": " + err.Error()
+		}
+		done <- o
+	}()
+	for inLine := 0; inLine == 0; runtime.Gosched() {
+		b.mu.Lock()
+		inLine = b.inLine["laptop"]
+		b.mu.Unlock()
+	}
+	if err := b.Answer(b.List()[0].ID, Answer{}, operator); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		select {
+		case o := <-done:
+			if o.State != Approved {
+				t.Errorf("%+v", o)
+			}
+			return
+		default:
+			for _, w := range b.List() {
+				if string(w.Arguments) == `{"n":2000}` {
+					_ = b.Answer(w.ID, Answer{Approve: true, Digest: w.Digest}, operator)
+				}
+			}
+		}
 	}
 }
 

@@ -106,6 +106,8 @@ type Store struct {
 	byBinding map[Digest]*entry
 	bytes     int // of arguments of all that are open
 	rates     map[string]*rate.Limiter
+	inLine    map[string]int // calls of each client that nobody can be asked about yet
+	room      chan struct{}  // closed, and another made, when there is room for one of those
 	watchers  map[chan Event]struct{}
 
 	rulesMu sync.RWMutex
@@ -116,7 +118,7 @@ type Store struct {
 func Open(db *state.DB, sessions *label.Sessions, limits Limits) (*Store, error) {
 	s := &Store{
 		db: db, sessions: sessions, limits: limits, clock: sinceBoot, now: time.Now, ending: make(chan struct{}), byID: make(map[string]*entry), byBinding: make(map[Digest]*entry),
-		rates: make(map[string]*rate.Limiter), watchers: make(map[chan Event]struct{}), rules: make(map[string]*rule),
+		rates: make(map[string]*rate.Limiter), inLine: make(map[string]int), room: make(chan struct{}), watchers: make(map[chan Event]struct{}), rules: make(map[string]*rule),
 	}
 	err := db.Do(func(tx *sql.Tx) error {
 		_, err := tx.Exec("UPDATE approvals SET state = 'denied', reason = 'pfar was started again', answered = ? WHERE state IN ('pending', 'approved')", s.now().UnixNano())
@@ -196,6 +198,8 @@ func (s *Store) become(e *entry, to State, reason string) {
 func (s *Store) release(e *entry) {
 	s.bytes -= len(e.canonical)
 	e.canonical, e.Arguments = nil, nil
+	close(s.room)
+	s.room = make(chan struct{})
 }
 
 func (s *Store) forget(e *entry) {
