@@ -52,7 +52,9 @@ func (l *limited) Accept() (net.Conn, error) {
 			return nil, net.ErrClosed
 		}
 	}
-	c, err := l.Listener.Accept()
+	c, err := units.Accept(context.Background(), l.Listener.Accept, func(err error) {
+		l.log.Warn("accepting clients, trying again", "listener", l.Addr().String(), "error", err.Error())
+	})
 	if err != nil {
 		<-l.places
 		return nil, err

@@ -88,14 +88,11 @@ const (
 // serve takes connections until the listener is closed.
 func (a *attachments) serve(l *net.UnixListener) {
 	for {
-		c, err := l.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
+		c, err := units.Accept(context.Background(), l.AcceptUnix, func(err error) {
+			a.log.Warn("accepting the processes of servers, trying again", "error", err)
+		})
 		if err != nil {
-			a.log.Warn("accepting a process of a server's, ignoring", "error", err)
-			time.Sleep(acceptPause)
-			continue
+			return
 		}
 		peer, err := control.PeerOf(c)
 		if err == nil {

@@ -34,13 +34,9 @@ func newClientele(dir string) *clientele {
 	return &clientele{dir: dir, newer: make(chan struct{})}
 }
 
-// followClients watches the folder until the function that it returns is called. Without that, SIGHUP still has it read.
+// followClients watches the folder until the function that it returns is called.
 func (d *daemon) followClients() (stop func()) {
-	w, err := watch(d.clientele.dir)
-	if err != nil {
-		d.log.Warn("watching the declared clients: changes are read with SIGHUP only", "error", err)
-		return func() {}
-	}
+	w := watch(d.clientele.dir, func(blind error) { d.sees(d.clientele.dir, blind) })
 	d.clientele.changed = w.changed
 	return w.close
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -46,14 +46,11 @@ func (c *credentials) serve(l *net.UnixListener) {
 	var answers sync.WaitGroup
 	defer answers.Wait()
 	for {
-		conn, err := l.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
+		conn, err := units.Accept(context.Background(), l.AcceptUnix, func(err error) {
+			c.log.Warn("accepting requests for credentials, trying again", "error", err)
+		})
 		if err != nil {
-			c.log.Warn("accepting a request for credentials, ignoring", "error", err)
-			time.Sleep(acceptPause)
-			continue
+			return
 		}
 		answers.Go(func() { c.answer(conn) })
 	}
@@ -146,6 +143,3 @@ func (c *credentials) ofModel(name string) ([]byte, error) {
 	}
 	return json.Marshal(s)
 }
-
-// acceptPause keeps a process without descriptors from spinning.
-const acceptPause = 100 * time.Millisecond

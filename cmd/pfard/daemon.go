@@ -5,8 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -59,6 +61,7 @@ type daemon struct {
 	inspects   func([]generator.InspectorPlan) // has these inspectors run, and no others
 	reinspects func(name string)               // has the process of a model's inspector be another one
 	keyless    []string                        // notes on inspectors without their key
+	blind      map[string]string               // notes on directories whose changes are not noticed, by directory
 	rebroker   func(server string)             // has the bridges of a server put its secrets on the wire as they are now
 	tellOwner  func(failure)                   // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
 	reachable  func(path string) bool          // whether every user gets to it, as inspectors have to; nil: they run as who runs this, or are given it
@@ -98,6 +101,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		inbox:    make(chan func(), 64),
 		ended:    make(chan struct{}),
 		servers:  map[string]*server{},
+		blind:    map[string]string{},
 		watchers: map[chan struct{}]bool{},
 	}
 	fresh.changed, fresh.know, fresh.refused = d.tokenChanged, secrets.addAll, d.tokenRefused
@@ -183,6 +187,20 @@ func (d *daemon) gatewayChanged(running bool) {
 	d.post(func() {
 		d.gatewayDown = !running
 		d.reach() // its socket may be another one
+		d.tell()
+	})
+}
+
+// sees takes it that changes in a directory go unnoticed for now, or with nil that they are noticed again.
+func (d *daemon) sees(dir string, blind error) {
+	if blind != nil {
+		d.log.Warn("changes are not noticed, trying again", "directory", dir, "error", blind)
+	}
+	d.post(func() {
+		delete(d.blind, dir)
+		if blind != nil {
+			d.blind[dir] = fmt.Sprintf("changes in %q are not noticed: %v; kill -HUP has pfard read them", dir, blind)
+		}
 		d.tell()
 	})
 }
@@ -348,6 +366,9 @@ func (d *daemon) report() control.Report {
 	r.Notes = append(append(r.Notes, d.policy.notes(dirs.Policies())...), d.clientele.notes()...)
 	r.Notes = append(r.Notes, d.unheld()...)
 	r.Notes = append(r.Notes, d.keyless...)
+	for _, dir := range slices.Sorted(maps.Keys(d.blind)) {
+		r.Notes = append(r.Notes, d.blind[dir])
+	}
 	r.Notes = append(r.Notes, d.audit.shown()...)
 	for _, s := range d.servers {
 		c := s.report(d.runner.Log(s.name))

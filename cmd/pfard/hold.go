@@ -94,10 +94,11 @@ func newHold(cfg holdConfig) (*hold, error) {
 		cfg.Log.Warn("taking up what holds bridges, ignoring: they say again what they want", "error", err)
 	}
 	h.table = h.want.Slice != (egress.Cgroup{})
-	w, err := watch(cfg.ResolvConf)
-	if err != nil {
-		return nil, err
-	}
+	w := watch(cfg.ResolvConf, func(blind error) {
+		if blind != nil {
+			cfg.Log.Warn("changes of the name servers are not noticed, trying again", "error", blind)
+		}
+	})
 	h.readDNS()
 	h.change()
 	h.ctx, h.stop = context.WithCancel(context.Background())

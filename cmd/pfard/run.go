@@ -144,11 +144,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 		r.Close()
 		return err
 	}
-	changed, unwatch, err := watchAll(o.declarations, o.dirs.Policies())
-	if err != nil {
-		r.Close()
-		return err
-	}
+	changed, unwatch := watchAll(d.sees, o.declarations, o.dirs.Policies())
 	defer unwatch()
 	defer d.followClients()()
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())

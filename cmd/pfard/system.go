@@ -96,10 +96,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	if err := os.MkdirAll(o.declarations, 0o755); err != nil { // a user has none at first
 		return fmt.Errorf("making the directory of the declarations: %w", err)
 	}
-	changed, unwatch, err := watchAll(o.declarations, o.dirs.Policies())
-	if err != nil {
-		return err
-	}
+	changed, unwatch := watchAll(d.sees, o.declarations, o.dirs.Policies())
 	defer unwatch()
 	defer d.followClients()()
 	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, give: d.giveLauncher, model: d.modelOf}

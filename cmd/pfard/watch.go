@@ -15,60 +15,92 @@ import (
 // produce such different events that only a new look at the whole directory is right for all of them (systemd.md 6).
 type watcher struct {
 	changed chan struct{}
-	fs      *fsnotify.Watcher
+	fs      *fsnotify.Watcher // nil: blind
 	dir     string
 	links   map[string]bool // directories outside dir that its symlinks point into
 	target  string          // where dir itself leads to, if it is a symlink
 	above   string          // the nearest directory above that is there, if dir's parent is not; "": it is
+	eyes    eyes
+	stop    chan struct{}
 	done    chan struct{}
+}
+
+// eyes are what a watcher sees with.
+type eyes struct {
+	open  func() (*fsnotify.Watcher, error)
+	after func(time.Duration) <-chan time.Time
+	turn  func(blind error) // is told why the watcher sees nothing, and with nil that it sees again
+}
+
+// openEyes see by the kernel's inotify(7).
+func openEyes(turn func(blind error)) eyes {
+	return eyes{open: fsnotify.NewWatcher, after: time.After, turn: turn}
 }
 
 const (
 	settle = 150 * time.Millisecond // quiet for so long: one action is over (a slow writer pauses for 100 ms)
 	atMost = 2 * time.Second        // a stream of events does not put it off for ever
+	reopen = 5 * time.Second        // between tries of a blind watcher: no event says that instances are free again
 )
 
 // watch watches dir, its parent (so that a directory that is replaced is seen) and where its symlinks point. dir need
-// not exist, nor its parent; it may be a single file.
-func watch(dir string) (*watcher, error) { return watchTo(dir, make(chan struct{}, 1)) }
+// not exist, nor its parent; it may be a single file. A watcher that cannot see is no reason to end: other programs of
+// this user may hold all inotify instances. It tells so, tries again, and has dir looked at once it sees.
+func watch(dir string, turn func(blind error)) *watcher {
+	return watchTo(dir, make(chan struct{}, 1), openEyes(turn))
+}
 
 // watchAll watches several as one, until unwatch is called.
-func watchAll(dirs ...string) (changed <-chan struct{}, unwatch func(), err error) {
+func watchAll(turn func(dir string, blind error), dirs ...string) (changed <-chan struct{}, unwatch func()) {
 	told := make(chan struct{}, 1)
 	var all []*watcher
-	unwatch = func() {
+	for _, dir := range dirs {
+		all = append(all, watchTo(dir, told, openEyes(func(blind error) { turn(dir, blind) })))
+	}
+	return told, func() {
 		for _, w := range all {
 			w.close()
 		}
 	}
-	for _, dir := range dirs {
-		w, err := watchTo(dir, told)
-		if err != nil {
-			unwatch()
-			return nil, nil, err
-		}
-		all = append(all, w)
-	}
-	return told, unwatch, nil
 }
 
 // watchTo is watch for one of several that are told of by the same channel, which has room for one message.
-func watchTo(dir string, changed chan struct{}) (*watcher, error) {
-	w := &watcher{changed: changed, dir: dir, links: map[string]bool{}, done: make(chan struct{})}
-	var err error
-	if w.fs, err = fsnotify.NewWatcher(); err != nil {
-		return nil, fmt.Errorf("watching %q: %w", dir, err)
+func watchTo(dir string, changed chan struct{}, e eyes) *watcher {
+	w := &watcher{
+		changed: changed, dir: dir, links: map[string]bool{}, eyes: e,
+		stop: make(chan struct{}), done: make(chan struct{}),
 	}
-	if err := w.add(); err != nil {
-		w.fs.Close()
-		return nil, fmt.Errorf("watching %q: %w", dir, err)
+	if err := w.open(); err != nil {
+		e.turn(err)
 	}
 	go w.run()
-	return w, nil
+	return w
+}
+
+// open begins to see, or leaves the watcher blind.
+func (w *watcher) open() (err error) {
+	if w.fs, err = w.eyes.open(); err == nil {
+		err = w.add()
+	} else {
+		w.fs = nil
+	}
+	if err != nil {
+		w.shut()
+		return fmt.Errorf("watching %q: %w", w.dir, err)
+	}
+	return nil
+}
+
+// shut does not wait: where no epoll watch was left for the inotify instance, its reader sits in read(2).
+func (w *watcher) shut() {
+	if w.fs != nil {
+		go w.fs.Close()
+		w.fs = nil
+	}
 }
 
 func (w *watcher) close() {
-	w.fs.Close()
+	close(w.stop)
 	<-w.done
 }
 
@@ -148,35 +180,62 @@ func (w *watcher) addTarget() {
 // run turns events into one message once they have settled.
 func (w *watcher) run() {
 	defer close(w.done)
+	defer w.shut()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	var first time.Time // of the events that have not been told yet
 	for {
-		select {
-		case e, ok := <-w.fs.Events:
-			if !ok {
+		if w.fs == nil {
+			if !w.reopened() {
 				return
 			}
+			first = time.Time{}
+			timer.Stop()
+			w.tell()
+		}
+		select {
+		case <-w.stop:
+			return
+		case e := <-w.fs.Events:
 			if !w.concerns(e.Name) {
 				continue
 			}
-		case _, ok := <-w.fs.Errors: // an overflow: something changed
-			if !ok {
-				return
-			}
+		case <-w.fs.Errors: // an overflow: something changed
 		case <-timer.C:
 			first = time.Time{}
-			_ = w.add()
-			select {
-			case w.changed <- struct{}{}:
-			default: // told already and not yet looked at
+			if err := w.add(); err != nil {
+				w.eyes.turn(fmt.Errorf("watching %q: %w", w.dir, err))
+				w.shut()
 			}
+			w.tell()
 			continue
 		}
 		if first.IsZero() {
 			first = time.Now()
 		}
 		timer.Reset(min(settle, time.Until(first.Add(atMost))))
+	}
+}
+
+// reopened tries until the watcher sees again; false: it is to stop.
+func (w *watcher) reopened() bool {
+	for {
+		select {
+		case <-w.eyes.after(reopen):
+			if w.open() == nil {
+				w.eyes.turn(nil)
+				return true
+			}
+		case <-w.stop:
+			return false
+		}
+	}
+}
+
+func (w *watcher) tell() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // told already and not yet looked at
 	}
 }
 

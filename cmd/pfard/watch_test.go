@@ -1,11 +1,16 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 )
 
 // Every way in which editors and tools write files, as one action, leads to one look at the directory, and soon.
@@ -60,10 +65,7 @@ func TestWatch(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "mcp.d")
 			sh("mkdir mcp.d outside; cd mcp.d; echo old > a.hcl; mkdir ..one ..two; echo 1 > ..one/c.hcl; echo 2 > ..two/c.hcl; ln -s ..one ..data; ln -s ..data/c.hcl c.hcl; echo > ../outside/l.hcl; ln -s ../outside/l.hcl l.hcl")(t, filepath.Dir(dir))
-			w, err := watch(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := watch(dir, func(blind error) { t.Error(blind) })
 			defer w.close()
 			began := time.Now()
 			action(t, dir)
@@ -90,10 +92,7 @@ func TestWatch(t *testing.T) {
 
 func TestWatchIsNotPutOffForEver(t *testing.T) {
 	dir := t.TempDir()
-	w, err := watch(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := watch(dir, func(blind error) { t.Error(blind) })
 	defer w.close()
 	stop := time.After(3 * atMost)
 	for {
@@ -115,10 +114,7 @@ func TestWatchLeavesTheNeighboursOut(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w, err := watch(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := watch(dir, func(blind error) { t.Error(blind) })
 	defer w.close()
 	if err := os.WriteFile(filepath.Dir(dir)+"/other", nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -135,10 +131,7 @@ func TestWatchOfWhatIsNotThere(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "a", "b", "policies.d")
 	changed := make(chan struct{}, 1)
-	w, err := watchTo(dir, changed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := watchTo(dir, changed, openEyes(func(blind error) { t.Error(blind) }))
 	defer w.close()
 	told := func(want bool, what string, do func() error) {
 		t.Helper()
@@ -171,4 +164,46 @@ func TestWatchOfWhatIsNotThere(t *testing.T) {
 	})
 	told(true, "a file in it", func() error { return os.WriteFile(filepath.Join(dir, "y.hcl"), []byte("#"), 0o600) })
 	told(false, "something above it", func() error { return os.Mkdir(filepath.Join(base, "later"), 0o700) })
+}
+
+// TestWatchWithoutInotify: other programs of this user can hold all of its inotify instances. The watcher tells so, tries
+// again, and has the directory looked at when it sees: what changed meanwhile it does not know.
+func TestWatchWithoutInotify(t *testing.T) {
+	dir := t.TempDir()
+	turns, clock := make(chan error, 8), make(chan time.Time)
+	taken := 2 // tries that find no instance
+	w := watchTo(dir, make(chan struct{}, 1), eyes{
+		open: func() (*fsnotify.Watcher, error) {
+			if taken--; taken >= 0 {
+				return nil, os.NewSyscallError("inotify_init1", unix.EMFILE)
+			}
+			return fsnotify.NewWatcher()
+		},
+		after: func(time.Duration) <-chan time.Time { return clock },
+		turn:  func(blind error) { turns <- blind },
+	})
+	defer w.close()
+	if err := <-turns; !errors.Is(err, unix.EMFILE) || !strings.Contains(err.Error(), dir) {
+		t.Fatalf("turned with %v, want EMFILE and the directory", err)
+	}
+	clock <- time.Time{} // in vain
+	clock <- time.Time{}
+	if err := <-turns; err != nil {
+		t.Fatalf("turned with %v, want nil: it sees", err)
+	}
+	<-w.changed
+	if err := os.WriteFile(filepath.Join(dir, "a.hcl"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-w.changed
+}
+
+// TestBlindWatcherStops: one that never sees ends when it is told.
+func TestBlindWatcherStops(t *testing.T) {
+	w := watchTo(t.TempDir(), make(chan struct{}, 1), eyes{
+		open:  func() (*fsnotify.Watcher, error) { return nil, unix.EMFILE },
+		after: func(time.Duration) <-chan time.Time { return nil },
+		turn:  func(error) {},
+	})
+	w.close()
 }

@@ -83,6 +83,36 @@ func TestServiceExitCodes(t *testing.T) {
 	}
 }
 
+// TestServiceStartsAgain: what a process needs another one of the same user may hold for a while. No service is given up
+// for that, unless it is never to start again.
+func TestServiceStartsAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		restart func(int) (time.Duration, bool)
+		want    []event
+	}{
+		"launcher": {onFailure, []event{{autoRestart, notStarted}, {activating, 0}, {inactive, 0}}},
+		"gateway":  {new(impatience).again, []event{{autoRestart, notStarted}, {activating, 0}, {autoRestart, 0}}},
+		"session":  {never, []event{{failed, notStarted}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, events, _ := shell(t, "exit 0", nil)
+			good, tries := s.prepare, 0
+			s.restart = c.restart
+			s.prepare = func() (spec, error) {
+				if tries++; tries == 1 {
+					return spec{}, unix.ENOSPC
+				}
+				return good()
+			}
+			s.start()
+			for _, e := range c.want {
+				wait(t, events, e)
+			}
+			s.stop()
+		})
+	}
+}
+
 func TestServiceStop(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string

@@ -315,6 +315,8 @@ func (s *server) ended(p phase, code int) {
 	switch {
 	case p == inactive:
 		u.State, u.Detail = units.StateStopped, "stopped"
+	case code == notStarted && p == autoRestart:
+		u.State, u.Detail = units.StateBackOff, "the launcher could not be started, trying again; pfard's log says why"
 	case p == failed && u.State != units.StateFailed:
 		u.State, u.Detail = units.StateFailed, fmt.Sprintf("the launcher ended with status %d; see its log", code)
 	case p == autoRestart && code == units.ExitGateway: // no fault of the server's: it is on its way

@@ -27,21 +27,25 @@ const (
 
 // service keeps one process running, as systemd does with Type=notify and Restart=on-failure.
 type service struct {
-	name    string
-	dirs    dirs
-	log     *slog.Logger
-	prepare func() (spec, error)                 // called for each start; descriptors are made anew
-	notice  func(notification)                   // called for each message of the main process or what it forked
-	changed func(p phase, m *process, code int)  // called after each change, from a goroutine of the service
-	restart func(code int) (time.Duration, bool) // whether to start again after this exit code, and when
-	timeout time.Duration                        // from SIGTERM to SIGKILL
-	store   *store                               // what its process may keep for the next one; nil: nothing
-	served  time.Time                            // when a process has ended that was ready, or the first was started
+	name      string
+	dirs      dirs
+	log       *slog.Logger
+	prepare   func() (spec, error)                 // called for each start; descriptors are made anew
+	notice    func(notification)                   // called for each message of the main process or what it forked
+	changed   func(p phase, m *process, code int)  // called after each change, from a goroutine of the service
+	restart   func(code int) (time.Duration, bool) // whether to start again after this exit code, and when
+	timeout   time.Duration                        // from SIGTERM to SIGKILL
+	store     *store                               // what its process may keep for the next one; nil: nothing
+	unstarted bool                                 // the last process could not be started
+	served    time.Time                            // when a process has ended that was ready, or the first was started
 
 	stopOnce sync.Once
 	stopping chan struct{}
 	done     chan struct{}
 }
+
+// notStarted is in place of the exit code of a process that could not be started.
+const notStarted = -2
 
 // onFailure restarts after any exit but 0 and ExitDisabled; a fault of the gateway's costs no waiting.
 func onFailure(code int) (time.Duration, bool) {
@@ -76,11 +80,14 @@ func (s *service) stop() {
 // once runs one process from start to end and reports whether to run another.
 func (s *service) once() bool {
 	p, socket, err := s.spawn()
-	if err != nil {
-		s.log.Error("starting "+s.name, "error", err)
-		s.changed(failed, nil, -1)
-		return false
+	if err != nil { // for want of what other processes of this user hold, and may give back
+		if !s.unstarted {
+			s.log.Error("starting "+s.name, "error", err)
+		}
+		s.unstarted = true
+		return s.after(notStarted, false)
 	}
+	s.unstarted = false
 	s.changed(activating, p, 0)
 	messages, ready := make(chan struct{}), false
 	go func() {
@@ -116,6 +123,7 @@ func (s *service) spawn() (*process, *notifySocket, error) {
 	sp.name, sp.notify = s.name, s.dirs.notify(s.name)
 	socket, err := listenNotify(sp.notify, sp.user)
 	if err != nil {
+		sp.close()
 		return nil, nil, err
 	}
 	if s.store != nil {
@@ -123,9 +131,7 @@ func (s *service) spawn() (*process, *notifySocket, error) {
 		kept, err := s.store.descriptors()
 		if err != nil {
 			socket.close()
-			for _, d := range sp.descriptors {
-				d.file.Close()
-			}
+			sp.close()
 			return nil, nil, err
 		}
 		sp.descriptors = append(sp.descriptors, kept...)

@@ -41,6 +41,13 @@ type spec struct {
 	notify      string // NOTIFY_SOCKET
 }
 
+// close closes the descriptors, which a process that runs has copies of.
+func (s spec) close() {
+	for _, d := range s.descriptors {
+		d.file.Close()
+	}
+}
+
 // process is a spec that runs.
 type process struct {
 	pid    int
@@ -51,11 +58,7 @@ type process struct {
 
 // spawn starts the process and closes its descriptors here, whether it worked or not.
 func spawn(s spec, credentialsDir string) (*process, error) {
-	defer func() {
-		for _, d := range s.descriptors {
-			d.file.Close()
-		}
-	}()
+	defer s.close()
 	if err := writeCredentials(credentialsDir, s.credentials, s.user); err != nil {
 		return nil, err
 	}

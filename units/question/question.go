@@ -66,7 +66,7 @@ func (s Server) Serve(ctx context.Context, l *net.UnixListener) error {
 		err := l.SetDeadline(time.Now().Add(cmp.Or(s.Idle, idleTime)))
 		var conn *net.UnixConn
 		if err == nil {
-			conn, err = l.AcceptUnix()
+			conn, err = units.Accept(ctx, l.AcceptUnix, s.Failed)
 		}
 		if err == nil {
 			go func() {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
@@ -28,29 +26,15 @@ var (
 // exitGrace is how long a launcher may take to notice that its server ended, before it is told that stdout closed.
 const exitGrace = 2 * time.Second
 
-// acceptPause is how long a launcher waits that nothing is left for, before it is looked at again.
-const acceptPause = time.Second
-
 // Serve takes servers over from launchers until the listener is closed or ctx ends.
 func (r *Registry) Serve(ctx context.Context, l *net.UnixListener) error {
-	for warned := false; ; {
-		c, err := l.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
+	for {
+		c, err := units.Accept(ctx, l.AcceptUnix, func(err error) {
+			r.log.Warn("accepting launchers, trying again until there is room", "error", err.Error())
+		})
+		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil && err != nil {
 			return nil
 		}
-		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) { // of many servers some will go
-			if !warned {
-				r.log.Warn("accepting launchers, again and again until there is room", "error", err.Error())
-			}
-			warned = true
-			select {
-			case <-time.After(acceptPause):
-			case <-ctx.Done():
-				return nil
-			}
-			continue
-		}
-		warned = false
 		if err != nil {
 			return fmt.Errorf("accepting launchers: %w", err)
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/pfar/pfar/units"
 )
 
 // maxScrapers bounds the connections of the metrics listener, which anybody on this machine may open.
@@ -34,7 +36,10 @@ func (t *Telemetry) ServeMetrics(l *net.TCPListener) (*http.Server, error) {
 		DisableGeneralOptionsHandler: true,
 	}
 	go func() {
-		if err := s.Serve(netutil.LimitListener(l, maxScrapers)); err != nil && err != http.ErrServerClosed {
+		patient := units.PatientListener{Listener: l, Warn: func(err error) {
+			t.log.Warn("accepting scrapers, trying again", "error", err.Error())
+		}}
+		if err := s.Serve(netutil.LimitListener(patient, maxScrapers)); err != nil && err != http.ErrServerClosed {
 			t.log.Warn("serving metrics, ignoring", "error", err.Error())
 		}
 	}()

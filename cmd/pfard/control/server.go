@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/pfar/pfar/units"
 )
 
 const (
@@ -20,7 +20,6 @@ const (
 	maxGuest       = 4 << 10          // bytes of a guest's, who brings no secrets
 	requestTimeout = 10 * time.Second // a peer that connects and says nothing holds nothing
 	writeTimeout   = 10 * time.Second // nor does one that does not read
-	acceptPause    = 100 * time.Millisecond
 )
 
 // Answer carries out one request of a peer that may ask. It calls send for each response; an error becomes the last
@@ -63,18 +62,11 @@ func (s *server) serve(ctx context.Context, listener *net.UnixListener) error {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { listener.Close() })()
 	for {
-		c, err := listener.AcceptUnix()
+		c, err := units.Accept(ctx, listener.AcceptUnix, func(error) {})
+		if ctx.Err() != nil && err != nil {
+			return nil
+		}
 		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) { // many processes take many descriptors; some will go
-				select {
-				case <-time.After(acceptPause):
-				case <-ctx.Done():
-				}
-				continue
-			}
 			return fmt.Errorf("accepting on the control socket: %w", err)
 		}
 		answers.Go(func() {
