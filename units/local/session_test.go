@@ -332,7 +332,7 @@ func TestSessionsDoNotFillTheLog(t *testing.T) {
 	if st, err := os.Stat(f.Log("e")); err != nil || st.Size() >= units.LogSegment {
 		t.Errorf("the log was not rotated: %v, %v", st, err)
 	}
-	if st, err := os.Stat(f.Log("e") + ".1"); err != nil || st.Size() != units.LogSegment {
+	if st, err := os.Stat(f.Log("e") + ".1"); err != nil || st.Size() < units.LogSegment { // the gateway writes to it as well
 		t.Errorf("the old log: %v, %v", st, err)
 	}
 }
@@ -350,7 +350,7 @@ func TestTheGatewayDoesNotFillTheLog(t *testing.T) {
 			t.Errorf("%s: %v, %v", vars, st.Size(), err)
 		}
 	}
-	if st, err := os.Stat(path + ".1"); err != nil || st.Size() != units.LogSegment {
+	if st, err := os.Stat(path + ".1"); err != nil || st.Size() < units.LogSegment { // the gateway writes to it as well
 		t.Errorf("the old log: %v, %v", st, err)
 	}
 }
