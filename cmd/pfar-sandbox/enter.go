@@ -45,6 +45,11 @@ func becomeBwrap(args []string) error {
 	if err != nil {
 		return fmt.Errorf("reading the number of descriptors: %w", err)
 	}
+	if args[3] != noNetwork {
+		if err := boundCounts(); err != nil {
+			return err
+		}
+	}
 	sockets, err := prepareNetwork(args[3])
 	if err != nil {
 		return err
@@ -86,6 +91,11 @@ func dropPrivileges(tasks uint64) error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clearing ambient capabilities: %w", err)
 	}
+	var had unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &had); err != nil {
+		return fmt.Errorf("reading RLIMIT_NOFILE: %w", err)
+	}
+	descriptors := had.Max
 	limits := []struct {
 		name     string
 		resource int
@@ -94,7 +104,9 @@ func dropPrivileges(tasks uint64) error {
 		// Counted per user namespace since Linux 5.14, so it holds a fork bomb even where there is no cgroup to
 		// (RX fork-bomb); the launcher's own user is not affected.
 		{"RLIMIT_NPROC", unix.RLIMIT_NPROC, tasks},
-		{"RLIMIT_NOFILE", unix.RLIMIT_NOFILE, 4096},
+		// Half of what its launcher may have: descriptors in flight on Unix sockets are counted by user, and held against
+		// the limit of who sends (unix(7), ETOOMANYREFS). The server's sends fail before pfar's do.
+		{"RLIMIT_NOFILE", unix.RLIMIT_NOFILE, min(4096, descriptors/2)},
 	}
 	for _, l := range limits {
 		var had unix.Rlimit

@@ -17,10 +17,13 @@ type network struct {
 	literals []egress.Endpoint // declared addresses
 }
 
+// noNetwork is a network in JSON that needs nothing.
+const noNetwork = "null"
+
 // MarshalJSON writes null for a namespace that needs nothing.
 func (n network) MarshalJSON() ([]byte, error) {
 	if !n.own {
-		return []byte("null"), nil
+		return []byte(noNetwork), nil
 	}
 	return json.Marshal(egress.Policy{Endpoints: n.literals})
 }
@@ -30,7 +33,7 @@ func (n network) MarshalJSON() ([]byte, error) {
 //
 // The ruleset is there before the first socket: nothing is ever open that it does not know of.
 func prepareNetwork(text string) ([]*os.File, error) {
-	if text == "null" {
+	if text == noNetwork {
 		return nil, nil
 	}
 	var policy egress.Policy

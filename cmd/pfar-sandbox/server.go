@@ -142,8 +142,8 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, d *descriptors
 	}
 	if n.own {
 		v.cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
-		// For the ruleset, and for the resolver's port; enter gives them up.
-		v.cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE}
+		// For the ruleset, for the resolver's port and for boundCounts; enter gives them up.
+		v.cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_RESOURCE}
 	}
 	if err := whileDumpable(v.cmd.Start); err != nil {
 		return noNamespaces(err)

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// takes prints how many inotify instances a program gets, and how many descriptors it may have open.
+const takes = `python3 -c '
+import ctypes, resource
+libc, n = ctypes.CDLL(None), 0
+while libc.inotify_init() >= 0: n += 1
+print(n, resource.getrlimit(resource.RLIMIT_NOFILE)[1], flush=True)
+'; cat`
+
+// TestServerTakesAPart: pfar of an ordinary user runs as the same user as its servers, and needs some of what is counted by
+// user as well.
+func TestServerTakesAPart(t *testing.T) {
+	const files = "/proc/sys/fs/inotify/max_user_instances"
+	b, err := os.ReadFile(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, limit := range map[string]uint64{"plenty of descriptors": 10_000, "few descriptors": 1024} {
+		t.Run(name, func(t *testing.T) {
+			r := beginIn(t, script(takes), nil, func(cmd *exec.Cmd, log *os.File) {
+				cmd.Stdout, cmd.Stderr = log, log
+				cmd.Path, cmd.Args = "/usr/bin/prlimit", []string{"prlimit", fmt.Sprintf("--nofile=%d:%d", limit, limit), program}
+			})
+			r.hello()
+			out := bufio.NewScanner(r.stdout)
+			out.Scan()
+			got := strings.Fields(out.Text())
+			if len(got) != 2 {
+				t.Fatalf("got %q\n%s", out.Text(), r.logged())
+			}
+			if n, _ := strconv.Atoi(got[0]); n == 0 || n > all/share {
+				t.Errorf("a server got %d inotify instances of its user's %d", n, all)
+			}
+			if want := strconv.FormatUint(min(4096, limit/2), 10); got[1] != want {
+				t.Errorf("a server may have %s descriptors, want %s: less than pfar", got[1], want)
+			}
+			r.cmd.Process.Signal(unix.SIGTERM)
+		})
+	}
+}
