@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -9,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
+
+	"github.com/pfar/pfar/units"
 )
 
 // maxConnections is the most that one of the clients' listeners may have at once.

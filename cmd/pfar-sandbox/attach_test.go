@@ -28,6 +28,7 @@ type pfard struct {
 	listener *net.UnixListener
 	welcome  attach.Message // sent with the gateway's connection, if it is a welcome for the first time
 	place    func() *attach.Message
+	placing  int // the process that place is called for
 	search   attach.Searcher
 	oom      bool
 	gateway  func() *os.File
@@ -81,6 +82,11 @@ func asIs(text []byte, _ bool) ([]byte, attach.Found) { return text, attach.Foun
 // localPfard is the launcher's end of a conversation with one that has forked it.
 func localPfard(t *testing.T) *os.File {
 	t.Helper()
+	return localPfardOf(t, &pfard{t: t, place: held, search: asIs})
+}
+
+func localPfardOf(t *testing.T, p *pfard) *os.File {
+	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +95,6 @@ func localPfard(t *testing.T) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pfard{t: t, place: held, search: asIs}
 	var served sync.WaitGroup
 	served.Go(func() { p.serve(c) })
 	t.Cleanup(func() { c.Close(); served.Wait() })
@@ -123,6 +128,7 @@ func (p *pfard) serve(c *attach.Conn) {
 			}
 			err = c.Send(p.welcome, hand...)
 		case m.Place != nil:
+			p.placing = m.Place.PID
 			if answer := p.place(); answer != nil {
 				err = c.Send(*answer)
 			} else {

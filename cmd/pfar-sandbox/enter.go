@@ -23,7 +23,7 @@ const (
 	fdFirst  = 5
 )
 
-// enter runs as `pfar-sandbox enter BWRAP TASKS FDS NETWORK COMMAND [ARG...]`. bwrap takes its options by descriptor, but
+// enter runs as `pfar-sandbox enter BWRAP TASKS FDS NETWORK IDS COMMAND [ARG...]`. bwrap takes its options by descriptor, but
 // not the command, which holds nothing that is secret.
 func enter(args []string) {
 	err := becomeBwrap(args)
@@ -34,8 +34,8 @@ func enter(args []string) {
 
 // becomeBwrap returns only if it could not.
 func becomeBwrap(args []string) error {
-	if len(args) < 5 {
-		return fmt.Errorf("entering the namespaces: want BWRAP, TASKS, FDS, NETWORK and COMMAND, got %d arguments", len(args))
+	if len(args) < 6 {
+		return fmt.Errorf("entering the namespaces: want BWRAP, TASKS, FDS, NETWORK, IDS and COMMAND, got %d arguments", len(args))
 	}
 	tasks, err := strconv.ParseUint(args[1], 10, 31)
 	if err != nil {
@@ -44,6 +44,13 @@ func becomeBwrap(args []string) error {
 	fds, err := strconv.ParseUint(args[2], 10, 16)
 	if err != nil {
 		return fmt.Errorf("reading the number of descriptors: %w", err)
+	}
+	var as ids
+	if err := as.UnmarshalText([]byte(args[4])); err != nil {
+		return err
+	}
+	if err := as.become(); err != nil {
+		return err
 	}
 	if args[3] != noNetwork {
 		if err := boundCounts(); err != nil {
@@ -65,7 +72,7 @@ func becomeBwrap(args []string) error {
 	if err := unix.CloseRange(fdFirst+uint(fds), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("closing inherited descriptors: %w", err)
 	}
-	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[4:]...) // SBX-19
+	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[5:]...) // SBX-19
 	err = unix.Exec(args[0], argv, nil)
 	return fmt.Errorf("executing %q: %w", args[0], err)
 }

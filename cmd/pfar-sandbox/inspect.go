@@ -92,7 +92,7 @@ func inspectors(ctx context.Context, args []string) error {
 func (i *examiner) fork() {
 	runtime.LockOSThread()
 	for f := range i.forks {
-		s, err := start(i.bwrap, i.Sandbox, i.network, units.Secrets{})
+		s, err := start(i.bwrap, i.Sandbox, i.network, ids{}, units.Secrets{})
 		f.done <- started{s, err}
 	}
 }

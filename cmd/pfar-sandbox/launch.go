@@ -46,6 +46,7 @@ type launcher struct {
 	log     *stderrLog
 	gateway *handover.Conn
 	pfard   *attachment
+	as      ids
 	shared  bool // the network namespace is the unit's: it is there, with its sockets and its ruleset
 	history history
 	ready   time.Time   // when the tools were first served; zero: never
@@ -77,7 +78,7 @@ func launch(ctx context.Context, o options) (int, error) {
 		return l.cannotStart(fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err))
 	}
 	l.state(units.StateStarting, "starting")
-	s, err := start(bwrap, l.plan.Sandbox, l.network(), secrets)
+	s, err := start(bwrap, l.plan.Sandbox, l.network(), l.as, secrets)
 	if err != nil {
 		return l.cannotStart(err)
 	}
@@ -107,7 +108,7 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 	if err != nil {
 		return nil, none, err
 	}
-	l := &launcher{runtime: os.Getenv("RUNTIME_DIRECTORY"), log: newStderrLog(), shared: o.shared}
+	l := &launcher{runtime: os.Getenv("RUNTIME_DIRECTORY"), log: newStderrLog(), as: o.as, shared: o.shared}
 	if err := json.Unmarshal(raw, &l.plan); err != nil {
 		return nil, none, fmt.Errorf("reading the plan: %w", err)
 	}
@@ -247,12 +248,20 @@ func (l *launcher) backOff(ctx context.Context) error {
 // connect gives the server its cgroup, its way out and its client, and then lets it run.
 func (l *launcher) connect(s *server) error {
 	placed := make(chan error, 1)
-	go func() { placed <- l.place(s.cmd.Process.Pid) }() // while the process prepares its network
+	go func() { // while the process prepares its network, unless it waits for its ids
+		err := l.place(s.cmd.Process.Pid)
+		if err == nil {
+			s.mapped()
+		} else {
+			_ = s.cmd.Process.Kill() // or it would wait for ever
+		}
+		placed <- err
+	}()
 	sockets, err := s.sockets()
 	if err == nil && len(sockets) > 0 {
 		err = l.sendSockets(sockets)
 	}
-	if perr := <-placed; err == nil {
+	if perr := <-placed; perr != nil {
 		err = perr
 	}
 	if err != nil {

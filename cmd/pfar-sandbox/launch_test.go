@@ -162,7 +162,10 @@ func beginIn(t *testing.T, s sandbox.Sandbox, prepare func(runtime string), outp
 	}
 	defer unix.Close(leak)
 	if len(args) == 0 {
-		r.cmd.ExtraFiles = []*os.File{theirs, localPfard(t)}
+		if r.cmd.ExtraFiles == nil {
+			r.cmd.ExtraFiles = []*os.File{localPfard(t)}
+		}
+		r.cmd.ExtraFiles = append([]*os.File{theirs}, r.cmd.ExtraFiles...)
 	} else {
 		r.cmd.Env = append(r.cmd.Env, "LISTEN_FDS=")
 	}

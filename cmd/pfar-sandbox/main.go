@@ -65,6 +65,7 @@ func main() {
 type options struct {
 	attach string // pfard's socket; "": its connection was passed
 	shared bool   // the server lives in the unit's own network namespace
+	as     ids
 }
 
 func parse(args []string) (options, error) {
@@ -73,11 +74,12 @@ func parse(args []string) (options, error) {
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.attach, "attach", "", "")
 	network := f.String("network", "own", "")
+	f.TextVar(&o.as, "ids", ids{}, "")
 	if err := f.Parse(args); err != nil {
 		return options{}, err
 	}
 	if f.NArg() > 0 || *network != "own" && *network != "unit" {
-		return options{}, fmt.Errorf("want --attach PATH and --network own|unit, got %q", args)
+		return options{}, fmt.Errorf("want --attach PATH, --network own|unit and --ids UID:GID, got %q", args)
 	}
 	o.shared = *network == "unit"
 	return o, nil

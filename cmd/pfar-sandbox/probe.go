@@ -24,7 +24,7 @@ func probe() (time.Duration, error) {
 		return 0, fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
 	}
 	began := time.Now()
-	s, err := start(bwrap, emptySandbox(), network{own: true}, units.Secrets{})
+	s, err := start(bwrap, emptySandbox(), network{own: true}, ids{}, units.Secrets{})
 	if err != nil {
 		return 0, err
 	}

@@ -26,6 +26,7 @@ type server struct {
 	stdout    *os.File // read end; handed to the gateway
 	stderr    *os.File // read end
 	report    *os.File // our end of fdReport
+	as        ids
 	arguments *os.File // write end of fdArgs
 	options   []byte   // bwrap's arguments, with the server's credentials among them
 	set       chan int // process id of the sandbox's pid 1, once; closed if there will be none
@@ -34,7 +35,7 @@ type server struct {
 
 // start makes the server's namespaces with bwrap waiting in them for its arguments: nothing of the server runs yet. It
 // clears the values of the secrets: the only copy that stays is among these arguments, until release.
-func start(bwrap string, s sandbox.Sandbox, n network, secrets units.Secrets) (_ *server, err error) {
+func start(bwrap string, s sandbox.Sandbox, n network, as ids, secrets units.Secrets) (_ *server, err error) {
 	var d descriptors
 	defer d.close() // bwrap has its own
 	defer wipe(secrets)
@@ -60,8 +61,8 @@ func start(bwrap string, s sandbox.Sandbox, n network, secrets units.Secrets) (_
 	if err != nil {
 		return nil, err
 	}
-	v := &server{options: args, set: make(chan int, 1), exited: make(chan error, 1)}
-	if err := v.fork(bwrap, s, n, &d); err != nil {
+	v := &server{options: args, as: as, set: make(chan int, 1), exited: make(chan error, 1)}
+	if err := v.fork(bwrap, s, n, as, &d); err != nil {
 		clear(args)
 		return nil, err
 	}
@@ -78,7 +79,7 @@ func wipe(s units.Secrets) {
 }
 
 // fork starts this binary again as the first process of a user and a network namespace (enter.go).
-func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, d *descriptors) error {
+func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, as ids, d *descriptors) error {
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -109,6 +110,9 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, d *descriptors
 	if err != nil {
 		return err
 	}
+	if err := as.openToAll(stdin, stdout, stderr); err != nil {
+		return err
+	}
 	arguments, err := pipe(&v.arguments, false)
 	if err != nil {
 		return err
@@ -125,25 +129,27 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, d *descriptors
 	if err != nil {
 		return err
 	}
-	enter := []string{enterArg, bwrap, strconv.Itoa(s.Limits.Tasks), strconv.Itoa(len(d.files)), string(network), s.Command}
+	text, err := as.MarshalText()
+	if err != nil {
+		return err
+	}
+	enter := []string{enterArg, bwrap, strconv.Itoa(s.Limits.Tasks), strconv.Itoa(len(d.files)), string(network), string(text), s.Command}
 	v.cmd = exec.Command("/proc/self/exe", append(enter, s.Args...)...)
 	v.cmd.Env = []string{} // nothing of ours, not even to bwrap (SB-15)
 	v.cmd.Dir = "/"
 	v.cmd.Stdin, v.cmd.Stdout, v.cmd.Stderr = stdin, stdout, stderr
 	v.cmd.ExtraFiles = append([]*os.File{report, arguments}, d.files...)
-	uid, gid := os.Getuid(), os.Getgid()
+	users, groups, capabilities := as.namespace()
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWUSER,
-		// Our own id onto itself: all that an unprivileged process may map (user_namespaces(7)).
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
-		Pdeathsig:   unix.SIGKILL, // until bwrap's --die-with-parent takes over
-		Setpgid:     true,         // a Ctrl-C in pfar's terminal is for pfar to act on
+		Cloneflags:  unix.CLONE_NEWUSER,
+		UidMappings: users, GidMappings: groups, AmbientCaps: capabilities,
+		Pdeathsig: unix.SIGKILL, // until bwrap's --die-with-parent takes over
+		Setpgid:   true,         // a Ctrl-C in pfar's terminal is for pfar to act on
 	}
 	if n.own {
 		v.cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
 		// For the ruleset, for the resolver's port and for boundCounts; enter gives them up.
-		v.cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_RESOURCE}
+		v.cmd.SysProcAttr.AmbientCaps = append(capabilities, unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_RESOURCE)
 	}
 	if err := whileDumpable(v.cmd.Start); err != nil {
 		return noNamespaces(err)

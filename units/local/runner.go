@@ -45,6 +45,7 @@ type Runner struct {
 	cfg   Config
 	dirs  dirs
 	users *users
+	subs  *subordinates // nil: servers run as this process does, or as root's users
 
 	mu          sync.Mutex
 	servers     map[string]*server // by instance
@@ -61,6 +62,13 @@ func New(cfg Config) (*Runner, error) {
 	r := &Runner{cfg: cfg, dirs: dirs{cfg.Run, cfg.State}, users: newUsers(), servers: map[string]*server{}, examiners: map[string]*examiner{}}
 	if err := r.dirs.make(); err != nil {
 		return nil, err
+	}
+	if os.Getuid() != 0 {
+		var err error
+		if r.subs, err = findSubordinates(); err != nil {
+			cfg.Log.Info("servers run as this user", "why", err.Error())
+			r.subs = nil
+		}
 	}
 	r.forgetSessions()
 	if err := r.startGateway(); err != nil {
@@ -149,6 +157,9 @@ func (r *Runner) Forget(name string) {
 }
 
 func (r *Runner) forget(name string) {
+	if r.subs != nil {
+		r.subs.release(name)
+	}
 	for _, unit := range []string{launcherName(name), bridgeName(name)} {
 		r.users.release(unit)
 		for _, dir := range []string{r.dirs.runtime(unit), r.dirs.binds(unit)} {

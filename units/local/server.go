@@ -29,7 +29,8 @@ type server struct {
 	credentials map[string][]byte // also the plan
 	user        identity          // of the launcher and the sandboxed process
 	bridgeUser  identity
-	argv        string // the launcher's program
+	inside      subordinate // of the sandboxed process alone; zero: it runs as its launcher does
+	argv        string      // the launcher's program
 	binds       []bind
 	launcher    *service
 	monitor     *os.File // listener for those who watch the bridge
@@ -55,7 +56,12 @@ func (r *Runner) newServer(name string, p generator.Plan, given units.Secrets) (
 	if s.bridgeUser, err = r.users.acquire(bridgeName(name)); err != nil {
 		return nil, err
 	}
-	s.update = Update{Server: p.Name, Session: session, State: units.StateStarting, UID: s.user.uid()}
+	if r.subs != nil && asOthers(p) {
+		if s.inside, err = r.subs.acquire(name); err != nil {
+			return nil, err
+		}
+	}
+	s.update = Update{Server: p.Name, Session: session, State: units.StateStarting, UID: s.uid()}
 	if err := s.makeHome(); err != nil {
 		return nil, err
 	}
@@ -86,6 +92,22 @@ func (r *Runner) newServer(name string, p generator.Plan, given units.Secrets) (
 		s.rotateLog() // none of many short sessions writes enough to ask for it
 	}
 	return s, nil
+}
+
+// uid returns the user id of the sandboxed process on the host.
+func (s *server) uid() int {
+	if s.inside != (subordinate{}) {
+		return s.inside.uid
+	}
+	return s.user.uid()
+}
+
+// arguments are those of the launcher's command line.
+func (s *server) arguments() []string {
+	if s.inside == (subordinate{}) {
+		return nil
+	}
+	return []string{"--ids", s.inside.String()}
 }
 
 // makeHome makes the private home of a server with state = true, its own from one run to the next.
@@ -183,7 +205,7 @@ func (s *server) prepare() (spec, error) {
 	s.mu.Unlock()
 	go s.place(ours, started)
 	return spec{
-		argv: []string{s.argv}, user: s.user, credentials: s.credentials,
+		argv: append([]string{s.argv}, s.arguments()...), user: s.user, credentials: s.credentials,
 		descriptors: []descriptor{{units.FDGateway, gateway}, {units.FDPfard, theirs}},
 		runtimeDir:  s.r.dirs.runtime(launcherName(s.name)), binds: s.binds, log: s.r.dirs.log(s.plan.Name),
 	}, nil
@@ -235,7 +257,11 @@ func (s *server) placeProcess(pid int) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return s.r.cfg.Limits.Place(ctx, s.name, pid, s.plan.Sandbox.Limits)
+	how, err := s.r.cfg.Limits.Place(ctx, s.name, pid, s.plan.Sandbox.Limits)
+	if err == nil && s.inside != (subordinate{}) {
+		err = s.inside.assign(pid)
+	}
+	return how, err
 }
 
 // ChildOf returns an error unless pid is a child of the launcher's.

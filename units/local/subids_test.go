@@ -1,0 +1,146 @@
+package local
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units"
+)
+
+func testSubordinates(count int) *subordinates {
+	return &subordinates{uids: units.IDRange{First: 100_000, Count: count}, gids: units.IDRange{First: 200_000, Count: count}, used: map[int]string{}}
+}
+
+func TestSubordinatesAreOneServersEach(t *testing.T) {
+	const count = 64
+	s, whose := testSubordinates(count), map[subordinate]string{}
+	for i := range count/2 - 1 {
+		name := fmt.Sprint("s", i)
+		got, err := s.acquire(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other := whose[got]; other != "" || got.uid < 100_000+count/2 || got.uid >= 100_000+count-1 || got.gid-got.uid != 100_000 {
+			t.Errorf("%s has %v, which is %q's or beyond what servers have", name, got, other)
+		}
+		whose[got] = name
+		if again, err := s.acquire(name); err != nil || again != got {
+			t.Errorf("%s has %v and then %v, %v", name, got, again, err)
+		}
+	}
+	if got, err := s.acquire("one more"); err == nil {
+		t.Errorf("one more has %v", got)
+	}
+	s.release("s3")
+	if _, err := s.acquire("one more"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSubordinatesAreMapped: by newuidmap(1) and newgidmap(1), which stand here for themselves.
+func TestSubordinatesAreMapped(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	calls := filepath.Join(dir, "calls")
+	put := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("newuidmap", `echo "uid $*" >> `+calls)
+	put("newgidmap", `echo "gid $*" >> `+calls)
+	if err := (subordinate{100_005, 200_005}).assign(42); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	slices.Sort(lines)
+	if got, want := strings.Join(lines, "|"), "gid 42 200005 200005 1|uid 42 100005 100005 1"; got != want {
+		t.Errorf("called %q, want %q", got, want)
+	}
+	put("newuidmap", `echo "write to uid_map failed" >&2; exit 1`)
+	if err := (subordinate{100_005, 200_005}).assign(42); err == nil || !strings.Contains(err.Error(), "newuidmap: exit status 1: write to uid_map failed") {
+		t.Errorf("got %v", err)
+	}
+	if os.Getuid() != 0 { // the mapping itself is root's here
+		return
+	}
+	if err := testSubordinates(64).try(); err == nil {
+		t.Error("a newuidmap that fails is taken for one that works")
+	}
+}
+
+func TestWhoRunsAsAnother(t *testing.T) {
+	dir := t.TempDir()
+	for path, mode := range map[string]os.FileMode{"open/a": 0o644, "mixed/a": 0o644, "mixed/secret": 0o600, "closed/a": 0o644} {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(dir, "closed"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err == nil && os.Getuid() == 0 { // what is root's is the system's
+			err = os.Chown(path, 1000, 1000)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		kind sandbox.Kind
+		path string
+		want bool
+	}{
+		"the system":                {sandbox.ROBind, "/usr", true},
+		"a program for all":         {sandbox.ROBind, filepath.Join(dir, "open"), true},
+		"a file for all":            {sandbox.ROBind, filepath.Join(dir, "open/a"), true},
+		"a folder with secrets":     {sandbox.ROBind, filepath.Join(dir, "mixed"), false},
+		"a folder for the user":     {sandbox.ROBind, filepath.Join(dir, "closed"), false},
+		"nothing":                   {sandbox.ROBind, filepath.Join(dir, "none"), false},
+		"a folder that it may fill": {sandbox.Bind, filepath.Join(dir, "open"), false},
+	} {
+		p := generator.Plan{Sandbox: sandbox.Sandbox{Mounts: []sandbox.Mount{{Kind: c.kind, Source: c.path}}}}
+		if got := asOthers(p); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestLauncherIsToldTheIDs: the launcher alone stays pfar's user.
+func TestLauncherIsToldTheIDs(t *testing.T) {
+	f := newRunner(t, nil)
+	f.subs = testSubordinates(64)
+	s, err := f.newServer("x", generator.Plan{Name: "x"}, units.Secrets{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.monitor.Close()
+	if got := strings.Join(s.arguments(), " "); got != "--ids "+s.inside.String() || s.inside.uid < 100_000 || s.update.UID != s.inside.uid {
+		t.Errorf("arguments %q, shown as uid %d", got, s.update.UID)
+	}
+	s.plan.Sandbox.Mounts = []sandbox.Mount{{Kind: sandbox.Bind, Source: t.TempDir()}}
+	own, err := f.newServer("y", generator.Plan{Name: "y", Sandbox: s.plan.Sandbox}, units.Secrets{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.monitor.Close()
+	if got := own.arguments(); len(got) > 0 {
+		t.Errorf("a server that writes to a folder of the user's is started with %q", got)
+	}
+}
