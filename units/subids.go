@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// LeastSubordinates is what a range has to have: podman(1) and the like take ids from its beginning.
+const LeastSubordinates = 4096
+
 // IDRange is a range of subordinate user or group ids (subuid(5)). The zero value has none.
 type IDRange struct{ First, Count int }
 

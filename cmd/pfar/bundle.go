@@ -42,6 +42,7 @@ func (o openers) check() error {
 
 func (c *cli) exportCommand() *cobra.Command {
 	var o openers
+	var replace bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "export FILE [KEY...]", Short: "Write secrets to an encrypted file", Long: exportHelp, Args: someFile,
 		Example: example("pfar vault export secrets.age", "pfar vault export - notion_token --recipient age1... | ssh host pfar vault import - --identity key.txt"),
@@ -52,10 +53,11 @@ func (c *cli) exportCommand() *cobra.Command {
 			return offer(c.offeredKeys)(cmd, args, toComplete)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.vaultExport(cmd.Context(), args[0], args[1:], o)
+			return c.vaultExport(cmd.Context(), args[0], args[1:], o, replace)
 		},
 	})
 	o.flags(cmd, "recipient", "encrypt to the age `RECIPIENT` instead of with a passphrase; can be given more than once")
+	cmd.Flags().BoolVar(&replace, "replace", false, "replace FILE if it exists")
 	return cmd
 }
 
@@ -82,11 +84,11 @@ func (c *cli) importCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) vaultExport(ctx context.Context, file string, keys []string, o openers) error {
+func (c *cli) vaultExport(ctx context.Context, file string, keys []string, o openers, replace bool) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if err := writable(file); err != nil {
+	if err := writable(file, replace); err != nil {
 		return err
 	}
 	to, err := c.recipients(ctx, o)
@@ -122,13 +124,20 @@ func (c *cli) vaultExport(ctx context.Context, file string, keys []string, o ope
 	return nil
 }
 
-// writable refuses a path at which there is something else than a file, before any question is asked.
-func writable(file string) error {
+// writable refuses a path at which there is something, before any question is asked: it may be the only copy of other
+// secrets. With replace a file may be there, and nothing else.
+func writable(file string, replace bool) error {
 	if file == "-" {
 		return nil
 	}
-	if st, err := os.Lstat(file); err == nil && !st.Mode().IsRegular() {
+	st, err := os.Lstat(file)
+	switch {
+	case err != nil: // it is not there, or writing it says why not
+		return nil
+	case !st.Mode().IsRegular():
 		return usage("%q is no file (%v)", file, st.Mode()).withHint("name a new file, or - for standard output")
+	case !replace:
+		return usage("%q exists", file).withHint("name a new file, or --replace this one")
 	}
 	return nil
 }

@@ -95,6 +95,8 @@ func TestExportsAndImportsThatAreRefused(t *testing.T) {
 		{"export x --passphrase-file " + words, exitUsage, "fewer than 10 bytes"},
 		{"export " + filepath.Join(dir, "link") + " --recipient " + me, exitUsage, "is no file"},
 		{"export " + dir + " --recipient " + me, exitUsage, "is no file"},
+		{"export " + dir + " --replace --recipient " + me, exitUsage, "is no file"},
+		{"export " + words + " --recipient " + me, exitUsage, "exists\nhint: name a new file, or --replace"},
 		{"export " + filepath.Join(dir, "none", "x") + " --recipient " + me, exitFailed, "no such file"},
 		{"export x ghost --recipient " + me, exitNoSuch, "not in the vault"},
 		{"import " + filepath.Join(dir, "none") + " --identity " + mine, exitFailed, "no such file"},
@@ -141,7 +143,7 @@ func TestExportAndImport(t *testing.T) {
 	if err := os.Chmod(sealed, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, complaint := b.exec(t, "", "export", sealed, "--recipient", me, "--recipient", another); code != 0 {
+	if code, _, complaint := b.exec(t, "", "export", sealed, "--replace", "--recipient", me, "--recipient", another); code != 0 {
 		t.Fatal(complaint)
 	}
 	if st, err := os.Stat(sealed); err != nil || st.Mode() != 0o600 {

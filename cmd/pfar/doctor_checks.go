@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/units"
 )
 
 // minimumBubblewrap has --disable-userns; --bind-fd came with 0.10.0, and distributions carry it back as a security fix.
@@ -156,7 +159,30 @@ func (h host) oneUser(context.Context) finding {
 	if h.uid == 0 {
 		return finding{name, pass, "each server and each bridge has one", ""}
 	}
-	return finding{name, warn, fmt.Sprintf("servers and bridges run as you, uid %d: one that got out of its sandbox would be you", h.uid), ""}
+	const shared = "share with you what the kernel counts by user: epoll watches, pages of pipes, descriptors in flight"
+	why := h.subordinates()
+	if why == "" {
+		return finding{name, warn, fmt.Sprintf("under pfar up, servers have ids of /etc/subuid; bridges, units, and servers that need files "+
+			"only you may read or write run as you, uid %d, and %s", h.uid, shared), ""}
+	}
+	return finding{name, warn, fmt.Sprintf("servers and bridges run as you, uid %d: one that got out of its sandbox would be you; all of them %s", h.uid, shared),
+		why + "; then pfar up gives servers ids of their own."}
+}
+
+// subordinates says what to do so that servers get ids of their own; "": nothing.
+func (h host) subordinates() string {
+	for _, program := range []string{"newuidmap", "newgidmap"} {
+		if _, err := h.lookPath(program); err != nil {
+			return program + " is not installed: apt install uidmap"
+		}
+	}
+	for _, file := range []string{"etc/subuid", "etc/subgid"} {
+		text, err := fs.ReadFile(h.fs, file)
+		if err != nil || units.Subordinate(text, h.user, h.uid).Count < units.LeastSubordinates {
+			return fmt.Sprintf("/%s gives you no ids: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 %s (ids that nobody has)", file, cmp.Or(h.user, "NAME"))
+		}
+	}
+	return ""
 }
 
 // hostFirewall tells what holds a bridge beside its own rules.
@@ -259,9 +285,13 @@ func (h host) node(ctx context.Context) finding {
 func (h host) runDirectory(dir string) finding {
 	f := finding{Check: "run directory"}
 	t, err := h.fsType(dir)
+	strange := h.strange(dir)
 	switch {
 	case err != nil:
 		f.Detail = err.Error()
+	case strange != "":
+		f.Detail = strange
+		f.Remedy = fmt.Sprintf("Have its owner remove %s, or set PFAR_RUN_DIR to another directory on a tmpfs. Until then pfar does not start.", dir)
 	case t != unix.TMPFS_MAGIC && t != unix.RAMFS_MAGIC:
 		f.Outcome = warn
 		f.Detail = dir + " is not in memory, and credentials pass through it"
@@ -270,6 +300,24 @@ func (h host) runDirectory(dir string) finding {
 		return finding{f.Check, pass, dir + " is in memory", ""}
 	}
 	return f
+}
+
+// strange says why pfard refuses a run directory that is there already; "" if it does not, or there is none.
+func (h host) strange(dir string) string {
+	st, err := fs.Lstat(h.fs, strings.TrimPrefix(dir, "/"))
+	if err != nil {
+		return ""
+	}
+	if !st.IsDir() {
+		return fmt.Sprintf("%s is not a directory (%v)", dir, st.Mode())
+	}
+	if owner, ok := st.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != h.uid {
+		return fmt.Sprintf("%s belongs to uid %d, not to you, uid %d", dir, owner.Uid, h.uid)
+	}
+	if st.Mode().Perm()&0o022 != 0 {
+		return fmt.Sprintf("others may write to %s (%v)", dir, st.Mode())
+	}
+	return ""
 }
 
 func (h host) port(address string, ours func() bool) finding {

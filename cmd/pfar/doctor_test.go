@@ -89,6 +89,11 @@ func saying(h *host, key, output string) {
 	}
 }
 
+func directory(h *host, name string, perm fs.FileMode, owner uint32) {
+	file(h, name, "")
+	h.fs.(fstest.MapFS)[name] = &fstest.MapFile{Mode: fs.ModeDir | perm, Sys: &syscall.Stat_t{Uid: owner}}
+}
+
 func file(h *host, name, text string) {
 	files := fstest.MapFS{}
 	for k, v := range h.fs.(fstest.MapFS) {
@@ -151,6 +156,17 @@ func TestDoctor(t *testing.T) {
 		{"no nf_tables", func(h *host) { saying(h, "nft list", "!Error: Could not process rule: Operation not supported") }, []string{"nftables warn: Operation not supported|modprobe nf_tables"}},
 		{"cgroup v1", func(h *host) { h.fsType = func(string) (int64, error) { return unix.TMPFS_MAGIC, nil } }, []string{"cgroup limits warn: not cgroup v2|unified_cgroup_hierarchy"}},
 		{"an ordinary user", ordinary, []string{oneUser, unheld}},
+		{"ids of one's own", func(h *host) {
+			ordinary(h)
+			file(h, "etc/subuid", "somebody:100000:65536\n")
+			file(h, "etc/subgid", "somebody:100000:65536\n")
+		}, []string{"users of their own warn: servers have ids of /etc/subuid; bridges, units, and servers that need files only you may read or write run as you, uid 1000|", unheld}},
+		{"too few ids", func(h *host) {
+			ordinary(h)
+			file(h, "etc/subuid", "somebody:100000:65536\n")
+			file(h, "etc/subgid", "somebody:100000:10\n")
+		}, []string{"users of their own warn: epoll watches, pages of pipes, descriptors in flight|usermod --add-subuids", unheld}},
+		{"no newuidmap", func(h *host) { ordinary(h); without(h, "newuidmap") }, []string{"users of their own warn: run as you, uid 1000|apt install uidmap", unheld}},
 		{"not delegated", func(h *host) { ordinary(h); h.writable = func(string) bool { return false } }, []string{"cgroup limits warn: no cgroup is delegated|loginctl", oneUser, unheld}},
 		{"delegated in part", func(h *host) { ordinary(h); file(h, userControllers, "memory pids\n") }, []string{"cgroup limits warn: not delegated to this user: cpu|Delegate=cpu memory pids", oneUser, unheld}},
 		{"not lingering", func(h *host) { ordinary(h); h.user = "other" }, []string{oneUser, unheld, "lingering warn: end when you log out|loginctl enable-linger"}},
@@ -167,6 +183,14 @@ func TestDoctor(t *testing.T) {
 				return unix.EXT4_SUPER_MAGIC, nil
 			}
 		}, []string{"run directory warn: not in memory|PFAR_RUN_DIR"}},
+		{"another's run directory", func(h *host) {
+			directory(h, "run/pfar", 0o700, 1001)
+		}, []string{"run directory fail: /run/pfar belongs to uid 1001, not to you, uid 0|Have its owner remove /run/pfar, or set PFAR_RUN_DIR"}},
+		{"a run directory that others may write to", func(h *host) {
+			directory(h, "run/pfar", 0o777, 0)
+		}, []string{"run directory fail: others may write to /run/pfar|PFAR_RUN_DIR"}},
+		{"a run directory that is a file", func(h *host) { file(h, "run/pfar", "") }, []string{"run directory fail: /run/pfar is not a directory|PFAR_RUN_DIR"}},
+		{"one's own run directory", func(h *host) { directory(h, "run/pfar", 0o711, 0) }, nil},
 		{"a key in the clear", func(h *host) {
 			file(h, "var/lib/pfar/vault/key.txt", "AGE-SECRET-KEY-1X\n")
 			file(h, "run/systemd/system/x", "")
@@ -193,7 +217,7 @@ func TestDoctor(t *testing.T) {
 			h := soundHost()
 			tt.change(&h)
 			b := newBench(t, "")
-			b.dirs.State = "/var/lib/pfar"
+			b.dirs.State, b.dirs.Run = "/var/lib/pfar", "/run/pfar"
 			var got []string
 			for _, f := range b.diagnose(t.Context(), h, "127.0.0.1:7417") {
 				if f.Outcome != pass && f.Outcome != none {

@@ -34,9 +34,6 @@ type subordinate struct{ uid, gid int }
 
 func (s subordinate) String() string { return fmt.Sprintf("%d:%d", s.uid, s.gid) }
 
-// leastSubordinates is what a range has to have: from its beginning podman(1) and the like take ids.
-const leastSubordinates = 4096
-
 // findSubordinates returns what this user has, or why servers run as that user.
 func findSubordinates() (*subordinates, error) {
 	name, uid := "", os.Getuid()
@@ -52,8 +49,8 @@ func findSubordinates() (*subordinates, error) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		if *f.to = units.Subordinate(b, name, uid); f.to.Count < leastSubordinates {
-			return nil, fmt.Errorf("%s gives uid %d fewer than %d ids", f.path, uid, leastSubordinates)
+		if *f.to = units.Subordinate(b, name, uid); f.to.Count < units.LeastSubordinates {
+			return nil, fmt.Errorf("%s gives uid %d fewer than %d ids", f.path, uid, units.LeastSubordinates)
 		}
 	}
 	return s, s.try()
