@@ -156,8 +156,9 @@ bench: $(SERVERS)/.installed $(CLIENTS)/.installed
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkBrokered$$' -benchtime 2s ./cmd/pfar-egress
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkMany$$' -benchtime 2s ./cmd/pfar-generator
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkGate$$' -benchtime 2s ./cmd/pfar-gateway/enforce
+	CGO_ENABLED=0 $(E2E) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./tests/e2e
 	@if [ "$$(id -u)" = 0 ]; then tests/setup.sh nspawn nft chromium Xtigervnc && \
-	PFAR_TEST_SERVERS=$(abspath $(SERVERS)) PFAR_TEST_CLIENTS=$(abspath $(CLIENTS)) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./tests/systemd; \
+	$(E2E) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./tests/systemd; \
 	else echo "NOT RUN as an ordinary user: the benchmarks of tests/systemd"; fi
 	CGO_ENABLED=0 PFAR_TEST_SERVERS=$(abspath $(SERVERS)) go run ./tests/bench
 

@@ -100,13 +100,13 @@ func serveAPIs(certificate string) error {
 }
 
 // startAPIs starts the stand-in, and returns the wrap for a pfar that knows it by name and trusts it as it does the world.
-func startAPIs(t *testing.T) (requests <-chan apiCall, wrap []string) {
+func startAPIs(t testing.TB) (requests <-chan apiCall, wrap []string) {
 	t.Helper()
 	return startStandIn[apiCall](t, "apis", []string{notionHost, "api.github.com", "evil.example"})
 }
 
 // startStandIn starts one for the hosts of these names, which plays a role with arguments.
-func startStandIn[message any](t *testing.T, role string, names []string, args ...string) (said <-chan message, wrap []string) {
+func startStandIn[message any](t testing.TB, role string, names []string, args ...string) (said <-chan message, wrap []string) {
 	t.Helper()
 	dir := directory(t, "")
 	authority, certificate := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "server.pem")

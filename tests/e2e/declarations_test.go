@@ -11,7 +11,7 @@ import (
 )
 
 // mistakes returns more than two hundred declarations, by file name, each with one mistake.
-func mistakes(t *testing.T) map[string]string {
+func mistakes(t testing.TB) map[string]string {
 	t.Helper()
 	bad := map[string]string{}
 	add := func(name, text string) { bad[name] = text }

@@ -155,7 +155,7 @@ func assertSecretNowhere(t *testing.T, p *pfar, secret string) {
 }
 
 // startRole has this binary play a role in a network namespace of its own, with arguments; what it says comes over the channel.
-func startRole[message any](t *testing.T, role, certificate string, args ...string) (pid int, said <-chan message) {
+func startRole[message any](t testing.TB, role, certificate string, args ...string) (pid int, said <-chan message) {
 	t.Helper()
 	self, err := os.Executable()
 	check(t, err)
@@ -192,7 +192,7 @@ func startRole[message any](t *testing.T, role, certificate string, args ...stri
 }
 
 // makeCertificates writes an authority's certificate, and a certificate by it for names with its key.
-func makeCertificates(t *testing.T, authority, certificate string, names ...string) {
+func makeCertificates(t testing.TB, authority, certificate string, names ...string) {
 	t.Helper()
 	ca, leaf, err := internet.Certificates(names...)
 	check(t, err)

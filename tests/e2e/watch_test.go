@@ -165,12 +165,12 @@ func TestDirectoryReplaced(t *testing.T) {
 	p.awaitRunning("c")
 }
 
-func put(t *testing.T, path, text string) {
+func put(t testing.TB, path, text string) {
 	t.Helper()
 	check(t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -78,6 +78,18 @@ func within(b *testing.B, limit time.Duration, took []time.Duration) {
 	}
 }
 
+// BenchmarkProgram is a program that a test runs in a machine.
+func BenchmarkProgram(b *testing.B) {
+	m := machines.Boot(b)
+	var took []time.Duration
+	for range 20 {
+		start := time.Now()
+		m.Run(b, "true")
+		took = append(took, time.Since(start))
+	}
+	within(b, 100*time.Millisecond, took)
+}
+
 // BenchmarkDropAFile is from the file's coming to the tools of a server that itself starts in a few milliseconds.
 func BenchmarkDropAFile(b *testing.B) {
 	m := shipped(b)

@@ -30,6 +30,7 @@ type Limits struct {
 	Parked   int           // calls that wait for their clients to come back with input
 	Human    time.Duration // for a client to answer what it is asked
 	Alive    time.Duration // between signs of life on a stream
+	Last     time.Duration // for clients to take their answers when the server stops
 }
 
 // DefaultLimits are generous to honest clients of one machine.
@@ -37,6 +38,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		Body: 16 << 20, Read: 30 * time.Second, Write: 30 * time.Second,
 		Sessions: 1024, Idle: time.Hour, Streams: 4, Listens: 1024, Queue: 64, Watched: 256, Batch: 32, Parked: 256, Human: 10 * time.Minute, Alive: 25 * time.Second,
+		Last: time.Second,
 	}
 }
 
@@ -131,7 +133,7 @@ func (s *Server) Drain(ctx context.Context, servers ...*http.Server) {
 				return
 			}
 			s.giveUp(errStopping)
-			last, cancel := context.WithTimeout(context.Background(), time.Second)
+			last, cancel := context.WithTimeout(context.Background(), s.limits.Last)
 			defer cancel()
 			if h.Shutdown(last) != nil {
 				h.Close()

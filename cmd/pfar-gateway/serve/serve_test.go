@@ -443,7 +443,9 @@ func TestUnixSocket(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	g := start(t, DefaultLimits())
+	limits := DefaultLimits()
+	limits.Last = registrytest.Patience
+	g := start(t, limits)
 	called := make(chan jsonrpc.Message, 2)
 	l := g.Launch(t, handover.Server{Name: "s"}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
 		if m.Method == "tools/call" {
