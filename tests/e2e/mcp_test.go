@@ -56,7 +56,7 @@ func open(t testing.TB, url, token string, dial func(context.Context, string, st
 	t.Helper()
 	transport := &http.Transport{DialContext: dial}
 	t.Cleanup(transport.CloseIdleConnections)
-	c := &client{t: t, url: url, token: token, http: &http.Client{Transport: transport, Timeout: time.Minute}}
+	c := &client{t: t, url: url, token: token, http: &http.Client{Transport: transport, Timeout: soon}}
 	if _, err := c.request("initialize", map[string]any{
 		"protocolVersion": "2025-11-25", "capabilities": map[string]any{},
 		"clientInfo": map[string]any{"name": "e2e", "version": "1"},

@@ -35,7 +35,7 @@ type speaker interface {
 	modern() bool
 }
 
-const patience = 30 * time.Second
+const patience = soon
 
 const helloLegacy = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}`
 

@@ -68,7 +68,7 @@ type client struct {
 
 func newClient(m *bed.Machine) *client {
 	socket := filepath.Join("/proc", fmt.Sprint(m.Leader()), "root/run/pfar/gateway.sock")
-	return &client{http: http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return &client{http: http.Client{Timeout: soon, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}}
 }
@@ -127,7 +127,7 @@ func TestGatewayKeepsItsServers(t *testing.T) {
 			if !ok || !strings.Contains(line, `"ready":{`) {
 				t.Fatalf("%s the launcher is told %q\n%s", when, line, m.Journal(t, "pfar-gateway.service"))
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(soon):
 			t.Fatalf("%s the launcher is told nothing\n%s", when, m.Journal(t, "pfar-gateway.service"))
 		}
 	}
@@ -166,7 +166,7 @@ func TestGatewayKeepsItsServers(t *testing.T) {
 		if ok {
 			t.Errorf("at the end the launcher is told %q", line)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(soon):
 		t.Error("the launcher does not hear that the gateway has been stopped")
 	}
 }

@@ -60,7 +60,7 @@ func run(m *testing.M) (code int, err error) {
 	defer machines.Close()
 	fmt.Printf("image and installation: %s\n", time.Since(start).Round(time.Millisecond))
 	code = m.Run()
-	return code, before.Same(5 * time.Second)
+	return code, before.Same(time.Minute)
 }
 
 const (

@@ -146,7 +146,7 @@ func dead(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }
 // removeCgroup removes a cgroup with all below it, whose processes have been killed: the kernel is through with one a
 // little later than whoever waits for it.
 func removeCgroup(dir string) error {
-	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		err := removeEmptyCgroup(dir)
 		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
 			return err

@@ -261,7 +261,7 @@ func (k *keeper) boot() error {
 		ended <- err
 		close(off)
 	}(k.off)
-	const limit = 60 * time.Second
+	const limit = 5 * time.Minute
 	select {
 	case <-ready:
 		return nil
