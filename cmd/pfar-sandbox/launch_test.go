@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program = filepath.Join(dir, "pfar-sandbox")
-	build := exec.Command("go", "build", "-o", program, ".")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", program, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(string(out))

@@ -51,7 +51,9 @@ func TestABridgeIsHeld(t *testing.T) {
 		}
 	}()
 	bridge := filepath.Join(t.TempDir(), "pfar-egress")
-	if out, err := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", bridge, "../pfar-egress").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", bridge, "../pfar-egress")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building pfar-egress: %v\n%s", err, out)
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestABridgeIsHeld$", "-test.v", "-test.timeout=1m")
