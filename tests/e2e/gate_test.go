@@ -251,40 +251,50 @@ func TestHeists(t *testing.T) {
 	} {
 		t.Run(run.name, func(t *testing.T) {
 			s := newHeistStage(t, run.profile, run.policy)
-			s.patience = 2 * time.Second
-			var stolen sync.Map
-			var tried sync.WaitGroup
-			var read atomic.Int32
-			places := make(chan struct{}, 16) // more at once would wait for the machine, and not for a human
 			all := slices.DeleteFunc(slices.Clone(all), run.leaves)
-			for _, th := range all {
-				tried.Go(func() {
-					places <- struct{}{}
-					defer func() { <-places }()
-					secret, found, a := s.try(th)
-					if th.held && strings.Contains(a.said(), th.carries) {
-						t.Errorf("%s: the stranger's text has arrived", th.name)
-					}
-					stolen.Store(secret, th)
-					if found {
-						read.Add(1)
-					}
-				})
+			s.patience = 2 * time.Second
+			read := s.prevented(all)
+			for n := 0; read < len(all)*3/4 && n < 2; n++ { // as on a busy machine
+				s.patience *= 4
+				read = s.prevented(all)
 			}
-			tried.Wait()
-			time.Sleep(2 * s.patience) // what is under way yet would have come by then
-			received := s.received()
-			if n := read.Load(); int(n) < len(all)*3/4 {
-				t.Errorf("only %d of %d heists came as far as the private data, so that this shows little", n, len(all))
+			if read < len(all)*3/4 {
+				t.Errorf("only %d of %d heists came as far as the private data, so that this shows little", read, len(all))
 			}
-			stolen.Range(func(secret, th any) bool {
-				if th.(heist).has(received, secret.(string)) {
-					t.Errorf("%s: the data has left", th.(heist).name)
-				}
-				return true
-			})
 		})
 	}
+}
+
+// prevented carries heists out, none of which may succeed, and returns how many came as far as the private data.
+func (s *stage) prevented(all []heist) int {
+	var stolen sync.Map
+	var tried sync.WaitGroup
+	var read atomic.Int32
+	places := make(chan struct{}, 16) // more at once would wait for the machine, and not for a human
+	for _, th := range all {
+		tried.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			secret, found, a := s.try(th)
+			if th.held && strings.Contains(a.said(), th.carries) {
+				s.t.Errorf("%s: the stranger's text has arrived", th.name)
+			}
+			stolen.Store(secret, th)
+			if found {
+				read.Add(1)
+			}
+		})
+	}
+	tried.Wait()
+	time.Sleep(2 * s.patience) // what is under way yet would have come by then
+	received := s.received()
+	stolen.Range(func(secret, th any) bool {
+		if th.(heist).has(received, secret.(string)) {
+			s.t.Errorf("%s: the data has left", th.(heist).name)
+		}
+		return true
+	})
+	return int(read.Load())
 }
 
 // looksForCanaries is a policy in which balanced needs an inspector of the owner's, who knows what must not leave.

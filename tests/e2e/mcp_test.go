@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // client speaks MCP over streamable HTTP, as little of it as is needed to be a correct client.
