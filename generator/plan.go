@@ -24,6 +24,9 @@ type Plan struct {
 	Scopes      []string        `json:"scopes,omitempty"`  // that those of them which are OAuth token sets are to have been granted
 	Setting     string          `json:"setting,omitempty"` // SHA-256 over the declared variables, in hexadecimal; "": none
 
+	// Fault is why there is nothing to run: its unit fails, with these words. The rest is empty then.
+	Fault string `json:"fault,omitempty"`
+
 	TLSPins map[string][]broker.Pin `json:"tls_pins,omitempty"` // by host that the bridge opens: one of these keys is in its certificates
 }
 

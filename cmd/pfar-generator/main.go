@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,15 +43,15 @@ func openLog() io.WriteCloser {
 	return os.Stderr
 }
 
-// generate writes what the declarations of dirs.Config ask for. Each line for the log is one write, as /dev/kmsg wants it.
+// generate writes what the declarations of dirs.Config ask for, and the last good versions of those that are broken. Each line for the log is one write, as /dev/kmsg wants it.
 func generate(to string, dirs control.Dirs, log io.Writer) {
 	warn := func(format string, a ...any) {
 		fmt.Fprintf(log, "<4>pfar-generator[%d]: %s\n", os.Getpid(), fmt.Sprintf(format, a...))
 	}
-	if _, err := os.Stat(dirs.Config); os.IsNotExist(err) {
+	set := declaration.Load(os.DirFS(dirs.Config), dirs.Config, declaration.Options{Servers: dirs.Servers, Kept: os.DirFS(dirs.Kept())})
+	if _, err := os.Stat(dirs.Config); os.IsNotExist(err) && len(set.Earlier) == 0 {
 		return
 	}
-	set := declaration.Load(os.DirFS(dirs.Config), dirs.Config, declaration.Options{Servers: dirs.Servers})
 	said := map[string]bool{}
 	for _, d := range set.Diags { // the first of each file: the kernel takes ten lines at once from a program
 		if d.Severity == hcl.DiagError && d.Subject != nil && !said[d.Subject.Filename] {
@@ -62,7 +63,7 @@ func generate(to string, dirs control.Dirs, log io.Writer) {
 		_, err := os.Lstat(dirs.Disabled(name))
 		return err == nil
 	}
-	for _, f := range boot.Files(os.Getuid(), set.Servers, off) {
+	for _, f := range boot.Files(os.Getuid(), slices.Concat(set.Servers, set.Earlier), off) {
 		if err := write(to, f); err != nil {
 			warn("%v, ignoring", err)
 		}

@@ -15,12 +15,13 @@ import (
 // attachment is the conversation with pfard. Where pfard forked this process (local mode) its end was passed, and is used
 // for the scope alone; in a unit it is made, and made anew when pfard is started again.
 type attachment struct {
-	path    string // of pfard's socket; "": the connection was passed
-	digest  string // of the plan
-	answers chan attach.Message
-	refused func(words string) // called with the bridge's last refusal
-	found   chan found         // answers to search, which are asked for beside the others
-	over    chan error         // takes one: pfard does not take this process up again
+	path     string // of pfard's socket; "": the connection was passed
+	digest   string // of the plan
+	answers  chan attach.Message
+	refused  func(words string) // called with the bridge's last refusal
+	mistaken func(words string) // called with the mistake in the server's file
+	found    chan found         // answers to search, which are asked for beside the others
+	over     chan error         // takes one: pfard does not take this process up again
 
 	asking sync.Mutex // held from a question to its answer
 	mu     sync.Mutex
@@ -61,9 +62,9 @@ func passedAttachment(f *os.File) (*attachment, error) {
 }
 
 // attachTo connects to pfard's socket, and returns the connection to the gateway that it hands out.
-func attachTo(ctx context.Context, path, digest string, refused func(string)) (*attachment, *os.File, error) {
+func attachTo(ctx context.Context, path, digest string, refused, mistaken func(string)) (*attachment, *os.File, error) {
 	a := newAttachment(path, digest)
-	a.refused = refused
+	a.refused, a.mistaken = refused, mistaken
 	ctx, cancel := context.WithTimeout(ctx, attachWait)
 	defer cancel()
 	c, _, files, err := attach.Connect(ctx, path, attach.Hello{Digest: digest})
@@ -108,6 +109,9 @@ func (a *attachment) follow(c *attach.Conn) {
 			return
 		}
 		attach.CloseAll(files)
+		if a.mistaken != nil {
+			a.mistaken("") // this pfard says so again, unless it has been corrected since
+		}
 		a.turn(c)
 		a.mu.Lock()
 		told, kept := maps.Clone(a.told), a.kept
@@ -176,6 +180,8 @@ func (a *attachment) take(m attach.Message) {
 	switch {
 	case m.Refusal != "" && a.refused != nil:
 		a.refused(m.Refusal)
+	case m.Mistake != nil && a.mistaken != nil:
+		a.mistaken(*m.Mistake)
 	case m.Placed != nil, m.End != nil:
 		select {
 		case a.answers <- m:

@@ -31,6 +31,7 @@ const goarch = runtime.GOARCH
 // server and stays small.
 type plan struct {
 	Name        string          `json:"name"`
+	Fault       string          `json:"fault"` // why nothing can run
 	Gateway     handover.Server `json:"gateway"`
 	Sandbox     sandbox.Sandbox `json:"sandbox"`
 	Egress      egress.Policy   `json:"egress"`
@@ -112,6 +113,9 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 	if err := json.Unmarshal(raw, &l.plan); err != nil {
 		return nil, none, fmt.Errorf("reading the plan: %w", err)
 	}
+	if l.plan.Fault != "" {
+		return nil, none, errors.New(l.plan.Fault)
+	}
 	l.log.server, l.log.session = l.plan.Name, l.plan.Gateway.Session
 	if l.runtime == "" {
 		return nil, none, errors.New("RUNTIME_DIRECTORY is not set")
@@ -137,7 +141,7 @@ func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map
 	if path != "" {
 		var f *os.File
 		l.takeStaged(filepath.Dir(path))
-		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused)
+		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused, l.mistaken)
 		return []*os.File{f}, err
 	}
 	f := fds[units.FDPfard]

@@ -72,8 +72,17 @@ func (l *launcher) refused(words string) {
 	_ = notify([]string{set("STATUS", line)})
 }
 
+// mistaken is called with what is wrong with the server's file, and with "" when that has been corrected.
+func (l *launcher) mistaken(words string) {
+	l.telling.Lock()
+	l.shown.mistake = words
+	line := l.shown.line(l.plan.Gateway.Label)
+	l.telling.Unlock()
+	_ = notify([]string{set("STATUS", line)})
+}
+
 // shown is what the status line of the unit is made of.
-type shown struct{ state, detail, refusal string }
+type shown struct{ state, detail, refusal, mistake string }
 
 func (s shown) line(label string) string {
 	text := s.state
@@ -83,8 +92,10 @@ func (s shown) line(label string) string {
 	if label != "" {
 		text += units.StatusMark + label
 	}
-	if s.refusal != "" {
-		text += "; " + s.refusal
+	for _, words := range []string{s.mistake, s.refusal} {
+		if words != "" {
+			text += "; " + words
+		}
 	}
 	return text
 }

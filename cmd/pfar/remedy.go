@@ -38,6 +38,9 @@ func remedy(s control.Server) string {
 		}
 		return fmt.Sprintf("pfar status %s says what it waits for; give it to pfar up", s.Name)
 	case control.Failed:
+		if s.Broken {
+			return "pfar check says what to write in " + s.File
+		}
 		return fmt.Sprintf("pfar logs %s says why, pfar start %s tries again", s.Name, s.Name)
 	}
 	return "pfar logs " + s.Name

@@ -58,6 +58,7 @@ type attachments struct {
 	news      map[string]*secretNews   // by instance: of its brokered secrets
 	came      chan struct{}            // closed when there is another one in news
 	budgets   map[string]*rate.Limiter // by instance, of what its launcher asks; one that comes again finds its own
+	mistakes  map[string]string        // by server: what is wrong with its file
 }
 
 // launcher is a server's launcher that has been welcomed.
@@ -71,7 +72,7 @@ func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScop
 		log: log, link: link, limits: limits, hold: h, tokens: t, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(), redaction: newRedaction(),
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
 		brokered: func(generator.Plan) (*os.File, error) { return nil, nil }, audited: func(string, string, string) {},
-		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, news: map[string]*secretNews{}, refreshes: map[string]refreshing{},
+		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, news: map[string]*secretNews{}, mistakes: map[string]string{}, refreshes: map[string]refreshing{},
 		budgets: map[string]*rate.Limiter{}, came: make(chan struct{}),
 	}
 }
@@ -189,7 +190,11 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 	a.mu.Lock()
 	before := a.launchers[p.Instance].conn
 	a.launchers[p.Instance] = launcher{conn, p.PID}
+	mistake, mistaken := a.mistakes[p.Instance]
 	a.mu.Unlock()
+	if mistaken {
+		_ = conn.Send(attach.Message{Mistake: &mistake})
+	}
 	if before != nil {
 		before.Close()
 	}

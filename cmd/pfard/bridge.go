@@ -251,6 +251,19 @@ func (a *attachments) refused(instance, words string) {
 	a.notice(instance, words)
 }
 
+// mistaken shows in the status line of a server's unit why it does not run as its file says, or no longer that.
+func (a *attachments) mistaken(server, words string) {
+	a.mu.Lock()
+	if a.mistakes[server] = words; words == "" {
+		delete(a.mistakes, server)
+	}
+	conn := a.launchers[server].conn
+	a.mu.Unlock()
+	if conn != nil {
+		_ = conn.Send(attach.Message{Mistake: &words})
+	}
+}
+
 // notice shows words in the status line of a server's unit.
 func (a *attachments) notice(instance, words string) {
 	a.mu.Lock()

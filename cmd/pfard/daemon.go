@@ -65,6 +65,8 @@ type daemon struct {
 	rebroker   func(server string)             // has the bridges of a server put its secrets on the wire as they are now
 	tellOwner  func(failure)                   // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
 	reachable  func(path string) bool          // whether every user gets to it, as inspectors have to; nil: they run as who runs this, or are given it
+	earlier    *earlier                        // the last good versions of declarations, for after the next boot; nil: none are kept
+	mistakes   mistakes                        // in files, as told to the administrator
 	waits      bool                            // what waits for a credential has a unit that runs and says so
 	intents    intents                         // what the next pfard is to know
 	units      *reloader                       // nil: there are none
@@ -104,6 +106,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		blind:    map[string]string{},
 		watchers: map[chan struct{}]bool{},
 	}
+	d.mistakes = newMistakes(log)
 	fresh.changed, fresh.know, fresh.refused = d.tokenChanged, secrets.addAll, d.tokenRefused
 	fresh.turned = func() { d.post(d.wakeWaiting) }
 	fresh.hand = func(key string) error { return d.delivery.over(toRefresh, key, "", "", nil) }
@@ -208,6 +211,7 @@ func (d *daemon) sees(dir string, blind error) {
 // tell wakes those who watch; one who is slow gets the newest state once.
 func (d *daemon) tell() {
 	d.audit.lifecycle(d.servers)
+	d.showTrouble()
 	for w := range d.watchers {
 		select {
 		case w <- struct{}{}:
@@ -218,21 +222,13 @@ func (d *daemon) tell() {
 
 // reload reads all declarations and brings what runs to what they say. A broken file changes nothing that runs.
 func (d *daemon) reload() {
-	o := declaration.Options{Servers: d.options.servers}
-	for _, s := range d.servers {
-		if s.want != nil {
-			o.Known = append(o.Known, s.want.File)
-		}
-	}
+	o := d.known()
 	set := declaration.Load(os.DirFS(d.options.declarations), d.options.declarations, o)
 	policies := d.options.dirs.Policies()
 	files, diags := d.policy.read(policies, d.log, func(next *gate.Policy) error { return d.audit.policies(policies, next) })
 	d.diagnostics = append(d.describe(files, append(diags[:len(diags):len(diags)], d.inspect()...)), d.describe(set.Files, set.Diags)...)
 	wanted := map[string]generator.Plan{}
-	stale, broken := map[string]bool{}, map[string]bool{}
-	for _, b := range set.Broken {
-		stale[b.Name], broken[b.File] = true, true // a file whose own name cannot be read is known by its path
-	}
+	stale, broken := map[string]bool{}, slices.Clone(set.Broken)
 	for _, s := range d.servers {
 		s.held = nil
 	}
@@ -240,7 +236,7 @@ func (d *daemon) reload() {
 		p, diags := generator.Compile(s, d.host())
 		d.diagnostics = append(d.diagnostics, d.describe(set.Files, diags)...)
 		if diags.HasErrors() {
-			stale[s.Name] = true
+			broken = append(broken, declaration.Broken{Name: s.Name, File: s.File})
 			continue
 		}
 		if diags := d.holdBack(s, p); diags.HasErrors() {
@@ -250,26 +246,35 @@ func (d *daemon) reload() {
 		}
 		wanted[s.Name] = p
 	}
+	d.declared = slices.Concat(set.Servers, set.Earlier)
+	for _, p := range d.standIns(set, broken, o) {
+		if _, taken := wanted[p.Name]; !taken {
+			wanted[p.Name], stale[p.Name] = p, p.Fault == ""
+		}
+	}
+	stays := d.stays(set.Unread, broken)
 	if err := d.delivery.given.begin(wanted, d.vault.List); err != nil {
 		d.log.Warn("beginning to remember to which servers secrets are given, again soon", "error", err)
 	}
 	for name, p := range wanted {
-		d.want(name, p, wordOf(set.Files[p.File]))
+		d.want(name, p, wordOf(set.Files[p.File], p.Fault))
 	}
 	d.diagnostics = append(d.diagnostics, d.clientele.read(set.Servers, d.policy.inForce(), d.describe, d.audit.clients)...)
 	d.reach()
 	d.tokens.use(d.keysInUse())
 	for name, s := range d.servers {
 		_, ok := wanted[name]
-		s.stale = !ok && (stale[name] || s.want != nil && broken[s.want.File])
+		s.stale = stale[name] || !ok && stays(s)
 		if !ok && !s.stale {
 			s.want = nil
 		}
 		s.checkLearner()
 		d.converge(s)
 	}
-	d.declared = set.Servers
+	d.earlier.keep(set, broken)
 	d.audit.declarations(d.servers)
+	d.nameServers(set)
+	d.showMistakes()
 	d.atBoot()
 	if len(d.servers) == 0 {
 		d.emptied()
@@ -316,9 +321,13 @@ func (d *daemon) want(name string, p generator.Plan, word string) {
 	d.compareScopes(s)
 }
 
-// wordOf tells a file's content from others.
-func wordOf(f *hcl.File) string {
-	sum := sha256.Sum256(f.Bytes)
+// wordOf tells a file's content from others, and what is wrong with it.
+func wordOf(f *hcl.File, fault string) string {
+	var text []byte
+	if f != nil {
+		text = f.Bytes
+	}
+	sum := sha256.Sum256(append(slices.Clone(text), fault...))
 	return hex.EncodeToString(sum[:])
 }
 

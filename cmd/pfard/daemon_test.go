@@ -125,7 +125,9 @@ func fixture(t *testing.T) (*daemon, *machine, chan struct{}) {
 	d.runner = m
 	changed := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
-	go d.loop(ctx, changed, func() {})
+	looked := make(chan struct{}) // at the empty directory, not at a file that a test has half written
+	go d.loop(ctx, changed, func() { close(looked) })
+	<-looked
 	t.Cleanup(func() { cancel(); <-d.ended })
 	return d, m, changed
 }

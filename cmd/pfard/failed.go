@@ -33,13 +33,16 @@ func tellFailed(ctx context.Context, instance string, dirs control.Dirs, getenv 
 		log.Warn("the process of a session failed", "server", serverOf(ctx, server, pfard), "session", session, "reason", monitored(getenv))
 		return
 	}
-	reason, err := failedDetail(ctx, server, pfard)
+	found, err := failedServer(ctx, server, pfard)
+	f := failure{server: server, reason: found.Detail}
 	if err != nil {
-		reason = monitored(getenv)
+		f.reason = monitored(getenv)
 	}
-	f := failure{server: server, reason: reason}
-	log.Log(ctx, journal.LevelCritical, "an MCP server is disabled", "server", f.server, "reason", f.reason,
-		"remedy", fmt.Sprintf("pfar logs %s says more, pfar enable %s starts it again", f.server, f.server))
+	remedy := fmt.Sprintf("pfar logs %s says more, pfar enable %s starts it again", f.server, f.server)
+	if found.Broken {
+		remedy = "pfar check says what to write in " + found.File + "; the server starts when that is corrected"
+	}
+	log.Log(ctx, journal.LevelCritical, "an MCP server is disabled", "server", f.server, "reason", f.reason, "remedy", remedy)
 	hook{path: dirs.OnFailure(), log: log}.tell(ctx, f)
 }
 
@@ -82,24 +85,24 @@ func serverOf(ctx context.Context, beginning string, pfard control.Client) strin
 	return names[0]
 }
 
-// failedDetail asks pfard why a server has failed.
-func failedDetail(ctx context.Context, name string, pfard control.Client) (detail string, err error) {
+// failedServer asks pfard about a server that has failed.
+func failedServer(ctx context.Context, name string, pfard control.Client) (server control.Server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, detailWait)
 	defer cancel()
 	found := errors.New("found")
 	err = pfard.Watch(ctx, func(r control.Report) error {
 		for _, s := range r.Servers {
 			if s.Name == name && s.State == control.Failed {
-				detail = s.Detail
+				server = s
 				return found
 			}
 		}
 		return nil
 	})
 	if errors.Is(err, found) {
-		return detail, nil
+		return server, nil
 	}
-	return "", err
+	return control.Server{}, err
 }
 
 // monitored says in words what systemd knows of the end of the unit that failed.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/gate"
 )
 
@@ -99,6 +100,8 @@ func TestPolicyInReports(t *testing.T) {
 	}
 	dirs := control.Dirs{State: t.TempDir(), Config: filepath.Join(base, "mcp.d")}
 	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), vaultIn(t, dirs), "")
+	d.runner = &machine{t: t, tell: d.serverChanged, runs: map[string]generator.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
+	d.audit.open(false)
 	d.reload()
 	r := d.report()
 	if r.Policies != filepath.Join(base, "policies.d") || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "no call is allowed") {

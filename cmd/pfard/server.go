@@ -284,6 +284,7 @@ func (s *server) take(u local.Update) {
 func (s *server) report(log string) control.Server {
 	r := s.status
 	r.Since, r.Log, r.Stale, r.Sessions = s.since.time(now()), log, s.stale && s.held == nil, s.openSessions()
+	r.Broken = s.want != nil && s.want.Fault != ""
 	p := s.want
 	if p == nil {
 		p = s.started

@@ -65,22 +65,15 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	limits := local.NewUnitScopes(link, systemd.LauncherUnit)
-	holding := holdConfig{State: holdState(o.dirs), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: log}
-	holding.Changed = func() { d.post(d.tell) }
-	if rootless() {
-		holding.unheld()
-		d.notes = append(d.notes, rootlessNote)
-	}
-	h, err := newHold(holding)
+	h, err := d.holdBridges(up)
 	if err != nil {
 		return err
 	}
 	defer h.close()
-	d.emptied = h.clear
-	if !rootless() {
-		d.unheld = h.Unheld // of which otherwise one note tells it all
-		d.reachable = units.Reachable
+	if d.earlier, err = newEarlier(o.dirs.Kept(), log); err != nil {
+		return fmt.Errorf("making the directory of earlier declarations: %w", err)
 	}
+	d.mistakes.pfard = func(words string) { notify(log, "STATUS="+words) }
 	a := newAttachments(log, link, limits, h, d.tokens, o.dirs)
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits, Home: prepareHome,
@@ -93,8 +86,10 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	if err := d.adoptAll(ctx, r); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.declarations, 0o755); err != nil { // a user has none at first
-		return fmt.Errorf("making the directory of the declarations: %w", err)
+	if !d.earlier.any() { // a user has none at first; a folder that has gone since is not the same as an empty one
+		if err := os.MkdirAll(o.declarations, 0o755); err != nil {
+			return fmt.Errorf("making the directory of the declarations: %w", err)
+		}
 	}
 	changed, unwatch := watchAll(d.sees, o.declarations, o.dirs.Policies())
 	defer unwatch()
@@ -121,6 +116,26 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	case <-time.After(lastAnswers):
 	}
 	return <-served
+}
+
+// holdBridges has the host's firewall hold bridges to what is declared.
+func (d *daemon) holdBridges(up units.Upstream) (*hold, error) {
+	holding := holdConfig{State: holdState(d.options.dirs), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: d.log}
+	holding.Changed = func() { d.post(d.tell) }
+	if rootless() {
+		holding.unheld()
+		d.notes = append(d.notes, rootlessNote)
+	}
+	h, err := newHold(holding)
+	if err != nil {
+		return nil, err
+	}
+	d.emptied = h.clear
+	if !rootless() {
+		d.unheld = h.Unheld // of which otherwise one note tells it all
+		d.reachable = units.Reachable
+	}
+	return h, nil
 }
 
 // adoptAll takes over what an earlier pfard has left running.
@@ -164,6 +179,7 @@ func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	a.brokered, d.rebroker, a.audited = d.delivery.brokered, a.rebroker, d.refused
 	d.wired, a.running = a.wired, r.Bridges
 	d.tokens.run, d.tokens.mended, d.notice = a.refresh, a.refreshMended, a.notice
+	d.mistakes.unit = a.mistaken
 	a.inspector, d.inspects, d.reinspects = d.policy.inspector, r.Inspect, r.Reinspect
 }
 

@@ -31,6 +31,9 @@ var (
 
 func validName(s string) bool { return nameFault(s) == "" }
 
+// ValidName reports whether a server may have this name.
+func ValidName(s string) bool { return validName(s) }
+
 // nameFault says what is wrong with a name. It becomes part of user names, unit names, socket paths and of tool names on
 // the wire, so everything that any of these reads in another way is refused (DC-01, DC-10).
 func nameFault(s string) string {

@@ -18,9 +18,11 @@ import (
 type Set struct {
 	Servers []Server // valid and enabled or not, by name
 	Broken  []Broken // names whose file has an error, by name: what runs of them keeps running
+	Earlier []Server // last good versions of those files, as far as one was kept, by name
 	Diags   hcl.Diagnostics
 	Files   map[string]*hcl.File // source of every file that was read, for Write
 	Digests map[string]string    // by server: SHA-256 of its file
+	Unread  bool                 // the folder is not there or cannot be read: nothing is known of any server
 }
 
 // Broken is a declaration that cannot be used as it stands.
@@ -60,18 +62,25 @@ func folder(fsys fs.FS, dir string, known []string) ([]fs.DirEntry, error) {
 }
 
 // Load reads every declaration of a folder. fsys is rooted there; dir is its path, for messages. A file that cannot be
-// used costs its own server only.
+// used costs its own server only, and no name that a good file claims.
 func Load(fsys fs.FS, dir string, o Options) Set {
 	s := Set{Files: map[string]*hcl.File{}, Digests: map[string]string{}}
-	entries, err := folder(fsys, dir, o.Known)
+	known := o.known(dir)
+	entries, err := folder(fsys, dir, known)
 	if err != nil {
+		s.Unread = true
 		at := hcl.Range{Filename: dir, Start: hcl.InitialPos, End: hcl.InitialPos}
 		s.Diags = s.Diags.Append(problem(at, "Folder not readable", "Reading the folder of declarations: %s. Make it, or name another one.", escape(policies.Reason(err))))
 	}
-	first := map[string]string{}
+	var sure, broken []candidate
 	for _, e := range entries {
 		if IsDeclaration(e.Name()) {
-			s.read(fsys, path.Join(dir, e.Name()), e.Name(), o, first)
+			c := s.read(fsys, path.Join(dir, e.Name()), e.Name(), o)
+			if c.server != nil || slices.Contains(known, c.file) {
+				sure = append(sure, c)
+			} else {
+				broken = append(broken, c)
+			}
 		} else if lower := strings.ToLower(e.Name()); lower != e.Name() && IsDeclaration(lower) {
 			at := hcl.Range{Filename: path.Join(dir, e.Name()), Start: hcl.InitialPos, End: hcl.InitialPos}
 			if _, ext := splitName(e.Name()); ext == "" {
@@ -79,41 +88,109 @@ func Load(fsys fs.FS, dir string, o Options) Set {
 			}
 		}
 	}
+	first := map[string]string{}
+	for _, c := range append(sure, broken...) {
+		s.assign(c, first)
+	}
+	s.stand(known, o)
 	slices.SortFunc(s.Servers, func(a, b Server) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Broken, func(a, b Broken) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.File, b.File)) })
 	return s
 }
 
-// read adds one file. first holds which file each name was taken by.
-func (s *Set) read(fsys fs.FS, file, entry string, o Options, first map[string]string) {
+// candidate is a file that claims a server's name.
+type candidate struct {
+	name, file string
+	text       []byte
+	server     *Server // nil: the file cannot be used
+}
+
+// read reads one file.
+func (s *Set) read(fsys fs.FS, file, entry string, o Options) candidate {
 	b, err := policies.ReadFile(fsys, entry, maxSize)
 	if err != nil {
 		base, _ := nameOfFile(entry)
 		at := hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
 		s.Diags = s.Diags.Append(problem(at, "File not readable", "Reading the declaration: %s. Make it a regular file that pfar may read, or remove it.", escape(policies.Reason(err))))
-		s.Broken = append(s.Broken, Broken{base, file})
-		if _, ok := first[base]; !ok {
-			first[base] = file
-		}
-		return
+		return candidate{name: base, file: file}
 	}
 	s.Files[file] = &hcl.File{Bytes: b}
 	server, name, diags := parse(file, b, o)
 	s.Diags = append(s.Diags, diags...)
-	if other, taken := first[name]; taken {
-		if server != nil {
-			s.Diags = s.Diags.Append(s.twice(file, b, name, other))
+	return candidate{name, file, b, server}
+}
+
+// assign gives a file its name, unless another one has it. first holds which file each name was taken by.
+func (s *Set) assign(c candidate, first map[string]string) {
+	if other, taken := first[c.name]; taken {
+		if c.server != nil {
+			s.Diags = s.Diags.Append(s.twice(c.file, c.text, c.name, other))
 		}
 		return
 	}
-	first[name] = file
-	if server == nil {
-		s.Broken = append(s.Broken, Broken{name, file})
+	first[c.name] = c.file
+	if c.server == nil {
+		s.Broken = append(s.Broken, Broken{c.name, c.file})
 		return
 	}
-	s.Servers = append(s.Servers, *server)
-	sum := sha256.Sum256(b)
-	s.Digests[name] = hex.EncodeToString(sum[:])
+	s.Servers = append(s.Servers, *c.server)
+	s.Digests[c.name] = digestOf(c.text)
+}
+
+// digestOf tells a file's content from others.
+func digestOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// Earlier returns the last good version of a file, nil if none was kept.
+func (o Options) Earlier(file string) *Server {
+	if o.Kept == nil {
+		return nil
+	}
+	b, err := policies.ReadFile(o.Kept, path.Base(file), maxSize)
+	if err != nil {
+		return nil
+	}
+	s, _, _ := parse(file, b, o)
+	return s
+}
+
+// known are the paths of files whose servers are known: those that Known names, and those of which a version was kept.
+func (o Options) known(dir string) []string {
+	list := slices.Clone(o.Known)
+	if o.Kept == nil {
+		return list
+	}
+	entries, _ := fs.ReadDir(o.Kept, ".") // nothing was kept, or it cannot be read: the folder itself is there
+	for _, e := range entries {
+		if IsDeclaration(e.Name()) {
+			list = append(list, path.Join(dir, e.Name()))
+		}
+	}
+	return list
+}
+
+// stand adds the last good versions of the files that cannot be used; of all files that are known, if the folder cannot be read.
+func (s *Set) stand(known []string, o Options) {
+	var files []string
+	for _, b := range s.Broken {
+		files = append(files, b.File)
+	}
+	if s.Unread {
+		files = known
+	}
+	taken := map[string]bool{}
+	for _, one := range s.Servers {
+		taken[one.Name] = true
+	}
+	for _, file := range files {
+		if one := o.Earlier(file); one != nil && !taken[one.Name] {
+			taken[one.Name] = true
+			s.Earlier = append(s.Earlier, *one)
+		}
+	}
+	slices.SortFunc(s.Earlier, func(a, b Server) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 func (s *Set) twice(file string, b []byte, name, other string) *hcl.Diagnostic {

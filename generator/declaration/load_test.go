@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -42,7 +43,9 @@ func TestLoad(t *testing.T) {
 		{"two of one name", fstest.MapFS{"a.hcl": file(good), "a.toml": file(good), "b.hcl": file("name = \"a\"\n" + good)},
 			[]string{"a"}, nil, []string{"Duplicate server", "Duplicate server"}},
 		{"the first of two is broken", fstest.MapFS{"a.hcl": file("x = 1\n"), "b.hcl": file("name = \"a\"\n" + good)},
-			nil, []string{"a " + mcpd + "/a.hcl"}, []string{"Unknown key", "Missing key", "Duplicate server"}},
+			[]string{"a"}, nil, []string{"Unknown key", "Missing key"}},
+		{"both are broken", fstest.MapFS{"a.hcl": file("x = 1\n"), "a.toml": file("x = 1\n")},
+			nil, []string{"a " + mcpd + "/a.hcl"}, []string{"Unknown key", "Missing key", "Unknown key", "Missing key"}},
 		{"the second of two is broken", fstest.MapFS{"a.hcl": file(good), "a.toml": file("x = 1\n")},
 			[]string{"a"}, nil, []string{"Missing key", "Unknown key"}},
 		{"broken keeps its name", fstest.MapFS{"a.hcl": file("name = \"z\"\nlabel = \"x\"\n" + good)}, nil, []string{"z " + mcpd + "/a.hcl"}, []string{"Unknown label"}},
@@ -96,8 +99,24 @@ func TestLoadDigest(t *testing.T) {
 
 func TestLoadMissingFolder(t *testing.T) {
 	s := Load(os.DirFS(filepath.Join(t.TempDir(), "gone")), mcpd, testOptions())
-	if len(s.Diags) != 1 || !s.Diags.HasErrors() || s.Diags[0].Subject.Filename != mcpd {
-		t.Errorf("diagnostics %v", s.Diags)
+	if len(s.Diags) != 1 || !s.Diags.HasErrors() || s.Diags[0].Subject.Filename != mcpd || !s.Unread {
+		t.Errorf("unread %v, diagnostics %v", s.Unread, s.Diags)
+	}
+	if s := Load(fstest.MapFS{}, mcpd, testOptions()); s.Unread {
+		t.Error("an empty folder says that there are no servers")
+	}
+}
+
+// TestLoadKnown: the file that has a name keeps it while it is broken; of a file that never had it, a mistake takes no name.
+func TestLoadKnown(t *testing.T) {
+	files := fstest.MapFS{"a.hcl": file("x = 1\n"), "a.toml": file("command = 'node'\n")}
+	for known, want := range map[string]string{"": "good [a], broken []", "/a.toml": "good [a], broken []", "/a.hcl": "good [], broken [a " + mcpd + "/a.hcl]"} {
+		o := testOptions()
+		o.Known = []string{mcpd + known}
+		good, broken := names(Load(files, mcpd, o))
+		if got := fmt.Sprintf("good %v, broken %v", good, broken); got != want {
+			t.Errorf("known %q: %s, want %s", known, got, want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package declaration
 
 import (
 	"cmp"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -16,6 +17,9 @@ type Options struct {
 	// Known are the paths of files whose servers are known already. Load reads them before others, so that a new file
 	// cannot take a running server's name, and with it its credentials (DC-10).
 	Known []string
+
+	// Kept has the last good version of each file, by file name: it stands for a file that is broken. nil: none is kept.
+	Kept fs.FS
 }
 
 // maxDiagnostics bounds what is said of one file.

@@ -206,6 +206,7 @@ type Server struct {
 	Limits      string    `json:"limits,omitempty"`          // how memory, tasks and CPU are held, or that they are not
 	Unknown     string    `json:"unknown,omitempty"`         // that nothing is known of what its tools do, and what to write
 	Stale       bool      `json:"stale,omitempty"`           // its file is broken now; the last good version runs
+	Broken      bool      `json:"broken,omitempty"`          // its file is broken, and there is no earlier version to run
 	Domains     []string  `json:"allowed_domains,omitempty"` // declared, in the declaration's order
 	Learning    bool      `json:"learning,omitempty"`        // somebody records what it wants to reach (Learn)
 	SessionsMax int       `json:"sessions_max,omitempty"`    // processes that client sessions may have to themselves; 0: all share one
@@ -229,5 +230,6 @@ type Diagnostic struct {
 	Severity string `json:"severity"` // "error" or "warning"
 	Summary  string `json:"summary"`
 	Detail   string `json:"detail,omitempty"`
-	Text     string `json:"text"` // as hcl.NewDiagnosticTextWriter prints it, with the source line
+	Server   string `json:"server,omitempty"` // that the file declares, as far as that is known
+	Text     string `json:"text"`             // as hcl.NewDiagnosticTextWriter prints it, with the source line
 }

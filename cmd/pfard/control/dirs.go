@@ -85,6 +85,9 @@ func (d Dirs) Homes() string { return filepath.Join(d.State, "home") }
 // Disabled is the file that is there if the operator has disabled the named server.
 func (d Dirs) Disabled(name string) string { return filepath.Join(d.State, "disabled", name) }
 
+// Kept is the directory of the last good version of each declaration.
+func (d Dirs) Kept() string { return filepath.Join(d.State, "declarations") }
+
 // Clients is the folder of declared clients, beside that of the servers.
 func (d Dirs) Clients() string { return filepath.Join(filepath.Dir(d.Config), "clients.d") }
 
@@ -105,5 +108,5 @@ func (d Dirs) Audit() string { return filepath.Join(d.State, "audit") }
 
 // Private are the paths that no sandbox may bind, wherever the declarations lie.
 func (d Dirs) Private(declarations string) []string {
-	return []string{d.Run, declarations, d.Clients(), filepath.Join(d.State, "pins"), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(), d.Homes(), filepath.Join(d.State, "log"), filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Token()}
+	return []string{d.Run, declarations, d.Clients(), filepath.Join(d.State, "pins"), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(), d.Homes(), d.Kept(), filepath.Join(d.State, "log"), filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Token()}
 }
