@@ -105,6 +105,7 @@ const (
 	FDMetrics  = "metrics"  // gateway: TCP listener for Prometheus, absent unless it is asked for
 
 	FDControl     = "control"     // pfard: Unix listener for the operator and the gateway
+	FDLook        = "look"        // pfard: Unix listener for those who may look; absent for a user's own pfar
 	FDAttach      = "attach"      // pfard: SOCK_SEQPACKET listener for launchers and bridges
 	FDCredentials = "credentials" // pfard: Unix listener for systemd
 

@@ -180,7 +180,7 @@ const systemAudit = "/var/lib/pfar/audit"
 
 // auditDir is one's own, or the system's, for those of the group pfar-admin who have none.
 func (c *cli) auditDir() string {
-	own := c.dirs.Audit()
+	own := c.own.Audit()
 	if _, err := os.Stat(own); err == nil || c.uid == 0 || c.getenv("PFAR_STATE_DIR") != "" {
 		return own
 	}

@@ -25,8 +25,12 @@ type cli struct {
 	getenv func(string) string
 	uid    int
 	now    func() time.Time
-	dirs   control.Dirs
-	output string // "text" or "json"
+	dirs   control.Dirs // of the pfar that verbs are about (whose)
+	output string       // "text" or "json"
+
+	own     control.Dirs // of the user's own pfar, which may not run
+	machine control.Dirs
+	exists  func(path string) bool // in the file system
 
 	persona persona
 }
@@ -36,10 +40,12 @@ func newCLI(stdin io.Reader, stdout, stderr io.Writer, getenv func(string) strin
 	if absolute, err := dirs.Absolute(); err == nil { // without a working directory only absolute ones are of use
 		dirs = absolute
 	}
-	return &cli{
+	c := &cli{
 		stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv, uid: uid, now: time.Now,
-		dirs: dirs, output: "text",
+		own: dirs, machine: machineDirs(), exists: exists, output: "text",
 	}
+	c.dirs = whose(c.own, c.machine, c.named(), c.exists)
+	return c
 }
 
 // run carries out one command line and returns the exit code.
@@ -52,18 +58,18 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	root.SetIn(c.stdin)
 	root.SetOut(c.stdout)
 	root.SetErr(c.stderr)
-	err := root.ExecuteContext(ctx)
+	ran, err := root.ExecuteContextC(ctx)
 	var quiet *silent
 	if failed := out.error(); failed != nil && (err == nil || errors.As(err, &quiet)) {
 		err = fmt.Errorf("writing to standard output: %w", failed)
 	}
-	code, hint := classify(err)
+	code, _ := classify(err)
 	switch {
 	case err == nil || errors.As(err, &quiet):
 	case code == exitInterrupted:
 		c.complainWith(errors.New("interrupted"), "", code)
 	default:
-		c.complainWith(err, hint, code)
+		c.complainWith(err, c.hintFor(err, commandOf(ran)), code)
 	}
 	return code
 }
@@ -125,8 +131,6 @@ func (c *cli) complainWith(err error, hint string, code int) {
 		fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, cyan, "hint:"), said(hint))
 	}
 }
-
-func (c *cli) control() control.Client { return control.Client{Path: c.dirs.Control()} }
 
 func (c *cli) json() bool { return c.output == "json" }
 

@@ -68,11 +68,11 @@ func (c *cli) clientConfig(ctx context.Context, name, session string, stdio bool
 		if session != "" {
 			args = append(args, "--session", session)
 		}
-		entry = c.bridged(c.getenv("PFAR_RUN_DIR") != "", args...)
+		entry = c.bridged(args...)
 	} else {
-		endpoint := defaultEndpoint
-		if report, err := c.report(ctx); err == nil && report.Endpoint != "" {
-			endpoint = report.Endpoint
+		endpoint, err := c.endpoint(ctx)
+		if err != nil {
+			return err
 		}
 		endpoint += "/" + name
 		if session != "" {
@@ -83,16 +83,36 @@ func (c *cli) clientConfig(ctx context.Context, name, session string, stdio bool
 	return c.printJSON(entry.file())
 }
 
+// endpoint is where this pfar's gateway has its port. Another one's would be sent the token.
+func (c *cli) endpoint(ctx context.Context) (string, error) {
+	report, err := c.report(ctx)
+	switch {
+	case err == nil && report.Endpoint != "":
+		return report.Endpoint, nil
+	case err == nil && report.Journal && !c.ofMachine():
+		return "", noPort("systemctl --user enable pfar-gateway-http.socket, then systemctl --user restart pfar-gateway.socket; or use --stdio")
+	case err == nil && report.Journal:
+		return "", noPort("systemctl status pfar-gateway-http.socket says why; or use --stdio")
+	case err == nil:
+		return "", noPort("use --stdio")
+	case c.ofMachine(): // nobody else has this port, whoever may not ask
+		return defaultEndpoint, nil
+	}
+	return "", err
+}
+
+func noPort(hint string) error {
+	return fail(exitFailed, "this pfar has no port for programs that speak HTTP").withHint("%s", hint)
+}
+
 // bridged is the entry of a program that starts a command. Such programs have a PATH of their own, and an environment that
-// says nothing of where pfar runs: here says so.
-func (c *cli) bridged(here bool, args ...string) configured {
+// says nothing of where pfar runs.
+func (c *cli) bridged(args ...string) configured {
 	entry := configured{Command: "pfar", Args: append([]string{"connect"}, args...)}
 	if self, err := os.Executable(); err == nil {
 		entry.Command = self
 	}
-	if here {
-		entry.Env = map[string]string{"PFAR_RUN_DIR": c.dirs.Run}
-	}
+	entry.Env = map[string]string{"PFAR_RUN_DIR": c.dirs.Run}
 	return entry
 }
 

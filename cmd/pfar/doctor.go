@@ -51,9 +51,9 @@ func (c *cli) diagnose(ctx context.Context, h host, listen string) []finding {
 	checks := []func(context.Context) finding{
 		h.bubblewrap, h.bindFD, h.nestedNamespaces, h.namespaceLimit, h.namespaceSwitch, h.apparmor, h.emptySandbox,
 		h.nftables, h.cgroups, h.oneUser, h.hostFirewall, h.lingering, h.node,
-		func(context.Context) finding { return h.vaultKey(c.dirs.State) },
-		func(context.Context) finding { return h.auditFiles(c.dirs.Audit()) },
-		func(context.Context) finding { return h.runDirectory(c.dirs.Run) },
+		func(context.Context) finding { return h.vaultKey(c.own.State) },
+		func(context.Context) finding { return h.auditFiles(c.own.Audit()) },
+		func(context.Context) finding { return h.runDirectory(c.own.Run) },
 		func(ctx context.Context) finding {
 			return h.port(listen, func() bool { _, err := c.report(ctx); return err == nil })
 		},

@@ -28,8 +28,8 @@ func (c *cli) inJournal(report control.Report, err error, path string) bool {
 	}
 	_, file := os.Stat(path)
 	_, booted := os.Stat("/run/systemd/system")
-	ours := c.dirs.Run == "/run/pfar"
-	if c.uid != 0 {
+	ours := c.ofMachine()
+	if c.uid != 0 && !ours {
 		_, user := os.Stat(filepath.Join(filepath.Dir(c.dirs.Run), "systemd/private"))
 		ours = user == nil
 	}
@@ -57,7 +57,7 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 		args = append(args, "--follow")
 	}
 	hint := "the journal is for root and the group systemd-journal: journalctl -u "
-	if c.uid != 0 {
+	if c.uid != 0 && !c.ofMachine() {
 		hint = "a journal that is not kept on disk is for root and the group systemd-journal: journalctl --user-unit "
 	}
 	w, printed := c.logWriter(), 0
@@ -123,7 +123,7 @@ func (c *cli) readJournal(ctx context.Context, args []string, next func(*json.De
 // an ordinary user the journal takes no process's word for its unit, and does not find it out of one that has ended: there
 // it is the name that each entry of ours has.
 func (c *cli) entriesOf(server string, names []string) (args []string) {
-	if c.uid == 0 {
+	if c.uid == 0 || c.ofMachine() {
 		for _, u := range names {
 			args = append(args, "--unit="+u)
 		}

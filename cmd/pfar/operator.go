@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
@@ -19,18 +17,6 @@ const (
 	operatorTimeout = 30 * time.Second
 	maxAnswer       = 96 << 20 // bytes: a server's descriptors, as they are and for people
 )
-
-// operatorSocket is where the gateway answers the operator: that of the user's own pfar or, where that has none, of the
-// machine's, for members of the group pfar-admin.
-func (c *cli) operatorSocket() string {
-	own, system := c.dirs.Operator(), control.DefaultDirs(func(string) string { return "" }, 0).Operator()
-	if _, err := os.Lstat(own); errors.Is(err, fs.ErrNotExist) && c.getenv("PFAR_RUN_DIR") == "" {
-		if _, err := os.Lstat(system); err == nil {
-			return system
-		}
-	}
-	return own
-}
 
 // askOperator asks the gateway what only the operator may ask, and decodes its answer.
 func (c *cli) askOperator(ctx context.Context, method, path string, body, answer any) error {
@@ -58,7 +44,7 @@ func (c *cli) openOperator(ctx context.Context, method, path string, body any) (
 		return nil, err
 	}
 	r.Close = true
-	client := c.socketHTTP(c.operatorSocket())
+	client := c.socketHTTP(c.dirs.Operator())
 	resp, err := client.Do(r)
 	if err = plainly(err); errors.Is(err, control.ErrDenied) {
 		return nil, fail(exitDenied, "asking the gateway: %w", err).withHint("members of the group pfar-admin may, and root")

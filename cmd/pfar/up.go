@@ -49,7 +49,8 @@ func (c *cli) upCommand() *cobra.Command {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.dir = c.dirs.Config
+			c.dirs = c.own
+			o.dir = c.own.Config
 			if len(args) == 1 {
 				o.dir = args[0]
 			}
@@ -57,7 +58,7 @@ func (c *cli) upCommand() *cobra.Command {
 		},
 	})
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:7417", "loopback `ADDRESS` of the MCP endpoint; port 0 takes a free one")
-	cmd.Flags().StringVar(&o.servers, "servers", c.dirs.Servers, "`DIR` of the programs installed for servers")
+	cmd.Flags().StringVar(&o.servers, "servers", c.own.Servers, "`DIR` of the programs installed for servers")
 	cmd.Flags().StringVar(&o.metrics, "metrics", "", "loopback `ADDRESS` of metrics for Prometheus, none by default")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print all that pfard logs, not only warnings")
 	return cmd
@@ -292,7 +293,7 @@ func (v *upView) printEndpoint(r control.Report) {
 		{{"  socket", ""}, {r.Socket, ""}},
 	})
 	fmt.Fprintf(w, "\n%s\n", v.paint(w, bold, "For a desktop client's configuration"))
-	_ = v.printJSON(v.bridged(true).file()) // the bridge, with no secret in it
+	_ = v.printJSON(v.bridged().file()) // the bridge, with no secret in it
 	fmt.Fprintln(w)
 }
 

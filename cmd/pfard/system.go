@@ -102,6 +102,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 		c.serve(l.credentials)
 	}()
 	served := d.serve(ctx, stop, l.control, guest)
+	defer d.serveLooks(ctx, l.look)()
 	go r.Watch(ctx)
 	go d.units.run(ctx)
 	d.loop(ctx, changed, func() {
@@ -201,6 +202,7 @@ type sockets struct {
 	control     *net.UnixListener
 	attach      *net.UnixListener // SOCK_SEQPACKET
 	credentials *net.UnixListener
+	look        *net.UnixListener // nil: there is none
 }
 
 func systemListeners() (sockets, error) {
@@ -213,8 +215,11 @@ func systemListeners() (sockets, error) {
 		to      **net.UnixListener
 		network string
 	}{
-		units.FDControl: {&s.control, "unix"}, units.FDAttach: {&s.attach, "unixpacket"}, units.FDCredentials: {&s.credentials, "unix"},
+		units.FDControl: {&s.control, "unix"}, units.FDAttach: {&s.attach, "unixpacket"}, units.FDCredentials: {&s.credentials, "unix"}, units.FDLook: {&s.look, "unix"},
 	} {
+		if len(files[name]) == 0 && name == units.FDLook {
+			continue
+		}
 		if len(files[name]) != 1 {
 			return sockets{}, fmt.Errorf("taking over pfard's sockets: got %d named %q, want one: is pfard-%s.socket running? without systemd, run pfar up", len(files[name]), name, name)
 		}
@@ -231,6 +236,22 @@ func systemListeners() (sockets, error) {
 		*at.to = u
 	}
 	return s, nil
+}
+
+// serveLooks answers those who may look, until the function that it returns is called. Without it pfard goes on.
+func (d *daemon) serveLooks(ctx context.Context, l *net.UnixListener) (stop func()) {
+	if l == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := control.ServeLooks(ctx, l, d.answer); err != nil {
+			d.log.Error("answering the group pfar-admin", "error", err)
+		}
+	}()
+	return func() { cancel(); <-ended }
 }
 
 // dropIns is where pfard may add to units. The units of a user run as that user, who reaches what it declares.

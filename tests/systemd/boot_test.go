@@ -99,6 +99,8 @@ func TestDeclaredServersStartAtBoot(t *testing.T) {
 		t.Errorf("it did not come up at once: %s%s", again, m.Journal(t, "pfar-mcp@one.service"))
 	}
 
+	mistakes(t, m)
+
 	m.Run(t, "pfar", "disable", "two")
 	isActive(t, m, "pfar-mcp@two.service", "inactive")
 	if r := m.Try("systemctl", "start", "pfar-mcp@two.service"); r.Code == 0 {
@@ -108,7 +110,7 @@ func TestDeclaredServersStartAtBoot(t *testing.T) {
 	if err := m.On(); err != nil {
 		t.Fatal(err)
 	}
-	isActive(t, m, "pfar-mcp@one.service", "active")
+	isActive(t, m, "pfar-mcp@one.service", "active") // by the last good version of its file
 	wanted("pfar-mcp@one.service")
 	if out := m.Run(t, "pfar", "status", "two"); !strings.Contains(out, "disabled by you; pfar enable two") {
 		t.Errorf("pfar status: %s", out)
@@ -116,6 +118,33 @@ func TestDeclaredServersStartAtBoot(t *testing.T) {
 	isActive(t, m, "pfar-mcp@two.service", "inactive")
 	m.Run(t, "pfar", "enable", "two")
 	isActive(t, m, "pfar-mcp@two.service", "active")
+}
+
+// mistakes wants a mistake to be where an administrator looks for what is wrong, and breaks the file of a server that runs.
+func mistakes(t *testing.T, m *bed.Machine) {
+	t.Helper()
+	const place = "/etc/pfar/mcp.d/broken.hcl:2:3: Unknown key"
+	isActive(t, m, "pfar-mcp@broken.service", "failed")
+	bed.Eventually(t, soon, func() error {
+		if status := m.Try("systemctl", "status", "pfar-mcp@broken").Stdout; !strings.Contains(status, `Status: "failed: `+place) {
+			return fmt.Errorf("its unit says %s", status)
+		}
+		if status := m.Run(t, "systemctl", "status", "pfard"); !strings.Contains(status, `Status: "`+place+" (pfar status)") {
+			return fmt.Errorf("pfard says %s", status)
+		}
+		return nil
+	})
+	told := entries(t, m, "-b", "-u", "pfard", "PFAR_SERVER=broken", "PFAR_PROBLEM=Unknown key")
+	if len(told) != 1 || told[0]["PFAR_FILE"] != "/etc/pfar/mcp.d/broken.hcl" || told[0]["PFAR_LINE"] != "2" || told[0]["PFAR_REMEDY"] == nil {
+		t.Errorf("the journal has %v", told)
+	}
+	m.Put(t, "/etc/pfar/mcp.d/one.hcl", "server {\n", 0o644)
+	bed.Eventually(t, soon, func() error {
+		if status := m.Run(t, "systemctl", "status", "pfar-mcp@one"); !strings.Contains(status, "runs by the last good version of its file: /etc/pfar/mcp.d/one.hcl:") {
+			return fmt.Errorf("the unit of a server that runs on says %s", status)
+		}
+		return nil
+	})
 }
 
 // entries are what the journal has for a match, fields by name.

@@ -64,6 +64,9 @@ func (d Dirs) Absolute() (Dirs, error) {
 // Control is pfard's socket.
 func (d Dirs) Control() string { return filepath.Join(d.Run, "control.sock") }
 
+// Look is pfard's socket for those who may look, and change nothing.
+func (d Dirs) Look() string { return filepath.Join(d.Run, "look.sock") }
+
 // Gateway is the gateway's socket for clients.
 func (d Dirs) Gateway() string { return filepath.Join(d.Run, "gateway.sock") }
 

@@ -43,10 +43,21 @@ func Serve(ctx context.Context, listener *net.UnixListener, answer Answer, guest
 	return s.serve(ctx, listener)
 }
 
+// looks are what changes nothing, and tells no secret.
+func looks() []Verb { return []Verb{Status, Watch, Secrets} }
+
+// ServeLooks is Serve for a socket whose mode says who may connect. They may look, and ask for nothing else.
+func ServeLooks(ctx context.Context, listener *net.UnixListener, answer Answer) error {
+	s := newServer(func(Peer) bool { return false }, nil, answer)
+	s.others = looks()
+	return s.serve(ctx, listener)
+}
+
 // server is what answers on a socket.
 type server struct {
 	owner  func(Peer) bool // who may ask for everything
 	guests []Guest
+	others []Verb        // what all others may ask for
 	slots  chan struct{} // holds one for each connection of a guest
 	answer Answer
 }
@@ -138,12 +149,16 @@ func (s *server) admit(p Peer) (admission, error) {
 		return admission{verbs, maxRequest, func() {}}, nil
 	}
 	i := slices.IndexFunc(s.guests, func(g Guest) bool { return g.UID == p.UID })
-	if i < 0 {
+	may := s.others
+	if i >= 0 {
+		may = s.guests[i].Verbs
+	}
+	if len(may) == 0 {
 		return admission{}, fmt.Errorf("%w: uid %d may not control this pfard", ErrDenied, p.UID)
 	}
 	select {
 	case s.slots <- struct{}{}:
-		return admission{s.guests[i].Verbs, maxGuest, func() { <-s.slots }}, nil
+		return admission{may, maxGuest, func() { <-s.slots }}, nil
 	default:
 		return admission{}, fmt.Errorf("%w: %d connections are being answered; ask again when some are", ErrBusy, maxGuests)
 	}

@@ -52,6 +52,34 @@ func TestPeerThatMayNotAskIsRefused(t *testing.T) {
 	}
 }
 
+// TestLookersMayOnlyLook: whoever the socket's mode lets in, root as well, asks for nothing that changes something.
+func TestLookersMayOnlyLook(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "look.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []Verb
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- ServeLooks(ctx, l, func(_ context.Context, _ Peer, r Request, send func(Response) error) error {
+			asked = append(asked, r.Verb)
+			return send(Response{})
+		})
+	}()
+	for _, v := range verbs {
+		_, err := Client{path}.Do(t.Context(), Request{Verb: v})
+		if may := v == Status || v == Watch || v == Secrets; may != (err == nil) || !may && !errors.Is(err, ErrDenied) {
+			t.Errorf("%s: %v", v, err)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil || len(asked) != 3 {
+		t.Errorf("asked for %v, %v", asked, err)
+	}
+}
+
 func TestBadRequestsAreRefused(t *testing.T) {
 	path, _ := listen(t, everyone, func(_ context.Context, _ Peer, r Request, _ func(Response) error) error {
 		t.Errorf("answered %+v", r)
