@@ -68,6 +68,11 @@ func (m Meta) Open(id ID) string {
 // Close is what stands behind one.
 func Close(id ID) string { return "\n<<<END-" + word + " " + id.String() + ">>>" }
 
+// Inline are marks for a clean text where a notice does not fit and a line must stay one. JSON escapes nothing in them.
+func Inline(id ID) (open, closing string) {
+	return "<<<" + word + " " + id.String() + ">>>", "<<<END-" + word + " " + id.String() + ">>>"
+}
+
 const maxIdentifier = 64
 
 // identifier is a name that can do no harm outside of the marks, whoever chose it (FN-90).

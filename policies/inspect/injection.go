@@ -240,6 +240,11 @@ func Forged(count int, near string) Finding {
 	return Finding{Inspector: Name, Kind: "forged mark or template", Severity: Suspicious, Excerpt: Escape(forgedNear(count, near))}
 }
 
+// Unmarked is the finding that a text of strangers cannot be marked where it stands, and why.
+func Unmarked(why error) Finding {
+	return Finding{Inspector: Name, Kind: "unmarked text", Severity: Suspicious, Place: "/structuredContent", Excerpt: Escape(why.Error())}
+}
+
 func forgedNear(count int, near string) string {
 	return fmt.Sprintf("%d of them, the first near: %s", count, near)
 }

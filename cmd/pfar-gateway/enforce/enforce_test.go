@@ -464,7 +464,7 @@ func TestResult(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		edits, ok := pass.Result(t.Context(), "tools/call", b, ms)
+		edits, ok := pass.Result(t.Context(), "tools/call", b, ms, nil)
 		out := jsonrpc.Splice(nil, b, edits...)
 		if ok != passes || ok && !strings.Contains(string(out), "PFAR-UNTRUSTED") {
 			t.Errorf("%q: %t, %s", text, ok, out)
@@ -496,7 +496,7 @@ func TestResultWhole(t *testing.T) {
 		}
 		for _, it := range []enforce.Item{{Server: "web", Kind: gate.Tool, Name: "t", Pin: "p", Fits: true}, tool(t, "mine", gate.None)} {
 			pass := enter(t, enforcetest.New(t, "laptop"), laptop, it)
-			if _, ok := pass.Result(t.Context(), "tools/call", []byte(result), ms); ok != passes {
+			if _, ok := pass.Result(t.Context(), "tools/call", []byte(result), ms, nil); ok != passes {
 				t.Errorf("%s: %.200s passes: %v", it.Server, result, ok)
 			}
 			if ok := pass.Inbound(t.Context(), []byte(result)); pass.Strange() && ok != passes {

@@ -135,19 +135,22 @@ func (g *Passage) Inbound(ctx context.Context, result []byte) bool {
 
 // Result returns what is to change in the result of the request with these members before the client may have it: it is labelled and
 // fenced. It reports false if the client may not have it (Inbound). The built-in inspector reads it as it is fenced, so that each string is
-// read once.
-func (g *Passage) Result(ctx context.Context, method string, result []byte, ms jsonrpc.Members) ([]jsonrpc.Edit, bool) {
+// read once. misfit is how the client will check its structuredContent (fenced.Answer).
+func (g *Passage) Result(ctx context.Context, method string, result []byte, ms jsonrpc.Members, misfit func([]byte) (string, bool)) ([]jsonrpc.Edit, bool) {
 	a := g.Answer()
 	if a.Label.Integrity == gate.Clean { // it is not read for a fence
-		edits, _ := a.Result(method, result, ms)
+		edits, _, _ := a.Result(method, result, ms)
 		return edits, g.clean(ctx, result)
 	}
 	builtin := g.builtin()
 	builtin.Fenced = true
 	in := builtin.Begin(inspector.Inbound, result)
-	a.Reader = in
-	edits, forged := a.Result(method, result, ms)
+	a.Reader, a.Misfit = in, misfit
+	edits, forged, unmarked := a.Result(method, result, ms)
 	report := in.End(ms.Depth())
+	if unmarked != nil {
+		report = report.Join(inspect.Report{Outcome: inspect.Flagged, Findings: []inspect.Finding{inspect.Unmarked(unmarked)}})
+	}
 	if forged.Count > 0 {
 		report = report.Join(inspect.Report{Outcome: inspect.Flagged, Findings: []inspect.Finding{inspect.Forged(forged.Count, forged.Near)}})
 	}

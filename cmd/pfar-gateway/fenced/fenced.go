@@ -17,6 +17,10 @@ type Answer struct {
 	fence.Meta
 	ID     fence.ID
 	Reader Reader // nil: nobody else
+
+	// Misfit says where structuredContent is not as its client will check it, as a JSON pointer (RFC 6901), and false if it is.
+	// nil: nobody checks it.
+	Misfit func(content []byte) (path string, wrong bool)
 }
 
 // Reader is somebody else who reads each string of a result that is fenced, and each name of a member: with where it begins, and what it
@@ -58,6 +62,9 @@ func below(path string, places []string) []string {
 	return all
 }
 
+// mayHold are the methods whose results may reach a model whole. In these, a text is marked wherever it stands.
+var mayHold = map[mcp.MCPMethod]bool{mcp.MethodToolsCall: true, mcp.MethodResourcesRead: true, mcp.MethodPromptsGet: true}
+
 // loose is where, by the method, a server may put anything, and no schema says what. Programs go by words there, which stay, and by
 // no text: that is fenced.
 var loose = map[mcp.MCPMethod]string{logged: data, failed: data}
@@ -69,7 +76,12 @@ func isWord(text string) bool { return len(text) <= maxWord && isAddress(text) }
 
 // isAddress reports whether a string can be an address.
 func isAddress(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+	for i := range len(text) {
+		if text[i] <= ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 const maxWord = 128 // bytes
@@ -97,14 +109,15 @@ type Forged struct {
 }
 
 // Result returns what is to change in the result of a request with these members: it is labelled, and fenced unless it is clean: text that is
-// typed as an extract has typed values beside text that no schema binds. And it returns what is taken out of it.
-func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]jsonrpc.Edit, Forged) {
+// typed as an extract has typed values beside text that no schema binds. And it returns what is taken out of it. With ErrUnmarked the
+// client must not get it.
+func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]jsonrpc.Edit, Forged, error) {
 	own := a.members()
 	at := ms.Index("_meta")
 	if at < 0 {
 		own = append(append([]byte(`"_meta":{`), own...), '}')
 	}
-	w := walk{answer: a, b: result, texts: texts[mcp.MCPMethod(method)], end: len(result)}
+	w := walk{answer: a, b: result, texts: texts[mcp.MCPMethod(method)], end: len(result), result: mayHold[mcp.MCPMethod(method)]}
 	if ms.Index("inputRequests") >= 0 {
 		w.texts = slices.Concat(w.texts, asked)
 	}
@@ -119,9 +132,12 @@ func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]json
 		if !clean {
 			w.end = ms[at].ValueStart
 			w.run(0)
-			meta := walk{answer: Answer{Reader: a.Reader}, b: ms[at].Raw(), before: ms[at].ValueStart, end: len(ms[at].Raw()), forged: w.forged, reader: w.reader, sound: w.sound}
+			meta := walk{
+				answer: a, b: ms[at].Raw(), before: ms[at].ValueStart, end: len(ms[at].Raw()), result: w.result, fences: w.fences, renamed: w.renamed,
+				forged: w.forged, reader: w.reader, sound: w.sound, line: w.line,
+			}
 			meta.run(0)
-			w.reader, w.sound, w.forged = meta.reader, meta.sound, meta.forged
+			w.fences, w.renamed, w.forged, w.reader, w.sound, w.line = meta.fences, meta.renamed, meta.forged, meta.reader, meta.sound, meta.line
 			w.edits = append(w.edits, ms.Replace(at, jsonrpc.Amend(meta.splice(), Theirs, own)))
 			w.end = len(result)
 			w.run(ms[at].ValueEnd)
@@ -130,7 +146,7 @@ func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]json
 		w.edits = append(w.edits, ms.Replace(at, jsonrpc.Amend(ms[at].Raw(), Theirs, own)))
 	}
 	w.reader.Close()
-	return w.edits, w.forged
+	return w.edits, w.forged, w.fit(ms)
 }
 
 // Typed is the result of a tool that has typed values, JSON in which no text is a server's, and nothing else: it needs no fence.

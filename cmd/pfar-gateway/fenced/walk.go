@@ -17,7 +17,9 @@ type walk struct {
 	end    int
 	texts  []string
 	loose  string // path, with the slash behind it; "": none
+	result bool   // it is one, of which the fields that no grammar binds are texts as well
 	edits  []jsonrpc.Edit
+	marks  []*mark // in structuredContent
 
 	trusted bool // nothing changes but pages
 
@@ -31,6 +33,7 @@ type walk struct {
 	reader jsontext.Reader
 	before int  // bytes that stand before b in what readers are told of
 	long   bool // the string is one of which the reader tells if it stands again
+	line   bool // the last of those has no white space
 	sound  bool // there was nothing to clean in the last of those
 	again  bool // the string is that one, and would be cleaned and no more
 }
@@ -83,12 +86,13 @@ func (w *walk) step(name string) {
 // quoted looks at the string at i, and returns where it ends.
 func (w *walk) quoted(i int) int {
 	end, told := w.reader.Again(w.b, i+1)
-	w.again = told && w.sound && !w.name && w.answer.Limit == 0 && w.loose == "" && !w.at(links) && !w.ofURI() && !w.ofMIME()
+	w.again = told && w.sound && !w.name && w.answer.Limit == 0 && w.loose == "" && !w.at(links) && !w.ofURI() && !w.ofMIME() &&
+		(!w.result || w.line || w.at(w.texts))
 	var text string
 	if !w.again { // or else nothing would be done with it
 		text, end = w.reader.Text(w.b, i+1)
 		if w.long = end-i > jsontext.Long; w.long {
-			w.sound = false
+			w.sound, w.line = false, w.result && isAddress(text)
 		}
 	}
 	if w.answer.Reader != nil && !told {
@@ -109,19 +113,53 @@ func (w *walk) quoted(i int) int {
 		w.fence(i, end, text)
 	case w.loose != "" && within(w.path, w.loose) && !isWord(text) && !(isAddress(text) && w.at(links)):
 		w.fence(i, end, text)
+	case w.result && !w.again && !isAddress(text) && !w.bound() && w.strange(i, end, text):
 	default:
 		w.other(i, end, text)
 	}
 	return end
 }
 
+// bound reports whether what stands here has a grammar that other looks after, or is of a question, which programs show.
+func (w *walk) bound() bool {
+	return w.ofMIME() || w.at(links) || w.at(embedded) || w.ofURI() || within(w.path, "inputRequests/") || within(w.path, "requestState/")
+}
+
+// strange marks a text where no model should read one, and reports whether it is one without what cannot be seen. In
+// structuredContent it stays on one line, for its schema may want that.
+func (w *walk) strange(i, end int, text string) bool {
+	cleaned, changed := fence.Clean(text)
+	if changed && isAddress(cleaned) {
+		return false
+	}
+	if !within(w.path, structured) {
+		w.fence(i, end, text)
+		return true
+	}
+	w.clean(text)
+	m := &mark{at: len(w.edits), start: i, end: end, path: string(w.path), size: len(cleaned)}
+	if changed {
+		m.cleaned = &cleaned
+	}
+	if w.fences++; w.fences > maxFences {
+		m.state = omitted
+	}
+	w.marks = append(w.marks, m)
+	first, second := m.edits(w.answer.ID)
+	w.edits = append(w.edits, first, second)
+	return true
+}
+
 // other looks at a string that no model reads as text.
 func (w *walk) other(i, end int, text string) {
 	now, changed := w.clean(text)
+	link := w.at(links)
 	switch {
-	case IsPage(now) && w.ofURI(), strings.IndexByte(now, ':') >= 0 && (w.at(links) && !mayFollow(now) || w.at(embedded) && !mayShow(now)):
+	case IsPage(now) && w.ofURI(), strings.IndexByte(now, ':') >= 0 && (link && !mayFollow(now) || w.at(embedded) && !mayShow(now)):
 		w.put(i, end, blank)
-	case w.ofMIME() && mayRun(now):
+	case w.result && (link || w.at(embedded)) && !isAddress(now):
+		w.put(i, end, escaped(now))
+	case w.ofMIME() && (mayRun(now) || !isMIME(now)):
 		w.put(i, end, plainText)
 	case changed:
 		w.put(i, end, now)

@@ -111,6 +111,14 @@ func (i Item) CheckResult(ms jsonrpc.Members) *schema.Violation {
 	return output.Check(content)
 }
 
+// CheckStructured reports in what structuredContent does not conform to the schema that the tool gives for it, if it gives one.
+func (i Item) CheckStructured(content []byte) *schema.Violation {
+	if output := i.compiled().output; output != nil {
+		return output.Check(content)
+	}
+	return nil
+}
+
 // Member returns a member of the definition as it came, nil if there is none: "annotations", "inputSchema".
 func (i Item) Member(name string) []byte {
 	ms, err := jsonrpc.Object(i.Raw, nil)

@@ -270,12 +270,26 @@ func (x *exchange) received(ctx context.Context, up *registry.Upstream, t target
 		re.result, re.members = fenced.Pageless(x.msg.Method, re.result, re.members)
 		return labelled(up, atLeast(t.Label, x.pass.Label().Confidentiality), re), nil
 	}
-	edits, ok := x.pass.Result(ctx, x.msg.Method, re.result, re.members)
+	edits, ok := x.pass.Result(ctx, x.msg.Method, re.result, re.members, t.misfit(x.msg.Method))
 	if !ok {
 		return x.withheld(t)
 	}
 	re.edits = edits
 	return re, nil
+}
+
+// misfit is how a client will check the structuredContent of what it has asked for.
+func (t target) misfit(method string) func(content []byte) (path string, wrong bool) {
+	if mcp.MCPMethod(method) != mcp.MethodToolsCall {
+		return nil
+	}
+	return func(content []byte) (string, bool) {
+		v := t.Item.CheckStructured(content)
+		if v == nil {
+			return "", false
+		}
+		return v.Path, true
+	}
 }
 
 // extract is what is left of a result of which no more than typed values is to reach the client, and nil if it is raw.
