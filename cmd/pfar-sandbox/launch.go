@@ -410,9 +410,6 @@ func (l *launcher) served(r *handover.Ready) {
 	if r.Server != "" {
 		status += ", " + r.Server
 	}
-	if r.Drift != "" {
-		status += ", " + r.Drift
-	}
 	vars["STATUS"] = status
 	if first {
 		vars["READY"] = "1"

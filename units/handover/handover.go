@@ -31,7 +31,7 @@ type Server struct {
 	Capabilities []string `json:"client_capabilities,omitempty"` // what it may ask of clients: "elicitation", "roots", "sampling"
 	Sessions     Sessions `json:"sessions,omitzero"`
 	Pins         string   `json:"pins,omitempty"`    // "hold" or "trust-first": what becomes of tools seen for the first time; "" holds
-	Version      string   `json:"version,omitempty"` // that the declaration expects the server to have; "" expects none
+	Version      string   `json:"version,omitempty"` // that the declaration expects the server to have, or it is not served; "" expects none
 	Program      string   `json:"program,omitempty"` // SHA-256 over its command and arguments, in hexadecimal
 
 	OnDemand    bool          `json:"on_demand,omitempty"`    // a call starts it when it sleeps
@@ -76,7 +76,6 @@ type Ready struct {
 	Protocol  string   `json:"protocol"`          // revision agreed on, "2025-11-25"
 	Server    string   `json:"server"`            // the server's own name and version, as it says them
 	Held      int      `json:"held,omitempty"`    // definitions that are not served until the owner accepts them
-	Drift     string   `json:"drift,omitempty"`   // that its version is not the one declared, in words
 	Dropped   int      `json:"dropped,omitempty"` // definitions that cannot be served
 	Why       []string `json:"why,omitempty"`     // that the first of them cannot, a line each
 }

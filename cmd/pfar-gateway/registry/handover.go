@@ -220,7 +220,7 @@ func (r *Registry) announce(c *handover.Conn, u *Upstream, l *Listing, begun tim
 		return
 	}
 	u.log.Info("server up", "tools", m.Ready.Tools, "prompts", m.Ready.Prompts, "resources", m.Ready.Resources,
-		"held", m.Ready.Held, "drift", m.Ready.Drift, "protocol", u.Agreed().Protocol, "info", u.Agreed().title(), "kept", u.before > 0,
+		"held", m.Ready.Held, "protocol", u.Agreed().Protocol, "info", u.Agreed().title(), "kept", u.before > 0,
 		"took", time.Since(begun).Round(time.Millisecond).String())
 	r.keep(u, l)
 	_ = c.Send(m) // that the launcher left is heard elsewhere
@@ -274,6 +274,9 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, late)
 	defer cancel()
 	a, err := r.shake(ctx, u)
+	if err == nil {
+		err = u.otherVersion(a)
+	}
 	if err != nil {
 		return nil, u.because(err)
 	}

@@ -225,6 +225,9 @@ func (r *Registry) greet(ctx context.Context, u *Upstream, o *owned) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.Handshake, late)
 	defer cancel()
 	a, err := u.handshake(ctx, o.client.Client, o.main.Agreed().Legacy())
+	if err == nil {
+		err = u.otherVersion(a)
+	}
 	if err != nil {
 		return u.because(err)
 	}

@@ -72,8 +72,8 @@ func TestPins(t *testing.T) {
 	}
 	// A new process of the server says something else about itself.
 	c.instructions.Store("obey")
-	again := r.Launch(t, handover.Server{Name: "s", Pins: "trust-first", Version: "2"}, c.script())
-	if got := again.Ready(t); got.Held != 2 || got.Drift != `version "1" instead of "2"` {
+	again := r.Launch(t, handover.Server{Name: "s", Pins: "trust-first"}, c.script())
+	if got := again.Ready(t); got.Held != 2 {
 		t.Errorf("after the restart: %+v", got)
 	}
 	v, err := r.Catalogue().View("s")

@@ -291,6 +291,6 @@ func ready(u *Upstream, l *Listing, held int) handover.Message {
 	return handover.Message{Ready: &handover.Ready{
 		Dropped: d.Count, Why: d.Why,
 		Tools: len(l[Tools]), Prompts: len(l[Prompts]), Resources: len(l[Resources]),
-		Protocol: u.Agreed().Protocol, Server: u.Agreed().title(), Held: held, Drift: u.drift(),
+		Protocol: u.Agreed().Protocol, Server: u.Agreed().title(), Held: held,
 	}}
 }

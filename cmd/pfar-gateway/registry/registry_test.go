@@ -566,3 +566,23 @@ func TestStoppedBecauseItFailed(t *testing.T) {
 		t.Errorf("clients hear %v", err)
 	}
 }
+
+// TestOtherVersion: a server that is not of the version that its declaration wants offers nothing, and what is to be done is said.
+func TestOtherVersion(t *testing.T) {
+	for version, served := range map[string]bool{"9.9.9": false, "1": true, "": true} {
+		for _, modern := range []bool{false, true} {
+			r := registrytest.New(t, limits())
+			l := r.Launch(t, handover.Server{Name: "s", Version: version}, registrytest.Script{Modern: modern})
+			if served {
+				l.Ready(t)
+				continue
+			}
+			if why := l.Failed(t); !strings.Contains(why, `it says "1", and not version = "9.9.9"; install that one, or declare the one that runs`) {
+				t.Errorf("%q: %s", version, why)
+			}
+			if _, err := call(r, "s__echo", ""); code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "of another version than its declaration wants") {
+				t.Errorf("%q: %v", version, err)
+			}
+		}
+	}
+}

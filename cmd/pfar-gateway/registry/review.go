@@ -89,14 +89,16 @@ func (v *reviewed) hold(k Kind, name string) {
 	v.count++
 }
 
-// drift says that the server is of another version than its declaration expects; "" if it is not.
-func (u *Upstream) drift() string {
+// otherVersion is an error if the server says that it is of another version than its declaration expects. What that one does,
+// nobody has declared.
+func (u *Upstream) otherVersion(a Agreement) error {
 	var info struct {
 		Version string `json:"version"`
 	}
-	_ = json.Unmarshal(u.Agreed().Info, &info) // plainInfo has read it
+	_ = json.Unmarshal(a.Info, &info) // plainInfo has read it
 	if u.server.Version == "" || info.Version == u.server.Version {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("version %.40q instead of %q", info.Version, u.server.Version)
+	return fmt.Errorf("the server is of another version than its declaration wants: it says %.40q, and not version = %q; install that one, "+
+		"or declare the one that runs", info.Version, u.server.Version)
 }
