@@ -49,7 +49,7 @@ func Compile(s declaration.Server, h Host) (Plan, hcl.Diagnostics) {
 	}
 	p := Plan{
 		Name: s.Name, File: s.File, Enabled: s.Enabled, Autostart: s.Autostart, State: s.Sandbox.State,
-		Gateway: known, Sandbox: box, Egress: reach(s), TLSPins: s.TLSPins, Scopes: s.Scopes, Setting: setting(s),
+		Gateway: known, Sandbox: box, Egress: reach(s), TLSPins: s.TLSPins, Files: c.files(), Scopes: s.Scopes, Setting: setting(s),
 	}
 	for _, k := range s.Credentials {
 		p.Credentials = append(p.Credentials, Credential{Name: k.Env, Key: k.Key, From: k.From, Deliver: k.Deliver, Hosts: k.Hosts, Places: k.Places})

@@ -43,10 +43,9 @@ func (c *compiler) packages() []string {
 	if c.loadsElsewhere() {
 		return nil
 	}
-	for n := range min(3, len(words)) {
-		if r, ok := runners[strings.Join(words[:n+1], " ")]; ok {
-			return r.packages(operand(words[n+1:], r.options))
-		}
+	if n, ok := runnerOf(words); ok {
+		r := runners[strings.Join(words[:n], " ")]
+		return r.packages(operand(words[n:], r.options))
 	}
 	name := versioned.FindStringSubmatch(words[0])
 	switch {
@@ -65,6 +64,16 @@ func (c *compiler) commandPath() string {
 	}
 	f, _ := c.host.lookup(c.server.Command)
 	return f.written
+}
+
+// runnerOf is how many words of a command line are those of a runner.
+func runnerOf(words []string) (int, bool) {
+	for n := range min(3, len(words)) {
+		if _, ok := runners[strings.Join(words[:n+1], " ")]; ok {
+			return n + 1, true
+		}
+	}
+	return 0, false
 }
 
 // elsewhere are variables that have programs load other code, or have runners fetch packages from another place.
@@ -245,7 +254,17 @@ const maxDistributions = 2000
 // ofPyPI is the package below a prefix that fits. Installers note in direct_url.json what they have not taken from an index
 // (PEP 610), which can have any name.
 func (c *compiler) ofPyPI(prefix string, fits func(distribution) bool) []string {
-	var folders []string
+	for _, d := range c.distributions(prefix) {
+		if fits(d) && !c.host.exists(path.Join(d.folder, "direct_url.json")) {
+			return []string{"pypi:" + d.name}
+		}
+	}
+	return nil
+}
+
+// distributions are the packages below a prefix.
+func (c *compiler) distributions(prefix string) []distribution {
+	var list []distribution
 	for _, python := range c.host.list(path.Join(prefix, "lib")) {
 		for _, packages := range []string{"site-packages", "dist-packages"} {
 			dir := path.Join(prefix, "lib", python, packages)
@@ -253,20 +272,13 @@ func (c *compiler) ofPyPI(prefix string, fits func(distribution) bool) []string 
 				continue
 			}
 			for _, e := range c.host.list(dir) {
-				if strings.HasSuffix(e, ".dist-info") {
-					folders = append(folders, path.Join(dir, e))
+				if name, _, _ := strings.Cut(e, "-"); strings.HasSuffix(e, ".dist-info") && len(list) < maxDistributions {
+					list = append(list, distribution{host: c.host, folder: path.Join(dir, e), name: distributionName(name)})
 				}
 			}
 		}
 	}
-	for _, folder := range folders[:min(len(folders), maxDistributions)] {
-		name, _, _ := strings.Cut(path.Base(folder), "-")
-		d := distribution{host: c.host, folder: folder, name: distributionName(name)}
-		if fits(d) && !c.host.exists(path.Join(folder, "direct_url.json")) {
-			return []string{"pypi:" + d.name}
-		}
-	}
-	return nil
+	return list
 }
 
 // commands reports whether a package declares a command.

@@ -21,6 +21,7 @@ type Plan struct {
 	Sandbox     sandbox.Sandbox `json:"sandbox"`
 	Egress      egress.Policy   `json:"egress"`
 	Credentials []Credential    `json:"credentials,omitempty"`
+	Files       []string        `json:"files,omitempty"`   // of its program, by which another one is told (FingerprintOf)
 	Scopes      []string        `json:"scopes,omitempty"`  // that those of them which are OAuth token sets are to have been granted
 	Setting     string          `json:"setting,omitempty"` // SHA-256 over the declared variables, in hexadecimal; "": none
 

@@ -253,7 +253,7 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 			return err
 		}
 	}
-	f, err := handover.DialFor(a.gateway, plan.Gateway, a.redaction.serial())
+	f, err := handover.DialFor(a.gateway, plan.Told(os.DirFS("/").(fs.ReadLinkFS)), a.redaction.serial())
 	if err != nil {
 		return err
 	}

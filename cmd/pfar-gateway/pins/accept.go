@@ -78,7 +78,11 @@ func (s *Store) acceptKnown(by By, k *known, server string, choose func(*file) (
 		p := &next.Pins[i]
 		sum, raw := p.offered()
 		records = append(records, audit.Record{Server: server, Tool: p.title(), Method: "accept", Old: p.Digest, New: sum})
-		p.accept(sum, raw, next.Version, byOwner, s.now().UTC().Truncate(time.Second))
+		version := next.Version
+		if p.Kind == Program {
+			version = next.Program
+		}
+		p.accept(sum, raw, version, byOwner, s.now().UTC().Truncate(time.Second))
 		done = append(done, Verdict{p.Kind, p.Name, Accepted, p.Digest, true})
 	}
 	if !slices.ContainsFunc(next.Pins, func(p pinned) bool { return p.held() }) {
@@ -155,15 +159,15 @@ func (f *file) choose(names []string) ([]int, error) {
 
 // title is how people name a definition: a tool by its name, if that cannot be taken for anything else.
 func (k key) title() string {
-	if k.kind == Tool && !strings.Contains(k.name, ":") && k.name != string(Instructions) && !exact.MatchString(k.name) {
+	if k.kind == Tool && !strings.Contains(k.name, ":") && k.name != string(Instructions) && k.name != string(Program) && !exact.MatchString(k.name) {
 		return k.name
 	}
 	return k.fullTitle()
 }
 
 func (k key) fullTitle() string {
-	if k.kind == Instructions {
-		return string(Instructions)
+	if k.kind == Instructions || k.kind == Program {
+		return string(k.kind)
 	}
 	return string(k.kind) + ":" + k.name
 }

@@ -20,7 +20,7 @@ type pinned struct {
 	Name    string          `json:"name"`
 	Digest  string          `json:"digest,omitempty"`  // accepted; "": none has been
 	Raw     json.RawMessage `json:"raw,omitempty"`     // accepted, as the server sent it: schemas, annotations and all
-	Version string          `json:"version,omitempty"` // the server's own, when it was accepted
+	Version string          `json:"version,omitempty"` // the server's own, when it was accepted; of its program, the digest of command and arguments
 	By      string          `json:"accepted_by,omitempty"`
 	At      time.Time       `json:"accepted_at,omitzero"`
 	Seen    time.Time       `json:"first_seen"`

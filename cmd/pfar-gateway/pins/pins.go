@@ -25,6 +25,7 @@ const (
 	Tool         Kind = "tool"
 	Prompt       Kind = "prompt"
 	Instructions Kind = "instructions"
+	Program      Kind = "program" // no model reads it: a fingerprint of the server's program, whose other definitions go with it
 )
 
 // Definition is one thing that a server says and a model reads.
@@ -77,6 +78,7 @@ type Verdict struct {
 // Review is what becomes of an offer: a verdict for each definition, in the same order.
 type Review struct {
 	Verdicts []Verdict
+	Program  State    // unless it is Accepted, nothing of the server may be served, whatever the verdicts are
 	Drift    []string // what is not as it was at the last acceptance, in words; it holds nothing back
 	Broken   error    // the pins of the server cannot be read, and everything is held; or not be written
 }
@@ -217,7 +219,7 @@ func (s *Store) Review(o Offer) Review {
 	if r.Broken != nil && k.file == nil {
 		return r // what this review alone would accept is not on the disk: it would be held after a restart, so it is held now
 	}
-	r.Verdicts, r.Drift = v.verdicts, v.file.drift()
+	r.Verdicts, r.Program, r.Drift = v.verdicts, v.file.program(), v.file.drift()
 	return r
 }
 

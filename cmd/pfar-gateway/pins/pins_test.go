@@ -164,6 +164,60 @@ func TestPassing(t *testing.T) {
 	}
 }
 
+// TestProgram: a program is accepted when it is first seen and when its owner names another one, and held when it has changed by itself.
+func TestProgram(t *testing.T) {
+	s := fresh(t)
+	program := func(sum string) Definition {
+		return Definition{Program, "program", encoded(map[string]string{"sha256": sum})}
+	}
+	by := func(argv string, list ...Definition) Offer {
+		o := offered(append([]Definition{tool("a", "adds")}, list...)...)
+		o.Program = argv
+		return o
+	}
+	for i, step := range []struct {
+		offer  Offer
+		want   State
+		accept bool
+	}{
+		{by("p"), Accepted, false},               // before it was looked at
+		{by("p", program("1")), Accepted, false}, // seen first, later than the tools
+		{by("p", program("2")), Changed, false},
+		{by("p"), Changed, false}, // it sleeps
+		{by("p", program("1")), Accepted, false},
+		{by("p", program("2")), Changed, true},
+		{by("p", program("2")), Accepted, false},
+		{by("p", program("1")), Changed, false},
+		{by("q"), Changed, false},                // it sleeps under another declaration
+		{by("q", program("3")), Accepted, false}, // its owner has named it
+		{by("q", program("1")), Changed, true},
+		{by("q", program("1")), Accepted, false},
+		{by("p", program("2")), Accepted, false},
+	} {
+		r := s.Review(step.offer)
+		if r.Program != step.want || r.Verdicts[0].State != Accepted {
+			t.Errorf("step %d: %s, %s, want %s", i, r.Program, words(r), step.want)
+		}
+		if step.accept {
+			if _, err := s.Accept(By{}, "s"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s = opened(t, s.dir)
+	}
+	if st := s.Status()[0]; st.Accepted != 1 || len(st.Held) != 0 {
+		t.Errorf("counted: %+v", st)
+	}
+	s.Review(by("p", program("9")))
+	one, err := s.Show("s", "program")
+	if err != nil || len(one.Held) != 1 || !strings.Contains(one.Held[0].Diff, "9") {
+		t.Errorf("shown: %+v, %v", one, err)
+	}
+	if r := (Review{}); r.Program == Accepted {
+		t.Error("the zero value is accepted")
+	}
+}
+
 func TestDrift(t *testing.T) {
 	s := fresh(t)
 	a := tool("a", "x")

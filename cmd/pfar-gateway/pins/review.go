@@ -83,6 +83,11 @@ func (f *file) review(o Offer, now time.Time, left room) reviewed {
 		v.changed = v.changed || !ok || was.differs(&p)
 		next.Pins = append(next.Pins, p)
 	}
+	program := key{Program, string(Program)}
+	if p, ok := have[program]; ok && !offered[program] { // the server sleeps, and its program is looked at when it starts
+		offered[program] = true
+		next.Pins = append(next.Pins, p)
+	}
 	v.changed = next.remember(have, offered, now, left) || v.changed || f.Left != next.Left
 	slices.SortFunc(next.Pins, func(a, b pinned) int {
 		return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Name, b.Name))
@@ -140,6 +145,9 @@ func (p *pinned) judge(d Definition, o *Offer, first bool, now time.Time, left *
 		return Accepted, sum
 	case !left.take(0, len(d.Raw)):
 		p.Problem = noRoom
+	case d.Kind == Program && (p.Digest == "" || p.Version != o.Program): // there is none to compare with, or the owner has named another one
+		p.accept(sum, slices.Clone(d.Raw), o.Program, firstUse, now)
+		return Accepted, sum
 	case first && o.TrustFirst && inspect.Suspicion(d.Raw, o.others) == "":
 		p.accept(sum, slices.Clone(d.Raw), o.Version, firstUse, now)
 		return Accepted, sum

@@ -118,6 +118,7 @@ func (f *file) status(server, text string) ServerStatus {
 		switch p := &f.Pins[i]; {
 		case p.held():
 			st.Held = append(st.Held, p.waiting())
+		case p.Kind == Program: // no client is served it
 		case p.Gone.IsZero():
 			st.Accepted++
 		default:
@@ -157,6 +158,9 @@ func (f *file) describe(st *ServerStatus, titles, others []string) {
 				Kind: p.Kind, Name: p.Name, Title: p.title(), Digest: p.Digest, Version: p.Version, By: p.By, At: p.At, Seen: p.Seen,
 				Gone: !p.Gone.IsZero(), Results: p.results(p.Raw), Raw: p.Raw,
 			}
+			if p.Kind == Program {
+				d.Version = ""
+			}
 			if len(titles) > 0 {
 				d.Text, _ = show(p.Raw)
 			}
@@ -187,6 +191,16 @@ func shown(title string, p *pinned, room int) (string, int) {
 		return "", max(1, len(p.Held))
 	}
 	return compare(title, p.Raw, p.Held)
+}
+
+// program says whether the server's program is the accepted one, or none that is known.
+func (f *file) program() State {
+	for i := range f.Pins {
+		if p := &f.Pins[i]; p.Kind == Program && p.held() {
+			return p.state()
+		}
+	}
+	return Accepted
 }
 
 // drift says what else has changed since all that the server offered was accepted.

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -155,6 +156,9 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 	if r.closed {
 		o, why = nil, errShutdown
 	}
+	if o != nil && !bytes.Equal(u.server.Files, o.main.server.Files) {
+		o, why = nil, errOtherProgram
+	}
 	if o != nil {
 		o.launched, o.up = u, u
 	}
@@ -297,6 +301,7 @@ func (u *Upstream) busy() bool {
 }
 
 var (
-	errUnasked     = errors.New("nobody asked for a process of this session")
-	errSessionOver = errors.New("its session is over")
+	errOtherProgram = errors.New("its program has changed since the server was started")
+	errUnasked      = errors.New("nobody asked for a process of this session")
+	errSessionOver  = errors.New("its session is over")
 )

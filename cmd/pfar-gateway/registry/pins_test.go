@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -79,6 +80,45 @@ func TestPins(t *testing.T) {
 	v, err := r.Catalogue().View("s")
 	if err != nil || v.Agreed[0].Instructions != "be kind" {
 		t.Errorf("instructions: %q, %v", v.Agreed[0].Instructions, err)
+	}
+}
+
+// TestOtherProgram: of a server whose program has changed under the same command nothing is served until its owner has accepted it.
+func TestOtherProgram(t *testing.T) {
+	r := registrytest.New(t, limits())
+	store, err := pins.Open(registrytest.Dir(t), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Pin(store)
+	script := registrytest.Script{Lists: map[string]string{
+		"tools/list":     `{"tools":[` + registrytest.Echo + `]}`,
+		"resources/list": `{"resources":[{"uri":"x:r","name":"r"}]}`,
+	}, Capabilities: `{"tools":{},"resources":{}}`}
+	launch := func(sum string) *registrytest.Launched {
+		return r.Launch(t, handover.Server{Name: "s", Pins: "trust-first", Program: "p", Files: json.RawMessage(`{"files":1,"sha256":"` + sum + `"}`)}, script)
+	}
+	if got := launch("1").Ready(t); got.Tools != 1 || got.Resources != 1 || got.Held != 0 {
+		t.Fatalf("first use: %+v", got)
+	}
+	if got := launch("1").Ready(t); got.Tools != 1 || got.Held != 0 {
+		t.Errorf("the same program: %+v", got)
+	}
+	l := launch("2")
+	if got := l.Ready(t); got.Tools != 0 || got.Resources != 0 || got.Held != 2 {
+		t.Errorf("another program: %+v", got)
+	}
+	if _, err := r.Catalogue().Named(registry.Tools, "", "s__echo"); err == nil || !strings.Contains(err.Error(), "held back until the owner accepts") {
+		t.Errorf("a tool of it: %v", err)
+	}
+	if _, found, _ := r.Catalogue().ByURI("", "x:r"); found {
+		t.Error("a resource of it is read")
+	}
+	if _, err := store.Accept(pins.By{}, "s"); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Ready(t); got.Tools != 1 || got.Resources != 1 || got.Held != 0 {
+		t.Errorf("accepted: %+v", got)
 	}
 }
 

@@ -50,14 +50,18 @@ func (r *Registry) review(u *Upstream, found *Listing) reviewed {
 	if said != "" {
 		o.Definitions = append(o.Definitions, pins.Definition{Kind: pins.Instructions, Name: string(pins.Instructions), Raw: jsonrpc.Quote(said)})
 	}
-	verdicts := r.pins.Review(o).Verdicts
+	if u.server.Files != nil {
+		o.Definitions = append(o.Definitions, pins.Definition{Kind: pins.Program, Name: string(pins.Program), Raw: u.server.Files})
+	}
+	review := r.pins.Review(o)
+	verdicts := review.Verdicts
 	shown := *found
 	v := reviewed{listing: &shown, found: found, instructions: said}
 	n := 0
 	for _, k := range [...]Kind{Tools, Prompts} {
 		shown[k] = nil
 		for _, i := range found[k] {
-			if verdicts[n].State == pins.Accepted {
+			if verdicts[n].State == pins.Accepted && review.Program == pins.Accepted {
 				i.Pin, i.Reviewed = verdicts[n].Digest, verdicts[n].Person
 				shown[k] = append(shown[k], i)
 			} else {
@@ -70,6 +74,11 @@ func (r *Registry) review(u *Upstream, found *Listing) reviewed {
 		v.count++
 		v.instructions = ""
 		_ = json.Unmarshal(r.pins.Instructions(u.server.Name), &v.instructions) // what was accepted before, or nothing
+	}
+	if review.Program != pins.Accepted { // another program, of whose answers nothing is known
+		shown[Resources], shown[Templates] = nil, nil
+		v.instructions = ""
+		v.count++
 	}
 	return v
 }

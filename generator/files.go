@@ -1,0 +1,59 @@
+package generator
+
+import (
+	"path"
+	"strings"
+)
+
+// files are what a changed program is told by: files of the host, and folders with all in them that is code. They are those of
+// the program that the declaration names and of the package that it lies in; not the interpreter, and not what a runner fetches.
+func (c *compiler) files() []string {
+	words := append([]string{path.Base(c.server.Command)}, c.server.Args...)
+	if _, ok := runnerOf(words); ok {
+		return nil
+	}
+	command, err := c.host.resolve(c.commandPath())
+	if err != nil {
+		return nil
+	}
+	in, interpreted := interpreterOf(c.commandPath(), command.real)
+	if !interpreted {
+		return c.filesOf(command)
+	}
+	if i := in.find(c.server.Args); i >= 0 {
+		if f, err := c.host.resolve(c.server.Args[i]); err == nil && path.IsAbs(c.server.Args[i]) {
+			return c.filesOf(f)
+		}
+		return nil
+	}
+	return c.installedPython(path.Dir(path.Dir(c.commandPath()))) // python -m
+}
+
+// filesOf are those of one program.
+func (c *compiler) filesOf(f file) []string {
+	if dir := path.Dir(f.real); path.Base(dir) == "bin" {
+		if list := c.installedPython(path.Dir(dir)); list != nil {
+			return append([]string{f.real}, list...)
+		}
+	}
+	if !strings.HasPrefix(c.host.head(f.real), "\x7fELF") {
+		for dir := path.Dir(f.real); !c.broad(dir) && path.Base(dir) != "node_modules"; dir = path.Dir(dir) {
+			if c.host.exists(path.Join(dir, "package.json")) || c.host.exists(path.Join(dir, "pyproject.toml")) {
+				return []string{dir}
+			}
+		}
+	}
+	return []string{f.real}
+}
+
+// installedPython is what a virtual environment has installed, as its lists of files have it with their digests.
+func (c *compiler) installedPython(prefix string) []string {
+	if !c.host.exists(path.Join(prefix, "pyvenv.cfg")) {
+		return nil
+	}
+	var list []string
+	for _, d := range c.distributions(c.host.real(prefix)) {
+		list = append(list, path.Join(d.folder, "RECORD"))
+	}
+	return list
+}
