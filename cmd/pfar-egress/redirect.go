@@ -28,7 +28,8 @@ func (p *proxy) serveRedirected(ctx context.Context, c *net.TCPConn) {
 	defer c.Close()
 	defer closeAtEnd(ctx, c)()
 	rec := record{began: time.Now(), path: monitor.Redirect}
-	to, err := p.destination(c)
+	to, release, err := p.destination(c)
+	defer release()
 	var d egress.Decision
 	if err == nil {
 		d = p.policy.Decide(to.host, to.port)
@@ -69,24 +70,25 @@ type target struct {
 	port uint16
 }
 
-// destination finds out where a redirected connection was going to.
-func (p *proxy) destination(c *net.TCPConn) (target, error) {
+// destination finds out where a redirected connection was going to. The address stays its name's until release is called.
+func (p *proxy) destination(c *net.TCPConn) (to target, release func(), err error) {
+	release = func() {}
 	dst, err := originalDestination(c)
 	if err != nil {
-		return target{}, err
+		return target{}, release, err
 	}
-	to := target{dst.Addr().String(), dst.Port()}
+	to = target{dst.Addr().String(), dst.Port()}
 	if l, ok := c.LocalAddr().(*net.TCPAddr); ok && netip.AddrPortFrom(l.AddrPort().Addr().Unmap(), uint16(l.Port)) == dst {
-		return to, errDirect // a loop to itself (EG-176)
+		return to, release, errDirect // a loop to itself (EG-176)
 	}
-	if name, ok := p.addresses.Name(dst.Addr()); ok {
+	if name, release, ok := p.addresses.Hold(dst.Addr()); ok {
 		to.host = name
-		return to, nil
+		return to, release, nil
 	}
 	if egress.SyntheticIPv4().Contains(dst.Addr()) || egress.SyntheticIPv6().Contains(dst.Addr()) {
-		return to, errUnknownAddress
+		return to, release, errUnknownAddress
 	}
-	return to, nil // a declared literal, or what Decide refuses
+	return to, release, nil // a declared literal, or what Decide refuses
 }
 
 // originalDestination asks the connection tracking of the connection's namespace what the redirect replaced.

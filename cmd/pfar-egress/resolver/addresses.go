@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,14 +19,16 @@ const (
 	lastExact  = 0xc612ffff // 198.18.255.255
 	firstLease = 0xc6130001 // 198.19.0.1
 
-	// maxLeases bounds what a server can have this process remember, and how much is in the file.
+	// maxLeases bounds what a server can have this process remember, and how much is in the file. With so many, those that
+	// were used least recently end, evicted of them at a time: each time the file is written anew.
 	maxLeases = 4096
+	evicted   = 256
 )
 
 // Errors of Addresses.Of.
 var (
 	ErrNotDeclared = errors.New("name is not declared")
-	ErrTooMany     = fmt.Errorf("%d names that no entry has by itself have an address already", maxLeases)
+	ErrTooMany     = fmt.Errorf("%d names that no entry has by itself have open connections", maxLeases)
 )
 
 // Addresses gives each declared name a synthetic address of its own, for as long as its server runs.
@@ -33,11 +36,20 @@ type Addresses struct {
 	policy egress.Policy
 	exact  map[string]uint32 // address of each name that an endpoint has by itself
 
-	mu     sync.RWMutex
-	names  []string          // by lease, from firstLease on; "" where the file has none
+	mu     sync.Mutex
+	names  []string          // by lease, from firstLease on; "" where there is none
+	uses   [maxLeases]use    // likewise
+	moment uint64            // counts uses
 	leased map[string]uint32 // address of each of names
 	file   *os.File          // nil: memory only
+	path   string            // of the file
 	size   int64             // octets of the file: whole lines
+}
+
+// use says when a lease was last used, and by how many connections it is.
+type use struct {
+	last uint64
+	open int
 }
 
 // NewAddresses returns the addresses of p's names. A name that an endpoint has by itself has one by the endpoint's
@@ -82,9 +94,11 @@ func (a *Addresses) Close() error {
 func (a *Addresses) Of(name string) (v4, v6 netip.Addr, err error) {
 	n, ok := a.exact[name]
 	if !ok {
-		a.mu.RLock()
-		n, ok = a.leased[name]
-		a.mu.RUnlock()
+		a.mu.Lock()
+		if n, ok = a.leased[name]; ok {
+			a.used(n)
+		}
+		a.mu.Unlock()
 	}
 	if !ok {
 		if n, err = a.lease(name); err != nil {
@@ -97,6 +111,13 @@ func (a *Addresses) Of(name string) (v4, v6 netip.Addr, err error) {
 
 // Name returns the name that has an address: IPv4, IPv6, or IPv4-mapped.
 func (a *Addresses) Name(addr netip.Addr) (name string, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.nameOf(addr)
+}
+
+// nameOf is Name; the lock is held.
+func (a *Addresses) nameOf(addr netip.Addr) (name string, ok bool) {
 	n, ok := number(addr)
 	if !ok {
 		return "", false
@@ -111,13 +132,38 @@ func (a *Addresses) Name(addr netip.Addr) (name string, ok bool) {
 		}
 		return name, true
 	}
-	a.mu.RLock()
-	defer a.mu.RUnlock()
 	if n < firstLease || n-firstLease >= uint32(len(a.names)) {
 		return "", false
 	}
 	name = a.names[n-firstLease]
 	return name, name != ""
+}
+
+// Hold is Name for a connection: the address stays the name's until release is called.
+func (a *Addresses) Hold(addr netip.Addr) (name string, release func(), ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if name, ok = a.nameOf(addr); !ok {
+		return "", func() {}, false
+	}
+	n, _ := number(addr)
+	if n < firstLease {
+		return name, func() {}, true
+	}
+	u := &a.uses[n-firstLease]
+	u.open++
+	return name, sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		u.open--
+		a.used(n)
+	}), true
+}
+
+// used takes it that a lease is used now. The lock is held.
+func (a *Addresses) used(n uint32) {
+	a.moment++
+	a.uses[n-firstLease].last = a.moment
 }
 
 func (a *Addresses) lease(name string) (uint32, error) {
@@ -130,10 +176,11 @@ func (a *Addresses) lease(name string) (uint32, error) {
 		return n, nil
 	}
 	i := len(a.names)
-	if i == maxLeases { // lines that the file lost have left gaps, and what was in them has been given to nobody here
-		if i = slices.Index(a.names, ""); i < 0 {
-			return 0, ErrTooMany
+	if i == maxLeases {
+		if err := a.makeRoom(); err != nil {
+			return 0, err
 		}
+		i = slices.Index(a.names, "")
 	}
 	n := firstLease + uint32(i)
 	if err := a.record(n, name); err != nil {
@@ -143,7 +190,39 @@ func (a *Addresses) lease(name string) (uint32, error) {
 		a.names = append(a.names, "")
 	}
 	a.names[i], a.leased[name] = name, n
+	a.used(n)
 	return n, nil
+}
+
+// makeRoom leaves a gap in names. A program may still hold an address that is another name's by then: that name is declared
+// as well, and the bridge wants TLS and Host to be for it.
+func (a *Addresses) makeRoom() error {
+	if slices.Contains(a.names, "") { // a line that the file lost has left one
+		return nil
+	}
+	var idle []int
+	for i := range a.names {
+		if a.uses[i].open == 0 {
+			idle = append(idle, i)
+		}
+	}
+	if len(idle) == 0 {
+		return ErrTooMany
+	}
+	slices.SortFunc(idle, func(i, j int) int { return cmp.Compare(a.uses[i].last, a.uses[j].last) })
+	ending := idle[:min(len(idle), evicted)]
+	names := slices.Clone(a.names)
+	for _, i := range ending {
+		names[i] = ""
+	}
+	if err := a.rewrite(names); err != nil {
+		return err
+	}
+	for _, i := range ending {
+		delete(a.leased, a.names[i])
+	}
+	a.names = names
+	return nil
 }
 
 // leasable reports whether a name has its address by a lease: it is canonical, and a wildcard or Learn lets it have one.

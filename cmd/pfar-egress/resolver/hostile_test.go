@@ -335,9 +335,11 @@ func TestHostileNamesWhileLearning(t *testing.T) {
 func TestTooManyNames(t *testing.T) {
 	r := newResolver(t, true, true)
 	for i := range maxLeases {
-		if _, _, err := r.addresses.Of(fmt.Sprintf("n%d.test", i)); err != nil {
+		v4, _, err := r.addresses.Of(fmt.Sprintf("n%d.test", i))
+		if err != nil {
 			t.Fatal(err)
 		}
+		r.addresses.Hold(v4) // each has an open connection
 	}
 	for _, learnt := range []string{"one-more.test", "one-more.wild.example.org"} {
 		m, asked := r.answer(t, edns(host(learnt), typeAAAA, 1232), false)

@@ -2,10 +2,14 @@ package resolver
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -24,7 +28,7 @@ func (a *Addresses) openLeases(path string) error {
 	if err != nil {
 		return fmt.Errorf("opening the leases: %w", err)
 	}
-	a.file = f
+	a.file, a.path = f, path
 	if err := a.load(); err != nil {
 		f.Close()
 		return err
@@ -63,6 +67,7 @@ func (a *Addresses) readLeases(b []byte) (kept []byte) {
 			a.names = append(a.names, "")
 		}
 		a.names[i], a.leased[name] = name, n
+		a.used(n)
 		kept = append(kept, line...)
 	}
 	return kept
@@ -87,8 +92,49 @@ func (a *Addresses) record(n uint32, name string) error {
 	if err := a.truncate(); err != nil {
 		return err
 	}
+	return a.write(leaseLine(n, name))
+}
+
+func leaseLine(n uint32, name string) []byte {
 	addr, _ := synthetic(n)
-	return a.write([]byte(addr.String() + " " + name + "\n"))
+	return []byte(addr.String() + " " + name + "\n")
+}
+
+// rewrite has these names be the file, those that were used last at its end, or leaves it as it was.
+func (a *Addresses) rewrite(names []string) error {
+	if a.file == nil {
+		return nil
+	}
+	var order []int
+	for i, name := range names {
+		if name != "" {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(a.uses[i].last, a.uses[j].last) })
+	var lines []byte
+	for _, i := range order {
+		lines = append(lines, leaseLine(firstLease+uint32(i), names[i])...)
+	}
+	next := a.path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("writing leases: %w", err)
+	}
+	f, err := os.OpenFile(next, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing leases: %w", err)
+	}
+	if _, err = f.Write(lines); err == nil {
+		err = os.Rename(next, a.path)
+	}
+	if err != nil {
+		f.Close()
+		_ = os.Remove(next)
+		return fmt.Errorf("writing leases: %w", err)
+	}
+	a.file.Close()
+	a.file, a.size = f, int64(len(lines))
+	return nil
 }
 
 // write appends whole lines.

@@ -3,8 +3,10 @@ package resolver
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -172,14 +174,9 @@ func TestLeasesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 {
-		if v4, _, err := a.Of("one-more.test"); !errors.Is(err, ErrTooMany) || v4.IsValid() {
-			t.Errorf("%v, %v", v4, err)
-		}
-		if v4, _, err := a.Of(name(maxLeases - 1)); err != nil || v4.String() != "198.19.16.0" {
-			t.Errorf("%v, %v", v4, err)
-		}
-		a = newAddresses(t, p, path) // the file holds as many and is read whole
+	a = newAddresses(t, p, path) // the file holds as many and is read whole
+	if v4, _, err := a.Of(name(maxLeases - 1)); err != nil || v4.String() != "198.19.16.0" {
+		t.Errorf("%v, %v", v4, err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Size() > maxFile {
 		t.Errorf("%v, %v", info, err)
@@ -258,4 +255,78 @@ func TestLeasesOnAFullDisk(t *testing.T) {
 		t.Errorf("%v, %v", v4, err)
 	}
 	wantFile(t, path, first+"198.19.0.2 c.wild.example.org\n")
+}
+
+// Leases end when there are too many: those that were used least recently, and none with an open connection.
+func TestLeasesEnd(t *testing.T) {
+	for what, path := range map[string]string{"in memory": "", "in a file": filepath.Join(t.TempDir(), "leases")} {
+		p := policy(t, declaredHere...)
+		a := newAddresses(t, p, path)
+		name := func(i int) string { return fmt.Sprintf("n%d.wild.example.org", i) }
+		of := func(i int) netip.Addr {
+			t.Helper()
+			v4, _, err := a.Of(name(i))
+			if err != nil {
+				t.Fatalf("%s: %q: %v", what, name(i), err)
+			}
+			return v4
+		}
+		var first []netip.Addr
+		for i := range maxLeases {
+			first = append(first, of(i))
+		}
+		const asked, open = 3, 5 // of the oldest: asked for again, and with a connection
+		of(asked)
+		held, release, ok := a.Hold(first[open])
+		if !ok || held != name(open) {
+			t.Fatalf("%s: %q has the address of %q", what, held, name(open))
+		}
+		for i := range 2 * maxLeases {
+			of(maxLeases + i)
+			if got, ok := a.Name(first[open]); !ok || got != name(open) {
+				t.Fatalf("%s: after %d more names the connection of %q is one of %q", what, i+1, name(open), got)
+			}
+			if got, ok := a.Name(first[asked]); i < maxLeases/2 && (!ok || got != name(asked)) {
+				t.Fatalf("%s: after %d more names %q, used last, has lost its address", what, i+1, name(asked))
+			}
+		}
+		if path != "" { // the next bridge knows the same
+			before := slices.Clone(a.names)
+			if a = newAddresses(t, p, path); !slices.Equal(a.names, before) {
+				t.Errorf("%s: other names after a restart", what)
+			}
+			continue
+		}
+		release()
+		release()
+		for i := range 2 * maxLeases {
+			of(4*maxLeases + i)
+		}
+		if got, _ := a.Name(first[open]); got == name(open) {
+			t.Errorf("%s: a lease without connections did not end", what)
+		}
+	}
+}
+
+// A file that cannot be written anew ends no lease.
+func TestLeasesThatCannotEnd(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	a := newAddresses(t, policy(t, declaredHere...), filepath.Join(dir, "leases"))
+	for i := range maxLeases {
+		if _, _, err := a.Of(fmt.Sprintf("n%d.wild.example.org", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := a.Of("more.wild.example.org"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if v4, _, err := a.Of("n0.wild.example.org"); err != nil || v4.String() != "198.19.0.1" {
+		t.Errorf("%v, %v", v4, err)
+	}
 }
