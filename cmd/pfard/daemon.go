@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"golang.org/x/sys/unix"
@@ -73,6 +74,9 @@ type daemon struct {
 	inbox      chan func()
 	ended      chan struct{} // closed when loop has ended: nobody reads inbox any more
 
+	// after calls f when a time is over (time.AfterFunc).
+	after func(time.Duration, func()) interface{ Stop() bool }
+
 	// wired returns when the bridges of a server have on the wire what rebroker told them.
 	wired func(ctx context.Context, server string) error
 
@@ -104,6 +108,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		ended:    make(chan struct{}),
 		servers:  map[string]*server{},
 		blind:    map[string]string{},
+		after:    func(pause time.Duration, f func()) interface{ Stop() bool } { return time.AfterFunc(pause, f) },
 		watchers: map[chan struct{}]bool{},
 	}
 	d.mistakes = newMistakes(log)
@@ -175,6 +180,7 @@ func (d *daemon) serverChanged(u local.Update) {
 			before := s.status.State
 			s.take(u)
 			d.failed(s, before)
+			d.retryCrashed(s)
 			d.retryWaiting(s)
 		}
 		d.tell()

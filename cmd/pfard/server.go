@@ -37,6 +37,7 @@ type server struct {
 	given   string          // digest of what its launcher was given (delivery.digest); "": nothing, or it is not known
 	renew   renewal         // whether that has changed since
 	busy    bool            // a stop is under way
+	retry   retry           // of its crashes
 	delayed error           // why what it needs cannot be written; it is tried again
 
 	unscoped string // why the scopes that it requires are not compared; "": they are, or there are none
@@ -297,6 +298,9 @@ func (s *server) report(log string) control.Server {
 		if p.Gateway.Sessions.Own {
 			r.SessionsMax = p.Gateway.Sessions.Max
 		}
+	}
+	if s.retry.timer != nil {
+		r.Detail += "; " + s.retry.words
 	}
 	if s.delayed != nil && s.started != nil {
 		r.Detail = strings.TrimPrefix(r.Detail+"; not yet as its file says: "+s.delayed.Error(), "; ")

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/local"
+)
+
+// alarms is a clock that the test moves.
+type alarms struct {
+	pauses []time.Duration
+	ring   func()
+}
+
+type alarmStop struct{ a *alarms }
+
+func (s alarmStop) Stop() bool { s.a.ring = nil; return true }
+
+func (a *alarms) after(pause time.Duration, f func()) interface{ Stop() bool } {
+	a.pauses, a.ring = append(a.pauses, pause), f
+	return alarmStop{a}
+}
+
+// crashed tells the daemon that a server's third crash in a row has disabled it.
+func crashed(d *daemon, name string) {
+	d.serverChanged(local.Update{Server: name, State: units.StateFailed, Detail: "disabled after 3 crashes in a row: no registry", Crashes: 3, Ended: true})
+}
+
+// TestCrashedServerIsTriedAgain: what it lacked may be there in a while, and nobody may be there to say so.
+func TestCrashedServerIsTriedAgain(t *testing.T) {
+	d, m, changed := fixture(t)
+	var a alarms
+	d.after = a.after
+	d.put(t, "a.hcl", "server {\n  command = \"sh\"\n}\n")
+	changed <- struct{}{}
+	starts := 1
+	for try, pause := range []string{"10 min", "1 h", "6 h", "6 h"} {
+		crashed(d, "a")
+		s := d.state(t)["a"]
+		if s.State != control.Failed || !strings.HasSuffix(s.Detail, "no registry; pfar starts it again "+pause+" after that") {
+			t.Fatalf("try %d: %s, %q", try, s.State, s.Detail)
+		}
+		ring := a.ring
+		if m.count("a") != starts || ring == nil {
+			t.Fatalf("try %d: %d starts before the pause is over", try, m.count("a"))
+		}
+		go ring()
+		for starts++; m.count("a") < starts; {
+			time.Sleep(time.Millisecond)
+		}
+		d.state(t)
+	}
+	d.serverChanged(local.Update{Server: "a", State: units.StateRunning})
+	crashed(d, "a")
+	d.state(t)
+	if want := []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour, 6 * time.Hour, 10 * time.Minute}; !slices.Equal(a.pauses, want) {
+		t.Errorf("pauses %v, want %v", a.pauses, want)
+	}
+}
+
+// TestWhatIsNotTriedAgain: what cannot run on this host, and what the owner has stopped meanwhile.
+func TestWhatIsNotTriedAgain(t *testing.T) {
+	for name, change := range map[string]func(*daemon){
+		"cannot start": func(d *daemon) {
+			d.serverChanged(local.Update{Server: "a", State: units.StateFailed, Detail: "bubblewrap is not installed", Ended: true})
+		},
+		"stopped": func(d *daemon) {
+			crashed(d, "a")
+			_ = d.do(func() error { return d.turn(control.Stop, "a") })
+		},
+		"disabled": func(d *daemon) {
+			crashed(d, "a")
+			_ = d.do(func() error { return d.disable("a") })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, m, changed := fixture(t)
+			var a alarms
+			d.after = a.after
+			d.put(t, "a.hcl", "server {\n  command = \"sh\"\n}\n")
+			changed <- struct{}{}
+			d.state(t)
+			change(d)
+			d.state(t)
+			if a.ring != nil {
+				a.ring()
+			}
+			d.state(t)
+			if m.count("a") != 1 {
+				t.Errorf("%d starts", m.count("a"))
+			}
+		})
+	}
+}
