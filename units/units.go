@@ -58,6 +58,9 @@ func Instance(server, session string) string {
 // characters, and "pfar-m-" is before it.
 const sessionPrefix = 14
 
+// ServerMark begins each line of a log that a server wrote itself, so that it cannot pass for one of pfar's.
+const ServerMark = "| "
+
 // SessionMark begins each line in a server's log that is about one session's process; "" without a session.
 func SessionMark(session string) string {
 	if session == "" {

@@ -437,8 +437,8 @@ func (l *launcher) crashed(why string, killed bool) int {
 	if killed && l.oomKilled() {
 		why = "killed by the kernel: out of its memory_limit"
 	}
-	if last := l.log.Last(); last != "" {
-		why += ": " + last
+	if cause := l.log.cause(); cause != "" {
+		why += ": " + cause
 	}
 	if l.plan.Gateway.Session != "" { // it is not started again: there is nothing to count
 		l.log.say("pfar-sandbox: the session is over: " + why)

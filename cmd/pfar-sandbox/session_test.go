@@ -42,14 +42,14 @@ func TestASessionsProcessEnds(t *testing.T) {
 		log    []string
 	}{
 		"by itself": {"echo last words >&2; exit 7", func(*run) {}, units.ExitCrashed, "exit status 7: last words",
-			[]string{"Z [abcdefg2] last words\n", "Z [abcdefg2] pfar-sandbox: the session is over: exit status 7: last words\n"}},
+			[]string{"Z | [abcdefg2] last words\n", "Z [abcdefg2] pfar-sandbox: the session is over: exit status 7: last words\n"}},
 		"without MCP": {"cat", func(r *run) {
 			r.say(handover.Message{Failed: "no answer to initialize"})
 			r.stdin.Close()
 		}, units.ExitCrashed, "no answer to initialize", []string{"the session is over: no answer to initialize"}},
 		"with the gateway": {"cat", func(r *run) { r.gateway.Close(); r.stdin.Close() }, units.ExitGateway, "the gateway went away", nil},
 		"as it forges another's mark": {`echo "[bbbbbbbb] mine" >&2; exit 1`, func(*run) {}, units.ExitCrashed, "exit status 1",
-			[]string{"Z [abcdefg2] [bbbbbbbb] mine\n"}},
+			[]string{"Z | [abcdefg2] [bbbbbbbb] mine\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,8 +27,8 @@ type stderrLog struct {
 	full func() // called each time that units.LogSegment bytes have been written to out
 
 	mu      sync.Mutex
-	last    string // of the server's lines, for the status line after a crash
-	written int    // bytes since full was called
+	words   []string // the last of the server's lines, for the status line after a crash
+	written int      // bytes since full was called
 }
 
 // newStderrLog returns the log of this process's unit.
@@ -64,9 +65,12 @@ func (l *stderrLog) heard(now time.Time, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if strings.TrimSpace(line) != "" {
-		l.last = line
+		if len(l.words) == maxWords {
+			l.words = slices.Delete(l.words, 0, 1)
+		}
+		l.words = append(l.words, strings.ToValidUTF8(line[:min(len(line), maxWord)], ""))
 	}
-	// By its identifier the journal tells a server's words from those of pfar's that it might imitate.
+	// A server might imitate words of pfar's. The journal tells them apart by the identifier, a file by the mark.
 	l.write(now, line, journal.Entry{Level: slog.LevelInfo, Identifier: "pfar-mcp@" + units.Instance(l.server, l.session)})
 }
 
@@ -99,6 +103,9 @@ func (l *stderrLog) write(now time.Time, line string, e journal.Entry) {
 		journal.Send(e)
 		return
 	}
+	if e.Identifier != "" {
+		line = units.ServerMark + line
+	}
 	if l.time {
 		line = now.UTC().Format(units.LogTime) + line
 	}
@@ -109,9 +116,9 @@ func (l *stderrLog) write(now time.Time, line string, e journal.Entry) {
 	}
 }
 
-// Last returns the last line that was not empty.
-func (l *stderrLog) Last() string {
+// cause returns the line by which the server says why it has ended; "" if it said nothing.
+func (l *stderrLog) cause() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.last
+	return causeOf(l.words)
 }

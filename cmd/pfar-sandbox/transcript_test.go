@@ -59,7 +59,7 @@ func TestTranscriptIsEscaped(t *testing.T) {
 		"nothing":         {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, _ := transcribed(strings.NewReader(c.in), time.Now, nothing); got != c.want {
+			if got, _ := transcribed(strings.NewReader(c.in), time.Now, nothing); strings.ReplaceAll("\n"+got, "\n| ", "\n") != "\n"+c.want || strings.Count(got, "| ") != strings.Count(got, "\n") {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
 		})
@@ -78,7 +78,7 @@ func TestTranscriptOfAFlood(t *testing.T) {
 	if strings.Contains(got, "y") || strings.Count(got, "x\n") != burst || !strings.HasSuffix(got, "pfar-sandbox: 5000 lines suppressed\n") {
 		t.Errorf("%d lines got through; the end: %q", strings.Count(got, "\n"), got[max(0, len(got)-80):])
 	}
-	if l.Last() == "y" {
+	if l.cause() == "y" {
 		t.Error("a suppressed line is the last one")
 	}
 }
@@ -109,7 +109,7 @@ func TestTranscriptAfterAFlood(t *testing.T) {
 		}
 		return now
 	}, nothing)
-	if !strings.HasSuffix(got, "x\npfar-sandbox: 3 lines suppressed\nafter\n") {
+	if !strings.HasSuffix(got, "x\npfar-sandbox: 3 lines suppressed\n| after\n") {
 		t.Errorf("the end: %q", got[max(0, len(got)-80):])
 	}
 }
@@ -142,11 +142,11 @@ func TestNothingIsLoggedUnsearched(t *testing.T) {
 	w.Close()
 	tr.finish(50 * time.Millisecond)
 	const withheld = "lines withheld: pfard, which knows the secrets, has not searched them\n"
-	if want := "first\npfar-sandbox: 1 " + withheld + "third\npfar-sandbox: 2 " + withheld; out.String() != want {
+	if want := "| first\npfar-sandbox: 1 " + withheld + "| third\npfar-sandbox: 2 " + withheld; out.String() != want {
 		t.Errorf("got  %q\nwant %q", &out, want)
 	}
-	if l.Last() != "third" {
-		t.Errorf("the last words are %q", l.Last())
+	if l.cause() != "third" {
+		t.Errorf("the last words are %q", l.cause())
 	}
 }
 
@@ -207,7 +207,7 @@ func TestFinishWithoutAnEnd(t *testing.T) {
 	fmt.Fprintln(w, "words")
 	start := time.Now()
 	tr.finish(time.Minute)
-	if took := time.Since(start); took < lastWords || took > 2*time.Minute || out.String() != "words\n" {
+	if took := time.Since(start); took < lastWords || took > 2*time.Minute || out.String() != "| words\n" {
 		t.Errorf("after %v: %q", took, &out)
 	}
 }
@@ -231,7 +231,7 @@ func TestWhatIsSearched(t *testing.T) {
 	tr := transcribe(iotest.HalfReader(r), l, search)
 	for i, line := range []string{strings.Repeat("a", 2<<20), strings.Repeat("b", 2<<20), "c"} {
 		fmt.Fprintln(w, line)
-		eventuallyHolds(t, func() bool { l.mu.Lock(); defer l.mu.Unlock(); return strings.HasPrefix(l.last, string("abc"[i])) })
+		eventuallyHolds(t, func() bool { return strings.HasPrefix(l.cause(), string("abc"[i])) })
 	}
 	w.Close()
 	tr.finish(time.Minute)
@@ -312,7 +312,7 @@ func TestLinesWaitForPfard(t *testing.T) {
 			said = append(said, strings.TrimSpace(text))
 		}
 	}
-	if got := strings.Join(said, ","); got != "one *,2 *,3 *,4 *" {
+	if got := strings.Join(said, ","); got != "| one *,| 2 *,| 3 *,| 4 *" {
 		t.Errorf("logged: %q\n%s", got, r.logged())
 	}
 	eventually(t, r, func() bool { return strings.HasSuffix(r.noted("STATUS"), "exit status 7: 4 *; label internal") })

@@ -52,7 +52,7 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 	if count < 0 {
 		lines = "all"
 	}
-	args := []string{"--output=json", "--output-fields=MESSAGE,PFAR_SERVER", "--all", "--no-pager", "--lines=" + lines}
+	args := []string{"--output=json", "--output-fields=MESSAGE,PFAR_SERVER,SYSLOG_IDENTIFIER", "--all", "--no-pager", "--lines=" + lines}
 	if follow {
 		args = append(args, "--follow")
 	}
@@ -152,6 +152,7 @@ type journalEntry struct {
 	Time    string `json:"__REALTIME_TIMESTAMP"` // microseconds since 1970
 	Message any    `json:"MESSAGE"`
 	Server  any    `json:"PFAR_SERVER"`
+	By      any    `json:"SYSLOG_IDENTIFIER"`
 }
 
 // writeNamed prints the entry behind the name of its server. Entries without one are of systemd.
@@ -171,6 +172,9 @@ func (e journalEntry) write(w io.Writer) error {
 	stamp := ""
 	if us, err := strconv.ParseInt(e.Time, 10, 64); err == nil {
 		stamp = time.UnixMicro(us).UTC().Format(units.LogTime)
+	}
+	if strings.HasPrefix(text(e.By), "pfar-mcp@") { // what pfar-sandbox says of a server has its own name
+		stamp += units.ServerMark
 	}
 	for line := range strings.SplitSeq(text(e.Message), "\n") {
 		if _, err := io.WriteString(w, stamp+line+"\n"); err != nil {

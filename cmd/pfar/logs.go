@@ -22,10 +22,11 @@ import (
 
 const logsHelp = `Print the standard error of a server, or of all servers: the last 100 lines unless -n says otherwise.
 
-Of all servers, the name of the server stands before each line.
+A line that the server wrote itself begins with "| " after its time; every other line is pfar's or systemd's. Of all
+servers, the name of the server stands before each line.
 
-With --json each line is an object with "time", in UTC, and "text", and of all servers "server"; a line
-whose time is not known has no "time".`
+With --json each line is an object with "time", in UTC, and "text", and of all servers "server"; a line that the
+server wrote itself has "from": "server", and a line whose time is not known has no "time".`
 
 func (c *cli) logsCommand() *cobra.Command {
 	var follow, gateway bool
@@ -208,6 +209,7 @@ func (l *jsonLines) object(line string) error {
 	var o struct {
 		Time   *time.Time `json:"time,omitempty"`
 		Server string     `json:"server,omitempty"`
+		From   string     `json:"from,omitempty"`
 		Text   string     `json:"text"`
 	}
 	o.Text, o.Server = line, l.server
@@ -215,6 +217,9 @@ func (l *jsonLines) object(line string) error {
 		if t, err := time.Parse(time.RFC3339, stamp); err == nil {
 			o.Time, o.Text = &t, text
 		}
+	}
+	if text, ok := strings.CutPrefix(o.Text, units.ServerMark); ok {
+		o.From, o.Text = "server", text
 	}
 	b, err := json.Marshal(o)
 	if err != nil {

@@ -178,14 +178,15 @@ func journalctl(t *testing.T, output string, code int) (arguments func() string)
 // TestLogsInTheJournal: what pfar logs prints is the same, wherever the log is.
 func TestLogsInTheJournal(t *testing.T) {
 	const entries = `{"__CURSOR":"c","__REALTIME_TIMESTAMP":"1785585600123456","MESSAGE":"one","PFAR_SERVER":"notion"}
+{"__REALTIME_TIMESTAMP":"1785585600200000","MESSAGE":"pfar-sandbox: not so","PFAR_SERVER":"notion","SYSLOG_IDENTIFIER":"pfar-mcp@notion"}
 {"__REALTIME_TIMESTAMP":"1785585601000000","MESSAGE":[111,100,100,255,10,116,119,111]}
 {"__REALTIME_TIMESTAMP":"1785585601000000","MESSAGE":"another's","PFAR_SERVER":"notion-two"}
 {"__REALTIME_TIMESTAMP":"x","MESSAGE":null}
 {"MESSAGE":"egress server=notion verdict=deny","PFAR_SERVER":"notion"}
 `
 	const units = "--unit=pfar-mcp@notion.service --unit=pfar-egress@notion.service --unit=pfar-mcp@notion_*.service --unit=pfar-egress@notion_*.service"
-	const common = "--output=json --output-fields=MESSAGE,PFAR_SERVER --all --no-pager --lines="
-	const plain = "2026-08-01T12:00:00.123Z one\n2026-08-01T12:00:01.000Z odd\xff\n2026-08-01T12:00:01.000Z two\n\negress server=notion verdict=deny\n"
+	const common = "--output=json --output-fields=MESSAGE,PFAR_SERVER,SYSLOG_IDENTIFIER --all --no-pager --lines="
+	const plain = "2026-08-01T12:00:00.123Z one\n2026-08-01T12:00:00.200Z | pfar-sandbox: not so\n2026-08-01T12:00:01.000Z odd\xff\n2026-08-01T12:00:01.000Z two\n\negress server=notion verdict=deny\n"
 	for _, tt := range []struct {
 		name   string
 		args   []string
