@@ -90,7 +90,7 @@ func (c *cli) endpoint(ctx context.Context) (string, error) {
 	case err == nil && report.Endpoint != "":
 		return report.Endpoint, nil
 	case err == nil && report.Journal && !c.ofMachine():
-		return "", noPort("systemctl --user enable pfar-gateway-http.socket, then systemctl --user restart pfar-gateway.socket; or use --stdio")
+		return "", noPort("systemctl --user enable pfar-gateway-http.socket, then systemctl --user restart pfar-gateway-http.socket; or use --stdio")
 	case err == nil && report.Journal:
 		return "", noPort("systemctl status pfar-gateway-http.socket says why; or use --stdio")
 	case err == nil:

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
 const doctorHelp = `Check whether this host can hold servers in sandboxes, and say what to do where it cannot.
@@ -55,7 +57,7 @@ func (c *cli) diagnose(ctx context.Context, h host, listen string) []finding {
 		func(context.Context) finding { return h.auditFiles(c.own.Audit()) },
 		func(context.Context) finding { return h.runDirectory(c.own.Run) },
 		func(ctx context.Context) finding {
-			return h.port(listen, func() bool { _, err := c.report(ctx); return err == nil })
+			return h.port(listen, func() (control.Report, error) { return c.report(ctx) })
 		},
 	}
 	findings := make([]finding, len(checks))

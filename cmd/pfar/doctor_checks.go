@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
 // minimumBubblewrap has --disable-userns; --bind-fd came with 0.10.0, and distributions carry it back as a security fix.
@@ -320,13 +322,17 @@ func (h host) strange(dir string) string {
 	return ""
 }
 
-func (h host) port(address string, ours func() bool) finding {
+func (h host) port(address string, running func() (control.Report, error)) finding {
 	f := finding{Check: "endpoint"}
+	report, away := running()
 	err := h.listen(address)
 	switch {
+	case away == nil && report.PortFault != "":
+		f.Detail = report.PortFault
+		f.Remedy = "ss -ltnp says which program has it. End that one, or give pfar another port: systemctl edit pfar-gateway-http.socket, then systemctl restart pfar-gateway-http.socket."
 	case err == nil:
 		return finding{f.Check, pass, address + " is free", ""}
-	case errors.Is(err, syscall.EADDRINUSE) && ours():
+	case errors.Is(err, syscall.EADDRINUSE) && away == nil:
 		return finding{f.Check, pass, address + " is in use, and pfar is running", ""}
 	case errors.Is(err, syscall.EADDRINUSE):
 		f.Outcome, f.Detail = warn, address+" is in use by another program"

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
 // soundHost is a machine on which everything is right, for root.
@@ -217,7 +219,7 @@ func TestDoctor(t *testing.T) {
 			h := soundHost()
 			tt.change(&h)
 			b := newBench(t, "")
-			b.dirs.State, b.dirs.Run = "/var/lib/pfar", "/run/pfar"
+			b.own.State, b.own.Run = "/var/lib/pfar", "/run/pfar"
 			var got []string
 			for _, f := range b.diagnose(t.Context(), h, "127.0.0.1:7417") {
 				if f.Outcome != pass && f.Outcome != none {
@@ -282,8 +284,15 @@ func TestDoctorExitCode(t *testing.T) {
 func TestPortInUseByPfarIsFine(t *testing.T) {
 	h := soundHost()
 	h.listen = func(string) error { return syscall.EADDRINUSE }
-	if f := h.port("127.0.0.1:1", func() bool { return true }); f.Outcome != pass {
+	running := func() (control.Report, error) { return control.Report{}, nil }
+	if f := h.port("127.0.0.1:1", running); f.Outcome != pass {
 		t.Errorf("got %+v", f)
+	}
+	taken := func() (control.Report, error) {
+		return control.Report{PortFault: "another program has the port 127.0.0.1:1"}, nil
+	}
+	if f := h.port("127.0.0.1:1", taken); f.Outcome == pass || !strings.Contains(f.Detail, "another program") || !strings.Contains(f.Remedy, "systemctl edit pfar-gateway-http.socket") {
+		t.Errorf("a port that pfar could not take: %+v", f)
 	}
 }
 

@@ -55,6 +55,7 @@ type daemon struct {
 	clientele  *clientele
 	policy     *policy
 	endpoint   string
+	port       port
 	runner     runner
 	emptied    func()                          // called when there is no server, for the first time or again
 	notice     func(server, words string)      // to the status line of a server's unit
@@ -377,6 +378,9 @@ func (d *daemon) report() control.Report {
 	}
 	if d.gatewayDown {
 		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.runner.Log(units.GatewayLog))
+	}
+	if r.PortFault = d.port.fault; r.PortFault != "" {
+		r.Notes = append(r.Notes, r.PortFault)
 	}
 	r.Notes = append(append(r.Notes, d.policy.notes(dirs.Policies())...), d.clientele.notes()...)
 	r.Notes = append(r.Notes, d.unheld()...)

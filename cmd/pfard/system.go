@@ -52,11 +52,12 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	if _, err := token(o.dirs.Token()); err != nil { // the gateway loads it
 		return err
 	}
-	endpoint, err := gatewayEndpoint(ctx, link)
+	at, err := gatewayPort(ctx, link)
 	if err != nil {
 		return err
 	}
-	d := newDaemon(o, log, store, endpoint)
+	d := newDaemon(o, log, store, "")
+	d.portTurned(ctx, link, at)
 	d.notes = append(d.notes, note...)
 	log = d.log
 	defer d.audit.keep(ctx, !rootless())()
@@ -290,24 +291,4 @@ func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
 		}
 	}
 	return up, json.Unmarshal(text, &up)
-}
-
-// gatewayTurned takes it that the gateway has come up, with other sockets perhaps, or gone down.
-func (d *daemon) gatewayTurned(ctx context.Context, link *systemd.Link, running bool) {
-	if address, err := gatewayEndpoint(ctx, link); err == nil {
-		d.post(func() { d.endpoint = endpointAt(address) })
-	}
-	d.gatewayChanged(running)
-}
-
-// gatewayEndpoint asks for the TCP address that the gateway listens on, which an administrator may have changed or taken
-// away; "" then.
-func gatewayEndpoint(ctx context.Context, link *systemd.Link) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	bus, err := link.Bus(ctx)
-	if err != nil {
-		return "", err
-	}
-	return bus.Endpoint(ctx)
 }

@@ -94,28 +94,3 @@ func instanceIn(unit, template string) (string, bool) {
 	}
 	return strings.CutSuffix(rest, service)
 }
-
-// Endpoint returns the TCP address on which the gateway's socket units listen, "" if they have none.
-func (b *Bus) Endpoint(ctx context.Context) (string, error) {
-	for _, unit := range []string{"pfar-gateway.socket", "pfar-gateway-http.socket"} {
-		active, err := b.conn.GetUnitPropertyContext(ctx, unit, "ActiveState")
-		if err != nil {
-			return "", fmt.Errorf("asking where the gateway listens: %w", err)
-		}
-		p, err := b.conn.GetUnitTypePropertyContext(ctx, unit, "Socket", "Listen")
-		if err != nil {
-			return "", fmt.Errorf("asking where the gateway listens: %w", err)
-		}
-		if active.Value.Value() != "active" {
-			continue
-		}
-		list, _ := p.Value.Value().([][]any)
-		for _, l := range list {
-			kind, _ := l[0].(string)
-			if address, ok := l[1].(string); ok && kind == "Stream" && !strings.HasPrefix(address, "/") {
-				return address, nil
-			}
-		}
-	}
-	return "", nil
-}

@@ -175,11 +175,12 @@ func DetailOff(server string) string { return "disabled by you; pfar enable " + 
 // Report is all that pfard knows of what it runs.
 type Report struct {
 	Version     string       `json:"version"`
-	Directory   string       `json:"directory"` // of the declarations
-	Clients     string       `json:"clients"`   // the directory of the declared clients
-	Policies    string       `json:"policies"`  // the directory of the gate's policies
-	Programs    string       `json:"programs"`  // the directory of the programs installed for servers
-	Endpoint    string       `json:"endpoint"`  // the gateway's URL on loopback, ending in /mcp
+	Directory   string       `json:"directory"`            // of the declarations
+	Clients     string       `json:"clients"`              // the directory of the declared clients
+	Policies    string       `json:"policies"`             // the directory of the gate's policies
+	Programs    string       `json:"programs"`             // the directory of the programs installed for servers
+	Endpoint    string       `json:"endpoint"`             // the gateway's URL on loopback, ending in /mcp
+	PortFault   string       `json:"port_fault,omitempty"` // why clients of HTTP do not get in; "": they do, or there is no port
 	TokenFile   string       `json:"token_file"`
 	Socket      string       `json:"socket"`            // the gateway's Unix socket
 	Journal     bool         `json:"journal,omitempty"` // logs are in the journal, under the units' names, and not in files
