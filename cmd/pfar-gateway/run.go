@@ -306,6 +306,7 @@ func (g *gateway) followPolicy(ctx context.Context) {
 func (g *gateway) decideBy(policy *gate.Policy) {
 	g.panel.Learn(policy.Inspectors)
 	g.point.Learn(policy)
+	g.registry.Relist()
 	if err := g.approvals.Policy(policy.Digest); err != nil {
 		g.log.Warn("forgetting approvals that another policy asked for, ignoring", "error", err.Error())
 	}

@@ -102,14 +102,26 @@ func forbidden(found []*cell, c Call) []*cell {
 	return found
 }
 
-// denied adds what the policy says beside its tables.
-func (p *Policy) denied(found []*cell, t *table, s Session, c Call) []*cell {
-	if t.profile.Clean && c.Facts.Output.Integrity != Clean {
+// Never reports whether a profile can call nothing that has these facts, whatever a session has seen and the arguments are.
+func (p *Policy) Never(profile string, f Facts) bool {
+	t := p.tables[profile]
+	return t != nil && (f.Forbidden != "" || len(t.barred(nil, f)) > 0)
+}
+
+// barred adds what keeps a profile from what has these facts.
+func (t *table) barred(found []*cell, f Facts) []*cell {
+	if t.profile.Clean && f.Output.Integrity != Clean {
 		found = append(found, said(Deny, t.profile.At+": clean sources", "The profile calls only what strangers cannot write into, and this is not such a source."))
 	}
-	if tier := c.Facts.Tier; tier != "" && !slices.Contains(t.profile.Tiers, tier) {
-		found = append(found, said(Deny, t.profile.At+": tiers", "The profile does not have the tier "+tier+" that the tool belongs to."))
+	if f.Tier != "" && !slices.Contains(t.profile.Tiers, f.Tier) {
+		found = append(found, said(Deny, t.profile.At+": tiers", "The profile does not have the tier "+f.Tier+" that the tool belongs to."))
 	}
+	return found
+}
+
+// denied adds what the policy says beside its tables.
+func (p *Policy) denied(found []*cell, t *table, s Session, c Call) []*cell {
+	found = t.barred(found, c.Facts)
 	for i := range p.Rules {
 		if r := &p.Rules[i]; r.fits(s, c) {
 			says := said(r.Verdict, r.At+": "+r.Verdict.String()+" "+r.Name, r.Reason)

@@ -18,7 +18,7 @@ type Catalogue struct {
 	states  map[string]State
 	all     *View
 
-	narrowed sync.Map // what is left of it for a client, by its *access.Rights
+	narrowed sync.Map // what is left of it for a client: seen, by its *access.Rights
 }
 
 // served is one server that is up.
@@ -28,6 +28,7 @@ type served struct {
 	of           *served // of which this is a part; nil: it is the whole
 	upstream     *Upstream
 	listing      *Listing
+	shown        *Listing // what of it is in lists; nil: all
 	found        *Listing // and what is held back
 	view         *View
 	instructions string                     // accepted
@@ -108,13 +109,13 @@ func parts(k Kind, aggregate bool, of []*served) []part {
 	var list []part
 	taken := make(map[string]bool)
 	for _, s := range of {
-		p := part{server: s.name, label: s.label, owner: s.upstream.server.Tools, items: s.listing[k]}
+		p := part{server: s.name, label: s.label, owner: s.upstream.server.Tools, items: s.shows()[k]}
 		switch {
 		case aggregate && (k == Tools || k == Prompts):
 			p.aggregate = true
 		case aggregate: // the first server has a URI that several list
 			p.items = nil
-			for _, i := range s.listing[k] {
+			for _, i := range s.shows()[k] {
 				if !taken[i.Name] {
 					taken[i.Name] = true
 					p.items = append(p.items, i)

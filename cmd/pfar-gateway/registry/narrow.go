@@ -11,32 +11,85 @@ import (
 
 // narrow remembers what each client was last shown, so that lists that have not changed stay as they are.
 type narrow struct {
+	offers Offers
+
 	mu   sync.Mutex
-	last map[*access.Rights]*Catalogue
+	last map[viewer]*Catalogue
+}
+
+// Offers reports whether a client of this profile and with these rights can ever call a tool. What it cannot is not listed to it;
+// a call of it is decided as any other, and recorded.
+type Offers func(profile string, rights *access.Rights, u *Upstream, tool Item) bool
+
+// Offer sets what is listed to whom, before the first client is let in.
+func (r *Registry) Offer(o Offers) { r.narrow.offers = o }
+
+// Relist makes the lists of clients anew, for what they can call has changed, and has them told.
+func (r *Registry) Relist() {
+	r.narrow.mu.Lock()
+	r.narrow.last = nil
+	r.narrow.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.publish(0)
+	for name, e := range r.entries {
+		if e.served != nil {
+			r.tell(Event{Server: name, Changed: e.kinds() & Tools.Set()})
+		}
+	}
+}
+
+// viewer is who sees a catalogue. An empty profile can call everything.
+type viewer struct {
+	rights  *access.Rights
+	profile string
+}
+
+// seen are the catalogues of those with the same rights, by profile. There are few.
+type seen []struct {
+	profile   string
+	catalogue *Catalogue
+}
+
+func (s seen) by(profile string) *Catalogue {
+	for _, one := range s {
+		if one.profile == profile {
+			return one.catalogue
+		}
+	}
+	return nil
 }
 
 // For returns the catalogue as a client with these rights finds it. What it may not use is not in it: every path from a
 // client to a server leads through here, so that on none of them is there more than on another (GC-50). It is made when
 // it is first asked for.
-func (r *Registry) For(rights *access.Rights) *Catalogue {
+func (r *Registry) For(rights *access.Rights, profile string) *Catalogue {
 	c := r.Catalogue()
-	if rights.All() {
+	if r.narrow.offers == nil {
+		profile = ""
+	}
+	if rights.All() && profile == "" {
 		return c
 	}
-	if n, ok := c.narrowed.Load(rights); ok {
-		return n.(*Catalogue)
+	known, _ := c.narrowed.Load(rights)
+	all, _ := known.(seen)
+	if n := all.by(profile); n != nil {
+		return n
 	}
 	r.narrow.mu.Lock()
 	defer r.narrow.mu.Unlock()
-	if n, ok := c.narrowed.Load(rights); ok {
-		return n.(*Catalogue)
+	known, _ = c.narrowed.Load(rights)
+	all, _ = known.(seen)
+	if n := all.by(profile); n != nil {
+		return n
 	}
-	n := r.narrowed(c, rights, r.narrow.last[rights])
-	c.narrowed.Store(rights, n)
+	v := viewer{rights, profile}
+	n := r.narrowed(c, v, r.narrow.last[v])
+	c.narrowed.Store(rights, append(slices.Clip(all), seen{{profile, n}}...))
 	if r.narrow.last == nil {
-		r.narrow.last = make(map[*access.Rights]*Catalogue)
+		r.narrow.last = make(map[viewer]*Catalogue)
 	}
-	r.narrow.last[rights] = n
+	r.narrow.last[v] = n
 	return n
 }
 
@@ -44,16 +97,18 @@ func (r *Registry) For(rights *access.Rights) *Catalogue {
 func (r *Registry) Retain(has func(*access.Rights) bool) {
 	r.narrow.mu.Lock()
 	defer r.narrow.mu.Unlock()
-	maps.DeleteFunc(r.narrow.last, func(rights *access.Rights, _ *Catalogue) bool { return !has(rights) })
+	maps.DeleteFunc(r.narrow.last, func(v viewer, _ *Catalogue) bool { return !has(v.rights) })
 }
 
-func (r *Registry) narrowed(c *Catalogue, rights *access.Rights, last *Catalogue) *Catalogue {
+func (r *Registry) narrowed(c *Catalogue, v viewer, last *Catalogue) *Catalogue {
+	rights := v.rights
 	n := &Catalogue{states: make(map[string]State)}
 	for name, state := range c.states {
 		if rights.Server(name) {
 			n.states[name] = state
 		}
 	}
+	whole := rights.All()
 	for _, s := range c.serving {
 		if !rights.Server(s.name) {
 			continue
@@ -62,7 +117,12 @@ func (r *Registry) narrowed(c *Catalogue, rights *access.Rights, last *Catalogue
 		if last != nil {
 			old = last.find(s.name)
 		}
-		n.serving = append(n.serving, r.part(s, rights, old))
+		p := r.part(s, v, old)
+		whole = whole && p == s
+		n.serving = append(n.serving, p)
+	}
+	if whole {
+		return c
 	}
 	var before *View
 	changed := AllKinds
@@ -75,22 +135,27 @@ func (r *Registry) narrowed(c *Catalogue, rights *access.Rights, last *Catalogue
 }
 
 // part is what of a server is there for a client; old is what was.
-func (r *Registry) part(s *served, rights *access.Rights, old *served) *served {
+func (r *Registry) part(s *served, v viewer, old *served) *served {
+	rights := v.rights
 	label := rights.Label(s.name, s.label)
-	if !rights.Filters(s.name) && label == s.label {
-		return s
-	}
 	if old != nil && old.of == s {
 		return old
 	}
-	listing := *s.listing
-	listing[Tools] = nil
+	listing, shown := *s.listing, *s.listing
+	listing[Tools], shown[Tools] = nil, nil
 	for _, i := range s.listing[Tools] {
-		if rights.Tool(s.name, i.Name) {
-			listing[Tools] = append(listing[Tools], i)
+		if !rights.Tool(s.name, i.Name) {
+			continue
+		}
+		listing[Tools] = append(listing[Tools], i)
+		if v.profile == "" || r.narrow.offers(v.profile, rights, s.upstream, i) {
+			shown[Tools] = append(shown[Tools], i)
 		}
 	}
-	p := &served{name: s.name, label: label, of: s, upstream: s.upstream, listing: &listing, found: s.found, held: s.held, instructions: s.instructions, waiting: s.waiting}
+	if !rights.Filters(s.name) && label == s.label && len(shown[Tools]) == len(s.listing[Tools]) {
+		return s
+	}
+	p := &served{name: s.name, label: label, of: s, upstream: s.upstream, listing: &listing, shown: &shown, found: s.found, held: s.held, instructions: s.instructions, waiting: s.waiting}
 	p.held[Tools] = maps.Clone(s.held[Tools])
 	maps.DeleteFunc(p.held[Tools], func(name string, _ bool) bool { return !rights.Tool(s.name, name) })
 	p.index()
@@ -125,13 +190,21 @@ func differences(now, before []*served) Kinds {
 }
 
 func having(k Kind, list []*served) []*served {
-	return slices.DeleteFunc(slices.Clone(list), func(s *served) bool { return len(s.listing[k]) == 0 })
+	return slices.DeleteFunc(slices.Clone(list), func(s *served) bool { return len(s.shows()[k]) == 0 })
 }
 
 // looks reports whether a list of both has the same bytes.
 func (s *served) looks(k Kind, old *served) bool {
-	if s.name != old.name || s.label != old.label || s.listing.changes(old.listing).Has(k) {
+	if s.name != old.name || s.label != old.label || s.shows().changes(old.shows()).Has(k) {
 		return false
 	}
 	return k != Tools || reflect.DeepEqual(s.upstream.server.Tools, old.upstream.server.Tools)
+}
+
+// shows are the lists as a client sees them.
+func (s *served) shows() *Listing {
+	if s.shown != nil {
+		return s.shown
+	}
+	return s.listing
 }

@@ -138,6 +138,38 @@ func TestWhatAClientMayNotUseIsNotThere(t *testing.T) {
 	}
 }
 
+// TestWhatAProfileNeverCalls: what a client's profile has no tier for is not listed to it, and a call of it is denied with the reason.
+func TestWhatAProfileNeverCalls(t *testing.T) {
+	g := start(t, DefaultLimits())
+	desk := declared("desk", deskToken, "web", "one")
+	desk.Profile = "balanced"
+	g.srv.Learn([]access.Client{desk})
+	tool := func(name string) string { return `{"name":"` + name + `","inputSchema":{"type":"object"}}` }
+	g.Launch(t, handover.Server{Name: "web", Declared: []byte(`{"server":"web","service":"browser"}`)}, registrytest.Script{
+		Lists: map[string]string{"tools/list": `{"tools":[` + tool("browser_click") + `,` + tool("browser_mouse_wheel") + `,` + tool("browser_of_tomorrow") + `]}`},
+	}).Ready(t)
+	g.Launch(t, handover.Server{Name: "one"}, registrytest.Script{}).Ready(t)
+	for path, prefix := range map[string]string{"/mcp": "web__", "/mcp/web": ""} {
+		c := g.as(deskToken).session(t, path)
+		got := c.call(t, "tools/list", `{}`)
+		if !strings.Contains(got, `"`+prefix+`browser_click"`) || strings.Contains(got, "browser_mouse_wheel") || strings.Contains(got, "browser_of_tomorrow") {
+			t.Errorf("%s lists %s", path, got)
+		}
+		if path == "/mcp" && !strings.Contains(got, `"one__echo"`) {
+			t.Errorf("%s lists %s", path, got)
+		}
+		if got := c.call(t, "tools/call", `{"name":"`+prefix+`browser_mouse_wheel"}`); !strings.Contains(got, "does not have the tier browser/vision") {
+			t.Errorf("%s: calling it: %s", path, got)
+		}
+	}
+	messages := heardBy(t, g.as(deskToken))
+	g.srv.gate.Learn(&gate.Policy{}) // of which no profile is known, so that nothing is
+	g.Relist()
+	if got := next(t, messages); !strings.Contains(got, "tools/list_changed") {
+		t.Errorf("got %s", got)
+	}
+}
+
 // TestPathsOfClients: what does not lead anywhere is an error of the protocol with the request's id, and what leads to another's
 // is the same as what leads nowhere.
 func TestPathsOfClients(t *testing.T) {

@@ -24,6 +24,10 @@ func (s *Server) Gate(p *enforce.Point) {
 	p.Now = s.now
 	s.gate, s.unbidden.record, s.misses.record, s.signals.record = p, p.Unheard, p.MissedMore, p.SignalledMore
 	s.clients.minted = p.Sessions
+	s.registry.Offer(func(profile string, rights *access.Rights, up *registry.Upstream, tool registry.Item) bool {
+		t := target{Route: registry.Route{Upstream: up, Name: tool.Name, Item: tool}, kind: gate.Tool}
+		return p.Offers(enforce.Identity{Profile: profile, Rights: rights}, itemOf(t))
+	})
 }
 
 // labelApart gives a connection a label of its own, if its client's declaration says so.

@@ -261,5 +261,11 @@ func (x *exchange) view() (*registry.View, error) {
 	return x.catalogue().View(x.endpoint)
 }
 
-// catalogue is what there is for the exchange's client: nothing else leads from a request to a server.
-func (x *exchange) catalogue() *registry.Catalogue { return x.srv.registry.For(x.member.rights) }
+// catalogue is what there is for the exchange's client: nothing else leads from a request to a server. A person sees what no
+// profile could call as well.
+func (x *exchange) catalogue() *registry.Catalogue {
+	if x.identity().Person {
+		return x.srv.registry.For(x.member.rights, "")
+	}
+	return x.srv.registry.For(x.member.rights, x.member.Profile)
+}
