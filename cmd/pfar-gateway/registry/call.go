@@ -48,6 +48,7 @@ type waiting struct {
 	since  time.Time     // it was about to be sent
 	begun  chan struct{} // of a stream of notifications: closed when it is open
 	open   bool
+	unread string // why a line that looks like the answer could not be read; "": there was none; under the upstream's lock
 
 	flight int // place among those in flight
 
@@ -157,6 +158,9 @@ func (u *Upstream) await(ctx context.Context, id int64, w *waiting, written *bat
 			u.abandon(id, "cancelled")
 			return nil, failed, interrupted(ctx)
 		case <-w.timer.C:
+			if err := u.unread(w, id); err != nil {
+				return nil, failed, err
+			}
 			if rest := min(u.stillAsking(w), u.limits.Human-time.Since(w.since)); rest > 0 {
 				w.timer.Reset(rest)
 				continue
@@ -187,7 +191,7 @@ func (u *Upstream) over(w *waiting, answered bool) {
 		u.leave()
 	}
 	if answered && c.Ask == nil { // and so nobody else has w any more
-		w.call = nil
+		w.call, w.unread = nil, ""
 		pool.Put(w)
 	}
 }

@@ -216,6 +216,9 @@ func TestBadAnswers(t *testing.T) {
 		"request flood":   {say(strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`+"\n", 2_000) + good), "", registry.Request},
 		"hang":            {func(*registrytest.Server, jsonrpc.Message) {}, "did not answer tools/call within", ""},
 		"drip":            {drip, "", ""},
+		"torn":            {say(`{"jsonrpc":"2.0","id":ID,"result":{"content":[{"text":"`), "with a line that cannot be read: it is no JSON-RPC message", registry.Noise},
+		"not a number":    {say(`{"jsonrpc":"2.0","result":{"n":NaN},"id" : ID}`), "with a line that cannot be read", registry.Noise},
+		"id text alone":   {say(`{"jsonrpc":"2.0","id":"ID","result":{}}`), "cannot be read: its id is not the number", registry.MistypedID},
 		"carriage return": {say(good + "\r"), "", ""},
 		"blank lines":     {say(strings.Repeat("\n", 10_000) + good), "", ""},
 	} {

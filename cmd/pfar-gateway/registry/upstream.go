@@ -1,8 +1,10 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -227,6 +229,7 @@ func (u *Upstream) take(line []byte, notes *window) {
 	switch {
 	case err != nil && !errors.Is(err, jsonrpc.ErrUTF8):
 		u.faults.add(Noise, line)
+		u.unreadable(line, "it is no JSON-RPC message that can be read in one way; its log has it")
 	case m.Method == "" && m.ID != nil:
 		u.answered(m, err)
 	case err != nil:
@@ -245,6 +248,7 @@ func (u *Upstream) answered(m jsonrpc.Message, err error) {
 	id, ok := ourID(m.ID)
 	if !ok {
 		u.faults.add(MistypedID, m.ID)
+		u.unreadable(fmt.Appendf(nil, `"id":%s`, bytes.Trim(m.ID, `"`)), "its id is not the number that it was asked with")
 		return
 	}
 	w := u.forget(id)

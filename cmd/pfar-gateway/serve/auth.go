@@ -46,9 +46,9 @@ func (s *Server) Loopback(token []byte, port int) (http.Handler, error) {
 			m = t.bearer(digest)
 		}
 		if m == nil {
-			challenge, text := `Bearer realm="pfar"`, "a bearer token is needed"
+			challenge, text := `Bearer realm="pfar"`, "a bearer token is needed"+tokens
 			if len(r.Header["Authorization"]) > 0 { // RFC 6750 section 3.1
-				challenge, text = challenge+`, error="invalid_token"`, "the bearer token is wrong"
+				challenge, text = challenge+`, error="invalid_token"`, "the bearer token is wrong"+tokens
 			}
 			w.Header().Set("WWW-Authenticate", challenge)
 			refuse(w, http.StatusUnauthorized, text)
@@ -57,6 +57,9 @@ func (s *Server) Loopback(token []byte, port int) (http.Handler, error) {
 		s.serve(w, r, t, m, binding{Token: digest})
 	}), nil
 }
+
+// tokens says where one gets a token: a program's configuration often has none, or an old one.
+const tokens = `: "pfar client add NAME" makes a client and prints its token, "pfar client config NAME" prints where it goes`
 
 // unknown answers a request for which nobody has said who is let in.
 func unknown(w http.ResponseWriter) {

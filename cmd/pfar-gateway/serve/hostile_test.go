@@ -122,6 +122,9 @@ func TestTokens(t *testing.T) {
 				if resp.StatusCode != 401 || !strings.HasPrefix(resp.Header.Get("WWW-Authenticate"), "Bearer") {
 					t.Errorf("%s %s with %q: %d", method, path, value, resp.StatusCode)
 				}
+				if says := text(t, resp); !strings.Contains(says, "pfar client add NAME") {
+					t.Errorf("%s %s with %q: nothing says where a token comes from: %s", method, path, value, says)
+				}
 				noGrant(t, value, resp.Header)
 			}
 		}
