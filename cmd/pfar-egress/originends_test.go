@@ -48,13 +48,17 @@ func TestPassRequestsRefusalInOrder(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 			_, _ = io.WriteString(c, fineIt)
 		}, want: fineIt, status: "403"},
-		{name: "a response that does not end", raw: getIt, says: "HTTP/1.1 200 OK\r\n\r\ndata", then: func(c *net.TCPConn) { _, _ = io.ReadAll(c); time.Sleep(time.Second) }, want: "HTTP/1.1 200 OK\r\n\r\ndata", reset: true},
+		{name: "a response that does not end", raw: getIt, says: "HTTP/1.1 200 OK\r\n\r\ndata", then: func(c *net.TCPConn) { _, _ = io.ReadAll(c); time.Sleep(5 * time.Second) }, want: "HTTP/1.1 200 OK\r\n\r\ndata", reset: true},
 		{name: "a response that breaks off", raw: getIt, says: "HTTP/1.1 200 OK\r\n\r\nda", then: func(c *net.TCPConn) { _, _ = io.ReadAll(c); _ = c.SetLinger(0); c.Close() }, want: "HTTP/1.1 200 OK\r\n\r\nda", reset: true},
 		{name: "the last response", raw: closing, says: "HTTP/1.1 200 OK\r\n\r\nto the end", want: "HTTP/1.1 200 OK\r\n\r\nto the end"},
 		{name: "the last response of HTTP/1.0", raw: withHost("GET / HTTP/1.0", ""), says: "HTTP/1.0 200 OK\r\n\r\nto the end", want: "HTTP/1.0 200 OK\r\n\r\nto the end"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, nil, declared)
+			w := newWorld(t, func(w *world) {
+				if c.reset {
+					w.proxy.limits.linger = 100 * time.Millisecond
+				}
+			}, declared)
 			got := w.originSays(len(c.raw), c.says, c.then)
 			p := w.passTo(declared, 80, 0)
 			conn := p.dial(t)
@@ -153,7 +157,7 @@ func TestPassRequestsEnds(t *testing.T) {
 		}
 	})
 	t.Run("origin", func(t *testing.T) {
-		w := newWorld(t, nil, declared)
+		w := newWorld(t, func(w *world) { w.proxy.limits.linger = 100 * time.Millisecond }, declared)
 		got := w.originSays(len(getIt), fineIt, func(c *net.TCPConn) { _ = c.CloseWrite() })
 		p := w.passTo(declared, 80, 0)
 		c := p.dial(t)
@@ -170,7 +174,7 @@ func TestPassRequestsEnds(t *testing.T) {
 		}
 	})
 	t.Run("origin, and a client that stays", func(t *testing.T) {
-		w := newWorld(t, nil, declared)
+		w := newWorld(t, func(w *world) { w.proxy.limits.linger = 100 * time.Millisecond }, declared)
 		w.originSays(len(getIt), fineIt, func(c *net.TCPConn) { _ = c.CloseWrite() })
 		p := w.passTo(declared, 80, 0)
 		c := p.dial(t)

@@ -30,7 +30,6 @@ var insideEntries = []string{"api.allowed.test", "db.allowed.test:5432", "*.wild
 func insideWorld(t *testing.T, change func(*world)) (*world, *namespace) {
 	t.Helper()
 	w := newWorld(t, func(w *world) {
-		w.proxy.limits.linger = 200 * time.Millisecond
 		for _, name := range []string{"api.allowed.test.", "db.allowed.test.", "a.wild.allowed.test."} {
 			w.answers[name] = addrs(public)
 		}
