@@ -89,6 +89,7 @@ func newWorld(t testing.TB, change func(*world), entries ...string) *world {
 		out: dialer{lookup: w.lookup, dial: w.dial, own: func(a netip.Addr) bool { return a == w.own }},
 	}
 	w.proxy.lookups = newLookups(func(ctx context.Context, name string) ([]netip.Addr, error) { return w.proxy.out.lookup(ctx, name) })
+	w.proxy.limits.headTime, w.proxy.limits.dialTime = 2*time.Minute, 2*time.Minute
 	w.proxy.limits.linger = time.Minute // clients that read a refusal may be slow
 	w.table = monitor.NewTable("")
 	w.proxy.journal = newJournal(slog.New(slog.NewTextHandler(w.logged, nil)).With("server", "notion"), w.table, w.notice)

@@ -61,6 +61,9 @@ func (s *soak) chaos(long time.Duration) {
 		}
 	}
 	s.commands.Wait()
+	for deadline := time.Now().Add(10 * time.Minute); !s.tally.enough() && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond) // a busy machine has answered few calls yet
+	}
 	for _, b := range append(blows(), blow{name: "kill the gateway"}) {
 		s.t.Logf("%-32s %5d", b.name, counts[b.name])
 		if counts[b.name] == 0 && long >= 30*time.Second && b.name != "pfar start of what is disabled" {

@@ -139,6 +139,17 @@ func (t *tally) violation(format string, args ...any) {
 	}
 }
 
+// enough reports whether so much has been tried that it shows something.
+func (t *tally) enough() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	total := 0
+	for _, n := range t.counts {
+		total += n
+	}
+	return t.counts[answered] >= total/4 && t.counts[timedOut] > 0 && len(t.owners) >= 4
+}
+
 // judge looks for the reason of every failed call, and reports.
 func (t *tally) judge(tt *testing.T, p *pfar) {
 	tt.Helper()
@@ -161,7 +172,7 @@ func (t *tally) judge(tt *testing.T, p *pfar) {
 	}
 	tt.Logf("%-24s %8d", "calls", total)
 	tt.Logf("%-24s %8d", "sessions' own processes", len(t.owners))
-	if t.counts[answered] < total/4 || t.counts[timedOut] == 0 || len(t.owners) < 4 {
+	if !t.enough() {
 		tt.Errorf("only %d of %d calls were answered, %d timed out, and %d sessions had processes: this is no soak",
 			t.counts[answered], total, t.counts[timedOut], len(t.owners))
 	}

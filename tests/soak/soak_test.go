@@ -143,6 +143,9 @@ func TestSoakAsOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // this is that user
 	}
+	if testing.Short() {
+		t.Skip("NOT RUN with -short: the same once more, as an ordinary user")
+	}
 	binary := filepath.Join(scratch(), "soak.test")
 	self, err := os.Executable()
 	check(t, err)

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"strings"
 	"sync"
 	"testing"
 )
@@ -90,6 +91,15 @@ func TestViolations(t *testing.T) {
 	}
 }
 
+// patient is Check where a pattern may take too long by the clock of a busy machine.
+func patient(s *Schema, value []byte) *Violation {
+	v := s.Check(value)
+	for n := 0; n < 100 && v != nil && strings.Contains(v.Error(), "takes too long"); n++ {
+		v = s.Check(value)
+	}
+	return v
+}
+
 // TestManyAtOnce uses one schema from several goroutines, as calls do.
 func TestManyAtOnce(t *testing.T) {
 	s := compiled(t, `{"properties":{"a":{"$ref":"#"},"e":{"pattern":"^(?!x)"},"l":{"uniqueItems":true}},"patternProperties":{".":{"$ref":"#"}}}`)
@@ -97,10 +107,12 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for range 20 {
-				if v := s.Check([]byte(nested(`{"a":`, `{"e":"a","l":[1,2]}`, `}`, i))); v != nil {
+				right := []byte(nested(`{"a":`, `{"e":"a","l":[1,2]}`, `}`, i))
+				if v := patient(s, right); v != nil {
 					t.Error(v)
 				}
-				if v := s.Check([]byte(nested(`{"a":`, `{"e":"x","l":[1,1]}`, `}`, i))); v == nil || unchecked(v) {
+				wrong := []byte(nested(`{"a":`, `{"e":"x","l":[1,1]}`, `}`, i))
+				if v := patient(s, wrong); v == nil || unchecked(v) {
 					t.Error(v)
 				}
 				if v := s.Check([]byte(nested(`{"a":`, `1`, `}`, 60))); !unchecked(v) {
