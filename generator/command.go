@@ -1,6 +1,7 @@
 package generator
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ func (c *compiler) command() string {
 		c.addPath(f.written)
 		return c.executable(f, key)
 	case !path.IsAbs(name):
-		c.fail(key, "Command not absolute", "%q is relative, and to what is not known. Write the absolute path, such as %q.", name, path.Join(path.Dir(c.server.File), name))
+		c.fail(key, "Command not absolute", "%q is relative, and to what is not known. Write the absolute path, such as %q.", name, c.absolute(name))
 		return ""
 	case path.Clean(name) != name:
 		c.fail(key, "Path not clean", "%q has \"//\", \".\" or \"..\" in it, or ends in \"/\". Write %q.", name, path.Clean(name))
@@ -37,6 +38,17 @@ func (c *compiler) command() string {
 		return ""
 	}
 	return c.executable(f, key)
+}
+
+// absolute is a path that somebody may have meant by a relative one. "~" is a shell's word for a home.
+func (c *compiler) absolute(name string) string {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		return path.Join(cmp.Or(c.host.Home, "/home/NAME"), rest)
+	}
+	if strings.HasPrefix(name, "~") {
+		return path.Join("/home", name[1:])
+	}
+	return path.Join(path.Dir(c.server.File), name)
 }
 
 // executable shows a program that the kernel is to start, and what that needs in its turn.

@@ -22,7 +22,7 @@ func (c *compiler) declared() {
 func (c *compiler) declare(p string, b bind) {
 	list, _, _ := strings.Cut(b.key, "[")
 	if !path.IsAbs(p) || path.Clean(p) != p {
-		c.fail(b.key, "Path not absolute", "%q is not an absolute path, or has \"//\", \".\" or \"..\" in it. Write the path from \"/\" on.", p)
+		c.fail(b.key, "Path not absolute", "%q is not an absolute path, or has \"//\", \".\" or \"..\" in it. Write the path from \"/\" on, such as %q.", p, c.absolute(p))
 		return
 	}
 	f, err := c.host.resolve(p)

@@ -60,8 +60,8 @@ func (c *compiler) program(command string) {
 		return
 	}
 	in, ok := interpreterOf(command, c.host.real(command))
-	if !ok {
-		return
+	if _, runs := runnerOf(append([]string{path.Base(c.server.Command)}, c.server.Args...)); !ok || runs {
+		return // bunx is a link to bun, and what follows is a package
 	}
 	i := in.find(c.server.Args)
 	if i < 0 {
@@ -72,7 +72,7 @@ func (c *compiler) program(command string) {
 		return // standard input, or a module that deno and bun fetch
 	}
 	if !path.IsAbs(name) {
-		c.fail(key, "Program not absolute", "%q is the program that %s is to run, and it is relative, to what is not known. Write the absolute path, such as %q.", name, path.Base(command), path.Join(path.Dir(c.server.File), name))
+		c.fail(key, "Program not absolute", "%q is the program that %s is to run, and it is relative, to what is not known. Write the absolute path, such as %q.", name, path.Base(command), c.absolute(name))
 		return
 	}
 	if path.Clean(name) != name {

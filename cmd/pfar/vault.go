@@ -28,7 +28,7 @@ alone has it run on.
 With --oauth the value is an OAuth 2.0 token set in JSON, which pfar keeps fresh: access_token,
 refresh_token, expiry or expires_in, token_url, client_id; client_secret, auth_style ("header",
 "params", "auto"), scopes and allow_private if there is need of them. Servers get the access token.
-Without expiry or expires_in it is never refreshed.
+Without refresh_token, or without expiry or expires_in, it is never refreshed.
 
 A secret is given to the servers that name it when it is stored, or to the first that does so later. Others,
 and these once something else runs or is reached, wait for "pfar vault give".

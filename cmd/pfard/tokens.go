@@ -48,6 +48,7 @@ type tokens struct {
 
 // tokenSet is what is known of one set that servers use.
 type tokenSet struct {
+	fixed    bool // it has no refresh token: nothing renews it
 	set      bool // it is one: there are other secrets
 	obtained time.Time
 	expiry   time.Time
@@ -153,7 +154,7 @@ func (t *tokens) look(key string) *tokenSet {
 func (t *tokens) fresh(set oauth.Set) *tokenSet {
 	now := t.wall.now()
 	at := set.RefreshAt(now, t.jitter())
-	return &tokenSet{set: true, obtained: set.Obtained, expiry: set.Expiry, next: at, within: max(0, at.Sub(now))}
+	return &tokenSet{set: true, fixed: set.RefreshToken == "", obtained: set.Obtained, expiry: set.Expiry, next: at, within: max(0, at.Sub(now))}
 }
 
 // due begins to refresh what is to be refreshed by now, and has itself called again when the next one is.
@@ -388,6 +389,9 @@ func (t *tokens) awaits(key string) string {
 	now := t.wall.now()
 	if k == nil || !k.set || !(oauth.Set{Expiry: k.expiry}).Expired(now) {
 		return ""
+	}
+	if k.fixed {
+		return fmt.Sprintf("the OAuth token %q has expired, and it has no refresh_token: store another one with pfar vault set %s --oauth", key, key)
 	}
 	if k.final {
 		return k.problem

@@ -669,8 +669,8 @@ func TestStoreTokens(t *testing.T) {
 	if s := d.state(t)["a"]; s.State != control.Waiting {
 		t.Fatalf("%+v", s)
 	}
-	err := refusal(t, d, control.Request{Verb: control.Store, Key: "drive", OAuth: true, Secret: `{"access_token":"hunter2"}`})
-	if !errors.Is(err, control.ErrInvalid) || !strings.Contains(err.Error(), "refresh_token is missing") || strings.Contains(err.Error(), "hunter2") {
+	err := refusal(t, d, control.Request{Verb: control.Store, Key: "drive", OAuth: true, Secret: `{"access_token":"hunter2","refresh_token":"rt"}`})
+	if !errors.Is(err, control.ErrInvalid) || !strings.Contains(err.Error(), "token_url is missing") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("half a set: %v", err)
 	}
 	ask(t, d, control.Request{Verb: control.Store, Key: "drive", OAuth: true, Secret: `{"access_token":"hunter2","refresh_token":"rt","token_url":"https://login.example/t","client_id":"id","expires_in":3600}`})

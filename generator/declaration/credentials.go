@@ -263,6 +263,9 @@ func (d *decoder) envValue(f *field, good bool) {
 		return
 	case expansion.MatchString(s):
 		d.report(caution(at, "Not expanded", "Only a whole value \"$NAME\" is taken from pfar's environment. This one is passed on as it stands. Write the value out."))
+	case passwordWithin(s):
+		d.hidden.add(at)
+		d.report(caution(at, "Secret in a declaration", "The address in %s has a password in it, and everyone who may read this file has it. Store the whole address with `pfar vault set %s` and write %s = \"vault:%s\" in auth.", quoteKey(f.key), vaultName(f.key), quoteKey(f.key), vaultName(f.key)))
 	case secretWithin(s):
 		d.hidden.add(at)
 		d.report(caution(at, "Secret in a declaration", "The value of %s looks like a secret, and everyone who may read this file has it. Store it with `pfar vault set %s` and write %s = \"vault:%s\" in auth.", quoteKey(f.key), vaultName(f.key), quoteKey(f.key), vaultName(f.key)))

@@ -65,6 +65,7 @@ func (d *decoder) file(root *node) {
 	d.checkBlocked()
 	d.checkPrivate()
 	d.checkPinned()
+	d.checkShell()
 	d.checkDeliveries()
 	d.checkTLSPins()
 	d.checkVariables()

@@ -77,12 +77,44 @@ func (d *decoder) args(f *field) {
 		case len(n.text) > maxArg:
 			d.report(problem(n.rng, "Too long", "The argument has %d bytes, and the kernel passes on %d. Give the server a file to read.", len(n.text), maxArg))
 			continue
-		case tokenPrefix(n.text) || tokenPrefix(n.text[strings.LastIndexByte(n.text, '=')+1:]):
-			d.hidden.add(n.rng)
-			d.report(caution(n.rng, "Secret in args", "The argument looks like a token, and every process can read the arguments of others. Store it with `pfar vault set` and write auth, if the server can read a variable."))
 		}
+		d.secretArgument(n)
 		d.placedEntry(f.key, len(d.server.Args), n.rng)
 		d.server.Args = append(d.server.Args, n.text)
+	}
+}
+
+// reveals are the words by which a shell's script puts a variable into the arguments of another program.
+var reveals = regexp.MustCompile(`\$\{?([A-Za-z_][A-Za-z0-9_]*)`)
+
+// secretArgument warns of a secret in an argument: the kernel shows the arguments of every process to every user of the host
+// (/proc/PID/cmdline, proc_pid_cmdline(5)), those inside of a sandbox as well. So there is no reference to the vault here either.
+func (d *decoder) secretArgument(n *node) {
+	const remedy = " Store it with `pfar vault set KEY` and give it in auth = { NAME = \"vault:KEY\" }, as a variable or a file, if the server can read one."
+	switch _, _, reference := reference(n); {
+	case strings.HasPrefix(n.text, "vault:") && reference:
+		d.report(caution(n.rng, "Reference in args", "It is passed on as it stands: every user of this host can read arguments while the server runs, so the vault gives nothing to them. Write auth = { NAME = %s } with the variable that the server reads.", quote(n.text)))
+	case tokenPrefix(n.text) || tokenPrefix(n.text[strings.LastIndexByte(n.text, '=')+1:]):
+		d.hidden.add(n.rng)
+		d.report(caution(n.rng, "Secret in args", "The argument looks like a token, and every user of this host can read the arguments of a process."+remedy))
+	case passwordWithin(n.text):
+		d.hidden.add(n.rng)
+		d.report(caution(n.rng, "Secret in args", "The address has a password in it, and every user of this host can read the arguments of a process."+remedy))
+	}
+}
+
+// checkShell warns of a script that has a shell put a credential into another program's arguments.
+func (d *decoder) checkShell() {
+	f, ok := d.given["args"]
+	i := slices.Index(d.server.Args, "-c")
+	if name := path.Base(d.server.Command); !ok || i < 0 || i+1 >= len(d.server.Args) || !slices.Contains([]string{"sh", "bash", "dash", "zsh", "ksh", "busybox"}, name) {
+		return
+	}
+	for _, m := range reveals.FindAllStringSubmatch(d.server.Args[i+1], -1) {
+		if slices.ContainsFunc(d.server.Credentials, func(c Credential) bool { return c.Env == m[1] && c.Deliver == InEnvironment }) {
+			d.report(caution(d.server.Place(f.key+"["+strconv.Itoa(i+1)+"]"), "Secret in args", "The shell puts %s where every user of this host can read it, if it becomes an argument; and pfar cannot tell which package runs, so that nothing is known of its tools. Have the server read the variable, and write service = \"NAME\" if it is of a known service.", quote(m[1])))
+			return
+		}
 	}
 }
 

@@ -86,6 +86,8 @@ func Load(fsys fs.FS, dir string, o Options) Set {
 			if _, ext := splitName(e.Name()); ext == "" {
 				s.Diags = s.Diags.Append(caution(at, "File not read", "Declarations end in .hcl or .toml, in lower case. Rename the file."))
 			}
+		} else if strings.HasSuffix(e.Name(), extJSON) && !strings.HasPrefix(e.Name(), ".") {
+			s.clientFile(fsys, path.Join(dir, e.Name()), e.Name())
 		}
 	}
 	first := map[string]string{}

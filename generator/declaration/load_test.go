@@ -156,3 +156,27 @@ func TestIsDeclaration(t *testing.T) {
 		}
 	}
 }
+
+// TestClientFiles wants the configuration of an MCP client to be told from declarations, with what to write and no secret of it.
+func TestClientFiles(t *testing.T) {
+	const servers = `{"notion": {"command": "npx", "args": ["-y", "notion@1.0.0", "postgres://me:hunter2@db/x"], "env": {"NOTION_TOKEN": "hunter2"}}, "web": {"url": "https://mcp.example/x"}}`
+	for name, c := range map[string]struct{ text, want string }{
+		"mcp.json":                   {`{"mcpServers": ` + servers + `}`, `notion.hcl with the lines command = "npx" and args = ["-y", "notion@1.0.0", "***"] and auth = { NOTION_TOKEN = "vault:notion_token" }, and the same for 1 more.`},
+		"claude_desktop_config.json": {`{"mcpServers": {"web": {"url": "https://mcp.example/x"}}}`, `web.hcl with the lines transport = "stream-http" and url = "https://mcp.example/x".`},
+		"vscode.json":                {`{"inputs": [], "servers": ` + servers + `}`, "notion.hcl with"},
+		"settings.json":              {`{"context_servers": {"My Server": {"command": "x"}}}`, "NAME.hcl with"},
+		"other.json":                 {`{"a": {"b": 1}}`, ""},
+		"broken.json":                {`{"mcpServers": {`, ""},
+		"none.json":                  {`{"mcpServers": {}}`, ""},
+		"list.json":                  {`{"servers": ["a"]}`, ""},
+	} {
+		set := Load(fstest.MapFS{name: {Data: []byte(c.text)}}, "/etc/pfar/mcp.d", Options{})
+		var got string
+		for _, d := range set.Diags {
+			got += d.Detail
+		}
+		if len(set.Servers)+len(set.Broken) > 0 || (got == "") != (c.want == "") || !strings.Contains(got, c.want) || strings.Contains(got, "hunter2") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

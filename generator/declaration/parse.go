@@ -40,6 +40,10 @@ func parse(filename string, b []byte, o Options) (*Server, string, hcl.Diagnosti
 	if root == nil {
 		return nil, r.likelyName(base), r.finish()
 	}
+	if diag := r.codex(root); diag != nil {
+		r.diags = hcl.Diagnostics{diag} // else each of its keys is one that is not known
+		return nil, base, r.finish()
+	}
 	d := newDecoder(r, base)
 	d.server.Of = of
 	d.file(root)

@@ -84,12 +84,18 @@ func secretLooking(s string) bool {
 	return b64.MatchString(s) && mixed && scan.Entropy(s) > 3.7
 }
 
+// urlPassword is the password of a connection string, "postgres://user:PASSWORD@host/db".
+var urlPassword = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#@:"']*:([^\s/?#@"'$]+)@`)
+
+// passwordWithin reports whether a text has a connection string with a password.
+func passwordWithin(s string) bool { return urlPassword.MatchString(s) }
+
 // secretWithin reports whether any word of a text looks like a token.
 func secretWithin(s string) bool {
 	return secretLooking(s) || len(secretWords(s)) > 0
 }
 
-// secretWords returns the offsets of all words that look like tokens.
+// secretWords returns the offsets of all words that look like tokens, and of passwords in connection strings.
 func secretWords(s string) [][]int {
 	var found [][]int
 	for _, at := range word.FindAllStringIndex(s, -1) {
@@ -97,6 +103,9 @@ func secretWords(s string) [][]int {
 		if secretLooking(w) || secretLooking(w[strings.LastIndexByte(w, '=')+1:]) {
 			found = append(found, at)
 		}
+	}
+	for _, at := range urlPassword.FindAllStringSubmatchIndex(s, -1) {
+		found = append(found, at[2:4])
 	}
 	return found
 }

@@ -19,7 +19,7 @@ import (
 // does so. A server gets the access token at most.
 type Set struct {
 	AccessToken  string    `json:"access_token"`
-	RefreshToken string    `json:"refresh_token"`
+	RefreshToken string    `json:"refresh_token"` // "": the set is never refreshed, and needs neither TokenURL nor ClientID
 	TokenType    string    `json:"token_type,omitempty"`
 	Expiry       time.Time `json:"expiry,omitzero"`   // of the access token; zero: not known, and it is never refreshed
 	Obtained     time.Time `json:"obtained,omitzero"` // when the access token was stored
@@ -95,13 +95,14 @@ func (s Set) Host() (host string, port uint16, policy egress.Policy, err error) 
 
 // check returns what is wrong with a set. No error quotes a value but those of AllowPrivate, which are no secrets.
 func (s Set) check() error {
+	refreshed := s.RefreshToken != ""
 	for _, m := range []struct {
 		name, value string
 		limit       int
 		needed      bool
 	}{
-		{"access_token", s.AccessToken, maxToken, true}, {"refresh_token", s.RefreshToken, maxToken, true},
-		{"token_url", s.TokenURL, maxName, true}, {"client_id", s.ClientID, maxName, true},
+		{"access_token", s.AccessToken, maxToken, true}, {"refresh_token", s.RefreshToken, maxToken, false},
+		{"token_url", s.TokenURL, maxName, refreshed}, {"client_id", s.ClientID, maxName, refreshed},
 		{"client_secret", s.ClientSecret, maxToken, false}, {"token_type", s.TokenType, maxName, false},
 	} {
 		switch {
@@ -129,6 +130,9 @@ func (s Set) check() error {
 	}
 	if !s.Expiry.IsZero() && (s.Expiry.Year() < 1970 || s.Expiry.Sub(s.Obtained) > unlimited && !s.Obtained.IsZero()) {
 		return errors.New("expiry is no time at which a token may end")
+	}
+	if !refreshed && s.TokenURL == "" {
+		return nil
 	}
 	_, _, _, err := s.Host()
 	return err
@@ -171,11 +175,8 @@ func Lacking(required []string, granted ...[]string) (lacking []string) {
 
 // Secrets are the values in the set that nobody may see but who is given them.
 func (s Set) Secrets() []string {
-	list := []string{s.AccessToken, s.RefreshToken}
-	if s.ClientSecret != "" {
-		list = append(list, s.ClientSecret)
-	}
-	return list
+	list := []string{s.AccessToken, s.RefreshToken, s.ClientSecret}
+	return slices.DeleteFunc(list, func(secret string) bool { return secret == "" })
 }
 
 // Expired reports whether the access token is good no more at a time.
@@ -187,7 +188,7 @@ func (s Set) Expired(now time.Time) bool { return !s.Expiry.IsZero() && !now.Bef
 // end says nothing, and it is to be refreshed now.
 func (s Set) RefreshAt(now time.Time, jitter float64) time.Time {
 	switch {
-	case s.Expiry.IsZero():
+	case s.Expiry.IsZero(), s.RefreshToken == "":
 		return time.Time{}
 	case s.Obtained.After(now.Add(slack)):
 		return now
@@ -285,6 +286,9 @@ func (s Set) lifeAfter(a Answer) time.Duration {
 
 // Unrefreshed says why a set is never refreshed, and what would mend it; "" if it is.
 func (s Set) Unrefreshed() string {
+	if s.RefreshToken == "" {
+		return "it has no refresh_token: when its access token ends, obtain another one and store it"
+	}
 	if s.Expiry.IsZero() {
 		return "it does not say when its access token ends: store it with expiry or expires_in"
 	}

@@ -44,7 +44,6 @@ func TestParseRefuses(t *testing.T) {
 		"two objects":              {[]byte(`{} {"hunter2": 1}`), "a JSON object"},
 		"no access token":          {written(map[string]any{"access_token": nil}), "access_token is missing"},
 		"an empty access token":    {written(map[string]any{"access_token": ""}), "access_token is missing"},
-		"no refresh token":         {written(map[string]any{"refresh_token": nil}), "refresh_token is missing"},
 		"no endpoint":              {written(map[string]any{"token_url": nil}), "token_url is missing"},
 		"no client":                {written(map[string]any{"client_id": nil}), "client_id is missing"},
 		"a misspelt member":        {written(map[string]any{"expires": "hunter2"}), "expires is no member"},
@@ -55,6 +54,7 @@ func TestParseRefuses(t *testing.T) {
 		"a NUL":                    {written(map[string]any{"client_secret": "hunter2\x00"}), "client_secret has characters"},
 		"not ASCII":                {written(map[string]any{"refresh_token": "hünter2"}), "refresh_token has characters"},
 		"a long token":             {written(map[string]any{"access_token": long}), "access_token exceeds"},
+		"a bad endpoint alone":     {written(map[string]any{"refresh_token": nil, "token_url": "http://hunter2.example"}), "token_url is no"},
 		"http":                     {written(map[string]any{"token_url": "http://hunter2.example/token"}), "token_url is no"},
 		"a user in the address":    {written(map[string]any{"token_url": "https://u:hunter2@example.com/token"}), "token_url is no"},
 		"a fragment":               {written(map[string]any{"token_url": "https://example.com/token#hunter2"}), "token_url is no"},
@@ -120,7 +120,7 @@ func TestParse(t *testing.T) {
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	for _, text := range []string{"", "null", "{}", `{"access_token":"a"}`, "hunter2"} {
+	for _, text := range []string{"", "null", "{}", `{"access_token":"a","refresh_token":"r"}`, "hunter2"} {
 		if s, err := Decode([]byte(text)); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %+v, %v", text, s, err)
 		}
@@ -179,7 +179,7 @@ func TestRefreshAt(t *testing.T) {
 		"the clock was ahead":         {100 * time.Hour, 101 * time.Hour, 0, 0},
 		"the clock was slewed":        {30 * time.Second, time.Hour + 30*time.Second, 0, 48*time.Minute + 30*time.Second},
 	} {
-		s := Set{Obtained: now.Add(c.obtained), Expiry: now.Add(c.expiry)}
+		s := Set{RefreshToken: "rt", Obtained: now.Add(c.obtained), Expiry: now.Add(c.expiry)}
 		if got := s.RefreshAt(now, c.jitter).Sub(now); got != c.want {
 			t.Errorf("%s: in %s, want %s", name, got, c.want)
 		}

@@ -24,7 +24,7 @@ type given struct {
 func Parse(text []byte, now time.Time) (Set, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil || members == nil {
-		return Set{}, errors.New(`a token set is a JSON object: {"access_token": ..., "refresh_token": ..., "expiry": ..., "token_url": ..., "client_id": ...}`)
+		return Set{}, errors.New(`a token set is a JSON object: {"access_token": ..., "refresh_token": ..., "expiry": ..., "token_url": ..., "client_id": ...}, of which access_token is enough if nothing refreshes it`)
 	}
 	var g given
 	for _, name := range slices.Sorted(maps.Keys(members)) {

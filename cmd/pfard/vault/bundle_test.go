@@ -43,7 +43,7 @@ func TestImportsThatAreRefused(t *testing.T) {
 		"an empty value":  `{"format":"pfar-vault-1","secrets":[{"key":"c","value":"aHVudGVyMg=="},{"key":"b","value":""}]}`,
 		"an unknown kind": `{"format":"pfar-vault-1","secrets":[{"key":"b","kind":"x509","value":"aHVudGVyMg=="}]}`,
 		"no token set":    `{"format":"pfar-vault-1","secrets":[{"key":"b","value":"aHVudGVyMg=="},{"key":"c","kind":"oauth","value":"` + encoded(`{"access_token":"hunter2"`) + `"}]}`,
-		"half a one":      `{"format":"pfar-vault-1","secrets":[{"key":"b","value":"aHVudGVyMg=="},{"key":"c","kind":"oauth","value":"` + encoded(`{"access_token":"hunter2"}`) + `"}]}`,
+		"half a one":      `{"format":"pfar-vault-1","secrets":[{"key":"b","value":"aHVudGVyMg=="},{"key":"c","kind":"oauth","value":"` + encoded(`{"access_token":"hunter2","refresh_token":"rt"}`) + `"}]}`,
 		"a key twice":     `{"format":"pfar-vault-1","secrets":[{"key":"b","value":"aHVudGVyMg=="},{"key":"b","value":"aHVudGVyMg=="}]}`,
 	} {
 		changes, err := v.Import([]byte(text), true)

@@ -1,0 +1,123 @@
+package declaration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/policies"
+)
+
+const extJSON = ".json"
+
+// clientServer is a server as the configuration of an MCP client has it.
+type clientServer struct {
+	Command string                     `json:"command"`
+	Args    []string                   `json:"args"`
+	Env     map[string]json.RawMessage `json:"env"`
+	URL     string                     `json:"url"`
+}
+
+// clientFile says of a client's configuration in JSON that it is none of pfar's files, and what to write instead.
+func (s *Set) clientFile(fsys fs.FS, file, entry string) {
+	b, err := policies.ReadFile(fsys, entry, maxSize)
+	if err != nil {
+		return
+	}
+	var lists map[string]json.RawMessage
+	if json.Unmarshal(b, &lists) != nil {
+		return
+	}
+	for _, member := range []string{"mcpServers", "servers", "context_servers"} { // Claude and most others, VS Code, Zed
+		var servers map[string]clientServer
+		if json.Unmarshal(lists[member], &servers) == nil && len(servers) > 0 {
+			at := hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
+			s.Diags = s.Diags.Append(caution(at, "File not read", "It is the list of servers of an MCP client, and declarations end in .hcl or .toml. %s", instead(servers)))
+			return
+		}
+	}
+}
+
+// codex says so of the configuration of Codex, which is TOML.
+func (b *builder) codex(root *node) *hcl.Diagnostic {
+	list := root.index["mcp_servers"]
+	if list == nil || list.val.kind != table {
+		return nil
+	}
+	servers := map[string]clientServer{}
+	for _, f := range list.val.fields {
+		servers[f.key] = f.val.clientServer()
+	}
+	b.hidden.unknown = true
+	return problem(list.rng, "Another program's file", "mcp_servers is Codex's list of servers. %s", instead(servers))
+}
+
+func (n *node) clientServer() clientServer {
+	var s clientServer
+	for _, f := range n.fields {
+		switch f.key {
+		case "command":
+			s.Command = f.val.text
+		case "url":
+			s.URL = f.val.text
+		case "args":
+			for _, i := range f.val.items {
+				s.Args = append(s.Args, i.text)
+			}
+		case "env":
+			s.Env = map[string]json.RawMessage{}
+			for _, v := range f.val.fields {
+				s.Env[v.key] = nil
+			}
+		}
+	}
+	return s
+}
+
+// instead is what to write for the servers of a client: a file for each, of which the first is shown. What the variables hold is
+// never repeated.
+func instead(servers map[string]clientServer) string {
+	names := slices.Sorted(maps.Keys(servers))
+	if len(names) == 0 {
+		return "Write one file for each server, NAME.hcl."
+	}
+	s := servers[names[0]]
+	var lines []string
+	switch {
+	case s.Command != "":
+		lines = append(lines, "command = "+quote(s.Command))
+		if len(s.Args) > 0 {
+			var list []string
+			for _, a := range s.Args {
+				list = append(list, quote(a))
+			}
+			lines = append(lines, "args = ["+strings.Join(list, ", ")+"]")
+		}
+	case s.URL != "":
+		lines = append(lines, `transport = "stream-http"`, "url = "+quote(s.URL))
+	}
+	var references []string
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		if variableName.MatchString(name) && !secretLooking(name) {
+			references = append(references, fmt.Sprintf("%s = %q", name, "vault:"+vaultName(name)))
+		}
+	}
+	if len(references) > 0 {
+		lines = append(lines, "auth = { "+strings.Join(references, ", ")+" }")
+	}
+	file := strings.ReplaceAll(strings.ToLower(names[0]), "_", "-")
+	if !validName(file) {
+		file = "NAME"
+	}
+	more := ""
+	if len(names) > 1 {
+		more = ", and the same for " + strconv.Itoa(len(names)-1) + " more"
+	}
+	return fmt.Sprintf("Write one file for each server: %s.hcl with the lines %s%s. Remove this file here.", file, strings.Join(lines, " and "), more)
+}
