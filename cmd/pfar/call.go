@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -134,23 +135,42 @@ func (c *cli) callTool(ctx context.Context, g *gateway, t tool, rest []string, b
 		}
 		return err
 	}
+	begun := time.Now()
 	raw, err := g.call(ctx, t, arguments)
 	if err != nil {
-		return c.explainDown(ctx, t.Meta.Server, plainly(err))
+		return c.explainFailed(ctx, t.Meta.Server, plainly(err), err.Error(), begun)
 	}
-	return c.printResult(t, raw)
-}
-
-// explainDown adds the remedy to the error of a call if its server is down.
-func (c *cli) explainDown(ctx context.Context, server string, err error) error {
-	report, reportErr := c.report(ctx)
-	if reportErr != nil {
-		return err
-	}
-	if s, findErr := findServer(report, server); findErr == nil && !reachable(s) && ctx.Err() == nil {
-		return fail(exitFailed, "%w", err).withHint("%s", remedy(s))
+	err = c.printResult(t, raw)
+	if code, hint := classify(err); code == exitToolError && hint == "" {
+		return c.explainFailed(ctx, t.Meta.Server, err, resultText(raw), begun)
 	}
 	return err
+}
+
+// explainFailed adds the remedy to the error of a call whose server is down, or whose sandbox has kept it from something.
+func (c *cli) explainFailed(ctx context.Context, server string, err error, text string, begun time.Time) error {
+	report, reportErr := c.report(ctx)
+	if reportErr != nil || ctx.Err() != nil {
+		return err
+	}
+	s, findErr := findServer(report, server)
+	if findErr != nil {
+		return err
+	}
+	hint := ""
+	if !reachable(s) {
+		hint = remedy(s)
+	} else {
+		hint = escape(sandboxRemedy(s, text, begun), oneLine)
+	}
+	if hint == "" {
+		return err
+	}
+	code := exitFailed
+	if f, ok := errors.AsType[*failure](err); ok {
+		code = f.code
+	}
+	return fail(code, "%w", err).withHint("%s", hint)
 }
 
 // badFlag explains a flag that the tool does not have, or a value that it does not take.

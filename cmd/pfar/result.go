@@ -95,6 +95,19 @@ func printText(w io.Writer, r result, terminal bool) error {
 	return err
 }
 
+// resultText is all text of a result.
+func resultText(raw json.RawMessage) string {
+	var r result
+	_ = json.Unmarshal(raw, &r) // printResult has read it
+	var b strings.Builder
+	for _, one := range r.Content {
+		if text, isText := renderContent(one); isText {
+			b.WriteString(text + "\n")
+		}
+	}
+	return b.String()
+}
+
 // renderContent returns a block as text, and whether it was text.
 func renderContent(raw json.RawMessage) (string, bool) {
 	var block content

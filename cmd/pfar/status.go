@@ -198,6 +198,10 @@ func (c *cli) printServer(s control.Server) error {
 		add("crashes", fmt.Sprintf("%d in a row", s.Crashes))
 	}
 	add("last refusal", s.LastRefusal)
+	add("", refusalRemedy(s))
+	if s.State == control.Failed || s.State == control.BackOff {
+		add("remedy", symptomRemedy(s.File, s.Detail))
+	}
 	add("limits", s.Limits)
 	add("declaration", s.File)
 	if s.Stale {

@@ -270,7 +270,7 @@ func (s *server) take(u local.Update) {
 		return
 	}
 	if u.Refusal != "" {
-		s.status.LastRefusal = u.Refusal
+		s.status.LastRefusal, s.status.LastRefused = u.Refusal, time.Now().UTC()
 	}
 	if s.busy {
 		return

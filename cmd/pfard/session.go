@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/units"
@@ -197,7 +198,7 @@ func (d *daemon) endSession(s *server, e *session) {
 // client had in it is gone, and the gateway has seen the end of it.
 func (d *daemon) sessionChanged(s *server, u local.Update) {
 	if u.Refusal != "" {
-		s.status.LastRefusal = u.Refusal
+		s.status.LastRefusal, s.status.LastRefused = u.Refusal, time.Now().UTC()
 	}
 	e := s.sessions[u.Session]
 	if e == nil || e.closing {

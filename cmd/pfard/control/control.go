@@ -203,6 +203,7 @@ type Server struct {
 	Since       time.Time `json:"since"`         // of State
 	Crashes     int       `json:"crashes"`       // in a row
 	LastRefusal string    `json:"last_refusal,omitempty"`
+	LastRefused time.Time `json:"last_refused,omitzero"`     // when that was
 	Log         string    `json:"log"`                       // path of its log or, if that is in the journal, the command that shows it
 	Limits      string    `json:"limits,omitempty"`          // how memory, tasks and CPU are held, or that they are not
 	Unknown     string    `json:"unknown,omitempty"`         // that nothing is known of what its tools do, and what to write
