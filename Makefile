@@ -1,4 +1,4 @@
-# Every target does its own set-up on a fresh Debian 12 with Go, as root or with sudo; see README.md.
+# Every target does its own set-up on a fresh Debian 12 or 13 with Go, as root or with sudo; see README.md.
 MAKEFLAGS += --no-print-directory
 BIN       := build/bin
 SERVERS   := build/servers
@@ -25,7 +25,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
-.PHONY: build install run test test-all test-arm64 test-packages test-race test-conformance test-soak test-e2e test-systemd test-vm test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
+.PHONY: build install run test test-all test-arm64 test-packages test-race test-conformance test-soak test-e2e test-systemd test-systemd-trixie test-vm test-vm-trixie test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
 
 build:
 	$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
@@ -68,8 +68,11 @@ STARTS   := ^[^/"]*\bgo (func|[[:alnum:]_.]+)\(|\.Go\(
 RACING    = $(filter $(PACKAGES),$(patsubst %/,./%,$(sort $(dir $(shell grep -rlE --include='*.go' --exclude='*_test.go' '$(STARTS)' cmd generator policies units)))))
 # tests/systemd and tests/vm make their images as root.
 MACHINES := test-systemd test-vm
+# The same on Debian 13; without more the machines have Debian 12.
+NEWER    := test-systemd-trixie test-vm-trixie
 ifneq ($(shell id -u),0)
 MACHINES :=
+NEWER    :=
 NOT_RUN  := echo "NOT RUN as an ordinary user: tests/systemd and tests/vm, whose images are made as root"
 endif
 
@@ -88,7 +91,7 @@ test:
 
 # Everything, once at the end of a larger change.
 test-all:
-	@ALL=1 tests/stages.sh all $(MACHINES) test-e2e test-race test-conformance test-soak test-arm64 test-stalls test-fuzz
+	@ALL=1 tests/stages.sh all $(MACHINES) $(NEWER) test-e2e test-race test-conformance test-soak test-arm64 test-stalls test-fuzz
 	@$(if $(MACHINES),,$(NOT_RUN))
 
 test-arm64:
@@ -118,12 +121,19 @@ test-e2e: $(SERVERS)/.installed $(CLIENTS)/.installed
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
 test-systemd: $(SERVERS)/.installed $(CLIENTS)/.installed
 	@tests/setup.sh nspawn ip nft gcc chromium Xtigervnc debootstrap
-	$(stage) env $(E2E) $(BUILT) -count=1 -timeout 30m ./tests/systemd
+	$(stage) env $(DEBIAN) $(E2E) $(BUILT) -count=1 -timeout 30m ./tests/systemd
 
 # The same on Debian's kernel in a virtual machine: limits, the host's firewall, boot order, clocks and power cuts.
 test-vm:
 	@tests/setup.sh debootstrap qemu-system-x86_64 mke2fs dpkg-deb swtpm
-	$(stage) env $(BUILT) -count=1 -timeout 30m ./tests/vm
+	$(stage) env $(DEBIAN) $(BUILT) -count=1 -timeout 30m ./tests/vm
+
+# The same on machines that have Debian 13; without more they have Debian 12.
+test-systemd-trixie:
+	@$(MAKE) DEBIAN=PFAR_TEST_DEBIAN=trixie stage='$(stage)' test-systemd
+
+test-vm-trixie:
+	@$(MAKE) DEBIAN=PFAR_TEST_DEBIAN=trixie stage='$(stage)' test-vm
 
 # While processes are stopped at random, for seconds, as on a machine that has too much to do.
 test-stalls: $(SERVERS)/.installed $(CLIENTS)/.installed

@@ -172,6 +172,9 @@ func InspectDir(run string) string { return filepath.Join(run, "inspect") }
 // units need not say what they are called.
 const CredentialSecrets = "secrets"
 
+// CredentialUser is the credential with the user id that pfard has allotted to the unit, in decimal.
+const CredentialUser = "user"
+
 // Secrets are the values of a server's credentials by name or, if some are not to be had, in words which. Of a brokered one
 // the value is its placeholder.
 type Secrets struct {
@@ -224,24 +227,4 @@ func Descriptors() (map[string][]*os.File, error) {
 		byName[name] = append(byName[name], os.NewFile(uintptr(first+i), name))
 	}
 	return byName, nil
-}
-
-// Credential reads a credential of this unit (systemd.exec(5), LoadCredential=). An empty one is an error: a
-// credential server that hangs up yields an empty file, and the unit starts all the same.
-func Credential(name string) ([]byte, error) {
-	dir := os.Getenv("CREDENTIALS_DIRECTORY")
-	if dir == "" {
-		return nil, fmt.Errorf("reading credential %q: CREDENTIALS_DIRECTORY is not set", name)
-	}
-	if name != filepath.Base(name) || name == "." || name == ".." {
-		return nil, fmt.Errorf("reading credential %q: not a file name", name)
-	}
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return nil, fmt.Errorf("reading credential %q: %w", name, err)
-	}
-	if len(b) == 0 {
-		return nil, fmt.Errorf("reading credential %q: it is empty", name)
-	}
-	return b, nil
 }

@@ -32,6 +32,44 @@ func TestCredentialsThatAreRefused(t *testing.T) {
 	}
 }
 
+// TestPassedCredentials gives credentials to another program, and only once.
+func TestPassedCredentials(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"plan", CredentialUser} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o400); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := PassCredentials(); err == nil {
+		t.Error("there are none, and they are passed")
+	}
+	t.Setenv("CREDENTIALS_DIRECTORY", dir)
+	env, err := PassCredentials()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CREDENTIALS_DIRECTORY", "")
+	for _, v := range env {
+		if name, value, _ := strings.Cut(v, "="); strings.HasPrefix(name, passedCredential) {
+			t.Setenv(name, value)
+		} else if name == "CREDENTIALS_DIRECTORY" {
+			t.Errorf("a directory is passed that nobody can open: %q", v)
+		}
+	}
+	for name, want := range map[string]string{"plan": "plan", CredentialUser: "", "other": ""} {
+		if got, _ := Credential(name); string(got) != want {
+			t.Errorf("credential %q is %q, want %q", name, got, want)
+		}
+	}
+	if again, err := Credential("plan"); err == nil {
+		t.Errorf("the descriptor stays open: %q", again)
+	}
+	t.Setenv(passedCredential+"odd", "1")
+	if got, err := Credential("odd"); err == nil {
+		t.Errorf("stdout is a credential: %q", got)
+	}
+}
+
 // TestMain is also the process that TestDescriptors starts.
 func TestMain(m *testing.M) {
 	if os.Getenv("UNITS_TEST_CHILD") == "" {

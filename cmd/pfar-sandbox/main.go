@@ -26,6 +26,11 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == enterArg {
 		enter(os.Args[2:]) // does not return
 	}
+	if len(os.Args) > 1 && os.Args[1] == becomeArg {
+		err := become(os.Args[2:])
+		fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
+		os.Exit(units.ExitGateway) // pfard may have ended as it answered
+	}
 	if len(os.Args) > 1 && os.Args[1] == probeArg {
 		took, err := probe()
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +35,7 @@ type credentials struct {
 	secrets func(generator.Plan) (units.Secrets, error)
 	give    func(generator.Plan, units.Secrets, error) error // is told what each launcher is about to be given; with an error it is not
 	model   func(name string) (units.Secrets, error)         // of an inspector that is a model
+	user    func(unit string) (int, error)                   // the user id that a unit is to have, which is given what the unit has made
 }
 
 const (
@@ -61,9 +63,13 @@ func (c *credentials) serve(l *net.UnixListener) {
 func (c *credentials) answer(conn *net.UnixConn) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(credentialTime))
-	unit, err := c.asker(conn)
+	unit, id, err := c.asker(conn)
 	if err != nil {
 		c.log.Warn("vault", "operation", "deliver", "outcome", "refused", "error", err)
+		return
+	}
+	if id == units.CredentialUser {
+		c.answerUser(conn, unit)
 		return
 	}
 	instance, _ := systemd.InstanceOf(unit)
@@ -83,32 +89,56 @@ func (c *credentials) answer(conn *net.UnixConn) {
 	}
 }
 
-// asker is the unit for which systemd asks: a server's launcher, or what asks a model.
-func (c *credentials) asker(conn *net.UnixConn) (string, error) {
+// answerUser sends the user id of a unit that starts bubblewrap.
+func (c *credentials) answerUser(conn *net.UnixConn, unit string) {
+	user, err := c.user(unit)
+	if err == nil {
+		_, err = conn.Write(strconv.AppendInt(nil, int64(user), 10))
+	}
+	if err != nil {
+		c.log.Error("giving a unit its user id", "unit", unit, "error", err)
+	}
+}
+
+// asker is the unit for which systemd asks, and the credential that it asks for.
+func (c *credentials) asker(conn *net.UnixConn) (unit, id string, err error) {
 	peer, err := control.PeerOf(conn)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	name := conn.RemoteAddr().String()
 	if peer.UID != 0 && peer.UID != os.Getuid() { // anybody may bind a name
-		return "", fmt.Errorf("process %d of user %d asks as %q, and is not systemd", peer.PID, peer.UID, name)
+		return "", "", fmt.Errorf("process %d of user %d asks as %q, and is not systemd", peer.PID, peer.UID, name)
 	}
-	unit, id, err := parseAsker(name)
+	unit, id, err = parseAsker(name)
 	if err != nil {
-		return "", fmt.Errorf("process %d: %w", peer.PID, err)
+		return "", "", fmt.Errorf("process %d: %w", peer.PID, err)
 	}
-	_, launcher := systemd.InstanceOf(unit)
-	_, model := systemd.ModelOf(unit)
-	if !launcher && !model || id != units.CredentialSecrets {
-		return "", fmt.Errorf("%q asks for %q: want the launcher of a server, or what asks a model, and %q", unit, id, units.CredentialSecrets)
+	if !deliverable(unit, id) {
+		return "", "", fmt.Errorf("%q asks for %q: want the launcher of a server, or what asks a model, and %q, or what starts bubblewrap, and %q",
+			unit, id, units.CredentialSecrets, units.CredentialUser)
 	}
 	switch in, err := c.unit(conn, peer.PID); {
 	case err != nil:
-		return "", fmt.Errorf("finding out whether systemd asks for %q: %w", unit, err)
+		return "", "", fmt.Errorf("finding out whether systemd asks for %q: %w", unit, err)
 	case in != unit:
-		return "", fmt.Errorf("process %d asks as %q, and is in %q", peer.PID, name, in)
+		return "", "", fmt.Errorf("process %d asks as %q, and is in %q", peer.PID, name, in)
 	}
-	return unit, nil
+	return unit, id, nil
+}
+
+// deliverable reports whether a unit has such a credential.
+func deliverable(unit, id string) bool {
+	_, launcher := systemd.InstanceOf(unit)
+	_, model := systemd.ModelOf(unit)
+	_, program := systemd.ProgramOf(unit)
+	switch id {
+	case units.CredentialSecrets:
+		return launcher || model
+	case units.CredentialUser:
+		return launcher || program
+	}
+	return false
 }
 
 // parseAsker reads the name that systemd binds before it connects: a NUL, which Go shows as "@", then HEX/unit/UNIT/ID.

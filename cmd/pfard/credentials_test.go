@@ -80,6 +80,12 @@ func TestCredentials(t *testing.T) {
 			}
 			return units.Secrets{Values: map[string][]byte{"llm": []byte("hunter3")}}, nil
 		},
+		user: func(unit string) (int, error) {
+			if unit == "pfar-mcp@nobody.service" {
+				return 0, errors.New("no such server")
+			}
+			return 60706, nil
+		},
 	}
 	served := make(chan struct{})
 	go func() { defer close(served); c.serve(l) }()
@@ -95,6 +101,12 @@ func TestCredentials(t *testing.T) {
 		{"pfar-model@llm.service", "plan", "", ""},
 		{"pfar-model@llm.service", "secrets", "", "pfar-inspect@llm.service"},
 		{"pfar-inspect@llm.service", "secrets", "", ""},
+		{"pfar-inspect@llm.service", "user", "60706", ""},
+		{"pfar-mcp@notion.service", "user", "60706", ""},
+		{"pfar-mcp@nobody.service", "user", "", ""},
+		{"pfar-mcp@notion.service", "user", "", "pfar-inspect@llm.service"},
+		{"pfar-model@llm.service", "user", "", ""},
+		{"pfar-egress@notion.service", "user", "", ""},
 		{"pfar-mcp@notion.service", "plan", "", ""},
 		{"pfar-egress@notion.service", "secrets", "", ""},
 		{"evil.service", "secrets", "", ""},
@@ -114,7 +126,7 @@ func TestCredentials(t *testing.T) {
 		if err != nil || string(got) != tt.want {
 			t.Errorf("%s asks for %s: %q, %v, want %q", tt.unit, tt.id, got, err, tt.want)
 		}
-		if s := (units.Secrets{}); tt.want != "" && json.Unmarshal(got, &s) != nil {
+		if s := (units.Secrets{}); tt.want != "" && tt.id == units.CredentialSecrets && json.Unmarshal(got, &s) != nil {
 			t.Errorf("%q is not what a launcher reads", got)
 		}
 	}
@@ -126,7 +138,7 @@ func TestCredentials(t *testing.T) {
 	if got, err := io.ReadAll(conn); err != nil || len(got) != 0 {
 		t.Errorf("whoever has no name gets %q, %v", got, err)
 	}
-	if n := strings.Count(said.String(), "msg=vault operation=deliver outcome=refused"); n != 11 {
+	if n := strings.Count(said.String(), "msg=vault operation=deliver outcome=refused"); n != 14 {
 		t.Errorf("%d records of refusals: %s", n, said)
 	}
 }

@@ -76,15 +76,20 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	d.mistakes.pfard = func(words string) { notify(log, "STATUS="+words) }
 	a := newAttachments(log, link, limits, h, d.tokens, o.dirs)
+	own, err := openUsers(o.dirs)
+	if err != nil {
+		return err
+	}
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits, Home: prepareHome,
-		Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: a.drop,
+		Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: own.leaving(log, a.drop),
 	})
 	if err != nil {
 		return err
 	}
+	own.plan = r.Plan
 	d.join(a, r)
-	if err := d.adoptAll(ctx, r); err != nil {
+	if err := d.adoptAll(ctx, r, own); err != nil {
 		return err
 	}
 	if !d.earlier.any() { // a user has none at first; a folder that has gone since is not the same as an empty one
@@ -95,7 +100,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	changed, unwatch := watchAll(d.sees, o.declarations, o.dirs.Policies())
 	defer unwatch()
 	defer d.followClients()()
-	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, give: d.giveLauncher, model: d.modelOf}
+	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, give: d.giveLauncher, model: d.modelOf, user: own.of}
 	go a.serve(l.attach)
 	answered := make(chan struct{})
 	go func() {
@@ -141,9 +146,10 @@ func (d *daemon) holdBridges(up units.Upstream) (*hold, error) {
 }
 
 // adoptAll takes over what an earlier pfard has left running.
-func (d *daemon) adoptAll(ctx context.Context, r *systemd.Runner) error {
+func (d *daemon) adoptAll(ctx context.Context, r *systemd.Runner, own allotted) error {
 	found, err := r.Adopt(ctx)
 	if err == nil {
+		own.prune(d.log, found)
 		d.adopt(found)
 	}
 	return err

@@ -3,6 +3,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,16 +13,30 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-const (
-	suite  = "bookworm"
-	mirror = "http://deb.debian.org/debian"
-)
+const mirror = "http://deb.debian.org/debian"
+
+// suiteVariable names in the environment the release of Debian whose images are made: that of Suites which comes first
+// if it says nothing.
+const suiteVariable = "PFAR_TEST_DEBIAN"
+
+// Suites are the releases of Debian that pfar supports.
+var Suites = []string{"bookworm", "trixie"}
+
+// Suite is the release that this run of the tests is about.
+func Suite() (string, error) {
+	name := cmp.Or(os.Getenv(suiteVariable), Suites[0])
+	if !slices.Contains(Suites, name) {
+		return "", fmt.Errorf("reading %s: no release %q; use one of %s", suiteVariable, name, strings.Join(Suites, ", "))
+	}
+	return name, nil
+}
 
 // account is the ordinary user of every image.
 const account = "user:x:1000:1000::/home/user:/bin/sh\n"
@@ -34,6 +49,10 @@ var packages = []string{"systemd", "systemd-sysv", "dbus", "dbus-user-session", 
 // Root returns the directory of a root file system, which it makes first if nobody has yet. Nobody may write to it: all
 // images are made of it.
 func Root(ctx context.Context) (string, error) {
+	suite, err := Suite()
+	if err != nil {
+		return "", err
+	}
 	dir, err := made("root", key(suite, mirror, packages, account), func(work string) error {
 		return inMemory(work, func(memory string) error {
 			include := "--include=" + strings.Join(packages, ",")

@@ -78,7 +78,7 @@ func TestDropAFile(t *testing.T) {
 	}
 	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo(""), 0o644)
 	s := becomes(t, m, "hello", control.Running)
-	if s.Tools == 0 || s.PID == 0 || s.UID < 61184 {
+	if s.Tools == 0 || s.PID == 0 || s.UID < 60706 {
 		t.Errorf("%+v", s)
 	}
 	status := m.Run(t, "systemctl", "status", "pfar-mcp@hello")

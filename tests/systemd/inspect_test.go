@@ -89,7 +89,7 @@ tool "echo" { semantics = "read" }
 	says("about project falcon", false)
 	says("hello there", true)
 	for uid := range strings.FieldsSeq(m.Shell(t, "ps -o uid= -C pfar-sandbox --no-headers -ww")) {
-		if n, err := strconv.Atoi(uid); err != nil || n < 61184 {
+		if n, err := strconv.Atoi(uid); err != nil || n < 60706 {
 			t.Errorf("it runs as %s, %v", uid, err)
 		}
 	}

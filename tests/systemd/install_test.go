@@ -32,6 +32,7 @@ var directories = []string{
 	"711 root:root /var/lib/pfar/home",
 	"700 pfar:pfar /var/lib/pfar/pins",
 	"755 root:root /var/lib/pfar/servers",
+	"700 root:root /var/lib/pfar/users",
 	"700 root:root /var/lib/pfar/vault",
 	"755 root:root /run/pfar",
 	"700 root:root /run/pfar/egress",

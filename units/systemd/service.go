@@ -35,6 +35,9 @@ func ModelUnit(name string) string { return model + name + service }
 // ModelOf returns the inspector whose service a unit is, if it is one of a model.
 func ModelOf(unit string) (string, bool) { return instanceIn(unit, model) }
 
+// ProgramOf returns the inspector whose service a unit is, if it is one of a program.
+func ProgramOf(unit string) (string, bool) { return instanceIn(unit, program) }
+
 // InstanceOf returns the instance whose launcher a unit is.
 func InstanceOf(unit string) (string, bool) {
 	rest, ok := strings.CutPrefix(unit, launcher)

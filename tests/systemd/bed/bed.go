@@ -32,6 +32,7 @@ var files = map[string]string{
 	"etc/systemd/system/e2scrub_all.timer":            "",
 	"etc/systemd/system/systemd-tmpfiles-clean.timer": "",
 	"etc/systemd/system/console-getty.service":        "",
+	"etc/systemd/system/systemd-sysctl.service":       "", // the kernel is the host's
 	"etc/systemd/system.conf.d/bed.conf":              "[Manager]\nDefaultEnvironment=" + gorace + "\n",
 	"etc/systemd/user.conf.d/bed.conf":                "[Manager]\nDefaultEnvironment=" + gorace + "\n",
 	// The journal is there after a boot, too.

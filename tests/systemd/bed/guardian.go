@@ -238,8 +238,10 @@ func (k *keeper) boot() error {
 		"--resolv-conf=off", "--timezone=off", "--link-journal=no",
 		// Without these IPAddressDeny= is silently without effect.
 		"--system-call-filter=bpf", "--capability=CAP_BPF,CAP_PERFMON", "--", "--show-status=auto", "--log-color=no")
+	// Writable: otherwise parts of /proc are mounted over, and systemd 257 has each unit's /proc so, where bubblewrap can make
+	// no other (mount_namespaces(7), locked mounts). On a machine that is no container, nothing is mounted there.
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "NOTIFY_SOCKET=" + notifySocket,
-		"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1"}
+		"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1", "SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes"}
 	cmd.Stdout, cmd.Stderr = k.console, k.console
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd()), Setsid: true, Pdeathsig: syscall.SIGKILL}
 	if err := k.notify.SetReadDeadline(time.Time{}); err != nil {
