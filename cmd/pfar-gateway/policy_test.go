@@ -14,6 +14,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
@@ -25,7 +26,10 @@ func undecided(t *testing.T, log *slog.Logger) *gateway {
 	t.Helper()
 	point := enforcetest.New(t)
 	point.Learn(nil)
-	return &gateway{point: point, panel: new(inspect.Panel), approvals: point.Approvals, log: log}
+	return &gateway{
+		point: point, panel: new(inspect.Panel), approvals: point.Approvals, log: log,
+		registry: registry.New(log, "test", registry.DefaultLimits()),
+	}
 }
 
 // TestPolicyIsFollowed: the gateway has what pfard last said, and nothing of what cannot be a policy.
