@@ -142,13 +142,25 @@ func (d *daemon) watchDemand(ctx context.Context, send func(control.Response) er
 	}
 }
 
+// returns reports whether a server that was up is on its way down and up again.
+func (s *server) returns() bool {
+	if !s.served {
+		return false
+	}
+	switch s.status.State {
+	case control.Stopping, control.Starting:
+		return s.want != nil && s.want.Fault == "" && s.runs()
+	}
+	return false
+}
+
 func (d *daemon) onDemand() []control.OnDemand {
 	var list []control.OnDemand
 	for _, s := range d.servers {
-		if s.want == nil || !s.want.Gateway.OnDemand && s.renew == noRenewal {
+		if s.want == nil || !s.want.Gateway.OnDemand && s.renew == noRenewal && !s.returns() {
 			continue
 		}
-		o := control.OnDemand{Server: s.want.Gateway, Renews: s.renew == renewalDue && s.status.State == control.Running}
+		o := control.OnDemand{Server: s.want.Gateway, Returns: s.returns(), Renews: s.renew == renewalDue && s.status.State == control.Running}
 		switch s.status.State {
 		case control.Sleeping:
 			o.Sleeps = true

@@ -38,6 +38,7 @@ type server struct {
 	renew   renewal         // whether that has changed since
 	busy    bool            // a stop is under way
 	retry   retry           // of its crashes
+	served  bool            // it has been up, and nobody has stopped it since
 	delayed error           // why what it needs cannot be written; it is tried again
 
 	unscoped string // why the scopes that it requires are not compared; "": they are, or there are none
@@ -261,7 +262,12 @@ func (s *server) set(state control.State, detail string) {
 	if s.status.State != state {
 		s.since = now()
 	}
-	s.status.State, s.status.Detail = state, detail
+	switch s.status.State, s.status.Detail = state, detail; state {
+	case control.Running:
+		s.served = true
+	case control.Stopped, control.Failed, control.Sleeping, control.Waiting:
+		s.served = false
+	}
 }
 
 // take applies what the runner says. While a stop is under way the server is stopping, whatever its processes say.

@@ -189,8 +189,8 @@ func (c *Catalogue) server(name string) (*served, error) {
 	case !state.Starting:
 		hint = "; its log says more: pfar logs " + name + "; unless it has crashed too often it comes up again by itself (pfar status " + name + "), else: pfar start " + name
 	}
-	return nil, jsonrpc.Errorf(CodeUnavailable, "server %q is not running since %s: %s%s",
-		name, state.Since.UTC().Format(time.RFC3339), briefly(name, state.Reason), hint)
+	return nil, &Down{name, jsonrpc.Errorf(CodeUnavailable, "server %q is not running since %s: %s%s",
+		name, state.Since.UTC().Format(time.RFC3339), briefly(name, state.Reason), hint)}
 }
 
 // briefly is the reason why a server is down as clients may have it, up to the first thing that is quoted in it, but for the

@@ -30,11 +30,13 @@ func (r *Registry) Keeps(f func(server string) bool) { r.keeps = f }
 
 // demand is what is known of a server that calls start.
 type demand struct {
-	sleeps *handover.Server // its declaration, if pfard says that it sleeps
-	tried  bool             // it has been started to learn what it offers
-	waking *waking          // the newest
-	laying chan struct{}    // closed when pfard has answered whether it puts it to sleep; nil: it is not asked
-	renews bool             // pfard wants to start it again when no request is under way
+	sleeps  *handover.Server // its declaration, if pfard says that it sleeps
+	tried   bool             // it has been started to learn what it offers
+	waking  *waking          // the newest
+	laying  chan struct{}    // closed when pfard has answered whether it puts it to sleep; nil: it is not asked
+	returns bool             // pfard is starting it again: requests wait for it
+	stays   bool             // pfard has said that it is down until somebody starts it
+	renews  bool             // pfard wants to start it again when no request is under way
 }
 
 // waking is the way from the first call that wants a server to its being up, or not. It belongs to the registry's lock,
@@ -134,6 +136,10 @@ func (r *Registry) OnDemand(list []control.OnDemand) {
 	}
 	for name, e := range r.entries {
 		e.renews = e.renews && named[name]
+		if (e.returns || e.stays) && !named[name] {
+			e.returns, e.stays = false, false
+			r.publish(0)
+		}
 		if named[name] || e.sleeps == nil && !e.rests() {
 			continue
 		}
@@ -151,6 +157,13 @@ func (r *Registry) OnDemand(list []control.OnDemand) {
 // demanded takes pfard's word on one server, and reports whether it is to be shown as one that sleeps. r.mu is held.
 func (r *Registry) demanded(o control.OnDemand) bool {
 	e := r.entries[o.Server.Name]
+	if stays := o.Down != "" && o.Stays; e != nil && (e.returns != o.Returns || e.stays != stays) {
+		e.returns, e.stays = o.Returns, stays
+		defer r.publish(0)
+	}
+	if e == nil && o.Returns { // it is shown once it is up
+		return false
+	}
 	if e == nil {
 		e = &entry{upstream: r.asleep(o.Server, Agreement{}), state: State{Since: time.Now(), Reason: errAsleep.Error(), Starting: true}}
 		r.entries[o.Server.Name] = e

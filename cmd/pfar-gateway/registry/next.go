@@ -1,25 +1,72 @@
 package registry
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+)
+
+// Down is the error of what needs a server that is not up.
+type Down struct {
+	Server  string
+	refusal *jsonrpc.Error
+}
+
+func (d *Down) Error() string { return d.refusal.Error() }
+
+// Unwrap returns what to tell the client.
+func (d *Down) Unwrap() error { return d.refusal }
 
 // Next waits until another process of a server has come up than the one whose end is given, and reports false if the
 // server is not to come up again, or ctx ends first.
 func (r *Registry) Next(ctx context.Context, gone *Upstream) bool {
+	return r.wait(ctx, gone.server.Name, gone)
+}
+
+// Back waits until a server is up that is being started again, and reports false if it is not, or ctx ends first.
+func (r *Registry) Back(ctx context.Context, server string) bool { return r.wait(ctx, server, nil) }
+
+// wait waits for another process of a server than gone; nil: for any.
+func (r *Registry) wait(ctx context.Context, server string, gone *Upstream) bool {
 	for {
 		r.mu.Lock()
 		published, closed := r.published, r.closed
-		s := r.Catalogue().find(gone.server.Name)
+		s := r.Catalogue().find(server)
+		word, returns := r.returning(server)
 		r.mu.Unlock()
 		switch {
 		case s != nil && s.upstream != gone:
 			return true
-		case closed, gone.isStopped():
+		case closed, !returns && (gone == nil || gone.isStopped()):
 			return false
+		}
+		var silent <-chan time.Time
+		if word > 0 {
+			silent = time.After(word)
 		}
 		select {
 		case <-published:
+		case <-silent:
 		case <-ctx.Done():
 			return false
 		}
 	}
+}
+
+// returning reports whether a server that is down may come up again without anybody's doing, and how long pfard may still take to
+// say so; 0: it has. r.mu is held.
+func (r *Registry) returning(server string) (word time.Duration, returns bool) {
+	e := r.entries[server]
+	switch {
+	case e == nil:
+		return 0, false
+	case e.returns:
+		return 0, true
+	case e.stays:
+		return 0, false
+	case e.state.Stopped && r.waker != nil:
+		word = r.limits.Word - time.Since(e.state.Since)
+	}
+	return max(word, 0), word > 0
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/units/handover"
@@ -184,4 +185,46 @@ func TestNeededByClients(t *testing.T) {
 		<-o.closed
 		m.awaitSleeps(t, 2)
 	})
+}
+
+// TestCallsWaitForAPlannedRestart, as they do for a server that crashed: whether pfard has said so by then or says it later. Not
+// for one that was stopped.
+func TestCallsWaitForAPlannedRestart(t *testing.T) {
+	limits := registry.DefaultLimits()
+	limits.Word = time.Hour
+	m := &sandman{t: t, g: startWith(t, DefaultLimits(), limits), script: everything(), server: handover.Server{Name: "s", Pins: "trust-first", Declared: registrytest.Trusted("s")}}
+	m.g.Wakes(m)
+	m.now = m.g.Launch(t, m.server, m.script)
+	up := func() bool { return len(m.g.Catalogue().Upstreams()) > 0 }
+	registrytest.Eventually(t, "it is up", up)
+	c := m.g.session(t, "/mcp/s")
+	call := func() string { return c.call(t, "tools/call", `{"name":"echo","arguments":{"message":"hi"}}`) }
+	stop := func() {
+		_ = m.now.Conn.Send(handover.Message{Stopping: true})
+		m.now.Conn.Close()
+		registrytest.Eventually(t, "it is down", func() bool { return !up() })
+	}
+	returns := []control.OnDemand{{Server: m.server, Returns: true}}
+	for name, later := range map[string]bool{"pfard has said so": false, "pfard says so later": true} {
+		m.g.OnDemand(nil)
+		if !later {
+			m.g.OnDemand(returns)
+		}
+		stop()
+		answers := make(chan string, 1)
+		go func() { answers <- call() }()
+		m.g.OnDemand(returns)
+		m.now = m.g.Launch(t, m.server, m.script)
+		if got := <-answers; !strings.Contains(got, `"text":"hi"`) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	m.g.OnDemand(returns)
+	stop()
+	answers := make(chan string, 1)
+	go func() { answers <- call() }()
+	m.g.OnDemand([]control.OnDemand{{Server: m.server, Down: "it is stopped", Stays: true}})
+	if got := <-answers; !strings.Contains(got, "is not running") {
+		t.Errorf("of one that was stopped: %s", got)
+	}
 }

@@ -40,7 +40,7 @@ const replayWait = 15 * time.Second
 // reach passes the gate with a request to what find finds, sends it, and returns the result as the client may have it. Before
 // it has passed, no server is woken for it.
 func (x *exchange) reach(ctx context.Context, find func() (target, error)) (reply, error) {
-	t, err := find()
+	t, err := x.sought(ctx, find)
 	if err != nil {
 		x.missed(t, err)
 		return reply{}, err
@@ -51,6 +51,19 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 	x.still = t.still(find)
 	re, err := x.attempt(ctx, x.still)
 	return x.left(ctx, re, err)
+}
+
+// sought is find for a server that may just be started again: the request waits for it as it does after a crash.
+func (x *exchange) sought(ctx context.Context, find func() (target, error)) (target, error) {
+	wait, cancel := context.WithTimeout(ctx, replayWait)
+	defer cancel()
+	for {
+		t, err := find()
+		down, ok := errors.AsType[*registry.Down](err)
+		if !ok || !x.srv.registry.Back(wait, down.Server) {
+			return t, err
+		}
+	}
 }
 
 // still is find for a request that has passed the gate with t: what it finds later must be the same, and of the same declaration.
@@ -107,7 +120,7 @@ func (x *exchange) attempt(ctx context.Context, find func() (target, error)) (re
 // hold finds a request's target and keeps its server awake until release; one that sleeps is woken.
 func (x *exchange) hold(ctx context.Context, find func() (target, error)) (t target, release func(), err error) {
 	for {
-		if t, err = find(); err != nil {
+		if t, err = x.sought(ctx, find); err != nil {
 			return t, nil, err
 		}
 		if t.Upstream.Hold() {

@@ -145,11 +145,12 @@ const (
 // OnDemand is a server that calls start, as the gateway may know it: nothing in it is secret. It sleeps, or there is a
 // reason why it does not run and a call will not start it, or it runs or is on its way up or down.
 type OnDemand struct {
-	Server handover.Server `json:"server"`
-	Sleeps bool            `json:"sleeps,omitempty"` // a call may start it
-	Renews bool            `json:"renews,omitempty"` // it runs, and is to be started again when no request is under way: Sleep does it
-	Down   string          `json:"down,omitempty"`   // why it does not run, in words
-	Stays  bool            `json:"stays,omitempty"`  // down until somebody starts it
+	Server  handover.Server `json:"server"`
+	Sleeps  bool            `json:"sleeps,omitempty"`  // a call may start it
+	Returns bool            `json:"returns,omitempty"` // it is being started again: requests wait for it
+	Renews  bool            `json:"renews,omitempty"`  // it runs, and is to be started again when no request is under way: Sleep does it
+	Down    string          `json:"down,omitempty"`    // why it does not run, in words
+	Stays   bool            `json:"stays,omitempty"`   // down until somebody starts it
 }
 
 // State is where a server is in its life.
