@@ -40,6 +40,7 @@ var probes = []struct {
 	{"pfar-gateway.service", false, "ls /home/user"},
 	{"pfar-gateway.service", false, "echo >/var/lib/pfar/probe"},
 	{"pfar-gateway.service", false, "test -e /proc/1/cmdline"},
+	{"pfar-gateway.service", false, "python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b\"x\", (\"192.0.2.1\", 9))'"},
 	{"pfar-gateway.service", false, socket("AF_NETLINK")},
 	{"pfar-gateway.service", false, socket("AF_PACKET")},
 	{"pfar-gateway.service", false, "systemctl kill --signal=CONT apart.service"},
@@ -142,6 +143,7 @@ func TestUnitsConfine(t *testing.T) {
 	for _, plan := range []string{"plan/notion", "inspect/look", "inspect/llm"} {
 		m.Put(t, "/run/pfar/"+plan+".json", "{}", 0o600)
 	}
+	m.Run(t, "ip", "address", "add", "192.0.2.1/32", "dev", "lo") // an address that is not loopback's
 	m.Run(t, "systemd-run", "--quiet", "--unit=listen", "python3", "-c", listen)
 	m.Run(t, "systemd-run", "--quiet", "--unit=apart", "-pPrivateNetwork=yes", "-pDynamicUser=yes", "sleep", "infinity")
 	for i, p := range probes {

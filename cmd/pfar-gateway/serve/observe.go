@@ -118,7 +118,7 @@ func (x *exchange) log(server, name string, outcome telemetry.Outcome, err error
 	if outcome == telemetry.OK || outcome == telemetry.ToolError {
 		kind = answered
 	}
-	if !x.srv.logs.allow(kind) {
+	if kind == answered && !x.srv.log.Enabled(x.r.Context(), slog.LevelDebug) || !x.srv.logs.allow(kind) {
 		return
 	}
 	what := "name"
@@ -148,5 +148,9 @@ func (x *exchange) log(server, name string, outcome telemetry.Outcome, err error
 			attributes = append(attributes, slog.String(a[0], a[1]))
 		}
 	}
-	x.srv.log.LogAttrs(x.r.Context(), slog.LevelInfo, "call "+outcome.String(), attributes...)
+	level := slog.LevelInfo
+	if kind == answered { // audit has it
+		level = slog.LevelDebug
+	}
+	x.srv.log.LogAttrs(x.r.Context(), level, "call "+outcome.String(), attributes...)
 }

@@ -49,6 +49,7 @@ func (l *logged) entries(t *testing.T) (list []map[string]any) {
 // TestCallsAreLogged, with the server, the tool, the verdict and what became of them, but not without bounds; and what went well leaves
 // room for what is refused.
 func TestCallsAreLogged(t *testing.T) {
+	var level slog.LevelVar // info
 	var log logged
 	g := startOn(t, DefaultLimits(), registrytest.New(t, registry.DefaultLimits()), func(g *gateway) {
 		store, err := pins.Open(registrytest.Dir(t), slog.New(slog.DiscardHandler))
@@ -56,7 +57,7 @@ func TestCallsAreLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Pin(store)
-		g.srv.log = slog.New(slog.NewJSONHandler(&log, nil))
+		g.srv.log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: &level}))
 	})
 	g.Launch(t, handover.Server{Name: "s", Pins: "trust-first"}, registrytest.Script{}).Ready(t)
 	g.Launch(t, handover.Server{Name: "held", Pins: "hold"}, registrytest.Script{}).Ready(t)
@@ -89,6 +90,12 @@ func TestCallsAreLogged(t *testing.T) {
 	}
 	all.call(t, "tools/call", `{"name":"s__echo","arguments":{"message":"m"}}`)
 	list := log.entries(t)
+	if len(list) != 0 {
+		t.Fatalf("of a call that went well, which audit has: %v", list)
+	}
+	level.Set(slog.LevelDebug)
+	all.call(t, "tools/call", `{"name":"s__echo","arguments":{"message":"m"}}`)
+	list = log.entries(t)
 	if len(list) != 1 {
 		t.Fatalf("of a call that went well: %v", list)
 	}
