@@ -3,19 +3,25 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies"
@@ -140,7 +146,11 @@ func (c *cli) clientAdd(ctx context.Context, n newClient) error {
 	if err := os.MkdirAll(clients.dir, 0o755); err != nil {
 		return err
 	}
-	return c.putClient(ctx, n.Name, path, src, secret, n.tokenFile)
+	if err := c.putClient(ctx, n.Name, path, src, secret, n.tokenFile); err != nil || len(n.Servers) > 0 {
+		return err
+	}
+	fmt.Fprintf(c.stderr, "pfar: it may use no server yet: write servers = [\"NAME\"] into %s, which pfard reads again at once\n", escape(path, oneLine))
+	return nil
 }
 
 // putClient writes a declaration, and hands its token out. The token is written first: one that nobody has is of no use.
@@ -156,6 +166,7 @@ func (c *cli) putClient(ctx context.Context, name, path string, src []byte, secr
 		}
 		return err
 	}
+	unread := c.awaitClient(ctx, src)
 	if c.json() {
 		said := map[string]string{"name": name, "file": path}
 		if secret != "" && tokenFile == "" {
@@ -169,10 +180,32 @@ func (c *cli) putClient(ctx context.Context, name, path string, src []byte, secr
 		fmt.Fprintln(c.stdout, secret)
 	}
 	fmt.Fprintf(c.stderr, "pfar: wrote %s\n", escape(path, oneLine))
-	if _, err := c.report(ctx); err != nil {
-		fmt.Fprintf(c.stderr, "pfar: no pfard has read it yet: %s\n", escape(err.Error(), oneLine))
+	if unread != nil {
+		fmt.Fprintf(c.stderr, "pfar: no pfard has read it yet: %s\n", escape(unread.Error(), oneLine))
 	}
 	return nil
+}
+
+// readTime is how long pfard may take to read a file: it waits a moment for the last of several writes.
+const readTime = 20 * time.Second
+
+// awaitClient waits until pfard has read a declaration, so that the client can be used from then on.
+func (c *cli) awaitClient(ctx context.Context, src []byte) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readTime, fmt.Errorf("it did not within %s", readTime))
+	defer cancel()
+	sum := sha256.Sum256(src)
+	read := false
+	err := c.control().Watch(ctx, func(r control.Report) error {
+		read = r.ClientFiles == nil || slices.Contains(slices.Collect(maps.Values(r.ClientFiles)), hex.EncodeToString(sum[:]))
+		if read {
+			return io.EOF
+		}
+		return nil
+	})
+	if read {
+		return nil
+	}
+	return err
 }
 
 // writeNew writes a file that was not there, for its owner alone.

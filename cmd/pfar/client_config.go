@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,18 +16,25 @@ const clientConfigHelp = `Print what a client's own configuration has to say to 
 Programs that speak HTTP (Claude Code, Cursor, VS Code) get the address and a header, in which you
 write the token that "pfar client add" printed. With --stdio, and for clients that have no token,
 it is the command to start, for programs that only start commands (Claude Desktop): it speaks to
-the Unix socket, as you, in the client's name.`
+the Unix socket, as you, in the client's name.
+
+With --for it is what the file of that program has to say: claude, claude-desktop, codex (TOML),
+cursor, vscode or zed. Which file that is stands on standard error.`
 
 func (c *cli) clientConfigCommand() *cobra.Command {
 	var stdio bool
-	var session string
+	var session, reader string
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "config NAME", Short: "Print the JSON by which an MCP client finds pfar", Long: clientConfigHelp, Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.clientConfig(cmd.Context(), args[0], session, stdio)
+			return c.clientConfig(cmd.Context(), args[0], session, reader, stdio)
 		},
 	})
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "for programs that start a command")
+	cmd.Flags().StringVar(&reader, "for", "claude", "`PROGRAM` whose file it is: "+strings.Join(programNames(), ", "))
+	cmd.RegisterFlagCompletionFunc("for", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return programNames(), noFiles
+	})
 	cmd.Flags().StringVar(&session, "session", "", "`HANDLE` of a session that you have made for it")
 	return cmd
 }
@@ -43,9 +52,13 @@ type configured struct {
 	Env     map[string]string `json:"env,omitempty"`
 }
 
-func (c *cli) clientConfig(ctx context.Context, name, session string, stdio bool) error {
+func (c *cli) clientConfig(ctx context.Context, name, session, reader string, stdio bool) error {
 	if name == access.Operator {
 		return errOperator
+	}
+	p, known := programs[reader]
+	if !known {
+		return usage("--for %q is none of %s", reader, strings.Join(programNames(), ", "))
 	}
 	one := access.BuiltIn(name)
 	if name != access.Default {
@@ -63,7 +76,7 @@ func (c *cli) clientConfig(ctx context.Context, name, session string, stdio bool
 		return usage("%q is not the handle of a session", session)
 	}
 	var entry configured
-	if stdio || len(one.Tokens) == 0 && name != access.Default {
+	if stdio || p.stdio || len(one.Tokens) == 0 && name != access.Default {
 		args := []string{"--client", name}
 		if session != "" {
 			args = append(args, "--session", session)
@@ -80,7 +93,13 @@ func (c *cli) clientConfig(ctx context.Context, name, session string, stdio bool
 		}
 		entry = configured{Type: "http", URL: endpoint, Headers: map[string]string{"Authorization": "Bearer TOKEN"}}
 	}
-	return c.printJSON(entry.file())
+	text, err := p.write(entry)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.stderr, "pfar: for %s\n", p.file)
+	fmt.Fprintln(c.stdout, text)
+	return nil
 }
 
 // endpoint is where this pfar's gateway has its port. Another one's would be sent the token.

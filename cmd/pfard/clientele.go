@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"os"
@@ -24,10 +26,11 @@ type clientele struct {
 	changed <-chan struct{} // the folder may have; nil: nobody watches it
 
 	mu    sync.Mutex
-	told  bool            // list has been read
-	list  []access.Client // in force
-	why   error           // why it is not as the folder has it: that cannot be recorded
-	newer chan struct{}   // closed when there is another one
+	told  bool                // list has been read
+	list  []access.Client     // in force
+	files control.ClientFiles // that list is made of
+	why   error               // why it is not as the folder has it: that cannot be recorded
+	newer chan struct{}       // closed when there is another one
 }
 
 func newClientele(dir string) *clientele {
@@ -90,6 +93,8 @@ func (c *clientele) read(servers []declaration.Server, policy *gate.Policy, desc
 	}
 	if c.why != nil {
 		list = c.noMore(next)
+	} else {
+		c.files = digests(set.Files)
 	}
 	c.tell(list)
 	return diagnostics
@@ -112,6 +117,23 @@ func (c *clientele) noMore(next map[string]access.Client) []access.Client {
 		}
 	}
 	return slices.SortedFunc(maps.Values(list), byName)
+}
+
+// digests are the SHA-256 of files, by path, in hexadecimal.
+func digests(files map[string]*hcl.File) control.ClientFiles {
+	list := control.ClientFiles{}
+	for path, f := range files {
+		sum := sha256.Sum256(f.Bytes)
+		list[path] = hex.EncodeToString(sum[:])
+	}
+	return list
+}
+
+// known are the files that have been read.
+func (c *clientele) known() control.ClientFiles {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.files
 }
 
 // notes say what of the clients is not as their files have it.

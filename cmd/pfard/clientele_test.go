@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"os"
@@ -193,5 +195,24 @@ func TestClientsAreTold(t *testing.T) {
 	}
 	if len(heard) > 0 {
 		t.Errorf("told once more: %+v", <-heard)
+	}
+}
+
+// TestKnownFiles: a file counts as read once what it says is in force.
+func TestKnownFiles(t *testing.T) {
+	f := newClientFolder(t)
+	if f.look(); len(f.known()) != 0 {
+		t.Errorf("of an empty folder: %v", f.known())
+	}
+	f.write("desk.hcl", "servers = [\"one\"]\nuid = [1000]\n")
+	f.full = errors.New("no space left")
+	if f.look("one"); len(f.known()) != 0 {
+		t.Errorf("what is not recorded: %v", f.known())
+	}
+	f.full = nil
+	f.look("one")
+	sum := sha256.Sum256([]byte("servers = [\"one\"]\nuid = [1000]\n"))
+	if got := f.known()[filepath.Join(f.dir, "desk.hcl")]; got != hex.EncodeToString(sum[:]) {
+		t.Errorf("in force: %v", f.known())
 	}
 }

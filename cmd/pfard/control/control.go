@@ -173,11 +173,15 @@ const DetailDisabled = "enabled = false in its declaration"
 // DetailOff is the Detail of a server that is Stopped because the operator has disabled it (Disable).
 func DetailOff(server string) string { return "disabled by you; pfar enable " + server }
 
+// ClientFiles are declarations of clients, by path, and the SHA-256 of what was last read of each, in hexadecimal; nil: not known.
+type ClientFiles map[string]string
+
 // Report is all that pfard knows of what it runs.
 type Report struct {
 	Version     string       `json:"version"`
 	Directory   string       `json:"directory"`            // of the declarations
 	Clients     string       `json:"clients"`              // the directory of the declared clients
+	ClientFiles ClientFiles  `json:"client_files"`         // that pfard has read
 	Policies    string       `json:"policies"`             // the directory of the gate's policies
 	Programs    string       `json:"programs"`             // the directory of the programs installed for servers
 	Endpoint    string       `json:"endpoint"`             // the gateway's URL on loopback, ending in /mcp
