@@ -72,7 +72,7 @@ func (c *compiler) system() []sandbox.Mount {
 	if f, err := c.host.resolve("/usr"); err == nil && f.directory() {
 		c.follow(f, "command")
 		c.shown = append(c.shown, f.real)
-		mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROBind, Source: f.real, Dest: f.real, Why: "programs and libraries of the host"})
+		mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: f.real, Dest: f.real, Why: "programs and libraries of the host"})
 	}
 	for _, dir := range []string{"/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"} {
 		f, err := c.host.resolve(dir)
@@ -82,7 +82,7 @@ func (c *compiler) system() []sandbox.Mount {
 			mounts = append(mounts, sandbox.Mount{Kind: sandbox.Symlink, Source: f.links[0].text, Dest: dir, Why: "as on the host"})
 		case f.directory():
 			c.shown = append(c.shown, dir)
-			mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROBind, Source: dir, Dest: dir, Why: "programs and libraries of the host"})
+			mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: dir, Dest: dir, Why: "programs and libraries of the host"})
 		}
 	}
 	return mounts
@@ -131,17 +131,17 @@ func (c *compiler) etc() []sandbox.Mount {
 	return mounts
 }
 
-// addHost adds a read-only bind of what no earlier one shows.
+// addHost adds a read-only view of what no earlier one shows.
 func (c *compiler) addHost(mounts []sandbox.Mount, real string) []sandbox.Mount {
 	for _, m := range mounts {
-		if m.Kind == sandbox.ROBind && sandbox.Below(real, m.Dest) {
+		if m.Kind == sandbox.ROOverlay && sandbox.Below(real, m.Dest) {
 			return mounts
 		}
 	}
 	if sandbox.Below(real, "/usr") {
 		return mounts
 	}
-	return append(mounts, sandbox.Mount{Kind: sandbox.ROBind, Source: real, Dest: real, Why: "certificates, time zone or libraries' index of the host"})
+	return append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: real, Dest: real, Why: "certificates, time zone or libraries' index of the host"})
 }
 
 // assemble puts the declaration's own mounts between the base and the remounts.
@@ -157,7 +157,7 @@ func (c *compiler) assemble(base []sandbox.Mount) []sandbox.Mount {
 		return slices.ContainsFunc(have, func(dir string) bool { return sandbox.Below(p, dir) && (itself || p != dir) })
 	}
 	for _, b := range c.binds {
-		m := sandbox.Mount{Kind: sandbox.ROBind, Source: b.real, Dest: b.real, Why: b.why}
+		m := sandbox.Mount{Kind: sandbox.ROOverlay, Source: b.real, Dest: b.real, Why: b.why}
 		if b.writable {
 			m.Kind = sandbox.Bind
 		} else if covered(b.real, false) || slices.Contains(c.shown, b.real) {

@@ -212,7 +212,7 @@ func invariants(t *testing.T, name string, p Plan) {
 		}
 		remounted[x.Dest] = remounted[x.Dest] || x.Kind == sandbox.Remount
 		for _, secret := range append(testHost(t, "").Private, "/etc/shadow", "/home/alice/.ssh", "/home/alice", "/root") {
-			shows := x.Kind == sandbox.ROBind || x.Kind == sandbox.Bind && !x.State
+			shows := x.ReadOnly() || x.Kind == sandbox.Bind && !x.State
 			if shows && (sandbox.Below(secret, x.Source) || sandbox.Below(x.Source, secret) && secret != "/home/alice" && secret != "/root") {
 				t.Errorf("%s: %s is shown by %+v", name, secret, x)
 			}

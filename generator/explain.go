@@ -56,6 +56,7 @@ func (p Plan) explainStart(b *strings.Builder) {
 
 func (p Plan) explainFiles(b *strings.Builder) {
 	var reads, writes []string
+	shares := false
 	for _, m := range p.Sandbox.Mounts {
 		entry := quote(m.Dest)
 		switch {
@@ -63,17 +64,23 @@ func (p Plan) explainFiles(b *strings.Builder) {
 			entry += ", its home, kept in " + quote(m.Source)
 			writes = append(writes, entry)
 		case m.Kind == sandbox.Bind:
+			shares = true
 			writes = append(writes, entry+", on the host")
 		case m.Kind == sandbox.Tmpfs && m.Why != "" && (m.Perms != 0 || m.Size > rootSize):
 			writes = append(writes, fmt.Sprintf("%s, up to %s in memory, gone when it ends", entry, size(m.Size)))
-		case m.Kind == sandbox.ROBind && m.Source != "/proc/sys" && !sandbox.Below(m.Dest, "/etc"):
+		case m.ReadOnly() && m.Source != "/proc/sys" && !sandbox.Below(m.Dest, "/etc"):
 			reads = append(reads, entry+", "+m.Why)
 		}
 	}
 	fmt.Fprintf(b, "\nOf the host's files it can read:\n")
 	bullets(b, append(reads, "certificates, time zone and the like in /etc, nothing of it private"))
+	fmt.Fprintf(b, "It sees these over file systems of its own: no lock, watch, socket or pipe in them leads to the host or to another\n"+
+		"server. pfar status says where the host cannot do that. Files that are replaced while it runs may stay as they were.\n")
 	fmt.Fprintf(b, "\nIt can write to:\n")
 	bullets(b, writes)
+	if shares {
+		fmt.Fprintf(b, "It shares the folders on the host with whoever else uses them, with their locks, watches, sockets and pipes.\n")
+	}
 }
 
 func (p Plan) explainNetwork(b *strings.Builder) {

@@ -141,6 +141,7 @@ const (
 	NotifyTools   = "X_PFAR_TOOLS"   // number of tools served
 	NotifyCrashes = "X_PFAR_CRASHES" // crashes in a row
 	NotifyLimits  = "X_PFAR_LIMITS"  // how limits are held, in words
+	NotifyShared  = "X_PFAR_SHARED"  // what the server sees of the host without a view of its own, in words; "": nothing
 	NotifyLogFull = "X_PFAR_LOGFULL" // the log has grown by LogSegment since the last such message
 )
 

@@ -13,6 +13,7 @@ type Update struct {
 	Tools   int
 	Crashes int
 	Limits  string
+	Shared  string // see NotifyShared
 	Refusal string // last refusal of the egress bridge; "" leaves the last one
 	Ended   bool   // no process is left, and none will be started again
 	Outside bool   // the service manager was asked by somebody else to start it or, with Ended, to stop it
@@ -34,5 +35,8 @@ func (u *Update) Take(vars map[string]string) {
 	}
 	if v, ok := vars[NotifyLimits]; ok {
 		u.Limits = v
+	}
+	if v, ok := vars[NotifyShared]; ok {
+		u.Shared = v
 	}
 }

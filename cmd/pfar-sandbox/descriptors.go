@@ -33,7 +33,7 @@ func (d *descriptors) openMounts(mounts []sandbox.Mount, secrets units.Secrets, 
 	o.BindFD, o.DataFD = map[int]int{}, map[int]int{}
 	for i, m := range mounts {
 		switch m.Kind {
-		case sandbox.ROBind, sandbox.Bind:
+		case sandbox.ROBind, sandbox.ROOverlay, sandbox.Bind:
 			f, err := units.OpenNoLinks(m.Source)
 			if err != nil {
 				return err

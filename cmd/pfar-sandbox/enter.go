@@ -6,14 +6,16 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units"
 )
 
-// enterArg makes this binary the first process of the server's user namespace, and of its network namespace unless that
-// is the unit's: it prepares them while it still may, gives that up, and becomes bwrap.
+// enterArg makes this binary the first process of the server's user namespace, of a mount namespace for what bwrap binds,
+// and of its network namespace unless that is the unit's: it prepares them while it still may, gives that up, and becomes
+// bwrap.
 const enterArg = "enter"
 
 // Descriptors of the process in the namespaces; those that bwrap reads follow from fdFirst.
@@ -23,7 +25,7 @@ const (
 	fdFirst  = 5
 )
 
-// enter runs as `pfar-sandbox enter BWRAP TASKS FDS NETWORK IDS COMMAND [ARG...]`. bwrap takes its options by descriptor, but
+// enter runs as `pfar-sandbox enter BWRAP TASKS FDS NETWORK IDS VIEWS COMMAND [ARG...]`. bwrap takes its options by descriptor, but
 // not the command, which holds nothing that is secret.
 func enter(args []string) {
 	err := becomeBwrap(args)
@@ -34,8 +36,8 @@ func enter(args []string) {
 
 // becomeBwrap returns only if it could not.
 func becomeBwrap(args []string) error {
-	if len(args) < 6 {
-		return fmt.Errorf("entering the namespaces: want BWRAP, TASKS, FDS, NETWORK, IDS and COMMAND, got %d arguments", len(args))
+	if len(args) < 7 {
+		return fmt.Errorf("entering the namespaces: want BWRAP, TASKS, FDS, NETWORK, IDS, VIEWS and COMMAND, got %d arguments", len(args))
 	}
 	tasks, err := strconv.ParseUint(args[1], 10, 31)
 	if err != nil {
@@ -47,6 +49,11 @@ func becomeBwrap(args []string) error {
 	}
 	var as ids
 	if err := as.UnmarshalText([]byte(args[4])); err != nil {
+		return err
+	}
+	// While this is the launcher's user still, who may be the only one to come through a home folder.
+	views, err := openViews(args[5])
+	if err != nil {
 		return err
 	}
 	if err := as.become(); err != nil {
@@ -61,7 +68,11 @@ func becomeBwrap(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := sendFiles(sockets); err != nil {
+	shared, err := makeViews(views)
+	if err != nil {
+		return err
+	}
+	if err := sendReport(sockets, shared); err != nil {
 		return fmt.Errorf("sending the sockets of the namespace: %w", err)
 	}
 	if err := dropPrivileges(tasks); err != nil {
@@ -72,15 +83,14 @@ func becomeBwrap(args []string) error {
 	if err := unix.CloseRange(fdFirst+uint(fds), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("closing inherited descriptors: %w", err)
 	}
-	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[5:]...) // SBX-19
+	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[6:]...) // SBX-19
 	err = unix.Exec(args[0], argv, nil)
 	return fmt.Errorf("executing %q: %w", args[0], err)
 }
 
-// oneByte is the one byte that has to go with SCM_RIGHTS (unix(7)).
-var oneByte = []byte{0}
-
-func sendFiles(files []*os.File) error {
+// sendReport sends the sockets, and behind a zero byte, which no complaint begins with, the sources that are shared.
+func sendReport(files []*os.File, shared []string) error {
+	text := "\x00" + strings.Join(shared, "\n")
 	defer runtime.KeepAlive(files)
 	var fds []int
 	for _, f := range files {
@@ -90,7 +100,7 @@ func sendFiles(files []*os.File) error {
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
-	return unix.Sendmsg(fdReport, oneByte, rights, nil, 0)
+	return unix.Sendmsg(fdReport, []byte(text[:min(len(text), maxReport)]), rights, nil, 0)
 }
 
 // dropPrivileges leaves bwrap with nothing but the right that every process has, to make namespaces of its own.

@@ -75,7 +75,7 @@ func (i ids) become() error {
 // mapped tells the process in the namespaces that its ids are there. One that has ended has said why.
 func (v *server) mapped() {
 	if !v.as.own() {
-		_ = unix.Send(int(v.report.Fd()), oneByte, unix.MSG_NOSIGNAL)
+		_ = unix.Send(int(v.report.Fd()), []byte{0}, unix.MSG_NOSIGNAL)
 	}
 }
 

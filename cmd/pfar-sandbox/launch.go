@@ -93,11 +93,6 @@ func launch(ctx context.Context, o options) (int, error) {
 	return l.supervise(ctx, s), nil
 }
 
-// network is what enter is to make of the server's namespace.
-func (l *launcher) network() network {
-	return network{own: !l.shared, literals: l.plan.Egress.Literals()}
-}
-
 // prepareLauncher reads what the unit was given. An error of pfard's that may not come again wraps attach.ErrLater.
 func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, error) {
 	none := units.Secrets{}
@@ -262,6 +257,9 @@ func (l *launcher) connect(s *server) error {
 		placed <- err
 	}()
 	sockets, err := s.sockets()
+	if err == nil && len(s.shared) > 0 {
+		l.notify(map[string]string{units.NotifyShared: strings.Join(s.shared, "; ")})
+	}
 	if err == nil && len(sockets) > 0 {
 		err = l.sendSockets(sockets)
 	}

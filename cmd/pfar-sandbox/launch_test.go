@@ -37,6 +37,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(inViews); text != "" {
+		lookInside(text)
+		return
+	}
 	dir, err := os.MkdirTemp("", "pfar-sandbox-test")
 	if err != nil {
 		panic(err)
@@ -73,7 +77,7 @@ type run struct {
 func script(text string) sandbox.Sandbox {
 	return sandbox.Sandbox{
 		Mounts: []sandbox.Mount{
-			{Kind: sandbox.ROBind, Source: "/usr", Dest: "/usr"},
+			{Kind: sandbox.ROOverlay, Source: "/usr", Dest: "/usr"},
 			{Kind: sandbox.Symlink, Source: "usr/bin", Dest: "/bin"},
 			{Kind: sandbox.Symlink, Source: "usr/lib", Dest: "/lib"},
 			{Kind: sandbox.Symlink, Source: "usr/lib64", Dest: "/lib64"},
@@ -545,7 +549,7 @@ func TestSourceThatBecameALink(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := script("cat")
-	s.Mounts = append(s.Mounts, sandbox.Mount{Kind: sandbox.ROBind, Source: filepath.Join(dir, "data"), Dest: "/data"})
+	s.Mounts = append(s.Mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: filepath.Join(dir, "data"), Dest: "/data"})
 	r := begin(t, s, nil)
 	if code := r.exit(2 * time.Minute); code != units.ExitDisabled {
 		t.Errorf("exit code %d", code)

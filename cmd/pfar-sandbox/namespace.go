@@ -20,6 +20,11 @@ type network struct {
 // noNetwork is a network in JSON that needs nothing.
 const noNetwork = "null"
 
+// network is what enter is to make of the server's namespace.
+func (l *launcher) network() network {
+	return network{own: !l.shared, literals: l.plan.Egress.Literals()}
+}
+
 // MarshalJSON writes null for a namespace that needs nothing.
 func (n network) MarshalJSON() ([]byte, error) {
 	if !n.own {

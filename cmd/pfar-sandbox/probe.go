@@ -52,7 +52,7 @@ func probe() (time.Duration, error) {
 // emptySandbox runs true(1).
 func emptySandbox() sandbox.Sandbox {
 	s := sandbox.Sandbox{
-		Mounts:  []sandbox.Mount{{Kind: sandbox.ROBind, Source: "/usr", Dest: "/usr"}},
+		Mounts:  []sandbox.Mount{{Kind: sandbox.ROOverlay, Source: "/usr", Dest: "/usr"}},
 		Command: "/usr/bin/true", Dir: "/usr", Limits: sandbox.Limits{Memory: 64 << 20, Tasks: 16},
 	}
 	for _, d := range []string{"/lib", "/lib64", "/bin"} {
@@ -64,7 +64,7 @@ func emptySandbox() sandbox.Sandbox {
 				s.Mounts = append(s.Mounts, sandbox.Mount{Kind: sandbox.Symlink, Source: text, Dest: d})
 			}
 		default:
-			s.Mounts = append(s.Mounts, sandbox.Mount{Kind: sandbox.ROBind, Source: d, Dest: d})
+			s.Mounts = append(s.Mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: d, Dest: d})
 		}
 	}
 	return s

@@ -154,7 +154,7 @@ func TestTrustInTheBridge(t *testing.T) {
 	}
 	s := script(`echo $TOKEN; sha256sum < /run/ssl/authority.pem; sha256sum < /run/ssl/bundle.pem; sha256sum < ` + bundle + `; stat -c %a ` + bundle + `; cat`)
 	s.Mounts = append(s.Mounts, []sandbox.Mount{
-		{Kind: sandbox.ROBind, Source: dir, Dest: dir},
+		{Kind: sandbox.ROOverlay, Source: dir, Dest: dir},
 		{Kind: sandbox.Data, Dest: "/run/ssl/authority.pem", Authority: true},
 		{Kind: sandbox.Data, Source: bundle, Dest: "/run/ssl/bundle.pem", Authority: true},
 		{Kind: sandbox.Data, Source: bundle, Dest: bundle, Authority: true},

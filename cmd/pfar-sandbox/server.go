@@ -28,6 +28,7 @@ type server struct {
 	report    *os.File // our end of fdReport
 	as        ids
 	arguments *os.File // write end of fdArgs
+	shared    []string // once there are sockets: sources without a view of their own, and why
 	options   []byte   // bwrap's arguments, with the server's credentials among them
 	set       chan int // process id of the sandbox's pid 1, once; closed if there will be none
 	exited    chan error
@@ -62,7 +63,7 @@ func start(bwrap string, s sandbox.Sandbox, n network, as ids, secrets units.Sec
 		return nil, err
 	}
 	v := &server{options: args, as: as, set: make(chan int, 1), exited: make(chan error, 1)}
-	if err := v.fork(bwrap, s, n, as, &d); err != nil {
+	if err := v.fork(bwrap, s, n, as, viewsOf(s.Mounts, o), &d); err != nil {
 		clear(args)
 		return nil, err
 	}
@@ -78,8 +79,8 @@ func wipe(s units.Secrets) {
 	}
 }
 
-// fork starts this binary again as the first process of a user and a network namespace (enter.go).
-func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, as ids, d *descriptors) error {
+// fork starts this binary again as the first process of a user, a mount and a network namespace (enter.go).
+func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, as ids, views []view, d *descriptors) error {
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -133,7 +134,12 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, as ids, d *des
 	if err != nil {
 		return err
 	}
-	enter := []string{enterArg, bwrap, strconv.Itoa(s.Limits.Tasks), strconv.Itoa(len(d.files)), string(network), string(text), s.Command}
+	list, err := json.Marshal(views)
+	if err != nil {
+		return err
+	}
+	enter := []string{enterArg, bwrap, strconv.Itoa(s.Limits.Tasks), strconv.Itoa(len(d.files)),
+		string(network), string(text), string(list), s.Command}
 	v.cmd = exec.Command("/proc/self/exe", append(enter, s.Args...)...)
 	v.cmd.Env = []string{} // nothing of ours, not even to bwrap (SB-15)
 	v.cmd.Dir = "/"
@@ -141,15 +147,18 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, as ids, d *des
 	v.cmd.ExtraFiles = append([]*os.File{report, arguments}, d.files...)
 	users, groups, capabilities := as.namespace()
 	v.cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER,
-		UidMappings: users, GidMappings: groups, AmbientCaps: capabilities,
-		Pdeathsig: unix.SIGKILL, // until bwrap's --die-with-parent takes over
-		Setpgid:   true,         // a Ctrl-C in pfar's terminal is for pfar to act on
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+		UidMappings: users, GidMappings: groups,
+		// For the overlays; enter gives it up.
+		AmbientCaps: append(capabilities, unix.CAP_SYS_ADMIN),
+		Pdeathsig:   unix.SIGKILL, // until bwrap's --die-with-parent takes over
+		Setpgid:     true,         // a Ctrl-C in pfar's terminal is for pfar to act on
 	}
 	if n.own {
 		v.cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
 		// For the ruleset, for the resolver's port and for boundCounts; enter gives them up.
-		v.cmd.SysProcAttr.AmbientCaps = append(capabilities, unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_RESOURCE)
+		v.cmd.SysProcAttr.AmbientCaps = append(v.cmd.SysProcAttr.AmbientCaps,
+			unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_RESOURCE)
 	}
 	if err := whileDumpable(v.cmd.Start); err != nil {
 		return noNamespaces(err)
@@ -159,23 +168,26 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, as ids, d *des
 
 // sockets returns the sockets from inside the server's network namespace, none from one that was there before.
 func (v *server) sockets() ([]*os.File, error) {
-	b, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4*maxSockets))
+	b, oob := make([]byte, maxReport), make([]byte, unix.CmsgSpace(4*maxSockets))
 	n, oobn, _, _, err := unix.Recvmsg(int(v.report.Fd()), b, oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("receiving the sockets of the namespace: %w", err)
 	}
+	if n > 1 && b[0] == 0 {
+		v.shared = strings.Split(string(b[1:n]), "\n")
+	}
 	if oobn == 0 {
-		if n == 1 && b[0] == 0 {
+		if n > 0 && b[0] == 0 {
 			return nil, nil
 		}
 		if n == 0 {
-			return nil, errors.New("preparing the network namespace: the process in it ended without a word")
+			return nil, errors.New("preparing the server's namespaces: the process in them ended without a word")
 		}
 		said := errors.New(string(b[:n]))
 		if strings.HasPrefix(said.Error(), "setting lo up") { // the first thing that needs a capability (AppArmor)
 			return nil, noNamespaces(said)
 		}
-		return nil, fmt.Errorf("preparing the network namespace: %w", said)
+		return nil, fmt.Errorf("preparing the server's namespaces: %w", said)
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil || len(msgs) != 1 {
@@ -192,8 +204,11 @@ func (v *server) sockets() ([]*os.File, error) {
 	return files, nil
 }
 
-// maxSockets is how many the namespace may send.
-const maxSockets = 16
+// maxSockets is how many the namespace may send, and maxReport how many bytes with them.
+const (
+	maxSockets = 16
+	maxReport  = 32 << 10
+)
 
 // release lets bwrap go on: it reads its arguments to the end before it forks anything.
 func (v *server) release() error {

@@ -203,6 +203,7 @@ func (c *cli) printServer(s control.Server) error {
 		add("remedy", symptomRemedy(s.File, s.Detail))
 	}
 	add("limits", s.Limits)
+	add("shared", s.Shared)
 	add("declaration", s.File)
 	if s.Stale {
 		add("", "is broken now: the last good version is in force")

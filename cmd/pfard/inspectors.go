@@ -7,7 +7,6 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
@@ -67,7 +66,7 @@ func (d *daemon) unreached(p generator.InspectorPlan, at hcl.Range) (diags hcl.D
 		return nil
 	}
 	for _, m := range p.Sandbox.Mounts {
-		if m.Kind == sandbox.ROBind && !d.reachable(m.Source) {
+		if m.ReadOnly() && !d.reachable(m.Source) {
 			diags = append(diags, &hcl.Diagnostic{
 				Severity: hcl.DiagError, Summary: "Inspector not possible", Subject: &at,
 				Detail: fmt.Sprintf("%s lies below a directory that not everybody may enter, and an inspector's unit has a user of its own. Move it, to /usr/local/lib or /srv for example, or let others pass (chmod o+x).", m.Source),

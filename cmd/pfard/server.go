@@ -138,7 +138,7 @@ func (d *daemon) stop(s *server) {
 		d.runner.Stop(s.name)
 		d.post(func() {
 			s.busy, s.started = false, nil
-			s.status.PID, s.status.Tools, s.status.Limits, s.status.Crashes = 0, 0, "", 0
+			s.status.PID, s.status.Tools, s.status.Limits, s.status.Shared, s.status.Crashes = 0, 0, "", "", 0
 			d.converge(s)
 			d.tell()
 		})
@@ -246,7 +246,7 @@ func (d *daemon) turnedOutside(s *server, u local.Update) {
 		s.run, s.asleep, s.started = false, false, nil
 		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, s.name))
 		s.take(u)
-		s.status.PID, s.status.Tools, s.status.Limits, s.status.Crashes = 0, 0, "", 0
+		s.status.PID, s.status.Tools, s.status.Limits, s.status.Shared, s.status.Crashes = 0, 0, "", "", 0
 		for _, e := range s.sessions {
 			d.endSession(s, e)
 		}
@@ -285,7 +285,8 @@ func (s *server) take(u local.Update) {
 	if s.renew == renewalDone && s.status.State == control.Running {
 		s.renew = noRenewal
 	}
-	s.status.PID, s.status.UID, s.status.Tools, s.status.Crashes, s.status.Limits = u.PID, u.UID, u.Tools, u.Crashes, u.Limits
+	s.status.PID, s.status.UID, s.status.Tools, s.status.Crashes = u.PID, u.UID, u.Tools, u.Crashes
+	s.status.Limits, s.status.Shared = u.Limits, u.Shared
 }
 
 func (s *server) report(log string) control.Server {

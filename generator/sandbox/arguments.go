@@ -90,13 +90,18 @@ func (s Sandbox) confinement(o Options) ([]string, error) {
 // appendTo adds one step of the file system.
 func (m Mount) appendTo(args []string, i int, o Options) ([]string, error) {
 	switch m.Kind {
-	case ROBind, Bind:
-		// By descriptor: a name could have become a link since it was resolved (SB-03).
+	case ROBind, ROOverlay, Bind:
+		// By descriptor: a name could have become a link since it was resolved (SB-03). Behind that of an overlay lies
+		// what the launcher has mounted: bubblewrap has --ro-overlay only since 0.11, and by name.
 		fd, ok := o.BindFD[i]
 		if !ok || fd < 3 {
 			return nil, fmt.Errorf("no descriptor for the source of %q", m.Dest)
 		}
-		return append(args, "--"+string(m.Kind)+"-fd", strconv.Itoa(fd), m.Dest), nil
+		option := "--ro-bind-fd"
+		if m.Kind == Bind {
+			option = "--bind-fd"
+		}
+		return append(args, option, strconv.Itoa(fd), m.Dest), nil
 	case Data:
 		fd, ok := o.DataFD[i]
 		if !ok || fd < 3 {

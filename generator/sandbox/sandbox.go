@@ -18,15 +18,18 @@ type Sandbox struct {
 type Kind string
 
 const (
-	ROBind  Kind = "ro-bind"
-	Bind    Kind = "bind"
-	Tmpfs   Kind = "tmpfs"
-	Proc    Kind = "proc"
-	Dev     Kind = "dev"
-	Dir     Kind = "dir"
-	Symlink Kind = "symlink" // Source is the link's text
-	Data    Kind = "data"    // Text, a credential or certificates as a read-only file (--ro-bind-data)
-	Remount Kind = "remount-ro"
+	ROBind Kind = "ro-bind"
+	// ROOverlay is read-only over an overlayfs of the sandbox's own, where the kernel has one: no inode is shared with
+	// the host, and so no lock, watch, socket or FIFO.
+	ROOverlay Kind = "ro-overlay"
+	Bind      Kind = "bind"
+	Tmpfs     Kind = "tmpfs"
+	Proc      Kind = "proc"
+	Dev       Kind = "dev"
+	Dir       Kind = "dir"
+	Symlink   Kind = "symlink" // Source is the link's text
+	Data      Kind = "data"    // Text, a credential or certificates as a read-only file (--ro-bind-data)
+	Remount   Kind = "remount-ro"
 )
 
 // Mount is one step in the making of the sandbox's file system. Order is meaning.
@@ -45,6 +48,9 @@ type Mount struct {
 
 	Why string `json:"why,omitempty"` // for pfar plan and pfar explain
 }
+
+// ReadOnly reports whether m shows a file or folder of the host that the server cannot change.
+func (m Mount) ReadOnly() bool { return m.Kind == ROBind || m.Kind == ROOverlay }
 
 // Env is one environment variable of the server. Exactly one of Value and Credential is used.
 type Env struct {

@@ -88,7 +88,7 @@ func (m Mount) validate(i int) error {
 		return fmt.Errorf("mount %s at %q has %d contents: a synthetic file has one, and nothing else any", m.Kind, m.Dest, contents)
 	}
 	switch m.Kind {
-	case ROBind, Bind:
+	case ROBind, ROOverlay, Bind:
 		if !clean(m.Source) || m.Source == "/" {
 			return fmt.Errorf("mount at %q: source %q is not a clean absolute path, or it is the whole host", m.Dest, m.Source)
 		}

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
 )
@@ -162,7 +161,7 @@ func (e *examiner) runs(sp *spec) error {
 	p.Sandbox.Mounts = slices.Clone(p.Sandbox.Mounts)
 	st := stage{dir: e.r.dirs.binds(e.name), binds: binds}
 	for i, m := range p.Sandbox.Mounts {
-		if m.Kind != sandbox.ROBind || units.Reachable(m.Source) {
+		if !m.ReadOnly() || units.Reachable(m.Source) {
 			continue
 		}
 		if p.Sandbox.Mounts[i].Source, err = st.add(m.Source, true); err != nil {

@@ -175,10 +175,10 @@ func (s *server) stageMounts() error {
 	st := stage{dir: s.r.dirs.binds(launcherName(s.name)), binds: binds}
 	s.plan.Sandbox.Mounts = slices.Clone(s.plan.Sandbox.Mounts)
 	for i, m := range s.plan.Sandbox.Mounts {
-		if m.Kind != sandbox.ROBind && m.Kind != sandbox.Bind || units.Reachable(m.Source) {
+		if !m.ReadOnly() && m.Kind != sandbox.Bind || units.Reachable(m.Source) {
 			continue
 		}
-		staged, err := st.add(m.Source, m.Kind == sandbox.ROBind)
+		staged, err := st.add(m.Source, m.ReadOnly())
 		if err != nil {
 			return err
 		}
@@ -338,7 +338,7 @@ func (s *server) ended(p phase, code int) {
 	if err := s.r.cfg.Limits.Remove(s.name); err != nil {
 		s.r.cfg.Log.Warn("removing a control group, ignoring", "server", s.name, "error", err)
 	}
-	u.PID, u.Tools, u.Limits, u.Ended = 0, 0, "", p != autoRestart
+	u.PID, u.Tools, u.Limits, u.Shared, u.Ended = 0, 0, "", "", p != autoRestart
 	switch {
 	case p == inactive:
 		u.State, u.Detail = units.StateStopped, "stopped"

@@ -77,7 +77,7 @@ func (b binds) text(p generator.Plan) (string, error) {
 			return "", err
 		}
 		option := "BindPaths"
-		if m.Kind == sandbox.ROBind {
+		if m.ReadOnly() {
 			option = "BindReadOnlyPaths"
 		}
 		fmt.Fprintf(&lines, "%s=-%s:%s\n", option, source, units.Staged(b.run, m.Source))
@@ -93,7 +93,7 @@ func (b binds) text(p generator.Plan) (string, error) {
 func Staged(p generator.Plan) (list []sandbox.Mount) {
 	home := p.PrivateHome()
 	for _, m := range p.Sandbox.Mounts {
-		if m.Kind == sandbox.ROBind && !units.Reachable(m.Source) || m.Kind == sandbox.Bind && m.Source != home {
+		if m.ReadOnly() && !units.Reachable(m.Source) || m.Kind == sandbox.Bind && m.Source != home {
 			list = append(list, m)
 		}
 	}

@@ -210,6 +210,7 @@ type Server struct {
 	LastRefusal string    `json:"last_refusal,omitempty"`
 	LastRefused time.Time `json:"last_refused,omitzero"`     // when that was
 	Log         string    `json:"log"`                       // path of its log or, if that is in the journal, the command that shows it
+	Shared      string    `json:"shared,omitempty"`          // files of the host that it shares with it, locks and all, and why; "": none
 	Limits      string    `json:"limits,omitempty"`          // how memory, tasks and CPU are held, or that they are not
 	Unknown     string    `json:"unknown,omitempty"`         // that nothing is known of what its tools do, and what to write
 	Stale       bool      `json:"stale,omitempty"`           // its file is broken now; the last good version runs
