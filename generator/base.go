@@ -25,10 +25,8 @@ func (c *compiler) base() []sandbox.Mount {
 	}
 	mounts := append([]sandbox.Mount{root}, c.system()...)
 	mounts = append(mounts, c.etc()...)
+	mounts = append(mounts, c.proc()...)
 	mounts = append(mounts,
-		sandbox.Mount{Kind: sandbox.Proc, Dest: "/proc", Why: "its own processes only"},
-		// bwrap leaves /proc/sys to the file modes, which hold nobody whose uid is the kernel's 0 (SB-01).
-		sandbox.Mount{Kind: sandbox.ROBind, Source: "/proc/sys", Dest: "/proc/sys", Why: "settings of the kernel, read-only"},
 		sandbox.Mount{Kind: sandbox.Dev, Dest: "/dev", Why: "null, zero, random and the like; no device of the host"},
 		sandbox.Mount{Kind: sandbox.Tmpfs, Dest: "/dev/shm", Size: scratch, Perms: 0o1777, Why: "shared memory of its own"},
 	)
@@ -180,7 +178,7 @@ func (c *compiler) assemble(base []sandbox.Mount) []sandbox.Mount {
 	slices.SortFunc(own, func(a, b sandbox.Mount) int { return strings.Compare(a.Dest, b.Dest) }) // what is above comes first
 	// Certificates of ours come last, whatever shows the host's.
 	mounts := append(insertEarly(base, own), c.bundles()...)
-	remounts := append(sealed, "/etc", "/dev")
+	remounts := append(append(sealed, c.covers...), "/etc", "/dev")
 	if c.server.Sandbox.ReadOnlyFS {
 		remounts = append(remounts, "/")
 	}

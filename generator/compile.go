@@ -105,11 +105,12 @@ type compiler struct {
 	private []string // resolved
 	wide    map[string]bool
 
-	shown []string // what the base file system shows of the host, at the host's own paths
-	binds []bind
-	links []located
-	path  []string // directories of programs that are looked up inside
-	diags hcl.Diagnostics
+	shown  []string // what the base file system shows of the host, at the host's own paths
+	binds  []bind
+	links  []located
+	covers []string // empty folders over some of the host's
+	path   []string // directories of programs that are looked up inside
+	diags  hcl.Diagnostics
 }
 
 // bind is a file or folder of the host that the server gets at the same place.

@@ -46,6 +46,8 @@ const commonHost = `
 /etc/shadow
 /etc/pfar/mcp.d/
 /home/alice/.ssh/id_ed25519
+/proc/locks
+/proc/pressure/
 /proc/sys/
 /run/pfar/
 /srv/data/
