@@ -36,6 +36,8 @@ const (
 
 	modeSetID   = 0o6000              // S_ISUID, S_ISGID
 	openCreates = 0o100 | 0o2000_0000 // O_CREAT, __O_TMPFILE
+	readNoWait  = 8                   // RWF_NOWAIT
+	adviceDrop  = 4                   // POSIX_FADV_DONTNEED
 	limitCore   = 4                   // RLIMIT_CORE
 )
 
@@ -67,7 +69,7 @@ func inspected() []inspection {
 		{systemCall{name: "socketpair", amd64: 53, arm64: 199}, []bpf.Instruction{
 			argument(0), equal(familyUnix, 1), refuse(errnoEAFNOSUPPORT), allow(),
 		}},
-	}, setID(), coreLimit())
+	}, setID(), coreLimit(), pageCache())
 }
 
 // socketBody allows few families: the others are rarely used code of the kernel, or reach its other parts (SB-23). Of the
@@ -145,6 +147,19 @@ func coreLimit() []inspection {
 			word(4), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 3}, // the new limit's address: none only asks
 			word(5), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: 0, SkipTrue: 1}, allow(),
 			refuse(errnoNone),
+		}},
+	}
+}
+
+// pageCache keeps the memory that holds files' content, which all sandboxes share, from being emptied and looked into: what
+// one drops another would see missing. How long a read takes still tells something.
+func pageCache() []inspection {
+	return []inspection{
+		{systemCall{name: "preadv2", amd64: 327, arm64: 286}, []bpf.Instruction{
+			argument(5), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: readNoWait, SkipTrue: 1}, allow(), refuse(errnoEOPNOTSUPP),
+		}},
+		{systemCall{name: "fadvise64", amd64: 221, arm64: 223}, []bpf.Instruction{ // advice may be ignored
+			argument(3), equal(adviceDrop, 1), allow(), refuse(errnoNone),
 		}},
 	}
 }

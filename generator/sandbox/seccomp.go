@@ -24,6 +24,7 @@ const (
 	errnoEPERM           = 1
 	errnoENOSYS          = 38
 	errnoEPROTONOSUPPORT = 93
+	errnoEOPNOTSUPP      = 95
 	errnoEAFNOSUPPORT    = 97
 )
 

@@ -63,6 +63,10 @@ func refused() []systemCall {
 		{"io_setup", 206, 0, errnoENOSYS}, // fs.aio-max-nr is one number for the whole machine
 		{"memfd_secret", 447, 447, no},    // memory that the kernel cannot swap or look into
 
+		// Which pages of a shared file are in memory is a channel between all who read it.
+		{"mincore", 27, 232, errnoENOSYS},
+		{"cachestat", 451, 451, errnoENOSYS},
+
 		// Keyrings are not in a namespace (SB-05).
 		{"add_key", 248, 217, no},
 		{"request_key", 249, 218, no},

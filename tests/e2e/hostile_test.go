@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/doors"
 )
 
 // probe is one attack of tests/hostile with something real at its target, where a target is needed.
@@ -40,6 +41,7 @@ type prey struct {
 	socket   string
 	segment  string
 	files    []string
+	doors    string // a folder that the attacker may read, where every kind of file leads to this process
 }
 
 // TestHostile runs every attack in a sandbox with everything that it aims at really there, and none may succeed.
@@ -50,7 +52,7 @@ func TestHostile(t *testing.T) {
 auth    = { VICTIM_TOKEN = "vault:victim_token" }
 env     = { VICTIM_SETTING = %q }
 sandbox { state = true }`, q.canary)),
-		"hostile.hcl": "allowed_domains = [\"allowed.test\"]\n" + declare(program(t, "hostile"), nil, `sandbox { tasks_max = 128 }`),
+		"hostile.hcl": "allowed_domains = [\"allowed.test\"]\n" + declare(program(t, "hostile"), nil, fmt.Sprintf("sandbox {\n  tasks_max = 128\n  read_only = [%q]\n}", q.doors)),
 	})
 	p.env = append(p.env, "PFAR_E2E_SECRET="+q.canary)
 	p.up()
@@ -137,6 +139,8 @@ func layOut(t *testing.T) prey {
 	t.Cleanup(func() { u.Close() })
 	go echoDatagrams(u)
 	q.udp = u.LocalAddr().String()
+	q.doors = directory(t, "")
+	doors.Open(t, q.doors)
 	key := 0x70660000 | os.Getpid()&0xffff
 	id, err := unix.SysvShmGet(key, 4096, unix.IPC_CREAT|0o666)
 	check(t, err)
@@ -184,10 +188,17 @@ func (q prey) probes(p *pfar, homeOfVictim string) []probe {
 	add("connect", q.tcp, "localhost:"+port, "[::1]:"+port, "169.254.169.254:80", "1.1.1.1:443", "[2606:4700:4700::1111]:443",
 		"example.com:443", "10.0.0.1:22", "0.0.0.0:"+port)
 	add("unix", q.abstract, q.socket, filepath.Join(p.run, "control.sock"), filepath.Join(p.run, "gateway.sock"), filepath.Join(p.run, "operator.sock"), filepath.Join(p.run, "servers.sock"),
-		"/run/dbus/system_bus_socket", "/run/systemd/private", "/run/systemd/notify", "/run/systemd/journal/stdout", "/run/docker.sock", "@/tmp/.X11-unix/X0")
+		filepath.Join(q.doors, "socket"), "/run/dbus/system_bus_socket", "/run/systemd/private", "/run/systemd/notify", "/run/systemd/journal/stdout", "/run/docker.sock", "@/tmp/.X11-unix/X0")
 	add("proxy-connect", "example.com:443", q.tcp, "localhost:"+port, "[::1]:"+port, "169.254.169.254:80", "2130706433:"+port, "0x7f.1:"+port,
 		"allowed.test:22", "allowed.test:"+port, "sub.allowed.test:443", "allowed.test.evil.test:443", "evilallowed.test:443", "[::ffff:127.0.0.1]:"+port)
 	add("proxy-get", "http://example.com/", "http://"+q.tcp+"/", "http://localhost:"+port+"/", "http://169.254.169.254/latest/meta-data/", "http://[::1]:"+port+"/")
+	for name, file := range map[string]string{"watch": "watched", "directory-notify": "watched", "fifo": "fifo", "unix-datagram": "datagram",
+		"lease": "lease", "lock-flock": "flock", "lock-posix": "posix", "lock-ofd": "ofd", "extended-attribute": "file",
+		"access-time": "file", "page-residency": "file", "cached-read": "file"} {
+		add(name, filepath.Join(q.doors, file))
+	}
+	add("watch", "/usr/bin", "/usr/lib")
+	add("read", "/proc/locks", "/proc/interrupts", "/proc/diskstats", "/proc/pressure", "/proc/cmdline", "/proc/vmstat", "/proc/partitions")
 	for _, name := range []string{"icmp", "icmp6", "raw", "packet", "netlink", "crypto", "vsock", "mptcp", "udplite"} {
 		add("socket-"+name, "")
 	}

@@ -22,7 +22,7 @@ type list []attack
 // all returns every attack. inherited is what was open when the process began.
 func all(inherited []string) list {
 	return slices.Concat(fileAttacks(), networkAttacks(), kernelAttacks(), namespaceAttacks(), privilegeAttacks(),
-		machineAttacks(), processAttacks(inherited), resourceAttacks(), secretAttacks())
+		machineAttacks(), processAttacks(inherited), resourceAttacks(), secretAttacks(), inodeAttacks())
 }
 
 func (l list) find(name string) *attack {

@@ -18,6 +18,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/tests/doors"
 )
 
 // needsRoot is what an ordinary user cannot do even where nothing confines it.
@@ -35,7 +37,7 @@ var needsResource = []string{"raise-limit", "oom-score"}
 // lacking is how a kernel says that it was built, or set, without something; mayLack is what it may be without.
 var (
 	lacking = regexp.MustCompile(`not implemented|no such file|not supported|masked`)
-	mayLack = []string{"kernel-memory", "kernel-symbols", "socket-crypto", "socket-vsock", "socket-mptcp", "socket-udplite", "asynchronous-io", "io-uring", "userfaultfd", "bpf",
+	mayLack = []string{"kernel-memory", "kernel-symbols", "socket-crypto", "socket-vsock", "socket-mptcp", "socket-udplite", "asynchronous-io", "io-uring", "directory-notify", "extended-attribute", "userfaultfd", "bpf",
 		"perf-event", "kexec", "module", "x32", "i386", "fanotify", "setns-time", "unshare-time"}
 )
 
@@ -218,7 +220,14 @@ func unconfinedTargets(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
+	door := t.TempDir()
+	doors.Open(t, door)
+	file := filepath.Join(door, "file")
 	return map[string]string{
+		"watch": filepath.Join(door, "watched"), "directory-notify": filepath.Join(door, "watched"), "fifo": filepath.Join(door, "fifo"),
+		"unix-datagram": filepath.Join(door, "datagram"), "lease": filepath.Join(door, "lease"),
+		"lock-flock": filepath.Join(door, "flock"), "lock-posix": filepath.Join(door, "posix"), "lock-ofd": filepath.Join(door, "ofd"),
+		"extended-attribute": file, "access-time": file, "page-residency": file, "cached-read": file,
 		"read": secret, "search": dir + " canary-in-a-file", "write": dir,
 		"overwrite": "/proc/sys/kernel/core_pattern", "open-for-writing": "/proc/sys/kernel/core_pattern",
 		"connect": proxy.Listener.Addr().String(), "unix": socket, "datagram": echoDatagrams(t), "resolve": "pfar.test.@" + nameServer(t),
