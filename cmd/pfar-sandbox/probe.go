@@ -17,16 +17,17 @@ import (
 // probeArg has this binary make one empty sandbox, on the very path that servers take, for `pfar doctor`.
 const probeArg = "probe"
 
-// probe says how long a sandbox takes from nothing until the program in it has ended.
-func probe() (time.Duration, error) {
+// probe returns how long a sandbox takes from nothing until the program in it has ended, and what it shares with the host
+// for want of an overlayfs.
+func probe() (took time.Duration, shared []string, err error) {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
-		return 0, fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
+		return 0, nil, fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
 	}
 	began := time.Now()
 	s, err := start(bwrap, emptySandbox(), network{own: true}, ids{}, units.Secrets{})
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	said := make(chan string, 1)
 	go func() {
@@ -41,12 +42,12 @@ func probe() (time.Duration, error) {
 	if err != nil {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
-		return 0, err
+		return 0, nil, err
 	}
 	if err := <-s.exited; err != nil {
-		return 0, errors.New("starting an empty sandbox: " + exitWords(err) + ": " + <-said)
+		return 0, nil, errors.New("starting an empty sandbox: " + exitWords(err) + ": " + <-said)
 	}
-	return time.Since(began), nil
+	return time.Since(began), s.shared, nil
 }
 
 // emptySandbox runs true(1).

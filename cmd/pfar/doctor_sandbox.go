@@ -140,7 +140,8 @@ func (h host) probe(ctx context.Context, program string) (time.Duration, error) 
 	case err != nil:
 		return 0, sandboxFailure(outputOr(out, err))
 	}
-	ms, err := strconv.ParseFloat(strings.TrimSpace(out), 64)
+	first, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	ms, err := strconv.ParseFloat(first, 64)
 	if err != nil || !(ms >= 0 && ms < float64(probeTimeout.Milliseconds())) {
 		return 0, sandboxFailure(fmt.Sprintf("%s probe says %q, not how long it took: pfar and pfar-sandbox may be of different versions", program, strings.TrimSpace(out)))
 	}
@@ -164,4 +165,24 @@ func (h host) bareSandbox(ctx context.Context, bwrap string) (time.Duration, err
 		return 0, sandboxFailure(outputOr(out, err))
 	}
 	return h.now().Sub(begin), nil
+}
+
+// ownViews looks whether a sandbox gets the host's programs over an overlayfs of its own.
+func (h host) ownViews(ctx context.Context) finding {
+	const name = "files of the host"
+	program, err := h.sandbox()
+	if err != nil {
+		return finding{name, none, err.Error(), ""}
+	}
+	out, err := h.run(ctx, false, program, "probe")
+	if err != nil {
+		return finding{name, none, "no sandbox starts, see above", ""}
+	}
+	_, shared, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	if shared == "" {
+		return finding{name, pass, "each sandbox sees them over an overlayfs of its own", ""}
+	}
+	return finding{name, warn, "shared as they are: " + strings.ReplaceAll(shared, "\n", "; "),
+		"Servers can signal to each other by locks and watches on these files, and see which the host uses. Use Linux 5.11\n" +
+			"or later with overlayfs, and mount nothing below these folders."}
 }

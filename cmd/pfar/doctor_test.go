@@ -149,6 +149,9 @@ func TestDoctor(t *testing.T) {
 		{"a container", func(h *host) {
 			saying(h, "pfar-sandbox probe", "!bwrap: No permissions to create new namespace\n\nmore")
 		}, []string{"empty sandbox fail: No permissions to create new namespace more|docker run --security-opt"}},
+		{"something mounted below /usr", func(h *host) {
+			saying(h, "pfar-sandbox probe", "12.3\n\"/usr\": something is mounted below it\n")
+		}, []string{"files of the host warn: shared as they are: \"/usr\": something is mounted below it|Linux 5.11"}},
 		{"pfar-sandbox of another version", func(h *host) { saying(h, "pfar-sandbox probe", "usage") }, []string{"empty sandbox fail: says \"usage\"|"}},
 		{"bwrap alone fails", func(h *host) {
 			h.sandbox = func() (string, error) { return "", errors.New("pfar-sandbox is nowhere") }
