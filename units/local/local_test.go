@@ -330,6 +330,47 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+func TestUsersOfANamespace(t *testing.T) {
+	for _, c := range []struct {
+		name, idMap string
+		locks       func(dir string) string
+		want        string // of the error; "": none
+	}{
+		{name: "all", idMap: "         0          0 4294967295\n"},
+		{name: "enough", idMap: "0 100000 61000\n65000 200000 100\n"},
+		{name: "root alone", idMap: "0 1000 1\n", want: "has no user ids for servers"},
+		{name: "too few", idMap: "0 100000 61184\n", want: "Map them, or run pfar as an ordinary user"},
+		{name: "nonsense", idMap: "0 1000\n", want: `"0 1000"`},
+		{name: "lock files that cannot be made", idMap: "0 0 4294967295\n", want: "finding a user id",
+			locks: func(dir string) string { return filepath.Join(dir, "locks") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			u := &users{locks: dir, passwd: "/etc/passwd", idMap: filepath.Join(dir, "uid_map"), held: map[string]*os.File{}, ids: map[string]int{}}
+			if err := os.WriteFile(u.idMap, []byte(c.idMap), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if c.locks != nil { // a folder stands where each file would
+				u.locks = c.locks(dir)
+				for id := dynamicMin; id <= dynamicMax; id++ {
+					if err := os.MkdirAll(filepath.Join(u.locks, fmt.Sprint(id)), 0o700); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			id, err := u.acquire("x")
+			if c.want == "" {
+				ranges, _ := u.mappings()
+				if err != nil || !mapped(ranges, id.id) {
+					t.Errorf("got %d, %v", id.id, err)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %d, %v; want an error with %q", id.id, err, c.want)
+			}
+		})
+	}
+}
+
 func TestRotate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.log")
 	if err := rotate(path, 10); err != nil {

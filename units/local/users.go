@@ -2,11 +2,13 @@ package local
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +41,7 @@ func (i identity) chown(path string) error {
 type users struct {
 	locks  string // directory of the lock files; "" when not root
 	passwd string
+	idMap  string // the ids of this user namespace; "": all
 	held   map[string]*os.File
 	ids    map[string]int
 }
@@ -52,7 +55,7 @@ const (
 func newUsers() *users {
 	u := &users{passwd: "/etc/passwd", held: map[string]*os.File{}, ids: map[string]int{}}
 	if os.Getuid() == 0 {
-		u.locks = "/run/systemd/dynamic-uid"
+		u.locks, u.idMap = "/run/systemd/dynamic-uid", "/proc/self/uid_map"
 	}
 	return u
 }
@@ -72,6 +75,10 @@ func (u *users) acquire(name string) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
+	ranges, err := u.mappings()
+	if err != nil {
+		return identity{}, err
+	}
 	const n = dynamicMax - dynamicMin + 1
 	h := fnv.New32a()
 	h.Write([]byte(name))
@@ -81,14 +88,50 @@ func (u *users) acquire(name string) (identity, error) {
 		if taken[fmt.Sprint(id)] {
 			continue
 		}
+		if !mapped(ranges, id) {
+			continue
+		}
 		f, err := lockFile(filepath.Join(u.locks, fmt.Sprint(id)))
-		if err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
 			continue // systemd's, or another pfard's
+		}
+		if err != nil {
+			return identity{}, fmt.Errorf("finding a user id for %q: %w", name, err)
 		}
 		u.held[name], u.ids[name] = f, id
 		return identity{true, id}, nil
 	}
 	return identity{}, fmt.Errorf("no user id between %d and %d is free for %q", dynamicMin, dynamicMax, name)
+}
+
+// mappings returns the first id and the number of ids of each range that this user namespace has (user_namespaces(7)). It
+// fails if there are none for servers, as in a container that has root alone.
+func (u *users) mappings() (ranges [][2]int, err error) {
+	if u.idMap == "" {
+		return [][2]int{{dynamicMin, dynamicMax - dynamicMin + 1}}, nil
+	}
+	b, err := os.ReadFile(u.idMap)
+	if err != nil {
+		return nil, fmt.Errorf("reading which user ids this namespace has: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		var first, outside, n int
+		if _, err := fmt.Sscan(line, &first, &outside, &n); err != nil {
+			return nil, fmt.Errorf("reading which user ids this namespace has: %q in %s: %w", strings.TrimSpace(line), u.idMap, err)
+		}
+		if first <= dynamicMax && first+n > dynamicMin {
+			ranges = append(ranges, [2]int{first, n})
+		}
+	}
+	if len(ranges) == 0 {
+		return nil, fmt.Errorf("root of this user namespace has no user ids for servers: %s maps none of %d to %d. "+
+			"Map them, or run pfar as an ordinary user", u.idMap, dynamicMin, dynamicMax)
+	}
+	return ranges, nil
+}
+
+func mapped(ranges [][2]int, id int) bool {
+	return slices.ContainsFunc(ranges, func(r [2]int) bool { return id >= r[0] && id < r[0]+r[1] })
 }
 
 // release gives name's id back.
