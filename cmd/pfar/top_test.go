@@ -209,6 +209,10 @@ func TestTopFails(t *testing.T) {
 			b, s, _ := newTop(t)
 			s.set(c.code, c.body)
 			code := b.run(t.Context(), []string{"top", "--once"})
+			for n := 0; n < 20 && strings.Contains(b.err.String(), "does not answer within"); n++ { // as on a busy machine
+				b.err.Reset()
+				code = b.run(t.Context(), []string{"top", "--once"})
+			}
 			if code != exitFailed || !strings.Contains(b.err.String(), c.problem) || strings.Contains(b.err.String(), "\x1b") {
 				t.Errorf("exit %d, %q, want %q", code, b.err, c.problem)
 			}

@@ -23,7 +23,7 @@ const identityVariable = "PFAR_TEST_IDENTITY"
 
 const identityAddress = "127.0.0.1:4443"
 
-// endpoint takes each refresh token once, beginning with RT-0, and takes its time over the answer.
+// endpoint takes each refresh token once, beginning with RT-0, and answers once the test lets it.
 func endpoint(roots string) error {
 	n := 0
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -37,7 +37,12 @@ func endpoint(roots string) error {
 			return
 		}
 		n++
-		time.Sleep(6 * time.Second) // while the test looks
+		for { // the test looks, and nobody tells
+			if _, err := os.Stat(mayAnswer(n)); err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
 		fmt.Fprintf(w, `{"access_token":"%016d","refresh_token":"RT-%d-hunter2hunter2","expires_in":3600,"scope":"files:read"}`, n, n)
 	}))
 	l, err := net.Listen("tcp", identityAddress)
@@ -55,6 +60,15 @@ func endpoint(roots string) error {
 	}
 	fmt.Println("ready")
 	select {}
+}
+
+// mayAnswer is there once the endpoint may answer the request of that number.
+func mayAnswer(n int) string { return fmt.Sprintf("/run/pfar-test-answer-%d", n) }
+
+// answer lets the endpoint answer a request.
+func answer(t *testing.T, m *bed.Machine, n int) {
+	t.Helper()
+	m.Put(t, mayAnswer(n), "", 0o644)
 }
 
 // identify runs an endpoint in a machine, which trusts it.
@@ -124,6 +138,7 @@ func TestOAuth(t *testing.T) {
 	if uid, err := strconv.Atoi(strings.TrimSpace(m.Shell(t, "ps -o uid= -p $(systemctl show -P MainPID pfar-refresh@drive)"))); err != nil || uid < 61184 {
 		t.Errorf("it runs as user %d (%v)", uid, err)
 	}
+	answer(t, m, 1)
 	holds := func(want string) {
 		t.Helper()
 		becomes(t, m, "drive", control.Running)
@@ -142,12 +157,14 @@ func TestOAuth(t *testing.T) {
 	issue(t, m, "RT-1-hunter2hunter2")
 	asked(t, m, 2)
 	m.Run(t, "systemctl", "kill", "-s", "KILL", "pfard")
+	answer(t, m, 2)
 	holds("0000000000000002")
 	asked(t, m, 2)
 
 	issue(t, m, "RT-2-hunter2hunter2")
 	asked(t, m, 3)
-	m.Run(t, "systemctl", "stop", "pfar-refresh@drive") // the endpoint has taken the token, and its answer is on its way
+	m.Run(t, "systemctl", "stop", "--no-block", "pfar-refresh@drive") // the endpoint has taken the token, and its answer is to come
+	answer(t, m, 3)
 	holds("0000000000000003")
 	asked(t, m, 3)
 
@@ -195,6 +212,7 @@ func TestUserOAuth(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
 	identify(t, m)
+	answer(t, m, 1)
 	o := settle(t, m, "user", 1000)
 	o.Run(t, "systemctl", "--user", "enable", "--now", "--quiet", "pfar.target")
 	m.Put(t, "/root/drive.hcl", echo("auth = { TOKEN = \"vault:drive\" }\n"), 0o644)

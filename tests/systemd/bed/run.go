@@ -59,7 +59,7 @@ func (m *Machine) Go(t testing.TB, cmd *exec.Cmd) {
 }
 
 func (m *Machine) try(stdin io.Reader, name string, args ...string) Result {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	cmd := m.Command(ctx, name, args...)
 	var stdout, stderr bytes.Buffer
