@@ -85,13 +85,13 @@ func race() []string {
 // install has make install pfar, with options for make, and brings the tests' own.
 func install(options ...string) func(context.Context, string) error {
 	return func(ctx context.Context, dir string) error {
-		args := append([]string{"--no-print-directory", "-C", root, "install", "DESTDIR=" + dir}, options...)
+		args := append([]string{"--no-print-directory", "-C", root, "install", "DESTDIR=" + dir, "BIN=" + filepath.Join(filepath.Dir(dir), "bin")}, options...)
 		return errors.Join(command(ctx, nil, "make", args...), bring(ctx, dir), bringBrowser(ctx, dir))
 	}
 }
 
 func bring(ctx context.Context, dir string) error {
-	own := []string{"build", "-o", filepath.Join(dir, programs) + "/", "./tests/echo", "./tests/hostile", "./tests/clients"}
+	own := []string{"build", "-trimpath", "-o", filepath.Join(dir, programs) + "/", "./tests/echo", "./tests/hostile", "./tests/clients"}
 	if err := command(ctx, []string{"CGO_ENABLED=0"}, "go", append([]string{"-C", root}, own...)...); err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func installed(ctx context.Context, t *testing.T) string {
 	programs := filepath.Join(dir, "usr/local/lib/pfar-tests") + "/"
 	err := errors.Join(
 		os.Chmod(dir, 0o755),
-		command(ctx, "make", "--no-print-directory", "-C", "../..", "install", "DESTDIR="+dir),
+		command(ctx, "make", "--no-print-directory", "-C", "../..", "install", "DESTDIR="+dir, "BIN="+t.TempDir()),
 		command(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", programs, "../echo", "../hostile"),
 	)
 	if err != nil {

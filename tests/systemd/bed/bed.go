@@ -64,6 +64,7 @@ func Open(ctx context.Context, cache string, install func(ctx context.Context, d
 	if err != nil {
 		return nil, err
 	}
+	cache = filepath.Dir(b.installed)
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return nil, err
 	}
@@ -93,8 +94,13 @@ func Reopen(ctx context.Context, cache string) (*Bed, error) {
 	if err != nil {
 		return nil, err
 	}
+	suite, err := image.Suite()
+	if err != nil {
+		return nil, err
+	}
 	b := &Bed{image: root}
-	if b.installed, err = filepath.Abs(filepath.Join(cache, "installed")); err != nil {
+	// Of each suite its own: both are tested side by side.
+	if b.installed, err = filepath.Abs(filepath.Join(cache, suite, "installed")); err != nil {
 		return nil, err
 	}
 	b.cgroups, err = cgroups()
