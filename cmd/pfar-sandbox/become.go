@@ -33,11 +33,15 @@ func become(args []string) error {
 	if err != nil {
 		return err
 	}
+	program, err := os.Executable() // its own name, which ps(1) shows: /proc/self/exe would be "exe"
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
 	if err := takeUser(id); err != nil {
 		return fmt.Errorf("becoming user %d: %w", id, err)
 	}
-	err = unix.Exec("/proc/self/exe", append([]string{os.Args[0]}, args...), env)
-	return fmt.Errorf("executing %q as user %d: %w", os.Args[0], id, err)
+	err = unix.Exec(program, append([]string{os.Args[0]}, args...), env)
+	return fmt.Errorf("executing %q as user %d: %w", program, id, err)
 }
 
 // lowestUser is above root and every account of a person or a service (systemd's UIDS-GIDS document).

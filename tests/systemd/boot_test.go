@@ -95,6 +95,13 @@ func TestDeclaredServersStartAtBoot(t *testing.T) {
 	isActive(t, m, "pfar-mcp@one.service", "active")
 	isActive(t, m, "pfar-mcp@two.service", "active")
 	isActive(t, m, "pfar-mcp@later.service", "inactive")
+	// One that never answers would hold the boot back.
+	if waits := m.Run(t, "systemctl", "show", "-P", "After", "pfar.target"); strings.Contains(waits, "pfar-mcp@") {
+		t.Errorf("pfar.target waits for servers: %s", waits)
+	}
+	if after := m.Run(t, "systemctl", "show", "-P", "After", "pfar-mcp@one.service"); !strings.Contains(after, "pfar.target") {
+		t.Errorf("a server starts before pfar.target, which then waits for it: %s", after)
+	}
 	if again := m.Run(t, "systemctl", "show", "-pNRestarts", "pfar-mcp@one.service"); again != "NRestarts=0\n" {
 		t.Errorf("it did not come up at once: %s%s", again, m.Journal(t, "pfar-mcp@one.service"))
 	}

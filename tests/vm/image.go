@@ -48,8 +48,11 @@ func modules() []string {
 	return []string{"kernel/drivers/net/veth.ko", "modules.builtin", "modules.order", "kernel/net/netfilter/", "kernel/net/ipv4/netfilter/", "kernel/net/ipv6/netfilter/", "kernel/lib/", "kernel/crypto/"}
 }
 
-// libraries are what systemd speaks to a TPM with, if they are there.
-var libraries = []string{"libtss2-esys-3.0.2-0", "libtss2-rc0", "libtss2-mu0", "libtss2-tcti-device0"}
+// libraries are what systemd speaks to a TPM with, if they are there, by the release of Debian.
+var libraries = map[string][]string{
+	"bookworm": {"libtss2-esys-3.0.2-0", "libtss2-rc0", "libtss2-mu0", "libtss2-tcti-device0"},
+	"trixie":   {"libtss2-esys-3.0.2-0t64", "libtss2-rc0t64", "libtss2-mu-4.0.1-0t64", "libtss2-tcti-device0t64"},
+}
 
 // tools are the programs that the machine needs, and the Debian packages that have them.
 var tools = map[string]string{
@@ -73,14 +76,18 @@ func keep(ctx context.Context, dir, root string) error {
 	if err := fetchKernel(ctx, dir, root); err != nil {
 		return err
 	}
-	install := append([]string{root, "apt-get", "install", "-q", "-y", "--no-install-recommends"}, libraries...)
+	release, err := image.Suite()
+	if err != nil {
+		return err
+	}
+	install := append([]string{root, "apt-get", "install", "-q", "-y", "--no-install-recommends"}, libraries[release]...)
 	if _, err := image.Run(ctx, root, "chroot", install...); err != nil {
 		return err
 	}
 	if err := image.Trim(root); err != nil {
 		return err
 	}
-	_, err := image.Run(ctx, dir, "mke2fs", "-q", "-t", "ext4", "-d", root, "-J", "size=8", "-E", "lazy_itable_init=1",
+	_, err = image.Run(ctx, dir, "mke2fs", "-q", "-t", "ext4", "-d", root, "-J", "size=8", "-E", "lazy_itable_init=1",
 		filepath.Join(dir, rootFile), "1G")
 	return err
 }
