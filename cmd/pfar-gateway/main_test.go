@@ -130,6 +130,38 @@ func (p *process) await(t *testing.T, text string) string {
 	}
 }
 
+// TestTheTokenIsReadBeforeItSpeaks: a runner takes the credentials away once it hears from the process.
+func TestTheTokenIsReadBeforeItSpeaks(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "token")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "127.0.0.1:0", "http:unix:servers", "", "--token-file", fifo)
+	f, err := os.OpenFile(fifo, os.O_WRONLY, 0) // returns when the gateway has opened it to read
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := p.notify.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := make([]byte, 4096)
+	if err := raw.Read(func(fd uintptr) bool {
+		n, _, err := unix.Recvfrom(int(fd), said, unix.MSG_DONTWAIT)
+		if said = said[:max(n, 0)]; !errors.Is(err, unix.EAGAIN) {
+			t.Errorf("it has said %q, %v", said, err)
+		}
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(token); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	p.await(t, "READY=1")
+}
+
 func TestProcess(t *testing.T) {
 	p := start(t, "127.0.0.1:0", "http:unix:servers", token+"\n")
 	p.await(t, "READY=1")

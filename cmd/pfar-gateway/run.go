@@ -168,10 +168,14 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	defer g.forget()
 	upstream, hangUp := context.WithCancel(context.Background()) // calls in flight outlive ctx
 	defer hangUp()
-	g.goOn(upstream, before, log)
+	guarded, err := o.loopback(g.endpoint, l.http)
+	if err != nil {
+		return err
+	}
+	g.goOn(upstream, before, log) // who hears from this process takes its credentials away
 	defer lastSpans(g.telemetry, log)
 	failed := make(chan error, 4)
-	servers, err := o.clients(g, l, log, failed)
+	servers, err := o.clients(g, l, guarded, log, failed)
 	if err != nil {
 		return err
 	}
@@ -331,7 +335,7 @@ func (g *gateway) followPfard(ctx context.Context, what string, longest time.Dur
 }
 
 // clients begins to serve clients on the listeners that there are.
-func (o options) clients(g *gateway, l listeners, log *slog.Logger, failed chan<- error) ([]*http.Server, error) {
+func (o options) clients(g *gateway, l listeners, guarded http.Handler, log *slog.Logger, failed chan<- error) ([]*http.Server, error) {
 	endpoint := g.endpoint
 	most, err := connections()
 	if err != nil {
@@ -339,10 +343,6 @@ func (o options) clients(g *gateway, l listeners, log *slog.Logger, failed chan<
 	}
 	var servers []*http.Server
 	if l.http != nil {
-		guarded, err := o.loopback(endpoint, l.http)
-		if err != nil {
-			return nil, err
-		}
 		h := endpoint.HTTP(guarded)
 		servers = append(servers, h)
 		go func() { failed <- h.Serve(limit(l.http, most, log)) }()
@@ -385,8 +385,11 @@ func notify(log *slog.Logger, state string) {
 	}
 }
 
-// loopback returns what answers on the TCP listener, which must not be reachable from elsewhere.
+// loopback returns what answers on the TCP listener, which must not be reachable from elsewhere; nil if there is none.
 func (o options) loopback(endpoint *serve.Server, l *net.TCPListener) (http.Handler, error) {
+	if l == nil {
+		return nil, nil
+	}
 	addr := l.Addr().(*net.TCPAddr)
 	if !addr.IP.IsLoopback() {
 		return nil, fmt.Errorf("descriptor %q listens on %s, which is not loopback", units.FDHTTP, addr)
