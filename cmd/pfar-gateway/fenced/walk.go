@@ -159,7 +159,7 @@ func (w *walk) other(i, end int, text string) {
 		w.put(i, end, blank)
 	case w.result && (link || w.at(embedded)) && !isAddress(now):
 		w.put(i, end, escaped(now))
-	case w.ofMIME() && (mayRun(now) || !isMIME(now)):
+	case w.ofMIME() && (mayRun(now) || w.result && !isMIME(now)):
 		w.put(i, end, plainText)
 	case changed:
 		w.put(i, end, now)
