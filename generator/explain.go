@@ -92,12 +92,12 @@ func (p Plan) explainNetwork(b *strings.Builder) {
 	var hosts []string
 	for _, e := range p.Egress.Endpoints {
 		what := e
-		what.Port = 0
+		what.Port, what.AnyPort = 0, false
 		entry := what.String()
 		if e.Wildcard {
 			entry += " (one name more, without " + e.Host + " itself)"
 		}
-		hosts = append(hosts, entry+", "+ports(e.Port)+p.mayLeadTo(e))
+		hosts = append(hosts, entry+", "+ports(e)+p.mayLeadTo(e))
 	}
 	bullets(b, hosts)
 	if len(p.Egress.Blocked) > 0 {

@@ -64,7 +64,7 @@ func (p Plan) Words() string {
 	fmt.Fprintf(&b, "\nEgress\n")
 	rows = nil
 	for _, e := range p.Egress.Endpoints {
-		rows = append(rows, []string{e.String(), ports(e.Port) + p.mayLeadTo(e)})
+		rows = append(rows, []string{e.String(), ports(e) + p.mayLeadTo(e)})
 	}
 	for _, e := range p.Egress.Blocked {
 		rows = append(rows, []string{e.String(), "blocked"})
@@ -166,11 +166,14 @@ func (c Credential) source() string {
 	return "the vault, key " + quote(c.Key)
 }
 
-func ports(port uint16) string {
-	if port == 0 {
+func ports(e egress.Endpoint) string {
+	switch {
+	case e.AnyPort:
+		return "every port"
+	case e.Port == 0:
 		return "ports 443 and 80"
 	}
-	return "port " + strconv.Itoa(int(port))
+	return "port " + strconv.Itoa(int(e.Port))
 }
 
 // mayLeadTo says which addresses of the own network are open to a name.

@@ -212,7 +212,7 @@ func (d *decoder) onlyHost(f *field) []egress.Endpoint {
 			continue
 		}
 		exact[a.Host] = true
-		if a.Port == 0 {
+		if a.AnyPort = false; a.Port == 0 {
 			a.Port = 443
 		}
 		if a.Port != 80 && !slices.Contains(secure, a) {
@@ -265,6 +265,8 @@ func (d *decoder) brokeredHost(n *node) (egress.Endpoint, bool) {
 		return fault("Address as a host", "%s is an address, and what proves who gets the secret is a certificate for a name. Write the host's name, here and in allowed_domains.", quote(n.text))
 	case e.Wildcard:
 		return fault("Host not spelt out", "%s stands for any name below %s, and whoever had one of them would get the secret. Write each host.", quote(n.text), quote(e.Host))
+	case e.AnyPort:
+		return fault("Every port", "%s stands for every port, and a secret goes to one. Write %s, which is port 443.", quote(n.text), quote(e.Host))
 	case e.Port == 80:
 		return fault("Secret in the clear", "What goes to port 80 is not encrypted, and a secret never travels so. Write %s, which is port 443.", quote(e.Host))
 	case !d.domainsKnown():
@@ -283,7 +285,7 @@ func (d *decoder) covered(n *node, e egress.Endpoint) (egress.Endpoint, bool) {
 	for i, a := range d.server.Allowed {
 		switch {
 		case a.Host == e.Host && !a.Wildcard:
-			if a.Port == want.Port || a.Port == 0 && want.Port == 443 {
+			if a.AnyPort || a.Port == want.Port || a.Port == 0 && want.Port == 443 {
 				return want, true
 			}
 			if named == nil || named.Port == 80 {

@@ -242,7 +242,7 @@ func (d *decoder) checkLaunch() {
 
 func (d *decoder) allow(e egress.Endpoint) {
 	for _, have := range d.server.Allowed {
-		if have == e || have.Host == e.Host && have.Prefix == e.Prefix && !have.Wildcard && have.Port == 0 && (e.Port == 443 || e.Port == 80) {
+		if have == e || have.Host == e.Host && have.Prefix == e.Prefix && !have.Wildcard && have.Port == 0 && (have.AnyPort || e.Port == 443 || e.Port == 80) {
 			return
 		}
 	}

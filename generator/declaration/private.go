@@ -119,7 +119,7 @@ func (d *decoder) declares(e egress.Endpoint) bool {
 func (d *decoder) declaredNear(e egress.Endpoint) string {
 	var names []string
 	for _, a := range d.server.Allowed {
-		if a.Port = 0; a.Host != "" && !slices.Contains(names, a.String()) {
+		if a.Port, a.AnyPort = 0, false; a.Host != "" && !slices.Contains(names, a.String()) {
 			names = append(names, a.String())
 		}
 	}

@@ -83,7 +83,7 @@ func (d *decoder) pinnedHost(f *field, opened map[string]bool) (string, bool) {
 	case err != nil:
 		fault("Invalid name", "%s", domainFault(err))
 		return "", false
-	case e.Host != "" && e.Port != 0:
+	case e.Host != "" && (e.Port != 0 || e.AnyPort):
 		fault("Port in a name", "%s has a port, and a pin is for all ports of its host. Write %s.", quote(f.key), quote(e.Host))
 		return e.Host, false
 	case e.Host != "" && !e.Wildcard && opened[e.Host]:

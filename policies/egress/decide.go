@@ -122,7 +122,7 @@ func (e *Endpoint) hasPort(port uint16) bool {
 	if port == 0 {
 		return false
 	}
-	return e.Port == port || e.Port == 0 && (port == 443 || port == 80)
+	return e.AnyPort || e.Port == port || e.Port == 0 && (port == 443 || port == 80)
 }
 
 // SameHost reports whether a and b are one host: two names with the same canonical form, or the same address.

@@ -9,6 +9,7 @@ type Endpoint struct {
 	Wildcard bool         `json:"wildcard,omitempty"` // "*.Host": exactly one more label; Host itself is not included
 	Prefix   netip.Prefix `json:"prefix,omitzero"`    // an address literal or CIDR, instead of Host
 	Port     uint16       `json:"port,omitempty"`     // 0: the default ports, 443 and 80
+	AnyPort  bool         `json:"any_port,omitempty"` // "host:*": every port; then Port is 0
 }
 
 // Policy is what one server may reach. The zero value reaches nothing.

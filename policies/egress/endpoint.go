@@ -15,10 +15,23 @@ const minPrefix = 8
 const maxEntry = 4*maxName + 8
 
 // ParseEndpoint reads one entry of allowed_domains: a host name, "*.name", an address or a prefix, each with or without
-// a port ("db.lan:5432", "[2001:db8::1]:443", "10.0.0.0/8:5432"). Its errors say what to write instead. That "*.co.uk" is
+// a port ("db.lan:5432", "[2001:db8::1]:443", "10.0.0.0/8:5432") or with every one ("db.lan:*", "https://docs.example:*"). Its errors say what to write instead. That "*.co.uk" is
 // too much is for whoever reads declarations to say: the list of such suffixes brings net/http along, and each launcher
 // has this package.
 func ParseEndpoint(s string) (Endpoint, error) {
+	if bare, any := strings.CutSuffix(s, ":*"); any && bare != "*" {
+		if origin, is := strings.CutPrefix(bare, "https://"); is { // as browsers write them
+			bare = origin
+		} else {
+			bare = strings.TrimPrefix(bare, "http://")
+		}
+		e, err := ParseEndpoint(bare)
+		if err == nil && (e.Port != 0 || e.AnyPort || e.Prefix.IsValid() && e.Prefix.Addr().Is6() && !strings.HasPrefix(bare, "[")) {
+			return Endpoint{}, fmt.Errorf(`%s has no host before its ":*": write "db.lan:*", or "[2001:db8::1]:*"`, quote(s))
+		}
+		e.AnyPort = err == nil
+		return e, err
+	}
 	if err := refuseSyntax(s); err != nil {
 		return Endpoint{}, err
 	}
@@ -47,11 +60,14 @@ func (e Endpoint) String() string {
 	default:
 		host = e.Prefix.String()
 	}
-	if e.Port == 0 {
+	if e.Port == 0 && !e.AnyPort {
 		return host
 	}
 	if e.Prefix.IsValid() && e.Prefix.Addr().Is6() {
 		host = "[" + host + "]"
+	}
+	if e.AnyPort {
+		return host + ":*"
 	}
 	return host + ":" + strconv.Itoa(int(e.Port))
 }
@@ -106,7 +122,7 @@ func splitPort(s string) (host string, port uint16, err error) {
 	}
 	port, ok := ParsePort(rest)
 	if !ok {
-		return "", 0, fmt.Errorf(`port %s of %s is not a decimal number from 1 to 65535: write "host:443", or the host alone for ports 443 and 80`, quote(rest), quote(s))
+		return "", 0, fmt.Errorf(`port %s of %s is not a decimal number from 1 to 65535: write "host:443", "host:*" for every port, or the host alone for ports 443 and 80`, quote(rest), quote(s))
 	}
 	return host, port, nil
 }

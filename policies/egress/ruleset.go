@@ -112,7 +112,7 @@ func (p Policy) literals() []Rule {
 			continue // a name, or nothing that ParseEndpoint returns
 		}
 		ports := []uint16{e.Port}
-		if e.Port == 0 {
+		if e.Port == 0 && !e.AnyPort { // and 0 is every port to a rule
 			ports = []uint16{80, 443}
 		}
 		for _, port := range ports {
