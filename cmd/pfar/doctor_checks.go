@@ -147,6 +147,11 @@ func (h host) cgroups(context.Context) finding {
 			missing = append(missing, want)
 		}
 	}
+	if len(missing) > 0 && h.uid == 0 {
+		f.Detail = "this machine's cgroups have no controller " + strings.Join(missing, ", ")
+		f.Remedy = "Boot without cgroup_disable=. In a container, have its manager delegate them (systemd.resource-control(5), Delegate=)."
+		return f
+	}
 	if len(missing) > 0 {
 		f.Detail = "not delegated to this user: " + strings.Join(missing, ", ")
 		f.Remedy = "mkdir -p /etc/systemd/system/user@.service.d, write \"[Service]\\nDelegate=cpu memory pids\" into a .conf there,\nthen systemctl daemon-reload and log in again."

@@ -173,6 +173,7 @@ func TestDoctor(t *testing.T) {
 		}, []string{"users of their own warn: epoll watches, pages of pipes, descriptors in flight|usermod --add-subuids", unheld}},
 		{"no newuidmap", func(h *host) { ordinary(h); without(h, "newuidmap") }, []string{"users of their own warn: run as you, uid 1000|apt install uidmap", unheld}},
 		{"not delegated", func(h *host) { ordinary(h); h.writable = func(string) bool { return false } }, []string{"cgroup limits warn: no cgroup is delegated|loginctl", oneUser, unheld}},
+		{"a machine without", func(h *host) { file(h, "sys/fs/cgroup/cgroup.controllers", "cpuset io\n") }, []string{"cgroup limits warn: this machine's cgroups have no controller memory, pids, cpu|cgroup_disable="}},
 		{"delegated in part", func(h *host) { ordinary(h); file(h, userControllers, "memory pids\n") }, []string{"cgroup limits warn: not delegated to this user: cpu|Delegate=cpu memory pids", oneUser, unheld}},
 		{"not lingering", func(h *host) { ordinary(h); h.user = "other" }, []string{oneUser, unheld, "lingering warn: end when you log out|loginctl enable-linger"}},
 		{"no name to linger by", func(h *host) { ordinary(h); h.user = "" }, []string{oneUser, unheld, "lingering warn: end when you log out|"}},
