@@ -32,6 +32,15 @@ func (d *descriptors) close() {
 func (d *descriptors) openMounts(mounts []sandbox.Mount, secrets units.Secrets, o *sandbox.Options) error {
 	o.BindFD, o.DataFD = map[int]int{}, map[int]int{}
 	for i, m := range mounts {
+		if m.Scratch() {
+			// A file, which bwrap can bind to no folder: without the tmpfs that enter puts in its place nothing starts.
+			f, err := units.Sealed(m.Dest, nil)
+			if err != nil {
+				return err
+			}
+			o.BindFD[i] = d.add(f)
+			continue
+		}
 		switch m.Kind {
 		case sandbox.ROBind, sandbox.ROOverlay, sandbox.Bind:
 			f, err := units.OpenNoLinks(m.Source)

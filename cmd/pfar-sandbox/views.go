@@ -21,16 +21,21 @@ import (
 // inodes: locks and watches on them would be a channel to every other sandbox and to the host, and a socket or FIFO a
 // way out.
 type view struct {
-	FD     int    `json:"fd"`     // of the source, when it is handed over; of what bwrap binds, afterwards
-	Source string `json:"source"` // path on the host
+	FD     int    `json:"fd"`               // of the source, when it is handed over; of what bwrap binds, afterwards
+	Source string `json:"source,omitempty"` // path on the host; "": an empty tmpfs
+	Size   int64  `json:"size,omitempty"`   // of the tmpfs, in bytes
+	Perms  uint32 `json:"perms,omitempty"`  // likewise
 }
 
 // viewsOf lists the mounts that enter is to make views of.
 func viewsOf(mounts []sandbox.Mount, o sandbox.Options) []view {
 	all := []view{}
 	for i, m := range mounts {
-		if m.Kind == sandbox.ROOverlay {
-			all = append(all, view{o.BindFD[i], m.Source})
+		switch {
+		case m.Kind == sandbox.ROOverlay:
+			all = append(all, view{FD: o.BindFD[i], Source: m.Source})
+		case m.Scratch():
+			all = append(all, view{FD: o.BindFD[i], Size: m.Size, Perms: m.Perms})
 		}
 	}
 	return all
@@ -81,6 +86,9 @@ func openViews(text string) ([]source, error) {
 // open opens the source once more, and wants it to be what the launcher has opened.
 func (v view) open() (s source, err error) {
 	s.view = v
+	if v.Source == "" {
+		return s, nil
+	}
 	if s.file, err = units.OpenNoLinks(v.Source); err != nil {
 		return s, err
 	}
@@ -123,6 +131,9 @@ func makeViews(sources []source) (shared []string, err error) {
 		if why == nil {
 			continue
 		}
+		if s.Source == "" {
+			return nil, fmt.Errorf("mounting a tmpfs of %d bytes: %w", s.Size, why)
+		}
 		if err := searchDoors(s.Source, s.file); err != nil {
 			return nil, err
 		}
@@ -147,6 +158,9 @@ func (w *viewer) put(s source) error {
 
 // show returns the path at which bwrap finds the source.
 func (w *viewer) show(s source) (string, error) {
+	if s.Source == "" {
+		return w.scratch(s.view)
+	}
 	if s.dir == nil {
 		return w.overlay(s.Source, s.file)
 	}
@@ -158,6 +172,19 @@ func (w *viewer) show(s source) (string, error) {
 		return copied, nil
 	}
 	return "", err
+}
+
+// bytesPerFile is how much of a tmpfs has to be there for each file that it may hold: an inode takes a kilobyte of memory.
+const bytesPerFile = 2 << 10
+
+// scratch mounts an empty tmpfs.
+func (w *viewer) scratch(v view) (string, error) {
+	at := w.next()
+	if err := unix.Mkdir(at, 0o755); err != nil {
+		return "", err
+	}
+	options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=%04o", v.Size, max(v.Size/bytesPerFile, 64), v.Perms)
+	return at, unix.Mount("pfar", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
 }
 
 // overlay mounts a read-only overlayfs of one folder. A folder with a mount below it is refused by the kernel, as the

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/generator/sandbox"
 )
 
 // inViews is the variable by which the test program is run once more, in the namespaces that enter has.
@@ -156,7 +158,7 @@ func look(t *testing.T, makes bool, nest string, sources ...string) looked {
 	t.Helper()
 	var views []view
 	for i, s := range sources {
-		views = append(views, view{3 + i, s})
+		views = append(views, view{FD: 3 + i, Source: s})
 	}
 	text, err := json.Marshal(map[string]any{"Views": views, "Make": makes, "Nest": nest})
 	if err != nil {
@@ -294,5 +296,17 @@ func TestViewsOfWhatWasReplaced(t *testing.T) {
 	text = fmt.Sprintf(`[{"fd": %d, "source": %q}]`, socket, dir+"/socket")
 	if _, err := openViews(text); err == nil || !strings.Contains(err.Error(), "neither a file nor a folder") {
 		t.Errorf("a socket: %v", err)
+	}
+}
+
+// What is in memory is bounded in files too, with or without a cgroup.
+func TestFilesInMemory(t *testing.T) {
+	s := script("cd /scratch && seq 2000 | xargs touch 2>/dev/null; ls | wc -l; stat -c %a . ; cat > /dev/null")
+	s.Mounts = append(s.Mounts, sandbox.Mount{Kind: sandbox.Tmpfs, Dest: "/scratch", Size: 1 << 20, Perms: 0o1777})
+	r := begin(t, s, nil)
+	r.hello()
+	var files, mode int
+	if _, err := fmt.Fscan(r.stdout, &files, &mode); err != nil || files == 0 || files >= 512 || mode != 1777 {
+		t.Errorf("%d files in 1 MiB, mode %d, %v\n%s", files, mode, err, r.logged())
 	}
 }

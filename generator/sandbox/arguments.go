@@ -110,6 +110,9 @@ func (m Mount) appendTo(args []string, i int, o Options) ([]string, error) {
 		// bwrap's own default, 0600, is unreadable for a server that changes its uid.
 		return append(args, "--perms", octal(m.Perms, dataPerms), "--ro-bind-data", strconv.Itoa(fd), m.Dest), nil
 	case Tmpfs:
+		if fd, ok := o.BindFD[i]; ok && m.Scratch() {
+			return append(args, "--bind-fd", strconv.Itoa(fd), m.Dest), nil
+		}
 		if m.Size > 0 { // without one, half of the host's memory (RX)
 			args = append(args, "--size", strconv.FormatInt(m.Size, 10))
 		}

@@ -49,6 +49,10 @@ type Mount struct {
 	Why string `json:"why,omitempty"` // for pfar plan and pfar explain
 }
 
+// Scratch reports whether m is a tmpfs that the server writes to. bwrap bounds its bytes but not its files, whose inodes
+// are memory of the kernel: the launcher mounts it and bwrap binds it.
+func (m Mount) Scratch() bool { return m.Kind == Tmpfs && m.Perms != 0 && m.Size > 0 && m.Dest != "/" }
+
 // ReadOnly reports whether m shows a file or folder of the host that the server cannot change.
 func (m Mount) ReadOnly() bool { return m.Kind == ROBind || m.Kind == ROOverlay }
 
