@@ -37,6 +37,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == enterArg { // of a sandbox that the test starts in this process
+		enter(os.Args[2:])
+	}
 	if text := os.Getenv(inViews); text != "" {
 		lookInside(text)
 		return

@@ -14,10 +14,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units"
 )
 
 // inViews is the variable by which the test program is run once more, in the namespaces that enter has.
@@ -309,4 +311,54 @@ func TestFilesInMemory(t *testing.T) {
 	if _, err := fmt.Fscan(r.stdout, &files, &mode); err != nil || files == 0 || files >= 512 || mode != 1777 {
 		t.Errorf("%d files in 1 MiB, mode %d, %v\n%s", files, mode, err, r.logged())
 	}
+}
+
+// BenchmarkViews starts the same sandbox with binds and with overlays in turns.
+func BenchmarkViews(b *testing.B) {
+	bwrap, err := exec.LookPath("bwrap")
+	if err != nil {
+		b.Fatal(err)
+	}
+	took := map[sandbox.Kind][]float64{}
+	for b.Loop() {
+		for _, kind := range []sandbox.Kind{sandbox.ROBind, sandbox.ROOverlay} {
+			s := emptySandbox()
+			for _, dir := range []string{"/etc/alternatives", "/etc/ssl/certs", "/etc/ld.so.cache", "/usr/share", "/usr/include", "/opt"} {
+				s.Mounts = append(s.Mounts, sandbox.Mount{Source: dir, Dest: "/views" + dir})
+			}
+			for i := range s.Mounts {
+				if s.Mounts[i].Kind != sandbox.Symlink {
+					s.Mounts[i].Kind = kind
+				}
+			}
+			began := time.Now()
+			if err := runOnce(bwrap, s); err != nil {
+				b.Fatal(err)
+			}
+			took[kind] = append(took[kind], float64(time.Since(began).Microseconds())/1000)
+		}
+	}
+	for kind, all := range took {
+		slices.Sort(all)
+		b.ReportMetric(all[0], "ms-least/"+string(kind))
+		b.ReportMetric(all[len(all)/2], "ms-median/"+string(kind))
+	}
+}
+
+func runOnce(bwrap string, s sandbox.Sandbox) error {
+	v, err := start(bwrap, s, network{}, ids{}, units.Secrets{})
+	if err != nil {
+		return err
+	}
+	if _, err := v.sockets(); err != nil {
+		return err
+	}
+	if err := v.release(); err != nil {
+		return err
+	}
+	said, _ := io.ReadAll(v.stderr)
+	if err := <-v.exited; err != nil {
+		return fmt.Errorf("%w: %s", err, said)
+	}
+	return nil
 }
