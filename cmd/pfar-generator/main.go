@@ -48,7 +48,7 @@ func generate(to string, dirs control.Dirs, log io.Writer) {
 	warn := func(format string, a ...any) {
 		fmt.Fprintf(log, "<4>pfar-generator[%d]: %s\n", os.Getpid(), fmt.Sprintf(format, a...))
 	}
-	set := declaration.Load(os.DirFS(dirs.Config), dirs.Config, declaration.Options{Servers: dirs.Servers, Kept: os.DirFS(dirs.Kept())})
+	set := declaration.Load(control.OurDir(dirs.Config), dirs.Config, declaration.Options{Servers: dirs.Servers, Kept: os.DirFS(dirs.Kept())})
 	if _, err := os.Stat(dirs.Config); os.IsNotExist(err) && len(set.Earlier) == 0 {
 		return
 	}

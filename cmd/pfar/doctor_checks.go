@@ -373,3 +373,27 @@ func older(version, minimum string) bool {
 	}
 	return false
 }
+
+// obeyed looks for what others may write in the directories that pfar obeys: pfard does not read it.
+func obeyed(dirs ...string) finding {
+	f := finding{Check: "files obeyed"}
+	var wrong []string
+	for _, dir := range dirs {
+		fsys := control.OurDir(dir)
+		entries, err := fs.ReadDir(fsys, ".")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			wrong = append(wrong, err.Error())
+		}
+		for _, e := range entries {
+			if _, err := fs.Stat(fsys, e.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				wrong = append(wrong, err.Error())
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		f.Detail = strings.Join(wrong, "; ")
+		f.Remedy = "Look at what stands there, for others may have written it, and then chmod go-w it, or chown it to root."
+		return f
+	}
+	return finding{f.Check, pass, "only you and root may write them", ""}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path"
 	"strings"
@@ -318,5 +319,21 @@ func TestNotApplicable(t *testing.T) {
 		if f.Outcome != "n/a" {
 			t.Errorf("%s: %s (%s)", f.Check, f.Outcome, f.Detail)
 		}
+	}
+}
+
+func TestDoctorNamesWhatOthersMayWrite(t *testing.T) {
+	dir := t.TempDir()
+	if f := obeyed(dir, dir+"/none"); f.Outcome != pass {
+		t.Errorf("got %+v", f)
+	}
+	if err := os.WriteFile(dir+"/a.hcl", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir+"/a.hcl", 0o620); err != nil {
+		t.Fatal(err)
+	}
+	if f := obeyed(dir); f.Outcome == pass || !strings.Contains(f.Detail, dir+"/a.hcl") || !strings.Contains(f.Remedy, "chmod go-w") {
+		t.Errorf("got %+v", f)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"reflect"
@@ -23,6 +24,7 @@ import (
 // clientele is who may use what: the declared clients, as the gateway is told them.
 type clientele struct {
 	dir     string
+	open    func(dir string) fs.FS
 	changed <-chan struct{} // the folder may have; nil: nobody watches it
 
 	mu    sync.Mutex
@@ -34,7 +36,7 @@ type clientele struct {
 }
 
 func newClientele(dir string) *clientele {
-	return &clientele{dir: dir, newer: make(chan struct{})}
+	return &clientele{dir: dir, open: os.DirFS, newer: make(chan struct{})}
 }
 
 // followClients watches the folder until the function that it returns is called.
@@ -61,7 +63,7 @@ func (c *clientele) read(servers []declaration.Server, policy *gate.Policy, desc
 	for _, s := range servers {
 		o.Servers = append(o.Servers, s.Name)
 	}
-	set := declaration.LoadClients(os.DirFS(c.dir), c.dir, o)
+	set := declaration.LoadClients(c.open(c.dir), c.dir, o)
 	diagnostics := describe(set.Files, set.Diags)
 	next := make(map[string]access.Client)
 	for _, one := range set.Clients {

@@ -55,6 +55,7 @@ type daemon struct {
 	clientele  *clientele
 	policy     *policy
 	endpoint   string
+	folder     func(dir string) fs.FS // opens that of the declarations
 	port       port
 	runner     runner
 	emptied    func()                          // called when there is no server, for the first time or again
@@ -100,6 +101,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		options: o, log: log, vault: v, tokens: fresh, audit: records, redaction: secrets, endpoint: endpointAt(address),
 		clientele: newClientele(o.dirs.Clients()), policy: newPolicy(),
 		delivery: delivery{handing: handing{unrecorded, records.append}, vault: served{v, fresh}, learn: secrets.put, stood: newStood(o.placeholders(), log), given: newGiven(o.dirs.Given(), log)},
+		folder:   os.DirFS,
 		emptied:  func() {},
 		notice:   func(string, string) {},
 		unheld:   func() []string { return nil },
@@ -230,7 +232,7 @@ func (d *daemon) tell() {
 // reload reads all declarations and brings what runs to what they say. A broken file changes nothing that runs.
 func (d *daemon) reload() {
 	o := d.known()
-	set := declaration.Load(os.DirFS(d.options.declarations), d.options.declarations, o)
+	set := declaration.Load(d.folder(d.options.declarations), d.options.declarations, o)
 	policies := d.options.dirs.Policies()
 	files, diags := d.policy.read(policies, d.log, func(next *gate.Policy) error { return d.audit.policies(policies, next) })
 	d.diagnostics = append(d.describe(files, append(diags[:len(diags):len(diags)], d.inspect()...)), d.describe(set.Files, set.Diags)...)

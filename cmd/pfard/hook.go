@@ -17,6 +17,8 @@ import (
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
 // about says in a log what has failed.
@@ -65,13 +67,12 @@ func (h hook) usable() (bool, error) {
 		return false, err
 	}
 	for _, p := range []string{filepath.Dir(h.path), filepath.Dir(path), path} {
+		if err := control.CheckOurs(p); err != nil {
+			return false, err
+		}
 		st, err := os.Stat(p)
 		if err != nil {
 			return false, err
-		}
-		owner := int(st.Sys().(*syscall.Stat_t).Uid)
-		if owner != 0 && owner != os.Getuid() || st.Mode().Perm()&0o022 != 0 {
-			return false, fmt.Errorf("%q could be another user's: it must belong to root or uid %d, and nobody else may write it (owner %d, mode %v)", p, os.Getuid(), owner, st.Mode())
 		}
 		if p == path && (!st.Mode().IsRegular() || st.Mode().Perm()&0o111 == 0) {
 			return false, fmt.Errorf("%q is no program: chmod +x it, or remove it", p)

@@ -200,3 +200,36 @@ func TestTheLastGoodVersionOutlivesTheBoot(t *testing.T) {
 		t.Errorf("others may read what is kept: %v, %v", info, err)
 	}
 }
+
+// TestWhatOthersMayWriteIsNotObeyed: neither a declaration nor a client; what runs goes on as it was.
+func TestWhatOthersMayWriteIsNotObeyed(t *testing.T) {
+	d, m, changed := fixture(t)
+	err := d.do(func() error {
+		d.folder, d.policy.open, d.clientele.open = control.OurDir, control.OurDir, control.OurDir
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.put(t, "a.hcl", fmt.Sprintf(good, "ours"))
+	changed <- struct{}{}
+	d.state(t)
+	d.put(t, "a.hcl", fmt.Sprintf(good, "another's"))
+	if err := os.Chmod(filepath.Join(d.options.declarations, "a.hcl"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	changed <- struct{}{}
+	if s := d.state(t); !s["a"].Stale || m.starts["a"] != 1 || m.runs["a"].Gateway.Description != "ours" {
+		t.Errorf("a file that anybody may write: %+v, runs %+v", s, m.runs["a"])
+	}
+	if r := d.reportNow(t); len(r.Diagnostics) != 1 || !strings.Contains(r.Diagnostics[0].Detail, "could be another user's") {
+		t.Errorf("diagnostics %+v", r.Diagnostics)
+	}
+	if err := os.Chmod(filepath.Join(d.options.declarations, "a.hcl"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	changed <- struct{}{}
+	if d.state(t); m.runs["a"].Gateway.Description != "another's" {
+		t.Errorf("once nobody else may: %+v", m.runs["a"])
+	}
+}

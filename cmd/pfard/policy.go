@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -17,6 +18,8 @@ import (
 // policy is what calls are decided by: the last version of the folder of policies that had no mistake. Until there is one,
 // nobody is told any, and the gateway denies.
 type policy struct {
+	open func(dir string) fs.FS
+
 	mu      sync.Mutex
 	stored  []byte        // as JSON; nil: there is none yet
 	current *gate.Policy  // the same
@@ -31,16 +34,16 @@ type policy struct {
 	places map[string]hcl.Range // of inspectors, by name
 }
 
-func newPolicy() *policy { return &policy{changed: make(chan struct{})} }
+func newPolicy() *policy { return &policy{open: os.DirFS, changed: make(chan struct{})} }
 
 // read takes the folder as it is now, and returns what is wrong with it. Another policy is in force when it has been recorded
 // (AU-03): until then the one before stays, which is tried again with each call.
 func (p *policy) read(dir string, log *slog.Logger, record func(*gate.Policy) error) (map[string]*hcl.File, hcl.Diagnostics) {
-	mark := policies.Fingerprint(os.DirFS(dir)) // declarations change without it
+	mark := policies.Fingerprint(p.open(dir)) // declarations change without it
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if mark != p.mark {
-		set := policies.Load(os.DirFS(dir), dir)
+		set := policies.Load(p.open(dir), dir)
 		p.mark, p.next, p.files, p.diags, p.places = mark, set.Policy, set.Files, set.Diags, set.Places
 	}
 	p.why = nil

@@ -1,0 +1,67 @@
+package control
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestWhatOthersMayWriteIsNotRead: a file, the directory, and what a link leads to; root's and one's own are.
+func TestWhatOthersMayWriteIsNotRead(t *testing.T) {
+	dir, store := t.TempDir(), t.TempDir()
+	for path, mode := range map[string]fs.FileMode{dir + "/own": 0o644, dir + "/group": 0o664, dir + "/world": 0o646, store + "/own": 0o600, store + "/world": 0o602} {
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"own", "world"} {
+		if err := os.Symlink(filepath.Join(store, name), filepath.Join(dir, "to-"+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := func(name string, want bool) {
+		t.Helper()
+		fsys := OurDir(dir)
+		_, err := fs.ReadFile(fsys, name)
+		if _, serr := fs.Stat(fsys, name); (err == nil) != want || (serr == nil) != want {
+			t.Errorf("%s: %v, %v; want it read: %v", name, err, serr, want)
+		}
+		if !want && !strings.Contains(err.Error(), "could be another user's") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, want := range map[string]bool{"own": true, "to-own": true, "group": false, "world": false, "to-world": false} {
+		reads(name, want)
+	}
+	if entries, err := fs.ReadDir(OurDir(dir), "."); err != nil || len(entries) != 5 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if err := os.Chmod(store, 0o777); err != nil { // anybody may put another file in the place of the link's target
+		t.Fatal(err)
+	}
+	reads("to-own", false)
+	if err := os.Chmod(dir, 0o775); err != nil {
+		t.Fatal(err)
+	}
+	reads("own", false)
+	if _, err := fs.ReadDir(OurDir(dir), "."); err == nil {
+		t.Error("a directory that its group may write is read")
+	}
+	if os.Getuid() == 0 {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(dir+"/own", 4242, -1); err != nil {
+			t.Fatal(err)
+		}
+		reads("own", false)
+	}
+	if _, err := fs.ReadDir(OurDir(dir+"/none"), "."); !os.IsNotExist(err) {
+		t.Errorf("of none: %v", err)
+	}
+}
