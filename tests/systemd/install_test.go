@@ -35,7 +35,7 @@ var directories = []string{
 	"700 root:root /var/lib/pfar/users",
 	"700 root:root /var/lib/pfar/vault",
 	"755 root:root /run/pfar",
-	"700 root:root /run/pfar/egress",
+	"711 root:root /run/pfar/egress",
 	"700 root:root /run/pfar/plan",
 	"755 root:root /etc/pfar",
 	"755 root:root /etc/pfar/clients.d",
