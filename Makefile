@@ -77,7 +77,7 @@ NOT_RUN  := echo "NOT RUN as an ordinary user: tests/systemd and tests/vm, whose
 endif
 
 # make test has -short: one example of what is proof by numbers. ALL=1 has the rest, and the race detector everywhere.
-# Virtual machines, whose processors are emulated, are in make test-all alone.
+# Virtual machines, whose processors are emulated, and the soak are in make test-all alone.
 ALL      ?=
 SHORT     = $(if $(ALL),,-short)
 RACED     = $(if $(ALL),$(PACKAGES),$(RACING))
@@ -86,7 +86,7 @@ BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race,env CGO_ENABLED=0 go tes
 
 # At most twelve minutes on two processors.
 test:
-	@tests/stages.sh all $(filter-out test-vm%,$(MACHINES) $(NEWER)) test-e2e test-race test-packages test-conformance test-soak test-arm64
+	@tests/stages.sh all $(filter-out test-vm%,$(MACHINES) $(NEWER)) test-e2e test-race test-packages test-conformance test-arm64
 	@$(if $(MACHINES),,$(NOT_RUN))
 
 # Everything, once at the end of a larger change.
