@@ -29,7 +29,16 @@ func main() {
 	name := flag.String("attack", "", "try this attack in this process, print the report and exit")
 	target := flag.String("target", "", "what the attack is aimed at")
 	leak := flag.String("leak", "", "be a server that says the value of this variable wherever it can")
+	listed := flag.String("listed", "", "be a server that has this text at every place of what it lists")
+	received := flag.String("received", "", "with -listed: file to which all that arrives is appended")
 	flag.Parse()
+	if *listed != "" {
+		if err := serveListed(*listed, *received, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "hostile:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if *leak != "" {
 		leaker{os.Getenv(*leak), os.Stdout, os.Stderr}.serve(os.Stdin)
 		return

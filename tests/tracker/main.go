@@ -12,11 +12,12 @@ import (
 func main() {
 	text := flag.String("text", "", "file with what a stranger has written, or directory of such files: N.txt is that of issue N")
 	poison := flag.String("poison", "", "file with what a stranger has put into all that is listed; it may be there later")
+	scheme := flag.String("scheme", "tracker", "scheme of the URIs of its resources")
 	received := flag.String("received", "", "file to which all that arrives is appended")
 	flag.Parse()
 	log, err := os.OpenFile(*received, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err == nil {
-		s := &server{text: *text, poison: *poison, received: log, out: bufio.NewWriter(os.Stdout), answers: make(map[string]chan []byte)}
+		s := &server{text: *text, scheme: *scheme, poison: *poison, received: log, out: bufio.NewWriter(os.Stdout), answers: make(map[string]chan []byte)}
 		err = s.serve(os.Stdin)
 	}
 	if err != nil && err != io.EOF {

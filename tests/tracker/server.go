@@ -16,6 +16,7 @@ import (
 type server struct {
 	text     string // file or directory
 	poison   string // file; "": none
+	scheme   string
 	received io.Writer
 	asked    int
 
@@ -137,9 +138,9 @@ func (s *server) result(q request) (result, failure any) {
 	case "prompts/list":
 		return object{"prompts": []object{{"name": "triage", "description": s.poisoned("prompt", "sorts issues"), "arguments": []object{{"name": "note"}}}}}, nil
 	case "resources/list":
-		return object{"resources": []object{{"uri": "tracker://issue/1", "name": "issue 1", "description": s.poisoned("resource", "an issue")}}}, nil
+		return object{"resources": []object{{"uri": s.scheme + "://issue/1", "name": "issue 1", "description": s.poisoned("resource", "an issue")}}}, nil
 	case "resources/templates/list":
-		return object{"resourceTemplates": []object{{"uriTemplate": "tracker://search/{query}", "name": "search", "description": s.poisoned("template", "issues")}}}, nil
+		return object{"resourceTemplates": []object{{"uriTemplate": s.scheme + "://search/{query}", "name": "search", "description": s.poisoned("template", "issues")}}}, nil
 	case "resources/read":
 		return object{"contents": []object{{"uri": q.Params.URI, "mimeType": "text/plain", "text": s.written("")}}}, nil
 	case "prompts/get":
