@@ -127,7 +127,7 @@ func reference(at situation, profile string) int {
 		case carried == 2:
 			add(askOnce)
 		case at[integrity] == 0:
-			add([]int{allow, inspect, ask}[at[effect]])
+			add([]int{inspect, inspect, ask}[at[effect]])
 		default:
 			add([]int{inspect, inspect, ask}[at[effect]])
 		}

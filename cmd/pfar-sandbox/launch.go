@@ -402,8 +402,14 @@ func (l *launcher) served(r *handover.Ready) {
 	if r.Held > 0 {
 		status += fmt.Sprintf(", %d held back until you accept them (pfar pins)", r.Held)
 	}
+	if r.Unreviewed > 0 {
+		status += fmt.Sprintf(", %d unreviewed (pfar pins)", r.Unreviewed)
+	}
 	if r.Dropped > 0 {
 		status += fmt.Sprintf(", %d that cannot be served (see its log)", r.Dropped)
+	}
+	if r.Apart > 0 {
+		status += fmt.Sprintf(", %d resources not on /mcp (see its log)", r.Apart)
 	}
 	if r.Server != "" {
 		status += ", " + r.Server

@@ -20,17 +20,21 @@ them. All that you have accepted works on.
 DRIFT is what else is not as it was, the server's version or its program. It holds nothing back.
 
 What a server offers the first time is accepted, unless its declaration says pins = "hold" or inspectors
-find it suspicious. Nobody has looked at it then, and nothing that it claims counts until you accept it.`
+find it suspicious. UNREVIEWED counts what neither you nor pfar's makers have read of it, resources too. It
+is shown to clients as a stranger's text: a session that lists it is raw from then on, so that its calls ask
+you more often, unless the declaration says that strangers write nothing there (trust public_source = false).
+Nothing that it claims counts, and instructions are left out. Once you have accepted it, none of this holds.`
 
-const pinsAcceptHelp = `Show what is held of a server, all of it or what is named, and accept exactly that.
+const pinsAcceptHelp = `Show what is held of a server and what nobody has reviewed, all of it or what is named, and accept exactly
+that.
 
 A name is search for a tool, prompt:greet for a prompt, or instructions; with the digest that "pfar pins show"
 prints, search@3f2a9c0d1e5b7788, it is that definition and no other. If the server changes one of them
 meanwhile, nothing is accepted. Without a terminal --yes is needed. With nothing held, the server's version
 and program are accepted as they are now.
 
-What is named and was accepted at its first use is shown as well, and then accepted by you. From then on
-pfar relies on what it claims: that it only reads, and, if its outputSchema has no room for text, that its
+What was accepted at its first use is then accepted by you, and a session may list it without becoming raw.
+From then on pfar relies on what it claims: that it only reads, and, if its outputSchema has no room for text, that its
 results are typed values alone, which need no fence. "pfar pins show" says what its results are.`
 
 const pinsForgetHelp = `Forget all that was accepted of a server. What it offers next is then its first use, and accepted as a whole
@@ -47,7 +51,7 @@ func (c *cli) pinsCommand() *cobra.Command {
 	})
 	var yes bool
 	accept := c.outputFlag(&cobra.Command{
-		Use: "accept SERVER [TOOL...]", Short: "Accept what is held of a server, or was accepted at its first use", Long: pinsAcceptHelp,
+		Use: "accept SERVER [TOOL...]", Short: "Accept what is held of a server, or nobody has reviewed", Long: pinsAcceptHelp,
 		Example: example("pfar pins accept notion", "pfar pins accept notion search prompt:summary", "pfar pins accept notion search@3f2a9c0d1e5b7788 --yes", "pfar pins accept notion --yes --json"),
 		Args:    serverAndMore, ValidArgsFunction: c.completeHeld,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -115,8 +119,8 @@ func (c *cli) pinsList(ctx context.Context) error {
 		fmt.Fprintln(c.stderr, "no server has been up")
 		return nil
 	}
-	rows := [][]cell{heading("SERVER", "ACCEPTED", "HELD", "WAITING", "DRIFT")}
-	example := ""
+	rows := [][]cell{heading("SERVER", "ACCEPTED", "UNREVIEWED", "HELD", "WAITING", "DRIFT")}
+	example, unreviewed := "", ""
 	for _, p := range all {
 		waiting, colour := p.waiting()
 		held := strconv.Itoa(len(p.Held) + p.Left)
@@ -126,11 +130,17 @@ func (c *cli) pinsList(ctx context.Context) error {
 		if held != "0" && example == "" {
 			example = p.Server
 		}
-		rows = append(rows, []cell{{p.Server, ""}, {strconv.Itoa(p.Accepted), ""}, {held, colour}, {waiting, colour}, {p.drift(), ""}})
+		if p.Unreviewed > 0 && unreviewed == "" {
+			unreviewed = p.Server
+		}
+		rows = append(rows, []cell{{p.Server, ""}, {strconv.Itoa(p.Accepted), ""}, {strconv.Itoa(p.Unreviewed), ""}, {held, colour}, {waiting, colour}, {p.drift(), ""}})
 	}
 	c.table(c.stdout, rows)
 	if example != "" {
 		c.hintAt("pfar pins show " + example)
+	}
+	if unreviewed != "" {
+		c.hintAt("a session that lists what nobody has reviewed becomes raw: read it, pfar pins accept " + unreviewed)
 	}
 	return nil
 }
@@ -199,7 +209,7 @@ func (c *cli) pinsShow(ctx context.Context, server string, names []string) error
 		c.printDescriptors(p.Descriptors)
 	}
 	switch {
-	case slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Digest != "" }):
+	case slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Digest != "" }), len(names) == 0 && p.Unreviewed > 0:
 		c.hintAt("pfar pins accept " + p.Server)
 	case len(names) > 0 && slices.ContainsFunc(p.Descriptors, p.unconfirmed):
 		c.hintAt("pfar pins accept " + p.Server + " " + names[0] + " has what it claims count")
@@ -213,7 +223,8 @@ func (c *cli) hintAt(next string) {
 }
 
 func (c *cli) printCounts(p pinned) {
-	fmt.Fprintf(c.stdout, "%s: %d accepted, %d held, %d no longer offered\n", escape(p.Server, oneLine), p.Accepted, len(p.Held)+p.Left, p.Gone)
+	fmt.Fprintf(c.stdout, "%s: %d accepted, %d unreviewed, %d held, %d no longer offered\n",
+		escape(p.Server, oneLine), p.Accepted, p.Unreviewed, len(p.Held)+p.Left, p.Gone)
 	if len(p.Drift) > 0 {
 		fmt.Fprintf(c.stdout, "drift: %s\n", escape(strings.Join(p.Drift, ", "), oneLine))
 	}
@@ -337,8 +348,8 @@ func (p pinned) question(n int) string {
 	return fmt.Sprintf("Accept %d of %q?", n, p.Server)
 }
 
-// acceptable names what is held by the digests of what is shown, and, if it was named, what was accepted at its first use. What was
-// named and cannot be accepted is an error.
+// acceptable names what is held by the digests of what is shown, and what nobody has reviewed; if there are names, also what pfar's
+// makers alone have. What was named and cannot be accepted is an error.
 func (p pinned) acceptable(names []string) (chosen []string, confirmed []acceptedPin, err error) {
 	chosen = []string{} // null is no list
 	for _, h := range p.Held {
@@ -349,6 +360,11 @@ func (p pinned) acceptable(names []string) (chosen []string, confirmed []accepte
 			return nil, nil, fail(exitFailed, "%q of %q cannot be shown among so many, so it is not accepted: name fewer", h.Title, p.Server)
 		case len(names) > 0:
 			return nil, nil, fail(exitFailed, "%q of %q cannot be accepted: %s", h.Title, p.Server, h.Problem)
+		}
+	}
+	for _, d := range p.Descriptors {
+		if len(names) == 0 && p.unreviewed(d) {
+			chosen, confirmed = append(chosen, d.Title+"@"+d.Digest), append(confirmed, d)
 		}
 	}
 	for _, name := range names {
@@ -364,7 +380,7 @@ func (p pinned) acceptable(names []string) (chosen []string, confirmed []accepte
 			has = d.Digest
 			chosen, confirmed = append(chosen, d.Title+"@"+d.Digest), append(confirmed, d)
 		default:
-			return nil, nil, fail(exitNoSuch, "%q of %q is neither held nor accepted at its first use alone", title, p.Server).withHint("pfar pins show %s", p.Server)
+			return nil, nil, fail(exitNoSuch, "%q of %q is not held, and you have accepted it already", title, p.Server).withHint("pfar pins show %s", p.Server)
 		}
 		if !strings.HasPrefix(has, digest) {
 			return nil, nil, fail(exitFailed, "%q of %q is not %s any more", title, p.Server, digest).withHint("%s", pinsShowLine(p.Server, title))
@@ -384,7 +400,7 @@ func (c *cli) printAccepted(server string, accepted []string) error {
 		return c.printJSON(map[string]any{"server": server, "accepted": accepted})
 	}
 	if len(accepted) == 0 {
-		fmt.Fprintf(c.stderr, "nothing more of %q is held that can be accepted\n", server)
+		fmt.Fprintf(c.stderr, "nothing of %q is left to be accepted\n", server)
 		return nil
 	}
 	fmt.Fprintf(c.stdout, "accepted: %s\n", escape(strings.Join(accepted, ", "), oneLine))

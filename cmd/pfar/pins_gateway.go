@@ -18,6 +18,7 @@ type pinned struct {
 	Server      string        `json:"server"`
 	Error       string        `json:"error"`
 	Accepted    int           `json:"accepted"`
+	Unreviewed  int           `json:"unreviewed"`
 	Gone        int           `json:"gone"`
 	Held        []heldPin     `json:"held"`
 	Left        int           `json:"left"`
@@ -57,9 +58,12 @@ type acceptedPin struct {
 // is reports whether a title means it.
 func (d acceptedPin) is(title string) bool { return d.Title == title || d.Kind+":"+d.Name == title }
 
-// unconfirmed reports whether what is offered was accepted because it was the first of its name, and no person has accepted it.
+// unreviewed reports whether clients are shown it only because it was the first of its name.
+func (p pinned) unreviewed(d acceptedPin) bool { return d.By == "first use" && p.unconfirmed(d) }
+
+// unconfirmed reports whether clients are shown it, and no person has accepted it.
 func (p pinned) unconfirmed(d acceptedPin) bool {
-	return d.By == "first use" && !d.Gone && !slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Title == d.Title })
+	return d.By != "owner" && !d.Gone && !slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Title == d.Title })
 }
 
 func (p *pinned) UnmarshalJSON(b []byte) error {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/corpus/shape"
 )
 
@@ -52,6 +53,10 @@ func TestGeneratedCorpus(t *testing.T) {
 	for _, v := range servers {
 		v.hold()
 		held += len(v.held)
+		tools := fmt.Sprintf("%d tools, ", len(v.lists["tools"]))
+		p.await("what was accepted being served", soon, func(r control.Report) bool {
+			return strings.HasPrefix(server(r, v.original.name).Detail, tools)
+		})
 	}
 	var count atomic.Int64
 	var under sync.WaitGroup
@@ -112,6 +117,11 @@ func startCorpus(t *testing.T, seed uint64) ([]*corpusServer, *pfar) {
 	}
 	p := start(t, declarations)
 	p.awaitRunning("both", "legacy", "modern")
+	for _, v := range servers { // characters that nobody sees are in most of their definitions
+		if out, errs, code := p.command("pins", "accept", v.original.name, "--yes"); code != 0 {
+			t.Fatalf("pfar pins accept: %d: %.2000s%.2000s", code, out, errs)
+		}
+	}
 	return servers, p
 }
 

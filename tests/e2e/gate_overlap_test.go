@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/pfar/pfar/policies/reviewed/listing"
 )
 
 // The servers of heists that need more than a tracker and files: two have the owner's private data, and say it before they
@@ -16,6 +18,7 @@ import (
 const (
 	vaultServer, memoServer     = "vault", "memo" // of sensitive data, of internal data
 	rogueServer, turncoatServer = "rogue", "turncoat"
+	listerServer                = "lister" // of tests/hostile: a text at each place of its lists, and a tool that reads
 )
 
 // declareHeistServers declares them, and returns their names.
@@ -29,7 +32,7 @@ func (s *stage) declareHeistServers() []string {
 	check(os.WriteFile(poison, []byte(plan), 0o644))
 	s.turn = filepath.Join(directory(s.t, ""), "poison") // is not there yet
 	tracker := func(name, label string, args []string, readable string, public, secret bool) {
-		s.write(name+".hcl", declare(program(s.t, "tracker"), append(args, "-received", filepath.Join(s.log, "of-"+name)), fmt.Sprintf(`
+		s.write(name+".hcl", declare(program(s.t, "tracker"), append(args, "-scheme", name, "-received", filepath.Join(s.log, "of-"+name)), fmt.Sprintf(`
 pins  = "trust-first"
 label = %q
 sandbox {
@@ -47,7 +50,17 @@ trust {
 	tracker(memoServer, "internal", []string{"-text", s.private}, s.private, false, false)
 	tracker(rogueServer, "public", []string{"-text", poison, "-poison", poison}, filepath.Dir(poison), true, false)
 	tracker(turncoatServer, "public", []string{"-text", poison, "-poison", s.turn}, filepath.Dir(s.turn), true, false)
-	return []string{vaultServer, memoServer, rogueServer, turncoatServer}
+	s.write(listerServer+".hcl", declare(program(s.t, "hostile"), []string{"-listed", plan, "-received", filepath.Join(s.log, listerServer)}, fmt.Sprintf(`
+label = "public"
+sandbox { writable = [%s] }
+trust {
+  public_source    = true
+  secret_data      = false
+  public_sink      = true
+  dangerous_writes = false
+}
+tool "look" { semantics = "read" }`, quote(s.log))))
+	return []string{vaultServer, memoServer, rogueServer, turncoatServer, listerServer}
 }
 
 // reading calls a tool of which all that is private or a stranger's is said before the result comes, which takes a while.
@@ -209,11 +222,53 @@ func poisoned() (all []heist) {
 			}})
 		}
 	}
+	all = append(all, listed()...)
 	return append(all,
-		heist{name: "in instructions", carries: plan + " [in instructions]", arrive: func(_ *stage, a *agent) { a.connect() }},
-		heist{name: "in instructions, protocol of 2026", modern: true, carries: plan + " [in instructions]", arrive: func(_ *stage, a *agent) { a.ask("server/discover", nil) }},
+		heist{name: "in instructions", carries: plan + " [in instructions]", held: true, arrive: func(s *stage, a *agent) { s.instruct(a, a.connect) }},
+		heist{name: "in instructions, protocol of 2026", modern: true, carries: plan + " [in instructions]", held: true, arrive: func(s *stage, a *agent) {
+			s.instruct(a, func() { a.ask("server/discover", nil) })
+		}},
 		heist{name: "in a description that has changed", carries: turned, held: true, arrive: func(s *stage, a *agent) { s.turnCoat(a) }},
 	)
+}
+
+// listed are heists of which the text stands at one of the places where the hostile server puts it. The data leaves by a tool that
+// only reads, if nobody has said that it is more than internal, and else by mail.
+func listed() (all []heist) {
+	for i, place := range listing.Places() {
+		if place.Never || place.Method == "tools/call" || strings.Contains(place.Name, "pattern") { // what there is left of a pattern is escaped
+			continue
+		}
+		th := heist{name: "listed at " + place.Name, modern: i%4 > 1, carries: listing.Text(plan, place.Name)}
+		if place.Word {
+			th.carries = listing.Word(place.Name)
+		}
+		th.arrive = func(_ *stage, a *agent) {
+			defer func(whole string) { a.url = whole; a.connect() }(a.url)
+			a.url += "/" + listerServer
+			a.connect()
+			params := map[string]any{}
+			_ = json.Unmarshal([]byte("{"+place.Params+"}"), &params) // they are of a program
+			a.ask(place.Method, params)
+		}
+		if i%2 == 0 {
+			th.internal = true
+			th.read = func(_ *stage, a *agent) { reading(a, memoServer, 0, "text", a.notes) }
+			th.leave = func(_ *stage, a *agent, data string) { a.call(listerServer+"__look", map[string]any{"query": data}) }
+		}
+		all = append(all, th)
+	}
+	return all
+}
+
+// instruct has an agent look for instructions. Where the gate only records, the owner accepts them before.
+func (s *stage) instruct(a *agent, look func()) {
+	if s.profile != "operator" {
+		look()
+		return
+	}
+	s.command("pins", "accept", rogueServer, "instructions", "--yes") // they may be accepted already
+	until(a.t, "the instructions are there", func() bool { look(); return strings.Contains(a.said(), "[in instructions]") })
 }
 
 // turned is what becomes of a description that was harmless when it was accepted.

@@ -60,7 +60,7 @@ func prepareStage(t *testing.T, profile string) *stage {
 		}
 	}
 	stranger := func(name string) string {
-		return declare(program(t, "tracker"), []string{"-text", text, "-received", filepath.Join(s.log, name)}, fmt.Sprintf(`
+		return declare(program(t, "tracker"), []string{"-text", text, "-scheme", name, "-received", filepath.Join(s.log, name)}, fmt.Sprintf(`
 pins = "trust-first"
 client_capabilities = ["elicitation", "sampling", "roots"]
 label = "public"
@@ -155,7 +155,7 @@ func (s *stage) readFile(a *agent) {
 // received is all that the stranger's servers have got.
 func (s *stage) received() string {
 	var all strings.Builder
-	for _, name := range []string{"tracker", "mail", "notion", "meter"} {
+	for _, name := range []string{"tracker", "mail", "notion", "meter", listerServer} {
 		b, err := os.ReadFile(filepath.Join(s.log, name))
 		if err != nil && !os.IsNotExist(err) {
 			s.t.Fatal(err)

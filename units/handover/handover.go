@@ -72,14 +72,18 @@ type Message struct {
 
 // Ready is what the gateway found behind a server's stdio.
 type Ready struct {
-	Tools     int      `json:"tools"`
-	Prompts   int      `json:"prompts"`
-	Resources int      `json:"resources"`
-	Protocol  string   `json:"protocol"`          // revision agreed on, "2025-11-25"
-	Server    string   `json:"server"`            // the server's own name and version, as it says them
-	Held      int      `json:"held,omitempty"`    // definitions that are not served until the owner accepts them
-	Dropped   int      `json:"dropped,omitempty"` // definitions that cannot be served
-	Why       []string `json:"why,omitempty"`     // that the first of them cannot, a line each
+	Tools     int    `json:"tools"`
+	Prompts   int    `json:"prompts"`
+	Resources int    `json:"resources"`
+	Protocol  string `json:"protocol"`       // revision agreed on, "2025-11-25"
+	Server    string `json:"server"`         // the server's own name and version, as it says them
+	Held      int    `json:"held,omitempty"` // definitions that are not served until the owner accepts them
+
+	Unreviewed int `json:"unreviewed,omitempty"` // of what clients are shown, what neither a person nor pfar's makers have reviewed
+	Apart      int `json:"apart,omitempty"`      // resources and templates that only the server's own endpoint has
+
+	Dropped int      `json:"dropped,omitempty"` // definitions that cannot be served
+	Why     []string `json:"why,omitempty"`     // of the first of them, and of those apart, a line each
 }
 
 // Conn is one launcher's connection, at either end.

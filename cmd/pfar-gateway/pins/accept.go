@@ -46,33 +46,32 @@ func (s *Store) accept(by By, server string, choose func(*file) ([]int, error)) 
 	if k == nil {
 		return nil, fmt.Errorf("server %q is %w: it has never been up", server, ErrUnknown)
 	}
-	done, err := s.acceptKnown(by, k, server, choose)
-	if err != nil {
+	done, changed, err := s.acceptKnown(by, k, server, choose)
+	if err != nil || !changed {
 		return nil, err
 	}
 	if len(done) > 0 {
 		s.log.Info("definitions accepted", "server", server, "count", len(done), "definitions", titles(done[:min(len(done), maxNamed)]))
-		s.tell(server)
 	}
+	s.tell(server)
 	return done, nil
 }
 
-func (s *Store) acceptKnown(by By, k *known, server string, choose func(*file) ([]int, error)) ([]Verdict, error) {
+func (s *Store) acceptKnown(by By, k *known, server string, choose func(*file) ([]int, error)) (done []Verdict, changed bool, _ error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case k.broken != nil:
-		return nil, fmt.Errorf("of server %q nothing is accepted: %w; %w", server, k.broken, ErrRefused)
+		return nil, false, fmt.Errorf("of server %q nothing is accepted: %w; %w", server, k.broken, ErrRefused)
 	case k.file == nil:
-		return nil, fmt.Errorf("server %q is %w: nothing of it has been kept", server, ErrUnknown)
+		return nil, false, fmt.Errorf("server %q is %w: nothing of it has been kept", server, ErrUnknown)
 	}
 	next := *k.file
 	next.Pins = slices.Clone(k.file.Pins)
 	chosen, err := choose(&next)
 	if err != nil {
-		return nil, fmt.Errorf("server %q: %w", server, err)
+		return nil, false, fmt.Errorf("server %q: %w", server, err)
 	}
-	var done []Verdict
 	var records []audit.Record
 	for _, i := range chosen {
 		p := &next.Pins[i]
@@ -83,24 +82,24 @@ func (s *Store) acceptKnown(by By, k *known, server string, choose func(*file) (
 			version = next.Program
 		}
 		p.accept(sum, raw, version, byOwner, s.now().UTC().Truncate(time.Second))
-		done = append(done, Verdict{p.Kind, p.Name, Accepted, p.Digest, true})
+		done = append(done, Verdict{p.Kind, p.Name, Accepted, p.Digest, true, true, p.Raw})
 	}
 	if !slices.ContainsFunc(next.Pins, func(p pinned) bool { return p.held() }) {
-		next.Accepted, next.Started = next.Version, next.Program
+		next.Accepted, next.Started, next.AcceptedBy = next.Version, next.Program, byOwner
 	}
-	if len(done) == 0 && next.Accepted == k.file.Accepted && next.Started == k.file.Started {
-		return nil, nil
+	if len(done) == 0 && next.Accepted == k.file.Accepted && next.Started == k.file.Started && next.AcceptedBy == k.file.AcceptedBy {
+		return nil, false, nil
 	}
 	if len(records) == 0 {
 		records = append(records, audit.Record{Server: server, Method: "settle", Old: k.file.Accepted + " " + k.file.Started, New: next.Accepted + " " + next.Started})
 	}
 	if err := s.recorded(by, records...); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := s.write(k, server, &next); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return done, nil
+	return done, true, nil
 }
 
 // acceptable returns the places of the pins of which something can be accepted.

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 )
 
 // visible quotes text so that every character of it is seen for what it is: control characters, those that have no
@@ -95,6 +97,9 @@ func show(raw []byte) (string, int) {
 	b, err := canonical(raw)
 	if err != nil {
 		return "(it cannot be read)\n", 0
+	}
+	if whole, err := jsonrpc.Canonical(nil, raw); err == nil { // with what no digest covers: it is served once it is accepted
+		b = whole
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()

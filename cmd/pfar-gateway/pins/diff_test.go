@@ -15,8 +15,12 @@ func TestDiff(t *testing.T) {
 	got, cut := compare("search", json.RawMessage(before), json.RawMessage(after))
 	want := `--- accepted
 +++ offered: "search"
-@@ -1,6 +1,7 @@
+@@ -1,9 +1,10 @@
  {
+   "_meta": {
+-    "run": 1
++    "run": 2
+   },
    "description": "Searches pages.\n"
 -    "Needs a query.",
 +    "Needs a query.\n"
@@ -24,7 +28,7 @@ func TestDiff(t *testing.T) {
    "inputSchema": {
      "properties": {
        "query": {
-@@ -8,7 +9,8 @@
+@@ -11,7 +12,8 @@
        }
      },
      "required": [

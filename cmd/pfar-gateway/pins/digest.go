@@ -28,14 +28,23 @@ func canonical(raw []byte) ([]byte, error) {
 	case !json.Valid(raw):
 		return nil, errors.New("it is not JSON")
 	}
-	if raw = bytes.TrimLeft(raw, " \t\r\n"); raw[0] == '{' {
-		members, err := jsonrpc.Object(raw, nil)
-		if err != nil {
-			return nil, err
-		}
-		raw = members.Merge(make([]byte, 0, len(raw)), func(name []byte) bool { return !slices.Contains(passing, string(name)) }, nil)
+	raw, err := covered(raw)
+	if err != nil {
+		return nil, err
 	}
 	return jsonrpc.Canonical(make([]byte, 0, len(raw)), raw)
+}
+
+// covered is the definition without what is passing, which is not shipped either.
+func covered(raw []byte) ([]byte, error) {
+	if raw = bytes.TrimLeft(raw, " \t\r\n"); raw[0] != '{' {
+		return bytes.Clone(raw), nil
+	}
+	members, err := jsonrpc.Object(raw, nil)
+	if err != nil {
+		return nil, err
+	}
+	return members.Merge(make([]byte, 0, len(raw)), func(name []byte) bool { return !slices.Contains(passing, string(name)) }, nil), nil
 }
 
 // digest is the SHA-256 of a definition in its canonical form, in hexadecimal.

@@ -9,9 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/policies/inspect"
 )
 
 // pinned is what a file holds of one definition: the descriptor that was accepted, and what the server offers instead.
@@ -43,10 +46,16 @@ func (d *Definition) key() key { return key{d.Kind, d.Name} }
 // held reports whether what the server offers waits for the owner.
 func (p *pinned) held() bool { return p.HeldDigest != "" || p.Problem != "" }
 
-// confirmable reports whether what the server offers was accepted as the first of its name, so that a person has still to do it.
+// confirmable reports whether what the server offers has been accepted, but not by a person.
 func (p *pinned) confirmable() bool {
-	return p.Digest != "" && p.By == firstUse && !p.held() && p.Gone.IsZero()
+	return p.Digest != "" && p.By != byOwner && !p.held() && p.Gone.IsZero()
 }
+
+// reviewed reports whether a person, or a digest that pfar ships, has accepted what is accepted.
+func (p *pinned) reviewed() bool { return p.Digest != "" && (p.By == byOwner || p.By == byMakers) }
+
+// unreviewed reports whether clients are shown what nobody has reviewed.
+func (p *pinned) unreviewed() bool { return p.Kind != Program && p.confirmable() && !p.reviewed() }
 
 // state is the verdict on what the server offers, if it is held.
 func (p *pinned) state() State {
@@ -58,17 +67,44 @@ func (p *pinned) state() State {
 
 // file is what is known of one server.
 type file struct {
-	Format   int      `json:"format"`
-	Server   string   `json:"server"`
-	Version  string   `json:"version"`  // the server's own, last seen
-	Program  string   `json:"program"`  // SHA-256 of its command and arguments, last seen
-	Accepted string   `json:"accepted"` // version when all that was offered had last been accepted
-	Started  string   `json:"started"`  // program likewise
-	Pins     []pinned `json:"pins"`
-	Left     int      `json:"left,omitempty"` // definitions that are held, and have no place here
+	Format   int    `json:"format"`
+	Server   string `json:"server"`
+	Version  string `json:"version"`  // the server's own, last seen
+	Program  string `json:"program"`  // SHA-256 of its command and arguments, last seen
+	Accepted string `json:"accepted"` // version when all that was offered had last been accepted
+	Started  string `json:"started"`  // program likewise
+
+	AcceptedBy string   `json:"accepted_by,omitempty"` // of Accepted; "": nobody, it was the first
+	Pins       []pinned `json:"pins"`
+	Left       int      `json:"left,omitempty"` // definitions that are held, and have no place here
 }
 
 const format = 1
+
+// tools are the tools that the server of a name offers, as clients may call them. f may be nil.
+func (f *file) tools(server string) (list []string) {
+	if f == nil {
+		return nil
+	}
+	for _, p := range f.Pins {
+		if p.Kind == Tool && p.Gone.IsZero() {
+			list = append(list, server+"."+p.Name, server+"__"+p.Name)
+		}
+	}
+	return list
+}
+
+// speaksOf reports whether something that was accepted at its first use speaks of one of these tools. f may be nil.
+func (f *file) speaksOf(tools []string) bool {
+	return f != nil && slices.ContainsFunc(f.Pins, func(p pinned) bool {
+		return p.unreviewed() && !p.Kind.data() && inspect.Suspicion(p.Raw, tools) != ""
+	})
+}
+
+// versionReviewed reports whether a person, or what pfar ships, has accepted the name and version that the server says.
+func (f *file) versionReviewed(shipped Shipped) bool {
+	return f.Version == f.Accepted && f.AcceptedBy == byOwner || shipped != nil && shipped.Version(f.Version)
+}
 
 // private makes sure that nobody else can put files into dir.
 func private(dir string) error {

@@ -26,7 +26,13 @@ const (
 	Prompt       Kind = "prompt"
 	Instructions Kind = "instructions"
 	Program      Kind = "program" // no model reads it: a fingerprint of the server's program, whose other definitions go with it
+	Resource     Kind = "resource"
+	Template     Kind = "template"
 )
+
+// data reports whether definitions of this kind come and go with the server's data. They are never held: there are many, and
+// nobody could accept them one by one. What is remembered is who has accepted the ones that are there.
+func (k Kind) data() bool { return k == Resource || k == Template }
 
 // Definition is one thing that a server says and a model reads.
 type Definition struct {
@@ -42,8 +48,15 @@ type Offer struct {
 	Program     string // SHA-256 of its command and arguments, in hexadecimal
 	TrustFirst  bool   // what is offered the first time is accepted, if inspectors find nothing suspicious in it
 	Definitions []Definition
+	Shipped     Shipped // definitions of this server's package that pfar's makers have reviewed; nil: none
 
 	others []string // tools of other servers: what speaks of one of them is suspicious
+}
+
+// Shipped is what pfar's makers have reviewed of one package.
+type Shipped interface {
+	Version(title string) bool // reports whether title is the name and version that the reviewed package says of itself
+	Has(kind, digest string) bool
 }
 
 // State says whether a definition may be served. The zero value may not.
@@ -72,13 +85,19 @@ type Verdict struct {
 	Name   string
 	State  State
 	Digest string // SHA-256 in hexadecimal; "": the definition is none that can be accepted
-	Person bool   // of Accepted: a person has, who may have looked at it; false: it was the first of its name
+	Person bool   // of Accepted: a person has, who may have looked at it
+
+	// Reviewed: a person has accepted it, or it is one that pfar ships the digest of. Accepted without that, it was only the
+	// first of its name, and its words are still a stranger's.
+	Reviewed bool
+	Raw      []byte // of Reviewed: the definition as it was then, with the members that no digest covers
 }
 
 // Review is what becomes of an offer: a verdict for each definition, in the same order.
 type Review struct {
 	Verdicts []Verdict
 	Program  State    // unless it is Accepted, nothing of the server may be served, whatever the verdicts are
+	Version  bool     // the name and version that the server says have been reviewed, as a definition is
 	Drift    []string // what is not as it was at the last acceptance, in words; it holds nothing back
 	Broken   error    // the pins of the server cannot be read, and everything is held; or not be written
 }
@@ -205,22 +224,43 @@ func (s *Store) Review(o Offer) Review {
 		r.Broken = fmt.Errorf("%.60q is no server's name", o.Server)
 		return r
 	}
+	var grown []string
+	if r, grown = s.review(o, r); len(grown) > 0 {
+		s.judgeAgain(o.Server, grown)
+	}
+	return r
+}
+
+// review is Review, and returns which tools the server did not offer before, as clients may call them.
+func (s *Store) review(o Offer, r Review) (_ Review, grown []string) {
 	others := s.toolsBut(o.Server)
 	k := s.known(o.Server, true)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.broken != nil {
 		r.Broken = k.broken
-		return r
+		return r, nil
 	}
 	o.Version, o.Program, o.others = word(o.Version), word(o.Program), others
+	before := k.file.tools(o.Server)
 	v := k.file.review(o, s.now().UTC().Truncate(time.Second), s.room)
 	r.Broken = s.keep(k, o.Server, v.file, v.changed)
 	if r.Broken != nil && k.file == nil {
-		return r // what this review alone would accept is not on the disk: it would be held after a restart, so it is held now
+		return r, nil // what this review alone would accept is not on the disk: it would be held after a restart, so it is held now
 	}
-	r.Verdicts, r.Program, r.Drift = v.verdicts, v.file.program(), v.file.drift()
-	return r
+	r.Verdicts, r.Drift, r.Version = v.verdicts, v.file.drift(), v.file.versionReviewed(o.Shipped)
+	r.Program = v.file.program()
+	return r, slices.DeleteFunc(v.file.tools(o.Server), func(name string) bool { return slices.Contains(before, name) })
+}
+
+// judgeAgain has what was accepted of other servers at its first use judged again that speaks of these tools: it may have
+// come before them.
+func (s *Store) judgeAgain(server string, tools []string) {
+	for _, name := range s.names() {
+		if f, _, ok := s.snapshot(name); ok && name != server && f.speaksOf(tools) {
+			s.tell(name)
+		}
+	}
 }
 
 // keep makes next what is known of a server after a review, and writes it if it is to be written now. k.mu is held.
@@ -252,36 +292,26 @@ func (s *Store) write(k *known, server string, next *file) error {
 }
 
 // Instructions returns what a server last said about itself that has been accepted, as a JSON string, while it says
-// something else; nil: nothing.
-func (s *Store) Instructions(server string) []byte {
-	k := s.known(server, false)
-	if k == nil {
-		return nil
+// something else, and whether that has been reviewed; nil: nothing.
+func (s *Store) Instructions(server string) (raw []byte, reviewed bool) {
+	f, _, _ := s.snapshot(server)
+	if f == nil {
+		return nil, false
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.file == nil {
-		return nil
-	}
-	for _, p := range k.file.Pins {
+	for _, p := range f.Pins {
 		if p.Kind == Instructions && p.Digest != "" && p.Gone.IsZero() {
-			return slices.Clone(p.Raw)
+			return slices.Clone(p.Raw), p.reviewed()
 		}
 	}
-	return nil
+	return nil, false
 }
 
-// toolsBut returns the tools of all servers but one that are served, as clients may call them.
+// toolsBut returns the tools that all servers but one offer, as clients may call them, those that are held as well: or two
+// servers that speak of each other would be judged by who came first.
 func (s *Store) toolsBut(server string) (list []string) {
 	for _, name := range s.names() {
-		f, _, ok := s.snapshot(name)
-		if name == server || !ok || f == nil {
-			continue
-		}
-		for _, p := range f.Pins {
-			if p.Kind == Tool && p.Digest != "" && p.Gone.IsZero() {
-				list = append(list, name+"."+p.Name, name+"__"+p.Name)
-			}
+		if f, _, ok := s.snapshot(name); ok && name != server {
+			list = append(list, f.tools(name)...)
 		}
 	}
 	return list

@@ -1,11 +1,13 @@
 package pins
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/policies/inspect"
 )
 
@@ -51,14 +53,17 @@ func (f *file) review(o Offer, now time.Time, left room) reviewed {
 	if first {
 		f = &file{Accepted: o.Version, Started: o.Program}
 	}
-	next := &file{Format: format, Server: o.Server, Version: o.Version, Program: o.Program, Accepted: f.Accepted, Started: f.Started}
+	next := &file{
+		Format: format, Server: o.Server, Version: o.Version, Program: o.Program,
+		Accepted: f.Accepted, AcceptedBy: f.AcceptedBy, Started: f.Started,
+	}
 	v := reviewed{file: next, verdicts: make([]Verdict, len(o.Definitions)), changed: first || f.Version != o.Version || f.Program != o.Program}
 	have := make(map[key]pinned, len(f.Pins))
 	for _, p := range f.Pins {
 		have[p.key()] = p
 	}
 	for _, d := range o.Definitions { // what has been accepted and is offered has its place before all else
-		if p, ok := have[d.key()]; ok && p.Digest != "" {
+		if p, ok := have[d.key()]; ok && p.Digest != "" && !d.Kind.data() {
 			left.take(1, p.overhead()+len(p.Raw))
 		}
 	}
@@ -73,13 +78,21 @@ func (f *file) review(o Offer, now time.Time, left room) reviewed {
 		if !ok {
 			p = pinned{Kind: d.Kind, Name: d.Name, Seen: now}
 		}
-		if p.Digest == "" && !left.take(1, p.overhead()) {
+		switch {
+		case d.Kind.data():
+			if !left.take(1, p.overhead()+len(d.Raw)) { // it is served, and nobody can review it
+				continue
+			}
+		case p.Digest == "" && !left.take(1, p.overhead()):
 			next.Left++
 			continue
 		}
 		was := p
 		v.verdicts[i].State, v.verdicts[i].Digest = p.judge(d, &o, first, now, &left)
-		v.verdicts[i].Person = v.verdicts[i].State == Accepted && p.By != firstUse
+		v.verdicts[i].Person = v.verdicts[i].State == Accepted && p.By == byOwner
+		if v.verdicts[i].State == Accepted && p.reviewed() {
+			v.verdicts[i].Reviewed, v.verdicts[i].Raw = true, p.Raw
+		}
 		v.changed = v.changed || !ok || was.differs(&p)
 		next.Pins = append(next.Pins, p)
 	}
@@ -110,7 +123,7 @@ func (f *file) remember(have map[key]pinned, offered map[key]bool, now time.Time
 		was := p
 		p.Gone = p.away(now)
 		p.Held, p.HeldDigest, p.Problem = nil, "", ""
-		if p.Digest == "" || !left.take(1, p.overhead()+len(p.Raw)) {
+		if p.Digest == "" || p.Kind.data() && !p.reviewed() || !left.take(1, p.overhead()+len(p.Raw)) {
 			changed = true
 			continue
 		}
@@ -129,7 +142,7 @@ func (p *pinned) away(now time.Time) time.Time {
 }
 
 func (p *pinned) differs(q *pinned) bool {
-	return p.Digest != q.Digest || p.HeldDigest != q.HeldDigest || p.Problem != q.Problem || !p.Gone.Equal(q.Gone)
+	return p.Digest != q.Digest || p.By != q.By || p.HeldDigest != q.HeldDigest || p.Problem != q.Problem || !p.Gone.Equal(q.Gone)
 }
 
 const noRoom = "it is too large: the definitions of this server fill all that is kept of one"
@@ -138,17 +151,32 @@ const noRoom = "it is too large: the definitions of this server fill all that is
 func (p *pinned) judge(d Definition, o *Offer, first bool, now time.Time, left *room) (State, string) {
 	p.Gone, p.Held, p.HeldDigest, p.Problem = time.Time{}, nil, "", ""
 	sum, err := digest(d.Raw)
+	shipped := err == nil && o.TrustFirst && o.Shipped != nil && o.Shipped.Has(string(d.Kind), sum)
 	switch {
+	case d.Kind.data():
+		return p.see(d, sum, shipped, now)
 	case err != nil:
 		p.Problem = err.Error()
-	case p.Digest == sum:
+	case p.Digest == sum && shipped && p.By == firstUse:
+		p.By = byMakers
+		p.Raw, _ = covered(p.Raw) // it has a digest
 		return Accepted, sum
+	case p.Digest == sum && (p.By != firstUse || d.Kind == Program || !o.suspicious(d)):
+		return Accepted, sum
+	case p.Digest == sum: // it speaks of a tool that was not known at its first use
+		p.HeldDigest, p.Held = sum, p.Raw
+		p.Digest, p.Raw, p.Version, p.By, p.At = "", nil, "", "", time.Time{}
+		return New, sum
 	case !left.take(0, len(d.Raw)):
 		p.Problem = noRoom
 	case d.Kind == Program && (p.Digest == "" || p.Version != o.Program): // there is none to compare with, or the owner has named another one
 		p.accept(sum, slices.Clone(d.Raw), o.Program, firstUse, now)
 		return Accepted, sum
-	case first && o.TrustFirst && inspect.Suspicion(d.Raw, o.others) == "":
+	case shipped && p.By != byOwner:
+		raw, _ := covered(d.Raw) // likewise
+		p.accept(sum, raw, o.Version, byMakers, now)
+		return Accepted, sum
+	case first && o.TrustFirst && !o.suspicious(d):
 		p.accept(sum, slices.Clone(d.Raw), o.Version, firstUse, now)
 		return Accepted, sum
 	default:
@@ -160,9 +188,47 @@ func (p *pinned) judge(d Definition, o *Offer, first bool, now time.Time, left *
 	return New, p.HeldDigest
 }
 
+// see remembers what is never held. sum is "" if it has no digest: then nobody can review it.
+func (p *pinned) see(d Definition, sum string, shipped bool, now time.Time) (State, string) {
+	by, raw := firstUse, d.Raw
+	if shipped {
+		by = byMakers
+		raw, _ = covered(d.Raw) // it has a digest
+	}
+	switch {
+	case sum != "" && p.Digest == sum:
+		if p.By == firstUse {
+			p.By, p.Raw = by, slices.Clone(raw)
+		}
+	case sum == "":
+		p.Digest, p.Raw, p.By = "", nil, ""
+	default:
+		p.accept(sum, slices.Clone(raw), "", by, now)
+	}
+	return Accepted, p.Digest
+}
+
+// suspicious reports whether inspectors find something in a definition.
+func (o *Offer) suspicious(d Definition) bool { return suspicion(d.Raw, o.others) != "" }
+
+// suspicion says what inspectors find in a definition, "" for nothing. others are tools of other servers.
+func suspicion(raw []byte, others []string) string {
+	if kind := inspect.Suspicion(raw, others); kind != "" {
+		return kind
+	}
+	if c, err := canonical(raw); err == nil && !bytes.Equal(fenced.Definition(c), c) {
+		return unseen
+	}
+	return ""
+}
+
+// unseen is what a terminal or a chat template acts on, or what nobody sees. It would be served as it is once it is accepted.
+const unseen = "characters that are not seen as text"
+
 const (
 	firstUse = "first use"
 	byOwner  = "owner"
+	byMakers = "shipped" // pfar ships the digest of it
 )
 
 func (p *pinned) accept(sum string, raw []byte, version, by string, now time.Time) {

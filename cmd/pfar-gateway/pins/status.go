@@ -8,7 +8,6 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
-	"github.com/pfar/pfar/policies/inspect"
 )
 
 // ServerStatus is what is known of one server's definitions.
@@ -16,8 +15,9 @@ type ServerStatus struct {
 	Server      string   `json:"server"`
 	Error       string   `json:"error,omitempty"` // that its pins cannot be used, and all of it is held; or not be written
 	Version     string   `json:"version,omitempty"`
-	Accepted    int      `json:"accepted"` // of what it offers now, as it offers it
-	Gone        int      `json:"gone"`     // accepted, and not offered now
+	Accepted    int      `json:"accepted"`   // of what it offers now, as it offers it
+	Unreviewed  int      `json:"unreviewed"` // of what clients are shown, accepted or of a kind that is never held: neither a person nor pfar's makers have reviewed it
+	Gone        int      `json:"gone"`       // accepted, and not offered now
 	Held        []Held   `json:"held"`
 	Left        int      `json:"left,omitempty"`  // further ones that are held: there are more than can be kept
 	Drift       []string `json:"drift,omitempty"` // what is not as it was at the last acceptance, in words; it holds nothing back
@@ -115,10 +115,14 @@ func (f *file) status(server, text string) ServerStatus {
 	}
 	st.Version, st.Drift, st.Left = f.Version, f.drift(), f.Left
 	for i := range f.Pins {
-		switch p := &f.Pins[i]; {
+		p := &f.Pins[i]
+		if p.unreviewed() {
+			st.Unreviewed++
+		}
+		switch {
 		case p.held():
 			st.Held = append(st.Held, p.waiting())
-		case p.Kind == Program: // no client is served it
+		case p.Kind == Program, p.Kind.data(): // no client is served the one, and the others are never held
 		case p.Gone.IsZero():
 			st.Accepted++
 		default:
@@ -146,7 +150,7 @@ func (f *file) describe(st *ServerStatus, titles, others []string) {
 		}
 		if p.held() {
 			h := p.waiting()
-			h.Raw, h.Suspicious, h.Results = p.Held, inspect.Suspicion(p.Held, others), p.results(p.Held)
+			h.Raw, h.Suspicious, h.Results = p.Held, suspicion(p.Held, others), p.results(p.Held)
 			if p.Problem == "" {
 				h.Diff, h.Cut = shown(h.Title, p, room)
 				room -= len(h.Diff)

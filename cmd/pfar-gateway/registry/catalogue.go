@@ -18,24 +18,25 @@ type Catalogue struct {
 	states  map[string]State
 	all     *View
 
-	narrowed sync.Map // what is left of it for a client: seen, by its *access.Rights
+	narrowed sync.Map // what is left of it for a client: seen, by its *access.Rights; a View without some servers, by their names
 }
 
 // served is one server that is up.
 type served struct {
-	name         string
-	label        string  // for those who see this
-	of           *served // of which this is a part; nil: it is the whole
-	upstream     *Upstream
-	listing      *Listing
-	shown        *Listing // what of it is in lists; nil: all
-	found        *Listing // and what is held back
-	view         *View
-	instructions string                     // accepted
-	waiting      int                        // definitions that the owner has not accepted
-	known        [Templates]map[string]int  // places in the listing by name of tool and prompt, and by URI
-	held         [Resources]map[string]bool // names that are not served because the owner has not accepted them
-	short        [Resources]map[string]int  // those that the aggregate calls by a shorter name, by that
+	name     string
+	label    string  // for those who see this
+	of       *served // of which this is a part; nil: it is the whole
+	upstream *Upstream
+	listing  *Listing
+	shown    *Listing // what of it is in lists; nil: all
+	found    *Listing // and what is held back
+	view     *View
+	about    About
+	strange  int                        // of what clients are shown, what nobody has reviewed
+	waiting  int                        // definitions that the owner has not accepted
+	known    [Templates]map[string]int  // places in the listing by name of tool and prompt, and by URI
+	held     [Resources]map[string]bool // names that are not served because the owner has not accepted them
+	short    [Resources]map[string]int  // those that the aggregate calls by a shorter name, by that
 }
 
 // State is where a server is, for those who ask for one that is not up.
@@ -60,6 +61,7 @@ type Named struct {
 	Server      string
 	Description string // the owner's, in the declaration
 	Agreement
+	About
 }
 
 // Route is where a call goes.
@@ -74,9 +76,7 @@ type Route struct {
 func (r *Registry) view(server string, of []*served, old *View, changed Kinds) *View {
 	v := &View{Server: server}
 	for _, s := range of {
-		agreed := s.upstream.Agreed()
-		agreed.Instructions = s.instructions
-		v.Agreed = append(v.Agreed, Named{s.name, s.upstream.server.Description, agreed})
+		v.Agreed = append(v.Agreed, Named{s.name, s.upstream.server.Description, s.upstream.Agreed(), s.about})
 	}
 	for k := Tools; k <= Templates; k++ {
 		if old != nil && !changed.Has(k) {
@@ -107,26 +107,52 @@ const maxListTTL = 10_000
 
 func parts(k Kind, aggregate bool, of []*served) []part {
 	var list []part
-	taken := make(map[string]bool)
+	var several map[string]int
+	if aggregate && k >= Resources {
+		several = claims(k, of)
+	}
 	for _, s := range of {
 		p := part{server: s.name, label: s.label, owner: s.upstream.server.Tools, items: s.shows()[k]}
 		switch {
 		case aggregate && (k == Tools || k == Prompts):
 			p.aggregate = true
-		case aggregate: // the first server has a URI that several list
-			p.items = nil
-			for _, i := range s.shows()[k] {
-				if !taken[i.Name] {
-					taken[i.Name] = true
-					p.items = append(p.items, i)
-				}
-			}
+		case aggregate: // what could not be asked for there is not listed either
+			p.items = slices.DeleteFunc(slices.Clone(s.shows()[k]), func(i Item) bool { return several[i.Name] > 1 || !i.hasScheme() })
 		}
 		if len(p.items) > 0 {
 			list = append(list, p)
 		}
 	}
 	return list
+}
+
+// claims counts the servers that list each URI or template.
+func claims(k Kind, of []*served) map[string]int {
+	n := make(map[string]int)
+	for _, s := range of {
+		for _, i := range s.listing[k] {
+			n[i.Name]++
+		}
+	}
+	return n
+}
+
+// notTogether says which of a server's resources and templates the aggregate does not show, a line each: it must not be asked for
+// all there is, and what another server lists as well is of neither.
+func (s *served) notTogether(all []*served) (why []string) {
+	for k := Resources; k <= Templates; k++ {
+		n := claims(k, all)
+		for _, i := range s.listing[k] {
+			what := strings.TrimSuffix(k.form().member, "s") + " " + quote([]byte(i.Name))
+			switch {
+			case !i.hasScheme():
+				why = append(why, what+" is not on /mcp, for it begins with no scheme: it is at /mcp/"+s.name)
+			case n[i.Name] > 1:
+				why = append(why, what+" is not on /mcp, for another server has it, too: it is at /mcp/"+s.name)
+			}
+		}
+	}
+	return why
 }
 
 // index makes a listing's names quick to find.
@@ -243,33 +269,47 @@ func (s *served) unknown(k Kind, what, own, name string) error {
 	return jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, quote(name))
 }
 
-// ByURI finds the server that has a resource: the first in name order that lists it, else the first with a template
-// that it fits. It returns false if there is none.
+// ByURI finds the server that has a resource: that lists it, or has a template that it fits. It returns false if there is none. On
+// the aggregate the resource of several servers is nobody's: else who lists it too, or names it by a template of many addresses,
+// would be asked for what is another's.
 func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
-	among := c.serving
 	if endpoint != "" {
 		s, err := c.server(endpoint)
 		if err != nil {
 			return Route{}, false, err
 		}
-		among = []*served{s}
+		i, ok := s.resource(uri, false)
+		return Route{s.upstream, uri, i, s.label}, ok, nil
 	}
-	for _, s := range among {
-		if n, ok := s.known[Resources][uri]; ok {
-			return Route{s.upstream, uri, s.listing[Resources][n], s.label}, true, nil
+	var route Route
+	var servers []string
+	for _, s := range c.serving {
+		if i, ok := s.resource(uri, true); ok {
+			route = Route{s.upstream, uri, i, s.label}
+			servers = append(servers, s.name)
 		}
+	}
+	if len(servers) > 1 {
+		return Route{}, false, jsonrpc.Errorf(mcp.INVALID_PARAMS, "%s is ambiguous, for the servers %s have it: ask one of them, at /mcp/SERVER",
+			quote([]byte(uri)), strings.Join(servers, ", "))
+	}
+	return route, len(servers) == 1, nil
+}
+
+// resource finds a resource of the server, or the template that it fits.
+func (s *served) resource(uri string, aggregate bool) (Item, bool) {
+	if n, ok := s.known[Resources][uri]; ok {
+		return s.listing[Resources][n], true
 	}
 	if len(uri) > maxURI || checkURI(uri) != nil {
-		return Route{}, false, nil
+		return Item{}, false
 	}
-	for _, s := range among {
-		for _, i := range s.listing[Templates] {
-			if i.Name == uri || i.template.Match(uri) != nil {
-				return Route{s.upstream, uri, i, s.label}, true, nil
-			}
+	for _, i := range s.listing[Templates] {
+		if (!aggregate || i.hasScheme()) && (i.Name == uri || i.template.Match(uri) != nil) {
+			return i, true
 		}
 	}
-	return Route{}, false, nil
+	return Item{}, false
 }
 
 // Offering returns the servers behind an endpoint that run and have a capability.

@@ -61,7 +61,8 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// TestListBytes: a definition comes out as it went in, but for its name, our _meta and icons that are more than icons.
+// TestListBytes: a definition comes out as it went in, but for its name, our _meta and icons that are more than icons. Nobody has
+// reviewed that one of them only reads.
 func TestListBytes(t *testing.T) {
 	const tools = `{"title":"T", "inputSchema" : {"type":"object","b":1.0,"a":1e2},"name":"a","_meta":{"x":[1.50],"pfar/server":"root","PFAR/label":"public"},"z":null},` +
 		`{"name":"b","inputSchema":{},"icons":[{"src":"http://169.254.169.254/"}],"annotations":{"readOnlyHint":true}},` +
@@ -78,7 +79,7 @@ func TestListBytes(t *testing.T) {
 		return string(b)
 	}
 	want := `{"tools":[{"title":"T", "inputSchema" : {"type":"object","b":1.0,"a":1e2},"name":"s__a","_meta":{"x":[1.50],"pfar/server":"s","pfar/tool":"a","pfar/semantics":"write","pfar/label":"sensitive"},"z":null},` +
-		`{"_meta":{"pfar/server":"s","pfar/tool":"b","pfar/semantics":"read","pfar/label":"sensitive"},"name":"s__b","inputSchema":{},"icons":[],"annotations":{"readOnlyHint":true}},` +
+		`{"_meta":{"pfar/server":"s","pfar/tool":"b","pfar/semantics":"write","pfar/label":"sensitive"},"name":"s__b","inputSchema":{},"icons":[],"annotations":{"readOnlyHint":true}},` +
 		`{"_meta":{"pfar/server":"s","pfar/tool":"c","pfar/semantics":"write","pfar/label":"sensitive"},"name":"s__c","inputSchema":{},"icons":[{"src":"https://example.com/i.png"}]},` +
 		`{"name":"s__d","inputSchema":{},"_meta":{"y":1,"pfar/server":"s","pfar/tool":"d","pfar/semantics":"write","pfar/label":"sensitive"}}]}`
 	if got := page(""); got != want {

@@ -18,11 +18,11 @@ import (
 type Listing [Templates + 1][]Item
 
 // changes returns the kinds in which two listings differ, so that a server that only says that something changed
-// disturbs nobody (MS list-changed).
+// disturbs nobody (MS list-changed). Who has reviewed a tool shows in what is said of it.
 func (l *Listing) changes(old *Listing) Kinds {
 	var s Kinds
 	for k := Tools; k <= Templates; k++ {
-		if !slices.EqualFunc(l[k], old[k], func(a, b Item) bool { return bytes.Equal(a.Raw, b.Raw) }) {
+		if !slices.EqualFunc(l[k], old[k], func(a, b Item) bool { return bytes.Equal(a.Raw, b.Raw) && a.Strange() == b.Strange() }) {
 			s |= k.Set()
 		}
 	}
@@ -128,6 +128,7 @@ func page(items [][]byte, ms jsonrpc.Members, f form, limit int) ([][]byte, []by
 const (
 	maxCursor  = 4 << 10
 	maxDropped = 64 // definitions whose reasons are logged one by one
+	maxTold    = 8  // of a list, of which the owner is told why they are not served
 )
 
 func isMethodNotFound(raw []byte) bool {
@@ -160,7 +161,6 @@ func (u *Upstream) items(k Kind, raw [][]byte, old []Item) []Item {
 			}
 			continue
 		}
-		item.Reads = k == Tools && semantics(item.Member("annotations"), wordOn(u.server.Tools, item.Name).Semantics) == "read"
 		list = append(list, item)
 	}
 	u.mu.Lock()
@@ -176,9 +176,8 @@ type dropped struct {
 }
 
 func (d *dropped) add(k Kind, name string, err error) {
-	const told = 8
 	d.Count++
-	if d.Count <= told {
+	if d.Count <= maxTold {
 		what := strings.TrimSuffix(k.form().member, "s")
 		d.Why = append(d.Why, fmt.Sprintf("%s %s: %.300s", what, quote(name), err))
 	}

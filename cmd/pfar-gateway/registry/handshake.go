@@ -17,7 +17,7 @@ type Agreement struct {
 	Versions     []string // that it supports, of a server of 2026-07-28
 	Capabilities jsonrpc.Members
 	Info         []byte // serverInfo as it came
-	Instructions string
+	Said         string // its instructions, as it says them
 
 	meta []byte // members of _meta for requests of the gateway's own, to a server of 2026-07-28
 }
@@ -154,7 +154,7 @@ func (u *Upstream) probe(ctx context.Context, c Client) (Agreement, error) {
 	}
 	meta, _ := jsonrpc.Object(ms.Get("_meta"), nil) // it need not say who it is
 	a.Info = plainInfo(meta.Get(mcp.MetaKeyServerInfo), u.server.Name)
-	a.Instructions = textOf(ms.Get("instructions"))
+	a.Said = textOf(ms.Get("instructions"))
 	return a, nil
 }
 
@@ -169,7 +169,7 @@ func (u *Upstream) initialize(ctx context.Context, c Client) (Agreement, error) 
 	if err != nil {
 		return Agreement{}, fmt.Errorf("initializing: %w", err)
 	}
-	a := Agreement{Info: plainInfo(ms.Get("serverInfo"), u.server.Name), Instructions: textOf(ms.Get("instructions"))}
+	a := Agreement{Info: plainInfo(ms.Get("serverInfo"), u.server.Name), Said: textOf(ms.Get("instructions"))}
 	if a.Protocol, err = jsonrpc.String(ms.Get("protocolVersion")); err != nil {
 		return Agreement{}, fmt.Errorf("initializing: protocolVersion %s is %w", quote(ms.Get("protocolVersion")), err)
 	}

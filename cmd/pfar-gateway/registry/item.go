@@ -29,10 +29,14 @@ type Item struct {
 	Reads    bool      // a tool that changes nothing
 	Pin      string    // digest of the definition as the owner has accepted it; "": nobody has, or it is of a kind that nobody accepts
 	Reviewed bool      // a person has accepted it, and may have looked at what it claims
+	Shipped  bool      // pfar ships its digest: its makers have read it
 	Headers  *mcp.Tool // a tool that wants some arguments repeated in headers of the request (SEP-2243); nil: none
 	template *uritemplate.Template
 	schemas  *schemas // of a tool
 }
+
+// Strange reports whether nobody has reviewed what a client is shown of it: then that is a stranger's text.
+func (i Item) Strange() bool { return !i.Reviewed && !i.Shipped }
 
 // schemas are a tool's, compiled when they are first needed: most tools of most servers are never called.
 type schemas struct {
@@ -261,6 +265,9 @@ func checkURI(uri string) error {
 // absolute is a URI with a scheme (RFC 3986 section 3); nobody but its server reads the rest.
 var absolute = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 
+// hasScheme reports whether a resource or template says itself which scheme its URIs have: {+any} names those of every server.
+func (i Item) hasScheme() bool { return absolute.MatchString(i.Name) }
+
 func template(text string) (*uritemplate.Template, error) {
 	if len(text) > maxURI/2 {
 		return nil, fmt.Errorf("its uriTemplate has %d bytes, at most %d are served", len(text), maxURI/2)
@@ -276,9 +283,9 @@ func template(text string) (*uritemplate.Template, error) {
 }
 
 // appendItem appends the definition as clients see it: the name that they call it by, our own _meta members, and no
-// icons that are not what they seem. All other bytes are the server's; those of resources, which no owner accepts, are cleaned.
+// icons that are not what they seem. All other bytes are the server's; those of resources, which are never held, are cleaned.
 func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
-	if k == Resources || k == Templates { // which nobody has looked at
+	if k == Resources || k == Templates {
 		item.Raw = fenced.Definition(item.Raw)
 	}
 	ms, err := jsonrpc.Object(item.Raw, nil)
@@ -289,7 +296,7 @@ func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
 	added := fmt.Appendf(nil, `"pfar/server":%s,`, jsonrpc.Quote(p.server))
 	switch k {
 	case Tools:
-		added = fmt.Appendf(added, `"pfar/tool":%s,"pfar/semantics":%q,`, jsonrpc.Quote(item.Name), semantics(ms.Get("annotations"), wordOn(p.owner, item.Name).Semantics))
+		added = fmt.Appendf(added, `"pfar/tool":%s,"pfar/semantics":%q,`, jsonrpc.Quote(item.Name), item.semantics(p.owner))
 		if aliases := p.owner[item.Name].Aliases; len(aliases) > 0 {
 			list, _ := json.Marshal(aliases) // strings
 			added = append(append(append(added, `"pfar/aliases":`...), list...), ',')

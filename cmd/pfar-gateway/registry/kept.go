@@ -24,7 +24,7 @@ type offered struct {
 func (u *Upstream) offers(found *Listing) offered {
 	a := u.Agreed()
 	o := offered{
-		Program: u.server.Program, Protocol: a.Protocol, Versions: a.Versions, Info: a.Info, Instructions: a.Instructions,
+		Program: u.server.Program, Protocol: a.Protocol, Versions: a.Versions, Info: a.Info, Instructions: a.Said,
 		Capabilities: a.Capabilities.Merge(nil, func([]byte) bool { return true }, nil),
 	}
 	for k, items := range found {
@@ -37,7 +37,7 @@ func (u *Upstream) offers(found *Listing) offered {
 
 // agreement is what the handshake had settled.
 func (o offered) agreement() (a Agreement, err error) {
-	a = Agreement{Protocol: o.Protocol, Versions: o.Versions, Info: o.Info, Instructions: o.Instructions}
+	a = Agreement{Protocol: o.Protocol, Versions: o.Versions, Info: o.Info, Said: o.Instructions}
 	a.Capabilities, err = jsonrpc.Object(o.Capabilities, nil)
 	return a, err
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"slices"
 	"sync"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
@@ -50,13 +51,25 @@ func (l *List) Page(cursor string) ([]byte, bool) {
 	return l.pages[n], true
 }
 
-// Servers returns the names of those that have items in it.
-func (l *List) Servers() []string {
-	names := make([]string, len(l.parts))
-	for i, p := range l.parts {
-		names[i] = p.server
+// Strange returns the names of those that have items in it which nobody has reviewed.
+func (l *List) Strange() []string { return l.having(Item.Strange) }
+
+// Holding returns the names of those whose items in it may say what they hold: a list of resources that pfar does not ship the
+// digests of.
+func (l *List) Holding() []string {
+	if l.kind != Resources && l.kind != Templates {
+		return nil
 	}
-	return names
+	return l.having(func(i Item) bool { return !i.Shipped })
+}
+
+func (l *List) having(is func(Item) bool) (servers []string) {
+	for _, p := range l.parts {
+		if slices.ContainsFunc(p.items, is) {
+			servers = append(servers, p.server)
+		}
+	}
+	return servers
 }
 
 // Len returns the number of items.

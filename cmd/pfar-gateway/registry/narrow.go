@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/pfar/pfar/policies/access"
@@ -93,6 +94,21 @@ func (r *Registry) For(rights *access.Rights, profile string) *Catalogue {
 	return n
 }
 
+// Without returns what an endpoint shows but for these servers, of whose lists the client may not be shown anything.
+func (r *Registry) Without(c *Catalogue, endpoint string, servers []string) *View {
+	key := endpoint + "\x00" + strings.Join(servers, ",")
+	if v, ok := c.narrowed.Load(key); ok {
+		return v.(*View)
+	}
+	left := slices.DeleteFunc(slices.Clone(c.serving), func(s *served) bool {
+		return endpoint != "" && s.name != endpoint || slices.Contains(servers, s.name)
+	})
+	v := r.view(endpoint, left, nil, AllKinds)
+	v.private()
+	shared, _ := c.narrowed.LoadOrStore(key, v) // so that cursors are of one list
+	return shared.(*View)
+}
+
 // Retain gives up what is remembered of rights that nobody has any more.
 func (r *Registry) Retain(has func(*access.Rights) bool) {
 	r.narrow.mu.Lock()
@@ -155,7 +171,10 @@ func (r *Registry) part(s *served, v viewer, old *served) *served {
 	if !rights.Filters(s.name) && label == s.label && len(shown[Tools]) == len(s.listing[Tools]) {
 		return s
 	}
-	p := &served{name: s.name, label: label, of: s, upstream: s.upstream, listing: &listing, shown: &shown, found: s.found, held: s.held, instructions: s.instructions, waiting: s.waiting}
+	p := &served{
+		name: s.name, label: label, of: s, upstream: s.upstream, listing: &listing, shown: &shown, found: s.found, held: s.held,
+		about: s.about, waiting: s.waiting, strange: s.strange,
+	}
 	p.held[Tools] = maps.Clone(s.held[Tools])
 	maps.DeleteFunc(p.held[Tools], func(name string, _ bool) bool { return !rights.Tool(s.name, name) })
 	p.index()

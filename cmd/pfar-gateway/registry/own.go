@@ -198,7 +198,7 @@ func (r *Registry) converseOwn(ctx context.Context, c *handover.Conn, u *Upstrea
 	}
 	close(o.ready)
 	if o.err == nil {
-		_ = c.Send(ready(u, new(Listing), 0))
+		_ = c.Send(ready(u, new(Listing), reviewed{}))
 		r.idle(o)
 		<-u.done
 	}

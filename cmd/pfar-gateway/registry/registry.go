@@ -49,6 +49,7 @@ type entry struct {
 	upstream *Upstream // the newest, or what stands for a server that sleeps
 	served   *served   // nil unless it is up or sleeps
 	down     bool      // it was up or starting
+	apart    int       // of its resources and templates, those that the aggregate does not show
 	state    State
 	demand
 }
@@ -155,7 +156,24 @@ func (r *Registry) up(u *Upstream, found *Listing) (handover.Message, Kinds, boo
 	}
 	r.publish(changed)
 	r.tell(event)
-	return ready(u, l, v.count), changed, true
+	m := ready(u, l, v)
+	why := r.apart(e)
+	m.Ready.Apart, m.Ready.Why = len(why), append(m.Ready.Why, why[:min(len(why), maxTold)]...)
+	return m, changed, true
+}
+
+// apart says what of a server's the aggregate does not show. Of what another server has as well, that one is told, too. r.mu is held.
+func (r *Registry) apart(e *entry) []string {
+	why := e.served.notTogether(r.catalogue.Load().serving)
+	if len(why) != e.apart {
+		e.apart = len(why)
+		for _, other := range r.entries {
+			if other != e && other.served != nil && len(other.served.notTogether(r.catalogue.Load().serving)) != other.apart {
+				other.upstream.again(0, Resources.Set())
+			}
+		}
+	}
+	return why
 }
 
 // serve makes what was reviewed of u what is served, and returns what of that is new. r.mu is held.
@@ -164,7 +182,10 @@ func (r *Registry) serve(e *entry, u *Upstream, v reviewed) Kinds {
 	if e.served != nil {
 		changed, before = v.listing.changes(e.served.listing), e.served.view
 	}
-	s := &served{name: u.server.Name, label: u.server.Label, upstream: u, listing: v.listing, found: v.found, held: v.held, instructions: v.instructions, waiting: v.count}
+	s := &served{
+		name: u.server.Name, label: u.server.Label, upstream: u, listing: v.listing, found: v.found, held: v.held,
+		about: v.about, waiting: v.count, strange: v.strange,
+	}
 	s.index()
 	s.view = r.view(s.name, []*served{s}, before, changed)
 	e.served = s
@@ -286,11 +307,11 @@ func (r *Registry) Close() {
 	}
 }
 
-func ready(u *Upstream, l *Listing, held int) handover.Message {
+func ready(u *Upstream, l *Listing, v reviewed) handover.Message {
 	d := u.droppedNow()
 	return handover.Message{Ready: &handover.Ready{
 		Dropped: d.Count, Why: d.Why,
 		Tools: len(l[Tools]), Prompts: len(l[Prompts]), Resources: len(l[Resources]),
-		Protocol: u.Agreed().Protocol, Server: u.Agreed().title(), Held: held,
+		Protocol: u.Agreed().Protocol, Server: u.Agreed().title(), Held: v.count, Unreviewed: v.strange,
 	}}
 }

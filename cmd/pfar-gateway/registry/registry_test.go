@@ -437,21 +437,42 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// TestResources: exact before template, first in name order; another server's are not reached by naming them (MS-92).
+// TestResources: the resource of one server is not reached by another that lists it, or names it by a template; of what is not one
+// server's alone, on the aggregate, each is told (MS-92).
 func TestResources(t *testing.T) {
 	r := registrytest.New(t, limits())
-	offer := func(name, resources, templates string) {
-		r.Launch(t, handover.Server{Name: name}, registrytest.Script{Capabilities: `{"resources":{}}`, Lists: map[string]string{
+	offer := func(name, resources, templates string) *registrytest.Launched {
+		return r.Launch(t, handover.Server{Name: name}, registrytest.Script{Capabilities: `{"resources":{}}`, Lists: map[string]string{
 			"resources/list": `{"resources":[` + resources + `]}`, "resources/templates/list": `{"resourceTemplates":[` + templates + `]}`,
-		}}).Ready(t)
+		}})
 	}
-	offer("greedy", `{"uri":"file:///etc/shadow","name":"x"},{"uri":"no scheme","name":"y"},{"uri":"a:\u0001","name":"z"},{"uri":"Ui://page","name":"page"},{"uri":"x://page","name":"page","mimeType":"text/html;profile=mcp-\u00adapp"},{"uri":"y://page","name":"page","MimeType":"text/html;profile=mcp-app"}`, `{"uriTemplate":"{+all}","name":"all"},{"uriTemplate":"ui://{page}","name":"pages"},{"uriTemplate":"x://{page}","name":"pages","mimeType":"text/html+skybridge"},{"uriTemplate":"{","name":"broken"}`)
-	offer("mail", `{"uri":"mail://inbox","name":"inbox"},{"uri":"file:///etc/shadow","name":"x"}`, `{"uriTemplate":"mail://box/{id}","name":"box"}`)
-	for uri, want := range map[string]string{"mail://inbox": "mail", "file:///etc/shadow": "greedy", "mail://box/7": "greedy", "x://y": "greedy", "search://hello%20world": "greedy", "lang://C%23": "greedy"} {
+	greedy := offer("greedy", `{"uri":"file:///etc/shadow","name":"x"},{"uri":"no scheme","name":"y"},{"uri":"a:\u0001","name":"z"},{"uri":"Ui://page","name":"page"},{"uri":"x://page","name":"page","mimeType":"text/html;profile=mcp-\u00adapp"},{"uri":"y://page","name":"page","MimeType":"text/html;profile=mcp-app"}`, `{"uriTemplate":"{+all}","name":"all"},{"uriTemplate":"ui://{page}","name":"pages"},{"uriTemplate":"x://{page}","name":"pages","mimeType":"text/html+skybridge"},{"uriTemplate":"mail://b{+rest}","name":"rest"},{"uriTemplate":"{","name":"broken"}`)
+	if got := greedy.Ready(t); got.Apart != 1 {
+		t.Errorf("alone: %+v", got)
+	}
+	mail := offer("mail", `{"uri":"mail://inbox","name":"inbox"},{"uri":"file:///etc/shadow","name":"x"}`, `{"uriTemplate":"mail://box/{id}","name":"box"},{"uriTemplate":"mail://{id}","name":"one"}`)
+	if got := mail.Ready(t); got.Apart != 1 || !strings.Contains(strings.Join(got.Why, "\n"), `"file:///etc/shadow" is not on /mcp, for another server has it, too: it is at /mcp/mail`) {
+		t.Errorf("mail: %+v", got)
+	}
+	if got := greedy.Ready(t); got.Apart != 2 {
+		t.Errorf("since then: %+v", got)
+	}
+	for uri, want := range map[string]string{"mail://inbox": "mail", "mail://x": "mail", "x://y": "", "search://hello%20world": "", "lang://C%23": ""} {
 		route, ok, err := r.Catalogue().ByURI("", uri)
-		if err != nil || !ok || route.Upstream.Server().Name != want {
+		if err != nil || ok != (want != "") || ok && route.Upstream.Server().Name != want {
 			t.Errorf("%s: %v, %v, want %s", uri, ok, err, want)
 		}
+	}
+	for _, uri := range []string{"file:///etc/shadow", "mail://box/7", "mail://beta"} {
+		if _, ok, err := r.Catalogue().ByURI("", uri); ok || err == nil || !strings.Contains(err.Error(), "is ambiguous, for the servers greedy, mail have it") {
+			t.Errorf("%s: %v, %v", uri, ok, err)
+		}
+		if route, ok, err := r.Catalogue().ByURI("greedy", uri); !ok || err != nil || route.Upstream.Server().Name != "greedy" {
+			t.Errorf("%s of greedy: %v, %v", uri, ok, err)
+		}
+	}
+	if _, ok, _ := r.Catalogue().ByURI("greedy", "search://x"); !ok {
+		t.Error("at its own endpoint, a template needs no scheme")
 	}
 	for uri, want := range map[string]bool{"mail://inbox": true, "mail://box/7": true, "mail://box/7/8": false, "x://y": false, "": false, "mail://box/\x01": false} {
 		if _, ok, err := r.Catalogue().ByURI("mail", uri); ok != want || err != nil {
@@ -459,14 +480,14 @@ func TestResources(t *testing.T) {
 		}
 	}
 	for _, page := range []string{"ui://page", "Ui://page", "ui://other"} { // though "{+all}" fits them
-		if _, ok, err := r.Catalogue().ByURI("", page); ok || err != nil {
+		if _, ok, err := r.Catalogue().ByURI("greedy", page); ok || err != nil {
 			t.Errorf("%s is served: %v", page, err)
 		}
 	}
-	if got := fmt.Sprint(names(t, r, "", registry.Templates)); got != "[all{+all} boxmail://box/{id}]" {
+	if got := fmt.Sprint(names(t, r, "", registry.Templates)); got != "[restmail://b{+rest} boxmail://box/{id} onemail://{id}]" {
 		t.Errorf("templates: %s", got)
 	}
-	if got := fmt.Sprint(names(t, r, "", registry.Resources)); got != "[xfile:///etc/shadow inboxmail://inbox]" {
+	if got := fmt.Sprint(names(t, r, "", registry.Resources)); got != "[inboxmail://inbox]" {
 		t.Errorf("listed %s", got)
 	}
 }

@@ -6,6 +6,9 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
+	"github.com/pfar/pfar/policies/gate"
+	shipped "github.com/pfar/pfar/policies/reviewed"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // Pin has definitions held back that the owner has not accepted, from before the first server comes up.
@@ -27,68 +30,131 @@ func (r *Registry) Pin(s *pins.Store) {
 
 // reviewed is what of a listing may be served.
 type reviewed struct {
-	listing      *Listing
-	found        *Listing // all of it
-	instructions string
-	held         [Resources]map[string]bool
-	count        int // of what is held, with the instructions
+	listing *Listing
+	found   *Listing // all of it
+	about   About
+	held    [Resources]map[string]bool
+	count   int // of what is held, with the instructions
+	strange int // of what is served and nobody has reviewed
+}
+
+// About is what a server says of itself and may be passed on.
+type About struct {
+	Instructions         string
+	InstructionsReviewed bool // a person, or what pfar ships, has accepted them
+	InfoReviewed         bool // likewise its name and version
 }
 
 // review shows the owner's store what was found, and returns what is accepted of it. Resources are data rather than
-// definitions: there are many, they come and go, and nobody could accept them one by one.
+// definitions: all of them are served, and the store remembers who has accepted which.
 func (r *Registry) review(u *Upstream, found *Listing) reviewed {
-	said := u.Agreed().Instructions
+	said := u.Agreed().Said
 	if r.pins == nil {
-		return reviewed{listing: found, found: found, instructions: said}
+		v := reviewed{listing: found, found: found, about: About{Instructions: said}}
+		v.listing.reads(u.server.Tools)
+		return v
 	}
-	o := pins.Offer{Server: u.server.Name, Version: u.Agreed().title(), Program: u.server.Program, TrustFirst: u.server.Pins == "trust-first"}
-	for _, k := range [...]Kind{Tools, Prompts} {
-		for _, i := range found[k] {
-			o.Definitions = append(o.Definitions, pins.Definition{Kind: pinKind(k), Name: i.Name, Raw: i.Raw})
-		}
+	o := pins.Offer{
+		Server: u.server.Name, Version: u.Agreed().title(), Program: u.server.Program, TrustFirst: u.server.Pins == "trust-first",
+		Shipped: shippedFor(u.server.Declared),
 	}
-	if said != "" {
+	if said != "" { // before the resources, which may take all the room that there is
 		o.Definitions = append(o.Definitions, pins.Definition{Kind: pins.Instructions, Name: string(pins.Instructions), Raw: jsonrpc.Quote(said)})
 	}
 	if u.server.Files != nil {
 		o.Definitions = append(o.Definitions, pins.Definition{Kind: pins.Program, Name: string(pins.Program), Raw: u.server.Files})
 	}
-	review := r.pins.Review(o)
-	verdicts := review.Verdicts
-	shown := *found
-	v := reviewed{listing: &shown, found: found, instructions: said}
-	n := 0
-	for _, k := range [...]Kind{Tools, Prompts} {
-		shown[k] = nil
+	for k := Tools; k <= Templates; k++ {
 		for _, i := range found[k] {
-			if verdicts[n].State == pins.Accepted && review.Program == pins.Accepted {
-				i.Pin, i.Reviewed = verdicts[n].Digest, verdicts[n].Person
-				shown[k] = append(shown[k], i)
-			} else {
-				v.hold(k, i.Name)
-			}
-			n++
+			o.Definitions = append(o.Definitions, pins.Definition{Kind: pinKinds[k], Name: i.Name, Raw: i.Raw})
 		}
 	}
-	if said != "" && verdicts[n].State != pins.Accepted {
-		v.count++
-		v.instructions = ""
-		_ = json.Unmarshal(r.pins.Instructions(u.server.Name), &v.instructions) // what was accepted before, or nothing
+	result := r.pins.Review(o)
+	v := reviewed{listing: new(Listing), found: found, about: About{InfoReviewed: result.Version}}
+	verdicts := result.Verdicts
+	if said != "" {
+		v.instructions(r.pins, u.server.Name, said, verdicts[0])
+		verdicts = verdicts[1:]
 	}
-	if review.Program != pins.Accepted { // another program, of whose answers nothing is known
-		shown[Resources], shown[Templates] = nil, nil
-		v.instructions = ""
+	if u.server.Files != nil {
+		verdicts = verdicts[1:] // result.Program
+	}
+	for k := Tools; k <= Templates; k++ {
+		v.take(k, found[k], verdicts[:len(found[k])], result.Program == pins.Accepted)
+		verdicts = verdicts[len(found[k]):]
+	}
+	if result.Program != pins.Accepted { // another program, of whose answers nothing is known
+		v.about = About{}
 		v.count++
 	}
+	v.listing.reads(u.server.Tools)
 	return v
 }
 
-func pinKind(k Kind) pins.Kind {
-	if k == Prompts {
-		return pins.Prompt
+// instructions are what the server says of itself, or, while that is held, what was accepted of it before.
+func (v *reviewed) instructions(store *pins.Store, server, said string, verdict pins.Verdict) {
+	v.about.Instructions, v.about.InstructionsReviewed = said, verdict.Reviewed
+	if verdict.State != pins.Accepted {
+		v.count++
+		var raw []byte
+		raw, v.about.InstructionsReviewed = store.Instructions(server)
+		v.about.Instructions = ""
+		_ = json.Unmarshal(raw, &v.about.Instructions) // or nothing
 	}
-	return pins.Tool
+	if v.about.Instructions != "" && !v.about.InstructionsReviewed {
+		v.strange++
+	}
 }
+
+// take sorts what was found of a kind into what is served and what is held.
+func (v *reviewed) take(k Kind, found []Item, verdicts []pins.Verdict, program bool) {
+	for n, i := range found {
+		said := verdicts[n]
+		switch {
+		case !program && k >= Resources:
+			continue
+		case !program:
+			said.State = pins.New
+		}
+		switch {
+		case k < Resources && said.State != pins.Accepted:
+			v.hold(k, i.Name)
+			continue
+		case k < Resources:
+			i.Pin = said.Digest
+		}
+		i.Reviewed, i.Shipped = said.Person, said.Reviewed && !said.Person
+		if said.Reviewed {
+			i.Raw = said.Raw
+		}
+		if i.Strange() {
+			v.strange++
+		}
+		v.listing[k] = append(v.listing[k], i)
+	}
+}
+
+// reads notes which tools change nothing.
+func (l *Listing) reads(owner map[string]handover.Tool) {
+	for n := range l[Tools] {
+		l[Tools][n].Reads = l[Tools][n].semantics(owner) == "read"
+	}
+}
+
+// shippedFor is what pfar ships of the package that a server runs, nil for nothing. A server that only has the name of a
+// service may be of any program.
+func shippedFor(declared []byte) pins.Shipped {
+	var d gate.Declared
+	if json.Unmarshal(declared, &d) != nil {
+		return nil
+	}
+	if s := shipped.Of(d.Service, d.Packages); s != nil {
+		return s
+	}
+	return nil
+}
+
+var pinKinds = [...]pins.Kind{Tools: pins.Tool, Prompts: pins.Prompt, Resources: pins.Resource, Templates: pins.Template}
 
 func (v *reviewed) hold(k Kind, name string) {
 	if v.held[k] == nil {

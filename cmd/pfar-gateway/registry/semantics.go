@@ -10,6 +10,15 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
+// semantics says whether a tool reads or writes, by what its server claims only if that has been reviewed.
+func (i Item) semantics(owner map[string]handover.Tool) string {
+	var annotations []byte
+	if !i.Strange() {
+		annotations = i.Member("annotations")
+	}
+	return semantics(annotations, wordOn(owner, i.Name).Semantics)
+}
+
 // semantics says whether a tool reads or writes. The owner's word counts (DIS-09); else a tool reads only if its server
 // says that it does and does not also say that it destroys (DIS-05, X-29). Everything else writes (DIS-07): hints come
 // from the confined server.

@@ -31,12 +31,34 @@ func capabilities(v *registry.View) []byte {
 	return append(b, '}')
 }
 
-// info is who the endpoint says it is: pfar, or its one server.
-func (s *Server) info(v *registry.View) []byte {
-	if v.Server == "" {
-		return fmt.Appendf(nil, `{"name":"pfar","version":%s}`, jsonrpc.Quote(s.version))
+// reviewed is what each server behind a view says of itself, as far as a person or pfar's makers have accepted it, or no
+// stranger can have written it. Nothing raises the session's label for it: it comes before all else that is asked.
+func (x *exchange) reviewed(v *registry.View) []registry.About {
+	list := make([]registry.About, len(v.Agreed))
+	for i, n := range v.Agreed {
+		list[i] = n.About
+		if (n.InfoReviewed || v.Server == "") && (n.InstructionsReviewed || n.About.Instructions == "") {
+			continue
+		}
+		clean := x.srv.gate != nil && x.srv.gate.Clean(x.r.Context(), x.identity(), n.Server, x.srv.declaredBy(n.Server))
+		list[i].InfoReviewed = clean || n.InfoReviewed
+		if !clean && !n.InstructionsReviewed {
+			list[i].Instructions = ""
+		}
 	}
-	return v.Agreed[0].Info
+	return list
+}
+
+// info is who the endpoint says it is: pfar, or its one server. Of that it says the declared name, unless what the server says
+// has been reviewed.
+func (s *Server) info(v *registry.View, about []registry.About) []byte {
+	switch {
+	case v.Server == "":
+		return fmt.Appendf(nil, `{"name":"pfar","version":%s}`, jsonrpc.Quote(s.version))
+	case about[0].InfoReviewed:
+		return v.Agreed[0].Info
+	}
+	return fmt.Appendf(nil, `{"name":%s,"version":"unknown"}`, jsonrpc.Quote(v.Server))
 }
 
 const (
@@ -49,12 +71,12 @@ const ownInstructions = `pfar serves the tools, prompts and resources of several
 
 // appendInstructions appends the member of that name: the server's own, or pfar's with what the owner and each server say
 // about it under that server's name, so that none speaks for pfar or for another.
-func appendInstructions(b []byte, v *registry.View) []byte {
+func appendInstructions(b []byte, v *registry.View, about []registry.About) []byte {
 	var text string
 	if v.Server != "" {
-		text = cut(v.Agreed[0].Instructions, allInstructions)
+		text = cut(about[0].Instructions, allInstructions)
 	} else {
-		text = together(v.Agreed)
+		text = together(v.Agreed, about)
 	}
 	if text == "" {
 		return b
@@ -62,7 +84,7 @@ func appendInstructions(b []byte, v *registry.View) []byte {
 	return append(append(b, `,"instructions":`...), jsonrpc.Quote(text)...)
 }
 
-func together(servers []registry.Named) string {
+func together(servers []registry.Named, about []registry.About) string {
 	var all strings.Builder
 	all.WriteString(ownInstructions)
 	says := func(head, server, text string) (room bool) {
@@ -84,8 +106,8 @@ func together(servers []registry.Named) string {
 			return all.String()
 		}
 	}
-	for _, s := range servers {
-		if !says(" says about itself", s.Server, cut(s.Instructions, oneInstructions)) {
+	for i, s := range servers {
+		if !says(" says about itself", s.Server, cut(about[i].Instructions, oneInstructions)) {
 			break
 		}
 	}

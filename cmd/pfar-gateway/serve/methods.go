@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
@@ -114,8 +116,9 @@ func (x *exchange) initialize() (reply, error) {
 		return reply{}, err
 	}
 	x.w.Header().Set(mcp.HeaderSessionID, session.id)
-	result := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":%s`, session.version, capabilities(view), x.srv.info(view))
-	return reply{result: append(appendInstructions(result, view), '}')}, nil
+	about := x.reviewed(view)
+	result := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":%s`, session.version, capabilities(view), x.srv.info(view, about))
+	return reply{result: append(appendInstructions(result, view, about), '}')}, nil
 }
 
 // newSession makes the session that initialize asks for.
@@ -172,8 +175,9 @@ func (x *exchange) discover() (reply, error) {
 		return reply{}, err
 	}
 	result := fmt.Appendf(nil, `{"supportedVersions":%s,"capabilities":%s`, versions, capabilities(view))
-	result = appendInstructions(result, view)
-	return reply{result: fmt.Appendf(result, `,"_meta":{%q:%s}}`, mcp.MetaKeyServerInfo, x.srv.info(view))}, nil
+	about := x.reviewed(view)
+	result = appendInstructions(result, view, about)
+	return reply{result: fmt.Appendf(result, `,"_meta":{%q:%s}}`, mcp.MetaKeyServerInfo, x.srv.info(view, about))}, nil
 }
 
 // list answers from the ready bytes.
@@ -189,30 +193,49 @@ func (x *exchange) list(k registry.Kind) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	left, err := x.listed(view.Lists[k])
+	if err != nil {
+		return reply{}, err
+	}
+	if len(left) > 0 {
+		view = x.srv.registry.Without(x.catalogue(), x.endpoint, left)
+	}
 	page, ok := view.Lists[k].Page(cursor)
 	if !ok {
 		return reply{}, invalidParams("the cursor is not of this list, which may have changed: begin again")
 	}
-	if k == registry.Resources || k == registry.Templates {
-		if err := x.listed(view.Lists[k].Servers()); err != nil {
-			return reply{}, err
-		}
-	}
 	return reply{result: page, closed: true, hint: view.Lists[k].Hint()}, nil
 }
 
-// listed has a client see what servers say of their resources: other than tools and prompts nobody has accepted that, and it is
-// as much of what they hold as what is read there.
-func (x *exchange) listed(servers []string) error {
-	for _, server := range servers {
-		if x.srv.gate == nil {
-			return errNoGate
-		}
-		if _, err := x.srv.gate.Hear(x.r.Context(), x.identity(), server, x.srv.declaredBy(server), x.msg.Method, nil); err != nil {
-			return jsonrpc.Errorf(approval.Code, "the resources of %q may not be listed: %v", server, err)
+// listed has a client be shown what servers list, as far as nobody has reviewed it: for its session that is what they answer. It
+// returns the servers of which the client's profile or a rule shows it nothing.
+func (x *exchange) listed(list *registry.List) (left []string, err error) {
+	strange, holding := list.Strange(), list.Holding()
+	servers := slices.Concat(strange, holding)
+	slices.Sort(servers)
+	for _, server := range slices.Compact(servers) {
+		err := x.show(server, slices.Contains(holding, server), slices.Contains(strange, server))
+		switch {
+		case errors.Is(err, enforce.ErrNotListed):
+			left = append(left, server)
+		case err != nil:
+			return nil, jsonrpc.Errorf(approval.Code, "what %q lists may not be shown: %v", server, err)
 		}
 	}
-	return nil
+	return left, nil
+}
+
+// show has a client be shown something that a server lists.
+func (x *exchange) show(server string, holding, strange bool) error {
+	if !holding && !strange {
+		return nil
+	}
+	if x.srv.gate == nil {
+		return errNoGate
+	}
+	return x.srv.gate.Listed(x.r.Context(), x.identity(), enforce.Listing{
+		Server: server, Declared: x.srv.declaredBy(server), Method: x.msg.Method, Holding: holding, Strange: strange,
+	})
 }
 
 // named calls a tool or gets a prompt.
@@ -244,6 +267,10 @@ func (x *exchange) named(ctx context.Context, k registry.Kind) (reply, error) {
 		return t, err
 	})
 	if wrong, ok := errors.AsType[*misused](err); ok {
+		server := wrong.route.Upstream.Server().Name
+		if err := x.show(server, false, wrong.route.Item.Strange()); err != nil { // the schema's words are in the answer
+			return reply{}, jsonrpc.Errorf(approval.Code, "the arguments do not fit, and what %q says of them may not be shown: %v", server, err)
+		}
 		return x.observed(ctx, wrong.route.Upstream.Server().Name, wrong.route.Name, func(context.Context) (reply, error) {
 			re := wrong.reply()
 			re.why = wrong
