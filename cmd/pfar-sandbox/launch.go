@@ -399,17 +399,10 @@ func (l *launcher) served(r *handover.Ready) {
 	if r.Tools == 1 {
 		status = "1 tool"
 	}
-	if r.Held > 0 {
-		status += fmt.Sprintf(", %d held back until you accept them (pfar pins)", r.Held)
-	}
-	if r.Unreviewed > 0 {
-		status += fmt.Sprintf(", %d unreviewed (pfar pins)", r.Unreviewed)
-	}
-	if r.Dropped > 0 {
-		status += fmt.Sprintf(", %d that cannot be served (see its log)", r.Dropped)
-	}
-	if r.Apart > 0 {
-		status += fmt.Sprintf(", %d resources not on /mcp (see its log)", r.Apart)
+	for text, n := range []int{r.Held, r.Unreviewed, r.Dropped, r.Apart} {
+		if n > 0 {
+			status += fmt.Sprintf(notServed[text], n)
+		}
 	}
 	if r.Server != "" {
 		status += ", " + r.Server
@@ -419,6 +412,11 @@ func (l *launcher) served(r *handover.Ready) {
 		vars["READY"] = "1"
 	}
 	l.notify(vars)
+}
+
+var notServed = [...]string{
+	", %d held back until you accept them (pfar pins)", ", %d unreviewed (pfar pins)",
+	", %d that cannot be served (see its log)", ", %d resources not on /mcp (see its log)",
 }
 
 func (l *launcher) stop(s *server) {
