@@ -170,3 +170,34 @@ func TestGatewayKeepsItsServers(t *testing.T) {
 		t.Error("the launcher does not hear that the gateway has been stopped")
 	}
 }
+
+// TestAPortThatIsTaken costs clients of HTTP alone, is told, and is taken back when it is free.
+func TestAPortThatIsTaken(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	m.Run(t, "systemctl", "stop", "pfar-gateway-http.socket")
+	m.Run(t, "systemd-run", "--quiet", "--unit=taker", "python3", "-c", "import socket, time; s = socket.create_server(('127.0.0.1', 7417)); time.sleep(1000)")
+	bed.Eventually(t, soon, func() error {
+		if out := m.Shell(t, "ss -ltn"); !strings.Contains(out, "127.0.0.1:7417") {
+			return fmt.Errorf("nobody has the port: %s", out)
+		}
+		return nil
+	})
+	m.Try("systemctl", "start", "pfar-gateway-http.socket")
+	m.Run(t, "systemctl", "restart", "pfar-gateway.service")
+	bed.Eventually(t, soon, func() error {
+		if r := m.Try("pfar", "status"); !strings.Contains(r.Stdout+r.Stderr, "another program has the port 127.0.0.1:7417") {
+			return fmt.Errorf("pfar status: %s", r)
+		}
+		return nil
+	})
+	m.Run(t, "pfar", "sessions") // the gateway answers all the same
+	m.Run(t, "systemctl", "stop", "taker")
+	isActive(t, m, "pfar-gateway-http.socket", "active")
+	bed.Eventually(t, soon, func() error {
+		if r := m.Try("pfar", "status", "--json"); !strings.Contains(r.Stdout, `"endpoint": "http://127.0.0.1:7417/mcp"`) {
+			return fmt.Errorf("pfar status: %s", r)
+		}
+		return nil
+	})
+}
