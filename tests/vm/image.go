@@ -143,7 +143,7 @@ func unpackKernel(ctx context.Context, deb, kernel, root string) error {
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
-		name, to := path.Clean(h.Name), ""
+		name, to := strings.TrimPrefix(path.Clean(h.Name), "usr/"), "" // where Debian 13 has modules
 		switch {
 		case strings.HasPrefix(name, "boot/vmlinuz-"):
 			found, to = true, kernel
