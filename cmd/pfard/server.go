@@ -30,7 +30,8 @@ type server struct {
 
 	heldBefore string // digest of what held was last: it is recorded once
 
-	asleep bool // it does not run until a call wants it
+	full   string // why it was stopped, if it has filled the disk; "" once it is started again
+	asleep bool   // it does not run until a call wants it
 
 	started *generator.Plan // what the runner was told to start; nil: nothing
 	again   bool            // stop it and start it, though the plan is the same
@@ -74,6 +75,8 @@ func (d *daemon) converge(s *server) {
 	case s.started == nil && s.asleep && !s.off:
 		s.set(control.Sleeping, reasonAsleep(*s.want))
 		d.offer(s)
+	case s.started == nil && s.full != "" && !s.off && s.want.Enabled:
+		s.set(control.Failed, s.full)
 	case s.started == nil:
 		s.set(control.Stopped, s.reasonNotRun())
 		d.offer(s)
@@ -146,7 +149,7 @@ func (d *daemon) stop(s *server) {
 }
 
 func (d *daemon) start(s *server) {
-	s.again = false
+	s.again, s.full = false, ""
 	if s.renew == renewalDue {
 		s.renew = noRenewal
 	}

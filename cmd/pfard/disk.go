@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+const (
+	diskLook  = time.Second // between looks at how much is free, which cost a system call
+	diskShare = 20          // one part in so many of the disk stays free of what servers write
+	diskMost  = 1 << 30     // bytes; more than that does not
+	leastFill = 16 << 20    // bytes that a home has to have grown by for its server to be stopped
+)
+
+// diskGuard keeps servers with a private home from filling the disk on which the audit lies: without records nothing is called.
+// No quota for a directory is to be had on every file system, and none without root. So the guard watches what is free, and
+// stops the server whose home has grown most when that is little.
+type diskGuard struct {
+	homes string
+	free  func(dir string) (free, all uint64, err error)
+	tick  <-chan time.Time
+
+	began map[string]uint64 // by server that runs: how large its home was when it was first seen to
+}
+
+func newDiskGuard(homes string, tick <-chan time.Time) *diskGuard {
+	return &diskGuard{homes: homes, free: freeOn, tick: tick, began: map[string]uint64{}}
+}
+
+// freeOn says how much of a file system an ordinary user may still write, and how large it is; of one that does not say, 0.
+func freeOn(dir string) (free, all uint64, err error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, 0, err
+	}
+	return s.Bavail * uint64(s.Frsize), s.Blocks * uint64(s.Frsize), nil
+}
+
+// guardHomes guards the disk of the servers' private homes until the function that it returns is called.
+func (d *daemon) guardHomes(ctx context.Context) (stop func()) {
+	t := time.NewTicker(diskLook)
+	ctx, cancel := context.WithCancel(ctx)
+	go d.guardDisk(ctx, newDiskGuard(d.options.dirs.Homes(), t.C))
+	return func() { cancel(); t.Stop() }
+}
+
+// guardDisk looks until ctx ends.
+func (d *daemon) guardDisk(ctx context.Context, g *diskGuard) {
+	for {
+		select {
+		case <-g.tick:
+			d.lookAtDisk(g)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lookAtDisk stops at most one server: the next look shows whether that was enough.
+func (d *daemon) lookAtDisk(g *diskGuard) {
+	free, all, err := g.free(g.homes)
+	if err != nil || all == 0 {
+		return
+	}
+	var running []string
+	if d.do(func() error { running = d.withHomes(); return nil }) != nil {
+		return
+	}
+	now := map[string]uint64{}
+	floor := min(all/diskShare, diskMost)
+	worst, most := "", uint64(leastFill)
+	for _, name := range running {
+		before, seen := g.began[name]
+		if seen && free >= floor { // to look at a home takes long
+			now[name] = before
+			continue
+		}
+		size := sizeOf(filepath.Join(g.homes, name))
+		if !seen {
+			before = size
+		}
+		now[name] = before
+		if grown := size - min(before, size); free < floor && grown >= most {
+			worst, most = name, grown
+		}
+	}
+	g.began = now
+	if worst == "" {
+		return
+	}
+	why := fmt.Sprintf("stopped: its private home %s has grown by %d MiB since it started, and %d MiB are left of the disk that holds the audit; "+
+		"free some of it, then pfar start %s", filepath.Join(g.homes, worst), most>>20, free>>20, worst)
+	d.post(func() { d.stopFull(worst, why) })
+}
+
+// withHomes lists the servers that run and have a private home.
+func (d *daemon) withHomes() (names []string) {
+	for name, s := range d.servers {
+		if s.started != nil && s.started.State && !s.busy {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// stopFull stops a server that fills the disk, until somebody starts it.
+func (d *daemon) stopFull(name, why string) {
+	s := d.servers[name]
+	if s == nil || s.started == nil || s.busy {
+		return
+	}
+	d.log.Error("stopping a server that fills the disk", "server", name, "why", why)
+	s.run, s.asleep, s.full = false, false, why
+	s.dismiss(fmt.Errorf("%w: it fills the disk", control.ErrStopped))
+	before := s.status.State
+	d.stop(s)
+	s.status.Detail = why
+	d.tell()
+	if d.tellOwner != nil && before != control.Failed {
+		d.tellOwner(failure{server: name, reason: why})
+	}
+}
+
+// sizeOf is how much of the disk lies below a directory. What cannot be read counts for nothing.
+func sizeOf(dir string) (size uint64) {
+	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil && unix.Lstat(path, &st) == nil {
+			size += uint64(st.Blocks) * 512
+		}
+		return nil
+	})
+	return size
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+const withHome = "server {\n  command = \"sh\"\n}\nsandbox {\n  state = %t\n}\n"
+
+// fills writes megabytes to a server's private home.
+func fills(t *testing.T, homes, name string, megabytes int) {
+	t.Helper()
+	dir := filepath.Join(homes, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), make([]byte, megabytes<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestServerThatFillsTheDiskIsStopped before nothing can be recorded any more, and no other server is.
+func TestServerThatFillsTheDiskIsStopped(t *testing.T) {
+	d, m, changed := fixture(t)
+	told := make(chan failure, 9)
+	homes, free := t.TempDir(), uint64(50<<30)
+	if err := d.do(func() error { d.tellOwner = func(f failure) { told <- f }; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for name, state := range map[string]bool{"hostile": true, "large": true, "small": true, "none": false} {
+		d.put(t, name+".hcl", fmt.Sprintf(withHome, state))
+	}
+	fills(t, homes, "large", 40) // of earlier days
+	changed <- struct{}{}
+	g := newDiskGuard(homes, nil)
+	g.free = func(string) (uint64, uint64, error) { return free, 100 << 30, nil }
+	look := func(want string) {
+		t.Helper()
+		d.lookAtDisk(g)
+		stopped := ""
+		for name, s := range d.state(t) {
+			if s.State == control.Failed {
+				stopped = name
+			}
+		}
+		if stopped != want {
+			t.Fatalf("%q is stopped, want %q", stopped, want)
+		}
+	}
+	look("")
+	fills(t, homes, "hostile", 30)
+	fills(t, homes, "small", 1)
+	look("") // there is room
+	free = 900 << 20
+	look("hostile")
+	s := d.state(t)["hostile"]
+	for _, part := range []string{"has grown by 30 MiB", "900 MiB are left", "pfar start hostile"} {
+		if !strings.Contains(s.Detail, part) {
+			t.Errorf("detail %q says nothing of %q", s.Detail, part)
+		}
+	}
+	if f := <-told; f.server != "hostile" {
+		t.Errorf("the owner is told of %q", f.server)
+	}
+	look("hostile") // the others have grown by little
+	changed <- struct{}{}
+	look("hostile") // a look at the files starts nothing
+	if err := d.do(func() error { return d.turn(control.Start, "hostile") }); err != nil {
+		t.Fatal(err)
+	}
+	if m.count("hostile") != 2 {
+		t.Errorf("%d starts, want 2: the owner has started it", m.count("hostile"))
+	}
+	look("")
+}
+
+func TestDiskThatIsNotKnown(t *testing.T) {
+	d, _, changed := fixture(t)
+	d.put(t, "a.hcl", fmt.Sprintf(withHome, true))
+	changed <- struct{}{}
+	d.state(t)
+	homes := t.TempDir()
+	g := newDiskGuard(homes, nil)
+	g.free = func(string) (uint64, uint64, error) { return 0, 0, nil } // some file systems do not say
+	d.lookAtDisk(g)
+	fills(t, homes, "a", 20)
+	d.lookAtDisk(g)
+	if s := d.state(t)["a"]; s.State == control.Failed {
+		t.Errorf("stopped: %q", s.Detail)
+	}
+	if free, all, err := freeOn(homes); err != nil || all == 0 || free > all {
+		t.Errorf("%d of %d bytes are free, %v", free, all, err)
+	}
+}
+
+func TestDiskIsGuardedUntilTheEnd(t *testing.T) {
+	d, _, _ := fixture(t)
+	tick, looked := make(chan time.Time), make(chan struct{})
+	g := newDiskGuard(t.TempDir(), tick)
+	g.free = func(string) (uint64, uint64, error) { looked <- struct{}{}; return 0, 0, nil }
+	go d.guardDisk(t.Context(), g)
+	tick <- time.Time{}
+	<-looked
+}
