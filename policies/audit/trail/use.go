@@ -128,7 +128,8 @@ func found(d disk) (state, error) {
 		return state{}, err
 	}
 	s, err := foundIn(d, size)
-	s.file = &file{d, size}
+	s.file = &file{disk: d, size: size}
+	s.file.reserve()
 	return s, err
 }
 

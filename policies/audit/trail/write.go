@@ -110,6 +110,7 @@ func (l *Log) writeLines(n *lines) (complete int, err error) {
 		}
 	}
 	l.file.size += int64(written)
+	l.file.reserve()
 	for complete < len(n.ends) && n.ends[complete] <= written {
 		complete++
 	}
