@@ -24,7 +24,10 @@ func (g *gateway) newAudit() *trail.Log {
 	g.auditFull = full
 	return trail.New(trail.Options{
 		Writer: "gateway",
-		Anchor: func(a audit.Anchor) { g.log.Info("audit", "chain", a.Chain, "seq", a.Seq, "hash", a.Hash) },
+		Anchor: func(a audit.Anchor) {
+			g.log.Info("audit", "chain", a.Chain, "seq", a.Seq, "hash", a.Hash)
+			notify(g.log, fmt.Sprintf("%s=%d %s", units.NotifyAnchor, a.Seq, a.Hash)) // where the log is a file, pfard's word counts
+		},
 		Full: func() {
 			select {
 			case full <- struct{}{}:

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/access"
@@ -43,11 +44,12 @@ const (
 
 // auditor keeps the files of all chains, and writes pfard's own. Before open it has none, and what needs a record is refused.
 type auditor struct {
-	dir  trail.Dir
-	own  *trail.Log
-	log  *slog.Logger // not one whose records end here
-	also *slog.Logger // is told where pfard's own chain is, too; nil: nobody
-	told func()       // is called when notes are others
+	dir     trail.Dir
+	own     *trail.Log
+	log     *slog.Logger  // not one whose records end here
+	also    *slog.Logger  // is told where pfard's own chain is, too; nil: nobody
+	anchors *rate.Limiter // of the gateway: it sends one a minute
+	told    func()        // is called when notes are others
 	// again is called when records can be written again: what could not be recorded is to be, and what waits for that goes on.
 	again func()
 
@@ -72,7 +74,7 @@ type auditor struct {
 }
 
 func newAuditor(dirs control.Dirs, log *slog.Logger) *auditor {
-	a := &auditor{dir: trail.Dir{Path: dirs.Audit(), Group: -1}, log: log, told: func() {}, again: func() {}, most: auditMost, begun: make(chan struct{}, 1), lost: map[string]time.Time{}, notes: map[string]string{}, bases: map[string]audit.Anchor{}, states: map[string]string{}, words: map[string]string{}, known: map[string]string{}}
+	a := &auditor{dir: trail.Dir{Path: dirs.Audit(), Group: -1}, log: log, anchors: rate.NewLimiter(rate.Every(5*time.Second), 10), told: func() {}, again: func() {}, most: auditMost, begun: make(chan struct{}, 1), lost: map[string]time.Time{}, notes: map[string]string{}, bases: map[string]audit.Anchor{}, states: map[string]string{}, words: map[string]string{}, known: map[string]string{}}
 	a.refusals = refusals{record: a.record, of: map[string]*refusing{}}
 	a.own = trail.New(trail.Options{
 		Writer: ownChain, Turned: a.turned, Greeting: a.greet, Full: a.another,
@@ -87,6 +89,14 @@ func (a *auditor) anchor(n audit.Anchor) {
 		if log != nil {
 			log.Info("audit", "chain", n.Chain, "seq", n.Seq, "hash", n.Hash)
 		}
+	}
+}
+
+// gatewayAnchor writes down where the gateway says that its chain is, where there is no journal: the gateway's user can
+// rewrite its chain and its log, but not that.
+func (a *auditor) gatewayAnchor(seq uint64, hash string) {
+	if a.also != nil && a.anchors.Allow() {
+		a.also.Info("audit", "chain", gatewayChain, "seq", seq, "hash", hash)
 	}
 }
 

@@ -392,3 +392,24 @@ func TestAnchorsWithoutAJournal(t *testing.T) {
 		t.Errorf("the one before: %v", err)
 	}
 }
+
+// TestGatewayAnchorsAreWrittenByPfard: the gateway's user can rewrite the gateway's log, and does not fill this one.
+func TestGatewayAnchorsAreWrittenByPfard(t *testing.T) {
+	dirs := control.Dirs{State: t.TempDir()}
+	path := dirs.Log(units.AnchorsLog)
+	a := newAuditor(dirs, slog.New(slog.DiscardHandler))
+	a.gatewayAnchor(1, "aa") // nobody to tell: a unit's is in the journal
+	f, err := a.alsoTo(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	hash := strings.Repeat("ab", 32)
+	for seq := range uint64(1000) {
+		a.gatewayAnchor(seq, hash)
+	}
+	b, err := os.ReadFile(path)
+	if n := strings.Count(string(b), "\n"); err != nil || n == 0 || n > 100 || !strings.Contains(string(b), " msg=audit chain=gateway seq=0 hash="+hash+"\n") {
+		t.Errorf("%d lines, %v:\n%s", n, err, b)
+	}
+}

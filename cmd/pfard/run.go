@@ -121,7 +121,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	gateway.Changed, gateway.Control = d.gatewayChanged, o.dirs.Control()
+	gateway.Changed, gateway.Control, gateway.Anchored = d.gatewayChanged, o.dirs.Control(), d.audit.gatewayAnchor
 	up, err := upstream()
 	if err != nil {
 		return err

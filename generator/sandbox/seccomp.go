@@ -35,8 +35,10 @@ type machine struct {
 }
 
 // Seccomp returns the filter for a server on goarch, as bwrap's --seccomp reads it: an array of struct sock_filter.
-func Seccomp(goarch string) ([]byte, error) {
-	program, err := filter(goarch)
+func Seccomp(goarch string) ([]byte, error) { return assemble(goarch, refused(), inspected()) }
+
+func assemble(goarch string, refused []systemCall, inspected []inspection) ([]byte, error) {
+	program, err := filter(goarch, refused, inspected)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +55,7 @@ func Seccomp(goarch string) ([]byte, error) {
 	return b, nil
 }
 
-func filter(goarch string) ([]bpf.Instruction, error) {
+func filter(goarch string, refused []systemCall, inspected []inspection) ([]bpf.Instruction, error) {
 	var m machine
 	switch goarch {
 	case "amd64":
@@ -74,12 +76,12 @@ func filter(goarch string) ([]bpf.Instruction, error) {
 		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: newest, SkipTrue: 1},
 		refuse(errnoENOSYS),
 	}
-	for _, s := range refused() {
+	for _, s := range refused {
 		if n := m.number(s); n >= 0 {
 			program = append(program, when(n, refuse(s.errno))...)
 		}
 	}
-	for _, s := range inspected() {
+	for _, s := range inspected {
 		if n := m.number(s.systemCall); n >= 0 {
 			program = append(program, when(n, s.body...)...)
 		}

@@ -1,9 +1,12 @@
 package local
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -21,8 +24,9 @@ type Gateway struct {
 	Operator *net.UnixListener // for the operator alone
 	Metrics  *net.TCPListener  // nil: there is none
 	Token    []byte
-	Control  string             // path of the socket where it asks for sessions; "": it has none
-	Changed  func(running bool) // called when it serves, and when it has ended without being told to
+	Control  string                        // path of the socket where it asks for sessions; "": it has none
+	Anchored func(seq uint64, hash string) // is told where its audit is; nil: nobody
+	Changed  func(running bool)            // called when it serves, and when it has ended without being told to
 }
 
 func (r *Runner) startGateway() error {
@@ -61,6 +65,7 @@ func (r *Runner) startGateway() error {
 		},
 		notice: func(m notification) {
 			m.close()
+			r.cfg.Gateway.anchored(m.vars[units.NotifyAnchor])
 			if m.vars[units.NotifyLogFull] != "" {
 				if err := rotate(r.dirs.log(units.GatewayLog), units.LogSegment); err != nil {
 					r.cfg.Log.Warn("rotating the gateway's log, ignoring", "error", err)
@@ -121,6 +126,16 @@ func (g Gateway) descriptors() ([]descriptor, error) {
 		list = append(list, descriptor{l.name, f})
 	}
 	return list, nil
+}
+
+// anchored passes on where the gateway's audit is. Nothing but that is: the gateway's user may send anything.
+func (g Gateway) anchored(text string) {
+	number, hash, _ := strings.Cut(text, " ")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	sum, herr := hex.DecodeString(hash)
+	if g.Anchored != nil && err == nil && herr == nil && len(sum) == sha256.Size && hash == hex.EncodeToString(sum) {
+		g.Anchored(seq, hash)
+	}
 }
 
 // impatience restarts after every exit: soon, for calls wait, but later each time as long as it does not serve.

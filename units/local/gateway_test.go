@@ -97,3 +97,18 @@ func TestGatewayGetsMetricsListener(t *testing.T) {
 		t.Errorf("the gateway saw\n%s\nwant\n%s", got, want)
 	}
 }
+
+func TestGatewayAnchors(t *testing.T) {
+	good := strings.Repeat("0a", 32)
+	for text, want := range map[string]bool{
+		"7 " + good: true, "": false, "7": false, "-1 " + good: false, "7 " + strings.ToUpper(good): false, "7 0a": false,
+		"7 " + good + "\nx": false, "7  " + good: false, "7 " + good + " chain=pfard": false,
+	} {
+		told := false
+		Gateway{Anchored: func(seq uint64, hash string) { told = seq == 7 && hash == good }}.anchored(text)
+		if told != want {
+			t.Errorf("%q: told %v, want %v", text, told, want)
+		}
+	}
+	Gateway{}.anchored("7 " + good)
+}

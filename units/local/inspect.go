@@ -153,7 +153,7 @@ func (e *examiner) runs(sp *spec) error {
 	if err != nil {
 		return err
 	}
-	sp.argv, sp.binds = []string{program, "inspect"}, binds
+	sp.argv, sp.binds, sp.makes = []string{program, "inspect"}, binds, true
 	if !e.user.set {
 		return nil
 	}

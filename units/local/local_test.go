@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -473,5 +474,35 @@ func TestActivationWaitsForTheOneBefore(t *testing.T) {
 	waiting.close()
 	if len(began) > 0 {
 		t.Error("what was closed while it waited began all the same")
+	}
+}
+
+// TestProcessesAreConfined: as units have NoNewPrivileges= and SystemCallFilter=, so have processes without systemd.
+func TestProcessesAreConfined(t *testing.T) {
+	ours := func() string {
+		out, err := exec.Command("grep", "-E", "^(NoNewPrivs|Seccomp):", "/proc/self/status").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	before := ours()
+	const script = `grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status; unshare --user true 2>&1 | grep -o 'Operation not permitted' || echo made`
+	for makes, want := range map[bool]string{
+		false: "NoNewPrivs:\t1\nSeccomp:\t2\nOperation not permitted\n",
+		true:  "NoNewPrivs:\t1\nSeccomp:\t2\nmade\n",
+	} {
+		s, events, d := shell(t, script, func(_ *service, sp *spec) { sp.makes = makes })
+		s.start()
+		wait(t, events, event{activating, 0})
+		wait(t, events, event{inactive, 0})
+		s.stop()
+		if b, err := os.ReadFile(d.log("x")); err != nil || string(b) != want {
+			t.Errorf("makes sandboxes %v: %q, %v; want %q", makes, b, err, want)
+		}
+	}
+	// What confines them must not reach the threads that go on: pfard runs newuidmap(1), which is set-user-ID.
+	if after := ours(); after != before {
+		t.Errorf("what this process starts itself has %q, had %q", after, before)
 	}
 }

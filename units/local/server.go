@@ -208,7 +208,7 @@ func (s *server) prepare() (spec, error) {
 	return spec{
 		argv: append([]string{s.argv}, s.arguments()...), user: s.user, credentials: s.credentials,
 		descriptors: []descriptor{{units.FDGateway, gateway}, {units.FDPfard, theirs}},
-		runtimeDir:  s.r.dirs.runtime(launcherName(s.name)), binds: s.binds, log: s.r.dirs.log(s.plan.Name),
+		makes:       true, runtimeDir: s.r.dirs.runtime(launcherName(s.name)), binds: s.binds, log: s.r.dirs.log(s.plan.Name),
 	}, nil
 }
 

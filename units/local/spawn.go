@@ -10,8 +10,11 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/generator/sandbox"
 )
 
 // descriptor is one file for LISTEN_FDS.
@@ -39,6 +42,7 @@ type spec struct {
 	binds       []bind
 	log         string // file for stdout and stderr, appended to
 	notify      string // NOTIFY_SOCKET
+	makes       bool   // it makes sandboxes
 }
 
 // close closes the descriptors, which a process that runs has copies of.
@@ -93,7 +97,11 @@ func spawn(s spec, credentialsDir string) (*process, error) {
 	}
 	p := &process{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error, 1)
-	go p.run(s.binds, started)
+	filter, err := sandbox.Process(runtime.GOARCH, s.makes)
+	if err != nil {
+		return nil, err
+	}
+	go p.run(s.binds, filter, started)
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("starting %q: %w", s.argv[0], err)
 	}
@@ -102,9 +110,13 @@ func spawn(s spec, credentialsDir string) (*process, error) {
 
 // run starts the process and stays until it has ended. It keeps its thread: PDEATHSIG comes when the thread that
 // forked ends (prctl(2)), and the thread may have a mount namespace of its own. At the end the thread goes with it.
-func (p *process) run(binds []bind, started chan<- error) {
+func (p *process) run(binds []bind, filter []byte, started chan<- error) {
 	runtime.LockOSThread()
-	if err := privateMounts(binds); err != nil {
+	err := privateMounts(binds)
+	if err == nil {
+		err = confineThread(filter)
+	}
+	if err != nil {
 		started <- err
 		return
 	}
@@ -114,9 +126,26 @@ func (p *process) run(binds []bind, started chan<- error) {
 	}
 	p.pid = p.cmd.Process.Pid
 	started <- nil
-	err := p.cmd.Wait()
-	p.code = exitCode(err)
+	p.code = exitCode(p.cmd.Wait())
 	close(p.exited)
+}
+
+// confineThread gives the calling thread what NoNewPrivileges= and SystemCallFilter= give a unit (systemd.exec(5)), and with it
+// what it forks. The thread needs nothing that the filter refuses, and ends with its process.
+func confineThread(filter []byte) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("giving up new privileges: %w", err)
+	}
+	program := unix.SockFprog{
+		Len:    uint16(len(filter) / unix.SizeofSockFilter),
+		Filter: (*unix.SockFilter)(unsafe.Pointer(unsafe.SliceData(filter))),
+	}
+	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+	runtime.KeepAlive(filter)
+	if err != nil {
+		return fmt.Errorf("setting the filter of system calls: %w", err)
+	}
+	return nil
 }
 
 // exitCode is 0 to 255 as the process gave it, 128+n for a signal, -1 if it is not known.
