@@ -146,8 +146,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	changed, unwatch := watchAll(d.sees, o.declarations, o.dirs.Policies())
 	defer unwatch()
-	defer d.followClients()()
-	defer d.guardHomes(ctx)()
+	defer d.follow(ctx)()
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())
 	d.loop(ctx, changed, d.ready)
 	notify(log, sd.SdNotifyStopping)

@@ -100,8 +100,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	changed, unwatch := watchAll(d.sees, o.declarations, o.dirs.Policies())
 	defer unwatch()
-	defer d.followClients()()
-	defer d.guardHomes(ctx)()
+	defer d.follow(ctx)()
 	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, give: d.giveLauncher, model: d.modelOf, user: own.of}
 	go a.serve(l.attach)
 	answered := make(chan struct{})
