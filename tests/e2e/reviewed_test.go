@@ -87,7 +87,9 @@ func listedBy(t *testing.T, p *pfar, server string) (lines []string) {
 		t.Fatalf("%s lists nothing", server)
 	}
 	for _, d := range append(st.Held, st.Descriptors...) {
-		lines = append(lines, d.Kind+" "+d.Digest+" "+d.Name)
+		if d.Kind != "program" { // which nobody reads
+			lines = append(lines, d.Kind+" "+d.Digest+" "+d.Name)
+		}
 	}
 	return append(lines, "version "+st.Version)
 }
