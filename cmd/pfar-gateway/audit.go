@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/pfar/pfar/policies/audit"
@@ -15,13 +16,16 @@ import (
 	"github.com/pfar/pfar/units/packet"
 )
 
-// fileTime bounds how long pfard may take to open a file.
-const fileTime = 10 * time.Second
+const (
+	fileTime  = 10 * time.Second // for pfard to open a file
+	probeTime = 5 * time.Second  // between tries to write again
+)
 
 // newAudit makes the gateway's chain, which has no file until pfard has opened one (followAudit).
 func (g *gateway) newAudit() *trail.Log {
 	full := make(chan struct{}, 1)
-	g.auditFull = full
+	turned := make(chan error, 1)
+	g.auditFull, g.auditTurned = full, turned
 	return trail.New(trail.Options{
 		Writer: "gateway",
 		Anchor: func(a audit.Anchor) {
@@ -35,6 +39,11 @@ func (g *gateway) newAudit() *trail.Log {
 			}
 		},
 		Turned: func(err error) {
+			select {
+			case <-turned: // the newest alone counts
+			default:
+			}
+			turned <- err // the log calls this once at a time
 			if err == nil {
 				g.log.Info("the audit is written again")
 				return
@@ -68,6 +77,48 @@ func (g *gateway) followAudit(ctx context.Context) {
 			return
 		}
 		pause = min(2*pause, longest)
+	}
+}
+
+// followTrouble has pfard know as long as records cannot be written: an administrator looks there. It ends with ctx.
+func (g *gateway) followTrouble(ctx context.Context) {
+	for {
+		select {
+		case why := <-g.auditTurned:
+			if why != nil {
+				g.tellTrouble(ctx, why)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tellTrouble returns when records can be written again. It tries that itself: nobody may call, and nobody says when a disk
+// has space.
+func (g *gateway) tellTrouble(ctx context.Context, why error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		g.followPfard(ctx, "to show that the audit cannot be written", askAgain, func(heard func()) error {
+			return g.pfard.Stuck(ctx, why.Error(), heard)
+		})
+	})
+	defer telling.Wait()
+	defer cancel()
+	again := time.NewTicker(probeTime)
+	defer again.Stop()
+	for {
+		select {
+		case now := <-g.auditTurned:
+			if now == nil {
+				return
+			}
+		case <-again.C: // that they could not be is the record
+			_ = g.audit.Append(&audit.Record{Kind: audit.Resumed, Reason: why.Error()}) // auditTurned says so
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

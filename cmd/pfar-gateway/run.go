@@ -84,6 +84,8 @@ type gateway struct {
 	point     *enforce.Point  // that every request passes
 	panel     *inspect.Panel
 
+	auditTurned <-chan error // why records cannot be written; nil: they can again
+
 	// What is in the store, and belongs to whoever follows pfard once that runs.
 	keptSecrets, keptPolicy, keptClients handedDown
 
@@ -190,6 +192,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	go func() { failed <- g.registry.Serve(upstream, l.servers) }()
 	if g.pfard != nil {
 		go g.followAudit(ctx)
+		go g.followTrouble(ctx)
 		go g.followDemand(ctx)
 		go g.followSecrets(ctx)
 		go g.followClients(ctx)

@@ -82,6 +82,8 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		return d.clientele.watch(ctx, send)
 	case control.Audit:
 		return d.audit.gatewayFiles(send)
+	case control.Stuck:
+		return d.gatewayStuck(ctx, q.Why, send)
 	case control.Policy:
 		return d.policy.watch(ctx, send)
 	case control.Store, control.Rotate, control.Remove, control.Rekey, control.Secrets, control.Export, control.Import, control.Give:

@@ -63,6 +63,7 @@ type auditor struct {
 	opened  bool
 	ended   bool
 	trouble error                   // why nothing can be recorded; nil: nothing is known of
+	stuck   *string                 // why the gateway can record nothing, as it says; nil: it says nothing
 	notes   map[string]string       // by what they are about
 	bases   map[string]audit.Anchor // by chain, where it begins, if its beginning was deleted
 

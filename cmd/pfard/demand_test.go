@@ -293,12 +293,15 @@ func TestTheListOnDemand(t *testing.T) {
 // The gateway may wake and put to sleep, and nothing that is the operator's.
 func TestTheGatewaysVerbs(t *testing.T) {
 	may := gatewayGuest(1234).Verbs
-	for _, v := range []control.Verb{control.Wake, control.Sleep, control.Demand, control.Redaction, control.Clients, control.Audit, control.Policy, control.Open, control.Close} {
+	for _, v := range []control.Verb{
+		control.Wake, control.Sleep, control.Demand, control.Redaction, control.Clients,
+		control.Audit, control.Stuck, control.Policy, control.Open, control.Close,
+	} {
 		if !slices.Contains(may, v) {
 			t.Errorf("%s is missing", v)
 		}
 	}
-	if len(may) != 9 {
+	if len(may) != 10 {
 		t.Errorf("the gateway may ask for %q", may)
 	}
 }

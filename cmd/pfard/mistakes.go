@@ -92,6 +92,9 @@ func (d *daemon) showTrouble() {
 			all = append(all, brief(g))
 		}
 	}
+	if words := d.audit.stuckWords(); words != "" {
+		all = append([]string{words}, all...)
+	}
 	if why := d.audit.failing(); why != nil {
 		all = append([]string{why.Error()}, all...)
 	}

@@ -47,7 +47,10 @@ func (e *session) begin(err error) {
 // gatewayGuest says what the gateway may ask for where it has a user of its own: what it needs, for it reads what
 // servers and clients write, and might be taken over by one.
 func gatewayGuest(uid int) control.Guest {
-	return control.Guest{UID: uid, Verbs: []control.Verb{control.Open, control.Close, control.Wake, control.Sleep, control.Demand, control.Redaction, control.Clients, control.Audit, control.Policy}}
+	return control.Guest{UID: uid, Verbs: []control.Verb{
+		control.Open, control.Close, control.Wake, control.Sleep, control.Demand,
+		control.Redaction, control.Clients, control.Audit, control.Stuck, control.Policy,
+	}}
 }
 
 // admitGateway lets the gateway's user connect to the control socket, and no other one.

@@ -1,7 +1,7 @@
 // Package control is pfard's socket: the verbs that the CLI and the gateway may ask of it, and what it answers.
 //
 // One JSON request per connection, answered by one JSON response; a watch, learning, demand, redaction, clients and policy answer
-// with one response per change until either side closes. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by
+// with one response per change until either side closes, and stuck lasts as long. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by
 // what it says.
 package control
 
@@ -36,6 +36,7 @@ const (
 	Redaction Verb = "redaction"     // what secrets are recognised by, now and after each change
 	Clients   Verb = "clients"       // who may use what, now and after each change
 	Audit     Verb = "audit"         // open the gateway's newest audit file, or the next one if that has enough
+	Stuck     Verb = "stuck"         // the gateway's records cannot be written, as long as the connection stays open; answered once
 	Policy    Verb = "policy"        // what calls are decided by, once there is something, and after each change
 	Store     Verb = "store"         // store Secret under Key in the vault
 	Rotate    Verb = "rotate"        // the same, where there is one already
@@ -48,7 +49,7 @@ const (
 )
 
 var verbs = []Verb{
-	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Policy,
+	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Stuck, Policy,
 	Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give,
 }
 
@@ -64,6 +65,7 @@ type Request struct {
 	Keys      []string `json:"keys,omitempty"`
 	Recipient string   `json:"recipient,omitempty"` // an age public key
 	Bundle    []byte   `json:"bundle,omitempty"`    // JSON, as Export encrypts it
+	Why       string   `json:"why,omitempty"`       // of Stuck, in words
 	Replace   bool     `json:"replace,omitempty"`   // Import may replace what has another value
 	Gift      string   `json:"gift,omitempty"`      // Gift.Digest, of Give
 }

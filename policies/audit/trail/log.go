@@ -174,17 +174,23 @@ func (l *Log) lead(b *batch) {
 	}
 	l.mu.Unlock()
 	b.in, b.err = l.put(b)
-	if (b.err != nil) != l.troubled {
-		if l.troubled = !l.troubled; l.options.Turned != nil {
-			l.options.Turned(b.err)
-		}
-	}
+	l.turn(b.err)
 	if b.done != nil {
 		close(b.done)
 	}
 	if b.in > 0 {
 		l.syncSoon()
 		l.rotateSoon()
+	}
+}
+
+// turn tells whether records can be written, if that is another answer than before. l.writing is held.
+func (l *Log) turn(err error) {
+	if (err != nil) == l.troubled {
+		return
+	}
+	if l.troubled = !l.troubled; l.options.Turned != nil {
+		l.options.Turned(err)
 	}
 }
 

@@ -228,13 +228,17 @@ func TestWriteFails(t *testing.T) {
 func TestSyncFails(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	d := &faulty{room: -1}
-	l := on(t, d, Options{Now: func() time.Time { return now }})
+	var turns []error
+	l := on(t, d, Options{Now: func() time.Time { return now }, Turned: func(err error) { turns = append(turns, err) }})
 	if err := l.Append(record("a")); err != nil {
 		t.Fatal(err)
 	}
 	d.syncErr = unix.EIO
 	if err := l.Sync(); !errors.Is(err, unix.EIO) {
 		t.Fatal(err)
+	}
+	if len(turns) != 1 || !errors.Is(turns[0], unix.EIO) {
+		t.Errorf("it tells %v", turns)
 	}
 	d.syncErr = nil // once, then success
 	if err := l.Sync(); err == nil {
@@ -256,6 +260,9 @@ func TestSyncFails(t *testing.T) {
 	now = now.Add(2 * againTime)
 	if err := l.Append(record("d")); err != nil || l.Failed() != nil {
 		t.Error(err)
+	}
+	if len(turns) != 2 || turns[1] != nil {
+		t.Errorf("and then %v", turns)
 	}
 	if tools := wholeChain(t, d.content); tools["a"] != 1 || tools["b"] != 0 || tools["d"] != 1 {
 		t.Errorf("%v", tools)

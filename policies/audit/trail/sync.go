@@ -35,7 +35,11 @@ func (l *Log) sync() error {
 	f, seq, hash := l.file, l.seq, l.hash
 	l.writing.Unlock()
 	if err := f.Sync(); err != nil { // of what is on the disk by now nothing is known, also if the next one succeeds (DU-05)
-		return l.fail(fmt.Errorf("records %d to %d may not be on the disk: %w", l.synced+1, seq, err))
+		err = l.fail(fmt.Errorf("records %d to %d may not be on the disk: %w", l.synced+1, seq, err))
+		l.writing.Lock()
+		defer l.writing.Unlock()
+		l.turn(err)
+		return err
 	}
 	l.synced = seq
 	if now := l.options.Now(); now.Sub(l.toldAt) >= anchorTime || now.Before(l.toldAt) {

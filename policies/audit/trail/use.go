@@ -93,7 +93,8 @@ func (l *Log) use(d disk, before *os.File) error {
 	}
 	l.failed.Store(nil)
 	l.synced = 0
-	_, _ = l.put(new(batch)) // what cannot be written now comes before the next record
+	_, err = l.put(new(batch)) // what cannot be written now comes before the next record
+	l.turn(err)
 	l.syncSoon()
 	return nil
 }
