@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const approvalsHelp = `Show the calls that wait for you, and answer them. A call that the policy does not decide is not run before
-you have said so here; its client is told to wait, or to send it again.
+const approvalsHelp = `Show the calls that wait for you, and answer them. A call that the policy leaves to you runs only after you
+approve it here; its client is told to wait, or to send it again.
 
-What you approve is one call, exactly as it is shown, once, within five minutes. If its arguments, the tool, the
-policy or what the session has seen is another by then, it waits anew. A restart of pfar denies all that wait.
+What you approve is one call, exactly as it is shown, once, within five minutes. If the arguments, tool, policy or
+session label change first, the call needs a new approval. A restart of pfar denies all that wait.
 
 Of calls of one client for one tool the list says in which arguments they differ, and what each has there. They are
 answered one by one.`

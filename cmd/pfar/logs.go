@@ -55,7 +55,7 @@ func (c *cli) logsCommand() *cobra.Command {
 		},
 	})
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing what is written until Ctrl-C")
-	cmd.Flags().BoolVar(&gateway, "gateway", false, "the gateway's own log instead: calls, and what was wrong with servers' messages")
+	cmd.Flags().BoolVar(&gateway, "gateway", false, "the gateway's own log instead: refused and failed calls, and what was wrong with servers' messages")
 	cmd.Flags().VarP(&count, "lines", "n", "how many of the last lines to print; -1 for all")
 	return cmd
 }
