@@ -26,3 +26,15 @@ func TestManualKnowsTheLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestManualKnowsTheRefresh compares the times of a refresh that pfard(8) gives.
+func TestManualKnowsTheRefresh(t *testing.T) {
+	b, err := os.ReadFile("../../packaging/man/pfard.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := fmt.Sprintf("for at most %.0f seconds after the unit's own start", refreshTime.Seconds())
+	if !strings.Contains(string(b), says) || lastTime.Seconds() > 30 {
+		t.Errorf("the manual does not say %q, or that it ends within 30 seconds of SIGTERM", says)
+	}
+}

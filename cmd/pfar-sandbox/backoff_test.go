@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,5 +54,18 @@ func TestHistoryThatIsMissingOrDamaged(t *testing.T) {
 		if h := readHistory(dir); h.delay() != steps[0] || h.exitCode() != units.ExitCrashed {
 			t.Errorf("history %q: delay %v, exit code %d; want that of one crash", text, h.delay(), h.exitCode())
 		}
+	}
+}
+
+// TestManualKnowsTheBackOff compares the times that pfard(8) gives with the launcher's.
+func TestManualKnowsTheBackOff(t *testing.T) {
+	manual, err := os.ReadFile("../../packaging/man/pfard.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("restarts %d s after the first crash, %d s after the second and %d s after each further one; a run of %d minutes starts",
+		steps[0]/time.Second, steps[1]/time.Second, steps[2]/time.Second, healthy/time.Minute)
+	if !strings.Contains(string(manual), want) || maxInRow != 3 || stable != time.Minute {
+		t.Errorf("the manual does not say %q, or counts and times another row of crashes", want)
 	}
 }

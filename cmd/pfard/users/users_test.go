@@ -155,3 +155,15 @@ func TestUnwritable(t *testing.T) {
 		t.Error("it is known all the same")
 	}
 }
+
+// TestManualKnowsTheSpans compares pfard(8).
+func TestManualKnowsTheSpans(t *testing.T) {
+	manual, err := os.ReadFile("../../../packaging/man/pfard.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("a number from %d to %d, or from %d to %d,", spans[0].first, spans[0].last, spans[1].first, spans[1].last)
+	if !strings.Contains(string(manual), want) {
+		t.Errorf("the manual does not say %q", want)
+	}
+}
