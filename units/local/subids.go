@@ -121,7 +121,7 @@ func asOthers(p generator.Plan) bool {
 		switch m.Kind {
 		case sandbox.Bind:
 			return false
-		case sandbox.ROBind:
+		case sandbox.ROBind, sandbox.ROOverlay:
 			if !forAll(m.Source, &left) {
 				return false
 			}

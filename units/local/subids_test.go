@@ -115,9 +115,15 @@ func TestWhoRunsAsAnother(t *testing.T) {
 		"nothing":                   {sandbox.ROBind, filepath.Join(dir, "none"), false},
 		"a folder that it may fill": {sandbox.Bind, filepath.Join(dir, "open"), false},
 	} {
-		p := generator.Plan{Sandbox: sandbox.Sandbox{Mounts: []sandbox.Mount{{Kind: c.kind, Source: c.path}}}}
-		if got := asOthers(p); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
+		kinds := []sandbox.Kind{c.kind}
+		if c.kind == sandbox.ROBind {
+			kinds = append(kinds, sandbox.ROOverlay)
+		}
+		for _, kind := range kinds {
+			p := generator.Plan{Sandbox: sandbox.Sandbox{Mounts: []sandbox.Mount{{Kind: kind, Source: c.path}}}}
+			if got := asOthers(p); got != c.want {
+				t.Errorf("%s, %s: %v, want %v", name, kind, got, c.want)
+			}
 		}
 	}
 }
