@@ -17,6 +17,17 @@ func testSubordinates(count int) *subordinates {
 	return &subordinates{uids: units.IDRange{First: 100_000, Count: count}, gids: units.IDRange{First: 200_000, Count: count}, used: map[int]string{}}
 }
 
+// TestManualKnowsTheIDs: the range of root's servers stands in the manual.
+func TestManualKnowsTheIDs(t *testing.T) {
+	b, err := os.ReadFile("../../packaging/man/pfar-declaration.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if says := fmt.Sprintf("without systemd it is between %d and %d.", dynamicMin, dynamicMax); !strings.Contains(string(b), says) {
+		t.Errorf("the manual does not say %q", says)
+	}
+}
+
 func TestSubordinatesAreOneServersEach(t *testing.T) {
 	const count = 64
 	s, whose := testSubordinates(count), map[subordinate]string{}

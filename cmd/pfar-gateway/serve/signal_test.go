@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
@@ -77,6 +78,30 @@ func heardUntilLevel(t *testing.T, c *client, l *registrytest.Launched) string {
 		all += lineWith(t, l, "") + "\n"
 	}
 	return all
+}
+
+// TestSignalsAreFew: of one client's signals so many are passed on at once, however many it gives, and of the others none.
+func TestSignalsAreFew(t *testing.T) {
+	g, _, o, records := signalling(t, true, everything())
+	g.srv.signals.every = time.Hour
+	c := g.sessionThat(t, "/mcp/one", `{"roots":{"listChanged":true}}`)
+	c.call(t, "tools/call", `{"name":"echo","arguments":{}}`)
+	for range quotaAtOnce + 20 {
+		c.post(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+	}
+	const signal = "notifications/roots/list_changed"
+	if n := strings.Count(heardUntilLevel(t, c, o.one()), signal); n != quotaAtOnce {
+		t.Errorf("the server hears %d, want %d", n, quotaAtOnce)
+	}
+	n := 0
+	for _, one := range records.all {
+		if one.Method == signal && one.Outcome == "sent" {
+			n++
+		}
+	}
+	if n != quotaAtOnce {
+		t.Errorf("%d records, want %d", n, quotaAtOnce)
+	}
 }
 
 // TestSignals has a session spell to a server by what it takes back, once it has seen what the server's audience may not.

@@ -61,7 +61,7 @@ func TestMetrics(t *testing.T) {
 	tel := fresh(t)
 	tel.Gauges(func() []Gauge {
 		return []Gauge{
-			{Server: "notion", Up: true, Tools: 24, Held: 2, Queue: 3, InFlight: 4, Sessions: 5, Faults: map[string]uint64{"not a JSON-RPC message": 7, "\xff": 1}},
+			{Server: "notion", Up: true, Tools: 24, Held: 2, Queue: 3, InFlight: 4, Sessions: 5, Leaks: map[string]uint64{"a": 2, "b": 1}, Faults: map[string]uint64{"not a JSON-RPC message": 7, "\xff": 1}},
 			{Server: "notion"}, {Server: "\xff"}, {Server: "down"},
 		}
 	})
@@ -115,6 +115,7 @@ func TestMetrics(t *testing.T) {
 		{"pfar_server_queue", []string{"server", "notion"}, 3},
 		{"pfar_server_requests_in_flight", []string{"server", "notion"}, 4},
 		{"pfar_server_sessions", []string{"server", "notion"}, 5},
+		{"pfar_redactions_total", []string{"server", "notion"}, 3},
 		{"pfar_server_faults_total", []string{"server", "notion", "kind", "not a JSON-RPC message"}, 7},
 		{"process_open_fds", nil, math.Inf(1)},
 		{"go_goroutines", nil, math.Inf(1)},

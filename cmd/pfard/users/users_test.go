@@ -44,6 +44,18 @@ func of(t *testing.T, r *Registry, name string, brief bool) int {
 	return id
 }
 
+// TestManualKnowsTheIDs: the ranges stand in the manual.
+func TestManualKnowsTheIDs(t *testing.T) {
+	b, err := os.ReadFile("../../../packaging/man/pfar-declaration.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := fmt.Sprintf("from %d to %d, and then from %d to %d;", spans[0].first, spans[0].last, spans[1].first, spans[1].last)
+	if !strings.Contains(string(b), says) {
+		t.Errorf("the manual does not say %q", says)
+	}
+}
+
 // TestNobodyElses: an id that an account, a group, a process or a file has is not allotted.
 func TestNobodyElses(t *testing.T) {
 	dir := t.TempDir()

@@ -1,0 +1,35 @@
+package registry
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/policies/redact"
+)
+
+// TestLeaksAreLoggedOnceAMinute: each secret, however often a server says it.
+func TestLeaksAreLoggedOnceAMinute(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	var l leaks
+	said := func(want int, names ...string) {
+		t.Helper()
+		out.Reset()
+		for _, name := range names {
+			l.add(log, []redact.Hit{{Name: name}})
+		}
+		if n := strings.Count(out.String(), "secret="); n != want {
+			t.Errorf("of %q %d entries, want %d: %s", names, n, want, &out)
+		}
+	}
+	said(2, "a", "a", "b", "a", "b")
+	said(0, "a", "b")
+	l.logged["a"] = time.Now().Add(-time.Minute - time.Second)
+	said(1, "a", "b", "a")
+	if all := l.all(); all["a"] != 6 || all["b"] != 4 {
+		t.Errorf("counted %v", all)
+	}
+}
