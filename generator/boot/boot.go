@@ -63,7 +63,8 @@ func Files(uid int, servers []declaration.Server, off func(name string) bool) []
 func unitName(server string) string { return "pfar-mcp@" + server + ".service" }
 
 func describe(s declaration.Server) string {
-	text := "# Written by pfar-generator at boot and at each daemon-reload.\n[Unit]\n"
+	text := "# Written by pfar-generator at boot and at each daemon-reload. " +
+		"systemctl disable does not change it: use pfar disable.\n[Unit]\n"
 	// With SourcePath= systemctl would ask for a daemon-reload after each edit, which pfard acts on without one.
 	file := url.URL{Scheme: "file", Path: s.File}
 	text += "Documentation=" + strings.ReplaceAll(file.String(), "%", "%%") + "\n"
