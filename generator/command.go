@@ -20,7 +20,7 @@ func (c *compiler) command() string {
 	case !strings.Contains(name, "/"):
 		f, ok := c.host.lookup(name)
 		if !ok {
-			c.fail(key, "Command not found", "%q is in none of the directories of PATH that pfar was started with. Install it, or write the absolute path.", name)
+			c.lack(c.host.candidates(name), key, "Command not found", "%q is in none of the directories of PATH that pfar was started with. Install it, or write the absolute path.", name)
 			return ""
 		}
 		c.addPath(f.written)
@@ -34,7 +34,7 @@ func (c *compiler) command() string {
 	}
 	f, err := c.host.resolve(name)
 	if err != nil {
-		c.fail(key, "Command not found", "%v. Install it, or write where it is.", err)
+		c.lack(f.paths(), key, "Command not found", "%v. Install it, or write where it is.", err)
 		return ""
 	}
 	return c.executable(f, key)
@@ -60,7 +60,7 @@ func (c *compiler) executable(f file, key string) string {
 		c.fail(key, "Not a program", "%s is no regular file. Write the path of a program.", where(f))
 		return ""
 	case !f.executable():
-		c.fail(key, "Not executable", "%s is not executable. Mark it so with chmod +x, or name its interpreter as the command and the file in args.", where(f))
+		c.lack(f.paths(), key, "Not executable", "%s is not executable. Mark it so with chmod +x, or name its interpreter as the command and the file in args.", where(f))
 		return ""
 	}
 	if !c.permitted(f, key) {
@@ -125,7 +125,7 @@ func (c *compiler) shebang(f file, key string) {
 	}
 	next, err := c.host.resolve(path.Clean(words[0]))
 	if err != nil || !next.executable() {
-		c.fail(key, "Interpreter not found", "%s wants the interpreter %q, which is not there. Install it.", where(f), words[0])
+		c.lack(next.paths(), key, "Interpreter not found", "%s wants the interpreter %q, which is not there. Install it.", where(f), words[0])
 		return
 	}
 	if next.real == f.real {
@@ -142,7 +142,7 @@ func (c *compiler) shebang(f file, key string) {
 		}
 		found, ok := c.host.lookup(w)
 		if !ok {
-			c.fail(key, "Interpreter not found", "%s wants %q, which is in none of the directories of PATH that pfar was started with. Install it, or name it as the command by its absolute path and the file in args.", where(f), w)
+			c.lack(c.host.candidates(w), key, "Interpreter not found", "%s wants %q, which is in none of the directories of PATH that pfar was started with. Install it, or name it as the command by its absolute path and the file in args.", where(f), w)
 			return
 		}
 		c.addPath(found.written)

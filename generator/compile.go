@@ -157,6 +157,12 @@ func (c *compiler) report(severity hcl.DiagnosticSeverity, key, summary, format 
 	c.diags = c.diags.Append(&hcl.Diagnostic{Severity: severity, Summary: summary, Detail: fmt.Sprintf(format, args...), Subject: &at})
 }
 
+// lack reports an error that may be none once one of some paths is there, or is another file.
+func (c *compiler) lack(paths []string, key, summary, format string, args ...any) {
+	c.fail(key, summary, format, args...)
+	c.diags[len(c.diags)-1].Extra = absent(paths)
+}
+
 // show notes that the server is to see f.real, and the links that lead there.
 func (c *compiler) show(f file, b bind) {
 	c.follow(f, b.key)

@@ -27,7 +27,7 @@ func (c *compiler) declare(p string, b bind) {
 	}
 	f, err := c.host.resolve(p)
 	if err != nil {
-		c.fail(b.key, "Path not found", "%v. Make it, or remove it from %s.", err, list)
+		c.lack(f.paths(), b.key, "Path not found", "%v. Make it, or remove it from %s.", err, list)
 		return
 	}
 	if !f.regular() && !f.directory() {

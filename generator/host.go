@@ -130,15 +130,22 @@ func (h Host) read(real string) ([]byte, bool) {
 
 // lookup finds a bare command as a shell does.
 func (h Host) lookup(name string) (file, bool) {
-	for _, dir := range h.Path {
-		if !path.IsAbs(dir) {
-			continue // the working directory of pfar is nobody's choice
-		}
-		if f, err := h.resolve(path.Join(dir, name)); err == nil && f.executable() {
+	for _, p := range h.candidates(name) {
+		if f, err := h.resolve(p); err == nil && f.executable() {
 			return f, true
 		}
 	}
 	return file{}, false
+}
+
+// candidates are where a bare command may be.
+func (h Host) candidates(name string) (all []string) {
+	for _, dir := range h.Path {
+		if path.IsAbs(dir) { // the working directory of pfar is nobody's choice
+			all = append(all, path.Join(dir, name))
+		}
+	}
+	return all
 }
 
 // inFS is an absolute path as package fs has it.

@@ -82,7 +82,7 @@ func (c *compiler) program(command string) {
 	f, err := c.host.resolve(name)
 	switch {
 	case err != nil:
-		c.fail(key, "Program not found", "%v. Install it, or write where it is.", err)
+		c.lack(f.paths(), key, "Program not found", "%v. Install it, or write where it is.", err)
 	case !f.regular() && !f.directory():
 		c.fail(key, "Not a program", "%s is neither a file nor a folder. Write the path of a program.", where(f))
 	case c.permitted(f, key):

@@ -59,6 +59,7 @@ type daemon struct {
 	port       port
 	runner     runner
 	emptied    func()                          // called when there is no server, for the first time or again
+	lacks      func(paths []string)            // is told what declarations want and the host lacks
 	notice     func(server, words string)      // to the status line of a server's unit
 	unheld     func() []string                 // notes on what the host's firewall does not do
 	inspects   func([]generator.InspectorPlan) // has these inspectors run, and no others
@@ -103,6 +104,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		delivery: delivery{handing: handing{unrecorded, records.append}, vault: served{v, fresh}, learn: secrets.put, stood: newStood(o.placeholders(), log), given: newGiven(o.dirs.Given(), log)},
 		folder:   os.DirFS,
 		emptied:  func() {},
+		lacks:    func([]string) {},
 		notice:   func(string, string) {},
 		unheld:   func() []string { return nil },
 		rebroker: func(string) {}, wired: func(context.Context, string) error { return nil },
@@ -235,7 +237,9 @@ func (d *daemon) reload() {
 	set := declaration.Load(d.folder(d.options.declarations), d.options.declarations, o)
 	policies := d.options.dirs.Policies()
 	files, diags := d.policy.read(policies, d.log, func(next *gate.Policy) error { return d.audit.policies(policies, next) })
-	d.diagnostics = append(d.describe(files, append(diags[:len(diags):len(diags)], d.inspect()...)), d.describe(set.Files, set.Diags)...)
+	diags = append(diags[:len(diags):len(diags)], d.inspect()...)
+	d.diagnostics = append(d.describe(files, diags), d.describe(set.Files, set.Diags)...)
+	lacked := slices.Clone(diags)
 	wanted := map[string]generator.Plan{}
 	stale, broken := map[string]bool{}, slices.Clone(set.Broken)
 	for _, s := range d.servers {
@@ -244,6 +248,7 @@ func (d *daemon) reload() {
 	for _, s := range set.Servers {
 		p, diags := generator.Compile(s, d.host())
 		d.diagnostics = append(d.diagnostics, d.describe(set.Files, diags)...)
+		lacked = append(lacked, diags...)
 		if diags.HasErrors() {
 			broken = append(broken, declaration.Broken{Name: s.Name, File: s.File})
 			continue
@@ -255,6 +260,7 @@ func (d *daemon) reload() {
 		}
 		wanted[s.Name] = p
 	}
+	d.lacks(generator.Absent(lacked))
 	d.declared = slices.Concat(set.Servers, set.Earlier)
 	for _, p := range d.standIns(set, broken, o) {
 		if _, taken := wanted[p.Name]; !taken {

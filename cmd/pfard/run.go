@@ -144,7 +144,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 		r.Close()
 		return err
 	}
-	changed, unwatch := watchAll(d.sees, o.declarations, o.dirs.Policies())
+	changed, unwatch := d.watchFiles()
 	defer unwatch()
 	defer d.follow(ctx)()
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())

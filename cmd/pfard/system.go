@@ -98,7 +98,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 			return fmt.Errorf("making the directory of the declarations: %w", err)
 		}
 	}
-	changed, unwatch := watchAll(d.sees, o.declarations, o.dirs.Policies())
+	changed, unwatch := d.watchFiles()
 	defer unwatch()
 	defer d.follow(ctx)()
 	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, give: d.giveLauncher, model: d.modelOf, user: own.of}

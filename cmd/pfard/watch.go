@@ -16,14 +16,29 @@ import (
 type watcher struct {
 	changed chan struct{}
 	fs      *fsnotify.Watcher // nil: blind
-	dir     string
-	links   map[string]bool // directories outside dir that its symlinks point into
-	target  string          // where dir itself leads to, if it is a symlink
-	above   string          // the nearest directory above that is there, if dir's parent is not; "": it is
+	place   watched
+	moved   chan struct{} // the place is another one; it has room for one message
 	eyes    eyes
 	stop    chan struct{}
 	done    chan struct{}
 }
+
+// watched is what a watcher watches.
+type watched interface {
+	String() string
+	add(*fsnotify.Watcher) error // watches what is there now; adding a directory twice is one watch
+	concerns(path string) bool   // an event of that path does
+}
+
+// folder is a directory as something watched, with its parent and all that its symlinks point into.
+type folder struct {
+	dir    string
+	links  map[string]bool // directories outside dir that its symlinks point into
+	target string          // where dir itself leads to, if it is a symlink
+	above  string          // the nearest directory above that is there, if dir's parent is not; "": it is
+}
+
+func (f *folder) String() string { return f.dir }
 
 // eyes are what a watcher sees with.
 type eyes struct {
@@ -50,13 +65,17 @@ func watch(dir string, turn func(blind error)) *watcher {
 	return watchTo(dir, make(chan struct{}, 1), openEyes(turn))
 }
 
-// watchAll watches several as one, until unwatch is called.
-func watchAll(turn func(dir string, blind error), dirs ...string) (changed <-chan struct{}, unwatch func()) {
+// watchFiles watches all of which the daemon's plans are made, as one, until unwatch is called.
+func (d *daemon) watchFiles() (changed <-chan struct{}, unwatch func()) {
 	told := make(chan struct{}, 1)
 	var all []*watcher
-	for _, dir := range dirs {
-		all = append(all, watchTo(dir, told, openEyes(func(blind error) { turn(dir, blind) })))
+	for _, dir := range []string{d.options.declarations, d.options.dirs.Policies()} {
+		all = append(all, watchTo(dir, told, openEyes(func(blind error) { d.sees(dir, blind) })))
 	}
+	missing := new(absent)
+	w := watchPlace(missing, told, openEyes(func(blind error) { d.sees(missing.String(), blind) }))
+	all = append(all, w)
+	d.lacks = func(paths []string) { missing.set(paths, w) }
 	return told, func() {
 		for _, w := range all {
 			w.close()
@@ -66,8 +85,12 @@ func watchAll(turn func(dir string, blind error), dirs ...string) (changed <-cha
 
 // watchTo is watch for one of several that are told of by the same channel, which has room for one message.
 func watchTo(dir string, changed chan struct{}, e eyes) *watcher {
+	return watchPlace(&folder{dir: dir, links: map[string]bool{}}, changed, e)
+}
+
+func watchPlace(p watched, changed chan struct{}, e eyes) *watcher {
 	w := &watcher{
-		changed: changed, dir: dir, links: map[string]bool{}, eyes: e,
+		changed: changed, place: p, moved: make(chan struct{}, 1), eyes: e,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := w.open(); err != nil {
@@ -80,13 +103,13 @@ func watchTo(dir string, changed chan struct{}, e eyes) *watcher {
 // open begins to see, or leaves the watcher blind.
 func (w *watcher) open() (err error) {
 	if w.fs, err = w.eyes.open(); err == nil {
-		err = w.add()
+		err = w.place.add(w.fs)
 	} else {
 		w.fs = nil
 	}
 	if err != nil {
 		w.shut()
-		return fmt.Errorf("watching %q: %w", w.dir, err)
+		return fmt.Errorf("watching %q: %w", w.place, err)
 	}
 	return nil
 }
@@ -104,18 +127,17 @@ func (w *watcher) close() {
 	<-w.done
 }
 
-// add watches what is there now; adding a directory twice is one watch.
-func (w *watcher) add() error {
-	parent := w.addAbove()
-	w.addTarget()
-	err := w.fs.Add(w.dir)
+func (f *folder) add(fs *fsnotify.Watcher) error {
+	parent := f.addAbove(fs)
+	f.addTarget(fs)
+	err := fs.Add(f.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return parent // it will show in the parent
 	}
 	if err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(w.dir)
+	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return nil // removed in this moment: the parent says so
 	}
@@ -124,54 +146,54 @@ func (w *watcher) add() error {
 		if e.Type()&os.ModeSymlink == 0 {
 			continue
 		}
-		if target, err := filepath.EvalSymlinks(filepath.Join(w.dir, e.Name())); err == nil && filepath.Dir(target) != w.dir {
+		if target, err := filepath.EvalSymlinks(filepath.Join(f.dir, e.Name())); err == nil && filepath.Dir(target) != f.dir {
 			links[filepath.Dir(target)] = true
 		}
 	}
 	for dir := range links {
-		_ = w.fs.Add(dir) // not watched is not fatal: SIGHUP or a touch of the link reads it again
+		_ = fs.Add(dir) // not watched is not fatal: SIGHUP or a touch of the link reads it again
 	}
-	for dir := range w.links {
-		if !links[dir] && dir != filepath.Dir(w.dir) {
-			_ = w.fs.Remove(dir)
+	for dir := range f.links {
+		if !links[dir] && dir != filepath.Dir(f.dir) {
+			_ = fs.Remove(dir)
 		}
 	}
-	w.links = links
+	f.links = links
 	return nil
 }
 
 // addAbove watches dir's parent or, as long as there is none, the nearest directory above.
-func (w *watcher) addAbove() error {
-	above := filepath.Dir(w.dir)
-	err := w.fs.Add(above)
+func (f *folder) addAbove(fs *fsnotify.Watcher) error {
+	above := filepath.Dir(f.dir)
+	err := fs.Add(above)
 	for errors.Is(err, os.ErrNotExist) && above != filepath.Dir(above) {
 		above = filepath.Dir(above)
-		err = w.fs.Add(above)
+		err = fs.Add(above)
 	}
-	if w.above != "" && w.above != above {
-		_ = w.fs.Remove(w.above) // nothing more is wanted of it
+	if f.above != "" && f.above != above {
+		_ = fs.Remove(f.above) // nothing more is wanted of it
 	}
-	if w.above = above; above == filepath.Dir(w.dir) {
-		w.above = ""
+	if f.above = above; above == filepath.Dir(f.dir) {
+		f.above = ""
 	}
 	return err
 }
 
 // addTarget watches where dir itself leads to, if it is a symlink: the nearest directory that is there. What is to be in
 // it may be made later, such as resolv.conf(5) by systemd-resolved.
-func (w *watcher) addTarget() {
-	target, err := os.Readlink(w.dir)
+func (f *folder) addTarget(fs *fsnotify.Watcher) {
+	target, err := os.Readlink(f.dir)
 	if err != nil {
-		w.target = ""
+		f.target = ""
 		return
 	}
 	if !filepath.IsAbs(target) {
-		target = filepath.Join(filepath.Dir(w.dir), target)
+		target = filepath.Join(filepath.Dir(f.dir), target)
 	}
-	w.target = target
+	f.target = target
 	for target != filepath.Dir(target) {
 		target = filepath.Dir(target)
-		if err := w.fs.Add(target); !errors.Is(err, os.ErrNotExist) {
+		if err := fs.Add(target); !errors.Is(err, os.ErrNotExist) {
 			return
 		}
 	}
@@ -197,14 +219,15 @@ func (w *watcher) run() {
 		case <-w.stop:
 			return
 		case e := <-w.fs.Events:
-			if !w.concerns(e.Name) {
+			if !w.place.concerns(e.Name) {
 				continue
 			}
 		case <-w.fs.Errors: // an overflow: something changed
+		case <-w.moved:
 		case <-timer.C:
 			first = time.Time{}
-			if err := w.add(); err != nil {
-				w.eyes.turn(fmt.Errorf("watching %q: %w", w.dir, err))
+			if err := w.place.add(w.fs); err != nil {
+				w.eyes.turn(fmt.Errorf("watching %q: %w", w.place, err))
 				w.shut()
 			}
 			w.tell()
@@ -240,10 +263,10 @@ func (w *watcher) tell() {
 }
 
 // concerns leaves out what else happens in the parent directory.
-func (w *watcher) concerns(path string) bool {
+func (f *folder) concerns(path string) bool {
 	dir := filepath.Dir(path)
-	if w.above != "" && dir == w.above {
-		return strings.HasPrefix(w.dir, path+"/")
+	if f.above != "" && dir == f.above {
+		return strings.HasPrefix(f.dir, path+"/")
 	}
-	return path == w.dir || dir != filepath.Dir(w.dir) || w.links[dir] || strings.HasPrefix(w.target+"/", path+"/")
+	return path == f.dir || dir != filepath.Dir(f.dir) || f.links[dir] || strings.HasPrefix(f.target+"/", path+"/")
 }

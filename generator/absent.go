@@ -1,0 +1,24 @@
+package generator
+
+import (
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// absent is a diagnostic's Extra: the paths of the host at which the compiler found nothing that it can use.
+type absent []string
+
+// Absent returns the paths for the want of which a declaration cannot be used, sorted. It may be good once one of them is there.
+func Absent(diags hcl.Diagnostics) (paths []string) {
+	for _, d := range diags {
+		if list, ok := d.Extra.(absent); ok {
+			paths = append(paths, list...)
+		}
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// paths are the file's, as it was written and where links lead.
+func (f file) paths() []string { return []string{f.written, f.real} }
