@@ -655,7 +655,7 @@ func TestProbe(t *testing.T) {
 		t.Errorf("without bwrap: %q, %v", out, err)
 	}
 	out, err := probe("PATH=" + os.Getenv("PATH"))
-	first, _, _ := strings.Cut(out, "\n") // what is shared with the host follows
+	first, _, _ := strings.Cut(out, "; ") // what is shared with the host follows
 	if ms, perr := strconv.ParseFloat(first, 64); err != nil || perr != nil || ms <= 0 {
 		t.Errorf("got %q, %v; want milliseconds", out, err)
 	}

@@ -32,16 +32,7 @@ func main() {
 		os.Exit(units.ExitGateway) // pfard may have ended as it answered
 	}
 	if len(os.Args) > 1 && os.Args[1] == probeArg {
-		took, shared, err := probe()
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
-			os.Exit(1)
-		}
-		fmt.Printf("%.1f\n", float64(took.Microseconds())/1000)
-		for _, s := range shared {
-			fmt.Println(s)
-		}
-		return
+		os.Exit(reportProbe(os.Args[2:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()

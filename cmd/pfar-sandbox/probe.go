@@ -17,15 +17,38 @@ import (
 // probeArg has this binary make one empty sandbox, on the very path that servers take, for `pfar doctor`.
 const probeArg = "probe"
 
+// reportProbe probes and tells the result: the milliseconds, then what is shared, or the error. pfar-probe.service has it as
+// its status text. It returns the exit code.
+func reportProbe(args []string) int {
+	o, err := parse(args)
+	var took time.Duration
+	var shared []string
+	if err == nil {
+		took, shared, err = probe(network{own: !o.shared})
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
+		_ = notify([]string{set("STATUS", err.Error())})
+		return 1
+	}
+	text := strings.Join(append([]string{fmt.Sprintf("%.1f", float64(took.Microseconds())/1000)}, shared...), "; ")
+	fmt.Println(text)
+	if err := notify([]string{set("STATUS", text)}); err != nil {
+		fmt.Fprintf(os.Stderr, "pfar-sandbox: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
 // probe returns how long a sandbox takes from nothing until the program in it has ended, and what it shares with the host
 // for want of an overlayfs.
-func probe() (took time.Duration, shared []string, err error) {
+func probe(n network) (took time.Duration, shared []string, err error) {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
 		return 0, nil, fmt.Errorf("bubblewrap is not installed (apt install bubblewrap): %w", err)
 	}
 	began := time.Now()
-	s, err := start(bwrap, emptySandbox(), network{own: true}, ids{}, units.Secrets{})
+	s, err := start(bwrap, emptySandbox(), n, ids{}, units.Secrets{})
 	if err != nil {
 		return 0, nil, err
 	}

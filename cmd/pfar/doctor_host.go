@@ -26,6 +26,8 @@ type host struct {
 	sandbox  func() (string, error) // finds pfar-sandbox
 	// run runs a program as the user that servers run as and returns all that it wrote.
 	run func(ctx context.Context, namespaces bool, program string, args ...string) (string, error)
+	// systemctl runs systemctl as the user of this process.
+	systemctl func(ctx context.Context, args ...string) (string, error)
 	// fsType is statfs(2)'s f_type of the nearest directory above the path that exists.
 	fsType   func(path string) (int64, error)
 	writable func(path string) bool
@@ -39,7 +41,10 @@ type host struct {
 // the servers' own, and not "nobody", whom some hosts treat as nobody else.
 const probeUID = 65519
 
-const probeTimeout = 10 * time.Second
+const (
+	probeTimeout = 10 * time.Second
+	unitTimeout  = 30 * time.Second // more than probeUnit gives itself
+)
 
 func (c *cli) thisHost() host {
 	return host{
@@ -47,8 +52,9 @@ func (c *cli) thisHost() host {
 		run: func(ctx context.Context, namespaces bool, program string, args ...string) (string, error) {
 			return runProbe(ctx, c.uid, namespaces, program, args...)
 		},
-		writable: func(path string) bool { return unix.Access(path, unix.W_OK) == nil },
-		records:  newestRecords, sealed: trail.Sealed,
+		systemctl: systemctl,
+		writable:  func(path string) bool { return unix.Access(path, unix.W_OK) == nil },
+		records:   newestRecords, sealed: trail.Sealed,
 		listen: func(address string) error {
 			l, err := net.Listen("tcp", address)
 			if err != nil {
@@ -112,6 +118,15 @@ func runProbe(ctx context.Context, uid int, namespaces bool, program string, arg
 	case uid == 0:
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: probeUID, Gid: probeUID}
 	}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func systemctl(ctx context.Context, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, unitTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "systemctl", append([]string{"--no-ask-password"}, args...)...)
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C"}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -86,6 +86,15 @@ func (h host) emptySandbox(ctx context.Context) finding {
 		f.Detail, f.Remedy = "bwrap is not installed", bubblewrapRemedy
 		return f
 	}
+	if h.hasUnits() {
+		took, _, err := h.probeInUnit(ctx)
+		if err != nil {
+			f.Detail = "as a unit (" + probeUnit + "): " + err.Error()
+			f.Remedy += "\nServers are units here, and what one may do depends on systemd too. journalctl -u " + probeUnit + " says more."
+			return f
+		}
+		return finding{f.Check, pass, fmt.Sprintf("starts and ends in %.1f ms with the settings of servers' units (%s)", ms(took), probeUnit), ""}
+	}
 	var best time.Duration
 	by := "by pfar-sandbox"
 	sandbox, err := h.sandbox()
@@ -107,8 +116,37 @@ func (h host) emptySandbox(ctx context.Context) finding {
 	if h.uid == 0 {
 		who = fmt.Sprintf("uid %d", probeUID)
 	}
-	return finding{f.Check, pass, fmt.Sprintf("starts and ends in %.1f ms as %s, the best of %d, started %s", float64(best.Microseconds())/1000, who, sandboxRuns, by), ""}
+	return finding{f.Check, pass, fmt.Sprintf("starts and ends in %.1f ms as %s, the best of %d, started %s", ms(best), who, sandboxRuns, by), ""}
 }
+
+// probeUnit is an empty sandbox with the settings of pfar-mcp@.service.
+const probeUnit = "pfar-probe.service"
+
+// hasUnits reports whether servers here are units of the machine's systemd.
+func (h host) hasUnits() bool {
+	return h.uid == 0 && h.exists("/run/systemd/system") && h.exists("/usr/lib/systemd/system/"+probeUnit)
+}
+
+// probeInUnit has systemd start the empty sandbox. The unit's status text is the result.
+func (h host) probeInUnit(ctx context.Context) (took time.Duration, shared string, err error) {
+	out, failed := h.systemctl(ctx, "restart", probeUnit)
+	text, err := h.systemctl(ctx, "show", "--property=StatusText", "--value", probeUnit)
+	text = strings.TrimSpace(text)
+	for _, verb := range []string{"stop", "reset-failed"} {
+		_, _ = h.systemctl(ctx, verb, probeUnit) // reset-failed has nothing to do after success
+	}
+	switch {
+	case failed != nil && err == nil && text != "":
+		return 0, "", sandboxFailure(text)
+	case failed != nil:
+		return 0, "", sandboxFailure(outputOr(out, failed))
+	case err != nil:
+		return 0, "", sandboxFailure(outputOr(text, err))
+	}
+	return probed(probeUnit, text)
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // fastest measures until the first error.
 func (h host) fastest(ctx context.Context, once func() (time.Duration, error)) (time.Duration, error) {
@@ -140,12 +178,19 @@ func (h host) probe(ctx context.Context, program string) (time.Duration, error) 
 	case err != nil:
 		return 0, sandboxFailure(outputOr(out, err))
 	}
-	first, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	took, _, err := probed(program, out)
+	return took, err
+}
+
+// probed reads the words of a probe: how long it took in milliseconds, then what the sandbox shares with the host.
+func probed(by, words string) (took time.Duration, shared string, err error) {
+	words = strings.TrimSpace(words)
+	first, shared, _ := strings.Cut(words, "; ")
 	ms, err := strconv.ParseFloat(first, 64)
-	if err != nil || !(ms >= 0 && ms < float64(probeTimeout.Milliseconds())) {
-		return 0, sandboxFailure(fmt.Sprintf("%s probe says %q, not how long it took: pfar and pfar-sandbox may be of different versions", program, strings.TrimSpace(out)))
+	if err != nil || !(ms >= 0 && ms < float64(unitTimeout.Milliseconds())) {
+		return 0, "", sandboxFailure(fmt.Sprintf("%s says %q, not how long it took: pfar and pfar-sandbox may be of different versions", by, words))
 	}
-	return time.Duration(ms * float64(time.Millisecond)), nil
+	return time.Duration(ms * float64(time.Millisecond)), shared, nil
 }
 
 // bareSandbox shows with bwrap alone whether namespaces can be made.
@@ -174,15 +219,19 @@ func (h host) ownViews(ctx context.Context) finding {
 	if err != nil {
 		return finding{name, none, err.Error(), ""}
 	}
-	out, err := h.run(ctx, false, program, "probe")
+	var shared string
+	if h.hasUnits() {
+		_, shared, err = h.probeInUnit(ctx)
+	} else if shared, err = h.run(ctx, false, program, "probe"); err == nil {
+		_, shared, err = probed(program, shared)
+	}
 	if err != nil {
 		return finding{name, none, "no sandbox starts, see above", ""}
 	}
-	_, shared, _ := strings.Cut(strings.TrimSpace(out), "\n")
 	if shared == "" {
 		return finding{name, pass, "each sandbox sees them over an overlayfs of its own", ""}
 	}
-	return finding{name, warn, "shared as they are: " + strings.ReplaceAll(shared, "\n", "; "),
+	return finding{name, warn, "shared as they are: " + shared,
 		"Servers can signal to each other by locks and watches on these files, and see which the host uses. Use Linux 5.11\n" +
 			"or later with overlayfs, and mount nothing below these folders."}
 }

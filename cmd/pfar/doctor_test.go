@@ -92,6 +92,22 @@ func saying(h *host, key, output string) {
 	}
 }
 
+// asUnits has servers be units of systemd, whose probe has this status text. With "!" before it, it fails.
+func asUnits(h *host, status string) {
+	file(h, "run/systemd/system/x", "")
+	file(h, "usr/lib/systemd/system/pfar-probe.service", "")
+	text, failed := strings.CutPrefix(status, "!")
+	h.systemctl = func(_ context.Context, args ...string) (string, error) {
+		switch {
+		case args[0] == "show":
+			return text + "\n", nil
+		case args[0] == "restart" && failed:
+			return "Job for pfar-probe.service failed because the control process exited with error code.\n", errors.New("exit status 1")
+		}
+		return "", nil
+	}
+}
+
 func directory(h *host, name string, perm fs.FileMode, owner uint32) {
 	file(h, name, "")
 	h.fs.(fstest.MapFS)[name] = &fstest.MapFile{Mode: fs.ModeDir | perm, Sys: &syscall.Stat_t{Uid: owner}}
@@ -151,13 +167,24 @@ func TestDoctor(t *testing.T) {
 			saying(h, "pfar-sandbox probe", "!bwrap: No permissions to create new namespace\n\nmore")
 		}, []string{"empty sandbox fail: No permissions to create new namespace more|docker run --security-opt"}},
 		{"something mounted below /usr", func(h *host) {
-			saying(h, "pfar-sandbox probe", "12.3\n\"/usr\": something is mounted below it\n")
+			saying(h, "pfar-sandbox probe", "12.3; \"/usr\": something is mounted below it\n")
 		}, []string{"files of the host warn: shared as they are: \"/usr\": something is mounted below it|Linux 5.11"}},
 		{"pfar-sandbox of another version", func(h *host) { saying(h, "pfar-sandbox probe", "usage") }, []string{"empty sandbox fail: says \"usage\"|"}},
 		{"bwrap alone fails", func(h *host) {
 			h.sandbox = func() (string, error) { return "", errors.New("pfar-sandbox is nowhere") }
 			saying(h, "bwrap --unshare-all", "!bwrap: setting up uid map: Permission denied\n")
 		}, []string{"empty sandbox fail: bwrap: setting up uid map: Permission denied|docker"}},
+		{"units that cannot start sandboxes", func(h *host) {
+			asUnits(h, "!starting an empty sandbox: exit status 1: bwrap: Can't mkdir parents for /: Function not implemented")
+		}, []string{"empty sandbox fail: as a unit (pfar-probe.service): starting an empty sandbox: exit status 1: bwrap: Can't mkdir parents|journalctl -u pfar-probe.service"}},
+		{"a unit that systemd does not start", func(h *host) { asUnits(h, "!") }, []string{"empty sandbox fail: as a unit (pfar-probe.service): Job for pfar-probe.service failed|"}},
+		{"units that can, where nothing else can", func(h *host) {
+			asUnits(h, "12.3")
+			saying(h, "pfar-sandbox probe", "!Read-only file system")
+		}, nil},
+		{"units that share files", func(h *host) { asUnits(h, "12.3; \"/usr\": something is mounted below it") }, []string{
+			"files of the host warn: shared as they are: \"/usr\": something is mounted below it|Linux 5.11"}},
+		{"units of another version", func(h *host) { asUnits(h, "") }, []string{"empty sandbox fail: says \"\", not how long|"}},
 		{"no nft", func(h *host) { without(h, "nft") }, []string{"nftables warn: nft is not installed|apt install nftables"}},
 		{"no nf_tables", func(h *host) { saying(h, "nft list", "!Error: Could not process rule: Operation not supported") }, []string{"nftables warn: Operation not supported|modprobe nf_tables"}},
 		{"cgroup v1", func(h *host) { h.fsType = func(string) (int64, error) { return unix.TMPFS_MAGIC, nil } }, []string{"cgroup limits warn: not cgroup v2|unified_cgroup_hierarchy"}},

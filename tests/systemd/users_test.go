@@ -79,3 +79,23 @@ func unprivileged(t *testing.T, m *bed.Machine, name string, uid int) {
 		}
 	}
 }
+
+// TestDoctorStartsAUnit: pfar doctor fails where units cannot start sandboxes, though everything else can.
+func TestDoctorStartsAUnit(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	doctor := func(want string) {
+		t.Helper()
+		if r := m.Try("pfar", "doctor"); !strings.Contains(r.Stdout, want) {
+			t.Errorf("no %q in %s\n%s", want, r, m.Journal(t, "pfar-probe.service"))
+		}
+		if left := m.Shell(t, "systemctl list-units --plain --no-legend pfar-probe.service"); left != "" {
+			t.Errorf("doctor leaves %s", left)
+		}
+	}
+	doctor("with the settings of servers' units (pfar-probe.service)")
+	m.Shell(t, "mkdir /etc/systemd/system/pfar-probe.service.d")
+	m.Put(t, "/etc/systemd/system/pfar-probe.service.d/no.conf", "[Service]\nRestrictNamespaces=yes\n", 0o644)
+	m.Run(t, "systemctl", "daemon-reload")
+	doctor("as a unit (pfar-probe.service): ")
+}
