@@ -57,14 +57,18 @@ func TestHistoryThatIsMissingOrDamaged(t *testing.T) {
 	}
 }
 
-// TestManualKnowsTheBackOff compares the times that pfard(8) gives with the launcher's.
-func TestManualKnowsTheBackOff(t *testing.T) {
+// TestManualKnowsTheBounds compares what pfard(8) says of back-off and of lines that wait with the launcher's.
+func TestManualKnowsTheBounds(t *testing.T) {
 	manual, err := os.ReadFile("../../packaging/man/pfard.8")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("restarts %d s after the first crash, %d s after the second and %d s after each further one; a run of %d minutes starts",
 		steps[0]/time.Second, steps[1]/time.Second, steps[2]/time.Second, healthy/time.Minute)
+	waiting := fmt.Sprintf("up to %d MiB of lines wait in the launcher", maxQueuedBytes>>20)
+	if !strings.Contains(string(manual), waiting) || endSearch != 5*time.Second || stopSearch != time.Second {
+		t.Errorf("the manual does not say %q, or waits for another time for the last lines", waiting)
+	}
 	if !strings.Contains(string(manual), want) || maxInRow != 3 || stable != time.Minute {
 		t.Errorf("the manual does not say %q, or counts and times another row of crashes", want)
 	}

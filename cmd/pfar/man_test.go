@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -118,5 +120,26 @@ func TestExitCodesAreTheSameEverywhere(t *testing.T) {
 		if !strings.Contains(string(b), ".It "+m[1]+"\n"+m[2]+"\n") {
 			t.Errorf("the manual says something else of exit code %s", m[1])
 		}
+	}
+}
+
+// TestManualKnowsTheBounds compares the times and sizes that pfar(1) gives with the program's.
+func TestManualKnowsTheBounds(t *testing.T) {
+	b, err := os.ReadFile("../../packaging/man/pfar.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manual := strings.Join(strings.Fields(string(b)), " ")
+	for _, want := range []string{
+		fmt.Sprintf("at most %d KiB of UTF-8 without NUL", maxSecret>>10),
+		fmt.Sprintf("more than %d KiB on the screen", maxOnScreen>>10),
+		fmt.Sprintf("wait up to %.0f seconds until it runs", settleTimeout.Seconds()),
+	} {
+		if !strings.Contains(manual, want) {
+			t.Errorf("the manual does not say %q", want)
+		}
+	}
+	if maxPlaces != 3 || noticeTime != 30*time.Second {
+		t.Error("the manual says these in words: maxPlaces, noticeTime")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -343,6 +344,14 @@ func TestRoom(t *testing.T) {
 	a.open(false)
 	if room := a.room(); room <= 0 || room > auditMost {
 		t.Errorf("%d bytes", room)
+	}
+	a.most = math.MaxInt64
+	var disk unix.Statfs_t
+	if err := unix.Statfs(a.dir.Path, &disk); err != nil {
+		t.Fatal(err)
+	}
+	if tenth, room := int64(disk.Blocks*uint64(disk.Frsize)/10), a.room(); disk.Blocks > 0 && (room > tenth || room < tenth-disk.Frsize) {
+		t.Errorf("%d bytes, want a tenth of the disk, %d", room, tenth)
 	}
 	a.most = 1
 	if room := a.room(); room != 1 {

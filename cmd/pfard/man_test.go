@@ -35,7 +35,20 @@ func TestManualKnowsTheBounds(t *testing.T) {
 			t.Errorf("the manual does not say %q", want)
 		}
 	}
-	if pauses[1] != time.Hour || trail.MaxAge != 24*time.Hour || auditShare != 10 || probeTime != 5*time.Second || patience != 2*time.Minute {
-		t.Error("the manual says these in words: pauses[1], trail.MaxAge, auditShare, probeTime, patience")
+	b, err = os.ReadFile("../../packaging/man/pfar.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manual = strings.Join(strings.Fields(string(b)), " ")
+	for _, want := range []string{
+		fmt.Sprintf("It waits for them %.0f seconds in all", wireTime.Seconds()),
+		fmt.Sprintf("one line of at most %d bytes", maxReason),
+	} {
+		if !strings.Contains(manual, want) {
+			t.Errorf("pfar(1) does not say %q", want)
+		}
+	}
+	if pauses[1] != time.Hour || trail.MaxAge != 24*time.Hour || auditShare != 10 || probeTime != 5*time.Second || hookLimit != 30*time.Second || patience != 2*time.Minute {
+		t.Error("the manual says these in words: pauses[1], trail.MaxAge, auditShare, probeTime, hookLimit, patience")
 	}
 }

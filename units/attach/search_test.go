@@ -284,3 +284,14 @@ func BenchmarkSearches(b *testing.B) {
 		})
 	}
 }
+
+// TestManualKnowsTheBudget compares what pfard(8) says of how much is searched.
+func TestManualKnowsTheBudget(t *testing.T) {
+	manual, err := os.ReadFile("../../packaging/man/pfard.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("up to %d KiB a second of each server", searchedPerSecond>>10); !strings.Contains(string(manual), want) {
+		t.Errorf("the manual does not say %q", want)
+	}
+}
