@@ -5,6 +5,10 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies/audit/trail"
 )
 
 // TestManualKnowsTheTimes: how soon a change counts, when a crashed server is tried again, and what is kept and left free, stand in
@@ -25,5 +29,47 @@ func TestManualKnowsTheTimes(t *testing.T) {
 		if !strings.Contains(manual, says) {
 			t.Errorf("the manual does not say %q", says)
 		}
+	}
+}
+
+// TestManualKnowsTheBounds compares the times, sizes and operations that pfard(8) gives with the program's.
+func TestManualKnowsTheBounds(t *testing.T) {
+	b, err := os.ReadFile("../../packaging/man/pfard.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manual := strings.Join(strings.Fields(string(b)), " ")
+	var operations []string
+	for _, v := range []control.Verb{control.Store, control.Rotate, control.Remove, control.Secrets, control.Rekey, control.Export, control.Import, control.Give} {
+		operations = append(operations, string(v))
+	}
+	for _, want := range []string{
+		fmt.Sprintf("starts a disabled server after %d minutes, then after an hour, then every %d hours", pauses[0]/time.Minute, pauses[2]/time.Hour),
+		fmt.Sprintf("Another file begins after %d MiB or a day.", trail.MaxSize>>20),
+		fmt.Sprintf("nothing has been written for %d days are deleted", auditKept/(24*time.Hour)),
+		fmt.Sprintf("more than %d GiB", auditMost>>30),
+		fmt.Sprintf("of each server %d a second, and how many more", recordedPerSecond),
+		fmt.Sprintf("after %d s, then after twice as long each time, up to %d minutes", firstRetry/time.Second, lastRetry/time.Minute),
+		"(" + strings.Join(operations, ", ") + ";",
+	} {
+		if !strings.Contains(manual, want) {
+			t.Errorf("the manual does not say %q", want)
+		}
+	}
+	b, err = os.ReadFile("../../packaging/man/pfar.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manual = strings.Join(strings.Fields(string(b)), " ")
+	for _, want := range []string{
+		fmt.Sprintf("It waits for them %.0f seconds in all", wireTime.Seconds()),
+		fmt.Sprintf("one line of at most %d bytes", maxReason),
+	} {
+		if !strings.Contains(manual, want) {
+			t.Errorf("pfar(1) does not say %q", want)
+		}
+	}
+	if pauses[1] != time.Hour || trail.MaxAge != 24*time.Hour || auditShare != 10 || probeTime != 5*time.Second || hookLimit != 30*time.Second || patience != 2*time.Minute {
+		t.Error("the manual says these in words: pauses[1], trail.MaxAge, auditShare, probeTime, hookLimit, patience")
 	}
 }
