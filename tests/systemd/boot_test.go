@@ -252,14 +252,14 @@ func TestFailure(t *testing.T) {
 	if own := entries(t, m, "--unit=pfar-mcp@broken.service", "PFAR_SERVER=broken", "SYSLOG_IDENTIFIER=pfar-sandbox", "PRIORITY=4"); len(own) != 3 {
 		t.Errorf("the launcher's: %v", own)
 	}
-	if out := m.Run(t, "pfar", "logs", "broken"); strings.Count(out, "Z echo: crashing as told\n") != 3 {
+	if out := m.Run(t, "pfar", "logs", "broken"); strings.Count(out, "Z | echo: crashing as told\n") != 3 {
 		t.Errorf("pfar logs: %s", out)
 	}
 	if gone := entries(t, m, "--unit=pfar-gateway.service", "PFAR_SERVER=broken", "PFAR_REASON=it closed its stdout"); len(gone) == 0 {
 		t.Errorf("the gateway's: %v", entries(t, m, "--unit=pfar-gateway.service"))
 	}
 	m.Run(t, "systemctl", "stop", "pfard.service")
-	if out := m.Run(t, "pfar", "logs", "broken"); strings.Count(out, "Z echo: crashing as told\n") != 3 {
+	if out := m.Run(t, "pfar", "logs", "broken"); strings.Count(out, "Z | echo: crashing as told\n") != 3 {
 		t.Errorf("pfar logs without pfard: %s", out)
 	}
 	m.Run(t, "systemctl", "start", "pfard.service")
