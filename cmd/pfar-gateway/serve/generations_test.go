@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -304,6 +305,28 @@ func TestRequiredOfAnUndeclaredCapability(t *testing.T) {
 	got := g.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo"`, `{"elicitation":{}}`)
 	if !strings.Contains(got, "does not let it ask clients for elicitation") {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestSealedOnce: what a client is to come back with is good for that client alone, and once.
+func TestSealedOnce(t *testing.T) {
+	g := start(t, DefaultLimits())
+	g.srv.Learn([]access.Client{declared("desk", deskToken, "*"), declared("lab", labToken, "*")})
+	g.Launch(t, handover.Server{Name: "s", Capabilities: everyCapability, Declared: registrytest.Trusted("s")}, required()).Ready(t)
+	const able = `{"elicitation":{},"roots":{}}`
+	desk, lab := g.as(deskToken), g.as(labToken)
+	state := stateOf(t, desk.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo"`, able))
+	comeBack := func(by *gateway) string {
+		return by.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo","inputResponses":{"k":{"action":"accept"}},"requestState":"`+state+`"`, able)
+	}
+	if got := comeBack(lab); !strings.Contains(got, `"code":-32602`) {
+		t.Errorf("another client: %s", got)
+	}
+	if got := comeBack(desk); !strings.Contains(got, "roots/list") {
+		t.Errorf("the client: %s", got)
+	}
+	if got := comeBack(desk); !strings.Contains(got, `"code":-32602`) {
+		t.Errorf("once more: %s", got)
 	}
 }
 
