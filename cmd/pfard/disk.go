@@ -13,10 +13,12 @@ import (
 )
 
 const (
-	diskLook  = time.Second // between looks at how much is free, which cost a system call
-	diskShare = 20          // one part in so many of the disk stays free of what servers write
-	diskMost  = 1 << 30     // bytes; more than that does not
-	leastFill = 16 << 20    // bytes that a home has to have grown by for its server to be stopped
+	diskLook  = time.Second      // the least time between two looks at how much is free
+	diskRest  = 30 * time.Second // the most
+	diskSpeed = 1 << 30          // bytes a second that servers may write: the next look is before they can fill the disk
+	diskShare = 20               // one part in so many of the disk stays free of what servers write
+	diskMost  = 1 << 30          // bytes; more than that does not
+	leastFill = 16 << 20         // bytes that a home has to have grown by for its server to be stopped
 )
 
 // diskGuard keeps servers with a private home from filling the disk on which the audit lies: without records nothing is called.
@@ -26,12 +28,25 @@ type diskGuard struct {
 	homes string
 	free  func(dir string) (free, all uint64, err error)
 	tick  <-chan time.Time
+	again func(time.Duration) // has it tick after that time
 
 	began map[string]uint64 // by server that runs: how large its home was when it was first seen to
 }
 
-func newDiskGuard(homes string, tick <-chan time.Time) *diskGuard {
-	return &diskGuard{homes: homes, free: freeOn, tick: tick, began: map[string]uint64{}}
+func newDiskGuard(homes string, tick <-chan time.Time, again func(time.Duration)) *diskGuard {
+	return &diskGuard{homes: homes, free: freeOn, tick: tick, again: again, began: map[string]uint64{}}
+}
+
+// rest is how long the guard may wait after a look: until servers could have written what is free. pfard is not to wake up for
+// nothing.
+func (g *diskGuard) rest() time.Duration {
+	free, all, err := g.free(g.homes)
+	floor := min(all/diskShare, diskMost)
+	if err != nil || all == 0 {
+		return diskRest
+	}
+	seconds := (free - min(free, floor)) / diskSpeed
+	return min(max(time.Duration(seconds)*time.Second, diskLook), diskRest)
 }
 
 // freeOn says how much of a file system an ordinary user may still write, and how large it is; of one that does not say, 0.
@@ -51,9 +66,9 @@ func (d *daemon) follow(ctx context.Context) (stop func()) {
 
 // guardHomes guards the disk of the servers' private homes until the function that it returns is called.
 func (d *daemon) guardHomes(ctx context.Context) (stop func()) {
-	t := time.NewTicker(diskLook)
+	t := time.NewTimer(diskLook)
 	ctx, cancel := context.WithCancel(ctx)
-	go d.guardDisk(ctx, newDiskGuard(d.options.dirs.Homes(), t.C))
+	go d.guardDisk(ctx, newDiskGuard(d.options.dirs.Homes(), t.C, func(after time.Duration) { t.Reset(after) }))
 	return func() { cancel(); t.Stop() }
 }
 
@@ -63,6 +78,7 @@ func (d *daemon) guardDisk(ctx context.Context, g *diskGuard) {
 		select {
 		case <-g.tick:
 			d.lookAtDisk(g)
+			g.again(g.rest())
 		case <-ctx.Done():
 			return
 		}

@@ -38,7 +38,7 @@ func TestServerThatFillsTheDiskIsStopped(t *testing.T) {
 	}
 	fills(t, homes, "large", 40) // of earlier days
 	changed <- struct{}{}
-	g := newDiskGuard(homes, nil)
+	g := newDiskGuard(homes, nil, nil)
 	g.free = func(string) (uint64, uint64, error) { return free, 100 << 30, nil }
 	look := func(want string) {
 		t.Helper()
@@ -86,7 +86,7 @@ func TestDiskThatIsNotKnown(t *testing.T) {
 	changed <- struct{}{}
 	d.state(t)
 	homes := t.TempDir()
-	g := newDiskGuard(homes, nil)
+	g := newDiskGuard(homes, nil, nil)
 	g.free = func(string) (uint64, uint64, error) { return 0, 0, nil } // some file systems do not say
 	d.lookAtDisk(g)
 	fills(t, homes, "a", 20)
@@ -102,9 +102,32 @@ func TestDiskThatIsNotKnown(t *testing.T) {
 func TestDiskIsGuardedUntilTheEnd(t *testing.T) {
 	d, _, _ := fixture(t)
 	tick, looked := make(chan time.Time), make(chan struct{})
-	g := newDiskGuard(t.TempDir(), tick)
+	again := make(chan time.Duration)
+	g := newDiskGuard(t.TempDir(), tick, func(after time.Duration) { again <- after })
 	g.free = func(string) (uint64, uint64, error) { looked <- struct{}{}; return 0, 0, nil }
 	go d.guardDisk(t.Context(), g)
-	tick <- time.Time{}
-	<-looked
+	for range 2 {
+		tick <- time.Time{}
+		<-looked // to judge the homes
+		<-looked // to find out when to look again
+		if after := <-again; after != diskRest {
+			t.Errorf("a disk that does not say is looked at after %s", after)
+		}
+	}
+}
+
+// TestDiskRest: pfard wakes up often only where the disk could be full soon.
+func TestDiskRest(t *testing.T) {
+	for _, tt := range []struct {
+		free uint64
+		want time.Duration
+	}{
+		{0, time.Second}, {1 << 30, time.Second}, {3 << 30, 2 * time.Second}, {12 << 30, 11 * time.Second}, {1 << 40, 30 * time.Second},
+	} {
+		g := newDiskGuard("", nil, nil)
+		g.free = func(string) (uint64, uint64, error) { return tt.free, 1 << 41, nil }
+		if got := g.rest(); got != tt.want {
+			t.Errorf("with %d bytes free: %s, want %s", tt.free, got, tt.want)
+		}
+	}
 }

@@ -227,7 +227,7 @@ func TestFailure(t *testing.T) {
 	m.Put(t, "/etc/pfar/mcp.d/broken.hcl", declared("", "-crash"), 0o644)
 	m.Run(t, "systemctl", "start", "pfar.target")
 	isActive(t, m, "pfar-mcp@broken.service", "failed")
-	const reason = "disabled after 3 crashes in a row: exit status 3: echo: crashing as told"
+	const reason = "disabled after 3 crashes in a row: exit status 3: echo: crashing as told; pfar starts it again 10 min after that"
 	told := func(times int) {
 		t.Helper()
 		bed.Eventually(t, soon, func() error {

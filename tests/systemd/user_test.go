@@ -224,7 +224,7 @@ func TestUserCrashes(t *testing.T) {
 	})
 	o.isActive(t, "pfar-mcp@bad", "failed")
 	bed.Eventually(t, soon, func() error {
-		if r := o.Try("cat", "told"); r.Stdout != "bad: disabled after 3 crashes in a row: exit status 3: echo: crashing as told\n" {
+		if r := o.Try("cat", "told"); r.Stdout != "bad: disabled after 3 crashes in a row: exit status 3: echo: crashing as told; pfar starts it again 10 min after that\n" {
 			return fmt.Errorf("the owner's program is told %s", r)
 		}
 		o.m.Run(t, "journalctl", "--sync")

@@ -25,7 +25,8 @@ type span struct{ first, last int }
 // in a container that has 65536 ids.
 var spans = []span{{60706, 61183}, {0x70660000, 0x7066ffff}}
 
-// Registry knows whose each id is. An id is a file, named after it, with the name of its owner.
+// Registry knows whose each id is. An id is a symbolic link, named after it, to the name of its owner: unlike the content of a
+// file, that fits on a disk that is full.
 type Registry struct {
 	config Config
 
@@ -77,16 +78,12 @@ func (r *Registry) read(dir string) error {
 	for _, f := range files {
 		id, err := strconv.Atoi(f.Name())
 		if err != nil {
-			if strings.HasPrefix(f.Name(), durable.Prefix) {
-				_ = os.Remove(filepath.Join(dir, f.Name()))
-			}
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
-		if err != nil {
+		name, err := os.Readlink(filepath.Join(dir, f.Name()))
+		if err != nil && !errors.Is(err, syscall.EINVAL) { // which it is for a file
 			return err
 		}
-		name := strings.TrimSuffix(string(text), "\n")
 		if _, twice := r.ids[name]; !r.taken[id] && !twice && inSpans(id) && name != "" {
 			r.ids[name] = id
 		}
@@ -119,7 +116,11 @@ func (r *Registry) Of(name string, brief bool) (int, error) {
 	if brief {
 		dir = r.config.Brief
 	}
-	if err := durable.WriteFile(filepath.Join(dir, strconv.Itoa(id)), []byte(name+"\n")); err != nil {
+	err = os.Symlink(name, filepath.Join(dir, strconv.Itoa(id)))
+	if err == nil {
+		err = durable.SyncDir(dir)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("recording the user id of %q: %w", name, err)
 	}
 	r.ids[name], r.taken[id], r.latest = id, true, id
