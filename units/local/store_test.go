@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -154,6 +155,17 @@ os.write(3, b"from the third")`)
 	}
 	if _, err := r.Read(b); !errors.Is(err, io.EOF) {
 		t.Errorf("the store outlives the service: %v", err)
+	}
+}
+
+// TestManualKnowsThePatience: how long the store waits for a gateway that serves stands in its manual.
+func TestManualKnowsThePatience(t *testing.T) {
+	b, err := os.ReadFile("../../packaging/man/pfar-gateway.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if says := fmt.Sprintf("the gateway has not served for %.0f seconds.", storePatience.Seconds()); !strings.Contains(string(b), says) {
+		t.Errorf("the manual does not say %q", says)
 	}
 }
 

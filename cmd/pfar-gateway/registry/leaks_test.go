@@ -2,13 +2,28 @@ package registry
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/redact"
 )
+
+// TestNotKnownInTime: a request does not wait without end for the gateway to know the secrets.
+func TestNotKnownInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := &Upstream{redaction: NewRedaction(), done: make(chan struct{})}
+		began := time.Now()
+		var e *jsonrpc.Error
+		if err := u.known(t.Context()); !errors.As(err, &e) || e.Code != CodeUnavailable || time.Since(began) != 10*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
 
 // TestLeaksAreLoggedOnceAMinute: each secret, however often a server says it.
 func TestLeaksAreLoggedOnceAMinute(t *testing.T) {
