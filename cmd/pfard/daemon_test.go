@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
@@ -406,5 +408,29 @@ func TestRandomWalk(t *testing.T) {
 			}
 		}
 		m.mu.Unlock()
+	}
+}
+
+// TestHangUp: SIGHUP has the declarations read again, whatever the watcher has seen, here behind two links.
+func TestHangUp(t *testing.T) {
+	d, m, _ := fixture(t)
+	far := t.TempDir()
+	for _, link := range [][2]string{{far + "/a.hcl", far + "/link"}, {far + "/link", filepath.Join(d.options.declarations, "a.hcl")}} {
+		if err := os.Symlink(link[0], link[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, command := range []string{"x", "y"} {
+		if err := os.WriteFile(far+"/a.hcl", fmt.Appendf(nil, good, command), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Kill(os.Getpid(), unix.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(2 * time.Minute); m.count("a") != n+1; time.Sleep(time.Millisecond) {
+			if d.state(t); time.Now().After(deadline) {
+				t.Fatalf("%d starts after %d signals", m.count("a"), n+1)
+			}
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -104,6 +105,15 @@ func TestWhoRunsAsAnother(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "closed"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	many := filepath.Join(dir, "many")
+	if err := os.Mkdir(many, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for n := range mostLooked {
+		if err := os.Link(filepath.Join(dir, "open/a"), filepath.Join(many, strconv.Itoa(n))); err != nil {
+			t.Fatal(err)
+		}
+	}
 	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		if err == nil && os.Getuid() == 0 { // what is root's is the system's
 			err = os.Chown(path, 1000, 1000)
@@ -123,6 +133,7 @@ func TestWhoRunsAsAnother(t *testing.T) {
 		"a file for all":            {sandbox.ROBind, filepath.Join(dir, "open/a"), true},
 		"a folder with secrets":     {sandbox.ROBind, filepath.Join(dir, "mixed"), false},
 		"a folder for the user":     {sandbox.ROBind, filepath.Join(dir, "closed"), false},
+		"more than are looked at":   {sandbox.ROBind, many, false},
 		"nothing":                   {sandbox.ROBind, filepath.Join(dir, "none"), false},
 		"a folder that it may fill": {sandbox.Bind, filepath.Join(dir, "open"), false},
 	} {

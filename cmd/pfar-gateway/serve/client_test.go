@@ -162,6 +162,17 @@ func TestWhatAProfileNeverCalls(t *testing.T) {
 			t.Errorf("%s: calling it: %s", path, got)
 		}
 	}
+	desk.Profile = "clean-room" // what a browser shows is not clean
+	g.srv.Learn([]access.Client{desk})
+	c := g.as(deskToken).session(t, "/mcp")
+	if got := c.call(t, "tools/list", `{}`); !strings.Contains(got, `"one__echo"`) || strings.Contains(got, "browser_click") {
+		t.Errorf("a clean room lists %s", got)
+	}
+	if got := c.call(t, "tools/call", `{"name":"web__browser_click"}`); !strings.Contains(got, "the profile calls only what strangers cannot write into") {
+		t.Errorf("a call from a clean room: %s", got)
+	}
+	desk.Profile = "balanced"
+	g.srv.Learn([]access.Client{desk})
 	messages := heardBy(t, g.as(deskToken))
 	g.srv.gate.Learn(&gate.Policy{}) // of which no profile is known, so that nothing is
 	g.Relist()
