@@ -30,7 +30,8 @@ func (s *stage) declareHeistServers() []string {
 		}
 	}
 	check(os.WriteFile(poison, []byte(plan), 0o644))
-	s.turn = filepath.Join(directory(s.t, ""), "poison") // is not there yet
+	s.turn = filepath.Join(directory(s.t, ""), "poison") // a file that is made later is not there for who has looked before
+	check(os.WriteFile(s.turn, nil, 0o644))
 	tracker := func(name, label string, args []string, readable string, public, secret bool) {
 		s.write(name+".hcl", declare(program(s.t, "tracker"), append(args, "-scheme", name, "-received", filepath.Join(s.log, "of-"+name)), fmt.Sprintf(`
 pins  = "trust-first"

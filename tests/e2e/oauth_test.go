@@ -77,8 +77,8 @@ func TestOAuth(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(p.home, "on-failure"), []byte(hook), 0o755))
 	p.up()
 	p.await("drive waiting", soon, inState("drive", control.Waiting))
-	p.stdin = `{"access_token":"AT-hunter2"}`
-	if _, stderr, code := p.command("vault", "set", "drive", "--oauth"); code == 0 || !strings.Contains(stderr, "refresh_token is missing") || strings.Contains(stderr, "hunter2") {
+	p.stdin = `{"access_token":"AT-hunter2","refresh_token":"RT-hunter2"}`
+	if _, stderr, code := p.command("vault", "set", "drive", "--oauth"); code == 0 || !strings.Contains(stderr, "token_url is missing") || strings.Contains(stderr, "hunter2") {
 		t.Errorf("half a set: %d, %s", code, stderr)
 	}
 	p.stdin = i.tokens(12)

@@ -11,7 +11,7 @@ import (
 
 func main() {
 	text := flag.String("text", "", "file with what a stranger has written, or directory of such files: N.txt is that of issue N")
-	poison := flag.String("poison", "", "file with what a stranger has put into all that is listed; it may be there later")
+	poison := flag.String("poison", "", "file with what a stranger has put into all that is listed; it may be empty at first")
 	scheme := flag.String("scheme", "tracker", "scheme of the URIs of its resources")
 	received := flag.String("received", "", "file to which all that arrives is appended")
 	flag.Parse()

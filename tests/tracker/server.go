@@ -109,7 +109,7 @@ func (s *server) written(issue string) string {
 
 // poisoned is a text of a list's, or what a stranger has put in its place.
 func (s *server) poisoned(place, text string) string {
-	if b, err := os.ReadFile(s.poison); err == nil {
+	if b, err := os.ReadFile(s.poison); err == nil && len(b) > 0 {
 		return string(b) + " [in " + place + "]"
 	}
 	return text

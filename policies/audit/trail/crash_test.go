@@ -170,7 +170,7 @@ func onSmallDisk(mount string) error {
 			tool := fmt.Sprintf("%d-%d", round, i)
 			if err := l.Append(record(tool)); err == nil {
 				wrote[tool] = true
-			} else if failed++; !errors.Is(err, unix.ENOSPC) && !strings.Contains(err.Error(), "short write") {
+			} else if failed++; !errors.Is(err, unix.ENOSPC) {
 				return err
 			}
 			if i == 40 && round%2 == 0 {

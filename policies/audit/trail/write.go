@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/policies/audit"
 )
@@ -100,7 +101,7 @@ func (l *Log) put(b *batch) (in int, err error) {
 func (l *Log) writeLines(n *lines) (complete int, err error) {
 	written, err := l.file.Write(n.bytes)
 	if err == nil && written < len(n.bytes) {
-		err = io.ErrShortWrite
+		err = unix.ENOSPC // the rest did not fit (write(2)); the next write would say so
 	}
 	if err != nil {
 		err = fmt.Errorf("writing the audit: %w", err)
