@@ -8,12 +8,31 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
 )
+
+// journalText is what is logged, also by what the trail does by itself later.
+type journalText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journalText) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journalText) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
 
 // TestPfardKnowsThatTheAuditFails: from the first record that cannot be written until one can be. The journal has it once.
 func TestPfardKnowsThatTheAuditFails(t *testing.T) {
@@ -36,7 +55,7 @@ func TestPfardKnowsThatTheAuditFails(t *testing.T) {
 			return nil
 		})
 	}()
-	var log bytes.Buffer
+	var log journalText
 	g := &gateway{log: slog.New(slog.NewTextHandler(&log, nil)), pfard: &control.Client{Path: socket}}
 	g.audit = g.newAudit()
 	followed := make(chan struct{})

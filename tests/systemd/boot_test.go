@@ -89,7 +89,7 @@ func TestDeclaredServersStartAtBoot(t *testing.T) {
 	}
 	m.Reboot(t)
 	wanted("pfar-mcp@one.service", "pfar-mcp@two.service")
-	if got, want := m.Run(t, "systemctl", "show", "-pDescription", "-pDocumentation", "pfar-mcp@one.service"), "Documentation=\"man:pfard(8)\" \"man:pfar-declaration(5)\" file:///etc/pfar/mcp.d/one.hcl\nDescription=MCP server one: 100% of %i\n"; got != want {
+	if got, want := m.Run(t, "systemctl", "show", "-pDescription", "-pDocumentation", "pfar-mcp@one.service"), "Documentation=\"man:pfard(8)\" \"man:pfar(1)\" \"man:pfar-declaration(5)\" file:///etc/pfar/mcp.d/one.hcl\nDescription=MCP server one: 100% of %i\n"; got != want {
 		t.Errorf("systemd reads %q, want %q", got, want)
 	}
 	isActive(t, m, "pfar-mcp@one.service", "active")
