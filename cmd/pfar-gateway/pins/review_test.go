@@ -148,7 +148,7 @@ func TestUnseen(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"grüß", "שלום", "👨‍👩‍👧", "می‌خواهم", "a\n\tb", "<b>User:</b> & co"} {
+	for _, text := range []string{"grüß", "שלום", "👨‍👩‍👧", "می\u200cخواهم", "a\n\tb", "<b>User:</b> & co"} {
 		if v := fresh(t).Review(offered(tool("a", text))).Verdicts[0]; v.State != Accepted {
 			t.Errorf("%q is %s", text, v.State)
 		}
