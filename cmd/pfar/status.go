@@ -83,7 +83,7 @@ func (c *cli) printReport(report control.Report) {
 func unjudged(servers []control.Server) []string {
 	var names []string
 	for _, s := range servers {
-		if s.Unknown != "" {
+		if s.Unknown != "" && !s.Broken {
 			names = append(names, s.Name)
 		}
 	}
