@@ -99,7 +99,7 @@ func TestThirdCrashDisables(t *testing.T) {
 		return inState("broken", control.BackOff)(r) && server(r, "broken").Crashes == 1
 	})
 	p.awaitFrom(p.mark(), "broken disabled again", soon, inState("broken", control.Failed))
-	const words = "broken: disabled after 3 crashes in a row: exit status 3: echo: crashing as told; pfar starts it again 10 min after that\n"
+	const words = "broken: disabled after 3 crashes in a row: exit status 3: echo: crashing as told\n"
 	var b []byte
 	for deadline := time.Now().Add(soon); string(b) != words+words && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		b, _ = os.ReadFile(told) // the owner's program makes it
