@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -79,20 +80,29 @@ func (s *notifySocket) receive() (notification, error) {
 	}
 }
 
-// read is recvmsg(2), and returns what is there even if a deadline is over: Go's own looks at the deadline first.
+// read is recvmsg(2), and returns what is there even if a deadline is over: Go's own looks at the deadline first, also when it
+// wakes up for a message.
 func (s *notifySocket) read(b, oob []byte) (n, oobn, flags int, err error) {
 	raw, err := s.conn.SyscallConn()
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	var empty error
-	err = raw.Control(func(fd uintptr) {
-		n, oobn, flags, _, empty = unix.Recvmsg(int(fd), b, oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
-	})
-	if err != nil || empty == nil {
+	there := func() (found bool, err error) {
+		var empty error
+		err = raw.Control(func(fd uintptr) {
+			n, oobn, flags, _, empty = unix.Recvmsg(int(fd), b, oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		})
+		return empty == nil, err
+	}
+	if found, err := there(); found || err != nil {
 		return n, oobn, flags, err
 	}
 	n, oobn, flags, _, err = s.conn.ReadMsgUnix(b, oob)
+	if errors.Is(err, os.ErrDeadlineExceeded) { // a message may have come between the two
+		if found, failed := there(); found && failed == nil {
+			return n, oobn, flags, nil
+		}
+	}
 	return n, oobn, flags, err
 }
 
