@@ -160,6 +160,8 @@ func (c *compiler) assemble(base []sandbox.Mount) []sandbox.Mount {
 			m.Kind = sandbox.Bind
 		} else if covered(b.real, false) || slices.Contains(c.shown, b.real) {
 			continue
+		} else {
+			m.Live = slices.ContainsFunc(c.binds, func(o bind) bool { return o.live && sandbox.Below(o.real, b.real) })
 		}
 		own = append(own, m)
 	}

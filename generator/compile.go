@@ -117,6 +117,7 @@ type compiler struct {
 type bind struct {
 	real     string
 	writable bool
+	live     bool   // see sandbox.Mount
 	key      string // of the declaration that asked for it
 	why      string
 }
@@ -168,7 +169,7 @@ func (c *compiler) show(f file, b bind) {
 	c.follow(f, b.key)
 	for _, root := range softwareRoots() {
 		if sandbox.Below(f.real, root) && !b.writable {
-			b.real, b.why = root, "software of the host, readable by all its users"
+			b.real, b.live, b.why = root, false, "software of the host, readable by all its users"
 		}
 	}
 	for i, have := range c.binds {
@@ -176,6 +177,7 @@ func (c *compiler) show(f file, b bind) {
 			if have.why != b.why {
 				c.binds[i].why += "; " + b.why
 			}
+			c.binds[i].live = have.live || b.live
 			return
 		}
 	}

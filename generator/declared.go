@@ -44,7 +44,7 @@ func (c *compiler) declare(p string, b bind) {
 			return
 		}
 	}
-	b.real = f.real
+	b.real, b.live = f.real, f.directory() && !b.writable
 	c.show(f, b)
 }
 

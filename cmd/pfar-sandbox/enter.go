@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,7 +21,7 @@ const enterArg = "enter"
 
 // Descriptors of the process in the namespaces; those that bwrap reads follow from fdFirst.
 const (
-	fdReport = 3 // socket to the launcher: the namespace's sockets, or what went wrong
+	fdReport = 3 // socket to the launcher: what is made, or what went wrong
 	fdArgs   = 4 // pipe with bwrap's arguments, written once bwrap is in its cgroup
 	fdFirst  = 5
 )
@@ -64,15 +65,14 @@ func becomeBwrap(args []string) error {
 			return err
 		}
 	}
-	sockets, err := prepareNetwork(args[3])
-	if err != nil {
+	var m made
+	if m.sockets, err = prepareNetwork(args[3]); err != nil {
 		return err
 	}
-	shared, err := makeViews(views)
-	if err != nil {
+	if err := m.makeViews(views); err != nil {
 		return err
 	}
-	if err := sendReport(sockets, shared); err != nil {
+	if err := m.send(); err != nil {
 		return fmt.Errorf("sending the sockets of the namespace: %w", err)
 	}
 	if err := dropPrivileges(tasks); err != nil {
@@ -88,9 +88,11 @@ func becomeBwrap(args []string) error {
 	return fmt.Errorf("executing %q: %w", args[0], err)
 }
 
-// sendReport sends the sockets, and behind a zero byte, which no complaint begins with, the sources that are shared.
-func sendReport(files []*os.File, shared []string) error {
-	text := "\x00" + strings.Join(shared, "\n")
+// send sends a zero byte, which no complaint begins with, the number of file system contexts, a newline, and the sources
+// that are shared, one a line. With that go the sockets and, last, the contexts.
+func (m made) send() error {
+	text := fmt.Sprintf("\x00%d\n%s", len(m.live), strings.Join(m.shared, "\n"))
+	files := slices.Concat(m.sockets, m.live)
 	defer runtime.KeepAlive(files)
 	var fds []int
 	for _, f := range files {

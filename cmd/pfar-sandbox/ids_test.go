@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units/attach"
 )
 
@@ -30,10 +31,15 @@ func mapsIDs(pid int) attach.Placed {
 
 func beginApart(t *testing.T, text string, place func(pid int) attach.Placed) *run {
 	t.Helper()
+	return beginApartIn(t, script(text), place)
+}
+
+func beginApartIn(t *testing.T, s sandbox.Sandbox, place func(pid int) attach.Placed) *run {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("only root maps ids without newuidmap(1)")
 	}
-	return beginIn(t, script(text), nil, func(cmd *exec.Cmd, log *os.File) {
+	return beginIn(t, s, nil, func(cmd *exec.Cmd, log *os.File) {
 		cmd.Stdout, cmd.Stderr = log, log
 		cmd.Args = append(cmd.Args, "--ids", fmt.Sprintf("%d:%d", apart, apart))
 		p := &pfard{t: t, search: asIs}

@@ -117,6 +117,7 @@ func (i *examiner) converse(s *server, question []byte) (verdict []byte, err err
 		s.stdout.Close()
 		s.stderr.Close()
 		s.report.Close()
+		attach.CloseAll(s.live) // it lives for one question
 	}()
 	sockets, err := s.sockets()
 	attach.CloseAll(sockets) // nobody answers there

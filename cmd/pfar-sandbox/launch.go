@@ -324,6 +324,7 @@ func (l *launcher) supervise(ctx context.Context, s *server) int {
 	messages := make(chan handover.Message)
 	lost := make(chan error, 1)
 	go func() { lost <- l.receive(messages) }()
+	defer l.keepLive(s.live)()
 	for {
 		select {
 		case <-ctx.Done():

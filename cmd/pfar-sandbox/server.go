@@ -17,6 +17,7 @@ import (
 
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 )
 
 // server is one bwrap and what runs in it.
@@ -27,10 +28,11 @@ type server struct {
 	stderr    *os.File // read end
 	report    *os.File // our end of fdReport
 	as        ids
-	arguments *os.File // write end of fdArgs
-	shared    []string // once there are sockets: sources without a view of their own, and why
-	options   []byte   // bwrap's arguments, with the server's credentials among them
-	set       chan int // process id of the sandbox's pid 1, once; closed if there will be none
+	arguments *os.File   // write end of fdArgs
+	shared    []string   // once there are sockets: sources without a view of their own, and why
+	live      []*os.File // likewise: file system contexts of what is to follow the host
+	options   []byte     // bwrap's arguments, with the server's credentials among them
+	set       chan int   // process id of the sandbox's pid 1, once; closed if there will be none
 	exited    chan error
 }
 
@@ -168,46 +170,68 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, as ids, views 
 
 // sockets returns the sockets from inside the server's network namespace, none from one that was there before.
 func (v *server) sockets() ([]*os.File, error) {
-	b, oob := make([]byte, maxReport), make([]byte, unix.CmsgSpace(4*maxSockets))
+	b, oob := make([]byte, maxReport), make([]byte, unix.CmsgSpace(4*maxDescriptors))
 	n, oobn, _, _, err := unix.Recvmsg(int(v.report.Fd()), b, oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("receiving the sockets of the namespace: %w", err)
 	}
-	if n > 1 && b[0] == 0 {
-		v.shared = strings.Split(string(b[1:n]), "\n")
+	files, err := received(oob[:oobn])
+	if err != nil {
+		return nil, err
 	}
-	if oobn == 0 {
-		if n > 0 && b[0] == 0 {
-			return nil, nil
-		}
-		if n == 0 {
-			return nil, errors.New("preparing the server's namespaces: the process in them ended without a word")
-		}
-		said := errors.New(string(b[:n]))
-		if strings.HasPrefix(said.Error(), "setting lo up") { // the first thing that needs a capability (AppArmor)
-			return nil, noNamespaces(said)
-		}
-		return nil, fmt.Errorf("preparing the server's namespaces: %w", said)
+	text, ok := strings.CutPrefix(string(b[:n]), "\x00")
+	if !ok {
+		attach.CloseAll(files)
+		return nil, complaint(text)
 	}
-	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
-	if err != nil || len(msgs) != 1 {
-		return nil, fmt.Errorf("receiving the sockets of the namespace: %d control messages: %w", len(msgs), err)
+	count, shared, _ := strings.Cut(text, "\n")
+	live, err := strconv.Atoi(count)
+	if err != nil || live < 0 || live > len(files) {
+		attach.CloseAll(files)
+		return nil, fmt.Errorf("receiving the sockets of the namespace: %d descriptors and %q views", len(files), count)
 	}
-	fds, err := unix.ParseUnixRights(&msgs[0])
+	if shared != "" {
+		v.shared = strings.Split(shared, "\n")
+	}
+	v.live = files[len(files)-live:]
+	return files[:len(files)-live], nil
+}
+
+// complaint is what the process in the namespaces said instead.
+func complaint(text string) error {
+	switch {
+	case text == "":
+		return errors.New("preparing the server's namespaces: the process in them ended without a word")
+	case strings.HasPrefix(text, "setting lo up"): // the first thing that needs a capability (AppArmor)
+		return noNamespaces(errors.New(text))
+	}
+	return fmt.Errorf("preparing the server's namespaces: %s", text)
+}
+
+// received takes the descriptors out of a control message.
+func received(oob []byte) ([]*os.File, error) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return nil, fmt.Errorf("receiving the sockets of the namespace: %w", err)
 	}
 	var files []*os.File
-	for _, fd := range fds {
-		files = append(files, os.NewFile(uintptr(fd), units.FDEgress))
+	for _, m := range msgs {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return nil, fmt.Errorf("receiving the sockets of the namespace: %w", err)
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), units.FDEgress))
+		}
 	}
 	return files, nil
 }
 
-// maxSockets is how many the namespace may send, and maxReport how many bytes with them.
+// maxDescriptors is how many the namespaces may send: six sockets, and one for each of 64 paths. maxReport is how many
+// bytes come with them.
 const (
-	maxSockets = 16
-	maxReport  = 32 << 10
+	maxDescriptors = 128
+	maxReport      = 32 << 10
 )
 
 // release lets bwrap go on: it reads its arguments to the end before it forks anything.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,7 @@ type view struct {
 	Source string `json:"source,omitempty"` // path on the host; "": an empty tmpfs
 	Size   int64  `json:"size,omitempty"`   // of the tmpfs, in bytes
 	Perms  uint32 `json:"perms,omitempty"`  // likewise
+	Live   bool   `json:"live,omitempty"`   // see sandbox.Mount; of a folder
 }
 
 // viewsOf lists the mounts that enter is to make views of.
@@ -33,7 +35,7 @@ func viewsOf(mounts []sandbox.Mount, o sandbox.Options) []view {
 	for i, m := range mounts {
 		switch {
 		case m.Kind == sandbox.ROOverlay:
-			all = append(all, view{FD: o.BindFD[i], Source: m.Source})
+			all = append(all, view{FD: o.BindFD[i], Source: m.Source, Live: m.Live})
 		case m.Scratch():
 			all = append(all, view{FD: o.BindFD[i], Size: m.Size, Perms: m.Perms})
 		}
@@ -53,8 +55,8 @@ const maxCopy = 1 << 20
 
 // viewer makes views in the mount namespace of its process.
 type viewer struct {
-	overlays map[string]string // folder -> where its overlay is
-	refused  map[string]error  // folder -> why it has none
+	overlays map[string]*overlay // of folders
+	refused  map[string]error    // folder -> why it has none
 	made     int
 }
 
@@ -112,13 +114,19 @@ func (v view) open() (s source, err error) {
 	return s, errors.New("it is neither a file nor a folder: a socket or a device leads out of the sandbox")
 }
 
-// makeViews puts an overlayfs behind each descriptor. It returns the sources for which there can be none, with the reason:
-// those stay as the host has them.
-func makeViews(sources []source) (shared []string, err error) {
+// made is what enter has made for the launcher.
+type made struct {
+	sockets []*os.File // of the network namespace
+	live    []*os.File // file system contexts, for refresh
+	shared  []string   // sources without a view, and why: those stay as the host has them
+}
+
+// makeViews puts an overlayfs behind each descriptor.
+func (m *made) makeViews(sources []source) error {
 	if len(sources) == 0 {
-		return nil, nil
+		return nil
 	}
-	w := viewer{overlays: map[string]string{}, refused: map[string]error{}}
+	w := viewer{overlays: map[string]*overlay{}, refused: map[string]error{}}
 	none := unix.Mount("pfar", viewsDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=16m")
 	if none == nil {
 		none = unix.Mkdir(emptyDir, 0o755)
@@ -132,14 +140,19 @@ func makeViews(sources []source) (shared []string, err error) {
 			continue
 		}
 		if s.Source == "" {
-			return nil, fmt.Errorf("mounting a tmpfs of %d bytes: %w", s.Size, why)
+			return fmt.Errorf("mounting a tmpfs of %d bytes: %w", s.Size, why)
 		}
 		if err := searchDoors(s.Source, s.file); err != nil {
-			return nil, err
+			return err
 		}
-		shared = append(shared, fmt.Sprintf("%q: %s", s.Source, whyShared(why)))
+		m.shared = append(m.shared, fmt.Sprintf("%q: %s", s.Source, whyShared(why)))
 	}
-	return shared, nil
+	for _, path := range slices.Sorted(maps.Keys(w.overlays)) {
+		if o := w.overlays[path]; o.live {
+			m.live = append(m.live, o.context)
+		}
+	}
+	return nil
 }
 
 // put has the view's descriptor lead to the overlay.
@@ -162,7 +175,12 @@ func (w *viewer) show(s source) (string, error) {
 		return w.scratch(s.view)
 	}
 	if s.dir == nil {
-		return w.overlay(s.Source, s.file)
+		o, err := w.overlay(s.Source, s.file)
+		if err != nil {
+			return "", err
+		}
+		o.live = o.live || s.Live
+		return o.at, nil
 	}
 	at, err := w.fileIn(s)
 	if err == nil {
@@ -189,35 +207,35 @@ func (w *viewer) scratch(v view) (string, error) {
 
 // overlay mounts a read-only overlayfs of one folder. A folder with a mount below it is refused by the kernel, as the
 // mount would be missing there and what it hides would show.
-func (w *viewer) overlay(path string, dir *os.File) (string, error) {
-	if at, ok := w.overlays[path]; ok {
-		return at, nil
+func (w *viewer) overlay(path string, dir *os.File) (*overlay, error) {
+	if o := w.overlays[path]; o != nil {
+		return o, nil
 	}
 	if err := w.refused[path]; err != nil {
-		return "", err
+		return nil, err
 	}
 	at := w.next()
 	err := unix.Mkdir(at, 0o755)
+	var context *os.File
 	if err == nil {
-		// An overlay without an upper layer is read-only, and has to have two others.
-		layers := fmt.Sprintf("lowerdir=/proc/self/fd/%d:%s", dir.Fd(), emptyDir)
-		err = unix.Mount("pfar", at, "overlay", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, layers)
+		// An overlay without an upper layer has to have two others.
+		context, err = mountOverlay(fmt.Sprintf("/proc/self/fd/%d:%s", dir.Fd(), emptyDir), at)
 	}
 	if err != nil {
 		w.refused[path] = err
-		return "", err
+		return nil, err
 	}
-	w.overlays[path] = at
-	return at, nil
+	w.overlays[path] = &overlay{at: at, context: context}
+	return w.overlays[path], nil
 }
 
 // fileIn finds a single file in the overlay of its folder.
 func (w *viewer) fileIn(s source) (string, error) {
-	at, err := w.overlay(filepath.Dir(s.Source), s.dir)
+	o, err := w.overlay(filepath.Dir(s.Source), s.dir)
 	if err != nil {
 		return "", err
 	}
-	at = filepath.Join(at, filepath.Base(s.Source))
+	at := filepath.Join(o.at, filepath.Base(s.Source))
 	var shown unix.Stat_t
 	if err := unix.Lstat(at, &shown); err != nil {
 		return "", err
@@ -267,7 +285,7 @@ func whyShared(err error) string {
 		return "something is mounted below it, or its file system cannot be a layer of an overlayfs"
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return "this kernel lets only root mount an overlayfs (Linux 5.11 and later let every user)"
-	case errors.Is(err, unix.ENODEV):
+	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENOSYS):
 		return "this kernel has no overlayfs (modprobe overlay)"
 	}
 	return err.Error()

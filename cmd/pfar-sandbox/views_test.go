@@ -60,14 +60,14 @@ func lookInside(text string) {
 	if in.Make {
 		list, _ := json.Marshal(in.Views)
 		sources, err := openViews(string(list))
-		var shared []string
+		var m made
 		if err == nil {
-			shared, err = makeViews(sources)
+			err = m.makeViews(sources)
 		}
 		if err != nil {
 			l.Error = err.Error()
 		}
-		l.Shared = shared
+		l.Shared = m.shared
 	}
 	if dir := fmt.Sprintf("/proc/self/fd/%d", in.Views[0].FD); l.Error == "" && isDirectory(dir) {
 		l.Doors = doors(dir)

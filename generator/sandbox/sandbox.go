@@ -41,6 +41,7 @@ type Mount struct {
 	Perms  uint32 `json:"perms,omitempty"`
 	Text   string `json:"text,omitempty"`
 	State  bool   `json:"state,omitempty"` // Source is the server's own state directory, made before the start
+	Live   bool   `json:"live,omitempty"`  // of ROOverlay: a running server sees which files the host replaces or makes in it
 
 	// Of Data, instead of Text, what only the moment of the start knows.
 	Credential string `json:"credential,omitempty"` // the value of this one, as it is

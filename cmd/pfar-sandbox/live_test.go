@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/generator/sandbox"
+)
+
+// library is a folder of the host with a note, which a server may read, and the server's sandbox.
+func library(t *testing.T, text string) (dir string, s sandbox.Sandbox) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pfar-library")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s = script(text)
+	s.Mounts = append(s.Mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: dir, Dest: "/library", Live: true})
+	replace(t, filepath.Join(dir, "note"), "first")
+	replace(t, filepath.Join(dir, "open"), "first")
+	return dir, s
+}
+
+// replace does what an editor does.
+func replace(t *testing.T, path, text string) {
+	t.Helper()
+	err := os.WriteFile(path+"~", []byte(text+"\n"), 0o644)
+	if err == nil {
+		err = os.Rename(path+"~", path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// librarian answers each line with what the note and a file that is not there yet say, and at the end with what a file that
+// it opened first does.
+const librarian = `exec 3</library/open; while read _; do
+	new=none; [ -e /library/below/new ] && new=$(cat /library/below/new)
+	echo "$(cat /library/note) $new"
+done; cat <&3`
+
+// A server sees what the host replaces and makes while it runs, and keeps what it has open.
+func followsTheHost(t *testing.T, begin func(sandbox.Sandbox) *run) {
+	t.Helper()
+	dir, s := library(t, librarian)
+	r := begin(s)
+	r.hello()
+	out := bufio.NewScanner(r.stdout)
+	ask := func() string {
+		if _, err := io.WriteString(r.stdin, "what?\n"); err != nil || !out.Scan() {
+			t.Fatalf("asking: %v\n%s", err, r.logged())
+		}
+		return out.Text()
+	}
+	if got := ask(); got != "first none" {
+		t.Fatalf("at first it reads %q", got)
+	}
+	replace(t, filepath.Join(dir, "note"), "second")
+	replace(t, filepath.Join(dir, "open"), "second")
+	if err := os.Mkdir(filepath.Join(dir, "below"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	replace(t, filepath.Join(dir, "below", "new"), "made")
+	eventually(t, r, func() bool { return ask() == "second made" })
+	r.stdin.Close()
+	if !out.Scan() || out.Text() != "first" {
+		t.Errorf("what it has open reads %q", out.Text())
+	}
+}
+
+func TestViewsFollowTheHost(t *testing.T) {
+	followsTheHost(t, func(s sandbox.Sandbox) *run { return begin(t, s, nil) })
+}
+
+func TestViewsOfServerApartFollowTheHost(t *testing.T) {
+	followsTheHost(t, func(s sandbox.Sandbox) *run { return beginApartIn(t, s, mapsIDs) })
+}
+
+// What cannot be refreshed is told, and ends nothing.
+func TestRefreshFails(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	tick := make(chan time.Time, 1)
+	tick <- time.Time{}
+	err = refresh([]*os.File{null}, tick, nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "refreshing the server's view of the host's files: ") {
+		t.Errorf("%v", err)
+	}
+}
