@@ -17,6 +17,8 @@ type Update struct {
 	Refusal string // last refusal of the egress bridge; "" leaves the last one
 	Ended   bool   // no process is left, and none will be started again
 	Outside bool   // the service manager was asked by somebody else to start it or, with Ended, to stop it
+
+	Unreached string // settings of its unit that do not reach it, in words; "": none
 }
 
 // Take applies what a process says to its service manager (sd_notify(3)), by variable.

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
@@ -174,4 +177,31 @@ func TestTheNextPfardRecognises(t *testing.T) {
 	if got := next.redaction.clean("it is " + value); got != "it is [redacted: $FROM_OUTSIDE]" {
 		t.Errorf("a server that runs on says %q", got)
 	}
+}
+
+// TestUnreached: what a unit says in vain is shown as long as it does, and logged once.
+func TestUnreached(t *testing.T) {
+	d, _, changed := fixture(t)
+	var log bytes.Buffer
+	d.within(t, func() { d.log = slog.New(slog.NewTextHandler(&log, nil)) })
+	d.put(t, "a.hcl", fmt.Sprintf(good, "x"))
+	changed <- struct{}{}
+	d.state(t)
+	const words = "Environment= of pfar-mcp@a.service does not reach the server: write env in the declaration"
+	for _, u := range []local.Update{{Tools: 1, Unreached: words}, {Tools: 2, Unreached: words}} {
+		u.Server, u.State, u.Detail = "a", units.StateRunning, "tools"
+		d.serverChanged(u)
+		if s := d.state(t)["a"]; s.Detail != "tools; "+words {
+			t.Errorf("shown: %q", s.Detail)
+		}
+	}
+	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, Detail: "tools"})
+	if s := d.state(t)["a"]; s.Detail != "tools" {
+		t.Errorf("shown though it is gone: %q", s.Detail)
+	}
+	d.within(t, func() {
+		if n := strings.Count(log.String(), words); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, &log)
+		}
+	})
 }

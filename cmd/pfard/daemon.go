@@ -183,7 +183,7 @@ func (d *daemon) serverChanged(u local.Update) {
 			d.turnedOutside(s, u)
 		default:
 			before := s.status.State
-			s.take(u)
+			d.take(s, u)
 			d.failed(s, before)
 			d.retryCrashed(s)
 			d.retryWaiting(s)
@@ -402,6 +402,9 @@ func (d *daemon) report() control.Report {
 		problems := d.problems(s)
 		if s.unscoped != "" && s.want != nil && s.want.Enabled && !s.off {
 			problems = append(problems, s.unscoped)
+		}
+		if s.unreached != "" && s.started != nil {
+			problems = append(problems, s.unreached)
 		}
 		for _, words := range problems {
 			if !strings.Contains(c.Detail, words) {

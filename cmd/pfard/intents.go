@@ -140,7 +140,7 @@ func (d *daemon) recall(f systemd.Found) *server {
 		if i.Renew {
 			s.renew = renewalDue
 		}
-		s.take(f.Update)
+		d.take(s, f.Update)
 	}
 	return s
 }

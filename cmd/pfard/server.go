@@ -42,6 +42,8 @@ type server struct {
 	served  bool            // it has been up, and nobody has stopped it since
 	delayed error           // why what it needs cannot be written; it is tried again
 
+	unreached string // settings of its unit that do not reach it, in words; "": none
+
 	unscoped string // why the scopes that it requires are not compared; "": they are, or there are none
 
 	sessions map[string]*session // that have a process of their own, by handle
@@ -248,7 +250,7 @@ func (d *daemon) turnedOutside(s *server, u local.Update) {
 	if u.Ended {
 		s.run, s.asleep, s.started = false, false, nil
 		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, s.name))
-		s.take(u)
+		d.take(s, u)
 		s.status.PID, s.status.Tools, s.status.Limits, s.status.Shared, s.status.Crashes = 0, 0, "", "", 0
 		for _, e := range s.sessions {
 			d.endSession(s, e)
@@ -256,7 +258,7 @@ func (d *daemon) turnedOutside(s *server, u local.Update) {
 	} else if s.want != nil && s.started == nil {
 		p := s.plan() // which it is: what is offered is that
 		s.run, s.asleep, s.started = s.want.Enabled, false, &p
-		s.take(u)
+		d.take(s, u)
 	}
 	d.converge(s)
 }
@@ -290,6 +292,15 @@ func (s *server) take(u local.Update) {
 	}
 	s.status.PID, s.status.UID, s.status.Tools, s.status.Crashes = u.PID, u.UID, u.Tools, u.Crashes
 	s.status.Limits, s.status.Shared = u.Limits, u.Shared
+}
+
+// take has a server take what the runner says, and tells the administrator once what the unit says in vain.
+func (d *daemon) take(s *server, u local.Update) {
+	s.take(u)
+	if u.Unreached != s.unreached && u.Unreached != "" {
+		d.log.Warn("settings of a unit do not reach its server", "server", s.name, "reason", u.Unreached)
+	}
+	s.unreached = u.Unreached
 }
 
 func (s *server) report(log string) control.Server {

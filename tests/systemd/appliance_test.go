@@ -134,13 +134,32 @@ func TestSystemctl(t *testing.T) {
 	m.Run(t, "systemctl", "start", unit)
 	becomes(t, m, "hello", control.Running)
 
+	m.Put(t, "/etc/systemd/system/pfar-mcp@hello.service.d/limits.conf", "[Service]\nMemoryMax=64M\nCPUWeight=20\nEnvironment=TOKEN=hidden\n", 0o644)
+	m.Run(t, "systemctl", "daemon-reload")
+	inScope := func(when string) {
+		t.Helper()
+		bed.Eventually(t, soon, func() error {
+			r := m.Try("systemctl", "show", "--property=MemoryMax,CPUWeight", "pfar-mcp-hello.scope")
+			if s, err := server(m, "hello"); err != nil || !strings.Contains(s.Detail, "Environment= of") || !strings.Contains(s.Limits, "MemoryMax= by") ||
+				!strings.Contains(r.Stdout, "MemoryMax=67108864\n") || !strings.Contains(r.Stdout, "CPUWeight=20\n") {
+				return fmt.Errorf("%s: %s; %+v, %w", when, r, s, err)
+			}
+			return nil
+		})
+	}
+	inScope("for what runs")
+
 	before := pid(t, m, unit)
 	m.Run(t, "systemctl", "restart", unit)
 	becomes(t, m, "hello", control.Running)
+	inScope("after a restart")
 	if after := pid(t, m, unit); after == before || after == "0" {
 		t.Errorf("after systemctl restart the launcher is %s, and was %s", after, before)
 	}
 
+	if r := m.Try("journalctl", "--unit=pfard", "--grep=do(es)? not reach"); strings.Contains(r.Stdout, "hidden") || strings.Count(r.Stdout, "Environment=") != 1 {
+		t.Errorf("the journal of pfard: %s", r)
+	}
 	m.Run(t, "systemctl", "stop", unit)
 	becomes(t, m, "hello", control.Stopped)
 	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo("description = \"changed\""), 0o644)
@@ -155,6 +174,15 @@ func TestSystemctl(t *testing.T) {
 			t.Errorf("systemd-cgls has no %q:\n%s", want, tree)
 		}
 	}
+
+	m.Run(t, "systemctl", "start", "pfar-egress@hello.service") // and with it what systemd makes for its user
+	m.Run(t, "rm", "/etc/pfar/mcp.d/hello.hcl")
+	bed.Eventually(t, soon, func() error {
+		if left := m.Run(t, "find", "/run", "-name", "*hello*", "-not", "-path", "/run/udev/*"); left != "" {
+			return fmt.Errorf("left of what was removed: %s", left)
+		}
+		return nil
+	})
 }
 
 // TestKillPfard: what runs does not notice.

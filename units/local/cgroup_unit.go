@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units/systemd"
@@ -43,7 +44,11 @@ func (u *UnitScopes) Place(ctx context.Context, name string, pid int, l sandbox.
 		err = systemd.Final(err)
 	} else {
 		err = u.ask(ctx, func(ctx context.Context, bus *systemd.Bus) (err error) {
-			how, err = u.place(ctx, bus, u.scope(name, pid, l), l)
+			want, lowered, err := u.within(ctx, bus, u.scope(name, pid, l))
+			if err == nil {
+				how, err = u.place(ctx, bus, want)
+				how += lowered
+			}
 			return err
 		})
 	}
@@ -53,7 +58,26 @@ func (u *UnitScopes) Place(ctx context.Context, name string, pid int, l sandbox.
 	return how, nil
 }
 
-func (u *UnitScopes) place(ctx context.Context, bus *systemd.Bus, want systemd.Scope, l sandbox.Limits) (string, error) {
+// within returns the scope under what the unit of its launcher says too, and in words what of that is stricter.
+func (u *UnitScopes) within(ctx context.Context, bus *systemd.Bus, want systemd.Scope) (systemd.Scope, string, error) {
+	r, err := bus.Resources(ctx, want.Service)
+	if err != nil {
+		return want, "", err
+	}
+	want, lowered := want.Within(r)
+	if len(lowered) == 0 {
+		return want, "", nil
+	}
+	return want, fmt.Sprintf("; %s by %s, not the declaration", strings.Join(lowered, " and "), want.Service), nil
+}
+
+// limitsOf are those of a scope.
+func limitsOf(s systemd.Scope) sandbox.Limits {
+	return sandbox.Limits{Memory: int64(s.Memory), Tasks: int(s.Tasks), CPU: s.CPU}
+}
+
+func (u *UnitScopes) place(ctx context.Context, bus *systemd.Bus, want systemd.Scope) (string, error) {
+	l := limitsOf(want)
 	path, err := bus.StartScope(ctx, want)
 	if errors.Is(err, systemd.ErrExists) {
 		path, err = bus.ControlGroup(ctx, want.Name)
@@ -82,7 +106,10 @@ func (u *UnitScopes) place(ctx context.Context, bus *systemd.Bus, want systemd.S
 func (u *UnitScopes) Relimit(ctx context.Context, bus *systemd.Bus, name string, l sandbox.Limits) (how string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, busWait)
 	defer cancel()
-	want := u.scope(name, 0, l)
+	want, lowered, err := u.within(ctx, bus, u.scope(name, 0, l))
+	if err != nil {
+		return "", err
+	}
 	if err := bus.SetLimits(ctx, want); err != nil {
 		return "", err
 	}
@@ -97,7 +124,8 @@ func (u *UnitScopes) Relimit(ctx context.Context, bus *systemd.Bus, name string,
 	if err != nil {
 		return "", systemd.Final(err)
 	}
-	return describe(l, held(g, l), path), nil
+	l = limitsOf(want)
+	return describe(l, held(g, l), path) + lowered, nil
 }
 
 // OOMKilled implements Limiter. The kernel knows while there is a group, systemd afterwards.

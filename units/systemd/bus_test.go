@@ -30,6 +30,7 @@ type fakeSystemd struct {
 	stopped []string
 	started []string
 	masked  string // a unit
+	changes int    // of units that ran
 	cgroup  string // of scopes; "": one below app.slice
 	dies    string // before it has heard of the next scope ("start"), tells of its job ("job") or of that job's end ("end")
 	between func() // called once, with the lock held, between a question for properties and its answer
@@ -140,6 +141,12 @@ func (f *fakeSystemd) answer(c net.Conn, m *dbus.Message) {
 		}
 		f.reply(c, m, job)
 		f.ended(job, unit)
+	case "SetUnitProperties":
+		for name, v := range properties(m.Body[2]) {
+			f.units[unit][name] = v
+		}
+		f.changes++
+		f.reply(c, m)
 	case "StartUnit":
 		f.start(c, m, unit, job)
 	case "GetAll":
@@ -202,6 +209,21 @@ func (f *fakeSystemd) becomes(unit, active, sub string, more map[string]any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.set(unit, active, sub, more)
+}
+
+// reloaded has somebody have unit files read again (daemon-reload).
+func (f *fakeSystemd) reloaded() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, begins := range []bool{true, false} {
+		for _, c := range f.conns {
+			f.send(c, &dbus.Message{Type: dbus.TypeSignal, Headers: map[dbus.HeaderField]dbus.Variant{
+				dbus.FieldPath:      dbus.MakeVariant(dbus.ObjectPath("/org/freedesktop/systemd1")),
+				dbus.FieldInterface: dbus.MakeVariant("org.freedesktop.systemd1.Manager"),
+				dbus.FieldMember:    dbus.MakeVariant("Reloading"),
+			}, Body: []any{begins}})
+		}
+	}
 }
 
 // death hangs up if now is the time, once. The lock is held.
@@ -272,7 +294,7 @@ func (f *fakeSystemd) list(c net.Conn, m *dbus.Message) {
 func properties(list any) map[string]dbus.Variant {
 	m := map[string]dbus.Variant{}
 	for _, p := range list.([][]any) {
-		m[p[0].(string)] = p[1].(dbus.Variant)
+		m[p[0].(string)] = dbus.MakeVariant(encodable(p[1].(dbus.Variant).Value())) // or it could not be sent again
 	}
 	return m
 }

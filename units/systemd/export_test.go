@@ -43,3 +43,25 @@ func (f Fake) Stopped() []string {
 	defer f.mu.Unlock()
 	return f.stopped
 }
+
+// Service has a service with these properties run.
+func (f Fake) Service(unit string, properties map[string]any) {
+	f.becomes(unit, "active", "running", properties)
+}
+
+// Property is one of a unit's, as D-Bus writes it; "": it has not been set.
+func (f Fake) Property(unit, name string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if v, ok := f.units[unit][name]; ok {
+		return v.String()
+	}
+	return ""
+}
+
+// Changes counts how often properties of a unit were changed that ran.
+func (f Fake) Changes() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changes
+}

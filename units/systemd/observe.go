@@ -53,6 +53,7 @@ func (r *Runner) observeOnce(name string) (again bool) {
 
 // follow is what systemd's word on a launcher means for what is known of its server. The launcher tells the rest.
 func follow(u *units.Update, s UnitState) {
+	u.Unreached = s.Unreached
 	switch {
 	case s.Active == "inactive":
 		if u.Ended { // by a job that failed
@@ -124,7 +125,9 @@ func (r *Runner) Watch(ctx context.Context) {
 		}
 		r.lookAtAll()
 		for unit := range changed {
-			if name, ok := InstanceOf(unit); ok {
+			if unit == everyUnit {
+				r.lookAtAll()
+			} else if name, ok := InstanceOf(unit); ok {
 				r.observe(name)
 			} else if unit == GatewayUnit {
 				r.lookAtGateway()
@@ -147,11 +150,15 @@ func (r *Runner) forgetJobs() {
 	}
 }
 
+// lookAtAll observes all instances, and has the scopes of those that run under what their units say by now.
 func (r *Runner) lookAtAll() {
 	r.mu.Lock()
 	var names []string
-	for name := range r.instances {
+	for name, i := range r.instances {
 		names = append(names, name)
+		if i.update.Limits != "" && i.stopping == nil {
+			go r.relimit(name, i)
+		}
 	}
 	r.mu.Unlock()
 	for _, name := range names {

@@ -238,11 +238,11 @@ func (r *Runner) Stop(name string) {
 	close(i.stopping)
 }
 
-// left forgets what is kept of an instance that has ended: all of a session's, nothing of a server's that may be
-// started again.
+// left forgets what is kept of an instance that has ended: all of a session's and of one that nobody knew, nothing of a
+// server's that may be started again.
 func (r *Runner) left(name string, i *instance) {
 	r.cfg.Left(name)
-	if i.session != "" {
+	if i.session != "" || i.digest == "" {
 		r.forget(name)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/godbus/dbus/v5"
+
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
@@ -431,6 +433,10 @@ func TestRunnerAdopts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	link := filepath.Join(w.run, "pfar-egress", "stray") // of a DynamicUser= unit
+	if err := errors.Join(os.Mkdir(filepath.Dir(link), 0o755), os.Symlink("../private/pfar-egress/stray", link)); err != nil {
+		t.Fatal(err)
+	}
 	w.systemd.mu.Lock() // pfard is not there to see this
 	w.systemd.units["pfar-mcp@failed.service"]["ActiveState"] = w.systemd.units[helloUnit]["ActiveState"]
 	w.systemd.set("pfar-mcp@failed.service", "failed", "failed", map[string]any{"Result": "exit-code", "ExecMainStatus": int32(78)})
@@ -470,11 +476,11 @@ func TestRunnerAdopts(t *testing.T) {
 		w.systemd.mu.Lock()
 		stopped := slices.Contains(w.systemd.stopped, "pfar-mcp@stray.service")
 		w.systemd.mu.Unlock()
-		if stopped {
+		if _, err := os.Lstat(link); stopped && errors.Is(err, os.ErrNotExist) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("what nobody knows still runs")
+			t.Fatal("what nobody knows still runs, or something of it is left")
 		}
 	}
 	list, err := w.runner.plans.instances()
@@ -603,5 +609,48 @@ func TestUnescape(t *testing.T) {
 		if got := unescape(in); got != want {
 			t.Errorf("%q becomes %q, want %q", in, got, want)
 		}
+	}
+}
+
+// TestRunnerReadsUnitsAgain: an administrator's drop-in counts once systemd has read it, and what of it does not reach the
+// server is told, without values.
+func TestRunnerReadsUnitsAgain(t *testing.T) {
+	w := newWorld(t)
+	w.start(hello())
+	w.runner.Notify("hello", map[string]string{units.NotifyLimits: "as declared"})
+	w.until("limits", func(u units.Update) bool { return u.Limits == "as declared" })
+	w.systemd.mu.Lock()
+	w.systemd.units[helloUnit]["Environment"] = dbus.MakeVariant([]string{"TOKEN=hidden"})
+	w.systemd.units[helloUnit]["LoadCredential"] = dbus.MakeVariant([][2]string{})
+	w.systemd.mu.Unlock()
+	w.systemd.reloaded()
+	const want = "Environment= of " + helloUnit + " does not reach the server: write env in the declaration"
+	u := w.until("what does not reach it", func(u units.Update) bool { return u.Unreached != "" })
+	if u.Unreached != want {
+		t.Errorf("told %q, want %q", u.Unreached, want)
+	}
+	if u.Limits != held(hello().Sandbox.Limits) {
+		w.until("limits by the unit as it is now", func(u units.Update) bool { return u.Limits == held(hello().Sandbox.Limits) })
+	}
+}
+
+func TestUnreachedBy(t *testing.T) {
+	credential := func(name string) []any { return []any{name, "/run/pfar/credentials.sock"} }
+	for name, c := range map[string]struct {
+		properties map[string]any
+		want       string
+	}{
+		"nothing":          {nil, ""},
+		"as shipped":       {map[string]any{"Environment": []string{}, "LoadCredential": [][]any{credential("user"), credential("plan"), credential("secrets")}}, ""},
+		"a credential":     {map[string]any{"LoadCredential": [][]any{credential("user"), credential("token")}}, "LoadCredential= of x does not reach the server: write auth in the declaration"},
+		"a file":           {map[string]any{"EnvironmentFiles": [][]any{{"/etc/default/x", true}}}, "EnvironmentFile= of x does not reach the server: write env in the declaration"},
+		"more":             {map[string]any{"Environment": []string{"A=b"}, "SetCredential": [][]any{{"t", []byte("hidden")}}}, "Environment= and SetCredential= of x do not reach the server: write env and auth in the declaration"},
+		"of another shape": {map[string]any{"Environment": "A=b"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := unreachedBy("x", c.properties); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"path"
 	"strings"
 
@@ -22,6 +21,8 @@ type Scope struct {
 	CPU         int    // CPUQuota= in percent of one core; 0: none
 	Slice       string // the unit that it lies in; "": systemd's choice
 	Service     string // the unit with which it ends, at once however that ends; "": none
+
+	others []sd.Property // of Service's, which hold for it as they are (Within)
 }
 
 // ErrExists is returned for a scope whose name is taken.
@@ -69,7 +70,13 @@ func (s Scope) properties() []sd.Property {
 		// waits for the scope, forever.)
 		list = append(list, sd.PropBindsTo(s.Service), sd.PropBefore(s.Service))
 	}
-	return append(list, s.limits()...)
+	list = append(list, s.limits()...)
+	for _, p := range s.others {
+		if sets(p) {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 func (s Scope) limits() []sd.Property {
@@ -88,11 +95,11 @@ func (s Scope) limits() []sd.Property {
 
 // SetLimits changes the limits of a scope that runs. A CPU limit that s does not have is lifted.
 func (b *Bus) SetLimits(ctx context.Context, s Scope) error {
-	list := s.limits()
-	if s.CPU == 0 {
-		list = append(list, property("CPUQuotaPerSecUSec", uint64(math.MaxUint64)))
+	list, err := b.changes(ctx, s)
+	if err == nil && len(list) > 0 {
+		err = b.conn.SetUnitPropertiesContext(ctx, s.Name, true, list...)
 	}
-	if err := b.conn.SetUnitPropertiesContext(ctx, s.Name, true, list...); err != nil {
+	if err != nil {
 		return fmt.Errorf("changing the limits of %q: %w", s.Name, err)
 	}
 	return nil

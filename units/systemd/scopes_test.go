@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
@@ -114,5 +115,59 @@ func TestPlaceWithoutSystemd(t *testing.T) {
 	scopes := local.NewUnitScopes(link, systemd.LauncherUnit)
 	if _, err := scopes.Place(t.Context(), "hello", child(t), sandbox.Limits{Memory: 1 << 28, Tasks: 10}); err != nil || tries != 4 {
 		t.Errorf("%v, after %d tries", err, tries)
+	}
+}
+
+// TestDropIns: what an administrator says of the launcher's unit holds for its server, in whose scope the stricter of two
+// limits holds, and again for one that runs when that has changed.
+func TestDropIns(t *testing.T) {
+	const scope, service = "pfar-mcp-hello.scope", "pfar-mcp@hello.service"
+	f := systemd.NewFake(t, ownCgroup(t))
+	link := systemd.NewLink(func(ctx context.Context) (*systemd.Bus, error) { return systemd.ConnectTo(ctx, f.Address()) })
+	defer link.Close()
+	expect := func(want map[string]string) {
+		t.Helper()
+		for name, value := range want {
+			if got := f.Property(scope, name); got != value {
+				t.Errorf("%s is %s, want %s", name, got, value)
+			}
+		}
+	}
+	type device struct {
+		Path  string
+		Value uint64
+	}
+	const none = math.MaxUint64
+	f.Service(service, map[string]any{
+		"MemoryMax": uint64(1 << 27), "TasksMax": uint64(4000), "CPUQuotaPerSecUSec": uint64(200_000), "MemoryHigh": uint64(1 << 26),
+		"CPUWeight": uint64(none), "AllowedCPUs": []byte{1}, "IOReadBandwidthMax": []device{{"/dev/sda", 1 << 20}}, "IOWriteBandwidthMax": []device{},
+		"Slice": "guests.slice",
+	})
+	scopes := local.NewUnitScopes(link, systemd.LauncherUnit)
+	limits := sandbox.Limits{Memory: 1 << 28, Tasks: 10, CPU: 50}
+	how, err := scopes.Place(t.Context(), "hello", child(t), limits)
+	if err != nil || !strings.Contains(how, "MemoryMax= and CPUQuota= by "+service+", not the declaration") {
+		t.Errorf("held %q, %v", how, err)
+	}
+	expect(map[string]string{
+		"MemoryMax": "@t 134217728", "TasksMax": "@t 10", "CPUQuotaPerSecUSec": "@t 200000", "MemoryHigh": "@t 67108864", "CPUWeight": "",
+		"AllowedCPUs": "@ay [0x1]", "IOReadBandwidthMax": `@a(st) [("/dev/sda", 1048576,)]`, "IOWriteBandwidthMax": "", "Slice": `"guests.slice"`,
+	})
+
+	bus, err := systemd.ConnectTo(t.Context(), f.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bus.Close()
+	f.Service(service, map[string]any{"MemoryMax": uint64(none), "TasksMax": uint64(5), "MemoryHigh": uint64(none), "AllowedCPUs": []byte{}})
+	if how, err = scopes.Relimit(t.Context(), bus, "hello", limits); err != nil || !strings.Contains(how, "; TasksMax= by "+service) {
+		t.Errorf("held %q, %v", how, err)
+	}
+	expect(map[string]string{
+		"MemoryMax": "@t 268435456", "TasksMax": "@t 5", "CPUQuotaPerSecUSec": "@t 500000", "MemoryHigh": "@t 18446744073709551615", "AllowedCPUs": "@ay []",
+	})
+	changes := f.Changes()
+	if _, err = scopes.Relimit(t.Context(), bus, "hello", limits); err != nil || f.Changes() != changes {
+		t.Errorf("nothing was to be changed: %v, %d changes", err, f.Changes()-changes)
 	}
 }

@@ -63,6 +63,8 @@ type UnitState struct {
 	Code    int    // exit status of the main process, or its signal
 	MainPID int
 	Status  string // what it has said last, in words (sd_notify(3))
+
+	Unreached string // settings of a launcher's that do not reach its server, in words; "": none
 }
 
 // State returns what systemd says of a service. One that it does not know is inactive.
@@ -85,6 +87,9 @@ func (b *Bus) State(ctx context.Context, unit string) (UnitState, error) {
 	}
 	if pid, ok := special["MainPID"].(uint32); ok {
 		s.MainPID = int(pid)
+	}
+	if _, ok := InstanceOf(unit); ok {
+		s.Unreached = unreachedBy(unit, special)
 	}
 	return s, nil
 }

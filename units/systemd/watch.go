@@ -13,7 +13,12 @@ import (
 const (
 	unitPath          = "/org/freedesktop/systemd1/unit"
 	propertiesChanged = "org.freedesktop.DBus.Properties.PropertiesChanged"
+	manager           = "org.freedesktop.systemd1.Manager"
+	reloading         = manager + ".Reloading"
 )
+
+// everyUnit stands for all units: systemd has read their files again.
+const everyUnit = "*"
 
 // watch sends the names of units whose state may have changed, until ctx ends or the connection does. It has one of its
 // own: go-systemd looks for subscribers without a lock.
@@ -57,15 +62,22 @@ func subscribe(ctx context.Context, conn *dbus.Conn, address string) error {
 	if direct(address) {
 		return nil
 	}
-	match := []dbus.MatchOption{dbus.WithMatchInterface("org.freedesktop.DBus.Properties"), dbus.WithMatchPathNamespace(unitPath)}
-	if err := conn.AddMatchSignalContext(ctx, match...); err != nil {
-		return err
+	for _, match := range [][]dbus.MatchOption{
+		{dbus.WithMatchInterface("org.freedesktop.DBus.Properties"), dbus.WithMatchPathNamespace(unitPath)},
+		{dbus.WithMatchInterface(manager), dbus.WithMatchMember("Reloading")},
+	} {
+		if err := conn.AddMatchSignalContext(ctx, match...); err != nil {
+			return err
+		}
 	}
 	return conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx, "org.freedesktop.systemd1.Manager.Subscribe", 0).Err
 }
 
 // changedUnit returns the unit that a signal says is in another state; "" if it says something else.
 func changedUnit(s *dbus.Signal) string {
+	if s.Name == reloading && len(s.Body) > 0 && s.Body[0] == false { // it has ended
+		return everyUnit
+	}
 	if s.Name != propertiesChanged || path.Dir(string(s.Path)) != unitPath || len(s.Body) < 2 {
 		return ""
 	}
