@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
@@ -176,6 +177,35 @@ func TestTheNextPfardRecognises(t *testing.T) {
 	next, _, _ := again(t, d, m, dir, "runs")
 	if got := next.redaction.clean("it is " + value); got != "it is [redacted: $FROM_OUTSIDE]" {
 		t.Errorf("a server that runs on says %q", got)
+	}
+}
+
+// TestSince: the next pfard knows since when each server is in its state, if that is the same stay.
+func TestSince(t *testing.T) {
+	d, m, changed := fixture(t)
+	dir := d.remembers(t)
+	for _, name := range []string{"runs", "other", "stopped"} {
+		d.put(t, name+".hcl", fmt.Sprintf(good, "x"))
+	}
+	changed <- struct{}{}
+	d.state(t)
+	ask(t, d, control.Request{Verb: control.Stop, Server: "stopped"})
+	d.serverChanged(local.Update{Server: "runs", State: units.StateRunning, PID: 7})
+	d.serverChanged(local.Update{Server: "other", State: units.StateRunning, PID: 6}) // and 7 by the time that there is a pfard again
+	d.state(t)
+	d.within(t, func() {
+		for _, s := range d.servers {
+			s.since = after(s.since.boot - time.Hour)
+		}
+		d.tell()
+	})
+	before := d.state(t)
+	next, _, _ := again(t, d, m, dir, "runs", "other")
+	states := next.state(t)
+	for name, same := range map[string]bool{"runs": true, "other": false, "stopped": true} {
+		if moved := states[name].Since.Sub(before[name].Since); (moved.Abs() < time.Minute) != same {
+			t.Errorf("%s: %s since %s, and was since %s", name, states[name].State, states[name].Since, before[name].Since)
+		}
 	}
 }
 

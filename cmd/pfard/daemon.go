@@ -223,6 +223,9 @@ func (d *daemon) sees(dir string, blind error) {
 func (d *daemon) tell() {
 	d.audit.lifecycle(d.servers)
 	d.showTrouble()
+	for _, s := range d.servers {
+		d.intents.keep(s)
+	}
 	for w := range d.watchers {
 		select {
 		case w <- struct{}{}:

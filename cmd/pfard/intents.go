@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/units"
@@ -30,6 +31,15 @@ type intent struct {
 	Asleep bool   `json:"asleep,omitempty"` // until a call wants it
 	Renew  bool   `json:"renew,omitempty"`  // it runs with an earlier value of a secret
 	Given  string `json:"given,omitempty"`  // server.given
+
+	stay
+}
+
+// stay is a server's state, and since when it is in it.
+type stay struct {
+	State control.State `json:"state,omitempty"`
+	PID   int           `json:"pid,omitempty"`   // of the launcher: another one's state is another stay
+	Since time.Duration `json:"since,omitempty"` // after the boot
 }
 
 func newIntents(dir string, log *slog.Logger) (intents, error) {
@@ -43,7 +53,7 @@ func (n intents) keep(s *server) {
 	if n.dir == "" || s.want == nil {
 		return
 	}
-	now := intent{s.word, s.run, s.asleep, s.renew == renewalDue, s.given}
+	now := intent{s.word, s.run, s.asleep, s.renew == renewalDue, s.given, s.stay()}
 	if n.written[s.name] == now {
 		return
 	}
@@ -129,7 +139,7 @@ func (d *daemon) recall(f systemd.Found) *server {
 	i, ok := d.intents.read(p.Name)
 	s := newServer(p.Name)
 	s.off = d.disabled(p.Name)
-	s.want, s.word, s.asleep = &want, i.Word, ok && i.Asleep && !f.Outside
+	s.want, s.word, s.asleep, s.before = &want, i.Word, ok && i.Asleep && !f.Outside, i.stay
 	switch {
 	case f.Idle && !ok:
 		return nil

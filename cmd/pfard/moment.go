@@ -18,6 +18,12 @@ func now() moment {
 	return moment{time.Now().Round(0), time.Duration(t.Nano())}
 }
 
+// after is the moment that was so long after the boot.
+func after(boot time.Duration) moment {
+	n := now()
+	return moment{n.shown.Add(boot - n.boot), boot}
+}
+
 // time returns what the clock would have shown at m, had it been set already by whatever it has been since.
 func (m moment) time(n moment) time.Time {
 	const slack = time.Second // the clocks are not read at once, and one is slewed

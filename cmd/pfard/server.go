@@ -43,11 +43,13 @@ type server struct {
 	delayed error           // why what it needs cannot be written; it is tried again
 
 	unreached string // settings of its unit that do not reach it, in words; "": none
+	told      string // of these, what was logged last
 
 	unscoped string // why the scopes that it requires are not compared; "": they are, or there are none
 
 	sessions map[string]*session // that have a process of their own, by handle
 
+	before stay   // as the last pfard left it, until it is seen to be so still, or not; the zero value: nothing is known
 	since  moment // of status.State; report fills in status.Since
 	status control.Server
 }
@@ -263,9 +265,29 @@ func (d *daemon) turnedOutside(s *server, u local.Update) {
 	d.converge(s)
 }
 
+// entered is since when a server is in a state that it was not seen in. What another pfard left running is seen to start first.
+func (s *server) entered(state control.State) moment {
+	before := s.before
+	if state != control.Starting || before.State == state {
+		s.before = stay{}
+	}
+	if before.State == state && before.PID == s.status.PID {
+		return after(before.Since)
+	}
+	return now()
+}
+
+// stay is what the next pfard is to know of since when a server is in its state.
+func (s *server) stay() stay {
+	if s.before.State != "" {
+		return s.before
+	}
+	return stay{s.status.State, s.status.PID, s.since.boot}
+}
+
 func (s *server) set(state control.State, detail string) {
-	if s.status.State != state {
-		s.since = now()
+	if s.status.State != state || s.before.State == state {
+		s.since = s.entered(state)
 	}
 	switch s.status.State, s.status.Detail = state, detail; state {
 	case control.Running:
@@ -286,21 +308,23 @@ func (s *server) take(u local.Update) {
 	if s.busy {
 		return
 	}
+	s.status.PID = u.PID
 	s.set(control.State(u.State), u.Detail)
 	if s.renew == renewalDone && s.status.State == control.Running {
 		s.renew = noRenewal
 	}
-	s.status.PID, s.status.UID, s.status.Tools, s.status.Crashes = u.PID, u.UID, u.Tools, u.Crashes
+	s.status.UID, s.status.Tools, s.status.Crashes = u.UID, u.Tools, u.Crashes
 	s.status.Limits, s.status.Shared = u.Limits, u.Shared
 }
 
 // take has a server take what the runner says, and tells the administrator once what the unit says in vain.
 func (d *daemon) take(s *server, u local.Update) {
 	s.take(u)
-	if u.Unreached != s.unreached && u.Unreached != "" {
-		d.log.Warn("settings of a unit do not reach its server", "server", s.name, "reason", u.Unreached)
-	}
 	s.unreached = u.Unreached
+	if s.unreached != "" && s.unreached != s.told {
+		s.told = s.unreached
+		d.log.Warn("settings of a unit do not reach its server", "server", s.name, "reason", s.told)
+	}
 }
 
 func (s *server) report(log string) control.Server {
