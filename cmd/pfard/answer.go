@@ -193,7 +193,7 @@ func (d *daemon) turn(verb control.Verb, name string) error {
 	if errors.Is(err, control.ErrNoServer) || err != nil && verb != control.Stop {
 		return err
 	}
-	s.run, s.asleep = verb != control.Stop, false
+	s.run, s.asleep, s.retry.tries = verb != control.Stop, false, 0
 	if !s.run {
 		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, name))
 	}

@@ -333,7 +333,7 @@ func (d *daemon) want(name string, p generator.Plan, word string) {
 		d.servers[name] = s
 	}
 	if s.want == nil || s.word != word {
-		s.run, s.asleep = p.Enabled && p.Autostart, p.Enabled && !p.Autostart
+		s.run, s.asleep, s.retry.tries = p.Enabled && p.Autostart, p.Enabled && !p.Autostart, 0
 	}
 	s.want, s.word = &p, word
 	d.compareScopes(s)

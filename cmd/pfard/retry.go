@@ -14,7 +14,7 @@ var pauses = [...]time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour}
 // retry is what comes after a server's crashes have disabled it. The zero value is nothing.
 type retry struct {
 	words string      // what is said of it, while there is a timer
-	tries int         // since it was last seen to run
+	tries int         // since it was last seen to run, or somebody had it started
 	timer interface { // of the next one; nil: none
 		Stop() bool
 	}

@@ -97,3 +97,44 @@ func TestWhatIsNotTriedAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestTriesBeginAnew: who has a server started has it started as if it had never crashed.
+func TestTriesBeginAnew(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T, d *daemon, changed chan struct{}){
+		"pfar start": func(t *testing.T, d *daemon, _ chan struct{}) {
+			ask(t, d, control.Request{Verb: control.Start, Server: "a"})
+		},
+		"pfar restart": func(t *testing.T, d *daemon, _ chan struct{}) {
+			ask(t, d, control.Request{Verb: control.Restart, Server: "a"})
+		},
+		"pfar enable": func(t *testing.T, d *daemon, _ chan struct{}) {
+			ask(t, d, control.Request{Verb: control.Enable, Server: "a"})
+		},
+		"systemctl start": func(_ *testing.T, d *daemon, _ chan struct{}) {
+			_ = d.do(func() error { d.servers["a"].started = nil; return nil }) // as the runner of systemd has it
+			d.serverChanged(local.Update{Server: "a", State: units.StateStarting, PID: 9, Outside: true})
+		},
+		"another file": func(t *testing.T, d *daemon, changed chan struct{}) {
+			d.put(t, "a.hcl", "server {\n  command = \"sh\"\n}\ndescription = \"other\"\n")
+			changed <- struct{}{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, _, changed := fixture(t)
+			var a alarms
+			d.after = a.after
+			d.put(t, "a.hcl", "server {\n  command = \"sh\"\n}\n")
+			changed <- struct{}{}
+			d.state(t)
+			crashed(d, "a")
+			d.state(t)
+			start(t, d, changed)
+			d.state(t)
+			d.serverChanged(local.Update{Server: "a", State: units.StateStarting})
+			crashed(d, "a")
+			if s := d.state(t)["a"]; !strings.HasSuffix(s.Detail, "; pfar starts it again 10 min after that") {
+				t.Errorf("it is %s: %s", s.State, s.Detail)
+			}
+		})
+	}
+}

@@ -259,7 +259,7 @@ func (d *daemon) turnedOutside(s *server, u local.Update) {
 		}
 	} else if s.want != nil && s.started == nil {
 		p := s.plan() // which it is: what is offered is that
-		s.run, s.asleep, s.started = s.want.Enabled, false, &p
+		s.run, s.asleep, s.started, s.retry.tries = s.want.Enabled, false, &p, 0
 		d.take(s, u)
 	}
 	d.converge(s)
