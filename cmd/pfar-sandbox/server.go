@@ -42,7 +42,7 @@ func start(bwrap string, s sandbox.Sandbox, n network, as ids, secrets units.Sec
 	var d descriptors
 	defer d.close() // bwrap has its own
 	defer wipe(secrets)
-	o := sandbox.Options{Credentials: secrets.Values}
+	o := sandbox.Options{Credentials: secrets.Values, Terminals: terminalsDir}
 	filter, err := sandbox.Seccomp(goarch)
 	if err != nil {
 		return nil, err

@@ -27,7 +27,12 @@ type view struct {
 	Size   int64  `json:"size,omitempty"`   // of the tmpfs, in bytes
 	Perms  uint32 `json:"perms,omitempty"`  // likewise
 	Live   bool   `json:"live,omitempty"`   // see sandbox.Mount; of a folder
+
+	Terminals int `json:"terminals,omitempty"` // instead of all this: a devpts with at most so many at terminalsDir
 }
+
+// maxTerminals is what one server may have of kernel.pty.max, 4096 for the whole machine.
+const maxTerminals = 64
 
 // viewsOf lists the mounts that enter is to make views of.
 func viewsOf(mounts []sandbox.Mount, o sandbox.Options) []view {
@@ -36,6 +41,8 @@ func viewsOf(mounts []sandbox.Mount, o sandbox.Options) []view {
 		switch {
 		case m.Kind == sandbox.ROOverlay:
 			all = append(all, view{FD: o.BindFD[i], Source: m.Source, Live: m.Live})
+		case m.Kind == sandbox.Dev:
+			all = append(all, view{Terminals: maxTerminals})
 		case m.Scratch():
 			all = append(all, view{FD: o.BindFD[i], Size: m.Size, Perms: m.Perms})
 		}
@@ -46,8 +53,9 @@ func viewsOf(mounts []sandbox.Mount, o sandbox.Options) []view {
 // The views lie in a tmpfs over this folder. No server is shown anything of it, so it hides no source of a bind; and it
 // is there on every host.
 const (
-	viewsDir = "/sys"
-	emptyDir = viewsDir + "/empty"
+	viewsDir     = "/sys"
+	emptyDir     = viewsDir + "/empty"
+	terminalsDir = viewsDir + "/pts"
 )
 
 // maxCopy bounds a single file that is copied, in bytes.
@@ -139,6 +147,9 @@ func (m *made) makeViews(sources []source) error {
 		if why == nil {
 			continue
 		}
+		if s.Terminals > 0 {
+			return fmt.Errorf("mounting a devpts for %d terminals: %w", s.Terminals, why)
+		}
 		if s.Source == "" {
 			return fmt.Errorf("mounting a tmpfs of %d bytes: %w", s.Size, why)
 		}
@@ -157,6 +168,9 @@ func (m *made) makeViews(sources []source) error {
 
 // put has the view's descriptor lead to the overlay.
 func (w *viewer) put(s source) error {
+	if s.Terminals > 0 {
+		return mountTerminals(s.Terminals)
+	}
 	at, err := w.show(s)
 	if err != nil {
 		return err
@@ -203,6 +217,16 @@ func (w *viewer) scratch(v view) (string, error) {
 	}
 	options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=%04o", v.Size, max(v.Size/bytesPerFile, 64), v.Perms)
 	return at, unix.Mount("pfar", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
+}
+
+// mountTerminals mounts a devpts as bwrap does, but with a bound. bwrap takes it by path, as it has no option to bind a
+// device by descriptor.
+func mountTerminals(most int) error {
+	if err := unix.Mkdir(terminalsDir, 0o755); err != nil {
+		return err
+	}
+	options := fmt.Sprintf("newinstance,ptmxmode=0666,mode=620,max=%d", most)
+	return unix.Mount("pfar", terminalsDir, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, options)
 }
 
 // overlay mounts a read-only overlayfs of one folder. A folder with a mount below it is refused by the kernel, as the

@@ -313,6 +313,19 @@ func TestFilesInMemory(t *testing.T) {
 	}
 }
 
+// The kernel has terminals for all processes of the machine together: one server cannot take them from the others.
+func TestTerminals(t *testing.T) {
+	r := begin(t, script(`perl -e '$| = 1; $n++ while $n < 500 && open($f[$n], "+<", "/dev/ptmx"); print "$n $!\n"; @f = ();
+		open($f, "+<", "/dev/ptmx") or print "$!\n"; ioctl($f, 0x80045430, $i = pack("i", 0)) or print "$!\n"; print -c "/dev/pts/" . unpack("i", $i), "\n"'; cat`), nil)
+	r.hello()
+	out := bufio.NewScanner(r.stdout)
+	for _, want := range []string{"64 No space left on device", "1"} {
+		if !out.Scan() || out.Text() != want {
+			t.Errorf("got %q, want %q\n%s", out.Text(), want, r.logged())
+		}
+	}
+}
+
 // BenchmarkViews starts the same sandbox with binds and with overlays in turns.
 func BenchmarkViews(b *testing.B) {
 	bwrap, err := exec.LookPath("bwrap")

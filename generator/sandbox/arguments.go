@@ -23,6 +23,7 @@ type Options struct {
 	DataFD      map[int]int       // index in Mounts -> descriptor to read a synthetic file from
 	SeccompFD   int               // the filter that Seccomp made
 	StatusFD    int               // bwrap's --json-status-fd
+	Terminals   string            // where a devpts for the server is mounted; "": bwrap mounts one, without a bound
 	Credentials map[string][]byte // value of each Env.Credential
 }
 
@@ -121,7 +122,13 @@ func (m Mount) appendTo(args []string, i int, o Options) ([]string, error) {
 		return append(args, "--perms", octal(m.Perms, 0o755), "--dir", m.Dest), nil
 	case Symlink:
 		return append(args, "--symlink", m.Source, m.Dest), nil
-	case Proc, Dev, Remount:
+	case Dev:
+		args = append(args, "--dev", m.Dest)
+		if o.Terminals != "" { // the kernel has one supply of terminals for all (RX)
+			args = append(args, "--dev-bind", o.Terminals, m.Dest+"/pts")
+		}
+		return args, nil
+	case Proc, Remount:
 		return append(args, "--"+string(m.Kind), m.Dest), nil
 	}
 	return nil, fmt.Errorf("mount of unknown kind %q at %q", m.Kind, m.Dest)

@@ -11,7 +11,7 @@ import (
 
 // given is a start of s with a descriptor for whatever needs one.
 func given(s Sandbox) Options {
-	o := Options{BindFD: map[int]int{}, DataFD: map[int]int{}, SeccompFD: 5, StatusFD: 6, Credentials: map[string][]byte{}}
+	o := Options{BindFD: map[int]int{}, DataFD: map[int]int{}, SeccompFD: 5, StatusFD: 6, Terminals: "/sys/pts", Credentials: map[string][]byte{}}
 	for i, m := range s.Mounts {
 		switch m.Kind {
 		case ROBind, Bind:
@@ -67,7 +67,7 @@ func TestArguments(t *testing.T) {
 		--size 2048 --perms 0755 --tmpfs /etc
 		--perms 0444 --ro-bind-data 14 /etc/hosts
 		--proc /proc
-		--dev /dev
+		--dev /dev --dev-bind /sys/pts /dev/pts
 		--size 4096 --perms 1777 --tmpfs /tmp
 		--perms 0755 --dir /run
 		--bind-fd 19 /home/mcp
@@ -100,7 +100,7 @@ func decoded(t *testing.T, encoded []byte) []string {
 // arity is how many words follow an option of bwrap.
 func arity(option string) int {
 	switch option {
-	case "--symlink", "--setenv", "--ro-bind-fd", "--bind-fd", "--ro-bind-data":
+	case "--symlink", "--setenv", "--ro-bind-fd", "--bind-fd", "--ro-bind-data", "--dev-bind":
 		return 2
 	case "--uid", "--gid", "--cap-drop", "--seccomp", "--json-status-fd", "--hostname", "--perms", "--size", "--tmpfs", "--proc", "--dev",
 		"--dir", "--remount-ro", "--chdir":

@@ -169,7 +169,7 @@ func (q prey) probes(p *pfar, homeOfVictim string) []probe {
 		{"descriptors", ""}, {"kernel-log", ""}, {"device", ""}, {"file-handle", ""}, {"datagram", q.udp}, {"datagram", "1.1.1.1:53"},
 		{"resolve", "example.com."}, {"interfaces", ""}, {"routes", ""}, {"descriptor-passing", ""},
 		{"shared-memory", q.segment}, {"environment", expectedEnvironment}, {"environment-of-init", expectedEnvironment},
-		{"environments", part}, {"processes", ""}, {"signal", strconv.Itoa(os.Getpid())}, {"fork-bomb", "5000"},
+		{"environments", part}, {"processes", ""}, {"signal", strconv.Itoa(os.Getpid())}, {"fork-bomb", "5000"}, {"terminals", "100"},
 		{"disk-fill", "/tmp 8589934592"}, {"disk-fill", "/home/mcp 8589934592"}, {"disk-fill", "/dev/shm 8589934592"}, {"disk-fill", "/ 8589934592"},
 	}
 	add := func(attack string, targets ...string) {

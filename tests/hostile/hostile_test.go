@@ -238,7 +238,7 @@ func unconfinedTargets(t *testing.T) map[string]string {
 		"environment": "PATH", "environment-of-init": "PATH", "environments": "canary-in-the-environment",
 		"signal": strconv.Itoa(os.Getpid()), "shared-memory": segment(t),
 		"dump":      veiled("canary-in-the-environment"),
-		"fork-bomb": "50", "disk-fill": dir + " 1048576", "memory": "1048576",
+		"fork-bomb": "50", "disk-fill": dir + " 1048576", "memory": "1048576", "terminals": "100",
 	}
 }
 

@@ -15,6 +15,7 @@ func resourceAttacks() list {
 	return list{
 		{Name: "fork-bomb", ID: "RX", Target: "how many processes", try: forkBomb},
 		{Name: "disk-fill", ID: "RX", Target: "a directory and how many bytes", try: fillDisk},
+		{Name: "terminals", ID: "RX", Target: "how many", try: takeTerminals},
 		{Name: "memory", ID: "RX", Target: "how many bytes", try: fillMemory},
 	}
 }
@@ -49,6 +50,22 @@ func forkBomb(target string) verdict {
 		pids = append(pids, int(pid))
 	}
 	return succeeded("%d processes", len(pids))
+}
+
+// takeTerminals takes pseudo-terminals, of which the kernel has one supply for all processes.
+func takeTerminals(target string) verdict {
+	n, err := strconv.Atoi(target)
+	if err != nil {
+		return impossible(err)
+	}
+	for i := range n {
+		f, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+		if err != nil {
+			return blocked("%v after %d terminals", err, i)
+		}
+		defer f.Close()
+	}
+	return succeeded("%d terminals", n)
 }
 
 func fillDisk(target string) verdict {

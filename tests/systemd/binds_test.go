@@ -35,9 +35,18 @@ echo to be seen >"/root/a b:c%d/data/file"; echo not to be seen >/root/other/fil
 			}
 		}
 	}
+	cat := func(path, want string) error { // when the server runs as its file says
+		r := m.Try("pfar", "call", "clients.run", "--json", fmt.Sprintf(`{"argv":["/bin/cat",%q]}`, path))
+		if !strings.Contains(r.Stdout, want) {
+			return errors.New(r.String())
+		}
+		return nil
+	}
 	m.Put(t, file, declare(""), 0o644)
 	becomes(t, m, "clients", control.Running)
 	shows("at first")
+	m.Shell(t, `cd "/root/a b:c%d/data" && echo to be seen anew >next && mv next file`) // as an editor does
+	bed.Eventually(t, soon, func() error { return cat("/root/a b:c%d/data/file", "to be seen anew") })
 	m.Run(t, "systemctl", "kill", "--signal=KILL", "pfard")
 	m.Run(t, "systemctl", "restart", "pfar-mcp@clients")
 	becomes(t, m, "clients", control.Running)
@@ -51,14 +60,6 @@ echo to be seen >"/root/a b:c%d/data/file"; echo not to be seen >/root/other/fil
 	m.Run(t, "systemctl", "restart", "pfard")
 	becomes(t, m, "clients", control.Running)
 	serving(t, m, "clients", before)
-
-	cat := func(path, want string) error { // when the server runs as its file says
-		r := m.Try("pfar", "call", "clients.run", "--json", fmt.Sprintf(`{"argv":["/bin/cat",%q]}`, path))
-		if !strings.Contains(r.Stdout, want) {
-			return errors.New(r.String())
-		}
-		return nil
-	}
 
 	// One who may write above a source does not choose what is shown.
 	m.Shell(t, `mkdir -p /root/mine/data; chown -R user:user /root/mine; echo harmless >/root/mine/data/file`)
