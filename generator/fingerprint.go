@@ -12,8 +12,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/pfar/pfar/units/handover"
 )
 
 // Fingerprint tells a program from another one by what lies on the disk. It is plain data for the owner's eyes.
@@ -46,15 +44,6 @@ func FingerprintOf(host fs.ReadLinkFS, files []string) Fingerprint {
 		f.Package, f.Dependencies, f.Versions = r.dependencies(files[0])
 	}
 	return f
-}
-
-// Told is what the gateway is told of the server at a start, when its program is what it is.
-func (p Plan) Told(host fs.ReadLinkFS) handover.Server {
-	g := p.Gateway
-	if len(p.Files) > 0 {
-		g.Files, _ = json.Marshal(FingerprintOf(host, p.Files)) // plain data
-	}
-	return g
 }
 
 // reading is one digest under way.

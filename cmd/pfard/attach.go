@@ -47,6 +47,8 @@ type attachments struct {
 	rootless  bool       // launchers make their servers' namespaces
 	redaction *redaction // by which bridges search what they log, each for its own server's, and pfard what launchers do, for all
 
+	programs local.Programs
+
 	newcomers newcomers
 	warnings  rate.Sometimes // of warn
 
@@ -253,7 +255,7 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 			return err
 		}
 	}
-	f, err := handover.DialFor(a.gateway, plan.Told(os.DirFS("/").(fs.ReadLinkFS)), a.redaction.serial())
+	f, err := handover.DialFor(a.gateway, a.programs.Told(os.DirFS("/").(fs.ReadLinkFS), plan), a.redaction.serial())
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,8 @@ type Runner struct {
 
 	inspecting sync.Mutex // held while inspectors change; taken before mu
 	examiners  map[string]*examiner
+
+	programs Programs
 }
 
 // New makes the runner's directories and starts the gateway.

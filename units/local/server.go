@@ -190,7 +190,7 @@ func (s *server) stageMounts() error {
 
 // prepare is the launcher's process, made anew for each start.
 func (s *server) prepare() (spec, error) {
-	gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), s.plan.Told(os.DirFS("/").(fs.ReadLinkFS)), s.r.secrets())
+	gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), s.r.programs.Told(os.DirFS("/").(fs.ReadLinkFS), s.plan), s.r.secrets())
 	if err != nil {
 		return spec{}, err
 	}
