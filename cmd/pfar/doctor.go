@@ -60,6 +60,9 @@ func (c *cli) diagnose(ctx context.Context, h host, listen string) []finding {
 		func(ctx context.Context) finding {
 			return h.port(listen, func() (control.Report, error) { return c.report(ctx) })
 		},
+		func(ctx context.Context) finding {
+			return leftoverCheck(func() (control.Report, error) { return c.report(ctx) })
+		},
 	}
 	findings := make([]finding, len(checks))
 	for i, check := range checks {

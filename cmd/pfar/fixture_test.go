@@ -103,6 +103,7 @@ type fakePfard struct {
 	vault    *vault.Vault // that Export and Import are of
 	secrets  []control.Secret
 	gift     control.Gift // of Give
+	left     control.Leftovers
 }
 
 func (p *fakePfard) set(f func(*control.Report)) {
@@ -153,6 +154,9 @@ func (p *fakePfard) serve(ctx context.Context, _ control.Peer, r control.Request
 			g := p.gift
 			g.Given = r.Gift != "" && r.Gift == g.Digest
 			return send(control.Response{Gift: &g})
+		case control.Clean:
+			l := p.left
+			return send(control.Response{Leftovers: &l})
 		case control.Store, control.Remove, control.Rotate:
 			return send(control.Response{Changes: []control.Change{vaultChange(r)}})
 		}

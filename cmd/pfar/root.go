@@ -55,7 +55,7 @@ func (c *cli) rootCommand() *cobra.Command {
 		verbs     []*cobra.Command
 	}{
 		{"declare", "Declare:", []*cobra.Command{c.checkCommand(), c.planCommand(), c.explainCommand()}},
-		{"run", "Run:", []*cobra.Command{c.upCommand(), c.statusCommand(), c.topCommand(), c.startCommand(), c.stopCommand(), c.restartCommand(), c.enableCommand(), c.disableCommand(), c.logsCommand(), c.egressCommand(), c.learnCommand()}},
+		{"run", "Run:", []*cobra.Command{c.upCommand(), c.statusCommand(), c.topCommand(), c.startCommand(), c.stopCommand(), c.restartCommand(), c.enableCommand(), c.disableCommand(), c.cleanCommand(), c.logsCommand(), c.egressCommand(), c.learnCommand()}},
 		{"use", "Use:", []*cobra.Command{c.toolsCommand(), c.callCommand(), c.connectCommand(), c.pinsCommand(), c.approvalsCommand(), c.sessionsCommand(), c.auditCommand(), c.clientCommand()}},
 		{"host", "Host and secrets:", []*cobra.Command{c.vaultCommand(), c.doctorCommand()}},
 		{"more", "More:", []*cobra.Command{c.versionCommand()}},
@@ -85,6 +85,7 @@ var synonyms = map[string][]string{
 	"disable": {"rm", "remove", "delete"},
 	"logs":    {"log"},
 	"explain": {"inspect", "show"},
+	"clean":   {"purge", "prune"},
 }
 
 // unknownVerb refuses a word that is no verb of a command and names the nearest one.

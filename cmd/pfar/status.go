@@ -74,7 +74,7 @@ func (c *cli) printReport(report control.Report) {
 	for _, d := range report.Diagnostics {
 		fmt.Fprintf(c.stdout, "\n%s\n", strings.TrimSpace(diagnosticText(d)))
 	}
-	for _, note := range append(report.Notes, unjudged(report.Servers)...) {
+	for _, note := range slices.Concat(report.Notes, unjudged(report.Servers), leftBehind(report)) {
 		_ = c.event(c.stdout, []cell{{"note:", yellow}, {note, ""}})
 	}
 }

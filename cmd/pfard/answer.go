@@ -86,6 +86,12 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		return d.gatewayStuck(ctx, q.Why, send)
 	case control.Policy:
 		return d.policy.watch(ctx, send)
+	case control.Clean:
+		l, err := d.clean(p, q)
+		if err != nil {
+			return err
+		}
+		return send(control.Response{Leftovers: l})
 	case control.Store, control.Rotate, control.Remove, control.Rekey, control.Secrets, control.Export, control.Import, control.Give:
 		r, err := d.answerVault(p, q)
 		if err != nil {

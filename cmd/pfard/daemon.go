@@ -70,6 +70,7 @@ type daemon struct {
 	tellOwner  func(failure)                   // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
 	reachable  func(path string) bool          // whether every user gets to it, as inspectors have to; nil: they run as who runs this, or are given it
 	earlier    *earlier                        // the last good versions of declarations, for after the next boot; nil: none are kept
+	ids        ids                             // of servers, which stay
 	mistakes   mistakes                        // in files, as told to the administrator
 	waits      bool                            // what waits for a credential has a unit that runs and says so
 	intents    intents                         // what the next pfard is to know
@@ -86,6 +87,8 @@ type daemon struct {
 	servers     map[string]*server
 	declared    []declaration.Server // without mistakes
 	diagnostics []control.Diagnostic
+	unread      bool     // the declarations cannot be read: what is known is of before
+	leftovers   []string // servers that are not declared, and have left something behind
 	notes       []string
 	gatewayDown bool
 	watchers    map[chan struct{}]bool
@@ -106,6 +109,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		emptied:  func() {},
 		lacks:    func([]string) {},
 		notice:   func(string, string) {},
+		ids:      noIDs{},
 		unheld:   func() []string { return nil },
 		rebroker: func(string) {}, wired: func(context.Context, string) error { return nil },
 		inspects: func([]generator.InspectorPlan) {}, reinspects: func(string) {},
@@ -297,6 +301,8 @@ func (d *daemon) reload() {
 	if len(d.servers) == 0 {
 		d.emptied()
 	}
+	d.unread = set.Unread
+	d.findLeftovers()
 	d.tell()
 }
 
@@ -318,6 +324,7 @@ func (d *daemon) forget(server string) {
 	d.intents.forget(server)
 	d.delivery.stood.forget(server)
 	delete(d.servers, server)
+	d.findLeftovers()
 	if len(d.servers) == 0 {
 		d.emptied()
 	}
@@ -385,7 +392,7 @@ func (d *daemon) report() control.Report {
 	dirs := d.options.dirs
 	r := control.Report{
 		Version: version(), Directory: d.options.declarations, Clients: dirs.Clients(), ClientFiles: d.clientele.known(), Policies: dirs.Policies(), Programs: d.options.servers, Endpoint: d.endpoint, TokenFile: dirs.Token(),
-		Socket: dirs.Gateway(), Journal: !d.options.local, Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{},
+		Socket: dirs.Gateway(), Journal: !d.options.local, Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{}, Leftovers: d.leftovers,
 	}
 	if d.gatewayDown {
 		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.runner.Log(units.GatewayLog))

@@ -140,6 +140,14 @@ func (g *given) concerned(p generator.Plan) []string {
 	return keys
 }
 
+// only reports whether a secret is given to one server alone.
+func (g *given) only(key, server string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, has := g.of[key][server]
+	return g.broken == nil && has && len(g.of[key]) == 1
+}
+
 // terms are those that a server asks for. Of a secret that it does not name, how it gets it stays.
 func (g *given) terms(p generator.Plan, key string) generator.Terms {
 	t := p.Terms(key)

@@ -88,7 +88,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	own.plan = r.Plan
+	own.plan, d.ids = r.Plan, own.registry
 	d.join(a, r)
 	if err := d.adoptAll(ctx, r, own); err != nil {
 		return err

@@ -123,6 +123,22 @@ func TestState(t *testing.T) {
 	if again := m.Run(t, "systemctl", "show", "-pNRestarts", "pfar-mcp@keeps"); again != "NRestarts=0\n" {
 		t.Errorf("it did not come up at once: %s%s", again, m.Journal(t, "pfar-mcp@keeps"))
 	}
+
+	runs("mkdir -p /home/mcp/a/b && ln -s /srv/shared /home/mcp/a/b/link && chmod 0 /home/mcp/a/b /home/mcp/a; echo made", "made")
+	if r := m.Try("pfar", "clean", "keeps", "--yes"); r.Code != 1 || !strings.Contains(r.Stderr, "still declared") {
+		t.Errorf("what is declared is deleted: %s", r)
+	}
+	m.Run(t, "rm", file)
+	bed.Eventually(t, soon, func() error {
+		if r := m.Try("pfar", "status"); !strings.Contains(r.Stdout, "left something behind: keeps;") {
+			return fmt.Errorf("pfar status: %s", r)
+		}
+		return nil
+	})
+	m.Run(t, "pfar", "clean", "keeps", "--yes")
+	if left := m.Run(t, "sh", "-c", "find /var/lib/pfar /run/pfar -name '*keeps*'; find /var/lib/pfar/users -lname '*keeps*'; cat /srv/shared/file"); left != "shared\n" {
+		t.Errorf("left: %s", left)
+	}
 }
 
 // serving wants a launcher to be the one of before.

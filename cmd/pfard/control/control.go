@@ -46,11 +46,12 @@ const (
 	Export    Verb = "export"        // Keys of the vault, or all, as a bundle that is encrypted to Recipient
 	Import    Verb = "import"        // store what is in Bundle, all or nothing
 	Give      Verb = "give"          // tell on what Server is not given secrets of the vault, and if Gift is what was told give it them
+	Clean     Verb = "clean"         // tell what Server has left behind, which is not declared, and with Remove delete it
 )
 
 var verbs = []Verb{
 	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Stuck, Policy,
-	Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give,
+	Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give, Clean,
 }
 
 // Request is one question.
@@ -68,6 +69,7 @@ type Request struct {
 	Why       string   `json:"why,omitempty"`       // of Stuck, in words
 	Replace   bool     `json:"replace,omitempty"`   // Import may replace what has another value
 	Gift      string   `json:"gift,omitempty"`      // Gift.Digest, of Give
+	Remove    bool     `json:"remove,omitempty"`    // Clean deletes what it tells
 }
 
 // Response is one answer. Error is set if the request was refused, and then nothing else is.
@@ -79,6 +81,8 @@ type Response struct {
 	Changes []Change `json:"changes,omitempty"` // of the vault
 	Bundle  []byte   `json:"bundle,omitempty"`  // encrypted
 	Gift    *Gift    `json:"gift,omitempty"`    // of Give
+
+	Leftovers *Leftovers `json:"leftovers,omitempty"` // of Clean
 
 	OnDemand  []OnDemand `json:"on_demand,omitempty"` // all of them, by name
 	Redaction []byte     `json:"redaction,omitempty"` // a redact.Set
@@ -194,6 +198,7 @@ type Report struct {
 	Servers     []Server     `json:"servers"`
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"` // of files that are broken now
 	Notes       []string     `json:"notes,omitempty"`       // what does not hold on this host, in words
+	Leftovers   []string     `json:"leftovers,omitempty"`   // servers that are not declared, and have left something behind
 }
 
 // Server is one server's state.

@@ -19,6 +19,7 @@ const (
 	CodeShared   Code = "shared"    // the server has one process for all sessions
 	CodeOpen     Code = "open"      // the session has a process already
 	CodeBusy     Code = "busy"      // as many as there may be
+	CodeDeclared Code = "declared"  // the server is declared
 )
 
 // Errors that a caller tells apart. An answer wraps all but the last to choose the Code; Client returns errors that wrap all.
@@ -36,6 +37,7 @@ var (
 	ErrShared     = errors.New("all sessions share one process")
 	ErrOpen       = errors.New("open already")
 	ErrBusy       = errors.New("as many as there may be")
+	ErrDeclared   = errors.New("still declared")
 	ErrNotRunning = errors.New("pfar is not running")
 )
 
@@ -61,6 +63,7 @@ func refusals() map[Code]error {
 	return map[Code]error{
 		CodeNoServer: ErrNoServer, CodeNoKey: ErrNoKey, CodeExists: ErrExists, CodeDenied: ErrDenied, CodeDisabled: ErrDisabled, CodeOff: ErrOff, CodeInvalid: ErrInvalid,
 		CodeLearning: ErrLearning, CodeStopped: ErrStopped, CodeDown: ErrDown, CodeShared: ErrShared, CodeOpen: ErrOpen, CodeBusy: ErrBusy,
+		CodeDeclared: ErrDeclared,
 	}
 }
 

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+const cleanHelp = `Show what a server has left behind whose declaration is gone, and delete it: its private home, its log, what
+was accepted of it, its user id, and that you had disabled it. A server that is declared is refused, even one
+whose file is broken or says enabled = false. Records of the audit stay. Without a terminal --yes is needed.
+
+Secrets of the vault stay too. --secrets removes those that were given to this server alone and that no
+declaration names.
+
+Another server may get the user id later. If this one could write elsewhere, look for its files there before,
+with "find / -uid ID".`
+
+func (c *cli) cleanCommand() *cobra.Command {
+	var yes, secrets bool
+	cmd := c.outputFlag(&cobra.Command{
+		Use: "clean NAME", Short: "Delete what a server left behind whose declaration is gone", Long: cleanHelp,
+		Example: example("pfar clean notion", "pfar clean notion --secrets --yes"),
+		Args:    arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredLeftovers),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.clean(cmd.Context(), args[0], secrets, yes)
+		},
+	})
+	cmd.Flags().BoolVar(&secrets, "secrets", false, "remove its secrets from the vault, too")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// left is all that is left of a server.
+type left struct {
+	control.Leftovers
+	Pins bool `json:"pins"` // something was accepted of it
+}
+
+func (c *cli) clean(ctx context.Context, name string, secrets, yes bool) error {
+	request := control.Request{Verb: control.Clean, Server: name}
+	l, err := c.leftovers(ctx, request)
+	if err != nil {
+		return err
+	}
+	if !secrets {
+		l.Keys = []string{}
+	}
+	if len(l.Items) == 0 && len(l.Keys) == 0 && !l.Pins {
+		return c.nothingLeft(ctx, name)
+	}
+	if err := c.canAsk(yes, "pfar status"); err != nil {
+		return err
+	}
+	show := func(w io.Writer) { c.table(w, l.rows()) }
+	if err := c.ask(ctx, yes, fmt.Sprintf("Delete this, which %q has left?", name), show); err != nil {
+		return err
+	}
+	request.Remove = true
+	if _, err := c.control().Do(ctx, request); err != nil {
+		return err
+	}
+	if l.Pins {
+		if err := c.askPins(ctx, http.MethodPost, "/"+name+"/forget", nil, new(any)); err != nil {
+			return err
+		}
+	}
+	for _, key := range l.Keys {
+		if _, err := c.control().Do(ctx, control.Request{Verb: control.Remove, Key: key}); err != nil {
+			return err
+		}
+	}
+	if l.Removed = true; c.json() {
+		return c.printJSON(l)
+	}
+	return nil
+}
+
+// leftovers asks pfard, and the gateway for what it keeps.
+func (c *cli) leftovers(ctx context.Context, request control.Request) (l left, err error) {
+	r, err := c.control().Do(ctx, request)
+	switch {
+	case errors.Is(err, control.ErrDeclared):
+		return l, fail(exitFailed, "%w", err).withHint("remove its file first; pfar disable %s only keeps it from running", request.Server)
+	case err != nil:
+		return l, err
+	case r.Leftovers == nil:
+		return l, errors.New("pfard answered without what is left: pfar and pfard may be of different versions")
+	}
+	l.Leftovers = *r.Leftovers
+	all, err := c.allPins(ctx)
+	for _, p := range all {
+		l.Pins = l.Pins || p.Server == request.Server
+	}
+	return l, err
+}
+
+// nothingLeft is for a name of which nothing is left, perhaps because it is mistyped.
+func (c *cli) nothingLeft(ctx context.Context, name string) error {
+	f := fail(exitNoSuch, "nothing is left of a server %q", name)
+	if report, err := c.report(ctx); err == nil {
+		if best := nearest(name, report.Leftovers); best != "" {
+			return f.withHint("did you mean %q?", best)
+		}
+	}
+	return f.withHint(`"pfar status" lists servers that have left something`)
+}
+
+// rows say what is to be deleted, one thing a line.
+func (l left) rows() (rows [][]cell) {
+	add := func(what, name, more string) { rows = append(rows, []cell{{what, bold}, {name, ""}, {more, ""}}) }
+	for _, i := range l.Items {
+		switch i.What {
+		case control.LeftHome:
+			size := size(i.Bytes)
+			if i.Partly {
+				size = "more than " + size
+			}
+			add("home", i.Path, size+" in "+count(i.Files, "file"))
+		case control.LeftLog:
+			add("log", i.Path, size(i.Bytes))
+		case control.LeftMark:
+			add("disabled", i.Path, "that you had disabled it")
+		case control.LeftID:
+			add("user id", fmt.Sprint(i.ID), "")
+		}
+	}
+	if l.Pins {
+		add("pins", "", "what was accepted of it")
+	}
+	for _, key := range l.Keys {
+		add("secret", key, "in the vault")
+	}
+	return rows
+}
+
+// leftBehind notes what servers have left that are not declared.
+func leftBehind(report control.Report) []string {
+	if len(report.Leftovers) == 0 {
+		return nil
+	}
+	return []string{"servers that are not declared have left something behind: " + strings.Join(report.Leftovers, ", ") + "; pfar clean NAME shows what, and deletes it"}
+}
+
+func (c *cli) offeredLeftovers(ctx context.Context) ([]string, error) {
+	report, err := c.report(ctx)
+	return report.Leftovers, err
+}
+
+// leftoverCheck tells of the same.
+func leftoverCheck(running func() (control.Report, error)) finding {
+	const name = "leftovers"
+	report, err := running()
+	switch notes := leftBehind(report); {
+	case err != nil:
+		return finding{name, none, "pfar is not running", ""}
+	case len(notes) > 0:
+		return finding{name, warn, strings.Join(notes, "; "), ""}
+	}
+	return finding{name, pass, "every server that has left files is declared", ""}
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/units"
+)
+
+// ids are the user ids that servers keep (package users).
+type ids interface {
+	Known(name string) (int, bool)
+	Names() []string
+	Release(name string) error
+}
+
+// noIDs is for servers that have none of their own, or one of the user's that are theirs while they run.
+type noIDs struct{}
+
+func (noIDs) Known(string) (int, bool) { return 0, false }
+func (noIDs) Names() []string          { return nil }
+func (noIDs) Release(string) error     { return nil }
+
+// findLeftovers looks for servers that have left something behind and are not declared. Of a directory of declarations that
+// cannot be read nothing is known.
+func (d *daemon) findLeftovers() {
+	d.leftovers = nil
+	if d.unread {
+		return
+	}
+	dirs := d.options.dirs
+	var names []string
+	list := func(dir string, nameOf func(string) string) {
+		entries, _ := os.ReadDir(dir) // the gateway's may be closed to a user
+		for _, e := range entries {
+			names = append(names, nameOf(e.Name()))
+		}
+	}
+	itself := func(name string) string { return name }
+	list(dirs.Homes(), itself)
+	list(dirs.Homes(), ofCondemned)
+	list(filepath.Dir(dirs.Disabled("x")), itself)
+	list(dirs.Pins(), func(name string) string { return strings.TrimSuffix(name, ".json") })
+	for _, name := range d.ids.Names() {
+		name, _ = strings.CutPrefix(name, serverUser(""))
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if units.IsServer(name) && d.servers[name] == nil {
+			d.leftovers = append(d.leftovers, name)
+		}
+	}
+}
+
+// undeclared wants a server to have no declaration, nothing that runs, and no file that might be about it.
+func (d *daemon) undeclared(name string) error {
+	if d.unread {
+		return fmt.Errorf("%w: the declarations in %q cannot be read, so it is not known what is declared", control.ErrDeclared, d.options.declarations)
+	}
+	s := d.servers[name]
+	if s == nil {
+		return nil
+	}
+	file := ""
+	if p := s.want; p != nil {
+		file = " in " + p.File
+	}
+	return fmt.Errorf("%w: %q%s", control.ErrDeclared, name, file)
+}
+
+// clean tells what a server has left behind whose declaration is gone and, if it is asked to, deletes it, with a record before (AU-03).
+func (d *daemon) clean(p control.Peer, q control.Request) (*control.Leftovers, error) {
+	if !units.IsServer(q.Server) {
+		return nil, fmt.Errorf("%w: %q is not the name of a server", control.ErrInvalid, q.Server)
+	}
+	if err := d.do(func() error { return d.undeclared(q.Server) }); err != nil {
+		return nil, err
+	}
+	l := d.measure(q.Server)
+	if err := d.do(func() error { l.Keys = d.keysLeft(q.Server); return nil }); err != nil {
+		return nil, err
+	}
+	if !q.Remove || len(l.Items) == 0 {
+		return l, nil
+	}
+	r := audit.Record{Kind: audit.Lifecycle, Method: string(q.Verb), Server: q.Server, Subject: l.String(), User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked"}
+	if err := d.audit.append(r); err != nil {
+		return nil, fmt.Errorf("%w; without a record nothing is deleted", err)
+	}
+	if err := d.do(func() error { return d.condemnAll(q.Server) }); err != nil {
+		return nil, err
+	}
+	err := d.removeAll(q.Server)
+	if aerr := d.do(func() error { d.findLeftovers(); d.tell(); return nil }); err == nil {
+		err = aerr
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.log.Info("what a server left behind is deleted", "server", q.Server, "uid", p.UID, "what", l.String())
+	l.Removed = true
+	return l, nil
+}
+
+// measure looks at what a server has left, but for what the gateway and the vault keep.
+func (d *daemon) measure(name string) *control.Leftovers {
+	dirs := d.options.dirs
+	l := &control.Leftovers{Server: name, Items: []control.Leftover{}}
+	for _, home := range append([]string{name}, condemnedOf(dirs.Homes(), name)...) {
+		path := filepath.Join(dirs.Homes(), home)
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		item := control.Leftover{What: control.LeftHome, Path: path}
+		item.Bytes, item.Files, item.Partly = treeSize(path)
+		item.Partly = !item.Partly
+		l.Items = append(l.Items, item)
+	}
+	for _, path := range logsOf(dirs.Log(name)) {
+		item := control.Leftover{What: control.LeftLog, Path: path}
+		item.Bytes, _, _ = treeSize(path)
+		l.Items = append(l.Items, item)
+	}
+	if _, err := os.Lstat(dirs.Disabled(name)); err == nil {
+		l.Items = append(l.Items, control.Leftover{What: control.LeftMark, Path: dirs.Disabled(name)})
+	}
+	if id, ok := d.ids.Known(serverUser(name)); ok {
+		l.Items = append(l.Items, control.Leftover{What: control.LeftID, ID: id})
+	}
+	return l
+}
+
+// logsOf are a log and what it was before it had grown too long.
+func logsOf(log string) (paths []string) {
+	for _, path := range []string{log, log + ".1"} {
+		if _, err := os.Lstat(path); err == nil {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// condemnAll takes the home away from a server that is declared later, whatever time it takes to delete it.
+func (d *daemon) condemnAll(name string) error {
+	if err := d.undeclared(name); err != nil {
+		return err
+	}
+	if _, err := condemn(d.options.dirs.Homes(), name); err != nil {
+		return fmt.Errorf("taking away the home of %q: %w", name, err)
+	}
+	return unmark(d.options.dirs.Disabled(name))
+}
+
+// removeAll deletes what is condemned, and lets others have the user id of which no file is left there.
+func (d *daemon) removeAll(name string) error {
+	dirs := d.options.dirs
+	for _, home := range condemnedOf(dirs.Homes(), name) {
+		if err := removeTree(dirs.Homes(), home); err != nil {
+			return err
+		}
+	}
+	return d.do(func() error {
+		if d.servers[name] != nil { // declared meanwhile: the id is its own, and so is the log
+			return nil
+		}
+		for _, path := range logsOf(dirs.Log(name)) {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		}
+		return d.ids.Release(serverUser(name))
+	})
+}
+
+// keysLeft are the keys of the vault that were given to a server alone, and that nothing names.
+func (d *daemon) keysLeft(name string) []string {
+	stored, err := d.vault.List()
+	if err != nil {
+		d.log.Warn("looking for secrets that a server has left, ignoring", "server", name, "error", err)
+	}
+	keys := []string{}
+	for _, e := range stored {
+		if d.delivery.given.only(e.Key, name) && len(d.usersOf(e.Key)) == 0 && len(d.askersWith(e.Key)) == 0 {
+			keys = append(keys, e.Key)
+		}
+	}
+	return keys
+}
