@@ -56,8 +56,12 @@ func (d ourDir) ReadDir(name string) ([]fs.DirEntry, error) {
 func (d ourDir) check(op, name string) error {
 	paths := []string{d.dir}
 	if name != "." {
-		if real, err := filepath.EvalSymlinks(filepath.Join(d.dir, name)); err == nil {
-			paths = append(paths, filepath.Dir(real), real)
+		at := filepath.Join(d.dir, name)
+		paths = append(paths, at)
+		if info, err := os.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 { // resolving takes twenty system calls
+			if real, err := filepath.EvalSymlinks(at); err == nil {
+				paths = append(paths, filepath.Dir(real))
+			}
 		}
 	}
 	for _, path := range paths {
