@@ -12,11 +12,17 @@ import (
 
 // Listing is what a client is about to be shown of what a server lists.
 type Listing struct {
+	Lister
+	Method  string
+	Holding bool // resources or templates, whose words say what the server holds
+	Strange bool // nobody has reviewed some of it
+}
+
+// Lister is a server that lists something. The fields are as in Item.
+type Lister struct {
 	Server   string
-	Declared []byte // as in Item
-	Method   string
-	Holding  bool // resources or templates, whose words say what the server holds
-	Strange  bool // nobody has reviewed some of it
+	Declared []byte
+	Owner    any
 }
 
 // ErrNotListed is of a listing that the client's profile, or a rule, keeps from it.
@@ -59,7 +65,7 @@ func (p *Point) Listed(ctx context.Context, who Identity, l Listing) error {
 
 // weighListing finds out what is known of the server. An error is none of the policy's making.
 func (p *Point) weighListing(who Identity, l Listing) (weighed, Identity, error) {
-	it := Item{Server: l.Server, Declared: l.Declared, Kind: gate.Resource, Fits: true}
+	it := Item{Server: l.Server, Declared: l.Declared, Owner: l.Owner, Kind: gate.Resource, Fits: true}
 	who, here := p.now(who, &it)
 	if !here {
 		return weighed{}, who, errGone
@@ -76,8 +82,8 @@ func (p *Point) weighListing(who Identity, l Listing) (weighed, Identity, error)
 }
 
 // Clean reports whether strangers can write nothing of what a server says to this client. Without a policy nobody knows.
-func (p *Point) Clean(ctx context.Context, who Identity, server string, declared []byte) bool {
+func (p *Point) Clean(ctx context.Context, who Identity, l Lister) bool {
 	p.await(ctx)
-	w, _, err := p.weighListing(who, Listing{Server: server, Declared: declared})
+	w, _, err := p.weighListing(who, Listing{Lister: l})
 	return err == nil && gate.Joined(gate.Session{Label: gate.Start}, w.call.Facts).Integrity == gate.Clean
 }

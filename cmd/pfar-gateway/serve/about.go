@@ -40,7 +40,7 @@ func (x *exchange) reviewed(v *registry.View) []registry.About {
 		if (n.InfoReviewed || v.Server == "") && (n.InstructionsReviewed || n.About.Instructions == "") {
 			continue
 		}
-		clean := x.srv.gate != nil && x.srv.gate.Clean(x.r.Context(), x.identity(), n.Server, x.srv.declaredBy(n.Server))
+		clean := x.srv.gate != nil && x.srv.gate.Clean(x.r.Context(), x.identity(), x.srv.lister(n.Server))
 		list[i].InfoReviewed = clean || n.InfoReviewed
 		if !clean && !n.InstructionsReviewed {
 			list[i].Instructions = ""

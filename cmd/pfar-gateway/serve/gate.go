@@ -374,14 +374,14 @@ func labelled(up *registry.Upstream, label string, re reply) reply {
 	return re
 }
 
-// declaredBy is what the owner says of a server that is up, nil for nothing.
-func (s *Server) declaredBy(server string) []byte {
+// lister returns a server that is up, by what the owner says of it: nothing of one that is not.
+func (s *Server) lister(server string) enforce.Lister {
 	for _, up := range s.registry.Catalogue().Upstreams() {
 		if up.Server().Name == server {
-			return up.Server().Declared
+			return enforce.Lister{Server: server, Declared: up.Server().Declared, Owner: up.Identity()}
 		}
 	}
-	return nil
+	return enforce.Lister{Server: server}
 }
 
 // identityOf is who a session is with, and false if that client may not be here any more.

@@ -234,7 +234,7 @@ func (x *exchange) show(server string, holding, strange bool) error {
 		return errNoGate
 	}
 	return x.srv.gate.Listed(x.r.Context(), x.identity(), enforce.Listing{
-		Server: server, Declared: x.srv.declaredBy(server), Method: x.msg.Method, Holding: holding, Strange: strange,
+		Lister: x.srv.lister(server), Method: x.msg.Method, Holding: holding, Strange: strange,
 	})
 }
 
