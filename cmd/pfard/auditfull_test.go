@@ -154,7 +154,7 @@ func TestNothingLooserWithoutRecord(t *testing.T) {
 	if err := d.audit.append(audit.Record{Kind: audit.Lifecycle}); err == nil {
 		t.Fatal("the next pfard has room")
 	}
-	expect("with the next pfard", "none; nobody is told", "and no call is allowed, until that can be recorded", "are not let in until they can be recorded")
+	expect("with the next pfard", "none; nobody is told", "are not in force until that can be recorded, and no call is allowed: ", "are not let in until they can be recorded")
 
 	empty()
 	d.audit.probe()

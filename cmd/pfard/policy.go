@@ -18,7 +18,8 @@ import (
 // policy is what calls are decided by: the last version of the folder of policies that had no mistake. Until there is one,
 // nobody is told any, and the gateway denies.
 type policy struct {
-	open func(dir string) fs.FS
+	open     func(dir string) fs.FS
+	outlived bool // the gateway outlives pfard, and may have the policy of an earlier one
 
 	mu      sync.Mutex
 	stored  []byte        // as JSON; nil: there is none yet
@@ -77,15 +78,23 @@ func (p *policy) notes(dir string) []string {
 	defer p.mu.Unlock()
 	switch broken := p.diags.HasErrors(); {
 	case broken && p.stored == nil:
-		return []string{"the policies in " + dir + " have mistakes, and there was no good version since pfar was started: no call is allowed"}
+		return []string{"the policies in " + dir + " have mistakes, and there was no good version since pfar was started: " + p.without()}
 	case broken:
 		return []string{"the policies in " + dir + " have mistakes: their last good version is in force"}
 	case p.why != nil && p.stored == nil:
-		return []string{"the policies in " + dir + " are not in force, and no call is allowed, until that can be recorded: " + p.why.Error()}
+		return []string{"the policies in " + dir + " are not in force until that can be recorded, and " + p.without() + ": " + p.why.Error()}
 	case p.why != nil:
 		return []string{"the policies in " + dir + " are in force as they were, until the change can be recorded: " + p.why.Error()}
 	}
 	return nil
+}
+
+// without says what becomes of calls while nobody is told a policy.
+func (p *policy) without() string {
+	if p.outlived {
+		return "calls are decided by what was in force before, and none is allowed if nothing was"
+	}
+	return "no call is allowed"
 }
 
 // inForce returns what calls are decided by, nil if there is nothing yet. It does not change.

@@ -66,6 +66,8 @@ func TestPolicyIsTold(t *testing.T) {
 	if p := read(1, "the policies in "+dir+" have mistakes, and there was no good version since pfar was started: no call is allowed", false); p != nil {
 		t.Errorf("a broken folder is told: %+v", p)
 	}
+	d.policy.outlived = true
+	read(1, "the policies in "+dir+" have mistakes, and there was no good version since pfar was started: calls are decided by what was in force before, and none is allowed if nothing was", false)
 	write("local.hcl", "deny \"mail\" {\n  reason = \"We send none.\"\n}\n")
 	if p := read(0, "", true); p == nil || len(p.Rules) != 1 || p.Decide(gate.Session{}, gate.Call{}).Verdict != gate.Deny {
 		t.Errorf("told: %+v", p)

@@ -62,6 +62,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	log = d.log
 	defer d.audit.keep(ctx, !rootless())()
 	d.folder, d.policy.open, d.clientele.open = control.OurDir, control.OurDir, control.OurDir // nobody watches what is obeyed here
+	d.policy.outlived = true
 	d.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
 	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
