@@ -157,6 +157,9 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 		o, why = nil, errShutdown
 	}
 	if o != nil && !bytes.Equal(u.server.Files, o.main.server.Files) {
+		delete(r.owned, o.handle) // another launcher would be unasked for
+		o.err = errOtherProgram
+		close(o.ready)
 		o, why = nil, errOtherProgram
 	}
 	if o != nil {
@@ -301,7 +304,7 @@ func (u *Upstream) busy() bool {
 }
 
 var (
-	errOtherProgram = errors.New("its program has changed since the server was started")
+	errOtherProgram = errors.New("its program has changed since the server was started; its owner restarts the server (pfar restart) and accepts the change (pfar pins)")
 	errUnasked      = errors.New("nobody asked for a process of this session")
 	errSessionOver  = errors.New("its session is over")
 )

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -157,6 +158,34 @@ func TestProcessThatIsNotOpened(t *testing.T) {
 				registrytest.Eventually(t, "the process is not in the books", func() bool { return r.Gauges()[0].Sessions == 0 })
 			}
 		})
+	}
+}
+
+// changes has a session's process started of another program than the server's, twice, as systemd would.
+type changes struct {
+	t *testing.T
+	r *registrytest.Registry
+}
+
+func (c changes) Open(_ context.Context, server, session string) error {
+	for range 2 {
+		c.r.Launch(c.t, handover.Server{Name: server, Session: session, Files: json.RawMessage(`{"files":1,"sha256":"2"}`)}, registrytest.Script{})
+	}
+	return nil
+}
+
+func (changes) Close(context.Context, string, string) error { return nil }
+
+// TestProcessOfAnotherProgram is refused at once, with the reason.
+func TestProcessOfAnotherProgram(t *testing.T) {
+	r := registrytest.New(t, registry.DefaultLimits())
+	r.Opens(changes{t, r})
+	r.Launch(t, handover.Server{Name: "s", Files: json.RawMessage(`{"files":1,"sha256":"1"}`), Sessions: handover.Sessions{Own: true, Max: 1}}, registrytest.Script{}).Ready(t)
+	for range 2 { // it takes no place
+		_, _, err := r.Start(t.Context(), upstream(t, r, "s"), plainClient())
+		if code(err) != registry.CodeUnavailable || !strings.Contains(err.Error(), "its program has changed since the server was started; its owner restarts") {
+			t.Fatalf("%v", err)
+		}
 	}
 }
 
