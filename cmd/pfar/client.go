@@ -43,14 +43,14 @@ func (c *cli) clientCommand() *cobra.Command {
 		Use:   "client",
 		Short: "Declare who may use which servers",
 		Long:  clientHelp,
-		Example: example("pfar client add desk --servers notion,github", "pfar client config desk", "pfar client rotate desk --keep",
+		Example: example("pfar client add desk --servers notion,github", "pfar client config desk", "pfar client set desk --servers notion", "pfar client rotate desk --keep",
 			"pfar client list"),
 		Args: arguments(),
 		RunE: func(*cobra.Command, []string) error {
-			return usage("which of add, list, rotate, remove, config?").withHint("pfar client --help")
+			return usage("which of add, list, set, rotate, remove, config?").withHint("pfar client --help")
 		},
 	}
-	group.AddCommand(c.clientAddCommand(), c.clientRotateCommand(), c.clientConfigCommand(),
+	group.AddCommand(c.clientAddCommand(), c.clientSetCommand(), c.clientRotateCommand(), c.clientConfigCommand(),
 		c.outputFlag(&cobra.Command{
 			Use: "list", Short: "List the clients and what they may use", Args: arguments(),
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.clientList(cmd.Context()) },
@@ -117,7 +117,7 @@ func (c *cli) clientAdd(ctx context.Context, n newClient) error {
 		return err
 	}
 	if f := clients.taken(n.Name); f != "" {
-		return fail(exitFailed, "there is a client %q already, in %s", n.Name, f).withHint("pfar client rotate %s gives it another token", n.Name)
+		return fail(exitFailed, "there is a client %q already, in %s", n.Name, f).withHint("pfar client set %[1]s --servers NAMES changes what it may use, pfar client rotate %[1]s its token", n.Name)
 	}
 	for _, uid := range n.UIDs {
 		for _, other := range clients.Clients {
@@ -149,7 +149,7 @@ func (c *cli) clientAdd(ctx context.Context, n newClient) error {
 	if err := c.putClient(ctx, n.Name, path, src, secret, n.tokenFile); err != nil || len(n.Servers) > 0 {
 		return err
 	}
-	fmt.Fprintf(c.stderr, "pfar: it may use no server yet: write servers = [\"NAME\"] into %s, which pfard reads again at once\n", escape(path, oneLine))
+	fmt.Fprintf(c.stderr, "pfar: it may use no server yet: pfar client set %s --servers NAMES\n", n.Name)
 	return nil
 }
 

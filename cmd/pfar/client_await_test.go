@@ -47,7 +47,7 @@ func TestClientAddAwaits(t *testing.T) {
 	if code := <-done; code != 0 || !strings.HasPrefix(b.out.String(), "pfar_") {
 		t.Errorf("%d: %s", code, b.err)
 	}
-	if says := b.err.String(); strings.Contains(says, "no pfard") || !strings.Contains(says, `it may use no server yet: write servers = ["NAME"] into `) {
+	if says := b.err.String(); strings.Contains(says, "no pfard") || !strings.Contains(says, "it may use no server yet: pfar client set desk --servers NAMES\n") {
 		t.Errorf("it says %q", says)
 	}
 }

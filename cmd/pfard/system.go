@@ -62,7 +62,6 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	log = d.log
 	defer d.audit.keep(ctx, !rootless())()
 	d.folder, d.policy.open, d.clientele.open = control.OurDir, control.OurDir, control.OurDir // nobody watches what is obeyed here
-	d.policy.outlived = true
 	d.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
 	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
@@ -189,7 +188,7 @@ func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	a.brokered, d.rebroker, a.audited = d.delivery.brokered, a.rebroker, d.refused
 	d.wired, a.running = a.wired, r.Bridges
 	d.tokens.run, d.tokens.mended, d.notice = a.refresh, a.refreshMended, a.notice
-	d.mistakes.unit = a.mistaken
+	d.mistakes.unit, d.policy.outlived = a.mistaken, true
 	a.inspector, d.inspects, d.reinspects = d.policy.inspector, r.Inspect, r.Reinspect
 }
 

@@ -291,3 +291,21 @@ func TestWithTokens(t *testing.T) {
 		t.Error("a broken file is changed")
 	}
 }
+
+func TestWithServers(t *testing.T) {
+	for file, c := range map[string][2]string{
+		"a.hcl":  {"# mine\nservers = [ # here\n  \"old\",\n]\nuid = [7] # me\n", "# mine\nservers = [\"a\", \"b\"]\nuid = [7] # me\n"},
+		"b.toml": {"uid = [7]\nservers = [\n  \"old\",\n] # here\n[tools]\nhide = [\"a.b\"]\n", "uid = [7]\nservers = [\"a\", \"b\"] # here\n[tools]\nhide = [\"a.b\"]\n"},
+		"c.toml": {"uid = [7]\n[tools]\nhide = [\"a.b\"]\n", "servers = [\"a\", \"b\"]\nuid = [7]\n[tools]\nhide = [\"a.b\"]\n"},
+	} {
+		got, err := WithServers(file, []byte(c[0]), []string{"a", "b"})
+		if err != nil || string(got) != c[1] {
+			t.Errorf("%s: %v\n%s", file, err, got)
+		}
+	}
+	for _, servers := range [][]string{{"No Name"}, {"a\"]\nenabled = false\n# "}, {""}} {
+		if got, err := WithServers("x.hcl", []byte("uid = [7]\n"), servers); err == nil {
+			t.Errorf("%q makes\n%s", servers, got)
+		}
+	}
+}

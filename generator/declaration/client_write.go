@@ -46,17 +46,27 @@ func RenderClient(c Client) []byte {
 // WithTokens returns the source of a client's declaration with these tokens in place of those it has. Every other byte
 // stays.
 func WithTokens(filename string, src []byte, tokens []access.Digest) ([]byte, error) {
+	return withList(filename, src, "token_sha256", tokenList(tokens))
+}
+
+// WithServers returns the source of a client's declaration with these servers in place of those it has. Every other byte
+// stays.
+func WithServers(filename string, src []byte, servers []string) ([]byte, error) {
+	return withList(filename, src, "servers", hclTexts(servers))
+}
+
+// withList has a list, as HCL and TOML write it, in the place of a key's value. A declaration that would be wrong is refused.
+func withList(filename string, src []byte, key, list string) ([]byte, error) {
 	c, diags := ParseClient(filename, src)
 	if c == nil {
 		return nil, diags
 	}
-	list := tokenList(tokens)
-	at, said := c.places["token_sha256"]
+	at, said := c.places[key]
 	var b []byte
 	if said {
 		b = append(append(append(b, src[:at.Start.Byte]...), list...), src[at.End.Byte:]...)
 	} else {
-		b = append([]byte("token_sha256 = "+list+"\n"), src...)
+		b = append([]byte(key+" = "+list+"\n"), src...)
 	}
 	changed, diags := ParseClient(filename, b)
 	if changed == nil {

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/access"
+)
+
+func (c *cli) clientSetCommand() *cobra.Command {
+	var servers []string
+	cmd := c.outputFlag(&cobra.Command{
+		Use: "set NAME --servers NAMES", Short: "Change which servers a client may use", Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("servers") {
+				return usage("missing --servers").withHint("pfar client set %s --servers notion,github; for all else edit its file (pfar-clients(5))", args[0])
+			}
+			return c.clientSet(cmd.Context(), args[0], servers)
+		},
+	})
+	cmd.Flags().StringSliceVar(&servers, "servers", nil, "`NAMES` of the servers that it may use in place of those it may use now, \"*\" for all, or \"\" for none")
+	cmd.RegisterFlagCompletionFunc("servers", offer(c.offeredServers))
+	return cmd
+}
+
+// clientSet puts other servers into a client's file, of which everything else stays as its owner has written it.
+func (c *cli) clientSet(ctx context.Context, name string, servers []string) error {
+	clients, err := c.clients(ctx)
+	if err != nil {
+		return err
+	}
+	one, err := clients.find(name)
+	if err != nil {
+		return err
+	}
+	src, err := os.ReadFile(one.File)
+	if err != nil {
+		return err
+	}
+	changed, err := declaration.WithServers(one.File, src, servers)
+	if diags, ok := errors.AsType[hcl.Diagnostics](err); ok {
+		for _, d := range diags {
+			if d.Severity == hcl.DiagError {
+				return usage("%s", d.Detail)
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("changing %q: %w", one.File, err)
+	}
+	if err := c.declaredServers(ctx, servers); err != nil {
+		return err
+	}
+	path, err := filepath.EvalSymlinks(one.File) // a link stays one
+	if err != nil {
+		return err
+	}
+	return c.putClient(ctx, name, path, changed, "", "")
+}
+
+// declaredServers wants servers to be declared, as far as a pfard that runs knows: of a name that is none, nothing is said later.
+func (c *cli) declaredServers(ctx context.Context, servers []string) error {
+	report, err := c.report(ctx)
+	if err != nil {
+		return nil
+	}
+	var known []string
+	for _, s := range report.Servers {
+		known = append(known, s.Name)
+	}
+	for _, name := range servers {
+		if name != access.Every && !slices.Contains(known, name) {
+			return noSuch("server", name, known)
+		}
+	}
+	return nil
+}
