@@ -12,9 +12,11 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// Digest changes when anything of a plan does: a running server has to be started again for it.
-func Digest(p Plan) string {
-	b, err := json.Marshal(p)
+// Digest changes when anything of a plan does.
+func Digest(p Plan) string { return digestOf(p) }
+
+func digestOf(plan any) string {
+	b, err := json.Marshal(plan)
 	if err != nil {
 		// A plan is plain data. One that cannot be written is equal to none, not even to itself.
 		return ""
@@ -22,11 +24,6 @@ func Digest(p Plan) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
-
-// SameButForLimits reports whether two plans differ in memory and CPU alone, which systemd changes while a server runs.
-// The sizes of scratch space follow from the memory, and stay what they are until the next start. How many tasks there
-// may be is another matter: the launcher tells the kernel as well, once.
-func SameButForLimits(a, b Plan) bool { return Digest(a.unlimited()) == Digest(b.unlimited()) }
 
 func (p Plan) unlimited() Plan {
 	p.Sandbox.Limits.Memory, p.Sandbox.Limits.CPU = 0, 0
@@ -42,6 +39,7 @@ type ChangeKind string
 
 const (
 	Start   ChangeKind = "start"
+	Adjust  ChangeKind = "adjust" // what is around its process, which goes on
 	Restart ChangeKind = "restart"
 	Stop    ChangeKind = "stop"
 )
@@ -72,7 +70,11 @@ func Diff(have, want map[string]Plan) []Change {
 		case runs && !w.Enabled:
 			changes = append(changes, Change{name, Stop, "enabled = false in its declaration"})
 		case runs && Digest(h) != Digest(w):
-			changes = append(changes, Change{name, Restart, "changed: " + strings.Join(changed(h, w), ", ")})
+			kind := Restart
+			if _, live := Adjusted(h, w); live {
+				kind = Adjust
+			}
+			changes = append(changes, Change{name, kind, "changed: " + strings.Join(changed(h, w), ", ")})
 		case !runs && w.Enabled && w.Autostart:
 			changes = append(changes, Change{name, Start, "declared and not running"})
 		}

@@ -181,12 +181,13 @@ func (a *attachments) identify(peer control.Peer) (systemd.Process, error) {
 // launcher is the conversation with a server's launcher. An error is why it must not go on. One that comes again takes
 // the place of its own earlier connection.
 func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, hello *attach.Hello) error {
+	begun := handover.Now()
 	plan, err := a.runner.Attach(p.Instance, hello.Digest, p.PID, uid)
 	if err != nil {
 		return err
 	}
 	defer a.runner.Detached(p.Instance)
-	if err := a.welcome(conn, p, uid, plan, hello.Again); err != nil {
+	if err := a.welcome(conn, p, uid, plan, begun, hello.Again); err != nil {
 		return err
 	}
 	a.mu.Lock()
@@ -235,8 +236,8 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 	}
 }
 
-// welcome prepares what a launcher needs before it may start its server, and hands it over.
-func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, plan generator.Plan, again bool) error {
+// welcome prepares what a launcher needs before it may start its server, and hands it over. The plan was read after begun.
+func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, plan generator.Plan, begun int64, again bool) error {
 	if !a.rootless {
 		if err := a.network(p, plan, again); err != nil {
 			return err
@@ -255,7 +256,8 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 			return err
 		}
 	}
-	f, err := handover.DialFor(a.gateway, a.programs.Told(os.DirFS("/").(fs.ReadLinkFS), plan), a.redaction.serial())
+	told := a.programs.Told(os.DirFS("/").(fs.ReadLinkFS), plan)
+	f, err := handover.DialFor(a.gateway, told, begun, a.redaction.serial())
 	if err != nil {
 		return err
 	}

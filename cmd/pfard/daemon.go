@@ -34,7 +34,7 @@ import (
 // its server, known as units.Instance. What becomes of a process the runner tells by an update.
 type runner interface {
 	Start(p generator.Plan, secrets units.Secrets) error
-	Adjust(p generator.Plan) bool           // what runs is to run by this plan, without a stop; false: it cannot
+	Adjust(p generator.Plan) error          // what runs goes by this plan when it returns, without a stop; an error: it may not, and has to be stopped
 	Prepare(p generator.Plan) error         // Start will not fail for want of space
 	Stop(instance string)                   // returns when nothing of it is left; a session's process is forgotten with it
 	Offer(server string, p *generator.Plan) // others may start it, if it does not run; nil: they may not

@@ -31,6 +31,8 @@ type machine struct {
 	tell func(local.Update)
 	gate func(instance string) // called before a stop; nil: nothing keeps it
 
+	adjust func(generator.Plan) error // nil: what runs has to be started again
+
 	mu     sync.Mutex
 	loud   bool  // the processes that are not a session's say that they are under way
 	broken bool  // no process of a session can be started
@@ -74,7 +76,18 @@ func (m *machine) Stop(name string) {
 	delete(m.runs, name)
 }
 
-func (m *machine) Adjust(generator.Plan) bool { return false }
+func (m *machine) Adjust(p generator.Plan) error {
+	if m.adjust == nil {
+		return errors.New("no")
+	}
+	err := m.adjust(p)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if name := units.Instance(p.Name, p.Gateway.Session); err == nil {
+		m.runs[name] = p
+	}
+	return err
+}
 
 func (m *machine) Prepare(generator.Plan) error {
 	m.mu.Lock()
@@ -171,7 +184,7 @@ func (d *daemon) state(t *testing.T) map[string]control.Server {
 		busy, servers := false, map[string]control.Server{}
 		err := d.do(func() error {
 			for _, s := range d.servers {
-				busy = busy || s.busy
+				busy = busy || s.busy || s.next != nil
 				for _, e := range s.sessions {
 					busy = busy || e.closing
 				}

@@ -146,7 +146,7 @@ func (d *daemon) recall(f systemd.Found) *server {
 	case f.Idle:
 		s.run = i.Run && f.Applied == "" // or it has been stopped since by somebody else
 	default:
-		s.started, s.run, s.given = &p, !ok || i.Run || f.Outside, i.Given
+		s.started, s.run, s.given, s.again = &p, !ok || i.Run || f.Outside, i.Given, f.Half
 		if i.Renew {
 			s.renew = renewalDue
 		}

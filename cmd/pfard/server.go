@@ -34,6 +34,7 @@ type server struct {
 	asleep bool   // it does not run until a call wants it
 
 	started *generator.Plan // what the runner was told to start; nil: nothing
+	next    *generator.Plan // it runs on, and is about to go by this; nil: by started
 	again   bool            // stop it and start it, though the plan is the same
 	given   string          // digest of what its launcher was given (delivery.digest); "": nothing, or it is not known
 	renew   renewal         // whether that has changed since
@@ -62,7 +63,7 @@ func newServer(name string) *server {
 func (d *daemon) converge(s *server) {
 	d.intents.keep(s)
 	switch {
-	case s.busy || s.started == nil && len(s.sessions) > 0: // nothing of it may be left before what comes next
+	case s.busy || s.next != nil || s.started == nil && len(s.sessions) > 0: // nothing of it may be left before what comes next
 	case s.started != nil && s.want != nil && s.runs() && !s.again && d.adjust(s): // if there is anything to do at all
 	case s.started != nil && (s.want == nil || !s.runs() || s.again || generator.Digest(s.plan()) != generator.Digest(*s.started)):
 		if s.want != nil && s.runs() {
@@ -98,22 +99,55 @@ func (d *daemon) offer(s *server) {
 }
 
 // adjust brings a running server to a plan for which it need not be started again, and reports whether it runs as it
-// should.
+// should, or is about to.
 func (d *daemon) adjust(s *server) bool {
 	p := s.plan()
 	if generator.Digest(p) == generator.Digest(*s.started) {
 		return true
 	}
-	if !d.runner.Adjust(p) {
+	if _, live := generator.Adjusted(*s.started, p); !live {
 		return false
 	}
-	s.started = &p
+	s.next = &p
+	instances := []generator.Plan{p}
 	for handle, e := range s.sessions {
-		if p.Gateway.Session = handle; !e.closing && !d.runner.Adjust(p) {
-			d.endSession(s, e)
+		if own := p; !e.closing {
+			own.Gateway.Session = handle
+			instances = append(instances, own)
 		}
 	}
+	go func() {
+		failed := map[string]error{}
+		for _, i := range instances {
+			if err := d.runner.Adjust(i); err != nil {
+				failed[i.Gateway.Session] = err
+			}
+		}
+		d.post(func() { d.adjusted(s, failed) })
+	}()
 	return true
+}
+
+// adjusted takes it that a running server goes by its next plan. What may not is stopped: it runs by no older one.
+func (d *daemon) adjusted(s *server, failed map[string]error) {
+	if s.started != nil {
+		s.started = s.next
+	}
+	s.next = nil
+	for handle, err := range failed {
+		e := s.sessions[handle]
+		switch {
+		case handle == "":
+			s.again = s.started != nil
+		case e != nil && !e.closing:
+			d.endSession(s, e)
+		default:
+			continue // it has ended
+		}
+		d.log.Warn("starting again what could not be changed while it ran", "server", s.name, "session", handle, "error", err)
+	}
+	d.converge(s)
+	d.tell()
 }
 
 func (s *server) runs() bool { return !s.off && (s.run || s.learn != nil) }
@@ -332,7 +366,7 @@ func (s *server) report(log string) control.Server {
 	r.Since, r.Log, r.Stale, r.Sessions = s.since.time(now()), log, s.stale && s.held == nil, s.openSessions()
 	r.Broken = s.want != nil && s.want.Fault != ""
 	p := s.want
-	if p == nil {
+	if p == nil || s.next != nil && s.started != nil { // an edit shows once it is in force
 		p = s.started
 	}
 	if p != nil {

@@ -112,6 +112,9 @@ func (d *daemon) openSession(name, handle string) (opened, leaving *session, err
 		return nil, leaving, err
 	}
 	plan := *s.started
+	if s.next != nil {
+		plan = *s.next
+	}
 	plan.Gateway.Session = handle
 	secrets, err := d.delivery.secrets(plan)
 	if err == nil {

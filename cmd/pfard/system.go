@@ -20,6 +20,7 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/systemd"
 )
@@ -83,6 +84,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits, Home: prepareHome,
+		Told:    func(p generator.Plan) error { return handover.Tell(serversSocket(o.dirs), p.Gateway) },
 		Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: own.leaving(log, a.drop),
 	})
 	if err != nil {

@@ -1,6 +1,9 @@
 package egress
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // What listens in a server's network namespace, on loopback. Of each the bridge holds the socket and is itself outside.
 const (
@@ -24,4 +27,40 @@ func (p Policy) Literals() []Endpoint {
 		}
 	}
 	return all
+}
+
+// MaxNames bounds Names.
+const MaxNames = 4096
+
+// Places are the names that have a synthetic address of their own, each by the place of its first mention; "" stands where
+// there is none.
+func (p Policy) Places() []string {
+	if p.Names != nil {
+		return p.Names
+	}
+	names, seen := make([]string, len(p.Endpoints)), map[string]bool{}
+	for i, e := range p.Endpoints {
+		if !e.Wildcard && !seen[e.Host] {
+			names[i], seen[e.Host] = e.Host, true
+		}
+	}
+	return names
+}
+
+// NamesAfter are the Names of p in the place of another policy, while the server goes on: no address that it has looked up is
+// another name's now, nor one that has been another's before. nil: that is so without Names.
+func (p Policy) NamesAfter(other Policy) []string {
+	names, seen := slices.Clone(other.Places()), map[string]bool{"": true}
+	for _, name := range names {
+		seen[name] = true
+	}
+	for _, e := range p.Endpoints {
+		if !e.Wildcard && !seen[e.Host] {
+			names, seen[e.Host] = append(names, e.Host), true
+		}
+	}
+	if slices.Equal(names, p.Places()) {
+		return nil
+	}
+	return names
 }

@@ -76,13 +76,13 @@ func (p *Policy) Resolve(o Offer) Facts {
 	service, certain := p.Service(o.Server)
 	f := p.resolve(o, service)
 	if service != "" && !certain {
-		f = f.strictest(p.resolve(o, ""))
+		f = f.Strictest(p.resolve(o, ""))
 	}
 	return f
 }
 
-// strictest is the stricter of each fact of two, and forbidden if one is.
-func (f Facts) strictest(g Facts) Facts {
+// Strictest returns the stricter of each fact of two, and forbids if one does. g alone says another tier.
+func (f Facts) Strictest(g Facts) Facts {
 	if g.Output.Confidentiality > f.Output.Confidentiality {
 		f.Output.Confidentiality, f.From.Confidentiality = g.Output.Confidentiality, g.From.Confidentiality
 	}
@@ -95,7 +95,7 @@ func (f Facts) strictest(g Facts) Facts {
 	if g.Effect > f.Effect {
 		f.Effect, f.From.Effect = g.Effect, g.From.Effect
 	}
-	f.Forbidden = cmp.Or(f.Forbidden, g.Forbidden)
+	f.Forbidden, f.Tier, f.Extract = cmp.Or(f.Forbidden, g.Forbidden), cmp.Or(g.Tier, f.Tier), f.Extract && g.Extract
 	return f
 }
 

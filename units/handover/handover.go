@@ -9,11 +9,15 @@
 package handover
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units/packet"
 )
@@ -60,8 +64,16 @@ type Hello struct {
 	Session string `json:"session,omitempty"`
 }
 
-// Message is one packet. Exactly one member is set, beside Secrets.
+// Process is what a process of the server is started with, or asked in its handshake. All else may change while it runs.
+func (s Server) Process() Server {
+	s.Description, s.Label, s.Timeout, s.Tools, s.Declared, s.Pins, s.Files = "", "", 0, nil, nil, "", nil
+	return s
+}
+
+// Message is one packet. Exactly one member is set, beside At and Secrets.
 type Message struct {
+	Change   *Server `json:"change,omitempty"`   // pfard, first and instead of Expect: what a server that runs is by now; answered by Ready or Failed
+	At       int64   `json:"at,omitempty"`       // with Expect: before the declaration was read; with Change: after (Now)
 	Expect   *Server `json:"expect,omitempty"`   // whoever has connected for a launcher, first: the server that it hands over
 	Secrets  int64   `json:"secrets,omitempty"`  // with Expect: which set of secrets (redact.Set.Serial) the gateway has to know before it reads the server, or a later one
 	Hello    *Hello  `json:"hello,omitempty"`    // launcher: here is the server, descriptors attached
@@ -89,6 +101,14 @@ type Ready struct {
 // Conn is one launcher's connection, at either end.
 type Conn struct{ *packet.Conn }
 
+// server is the name of the one that a first message is about.
+func (m Message) server() string {
+	if m.Change != nil {
+		return m.Change.Name
+	}
+	return m.Expect.Name
+}
+
 // Dial connects to the gateway's socket and says what server will be handed over.
 func Dial(path string, s Server) (*Conn, error) { return dial(path, Message{Expect: &s}) }
 
@@ -100,20 +120,52 @@ func dial(path string, m Message) (*Conn, error) {
 	c := &Conn{p}
 	if err := c.Send(m); err != nil {
 		c.Close()
-		return nil, fmt.Errorf("telling the gateway of %q: %w", m.Expect.Name, err)
+		return nil, fmt.Errorf("telling the gateway of %q: %w", m.server(), err)
 	}
 	return c, nil
 }
 
 // DialFor is Dial for a launcher, which gets the file: its own user may not connect, so that a server that broke out of
-// its sandbox could not either. secrets is Message.Secrets.
-func DialFor(path string, s Server, secrets int64) (*os.File, error) {
-	c, err := dial(path, Message{Expect: &s, Secrets: secrets})
+// its sandbox could not either. at and secrets are those of Message.
+func DialFor(path string, s Server, at, secrets int64) (*os.File, error) {
+	c, err := dial(path, Message{Expect: &s, At: at, Secrets: secrets})
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
 	return c.File()
+}
+
+// Now is a moment for Message.At, the same clock for all processes of this machine's run. No clock setting turns it back.
+func Now() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // there is that clock
+	return t.Nano()
+}
+
+// tellTime bounds Tell: the gateway answers in milliseconds.
+const tellTime = 10 * time.Second
+
+// Tell says to the gateway what a server that runs is by now, and returns once it goes by that. With an error it may not.
+func Tell(path string, s Server) error {
+	c, err := dial(path, Message{Change: &s, At: Now()})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	late := time.AfterFunc(tellTime, func() { c.Close() })
+	m, files, err := c.Receive()
+	packet.CloseAll(files)
+	switch {
+	case !late.Stop():
+		err = fmt.Errorf("no answer within %v", tellTime)
+	case err == nil && m.Ready == nil:
+		err = errors.New(cmp.Or(m.Failed, "the answer is another message"))
+	}
+	if err != nil {
+		return fmt.Errorf("telling the gateway what %q is by now: %w", s.Name, err)
+	}
+	return nil
 }
 
 // Accepted wraps a connection that the gateway accepted.

@@ -87,11 +87,12 @@ func (s *server) bridgeService(a *activation) *service {
 			if descriptors, err = s.converse(descriptors); err != nil {
 				return spec{}, err
 			}
-			credentials := map[string][]byte{"plan": s.credentials["plan"]}
+			o := s.order.Load()
+			credentials := map[string][]byte{"plan": o.raw}
 			if s.r.cfg.Upstream != nil {
 				credentials[units.CredentialUpstream] = s.r.cfg.Upstream
 			}
-			if hidden := s.r.hides(s.plan); hidden != nil {
+			if hidden := s.r.hides(o.plan); hidden != nil {
 				credentials[units.CredentialRedaction], _ = hidden()
 			}
 			return spec{
@@ -161,7 +162,7 @@ func (s *server) converses() (ours *attach.Conn, theirs *os.File, err error) {
 	if s.r.cfg.Brokered == nil {
 		return nil, nil, nil
 	}
-	material, err := s.r.cfg.Brokered(s.plan)
+	material, err := s.r.cfg.Brokered(s.order.Load().plan)
 	if err != nil || material == nil {
 		return nil, nil, err
 	}
@@ -221,11 +222,11 @@ func (s *server) rebroker() {
 		s.wire.Nothing(due)
 		return
 	}
-	material, err := s.r.cfg.Brokered(s.plan)
+	material, err := s.r.cfg.Brokered(s.order.Load().plan)
 	switch {
 	case err == nil && material != nil:
 		s.wire.Sending(due)
-		if err = conn.Hide(s.r.hides(s.plan)); err == nil {
+		if err = conn.Hide(s.r.hides(s.order.Load().plan)); err == nil {
 			err = conn.Send(attach.Message{Broker: true}, material)
 		}
 		material.Close() // answers hears whether the bridge has ended

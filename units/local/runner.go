@@ -142,9 +142,6 @@ func (r *Runner) secrets() int64 {
 	return r.cfg.Secrets()
 }
 
-// Adjust is not for a local server: it is started again.
-func (r *Runner) Adjust(generator.Plan) bool { return false }
-
 // Prepare does nothing: a local server's plan is in no file of ours.
 func (r *Runner) Prepare(generator.Plan) error { return nil }
 

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,17 +25,18 @@ import (
 
 // server is one server's launcher and egress bridge, or those of a single session.
 type server struct {
-	r           *Runner
-	name        string // of the instance
-	plan        generator.Plan
-	credentials map[string][]byte // also the plan
-	user        identity          // of the launcher and the sandboxed process
-	bridgeUser  identity
-	inside      subordinate // of the sandboxed process alone; zero: it runs as its launcher does
-	argv        string      // the launcher's program
-	binds       []bind
-	launcher    *service
-	monitor     *os.File // listener for those who watch the bridge
+	r          *Runner
+	name       string                // of the instance
+	plan       generator.Plan        // by which it was made
+	order      atomic.Pointer[order] // by which its processes are started
+	secrets    []byte                // of the launcher
+	user       identity              // of the launcher and the sandboxed process
+	bridgeUser identity
+	inside     subordinate // of the sandboxed process alone; zero: it runs as its launcher does
+	argv       string      // the launcher's program
+	binds      []bind
+	launcher   *service
+	monitor    *os.File // listener for those who watch the bridge
 
 	mu      sync.Mutex
 	update  Update
@@ -69,15 +71,12 @@ func (r *Runner) newServer(name string, p generator.Plan, given units.Secrets) (
 	if err := s.stageMounts(); err != nil {
 		return nil, err
 	}
-	raw, err := json.Marshal(s.plan)
-	if err != nil {
+	if err := s.startBy(p, s.plan); err != nil {
 		return nil, err
 	}
-	secrets, err := json.Marshal(given)
-	if err != nil {
+	if s.secrets, err = json.Marshal(given); err != nil {
 		return nil, err
 	}
-	s.credentials = map[string][]byte{"plan": raw, units.CredentialSecrets: secrets}
 	if err := s.makeRuntime(); err != nil {
 		return nil, err
 	}
@@ -190,7 +189,9 @@ func (s *server) stageMounts() error {
 
 // prepare is the launcher's process, made anew for each start.
 func (s *server) prepare() (spec, error) {
-	gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), s.r.programs.Told(os.DirFS("/").(fs.ReadLinkFS), s.plan), s.r.secrets())
+	begun, o := handover.Now(), s.order.Load()
+	told := s.r.programs.Told(os.DirFS("/").(fs.ReadLinkFS), o.plan)
+	gateway, err := handover.DialFor(s.r.cfg.Gateway.Servers.Addr().String(), told, begun, s.r.secrets())
 	if err != nil {
 		return spec{}, err
 	}
@@ -206,7 +207,8 @@ func (s *server) prepare() (spec, error) {
 	s.mu.Unlock()
 	go s.place(ours, started)
 	return spec{
-		argv: append([]string{s.argv}, s.arguments()...), user: s.user, credentials: s.credentials,
+		argv: append([]string{s.argv}, s.arguments()...), user: s.user,
+		credentials: map[string][]byte{"plan": o.raw, units.CredentialSecrets: s.secrets},
 		descriptors: []descriptor{{units.FDGateway, gateway}, {units.FDPfard, theirs}},
 		makes:       true, runtimeDir: s.r.dirs.runtime(launcherName(s.name)), binds: s.binds, log: s.r.dirs.log(s.plan.Name),
 	}, nil

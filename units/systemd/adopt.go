@@ -14,6 +14,7 @@ type Found struct {
 	Update  units.Update // of one that runs
 	Applied string       // digest of the plan that an earlier pfard had started, and did not begin to stop
 	Outside bool         // it runs, and no pfard has had it started
+	Half    bool         // it runs, and a pfard was killed as it had it go by Plan (Adjust): nobody knows by what it goes
 }
 
 // Adopt takes over what systemd runs and what an earlier pfard has offered.
@@ -55,7 +56,7 @@ func (r *Runner) Adopt(ctx context.Context) (found []Found, err error) {
 			continue
 		}
 		by, now := r.plans.applied(name)
-		f := Found{Plan: p, Idle: idle, Applied: now, Outside: !idle && by == ""}
+		f := Found{Plan: p, Idle: idle, Applied: now, Outside: !idle && by == "", Half: !idle && now != "" && now != digest}
 		if !idle {
 			i := newInstance(p, digest)
 			follow(&i.update, s)

@@ -23,6 +23,7 @@ type Config struct {
 	Units   string // directory for drop-ins that do not outlive the machine's run; "": there is no need, or no use
 	Link    *Link
 	Limits  Limits
+	Told    func(generator.Plan) error   // tells the gateway what a server that runs is by now, and returns once it goes by that
 	Home    func(p generator.Plan) error // makes the private home of a server that has one: its unit wants it there when it starts
 	Changed func(units.Update)           // called for each change, one after the other; it may wait
 	Gateway func(running bool)           // called when the gateway's service has come up, as another process perhaps, or gone down
@@ -323,28 +324,6 @@ func (r *Runner) mark(name, started, now string) {
 	if err := r.plans.apply(name, started, now); err != nil {
 		r.cfg.Log.Warn("remembering that a server was started, ignoring", "server", name, "error", err)
 	}
-}
-
-// Adjust has a running instance held to the limits of another plan, if there is no other difference, and reports whether
-// there is none.
-func (r *Runner) Adjust(p generator.Plan) bool {
-	name := units.Instance(p.Name, p.Gateway.Session)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	i := r.instances[name]
-	old, _, err := r.plans.read(name)
-	if i == nil || i.stopping != nil || err != nil || !generator.SameButForLimits(old, p) {
-		return false
-	}
-	started, _ := r.plans.applied(name)
-	digest, err := r.plans.write(name, p)
-	if err != nil {
-		r.cfg.Log.Error("changing the limits of a server", "server", name, "error", err)
-		return false
-	}
-	r.mark(name, started, digest)
-	go r.relimit(name, i)
-	return true
 }
 
 // Bridges returns the instances of a server whose bridges run.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 )
 
@@ -33,6 +34,13 @@ type world struct {
 	relimits []sandbox.Limits             // that were asked for
 	relimit  func(l sandbox.Limits) error // what comes of it; nil: they hold
 	left     []string
+	told     []generator.Plan
+	deaf     error // of the gateway
+}
+
+func (w *world) tell(p generator.Plan) error {
+	w.told = append(w.told, p)
+	return w.deaf
 }
 
 func newWorld(t *testing.T) *world {
@@ -48,7 +56,7 @@ func (w *world) restart() {
 	link := NewLink(func(ctx context.Context) (*Bus, error) { return ConnectTo(ctx, w.systemd.address) })
 	r, err := NewRunner(Config{
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Run: w.run, Runtime: w.run, Link: link, Limits: w, Home: func(generator.Plan) error { return nil },
-		Changed: w.changed, Gateway: func(bool) {}, Left: func(name string) { w.left = append(w.left, name) },
+		Told: w.tell, Changed: w.changed, Gateway: func(bool) {}, Left: func(name string) { w.left = append(w.left, name) },
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -292,8 +300,8 @@ func TestRunnerAdjust(t *testing.T) {
 	old := w.start(hello())
 	p := hello()
 	p.Sandbox.Limits.Memory = 1 << 29
-	if !w.runner.Adjust(p) {
-		t.Fatal("other limits take another start")
+	if err := w.runner.Adjust(p); err != nil {
+		t.Fatal(err)
 	}
 	w.until("relimited", func(u units.Update) bool { return u.Limits == held(p.Sandbox.Limits) && u.PID == 7 })
 	w.restart() // and the launcher comes again with what it was started with
@@ -304,8 +312,60 @@ func TestRunnerAdjust(t *testing.T) {
 		t.Errorf("%+v, %v", got.Sandbox.Limits, err)
 	}
 	p.Sandbox.Limits.Tasks = 11
-	if w.runner.Adjust(p) {
+	if w.runner.Adjust(p) == nil {
 		t.Error("another number of tasks takes no start")
+	}
+}
+
+// TestRunnerAdjustsFacts: the gateway is told, the bridge ends if it is to go by something else, and only then the plan is the
+// one by which the server runs. What was begun and not finished is no plan by which anything runs.
+func TestRunnerAdjustsFacts(t *testing.T) {
+	w := newWorld(t)
+	names := func(list ...string) egress.Policy {
+		var p egress.Policy
+		for _, name := range list {
+			p.Endpoints = append(p.Endpoints, egress.Endpoint{Host: name})
+		}
+		return p
+	}
+	p := hello()
+	p.Egress = names("a.example", "b.example")
+	began := w.start(p)
+	stopped := func() []string {
+		w.systemd.mu.Lock()
+		defer w.systemd.mu.Unlock()
+		return slices.Clone(w.systemd.stopped)
+	}
+	half := func() bool {
+		w.restart()
+		found, err := w.runner.Adopt(t.Context())
+		if err != nil || len(found) != 1 {
+			t.Fatalf("found %v, %v", found, err)
+		}
+		return found[0].Half
+	}
+	p.Gateway.Label, w.deaf = "secret", errors.New("deaf")
+	if err := w.runner.Adjust(p); !errors.Is(err, w.deaf) || !half() {
+		t.Errorf("the gateway goes by the old label, and that is an adjustment: %v", err)
+	}
+	w.deaf = nil
+	p.Gateway.Label = "regulated"
+	if err := w.runner.Adjust(p); err != nil || half() || len(stopped()) > 0 || w.told[len(w.told)-1].Gateway.Label != "regulated" {
+		t.Errorf("%v, stopped %q, told %+v", err, stopped(), w.told)
+	}
+	told := len(w.told)
+	w.systemd.becomes(BridgeUnit("hello"), "active", "running", nil)
+	p.Egress = names("c.example", "b.example")
+	if err := w.runner.Adjust(p); err != nil || half() || !slices.Equal(stopped(), []string{BridgeUnit("hello")}) || len(w.told) != told {
+		t.Errorf("%v, stopped %q, told %d times", err, stopped(), len(w.told))
+	}
+	got, err := w.runner.Admit("hello", began)
+	if want := []string{"a.example", "b.example", "c.example"}; err != nil || !slices.Equal(got.Egress.Places(), want) {
+		t.Errorf("the next bridge has the names %q, want %q, %v", got.Egress.Places(), want, err)
+	}
+	p.Gateway.Capabilities = []string{"roots"}
+	if err := w.runner.Adjust(p); err == nil || len(w.told) != told {
+		t.Errorf("what was agreed on in the handshake changes: %v", err)
 	}
 }
 
@@ -318,8 +378,8 @@ func TestRunnerLimitsArrive(t *testing.T) {
 	}
 	adjust := func(w *world, memory int64) {
 		w.t.Helper()
-		if !w.runner.Adjust(limited(memory)) {
-			w.t.Fatal("other limits take another start")
+		if err := w.runner.Adjust(limited(memory)); err != nil {
+			w.t.Fatal(err)
 		}
 	}
 	arrive := func(w *world, memory int64) {

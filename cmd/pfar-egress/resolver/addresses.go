@@ -34,6 +34,7 @@ var (
 // Addresses gives each declared name a synthetic address of its own, for as long as its server runs.
 type Addresses struct {
 	policy egress.Policy
+	places []string          // of the policy
 	exact  map[string]uint32 // address of each name that an endpoint has by itself
 
 	mu     sync.Mutex
@@ -52,22 +53,25 @@ type use struct {
 	open int
 }
 
-// NewAddresses returns the addresses of p's names. A name that an endpoint has by itself has one by the endpoint's
-// position; a name under a wildcard, or any name with Policy.Learn, gets a lease at its first use. Leases are appended
+// NewAddresses returns the addresses of p's names. A name that an endpoint has by itself has one its place
+// (egress.Policy.Places); a name under a wildcard, or any name with Policy.Learn, gets a lease at its first use. Leases are appended
 // to the file leases, and read from it now; "" keeps them in memory only.
 func NewAddresses(p egress.Policy, leases string) (*Addresses, error) {
-	a := &Addresses{policy: p, exact: map[string]uint32{}, leased: map[string]uint32{}}
+	a := &Addresses{policy: p, places: p.Places(), exact: map[string]uint32{}, leased: map[string]uint32{}}
 	open := p.Learn
-	for i := range p.Endpoints {
-		e := &p.Endpoints[i]
+	alone := map[string]bool{}
+	for _, e := range p.Endpoints {
 		open = open || e.Host != "" && e.Wildcard
-		if _, twice := a.exact[e.Host]; twice || e.Host == "" || e.Wildcard {
+		alone[e.Host] = alone[e.Host] || !e.Wildcard
+	}
+	for i, name := range a.places {
+		if name == "" || !alone[name] {
 			continue
 		}
 		if i > lastExact-firstExact {
-			return nil, fmt.Errorf("%q is entry %d of the policy: there are addresses for %d", e.Host, i+1, lastExact-firstExact+1)
+			return nil, fmt.Errorf("%q is entry %d of the policy: there are addresses for %d", name, i+1, lastExact-firstExact+1)
 		}
-		a.exact[e.Host] = firstExact + uint32(i)
+		a.exact[name] = firstExact + uint32(i)
 	}
 	if leases == "" || !open {
 		return a, nil
@@ -124,13 +128,10 @@ func (a *Addresses) nameOf(addr netip.Addr) (name string, ok bool) {
 	}
 	if n >= firstExact && n <= lastExact {
 		i := int(n - firstExact)
-		if i >= len(a.policy.Endpoints) || a.policy.Endpoints[i].Wildcard {
+		if i >= len(a.places) || a.exact[a.places[i]] != n { // it is no name's, or not any more
 			return "", false
 		}
-		if name = a.policy.Endpoints[i].Host; a.exact[name] != n { // its address is that of an entry before this one
-			return "", false
-		}
-		return name, true
+		return a.places[i], true
 	}
 	if n < firstLease || n-firstLease >= uint32(len(a.names)) {
 		return "", false

@@ -33,7 +33,8 @@ type Identity struct {
 type Item struct {
 	Owner    any // whose it is: facts are kept as long as this is the same
 	Server   string
-	Declared []byte // what the owner says of the server, a gate.Declared as JSON; nil: nothing
+	Declared []byte                              // what the owner says of the server, a gate.Declared as JSON; nil: nothing
+	Now      func() (owner any, declared []byte) // the same by now: its declaration may be edited during a request; nil: it does not change
 	Kind     gate.Kind
 	Name     string                      // the server's own; of a resource its URI
 	Pin      string                      // digest of the accepted definition; "": definitions of this kind are not pinned

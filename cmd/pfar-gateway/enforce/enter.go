@@ -163,7 +163,7 @@ func (p *Point) weigh(who Identity, it *Item, r *Request) (w weighed, err error)
 	if err == nil && w.policy != nil && len(w.policy.Flows) > 0 {
 		w.session.Sources = p.Sessions.Servers(who.Client, who.Handle)
 	}
-	item := p.facts.of(w.policy, it)
+	item := p.facts.now(w.policy, it)
 	if it.Declared != nil { // else nothing is said, or the server is not up
 		p.Sessions.Holds(it.Server, item.holds)
 	}

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"bytes"
 	"encoding/json"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type resolved struct {
 	addresses []string      // its arguments that the server opens as URLs
 	reach     egress.Policy // where the server may connect to
 	holds     []gate.Place  // where its data is that other servers have, too
+	before    *resolved     // by a declaration that has been edited since; nil: it has not been
 }
 
 // key is all that facts depend on.
@@ -62,7 +64,7 @@ func (k *known) of(p *gate.Policy, it *Item) resolved {
 	if it.Typed != nil {
 		offer.Typed = it.Typed()
 	}
-	f := resolved{p.Resolve(offer), p.Addresses(offer), offer.Server.Reach, offer.Server.Holds}
+	f := resolved{facts: p.Resolve(offer), addresses: p.Addresses(offer), reach: offer.Server.Reach, holds: offer.Server.Holds}
 	if it.Owner != nil {
 		if k.items.Add(1) > maxKnown {
 			k.forget()
@@ -70,6 +72,28 @@ func (k *known) of(p *gate.Policy, it *Item) resolved {
 		k.byKey.Store(at, f)
 	}
 	return f
+}
+
+// now is of, and no laxer than what the owner says by now: an edit in the course of a request loosens nothing of it.
+func (k *known) now(p *gate.Policy, it *Item) resolved {
+	before := k.of(p, it)
+	edited, ok := it.edited()
+	if !ok {
+		return before
+	}
+	f := k.of(p, &edited)
+	f.facts, f.before = before.facts.Strictest(f.facts), &before
+	return f
+}
+
+// edited is the item by the declaration that there is now, false if that is the same.
+func (it *Item) edited() (Item, bool) {
+	if it.Now == nil {
+		return Item{}, false
+	}
+	now := *it
+	now.Owner, now.Declared = it.Now()
+	return now, !bytes.Equal(now.Declared, it.Declared)
 }
 
 // Facts are those of an item for every client: a client's own declaration may make them stricter.
@@ -87,6 +111,11 @@ func (p *Point) Offers(who Identity, it Item) bool {
 // astray says why an argument is a URL that the server may not open, and "" if none is. The arguments are a JSON object, as
 // the request's schema wants it.
 func (r resolved) astray(arguments []byte) string {
+	if r.before != nil {
+		if why := r.before.astray(arguments); why != "" {
+			return why
+		}
+	}
 	var values map[string]json.RawMessage
 	if len(r.addresses) == 0 || len(arguments) == 0 {
 		return ""

@@ -13,8 +13,13 @@ import (
 // Hear joins to a session's label what a server says outside of any request that it answers itself: its log messages, what it
 // tells of resources, and the list of them, of which there are no parameters.
 // It returns the notification's parameters as the client may have them. With an error the client must not get it.
-func (p *Point) Hear(ctx context.Context, who Identity, server string, declared []byte, method string, params []byte) ([]byte, error) {
+//
+// The owner has said declared of the server when it said that, and says now at present; nil: it is not up.
+func (p *Point) Hear(ctx context.Context, who Identity, server string, declared, now []byte, method string, params []byte) ([]byte, error) {
 	it := Item{Server: server, Declared: declared, Kind: gate.Resource, Fits: true}
+	if now != nil {
+		it.Now = func() (any, []byte) { return nil, now }
+	}
 	who, here := p.now(who, &it) // the stream that it comes on may be hours old
 	if !here {
 		return nil, errors.New("the client may not hear this server any more")

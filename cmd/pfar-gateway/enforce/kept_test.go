@@ -77,7 +77,7 @@ func TestSourcesAreRecorded(t *testing.T) {
 	if list := recorded(t, dir); !slices.ContainsFunc(list, func(r audit.Record) bool { return r.Before != nil && slices.Equal(r.Before.Sources, []string{web}) }) {
 		t.Error("what tainted it is forgotten")
 	}
-	if _, err := p.Hear(t.Context(), laptop, "wiki", nil, "notifications/message", []byte(`{"data":"x"}`)); err != nil {
+	if _, err := p.Hear(t.Context(), laptop, "wiki", nil, nil, "notifications/message", []byte(`{"data":"x"}`)); err != nil {
 		t.Fatal(err)
 	}
 	if r := last(); len(r.Before.Sources) != 0 || len(r.After.Sources) != 1 || !strings.HasPrefix(r.After.Sources[0], "wiki (") {
@@ -190,7 +190,7 @@ func TestWithheldIsRecorded(t *testing.T) {
 		if list = recorded(t, dir); list[len(list)-1].Withheld != nil {
 			t.Errorf("of what nothing was found in: %+v", list[len(list)-1].Withheld)
 		}
-		if _, err := p.Hear(t.Context(), who, "web", nil, "notifications/message", []byte(attack)); err == nil {
+		if _, err := p.Hear(t.Context(), who, "web", nil, nil, "notifications/message", []byte(attack)); err == nil {
 			t.Fatal("it is heard")
 		}
 		if list = recorded(t, dir); list[len(list)-1].Withheld == nil || list[len(list)-1].Withheld.Text != text {

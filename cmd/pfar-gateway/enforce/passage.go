@@ -53,6 +53,9 @@ type Passage struct {
 // Call is the id under which the request is recorded.
 func (g *Passage) Call() string { return g.id }
 
+// Declared is what the owner said of the server when that was decided.
+func (g *Passage) Declared() []byte { return g.item.Declared }
+
 // Verdict is what was decided about the request; it has passed.
 func (g *Passage) Verdict() gate.Verdict { return g.verdict }
 
@@ -91,6 +94,7 @@ func (g *Passage) SeenAs(why string) error {
 
 // join joins to the session's label that of what comes back. The lock is held.
 func (g *Passage) join() error {
+	g.edited()
 	stained := g.facts.Stained(g.point.Sessions.Stained(g.item.Server))
 	if g.facts.Extract && !stained.Extract {
 		g.taken, g.why = false, "a session that is raw has written to the server"
@@ -102,6 +106,20 @@ func (g *Passage) join() error {
 		g.rose = g.point.labelled(g.who, after)
 	}
 	return err
+}
+
+// edited has what comes back be no less strict than its owner says by now, if the declaration has been edited since the
+// request was sent. The lock is held.
+func (g *Passage) edited() {
+	now, ok := g.item.edited()
+	if !ok {
+		return
+	}
+	f := tightened(g.point.facts.of(g.point.policy.Load(), &now).facts, g.who.Rights, now.Server)
+	if g.facts.Extract && !f.Extract {
+		g.facts.Extract, g.taken, g.why = false, false, "the declaration of its server has been edited"
+	}
+	g.facts.Output = g.facts.Output.Join(f.Output)
 }
 
 // Extracts reports whether a result of typed values would count as that: there is to be one, and nothing else has come back yet.

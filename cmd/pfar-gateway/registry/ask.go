@@ -29,7 +29,7 @@ type Ask struct {
 }
 
 // Declared is what the owner says of the server, nil for nothing.
-func (a *Ask) Declared() []byte { return a.u.server.Declared }
+func (a *Ask) Declared() []byte { return a.u.Server().Declared }
 
 // givenUp is a call that the server may still work on, and ask about, though its client has gone.
 type givenUp struct {
@@ -50,10 +50,10 @@ func (u *Upstream) giveUp(id int64) *waiting {
 	if w == nil {
 		return nil
 	}
-	if w.call.Client != "" && len(u.server.Capabilities) > 0 {
+	if w.call.Client != "" && len(u.Server().Capabilities) > 0 {
 		u.expireGiven()
 		if len(u.given) < maxGivenUp {
-			u.given[id] = givenUp{w.call.Client, time.Now().Add(u.timeout), w.flight}
+			u.given[id] = givenUp{w.call.Client, time.Now().Add(u.timeout()), w.flight}
 			return w
 		}
 	}
@@ -111,7 +111,7 @@ func (u *Upstream) asked(m jsonrpc.Message) {
 		u.tell(append(jsonrpc.AppendHead(nil, m.ID, "result"), "{}}\n"...))
 		return
 	}
-	a := &Ask{Server: u.server.Name, Method: m.Method, Params: bytes.Clone(m.Params), u: u, id: bytes.Clone(m.ID)}
+	a := &Ask{Server: u.Server().Name, Method: m.Method, Params: bytes.Clone(m.Params), u: u, id: bytes.Clone(m.ID)}
 	if e := u.route(a, m.Depth); e != nil {
 		u.faults.add(Request, []byte(m.Method))
 		a.Fail(e)
@@ -141,8 +141,8 @@ func (u *Upstream) Refusal(method string) *jsonrpc.Error {
 	if c == "" {
 		return jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: %.100q", method)
 	}
-	if !slices.Contains(u.server.Capabilities, c) {
-		return jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: the declaration of %q does not let it ask clients for %s (client_capabilities)", u.server.Name, c)
+	if !slices.Contains(u.Server().Capabilities, c) {
+		return jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: the declaration of %q does not let it ask clients for %s (client_capabilities)", u.Server().Name, c)
 	}
 	return nil
 }

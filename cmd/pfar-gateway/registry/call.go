@@ -91,7 +91,7 @@ func (u *Upstream) Call(ctx context.Context, c Call) ([]byte, error) {
 	}
 	w := pool.Get().(*waiting)
 	w.call = &c
-	w.timer.Reset(u.timeout)
+	w.timer.Reset(u.timeout())
 	if !c.Free {
 		if err := u.enter(ctx, w.timer.C); err != nil {
 			w.timer.Stop()
@@ -219,13 +219,13 @@ func (u *Upstream) stillAsking(w *waiting) time.Duration {
 	defer u.mu.Unlock()
 	for _, a := range u.asks {
 		if a.of == w {
-			return u.timeout
+			return u.timeout()
 		}
 	}
 	if w.heard.IsZero() {
 		return 0
 	}
-	return u.timeout - time.Since(w.heard)
+	return u.timeout() - time.Since(w.heard)
 }
 
 // leave gives the place back.
@@ -248,7 +248,7 @@ func (u *Upstream) enter(ctx context.Context, expired <-chan time.Time) error {
 	if u.queued.Add(1) > int64(u.limits.Waiting) {
 		u.queued.Add(-1)
 		return jsonrpc.Errorf(CodeBusy, "server %q is busy: %d calls run and %d wait; try again later",
-			u.server.Name, u.limits.Concurrent, u.limits.Waiting)
+			u.Server().Name, u.limits.Concurrent, u.limits.Waiting)
 	}
 	defer u.queued.Add(-1)
 	select {
@@ -260,7 +260,7 @@ func (u *Upstream) enter(ctx context.Context, expired <-chan time.Time) error {
 		return interrupted(ctx)
 	case <-expired:
 		return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not get to the call within %v: %d others run",
-			u.server.Name, u.timeout, u.limits.Concurrent)
+			u.Server().Name, u.timeout(), u.limits.Concurrent)
 	}
 }
 
@@ -333,7 +333,7 @@ func (u *Upstream) judge(a answer, method string) ([]byte, error) {
 	default:
 		return a.Result, nil
 	}
-	return nil, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered %s against the protocol: %s", u.server.Name, method, wrong)
+	return nil, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered %s against the protocol: %s", u.Server().Name, method, wrong)
 }
 
 func (u *Upstream) late(method string) error {
@@ -341,7 +341,7 @@ func (u *Upstream) late(method string) error {
 	if method == string(mcp.MethodToolsCall) {
 		doubt = "; whether it has done what was asked is not known"
 	}
-	return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not answer %s within %v%s", u.server.Name, method, u.timeout, doubt)
+	return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not answer %s within %v%s", u.Server().Name, method, u.timeout(), doubt)
 }
 
 // unsent takes a call off the books that could not be written, or whose caller has not waited for that.
@@ -361,7 +361,7 @@ func (u *Upstream) writeError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return interrupted(ctx)
 	case errors.Is(err, errStuck):
-		return jsonrpc.Errorf(CodeUnavailable, "server %q: %v", u.server.Name, err)
+		return jsonrpc.Errorf(CodeUnavailable, "server %q: %v", u.Server().Name, err)
 	}
 	return u.gone(true) // some of it may have got there
 }
@@ -387,7 +387,7 @@ func (u *Upstream) goneLocked(sent bool) error {
 	case u.hold.resting():
 		why = errAsleep.Error()
 	}
-	return &Gone{jsonrpc.Errorf(CodeUnavailable, "server %q went away: %s", u.server.Name, why), sent}
+	return &Gone{jsonrpc.Errorf(CodeUnavailable, "server %q went away: %s", u.Server().Name, why), sent}
 }
 
 // ourID reads an id as we write them: digits and nothing else, so that 7, "7", 7.0 and 07 are not the same.

@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/units/handover"
 )
 
 // Catalogue is what is served at one moment. It does not change.
@@ -27,6 +28,7 @@ type served struct {
 	label    string  // for those who see this
 	of       *served // of which this is a part; nil: it is the whole
 	upstream *Upstream
+	declared handover.Server // what its owner says of it
 	listing  *Listing
 	shown    *Listing // what of it is in lists; nil: all
 	found    *Listing // and what is held back
@@ -76,7 +78,7 @@ type Route struct {
 func (r *Registry) view(server string, of []*served, old *View, changed Kinds) *View {
 	v := &View{Server: server}
 	for _, s := range of {
-		v.Agreed = append(v.Agreed, Named{s.name, s.upstream.server.Description, s.upstream.Agreed(), s.about})
+		v.Agreed = append(v.Agreed, Named{s.name, s.declared.Description, s.upstream.Agreed(), s.about})
 	}
 	for k := Tools; k <= Templates; k++ {
 		if old != nil && !changed.Has(k) {
@@ -112,7 +114,7 @@ func parts(k Kind, aggregate bool, of []*served) []part {
 		several = claims(k, of)
 	}
 	for _, s := range of {
-		p := part{server: s.name, label: s.label, owner: s.upstream.server.Tools, items: s.shows()[k]}
+		p := part{server: s.name, label: s.label, owner: s.declared.Tools, items: s.shows()[k]}
 		switch {
 		case aggregate && (k == Tools || k == Prompts):
 			p.aggregate = true

@@ -90,7 +90,7 @@ func (u *Upstream) Hold() bool {
 
 // Release ends what Hold has begun: the server's idle_timeout counts from here.
 func (u *Upstream) Release() {
-	if u.server.OnDemand {
+	if u.Server().OnDemand {
 		u.touch()
 	}
 	u.hold.give()
@@ -108,7 +108,7 @@ func (u *Upstream) idleLimit() time.Duration {
 	if u.untried.Load() {
 		return learnedRest
 	}
-	return u.server.IdleTimeout
+	return u.Server().IdleTimeout
 }
 
 // rest takes no calls any more if nothing has kept the server awake for that long, and otherwise returns how long that may
@@ -178,7 +178,7 @@ func (r *Registry) demanded(o control.OnDemand) bool {
 			return false
 		}
 		e.sleeps = &o.Server
-		return !e.rests() || !reflect.DeepEqual(e.served.upstream.server, o.Server)
+		return !e.rests() || !reflect.DeepEqual(e.served.declared, o.Server)
 	case o.Down != "" && (e.upstream.isAsleep() || e.rests() || e.waking.pending()): // what ran says for itself how it ended
 		e.sleeps, e.tried = nil, false
 		r.takeDown(e, State{Reason: o.Down, Stopped: o.Stays})
@@ -248,7 +248,7 @@ func (r *Registry) reviewAsleep(server string) {
 // Wake has a server started that could not be held, and waits until it can be, or is found to be otherwise: the next look
 // at the catalogue shows it. Whoever comes while it is started waits for the same start.
 func (r *Registry) Wake(ctx context.Context, u *Upstream) error {
-	name := u.server.Name
+	name := u.Server().Name
 	r.mu.Lock()
 	e := r.entries[name]
 	if e == nil || !e.rests() {
@@ -279,7 +279,7 @@ func (r *Registry) Wake(ctx context.Context, u *Upstream) error {
 func (r *Registry) rouse(e *entry) *waking {
 	w := &waking{done: make(chan struct{})}
 	e.waking = w
-	go r.wake(e.upstream.server.Name, w, e.laying)
+	go r.wake(e.upstream.Server().Name, w, e.laying)
 	return w
 }
 
@@ -323,7 +323,7 @@ func (r *Registry) awake(e *entry, u *Upstream) {
 	u.used = time.Now()
 	u.mu.Unlock()
 	e.waking.finish(nil)
-	if r.waker != nil && u.server.OnDemand {
+	if r.waker != nil && u.Server().OnDemand {
 		r.idleLater(u, u.idleLimit())
 	}
 	if e.renews {
@@ -350,7 +350,7 @@ func (r *Registry) checkIdle(u *Upstream) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), r.limits.Handshake)
 	defer cancel()
-	err := r.waker.Sleep(ctx, u.server.Name)
+	err := r.waker.Sleep(ctx, u.Server().Name)
 	if err == nil {
 		u.log.Info("putting the server to sleep", "reason", "nobody needed it for "+limit.String())
 	} else {
@@ -364,13 +364,13 @@ func (r *Registry) checkIdle(u *Upstream) {
 func (r *Registry) lull(u *Upstream, limit time.Duration) (before *served, rest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.entries[u.server.Name]
+	e := r.entries[u.Server().Name]
 	if e == nil || e.upstream != u || e.served == nil || r.closed {
 		return nil, 0
 	}
-	kept := r.keeps != nil && r.keeps(u.server.Name)
+	kept := r.keeps != nil && r.keeps(u.Server().Name)
 	for _, o := range r.owned {
-		kept = kept || o.server == u.server.Name
+		kept = kept || o.server == u.Server().Name
 	}
 	if rest = u.rest(limit, kept); rest > 0 {
 		return nil, rest
@@ -382,7 +382,7 @@ func (r *Registry) lull(u *Upstream, limit time.Duration) (before *served, rest 
 func (r *Registry) standIn(e *entry, u *Upstream) (before *served) {
 	before = e.served
 	s := *before
-	s.upstream = r.asleep(u.server, u.Agreed())
+	s.upstream = r.asleep(u.Server(), u.Agreed())
 	s.upstream.hints = u.hintsNow()
 	e.upstream, e.served, e.laying = s.upstream, &s, make(chan struct{})
 	r.publish(0)
@@ -393,7 +393,7 @@ func (r *Registry) standIn(e *entry, u *Upstream) (before *served) {
 func (r *Registry) laid(u *Upstream, before *served, refused error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.entries[u.server.Name]
+	e := r.entries[u.Server().Name]
 	if e == nil || e.laying == nil {
 		return
 	}

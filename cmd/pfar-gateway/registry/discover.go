@@ -152,7 +152,7 @@ func (u *Upstream) items(k Kind, raw [][]byte, old []Item) []Item {
 			item, err = newItem(k, b, u.limits)
 		}
 		if err == nil {
-			err = taken.take(k, u.server.Name, item.Name)
+			err = taken.take(k, u.Server().Name, item.Name)
 		}
 		if err != nil {
 			d.add(k, item.Name, err)

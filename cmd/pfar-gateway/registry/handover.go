@@ -45,13 +45,21 @@ func (r *Registry) Serve(ctx context.Context, l *net.UnixListener) error {
 
 // launcher serves one launcher's connection: a server's whole life.
 func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
-	u, err := r.hello(c)
+	m, err := first(c)
+	if err == nil && m.Change != nil {
+		r.change(c, *m.Change, m.At)
+		return
+	}
+	var u *Upstream
+	if err == nil {
+		u, err = r.hello(c, m)
+	}
 	if err != nil {
 		r.log.Warn("refusing a launcher", "error", err.Error())
 		return
 	}
 	u.hangUp = func() { c.Close() }
-	if u.server.Session != "" {
+	if u.Server().Session != "" {
 		r.ownLauncher(ctx, c, u)
 		return
 	}
@@ -77,7 +85,7 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 // noteOf passes notifications on to the clients that share a process.
 func (r *Registry) noteOf(u *Upstream) func(to, method string, params []byte) {
 	return func(to, method string, params []byte) {
-		r.event(Event{Server: u.server.Name, Declared: u.server.Declared, Method: method, Params: params, To: to, Shared: u.server.Sessions.Own})
+		r.event(Event{Server: u.Server().Name, Declared: u.Server().Declared, Method: method, Params: params, To: to, Shared: u.Server().Sessions.Own})
 	}
 }
 
@@ -125,20 +133,37 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 	<-left
 }
 
-// hello receives a server. What it is says whoever connected, who may hand one over: root or our own user. The launcher,
-// which has the connection since and whose user may be the server's, gives the descriptors and nothing else.
-func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
+// first receives what somebody has connected for, who may hand a server over, or say more of it: root or our own user.
+func first(c *handover.Conn) (handover.Message, error) {
 	peer, err := c.Peer()
 	if err != nil {
-		return nil, err
+		return handover.Message{}, err
 	}
 	if peer.Uid != 0 && int(peer.Uid) != os.Geteuid() {
-		return nil, fmt.Errorf("its uid is %d, not 0 or %d", peer.Uid, os.Geteuid())
+		return handover.Message{}, fmt.Errorf("its uid is %d, not 0 or %d", peer.Uid, os.Geteuid())
 	}
-	server, secrets, err := expected(c)
+	m, files, err := c.Receive()
+	packet.CloseAll(files)
 	if err != nil {
-		return nil, err
+		return m, fmt.Errorf("receiving what it is to hand over: %w", err)
 	}
+	about := m.Expect
+	if about == nil {
+		about = m.Change
+	}
+	switch {
+	case about == nil:
+		return m, errors.New("its first message does not say what it is to hand over")
+	case !units.IsServer(about.Name), about.Session != "" && !units.IsSession(about.Session):
+		return m, fmt.Errorf("it is to hand over %s with the session %s", quote(about.Name), quote(about.Session))
+	}
+	return m, nil
+}
+
+// hello receives a server. The first message says what it is. The launcher, which has the connection since and whose user may
+// be the server's, gives the descriptors and nothing else.
+func (r *Registry) hello(c *handover.Conn, about handover.Message) (*Upstream, error) {
+	server := *about.Expect
 	m, files, err := c.Receive()
 	if err != nil {
 		return nil, fmt.Errorf("receiving the hello of %q: %w", server.Name, err)
@@ -153,7 +178,7 @@ func (r *Registry) hello(c *handover.Conn) (*Upstream, error) {
 		return nil, err
 	}
 	u := r.upstream(server, files[0], files[1], memory)
-	u.secrets = secrets
+	u.secrets, u.handed = about.Secrets, about.At
 	return u, nil
 }
 
@@ -161,21 +186,6 @@ func (r *Registry) upstream(server handover.Server, stdin, stdout *os.File, memo
 	u := newUpstream(server, stdin, stdout, memory, &r.limits, r.log)
 	u.redaction = r.redaction
 	return u
-}
-
-// expected receives what the server is, and which secrets it may have.
-func expected(c *handover.Conn) (handover.Server, int64, error) {
-	m, files, err := c.Receive()
-	packet.CloseAll(files)
-	switch {
-	case err != nil:
-		return handover.Server{}, 0, fmt.Errorf("receiving what it is to hand over: %w", err)
-	case m.Expect == nil:
-		return handover.Server{}, 0, errors.New("its first message does not say what it is to hand over")
-	case !units.IsServer(m.Expect.Name), m.Expect.Session != "" && !units.IsSession(m.Expect.Session):
-		return handover.Server{}, 0, fmt.Errorf("it is to hand over %s with the session %s", quote(m.Expect.Name), quote(m.Expect.Session))
-	}
-	return *m.Expect, m.Secrets, nil
 }
 
 // checkHello wants the descriptors of the server that is expected.
@@ -294,19 +304,19 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 
 // shake is the handshake, by what is remembered of the server.
 func (r *Registry) shake(ctx context.Context, u *Upstream) (Agreement, error) {
-	self := r.self(u.server.Capabilities)
-	was, known := r.older.get(u.server)
+	self := r.self(u.Server().Capabilities)
+	was, known := r.older.get(u.Server())
 	a, err := u.handshake(ctx, self, known)
 	if err != nil && known && !was.ends && u.why() == nil && ctx.Err() == nil { // another version of it, perhaps
 		a, err = u.handshake(ctx, self, false)
 	}
 	switch {
 	case err == nil:
-		r.older.settled(u.server, was, known, a)
+		r.older.settled(u.Server(), was, known, a)
 	case errors.Is(err, errProbe):
-		r.older.put(u.server, elder{ends: true})
+		r.older.put(u.Server(), elder{ends: true})
 	case !was.ends:
-		r.older.forget(u.server)
+		r.older.forget(u.Server())
 	}
 	return a, err
 }

@@ -153,7 +153,7 @@ func (u *Upstream) probe(ctx context.Context, c Client) (Agreement, error) {
 		return Agreement{}, fmt.Errorf("discovering: reading capabilities: %w", err)
 	}
 	meta, _ := jsonrpc.Object(ms.Get("_meta"), nil) // it need not say who it is
-	a.Info = plainInfo(meta.Get(mcp.MetaKeyServerInfo), u.server.Name)
+	a.Info = plainInfo(meta.Get(mcp.MetaKeyServerInfo), u.Server().Name)
 	a.Said = textOf(ms.Get("instructions"))
 	return a, nil
 }
@@ -169,7 +169,7 @@ func (u *Upstream) initialize(ctx context.Context, c Client) (Agreement, error) 
 	if err != nil {
 		return Agreement{}, fmt.Errorf("initializing: %w", err)
 	}
-	a := Agreement{Info: plainInfo(ms.Get("serverInfo"), u.server.Name), Said: textOf(ms.Get("instructions"))}
+	a := Agreement{Info: plainInfo(ms.Get("serverInfo"), u.Server().Name), Said: textOf(ms.Get("instructions"))}
 	if a.Protocol, err = jsonrpc.String(ms.Get("protocolVersion")); err != nil {
 		return Agreement{}, fmt.Errorf("initializing: protocolVersion %s is %w", quote(ms.Get("protocolVersion")), err)
 	}

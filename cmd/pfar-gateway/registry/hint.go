@@ -28,7 +28,7 @@ func (u *Upstream) hint(ms jsonrpc.Members) Hint {
 	} else if digits(ms.Get("ttlMs")) {
 		h.TTL = maxTTL
 	}
-	h.Public = string(ms.Get("cacheScope")) == `"public"` && u.server.Label == "public"
+	h.Public = string(ms.Get("cacheScope")) == `"public"` && u.Server().Label == "public"
 	return h
 }
 

@@ -24,7 +24,7 @@ type offered struct {
 func (u *Upstream) offers(found *Listing) offered {
 	a := u.Agreed()
 	o := offered{
-		Program: u.server.Program, Protocol: a.Protocol, Versions: a.Versions, Info: a.Info, Instructions: a.Said,
+		Program: u.Server().Program, Protocol: a.Protocol, Versions: a.Versions, Info: a.Info, Instructions: a.Said,
 		Capabilities: a.Capabilities.Merge(nil, func([]byte) bool { return true }, nil),
 	}
 	for k, items := range found {
@@ -53,15 +53,15 @@ func (u *Upstream) listing(o offered) *Listing {
 
 // keep writes down what a server on demand offers, so that it can be listed while it sleeps, also after a restart.
 func (r *Registry) keep(u *Upstream, found *Listing) {
-	if r.pins == nil || !u.server.OnDemand {
+	if r.pins == nil || !u.Server().OnDemand {
 		return
 	}
 	b, err := json.Marshal(u.offers(found))
 	if err == nil {
-		if old, _ := r.pins.Kept(u.server.Name); bytes.Equal(old, b) {
+		if old, _ := r.pins.Kept(u.Server().Name); bytes.Equal(old, b) {
 			return
 		}
-		err = r.pins.Keep(u.server.Name, b)
+		err = r.pins.Keep(u.Server().Name, b)
 	}
 	if err != nil {
 		u.log.Error("what the server offers is not kept: after a restart of pfar it is started to learn it", "error", err.Error())

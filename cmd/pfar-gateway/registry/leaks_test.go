@@ -17,6 +17,7 @@ import (
 func TestNotKnownInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &Upstream{redaction: NewRedaction(), done: make(chan struct{})}
+		u.declared.Store(new(declared))
 		began := time.Now()
 		var e *jsonrpc.Error
 		if err := u.known(t.Context()); !errors.As(err, &e) || e.Code != CodeUnavailable || time.Since(began) != 10*time.Second {

@@ -33,7 +33,7 @@ func (u *Upstream) Watch(ctx context.Context, uris ...string) error {
 		return u.subscribe(ctx, mcp.MethodResourcesSubscribe, uris)
 	}
 	if !u.Agreed().Subscribes() {
-		return jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "server %q does not tell of changes to single resources", u.server.Name)
+		return jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "server %q does not tell of changes to single resources", u.Server().Name)
 	}
 	return u.change(ctx, func(want map[string]bool) {
 		for _, uri := range uris {
@@ -76,7 +76,7 @@ func (u *Upstream) change(ctx context.Context, edit func(map[string]bool)) error
 	if len(l.want) > MaxWatched {
 		l.want = before
 		l.mu.Unlock()
-		return jsonrpc.Errorf(CodeBusy, "server %q is watched for %d resources already", u.server.Name, len(before))
+		return jsonrpc.Errorf(CodeBusy, "server %q is watched for %d resources already", u.Server().Name, len(before))
 	}
 	wants := maps.Clone(l.want)
 	if maps.Equal(before, wants) {
@@ -259,14 +259,14 @@ func (u *Upstream) open(filter []byte) error {
 	case a := <-w.answer:
 		_, err := u.judge(a, w.call.Method)
 		if err == nil {
-			err = jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q ended the stream of notifications at once", u.server.Name)
+			err = jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q ended the stream of notifications at once", u.Server().Name)
 		}
 		return err
 	case <-u.done:
 		return u.gone(true)
 	case <-ctx.Done():
 		u.abandon(id, "timed out")
-		return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not acknowledge %s within %v", u.server.Name, w.call.Method, ackTime)
+		return jsonrpc.Errorf(mcp.REQUEST_INTERRUPTED, "server %q did not acknowledge %s within %v", u.Server().Name, w.call.Method, ackTime)
 	}
 }
 

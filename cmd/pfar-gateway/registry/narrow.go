@@ -172,7 +172,7 @@ func (r *Registry) part(s *served, v viewer, old *served) *served {
 		return s
 	}
 	p := &served{
-		name: s.name, label: label, of: s, upstream: s.upstream, listing: &listing, shown: &shown, found: s.found, held: s.held,
+		name: s.name, label: label, of: s, upstream: s.upstream, declared: s.declared, listing: &listing, shown: &shown, found: s.found, held: s.held,
 		about: s.about, waiting: s.waiting, strange: s.strange,
 	}
 	p.held[Tools] = maps.Clone(s.held[Tools])
@@ -217,7 +217,7 @@ func (s *served) looks(k Kind, old *served) bool {
 	if s.name != old.name || s.label != old.label || s.shows().changes(old.shows()).Has(k) {
 		return false
 	}
-	return k != Tools || reflect.DeepEqual(s.upstream.server.Tools, old.upstream.server.Tools)
+	return k != Tools || reflect.DeepEqual(s.declared.Tools, old.declared.Tools)
 }
 
 // shows are the lists as a client sees them.

@@ -21,7 +21,7 @@ func (d *Down) Unwrap() error { return d.refusal }
 // Next waits until another process of a server has come up than the one whose end is given, and reports false if the
 // server is not to come up again, or ctx ends first.
 func (r *Registry) Next(ctx context.Context, gone *Upstream) bool {
-	return r.wait(ctx, gone.server.Name, gone)
+	return r.wait(ctx, gone.Server().Name, gone)
 }
 
 // Back waits until a server is up that is being started again, and reports false if it is not, or ctx ends first.

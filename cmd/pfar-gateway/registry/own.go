@@ -60,7 +60,7 @@ type owned struct {
 // Start has a process started for a session, of the server that main is the shared process of, and returns it when it
 // can be called. It ends by End, when it has had no call for the time that the declaration gives, and with the server.
 func (r *Registry) Start(ctx context.Context, main *Upstream, client SessionClient) (Own, *Upstream, error) {
-	o := &owned{server: main.server.Name, handle: units.NewSession(), main: main, client: client, ready: make(chan struct{})}
+	o := &owned{server: main.Server().Name, handle: units.NewSession(), main: main, client: client, ready: make(chan struct{})}
 	if err := r.own(o); err != nil {
 		return Own{}, nil, err
 	}
@@ -116,7 +116,7 @@ func (r *Registry) own(o *owned) error {
 			n++
 		}
 	}
-	if most := o.main.server.Sessions.Max; n >= most {
+	if most := o.main.Server().Sessions.Max; n >= most {
 		return jsonrpc.Errorf(CodeBusy, "server %q has %d processes of single sessions already, and its declaration allows no more: end another session, or raise sessions_max", o.server, n)
 	}
 	r.owned[o.handle] = o
@@ -149,14 +149,14 @@ func (r *Registry) release(o *owned) {
 // ownLauncher serves the connection of a launcher whose server is for one session.
 func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstream) {
 	r.mu.Lock()
-	o, why := r.owned[u.server.Session], errUnasked
-	if o != nil && (o.server != u.server.Name || o.launched != nil) {
+	o, why := r.owned[u.Server().Session], errUnasked
+	if o != nil && (o.server != u.Server().Name || o.launched != nil) {
 		o = nil
 	}
 	if r.closed {
 		o, why = nil, errShutdown
 	}
-	if o != nil && !bytes.Equal(u.server.Files, o.main.server.Files) {
+	if o != nil && !bytes.Equal(u.Server().Files, o.main.Server().Files) {
 		delete(r.owned, o.handle) // another launcher would be unasked for
 		o.err = errOtherProgram
 		close(o.ready)
@@ -164,6 +164,7 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 	}
 	if o != nil {
 		o.launched, o.up = u, u
+		u.amend(r.declaredNow(o))
 	}
 	r.mu.Unlock()
 	if o == nil {
@@ -172,12 +173,20 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 		u.log.Warn("refusing a launcher", "error", why.Error())
 		return
 	}
-	r.take(u, o)
+	r.assign(u, o)
 	r.converseOwn(ctx, c, u, o, func(ctx context.Context) error { return r.greet(ctx, u, o) })
 }
 
-// take makes u the process of one session.
-func (r *Registry) take(u *Upstream, o *owned) {
+// declaredNow is what its owner says of a session's server: its launcher may have been told before an edit. r.mu is held.
+func (r *Registry) declaredNow(o *owned) handover.Server {
+	if e := r.entries[o.server]; e != nil {
+		return e.upstream.Server()
+	}
+	return o.main.Server()
+}
+
+// assign makes u the process of one session.
+func (r *Registry) assign(u *Upstream, o *owned) {
 	u.log = u.log.With("session", o.handle)
 	u.own = &o.client
 	u.note = func(_, method string, params []byte) { o.client.Note(method, params) }
@@ -254,7 +263,7 @@ func (r *Registry) greet(ctx context.Context, u *Upstream, o *owned) error {
 
 // idle ends a process that has had no call for long enough.
 func (r *Registry) idle(o *owned) {
-	limit := o.main.server.Sessions.Idle
+	limit := o.main.Server().Sessions.Idle
 	if limit <= 0 {
 		return
 	}

@@ -100,7 +100,7 @@ func (u *Upstream) known(ctx context.Context) error {
 		case <-ctx.Done():
 			return interrupted(ctx)
 		case <-timer.C:
-			return jsonrpc.Errorf(CodeUnavailable, "server %q: pfard has not said what secrets no answer may hold, so none is taken; see whether it runs: pfar status", u.server.Name)
+			return jsonrpc.Errorf(CodeUnavailable, "server %q: pfard has not said what secrets no answer may hold, so none is taken; see whether it runs: pfar status", u.Server().Name)
 		}
 	}
 	return nil

@@ -49,20 +49,22 @@ type entry struct {
 	upstream *Upstream // the newest, or what stands for a server that sleeps
 	served   *served   // nil unless it is up or sleeps
 	down     bool      // it was up or starting
-	apart    int       // of its resources and templates, those that the aggregate does not show
-	state    State
+	redeclared
+	apart int // of its resources and templates, those that the aggregate does not show
+	state State
 	demand
 }
 
 // Event says what happened to a server.
 type Event struct {
-	Server   string
-	Declared []byte    // what the owner says of it, with Method
-	Changed  Kinds     // lists that clients see differently now
-	Up       *Upstream // set if a new process has come up
-	Method   string    // of a notification to pass on, with Params
-	Params   []byte
-	To       string // the one caller whom it may be about (Call.Client); "": all are told
+	Server     string
+	Declared   []byte    // what the owner says of it, with Method
+	Changed    Kinds     // lists that clients see differently now
+	Up         *Upstream // set if a new process has come up
+	Redeclared *Upstream // set if its owner says something else of this one
+	Method     string    // of a notification to pass on, with Params
+	Params     []byte
+	To         string // the one caller whom it may be about (Call.Client); "": all are told
 
 	Shared    bool // Method comes from the process that those clients share who have none of their own
 	Forgotten bool // there is nothing known of the server any more
@@ -117,13 +119,14 @@ func (r *Registry) adopt(u *Upstream) bool {
 	if r.closed {
 		return false
 	}
-	name := u.server.Name
+	name := u.Server().Name
 	next := &entry{upstream: u, state: State{Since: time.Now(), Reason: "it is starting", Starting: true}}
 	var changed Kinds
 	if old := r.entries[name]; old != nil {
 		defer old.upstream.end(errReplaced) // after the catalogue no longer shows it
-		next.demand = old.demand
-		if old.rests() && reflect.DeepEqual(old.served.upstream.server, u.server) { // its lists stay until it is up
+		next.demand, next.redeclared = old.demand, old.redeclared
+		next.update(u)
+		if old.rests() && reflect.DeepEqual(old.served.declared, u.Server()) { // its lists stay until it is up
 			next.served, next.state.Up = old.served, true
 		} else {
 			changed = old.kinds()
@@ -138,17 +141,16 @@ func (r *Registry) adopt(u *Upstream) bool {
 // up shows what was discovered, as far as it has been accepted. It reports false if u is not the server of its name any
 // more.
 func (r *Registry) up(u *Upstream, found *Listing) (handover.Message, Kinds, bool) {
-	v := r.review(u, found)
-	l := v.listing
-	r.mu.Lock()
+	v := r.reviewNow(u, func() *Listing { return found })
 	defer r.mu.Unlock()
-	e := r.entries[u.server.Name]
+	l := v.listing
+	e := r.entries[u.Server().Name]
 	if e == nil || e.upstream != u || u.isStopped() || u.why() != nil {
 		return handover.Message{}, 0, false
 	}
 	first := e.served == nil || e.served.upstream != u
 	changed := r.serve(e, u, v)
-	event := Event{Server: u.server.Name, Changed: changed}
+	event := Event{Server: u.Server().Name, Changed: changed}
 	if first {
 		e.state = State{Up: true, Since: time.Now()}
 		event.Up = u
@@ -178,15 +180,16 @@ func (r *Registry) apart(e *entry) []string {
 
 // serve makes what was reviewed of u what is served, and returns what of that is new. r.mu is held.
 func (r *Registry) serve(e *entry, u *Upstream, v reviewed) Kinds {
-	changed, before := v.listing.changes(new(Listing)), (*View)(nil)
-	if e.served != nil {
-		changed, before = v.listing.changes(e.served.listing), e.served.view
-	}
 	s := &served{
-		name: u.server.Name, label: u.server.Label, upstream: u, listing: v.listing, found: v.found, held: v.held,
+		name: v.by.server.Name, label: v.by.server.Label, upstream: u, declared: v.by.server,
+		listing: v.listing, found: v.found, held: v.held,
 		about: v.about, waiting: v.count, strange: v.strange,
 	}
 	s.index()
+	changed, before := v.listing.changes(new(Listing)), (*View)(nil)
+	if old := e.served; old != nil {
+		changed, before = differences([]*served{s}, []*served{old}), old.view
+	}
 	s.view = r.view(s.name, []*served{s}, before, changed)
 	e.served = s
 	return changed
@@ -197,8 +200,8 @@ func (r *Registry) serve(e *entry, u *Upstream, v reviewed) Kinds {
 func (r *Registry) retell(u *Upstream, said Kinds) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.entries[u.server.Name]; said != 0 && e != nil && e.upstream == u && e.served != nil && u.retells.Allow() {
-		r.tell(Event{Server: u.server.Name, Changed: said})
+	if e := r.entries[u.Server().Name]; said != 0 && e != nil && e.upstream == u && e.served != nil && u.retells.Allow() {
+		r.tell(Event{Server: u.Server().Name, Changed: said})
 	}
 }
 
@@ -206,14 +209,14 @@ func (r *Registry) retell(u *Upstream, said Kinds) {
 func (r *Registry) down(u *Upstream, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.entries[u.server.Name]; e != nil && e.upstream == u {
+	if e := r.entries[u.Server().Name]; e != nil && e.upstream == u {
 		r.takeDown(e, State{Reason: reason, Stopped: u.isStopped()})
 	}
 }
 
 // takeDown takes a server out of every list, for the reason in state. r.mu is held.
 func (r *Registry) takeDown(e *entry, state State) {
-	name := e.upstream.server.Name
+	name := e.upstream.Server().Name
 	changed := e.kinds()
 	if state.Since = e.state.Since; !e.down {
 		state.Since = time.Now()
@@ -259,7 +262,7 @@ func (e *entry) kinds() Kinds {
 
 // tell is called with r.mu held, so that events come in the order of the catalogues.
 func (r *Registry) tell(e Event) {
-	if e.Changed != 0 || e.Up != nil || e.Method != "" || e.Forgotten {
+	if e.Changed != 0 || e.Up != nil || e.Redeclared != nil || e.Method != "" || e.Forgotten {
 		r.event(e)
 	}
 }

@@ -17,7 +17,7 @@ func (r *Registry) renew(u *Upstream) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), r.limits.Handshake)
 	defer cancel()
-	err := r.waker.Sleep(ctx, u.server.Name)
+	err := r.waker.Sleep(ctx, u.Server().Name)
 	if err == nil {
 		u.log.Info("the server is started again", "reason", "its credentials have changed")
 	} else {
@@ -34,7 +34,7 @@ func (r *Registry) renew(u *Upstream) {
 func (r *Registry) yield(u *Upstream) (before *served) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.entries[u.server.Name]
+	e := r.entries[u.Server().Name]
 	if e == nil || e.upstream != u || e.served == nil || !e.renews || e.laying != nil || r.closed || r.waker == nil {
 		u.hold.whenFree(nil)
 		return nil

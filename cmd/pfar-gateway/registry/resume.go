@@ -42,7 +42,7 @@ func (r *Registry) memory() (*keep.Memory, error) {
 	return keep.New()
 }
 
-func (u *Upstream) keptAs() string { return units.Kept(u.server.Name, u.server.Session) }
+func (u *Upstream) keptAs() string { return units.Kept(u.Server().Name, u.Server().Session) }
 
 // store stores what belongs to a server whose handshake is over: one that is in the middle of it is started again, for
 // nobody else could tell what it has been asked.
@@ -115,13 +115,19 @@ type state struct {
 	Dropped [Templates + 1]dropped
 }
 
-// remember writes it.
-func (u *Upstream) remember(l *Listing) {
-	s := state{Server: u.server, Offered: u.offers(l)}
+// write writes it.
+func (u *Upstream) write(l *Listing) error {
+	u.writing.Lock()
+	defer u.writing.Unlock()
+	s := state{Server: u.Server(), Offered: u.offers(l)}
 	u.mu.Lock()
 	s.Hints, s.Dropped = u.hints, u.dropped
 	u.mu.Unlock()
-	if err := u.memory.Write(s); err != nil {
+	return u.memory.Write(s)
+}
+
+func (u *Upstream) remember(l *Listing) {
+	if err := u.write(l); err != nil {
 		u.log.Warn("writing down for the next gateway what is known, ignoring", "error", err.Error())
 	}
 }
@@ -144,10 +150,10 @@ func (r *Registry) Resume(ctx context.Context, name string, p keep.Process) erro
 	r.stored.mu.Unlock()
 	c := handover.Accepted(p.Launcher)
 	u.hangUp = func() { c.Close() }
-	if u.server.Session != "" {
+	if u.Server().Session != "" {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.orphans[u.server.Session] = orphan{u, c}
+		r.orphans[u.Server().Session] = orphan{u, c}
 		return nil
 	}
 	u.inherit()
@@ -190,13 +196,13 @@ func (r *Registry) resumed(p keep.Process) (*Upstream, *Listing, error) {
 // work on one, a question of its own may be about that.
 func (u *Upstream) inherit() {
 	u.inherited = u.memory.InFlight()
-	if len(u.server.Capabilities) == 0 {
+	if len(u.Server().Capabilities) == 0 {
 		return
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for place, id := range u.inherited {
-		u.given[id] = givenUp{"", time.Now().Add(u.timeout), place}
+		u.given[id] = givenUp{"", time.Now().Add(u.timeout()), place}
 	}
 }
 
@@ -209,7 +215,7 @@ func (u *Upstream) goOn() {
 			u.faults.add(Unread, line)
 			break
 		}
-		if len(u.server.Capabilities) == 0 {
+		if len(u.Server().Capabilities) == 0 {
 			u.memory.End(place)
 		}
 	}
@@ -229,10 +235,10 @@ func (r *Registry) Claim(ctx context.Context, server, handle string, clientOf fu
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found, main := r.orphans[handle], r.entries[server]
-	if found.u == nil || found.u.server.Name != server || main == nil || main.served == nil {
+	if found.u == nil || found.u.Server().Name != server || main == nil || main.served == nil {
 		return Own{}, nil, false
 	}
-	client, err := clientOf(found.u.server)
+	client, err := clientOf(found.u.Server())
 	if err != nil {
 		return Own{}, nil, false
 	}
@@ -245,7 +251,8 @@ func (r *Registry) Claim(ctx context.Context, server, handle string, clientOf fu
 		u.agree(a)
 	}
 	u.inherit()
-	r.take(u, o)
+	u.amend(main.upstream.Server())
+	r.assign(u, o)
 	begin := func(context.Context) error {
 		u.goOn()
 		go u.prove()
@@ -277,7 +284,7 @@ func (r *Registry) Abandon() {
 			ctx, cancel := context.WithTimeout(context.Background(), r.limits.Handshake)
 			defer cancel()
 			if r.opener != nil {
-				if err := r.opener.Close(ctx, o.u.server.Name, handle); err != nil {
+				if err := r.opener.Close(ctx, o.u.Server().Name, handle); err != nil {
 					o.u.log.Warn("ending a process whose session is not known, ignoring", "error", err.Error())
 				}
 			}

@@ -30,6 +30,7 @@ func (r *Registry) Pin(s *pins.Store) {
 
 // reviewed is what of a listing may be served.
 type reviewed struct {
+	by      *declared // what its owner said of the server then
 	listing *Listing
 	found   *Listing // all of it
 	about   About
@@ -48,21 +49,23 @@ type About struct {
 // review shows the owner's store what was found, and returns what is accepted of it. Resources are data rather than
 // definitions: all of them are served, and the store remembers who has accepted which.
 func (r *Registry) review(u *Upstream, found *Listing) reviewed {
+	by := u.declared.Load()
+	server := by.server
 	said := u.Agreed().Said
 	if r.pins == nil {
-		v := reviewed{listing: found, found: found, about: About{Instructions: said}}
-		v.listing.reads(u.server.Tools)
+		v := reviewed{by: by, listing: found, found: found, about: About{Instructions: said}}
+		v.listing.reads(server.Tools)
 		return v
 	}
 	o := pins.Offer{
-		Server: u.server.Name, Version: u.Agreed().title(), Program: u.server.Program, TrustFirst: u.server.Pins == "trust-first",
-		Shipped: shippedFor(u.server.Declared),
+		Server: server.Name, Version: u.Agreed().title(), Program: server.Program, TrustFirst: server.Pins == "trust-first",
+		Shipped: shippedFor(server.Declared),
 	}
 	if said != "" { // before the resources, which may take all the room that there is
 		o.Definitions = append(o.Definitions, pins.Definition{Kind: pins.Instructions, Name: string(pins.Instructions), Raw: jsonrpc.Quote(said)})
 	}
-	if u.server.Files != nil {
-		o.Definitions = append(o.Definitions, pins.Definition{Kind: pins.Program, Name: string(pins.Program), Raw: u.server.Files})
+	if server.Files != nil {
+		o.Definitions = append(o.Definitions, pins.Definition{Kind: pins.Program, Name: string(pins.Program), Raw: server.Files})
 	}
 	for k := Tools; k <= Templates; k++ {
 		for _, i := range found[k] {
@@ -70,13 +73,13 @@ func (r *Registry) review(u *Upstream, found *Listing) reviewed {
 		}
 	}
 	result := r.pins.Review(o)
-	v := reviewed{listing: new(Listing), found: found, about: About{InfoReviewed: result.Version}}
+	v := reviewed{by: by, listing: new(Listing), found: found, about: About{InfoReviewed: result.Version}}
 	verdicts := result.Verdicts
 	if said != "" {
-		v.instructions(r.pins, u.server.Name, said, verdicts[0])
+		v.instructions(r.pins, server.Name, said, verdicts[0])
 		verdicts = verdicts[1:]
 	}
-	if u.server.Files != nil {
+	if server.Files != nil {
 		verdicts = verdicts[1:] // result.Program
 	}
 	for k := Tools; k <= Templates; k++ {
@@ -87,7 +90,7 @@ func (r *Registry) review(u *Upstream, found *Listing) reviewed {
 		v.about = About{}
 		v.count++
 	}
-	v.listing.reads(u.server.Tools)
+	v.listing.reads(server.Tools)
 	return v
 }
 
@@ -171,9 +174,9 @@ func (u *Upstream) otherVersion(a Agreement) error {
 		Version string `json:"version"`
 	}
 	_ = json.Unmarshal(a.Info, &info) // plainInfo has read it
-	if u.server.Version == "" || info.Version == u.server.Version {
+	if u.Server().Version == "" || info.Version == u.Server().Version {
 		return nil
 	}
 	return fmt.Errorf("the server is of another version than its declaration wants: it says %.40q, and not version = %q; install that one, "+
-		"or declare the one that runs", info.Version, u.server.Version)
+		"or declare the one that runs", info.Version, u.Server().Version)
 }

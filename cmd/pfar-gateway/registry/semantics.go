@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
@@ -55,10 +56,11 @@ func wordOn(tools map[string]handover.Tool, name string) handover.Tool {
 
 // Mark is the member of a result without _meta that puts the server's label on it (DIS-10), with a comma behind it.
 func (u *Upstream) Mark(label string) []byte {
-	if label != u.server.Label {
-		return mark(u.server.Name, label)
+	d := u.declared.Load()
+	if label != d.server.Label {
+		return mark(d.server.Name, label)
 	}
-	return u.mark[:len(u.mark):len(u.mark)]
+	return slices.Clip(d.mark)
 }
 
 // Label puts it on a result with these members, which has _meta: what a server says under pfar/ is left out, and every

@@ -34,7 +34,8 @@ func TestSemantics(t *testing.T) {
 }
 
 func TestLabel(t *testing.T) {
-	u := &Upstream{mark: mark("notion", "internal")}
+	u := &Upstream{limits: &Limits{}}
+	u.declare(handover.Server{Name: "notion", Label: "internal"})
 	const ours = `"pfar/server":"notion","pfar/label":"internal"`
 	for in, want := range map[string]string{
 		`{"_meta":{}}`: `{"_meta":{` + ours + `}}`,
@@ -46,7 +47,7 @@ func TestLabel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := string(u.Label(u.server.Label, []byte(in), ms)); got != want {
+		if got := string(u.Label(u.Server().Label, []byte(in), ms)); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", in, got, want)
 		}
 	}

@@ -27,7 +27,7 @@ func (u *Upstream) unreadable(line []byte, why string) {
 		w := u.waiting[id]
 		if ok && w != nil && w.begun == nil && w.unread == "" {
 			w.unread = why
-			w.timer.Reset(min(unreadGrace, u.timeout))
+			w.timer.Reset(min(unreadGrace, u.timeout()))
 		}
 		u.mu.Unlock()
 		if ok && w != nil {
@@ -45,5 +45,5 @@ func (u *Upstream) unread(w *waiting, id int64) error {
 		return nil
 	}
 	u.abandon(id, "the answer could not be read")
-	return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered %s with a line that cannot be read: %s", u.server.Name, w.call.Method, why)
+	return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered %s with a line that cannot be read: %s", u.Server().Name, w.call.Method, why)
 }

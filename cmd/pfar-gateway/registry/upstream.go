@@ -22,16 +22,15 @@ import (
 
 // Upstream is the conversation with one server process, from Hello to its end.
 type Upstream struct {
-	server  handover.Server
-	mark    []byte // puts the server's label on a result
-	conn    *conn
-	limits  *Limits
-	timeout time.Duration
-	log     *slog.Logger
-	faults  *faults
-	leaks   leaks
-	note    func(to, method string, params []byte) // a notification for clients, or for the one that has calls in flight; must not block
-	hangUp  func()                                 // on the launcher; nil: there is none
+	declared atomic.Pointer[declared]
+	handed   int64 // handover.Message.At of the handover
+	conn     *conn
+	limits   *Limits
+	log      *slog.Logger
+	faults   *faults
+	leaks    leaks
+	note     func(to, method string, params []byte) // a notification for clients, or for the one that has calls in flight; must not block
+	hangUp   func()                                 // on the launcher; nil: there is none
 
 	redaction *Redaction // nil: nothing is secret
 	secrets   int64      // serial of those that have to be known before it is read
@@ -52,6 +51,8 @@ type Upstream struct {
 
 	hold    hold        // requests that keep it awake
 	untried atomic.Bool // it was started to learn what it offers, and nobody has wanted anything of it yet
+
+	writing sync.Mutex // held from reading what is remembered until it is written
 
 	mu       sync.Mutex
 	waiting  map[int64]*waiting
@@ -75,7 +76,8 @@ type Upstream struct {
 func newUpstream(server handover.Server, stdin, stdout *os.File, memory *keep.Memory, limits *Limits, log *slog.Logger) *Upstream {
 	log = log.With("server", server.Name)
 	u := &Upstream{
-		server: server, mark: mark(server.Name, server.Label), conn: newConn(stdin, stdout, memory, limits), memory: memory, before: memory.Last(), limits: limits, timeout: server.Timeout, log: log, faults: newFaults(log),
+		conn: newConn(stdin, stdout, memory, limits), memory: memory, before: memory.Last(), limits: limits,
+		log: log, faults: newFaults(log),
 		note:  func(string, string, []byte) {},
 		slots: make(chan struct{}, limits.Concurrent), out: make(chan []byte, 2*limits.Concurrent),
 		retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
@@ -83,17 +85,9 @@ func newUpstream(server handover.Server, stdin, stdout *os.File, memory *keep.Me
 		done:    make(chan struct{}), stale: make(chan struct{}, 1), used: time.Now(),
 		waiting: make(map[int64]*waiting), progress: make(map[int64]*waiting), asks: make(map[string]*Ask), given: make(map[int64]givenUp),
 	}
-	if u.timeout <= 0 {
-		u.timeout = limits.Call
-	}
+	u.declare(server)
 	return u
 }
-
-// Server returns what the declaration says of the server.
-func (u *Upstream) Server() handover.Server { return u.server }
-
-// Identity is the same as long as the process is, and keeps nothing else of it.
-func (u *Upstream) Identity() any { return &u.mark[0] }
 
 // Agreed returns what the handshake settled.
 func (u *Upstream) Agreed() Agreement {

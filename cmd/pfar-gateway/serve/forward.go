@@ -18,7 +18,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/redact"
-	"github.com/pfar/pfar/units/handover"
 )
 
 // target is what a request is about: a tool, a prompt, a resource.
@@ -48,7 +47,7 @@ func (x *exchange) reach(ctx context.Context, find func() (target, error)) (repl
 	if err := x.enter(ctx, t); err != nil {
 		return x.denied(ctx, t, err)
 	}
-	x.still = t.still(find)
+	x.still = t.still(find, x.pass.Declared())
 	re, err := x.attempt(ctx, x.still)
 	return x.left(ctx, re, err)
 }
@@ -66,20 +65,21 @@ func (x *exchange) sought(ctx context.Context, find func() (target, error)) (tar
 	}
 }
 
-// still is find for a request that has passed the gate with t: what it finds later must be the same, and of the same declaration.
-func (t target) still(find func() (target, error)) func() (target, error) {
+// still is find for a request that has passed the gate with t, of whose server its owner said declared: what it finds later must
+// be the same, and of the same declaration.
+func (t target) still(find func() (target, error), declared []byte) func() (target, error) {
+	server := t.Upstream.Server().Name
 	return func() (target, error) {
 		now, err := find()
-		if err == nil && (now.Name != t.Name || now.Item.Pin != t.Item.Pin || !sameServer(now.Upstream.Server(), t.Upstream.Server())) {
+		if err != nil {
+			return now, err
+		}
+		is := now.Upstream.Server()
+		if now.Name != t.Name || now.Item.Pin != t.Item.Pin || is.Name != server || !bytes.Equal(is.Declared, declared) {
 			err = jsonrpc.Errorf(registry.CodeUnavailable, "what was asked for has changed meanwhile: ask again")
 		}
 		return now, err
 	}
-}
-
-// sameServer reports whether two processes are of one server, of which the owner says the same.
-func sameServer(a, b handover.Server) bool {
-	return a.Name == b.Name && bytes.Equal(a.Declared, b.Declared)
 }
 
 // attempt sends the request, and returns the result. Should the server's process end, the next one is asked once more if the

@@ -93,7 +93,11 @@ func (s *Server) now(who enforce.Identity) (enforce.Identity, bool) {
 
 // itemOf is what a request is about, for the gate.
 func itemOf(t target) enforce.Item {
-	it := enforce.Item{Owner: t.Upstream.Identity(), Server: t.Upstream.Server().Name, Declared: t.Upstream.Server().Declared, Kind: t.kind, Name: t.Name, Pin: t.Item.Pin, Fits: t.fits}
+	owner, word := t.Upstream.Declared()
+	it := enforce.Item{
+		Owner: owner, Server: t.Upstream.Server().Name, Declared: word, Now: t.Upstream.Declared,
+		Kind: t.kind, Name: t.Name, Pin: t.Item.Pin, Fits: t.fits,
+	}
 	if t.kind == gate.Tool {
 		it.FreeText = t.Item.FreeText
 		if t.Item.Reviewed {
@@ -258,7 +262,7 @@ func (x *exchange) heed(sub *subscriber, m told) ([]byte, error) {
 	if x.srv.gate == nil {
 		return nil, errNoGate
 	}
-	said, err := x.srv.gate.Hear(x.r.Context(), x.identity(), m.says, m.declared, m.method, m.params)
+	said, err := x.srv.gate.Hear(x.r.Context(), x.identity(), m.says, m.declared, x.srv.lister(m.says).Declared, m.method, m.params)
 	return sub.message(m.method, said), err
 }
 
@@ -378,7 +382,8 @@ func labelled(up *registry.Upstream, label string, re reply) reply {
 func (s *Server) lister(server string) enforce.Lister {
 	for _, up := range s.registry.Catalogue().Upstreams() {
 		if up.Server().Name == server {
-			return enforce.Lister{Server: server, Declared: up.Server().Declared, Owner: up.Identity()}
+			owner, word := up.Declared()
+			return enforce.Lister{Server: server, Declared: word, Owner: owner}
 		}
 	}
 	return enforce.Lister{Server: server}

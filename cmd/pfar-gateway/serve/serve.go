@@ -91,6 +91,9 @@ func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits
 // Event passes on what happens in the registry. It does not block.
 func (s *Server) Event(e registry.Event) {
 	s.hub.event(e)
+	if e.Redeclared != nil {
+		s.hub.renewed(e.Server, e.Redeclared.Server().Declared)
+	}
 	if e.Up != nil {
 		s.hub.renewed(e.Server, e.Up.Server().Declared)
 		go s.restore(e.Up)

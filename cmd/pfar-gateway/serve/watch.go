@@ -40,7 +40,7 @@ func (x *exchange) subscribed(ctx context.Context, uri string, first target) (re
 	t, release, err := x.hold(ctx, first.still(func() (t target, err error) {
 		_, t.Route, err = x.resource()
 		return t, err
-	}))
+	}, x.pass.Declared()))
 	if err != nil {
 		return reply{}, err
 	}
@@ -208,7 +208,7 @@ func (x *exchange) watchOn(ctx context.Context, sub *subscriber, server string, 
 		passes = append(passes, pass)
 	}
 	if err == nil {
-		err = x.watchNow(ctx, sub, first.still(find), uris)
+		err = x.watchNow(ctx, sub, first.still(find, passes[0].Declared()), uris)
 	}
 	outcome, _ := judged(ctx, reply{}, err)
 	for _, pass := range passes {

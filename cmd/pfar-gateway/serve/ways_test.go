@@ -494,7 +494,7 @@ func TestStillTheSame(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if _, err := first.still(find)(); (err == nil) != again.same {
+		if _, err := first.still(find, []byte(`{"server":"one"}`))(); (err == nil) != again.same {
 			t.Errorf("%s: %v", again.declared, err)
 		}
 	}

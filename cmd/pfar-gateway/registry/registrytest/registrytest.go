@@ -4,6 +4,7 @@ package registrytest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,6 +38,7 @@ type Registry struct {
 	log  *lockedBuffer
 
 	Secrets int64       // handover.Message.Secrets of those that are handed over from now on
+	Begun   int64       // handover.Message.At of those that are handed over from now on; 0: as it is then
 	Pins    *pins.Store // nil: nobody accepts anything
 	Trust   bool        // what servers offer first is accepted, of those that say nothing of pins, and what they say is the owner's
 }
@@ -292,7 +294,7 @@ func (r *Registry) Hand(t testing.TB, server handover.Server, stdin, stdout *os.
 	if r.Trust && server.Declared == nil {
 		server.Declared = Trusted(server.Name)
 	}
-	f, err := handover.DialFor(r.Path, server, r.Secrets)
+	f, err := handover.DialFor(r.Path, server, cmp.Or(r.Begun, handover.Now()), r.Secrets)
 	if err != nil {
 		t.Fatal(err)
 	}

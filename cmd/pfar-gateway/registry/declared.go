@@ -1,0 +1,162 @@
+package registry
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/pfar/pfar/units/handover"
+)
+
+// declared is the owner's word on a server, and all that follows from it. It does not change: an edit brings another one.
+type declared struct {
+	server  handover.Server
+	mark    []byte        // puts the server's label on a result
+	timeout time.Duration // of a call
+}
+
+// declare has the conversation go by another word of the owner's from now on.
+func (u *Upstream) declare(server handover.Server) {
+	d := &declared{server: server, mark: mark(server.Name, server.Label), timeout: server.Timeout}
+	if d.timeout <= 0 {
+		d.timeout = u.limits.Call
+	}
+	u.declared.Store(d)
+}
+
+// Server returns what the declaration says of the server, as of now: an edit changes it while the server runs.
+func (u *Upstream) Server() handover.Server { return u.declared.Load().server }
+
+// Declared returns the owner's word on the server for the gate. The identity is another one after each change, and with
+// each process; it keeps nothing else of them.
+func (u *Upstream) Declared() (identity any, word []byte) {
+	d := u.declared.Load()
+	return &d.mark[0], d.server.Declared
+}
+
+func (u *Upstream) timeout() time.Duration { return u.declared.Load().timeout }
+
+// redeclared is the last change of a server's declaration while it ran. It is newer than a handover that was begun before.
+type redeclared struct {
+	at     int64 // handover.Message.At
+	server handover.Server
+}
+
+// update gives a handover that was begun before the change what the owner says now.
+func (d redeclared) update(u *Upstream) {
+	if d.at > u.handed {
+		u.amend(d.server)
+	}
+}
+
+// amend declares all but what the process was started with.
+func (u *Upstream) amend(server handover.Server) {
+	own := u.Server()
+	server.Session, server.Files = own.Session, own.Files
+	u.declare(server)
+}
+
+var errNotLive = errors.New("no process of this server runs")
+
+// change answers pfard, which says that the declaration of a live server has changed.
+func (r *Registry) change(c *handover.Conn, server handover.Server, at int64) {
+	m := handover.Message{Ready: new(handover.Ready)}
+	if err := r.redeclare(server, at); err != nil {
+		r.log.Warn("taking a changed declaration; pfard starts the server again", "server", server.Name, "error", err.Error())
+		m = handover.Message{Failed: err.Error()}
+	}
+	_ = c.Send(m) // that pfard left is its own affair: without an answer it starts the server again
+}
+
+// redeclare has the processes of a live server go by another word of the owner's. When it returns nil, each request from
+// here on is judged by that, lists show it, and the next gateway begins with it.
+func (r *Registry) redeclare(server handover.Server, at int64) error {
+	r.mu.Lock()
+	e := r.entries[server.Name]
+	if e == nil || !e.upstream.Alive() {
+		r.mu.Unlock()
+		return errNotLive
+	}
+	u, before := e.upstream, e.upstream.Server()
+	if !reflect.DeepEqual(before.Process(), server.Process()) {
+		r.mu.Unlock()
+		return fmt.Errorf("the process of %q would have to be another one", server.Name)
+	}
+	e.redeclared = redeclared{at, server}
+	all := append(r.sessionsOf(server.Name), u)
+	for _, p := range all {
+		p.amend(server)
+	}
+	r.mu.Unlock()
+
+	found := r.serveAgain(u, !bytes.Equal(before.Declared, server.Declared))
+	for _, p := range all {
+		l := new(Listing)
+		if p == u {
+			l = found
+		}
+		if l == nil { // nothing is remembered of it before its first discovery
+			continue
+		}
+		if err := p.write(l); err != nil {
+			return fmt.Errorf("writing it down for the next gateway: %w", err)
+		}
+	}
+	return nil
+}
+
+// sessionsOf returns the processes of a server's that serve one session each. r.mu is held.
+func (r *Registry) sessionsOf(server string) (list []*Upstream) {
+	for _, o := range r.owned {
+		if o.server == server && o.launched != nil {
+			list = append(list, o.launched)
+		}
+	}
+	for _, o := range r.orphans {
+		if o.u.Server().Name == server {
+			list = append(list, o.u)
+		}
+	}
+	return list
+}
+
+// serveAgain shows a server by what its owner says of it now, and has clients told of what they see differently. If the gate
+// was told something else, that may be any tool. It returns what was discovered; nil before that.
+func (r *Registry) serveAgain(u *Upstream, judged bool) (found *Listing) {
+	name := u.Server().Name
+	newest := func() *Listing {
+		if e := r.entries[name]; e != nil && e.upstream == u && e.served != nil && e.served.upstream == u {
+			found = e.served.found
+		}
+		return found
+	}
+	v := r.reviewNow(u, newest)
+	defer r.mu.Unlock()
+	e := r.entries[name]
+	if found == nil || e == nil || e.upstream != u || e.served == nil || u.isStopped() || u.why() != nil {
+		return found
+	}
+	changed := r.serve(e, u, v)
+	if judged {
+		changed |= e.kinds() & Tools.Set()
+	}
+	r.publish(changed)
+	r.tell(Event{Server: name, Changed: changed, Redeclared: u})
+	return found
+}
+
+// reviewNow is review of what is found at the end of it, by what the owner says then. It returns with r.mu held, as found is
+// called.
+func (r *Registry) reviewNow(u *Upstream, found func() *Listing) (v reviewed) {
+	for {
+		r.mu.Lock()
+		l := found()
+		if l == nil || v.found == l && v.by == u.declared.Load() {
+			return v
+		}
+		r.mu.Unlock()
+		v = r.review(u, l)
+	}
+}
