@@ -84,8 +84,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	r, err := systemd.NewRunner(systemd.Config{
 		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits, Home: prepareHome,
-		Told:    func(p generator.Plan) error { return handover.Tell(serversSocket(o.dirs), p.Gateway) },
-		Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: own.leaving(log, a.drop),
+		Told: gatewayAt(serversSocket(o.dirs)), Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: own.leaving(log, a.drop),
 	})
 	if err != nil {
 		return err
@@ -300,4 +299,9 @@ func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
 		}
 	}
 	return up, json.Unmarshal(text, &up)
+}
+
+// gatewayAt tells the gateway behind a socket what a server that runs is by now.
+func gatewayAt(socket string) func(generator.Plan) error {
+	return func(p generator.Plan) error { return handover.Tell(socket, p.Gateway) }
 }

@@ -41,17 +41,18 @@ func TestEgressIsCut(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		port uint16
+		ends bool // the server does as well
 		act  func()
 	}{
-		{"by stopping the server", 7777, func() {
+		{"by stopping the server", 7777, true, func() {
 			stopped.Go(func() { c.p.command("stop", "clients") }) // answers when the server has ended
 		}},
-		{"by its declaration", 7777, func() {
+		{"by its declaration", 7777, false, func() {
 			b, err := os.ReadFile(c.p.path("clients.hcl"))
 			check(t, err)
 			c.p.write("clients.hcl", strings.Replace(string(b), `"api.allowed.example:7777", `, "", 1))
 		}},
-		{"by the end of its declaration", 8443, func() {
+		{"by the end of its declaration", 8443, true, func() {
 			check(t, os.Remove(c.p.path("clients.hcl")))
 		}},
 	} {
@@ -64,7 +65,8 @@ func TestEgressIsCut(t *testing.T) {
 			}
 			target := netip.AddrPortFrom(netip.MustParseAddr(hostAddress), tt.port)
 			open := c.hold(t, w, target)
-			program, _, ok := stat(server(c.p.last(), "clients").PID)
+			before := server(c.p.last(), "clients")
+			program, _, ok := stat(before.PID)
 			if !ok {
 				t.Fatal("the server has no process")
 			}
@@ -82,6 +84,13 @@ func TestEgressIsCut(t *testing.T) {
 			}
 			if !program.alive() {
 				t.Error("the server has ended already, and its connections perhaps with it")
+			}
+			if !tt.ends {
+				c.p.await("the edit", soon, func(r control.Report) bool { return len(server(r, "clients").Domains) < len(before.Domains) })
+				if now := server(c.p.last(), "clients"); now.PID != before.PID || now.Since != before.Since || !program.alive() {
+					t.Errorf("the edit has restarted the server: it is %+v", now)
+				}
+				return
 			}
 			c.p.await("the old server's end", soon, func(control.Report) bool { return !program.alive() })
 		})
