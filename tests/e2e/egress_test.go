@@ -331,15 +331,13 @@ func TestEgressFollowsTheFile(t *testing.T) {
 	b, err := os.ReadFile(c.p.path("clients.hcl"))
 	check(t, err)
 	c.p.write("clients.hcl", strings.Replace(string(b), `"api.allowed.example:7777", `, "", 1))
-	c.p.awaitFrom(mark, "the server with its new declaration", soon, func(r control.Report) bool {
-		return server(r, "clients").State != control.Running
+	c.p.awaitFrom(mark, "the edit", soon, func(r control.Report) bool {
+		return !slices.Contains(server(r, "clients").Domains, "api.allowed.example:7777")
 	})
-	c.p.awaitRunning("clients")
-	to = c.p.client("/mcp")
 	if got := c.run(to, false, "go", "tcp", "api.allowed.example:7777"); !strings.Contains(got.Wrote, "connection reset by peer") {
 		t.Errorf("after: %q", got.Wrote)
 	}
-	if after := c.run(to, false, "node", "resolve4", "a.wild.example"); !strings.HasPrefix(before.Wrote, "198.19.0.") || !strings.HasPrefix(after.Wrote, "198.19.0.") {
+	if after := c.run(to, false, "node", "resolve4", "a.wild.example"); !strings.HasPrefix(before.Wrote, "198.19.0.") || after.Wrote != before.Wrote {
 		t.Errorf("a.wild.example was %q, is %q", before.Wrote, after.Wrote)
 	}
 }
