@@ -337,7 +337,7 @@ func TestEgressFollowsTheFile(t *testing.T) {
 	if got := c.run(to, false, "go", "tcp", "api.allowed.example:7777"); !strings.Contains(got.Wrote, "connection reset by peer") {
 		t.Errorf("after: %q", got.Wrote)
 	}
-	if after := c.run(to, false, "node", "resolve4", "a.wild.example"); !strings.HasPrefix(before.Wrote, "198.19.0.") || after.Wrote != before.Wrote {
+	if after := c.run(to, false, "node", "resolve4", "a.wild.example"); !strings.HasPrefix(before.Wrote, "198.19.0.") || strings.Fields(after.Wrote)[0] != strings.Fields(before.Wrote)[0] {
 		t.Errorf("a.wild.example was %q, is %q", before.Wrote, after.Wrote)
 	}
 }
