@@ -2,6 +2,7 @@ package units
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,8 +29,10 @@ func TestProbeUnit(t *testing.T) {
 		}
 		return list
 	}
-	probe, launcher := settings("pfar-probe.service"), settings("pfar-mcp@.service")
-	if !slices.Equal(probe, launcher) || len(launcher) < 20 {
-		t.Errorf("pfar-probe.service has\n%q, want those of pfar-mcp@.service\n%q", probe, launcher)
+	for dir, least := range map[string]int{".": 20, "user": 10} {
+		probe, launcher := settings(filepath.Join(dir, "pfar-probe.service")), settings(filepath.Join(dir, "pfar-mcp@.service"))
+		if !slices.Equal(probe, launcher) || len(launcher) < least {
+			t.Errorf("%s: pfar-probe.service has\n%q, want those of pfar-mcp@.service\n%q", dir, probe, launcher)
+		}
 	}
 }

@@ -127,13 +127,35 @@ func (h host) hasUnits() bool {
 	return h.uid == 0 && h.exists("/run/systemd/system") && h.exists("/usr/lib/systemd/system/"+probeUnit)
 }
 
-// probeInUnit has systemd start the empty sandbox. The unit's status text is the result.
-func (h host) probeInUnit(ctx context.Context) (took time.Duration, shared string, err error) {
-	out, failed := h.systemctl(ctx, "restart", probeUnit)
-	text, err := h.systemctl(ctx, "show", "--property=StatusText", "--value", probeUnit)
+// userUnitSandbox is for an ordinary user, whose servers may be started by pfar up or be units of the user's own systemd.
+func (h host) userUnitSandbox(ctx context.Context) finding {
+	const name = "sandbox as a unit"
+	switch {
+	case h.uid == 0:
+		return finding{name, none, "for root see above", ""}
+	case !h.exists("/usr/lib/systemd/user/" + probeUnit):
+		return finding{name, none, "pfar's units for users are not installed", ""}
+	case !h.exists(fmt.Sprintf("/run/user/%d/systemd/private", h.uid)):
+		return finding{name, none, "no systemd runs for this user", ""}
+	}
+	took, _, err := h.probeInUnit(ctx, "--user")
+	if err != nil {
+		return finding{name, warn, "in a unit of yours (" + probeUnit + ") no sandbox starts: " + err.Error(),
+			"Servers start by pfar up, but not as units of yours. journalctl --user -u " + probeUnit + " says more."}
+	}
+	return finding{name, pass, fmt.Sprintf("starts and ends in %.1f ms with the settings of your servers' units (%s)", ms(took), probeUnit), ""}
+}
+
+// probeInUnit has systemd start the empty sandbox, the user's with --user. The unit's status text is the result.
+func (h host) probeInUnit(ctx context.Context, whose ...string) (took time.Duration, shared string, err error) {
+	ask := func(words ...string) (string, error) {
+		return h.systemctl(ctx, slices.Concat(words, whose, []string{probeUnit})...)
+	}
+	out, failed := ask("restart")
+	text, err := ask("show", "--property=StatusText", "--value")
 	text = strings.TrimSpace(text)
 	for _, verb := range []string{"stop", "reset-failed"} {
-		_, _ = h.systemctl(ctx, verb, probeUnit) // reset-failed has nothing to do after success
+		_, _ = ask(verb) // reset-failed has nothing to do after success
 	}
 	switch {
 	case failed != nil && err == nil && text != "":

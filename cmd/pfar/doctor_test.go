@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -296,6 +297,40 @@ func TestEmptySandboxSaysHow(t *testing.T) {
 	h.sandbox = func() (string, error) { return "", errors.New("pfar-sandbox is nowhere") }
 	if f := h.emptySandbox(t.Context()); f.Outcome != pass || !strings.HasSuffix(f.Detail, "started by bwrap alone, because pfar-sandbox is nowhere") {
 		t.Errorf("got %+v", f)
+	}
+}
+
+// TestUserUnitSandbox: a user's servers may be units as well, which the local path says nothing about.
+func TestUserUnitSandbox(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*host)
+		outcome outcome
+		detail  string
+	}{
+		"root":       {func(h *host) { h.uid = 0 }, none, "for root see above"},
+		"no units":   {func(h *host) { delete(h.fs.(fstest.MapFS), "usr/lib/systemd/user/pfar-probe.service") }, none, "pfar's units for users are not installed"},
+		"no systemd": {func(h *host) { delete(h.fs.(fstest.MapFS), "run/user/1000/systemd/private") }, none, "no systemd runs for this user"},
+		"starts":     {func(*host) {}, pass, "starts and ends in 12.3 ms with the settings of your servers' units (pfar-probe.service)"},
+		"does not":   {func(h *host) { asUnits(h, "!bwrap: no") }, warn, "in a unit of yours (pfar-probe.service) no sandbox starts: bwrap: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := soundHost()
+			ordinary(&h)
+			asUnits(&h, "12.3")
+			file(&h, "usr/lib/systemd/user/pfar-probe.service", "")
+			file(&h, "run/user/1000/systemd/private", "")
+			c.change(&h)
+			ask := h.systemctl
+			h.systemctl = func(ctx context.Context, args ...string) (string, error) {
+				if !slices.Contains(args, "--user") {
+					t.Errorf("the machine's systemd is asked: %q", args)
+				}
+				return ask(ctx, args...)
+			}
+			if f := h.userUnitSandbox(t.Context()); f.Outcome != c.outcome || f.Detail != c.detail || (f.Remedy != "") != (c.outcome == warn) {
+				t.Errorf("got %+v", f)
+			}
+		})
 	}
 }
 

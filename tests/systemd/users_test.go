@@ -98,4 +98,20 @@ func TestDoctorStartsAUnit(t *testing.T) {
 	m.Put(t, "/etc/systemd/system/pfar-probe.service.d/no.conf", "[Service]\nRestrictNamespaces=yes\n", 0o644)
 	m.Run(t, "systemctl", "daemon-reload")
 	doctor("as a unit (pfar-probe.service): ")
+
+	o := settle(t, m, "user", 1000)
+	asked := func(want string) {
+		t.Helper()
+		if r := o.Try("pfar", "doctor"); !strings.Contains(r.Stdout, want) {
+			t.Errorf("for a user, no %q in %s", want, r)
+		}
+	}
+	asked("with the settings of your servers' units (pfar-probe.service)")
+	o.Run(t, "sh", "-euc", `mkdir -p ~/.config/systemd/user/pfar-probe.service.d
+printf '[Service]\nRestrictNamespaces=yes\n' >~/.config/systemd/user/pfar-probe.service.d/no.conf
+systemctl --user daemon-reload`)
+	asked("in a unit of yours (pfar-probe.service) no sandbox starts: ")
+	if left := o.Run(t, "systemctl", "--user", "list-units", "--plain", "--no-legend", "pfar-probe.service"); left != "" {
+		t.Errorf("doctor leaves %s", left)
+	}
 }
