@@ -80,6 +80,8 @@ type daemon struct {
 
 	// after calls f when a time is over (time.AfterFunc).
 	after func(time.Duration, func()) interface{ Stop() bool }
+	// homeInUse has the disk looked at: a server with a private home has started. nil: nobody looks.
+	homeInUse func()
 
 	// wired returns when the bridges of a server have on the wire what rebroker told them.
 	wired func(ctx context.Context, server string) error

@@ -15,6 +15,7 @@ import (
 const (
 	diskLook  = time.Second      // the least time between two looks at how much is free
 	diskRest  = 30 * time.Second // the most
+	diskIdle  = 10 * time.Minute // while no server with a private home runs: one that starts has it look
 	diskSpeed = 1 << 30          // bytes a second that servers may write: the next look is before they can fill the disk
 	diskShare = 20               // one part in so many of the disk stays free of what servers write
 	diskMost  = 1 << 30          // bytes; more than that does not
@@ -40,6 +41,9 @@ func newDiskGuard(homes string, tick <-chan time.Time, again func(time.Duration)
 // rest is how long the guard may wait after a look: until servers could have written what is free. pfard is not to wake up for
 // nothing.
 func (g *diskGuard) rest() time.Duration {
+	if len(g.began) == 0 {
+		return diskIdle
+	}
 	free, all, err := g.free(g.homes)
 	floor := min(all/diskShare, diskMost)
 	if err != nil || all == 0 {
@@ -67,6 +71,7 @@ func (d *daemon) follow(ctx context.Context) (stop func()) {
 // guardHomes guards the disk of the servers' private homes until the function that it returns is called.
 func (d *daemon) guardHomes(ctx context.Context) (stop func()) {
 	t := time.NewTimer(diskLook)
+	d.post(func() { d.homeInUse = func() { t.Reset(diskLook) } })
 	ctx, cancel := context.WithCancel(ctx)
 	go d.guardDisk(ctx, newDiskGuard(d.options.dirs.Homes(), t.C, func(after time.Duration) { t.Reset(after) }))
 	return func() { cancel(); t.Stop() }

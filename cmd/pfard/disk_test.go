@@ -30,7 +30,12 @@ func TestServerThatFillsTheDiskIsStopped(t *testing.T) {
 	d, m, changed := fixture(t)
 	told := make(chan failure, 9)
 	homes, free := t.TempDir(), uint64(50<<30)
-	if err := d.do(func() error { d.tellOwner = func(f failure) { told <- f }; return nil }); err != nil {
+	looks := 0
+	if err := d.do(func() error {
+		d.tellOwner = func(f failure) { told <- f }
+		d.homeInUse = func() { looks++ }
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for name, state := range map[string]bool{"hostile": true, "large": true, "small": true, "none": false} {
@@ -54,6 +59,9 @@ func TestServerThatFillsTheDiskIsStopped(t *testing.T) {
 		}
 	}
 	look("")
+	if looks != 3 {
+		t.Errorf("three servers with a home have started, and it is to be looked at %d times", looks)
+	}
 	fills(t, homes, "hostile", 30)
 	fills(t, homes, "small", 1)
 	look("") // there is room
@@ -109,9 +117,8 @@ func TestDiskIsGuardedUntilTheEnd(t *testing.T) {
 	for range 2 {
 		tick <- time.Time{}
 		<-looked // to judge the homes
-		<-looked // to find out when to look again
-		if after := <-again; after != diskRest {
-			t.Errorf("a disk that does not say is looked at after %s", after)
+		if after := <-again; after != diskIdle {
+			t.Errorf("a disk that nobody writes to is looked at after %s", after)
 		}
 	}
 }
@@ -125,6 +132,7 @@ func TestDiskRest(t *testing.T) {
 		{0, time.Second}, {1 << 30, time.Second}, {3 << 30, 2 * time.Second}, {12 << 30, 11 * time.Second}, {1 << 40, 30 * time.Second},
 	} {
 		g := newDiskGuard("", nil, nil)
+		g.began["one"] = 0
 		g.free = func(string) (uint64, uint64, error) { return tt.free, 1 << 41, nil }
 		if got := g.rest(); got != tt.want {
 			t.Errorf("with %d bytes free: %s, want %s", tt.free, got, tt.want)

@@ -227,6 +227,9 @@ func (d *daemon) start(s *server) {
 		return
 	}
 	s.started = &plan
+	if plan.State && d.homeInUse != nil {
+		d.homeInUse()
+	}
 }
 
 // delay has it tried again later: nobody says when a disk has space.
