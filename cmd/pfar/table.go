@@ -213,12 +213,7 @@ func breakLines(text string, first, rest int, measure func(string) int) []string
 				end = space
 			}
 			lines = append(lines, text[start:end])
-			used = 0
-			for state, word := -1, text[end:at]; word != ""; {
-				var each string
-				each, word, _, state = uniseg.FirstGraphemeClusterInString(word, state)
-				used += measure(each)
-			}
+			at, used = end, 0 // the next line may be shorter, so that the word does not fit there either
 			start, width = end, rest
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 // what is left on the disk: in the same machine, and in another, whose TPM is not the one that the vault's key is sealed to.
 func TestAppliance(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
 	defer cancel()
 	m := machine(ctx, t)
 	payload, tree := buildPayload(ctx, t), installed(ctx, t)

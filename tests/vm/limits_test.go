@@ -12,7 +12,7 @@ import (
 // TestLimits boots a real systemd and has units/local hold memory hogs and fork bombs in every way that it knows.
 func TestLimits(t *testing.T) {
 	t.Parallel() // much of the time a machine waits
-	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
 	defer cancel()
 	m := machine(ctx, t)
 	payload := buildPayload(ctx, t)

@@ -424,8 +424,14 @@ func TestKilled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.AfterFunc(time.Duration(40+11*i)*time.Millisecond, func() { cmd.Process.Kill() })
-		for {
+		kill := func() { cmd.Process.Kill() }
+		if i%5 == 0 { // perhaps before it has begun
+			time.AfterFunc(time.Duration(40+11*i)*time.Millisecond, kill)
+		}
+		for calls := 0; ; calls++ {
+			if calls == 1 && i%5 != 0 {
+				time.AfterFunc(time.Duration(5*i)*time.Millisecond, kill)
+			}
 			var word, id string
 			if _, err := fmt.Fscan(out, &word, &id); err != nil {
 				break

@@ -23,7 +23,7 @@ const (
 )
 
 // soon is enough for whatever has to happen: emulation is slow, and the host's processors are others' as well.
-const soon = 2 * time.Minute
+const soon = 10 * time.Minute
 
 // check is one thing that the installed pfar has to do, in words, and what shows it.
 type check struct {
