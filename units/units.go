@@ -157,7 +157,7 @@ const LogTime = "2006-01-02T15:04:05.000Z "
 
 // States of a server, as NotifyState has them.
 const (
-	StateWaiting  = "waiting"  // for a credential
+	StateWaiting  = "waiting"  // for a credential, or for its program to be accepted
 	StateStopped  = "stopped"  // by the operator or the declaration
 	StateSleeping = "sleeping" // started by the next call
 	StateStarting = "starting" // process started, tools not yet listed
@@ -166,6 +166,9 @@ const (
 	StateFailed   = "failed"   // disabled after three crashes in a row, or cannot start on this host
 	StateStopping = "stopping"
 )
+
+// ForProgram begins the status line of a server that waits for its program to be accepted, and not for a credential.
+const ForProgram = "for its program"
 
 // InspectDir is where the sockets of inspectors lie, NAME.sock, and what their units load, NAME.json.
 func InspectDir(run string) string { return filepath.Join(run, "inspect") }

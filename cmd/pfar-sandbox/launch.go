@@ -35,6 +35,7 @@ type plan struct {
 	Gateway     handover.Server `json:"gateway"`
 	Sandbox     sandbox.Sandbox `json:"sandbox"`
 	Egress      egress.Policy   `json:"egress"`
+	Files       []string        `json:"files"` // of its program; none: the gateway does not compare it
 	Credentials []struct {
 		Name string `json:"name"`
 	} `json:"credentials"`
@@ -70,6 +71,9 @@ func launch(ctx context.Context, o options) (int, error) {
 	}
 	if len(secrets.Missing) > 0 {
 		return l.wait(ctx, secrets.Missing), nil
+	}
+	if code, ok := l.admitted(ctx, secrets); !ok {
+		return code, nil
 	}
 	if err := l.backOff(ctx); err != nil {
 		return 0, nil // stopped while it waited
@@ -180,27 +184,6 @@ func readSecrets(p plan) (units.Secrets, error) {
 		return s, errors.New("reading the server's credentials: one is brokered, and the certificate of the bridge's authority is missing")
 	}
 	return s, nil
-}
-
-// wait keeps the unit up, as waiting, until it is stopped: pfard starts it again when the credential is there. It is no
-// error, and must not be a crash loop (LIF-03).
-func (l *launcher) wait(ctx context.Context, missing []string) int {
-	l.state(units.StateWaiting, "for credentials: "+strings.Join(missing, "; "))
-	l.notify(map[string]string{"READY": "1"})
-	select {
-	case <-ctx.Done():
-	case <-l.pfard.ended():
-	}
-	l.state(units.StateStopping, "stopping")
-	return again(ctx)
-}
-
-// again is the exit code of a launcher that is to be started again, unless it was stopped.
-func again(ctx context.Context) int {
-	if ctx.Err() != nil {
-		return 0
-	}
-	return units.ExitGateway
 }
 
 // lock keeps a second launcher of the same server from running beside one that an earlier pfard left to finish: they

@@ -100,8 +100,19 @@ func begin(t *testing.T, s sandbox.Sandbox, prepare func(runtime string), args .
 	return beginIn(t, s, prepare, func(cmd *exec.Cmd, log *os.File) { cmd.Stdout, cmd.Stderr = log, log }, args...)
 }
 
+// beginPlan is begin with more in the plan.
+func beginPlan(t *testing.T, s sandbox.Sandbox, more map[string]any) *run {
+	t.Helper()
+	return beginWith(t, s, more, nil, func(cmd *exec.Cmd, log *os.File) { cmd.Stdout, cmd.Stderr = log, log })
+}
+
 // beginIn has output say where the launcher's goes, and whatever else of the command.
 func beginIn(t *testing.T, s sandbox.Sandbox, prepare func(runtime string), output func(*exec.Cmd, *os.File), args ...string) *run {
+	t.Helper()
+	return beginWith(t, s, nil, prepare, output, args...)
+}
+
+func beginWith(t *testing.T, s sandbox.Sandbox, more map[string]any, prepare func(runtime string), output func(*exec.Cmd, *os.File), args ...string) *run {
 	t.Helper()
 	base, err := os.MkdirTemp("", "pfar-launch")
 	if err != nil {
@@ -115,10 +126,12 @@ func beginIn(t *testing.T, s sandbox.Sandbox, prepare func(runtime string), outp
 			t.Fatal(err)
 		}
 	}
-	plan, err := json.Marshal(map[string]any{
+	whole := map[string]any{
 		"name": "x", "sandbox": s, "egress": egress.Policy{Endpoints: []egress.Endpoint{{Prefix: netip.MustParsePrefix("192.0.2.0/24"), Port: 5432}}}, "gateway": handover.Server{Name: "x", Label: "internal"},
 		"credentials": []map[string]string{{"name": "TOKEN"}},
-	})
+	}
+	maps.Copy(whole, more)
+	plan, err := json.Marshal(whole)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,8 +30,10 @@ func remedy(s control.Server) string {
 	case control.Sleeping:
 		return "pfar start " + s.Name
 	case control.Waiting:
-		if give := "pfar vault give " + s.Name; strings.HasSuffix(s.Detail, ": "+give) { // words of a declaration stand before it
-			return give
+		for _, command := range []string{"pfar vault give ", "pfar pins accept ", "pfar pins show "} {
+			if command += s.Name; strings.HasSuffix(s.Detail, ": "+command) { // words of a declaration stand before it
+				return command
+			}
 		}
 		if command := vaultSet.FindString(s.Detail); command != "" {
 			return command

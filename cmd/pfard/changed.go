@@ -55,7 +55,9 @@ func (d *daemon) valueChanged(key string, when urgency) []control.Use {
 		d.compareScopes(s)
 		use := control.Use{Server: name, Then: d.revalue(s, when)}
 		if use.Then == control.Waits {
-			use.Why = d.delivery.refusal(*s.want)
+			if use.Why = d.delivery.refusal(*s.want); use.Why == "" && s.undecided() {
+				use.Why = s.status.Detail
+			}
 		}
 		uses = append(uses, use)
 	}
@@ -74,7 +76,7 @@ func (d *daemon) revalue(s *server, when urgency) control.Then {
 		return control.Later
 	case s.status.State == control.Waiting:
 		d.retryWaiting(s)
-		if lacks {
+		if lacks || s.undecided() {
 			return control.Waits
 		}
 		return control.Starts

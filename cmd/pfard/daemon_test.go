@@ -299,6 +299,25 @@ func TestAMissingCredentialWaits(t *testing.T) {
 	}
 }
 
+// A server that waits for its program to be accepted is not started again for what else changes: its launcher comes again.
+func TestAChangedProgramWaits(t *testing.T) {
+	d, m, changed := fixture(t)
+	ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter2"})
+	d.put(t, "a.hcl", fmt.Sprintf(good, "x")+`auth = { TOKEN = "vault:a_token" }`+"\n")
+	changed <- struct{}{}
+	d.state(t)
+	starts := m.count("a")
+	const detail = units.ForProgram + ", which has changed, to be accepted: pfar pins accept a"
+	d.serverChanged(local.Update{Server: "a", State: string(control.Waiting), Detail: detail})
+	r := ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter3"})
+	if s := d.state(t)["a"]; s.State != control.Waiting || s.Detail != detail || m.count("a") != starts {
+		t.Errorf("it is %s: %s; %d starts, then %d", s.State, s.Detail, starts, m.count("a"))
+	}
+	if want := (control.Use{Server: "a", Then: control.Waits, Why: detail}); len(r.Changes) != 1 || !slices.Equal(r.Changes[0].Uses, []control.Use{want}) {
+		t.Errorf("told %+v, want %+v", r.Changes, want)
+	}
+}
+
 func ask(t *testing.T, d *daemon, q control.Request) (r control.Response) {
 	t.Helper()
 	err := d.answer(t.Context(), control.Peer{}, q, func(a control.Response) error { r = a; return nil })

@@ -255,7 +255,7 @@ func fullDisk(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(
 
 // retryWaiting starts a server again that waits for credentials if they are there by now.
 func (d *daemon) retryWaiting(s *server) {
-	if s.status.State != control.Waiting || s.want == nil || s.busy {
+	if s.status.State != control.Waiting || s.undecided() || s.want == nil || s.busy {
 		return
 	}
 	secrets, err := d.delivery.values(*s.want)
@@ -270,6 +270,11 @@ func (d *daemon) retryWaiting(s *server) {
 		s.again = s.started != nil
 		d.converge(s)
 	}
+}
+
+// undecided reports whether a server waits for its owner to accept its program. Its launcher ends by itself once that is done.
+func (s *server) undecided() bool {
+	return s.status.State == control.Waiting && strings.HasPrefix(s.status.Detail, units.ForProgram)
 }
 
 // withheld is for what a launcher waits whose secrets are there, and cannot be recorded to be handed to it.

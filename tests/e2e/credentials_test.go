@@ -4,7 +4,9 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -144,4 +146,40 @@ func TestSecretsAreGiven(t *testing.T) {
 		t.Errorf("once more it ends with %d: %s%s", code, stdout, stderr)
 	}
 	assertSecretNowhere(t, p, value)
+}
+
+// TestChangedProgramWaits: a program that was changed in its place gets no secret before its owner has accepted it.
+func TestChangedProgramWaits(t *testing.T) {
+	dir, loot := directory(t, ""), directory(t, "")
+	check(t, os.Chmod(loot, 0o777))
+	script := filepath.Join(dir, "server.sh")
+	text := "#!/bin/sh\nexec " + program(t, "echo") + "\n"
+	put(t, script, text)
+	check(t, os.Chmod(script, 0o755))
+	p := start(t, map[string]string{"x.hcl": declare(script, nil, fmt.Sprintf("auth = { TOKEN = \"vault:token\" }\nsandbox {\n  read_only = [%q]\n  writable = [%q]\n}",
+		filepath.Dir(program(t, "echo")), loot))})
+	p.keep("set", "token", "hunter2-of-the-owner")
+	p.awaitRunning("x")
+	put(t, script, strings.Replace(text, "exec", `echo "$TOKEN" >`+loot+"/token\nexec", 1))
+	check(t, os.Chmod(script, 0o755))
+	before := p.mark()
+	p.command("restart", "x") // which may tell that it waits
+	r := p.awaitFrom(before, "it waits", soon, inState("x", control.Waiting))
+	if detail := server(r, "x").Detail; !strings.HasSuffix(detail, ": pfar pins accept x") {
+		t.Errorf("it waits %q", detail)
+	}
+	if stdout, _, _ := p.command("pins", "show", "x"); !strings.Contains(stdout, "program") {
+		t.Errorf("pfar pins show: %s", stdout)
+	}
+	before = p.mark()
+	if _, err := os.Stat(loot + "/token"); err == nil {
+		t.Error("the changed program was started with the secret")
+	}
+	if stdout, stderr, code := p.command("pins", "accept", "x", "--yes"); code != 0 {
+		t.Fatalf("pfar pins accept: %d, %s, %s", code, stdout, stderr)
+	}
+	p.awaitFrom(before, "it runs", soon, inState("x", control.Running))
+	if b, err := os.ReadFile(loot + "/token"); err != nil || string(b) != "hunter2-of-the-owner\n" {
+		t.Errorf("accepted, it has %q, %v", b, err)
+	}
 }

@@ -78,8 +78,16 @@ type Message struct {
 	Secrets  int64   `json:"secrets,omitempty"`  // with Expect: which set of secrets (redact.Set.Serial) the gateway has to know before it reads the server, or a later one
 	Hello    *Hello  `json:"hello,omitempty"`    // launcher: here is the server, descriptors attached
 	Stopping bool    `json:"stopping,omitempty"` // launcher: close the server's stdin, it is to end
+	Begin    *Begin  `json:"begin,omitempty"`    // gateway: the answer to an Expect with Files
 	Ready    *Ready  `json:"ready,omitempty"`    // gateway: handshake and discovery done, or done again
 	Failed   string  `json:"failed,omitempty"`   // gateway: the server does not speak MCP; why
+}
+
+// Begin says whether the program that Expect tells of may be started. If not, the gateway hangs up once it may: then a
+// launcher is to come that has looked at the program again.
+type Begin struct {
+	Start bool   `json:"start,omitempty"`
+	Wait  string `json:"wait,omitempty"` // unless Start: for what, in words that follow units.ForProgram
 }
 
 // Ready is what the gateway found behind a server's stdio.

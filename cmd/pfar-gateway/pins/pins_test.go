@@ -194,6 +194,11 @@ func TestProgram(t *testing.T) {
 		{by("q", program("1")), Accepted, false},
 		{by("p", program("2")), Accepted, false},
 	} {
+		if d := step.offer.Definitions; len(d) > 1 { // before the server may be started
+			if got := s.Program("s", step.offer.Program, d[1].Raw); got != step.want {
+				t.Errorf("step %d: at its start %s, want %s", i, got, step.want)
+			}
+		}
 		r := s.Review(step.offer)
 		if r.Program != step.want || r.Verdicts[0].State != Accepted {
 			t.Errorf("step %d: %s, %s, want %s", i, r.Program, words(r), step.want)

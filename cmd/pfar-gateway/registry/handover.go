@@ -54,6 +54,9 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 	if err == nil {
 		u, err = r.hello(c, m)
 	}
+	if errors.Is(err, errUndecided) {
+		return // which was said
+	}
 	if err != nil {
 		r.log.Warn("refusing a launcher", "error", err.Error())
 		return
@@ -164,6 +167,9 @@ func first(c *handover.Conn) (handover.Message, error) {
 // be the server's, gives the descriptors and nothing else.
 func (r *Registry) hello(c *handover.Conn, about handover.Message) (*Upstream, error) {
 	server := *about.Expect
+	if err := r.admit(c, server); err != nil {
+		return nil, err
+	}
 	m, files, err := c.Receive()
 	if err != nil {
 		return nil, fmt.Errorf("receiving the hello of %q: %w", server.Name, err)

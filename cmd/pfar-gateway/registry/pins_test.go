@@ -2,8 +2,12 @@ package registry_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -83,42 +87,64 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// TestOtherProgram: of a server whose program has changed under the same command nothing is served until its owner has accepted it.
+// TestOtherProgram: a server whose program has changed under the same command is not started until its owner has accepted it.
 func TestOtherProgram(t *testing.T) {
-	r := registrytest.New(t, limits())
 	store, err := pins.Open(registrytest.Dir(t), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Pin(store)
-	script := registrytest.Script{Lists: map[string]string{
-		"tools/list":     `{"tools":[` + registrytest.Echo + `]}`,
-		"resources/list": `{"resources":[{"uri":"x:r","name":"r"}]}`,
-	}, Capabilities: `{"tools":{},"resources":{}}`}
-	launch := func(sum string) *registrytest.Launched {
-		return r.Launch(t, handover.Server{Name: "s", Pins: "trust-first", Program: "p", Files: json.RawMessage(`{"files":1,"sha256":"` + sum + `"}`)}, script)
+	r := registrytest.Prepared(t, limits(), func(r *registrytest.Registry) { r.Pin(store) })
+	launchAs := func(program, sum, session string) *registrytest.Launched {
+		files := json.RawMessage(`{"files":1,"sha256":"` + sum + `"}`)
+		return r.Launch(t, handover.Server{Name: "s", Session: session, Pins: "trust-first", Program: program, Files: files}, registrytest.Script{})
 	}
-	if got := launch("1").Ready(t); got.Tools != 1 || got.Resources != 1 || got.Held != 0 {
-		t.Fatalf("first use: %+v", got)
-	}
-	if got := launch("1").Ready(t); got.Tools != 1 || got.Held != 0 {
-		t.Errorf("the same program: %+v", got)
+	launch := func(sum string) *registrytest.Launched { return launchAs("p", sum, "") }
+	for _, when := range []string{"at first", "again"} {
+		if got := launch("1").Ready(t); got.Tools != 1 || got.Held != 0 {
+			t.Fatalf("%s: %+v", when, got)
+		}
 	}
 	l := launch("2")
-	if got := l.Ready(t); got.Tools != 0 || got.Resources != 0 || got.Held != 2 {
-		t.Errorf("another program: %+v", got)
+	if !strings.HasSuffix(l.Waits, ": pfar pins accept s") {
+		t.Fatalf("another program waits %q", l.Waits)
 	}
-	if _, err := r.Catalogue().Named(registry.Tools, "", "s__echo"); err == nil || !strings.Contains(err.Error(), "held back until the owner accepts") {
-		t.Errorf("a tool of it: %v", err)
+	if st, err := store.Show("s"); err != nil || len(st.Held) != 1 || st.Held[0].Title != "program" || !strings.Contains(st.Held[0].Diff, "2") {
+		t.Errorf("shown: %+v, %v", st, err)
 	}
-	if _, found, _ := r.Catalogue().ByURI("", "x:r"); found {
-		t.Error("a resource of it is read")
+	if got := launch("1").Ready(t); got.Tools != 1 || got.Held != 0 {
+		t.Errorf("put back: %+v", got)
+	}
+	if l = launch("2"); l.Waits == "" {
+		t.Error("it is started after another was put back")
 	}
 	if _, err := store.Accept(pins.By{}, "s"); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.Ready(t); got.Tools != 1 || got.Resources != 1 || got.Held != 0 {
+	if m, _, err := l.Conn.Receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("its launcher hears %+v, %v; want to come again", m, err)
+	}
+	if got := launch("2").Ready(t); got.Tools != 1 || got.Held != 0 {
 		t.Errorf("accepted: %+v", got)
+	}
+	if got := launchAs("q", "3", "").Ready(t); got.Tools != 1 {
+		t.Errorf("named by its owner: %+v", got)
+	}
+}
+
+// TestProgramWithBrokenPins: of a server whose pins cannot be read nothing is accepted, its program neither.
+func TestProgramWithBrokenPins(t *testing.T) {
+	dir := registrytest.Dir(t)
+	if err := os.WriteFile(filepath.Join(dir, "s.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store, err := pins.Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := registrytest.Prepared(t, limits(), func(r *registrytest.Registry) { r.Pin(store) })
+	l := r.Launch(t, handover.Server{Name: "s", Files: json.RawMessage(`{"files":1}`)}, registrytest.Script{})
+	if !strings.HasSuffix(l.Waits, "cannot be used: pfar pins show s") {
+		t.Errorf("it waits %q", l.Waits)
 	}
 }
 

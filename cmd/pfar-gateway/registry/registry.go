@@ -33,6 +33,8 @@ type Registry struct {
 	stored stored
 	pins   *pins.Store // what has been accepted; nil holds nothing back, which only tests want
 
+	undecided undecided
+
 	redaction *Redaction // of what servers say; nil: nothing is secret
 	narrow    narrow
 

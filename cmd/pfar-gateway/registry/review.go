@@ -15,6 +15,7 @@ import (
 func (r *Registry) Pin(s *pins.Store) {
 	r.pins = s
 	s.Watch(func(server string) {
+		r.decide(server)
 		r.mu.Lock()
 		e := r.entries[server]
 		rests := e != nil && e.rests()

@@ -163,7 +163,7 @@ type OnDemand struct {
 type State string
 
 const (
-	Waiting  State = units.StateWaiting // Detail names the missing credential
+	Waiting  State = units.StateWaiting // Detail says for what: a credential, or a word of the owner's
 	Stopped  State = units.StateStopped
 	Sleeping State = units.StateSleeping
 	Starting State = units.StateStarting

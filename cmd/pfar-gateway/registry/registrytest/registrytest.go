@@ -264,6 +264,7 @@ func (s *Server) honest(m jsonrpc.Message) {
 type Launched struct {
 	*Server
 	Conn     *handover.Conn
+	Waits    string                // for what its program waits before it may be started; then it has been handed over to nobody
 	messages chan handover.Message // closed at the end of the connection
 }
 
@@ -304,11 +305,20 @@ func (r *Registry) Hand(t testing.TB, server handover.Server, stdin, stdout *os.
 	}
 	c := &handover.Conn{Conn: p}
 	t.Cleanup(func() { c.Close() })
+	defer stdin.Close()
+	defer stdout.Close()
+	if server.Files != nil {
+		m, _, err := c.Receive()
+		if err != nil || m.Begin == nil {
+			t.Fatalf("got %+v, %v, want to begin or to wait", m, err)
+		}
+		if !m.Begin.Start {
+			return &Launched{Conn: c, Waits: m.Begin.Wait}
+		}
+	}
 	if err := c.Send(handover.Message{Hello: &handover.Hello{Name: server.Name, Session: server.Session}}, stdin, stdout); err != nil {
 		t.Fatal(err)
 	}
-	stdin.Close()
-	stdout.Close()
 	l := &Launched{Conn: c, messages: make(chan handover.Message, 16)}
 	go func() {
 		defer close(l.messages)

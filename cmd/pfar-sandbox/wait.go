@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
+)
+
+// wait keeps the unit up, as waiting, until it is stopped: pfard starts it again when the credential is there. It is no
+// error, and must not be a crash loop (LIF-03).
+func (l *launcher) wait(ctx context.Context, missing []string) int {
+	l.state(units.StateWaiting, "for credentials: "+strings.Join(missing, "; "))
+	l.notify(map[string]string{"READY": "1"})
+	select {
+	case <-ctx.Done():
+	case <-l.pfard.ended():
+	}
+	l.state(units.StateStopping, "stopping")
+	return again(ctx)
+}
+
+// again is the exit code of a launcher that is to be started again, unless it was stopped.
+func again(ctx context.Context) int {
+	if ctx.Err() != nil {
+		return 0
+	}
+	return units.ExitGateway
+}
+
+// admitted waits until the gateway, which has the pins, says that the server's program may be started. Otherwise it returns
+// this process's exit code. A program that was changed in its place gets neither secrets nor network before its owner has
+// accepted it, and then from another launcher: the program may have changed once more.
+func (l *launcher) admitted(ctx context.Context, secrets units.Secrets) (code int, ok bool) {
+	if len(l.plan.Files) == 0 {
+		return 0, true
+	}
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-l.pfard.ended():
+		case <-over:
+			return
+		}
+		l.gateway.Close()
+	}()
+	for {
+		m, files, err := l.gateway.Receive()
+		attach.CloseAll(files)
+		switch {
+		case err != nil:
+			l.state(units.StateStopping, "stopping")
+			return again(ctx), false
+		case m.Begin == nil:
+		case m.Begin.Start:
+			return 0, true
+		default:
+			wipe(secrets)
+			l.state(units.StateWaiting, units.ForProgram+m.Begin.Wait)
+			l.notify(map[string]string{"READY": "1"})
+		}
+	}
+}
