@@ -40,7 +40,6 @@ func TestEditThatCannotBeTaken(t *testing.T) {
 func TestEditThatIsTaken(t *testing.T) {
 	const text = "sessions = \"own\"\nlabel = %q\nserver {\n  command = \"sh\"\n}\n"
 	d, m, changed := fixture(t)
-	m.loud = true
 	adjusting, taken := make(chan generator.Plan), make(chan error)
 	m.adjust = func(p generator.Plan) error { adjusting <- p; return <-taken }
 	d.put(t, "a.hcl", fmt.Sprintf(text, "public"))

@@ -391,7 +391,8 @@ func TestLauncherIsIntroduced(t *testing.T) {
 	}
 	defer c.Close()
 	want := testPlan("sleep", "abcdefg2").Gateway
-	if m, files, err := handover.Accepted(c).Receive(); err != nil || len(files) != 0 || !reflect.DeepEqual(m, handover.Message{Expect: &want}) {
+	m, files, err := handover.Accepted(c).Receive()
+	if err != nil || len(files) != 0 || m.At == 0 || !reflect.DeepEqual(m, handover.Message{Expect: &want, At: m.At}) {
 		t.Errorf("got %+v, %d files, %v", m, len(files), err)
 	}
 }
