@@ -15,8 +15,8 @@ type Adjustment struct {
 
 // Adjusted says in what two plans differ, and reports false if that takes another process of the server's.
 //
-// The sizes of scratch space follow from the memory, and stay what they are until the next start. How many tasks there may
-// be is another matter: the launcher tells the kernel as well, once.
+// The sizes of scratch space follow from the memory, and stay what they are until the next start. How many tasks there
+// may be is another matter: the launcher tells the kernel as well, once.
 func Adjusted(a, b Plan) (Adjustment, bool) {
 	if Digest(a.process()) != Digest(b.process()) {
 		return Adjustment{}, false
@@ -47,8 +47,8 @@ func (p Plan) bridge() any {
 	return []any{p.Egress, p.TLSPins}
 }
 
-// Keeping returns p with the synthetic addresses that names have in a plan by which the server runs: it may have looked them
-// up. It reports false if there is no room for them: another process knows none.
+// Keeping returns p with the synthetic addresses that names have in a plan by which the server runs: it may have
+// looked them up. It reports false if there is no room for them: another process knows none.
 func (p Plan) Keeping(running Plan) (Plan, bool) {
 	p.Egress.Names = p.Egress.NamesAfter(running.Egress)
 	return p, len(p.Egress.Names) <= egress.MaxNames

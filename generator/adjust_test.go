@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestAdjusted: what a process is started with, asked in its handshake, or shown by its namespace's rules takes another one.
+// TestAdjusted: what a process is started with, asked in its handshake, or shown by its namespace's rules takes
+// another one.
 func TestAdjusted(t *testing.T) {
 	const hosts = "allowed_domains = [\"x.example\", \"10.1.2.3:5432\"]\n"
 	was := compiled(t, hosts+plain)

@@ -134,6 +134,9 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	}
 	g.endpoint = serve.New(log, version, g.registry, serve.DefaultLimits())
 	g.endpoint.Gate(g.point)
+	if g.pfard != nil {
+		g.endpoint.Explain(asked{*g.pfard}.refused)
+	}
 	g.endpoint.AwaitClients()
 	g.endpoint.Observe(tel)
 	tel.Gauges(g.registry.Gauges)
@@ -260,6 +263,15 @@ func (a asked) Wake(ctx context.Context, server string) error {
 
 func (a asked) Sleep(ctx context.Context, server string) error {
 	return a.do(ctx, control.Request{Verb: control.Sleep, Server: server})
+}
+
+// refused asks what a server's bridge has refused last. That nobody knows is no reason to say anything.
+func (a asked) refused(ctx context.Context, server, session string) (words, file string, at time.Time) {
+	r, err := a.pfard.Do(ctx, control.Request{Verb: control.LastRefusal, Server: server, Session: session})
+	if err != nil || r.Refusal == nil {
+		return "", "", time.Time{}
+	}
+	return r.Refusal.Words, r.Refusal.File, r.Refusal.Time
 }
 
 // askAgain is the longest pause until pfard is asked again what it has to tell, after it has hung up.

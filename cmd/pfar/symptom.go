@@ -57,33 +57,10 @@ func symptomRemedy(file, text string) string {
 	return ""
 }
 
-// refusal is one as the egress bridge puts it into its status: "refused HOST:PORT (REASON)".
-var refusal = regexp.MustCompile(`^refused ([A-Za-z0-9._:\[\]-]{1,260}) \(([a-z-]+)\)`)
-
 // refusalRemedy says how to allow what the egress bridge has refused, "" if nothing would.
 func refusalRemedy(s control.Server) string {
-	found := refusal.FindStringSubmatch(s.LastRefusal)
-	if found == nil {
-		return ""
-	}
-	host := found[1]
-	switch found[2] {
-	case egress.NameNotDeclared, egress.PortNotDeclared, egress.AddressLiteral, "not-declared":
-		if found[2] != egress.PortNotDeclared {
-			host = strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80")
-		}
-		e, err := egress.ParseEndpoint(host)
-		if err != nil {
-			return ""
-		}
-		return fmt.Sprintf("to allow it, add %q to allowed_domains in %s", e, s.File)
-	case "address-refused":
-		if i := strings.LastIndexByte(host, ':'); i > 0 {
-			host = host[:i]
-		}
-		return fmt.Sprintf("the name leads into your own network; to allow that, add allow_private = { %q = [\"ADDRESS\"] } to %s, with the address", host, s.File)
-	}
-	return ""
+	_, remedy := egress.Remedy(s.LastRefusal, s.File)
+	return remedy
 }
 
 // sandboxRemedy says what to do about a call that failed with these words, by what the server was refused since it began or, if

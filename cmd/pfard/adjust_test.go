@@ -17,7 +17,10 @@ func TestEditThatCannotBeTaken(t *testing.T) {
 	for name, tt := range map[string]struct {
 		edit  string
 		asked bool
-	}{"the gateway is deaf": {"label = \"secret\"\n", true}, "another environment": {"label = \"secret\"\nenv = { A = \"b\" }\n", false}} {
+	}{
+		"the gateway is deaf": {"label = \"secret\"\n", true},
+		"another environment": {"label = \"secret\"\nenv = { A = \"b\" }\n", false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			d, m, changed := fixture(t)
 			asked := false
@@ -35,8 +38,8 @@ func TestEditThatCannotBeTaken(t *testing.T) {
 	}
 }
 
-// TestEditThatIsTaken: it shows once it is in force, and neither the process nor its sessions know of it. What comes meanwhile
-// waits, or goes by it.
+// TestEditThatIsTaken: it shows once it is in force, and neither the process nor its sessions know of it. What comes
+// meanwhile waits, or goes by it.
 func TestEditThatIsTaken(t *testing.T) {
 	const text = "sessions = \"own\"\nlabel = %q\nserver {\n  command = \"sh\"\n}\n"
 	d, m, changed := fixture(t)
@@ -77,7 +80,8 @@ func TestEditThatIsTaken(t *testing.T) {
 		taken <- nil
 	}
 	after := d.state(t)["a"]
-	if after.Label != "regulated" || after.Since != before.Since || after.PID != before.PID || after.State != control.Running || len(after.Sessions) != 2 {
+	same := after.Since == before.Since && after.PID == before.PID && after.State == control.Running
+	if !same || after.Label != "regulated" || len(after.Sessions) != 2 {
 		t.Errorf("%+v, it was %+v", after, before)
 	}
 	for _, name := range []string{"a", units.Instance("a", early), units.Instance("a", late)} {
@@ -87,7 +91,8 @@ func TestEditThatIsTaken(t *testing.T) {
 	}
 }
 
-// TestHalfAnEdit: a pfard that finds that the one before it was killed in the middle of an edit starts the server again.
+// TestHalfAnEdit: a pfard that finds that the one before it was killed in the middle of an edit starts the server
+// again.
 func TestHalfAnEdit(t *testing.T) {
 	d, m, changed := fixture(t)
 	d.put(t, "a.hcl", fmt.Sprintf(good, "x"))
@@ -96,7 +101,8 @@ func TestHalfAnEdit(t *testing.T) {
 	p := m.runs["a"]
 	d.within(t, func() {
 		d.servers = map[string]*server{}
-		d.adopt([]systemd.Found{{Plan: p, Half: true, Applied: "another", Update: units.Update{Server: "a", State: units.StateRunning, PID: 7}}})
+		runs := units.Update{Server: "a", State: units.StateRunning, PID: 7}
+		d.adopt([]systemd.Found{{Plan: p, Half: true, Applied: "another", Update: runs}})
 	})
 	changed <- struct{}{}
 	if d.state(t); m.starts["a"] != 2 {

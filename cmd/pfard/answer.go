@@ -82,6 +82,12 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		return d.clientele.watch(ctx, send)
 	case control.Audit:
 		return d.audit.gatewayFiles(send)
+	case control.LastRefusal:
+		r, err := d.lastRefused(q.Server, q.Session)
+		if err != nil {
+			return err
+		}
+		return send(control.Response{Refusal: r})
 	case control.Stuck:
 		return d.gatewayStuck(ctx, q.Why, send)
 	case control.Policy:

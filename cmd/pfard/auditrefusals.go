@@ -1,11 +1,13 @@
 package main
 
 import (
+	"path/filepath"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/audit"
 )
 
@@ -29,6 +31,32 @@ type refusing struct {
 	pace *rate.Limiter
 	left int64
 	last audit.Record // of those left out
+
+	newest control.Refusal // of all
+}
+
+// lastRefused is what the bridge of a server, or of its process for one session, has refused last; nil for nothing.
+func (d *daemon) lastRefused(server, session string) (*control.Refusal, error) {
+	r := d.audit.refusals.lastOf(server, session)
+	err := d.do(func() error {
+		if s := d.servers[server]; s != nil && s.want != nil {
+			r.File = filepath.Base(s.want.File)
+		}
+		return nil
+	})
+	if err != nil || r.File == "" || r.Time.IsZero() {
+		return nil, err
+	}
+	return &r, nil
+}
+
+func (f *refusals) lastOf(server, session string) control.Refusal {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.of[server+"_"+session]; p != nil {
+		return p.newest
+	}
+	return control.Refusal{}
 }
 
 // refused takes what a bridge said, without secrets.
@@ -43,6 +71,7 @@ func (f *refusals) refused(server, session, words string) {
 		p = &refusing{pace: rate.NewLimiter(recordedPerSecond, recordedAtOnce)}
 		f.of[key] = p
 	}
+	p.newest = control.Refusal{Time: r.Time, Words: words}
 	if p.pace.Allow() {
 		if r.Left = p.left; f.record(r) {
 			p.left = 0

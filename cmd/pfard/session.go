@@ -49,7 +49,7 @@ func (e *session) begin(err error) {
 func gatewayGuest(uid int) control.Guest {
 	return control.Guest{UID: uid, Verbs: []control.Verb{
 		control.Open, control.Close, control.Wake, control.Sleep, control.Demand,
-		control.Redaction, control.Clients, control.Audit, control.Stuck, control.Policy,
+		control.Redaction, control.Clients, control.Audit, control.Stuck, control.Policy, control.LastRefusal,
 	}}
 }
 

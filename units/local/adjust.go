@@ -10,8 +10,8 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// Adjust has a running instance go by another plan without a stop, and returns once it does. With an error it may not: then
-// it has to be stopped. What starts meanwhile starts by the new plan.
+// Adjust has a running instance go by another plan without a stop, and returns once it does. With an error it may not:
+// then it has to be stopped. What starts meanwhile starts by the new plan.
 func (r *Runner) Adjust(p generator.Plan) error {
 	name := units.Instance(p.Name, p.Gateway.Session)
 	r.mu.Lock()

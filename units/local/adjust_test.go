@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// TestAdjust: the gateway is told before the bridge is another one, and what is started afterwards is by the new plan. Where the
-// gateway does not take it, or the process would have to be another one, that is an error.
+// TestAdjust: the gateway is told before the bridge is another one, and what is started afterwards is by the new plan.
+// Where the gateway does not take it, or the process would have to be another one, that is an error.
 func TestAdjust(t *testing.T) {
 	f := newRunner(t, nil)
 	const script = "#!/bin/sh\ncp \"$CREDENTIALS_DIRECTORY/plan\" \"$RUNTIME_DIRECTORY/plan.$$\"\nexec sleep 1000\n"

@@ -9,9 +9,9 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// Adjust has a running instance go by another plan without a stop, and returns once it does. With an error it may not: then
-// it has to be stopped. The plan is written first, so that what starts meanwhile starts by the new one, and marked last, so
-// that a pfard that finds half of it done has the instance started again.
+// Adjust has a running instance go by another plan without a stop, and returns once it does. With an error it may not:
+// then it has to be stopped. The plan is written first, so that what starts meanwhile starts by the new one, and
+// marked last, so that a pfard that finds half of it done has the instance started again.
 func (r *Runner) Adjust(p generator.Plan) error {
 	name := units.Instance(p.Name, p.Gateway.Session)
 	i, change, done, err := r.rewrite(name, p)
@@ -37,7 +37,9 @@ func (r *Runner) Adjust(p generator.Plan) error {
 }
 
 // rewrite writes another plan of a running instance. done marks it as the one that it runs by; the lock is held in it.
-func (r *Runner) rewrite(name string, p generator.Plan) (i *instance, change generator.Adjustment, done func(), err error) {
+func (r *Runner) rewrite(name string, p generator.Plan) (
+	i *instance, change generator.Adjustment, done func(), err error,
+) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i = r.instances[name]
@@ -57,7 +59,8 @@ func (r *Runner) rewrite(name string, p generator.Plan) (i *instance, change gen
 	return nil, change, nil, errors.New("its process has to be another one")
 }
 
-// endBridge ends the bridge of an instance and what it has open. The next connection starts it, by the plan that there is.
+// endBridge ends the bridge of an instance and what it has open. The next connection starts it, by the plan that there
+// is.
 func (r *Runner) endBridge(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()

@@ -53,6 +53,9 @@ type Passage struct {
 // Call is the id under which the request is recorded.
 func (g *Passage) Call() string { return g.id }
 
+// Begun is when the request came.
+func (g *Passage) Begun() time.Time { return g.begun }
+
 // Declared is what the owner said of the server when that was decided.
 func (g *Passage) Declared() []byte { return g.item.Declared }
 

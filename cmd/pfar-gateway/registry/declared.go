@@ -10,7 +10,8 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// declared is the owner's word on a server, and all that follows from it. It does not change: an edit brings another one.
+// declared is the owner's word on a server, and all that follows from it. It does not change: an edit brings another
+// one.
 type declared struct {
 	server  handover.Server
 	mark    []byte        // puts the server's label on a result
@@ -29,8 +30,8 @@ func (u *Upstream) declare(server handover.Server) {
 // Server returns what the declaration says of the server, as of now: an edit changes it while the server runs.
 func (u *Upstream) Server() handover.Server { return u.declared.Load().server }
 
-// Declared returns the owner's word on the server for the gate. The identity is another one after each change, and with
-// each process; it keeps nothing else of them.
+// Declared returns the owner's word on the server for the gate. The identity is another one after each change, and
+// with each process; it keeps nothing else of them.
 func (u *Upstream) Declared() (identity any, word []byte) {
 	d := u.declared.Load()
 	return &d.mark[0], d.server.Declared
@@ -38,7 +39,8 @@ func (u *Upstream) Declared() (identity any, word []byte) {
 
 func (u *Upstream) timeout() time.Duration { return u.declared.Load().timeout }
 
-// redeclared is the last change of a server's declaration while it ran. It is newer than a handover that was begun before.
+// redeclared is the last change of a server's declaration while it ran. It is newer than a handover that was begun
+// before.
 type redeclared struct {
 	at     int64 // handover.Message.At
 	server handover.Server
@@ -70,8 +72,8 @@ func (r *Registry) change(c *handover.Conn, server handover.Server, at int64) {
 	_ = c.Send(m) // that pfard left is its own affair: without an answer it starts the server again
 }
 
-// redeclare has the processes of a live server go by another word of the owner's. When it returns nil, each request from
-// here on is judged by that, lists show it, and the next gateway begins with it.
+// redeclare has the processes of a live server go by another word of the owner's. When it returns nil, each request
+// from here on is judged by that, lists show it, and the next gateway begins with it.
 func (r *Registry) redeclare(server handover.Server, at int64) error {
 	r.mu.Lock()
 	e := r.entries[server.Name]
@@ -122,8 +124,8 @@ func (r *Registry) sessionsOf(server string) (list []*Upstream) {
 	return list
 }
 
-// serveAgain shows a server by what its owner says of it now, and has clients told of what they see differently. If the gate
-// was told something else, that may be any tool. It returns what was discovered; nil before that.
+// serveAgain shows a server by what its owner says of it now, and has clients told of what they see differently. If
+// the gate was told something else, that may be any tool. It returns what was discovered; nil before that.
 func (r *Registry) serveAgain(u *Upstream, judged bool) (found *Listing) {
 	name := u.Server().Name
 	newest := func() *Listing {
@@ -147,8 +149,8 @@ func (r *Registry) serveAgain(u *Upstream, judged bool) (found *Listing) {
 	return found
 }
 
-// reviewNow is review of what is found at the end of it, by what the owner says then. It returns with r.mu held, as found is
-// called.
+// reviewNow is review of what is found at the end of it, by what the owner says then. It returns with r.mu held, as
+// found is called.
 func (r *Registry) reviewNow(u *Upstream, found func() *Listing) (v reviewed) {
 	for {
 		r.mu.Lock()

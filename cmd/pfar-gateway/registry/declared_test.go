@@ -69,8 +69,8 @@ func TestNotRedeclared(t *testing.T) {
 	}
 }
 
-// TestRedeclared: when pfard has its answer, every look at the server finds what its owner says by now, and its process
-// knows of nothing.
+// TestRedeclared: when pfard has its answer, every look at the server finds what its owner says by now, and its
+// process knows of nothing.
 func TestRedeclared(t *testing.T) {
 	r := registrytest.New(t, limits())
 	var mu sync.Mutex

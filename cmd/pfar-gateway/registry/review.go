@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
@@ -54,7 +55,9 @@ func (r *Registry) review(u *Upstream, found *Listing) reviewed {
 	server := by.server
 	said := u.Agreed().Said
 	if r.pins == nil {
-		v := reviewed{by: by, listing: found, found: found, about: About{Instructions: said}}
+		listing := *found
+		listing[Tools] = slices.Clone(found[Tools]) // others read what was found
+		v := reviewed{by: by, listing: &listing, found: found, about: About{Instructions: said}}
 		v.listing.reads(server.Tools)
 		return v
 	}

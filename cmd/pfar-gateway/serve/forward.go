@@ -348,6 +348,10 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 	}
 	failed := string(ms.Get("isError")) == "true"
 	if failed {
+		result = explained(result, ms, x.refused(ctx, up))
+		if ms, err = jsonrpc.Object(result, ms[:0]); err != nil {
+			return reply{}, x.unread(up, err)
+		}
 		result = redact.StripJSON(result)
 		if ms, err = jsonrpc.Object(result, ms[:0]); err != nil {
 			return reply{}, x.unread(up, err)

@@ -341,6 +341,7 @@ func (x *exchange) withheld(t target) (reply, error) {
 
 // fencedError is a server's error as the client may have it.
 func (x *exchange) fencedError(up *registry.Upstream, e *jsonrpc.Error) error {
+	e = &jsonrpc.Error{Raw: explainedError(e.Raw, x.refused(x.ctx, up))}
 	if err := x.pass.Seen(); err != nil {
 		return x.unseeable(up, err)
 	}

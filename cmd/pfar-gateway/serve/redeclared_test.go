@@ -21,8 +21,8 @@ func saying(words string) handover.Server {
 	return s
 }
 
-// TestEditedWhileItRuns: an edit that tightens counts for the next call and each answer that is under way; one that loosens
-// for none of the latter.
+// TestEditedWhileItRuns: an edit that tightens counts for the next call and each answer that is under way; one that
+// loosens for none of the latter.
 func TestEditedWhileItRuns(t *testing.T) {
 	const stranger = `{"confidentiality":"secret","integrity":"raw","trust":{"dangerous_writes":"false"},"from":"edited"}`
 	for name, tt := range map[string]struct{ before, after string }{"tightens": {"", stranger}, "loosens": {stranger, ""}} {
@@ -62,8 +62,8 @@ func TestEditedWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestEditedForbids: what may be called no more is refused from the moment on at which pfard has its answer, and what a person
-// was asked before is not sent, whatever the person says.
+// TestEditedForbids: what may be called no more is refused from the moment on at which pfard has its answer, and what
+// a person was asked before is not sent, whatever the person says.
 func TestEditedForbids(t *testing.T) {
 	g := start(t, DefaultLimits())
 	g.srv.Learn([]access.Client{{Name: access.Default, Enabled: true, Profile: "strict", Sessions: access.Sticky, Servers: []string{access.Every}}})

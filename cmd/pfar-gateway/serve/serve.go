@@ -57,6 +57,7 @@ type Server struct {
 	misses    quota          // of requests for what there is not, by client
 	signals   quota          // of what clients do outside of any request, by client
 	gate      *enforce.Point // nil: nothing is called
+	refusals  Refusals       // nil: nobody knows of any
 	parking   parking
 	kept      kept
 	room      chan struct{} // for parked calls

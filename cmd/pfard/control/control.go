@@ -19,39 +19,40 @@ import (
 type Verb string
 
 const (
-	Status    Verb = "status"        // every server and every broken declaration
-	Watch     Verb = "watch"         // Status now and after each change
-	Plan      Verb = "plan"          // the plan of Server, or of all
-	Start     Verb = "start"         // start Server, also one that failed: its crashes are forgotten
-	Stop      Verb = "stop"          // stop Server; it stays stopped until Start or its file changes
-	Restart   Verb = "restart"       // Stop and Start
-	Enable    Verb = "enable"        // Start Server and take Disable back
-	Disable   Verb = "disable"       // Stop Server, and start it no more until Enable, also after a restart of pfard or the machine
-	Learn     Verb = "learn"         // run Server in learning mode as long as the connection stays open; answered as Watch is
-	Open      Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
-	Close     Verb = "close-session" // stop that process; answered at once, and what is not open is closed
-	Wake      Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way
-	Sleep     Verb = "sleep"         // stop Server, which nobody calls, until Wake, or if it Renews start it again; answered when that is under way
-	Demand    Verb = "demand"        // the servers on demand and those that renew, now and after each change
-	Redaction Verb = "redaction"     // what secrets are recognised by, now and after each change
-	Clients   Verb = "clients"       // who may use what, now and after each change
-	Audit     Verb = "audit"         // open the gateway's newest audit file, or the next one if that has enough
-	Stuck     Verb = "stuck"         // the gateway's records cannot be written, as long as the connection stays open; answered once
-	Policy    Verb = "policy"        // what calls are decided by, once there is something, and after each change
-	Store     Verb = "store"         // store Secret under Key in the vault
-	Rotate    Verb = "rotate"        // the same, where there is one already
-	Secrets   Verb = "secrets"       // what is in the vault, never the values
-	Remove    Verb = "remove"        // remove Key from the vault
-	Rekey     Verb = "rekey"         // give the vault another key of its own
-	Export    Verb = "export"        // Keys of the vault, or all, as a bundle that is encrypted to Recipient
-	Import    Verb = "import"        // store what is in Bundle, all or nothing
-	Give      Verb = "give"          // tell on what Server is not given secrets of the vault, and if Gift is what was told give it them
-	Clean     Verb = "clean"         // tell what Server has left behind, which is not declared, and with Remove delete it
+	Status      Verb = "status"        // every server and every broken declaration
+	Watch       Verb = "watch"         // Status now and after each change
+	Plan        Verb = "plan"          // the plan of Server, or of all
+	Start       Verb = "start"         // start Server, also one that failed: its crashes are forgotten
+	Stop        Verb = "stop"          // stop Server; it stays stopped until Start or its file changes
+	Restart     Verb = "restart"       // Stop and Start
+	Enable      Verb = "enable"        // Start Server and take Disable back
+	Disable     Verb = "disable"       // Stop Server, and start it no more until Enable, also after a restart of pfard or the machine
+	Learn       Verb = "learn"         // run Server in learning mode as long as the connection stays open; answered as Watch is
+	Open        Verb = "open-session"  // start a process of Server for Session alone; the answer comes when it is under way
+	Close       Verb = "close-session" // stop that process; answered at once, and what is not open is closed
+	Wake        Verb = "wake"          // start Server, which sleeps, because a call wants it; the answer comes when it is under way
+	Sleep       Verb = "sleep"         // stop Server, which nobody calls, until Wake, or if it Renews start it again; answered when that is under way
+	Demand      Verb = "demand"        // the servers on demand and those that renew, now and after each change
+	Redaction   Verb = "redaction"     // what secrets are recognised by, now and after each change
+	Clients     Verb = "clients"       // who may use what, now and after each change
+	Audit       Verb = "audit"         // open the gateway's newest audit file, or the next one if that has enough
+	LastRefusal Verb = "last-refusal"  // the last connection that was refused to Server, or to its process for Session
+	Stuck       Verb = "stuck"         // the gateway's records cannot be written, as long as the connection stays open; answered once
+	Policy      Verb = "policy"        // what calls are decided by, once there is something, and after each change
+	Store       Verb = "store"         // store Secret under Key in the vault
+	Rotate      Verb = "rotate"        // the same, where there is one already
+	Secrets     Verb = "secrets"       // what is in the vault, never the values
+	Remove      Verb = "remove"        // remove Key from the vault
+	Rekey       Verb = "rekey"         // give the vault another key of its own
+	Export      Verb = "export"        // Keys of the vault, or all, as a bundle that is encrypted to Recipient
+	Import      Verb = "import"        // store what is in Bundle, all or nothing
+	Give        Verb = "give"          // tell on what Server is not given secrets of the vault, and if Gift is what was told give it them
+	Clean       Verb = "clean"         // tell what Server has left behind, which is not declared, and with Remove delete it
 )
 
 var verbs = []Verb{
 	Status, Watch, Plan, Start, Stop, Restart, Enable, Disable, Learn, Open, Close, Wake, Sleep, Demand, Redaction, Clients, Audit, Stuck, Policy,
-	Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give, Clean,
+	LastRefusal, Store, Rotate, Secrets, Remove, Rekey, Export, Import, Give, Clean,
 }
 
 // Request is one question.
@@ -82,6 +83,8 @@ type Response struct {
 	Bundle  []byte   `json:"bundle,omitempty"`  // encrypted
 	Gift    *Gift    `json:"gift,omitempty"`    // of Give
 
+	Refusal *Refusal `json:"refusal,omitempty"` // of LastRefusal; nil: there was none
+
 	Leftovers *Leftovers `json:"leftovers,omitempty"` // of Clean
 
 	OnDemand  []OnDemand `json:"on_demand,omitempty"` // all of them, by name
@@ -90,6 +93,13 @@ type Response struct {
 	Clients []access.Client `json:"clients,omitempty"` // declared, by name; nothing in it is secret
 	Files   []*os.File      `json:"-"`                 // attached (SCM_RIGHTS, unix(7)): of Audit those of trail.Files, the last of which may be missing
 	Policy  json.RawMessage `json:"policy,omitempty"`  // a gate.Policy
+}
+
+// Refusal is a connection that a server's bridge has refused.
+type Refusal struct {
+	Time  time.Time `json:"time"`
+	Words string    `json:"words"` // the bridge's, as egress.Remedy reads them
+	File  string    `json:"file"`  // of the declaration, without its directory
 }
 
 // Secret is what is told of a secret.

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+)
+
+// TestLastRefusal: the gateway hears the newest refusal of the process that it asks about, of no other, and not where
+// the file lies.
+func TestLastRefusal(t *testing.T) {
+	d, _, changed := fixture(t)
+	for _, name := range []string{"a", "b"} {
+		d.put(t, name+".hcl", fmt.Sprintf(good, "x"))
+	}
+	changed <- struct{}{}
+	d.state(t)
+	begun := time.Now()
+	for _, host := range []string{"old.example", "new.example"} {
+		d.refused("a", "", "refused "+host+" (name-not-declared)")
+		d.refused("a", "abcdefg2", "refused session."+host+" (name-not-declared)")
+		d.refused("gone", "", "refused gone."+host+" (name-not-declared)")
+	}
+	for _, tt := range []struct{ server, session, want string }{
+		{"a", "", "refused new.example (name-not-declared)"},
+		{"a", "abcdefg2", "refused session.new.example (name-not-declared)"},
+		{"a", "bbbbbbbb", ""}, {"b", "", ""}, {"gone", "", ""}, {"nobody", "", ""}, {"", "", ""},
+	} {
+		var got *control.Refusal
+		q := control.Request{Verb: control.LastRefusal, Server: tt.server, Session: tt.session}
+		err := d.answer(t.Context(), control.Peer{}, q, func(r control.Response) error {
+			got = r.Refusal
+			return nil
+		})
+		if err != nil || (got != nil) != (tt.want != "") ||
+			got != nil && (got.Words != tt.want || got.File != tt.server+".hcl" || got.Time.Before(begun)) {
+			t.Errorf("%q %q: %+v, %v; want %q", tt.server, tt.session, got, err, tt.want)
+		}
+	}
+}
