@@ -107,7 +107,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	}
 	secrets := registry.NewRedaction()
 	log = slog.New(journal.Redacting(log.Handler(), secrets.Text))
-	version := buildVersion()
+	version := units.Version()
 	tel, err := telemetry.New(ctx, log, version)
 	if err != nil {
 		return nil, err
@@ -426,11 +426,4 @@ func (o options) token() ([]byte, error) {
 		return nil, fmt.Errorf("reading the token: %w", err)
 	}
 	return bytes.TrimSpace(b), nil
-}
-
-func buildVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

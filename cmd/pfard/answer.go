@@ -4,18 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
-
-// version is the module's, as the build recorded it.
-func version() string {
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
-		return b.Main.Version
-	}
-	return "unknown"
-}
 
 var errEnding = errors.New("pfard is ending")
 

@@ -393,7 +393,7 @@ func (d *daemon) describe(files map[string]*hcl.File, diags hcl.Diagnostics) []c
 func (d *daemon) report() control.Report {
 	dirs := d.options.dirs
 	r := control.Report{
-		Version: version(), Directory: d.options.declarations, Clients: dirs.Clients(), ClientFiles: d.clientele.known(), Policies: dirs.Policies(), Programs: d.options.servers, Endpoint: d.endpoint, TokenFile: dirs.Token(),
+		Version: units.Version(), Directory: d.options.declarations, Clients: dirs.Clients(), ClientFiles: d.clientele.known(), Policies: dirs.Policies(), Programs: d.options.servers, Endpoint: d.endpoint, TokenFile: dirs.Token(),
 		Socket: dirs.Gateway(), Journal: !d.options.local, Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{}, Leftovers: d.leftovers,
 	}
 	if d.gatewayDown {
