@@ -7,15 +7,22 @@ SUITES    := build/conformance
 PROGRAMS  := pfar pfard pfar-generator pfar-sandbox pfar-egress pfar-gateway
 # A clone that belongs to somebody else has no version for git(1), and go build would stop.
 VCS       := $(shell git rev-parse --verify -q HEAD >/dev/null 2>&1 && echo true || echo false)
-GO_BUILD  := CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS)
+# The version that is being worked on, and the one of this commit. VERSION=... on the command line is another.
+RELEASE   := 0.1.0
+VERSION   := $(shell packaging/version.sh $(RELEASE))
+STAMP     := -X github.com/pfar/pfar/units.version=$(VERSION)
+GO_BUILD  := CGO_ENABLED=0 go build -trimpath -buildvcs=$(VCS) -ldflags "-s -w $(STAMP)"
 # make install RACE=1: programs that find their own races, for the machines of the tests. Without -trimpath, as go test has
 # no such flag here and its cache serves both.
 ifneq ($(RACE),)
 BIN       := build/race
-GO_BUILD  := CGO_ENABLED=1 go build -race -buildvcs=$(VCS)
+GO_BUILD  := CGO_ENABLED=1 go build -race -buildvcs=$(VCS) -ldflags "$(STAMP)"
 endif
 # Where packages go: the units name /usr/lib/pfar.
 PREFIX    := /usr
+ifneq ($(PREFIX),/usr)
+$(error PREFIX is $(PREFIX), but the units name /usr/lib/pfar: leave it out, or use DESTDIR)
+endif
 LIB       := $(DESTDIR)$(PREFIX)/lib
 SHARE     := $(DESTDIR)$(PREFIX)/share
 # Debian's zsh reads this directory; Fedora's reads $(SHARE)/zsh/site-functions.
@@ -23,9 +30,10 @@ ZSH       := $(SHARE)/zsh/vendor-completions
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+NFPM        := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
-.PHONY: build install run test test-all test-arm64 test-packages test-race test-conformance test-soak test-e2e test-systemd test-systemd-trixie test-vm test-vm-trixie test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
+.PHONY: build install uninstall packages package run test test-all test-arm64 test-packages test-race test-conformance test-soak test-e2e test-systemd test-systemd-trixie test-vm test-vm-trixie test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
 
 build:
 	$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
@@ -33,22 +41,71 @@ build:
 # $(call copy,FILES,DIRECTORY,MODE), if there are any
 copy = $(if $(strip $(1)),install -D -m $(3) -t $(2) $(1))
 
+# What is compiled for another processor does not run here.
+HERE       = $(filter $(shell go env GOHOSTOS)/$(shell go env GOHOSTARCH),$(shell go env GOOS)/$(shell go env GOARCH))
+COMPLETION = $(if $(HERE),$(BIN)/pfar,env -u GOOS -u GOARCH CGO_ENABLED=0 go run ./cmd/pfar) completion
+UNITS      = $(foreach kind,service socket target slice,$(wildcard units/$(1)*.$(kind)))
+DOC       := $(SHARE)/doc/pfar
+
 install: build
 	$(call copy,$(BIN)/pfar,$(DESTDIR)$(PREFIX)/bin,755)
 	$(call copy,$(addprefix $(BIN)/,$(filter-out pfar pfar-generator,$(PROGRAMS))),$(LIB)/pfar,755)
 	$(call copy,$(addprefix $(BIN)/,$(filter pfar-generator,$(PROGRAMS))),$(LIB)/systemd/system-generators,755)
-	$(call copy,$(addprefix $(BIN)/,$(filter pfar-generator,$(PROGRAMS))),$(LIB)/systemd/user-generators,755)
-	$(call copy,$(foreach kind,service socket target slice,$(wildcard units/*.$(kind))),$(LIB)/systemd/system,644)
-	$(call copy,$(foreach kind,service socket target slice,$(wildcard units/user/*.$(kind))),$(LIB)/systemd/user,644)
+	install -d $(LIB)/systemd/user-generators
+	ln -sf ../system-generators/pfar-generator $(LIB)/systemd/user-generators/pfar-generator
+	$(call copy,$(call UNITS,),$(LIB)/systemd/system,644)
+	$(call copy,$(call UNITS,user/),$(LIB)/systemd/user,644)
 	install -D -m 644 packaging/sysusers.conf $(LIB)/sysusers.d/pfar.conf
 	install -D -m 644 packaging/tmpfiles.conf $(LIB)/tmpfiles.d/pfar.conf
 	install -D -m 644 packaging/modules-load.conf $(LIB)/modules-load.d/pfar.conf
-	$(foreach section,1 5 8,$(call copy,$(wildcard packaging/man/*.$(section)),$(SHARE)/man/man$(section),644) &&) :
+	install -D -m 644 packaging/system.preset $(LIB)/systemd/system-preset/80-pfar.preset
+	install -D -m 644 packaging/user.preset $(LIB)/systemd/user-preset/80-pfar.preset
+	install -D -m 644 packaging/needrestart.conf $(DESTDIR)/etc/needrestart/conf.d/pfar.conf
+	$(foreach section,1 5 8,install -d $(SHARE)/man/man$(section) &&) :
+	for page in packaging/man/*; do gzip -9nc $$page >$(SHARE)/man/man$${page##*.}/$${page##*/}.gz || exit 1; done
+	cd examples && find * -type f ! -name '*.go' -exec install -D -m 644 {} $(abspath $(DOC))/examples/{} \;
+	$(call copy,$(wildcard packaging/servers/*.json),$(SHARE)/pfar/servers,644)
 	install -d $(SHARE)/bash-completion/completions $(DESTDIR)/etc/pfar/mcp.d $(DESTDIR)/etc/pfar/policies.d $(DESTDIR)/etc/pfar/clients.d
 	install -d $(ZSH) $(SHARE)/fish/vendor_completions.d
-	$(BIN)/pfar completion bash >$(SHARE)/bash-completion/completions/pfar
-	$(BIN)/pfar completion zsh >$(ZSH)/_pfar
-	$(BIN)/pfar completion fish >$(SHARE)/fish/vendor_completions.d/pfar.fish
+	$(COMPLETION) bash >$(SHARE)/bash-completion/completions/pfar
+	$(COMPLETION) zsh >$(ZSH)/_pfar
+	$(COMPLETION) fish >$(SHARE)/fish/vendor_completions.d/pfar.fish
+	@$(if $(DESTDIR),:,packaging/next.sh)
+
+# Takes away what install brought. /etc/pfar and /var/lib/pfar stay, with the vault and the audit.
+uninstall:
+	$(if $(DESTDIR),,packaging/rpm/preun 0)
+	rm -f $(DESTDIR)$(PREFIX)/bin/pfar $(patsubst units/%,$(LIB)/systemd/system/%,$(call UNITS,)) $(patsubst units/%,$(LIB)/systemd/%,$(call UNITS,user/))
+	rm -f $(LIB)/systemd/system-generators/pfar-generator $(LIB)/systemd/user-generators/pfar-generator
+	rm -f $(LIB)/sysusers.d/pfar.conf $(LIB)/tmpfiles.d/pfar.conf $(LIB)/modules-load.d/pfar.conf
+	rm -f $(LIB)/systemd/system-preset/80-pfar.preset $(LIB)/systemd/user-preset/80-pfar.preset $(DESTDIR)/etc/needrestart/conf.d/pfar.conf
+	rm -f $(foreach page,$(notdir $(wildcard packaging/man/*)),$(SHARE)/man/man$(subst .,,$(suffix $(page)))/$(page).gz)
+	rm -f $(SHARE)/bash-completion/completions/pfar $(ZSH)/_pfar $(SHARE)/fish/vendor_completions.d/pfar.fish
+	rm -rf $(LIB)/pfar $(DOC) $(SHARE)/pfar
+	$(if $(DESTDIR),,packaging/rpm/postun 0)
+
+# Packages for Debian and its like, and for Fedora and its like: into build/packages, with their digests. Two builds of a commit
+# are the same, byte for byte. ARCHES, FORMATS, COMPRESSION and PACKAGES_DIR make fewer, faster, or elsewhere.
+ARCHES       := amd64 arm64
+FORMATS      := deb rpm
+COMPRESSION  := xz
+PACKAGES_DIR := build/packages
+EPOCH         = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),$(shell date +%s))
+
+packages:
+	rm -rf $(PACKAGES_DIR)
+	@$(foreach arch,$(ARCHES),$(foreach format,$(FORMATS),$(MAKE) package ARCH=$(arch) FORMAT=$(format) &&)) :
+	cd $(PACKAGES_DIR) && sha256sum pfar*.* >SHA256SUMS
+
+# One of them: ARCH=, FORMAT=.
+package: export SOURCE_DATE_EPOCH := $(EPOCH)
+package: STAGE = $(PACKAGES_DIR).work/$(ARCH)-$(FORMAT)
+package:
+	rm -rf $(STAGE) && mkdir -p $(PACKAGES_DIR)
+	@umask 022; GOARCH=$(ARCH) $(MAKE) install DESTDIR=$(STAGE)/root BIN=$(PACKAGES_DIR).work/$(ARCH) $(if $(filter rpm,$(FORMAT)),ZSH=$(STAGE)/root/usr/share/zsh/site-functions)
+	@umask 022; go run ./packaging/pack -format $(FORMAT) -arch $(ARCH) -version '$(VERSION)' -compression $(COMPRESSION) -root $(STAGE)/root
+	go run $(NFPM) package --config $(STAGE)/nfpm.json --packager $(FORMAT) --target $(PACKAGES_DIR)/
+	rm -rf $(STAGE)
 
 # Brings examples/ up. ONCE=1 ends after the calls.
 run: build $(SERVERS)/.installed

@@ -18,7 +18,9 @@ node --check `+servers+`/node_modules/@modelcontextprotocol/server-everything/di
 bash -n /usr/share/bash-completion/completions/pfar
 grep -q '^#compdef pfar' /usr/share/zsh/vendor-completions/_pfar
 grep -q 'complete -c pfar' /usr/share/fish/vendor_completions.d/pfar.fish
-test -s /usr/share/man/man1/pfar.1`)
+test -s /usr/share/man/man1/pfar.1.gz
+test -s /usr/share/pfar/servers/package-lock.json
+test -s /usr/share/doc/pfar/examples/memory.toml`)
 	if state := m.Run(t, "systemctl", "is-system-running"); state != "running\n" {
 		t.Errorf("the system is %q with pfar installed: %s", state, m.Run(t, "systemctl", "--failed", "--no-legend"))
 	}

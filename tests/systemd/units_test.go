@@ -68,7 +68,7 @@ func TestUnitsName(t *testing.T) {
 		pages, _, _ = strings.Cut(pages, "\n")
 		for page := range strings.FieldsSeq(pages) {
 			name, section, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(page, "man:"), ")"), "(")
-			if _, err := os.Stat(filepath.Join(machines.Installed(), "usr/share/man/man"+section, name+"."+section)); err != nil {
+			if _, err := os.Stat(filepath.Join(machines.Installed(), "usr/share/man/man"+section, name+"."+section+".gz")); err != nil {
 				t.Errorf("%s names %s: %v", filepath.Base(unit), page, err)
 			}
 		}

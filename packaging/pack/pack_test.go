@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// root is the repository.
+const root = "../.."
+
+// TestEveryModuleIsNamed with its licence, in the copyright file and in the bill of materials, of either architecture.
+func TestEveryModuleIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, arch := range []string{"amd64", "arm64"} {
+		modules, err := linked(root, arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		licences := map[string]string{}
+		for _, m := range modules {
+			licences[m.Path] = m.Licence
+			if m.Licence == "" || m.Version == "" || len(m.Copyright) == 0 && m.Licence != "Apache-2.0" {
+				t.Errorf("%s: %q %q %q", m.Path, m.Version, m.Licence, m.Copyright)
+			}
+		}
+		for path, want := range map[string]string{
+			"Go": "BSD-3-Clause", "filippo.io/age": "BSD-3-Clause", "github.com/hashicorp/hcl/v2": "MPL-2.0", "github.com/mark3labs/mcp-go": "MIT",
+			"github.com/coreos/go-systemd/v22": "Apache-2.0", "github.com/godbus/dbus/v5": "BSD-2-Clause",
+		} {
+			if licences[path] != want {
+				t.Errorf("%s, %s: the licence is %q, want %q", arch, path, licences[path], want)
+			}
+		}
+		out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", root+"/cmd/...").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		bill, err := bill("1", modules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, debian := range []bool{true, false} {
+			text := copyright(modules, debian)
+			for _, path := range slices.Compact(slices.Sorted(slices.Values(strings.Fields(string(out))))) {
+				if path == ours {
+					continue
+				}
+				if !strings.Contains(text, "vendor/"+path+"/*\n") {
+					t.Errorf("the copyright file lacks %s", path)
+				}
+				if !bytes.Contains(bill, []byte(`"`+path+`"`)) {
+					t.Errorf("the bill of materials lacks %s", path)
+				}
+			}
+			if full := strings.Count(text, "TERMS AND CONDITIONS FOR USE, REPRODUCTION"); debian && full != 0 || !debian && full != 1 {
+				t.Errorf("debian %t: Apache's licence is there %d times", debian, full)
+			}
+		}
+		if !json.Valid(bill) {
+			t.Errorf("no JSON: %s", bill)
+		}
+	}
+}
+
+func TestLicencesThatNobodyKnows(t *testing.T) {
+	for name, files := range map[string]map[string]string{
+		"none":    {"README": "free"},
+		"unknown": {"LICENSE": "Do what you want."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range files {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := new(module).read(dir); err == nil {
+				t.Error("it is taken for a licence")
+			}
+		})
+	}
+}
+
+// TestTheSameBytes: two folders make the same package of the same sources. In short the second takes what Go has linked for the
+// first.
+func TestTheSameBytes(t *testing.T) {
+	arches, formats, compression := "amd64 arm64", "deb rpm", "xz"
+	if testing.Short() {
+		arches, formats, compression = "amd64", "deb rpm", "none"
+	}
+	tracked, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		t.Skipf("NOT RUN: without git nobody knows which files are sources: %v", err)
+	}
+	var digests []string
+	var last string
+	for i := range 2 {
+		dir := filepath.Join(t.TempDir(), fmt.Sprint("folder", i))
+		copySources(t, dir, strings.Split(strings.Trim(string(tracked), "\x00"), "\x00"))
+		if last != "" && testing.Short() {
+			if out, err := exec.Command("cp", "-a", filepath.Join(last, "build"), dir).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		last = dir
+		cmd := exec.Command("make", "packages", "ARCHES="+arches, "FORMATS="+formats, "COMPRESSION="+compression, "VERSION=0.0.1~test")
+		cmd.Dir = dir
+		for _, v := range os.Environ() {
+			if !strings.HasPrefix(v, "MAKE") && !strings.HasPrefix(v, "MFLAGS") {
+				cmd.Env = append(cmd.Env, v)
+			}
+		}
+		cmd.Env = append(cmd.Env, "SOURCE_DATE_EPOCH=1700000000")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("make packages: %v\n%s", err, out)
+		}
+		digests = append(digests, read(t, filepath.Join(dir, "build/packages/SHA256SUMS")))
+		check(t, filepath.Join(dir, "build"))
+	}
+	if digests[0] != digests[1] || strings.Count(digests[0], "\n") != len(strings.Fields(arches))*len(strings.Fields(formats)) {
+		t.Errorf("the first folder has\n%s\nthe second\n%s", digests[0], digests[1])
+	}
+}
+
+// check wants a package to have the programs that were built, byte for byte.
+func check(t *testing.T, build string) {
+	t.Helper()
+	packages, _ := filepath.Glob(build + "/packages/*_amd64.deb")
+	if _, err := exec.LookPath("dpkg-deb"); err != nil || len(packages) != 1 {
+		t.Logf("NOT RUN: no dpkg-deb to look into %q: %v", packages, err)
+		return
+	}
+	to := t.TempDir()
+	if out, err := exec.Command("dpkg-deb", "-x", packages[0], to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, path := range map[string]string{"pfar": "/usr/bin/", "pfard": "/usr/lib/pfar/", "pfar-generator": "/usr/lib/systemd/user-generators/"} {
+		built, packed := read(t, build+"/packages.work/amd64/"+name), read(t, to+path+name)
+		if sha256.Sum256([]byte(built)) != sha256.Sum256([]byte(packed)) {
+			t.Errorf("the package has another %s", name)
+		}
+	}
+}
+
+func copySources(t *testing.T, dir string, files []string) {
+	t.Helper()
+	for _, name := range files {
+		info, err := os.Stat(filepath.Join(root, name))
+		if err != nil {
+			continue // deleted, and not committed
+		}
+		to := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, []byte(read(t, filepath.Join(root, name))), info.Mode().Perm()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
