@@ -12,6 +12,7 @@ import (
 	"net/http/httptrace"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -163,6 +164,9 @@ func (b *bridge) leave() {
 // exchange posts a message and writes what comes back. A request always gets an answer, if need be an error of ours.
 func (b *bridge) exchange(ctx context.Context, m message, line []byte) {
 	session, err := b.post(ctx, m, line)
+	if errors.Is(err, errLost) && m.Method == string(mcp.MethodInitialize) {
+		_, err = b.post(ctx, m, line) // clients give up a server whose first request fails
+	}
 	if errors.Is(err, errSessionGone) && m.Method != string(mcp.MethodInitialize) {
 		if err = b.greet(ctx, session); err == nil {
 			_, err = b.post(ctx, m, line)
@@ -201,10 +205,16 @@ func (b *bridge) post(ctx context.Context, m message, line []byte) (session stri
 	return session, b.relay(response, m)
 }
 
+// errLost says that the gateway ended while it had the request: it was killed, and the next one answers.
+var errLost = errors.New("the gateway ended during the request")
+
 // reached puts "is not running" into the words that people know.
 func reached(err error) error {
-	if errors.Is(err, control.ErrNotRunning) {
+	switch {
+	case errors.Is(err, control.ErrNotRunning):
 		return control.ErrNotRunning
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	return err
 }
@@ -252,7 +262,7 @@ func (b *bridge) relay(response *http.Response, m message) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxMessage+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("reading the gateway's answer: %w", err)
+		return fmt.Errorf("reading the gateway's answer: %w", reached(err))
 	case len(body) > maxMessage:
 		return errTooLong
 	case mediaType == "application/json" && b.deliver(body, m):

@@ -140,6 +140,7 @@ type script struct {
 	mu       sync.Mutex
 	seen     []string
 	sessions int
+	killed   int // of the first initialize, how many are cut off
 	known    map[string]bool
 	answer   map[string]func(http.ResponseWriter, *http.Request, message)
 }
@@ -158,10 +159,13 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		session = fmt.Sprintf("s%d", s.sessions)
 		s.known[session] = true
 	}
+	cut := s.sessions <= s.killed
 	s.mu.Unlock()
 	switch {
 	case r.Method == http.MethodGet:
 		w.WriteHeader(http.StatusMethodNotAllowed)
+	case m.Method == "initialize" && cut:
+		panic(http.ErrAbortHandler)
 	case m.Method == "initialize":
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set(mcp.HeaderSessionID, session)
@@ -272,6 +276,21 @@ func TestConnectKeepsTheSessionAndEndsIt(t *testing.T) {
 	defer g.mu.Unlock()
 	if !slices.Equal(g.seen, want) {
 		t.Errorf("got  %q\nwant %q", g.seen, want)
+	}
+}
+
+// TestConnectSaysHelloAgain: a client gives up a server whose first request fails, and a killed gateway has a successor.
+func TestConnectSaysHelloAgain(t *testing.T) {
+	for killed, want := range []string{helloAnswer, helloAnswer, `"error"`} {
+		b, g := newBench(t, ""), newScript()
+		g.killed = killed
+		b.serveHTTP(t, g)
+		s := b.connect(t)
+		s.send(helloMessage)
+		if got := s.receive(); !strings.Contains(got, want) {
+			t.Errorf("killed %d times: got %s, want %s", killed, got, want)
+		}
+		s.end()
 	}
 }
 

@@ -123,7 +123,7 @@ func (b *bridge) talk(in io.Writer, stop <-chan struct{}) {
 	}
 }
 
-// call makes one call and reports whether the process is still there.
+// call makes one call and reports whether there may be another one.
 func (b *bridge) call(in io.Writer, r request, method string) bool {
 	w := make(chan message, 1)
 	b.mu.Lock()
@@ -143,7 +143,7 @@ func (b *bridge) call(in io.Writer, r request, method string) bool {
 	select {
 	case m := <-w:
 		b.count(r, m, method)
-		return true
+		return method != "initialize" || m.Error == nil // a client that is not let in does not go on
 	case <-ended:
 		b.s.tally.add(b.whyEnded(), r, r.began, fmt.Sprintf("the bridge ended by itself (%v)", err))
 		return false

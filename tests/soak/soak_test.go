@@ -165,7 +165,8 @@ func TestSoakAsOrdinaryUser(t *testing.T) {
 	if node, err := exec.LookPath("node"); err == nil {
 		path += ":" + filepath.Dir(node)
 	}
-	c := exec.Command(binary, "-test.v", "-test.run=^TestSoak$", "-test.timeout=0",
+	c := exec.Command(binary, "-test.v", "-test.run=^TestSoak$", "-test.timeout=15m", // or nobody sees what hangs
+
 		"-duration="+min(*duration, time.Minute).String(), "-seed="+strconv.FormatUint(*seed, 10))
 	c.Dir = home
 	c.Env = []string{"PATH=" + path, "HOME=" + home, "XDG_CONFIG_HOME=" + home + "/.config", "XDG_STATE_HOME=" + home + "/.local/state",
