@@ -13,9 +13,9 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
-const cleanHelp = `Show what a server has left behind whose declaration is gone, and delete it: its private home, its log, what
-was accepted of it, its user id, and that you had disabled it. A server that is declared is refused, even one
-whose file is broken or says enabled = false. Records of the audit stay. Without a terminal --yes is needed.
+const cleanHelp = `Show what an undeclared server left behind, and delete it: its private home, its log, its pins, its user
+id, and that you had disabled it. A declared server is refused, even if its file is broken or says
+enabled = false. Records of the audit stay. Without a terminal --yes is needed.
 
 Secrets of the vault stay too. --secrets removes those that were given to this server alone and that no
 declaration names.
@@ -26,7 +26,7 @@ with "find / -uid ID".`
 func (c *cli) cleanCommand() *cobra.Command {
 	var yes, secrets bool
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "clean NAME", Short: "Delete what a server left behind whose declaration is gone", Long: cleanHelp,
+		Use: "clean NAME", Short: "Delete what an undeclared server left behind", Long: cleanHelp,
 		Example: example("pfar clean notion", "pfar clean notion --secrets --yes"),
 		Args:    arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredLeftovers),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,7 +60,7 @@ func (c *cli) clean(ctx context.Context, name string, secrets, yes bool) error {
 		return err
 	}
 	show := func(w io.Writer) { c.table(w, l.rows()) }
-	if err := c.ask(ctx, yes, fmt.Sprintf("Delete this, which %q has left?", name), show); err != nil {
+	if err := c.ask(ctx, yes, fmt.Sprintf("Delete what %q left behind?", name), show); err != nil {
 		return err
 	}
 	request.Remove = true
@@ -88,7 +88,8 @@ func (c *cli) leftovers(ctx context.Context, request control.Request) (l left, e
 	r, err := c.control().Do(ctx, request)
 	switch {
 	case errors.Is(err, control.ErrDeclared):
-		return l, fail(exitFailed, "%w", err).withHint("remove its file first; pfar disable %s only keeps it from running", request.Server)
+		f := fail(exitFailed, "%w", err)
+		return l, f.withHint("remove its file first; pfar disable %s only keeps it from running", request.Server)
 	case err != nil:
 		return l, err
 	case r.Leftovers == nil:
@@ -110,7 +111,7 @@ func (c *cli) nothingLeft(ctx context.Context, name string) error {
 			return f.withHint("did you mean %q?", best)
 		}
 	}
-	return f.withHint(`"pfar status" lists servers that have left something`)
+	return f.withHint(`"pfar status" lists servers that left something`)
 }
 
 // rows say what is to be deleted, one thing a line.
@@ -146,7 +147,8 @@ func leftBehind(report control.Report) []string {
 	if len(report.Leftovers) == 0 {
 		return nil
 	}
-	return []string{"servers that are not declared have left something behind: " + strings.Join(report.Leftovers, ", ") + "; pfar clean NAME shows what, and deletes it"}
+	names := strings.Join(report.Leftovers, ", ")
+	return []string{"undeclared servers left something behind: " + names + "; pfar clean NAME shows what, and deletes it"}
 }
 
 func (c *cli) offeredLeftovers(ctx context.Context) ([]string, error) {
@@ -164,5 +166,5 @@ func leftoverCheck(running func() (control.Report, error)) finding {
 	case len(notes) > 0:
 		return finding{name, warn, strings.Join(notes, "; "), ""}
 	}
-	return finding{name, pass, "every server that has left files is declared", ""}
+	return finding{name, pass, "none: every server with files is declared", ""}
 }

@@ -76,7 +76,7 @@ func TestClean(t *testing.T) {
 
 // TestLeftoversAreTold: in the status and by doctor.
 func TestLeftoversAreTold(t *testing.T) {
-	const words = "servers that are not declared have left something behind: mail, notion; pfar clean NAME shows what, and deletes it"
+	const words = "undeclared servers left something behind: mail, notion; pfar clean NAME shows what, and deletes it"
 	b := newBench(t, "")
 	b.pfard(t, control.Report{Leftovers: []string{"mail", "notion"}}, nil)
 	if code := b.run(t.Context(), []string{"status"}); code != exitOK || !strings.Contains(b.out.String(), "note:  "+words) {
@@ -88,7 +88,7 @@ func TestLeftoversAreTold(t *testing.T) {
 		want   finding
 	}{
 		"some":        {control.Report{Leftovers: []string{"mail", "notion"}}, nil, finding{"leftovers", warn, words, ""}},
-		"none":        {control.Report{}, nil, finding{"leftovers", pass, "every server that has left files is declared", ""}},
+		"none":        {control.Report{}, nil, finding{"leftovers", pass, "none: every server with files is declared", ""}},
 		"not running": {control.Report{}, control.ErrNotRunning, finding{"leftovers", none, "pfar is not running", ""}},
 	} {
 		if got := leftoverCheck(func() (control.Report, error) { return c.report, c.err }); got != c.want {

@@ -18,15 +18,18 @@ import (
 func (c *cli) clientSetCommand() *cobra.Command {
 	var servers []string
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "set NAME --servers NAMES", Short: "Change which servers a client may use", Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
+		Use: "set NAME --servers NAMES", Short: "Change which servers a client may use",
+		Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("servers") {
-				return usage("missing --servers").withHint("pfar client set %s --servers notion,github; for all else edit its file (pfar-clients(5))", args[0])
+				const hint = "pfar client set %s --servers notion,github; for all else edit its file (pfar-clients(5))"
+				return usage("missing --servers").withHint(hint, args[0])
 			}
 			return c.clientSet(cmd.Context(), args[0], servers)
 		},
 	})
-	cmd.Flags().StringSliceVar(&servers, "servers", nil, "`NAMES` of the servers that it may use in place of those it may use now, \"*\" for all, or \"\" for none")
+	f := cmd.Flags()
+	f.StringSliceVar(&servers, "servers", nil, "`NAMES` of the only servers that it may use; \"*\" for all, \"\" for none")
 	cmd.RegisterFlagCompletionFunc("servers", offer(c.offeredServers))
 	return cmd
 }
@@ -66,7 +69,7 @@ func (c *cli) clientSet(ctx context.Context, name string, servers []string) erro
 	return c.putClient(ctx, name, path, changed, "", "")
 }
 
-// declaredServers wants servers to be declared, as far as a pfard that runs knows: of a name that is none, nothing is said later.
+// declaredServers returns an error for a name that no server has. Without a pfard that runs it knows of none.
 func (c *cli) declaredServers(ctx context.Context, servers []string) error {
 	report, err := c.report(ctx)
 	if err != nil {

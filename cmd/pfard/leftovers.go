@@ -28,8 +28,8 @@ func (noIDs) Known(string) (int, bool) { return 0, false }
 func (noIDs) Names() []string          { return nil }
 func (noIDs) Release(string) error     { return nil }
 
-// findLeftovers looks for servers that have left something behind and are not declared. Of a directory of declarations that
-// cannot be read nothing is known.
+// findLeftovers finds undeclared servers that left something behind. While the declarations cannot be read it knows of
+// none.
 func (d *daemon) findLeftovers() {
 	d.leftovers = nil
 	if d.unread {
@@ -60,10 +60,10 @@ func (d *daemon) findLeftovers() {
 	}
 }
 
-// undeclared wants a server to have no declaration, nothing that runs, and no file that might be about it.
+// undeclared returns an error if a server is declared, still runs, or might be declared.
 func (d *daemon) undeclared(name string) error {
 	if d.unread {
-		return fmt.Errorf("%w: the declarations in %q cannot be read, so it is not known what is declared", control.ErrDeclared, d.options.declarations)
+		return fmt.Errorf("%w: perhaps; the declarations in %q cannot be read", control.ErrDeclared, d.options.declarations)
 	}
 	s := d.servers[name]
 	if s == nil {
@@ -76,7 +76,7 @@ func (d *daemon) undeclared(name string) error {
 	return fmt.Errorf("%w: %q%s", control.ErrDeclared, name, file)
 }
 
-// clean tells what a server has left behind whose declaration is gone and, if it is asked to, deletes it, with a record before (AU-03).
+// clean tells what an undeclared server left behind and, if it is asked to, deletes it. It records that before.
 func (d *daemon) clean(p control.Peer, q control.Request) (*control.Leftovers, error) {
 	if !units.IsServer(q.Server) {
 		return nil, fmt.Errorf("%w: %q is not the name of a server", control.ErrInvalid, q.Server)
@@ -91,7 +91,10 @@ func (d *daemon) clean(p control.Peer, q control.Request) (*control.Leftovers, e
 	if !q.Remove || len(l.Items) == 0 {
 		return l, nil
 	}
-	r := audit.Record{Kind: audit.Lifecycle, Method: string(q.Verb), Server: q.Server, Subject: l.String(), User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked"}
+	r := audit.Record{
+		Kind: audit.Lifecycle, Method: string(q.Verb), Server: q.Server, Subject: l.String(),
+		User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked",
+	}
 	if err := d.audit.append(r); err != nil {
 		return nil, fmt.Errorf("%w; without a record nothing is deleted", err)
 	}

@@ -17,8 +17,7 @@ import (
 // condemned begins the names of directories that are being deleted; a server's name has no dot.
 const condemned = ".removed-"
 
-// condemn takes a directory out of another one at once, so that nobody finds it half deleted, and returns its new name; "":
-// it is not there. It comes back neither for another pfard nor for another server.
+// condemn renames a directory, so that nobody finds it half deleted, and returns its new name; "": it is not there.
 func condemn(dir, name string) (string, error) {
 	to := condemned + name + "." + rand.Text()
 	err := os.Rename(filepath.Join(dir, name), filepath.Join(dir, to))
@@ -49,8 +48,8 @@ func ofCondemned(name string) string {
 	return server
 }
 
-// removal deletes one directory whose content a server has chosen: it follows no link, enters no mount, and whatever depth
-// there is costs neither descriptors nor stack, since each directory below is moved to the top before it is emptied.
+// removal deletes one directory whose content a server has chosen. It follows no link and enters no mount. It moves
+// each directory to the top before it empties it, so that depth costs neither descriptors nor stack.
 type removal struct {
 	top   *os.File
 	moved int
@@ -160,8 +159,8 @@ func (r *removal) delete(dir *os.File, name string) error {
 	return nil
 }
 
-// treeSize is what a directory takes on the disk in bytes and how many files are in it. whole is false if not all of it can
-// be seen. It follows no links and leaves the file system not.
+// treeSize returns how much of the disk a directory takes and how many files are in it. whole is false if it could not
+// see all of it. It follows no links and stays on one file system.
 func treeSize(dir string) (bytes int64, files int, whole bool) {
 	var device uint64
 	whole = true

@@ -12,8 +12,8 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// Resources are the settings of a launcher's unit that hold for its server's scope as well (systemd.resource-control(5)):
-// an administrator's drop-in is for the server, which runs in that scope, outside of the unit's own cgroup.
+// Resources are settings of a launcher's unit that its server's scope takes over (systemd.resource-control(5)). An
+// administrator's drop-in for the unit is meant for the server, which runs outside of the unit's own cgroup.
 type Resources struct {
 	Memory uint64 // MemoryMax= in bytes; 0: none
 	Tasks  uint64 // TasksMax=; 0: none, or the system's default
@@ -26,7 +26,8 @@ type Resources struct {
 // list the empty one.
 var passedOn = map[string]uint64{
 	"MemoryHigh": math.MaxUint64, "MemoryMin": 0, "MemoryLow": 0,
-	"CPUWeight": math.MaxUint64, "StartupCPUWeight": math.MaxUint64, "IOWeight": math.MaxUint64, "StartupIOWeight": math.MaxUint64,
+	"CPUWeight": math.MaxUint64, "StartupCPUWeight": math.MaxUint64,
+	"IOWeight": math.MaxUint64, "StartupIOWeight": math.MaxUint64,
 	"AllowedCPUs": 0, "AllowedMemoryNodes": 0,
 	"IODeviceWeight": 0, "IOReadBandwidthMax": 0, "IOWriteBandwidthMax": 0, "IOReadIOPSMax": 0, "IOWriteIOPSMax": 0,
 }
@@ -135,11 +136,12 @@ func (b *Bus) changes(ctx context.Context, s Scope) ([]sd.Property, error) {
 	}), nil
 }
 
-// unreached are settings of a launcher's unit that its server never sees, since its sandbox has an environment of its own,
-// by the part of the declaration that is for it.
+// unreached are settings of a launcher's unit that its server never sees, since the sandbox has an environment of its
+// own, and the keys of the declaration to write instead.
 var unreached = []struct{ setting, instead string }{
 	{"Environment", "env"}, {"EnvironmentFiles", "env"}, {"PassEnvironment", "env"},
-	{"LoadCredential", "auth"}, {"LoadCredentialEncrypted", "auth"}, {"SetCredential", "auth"}, {"SetCredentialEncrypted", "auth"}, {"ImportCredential", "auth"},
+	{"LoadCredential", "auth"}, {"LoadCredentialEncrypted", "auth"}, {"ImportCredential", "auth"},
+	{"SetCredential", "auth"}, {"SetCredentialEncrypted", "auth"},
 }
 
 // shippedCredentials are those that pfar's own units load.
@@ -164,7 +166,8 @@ func unreachedBy(unit string, properties map[string]any) string {
 	case 1:
 		return fmt.Sprintf("%s of %s does not reach the server: write %s in the declaration", names[0], unit, instead[0])
 	}
-	return fmt.Sprintf("%s of %s do not reach the server: write %s in the declaration", strings.Join(names, " and "), unit, strings.Join(instead, " and "))
+	return fmt.Sprintf("%s of %s do not reach the server: write %s in the declaration",
+		strings.Join(names, " and "), unit, strings.Join(instead, " and "))
 }
 
 func isSet(setting string, value any) bool {

@@ -47,7 +47,7 @@ const (
 	Export      Verb = "export"        // Keys of the vault, or all, as a bundle that is encrypted to Recipient
 	Import      Verb = "import"        // store what is in Bundle, all or nothing
 	Give        Verb = "give"          // tell on what Server is not given secrets of the vault, and if Gift is what was told give it them
-	Clean       Verb = "clean"         // tell what Server has left behind, which is not declared, and with Remove delete it
+	Clean       Verb = "clean"         // tell what Server left behind, which is not declared; with Remove, delete it
 )
 
 var verbs = []Verb{
@@ -208,7 +208,7 @@ type Report struct {
 	Servers     []Server     `json:"servers"`
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"` // of files that are broken now
 	Notes       []string     `json:"notes,omitempty"`       // what does not hold on this host, in words
-	Leftovers   []string     `json:"leftovers,omitempty"`   // servers that are not declared, and have left something behind
+	Leftovers   []string     `json:"leftovers,omitempty"`   // undeclared servers that left something behind
 }
 
 // Server is one server's state.

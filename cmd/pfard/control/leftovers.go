@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Leftovers are what is left of a server that is not declared.
+// Leftovers are what an undeclared server left behind.
 type Leftovers struct {
 	Server  string     `json:"server"`
 	Items   []Leftover `json:"items"`
-	Keys    []string   `json:"keys"`              // of the vault: given to it alone, and named by nothing; Clean leaves them there
+	Keys    []string   `json:"keys"`              // of the vault: given to it alone, named by nothing; Clean keeps them
 	Removed bool       `json:"removed,omitempty"` // Items are gone
 }
 
