@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -202,6 +203,24 @@ func TestBridgeComesAndGoes(t *testing.T) {
 	m.Run(t, "systemctl", "stop", "pfard")
 	m.Run(t, "systemctl", "start", "pfard")
 	carried("after pfard was away")
+
+	edit := func(text string) {
+		t.Helper()
+		m.Put(t, "/etc/pfar/mcp.d/clients.hcl", text, 0o644)
+		bed.Eventually(t, soon, func() error {
+			s, err := server(m, "clients")
+			if is := slices.Contains(s.Domains, "api.allowed.example:7777"); is != strings.Contains(text, "api.allowed.example:7777") {
+				return fmt.Errorf("pfar status has the domains %q, %w", s.Domains, err)
+			}
+			return err
+		})
+	}
+	edit(strings.Replace(clients, `"api.allowed.example:7777", `, "", 1))
+	if got := surf(t, m, false, "go", "tcp", "api.allowed.example:7777"); !strings.Contains(got, "connection reset") {
+		t.Errorf("after it was taken out of the file: %q", got)
+	}
+	edit(clients)
+	carried("after it was written there again")
 	if now := pid(t, m, "pfar-mcp@clients"); now != launcher {
 		t.Errorf("the launcher is %s, and was %s", now, launcher)
 	}
