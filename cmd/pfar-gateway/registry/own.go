@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -155,12 +154,6 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 	}
 	if r.closed {
 		o, why = nil, errShutdown
-	}
-	if o != nil && !bytes.Equal(u.Server().Files, o.main.Server().Files) {
-		delete(r.owned, o.handle) // another launcher would be unasked for
-		o.err = errOtherProgram
-		close(o.ready)
-		o, why = nil, errOtherProgram
 	}
 	if o != nil {
 		o.launched, o.up = u, u

@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"sync"
 
@@ -22,17 +24,20 @@ var errUndecided = errors.New("its program has changed and is not accepted")
 // admit tells a launcher whether its server may be started. A program that was changed in its place would get secrets and
 // the network before anybody finds out; its launcher waits here until the owner has accepted it, and then comes again.
 func (r *Registry) admit(c *handover.Conn, s handover.Server) error {
+	if err := r.admitOwn(s); err != nil {
+		return err
+	}
 	if s.Files == nil { // nothing is known of it, and its launcher does not ask
 		return nil
 	}
 	r.undecided.add(c, s)
 	defer r.undecided.remove(c)
-	state := r.program(s)
+	state := pins.Accepted // a session's process is of the program that its server is
+	if s.Session == "" {
+		state = r.program(s)
+	}
 	if state == pins.Accepted {
 		return c.Send(handover.Message{Begin: &handover.Begin{Start: true}})
-	}
-	if s.Session != "" { // somebody waits for it
-		return errOtherProgram
 	}
 	wait := ", which has changed, to be accepted: pfar pins accept " + s.Name
 	if state == pins.New {
@@ -45,6 +50,20 @@ func (r *Registry) admit(c *handover.Conn, s handover.Server) error {
 	_, files, _ := c.Receive() // until it leaves, or decide hangs up
 	packet.CloseAll(files)
 	return errUndecided
+}
+
+// admitOwn refuses the process of a session if its program is another than that of its server, and tells the session.
+func (r *Registry) admitOwn(s handover.Server) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.owned[s.Session]
+	if o == nil || o.server != s.Name || o.launched != nil || bytes.Equal(s.Files, o.main.Server().Files) {
+		return nil // or ownLauncher says why not
+	}
+	delete(r.owned, o.handle) // another launcher would be unasked for
+	o.err = errOtherProgram
+	close(o.ready)
+	return fmt.Errorf("a process of %q for one session: %w", s.Name, errOtherProgram)
 }
 
 // program says whether a server's program is accepted.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -309,6 +310,11 @@ func (r *Registry) Hand(t testing.TB, server handover.Server, stdin, stdout *os.
 	defer stdout.Close()
 	if server.Files != nil {
 		m, _, err := c.Receive()
+		if errors.Is(err, io.EOF) { // it is refused
+			l := &Launched{Conn: c, messages: make(chan handover.Message)}
+			close(l.messages)
+			return l
+		}
 		if err != nil || m.Begin == nil {
 			t.Fatalf("got %+v, %v, want to begin or to wait", m, err)
 		}
