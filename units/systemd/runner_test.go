@@ -430,7 +430,7 @@ func TestRunnerLimitsArrive(t *testing.T) {
 	t.Run("edited while it is placed", func(t *testing.T) {
 		w := newWorld(t)
 		w.start(hello())
-		refused := make(chan bool, 1)
+		refused := make(chan bool, 9)
 		w.relimit = func(sandbox.Limits) error { refused <- true; return notThere }
 		adjust(w, 1<<29)
 		<-refused // and is not asked again
@@ -444,7 +444,8 @@ func TestRunnerLimitsArrive(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if want := limited(1 << 29).Sandbox.Limits; !slices.Equal(w.relimits, []sandbox.Limits{want, want}) {
+		// The beginning of the watch may have asked, too.
+		if want := limited(1 << 29).Sandbox.Limits; len(w.relimits) < 2 || len(w.relimits) > 3 || !slices.Equal(slices.Compact(w.relimits), []sandbox.Limits{want}) {
 			t.Errorf("asked for %+v", w.relimits)
 		}
 	})
