@@ -161,7 +161,7 @@ func TestDirectionOfImports(t *testing.T) {
 		{"tests", []string{"cmd/pfard/control", "generator", "policies", "units", "examples", "packaging"}},
 	}
 	// What a process offers to the others is a package of its own below it.
-	shared := []string{"cmd/pfard/control", "cmd/pfard/vault/bundle", "cmd/pfard/vault/durable", "cmd/pfar-egress/monitor"}
+	shared := []string{"cmd/pfard/control", "cmd/pfard/vault/bundle", "cmd/pfard/vault/durable", "cmd/pfard/migrate", "cmd/pfar-egress/monitor"}
 	_, all := sources(t)
 	for _, s := range all {
 		i := slices.IndexFunc(allowed, func(a struct {

@@ -142,6 +142,7 @@ const (
 	NotifyCrashes = "X_PFAR_CRASHES" // crashes in a row
 	NotifyLimits  = "X_PFAR_LIMITS"  // how limits are held, in words
 	NotifyShared  = "X_PFAR_SHARED"  // what the server sees of the host without a view of its own, in words; "": nothing
+	NotifyVersion = "X_PFAR_VERSION" // of the launcher that speaks
 	NotifyAnchor  = "X_PFAR_AUDIT"   // where the gateway's audit is: number and digest of its last record
 	NotifyLogFull = "X_PFAR_LOGFULL" // the log has grown by LogSegment since the last such message
 )

@@ -14,6 +14,7 @@ type Update struct {
 	Crashes int
 	Limits  string
 	Shared  string // see NotifyShared
+	Version string // of the launcher, with Limits; "": it does not say
 	Refusal string // last refusal of the egress bridge; "" leaves the last one
 	Ended   bool   // no process is left, and none will be started again
 	Outside bool   // the service manager was asked by somebody else to start it or, with Ended, to stop it
@@ -40,5 +41,8 @@ func (u *Update) Take(vars map[string]string) {
 	}
 	if v, ok := vars[NotifyShared]; ok {
 		u.Shared = v
+	}
+	if v, ok := vars[NotifyVersion]; ok {
+		u.Version = v
 	}
 }

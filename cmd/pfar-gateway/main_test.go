@@ -264,6 +264,21 @@ func post(t *testing.T, via http.RoundTripper, url, authorization string) int {
 	return resp.StatusCode
 }
 
+// TestRefusesANewerState: what a newer pfar has written stays as it is.
+func TestRefusesANewerState(t *testing.T) {
+	state := t.TempDir()
+	if err := os.WriteFile(filepath.Join(state, "format.json"), []byte(`{"format":99,"pfar":"9.0.0"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "127.0.0.1:0", "http:servers", token, "--pins", filepath.Join(state, "pins"), "--state", filepath.Join(state, "gateway"))
+	if err := p.cmd.Wait(); err == nil || !strings.Contains(p.log.String(), "install pfar 9.0.0 or a later one again") {
+		t.Errorf("%v, %q", err, p.log)
+	}
+	if entries, err := os.ReadDir(state); err != nil || len(entries) != 1 {
+		t.Errorf("it has made %v, %v", entries, err)
+	}
+}
+
 // TestRefusesToStart: what would serve the wrong people does not start.
 func TestRefusesToStart(t *testing.T) {
 	for name, c := range map[string]struct{ addr, names, token, want string }{

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -26,6 +27,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/migrate"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/policies/gate"
@@ -100,6 +102,9 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	}
 	if o.state == "" {
 		return nil, errors.New("--state is missing: it says where is remembered what sessions have seen")
+	}
+	if err := migrate.Whole(filepath.Dir(o.state)); err != nil { // the gateway's directory lies in the state that pfard keeps
+		return nil, err
 	}
 	store, err := pins.Open(o.pins, log)
 	if err != nil {

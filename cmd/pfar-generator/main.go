@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/migrate"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
 )
@@ -47,6 +48,10 @@ func openLog() io.WriteCloser {
 func generate(to string, dirs control.Dirs, log io.Writer) {
 	warn := func(format string, a ...any) {
 		fmt.Fprintf(log, "<4>pfar-generator[%d]: %s\n", os.Getpid(), fmt.Sprintf(format, a...))
+	}
+	if err := migrate.Check(dirs.State); err != nil { // pfard says so too, and starts nothing
+		warn("%v; no server is started", err)
+		return
 	}
 	set := declaration.Load(control.OurDir(dirs.Config), dirs.Config, declaration.Options{Servers: dirs.Servers, Kept: os.DirFS(dirs.Kept())})
 	if _, err := os.Stat(dirs.Config); os.IsNotExist(err) && len(set.Earlier) == 0 {

@@ -115,6 +115,7 @@ func run(t *testing.T, root string) []txtar.File {
 		}
 	}
 	said := regexp.MustCompile(`\[\d+\]`).ReplaceAllString(strings.ReplaceAll(stderr.String(), root, ""), "[PID]")
+	said = regexp.MustCompile(`this is pfar [^,]+`).ReplaceAllString(said, "this is pfar VERSION")
 	if said != "" {
 		files = append(files, txtar.File{Name: "stderr", Data: []byte(said)})
 	}

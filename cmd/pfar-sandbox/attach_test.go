@@ -175,7 +175,7 @@ func TestUnitRuns(t *testing.T) {
 	r.say(handover.Message{Ready: &handover.Ready{Tools: 7}})
 	eventually(t, r, func() bool { return r.noted("STATUS") == "running: 7 tools; label internal" })
 	p.mu.Lock()
-	if p.told[units.NotifyState] != units.StateRunning || p.told["STATUS"] != "7 tools" || p.told[units.NotifyLimits] != "held" || p.sockets < 5 {
+	if p.told[units.NotifyState] != units.StateRunning || p.told["STATUS"] != "7 tools" || p.told[units.NotifyLimits] != "held" || p.told[units.NotifyVersion] != units.Version() || p.sockets < 5 {
 		t.Errorf("pfard was told %q, and given %d sockets", p.told, p.sockets)
 	}
 	first := p.hellos[0]

@@ -292,7 +292,7 @@ func (l *launcher) place(pid int) error {
 	default:
 		return fmt.Errorf("placing the server in its cgroup: %s", m.Placed.Error)
 	}
-	l.notify(map[string]string{units.NotifyLimits: m.Placed.How})
+	l.notify(map[string]string{units.NotifyLimits: m.Placed.How, units.NotifyVersion: units.Version()})
 	return nil
 }
 

@@ -30,7 +30,7 @@ func (c *cli) statusCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return c.printServer(s)
+				return c.printServer(s, report.Version)
 			}
 			if c.json() {
 				return c.printJSON(report)
@@ -74,9 +74,25 @@ func (c *cli) printReport(report control.Report) {
 	for _, d := range report.Diagnostics {
 		fmt.Fprintf(c.stdout, "\n%s\n", strings.TrimSpace(diagnosticText(d)))
 	}
-	for _, note := range slices.Concat(report.Notes, unjudged(report.Servers), leftBehind(report)) {
+	for _, note := range slices.Concat(report.Notes, outlived(report), unjudged(report.Servers), leftBehind(report)) {
 		_ = c.event(c.stdout, []cell{{"note:", yellow}, {note, ""}})
 	}
+}
+
+// outlived notes which servers began before an upgrade: they run on as they began.
+func outlived(report control.Report) []string {
+	var notes []string
+	for _, s := range report.Servers {
+		if s.Launcher != "" {
+			notes = append(notes, s.Name+" "+underAnother(s, report.Version))
+		}
+	}
+	return notes
+}
+
+// underAnother says by which pfar a server was started, and how that changes.
+func underAnother(s control.Server, version string) string {
+	return fmt.Sprintf("runs under pfar %s, and pfar is %s: pfar restart %s", s.Launcher, version, s.Name)
 }
 
 // unjudged notes which servers' calls wait because nothing is known of their tools.
@@ -169,7 +185,7 @@ func describe(s control.Server) string {
 }
 
 // printServer prints one server, one member a line.
-func (c *cli) printServer(s control.Server) error {
+func (c *cli) printServer(s control.Server, version string) error {
 	if c.json() {
 		return c.printJSON(s)
 	}
@@ -190,6 +206,9 @@ func (c *cli) printServer(s control.Server) error {
 	if s.PID != 0 {
 		add("uid", fmt.Sprint(s.UID))
 		add("pid", fmt.Sprint(s.PID))
+	}
+	if s.Launcher != "" {
+		add("launcher", underAnother(s, version))
 	}
 	if !s.Since.IsZero() {
 		add("since", stamp(s.Since))

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/migrate"
 	"github.com/pfar/pfar/units/journal"
 )
 
@@ -38,7 +39,7 @@ func main() {
 		exit(unhold(holdState(dirs)))
 	}
 	if *seal {
-		exit(errors.Join(private(), sealer{keyFilesIn(dirs), log, systemdCreds, tpmDevice}.run(context.Background())))
+		exit(sealKey(dirs, log))
 	}
 	if flag.NArg() > 0 {
 		fmt.Fprintln(os.Stderr, "pfard: run it as a unit, or as: pfard --local [--declarations DIR]; `pfar up` does")
@@ -47,6 +48,14 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
 	exit(run(ctx, o, log))
+}
+
+// sealKey touches no state that a newer pfar has written, or that pfard has yet to migrate.
+func sealKey(dirs control.Dirs, log *slog.Logger) error {
+	if err := errors.Join(private(), migrate.Whole(dirs.State)); err != nil {
+		return err
+	}
+	return sealer{keyFilesIn(dirs), log, systemdCreds, tpmDevice}.run(context.Background())
 }
 
 func exit(err error) {

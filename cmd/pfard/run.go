@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/cmd/pfard/migrate"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 	"github.com/pfar/pfar/generator/declaration"
@@ -64,10 +65,28 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	defer lock.Close()
+	if err := bringState(o.dirs.State, log); err != nil {
+		return err
+	}
 	if o.local {
 		return runLocal(ctx, o, log)
 	}
 	return runSystem(ctx, o, log)
+}
+
+// bringState makes the state one of this program's format, before anything in it is opened.
+func bringState(dir string, log *slog.Logger) error {
+	r, err := migrate.Bring(dir)
+	if err != nil {
+		return err
+	}
+	if r.Undone {
+		log.Warn("undid a migration of the state that was cut short", "state", dir)
+	}
+	if r.From != r.To {
+		log.Info("migrated the state", "state", dir, "from", r.From, "to", r.To, "backups", r.Backups)
+	}
+	return nil
 }
 
 // private keeps this process's memory, which secrets pass through, out of core dumps, and from other processes of its user

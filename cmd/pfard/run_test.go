@@ -12,6 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units"
 )
 
 // look is what lies in a directory: names, and of each what changes with it.
@@ -117,5 +118,53 @@ func TestToken(t *testing.T) {
 	}
 	if b, err := token(path); err == nil || strings.Contains(err.Error(), string(made)) {
 		t.Errorf("one that others may read: %d characters, %v", len(b), err)
+	}
+}
+
+// TestNewerState: a pfard that is older than the state touches nothing in it.
+func TestNewerState(t *testing.T) {
+	dir, err := os.MkdirTemp("/dev/shm", "pfar-run-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	o := options{local: true, declarations: dir, servers: dir, listen: "127.0.0.1:0", dirs: control.Dirs{
+		Run: filepath.Join(dir, "run"), State: filepath.Join(dir, "state"), Config: dir, Servers: dir,
+	}}
+	if err := prepareDirs(o.dirs); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(o.dirs.State, "format.json"), []byte(`{"format":99,"pfar":"9.0.0"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before := look(t, o.dirs.State)
+	for name, err := range map[string]error{"starting": run(t.Context(), o, slog.New(slog.DiscardHandler)), "sealing": sealKey(o.dirs, nil)} {
+		if err == nil || !strings.Contains(err.Error(), "install pfar 9.0.0 or a later one again") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if now := look(t, o.dirs.State); now != before {
+		t.Errorf("the state has changed\n%s\nto\n%s", before, now)
+	}
+}
+
+func TestOtherLauncher(t *testing.T) {
+	own := units.Version()
+	for _, c := range []struct {
+		u    units.Update
+		want string
+	}{
+		{units.Update{PID: 7, Limits: "held", Version: "0.0.1"}, "0.0.1"},
+		{units.Update{PID: 7, Limits: "held"}, "an earlier version"},
+		{units.Update{PID: 7, Limits: "held", Version: own}, ""},
+		{units.Update{PID: 7}, ""},
+		{units.Update{Limits: "held", Version: "0.0.1"}, ""},
+	} {
+		if got := otherLauncher(c.u); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.u, got, c.want)
+		}
 	}
 }

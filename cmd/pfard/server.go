@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -179,7 +180,7 @@ func (d *daemon) stop(s *server) {
 		d.runner.Stop(s.name)
 		d.post(func() {
 			s.busy, s.started = false, nil
-			s.status.PID, s.status.Tools, s.status.Limits, s.status.Shared, s.status.Crashes = 0, 0, "", "", 0
+			s.status.PID, s.status.Tools, s.status.Limits, s.status.Shared, s.status.Launcher, s.status.Crashes = 0, 0, "", "", "", 0
 			d.converge(s)
 			d.tell()
 		})
@@ -295,7 +296,7 @@ func (d *daemon) turnedOutside(s *server, u local.Update) {
 		s.run, s.asleep, s.started = false, false, nil
 		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, s.name))
 		d.take(s, u)
-		s.status.PID, s.status.Tools, s.status.Limits, s.status.Shared, s.status.Crashes = 0, 0, "", "", 0
+		s.status.PID, s.status.Tools, s.status.Limits, s.status.Shared, s.status.Launcher, s.status.Crashes = 0, 0, "", "", "", 0
 		for _, e := range s.sessions {
 			d.endSession(s, e)
 		}
@@ -357,6 +358,15 @@ func (s *server) take(u local.Update) {
 	}
 	s.status.UID, s.status.Tools, s.status.Crashes = u.UID, u.Tools, u.Crashes
 	s.status.Limits, s.status.Shared = u.Limits, u.Shared
+	s.status.Launcher = otherLauncher(u)
+}
+
+// otherLauncher is the version of a launcher of another pfar than this one, "" if it is of this one or has not said yet.
+func otherLauncher(u units.Update) string {
+	if u.PID == 0 || u.Limits == "" || u.Version == units.Version() {
+		return ""
+	}
+	return cmp.Or(u.Version, "an earlier version")
 }
 
 // take has a server take what the runner says, and tells the administrator once what the unit says in vain.

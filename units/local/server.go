@@ -340,7 +340,7 @@ func (s *server) ended(p phase, code int) {
 	if err := s.r.cfg.Limits.Remove(s.name); err != nil {
 		s.r.cfg.Log.Warn("removing a control group, ignoring", "server", s.name, "error", err)
 	}
-	u.PID, u.Tools, u.Limits, u.Shared, u.Ended = 0, 0, "", "", p != autoRestart
+	u.PID, u.Tools, u.Limits, u.Shared, u.Version, u.Ended = 0, 0, "", "", "", p != autoRestart
 	switch {
 	case p == inactive:
 		u.State, u.Detail = units.StateStopped, "stopped"

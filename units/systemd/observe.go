@@ -88,7 +88,7 @@ func follow(u *units.Update, s UnitState) {
 }
 
 // gone forgets what is true of a process.
-func gone(u *units.Update) { u.PID, u.Tools, u.Limits, u.Shared = 0, 0, "", "" }
+func gone(u *units.Update) { u.PID, u.Tools, u.Limits, u.Shared, u.Version = 0, 0, "", "", "" }
 
 // why is what a launcher has said on its way into a state, or else how it ended.
 func (s UnitState) why(state string) string {

@@ -220,10 +220,11 @@ type Server struct {
 	Description string    `json:"description,omitempty"`
 	Label       string    `json:"label"`
 	Tools       int       `json:"tools"`
-	PID         int       `json:"pid,omitempty"` // of the launcher
-	UID         int       `json:"uid"`           // of the sandboxed process, on the host
-	Since       time.Time `json:"since"`         // of State
-	Crashes     int       `json:"crashes"`       // in a row
+	PID         int       `json:"pid,omitempty"`      // of the launcher
+	Launcher    string    `json:"launcher,omitempty"` // version of the launcher, if it is not of this pfard's: the server began before an upgrade
+	UID         int       `json:"uid"`                // of the sandboxed process, on the host
+	Since       time.Time `json:"since"`              // of State
+	Crashes     int       `json:"crashes"`            // in a row
 	LastRefusal string    `json:"last_refusal,omitempty"`
 	LastRefused time.Time `json:"last_refused,omitzero"`     // when that was
 	Log         string    `json:"log"`                       // path of its log or, if that is in the journal, the command that shows it

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+
+	"github.com/pfar/pfar/cmd/pfard/migrate"
 )
 
 // Dirs says where pfard and the operator's CLI meet, so that both compute the same places.
@@ -114,5 +116,5 @@ func (d Dirs) Audit() string { return filepath.Join(d.State, "audit") }
 
 // Private are the paths that no sandbox may bind, wherever the declarations lie.
 func (d Dirs) Private(declarations string) []string {
-	return []string{d.Run, declarations, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(), d.Homes(), d.Kept(), filepath.Join(d.State, "log"), filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Token()}
+	return []string{d.Run, declarations, d.Clients(), d.Pins(), filepath.Join(d.State, "gateway"), d.Vault(), d.Audit(), d.Homes(), d.Kept(), filepath.Join(d.State, migrate.Backups), filepath.Join(d.State, "log"), filepath.Dir(d.Disabled("x")), d.OnFailure(), d.Policies(), d.Token()}
 }

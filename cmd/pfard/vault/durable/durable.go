@@ -2,6 +2,7 @@
 package durable
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -31,13 +32,25 @@ func Stage(dir string, b []byte) (string, error) {
 
 // WriteFile replaces path with a file that only its owner may read, at once and for good: file, then name, then directory
 // reach the disk in this order (DU-02).
-func WriteFile(path string, b []byte) error {
+func WriteFile(path string, b []byte) error { return WriteFileFor(path, b, 0o600, -1, -1) }
+
+// WriteFileFor is WriteFile for a file of another mode and owner, which -1 leaves as they are (chown(2)).
+func WriteFileFor(path string, b []byte, mode fs.FileMode, uid, gid int) error {
 	dir := filepath.Dir(path)
 	name, err := Stage(dir, b)
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(name, path); err != nil {
+	if uid != -1 || gid != -1 {
+		err = os.Lchown(name, uid, gid)
+	}
+	if err == nil && mode.Perm() != 0o600 {
+		err = os.Chmod(name, mode.Perm())
+	}
+	if err == nil {
+		err = os.Rename(name, path)
+	}
+	if err != nil {
 		os.Remove(name)
 		return err
 	}

@@ -1,0 +1,95 @@
+// Package migrate brings a state directory to the format of this program: a directory of any earlier format in, one of this program's out, or the reason why not.
+package migrate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/pfar/pfar/units"
+)
+
+const (
+	marked   = "format.json"    // names the format
+	journal  = "migrating.json" // is there while a migration is under way
+	unmarked = 1                // format of a state without a number: programs before numbers wrote no other
+)
+
+// Backups is the directory, in the state directory, with the files as they were before each migration, by format.
+const Backups = "backup"
+
+// Mark says which format a state has. Everybody may read it: the gateway is a user of its own.
+type Mark struct {
+	Format int    `json:"format"`
+	Pfar   string `json:"pfar,omitempty"` // version that wrote the state in this format first
+}
+
+// steps are the migrations: the first one leads from format 1 to 2. There is none yet. A step that has been released never
+// changes.
+func steps() []Step { return nil }
+
+// Check refuses a state that a newer program has written. It touches nothing.
+func Check(dir string) error { return own(dir).check() }
+
+// Whole is Check for a process that reads the state beside pfard. It also refuses a state that pfard has yet to migrate.
+func Whole(dir string) error {
+	m := own(dir)
+	if err := m.check(); err != nil {
+		return err
+	}
+	mark, _, err := read(dir)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(filepath.Join(dir, journal)); !errors.Is(err, fs.ErrNotExist) || mark.Format < m.format() {
+		return fmt.Errorf("using %q: pfard has to bring it from format %d to %d first; start pfard", dir, mark.Format, m.format())
+	}
+	return nil
+}
+
+func own(dir string) migration { return migration{dir: dir, steps: steps(), program: units.Version()} }
+
+// format is that of the program.
+func (m migration) format() int { return unmarked + len(m.steps) }
+
+func (m migration) check() error {
+	mark, _, err := read(m.dir)
+	if err != nil {
+		return err
+	}
+	return m.refuse(mark)
+}
+
+func (m migration) refuse(mark Mark) error {
+	if mark.Format <= m.format() {
+		return nil
+	}
+	by := "a newer pfar"
+	if mark.Pfar != "" {
+		by = "pfar " + mark.Pfar
+	}
+	return fmt.Errorf("using %q: it has format %d, which %s wrote, and this is pfar %s, which knows formats up to %d; nothing was changed: "+
+		"install %s or a later one again", m.dir, mark.Format, by, m.program, m.format(), by)
+}
+
+// read returns the format of a state, and whether a file says so.
+func read(dir string) (m Mark, is bool, err error) {
+	path := filepath.Join(dir, marked)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Mark{Format: unmarked}, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &m)
+	}
+	switch {
+	case err != nil:
+		return m, false, fmt.Errorf("reading the format of the state %q: %w", dir, err)
+	case m.Format < unmarked:
+		return m, false, fmt.Errorf("reading the format of the state: %q has format %d; put the file back from a backup of the disk", path, m.Format)
+	}
+	return m, true, nil
+}
