@@ -156,11 +156,11 @@ test-arm64:
 	$(stage) env CGO_ENABLED=0 GOARCH=arm64 go test -exec qemu-aarch64 ./policies/scan
 
 test-packages:
-	@tests/setup.sh bwrap ip nft curl postgres
+	@tests/setup.sh bwrap ip nft curl openssl postgres
 	$(stage) env CGO_ENABLED=0 go test -trimpath $(SHORT) -timeout 30m $(filter-out $(RACED),$(PACKAGES))
 
 test-race:
-	@tests/setup.sh bwrap ip nft curl gcc
+	@tests/setup.sh bwrap ip nft curl openssl gcc
 	$(stage) env CGO_ENABLED=1 go test -race $(SHORT) -timeout 30m $(RACED)
 
 test-conformance: $(SUITES)/.installed
@@ -196,7 +196,7 @@ test-vm-trixie:
 
 # While processes are stopped at random, for seconds, as on a machine that has too much to do.
 test-stalls: $(SERVERS)/.installed $(CLIENTS)/.installed
-	@tests/setup.sh bwrap ip nft curl postgres requests chromium Xtigervnc
+	@tests/setup.sh bwrap ip nft curl openssl postgres requests chromium Xtigervnc
 	$(stage) env CGO_ENABLED=0 $(E2E) go run ./tests/stalls go test -trimpath -short -count=1 -timeout 60m $(PACKAGES) ./tests/e2e
 
 test-fuzz:

@@ -34,8 +34,13 @@ const (
 
 // FingerprintOf reads the files that a plan names (Plan.Files). What is not there counts as that.
 func FingerprintOf(host fs.ReadLinkFS, files []string) Fingerprint {
+	return fingerprintOf(host, files, maxContent)
+}
+
+// fingerprintOf reads at most content bytes.
+func fingerprintOf(host fs.ReadLinkFS, files []string, content int64) Fingerprint {
 	h := sha256.New()
-	r := reading{host: Host{FS: host}, sum: h, left: maxContent}
+	r := reading{host: Host{FS: host}, sum: h, left: content}
 	for _, f := range files {
 		r.add(f, strings.Contains(f, "/node_modules/"), 0)
 	}

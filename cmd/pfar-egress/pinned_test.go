@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -197,5 +199,27 @@ func TestPinnedResumption(t *testing.T) {
 		if _, err := shake(); err == nil || err.Error() != o.upstream.unpinnedWords(t) {
 			t.Errorf("with another pin: %v", err)
 		}
+	}
+}
+
+// TestPinIsPrinted: the command of the manual prints the pin of a host's own certificate.
+func TestPinIsPrinted(t *testing.T) {
+	manual, err := os.ReadFile("../../packaging/man/pfar-declaration.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, command, _ := strings.Cut(string(manual), "openssl s_client")
+	command, _, found := strings.Cut(command, "\n.Ed")
+	if !found {
+		t.Fatal("the manual has no such command")
+	}
+	o := newOpening(t, nil, func(*opening) {})
+	command = strings.NewReplacer("-connect HOST:443", "-connect "+o.origin, "-servername HOST", "-servername "+apiHost).Replace("openssl s_client" + command)
+	if strings.Contains(command, "HOST") {
+		t.Fatalf("%s names another host", command)
+	}
+	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", command).Output()
+	if want := broker.PinOf(o.upstream.leaf(t)).String(); err != nil || "sha256/"+strings.TrimSpace(string(out)) != want {
+		t.Errorf("%s\nprints %q, %v; want %s", command, out, err, want)
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
@@ -276,7 +278,7 @@ func TestReasonsAreWhole(t *testing.T) {
 	}
 	w := &waitingCall{ID: "id", Client: "laptop", Server: "mail", Name: "send"}
 	w.Decision.Reason = "It only reads. And it sends it on"
-	if err := (notice{path: script, desktop: true}).give(t.Context(), w, io.Discard); err != nil {
+	if err := (notice{path: script, desktop: true, within: time.Hour}).give(t.Context(), w, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	if told, _ := os.ReadFile(b.dirs.Run + "/told"); strings.Count(string(told), w.Decision.Reason) != 2 {
@@ -293,7 +295,7 @@ func TestNotice(t *testing.T) {
 	}
 	w := &waitingCall{ID: "id", Client: "laptop", Server: "mail", Name: "send", Left: 9}
 	w.Decision.Reason = "--x <b>&\x1b"
-	if err := (notice{path: script, desktop: true}).give(t.Context(), w, io.Discard); err != nil {
+	if err := (notice{path: script, desktop: true, within: time.Hour}).give(t.Context(), w, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	told, _ := os.ReadFile(filepath.Join(dir, "told"))
@@ -305,7 +307,7 @@ func TestNotice(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nprintf %s \"$PFAR_RUN_DIR $PFAR_SERVER\" >"+dir+"/told\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := (notice{path: script}).give(t.Context(), w, io.Discard); err != nil {
+	if err := (notice{path: script, within: time.Hour}).give(t.Context(), w, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	if told, _ := os.ReadFile(filepath.Join(dir, "told")); string(told) != "/run/of-its-own mail" { // so that it may ask pfar for more
@@ -314,8 +316,34 @@ func TestNotice(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nexit 3\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := (notice{path: script}).give(t.Context(), w, io.Discard); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+	if err := (notice{path: script, within: time.Hour}).give(t.Context(), w, io.Discard); err == nil || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestNoticeEnds: a program that hangs is killed, with what it has started.
+func TestNoticeEnds(t *testing.T) {
+	dir := t.TempDir()
+	script, open := filepath.Join(dir, "tell"), filepath.Join(dir, "open")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec 9>"+open+"\nsleep 1d &\nsleep 1d\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(open, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.OpenFile(open, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	w := &waitingCall{ID: "id", Client: "laptop", Server: "mail", Name: "send"}
+	err = (notice{path: script, within: time.Second}).give(t.Context(), w, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), `/tell": it still ran after 1s`) {
+		t.Errorf("%v", err)
+	}
+	_ = held.SetReadDeadline(time.Now().Add(2 * time.Minute))
+	if n, err := held.Read(make([]byte, 1)); err != io.EOF { // all who had it open are dead
+		t.Errorf("what it has started lives on: %d, %v", n, err)
 	}
 }
 

@@ -41,14 +41,14 @@ func (c *cli) approvalsWatchCommand() *cobra.Command {
 				if err != nil {
 					return usage("--exec %q: %w", program, err)
 				}
-				tell = append(tell, notice{path: path})
+				tell = append(tell, notice{path: path, within: noticeTime})
 			}
 			if notify {
 				path, err := exec.LookPath("notify-send")
 				if err != nil {
 					return fail(exitFailed, "showing notices: %w", err).withHint("install libnotify-bin, or use --exec")
 				}
-				tell = append(tell, notice{path: path, desktop: true})
+				tell = append(tell, notice{path: path, desktop: true, within: noticeTime})
 			}
 			return c.approvalsWatch(cmd.Context(), tell)
 		},
@@ -189,15 +189,17 @@ func (t *told) say(kind string, w *wholeCall) error {
 // notice is a program that is run for a call that begins to wait.
 type notice struct {
 	path    string
-	desktop bool // it is notify-send
+	desktop bool          // it is notify-send
+	within  time.Duration // it is killed, with its children, when this is over
 }
 
+// noticeTime is what a notice has: a program that hangs must not hold back the next notice.
 const noticeTime = 30 * time.Second
 
 // give runs the program. It gets no arguments of a stranger's but in its environment or, on the desktop, as text behind
 // "--" in which nothing is markup.
 func (n notice) give(ctx context.Context, w *waitingCall, out io.Writer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, noticeTime, fmt.Errorf("it still ran after %s", noticeTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, n.within, fmt.Errorf("it still ran after %s", n.within))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, n.path)
 	if n.desktop {

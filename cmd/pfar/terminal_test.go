@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,47 @@ func TestTable(t *testing.T) {
 	c.table(&b, [][]cell{heading("A", "B", "C"), {{"ünï", ""}, {"", ""}, {"x\ny", ""}}, {{"a", red}, {"bb", ""}, {"", ""}}})
 	if want := "A    B   C\nünï      x\\ny\na    bb\n"; b.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
+	}
+}
+
+// TestNoColor: colour goes to a terminal that can, and to nothing else.
+func TestNoColor(t *testing.T) {
+	for _, c := range []struct {
+		name, variable, value string
+		piped, coloured       bool
+	}{
+		{name: "a terminal", coloured: true},
+		{name: "NO_COLOR", variable: "NO_COLOR", value: "1"},
+		{name: "any NO_COLOR", variable: "NO_COLOR", value: "0"},
+		{name: "an empty NO_COLOR", variable: "NO_COLOR", coloured: true},
+		{name: "a dumb terminal", variable: "TERM", value: "dumb"},
+		{name: "no terminal", piped: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, "")
+			b.pfard(t, sampleReport(time.Now()), nil)
+			getenv := b.getenv
+			b.getenv = func(k string) string {
+				if k == c.variable {
+					return c.value
+				}
+				return getenv(k)
+			}
+			operator, program := terminalPair(t)
+			if !c.piped {
+				b.stdout, b.stderr = program, program
+			}
+			if code := b.run(t.Context(), []string{"status"}); code != exitOK {
+				t.Fatalf("exit %d, %s", code, b.err)
+			}
+			fmt.Fprint(program, "end")
+			screen := &screenOf{terminal: operator}
+			screen.await(t, "end")
+			seen := string(screen.seen) + b.out.String()
+			if !strings.Contains(seen, "notion") || strings.Contains(seen, "\x1b") != c.coloured {
+				t.Errorf("%q", seen)
+			}
+		})
 	}
 }
 

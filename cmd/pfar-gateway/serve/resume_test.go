@@ -2,6 +2,9 @@ package serve
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -50,13 +53,24 @@ func (g *gateway) drain(t *testing.T) {
 	g.Close()
 }
 
-// kill ends it without a word, once so many sessions have been written down.
-func (g *gateway) kill(t *testing.T, sessions int) {
+// written awaits that so many sessions have been written down, and that no more are due.
+func (g *gateway) written(t *testing.T, sessions int) {
 	t.Helper()
 	registrytest.Eventually(t, "the sessions are written down", func() bool {
 		var c memory
 		return !g.srv.kept.due.Load() && g.srv.kept.memory.Read(&c) == nil && len(c.Sessions) == sessions
 	})
+}
+
+// kill ends it without a word, once so many sessions have been written down.
+func (g *gateway) kill(t *testing.T, sessions int) {
+	t.Helper()
+	g.written(t, sessions)
+	g.die()
+}
+
+// die ends it without a word, whatever has been written down.
+func (g *gateway) die() {
 	g.http.Close()
 	g.Close()
 }
@@ -113,6 +127,44 @@ func TestClientsGoOn(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLastSessions: a session that was begun in the last moment before a kill is not there afterwards. Its client hears so, and
+// begins another.
+func TestLastSessions(t *testing.T) {
+	store := registrytest.NewStore(t)
+	first := startKept(t, store, DefaultLimits())
+	first.Launch(t, handover.Server{Name: "s"}, everything()).Ready(t)
+	old := first.session(t, "/mcp")
+	first.written(t, 1)
+	first.srv.kept.mu.Lock() // not while a write sets it
+	first.srv.kept.pause.Store(int64(time.Hour))
+	first.srv.kept.mu.Unlock()
+	last := first.session(t, "/mcp")
+	if got := last.call(t, "ping", `{}`); got != result("{}") {
+		t.Fatalf("before: %s", got)
+	}
+	first.die()
+
+	second := startKept(t, store, DefaultLimits())
+	old.gateway, last.gateway = second, second
+	if got := old.call(t, "ping", `{}`); got != result("{}") {
+		t.Errorf("one from before goes on: %s", got)
+	}
+	resp := second.request(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, last.with)
+	if got := text(t, resp); resp.StatusCode != http.StatusNotFound || !strings.Contains(got, "initialize again") {
+		t.Errorf("one of the last moment: %d %s", resp.StatusCode, got)
+	}
+	if got := second.session(t, "/mcp").call(t, "ping", `{}`); got != result("{}") {
+		t.Errorf("another: %s", got)
+	}
+	manual, err := os.ReadFile("../../../packaging/man/pfar-gateway.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("begun in the last %.1f seconds before a SIGKILL", writePause.Seconds()); !strings.Contains(string(manual), want) {
+		t.Errorf("the manual does not say %q", want)
 	}
 }
 
