@@ -37,7 +37,8 @@ func (g *gateway) forget() {
 
 // desk is what the operator's socket offers.
 func (g *gateway) desk() *operator.Desk {
-	d := &operator.Desk{Approvals: g.approvals, Sessions: g.sessions, Pins: g.pins, Mask: g.secrets.JSON, Facts: g.endpoint.Facts, Ended: g.endpoint.Unmint, Log: g.log}
+	d := &operator.Desk{Approvals: g.approvals, Sessions: g.sessions, Pins: g.pins, Mask: g.secrets.JSON, Facts: g.endpoint.Facts, Ended: g.endpoint.Unmint,
+		Stats: g.telemetry.StatsHandler(), Log: g.log}
 	if g.pfard != nil {
 		d.Record = func(a operator.Act) error { return g.record(acted(a)) }
 	}

@@ -220,19 +220,6 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	return err
 }
 
-// counted puts what operators may ask of the counters beside what clients do, on the Unix socket. Users who are no more than
-// declared clients find the latter alone.
-func (g *gateway) counted(clients http.Handler, operators []uint32) http.Handler {
-	all := g.telemetry.Mount(clients)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if uid, ok := serve.Peer(r.Context()); ok && (uid == 0 || slices.Contains(operators, uid)) {
-			all.ServeHTTP(w, r)
-			return
-		}
-		clients.ServeHTTP(w, r)
-	})
-}
-
 // lastSpans sends what traces wait, after the last call.
 func lastSpans(tel *telemetry.Telemetry, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), spanTime)
@@ -369,7 +356,7 @@ func (o options) clients(g *gateway, l listeners, guarded http.Handler, log *slo
 	}
 	if l.unix != nil {
 		operators := append(slices.Clone(o.uids), uint32(os.Geteuid()))
-		h := endpoint.HTTP(g.counted(endpoint.Local(operators...), operators))
+		h := endpoint.HTTP(endpoint.Local(operators...))
 		servers = append(servers, h)
 		peers := serve.Peers{UnixListener: l.unix, UIDs: operators, Declared: endpoint.Declared, Log: log}
 		go func() { failed <- h.Serve(limit(peers, most, log)) }()

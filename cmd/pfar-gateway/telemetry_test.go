@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"io"
-	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -31,24 +28,23 @@ func get(t *testing.T, via http.RoundTripper, url string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// TestTelemetryIsServed: numbers are on the Unix socket always, on loopback only where they are asked for, and nowhere else.
+// TestTelemetryIsServed: numbers are on the operator's socket always, on loopback only where they are asked for, and nowhere else.
 func TestTelemetryIsServed(t *testing.T) {
-	p := start(t, "127.0.0.1:0", "http:unix:servers:metrics", token)
+	p := start(t, "127.0.0.1:0", "http:unix:servers:operator:metrics", token)
 	p.await(t, "READY=1")
 	via := &http.Transport{}
 	defer via.CloseIdleConnections()
-	viaUnix := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(p.dir, "unix"))
-	}}
-	defer viaUnix.CloseIdleConnections()
 	if code, body := get(t, via, "http://"+p.scrape+"/metrics"); code != 200 || !strings.Contains(body, "pfar_build_info{") {
 		t.Errorf("metrics: %d %.200s", code, body)
 	}
 	if code, body := get(t, via, "http://"+p.scrape+"/stats"); code != 404 {
 		t.Errorf("statistics where metrics are: %d %s", code, body)
 	}
-	if code, body := get(t, viaUnix, "http://localhost/stats"); code != 200 || !strings.Contains(body, `"servers":[`) {
+	if code, body := p.ask(t, "operator", "GET", "/stats", ""); code != 200 || !strings.Contains(body, `"servers":[`) {
 		t.Errorf("statistics: %d %s", code, body)
+	}
+	if code, body := p.ask(t, "unix", "GET", "/stats", ""); code != 404 {
+		t.Errorf("statistics for clients: %d %s", code, body)
 	}
 	for _, path := range []string{"/stats", "/metrics"} {
 		if code, body := get(t, via, "http://"+p.addr+path); code != 401 {

@@ -82,7 +82,7 @@ type topTable struct {
 
 // top shows what the options and the terminal allow.
 func (c *cli) top(ctx context.Context, o topOptions) error {
-	v := &topView{cli: c, topOptions: o, client: c.gatewayHTTP()}
+	v := &topView{cli: c, topOptions: o, client: c.socketHTTP(c.dirs.Operator())}
 	defer v.client.CloseIdleConnections()
 	first, err := v.sample(ctx)
 	if err != nil {

@@ -48,7 +48,7 @@ func makeProcess(t *testing.T, proc string, pid, parent int, name string, ticks 
 	}
 }
 
-// statistician answers as the gateway's Unix socket does, with whatever a test puts into it.
+// statistician answers as the gateway does on the operator's socket, with whatever a test puts into it.
 type statistician struct {
 	mu   sync.Mutex
 	body string
@@ -91,7 +91,7 @@ func newTop(t *testing.T) (*bench, *statistician, topOptions) {
 	b := newBench(t, "")
 	b.pfard(t, topReport(), nil)
 	s := &statistician{code: 200, body: someStats}
-	b.serveHTTP(t, s)
+	b.serveOperator(t, s)
 	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 	b.now = func() time.Time { now = now.Add(time.Second); return now }
 	// 7 and 20 are launchers, 30 and below somebody else's.
@@ -147,7 +147,7 @@ func TestTopJSON(t *testing.T) {
 // TestTopRates: the second sample knows what happened since the first, and a gateway that began anew is no negative rate.
 func TestTopRates(t *testing.T) {
 	b, s, o := newTop(t)
-	v := &topView{cli: b.cli, topOptions: o, client: b.gatewayHTTP()}
+	v := &topView{cli: b.cli, topOptions: o, client: b.socketHTTP(b.dirs.Operator())}
 	sample := func() topServer {
 		t.Helper()
 		table, err := v.sample(t.Context())

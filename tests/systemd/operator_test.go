@@ -33,7 +33,30 @@ func TestOperatorSocket(t *testing.T) {
 	if r := m.Try("python3", "-c", ask); !strings.Contains(r.Stdout, "there is nothing here") {
 		t.Errorf("on the clients' socket: %s", r)
 	}
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo("auth = { TOKEN = \"vault:hello_token\" }"), 0o644)
+	m.Shell(t, "echo -n hunter2-secret | pfar vault set hello_token")
+	becomes(t, m, "hello", control.Running)
+	looks := map[string]string{"status": "hello", "top --once": "hello", "egress": "", "vault list": "hello_token"}
+	as := func(user, line string) bed.Result {
+		return m.Try("runuser", append([]string{"-u", user, "--", "env", "PFAR_RUN_DIR=/run/pfar", "pfar"}, strings.Fields(line)...)...)
+	}
+	for line := range looks {
+		if r := as("user", line); r.Code != 6 || !strings.Contains(r.Stderr, "pfar-admin") {
+			t.Errorf("user, %s: %s", line, r)
+		}
+	}
 	m.Run(t, "gpasswd", "-a", "user", "pfar-admin")
+	for line, want := range looks {
+		if r := as("user", line); r.Code != 0 || !strings.Contains(r.Stdout, want) || strings.Contains(r.String(), "hunter2") {
+			t.Errorf("a member, %s: %s", line, r)
+		}
+	}
+	for _, line := range []string{"stop hello", "vault remove hello_token", "disable hello"} {
+		if r := as("user", line); r.Code != 6 {
+			t.Errorf("a member orders %s: %s", line, r)
+		}
+	}
+	becomes(t, m, "hello", control.Running)
 	if r := m.Try("runuser", "-u", "user", "--", "pfar", "approvals", "--json"); r.Code != 0 || r.Stdout != "[]\n" {
 		t.Errorf("a member, who has no pfar of his own: %s", r)
 	}

@@ -1,4 +1,4 @@
-// Package operator serves what only the operator may ask of the gateway: pins, approvals, sessions, stains and facts of tools, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks.
+// Package operator serves what only the operator may ask of the gateway: pins, approvals, sessions, stains, facts of tools and statistics, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks.
 package operator
 
 import (
@@ -40,6 +40,7 @@ type Desk struct {
 	Mask      func([]byte) ([]byte, []string) // takes secrets out of JSON, and names them; nil: none are known
 	Record    func(Act) error                 // has each act on the disk before it is done, and once more if it failed; nil: nobody keeps a record
 	Ended     func()                          // is called when a session has ended, for what is open under it is to end as well; nil: there is nothing
+	Stats     http.Handler                    // what servers' calls cost; nil: nobody counts
 	Log       *slog.Logger
 }
 
@@ -86,6 +87,9 @@ func (d *Desk) handler(ending context.Context) http.Handler {
 	}
 	if d.Facts != nil {
 		d.facts(mux)
+	}
+	if d.Stats != nil {
+		mux.Handle("/stats", d.Stats)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := r.Context().Value(peerKey{}).(int); !ok { // who may connect is for the socket's mode to say

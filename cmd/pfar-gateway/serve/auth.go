@@ -72,7 +72,7 @@ func unknown(w http.ResponseWriter) {
 func (s *Server) Local(operators ...uint32) http.Handler {
 	s.let(nil, operators)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		uid, ok := Peer(r.Context())
+		uid, ok := peerOf(r.Context())
 		if !ok {
 			refuse(w, http.StatusForbidden, "the connection's peer is not known")
 			return
@@ -168,8 +168,8 @@ func (p Peers) Accept() (net.Conn, error) {
 
 type peerKey struct{}
 
-// Peer returns the user at the other end of a request's Unix socket, and false if there is none that is known.
-func Peer(ctx context.Context) (uid uint32, ok bool) {
+// peerOf returns the user at the other end of a request's Unix socket, and false if there is none that is known.
+func peerOf(ctx context.Context) (uid uint32, ok bool) {
 	uid, ok = ctx.Value(peerKey{}).(uint32)
 	return uid, ok
 }

@@ -129,7 +129,7 @@ func period(length time.Duration, ended [outcomes]uint64, latency *distribution,
 	return p
 }
 
-// StatsHandler answers with Stats in JSON, for the Unix socket, whose peers are known.
+// StatsHandler answers with Stats in JSON, for the operator.
 func (t *Telemetry) StatsHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -148,17 +148,5 @@ func (t *Telemetry) StatsHandler() http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = w.Write(b) // the client may have hung up
-	})
-}
-
-// Mount puts /stats beside what next answers.
-func (t *Telemetry) Mount(next http.Handler) http.Handler {
-	stats := t.StatsHandler()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/stats" {
-			stats.ServeHTTP(w, r)
-			return
-		}
-		next.ServeHTTP(w, r)
 	})
 }
