@@ -59,7 +59,7 @@ calls() {
 	tries=0
 	until settled; do
 		tries=$((tries + 1))
-		if [ $tries -gt 300 ]; then
+		if [ $tries -gt 3000 ]; then
 			echo "demo: the servers did not start" >&2
 			touch "$failed"
 			break

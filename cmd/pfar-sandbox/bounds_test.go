@@ -55,3 +55,36 @@ func TestServerTakesAPart(t *testing.T) {
 		})
 	}
 }
+
+// TestServerTakesAPartOfEach: the launcher's user namespace has its part of all that the kernel counts by user. TestServerTakesAPart
+// uses one of them up; watches are too many for that.
+func TestServerTakesAPartOfEach(t *testing.T) {
+	r := begin(t, script("cat"), nil)
+	r.hello()
+	bwrap := children(r.cmd.Process.Pid)
+	if len(bwrap) != 1 {
+		t.Fatalf("the launcher has the processes %v", bwrap)
+	}
+	for _, c := range counted {
+		all, err := os.ReadFile("/proc/sys/fs/" + c.users)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(all)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		within := []string{"--user", "--preserve-credentials", fmt.Sprintf("--target=%d", bwrap[0]), "cat", "/proc/sys/user/" + c.ours}
+		out, err := exec.Command("nsenter", within...).CombinedOutput()
+		if want := fmt.Sprintln(n / share); err != nil || string(out) != want {
+			t.Errorf("of fs/%s = %d a server has %s (%v), want %s", c.users, n, out, err, want)
+		}
+	}
+	manual, err := os.ReadFile("../../packaging/man/pfard.8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if share != 8 || !strings.Contains(string(manual), "an eighth of the user's inotify instances and watches") {
+		t.Errorf("the manual does not say that a server gets 1/%d", share)
+	}
+}

@@ -86,6 +86,48 @@ func TestViewsOfServerApartFollowTheHost(t *testing.T) {
 	followsTheHost(t, func(s sandbox.Sandbox) *run { return beginApartIn(t, s, mapsIDs) })
 }
 
+// TestViewsThatStay: a server does not see that the host replaces a file that is listed itself, or a listed folder as a whole.
+func TestViewsThatStay(t *testing.T) {
+	dir, s := library(t, `while read _; do echo $(cat /file) $(cat /whole/note) $(cat /library/note); done`)
+	single, whole := filepath.Join(dir, "single"), filepath.Join(dir, "whole")
+	for _, folder := range []string{single, whole} {
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		replace(t, filepath.Join(folder, "note"), "first")
+	}
+	s.Mounts = append(s.Mounts,
+		sandbox.Mount{Kind: sandbox.ROOverlay, Source: filepath.Join(single, "note"), Dest: "/file"},
+		sandbox.Mount{Kind: sandbox.ROOverlay, Source: whole, Dest: "/whole", Live: true})
+	r := begin(t, s, nil)
+	r.hello()
+	out := bufio.NewScanner(r.stdout)
+	ask := func() string {
+		if _, err := io.WriteString(r.stdin, "what?\n"); err != nil || !out.Scan() {
+			t.Fatalf("asking: %v\n%s", err, r.logged())
+		}
+		return out.Text()
+	}
+	if got := ask(); got != "first first first" {
+		t.Fatalf("at first it reads %q", got)
+	}
+	replace(t, filepath.Join(single, "note"), "second")
+	if err := os.Rename(whole, whole+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(whole, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	replace(t, filepath.Join(whole, "note"), "second")
+	for _, text := range []string{"second", "third"} { // so the view was refreshed since
+		replace(t, filepath.Join(dir, "note"), text)
+		eventually(t, r, func() bool { return strings.HasSuffix(ask(), text) })
+	}
+	if got := ask(); got != "first first third" {
+		t.Errorf("it reads %q", got)
+	}
+}
+
 // What cannot be refreshed is told, and ends nothing.
 func TestRefreshFails(t *testing.T) {
 	null, err := os.Open(os.DevNull)

@@ -137,7 +137,7 @@ func (h host) cgroups(context.Context) finding {
 	b, err := fs.ReadFile(h.fs, dir+"/cgroup.controllers")
 	if err != nil || !h.writable("/"+dir) {
 		f.Detail = "no cgroup is delegated to this user: memory, processes and CPU of a server are not limited"
-		f.Remedy = "Log in through systemd (loginctl enable-linger keeps its manager running), or run pfar as root."
+		f.Remedy = "Log in through systemd (sudo loginctl enable-linger $USER keeps its manager running), or run pfar as root."
 		return f
 	}
 	has := strings.Fields(string(b))
@@ -218,7 +218,7 @@ func (h host) lingering(context.Context) finding {
 	case h.user != "" && h.exists("var/lib/systemd/linger/"+h.user):
 		return finding{name, pass, "user units start with the machine, and stay when you log out", ""}
 	}
-	return finding{name, warn, "user units start when you log in, and end when you log out", "loginctl enable-linger"}
+	return finding{name, warn, "user units start when you log in, and end when you log out", "sudo loginctl enable-linger $USER"}
 }
 
 // vaultKey tells where the vault's key is.

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
@@ -47,6 +49,76 @@ func TestDisplay(t *testing.T) {
 	v.await(t, calm)
 	v.click(t)
 	v.await(t, clicked)
+}
+
+// TestDisplayOfRoots: the commands of pfar-declaration(5) bring the display of root's pfar to one user, and connect to it as the
+// server's user.
+func TestDisplayOfRoots(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // root types them
+	}
+	t.Parallel()
+	manual, err := os.ReadFile("../../packaging/man/pfar-declaration.5")
+	check(t, err)
+	_, recipe, _ := strings.Cut(string(manual), "\ndir=/var/lib/pfar/home/browser\\-headed ")
+	recipe, _, found := strings.Cut(recipe, "\nvncviewer ")
+	if !found {
+		t.Fatal("the manual has no such commands")
+	}
+	recipe = strings.NewReplacer(`\-`, "-", `\e`, `\`).Replace(recipe)
+	const server, viewer = 64_123, "nobody"
+	home, runtime := t.TempDir(), t.TempDir()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(home, "display"), Net: "unix"})
+	check(t, err)
+	defer l.Close()
+	check(t, os.Chown(l.Addr().String(), server, server))
+	check(t, os.Chown(home, server, server))
+	check(t, os.Chmod(home, 0o700))
+	check(t, os.Chmod(filepath.Dir(home), 0o755)) // for the server's user
+
+	c := exec.Command("sh", "-euc", "sudo() { shift; exec \"$@\"; }\ndir="+home+" "+recipe)
+	c.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+runtime, "USER="+viewer)
+	var said bytes.Buffer
+	c.Stderr = &said
+	check(t, c.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	t.Cleanup(func() { _ = c.Process.Kill() })
+	brought := filepath.Join(runtime, "display")
+	var conn net.Conn
+	for deadline := time.Now().Add(soon); ; time.Sleep(5 * time.Millisecond) {
+		if conn, err = net.Dial("unix", brought); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v; it says %s", err, said.String())
+		}
+	}
+	defer conn.Close()
+	if out, err := exec.Command("stat", "-c", "%U %a", brought).Output(); err != nil || string(out) != viewer+" 600\n" {
+		t.Errorf("the socket is %s (%v), want the viewer's alone", out, err)
+	}
+	_ = l.SetDeadline(time.Now().Add(soon))
+	display, err := l.AcceptUnix()
+	check(t, err)
+	defer display.Close()
+	raw, err := display.SyscallConn()
+	check(t, err)
+	var peer *unix.Ucred
+	check(t, raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }))
+	check(t, err)
+	if peer.Uid != server || peer.Gid != server {
+		t.Errorf("user %d and group %d connect, want %d", peer.Uid, peer.Gid, server)
+	}
+	_, err = io.WriteString(display, "RFB 003.008\n")
+	check(t, err)
+	got := make([]byte, 12)
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "RFB 003.008\n" {
+		t.Errorf("the viewer reads %q, %v", got, err)
+	}
+	conn.Close()
+	display.Close()
+	<-ended
 }
 
 // nobodyElse wants a socket to be closed to another user, for whom curl does not even connect.

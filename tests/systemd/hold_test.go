@@ -42,6 +42,14 @@ func TestTheBridgeIsHeld(t *testing.T) {
 		}
 	}
 	check("at first")
+	// What the manual says prints the rules does.
+	if rules := m.Shell(t, manualCommand(t, ".Nm nft Cm list table")); !strings.Contains(rules, "bridge-hello") || !strings.Contains(rules, "127.0.0.1 . 7777") {
+		t.Errorf("the host's rules have no word of the server's host:\n%s", rules)
+	}
+	inside := strings.ReplaceAll(manualCommand(t, ".Nm nsenter"), "NAME", "hello")
+	if rules := m.Shell(t, inside); !strings.Contains(rules, "127.0.0.1") || strings.Contains(rules, "bridge-hello") {
+		t.Errorf("the rules of the server's network namespace:\n%s", rules)
+	}
 	m.Run(t, "systemctl", "kill", "-s", "KILL", "pfard")
 	bed.Eventually(t, soon, func() error {
 		if r := m.Try("systemctl", "is-active", "pfard"); r.Stdout != "active\n" {

@@ -1,0 +1,147 @@
+package systemd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/systemd/bed"
+)
+
+// macro is one of mdoc(7) that marks words of a command and is none of them.
+var macro = regexp.MustCompile(`^(\.?(Nm|Cm|Li|Ar|Dl|Ic|Pa)|\.)$`)
+
+// manualCommand returns the command in the line of pfard(8) that begins with a macro and words.
+func manualCommand(t *testing.T, begins string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "packaging", "man", "pfard.8"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(string(text), "\n"+begins)
+	if at < 0 {
+		t.Fatalf("pfard(8) has no line %q", begins)
+	}
+	line, _, _ := strings.Cut(string(text)[at+1:], "\n")
+	var words []string
+	for word := range strings.FieldsSeq(strings.ReplaceAll(line, "Fl ", "-")) {
+		if !macro.MatchString(word) {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// readmeCommands returns the lines of README's block of commands that has a certain one.
+func readmeCommands(t *testing.T, with string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, block := range strings.Split(string(text), "```") {
+		if i%2 == 1 && strings.Contains(block, with+"\n") {
+			return strings.Split(strings.TrimSpace(block), "\n")
+		}
+	}
+	t.Fatalf("README has no %q", with)
+	return nil
+}
+
+// typed is a script of lines of README. What apt and npm would bring is there already: apt does what make install leaves to do.
+func typed(lines []string) string {
+	script := `apt() { sh /root/next.sh | sed -n 's/^next: \([^,]*\).*/\1/p' | sh -eu; }
+npm() { for last; do :; done; test -e "$last"/package-lock.json; test -e "$last"/node_modules || ln -s ` + servers + `/node_modules "$last"/; }
+`
+	for _, line := range lines {
+		if _, before, ok := strings.Cut(line, "# after: "); ok {
+			script += before + "\n"
+		}
+		script += line + "\n"
+	}
+	return script
+}
+
+// TestReadme does what README says of pfar as a service, in its words and order: first root, then a user. Then root changes the port
+// as pfard(8) says.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	m := machines.Boot(t)
+	m.PutFile(t, "/root/next.sh", filepath.Join(root, "packaging", "next.sh"), 0o755)
+	lines := readmeCommands(t, "cp /usr/share/doc/pfar/examples/memory.toml /etc/pfar/mcp.d/")
+	last := len(lines) - 1
+	m.Shell(t, typed(lines[:last]))
+	shows := func(status func() bed.Result) {
+		t.Helper()
+		bed.Eventually(t, soon, func() error {
+			if r := status(); r.Code != 0 || !strings.Contains(r.Stdout, "active (running)") || !strings.Contains(r.Stdout, " tools") {
+				return errors.New(r.String())
+			}
+			return nil
+		})
+	}
+	shows(func() bed.Result { return m.Try("sh", "-euc", typed(lines[last:])) })
+	becomes(t, m, "memory", control.Running)
+	anotherPort(t, m)
+
+	lines = readmeCommands(t, "systemctl --user enable --now pfar.target")
+	for i, begins := range []string{".Dl sudo loginctl", ".Dl systemctl --user"} {
+		if command := manualCommand(t, begins); !strings.HasPrefix(lines[i]+" ", command+" ") {
+			t.Errorf("pfard(8) has %q, and README %q", command, lines[i])
+		}
+	}
+	o := owner{m, "user", 1000}
+	unlock(t, m)
+	m.Run(t, "install", "-d", "-o", o.name, "-g", o.name, o.home())
+	m.Shell(t, "USER="+o.name+"\nsudo() { \"$@\"; }\n"+typed(lines[:1]))
+	bed.Eventually(t, soon, func() error {
+		if r := o.Try("systemctl", "--user", "is-system-running"); r.Stdout != "running\n" {
+			return fmt.Errorf("the user's systemd: %s", r)
+		}
+		return nil
+	})
+	last = len(lines) - 1
+	o.Run(t, "sh", "-euc", typed(lines[1:last]))
+	shows(func() bed.Result { return o.Try("sh", "-euc", typed(lines[last:])) })
+	becomes(t, o, "memory", control.Running)
+}
+
+// anotherPort changes the port of the machine's endpoint, in an editor.
+func anotherPort(t *testing.T, m *bed.Machine) {
+	t.Helper()
+	answers := func(port, want string) {
+		t.Helper()
+		const ask = `import sys, urllib.request, urllib.error
+try:
+    urllib.request.urlopen("http://127.0.0.1:" + sys.argv[1] + "/mcp", data=b"{}")
+except urllib.error.HTTPError as e:
+    print("answers", e.code)
+except urllib.error.URLError as e:
+    print(e.reason)`
+		bed.Eventually(t, soon, func() error {
+			if r := m.Try("python3", "-c", ask, port); !strings.Contains(r.Stdout, want) {
+				return fmt.Errorf("port %s: want %q: %s", port, want, r)
+			}
+			return nil
+		})
+	}
+	answers("7417", "answers 401")
+	// The editor gets a file in which what stands behind the first line that says so is the drop-in.
+	m.Put(t, "/root/editor", "#!/bin/sh\nsed -i '/^### Anything between here/a [Socket]\\nListenStream=\\nListenStream=127.0.0.1:7500' \"$1\"\n", 0o755)
+	edit := manualCommand(t, ".Nm systemctl Cm edit Li pfar-gateway-http.socket")
+	m.Run(t, "env", "SYSTEMD_EDITOR=/root/editor", "script", "--quiet", "--return", "--command", edit, "/dev/null") // it wants a terminal
+	m.Shell(t, manualCommand(t, ".Nm systemctl Cm restart Li pfar-gateway-http.socket"))
+	answers("7500", "answers 401")
+	answers("7417", "refused")
+	bed.Eventually(t, soon, func() error {
+		if r := m.Try("pfar", "status", "--json"); !strings.Contains(r.Stdout, `"endpoint": "http://127.0.0.1:7500/mcp"`) {
+			return fmt.Errorf("pfar status: %s", r)
+		}
+		return nil
+	})
+}
