@@ -76,7 +76,7 @@ func (p Plan) explainFiles(b *strings.Builder) {
 	fmt.Fprintf(b, "\nOf the host's files it can read:\n")
 	bullets(b, append(reads, "certificates, time zone and the like in /etc, nothing of it private"))
 	fmt.Fprintf(b, "It sees these over file systems of its own: no lock, watch, socket or pipe in them leads to the host or to another\n"+
-		"server. pfar status says where the host cannot do that. A file that is replaced stays as it was until the server restarts.\n")
+		"server. pfar status says where the host cannot do that. A file that is replaced may stay as it was until the server restarts.\n")
 	if live {
 		fmt.Fprintf(b, "In a directory of read_only it sees a replaced, new or removed file within about a second, unless it holds that file open.\n")
 	}
