@@ -418,6 +418,9 @@ func (d *daemon) report() control.Report {
 		if s.unreached != "" && s.started != nil {
 			problems = append(problems, s.unreached)
 		}
+		if words := outdated(s.name, c.PID); words != "" {
+			problems = append(problems, words)
+		}
 		for _, words := range problems {
 			if !strings.Contains(c.Detail, words) {
 				c.Detail = strings.TrimPrefix(c.Detail+"; "+words, "; ")
