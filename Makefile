@@ -177,7 +177,7 @@ test-e2e: $(SERVERS)/.installed $(CLIENTS)/.installed
 
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
 test-systemd: $(SERVERS)/.installed $(CLIENTS)/.installed
-	@tests/setup.sh nspawn ip nft gcc chromium Xtigervnc debootstrap
+	@tests/setup.sh nspawn ip nft gcc chromium Xtigervnc debootstrap rpm
 	$(stage) env $(DEBIAN) $(E2E) $(BUILT) -count=1 -timeout 60m $(ONLY) ./tests/systemd
 
 # The same on Debian's kernel in a virtual machine: limits, the host's firewall, boot order, clocks and power cuts.
@@ -187,7 +187,7 @@ test-vm:
 
 # The same on machines that have Debian 13; without more they have Debian 12. Of make test where the two differ: what
 # systemd makes of the units.
-DIFFER   := Boots|Sandbox|Installed|Users|UsersAndDirectories|UnitsVerify|UnitsSecurity|UnitsConfine|Namespaces|DeclaredServersStartAtBoot|TheBridgeIsHeld
+DIFFER   := Boots|Sandbox|Installed|Users|UsersAndDirectories|UnitsVerify|Package|UnitsSecurity|UnitsConfine|Namespaces|DeclaredServersStartAtBoot|TheBridgeIsHeld
 test-systemd-trixie: $(SERVERS)/.installed $(CLIENTS)/.installed
 	@$(MAKE) DEBIAN=PFAR_TEST_DEBIAN=trixie ONLY='$(if $(ALL),,-run "^Test($(DIFFER))\b")' stage='$(stage)' test-systemd
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -40,20 +41,28 @@ func (p pack) config() ([]byte, error) {
 	switch p.Format {
 	case "deb":
 		c["section"], c["priority"] = "admin", "optional"
-		c["scripts"] = map[string]string{"postinstall": source("postinst"), "preremove": source("prerm"), "postremove": source("postrm")}
+		c["scripts"] = map[string]string{
+			"postinstall": source("postinst"), "preremove": source("prerm"), "postremove": source("postrm"),
+		}
 		c["depends"], c["recommends"], c["suggests"] = debian.depends, debian.recommends, debian.suggests
 		c["deb"] = map[string]any{"compression": p.Compression, "breaks": debian.breaks}
 	case "rpm":
 		c["release"] = "1"
 		c["changelog"] = filepath.Join(filepath.Dir(p.Root), "changelog.json")
-		c["scripts"] = map[string]string{"postinstall": source("post"), "preremove": source("preun"), "postremove": source("postun")}
+		c["scripts"] = map[string]string{
+			"postinstall": source("post"), "preremove": source("preun"), "postremove": source("postun"),
+		}
 		c["depends"], c["recommends"], c["suggests"] = fedora.depends, fedora.recommends, fedora.suggests
-		c["provides"] = []string{"user(pfar)", "user(pfar-launcher)", "group(pfar)", "group(pfar-launcher)", "group(pfar-admin)"}
+		c["provides"] = []string{
+			"user(pfar)", "user(pfar-launcher)", "group(pfar)", "group(pfar-launcher)", "group(pfar-admin)",
+		}
 		if p.Compression == "none" { // which rpm does not know
 			p.Compression = "gzip:1"
 		}
-		c["rpm"] = map[string]any{"compression": p.Compression, "group": "System Environment/Daemons", "buildhost": "localhost",
-			"summary": strings.SplitN(description, "\n", 2)[0]}
+		c["rpm"] = map[string]any{
+			"compression": p.Compression, "group": "System Environment/Daemons", "buildhost": "localhost",
+			"summary": strings.SplitN(description, "\n", 2)[0],
+		}
 	default:
 		return nil, fmt.Errorf("reading the format: %q; use deb or rpm", p.Format)
 	}
@@ -63,11 +72,13 @@ func (p pack) config() ([]byte, error) {
 // relations are the packages of others that a package names.
 type relations struct{ depends, recommends, suggests, breaks []string }
 
-// bubblewrap is taken from where it has --bind-fd and --disable-userns. Debian 12 has had the first since a security update;
-// of Ubuntu 24.04 the version that was released has not, and the update has.
+// The first bubblewrap with --bind-fd and --disable-userns: in Debian 12 that is a security update. Ubuntu 24.04 was released
+// without --bind-fd and has it by an update.
 var debian = relations{
-	depends: []string{"systemd (>= 252)", "dbus", "bubblewrap (>= 0.8.0-2+deb12u1)", "ca-certificates", "e2fsprogs", "passwd",
-		"init-system-helpers (>= 1.62)"},
+	depends: []string{
+		"systemd (>= 252)", "dbus", "bubblewrap (>= 0.8.0-2+deb12u1)", "ca-certificates", "e2fsprogs", "passwd",
+		"init-system-helpers (>= 1.62)",
+	},
 	recommends: []string{"nftables", "nodejs", "npm", "dbus-user-session", "libpam-systemd"},
 	suggests:   []string{"chromium", "tigervnc-standalone-server"},
 	breaks:     []string{"bubblewrap (= 0.9.0-1)", "bubblewrap (= 0.9.0-1build1)"},
@@ -78,6 +89,9 @@ var fedora = relations{
 	recommends: []string{"nftables", "nodejs", "npm"},
 	suggests:   []string{"chromium", "tigervnc-server"},
 }
+
+// shells are directories of programs that need not be there; to rpm a directory that nobody names is nobody's.
+var shells = regexp.MustCompile(`^(/usr/share/(fish|zsh)|/etc/needrestart)(/|$)`)
 
 // contents lists the files below the root. Directories are the package's own only where no other package has them.
 func (p pack) contents() ([]content, error) {
@@ -90,10 +104,11 @@ func (p pack) contents() ([]content, error) {
 		if err != nil {
 			return err
 		}
-		c := content{Src: path, Dst: strings.TrimPrefix(path, p.Root), Info: map[string]any{"mode": info.Mode().Perm(), "mtime": p.date}}
+		facts := map[string]any{"mode": info.Mode().Perm(), "mtime": p.date}
+		c := content{Src: path, Dst: strings.TrimPrefix(path, p.Root), Info: facts}
 		switch {
 		case d.IsDir():
-			if !strings.Contains(c.Dst, "/pfar") || strings.HasSuffix(c.Dst, "/overrides") {
+			if !strings.Contains(c.Dst, "/pfar") && (p.Format != "rpm" || !shells.MatchString(c.Dst)) {
 				return nil
 			}
 			c.Src, c.Type = "", "dir"

@@ -72,7 +72,8 @@ func compressed(b []byte) []byte {
 const news = "See /usr/share/doc/pfar/CHANGELOG.md.gz."
 
 func (p pack) debianChangelog() string {
-	return fmt.Sprintf("pfar (%s) unstable; urgency=medium\n\n  * %s\n\n -- %s  %s\n", p.Version, news, maintainer, p.date.Format(time.RFC1123Z))
+	return fmt.Sprintf("pfar (%s) unstable; urgency=medium\n\n  * %s\n\n -- %s  %s\n",
+		p.Version, news, maintainer, p.date.Format(time.RFC1123Z))
 }
 
 // changelog is in the form of nfpm.
@@ -86,12 +87,12 @@ func (p pack) changelog() string {
 // shared are licences that Debian has on every machine, by the names of their files.
 var shared = []string{"Apache-2.0", "MPL-2.0"}
 
-// copyright is Debian's machine-readable form (DEP-5): for each module who holds the rights, and under which terms. Modules
-// with the same terms are one paragraph.
+// copyright is Debian's machine-readable form (DEP-5): for each module the holders and the terms. Modules with the same
+// holders and terms share a paragraph.
 func copyright(modules []module, debian bool) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: pfar\nSource: https://%s\n"+
-		"Comment: The programs contain the Go library and modules; each has a paragraph below.\n", ours)
+	fmt.Fprintf(&out, "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n"+
+		"Upstream-Name: pfar\nSource: https://%s\nComment: The programs contain the Go library and modules; each has a paragraph below.\n", ours)
 	fmt.Fprintf(&out, "\nFiles: *\nCopyright: The pfar authors\nLicense: Apache-2.0\n")
 	texts := map[string]string{"Apache-2.0": "On Debian systems the text is in /usr/share/common-licenses/Apache-2.0.",
 		"MPL-2.0": "On Debian systems the text is in /usr/share/common-licenses/MPL-2.0."}
@@ -110,7 +111,8 @@ func copyright(modules []module, debian bool) string {
 		if len(holders) == 0 {
 			holders = []string{"The authors of " + m.Path}
 		}
-		fmt.Fprintf(&out, "\nFiles: %s\nCopyright: %s\nLicense: %s\n", strings.Join(files, "\n "), strings.Join(holders, "\n "), m.Licence)
+		fmt.Fprintf(&out, "\nFiles: %s\nCopyright: %s\nLicense: %s\n",
+			strings.Join(files, "\n "), strings.Join(holders, "\n "), m.Licence)
 		if slices.Contains(shared, m.Licence) {
 			if !debian {
 				texts[m.Licence] = indented(m.Text)

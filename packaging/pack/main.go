@@ -1,4 +1,4 @@
-// Command pack describes a package for nfpm: the files that make install wrote, their licences and modules in, configuration out.
+// Command pack describes a package for nfpm: the files of make install and the linked modules in, configuration out.
 package main
 
 import (

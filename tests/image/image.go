@@ -44,7 +44,7 @@ const account = "user:x:1000:1000::/home/user:/bin/sh\n"
 // packages are what the root file system has beyond debootstrap's minimal base. There is no libnss-systemd: pfar has to
 // work without.
 var packages = []string{"systemd", "systemd-sysv", "dbus", "dbus-user-session", "libpam-systemd", "bubblewrap", "nftables", "iproute2",
-	"procps", "kmod", "nodejs", "python3"}
+	"procps", "kmod", "nodejs", "python3", "ca-certificates", "e2fsprogs"}
 
 // Root returns the directory of a root file system, which it makes first if nobody has yet. Nobody may write to it: all
 // images are made of it.

@@ -58,13 +58,7 @@ func typed(lines []string) string {
 	script := `apt() { sh /root/next.sh | sed -n 's/^next: \([^,]*\).*/\1/p' | sh -eu; }
 npm() { for last; do :; done; test -e "$last"/package-lock.json; test -e "$last"/node_modules || ln -s ` + servers + `/node_modules "$last"/; }
 `
-	for _, line := range lines {
-		if _, before, ok := strings.Cut(line, "# after: "); ok {
-			script += before + "\n"
-		}
-		script += line + "\n"
-	}
-	return script
+	return script + strings.Join(lines, "\n") + "\n"
 }
 
 // TestReadme does what README says of pfar as a service, in its words and order: first root, then a user. Then root changes the port

@@ -1,0 +1,324 @@
+package systemd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/systemd/bed"
+)
+
+// Where machines of the tests of packages find them, and which versions: each is the next one's past.
+const (
+	packages   = "/root/packages"
+	oldVersion = "0.1.0~test"
+	newVersion = "0.1.0"
+)
+
+// bare boots a machine that has the packages and not pfar.
+func bare(t *testing.T) *bed.Machine {
+	t.Helper()
+	b, err := withPackages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Boot(t)
+}
+
+var withPackages = sync.OnceValues(func() (*bed.Bed, error) {
+	return bed.Open(context.Background(), cache+"-bare", func(ctx context.Context, dir string) error {
+		own := []string{"-C", root, "build", "-trimpath", "-o", filepath.Join(dir, programs) + "/", "./tests/echo"}
+		if err := command(ctx, []string{"CGO_ENABLED=0"}, "go", own...); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Join(dir, packages), 0o755); err != nil {
+			return err
+		}
+		var errs []error
+		for _, format := range []string{"deb", "rpm"} {
+			errs = append(errs, packed(ctx, format, oldVersion, dir+packages), packed(ctx, format, newVersion, dir+packages))
+		}
+		return errors.Join(append(errs, bringRPM(ctx, dir))...)
+	})
+})
+
+// packed makes the package of a version, as make packages does but for the compression. Both suites are tested at once: one
+// makes what the other takes.
+func packed(ctx context.Context, format, version, to string) error {
+	dir, err := filepath.Abs(filepath.Join(root, "build/systemd-packages", version))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("locking %q: %w", dir, err)
+	}
+	err = command(ctx, nil, "make", "--no-print-directory", "-C", root, "package", "ARCH="+runtime.GOARCH, "FORMAT="+format, "COMPRESSION=none",
+		"VERSION="+version, "PACKAGES_DIR="+dir+"/packages")
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(dir + "/packages/*." + format)
+	if err != nil || len(files) != 1 {
+		return fmt.Errorf("make package made %q", files)
+	}
+	return command(ctx, nil, "cp", files[0], filepath.Join(to, version+"."+format))
+}
+
+// traces lists what a package could leave on a machine, a line each.
+const traces = `set +e; find /etc /usr /var /opt /srv /home /root \( -path /root/packages -o -path /var/log -o -path /var/lib/dpkg -o -path /var/cache -o -path /var/tmp \) -prune -o -printf '%y %m %u:%g %p %l\n'
+find /run \( -path /run/systemd -o -path /run/udev -o -path /run/user -o -path /run/log -o -path /run/credentials \) -prune -o -printf '%y %m %u:%g %p\n'
+find /run -name '*pfar*' -printf '%y %m %u:%g %p\n'; getent passwd; getent group
+nft list tables; find /sys/fs/cgroup -type d -name '*pfar*'; grep -o '[^ ]*pfar[^ ]*$' /proc/net/unix; grep -o '0100007F:[0-9A-F]* 00000000:0000 0A' /proc/net/tcp
+systemctl list-unit-files --no-legend 'pfar*'; systemctl list-units --all --plain --no-legend 'pfar*'; pgrep -l '^pfar'; true`
+
+// own are files that change whatever is installed: copies, locks and stamps of systemd's, rpm's and the shadow suite's, and
+// directories that a distribution has for everybody.
+var own = regexp.MustCompile(` /etc/(passwd-|group-|shadow-|gshadow-|subuid-|subgid-|\.pwd\.lock)|` +
+	` /var/lib/(systemd/(timers|catalog|random-seed|linger|coredump|rfkill|backlight|credential.secret|deb-systemd-[a-z-]*)|rpm|apt|private|dbus)\b|/__pycache__|ldconfig|` +
+	` /etc/credstore\.encrypted $| /run/private$| /root/\.rpmdb| /usr/share/(man/man[158]|licenses) $`)
+
+func trace(t *testing.T, m *bed.Machine) []string {
+	t.Helper()
+	lines := strings.Split(m.Shell(t, traces), "\n")
+	return slices.DeleteFunc(lines, own.MatchString)
+}
+
+// remains are the lines that are new; whatever is gone is an error.
+func remains(t *testing.T, when string, before, now []string) (list []string) {
+	t.Helper()
+	for _, line := range before {
+		if !slices.Contains(now, line) {
+			t.Errorf("%s, this is gone: %s", when, line)
+		}
+	}
+	for _, line := range now {
+		if !slices.Contains(before, line) {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+// stays is what a package leaves when it is removed and not purged: conffiles, what pfar knows, who it is, and which units are
+// enabled: links that lead nowhere.
+var stays = regexp.MustCompile(` /etc/(pfar|needrestart|credstore\.encrypted)\b| /etc/systemd/[^ ]*(pfar|sockets\.target\.wants $)|not-found inactive dead| /var/lib/pfar\b|^pfar(-launcher|-admin)?:x:`)
+
+// calls has a client call a server until the file /var/tmp/enough is there. Each answer is its own question's.
+const calls = `while [ ! -e /var/tmp/enough ]; do n=$((n + 1)); out=$(pfar call hello.echo --message "question-$n-" 2>&1) && case $out in
+*question-$n-*) echo right >>/var/tmp/answers ;; *) echo "WRONG, to $n: $out" >>/var/tmp/answers ;; esac || echo "broken: $out" >>/var/tmp/answers; done`
+
+// TestPackage takes a machine through the life of the .deb: installation, upgrade and downgrade with calls in flight, removal
+// with a bridge open, installation once more, purge.
+func TestPackage(t *testing.T) {
+	t.Parallel()
+	m := bare(t)
+	o := settle(t, m, "user", 1000)
+	m.Run(t, "systemctl", "start", "user@1000")
+	before := trace(t, m)
+	dpkg := func(args ...string) string {
+		t.Helper()
+		out := m.Shell(t, "exec 2>&1; export DEBIAN_FRONTEND=noninteractive; dpkg "+strings.Join(args, " "))
+		t.Logf("dpkg %q:\n%s", args, out)
+		return out
+	}
+	old, next := packages+"/"+oldVersion+".deb", packages+"/"+newVersion+".deb"
+
+	dpkg("-i", old)
+	if v := m.Run(t, "pfar", "version"); !strings.Contains(v, oldVersion+",") {
+		t.Errorf("the version is %s", v)
+	}
+	m.Run(t, "systemctl", "is-active", "pfar.target", "pfard.service", "pfar-gateway-http.socket")
+	m.Run(t, "systemctl", "is-enabled", "pfar.target", "pfard.service")
+	if r := m.Try("systemctl", "is-enabled", "pfar-gateway-metrics.socket"); r.Stdout != "disabled\n" {
+		t.Errorf("the socket for metrics: %s", r)
+	}
+	o.Run(t, "systemctl", "--user", "daemon-reload")
+	if r := o.Try("systemctl", "--user", "is-enabled", "pfar.target"); r.Stdout != "disabled\n" {
+		t.Errorf("a user's pfar.target: %s", r)
+	}
+	m.Run(t, "systemd-run", "--quiet", "--unit=far", "systemd-socket-activate", "-l", "127.0.0.1:7777", "-a", "--inetd", "cat")
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo("allowed_domains = [\"127.0.0.1:7777\"]\n"), 0o644)
+	becomes(t, m, "hello", control.Running)
+	o.Run(t, "systemctl", "--user", "enable", "--now", "--quiet", "pfar.target")
+	o.declare(t, "mine.hcl", echo(""))
+	becomes(t, o, "mine", control.Running)
+	if r := m.Feed("secret", "pfar", "vault", "set", "token"); r.Code != 0 {
+		t.Fatalf("pfar vault set: %s", r)
+	}
+
+	upgraded(t, m, o, func() { dpkg("-i", next) }, newVersion)
+	upgraded(t, m, o, func() { dpkg("-i", "--force-downgrade", old) }, oldVersion)
+
+	m.Run(t, "systemctl", "disable", "--quiet", "pfar.target")
+	dpkg("-i", next)
+	if r := m.Try("systemctl", "is-enabled", "pfar.target"); r.Stdout != "disabled\n" {
+		t.Errorf("an upgrade enables what an administrator had disabled: %s", r)
+	}
+	m.Run(t, "systemctl", "enable", "--quiet", "pfar.target")
+	removed(t, m, before, dpkg)
+
+	dpkg("-i", next)
+	becomes(t, m, "hello", control.Running)
+	if r := m.Try("pfar", "vault", "list"); !strings.Contains(r.Stdout, "token") {
+		t.Errorf("installed again, the vault has: %s", r)
+	}
+	o.Run(t, "sh", "-c", "rm -r ~/.config ~/.local ~/.cache || :")
+	m.Run(t, "systemctl", "stop", "far")
+	out := dpkg("--purge", "pfar")
+	if said := strings.Index(out, "pfar vault export"); said < 0 || said > strings.Index(out, "Purging") {
+		t.Errorf("the purge does not say first that the vault is lost:\n%s", out)
+	}
+	if list := remains(t, "purged", before, trace(t, m)); len(list) != 0 {
+		t.Errorf("purged, the package leaves\n%s", strings.Join(list, "\n"))
+	}
+}
+
+// upgraded wants the processes of servers to go on and no answer to be wrong, while another version is installed.
+func upgraded(t *testing.T, m *bed.Machine, o owner, install func(), version string) {
+	t.Helper()
+	server, mine := pid(t, m, "pfar-mcp@hello"), o.pid(t, "pfar-mcp@mine")
+	daemon, theirs := pid(t, m, "pfard"), o.pid(t, "pfard")
+	m.Shell(t, "rm -f /var/tmp/enough /var/tmp/answers; : >/var/tmp/answers")
+	client := m.Command(t.Context(), "sh", "-c", calls)
+	m.Go(t, client)
+	some := func() {
+		t.Helper()
+		had := m.Read(t, "/var/tmp/answers")
+		bed.Eventually(t, soon, func() error {
+			if n := strings.Count(strings.TrimPrefix(m.Read(t, "/var/tmp/answers"), had), "right"); n < 2 {
+				return fmt.Errorf("%d answers", n)
+			}
+			return nil
+		})
+	}
+	some()
+	install()
+	some()
+	m.Shell(t, ": >/var/tmp/enough")
+	_ = client.Wait()
+	answers := m.Read(t, "/var/tmp/answers")
+	if strings.Contains(answers, "WRONG") || strings.Count(answers, "broken") > 1 {
+		t.Errorf("%s, while calls went on:\n%s", version, answers)
+	}
+	if v := m.Run(t, "pfar", "version"); !strings.Contains(v, version+",") {
+		t.Errorf("the version is %s, want %s", v, version)
+	}
+	if now := pid(t, m, "pfar-mcp@hello"); now != server {
+		t.Errorf("%s: the server's process was %s and is %s", version, server, now)
+	}
+	if now := o.pid(t, "pfar-mcp@mine"); now != mine {
+		t.Errorf("%s: the process of the user's server was %s and is %s", version, mine, now)
+	}
+	if pid(t, m, "pfard") == daemon || o.pid(t, "pfard") == theirs {
+		t.Errorf("%s: pfard of the version before runs on", version)
+	}
+	if text := m.Run(t, "pfar", "status", "--json"); !strings.Contains(text, `"`+version+`"`) {
+		t.Errorf("pfard does not say that it is %s: %s", version, text)
+	}
+	becomes(t, o, "mine", control.Running)
+	if s := becomes(t, m, "hello", control.Running); !strings.Contains(s.Detail, "pfar is "+version+": pfar restart hello") {
+		t.Errorf("pfar status does not say that the launcher is older: %q", s.Detail)
+	}
+}
+
+// removed removes the package while a server has a connection open through its bridge.
+func removed(t *testing.T, m *bed.Machine, before []string, dpkg func(...string) string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	open := m.Command(ctx, "bash", "-c", fmt.Sprintf(strings.Replace(through, "head -1 <&3", "head -1 <&3; cat <&3", 1), "127.0.0.1:7777"))
+	out, err := open.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Go(t, open)
+	line := make([]byte, 64)
+	if n, err := out.Read(line); err != nil || !strings.Contains(string(line[:n]), "200") {
+		t.Errorf("the way out: %q, %v", line[:n], err)
+	}
+	dpkg("--remove", "pfar")
+	_ = open.Wait()
+	list := slices.DeleteFunc(remains(t, "removed", before, trace(t, m)), func(line string) bool {
+		return stays.MatchString(line) || strings.Contains(line, " /home/user/") || strings.Contains(line, "0100007F:1E61 ")
+	})
+	if len(list) != 0 {
+		t.Errorf("removed, the package leaves\n%s", strings.Join(list, "\n"))
+	}
+}
+
+// TestPackageWithoutSystemd installs, removes and purges where systemd does not run, as in a chroot or while an image is made.
+func TestPackageWithoutSystemd(t *testing.T) {
+	t.Parallel()
+	m := bare(t)
+	out := m.Shell(t, `exec 2>&1; mkdir /mnt/root; cp -a /bin /etc /lib* /sbin /usr /var /mnt/root; mkdir -p /mnt/root/dev /mnt/root/proc /mnt/root/run /mnt/root/tmp /mnt/root/root
+cp /root/packages/`+newVersion+`.deb /mnt/root/root/p.deb
+for do in "-i /root/p.deb" "-i /root/p.deb" "--remove pfar" "-i /root/p.deb" "--purge pfar"; do chroot /mnt/root dpkg $do; done`)
+	if !strings.Contains(out, "starts with the next boot") {
+		t.Errorf("nobody says that pfar does not run:\n%s", out)
+	}
+	if r := m.Try("sh", "-c", "find /mnt/root -name '*pfar*' ! -path '*/var/log/*' ! -path '*/usr/local/*'; grep pfar /mnt/root/etc/passwd /mnt/root/etc/group"); r.Stdout != "" {
+		t.Errorf("in the chroot is left:\n%s", r.Stdout)
+	}
+}
+
+// Where machines have the rpm(8) of the host: Debian's takes perl and a compiler's tools along.
+const ofRPM = "/usr/local/lib/pfar-rpm"
+
+// bringRPM copies rpm, the libraries that it loads and what it is configured by.
+func bringRPM(ctx context.Context, dir string) error {
+	const script = `mkdir -p "$1/config" && cd "$1" && cp "$(command -v rpm)" . && cp /usr/lib/rpm/rpmrc /usr/lib/rpm/macros config
+ldd rpm | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p; s/^[ \t]*\(\/[^ ]*\) (.*/\1/p' | xargs cp -L -t .`
+	return command(ctx, nil, "sh", "-euc", script, "sh", filepath.Join(dir, ofRPM))
+}
+
+// TestRPM: the same with rpm(8), which knows neither the packages of Debian nor a purge.
+func TestRPM(t *testing.T) {
+	t.Parallel()
+	m := bare(t)
+	o := settle(t, m, "user", 1000)
+	rpm := func(args ...string) {
+		t.Helper()
+		out := m.Shell(t, "exec 2>&1; cd "+ofRPM+"; RPM_CONFIGDIR=$PWD/config exec ./ld-linux* --library-path $PWD ./rpm "+strings.Join(args, " "))
+		t.Logf("rpm %q:\n%s", args, out)
+	}
+	rpm("-qa") // makes the database
+	before := trace(t, m)
+	old, next := packages+"/"+oldVersion+".rpm", packages+"/"+newVersion+".rpm"
+	rpm("-i", "--nodeps", old)
+	m.Run(t, "systemctl", "is-active", "pfar.target", "pfard.service", "pfar-gateway-http.socket")
+	m.Run(t, "systemctl", "is-enabled", "pfar.target", "pfard.service")
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo(""), 0o644)
+	becomes(t, m, "hello", control.Running)
+	o.Run(t, "systemctl", "--user", "daemon-reload")
+	o.Run(t, "systemctl", "--user", "enable", "--now", "--quiet", "pfar.target")
+	o.declare(t, "mine.hcl", echo(""))
+	becomes(t, o, "mine", control.Running)
+	upgraded(t, m, o, func() { rpm("-U", "--nodeps", next) }, newVersion)
+	upgraded(t, m, o, func() { rpm("-U", "--nodeps", "--oldpackage", old) }, oldVersion)
+	rpm("-e", "--nodeps", "pfar")
+	list := slices.DeleteFunc(remains(t, "erased", before, trace(t, m)), func(line string) bool {
+		return stays.MatchString(line) && !strings.Contains(line, " /etc/systemd/") && !strings.Contains(line, "not-found") || strings.Contains(line, " /home/user/")
+	})
+	if len(list) != 0 {
+		t.Errorf("erased, the package leaves\n%s", strings.Join(list, "\n"))
+	}
+}
