@@ -61,8 +61,14 @@ func (s *soak) chaos(long time.Duration) {
 		}
 	}
 	s.commands.Wait()
+	said := time.Now()
 	for deadline := time.Now().Add(10 * time.Minute); !s.tally.enough() && time.Now().Before(deadline); {
 		time.Sleep(50 * time.Millisecond) // a busy machine has answered few calls yet
+		if time.Since(said) > time.Minute {
+			said = time.Now()
+			s.t.Logf("not enough yet: %s", s.tally)
+			fmt.Printf("not enough yet: %s\n", s.tally)
+		}
 	}
 	for _, b := range append(blows(), blow{name: "kill the gateway"}) {
 		s.t.Logf("%-32s %5d", b.name, counts[b.name])

@@ -150,6 +150,13 @@ func (t *tally) enough() bool {
 	return t.counts[answered] >= total/4 && t.counts[timedOut] > 0 && len(t.owners) >= 4
 }
 
+// String counts what became of the calls.
+func (t *tally) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return fmt.Sprintf("%v, %d sessions' own processes", t.counts, len(t.owners))
+}
+
 // judge looks for the reason of every failed call, and reports.
 func (t *tally) judge(tt *testing.T, p *pfar) {
 	tt.Helper()
