@@ -244,7 +244,7 @@ func (p *pfar) take(r control.Report) {
 }
 
 // slack is how far the report of what happened to a server may lag behind what its callers saw of it, or run ahead.
-const slack = 3 * time.Second
+const slack = 10 * time.Second
 
 // away reports whether the server was not running at some moment between two, or near.
 func (p *pfar) away(name string, from, to time.Time) bool {
