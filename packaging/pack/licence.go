@@ -37,7 +37,11 @@ func linked(source, arch string) ([]module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing what the programs contain: %w", err)
 	}
-	dirs := map[string]string{"Go " + runtime.Version(): runtime.GOROOT()}
+	root, err := exec.Command("go", "env", "GOROOT").Output() // a program built with -trimpath does not know it
+	if err != nil {
+		return nil, fmt.Errorf("asking where Go is: %w", err)
+	}
+	dirs := map[string]string{"Go " + runtime.Version(): strings.TrimSpace(string(root))}
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct {
 			Module *struct{ Path, Version, Dir string }
