@@ -11,7 +11,9 @@ import (
 const rootHelp = `pfar runs MCP servers that you do not trust, each in a sandbox of its own that reaches
 only the hosts its declaration names, behind one MCP endpoint.`
 
-const rootExample = `  pfar check mcp.d                    find mistakes in declarations
+const rootExample = `  pfar                                what there is, and what is next
+  pfar demo                           see a server in its sandbox
+  pfar check mcp.d                    find mistakes in declarations
   pfar up mcp.d                       run them until Ctrl-C
   pfar call notion.search --query x   call a tool`
 
@@ -44,7 +46,7 @@ func (c *cli) rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		Version:       readBuild().String(),
 		Args:          arguments(),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return c.overview(cmd.Context()) },
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -55,7 +57,7 @@ func (c *cli) rootCommand() *cobra.Command {
 		verbs     []*cobra.Command
 	}{
 		{"declare", "Declare:", []*cobra.Command{c.checkCommand(), c.planCommand(), c.explainCommand()}},
-		{"run", "Run:", []*cobra.Command{c.upCommand(), c.statusCommand(), c.topCommand(), c.startCommand(), c.stopCommand(), c.restartCommand(), c.enableCommand(), c.disableCommand(), c.cleanCommand(), c.logsCommand(), c.egressCommand(), c.learnCommand()}},
+		{"run", "Run:", []*cobra.Command{c.upCommand(), c.demoCommand(), c.statusCommand(), c.topCommand(), c.startCommand(), c.stopCommand(), c.restartCommand(), c.enableCommand(), c.disableCommand(), c.cleanCommand(), c.logsCommand(), c.egressCommand(), c.learnCommand()}},
 		{"use", "Use:", []*cobra.Command{c.toolsCommand(), c.callCommand(), c.connectCommand(), c.pinsCommand(), c.approvalsCommand(), c.sessionsCommand(), c.auditCommand(), c.clientCommand()}},
 		{"host", "Host and secrets:", []*cobra.Command{c.vaultCommand(), c.doctorCommand()}},
 		{"more", "More:", []*cobra.Command{c.versionCommand()}},
@@ -70,6 +72,7 @@ func (c *cli) rootCommand() *cobra.Command {
 	root.SetHelpCommandGroupID("more")
 	root.SetCompletionCommandGroupID("more")
 	root.AddCommand(
+		c.demoServerCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp},
 		&cobra.Command{Use: "environment", Short: "Which environment variables are read", Long: environmentHelp},
 	)

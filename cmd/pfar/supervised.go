@@ -29,6 +29,11 @@ type supervised struct {
 
 // startSupervised starts the program in a process group of its own, so that Ctrl-C reaches it only through us.
 func startSupervised(program string, args ...string) (*supervised, error) {
+	return startSupervisedIn(os.Environ(), program, args...)
+}
+
+// startSupervisedIn gives the program an environment of its own.
+func startSupervisedIn(environ []string, program string, args ...string) (*supervised, error) {
 	dir, err := os.MkdirTemp("", "pfar-")
 	if err != nil {
 		return nil, err
@@ -41,7 +46,7 @@ func startSupervised(program string, args ...string) (*supervised, error) {
 	}
 	s := &supervised{ready: make(chan struct{}), lines: make(chan string), done: make(chan struct{}), notify: conn, dir: dir}
 	s.cmd = exec.Command(program, args...)
-	s.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "NOTIFY_SOCKET=") }), "NOTIFY_SOCKET="+path)
+	s.cmd.Env = append(slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, "NOTIFY_SOCKET=") }), "NOTIFY_SOCKET="+path)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	stderr, err := s.cmd.StderrPipe()
 	if err == nil {

@@ -17,7 +17,7 @@ func RenderClient(c Client) []byte {
 	var b bytes.Buffer
 	line := func(key, value string) { fmt.Fprintf(&b, "%-12s = %s\n", key, value) }
 	if c.Description != "" {
-		line("description", hclText(c.Description))
+		line("description", Text(c.Description))
 	}
 	if len(c.Tokens) > 0 {
 		line("token_sha256", tokenList(c.Tokens))
@@ -26,9 +26,9 @@ func RenderClient(c Client) []byte {
 		line("uid", strings.Join(strings.Fields(fmt.Sprint(c.UIDs)), ", "))
 	}
 	line("servers", hclTexts(c.Servers))
-	line("profile", hclText(c.Profile))
+	line("profile", Text(c.Profile))
 	if c.Relax != "" {
-		line("relax", hclText(c.Relax))
+		line("relax", Text(c.Relax))
 	}
 	if len(c.Allow)+len(c.Hide) > 0 {
 		b.WriteString("\ntools {\n")
@@ -86,12 +86,12 @@ func tokenList(tokens []access.Digest) string {
 func hclTexts(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
-		quoted[i] = hclText(w)
+		quoted[i] = Text(w)
 	}
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// hclText writes a string as HCL reads it back.
-func hclText(s string) string {
+// Text writes a string as HCL reads it back.
+func Text(s string) string {
 	return string(hclwrite.TokensForValue(cty.StringVal(s)).Bytes())
 }

@@ -18,7 +18,7 @@ const ordinary = 60999
 // with what.
 var byUser = []string{"TestHostile", "TestMemoryLimit", "TestPlantedLinks", "TestSwappedSource", "TestDescriptorsStay", "TestNoSandboxNoServer",
 	"TestCredentialAsAFile", "TestPlaceholder", "TestSecretsAreGiven", "TestEverything", "TestExamples", "TestDescriptorsRunOut",
-	"TestStopSequence", "TestNothingOutlivesPfard", "TestEndLeavesNothing", "TestGatewayIsReplaced", "TestSessions"}
+	"TestStopSequence", "TestNothingOutlivesPfard", "TestEndLeavesNothing", "TestGatewayIsReplaced", "TestSessions", "TestPfarDemo"}
 
 // TestAsOrdinaryUser runs these tests once more, as a user without any privilege: with -short those of byUser.
 func TestAsOrdinaryUser(t *testing.T) {
