@@ -80,6 +80,9 @@ func bringState(dir string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if r.Unmarked != nil {
+		log.Warn("numbering the state, ignoring", "state", dir, "error", r.Unmarked)
+	}
 	if r.Undone {
 		log.Warn("undid a migration of the state that was cut short", "state", dir)
 	}

@@ -27,6 +27,7 @@ type Edit struct {
 type Result struct {
 	From, To int
 	Undone   bool     // a migration that was cut short was undone first
+	Unmarked error    // why the state still has no number, such as a full disk; it is of the format that such a state has
 	Backups  []string // directories with the files as they were before
 }
 
@@ -85,7 +86,7 @@ func (m migration) bring() (r Result, err error) {
 		}
 	}
 	if err == nil && !is {
-		err = m.mark(r.To)
+		r.Unmarked = m.mark(r.To)
 	}
 	return r, err
 }

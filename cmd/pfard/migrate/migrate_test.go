@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 )
 
@@ -182,6 +184,14 @@ func TestFirstUse(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestFullDisk: a state that cannot be numbered is of the format that it has without a number.
+func TestFullDisk(t *testing.T) {
+	m := migration{dir: newState(t, original), program: "0.1.0", cut: func() error { return unix.ENOSPC }}
+	if r, err := m.bring(); err != nil || !errors.Is(r.Unmarked, unix.ENOSPC) {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 
