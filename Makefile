@@ -160,7 +160,7 @@ test-packages:
 	$(stage) env CGO_ENABLED=0 go test -trimpath $(SHORT) -timeout 30m $(filter-out $(RACED),$(PACKAGES))
 
 test-race:
-	@tests/setup.sh bwrap ip nft curl openssl gcc
+	@tests/setup.sh bwrap ip nft curl openssl gcc $(if $(ALL),lintian)
 	$(stage) env CGO_ENABLED=1 go test -race $(SHORT) -timeout 30m $(RACED)
 
 test-conformance: $(SUITES)/.installed

@@ -26,7 +26,7 @@ type content struct {
 }
 
 // config is nfpm's configuration: JSON is YAML.
-func (p pack) config() ([]byte, error) {
+func (p pack) config(modules []module) ([]byte, error) {
 	contents, err := p.contents()
 	if err != nil {
 		return nil, err
@@ -48,6 +48,8 @@ func (p pack) config() ([]byte, error) {
 		c["deb"] = map[string]any{"compression": p.Compression, "breaks": debian.breaks}
 	case "rpm":
 		c["release"] = "1"
+		c["license"] = allLicences(modules)
+		c["description"] = strings.ReplaceAll(strings.TrimSpace(strings.SplitN(description, "\n", 2)[1]), "\n ", "\n")
 		c["changelog"] = filepath.Join(filepath.Dir(p.Root), "changelog.json")
 		c["scripts"] = map[string]string{
 			"postinstall": source("post"), "preremove": source("preun"), "postremove": source("postun"),
@@ -72,8 +74,8 @@ func (p pack) config() ([]byte, error) {
 // relations are the packages of others that a package names.
 type relations struct{ depends, recommends, suggests, breaks []string }
 
-// The first bubblewrap with --bind-fd and --disable-userns: in Debian 12 that is a security update. Ubuntu 24.04 was released
-// without --bind-fd and has it by an update.
+// The first bubblewrap with --bind-fd and --disable-userns: in Debian 12 that is a security update. Ubuntu 24.04 was
+// released without --bind-fd and has it by an update.
 var debian = relations{
 	depends: []string{
 		"systemd (>= 252)", "dbus", "bubblewrap (>= 0.8.0-2+deb12u1)", "ca-certificates", "e2fsprogs", "passwd",

@@ -92,7 +92,8 @@ var shared = []string{"Apache-2.0", "MPL-2.0"}
 func copyright(modules []module, debian bool) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n"+
-		"Upstream-Name: pfar\nSource: https://%s\nComment: The programs contain the Go library and modules; each has a paragraph below.\n", ours)
+		"Upstream-Name: pfar\nSource: https://%s\n"+
+		"Comment: The programs contain the Go library and modules; each has a paragraph below.\n", ours)
 	fmt.Fprintf(&out, "\nFiles: *\nCopyright: The pfar authors\nLicense: Apache-2.0\n")
 	texts := map[string]string{"Apache-2.0": "On Debian systems the text is in /usr/share/common-licenses/Apache-2.0.",
 		"MPL-2.0": "On Debian systems the text is in /usr/share/common-licenses/MPL-2.0."}
@@ -133,6 +134,16 @@ func copyright(modules []module, debian bool) string {
 		fmt.Fprintf(&out, "\nLicense: %s\n%s\n", name, text)
 	}
 	return out.String()
+}
+
+// allLicences names those of pfar and of all modules, as rpm wants it.
+func allLicences(modules []module) string {
+	list := []string{"Apache-2.0"}
+	for _, m := range modules {
+		list = append(list, m.Licence)
+	}
+	slices.Sort(list)
+	return strings.Join(slices.Compact(list), " AND ")
 }
 
 // like reports whether two modules have the same holders, terms and notices.

@@ -45,7 +45,7 @@ func run(p pack) error {
 	if err := p.documents(modules); err != nil {
 		return err
 	}
-	config, err := p.config()
+	config, err := p.config(modules)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,9 @@ func TestEveryModuleIsNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if all := allLicences(modules); all != "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND MIT AND MPL-2.0" {
+			t.Errorf("%s: rpm is told of the licences %s", arch, all)
+		}
 		bill, err := bill("1", modules)
 		if err != nil {
 			t.Fatal(err)
@@ -137,6 +140,12 @@ func check(t *testing.T, build string) {
 	if _, err := exec.LookPath("dpkg-deb"); err != nil || len(packages) != 1 {
 		t.Logf("NOT RUN: no dpkg-deb to look into %q: %v", packages, err)
 		return
+	}
+	if _, err := exec.LookPath("lintian"); err == nil && !testing.Short() { // it takes a while, and xz
+		out, err := exec.Command("lintian", "--allow-root", "--fail-on", "error,warning", packages[0]).CombinedOutput()
+		if err != nil {
+			t.Errorf("lintian: %v\n%s", err, out)
+		}
 	}
 	to := t.TempDir()
 	if out, err := exec.Command("dpkg-deb", "-x", packages[0], to).CombinedOutput(); err != nil {

@@ -169,10 +169,12 @@ func TestPackage(t *testing.T) {
 	upgraded(t, m, o, func() { dpkg("-i", "--force-downgrade", old) }, oldVersion)
 
 	m.Run(t, "systemctl", "disable", "--quiet", "pfar.target")
+	m.Run(t, "systemctl", "mask", "--quiet", "pfar-gateway-http.socket")
 	dpkg("-i", next)
-	if r := m.Try("systemctl", "is-enabled", "pfar.target"); r.Stdout != "disabled\n" {
-		t.Errorf("an upgrade enables what an administrator had disabled: %s", r)
+	if r := m.Try("systemctl", "is-enabled", "pfar.target", "pfar-gateway-http.socket"); r.Stdout != "disabled\nmasked\n" {
+		t.Errorf("an upgrade enables what an administrator had disabled and masked: %s", r)
 	}
+	m.Run(t, "systemctl", "unmask", "--quiet", "pfar-gateway-http.socket")
 	m.Run(t, "systemctl", "enable", "--quiet", "pfar.target")
 	removed(t, m, before, dpkg)
 
