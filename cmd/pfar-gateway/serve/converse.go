@@ -12,6 +12,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/policies/gate"
 )
 
 // conversation is a call in the course of which the server may have something to say: progress, log messages, and
@@ -51,6 +52,12 @@ const maxAsks = 16
 // converse calls, and turns the answer into an event stream with the first thing that comes before the result.
 func (x *exchange) converse(ctx context.Context, up *registry.Upstream, t target, call registry.Call) (reply, error) {
 	logs, asks := x.wantsLog(up), x.answers(up)
+	if x.called = (called{server: up.Server().Name, profile: x.member.Profile}); t.kind == gate.Tool {
+		x.called.tool = t.Name
+	}
+	if x.sse && x.lasts { // the client knows how to come back before the call takes its time
+		x.stream()
+	}
 	if call.Token == 0 && !logs && !asks {
 		result, err := up.Call(ctx, call)
 		if err != nil {

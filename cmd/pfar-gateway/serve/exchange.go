@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -39,6 +40,10 @@ type exchange struct {
 	events *events                // set once the answer has become an event stream
 	plain  bool                   // one of a batch: no event stream
 	sse    bool                   // the client would rather have an event stream
+	primed atomic.Pointer[events] // set once the client can come back for the answer
+	cancel context.CancelCauseFunc
+	called called
+	lasts  bool                   // the call outlives the connection once the client can come back
 	back   *returned              // what the client came back with
 	before *conversation          // that came to nothing, or to a question
 	rounds int                    // of questions in the course of it
@@ -199,6 +204,7 @@ func (x *exchange) answer(ctx context.Context) {
 		x.w.WriteHeader(http.StatusAccepted)
 		return
 	}
+	defer x.unprime()
 	re, err := x.run(ctx)
 	e := asError(err)
 	if x.sse && e == nil {
@@ -302,10 +308,11 @@ func (x *exchange) bytes(re reply, e *jsonrpc.Error) []byte {
 // run does what a request asks, so that its client can cancel it.
 func (x *exchange) run(ctx context.Context) (reply, error) {
 	if x.session != nil {
-		var cancel context.CancelCauseFunc
-		ctx, cancel = context.WithCancelCause(ctx)
-		defer cancel(nil)
-		if !x.session.begin(x.msg.ID, cancel) {
+		var stop func() bool
+		ctx, x.cancel, stop = x.lasting(ctx)
+		defer x.cancel(nil)
+		defer stop()
+		if !x.session.begin(x.msg.ID, x.cancel) {
 			return reply{}, jsonrpc.Errorf(mcp.INVALID_REQUEST, "a request with this id is in flight")
 		}
 		defer x.session.finish(x.msg.ID)

@@ -16,7 +16,8 @@ var (
 	keySession = http.CanonicalHeaderKey(mcp.HeaderSessionID)
 	keyMethod  = http.CanonicalHeaderKey(mcp.HeaderMethod)
 	keyName    = http.CanonicalHeaderKey(mcp.HeaderName)
-	singleton  = [...]string{"Content-Type", "Content-Encoding", keyVersion, keySession, keyMethod, keyName}
+	keyEvent   = http.CanonicalHeaderKey("Last-Event-ID")
+	singleton  = [...]string{"Content-Type", "Content-Encoding", keyVersion, keySession, keyMethod, keyName, keyEvent}
 )
 
 // header returns a header that comes once, "" for none.

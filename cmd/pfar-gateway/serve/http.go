@@ -200,6 +200,10 @@ func (x *exchange) get() {
 	if !x.find() {
 		return
 	}
+	if event := x.header(keyEvent); event != "" {
+		x.readOn(event)
+		return
+	}
 	if !x.session.open(x.srv.limits.Streams) {
 		refuse(x.w, http.StatusConflict, "the session has "+strconv.Itoa(x.srv.limits.Streams)+" streams already")
 		return
@@ -246,6 +250,7 @@ func (s *Server) closed(t *session) {
 		s.registry.End(p.own)
 	}
 	s.hub.remove(t.sub)
+	s.replays.forget(t)
 	s.leaves(t)
 	if t.handle != "" {
 		s.gate.Approvals.Forget(t.bound.Client, t.handle)

@@ -27,6 +27,9 @@ type Limits struct {
 	Queue    int           // notifications that wait for one client
 	Watched  int           // resources that one client subscribes to
 	Batch    int           // messages of a batch (2025-03-26)
+	Replay   int           // bytes of one call's event stream that are kept
+	Replays  int           // bytes of all that are kept, of one client a quarter
+	Resume   time.Duration // for a client to come back for one
 	Parked   int           // calls that wait for their clients to come back with input
 	Human    time.Duration // for a client to answer what it is asked
 	Alive    time.Duration // between signs of life on a stream
@@ -38,7 +41,7 @@ func DefaultLimits() Limits {
 	return Limits{
 		Body: 16 << 20, Read: 30 * time.Second, Write: 30 * time.Second,
 		Sessions: 1024, Idle: time.Hour, Streams: 4, Listens: 1024, Queue: 64, Watched: 256, Batch: 32, Parked: 256, Human: 10 * time.Minute, Alive: 25 * time.Second,
-		Last: time.Second,
+		Replay: 4 << 20, Replays: 64 << 20, Resume: 30 * time.Second, Last: time.Second,
 	}
 }
 
@@ -49,6 +52,7 @@ type Server struct {
 	registry  *registry.Registry
 	limits    Limits
 	sessions  *sessions
+	replays   *replays
 	hub       *hub
 	telemetry *telemetry.Telemetry // nil: nothing is counted
 	logs      quota                // of entries for calls, by their kind
@@ -83,6 +87,8 @@ func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits
 	s.calls, s.giveUp = context.WithCancelCause(context.Background())
 	s.hub = &hub{subscribers: make(map[*subscriber]struct{}), declared: make(map[string][]byte), left: make(map[string]map[string]struct{})}
 	reg.Keeps(s.hub.watchesAny)
+	s.replays = newReplays(limits)
+	context.AfterFunc(s.calls, s.replays.giveUp)
 	s.sessions = newSessions(limits.Sessions, limits.Idle, s.closed)
 	s.clients.heard = make(chan struct{})
 	s.let(nil, nil)

@@ -19,6 +19,9 @@ type events struct {
 	rc    *http.ResponseController
 	write time.Duration
 	retry bool // the first event says when to come back, should the connection break
+
+	replay *replay       // nil: nobody can come back for this
+	reader chan struct{} // what the replay knows this connection by
 }
 
 func (x *exchange) stream() *events {
@@ -28,27 +31,52 @@ func (x *exchange) stream() *events {
 		h.Set("Cache-Control", "no-store")
 		h["X-Content-Type-Options"] = noSniff
 		x.w.WriteHeader(http.StatusOK)
-		x.events = &events{x.w, http.NewResponseController(x.w), x.srv.limits.Write, x.sse}
+		x.events = &events{w: x.w, rc: http.NewResponseController(x.w), write: x.srv.limits.Write, retry: x.sse}
+		x.prime()
 	}
 	return x.events
 }
 
 // send writes one message as one event. A line break between its tokens would end the line, so it begins another.
 func (e *events) send(message []byte) error {
-	b := make([]byte, 0, len(message)+48)
-	if e.retry {
-		b, e.retry = append(b, "retry: 1000\n"...), false // milliseconds
-	}
-	b = append(b, "event: message\ndata: "...)
-	for {
-		i := bytes.IndexAny(message, "\r\n")
-		if i < 0 {
-			break
+	return e.put(func(id string) []byte {
+		b, rest := make([]byte, 0, len(message)+96), message
+		if id != "" {
+			b = append(append(append(b, "id: "...), id...), '\n')
 		}
-		b = append(append(b, message[:i]...), "\ndata: "...)
-		message = message[i+1:]
+		if e.retry {
+			b, e.retry = append(b, "retry: 1000\n"...), false // milliseconds
+		}
+		b = append(b, "event: message\ndata: "...)
+		for {
+			i := bytes.IndexAny(rest, "\r\n")
+			if i < 0 {
+				break
+			}
+			b = append(append(b, rest[:i]...), "\ndata: "...)
+			rest = rest[i+1:]
+		}
+		return append(append(b, rest...), "\n\n"...)
+	})
+}
+
+// put writes one event. If the client can come back for it, a connection that broke is no error.
+func (e *events) put(encode func(id string) []byte) error {
+	if e.replay == nil {
+		return e.raw(encode(""))
 	}
-	return e.raw(append(append(b, message...), "\n\n"...))
+	event, attached, kept := e.replay.add(e.reader, encode)
+	switch {
+	case !attached && !kept:
+		return errHungUp
+	case !attached:
+		return nil
+	}
+	err := e.raw(event)
+	if err != nil && e.replay.leave(e.reader) {
+		return nil
+	}
+	return err
 }
 
 // raw writes and flushes in bounded time: a client that does not read must not hold a call's memory.
