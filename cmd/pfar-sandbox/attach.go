@@ -15,13 +15,12 @@ import (
 // attachment is the conversation with pfard. Where pfard forked this process (local mode) its end was passed, and is used
 // for the scope alone; in a unit it is made, and made anew when pfard is started again.
 type attachment struct {
-	path     string // of pfard's socket; "": the connection was passed
-	digest   string // of the plan
-	answers  chan attach.Message
-	refused  func(words string) // called with the bridge's last refusal
-	mistaken func(words string) // called with the mistake in the server's file
-	found    chan found         // answers to search, which are asked for beside the others
-	over     chan error         // takes one: pfard does not take this process up again
+	path    string // of pfard's socket; "": the connection was passed
+	digest  string // of the plan
+	answers chan attach.Message
+	news    func(attach.Message) // called with what pfard says of the server while it runs
+	found   chan found           // answers to search, which are asked for beside the others
+	over    chan error           // takes one: pfard does not take this process up again
 
 	asking sync.Mutex // held from a question to its answer
 	mu     sync.Mutex
@@ -62,9 +61,9 @@ func passedAttachment(f *os.File) (*attachment, error) {
 }
 
 // attachTo connects to pfard's socket, and returns the connection to the gateway that it hands out.
-func attachTo(ctx context.Context, path, digest string, refused, mistaken func(string)) (*attachment, *os.File, error) {
+func attachTo(ctx context.Context, path, digest string, news func(attach.Message)) (*attachment, *os.File, error) {
 	a := newAttachment(path, digest)
-	a.refused, a.mistaken = refused, mistaken
+	a.news = news
 	ctx, cancel := context.WithTimeout(ctx, attachWait)
 	defer cancel()
 	c, _, files, err := attach.Connect(ctx, path, attach.Hello{Digest: digest})
@@ -109,8 +108,8 @@ func (a *attachment) follow(c *attach.Conn) {
 			return
 		}
 		attach.CloseAll(files)
-		if a.mistaken != nil {
-			a.mistaken("") // this pfard says so again, unless it has been corrected since
+		if a.news != nil {
+			a.news(attach.Message{Mistake: new(string)}) // this pfard says so again, unless it has been corrected since
 		}
 		a.turn(c)
 		a.mu.Lock()
@@ -178,10 +177,8 @@ func (a *attachment) search(ctx context.Context, lines [][]byte, cut bool) ([]st
 
 func (a *attachment) take(m attach.Message) {
 	switch {
-	case m.Refusal != "" && a.refused != nil:
-		a.refused(m.Refusal)
-	case m.Mistake != nil && a.mistaken != nil:
-		a.mistaken(*m.Mistake)
+	case a.news != nil && (m.Refusal != "" || m.Mistake != nil || m.Label != nil):
+		a.news(m)
 	case m.Placed != nil, m.End != nil:
 		select {
 		case a.answers <- m:

@@ -188,6 +188,16 @@ func TestUnitRuns(t *testing.T) {
 		return r.noted("STATUS") == "running: 7 tools; label internal; refused evil.example:443: not declared"
 	})
 
+	public := "public"
+	p.mu.Lock()
+	if err := p.conn.Send(attach.Message{Label: &public}); err != nil {
+		t.Error(err)
+	}
+	p.mu.Unlock()
+	eventually(t, r, func() bool {
+		return r.noted("STATUS") == "running: 7 tools; label public; refused evil.example:443: not declared"
+	})
+
 	p.hangUp() // it is started again
 	eventually(t, r, func() bool {
 		p.mu.Lock()

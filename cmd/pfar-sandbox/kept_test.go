@@ -65,7 +65,7 @@ func attached(t *testing.T) (*attachment, *attach.Conn, pfards) {
 	defer gateway.Close()
 	done := make(chan *attach.Conn, 1)
 	go func() { done <- p.welcome(false, gateway) }()
-	a, f, err := attachTo(t.Context(), p.path, "digest", func(string) {}, func(string) {})
+	a, f, err := attachTo(t.Context(), p.path, "digest", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,6 +112,7 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 	if err := json.Unmarshal(raw, &l.plan); err != nil {
 		return nil, none, fmt.Errorf("reading the plan: %w", err)
 	}
+	l.shown.label = l.plan.Gateway.Label
 	if l.plan.Fault != "" {
 		return nil, none, errors.New(l.plan.Fault)
 	}
@@ -140,7 +141,7 @@ func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map
 	if path != "" {
 		var f *os.File
 		l.takeStaged(filepath.Dir(path))
-		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.refused, l.mistaken)
+		l.pfard, f, err = attachTo(ctx, path, units.Digest(plan), l.news)
 		return []*os.File{f}, err
 	}
 	f := fds[units.FDPfard]

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 )
 
 // notify sends one sd_notify(3) message, with files for the runner's descriptor store (FDSTORE=1) if there are any.
@@ -59,38 +60,36 @@ func (l *launcher) notify(vars map[string]string) {
 		l.shown.detail = s
 	}
 	vars = maps.Clone(vars)
-	vars["STATUS"] = l.shown.line(l.plan.Gateway.Label)
+	vars["STATUS"] = l.shown.line()
 	_ = notify(lines(vars))
 }
 
-// refused is called with what the server's bridge has refused.
-func (l *launcher) refused(words string) {
+// news is called with what pfard says of the server while it runs.
+func (l *launcher) news(m attach.Message) {
 	l.telling.Lock()
-	l.shown.refusal = words
-	line := l.shown.line(l.plan.Gateway.Label)
-	l.telling.Unlock()
-	_ = notify([]string{set("STATUS", line)})
-}
-
-// mistaken is called with what is wrong with the server's file, and with "" when that has been corrected.
-func (l *launcher) mistaken(words string) {
-	l.telling.Lock()
-	l.shown.mistake = words
-	line := l.shown.line(l.plan.Gateway.Label)
+	switch {
+	case m.Refusal != "":
+		l.shown.refusal = m.Refusal
+	case m.Mistake != nil:
+		l.shown.mistake = *m.Mistake
+	case m.Label != nil:
+		l.shown.label = *m.Label
+	}
+	line := l.shown.line()
 	l.telling.Unlock()
 	_ = notify([]string{set("STATUS", line)})
 }
 
 // shown is what the status line of the unit is made of.
-type shown struct{ state, detail, refusal, mistake string }
+type shown struct{ label, state, detail, refusal, mistake string }
 
-func (s shown) line(label string) string {
+func (s shown) line() string {
 	text := s.state
 	if s.detail != "" && s.detail != s.state {
 		text += ": " + s.detail
 	}
-	if label != "" {
-		text += units.StatusMark + label
+	if s.label != "" {
+		text += units.StatusMark + s.label
 	}
 	for _, words := range []string{s.mistake, s.refusal} {
 		if words != "" {

@@ -198,6 +198,9 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 	if mistaken {
 		_ = conn.Send(attach.Message{Mistake: &mistake})
 	}
+	if hello.Again { // it may have changed since the launcher read its plan
+		a.relabelled(p.Instance, plan.Gateway.Label)
+	}
 	if before != nil {
 		before.Close()
 	}

@@ -264,6 +264,16 @@ func (a *attachments) mistaken(server, words string) {
 	}
 }
 
+// relabelled shows another label in the status line of a unit.
+func (a *attachments) relabelled(instance, label string) {
+	a.mu.Lock()
+	conn := a.launchers[instance].conn
+	a.mu.Unlock()
+	if conn != nil {
+		_ = conn.Send(attach.Message{Label: &label})
+	}
+}
+
 // notice shows words in the status line of a server's unit.
 func (a *attachments) notice(instance, words string) {
 	a.mu.Lock()

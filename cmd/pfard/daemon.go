@@ -80,6 +80,8 @@ type daemon struct {
 
 	// after calls f when a time is over (time.AfterFunc).
 	after func(time.Duration, func()) interface{ Stop() bool }
+	// relabelled has the status line of a unit show another label. nil: there are no units.
+	relabelled func(instance, label string)
 	// homeInUse has the disk looked at: a server with a private home has started. nil: nobody looks.
 	homeInUse func()
 

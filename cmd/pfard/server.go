@@ -133,6 +133,7 @@ func (d *daemon) adjust(s *server) bool {
 func (d *daemon) adjusted(s *server, failed map[string]error) {
 	if s.started != nil {
 		s.started = s.next
+		d.relabel(s)
 	}
 	s.next = nil
 	for handle, err := range failed {
@@ -149,6 +150,17 @@ func (d *daemon) adjusted(s *server, failed map[string]error) {
 	}
 	d.converge(s)
 	d.tell()
+}
+
+// relabel shows the label of a server's data in the status lines of its units.
+func (d *daemon) relabel(s *server) {
+	if d.relabelled == nil || s.started == nil {
+		return
+	}
+	d.relabelled(s.name, s.started.Gateway.Label)
+	for handle := range s.sessions {
+		d.relabelled(units.Instance(s.name, handle), s.started.Gateway.Label)
+	}
 }
 
 func (s *server) runs() bool { return !s.off && (s.run || s.learn != nil) }

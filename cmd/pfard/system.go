@@ -189,7 +189,7 @@ func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	a.brokered, d.rebroker, a.audited = d.delivery.brokered, a.rebroker, d.refused
 	d.wired, a.running = a.wired, r.Bridges
 	d.tokens.run, d.tokens.mended, d.notice = a.refresh, a.refreshMended, a.notice
-	d.mistakes.unit, d.policy.outlived = a.mistaken, true
+	d.mistakes.unit, d.relabelled, d.policy.outlived = a.mistaken, a.relabelled, true
 	a.inspector, d.inspects, d.reinspects = d.policy.inspector, r.Inspect, r.Reinspect
 }
 
