@@ -13,8 +13,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// replay is the event stream that answers one call. The gateway keeps its events, so that a client whose connection broke
-// reads on with GET and Last-Event-ID: since 2025-11-25 a broken connection does not cancel a call. replays.mu guards it.
+// replay is the event stream that answers one call. The gateway keeps its events, so that a client whose connection
+// broke reads on with GET and Last-Event-ID: since 2025-11-25 a broken connection does not cancel a call. replays.mu
+// guards it.
 type replay struct {
 	all     *replays
 	id      string // nobody guesses it; the ids of its events begin with it
@@ -32,7 +33,8 @@ type replay struct {
 	timer   *time.Timer   // set while it waits for its client
 }
 
-// called is what the right to an answer hangs on: the server, the tool ("" for a prompt or a resource), the client's profile.
+// called is what the right to an answer depends on: the server, the tool ("" for a prompt or a resource), and the
+// client's profile.
 type called struct{ server, tool, profile string }
 
 // What an event and a stream cost beside their bytes.
@@ -56,7 +58,10 @@ type replays struct {
 }
 
 func newReplays(limits Limits) *replays {
-	return &replays{call: limits.Replay, total: limits.Replays, wait: limits.Resume, byID: make(map[string]*replay), ofClient: make(map[string]int)}
+	return &replays{
+		call: limits.Replay, total: limits.Replays, wait: limits.Resume,
+		byID: make(map[string]*replay), ofClient: make(map[string]int),
+	}
 }
 
 // open begins the stream of a call for the connection that has asked. It returns nil if there is no room.
@@ -86,8 +91,8 @@ func (t *replays) count(r *replay, n int) {
 	}
 }
 
-// room makes room for n more bytes of a stream: its own oldest events give way, or streams whose answers have come. It reports
-// whether there is room. t.mu is held.
+// room makes room for n more bytes of a stream: its own oldest events give way, or streams whose answers have come. It
+// reports whether there is room. t.mu is held.
 func (t *replays) room(r *replay, n int) bool {
 	client := r.session.bound.Client
 	for {
@@ -97,7 +102,9 @@ func (t *replays) room(r *replay, n int) bool {
 		}
 		victim := -1
 		if !own {
-			victim = slices.IndexFunc(t.answered, func(o *replay) bool { return o != r && (!crowded || o.session.bound.Client == client) })
+			victim = slices.IndexFunc(t.answered, func(o *replay) bool {
+				return o != r && (!crowded || o.session.bound.Client == client)
+			})
 		}
 		switch {
 		case victim >= 0:
@@ -150,8 +157,8 @@ func (t *replays) giveUp() {
 	}
 }
 
-// find returns a session's stream and the number of the event after which its client reads on; nil for an id that this session
-// was not given.
+// find returns a session's stream and the number of the event after which its client reads on; nil for an id that the
+// gateway has not given to this session.
 func (t *replays) find(s *session, event string) (r *replay, after int) {
 	id, number, _ := strings.Cut(event, ".")
 	after, err := strconv.Atoi(number)
@@ -170,8 +177,8 @@ func (r *replay) poke() {
 	r.more = make(chan struct{})
 }
 
-// add keeps one event, and returns it as it is written. attached says that the connection which asked still gets the events,
-// kept that a client can come back for this one.
+// add keeps one event, and returns it as it is written. attached says that the connection which asked still gets the
+// events, kept that a client can come back for this one.
 func (r *replay) add(own chan struct{}, encode func(id string) []byte) (event []byte, attached, kept bool) {
 	t := r.all
 	t.mu.Lock()
@@ -258,8 +265,8 @@ func (r *replay) next(after int) (event []byte, number int, more chan struct{}, 
 	return nil, after, r.more, r.over || r.dropped
 }
 
-// resumable reports whether the client may come back for the answer to this request. Older revisions have no empty events, and
-// the newer one has no sessions. An answer that can only be plain JSON has no events, and costs nothing here.
+// resumable reports whether the client may come back for the answer to this request. Older revisions have no empty
+// events, and the newer one has no sessions. An answer that can only be plain JSON has no events, and costs nothing here.
 func (x *exchange) resumable() bool {
 	s := x.session
 	if s == nil || x.plain || s.version < mcp.ProtocolVersion20251125 {
@@ -268,7 +275,7 @@ func (x *exchange) resumable() bool {
 	return x.sse || x.meta.Get("progressToken") != nil || len(s.abilities) > len("{}") || s.level() != ""
 }
 
-// lasting is a request's context. That of a client that may come back does not end with the connection once the client has
+// lasting is a request's context. If the client may come back, it does not end with the connection once the client has
 // the id of an event.
 func (x *exchange) lasting(ctx context.Context) (context.Context, context.CancelCauseFunc, func() bool) {
 	if x.lasts = x.resumable(); !x.lasts {
@@ -318,7 +325,8 @@ func (x *exchange) unprime() {
 func (x *exchange) readOn(event string) {
 	r, after := x.srv.replays.find(x.session, event)
 	if r == nil || !x.mayRead(r) {
-		refuse(x.w, http.StatusBadRequest, "there is no such event in this session, or its answer is no longer kept: send the request again")
+		refuse(x.w, http.StatusBadRequest, "there is no such event in this session, or its stream is no longer kept: "+
+			"the call may have run, so look before you repeat it")
 		return
 	}
 	own := r.attach()
@@ -361,7 +369,7 @@ func (x *exchange) readOn(event string) {
 	}
 }
 
-// mayRead reports whether the client may have an answer now: its rights, or its session's, may have changed since it asked.
+// mayRead reports whether the client may have an answer now: its rights or its session may have changed since it asked.
 func (x *exchange) mayRead(r *replay) bool {
 	select {
 	case <-x.session.ended:
