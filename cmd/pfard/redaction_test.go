@@ -185,6 +185,9 @@ func TestProcessesKnowTheirOwnSecrets(t *testing.T) {
 		if m, files, err := process.Receive(); err != nil || m.Welcome == nil || len(files) != 0 {
 			t.Fatalf("the welcome is %+v with %d files, %v", m, len(files), err)
 		}
+		if m, files, err := process.Receive(); err != nil || m.Label == nil || len(files) != 0 {
+			t.Fatalf("after the welcome %+v with %d files, %v; want the label", m, len(files), err)
+		}
 		store(control.Store, "c", "stored-meanwhile-7")
 		lines := strings.Fields("first-of-a-1 variable-of-a-5 brokered-of-a-4 first-of-b-3 refresh-of-a-6 stored-meanwhile-7 harmless-words-8")
 		var text [][]byte

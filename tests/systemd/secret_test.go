@@ -139,9 +139,8 @@ func checkNoCores(t *testing.T, m *bed.Machine) {
 func upgrade(t *testing.T, m *bed.Machine, names []string) {
 	t.Helper()
 	dir := t.TempDir()
-	other := []string{"GOFLAGS=-ldflags=-X=main.build=other"}
-	args := append([]string{"make", "--no-print-directory", "-C", root, "install", "BIN=" + dir + "/bin", "DESTDIR=" + dir + "/installed"}, race()...)
-	if err := command(t.Context(), other, "nice", args...); err != nil {
+	args := append([]string{"make", "--no-print-directory", "-C", root, "install", "VERSION=0.0.1~other", "BIN=" + dir + "/bin", "DESTDIR=" + dir + "/installed"}, race()...)
+	if err := command(t.Context(), nil, "nice", args...); err != nil {
 		t.Fatal(err)
 	}
 	launchers := func() (list []string) {
