@@ -137,7 +137,7 @@ func TestSecretsAreGiven(t *testing.T) {
 	}
 	p.await("mail as its file says", soon, func(r control.Report) bool {
 		s := server(r, "mail")
-		return len(r.Diagnostics) == 0 && s.State == control.Running && s.PID != before.PID && slices.Contains(s.Domains, "collect.example") && server(r, "thief").State == control.Waiting
+		return len(r.Diagnostics) == 0 && s.State == control.Running && s.PID == before.PID && slices.Contains(s.Domains, "collect.example") && server(r, "thief").State == control.Waiting
 	})
 	if out, _, _ := p.command("audit", "--kind", "vault", "--server", "mail", "--json"); !strings.Contains(out, `"method":"give"`) {
 		t.Errorf("what was given is not recorded: %s", out)

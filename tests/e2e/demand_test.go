@@ -130,17 +130,11 @@ func TestStopIsForGood(t *testing.T) {
 // TestWakingFails: the call is told why the server did not start, and the next one finds it mended.
 func TestWakingFails(t *testing.T) {
 	p := prepare(t, nil)
-	bin := filepath.Join(p.home, "bin")
-	check(t, os.Mkdir(bin, 0o755))
-	path := filepath.Join(bin, "server")
-	good, err := os.ReadFile(program(t, "echo"))
-	check(t, err)
-	install := func(content []byte) {
-		check(t, os.WriteFile(path+".new", content, 0o755))
-		check(t, os.Rename(path+".new", path))
-	}
-	install(good)
-	p.write("frail.hcl", declare(path, nil, "")+lazy+drowsy)
+	flags, path := filepath.Join(p.home, "flags"), filepath.Join(p.home, "server")
+	check(t, os.Mkdir(flags, 0o755))
+	broken := filepath.Join(flags, "broken")
+	check(t, os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\n[ ! -e %s ] || exit 3\nexec %s\n", broken, program(t, "echo")), 0o755))
+	p.write("frail.hcl", declare(path, nil, "")+lazy+drowsy+fmt.Sprintf("sandbox {\n  read_only = [%q, %q]\n}\n", flags, program(t, "echo")))
 	p.write("poor.hcl", echo(t)+lazy+drowsy+"auth = { TOKEN = \"vault:poor_token\" }\n")
 	p.up()
 	p.learned("frail")
@@ -152,12 +146,12 @@ func TestWakingFails(t *testing.T) {
 	p.learned("poor")
 	c := p.client("/mcp")
 
-	install([]byte("#!/bin/sh\nexit 3\n"))
-	_, err = c.call("frail__echo", map[string]any{"message": "x"})
+	check(t, os.WriteFile(broken, nil, 0o644))
+	_, err := c.call("frail__echo", map[string]any{"message": "x"})
 	if err == nil || !strings.Contains(err.Error(), `"frail" slept, and starting it for this request failed`) || strings.Contains(err.Error(), "not ready within") {
 		t.Errorf("calling what does not start: %v", err)
 	}
-	install(good)
+	check(t, os.Remove(broken))
 	p.awaitRunning("frail") // its back-off is over
 	if got := c.must("frail__echo", map[string]any{"message": "mended"}); got != "mended" {
 		t.Errorf("echo returns %q", got)
