@@ -13,15 +13,15 @@ import (
 	"github.com/pfar/pfar/cmd/pfard/control"
 )
 
-const cleanHelp = `Show what an undeclared server left behind, and delete it: its private home, its log, its pins, its user
-id, and that you had disabled it. A declared server is refused, even if its file is broken or says
-enabled = false. Records of the audit stay. Without a terminal --yes is needed.
+const cleanHelp = `Show what an undeclared server left behind, and delete it: its private home, log, pins, user id and
+"pfar disable" mark. The command refuses a declared server, even if its file is broken or says
+enabled = false. It keeps the audit. Without a terminal it needs --yes.
 
-Secrets of the vault stay too. --secrets removes those that were given to this server alone and that no
-declaration names.
+It keeps secrets of the vault too. --secrets removes a secret if only this server had it and no
+declaration names it.
 
-Another server may get the user id later. If this one could write elsewhere, look for its files there before,
-with "find / -uid ID".`
+Another server may get the user id later. If this server could write outside its home, first find
+its files there with "find / -uid ID".`
 
 func (c *cli) cleanCommand() *cobra.Command {
 	var yes, secrets bool

@@ -30,13 +30,13 @@ import (
 
 const clientHelp = `Declare the MCP clients that may use servers, each with a token of its own.
 
-"pfar client add NAME" writes NAME.hcl in the folder of clients and prints the client's token, once:
-pfar keeps its SHA-256 alone. The client may use no server but those that --servers names. What else
-there is to say about it stands in pfar-clients(5); the file is yours to edit, and pfard reads it again.
+"pfar client add NAME" writes NAME.hcl in the folder of clients and prints the client's token once;
+pfar keeps only its SHA-256. The client may use only the servers that --servers names. You may edit
+the file: pfard reads it again. pfar-clients(5) describes its keys.
 
-Without any declaration there are two clients that may use everything: "default", which is
-whoever has the endpoint's own token, and your own programs on the Unix socket; and "operator",
-which is you, with "pfar call". A file default.hcl says what the first may.`
+Two clients exist without a file and may use everything. "default" is each program that has the
+endpoint's own token, and each program of yours on the Unix socket. "operator" is you, with
+"pfar call". A file default.hcl restricts "default".`
 
 func (c *cli) clientCommand() *cobra.Command {
 	group := &cobra.Command{

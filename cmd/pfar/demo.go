@@ -19,11 +19,11 @@ import (
 
 const demoHelp = `Show what pfar does, in a minute: one server in its sandbox, a call, a refusal, and a call that waits for you.
 
-It runs in a temporary pfar of its own, below /dev/shm, which touches nothing of the machine's or of yours, and is
-removed at the end, also after Ctrl-C. The server is a small one inside of pfar itself. Nothing goes to the network.
+The demo runs a temporary pfar below /dev/shm. It changes nothing else on the machine and removes itself at the end,
+also after Ctrl-C. Its server is part of pfar. Nothing goes to the network.
 
 The last call runs only if you approve it at the terminal. --yes approves it without a question. Without a terminal
-and without --yes, the demo says what it would ask, and denies the call.`
+and without --yes, the demo prints the question and denies the call.`
 
 func (c *cli) demoCommand() *cobra.Command {
 	var yes bool

@@ -13,7 +13,7 @@ import (
 )
 
 func (c *cli) startCommand() *cobra.Command {
-	return c.lifecycle(control.Start, "Start a server, also one that crashes disabled")
+	return c.lifecycle(control.Start, "Start a server, even one disabled after repeated crashes")
 }
 
 func (c *cli) stopCommand() *cobra.Command {
@@ -29,7 +29,7 @@ func (c *cli) enableCommand() *cobra.Command {
 }
 
 func (c *cli) disableCommand() *cobra.Command {
-	return c.lifecycle(control.Disable, "Stop a server and keep it off until it is enabled, also over restarts")
+	return c.lifecycle(control.Disable, "Stop a server and keep it off until you enable it, also after a reboot")
 }
 
 // settleTimeout is how long these verbs wait for what they asked for.

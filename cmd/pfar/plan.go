@@ -25,13 +25,13 @@ pfar that runs if none is given. Nothing is started, and pfar need not run.
 With the ID of a call, as "pfar audit" prints it: what was decided about it, by which rule, and from what.`
 
 func (c *cli) planCommand() *cobra.Command {
-	cmd := c.ofPlans("plan [NAME]", "Print all that would be created for a server", planHelp, arguments("[NAME]"), func(p generator.Plan, _ *gate.Policy) string { return p.Words() })
+	cmd := c.ofPlans("plan [NAME]", "Print everything that pfar would create for a server", planHelp, arguments("[NAME]"), func(p generator.Plan, _ *gate.Policy) string { return p.Words() })
 	cmd.Example = example("pfar plan notion", "pfar plan --dir examples --json")
 	return cmd
 }
 
 func (c *cli) explainCommand() *cobra.Command {
-	cmd := c.ofPlans("explain NAME", "Say what a server can see, reach and hold, or why a call was decided so", explainHelp, arguments("NAME"), generator.Plan.Explain)
+	cmd := c.ofPlans("explain NAME", "Say what a server can see, reach and hold, or why the gate decided a call so", explainHelp, arguments("NAME"), generator.Plan.Explain)
 	cmd.Example = example("pfar explain notion --dir examples", "pfar explain 1ng41j3na7z4yvfrjpp")
 	ofServer := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

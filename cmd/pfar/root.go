@@ -11,7 +11,7 @@ import (
 const rootHelp = `pfar runs MCP servers that you do not trust, each in a sandbox of its own that reaches
 only the hosts its declaration names, behind one MCP endpoint.`
 
-const rootExample = `  pfar                                what there is, and what is next
+const rootExample = `  pfar                                what runs here, and what to do next
   pfar demo                           see a server in its sandbox
   pfar check mcp.d                    find mistakes in declarations
   pfar up mcp.d                       run them until Ctrl-C

@@ -40,7 +40,7 @@ func (c *cli) topCommand() *cobra.Command {
 	o := topOptions{sort: byName, interval: time.Second, proc: "/proc"}
 	cmd := c.outputFlag(&cobra.Command{
 		Use:     "top",
-		Short:   "Show what the servers do and cost, again each second",
+		Short:   "Show what the servers do and cost, updated each second",
 		Long:    topHelp,
 		Example: example("pfar top", "pfar top --once --sort memory", "pfar top --json | jq '.servers[] | select(.errors > 0).name'"),
 		Args:    arguments(),
