@@ -1,14 +1,14 @@
 #!/bin/sh
-# Says what is left to do after make install, which a package does by itself.
+# Prints the steps that are left after make install. A package does them itself.
 set -eu
 
 lacks() { ! command -v "$1" >/dev/null; }
 
 if lacks bwrap; then
-	echo "missing: bubblewrap, 0.8.0 with --bind-fd or later, without which no server starts"
+	echo "missing: bubblewrap, 0.8.0 with --bind-fd or later. Without it no server starts."
 fi
 if lacks nft; then
-	echo "missing: nftables, to look at the rules: nft list table inet pfar"
+	echo "missing: nftables. You need it only to look at the rules: nft list table inet pfar"
 fi
 if ! getent passwd pfar >/dev/null || ! getent passwd pfar-launcher >/dev/null || ! getent group pfar-admin >/dev/null; then
 	echo "next: systemd-sysusers, for the users and groups of pfar"
@@ -19,5 +19,5 @@ fi
 if [ -d /run/systemd/system ]; then
 	echo "next: systemctl daemon-reload && systemctl enable --now pfar.target"
 else
-	echo "systemd does not run here: an appliance takes it; pfar up goes without"
+	echo "systemd is not running here. The service needs it; pfar up works without."
 fi
