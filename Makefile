@@ -46,6 +46,8 @@ HERE       = $(filter $(shell go env GOHOSTOS)/$(shell go env GOHOSTARCH),$(shel
 COMPLETION = $(if $(HERE),$(BIN)/pfar,env -u GOOS -u GOARCH CGO_ENABLED=0 go run ./cmd/pfar) completion
 UNITS      = $(foreach kind,service socket target slice,$(wildcard units/$(1)*.$(kind)))
 DOC       := $(SHARE)/doc/pfar
+# Notes for an upgrade; apt-listchanges reads NEWS.Debian.gz.
+NEWS      := $(DOC)/NEWS.gz
 
 install: build
 	$(call copy,$(BIN)/pfar,$(DESTDIR)$(PREFIX)/bin,755)
@@ -64,6 +66,8 @@ install: build
 	$(foreach section,1 5 8,install -d $(SHARE)/man/man$(section) &&) :
 	for page in packaging/man/*; do gzip -9nc $$page >$(SHARE)/man/man$${page##*.}/$${page##*/}.gz || exit 1; done
 	cd examples && find * -type f ! -name '*.go' -exec install -D -m 644 {} $(abspath $(DOC))/examples/{} \;
+	gzip -9nc packaging/NEWS >$(NEWS)
+	chmod 644 $(NEWS)
 	$(call copy,$(wildcard packaging/servers/*.json),$(SHARE)/pfar/servers,644)
 	install -d $(SHARE)/bash-completion/completions $(DESTDIR)/etc/pfar/mcp.d $(DESTDIR)/etc/pfar/policies.d $(DESTDIR)/etc/pfar/clients.d
 	install -d $(ZSH) $(SHARE)/fish/vendor_completions.d
@@ -102,7 +106,7 @@ package: export SOURCE_DATE_EPOCH := $(EPOCH)
 package: STAGE = $(PACKAGES_DIR).work/$(ARCH)-$(FORMAT)
 package:
 	rm -rf $(STAGE) && mkdir -p $(PACKAGES_DIR)
-	@umask 022; GOARCH=$(ARCH) $(MAKE) install DESTDIR=$(STAGE)/root BIN=$(PACKAGES_DIR).work/$(ARCH) $(if $(filter rpm,$(FORMAT)),ZSH=$(STAGE)/root/usr/share/zsh/site-functions)
+	@umask 022; GOARCH=$(ARCH) $(MAKE) install DESTDIR=$(STAGE)/root BIN=$(PACKAGES_DIR).work/$(ARCH) $(if $(filter rpm,$(FORMAT)),ZSH=$(STAGE)/root/usr/share/zsh/site-functions,NEWS=$(STAGE)/root/usr/share/doc/pfar/NEWS.Debian.gz)
 	@umask 022; go run ./packaging/pack -format $(FORMAT) -arch $(ARCH) -version '$(VERSION)' -compression $(COMPRESSION) -root $(STAGE)/root
 	go run $(NFPM) package --config $(STAGE)/nfpm.json --packager $(FORMAT) --target $(PACKAGES_DIR)/
 	rm -rf $(STAGE)
