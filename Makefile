@@ -66,6 +66,7 @@ install: build
 	$(foreach section,1 5 8,install -d $(SHARE)/man/man$(section) &&) :
 	for page in packaging/man/*; do gzip -9nc $$page >$(SHARE)/man/man$${page##*.}/$${page##*/}.gz || exit 1; done
 	cd examples && find * -type f ! -name '*.go' -exec install -D -m 644 {} $(abspath $(DOC))/examples/{} \;
+	install -D -m 644 packaging/apparmor $(DOC)/apparmor
 	gzip -9nc packaging/NEWS >$(NEWS)
 	chmod 644 $(NEWS)
 	$(call copy,$(wildcard packaging/servers/*.json),$(SHARE)/pfar/servers,644)

@@ -27,7 +27,7 @@ func (h host) apparmor(context.Context) finding {
 	if len(missing) == 0 {
 		return finding{name, pass, "restricted, and profiles in /etc/apparmor.d allow pfar-sandbox and bwrap", ""}
 	}
-	return finding{name, warn, apparmorKey + " is 1, and no profile in /etc/apparmor.d allows " + strings.Join(missing, " and "), apparmorRemedy(missing)}
+	return finding{name, warn, apparmorKey + " is 1, and no profile in /etc/apparmor.d allows " + strings.Join(missing, " and "), h.apparmorRemedy(missing)}
 }
 
 // unprofiled are the paths that no AppArmor profile with "userns," names; one that a pattern covers is listed too.
@@ -62,13 +62,24 @@ func named(texts []string, path string) bool {
 	return slices.ContainsFunc(texts, whole.MatchString)
 }
 
-func apparmorRemedy(programs []string) string {
+// apparmorExample has the profiles of both programs where packages put them.
+const apparmorExample = "/usr/share/doc/pfar/apparmor"
+
+// apparmorRemedy names the installed profiles if both are missing. A second profile for one of the programs would conflict
+// with the first.
+func (h host) apparmorRemedy(programs []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Ubuntu 23.10 and later let a program make user namespaces only if an AppArmor profile says so.\n"+
 		"Lift that for every program: sysctl -w %[1]s=0\n"+
-		"and, to keep it: echo %[1]s=0 > /etc/sysctl.d/60-pfar.conf\n"+
-		"Or allow it to these programs only, in a file of yours below /etc/apparmor.d that you load with apparmor_parser -r FILE:\n\n"+
-		"  abi <abi/4.0>,\n  include <tunables/global>\n", apparmorKey)
+		"and, to keep it: echo %[1]s=0 > /etc/sysctl.d/60-pfar.conf\n", apparmorKey)
+	example, _ := fs.ReadFile(h.fs, apparmorExample[1:]) // without it the text is here
+	unnamed := func(path string) bool { return !named([]string{string(example)}, path) }
+	if len(programs) == 2 && !slices.ContainsFunc(programs, unnamed) {
+		fmt.Fprintf(&b, "Or allow it to these programs only:\n\n  cp %s /etc/apparmor.d/pfar\n  apparmor_parser -r /etc/apparmor.d/pfar", apparmorExample)
+		return b.String()
+	}
+	b.WriteString("Or allow it to these programs only, in a file of yours below /etc/apparmor.d that you load with apparmor_parser -r FILE:\n\n" +
+		"  abi <abi/4.0>,\n  include <tunables/global>\n")
 	for _, p := range programs {
 		fmt.Fprintf(&b, "  profile \"%s\" flags=(unconfined) {\n    userns,\n  }\n", p)
 	}
@@ -108,7 +119,7 @@ func (h host) emptySandbox(ctx context.Context) finding {
 	if err != nil {
 		f.Detail = err.Error()
 		if n, ok := h.sysctl(apparmorKey); ok && n != 0 {
-			f.Remedy = apparmorRemedy(h.unprofiled())
+			f.Remedy = h.apparmorRemedy(h.unprofiled())
 		}
 		return f
 	}

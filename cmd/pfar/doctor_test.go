@@ -129,6 +129,10 @@ func TestDoctor(t *testing.T) {
 		oneUser  = "users of their own warn: run as you, uid 1000|"
 		unheld   = "host firewall warn: by their own rules alone|systemctl enable --now pfar.target"
 	)
+	example, err := os.ReadFile("../../packaging/apparmor")
+	if err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		name   string
 		change func(*host)
@@ -161,7 +165,20 @@ func TestDoctor(t *testing.T) {
 		}, []string{"AppArmor and namespaces warn: allows /usr/lib/pfar/pfar-sandbox and /usr/bin/bwrap|/usr/bin/bwrap"}},
 		{"Ubuntu with both profiles", func(h *host) {
 			file(h, apparmor, "1\n")
-			file(h, "etc/apparmor.d/pfar", apparmorRemedy([]string{"/usr/lib/pfar/pfar-sandbox", "/usr/bin/bwrap"}))
+			file(h, "etc/apparmor.d/pfar", host{fs: fstest.MapFS{}}.apparmorRemedy([]string{"/usr/lib/pfar/pfar-sandbox", "/usr/bin/bwrap"}))
+		}, nil},
+		{"Ubuntu with the example", func(h *host) {
+			file(h, apparmor, "1\n")
+			file(h, apparmorExample[1:], string(example))
+		}, []string{"AppArmor and namespaces warn: is 1|cp /usr/share/doc/pfar/apparmor /etc/apparmor.d/pfar\n  apparmor_parser -r /etc/apparmor.d/pfar"}},
+		{"Ubuntu with the example and a profile for bwrap", func(h *host) {
+			file(h, apparmor, "1\n")
+			file(h, apparmorExample[1:], string(example))
+			file(h, "etc/apparmor.d/bwrap", "profile bwrap /usr/bin/bwrap flags=(unconfined) { userns, }")
+		}, []string{"AppArmor and namespaces warn: allows /usr/lib/pfar/pfar-sandbox|profile \"/usr/lib/pfar/pfar-sandbox\""}},
+		{"Ubuntu with the example in use", func(h *host) {
+			file(h, apparmor, "1\n")
+			file(h, "etc/apparmor.d/pfar", string(example))
 		}, nil},
 		{"Ubuntu with the restriction lifted", func(h *host) { file(h, apparmor, "0\n") }, nil},
 		{"a container", func(h *host) {
