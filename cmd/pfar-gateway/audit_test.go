@@ -16,7 +16,7 @@ import (
 	"github.com/pfar/pfar/policies/audit/trail"
 )
 
-// journalText is what is logged, also by what the trail does by itself later.
+// journalText collects the log. The trail writes to it from goroutines of its own.
 type journalText struct {
 	mu   sync.Mutex
 	text bytes.Buffer

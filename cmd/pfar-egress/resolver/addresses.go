@@ -128,7 +128,7 @@ func (a *Addresses) nameOf(addr netip.Addr) (name string, ok bool) {
 	}
 	if n >= firstExact && n <= lastExact {
 		i := int(n - firstExact)
-		if i >= len(a.places) || a.exact[a.places[i]] != n { // it is no name's, or not any more
+		if i >= len(a.places) || a.exact[a.places[i]] != n { // no name has this address, or none has it any longer
 			return "", false
 		}
 		return a.places[i], true

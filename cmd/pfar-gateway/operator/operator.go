@@ -1,4 +1,5 @@
-// Package operator serves what only the operator may ask of the gateway: pins, approvals, sessions, stains, facts of tools and statistics, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks.
+// Package operator serves what only the operator may ask of the gateway: pins, approvals, sessions, stains, facts of
+// tools and statistics, in JSON over HTTP on a Unix socket of its own, where the kernel says who asks.
 package operator
 
 import (

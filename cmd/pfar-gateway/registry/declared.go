@@ -30,8 +30,8 @@ func (u *Upstream) declare(server handover.Server) {
 // Server returns what the declaration says of the server, as of now: an edit changes it while the server runs.
 func (u *Upstream) Server() handover.Server { return u.declared.Load().server }
 
-// Declared returns the owner's word on the server for the gate. The identity is another one after each change, and
-// with each process; it keeps nothing else of them.
+// Declared returns the facts that the owner declares, for the gate. The identity changes with each edit and each
+// process, so that facts cached by it are never stale.
 func (u *Upstream) Declared() (identity any, word []byte) {
 	d := u.declared.Load()
 	return &d.mark[0], d.server.Declared
@@ -124,8 +124,8 @@ func (r *Registry) sessionsOf(server string) (list []*Upstream) {
 	return list
 }
 
-// serveAgain shows a server by what its owner says of it now, and has clients told of what they see differently. If
-// the gate was told something else, that may be any tool. It returns what was discovered; nil before that.
+// serveAgain publishes a server's lists under its new declaration and tells clients which lists changed. If judged, the
+// facts changed, and with them perhaps every tool. It returns the last discovery, nil before the first.
 func (r *Registry) serveAgain(u *Upstream, judged bool) (found *Listing) {
 	name := u.Server().Name
 	newest := func() *Listing {
@@ -149,8 +149,8 @@ func (r *Registry) serveAgain(u *Upstream, judged bool) (found *Listing) {
 	return found
 }
 
-// reviewNow is review of what is found at the end of it, by what the owner says then. It returns with r.mu held, as
-// found is called.
+// reviewNow reviews a listing until neither it nor the declaration has changed meanwhile. It calls found with r.mu held
+// and returns with r.mu held.
 func (r *Registry) reviewNow(u *Upstream, found func() *Listing) (v reviewed) {
 	for {
 		r.mu.Lock()

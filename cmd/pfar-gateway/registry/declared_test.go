@@ -120,7 +120,7 @@ func TestRedeclared(t *testing.T) {
 			t.Errorf("the server is told %s", said)
 		}
 	}
-	// The same once more is no news to clients.
+	// Clients hear nothing of a change that changes nothing.
 	mu.Lock()
 	events = nil
 	mu.Unlock()

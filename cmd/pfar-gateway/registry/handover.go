@@ -148,7 +148,7 @@ func first(c *handover.Conn) (handover.Message, error) {
 	m, files, err := c.Receive()
 	packet.CloseAll(files)
 	if err != nil {
-		return m, fmt.Errorf("receiving what it is to hand over: %w", err)
+		return m, fmt.Errorf("receiving the name of the server to hand over: %w", err)
 	}
 	about := m.Expect
 	if about == nil {
@@ -163,8 +163,8 @@ func first(c *handover.Conn) (handover.Message, error) {
 	return m, nil
 }
 
-// hello receives a server. The first message says what it is. The launcher, which has the connection since and whose user may
-// be the server's, gives the descriptors and nothing else.
+// hello receives a server. pfard's first message says which one. The launcher, whose user may be the server's own, adds
+// only the descriptors.
 func (r *Registry) hello(c *handover.Conn, about handover.Message) (*Upstream, error) {
 	server := *about.Expect
 	if err := r.admit(c, server); err != nil {

@@ -52,7 +52,7 @@ func (r *Registry) admit(c *handover.Conn, s handover.Server) error {
 	return errUndecided
 }
 
-// admitOwn refuses the process of a session if its program is another than that of its server, and tells the session.
+// admitOwn refuses a session's own process if its program differs from the server's, and tells the session.
 func (r *Registry) admitOwn(s handover.Server) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

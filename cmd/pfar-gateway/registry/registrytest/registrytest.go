@@ -39,7 +39,7 @@ type Registry struct {
 	log  *lockedBuffer
 
 	Secrets int64       // handover.Message.Secrets of those that are handed over from now on
-	Begun   int64       // handover.Message.At of those that are handed over from now on; 0: as it is then
+	Begun   int64       // handover.Message.At of the next handovers; 0: the time of each
 	Pins    *pins.Store // nil: nobody accepts anything
 	Trust   bool        // what servers offer first is accepted, of those that say nothing of pins, and what they say is the owner's
 }
