@@ -49,19 +49,25 @@ const librarian = `exec 3</library/open; while read _; do
 	echo "$(cat /library/note) $new"
 done; cat <&3`
 
+// reader asks a server for a line, as often as it is called.
+func reader(t *testing.T, r *run) (out *bufio.Scanner, ask func() string) {
+	out = bufio.NewScanner(r.stdout)
+	return out, func() string {
+		t.Helper()
+		if _, err := io.WriteString(r.stdin, "what?\n"); err != nil || !out.Scan() {
+			t.Fatalf("asking: %v\n%s", err, r.logged())
+		}
+		return out.Text()
+	}
+}
+
 // A server sees what the host replaces and makes while it runs, and keeps what it has open.
 func followsTheHost(t *testing.T, begin func(sandbox.Sandbox) *run) {
 	t.Helper()
 	dir, s := library(t, librarian)
 	r := begin(s)
 	r.hello()
-	out := bufio.NewScanner(r.stdout)
-	ask := func() string {
-		if _, err := io.WriteString(r.stdin, "what?\n"); err != nil || !out.Scan() {
-			t.Fatalf("asking: %v\n%s", err, r.logged())
-		}
-		return out.Text()
-	}
+	out, ask := reader(t, r)
 	if got := ask(); got != "first none" {
 		t.Fatalf("at first it reads %q", got)
 	}
@@ -101,13 +107,7 @@ func TestViewsThatStay(t *testing.T) {
 		sandbox.Mount{Kind: sandbox.ROOverlay, Source: whole, Dest: "/whole", Live: true})
 	r := begin(t, s, nil)
 	r.hello()
-	out := bufio.NewScanner(r.stdout)
-	ask := func() string {
-		if _, err := io.WriteString(r.stdin, "what?\n"); err != nil || !out.Scan() {
-			t.Fatalf("asking: %v\n%s", err, r.logged())
-		}
-		return out.Text()
-	}
+	_, ask := reader(t, r)
 	if got := ask(); got != "first first first" {
 		t.Fatalf("at first it reads %q", got)
 	}

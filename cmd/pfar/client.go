@@ -243,16 +243,20 @@ func (c *cli) clientRotateCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) clientRotate(ctx context.Context, name string, keep bool, tokenFile string) error {
+// clientFile returns a declared client, and its file as it is.
+func (c *cli) clientFile(ctx context.Context, name string) (one declaration.Client, src []byte, err error) {
 	clients, err := c.clients(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		one, err = clients.find(name)
 	}
-	one, err := clients.find(name)
-	if err != nil {
-		return err
+	if err == nil {
+		src, err = os.ReadFile(one.File)
 	}
-	src, err := os.ReadFile(one.File)
+	return one, src, err
+}
+
+func (c *cli) clientRotate(ctx context.Context, name string, keep bool, tokenFile string) error {
+	one, src, err := c.clientFile(ctx, name)
 	if err != nil {
 		return err
 	}

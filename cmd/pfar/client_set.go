@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -36,15 +35,7 @@ func (c *cli) clientSetCommand() *cobra.Command {
 
 // clientSet puts other servers into a client's file, of which everything else stays as its owner has written it.
 func (c *cli) clientSet(ctx context.Context, name string, servers []string) error {
-	clients, err := c.clients(ctx)
-	if err != nil {
-		return err
-	}
-	one, err := clients.find(name)
-	if err != nil {
-		return err
-	}
-	src, err := os.ReadFile(one.File)
+	one, src, err := c.clientFile(ctx, name)
 	if err != nil {
 		return err
 	}
