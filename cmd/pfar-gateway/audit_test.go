@@ -46,10 +46,10 @@ func TestPfardKnowsThatTheAuditFails(t *testing.T) {
 	served := make(chan error, 1)
 	go func() {
 		served <- control.Serve(ctx, l, func(ctx context.Context, _ control.Peer, q control.Request, send func(control.Response) error) error {
-			told <- string(q.Verb) + ": " + q.Why
 			if err := send(control.Response{}); err != nil {
 				return err
 			}
+			told <- string(q.Verb) + ": " + q.Why // after the answer: the gateway may hang up as soon as this is read
 			<-ctx.Done()
 			told <- "hung up"
 			return nil
