@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // command finds the server's command and all that it needs to start. It returns its path inside the sandbox.

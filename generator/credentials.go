@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 const (

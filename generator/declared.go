@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // declared shows what sandbox.read_only and sandbox.writable name.

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 func parsed(t *testing.T, text string) declaration.Server {

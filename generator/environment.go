@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // environment is all that the server finds (SB-15): what is true inside, and what its declaration gives.

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // Explain says to a server's owner what it can see, reach and hold, and by the policy what is known of its tools; nil: it is not at

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // declared is what a declaration says to the gate: of the server as a whole, and of tools.

@@ -8,7 +8,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // Host is what the compiler may know of the machine. It only looks.

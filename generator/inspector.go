@@ -4,8 +4,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // InspectorPlan is what the process of an inspector is given: pfar-sandbox of a program, pfar-egress of a model.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/inspector"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // TestInspectorUnits: the units give what all processes of an inspector may have together, and room for what runs them.

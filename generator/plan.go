@@ -3,10 +3,10 @@ package generator
 
 import (
 	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // Plan is all that pfar will create for one server. It is written to the run directory for the server's own processes,

@@ -3,7 +3,7 @@ package generator
 import (
 	"path"
 
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // procOfHost are the files of /proc that count or list what the whole machine does, and that servers do without. Node,

@@ -4,7 +4,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // wideDirectories hold more than any one server needs: they are never bound whole.

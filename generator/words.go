@@ -10,8 +10,8 @@ import (
 	"unicode"
 
 	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // Words prints all that would be created for a server, in the order of its creation.

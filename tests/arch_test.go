@@ -79,7 +79,7 @@ func within(dir string, trees ...string) bool {
 	return slices.ContainsFunc(trees, func(tree string) bool { return dir == tree || strings.HasPrefix(dir, tree+"/") })
 }
 
-// TestOwnersOfLibraries keeps each library with an effect in the one place that may have it (DESIGN.md section 3).
+// TestOwnersOfLibraries keeps each library with an effect in the one place that may have it.
 func TestOwnersOfLibraries(t *testing.T) {
 	owners := map[string][]string{
 		"github.com/godbus/dbus":               {"units/systemd"},
@@ -91,7 +91,7 @@ func TestOwnersOfLibraries(t *testing.T) {
 		"github.com/vishvananda/netlink":       {"policies/firewall"},
 		"github.com/fsnotify/fsnotify":         {"cmd/pfard"},
 		"github.com/mark3labs/mcp-go":          {"cmd/pfar-gateway", "cmd/pfar", "tests/e2e"}, // there as a client like others
-		"filippo.io/age":                       {"cmd/pfard/vault"},
+		"filippo.io/age":                       {"cmd/pfard/vault", "units/bundle"},
 		"golang.org/x/oauth2":                  {"cmd/pfar-egress"},
 		"github.com/spf13/cobra":               {"cmd/pfar"},
 		"modernc.org/sqlite":                   {"cmd/pfar-gateway/state"},
@@ -127,6 +127,7 @@ func TestPurePackages(t *testing.T) {
 		"policies/audit":          append([]string{"os"}, effects...),
 		"policies/inspect":        append([]string{"os"}, effects...),
 		"policies/jsontext":       append([]string{"os"}, effects...),
+		"units/sandbox":           append([]string{"os"}, effects...),
 	}
 	_, all := sources(t)
 	for _, s := range all {
@@ -152,16 +153,12 @@ func TestDirectionOfImports(t *testing.T) {
 		{"policies", nil},
 		{"units/local", []string{"units", "generator", "policies"}},
 		{"units/systemd", []string{"units", "generator", "policies"}},
-		{"units", nil},
+		{"units", []string{"policies"}},
 		{"generator/declaration", []string{"policies"}},
-		{"generator/sandbox", []string{"generator/declaration", "policies"}},
-		{"generator/catalog", []string{"generator/declaration", "policies"}},
-		{"generator", []string{"policies", "units/handover"}},
+		{"generator", []string{"policies", "units/handover", "units/sandbox"}},
 		{"cmd", []string{"generator", "policies", "units", "examples", "packaging"}},
-		{"tests", []string{"cmd/pfard/control", "generator", "policies", "units", "examples", "packaging"}},
+		{"tests", []string{"generator", "policies", "units", "examples", "packaging"}},
 	}
-	// What a process offers to the others is a package of its own below it.
-	shared := []string{"cmd/pfard/control", "cmd/pfard/vault/bundle", "cmd/pfard/vault/durable", "cmd/pfard/migrate", "cmd/pfar-egress/monitor"}
 	_, all := sources(t)
 	for _, s := range all {
 		i := slices.IndexFunc(allowed, func(a struct {
@@ -182,7 +179,7 @@ func TestDirectionOfImports(t *testing.T) {
 			process := strings.Join(strings.SplitN(s.dir, "/", 3)[:min(2, strings.Count(s.dir, "/")+1)], "/")
 			switch tree := allowed[i].tree; {
 			case within(dir, allowed[i].may...), tree != "cmd" && within(dir, tree):
-			case tree == "cmd" && (within(dir, process) || within(dir, shared...)):
+			case tree == "cmd" && within(dir, process):
 			case s.test && strings.HasPrefix(dir, "cmd/") && within(s.dir, "cmd"):
 			default:
 				t.Errorf("%s imports %s: %s may import only %q of ours", s.path(), dir, tree, allowed[i].may)

@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/journal/journaltest"
+	"github.com/pfar/pfar/units/monitor"
 )
 
 func decisionFor(r *request) egress.Decision {

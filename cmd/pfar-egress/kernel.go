@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/firewall/nflog"
+	"github.com/pfar/pfar/units/monitor"
 )
 
 // notRedirected is the reason of what the namespace's ruleset rejects: no declared address, or no TCP.

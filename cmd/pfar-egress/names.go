@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
 	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units/monitor"
 )
 
 // names serves the resolver of the server's network namespace. No question is passed on to anybody.

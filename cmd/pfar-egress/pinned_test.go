@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/units/monitor"
 )
 
 // leaf is the outside's own certificate.

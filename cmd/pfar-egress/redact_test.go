@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
 	sdjournal "github.com/pfar/pfar/units/journal"
+	"github.com/pfar/pfar/units/monitor"
 )
 
 // TestHostsWithoutSecrets: a server that asks for a host whose name is a secret is refused without that being told of, to

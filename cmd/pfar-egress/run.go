@@ -14,13 +14,13 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/time/rate"
 
-	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
 	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	sdjournal "github.com/pfar/pfar/units/journal"
+	"github.com/pfar/pfar/units/monitor"
 )
 
 // plan is what this process may know of its server's plan (generator.Plan). The declaration's file is named to the

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
 	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units/monitor"
 )
 
 // world is the network that a proxy under test sees: names lead where answers says, and every address that it dials is

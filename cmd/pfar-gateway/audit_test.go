@@ -11,9 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
+	"github.com/pfar/pfar/units/control"
 )
 
 // journalText collects the log. The trail writes to it from goroutines of its own.

@@ -15,10 +15,10 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
 	"github.com/pfar/pfar/cmd/pfar-gateway/inspect"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
 )
 
 // undecided is a gateway that has not been told by what calls are decided.

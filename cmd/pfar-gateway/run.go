@@ -26,15 +26,15 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
-	"github.com/pfar/pfar/cmd/pfard/control"
-	"github.com/pfar/pfar/cmd/pfard/migrate"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/journal"
+	"github.com/pfar/pfar/units/migrate"
 )
 
 type options struct {

@@ -15,10 +15,10 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
-	"github.com/pfar/pfar/cmd/pfard/migrate"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/migrate"
 )
 
 func main() {

@@ -7,8 +7,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // descriptors are the files that bwrap gets by number: fdFirst, fdFirst+1, ...

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // apart is the user and group that the server runs as here, its launcher does not.

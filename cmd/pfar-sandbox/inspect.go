@@ -10,11 +10,11 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/question"
+	"github.com/pfar/pfar/units/sandbox"
 	"golang.org/x/sys/unix"
 )
 

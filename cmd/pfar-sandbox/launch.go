@@ -17,12 +17,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/packet"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 const goarch = runtime.GOARCH

@@ -22,11 +22,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // These tests run the real program with the real bwrap, as an unprivileged user; the test is its runner and its gateway.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // library is a folder of the host with a note, which a server may read, and the server's sandbox.

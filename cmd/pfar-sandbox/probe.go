@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // probeArg has this binary make one empty sandbox, on the very path that servers take, for `pfar doctor`.

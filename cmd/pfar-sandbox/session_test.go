@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // session makes the plan that begin wrote one for a single session.

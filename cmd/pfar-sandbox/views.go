@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // view is one file or folder of the host that the server is to read over an overlayfs of its own. A bind would share the

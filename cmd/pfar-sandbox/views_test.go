@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // inViews is the variable by which the test program is run once more, in the namespaces that enter has.

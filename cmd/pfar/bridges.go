@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/monitor"
 )
 
 // bridges watches the egress bridges of servers that come and go. All but events belongs to the goroutine that reads

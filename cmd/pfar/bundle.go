@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
-	"github.com/pfar/pfar/cmd/pfard/vault/bundle"
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
+	"github.com/pfar/pfar/units/bundle"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/durable"
 )
 
 const exportHelp = `Write secrets, all or those named, to a file that age (age-encryption.org) opens, or to standard

@@ -17,7 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 const searchSchema = `{"type":"object","properties":{"query":{"type":"string","description":"what to \u001b[31mfind"},"page_size":{"type":"integer","default":10},

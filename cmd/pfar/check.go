@@ -12,11 +12,11 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/control"
 )
 
 const checkHelp = `Read every declaration of DIR as pfard would, and those of clients in the folder clients.d beside it, and

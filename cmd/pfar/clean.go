@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 const cleanHelp = `Show what an undeclared server left behind, and delete it: its private home, log, pins, user id and

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestClean: only a yes deletes, and it is exactly what was shown.

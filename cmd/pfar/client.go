@@ -21,11 +21,11 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/durable"
 )
 
 const clientHelp = `Declare the MCP clients that may use servers, each with a token of its own.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestClientAddAwaits wants the client to be there when the command returns, and to be told what it lacks.

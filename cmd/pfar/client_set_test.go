@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestClientSetKnowsServers: a name that no server has is refused, and the file stays.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // minimumBubblewrap has --disable-userns; --bind-fd came with 0.10.0, and distributions carry it back as a security fix.

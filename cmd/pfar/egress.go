@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/monitor"
 )
 
 const egressHelp = `Show the connections of a server, or of all: open ones, the last that are over, and what was refused

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/monitor"
 )
 
 // golden compares got with a file of an archive in testdata.

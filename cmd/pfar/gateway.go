@@ -20,9 +20,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/spf13/pflag"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units/control"
 )
 
 // gatewayURL is the endpoint; the host is a formality on a Unix socket, and localhost passes the gateway's Host check.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 const giveHelp = `Show which secrets of the vault are kept from a server, and why, and give it exactly those: as its declaration

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // heldTools are the tools that are in no list because their definitions are held back, and of each why. If the gateway

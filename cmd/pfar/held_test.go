@@ -11,7 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestHeldTools: a tool that is held back is missing for a reason, and no other is called in its place.

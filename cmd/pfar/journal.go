@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
 )
 
 // inJournal reports whether a log is in the journal. If pfard does not say, it is where systemd runs pfar: the

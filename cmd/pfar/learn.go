@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/monitor"
 )
 
 const learnHelp = `Run a server in learning mode until Ctrl-C, and print the allowed_domains that it would need, to be

@@ -11,10 +11,10 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfar-egress/monitor"
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/monitor"
 )
 
 // learnedAt is within the learning of these tests, which begins at fixedNow.

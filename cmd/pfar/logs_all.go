@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // allLogs prints the logs of every server as one, with the server's name before each line.

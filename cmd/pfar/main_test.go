@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 func TestMain(m *testing.M) {

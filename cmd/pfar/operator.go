@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units/control"
 )
 
 // situation is what pfar without a verb says in words.

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // scriptedGateway stands in for pfar-gateway while a command runs: gateway OFFER... -- COMMAND. Its pins are the real

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/operator"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // pinsBench is a bench whose gateway has the real store.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestRemedies: whoever needs a server that does not run is told its state and what makes it run.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // declared makes a directory of declarations with one server of the name, whose program is among the servers' programs.

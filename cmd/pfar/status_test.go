@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 func sampleReport(now time.Time) control.Report {

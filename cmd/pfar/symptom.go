@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units/control"
 )
 
 // symptom is an error that programs report, and whose cause is their sandbox. Its words are a stranger's: what is taken out of

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestSymptoms has what programs say that their sandbox has kept from something, and what says nothing of it.

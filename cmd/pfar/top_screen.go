@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // Control functions of xterm and of those like it (ctlseqs): the alternate screen keeps what was on the other one.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestUpWithoutATerminal: each diagnostic and each warning is printed once, below the first table.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // Whoever asks for a start waits until the server has left the state and time that it saw before.

@@ -21,12 +21,12 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/journal"
 )
 

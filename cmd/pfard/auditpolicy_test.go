@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestPoliciesAndClientsAreRecorded: what calls are decided by, and who may make them, old to new, with all that is laxer than it

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/units/control"
 )
 
 // What a server may fill the audit with, which can ask for hosts a million times a minute.

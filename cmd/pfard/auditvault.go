@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/units/control"
 )
 
 // asked records what is asked of the vault before it is done: without a record it is not (AU-03).

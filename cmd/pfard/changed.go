@@ -3,10 +3,10 @@ package main
 import (
 	"slices"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
 )
 
 // renewal is what a server needs whose launcher was given another value than there is now, because a token was refreshed or

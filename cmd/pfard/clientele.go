@@ -15,10 +15,10 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/control"
 )
 
 // clientele is who may use what: the declared clients, as the gateway is told them.

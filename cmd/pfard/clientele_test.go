@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/control"
 )
 
 // clientFolder is a folder of clients, and what is told of it.

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/systemd"
 )
 

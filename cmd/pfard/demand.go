@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units/control"
 )
 
 // reasonAsleep says what ends a server's sleep, behind its state.

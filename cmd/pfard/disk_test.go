@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 const withHome = "server {\n  command = \"sh\"\n}\nsandbox {\n  state = %t\n}\n"

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units/durable"
 )
 
 // earlier keeps the last good version of each declaration: it stands for the file as long as that is broken, also after the

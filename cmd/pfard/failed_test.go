@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/journal/journaltest"
 	"github.com/pfar/pfar/units/local"
 )

@@ -17,11 +17,11 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/durable"
 )
 
 // given is to which servers each secret of the vault is given, and on what terms. Those that name it when it is stored are its

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // about says in a log what has failed.

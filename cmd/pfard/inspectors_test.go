@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestInspectors: those of the policy in force are to run, whatever mistakes there are in the folder; one that cannot is left out,

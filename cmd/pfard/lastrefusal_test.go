@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestLastRefusal: the gateway hears the newest refusal of the process that it asks about, of no other, and not where

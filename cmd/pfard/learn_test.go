@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/local"
 )
 

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
 )
 
 // ids are the user ids that servers keep (package users).

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/users"
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/units/control"
 )
 
 // leaving is a pfard with what servers have left: "gone", which is not declared any more, and some that are.

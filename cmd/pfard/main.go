@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
-	"github.com/pfar/pfar/cmd/pfard/migrate"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/journal"
+	"github.com/pfar/pfar/units/migrate"
 )
 
 func main() {

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/audit/trail"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestManualKnowsTheTimes: how soon a change counts, when a crashed server is tried again, and what is kept and left free, stand in

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/generator"
+	"github.com/pfar/pfar/units/control"
 )
 
 // journaled has a daemon log to a buffer, whose entries are read in the loop.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/control"
 )
 
 // policy is what calls are decided by: the last version of the folder of policies that had no mistake. Until there is one,

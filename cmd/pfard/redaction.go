@@ -7,11 +7,11 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
 )
 
 // redaction is what secrets are recognised by, for those who see what servers say: the gateway, of a server's own secrets

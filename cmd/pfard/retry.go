@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // pauses is how long a server that its crashes have disabled rests until pfard starts it again: what it lacked, such as a

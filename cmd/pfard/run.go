@@ -22,13 +22,13 @@ import (
 	"golang.org/x/net/http/httpproxy"
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
-	"github.com/pfar/pfar/cmd/pfard/migrate"
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/migrate"
 )
 
 // options are what the command line says.

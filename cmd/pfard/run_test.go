@@ -11,8 +11,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
 )
 
 // look is what lies in a directory: names, and of each what changes with it.

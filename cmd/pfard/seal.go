@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
+	"github.com/pfar/pfar/units/durable"
 )
 
 // sealer is what pfar-vault-key.service runs: it seals a key that pfard hands over, or the one that lies in the vault in the

@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/durable"
 )
 
 // sealedKey keeps the vault's key as a credential that systemd-creds(1) has sealed to this machine, by its TPM or its host

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/units/control"
 )
 
 // answerVault carries out what is asked of the vault, and leaves a record of it, never with a value (AUD-03).

@@ -16,9 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/control"
 )
 
 // secretsIn is a redaction with these values, and what launchers ask.

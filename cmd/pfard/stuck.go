@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // gatewayStuck shows that the gateway's records cannot be written, until the gateway hangs up. pfard's own may be: root

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestAStuckGatewayIsShown: in the status and in pfard's own unit, as long as one is stuck. pfard's own chain can be written:

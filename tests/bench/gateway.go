@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // The limits of issue "gateway": each a ratio to the least gateway that there can be, of the same run.

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // The limits of issue "first light"; perf.md has what others need for the same.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // limited reports how long something took, and fails if the median of it, or the longest, is over its limit; 0 is no limit.

@@ -22,8 +22,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/units/control"
 )
 
 const (

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/units/control"
 )
 
 // attackPage is the page that attacks: its script tries every way out that a page has, and its text talks to the model.

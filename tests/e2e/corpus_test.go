@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/corpus/shape"
+	"github.com/pfar/pfar/units/control"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestCredentialAsAFile has the filesystem server from npm read a key of several lines, which it gets as a file.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // mistakes returns more than two hundred declarations, by file name, each with one mistake.

@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // Colours of the page, before somebody clicks on it and after that.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // holders are programs that open a connection to a port of api.allowed.example, say hello, and then do not end, whatever

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`

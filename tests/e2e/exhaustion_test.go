@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // crowd is clients who connect, ask for something that is not there, and stay.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // gateway returns the gateway's process, waiting for another one than those of before.

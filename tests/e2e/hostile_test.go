@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/doors"
+	"github.com/pfar/pfar/units/control"
 )
 
 // probe is one attack of tests/hostile with something real at its target, where a target is needed.

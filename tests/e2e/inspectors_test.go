@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // watched is a stage of which all that is said and read passes inspectors of the owner's.

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/internet"
+	"github.com/pfar/pfar/units/control"
 )
 
 // roleVariable makes this test binary play another program.

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/units/control"
 )
 
 // identity is a token endpoint on loopback that gives out 1, 2 and so on with zeros before them, which is too plain to be kept out of results, and

@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/trust"
+	"github.com/pfar/pfar/units/control"
 )
 
 // soon is how long anything may take that should not take long, on a machine that is busy.

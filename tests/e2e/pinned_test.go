@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestPinned (WRP-13): a host that the system trusts gets nothing if it has none of the keys in tls_pins, and everybody

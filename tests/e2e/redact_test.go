@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestLeaks: a server says its secret in every way and place that there is. No client sees it, no log, no file of

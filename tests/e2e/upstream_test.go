@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestUpstreamProxy runs pfar where the only way out is a proxy of the network, with a password. Programs in the sandbox

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestWays writes a declaration in every way that editors and tools have, and expects the new one to run.

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // blow is one thing that happens to pfar. It reports whether there was anything to do.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/trust"
+	"github.com/pfar/pfar/units/control"
 )
 
 // served is one server of the fleet.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
 	"github.com/pfar/pfar/tests/trust"
+	"github.com/pfar/pfar/units/control"
 )
 
 const soon = 3 * time.Minute

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // shipped opens a bed with the programs as they are shipped, and boots a machine from it.

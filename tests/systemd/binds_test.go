@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestUnreachable shows servers what lies below a directory that is root's alone, and nothing beside it.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
 	"github.com/pfar/pfar/tests/trust"
+	"github.com/pfar/pfar/units/control"
 )
 
 // declared is a declaration of the tests' own server.

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/image"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // bringBrowser brings this host's Chromium and an X server for it, with the libraries that Debian's image lacks, and a Node.js

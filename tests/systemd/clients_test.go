@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // knock prints how the endpoint answers a token, and what tools there are for it.

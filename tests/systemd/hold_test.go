@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // through asks a server's bridge from inside its namespace for a tunnel, and prints the status line of the answer.

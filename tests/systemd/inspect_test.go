@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // looksAround is an inspector that says what it sees, which is no verdict: neither network nor files of the machine.

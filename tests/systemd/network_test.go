@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestNoNetworkOfItsOwn: systemd ignores PrivateNetwork= where it cannot have it, with a line in its log. pfar does not

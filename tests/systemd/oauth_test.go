@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // identityVariable makes this program a token endpoint of a machine, whose certificate goes to the path that it names.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestOperatorSocket is for root and the members of pfar-admin, on the machine's pfar; the gateway's own user and anybody

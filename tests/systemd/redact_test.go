@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/tests/systemd/bed"
 	"github.com/pfar/pfar/tests/trust"
+	"github.com/pfar/pfar/units/control"
 )
 
 // TestLeaksInTheJournal: what a unit says of its secret is in no entry of the journal, in no status line and in no answer,

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/tests/internet"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // hunt looks for texts in all that a machine has, and careless leaves one wherever hunt looks.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/tests/systemd/bed"
+	"github.com/pfar/pfar/units/control"
 )
 
 // left prints what there is of pfar on a machine: processes, sockets, files in /run, units that are up, and its table.

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // Limiter holds one server's processes to limits, in a group of their own. One that also is an io.Closer removes all its

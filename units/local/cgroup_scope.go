@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/sandbox"
 	"github.com/pfar/pfar/units/systemd"
 )
 

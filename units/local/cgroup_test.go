@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // fakeHost is a directory with a /proc and a cgroup file system of plain files, and a kernel that works on it.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // descriptor is one file for LISTEN_FDS.

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 func testSubordinates(count int) *subordinates {

@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // binds are drop-ins for launchers' units (systemd.unit(5)), by which systemd shows them what the plan shows to the server

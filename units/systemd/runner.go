@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // Config is what a Runner needs to know.

@@ -17,9 +17,9 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // world is a Runner with its systemd.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/sandbox"
 	"github.com/pfar/pfar/units/systemd"
 )
 

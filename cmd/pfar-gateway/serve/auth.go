@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/units/control"
 )
 
 // leastToken is the shortest token that is one: 128 bits in hexadecimal.

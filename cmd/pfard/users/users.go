@@ -14,7 +14,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
+	"github.com/pfar/pfar/units/durable"
 )
 
 // span is a range of ids, both ends included.

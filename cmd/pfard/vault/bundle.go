@@ -9,7 +9,7 @@ import (
 
 	"filippo.io/age"
 
-	"github.com/pfar/pfar/cmd/pfard/vault/bundle"
+	"github.com/pfar/pfar/units/bundle"
 )
 
 // bundleFormat names what Export writes and Import reads.

@@ -16,7 +16,7 @@ import (
 	"filippo.io/age"
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
+	"github.com/pfar/pfar/units/durable"
 )
 
 const (

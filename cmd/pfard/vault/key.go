@@ -9,8 +9,8 @@ import (
 
 	"filippo.io/age"
 
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units/durable"
 )
 
 // Keeper keeps the text of a vault's key: one identity a line, as age-keygen(1) writes them.

@@ -15,8 +15,8 @@ import (
 
 	"filippo.io/age"
 
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units/durable"
 )
 
 // Errors that a caller tells apart.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
+	"github.com/pfar/pfar/units/durable"
 )
 
 func open(t *testing.T, dir string) *Vault {

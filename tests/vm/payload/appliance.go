@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 // Where the machine has the tests' own servers, and the declarations.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 const clockServers = "calm hog bomb out"

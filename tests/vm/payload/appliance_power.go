@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator/sandbox"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // limit is what every held program gets.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/units/control"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
+	"github.com/pfar/pfar/units/durable"
 )
 
 // What changes the disk is here. Each change is on it, whole, before the next begins.

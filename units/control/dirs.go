@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/pfar/pfar/cmd/pfard/migrate"
+	"github.com/pfar/pfar/units/migrate"
 )
 
 // Dirs says where pfard and the operator's CLI meet, so that both compute the same places.

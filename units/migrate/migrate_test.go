@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/cmd/pfard/vault/durable"
+	"github.com/pfar/pfar/units/durable"
 )
 
 var errCut = errors.New("cut")
