@@ -31,7 +31,10 @@ text came in, or of which an inspector says something, is never remembered.
 What is longer than 64 KiB is not approved by its id alone: nobody reads that on a terminal. Read it in a file,
 and give the digest that stands at its end.`
 
-func (c *cli) approvalsCommand() *cobra.Command {
+// approvalsVerb shows the calls that wait for a person, and answers them.
+type approvalsVerb struct{ *pfar }
+
+func (c approvalsVerb) approvalsCommand() *cobra.Command {
 	list := func(cmd *cobra.Command, _ []string) error { return c.approvalsList(cmd.Context()) }
 	root := c.outputFlag(&cobra.Command{
 		Use: "approvals", Short: "Show the calls that wait for you, and answer them", Long: approvalsHelp,
@@ -87,14 +90,14 @@ func approvalPath(under, typed string) (string, error) {
 	return under + s[:6] + "-" + s[6:11] + "-" + s[11:16] + "-" + s[16:21] + "-" + s[21:], nil
 }
 
-func (c *cli) waiting(ctx context.Context, id string) (w wholeCall, path string, err error) {
+func (c approvalsVerb) waiting(ctx context.Context, id string) (w wholeCall, path string, err error) {
 	if path, err = approvalPath("/approvals/", id); err == nil {
 		err = c.askOperator(ctx, http.MethodGet, path, nil, &w)
 	}
 	return w, path, err
 }
 
-func (c *cli) offeredApprovals(ctx context.Context) ([]string, error) {
+func (c approvalsVerb) offeredApprovals(ctx context.Context) ([]string, error) {
 	var all []waitingCall
 	err := c.askOperator(ctx, http.MethodGet, "/approvals", nil, &all)
 	var ids []string
@@ -106,7 +109,7 @@ func (c *cli) offeredApprovals(ctx context.Context) ([]string, error) {
 	return ids, err
 }
 
-func (c *cli) approvalsList(ctx context.Context) error {
+func (c approvalsVerb) approvalsList(ctx context.Context) error {
 	all := []wholeCall{}
 	if err := c.askOperator(ctx, http.MethodGet, "/approvals", nil, &all); err != nil {
 		return err
@@ -139,7 +142,7 @@ func (c *cli) approvalsList(ctx context.Context) error {
 	return nil
 }
 
-func (c *cli) approvalsShow(ctx context.Context, id string) error {
+func (c approvalsVerb) approvalsShow(ctx context.Context, id string) error {
 	w, _, err := c.waiting(ctx, id)
 	if err != nil {
 		return err
@@ -182,7 +185,7 @@ func (a approveFlags) remembered() (any, error) {
 }
 
 // approve approves what it shows, by its digest.
-func (c *cli) approve(ctx context.Context, id string, a approveFlags) error {
+func (c approvalsVerb) approve(ctx context.Context, id string, a approveFlags) error {
 	if err := c.canAsk(a.yes, "pfar approvals show"); err != nil {
 		return err
 	}
@@ -233,7 +236,7 @@ func (w *waitingCall) approvable(digest string) error {
 	return nil
 }
 
-func (c *cli) deny(ctx context.Context, id, reason string) error {
+func (c approvalsVerb) deny(ctx context.Context, id, reason string) error {
 	path, err := approvalPath("/approvals/", id)
 	if err != nil {
 		return err
@@ -242,7 +245,7 @@ func (c *cli) deny(ctx context.Context, id, reason string) error {
 }
 
 // answered sends an answer and prints what has come of it.
-func (c *cli) answered(ctx context.Context, path string, body any) error {
+func (c *pfar) answered(ctx context.Context, path string, body any) error {
 	var answer map[string]string
 	if err := c.askOperator(ctx, http.MethodPost, path, body, &answer); err != nil {
 		return err

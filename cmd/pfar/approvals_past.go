@@ -22,7 +22,7 @@ type pastCall struct {
 	By       *approver `json:"by,omitempty"`
 }
 
-func (c *cli) approvalsHistory(ctx context.Context) error {
+func (c approvalsVerb) approvalsHistory(ctx context.Context) error {
 	all := []pastCall{}
 	if err := c.askOperator(ctx, http.MethodGet, "/approvals/history", nil, &all); err != nil {
 		return err
@@ -64,7 +64,7 @@ type rememberedApproval struct {
 	Expires time.Time  `json:"expires"`
 }
 
-func (c *cli) approvalRules(ctx context.Context) error {
+func (c approvalsVerb) approvalRules(ctx context.Context) error {
 	all := []rememberedApproval{}
 	if err := c.askOperator(ctx, http.MethodGet, "/rules", nil, &all); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (c *cli) approvalRules(ctx context.Context) error {
 	return nil
 }
 
-func (c *cli) forgetRule(ctx context.Context, id string) error {
+func (c approvalsVerb) forgetRule(ctx context.Context, id string) error {
 	path, err := approvalPath("/rules/", id)
 	if err != nil {
 		return err

@@ -231,7 +231,7 @@ func renderArgument(b *page, a shownArgument) {
 }
 
 // printWaiting shows the call to a person.
-func (c *cli) printWaiting(out io.Writer, w *waitingCall) {
+func (c approvalsVerb) printWaiting(out io.Writer, w *waitingCall) {
 	for line := range strings.Lines(w.render(columnsOf(out))) {
 		colour := ""
 		if strings.HasPrefix(line, "WARNING") || strings.HasPrefix(line, "  WARNING") {

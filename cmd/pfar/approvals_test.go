@@ -90,7 +90,7 @@ func (b *deskBench) sent(t *testing.T, arguments string, change ...func(*approva
 func (b *deskBench) run(t *testing.T, args ...string) (int, string, string) {
 	t.Helper()
 	n := b.again("")
-	code := n.cli.run(t.Context(), args)
+	code := n.run(t.Context(), args)
 	for _, s := range []string{n.out.String(), n.err.String()} {
 		if strings.ContainsAny(s, "\x1b\u202e") {
 			t.Errorf("pfar %q prints what a terminal obeys: %q", args, s)
@@ -223,9 +223,9 @@ func TestWatch(t *testing.T) {
 	defer cancel()
 	n := b.again("")
 	r, w := io.Pipe()
-	n.cli.stdout = w
+	n.pfar.stdout = w
 	done := make(chan int)
-	go func() { done <- n.cli.run(ctx, []string{"approvals", "watch", "--exec", script}) }()
+	go func() { done <- n.run(ctx, []string{"approvals", "watch", "--exec", script}) }()
 	lines := bufio.NewScanner(r)
 	next := func(want string) {
 		t.Helper()
@@ -350,7 +350,7 @@ func TestNoticeEnds(t *testing.T) {
 // TestWatchAgain: a gateway that is started again is asked again, and says nothing twice.
 func TestWatchAgain(t *testing.T) {
 	b := newBench(t, "")
-	if code := b.cli.run(t.Context(), []string{"approvals", "watch"}); code != exitNotRunning {
+	if code := b.run(t.Context(), []string{"approvals", "watch"}); code != exitNotRunning {
 		t.Errorf("without a gateway: exit %d", code)
 	}
 	asked := make(chan bool, 9)
@@ -367,7 +367,7 @@ func TestWatchAgain(t *testing.T) {
 		<-asked
 		cancel()
 	}()
-	n.cli.run(ctx, []string{"approvals", "watch"})
+	n.run(ctx, []string{"approvals", "watch"})
 	if got := n.out.String(); strings.Count(got, "pending") != 1 || strings.Contains(got, "\x1b") {
 		t.Errorf("%q", got)
 	}
@@ -398,7 +398,7 @@ func TestWatchEnds(t *testing.T) {
 		asked.Store(0)
 		n := b.again("")
 		if out != nil {
-			n.cli.stdout = out
+			n.pfar.stdout = out
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
@@ -409,7 +409,7 @@ func TestWatchEnds(t *testing.T) {
 			}
 			last(w)
 		}
-		code := n.cli.run(ctx, []string{"approvals", "watch"})
+		code := n.run(ctx, []string{"approvals", "watch"})
 		return code, n.err.String()
 	}
 	answer = func(http.ResponseWriter) {}
@@ -435,7 +435,7 @@ func (endless) Read(b []byte) (int, error) { return copy(b, strings.Repeat(" ", 
 // TestWatchIsBounded: a gateway that begins a line and does not end it costs no more than a message.
 func TestWatchIsBounded(t *testing.T) {
 	b := newBench(t, "")
-	watcher := newTold(b.cli, t.Context(), nil)
+	watcher := newTold(b.pfar, t.Context(), nil)
 	defer watcher.wait()
 	if err := watcher.follow(endless{}); !errors.Is(err, errTooLong) {
 		t.Errorf("got %v", err)

@@ -142,7 +142,7 @@ func renderTogether(b *page, calls []*waitingCall) {
 }
 
 // printTogether prints, below the list, what is different in calls that are alike: many of them hide one that is not (AP-08).
-func (c *cli) printTogether(all []wholeCall) {
+func (c approvalsVerb) printTogether(all []wholeCall) {
 	b := page{columns: columnsOf(c.stdout)}
 	for _, group := range together(all) {
 		renderTogether(&b, group)

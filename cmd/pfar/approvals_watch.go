@@ -27,7 +27,7 @@ notice on the desktop with notify-send. Neither can answer: that takes "pfar app
 
 The user service pfar-notify.service runs "pfar approvals watch --notify".`
 
-func (c *cli) approvalsWatchCommand() *cobra.Command {
+func (c approvalsVerb) approvalsWatchCommand() *cobra.Command {
 	var program string
 	var notify bool
 	watch := c.outputFlag(&cobra.Command{
@@ -63,8 +63,8 @@ const watchPause = time.Second
 
 // approvalsWatch follows what waits, across restarts of the gateway. That it cannot be reached at all is an error, and so are what
 // asking again does not mend: a refusal, and what cannot be written.
-func (c *cli) approvalsWatch(ctx context.Context, tell []notice) error {
-	told := newTold(c, ctx, tell)
+func (c approvalsVerb) approvalsWatch(ctx context.Context, tell []notice) error {
+	told := newTold(c.pfar, ctx, tell)
 	defer told.wait()
 	complained := ""
 	for first := true; ; first = false {
@@ -100,15 +100,15 @@ func (c *cli) approvalsWatch(ctx context.Context, tell []notice) error {
 
 // told is who has been told of what.
 type told struct {
-	*cli
+	*pfar
 	seen  map[string]string // state, by id
 	queue chan waitingCall
 	done  chan struct{}
 }
 
 // newTold runs notices one after the other, beside what is printed; of more than some that wait, none is given.
-func newTold(c *cli, ctx context.Context, tell []notice) *told {
-	t := &told{cli: c, seen: map[string]string{}, queue: make(chan waitingCall, 32), done: make(chan struct{})}
+func newTold(c *pfar, ctx context.Context, tell []notice) *told {
+	t := &told{pfar: c, seen: map[string]string{}, queue: make(chan waitingCall, 32), done: make(chan struct{})}
 	go func() {
 		defer close(t.done)
 		for w := range t.queue {

@@ -32,7 +32,10 @@ type auditFilter struct {
 	since, until                                     instant
 }
 
-func (c *cli) auditCommand() *cobra.Command {
+// auditVerb reads the audit, and verifies it.
+type auditVerb struct{ *pfar }
+
+func (c auditVerb) auditCommand() *cobra.Command {
 	var f auditFilter
 	var follow bool
 	f.since.now, f.until.now = c.now, c.now
@@ -148,7 +151,7 @@ func (f *auditFilter) passes(r *audit.Record, of *audit.Record) bool {
 }
 
 // openAudit opens all chains, but files that were written before since.
-func (c *cli) openAudit(since time.Time) (*audit.Merged, trail.Dir, error) {
+func (c auditVerb) openAudit(since time.Time) (*audit.Merged, trail.Dir, error) {
 	dir, chains, err := c.auditChains()
 	if err != nil {
 		return nil, dir, err
@@ -161,7 +164,7 @@ func (c *cli) openAudit(since time.Time) (*audit.Merged, trail.Dir, error) {
 }
 
 // auditChains are the chains that have files. The error is errNoAudit if there is none.
-func (c *cli) auditChains() (dir trail.Dir, chains []string, err error) {
+func (c auditVerb) auditChains() (dir trail.Dir, chains []string, err error) {
 	dir = trail.Dir{Path: c.auditDir(), Group: -1}
 	chains, err = dir.Chains()
 	switch {
@@ -179,7 +182,7 @@ var errNoAudit = errors.New("nothing has been recorded yet")
 const systemAudit = "/var/lib/pfar/audit"
 
 // auditDir is one's own, or the system's, for those of the group pfar-admin who have none.
-func (c *cli) auditDir() string {
+func (c auditVerb) auditDir() string {
 	own := c.own.Audit()
 	if _, err := os.Stat(own); err == nil || c.uid == 0 || c.getenv("PFAR_STATE_DIR") != "" {
 		return own
@@ -219,13 +222,13 @@ func nextFile(dir trail.Dir, chain string, since time.Time) func() (io.ReadClose
 	}
 }
 
-func (c *cli) audit(ctx context.Context, f auditFilter, follow bool) error {
+func (c auditVerb) audit(ctx context.Context, f auditFilter, follow bool) error {
 	merged, dir, err := c.openAudit(f.since.Time)
 	if err != nil {
 		return err
 	}
 	defer merged.Close()
-	v := &auditView{cli: c, filter: f, open: map[string]*audit.Entry{}}
+	v := &auditView{pfar: c.pfar, filter: f, open: map[string]*audit.Entry{}}
 	var changed *dirWatch
 	if follow {
 		if changed, err = watchDir(ctx, dir.Path); err != nil {
@@ -257,7 +260,7 @@ func (c *cli) audit(ctx context.Context, f auditFilter, follow bool) error {
 
 // auditView prints entries. A call is printed when it is closed.
 type auditView struct {
-	*cli
+	*pfar
 	filter auditFilter
 	open   map[string]*audit.Entry
 	shown  int

@@ -12,7 +12,7 @@ import (
 )
 
 // explainCall says why a call was decided as it was, from its records alone.
-func (c *cli) explainCall(ctx context.Context, id string) error {
+func (c auditVerb) explainCall(ctx context.Context, id string) error {
 	merged, _, err := c.openAudit(time.Time{})
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ type verified struct {
 	Journal  string `json:"journal,omitempty"`  // why it was compared with nothing
 }
 
-func (c *cli) auditVerifyCommand() *cobra.Command {
+func (c auditVerb) auditVerifyCommand() *cobra.Command {
 	var since instant
 	since.now = c.now
 	cmd := c.outputFlag(&cobra.Command{
@@ -52,7 +52,7 @@ func (c *cli) auditVerifyCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) auditVerify(ctx context.Context, since time.Time) error {
+func (c auditVerb) auditVerify(ctx context.Context, since time.Time) error {
 	dir, _, none := c.auditChains()
 	if none != nil && !errors.Is(none, errNoAudit) {
 		return none
@@ -168,7 +168,7 @@ func (a auditChain) verify(ctx context.Context, bases, anchors []audit.Anchor) (
 	return report, err
 }
 
-func (c *cli) printVerified(list []verified) {
+func (c auditVerb) printVerified(list []verified) {
 	for _, v := range list {
 		head := fmt.Sprintf("%s: %d records, %d to %d", v.Chain, v.Records, v.First, v.Last)
 		if v.Anchors > 0 {
@@ -206,7 +206,7 @@ func firstIDs(list []audit.Unmatched) string {
 }
 
 // anchors are what the writers told of their chains, and why there are none.
-func (c *cli) anchors(ctx context.Context, since time.Time) (list []audit.Anchor, note string) {
+func (c auditVerb) anchors(ctx context.Context, since time.Time) (list []audit.Anchor, note string) {
 	var err error
 	if report, rerr := c.report(ctx); c.uid != 0 && c.auditDir() == systemAudit || c.inJournal(report, rerr, c.dirs.Log(units.GatewayLog)) {
 		list, err = c.journalAnchors(ctx, since)
@@ -223,7 +223,7 @@ func (c *cli) anchors(ctx context.Context, since time.Time) (list []audit.Anchor
 }
 
 // journalAnchors asks the journal, which takes no process's word for its unit.
-func (c *cli) journalAnchors(ctx context.Context, since time.Time) ([]audit.Anchor, error) {
+func (c auditVerb) journalAnchors(ctx context.Context, since time.Time) ([]audit.Anchor, error) {
 	args := []string{"--output=json", "--output-fields=PFAR_CHAIN,PFAR_SEQ,PFAR_HASH", "--quiet", "--no-pager", "--lines=all"}
 	if !since.IsZero() {
 		args = append(args, "--since=@"+strconv.FormatInt(since.Unix(), 10))

@@ -40,7 +40,7 @@ func (o openers) check() error {
 	return nil
 }
 
-func (c *cli) exportCommand() *cobra.Command {
+func (c vaultVerb) exportCommand() *cobra.Command {
 	var o openers
 	var replace bool
 	cmd := c.outputFlag(&cobra.Command{
@@ -50,7 +50,7 @@ func (c *cli) exportCommand() *cobra.Command {
 			if len(args) == 0 {
 				return filesToo(cmd, args, toComplete)
 			}
-			return offer(c.offeredKeys)(cmd, args, toComplete)
+			return offer(toolsVerb{c.pfar}.offeredKeys)(cmd, args, toComplete)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.vaultExport(cmd.Context(), args[0], args[1:], o, replace)
@@ -68,7 +68,7 @@ func someFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (c *cli) importCommand() *cobra.Command {
+func (c vaultVerb) importCommand() *cobra.Command {
 	var o openers
 	var replace bool
 	cmd := c.outputFlag(&cobra.Command{
@@ -84,7 +84,7 @@ func (c *cli) importCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) vaultExport(ctx context.Context, file string, keys []string, o openers, replace bool) error {
+func (c vaultVerb) vaultExport(ctx context.Context, file string, keys []string, o openers, replace bool) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func writable(file string, replace bool) error {
 	return nil
 }
 
-func (c *cli) recipients(ctx context.Context, o openers) ([]bundle.Recipient, error) {
+func (c vaultVerb) recipients(ctx context.Context, o openers) ([]bundle.Recipient, error) {
 	if len(o.names) > 0 {
 		to, err := bundle.Recipients(o.names)
 		if err != nil {
@@ -157,7 +157,7 @@ func (c *cli) recipients(ctx context.Context, o openers) ([]bundle.Recipient, er
 	return bundle.ToPassphrase(passphrase)
 }
 
-func (c *cli) identities(ctx context.Context, o openers) (ids []bundle.Identity, err error) {
+func (c vaultVerb) identities(ctx context.Context, o openers) (ids []bundle.Identity, err error) {
 	for _, name := range o.names {
 		text, err := interruptible(ctx, func() ([]byte, error) { return os.ReadFile(name) })
 		if err != nil {
@@ -184,7 +184,7 @@ const shortestPassphrase = 10
 
 // passphrase reads one from a file, or asks on the terminal, twice for a new one: what is typed wrong would lock the
 // secrets away.
-func (c *cli) passphrase(ctx context.Context, file string, fresh bool) (string, error) {
+func (c vaultVerb) passphrase(ctx context.Context, file string, fresh bool) (string, error) {
 	var b []byte
 	var err error
 	if file != "" {
@@ -203,7 +203,7 @@ func (c *cli) passphrase(ctx context.Context, file string, fresh bool) (string, 
 	return string(b), nil
 }
 
-func (c *cli) askPassphrase(ctx context.Context, fresh bool) ([]byte, error) {
+func (c vaultVerb) askPassphrase(ctx context.Context, fresh bool) ([]byte, error) {
 	terminal, ok := c.stdin.(*os.File)
 	if !ok || !isTerminal(terminal) { // standard input may be what is imported
 		var err error
@@ -223,7 +223,7 @@ func (c *cli) askPassphrase(ctx context.Context, fresh bool) ([]byte, error) {
 	return b, err
 }
 
-func (c *cli) vaultImport(ctx context.Context, file string, o openers, replace bool) error {
+func (c vaultVerb) vaultImport(ctx context.Context, file string, o openers, replace bool) error {
 	if err := o.check(); err != nil {
 		return err
 	}

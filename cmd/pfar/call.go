@@ -49,7 +49,7 @@ type callOptions struct {
 	whole string
 }
 
-func (c *cli) callCommand() *cobra.Command {
+func (c toolsVerb) callCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "call NAME.TOOL [FLAGS]",
 		Short: "Call a tool",
@@ -67,7 +67,7 @@ func (c *cli) callCommand() *cobra.Command {
 }
 
 // callFlags makes the flags of pfar call itself.
-func (c *cli) callFlags() (*pflag.FlagSet, *callOptions) {
+func (c toolsVerb) callFlags() (*pflag.FlagSet, *callOptions) {
 	options := &callOptions{}
 	flags := pflag.NewFlagSet("call", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -78,7 +78,7 @@ func (c *cli) callFlags() (*pflag.FlagSet, *callOptions) {
 	return flags, options
 }
 
-func (c *cli) call(cmd *cobra.Command, args []string) error {
+func (c toolsVerb) call(cmd *cobra.Command, args []string) error {
 	before, options := c.callFlags()
 	before.SetInterspersed(false) // what follows the tool is the tool's
 	c.persona.flags(before)
@@ -104,7 +104,7 @@ func (c *cli) call(cmd *cobra.Command, args []string) error {
 	return c.callTool(cmd.Context(), g, t, rest, *options)
 }
 
-func (c *cli) callTool(ctx context.Context, g *gateway, t tool, rest []string, before callOptions) error {
+func (c toolsVerb) callTool(ctx context.Context, g *gateway, t tool, rest []string, before callOptions) error {
 	properties := readProperties(t.InputSchema)
 	flags, options := c.callFlags()
 	*options = before
@@ -148,7 +148,7 @@ func (c *cli) callTool(ctx context.Context, g *gateway, t tool, rest []string, b
 }
 
 // explainFailed adds the remedy to the error of a call whose server is down, or whose sandbox has kept it from something.
-func (c *cli) explainFailed(ctx context.Context, server string, err error, text string, begun time.Time) error {
+func (c toolsVerb) explainFailed(ctx context.Context, server string, err error, text string, begun time.Time) error {
 	report, reportErr := c.report(ctx)
 	if reportErr != nil || ctx.Err() != nil {
 		return err
@@ -174,7 +174,7 @@ func (c *cli) explainFailed(ctx context.Context, server string, err error, text 
 }
 
 // badFlag explains a flag that the tool does not have, or a value that it does not take.
-func (c *cli) badFlag(err error, flags *pflag.FlagSet, hint string) error {
+func (c toolsVerb) badFlag(err error, flags *pflag.FlagSet, hint string) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
 		var known []string
@@ -187,7 +187,7 @@ func (c *cli) badFlag(err error, flags *pflag.FlagSet, hint string) error {
 }
 
 // openTools begins a session with the gateway and lists the tools. The caller closes the session.
-func (c *cli) openTools(ctx context.Context) (*gateway, []tool, error) {
+func (c toolsVerb) openTools(ctx context.Context) (*gateway, []tool, error) {
 	g, err := c.openGateway(ctx)
 	if err != nil {
 		return nil, nil, plainly(err)
@@ -218,7 +218,7 @@ func plainly(err error) error {
 // findTool finds the tool that the words name, and the words that follow. What no tool has as its exact name could be
 // meant for a server that does not run, or for a tool that is held back, so pfard and the gateway are asked which these
 // are: a name must not lead to another tool because its own is not there.
-func (c *cli) findTool(ctx context.Context, tools []tool, words []string) (tool, []string, error) {
+func (c toolsVerb) findTool(ctx context.Context, tools []tool, words []string) (tool, []string, error) {
 	names := listedOf(tools)
 	m, rest, err := resolve(names, words)
 	if err == nil && m.by == byIdentity || len(words) == 0 || c.persona.client != "" { // what a client may not use is not there for it
@@ -249,7 +249,7 @@ func at(tools []tool, m match, err error) tool {
 const maxArguments = 64 << 20
 
 // readArguments reads what --json names.
-func (c *cli) readArguments(ctx context.Context, source string) (map[string]json.RawMessage, error) {
+func (c toolsVerb) readArguments(ctx context.Context, source string) (map[string]json.RawMessage, error) {
 	if source == "" {
 		return nil, nil
 	}

@@ -395,10 +395,10 @@ func TestArgumentsAreInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	b := newBench(t, "")
-	if _, err := b.readArguments(ctx, "@"+pipe); !errors.Is(err, context.Canceled) {
+	if _, err := (toolsVerb{b.pfar}).readArguments(ctx, "@"+pipe); !errors.Is(err, context.Canceled) {
 		t.Errorf("arguments: %v", err)
 	}
-	if _, err := b.identities(ctx, openers{names: []string{pipe}}); !errors.Is(err, context.Canceled) {
+	if _, err := (vaultVerb{b.pfar}).identities(ctx, openers{names: []string{pipe}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("identities: %v", err)
 	}
 }

@@ -23,7 +23,10 @@ const checkHelp = `Read every declaration of DIR as pfard would, and those of cl
 print each mistake with its place and remedy. Without DIR it is those of the pfar that runs, and its policies are read
 as well. Nothing is started, and pfar need not run. Warnings do not change the exit code.`
 
-func (c *cli) checkCommand() *cobra.Command {
+// declaredVerb checks and explains declarations.
+type declaredVerb struct{ *pfar }
+
+func (c declaredVerb) checkCommand() *cobra.Command {
 	var named sources
 	cmd := c.outputFlag(&cobra.Command{
 		Use:     "check [DIR]",
@@ -92,7 +95,7 @@ func (out *compiled) addClients(dir string, servers []declaration.Server, policy
 }
 
 // compile reads and compiles a directory as pfard does.
-func (c *cli) compile(from sources) (compiled, error) {
+func (c declaredVerb) compile(from sources) (compiled, error) {
 	dir, err := filepath.Abs(from.dir)
 	if err != nil {
 		return compiled{}, err
@@ -123,7 +126,7 @@ func (c *cli) compile(from sources) (compiled, error) {
 }
 
 // host is what the compiler may know of this machine.
-func (c *cli) host(dir string) generator.Host {
+func (c declaredVerb) host(dir string) generator.Host {
 	home, _ := os.UserHomeDir() // without one there is none to protect
 	return generator.Host{
 		FS: os.DirFS("/").(fs.ReadLinkFS), Path: filepath.SplitList(c.getenv("PATH")), Home: home,
@@ -159,7 +162,7 @@ func (c *compiled) unknown(policy *gate.Policy) {
 }
 
 // printCheck prints the mistakes; one that is an error makes the exit code 1.
-func (c *cli) printCheck(set compiled) error {
+func (c declaredVerb) printCheck(set compiled) error {
 	errs, warnings := 0, 0
 	list := []control.Diagnostic{}
 	for _, d := range set.diags {
@@ -205,7 +208,7 @@ func (set compiled) others() string {
 }
 
 // printDiagnostics prints mistakes with their source lines, in colour on a terminal.
-func (c *cli) printDiagnostics(set compiled) error {
+func (c declaredVerb) printDiagnostics(set compiled) error {
 	width := uint(100)
 	if columns, _ := sizeOf(c.stderr); columns > 40 {
 		width = uint(columns)

@@ -23,7 +23,10 @@ declaration names it.
 Another server may get the user id later. If this server could write outside its home, first find
 its files there with "find / -uid ID".`
 
-func (c *cli) cleanCommand() *cobra.Command {
+// cleanVerb deletes what a removed server has left.
+type cleanVerb struct{ *pfar }
+
+func (c cleanVerb) cleanCommand() *cobra.Command {
 	var yes, secrets bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "clean NAME", Short: "Delete what an undeclared server left behind", Long: cleanHelp,
@@ -44,7 +47,7 @@ type left struct {
 	Pins bool `json:"pins"` // something was accepted of it
 }
 
-func (c *cli) clean(ctx context.Context, name string, secrets, yes bool) error {
+func (c cleanVerb) clean(ctx context.Context, name string, secrets, yes bool) error {
 	request := control.Request{Verb: control.Clean, Server: name}
 	l, err := c.leftovers(ctx, request)
 	if err != nil {
@@ -84,7 +87,7 @@ func (c *cli) clean(ctx context.Context, name string, secrets, yes bool) error {
 }
 
 // leftovers asks pfard, and the gateway for what it keeps.
-func (c *cli) leftovers(ctx context.Context, request control.Request) (l left, err error) {
+func (c cleanVerb) leftovers(ctx context.Context, request control.Request) (l left, err error) {
 	r, err := c.control().Do(ctx, request)
 	switch {
 	case errors.Is(err, control.ErrDeclared):
@@ -104,7 +107,7 @@ func (c *cli) leftovers(ctx context.Context, request control.Request) (l left, e
 }
 
 // nothingLeft is for a name of which nothing is left, perhaps because it is mistyped.
-func (c *cli) nothingLeft(ctx context.Context, name string) error {
+func (c cleanVerb) nothingLeft(ctx context.Context, name string) error {
 	f := fail(exitNoSuch, "nothing is left of a server %q", name)
 	if report, err := c.report(ctx); err == nil {
 		if best := nearest(name, report.Leftovers); best != "" {
@@ -151,7 +154,7 @@ func leftBehind(report control.Report) []string {
 	return []string{"undeclared servers left something behind: " + names + "; pfar clean NAME shows what, and deletes it"}
 }
 
-func (c *cli) offeredLeftovers(ctx context.Context) ([]string, error) {
+func (c cleanVerb) offeredLeftovers(ctx context.Context) ([]string, error) {
 	report, err := c.report(ctx)
 	return report.Leftovers, err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,61 +16,38 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// cli is what every verb may touch of the world.
-type cli struct {
+// streams are what a verb reads and prints.
+type streams struct {
 	stdin  io.Reader
 	stdout io.Writer
 	stderr io.Writer
 	getenv func(string) string
-	uid    int
-	now    func() time.Time
-	dirs   control.Dirs // of the pfar that verbs are about (whose)
-	output string       // "text" or "json"
+	output string // "text" or "json"
+}
 
+// pfar is the pfar that verbs are about, and how they reach it.
+type pfar struct {
+	*streams
+	uid     int
+	now     func() time.Time
+	dirs    control.Dirs // see whose
 	own     control.Dirs // of the user's own pfar, which may not run
 	machine control.Dirs
 	exists  func(path string) bool // in the file system
-
 	persona persona
 }
 
-func newCLI(stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string, uid int) *cli {
+func newPfar(stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string, uid int) *pfar {
 	dirs := control.DefaultDirs(getenv, uid)
 	if absolute, err := dirs.Absolute(); err == nil { // without a working directory only absolute ones are of use
 		dirs = absolute
 	}
-	c := &cli{
-		stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv, uid: uid, now: time.Now,
-		own: dirs, machine: machineDirs(), exists: exists, output: "text",
+	c := &pfar{
+		streams: &streams{stdin: stdin, stdout: stdout, stderr: stderr, getenv: getenv, output: "text"},
+		uid:     uid, now: time.Now, own: dirs, machine: machineDirs(), exists: exists,
 	}
 	c.dirs = whose(c.own, c.machine, c.named(), c.exists)
 	return c
-}
-
-// run carries out one command line and returns the exit code.
-func (c *cli) run(ctx context.Context, args []string) int {
-	out := &keptWriter{Writer: c.stdout}
-	c.stdout = out
-	defer func() { c.stdout = out.Writer }()
-	root := c.rootCommand()
-	root.SetArgs(args)
-	root.SetIn(c.stdin)
-	root.SetOut(c.stdout)
-	root.SetErr(c.stderr)
-	ran, err := root.ExecuteContextC(ctx)
-	var quiet *silent
-	if failed := out.error(); failed != nil && (err == nil || errors.As(err, &quiet)) {
-		err = fmt.Errorf("writing to standard output: %w", failed)
-	}
-	code, _ := classify(err)
-	switch {
-	case err == nil || errors.As(err, &quiet):
-	case code == exitInterrupted:
-		c.complainWith(errors.New("interrupted"), "", code)
-	default:
-		c.complainWith(err, c.hintFor(err, commandOf(ran)), code)
-	}
-	return code
 }
 
 // keptWriter keeps the first error of writing, so that no verb looks at each line that it prints: what has not arrived is no
@@ -108,11 +84,11 @@ func (*silent) Error() string { return "already reported" }
 func exitWith(code int) error { return &failure{code: code, err: &silent{}} }
 
 // complain tells of an error that does not end the verb.
-func (c *cli) complain(err error, hint string) { c.complainWith(err, hint, exitOK) }
+func (c *streams) complain(err error, hint string) { c.complainWith(err, hint, exitOK) }
 
 // complainWith prints an error to standard error: in words or, under --json, as one line of JSON. code is the exit code that it
 // leads to, if any.
-func (c *cli) complainWith(err error, hint string, code int) {
+func (c *streams) complainWith(err error, hint string, code int) {
 	if c.json() {
 		b, failed := json.Marshal(struct {
 			Error    string `json:"error"`
@@ -132,10 +108,10 @@ func (c *cli) complainWith(err error, hint string, code int) {
 	}
 }
 
-func (c *cli) json() bool { return c.output == "json" }
+func (c *streams) json() bool { return c.output == "json" }
 
 // printJSON prints the machine form: indented, and with nothing in it that a terminal obeys.
-func (c *cli) printJSON(v any) error {
+func (c *streams) printJSON(v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
@@ -146,7 +122,7 @@ func (c *cli) printJSON(v any) error {
 
 // outputFlag gives a verb --output and its short form --json. What such a verb takes is completed by a function of its
 // own or not at all: cobra's default, file names, is never right.
-func (c *cli) outputFlag(cmd *cobra.Command) *cobra.Command {
+func (c *streams) outputFlag(cmd *cobra.Command) *cobra.Command {
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}

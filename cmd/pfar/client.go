@@ -38,7 +38,10 @@ Two clients exist without a file and may use everything. "default" is each progr
 endpoint's own token, and each program of yours on the Unix socket. "operator" is you, with
 "pfar call". A file default.hcl restricts "default".`
 
-func (c *cli) clientCommand() *cobra.Command {
+// clientVerb declares clients, and prints their configuration.
+type clientVerb struct{ *pfar }
+
+func (c clientVerb) clientCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "client",
 		Short: "Declare who may use which servers",
@@ -71,7 +74,7 @@ type newClient struct {
 	noToken   bool
 }
 
-func (c *cli) clientAddCommand() *cobra.Command {
+func (c clientVerb) clientAddCommand() *cobra.Command {
 	var n newClient
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "add NAME", Short: "Declare a client, and print its token", Args: arguments("NAME"),
@@ -93,12 +96,12 @@ func (c *cli) clientAddCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) tokenFileFlag(cmd *cobra.Command, file *string) {
+func (c clientVerb) tokenFileFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "token-file", "", "write the token to a new `FILE` that only you can read, and not to standard output")
 	cmd.RegisterFlagCompletionFunc("token-file", filesToo)
 }
 
-func (c *cli) clientAdd(ctx context.Context, n newClient) error {
+func (c clientVerb) clientAdd(ctx context.Context, n newClient) error {
 	if fault := declaration.ClientNameFault(n.Name); fault != "" {
 		return usage("the name %q %s", n.Name, fault)
 	}
@@ -154,7 +157,7 @@ func (c *cli) clientAdd(ctx context.Context, n newClient) error {
 }
 
 // putClient writes a declaration, and hands its token out. The token is written first: one that nobody has is of no use.
-func (c *cli) putClient(ctx context.Context, name, path string, src []byte, secret, tokenFile string) error {
+func (c clientVerb) putClient(ctx context.Context, name, path string, src []byte, secret, tokenFile string) error {
 	if tokenFile != "" {
 		if err := writeNew(tokenFile, secret+"\n"); err != nil {
 			return err
@@ -190,7 +193,7 @@ func (c *cli) putClient(ctx context.Context, name, path string, src []byte, secr
 const readTime = 20 * time.Second
 
 // awaitClient waits until pfard has read a declaration, so that the client can be used from then on.
-func (c *cli) awaitClient(ctx context.Context, src []byte) error {
+func (c clientVerb) awaitClient(ctx context.Context, src []byte) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTime, fmt.Errorf("it did not within %s", readTime))
 	defer cancel()
 	sum := sha256.Sum256(src)
@@ -229,7 +232,7 @@ func newToken() string {
 	return "pfar_" + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-func (c *cli) clientRotateCommand() *cobra.Command {
+func (c clientVerb) clientRotateCommand() *cobra.Command {
 	var keep bool
 	var tokenFile string
 	cmd := c.outputFlag(&cobra.Command{
@@ -244,7 +247,7 @@ func (c *cli) clientRotateCommand() *cobra.Command {
 }
 
 // clientFile returns a declared client, and its file as it is.
-func (c *cli) clientFile(ctx context.Context, name string) (one declaration.Client, src []byte, err error) {
+func (c clientVerb) clientFile(ctx context.Context, name string) (one declaration.Client, src []byte, err error) {
 	clients, err := c.clients(ctx)
 	if err == nil {
 		one, err = clients.find(name)
@@ -255,7 +258,7 @@ func (c *cli) clientFile(ctx context.Context, name string) (one declaration.Clie
 	return one, src, err
 }
 
-func (c *cli) clientRotate(ctx context.Context, name string, keep bool, tokenFile string) error {
+func (c clientVerb) clientRotate(ctx context.Context, name string, keep bool, tokenFile string) error {
 	one, src, err := c.clientFile(ctx, name)
 	if err != nil {
 		return err
@@ -277,7 +280,7 @@ func (c *cli) clientRotate(ctx context.Context, name string, keep bool, tokenFil
 	return c.putClient(ctx, name, path, changed, secret, tokenFile)
 }
 
-func (c *cli) clientRemove(ctx context.Context, name string) error {
+func (c clientVerb) clientRemove(ctx context.Context, name string) error {
 	clients, err := c.clients(ctx)
 	if err != nil {
 		return err
@@ -312,7 +315,7 @@ type declaredClients struct {
 }
 
 // clients reads the folder that the running pfard reads, or else the default one.
-func (c *cli) clients(ctx context.Context) (declaredClients, error) {
+func (c *pfar) clients(ctx context.Context) (declaredClients, error) {
 	dir := c.dirs.Clients()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -368,7 +371,7 @@ func (d declaredClients) find(name string) (declaration.Client, error) {
 	return declaration.Client{}, noClient(name)
 }
 
-func (c *cli) offeredClients(ctx context.Context) ([]string, error) {
+func (c *pfar) offeredClients(ctx context.Context) ([]string, error) {
 	clients, err := c.clients(ctx)
 	var names []string
 	for _, one := range clients.Clients {
@@ -385,7 +388,7 @@ type listedClient struct {
 	Broken      bool   `json:"broken,omitempty"`   // its file has an error
 }
 
-func (c *cli) clientList(ctx context.Context) error {
+func (c clientVerb) clientList(ctx context.Context) error {
 	set, err := c.clients(ctx)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func TestClientAddAwaits(t *testing.T) {
 	}
 	defer written.close()
 	done := make(chan int)
-	go func() { done <- b.cli.run(t.Context(), []string{"client", "add", "desk"}) }()
+	go func() { done <- b.run(t.Context(), []string{"client", "add", "desk"}) }()
 	var src []byte
 	for errors.Is(err, fs.ErrNotExist) || src == nil {
 		if err := written.wait(); err != nil {

@@ -21,7 +21,7 @@ the Unix socket, as you, in the client's name.
 With --for it is what the file of that program has to say: claude, claude-desktop, codex (TOML),
 cursor, vscode or zed. Which file that is stands on standard error.`
 
-func (c *cli) clientConfigCommand() *cobra.Command {
+func (c clientVerb) clientConfigCommand() *cobra.Command {
 	var stdio bool
 	var session, reader string
 	cmd := c.outputFlag(&cobra.Command{
@@ -52,7 +52,7 @@ type configured struct {
 	Env     map[string]string `json:"env,omitempty"`
 }
 
-func (c *cli) clientConfig(ctx context.Context, name, session, reader string, stdio bool) error {
+func (c clientVerb) clientConfig(ctx context.Context, name, session, reader string, stdio bool) error {
 	if name == access.Operator {
 		return errOperator
 	}
@@ -103,7 +103,7 @@ func (c *cli) clientConfig(ctx context.Context, name, session, reader string, st
 }
 
 // endpoint is where this pfar's gateway has its port. Another one's would be sent the token.
-func (c *cli) endpoint(ctx context.Context) (string, error) {
+func (c clientVerb) endpoint(ctx context.Context) (string, error) {
 	report, err := c.report(ctx)
 	switch {
 	case err == nil && report.Endpoint != "":
@@ -126,7 +126,7 @@ func noPort(hint string) error {
 
 // bridged is the entry of a program that starts a command. Such programs have a PATH of their own, and an environment that
 // says nothing of where pfar runs.
-func (c *cli) bridged(args ...string) configured {
+func (c clientVerb) bridged(args ...string) configured {
 	entry := configured{Command: "pfar", Args: append([]string{"connect"}, args...)}
 	if self, err := os.Executable(); err == nil {
 		entry.Command = self

@@ -14,7 +14,7 @@ import (
 	"github.com/pfar/pfar/policies/access"
 )
 
-func (c *cli) clientSetCommand() *cobra.Command {
+func (c clientVerb) clientSetCommand() *cobra.Command {
 	var servers []string
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "set NAME --servers NAMES", Short: "Change which servers a client may use",
@@ -34,7 +34,7 @@ func (c *cli) clientSetCommand() *cobra.Command {
 }
 
 // clientSet puts other servers into a client's file, of which everything else stays as its owner has written it.
-func (c *cli) clientSet(ctx context.Context, name string, servers []string) error {
+func (c clientVerb) clientSet(ctx context.Context, name string, servers []string) error {
 	one, src, err := c.clientFile(ctx, name)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func (c *cli) clientSet(ctx context.Context, name string, servers []string) erro
 }
 
 // declaredServers returns an error for a name that no server has. Without a pfard that runs it knows of none.
-func (c *cli) declaredServers(ctx context.Context, servers []string) error {
+func (c clientVerb) declaredServers(ctx context.Context, servers []string) error {
 	report, err := c.report(ctx)
 	if err != nil {
 		return nil

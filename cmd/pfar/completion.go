@@ -45,7 +45,7 @@ func offerFirst(list func(context.Context) ([]string, error)) completer {
 	}
 }
 
-func (c *cli) offeredServers(ctx context.Context) ([]string, error) {
+func (c *pfar) offeredServers(ctx context.Context) ([]string, error) {
 	report, err := c.report(ctx)
 	var names []string
 	for _, s := range report.Servers {
@@ -54,8 +54,8 @@ func (c *cli) offeredServers(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-func (c *cli) offeredKeys(ctx context.Context) ([]string, error) {
-	list, err := c.secrets(ctx)
+func (c toolsVerb) offeredKeys(ctx context.Context) ([]string, error) {
+	list, err := vaultVerb{c.pfar}.secrets(ctx)
 	var keys []string
 	for _, s := range list {
 		keys = append(keys, s.Key)
@@ -64,7 +64,7 @@ func (c *cli) offeredKeys(ctx context.Context) ([]string, error) {
 }
 
 // completeCall completes NAME.TOOL and then the tool's flags and their values.
-func (c *cli) completeCall(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+func (c toolsVerb) completeCall(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := forShell(cmd)
 	defer cancel()
 	before, _ := c.callFlags()
@@ -99,7 +99,7 @@ func (c *cli) completeCall(cmd *cobra.Command, args []string, toComplete string)
 }
 
 // completeTools completes what pfar tools takes: a server and a tool of it, or any name of a tool.
-func (c *cli) completeTools(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+func (c toolsVerb) completeTools(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 1 {
 		return nil, noFiles
 	}
@@ -123,7 +123,7 @@ func (c *cli) completeTools(cmd *cobra.Command, args []string, toComplete string
 }
 
 // listForShell lists the tools, or says nothing of why it cannot.
-func (c *cli) listForShell(ctx context.Context) ([]tool, bool) {
+func (c toolsVerb) listForShell(ctx context.Context) ([]tool, bool) {
 	g, tools, err := c.openTools(ctx)
 	if err != nil {
 		return nil, false

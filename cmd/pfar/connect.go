@@ -25,7 +25,10 @@ one server under its own names, and a server that is starting is waited for. It 
 call; with --client it is that declared client, which finds only what it may use. The bridge ends
 when standard input does.`
 
-func (c *cli) connectCommand() *cobra.Command {
+// connectVerb serves one client on standard input and output.
+type connectVerb struct{ *pfar }
+
+func (c connectVerb) connectCommand() *cobra.Command {
 	var as persona
 	cmd := &cobra.Command{
 		Use:               "connect [NAME]",
@@ -72,7 +75,7 @@ func (c *cli) connectCommand() *cobra.Command {
 
 // awaitServer waits while the server is on its way up, and says why it is not there if it is not: the gateway does not
 // know what never ran.
-func (c *cli) awaitServer(ctx context.Context, name string) error {
+func (c connectVerb) awaitServer(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, fmt.Errorf("%q did not settle within %s", name, settleTimeout))
 	defer cancel()
 	var settled bool

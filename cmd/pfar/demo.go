@@ -25,7 +25,10 @@ also after Ctrl-C. Its server is part of pfar. Nothing goes to the network.
 The last call runs only if you approve it at the terminal. --yes approves it without a question. Without a terminal
 and without --yes, the demo prints the question and denies the call.`
 
-func (c *cli) demoCommand() *cobra.Command {
+// demoVerb shows pfar with a server of its own.
+type demoVerb struct{ *pfar }
+
+func (c demoVerb) demoCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show a call, a refusal and an approval, and clean up", Long: demoHelp,
@@ -71,7 +74,7 @@ tool "fetch" { semantics = "read" }
 
 // demonstration is one pfar that is there for the demo only.
 type demonstration struct {
-	*cli             // of the person
+	*pfar            // of the person
 	environ []string // of what is run
 	child   *supervised
 	said    []string // by pfard, the last lines
@@ -79,7 +82,7 @@ type demonstration struct {
 }
 
 // demo makes the temporary pfar, shows it, and removes it.
-func (c *cli) demo(ctx context.Context, yes bool) (err error) {
+func (c demoVerb) demo(ctx context.Context, yes bool) (err error) {
 	dir, err := os.MkdirTemp("/dev/shm", "pfar-demo-")
 	if err != nil {
 		return fmt.Errorf("making a directory for the demo: %w", err)
@@ -98,7 +101,7 @@ func (c *cli) demo(ctx context.Context, yes bool) (err error) {
 	if err := os.WriteFile(filepath.Join(declarations, demoName+".hcl"), []byte(demoText(program)), 0o644); err != nil {
 		return err
 	}
-	d := &demonstration{cli: c, environ: demoEnvironment(os.Environ(), dir), yes: yes}
+	d := &demonstration{pfar: c.pfar, environ: demoEnvironment(os.Environ(), dir), yes: yes}
 	fmt.Fprintf(c.stdout, "A pfar for this demo alone, in %s. Ctrl-C ends and removes it.\n", dir)
 	d.step("1. The declaration: all that one server may have")
 	fmt.Fprint(c.stdout, indented(demoText(program)))
@@ -147,7 +150,7 @@ func (d *demonstration) start(ctx context.Context, declarations string) (err err
 	defer cancel()
 	select {
 	case <-d.child.ready:
-		if err = d.temporary().awaitServer(ctx, demoName); err == nil {
+		if err = (connectVerb{d.temporary()}).awaitServer(ctx, demoName); err == nil {
 			return nil
 		}
 	case <-d.child.done:
@@ -180,7 +183,7 @@ func (d *demonstration) end() {
 }
 
 // temporary is the command line of the demo's pfar.
-func (d *demonstration) temporary() *cli {
+func (d *demonstration) temporary() *pfar {
 	getenv := func(name string) string {
 		for _, e := range slices.Backward(d.environ) {
 			if value, is := strings.CutPrefix(e, name+"="); is {
@@ -189,5 +192,5 @@ func (d *demonstration) temporary() *cli {
 		}
 		return ""
 	}
-	return newCLI(d.stdin, d.stdout, d.stderr, getenv, d.uid)
+	return newPfar(d.stdin, d.stdout, d.stderr, getenv, d.uid)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // demoServerCommand is an MCP server on stdio, which every machine with pfar has: pfar demo runs it as it would a stranger's.
-func (c *cli) demoServerCommand() *cobra.Command {
+func (c demoVerb) demoServerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "demo-server", Short: "The MCP server of pfar demo, on standard input and output", Hidden: true, Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

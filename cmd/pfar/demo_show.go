@@ -44,7 +44,7 @@ func (d *demonstration) command(args []string) {
 // run runs a command in the demo's pfar, and returns its exit code.
 func (d *demonstration) run(ctx context.Context, args ...string) int {
 	d.command(args)
-	return d.temporary().run(ctx, args)
+	return run(ctx, d.temporary(), args)
 }
 
 // stopped is the error of a step that went otherwise than it should.
@@ -69,7 +69,7 @@ func (d *demonstration) beside(ctx context.Context, args []string) *caller {
 	c.stdin, c.stdout, c.stderr = strings.NewReader(""), &p.out, &p.out
 	go func() {
 		defer close(p.done)
-		p.code = c.run(ctx, args)
+		p.code = run(ctx, c, args)
 	}()
 	return p
 }

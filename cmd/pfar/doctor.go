@@ -33,7 +33,10 @@ type finding struct {
 	Remedy  string  `json:"remedy,omitempty"`
 }
 
-func (c *cli) doctorCommand() *cobra.Command {
+// doctorVerb finds what is missing on this machine.
+type doctorVerb struct{ *pfar }
+
+func (c doctorVerb) doctorCommand() *cobra.Command {
 	var listen string
 	cmd := c.outputFlag(&cobra.Command{
 		Use:   "doctor",
@@ -49,7 +52,7 @@ func (c *cli) doctorCommand() *cobra.Command {
 }
 
 // diagnose runs every check, each by itself: one that fails explains nothing about the next.
-func (c *cli) diagnose(ctx context.Context, h host, listen string) []finding {
+func (c doctorVerb) diagnose(ctx context.Context, h host, listen string) []finding {
 	checks := []func(context.Context) finding{
 		h.bubblewrap, h.bindFD, h.nestedNamespaces, h.namespaceLimit, h.namespaceSwitch, h.apparmor, h.emptySandbox, h.userUnitSandbox, h.ownViews,
 		h.nftables, h.cgroups, h.oneUser, h.hostFirewall, h.lingering, h.node,
@@ -74,7 +77,7 @@ func (c *cli) diagnose(ctx context.Context, h host, listen string) []finding {
 	return findings
 }
 
-func (c *cli) printFindings(findings []finding) error {
+func (c doctorVerb) printFindings(findings []finding) error {
 	var failed int
 	rows := make([][]cell, 0, len(findings))
 	for _, f := range findings {

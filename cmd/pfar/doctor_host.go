@@ -47,7 +47,7 @@ const (
 	unitTimeout  = 30 * time.Second // more than probeUnit gives itself
 )
 
-func (c *cli) thisHost() host {
+func (c doctorVerb) thisHost() host {
 	return host{
 		fs: os.DirFS("/"), uid: c.uid, user: userName(c.uid), lookPath: lookPath, sandbox: func() (string, error) { return c.findProgram("pfar-sandbox") }, fsType: fsType, now: time.Now,
 		run: func(ctx context.Context, namespaces bool, program string, args ...string) (string, error) {

@@ -271,7 +271,7 @@ func TestDoctor(t *testing.T) {
 			b := newBench(t, "")
 			b.own.State, b.own.Run = "/var/lib/pfar", "/run/pfar"
 			var got []string
-			for _, f := range b.diagnose(t.Context(), h, "127.0.0.1:7417") {
+			for _, f := range (doctorVerb{b.pfar}).diagnose(t.Context(), h, "127.0.0.1:7417") {
 				if f.Outcome != pass && f.Outcome != none {
 					got = append(got, fmt.Sprintf("%s %s: %s|%s", f.Check, f.Outcome, f.Detail, f.Remedy))
 				} else if f.Remedy != "" {
@@ -353,13 +353,13 @@ func TestUserUnitSandbox(t *testing.T) {
 
 func TestDoctorExitCode(t *testing.T) {
 	b := newBench(t, "")
-	if err := b.printFindings([]finding{{Check: "a", Outcome: pass}, {Check: "b", Outcome: warn, Remedy: "do\nthis"}}); err != nil {
+	if err := (doctorVerb{b.pfar}).printFindings([]finding{{Check: "a", Outcome: pass}, {Check: "b", Outcome: warn, Remedy: "do\nthis"}}); err != nil {
 		t.Error(err)
 	}
 	if want := "pass  a\nwarn  b\n\nb:\n  do\n  this\n"; b.out.String() != want {
 		t.Errorf("got %q, want %q", b.out, want)
 	}
-	err := b.printFindings([]finding{{Check: "a", Outcome: fault}})
+	err := doctorVerb{b.pfar}.printFindings([]finding{{Check: "a", Outcome: fault}})
 	if code, _ := classify(err); code != exitFailed {
 		t.Errorf("got %v", err)
 	}

@@ -31,7 +31,10 @@ const (
 	maxShown       = 2000            // connections that are remembered as shown
 )
 
-func (c *cli) egressCommand() *cobra.Command {
+// egressVerb shows the connections of servers.
+type egressVerb struct{ *pfar }
+
+func (c egressVerb) egressCommand() *cobra.Command {
 	var follow bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use:               "egress [NAME]",
@@ -45,7 +48,7 @@ func (c *cli) egressCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v := egressView{cli: c, servers: report.Servers, shown: map[string]*shown{}}
+			v := egressView{egressVerb: c, servers: report.Servers, shown: map[string]*shown{}}
 			if len(args) == 1 {
 				s, err := findServer(report, args[0])
 				if err != nil {
@@ -65,7 +68,7 @@ func (c *cli) egressCommand() *cobra.Command {
 
 // egressView is what pfar egress shows.
 type egressView struct {
-	*cli
+	egressVerb
 	only    string // the one server; "" for all
 	servers []control.Server
 	shown   map[string]*shown // by server, of follow
@@ -134,7 +137,7 @@ func up(s control.State) bool {
 }
 
 // connections asks a bridge for all that it holds.
-func (c *cli) connections(ctx context.Context, name string) ([]monitor.Connection, error) {
+func (c egressVerb) connections(ctx context.Context, name string) ([]monitor.Connection, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, egressTimeout, fmt.Errorf("it did not answer within %s", egressTimeout))
 	defer cancel()
 	var list []monitor.Connection

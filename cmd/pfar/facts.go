@@ -14,7 +14,7 @@ import (
 type facts map[string]gate.Facts
 
 // facts asks the gateway. Who may not ask sees the tools without them.
-func (c *cli) facts(ctx context.Context) facts {
+func (c toolsVerb) facts(ctx context.Context) facts {
 	var list []struct {
 		Server, Tool string
 		Facts        gate.Facts

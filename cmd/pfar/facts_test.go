@@ -16,7 +16,7 @@ func TestFacts(t *testing.T) {
 	b.serveHTTP(t, gatewayOf([]server.ServerTool{tooled("notion", "search", "Find pages.", schema, echo), tooled("crm", "send", "Send it.", schema, echo)}...))
 	run := func(args ...string) string {
 		b = b.again("")
-		if code := b.cli.run(t.Context(), args); code != 0 {
+		if code := b.run(t.Context(), args); code != 0 {
 			t.Fatalf("%q: %d, %s", args, code, b.err)
 		}
 		return b.out.String()

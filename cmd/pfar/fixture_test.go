@@ -23,9 +23,12 @@ import (
 
 // bench is a cli with directories of its own and what it printed.
 type bench struct {
-	*cli
+	*pfar
 	out, err *bytes.Buffer
 }
+
+// run carries out one command line.
+func (b *bench) run(ctx context.Context, args []string) int { return run(ctx, b.pfar, args) }
 
 func newBench(t *testing.T, stdin string) *bench {
 	t.Helper()
@@ -36,14 +39,14 @@ func newBench(t *testing.T, stdin string) *bench {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	b := &bench{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
 	env := map[string]string{"PFAR_RUN_DIR": dir, "PFAR_STATE_DIR": filepath.Join(dir, "state"), "PFAR_CONFIG_DIR": filepath.Join(dir, "mcp.d")}
-	b.cli = newCLI(strings.NewReader(stdin), b.out, b.err, func(k string) string { return env[k] }, os.Getuid())
+	b.pfar = newPfar(strings.NewReader(stdin), b.out, b.err, func(k string) string { return env[k] }, os.Getuid())
 	return b
 }
 
 // again is the same with nothing printed yet, for the next command line.
 func (b *bench) again(stdin string) *bench {
 	n := &bench{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
-	n.cli = newCLI(strings.NewReader(stdin), n.out, n.err, b.getenv, b.uid)
+	n.pfar = newPfar(strings.NewReader(stdin), n.out, n.err, b.getenv, b.uid)
 	return n
 }
 

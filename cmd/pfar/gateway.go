@@ -105,9 +105,9 @@ type gateway struct {
 }
 
 // gatewayHTTP returns a client whose every connection goes to the gateway's Unix socket.
-func (c *cli) gatewayHTTP() *http.Client { return c.socketHTTP(c.dirs.Gateway()) }
+func (c *pfar) gatewayHTTP() *http.Client { return c.socketHTTP(c.dirs.Gateway()) }
 
-func (c *cli) socketHTTP(path string) *http.Client {
+func (c *pfar) socketHTTP(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialGateway(ctx, path, c.uid)
@@ -156,7 +156,7 @@ func (p plainRefusals) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // openGateway begins a session. The caller closes it. mcp-go bounds no answer; the gateway sends no longer one than the line that it
 // reads of a server (registry.Limits.Line), and what its fence adds.
-func (c *cli) openGateway(ctx context.Context) (*gateway, error) {
+func (c *pfar) openGateway(ctx context.Context) (*gateway, error) {
 	endpoint, err := c.persona.endpoint("")
 	if err != nil {
 		return nil, err

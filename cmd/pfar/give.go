@@ -17,7 +17,7 @@ Secrets are kept from a server that names one which others were given, and from 
 changed what runs, its variables, which hosts it reaches, or where its bridge puts them. If it runs, it runs on as
 it was; otherwise it waits.`
 
-func (c *cli) giveCommand() *cobra.Command {
+func (c vaultVerb) giveCommand() *cobra.Command {
 	var yes bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "give SERVER", Short: "Give a server the secrets that its declaration asks for now", Long: giveHelp,
@@ -29,7 +29,7 @@ func (c *cli) giveCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) vaultGive(ctx context.Context, server string, yes bool) error {
+func (c vaultVerb) vaultGive(ctx context.Context, server string, yes bool) error {
 	request := control.Request{Verb: control.Give, Server: server}
 	gift, err := c.gift(ctx, request)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *cli) vaultGive(ctx context.Context, server string, yes bool) error {
 	return nil
 }
 
-func (c *cli) gift(ctx context.Context, request control.Request) (control.Gift, error) {
+func (c vaultVerb) gift(ctx context.Context, request control.Request) (control.Gift, error) {
 	r, err := c.control().Do(ctx, request)
 	if err != nil || r.Gift == nil {
 		return control.Gift{}, err

@@ -36,7 +36,7 @@ func TestVaultGive(t *testing.T) {
 	for answer, want := range map[string]int{"y\n": exitOK, "\n": exitFailed, "n\n": exitFailed} {
 		operator, program := terminalPair(t)
 		n := b.again("")
-		n.cli.stdin = program
+		n.pfar.stdin = program
 		if _, err := operator.WriteString(answer); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 
 // heldTools are the tools that are in no list because their definitions are held back, and of each why. If the gateway
 // does not say, there are none to speak of.
-func (c *cli) heldTools(ctx context.Context) (names []listed, why []heldPin) {
+func (c toolsVerb) heldTools(ctx context.Context) (names []listed, why []heldPin) {
 	all, err := c.allPins(ctx)
 	if err != nil {
 		return nil, nil
@@ -29,7 +29,7 @@ func (c *cli) heldTools(ctx context.Context) (names []listed, why []heldPin) {
 // explainMissing looks among the tools that are held back for what words name, when that led to no tool, or to one by a
 // name that is not its exact one: a name must not lead to another tool because its own is held. It returns err if there
 // is nothing better to say.
-func (c *cli) explainMissing(ctx context.Context, words []string, found match, err error, report control.Report) error {
+func (c toolsVerb) explainMissing(ctx context.Context, words []string, found match, err error, report control.Report) error {
 	var silent *silentServer
 	var s control.Server
 	if errors.As(err, &silent) {

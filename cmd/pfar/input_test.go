@@ -73,7 +73,7 @@ func TestHiddenPrompt(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.stdin = program
-		b.cli.stderr = &typist{person, tt.answers}
+		b.pfar.stderr = &typist{person, tt.answers}
 		if code := b.run(t.Context(), strings.Fields(tt.args)); code != tt.code {
 			t.Errorf("%s: exit %d, want %d", tt.args, code, tt.code)
 		}

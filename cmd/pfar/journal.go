@@ -22,7 +22,7 @@ import (
 // inJournal reports whether a log is in the journal. If pfard does not say, it is where systemd runs pfar: the
 // directories are the units' (of a user, beside that user's systemd), no file is there, and the machine was booted with
 // systemd (sd_booted(3)).
-func (c *cli) inJournal(report control.Report, err error, path string) bool {
+func (c *pfar) inJournal(report control.Report, err error, path string) bool {
 	if err == nil {
 		return report.Journal
 	}
@@ -47,7 +47,7 @@ func journalOf(server string) []string {
 
 // printJournal prints what the journal has of units as printLog does with a file. Entries that are another server's are
 // left out: sessions of two servers whose names begin alike have units that do. server may be "".
-func (c *cli) printJournal(ctx context.Context, of, server string, names []string, count int, follow bool) error {
+func (c *pfar) printJournal(ctx context.Context, of, server string, names []string, count int, follow bool) error {
 	lines := strconv.Itoa(count)
 	if count < 0 {
 		lines = "all"
@@ -88,7 +88,7 @@ func (c *cli) printJournal(ctx context.Context, of, server string, names []strin
 
 // readJournal calls next, which decodes one entry, for each that journalctl writes as JSON, until it returns an error: io.EOF
 // is the end.
-func (c *cli) readJournal(ctx context.Context, args []string, next func(*json.Decoder) error) error {
+func (c *pfar) readJournal(ctx context.Context, args []string, next func(*json.Decoder) error) error {
 	cmd := exec.CommandContext(ctx, "journalctl", args...)
 	cmd.Stderr = c.stderr
 	out, err := cmd.StdoutPipe()
@@ -122,7 +122,7 @@ func (c *cli) readJournal(ctx context.Context, args []string, next func(*json.De
 // entriesOf are the arguments by which journalctl finds what the units of a server wrote, and systemd wrote of them. For
 // an ordinary user the journal takes no process's word for its unit, and does not find it out of one that has ended: there
 // it is the name that each entry of ours has.
-func (c *cli) entriesOf(server string, names []string) (args []string) {
+func (c *pfar) entriesOf(server string, names []string) (args []string) {
 	if c.uid == 0 || c.ofMachine() {
 		for _, u := range names {
 			args = append(args, "--unit="+u)
@@ -156,7 +156,7 @@ type journalEntry struct {
 }
 
 // writeNamed prints the entry behind the name of its server. Entries without one are of systemd.
-func (e journalEntry) writeNamed(c *cli) error {
+func (e journalEntry) writeNamed(c *pfar) error {
 	name := cmp.Or(text(e.Server), "systemd")
 	var b strings.Builder
 	_ = e.write(&b)

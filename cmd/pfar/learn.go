@@ -23,7 +23,10 @@ what it asked for first. It is restarted for this, and again as declared afterwa
 // lastWordsTimeout is how long a bridge that ends may take to say what it has seen last.
 const lastWordsTimeout = 2 * time.Second
 
-func (c *cli) learnCommand() *cobra.Command {
+// learnVerb watches which hosts a server wants.
+type learnVerb struct{ *pfar }
+
+func (c learnVerb) learnCommand() *cobra.Command {
 	var limit time.Duration
 	cmd := c.outputFlag(&cobra.Command{
 		Use:               "learn NAME",
@@ -45,7 +48,7 @@ func (c *cli) learnCommand() *cobra.Command {
 
 // learning is one run of pfar learn.
 type learning struct {
-	*cli
+	*pfar
 	name     string
 	limit    time.Duration // 0: until Ctrl-C
 	wishes   *wishes
@@ -55,7 +58,7 @@ type learning struct {
 	deadline <-chan time.Time
 }
 
-func (c *cli) learn(ctx context.Context, name string, limit time.Duration) error {
+func (c learnVerb) learn(ctx context.Context, name string, limit time.Duration) error {
 	report, err := c.report(ctx)
 	if err != nil {
 		return err
@@ -64,7 +67,7 @@ func (c *cli) learn(ctx context.Context, name string, limit time.Duration) error
 	if err != nil {
 		return err
 	}
-	l := &learning{cli: c, name: name, limit: limit}
+	l := &learning{pfar: c.pfar, name: name, limit: limit}
 	l.wishes = newWishes(c.now(), l.tell)
 	watching, cancel := context.WithCancel(ctx)
 	l.bridges = newBridges(watching, c.dirs)

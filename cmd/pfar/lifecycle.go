@@ -12,30 +12,33 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-func (c *cli) startCommand() *cobra.Command {
+// lifecycleVerb starts and stops servers.
+type lifecycleVerb struct{ *pfar }
+
+func (c lifecycleVerb) startCommand() *cobra.Command {
 	return c.lifecycle(control.Start, "Start a server, even one disabled after repeated crashes")
 }
 
-func (c *cli) stopCommand() *cobra.Command {
+func (c lifecycleVerb) stopCommand() *cobra.Command {
 	return c.lifecycle(control.Stop, "Stop a server until it is started or its file changes")
 }
 
-func (c *cli) restartCommand() *cobra.Command {
+func (c lifecycleVerb) restartCommand() *cobra.Command {
 	return c.lifecycle(control.Restart, "Stop and start a server")
 }
 
-func (c *cli) enableCommand() *cobra.Command {
+func (c lifecycleVerb) enableCommand() *cobra.Command {
 	return c.lifecycle(control.Enable, "Start a server that was disabled, by you or by its crashes")
 }
 
-func (c *cli) disableCommand() *cobra.Command {
+func (c lifecycleVerb) disableCommand() *cobra.Command {
 	return c.lifecycle(control.Disable, "Stop a server and keep it off until you enable it, also after a reboot")
 }
 
 // settleTimeout is how long these verbs wait for what they asked for.
 const settleTimeout = 90 * time.Second
 
-func (c *cli) lifecycle(verb control.Verb, short string) *cobra.Command {
+func (c lifecycleVerb) lifecycle(verb control.Verb, short string) *cobra.Command {
 	return c.outputFlag(&cobra.Command{
 		Use:               string(verb) + " NAME",
 		Short:             short,
@@ -70,7 +73,7 @@ func aim(verb control.Verb) control.State {
 }
 
 // change asks for the verb and waits until the server has settled.
-func (c *cli) change(ctx context.Context, verb control.Verb, name string) (control.Server, error) {
+func (c lifecycleVerb) change(ctx context.Context, verb control.Verb, name string) (control.Server, error) {
 	report, err := c.report(ctx)
 	if err != nil {
 		return control.Server{}, err

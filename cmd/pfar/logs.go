@@ -28,7 +28,10 @@ servers, the name of the server stands before each line.
 With --json each line is an object with "time", in UTC, and "text", and of all servers "server"; a line that the
 server wrote itself has "from": "server", and a line whose time is not known has no "time".`
 
-func (c *cli) logsCommand() *cobra.Command {
+// logsVerb prints the logs of servers.
+type logsVerb struct{ *pfar }
+
+func (c logsVerb) logsCommand() *cobra.Command {
 	var follow, gateway bool
 	count := lineCount(100)
 	cmd := c.outputFlag(&cobra.Command{
@@ -74,7 +77,7 @@ func (n *lineCount) Set(s string) error {
 	return nil
 }
 
-func (c *cli) logs(ctx context.Context, name string, count int, follow bool) error {
+func (c logsVerb) logs(ctx context.Context, name string, count int, follow bool) error {
 	path := c.dirs.Log(name)
 	report, err := c.report(ctx)
 	if err == nil {
@@ -92,7 +95,7 @@ func (c *cli) logs(ctx context.Context, name string, count int, follow bool) err
 	return c.printLog(ctx, strconv.Quote(name), path, count, follow)
 }
 
-func (c *cli) gatewayLogs(ctx context.Context, count int, follow bool) error {
+func (c logsVerb) gatewayLogs(ctx context.Context, count int, follow bool) error {
 	const of = "the gateway"
 	path := c.dirs.Log(units.GatewayLog)
 	if report, err := c.report(ctx); c.inJournal(report, err, path) {
@@ -102,7 +105,7 @@ func (c *cli) gatewayLogs(ctx context.Context, count int, follow bool) error {
 }
 
 // printLog prints the end of a log, and goes on as it grows if it is to be followed.
-func (c *cli) printLog(ctx context.Context, of, path string, count int, follow bool) error {
+func (c logsVerb) printLog(ctx context.Context, of, path string, count int, follow bool) error {
 	f, err := os.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !follow:
@@ -129,7 +132,7 @@ func (c *cli) printLog(ctx context.Context, of, path string, count int, follow b
 }
 
 // logWriter is standard output; on a terminal a server's log must not be obeyed. Close writes what is left of a line.
-func (c *cli) logWriter() io.WriteCloser {
+func (c *streams) logWriter() io.WriteCloser {
 	switch {
 	case c.json():
 		return &jsonLines{w: c.stdout}

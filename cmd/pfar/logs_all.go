@@ -15,7 +15,7 @@ import (
 )
 
 // allLogs prints the logs of every server as one, with the server's name before each line.
-func (c *cli) allLogs(ctx context.Context, count int, follow bool) error {
+func (c logsVerb) allLogs(ctx context.Context, count int, follow bool) error {
 	report, err := c.report(ctx)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ type logLine struct {
 	server, stamp, text string
 }
 
-func (c *cli) allLogFiles(ctx context.Context, servers []control.Server, count int, follow bool) error {
+func (c logsVerb) allLogFiles(ctx context.Context, servers []control.Server, count int, follow bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var lock sync.Mutex
@@ -122,7 +122,7 @@ func lastLines(path string, count int, w *namedLines, follow bool) (lines []logL
 }
 
 // printLogLine prints one line of a server's log.
-func (c *cli) printLogLine(server, line string) error {
+func (c *streams) printLogLine(server, line string) error {
 	if c.json() {
 		return (&jsonLines{w: c.stdout, server: server}).object(line)
 	}

@@ -10,8 +10,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	c := newCLI(os.Stdin, os.Stdout, os.Stderr, os.Getenv, os.Getuid())
-	code := c.run(ctx, os.Args[1:])
+	c := newPfar(os.Stdin, os.Stdout, os.Stderr, os.Getenv, os.Getuid())
+	code := run(ctx, c, os.Args[1:])
 	stop()
 	os.Exit(code)
 }

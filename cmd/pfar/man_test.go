@@ -19,8 +19,8 @@ func TestManualKnowsEveryVerbAndFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	manual := string(b)
-	c := newCLI(nil, nil, nil, func(string) string { return "" }, 0)
-	root := c.rootCommand()
+	c := newPfar(nil, nil, nil, func(string) string { return "" }, 0)
+	root := rootCommand(c)
 	flags := map[string]bool{"help": true}
 	verbs := map[string]bool{"completion": true, "help": true}
 	var walk func(*cobra.Command)
@@ -88,7 +88,7 @@ func TestManualKnowsTheEnvironment(t *testing.T) {
 
 // TestEveryVerbPrintsJSON holds what the manual promises of --output, and of --json but for call.
 func TestEveryVerbPrintsJSON(t *testing.T) {
-	c := newCLI(nil, nil, nil, func(string) string { return "" }, 0)
+	c := newPfar(nil, nil, nil, func(string) string { return "" }, 0)
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {
@@ -99,7 +99,7 @@ func TestEveryVerbPrintsJSON(t *testing.T) {
 		}
 		flags := cmd.LocalFlags()
 		if cmd.Name() == "call" {
-			flags, _ = c.callFlags()
+			flags, _ = toolsVerb{c}.callFlags()
 		}
 		for _, name := range []string{"output", "json"} {
 			if flags.Lookup(name) == nil {
@@ -107,7 +107,7 @@ func TestEveryVerbPrintsJSON(t *testing.T) {
 			}
 		}
 	}
-	walk(c.rootCommand())
+	walk(rootCommand(c))
 }
 
 // TestExitCodesAreTheSameEverywhere compares the manual's list with the help's.

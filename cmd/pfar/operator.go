@@ -19,7 +19,7 @@ const (
 )
 
 // askOperator asks the gateway what only the operator may ask, and decodes its answer.
-func (c *cli) askOperator(ctx context.Context, method, path string, body, answer any) error {
+func (c *pfar) askOperator(ctx context.Context, method, path string, body, answer any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, operatorTimeout, fmt.Errorf("the gateway does not answer within %s", operatorTimeout))
 	defer cancel()
 	stream, err := c.openOperator(ctx, method, path, body)
@@ -34,7 +34,7 @@ func (c *cli) askOperator(ctx context.Context, method, path string, body, answer
 }
 
 // openOperator is askOperator for an answer that the caller reads, and closes.
-func (c *cli) openOperator(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
+func (c *pfar) openOperator(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
 	sent, err := json.Marshal(body)
 	if err != nil {
 		return nil, err

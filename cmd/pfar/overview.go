@@ -27,8 +27,11 @@ type situation struct {
 // advice is a command and what it does.
 type advice struct{ command, words string }
 
+// overviewVerb says what runs and what comes next.
+type overviewVerb struct{ *pfar }
+
 // overview says what there is, and what to do next.
-func (c *cli) overview(ctx context.Context) error {
+func (c overviewVerb) overview(ctx context.Context) error {
 	s := c.situation(ctx)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -37,7 +40,7 @@ func (c *cli) overview(ctx context.Context) error {
 	return nil
 }
 
-func (c *cli) printOverview(s situation) {
+func (c overviewVerb) printOverview(s situation) {
 	for _, line := range s.state() {
 		fmt.Fprintln(c.stdout, escape(line, oneLine))
 	}
@@ -50,7 +53,7 @@ func (c *cli) printOverview(s situation) {
 }
 
 // situation looks. What it cannot learn it leaves out.
-func (c *cli) situation(ctx context.Context) situation {
+func (c overviewVerb) situation(ctx context.Context) situation {
 	s := situation{root: c.uid == 0, machine: c.ofMachine(), installed: c.exists(machineTarget), directory: c.dirs.Config}
 	report, err := c.report(ctx)
 	if err != nil {

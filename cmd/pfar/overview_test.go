@@ -47,7 +47,7 @@ func TestOverview(t *testing.T) {
 	for name, s := range overviews() {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, "")
-			b.printOverview(s)
+			overviewVerb{b.pfar}.printOverview(s)
 			got := b.out.String()
 			path := filepath.Join("testdata", "overview", strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-")+".txt")
 			if *update {

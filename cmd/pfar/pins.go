@@ -40,7 +40,10 @@ results are typed values alone, which need no fence. "pfar pins show" says what 
 const pinsForgetHelp = `Forget all that was accepted of a server. What it offers next is then its first use, and accepted as a whole
 unless its declaration says pins = "hold". If it runs, that is at once.`
 
-func (c *cli) pinsCommand() *cobra.Command {
+// pinsVerb shows and accepts the definitions of tools.
+type pinsVerb struct{ *pfar }
+
+func (c pinsVerb) pinsCommand() *cobra.Command {
 	pins := c.outputFlag(&cobra.Command{
 		Use:     "pins",
 		Short:   "Show what the servers offer that you have not accepted, and accept it",
@@ -83,7 +86,7 @@ func serverAndMore(cmd *cobra.Command, args []string) error {
 }
 
 // completeHeld completes a server and then what is held of it.
-func (c *cli) completeHeld(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+func (c pinsVerb) completeHeld(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return offer(c.offeredServers)(cmd, args, toComplete)
 	}
@@ -104,7 +107,7 @@ func (c *cli) completeHeld(cmd *cobra.Command, args []string, toComplete string)
 	return titles, noFiles
 }
 
-func (c *cli) pinsList(ctx context.Context) error {
+func (c pinsVerb) pinsList(ctx context.Context) error {
 	all, err := c.allPins(ctx)
 	if err != nil {
 		return err
@@ -183,7 +186,7 @@ func (p pinned) waiting() (string, string) {
 	return strings.Join(list, ", "), colour
 }
 
-func (c *cli) pinsShow(ctx context.Context, server string, names []string) error {
+func (c pinsVerb) pinsShow(ctx context.Context, server string, names []string) error {
 	p, err := c.pinsOf(ctx, server, names...)
 	if err != nil {
 		return err
@@ -218,11 +221,11 @@ func (c *cli) pinsShow(ctx context.Context, server string, names []string) error
 }
 
 // hintAt says what may be done next, to people alone.
-func (c *cli) hintAt(next string) {
+func (c *streams) hintAt(next string) {
 	fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, cyan, "hint:"), escape(next, oneLine))
 }
 
-func (c *cli) printCounts(p pinned) {
+func (c pinsVerb) printCounts(p pinned) {
 	fmt.Fprintf(c.stdout, "%s: %d accepted, %d unreviewed, %d held, %d no longer offered\n",
 		escape(p.Server, oneLine), p.Accepted, p.Unreviewed, len(p.Held)+p.Left, p.Gone)
 	if len(p.Drift) > 0 {
@@ -234,7 +237,7 @@ func (c *cli) printCounts(p pinned) {
 }
 
 // printDescriptors prints what has been accepted in short.
-func (c *cli) printDescriptors(list []acceptedPin) {
+func (c pinsVerb) printDescriptors(list []acceptedPin) {
 	rows := [][]cell{heading("NAME", "ACCEPTED", "BY", "VERSION", "DIGEST")}
 	for _, d := range list {
 		title := d.Title
@@ -247,7 +250,7 @@ func (c *cli) printDescriptors(list []acceptedPin) {
 }
 
 // printHeld prints differences. Their text is a stranger's, made visible by the gateway; here it is not relied on.
-func (c *cli) printHeld(w io.Writer, server string, held []heldPin) {
+func (c pinsVerb) printHeld(w io.Writer, server string, held []heldPin) {
 	for _, h := range held {
 		if h.Digest == "" {
 			head := c.paint(w, bold, escape(h.Title+" "+h.State, oneLine))
@@ -280,7 +283,7 @@ func printResults(w io.Writer, results string) {
 	}
 }
 
-func (c *cli) printDescriptor(w io.Writer, d acceptedPin) {
+func (c pinsVerb) printDescriptor(w io.Writer, d acceptedPin) {
 	gone := ""
 	if d.Gone {
 		gone = ", no longer offered"
@@ -292,7 +295,7 @@ func (c *cli) printDescriptor(w io.Writer, d acceptedPin) {
 }
 
 // pinsAccept accepts what it shows, by its digests.
-func (c *cli) pinsAccept(ctx context.Context, server string, names []string, yes bool) error {
+func (c pinsVerb) pinsAccept(ctx context.Context, server string, names []string, yes bool) error {
 	if err := c.canAsk(yes, "pfar pins show"); err != nil {
 		return err
 	}
@@ -392,7 +395,7 @@ func (p pinned) acceptable(names []string) (chosen []string, confirmed []accepte
 	return chosen, confirmed, nil
 }
 
-func (c *cli) printAccepted(server string, accepted []string) error {
+func (c pinsVerb) printAccepted(server string, accepted []string) error {
 	if c.json() {
 		if accepted == nil {
 			accepted = []string{}
@@ -407,7 +410,7 @@ func (c *cli) printAccepted(server string, accepted []string) error {
 	return nil
 }
 
-func (c *cli) pinsForget(ctx context.Context, server string, yes bool) error {
+func (c pinsVerb) pinsForget(ctx context.Context, server string, yes bool) error {
 	if err := c.canAsk(yes, "pfar pins show"); err != nil {
 		return err
 	}
@@ -425,7 +428,7 @@ func (c *cli) pinsForget(ctx context.Context, server string, yes bool) error {
 }
 
 // canAsk refuses what nobody can be asked about, and says by which command one looks at it.
-func (c *cli) canAsk(yes bool, look string) error {
+func (c *streams) canAsk(yes bool, look string) error {
 	if !yes && !isTerminal(c.stdin) {
 		return usage("standard input is no terminal, so nobody can be asked").withHint("--yes does it without a question; look before, with %s", look)
 	}
@@ -433,7 +436,7 @@ func (c *cli) canAsk(yes bool, look string) error {
 }
 
 // ask shows something and wants a yes. What the answer is about goes where the one who answers sees it.
-func (c *cli) ask(ctx context.Context, yes bool, question string, show func(io.Writer)) error {
+func (c *streams) ask(ctx context.Context, yes bool, question string, show func(io.Writer)) error {
 	if yes {
 		if !c.json() {
 			show(c.stdout)

@@ -90,13 +90,13 @@ func splitPin(name string) (title, digest string) {
 }
 
 // allPins asks for the status of all servers.
-func (c *cli) allPins(ctx context.Context) (all []pinned, err error) {
+func (c *pfar) allPins(ctx context.Context) (all []pinned, err error) {
 	err = c.askPins(ctx, http.MethodGet, "", nil, &all)
 	return all, err
 }
 
 // pinsOf asks for all that is known of a server, or of what is named.
-func (c *cli) pinsOf(ctx context.Context, server string, names ...string) (p pinned, err error) {
+func (c *pfar) pinsOf(ctx context.Context, server string, names ...string) (p pinned, err error) {
 	query := url.Values{}
 	for _, name := range names {
 		title, _ := splitPin(name)
@@ -107,7 +107,7 @@ func (c *cli) pinsOf(ctx context.Context, server string, names ...string) (p pin
 }
 
 // askServer asks about one server. Of a name that is not known it says which one may be meant.
-func (c *cli) askServer(ctx context.Context, method, server, rest string, body, answer any) error {
+func (c *pfar) askServer(ctx context.Context, method, server, rest string, body, answer any) error {
 	err := error(fail(exitNoSuch, "no such server: %q", server))
 	if units.IsServer(server) {
 		err = c.askPins(ctx, method, "/"+server+rest, body, answer)
@@ -138,6 +138,6 @@ func (c *cli) askServer(ctx context.Context, method, server, rest string, body, 
 }
 
 // askPins asks the gateway something below /pins and decodes its answer.
-func (c *cli) askPins(ctx context.Context, method, path string, body, answer any) error {
+func (c *pfar) askPins(ctx context.Context, method, path string, body, answer any) error {
 	return c.askOperator(ctx, method, "/pins"+path, body, answer)
 }

@@ -70,7 +70,7 @@ func (b *pinsBench) changed() string {
 func (b *pinsBench) run(t *testing.T, args ...string) (int, string, string) {
 	t.Helper()
 	n := b.again("")
-	code := n.cli.run(t.Context(), append([]string{"pins"}, args...))
+	code := n.run(t.Context(), append([]string{"pins"}, args...))
 	for _, s := range []string{n.out.String(), n.err.String()} {
 		if strings.ContainsAny(s, "\x1b\u202e") {
 			t.Errorf("pfar pins %q prints what a terminal obeys: %q", args, s)
@@ -122,7 +122,7 @@ func TestPinsRefuses(t *testing.T) {
 // TestPinsGateway: whatever answers is not believed.
 func TestPinsGateway(t *testing.T) {
 	b := newBench(t, "")
-	if code := b.cli.run(t.Context(), []string{"pins"}); code != exitNotRunning {
+	if code := b.run(t.Context(), []string{"pins"}); code != exitNotRunning {
 		t.Errorf("without a gateway: exit %d, %s", code, b.err)
 	}
 	status, body := 200, ""
@@ -143,14 +143,14 @@ func TestPinsGateway(t *testing.T) {
 	} {
 		status, body = c.status, c.body
 		n := b.again("")
-		if code := n.cli.run(t.Context(), []string{"pins"}); code != exitFailed || !strings.Contains(n.err.String(), c.err) || strings.Contains(n.err.String(), "\x1b") {
+		if code := n.run(t.Context(), []string{"pins"}); code != exitFailed || !strings.Contains(n.err.String(), c.err) || strings.Contains(n.err.String(), "\x1b") {
 			t.Errorf("%d %q: exit %d, %q", c.status, c.body, code, n.err)
 		}
 	}
 	status, body = 200, `[{"server":"a\u001b[2J","held":[{"title":"t\u202e","state":"new\u001b"}],"drift":["d\u001b"],"error":"e\u001b"}]`
 	for _, args := range [][]string{{"pins"}, {"pins", "--json"}} {
 		n := b.again("")
-		if code := n.cli.run(t.Context(), args); code != exitOK || strings.ContainsAny(n.out.String(), "\x1b\u202e") {
+		if code := n.run(t.Context(), args); code != exitOK || strings.ContainsAny(n.out.String(), "\x1b\u202e") {
 			t.Errorf("%q: exit %d, %q %q", args, code, n.out, n.err)
 		}
 	}
@@ -330,11 +330,11 @@ func TestPinsAsks(t *testing.T) {
 		b.changed()
 		operator, program := terminalPair(t)
 		n := b.again("")
-		n.cli.stdin = program
+		n.pfar.stdin = program
 		if _, err := operator.WriteString(answer); err != nil {
 			t.Fatal(err)
 		}
-		if got := n.cli.run(t.Context(), []string{"pins", "accept", "notion", "search"}); got != code {
+		if got := n.run(t.Context(), []string{"pins", "accept", "notion", "search"}); got != code {
 			t.Errorf("%q: exit %d, %s", answer, got, n.err)
 		}
 		if shown := n.err.String(); !strings.Contains(shown, "sends ~/.ssh") || !strings.Contains(shown, `Accept 1 of "notion"? [y/N] `) {
@@ -348,10 +348,10 @@ func TestPinsAsks(t *testing.T) {
 	b.changed()
 	_, program := terminalPair(t)
 	n := b.again("")
-	n.cli.stdin = program
+	n.pfar.stdin = program
 	ctx, cancel := context.WithCancel(t.Context())
-	n.cli.stderr = &cancelling{n.err, cancel}
-	if code := n.cli.run(ctx, []string{"pins", "forget", "notion"}); code != exitInterrupted || len(b.store.Status()) != 1 {
+	n.pfar.stderr = &cancelling{n.err, cancel}
+	if code := n.run(ctx, []string{"pins", "forget", "notion"}); code != exitInterrupted || len(b.store.Status()) != 1 {
 		t.Errorf("Ctrl-C: exit %d, %s", code, n.err)
 	}
 }
@@ -384,7 +384,7 @@ func TestPinsComplete(t *testing.T) {
 		{[]string{"accept", "other", ""}, ":4\n"},
 	} {
 		n := b.again("")
-		if n.cli.run(t.Context(), append([]string{"__complete", "pins"}, c.args...)); !strings.HasPrefix(n.out.String(), c.want) {
+		if n.run(t.Context(), append([]string{"__complete", "pins"}, c.args...)); !strings.HasPrefix(n.out.String(), c.want) {
 			t.Errorf("%q: %q, want %q", c.args, n.out, c.want)
 		}
 	}

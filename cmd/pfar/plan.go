@@ -24,19 +24,19 @@ pfar that runs if none is given. Nothing is started, and pfar need not run.
 
 With the ID of a call, as "pfar audit" prints it: what was decided about it, by which rule, and from what.`
 
-func (c *cli) planCommand() *cobra.Command {
+func (c declaredVerb) planCommand() *cobra.Command {
 	cmd := c.ofPlans("plan [NAME]", "Print everything that pfar would create for a server", planHelp, arguments("[NAME]"), func(p generator.Plan, _ *gate.Policy) string { return p.Words() })
 	cmd.Example = example("pfar plan notion", "pfar plan --dir examples --json")
 	return cmd
 }
 
-func (c *cli) explainCommand() *cobra.Command {
+func (c declaredVerb) explainCommand() *cobra.Command {
 	cmd := c.ofPlans("explain NAME", "Say what a server can see, reach and hold, or why the gate decided a call so", explainHelp, arguments("NAME"), generator.Plan.Explain)
 	cmd.Example = example("pfar explain notion --dir examples", "pfar explain 1ng41j3na7z4yvfrjpp")
 	ofServer := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if audit.IsID(args[0]) { // no server's name begins with a digit
-			return c.explainCall(cmd.Context(), args[0])
+			return auditVerb{c.pfar}.explainCall(cmd.Context(), args[0])
 		}
 		return ofServer(cmd, args)
 	}
@@ -44,7 +44,7 @@ func (c *cli) explainCommand() *cobra.Command {
 }
 
 // ofPlans makes a verb that prints plans in words, or as they are with --json.
-func (c *cli) ofPlans(use, short, long string, args cobra.PositionalArgs, words func(generator.Plan, *gate.Policy) string) *cobra.Command {
+func (c declaredVerb) ofPlans(use, short, long string, args cobra.PositionalArgs, words func(generator.Plan, *gate.Policy) string) *cobra.Command {
 	var named sources
 	cmd := c.outputFlag(&cobra.Command{
 		Use: use, Short: short, Long: long, Args: args,
@@ -88,7 +88,7 @@ func notAFolder(cmd *cobra.Command, args []string, err error) error {
 }
 
 // choose returns the named plan, or all. Mistakes of the files in question go to standard error.
-func (c *cli) choose(set compiled, args []string) ([]generator.Plan, error) {
+func (c declaredVerb) choose(set compiled, args []string) ([]generator.Plan, error) {
 	if len(args) == 0 {
 		return set.plans, c.printDiagnostics(set)
 	}
@@ -112,7 +112,7 @@ func (c *cli) choose(set compiled, args []string) ([]generator.Plan, error) {
 	return nil, f
 }
 
-func (c *cli) printPlans(plans []generator.Plan, single bool, words func(generator.Plan) string) error {
+func (c declaredVerb) printPlans(plans []generator.Plan, single bool, words func(generator.Plan) string) error {
 	if c.json() {
 		if single {
 			return c.printJSON(plans[0])
@@ -131,7 +131,7 @@ func (c *cli) printPlans(plans []generator.Plan, single bool, words func(generat
 	return nil
 }
 
-func (c *cli) completeDeclared(cmd *cobra.Command, args []string, named sources) []string {
+func (c declaredVerb) completeDeclared(cmd *cobra.Command, args []string, named sources) []string {
 	if len(args) > 0 {
 		return nil
 	}

@@ -24,10 +24,10 @@ func TestReadmeCanBeTyped(t *testing.T) {
 	if len(lines) < 6 {
 		t.Fatalf("%d commands found", len(lines))
 	}
-	c := newCLI(nil, nil, nil, func(string) string { return "" }, 0)
+	c := newPfar(nil, nil, nil, func(string) string { return "" }, 0)
 	up := false
 	for _, line := range lines {
-		cmd, args, err := c.rootCommand().Find(strings.Fields(line[1]))
+		cmd, args, err := rootCommand(c).Find(strings.Fields(line[1]))
 		if err != nil || !cmd.Runnable() || !cmd.HasParent() {
 			t.Errorf("pfar %s: no such verb: %v", line[1], err)
 			continue

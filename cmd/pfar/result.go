@@ -36,7 +36,7 @@ type content struct {
 }
 
 // printResult prints a tool's result; exit code 3 says that the tool calls it an error, 2 that pfar has not called it.
-func (c *cli) printResult(t tool, raw json.RawMessage) error {
+func (c toolsVerb) printResult(t tool, raw json.RawMessage) error {
 	var r result
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return fmt.Errorf("reading the result of %s: %w", t.id(), err)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,7 +38,33 @@ everybody else.
                     where traces of calls are sent, such as http://127.0.0.1:4318; none by default.
                     Read by "pfar up", with the other variables that begin with OTEL_`
 
-func (c *cli) rootCommand() *cobra.Command {
+// run carries out one command line and returns the exit code.
+func run(ctx context.Context, c *pfar, args []string) int {
+	out := &keptWriter{Writer: c.stdout}
+	c.stdout = out
+	defer func() { c.stdout = out.Writer }()
+	root := rootCommand(c)
+	root.SetArgs(args)
+	root.SetIn(c.stdin)
+	root.SetOut(c.stdout)
+	root.SetErr(c.stderr)
+	ran, err := root.ExecuteContextC(ctx)
+	var quiet *silent
+	if failed := out.error(); failed != nil && (err == nil || errors.As(err, &quiet)) {
+		err = fmt.Errorf("writing to standard output: %w", failed)
+	}
+	code, _ := classify(err)
+	switch {
+	case err == nil || errors.As(err, &quiet):
+	case code == exitInterrupted:
+		c.complainWith(errors.New("interrupted"), "", code)
+	default:
+		c.complainWith(err, c.hintFor(err, commandOf(ran)), code)
+	}
+	return code
+}
+
+func rootCommand(c *pfar) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "pfar",
 		Short:         "Run untrusted MCP servers in sandboxes behind one endpoint",
@@ -46,7 +74,7 @@ func (c *cli) rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		Version:       readBuild().String(),
 		Args:          arguments(),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return c.overview(cmd.Context()) },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return overviewVerb{c}.overview(cmd.Context()) },
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -56,11 +84,11 @@ func (c *cli) rootCommand() *cobra.Command {
 		id, title string
 		verbs     []*cobra.Command
 	}{
-		{"declare", "Declare:", []*cobra.Command{c.checkCommand(), c.planCommand(), c.explainCommand()}},
-		{"run", "Run:", []*cobra.Command{c.upCommand(), c.demoCommand(), c.statusCommand(), c.topCommand(), c.startCommand(), c.stopCommand(), c.restartCommand(), c.enableCommand(), c.disableCommand(), c.cleanCommand(), c.logsCommand(), c.egressCommand(), c.learnCommand()}},
-		{"use", "Use:", []*cobra.Command{c.toolsCommand(), c.callCommand(), c.connectCommand(), c.pinsCommand(), c.approvalsCommand(), c.sessionsCommand(), c.auditCommand(), c.clientCommand()}},
-		{"host", "Host and secrets:", []*cobra.Command{c.vaultCommand(), c.doctorCommand()}},
-		{"more", "More:", []*cobra.Command{c.versionCommand()}},
+		{"declare", "Declare:", []*cobra.Command{declaredVerb{c}.checkCommand(), declaredVerb{c}.planCommand(), declaredVerb{c}.explainCommand()}},
+		{"run", "Run:", []*cobra.Command{upVerb{c}.upCommand(), demoVerb{c}.demoCommand(), statusVerb{c}.statusCommand(), topVerb{c}.topCommand(), lifecycleVerb{c}.startCommand(), lifecycleVerb{c}.stopCommand(), lifecycleVerb{c}.restartCommand(), lifecycleVerb{c}.enableCommand(), lifecycleVerb{c}.disableCommand(), cleanVerb{c}.cleanCommand(), logsVerb{c}.logsCommand(), egressVerb{c}.egressCommand(), learnVerb{c}.learnCommand()}},
+		{"use", "Use:", []*cobra.Command{toolsVerb{c}.toolsCommand(), toolsVerb{c}.callCommand(), connectVerb{c}.connectCommand(), pinsVerb{c}.pinsCommand(), approvalsVerb{c}.approvalsCommand(), sessionsVerb{c}.sessionsCommand(), auditVerb{c}.auditCommand(), clientVerb{c}.clientCommand()}},
+		{"host", "Host and secrets:", []*cobra.Command{vaultVerb{c}.vaultCommand(), doctorVerb{c}.doctorCommand()}},
+		{"more", "More:", []*cobra.Command{versionVerb{c.streams}.versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
 		for _, verb := range group.verbs {
@@ -72,7 +100,7 @@ func (c *cli) rootCommand() *cobra.Command {
 	root.SetHelpCommandGroupID("more")
 	root.SetCompletionCommandGroupID("more")
 	root.AddCommand(
-		c.demoServerCommand(),
+		demoVerb{c}.demoServerCommand(),
 		&cobra.Command{Use: "exit-codes", Short: "What the exit codes mean", Long: exitCodesHelp},
 		&cobra.Command{Use: "environment", Short: "Which environment variables are read", Long: environmentHelp},
 	)

@@ -87,8 +87,8 @@ func TestThousandProperties(t *testing.T) {
 	}
 	b.WriteString(`"json":{}},"required":["p_999"]}`)
 	properties := readProperties(json.RawMessage(b.String()))
-	c := newCLI(nil, nil, nil, func(string) string { return "" }, 0)
-	flags, _ := c.callFlags()
+	c := newPfar(nil, nil, nil, func(string) string { return "" }, 0)
+	flags, _ := toolsVerb{c}.callFlags()
 	values := addFlags(flags, properties)
 	if len(values) != 1001 {
 		t.Fatalf("%d flags, want 1001", len(values))
@@ -154,8 +154,8 @@ func TestArguments(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			properties := readProperties(json.RawMessage(argumentSchema + `,"required":[` + tt.required + `]}`))
-			c := newCLI(nil, nil, nil, func(string) string { return "" }, 0)
-			flags, _ := c.callFlags()
+			c := newPfar(nil, nil, nil, func(string) string { return "" }, 0)
+			flags, _ := toolsVerb{c}.callFlags()
 			values := addFlags(flags, properties)
 			var got map[string]json.RawMessage
 			err := flags.Parse(tt.args)
@@ -184,8 +184,8 @@ func FuzzProperties(f *testing.F) {
 	f.Add(`{"properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/a"}]}}}`, "[")
 	f.Fuzz(func(t *testing.T, schema, value string) {
 		properties := readProperties(json.RawMessage(schema))
-		c := newCLI(nil, nil, nil, func(string) string { return "" }, 0)
-		flags, _ := c.callFlags() // a flag defined twice panics
+		c := newPfar(nil, nil, nil, func(string) string { return "" }, 0)
+		flags, _ := toolsVerb{c}.callFlags() // a flag defined twice panics
 		for _, a := range addFlags(flags, properties) {
 			if a.Set(value) == nil && !json.Valid(a.json()) {
 				t.Errorf("--%s %q became %s", a.property.flag, value, a.json())

@@ -24,7 +24,10 @@ that is to begin with nothing seen: its client uses it at /mcp/CLIENT/HANDLE.
 A server that a session has written to is stained with the session's label: what it says has at least that one,
 until "clear".`
 
-func (c *cli) sessionsCommand() *cobra.Command {
+// sessionsVerb shows the labels of sessions.
+type sessionsVerb struct{ *pfar }
+
+func (c sessionsVerb) sessionsCommand() *cobra.Command {
 	list := func(cmd *cobra.Command, _ []string) error { return c.sessionsList(cmd.Context()) }
 	var yes bool
 	act := func(use, short, question string) *cobra.Command {
@@ -83,7 +86,7 @@ type gateSession struct {
 
 func (s *gateSession) name() string { return s.Client + "/" + s.Handle }
 
-func (c *cli) sessionsList(ctx context.Context) error {
+func (c sessionsVerb) sessionsList(ctx context.Context) error {
 	all := []gateSession{}
 	if err := c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all); err != nil {
 		return err
@@ -126,7 +129,7 @@ func sessionPath(name string) (string, error) {
 	return "/sessions/" + client + "/" + handle, nil
 }
 
-func (c *cli) sessionsShow(ctx context.Context, name string) error {
+func (c sessionsVerb) sessionsShow(ctx context.Context, name string) error {
 	path, err := sessionPath(name)
 	if err != nil {
 		return err
@@ -156,7 +159,7 @@ func (c *cli) sessionsShow(ctx context.Context, name string) error {
 	return nil
 }
 
-func (c *cli) sessionsNew(ctx context.Context, client string) error {
+func (c sessionsVerb) sessionsNew(ctx context.Context, client string) error {
 	var made struct {
 		Client string `json:"client"`
 		Handle string `json:"handle"`
@@ -172,7 +175,7 @@ func (c *cli) sessionsNew(ctx context.Context, client string) error {
 	return nil
 }
 
-func (c *cli) sessionAct(ctx context.Context, name, verb, question string, yes bool) error {
+func (c sessionsVerb) sessionAct(ctx context.Context, name, verb, question string, yes bool) error {
 	path, err := sessionPath(name)
 	if err == nil {
 		err = c.canAsk(yes, "pfar sessions show")
@@ -194,7 +197,7 @@ type stain struct {
 	Sources []labelSource `json:"sources"`
 }
 
-func (c *cli) stains(ctx context.Context) error {
+func (c sessionsVerb) stains(ctx context.Context) error {
 	all := []stain{}
 	if err := c.askOperator(ctx, http.MethodGet, "/stains", nil, &all); err != nil {
 		return err
@@ -218,7 +221,7 @@ func (c *cli) stains(ctx context.Context) error {
 	return nil
 }
 
-func (c *cli) clearStain(ctx context.Context, server string, yes bool) error {
+func (c sessionsVerb) clearStain(ctx context.Context, server string, yes bool) error {
 	if !units.IsServer(server) {
 		return fail(exitNoSuch, "no such server: %q", server)
 	}
@@ -232,7 +235,7 @@ func (c *cli) clearStain(ctx context.Context, server string, yes bool) error {
 	return c.answered(ctx, "/stains/"+server+"/clear", struct{}{})
 }
 
-func (c *cli) offeredSessions(ctx context.Context) ([]string, error) {
+func (c sessionsVerb) offeredSessions(ctx context.Context) ([]string, error) {
 	var all []gateSession
 	err := c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all)
 	var names []string

@@ -23,7 +23,7 @@ const askTimeout = 3 * time.Second
 
 // located fills in what was not named: the directories of the pfard that runs, so that what is checked is what counts,
 // else the defaults.
-func (c *cli) located(ctx context.Context, s sources) sources {
+func (c *pfar) located(ctx context.Context, s sources) sources {
 	var running sources
 	if s.dir == "" || s.servers == "" {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -42,10 +42,10 @@ func (c *cli) located(ctx context.Context, s sources) sources {
 
 const elseRunning = "; without it that of the pfar that runs, else "
 
-func (c *cli) dirFlag(cmd *cobra.Command, s *sources) {
+func (c *pfar) dirFlag(cmd *cobra.Command, s *sources) {
 	cmd.Flags().StringVar(&s.dir, "dir", "", "`DIR` of the declarations"+elseRunning+c.dirs.Config)
 }
 
-func (c *cli) serversFlag(cmd *cobra.Command, s *sources) {
+func (c *pfar) serversFlag(cmd *cobra.Command, s *sources) {
 	cmd.Flags().StringVar(&s.servers, "servers", "", "`DIR` of the programs installed for servers"+elseRunning+c.dirs.Servers)
 }

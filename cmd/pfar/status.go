@@ -13,7 +13,10 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-func (c *cli) statusCommand() *cobra.Command {
+// statusVerb shows the state of servers.
+type statusVerb struct{ *pfar }
+
+func (c statusVerb) statusCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
 		Use:               "status [NAME]",
 		Short:             "Show the servers, broken declarations and what does not hold on this host",
@@ -42,7 +45,7 @@ func (c *cli) statusCommand() *cobra.Command {
 }
 
 // report asks pfard for all that it knows.
-func (c *cli) report(ctx context.Context) (control.Report, error) {
+func (c *pfar) report(ctx context.Context) (control.Report, error) {
 	r, err := c.control().Do(ctx, control.Request{Verb: control.Status})
 	if err != nil {
 		return control.Report{}, err
@@ -65,7 +68,7 @@ func findServer(report control.Report, name string) (control.Server, error) {
 }
 
 // printReport prints the table of the servers and, below it, what is wrong.
-func (c *cli) printReport(report control.Report) {
+func (c statusVerb) printReport(report control.Report) {
 	if len(report.Servers) == 0 {
 		fmt.Fprintf(c.stdout, "no servers declared in %s\n", escape(report.Directory, oneLine))
 	} else {
@@ -109,7 +112,7 @@ func unjudged(servers []control.Server) []string {
 	return []string{"nothing is known of the tools of " + strings.Join(names, ", ") + ", so their calls wait for approval: pfar explain " + names[0] + " says what to write"}
 }
 
-func (c *cli) serverRows(servers []control.Server) [][]cell {
+func (c statusVerb) serverRows(servers []control.Server) [][]cell {
 	rows := [][]cell{heading("NAME", "STATE", "TOOLS", "UID", "SINCE", "DETAIL")}
 	own := c.uid != 0 // servers of an ordinary user may all run as that user
 	for _, s := range servers {
@@ -185,7 +188,7 @@ func describe(s control.Server) string {
 }
 
 // printServer prints one server, one member a line.
-func (c *cli) printServer(s control.Server, version string) error {
+func (c statusVerb) printServer(s control.Server, version string) error {
 	if c.json() {
 		return c.printJSON(s)
 	}

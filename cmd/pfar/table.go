@@ -20,7 +20,7 @@ const (
 
 // table prints rows in columns and escapes every text. On a terminal, texts that do not fit are wrapped in their column; if
 // even their words do not fit, a table with a heading becomes one block for each row. Elsewhere each row is one line.
-func (c *cli) table(w io.Writer, rows [][]cell) {
+func (c *streams) table(w io.Writer, rows [][]cell) {
 	columns, _ := sizeOf(w)
 	if columns == 0 {
 		columns = math.MaxInt
@@ -30,7 +30,7 @@ func (c *cli) table(w io.Writer, rows [][]cell) {
 	}
 }
 
-func (c *cli) tableLines(w io.Writer, rows [][]cell, columns int) []string {
+func (c *streams) tableLines(w io.Writer, rows [][]cell, columns int) []string {
 	widths, fit := tableWidths(rows, columns)
 	if !fit && headed(rows) {
 		return c.blocks(w, rows, columns)
@@ -44,7 +44,7 @@ func (c *cli) tableLines(w io.Writer, rows [][]cell, columns int) []string {
 
 // aligned returns one line for each row. The first columns, as many as words says, begin at the left; the others have
 // numbers and end at the right. It escapes every text.
-func (c *cli) aligned(w io.Writer, rows [][]cell, words int) []string {
+func (c *streams) aligned(w io.Writer, rows [][]cell, words int) []string {
 	widths, _ := tableWidths(rows, math.MaxInt)
 	lines := make([]string, 0, len(rows))
 	for _, row := range rows {
@@ -126,7 +126,7 @@ func tableWidths(rows [][]cell, columns int) (widths []int, fit bool) {
 }
 
 // wrapped returns the lines of one row.
-func (c *cli) wrapped(w io.Writer, row []cell, widths []int) []string {
+func (c *streams) wrapped(w io.Writer, row []cell, widths []int) []string {
 	parts := make([][]string, len(row))
 	height := 1
 	for i, f := range row {
@@ -155,7 +155,7 @@ func (c *cli) wrapped(w io.Writer, row []cell, widths []int) []string {
 }
 
 // event prints one row of a table whose other rows are not known. Its first columns have at least the widths of fixed.
-func (c *cli) event(w io.Writer, row []cell, fixed ...int) error {
+func (c *streams) event(w io.Writer, row []cell, fixed ...int) error {
 	rest, _ := sizeOf(w)
 	if rest == 0 {
 		rest = math.MaxInt
@@ -179,7 +179,7 @@ func (c *cli) event(w io.Writer, row []cell, fixed ...int) error {
 }
 
 // blocks returns the rows of a table below each other, one line or more for each field that is not empty.
-func (c *cli) blocks(w io.Writer, rows [][]cell, columns int) []string {
+func (c *streams) blocks(w io.Writer, rows [][]cell, columns int) []string {
 	var lines []string
 	for i, row := range rows[1:] {
 		if i > 0 {

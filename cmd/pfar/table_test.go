@@ -55,7 +55,7 @@ A  x\x1b
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b bytes.Buffer
-			c := newCLI(nil, &b, &b, func(string) string { return "" }, 0)
+			c := newPfar(nil, &b, &b, func(string) string { return "" }, 0)
 			lines := c.tableLines(&b, tt.rows, tt.columns)
 			if got := "\n" + strings.Join(lines, "\n") + "\n"; got != tt.want {
 				t.Errorf("got:%s\nwant:%s", got, tt.want)

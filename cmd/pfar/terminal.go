@@ -45,11 +45,11 @@ func sizeOf(w io.Writer) (columns, rows int) {
 }
 
 // coloured reports whether colour may go to w: only to a terminal that can, and never against NO_COLOR (no-color.org).
-func (c *cli) coloured(w io.Writer) bool {
+func (c *streams) coloured(w io.Writer) bool {
 	return isTerminal(w) && c.getenv("NO_COLOR") == "" && c.getenv("TERM") != "dumb"
 }
 
-func (c *cli) paint(w io.Writer, colour, s string) string {
+func (c *streams) paint(w io.Writer, colour, s string) string {
 	if colour == "" || s == "" || !c.coloured(w) {
 		return s
 	}

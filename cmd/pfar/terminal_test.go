@@ -92,7 +92,7 @@ func TestResult(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var b bytes.Buffer
-	c := newCLI(nil, &b, &b, func(string) string { return "" }, 0)
+	c := newPfar(nil, &b, &b, func(string) string { return "" }, 0)
 	c.table(&b, [][]cell{heading("A", "B", "C"), {{"ünï", ""}, {"", ""}, {"x\ny", ""}}, {{"a", red}, {"bb", ""}, {"", ""}}})
 	if want := "A    B   C\nünï      x\\ny\na    bb\n"; b.String() != want {
 		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)

@@ -6,7 +6,7 @@ import (
 )
 
 // printToolHelp shows a tool and its flags. Every word of it is the server's, so every word is escaped.
-func (c *cli) printToolHelp(t tool, properties []property, known facts) {
+func (c toolsVerb) printToolHelp(t tool, properties []property, known facts) {
 	w := c.stdout
 	fmt.Fprintf(w, "%s (label %s)\n", c.paint(w, bold, escape(t.id(), oneLine)), escape(t.Meta.Label, oneLine))
 	if d := strings.TrimSpace(t.Description); d != "" {

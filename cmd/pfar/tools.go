@@ -17,7 +17,10 @@ declaration, a policy, the service, the server's own accepted hint, or nobody ("
 
 NAME.TOOL, and whatever else "pfar call" takes for a tool, does as well.`
 
-func (c *cli) toolsCommand() *cobra.Command {
+// toolsVerb lists tools, and calls them.
+type toolsVerb struct{ *pfar }
+
+func (c toolsVerb) toolsCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
 		Use:               "tools [NAME] [TOOL]",
 		Short:             "List the tools that the servers offer",
@@ -42,7 +45,7 @@ func (c *cli) toolsCommand() *cobra.Command {
 }
 
 // toolsOf keeps one server's tools, or one tool. A server without tools is not an error of its name if pfard knows it.
-func (c *cli) toolsOf(ctx context.Context, tools []tool, words []string) ([]tool, error) {
+func (c toolsVerb) toolsOf(ctx context.Context, tools []tool, words []string) ([]tool, error) {
 	if len(words) == 1 {
 		if of := toolsOfServer(tools, words[0]); len(of) > 0 {
 			return of, nil
@@ -84,7 +87,7 @@ func toolsOfServer(tools []tool, name string) []tool {
 	return of
 }
 
-func (c *cli) printTools(tools []tool, known facts) error {
+func (c toolsVerb) printTools(tools []tool, known facts) error {
 	slices.SortFunc(tools, func(a, b tool) int { return strings.Compare(a.id(), b.id()) })
 	if c.json() {
 		return c.printJSON(known.with(tools))

@@ -36,7 +36,10 @@ type topOptions struct {
 	proc     string // where proc(5) is mounted
 }
 
-func (c *cli) topCommand() *cobra.Command {
+// topVerb shows what servers use, again and again.
+type topVerb struct{ *pfar }
+
+func (c topVerb) topCommand() *cobra.Command {
 	o := topOptions{sort: byName, interval: time.Second, proc: "/proc"}
 	cmd := c.outputFlag(&cobra.Command{
 		Use:     "top",
@@ -81,8 +84,8 @@ type topTable struct {
 }
 
 // top shows what the options and the terminal allow.
-func (c *cli) top(ctx context.Context, o topOptions) error {
-	v := &topView{cli: c, topOptions: o, client: c.socketHTTP(c.dirs.Operator())}
+func (c topVerb) top(ctx context.Context, o topOptions) error {
+	v := &topView{pfar: c.pfar, topOptions: o, client: c.socketHTTP(c.dirs.Operator())}
 	defer v.client.CloseIdleConnections()
 	first, err := v.sample(ctx)
 	if err != nil {
@@ -112,7 +115,7 @@ func (c *cli) top(ctx context.Context, o topOptions) error {
 
 // topView makes one table after the other.
 type topView struct {
-	*cli
+	*pfar
 	topOptions
 	reverse bool
 	client  *http.Client

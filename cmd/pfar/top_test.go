@@ -101,7 +101,7 @@ func newTop(t *testing.T) (*bench, *statistician, topOptions) {
 
 func TestTopOnce(t *testing.T) {
 	b, _, o := newTop(t)
-	if err := b.top(t.Context(), o); err != nil {
+	if err := (topVerb{b.pfar}).top(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	want := `NAME       STATE    CALLS/S  ACTIVE    P50    P99  ERRORS   MEMORY  CPU  SESSIONS
@@ -117,7 +117,7 @@ notion     running       20       3  12 ms  1.5 s       7  400 KiB    -         
 func TestTopJSON(t *testing.T) {
 	b, _, o := newTop(t)
 	b.output = "json"
-	if err := b.top(t.Context(), o); err != nil {
+	if err := (topVerb{b.pfar}).top(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(b.out.String(), "\x1b") {
@@ -147,7 +147,7 @@ func TestTopJSON(t *testing.T) {
 // TestTopRates: the second sample knows what happened since the first, and a gateway that began anew is no negative rate.
 func TestTopRates(t *testing.T) {
 	b, s, o := newTop(t)
-	v := &topView{cli: b.cli, topOptions: o, client: b.socketHTTP(b.dirs.Operator())}
+	v := &topView{pfar: b.pfar, topOptions: o, client: b.socketHTTP(b.dirs.Operator())}
 	sample := func() topServer {
 		t.Helper()
 		table, err := v.sample(t.Context())
@@ -182,7 +182,7 @@ func TestTopRates(t *testing.T) {
 func TestTopWithoutTerminal(t *testing.T) {
 	b, _, o := newTop(t)
 	o.once = false
-	if err := b.top(t.Context(), o); err != nil {
+	if err := (topVerb{b.pfar}).top(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.out.String(), "notion     running      0.0       3  12 ms  1.5 s       7  400 KiB   0%         2\n") {
@@ -413,7 +413,7 @@ func TestTopOnTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- b.top(t.Context(), o) }()
+	go func() { done <- topVerb{b.pfar}.top(t.Context(), o) }()
 	screen.await(t, enterScreen)
 	screen.await(t, "1 of 2 servers run")
 	screen.await(t, "and 2 more")
@@ -456,7 +456,7 @@ func TestTopOutlivesPfard(t *testing.T) {
 	b.stdin, b.stdout = program, program
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- b.top(ctx, o) }()
+	go func() { done <- topVerb{b.pfar}.top(ctx, o) }()
 	screen.await(t, "12 ms")
 	away := b.dirs.Control() + ".away"
 	if err := os.Rename(b.dirs.Control(), away); err != nil {
@@ -495,7 +495,7 @@ func TestTopSaysWhyPlainly(t *testing.T) {
 	if err := os.Chmod(b.dirs.Run, 0o777); err != nil { // a directory in which anybody may listen
 		t.Fatal(err)
 	}
-	if err := b.top(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "reading the gateway's statistics: permission denied: ") {
+	if err := (topVerb{b.pfar}).top(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "reading the gateway's statistics: permission denied: ") {
 		t.Errorf("got %v", err)
 	}
 }

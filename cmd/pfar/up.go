@@ -37,7 +37,10 @@ type upOptions struct {
 	verbose                       bool
 }
 
-func (c *cli) upCommand() *cobra.Command {
+// upVerb runs pfar in the foreground.
+type upVerb struct{ *pfar }
+
+func (c upVerb) upCommand() *cobra.Command {
 	var o upOptions
 	cmd := c.outputFlag(&cobra.Command{
 		Use:     "up [DIR]",
@@ -64,7 +67,7 @@ func (c *cli) upCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) up(ctx context.Context, o upOptions) error {
+func (c upVerb) up(ctx context.Context, o upOptions) error {
 	if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
 		return fail(exitFailed, "no directory of declarations at %q", o.dir).withHint("make it and put one file for each server into it, or name another: pfar up DIR")
 	}
@@ -87,12 +90,12 @@ func (c *cli) up(ctx context.Context, o upOptions) error {
 		return err
 	}
 	defer child.close()
-	v := &upView{cli: c, verbose: o.verbose, screen: screen{w: c.stderr, live: c.coloured(c.stderr) && !c.json()}}
+	v := &upView{pfar: c.pfar, verbose: o.verbose, screen: screen{w: c.stderr, live: c.coloured(c.stderr) && !c.json()}}
 	return v.follow(ctx, child, signals)
 }
 
 // findProgram looks beside this executable, where pfar is installed, and in PATH.
-func (c *cli) findProgram(name string) (string, error) {
+func (c *pfar) findProgram(name string) (string, error) {
 	self, err := os.Executable()
 	if err == nil {
 		self, err = filepath.EvalSymlinks(self)
@@ -115,7 +118,7 @@ func (c *cli) findProgram(name string) (string, error) {
 
 // upView is what pfar up shows.
 type upView struct {
-	*cli
+	*pfar
 	screen  screen
 	verbose bool
 	shown   *control.Report // nil until the first table
@@ -246,7 +249,7 @@ func (v *upView) changed(r control.Report) {
 	}
 	if v.shown == nil && settled(r) && !v.json() {
 		v.shown = &r
-		v.printReport(r)
+		statusVerb{v.pfar}.printReport(r)
 		v.printEndpoint(r)
 		v.printEarly()
 	}
@@ -293,7 +296,7 @@ func (v *upView) printEndpoint(r control.Report) {
 		{{"  socket", ""}, {r.Socket, ""}},
 	})
 	fmt.Fprintf(w, "\n%s\n", v.paint(w, bold, "For a desktop client's configuration"))
-	_ = v.printJSON(v.bridged().file()) // the bridge, with no secret in it
+	_ = v.printJSON(clientVerb{v.pfar}.bridged().file()) // the bridge, with no secret in it
 	fmt.Fprintln(w)
 }
 

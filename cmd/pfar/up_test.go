@@ -10,7 +10,7 @@ import (
 // TestUpWithoutATerminal: each diagnostic and each warning is printed once, below the first table.
 func TestUpWithoutATerminal(t *testing.T) {
 	b := newBench(t, "")
-	v := &upView{cli: b.cli, screen: screen{w: b.err}}
+	v := &upView{pfar: b.pfar, screen: screen{w: b.err}}
 	starting := control.Report{
 		Servers:     []control.Server{{Name: "notion", State: control.Starting}},
 		Diagnostics: []control.Diagnostic{{File: "bad.hcl", Line: 1, Column: 1, Severity: "error", Summary: "Unknown key"}},
@@ -44,7 +44,7 @@ func TestUpWithoutATerminal(t *testing.T) {
 // TestUpShowsWarningsOfAFailedStart: what waited for a table that never came is printed.
 func TestUpShowsWarningsOfAFailedStart(t *testing.T) {
 	b := newBench(t, "")
-	v := &upView{cli: b.cli, screen: screen{w: b.err}}
+	v := &upView{pfar: b.pfar, screen: screen{w: b.err}}
 	v.log("level=ERROR msg=first")
 	v.printEarly()
 	if b.err.String() != "level=ERROR msg=first\n" {

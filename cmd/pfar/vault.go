@@ -37,7 +37,10 @@ Each secret is a file that is encrypted with age (age-encryption.org) to the vau
 installed system that key is sealed to the machine by systemd-creds(1): what brings the secrets to
 another one is "pfar vault export".`
 
-func (c *cli) vaultCommand() *cobra.Command {
+// vaultVerb keeps the secrets.
+type vaultVerb struct{ *pfar }
+
+func (c vaultVerb) vaultCommand() *cobra.Command {
 	vault := &cobra.Command{
 		Use:   "vault",
 		Short: "Keep the secrets that declarations name",
@@ -56,7 +59,7 @@ func (c *cli) vaultCommand() *cobra.Command {
 		c.storeCommand(control.Store, "set", "Store a secret, from a hidden prompt, standard input or a file"),
 		c.storeCommand(control.Rotate, "rotate", "Replace a secret that is there, and start again what uses it"),
 		c.outputFlag(&cobra.Command{
-			Use: "has KEY", Short: "Tell by the exit code whether a secret is there, 0 or 4", Args: arguments("KEY"), ValidArgsFunction: offerFirst(c.offeredKeys),
+			Use: "has KEY", Short: "Tell by the exit code whether a secret is there, 0 or 4", Args: arguments("KEY"), ValidArgsFunction: offerFirst(toolsVerb{c.pfar}.offeredKeys),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.vaultHas(cmd.Context(), args[0]) },
 		}),
 		c.outputFlag(&cobra.Command{
@@ -64,7 +67,7 @@ func (c *cli) vaultCommand() *cobra.Command {
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.vaultList(cmd.Context()) },
 		}),
 		c.outputFlag(&cobra.Command{
-			Use: "remove KEY", Short: "Remove a secret", Args: aKey, ValidArgsFunction: offerFirst(c.offeredKeys),
+			Use: "remove KEY", Short: "Remove a secret", Args: aKey, ValidArgsFunction: offerFirst(toolsVerb{c.pfar}.offeredKeys),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.changeVault(cmd.Context(), control.Request{Verb: control.Remove, Key: args[0]})
 			},
@@ -86,11 +89,11 @@ func (c *cli) vaultCommand() *cobra.Command {
 	return vault
 }
 
-func (c *cli) storeCommand(verb control.Verb, name, short string) *cobra.Command {
+func (c vaultVerb) storeCommand(verb control.Verb, name, short string) *cobra.Command {
 	var file string
 	var tokens bool
 	cmd := c.outputFlag(&cobra.Command{
-		Use: name + " KEY", Short: short, Args: onlyKey, ValidArgsFunction: offerFirst(c.offeredKeys),
+		Use: name + " KEY", Short: short, Args: onlyKey, ValidArgsFunction: offerFirst(toolsVerb{c.pfar}.offeredKeys),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			secret, err := c.readSecret(cmd.Context(), args[0], file)
 			if err != nil {
@@ -131,7 +134,7 @@ func aKey(cmd *cobra.Command, args []string) error {
 const maxSecret = 64 << 10 // bytes
 
 // changeVault says what becomes of servers, and is silent otherwise, as programs are, but a reader of JSON gets an object.
-func (c *cli) changeVault(ctx context.Context, request control.Request) error {
+func (c vaultVerb) changeVault(ctx context.Context, request control.Request) error {
 	r, err := c.control().Do(ctx, request)
 	if err != nil {
 		return err
@@ -152,7 +155,7 @@ func (c *cli) changeVault(ctx context.Context, request control.Request) error {
 }
 
 // warn says what pfar does not do with a value that it keeps.
-func (c *cli) warn(change control.Change) {
+func (c vaultVerb) warn(change control.Change) {
 	if change.Unsearched != "" {
 		fmt.Fprintf(c.stderr, "pfar: warning: %q is not found when a server gives it away: %s\n", change.Key, escape(change.Unsearched, oneLine))
 	}
@@ -161,7 +164,7 @@ func (c *cli) warn(change control.Change) {
 	}
 }
 
-func (c *cli) printUses(change control.Change) {
+func (c vaultVerb) printUses(change control.Change) {
 	said := map[control.Then]string{
 		control.Restarts: "starts again with what is there now",
 		control.Waits:    "waits for what is not in the vault",
@@ -185,7 +188,7 @@ func (c *cli) printUses(change control.Change) {
 
 // readSecret asks on a terminal, without echo, or reads all of standard input or of a file, where one line break at the end
 // is not part of the secret.
-func (c *cli) readSecret(ctx context.Context, key, file string) ([]byte, error) {
+func (c vaultVerb) readSecret(ctx context.Context, key, file string) ([]byte, error) {
 	secret, err := c.readHiddenOr(ctx, fmt.Sprintf("Value of %q", key), file)
 	if err != nil {
 		return nil, fmt.Errorf("reading the secret: %w", err)
@@ -205,7 +208,7 @@ func (c *cli) readSecret(ctx context.Context, key, file string) ([]byte, error) 
 
 // readHiddenOr reads a secret of whatever kind: from a file, if one is named, from the terminal that is standard input, or
 // from standard input.
-func (c *cli) readHiddenOr(ctx context.Context, prompt, file string) ([]byte, error) {
+func (c *streams) readHiddenOr(ctx context.Context, prompt, file string) ([]byte, error) {
 	if f, ok := c.stdin.(*os.File); ok && isTerminal(f) && (file == "" || file == "-") {
 		return c.askHidden(ctx, prompt, f)
 	}
@@ -224,7 +227,7 @@ func (c *cli) readHiddenOr(ctx context.Context, prompt, file string) ([]byte, er
 }
 
 // input opens a file, or standard input for "-" and "".
-func (c *cli) input(file string) (in io.Reader, done func(), err error) {
+func (c *streams) input(file string) (in io.Reader, done func(), err error) {
 	if file == "" || file == "-" {
 		return c.stdin, func() {}, nil
 	}
@@ -232,18 +235,18 @@ func (c *cli) input(file string) (in io.Reader, done func(), err error) {
 	return f, func() { f.Close() }, err
 }
 
-func (c *cli) askHidden(ctx context.Context, prompt string, terminal *os.File) ([]byte, error) {
+func (c *streams) askHidden(ctx context.Context, prompt string, terminal *os.File) ([]byte, error) {
 	b, err := readHidden(ctx, terminal, func() { fmt.Fprintf(c.stderr, "%s (not shown): ", prompt) })
 	fmt.Fprintln(c.stderr)
 	return b, err
 }
 
-func (c *cli) secrets(ctx context.Context) ([]control.Secret, error) {
+func (c vaultVerb) secrets(ctx context.Context) ([]control.Secret, error) {
 	r, err := c.control().Do(ctx, control.Request{Verb: control.Secrets})
 	return r.Secrets, err
 }
 
-func (c *cli) vaultHas(ctx context.Context, key string) error {
+func (c vaultVerb) vaultHas(ctx context.Context, key string) error {
 	list, err := c.secrets(ctx)
 	if err != nil {
 		return err
@@ -259,7 +262,7 @@ func (c *cli) vaultHas(ctx context.Context, key string) error {
 	return fmt.Errorf("%w: %q", control.ErrNoKey, key)
 }
 
-func (c *cli) vaultList(ctx context.Context) error {
+func (c vaultVerb) vaultList(ctx context.Context) error {
 	list, err := c.secrets(ctx)
 	if err != nil {
 		return err
@@ -299,7 +302,7 @@ func (c *cli) vaultList(ctx context.Context) error {
 }
 
 // expires says when an access token ends, which is refreshed before.
-func (c *cli) expires(s control.Secret) string {
+func (c vaultVerb) expires(s control.Secret) string {
 	switch {
 	case s.Expiry == nil && s.Kind == "oauth" && s.Damaged == "":
 		return "unknown"

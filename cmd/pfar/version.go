@@ -38,7 +38,10 @@ func readBuild() build {
 
 func (b build) String() string { return fmt.Sprintf("%s, %s, %s", b.Version, b.Go, b.Platform) }
 
-func (c *cli) versionCommand() *cobra.Command {
+// versionVerb prints the version.
+type versionVerb struct{ *streams }
+
+func (c versionVerb) versionCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
 		Use:   "version",
 		Short: "Print the version",

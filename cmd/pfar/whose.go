@@ -28,7 +28,7 @@ func whose(own, machine control.Dirs, named bool, exists func(path string) bool)
 }
 
 // named reports whether the environment says where pfar is.
-func (c *cli) named() bool {
+func (c *pfar) named() bool {
 	for _, variable := range []string{"PFAR_RUN_DIR", "PFAR_STATE_DIR", "PFAR_CONFIG_DIR"} {
 		if c.getenv(variable) != "" {
 			return true
@@ -43,13 +43,13 @@ func exists(path string) bool {
 }
 
 // ofMachine reports whether the verb is about the machine's pfar.
-func (c *cli) ofMachine() bool { return c.dirs.Run == c.machine.Run }
+func (c *pfar) ofMachine() bool { return c.dirs.Run == c.machine.Run }
 
 // guest reports whether it is, and the user is not root.
-func (c *cli) guest() bool { return c.uid != 0 && c.ofMachine() }
+func (c *pfar) guest() bool { return c.uid != 0 && c.ofMachine() }
 
 // control asks pfard. Who is not root may look at the machine's, as a member of the group pfar-admin.
-func (c *cli) control() control.Client {
+func (c *pfar) control() control.Client {
 	if c.guest() {
 		return control.Client{Path: c.dirs.Look()}
 	}
@@ -57,7 +57,7 @@ func (c *cli) control() control.Client {
 }
 
 // hintFor is the remedy of an error that stopped a verb, "" if none is known.
-func (c *cli) hintFor(err error, command string) string {
+func (c *pfar) hintFor(err error, command string) string {
 	_, hint := classify(err)
 	var known *failure
 	if errors.As(err, &known) && known.hint != "" {

@@ -56,7 +56,7 @@ func TestHintsNameWhatHelps(t *testing.T) {
 		{"a user, not installed", stopped, 1000, false, false, `start it with "pfar up"`},
 		{"an error that knows", fail(exitDenied, "asking: %w", denied).withHint("as it says"), 1000, true, true, "as it says"},
 	} {
-		c := newCLI(nil, nil, nil, func(string) string { return "" }, tt.uid)
+		c := newPfar(nil, nil, nil, func(string) string { return "" }, tt.uid)
 		c.exists = func(string) bool { return tt.installed }
 		c.dirs = c.own
 		if tt.machine {
