@@ -57,7 +57,10 @@ func (c *pfar) printJournal(ctx context.Context, of, server string, names []stri
 		args = append(args, "--follow")
 	}
 	hint := "the journal is for root and the group systemd-journal: journalctl -u "
-	if c.uid != 0 && !c.ofMachine() {
+	switch {
+	case c.uid != 0 && c.ofMachine():
+		hint = "the journal is for root and the group systemd-journal: sudo journalctl -u "
+	case c.uid != 0:
 		hint = "a journal that is not kept on disk is for root and the group systemd-journal: journalctl --user-unit "
 	}
 	w, printed := c.logWriter(), 0
@@ -78,6 +81,8 @@ func (c *pfar) printJournal(ctx context.Context, of, server string, names []stri
 	})
 	switch {
 	case follow && ctx.Err() != nil: // Ctrl-C is how it ends
+	case err != nil && len(names) > 0:
+		return fail(exitFailed, "%w", err).withHint("%s", hint+names[0])
 	case err != nil:
 		return err
 	case printed == 0 && count != 0:

@@ -203,7 +203,7 @@ func TestLogsInTheJournal(t *testing.T) {
 		{"JSON", []string{"notion", "-n", "5", "--json"}, entries[:strings.Index(entries, "\n")+1], 0, 0, common + "5 " + units, "{\"time\":\"2026-08-01T12:00:00.123Z\",\"text\":\"one\"}\n", ""},
 		{"gateway", []string{"--gateway"}, entries[:strings.Index(entries, "\n")+1], 0, 0, common + "100 --unit=pfar-gateway.service", "2026-08-01T12:00:00.123Z one\n", ""},
 		{"nothing", []string{"notion"}, "", 0, 4, common + "100 " + units, "", "no log of \"notion\" yet\nhint: the journal is for root and the group systemd-journal: journalctl -u pfar-mcp@notion.service\n"},
-		{"it fails", []string{"notion"}, "", 3, 1, common + "100 " + units, "", "reading the journal: journalctl: exit status 3"},
+		{"it fails", []string{"notion"}, "", 3, 1, common + "100 " + units, "", "reading the journal: journalctl: exit status 3\nhint: the journal is for root and the group systemd-journal: journalctl -u pfar-mcp@notion.service\n"},
 		{"it babbles", []string{"notion"}, "-- No entries --\n", 0, 1, common + "100 " + units, "", "reading the journal: invalid character"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,0 +1,74 @@
+package systemd
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pfar/pfar/cmd/pfard/control"
+	"github.com/pfar/pfar/tests/systemd/bed"
+)
+
+// verbs are lines as an administrator types them, of each verb one at least.
+var verbs = []string{
+	"status", "status hello", "tools", "tools hello", "call hello.echo --message x", "connect hello", "pins", "pins show hello", "approvals",
+	"approvals list", "approvals history", "approvals rules", "sessions", "sessions show default", "sessions stains", "audit", "audit verify",
+	"client list", "client config default", "check", "plan", "plan hello", "explain hello", "egress", "egress hello", "top --once",
+	"logs hello", "vault list", "vault has hello_token", "start hello", "restart hello", "disable hello", "enable hello", "stop hello",
+	"learn hello --for 1s", "clean hello", "doctor",
+}
+
+// elsewhere are verbs that are about no pfar that runs.
+var elsewhere = []string{"up", "demo", "version", "completion", "help", "environment", "exit-codes"}
+
+// TestEveryVerbFindsTheMachine: on an installed machine each verb is about its pfar. An ordinary user is let in, or told who is.
+func TestEveryVerbFindsTheMachine(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo("auth = { TOKEN = \"vault:hello_token\" }"), 0o644)
+	m.Shell(t, "printf secret | pfar vault set hello_token")
+	becomes(t, m, "hello", control.Running)
+	for line := range strings.Lines(m.Run(t, "pfar", "__complete", "")) {
+		verb, _, ok := strings.Cut(line, "\t")
+		has := func(line string) bool { return line == verb || strings.HasPrefix(line, verb+" ") }
+		if ok && !slices.ContainsFunc(verbs, has) && !slices.Contains(elsewhere, verb) {
+			t.Errorf("nobody tries the verb %q", verb)
+		}
+	}
+	as := func(user, line string) bed.Result {
+		return m.Try("runuser", append([]string{"-u", user, "--", "pfar"}, strings.Fields(line)...)...)
+	}
+	for _, line := range verbs {
+		if r := as("root", line); strings.Contains(r.Stderr, "not running") || strings.Contains(r.Stderr, "pfar up") {
+			t.Errorf("root, pfar %s: %s", line, r)
+		}
+		r := as("user", line)
+		told := strings.Contains(r.Stderr, "hint: ") && strings.Contains(r.Stderr, "sudo ") || strings.Contains(r.Stderr, "pfar-admin")
+		if r.Code != 0 && !told || strings.Contains(r.Stderr, "pfar up") {
+			t.Errorf("an ordinary user, pfar %s: %s", line, r)
+		}
+	}
+	m.Run(t, "systemctl", "stop", "pfar.target", "pfar-base.service")
+	for _, line := range verbs {
+		for user, hint := range map[string]string{"root": "systemctl start pfar.target", "user": "sudo systemctl start pfar.target"} {
+			if r := as(user, line); r.Code != 0 && strings.Contains(r.Stderr, "not running") && !strings.Contains(r.Stderr, hint) {
+				t.Errorf("stopped, %s, pfar %s: %s", user, line, r)
+			}
+		}
+	}
+}
+
+// TestDoctorAndDemo: on a machine that is just installed nothing is wrong, and pfar can show what it does, also to an ordinary user.
+func TestDoctorAndDemo(t *testing.T) {
+	t.Parallel()
+	m := appliance(t)
+	o := settle(t, m, "user", 1000)
+	for name, as := range map[string]runner{"root": m, "user": o} {
+		if r := as.Try("pfar", "doctor"); r.Code != 0 || strings.Contains(r.Stdout, "fail") {
+			t.Errorf("%s, pfar doctor: %s", name, r)
+		}
+		if r := as.Try("pfar", "demo", "--yes"); r.Code != 0 {
+			t.Errorf("%s, pfar demo: %s", name, r)
+		}
+	}
+}
