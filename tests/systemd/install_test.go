@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestInstalled holds what make install is to bring, as far as there is something to bring.
+// TestInstalled holds what the package is to bring.
 func TestInstalled(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/tests/image"
 	"github.com/pfar/pfar/tests/internet"
 	"github.com/pfar/pfar/tests/systemd/bed"
 )
@@ -82,12 +83,34 @@ func race() []string {
 	return []string{"RACE=1"}
 }
 
-// install has make install pfar, with options for make, and brings the tests' own.
+// install has dpkg install the package of pfar, made with options for make, and brings the tests' own.
 func install(options ...string) func(context.Context, string) error {
 	return func(ctx context.Context, dir string) error {
-		args := append([]string{"--no-print-directory", "-C", root, "install", "DESTDIR=" + dir, "BIN=" + filepath.Join(filepath.Dir(dir), "bin")}, options...)
-		return errors.Join(command(ctx, nil, "make", args...), bring(ctx, dir), bringBrowser(ctx, dir))
+		return errors.Join(unpack(ctx, dir, options...), bring(ctx, dir), bringBrowser(ctx, dir))
 	}
+}
+
+// unpack installs the package where systemd does not run: on the root file system that dir lies over. pfar.target is disabled
+// then, since each test says when pfar starts.
+func unpack(ctx context.Context, dir string, options ...string) error {
+	debian, err := image.Root(ctx)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(filepath.Dir(dir), "unpacked-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if err := packed(ctx, "deb", newVersion, work, options...); err != nil {
+		return err
+	}
+	const script = `package=$(echo "$1"/*.deb); cd "$1"; mkdir memory; mount -t tmpfs -o mode=0755 tmpfs memory; cd memory; mkdir upper work root
+mount -t overlay -o "lowerdir=$2:$3,upperdir=$PWD/upper,workdir=$PWD/work" overlay root
+mount -t proc proc root/proc; mv "$package" root/package.deb
+chroot root dpkg --install /package.deb; chroot root systemctl --quiet disable pfar.target
+rm root/package.deb; umount root/proc root; cp -a upper/. "$2"`
+	return command(ctx, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, "unshare", "--mount", "sh", "-euc", script, "sh", work, dir, debian)
 }
 
 func bring(ctx context.Context, dir string) error {

@@ -53,10 +53,10 @@ var withPackages = sync.OnceValues(func() (*bed.Bed, error) {
 	})
 })
 
-// packed makes the package of a version, as make packages does but for the compression. Both suites are tested at once: one
-// makes what the other takes.
-func packed(ctx context.Context, format, version, to string) error {
-	dir, err := filepath.Abs(filepath.Join(root, "build/systemd-packages", version))
+// packed makes the package of a version, as make packages does but for the compression and options for make. Both suites are
+// tested at once: one makes what the other takes.
+func packed(ctx context.Context, format, version, to string, options ...string) error {
+	dir, err := filepath.Abs(filepath.Join(root, "build/systemd-packages", version+strings.Join(options, "")))
 	if err != nil {
 		return err
 	}
@@ -71,9 +71,11 @@ func packed(ctx context.Context, format, version, to string) error {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("locking %q: %w", dir, err)
 	}
-	err = command(ctx, nil, "make", "--no-print-directory", "-C", root, "package", "ARCH="+runtime.GOARCH, "FORMAT="+format, "COMPRESSION=none",
-		"VERSION="+version, "PACKAGES_DIR="+dir+"/packages")
-	if err != nil {
+	args := append([]string{
+		"--no-print-directory", "-C", root, "package", "ARCH=" + runtime.GOARCH, "FORMAT=" + format, "COMPRESSION=none",
+		"VERSION=" + version, "PACKAGES_DIR=" + dir + "/packages",
+	}, options...)
+	if err := command(ctx, nil, "make", args...); err != nil {
 		return err
 	}
 	files, err := filepath.Glob(dir + "/packages/*." + format)
@@ -213,8 +215,11 @@ func upgraded(t *testing.T, m *bed.Machine, o owner, install func(), version str
 		})
 	}
 	some()
+	clients := talk(t, m)
 	install()
 	some()
+	clients.more(t)
+	clients.hold(t, version)
 	m.Shell(t, ": >/var/tmp/enough")
 	_ = client.Wait()
 	answers := m.Read(t, "/var/tmp/answers")

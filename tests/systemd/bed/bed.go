@@ -45,7 +45,7 @@ const gorace = "GORACE=atexit_sleep_ms=0"
 // Bed is what machines are made from.
 type Bed struct {
 	image     string // root file system of Debian, which nobody writes to
-	installed string // what make install wrote, over it
+	installed string // pfar and what else the tests bring, over it
 	cgroups   string // where the hierarchy of version 2 is mounted
 	lock      *os.File
 }
