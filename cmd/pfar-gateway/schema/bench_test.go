@@ -85,18 +85,7 @@ func BenchmarkCheckWorst(b *testing.B) {
 	}
 }
 
-// BenchmarkCheckFlat is a call as most are, BenchmarkCheckWhole the same without the short cut.
-func BenchmarkCheckFlat(b *testing.B) {
-	benchmarkCheck(b, flatTool+`}`, `{"s":"/var/lib/pfar/state/notes/today.md","i":20,"b":true}`)
-}
-
-func BenchmarkCheckWhole(b *testing.B) {
-	s := compiled(b, flatTool+`}`)
-	b.ReportAllocs()
-	raw := []byte(`{"s":"/var/lib/pfar/state/notes/today.md","i":20,"b":true}`)
-	for b.Loop() {
-		if v := s.check(raw, false); v != nil {
-			b.Fatal(v)
-		}
-	}
+// BenchmarkCheckPlain is a call as most are.
+func BenchmarkCheckPlain(b *testing.B) {
+	benchmarkCheck(b, plainTool+`}`, `{"s":"/var/lib/pfar/state/notes/today.md","i":20,"b":true}`)
 }

@@ -28,9 +28,8 @@ const (
 type Schema struct {
 	compiled *jsonschema.Schema
 	graph    *graph
-	trivial  byte  // any: what a value must begin with to conform, whatever follows
-	flat     *flat // nil: it is not
-	text     any   // the schema itself, if it has formats: the library keeps none of them
+	trivial  byte // any: what a value must begin with to conform, whatever follows
+	text     any  // the schema itself, if it has formats: the library keeps none of them
 }
 
 // What a trivial schema asks of a value.
@@ -67,7 +66,7 @@ func Compile(raw []byte) (s *Schema, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &Schema{compiled: compiled, graph: g, trivial: d.trivial(), flat: d.flat()}
+	s = &Schema{compiled: compiled, graph: g, trivial: d.trivial()}
 	if bytes.Contains(raw, []byte(`"format"`)) {
 		s.text = d.root
 	}
@@ -84,9 +83,6 @@ func (s *Schema) Check(value []byte) (v *Violation) {
 		if t := bytes.TrimLeft(value, " \t\r\n"); len(t) > 0 && t[0] == '{' {
 			return nil
 		}
-	}
-	if s.flat != nil && s.flat.conforms(value) {
-		return nil
 	}
 	defer func() {
 		if r := recover(); r != nil {
