@@ -67,9 +67,6 @@ func Shipped() []string {
 	return append([]string{"strict.hcl", "balanced.hcl", "clean-room.hcl", "operator.hcl", "browser.hcl"}, facts...)
 }
 
-// Source returns a shipped file.
-func Source(name string) ([]byte, error) { return shipped.ReadFile(name) }
-
 // Services returns the names of the services that facts are shipped of: each has a file of its own.
 func Services() []string {
 	var names []string

@@ -107,13 +107,10 @@ func TestPoliciesManualInspectors(t *testing.T) {
 // TestPoliciesManualShowsWhatIsShipped compares the table and the services.
 func TestPoliciesManualShowsWhatIsShipped(t *testing.T) {
 	page := strings.ReplaceAll(read(t, policiesPage), `\-`, "-")
-	source, err := policies.Source("strict.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := read(t, "../policies/strict.hcl")
 	words := regexp.MustCompile(`"([^"]+)"`)
 	rows := 0
-	for line := range strings.Lines(string(source)) {
+	for line := range strings.Lines(source) {
 		if !strings.HasPrefix(line, "  row ") {
 			continue
 		}
