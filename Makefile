@@ -63,7 +63,7 @@ install: build
 	install -D -m 644 packaging/system.preset $(LIB)/systemd/system-preset/80-pfar.preset
 	install -D -m 644 packaging/user.preset $(LIB)/systemd/user-preset/80-pfar.preset
 	install -D -m 644 packaging/needrestart.conf $(DESTDIR)/etc/needrestart/conf.d/pfar.conf
-	$(foreach section,1 5 8,install -d $(SHARE)/man/man$(section) &&) :
+	$(foreach section,1 5 7 8,install -d $(SHARE)/man/man$(section) &&) :
 	for page in packaging/man/*; do gzip -9nc $$page >$(SHARE)/man/man$${page##*.}/$${page##*/}.gz || exit 1; done
 	cd examples && find * -type f ! -name '*.go' -exec install -D -m 644 {} $(abspath $(DOC))/examples/{} \;
 	install -D -m 644 packaging/apparmor $(DOC)/apparmor

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 )
 
 // table is a profile, ready to be looked up in.
@@ -174,27 +173,30 @@ func (c Case) words() string {
 	return c.Data.String() + " data to " + c.Audience.String() + ", which is lower"
 }
 
-// reason says in one sentence why a case ends as it does.
+// reason says why a case ends as it does.
 func (c Case) reason(v Verdict) string {
 	session := map[Integrity]string{
-		Clean:     "the session has read nothing of strangers",
-		Extracted: "the session has read typed values of strangers",
-		Raw:       "the session has read what strangers wrote",
+		Clean:     "The session has read no strangers' text",
+		Extracted: "The session has read typed values of strangers",
+		Raw:       "The session has read strangers' text",
 	}[c.Session]
-	effect := map[Effect]string{None: "the call only reads", Reversible: "the call can be undone", Irreversible: "the call cannot be undone"}[c.Effect]
-	data := "its arguments hold what looks like a secret"
+	effect := map[Effect]string{None: "It only reads", Reversible: "It can be undone", Irreversible: "It cannot be undone"}[c.Effect]
+	data := "The call has a text in its arguments that looks like a secret"
 	switch {
 	case c.Pattern:
 	case c.Data <= c.Audience:
-		data = fmt.Sprintf("what it may carry is %s, and the audience may see that", c.Data)
+		free := ""
 		if c.Session == Extracted {
-			data += map[bool]string{true: ", with free text", false: ", without free text"}[c.Free]
+			free = map[bool]string{true: " with free text", false: " without free text"}[c.Free]
 		}
+		data = fmt.Sprintf("The call may carry %s data%s, which its audience may see", c.Data, free)
 	default:
-		data = fmt.Sprintf("what it may carry is %s, and the audience is %s", c.Data, c.Audience)
+		data = fmt.Sprintf("The call may carry %s data, and its audience is %s", c.Data, c.Audience)
 	}
-	end := map[Verdict]string{Deny: "so it is denied", Ask: "so a human decides", Inspect: "so it is inspected", Allow: "so it is allowed"}[v]
-	return strings.ToUpper(session[:1]) + session[1:] + ", " + data + ", " + effect + ": " + end + "."
+	end := map[Verdict]string{
+		Deny: "so pfar denies it", Ask: "so a person decides", Inspect: "so pfar inspects it", Allow: "so pfar allows it",
+	}[v]
+	return session + ". " + data + ". " + effect + ", " + end + "."
 }
 
 // Cases are all that a table has to have an answer to.

@@ -96,7 +96,7 @@ systemctl list-unit-files --no-legend 'pfar*'; systemctl list-units --all --plai
 // directories that a distribution has for everybody.
 var own = regexp.MustCompile(` /etc/(passwd-|group-|shadow-|gshadow-|subuid-|subgid-|\.pwd\.lock)|` +
 	` /var/lib/(systemd/(timers|catalog|random-seed|linger|coredump|rfkill|backlight|credential.secret|deb-systemd-[a-z-]*)|rpm|apt|private|dbus)\b|/__pycache__|ldconfig|` +
-	` /etc/credstore\.encrypted $| /run/private$| /root/\.rpmdb| /usr/(lib/modules-load\.d|share/(man/man[158]|licenses)) $`)
+	` /etc/credstore\.encrypted $| /run/private$| /root/\.rpmdb| /usr/(lib/modules-load\.d|share/(man/man[1578]|licenses)) $`)
 
 func trace(t *testing.T, m *bed.Machine) []string {
 	t.Helper()
