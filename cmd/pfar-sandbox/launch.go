@@ -455,7 +455,7 @@ func (l *launcher) crashed(why string, killed bool) int {
 // cannotStart ends a start: for good, if another try would not mend it (no sandbox, no server; SB-22: no weaker fallback).
 func (l *launcher) cannotStart(err error) (int, error) {
 	state, code := units.StateFailed, units.ExitDisabled
-	if errors.Is(err, attach.ErrLater) || errors.Is(err, errGatewayLeft) { // no fault of the server's: it is started again
+	if errors.Is(err, attach.ErrLater) || errors.Is(err, errGatewayLeft) || errors.Is(err, errReplaced) { // no fault of the server's: it is started again
 		state, code = units.StateStarting, units.ExitGateway
 	}
 	l.state(state, err.Error())

@@ -205,6 +205,9 @@ func complaint(text string) error {
 	case strings.HasPrefix(text, "setting lo up"): // the first thing that needs a capability (AppArmor)
 		return noNamespaces(errors.New(text))
 	}
+	if start, ok := strings.CutSuffix(text, errReplaced.Error()); ok {
+		return fmt.Errorf("preparing the server's namespaces: %s%w", start, errReplaced)
+	}
 	return fmt.Errorf("preparing the server's namespaces: %s", text)
 }
 

@@ -93,6 +93,9 @@ func openViews(text string) ([]source, error) {
 	return sources, nil
 }
 
+// errReplaced is temporary: ldconfig(8) replaces /etc/ld.so.cache whenever a package with a library is installed.
+var errReplaced = errors.New("it was replaced meanwhile")
+
 // open opens the source once more, and wants it to be what the launcher has opened.
 func (v view) open() (s source, err error) {
 	s.view = v
@@ -110,7 +113,7 @@ func (v view) open() (s source, err error) {
 		return s, err
 	}
 	if s.stat.Dev != theirs.Dev || s.stat.Ino != theirs.Ino {
-		return s, errors.New("it was replaced meanwhile")
+		return s, errReplaced
 	}
 	switch s.stat.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:

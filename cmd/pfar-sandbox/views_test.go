@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -282,6 +283,10 @@ func TestViewsOfWhatWasReplaced(t *testing.T) {
 	text := fmt.Sprintf(`[{"fd": 0, "source": %q}]`, dir)
 	if _, err := openViews(text); err == nil || !strings.Contains(err.Error(), "replaced meanwhile") {
 		t.Errorf("another folder: %v", err)
+	}
+	l := launcher{pfard: &attachment{told: map[string]string{}}}
+	if code, err := l.cannotStart(complaint(fmt.Sprintf("looking at %q: %v", dir, errReplaced))); code != units.ExitGateway || !errors.Is(err, errReplaced) {
+		t.Errorf("the start ends with %d, %v; want another try", code, err)
 	}
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(dir, link); err != nil {
