@@ -142,6 +142,9 @@ endif
 # Virtual machines, whose processors are emulated, and the soak are in make test-all alone.
 ALL      ?=
 SHORT     = $(if $(ALL),,-short)
+# One test that hangs costs no more than this: packages and all of a stage that brings whole programs or machines up.
+LIMIT     = -timeout $(if $(ALL),30m,10m)
+LONG      = -timeout $(if $(ALL),60m,20m)
 RACED     = $(if $(ALL),$(PACKAGES),$(RACING))
 # How the tests of whole programs are built: go test then has what the programs are built of, too.
 BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race,env CGO_ENABLED=0 go test -trimpath -short)
@@ -162,33 +165,33 @@ test-arm64:
 
 test-packages:
 	@tests/setup.sh bwrap ip nft curl openssl postgres
-	$(stage) env CGO_ENABLED=0 go test -trimpath $(SHORT) -timeout 30m $(filter-out $(RACED),$(PACKAGES))
+	$(stage) env CGO_ENABLED=0 go test -trimpath $(SHORT) $(LIMIT) $(filter-out $(RACED),$(PACKAGES))
 
 test-race:
 	@tests/setup.sh bwrap ip nft curl openssl gcc $(if $(ALL),lintian)
-	$(stage) env CGO_ENABLED=1 go test -race $(SHORT) -timeout 30m $(RACED)
+	$(stage) env CGO_ENABLED=1 go test -race $(SHORT) $(LIMIT) $(RACED)
 
 test-conformance: $(SUITES)/.installed
 	@tests/setup.sh bwrap $(if $(ALL),gcc)
-	$(stage) env $(CONFORMANCE) $(BUILT) -timeout 30m ./tests/conformance
+	$(stage) env $(CONFORMANCE) $(BUILT) $(LIMIT) ./tests/conformance
 
 test-soak: $(SERVERS)/.installed
 	@tests/setup.sh bwrap ip nft gcc
-	$(stage) env $(E2E) $(BUILT) -timeout 30m ./tests/soak
+	$(stage) env $(E2E) $(BUILT) $(LIMIT) ./tests/soak
 
 test-e2e: $(SERVERS)/.installed $(CLIENTS)/.installed
 	@tests/setup.sh bwrap ip nft gcc postgres requests curl socat chromium Xtigervnc
-	$(stage) env $(E2E) $(BUILT) -timeout 60m ./tests/e2e
+	$(stage) env $(E2E) $(BUILT) $(LONG) -parallel 6 ./tests/e2e
 
 # pfar as it is installed, on a systemd of its own. Not from go's cache: it does not see what make builds.
 test-systemd: $(SERVERS)/.installed $(CLIENTS)/.installed
 	@tests/setup.sh nspawn ip nft gcc chromium Xtigervnc debootstrap rpm
-	$(stage) env $(DEBIAN) $(E2E) $(BUILT) -count=1 -timeout 60m $(ONLY) ./tests/systemd
+	$(stage) env $(DEBIAN) $(E2E) $(BUILT) -count=1 $(LONG) $(ONLY) ./tests/systemd
 
 # The same on Debian's kernel in a virtual machine: limits, the host's firewall, boot order, clocks and power cuts.
 test-vm:
 	@tests/setup.sh debootstrap qemu-system-x86_64 mke2fs dpkg-deb swtpm
-	$(stage) env $(DEBIAN) $(BUILT) -count=1 -timeout 60m ./tests/vm
+	$(stage) env $(DEBIAN) $(BUILT) -count=1 $(LONG) ./tests/vm
 
 # The same on machines that have Debian 13; without more they have Debian 12. Of make test where the two differ: what
 # systemd makes of the units.
@@ -202,7 +205,7 @@ test-vm-trixie:
 # While processes are stopped at random, for seconds, as on a machine that has too much to do.
 test-stalls: $(SERVERS)/.installed $(CLIENTS)/.installed
 	@tests/setup.sh bwrap ip nft curl openssl socat postgres requests chromium Xtigervnc
-	$(stage) env CGO_ENABLED=0 $(E2E) go run ./tests/stalls go test -trimpath -short -count=1 -timeout 60m $(PACKAGES) ./tests/e2e
+	$(stage) env CGO_ENABLED=0 $(E2E) go run ./tests/stalls go test -trimpath -short -count=1 -timeout 60m -parallel 6 $(PACKAGES) ./tests/e2e
 
 test-fuzz:
 	$(stage) $(MAKE) fuzz FUZZTIME=5s

@@ -37,6 +37,7 @@ summary() {
 	for name in ${failed[@]+"${failed[@]}"}; do
 		[ -e "$logs/$name.result" ] || continue
 		printf '\n==> %s: the end of %s <==\n' "$name" "$logs/$name.log"
+		sed -n '/^panic: test timed out/,/^$/p' "$logs/$name.log" | head -n 20 # which test hung: its stack is long
 		grep -vE '^(ok|\?) ' "$logs/$name.log" | tail -n 30
 	done
 	[ ${#failed[@]} = 0 ]
