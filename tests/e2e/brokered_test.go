@@ -139,6 +139,7 @@ func TestBrokered(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // another network takes root, and the test has run as root
 	}
+	t.Parallel()
 	requests, wrap := startAPIs(t)
 	brokered := func(variable, key string) string {
 		return fmt.Sprintf("auth = { %s = { secret = \"vault:%s\", deliver = \"broker\", hosts = [HOST] } }\n", variable, key)

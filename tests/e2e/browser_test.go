@@ -247,6 +247,7 @@ func TestBrowser(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // names of its own take root, and the test has run as root
 	}
+	t.Parallel()
 	b := startBrowsing(t)
 	t.Run("a page that attacks", b.attacked)
 	t.Run("the same without walls", b.unprotected)

@@ -196,6 +196,7 @@ func differ(got, want []byte) string {
 
 // TestComparison shows that the comparison misses nothing and forgives nothing but what it is to forgive.
 func TestComparison(t *testing.T) {
+	t.Parallel()
 	const direct = `{ "b":1.0,"a":[1,{"c":"\u0041}"}] , "_meta":{"x":-0}}`
 	const bare = `{"content":[]}`
 	tests := []struct {

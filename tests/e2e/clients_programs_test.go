@@ -52,6 +52,7 @@ func TestInspector(t *testing.T) {
 	if os.Getuid() == ordinary {
 		return // it has run as root, and is about no privilege
 	}
+	t.Parallel()
 	p := startPlain(t)
 	header := "Authorization: Bearer " + p.token()
 	base := strings.TrimSuffix(p.last().Endpoint, "/mcp")
@@ -167,6 +168,7 @@ func TestRefusedClients(t *testing.T) {
 	if os.Getuid() == ordinary {
 		return // it has run as root, and is about no privilege
 	}
+	t.Parallel()
 	p := startPlain(t)
 	var node, all []*run
 	status := map[*run]string{}

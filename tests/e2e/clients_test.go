@@ -243,6 +243,7 @@ func TestRealClients(t *testing.T) {
 	if os.Getuid() == ordinary {
 		return // it has run as root, and is about no privilege
 	}
+	t.Parallel()
 	p := startPlain(t)
 	node := slices.Concat(p.runs("v1", "legacy"), p.runs("v2", "legacy", "modern"), p.remoteRuns(t))
 	goRuns := slices.Concat(p.runs("go-sdk", "legacy", "modern"), p.runs("mcp-go", "legacy", "modern"))

@@ -40,6 +40,7 @@ func TestGeneratedCorpus(t *testing.T) {
 	if os.Getuid() == ordinary {
 		return // it has run as root, and is about no privilege
 	}
+	t.Parallel()
 	seed := rand.Uint64()
 	if text := os.Getenv(seedVariable); text != "" {
 		var err error

@@ -16,6 +16,7 @@ import (
 
 // TestCredentialAsAFile has the filesystem server from npm read a key of several lines, which it gets as a file.
 func TestCredentialAsAFile(t *testing.T) {
+	t.Parallel()
 	line := rand.Text() + rand.Text()
 	key := "-----BEGIN PRIVATE KEY-----\n" + line + "\n" + rand.Text() + "\n-----END PRIVATE KEY-----"
 	const path = "/run/secrets/SIGNING_KEY"
@@ -57,6 +58,7 @@ func TestCredentialAsAFile(t *testing.T) {
 // TestPlaceholder has servers hold a placeholder: they see no value, and trust the bridge that has it, as far as the
 // sandbox goes.
 func TestPlaceholder(t *testing.T) {
+	t.Parallel()
 	value := "ghp_" + strings.ToLower(rand.Text()) + "0aB1cD"
 	brokered := "allowed_domains = [\"api.github.com\"]\nauth = { TOKEN = { secret = \"vault:github_token\", deliver = \"broker\" } }\n"
 	p := start(t, map[string]string{
@@ -108,6 +110,7 @@ func TestPlaceholder(t *testing.T) {
 // TestSecretsAreGiven (CR-12): a file that changes where a server can send its secret, or another that names it, has to be agreed to
 // on the command line. What runs goes on.
 func TestSecretsAreGiven(t *testing.T) {
+	t.Parallel()
 	const auth = "auth = { TOKEN = \"vault:mail_token\" }\n"
 	p := start(t, map[string]string{"mail.hcl": echo(t) + auth})
 	value := rand.Text()
@@ -150,6 +153,7 @@ func TestSecretsAreGiven(t *testing.T) {
 
 // TestChangedProgramWaits: a program that was changed in its place gets no secret before its owner has accepted it.
 func TestChangedProgramWaits(t *testing.T) {
+	t.Parallel()
 	dir, loot := directory(t, ""), directory(t, "")
 	check(t, os.Chmod(loot, 0o777))
 	script := filepath.Join(dir, "server.sh")

@@ -77,6 +77,7 @@ func mistakes(t testing.TB) map[string]string {
 
 // TestBadDeclarations puts two hundred mistakes beside one good declaration.
 func TestBadDeclarations(t *testing.T) {
+	t.Parallel()
 	bad := mistakes(t)
 	if len(bad) < 200 {
 		t.Fatalf("%d mistakes", len(bad))

@@ -111,6 +111,7 @@ func soonDone(t *testing.T, what string, done <-chan struct{}) {
 
 // TestDeclaredClients has two clients side by side, and changes what they may while they are there.
 func TestDeclaredClients(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"a.hcl": echo(t), "b.hcl": echo(t)})
 	p.awaitRunning("a", "b")
 	desk := p.addClient("desk", "--servers", "a", "--hide", "*.crash")
@@ -305,6 +306,7 @@ func TestDeclaredClients(t *testing.T) {
 // TestBuiltInClients: a file says what the endpoint's token may; one with a mistake, of which there is no good version, lets nobody
 // in rather than everybody do everything, and so does one that would declare the operator.
 func TestBuiltInClients(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"a.hcl": echo(t), "b.hcl": echo(t)})
 	p.awaitRunning("a", "b")
 	check(t, os.Mkdir(p.clientFile(""), 0o700))

@@ -46,6 +46,7 @@ func (p *pfar) learned(name string) {
 // TestSleeps: a server that sleeps is listed, the first call starts it, idleness stops it, and pfar's restart changes
 // nothing of that.
 func TestSleeps(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"lazy.hcl": echo(t) + lazy + drowsy, "awake.hcl": echo(t)})
 	p.learned("lazy")
 	c := p.client("/mcp")
@@ -97,6 +98,7 @@ func TestSleeps(t *testing.T) {
 
 // TestStopIsForGood: what the operator has stopped no call starts; his start does, and then it may sleep again.
 func TestStopIsForGood(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"lazy.hcl": echo(t) + drowsy})
 	p.awaitRunning("lazy")
 	c := p.client("/mcp")
@@ -129,6 +131,7 @@ func TestStopIsForGood(t *testing.T) {
 
 // TestWakingFails: the call is told why the server did not start, and the next one finds it mended.
 func TestWakingFails(t *testing.T) {
+	t.Parallel()
 	p := prepare(t, nil)
 	flags, path := filepath.Join(p.home, "flags"), filepath.Join(p.home, "server")
 	check(t, os.Mkdir(flags, 0o755))
@@ -175,6 +178,7 @@ func TestWakingFails(t *testing.T) {
 
 // TestFallingAsleep calls again and again at the moment at which the server is about to sleep: no call is lost.
 func TestFallingAsleep(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"lazy.hcl": echo(t) + "idle_timeout = \"1s\"\n"})
 	p.awaitRunning("lazy")
 	since := p.mark()

@@ -34,6 +34,7 @@ func TestDisplay(t *testing.T) {
 	if os.Getuid() == ordinary {
 		return // it has run as root
 	}
+	t.Parallel()
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `<title>page</title><body style="background:#%06x"><script>onclick = () => { document.body.style.background = "#%06x" }</script>`, calm, clicked)
 	}))

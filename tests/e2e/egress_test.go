@@ -249,6 +249,7 @@ func TestEgress(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // another network takes root, and the test has run as root
 	}
+	t.Parallel()
 	c, in := startClients(t)
 	w := in.tap(t, c.p.cmd.Process.Pid)
 	gateway, err := url.Parse(c.p.last().Endpoint)
@@ -321,6 +322,7 @@ func TestEgressFollowsTheFile(t *testing.T) {
 	if os.Getuid() != 0 {
 		return
 	}
+	t.Parallel()
 	c, _ := startClients(t)
 	to := c.p.client("/mcp")
 	if got := c.run(to, false, "go", "tcp", "api.allowed.example:7777"); !strings.Contains(got.Wrote, "echo of hello") {

@@ -24,6 +24,7 @@ const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 
 // TestLoopbackEndpoint knocks at the door that any program and any web page of this host can reach.
 func TestLoopbackEndpoint(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"a.hcl": echo(t)})
 	r := p.awaitRunning("a")
 	u, err := url.Parse(r.Endpoint)
@@ -97,6 +98,7 @@ func TestLoopbackEndpoint(t *testing.T) {
 
 // TestParallelCalls wants each answer to be that of its own call (GC-24).
 func TestParallelCalls(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"a.hcl": echo(t), "b.hcl": echo(t)})
 	p.awaitRunning("a", "b")
 	c := p.client("/mcp")
@@ -115,6 +117,7 @@ func TestParallelCalls(t *testing.T) {
 
 // TestSlowServerHoldsUpNobody has one server asleep in a call while another one answers.
 func TestSlowServerHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"slow.hcl": echo(t), "quick.hcl": echo(t)})
 	p.awaitRunning("slow", "quick")
 	c := p.client("/mcp")
@@ -138,6 +141,7 @@ func TestSlowServerHoldsUpNobody(t *testing.T) {
 
 // TestListChangedReachesClients keeps the stream of a client open that is told of new tools.
 func TestListChangedReachesClients(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"a.hcl": echo(t)})
 	p.awaitRunning("a")
 	c := p.loopback()
@@ -198,6 +202,7 @@ func (s *stdio) request(method string, params any) json.RawMessage {
 }
 
 func TestConnect(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"a.hcl": echo(t), "b.hcl": echo(t)})
 	p.awaitRunning("a", "b")
 	for _, tt := range []struct {
@@ -238,6 +243,7 @@ func TestConnect(t *testing.T) {
 }
 
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"a.hcl": echo(t), "off.hcl": "enabled = false\n" + echo(t)})
 	p.awaitRunning("a")
 	tests := []struct {

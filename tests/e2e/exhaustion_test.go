@@ -86,6 +86,7 @@ func (p *pfar) gatewayLog() string {
 // TestDescriptorsRunOut: of 1000 clients a gateway with 256 descriptors serves as many as it has places for. Calls, servers and
 // the operator do not notice, it takes no time and few lines of the log, and whoever waits is served once others go (RX-14).
 func TestDescriptorsRunOut(t *testing.T) {
+	t.Parallel()
 	const descriptors, each = 256, 500
 	p := prepare(t, map[string]string{"first.hcl": echo(t)})
 	p.up("prlimit", fmt.Sprintf("--nofile=%d:%d", descriptors, descriptors))
@@ -165,6 +166,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 // TestHungServer: however many clients wait for a server that does not answer, so many and no more wait, the rest hear why,
 // and the other servers' calls end as always (RX-13).
 func TestHungServer(t *testing.T) {
+	t.Parallel()
 	const (
 		running, waiting = 64, 256 // registry.DefaultLimits
 		clients, each    = 3, 200

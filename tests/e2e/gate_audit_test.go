@@ -16,6 +16,7 @@ import (
 
 // TestAuditOfCalls: each call has its records, with all that it was decided by, and its reader is told why.
 func TestAuditOfCalls(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, "strict")
 	a := s.tempted(false)
 	c := a.send("mail__send_mail", mail("hello"))
@@ -82,6 +83,7 @@ func TestAuditOfCalls(t *testing.T) {
 
 // TestAuditKilled: a call that is under way when the gateway is killed is in the record, as one that was not closed.
 func TestAuditKilled(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, "strict")
 	s.write("slow.hcl", declare(program(t, "echo"), nil, `
 label = "public"
@@ -126,6 +128,7 @@ func TestAuditFull(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // it needs a file system of its own
 	}
+	t.Parallel()
 	s := newStage(t, "strict", "unshare", "--mount", "--propagation", "private", "sh", "-ec",
 		`umask 077; mkdir -p "$PFAR_STATE_DIR/audit"; mount -t tmpfs -o size=256k,mode=700 tmpfs "$PFAR_STATE_DIR/audit"; umask 022; exec "$0" "$@"`)
 	at := filepath.Join(s.state(), "audit")

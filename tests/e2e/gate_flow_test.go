@@ -168,8 +168,10 @@ func mail(body string) map[string]any {
 
 // TestApprovals has real clients ask, and the operator answer with the real programs.
 func TestApprovals(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(map[bool]string{false: "sessions", true: "2026-07-28"}[modern], func(t *testing.T) {
+			t.Parallel()
 			s := newStage(t, "strict")
 			for _, one := range []struct {
 				name string
@@ -317,6 +319,7 @@ func atOnce(t *testing.T, s *stage, a *agent) {
 
 // TestApprovalsShown: what is approved is shown as it is, whatever it is written with.
 func TestApprovalsShown(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, "strict")
 	a := s.tempted(false)
 	c := a.send("mail__send_mail", map[string]any{
@@ -351,6 +354,7 @@ func TestApprovalsShown(t *testing.T) {
 
 // TestApprovalsRestart: what waits or was approved is denied by a restart of pfar, and by a gateway that is killed.
 func TestApprovalsRestart(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, "strict")
 	a, b := s.tempted(false), s.tempted(true)
 	bodies := map[*agent]string{a: "body-" + rest(), b: "body-" + rest()}
@@ -401,6 +405,7 @@ func TestApprovalsRestart(t *testing.T) {
 // TestApprovalsRemembered: what is remembered after strangers' text came in holds for exactly these arguments, and until it is
 // forgotten.
 func TestApprovalsRemembered(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, "strict")
 	a := s.patient(false)
 	a.call("tracker__read_issue", map[string]any{})
@@ -457,6 +462,7 @@ func (s *stage) label(session string) string {
 
 // TestSessions: what a session has read counts until the operator says otherwise, whatever is killed or connects again.
 func TestSessions(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, "strict")
 	a := s.patient(false)
 	comments := 0
@@ -571,6 +577,7 @@ func TestSessions(t *testing.T) {
 
 // TestStains: what a session writes after it read strangers' text is theirs, for whoever reads it, until the operator clears it.
 func TestStains(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, "strict")
 	a := s.patient(false)
 	a.call("tracker__read_issue", map[string]any{})
@@ -602,6 +609,7 @@ func TestStains(t *testing.T) {
 // TestWhoIsAsked: a person who types a call is not asked about it again and gets what the server said, and nothing of it is held
 // against the next one; a model that comes through the bridge is a client like others.
 func TestWhoIsAsked(t *testing.T) {
+	t.Parallel()
 	s := newStage(t, "strict")
 	private := filepath.Join(s.private, "own.txt")
 	check(t, os.WriteFile(private, []byte("kanari"+strings.Repeat("x", 24)), 0o644))

@@ -122,6 +122,7 @@ func (c *counted) answers() int {
 // TestKilledGateways kills the gateway with SIGKILL at random moments, while it starts and while many calls are under way, on each
 // of the ways that there are. All that has arrived at a server is in the record, and whole; nothing has arrived twice.
 func TestKilledGateways(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	if text := os.Getenv(seedVariable); text != "" {
 		var err error

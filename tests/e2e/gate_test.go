@@ -214,11 +214,13 @@ func (th heist) has(received, secret string) bool {
 
 // TestHeists: where the gate only records, each heist succeeds, which shows that it is one; where it decides, none does.
 func TestHeists(t *testing.T) {
+	t.Parallel()
 	all := append(heists(), notionHeists()...)
 	if n := len(all); n < 40 {
 		t.Fatalf("only %d heists", n)
 	}
 	t.Run("recorded", func(t *testing.T) {
+		t.Parallel()
 		s := newHeistStage(t, "operator", "")
 		for _, th := range all {
 			t.Run(th.name, func(t *testing.T) {
@@ -250,6 +252,7 @@ func TestHeists(t *testing.T) {
 		{"balanced, inspected", "balanced", looksForCanaries(t), func(th heist) bool { return !th.internal }},
 	} {
 		t.Run(run.name, func(t *testing.T) {
+			t.Parallel()
 			s := newHeistStage(t, run.profile, run.policy)
 			all := slices.DeleteFunc(slices.Clone(all), run.leaves)
 			s.patience = 2 * time.Second

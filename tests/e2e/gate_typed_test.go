@@ -28,6 +28,7 @@ tool "count_issues" { effect = "none" }`, filepath.Join(s.log, "tracker"), filep
 // TestTypedValues: an agent that has read typed values of a stranger's may go on with typed arguments, where one that has read anything
 // else of his may not; and whatever a server puts beside the values or in their place, it is not taken for them.
 func TestTypedValues(t *testing.T) {
+	t.Parallel()
 	s := prepareStage(t, "strict")
 	s.meter(t)
 	s.begin()

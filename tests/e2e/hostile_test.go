@@ -46,6 +46,7 @@ type prey struct {
 
 // TestHostile runs every attack in a sandbox with everything that it aims at really there, and none may succeed.
 func TestHostile(t *testing.T) {
+	t.Parallel()
 	q := layOut(t)
 	p := prepare(t, map[string]string{
 		"victim.hcl": declare(program(t, "echo"), nil, fmt.Sprintf(`
@@ -241,6 +242,7 @@ func attackNames(t *testing.T, c *client) []string {
 
 // TestMemoryLimit wants the limit to hold, or the status to say that it does not.
 func TestMemoryLimit(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"hostile.hcl": declare(program(t, "hostile"), nil, `sandbox { memory_limit = "64m" }`)})
 	limits := server(p.awaitRunning("hostile"), "hostile").Limits
 	holds, fails, _ := strings.Cut(limits, "NOT held")
@@ -261,6 +263,7 @@ func TestMemoryLimit(t *testing.T) {
 // TestPlantedLinks has a server prepare its home for the next start (SB-02): whatever pfar, pfar-sandbox or bwrap makes
 // or opens below it then goes elsewhere.
 func TestPlantedLinks(t *testing.T) {
+	t.Parallel()
 	trap := directory(t, "")
 	check(t, os.Chmod(trap, 0o777))
 	put(t, filepath.Join(trap, "file"), "untouched")
@@ -291,6 +294,7 @@ func TestPlantedLinks(t *testing.T) {
 // TestSwappedSource has the source of a bind inside a directory that the server may write, and the server puts a link in
 // its place (SB-03). Refusing such a declaration is as good as not following the link.
 func TestSwappedSource(t *testing.T) {
+	t.Parallel()
 	outside, dir := directory(t, ""), directory(t, "")
 	check(t, os.Chmod(dir, 0o777))
 	put(t, filepath.Join(outside, "secret.txt"), "secret")
@@ -327,6 +331,7 @@ func TestSwappedSource(t *testing.T) {
 
 // TestDescriptorsStay counts the bridge's descriptors while a server sends it some (SB-20).
 func TestDescriptorsStay(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"hostile.hcl": "allowed_domains = [\"allowed.test\"]\n" + declare(program(t, "hostile"), nil, "")})
 	p.awaitRunning("hostile")
 	c := p.client("/mcp/hostile")
@@ -362,6 +367,7 @@ func TestDescriptorsStay(t *testing.T) {
 
 // TestNoSandboxNoServer takes bwrap away: nothing weaker takes its place (SB-22).
 func TestNoSandboxNoServer(t *testing.T) {
+	t.Parallel()
 	p := prepare(t, map[string]string{"a.hcl": echo(t)})
 	p.env = append(p.env, "PATH="+directory(t, "")) // the last one counts
 	p.up()

@@ -102,6 +102,7 @@ func findings(s *stage) string {
 // TestInspectorProgram has a program of the owner's look at what passes: what it flags does not, in either direction, nor does
 // anything when it hangs, fails, talks nonsense, is killed or is not there. Without it all is as before.
 func TestInspectorProgram(t *testing.T) {
+	t.Parallel()
 	dir := directory(t, "")
 	examples := cmp.Or(os.Getenv(examplesVariable), filepath.Join("..", "..", "examples"))
 	example, err := os.ReadFile(filepath.Join(examples, "inspectors", "words"))
@@ -211,6 +212,7 @@ func descends(p process, from int) bool {
 
 // TestInspectorModel has a model look, behind an API like OpenAI's, which wants a key of the vault's.
 func TestInspectorModel(t *testing.T) {
+	t.Parallel()
 	const key = "sesame-0123456789-open"
 	var says atomic.Value
 	var asked atomic.Int32

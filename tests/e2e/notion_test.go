@@ -80,6 +80,7 @@ func TestNotion(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // another network takes root, and the test has run as root
 	}
+	t.Parallel()
 	dir := directory(t, "")
 	authority, certificate := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "server.pem")
 	makeCertificates(t, authority, certificate, notionHost)

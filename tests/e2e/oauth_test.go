@@ -69,6 +69,7 @@ func (i *identity) tokens(life int) string {
 // TestOAuth: a server gets a token that lives for seconds, a call of it is under way when that is refreshed, and once it has
 // ended the server has the new one. What only refreshes the token is nowhere else.
 func TestOAuth(t *testing.T) {
+	t.Parallel()
 	i, roots := newIdentity(t)
 	p := prepare(t, map[string]string{"drive.hcl": echo(t) + "auth = { TOKEN = \"vault:drive\" }\n"})
 	p.env = append(p.env, "SSL_CERT_FILE="+roots)
@@ -137,6 +138,7 @@ func TestOAuth(t *testing.T) {
 
 // TestScopes (WRP-12): a server that requires a scope waits for a token that has it, and stops when a refresh takes that away.
 func TestScopes(t *testing.T) {
+	t.Parallel()
 	i, roots := newIdentity(t)
 	i.scope = "files:read"
 	p := prepare(t, map[string]string{"drive.hcl": echo(t) + "auth = { TOKEN = \"vault:drive\", scopes = [\"files:read\", \"files:write\"] }\n"})
@@ -175,6 +177,7 @@ func TestBrokeredOAuth(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // another network takes root, and the test has run as root
 	}
+	t.Parallel()
 	requests, wrap := startAPIs(t)
 	p := prepare(t, map[string]string{"drive.hcl": `allowed_domains = ["api.github.com", "evil.example"]` + "\n" +
 		declare(program(t, "hostile"), nil, `auth = { TOKEN = { secret = "vault:drive", deliver = "broker", hosts = ["api.github.com"] } }`)})

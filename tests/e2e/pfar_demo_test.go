@@ -16,6 +16,7 @@ import (
 // TestPfarDemo runs pfar demo to its end and, interrupted, to where it shows its first call. It leaves nothing behind, and
 // touches no other pfar's directories.
 func TestPfarDemo(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		args      []string
 		interrupt string // at this in its output; "": never

@@ -17,6 +17,7 @@ func TestPinned(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // another network takes root, and the test has run as root
 	}
+	t.Parallel()
 	requests, wrap := startAPIs(t)
 	pinned := func(pin string) string {
 		return fmt.Sprintf("allowed_domains = [\"api.github.com\"]\ntls_pins = { \"api.github.com\" = [%q] }\n", pin) +

@@ -86,6 +86,7 @@ func TestRealServersSayTheSame(t *testing.T) {
 	if os.Getuid() == ordinary {
 		return // it has run as root, and is about no privilege
 	}
+	t.Parallel()
 	files, graph := directory(t, ""), filepath.Join(directory(t, ""), "memory.json")
 	putTree(t, files)
 	everything, filesystem := npm(t, "@modelcontextprotocol/server-everything/dist/index.js"), npm(t, "@modelcontextprotocol/server-filesystem/dist/index.js")

@@ -16,6 +16,7 @@ import (
 // TestLeaks: a server says its secret in every way and place that there is. No client sees it, no log, no file of
 // pfar's (CR-01, CR-03, CR-13); also one that is stored while the server runs.
 func TestLeaks(t *testing.T) {
+	t.Parallel()
 	const host = "0f3c9a7be2d84165b0a1" // in the name of one
 	const value, marked, hidden = `ntn_4mYq81"Rz\Lc0p/<X>&vWb+T7uKd2`, "[redacted: leak_token]", "[redacted]"
 	p := prepare(t, map[string]string{
@@ -103,6 +104,7 @@ auth = { LEAK_TOKEN = "vault:leak_token", LEAK_HOST = "vault:leak_host" }`),
 // TestLeaksOfOthers: a server that has come by another's secret does not get it into its log either, in whatever form, and
 // one that writes without end neither waits for that nor loses its answers.
 func TestLeaksOfOthers(t *testing.T) {
+	t.Parallel()
 	const value, marked = `ghp_5vU4"wX\3yZ2aB/<1cD>0eF&9gH+8iJ7kL6`, "[redacted: others]"
 	p := prepare(t, map[string]string{
 		"loud.hcl":  declare(program(t, "hostile"), []string{"-leak", "LOUD"}, "pins = \"trust-first\"\nauth = { LOUD = \"vault:loud\" }"),

@@ -38,6 +38,7 @@ func reviewedServers(t *testing.T) map[string][]string {
 // TestReviewedDefinitions: pfar ships the digest of each definition that the pinned servers list. Where a new version lists another
 // one, read it ("pfar pins show" on a pfar that runs it), and then run this test with -update.
 func TestReviewedDefinitions(t *testing.T) {
+	t.Parallel()
 	declarations, names := make(map[string]string), make(map[string][]string)
 	for service, ways := range reviewedServers(t) {
 		for i, text := range ways {

@@ -33,6 +33,7 @@ func TestSchemasAreHeldTo(t *testing.T) {
 	if os.Getuid() == ordinary {
 		return // it has run as root, and is about no privilege
 	}
+	t.Parallel()
 	p := startPlain(t)
 	for _, young := range []bool{false, true} {
 		for _, server := range []string{"old", "new"} {

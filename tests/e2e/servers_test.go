@@ -12,6 +12,7 @@ import (
 )
 
 func TestEverything(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"everything.hcl": declare("node", []string{npm(t, "@modelcontextprotocol/server-everything/dist/index.js")}, "")})
 	r := p.awaitRunning("everything")
 	if got := server(r, "everything").Tools; got < 10 {
@@ -44,6 +45,7 @@ func TestEverything(t *testing.T) {
 }
 
 func TestFilesystem(t *testing.T) {
+	t.Parallel()
 	files := directory(t, "")
 	allowed, other := filepath.Join(files, "allowed"), filepath.Join(files, "other")
 	for dir, text := range map[string]string{allowed: "for the server", other: "not for the server"} {
@@ -81,6 +83,7 @@ func TestFilesystem(t *testing.T) {
 }
 
 func TestMemoryOutlivesRestart(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"memory.hcl": declare("node", []string{npm(t, "@modelcontextprotocol/server-memory/dist/index.js")},
 		"env = { MEMORY_FILE_PATH = \"/home/mcp/memory.json\" }\nsandbox { state = true }")})
 	p.awaitRunning("memory")
@@ -103,6 +106,7 @@ func TestMemoryOutlivesRestart(t *testing.T) {
 }
 
 func TestPagesOfTools(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"many.hcl": echo(t, "-tools", "137", "-page", "10")})
 	r := p.awaitRunning("many")
 	names := p.client("/mcp/many").names()
@@ -119,6 +123,7 @@ func TestPagesOfTools(t *testing.T) {
 
 // TestExamples checks what examples/ says, and runs those that need no token.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	dir, err := npmServers()
 	check(t, err)
 	p := prepare(t, examples(t))

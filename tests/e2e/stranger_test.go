@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -39,6 +40,9 @@ done
 true
 `
 
+// oneHunt lets a stranger hunt alone: what is left about for one to find is not for the others.
+var oneHunt sync.Mutex
+
 // strangersFind has another user of the machine look for a secret everywhere, with success where it is left lying about, and for
 // a way into pfar's sockets.
 func strangersFind(t *testing.T, p *pfar, secret string) {
@@ -46,8 +50,11 @@ func strangersFind(t *testing.T, p *pfar, secret string) {
 	if os.Getuid() != 0 {
 		return // nobody else can be had
 	}
+	oneHunt.Lock()
+	defer oneHunt.Unlock()
 	careless := filepath.Join(directory(t, ""), "careless")
 	check(t, os.WriteFile(careless, []byte("x "+secret+" y"), 0o644))
+	defer os.Remove(careless)
 	own := directory(t, "")
 	check(t, os.Chown(own, stranger, stranger))
 	var sockets []string // that a stranger cannot list, but knows

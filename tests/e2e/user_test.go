@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"io"
 	"os"
 	"os/exec"
@@ -59,18 +60,21 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if testing.Short() {
 		args = append(args, "-test.short", "-test.run=^("+strings.Join(byUser, "|")+")$")
 	}
-	c := exec.Command(binary, args...)
+	c := exec.Command(binary, append(args, "-test.parallel="+flag.Lookup("test.parallel").Value.String())...)
 	c.Dir = home
 	c.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:" + filepath.Dir(node), "HOME=" + home,
 		"XDG_CONFIG_HOME=" + home + "/.config", "XDG_STATE_HOME=" + home + "/.local/state", "TMPDIR=/tmp",
 		binVariable + "=" + bin, serversVariable + "=" + reachable, examplesVariable + "=" + copies}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
-	out, err := c.CombinedOutput()
-	if err != nil {
+	out := &output{}
+	c.Stdout, c.Stderr = out, out
+	check(t, c.Start())
+	t.Parallel() // only now: they run beside all others, from the beginning
+	if err := c.Wait(); err != nil {
 		t.Errorf("as uid %d: %v\n%s", ordinary, err, out)
 		return
 	}
-	t.Logf("as uid %d: %s", ordinary, strings.TrimSpace(string(out)))
+	t.Logf("as uid %d: %s", ordinary, strings.TrimSpace(out.String()))
 }
 
 func copyFile(t *testing.T, from, to string) {

@@ -13,6 +13,7 @@ import (
 
 // TestWays writes a declaration in every way that editors and tools have, and expects the new one to run.
 func TestWays(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		write func(t *testing.T, path, text string) // path exists already, with another text
@@ -105,6 +106,7 @@ func TestWays(t *testing.T) {
 }
 
 func TestAddAndRemove(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"other.hcl": echo(t)})
 	p.awaitRunning("other")
 	p.write("new.hcl", echo(t))
@@ -126,6 +128,7 @@ func TestAddAndRemove(t *testing.T) {
 }
 
 func TestBrokenEditKeepsTheLastGoodVersion(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"edited.hcl": echo(t, "-label", "good")})
 	before := server(p.awaitRunning("edited"), "edited")
 	p.write("edited.hcl", "server {\n  command = \n")
@@ -155,6 +158,7 @@ func TestBrokenEditKeepsTheLastGoodVersion(t *testing.T) {
 
 // TestDirectoryReplaced takes the watched directory away and puts another in its place.
 func TestDirectoryReplaced(t *testing.T) {
+	t.Parallel()
 	p := start(t, map[string]string{"a.hcl": echo(t)})
 	p.awaitRunning("a")
 	check(t, os.Rename(p.declarations, p.declarations+".old"))

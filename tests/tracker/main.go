@@ -17,6 +17,7 @@ func main() {
 	flag.Parse()
 	log, err := os.OpenFile(*received, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err == nil {
+		_ = log.Chmod(0o666) // after a restart it may run as another user; whoever made the file has done this
 		s := &server{text: *text, scheme: *scheme, poison: *poison, received: log, out: bufio.NewWriter(os.Stdout), answers: make(map[string]chan []byte)}
 		err = s.serve(os.Stdin)
 	}
