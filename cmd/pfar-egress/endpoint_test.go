@@ -103,13 +103,34 @@ func set(address string) oauth.Set {
 
 func refreshed(t *testing.T, s oauth.Set, out dialer, roots *x509.CertPool) (oauth.Answer, *failure) {
 	t.Helper()
+	return refreshedBefore(t, nil, s, out, roots)
+}
+
+// refreshedBefore has the time for an answer be over when a channel is closed.
+func refreshedBefore(t *testing.T, over <-chan struct{}, s oauth.Set, out dialer, roots *x509.CertPool) (oauth.Answer, *failure) {
+	t.Helper()
 	e, err := newEndpoint(s, out, roots)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	return e.refresh(ctx, t.Context())
+	return e.refresh(deadline{context.Background(), over}, t.Context())
+}
+
+// deadline is a context whose deadline the test brings about.
+type deadline struct {
+	context.Context
+	over <-chan struct{}
+}
+
+func (d deadline) Done() <-chan struct{} { return d.over }
+
+func (d deadline) Err() error {
+	select {
+	case <-d.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
 }
 
 // speaks answers with octets that need not be HTTP.
@@ -154,6 +175,7 @@ func answers(status int, body string, fields ...string) func(int, http.ResponseW
 }
 
 func TestRefreshThatFails(t *testing.T) {
+	over := map[string]chan struct{}{"silence": make(chan struct{}), "a head, and silence": make(chan struct{})}
 	for name, c := range map[string]struct {
 		answer func(int, http.ResponseWriter, *http.Request)
 		words  string
@@ -190,12 +212,14 @@ func TestRefreshThatFails(t *testing.T) {
 			}
 		}, "holds no token, or more than", "", false, 0},
 		"silence": {func(_ int, _ http.ResponseWriter, q *http.Request) {
+			close(over["silence"])
 			<-q.Context().Done()
 			panic(http.ErrAbortHandler) // for what it would answer now might still be in time
 		}, "did not answer", "", false, 0},
 		"a head, and silence": {func(_ int, w http.ResponseWriter, q *http.Request) {
 			_, _ = io.WriteString(w, `{"access_token":"hun`)
 			_ = http.NewResponseController(w).Flush()
+			close(over["a head, and silence"])
 			<-q.Context().Done()
 			panic(http.ErrAbortHandler)
 		}, "did not answer", "", false, 0},
@@ -207,7 +231,7 @@ func TestRefreshThatFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProvider(t, c.answer)
-			got, f := refreshed(t, set(p.URL), newDialer(nil), p.roots)
+			got, f := refreshedBefore(t, over[name], set(p.URL), newDialer(nil), p.roots)
 			switch {
 			case f == nil:
 				t.Fatalf("it succeeds: %+v", got)

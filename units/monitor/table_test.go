@@ -251,7 +251,12 @@ func TestFollow(t *testing.T) {
 	}()
 	next := func(host string, open bool) Connection {
 		t.Helper()
-		m := <-messages
+		var m Message
+		select {
+		case m = <-messages:
+		case err := <-done:
+			t.Fatalf("it ends with %v before %s", err, host)
+		}
 		if m.Connection == nil || m.Connection.Host != host || m.Connection.Open != open {
 			t.Fatalf("got %+v, %+v; want %s", m, m.Connection, host)
 		}
