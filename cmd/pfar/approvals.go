@@ -243,16 +243,3 @@ func (c approvalsVerb) deny(ctx context.Context, id, reason string) error {
 	}
 	return c.answered(ctx, path+"/deny", map[string]string{"reason": reason})
 }
-
-// answered sends an answer and prints what has come of it.
-func (c *pfar) answered(ctx context.Context, path string, body any) error {
-	var answer map[string]string
-	if err := c.askOperator(ctx, http.MethodPost, path, body, &answer); err != nil {
-		return err
-	}
-	if c.json() {
-		return c.printJSON(answer)
-	}
-	fmt.Fprintln(c.stdout, escape(answer["result"], oneLine))
-	return nil
-}

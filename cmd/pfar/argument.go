@@ -98,12 +98,6 @@ func sameJSON(a, b json.RawMessage) bool {
 	return string(a) == string(b)
 }
 
-// unquoted is what a JSON string spells, and whether it is one: null would be decoded as the empty one.
-func unquoted(value json.RawMessage) (text string, ok bool) {
-	ok = typeOf(value) == "string" && json.Unmarshal(value, &text) == nil
-	return text, ok
-}
-
 // enumTexts are the values as one types them.
 func enumTexts(enum []json.RawMessage) []string {
 	texts := make([]string, len(enum))
@@ -162,3 +156,6 @@ func assemble(whole map[string]json.RawMessage, args []*argument, properties []p
 	}
 	return all, nil
 }
+
+// ownFlags are the names that pfar call keeps for itself.
+func ownFlags() []string { return []string{"help", "json", "output"} }

@@ -50,7 +50,7 @@ func (c vaultVerb) exportCommand() *cobra.Command {
 			if len(args) == 0 {
 				return filesToo(cmd, args, toComplete)
 			}
-			return offer(toolsVerb{c.pfar}.offeredKeys)(cmd, args, toComplete)
+			return offer(c.offeredKeys)(cmd, args, toComplete)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.vaultExport(cmd.Context(), args[0], args[1:], o, replace)

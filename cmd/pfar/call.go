@@ -8,14 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/pfar/pfar/units/control"
 )
 
 const callHelp = `Call one tool and print what it returns.
@@ -40,15 +37,6 @@ may use; --session HANDLE in a session that you have made for it.
 Text goes to standard output as it is, with control characters made visible on a terminal.
 If the tool returns an error, its text goes to standard error and the exit code is 3.`
 
-// ownFlags are the names that pfar call keeps for itself.
-func ownFlags() []string { return []string{"help", "json", "output"} }
-
-// callOptions are the flags of pfar call itself.
-type callOptions struct {
-	help  bool
-	whole string
-}
-
 func (c toolsVerb) callCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "call NAME.TOOL [FLAGS]",
@@ -64,18 +52,6 @@ func (c toolsVerb) callCommand() *cobra.Command {
 		ValidArgsFunction:     c.completeCall,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return c.call(cmd, args) },
 	}
-}
-
-// callFlags makes the flags of pfar call itself.
-func (c toolsVerb) callFlags() (*pflag.FlagSet, *callOptions) {
-	options := &callOptions{}
-	flags := pflag.NewFlagSet("call", pflag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	flags.SortFlags = false
-	flags.StringVar(&options.whole, "json", "", "all arguments as JSON, as @FILE, or - for standard input")
-	flags.VarP((*outputFormat)(&c.output), "output", "o", `form of the output, "text" or "json"`)
-	flags.BoolVarP(&options.help, "help", "h", false, "show the tool's flags")
-	return flags, options
 }
 
 func (c toolsVerb) call(cmd *cobra.Command, args []string) error {
@@ -184,65 +160,6 @@ func (c toolsVerb) badFlag(err error, flags *pflag.FlagSet, hint string) error {
 		}
 	}
 	return usage("%w", err).withHint("%s", hint)
-}
-
-// openTools begins a session with the gateway and lists the tools. The caller closes the session.
-func (c toolsVerb) openTools(ctx context.Context) (*gateway, []tool, error) {
-	g, err := c.openGateway(ctx)
-	if err != nil {
-		return nil, nil, plainly(err)
-	}
-	tools, err := g.tools(ctx)
-	if err != nil {
-		g.close()
-		return nil, nil, plainly(err)
-	}
-	return g, tools, nil
-}
-
-// plainly takes off what the layers of HTTP and MCP say around an error of the gateway's socket: that nobody answers
-// there, or what the gateway says itself, is all there is to know.
-func plainly(err error) error {
-	var f *failure
-	if errors.As(err, &f) {
-		return f
-	}
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		if inner := errors.Unwrap(e); inner == control.ErrNotRunning || inner == control.ErrDenied {
-			return e
-		}
-	}
-	return err
-}
-
-// findTool finds the tool that the words name, and the words that follow. What no tool has as its exact name could be
-// meant for a server that does not run, or for a tool that is held back, so pfard and the gateway are asked which these
-// are: a name must not lead to another tool because its own is not there.
-func (c toolsVerb) findTool(ctx context.Context, tools []tool, words []string) (tool, []string, error) {
-	names := listedOf(tools)
-	m, rest, err := resolve(names, words)
-	if err == nil && m.by == byIdentity || len(words) == 0 || c.persona.client != "" { // what a client may not use is not there for it
-		return at(tools, m, err), rest, err
-	}
-	report, reportErr := c.report(ctx)
-	if reportErr == nil {
-		for _, s := range report.Servers {
-			if !slices.ContainsFunc(tools, func(t tool) bool { return t.Meta.Server == s.Name }) {
-				names = append(names, listed{server: s.Name})
-			}
-		}
-		m, rest, err = resolve(names, words)
-	}
-	err = c.explainMissing(ctx, words, m, err, report)
-	return at(tools, m, err), rest, err
-}
-
-// at returns what was matched, if nothing went wrong.
-func at(tools []tool, m match, err error) tool {
-	if err != nil {
-		return tool{}
-	}
-	return tools[m.at]
 }
 
 // maxArguments bounds what is read for --json, in bytes.

@@ -215,10 +215,3 @@ func (c declaredVerb) printDiagnostics(set compiled) error {
 	}
 	return declaration.Write(c.stderr, set.files, set.diags, width, c.coloured(c.stderr))
 }
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -158,16 +158,3 @@ func (c cleanVerb) offeredLeftovers(ctx context.Context) ([]string, error) {
 	report, err := c.report(ctx)
 	return report.Leftovers, err
 }
-
-// leftoverCheck tells of the same.
-func leftoverCheck(running func() (control.Report, error)) finding {
-	const name = "leftovers"
-	report, err := running()
-	switch notes := leftBehind(report); {
-	case err != nil:
-		return finding{name, none, "pfar is not running", ""}
-	case len(notes) > 0:
-		return finding{name, warn, strings.Join(notes, "; "), ""}
-	}
-	return finding{name, pass, "none: every server with files is declared", ""}
-}

@@ -4,64 +4,10 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
-
-// completionTimeout bounds what a shell waits for after Tab. Completion says nothing when pfar is down.
-const completionTimeout = 800 * time.Millisecond
-
-// forShell is a context for as long as a shell waits. Ctrl-C is the shell's.
-func forShell(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTimeout)
-}
-
-const noFiles = cobra.ShellCompDirectiveNoFileComp
-
-type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
-
-// offer completes an argument with what list returns while a shell waits; with its error there is nothing to offer.
-func offer(list func(context.Context) ([]string, error)) completer {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := forShell(cmd)
-		defer cancel()
-		words, err := list(ctx)
-		if err != nil {
-			return nil, noFiles
-		}
-		return words, noFiles
-	}
-}
-
-// offerFirst is offer for the first argument alone.
-func offerFirst(list func(context.Context) ([]string, error)) completer {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, noFiles
-		}
-		return offer(list)(cmd, args, typed)
-	}
-}
-
-func (c *pfar) offeredServers(ctx context.Context) ([]string, error) {
-	report, err := c.report(ctx)
-	var names []string
-	for _, s := range report.Servers {
-		names = append(names, completion(s.Name, describe(s)))
-	}
-	return names, err
-}
-
-func (c toolsVerb) offeredKeys(ctx context.Context) ([]string, error) {
-	list, err := vaultVerb{c.pfar}.secrets(ctx)
-	var keys []string
-	for _, s := range list {
-		keys = append(keys, s.Key)
-	}
-	return keys, err
-}
 
 // completeCall completes NAME.TOOL and then the tool's flags and their values.
 func (c toolsVerb) completeCall(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
@@ -217,21 +163,4 @@ func ownCompletions() []string {
 		own = append(own, "--"+name)
 	}
 	return own
-}
-
-// shellSafe reports whether a server's word may stand on the operator's command line: a completion is inserted
-// unquoted, so a tool named "x;reboot" must not be offered.
-func shellSafe(s string) bool {
-	return s != "" && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/:@+,", r))
-	})
-}
-
-// completion joins a word and its description as cobra's scripts split them.
-func completion(word, description string) string {
-	description = strings.ReplaceAll(escape(summary(description, 60), oneLine), `\t`, " ")
-	if description == "" {
-		return word
-	}
-	return word + "\t" + description
 }

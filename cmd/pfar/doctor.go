@@ -15,24 +15,6 @@ As root the checks that make a sandbox run as an unprivileged user, because serv
 code is 1 if a check fails. A warning means that pfar runs, but offers less; n/a that the check does
 not concern this host, or not yet.`
 
-// outcome is how a check ended. The zero value is a failure.
-type outcome string
-
-const (
-	pass  outcome = "pass"
-	warn  outcome = "warn"
-	fault outcome = "fail"
-	none  outcome = "n/a" // the check does not concern this host, or not yet
-)
-
-// finding is what one check found.
-type finding struct {
-	Check   string  `json:"check"`
-	Outcome outcome `json:"outcome"`
-	Detail  string  `json:"detail"`
-	Remedy  string  `json:"remedy,omitempty"`
-}
-
 // doctorVerb finds what is missing on this machine.
 type doctorVerb struct{ *pfar }
 

@@ -397,3 +397,16 @@ func obeyed(dirs ...string) finding {
 	}
 	return finding{f.Check, pass, "only you and root may write them", ""}
 }
+
+// leftoverCheck tells of the same.
+func leftoverCheck(running func() (control.Report, error)) finding {
+	const name = "leftovers"
+	report, err := running()
+	switch notes := leftBehind(report); {
+	case err != nil:
+		return finding{name, none, "pfar is not running", ""}
+	case len(notes) > 0:
+		return finding{name, warn, strings.Join(notes, "; "), ""}
+	}
+	return finding{name, pass, "none: every server with files is declared", ""}
+}

@@ -213,21 +213,6 @@ func traffic(m monitor.Connection, n int64) string {
 	return size(n)
 }
 
-func size(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", max(n, 0))
-	}
-	f, unit := float64(n)/(1<<10), 0
-	for f >= 1023.5 && unit < 3 {
-		f, unit = f/(1<<10), unit+1
-	}
-	name := [...]string{"KiB", "MiB", "GiB", "TiB"}[unit]
-	if f < 9.95 {
-		return fmt.Sprintf("%.1f %s", f, name)
-	}
-	return fmt.Sprintf("%.0f %s", f, name)
-}
-
 // eventOf is what has become of a connection, in a word.
 func eventOf(m monitor.Connection) (word, colour string) {
 	switch {

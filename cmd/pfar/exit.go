@@ -83,3 +83,10 @@ func classify(err error) (int, string) {
 	}
 	return exitFailed, ""
 }
+
+// silent carries an exit code whose reason is already on the screen.
+type silent struct{}
+
+func (*silent) Error() string { return "already reported" }
+
+func exitWith(code int) error { return &failure{code: code, err: &silent{}} }

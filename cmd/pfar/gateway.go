@@ -28,10 +28,6 @@ import (
 // gatewayURL is the endpoint; the host is a formality on a Unix socket, and localhost passes the gateway's Host check.
 const gatewayURL = "http://localhost/mcp"
 
-// persona is in whose name pfar speaks to the gateway; the zero value is whoever runs it: the operator, who says so, or the
-// declared client that this user is.
-type persona struct{ client, session string }
-
 // endpoint is the gateway's for it, of one server or of all for "".
 func (p persona) endpoint(server string) (string, error) {
 	url := gatewayURL + "/" + cmp.Or(p.client, access.Operator) + "/" + cmp.Or(p.session, access.DefaultSession)
@@ -244,4 +240,12 @@ func (g *gateway) call(ctx context.Context, t tool, arguments map[string]json.Ra
 		return nil, fmt.Errorf("calling %s: %w", t.id(), err)
 	}
 	return raw, nil
+}
+
+// helpLine is how to see the flags of a tool. A name that a shell would take for more than a word is not put there to be copied.
+func (t tool) helpLine() string {
+	if !shellSafe(t.id()) {
+		return "pfar call NAME.TOOL --help"
+	}
+	return "pfar call " + t.id() + " --help"
 }

@@ -121,18 +121,6 @@ func lastLines(path string, count int, w *namedLines, follow bool) (lines []logL
 	return lines, end, nil
 }
 
-// printLogLine prints one line of a server's log.
-func (c *streams) printLogLine(server, line string) error {
-	if c.json() {
-		return (&jsonLines{w: c.stdout, server: server}).object(line)
-	}
-	if isTerminal(c.stdout) {
-		line = escape(line, oneLine)
-	}
-	_, err := fmt.Fprintf(c.stdout, "%s  %s\n", server, line)
-	return err
-}
-
 // namedLines prints each whole line that it is given.
 type namedLines struct {
 	name  string

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -220,11 +219,6 @@ func (c pinsVerb) pinsShow(ctx context.Context, server string, names []string) e
 	return nil
 }
 
-// hintAt says what may be done next, to people alone.
-func (c *streams) hintAt(next string) {
-	fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, cyan, "hint:"), escape(next, oneLine))
-}
-
 func (c pinsVerb) printCounts(p pinned) {
 	fmt.Fprintf(c.stdout, "%s: %d accepted, %d unreviewed, %d held, %d no longer offered\n",
 		escape(p.Server, oneLine), p.Accepted, p.Unreviewed, len(p.Held)+p.Left, p.Gone)
@@ -425,41 +419,4 @@ func (c pinsVerb) pinsForget(ctx context.Context, server string, yes bool) error
 		return c.printJSON(map[string]string{"server": server, "result": "forgotten"})
 	}
 	return nil
-}
-
-// canAsk refuses what nobody can be asked about, and says by which command one looks at it.
-func (c *streams) canAsk(yes bool, look string) error {
-	if !yes && !isTerminal(c.stdin) {
-		return usage("standard input is no terminal, so nobody can be asked").withHint("--yes does it without a question; look before, with %s", look)
-	}
-	return nil
-}
-
-// ask shows something and wants a yes. What the answer is about goes where the one who answers sees it.
-func (c *streams) ask(ctx context.Context, yes bool, question string, show func(io.Writer)) error {
-	if yes {
-		if !c.json() {
-			show(c.stdout)
-		}
-		return nil
-	}
-	w := c.stdout
-	if !isTerminal(w) || c.json() {
-		w = c.stderr
-	}
-	show(w)
-	fmt.Fprintf(c.stderr, "\n%s [y/N] ", escape(question, oneLine))
-	b, err := interruptible(ctx, func() ([]byte, error) {
-		b := make([]byte, 64) // a terminal gives one line
-		n, err := c.stdin.Read(b)
-		return b[:n], err
-	})
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	switch strings.ToLower(strings.TrimSpace(string(b))) {
-	case "y", "yes":
-		return nil
-	}
-	return fail(exitFailed, "nothing was changed")
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -117,31 +115,4 @@ var synonyms = map[string][]string{
 	"logs":    {"log"},
 	"explain": {"inspect", "show"},
 	"clean":   {"purge", "prune"},
-}
-
-// unknownVerb refuses a word that is no verb of a command and names the nearest one.
-func unknownVerb(cmd *cobra.Command, word string) error {
-	f := usage("unknown verb %q", word)
-	if cmd.HasParent() {
-		f = usage("unknown verb %q of %q", word, cmd.CommandPath())
-	}
-	var near []string
-	for _, verb := range cmd.Commands() {
-		if slices.Contains(verb.SuggestFor, word) {
-			near = append(near, verb.Name())
-		}
-	}
-	if len(near) == 0 {
-		cmd.SuggestionsMinimumDistance = 2
-		near = cmd.SuggestionsFor(word)
-	}
-	if len(near) > 0 {
-		return f.withHint(`did you mean "%s"?`, strings.Join(near, `" or "`))
-	}
-	return f.withHint("%s --help", cmd.CommandPath())
-}
-
-// example joins the lines of an example and indents them as cobra does not.
-func example(lines ...string) string {
-	return fmt.Sprintf("  %s", strings.Join(lines, "\n  "))
 }

@@ -229,3 +229,9 @@ func nameFlags(properties []property) {
 		}
 	}
 }
+
+// unquoted is what a JSON string spells, and whether it is one: null would be decoded as the empty one.
+func unquoted(value json.RawMessage) (text string, ok bool) {
+	ok = typeOf(value) == "string" && json.Unmarshal(value, &text) == nil
+	return text, ok
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -17,9 +16,6 @@ type sources struct {
 
 	policies string // of the gate's policies; never named
 }
-
-// askTimeout bounds the question where the running pfard has its files; one that hangs must not keep check from checking.
-const askTimeout = 3 * time.Second
 
 // located fills in what was not named: the directories of the pfard that runs, so that what is checked is what counts,
 // else the defaults.

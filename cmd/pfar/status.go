@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,29 +39,6 @@ func (c statusVerb) statusCommand() *cobra.Command {
 			return nil
 		},
 	})
-}
-
-// report asks pfard for all that it knows.
-func (c *pfar) report(ctx context.Context) (control.Report, error) {
-	r, err := c.control().Do(ctx, control.Request{Verb: control.Status})
-	if err != nil {
-		return control.Report{}, err
-	}
-	if r.Status == nil {
-		return control.Report{}, errors.New("pfard answered without a report: pfar and pfard may be of different versions")
-	}
-	return *r.Status, nil
-}
-
-func findServer(report control.Report, name string) (control.Server, error) {
-	var names []string
-	for _, s := range report.Servers {
-		if s.Name == name {
-			return s, nil
-		}
-		names = append(names, s.Name)
-	}
-	return control.Server{}, noSuch("server", name, names)
 }
 
 // printReport prints the table of the servers and, below it, what is wrong.
@@ -139,54 +113,6 @@ func (c statusVerb) serverRows(servers []control.Server) [][]cell {
 	return rows
 }
 
-// detail is what the table says of a server beyond its state.
-func detail(s control.Server) string {
-	var parts []string
-	for _, p := range []string{s.Detail, s.LastRefusal} {
-		if p != "" && (len(parts) == 0 || parts[0] != p) {
-			parts = append(parts, p)
-		}
-	}
-	if s.Stale {
-		parts = append(parts, "its file is broken: the last good version is in force")
-	}
-	return strings.Join(parts, "; ")
-}
-
-func stateColour(s control.State) string {
-	switch s {
-	case control.Running:
-		return green
-	case control.Failed:
-		return red
-	case control.BackOff, control.Waiting:
-		return yellow
-	}
-	return ""
-}
-
-// describe says a server's state in a few words: "running, 24 tools".
-func describe(s control.Server) string {
-	words, more := string(s.State), detail(s)
-	if s.State == control.Running {
-		count := fmt.Sprintf("%d tools", s.Tools)
-		if s.Tools == 1 {
-			count = "1 tool"
-		}
-		if rest, ok := strings.CutPrefix(more, count); ok { // the status line says it, as systemctl status shows it
-			return words + ", " + count + rest
-		}
-		words += ", " + count
-	}
-	switch {
-	case strings.HasPrefix(more+" ", words+" "): // "back-off 5s after crash 2 of 3: ..."
-		return more
-	case more != "":
-		return words + ": " + more
-	}
-	return words
-}
-
 // printServer prints one server, one member a line.
 func (c statusVerb) printServer(s control.Server, version string) error {
 	if c.json() {
@@ -233,31 +159,4 @@ func (c statusVerb) printServer(s control.Server, version string) error {
 	add("log", s.Log)
 	c.table(c.stdout, rows)
 	return nil
-}
-
-// age is a duration in its largest unit.
-func age(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return "now"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
-}
-
-// diagnosticText is a diagnostic with its source line, as pfard rendered it or, failing that, in one line.
-func diagnosticText(d control.Diagnostic) string {
-	if d.Text != "" {
-		return escape(d.Text, keepLines)
-	}
-	s := fmt.Sprintf("%s:%d:%d: %s: %s", d.File, d.Line, d.Column, d.Severity, d.Summary)
-	if d.Detail != "" {
-		s += "; " + d.Detail
-	}
-	return escape(s, keepLines)
 }

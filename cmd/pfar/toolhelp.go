@@ -41,14 +41,6 @@ func (c toolsVerb) printToolHelp(t tool, properties []property, known facts) {
 	fmt.Fprint(w, own.FlagUsages())
 }
 
-// helpLine is how to see the flags of a tool. A name that a shell would take for more than a word is not put there to be copied.
-func (t tool) helpLine() string {
-	if !shellSafe(t.id()) {
-		return "pfar call NAME.TOOL --help"
-	}
-	return "pfar call " + t.id() + " --help"
-}
-
 // takes says what the flag's value is.
 func (p property) takes() string {
 	switch {
@@ -80,5 +72,3 @@ func (p property) remarks() string {
 	}
 	return s
 }
-
-func indent(s, by string) string { return by + strings.ReplaceAll(s, "\n", "\n"+by) }

@@ -17,9 +17,6 @@ declaration, a policy, the service, the server's own accepted hint, or nobody ("
 
 NAME.TOOL, and whatever else "pfar call" takes for a tool, does as well.`
 
-// toolsVerb lists tools, and calls them.
-type toolsVerb struct{ *pfar }
-
 func (c toolsVerb) toolsCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
 		Use:               "tools [NAME] [TOOL]",
@@ -76,17 +73,6 @@ func (c toolsVerb) toolsOf(ctx context.Context, tools []tool, words []string) ([
 	return nil, err
 }
 
-// toolsOfServer keeps the tools of the server that is called name, - and _ alike.
-func toolsOfServer(tools []tool, name string) []tool {
-	var of []tool
-	for _, t := range tools {
-		if alike(t.Meta.Server, name) {
-			of = append(of, t)
-		}
-	}
-	return of
-}
-
 func (c toolsVerb) printTools(tools []tool, known facts) error {
 	slices.SortFunc(tools, func(a, b tool) int { return strings.Compare(a.id(), b.id()) })
 	if c.json() {
@@ -111,25 +97,4 @@ func (c toolsVerb) printTools(tools []tool, known facts) error {
 	}
 	c.table(c.stdout, rows)
 	return nil
-}
-
-// summary is the first sentence or line of a text, at most width characters long.
-func summary(s string, width int) string {
-	s = strings.TrimSpace(s)
-	if i := strings.IndexByte(s, '\n'); i >= 0 {
-		s = s[:i]
-	}
-	if i := strings.Index(s, ". "); i >= 0 {
-		s = s[:i]
-	}
-	return cut(strings.TrimSpace(s), width)
-}
-
-// cut is a text, or of a longer one the beginning, with a mark at its end: width characters at most. What a person decides by is
-// never cut without one.
-func cut(s string, width int) string {
-	if r := []rune(s); len(r) > width {
-		s = strings.TrimSpace(string(r[:width-1])) + "…"
-	}
-	return s
 }

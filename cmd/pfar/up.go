@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -92,28 +90,6 @@ func (c upVerb) up(ctx context.Context, o upOptions) error {
 	defer child.close()
 	v := &upView{pfar: c.pfar, verbose: o.verbose, screen: screen{w: c.stderr, live: c.coloured(c.stderr) && !c.json()}}
 	return v.follow(ctx, child, signals)
-}
-
-// findProgram looks beside this executable, where pfar is installed, and in PATH.
-func (c *pfar) findProgram(name string) (string, error) {
-	self, err := os.Executable()
-	if err == nil {
-		self, err = filepath.EvalSymlinks(self)
-	}
-	if err != nil {
-		return "", fmt.Errorf("finding %s: %w", name, err)
-	}
-	for _, dir := range []string{filepath.Dir(self), "/usr/lib/pfar"} {
-		path := filepath.Join(dir, name)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return path, nil
-		}
-	}
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", fail(exitFailed, "%s is neither beside %s, nor in /usr/lib/pfar, nor in PATH", name, self).withHint("install pfar whole, or build it with: make build")
-	}
-	return path, nil
 }
 
 // upView is what pfar up shows.

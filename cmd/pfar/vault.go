@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -59,7 +57,7 @@ func (c vaultVerb) vaultCommand() *cobra.Command {
 		c.storeCommand(control.Store, "set", "Store a secret, from a hidden prompt, standard input or a file"),
 		c.storeCommand(control.Rotate, "rotate", "Replace a secret that is there, and start again what uses it"),
 		c.outputFlag(&cobra.Command{
-			Use: "has KEY", Short: "Tell by the exit code whether a secret is there, 0 or 4", Args: arguments("KEY"), ValidArgsFunction: offerFirst(toolsVerb{c.pfar}.offeredKeys),
+			Use: "has KEY", Short: "Tell by the exit code whether a secret is there, 0 or 4", Args: arguments("KEY"), ValidArgsFunction: offerFirst(c.offeredKeys),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.vaultHas(cmd.Context(), args[0]) },
 		}),
 		c.outputFlag(&cobra.Command{
@@ -67,7 +65,7 @@ func (c vaultVerb) vaultCommand() *cobra.Command {
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.vaultList(cmd.Context()) },
 		}),
 		c.outputFlag(&cobra.Command{
-			Use: "remove KEY", Short: "Remove a secret", Args: aKey, ValidArgsFunction: offerFirst(toolsVerb{c.pfar}.offeredKeys),
+			Use: "remove KEY", Short: "Remove a secret", Args: aKey, ValidArgsFunction: offerFirst(c.offeredKeys),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.changeVault(cmd.Context(), control.Request{Verb: control.Remove, Key: args[0]})
 			},
@@ -93,7 +91,7 @@ func (c vaultVerb) storeCommand(verb control.Verb, name, short string) *cobra.Co
 	var file string
 	var tokens bool
 	cmd := c.outputFlag(&cobra.Command{
-		Use: name + " KEY", Short: short, Args: onlyKey, ValidArgsFunction: offerFirst(toolsVerb{c.pfar}.offeredKeys),
+		Use: name + " KEY", Short: short, Args: onlyKey, ValidArgsFunction: offerFirst(c.offeredKeys),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			secret, err := c.readSecret(cmd.Context(), args[0], file)
 			if err != nil {
@@ -106,11 +104,6 @@ func (c vaultVerb) storeCommand(verb control.Verb, name, short string) *cobra.Co
 	cmd.Flags().StringVar(&file, "file", "", "read the value from `FILE`, of which one line break at the end is not part")
 	cmd.RegisterFlagCompletionFunc("file", filesToo)
 	return cmd
-}
-
-// filesToo completes file names, which a verb's own arguments are not.
-func filesToo(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return nil, cobra.ShellCompDirectiveDefault
 }
 
 // onlyKey refuses a value among the arguments, also one in a key's place, without repeating it or telling pfard, which records
@@ -130,8 +123,6 @@ func aKey(cmd *cobra.Command, args []string) error {
 	}
 	return arguments("KEY")(cmd, args)
 }
-
-const maxSecret = 64 << 10 // bytes
 
 // changeVault says what becomes of servers, and is silent otherwise, as programs are, but a reader of JSON gets an object.
 func (c vaultVerb) changeVault(ctx context.Context, request control.Request) error {
@@ -204,41 +195,6 @@ func (c vaultVerb) readSecret(ctx context.Context, key, file string) ([]byte, er
 		return nil, errors.New("the secret is not text in UTF-8; store it in base64, if the server takes that")
 	}
 	return secret, nil
-}
-
-// readHiddenOr reads a secret of whatever kind: from a file, if one is named, from the terminal that is standard input, or
-// from standard input.
-func (c *streams) readHiddenOr(ctx context.Context, prompt, file string) ([]byte, error) {
-	if f, ok := c.stdin.(*os.File); ok && isTerminal(f) && (file == "" || file == "-") {
-		return c.askHidden(ctx, prompt, f)
-	}
-	b, err := interruptible(ctx, func() ([]byte, error) {
-		in, done, err := c.input(file)
-		if err != nil {
-			return nil, err
-		}
-		defer done()
-		return io.ReadAll(io.LimitReader(in, maxSecret+2))
-	})
-	if err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")), nil
-}
-
-// input opens a file, or standard input for "-" and "".
-func (c *streams) input(file string) (in io.Reader, done func(), err error) {
-	if file == "" || file == "-" {
-		return c.stdin, func() {}, nil
-	}
-	f, err := os.Open(file)
-	return f, func() { f.Close() }, err
-}
-
-func (c *streams) askHidden(ctx context.Context, prompt string, terminal *os.File) ([]byte, error) {
-	b, err := readHidden(ctx, terminal, func() { fmt.Fprintf(c.stderr, "%s (not shown): ", prompt) })
-	fmt.Fprintln(c.stderr)
-	return b, err
 }
 
 func (c vaultVerb) secrets(ctx context.Context) ([]control.Secret, error) {
@@ -314,4 +270,13 @@ func (c vaultVerb) expires(s control.Secret) string {
 		return "expired"
 	}
 	return "in " + age(left)
+}
+
+func (c vaultVerb) offeredKeys(ctx context.Context) ([]string, error) {
+	list, err := c.secrets(ctx)
+	var keys []string
+	for _, s := range list {
+		keys = append(keys, s.Key)
+	}
+	return keys, err
 }

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/units/control"
+)
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func size(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", max(n, 0))
+	}
+	f, unit := float64(n)/(1<<10), 0
+	for f >= 1023.5 && unit < 3 {
+		f, unit = f/(1<<10), unit+1
+	}
+	name := [...]string{"KiB", "MiB", "GiB", "TiB"}[unit]
+	if f < 9.95 {
+		return fmt.Sprintf("%.1f %s", f, name)
+	}
+	return fmt.Sprintf("%.0f %s", f, name)
+}
+
+// cut is a text, or of a longer one the beginning, with a mark at its end: width characters at most. What a person decides by is
+// never cut without one.
+func cut(s string, width int) string {
+	if r := []rune(s); len(r) > width {
+		s = strings.TrimSpace(string(r[:width-1])) + "…"
+	}
+	return s
+}
+
+// age is a duration in its largest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return "now"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// plainly takes off what the layers of HTTP and MCP say around an error of the gateway's socket: that nobody answers
+// there, or what the gateway says itself, is all there is to know.
+func plainly(err error) error {
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if inner := errors.Unwrap(e); inner == control.ErrNotRunning || inner == control.ErrDenied {
+			return e
+		}
+	}
+	return err
+}
+
+func indent(s, by string) string { return by + strings.ReplaceAll(s, "\n", "\n"+by) }
+
+// summary is the first sentence or line of a text, at most width characters long.
+func summary(s string, width int) string {
+	s = strings.TrimSpace(s)
+	if i := strings.IndexByte(s, '\n'); i >= 0 {
+		s = s[:i]
+	}
+	if i := strings.Index(s, ". "); i >= 0 {
+		s = s[:i]
+	}
+	return cut(strings.TrimSpace(s), width)
+}
+
+// shellSafe reports whether a server's word may stand on the operator's command line: a completion is inserted
+// unquoted, so a tool named "x;reboot" must not be offered.
+func shellSafe(s string) bool {
+	return s != "" && !strings.HasPrefix(s, "-") && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/:@+,", r))
+	})
+}
