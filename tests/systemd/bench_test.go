@@ -90,6 +90,26 @@ func BenchmarkProgram(b *testing.B) {
 	within(b, 100*time.Millisecond, took)
 }
 
+// BenchmarkInstall is from README's first command for a machine that lacks pfar to the answer of the first call, without the
+// downloads.
+func BenchmarkInstall(b *testing.B) {
+	lines := readmeCommands(b, exampleDeclared)
+	var took []time.Duration
+	for range 3 {
+		m := bare(b)
+		start := time.Now()
+		m.Shell(b, typed(lines[:len(lines)-1]))
+		bed.Eventually(b, time.Minute, func() error {
+			if r := m.Try("pfar", "call", "memory.read_graph"); r.Code != 0 {
+				return errors.New(r.String())
+			}
+			return nil
+		})
+		took = append(took, time.Since(start))
+	}
+	within(b, 15*time.Second, took)
+}
+
 // BenchmarkDropAFile is from the file's coming to the tools of a server that itself starts in a few milliseconds.
 func BenchmarkDropAFile(b *testing.B) {
 	m := shipped(b)

@@ -1,6 +1,7 @@
 package systemd
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -70,5 +71,19 @@ func TestDoctorAndDemo(t *testing.T) {
 		if r := as.Try("pfar", "demo", "--yes"); r.Code != 0 {
 			t.Errorf("%s, pfar demo: %s", name, r)
 		}
+	}
+}
+
+// TestMakeInstall: what make install writes, and the steps that it says are left, make a machine of pfar's as the package does.
+func TestMakeInstall(t *testing.T) {
+	t.Parallel()
+	m := bare(t)
+	m.PutFile(t, "/root/next.sh", filepath.Join(root, "packaging", "next.sh"), 0o755)
+	m.Shell(t, "cp -a "+made+"/. /; sh /root/next.sh | sed -n 's/^next: \\([^,]*\\).*/\\1/p' | sh -eu")
+	m.Run(t, "systemctl", "is-active", "pfar.target", "pfard.service", "pfar-gateway-http.socket")
+	m.Put(t, "/etc/pfar/mcp.d/hello.hcl", echo(""), 0o644)
+	becomes(t, m, "hello", control.Running)
+	if left := m.Shell(t, "sh /root/next.sh"); strings.Contains(left, "missing") || strings.Contains(left, "users") || strings.Contains(left, "directories") {
+		t.Errorf("after its steps it says\n%s", left)
 	}
 }

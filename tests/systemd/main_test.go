@@ -118,14 +118,19 @@ func bring(ctx context.Context, dir string) error {
 	if err := command(ctx, []string{"CGO_ENABLED=0"}, "go", append([]string{"-C", root}, own...)...); err != nil {
 		return err
 	}
+	return bringServers(ctx, dir, servers)
+}
+
+// bringServers copies the servers from npm to where a machine is to have them.
+func bringServers(ctx context.Context, dir, to string) error {
 	source := os.Getenv("PFAR_TEST_SERVERS")
 	if source == "" {
 		return errors.New("finding the servers from npm: PFAR_TEST_SERVERS is not set; make test-systemd does that")
 	}
-	if err := os.MkdirAll(filepath.Join(dir, servers), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, to), 0o755); err != nil {
 		return err
 	}
-	return command(ctx, nil, "cp", "-R", "--preserve=mode,links", filepath.Join(source, "node_modules"), filepath.Join(dir, servers))
+	return command(ctx, nil, "cp", "-R", "--preserve=mode,links", filepath.Join(source, "node_modules"), filepath.Join(dir, to))
 }
 
 // command runs a program of the host.

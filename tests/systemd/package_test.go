@@ -24,10 +24,13 @@ const (
 	packages   = "/root/packages"
 	oldVersion = "0.1.0~test"
 	newVersion = "0.1.0"
+	fromNPM    = programs + "/npm"                   // the servers of README's example, which no other user may write
+	asReleased = "pfar_" + newVersion + "_amd64.deb" // as README names it
+	made       = packages + "/made"                  // what make install has written
 )
 
 // bare boots a machine that has the packages and not pfar.
-func bare(t *testing.T) *bed.Machine {
+func bare(t testing.TB) *bed.Machine {
 	t.Helper()
 	b, err := withPackages()
 	if err != nil {
@@ -45,18 +48,17 @@ var withPackages = sync.OnceValues(func() (*bed.Bed, error) {
 		if err := os.MkdirAll(filepath.Join(dir, packages), 0o755); err != nil {
 			return err
 		}
-		var errs []error
+		errs := []error{bringServers(ctx, dir, fromNPM), madeByMake(ctx, dir+made), bringRPM(ctx, dir)}
 		for _, format := range []string{"deb", "rpm"} {
 			errs = append(errs, packed(ctx, format, oldVersion, dir+packages), packed(ctx, format, newVersion, dir+packages))
 		}
-		return errors.Join(append(errs, bringRPM(ctx, dir))...)
+		return errors.Join(append(errs, os.Link(filepath.Join(dir, packages, newVersion+".deb"), filepath.Join(dir, packages, asReleased)))...)
 	})
 })
 
-// packed makes the package of a version, as make packages does but for the compression and options for make. Both suites are
-// tested at once: one makes what the other takes.
-func packed(ctx context.Context, format, version, to string, options ...string) error {
-	dir, err := filepath.Abs(filepath.Join(root, "build/systemd-packages", version+strings.Join(options, "")))
+// inVersion has do work in the directory of a version. Both suites are tested at once: one makes what the other takes.
+func inVersion(version string, do func(dir string) error) error {
+	dir, err := filepath.Abs(filepath.Join(root, "build/systemd-packages", version))
 	if err != nil {
 		return err
 	}
@@ -71,22 +73,37 @@ func packed(ctx context.Context, format, version, to string, options ...string) 
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("locking %q: %w", dir, err)
 	}
-	args := append([]string{
-		"--no-print-directory", "-C", root, "package", "ARCH=" + runtime.GOARCH, "FORMAT=" + format, "COMPRESSION=none",
-		"VERSION=" + version, "PACKAGES_DIR=" + dir + "/packages",
-	}, options...)
-	if err := command(ctx, nil, "make", args...); err != nil {
-		return err
-	}
-	files, err := filepath.Glob(dir + "/packages/*." + format)
-	if err != nil || len(files) != 1 {
-		return fmt.Errorf("make package made %q", files)
-	}
-	return command(ctx, nil, "cp", files[0], filepath.Join(to, version+"."+format))
+	return do(dir)
+}
+
+// packed makes the package of a version, as make packages does but for the compression and options for make.
+func packed(ctx context.Context, format, version, to string, options ...string) error {
+	return inVersion(version+strings.Join(options, ""), func(dir string) error {
+		args := append([]string{
+			"--no-print-directory", "-C", root, "package", "ARCH=" + runtime.GOARCH, "FORMAT=" + format, "COMPRESSION=none",
+			"VERSION=" + version, "PACKAGES_DIR=" + dir + "/packages",
+		}, options...)
+		if err := command(ctx, nil, "make", args...); err != nil {
+			return err
+		}
+		files, err := filepath.Glob(dir + "/packages/*." + format)
+		if err != nil || len(files) != 1 {
+			return fmt.Errorf("make package made %q", files)
+		}
+		return command(ctx, nil, "cp", files[0], filepath.Join(to, version+"."+format))
+	})
+}
+
+// madeByMake has make install write into a directory, with the programs of the packages.
+func madeByMake(ctx context.Context, to string) error {
+	return inVersion(newVersion, func(dir string) error {
+		return command(ctx, nil, "make", "--no-print-directory", "-C", root, "install", "DESTDIR="+to, "VERSION="+newVersion,
+			"BIN="+dir+"/packages.work/"+runtime.GOARCH)
+	})
 }
 
 // traces lists what a package could leave on a machine, a line each.
-const traces = `set +e; find /etc /usr /var /opt /srv /home /root \( -path /root/packages -o -path /var/log -o -path /var/lib/dpkg -o -path /var/cache -o -path /var/tmp \) -prune -o -printf '%y %m %u:%g %p %l\n'
+const traces = `set +e; find /etc /usr /var /opt /srv /home /root \( -path /root/packages -o -path ` + programs + ` -o -path /var/log -o -path /var/lib/dpkg -o -path /var/cache -o -path /var/tmp \) -prune -o -printf '%y %m %u:%g %p %l\n'
 find /run \( -path /run/systemd -o -path /run/udev -o -path /run/user -o -path /run/log -o -path /run/credentials \) -prune -o -printf '%y %m %u:%g %p\n'
 find /run -name '*pfar*' -printf '%y %m %u:%g %p\n'; getent passwd; getent group
 nft list tables; find /sys/fs/cgroup -type d -name '*pfar*'; grep -o '[^ ]*pfar[^ ]*$' /proc/net/unix; grep -o '0100007F:[0-9A-F]* 00000000:0000 0A' /proc/net/tcp
