@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/units/hostfs"
 )
 
 // absent is a diagnostic's Extra: the paths of the host at which the compiler found nothing that it can use.
@@ -21,4 +23,4 @@ func Absent(diags hcl.Diagnostics) (paths []string) {
 }
 
 // paths are the file's, as it was written and where links lead.
-func (f file) paths() []string { return []string{f.written, f.real} }
+func paths(f hostfs.File) []string { return []string{f.Written, f.Real} }

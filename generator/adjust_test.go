@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pfar/pfar/units/plan"
 )
 
 // TestAdjusted: what a process is started with, asked in its handshake, or shown by its namespace's rules takes
@@ -40,8 +42,8 @@ func TestAdjusted(t *testing.T) {
 		hosts + "allow_private = { \"x.example\" = \"10.1.2.3\" }\n" + plain: "gateway bridge",
 	} {
 		is := compiled(t, text)
-		before := Digest(was)
-		change, live := Adjusted(was, is)
+		before := plan.Digest(was)
+		change, live := plan.Adjusted(was, is)
 		var got []string
 		for _, part := range []struct {
 			is   bool
@@ -54,7 +56,7 @@ func TestAdjusted(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
-		if Digest(was) != before {
+		if plan.Digest(was) != before {
 			t.Errorf("%s: asking has changed the plan", text)
 		}
 	}
@@ -68,7 +70,7 @@ func TestKeeping(t *testing.T) {
 	if want := []string{"a.example", "b.example", "c.example"}; !ok || !slices.Equal(kept.Egress.Places(), want) {
 		t.Fatalf("%q, %v; want %q", kept.Egress.Places(), ok, want)
 	}
-	if change, live := Adjusted(kept, is); !live || change != (Adjustment{}) {
+	if change, live := plan.Adjusted(kept, is); !live || change != (plan.Adjustment{}) {
 		t.Errorf("it differs from what is declared by %+v, %v", change, live)
 	}
 	if again, _ := was.Keeping(kept); !slices.Equal(again.Egress.Places(), kept.Egress.Places()) {

@@ -48,37 +48,37 @@ func (c *compiler) base() []sandbox.Mount {
 func (c *compiler) tmp(at string, size int64) sandbox.Mount {
 	f, _ := c.host.resolve(at)
 	c.follow(f, "sandbox.allow_tmp")
-	return sandbox.Mount{Kind: sandbox.Tmpfs, Dest: f.real, Size: size, Perms: 0o1777, Why: "private scratch space, gone with the server"}
+	return sandbox.Mount{Kind: sandbox.Tmpfs, Dest: f.Real, Size: size, Perms: 0o1777, Why: "private scratch space, gone with the server"}
 }
 
 // homeMounts is the server's home: in memory, or its own directory on the host.
 func (c *compiler) homeMounts(size int64) []sandbox.Mount {
 	f, _ := c.host.resolve(serverHome) // some hosts have /home elsewhere
 	c.follow(f, "sandbox.state")
-	home := sandbox.Mount{Kind: sandbox.Tmpfs, Dest: f.real, Size: size, Perms: 0o700, Why: "the server's home, gone with it"}
+	home := sandbox.Mount{Kind: sandbox.Tmpfs, Dest: f.Real, Size: size, Perms: 0o700, Why: "the server's home, gone with it"}
 	if c.server.Sandbox.State {
 		source := path.Join(c.host.real(c.host.StateDir), c.server.Name)
-		home = sandbox.Mount{Kind: sandbox.Bind, Source: source, Dest: f.real, State: true, Why: "the server's home, kept by state = true"}
+		home = sandbox.Mount{Kind: sandbox.Bind, Source: source, Dest: f.Real, State: true, Why: "the server's home, kept by state = true"}
 	}
 	// The directory above would get the home's own mode otherwise.
-	return []sandbox.Mount{{Kind: sandbox.Dir, Dest: path.Dir(f.real), Why: "nobody else's home"}, home}
+	return []sandbox.Mount{{Kind: sandbox.Dir, Dest: path.Dir(f.Real), Why: "nobody else's home"}, home}
 }
 
 // system is /usr and what a host has at the root in its place.
 func (c *compiler) system() []sandbox.Mount {
 	var mounts []sandbox.Mount
-	if f, err := c.host.resolve("/usr"); err == nil && f.directory() {
+	if f, err := c.host.resolve("/usr"); err == nil && f.Directory() {
 		c.follow(f, "command")
-		c.shown = append(c.shown, f.real)
-		mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: f.real, Dest: f.real, Why: "programs and libraries of the host"})
+		c.shown = append(c.shown, f.Real)
+		mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: f.Real, Dest: f.Real, Why: "programs and libraries of the host"})
 	}
 	for _, dir := range []string{"/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"} {
 		f, err := c.host.resolve(dir)
 		switch {
 		case err != nil:
-		case len(f.links) > 0 && f.links[0].at == dir:
-			mounts = append(mounts, sandbox.Mount{Kind: sandbox.Symlink, Source: f.links[0].text, Dest: dir, Why: "as on the host"})
-		case f.directory():
+		case len(f.Links) > 0 && f.Links[0].At == dir:
+			mounts = append(mounts, sandbox.Mount{Kind: sandbox.Symlink, Source: f.Links[0].Text, Dest: dir, Why: "as on the host"})
+		case f.Directory():
 			c.shown = append(c.shown, dir)
 			mounts = append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: dir, Dest: dir, Why: "programs and libraries of the host"})
 		}
@@ -119,10 +119,10 @@ func (c *compiler) etc() []sandbox.Mount {
 			continue
 		}
 		c.follow(f, "command")
-		if sandbox.Below(f.real, "/etc") || f.directory() || f.regular() {
-			c.shown = append(c.shown, f.real)
-			if !slices.ContainsFunc(bundles, func(m sandbox.Mount) bool { return m.Dest == f.real }) {
-				mounts = c.addHost(mounts, f.real)
+		if sandbox.Below(f.Real, "/etc") || f.Directory() || f.Regular() {
+			c.shown = append(c.shown, f.Real)
+			if !slices.ContainsFunc(bundles, func(m sandbox.Mount) bool { return m.Dest == f.Real }) {
+				mounts = c.addHost(mounts, f.Real)
 			}
 		}
 	}
@@ -166,9 +166,9 @@ func (c *compiler) assemble(base []sandbox.Mount) []sandbox.Mount {
 		own = append(own, m)
 	}
 	for _, l := range c.links {
-		m := sandbox.Mount{Kind: sandbox.Symlink, Source: l.text, Dest: l.at, Why: "a link on the way, as on the host"}
+		m := sandbox.Mount{Kind: sandbox.Symlink, Source: l.Text, Dest: l.At, Why: "a link on the way, as on the host"}
 		at := func(other sandbox.Mount) bool { return other.Dest == m.Dest }
-		if covered(l.at, true) || slices.ContainsFunc(base, at) || slices.ContainsFunc(own, at) {
+		if covered(l.At, true) || slices.ContainsFunc(base, at) || slices.ContainsFunc(own, at) {
 			continue
 		}
 		own = append(own, m)

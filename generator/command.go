@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/units/hostfs"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -23,7 +24,7 @@ func (c *compiler) command() string {
 			c.lack(c.host.candidates(name), key, "Command not found", "%q is in none of the directories of PATH that pfar was started with. Install it, or write the absolute path.", name)
 			return ""
 		}
-		c.addPath(f.written)
+		c.addPath(f.Written)
 		return c.executable(f, key)
 	case !path.IsAbs(name):
 		c.fail(key, "Command not absolute", "%q is relative, and to what is not known. Write the absolute path, such as %q.", name, c.absolute(name))
@@ -34,7 +35,7 @@ func (c *compiler) command() string {
 	}
 	f, err := c.host.resolve(name)
 	if err != nil {
-		c.lack(f.paths(), key, "Command not found", "%v. Install it, or write where it is.", err)
+		c.lack(paths(f), key, "Command not found", "%v. Install it, or write where it is.", err)
 		return ""
 	}
 	return c.executable(f, key)
@@ -52,43 +53,43 @@ func (c *compiler) absolute(name string) string {
 }
 
 // executable shows a program that the kernel is to start, and what that needs in its turn.
-func (c *compiler) executable(f file, key string) string {
+func (c *compiler) executable(f hostfs.File, key string) string {
 	switch {
 	case c.shim(f, key):
 		return ""
-	case !f.regular():
+	case !f.Regular():
 		c.fail(key, "Not a program", "%s is no regular file. Write the path of a program.", where(f))
 		return ""
-	case !f.executable():
-		c.lack(f.paths(), key, "Not executable", "%s is not executable. Mark it so with chmod +x, or name its interpreter as the command and the file in args.", where(f))
+	case !f.Executable():
+		c.lack(paths(f), key, "Not executable", "%s is not executable. Mark it so with chmod +x, or name its interpreter as the command and the file in args.", where(f))
 		return ""
 	}
 	if !c.permitted(f, key) {
 		return ""
 	}
-	what := "the interpreter " + path.Base(f.written)
-	if f.written == c.server.Command || path.Base(f.written) == c.server.Command {
+	what := "the interpreter " + path.Base(f.Written)
+	if f.Written == c.server.Command || path.Base(f.Written) == c.server.Command {
 		what = "the command"
 	}
 	c.environmentOf(f, key)
 	c.show(f, bind{real: c.treeOfCommand(f), key: key, why: what})
 	if isInterpreter(f) {
-		c.addPath(f.written)
+		c.addPath(f.Written)
 	}
 	c.shebang(f, key)
-	return f.written
+	return f.Written
 }
 
 // permitted refuses programs among what no server may see. What is private to pfar is so with all that is in it.
-func (c *compiler) permitted(f file, key string) bool {
+func (c *compiler) permitted(f hostfs.File, key string) bool {
 	for _, dir := range c.private {
-		if sandbox.Below(f.real, dir) {
+		if sandbox.Below(f.Real, dir) {
 			c.fail(key, "Refused path", "%s lies in %s, with pfar's own files, which no server sees. Install it elsewhere.", where(f), dir)
 			return false
 		}
 	}
 	for _, dir := range systemDirectories() {
-		if sandbox.Below(f.real, dir) && dir != "/etc" {
+		if sandbox.Below(f.Real, dir) && dir != "/etc" {
 			c.fail(key, "Refused path", "%s lies in %s, which belongs to the system. Install it elsewhere.", where(f), dir)
 			return false
 		}
@@ -98,22 +99,22 @@ func (c *compiler) permitted(f file, key string) bool {
 
 // environmentOf shows the virtual environment that a link to Python stands in: Python looks for its packages beside the
 // link, not beside what it leads to.
-func (c *compiler) environmentOf(f file, key string) {
-	at := []string{f.real}
-	for _, l := range f.links {
-		at = append(at, l.at)
+func (c *compiler) environmentOf(f hostfs.File, key string) {
+	at := []string{f.Real}
+	for _, l := range f.Links {
+		at = append(at, l.At)
 	}
 	for _, p := range at {
 		prefix := path.Dir(path.Dir(p))
 		if path.Base(path.Dir(p)) == "bin" && c.host.exists(path.Join(prefix, "pyvenv.cfg")) && !c.broad(prefix) {
-			c.show(file{real: prefix}, bind{real: prefix, key: key, why: "the virtual environment of " + path.Base(f.written)})
+			c.show(hostfs.File{Real: prefix}, bind{real: prefix, key: key, why: "the virtual environment of " + path.Base(f.Written)})
 		}
 	}
 }
 
 // shebang shows the interpreter of a script.
-func (c *compiler) shebang(f file, key string) {
-	line, ok := strings.CutPrefix(c.host.head(f.real), "#!")
+func (c *compiler) shebang(f hostfs.File, key string) {
+	line, ok := strings.CutPrefix(c.host.head(f.Real), "#!")
 	if !ok {
 		return
 	}
@@ -124,11 +125,11 @@ func (c *compiler) shebang(f file, key string) {
 		return
 	}
 	next, err := c.host.resolve(path.Clean(words[0]))
-	if err != nil || !next.executable() {
-		c.lack(next.paths(), key, "Interpreter not found", "%s wants the interpreter %q, which is not there. Install it.", where(f), words[0])
+	if err != nil || !next.Executable() {
+		c.lack(paths(next), key, "Interpreter not found", "%s wants the interpreter %q, which is not there. Install it.", where(f), words[0])
 		return
 	}
-	if next.real == f.real {
+	if next.Real == f.Real {
 		return
 	}
 	if path.Base(words[0]) != "env" {
@@ -145,8 +146,8 @@ func (c *compiler) shebang(f file, key string) {
 			c.lack(c.host.candidates(w), key, "Interpreter not found", "%s wants %q, which is in none of the directories of PATH that pfar was started with. Install it, or name it as the command by its absolute path and the file in args.", where(f), w)
 			return
 		}
-		c.addPath(found.written)
-		if found.real != f.real {
+		c.addPath(found.Written)
+		if found.Real != f.Real {
 			c.executable(found, key)
 		}
 		return
@@ -165,20 +166,20 @@ func standardPath() []string {
 }
 
 // where names a file by what was written, and what it turned out to be.
-func where(f file) string {
-	if f.real == f.written || f.written == "" {
-		return quote(f.real)
+func where(f hostfs.File) string {
+	if f.Real == f.Written || f.Written == "" {
+		return quote(f.Real)
 	}
-	return quote(f.written) + " (" + quote(f.real) + ")"
+	return quote(f.Written) + " (" + quote(f.Real) + ")"
 }
 
 // shim reports the small programs that version managers put before the real ones: they look for their settings in the
 // home folder, which is not inside.
-func (c *compiler) shim(f file, key string) bool {
-	name := path.Base(f.written)
-	paths := []string{f.written, f.real}
-	for _, l := range f.links {
-		paths = append(paths, l.at)
+func (c *compiler) shim(f hostfs.File, key string) bool {
+	name := path.Base(f.Written)
+	paths := []string{f.Written, f.Real}
+	for _, l := range f.Links {
+		paths = append(paths, l.At)
 	}
 	for _, p := range paths {
 		root, _, ok := strings.Cut(p, "/shims/")
@@ -213,8 +214,8 @@ func (c *compiler) realPrograms(root, name string) []string {
 			dirs = c.step(dirs, part)
 		}
 		for _, dir := range dirs {
-			if f, err := c.host.resolve(path.Join(dir, name)); err == nil && f.executable() {
-				all = append(all, f.written)
+			if f, err := c.host.resolve(path.Join(dir, name)); err == nil && f.Executable() {
+				all = append(all, f.Written)
 			}
 		}
 	}

@@ -1,3 +1,4 @@
+// Package generator compiles a declaration and facts about the host into the plan of everything that pfar will create for it.
 package generator
 
 import (
@@ -13,6 +14,8 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/hostfs"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -21,11 +24,11 @@ const serverHome = "/home/mcp"
 
 // Compile says what pfar has to create for a server, or what is wrong with its declaration on this host. It looks at the
 // host and changes nothing. With an error among the diagnostics the plan is empty.
-func Compile(s declaration.Server, h Host) (Plan, hcl.Diagnostics) {
+func Compile(s declaration.Server, h Host) (plan.Plan, hcl.Diagnostics) {
 	c := newCompiler(s, h)
 	if s.Transport != declaration.Stdio {
 		c.fail("transport", "Transport not served yet", "pfar serves servers with the transport \"stdio\" so far, and this one has %q. Write transport = \"stdio\" with the server's command, or move the file out of this folder until then.", s.Transport)
-		return Plan{}, c.diags
+		return plan.Plan{}, c.diags
 	}
 	box := sandbox.Sandbox{
 		Args: s.Args, Dir: serverHome, Hostname: s.Name,
@@ -38,21 +41,21 @@ func Compile(s declaration.Server, h Host) (Plan, hcl.Diagnostics) {
 	c.separate()
 	known := c.gateway()
 	if c.diags.HasErrors() {
-		return Plan{}, c.diags
+		return plan.Plan{}, c.diags
 	}
 	box.Mounts = c.assemble(base)
 	box.Env = c.environment()
 	c.checkArgs(box)
 	if err := box.Validate(); err != nil { // what the launcher would refuse
 		c.fail("command", "Sandbox not possible", "The sandbox for this server cannot be built: %v.", err)
-		return Plan{}, c.diags
+		return plan.Plan{}, c.diags
 	}
-	p := Plan{
+	p := plan.Plan{
 		Name: s.Name, File: s.File, Enabled: s.Enabled, Autostart: s.Autostart, State: s.Sandbox.State,
 		Gateway: known, Sandbox: box, Egress: reach(s), TLSPins: s.TLSPins, Files: c.files(), Scopes: s.Scopes, Setting: setting(s),
 	}
 	for _, k := range s.Credentials {
-		p.Credentials = append(p.Credentials, Credential{Name: k.Env, Key: k.Key, From: k.From, Deliver: k.Deliver, Hosts: k.Hosts, Places: k.Places})
+		p.Credentials = append(p.Credentials, plan.Credential{Name: k.Env, Key: k.Key, From: k.From, Deliver: k.Deliver, Hosts: k.Hosts, Places: k.Places})
 	}
 	return p, c.diags
 }
@@ -124,7 +127,7 @@ type bind struct {
 
 // located is a link and the key that led over it.
 type located struct {
-	link
+	hostfs.Link
 	key string
 }
 
@@ -164,11 +167,11 @@ func (c *compiler) lack(paths []string, key, summary, format string, args ...any
 	c.diags[len(c.diags)-1].Extra = absent(paths)
 }
 
-// show notes that the server is to see f.real, and the links that lead there.
-func (c *compiler) show(f file, b bind) {
+// show notes that the server is to see f.Real, and the links that lead there.
+func (c *compiler) show(f hostfs.File, b bind) {
 	c.follow(f, b.key)
 	for _, root := range softwareRoots() {
-		if sandbox.Below(f.real, root) && !b.writable {
+		if sandbox.Below(f.Real, root) && !b.writable {
 			b.real, b.live, b.why = root, false, "software of the host, readable by all its users"
 		}
 	}
@@ -184,8 +187,8 @@ func (c *compiler) show(f file, b bind) {
 	c.binds = append(c.binds, b)
 }
 
-func (c *compiler) follow(f file, key string) {
-	for _, l := range f.links {
+func (c *compiler) follow(f hostfs.File, key string) {
+	for _, l := range f.Links {
 		c.links = append(c.links, located{l, key})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units/plan"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -111,7 +112,7 @@ func section(a *txtar.Archive, name string) string {
 }
 
 // compileArchive compiles the declaration in an archive.
-func compileArchive(t *testing.T, a *txtar.Archive) (Plan, hcl.Diagnostics) {
+func compileArchive(t *testing.T, a *txtar.Archive) (plan.Plan, hcl.Diagnostics) {
 	t.Helper()
 	for _, f := range a.Files {
 		if ext := path.Ext(f.Name); ext != ".hcl" && ext != ".toml" {
@@ -128,7 +129,7 @@ func compileArchive(t *testing.T, a *txtar.Archive) (Plan, hcl.Diagnostics) {
 		return Compile(*s, h)
 	}
 	t.Fatal("no declaration in the archive")
-	return Plan{}, nil
+	return plan.Plan{}, nil
 }
 
 func diagnostics(diags hcl.Diagnostics) string {
@@ -150,12 +151,12 @@ func render(t *testing.T, a *txtar.Archive) map[string]string {
 	p, diags := compileArchive(t, a)
 	out := map[string]string{"diagnostics": diagnostics(diags)}
 	if diags.HasErrors() {
-		if Digest(p) != Digest(Plan{}) {
+		if plan.Digest(p) != plan.Digest(plan.Plan{}) {
 			t.Error("with an error there is a plan all the same")
 		}
 		return out
 	}
-	out["words"], out["explain"] = p.Words(), p.Explain(nil)
+	out["words"], out["explain"] = Words(p), Explain(p, nil)
 	b, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -24,7 +25,7 @@ func secretFile(name string) string { return path.Join(secretDir, name) }
 func (c *compiler) secretFiles() []sandbox.Mount {
 	var mounts []sandbox.Mount
 	for _, k := range c.server.Credentials {
-		if k.Deliver == declaration.InFile {
+		if k.Deliver == broker.InFile {
 			// Programs that read keys from files refuse those that others may read.
 			mounts = append(mounts, sandbox.Mount{Kind: sandbox.Data, Dest: secretFile(k.Env), Perms: 0o400, Credential: k.Env, Why: "a credential, in memory"})
 		}
@@ -42,7 +43,7 @@ func (c *compiler) secretFiles() []sandbox.Mount {
 
 // brokers reports whether the bridge opens connections of this server.
 func (c *compiler) brokers() bool {
-	return slices.ContainsFunc(c.server.Credentials, func(k declaration.Credential) bool { return k.Deliver == declaration.Brokered })
+	return slices.ContainsFunc(c.server.Credentials, func(k declaration.Credential) bool { return k.Deliver == broker.OnWire })
 }
 
 // bundlesOfHost are where programs look for certificates, all of them in one file, by distribution. The first that is there
@@ -70,10 +71,10 @@ func (c *compiler) bundles() []sandbox.Mount {
 	var mounts []sandbox.Mount
 	for _, p := range bundlesOfHost() {
 		f, err := c.host.resolve(p)
-		if err != nil || !f.regular() || slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Dest == f.real }) {
+		if err != nil || !f.Regular() || slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Dest == f.Real }) {
 			continue
 		}
-		mounts = append(mounts, sandbox.Mount{Kind: sandbox.Data, Source: f.real, Dest: f.real, Authority: true, Why: "certificates of the host and of its egress bridge"})
+		mounts = append(mounts, sandbox.Mount{Kind: sandbox.Data, Source: f.Real, Dest: f.Real, Authority: true, Why: "certificates of the host and of its egress bridge"})
 	}
 	return mounts
 }
@@ -107,18 +108,18 @@ func (c *compiler) trust(declared []sandbox.Env) []sandbox.Env {
 }
 
 // delivery says how the server gets the value, "" if by the variable itself.
-func (c Credential) delivery() string {
+func delivery(c plan.Credential) string {
 	switch c.Deliver {
-	case declaration.InFile:
+	case broker.InFile:
 		return "as the file " + secretFile(c.Name)
-	case declaration.Brokered:
-		return "placeholder inside; the bridge puts the value " + c.wire()
+	case broker.OnWire:
+		return "placeholder inside; the bridge puts the value " + wire(c)
 	}
 	return ""
 }
 
 // wire says where a brokered value goes.
-func (c Credential) wire() string {
+func wire(c plan.Credential) string {
 	var places, hosts []string
 	for _, p := range c.Places {
 		switch p.Part {

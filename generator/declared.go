@@ -27,24 +27,24 @@ func (c *compiler) declare(p string, b bind) {
 	}
 	f, err := c.host.resolve(p)
 	if err != nil {
-		c.lack(f.paths(), b.key, "Path not found", "%v. Make it, or remove it from %s.", err, list)
+		c.lack(paths(f), b.key, "Path not found", "%v. Make it, or remove it from %s.", err, list)
 		return
 	}
-	if !f.regular() && !f.directory() {
+	if !f.Regular() && !f.Directory() {
 		c.fail(b.key, "Refused path", "%s is neither a file nor a folder: a socket or a device leads out of the sandbox. Remove it from %s.", where(f), list)
 		return
 	}
-	if why := c.withheld(f.real); why != "" {
+	if why := c.withheld(f.Real); why != "" {
 		c.fail(b.key, "Refused path", "%s cannot be in %s: %s. Name the folder that the server works on.", where(f), list, why)
 		return
 	}
 	for _, root := range append(softwareRoots(), "/bin", "/sbin", "/lib", "/lib64") {
-		if b.writable && sandbox.Below(f.real, root) {
+		if b.writable && sandbox.Below(f.Real, root) {
 			c.fail(b.key, "Refused path", "%s cannot be in %s: %s is the system's installation, which no server may change. Name the folder that the server works on.", where(f), list, root)
 			return
 		}
 	}
-	b.real, b.live = f.real, f.directory() && !b.writable
+	b.real, b.live = f.Real, f.Directory() && !b.writable
 	c.show(f, b)
 }
 
@@ -66,8 +66,8 @@ func (c *compiler) separate() {
 			}
 		}
 		for _, l := range c.links {
-			if sandbox.Below(l.at, w.real) {
-				c.fail(l.key, "Link within a writable path", "%q is reached over the link %q, which lies within %q, where the server could change it. Write the path that the link leads to.", c.writtenAt(l.key), l.at, w.real)
+			if sandbox.Below(l.At, w.real) {
+				c.fail(l.key, "Link within a writable path", "%q is reached over the link %q, which lies within %q, where the server could change it. Write the path that the link leads to.", c.writtenAt(l.key), l.At, w.real)
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func (c *compiler) checkArgs(box sandbox.Sandbox) {
 			continue
 		}
 		f, err := c.host.resolve(path.Clean(a))
-		if err == nil && !c.visible(f.real) && !sandbox.Below(f.real, serverHome) && f.real != "/tmp" {
+		if err == nil && !c.visible(f.Real) && !sandbox.Below(f.Real, serverHome) && f.Real != "/tmp" {
 			c.warn(fmt.Sprintf("args[%d]", i), "Path not visible", "%q is there on this host, and the server does not see it. Name it in sandbox.read_only or sandbox.writable if it should.", a)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/sandbox"
 )
@@ -39,7 +39,7 @@ func (c *compiler) environment() []sandbox.Env {
 	}
 	for _, k := range c.server.Credentials {
 		e := sandbox.Env{Name: k.Env, Credential: k.Env}
-		if k.Deliver == declaration.InFile {
+		if k.Deliver == broker.InFile {
 			e = sandbox.Env{Name: k.Env, Value: secretFile(k.Env)}
 		}
 		declared = append(declared, e)

@@ -7,21 +7,23 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
 // Explain says to a server's owner what it can see, reach and hold, and by the policy what is known of its tools; nil: it is not at
 // hand.
-func (p Plan) Explain(policy *gate.Policy) string {
+func Explain(p plan.Plan, policy *gate.Policy) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s runs %s.\n", p.Name, p.commandLine())
-	p.explainStart(&b)
-	p.explainFiles(&b)
-	p.explainNetwork(&b)
-	p.explainClients(&b)
-	p.explainGate(&b, policy)
-	p.explainCredentials(&b)
+	fmt.Fprintf(&b, "%s runs %s.\n", p.Name, commandLine(p))
+	explainStart(&b, p)
+	explainFiles(&b, p)
+	explainNetwork(&b, p)
+	explainClients(&b, p)
+	explainGate(&b, p, policy)
+	explainCredentials(&b, p)
 	l := p.Sandbox.Limits
 	cpu := "as much processor time as is free"
 	if l.CPU > 0 {
@@ -32,7 +34,7 @@ func (p Plan) Explain(policy *gate.Policy) string {
 	return b.String()
 }
 
-func (p Plan) explainStart(b *strings.Builder) {
+func explainStart(b *strings.Builder, p plan.Plan) {
 	switch {
 	case !p.Enabled:
 		fmt.Fprintf(b, "It is disabled, so none of this happens.\n")
@@ -54,7 +56,7 @@ func (p Plan) explainStart(b *strings.Builder) {
 	}
 }
 
-func (p Plan) explainFiles(b *strings.Builder) {
+func explainFiles(b *strings.Builder, p plan.Plan) {
 	var reads, writes []string
 	shares, live := false, false
 	for _, m := range p.Sandbox.Mounts {
@@ -87,7 +89,7 @@ func (p Plan) explainFiles(b *strings.Builder) {
 	}
 }
 
-func (p Plan) explainNetwork(b *strings.Builder) {
+func explainNetwork(b *strings.Builder, p plan.Plan) {
 	if len(p.Egress.Endpoints) == 0 {
 		fmt.Fprintf(b, "\nIt reaches nothing on the network: no host is declared.\n")
 		return
@@ -101,7 +103,7 @@ func (p Plan) explainNetwork(b *strings.Builder) {
 		if e.Wildcard {
 			entry += " (one name more, without " + e.Host + " itself)"
 		}
-		hosts = append(hosts, entry+", "+ports(e)+p.mayLeadTo(e))
+		hosts = append(hosts, entry+", "+ports(e)+mayLeadTo(p, e))
 	}
 	bullets(b, hosts)
 	if len(p.Egress.Blocked) > 0 {
@@ -116,7 +118,7 @@ func (p Plan) explainNetwork(b *strings.Builder) {
 }
 
 // explainClients says what of a client the server can get at, by asking it.
-func (p Plan) explainClients(b *strings.Builder) {
+func explainClients(b *strings.Builder, p plan.Plan) {
 	if len(p.Gateway.Capabilities) == 0 {
 		fmt.Fprintf(b, "\nIt may ask nothing of the clients that call it.\n")
 		return
@@ -134,14 +136,14 @@ func (p Plan) explainClients(b *strings.Builder) {
 	bullets(b, list)
 }
 
-func (p Plan) explainCredentials(b *strings.Builder) {
+func explainCredentials(b *strings.Builder, p plan.Plan) {
 	var held, brokered []string
 	for _, c := range p.Credentials {
-		switch entry := c.Name + ", from " + c.source(); c.Deliver {
-		case declaration.Brokered:
-			brokered = append(brokered, entry+": "+c.wire())
-		case declaration.InFile:
-			held = append(held, entry+", "+c.delivery())
+		switch entry := c.Name + ", from " + source(c); c.Deliver {
+		case broker.OnWire:
+			brokered = append(brokered, entry+": "+wire(c))
+		case broker.InFile:
+			held = append(held, entry+", "+delivery(c))
 		default:
 			held = append(held, entry)
 		}

@@ -3,6 +3,8 @@ package generator
 import (
 	"path"
 	"strings"
+
+	"github.com/pfar/pfar/units/hostfs"
 )
 
 // files are what a changed program is told by: files of the host, and folders with all in them that is code. They are those of
@@ -16,7 +18,7 @@ func (c *compiler) files() []string {
 	if err != nil {
 		return nil
 	}
-	in, interpreted := interpreterOf(c.commandPath(), command.real)
+	in, interpreted := interpreterOf(c.commandPath(), command.Real)
 	if !interpreted {
 		return c.filesOf(command)
 	}
@@ -30,20 +32,20 @@ func (c *compiler) files() []string {
 }
 
 // filesOf are those of one program.
-func (c *compiler) filesOf(f file) []string {
-	if dir := path.Dir(f.real); path.Base(dir) == "bin" {
+func (c *compiler) filesOf(f hostfs.File) []string {
+	if dir := path.Dir(f.Real); path.Base(dir) == "bin" {
 		if list := c.installedPython(path.Dir(dir)); list != nil {
-			return append([]string{f.real}, list...)
+			return append([]string{f.Real}, list...)
 		}
 	}
-	if !strings.HasPrefix(c.host.head(f.real), "\x7fELF") {
-		for dir := path.Dir(f.real); !c.broad(dir) && path.Base(dir) != "node_modules"; dir = path.Dir(dir) {
+	if !strings.HasPrefix(c.host.head(f.Real), "\x7fELF") {
+		for dir := path.Dir(f.Real); !c.broad(dir) && path.Base(dir) != "node_modules"; dir = path.Dir(dir) {
 			if c.host.exists(path.Join(dir, "package.json")) || c.host.exists(path.Join(dir, "pyproject.toml")) {
 				return []string{dir}
 			}
 		}
 	}
-	return []string{f.real}
+	return []string{f.Real}
 }
 
 // installedPython is what a virtual environment has installed, as its lists of files have it with their digests.

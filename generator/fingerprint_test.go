@@ -1,12 +1,11 @@
 package generator
 
 import (
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units/fingerprint"
 )
 
 // TestFingerprint has a program changed in every way that another program may come about, and in those in which it stays the same.
@@ -30,14 +29,14 @@ func TestFingerprint(t *testing.T) {
 /srv/v/lib/python3.11/site-packages/git-1.dist-info/RECORD : 1
 /srv/v/lib/python3.11/site-packages/dep-1.dist-info/RECORD : 1
 `
-	of := func(line, listing string) Fingerprint {
+	of := func(line, listing string) fingerprint.Fingerprint {
 		words := strings.Fields(line)
 		h := testHost(t, listing)
 		list := newCompiler(declaration.Server{Command: words[0], Args: words[1:]}, h).files()
 		if list == nil {
-			return Fingerprint{}
+			return fingerprint.Fingerprint{}
 		}
-		return FingerprintOf(h.FS, list)
+		return fingerprint.Of(h.FS, list)
 	}
 	const npm, checkout, binary, venv, module = "node /srv/n/node_modules/notion/bin/cli.mjs", "node /srv/c/dist/index.js", "/srv/b/server", "/srv/v/bin/git", "/srv/v/bin/python -m git"
 	for _, c := range []struct {
@@ -75,53 +74,8 @@ func TestFingerprint(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	for _, line := range []string{"npx -y notion", "uvx git", "node -e 1", "python3 -m x"} {
-		if f := of(line, host); f != (Fingerprint{}) {
+		if f := of(line, host); f != (fingerprint.Fingerprint{}) {
 			t.Errorf("%s: %+v, and what is run is not on the disk, or not known", line, f)
 		}
-	}
-}
-
-// TestFingerprintIsBounded wants a start to cost no more for what is too large, and that to be said.
-func TestFingerprintIsBounded(t *testing.T) {
-	var list strings.Builder
-	for i := range maxFiles + 10 {
-		fmt.Fprintf(&list, "/srv/n/node_modules/x/%d.js : 1\n", i)
-	}
-	h := testHost(t, list.String())
-	if f := FingerprintOf(h.FS, []string{"/srv/n/node_modules/x"}); f.Beyond == 0 || f.Files > maxFiles+1 {
-		t.Errorf("%+v", f)
-	}
-}
-
-// TestFingerprintReadsSoMuch: beyond what it reads of all files, it tells a file by its name and size.
-func TestFingerprintReadsSoMuch(t *testing.T) {
-	of := func(files string) Fingerprint {
-		return fingerprintOf(testHost(t, files).FS, []string{"/srv/n/node_modules/x"}, 10)
-	}
-	const a, b = "/srv/n/node_modules/x/a.js : 1234567\n", "/srv/n/node_modules/x/b.js : 1234567\n"
-	before := of(a + b)
-	if before.Files != 2 || before.Beyond != 1 {
-		t.Fatalf("%+v", before)
-	}
-	for _, c := range []struct {
-		what, files string
-		same        bool
-	}{
-		{"content within", strings.Replace(a, "7", "8", 1) + b, false},
-		{"content beyond", a + strings.Replace(b, "7", "8", 1), true},
-		{"the size beyond", a + strings.Replace(b, "7", "78", 1), false},
-		{"the name beyond", a + strings.Replace(b, "b.js", "c.js", 1), false},
-	} {
-		if after := of(c.files); (after == before) != c.same {
-			t.Errorf("%s changes: %+v, before %+v", c.what, after, before)
-		}
-	}
-	manual, err := os.ReadFile("../packaging/man/pfar-declaration.5")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := fmt.Sprintf("It covers the first %d files; beyond %d MiB, only the name and size of a file count.", maxFiles, maxContent>>20)
-	if !strings.Contains(string(manual), want) {
-		t.Errorf("the manual does not say %q", want)
 	}
 }

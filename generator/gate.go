@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -66,8 +67,8 @@ func readsOrWrites(t declaration.Tool) string {
 }
 
 // gateWords is what the owner says to the gate, a line for each tool.
-func (p Plan) gateWords() []string {
-	d, _ := p.declared()
+func gateWords(p plan.Plan) []string {
+	d, _ := p.Declared()
 	var list []string
 	if d.Service != "" {
 		list = append(list, "service "+quote(d.Service))
@@ -79,15 +80,15 @@ func (p Plan) gateWords() []string {
 }
 
 // explainGate says what the owner tells the gate of the server, and what the policy knows of it; nil: no policy is at hand.
-func (p Plan) explainGate(b *strings.Builder, policy *gate.Policy) {
-	d, _ := p.declared()
+func explainGate(b *strings.Builder, p plan.Plan, policy *gate.Policy) {
+	d, _ := p.Declared()
 	if service, certain := policy.Service(d); certain {
 		fmt.Fprintf(b, "\nThe gate knows what its tools do: it is of the service %s.\n", service)
-	} else if unknown := p.Unknown(policy); unknown != "" {
+	} else if unknown := Unknown(p, policy); unknown != "" {
 		fmt.Fprintf(b, "\n%s\n", unknown)
 		return
 	}
-	list := p.gateWords()
+	list := gateWords(p)
 	if len(list) == 0 {
 		fmt.Fprintf(b, "\nYou say nothing of what its tools do: the gate goes by what its policies know of them, and else takes the worst.\n")
 		return

@@ -14,11 +14,12 @@ import (
 
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // What the gateway is told of a server fits into one packet, or is an error of the declaration and not of its start.
 func TestHelloFits(t *testing.T) {
-	declare := func(tools int) (Plan, hcl.Diagnostics) {
+	declare := func(tools int) (plan.Plan, hcl.Diagnostics) {
 		text := "description = \"" + strings.Repeat("<", 1024) + "\"\n" + plain
 		for i := range tools {
 			text += fmt.Sprintf("tool \"%0120d\" { alias = [\"a%d\"] }\n", i, i)

@@ -5,27 +5,21 @@ import (
 
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/inspector"
-	"github.com/pfar/pfar/units/sandbox"
+	"github.com/pfar/pfar/units/plan"
 )
-
-// InspectorPlan is what the process of an inspector is given: pfar-sandbox of a program, pfar-egress of a model.
-type InspectorPlan struct {
-	Sandbox   sandbox.Sandbox    `json:"sandbox"` // of a program
-	Inspector inspector.External `json:"inspector"`
-}
 
 // inspectorTasks bounds the processes and threads of one answer.
 const inspectorTasks = 64
 
 // Inspector says in what an inspector's program runs: what a server would be given that declares nothing but its command, and
 // what of the host it may read. at is where it is declared. With an error among the diagnostics the plan is empty.
-func Inspector(e inspector.External, at hcl.Range, h Host) (InspectorPlan, hcl.Diagnostics) {
+func Inspector(e inspector.External, at hcl.Range, h Host) (plan.Inspection, hcl.Diagnostics) {
 	e, err := e.Declared()
 	if err != nil {
-		return InspectorPlan{}, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Inspector not possible", Detail: err.Error() + ".", Subject: &at}}
+		return plan.Inspection{}, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Inspector not possible", Detail: err.Error() + ".", Subject: &at}}
 	}
 	if len(e.Exec) == 0 {
-		return InspectorPlan{Inspector: e}, nil
+		return plan.Inspection{Inspector: e}, nil
 	}
 	p, diags := Compile(declaration.Server{
 		Name: e.Name, File: at.Filename, Label: declaration.Secret, Transport: declaration.Stdio, Command: e.Exec[0], Args: e.Exec[1:], Enabled: true,
@@ -35,7 +29,7 @@ func Inspector(e inspector.External, at hcl.Range, h Host) (InspectorPlan, hcl.D
 		d.Subject, d.Context = &at, nil
 	}
 	if diags.HasErrors() {
-		return InspectorPlan{}, diags
+		return plan.Inspection{}, diags
 	}
-	return InspectorPlan{p.Sandbox, e}, diags
+	return plan.Inspection{Sandbox: p.Sandbox, Inspector: e}, diags
 }

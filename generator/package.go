@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/pfar/pfar/units/hostfs"
 )
 
 // runners are programs that run a package whose name they are given, by their own name and the words behind it. Of their
@@ -63,7 +65,7 @@ func (c *compiler) commandPath() string {
 		return c.server.Command
 	}
 	f, _ := c.host.lookup(c.server.Command)
-	return f.written
+	return f.Written
 }
 
 // runnerOf is how many words of a command line are those of a runner.
@@ -136,13 +138,13 @@ func (c *compiler) installed(program string) []string {
 	}
 	f, err := c.host.resolve(program)
 	switch {
-	case err != nil || !f.regular():
+	case err != nil || !f.Regular():
 		return nil
-	case strings.Contains(f.real, "/node_modules/"):
+	case strings.Contains(f.Real, "/node_modules/"):
 		return c.ofNPM(f)
-	case path.Base(path.Dir(f.real)) == "bin":
-		return c.ofPyPI(path.Dir(path.Dir(f.real)), func(d distribution) bool {
-			return d.commands(path.Base(f.real)) && d.wrote("bin/"+path.Base(f.real), f.real)
+	case path.Base(path.Dir(f.Real)) == "bin":
+		return c.ofPyPI(path.Dir(path.Dir(f.Real)), func(d distribution) bool {
+			return d.commands(path.Base(f.Real)) && d.wrote("bin/"+path.Base(f.Real), f.Real)
 		})
 	}
 	return nil
@@ -157,8 +159,8 @@ type packageManifest struct {
 // ofNPM is the package of npm that a program belongs to. Its folder below node_modules and its package.json have the same name:
 // of a package under an alias (NAME@npm:OTHER) and of a checkout they differ. Over a link it has to be a command of the package, since
 // the owner has not seen what the link leads to.
-func (c *compiler) ofNPM(f file) []string {
-	folder, name := npmFolder(f.real)
+func (c *compiler) ofNPM(f hostfs.File) []string {
+	folder, name := npmFolder(f.Real)
 	if name == "" {
 		return nil
 	}
@@ -167,7 +169,7 @@ func (c *compiler) ofNPM(f file) []string {
 	if !ok || json.Unmarshal(b, &m) != nil || m.Name != name {
 		return nil
 	}
-	if path.Join(c.host.real(path.Dir(f.written)), path.Base(f.written)) != f.real && !m.commands(folder, f.real) {
+	if path.Join(c.host.real(path.Dir(f.Written)), path.Base(f.Written)) != f.Real && !m.commands(folder, f.Real) {
 		return nil
 	}
 	return []string{name}

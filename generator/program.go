@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/pfar/pfar/units/hostfs"
 )
 
 // interpreter is how a command takes the file that it is to run.
@@ -49,8 +51,8 @@ func interpreterOf(names ...string) (interpreter, bool) {
 	return interpreter{}, false
 }
 
-func isInterpreter(f file) bool {
-	_, ok := interpreterOf(f.written, f.real)
+func isInterpreter(f hostfs.File) bool {
+	_, ok := interpreterOf(f.Written, f.Real)
 	return ok
 }
 
@@ -82,22 +84,22 @@ func (c *compiler) program(command string) {
 	f, err := c.host.resolve(name)
 	switch {
 	case err != nil:
-		c.lack(f.paths(), key, "Program not found", "%v. Install it, or write where it is.", err)
-	case !f.regular() && !f.directory():
+		c.lack(paths(f), key, "Program not found", "%v. Install it, or write where it is.", err)
+	case !f.Regular() && !f.Directory():
 		c.fail(key, "Not a program", "%s is neither a file nor a folder. Write the path of a program.", where(f))
 	case c.permitted(f, key):
 		c.showProgram(f, key)
 	}
 }
 
-func (c *compiler) showProgram(f file, key string) {
+func (c *compiler) showProgram(f hostfs.File, key string) {
 	tree := c.treeOfProgram(f)
-	if f.directory() && c.broad(tree) {
+	if f.Directory() && c.broad(tree) {
 		c.fail(key, "Refused path", "%s is a folder that no server sees whole. Write the path of the program's own folder.", where(f))
 		return
 	}
 	c.show(f, bind{real: tree, key: key, why: "the program"})
-	if i := slices.IndexFunc(c.private, func(dir string) bool { return overlap(path.Dir(f.real), dir) }); tree == f.real && i >= 0 && !f.directory() {
+	if i := slices.IndexFunc(c.private, func(dir string) bool { return overlap(path.Dir(f.Real), dir) }); tree == f.Real && i >= 0 && !f.Directory() {
 		c.warn(key, "Only the file is shown", "The server sees %s alone, without the other files of its folder: pfar's own %s is beside it. Install the program elsewhere if it needs them.", where(f), c.private[i])
 	}
 }

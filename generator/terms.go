@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // Terms are what a declaration says that decides where a secret goes which its server is given: what runs, whom it reaches, and
@@ -25,7 +27,7 @@ type Terms struct {
 }
 
 // Terms are those on which the server gets what the vault has under a key.
-func (p Plan) Terms(key string) Terms {
+func TermsOf(p plan.Plan, key string) Terms {
 	t := Terms{Command: append([]string{p.Sandbox.Command}, p.Sandbox.Args...), Env: p.Setting}
 	for _, e := range p.Egress.Endpoints {
 		t.Allowed = append(t.Allowed, e.String())
@@ -48,7 +50,7 @@ func (p Plan) Terms(key string) Terms {
 			continue
 		}
 		t.Names = append(t.Names, c.Name)
-		inside = inside || c.Deliver != declaration.Brokered
+		inside = inside || c.Deliver != broker.OnWire
 		for _, h := range c.Hosts {
 			for _, place := range c.Places {
 				t.Wire = append(t.Wire, strings.TrimSuffix(string(place.Part)+" "+place.Name, " ")+" of "+h.String())

@@ -3,23 +3,25 @@ package generator
 import (
 	"strings"
 	"testing"
+
+	"github.com/pfar/pfar/units/plan"
 )
 
 // TestTerms (CR-12): what decides where a secret goes cannot be changed without the owner hearing of it, and what narrows it can.
 func TestTerms(t *testing.T) {
 	const hosts = `allowed_domains = ["x.example", "*.y.example", "a.y.example"]` + "\n"
-	declared := func(more, auth string) Plan {
+	declared := func(more, auth string) plan.Plan {
 		return compiled(t, more+"\n"+`auth = { A = `+auth+` }`+"\n"+plain)
 	}
 	const env, file, broker = `"vault:b"`, `{ secret = "vault:b", deliver = "file" }`, `{ secret = "vault:b", deliver = "broker", hosts = ["x.example"] }`
 	one := declared(hosts, env)
 	bridge := declared(hosts, broker)
 	const key1, key2 = "sha256/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "sha256/BAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
-	pinnedTo := func(pin string) Plan {
+	pinnedTo := func(pin string) plan.Plan {
 		return declared(hosts+`tls_pins = { "x.example" = ["`+pin+`"] }`, broker)
 	}
 	for name, tt := range map[string]struct {
-		before, now Plan
+		before, now plan.Plan
 		want        string
 	}{
 		"the same":               {one, declared(hosts, env), ""},
@@ -48,7 +50,7 @@ func TestTerms(t *testing.T) {
 		"another host":           {bridge, declared(hosts, strings.Replace(broker, `"x.example"`, `"x.example", "a.y.example"`, 1)), `auth: its bridge puts the secret also into`},
 	} {
 		var got []string
-		for _, e := range tt.now.Terms("b").Beyond(tt.before.Terms("b")) {
+		for _, e := range TermsOf(tt.now, "b").Beyond(TermsOf(tt.before, "b")) {
 			got = append(got, e.Key+": "+e.What)
 		}
 		if all := strings.Join(got, "; "); len(got) > strings.Count(tt.want, ";")+1 || !strings.HasPrefix(all, tt.want) || (all == "") != (tt.want == "") {

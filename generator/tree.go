@@ -4,6 +4,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/pfar/pfar/units/hostfs"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -106,13 +107,13 @@ func (c *compiler) broad(p string) bool {
 }
 
 // treeOfProgram is what a script needs to run: its package, or the folder of node_modules that it was installed in.
-func (c *compiler) treeOfProgram(f file) string {
-	if dir, _, ok := strings.Cut(f.real, "/node_modules/"); ok {
+func (c *compiler) treeOfProgram(f hostfs.File) string {
+	if dir, _, ok := strings.Cut(f.Real, "/node_modules/"); ok {
 		return c.narrow(f, path.Join(dir, "node_modules"))
 	}
-	start := f.real
-	if !f.directory() {
-		start = path.Dir(f.real)
+	start := f.Real
+	if !f.Directory() {
+		start = path.Dir(f.Real)
 	}
 	for dir := start; !c.broad(dir); dir = path.Dir(dir) {
 		for _, marker := range []string{"package.json", "pyproject.toml", "setup.py", "Gemfile", "deno.json", "composer.json"} {
@@ -125,25 +126,25 @@ func (c *compiler) treeOfProgram(f file) string {
 }
 
 // treeOfCommand is what a program that the kernel starts needs: its installation.
-func (c *compiler) treeOfCommand(f file) string {
-	if strings.Contains(f.real, "/node_modules/") {
+func (c *compiler) treeOfCommand(f hostfs.File) string {
+	if strings.Contains(f.Real, "/node_modules/") {
 		return c.treeOfProgram(f)
 	}
-	dir := path.Dir(f.real)
+	dir := path.Dir(f.Real)
 	prefix := path.Dir(dir)
 	if base := path.Base(dir); base == "bin" || base == "sbin" {
 		if sandbox.Below(prefix, "/opt") && prefix != "/opt" || c.installation(prefix) {
 			return c.narrow(f, prefix)
 		}
-		return f.real
+		return f.Real
 	}
 	if sandbox.Below(dir, "/opt") {
 		return c.narrow(f, dir)
 	}
-	if strings.HasPrefix(c.host.head(f.real), "#!") {
+	if strings.HasPrefix(c.host.head(f.Real), "#!") {
 		return c.treeOfProgram(f)
 	}
-	return f.real
+	return f.Real
 }
 
 // installation reports whether a prefix holds more than programs, as that of a language's runtime does.
@@ -157,9 +158,9 @@ func (c *compiler) installation(prefix string) bool {
 }
 
 // narrow returns tree, or the file alone if that is too much.
-func (c *compiler) narrow(f file, tree string) string {
+func (c *compiler) narrow(f hostfs.File, tree string) string {
 	if c.broad(tree) {
-		return f.real
+		return f.Real
 	}
 	return tree
 }

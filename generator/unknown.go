@@ -1,28 +1,18 @@
 package generator
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/plan"
 )
-
-// declared is what the gate is told of the server.
-func (p Plan) declared() (gate.Declared, bool) {
-	d := gate.Declared{Server: p.Name}
-	err := error(nil)
-	if p.Gateway.Declared != nil {
-		err = json.Unmarshal(p.Gateway.Declared, &d)
-	}
-	return d, err == nil
-}
 
 // Unknown says that nothing is known of what the server's tools do, what that costs, and what to write in the declaration. It is
 // empty if the declaration or the policy says anything of it, how secret the output is left aside.
-func (p Plan) Unknown(policy *gate.Policy) string {
-	d, ok := p.declared()
+func Unknown(p plan.Plan, policy *gate.Policy) string {
+	d, ok := p.Declared()
 	if policy == nil || !ok {
 		return ""
 	}

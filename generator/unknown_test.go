@@ -8,6 +8,7 @@ import (
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // TestUnknown wants a server of whose tools nothing is known to be told of, with what to write, and no other.
@@ -35,16 +36,16 @@ func TestUnknown(t *testing.T) {
 		"without a policy": {nil, gate.Declared{Server: "crm"}, ""},
 	} {
 		told, _ := json.Marshal(c.d)
-		p := Plan{Name: c.d.Server, Gateway: handover.Server{Declared: told}}
-		got := p.Unknown(c.policy)
+		p := plan.Plan{Name: c.d.Server, Gateway: handover.Server{Declared: told}}
+		got := Unknown(p, c.policy)
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
-		if explained := p.Explain(c.policy); got != "" && !strings.Contains(explained, got) {
+		if explained := Explain(p, c.policy); got != "" && !strings.Contains(explained, got) {
 			t.Errorf("%s is not explained: %s", name, explained)
 		}
 	}
-	if got := (Plan{Name: "crm"}).Unknown(policy); got == "" {
+	if got := Unknown(plan.Plan{Name: "crm"}, policy); got == "" {
 		t.Error("of a server of which nothing is declared nothing is said")
 	}
 }

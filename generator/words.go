@@ -10,24 +10,26 @@ import (
 	"unicode"
 
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
 // Words prints all that would be created for a server, in the order of its creation.
-func (p Plan) Words() string {
+func Words(p plan.Plan) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, declared in %s (%s)\n", p.Name, quote(p.File), p.whenStarted())
+	fmt.Fprintf(&b, "%s, declared in %s (%s)\n", p.Name, quote(p.File), whenStarted(p))
 	fmt.Fprintf(&b, "\nProcesses\n")
 	table(&b, [][]string{
 		{"pfar-mcp@" + p.Name, "launches the sandbox and watches it"},
-		{"", "runs " + p.commandLine()},
+		{"", "runs " + commandLine(p)},
 		{"", "in " + quote(p.Sandbox.Dir)},
 		{"pfar-egress@" + p.Name, "answers for declared names inside, takes what the ruleset sends it, connects outside"},
 		{"", "explicit proxy on 127.0.0.1:" + strconv.Itoa(egress.ProxyPort)},
 	})
 	fmt.Fprintf(&b, "\nLimits\n")
-	table(&b, p.limitRows())
+	table(&b, limitRows(p))
 	fmt.Fprintf(&b, "\nNamespaces\n  user, pid, mount, ipc, uts, cgroup, network: all its own; user %d, no capabilities, system calls filtered\n", sandbox.UID)
 	fmt.Fprintf(&b, "\nFile system\n")
 	var rows [][]string
@@ -41,7 +43,7 @@ func (p Plan) Words() string {
 		value := quote(e.Value)
 		if e.Credential != "" {
 			value = "credential " + quote(e.Credential)
-			if slices.ContainsFunc(p.Credentials, func(c Credential) bool { return c.Name == e.Credential && c.Deliver == declaration.Brokered }) {
+			if slices.ContainsFunc(p.Credentials, func(c plan.Credential) bool { return c.Name == e.Credential && c.Deliver == broker.OnWire }) {
 				value = "placeholder of " + value
 			}
 		}
@@ -51,8 +53,8 @@ func (p Plan) Words() string {
 	fmt.Fprintf(&b, "\nCredentials\n")
 	rows = nil
 	for _, c := range p.Credentials {
-		row := []string{c.Name, "from " + c.source()}
-		if how := c.delivery(); how != "" {
+		row := []string{c.Name, "from " + source(c)}
+		if how := delivery(c); how != "" {
 			row = append(row, how)
 		}
 		rows = append(rows, row)
@@ -64,7 +66,7 @@ func (p Plan) Words() string {
 	fmt.Fprintf(&b, "\nEgress\n")
 	rows = nil
 	for _, e := range p.Egress.Endpoints {
-		rows = append(rows, []string{e.String(), ports(e) + p.mayLeadTo(e)})
+		rows = append(rows, []string{e.String(), ports(e) + mayLeadTo(p, e)})
 	}
 	for _, e := range p.Egress.Blocked {
 		rows = append(rows, []string{e.String(), "blocked"})
@@ -80,12 +82,12 @@ func (p Plan) Words() string {
 		b.WriteString(strings.TrimRight("  "+line, " \n") + "\n")
 	}
 	fmt.Fprintf(&b, "\nGateway\n")
-	table(&b, p.gatewayRows())
+	table(&b, gatewayRows(p))
 	return b.String()
 }
 
 // gatewayRows is what the gateway makes of the server.
-func (p Plan) gatewayRows() [][]string {
+func gatewayRows(p plan.Plan) [][]string {
 	g := p.Gateway
 	clients := "asked for nothing"
 	if len(g.Capabilities) > 0 {
@@ -104,7 +106,7 @@ func (p Plan) gatewayRows() [][]string {
 		version = quote(g.Version) + " expected"
 	}
 	rows := [][]string{{"clients", clients}, {"sessions", sessions}, {"pins", pins}, {"version", version}}
-	for _, says := range p.gateWords() {
+	for _, says := range gateWords(p) {
 		rows = append(rows, []string{"gate", says})
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Tools)) {
@@ -115,7 +117,7 @@ func (p Plan) gatewayRows() [][]string {
 	return rows
 }
 
-func (p Plan) whenStarted() string {
+func whenStarted(p plan.Plan) string {
 	switch {
 	case !p.Enabled:
 		return "disabled: never started"
@@ -129,7 +131,7 @@ func (p Plan) whenStarted() string {
 	return "started with pfar"
 }
 
-func (p Plan) commandLine() string {
+func commandLine(p plan.Plan) string {
 	words := []string{quote(p.Sandbox.Command)}
 	for _, a := range p.Sandbox.Args {
 		words = append(words, quote(a))
@@ -137,7 +139,7 @@ func (p Plan) commandLine() string {
 	return strings.Join(words, " ")
 }
 
-func (p Plan) limitRows() [][]string {
+func limitRows(p plan.Plan) [][]string {
 	l := p.Sandbox.Limits
 	cpu := "no quota"
 	if l.CPU > 0 {
@@ -159,7 +161,7 @@ func mountRow(m sandbox.Mount) []string {
 	return []string{string(m.Kind), what, m.Why}
 }
 
-func (c Credential) source() string {
+func source(c plan.Credential) string {
 	if c.From != "" {
 		return "the variable " + quote(c.From) + " of pfar's environment"
 	}
@@ -177,7 +179,7 @@ func ports(e egress.Endpoint) string {
 }
 
 // mayLeadTo says which addresses of the own network are open to a name.
-func (p Plan) mayLeadTo(e egress.Endpoint) string {
+func mayLeadTo(p plan.Plan, e egress.Endpoint) string {
 	for _, x := range p.Egress.Private {
 		if x.Host != e.Host || x.Wildcard != e.Wildcard || e.Host == "" {
 			continue

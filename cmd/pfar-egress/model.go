@@ -23,6 +23,7 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	sdjournal "github.com/pfar/pfar/units/journal"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/question"
 )
 
@@ -86,20 +87,18 @@ func models(ctx context.Context, path string) error {
 
 // readModel reads what is declared.
 func readModel() (inspector.External, error) {
-	var plan struct {
-		Inspector inspector.External `json:"inspector"`
-	}
+	var p plan.Inspection
 	raw, err := units.Credential("plan")
 	if err == nil {
-		err = json.Unmarshal(raw, &plan)
+		err = json.Unmarshal(raw, &p)
 	}
 	if err == nil {
-		plan.Inspector, err = plan.Inspector.Declared()
+		p.Inspector, err = p.Inspector.Declared()
 	}
 	if err != nil {
-		return plan.Inspector, fmt.Errorf("reading the plan: %w", err)
+		return p.Inspector, fmt.Errorf("reading the plan: %w", err)
 	}
-	return plan.Inspector, nil
+	return p.Inspector, nil
 }
 
 // readKey reads the key of a model that has one. No error quotes what came in its place.

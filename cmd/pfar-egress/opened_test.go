@@ -26,9 +26,11 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/broker/rootca"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 )
 
 const (
@@ -72,7 +74,7 @@ func newOpening(t testing.TB, handler http.HandlerFunc, change func(*opening)) *
 	o.upstream.certify(t, nil)
 	o.material = brokeredMaterial(t)
 	o.token, o.other = o.material.Secrets[0].Placeholder, o.material.Secrets[1].Placeholder
-	text, _, _, err := o.material.Authority.Certificate()
+	text, _, _, err := rootca.Certificate(o.material.Authority)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,7 @@ func newOpening(t testing.TB, handler http.HandlerFunc, change func(*opening)) *
 		o.proxy.limits.continueTime = time.Hour // so that whoever is not told to go on does not
 		w.proxy.roots = x509.NewCertPool()
 		w.proxy.roots.AddCert(o.upstream.authority)
-		w.proxy.secrets = newSecrets([]brokered{{Deliver: "broker", Hosts: slices.Concat(o.material.Secrets[0].Hosts, o.material.Secrets[1].Hosts)}, {Deliver: "file"}})
+		w.proxy.secrets = newSecrets([]plan.Credential{{Deliver: broker.OnWire, Hosts: slices.Concat(o.material.Secrets[0].Hosts, o.material.Secrets[1].Hosts)}, {Deliver: broker.InFile}})
 		w.proxy.secrets.wait = 100 * time.Millisecond
 		w.answers[apiHost+"."], w.answers[otherHost+"."], w.answers["plain.allowed.test."] = addrs(public), addrs(public), addrs(public)
 		if change != nil {
@@ -101,7 +103,7 @@ func brokeredMaterial(t testing.TB) broker.Material {
 	t.Helper()
 	m := broker.Material{}
 	var err error
-	if m.Authority, err = broker.NewAuthority([]byte("seed"), "notion"); err != nil {
+	if m.Authority, err = rootca.New([]byte("seed"), "notion"); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []broker.Secret{

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-egress/wire"
+	"github.com/pfar/pfar/policies/broker/rootca"
 )
 
 // everyHop runs f with each version of HTTP inside and outside.
@@ -395,7 +396,7 @@ func TestOpenedClients(t *testing.T) {
 		fmt.Fprintf(w, "%s %s", r.Header.Get("Authorization"), b)
 	}, nil)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
-	text, _, _, err := o.material.Authority.Certificate()
+	text, _, _, err := rootca.Certificate(o.material.Authority)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/broker/rootca"
 )
 
 // maxSeen bounds how many keys are told of a host that has none of those it is pinned to: a chain has about three.
@@ -45,7 +46,7 @@ func (o *opened) pinned(state tls.ConnectionState) error {
 	var seen []broker.Pin
 	for _, chain := range state.VerifiedChains {
 		for _, c := range chain {
-			pin := broker.PinOf(c)
+			pin := rootca.PinOf(c)
 			if slices.Contains(pins, pin) {
 				return nil
 			}

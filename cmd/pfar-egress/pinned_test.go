@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/broker/rootca"
 	"github.com/pfar/pfar/units/monitor"
 )
 
@@ -30,7 +31,7 @@ func (u *upstreamHost) leaf(t testing.TB) *x509.Certificate {
 
 // unpinnedWords is what is told of a host that has none of its keys.
 func (u *upstreamHost) unpinnedWords(t testing.TB) string {
-	return "its certificates have the keys " + broker.PinOf(u.leaf(t)).String() + ", " + broker.PinOf(u.authority).String()
+	return "its certificates have the keys " + rootca.PinOf(u.leaf(t)).String() + ", " + rootca.PinOf(u.authority).String()
 }
 
 var (
@@ -39,30 +40,30 @@ var (
 		change func(o *opening)
 		reason string // "": it is passed on
 	}{
-		"the host's own":     {func(o *opening) { o.pin(broker.PinOf(o.upstream.leaf(o.t))) }, ""},
-		"its authority's":    {func(o *opening) { o.pin(broker.PinOf(o.upstream.authority)) }, ""},
-		"the second of two":  {func(o *opening) { o.pin(wrongPin, broker.PinOf(o.upstream.leaf(o.t))) }, ""},
+		"the host's own":     {func(o *opening) { o.pin(rootca.PinOf(o.upstream.leaf(o.t))) }, ""},
+		"its authority's":    {func(o *opening) { o.pin(rootca.PinOf(o.upstream.authority)) }, ""},
+		"the second of two":  {func(o *opening) { o.pin(wrongPin, rootca.PinOf(o.upstream.leaf(o.t))) }, ""},
 		"another host's":     {func(o *opening) { o.proxy.pins = map[string][]broker.Pin{otherHost: {wrongPin}} }, ""},
 		"wrong":              {func(o *opening) { o.pin(wrongPin) }, "tls-pin"},
 		"two that are wrong": {func(o *opening) { o.pin(wrongPin, broker.Pin{}) }, "tls-pin"},
 		"none":               {func(o *opening) { o.pin() }, "tls-pin"},
 		"a key before the last": {func(o *opening) {
-			o.pin(broker.PinOf(o.upstream.leaf(o.t)))
+			o.pin(rootca.PinOf(o.upstream.leaf(o.t)))
 			o.upstream.certify(o.t, nil)
 		}, "tls-pin"},
 		"of what is sent along": {func(o *opening) {
 			stranger := &upstreamHost{}
 			stranger.certify(o.t, nil)
-			o.pin(broker.PinOf(stranger.authority), broker.PinOf(stranger.leaf(o.t)))
+			o.pin(rootca.PinOf(stranger.authority), rootca.PinOf(stranger.leaf(o.t)))
 			o.upstream.certificate.Certificate = append(o.upstream.certificate.Certificate, stranger.certificate.Certificate[0], stranger.authority.Raw)
 		}, "tls-pin"},
 		"right, and not trusted": {func(o *opening) {
-			o.pin(broker.PinOf(o.upstream.leaf(o.t)), broker.PinOf(o.upstream.authority))
+			o.pin(rootca.PinOf(o.upstream.leaf(o.t)), rootca.PinOf(o.upstream.authority))
 			o.proxy.roots = x509.NewCertPool()
 		}, "certificate"},
 		"right, and another host's certificate": {func(o *opening) {
 			o.upstream.certify(o.t, func(c *x509.Certificate) { c.DNSNames = []string{"evil.test"} })
-			o.pin(broker.PinOf(o.upstream.leaf(o.t)))
+			o.pin(rootca.PinOf(o.upstream.leaf(o.t)))
 		}, "certificate"},
 	}
 )
@@ -107,7 +108,7 @@ func TestPinned(t *testing.T) {
 // the audit has, and to those who watch.
 func (o *opening) isToldAsPin(resp *http.Response, text string) {
 	o.t.Helper()
-	leaf, authority := broker.PinOf(o.upstream.leaf(o.t)).String(), broker.PinOf(o.upstream.authority).String()
+	leaf, authority := rootca.PinOf(o.upstream.leaf(o.t)).String(), rootca.PinOf(o.upstream.authority).String()
 	if resp.StatusCode != 403 || !strings.HasPrefix(text, "pfar refuses "+apiHost+":443: tls-pin\n") || !strings.Contains(text, leaf+", "+authority) || !strings.Contains(text, "tls_pins in notion.hcl") {
 		o.t.Errorf("the server is told %s %s", resp.Status, text)
 	}
@@ -176,7 +177,7 @@ func TestPinnedWebSocket(t *testing.T) {
 // TestPinnedResumption: a session that is resumed, without certificates, is held to the pins as well.
 func TestPinnedResumption(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		o := newOpening(t, nil, func(o *opening) { o.pin(broker.PinOf(o.upstream.leaf(o.t))) })
+		o := newOpening(t, nil, func(o *opening) { o.pin(rootca.PinOf(o.upstream.leaf(o.t))) })
 		p := &proxy{roots: o.proxy.roots, pins: o.proxy.pins, opener: newOpener(defaultLimits)}
 		config := (&opened{p: p, d: o.proxy.policy.Decide(apiHost, 443)}).tlsConfig()
 		config.MaxVersion = version
@@ -219,7 +220,7 @@ func TestPinIsPrinted(t *testing.T) {
 		t.Fatalf("%s names another host", command)
 	}
 	out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", command).Output()
-	if want := broker.PinOf(o.upstream.leaf(t)).String(); err != nil || "sha256/"+strings.TrimSpace(string(out)) != want {
+	if want := rootca.PinOf(o.upstream.leaf(t)).String(); err != nil || "sha256/"+strings.TrimSpace(string(out)) != want {
 		t.Errorf("%s\nprints %q, %v; want %s", command, out, err, want)
 	}
 }

@@ -15,28 +15,12 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
-	"github.com/pfar/pfar/policies/broker"
-	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	sdjournal "github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/monitor"
+	"github.com/pfar/pfar/units/plan"
 )
-
-// plan is what this process may know of its server's plan (generator.Plan). The declaration's file is named to the
-// server by its last element only: where the owner keeps things is not the server's business.
-type plan struct {
-	Name   string        `json:"name"`
-	File   string        `json:"file"`
-	Egress egress.Policy `json:"egress"`
-
-	Credentials []brokered              `json:"credentials"`
-	TLSPins     map[string][]broker.Pin `json:"tls_pins"`
-
-	Gateway struct {
-		Session string `json:"session"` // of a server's process that serves one client session alone
-	} `json:"gateway"`
-}
 
 // run serves what was passed to this process. Path is pfard's socket, "" without one: then no firewall holds this process.
 func run(ctx context.Context, path string, idle time.Duration) error {
@@ -115,7 +99,7 @@ func runtimeFile(name string) string {
 	return filepath.Join(dir, name)
 }
 
-func newProxy(pl plan, j *journal) (*proxy, error) {
+func newProxy(pl plan.Plan, j *journal) (*proxy, error) {
 	addresses, err := resolver.NewAddresses(pl.Egress, runtimeFile("leases"))
 	if err != nil {
 		return nil, err
@@ -126,7 +110,7 @@ func newProxy(pl plan, j *journal) (*proxy, error) {
 	}
 	out := newDialer(nil)
 	out.upstream = up
-	return &proxy{
+	return &proxy{ // where the owner keeps declarations is not the server's business
 		name: pl.Name, file: filepath.Base(pl.File), policy: pl.Egress, addresses: addresses, out: out, lookups: newLookups(out.lookup),
 		limits: defaultLimits, splicer: newSplicer(), opener: newOpener(defaultLimits), journal: j,
 	}, nil
@@ -175,16 +159,16 @@ func (p *proxy) sources(in sockets, table *monitor.Table) []source {
 }
 
 // readPlan returns the plan, and what it is known by.
-func readPlan() (pl plan, digest string, err error) {
+func readPlan() (pl plan.Plan, digest string, err error) {
 	b, err := units.Credential("plan")
 	if err != nil {
-		return plan{}, "", err
+		return plan.Plan{}, "", err
 	}
 	if err := json.Unmarshal(b, &pl); err != nil {
-		return plan{}, "", fmt.Errorf("reading credential %q: %w", "plan", err)
+		return plan.Plan{}, "", fmt.Errorf("reading credential %q: %w", "plan", err)
 	}
 	if pl.Name == "" {
-		return plan{}, "", errors.New(`reading credential "plan": it names no server`)
+		return plan.Plan{}, "", errors.New(`reading credential "plan": it names no server`)
 	}
 	return pl, units.Digest(b), nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // maxMaterial bounds what pfard hands over, in bytes.
@@ -32,17 +33,11 @@ type secrets struct {
 	come chan struct{} // closed when something was taken
 }
 
-// brokered is what of a plan's credentials concerns the bridge (generator.Credential).
-type brokered struct {
-	Deliver string            `json:"deliver"`
-	Hosts   []egress.Endpoint `json:"hosts"`
-}
-
 // newSecrets returns nil if the plan brokers none.
-func newSecrets(credentials []brokered) *secrets {
+func newSecrets(credentials []plan.Credential) *secrets {
 	s := &secrets{wait: askWait, come: make(chan struct{})}
 	for _, c := range credentials {
-		if c.Deliver == "broker" {
+		if c.Deliver == broker.OnWire {
 			s.planned.Endpoints = append(s.planned.Endpoints, c.Hosts...)
 		}
 	}

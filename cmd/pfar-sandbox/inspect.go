@@ -10,11 +10,10 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/question"
-	"github.com/pfar/pfar/units/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,15 +26,9 @@ const (
 	maxComplaint = 2 << 10  // bytes of stderr that are logged
 )
 
-// inspectorPlan is what the unit is given: a plan's sandbox, and what was declared.
-type inspectorPlan struct {
-	Sandbox   sandbox.Sandbox    `json:"sandbox"`
-	Inspector inspector.External `json:"inspector"`
-}
-
 // examiner runs one.
 type examiner struct {
-	inspectorPlan
+	plan.Inspection
 	bwrap   string
 	network network
 	forks   chan fork
@@ -63,7 +56,7 @@ func inspectors(ctx context.Context, args []string) error {
 	i := examiner{network: network{own: !o.shared}, forks: make(chan fork)}
 	raw, err := units.Credential("plan")
 	if err == nil {
-		err = json.Unmarshal(raw, &i.inspectorPlan)
+		err = json.Unmarshal(raw, &i.Inspection)
 	}
 	if err == nil {
 		i.Inspector, err = i.Inspector.Declared()

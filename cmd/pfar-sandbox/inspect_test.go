@@ -16,6 +16,7 @@ import (
 
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // inspectWith runs an inspector that is a script, and returns the socket that asks it.
@@ -28,11 +29,11 @@ func inspectWith(t *testing.T, text string, timeout time.Duration) string {
 	t.Cleanup(func() { os.RemoveAll(base) })
 	box := script(text)
 	box.Env = box.Env[:1]
-	plan, err := json.Marshal(inspectorPlan{box, inspector.External{Name: "scan", Exec: []string{"/usr/bin/sh"}, Parallel: 2, Timeout: timeout, Memory: 128 << 20}})
+	given, err := json.Marshal(plan.Inspection{Sandbox: box, Inspector: inspector.External{Name: "scan", Exec: []string{"/usr/bin/sh"}, Parallel: 2, Timeout: timeout, Memory: 128 << 20}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(base, "plan"), plan, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(base, "plan"), given, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(base, 0o755); err != nil {

@@ -17,33 +17,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/packet"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
 const goarch = runtime.GOARCH
 
-// plan is the launcher's part of generator.Plan. It is read again here, not imported: this process lives as long as the
-// server and stays small.
-type plan struct {
-	Name        string          `json:"name"`
-	Fault       string          `json:"fault"` // why nothing can run
-	Gateway     handover.Server `json:"gateway"`
-	Sandbox     sandbox.Sandbox `json:"sandbox"`
-	Egress      egress.Policy   `json:"egress"`
-	Files       []string        `json:"files"` // of its program; none: the gateway does not compare it
-	Credentials []struct {
-		Name string `json:"name"`
-	} `json:"credentials"`
-}
-
 // launcher is one run of one server.
 type launcher struct {
-	plan    plan
+	plan    plan.Plan
 	runtime string // $RUNTIME_DIRECTORY
 	log     *stderrLog
 	gateway *handover.Conn
@@ -164,7 +150,7 @@ func (l *launcher) takeStaged(run string) {
 
 // readSecrets returns all that the plan names, or what is missing of it. systemd starts the unit also if pfard ended as it
 // was handing them over, with what had come by then.
-func readSecrets(p plan) (units.Secrets, error) {
+func readSecrets(p plan.Plan) (units.Secrets, error) {
 	var s units.Secrets
 	raw, err := units.Credential(units.CredentialSecrets)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/broker/rootca"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/sandbox"
 )
@@ -110,11 +110,11 @@ sandbox { read_only = [%s] }`, program, filepath.Join(dir, "bridge.pem"), filepa
 // issue writes a certificate for localhost with its key, by the authority of a server, and returns that one's.
 func issue(t *testing.T, server, path string) []byte {
 	t.Helper()
-	a, err := broker.NewAuthority(bytes.Repeat([]byte(server), 8), server)
+	a, err := rootca.New(bytes.Repeat([]byte(server), 8), server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, parent, signer, err := a.Certificate()
+	text, parent, signer, err := rootca.Certificate(a)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 )
 
 const checkHelp = `Read every declaration of DIR as pfard would, and those of clients in the folder clients.d beside it, and
@@ -65,7 +66,7 @@ func (c declaredVerb) checkCommand() *cobra.Command {
 type compiled struct {
 	dir     string
 	servers []declaration.Server // that are sound by themselves
-	plans   []generator.Plan
+	plans   []plan.Plan
 	files   map[string]*hcl.File
 	diags   hcl.Diagnostics
 	// broken are the names of servers whose declaration has an error.
@@ -151,7 +152,7 @@ func (c *compiled) readPolicies(set policies.Set) {
 // unknown warns of servers of whose tools nothing is known: their calls wait for approval, and nobody would know why.
 func (c *compiled) unknown(policy *gate.Policy) {
 	for _, p := range c.plans {
-		words := p.Unknown(policy)
+		words := generator.Unknown(p, policy)
 		i := slices.IndexFunc(c.servers, func(s declaration.Server) bool { return s.Name == p.Name })
 		if words == "" || i < 0 {
 			continue

@@ -13,6 +13,7 @@ import (
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/plan"
 )
 
 const planHelp = `Print everything that pfar would create for a server: mounts, environment, limits, egress and
@@ -25,13 +26,13 @@ pfar that runs if none is given. Nothing is started, and pfar need not run.
 With the ID of a call, as "pfar audit" prints it: what was decided about it, by which rule, and from what.`
 
 func (c declaredVerb) planCommand() *cobra.Command {
-	cmd := c.ofPlans("plan [NAME]", "Print everything that pfar would create for a server", planHelp, arguments("[NAME]"), func(p generator.Plan, _ *gate.Policy) string { return p.Words() })
+	cmd := c.ofPlans("plan [NAME]", "Print everything that pfar would create for a server", planHelp, arguments("[NAME]"), func(p plan.Plan, _ *gate.Policy) string { return generator.Words(p) })
 	cmd.Example = example("pfar plan notion", "pfar plan --dir examples --json")
 	return cmd
 }
 
 func (c declaredVerb) explainCommand() *cobra.Command {
-	cmd := c.ofPlans("explain NAME", "Say what a server can see, reach and hold, or why the gate decided a call so", explainHelp, arguments("NAME"), generator.Plan.Explain)
+	cmd := c.ofPlans("explain NAME", "Say what a server can see, reach and hold, or why the gate decided a call so", explainHelp, arguments("NAME"), generator.Explain)
 	cmd.Example = example("pfar explain notion --dir examples", "pfar explain 1ng41j3na7z4yvfrjpp")
 	ofServer := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -44,7 +45,7 @@ func (c declaredVerb) explainCommand() *cobra.Command {
 }
 
 // ofPlans makes a verb that prints plans in words, or as they are with --json.
-func (c declaredVerb) ofPlans(use, short, long string, args cobra.PositionalArgs, words func(generator.Plan, *gate.Policy) string) *cobra.Command {
+func (c declaredVerb) ofPlans(use, short, long string, args cobra.PositionalArgs, words func(plan.Plan, *gate.Policy) string) *cobra.Command {
 	var named sources
 	cmd := c.outputFlag(&cobra.Command{
 		Use: use, Short: short, Long: long, Args: args,
@@ -62,7 +63,7 @@ func (c declaredVerb) ofPlans(use, short, long string, args cobra.PositionalArgs
 			if err != nil {
 				return notAFolder(cmd, args, err)
 			}
-			if err := c.printPlans(plans, len(args) == 1, func(p generator.Plan) string { return words(p, policy) }); err != nil {
+			if err := c.printPlans(plans, len(args) == 1, func(p plan.Plan) string { return words(p, policy) }); err != nil {
 				return err
 			}
 			if len(args) == 0 && set.diags.HasErrors() {
@@ -88,14 +89,14 @@ func notAFolder(cmd *cobra.Command, args []string, err error) error {
 }
 
 // choose returns the named plan, or all. Mistakes of the files in question go to standard error.
-func (c declaredVerb) choose(set compiled, args []string) ([]generator.Plan, error) {
+func (c declaredVerb) choose(set compiled, args []string) ([]plan.Plan, error) {
 	if len(args) == 0 {
 		return set.plans, c.printDiagnostics(set)
 	}
 	var names []string
 	for _, p := range set.plans {
 		if p.Name == args[0] {
-			return []generator.Plan{p}, nil
+			return []plan.Plan{p}, nil
 		}
 		names = append(names, p.Name)
 	}
@@ -112,13 +113,13 @@ func (c declaredVerb) choose(set compiled, args []string) ([]generator.Plan, err
 	return nil, f
 }
 
-func (c declaredVerb) printPlans(plans []generator.Plan, single bool, words func(generator.Plan) string) error {
+func (c declaredVerb) printPlans(plans []plan.Plan, single bool, words func(plan.Plan) string) error {
 	if c.json() {
 		if single {
 			return c.printJSON(plans[0])
 		}
 		if plans == nil {
-			plans = []generator.Plan{}
+			plans = []plan.Plan{}
 		}
 		return c.printJSON(plans)
 	}

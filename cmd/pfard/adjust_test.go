@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -24,7 +24,7 @@ func TestEditThatCannotBeTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, m, changed := fixture(t)
 			asked := false
-			m.adjust = func(generator.Plan) error { asked = true; return errors.New("deaf") }
+			m.adjust = func(plan.Plan) error { asked = true; return errors.New("deaf") }
 			d.put(t, "a.hcl", fmt.Sprintf(good, "x"))
 			changed <- struct{}{}
 			d.state(t)
@@ -43,8 +43,8 @@ func TestEditThatCannotBeTaken(t *testing.T) {
 func TestEditThatIsTaken(t *testing.T) {
 	const text = "sessions = \"own\"\nlabel = %q\nserver {\n  command = \"sh\"\n}\n"
 	d, m, changed := fixture(t)
-	adjusting, taken := make(chan generator.Plan), make(chan error)
-	m.adjust = func(p generator.Plan) error { adjusting <- p; return <-taken }
+	adjusting, taken := make(chan plan.Plan), make(chan error)
+	m.adjust = func(p plan.Plan) error { adjusting <- p; return <-taken }
 	d.put(t, "a.hcl", fmt.Sprintf(text, "public"))
 	changed <- struct{}{}
 	d.state(t)

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -45,7 +45,7 @@ func again(t *testing.T, d *daemon, m *machine, dir string, running ...string) (
 		if f.Idle = !slices.Contains(running, name); !f.Idle {
 			other.runs[name] = p
 		}
-		f.Applied = generator.Digest(p)
+		f.Applied = plan.Digest(p)
 		found = append(found, f)
 	}
 	m.mu.Unlock()

@@ -15,13 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/fingerprint"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 	"github.com/pfar/pfar/units/systemd"
 )
@@ -38,7 +39,7 @@ type attachments struct {
 	gateway string // its socket for launchers
 	homes   string // directory of the servers' private homes
 
-	brokered  func(generator.Plan) (*os.File, error)        // delivery.brokered
+	brokered  func(plan.Plan) (*os.File, error)             // delivery.brokered
 	inspector func(name string) (inspector.External, error) // policy.inspector
 	audited   func(server, session, refusal string)         // daemon.refused
 
@@ -47,7 +48,7 @@ type attachments struct {
 	rootless  bool       // launchers make their servers' namespaces
 	redaction *redaction // by which bridges search what they log, each for its own server's, and pfard what launchers do, for all
 
-	programs local.Programs
+	programs fingerprint.Cache
 
 	newcomers newcomers
 	warnings  rate.Sometimes // of warn
@@ -73,7 +74,7 @@ func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScop
 	return &attachments{
 		log: log, link: link, limits: limits, hold: h, tokens: t, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(), redaction: newRedaction(),
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
-		brokered: func(generator.Plan) (*os.File, error) { return nil, nil }, audited: func(string, string, string) {},
+		brokered: func(plan.Plan) (*os.File, error) { return nil, nil }, audited: func(string, string, string) {},
 		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, news: map[string]*secretNews{}, mistakes: map[string]string{}, refreshes: map[string]refreshing{},
 		budgets: map[string]*rate.Limiter{}, came: make(chan struct{}),
 	}
@@ -240,7 +241,7 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 }
 
 // welcome prepares what a launcher needs before it may start its server, and hands it over. The plan was read after begun.
-func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, plan generator.Plan, begun int64, again bool) error {
+func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, plan plan.Plan, begun int64, again bool) error {
 	if !a.rootless {
 		if err := a.network(p, plan, again); err != nil {
 			return err
@@ -270,7 +271,7 @@ func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, pla
 
 // checkStaged wants what systemd shows to a launcher to be what its plan names: systemd follows symbolic links, and
 // whoever may write above a source may have put one there since.
-func checkStaged(run string, pid int, plan generator.Plan) error {
+func checkStaged(run string, pid int, plan plan.Plan) error {
 	for _, m := range systemd.Staged(plan) {
 		f, err := units.OpenNoLinks(m.Source)
 		if errors.Is(err, fs.ErrNotExist) {

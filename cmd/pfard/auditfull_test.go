@@ -14,12 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // fill has the kernel take no more of the audit, as a full disk does (setrlimit(2), RLIMIT_FSIZE), until the returned function is
@@ -289,7 +289,7 @@ func TestNoSecretForAUnitWithoutRecord(t *testing.T) {
 	d.put(t, "late.hcl", fmt.Sprintf(good, "one")+"auth = { TOKEN = \"vault:tok\" }\n")
 	changed <- struct{}{}
 	d.state(t)
-	plan := func(instance string) (generator.Plan, error) {
+	plan := func(instance string) (plan.Plan, error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		return m.runs[instance], nil

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -102,7 +102,7 @@ func (a *attachments) watchSecrets(instance, server string) (news *secretNews, o
 }
 
 // passSecrets sends a bridge the secrets that it brokers whenever they are others.
-func (a *attachments) passSecrets(conn *attach.Conn, instance string, plan generator.Plan, news *secretNews) {
+func (a *attachments) passSecrets(conn *attach.Conn, instance string, plan plan.Plan, news *secretNews) {
 	for range news.changed {
 		due := news.wire.Reading()
 		material, err := a.brokered(plan)

@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // renewal is what a server needs whose launcher was given another value than there is now, because a token was refreshed or
@@ -106,7 +106,7 @@ func (d *daemon) tokenChanged(key string) {
 }
 
 // giveLauncher takes it that systemd fetches what a launcher gets, or is told why it does not. With an error it must not get it.
-func (d *daemon) giveLauncher(p generator.Plan, secrets units.Secrets, err error) error {
+func (d *daemon) giveLauncher(p plan.Plan, secrets units.Secrets, err error) error {
 	if unrecorded := d.delivery.record(p, secrets, err); unrecorded != nil {
 		return unrecorded
 	}

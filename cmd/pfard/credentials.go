@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -31,11 +31,11 @@ import (
 type credentials struct {
 	log     *slog.Logger
 	unit    func(conn *net.UnixConn, pid int) (string, error) // of the process that has connected
-	plan    func(instance string) (generator.Plan, error)
-	secrets func(generator.Plan) (units.Secrets, error)
-	give    func(generator.Plan, units.Secrets, error) error // is told what each launcher is about to be given; with an error it is not
-	model   func(name string) (units.Secrets, error)         // of an inspector that is a model
-	user    func(unit string) (int, error)                   // the user id that a unit is to have, which is given what the unit has made
+	plan    func(instance string) (plan.Plan, error)
+	secrets func(plan.Plan) (units.Secrets, error)
+	give    func(plan.Plan, units.Secrets, error) error // is told what each launcher is about to be given; with an error it is not
+	model   func(name string) (units.Secrets, error)    // of an inspector that is a model
+	user    func(unit string) (int, error)              // the user id that a unit is to have, which is given what the unit has made
 }
 
 const (

@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 )
 
 func TestParseAsker(t *testing.T) {
@@ -58,14 +58,14 @@ func TestCredentials(t *testing.T) {
 			}
 			return "", errors.New("it is in no unit")
 		},
-		give: func(generator.Plan, units.Secrets, error) error { return nil },
-		plan: func(instance string) (generator.Plan, error) {
+		give: func(plan.Plan, units.Secrets, error) error { return nil },
+		plan: func(instance string) (plan.Plan, error) {
 			if instance == "nobody" {
-				return generator.Plan{}, errors.New("no such server")
+				return plan.Plan{}, errors.New("no such server")
 			}
-			return generator.Plan{Name: instance}, nil
+			return plan.Plan{Name: instance}, nil
 		},
-		secrets: func(p generator.Plan) (units.Secrets, error) {
+		secrets: func(p plan.Plan) (units.Secrets, error) {
 			switch p.Name {
 			case "waits":
 				return units.Secrets{Missing: []string{"B: pfar vault set b"}}, nil
@@ -170,9 +170,9 @@ func TestCredentialsUnderWay(t *testing.T) {
 	c := &credentials{
 		log:  slog.New(slog.NewTextHandler(io.Discard, nil)),
 		unit: func(*net.UnixConn, int) (string, error) { return "pfar-mcp@notion.service", nil },
-		give: func(generator.Plan, units.Secrets, error) error { return nil },
-		plan: func(instance string) (generator.Plan, error) { return generator.Plan{Name: instance}, nil },
-		secrets: func(generator.Plan) (units.Secrets, error) {
+		give: func(plan.Plan, units.Secrets, error) error { return nil },
+		plan: func(instance string) (plan.Plan, error) { return plan.Plan{Name: instance}, nil },
+		secrets: func(plan.Plan) (units.Secrets, error) {
 			close(asked)
 			<-readable
 			return units.Secrets{Values: map[string][]byte{"TOKEN": []byte("hunter2")}}, nil

@@ -28,16 +28,17 @@ import (
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/journal"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // runner is where plans become processes: our own, or systemd's. A plan that names a session makes a further process of
 // its server, known as units.Instance. What becomes of a process the runner tells by an update.
 type runner interface {
-	Start(p generator.Plan, secrets units.Secrets) error
-	Adjust(p generator.Plan) error          // what runs goes by this plan when it returns, without a stop; an error: it may not, and has to be stopped
-	Prepare(p generator.Plan) error         // Start will not fail for want of space
-	Stop(instance string)                   // returns when nothing of it is left; a session's process is forgotten with it
-	Offer(server string, p *generator.Plan) // others may start it, if it does not run; nil: they may not
+	Start(p plan.Plan, secrets units.Secrets) error
+	Adjust(p plan.Plan) error          // what runs goes by this plan when it returns, without a stop; an error: it may not, and has to be stopped
+	Prepare(p plan.Plan) error         // Start will not fail for want of space
+	Stop(instance string)              // returns when nothing of it is left; a session's process is forgotten with it
+	Offer(server string, p *plan.Plan) // others may start it, if it does not run; nil: they may not
 	Forget(server string)
 	Log(name string) string
 }
@@ -58,23 +59,23 @@ type daemon struct {
 	folder     func(dir string) fs.FS // opens that of the declarations
 	port       port
 	runner     runner
-	emptied    func()                          // called when there is no server, for the first time or again
-	lacks      func(paths []string)            // is told what declarations want and the host lacks
-	notice     func(server, words string)      // to the status line of a server's unit
-	unheld     func() []string                 // notes on what the host's firewall does not do
-	inspects   func([]generator.InspectorPlan) // has these inspectors run, and no others
-	reinspects func(name string)               // has the process of a model's inspector be another one
-	keyless    []string                        // notes on inspectors without their key
-	blind      map[string]string               // notes on directories whose changes are not noticed, by directory
-	rebroker   func(server string)             // has the bridges of a server put its secrets on the wire as they are now
-	tellOwner  func(failure)                   // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
-	reachable  func(path string) bool          // whether every user gets to it, as inspectors have to; nil: they run as who runs this, or are given it
-	earlier    *earlier                        // the last good versions of declarations, for after the next boot; nil: none are kept
-	ids        ids                             // of servers, which stay
-	mistakes   mistakes                        // in files, as told to the administrator
-	waits      bool                            // what waits for a credential has a unit that runs and says so
-	intents    intents                         // what the next pfard is to know
-	units      *reloader                       // nil: there are none
+	emptied    func()                     // called when there is no server, for the first time or again
+	lacks      func(paths []string)       // is told what declarations want and the host lacks
+	notice     func(server, words string) // to the status line of a server's unit
+	unheld     func() []string            // notes on what the host's firewall does not do
+	inspects   func([]plan.Inspection)    // has these inspectors run, and no others
+	reinspects func(name string)          // has the process of a model's inspector be another one
+	keyless    []string                   // notes on inspectors without their key
+	blind      map[string]string          // notes on directories whose changes are not noticed, by directory
+	rebroker   func(server string)        // has the bridges of a server put its secrets on the wire as they are now
+	tellOwner  func(failure)              // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
+	reachable  func(path string) bool     // whether every user gets to it, as inspectors have to; nil: they run as who runs this, or are given it
+	earlier    *earlier                   // the last good versions of declarations, for after the next boot; nil: none are kept
+	ids        ids                        // of servers, which stay
+	mistakes   mistakes                   // in files, as told to the administrator
+	waits      bool                       // what waits for a credential has a unit that runs and says so
+	intents    intents                    // what the next pfard is to know
+	units      *reloader                  // nil: there are none
 	inbox      chan func()
 	ended      chan struct{} // closed when loop has ended: nobody reads inbox any more
 
@@ -116,7 +117,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		ids:      noIDs{},
 		unheld:   func() []string { return nil },
 		rebroker: func(string) {}, wired: func(context.Context, string) error { return nil },
-		inspects: func([]generator.InspectorPlan) {}, reinspects: func(string) {},
+		inspects: func([]plan.Inspection) {}, reinspects: func(string) {},
 		inbox:    make(chan func(), 64),
 		ended:    make(chan struct{}),
 		servers:  map[string]*server{},
@@ -251,7 +252,7 @@ func (d *daemon) reload() {
 	diags = append(diags[:len(diags):len(diags)], d.inspect()...)
 	d.diagnostics = append(d.describe(files, diags), d.describe(set.Files, set.Diags)...)
 	lacked := slices.Clone(diags)
-	wanted := map[string]generator.Plan{}
+	wanted := map[string]plan.Plan{}
 	stale, broken := map[string]bool{}, slices.Clone(set.Broken)
 	for _, s := range d.servers {
 		s.held = nil
@@ -336,7 +337,7 @@ func (d *daemon) forget(server string) {
 
 // want takes what a declaration has become. A new or changed file is the owner's word: it starts also what was stopped or
 // had failed. Another plan by the same file is the host's: an update of a program of the server's, or of pfar.
-func (d *daemon) want(name string, p generator.Plan, word string) {
+func (d *daemon) want(name string, p plan.Plan, word string) {
 	s := d.servers[name]
 	if s == nil {
 		s = newServer(name)
@@ -429,7 +430,7 @@ func (d *daemon) report() control.Report {
 			}
 		}
 		if s.want != nil {
-			c.Unknown = s.want.Unknown(d.policy.inForce())
+			c.Unknown = generator.Unknown(*s.want, d.policy.inForce())
 		}
 		r.Servers = append(r.Servers, c)
 	}

@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // machine stands in for processes: what runs, by instance, with the plan that it was started with.
@@ -31,20 +31,20 @@ type machine struct {
 	tell func(local.Update)
 	gate func(instance string) // called before a stop; nil: nothing keeps it
 
-	adjust func(generator.Plan) error // nil: what runs has to be started again
+	adjust func(plan.Plan) error // nil: what runs has to be started again
 
 	mu     sync.Mutex
 	loud   bool  // the processes that are not a session's say that they are under way
 	broken bool  // no process of a session can be started
 	full   error // of the disk
 	refuse error // of every start
-	runs   map[string]generator.Plan
+	runs   map[string]plan.Plan
 	secret map[string]string // last credentials, by server
 	starts map[string]int
 	slow   time.Duration // of a stop
 }
 
-func (m *machine) Start(p generator.Plan, secrets units.Secrets) error {
+func (m *machine) Start(p plan.Plan, secrets units.Secrets) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.refuse != nil {
@@ -76,7 +76,7 @@ func (m *machine) Stop(name string) {
 	delete(m.runs, name)
 }
 
-func (m *machine) Adjust(p generator.Plan) error {
+func (m *machine) Adjust(p plan.Plan) error {
 	if m.adjust == nil {
 		return errors.New("no")
 	}
@@ -89,13 +89,13 @@ func (m *machine) Adjust(p generator.Plan) error {
 	return err
 }
 
-func (m *machine) Prepare(generator.Plan) error {
+func (m *machine) Prepare(plan.Plan) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.full
 }
 
-func (m *machine) Offer(string, *generator.Plan) {}
+func (m *machine) Offer(string, *plan.Plan) {}
 
 func (m *machine) Forget(name string) {
 	m.mu.Lock()
@@ -136,7 +136,7 @@ func fixture(t *testing.T) (*daemon, *machine, chan struct{}) {
 	o := options{declarations: t.TempDir(), servers: "/srv/servers", dirs: control.Dirs{Run: t.TempDir(), State: state}}
 	d := newDaemon(o, slog.New(slog.NewTextHandler(io.Discard, nil)), v, "127.0.0.1:7417")
 	d.audit.open(false)
-	m := &machine{t: t, tell: d.serverChanged, runs: map[string]generator.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
+	m := &machine{t: t, tell: d.serverChanged, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
 	d.runner = m
 	changed := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -13,12 +13,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/broker/rootca"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // delivery makes of the credentials that a plan names what the processes of its server get.
@@ -86,7 +86,7 @@ func (h handing) over(to receiver, key, how, server string, why error) error {
 
 // secrets is what the launcher gets: the values, but of a brokered one the placeholder. The error is about what is there and
 // cannot be used.
-func (d delivery) secrets(p generator.Plan) (units.Secrets, error) {
+func (d delivery) secrets(p plan.Plan) (units.Secrets, error) {
 	s, err := d.values(p)
 	if err != nil || len(s.Missing) > 0 || !brokers(p) {
 		return s, err
@@ -95,20 +95,20 @@ func (d delivery) secrets(p generator.Plan) (units.Secrets, error) {
 	if err != nil {
 		return units.Secrets{}, err
 	}
-	authority, err := broker.NewAuthority(seed, p.Name)
+	signs, err := rootca.New(seed, p.Name)
 	if err != nil {
 		return units.Secrets{}, err
 	}
-	s.Authority, _, _, err = authority.Certificate()
+	s.Authority, _, _, err = rootca.Certificate(signs)
 	return s, err
 }
 
-func brokers(p generator.Plan) bool {
-	return slices.ContainsFunc(p.Credentials, func(c generator.Credential) bool { return c.Deliver == declaration.Brokered })
+func brokers(p plan.Plan) bool {
+	return slices.ContainsFunc(p.Credentials, func(c plan.Credential) bool { return c.Deliver == broker.OnWire })
 }
 
 // values is secrets without the authority, which is signed anew each time.
-func (d delivery) values(p generator.Plan) (_ units.Secrets, err error) {
+func (d delivery) values(p plan.Plan) (_ units.Secrets, err error) {
 	var seed []byte
 	if brokers(p) {
 		if seed, err = d.vault.Seed(); err != nil {
@@ -122,7 +122,7 @@ func (d delivery) values(p generator.Plan) (_ units.Secrets, err error) {
 			s.Missing = append(s.Missing, string(words))
 			continue
 		}
-		if err == nil && c.Deliver == declaration.Brokered {
+		if err == nil && c.Deliver == broker.OnWire {
 			value, _, err = d.placeholder(seed, p.Name, c, value)
 		}
 		if err != nil {
@@ -146,7 +146,7 @@ func (d delivery) values(p generator.Plan) (_ units.Secrets, err error) {
 }
 
 // refusal says in words why a server gets nothing of what is there; "": it does.
-func (d delivery) refusal(p generator.Plan) string {
+func (d delivery) refusal(p plan.Plan) string {
 	return cmp.Or(d.compare(p).mismatch(), d.given.refusal(p))
 }
 
@@ -168,7 +168,7 @@ func (d delivery) digest(s units.Secrets) string {
 }
 
 // handout is the digest of what a server's launcher would be given now.
-func (d delivery) handout(p generator.Plan) string {
+func (d delivery) handout(p plan.Plan) string {
 	s, err := d.values(p)
 	if err != nil {
 		return ""
@@ -178,7 +178,7 @@ func (d delivery) handout(p generator.Plan) string {
 
 // material is what the bridge gets; nil if nothing of the server's is brokered. What is missing or cannot be
 // brokered is left out, and all of a server that is refused it: the bridge refuses what it would be needed for.
-func (d delivery) material(p generator.Plan) (*broker.Material, error) {
+func (d delivery) material(p plan.Plan) (*broker.Material, error) {
 	if !brokers(p) {
 		return nil, nil
 	}
@@ -187,13 +187,13 @@ func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 		return nil, err
 	}
 	m := new(broker.Material)
-	if m.Authority, err = broker.NewAuthority(seed, p.Name); err != nil {
+	if m.Authority, err = rootca.New(seed, p.Name); err != nil {
 		return nil, err
 	}
 	refusal := d.refusal(p)
 	var keys []string // that it gets
 	for _, c := range p.Credentials {
-		if c.Deliver != declaration.Brokered {
+		if c.Deliver != broker.OnWire {
 			continue
 		}
 		value, err := d.value(c)
@@ -227,7 +227,7 @@ func (d delivery) material(p generator.Plan) (*broker.Material, error) {
 
 // brokered is the material in JSON, as attach.Message.Broker has it; nil if nothing of the server's is brokered. An error that is
 // an unrecorded passes: a bridge goes on with what it has, or waits.
-func (d delivery) brokered(p generator.Plan) (*os.File, error) {
+func (d delivery) brokered(p plan.Plan) (*os.File, error) {
 	m, err := d.material(p)
 	if err != nil || m == nil {
 		return nil, err
@@ -258,7 +258,7 @@ type missing string
 func (m missing) Error() string { return string(m) }
 
 // value resolves one credential.
-func (d delivery) value(c generator.Credential) ([]byte, error) {
+func (d delivery) value(c plan.Credential) ([]byte, error) {
 	value := []byte(os.Getenv(c.From))
 	if c.From == "" {
 		var err error
@@ -280,7 +280,7 @@ func (d delivery) value(c generator.Credential) ([]byte, error) {
 }
 
 // placeholder is what stands for a value, and what has stood for former ones.
-func (d delivery) placeholder(seed []byte, server string, c generator.Credential, value []byte) (text []byte, former []string, err error) {
+func (d delivery) placeholder(seed []byte, server string, c plan.Credential, value []byte) (text []byte, former []string, err error) {
 	p, err := broker.Placeholder(seed, server+"/"+c.Name, string(value))
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", c.Name, err)
@@ -290,12 +290,12 @@ func (d delivery) placeholder(seed []byte, server string, c generator.Credential
 
 // record leaves a record of each secret that a launcher is about to be given, or is not, and why. With an error it must be given
 // none.
-func (d delivery) record(p generator.Plan, s units.Secrets, err error) error {
+func (d delivery) record(p plan.Plan, s units.Secrets, err error) error {
 	if err == nil && len(s.Missing) > 0 {
 		err = missing(strings.Join(s.Missing, "; "))
 	}
 	for _, c := range p.Credentials {
-		if c.Deliver == declaration.Brokered {
+		if c.Deliver == broker.OnWire {
 			continue
 		}
 		if failed := d.overOne(toLauncher, p, c, err); failed != nil {
@@ -305,9 +305,9 @@ func (d delivery) record(p generator.Plan, s units.Secrets, err error) error {
 	return nil
 }
 
-func (d delivery) overOne(to receiver, p generator.Plan, c generator.Credential, why error) error {
+func (d delivery) overOne(to receiver, p plan.Plan, c plan.Credential, why error) error {
 	how := string(c.Deliver)
-	if c.Deliver == declaration.InEnvironment {
+	if c.Deliver == broker.InEnvironment {
 		how = "env"
 	}
 	return d.over(to, secretName(c), how, units.Instance(p.Name, p.Gateway.Session), why)

@@ -15,13 +15,12 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // values is a vault as delivery sees it. A nil value cannot be read.
@@ -46,34 +45,34 @@ func TestDelivery(t *testing.T) {
 	t.Setenv("FROM_OUTSIDE", "of the environment")
 	const token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 	hosts, places := []egress.Endpoint{{Host: "api.github.com"}}, broker.Standard()
-	brokered := generator.Credential{Name: "TOKEN", Key: "token", Deliver: declaration.Brokered, Hosts: hosts, Places: places}
+	brokered := plan.Credential{Name: "TOKEN", Key: "token", Deliver: broker.OnWire, Hosts: hosts, Places: places}
 	for name, tt := range map[string]struct {
-		credentials []generator.Credential
+		credentials []plan.Credential
 		values      string // what the launcher gets, by name
 		missing     string
 		err         string
 		brokered    int // what the bridge gets; -1: nothing at all
 	}{
 		"none":               {brokered: -1},
-		"variable":           {credentials: []generator.Credential{{Name: "A", Key: "a"}}, values: "A=value of a", brokered: -1},
-		"file":               {credentials: []generator.Credential{{Name: "A", Key: "a", Deliver: declaration.InFile}}, values: "A=value of a", brokered: -1},
-		"environment":        {credentials: []generator.Credential{{Name: "A", From: "FROM_OUTSIDE"}}, values: "A=of the environment", brokered: -1},
-		"missing":            {credentials: []generator.Credential{{Name: "A", Key: "a"}, {Name: "B", Key: "none"}}, missing: "B: pfar vault set none", brokered: -1},
-		"missing outside":    {credentials: []generator.Credential{{Name: "B", From: "NOT_THERE"}}, missing: "B: set the environment variable NOT_THERE for pfar", brokered: -1},
-		"damaged":            {credentials: []generator.Credential{{Name: "A", Key: "a"}, {Name: "B", Key: "damaged"}}, err: "damaged", brokered: -1},
-		"brokered":           {credentials: []generator.Credential{{Name: "A", Key: "a"}, brokered}, values: "A=value of a TOKEN=ghp_", brokered: 1},
-		"brokered, missing":  {credentials: []generator.Credential{{Name: "TOKEN", Key: "none", Deliver: declaration.Brokered, Hosts: hosts, Places: places}}, missing: "TOKEN: pfar vault set none"},
-		"brokered, damaged":  {credentials: []generator.Credential{{Name: "TOKEN", Key: "damaged", Deliver: declaration.Brokered, Hosts: hosts, Places: places}}, err: "damaged"},
-		"brokered, short":    {credentials: []generator.Credential{{Name: "TOKEN", Key: "short", Deliver: declaration.Brokered, Hosts: hosts, Places: places}}, err: `TOKEN: a brokered secret has 12 to 4096 bytes, this one 7: deliver it as "env"`},
-		"brokered, no word":  {credentials: []generator.Credential{{Name: "TOKEN", Key: "pem", Deliver: declaration.Brokered, Hosts: hosts, Places: places}}, err: "one word of visible ASCII"},
-		"brokered, variable": {credentials: []generator.Credential{{Name: "TOKEN", From: "NOT_THERE", Deliver: declaration.Brokered, Hosts: hosts, Places: places}}, missing: "TOKEN: set the environment variable NOT_THERE for pfar"},
+		"variable":           {credentials: []plan.Credential{{Name: "A", Key: "a"}}, values: "A=value of a", brokered: -1},
+		"file":               {credentials: []plan.Credential{{Name: "A", Key: "a", Deliver: broker.InFile}}, values: "A=value of a", brokered: -1},
+		"environment":        {credentials: []plan.Credential{{Name: "A", From: "FROM_OUTSIDE"}}, values: "A=of the environment", brokered: -1},
+		"missing":            {credentials: []plan.Credential{{Name: "A", Key: "a"}, {Name: "B", Key: "none"}}, missing: "B: pfar vault set none", brokered: -1},
+		"missing outside":    {credentials: []plan.Credential{{Name: "B", From: "NOT_THERE"}}, missing: "B: set the environment variable NOT_THERE for pfar", brokered: -1},
+		"damaged":            {credentials: []plan.Credential{{Name: "A", Key: "a"}, {Name: "B", Key: "damaged"}}, err: "damaged", brokered: -1},
+		"brokered":           {credentials: []plan.Credential{{Name: "A", Key: "a"}, brokered}, values: "A=value of a TOKEN=ghp_", brokered: 1},
+		"brokered, missing":  {credentials: []plan.Credential{{Name: "TOKEN", Key: "none", Deliver: broker.OnWire, Hosts: hosts, Places: places}}, missing: "TOKEN: pfar vault set none"},
+		"brokered, damaged":  {credentials: []plan.Credential{{Name: "TOKEN", Key: "damaged", Deliver: broker.OnWire, Hosts: hosts, Places: places}}, err: "damaged"},
+		"brokered, short":    {credentials: []plan.Credential{{Name: "TOKEN", Key: "short", Deliver: broker.OnWire, Hosts: hosts, Places: places}}, err: `TOKEN: a brokered secret has 12 to 4096 bytes, this one 7: deliver it as "env"`},
+		"brokered, no word":  {credentials: []plan.Credential{{Name: "TOKEN", Key: "pem", Deliver: broker.OnWire, Hosts: hosts, Places: places}}, err: "one word of visible ASCII"},
+		"brokered, variable": {credentials: []plan.Credential{{Name: "TOKEN", From: "NOT_THERE", Deliver: broker.OnWire, Hosts: hosts, Places: places}}, missing: "TOKEN: set the environment variable NOT_THERE for pfar"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := delivery{vault: values{
 				"a": []byte("value of a"), "token": []byte(token), "damaged": nil, "short": []byte("hunter2"),
 				"pem": []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
 			}, learn: func(string, []byte) {}, handing: handing{slog.New(slog.DiscardHandler), recordsAll}, stood: newStood("", nil), given: givenTo(t)}
-			p := generator.Plan{Name: "github", Credentials: tt.credentials}
+			p := plan.Plan{Name: "github", Credentials: tt.credentials}
 			s, err := d.secrets(p)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) || len(s.Values) > 0 {
@@ -104,7 +103,7 @@ func TestDelivery(t *testing.T) {
 }
 
 // checkMaterial wants the bridge to know as many secrets, each by the placeholder that the launcher was given.
-func checkMaterial(t *testing.T, d delivery, p generator.Plan, given units.Secrets, want int, fails bool) {
+func checkMaterial(t *testing.T, d delivery, p plan.Plan, given units.Secrets, want int, fails bool) {
 	t.Helper()
 	f, err := d.brokered(p)
 	if want < 0 || fails {
@@ -160,46 +159,46 @@ func TestDeliveryRecords(t *testing.T) {
 		}
 		return a
 	}}))
-	env := generator.Credential{Name: "A", Key: "a"}
-	broker := func(key string) generator.Credential {
-		return generator.Credential{Name: "T", Key: key, Deliver: declaration.Brokered, Hosts: hosts}
+	env := plan.Credential{Name: "A", Key: "a"}
+	onWire := func(key string) plan.Credential {
+		return plan.Credential{Name: "T", Key: key, Deliver: broker.OnWire, Hosts: hosts}
 	}
 	const vault = "level=INFO msg=vault operation=deliver key="
 	refused := strings.ReplaceAll(vault, "INFO", "WARN")
 	for name, tt := range map[string]struct {
-		credentials []generator.Credential
+		credentials []plan.Credential
 		want        string
 	}{
 		"none": {nil, ""},
 		"in all ways": {
-			[]generator.Credential{env, {Name: "B", Key: "a", Deliver: declaration.InFile}, {Name: "C", From: "FROM_OUTSIDE"}, broker("token")},
+			[]plan.Credential{env, {Name: "B", Key: "a", Deliver: broker.InFile}, {Name: "C", From: "FROM_OUTSIDE"}, onWire("token")},
 			vault + "a deliver=env to=launcher server=x_abcdefgh outcome=done\n" + vault + "a deliver=file to=launcher server=x_abcdefgh outcome=done\n" +
 				vault + "$FROM_OUTSIDE deliver=env to=launcher server=x_abcdefgh outcome=done\n" + vault + "token deliver=broker to=bridge server=x_abcdefgh outcome=done\n",
 		},
 		"one is missing": {
-			[]generator.Credential{env, {Name: "B", Key: "none"}},
+			[]plan.Credential{env, {Name: "B", Key: "none"}},
 			refused + "a deliver=env to=launcher server=x_abcdefgh outcome=refused error=\"B: pfar vault set none\"\n" +
 				refused + "none deliver=env to=launcher server=x_abcdefgh outcome=refused error=\"B: pfar vault set none\"\n",
 		},
-		"damaged": {[]generator.Credential{{Name: "B", Key: "damaged"}}, refused + "damaged deliver=env to=launcher server=x_abcdefgh outcome=refused error=\"the file is damaged\"\n"},
+		"damaged": {[]plan.Credential{{Name: "B", Key: "damaged"}}, refused + "damaged deliver=env to=launcher server=x_abcdefgh outcome=refused error=\"the file is damaged\"\n"},
 		"brokered, and missing": {
-			[]generator.Credential{broker("none")}, refused + "none deliver=broker to=bridge server=x_abcdefgh outcome=refused error=\"T: pfar vault set none\"\n",
+			[]plan.Credential{onWire("none")}, refused + "none deliver=broker to=bridge server=x_abcdefgh outcome=refused error=\"T: pfar vault set none\"\n",
 		},
 		"brokered, and damaged": {
-			[]generator.Credential{broker("damaged")}, refused + "damaged deliver=broker to=bridge server=x_abcdefgh outcome=refused error=\"the file is damaged\"\n",
+			[]plan.Credential{onWire("damaged")}, refused + "damaged deliver=broker to=bridge server=x_abcdefgh outcome=refused error=\"the file is damaged\"\n",
 		},
 		"brokered, and another is damaged": {
-			[]generator.Credential{broker("token"), {Name: "U", Key: "damaged", Deliver: declaration.Brokered, Hosts: hosts}},
+			[]plan.Credential{onWire("token"), {Name: "U", Key: "damaged", Deliver: broker.OnWire, Hosts: hosts}},
 			refused + "damaged deliver=broker to=bridge server=x_abcdefgh outcome=refused error=\"the file is damaged\"\n",
 		},
 		"too short for a broker": {
-			[]generator.Credential{broker("short")},
+			[]plan.Credential{onWire("short")},
 			refused + "short deliver=broker to=bridge server=x_abcdefgh outcome=refused error=\"T: a brokered secret has 12 to 4096 bytes, this one 7: deliver it as \\\"env\\\"\"\n",
 		},
 	} {
 		text.Reset()
 		recorded, full = nil, nil
-		p := generator.Plan{Name: "x", Credentials: tt.credentials}
+		p := plan.Plan{Name: "x", Credentials: tt.credentials}
 		p.Gateway.Session = "abcdefgh"
 		s, err := d.secrets(p)
 		if err := d.record(p, s, err); err != nil {
@@ -240,7 +239,7 @@ func TestFormerPlaceholders(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "placeholders.json")
 	secret := values{"token": []byte("ghp_0123456789abcdefghijABCDEFGHIJ012345")}
 	hosts := []egress.Endpoint{{Host: "api.github.com"}}
-	p := generator.Plan{Name: "github", Credentials: []generator.Credential{{Name: "T", Key: "token", Deliver: declaration.Brokered, Hosts: hosts}}}
+	p := plan.Plan{Name: "github", Credentials: []plan.Credential{{Name: "T", Key: "token", Deliver: broker.OnWire, Hosts: hosts}}}
 	log := slog.New(slog.DiscardHandler)
 	d := delivery{vault: secret, learn: func(string, []byte) {}, handing: handing{log, recordsAll}, stood: newStood(path, log), given: givenTo(t)}
 	var had []string

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // reasonAsleep says what ends a server's sleep, behind its state.
-func reasonAsleep(p generator.Plan) string {
+func reasonAsleep(p plan.Plan) string {
 	if idle := p.Gateway.IdleTimeout; idle > 0 {
 		return fmt.Sprintf("starts with the first call (idle_timeout %s)", declaration.Short(idle))
 	}

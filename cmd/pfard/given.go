@@ -22,6 +22,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/durable"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // given is to which servers each secret of the vault is given, and on what terms. Those that name it when it is stored are its
@@ -74,7 +75,7 @@ func (w withheld) String() string {
 }
 
 // refusal says in words why a server gets no secret, and the remedy; "": it gets them.
-func (g *given) refusal(p generator.Plan) string {
+func (g *given) refusal(p plan.Plan) string {
 	list, err := g.check(p)
 	if err != nil {
 		return err.Error()
@@ -82,7 +83,7 @@ func (g *given) refusal(p generator.Plan) string {
 	return refused(p, list)
 }
 
-func refused(p generator.Plan, list []withheld) string {
+func refused(p plan.Plan, list []withheld) string {
 	if len(list) == 0 {
 		return ""
 	}
@@ -98,14 +99,14 @@ func sentence(list []withheld) string {
 }
 
 // check returns which secrets a server by this plan is not given, and why.
-func (g *given) check(p generator.Plan) (list []withheld, err error) {
+func (g *given) check(p plan.Plan) (list []withheld, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.judge(p)
 }
 
 // judge is check, called with g.mu held.
-func (g *given) judge(p generator.Plan) (list []withheld, err error) {
+func (g *given) judge(p plan.Plan) (list []withheld, err error) {
 	keys := g.concerned(p)
 	if g.broken != nil && len(keys) > 0 {
 		return nil, g.broken
@@ -127,7 +128,7 @@ func (g *given) judge(p generator.Plan) (list []withheld, err error) {
 
 // concerned are the secrets that a plan names, and those that its server was given before if it has a home that stays: what it was then
 // finds there what it is now.
-func (g *given) concerned(p generator.Plan) []string {
+func (g *given) concerned(p plan.Plan) []string {
 	keys := keysOf(p)
 	if !p.State {
 		return keys
@@ -149,8 +150,8 @@ func (g *given) only(key, server string) bool {
 }
 
 // terms are those that a server asks for. Of a secret that it does not name, how it gets it stays.
-func (g *given) terms(p generator.Plan, key string) generator.Terms {
-	t := p.Terms(key)
+func (g *given) terms(p plan.Plan, key string) generator.Terms {
+	t := generator.TermsOf(p, key)
 	if old, ok := g.of[key][p.Name]; ok && !slices.Contains(keysOf(p), key) {
 		t.Names, t.Wire, t.Pins = old.Names, old.Wire, old.Pins
 	}
@@ -159,7 +160,7 @@ func (g *given) terms(p generator.Plan, key string) generator.Terms {
 
 // claim is called before a server gets these secrets: it gives those that nobody has to it, remembers terms that have become
 // narrower, and says in words why it gets none; "": it does. With an error it must not.
-func (g *given) claim(p generator.Plan, keys []string) (refusal string, err error) {
+func (g *given) claim(p plan.Plan, keys []string) (refusal string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	list, err := g.judge(p)
@@ -168,7 +169,7 @@ func (g *given) claim(p generator.Plan, keys []string) (refusal string, err erro
 	}
 	keys = slices.DeleteFunc(keys, func(key string) bool {
 		old, known := g.of[key][p.Name]
-		return known && reflect.DeepEqual(old, p.Terms(key))
+		return known && reflect.DeepEqual(old, generator.TermsOf(p, key))
 	})
 	if len(keys) == 0 {
 		return "", nil
@@ -177,13 +178,13 @@ func (g *given) claim(p generator.Plan, keys []string) (refusal string, err erro
 }
 
 // give gives secrets to a server on the terms of its plan.
-func (g *given) give(p generator.Plan, keys ...string) error {
+func (g *given) give(p plan.Plan, keys ...string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.put(p, keys...)
 }
 
-func (g *given) put(p generator.Plan, keys ...string) error {
+func (g *given) put(p plan.Plan, keys ...string) error {
 	return g.change(func(of map[string]map[string]generator.Terms) {
 		for _, key := range keys {
 			servers := maps.Clone(of[key])
@@ -197,7 +198,7 @@ func (g *given) put(p generator.Plan, keys ...string) error {
 }
 
 // begin gives the secrets that are stored to all who name them, once: to a vault of before nobody is new.
-func (g *given) begin(plans map[string]generator.Plan, list func() ([]vault.Entry, error)) error {
+func (g *given) begin(plans map[string]plan.Plan, list func() ([]vault.Entry, error)) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.none {
@@ -212,7 +213,7 @@ func (g *given) begin(plans map[string]generator.Plan, list func() ([]vault.Entr
 			servers := map[string]generator.Terms{}
 			for name, p := range plans {
 				if slices.Contains(keysOf(p), e.Key) {
-					servers[name] = p.Terms(e.Key)
+					servers[name] = generator.TermsOf(p, e.Key)
 				}
 			}
 			if len(servers) > 0 {
@@ -225,7 +226,7 @@ func (g *given) begin(plans map[string]generator.Plan, list func() ([]vault.Entr
 }
 
 // anew gives a secret to these servers, and to no other.
-func (g *given) anew(key string, plans []generator.Plan) error {
+func (g *given) anew(key string, plans []plan.Plan) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(plans) == 0 && g.broken == nil && len(g.of[key]) == 0 {
@@ -237,7 +238,7 @@ func (g *given) anew(key string, plans []generator.Plan) error {
 			if of[key] == nil {
 				of[key] = map[string]generator.Terms{}
 			}
-			of[key][p.Name] = p.Terms(key)
+			of[key][p.Name] = generator.TermsOf(p, key)
 		}
 	})
 }
@@ -261,7 +262,7 @@ func (g *given) change(by func(map[string]map[string]generator.Terms)) error {
 }
 
 // keysOf are those of the vault that a plan names, each once.
-func keysOf(p generator.Plan) (keys []string) {
+func keysOf(p plan.Plan) (keys []string) {
 	for _, c := range p.Credentials {
 		if c.Key != "" && !slices.Contains(keys, c.Key) {
 			keys = append(keys, c.Key)
@@ -272,7 +273,7 @@ func keysOf(p generator.Plan) (keys []string) {
 
 // holdBack has a server that runs go on as it was while its declaration asks for secrets that it is not given any more. One that
 // does not run waits for them instead.
-func (d *daemon) holdBack(s declaration.Server, p generator.Plan) (diags hcl.Diagnostics) {
+func (d *daemon) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostics) {
 	have := d.servers[s.Name]
 	if have == nil || have.started == nil || have.want == nil || !p.Enabled || !have.runs() {
 		return nil
@@ -300,7 +301,7 @@ func (d *daemon) holdBack(s declaration.Server, p generator.Plan) (diags hcl.Dia
 	if !diags.HasErrors() {
 		return nil
 	}
-	if word := generator.Digest(p); word != have.heldBefore {
+	if word := plan.Digest(p); word != have.heldBefore {
 		have.heldBefore = word
 		for _, w := range list {
 			_ = d.delivery.over(toLauncher, w.key, "", s.Name, errors.New(w.String())) // nothing is handed over
@@ -312,7 +313,7 @@ func (d *daemon) holdBack(s declaration.Server, p generator.Plan) (diags hcl.Dia
 
 // receivers has a secret that is new given to the servers that name it, and one that is gone to none.
 func (d *daemon) receivers(c vault.Change) error {
-	var plans []generator.Plan
+	var plans []plan.Plan
 	switch c.Outcome {
 	case vault.New:
 		for _, name := range d.usersOf(c.Key) {

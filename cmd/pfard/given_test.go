@@ -10,11 +10,10 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // givenTo has nothing given to anybody.
@@ -156,7 +155,7 @@ func TestDisabledAtOnce(t *testing.T) {
 func TestGivenIsKept(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	path := filepath.Join(t.TempDir(), "given.json")
-	p := generator.Plan{Name: "mine", Credentials: []generator.Credential{{Name: "A", Key: "a"}, {Name: "B", Key: "b"}, {Name: "C", From: "C"}}}
+	p := plan.Plan{Name: "mine", Credentials: []plan.Credential{{Name: "A", Key: "a"}, {Name: "B", Key: "b"}, {Name: "C", From: "C"}}}
 	other := p
 	other.Name = "other"
 	g := newGiven(path, log)
@@ -171,7 +170,7 @@ func TestGivenIsKept(t *testing.T) {
 	if _, err := full.claim(p, keysOf(p)); err == nil {
 		t.Error("what cannot be written is given")
 	}
-	none := generator.Plan{Name: "none", State: true, Credentials: []generator.Credential{{Name: "C", From: "C"}}}
+	none := plan.Plan{Name: "none", State: true, Credentials: []plan.Credential{{Name: "C", From: "C"}}}
 	for _, text := range []string{"{", "[]", `{"a": 7}`, ""} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -190,7 +189,7 @@ func TestGivenIsKept(t *testing.T) {
 func TestNothingForTheBridge(t *testing.T) {
 	const token = "ghp_0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX"
 	d := delivery{vault: values{"a": []byte(token)}, learn: func(string, []byte) {}, handing: handing{slog.New(slog.DiscardHandler), recordsAll}, stood: newStood("", nil), given: givenTo(t)}
-	p := generator.Plan{Name: "mine", Credentials: []generator.Credential{{Name: "A", Key: "a", Deliver: "broker"}}}
+	p := plan.Plan{Name: "mine", Credentials: []plan.Credential{{Name: "A", Key: "a", Deliver: "broker"}}}
 	if m, err := d.material(p); err != nil || len(m.Secrets) != 1 {
 		t.Fatalf("the first bridge has %+v, %v", m, err)
 	}
@@ -203,26 +202,26 @@ func TestNothingForTheBridge(t *testing.T) {
 // TestNarrowerIsRemembered: what an owner has made narrower does not become wider again by itself.
 func TestNarrowerIsRemembered(t *testing.T) {
 	g := givenTo(t)
-	plan := func(deliver declaration.Delivery, hosts ...string) generator.Plan {
-		p := generator.Plan{Name: "mine", Credentials: []generator.Credential{{Name: "A", Key: "a", Deliver: deliver}}}
+	asks := func(deliver broker.Delivery, hosts ...string) plan.Plan {
+		p := plan.Plan{Name: "mine", Credentials: []plan.Credential{{Name: "A", Key: "a", Deliver: deliver}}}
 		for _, h := range hosts {
 			e := egress.Endpoint{Host: h, Port: 443}
 			p.Egress.Endpoints = append(p.Egress.Endpoints, e)
-			if deliver == declaration.Brokered {
+			if deliver == broker.OnWire {
 				p.Credentials[0].Hosts, p.Credentials[0].Places = append(p.Credentials[0].Hosts, e), []broker.Place{{Part: broker.Body}}
 			}
 		}
 		return p
 	}
 	for i, step := range []struct {
-		plan generator.Plan
+		plan plan.Plan
 		want string
 	}{
-		{plan("", "x.example", "y.example"), ""},
-		{plan(declaration.Brokered, "x.example"), ""},
-		{plan("", "x.example"), "the secret enters the sandbox"},
-		{plan(declaration.Brokered, "x.example", "y.example"), "it reaches also y.example"},
-		{plan(declaration.Brokered, "x.example"), ""},
+		{asks("", "x.example", "y.example"), ""},
+		{asks(broker.OnWire, "x.example"), ""},
+		{asks("", "x.example"), "the secret enters the sandbox"},
+		{asks(broker.OnWire, "x.example", "y.example"), "it reaches also y.example"},
+		{asks(broker.OnWire, "x.example"), ""},
 	} {
 		words, err := g.claim(step.plan, []string{"a"})
 		if err != nil || !strings.Contains(words, step.want) || (words == "") != (step.want == "") {
@@ -235,7 +234,7 @@ func TestNarrowerIsRemembered(t *testing.T) {
 // the secret or not.
 func TestTheHomeOfWhoHasASecret(t *testing.T) {
 	g := givenTo(t)
-	p := generator.Plan{Name: "mine", State: true, Credentials: []generator.Credential{{Name: "A", Key: "a", Deliver: declaration.Brokered, Hosts: []egress.Endpoint{{Host: "x.example"}}, Places: []broker.Place{{Part: broker.Body}}}}}
+	p := plan.Plan{Name: "mine", State: true, Credentials: []plan.Credential{{Name: "A", Key: "a", Deliver: broker.OnWire, Hosts: []egress.Endpoint{{Host: "x.example"}}, Places: []broker.Place{{Part: broker.Body}}}}}
 	if words, err := g.claim(p, []string{"a"}); words != "" || err != nil {
 		t.Fatal(words, err)
 	}
@@ -251,7 +250,7 @@ func TestTheHomeOfWhoHasASecret(t *testing.T) {
 	if err := g.give(q, "a"); err != nil || g.refusal(q) != "" {
 		t.Fatalf("given it is refused %q, %v", g.refusal(q), err)
 	}
-	q.Credentials = []generator.Credential{{Name: "A", Key: "a"}}
+	q.Credentials = []plan.Credential{{Name: "A", Key: "a"}}
 	if words := g.refusal(q); !strings.Contains(words, "enters the sandbox") {
 		t.Errorf("named again, in the sandbox: %q", words)
 	}
@@ -260,11 +259,11 @@ func TestTheHomeOfWhoHasASecret(t *testing.T) {
 // TestWhoHasThemAtFirst: a vault of before is given as it is used.
 func TestWhoHasThemAtFirst(t *testing.T) {
 	g := givenTo(t)
-	p := generator.Plan{Name: "one", Credentials: []generator.Credential{{Name: "A", Key: "a"}, {Name: "B", Key: "later"}}}
+	p := plan.Plan{Name: "one", Credentials: []plan.Credential{{Name: "A", Key: "a"}, {Name: "B", Key: "later"}}}
 	q := p
 	q.Name = "two"
 	for range 2 { // the second time there is nothing to begin with
-		if err := g.begin(map[string]generator.Plan{"one": p, "two": q}, func() ([]vault.Entry, error) { return []vault.Entry{{Key: "a"}, {Key: "unused"}}, nil }); err != nil {
+		if err := g.begin(map[string]plan.Plan{"one": p, "two": q}, func() ([]vault.Entry, error) { return []vault.Entry{{Key: "a"}, {Key: "unused"}}, nil }); err != nil {
 			t.Fatal(err)
 		}
 		p.Sandbox.Command = "/bin/other"

@@ -10,6 +10,7 @@ import (
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -41,7 +42,7 @@ func (d *daemon) inspect() (diags hcl.Diagnostics) {
 	if stored, _ := d.policy.now(); stored == nil {
 		return nil // the gateway may go on by an earlier pfard's policy, and need what that one has started
 	}
-	var plans []generator.InspectorPlan
+	var plans []plan.Inspection
 	for _, e := range list {
 		at, ok := places[e.Name]
 		if !ok { // of the last good version
@@ -61,7 +62,7 @@ func (d *daemon) inspect() (diags hcl.Diagnostics) {
 
 // unreached finds what an inspector's program is to see and its unit's own user does not get to. Launchers of servers are shown such
 // things by systemd, and pfard looks whether it was the right thing; inspectors do not report to pfard.
-func (d *daemon) unreached(p generator.InspectorPlan, at hcl.Range) (diags hcl.Diagnostics) {
+func (d *daemon) unreached(p plan.Inspection, at hcl.Range) (diags hcl.Diagnostics) {
 	if d.reachable == nil {
 		return nil
 	}
@@ -115,7 +116,7 @@ func (d *daemon) modelSecrets(e inspector.External) units.Secrets {
 	if key == "" {
 		return units.Secrets{}
 	}
-	value, err := d.delivery.value(generator.Credential{Name: key, Key: key})
+	value, err := d.delivery.value(plan.Credential{Name: key, Key: key})
 	if err != nil { // in words, if it is missing
 		return units.Secrets{Missing: []string{err.Error()}}
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // TestInspectors: those of the policy in force are to run, whatever mistakes there are in the folder; one that cannot is left out,
@@ -27,7 +27,7 @@ func TestInspectors(t *testing.T) {
 	d.audit.open(false)
 	var runs, anew []string
 	told := 0
-	d.inspects = func(plans []generator.InspectorPlan) {
+	d.inspects = func(plans []plan.Inspection) {
 		runs, told = nil, told+1
 		for _, p := range plans {
 			runs = append(runs, p.Inspector.Name+" "+p.Sandbox.Command)

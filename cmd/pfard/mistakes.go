@@ -10,6 +10,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // mistakes in files are told where an administrator looks: once each in the journal, and in the status lines of the units.
@@ -151,7 +152,7 @@ func (s *server) declaredBy(b declaration.Broken) bool {
 
 // standIns are plans for files that cannot be used, and of which nothing is in force: their last good version or, without
 // one, a plan by which the server's unit fails and says why.
-func (d *daemon) standIns(set declaration.Set, broken []declaration.Broken, o declaration.Options) (plans []generator.Plan) {
+func (d *daemon) standIns(set declaration.Set, broken []declaration.Broken, o declaration.Options) (plans []plan.Plan) {
 	if set.Unread {
 		for _, s := range set.Earlier {
 			broken = append(broken, declaration.Broken{Name: s.Name, File: s.File})
@@ -168,7 +169,7 @@ func (d *daemon) standIns(set declaration.Set, broken []declaration.Broken, o de
 			}
 		}
 		if declaration.ValidName(b.Name) {
-			plans = append(plans, generator.Plan{
+			plans = append(plans, plan.Plan{
 				Name: b.Name, File: b.File, Enabled: true, Autostart: true, Gateway: handover.Server{Name: b.Name}, Fault: d.faultOf(b.File),
 			})
 		}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // journaled has a daemon log to a buffer, whose entries are read in the loop.
@@ -179,7 +179,7 @@ func TestTheLastGoodVersionOutlivesTheBoot(t *testing.T) {
 	}
 	changed <- struct{}{}
 	first.state(t)
-	boot := func() (map[string]control.Server, map[string]generator.Plan) {
+	boot := func() (map[string]control.Server, map[string]plan.Plan) {
 		d, m, changed := fixture(t)
 		keep(d)
 		changed <- struct{}{}

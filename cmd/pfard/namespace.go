@@ -11,15 +11,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/firewall"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
 )
 
 // network prepares the network namespace of a server's unit, which its launcher is in and has nothing in yet. The ruleset
 // of a server that has been welcomed before is there.
-func (a *attachments) network(p systemd.Process, plan generator.Plan, again bool) error {
+func (a *attachments) network(p systemd.Process, plan plan.Plan, again bool) error {
 	netns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", p.PID))
 	if err != nil {
 		return fmt.Errorf("looking for the network namespace of %q: %w", p.Instance, err)

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // TestPolicyIsTold: the gateway hears of each good version of the folder, and of no other.
@@ -102,7 +102,7 @@ func TestPolicyInReports(t *testing.T) {
 	}
 	dirs := control.Dirs{State: t.TempDir(), Config: filepath.Join(base, "mcp.d")}
 	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), vaultIn(t, dirs), "")
-	d.runner = &machine{t: t, tell: d.serverChanged, runs: map[string]generator.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
+	d.runner = &machine{t: t, tell: d.serverChanged, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
 	d.audit.open(false)
 	d.reload()
 	r := d.report()

@@ -8,10 +8,10 @@ import (
 	"sync"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // redaction is what secrets are recognised by, for those who see what servers say: the gateway, of a server's own secrets
@@ -98,7 +98,7 @@ func stored(s *redact.Set) []byte {
 }
 
 // ofBridge is the part that a plan's bridge gets: the values that the plan names, and of a token set the access token alone.
-func (r *redaction) ofBridge(p generator.Plan) attach.Redaction {
+func (r *redaction) ofBridge(p plan.Plan) attach.Redaction {
 	names := make([]string, len(p.Credentials))
 	for i, c := range p.Credentials {
 		names[i] = secretName(c)
@@ -112,7 +112,7 @@ func (r *redaction) ofBridge(p generator.Plan) attach.Redaction {
 
 // secretName is what the value of a credential is called in a set. No key has the sign for a variable in it, nor the dot of
 // named.
-func secretName(c generator.Credential) string {
+func secretName(c plan.Credential) string {
 	if c.From != "" {
 		return "$" + c.From
 	}

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -122,26 +122,26 @@ func TestProcessesKnowTheirOwnSecrets(t *testing.T) {
 	store(control.Store, "held", "brokered-of-a-4")
 	store(control.Store, "b", "first-of-b-3")
 	d.redaction.addAll("a", [][]byte{[]byte("first-of-a-1"), []byte("refresh-of-a-6")}) // as of a token set
-	plan := generator.Plan{Name: "one", Credentials: []generator.Credential{
-		{Name: "A", Key: "a"}, {Name: "V", From: "PFAR_TEST_OF_A"}, {Name: "H", Key: "held", Deliver: declaration.Brokered},
+	one := plan.Plan{Name: "one", Credentials: []plan.Credential{
+		{Name: "A", Key: "a"}, {Name: "V", From: "PFAR_TEST_OF_A"}, {Name: "H", Key: "held", Deliver: broker.OnWire},
 	}}
 	link := systemd.NewLink(func(context.Context) (*systemd.Bus, error) { return nil, errors.New("there is none") })
 	link.Close()
 	r, err := systemd.NewRunner(systemd.Config{
-		Log: d.log, Run: t.TempDir(), Link: link, Home: func(generator.Plan) error { return nil }, Changed: func(units.Update) {},
+		Log: d.log, Run: t.TempDir(), Link: link, Home: func(plan.Plan) error { return nil }, Changed: func(units.Update) {},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Offer("one", &plan)
-	text, err := json.Marshal(plan)
+	r.Offer("one", &one)
+	text, err := json.Marshal(one)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := newHoldFixture(t)
 	a := newAttachments(d.log, link, nil, f.start(t, f.config()), nil, control.Dirs{})
 	a.runner, a.redaction, a.brokered, a.rootless = r, d.redaction, d.delivery.brokered, true
-	if _, err := d.delivery.secrets(plan); err != nil { // before anything of it runs
+	if _, err := d.delivery.secrets(one); err != nil { // before anything of it runs
 		t.Fatal(err)
 	}
 	digest, p := units.Digest(text), systemd.Process{Instance: "one", PID: 9}

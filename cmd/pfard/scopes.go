@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/oauth"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // comparison is what comes of comparing the scopes that a server requires with those that its token sets were granted.
@@ -18,7 +18,7 @@ type comparison struct {
 }
 
 // compare reads the token sets of a server that requires scopes. Of a plain token nobody knows what it was granted.
-func (d delivery) compare(p generator.Plan) (c comparison) {
+func (d delivery) compare(p plan.Plan) (c comparison) {
 	if len(p.Scopes) == 0 {
 		return c
 	}

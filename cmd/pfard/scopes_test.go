@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/plan"
 )
 
 const requiresScopes = "server {\n  command = \"sh\"\n}\nauth = { TOKEN = \"vault:drive\", scopes = [\"read\", \"write\"] }\n"
@@ -153,9 +153,9 @@ func TestScopesOfSeveral(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := generator.Plan{Name: "x", Scopes: strings.Fields(scopes)}
+			p := plan.Plan{Name: "x", Scopes: strings.Fields(scopes)}
 			for _, key := range []string{"a", "b"} {
-				p.Credentials = append(p.Credentials, generator.Credential{Name: strings.ToUpper(key), Key: key, Deliver: declaration.Brokered, Hosts: []egress.Endpoint{{Host: "x.example", Port: 443}}})
+				p.Credentials = append(p.Credentials, plan.Credential{Name: strings.ToUpper(key), Key: key, Deliver: broker.OnWire, Hosts: []egress.Endpoint{{Host: "x.example", Port: 443}}})
 				granted, there := tt.sets[key]
 				switch {
 				case !there:

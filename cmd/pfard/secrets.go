@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // answerVault carries out what is asked of the vault, and leaves a record of it, never with a value (AUD-03).
@@ -188,7 +188,7 @@ func (d *daemon) describeTokens(s *control.Secret) {
 func (d *daemon) usersOf(key string) []string {
 	names := []string{}
 	for _, s := range d.servers {
-		if s.want != nil && slices.ContainsFunc(s.want.Credentials, func(c generator.Credential) bool { return c.Key == key }) {
+		if s.want != nil && slices.ContainsFunc(s.want.Credentials, func(c plan.Credential) bool { return c.Key == key }) {
 			names = append(names, s.name)
 		}
 	}

@@ -11,38 +11,38 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // server is one declaration: what should be, what is, and the way between.
 type server struct {
 	name  string
-	want  *generator.Plan // nil: no declaration any more
-	word  string          // digest of the file that says so
-	run   bool            // the operator, the declaration or a call wants it to run
-	off   bool            // the operator has disabled it, whatever run says
-	learn *learner        // wants it to run in learning mode, whatever run says; nil: nobody
-	stale bool            // its file is broken now, or asks for secrets that it is not given
-	held  *generator.Plan // what its file says then, in the latter case
+	want  *plan.Plan // nil: no declaration any more
+	word  string     // digest of the file that says so
+	run   bool       // the operator, the declaration or a call wants it to run
+	off   bool       // the operator has disabled it, whatever run says
+	learn *learner   // wants it to run in learning mode, whatever run says; nil: nobody
+	stale bool       // its file is broken now, or asks for secrets that it is not given
+	held  *plan.Plan // what its file says then, in the latter case
 
 	heldBefore string // digest of what held was last: it is recorded once
 
 	full   string // why it was stopped, if it has filled the disk; "" once it is started again
 	asleep bool   // it does not run until a call wants it
 
-	started *generator.Plan // what the runner was told to start; nil: nothing
-	next    *generator.Plan // it runs on, and is about to go by this; nil: by started
-	again   bool            // stop it and start it, though the plan is the same
-	given   string          // digest of what its launcher was given (delivery.digest); "": nothing, or it is not known
-	renew   renewal         // whether that has changed since
-	busy    bool            // a stop is under way
-	retry   retry           // of its crashes
-	served  bool            // it has been up, and nobody has stopped it since
-	delayed error           // why what it needs cannot be written; it is tried again
+	started *plan.Plan // what the runner was told to start; nil: nothing
+	next    *plan.Plan // it runs on, and is about to go by this; nil: by started
+	again   bool       // stop it and start it, though the plan is the same
+	given   string     // digest of what its launcher was given (delivery.digest); "": nothing, or it is not known
+	renew   renewal    // whether that has changed since
+	busy    bool       // a stop is under way
+	retry   retry      // of its crashes
+	served  bool       // it has been up, and nobody has stopped it since
+	delayed error      // why what it needs cannot be written; it is tried again
 
 	unreached string // settings of its unit that do not reach it, in words; "": none
 	told      string // of these, what was logged last
@@ -66,7 +66,7 @@ func (d *daemon) converge(s *server) {
 	switch {
 	case s.busy || s.next != nil || s.started == nil && len(s.sessions) > 0: // nothing of it may be left before what comes next
 	case s.started != nil && s.want != nil && s.runs() && !s.again && d.adjust(s): // if there is anything to do at all
-	case s.started != nil && (s.want == nil || !s.runs() || s.again || generator.Digest(s.plan()) != generator.Digest(*s.started)):
+	case s.started != nil && (s.want == nil || !s.runs() || s.again || plan.Digest(s.plan()) != plan.Digest(*s.started)):
 		if s.want != nil && s.runs() {
 			if err := d.runner.Prepare(s.plan()); err != nil { // nothing that runs ends for want of space
 				d.delay(s, err)
@@ -103,14 +103,14 @@ func (d *daemon) offer(s *server) {
 // should, or is about to.
 func (d *daemon) adjust(s *server) bool {
 	p := s.plan()
-	if generator.Digest(p) == generator.Digest(*s.started) {
+	if plan.Digest(p) == plan.Digest(*s.started) {
 		return true
 	}
-	if _, live := generator.Adjusted(*s.started, p); !live {
+	if _, live := plan.Adjusted(*s.started, p); !live {
 		return false
 	}
 	s.next = &p
-	instances := []generator.Plan{p}
+	instances := []plan.Plan{p}
 	for handle, e := range s.sessions {
 		if own := p; !e.closing {
 			own.Gateway.Session = handle
@@ -166,7 +166,7 @@ func (d *daemon) relabel(s *server) {
 func (s *server) runs() bool { return !s.off && (s.run || s.learn != nil) }
 
 // plan is what should run, of a server that has a declaration.
-func (s *server) plan() generator.Plan {
+func (s *server) plan() plan.Plan {
 	p := *s.want
 	p.Egress.Learn = s.learn != nil
 	return p
@@ -291,9 +291,9 @@ func (s *server) undecided() bool {
 }
 
 // withheld is for what a launcher waits whose secrets are there, and cannot be recorded to be handed to it.
-func (d *daemon) withheld(p generator.Plan) []string {
+func (d *daemon) withheld(p plan.Plan) []string {
 	why := d.audit.failing()
-	if why == nil || !slices.ContainsFunc(p.Credentials, func(c generator.Credential) bool { return c.Deliver != declaration.Brokered }) {
+	if why == nil || !slices.ContainsFunc(p.Credentials, func(c plan.Credential) bool { return c.Deliver != broker.OnWire }) {
 		return nil
 	}
 	return []string{unrecorded{why}.Error()}

@@ -16,12 +16,12 @@ import (
 	sd "github.com/coreos/go-systemd/v22/daemon"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -195,7 +195,7 @@ func (d *daemon) join(a *attachments, r *systemd.Runner) {
 
 // prepareHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts. Whose
 // it is is known once it has.
-func prepareHome(p generator.Plan) error {
+func prepareHome(p plan.Plan) error {
 	home := p.PrivateHome()
 	if home == "" {
 		return nil
@@ -302,6 +302,6 @@ func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
 }
 
 // gatewayAt tells the gateway behind a socket what a server that runs is by now.
-func gatewayAt(socket string) func(generator.Plan) error {
-	return func(p generator.Plan) error { return handover.Tell(socket, p.Gateway) }
+func gatewayAt(socket string) func(plan.Plan) error {
+	return func(p plan.Plan) error { return handover.Tell(socket, p.Gateway) }
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/cmd/pfard/users"
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -20,7 +20,7 @@ import (
 type allotted struct {
 	registry *users.Registry
 	run      string // run directory; systemd makes the units' runtime directories beside it
-	plan     func(instance string) (generator.Plan, error)
+	plan     func(instance string) (plan.Plan, error)
 }
 
 // openUsers reads which ids were allotted before. Whoever calls it sets plan.

@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -27,14 +27,14 @@ func TestAllotted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.plan = func(instance string) (generator.Plan, error) {
+	a.plan = func(instance string) (plan.Plan, error) {
 		switch instance {
 		case "notion":
-			return generator.Plan{Name: "notion"}, nil
+			return plan.Plan{Name: "notion"}, nil
 		case "notion_abcdefgh":
-			return generator.Plan{Name: "notion", Gateway: handover.Server{Session: "abcdefgh"}}, nil
+			return plan.Plan{Name: "notion", Gateway: handover.Server{Session: "abcdefgh"}}, nil
 		}
-		return generator.Plan{}, errors.New("no plan")
+		return plan.Plan{}, errors.New("no plan")
 	}
 	for _, d := range []string{"run/pfar-mcp/notion", "run/pfar-mcp/notion_abcdefgh", "run/pfar/inspect"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
@@ -71,7 +71,7 @@ func TestAllotted(t *testing.T) {
 			t.Errorf("%s is of %d, want %d: %v", path, st.Uid, want, err)
 		}
 	}
-	a.prune(slog.New(slog.DiscardHandler), []systemd.Found{{Plan: generator.Plan{Name: "other"}}})
+	a.prune(slog.New(slog.DiscardHandler), []systemd.Found{{Plan: plan.Plan{Name: "other"}}})
 	if _, ok := a.registry.Known("pfar-m-notion_abcdefgh"); ok {
 		t.Error("a session's id outlives it")
 	}

@@ -50,7 +50,7 @@ func (d *decoder) credential(f *field) (Credential, bool) {
 		d.report(problem(f.rng, "Missing key", "%s does not say which secret it is. Write secret = \"vault:%s\" in it.", quoteName(f.key), vaultName(f.key)))
 	}
 	d.checkDelivered(f)
-	if c := &d.delivery.Credential; c.Deliver == Brokered {
+	if c := &d.delivery.Credential; c.Deliver == broker.OnWire {
 		c.Hosts = d.brokeredHosts(f)
 		if _, ok := f.val.index["in"]; !ok {
 			c.Places = broker.Standard()
@@ -69,7 +69,7 @@ func (d *decoder) secret(f *field) {
 
 // deliver does not repeat a word that it does not know: a secret may have been written at the wrong key.
 func (d *decoder) deliver(f *field) {
-	words := map[string]Delivery{"env": InEnvironment, "file": InFile, "broker": Brokered}
+	words := map[string]broker.Delivery{"env": broker.InEnvironment, "file": broker.InFile, "broker": broker.OnWire}
 	if how, ok := words[f.val.text]; ok && f.val.kind == text {
 		d.delivery.Deliver = how
 		return
@@ -99,10 +99,10 @@ func (d *decoder) deliver(f *field) {
 // checkDelivered judges which of the keys may stand together.
 func (d *decoder) checkDelivered(f *field) {
 	x := &d.delivery
-	if _, starts := d.given["command"]; x.Deliver != InEnvironment && !starts && d.server.Transport != Stdio {
+	if _, starts := d.given["command"]; x.Deliver != broker.InEnvironment && !starts && d.server.Transport != Stdio {
 		d.report(problem(f.val.index["deliver"].rng, "Keys that exclude each other", "deliver says how a program that pfar starts gets the secret, and this server has no command. Remove deliver."))
 	}
-	if x.Deliver == Brokered || x.unsaid || d.meant["deliver"] {
+	if x.Deliver == broker.OnWire || x.unsaid || d.meant["deliver"] {
 		return
 	}
 	for _, key := range []string{"hosts", "in"} {

@@ -101,8 +101,8 @@ func checkTransport(must func(bool, string), s *Server) {
 }
 
 func checkDelivery(must func(bool, string), s *Server, c Credential) {
-	if c.Deliver != Brokered {
-		must(slices.Contains([]Delivery{InEnvironment, InFile}, c.Deliver) && c.Hosts == nil && c.Places == nil, "delivery of "+c.Env)
+	if c.Deliver != broker.OnWire {
+		must(slices.Contains([]broker.Delivery{broker.InEnvironment, broker.InFile}, c.Deliver) && c.Hosts == nil && c.Places == nil, "delivery of "+c.Env)
 		return
 	}
 	must(len(c.Hosts) > 0 && len(c.Hosts) <= maxHosts && len(c.Places) > 0 && len(c.Places) <= maxPlaces, "brokered "+c.Env)

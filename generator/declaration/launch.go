@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 )
 
@@ -111,7 +112,7 @@ func (d *decoder) checkShell() {
 		return
 	}
 	for _, m := range reveals.FindAllStringSubmatch(d.server.Args[i+1], -1) {
-		if slices.ContainsFunc(d.server.Credentials, func(c Credential) bool { return c.Env == m[1] && c.Deliver == InEnvironment }) {
+		if slices.ContainsFunc(d.server.Credentials, func(c Credential) bool { return c.Env == m[1] && c.Deliver == broker.InEnvironment }) {
 			d.report(caution(d.server.Place(f.key+"["+strconv.Itoa(i+1)+"]"), "Secret in args", "The shell puts %s where every user of this host can read it, if it becomes an argument; and pfar cannot tell which package runs, so that nothing is known of its tools. Have the server read the variable, and write service = \"NAME\" if it is of a known service.", quote(m[1])))
 			return
 		}

@@ -94,19 +94,10 @@ type Credential struct {
 	Env     string // the variable that holds the value, the path of a file with it, or the placeholder
 	Key     string // vault key, from "vault:KEY"
 	From    string // or the name of a variable of pfar's own environment, from "$NAME" or token_env
-	Deliver Delivery
-	Hosts   []egress.Endpoint // Brokered: where the value may go, each of Allowed
-	Places  []broker.Place    // Brokered: where in a request
+	Deliver broker.Delivery
+	Hosts   []egress.Endpoint // broker.OnWire: where the value may go, each of Allowed
+	Places  []broker.Place    // broker.OnWire: where in a request
 }
-
-// Delivery is how a server gets a secret. The zero value is as an environment variable.
-type Delivery string
-
-const (
-	InEnvironment Delivery = ""       // deliver = "env"
-	InFile        Delivery = "file"   // the variable holds the path of a file in the sandbox's memory
-	Brokered      Delivery = "broker" // the variable holds a placeholder; the bridge puts the value on the wire
-)
 
 // Variable is one literal of env.
 type Variable struct{ Name, Value string }

@@ -14,6 +14,15 @@ import (
 // by chance, and the value would be put there.
 const MinSecret = 12
 
+// Delivery is how a server gets a secret. The zero value is as an environment variable.
+type Delivery string
+
+const (
+	InEnvironment Delivery = ""       // deliver = "env"
+	InFile        Delivery = "file"   // the variable holds the path of a file in the sandbox's memory
+	OnWire        Delivery = "broker" // the variable holds a placeholder; the bridge puts the value on the wire
+)
+
 // Secret is one brokered secret of one server. It holds the value: it stays with pfard and the server's bridge.
 type Secret struct {
 	Name        string            `json:"name"` // of the variable that holds the placeholder
@@ -28,6 +37,13 @@ type Secret struct {
 type Material struct {
 	Authority Authority `json:"authority"`
 	Secrets   []Secret  `json:"secrets"`
+}
+
+// Authority signs the certificates that one server's bridge shows to that server, and to nobody else. It is made from the
+// vault's seed alone, so that a server which runs on trusts its bridge whatever was started again meanwhile.
+type Authority struct {
+	Server string `json:"server"`
+	Key    []byte `json:"key"` // the private scalar of P-256, big endian (SEC 1)
 }
 
 // Place is where in a request a secret may stand. The zero value is nowhere.

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"strings"
@@ -14,9 +13,6 @@ type Pin [sha256.Size]byte
 const pinPrefix = "sha256/"
 
 var errPin = errors.New("a pin is \"sha256/\" and the SHA-256 of a public key in Base64, 44 characters")
-
-// PinOf returns the pin of a certificate.
-func PinOf(c *x509.Certificate) Pin { return sha256.Sum256(c.RawSubjectPublicKeyInfo) }
 
 // ParsePin reads "sha256/BASE64=". Its error does not quote what it read.
 func ParsePin(s string) (p Pin, err error) {

@@ -49,7 +49,7 @@ type Hello struct {
 	Bridge  bool   `json:"bridge,omitempty"`  // the egress bridge
 	Refresh bool   `json:"refresh,omitempty"` // what refreshes a token set
 	Model   bool   `json:"model,omitempty"`   // what asks a model for the gateway
-	Digest  string `json:"digest"`            // of the plan that it was started with (generator.Digest); of a refresh and a model, none
+	Digest  string `json:"digest"`            // of the plan that it was started with (plan.Digest); of a refresh and a model, none
 	Again   bool   `json:"again,omitempty"`   // it has been welcomed before, by an earlier pfard perhaps
 }
 

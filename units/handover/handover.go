@@ -38,7 +38,7 @@ type Server struct {
 	Version      string   `json:"version,omitempty"` // that the declaration expects the server to have, or it is not served; "" expects none
 	Program      string   `json:"program,omitempty"` // SHA-256 over its command and arguments, in hexadecimal
 
-	Files json.RawMessage `json:"files,omitempty"` // a generator.Fingerprint of its program, read at this start; nil: it is not known
+	Files json.RawMessage `json:"files,omitempty"` // a fingerprint.Fingerprint of its program, read at this start; nil: it is not known
 
 	OnDemand    bool          `json:"on_demand,omitempty"`    // a call starts it when it sleeps
 	IdleTimeout time.Duration `json:"idle_timeout,omitempty"` // without a call, until it is put to sleep; 0: never; nanoseconds in JSON

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // Adjust has a running instance go by another plan without a stop, and returns once it does. With an error it may not:
 // then it has to be stopped. What starts meanwhile starts by the new plan.
-func (r *Runner) Adjust(p generator.Plan) error {
+func (r *Runner) Adjust(p plan.Plan) error {
 	name := units.Instance(p.Name, p.Gateway.Session)
 	r.mu.Lock()
 	s := r.servers[name]
@@ -27,7 +27,7 @@ func (r *Runner) Adjust(p generator.Plan) error {
 	return nil
 }
 
-func (s *server) adjust(p generator.Plan) error {
+func (s *server) adjust(p plan.Plan) error {
 	change, err := s.replan(p)
 	if err != nil {
 		return err
@@ -48,15 +48,15 @@ func (s *server) adjust(p generator.Plan) error {
 
 // order is what processes of a server are started by.
 type order struct {
-	declared generator.Plan
-	plan     generator.Plan // with the places of mounts on this machine
-	raw      []byte         // of plan
+	declared plan.Plan
+	plan     plan.Plan // with the places of mounts on this machine
+	raw      []byte    // of plan
 }
 
 // replan has what is started from now on start by another plan.
-func (s *server) replan(p generator.Plan) (generator.Adjustment, error) {
+func (s *server) replan(p plan.Plan) (plan.Adjustment, error) {
 	o := *s.order.Load()
-	change, live := generator.Adjusted(o.declared, p)
+	change, live := plan.Adjusted(o.declared, p)
 	kept, ok := p.Keeping(o.plan)
 	if !live || !ok || change.Limits {
 		return change, errors.New("its process has to be another one")
@@ -66,11 +66,11 @@ func (s *server) replan(p generator.Plan) (generator.Adjustment, error) {
 }
 
 // startBy has processes be started by a plan from now on.
-func (s *server) startBy(declared, plan generator.Plan) error {
-	raw, err := json.Marshal(plan)
+func (s *server) startBy(declared, placed plan.Plan) error {
+	raw, err := json.Marshal(placed)
 	if err != nil {
 		return err
 	}
-	s.order.Store(&order{declared, plan, raw})
+	s.order.Store(&order{declared, placed, raw})
 	return nil
 }

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // TestAdjust: the gateway is told before the bridge is another one, and what is started afterwards is by the new plan.
@@ -20,7 +20,7 @@ func TestAdjust(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(f.cfg.Bin, "pfar-egress"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	plan := func(label, host string) generator.Plan {
+	plan := func(label, host string) plan.Plan {
 		p := testPlan("run", "")
 		p.Gateway.Label, p.Egress.Endpoints = label, []egress.Endpoint{{Host: host}}
 		return p

@@ -8,16 +8,16 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // examiner is an inspector's socket and, when somebody asks, its process: that of pfar-inspect@.service or pfar-model@.service.
 type examiner struct {
 	r       *Runner
 	name    string // of the unit
-	plan    generator.InspectorPlan
+	plan    plan.Inspection
 	raw     []byte // plan as JSON
 	user    identity
 	asked   *activation
@@ -27,7 +27,7 @@ type examiner struct {
 func examinerName(inspector string) string { return "pfar-inspect@" + inspector }
 
 // Inspect has the inspectors of these plans be there, by their sockets, and no others. It returns when it has.
-func (r *Runner) Inspect(want []generator.InspectorPlan) {
+func (r *Runner) Inspect(want []plan.Inspection) {
 	r.inspecting.Lock()
 	defer r.inspecting.Unlock()
 	plans := map[string][]byte{}
@@ -67,7 +67,7 @@ func (r *Runner) Reinspect(name string) {
 	}
 }
 
-func (r *Runner) newExaminer(p generator.InspectorPlan, raw []byte) (*examiner, error) {
+func (r *Runner) newExaminer(p plan.Inspection, raw []byte) (*examiner, error) {
 	e := &examiner{r: r, name: examinerName(p.Inspector.Name), plan: p, raw: raw}
 	r.mu.Lock()
 	defer r.mu.Unlock()

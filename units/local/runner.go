@@ -11,9 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/fingerprint"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // Config is what a Runner needs to know.
@@ -26,12 +27,12 @@ type Config struct {
 	Limits  Limiter
 	// Upstream is units.CredentialUpstream of every bridge; nil: there is no upstream proxy.
 	Upstream []byte
-	Brokered func(generator.Plan) (*os.File, error) // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
-	Changed  func(Update)                           // called for each change, from several goroutines
-	Refused  func(server, session, words string)    // called for each refusal of a bridge, likewise; nil: nobody is
-	Search   attach.Searcher                        // what servers write to stderr passes it before it is logged
+	Brokered func(plan.Plan) (*os.File, error)   // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
+	Changed  func(Update)                        // called for each change, from several goroutines
+	Refused  func(server, session, words string) // called for each refusal of a bridge, likewise; nil: nobody is
+	Search   attach.Searcher                     // what servers write to stderr passes it before it is logged
 	// BridgeHides is what the bridge of a plan keeps out of its log; nil: nothing.
-	BridgeHides func(generator.Plan) attach.Redaction
+	BridgeHides func(plan.Plan) attach.Redaction
 	Keys        Keys         // what inspectors that are models are given; nil: there are none
 	Secrets     func() int64 // handover.Message.Secrets as it is now; nil: 0
 }
@@ -56,7 +57,7 @@ type Runner struct {
 	inspecting sync.Mutex // held while inspectors change; taken before mu
 	examiners  map[string]*examiner
 
-	programs Programs
+	programs fingerprint.Cache
 }
 
 // New makes the runner's directories and starts the gateway.
@@ -82,7 +83,7 @@ func New(cfg Config) (*Runner, error) {
 // Start starts the server of a plan, or the process for the one session that the plan names; it must not be running.
 // It returns once the launcher is under way; what becomes of it comes by Config.Changed. A
 // session's process is not started again when it ends, for what its client had in it is gone.
-func (r *Runner) Start(p generator.Plan, secrets units.Secrets) error {
+func (r *Runner) Start(p plan.Plan, secrets units.Secrets) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	session := p.Gateway.Session
@@ -127,7 +128,7 @@ func (r *Runner) Stop(name string) {
 }
 
 // hides is Config.BridgeHides of a plan, if it is there.
-func (r *Runner) hides(p generator.Plan) attach.Redaction {
+func (r *Runner) hides(p plan.Plan) attach.Redaction {
 	if r.cfg.BridgeHides == nil {
 		return nil
 	}
@@ -143,10 +144,10 @@ func (r *Runner) secrets() int64 {
 }
 
 // Prepare does nothing: a local server's plan is in no file of ours.
-func (r *Runner) Prepare(generator.Plan) error { return nil }
+func (r *Runner) Prepare(plan.Plan) error { return nil }
 
 // Offer does nothing: nobody else can start a local server.
-func (r *Runner) Offer(string, *generator.Plan) {}
+func (r *Runner) Offer(string, *plan.Plan) {}
 
 // Forget gives up what is kept for a server that has no declaration any more.
 func (r *Runner) Forget(name string) {

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -27,7 +27,7 @@ import (
 type server struct {
 	r          *Runner
 	name       string                // of the instance
-	plan       generator.Plan        // by which it was made
+	plan       plan.Plan             // by which it was made
 	order      atomic.Pointer[order] // by which its processes are started
 	secrets    []byte                // of the launcher
 	user       identity              // of the launcher and the sandboxed process
@@ -49,7 +49,7 @@ type server struct {
 	started   chan struct{}   // closed once the launcher's pid is known
 }
 
-func (r *Runner) newServer(name string, p generator.Plan, given units.Secrets) (*server, error) {
+func (r *Runner) newServer(name string, p plan.Plan, given units.Secrets) (*server, error) {
 	s := &server{r: r, name: name, plan: p}
 	session := p.Gateway.Session
 	var err error

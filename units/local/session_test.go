@@ -17,10 +17,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -116,8 +116,8 @@ func testGateway(t *testing.T, dir string) Gateway {
 	return g
 }
 
-func testPlan(command, session string) generator.Plan {
-	return generator.Plan{
+func testPlan(command, session string) plan.Plan {
+	return plan.Plan{
 		Name: "e", Gateway: handover.Server{Name: "e", Session: session, Sessions: handover.Sessions{Own: true, Max: 9}},
 		Sandbox: sandbox.Sandbox{Command: command, Limits: sandbox.Limits{Memory: 1 << 20, Tasks: 9}},
 	}
@@ -400,7 +400,7 @@ func TestLauncherIsIntroduced(t *testing.T) {
 // TestNewsIsTakenByWhoTellsBridges has a runner's owner tell bridges of new secrets while it takes the news of a launcher.
 func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 	f := newRunner(t, nil)
-	f.cfg.Brokered = func(generator.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
+	f.cfg.Brokered = func(plan.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
 	told := make(chan struct{}, 1000)
 	f.cfg.Changed = func(u Update) { f.Rebroker(u.Server); told <- struct{}{} }
 	f.start("run", "")
@@ -429,7 +429,7 @@ func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 func TestWiredIsTheBridgesWord(t *testing.T) {
 	f := newRunner(t, nil)
 	sendable := true
-	f.cfg.Brokered = func(generator.Plan) (*os.File, error) {
+	f.cfg.Brokered = func(plan.Plan) (*os.File, error) {
 		material, err := units.Sealed("broker", []byte("{}"))
 		if !sendable {
 			material.Close()
@@ -498,7 +498,7 @@ func TestWhatIsHidden(t *testing.T) {
 	f := newRunner(t, nil)
 	var mu sync.Mutex
 	version, changed := "1", make(chan struct{})
-	f.cfg.BridgeHides = func(p generator.Plan) attach.Redaction {
+	f.cfg.BridgeHides = func(p plan.Plan) attach.Redaction {
 		return func() ([]byte, <-chan struct{}) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -508,7 +508,7 @@ func TestWhatIsHidden(t *testing.T) {
 	f.cfg.Search = func(text []byte, cut bool) ([]byte, attach.Found) {
 		return fmt.Appendf(nil, "searched %s %v", text, cut), attach.Found{Secrets: []string{"k"}, Behind: 9}
 	}
-	f.cfg.Brokered = func(generator.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
+	f.cfg.Brokered = func(plan.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
 	f.cfg.Secrets = func() int64 { return 42 }
 	s, err := f.newServer("e", testPlan("sleep", ""), units.Secrets{})
 	if err != nil {

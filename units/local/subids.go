@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -115,7 +115,7 @@ func (s subordinate) assign(pid int) error {
 
 // asOthers reports whether a server can run as another user: it writes to nothing of this user's, and everybody may read all
 // that it is shown.
-func asOthers(p generator.Plan) bool {
+func asOthers(p plan.Plan) bool {
 	left := mostLooked
 	for _, m := range p.Sandbox.Mounts {
 		switch m.Kind {

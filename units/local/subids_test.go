@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -142,7 +142,7 @@ func TestWhoRunsAsAnother(t *testing.T) {
 			kinds = append(kinds, sandbox.ROOverlay)
 		}
 		for _, kind := range kinds {
-			p := generator.Plan{Sandbox: sandbox.Sandbox{Mounts: []sandbox.Mount{{Kind: kind, Source: c.path}}}}
+			p := plan.Plan{Sandbox: sandbox.Sandbox{Mounts: []sandbox.Mount{{Kind: kind, Source: c.path}}}}
 			if got := asOthers(p); got != c.want {
 				t.Errorf("%s, %s: %v, want %v", name, kind, got, c.want)
 			}
@@ -154,7 +154,7 @@ func TestWhoRunsAsAnother(t *testing.T) {
 func TestLauncherIsToldTheIDs(t *testing.T) {
 	f := newRunner(t, nil)
 	f.subs = testSubordinates(64)
-	s, err := f.newServer("x", generator.Plan{Name: "x"}, units.Secrets{})
+	s, err := f.newServer("x", plan.Plan{Name: "x"}, units.Secrets{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestLauncherIsToldTheIDs(t *testing.T) {
 		t.Errorf("arguments %q, shown as uid %d", got, s.update.UID)
 	}
 	s.plan.Sandbox.Mounts = []sandbox.Mount{{Kind: sandbox.Bind, Source: t.TempDir()}}
-	own, err := f.newServer("y", generator.Plan{Name: "y", Sandbox: s.plan.Sandbox}, units.Secrets{})
+	own, err := f.newServer("y", plan.Plan{Name: "y", Sandbox: s.plan.Sandbox}, units.Secrets{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // Adjust has a running instance go by another plan without a stop, and returns once it does. With an error it may not:
 // then it has to be stopped. The plan is written first, so that what starts meanwhile starts by the new one, and
 // marked last, so that a pfard that finds half of it done has the instance started again.
-func (r *Runner) Adjust(p generator.Plan) error {
+func (r *Runner) Adjust(p plan.Plan) error {
 	name := units.Instance(p.Name, p.Gateway.Session)
 	i, change, done, err := r.rewrite(name, p)
 	if err != nil {
@@ -37,8 +37,8 @@ func (r *Runner) Adjust(p generator.Plan) error {
 }
 
 // rewrite writes another plan of a running instance. done marks it as the one that it runs by; the lock is held in it.
-func (r *Runner) rewrite(name string, p generator.Plan) (
-	i *instance, change generator.Adjustment, done func(), err error,
+func (r *Runner) rewrite(name string, p plan.Plan) (
+	i *instance, change plan.Adjustment, done func(), err error,
 ) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +50,7 @@ func (r *Runner) rewrite(name string, p generator.Plan) (
 	if err != nil {
 		return nil, change, nil, err
 	}
-	change, live := generator.Adjusted(old, p)
+	change, live := plan.Adjusted(old, p)
 	if p, ok := p.Keeping(old); live && ok {
 		started, _ := r.plans.applied(name)
 		digest, err := r.plans.write(name, p)

@@ -3,13 +3,13 @@ package systemd
 import (
 	"context"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // Found is an instance that was known when the Runner began.
 type Found struct {
-	Plan    generator.Plan
+	Plan    plan.Plan
 	Idle    bool         // it does not run: the plan is one that was offered, or has been stopped
 	Update  units.Update // of one that runs
 	Applied string       // digest of the plan that an earlier pfard had started, and did not begin to stop

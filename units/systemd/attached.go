@@ -3,13 +3,13 @@ package systemd
 import (
 	"errors"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // Attach is asked when a launcher has attached: may this process run, and what? One that somebody else has had started
 // is known from now on, and told of as coming from Outside.
-func (r *Runner) Attach(name, digest string, pid, uid int) (generator.Plan, error) {
+func (r *Runner) Attach(name, digest string, pid, uid int) (plan.Plan, error) {
 	r.order.Lock()
 	defer r.order.Unlock()
 	p, update, err := r.attach(name, digest, pid, uid)
@@ -19,7 +19,7 @@ func (r *Runner) Attach(name, digest string, pid, uid int) (generator.Plan, erro
 	return p, err
 }
 
-func (r *Runner) attach(name, digest string, pid, uid int) (generator.Plan, units.Update, error) {
+func (r *Runner) attach(name, digest string, pid, uid int) (plan.Plan, units.Update, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, now, err := r.plans.read(name)
@@ -57,7 +57,7 @@ func (r *Runner) attach(name, digest string, pid, uid int) (generator.Plan, unit
 }
 
 // Admit returns the plan of an instance for its bridge, which was started with the one of that digest.
-func (r *Runner) Admit(name, digest string) (generator.Plan, error) {
+func (r *Runner) Admit(name, digest string) (plan.Plan, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, now, err := r.plans.read(name)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -27,7 +27,7 @@ func (b binds) file(instance string) string {
 }
 
 // write makes an instance's drop-in what its plan wants, and reports whether systemd has to read it.
-func (b binds) write(instance string, p generator.Plan) (changed bool, err error) {
+func (b binds) write(instance string, p plan.Plan) (changed bool, err error) {
 	if b.dir == "" {
 		return false, nil
 	}
@@ -69,7 +69,7 @@ func (b binds) remove(instance string) (changed bool, err error) {
 }
 
 // text is the drop-in, "" if none is needed. What is missing is the launcher's to complain of.
-func (b binds) text(p generator.Plan) (string, error) {
+func (b binds) text(p plan.Plan) (string, error) {
 	var lines strings.Builder
 	for _, m := range Staged(p) {
 		source, err := pathValue(m.Source)
@@ -90,7 +90,7 @@ func (b binds) text(p generator.Plan) (string, error) {
 
 // Staged are the binds of a plan that the launcher of a unit finds staged. Its private home is not among them: the unit
 // says itself that it may be written.
-func Staged(p generator.Plan) (list []sandbox.Mount) {
+func Staged(p plan.Plan) (list []sandbox.Mount) {
 	home := p.PrivateHome()
 	for _, m := range p.Sandbox.Mounts {
 		if m.ReadOnly() && !units.Reachable(m.Source) || m.Kind == sandbox.Bind && m.Source != home {

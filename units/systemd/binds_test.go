@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -34,7 +34,7 @@ func TestBinds(t *testing.T) {
 	}
 	source := filepath.Join(top, "data")
 	b := binds{dir: t.TempDir(), run: "/run/pfar"}
-	var p generator.Plan
+	var p plan.Plan
 	p.Sandbox.Mounts = []sandbox.Mount{{Kind: sandbox.ROBind, Source: "/usr"}, {Kind: sandbox.Data, Dest: "/etc/hosts"}, {Kind: sandbox.Bind, Source: source}}
 	write := func(want bool) {
 		t.Helper()

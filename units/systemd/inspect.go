@@ -10,20 +10,20 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // inspectors are what Inspect wants to run.
 type inspectors struct {
 	mu   sync.Mutex
-	want []generator.InspectorPlan
+	want []plan.Inspection
 	new  bool // want has not been looked at
 	busy bool // somebody looks
 }
 
 // Inspect has the inspectors of these plans be there, by their sockets, and no others. It does not wait; the newest list counts.
-func (r *Runner) Inspect(want []generator.InspectorPlan) {
+func (r *Runner) Inspect(want []plan.Inspection) {
 	i := &r.inspectors
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -54,7 +54,7 @@ func (r *Runner) inspect() {
 
 // bring has what runs be what is wanted. What a plan says is in a file, the credential of its unit: one that is there and says
 // the same is of an inspector that goes on.
-func (r *Runner) bring(want []generator.InspectorPlan) error {
+func (r *Runner) bring(want []plan.Inspection) error {
 	dir := units.InspectDir(r.cfg.Run)
 	defer os.Remove(dir) // if there is none left
 	err := os.MkdirAll(dir, 0o711)
@@ -85,7 +85,7 @@ func (r *Runner) bring(want []generator.InspectorPlan) error {
 	return errors.Join(errs...)
 }
 
-func (r *Runner) bringOne(file string, p generator.InspectorPlan, there bool) error {
+func (r *Runner) bringOne(file string, p plan.Inspection, there bool) error {
 	name := p.Inspector.Name
 	raw, err := json.Marshal(p)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 )
 
 // plans is what instance units are to run, as files below the run directory: plan/INSTANCE.json is their credential, and
@@ -38,8 +38,8 @@ func (p plans) make() error {
 }
 
 // write puts an instance's plan where its units find it, and returns the digest that they will know it by.
-func (p plans) write(instance string, plan generator.Plan) (string, error) {
-	raw, err := json.Marshal(plan)
+func (p plans) write(instance string, want plan.Plan) (string, error) {
+	raw, err := json.Marshal(want)
 	if err != nil {
 		return "", fmt.Errorf("writing the plan of %q: %w", instance, err)
 	}
@@ -58,8 +58,8 @@ func (p plans) write(instance string, plan generator.Plan) (string, error) {
 }
 
 // prepare writes a plan beside the one that runs. To make it the instance's takes no space any more.
-func (p plans) prepare(instance string, plan generator.Plan) error {
-	raw, err := json.Marshal(plan)
+func (p plans) prepare(instance string, want plan.Plan) error {
+	raw, err := json.Marshal(want)
 	if err == nil && !sameText(p.file(instance), raw) {
 		err = Replace(p.next(instance), raw)
 	}
@@ -95,19 +95,19 @@ func Replace(path string, text []byte) (err error) {
 }
 
 // read returns an instance's plan and its digest.
-func (p plans) read(instance string) (generator.Plan, string, error) {
+func (p plans) read(instance string) (plan.Plan, string, error) {
 	raw, err := os.ReadFile(p.file(instance))
 	if err != nil {
-		return generator.Plan{}, "", err
+		return plan.Plan{}, "", err
 	}
-	var plan generator.Plan
-	if err := json.Unmarshal(raw, &plan); err != nil {
-		return generator.Plan{}, "", fmt.Errorf("reading the plan of %q: %w", instance, err)
+	var found plan.Plan
+	if err := json.Unmarshal(raw, &found); err != nil {
+		return plan.Plan{}, "", fmt.Errorf("reading the plan of %q: %w", instance, err)
 	}
-	if units.Instance(plan.Name, plan.Gateway.Session) != instance {
-		return generator.Plan{}, "", fmt.Errorf("reading the plan of %q: it is that of %q", instance, plan.Name)
+	if units.Instance(found.Name, found.Gateway.Session) != instance {
+		return plan.Plan{}, "", fmt.Errorf("reading the plan of %q: it is that of %q", instance, found.Name)
 	}
-	return plan, units.Digest(raw), nil
+	return found, units.Digest(raw), nil
 }
 
 // instances are those that have a plan.

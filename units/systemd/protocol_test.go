@@ -4,10 +4,10 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/transcript"
 )
 
@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "add to testdata/protocol.txt what is ne
 func TestProtocol(t *testing.T) {
 	place := broker.Standard()[0]
 	transcript.Hold(t, "testdata/protocol.txt", *update,
-		transcript.Kind{Name: "plan", Zero: generator.Plan{}, Such: []any{place, broker.Pin{1}}},
+		transcript.Kind{Name: "plan", Zero: plan.Plan{}, Such: []any{place, broker.Pin{1}}},
 		transcript.Kind{Name: "secrets", Zero: units.Secrets{}},
 		transcript.Kind{Name: "upstream", Zero: units.Upstream{}},
 		transcript.Kind{Name: "brokered", Zero: broker.Material{}, Such: []any{place}},

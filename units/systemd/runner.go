@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -23,11 +23,11 @@ type Config struct {
 	Units   string // directory for drop-ins that do not outlive the machine's run; "": there is no need, or no use
 	Link    *Link
 	Limits  Limits
-	Told    func(generator.Plan) error   // tells the gateway what a server that runs is by now, and returns once it goes by that
-	Home    func(p generator.Plan) error // makes the private home of a server that has one: its unit wants it there when it starts
-	Changed func(units.Update)           // called for each change, one after the other; it may wait
-	Gateway func(running bool)           // called when the gateway's service has come up, as another process perhaps, or gone down
-	Left    func(instance string)        // called when nothing of an instance is left, before Stop returns; it must not call the Runner
+	Told    func(plan.Plan) error   // tells the gateway what a server that runs is by now, and returns once it goes by that
+	Home    func(p plan.Plan) error // makes the private home of a server that has one: its unit wants it there when it starts
+	Changed func(units.Update)      // called for each change, one after the other; it may wait
+	Gateway func(running bool)      // called when the gateway's service has come up, as another process perhaps, or gone down
+	Left    func(instance string)   // called when nothing of an instance is left, before Stop returns; it must not call the Runner
 }
 
 // Limits are those of the scopes that launchers have asked for.
@@ -82,7 +82,7 @@ const (
 
 // Start has systemd start the server of a plan, or the process for the one session that the plan names. It returns once
 // that is under way; what becomes of it comes by Config.Changed.
-func (r *Runner) Start(p generator.Plan, _ units.Secrets) error {
+func (r *Runner) Start(p plan.Plan, _ units.Secrets) error {
 	name := units.Instance(p.Name, p.Gateway.Session)
 	if s := p.Gateway.Session; s != "" && (!units.IsSession(s) || p.State) {
 		return fmt.Errorf("starting %q for session %q: want a handle of units.NewSession, and a server without a home", p.Name, s)
@@ -115,7 +115,7 @@ func (r *Runner) Start(p generator.Plan, _ units.Secrets) error {
 	return nil
 }
 
-func newInstance(p generator.Plan, digest string) *instance {
+func newInstance(p plan.Plan, digest string) *instance {
 	return &instance{
 		digest: digest, session: p.Gateway.Session,
 		update: units.Update{Server: p.Name, Session: p.Gateway.Session, State: units.StateStarting, Detail: "starting"},
@@ -249,20 +249,20 @@ func (r *Runner) left(name string, i *instance) {
 }
 
 // Plan is what an instance's units are to run.
-func (r *Runner) Plan(instance string) (generator.Plan, error) {
+func (r *Runner) Plan(instance string) (plan.Plan, error) {
 	p, _, err := r.plans.read(instance)
 	return p, err
 }
 
 // Prepare makes sure that Start, once what runs has ended, will not fail for want of space.
-func (r *Runner) Prepare(p generator.Plan) error {
+func (r *Runner) Prepare(p plan.Plan) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.plans.prepare(units.Instance(p.Name, p.Gateway.Session), p)
 }
 
 // Offer lets others start a server that does not run (systemctl(1)), from this plan; nil takes that back.
-func (r *Runner) Offer(server string, p *generator.Plan) {
+func (r *Runner) Offer(server string, p *plan.Plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var err error

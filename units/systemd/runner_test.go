@@ -16,9 +16,9 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -34,11 +34,11 @@ type world struct {
 	relimits []sandbox.Limits             // that were asked for
 	relimit  func(l sandbox.Limits) error // what comes of it; nil: they hold
 	left     []string
-	told     []generator.Plan
+	told     []plan.Plan
 	deaf     error // of the gateway
 }
 
-func (w *world) tell(p generator.Plan) error {
+func (w *world) tell(p plan.Plan) error {
 	w.told = append(w.told, p)
 	return w.deaf
 }
@@ -55,7 +55,7 @@ func (w *world) restart() {
 	w.t.Helper()
 	link := NewLink(func(ctx context.Context) (*Bus, error) { return ConnectTo(ctx, w.systemd.address) })
 	r, err := NewRunner(Config{
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Run: w.run, Runtime: w.run, Link: link, Limits: w, Home: func(generator.Plan) error { return nil },
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Run: w.run, Runtime: w.run, Link: link, Limits: w, Home: func(plan.Plan) error { return nil },
 		Told: w.tell, Changed: w.changed, Gateway: func(bool) {}, Left: func(name string) { w.left = append(w.left, name) },
 	})
 	if err != nil {
@@ -111,20 +111,20 @@ func (w *world) until(what string, ok func(units.Update) bool) units.Update {
 	}
 }
 
-func hello() generator.Plan {
-	p := generator.Plan{Name: "hello", Enabled: true, Autostart: true}
+func hello() plan.Plan {
+	p := plan.Plan{Name: "hello", Enabled: true, Autostart: true}
 	p.Sandbox.Command, p.Sandbox.Limits = "/usr/bin/true", sandbox.Limits{Memory: 1 << 28, Tasks: 10}
 	return p
 }
 
 // start has the server started, its launcher attached and running.
-func (w *world) start(p generator.Plan) string {
+func (w *world) start(p plan.Plan) string {
 	w.t.Helper()
 	if err := w.runner.Start(p, units.Secrets{}); err != nil {
 		w.t.Fatal(err)
 	}
 	name := units.Instance(p.Name, p.Gateway.Session)
-	digest := generator.Digest(p)
+	digest := plan.Digest(p)
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) { // for systemd to be asked
 		if started, _ := w.runner.plans.applied(name); started == digest {
 			break
@@ -186,7 +186,7 @@ func TestRunnerWhatSystemdSays(t *testing.T) {
 			c.want.Server, c.want.UID = "hello", 61200
 			w.until(name, func(u units.Update) bool { return u == c.want })
 			if c.want.Outside { // it is not ours any more, and can be started by whoever likes
-				if _, err := w.runner.Attach("hello", generator.Digest(hello()), 8, 61201); err != nil {
+				if _, err := w.runner.Attach("hello", plan.Digest(hello()), 8, 61201); err != nil {
 					t.Error(err)
 				}
 				w.until("started by systemctl", func(u units.Update) bool { return u.Outside && !u.Ended && u.PID == 8 && u.UID == 61201 })
@@ -305,7 +305,7 @@ func TestRunnerAdjust(t *testing.T) {
 	}
 	w.until("relimited", func(u units.Update) bool { return u.Limits == held(p.Sandbox.Limits) && u.PID == 7 })
 	w.restart() // and the launcher comes again with what it was started with
-	if found, err := w.runner.Adopt(t.Context()); err != nil || len(found) != 1 || found[0].Applied != generator.Digest(p) {
+	if found, err := w.runner.Adopt(t.Context()); err != nil || len(found) != 1 || found[0].Applied != plan.Digest(p) {
 		t.Errorf("found %v, %v", found, err)
 	}
 	if got, err := w.runner.Attach("hello", old, 7, 61200); err != nil || got.Sandbox.Limits.Memory != 1<<29 {
@@ -371,7 +371,7 @@ func TestRunnerAdjustsFacts(t *testing.T) {
 
 // TestRunnerLimitsArrive: whatever befalls systemd and in whatever order it is asked, what runs ends with the newest limits.
 func TestRunnerLimitsArrive(t *testing.T) {
-	limited := func(memory int64) generator.Plan {
+	limited := func(memory int64) plan.Plan {
 		p := hello()
 		p.Sandbox.Limits.Memory = memory
 		return p
@@ -473,11 +473,11 @@ func TestRunnerLimitsArrive(t *testing.T) {
 func TestRunnerAdopts(t *testing.T) {
 	w := newWorld(t)
 	w.start(hello())
-	for name, act := range map[string]func(p *generator.Plan){
-		"failed":  func(p *generator.Plan) { p.Name = "failed" },
-		"idle":    func(p *generator.Plan) { p.Name = "idle" },
-		"session": func(p *generator.Plan) { p.Gateway.Session = "abcdefgh" },
-		"over":    func(p *generator.Plan) { p.Gateway.Session = "bbbbbbbb" },
+	for name, act := range map[string]func(p *plan.Plan){
+		"failed":  func(p *plan.Plan) { p.Name = "failed" },
+		"idle":    func(p *plan.Plan) { p.Name = "idle" },
+		"session": func(p *plan.Plan) { p.Gateway.Session = "abcdefgh" },
+		"over":    func(p *plan.Plan) { p.Gateway.Session = "bbbbbbbb" },
 	} {
 		p := hello()
 		act(&p)
@@ -523,7 +523,7 @@ func TestRunnerAdopts(t *testing.T) {
 				words += word
 			}
 		}
-		if f.Applied == generator.Digest(f.Plan) {
+		if f.Applied == plan.Digest(f.Plan) {
 			words += " applied"
 		}
 		got = append(got, words)
@@ -599,7 +599,7 @@ func TestPlansAreWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	digest, err := p.write("hello", hello())
-	if err != nil || digest != generator.Digest(hello()) {
+	if err != nil || digest != plan.Digest(hello()) {
 		t.Fatalf("%q, %v", digest, err)
 	}
 	if st, err := os.Stat(p.file("hello")); err != nil || st.Mode().Perm() != 0o600 {

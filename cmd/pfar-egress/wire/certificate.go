@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/broker/rootca"
 )
 
 const (
@@ -40,7 +41,7 @@ type issued struct {
 }
 
 func newIssuer(a broker.Authority) (*issuer, error) {
-	_, parent, sign, err := a.Certificate()
+	_, parent, sign, err := rootca.Certificate(a)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/policies/broker"
+	"github.com/pfar/pfar/policies/broker/rootca"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/redact"
 )
@@ -57,7 +58,7 @@ func secret(t testing.TB, name, value, host string, places ...string) broker.Sec
 
 func material(t testing.TB, secrets ...broker.Secret) broker.Material {
 	t.Helper()
-	a, err := broker.NewAuthority([]byte("seed"), "notion")
+	a, err := rootca.New([]byte("seed"), "notion")
 	if err != nil {
 		t.Fatal(err)
 	}

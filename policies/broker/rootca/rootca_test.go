@@ -1,4 +1,4 @@
-package broker
+package rootca
 
 import (
 	"crypto/ecdsa"
@@ -9,12 +9,16 @@ import (
 	"math/big"
 	"testing"
 	"time"
+
+	"github.com/pfar/pfar/policies/broker"
 )
+
+var seed = []byte("seed of the vault")
 
 // TestAuthority has a certificate of a bridge that was started again verified by a server that knows the authority from
 // before.
 func TestAuthority(t *testing.T) {
-	before, err := NewAuthority(seed, "notion")
+	before, err := New(seed, "notion")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,15 +26,15 @@ func TestAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var after Authority
+	var after broker.Authority
 	if err := json.Unmarshal(b, &after); err != nil {
 		t.Fatal(err)
 	}
-	trusted, _, _, err := before.Certificate()
+	trusted, _, _, err := Certificate(before)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := NewAuthority(seed, "github")
+	other, err := New(seed, "github")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +43,7 @@ func TestAuthority(t *testing.T) {
 		t.Fatalf("%s is no certificate", trusted)
 	}
 	for name, tt := range map[string]struct {
-		a    Authority
+		a    broker.Authority
 		host string
 		want bool
 	}{
@@ -48,7 +52,7 @@ func TestAuthority(t *testing.T) {
 		"another's":     {other, "api.notion.com", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, ca, key, err := tt.a.Certificate()
+			_, ca, key, err := Certificate(tt.a)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +75,7 @@ func TestAuthority(t *testing.T) {
 			}
 		})
 	}
-	if _, _, _, err := (Authority{}).Certificate(); err == nil {
+	if _, _, _, err := Certificate(broker.Authority{}); err == nil {
 		t.Error("the zero value signs")
 	}
 }

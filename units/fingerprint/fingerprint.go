@@ -1,4 +1,4 @@
-package generator
+package fingerprint
 
 import (
 	"crypto/sha256"
@@ -12,6 +12,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/pfar/pfar/units/hostfs"
 )
 
 // Fingerprint tells a program from another one by what lies on the disk. It is plain data for the owner's eyes.
@@ -32,15 +34,15 @@ const (
 	maxDepth    = 24
 )
 
-// FingerprintOf reads the files that a plan names (Plan.Files). What is not there counts as that.
-func FingerprintOf(host fs.ReadLinkFS, files []string) Fingerprint {
-	return fingerprintOf(host, files, maxContent)
+// Of reads the files that a plan names (Plan.Files). What is not there counts as that.
+func Of(host fs.ReadLinkFS, files []string) Fingerprint {
+	return of(host, files, maxContent)
 }
 
-// fingerprintOf reads at most content bytes.
-func fingerprintOf(host fs.ReadLinkFS, files []string, content int64) Fingerprint {
+// of reads at most content bytes.
+func of(host fs.ReadLinkFS, files []string, content int64) Fingerprint {
 	h := sha256.New()
-	r := reading{host: Host{FS: host}, sum: h, left: content}
+	r := reading{host: host, sum: h, left: content}
 	for _, f := range files {
 		r.add(f, strings.Contains(f, "/node_modules/"), 0)
 	}
@@ -53,7 +55,7 @@ func fingerprintOf(host fs.ReadLinkFS, files []string, content int64) Fingerprin
 
 // reading is one digest under way.
 type reading struct {
-	host   Host
+	host   fs.ReadLinkFS
 	sum    hash.Hash
 	left   int64
 	files  int
@@ -63,17 +65,17 @@ type reading struct {
 // add reads a file, or a folder with all that is in it. Of what is no installed package only code counts: beside it may lie what
 // the program works on.
 func (r *reading) add(p string, whole bool, depth int) {
-	info, err := r.host.FS.Lstat(inFS(p))
+	info, err := r.host.Lstat(hostfs.In(p))
 	switch {
 	case err != nil:
 		fmt.Fprintf(r.sum, "%q is not there\n", p)
 	case info.Mode().IsRegular():
 		r.file(p, info)
 	case info.Mode()&fs.ModeSymlink != 0:
-		text, _ := r.host.FS.ReadLink(inFS(p))
+		text, _ := r.host.ReadLink(hostfs.In(p))
 		fmt.Fprintf(r.sum, "%q -> %q\n", p, text)
 	case info.IsDir() && depth < maxDepth:
-		entries, _ := fs.ReadDir(r.host.FS, inFS(p)) // in the order of their names
+		entries, _ := fs.ReadDir(r.host, hostfs.In(p)) // in the order of their names
 		for _, e := range entries {
 			if r.files > maxFiles {
 				r.beyond++
@@ -89,7 +91,7 @@ func (r *reading) add(p string, whole bool, depth int) {
 func (r *reading) file(p string, info fs.FileInfo) {
 	r.files++
 	fmt.Fprintf(r.sum, "%q %d\n", p, info.Size())
-	f, err := r.host.FS.Open(inFS(p))
+	f, err := r.host.Open(hostfs.In(p))
 	if err != nil || r.left < info.Size() {
 		r.beyond++
 		return
@@ -122,7 +124,7 @@ func (r *reading) dependencies(folder string) (title string, n int, digest strin
 	}
 	load := func(folder string) (manifest, []byte, bool) {
 		var m manifest
-		b, ok := r.host.read(path.Join(folder, "package.json"))
+		b, ok := hostfs.Read(r.host, path.Join(folder, "package.json"))
 		return m, b, ok && json.Unmarshal(b, &m) == nil
 	}
 	own, _, ok := load(folder)
@@ -141,7 +143,7 @@ func (r *reading) dependencies(folder string) (title string, n int, digest strin
 			fmt.Fprintf(h, "%q %d\n%s", strings.TrimPrefix(at, path.Dir(folder)), len(b), b)
 		}
 		for _, name := range slices.Sorted(maps.Keys(merged(m.Dependencies, m.OptionalDependencies))) {
-			if dir := r.host.dependency(at, name); dir != "" && !seen[dir] {
+			if dir := dependency(r.host, at, name); dir != "" && !seen[dir] {
 				seen[dir] = true
 				todo = append(todo, dir)
 			}
@@ -163,14 +165,14 @@ func merged(a, b map[string]string) map[string]string {
 }
 
 // dependency is the folder in which a package finds another one, "" if it does not.
-func (h Host) dependency(of, name string) string {
+func dependency(host fs.ReadLinkFS, of, name string) string {
 	if path.IsAbs(name) || path.Clean(name) != name || strings.HasPrefix(name, ".") {
 		return ""
 	}
 	for dir := of; ; dir = path.Dir(dir) {
 		if path.Base(dir) != "node_modules" {
-			if f, err := h.resolve(path.Join(dir, "node_modules", name)); err == nil && f.directory() {
-				return f.real
+			if f, err := hostfs.Resolve(host, path.Join(dir, "node_modules", name)); err == nil && f.Directory() {
+				return f.Real
 			}
 		}
 		if dir == "/" {

@@ -1,10 +1,13 @@
-// Package generator compiles a declaration and facts about the host into the plan of everything that pfar will create for it.
-package generator
+// Package plan holds everything that pfar will create for one server as data, and tells how two plans differ.
+package plan
 
 import (
-	"github.com/pfar/pfar/generator/declaration"
+	"encoding/json"
+
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/sandbox"
 )
@@ -21,7 +24,7 @@ type Plan struct {
 	Sandbox     sandbox.Sandbox `json:"sandbox"`
 	Egress      egress.Policy   `json:"egress"`
 	Credentials []Credential    `json:"credentials,omitempty"`
-	Files       []string        `json:"files,omitempty"`   // of its program, by which another one is told (FingerprintOf)
+	Files       []string        `json:"files,omitempty"`   // of its program, by which another one is told (fingerprint.Of)
 	Scopes      []string        `json:"scopes,omitempty"`  // that those of them which are OAuth token sets are to have been granted
 	Setting     string          `json:"setting,omitempty"` // SHA-256 over the declared variables, in hexadecimal; "": none
 
@@ -41,13 +44,29 @@ func (p Plan) PrivateHome() string {
 	return ""
 }
 
+// Declared is what the gate is told of the server. It reports false if that cannot be read.
+func (p Plan) Declared() (gate.Declared, bool) {
+	d := gate.Declared{Server: p.Name}
+	err := error(nil)
+	if p.Gateway.Declared != nil {
+		err = json.Unmarshal(p.Gateway.Declared, &d)
+	}
+	return d, err == nil
+}
+
 // Credential says where the value of Name comes from. The value is never here.
 type Credential struct {
 	Name string `json:"name"`           // the environment variable, and the file in $CREDENTIALS_DIRECTORY
 	Key  string `json:"key,omitempty"`  // of the vault
 	From string `json:"from,omitempty"` // or a variable of pfar's own environment
 
-	Deliver declaration.Delivery `json:"deliver,omitempty"`
-	Hosts   []egress.Endpoint    `json:"hosts,omitempty"`  // of a brokered one
-	Places  []broker.Place       `json:"places,omitempty"` // likewise
+	Deliver broker.Delivery   `json:"deliver,omitempty"`
+	Hosts   []egress.Endpoint `json:"hosts,omitempty"`  // of a brokered one
+	Places  []broker.Place    `json:"places,omitempty"` // likewise
+}
+
+// Inspection is what the process of an inspector is given: pfar-sandbox of a program, pfar-egress of a model.
+type Inspection struct {
+	Sandbox   sandbox.Sandbox    `json:"sandbox"` // of a program
+	Inspector inspector.External `json:"inspector"`
 }

@@ -1,10 +1,36 @@
-package generator
+package plan
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"slices"
 
 	"github.com/pfar/pfar/policies/egress"
 )
+
+// Digest changes when anything of a plan does.
+func Digest(p Plan) string { return digestOf(p) }
+
+func digestOf(plan any) string {
+	b, err := json.Marshal(plan)
+	if err != nil {
+		// A plan is plain data. One that cannot be written is equal to none, not even to itself.
+		return ""
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// unlimited is p but for the limits that systemd changes while a server runs.
+func (p Plan) unlimited() Plan {
+	p.Sandbox.Limits.Memory, p.Sandbox.Limits.CPU = 0, 0
+	p.Sandbox.Mounts = slices.Clone(p.Sandbox.Mounts)
+	for i := range p.Sandbox.Mounts {
+		p.Sandbox.Mounts[i].Size = 0
+	}
+	return p
+}
 
 // Adjustment is what two plans differ in that a server's process need not be started again for.
 type Adjustment struct {
@@ -31,7 +57,7 @@ func Adjusted(a, b Plan) (Adjustment, bool) {
 // process is the part of a plan that a process is started with.
 func (p Plan) process() Plan {
 	p = p.unlimited()
-	d, _ := p.declared()
+	d, _ := p.Declared()
 	d.Words, d.Service, d.Reach = nil, "", egress.Policy{}
 	p.Gateway = p.Gateway.Process()
 	p.Gateway.Declared, _ = json.Marshal(d) // as it was read

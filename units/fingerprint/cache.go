@@ -1,4 +1,5 @@
-package local
+// Package fingerprint tells a program from another one by the files on the disk that it is made of.
+package fingerprint
 
 import (
 	"encoding/json"
@@ -8,20 +9,20 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/units/handover"
+	"github.com/pfar/pfar/units/plan"
 )
 
-// Programs keeps the fingerprints of programs, so that a start reads only what has changed since the last one. The zero
+// Cache keeps the fingerprints of programs, so that a start reads only what has changed since the last one. The zero
 // value is ready.
-type Programs struct {
+type Cache struct {
 	clock func() time.Time // nil: time.Now
 	mu    sync.Mutex
 	known map[string]known // by the plan's files
 }
 
 type known struct {
-	fingerprint generator.Fingerprint
+	fingerprint Fingerprint
 	by          map[string]stamp
 }
 
@@ -33,42 +34,42 @@ const (
 )
 
 // Told is what the gateway is told of the server at a start, when its program is what it is.
-func (p *Programs) Told(host fs.ReadLinkFS, plan generator.Plan) handover.Server {
-	g := plan.Gateway
-	if len(plan.Files) > 0 {
-		g.Files, _ = json.Marshal(p.Fingerprint(host, plan.Files)) // plain data
+func (c *Cache) Told(host fs.ReadLinkFS, p plan.Plan) handover.Server {
+	g := p.Gateway
+	if len(p.Files) > 0 {
+		g.Files, _ = json.Marshal(c.Of(host, p.Files)) // plain data
 	}
 	return g
 }
 
-// Fingerprint is generator.FingerprintOf, from memory if nothing that it depends on has changed.
-func (p *Programs) Fingerprint(host fs.ReadLinkFS, files []string) generator.Fingerprint {
+// Of is the function Of, from memory if nothing that it depends on has changed.
+func (c *Cache) Of(host fs.ReadLinkFS, files []string) Fingerprint {
 	key := strings.Join(files, "\x00")
-	p.mu.Lock()
-	was, ok := p.known[key]
-	p.mu.Unlock()
+	c.mu.Lock()
+	was, ok := c.known[key]
+	c.mu.Unlock()
 	if ok && was.holds(host) {
 		return was.fingerprint
 	}
-	begin := p.now()
+	begin := c.now()
 	w := &witness{ReadLinkFS: host, looks: map[string]look{}}
-	f := generator.FingerprintOf(w, files)
+	f := Of(w, files)
 	by, ok := w.stamps(begin.Add(-settled))
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.known == nil || len(p.known) >= maxPrograms {
-		p.known = map[string]known{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil || len(c.known) >= maxPrograms {
+		c.known = map[string]known{}
 	}
-	delete(p.known, key)
+	delete(c.known, key)
 	if ok {
-		p.known[key] = known{f, by}
+		c.known[key] = known{f, by}
 	}
 	return f
 }
 
-func (p *Programs) now() time.Time {
-	if p.clock != nil {
-		return p.clock()
+func (c *Cache) now() time.Time {
+	if c.clock != nil {
+		return c.clock()
 	}
 	return time.Now()
 }

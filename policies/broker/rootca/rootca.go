@@ -1,4 +1,5 @@
-package broker
+// Package rootca makes the certificate authority of a server's egress bridge from the vault's seed, and tells which public key a certificate has.
+package rootca
 
 import (
 	"crypto/ecdsa"
@@ -13,27 +14,22 @@ import (
 	"fmt"
 	"math/big"
 	"time"
+
+	"github.com/pfar/pfar/policies/broker"
 )
 
-// Authority signs the certificates that one server's bridge shows to that server, and to nobody else. It is made from the
-// vault's seed alone, so that a server which runs on trusts its bridge whatever was started again meanwhile.
-type Authority struct {
-	Server string `json:"server"`
-	Key    []byte `json:"key"` // the private scalar of P-256, big endian (SEC 1)
-}
-
-// NewAuthority returns the authority of a server.
-func NewAuthority(seed []byte, server string) (Authority, error) {
+// New returns the authority of a server.
+func New(seed []byte, server string) (broker.Authority, error) {
 	for try := range 8 { // one of 2^32 strings is no key
 		scalar, err := hkdf.Key(sha256.New, seed, nil, fmt.Sprintf("authority %s %d", server, try), 32)
 		if err != nil {
-			return Authority{}, fmt.Errorf("making an authority: %w", err)
+			return broker.Authority{}, fmt.Errorf("making an authority: %w", err)
 		}
 		if _, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), scalar); err == nil {
-			return Authority{server, scalar}, nil
+			return broker.Authority{Server: server, Key: scalar}, nil
 		}
 	}
-	return Authority{}, errors.New("making an authority: the seed yields no key")
+	return broker.Authority{}, errors.New("making an authority: the seed yields no key")
 }
 
 // An authority is good for any run of its server: from long before any clock may be set back to, to ever (RFC 5280 section
@@ -43,8 +39,8 @@ var (
 	notAfter  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
-// Certificate returns the authority's own certificate, in PEM, and its key.
-func (a Authority) Certificate() (text []byte, parsed *x509.Certificate, key *ecdsa.PrivateKey, err error) {
+// Certificate returns an authority's own certificate, in PEM, and its key.
+func Certificate(a broker.Authority) (text []byte, parsed *x509.Certificate, key *ecdsa.PrivateKey, err error) {
 	key, err = ecdsa.ParseRawPrivateKey(elliptic.P256(), a.Key)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("reading an authority's key: %w", err)
@@ -61,3 +57,6 @@ func (a Authority) Certificate() (text []byte, parsed *x509.Certificate, key *ec
 	parsed, err = x509.ParseCertificate(der)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), parsed, key, err
 }
+
+// PinOf returns the pin of a certificate.
+func PinOf(c *x509.Certificate) broker.Pin { return sha256.Sum256(c.RawSubjectPublicKeyInfo) }

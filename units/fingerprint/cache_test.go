@@ -1,4 +1,4 @@
-package local
+package fingerprint
 
 import (
 	"errors"
@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/pfar/pfar/generator"
 )
 
 // counting is a host that counts the files it opens.
@@ -22,8 +20,8 @@ func (c *counting) Open(name string) (fs.File, error) {
 	return c.ReadLinkFS.Open(name)
 }
 
-// TestPrograms changes a program in every way that leaves a trace; what has not changed is not read again.
-func TestPrograms(t *testing.T) {
+// TestCache changes a program in every way that leaves a trace; what has not changed is not read again.
+func TestCache(t *testing.T) {
 	dir := t.TempDir()
 	at := func(p string) string { return filepath.Join(dir, "node_modules", p) }
 	write := func(p, text string) {
@@ -39,17 +37,17 @@ func TestPrograms(t *testing.T) {
 	write("x/index.js", "1")
 	write("dep/package.json", `{"name": "dep", "version": "1"}`)
 	host := &counting{ReadLinkFS: os.DirFS("/").(fs.ReadLinkFS)}
-	var p Programs
+	var p Cache
 	files := []string{at("x")}
 	reads := func() int {
 		host.opened = 0
-		p.Fingerprint(host, files)
+		p.Of(host, files)
 		return host.opened
 	}
-	now := func() generator.Fingerprint {
+	now := func() Fingerprint {
 		t.Helper()
-		got := p.Fingerprint(host, files)
-		if want := generator.FingerprintOf(host, files); got != want {
+		got := p.Of(host, files)
+		if want := Of(host, files); got != want {
 			t.Fatalf("got %+v, the disk has %+v", got, want)
 		}
 		return got
