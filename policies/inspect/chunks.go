@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -14,7 +13,7 @@ import (
 // places of many short strings are many times as long as the value.
 func Render(value []byte, most int) (string, bool) {
 	switch {
-	case json.Valid(value):
+	case jsontext.Valid(value):
 	case len(value) <= most:
 		return string(value), true
 	default:
@@ -22,14 +21,16 @@ func Render(value []byte, most int) (string, bool) {
 	}
 	var b strings.Builder
 	var p place
-	for i := 0; i < len(value) && b.Len() <= most; i++ {
-		if value[i] != '"' {
-			p.sign(value[i])
+	for b.Len() <= most {
+		t := p.next(value)
+		if t.Kind == jsontext.End {
+			break
+		}
+		if t.Kind != '"' {
 			continue
 		}
-		text, end := jsontext.Text(value, i+1)
-		i = end
-		if !p.text(text) {
+		text := jsontext.Text(value[t.Start:t.End])
+		if !t.Name {
 			fmt.Fprintf(&b, "%s: %s\n", &p, text)
 		} else if !identifier.MatchString(text) {
 			fmt.Fprintf(&b, "a name: %s\n", text)

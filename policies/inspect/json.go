@@ -1,8 +1,6 @@
 package inspect
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,31 +13,17 @@ import (
 // JSON, which is one string, as a whole. As it comes in, a long string that is the same as the long one before it is passed over.
 func (in *Inspection) strings() (deepest int) {
 	b := in.value
-	if !in.Parsed && !json.Valid(b) {
+	if !in.Parsed && !jsontext.Valid(b) {
 		in.String(0, string(b), false)
 		return -1
 	}
 	var r jsontext.Reader
 	defer r.Close()
-	depth := 0
-	for i := 0; i < len(b); i++ {
-		switch b[i] {
-		case '{', '[':
-			depth++
-			deepest = max(deepest, depth)
-		case '}', ']':
-			depth--
-		case '"':
-			if in.direction == inspector.Inbound {
-				if end, again := r.Again(b, i+1); again {
-					i = end
-					continue
-				}
-			}
-			text, end := r.Text(b, i+1)
-			behind := bytes.TrimLeft(b[end+1:], " \t\r\n")
-			in.String(i, text, len(behind) > 0 && behind[0] == ':')
-			i = end
+	r.Reset(b)
+	for t := r.Known(); t.Kind != jsontext.End; t = r.Known() {
+		deepest = max(deepest, r.Depth())
+		if t.Kind == '"' && !(r.Again() && in.direction == inspector.Inbound) {
+			in.String(t.Start, r.Text(t), t.Name)
 		}
 	}
 	return deepest
@@ -47,41 +31,41 @@ func (in *Inspection) strings() (deepest int) {
 
 // place is where one is in a text of JSON that is read from its beginning.
 type place struct {
-	path []step
-	name bool // the next string is the name of a member
-	read int  // bytes (pointer)
+	path   []step
+	tokens jsontext.Reader
+	begun  bool
+	read   int // bytes
 }
 
 // step leads into an object or an array that is open.
 type step struct {
 	object bool
 	name   string // of its member
-	index  int    // of its element
+	index  int    // of its element, -1 before the first
 }
 
-// sign takes a byte that stands outside of strings.
-func (p *place) sign(c byte) {
+// next leads to the next token.
+func (p *place) next(b []byte) jsontext.Token {
+	if !p.begun {
+		p.tokens.Reset(b)
+		p.begun = true
+	}
+	t := p.tokens.Known()
 	last := len(p.path) - 1
-	switch c {
-	case '{', '[':
-		p.path, p.name = append(p.path, step{object: c == '{'}), c == '{'
-	case '}', ']':
-		p.path, p.name = p.path[:last], false
-	case ',':
-		if p.name = p.path[last].object; !p.name {
-			p.path[last].index++
-		}
+	switch {
+	case t.Kind == '}' || t.Kind == ']':
+		p.path = p.path[:last]
+		return t
+	case t.Name:
+		name := jsontext.Text(b[t.Start:t.End])
+		p.path[last].name = name[:min(len(name), maxExcerpt)]
+	case last >= 0 && !p.path[last].object:
+		p.path[last].index++
 	}
-}
-
-// text takes a string, and reports whether it is the name of a member.
-func (p *place) text(s string) bool {
-	if !p.name {
-		return false
+	if t.Kind == '{' || t.Kind == '[' {
+		p.path = append(p.path, step{object: t.Kind == '{', index: -1})
 	}
-	p.path[len(p.path)-1].name = s[:min(len(s), maxExcerpt)]
-	p.name = false
-	return true
+	return t
 }
 
 const maxPlace = 16 // steps that are shown
@@ -98,7 +82,7 @@ func (p *place) String() string {
 		if s.object {
 			b.WriteString(slashes.Replace(s.name))
 		} else {
-			b.WriteString(strconv.Itoa(s.index))
+			b.WriteString(strconv.Itoa(max(s.index, 0)))
 		}
 	}
 	return Escape(b.String())
@@ -109,14 +93,11 @@ var slashes = strings.NewReplacer("~", "~0", "/", "~1") // RFC 6901, section 3
 // pointer is the place of the value, or of the member, whose string begins at some byte. It is asked about one string after the
 // other, and reads on from the last.
 func (p *place) pointer(b []byte, target int) string {
-	for ; p.read <= target && p.read < len(b); p.read++ {
-		if b[p.read] != '"' {
-			p.sign(b[p.read])
-			continue
+	for !p.begun || p.read <= target {
+		t := p.next(b)
+		if p.read = t.End; t.Kind == jsontext.End {
+			break
 		}
-		text, end := jsontext.Text(b, p.read+1)
-		p.text(text)
-		p.read = end
 	}
 	return p.String()
 }

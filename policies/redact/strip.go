@@ -1,7 +1,6 @@
 package redact
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -140,31 +139,31 @@ func isWord(r rune) bool {
 func StripJSON(text []byte) []byte {
 	var out []byte // nil: nothing is removed yet
 	done := 0      // of text, is in out
-	var held depths
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '{', '[':
-			held.open()
-		case '}', ']':
-			held.close()
-		case ',':
-			held.next()
-		case '"':
-			was, end := jsontext.Text(text, i+1)
-			now := was
-			switch {
-			case isName(text, end+1):
-				held.named(now)
-			case held.secret() && len(was) > 0:
-				now = removed
-			default:
-				now = Strip(now)
+	nesting := 0   // at which a member was named for such a field, counted from 1
+	var r jsontext.Reader
+	r.Reset(text)
+	for t := r.Known(); t.Kind != jsontext.End; t = r.Known() {
+		if r.Depth() < nesting || t.Name && r.Depth() == nesting {
+			nesting = 0
+		}
+		if t.Kind != '"' {
+			continue
+		}
+		was := jsontext.Text(text[t.Start:t.End])
+		now := was
+		switch {
+		case t.Name:
+			if nesting == 0 && isField(was) {
+				nesting = r.Depth()
 			}
-			if now != was {
-				out = appendString(append(out, text[done:i]...), now)
-				done = end + 1
-			}
-			i = end
+		case nesting > 0 && was != "":
+			now = removed
+		default:
+			now = Strip(was)
+		}
+		if now != was {
+			out = appendString(append(out, text[done:t.Start]...), now)
+			done = t.End
 		}
 	}
 	if done == 0 {
@@ -173,43 +172,8 @@ func StripJSON(text []byte) []byte {
 	return append(out, text[done:]...)
 }
 
-// depths says whether what stands at a place belongs to a header field that holds credentials.
-type depths struct {
-	nesting int
-	field   int // nesting at which such a member was named, counted from 1; 0: none was
-}
-
-func (d *depths) open() { d.nesting++ }
-
-func (d *depths) close() {
-	if d.nesting--; d.nesting < d.field {
-		d.field = 0
-	}
-}
-
-// next is called at the comma behind a value.
-func (d *depths) next() {
-	if d.nesting == d.field {
-		d.field = 0
-	}
-}
-
-func (d *depths) named(name string) {
-	if d.field == 0 && isField(name) {
-		d.field = d.nesting
-	}
-}
-
-func (d *depths) secret() bool { return d.field > 0 }
-
 func isField(name string) bool {
 	return slices.ContainsFunc(fields[:], func(f string) bool { return strings.EqualFold(name, f) })
-}
-
-// isName reports whether the string that ends before i is the name of a member.
-func isName(text []byte, i int) bool {
-	rest := bytes.TrimLeft(text[i:], " \t\r\n")
-	return len(rest) > 0 && rest[0] == ':'
 }
 
 func appendString(dst []byte, s string) []byte {

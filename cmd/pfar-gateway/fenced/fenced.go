@@ -117,35 +117,35 @@ func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]json
 	if at < 0 {
 		own = append(append([]byte(`"_meta":{`), own...), '}')
 	}
-	w := walk{answer: a, b: result, texts: texts[mcp.MCPMethod(method)], end: len(result), result: mayHold[mcp.MCPMethod(method)]}
+	w := walk{answer: a, b: result, texts: texts[mcp.MCPMethod(method)], result: mayHold[mcp.MCPMethod(method)]}
 	if ms.Index("inputRequests") >= 0 {
 		w.texts = slices.Concat(w.texts, asked)
 	}
 	if at < 0 {
 		w.edits = append(w.edits, ms.Prepend(result, own))
 	}
+	w.tokens.Reset(result)
 	clean := a.Label.Integrity == gate.Clean
 	switch {
 	case at < 0 && !clean:
-		w.run(0)
+		w.run(nowhere)
 	case at >= 0:
 		if !clean {
-			w.end = ms[at].ValueStart
-			w.run(0)
+			w.run(ms[at].NameStart)
 			meta := walk{
-				answer: a, b: ms[at].Raw(), before: ms[at].ValueStart, end: len(ms[at].Raw()), result: w.result, fences: w.fences, renamed: w.renamed,
-				forged: w.forged, reader: w.reader, sound: w.sound, line: w.line,
+				answer: a, b: ms[at].Raw(), before: ms[at].ValueStart, result: w.result, fences: w.fences, renamed: w.renamed,
+				forged: w.forged, sound: w.sound, line: w.line,
 			}
-			meta.run(0)
-			w.fences, w.renamed, w.forged, w.reader, w.sound, w.line = meta.fences, meta.renamed, meta.forged, meta.reader, meta.sound, meta.line
-			w.edits = append(w.edits, ms.Replace(at, jsonrpc.Amend(meta.splice(), Theirs, own)))
-			w.end = len(result)
-			w.run(ms[at].ValueEnd)
+			meta.tokens.Remember(&w.tokens)
+			w.edits = append(w.edits, ms.Replace(at, jsonrpc.Amend(meta.whole(), Theirs, own)))
+			w.fences, w.renamed, w.forged, w.sound, w.line = meta.fences, meta.renamed, meta.forged, meta.sound, meta.line
+			_, _, _ = w.tokens.Skip(w.tokens.Known())
+			w.run(nowhere)
 			break
 		}
 		w.edits = append(w.edits, ms.Replace(at, jsonrpc.Amend(ms[at].Raw(), Theirs, own)))
 	}
-	w.reader.Close()
+	w.tokens.Close()
 	return w.edits, w.forged, w.fit(ms)
 }
 
@@ -181,7 +181,7 @@ func (a Answer) Message(method string, params []byte) []byte {
 	if a.Label.Integrity == gate.Clean {
 		return params
 	}
-	w := walk{answer: a, b: params, texts: texts[mcp.MCPMethod(method)], loose: loose[mcp.MCPMethod(method)], end: len(params)}
+	w := walk{answer: a, b: params, texts: texts[mcp.MCPMethod(method)], loose: loose[mcp.MCPMethod(method)]}
 	return w.whole()
 }
 
@@ -190,7 +190,7 @@ func (a Answer) Data(raw []byte) []byte {
 	if a.Label.Integrity == gate.Clean {
 		return raw
 	}
-	w := walk{answer: a, b: raw, path: []byte(data), loose: data, end: len(raw)}
+	w := walk{answer: a, b: raw, path: []byte(data), loose: data}
 	return w.whole()
 }
 
@@ -207,7 +207,7 @@ func (a Answer) Text(text string) string {
 func Definition(raw []byte) []byte { return Answer{}.cleaned(raw) }
 
 func (a Answer) cleaned(raw []byte) []byte {
-	w := walk{answer: a, b: raw, end: len(raw)}
+	w := walk{answer: a, b: raw}
 	return w.whole()
 }
 

@@ -62,7 +62,7 @@ func Pageless(method string, result []byte, ms jsonrpc.Members) ([]byte, jsonrpc
 	if !mayHavePages(result) {
 		return result, ms
 	}
-	w := walk{b: result, texts: texts[mcp.MCPMethod(method)], trusted: true, end: len(result)}
+	w := walk{b: result, texts: texts[mcp.MCPMethod(method)], trusted: true}
 	pageless := w.whole()
 	if len(w.edits) == 0 {
 		return result, ms

@@ -14,7 +14,6 @@ import (
 type walk struct {
 	answer Answer
 	b      []byte
-	end    int
 	texts  []string
 	loose  string // path, with the slash behind it; "": none
 	result bool   // it is one, of which the fields that no grammar binds are texts as well
@@ -23,47 +22,40 @@ type walk struct {
 
 	trusted bool // nothing changes but pages
 
-	open    []frame
+	open    []int  // of each array and object that is open, the length of the path that leads to it
 	path    []byte // names that lead to a value, each with a slash behind it
-	name    bool   // what comes next is the name of a member
 	renamed int
 	fences  int
 	forged  Forged
 
-	reader jsontext.Reader
+	tokens jsontext.Reader
 	before int  // bytes that stand before b in what readers are told of
-	long   bool // the string is one of which the reader tells if it stands again
+	long   bool // the string is long: the reader tells if it stands again
 	line   bool // the last of those has no white space
 	sound  bool // there was nothing to clean in the last of those
 	again  bool // the string is that one, and would be cleaned and no more
 }
 
-// frame is an array or an object that is open.
-type frame struct {
-	object bool
-	path   int // length of the path that leads to it
-}
+// nowhere is where nothing begins.
+const nowhere = -1
 
-func (w *walk) run(i int) {
-	for i < w.end {
-		switch w.b[i] {
+// run walks on until behind the name that begins at some byte; to the end if none does.
+func (w *walk) run(until int) {
+	for t := w.tokens.Known(); t.Kind != jsontext.End; t = w.tokens.Known() {
+		switch t.Kind {
 		case '"':
-			i = w.quoted(i)
-			continue
-		case '{', '[':
-			object := w.b[i] == '{'
-			w.open = append(w.open, frame{object, len(w.path)})
-			if w.name = object; !object {
-				w.step("*")
+			if w.quoted(t); t.Name && t.Start == until {
+				return
 			}
+		case '{':
+			w.open = append(w.open, len(w.path))
+		case '[':
+			w.open = append(w.open, len(w.path))
+			w.step("*")
 		case '}', ']':
-			w.path, w.open, w.name = w.path[:w.open[len(w.open)-1].path], w.open[:len(w.open)-1], false
-		case ',':
-			if top := w.open[len(w.open)-1]; top.object {
-				w.path, w.name = w.path[:top.path], true
-			}
+			last := len(w.open) - 1
+			w.path, w.open = w.path[:w.open[last]], w.open[:last]
 		}
-		i++
 	}
 }
 
@@ -83,28 +75,29 @@ func (w *walk) step(name string) {
 	}
 }
 
-// quoted looks at the string at i, and returns where it ends.
-func (w *walk) quoted(i int) int {
-	end, told := w.reader.Again(w.b, i+1)
-	w.again = told && w.sound && !w.name && w.answer.Limit == 0 && w.loose == "" && !w.at(links) && !w.ofURI() && !w.ofMIME() &&
+// quoted looks at a string.
+func (w *walk) quoted(t jsontext.Token) {
+	if t.Name {
+		w.path = w.path[:w.open[len(w.open)-1]]
+	}
+	i, end, told := t.Start, t.End, w.tokens.Again()
+	w.again = told && w.sound && !t.Name && w.answer.Limit == 0 && w.loose == "" && !w.at(links) && !w.ofURI() && !w.ofMIME() &&
 		(!w.result || w.line || w.at(w.texts))
 	var text string
 	if !w.again { // or else nothing would be done with it
-		text, end = w.reader.Text(w.b, i+1)
-		if w.long = end-i > jsontext.Long; w.long {
+		text = w.tokens.Text(t)
+		if w.long = end-i-2 >= jsontext.Long; w.long {
 			w.sound, w.line = false, w.result && isAddress(text)
 		}
 	}
 	if w.answer.Reader != nil && !told {
-		w.answer.Reader.String(w.before+i, text, w.name)
+		w.answer.Reader.String(w.before+i, text, t.Name)
 	}
-	end++
 	switch {
 	case w.trusted:
-		w.pageless(i, end, text)
-	case w.name:
+		w.pageless(t, text)
+	case t.Name:
 		w.step(text)
-		w.name = false
 		if cleaned, changed := w.clean(text); changed { // it must not become the name of another
 			w.renamed++
 			w.put(i, end, fmt.Sprintf("%s~%s.%d", cleaned, w.answer.ID, w.renamed))
@@ -117,7 +110,6 @@ func (w *walk) quoted(i int) int {
 	default:
 		w.other(i, end, text)
 	}
-	return end
 }
 
 // bound reports whether what stands here has a grammar that other looks after, or is of a question, which programs show.
@@ -167,15 +159,14 @@ func (w *walk) other(i, end int, text string) {
 }
 
 // pageless looks at a string that stays, unless it is of a page.
-func (w *walk) pageless(i, end int, text string) {
+func (w *walk) pageless(t jsontext.Token, text string) {
 	switch {
-	case w.name:
+	case t.Name:
 		w.step(text)
-		w.name = false
 	case IsPage(text) && w.ofURI():
-		w.put(i, end, blank)
+		w.put(t.Start, t.End, blank)
 	case w.ofMIME() && IsPageType(text):
-		w.put(i, end, plainText)
+		w.put(t.Start, t.End, plainText)
 	}
 }
 
@@ -276,8 +267,9 @@ func leads(path []byte, place string) bool {
 
 // whole walks through all of it, and makes the changes.
 func (w *walk) whole() []byte {
-	w.run(0)
-	w.reader.Close()
+	w.tokens.Reset(w.b)
+	w.run(nowhere)
+	w.tokens.Close()
 	return w.splice()
 }
 

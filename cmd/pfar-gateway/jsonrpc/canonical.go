@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/pfar/pfar/policies/jsontext"
 )
 
 const (
@@ -30,99 +32,77 @@ func rewritten(dst, b []byte, sorted bool) ([]byte, error) {
 	if !utf8.Valid(b) {
 		return nil, errors.New("it is not UTF-8")
 	}
-	s := scanner{sorted: sorted}
-	s.reset(b)
-	dst, i, err := s.canonical(dst, 0, 0)
+	c := canon{text: b, sorted: sorted}
+	c.Reset(b)
+	t, err := c.Next()
+	if err == nil {
+		dst, err = c.value(dst, t)
+	}
+	if err == nil {
+		_, err = c.Next() // the end
+	}
 	if err != nil {
 		return nil, err
-	}
-	if i = s.space(i); i < len(b) {
-		return nil, s.at(i, "the end")
 	}
 	return dst, nil
 }
 
-func (s *scanner) canonical(dst []byte, i, depth int) ([]byte, int, error) {
-	i = s.space(i)
+// canon is one value on its way into its form.
+type canon struct {
+	jsontext.Reader
+	text   []byte
+	sorted bool // members are put in order
+	moved  int  // bytes, each as often as it was
+}
+
+func (c *canon) value(dst []byte, t jsontext.Token) ([]byte, error) {
 	switch {
-	case i >= len(s.b):
-		return nil, i, errEnd
-	case depth > maxCanonical:
-		return nil, i, fmt.Errorf("it nests deeper than %d levels", maxCanonical)
-	case s.b[i] == '{':
-		return s.canonicalObject(dst, i, depth+1)
-	case s.b[i] == '[':
-		return s.canonicalArray(dst, i, depth+1)
-	case s.b[i] == '"':
-		text, end, err := s.decoded(i)
-		return append(dst, Quote(text)...), end, err
+	case c.Depth() > maxCanonical:
+		return nil, fmt.Errorf("it nests deeper than %d levels", maxCanonical)
+	case t.Kind == '{':
+		return c.object(dst)
+	case t.Kind == '[':
+		return c.array(dst)
+	case t.Kind == '"':
+		text, err := c.decoded(t)
+		return append(dst, Quote(text)...), err
 	}
-	end, err := s.scalar(i)
-	return append(dst, s.b[i:end]...), end, err
+	return append(dst, c.text[t.Start:t.End]...), nil
 }
 
-func (s *scanner) canonicalArray(dst []byte, i, depth int) ([]byte, int, error) {
+func (c *canon) array(dst []byte) ([]byte, error) {
 	dst = append(dst, '[')
-	i = s.space(i + 1)
-	if i < len(s.b) && s.b[i] == ']' {
-		return append(dst, ']'), i + 1, nil
-	}
-	for {
-		var err error
-		if dst, i, err = s.canonical(dst, i, depth); err != nil {
-			return nil, i, err
+	for first := true; ; first = false {
+		t, err := c.Next()
+		if err != nil {
+			return nil, err
 		}
-		more := false
-		if i, more, err = s.next(i, ']'); err != nil || !more {
-			return append(dst, ']'), i, err
+		if t.Kind == ']' {
+			return append(dst, ']'), nil
 		}
-		dst = append(dst, ',')
+		if !first {
+			dst = append(dst, ',')
+		}
+		if dst, err = c.value(dst, t); err != nil {
+			return nil, err
+		}
 	}
 }
 
-// canonicalObject orders the members by their names, if only to find equal ones, which are neighbours then.
-func (s *scanner) canonicalObject(dst []byte, i, depth int) ([]byte, int, error) {
-	type member struct {
-		name  string
-		value []byte
-	}
-	var members []member
-	i = s.space(i + 1)
-	more := true
-	if i < len(s.b) && s.b[i] == '}' {
-		i, more = i+1, false
-	}
-	for more {
-		var m member
-		var err error
-		if i = s.space(i); i >= len(s.b) || s.b[i] != '"' {
-			return nil, i, s.at(i, "a member name")
-		}
-		if m.name, i, err = s.decoded(i); err != nil {
-			return nil, i, err
-		}
-		if i = s.space(i); i >= len(s.b) || s.b[i] != ':' {
-			return nil, i, s.at(i, `":"`)
-		}
-		if m.value, i, err = s.canonical(nil, i+1, depth); err != nil {
-			return nil, i, err
-		}
-		if s.moved += len(m.value); s.moved > maxMoved {
-			return nil, i, errors.New("it has too much in too many levels")
-		}
-		members = append(members, m)
-		if i, more, err = s.next(i, '}'); err != nil {
-			return nil, i, err
-		}
+// object orders the members by their names, if only to find equal ones, which are neighbours then.
+func (c *canon) object(dst []byte) ([]byte, error) {
+	members, err := c.members()
+	if err != nil {
+		return nil, err
 	}
 	ordered := members
-	if !s.sorted {
+	if !c.sorted {
 		ordered = slices.Clone(members)
 	}
 	slices.SortFunc(ordered, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	for k := 1; k < len(ordered); k++ {
 		if ordered[k-1].name == ordered[k].name {
-			return nil, i, fmt.Errorf("member %.100q comes twice", ordered[k].name)
+			return nil, fmt.Errorf("member %.100q comes twice", ordered[k].name)
 		}
 	}
 	dst = append(dst, '{')
@@ -132,32 +112,45 @@ func (s *scanner) canonicalObject(dst []byte, i, depth int) ([]byte, int, error)
 		}
 		dst = append(append(append(dst, Quote(m.name)...), ':'), m.value...)
 	}
-	return append(dst, '}'), i, nil
+	return append(dst, '}'), nil
 }
 
-// next returns the index behind the comma or the closing bracket at or after i, and whether another value follows.
-func (s *scanner) next(i int, closing byte) (int, bool, error) {
-	i = s.space(i)
-	switch {
-	case i < len(s.b) && s.b[i] == ',':
-		return i + 1, true, nil
-	case i < len(s.b) && s.b[i] == closing:
-		return i + 1, false, nil
-	}
-	return i, false, s.at(i, strconv.Quote(","+string(closing)))
+// member is one with its value in its form.
+type member struct {
+	name  string
+	value []byte
 }
 
-// decoded reads the string at i and returns the index behind it.
-func (s *scanner) decoded(i int) (string, int, error) {
-	end, err := s.text(i)
-	if err != nil {
-		return "", end, err
+func (c *canon) members() (all []member, err error) {
+	for {
+		t, err := c.Next()
+		if err != nil || t.Kind == '}' {
+			return all, err
+		}
+		var m member
+		if m.name, err = c.decoded(t); err != nil {
+			return nil, err
+		}
+		if t, err = c.Next(); err != nil {
+			return nil, err
+		}
+		if m.value, err = c.value(nil, t); err != nil {
+			return nil, err
+		}
+		if c.moved += len(m.value); c.moved > maxMoved {
+			return nil, errors.New("it has too much in too many levels")
+		}
+		all = append(all, m)
 	}
-	if halfCharacter(s.b[i:end]) {
-		return "", end, errors.New(`it has half a character, \ud800 to \udfff alone`)
+}
+
+// decoded is a string's text, good beyond the next.
+func (c *canon) decoded(t jsontext.Token) (string, error) {
+	raw := c.text[t.Start:t.End]
+	if halfCharacter(raw) {
+		return "", errors.New(`it has half a character, \ud800 to \udfff alone`)
 	}
-	text, err := String(s.b[i:end])
-	return text, end, err
+	return jsontext.Text(raw), nil
 }
 
 // halfCharacter reports whether an escape in valid JSON is one half of a UTF-16 pair without the other, which

@@ -73,7 +73,7 @@ func ValidID(raw []byte) bool {
 		i = 1
 	}
 	for _, c := range raw[i:] {
-		if !digit(c) {
+		if c < '0' || c > '9' {
 			return false
 		}
 	}

@@ -85,71 +85,65 @@ func ascii(b []byte) bool {
 // Object splits an object into its members, appended to dst. A name that comes twice is an error, however it is
 // escaped, because parsers differ in which of the two they take.
 func Object(b []byte, dst Members) (Members, error) {
-	var s scanner
-	s.reset(b)
-	ms, i, err := s.object(0, dst)
-	if err != nil {
-		return nil, err
-	}
-	if i = s.space(i); i < len(b) {
-		return nil, s.at(i, "the end")
-	}
-	return ms, nil
-}
-
-func (s *scanner) object(i int, ms Members) (Members, int, error) {
-	i = s.space(i)
-	if i >= len(s.b) || s.b[i] != '{' {
-		return nil, i, s.at(i, "an object")
-	}
-	i = s.space(i + 1)
-	if i < len(s.b) && s.b[i] == '}' {
-		return ms, i + 1, nil
+	var r jsontext.Reader
+	r.Reset(b)
+	if t, err := r.Next(); err != nil || t.Kind != '{' {
+		return nil, not("an object", err)
 	}
 	for {
-		m := Member{NameStart: i, raw: s.b}
-		end, err := s.key(i)
-		if err != nil {
-			return nil, i, err
+		t, err := r.Next()
+		switch {
+		case err != nil:
+			return nil, err
+		case t.Kind == '}':
+			if _, err = r.Next(); err != nil { // the end
+				return nil, err
+			}
+			return dst, nil
+		case len(dst) == maxMembers:
+			return nil, fmt.Errorf("object has more than %d members", maxMembers)
 		}
-		if m.Name, err = name(s.b[i:end]); err != nil {
-			return nil, i, err
+		m := Member{Name: name(b[t.Start:t.End]), NameStart: t.Start, raw: b}
+		if dst.Index(string(m.Name)) >= 0 {
+			return nil, fmt.Errorf("member %.100q comes twice", m.Name)
 		}
-		if ms.Index(string(m.Name)) >= 0 {
-			return nil, i, fmt.Errorf("member %.100q comes twice", m.Name)
+		if t, err = r.Next(); err != nil {
+			return nil, err
 		}
-		m.ValueStart = s.space(end)
-		s.deepest = 0
-		if m.ValueEnd, err = s.value(end); err != nil {
-			return nil, i, err
+		m.ValueStart = t.Start
+		if m.ValueEnd, m.Depth, err = r.Skip(t); err != nil {
+			return nil, err
 		}
-		m.Depth = s.deepest
-		if ms = append(ms, m); len(ms) > maxMembers {
-			return nil, i, fmt.Errorf("object has more than %d members", maxMembers)
-		}
-		if i = s.space(m.ValueEnd); i < len(s.b) && s.b[i] == '}' {
-			return ms, i + 1, nil
-		}
-		if i >= len(s.b) || s.b[i] != ',' {
-			return nil, i, s.at(i, `"," or "}"`)
-		}
-		i = s.space(i + 1)
+		dst = append(dst, m)
 	}
 }
 
-// name decodes a member name, of which b begins with the opening quote and ends with the colon.
-func name(b []byte) ([]byte, error) {
-	b = b[:bytes.LastIndexByte(b, '"')+1]
-	if bytes.IndexByte(b, '\\') < 0 {
-		return b[1 : len(b)-1], nil
+func not(what string, err error) error {
+	if err == nil {
+		err = errors.New("it is not " + what)
 	}
-	s, err := String(b)
-	return []byte(s), err
+	return err
+}
+
+// name decodes a string in memory of its own, or in that of the text.
+func name(quoted []byte) []byte {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return quoted[1 : len(quoted)-1]
+	}
+	return []byte(valid(jsontext.Text(quoted)))
+}
+
+// valid is what encoding/json reads: U+FFFD for each byte that is not UTF-8.
+func valid(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return string([]rune(s))
 }
 
 var errNoString = errors.New("not a string")
 
-// String decodes a JSON string.
+// String decodes a JSON string. What is not UTF-8 in one with escapes, and half a character, is U+FFFD, as in encoding/json.
 func String(raw []byte) (string, error) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", errNoString
@@ -157,26 +151,16 @@ func String(raw []byte) (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1 : len(raw)-1]), nil
 	}
-	s, end, err := Text(raw, 0)
-	if err == nil && end < len(raw) {
+	var r jsontext.Reader
+	r.Reset(raw)
+	t, err := r.Next()
+	if err != nil {
+		return "", err
+	}
+	if t.End < len(raw) {
 		return "", errNoString
 	}
-	return s, err
-}
-
-// Text decodes the string that begins at i, and returns where it ends. What is not UTF-8 in it, and half a character, is U+FFFD, as in
-// encoding/json. A string in which nothing is escaped shares b's memory.
-func Text(b []byte, i int) (text string, end int, err error) {
-	var s scanner
-	s.reset(b)
-	if end, err = s.text(i); err != nil {
-		return "", 0, err
-	}
-	text, _ = jsontext.Text(b, i+1)
-	if !utf8.ValidString(text) {
-		text = string([]rune(text))
-	}
-	return text, end, nil
+	return valid(jsontext.Text(raw)), nil
 }
 
 // Quote encodes a string as JSON.
@@ -199,40 +183,35 @@ var harmful = scan.Of(func(c byte) bool {
 
 // Array splits an array into its values as they came, appended to dst. More than limit of them are an error.
 func Array(b []byte, dst [][]byte, limit int) ([][]byte, error) {
-	var s scanner
-	s.reset(b)
-	i := s.space(0)
-	if i >= len(b) || b[i] != '[' {
-		return nil, s.at(i, "an array")
-	}
-	i = s.space(i + 1)
-	if i < len(b) && b[i] == ']' {
-		return dst, nil
+	var r jsontext.Reader
+	r.Reset(b)
+	if t, err := r.Next(); err != nil || t.Kind != '[' {
+		return nil, not("an array", err)
 	}
 	for {
-		start := s.space(i)
-		end, err := s.value(start)
+		t, err := r.Next()
+		switch {
+		case err != nil:
+			return nil, err
+		case t.Kind == ']':
+			return dst, nil
+		}
+		end, _, err := r.Skip(t)
 		if err != nil {
 			return nil, err
 		}
 		if len(dst) == limit {
 			return nil, fmt.Errorf("array has more than %d values", limit)
 		}
-		dst = append(dst, b[start:end:end])
-		if i = s.space(end); i < len(b) && b[i] == ']' {
-			return dst, nil
-		}
-		if i >= len(b) || b[i] != ',' {
-			return nil, s.at(i, `"," or "]"`)
-		}
-		i++
+		dst = append(dst, b[t.Start:end:end])
 	}
 }
 
 // Depth returns how deep a value nests; b is known to be JSON.
 func Depth(b []byte) int {
-	var s scanner
-	s.reset(b)
-	_, _ = s.value(0)
-	return s.deepest
+	var r jsontext.Reader
+	r.Reset(b)
+	t, _ := r.Next()
+	_, depth, _ := r.Skip(t)
+	return depth
 }
