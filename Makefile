@@ -164,11 +164,11 @@ test-arm64:
 	$(stage) env CGO_ENABLED=0 GOARCH=arm64 go test -exec qemu-aarch64 ./policies/scan
 
 test-packages:
-	@tests/setup.sh bwrap ip nft curl openssl postgres
+	@tests/setup.sh bwrap ip nft curl openssl postgres man
 	$(stage) env CGO_ENABLED=0 go test -trimpath $(SHORT) $(LIMIT) $(filter-out $(RACED),$(PACKAGES))
 
 test-race:
-	@tests/setup.sh bwrap ip nft curl openssl gcc $(if $(ALL),lintian)
+	@tests/setup.sh bwrap ip nft curl openssl gcc $(if $(ALL),lintian man)
 	$(stage) env CGO_ENABLED=1 go test -race $(SHORT) $(LIMIT) $(RACED)
 
 test-conformance: $(SUITES)/.installed

@@ -1,6 +1,7 @@
 # Waits until its token is there: pfar vault set notion_token
-# The server never has it: it holds a placeholder, and its egress bridge puts the token into the requests to Notion.
-# A server that needs the token itself, to compute with it, gets it in its environment by
+# The server never has it: it holds a placeholder, and its egress bridge
+# puts the token into the requests to Notion. A server that needs the token
+# itself, to compute with it, gets it in its environment by
 #   auth = { NOTION_TOKEN = "vault:notion_token" }
 description     = "Notion workspace: pages, databases, blocks"
 label           = "internal"
@@ -8,13 +9,17 @@ allowed_domains = ["api.notion.com"]
 
 server {
   command = "node"
-  args    = ["${servers}/node_modules/@notionhq/notion-mcp-server/bin/cli.mjs"]
+  args = [
+    "${servers}/node_modules/@notionhq/notion-mcp-server/bin/cli.mjs",
+  ]
 }
 
-auth = { NOTION_TOKEN = { secret = "vault:notion_token", deliver = "broker" } }
+auth = {
+  NOTION_TOKEN = { secret = "vault:notion_token", deliver = "broker" }
+}
 
 trust {
-  public_source    = false # as long as no page is shared with strangers, who write into it and comment on it
+  public_source    = false # as long as no page is shared with strangers
   secret_data      = true
   public_sink      = false
   dangerous_writes = true

@@ -66,7 +66,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// What the examples show in comments compiles as well, in place of the line with the same key.
+// What the examples show in comments compiles as well, in place of the lines with the same key.
 func TestExamplesInComments(t *testing.T) {
 	const dir = "../examples"
 	files, err := filepath.Glob(dir + "/*.hcl")
@@ -83,7 +83,7 @@ func TestExamplesInComments(t *testing.T) {
 		}
 		for _, m := range shown.FindAllSubmatch(text, -1) {
 			found++
-			other := regexp.MustCompile(`(?m)^` + string(m[2]) + `\b.*$`)
+			other := regexp.MustCompile(`(?m)^` + string(m[2]) + `\b.*$(\n .*$)*(\n}$)?`)
 			changed := append(other.ReplaceAll(text, nil), append([]byte("\n"), m[1]...)...)
 			s, diags := declaration.Parse(filepath.Base(file), append(changed, '\n'), declaration.Options{Servers: installed})
 			if s != nil {

@@ -46,7 +46,7 @@ func TestManualKnowsTheSchemaOfClients(t *testing.T) {
 
 // TestManualExamplesOfClients reads every declaration of a client that the manual shows. Those of examples are these files.
 func TestManualExamplesOfClients(t *testing.T) {
-	shown := regexp.MustCompile(`(?s)\n\.Pa (\S+\.(?:hcl|toml)) :\n\.Bd -literal -offset indent\n(.*?)\.Ed\n`)
+	shown := regexp.MustCompile(`(?s)\n\.Pa (\S+\.(?:hcl|toml)) :\n\.Bd -literal(?: -offset indent)?\n(.*?)\.Ed\n`)
 	shapes := map[string]string{}
 	for _, m := range shown.FindAllStringSubmatch(read(t, clientsPage), -1) {
 		name, text := m[1], strings.NewReplacer(`\-`, "-", `\e`, `\`).Replace(m[2])

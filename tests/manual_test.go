@@ -196,7 +196,7 @@ func TestManualGivesTheBounds(t *testing.T) {
 
 // TestManualExamples reads every declaration that the manual shows. Those of examples are these files.
 func TestManualExamples(t *testing.T) {
-	shown := regexp.MustCompile(`(?s)\n\.Pa (\S+\.(?:hcl|toml)) :\n\.Bd -literal -offset indent\n(.*?)\.Ed\n`)
+	shown := regexp.MustCompile(`(?s)\n\.Pa (\S+\.(?:hcl|toml)) :\n\.Bd -literal(?: -offset indent)?\n(.*?)\.Ed\n`)
 	servers := map[string]*declaration.Server{}
 	for _, m := range shown.FindAllStringSubmatch(read(t, manualPage), -1) {
 		name, text := m[1], strings.NewReplacer(`\-`, "-", `\e`, `\`).Replace(m[2])

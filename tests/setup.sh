@@ -30,6 +30,7 @@ for command in "$@"; do
 	postgres) package=postgresql ;;
 	qemu-aarch64) package=qemu-user ;;
 	qemu-system-x86_64) package=qemu-system-x86 ;;
+	man) package=man-db ;;
 	mke2fs) package=e2fsprogs ;;
 	dpkg-deb) package=dpkg ;;
 	requests) package=python3-requests ;;

@@ -215,7 +215,7 @@ func TestPinIsPrinted(t *testing.T) {
 		t.Fatal("the manual has no such command")
 	}
 	o := newOpening(t, nil, func(*opening) {})
-	command = strings.NewReplacer("-connect HOST:443", "-connect "+o.origin, "-servername HOST", "-servername "+apiHost).Replace("openssl s_client" + command)
+	command = strings.NewReplacer(`\e`, `\`, "-connect HOST:443", "-connect "+o.origin, "-servername HOST", "-servername "+apiHost).Replace("openssl s_client" + command)
 	if strings.Contains(command, "HOST") {
 		t.Fatalf("%s names another host", command)
 	}

@@ -1,3 +1,4 @@
-# Whoever has the endpoint's own token: without this file everything, with it what it says.
+# Whoever has the endpoint's own token: without this file everything, with
+# it what it says.
 servers = ["everything", "memory"]
 profile = "strict"
