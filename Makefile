@@ -33,7 +33,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 NFPM        := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 REFERENCES  := $(addprefix github.com/modelcontextprotocol/go-sdk/conformance/everything-,server@v1.8.0 client@v1.8.0)
 
-.PHONY: build install uninstall packages package run test test-all test-arm64 test-packages test-race test-conformance test-soak test-e2e test-systemd test-systemd-trixie test-vm test-vm-trixie test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
+.PHONY: build install uninstall packages package run test test-all test-packages test-race test-conformance test-soak test-e2e test-systemd test-systemd-trixie test-vm test-vm-trixie test-stalls test-fuzz check lint fuzz vulnerabilities bench soak clean
 
 build:
 	$(GO_BUILD) -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
@@ -151,17 +151,13 @@ BUILT     = $(if $(ALL),env CGO_ENABLED=1 go test -race,env CGO_ENABLED=0 go tes
 
 # At most twelve minutes on two processors.
 test:
-	@tests/stages.sh all $(filter-out test-vm%,$(MACHINES) $(NEWER)) test-e2e test-race test-packages test-conformance test-arm64
+	@tests/stages.sh all $(filter-out test-vm%,$(MACHINES) $(NEWER)) test-e2e test-race test-packages test-conformance
 	@$(if $(MACHINES),,$(NOT_RUN))
 
 # Everything, once at the end of a larger change.
 test-all:
-	@ALL=1 tests/stages.sh all $(MACHINES) $(NEWER) test-e2e test-race test-conformance test-soak test-arm64 test-stalls test-fuzz
+	@ALL=1 tests/stages.sh all $(MACHINES) $(NEWER) test-e2e test-race test-conformance test-soak test-stalls test-fuzz
 	@$(if $(MACHINES),,$(NOT_RUN))
-
-test-arm64:
-	@tests/setup.sh qemu-aarch64
-	$(stage) env CGO_ENABLED=0 GOARCH=arm64 go test -exec qemu-aarch64 ./policies/scan
 
 test-packages:
 	@tests/setup.sh bwrap ip nft curl openssl postgres man

@@ -28,7 +28,6 @@ for command in "$@"; do
 	node) package=nodejs ;;
 	nspawn) package=systemd-container ;;
 	postgres) package=postgresql ;;
-	qemu-aarch64) package=qemu-user ;;
 	qemu-system-x86_64) package=qemu-system-x86 ;;
 	man) package=man-db ;;
 	mke2fs) package=e2fsprogs ;;

@@ -20,7 +20,7 @@ const (
 	limitRate   = 0.75 // calls a second, many at a time
 	limitLarge  = 1.5  // p50 of 64 KiB there and back, or back
 	limitList   = 1.3  // p50 of a long list, to a handler that writes ready bytes
-	limitFenced = 1.3  // issue "gate"
+	limitFenced = 1.3  // issue "gate", of a real server
 )
 
 const (
@@ -322,12 +322,15 @@ func (s *stage) largeBodies() ([]result, error) {
 }
 
 // fences is text that is looked through and fenced, against the same from a server that is trusted: of the quickest server that there
-// can be, and of a real one, which has it twice in its results.
+// can be, which has no limit, and of a real one, which has it twice in its results.
 func (s *stage) fences() ([]result, error) {
 	var results []result
-	for _, one := range []struct{ what, trusted, strange, tool, members string }{
-		{"64 KiB of text of the quickest server, inspected and fenced (plain: of a trusted server)", "/mcp/read", "/mcp/web", "label", ""},
-		{"64 KiB of text of server-filesystem, the same (plain: as a trusted server)", "/mcp/file", "/mcp/shared", "read_text_file", fmt.Sprintf(`"path":%q`, s.text())},
+	for _, one := range []struct {
+		what, trusted, strange, tool, members string
+		limit                                 float64
+	}{
+		{"64 KiB of text of the quickest server, inspected and fenced (plain: of a trusted server)", "/mcp/read", "/mcp/web", "label", "", 0},
+		{"64 KiB of text of server-filesystem, the same (plain: as a trusted server)", "/mcp/file", "/mcp/shared", "read_text_file", fmt.Sprintf(`"path":%q`, s.text()), limitFenced},
 	} {
 		trusted := route{name: "trusted", version: older, address: s.address, token: s.token, path: one.trusted, tool: one.tool, members: one.members, answer: large}
 		fenced := trusted
@@ -336,7 +339,7 @@ func (s *stage) fences() ([]result, error) {
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, compared(one.what, samples[trusted.name], samples[fenced.name], p50(limitFenced)))
+		results = append(results, compared(one.what, samples[trusted.name], samples[fenced.name], p50(one.limit)))
 	}
 	return results, nil
 }

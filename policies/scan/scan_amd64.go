@@ -1,5 +1,3 @@
-//go:build amd64 || arm64
-
 package scan
 
 import (
@@ -8,8 +6,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// wide reports whether there are instructions for 16 or 32 bytes at a time: AVX2, or NEON.
-var wide = cpu.X86.HasAVX2 || cpu.ARM64.HasASIMD
+// wide reports whether there are instructions for 32 bytes at a time.
+var wide = cpu.X86.HasAVX2
 
 // members marks as many whole blocks of the text as dst has words.
 func (s *Set) members(dst []uint64, text string) {
