@@ -10,18 +10,6 @@ import (
 
 var errEnding = errors.New("pfard is ending")
 
-// do runs f in the loop and waits for it.
-func (d *daemon) do(f func() error) error {
-	done := make(chan error, 1)
-	d.post(func() { done <- f() })
-	select {
-	case err := <-done:
-		return err
-	case <-d.ended:
-		return errEnding
-	}
-}
-
 // answer carries out one request on the control socket.
 func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error) error {
 	switch q.Verb {
@@ -84,7 +72,7 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 	case control.Policy:
 		return d.policy.watch(ctx, send)
 	case control.Clean:
-		l, err := d.clean(p, q)
+		l, err := d.leftovers.clean(p, q)
 		if err != nil {
 			return err
 		}

@@ -158,7 +158,7 @@ func TestNothingLooserWithoutRecord(t *testing.T) {
 
 	empty()
 	d.audit.probe()
-	if f := <-d.inbox; f == nil {
+	if f := <-d.work; f == nil {
 		t.Fatal("nobody tries again")
 	} else {
 		f()

@@ -48,7 +48,7 @@ const (
 
 // valueChanged has the servers that use a key run with what is under it now, and returns what becomes of them.
 func (d *daemon) valueChanged(key string, when urgency) []control.Use {
-	d.rekey(key)
+	d.inspectors.rekey(key)
 	var uses []control.Use
 	for _, name := range d.usersOf(key) {
 		s := d.servers[name]

@@ -46,6 +46,7 @@ type runner interface {
 // daemon holds what should run and what does. All its fields from servers on belong to the goroutine in loop; others
 // send it functions.
 type daemon struct {
+	inbox
 	options    options
 	log        *slog.Logger
 	vault      *vault.Vault
@@ -63,21 +64,16 @@ type daemon struct {
 	lacks      func(paths []string)       // is told what declarations want and the host lacks
 	notice     func(server, words string) // to the status line of a server's unit
 	unheld     func() []string            // notes on what the host's firewall does not do
-	inspects   func([]plan.Inspection)    // has these inspectors run, and no others
-	reinspects func(name string)          // has the process of a model's inspector be another one
-	keyless    []string                   // notes on inspectors without their key
-	blind      map[string]string          // notes on directories whose changes are not noticed, by directory
-	rebroker   func(server string)        // has the bridges of a server put its secrets on the wire as they are now
-	tellOwner  func(failure)              // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
-	reachable  func(path string) bool     // whether every user gets to it, as inspectors have to; nil: they run as who runs this, or are given it
-	earlier    *earlier                   // the last good versions of declarations, for after the next boot; nil: none are kept
-	ids        ids                        // of servers, which stay
-	mistakes   mistakes                   // in files, as told to the administrator
-	waits      bool                       // what waits for a credential has a unit that runs and says so
-	intents    intents                    // what the next pfard is to know
-	units      *reloader                  // nil: there are none
-	inbox      chan func()
-	ended      chan struct{} // closed when loop has ended: nobody reads inbox any more
+	inspectors *inspectors
+	blind      map[string]string   // notes on directories whose changes are not noticed, by directory
+	rebroker   func(server string) // has the bridges of a server put its secrets on the wire as they are now
+	tellOwner  func(failure)       // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
+	earlier    *earlier            // the last good versions of declarations, for after the next boot; nil: none are kept
+	leftovers  *leftovers
+	mistakes   mistakes  // in files, as told to the administrator
+	waits      bool      // what waits for a credential has a unit that runs and says so
+	intents    intents   // what the next pfard is to know
+	units      *reloader // nil: there are none
 
 	// after calls f when a time is over (time.AfterFunc).
 	after func(time.Duration, func()) interface{ Stop() bool }
@@ -92,8 +88,7 @@ type daemon struct {
 	servers     map[string]*server
 	declared    []declaration.Server // without mistakes
 	diagnostics []control.Diagnostic
-	unread      bool     // the declarations cannot be read: what is known is of before
-	leftovers   []string // servers that are not declared, and have left something behind
+	unread      bool // the declarations cannot be read: what is known is of before
 	notes       []string
 	gatewayDown bool
 	watchers    map[chan struct{}]bool
@@ -114,17 +109,16 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		emptied:  func() {},
 		lacks:    func([]string) {},
 		notice:   func(string, string) {},
-		ids:      noIDs{},
 		unheld:   func() []string { return nil },
 		rebroker: func(string) {}, wired: func(context.Context, string) error { return nil },
-		inspects: func([]plan.Inspection) {}, reinspects: func(string) {},
-		inbox:    make(chan func(), 64),
-		ended:    make(chan struct{}),
+		inbox:    newInbox(),
 		servers:  map[string]*server{},
 		blind:    map[string]string{},
 		after:    func(pause time.Duration, f func()) interface{ Stop() bool } { return time.AfterFunc(pause, f) },
 		watchers: map[chan struct{}]bool{},
 	}
+	d.inspectors = &inspectors{policy: d.policy, delivery: &d.delivery, dir: o.dirs.Policies(), host: d.host}
+	d.leftovers = &leftovers{inbox: d.inbox, dirs: o.dirs, log: log, audit: records, ids: noIDs{}, servers: d}
 	d.mistakes = newMistakes(log)
 	fresh.changed, fresh.know, fresh.refused = d.tokenChanged, secrets.addAll, d.tokenRefused
 	fresh.turned = func() { d.post(d.wakeWaiting) }
@@ -162,17 +156,9 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 			d.reload()
 		case <-d.clientele.changed:
 			d.reload()
-		case f := <-d.inbox:
+		case f := <-d.work:
 			f()
 		}
-	}
-}
-
-// post has f run in the loop; after its end f is dropped.
-func (d *daemon) post(f func()) {
-	select {
-	case d.inbox <- f:
-	case <-d.ended:
 	}
 }
 
@@ -249,7 +235,7 @@ func (d *daemon) reload() {
 	set := declaration.Load(d.folder(d.options.declarations), d.options.declarations, o)
 	policies := d.options.dirs.Policies()
 	files, diags := d.policy.read(policies, d.log, func(next *gate.Policy) error { return d.audit.policies(policies, next) })
-	diags = append(diags[:len(diags):len(diags)], d.inspect()...)
+	diags = append(diags[:len(diags):len(diags)], d.inspectors.inspect()...)
 	d.diagnostics = append(d.describe(files, diags), d.describe(set.Files, set.Diags)...)
 	lacked := slices.Clone(diags)
 	wanted := map[string]plan.Plan{}
@@ -307,7 +293,7 @@ func (d *daemon) reload() {
 		d.emptied()
 	}
 	d.unread = set.Unread
-	d.findLeftovers()
+	d.leftovers.find()
 	d.tell()
 }
 
@@ -329,7 +315,7 @@ func (d *daemon) forget(server string) {
 	d.intents.forget(server)
 	d.delivery.stood.forget(server)
 	delete(d.servers, server)
-	d.findLeftovers()
+	d.leftovers.find()
 	if len(d.servers) == 0 {
 		d.emptied()
 	}
@@ -397,7 +383,7 @@ func (d *daemon) report() control.Report {
 	dirs := d.options.dirs
 	r := control.Report{
 		Version: units.Version(), Directory: d.options.declarations, Clients: dirs.Clients(), ClientFiles: d.clientele.known(), Policies: dirs.Policies(), Programs: d.options.servers, Endpoint: d.endpoint, TokenFile: dirs.Token(),
-		Socket: dirs.Gateway(), Journal: !d.options.local, Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{}, Leftovers: d.leftovers,
+		Socket: dirs.Gateway(), Journal: !d.options.local, Diagnostics: d.diagnostics, Notes: slices.Clone(d.notes), Servers: []control.Server{}, Leftovers: d.leftovers.names,
 	}
 	if d.gatewayDown {
 		r.Notes = append(r.Notes, "the gateway is not running; its log is "+d.runner.Log(units.GatewayLog))
@@ -407,7 +393,7 @@ func (d *daemon) report() control.Report {
 	}
 	r.Notes = append(append(r.Notes, d.policy.notes(dirs.Policies())...), d.clientele.notes()...)
 	r.Notes = append(r.Notes, d.unheld()...)
-	r.Notes = append(r.Notes, d.keyless...)
+	r.Notes = append(r.Notes, d.inspectors.keyless...)
 	for _, dir := range slices.Sorted(maps.Keys(d.blind)) {
 		r.Notes = append(r.Notes, d.blind[dir])
 	}

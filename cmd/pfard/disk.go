@@ -22,20 +22,28 @@ const (
 	leastFill = 16 << 20         // bytes that a home has to have grown by for its server to be stopped
 )
 
+// homeServers are the servers that have a private home. Its methods are called in the loop.
+type homeServers interface {
+	withHomes() []string       // that run
+	stopFull(name, why string) // until somebody starts it
+}
+
 // diskGuard keeps servers with a private home from filling the disk on which the audit lies: without records nothing is called.
 // No quota for a directory is to be had on every file system, and none without root. So the guard watches what is free, and
 // stops the server whose home has grown most when that is little.
 type diskGuard struct {
-	homes string
-	free  func(dir string) (free, all uint64, err error)
-	tick  <-chan time.Time
-	again func(time.Duration) // has it tick after that time
+	inbox
+	servers homeServers
+	homes   string
+	free    func(dir string) (free, all uint64, err error)
+	tick    <-chan time.Time
+	again   func(time.Duration) // has it tick after that time
 
 	began map[string]uint64 // by server that runs: how large its home was when it was first seen to
 }
 
-func newDiskGuard(homes string, tick <-chan time.Time, again func(time.Duration)) *diskGuard {
-	return &diskGuard{homes: homes, free: freeOn, tick: tick, again: again, began: map[string]uint64{}}
+func newDiskGuard(d *daemon, homes string, tick <-chan time.Time, again func(time.Duration)) *diskGuard {
+	return &diskGuard{inbox: d.inbox, servers: d, homes: homes, free: freeOn, tick: tick, again: again, began: map[string]uint64{}}
 }
 
 // rest is how long the guard may wait after a look: until servers could have written what is free. pfard is not to wake up for
@@ -73,16 +81,17 @@ func (d *daemon) guardHomes(ctx context.Context) (stop func()) {
 	t := time.NewTimer(diskLook)
 	d.post(func() { d.homeInUse = func() { t.Reset(diskLook) } })
 	ctx, cancel := context.WithCancel(ctx)
-	go d.guardDisk(ctx, newDiskGuard(d.options.dirs.Homes(), t.C, func(after time.Duration) { t.Reset(after) }))
+	g := newDiskGuard(d, d.options.dirs.Homes(), t.C, func(after time.Duration) { t.Reset(after) })
+	go g.guard(ctx)
 	return func() { cancel(); t.Stop() }
 }
 
-// guardDisk looks until ctx ends.
-func (d *daemon) guardDisk(ctx context.Context, g *diskGuard) {
+// guard looks until ctx ends.
+func (g *diskGuard) guard(ctx context.Context) {
 	for {
 		select {
 		case <-g.tick:
-			d.lookAtDisk(g)
+			g.look()
 			g.again(g.rest())
 		case <-ctx.Done():
 			return
@@ -90,14 +99,14 @@ func (d *daemon) guardDisk(ctx context.Context, g *diskGuard) {
 	}
 }
 
-// lookAtDisk stops at most one server: the next look shows whether that was enough.
-func (d *daemon) lookAtDisk(g *diskGuard) {
+// look stops at most one server: the next look shows whether that was enough.
+func (g *diskGuard) look() {
 	free, all, err := g.free(g.homes)
 	if err != nil || all == 0 {
 		return
 	}
 	var running []string
-	if d.do(func() error { running = d.withHomes(); return nil }) != nil {
+	if g.do(func() error { running = g.servers.withHomes(); return nil }) != nil {
 		return
 	}
 	now := map[string]uint64{}
@@ -124,7 +133,7 @@ func (d *daemon) lookAtDisk(g *diskGuard) {
 	}
 	why := fmt.Sprintf("stopped: its private home %s has grown by %d MiB since it started, and %d MiB are left of the disk that holds the audit; "+
 		"free some of it, then pfar start %s", filepath.Join(g.homes, worst), most>>20, free>>20, worst)
-	d.post(func() { d.stopFull(worst, why) })
+	g.post(func() { g.servers.stopFull(worst, why) })
 }
 
 // withHomes lists the servers that run and have a private home.

@@ -43,11 +43,11 @@ func TestServerThatFillsTheDiskIsStopped(t *testing.T) {
 	}
 	fills(t, homes, "large", 40) // of earlier days
 	changed <- struct{}{}
-	g := newDiskGuard(homes, nil, nil)
+	g := newDiskGuard(d, homes, nil, nil)
 	g.free = func(string) (uint64, uint64, error) { return free, 100 << 30, nil }
 	look := func(want string) {
 		t.Helper()
-		d.lookAtDisk(g)
+		g.look()
 		stopped := ""
 		for name, s := range d.state(t) {
 			if s.State == control.Failed {
@@ -94,11 +94,11 @@ func TestDiskThatIsNotKnown(t *testing.T) {
 	changed <- struct{}{}
 	d.state(t)
 	homes := t.TempDir()
-	g := newDiskGuard(homes, nil, nil)
+	g := newDiskGuard(d, homes, nil, nil)
 	g.free = func(string) (uint64, uint64, error) { return 0, 0, nil } // some file systems do not say
-	d.lookAtDisk(g)
+	g.look()
 	fills(t, homes, "a", 20)
-	d.lookAtDisk(g)
+	g.look()
 	if s := d.state(t)["a"]; s.State == control.Failed {
 		t.Errorf("stopped: %q", s.Detail)
 	}
@@ -111,9 +111,9 @@ func TestDiskIsGuardedUntilTheEnd(t *testing.T) {
 	d, _, _ := fixture(t)
 	tick, looked := make(chan time.Time), make(chan struct{})
 	again := make(chan time.Duration)
-	g := newDiskGuard(t.TempDir(), tick, func(after time.Duration) { again <- after })
+	g := newDiskGuard(d, t.TempDir(), tick, func(after time.Duration) { again <- after })
 	g.free = func(string) (uint64, uint64, error) { looked <- struct{}{}; return 0, 0, nil }
-	go d.guardDisk(t.Context(), g)
+	go g.guard(t.Context())
 	for range 2 {
 		tick <- time.Time{}
 		<-looked // to judge the homes
@@ -131,7 +131,7 @@ func TestDiskRest(t *testing.T) {
 	}{
 		{0, time.Second}, {1 << 30, time.Second}, {3 << 30, 2 * time.Second}, {12 << 30, 11 * time.Second}, {1 << 40, 30 * time.Second},
 	} {
-		g := newDiskGuard("", nil, nil)
+		g := newDiskGuard(&daemon{}, "", nil, nil)
 		g.began["one"] = 0
 		g.free = func(string) (uint64, uint64, error) { return tt.free, 1 << 41, nil }
 		if got := g.rest(); got != tt.want {

@@ -35,39 +35,59 @@ func (p *policy) inspector(name string) (inspector.External, error) {
 	return inspector.External{}, fmt.Errorf("the policy has no inspector %q", name)
 }
 
+// inspectorRunner runs the processes of inspectors.
+type inspectorRunner interface {
+	Inspect(plans []plan.Inspection) // these, and no others
+	Reinspect(name string)           // has the process that asks a model be another one
+}
+
+// inspectors has the inspectors of the policy in force run. It belongs to the loop.
+type inspectors struct {
+	policy   *policy
+	delivery *delivery
+	dir      string // of the policies
+	host     func() generator.Host
+	runner   inspectorRunner // nil: nothing runs
+	// reachable reports whether every user gets to a path, as inspectors have to. nil: they run as who runs this, or are given it.
+	reachable func(path string) bool
+	keyless   []string // notes on inspectors without their key
+}
+
 // inspect has the inspectors of the policy in force run, and returns what is wrong with those that cannot: they are missing, and
 // what they would have looked at does not pass.
-func (d *daemon) inspect() (diags hcl.Diagnostics) {
-	list, places := d.policy.declared()
-	if stored, _ := d.policy.now(); stored == nil {
+func (i *inspectors) inspect() (diags hcl.Diagnostics) {
+	list, places := i.policy.declared()
+	if stored, _ := i.policy.now(); stored == nil {
 		return nil // the gateway may go on by an earlier pfard's policy, and need what that one has started
 	}
 	var plans []plan.Inspection
 	for _, e := range list {
 		at, ok := places[e.Name]
 		if !ok { // of the last good version
-			at = hcl.Range{Filename: d.options.dirs.Policies(), Start: hcl.InitialPos, End: hcl.InitialPos}
+			at = hcl.Range{Filename: i.dir, Start: hcl.InitialPos, End: hcl.InitialPos}
 		}
-		p, found := generator.Inspector(e, at, d.host())
-		found = append(found, d.unreached(p, at)...)
+		p, found := generator.Inspector(e, at, i.host())
+		found = append(found, i.unreached(p, at)...)
 		if diags = append(diags, found...); found.HasErrors() {
 			continue
 		}
 		plans = append(plans, p)
 	}
-	d.inspects(plans)
-	d.keyless = d.lacking()
+	if i.runner != nil {
+		i.runner.Inspect(plans)
+	}
+	i.keyless = i.lacking()
 	return diags
 }
 
 // unreached finds what an inspector's program is to see and its unit's own user does not get to. Launchers of servers are shown such
 // things by systemd, and pfard looks whether it was the right thing; inspectors do not report to pfard.
-func (d *daemon) unreached(p plan.Inspection, at hcl.Range) (diags hcl.Diagnostics) {
-	if d.reachable == nil {
+func (i *inspectors) unreached(p plan.Inspection, at hcl.Range) (diags hcl.Diagnostics) {
+	if i.reachable == nil {
 		return nil
 	}
 	for _, m := range p.Sandbox.Mounts {
-		if m.ReadOnly() && !d.reachable(m.Source) {
+		if m.ReadOnly() && !i.reachable(m.Source) {
 			diags = append(diags, &hcl.Diagnostic{
 				Severity: hcl.DiagError, Summary: "Inspector not possible", Subject: &at,
 				Detail: fmt.Sprintf("%s lies below a directory that not everybody may enter, and an inspector's unit has a user of its own. Move it, to /usr/local/lib or /srv for example, or let others pass (chmod o+x).", m.Source),
@@ -78,10 +98,10 @@ func (d *daemon) unreached(p plan.Inspection, at hcl.Range) (diags hcl.Diagnosti
 }
 
 // lacking says which inspectors have no key.
-func (d *daemon) lacking() (notes []string) {
-	list, _ := d.policy.declared()
+func (i *inspectors) lacking() (notes []string) {
+	list, _ := i.policy.declared()
 	for _, e := range list {
-		if s := d.modelSecrets(e); len(s.Missing) > 0 {
+		if s := i.modelSecrets(e); len(s.Missing) > 0 {
 			notes = append(notes, fmt.Sprintf("the inspector %q has no key, and what it is to look at does not pass: %s", e.Name, strings.Join(s.Missing, "; ")))
 		}
 	}
@@ -89,19 +109,21 @@ func (d *daemon) lacking() (notes []string) {
 }
 
 // rekey has the inspectors that use a key of the vault begin anew with what is under it now.
-func (d *daemon) rekey(key string) {
-	list, _ := d.policy.declared()
+func (i *inspectors) rekey(key string) {
+	list, _ := i.policy.declared()
 	for _, e := range list {
 		if e.Secret() == key && key != "" {
-			d.keyless = d.lacking()
-			d.reinspects(e.Name)
+			i.keyless = i.lacking()
+			if i.runner != nil {
+				i.runner.Reinspect(e.Name)
+			}
 		}
 	}
 }
 
 // askersWith are the inspectors that use a key of the vault, in words.
-func (d *daemon) askersWith(key string) (names []string) {
-	list, _ := d.policy.declared()
+func (i *inspectors) askersWith(key string) (names []string) {
+	list, _ := i.policy.declared()
 	for _, e := range list {
 		if e.Secret() == key {
 			names = append(names, "inspector "+e.Name)
@@ -111,12 +133,12 @@ func (d *daemon) askersWith(key string) (names []string) {
 }
 
 // modelSecrets is what the process gets that asks a model: its key.
-func (d *daemon) modelSecrets(e inspector.External) units.Secrets {
+func (i *inspectors) modelSecrets(e inspector.External) units.Secrets {
 	key := e.Secret()
 	if key == "" {
 		return units.Secrets{}
 	}
-	value, err := d.delivery.value(plan.Credential{Name: key, Key: key})
+	value, err := i.delivery.value(plan.Credential{Name: key, Key: key})
 	if err != nil { // in words, if it is missing
 		return units.Secrets{Missing: []string{err.Error()}}
 	}
@@ -124,8 +146,8 @@ func (d *daemon) modelSecrets(e inspector.External) units.Secrets {
 }
 
 // giveModel is modelSecrets for a process that is about to start, with a record of it.
-func (d *daemon) giveModel(e inspector.External) units.Secrets {
-	s := d.modelSecrets(e)
+func (i *inspectors) giveModel(e inspector.External) units.Secrets {
+	s := i.modelSecrets(e)
 	key := e.Secret()
 	if key == "" {
 		return s
@@ -134,19 +156,19 @@ func (d *daemon) giveModel(e inspector.External) units.Secrets {
 	if len(s.Missing) > 0 {
 		why = missing(strings.Join(s.Missing, "; "))
 	}
-	if err := d.delivery.over(toModel, key, "", "inspector "+e.Name, why); err != nil {
+	if err := i.delivery.over(toModel, key, "", "inspector "+e.Name, why); err != nil {
 		return units.Secrets{Missing: []string{err.Error()}}
 	}
 	return s
 }
 
 // modelOf is giveModel for an inspector by its name.
-func (d *daemon) modelOf(name string) (units.Secrets, error) {
-	e, err := d.policy.inspector(name)
+func (i *inspectors) modelOf(name string) (units.Secrets, error) {
+	e, err := i.policy.inspector(name)
 	if err != nil {
 		return units.Secrets{}, err
 	}
-	return d.giveModel(e), nil
+	return i.giveModel(e), nil
 }
 
 // modeller is the conversation with a process that asks a model, which the firewall holds to that one's host.

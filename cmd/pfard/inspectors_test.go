@@ -14,6 +14,21 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
+// ranInspectors stands for the processes of inspectors.
+type ranInspectors struct {
+	runs, anew []string
+	told       int
+}
+
+func (r *ranInspectors) Inspect(plans []plan.Inspection) {
+	r.runs, r.told = nil, r.told+1
+	for _, p := range plans {
+		r.runs = append(r.runs, p.Inspector.Name+" "+p.Sandbox.Command)
+	}
+}
+
+func (r *ranInspectors) Reinspect(name string) { r.anew = append(r.anew, name) }
+
 // TestInspectors: those of the policy in force are to run, whatever mistakes there are in the folder; one that cannot is left out,
 // with the reason at its place; those that use a key begin anew when it changes.
 func TestInspectors(t *testing.T) {
@@ -25,15 +40,8 @@ func TestInspectors(t *testing.T) {
 	dirs := control.Dirs{Config: filepath.Join(base, "mcp.d"), State: filepath.Join(base, "state"), Run: t.TempDir()}
 	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), v, "")
 	d.audit.open(false)
-	var runs, anew []string
-	told := 0
-	d.inspects = func(plans []plan.Inspection) {
-		runs, told = nil, told+1
-		for _, p := range plans {
-			runs = append(runs, p.Inspector.Name+" "+p.Sandbox.Command)
-		}
-	}
-	d.reinspects = func(name string) { anew = append(anew, name) }
+	var r ranInspectors
+	d.inspectors.runner = &r
 	if err := os.MkdirAll(dirs.Policies(), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +51,8 @@ func TestInspectors(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.reload()
-		if !slices.Equal(runs, want) {
-			t.Errorf("%q run, want %q", runs, want)
+		if !slices.Equal(r.runs, want) {
+			t.Errorf("%q run, want %q", r.runs, want)
 		}
 	}
 	diagnostics := func() string {
@@ -55,7 +63,7 @@ func TestInspectors(t *testing.T) {
 		return all.String()
 	}
 	policy("inspector {}")
-	if told != 0 {
+	if r.told != 0 {
 		t.Error("without a policy inspectors are told to end that the gateway may need")
 	}
 	const both = `inspector "scan" { exec = ["/bin/sh"] }
@@ -85,14 +93,14 @@ profile "strict" { inspectors = ["scan", "llm"] }
 	}
 	reads := strings.Replace(both, `"/bin/sh"`, `"/bin/sh"], read_only = ["`+private+`"`, 1)
 	policy(reads, "scan /bin/sh", "llm ")
-	d.reachable = func(path string) bool { return !strings.HasPrefix(path, base) }
+	d.inspectors.reachable = func(path string) bool { return !strings.HasPrefix(path, base) }
 	policy(reads+"\n", "llm ")
 	if got := diagnostics(); !strings.Contains(got, "local.hcl:1:11") || !strings.Contains(got, private+" lies below") {
 		t.Errorf("its unit does not get to it: %s", got)
 	}
 	policy(both, "scan /bin/sh", "llm ")
 
-	if s, err := d.modelOf("llm"); err != nil || len(s.Values) != 0 || len(s.Missing) != 1 {
+	if s, err := d.inspectors.modelOf("llm"); err != nil || len(s.Values) != 0 || len(s.Missing) != 1 {
 		t.Errorf("without a key: %+v, %v", s, err)
 	}
 	if _, err := v.Put(vault.Secret{Key: "llm", Value: []byte("hunter2-hunter2")}); err != nil {
@@ -100,18 +108,18 @@ profile "strict" { inspectors = ["scan", "llm"] }
 	}
 	d.valueChanged("other", atOnce)
 	d.valueChanged("llm", atOnce)
-	if !slices.Equal(anew, []string{"llm"}) || strings.Contains(strings.Join(d.report().Notes, ""), "has no key") {
-		t.Errorf("%q begin anew, notes %q", anew, d.report().Notes)
+	if !slices.Equal(r.anew, []string{"llm"}) || strings.Contains(strings.Join(d.report().Notes, ""), "has no key") {
+		t.Errorf("%q begin anew, notes %q", r.anew, d.report().Notes)
 	}
-	if s, err := d.modelOf("llm"); err != nil || string(s.Values["llm"]) != "hunter2-hunter2" || len(s.Missing) != 0 {
+	if s, err := d.inspectors.modelOf("llm"); err != nil || string(s.Values["llm"]) != "hunter2-hunter2" || len(s.Missing) != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for _, name := range []string{"scan", "nobody"} {
-		if s, err := d.modelOf(name); len(s.Values) > 0 || (err == nil) != (name == "scan") {
+		if s, err := d.inspectors.modelOf(name); len(s.Values) > 0 || (err == nil) != (name == "scan") {
 			t.Errorf("%s gets %+v, %v", name, s, err)
 		}
 	}
-	if users := d.askersWith("llm"); !slices.Equal(users, []string{"inspector llm"}) || d.askersWith("other") != nil {
+	if users := d.inspectors.askersWith("llm"); !slices.Equal(users, []string{"inspector llm"}) || d.inspectors.askersWith("other") != nil {
 		t.Errorf("users of the key %q", users)
 	}
 	if keys := d.keysInUse(); !slices.Equal(keys, []string{"llm"}) {

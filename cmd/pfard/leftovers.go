@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,14 +29,29 @@ func (noIDs) Known(string) (int, bool) { return 0, false }
 func (noIDs) Names() []string          { return nil }
 func (noIDs) Release(string) error     { return nil }
 
-// findLeftovers finds undeclared servers that left something behind. While the declarations cannot be read it knows of
+// declared is what leftovers has to know of the servers. Its methods are called in the loop.
+type declared interface {
+	undeclared(name string) error // wraps control.ErrDeclared if the server is declared, still runs, or might be declared
+	keysLeft(name string) []string
+	tell()
+}
+
+// leftovers finds and deletes what servers that are not declared any more have left.
+type leftovers struct {
+	inbox
+	dirs    control.Dirs
+	log     *slog.Logger
+	audit   *auditor
+	ids     ids // that servers keep
+	servers declared
+	names   []string // of servers that have left something
+}
+
+// find finds undeclared servers that left something behind. While the declarations cannot be read it knows of
 // none.
-func (d *daemon) findLeftovers() {
-	d.leftovers = nil
-	if d.unread {
-		return
-	}
-	dirs := d.options.dirs
+func (l *leftovers) find() {
+	l.names = nil
+	dirs := l.dirs
 	var names []string
 	list := func(dir string, nameOf func(string) string) {
 		entries, _ := os.ReadDir(dir) // the gateway's may be closed to a user
@@ -48,16 +64,123 @@ func (d *daemon) findLeftovers() {
 	list(dirs.Homes(), ofCondemned)
 	list(filepath.Dir(dirs.Disabled("x")), itself)
 	list(dirs.Pins(), func(name string) string { return strings.TrimSuffix(name, ".json") })
-	for _, name := range d.ids.Names() {
+	for _, name := range l.ids.Names() {
 		name, _ = strings.CutPrefix(name, serverUser(""))
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if units.IsServer(name) && d.servers[name] == nil {
-			d.leftovers = append(d.leftovers, name)
+		if units.IsServer(name) && l.servers.undeclared(name) == nil {
+			l.names = append(l.names, name)
 		}
 	}
+}
+
+// clean tells what an undeclared server left behind and, if it is asked to, deletes it. It records that before.
+func (l *leftovers) clean(p control.Peer, q control.Request) (*control.Leftovers, error) {
+	if !units.IsServer(q.Server) {
+		return nil, fmt.Errorf("%w: %q is not the name of a server", control.ErrInvalid, q.Server)
+	}
+	if err := l.do(func() error { return l.servers.undeclared(q.Server) }); err != nil {
+		return nil, err
+	}
+	left := l.measure(q.Server)
+	if err := l.do(func() error { left.Keys = l.servers.keysLeft(q.Server); return nil }); err != nil {
+		return nil, err
+	}
+	if !q.Remove || len(left.Items) == 0 {
+		return left, nil
+	}
+	r := audit.Record{
+		Kind: audit.Lifecycle, Method: string(q.Verb), Server: q.Server, Subject: left.String(),
+		User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked",
+	}
+	if err := l.audit.append(r); err != nil {
+		return nil, fmt.Errorf("%w; without a record nothing is deleted", err)
+	}
+	if err := l.do(func() error { return l.condemnAll(q.Server) }); err != nil {
+		return nil, err
+	}
+	err := l.removeAll(q.Server)
+	if aerr := l.do(func() error { l.find(); l.servers.tell(); return nil }); err == nil {
+		err = aerr
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.log.Info("what a server left behind is deleted", "server", q.Server, "uid", p.UID, "what", left.String())
+	left.Removed = true
+	return left, nil
+}
+
+// measure looks at what a server has left, but for what the gateway and the vault keep.
+func (l *leftovers) measure(name string) *control.Leftovers {
+	dirs := l.dirs
+	left := &control.Leftovers{Server: name, Items: []control.Leftover{}}
+	for _, home := range append([]string{name}, condemnedOf(dirs.Homes(), name)...) {
+		path := filepath.Join(dirs.Homes(), home)
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		item := control.Leftover{What: control.LeftHome, Path: path}
+		item.Bytes, item.Files, item.Partly = treeSize(path)
+		item.Partly = !item.Partly
+		left.Items = append(left.Items, item)
+	}
+	for _, path := range logsOf(dirs.Log(name)) {
+		item := control.Leftover{What: control.LeftLog, Path: path}
+		item.Bytes, _, _ = treeSize(path)
+		left.Items = append(left.Items, item)
+	}
+	if _, err := os.Lstat(dirs.Disabled(name)); err == nil {
+		left.Items = append(left.Items, control.Leftover{What: control.LeftMark, Path: dirs.Disabled(name)})
+	}
+	if id, ok := l.ids.Known(serverUser(name)); ok {
+		left.Items = append(left.Items, control.Leftover{What: control.LeftID, ID: id})
+	}
+	return left
+}
+
+// logsOf are a log and what it was before it had grown too long.
+func logsOf(log string) (paths []string) {
+	for _, path := range []string{log, log + ".1"} {
+		if _, err := os.Lstat(path); err == nil {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// condemnAll takes the home away from a server that is declared later, whatever time it takes to delete it.
+func (l *leftovers) condemnAll(name string) error {
+	if err := l.servers.undeclared(name); err != nil {
+		return err
+	}
+	if _, err := condemn(l.dirs.Homes(), name); err != nil {
+		return fmt.Errorf("taking away the home of %q: %w", name, err)
+	}
+	return unmark(l.dirs.Disabled(name))
+}
+
+// removeAll deletes what is condemned, and lets others have the user id of which no file is left there.
+func (l *leftovers) removeAll(name string) error {
+	dirs := l.dirs
+	for _, home := range condemnedOf(dirs.Homes(), name) {
+		if err := removeTree(dirs.Homes(), home); err != nil {
+			return err
+		}
+	}
+	return l.do(func() error {
+		if l.servers.undeclared(name) != nil { // declared meanwhile: the id is its own, and so is the log
+			return nil
+		}
+		for _, path := range logsOf(dirs.Log(name)) {
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		}
+		return l.ids.Release(serverUser(name))
+	})
 }
 
 // undeclared returns an error if a server is declared, still runs, or might be declared.
@@ -76,113 +199,6 @@ func (d *daemon) undeclared(name string) error {
 	return fmt.Errorf("%w: %q%s", control.ErrDeclared, name, file)
 }
 
-// clean tells what an undeclared server left behind and, if it is asked to, deletes it. It records that before.
-func (d *daemon) clean(p control.Peer, q control.Request) (*control.Leftovers, error) {
-	if !units.IsServer(q.Server) {
-		return nil, fmt.Errorf("%w: %q is not the name of a server", control.ErrInvalid, q.Server)
-	}
-	if err := d.do(func() error { return d.undeclared(q.Server) }); err != nil {
-		return nil, err
-	}
-	l := d.measure(q.Server)
-	if err := d.do(func() error { l.Keys = d.keysLeft(q.Server); return nil }); err != nil {
-		return nil, err
-	}
-	if !q.Remove || len(l.Items) == 0 {
-		return l, nil
-	}
-	r := audit.Record{
-		Kind: audit.Lifecycle, Method: string(q.Verb), Server: q.Server, Subject: l.String(),
-		User: fmt.Sprintf("uid %d", p.UID), Outcome: "asked",
-	}
-	if err := d.audit.append(r); err != nil {
-		return nil, fmt.Errorf("%w; without a record nothing is deleted", err)
-	}
-	if err := d.do(func() error { return d.condemnAll(q.Server) }); err != nil {
-		return nil, err
-	}
-	err := d.removeAll(q.Server)
-	if aerr := d.do(func() error { d.findLeftovers(); d.tell(); return nil }); err == nil {
-		err = aerr
-	}
-	if err != nil {
-		return nil, err
-	}
-	d.log.Info("what a server left behind is deleted", "server", q.Server, "uid", p.UID, "what", l.String())
-	l.Removed = true
-	return l, nil
-}
-
-// measure looks at what a server has left, but for what the gateway and the vault keep.
-func (d *daemon) measure(name string) *control.Leftovers {
-	dirs := d.options.dirs
-	l := &control.Leftovers{Server: name, Items: []control.Leftover{}}
-	for _, home := range append([]string{name}, condemnedOf(dirs.Homes(), name)...) {
-		path := filepath.Join(dirs.Homes(), home)
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		item := control.Leftover{What: control.LeftHome, Path: path}
-		item.Bytes, item.Files, item.Partly = treeSize(path)
-		item.Partly = !item.Partly
-		l.Items = append(l.Items, item)
-	}
-	for _, path := range logsOf(dirs.Log(name)) {
-		item := control.Leftover{What: control.LeftLog, Path: path}
-		item.Bytes, _, _ = treeSize(path)
-		l.Items = append(l.Items, item)
-	}
-	if _, err := os.Lstat(dirs.Disabled(name)); err == nil {
-		l.Items = append(l.Items, control.Leftover{What: control.LeftMark, Path: dirs.Disabled(name)})
-	}
-	if id, ok := d.ids.Known(serverUser(name)); ok {
-		l.Items = append(l.Items, control.Leftover{What: control.LeftID, ID: id})
-	}
-	return l
-}
-
-// logsOf are a log and what it was before it had grown too long.
-func logsOf(log string) (paths []string) {
-	for _, path := range []string{log, log + ".1"} {
-		if _, err := os.Lstat(path); err == nil {
-			paths = append(paths, path)
-		}
-	}
-	return paths
-}
-
-// condemnAll takes the home away from a server that is declared later, whatever time it takes to delete it.
-func (d *daemon) condemnAll(name string) error {
-	if err := d.undeclared(name); err != nil {
-		return err
-	}
-	if _, err := condemn(d.options.dirs.Homes(), name); err != nil {
-		return fmt.Errorf("taking away the home of %q: %w", name, err)
-	}
-	return unmark(d.options.dirs.Disabled(name))
-}
-
-// removeAll deletes what is condemned, and lets others have the user id of which no file is left there.
-func (d *daemon) removeAll(name string) error {
-	dirs := d.options.dirs
-	for _, home := range condemnedOf(dirs.Homes(), name) {
-		if err := removeTree(dirs.Homes(), home); err != nil {
-			return err
-		}
-	}
-	return d.do(func() error {
-		if d.servers[name] != nil { // declared meanwhile: the id is its own, and so is the log
-			return nil
-		}
-		for _, path := range logsOf(dirs.Log(name)) {
-			if err := os.Remove(path); err != nil {
-				return err
-			}
-		}
-		return d.ids.Release(serverUser(name))
-	})
-}
-
 // keysLeft are the keys of the vault that were given to a server alone, and that nothing names.
 func (d *daemon) keysLeft(name string) []string {
 	stored, err := d.vault.List()
@@ -191,7 +207,7 @@ func (d *daemon) keysLeft(name string) []string {
 	}
 	keys := []string{}
 	for _, e := range stored {
-		if d.delivery.given.only(e.Key, name) && len(d.usersOf(e.Key)) == 0 && len(d.askersWith(e.Key)) == 0 {
+		if d.delivery.given.only(e.Key, name) && len(d.usersOf(e.Key)) == 0 && len(d.inspectors.askersWith(e.Key)) == 0 {
 			keys = append(keys, e.Key)
 		}
 	}

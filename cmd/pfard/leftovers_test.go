@@ -33,7 +33,7 @@ func leaving(t *testing.T) (d *daemon, changed chan struct{}) {
 	}
 	must(t, os.MkdirAll(filepath.Dir(dirs.Log("gone")), 0o700))
 	must(t, os.WriteFile(dirs.Log("gone"), []byte("hello\n"), 0o600))
-	d.within(t, func() { d.ids = registry })
+	d.within(t, func() { d.leftovers.ids = registry })
 	d.put(t, "here.hcl", fmt.Sprintf(good, "x"))
 	d.put(t, "off.hcl", fmt.Sprintf(good, "x")+"enabled = false\n")
 	d.put(t, "broken.hcl", "server {")

@@ -151,12 +151,12 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	r, err := local.New(local.Config{
 		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up, Brokered: d.delivery.brokered, Changed: d.serverChanged, Refused: d.refused,
 		Search: d.redaction.searcher(log), BridgeHides: d.redaction.ofBridge, Secrets: d.redaction.serial,
-		Keys: d.giveModel,
+		Keys: d.inspectors.giveModel,
 	})
 	if err != nil {
 		return err
 	}
-	d.runner, d.rebroker, d.wired, d.inspects, d.reinspects = r, r.Rebroker, r.Wired, r.Inspect, r.Reinspect
+	d.runner, d.rebroker, d.wired, d.inspectors.runner = r, r.Rebroker, r.Wired, r
 	d.tokens.run = d.tokens.refreshWith(r)
 	var telling sync.WaitGroup
 	defer telling.Wait()

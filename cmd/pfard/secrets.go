@@ -151,7 +151,7 @@ func (d *daemon) listSecrets() ([]control.Secret, error) {
 	var list []control.Secret
 	err = d.do(func() error {
 		for _, e := range entries {
-			s := control.Secret{Key: e.Key, Kind: string(e.Kind), Servers: append(d.usersOf(e.Key), d.askersWith(e.Key)...)}
+			s := control.Secret{Key: e.Key, Kind: string(e.Kind), Servers: append(d.usersOf(e.Key), d.inspectors.askersWith(e.Key)...)}
 			if e.Damaged != nil {
 				s.Damaged = e.Damaged.Error()
 			} else {

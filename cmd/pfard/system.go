@@ -89,7 +89,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	own.plan, d.ids = r.Plan, own.registry
+	own.plan, d.leftovers.ids = r.Plan, own.registry
 	d.join(a, r)
 	if err := d.adoptAll(ctx, r, own); err != nil {
 		return err
@@ -102,7 +102,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	changed, unwatch := d.watchFiles()
 	defer unwatch()
 	defer d.follow(ctx)()
-	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, give: d.giveLauncher, model: d.modelOf, user: own.of}
+	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, give: d.giveLauncher, model: d.inspectors.modelOf, user: own.of}
 	go a.serve(l.attach)
 	answered := make(chan struct{})
 	go func() {
@@ -142,7 +142,7 @@ func (d *daemon) holdBridges(up units.Upstream) (*hold, error) {
 	d.emptied = h.clear
 	if !rootless() {
 		d.unheld = h.Unheld // of which otherwise one note tells it all
-		d.reachable = units.Reachable
+		d.inspectors.reachable = units.Reachable
 	}
 	return h, nil
 }
@@ -190,7 +190,7 @@ func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.wired, a.running = a.wired, r.Bridges
 	d.tokens.run, d.tokens.mended, d.notice = a.refresh, a.refreshMended, a.notice
 	d.mistakes.unit, d.relabelled, d.policy.outlived = a.mistaken, a.relabelled, true
-	a.inspector, d.inspects, d.reinspects = d.policy.inspector, r.Inspect, r.Reinspect
+	a.inspector, d.inspectors.runner = d.policy.inspector, r
 }
 
 // prepareHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts. Whose
