@@ -78,7 +78,7 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		}
 		return send(control.Response{Leftovers: l})
 	case control.Store, control.Rotate, control.Remove, control.Rekey, control.Secrets, control.Export, control.Import, control.Give:
-		r, err := d.answerVault(p, q)
+		r, err := d.keeper.answer(p, q)
 		if err != nil {
 			return err
 		}

@@ -209,3 +209,17 @@ func (d *daemon) tokenRefused(key, words string) {
 		}
 	})
 }
+
+// usersOf are the servers whose declarations name a key, sorted.
+func (d *daemon) usersOf(key string) []string {
+	names := []string{}
+	for _, s := range d.servers {
+		if s.want != nil && slices.ContainsFunc(s.want.Credentials, func(c plan.Credential) bool { return c.Key == key }) {
+			names = append(names, s.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (d *daemon) askersWith(key string) []string { return d.inspectors.askersWith(key) }

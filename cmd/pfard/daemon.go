@@ -70,6 +70,7 @@ type daemon struct {
 	tellOwner  func(failure)       // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
 	earlier    *earlier            // the last good versions of declarations, for after the next boot; nil: none are kept
 	leftovers  *leftovers
+	keeper     *keeper
 	mistakes   mistakes  // in files, as told to the administrator
 	waits      bool      // what waits for a credential has a unit that runs and says so
 	intents    intents   // what the next pfard is to know
@@ -81,9 +82,6 @@ type daemon struct {
 	relabelled func(instance, label string)
 	// homeInUse has the disk looked at: a server with a private home has started. nil: nobody looks.
 	homeInUse func()
-
-	// wired returns when the bridges of a server have on the wire what rebroker told them.
-	wired func(ctx context.Context, server string) error
 
 	servers     map[string]*server
 	declared    []declaration.Server // without mistakes
@@ -110,7 +108,7 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		lacks:    func([]string) {},
 		notice:   func(string, string) {},
 		unheld:   func() []string { return nil },
-		rebroker: func(string) {}, wired: func(context.Context, string) error { return nil },
+		rebroker: func(string) {},
 		inbox:    newInbox(),
 		servers:  map[string]*server{},
 		blind:    map[string]string{},
@@ -119,6 +117,10 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 	}
 	d.inspectors = &inspectors{policy: d.policy, delivery: &d.delivery, dir: o.dirs.Policies(), host: d.host}
 	d.leftovers = &leftovers{inbox: d.inbox, dirs: o.dirs, log: log, audit: records, ids: noIDs{}, servers: d}
+	d.keeper = &keeper{
+		inbox: d.inbox, log: log, vault: v, tokens: fresh, redaction: secrets, audit: records, servers: d,
+		wired: func(context.Context, string) error { return nil },
+	}
 	d.mistakes = newMistakes(log)
 	fresh.changed, fresh.know, fresh.refused = d.tokenChanged, secrets.addAll, d.tokenRefused
 	fresh.turned = func() { d.post(d.wakeWaiting) }

@@ -156,7 +156,7 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	d.runner, d.rebroker, d.wired, d.inspectors.runner = r, r.Rebroker, r.Wired, r
+	d.runner, d.rebroker, d.keeper.wired, d.inspectors.runner = r, r.Rebroker, r.Wired, r
 	d.tokens.run = d.tokens.refreshWith(r)
 	var telling sync.WaitGroup
 	defer telling.Wait()

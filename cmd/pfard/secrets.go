@@ -14,18 +14,40 @@ import (
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/control"
-	"github.com/pfar/pfar/units/plan"
 )
 
-// answerVault carries out what is asked of the vault, and leaves a record of it, never with a value (AUD-03).
-func (d *daemon) answerVault(p control.Peer, q control.Request) (r control.Response, err error) {
+// secretUsers are the servers and inspectors that use secrets. Its methods are called in the loop.
+type secretUsers interface {
+	usersOf(key string) []string    // servers whose declarations name it
+	askersWith(key string) []string // inspectors, in words
+	receivers(vault.Change) error
+	valueChanged(key string, when urgency) []control.Use
+	give(server, digest string) (*control.Gift, error)
+	tell()
+}
+
+// keeper answers what is asked of the vault.
+type keeper struct {
+	inbox
+	log       *slog.Logger
+	vault     *vault.Vault
+	tokens    *tokens
+	redaction *redaction
+	audit     *auditor
+	servers   secretUsers
+	// wired returns when the bridges of a server have on the wire what they were told.
+	wired func(ctx context.Context, server string) error
+}
+
+// answer carries out what is asked of the vault, and leaves a record of it, never with a value (AUD-03).
+func (k *keeper) answer(p control.Peer, q control.Request) (r control.Response, err error) {
 	isNone := func(key string) bool { return !declaration.IsVaultKey(key) }
 	misplaced := q.Key != "" && isNone(q.Key) || slices.ContainsFunc(q.Keys, isNone)
 	if misplaced { // it may be a value, as in KEY=VALUE: it is neither recorded nor repeated
 		q.Key, q.Keys = "", nil
 	}
-	defer func() { d.recordVault(p, q, r, err) }()
-	if err := d.audit.asked(p, q); err != nil {
+	defer func() { k.record(p, q, r, err) }()
+	if err := k.audit.asked(p, q); err != nil {
 		return r, err
 	}
 	if misplaced {
@@ -33,40 +55,40 @@ func (d *daemon) answerVault(p control.Peer, q control.Request) (r control.Respo
 	}
 	switch q.Verb {
 	case control.Store, control.Rotate:
-		put := d.vault.Put
+		put := k.vault.Put
 		if q.Verb == control.Rotate {
-			put = d.vault.Replace
+			put = k.vault.Replace
 		}
 		secret, err := secretOf(q)
 		if err != nil {
 			return r, err
 		}
-		r.Changes, err = d.changeVault(func() ([]vault.Change, error) {
+		r.Changes, err = k.change(func() ([]vault.Change, error) {
 			outcome, err := put(secret)
 			return []vault.Change{{Key: q.Key, Outcome: outcome}}, err
 		})
 		return r, ofVault(err)
 	case control.Remove:
-		r.Changes, err = d.changeVault(func() ([]vault.Change, error) {
-			return []vault.Change{{Key: q.Key, Outcome: removed}}, d.vault.Remove(q.Key)
+		r.Changes, err = k.change(func() ([]vault.Change, error) {
+			return []vault.Change{{Key: q.Key, Outcome: removed}}, k.vault.Remove(q.Key)
 		})
 		return r, ofVault(err)
 	case control.Import:
-		r.Changes, err = d.changeVault(func() ([]vault.Change, error) { return d.vault.Import(q.Bundle, q.Replace) })
+		r.Changes, err = k.change(func() ([]vault.Change, error) { return k.vault.Import(q.Bundle, q.Replace) })
 		return r, ofVault(err)
 	case control.Export:
-		r.Bundle, err = d.vault.Export(q.Keys, q.Recipient)
+		r.Bundle, err = k.vault.Export(q.Keys, q.Recipient)
 		return r, ofVault(err)
 	case control.Rekey:
-		return r, d.vault.Rekey()
+		return r, k.vault.Rekey()
 	case control.Give:
-		err = d.do(func() (err error) {
-			r.Gift, err = d.give(q.Server, q.Gift)
+		err = k.do(func() (err error) {
+			r.Gift, err = k.servers.give(q.Server, q.Gift)
 			return err
 		})
 		return r, err
 	}
-	r.Secrets, err = d.listSecrets()
+	r.Secrets, err = k.list()
 	return r, err
 }
 
@@ -110,8 +132,8 @@ func ofVault(err error) error {
 	return err
 }
 
-// recordVault logs who has asked for what, and how that ended.
-func (d *daemon) recordVault(p control.Peer, q control.Request, r control.Response, err error) {
+// record logs who has asked for what, and how that ended.
+func (k *keeper) record(p control.Peer, q control.Request, r control.Response, err error) {
 	keys := q.Keys
 	if q.Key != "" {
 		keys = []string{q.Key}
@@ -136,29 +158,29 @@ func (d *daemon) recordVault(p control.Peer, q control.Request, r control.Respon
 		attributes = append(attributes, "why", strings.Join(r.Gift.Why, "; "))
 	}
 	if err != nil {
-		d.log.Warn("vault", append(attributes, "outcome", "failed", "error", err)...)
+		k.log.Warn("vault", append(attributes, "outcome", "failed", "error", err)...)
 		return
 	}
-	d.log.Info("vault", append(attributes, slog.String("outcome", outcome))...)
+	k.log.Info("vault", append(attributes, slog.String("outcome", outcome))...)
 }
 
-// listSecrets tells what is in the vault, and whose it is.
-func (d *daemon) listSecrets() ([]control.Secret, error) {
-	entries, err := d.vault.List()
+// list tells what is in the vault, and whose it is.
+func (k *keeper) list() ([]control.Secret, error) {
+	entries, err := k.vault.List()
 	if err != nil {
 		return nil, err
 	}
 	var list []control.Secret
-	err = d.do(func() error {
+	err = k.do(func() error {
 		for _, e := range entries {
-			s := control.Secret{Key: e.Key, Kind: string(e.Kind), Servers: append(d.usersOf(e.Key), d.inspectors.askersWith(e.Key)...)}
+			s := control.Secret{Key: e.Key, Kind: string(e.Kind), Servers: append(k.servers.usersOf(e.Key), k.servers.askersWith(e.Key)...)}
 			if e.Damaged != nil {
 				s.Damaged = e.Damaged.Error()
 			} else {
 				s.Stored = &e.Stored
 			}
 			if e.Kind == vault.OAuth {
-				d.describeTokens(&s)
+				k.describeTokens(&s)
 			}
 			list = append(list, s)
 		}
@@ -168,8 +190,8 @@ func (d *daemon) listSecrets() ([]control.Secret, error) {
 }
 
 // describeTokens adds what is told of a token set alone.
-func (d *daemon) describeTokens(s *control.Secret) {
-	set, _, _, err := d.vault.Tokens(s.Key)
+func (k *keeper) describeTokens(s *control.Secret) {
+	set, _, _, err := k.vault.Tokens(s.Key)
 	if err != nil {
 		s.Damaged = err.Error()
 		return
@@ -178,51 +200,39 @@ func (d *daemon) describeTokens(s *control.Secret) {
 		s.Expiry = &set.Expiry
 	}
 	s.Scopes = set.Scopes
-	s.Problem, s.Refused = d.tokens.problem(s.Key)
-	if s.Unrefreshed = set.Unrefreshed(); s.Unrefreshed == "" && !d.tokens.uses(s.Key) {
+	s.Problem, s.Refused = k.tokens.problem(s.Key)
+	if s.Unrefreshed = set.Unrefreshed(); s.Unrefreshed == "" && !k.tokens.uses(s.Key) {
 		s.Unrefreshed = "no server that may run uses it; it is refreshed when one does"
 	}
 }
 
-// usersOf are the servers whose declarations name a key, sorted.
-func (d *daemon) usersOf(key string) []string {
-	names := []string{}
-	for _, s := range d.servers {
-		if s.want != nil && slices.ContainsFunc(s.want.Credentials, func(c plan.Credential) bool { return c.Key == key }) {
-			names = append(names, s.name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// changeVault changes the vault, has servers run with what it holds then, and says what becomes of them (CR-11).
-func (d *daemon) changeVault(change func() ([]vault.Change, error)) ([]control.Change, error) {
-	d.tokens.storing.Lock() // what comes of a refresh that is under way is dropped
+// change changes the vault, has servers run with what it holds then, and says what becomes of them (CR-11).
+func (k *keeper) change(change func() ([]vault.Change, error)) ([]control.Change, error) {
+	k.tokens.storing.Lock() // what comes of a refresh that is under way is dropped
 	changes, err := change()
-	d.tokens.storing.Unlock()
+	k.tokens.storing.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	d.redaction.fill(d.vault, d.log)
+	k.redaction.fill(k.vault, k.log)
 	for _, c := range changes {
-		d.tokens.stored(c.Key)
+		k.tokens.stored(c.Key)
 	}
 	var list []control.Change
-	err = d.do(func() error {
+	err = k.do(func() error {
 		var failed error
 		for _, c := range changes { // all of them, whatever cannot be remembered of one
-			failed = errors.Join(failed, d.receivers(c))
-			told := control.Change{Key: c.Key, Result: string(c.Outcome), Unsearched: d.unsearched(c), Unrefreshed: d.unrefreshed(c)}
+			failed = errors.Join(failed, k.servers.receivers(c))
+			told := control.Change{Key: c.Key, Result: string(c.Outcome), Unsearched: k.unsearched(c), Unrefreshed: k.unrefreshed(c)}
 			if c.Outcome != vault.Equal {
-				told.Uses = d.valueChanged(c.Key, atOnce)
+				told.Uses = k.servers.valueChanged(c.Key, atOnce)
 			}
 			list = append(list, told)
 		}
-		d.tell()
+		k.servers.tell()
 		return failed
 	})
-	d.awaitWire(list)
+	k.awaitWire(list)
 	return list, err
 }
 
@@ -231,7 +241,7 @@ const wireTime = 3 * time.Second
 
 // awaitWire returns when what was changed is on the wire of servers that run on: their next request has the new value. Where that is
 // not known it says so.
-func (d *daemon) awaitWire(list []control.Change) {
+func (k *keeper) awaitWire(list []control.Change) {
 	ctx, cancel := context.WithTimeout(context.Background(), wireTime)
 	defer cancel()
 	for _, c := range list {
@@ -240,9 +250,9 @@ func (d *daemon) awaitWire(list []control.Change) {
 			if use.Then != control.RunsOn {
 				continue
 			}
-			if err := d.wired(ctx, use.Server); err != nil {
+			if err := k.wired(ctx, use.Server); err != nil {
 				use.Then = control.Unconfirmed
-				d.log.Warn("it is not known that another value is on the wire", "server", use.Server, "secret", c.Key, "error", err)
+				k.log.Warn("it is not known that another value is on the wire", "server", use.Server, "secret", c.Key, "error", err)
 			}
 		}
 	}
@@ -250,11 +260,11 @@ func (d *daemon) awaitWire(list []control.Change) {
 
 // unsearched says why what is under a key now is not kept out of what servers say; "" if it is. Of a token set it is about
 // the access token: no server has the rest.
-func (d *daemon) unsearched(c vault.Change) string {
+func (k *keeper) unsearched(c vault.Change) string {
 	if c.Outcome == removed {
 		return ""
 	}
-	values, err := d.vault.Values(c.Key)
+	values, err := k.vault.Values(c.Key)
 	if err != nil || len(values) == 0 {
 		return "" // fill has said so
 	}
@@ -262,8 +272,8 @@ func (d *daemon) unsearched(c vault.Change) string {
 }
 
 // unrefreshed says why what is under a key now is a token set that is never refreshed; "" if it is, or is none.
-func (d *daemon) unrefreshed(c vault.Change) string {
-	set, _, ok, err := d.vault.Tokens(c.Key)
+func (k *keeper) unrefreshed(c vault.Change) string {
+	set, _, ok, err := k.vault.Tokens(c.Key)
 	if c.Outcome == removed || err != nil || !ok {
 		return ""
 	}

@@ -95,7 +95,7 @@ auth = { TOKEN = { secret = "vault:a", deliver = "broker" } }
 	changed <- struct{}{}
 	d.state(t)
 	var unwired error
-	d.wired = func(context.Context, string) error { return unwired }
+	d.keeper.wired = func(context.Context, string) error { return unwired }
 	for _, tt := range []struct {
 		secret, then string
 		starts       int
@@ -180,8 +180,8 @@ func TestVaultRecords(t *testing.T) {
 	d, _, changed := fixture(t)
 	text := &loud{}
 	_ = d.do(func() error { // the loop logs by it
-		d.log = slog.New(slog.NewTextHandler(text, nil))
-		d.delivery.log = d.log
+		d.keeper.log = slog.New(slog.NewTextHandler(text, nil))
+		d.delivery.log = d.keeper.log
 		return nil
 	})
 	d.put(t, "one.hcl", fmt.Sprintf(good, "x")+`auth = { TOKEN = "vault:a" }`+"\n")

@@ -187,7 +187,7 @@ const unsealedNote = "the vault's key lies in a file in the clear: this machine 
 func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.runner, a.runner, a.redaction = r, r, d.redaction
 	a.brokered, d.rebroker, a.audited = d.delivery.brokered, a.rebroker, d.refused
-	d.wired, a.running = a.wired, r.Bridges
+	d.keeper.wired, a.running = a.wired, r.Bridges
 	d.tokens.run, d.tokens.mended, d.notice = a.refresh, a.refreshMended, a.notice
 	d.mistakes.unit, d.relabelled, d.policy.outlived = a.mistaken, a.relabelled, true
 	a.inspector, d.inspectors.runner = d.policy.inspector, r
