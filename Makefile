@@ -50,8 +50,9 @@ DOC       := $(SHARE)/doc/pfar
 NEWS      := $(DOC)/NEWS.gz
 
 install: build
+	@$(if $(DESTDIR),:,packaging/preinst upgrade)
 	$(call copy,$(BIN)/pfar,$(DESTDIR)$(PREFIX)/bin,755)
-	$(call copy,$(addprefix $(BIN)/,$(filter-out pfar pfar-generator,$(PROGRAMS))),$(LIB)/pfar,755)
+	$(call copy,$(addprefix $(BIN)/,$(filter-out pfar pfar-generator,$(PROGRAMS))) packaging/upgrade,$(LIB)/pfar,755)
 	$(call copy,$(addprefix $(BIN)/,$(filter pfar-generator,$(PROGRAMS))),$(LIB)/systemd/system-generators,755)
 	install -d $(LIB)/systemd/user-generators
 	ln -sf ../system-generators/pfar-generator $(LIB)/systemd/user-generators/pfar-generator
@@ -164,7 +165,7 @@ test-packages:
 	$(stage) env CGO_ENABLED=0 go test -trimpath $(SHORT) $(LIMIT) $(filter-out $(RACED),$(PACKAGES))
 
 test-race:
-	@tests/setup.sh bwrap ip nft curl openssl gcc $(if $(ALL),lintian man)
+	@tests/setup.sh bwrap ip nft curl openssl gcc $(if $(ALL),lintian man rpmlint debootstrap qemu-aarch64-static)
 	$(stage) env CGO_ENABLED=1 go test -race $(SHORT) $(LIMIT) $(RACED)
 
 test-conformance: $(SUITES)/.installed

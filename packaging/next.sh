@@ -16,7 +16,9 @@ fi
 if [ ! -d /var/lib/pfar/vault ]; then
 	echo "next: systemd-tmpfiles --create, for the directories below /var/lib/pfar and /run/pfar"
 fi
-if [ -d /run/systemd/system ]; then
+if [ -d /run/pfar-upgrade ] && systemctl --quiet is-active pfar.target; then
+	echo "next: /usr/lib/pfar/upgrade, since pfar runs"
+elif [ -d /run/systemd/system ]; then
 	echo "next: systemctl daemon-reload && systemctl enable --now pfar.target"
 else
 	echo "systemd is not running here. The service needs it; pfar up works without."

@@ -28,6 +28,7 @@ for command in "$@"; do
 	node) package=nodejs ;;
 	nspawn) package=systemd-container ;;
 	postgres) package=postgresql ;;
+	qemu-aarch64-static) package=qemu-user-static ;;
 	qemu-system-x86_64) package=qemu-system-x86 ;;
 	man) package=man-db ;;
 	mke2fs) package=e2fsprogs ;;

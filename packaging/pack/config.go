@@ -38,21 +38,22 @@ func (p pack) config(modules []module) ([]byte, error) {
 		"mtime": p.date,
 	}
 	source := func(name string) string { return filepath.Join(p.Source, "packaging", p.Format, name) }
+	preinst := source("../preinst") // for either
 	switch p.Format {
 	case "deb":
 		c["section"], c["priority"] = "admin", "optional"
 		c["scripts"] = map[string]string{
-			"postinstall": source("postinst"), "preremove": source("prerm"), "postremove": source("postrm"),
+			"preinstall": preinst, "postinstall": source("postinst"), "preremove": source("prerm"), "postremove": source("postrm"),
 		}
 		c["depends"], c["recommends"], c["suggests"] = debian.depends, debian.recommends, debian.suggests
 		c["deb"] = map[string]any{"compression": p.Compression, "breaks": debian.breaks}
 	case "rpm":
-		c["release"] = "1"
+		c["release"] = release
 		c["license"] = allLicences(modules)
 		c["description"] = strings.ReplaceAll(strings.TrimSpace(strings.SplitN(description, "\n", 2)[1]), "\n ", "\n")
 		c["changelog"] = filepath.Join(filepath.Dir(p.Root), "changelog.json")
 		c["scripts"] = map[string]string{
-			"postinstall": source("post"), "preremove": source("preun"), "postremove": source("postun"),
+			"preinstall": preinst, "postinstall": source("post"), "preremove": source("preun"), "postremove": source("postun"),
 		}
 		c["depends"], c["recommends"], c["suggests"] = fedora.depends, fedora.recommends, fedora.suggests
 		c["provides"] = []string{
@@ -63,13 +64,16 @@ func (p pack) config(modules []module) ([]byte, error) {
 		}
 		c["rpm"] = map[string]any{
 			"compression": p.Compression, "group": "System Environment/Daemons", "buildhost": "localhost",
-			"summary": strings.SplitN(description, "\n", 2)[0],
+			"summary": strings.ToUpper(description[:1]) + strings.SplitN(description[1:], "\n", 2)[0],
 		}
 	default:
 		return nil, fmt.Errorf("reading the format: %q; use deb or rpm", p.Format)
 	}
 	return json.MarshalIndent(c, "", " ")
 }
+
+// release counts the rpms of a version.
+const release = "1"
 
 // relations are the packages of others that a package names.
 type relations struct{ depends, recommends, suggests, breaks []string }

@@ -47,12 +47,13 @@ var packages = []string{"systemd", "systemd-sysv", "dbus", "dbus-user-session", 
 	"procps", "kmod", "nodejs", "python3", "ca-certificates", "e2fsprogs"}
 
 // Root returns the directory of a root file system, which it makes first if nobody has yet. Nobody may write to it: all
-// images are made of it.
-func Root(ctx context.Context) (string, error) {
+// images are made of it. More packages make another one.
+func Root(ctx context.Context, more ...string) (string, error) {
 	suite, err := Suite()
 	if err != nil {
 		return "", err
 	}
+	packages := slices.Concat(packages, more)
 	dir, err := made("root", key(suite, mirror, packages, account), func(work string) error {
 		return inMemory(work, func(memory string) error {
 			include := "--include=" + strings.Join(packages, ",")

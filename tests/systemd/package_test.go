@@ -40,6 +40,10 @@ func bare(t testing.TB) *bed.Machine {
 }
 
 var withPackages = sync.OnceValues(func() (*bed.Bed, error) {
+	var more []string
+	if !testing.Short() { // they take another root file system, with perl
+		more = []string{"needrestart", "apparmor"}
+	}
 	return bed.Open(context.Background(), cache+"-bare", func(ctx context.Context, dir string) error {
 		own := []string{"-C", root, "build", "-trimpath", "-o", filepath.Join(dir, programs) + "/", "./tests/echo"}
 		if err := command(ctx, []string{"CGO_ENABLED=0"}, "go", own...); err != nil {
@@ -53,7 +57,7 @@ var withPackages = sync.OnceValues(func() (*bed.Bed, error) {
 			errs = append(errs, packed(ctx, format, oldVersion, dir+packages), packed(ctx, format, newVersion, dir+packages))
 		}
 		return errors.Join(append(errs, os.Link(filepath.Join(dir, packages, newVersion+".deb"), filepath.Join(dir, packages, asReleased)))...)
-	})
+	}, more...)
 })
 
 // inVersion has do work in the directory of a version. Both suites are tested at once: one makes what the other takes.
@@ -113,7 +117,7 @@ systemctl list-unit-files --no-legend 'pfar*'; systemctl list-units --all --plai
 // directories that a distribution has for everybody.
 var own = regexp.MustCompile(` /etc/(passwd-|group-|shadow-|gshadow-|subuid-|subgid-|\.pwd\.lock)|` +
 	` /var/lib/(systemd/(timers|catalog|random-seed|linger|coredump|rfkill|backlight|credential.secret|deb-systemd-[a-z-]*)|rpm|apt|private|dbus)\b|/__pycache__|ldconfig|` +
-	` /etc/credstore\.encrypted $| /run/private$| /root/\.rpmdb| /usr/(lib/modules-load\.d|share/(man/man[1578]|licenses)) $`)
+	` /run/needrestart\b| /etc/credstore\.encrypted $| /run/private$| /root/\.rpmdb| /usr/(lib/modules-load\.d|share/(man/man[1578]|licenses)) $`)
 
 func trace(t *testing.T, m *bed.Machine) []string {
 	t.Helper()
@@ -185,11 +189,21 @@ func TestPackage(t *testing.T) {
 	}
 
 	upgraded(t, m, o, func() { dpkg("-i", next) }, newVersion)
+	outdated(t, m)
 	upgraded(t, m, o, func() { dpkg("-i", "--force-downgrade", old) }, oldVersion)
+	m.Shell(t, gone)
+	otherSockets(t, m, o, func() {
+		dpkg("--unpack", next)
+		m.Run(t, "systemctl", "daemon-reload") // for another package
+		dpkg("--configure", "pfar")
+	})
+	if r := m.Try("systemctl", "is-active", "pfar-gone.socket"); r.Stdout != "inactive\n" {
+		t.Errorf("a socket that the new version does not have: %s", r)
+	}
 
 	m.Run(t, "systemctl", "disable", "--quiet", "pfar.target")
 	m.Run(t, "systemctl", "mask", "--quiet", "pfar-gateway-http.socket")
-	dpkg("-i", next)
+	otherLauncher(t, m, o, func() { dpkg("-i", next) })
 	if r := m.Try("systemctl", "is-enabled", "pfar.target", "pfar-gateway-http.socket"); r.Stdout != "disabled\nmasked\n" {
 		t.Errorf("an upgrade enables what an administrator had disabled and masked: %s", r)
 	}
@@ -338,6 +352,8 @@ func TestRPM(t *testing.T) {
 	becomes(t, o, "mine", control.Running)
 	upgraded(t, m, o, func() { rpm("-U", "--nodeps", next) }, newVersion)
 	upgraded(t, m, o, func() { rpm("-U", "--nodeps", "--oldpackage", old) }, oldVersion)
+	otherSockets(t, m, o, func() { rpm("-U", "--nodeps", next) })
+	otherLauncher(t, m, o, func() { rpm("-U", "--nodeps", "--oldpackage", old) })
 	rpm("-e", "--nodeps", "pfar")
 	list := slices.DeleteFunc(remains(t, "erased", before, trace(t, m)), func(line string) bool {
 		return stays.MatchString(line) && !strings.Contains(line, " /etc/systemd/") && !strings.Contains(line, "not-found") || strings.Contains(line, " /home/user/")

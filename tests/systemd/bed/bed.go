@@ -51,8 +51,8 @@ type Bed struct {
 }
 
 // Open makes Debian's root file system, if it is not there, and has install write pfar into a directory of its own below
-// cache.
-func Open(ctx context.Context, cache string, install func(ctx context.Context, dir string) error) (*Bed, error) {
+// cache. Packages are what Debian's root file system has besides the usual ones.
+func Open(ctx context.Context, cache string, install func(context.Context, string) error, packages ...string) (*Bed, error) {
 	brought, err := image.Install(ctx, map[string]string{"systemd-nspawn": "systemd-container", "nsenter": "util-linux", "nft": "nftables"})
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func Open(ctx context.Context, cache string, install func(ctx context.Context, d
 	if len(brought) > 0 {
 		fmt.Fprintf(os.Stderr, "installed on this machine: %s\n", strings.Join(brought, " "))
 	}
-	b, err := Reopen(ctx, cache)
+	b, err := Reopen(ctx, cache, packages...)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +89,8 @@ func Open(ctx context.Context, cache string, install func(ctx context.Context, d
 }
 
 // Reopen is for another process while one has the bed open: what is installed stays as it is.
-func Reopen(ctx context.Context, cache string) (*Bed, error) {
-	root, err := image.Root(ctx)
+func Reopen(ctx context.Context, cache string, packages ...string) (*Bed, error) {
+	root, err := image.Root(ctx, packages...)
 	if err != nil {
 		return nil, err
 	}
