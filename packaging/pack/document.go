@@ -79,7 +79,7 @@ func (p pack) debianChangelog() string {
 // changelog is in the form of nfpm.
 func (p pack) changelog() string {
 	b, _ := json.Marshal([]map[string]any{{
-		"semver": p.Version, "date": p.date, "packager": maintainer, "changes": []map[string]string{{"note": news}},
+		"semver": p.Version + "-" + release, "date": p.date, "packager": maintainer, "changes": []map[string]string{{"note": news}},
 	}})
 	return string(b)
 }

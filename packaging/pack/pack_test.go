@@ -127,6 +127,9 @@ func TestTheSameBytes(t *testing.T) {
 		}
 		digests = append(digests, read(t, filepath.Join(dir, "build/packages/SHA256SUMS")))
 		check(t, filepath.Join(dir, "build"))
+		if i == 0 && !testing.Short() {
+			t.Run("arm64", func(t *testing.T) { emulated(t, filepath.Join(dir, "build/packages/pfar_0.0.1~test_arm64.deb")) })
+		}
 	}
 	if digests[0] != digests[1] || strings.Count(digests[0], "\n") != len(strings.Fields(arches))*len(strings.Fields(formats)) {
 		t.Errorf("the first folder has\n%s\nthe second\n%s", digests[0], digests[1])
@@ -141,11 +144,10 @@ func check(t *testing.T, build string) {
 		t.Logf("NOT RUN: no dpkg-deb to look into %q: %v", packages, err)
 		return
 	}
-	if _, err := exec.LookPath("lintian"); err == nil && !testing.Short() { // it takes a while, and xz
-		out, err := exec.Command("lintian", "--allow-root", "--fail-on", "error,warning", packages[0]).CombinedOutput()
-		if err != nil {
-			t.Errorf("lintian: %v\n%s", err, out)
-		}
+	if !testing.Short() { // they take a while, and xz
+		complain(t, "lintian", "--allow-root", "--fail-on", "error,warning", packages[0])
+		all, _ := filepath.Glob(build + "/packages/*.rpm")
+		complain(t, "rpmlint", append([]string{"--strict", "--config", root + "/packaging/rpm/rpmlint.toml"}, all...)...)
 	}
 	to := t.TempDir()
 	if out, err := exec.Command("dpkg-deb", "-x", packages[0], to).CombinedOutput(); err != nil {
@@ -156,6 +158,18 @@ func check(t *testing.T, build string) {
 		if sha256.Sum256([]byte(built)) != sha256.Sum256([]byte(packed)) {
 			t.Errorf("the package has another %s", name)
 		}
+	}
+}
+
+// complain wants a program to find no fault with packages.
+func complain(t *testing.T, program string, args ...string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Logf("NOT RUN: %v", err)
+		return
+	}
+	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", program, err, out)
 	}
 }
 
