@@ -88,7 +88,7 @@ func (p *pfar) gatewayLog() string {
 func TestDescriptorsRunOut(t *testing.T) {
 	t.Parallel()
 	const descriptors, each = 256, 500
-	p := prepare(t, map[string]string{"first.hcl": echo(t)})
+	p := prepare(t, map[string]string{"first.hcl": declare(program(t, "corpus"), []string{"-plain", "-generation", "legacy"}, "")})
 	p.up("prlimit", fmt.Sprintf("--nofile=%d:%d", descriptors, descriptors))
 	p.awaitRunning("first")
 	all := descendants(p.cmd.Process.Pid)
@@ -97,15 +97,16 @@ func TestDescriptorsRunOut(t *testing.T) {
 		t.Fatalf("no gateway among %v", all)
 	}
 	gateway := all[i]
-	c := p.client("/mcp")
+	c, other := p.client("/mcp"), p.client("/mcp")
 	called := make(chan error, 1)
 	go func() {
-		r, err := c.call("first__sleep", map[string]any{"milliseconds": 30_000})
-		if err == nil && r.text != "awake" {
+		r, err := c.call("first__steps", map[string]any{"label": "held"})
+		if err == nil && r.text != "0 steps" {
 			err = errors.New(r.text)
 		}
 		called <- err
 	}()
+	p.underWay("steps")
 	endpoint, err := url.Parse(p.last().Endpoint)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +126,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 	}
 	select {
 	case err := <-called:
-		t.Errorf("the call under way ended too early to tell: %v", err)
+		t.Errorf("the call under way has ended: %v", err)
 		called <- err
 	default:
 	}
@@ -141,6 +142,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 	if _, stderr, code := p.command("pins"); code != 0 {
 		t.Errorf("pfar pins: %d: %s", code, stderr)
 	}
+	other.must("first__release", map[string]any{"label": "held"})
 	if err := <-called; err != nil {
 		t.Errorf("the call under way: %v", err)
 	}

@@ -113,7 +113,7 @@ func TestInspectorProgram(t *testing.T) {
 	if err := os.WriteFile(path, example, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	declared := fmt.Sprintf("inspector \"words\" {\n  exec = [%s, \"project[ -]?falcon\"]\n  timeout = \"6s\"\n}\nprofile \"balanced\" { inspectors = [\"words\"] }\n", quote(path))
+	declared := fmt.Sprintf("inspector \"words\" {\n  exec = [%s, \"project[ -]?falcon\"]\n  timeout = \"20s\"\n}\nprofile \"balanced\" { inspectors = [\"words\"] }\n", quote(path))
 	w := newWatched(t, declared)
 	socket := filepath.Join(w.run, "inspect", "words.sock")
 	if !w.reads() {
@@ -241,7 +241,7 @@ func TestInspectorModel(t *testing.T) {
 		}
 	}))
 	defer api.Close()
-	w := newWatched(t, fmt.Sprintf("inspector \"llm\" {\n  url = \"%s/v1/chat/completions\"\n  model = \"m\"\n  key = \"vault:llm\"\n  timeout = \"3s\"\n}\nprofile \"balanced\" { inspectors = [\"llm\"] }\n", api.URL))
+	w := newWatched(t, fmt.Sprintf("inspector \"llm\" {\n  url = \"%s/v1/chat/completions\"\n  model = \"m\"\n  key = \"vault:llm\"\n  timeout = \"20s\"\n}\nprofile \"balanced\" { inspectors = [\"llm\"] }\n", api.URL))
 	if w.reads() || asked.Load() != 0 {
 		t.Errorf("without the key it passes, or is asked: %d times", asked.Load())
 	}
