@@ -350,7 +350,7 @@ func eventually(t *testing.T, r *run, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not so after 10 s; notified %v\n%s", r.vars, r.logged())
+			t.Fatalf("not so after 2 minutes; notified %v\n%s", r.vars, r.logged())
 		}
 	}
 }

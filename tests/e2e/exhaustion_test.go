@@ -100,8 +100,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 	c, other := p.client("/mcp"), p.client("/mcp")
 	called := make(chan error, 1)
 	go func() {
-		r, err := c.call("first__steps", map[string]any{"label": "held"})
-		if err == nil && r.text != "0 steps" {
+		r, err := c.call("first__steps", map[string]any{"steps": 1, "label": "held"})
+		if err == nil && r.text != "1 steps" {
 			err = errors.New(r.text)
 		}
 		called <- err

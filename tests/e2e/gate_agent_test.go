@@ -37,6 +37,7 @@ type agent struct {
 	running   chan struct{} // closed when what it does beside is over
 	parked    string        // what came of a call that waits for an answer (2026-07-28)
 	overlaps  bool          // that was not, when something else was
+	slow      int           // how many times as long it lasts
 }
 
 const modernVersion = "2026-07-28"

@@ -68,7 +68,7 @@ tool "look" { semantics = "read" }`, quote(s.log))))
 func reading(a *agent, server string, after time.Duration, via, of string) {
 	a.ask("tools/call", map[string]any{
 		"name":      server + "__read_issue",
-		"arguments": map[string]any{"via": via, "of": of, "wait": strconv.FormatInt(after.Milliseconds(), 10)},
+		"arguments": map[string]any{"via": via, "of": of, "wait": strconv.FormatInt(after.Milliseconds()*int64(a.slow), 10)},
 		"_meta":     map[string]any{"progressToken": "p-" + server},
 	})
 }
@@ -180,7 +180,7 @@ func (a *agent) awaitData(s *stage) {
 
 // twin is another session of the same client.
 func (a *agent) twin(modern bool) *agent {
-	b := &agent{t: a.t, url: a.url, token: a.token, client: a.client, modern: modern, http: a.http, patience: a.patience, notes: a.notes}
+	b := &agent{t: a.t, url: a.url, token: a.token, client: a.client, modern: modern, http: a.http, patience: a.patience, notes: a.notes, slow: a.slow}
 	b.connect()
 	return b
 }

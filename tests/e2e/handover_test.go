@@ -86,6 +86,26 @@ func (l *load) caller(p *pfar, path, tool string, arguments func(n int) (map[str
 	})
 }
 
+// underWay makes a call that takes a second, and returns once the server has told how far it is. ended gets what comes of it.
+func (c *client) underWay(ended chan<- error) {
+	c.t.Helper()
+	const id = "under way"
+	resp, err := c.post(map[string]any{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": map[string]any{
+		"name": "trigger-long-running-operation", "arguments": map[string]any{"duration": 1, "steps": 2}, "_meta": map[string]any{"progressToken": "p"},
+	}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	go func() {
+		defer resp.Body.Close()
+		a, err := response(resp, `"`+id+`"`)
+		if err == nil && a.Error != nil {
+			err = errors.New(a.Error.Message)
+		}
+		ended <- err
+	}()
+}
+
 func message(who string) func(int) (map[string]any, string) {
 	return func(n int) (map[string]any, string) {
 		text := fmt.Sprintf("%s %d", who, n)
@@ -131,11 +151,7 @@ func TestGatewayIsReplaced(t *testing.T) {
 		drained := make(chan error, 1)
 		if i%2 > 0 {
 			signal = syscall.SIGTERM
-			c := p.client("/mcp/echo")
-			go func() {
-				_, err := c.call("sleep", map[string]any{"milliseconds": 500})
-				drained <- err
-			}()
+			p.client("/mcp/everything").underWay(drained)
 		} else {
 			drained <- nil
 		}
