@@ -109,7 +109,7 @@ func (c *compiler) etc() []sandbox.Mount {
 		data("/etc/hosts", "127.0.0.1 localhost "+c.server.Name+"\n::1 localhost ip6-localhost ip6-loopback\n", "loopback alone"),
 		data("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n", "no service of the host"),
 		data("/etc/passwd", "mcp:x:"+uid+":"+gid+":mcp:"+serverHome+":/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", "the server's user, nobody of the host"),
-		// Nothing but the server's own loopback can answer (SBX-06, X-07).
+		// Nothing but the server's own loopback can answer.
 		data("/etc/resolv.conf", "nameserver 127.0.0.1\n", "no resolver of the host"),
 	}
 	bundles := c.bundles()
@@ -191,7 +191,7 @@ func (c *compiler) assemble(base []sandbox.Mount) []sandbox.Mount {
 }
 
 // sealed are the folders of single files that are shown in the server's scratch space: made there, they would be the
-// server's to write to (SB-12).
+// server's to write to.
 func (c *compiler) sealed(base, own []sandbox.Mount) []string {
 	var dirs []string
 	for _, m := range own {

@@ -16,18 +16,18 @@ func (c *compiler) command() string {
 	name := c.server.Command
 	switch {
 	case name == "":
-		c.fail(key, "No command", "Nothing is said of what to start. Write command = \"node\", for example.")
+		c.fail(key, "No command", "The declaration has no program to start. Write command = \"node\", for example.")
 		return ""
 	case !strings.Contains(name, "/"):
 		f, ok := c.host.lookup(name)
 		if !ok {
-			c.lack(c.host.candidates(name), key, "Command not found", "%q is in none of the directories of PATH that pfar was started with. Install it, or write the absolute path.", name)
+			c.lack(c.host.candidates(name), key, "Command not found", "No directory in pfar's PATH has %q. Install it, or write the absolute path.", name)
 			return ""
 		}
 		c.addPath(f.Written)
 		return c.executable(f, key)
 	case !path.IsAbs(name):
-		c.fail(key, "Command not absolute", "%q is relative, and to what is not known. Write the absolute path, such as %q.", name, c.absolute(name))
+		c.fail(key, "Command not absolute", "%q is relative to an unknown directory. Write the absolute path, such as %q.", name, c.absolute(name))
 		return ""
 	case path.Clean(name) != name:
 		c.fail(key, "Path not clean", "%q has \"//\", \".\" or \"..\" in it, or ends in \"/\". Write %q.", name, path.Clean(name))
@@ -58,7 +58,7 @@ func (c *compiler) executable(f hostfs.File, key string) string {
 	case c.shim(f, key):
 		return ""
 	case !f.Regular():
-		c.fail(key, "Not a program", "%s is no regular file. Write the path of a program.", where(f))
+		c.fail(key, "Not a program", "%s is not a regular file. Write the path of a program.", where(f))
 		return ""
 	case !f.Executable():
 		c.lack(paths(f), key, "Not executable", "%s is not executable. Mark it so with chmod +x, or name its interpreter as the command and the file in args.", where(f))
@@ -126,7 +126,7 @@ func (c *compiler) shebang(f hostfs.File, key string) {
 	}
 	next, err := c.host.resolve(path.Clean(words[0]))
 	if err != nil || !next.Executable() {
-		c.lack(paths(next), key, "Interpreter not found", "%s wants the interpreter %q, which is not there. Install it.", where(f), words[0])
+		c.lack(paths(next), key, "Interpreter not found", "%s needs the interpreter %q, which does not exist. Install it.", where(f), words[0])
 		return
 	}
 	if next.Real == f.Real {
@@ -143,7 +143,7 @@ func (c *compiler) shebang(f hostfs.File, key string) {
 		}
 		found, ok := c.host.lookup(w)
 		if !ok {
-			c.lack(c.host.candidates(w), key, "Interpreter not found", "%s wants %q, which is in none of the directories of PATH that pfar was started with. Install it, or name it as the command by its absolute path and the file in args.", where(f), w)
+			c.lack(c.host.candidates(w), key, "Interpreter not found", "%s needs %q, which no directory in pfar's PATH has. Install it, or write its absolute path as the command and the file in args.", where(f), w)
 			return
 		}
 		c.addPath(found.Written)

@@ -89,7 +89,7 @@ func (c *compiler) gateway() handover.Server {
 		g.Declared, _ = json.Marshal(d) // strings
 	}
 	if b, err := json.Marshal(g); err != nil || len(b) > maxHello {
-		c.fail("tool", "Too many tools", "What is said of the server's tools takes %d bytes, and there is room for %d. Leave out those of which the server's own word will do.", len(b), maxHello)
+		c.fail("tool", "Too many tools", "The blocks of the server's tools take %d bytes, and at most %d fit. Remove tools for which the server's own hints suffice.", len(b), maxHello)
 	}
 	return g
 }

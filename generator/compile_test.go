@@ -120,7 +120,7 @@ func compileArchive(t *testing.T, a *txtar.Archive) (plan.Plan, hcl.Diagnostics)
 		}
 		s, diags := declaration.Parse("/etc/pfar/mcp.d/"+f.Name, f.Data, declaration.Options{Servers: "/var/lib/pfar/servers"})
 		if s == nil {
-			t.Fatalf("the declaration has mistakes of its own: %v", diags)
+			t.Fatalf("the declaration has mistakes: %v", diags)
 		}
 		h := testHost(t, section(a, "fs"))
 		if dirs := section(a, "path"); dirs != "" {

@@ -49,7 +49,7 @@ func (c *compiler) declare(p string, b bind) {
 }
 
 // separate refuses whatever lies below a place that the server may write to. At the next start the server could have
-// put a link there, on the way to a file or where bwrap makes a mount point (SB-02, SB-03).
+// put a link there, on the way to a file or where bwrap makes a mount point.
 func (c *compiler) separate() {
 	writable := slices.DeleteFunc(slices.Clone(c.binds), func(b bind) bool { return !b.writable })
 	if c.server.Sandbox.State {

@@ -10,7 +10,7 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// environment is all that the server finds (SB-15): what is true inside, and what its declaration gives.
+// environment is all that the server finds: what is true inside, and what its declaration gives.
 func (c *compiler) environment() []sandbox.Env {
 	proxy := "http://127.0.0.1:" + strconv.Itoa(egress.ProxyPort)
 	const local = "localhost,127.0.0.1,::1"
@@ -21,7 +21,7 @@ func (c *compiler) environment() []sandbox.Env {
 		{Name: "LOGNAME", Value: "mcp"},
 		{Name: "SHELL", Value: "/bin/sh"},
 		{Name: "LANG", Value: "C.UTF-8"},
-		// A courtesy to programs that ask; those that do not have no way out all the same.
+		// A courtesy to programs that ask; those that do not have no way out all the same.
 		{Name: "HTTP_PROXY", Value: proxy},
 		{Name: "HTTPS_PROXY", Value: proxy},
 		{Name: "NO_PROXY", Value: local},
@@ -46,7 +46,7 @@ func (c *compiler) environment() []sandbox.Env {
 	}
 	own = append(own, c.trust(declared)...)
 	slices.SortStableFunc(declared, func(a, b sandbox.Env) int { return strings.Compare(a.Name, b.Name) })
-	// Which of these may be changed at all, the declaration's reader decides (DC-04).
+	// Which of these may be changed at all, the declaration's reader decides.
 	own = slices.DeleteFunc(own, func(e sandbox.Env) bool {
 		return slices.ContainsFunc(declared, func(d sandbox.Env) bool { return d.Name == e.Name })
 	})

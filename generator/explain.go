@@ -37,7 +37,7 @@ func Explain(p plan.Plan, policy *gate.Policy) string {
 func explainStart(b *strings.Builder, p plan.Plan) {
 	switch {
 	case !p.Enabled:
-		fmt.Fprintf(b, "It is disabled, so none of this happens.\n")
+		fmt.Fprintf(b, "It is disabled: none of this happens.\n")
 	case !p.Autostart && p.Gateway.IdleTimeout == 0:
 		fmt.Fprintf(b, "It sleeps until the first call starts it, and then runs.\n")
 	case !p.Autostart:
@@ -46,7 +46,7 @@ func explainStart(b *strings.Builder, p plan.Plan) {
 		fmt.Fprintf(b, "It starts with pfar, sleeps after %s without a call, and the next one starts it again.\n", declaration.Short(p.Gateway.IdleTimeout))
 	}
 	if s := p.Gateway.Sessions; s.Own {
-		fmt.Fprintf(b, "Each client session has a process of it to itself, at most %d at once; one without a call for %s\nis stopped, and what it kept is gone.\n", s.Max, declaration.Short(s.Idle))
+		fmt.Fprintf(b, "Each client session has its own process, at most %d at once. A process without a call for %s\nstops, and its data is gone.\n", s.Max, declaration.Short(s.Idle))
 	}
 	if p.Gateway.Version != "" {
 		fmt.Fprintf(b, "It is expected to be version %s; another one is shown as drift.\n", quote(p.Gateway.Version))
@@ -77,7 +77,7 @@ func explainFiles(b *strings.Builder, p plan.Plan) {
 	}
 	fmt.Fprintf(b, "\nOf the host's files it can read:\n")
 	bullets(b, append(reads, "certificates, time zone and the like in /etc, nothing of it private"))
-	fmt.Fprintf(b, "It sees these over file systems of its own: no lock, watch, socket or pipe in them leads to the host or to another\n"+
+	fmt.Fprintf(b, "It sees these over its own file systems: no lock, watch, socket or pipe in them leads to the host or to another\n"+
 		"server. pfar status says where the host cannot do that. A file that is replaced may stay as it was until the server restarts.\n")
 	if live {
 		fmt.Fprintf(b, "In a directory of read_only it sees a replaced, new or removed file within about a second, unless it holds that file open.\n")
@@ -85,7 +85,7 @@ func explainFiles(b *strings.Builder, p plan.Plan) {
 	fmt.Fprintf(b, "\nIt can write to:\n")
 	bullets(b, writes)
 	if shares {
-		fmt.Fprintf(b, "It shares the folders on the host with whoever else uses them, with their locks, watches, sockets and pipes.\n")
+		fmt.Fprintf(b, "It shares the folders on the host with their other users, with locks, watches, sockets and pipes.\n")
 	}
 }
 
@@ -124,9 +124,9 @@ func explainClients(b *strings.Builder, p plan.Plan) {
 		return
 	}
 	meaning := map[string]string{
-		"elicitation": "elicitation: it puts questions to the client's user, in words of its own, and gets the answers",
+		"elicitation": "elicitation: it asks the client's user questions, in its own words, and gets the answers",
 		"roots":       "roots: it learns which folders the client works in",
-		"sampling":    "sampling: it runs the client's model, at the client's expense, on what it likes",
+		"sampling":    "sampling: it runs the client's model, at the client's expense, on any text",
 	}
 	fmt.Fprintf(b, "\nOf the client whose call it serves, and of no other, it may ask:\n")
 	var list []string
@@ -155,7 +155,7 @@ func explainCredentials(b *strings.Builder, p plan.Plan) {
 		bullets(b, held)
 	}
 	if len(brokered) > 0 {
-		fmt.Fprintf(b, "\nIt uses these without having them: its egress bridge opens the connections to the hosts named, and puts the value in\nplace of what the server has instead, there and nowhere else:\n")
+		fmt.Fprintf(b, "\nIt can use these but not read them: its egress bridge opens the connections to the named hosts, and there replaces the\nplaceholder of the server by the value:\n")
 		bullets(b, brokered)
 	}
 	if len(p.TLSPins) > 0 {

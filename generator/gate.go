@@ -83,17 +83,17 @@ func gateWords(p plan.Plan) []string {
 func explainGate(b *strings.Builder, p plan.Plan, policy *gate.Policy) {
 	d, _ := p.Declared()
 	if service, certain := policy.Service(d); certain {
-		fmt.Fprintf(b, "\nThe gate knows what its tools do: it is of the service %s.\n", service)
+		fmt.Fprintf(b, "\nThe gate knows the facts of its tools: it belongs to the service %s.\n", service)
 	} else if unknown := Unknown(p, policy); unknown != "" {
 		fmt.Fprintf(b, "\n%s\n", unknown)
 		return
 	}
 	list := gateWords(p)
 	if len(list) == 0 {
-		fmt.Fprintf(b, "\nYou say nothing of what its tools do: the gate goes by what its policies know of them, and else takes the worst.\n")
+		fmt.Fprintf(b, "\nYou declare no facts of its tools: the gate uses those of its policies, and else assumes the worst.\n")
 		return
 	}
-	fmt.Fprintf(b, "\nOf what its tools do you say this; for the rest the gate goes by what its policies know, and else takes the worst:\n")
+	fmt.Fprintf(b, "\nYou declare these facts of its tools. For the rest the gate uses those of its policies, and else assumes the worst:\n")
 	bullets(b, list)
 }
 

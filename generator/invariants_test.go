@@ -188,7 +188,7 @@ func invariants(t *testing.T, name string, p plan.Plan) {
 	}
 }
 
-// DC-02, DC-08: what a declaration says comes out as it went in, and cannot draw lines of its own into a report.
+// What a declaration says comes out as it went in, and cannot draw lines of its own into a report.
 func TestStringsOfDeclarations(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	letters := []rune("ab/-= \n\t\"'\\$%{}`;\u202e\u200bé\x1b[31m\r")

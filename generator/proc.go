@@ -25,7 +25,7 @@ func procFoldersOfHost() []string {
 func (c *compiler) proc() []sandbox.Mount {
 	mounts := []sandbox.Mount{
 		{Kind: sandbox.Proc, Dest: "/proc", Why: "its own processes only"},
-		// bwrap leaves /proc/sys to the file modes, which hold nobody whose uid is the kernel's 0 (SB-01).
+		// bwrap leaves /proc/sys to the file modes, which hold nobody whose uid is the kernel's 0.
 		{Kind: sandbox.ROBind, Source: "/proc/sys", Dest: "/proc/sys", Why: "settings of the kernel, read-only"},
 	}
 	for _, name := range procOfHost() {

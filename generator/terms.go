@@ -14,7 +14,7 @@ import (
 )
 
 // Terms are what a declaration says that decides where a secret goes which its server is given: what runs, whom it reaches, and
-// whether the secret enters the sandbox. What was given on some terms is not given on others before the owner agrees (CR-12).
+// whether the secret enters the sandbox. What was given on some terms is not given on others before the owner agrees.
 type Terms struct {
 	Command []string `json:"command"`           // with its arguments
 	Env     string   `json:"env,omitempty"`     // digest of the declared variables
@@ -71,7 +71,7 @@ func TermsOf(p plan.Plan, key string) Terms {
 func (t Terms) Beyond(agreed Terms) []Excess {
 	var list []Excess
 	if !slices.Equal(t.Command, agreed.Command) {
-		list = append(list, Excess{"command", fmt.Sprintf("what runs was %s and is %s", words(agreed.Command), words(t.Command))})
+		list = append(list, Excess{"command", fmt.Sprintf("the command was %s and is %s", words(agreed.Command), words(t.Command))})
 	}
 	if t.Env != agreed.Env {
 		list = append(list, Excess{"env", "env is another one"})

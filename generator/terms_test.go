@@ -7,7 +7,7 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// TestTerms (CR-12): what decides where a secret goes cannot be changed without the owner hearing of it, and what narrows it can.
+// TestTerms: what decides where a secret goes cannot be changed without the owner hearing of it, and what narrows it can.
 func TestTerms(t *testing.T) {
 	const hosts = `allowed_domains = ["x.example", "*.y.example", "a.y.example"]` + "\n"
 	declared := func(more, auth string) plan.Plan {
@@ -31,7 +31,7 @@ func TestTerms(t *testing.T) {
 		"a file":                 {one, declared(hosts, file), ""},
 		"the bridge alone":       {one, bridge, ""},
 		"another key":            {one, compiled(t, hosts+`auth = { A = "vault:b", C = "vault:d" }`+"\n"+plain), ""},
-		"another program":        {one, compiled(t, hosts+"auth = { A = \"vault:b\" }\n"+strings.Replace(plain, `"${servers}`, `"--no-warnings", "${servers}`, 1)), "command: what runs was"},
+		"another program":        {one, compiled(t, hosts+"auth = { A = \"vault:b\" }\n"+strings.Replace(plain, `"${servers}`, `"--no-warnings", "${servers}`, 1)), "command: the command was"},
 		"a variable":             {one, declared(hosts+`env = { NODE_OPTIONS = "--require=/x" }`, env), "env: env is another one"},
 		"another variable":       {declared(hosts+`env = { B = "c" }`, env), declared(hosts+`env = { B = "d" }`, env), "env: env is another one"},
 		"no more variables":      {declared(hosts+`env = { B = "c" }`, env), one, "env: env is another one"},

@@ -57,7 +57,7 @@ func (c *compiler) hidden(p string) string {
 	return path.Join(home, first)
 }
 
-// withheld says why a folder of the host is given to no server, or "" (DC-05). p is resolved.
+// withheld says why a folder of the host is given to no server, or "". p is resolved.
 func (c *compiler) withheld(p string) string {
 	for _, dir := range systemDirectories() {
 		if sandbox.Below(p, dir) {

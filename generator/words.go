@@ -214,7 +214,6 @@ func table(b *strings.Builder, rows [][]string) {
 }
 
 // quote leaves plain words alone and escapes whatever could be read as something else on a terminal or by a person
-// (DC-08).
 func quote(s string) string {
 	plain := func(r rune) bool {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("/._-+=:,@%*~", r))

@@ -11,25 +11,25 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const approvalsHelp = `Show the calls that wait for you, and answer them. A call that the policy leaves to you runs only after you
-approve it here; its client is told to wait, or to send it again.
+const approvalsHelp = `Show the calls that wait for you, and answer them. If the policy leaves a call to you, it runs only after you
+approve it here. pfar tells its client to wait, or to send it again.
 
-What you approve is one call, exactly as it is shown, once, within five minutes. If the arguments, tool, policy or
-session label change first, the call needs a new approval. A restart of pfar denies all that wait.
+You approve one call, exactly as it is shown, once, within five minutes. If the arguments, tool, policy or
+session label change first, the call needs a new approval. A restart of pfar denies all waiting calls.
 
-Of calls of one client for one tool the list says in which arguments they differ, and what each has there. They are
-answered one by one.`
+If one client has several calls of one tool, the list says in which arguments they differ. You answer each
+call separately.`
 
-const approveHelp = `Show a call that waits, and let it run. Without a terminal --yes is needed.
+const approveHelp = `Show a waiting call, and let it run. Without a terminal this needs --yes.
 
-With --remember calls like it are approved for that long: of the same client, the same tool with the same
-definition, under the same policy and with exactly the same arguments. In sessions that have seen no stranger's text,
-and where the data is for who sees it, --match lets one argument be what a pattern fits: /path=/notes/*.md, where *
-stands for letters, digits, "_", "-" and ".", 64 at most. A call that could carry private data out after strangers'
-text came in, or of which an inspector says something, is never remembered.
+--remember also approves similar calls for that time: of the same client and the same tool with the same definition,
+under the same policy and with exactly the same arguments. --match allows other values of one argument, as in
+/path=/notes/*.md, where * stands for letters, digits, "_", "-" and ".", 64 at most. It works only in sessions that
+have seen no stranger's text, and for data that the audience may see. pfar never remembers a call that could carry
+private data out after strangers' text came in, or in which an inspector found something.
 
-What is longer than 64 KiB is not approved by its id alone: nobody reads that on a terminal. Read it in a file,
-and give the digest that stands at its end.`
+A call longer than 64 KiB needs --digest, since nobody reads that on a terminal. Read it in a file, and give the
+digest at its end.`
 
 // approvalsVerb shows the calls that wait for a person, and answers them.
 type approvalsVerb struct{ *pfar }
@@ -50,9 +50,9 @@ func (c approvalsVerb) approvalsCommand() *cobra.Command {
 	})
 	flags := approve.Flags()
 	flags.BoolVar(&a.yes, "yes", false, "do not ask")
-	flags.StringVar(&a.digest, "digest", "", "approve only the call of this digest")
-	flags.DurationVar(&a.remember, "remember", 0, "approve calls like it for that long, such as 1h")
-	flags.StringArrayVar(&a.match, "match", nil, "with --remember: what one argument may be, such as /path=/notes/*; may be repeated")
+	flags.StringVar(&a.digest, "digest", "", "approve the call only if it has this digest")
+	flags.DurationVar(&a.remember, "remember", 0, "approve similar calls for that time, such as 1h")
+	flags.StringArrayVar(&a.match, "match", nil, "with --remember: allow other values of one argument, such as /path=/notes/*; may be repeated")
 	var reason string
 	deny := c.outputFlag(&cobra.Command{
 		Use: "deny ID", Short: "Deny a call", Args: arguments("ID"), ValidArgsFunction: offerFirst(c.offeredApprovals),
@@ -60,22 +60,22 @@ func (c approvalsVerb) approvalsCommand() *cobra.Command {
 	})
 	deny.Flags().StringVar(&reason, "reason", "", "tell the client why")
 	root.AddCommand(
-		c.outputFlag(&cobra.Command{Use: "list", Short: "The calls that wait", Args: arguments(), RunE: list}),
+		c.outputFlag(&cobra.Command{Use: "list", Short: "List the calls that wait", Args: arguments(), RunE: list}),
 		c.outputFlag(&cobra.Command{
-			Use: "show ID", Short: "Show all of a call that waits", Args: arguments("ID"), ValidArgsFunction: offerFirst(c.offeredApprovals),
+			Use: "show ID", Short: "Show a waiting call in full", Args: arguments("ID"), ValidArgsFunction: offerFirst(c.offeredApprovals),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.approvalsShow(cmd.Context(), args[0]) },
 		}),
 		approve, deny, c.approvalsWatchCommand(),
 		c.outputFlag(&cobra.Command{
-			Use: "history", Short: "What became of the last ones, and who answered", Args: arguments(),
+			Use: "history", Short: "List the last answered calls, and who answered", Args: arguments(),
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.approvalsHistory(cmd.Context()) },
 		}),
 		c.outputFlag(&cobra.Command{
-			Use: "rules", Short: "The approvals that are remembered", Args: arguments(),
+			Use: "rules", Short: "List the remembered approvals", Args: arguments(),
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.approvalRules(cmd.Context()) },
 		}),
 		c.outputFlag(&cobra.Command{
-			Use: "forget ID", Short: "Forget an approval that is remembered", Args: arguments("ID"),
+			Use: "forget ID", Short: "Forget a remembered approval", Args: arguments("ID"),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.forgetRule(cmd.Context(), args[0]) },
 		}))
 	return root
@@ -227,11 +227,11 @@ func (a approveFlags) question(w *waitingCall) string {
 func (w *waitingCall) approvable(digest string) error {
 	switch {
 	case w.State != "pending":
-		return fail(exitFailed, "it is %s already", w.State)
+		return fail(exitFailed, "the call is already %s", w.State)
 	case digest == "" && len(w.render(columnsOf(nil))) > maxOnScreen:
-		return fail(exitFailed, "this call is too long to be read on a terminal").withHint("pfar approvals show %s >call.txt, read it, and approve it with --digest and the digest at its end", w.ID)
+		return fail(exitFailed, "the call is too long to read on a terminal").withHint("pfar approvals show %s >call.txt, read it, and approve it with --digest and the digest at its end", w.ID)
 	case digest != "" && (len(digest) < exactly || !strings.HasPrefix(w.Digest, digest)):
-		return fail(exitFailed, "it is not the call of the digest %s", digest)
+		return fail(exitFailed, "the call has another digest than %s", digest)
 	}
 	return nil
 }

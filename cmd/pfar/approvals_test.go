@@ -120,10 +120,10 @@ func TestApprovalsRefuse(t *testing.T) {
 		{[]string{"approve", "../../x", "--yes"}, exitUsage, "is no id"},
 		{[]string{"approve", "--yes"}, exitUsage, "missing ID"},
 		{[]string{"approve", id, "x", "--yes"}, exitUsage, "unexpected argument"},
-		{[]string{"approve", id, "--yes", "--digest", strings.Repeat("0", 64)}, exitFailed, "it is not the call of the digest"},
+		{[]string{"approve", id, "--yes", "--digest", strings.Repeat("0", 64)}, exitFailed, "the call has another digest than"},
 		{[]string{"approve", id, "--yes", "--digest", ""}, exitOK, ""}, // none
-		{[]string{"approve", long, "--yes"}, exitFailed, "too long to be read on a terminal"},
-		{[]string{"approve", long, "--yes", "--digest", shown.Digest[:8]}, exitFailed, "not the call of the digest"},
+		{[]string{"approve", long, "--yes"}, exitFailed, "too long to read on a terminal"},
+		{[]string{"approve", long, "--yes", "--digest", shown.Digest[:8]}, exitFailed, "the call has another digest than"},
 		{[]string{"approve", once, "--yes", "--remember", "1h"}, exitFailed, "approved once, never remembered"},
 		{[]string{"approve", once, "--yes", "--remember", "1s"}, exitUsage, "one minute at least"},
 		{[]string{"approve", once, "--yes", "--match", "/to=*x"}, exitUsage, "--remember wants how long"},

@@ -19,11 +19,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const watchHelp = `Print each call that begins to wait, and what becomes of it, until it is interrupted.
+const watchHelp = `Print each call that begins to wait, and its outcome, until Ctrl-C.
 
---exec runs a program for each call that begins to wait, with PFAR_APPROVAL (the id), PFAR_CLIENT, PFAR_SESSION,
+--exec runs a program for each waiting call, with PFAR_APPROVAL (the ID), PFAR_CLIENT, PFAR_SESSION,
 PFAR_SERVER, PFAR_TOOL and PFAR_REASON in its environment: to send a message, to play a sound. --notify shows a
-notice on the desktop with notify-send. Neither can answer: that takes "pfar approvals approve".
+notice on the desktop with notify-send. Neither can answer: use "pfar approvals approve".
 
 The user service pfar-notify.service runs "pfar approvals watch --notify".`
 

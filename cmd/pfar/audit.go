@@ -19,12 +19,12 @@ import (
 	"github.com/pfar/pfar/policies/audit/trail"
 )
 
-const auditHelp = `Show what was recorded, oldest first: every call with its verdict and what became of it, refused hosts,
-what was done with the vault and with pins, how servers started and ended, and what changed in declarations
-and policies. A call is one line, with its ID at the end: "pfar explain ID" says why it was decided so.
-With ID, or the beginning of one, all records of that call.
+const auditHelp = `Show the records, oldest first: every call with its verdict and outcome, refused hosts, operations on the
+vault and on pins, starts and ends of servers, and changes of declarations and policies. A call is one line,
+with its ID at the end: "pfar explain ID" says why the gate decided so. With ID, or the beginning of one,
+show all records of that call.
 
-TIME is 2h, 3d, 2026-05-01, or 2026-05-01T12:00:00Z. With --json each record is a line, as it is in the file.`
+TIME is 2h, 3d, 2026-05-01, or 2026-05-01T12:00:00Z. With --json each record is a line, as in its file.`
 
 // auditFilter says which records are shown.
 type auditFilter struct {
@@ -41,7 +41,7 @@ func (c auditVerb) auditCommand() *cobra.Command {
 	f.since.now, f.until.now = c.now, c.now
 	cmd := c.outputFlag(&cobra.Command{
 		Use:     "audit [ID]",
-		Short:   "Show what was called, decided and done",
+		Short:   "Show the records of calls, verdicts and changes",
 		Long:    auditHelp,
 		Example: example("pfar audit --since 1h", "pfar audit -f --server notion", "pfar audit --verdict deny --json", "pfar audit verify"),
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -57,14 +57,14 @@ func (c auditVerb) auditCommand() *cobra.Command {
 			return c.audit(cmd.Context(), f, follow)
 		},
 	})
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on showing what is recorded until Ctrl-C")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C")
 	for _, flag := range []struct {
 		to          *string
 		name, usage string
 		words       []string
 	}{
 		{&f.client, "client", "calls of this `CLIENT` only", nil}, {&f.session, "session", "calls of this `SESSION` only", nil},
-		{&f.server, "server", "what is about this `SERVER` only", nil}, {&f.tool, "tool", "calls of this `TOOL` only", nil},
+		{&f.server, "server", "records of this `SERVER` only", nil}, {&f.tool, "tool", "calls of this `TOOL` only", nil},
 		{&f.verdict, "verdict", "calls with this `VERDICT` only", []string{"allow", "inspect", "ask", "deny"}},
 		{&f.kind, "kind", "records of this `KIND` only", auditKinds()},
 	} {
@@ -83,8 +83,8 @@ func (c auditVerb) auditCommand() *cobra.Command {
 		}
 		cmd.RegisterFlagCompletionFunc(flag.name, completer)
 	}
-	cmd.Flags().Var(&f.since, "since", "what was recorded since then")
-	cmd.Flags().Var(&f.until, "until", "what was recorded until then")
+	cmd.Flags().Var(&f.since, "since", "records since TIME")
+	cmd.Flags().Var(&f.until, "until", "records until TIME")
 	cmd.AddCommand(c.auditVerifyCommand())
 	return cmd
 }
@@ -169,7 +169,7 @@ func (c auditVerb) auditChains() (dir trail.Dir, chains []string, err error) {
 	chains, err = dir.Chains()
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		err = fail(exitDenied, "reading %s: permission denied", dir.Path).withHint("what was recorded is for root and the group pfar-admin")
+		err = fail(exitDenied, "reading %s: permission denied", dir.Path).withHint("only root and the group pfar-admin may read the audit")
 	case errors.Is(err, fs.ErrNotExist), err == nil && len(chains) == 0:
 		err = fail(exitNoSuch, "%w", errNoAudit).withHint("it would be in %s", dir.Path)
 	}
@@ -299,7 +299,7 @@ func (v *auditView) take(e *audit.Entry) error {
 // end prints the calls that were never closed, and says if nothing was found of the one that was asked for.
 func (v *auditView) end() error {
 	if v.filter.id != "" && v.shown == 0 {
-		return fail(exitNoSuch, "no call %s was recorded", v.filter.id)
+		return fail(exitNoSuch, "no record of call %s", v.filter.id)
 	}
 	if v.json() {
 		return nil

@@ -35,11 +35,11 @@ func (c auditVerb) explainCall(ctx context.Context, id string) error {
 		}
 	}
 	if len(found) == 0 {
-		return fail(exitNoSuch, "no call %s was recorded", id).withHint(`"pfar audit" shows them`)
+		return fail(exitNoSuch, "no record of call %s", id).withHint(`"pfar audit" shows them`)
 	}
 	for _, e := range found {
 		if e.ID != found[0].ID {
-			return fail(exitNoSuch, "%s and %s both begin so", found[0].ID, e.ID)
+			return fail(exitNoSuch, "ambiguous call ID: matches %s and %s", found[0].ID, e.ID)
 		}
 	}
 	if c.json() {

@@ -23,13 +23,13 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-const auditVerifyHelp = `Read all that was recorded and check that nothing of it was changed, taken out, put in or moved: each record
-holds the digest of the one before. What the gateway and pfard told the journal about once a minute shows whether
-the end was cut, or an older copy put back; it is compared where you may read the journal, or, without systemd,
-their logs. After a new installation over an old journal, --since leaves out what that was told before.
+const auditVerifyHelp = `Read all records and check that none was changed, removed, inserted or moved. Each record has the digest of
+the one before. To find a cut end or an older copy, this compares the digests that the gateway and pfard told the
+journal about once a minute, if you may read the journal; without systemd it uses their logs. After a new
+installation over an old journal, --since leaves out what was told before.
 
-The exit code is 1 if something is wrong; each line says where and what. Calls whose record was never closed are told,
-and are no fault: they were under way, or the gateway was killed.`
+If something is wrong, the exit code is 1, and each line says where and what. The command also names calls whose
+record was never closed. They are no fault: they are in flight, or the gateway was killed.`
 
 // verified is what is found about one chain, and where its anchors are from.
 type verified struct {
@@ -43,12 +43,12 @@ func (c auditVerb) auditVerifyCommand() *cobra.Command {
 	since.now = c.now
 	cmd := c.outputFlag(&cobra.Command{
 		Use:   "verify",
-		Short: "Check that nothing of what was recorded was changed",
+		Short: "Check that no record was changed",
 		Long:  auditVerifyHelp,
 		Args:  arguments(),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return c.auditVerify(cmd.Context(), since.Time) },
 	})
-	cmd.Flags().Var(&since, "since", "compare with what was told since then")
+	cmd.Flags().Var(&since, "since", "compare with digests since TIME")
 	return cmd
 }
 
@@ -102,7 +102,7 @@ func (c auditVerb) auditVerify(ctx context.Context, since time.Time) error {
 		c.printVerified(list)
 	}
 	if err == nil && broken > 0 {
-		return fail(exitFailed, "what was recorded is not as it was written")
+		return fail(exitFailed, "records were changed")
 	}
 	return err
 }

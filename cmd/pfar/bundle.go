@@ -14,11 +14,11 @@ import (
 	"github.com/pfar/pfar/units/durable"
 )
 
-const exportHelp = `Write secrets, all or those named, to a file that age (age-encryption.org) opens, or to standard
-output ("-"): encrypted with a passphrase that is asked for, or to the recipients.
+const exportHelp = `Write all secrets, or the named ones, to a file that age (age-encryption.org) opens, or to standard
+output ("-"). They are encrypted to the recipients, or else with a passphrase, for which pfar asks.
 
-Inside is JSON: {"format": "pfar-vault-1", "secrets": [{"key", "kind", "stored", "value"}]}, the
-values in base64. pfard hands them to this command encrypted, never in the clear.`
+Inside is JSON, with the values in Base64: {"format": "pfar-vault-1", "secrets": [{"key", "kind", "stored",
+"value"}]}. pfard sends them to this command encrypted, never in the clear.`
 
 // openers are what encrypts or opens a bundle: recipients, or identities, or else a passphrase.
 type openers struct {
@@ -28,7 +28,7 @@ type openers struct {
 
 func (o *openers) flags(cmd *cobra.Command, flag, usage string) {
 	cmd.Flags().StringArrayVar(&o.names, flag, nil, usage)
-	cmd.Flags().StringVar(&o.passphraseFile, "passphrase-file", "", "read the passphrase from `FILE`, or from standard input if that is -")
+	cmd.Flags().StringVar(&o.passphraseFile, "passphrase-file", "", "read the passphrase from `FILE`, or from standard input if it is -")
 	cmd.RegisterFlagCompletionFunc("passphrase-file", filesToo)
 }
 
@@ -80,7 +80,7 @@ func (c vaultVerb) importCommand() *cobra.Command {
 	})
 	o.flags(cmd, "identity", "open the file with the age identity in `FILE` instead of a passphrase; can be given more than once")
 	cmd.RegisterFlagCompletionFunc("identity", filesToo)
-	cmd.Flags().BoolVar(&replace, "replace", false, "replace secrets that are there with another value")
+	cmd.Flags().BoolVar(&replace, "replace", false, "replace secrets that have another value")
 	return cmd
 }
 
@@ -198,7 +198,7 @@ func (c vaultVerb) passphrase(ctx context.Context, file string, fresh bool) (str
 	case len(b) == 0:
 		return "", usage("the passphrase is empty")
 	case fresh && len(b) < shortestPassphrase:
-		return "", usage("the passphrase has fewer than %d bytes", shortestPassphrase).withHint("several words are easier to keep than signs")
+		return "", usage("the passphrase has fewer than %d bytes", shortestPassphrase).withHint("use a few random words")
 	}
 	return string(b), nil
 }

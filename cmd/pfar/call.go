@@ -17,25 +17,24 @@ import (
 
 const callHelp = `Call one tool and print what it returns.
 
-A tool is NAME.TOOL, or as other programs write it: "notion search", notion__search,
+Name a tool NAME.TOOL, or as other programs write it: "notion search", notion__search,
 mcp__notion__search, mcp_notion.search, mcp-notion-search, or an alias of its declaration. There
-- and _ are alike. Of several tools that a name may mean, NAME.TOOL has it, then an alias; otherwise
-none is called.
+- and _ are interchangeable. An ambiguous name means NAME.TOOL, then an alias; otherwise it is an error.
 
-The flags after the tool are made from its input schema: "pfar call NAME.TOOL --help" shows
-them. Underscores become dashes; a list's flag is given once for each item; an object is given
-as JSON. A property that is called like one of pfar's own flags (json, output, help) gets the
-prefix "arg-". A property whose name makes no flag is set by --json.
+pfar makes the flags after the tool from its input schema: "pfar call NAME.TOOL --help" shows
+them. Underscores become dashes. Give a list's flag once for each item, and an object as JSON. A
+property with the name of one of pfar's own flags (json, output, help) has the prefix "arg-". Set a
+property whose name makes no flag with --json.
 
 --json takes all arguments at once, as JSON, as @FILE, or as - for standard input; a lone -
-is short for "--json -". Flags go on top of it. (Everywhere else --json chooses the form of the
+is short for "--json -". Flags override it. (In all other verbs --json chooses the form of the
 output; here that is --output json.)
 
---client NAME, before the tool, calls it in the name of a declared client, which finds only what it
-may use; --session HANDLE in a session that you have made for it.
+--client NAME, before the tool, makes the call as a declared client, with the servers of that client.
+--session HANDLE uses a session that you made for it.
 
-Text goes to standard output as it is, with control characters made visible on a terminal.
-If the tool returns an error, its text goes to standard error and the exit code is 3.`
+pfar prints text as it is, and makes control characters visible on a terminal. If the tool returns
+an error, its text goes to standard error and the exit code is 3.`
 
 func (c toolsVerb) callCommand() *cobra.Command {
 	return &cobra.Command{

@@ -107,7 +107,7 @@ func TestCall(t *testing.T) {
 		{"alias, alike, and standard input", `{"query":"stdin"}`, []string{"find_all", "-"}, 0, `{"query":"stdin"}`, ""},
 		{"name that the gateway shortened", "", []string{"web." + longTool, "--query", "a"}, 0, `{"query":"a"}`, ""},
 		{"its other names in help", "", []string{"mcp-web-find-all", "--help"}, 0, "Also called:\n  web__search_for_all, mcp-web-find-all, find-all\n", ""},
-		{"ambiguous", "", []string{"mcp-notion-work-list"}, 2, "", `"notion-work.list", "notion.work-list"` + "\nhint: write the server, a dot and the tool: notion-work.list"},
+		{"ambiguous", "", []string{"mcp-notion-work-list"}, 2, "", `"notion-work.list", "notion.work-list"` + "\nhint: write NAME.TOOL: notion-work.list"},
 		{"stray argument of an alias", "", []string{"find-all", "x"}, 2, "", `unexpected argument "x"`},
 		{"which tool", "", []string{"notion"}, 2, "", `which tool of "notion"?` + "\nhint: pfar tools notion"},
 		{"no line to be copied", "", []string{"evil.x;reboot", "--odd"}, 2, "", "unknown flag: --odd\nhint: pfar call NAME.TOOL --help\n"},
@@ -190,7 +190,7 @@ func TestToolsOf(t *testing.T) {
 		"tools notion serch":         "4 no such tool: \"notion.serch\"\nhint: did you mean \"notion.search\"?\n",
 		"tools mcp-notion-serch":     "4 no such tool: \"mcp-notion-serch\"\nhint: did you mean \"notion.search\"?\n",
 		"tools find-all x":           "2 unexpected argument \"x\"\nhint: pfar tools NAME\n",
-		"tools mcp-notion-work-list": "2 \"mcp-notion-work-list\" may name any of 2 tools: \"notion-work.list\", \"notion.work-list\"\nhint: write the server, a dot and the tool: notion-work.list\n",
+		"tools mcp-notion-work-list": "2 \"mcp-notion-work-list\" may name any of 2 tools: \"notion-work.list\", \"notion.work-list\"\nhint: write NAME.TOOL: notion-work.list\n",
 	} {
 		b := first.again("")
 		code := b.run(t.Context(), strings.Fields(args))

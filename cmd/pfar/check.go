@@ -20,9 +20,9 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-const checkHelp = `Read every declaration of DIR as pfard would, and those of clients in the folder clients.d beside it, and
-print each mistake with its place and remedy. Without DIR it is those of the pfar that runs, and its policies are read
-as well. Nothing is started, and pfar need not run. Warnings do not change the exit code.`
+const checkHelp = `Read every declaration in DIR, and those of clients in clients.d beside it, and print each mistake with its
+place and remedy. Without DIR, read the declarations and policies of the running pfar. This starts nothing, and pfar
+need not run. Warnings do not change the exit code.`
 
 // declaredVerb checks and explains declarations.
 type declaredVerb struct{ *pfar }

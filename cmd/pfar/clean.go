@@ -36,7 +36,7 @@ func (c cleanVerb) cleanCommand() *cobra.Command {
 			return c.clean(cmd.Context(), args[0], secrets, yes)
 		},
 	})
-	cmd.Flags().BoolVar(&secrets, "secrets", false, "remove its secrets from the vault, too")
+	cmd.Flags().BoolVar(&secrets, "secrets", false, "also remove its secrets from the vault")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }
@@ -108,7 +108,7 @@ func (c cleanVerb) leftovers(ctx context.Context, request control.Request) (l le
 
 // nothingLeft is for a name of which nothing is left, perhaps because it is mistyped.
 func (c cleanVerb) nothingLeft(ctx context.Context, name string) error {
-	f := fail(exitNoSuch, "nothing is left of a server %q", name)
+	f := fail(exitNoSuch, "server %q left nothing", name)
 	if report, err := c.report(ctx); err == nil {
 		if best := nearest(name, report.Leftovers); best != "" {
 			return f.withHint("did you mean %q?", best)

@@ -33,7 +33,7 @@ func TestClean(t *testing.T) {
 	const look, remove = "clean notion false", "clean notion true"
 
 	code, n := run("", "ntion")
-	if code != exitNoSuch || n.err.String() != "pfar: nothing is left of a server \"ntion\"\nhint: did you mean \"notion\"?\n" {
+	if code != exitNoSuch || n.err.String() != "pfar: server \"ntion\" left nothing\nhint: did you mean \"notion\"?\n" {
 		t.Errorf("nothing left: exit %d, %s", code, n.err)
 	}
 	refuse = fmt.Errorf("%w: %q in /d/notion.hcl", control.ErrDeclared, "notion")

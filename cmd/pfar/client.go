@@ -43,7 +43,7 @@ type clientVerb struct{ *pfar }
 func (c clientVerb) clientCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "client",
-		Short: "Declare who may use which servers",
+		Short: "Declare which client may use which servers",
 		Long:  clientHelp,
 		Example: example("pfar client add desk --servers notion,github", "pfar client config desk", "pfar client set desk --servers notion", "pfar client rotate desk --keep",
 			"pfar client list"),
@@ -58,7 +58,7 @@ func (c clientVerb) clientCommand() *cobra.Command {
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.clientList(cmd.Context()) },
 		}),
 		c.outputFlag(&cobra.Command{
-			Use: "remove NAME", Short: "Remove a client's declaration; what it has open ends at once", Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
+			Use: "remove NAME", Short: "Remove a client; its connections end at once", Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.clientRemove(cmd.Context(), args[0]) },
 		}),
 	)
@@ -85,10 +85,10 @@ func (c clientVerb) clientAddCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&n.Servers, "servers", nil, "`NAMES` of the servers that it may use, or \"*\" for all")
 	f.StringVar(&n.Profile, "profile", "strict", "the gate's `PROFILE` for it")
-	f.StringVar(&n.Relax, "relax", "", "`WHY` it gets a profile that allows more than strict")
-	f.StringSliceVar(&n.Allow, "allow", nil, "`PATTERNS` of the tools that it may use (notion.search*); without it all of its servers'")
+	f.StringVar(&n.Relax, "relax", "", "reason `WHY` its profile allows more than strict")
+	f.StringSliceVar(&n.Allow, "allow", nil, "`PATTERNS` of tools that it may use (notion.search*); by default all tools of its servers")
 	f.StringSliceVar(&n.Hide, "hide", nil, "`PATTERNS` of tools that it may not use")
-	f.StringVar(&n.Description, "description", "", "what it is, in a `SENTENCE`")
+	f.StringVar(&n.Description, "description", "", "describe it in a `SENTENCE`")
 	f.StringSliceVar(&n.uids, "uid", nil, "`UIDS` of users who are this client on the Unix socket")
 	f.BoolVar(&n.noToken, "no-token", false, "give it no token, with --uid")
 	c.tokenFileFlag(cmd, &n.tokenFile)
@@ -96,7 +96,7 @@ func (c clientVerb) clientAddCommand() *cobra.Command {
 }
 
 func (c clientVerb) tokenFileFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "token-file", "", "write the token to a new `FILE` that only you can read, and not to standard output")
+	cmd.Flags().StringVar(file, "token-file", "", "write the token to a new `FILE` that only you can read, not to standard output")
 	cmd.RegisterFlagCompletionFunc("token-file", filesToo)
 }
 
@@ -119,12 +119,12 @@ func (c clientVerb) clientAdd(ctx context.Context, n newClient) error {
 		return err
 	}
 	if f := clients.taken(n.Name); f != "" {
-		return fail(exitFailed, "there is a client %q already, in %s", n.Name, f).withHint("pfar client set %[1]s --servers NAMES changes what it may use, pfar client rotate %[1]s its token", n.Name)
+		return fail(exitFailed, "client %q already exists, in %s", n.Name, f).withHint("to change its servers: pfar client set %[1]s --servers NAMES; to change its token: pfar client rotate %[1]s", n.Name)
 	}
 	for _, uid := range n.UIDs {
 		for _, other := range clients.Clients {
 			if slices.Contains(other.UIDs, uid) {
-				return fail(exitFailed, "uid %d is the client %q already, in %s", uid, other.Name, other.File)
+				return fail(exitFailed, "uid %d already belongs to client %q, in %s", uid, other.Name, other.File)
 			}
 		}
 	}
@@ -235,12 +235,12 @@ func (c clientVerb) clientRotateCommand() *cobra.Command {
 	var keep bool
 	var tokenFile string
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "rotate NAME", Short: "Give a client another token, and print it", Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
+		Use: "rotate NAME", Short: "Give a client a new token, and print it", Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.clientRotate(cmd.Context(), args[0], keep, tokenFile)
 		},
 	})
-	cmd.Flags().BoolVar(&keep, "keep", false, "let the tokens that it has stay good, until it is rotated without this")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the earlier tokens until a rotation without this flag")
 	c.tokenFileFlag(cmd, &tokenFile)
 	return cmd
 }

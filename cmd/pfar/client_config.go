@@ -11,31 +11,31 @@ import (
 	"github.com/pfar/pfar/policies/access"
 )
 
-const clientConfigHelp = `Print what a client's own configuration has to say to find pfar, as JSON.
+const clientConfigHelp = `Print the configuration that an MCP client needs to find pfar, as JSON.
 
-Programs that speak HTTP (Claude Code, Cursor, VS Code) get the address and a header, in which you
-write the token that "pfar client add" printed. With --stdio, and for clients that have no token,
-it is the command to start, for programs that only start commands (Claude Desktop): it speaks to
-the Unix socket, as you, in the client's name.
+Programs that speak HTTP (Claude Code, Cursor, VS Code) get the address and a header, into which you
+write the token that "pfar client add" printed. With --stdio, and for clients without a token, the
+configuration has a command, for programs that only start commands (Claude Desktop). The command
+connects to the Unix socket as you, and acts as the client.
 
-With --for it is what the file of that program has to say: claude, claude-desktop, codex (TOML),
-cursor, vscode or zed. Which file that is stands on standard error.`
+--for prints the file of one program: claude, claude-desktop, codex (TOML), cursor, vscode or zed.
+Standard error names the file.`
 
 func (c clientVerb) clientConfigCommand() *cobra.Command {
 	var stdio bool
 	var session, reader string
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "config NAME", Short: "Print the JSON by which an MCP client finds pfar", Long: clientConfigHelp, Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
+		Use: "config NAME", Short: "Print the configuration of an MCP client, as JSON", Long: clientConfigHelp, Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.clientConfig(cmd.Context(), args[0], session, reader, stdio)
 		},
 	})
 	cmd.Flags().BoolVar(&stdio, "stdio", false, "for programs that start a command")
-	cmd.Flags().StringVar(&reader, "for", "claude", "`PROGRAM` whose file it is: "+strings.Join(programNames(), ", "))
+	cmd.Flags().StringVar(&reader, "for", "claude", "`PROGRAM` that reads the file: "+strings.Join(programNames(), ", "))
 	cmd.RegisterFlagCompletionFunc("for", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return programNames(), noFiles
 	})
-	cmd.Flags().StringVar(&session, "session", "", "`HANDLE` of a session that you have made for it")
+	cmd.Flags().StringVar(&session, "session", "", "`HANDLE` of a session that you made for it")
 	return cmd
 }
 

@@ -12,7 +12,7 @@ func TestNoProgramIsTheOperator(t *testing.T) {
 		{"connect", "--client", "operator"}, {"connect", "notion", "--client", "operator"}, {"client", "config", "operator"}, {"client", "config", "operator", "--stdio"},
 	} {
 		n := b.again("")
-		if code := n.run(t.Context(), args); code != exitUsage || n.out.Len() > 0 || !strings.Contains(n.err.String(), "no program") {
+		if code := n.run(t.Context(), args); code != exitUsage || n.out.Len() > 0 || !strings.Contains(n.err.String(), "a program cannot connect as the operator") {
 			t.Errorf("%q: %d %s%s", args, code, n.out, n.err)
 		}
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const connectHelp = `Bridge MCP on standard input and output to the gateway, for desktop clients that start programs.
+const connectHelp = `Connect standard input and output to the gateway by MCP, for desktop clients that start programs.
 
-Without NAME the client sees the tools of all servers (notion__search), with NAME those of that
-one server under its own names, and a server that is starting is waited for. It is the client
-"default", as whoever has the endpoint's token, and not you, who are not asked about what you
-call; with --client it is that declared client, which finds only what it may use. The bridge ends
-when standard input does.`
+Without NAME the client sees the tools of all servers (notion__search). With NAME it sees the tools of
+that one server under their own names, and waits while the server starts.
+
+It connects as the client "default", not as the operator, so its calls may need approval. With
+--client it connects as that declared client. It ends when standard input ends.`
 
 // connectVerb serves one client on standard input and output.
 type connectVerb struct{ *pfar }
@@ -87,7 +87,7 @@ func (c connectVerb) awaitServer(ctx context.Context, name string) error {
 			settled = true
 			return io.EOF
 		}
-		return fail(exitFailed, "%s cannot be reached: it is %s", name, describe(s)).withHint("%s", remedy(s))
+		return fail(exitFailed, "cannot connect to %s: it is %s", name, describe(s)).withHint("%s", remedy(s))
 	})
 	switch {
 	case settled, errors.Is(err, io.EOF), errors.Is(err, control.ErrNotRunning), errors.Is(err, control.ErrDenied):

@@ -9,11 +9,11 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const doctorHelp = `Check whether this host can hold servers in sandboxes, and say what to do where it cannot.
+const doctorHelp = `Check whether this host can run servers in sandboxes, and say what to do where it cannot.
 
-As root the checks that make a sandbox run as an unprivileged user, because servers do. The exit
-code is 1 if a check fails. A warning means that pfar runs, but offers less; n/a that the check does
-not concern this host, or not yet.`
+As root, the checks of the sandbox run as an unprivileged user, as servers do. If a check fails, the exit
+code is 1. A warning means that pfar runs with less protection. n/a means that the check does not concern
+this host, or not yet.`
 
 // doctorVerb finds what is missing on this machine.
 type doctorVerb struct{ *pfar }

@@ -17,12 +17,12 @@ import (
 	"github.com/pfar/pfar/units/monitor"
 )
 
-const egressHelp = `Show the connections of a server, or of all: open ones, the last that are over, and what was refused
+const egressHelp = `Show the connections of a server, or of all servers: open ones, the last closed ones, and refused ones
 with the reason.
 
-With -f, each connection is a line when it opens, closes or is refused; one that is refused over and
-over shows again each time its number has doubled. With --json each connection is an object on a line
-of its own, and with -f one more whenever something of it has changed.`
+With -f, print a line when a connection opens, closes or is refused. A connection that is refused again
+and again appears each time its number has doubled. With --json, each connection is an object on its own
+line; with -f, each change prints the object again.`
 
 const (
 	egressTimeout  = 5 * time.Second // for a bridge to start and answer
@@ -38,7 +38,7 @@ func (c egressVerb) egressCommand() *cobra.Command {
 	var follow bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use:               "egress [NAME]",
-		Short:             "Show what the servers connect to, and what they were refused",
+		Short:             "Show the connections of servers, and refused ones",
 		Long:              egressHelp,
 		Example:           example("pfar egress notion", "pfar egress -f", "pfar egress notion --json | jq -r 'select(.verdict == \"deny\").host'"),
 		Args:              arguments("[NAME]"),
@@ -62,7 +62,7 @@ func (c egressVerb) egressCommand() *cobra.Command {
 			return v.print(cmd.Context())
 		},
 	})
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens until Ctrl-C")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C")
 	return cmd
 }
 

@@ -46,12 +46,12 @@ func (p persona) endpoint(server string) (string, error) {
 }
 
 // errOperator is for who would have a program be the operator.
-var errOperator = usage("the operator is a person, whom nobody asks again, and no program").withHint(`declare a client of its own with "pfar client add", or leave it the client "default"`)
+var errOperator = usage("a program cannot connect as the operator").withHint(`declare a client with "pfar client add", or use the client "default"`)
 
 // flags gives a verb the choice of it.
 func (p *persona) flags(f *pflag.FlagSet) {
-	f.StringVar(&p.client, "client", "", "speak in the name of this declared `CLIENT`, and find what it may use")
-	f.StringVar(&p.session, "session", "", "with --client: `HANDLE` of a session that you have made for it")
+	f.StringVar(&p.client, "client", "", "act as this declared `CLIENT`")
+	f.StringVar(&p.session, "session", "", "with --client: `HANDLE` of a session that you made for it")
 }
 
 // maxTools and maxPages bound a listing, so that a gateway whose cursor never ends costs no more.

@@ -10,17 +10,17 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const giveHelp = `Show which secrets of the vault are kept from a server, and why, and give it exactly those: as its declaration
-is now. Without a terminal --yes is needed. If the declaration changes meanwhile, nothing is given.
+const giveHelp = `Show which secrets pfar withholds from a server, and why, and grant exactly those, for the declaration as it is
+now. Without a terminal this needs --yes. If the declaration changes meanwhile, this grants nothing.
 
-Secrets are kept from a server that names one which others were given, and from one whose declaration has
-changed what runs, its variables, which hosts it reaches, or where its bridge puts them. If it runs, it runs on as
-it was; otherwise it waits.`
+pfar withholds a secret that other servers have. It also withholds secrets from a server whose declaration has
+changed what runs, its variables, the hosts that it reaches, or the places where its bridge puts them. A running
+server goes on as it was; a stopped one waits.`
 
 func (c vaultVerb) giveCommand() *cobra.Command {
 	var yes bool
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "give SERVER", Short: "Give a server the secrets that its declaration asks for now", Long: giveHelp,
+		Use: "give SERVER", Short: "Grant a server the secrets that its declaration names now", Long: giveHelp,
 		Example: example("pfar vault give notion", "pfar vault give notion --yes"),
 		Args:    arguments("SERVER"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.vaultGive(cmd.Context(), args[0], yes) },

@@ -50,7 +50,7 @@ func (c toolsVerb) explainMissing(ctx context.Context, words []string, found mat
 		if why[m.at].State == "changed" {
 			state = "it has changed since you did"
 		}
-		return fail(exitFailed, "%q is held back until you accept it: %s", names[m.at].id(), state).
+		return fail(exitFailed, "%q is held until you accept it: %s", names[m.at].id(), state).
 			withHint("%s", pinsShowLine(names[m.at].server, why[m.at].Title))
 	case silent != nil && slices.ContainsFunc(names, func(n listed) bool { return n.server == silent.server }):
 		return fail(exitFailed, "%w: it is %s", silent, describe(s)).withHint("pfar pins show %s", silent.server)

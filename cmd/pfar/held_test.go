@@ -43,7 +43,7 @@ func TestHeldTools(t *testing.T) {
 		{Name: "notion", State: control.Running}, {Name: "notion-work", State: control.Running},
 		{Name: "fs", State: control.Running, Detail: "0 tools"}, {Name: "off", State: control.Stopped},
 		{Name: "lazy", State: control.Sleeping}}}, nil)
-	const changed, unseen = " is held back until you accept it: it has changed since you did\nhint: pfar pins show ", " is held back until you accept it: it is new\nhint: pfar pins show "
+	const changed, unseen = " is held until you accept it: it has changed since you did\nhint: pfar pins show ", " is held until you accept it: it is new\nhint: pfar pins show "
 	for args, want := range map[string]string{
 		"call notion.search":              `1 "notion.search"` + changed + "notion search\n",
 		"call notion search --query x":    `1 "notion.search"` + changed + "notion search\n",

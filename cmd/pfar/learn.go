@@ -13,12 +13,12 @@ import (
 	"github.com/pfar/pfar/units/monitor"
 )
 
-const learnHelp = `Run a server in learning mode until Ctrl-C, and print the allowed_domains that it would need, to be
-reviewed and pasted into its declaration.
+const learnHelp = `Run a server in learning mode until Ctrl-C, and print the allowed_domains that it needs. Review them and
+paste them into its declaration.
 
-Nothing more is allowed than before, and no undeclared name is looked up outside: every name has an address
-inside the sandbox, so that it shows which port is wanted. A server may ask for more once it has got
-what it asked for first. It is restarted for this, and again as declared afterwards.`
+Learning allows nothing more than before, and resolves no undeclared name outside. Every name gets an address
+inside the sandbox, which shows the port that the server wants. A server may ask for more hosts once it
+reaches the first ones. This restarts the server, and restarts it as declared at the end.`
 
 // lastWordsTimeout is how long a bridge that ends may take to say what it has seen last.
 const lastWordsTimeout = 2 * time.Second
@@ -30,7 +30,7 @@ func (c learnVerb) learnCommand() *cobra.Command {
 	var limit time.Duration
 	cmd := c.outputFlag(&cobra.Command{
 		Use:               "learn NAME",
-		Short:             "Record what a server wants to reach, and print the allowed_domains for it",
+		Short:             "Find out which hosts a server needs, and print allowed_domains",
 		Long:              learnHelp,
 		Example:           example("pfar learn notion", "pfar learn notion --for 2m > domains.hcl"),
 		Args:              arguments("NAME"),
@@ -42,7 +42,7 @@ func (c learnVerb) learnCommand() *cobra.Command {
 			return c.learn(cmd.Context(), args[0], limit)
 		},
 	})
-	cmd.Flags().DurationVar(&limit, "for", 0, "end after this `TIME`, such as 30s or 5m, from the server's start on")
+	cmd.Flags().DurationVar(&limit, "for", 0, "end this `TIME` after the server's start, such as 30s or 5m")
 	return cmd
 }
 

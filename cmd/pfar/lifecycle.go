@@ -20,7 +20,7 @@ func (c lifecycleVerb) startCommand() *cobra.Command {
 }
 
 func (c lifecycleVerb) stopCommand() *cobra.Command {
-	return c.lifecycle(control.Stop, "Stop a server until it is started or its file changes")
+	return c.lifecycle(control.Stop, "Stop a server until you start it or its file changes")
 }
 
 func (c lifecycleVerb) restartCommand() *cobra.Command {
@@ -28,7 +28,7 @@ func (c lifecycleVerb) restartCommand() *cobra.Command {
 }
 
 func (c lifecycleVerb) enableCommand() *cobra.Command {
-	return c.lifecycle(control.Enable, "Start a server that was disabled, by you or by its crashes")
+	return c.lifecycle(control.Enable, "Start a server that you or its crashes disabled")
 }
 
 func (c lifecycleVerb) disableCommand() *cobra.Command {

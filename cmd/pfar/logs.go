@@ -16,13 +16,13 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-const logsHelp = `Print the standard error of a server, or of all servers: the last 100 lines unless -n says otherwise.
+const logsHelp = `Print the standard error of a server, or of all servers: the last 100 lines, or as many as -n says.
 
-A line that the server wrote itself begins with "| " after its time; every other line is pfar's or systemd's. Of all
-servers, the name of the server stands before each line.
+A line that the server wrote has "| " after its time; the other lines are pfar's or systemd's. Without NAME, each line
+begins with the name of its server.
 
-With --json each line is an object with "time", in UTC, and "text", and of all servers "server"; a line that the
-server wrote itself has "from": "server", and a line whose time is not known has no "time".`
+With --json each line is an object with "time" (in UTC), "text" and, without NAME, "server". A line that the
+server wrote has "from": "server". A line without a known time has no "time".`
 
 // logsVerb prints the logs of servers.
 type logsVerb struct{ *pfar }
@@ -32,7 +32,7 @@ func (c logsVerb) logsCommand() *cobra.Command {
 	count := lineCount(100)
 	cmd := c.outputFlag(&cobra.Command{
 		Use:               "logs [NAME]",
-		Short:             "Print the standard error of a server, or of all",
+		Short:             "Print the standard error of a server, or of all servers",
 		Long:              logsHelp,
 		Example:           example("pfar logs notion -n 20", "pfar logs notion -f", "pfar logs notion --json | jq -r .text", "pfar logs --gateway -f"),
 		Args:              arguments("[NAME]"),
@@ -53,9 +53,9 @@ func (c logsVerb) logsCommand() *cobra.Command {
 			return c.logs(cmd.Context(), args[0], int(count), follow)
 		},
 	})
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing what is written until Ctrl-C")
-	cmd.Flags().BoolVar(&gateway, "gateway", false, "the gateway's own log instead: refused and failed calls, and what was wrong with servers' messages")
-	cmd.Flags().VarP(&count, "lines", "n", "how many of the last lines to print; -1 for all")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C")
+	cmd.Flags().BoolVar(&gateway, "gateway", false, "print the gateway's log: refused and failed calls, and faulty messages of servers")
+	cmd.Flags().VarP(&count, "lines", "n", "number of lines to print; -1 for all")
 	return cmd
 }
 

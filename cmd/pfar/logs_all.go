@@ -21,7 +21,7 @@ func (c logsVerb) allLogs(ctx context.Context, count int, follow bool) error {
 		return err
 	}
 	if len(report.Servers) == 0 {
-		return fail(exitNoSuch, "no servers are declared in %s", report.Directory)
+		return fail(exitNoSuch, "%s declares no server", report.Directory)
 	}
 	if report.Journal {
 		var names []string

@@ -198,7 +198,7 @@ func ambiguous(tools []listed, found []match, words []string) *failure {
 		all = append(all[:maxNamed], fmt.Sprintf("and %d more", more))
 	}
 	return usage("%q may name any of %d tools: %s", words[0], len(found), strings.Join(all, ", ")).
-		withHint("write the server, a dot and the tool: %s", ids[0])
+		withHint("write NAME.TOOL: %s", ids[0])
 }
 
 // unknown explains words that name no tool.

@@ -47,7 +47,7 @@ func (c *pfar) openOperator(ctx context.Context, method, path string, body any) 
 	client := c.socketHTTP(c.dirs.Operator())
 	resp, err := client.Do(r)
 	if err = plainly(err); errors.Is(err, control.ErrDenied) {
-		return nil, fail(exitDenied, "asking the gateway: %w", err).withHint("members of the group pfar-admin may, and root")
+		return nil, fail(exitDenied, "asking the gateway: %w", err).withHint("only root and members of the group pfar-admin may")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking the gateway: %w", err)

@@ -12,32 +12,32 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const pinsHelp = `Show what the servers offer that you have not accepted: tools, prompts and instructions that are new, or
-that are not what they were when they were accepted. They are held back: no client sees them or can call
-them. All that you have accepted works on.
+const pinsHelp = `Show tools, prompts and instructions that are new, or have changed since they were accepted. pfar holds
+them: no client sees them or can call them. All accepted ones work.
 
-DRIFT is what else is not as it was, the server's version or its program. It holds nothing back.
+DRIFT says that the server's version or its program has changed. It holds nothing.
 
-What a server offers the first time is accepted, unless its declaration says pins = "hold" or inspectors
-find it suspicious. UNREVIEWED counts what neither you nor pfar's makers have read of it, resources too. It
-is shown to clients as a stranger's text: a session that lists it is raw from then on, so that its calls ask
-you more often, unless the declaration says that strangers write nothing there (trust public_source = false).
-Nothing that it claims counts, and instructions are left out. Once you have accepted it, none of this holds.`
+pfar accepts what a server offers the first time, unless its declaration says pins = "hold" or inspectors
+find it suspicious. UNREVIEWED counts those definitions, and resources, that neither you nor pfar's makers
+have read. Clients get them as a stranger's text: a session that lists them becomes raw, so that its calls
+wait for you more often. This does not apply if the declaration says that strangers write nothing there
+(trust public_source = false). The server's claims about them do not count, and pfar leaves instructions
+out. Once you have accepted them, all this ends.`
 
-const pinsAcceptHelp = `Show what is held of a server and what nobody has reviewed, all of it or what is named, and accept exactly
-that.
+const pinsAcceptHelp = `Show the held and unreviewed definitions of a server, or the named ones, and accept exactly those.
 
-A name is search for a tool, prompt:greet for a prompt, or instructions; with the digest that "pfar pins show"
-prints, search@3f2a9c0d1e5b7788, it is that definition and no other. If the server changes one of them
-meanwhile, nothing is accepted. Without a terminal --yes is needed. With nothing held, the server's version
-and program are accepted as they are now.
+A name is search for a tool, prompt:greet for a prompt, or instructions. With the digest that "pfar pins show"
+prints, as in search@3f2a9c0d1e5b7788, it means that definition and no other. If the server changes one of
+them meanwhile, nothing is accepted. Without a terminal this needs --yes. If nothing is held, this accepts
+the server's current version and program.
 
-What was accepted at its first use is then accepted by you, and a session may list it without becoming raw.
-From then on pfar relies on what it claims: that it only reads, and, if its outputSchema has no room for text, that its
-results are typed values alone, which need no fence. "pfar pins show" says what its results are.`
+You then also accept definitions that were accepted at first use, and a session may list them without
+becoming raw. From then on their claims count: that a tool only reads, and, if its outputSchema has no
+room for text, that its results are only typed values, which need no fence. "pfar pins show" says what its
+results are.`
 
-const pinsForgetHelp = `Forget all that was accepted of a server. What it offers next is then its first use, and accepted as a whole
-unless its declaration says pins = "hold". If it runs, that is at once.`
+const pinsForgetHelp = `Forget the accepted definitions of a server. Its next definitions are then its first, and pfar accepts them
+all unless its declaration says pins = "hold". If the server runs, this happens at once.`
 
 // pinsVerb shows and accepts the definitions of tools.
 type pinsVerb struct{ *pfar }
@@ -45,7 +45,7 @@ type pinsVerb struct{ *pfar }
 func (c pinsVerb) pinsCommand() *cobra.Command {
 	pins := c.outputFlag(&cobra.Command{
 		Use:     "pins",
-		Short:   "Show what the servers offer that you have not accepted, and accept it",
+		Short:   "Show new and changed tools, and accept them",
 		Long:    pinsHelp,
 		Example: example("pfar pins", "pfar pins show notion", "pfar pins accept notion search"),
 		Args:    arguments(),
@@ -53,7 +53,7 @@ func (c pinsVerb) pinsCommand() *cobra.Command {
 	})
 	var yes bool
 	accept := c.outputFlag(&cobra.Command{
-		Use: "accept SERVER [TOOL...]", Short: "Accept what is held of a server, or nobody has reviewed", Long: pinsAcceptHelp,
+		Use: "accept SERVER [TOOL...]", Short: "Accept held or unreviewed definitions of a server", Long: pinsAcceptHelp,
 		Example: example("pfar pins accept notion", "pfar pins accept notion search prompt:summary", "pfar pins accept notion search@3f2a9c0d1e5b7788 --yes", "pfar pins accept notion --yes --json"),
 		Args:    serverAndMore, ValidArgsFunction: c.completeHeld,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -61,7 +61,7 @@ func (c pinsVerb) pinsCommand() *cobra.Command {
 		},
 	})
 	forget := c.outputFlag(&cobra.Command{
-		Use: "forget SERVER", Short: "Forget all that was accepted of a server", Long: pinsForgetHelp,
+		Use: "forget SERVER", Short: "Forget the accepted definitions of a server", Long: pinsForgetHelp,
 		Args: arguments("SERVER"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.pinsForget(cmd.Context(), args[0], yes) },
 	})
@@ -70,7 +70,7 @@ func (c pinsVerb) pinsCommand() *cobra.Command {
 	}
 	pins.AddCommand(
 		c.outputFlag(&cobra.Command{
-			Use: "show SERVER [TOOL...]", Short: "Show what is held as a difference to what was accepted",
+			Use: "show SERVER [TOOL...]", Short: "Show held definitions as a difference to the accepted ones",
 			Example: example("pfar pins show notion", "pfar pins show notion search", "pfar pins show notion --json | jq '.descriptors[].definition'"),
 			Args:    serverAndMore, ValidArgsFunction: c.completeHeld,
 			RunE: func(cmd *cobra.Command, args []string) error {
@@ -354,9 +354,9 @@ func (p pinned) acceptable(names []string) (chosen []string, confirmed []accepte
 		case h.Digest != "" && !h.unseen():
 			chosen = append(chosen, h.Title+"@"+h.Digest)
 		case len(names) > 0 && h.unseen():
-			return nil, nil, fail(exitFailed, "%q of %q cannot be shown among so many, so it is not accepted: name fewer", h.Title, p.Server)
+			return nil, nil, fail(exitFailed, "cannot accept %q of %q: the list is too long to show it; name fewer", h.Title, p.Server)
 		case len(names) > 0:
-			return nil, nil, fail(exitFailed, "%q of %q cannot be accepted: %s", h.Title, p.Server, h.Problem)
+			return nil, nil, fail(exitFailed, "cannot accept %q of %q: %s", h.Title, p.Server, h.Problem)
 		}
 	}
 	for _, d := range p.Descriptors {
@@ -377,14 +377,14 @@ func (p pinned) acceptable(names []string) (chosen []string, confirmed []accepte
 			has = d.Digest
 			chosen, confirmed = append(chosen, d.Title+"@"+d.Digest), append(confirmed, d)
 		default:
-			return nil, nil, fail(exitNoSuch, "%q of %q is not held, and you have accepted it already", title, p.Server).withHint("pfar pins show %s", p.Server)
+			return nil, nil, fail(exitNoSuch, "%q of %q is not held: you have accepted it already", title, p.Server).withHint("pfar pins show %s", p.Server)
 		}
 		if !strings.HasPrefix(has, digest) {
-			return nil, nil, fail(exitFailed, "%q of %q is not %s any more", title, p.Server, digest).withHint("%s", pinsShowLine(p.Server, title))
+			return nil, nil, fail(exitFailed, "%q of %q has another digest than %s now", title, p.Server, digest).withHint("%s", pinsShowLine(p.Server, title))
 		}
 	}
 	if p.Error != "" && len(chosen) == 0 {
-		return nil, nil, fail(exitFailed, "nothing of %q can be accepted: %s", p.Server, p.Error).withHint("pfar pins forget %s begins anew", p.Server)
+		return nil, nil, fail(exitFailed, "cannot accept definitions of %q: %s", p.Server, p.Error).withHint("pfar pins forget %s begins anew", p.Server)
 	}
 	return chosen, confirmed, nil
 }
@@ -408,7 +408,7 @@ func (c pinsVerb) pinsForget(ctx context.Context, server string, yes bool) error
 	if err := c.canAsk(yes, "pfar pins show"); err != nil {
 		return err
 	}
-	question := fmt.Sprintf("Forget what was accepted of %q? Unless its declaration says pins = \"hold\", all that it offers next is accepted.", server)
+	question := fmt.Sprintf("Forget the accepted definitions of %q? pfar accepts its next ones, unless its declaration says pins = \"hold\".", server)
 	if err := c.ask(ctx, yes, question, func(io.Writer) {}); err != nil {
 		return err
 	}

@@ -129,7 +129,7 @@ func (c *pfar) askServer(ctx context.Context, method, server, rest string, body,
 	if report, reportErr := c.report(ctx); reportErr == nil {
 		for _, s := range report.Servers {
 			if s.Name == server {
-				return fail(exitNoSuch, "nothing is known of what %q offers: it has not been up", server).withHint("%s", remedy(s))
+				return fail(exitNoSuch, "no definitions of %q are known: it has not run yet", server).withHint("%s", remedy(s))
 			}
 			known = append(known, s.Name)
 		}

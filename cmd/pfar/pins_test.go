@@ -97,11 +97,11 @@ func TestPinsRefuses(t *testing.T) {
 		{[]string{"accept"}, exitUsage, "missing SERVER"},
 		{[]string{"forget", "notion", "x", "--yes"}, exitUsage, "unexpected argument"},
 		{[]string{"notion"}, exitUsage, `unknown verb "notion"`},
-		{[]string{"accept", "notion", "list", "--yes"}, exitNoSuch, `"list" of "notion" is not held, and you have accepted it already`},
+		{[]string{"accept", "notion", "list", "--yes"}, exitNoSuch, `"list" of "notion" is not held: you have accepted it already`},
 		{[]string{"accept", "notion", "search", "list", "--yes"}, exitNoSuch, `"list" of "notion" is not held`},
 		{[]string{"accept", "notion", "none", "--yes"}, exitNoSuch, `"none" is not known; held: "prompt:greet", "odd", "search"`},
 		{[]string{"accept", "notion", "search", "odd", "--yes"}, exitFailed, "comes twice"},
-		{[]string{"accept", "notion", "search@" + other, "--yes"}, exitFailed, `"search" of "notion" is not ` + other + ` any more`},
+		{[]string{"accept", "notion", "search@" + other, "--yes"}, exitFailed, `"search" of "notion" has another digest than ` + other + ` now`},
 		{[]string{"accept", "notino", "--yes"}, exitNoSuch, `did you mean "notion"?`},
 		{[]string{"accept", "../notion", "--yes"}, exitNoSuch, `no such server: "../notion"`},
 		{[]string{"accept", "", "--yes"}, exitNoSuch, `no such server: ""`},
@@ -268,7 +268,7 @@ func TestPinsConfirm(t *testing.T) {
 		err  string
 	}{
 		{[]string{"accept", "notion", "count"}, exitUsage, "standard input is no terminal"},
-		{[]string{"accept", "notion", "count@0123456789abcdef", "--yes"}, exitFailed, `"count" of "notion" is not 0123456789abcdef any more`},
+		{[]string{"accept", "notion", "count@0123456789abcdef", "--yes"}, exitFailed, `"count" of "notion" has another digest than 0123456789abcdef now`},
 		{[]string{"accept", "notion", "count", "none", "--yes"}, exitNoSuch, `"none" is not known`},
 	} {
 		if code, out, err := b.run(t, c.args...); code != c.code || !strings.Contains(err, c.err) || out != "" || person() != nil {

@@ -17,13 +17,13 @@ import (
 )
 
 const planHelp = `Print everything that pfar would create for a server: mounts, environment, limits, egress and
-where each credential comes from; never a secret. Without NAME, for every server of DIR, or of the pfar that runs if none is given.
-Nothing is started, and pfar need not run.`
+where each credential comes from; never a secret. Without NAME, print this for every server. Without --dir, the
+declarations are those of the running pfar. This starts nothing, and pfar need not run.`
 
-const explainHelp = `Say in words what a server can see, reach and hold. The declarations are those of DIR, or of the
-pfar that runs if none is given. Nothing is started, and pfar need not run.
+const explainHelp = `Say in words what a server can see and reach, and which secrets it gets. Without --dir, the declarations
+are those of the running pfar. This starts nothing, and pfar need not run.
 
-With the ID of a call, as "pfar audit" prints it: what was decided about it, by which rule, and from what.`
+With the ID of a call, which "pfar audit" prints: say what the gate decided, by which rule, and on which facts.`
 
 func (c declaredVerb) planCommand() *cobra.Command {
 	cmd := c.ofPlans("plan [NAME]", "Print everything that pfar would create for a server", planHelp, arguments("[NAME]"), func(p plan.Plan, _ *gate.Policy) string { return generator.Words(p) })
@@ -32,7 +32,7 @@ func (c declaredVerb) planCommand() *cobra.Command {
 }
 
 func (c declaredVerb) explainCommand() *cobra.Command {
-	cmd := c.ofPlans("explain NAME", "Say what a server can see, reach and hold, or why the gate decided a call so", explainHelp, arguments("NAME"), generator.Explain)
+	cmd := c.ofPlans("explain NAME", "Say what a server can see and reach, or why the gate decided a call", explainHelp, arguments("NAME"), generator.Explain)
 	cmd.Example = example("pfar explain notion --dir examples", "pfar explain 1ng41j3na7z4yvfrjpp")
 	ofServer := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

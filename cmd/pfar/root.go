@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const rootHelp = `pfar runs MCP servers that you do not trust, each in a sandbox of its own that reaches
-only the hosts its declaration names, behind one MCP endpoint.`
+const rootHelp = `pfar runs MCP servers that you do not trust. Each server runs in its own sandbox and reaches
+only the hosts in its declaration. All servers are behind one MCP endpoint.`
 
 const rootExample = `  pfar                                what runs here, and what to do next
   pfar demo                           see a server in its sandbox
@@ -17,8 +17,7 @@ const rootExample = `  pfar                                what runs here, and w
   pfar up mcp.d                       run them until Ctrl-C
   pfar call notion.search --query x   call a tool`
 
-const environmentHelp = `Variables that pfar and pfard read. Paths in brackets are the defaults of root, then of
-everybody else.
+const environmentHelp = `Variables that pfar and pfard read. Brackets have the default of root, then that of other users.
 
   PFAR_RUN_DIR      sockets; in memory [/run/pfar; $XDG_RUNTIME_DIR/pfar, else /dev/shm/pfar-UID]
   PFAR_STATE_DIR    token, logs, pins, sessions, audit, private homes, vault
@@ -26,14 +25,14 @@ everybody else.
   PFAR_CONFIG_DIR   declarations; clients.d, policies.d and on-failure are beside it
                     [/etc/pfar/mcp.d; $XDG_CONFIG_HOME/pfar/mcp.d]
   PFAR_SERVERS_DIR  programs installed for servers [servers in PFAR_STATE_DIR]
-  HTTPS_PROXY       the HTTP proxy of the own network, through which servers reach what is declared,
-                    as HTTP_PROXY and NO_PROXY. Read by "pfar up"
+  HTTPS_PROXY       the HTTP proxy of your network, through which servers reach declared hosts;
+                    also HTTP_PROXY and NO_PROXY. Read by "pfar up"
   NO_COLOR          if not empty, no colour (no-color.org)
-  SSL_CERT_FILE     certificates by which hosts of brokered credentials, token endpoints and models are
-                    known, in place of the system's, as SSL_CERT_DIR. Read by "pfar up"
+  SSL_CERT_FILE     certificates to use in place of the system's, for hosts of brokered credentials,
+                    token endpoints and models; also SSL_CERT_DIR. Read by "pfar up"
 
   OTEL_EXPORTER_OTLP_ENDPOINT
-                    where traces of calls are sent, such as http://127.0.0.1:4318; none by default.
+                    where to send traces of calls, such as http://127.0.0.1:4318; none by default.
                     Read by "pfar up", with the other variables that begin with OTEL_`
 
 // run carries out one command line and returns the exit code.

@@ -15,14 +15,15 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-const sessionsHelp = `Show what the clients' sessions may have seen. What a server says joins its label to the session's, and a session
-keeps it however often its client connects: it is what the policy decides by. Only "reset" takes it away.
+const sessionsHelp = `Show the labels of clients' sessions: how secret the data was that a session may have seen, and whether strangers
+can have written it. The gate decides by this label. Every output of a server raises it, and it outlives reconnects.
+Only "reset" lowers it.
 
-A client has one session, "default", which is meant where no HANDLE is given. "new" makes another one, for a task
-that is to begin with nothing seen: its client uses it at /mcp/CLIENT/HANDLE.
+Each client has the session "default", which is meant if you give no HANDLE. "new" makes another one with a clean
+label, for another task. The client uses it at /mcp/CLIENT/HANDLE.
 
-A server that a session has written to is stained with the session's label: what it says has at least that one,
-until "clear".`
+A server to which a session wrote is stained with the session's label. Its output has at least that label, until
+"clear".`
 
 // sessionsVerb shows the labels of sessions.
 type sessionsVerb struct{ *pfar }
@@ -42,30 +43,30 @@ func (c sessionsVerb) sessionsCommand() *cobra.Command {
 		return cmd
 	}
 	root := c.outputFlag(&cobra.Command{
-		Use: "sessions", Short: "Show what the clients' sessions have seen, and reset it", Long: sessionsHelp,
+		Use: "sessions", Short: "Show the labels of clients' sessions, and reset them", Long: sessionsHelp,
 		Example: example("pfar sessions", "pfar sessions show laptop/default", "pfar sessions new laptop", "pfar sessions reset laptop/default"),
 		Args:    arguments(), RunE: list,
 	})
 	clear := c.outputFlag(&cobra.Command{
-		Use: "clear SERVER", Short: "Take a server's stain away", Args: arguments("SERVER"), ValidArgsFunction: offerFirst(c.offeredServers),
+		Use: "clear SERVER", Short: "Remove the stain of a server", Args: arguments("SERVER"), ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.clearStain(cmd.Context(), args[0], yes) },
 	})
 	clear.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	root.AddCommand(
-		c.outputFlag(&cobra.Command{Use: "list", Short: "All sessions", Args: arguments(), RunE: list}),
+		c.outputFlag(&cobra.Command{Use: "list", Short: "List all sessions", Args: arguments(), RunE: list}),
 		c.outputFlag(&cobra.Command{
-			Use: "show CLIENT[/HANDLE]", Short: "Show what raised a session's label", Args: arguments("CLIENT[/HANDLE]"), ValidArgsFunction: offerFirst(c.offeredSessions),
+			Use: "show CLIENT[/HANDLE]", Short: "Show the calls that raised a session's label", Args: arguments("CLIENT[/HANDLE]"), ValidArgsFunction: offerFirst(c.offeredSessions),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.sessionsShow(cmd.Context(), args[0]) },
 		}),
 		c.outputFlag(&cobra.Command{
-			Use: "new CLIENT", Short: "Make another session of a client, and print its handle", Args: arguments("CLIENT"),
+			Use: "new CLIENT", Short: "Make a clean session for a client, and print its handle", Args: arguments("CLIENT"),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.sessionsNew(cmd.Context(), args[0]) },
 		}),
-		act("reset CLIENT[/HANDLE]", "Let a session begin anew", "Forget what %s has seen? Whatever its model still remembers of that is no longer guarded against."),
-		act("thaw CLIENT[/HANDLE]", "Let a session go on that was frozen by denials", "Let %s go on?"),
-		act("end CLIENT/HANDLE", "End a session that was made with new", "End %s?"),
+		act("reset CLIENT[/HANDLE]", "Reset a session's label", "Forget what %s has seen? Whatever its model still remembers of that is no longer guarded against."),
+		act("thaw CLIENT[/HANDLE]", "Let a frozen session go on", "Let %s go on?"),
+		act("end CLIENT/HANDLE", "End a session that \"sessions new\" made", "End %s?"),
 		c.outputFlag(&cobra.Command{
-			Use: "stains", Short: "The servers that hold what sessions had seen", Args: arguments(),
+			Use: "stains", Short: "List the servers that labelled sessions wrote to", Args: arguments(),
 			RunE: func(cmd *cobra.Command, _ []string) error { return c.stains(cmd.Context()) },
 		}), clear)
 	return root

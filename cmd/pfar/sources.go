@@ -36,7 +36,7 @@ func (c *pfar) located(ctx context.Context, s sources) sources {
 	return sources{cmp.Or(s.dir, running.dir, c.dirs.Config), cmp.Or(s.servers, running.servers, c.dirs.Servers), s.clients, s.policies}
 }
 
-const elseRunning = "; without it that of the pfar that runs, else "
+const elseRunning = "; by default that of the running pfar, else "
 
 func (c *pfar) dirFlag(cmd *cobra.Command, s *sources) {
 	cmd.Flags().StringVar(&s.dir, "dir", "", "`DIR` of the declarations"+elseRunning+c.dirs.Config)

@@ -16,7 +16,7 @@ type statusVerb struct{ *pfar }
 func (c statusVerb) statusCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
 		Use:               "status [NAME]",
-		Short:             "Show the servers, broken declarations and what does not hold on this host",
+		Short:             "Show the servers, broken declarations and missing protections",
 		Example:           example("pfar status", "pfar status notion --json"),
 		Args:              arguments("[NAME]"),
 		ValidArgsFunction: offerFirst(c.offeredServers),

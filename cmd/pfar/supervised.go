@@ -155,7 +155,7 @@ func (c *pfar) findProgram(name string) (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fail(exitFailed, "%s is neither beside %s, nor in /usr/lib/pfar, nor in PATH", name, self).withHint("install pfar whole, or build it with: make build")
+		return "", fail(exitFailed, "cannot find %s beside %s, in /usr/lib/pfar or in PATH", name, self).withHint("install pfar whole, or build it with: make build")
 	}
 	return path, nil
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const toolsHelp = `List the tools that the servers offer, those of the server NAME, or one TOOL of it.
+const toolsHelp = `List the tools of all servers, of the server NAME, or one TOOL of it.
 
-Where the gateway lets you ask what it goes by, each tool has its facts: OUTPUT is how secret its result is and who can
-have written it, AUDIENCE who sees what the arguments carry, EFFECT what a call does, and FROM who says so: the owner's
-declaration, a policy, the service, the server's own accepted hint, or nobody ("unknown": the worst is taken).
+If you are the operator, each tool has its facts. OUTPUT is how secret its result is, and who can have written it.
+AUDIENCE is the most secret data that may go into it. EFFECT is what a call changes. FROM is the source of the facts: the
+owner's declaration, a policy, the service, or the server's accepted hint. "unknown" means that the gate assumes the worst.
 
-NAME.TOOL, and whatever else "pfar call" takes for a tool, does as well.`
+NAME.TOOL works too, and so does any other name that "pfar call" takes.`
 
 func (c toolsVerb) toolsCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{

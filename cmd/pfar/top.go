@@ -16,17 +16,17 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const topHelp = `Show what the servers do and cost, again each second until q or Ctrl-C.
+const topHelp = `Show each second, until q or Ctrl-C, what each server does and costs.
 
-Calls per second are of the last second, latencies and errors of the last minute, as clients see them:
-refused calls are errors, cancelled ones are not. MEMORY is what the server's processes have to
-themselves and their share of what they have in common; CPU is in percent of one processor.
+Calls per second cover the last second; latencies and errors cover the last minute, as clients see them.
+Refused calls are errors, cancelled ones are not. MEMORY is the memory of the server's processes, with
+their share of common pages; CPU is in percent of one processor.
 
 Keys: n sorts by name, c by calls, a by calls in flight, p by p50, l by p99, e by errors, m by memory,
-u by CPU, s by sessions; r turns the order round, q ends.
+u by CPU, s by sessions; r reverses the order, q ends.
 
-Without a terminal, or with --json, one table or document is printed after a second. --once prints it
-at once, with the calls and the CPU that it can know of: calls per second of the last minute, no CPU.`
+Without a terminal, or with --json, this prints one table or document after a second. --once prints it
+at once, with calls per second of the last minute and without CPU.`
 
 // topOptions are the flags of pfar top, and what tests replace.
 type topOptions struct {

@@ -18,16 +18,15 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const upHelp = `Run every declaration of DIR until Ctrl-C, as this user, without systemd and without installation.
+const upHelp = `Run every declaration in DIR until Ctrl-C, as this user, without systemd and without installation.
 
-DIR is watched: adding, changing or removing a file starts, restarts or stops exactly that
-server. The first Ctrl-C stops everything in order, a second one at once.
+A new, changed or removed file starts, changes or stops its own server. The first Ctrl-C stops
+everything in order, a second one at once.
 
-With --metrics 127.0.0.1:9464, http://127.0.0.1:9464/metrics shows names of servers and tools, and
-numbers, to whoever asks on this machine: there is no token. Traces go where the OTEL_ variables
-say (OTEL_EXPORTER_OTLP_ENDPOINT).
+With --metrics 127.0.0.1:9464, http://127.0.0.1:9464/metrics has no token: every user of this machine
+can read names of servers and tools, and numbers. OTEL_EXPORTER_OTLP_ENDPOINT says where traces go.
 
-With --json, one report for each change goes to standard output, a line each.`
+With --json, each change prints one report, on a line.`
 
 // upOptions are the flags of pfar up.
 type upOptions struct {
@@ -61,16 +60,16 @@ func (c upVerb) upCommand() *cobra.Command {
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:7417", "loopback `ADDRESS` of the MCP endpoint; port 0 takes a free one")
 	cmd.Flags().StringVar(&o.servers, "servers", c.own.Servers, "`DIR` of the programs installed for servers")
 	cmd.Flags().StringVar(&o.metrics, "metrics", "", "loopback `ADDRESS` of metrics for Prometheus, none by default")
-	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print all that pfard logs, not only warnings")
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print the whole log of pfard, not only warnings")
 	return cmd
 }
 
 func (c upVerb) up(ctx context.Context, o upOptions) error {
 	if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
-		return fail(exitFailed, "no directory of declarations at %q", o.dir).withHint("make it and put one file for each server into it, or name another: pfar up DIR")
+		return fail(exitFailed, "no directory of declarations at %q", o.dir).withHint("create it with one file for each server, or name another directory: pfar up DIR")
 	}
 	if report, err := c.report(ctx); err == nil {
-		return fail(exitFailed, "pfar runs already, with the declarations in %q", report.Directory).withHint(`end that one first, or give this one a PFAR_RUN_DIR and a PFAR_STATE_DIR of its own`)
+		return fail(exitFailed, "pfar is already running, with the declarations in %q", report.Directory).withHint(`end that one first, or give this one a PFAR_RUN_DIR and a PFAR_STATE_DIR of its own`)
 	}
 	program, err := c.findProgram("pfard")
 	if err != nil {

@@ -16,24 +16,24 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-const vaultHelp = `Keep the secrets that declarations name as "vault:KEY".
+const vaultHelp = `Store the secrets that declarations name as "vault:KEY".
 
 "pfar vault set KEY" asks for the value without showing it, or reads it from standard input or a
 file. It never takes it as an argument: every user of the host can read the arguments of a process.
-Servers that run with a value that has changed are started again; those whose bridge
-alone has it run on.
+Servers that use the old value restart. Servers that have only a placeholder go on.
 
-With --oauth the value is an OAuth 2.0 token set in JSON, which pfar keeps fresh: access_token,
-refresh_token, expiry or expires_in, token_url, client_id; client_secret, auth_style ("header",
-"params", "auto"), scopes and allow_private if there is need of them. Servers get the access token.
-Without refresh_token, or without expiry or expires_in, it is never refreshed.
+With --oauth the value is an OAuth 2.0 token set in JSON, which pfar refreshes: access_token,
+refresh_token, expiry or expires_in, token_url, client_id; and optionally client_secret, auth_style
+("header", "params", "auto"), scopes and allow_private. Servers get the access token. Without
+refresh_token, or without expiry or expires_in, pfar never refreshes it.
 
-A secret is given to the servers that name it when it is stored, or to the first that does so later. Others,
-and these once something else runs or is reached, wait for "pfar vault give".
+pfar grants a new secret to the servers that name it then, or to the first server that names it later.
+Any other server needs "pfar vault give". So does a server whose declaration then changes what runs or
+where it can send the secret.
 
-Each secret is a file that is encrypted with age (age-encryption.org) to the vault's own key. On an
-installed system that key is sealed to the machine by systemd-creds(1): what brings the secrets to
-another one is "pfar vault export".`
+Each secret is a file, encrypted with age (age-encryption.org) to the vault's key. On an installed
+system systemd-creds(1) seals that key to the machine. "pfar vault export" brings the secrets to another
+machine.`
 
 // vaultVerb keeps the secrets.
 type vaultVerb struct{ *pfar }
@@ -41,7 +41,7 @@ type vaultVerb struct{ *pfar }
 func (c vaultVerb) vaultCommand() *cobra.Command {
 	vault := &cobra.Command{
 		Use:   "vault",
-		Short: "Keep the secrets that declarations name",
+		Short: "Store the secrets that declarations name",
 		Long:  vaultHelp,
 		Example: example("pfar vault set notion_token", "pass show notion | pfar vault set notion_token", "pfar vault list",
 			"pfar vault set drive --oauth --file tokens.json",
@@ -55,9 +55,9 @@ func (c vaultVerb) vaultCommand() *cobra.Command {
 	}
 	vault.AddCommand(
 		c.storeCommand(control.Store, "set", "Store a secret, from a hidden prompt, standard input or a file"),
-		c.storeCommand(control.Rotate, "rotate", "Replace a secret that is there, and start again what uses it"),
+		c.storeCommand(control.Rotate, "rotate", "Replace a secret, and restart the servers that use it"),
 		c.outputFlag(&cobra.Command{
-			Use: "has KEY", Short: "Tell by the exit code whether a secret is there, 0 or 4", Args: arguments("KEY"), ValidArgsFunction: offerFirst(c.offeredKeys),
+			Use: "has KEY", Short: "Say by the exit code whether a secret exists: 0 or 4", Args: arguments("KEY"), ValidArgsFunction: offerFirst(c.offeredKeys),
 			RunE: func(cmd *cobra.Command, args []string) error { return c.vaultHas(cmd.Context(), args[0]) },
 		}),
 		c.outputFlag(&cobra.Command{
@@ -71,7 +71,7 @@ func (c vaultVerb) vaultCommand() *cobra.Command {
 			},
 		}),
 		c.outputFlag(&cobra.Command{
-			Use: "rekey", Short: "Give the vault another key of its own and encrypt every secret to it", Args: arguments(),
+			Use: "rekey", Short: "Give the vault a new key, and encrypt every secret to it", Args: arguments(),
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				_, err := c.control().Do(cmd.Context(), control.Request{Verb: control.Rekey})
 				if err != nil || !c.json() {
@@ -100,8 +100,8 @@ func (c vaultVerb) storeCommand(verb control.Verb, name, short string) *cobra.Co
 			return c.changeVault(cmd.Context(), control.Request{Verb: verb, Key: args[0], Secret: string(secret), OAuth: tokens})
 		},
 	})
-	cmd.Flags().BoolVar(&tokens, "oauth", false, "the value is an OAuth 2.0 token set in JSON, which is kept fresh")
-	cmd.Flags().StringVar(&file, "file", "", "read the value from `FILE`, of which one line break at the end is not part")
+	cmd.Flags().BoolVar(&tokens, "oauth", false, "the value is an OAuth 2.0 token set in JSON, which pfar refreshes")
+	cmd.Flags().StringVar(&file, "file", "", "read the value from `FILE`, without one line break at the end")
 	cmd.RegisterFlagCompletionFunc("file", filesToo)
 	return cmd
 }

@@ -65,13 +65,13 @@ type withheld struct {
 // String is for the owner, without the remedy.
 func (w withheld) String() string {
 	if len(w.others) > 0 {
-		return fmt.Sprintf("%q is given to %s and not to it, which %s", w.key, listed(w.others), w.terms)
+		return fmt.Sprintf("%q is granted to %s, not to this server, which %s", w.key, listed(w.others), w.terms)
 	}
 	var what []string
 	for _, e := range w.excess {
 		what = append(what, e.What)
 	}
-	return fmt.Sprintf("%q was given to it when it was another: %s", w.key, strings.Join(what, "; "))
+	return fmt.Sprintf("%q was granted to an earlier version of this server: %s", w.key, strings.Join(what, "; "))
 }
 
 // refusal says in words why a server gets no secret, and the remedy; "": it gets them.
@@ -87,7 +87,7 @@ func refused(p plan.Plan, list []withheld) string {
 	if len(list) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s; if that is as you want it: pfar vault give %s", sentence(list), p.Name)
+	return fmt.Sprintf("%s; to grant it: pfar vault give %s", sentence(list), p.Name)
 }
 
 func sentence(list []withheld) string {

@@ -27,7 +27,7 @@ func asks(argument, more string) string {
 	return fmt.Sprintf("server {\n  command = \"sh\"\n  args = [%q]\n}\nauth = { TOKEN = \"vault:a\" }\n%s", argument, more)
 }
 
-const keptFromA = `"a" was given to it when it was another: `
+const keptFromA = `"a" was granted to an earlier version of this server: `
 
 // TestAChangedDeclarationIsNotGivenTheSecret (CR-12): what runs goes on as it was, also in the next pfard, and what does not run
 // waits, until the owner gives it the secret as its declaration is then.
@@ -53,7 +53,7 @@ func TestAChangedDeclarationIsNotGivenTheSecret(t *testing.T) {
 	if s.State != control.Starting || m.count("mine") != 2 || s.Stale || !strings.HasSuffix(s.Detail, "which asks for secrets that it is not given: pfar vault give mine") {
 		t.Errorf("what runs is, with another argument, %+v", s)
 	}
-	const why = keptFromA + `what runs was /usr/bin/sh -s and is /usr/bin/sh -e`
+	const why = keptFromA + `the command was /usr/bin/sh -s and is /usr/bin/sh -e`
 	if g := d.reportNow(t).Diagnostics; len(g) != 1 || g[0].Line != 2 || !strings.HasPrefix(g[0].Detail, why+`. It runs on as it was.`) {
 		t.Errorf("the diagnostics are %+v", g)
 	}
@@ -76,7 +76,7 @@ func TestAChangedDeclarationIsNotGivenTheSecret(t *testing.T) {
 	}
 	starts := other.count("mine")
 	ask(t, next, control.Request{Verb: control.Start, Server: "mine"})
-	if s := next.state(t)["mine"]; s.State != control.Waiting || s.Detail != "for credentials: "+why+"; if that is as you want it: pfar vault give mine" || other.count("mine") != starts {
+	if s := next.state(t)["mine"]; s.State != control.Waiting || s.Detail != "for credentials: "+why+"; to grant it: pfar vault give mine" || other.count("mine") != starts {
 		t.Errorf("started as its file says it is %+v", s)
 	}
 
@@ -115,7 +115,7 @@ func TestAnotherServerIsNotGivenTheSecret(t *testing.T) {
 	d.put(t, "second.hcl", asks("-s", "allowed_domains = [\"collect.example\"]\n"))
 	changed <- struct{}{}
 	states := d.state(t)
-	if s := states["second"]; s.State != control.Waiting || s.Detail != `for credentials: "a" is given to "first" and not to it, which runs /usr/bin/sh -s, reaches collect.example; if that is as you want it: pfar vault give second` || m.count("second") != 0 {
+	if s := states["second"]; s.State != control.Waiting || s.Detail != `for credentials: "a" is granted to "first", not to this server, which runs /usr/bin/sh -s, reaches collect.example; to grant it: pfar vault give second` || m.count("second") != 0 {
 		t.Errorf("the second is %+v", s)
 	}
 	if s := states["first"]; s.State != control.Starting {
@@ -163,7 +163,7 @@ func TestGivenIsKept(t *testing.T) {
 		t.Fatalf("the first is refused: %v, %q", err, words)
 	}
 	g = newGiven(path, log)
-	if words, err := g.claim(other, keysOf(other)); err != nil || !strings.Contains(words, `"b" is given to "mine" and not to it`) || g.refusal(p) != "" {
+	if words, err := g.claim(other, keysOf(other)); err != nil || !strings.Contains(words, `"b" is granted to "mine", not to this server`) || g.refusal(p) != "" {
 		t.Errorf("the next pfard says %v, %q, %q", err, words, g.refusal(p))
 	}
 	full := newGiven(filepath.Join(path, "none"), log) // not a directory
@@ -240,7 +240,7 @@ func TestTheHomeOfWhoHasASecret(t *testing.T) {
 	}
 	q := p
 	q.Credentials, q.Sandbox.Command = nil, "/bin/sh"
-	if words := g.refusal(q); !strings.Contains(words, "what runs was") {
+	if words := g.refusal(q); !strings.Contains(words, "the command was") {
 		t.Errorf("another program in its home: %q", words)
 	}
 	if q.State = false; g.refusal(q) != "" {

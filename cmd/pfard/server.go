@@ -248,7 +248,7 @@ func (d *daemon) start(s *server) {
 // delay has it tried again later: nobody says when a disk has space.
 func (d *daemon) delay(s *server, err error) {
 	if s.delayed == nil {
-		d.log.Error("a server is not what it should be, trying again", "server", s.name, "error", err)
+		d.log.Error("cannot apply plan, retrying", "server", s.name, "error", err)
 		time.AfterFunc(delayTime, func() {
 			d.post(func() {
 				s.delayed = nil

@@ -83,7 +83,7 @@ func (d *decoder) clientFile(root *node) {
 	}
 	reserved := c.Name == access.Operator
 	if reserved {
-		d.report(problem(d.nameRange(), "Reserved name", "The operator is a person who types each call, whom nobody asks again, and no file and no token makes anybody that. Write another name, such as name = \"desk\"; what the programs of the operator may use is said in default.hcl."))
+		d.report(problem(d.nameRange(), "Reserved name", "The operator is the person who types calls, whose calls need no approval; a file cannot declare it. Write another name, such as name = \"desk\"; default.hcl says what the operator's programs may use."))
 	}
 	_, tokens := d.given["token_sha256"]
 	_, uids := d.given["uid"]
@@ -92,7 +92,7 @@ func (d *decoder) clientFile(root *node) {
 	}
 	if said := d.given["sessions"]; said != nil && c.Sessions == access.Connection && c.Relax == "" {
 		if f := d.given["relax"]; f == nil {
-			d.report(problem(said.val.rng, "Missing reason", `sessions = "connection" lets a client forget what it has read by connecting again. Write relax = "why that is right for this client" beside it.`))
+			d.report(problem(said.val.rng, "Missing reason", `sessions = "connection" lets a client forget its label when it connects again. Write relax = "why that is right for this client" beside it.`))
 		}
 	}
 	if f := d.given["relax"]; f != nil && c.Relax != "" && c.Sessions != access.Connection && d.given["profile"] == nil {

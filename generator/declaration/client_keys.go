@@ -104,7 +104,7 @@ func (d *decoder) tokens(f *field) {
 	d.hidden.all(f.val)
 	entries := d.texts(f)
 	if f.val.kind == list && len(f.val.items) == 0 {
-		d.report(problem(f.val.rng, "Empty value", "token_sha256 has no digest in it. Write what pfar client rotate %s writes, or leave the key out.", d.client.Name))
+		d.report(problem(f.val.rng, "Empty value", "token_sha256 has no digest. Run pfar client rotate %s, or leave the key out.", d.client.Name))
 	}
 	if len(entries) > maxTokens {
 		d.report(problem(entries[maxTokens].rng, "Too many tokens", "token_sha256 has %d entries, and room for %d. Keep those that are in use.", len(entries), maxTokens))
@@ -118,7 +118,7 @@ func (d *decoder) tokens(f *field) {
 		}
 		_ = digest.UnmarshalText([]byte(n.text)) // as many digits as it takes
 		if digest == access.DigestOf(nil) {
-			d.report(problem(n.rng, "Digest of nothing", "This is the SHA-256 of an empty text, which is no token. Have pfar client rotate %s write one.", d.client.Name))
+			d.report(problem(n.rng, "Digest of nothing", "This is the SHA-256 of an empty text, not of a token. Run pfar client rotate %s.", d.client.Name))
 			continue
 		}
 		if slices.Contains(d.client.Tokens, digest) {
@@ -140,7 +140,7 @@ func (d *decoder) uids(f *field) {
 		return
 	}
 	if len(f.val.items) == 0 {
-		d.report(problem(f.val.rng, "Empty value", "uid has nobody in it. Write %s, or leave the key out.", d.example(f.key)))
+		d.report(problem(f.val.rng, "Empty value", "uid names no user. Write %s, or leave the key out.", d.example(f.key)))
 	}
 	if len(f.val.items) > maxUIDs {
 		d.report(problem(f.val.items[maxUIDs].rng, "Too many users", "uid has %d entries, and room for %d.", len(f.val.items), maxUIDs))
@@ -152,7 +152,7 @@ func (d *decoder) uids(f *field) {
 			continue
 		}
 		if n.kind == text {
-			d.report(problem(n.rng, "Wrong type", "uid takes the numbers of users, not their names. Write what id -u %s prints.", quote(n.text)))
+			d.report(problem(n.rng, "Wrong type", "uid takes numbers of users, not names. Write the number that id -u %s prints.", quote(n.text)))
 			continue
 		}
 		v, ok := d.integer(&field{key: f.key, rng: n.rng, val: n}, 0, noUID-1)
@@ -180,11 +180,11 @@ func (d *decoder) clientServers(f *field) {
 		first, twice := seen[n.text]
 		switch {
 		case n.text == access.Every && len(f.val.items) > 1:
-			d.report(problem(n.rng, "All and some", `"*" is every server there is and will be, so it stands alone. Write servers = ["*"], or the names only.`))
+			d.report(problem(n.rng, "All and some", `"*" means all servers, also later ones, so it stands alone. Write servers = ["*"], or the names only.`))
 		case n.text != access.Every && strings.ContainsAny(n.text, "*?"):
 			d.report(problem(n.rng, "Invalid server", `%s is a pattern, and servers takes names. Write each name, or "*" alone for all there are.`, quote(n.text)))
 		case n.text != access.Every && !validName(n.text):
-			d.report(problem(n.rng, "Invalid server", "%s is no server's name: it %s. Write %s.", quoteName(n.text), strings.TrimPrefix(nameFault(n.text), "it "), strconv.Quote(validNameNear(n.text))))
+			d.report(problem(n.rng, "Invalid server", "%s is not a server name: it %s. Write %s.", quoteName(n.text), strings.TrimPrefix(nameFault(n.text), "it "), strconv.Quote(validNameNear(n.text))))
 		case twice:
 			d.report(caution(n.rng, "Duplicate server", "%s is listed already in line %d. Remove one of the two.", quote(n.text), first.Start.Line))
 		default:
@@ -200,7 +200,7 @@ func (d *decoder) profile(f *field) {
 	switch {
 	case !ok:
 	case !validName(s):
-		d.report(problem(f.val.rng, "Invalid profile", "%s is no profile's name. Write %s.", quoteName(s), d.example(f.key)))
+		d.report(problem(f.val.rng, "Invalid profile", "%s is not a profile name. Write %s.", quoteName(s), d.example(f.key)))
 	default:
 		d.client.Profile = s
 	}
@@ -240,9 +240,9 @@ func (d *decoder) settings(f *field) {
 		switch {
 		case s.val.kind == broken:
 		case s.val.kind != table || isKey:
-			d.report(problem(s.rng, "Server without a name", "%s needs the server that it is about. Write it in %s.", quote(s.key), d.form(serverSection)))
+			d.report(problem(s.rng, "Server without a name", "%s needs the name of a server. Write it in %s.", quote(s.key), d.form(serverSection)))
 		case !validName(s.key):
-			d.report(problem(s.rng, "Invalid server", "%s is no server's name: it %s. Write %s.", quoteName(s.key), nameFault(s.key), strconv.Quote(validNameNear(s.key))))
+			d.report(problem(s.rng, "Invalid server", "%s is not a server name: it %s. Write %s.", quoteName(s.key), nameFault(s.key), strconv.Quote(validNameNear(s.key))))
 		case len(s.val.fields) == 0:
 			d.report(problem(s.rng, "Missing key", "Nothing is said of the server %s. Write %s in it, or leave it out.", quote(s.key), d.example("label")))
 		default:

@@ -114,12 +114,12 @@ func (s *ClientSet) broken(name, file string, taken owners) {
 func (o owners) take(c *Client) (diags hcl.Diagnostics) {
 	for i, t := range c.Tokens {
 		if other, ok := o.tokens[t]; ok {
-			diags = diags.Append(problem(c.Place(listedAt("token_sha256", i)), "Token of another client", "%s has the same token, so nobody could tell the two apart. Have pfar client rotate %s write one of its own.", quote(other), c.Name))
+			diags = diags.Append(problem(c.Place(listedAt("token_sha256", i)), "Token of another client", "%s has the same token, so pfar cannot tell the two apart. Run pfar client rotate %s.", quote(other), c.Name))
 		}
 	}
 	for i, u := range c.UIDs {
 		if other, ok := o.uids[u]; ok {
-			diags = diags.Append(problem(c.Place(listedAt("uid", i)), "User of another client", "%s has uid %d already, so nobody could tell the two apart. Leave it to one of them, and give the other a token.", quote(other), u))
+			diags = diags.Append(problem(c.Place(listedAt("uid", i)), "User of another client", "%s already has uid %d, so pfar cannot tell the two apart. Give the uid to one of them, and a token to the other.", quote(other), u))
 		}
 	}
 	if len(diags) > 0 {

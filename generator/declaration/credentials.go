@@ -21,15 +21,15 @@ var (
 
 const (
 	whyProxy    = "pfar sets it, and the server has no other way out. Write the host into allowed_domains"
-	whySandbox  = "pfar sets it to what is true inside the sandbox. Remove it"
+	whySandbox  = "pfar sets it for the sandbox. Remove it"
 	whyLoader   = "it makes programs load or run other code than the command. Remove it"
-	whyLauncher = "it is between pfar and its own processes. Remove it"
+	whyLauncher = "pfar's own processes use it. Remove it"
 )
 
 // IsVaultKey reports whether key may be the name of a secret in the vault, whose file and units are named so.
 func IsVaultKey(key string) bool { return vaultKey.MatchString(key) }
 
-// reserved says why a variable may not be set, or "" (DC-04, SB-15).
+// reserved says why a variable may not be set, or "".
 func reserved(name string) string {
 	switch strings.ToUpper(name) {
 	case "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "FTP_PROXY":
@@ -55,7 +55,7 @@ func reserved(name string) string {
 // variable judges the name that env or auth gives to a variable.
 func (d *decoder) variable(f *field) bool {
 	if !variableName.MatchString(f.key) {
-		d.report(problem(f.rng, "Invalid variable", "%s is no name of an environment variable: letters, digits and _, at most 128, not a digit first. Write NOTION_TOKEN, for example.", quoteName(f.key)))
+		d.report(problem(f.rng, "Invalid variable", "%s is not a variable name: use at most 128 letters, digits and _, not a digit first. Write NOTION_TOKEN, for example.", quoteName(f.key)))
 		return false
 	}
 	if why := reserved(f.key); why != "" {
@@ -140,7 +140,7 @@ func quoteKey(key string) string {
 	return "NOTION_TOKEN"
 }
 
-// tokenEnv names the variable of pfar's environment that holds the token (DEC-20).
+// tokenEnv names the variable of pfar's environment that holds the token.
 func (d *decoder) tokenEnv(f *field) {
 	if d.token != nil {
 		d.report(problem(f.rng, "Duplicate key", "%s was given already in line %d: it stands at the top or in auth. Keep one of the two.", quote(f.key), d.token.rng.Start.Line))
@@ -248,7 +248,7 @@ func (d *decoder) envValue(f *field, good bool) {
 	key, from, isReference := reference(f.val)
 	switch {
 	case strings.ContainsRune(s, 0):
-		d.report(problem(at, "NUL in a value", "A variable ends at a NUL, so none can hold one. Remove it."))
+		d.report(problem(at, "NUL in a value", "A variable cannot contain a NUL. Remove it."))
 		return
 	case len(s)+len(f.key) >= maxArg:
 		d.report(problem(at, "Too long", "The variable has %d bytes, and the kernel passes on %d. Give the server a file to read.", len(s), maxArg))

@@ -95,7 +95,7 @@ func (d *decoder) section(s section, n *node) {
 			d.given[k.name] = f
 		}
 		if f.val.kind == null {
-			d.report(problem(f.val.rng, "Wrong type", "%s is null, which is no value. Leave the key out.", k.name))
+			d.report(problem(f.val.rng, "Wrong type", "%s is null. Leave the key out.", k.name))
 			continue
 		}
 		d.placed(s, f)

@@ -164,7 +164,7 @@ func (d *decoder) brokerPlace(n *node) (broker.Place, bool) {
 	switch {
 	case !known || secretWithin(n.text):
 		d.hidden.add(n.rng)
-		d.report(problem(n.rng, "Invalid place", `The entry is no place in a request. Write "header:NAME", "query:NAME" or "body".`))
+		d.report(problem(n.rng, "Invalid place", `The entry is not a place in a request. Write "header:NAME", "query:NAME" or "body".`))
 	case strings.ContainsFunc(n.text, policies.Deceptive):
 		d.report(problem(n.rng, "Invisible character", "%s holds a control character or one that cannot be seen. Remove it.", quote(n.text)))
 	case len(n.text) > maxPlace:
@@ -232,9 +232,9 @@ func (d *decoder) onlyHost(f *field) []egress.Endpoint {
 	}
 	switch standard := slices.IndexFunc(secure, func(e egress.Endpoint) bool { return e.Port == 443 }); {
 	case len(d.server.Allowed) == 0:
-		return fault("No host is declared, so the secret of %s could go nowhere. Write allowed_domains = [%s], with the host that it is for.", quoteName(f.key), quote(example.String()))
+		return fault("The secret of %s has no host. Write allowed_domains = [%s] with its host.", quoteName(f.key), quote(example.String()))
 	case len(exact) == 0:
-		return fault("A secret goes to hosts only whose names are spelt out, and allowed_domains has none. Add the one that %s is for, such as %s, and write hosts = [%[2]s].", quoteName(f.key), quote(example.String()))
+		return fault("A secret goes only to hosts with full names, and allowed_domains has none. Add the host of %s, such as %s, and write hosts = [%[2]s].", quoteName(f.key), quote(example.String()))
 	case len(exact) > 1 || others > 0:
 		return fault("%s does not say which of the declared hosts may get the secret. Write hosts = [%s] in it, for example.", quoteName(f.key), quote(example.String()))
 	case len(secure) == 0:
@@ -255,16 +255,16 @@ func (d *decoder) brokeredHost(n *node) (egress.Endpoint, bool) {
 	}
 	if secretWithin(n.text) || strings.Contains(n.text, "@") {
 		d.hidden.add(n.rng)
-		return fault("Invalid host", `The entry is no host. Write a name of allowed_domains, such as "api.github.com".`)
+		return fault("Invalid host", `The entry is not a host. Write a name of allowed_domains, such as "api.github.com".`)
 	}
 	e, err := parseEndpoint(n.text)
 	switch {
 	case err != nil:
 		return fault("Invalid host", "%s", domainFault(err))
 	case e.Host == "":
-		return fault("Address as a host", "%s is an address, and what proves who gets the secret is a certificate for a name. Write the host's name, here and in allowed_domains.", quote(n.text))
+		return fault("Address as a host", "%s is an address. A certificate for a name must prove who gets the secret. Write the host's name, here and in allowed_domains.", quote(n.text))
 	case e.Wildcard:
-		return fault("Host not spelt out", "%s stands for any name below %s, and whoever had one of them would get the secret. Write each host.", quote(n.text), quote(e.Host))
+		return fault("Host not spelt out", "%s covers every name below %s, and the owner of any such name would get the secret. Write each host.", quote(n.text), quote(e.Host))
 	case e.AnyPort:
 		return fault("Every port", "%s stands for every port, and a secret goes to one. Write %s, which is port 443.", quote(n.text), quote(e.Host))
 	case e.Port == 80:
@@ -304,7 +304,7 @@ func (d *decoder) covered(n *node, e egress.Endpoint) (egress.Endpoint, bool) {
 	case wild != nil:
 		detail = "allowed_domains has it as one of " + quote(wild.String()) + " only, and a secret goes to hosts that are spelt out. Add " + quote(e.String()) + " there."
 	default:
-		detail = "it is no entry of allowed_domains, so the server does not reach it. " + d.declaredNear(e)
+		detail = "allowed_domains does not have it, so the server cannot reach it. " + d.declaredNear(e)
 	}
 	d.report(problem(n.rng, "Host not in allowed_domains", "%s cannot get the secret: %s", quote(e.String()), detail))
 	return egress.Endpoint{}, false

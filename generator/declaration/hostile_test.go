@@ -11,7 +11,7 @@ import (
 	"github.com/pfar/pfar/policies"
 )
 
-// What a parser could choke on ends soon and with a diagnostic (DC-06).
+// What a parser could choke on ends soon and with a diagnostic.
 func TestHostileFiles(t *testing.T) {
 	full := func(s string) string { return strings.Repeat(s, (maxSize-100)/len(s)) } // as deep as it goes
 	fill := func(s string) string { return strings.Repeat(s, maxSize/8/len(s)) }

@@ -35,7 +35,7 @@ func validName(s string) bool { return nameFault(s) == "" }
 func ValidName(s string) bool { return validName(s) }
 
 // nameFault says what is wrong with a name. It becomes part of user names, unit names, socket paths and of tool names on
-// the wire, so everything that any of these reads in another way is refused (DC-01, DC-10).
+// the wire, so everything that any of these reads in another way is refused.
 func nameFault(s string) string {
 	switch {
 	case s == "":
@@ -219,7 +219,7 @@ func (d *decoder) blockedDomains(f *field) {
 func (d *decoder) checkBlocked() {
 	for i, e := range d.server.Blocked {
 		if len(d.server.Allowed) > 0 && d.domainsKnown() && !slices.ContainsFunc(d.server.Allowed, e.Limits) {
-			d.report(caution(d.blocked[i].rng, "Nothing to block", "allowed_domains allows nothing of %s, so that it is refused in any case. Remove the entry, or correct it.", quote(d.blocked[i].text)))
+			d.report(caution(d.blocked[i].rng, "Nothing to block", "allowed_domains does not allow %s anyway. Remove the entry, or correct it.", quote(d.blocked[i].text)))
 		}
 	}
 }
@@ -254,7 +254,7 @@ func (d *decoder) version(f *field) {
 		return
 	}
 	if !versionPattern.MatchString(s) {
-		d.report(problem(f.val.rng, "Not a version", `version pins one exact version of the server, and %s is none. Write %s, or leave the key out.`, quote(s), d.example("version")))
+		d.report(problem(f.val.rng, "Not a version", `version names one exact version of the server, and %s is not a version. Write %s, or leave the key out.`, quote(s), d.example("version")))
 		return
 	}
 	d.server.Version = s
@@ -272,7 +272,7 @@ func (d *decoder) service(f *field) {
 		if near := nearest(strings.ToLower(s), known); near != "" {
 			hint = "Did you mean " + quote(near) + "? " + hint
 		}
-		d.report(caution(f.val.rng, "Unknown service", "%s is no service that facts are shipped of. %s", quoteName(s), hint))
+		d.report(caution(f.val.rng, "Unknown service", "pfar ships no facts of the service %s. %s", quoteName(s), hint))
 	}
 	d.server.Service = s
 }

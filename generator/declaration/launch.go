@@ -50,7 +50,7 @@ func (d *decoder) command(f *field) {
 		return
 	}
 	if s != strings.TrimSpace(s) || strings.HasPrefix(s, "-") {
-		d.report(problem(f.val.rng, "Invalid command", "command is a program's name or path, and %s is none. Write %s.", quote(s), d.example("command")))
+		d.report(problem(f.val.rng, "Invalid command", "command is a program's name or path, and %s is neither. Write %s.", quote(s), d.example("command")))
 		return
 	}
 	if words := strings.Fields(s); len(words) > 1 && !strings.Contains(words[0], "/") {
@@ -73,7 +73,7 @@ func (d *decoder) args(f *field) {
 	for _, n := range nodes {
 		switch {
 		case strings.ContainsRune(n.text, 0):
-			d.report(problem(n.rng, "NUL in a value", "An argument ends at a NUL, so none can hold one. Remove it."))
+			d.report(problem(n.rng, "NUL in a value", "An argument cannot contain a NUL. Remove it."))
 			continue
 		case len(n.text) > maxArg:
 			d.report(problem(n.rng, "Too long", "The argument has %d bytes, and the kernel passes on %d. Give the server a file to read.", len(n.text), maxArg))
@@ -119,7 +119,7 @@ func (d *decoder) checkShell() {
 	}
 }
 
-// checkPinned warns of a package that is another program from one day to the next (DC-08).
+// checkPinned warns of a package that is another program from one day to the next.
 func (d *decoder) checkPinned() {
 	f, ok := d.given["args"]
 	if runner := path.Base(d.server.Command); !ok || !slices.Contains([]string{"npx", "bunx", "pnpx", "uvx"}, runner) {
@@ -130,7 +130,7 @@ func (d *decoder) checkPinned() {
 		case a == "" || strings.HasPrefix(a, "-") || secretWithin(a):
 			continue
 		case !pinned.MatchString(a):
-			d.report(caution(d.server.Place(f.key+"["+strconv.Itoa(i)+"]"), "Version not pinned", "%s runs what the registry has under this name on the day. Write the version too, such as %s.", path.Base(d.server.Command), quote(unpinned.ReplaceAllString(a, "$1")+"@1.2.3")))
+			d.report(caution(d.server.Place(f.key+"["+strconv.Itoa(i)+"]"), "Version not pinned", "%s runs the version that the registry has at that time. Write the version too, such as %s.", path.Base(d.server.Command), quote(unpinned.ReplaceAllString(a, "$1")+"@1.2.3")))
 		}
 		return
 	}
@@ -189,14 +189,14 @@ func (d *decoder) url(f *field) {
 	case u.Fragment != "":
 		fault("The URL has a fragment (#...), which is never sent.")
 	case u.Scheme == "http" && !loopback(u.Hostname()):
-		fault("http sends the token in the clear, so it is for this machine's loopback addresses only.")
+		fault("http sends the token in the clear, so it is only for loopback addresses of this machine.")
 	default:
 		d.server.URL = s
 		d.allowURL(f, u)
 	}
 }
 
-// allowURL adds the host of a remote server to its allowlist (EGR-10).
+// allowURL adds the host of a remote server to its allowlist.
 func (d *decoder) allowURL(f *field, u *neturl.URL) {
 	host, port := u.Hostname(), u.Port()
 	if host == "localhost" {
@@ -210,7 +210,7 @@ func (d *decoder) allowURL(f *field, u *neturl.URL) {
 	}
 	e, err := egress.ParseEndpoint(host + ":" + port)
 	if err != nil {
-		d.report(problem(f.val.rng, "Invalid URL", "The host of the URL is none that can be connected to: %s.", escape(err.Error())))
+		d.report(problem(f.val.rng, "Invalid URL", "The URL has a host to which pfar cannot connect: %s.", escape(err.Error())))
 		return
 	}
 	d.remote = &e

@@ -15,7 +15,7 @@ type Options struct {
 	Servers string // what ${servers} stands for: the folder of installed servers; "": using it is an error
 
 	// Known are the paths of files whose servers are known already. Load reads them before others, so that a new file
-	// cannot take a running server's name, and with it its credentials (DC-10).
+	// cannot take a running server's name, and with it its credentials.
 	Known []string
 
 	// Kept has the last good version of each file, by file name: it stands for a file that is broken. nil: none is kept.

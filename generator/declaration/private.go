@@ -22,14 +22,14 @@ func (d *decoder) allowPrivate(f *field) {
 		d.private = f
 	case broken:
 	case text, list:
-		d.report(problem(f.val.rng, "Wrong type", "allow_private says for each name of allowed_domains which addresses it may lead to, so it is a table, not %s. Write %s.", f.val.kind, d.form(f.key)))
+		d.report(problem(f.val.rng, "Wrong type", "allow_private is a table from names of allowed_domains to private addresses, not %s. Write %s.", f.val.kind, d.form(f.key)))
 	default:
 		d.report(problem(f.val.rng, "Wrong type", "allow_private is a table of names and their addresses, not %s. Write %s.", f.val.kind, d.form(f.key)))
 	}
 }
 
 // checkPrivate reads allow_private. Names and addresses are asked for, and not a switch: the owner of a declared name
-// could otherwise lead the server to any machine of the own network (DNS rebinding, EG-095 to EG-125).
+// could otherwise lead the server to any machine of the own network (DNS rebinding).
 func (d *decoder) checkPrivate() {
 	if d.private == nil {
 		return
@@ -67,7 +67,7 @@ func (d *decoder) privateName(f *field) (egress.Endpoint, bool) {
 	}
 	if secretWithin(f.key) || strings.Contains(f.key, "@") {
 		d.hidden.add(f.rng)
-		fault("Invalid name", `The key is no host name. Write a name of allowed_domains, such as "db.lan".`)
+		fault("Invalid name", `The key is not a host name. Write a name of allowed_domains, such as "db.lan".`)
 		return egress.Endpoint{}, false
 	}
 	key, _, port := strings.Cut(f.key, ":")
@@ -77,7 +77,7 @@ func (d *decoder) privateName(f *field) (egress.Endpoint, bool) {
 	e, err := parseEndpoint(key)
 	switch {
 	case f.val.kind == table && !d.declares(e): // db.lan = [...] in TOML
-		fault("Name without quotes", "%s is one part of a name, and so it has a table of its own. Write the whole name in quotes: %s.", quoteName(f.key), d.form("allow_private"))
+		fault("Name without quotes", "%s is one part of a name and so begins a nested table. Write the whole name in quotes: %s.", quoteName(f.key), d.form("allow_private"))
 		return egress.Endpoint{}, false
 	case err != nil:
 		fault("Invalid name", "%s", domainFault(err))
@@ -91,7 +91,7 @@ func (d *decoder) privateName(f *field) (egress.Endpoint, bool) {
 	case d.declares(e):
 		return e, true
 	case d.domainsKnown():
-		fault("Name not in allowed_domains", "%s is no entry of allowed_domains, whose names these are. %s", quote(e.String()), d.declaredNear(e))
+		fault("Name not in allowed_domains", "%s is not in allowed_domains. %s", quote(e.String()), d.declaredNear(e))
 	}
 	return e, false
 }
@@ -188,7 +188,7 @@ func (d *decoder) prefixes(f *field, e egress.Endpoint) []netip.Prefix {
 func (d *decoder) prefix(n *node) (netip.Prefix, bool) {
 	if secretWithin(n.text) || strings.Contains(n.text, "@") {
 		d.hidden.add(n.rng)
-		d.report(problem(n.rng, "Invalid address", `The entry is no address and no prefix. Write "10.1.2.3" or "10.1.0.0/16".`))
+		d.report(problem(n.rng, "Invalid address", `The entry is neither an address nor a prefix. Write "10.1.2.3" or "10.1.0.0/16".`))
 		return netip.Prefix{}, false
 	}
 	p, err := egress.ParsePrivate(n.text)

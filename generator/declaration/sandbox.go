@@ -18,7 +18,7 @@ const (
 	maxMounts            = 64
 )
 
-// serverHome is where a server finds its home. Nothing is bound below it, for it is writable (SB-02).
+// serverHome is where a server finds its home. Nothing is bound below it, for it is writable.
 const serverHome = "/home/mcp"
 
 var (
@@ -44,7 +44,7 @@ func (d *decoder) memoryLimit(f *field) {
 	}
 	m := sizePattern.FindStringSubmatch(s)
 	if m == nil {
-		d.report(problem(f.val.rng, "Not a size", `%s is no size: a whole number with k, m or g, from "16m" to "1024g". Write %s.`, quote(s), d.example(f.key)))
+		d.report(problem(f.val.rng, "Not a size", `%s is not a size: write a whole number with k, m or g, from "16m" to "1024g". Write %s.`, quote(s), d.example(f.key)))
 		return
 	}
 	v, err := strconv.ParseInt(m[1], 10, 64)
@@ -76,7 +76,7 @@ func (d *decoder) cpuQuota(f *field) {
 	}
 	m := quotaPattern.FindStringSubmatch(s)
 	if m == nil {
-		d.report(problem(f.val.rng, "Not a quota", `%s is no share of a processor: "50%%" is half of one, "200%%" two whole ones, from "1%%" to "6400%%". Write %s.`, quote(s), d.example(f.key)))
+		d.report(problem(f.val.rng, "Not a quota", `%s is not a share of a processor: "50%%" is half of one, "200%%" two whole ones, from "1%%" to "6400%%". Write %s.`, quote(s), d.example(f.key)))
 		return
 	}
 	v, err := strconv.Atoi(m[1])
@@ -150,11 +150,11 @@ func (d *decoder) absolute(n *node, s string) bool {
 	case strings.ContainsFunc(s, policies.Deceptive):
 		d.report(problem(at, "Invisible character", "The path holds a control character or one that cannot be seen: %s. Remove it.", quote(s)))
 	case s[0] == '~':
-		d.report(problem(at, "Path not absolute", `"~" is expanded by shells only, and whose home it is would be a guess. Write the path from "/" on.`))
+		d.report(problem(at, "Path not absolute", `"~" is expanded only by a shell, and the user is unknown. Write the path from "/" on.`))
 	case s[0] == '$':
 		d.report(problem(at, "Path not absolute", `Variables are not expanded in paths. Write the path from "/" on, or ${servers}.`))
 	case s[0] != '/':
-		d.report(problem(at, "Path not absolute", `%s is relative, and to what is not known. Write the path from "/" on.`, quote(s)))
+		d.report(problem(at, "Path not absolute", `%s is relative to an unknown directory. Write the path from "/" on.`, quote(s)))
 	case path.Clean(s) != s:
 		d.report(problem(at, "Path not clean", `%s has "//", "." or ".." in it, or ends in "/". Write %s.`, quote(s), quote(path.Clean(s))))
 	default:
@@ -164,14 +164,14 @@ func (d *decoder) absolute(n *node, s string) bool {
 }
 
 const (
-	whyKernel  = "it is the kernel's or the system's own, and the sandbox has its own or none"
+	whyKernel  = "it belongs to the kernel or the system, and the sandbox has its own or none"
 	whyPfar    = "pfar's own files are there, with every server's secrets"
 	whyWhole   = "it holds more than any one server needs"
 	whyHome    = "the sandbox has its own there"
-	whyInstall = "it is the system's installation, which no server may change"
+	whyInstall = "it is part of the system's installation, which no server may change"
 )
 
-// refusedMount says why a folder of the host is given to no server (DC-05), or "".
+// refusedMount says why a folder of the host is given to no server, or "".
 func refusedMount(s string, writable bool) string {
 	for _, p := range []string{"/var/lib/pfar", "/etc/pfar", "/var/log/pfar", "/var/cache/pfar"} {
 		if below(s, p) {
@@ -203,7 +203,7 @@ func below(s, p string) bool {
 	return s == p || strings.HasPrefix(s, p+"/")
 }
 
-// checkMounts refuses binds below a writable one: the server could put a symlink where the next start binds (SB-02).
+// checkMounts refuses binds below a writable one: the server could put a symlink where the next start binds.
 func (d *decoder) checkMounts() {
 	for i, m := range d.paths {
 		for j, other := range d.paths {

@@ -78,7 +78,7 @@ func (s *source) start() hcl.Range {
 }
 
 // refuse finds what makes a file unreadable before any syntax, and what shows a reader something else than what is
-// parsed (DC-06, DC-08).
+// parsed.
 func (s *source) refuse() *hcl.Diagnostic {
 	b := s.bytes
 	switch {
@@ -92,7 +92,7 @@ func (s *source) refuse() *hcl.Diagnostic {
 	for i := 0; i < len(b); {
 		r, n := utf8.DecodeRune(b[i:])
 		if r == utf8.RuneError && n <= 1 {
-			return problem(s.span(i, i+1), "Not UTF-8", "The byte 0x%02x is no part of UTF-8 text. Save the file as UTF-8.", b[i])
+			return problem(s.span(i, i+1), "Not UTF-8", "The byte 0x%02x is not UTF-8. Save the file as UTF-8.", b[i])
 		}
 		if r == '\r' && i+1 < len(b) && b[i+1] == '\n' {
 			i += 2
@@ -112,7 +112,7 @@ func (s *source) refuse() *hcl.Diagnostic {
 func invisible(at hcl.Range, r rune) *hcl.Diagnostic {
 	switch r {
 	case 0:
-		return problem(at, "Not text", "The file holds a NUL byte, so it is no text file. Remove it.")
+		return problem(at, "Not text", "The file has a NUL byte, so it is not a text file. Remove it.")
 	case '\r':
 		return problem(at, "Invisible character", "A carriage return without a line feed hides text on a terminal. End lines with a line feed.")
 	}

@@ -26,7 +26,7 @@ func (d *decoder) tlsPins(f *field) {
 	case broken:
 	default:
 		d.hidden.all(f.val)
-		d.report(problem(f.val.rng, "Wrong type", "tls_pins says for each host which public keys its certificates may have, so it is a table, not %s. Write %s.", f.val.kind, tlsForm))
+		d.report(problem(f.val.rng, "Wrong type", "tls_pins is a table from hosts to public keys, not %s. Write %s.", f.val.kind, tlsForm))
 	}
 }
 
@@ -72,13 +72,13 @@ func (d *decoder) pinnedHost(f *field, opened map[string]bool) (string, bool) {
 	}
 	if secretWithin(f.key) || strings.Contains(f.key, "@") {
 		d.hidden.add(f.rng)
-		fault("Invalid name", `The key is no host name. Write the host of a brokered credential, such as "api.notion.com".`)
+		fault("Invalid name", `The key is not a host name. Write the host of a brokered credential, such as "api.notion.com".`)
 		return "", false
 	}
 	e, err := parseEndpoint(f.key)
 	switch {
 	case f.val.kind == table && !strings.Contains(f.key, "."): // api.notion.com = [...] in TOML
-		fault("Name without quotes", "%s is one part of a name, and so it has a table of its own. Write the whole name in quotes: %s.", quoteName(f.key), tlsForm)
+		fault("Name without quotes", "%s is one part of a name and so begins a nested table. Write the whole name in quotes: %s.", quoteName(f.key), tlsForm)
 		return "", false
 	case err != nil:
 		fault("Invalid name", "%s", domainFault(err))

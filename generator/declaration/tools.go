@@ -42,7 +42,7 @@ func (d *decoder) tools(f *field) {
 				if isKey {
 					example = t.key
 				}
-				d.report(problem(t.rng, "Tool without a name", "%s needs the tool that it is about. Write %s with %s in it.", quote(t.key), d.form(toolSection), d.example(example)))
+				d.report(problem(t.rng, "Tool without a name", "%s needs the name of a tool. Write %s with %s in it.", quote(t.key), d.form(toolSection), d.example(example)))
 			}
 			continue
 		}
@@ -84,7 +84,7 @@ func (d *decoder) output(f *field) {
 	}
 	l, err := gate.ParseLabel(s)
 	if err != nil {
-		d.report(problem(f.val.rng, "Unknown output", `%s is no label: that is one of %s, or one of "clean", "extracted" or "raw", or both. Write %s.`, quoteName(s), `"public", "internal", "sensitive", "regulated" or "secret"`, d.example(f.key)))
+		d.report(problem(f.val.rng, "Unknown output", `%s is not a label: write one of %s, or one of "clean", "extracted" or "raw", or both. Write %s.`, quoteName(s), `"public", "internal", "sensitive", "regulated" or "secret"`, d.example(f.key)))
 		return
 	}
 	d.tool.Output = l

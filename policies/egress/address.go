@@ -77,7 +77,7 @@ func translated(addr netip.Addr) netip.Addr {
 func p(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
 // Vet reports whether a declared name may lead to addr, and if not, what addr is: resolvers are told what to answer by
-// whoever owns the name (EG-095 to EG-125). An IPv4 address is given as such, not mapped into IPv6.
+// whoever owns the name. An IPv4 address is given as such, not mapped into IPv6.
 func Vet(addr netip.Addr) (reason string, ok bool) {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return "not-an-address", false

@@ -41,7 +41,7 @@ type Decision struct {
 }
 
 // Decide judges host (a name, or an address without brackets) and port before anything is looked up: a refused name
-// never leaves the host, not even as a query (EG-010). What is blocked is refused, whatever allows it (EGR-14): an entry
+// never leaves the host, not even as a query. What is blocked is refused, whatever allows it: an entry
 // without a port blocks all ports, and a wildcard all names below its own, however many labels they have more.
 func (p Policy) Decide(host string, port uint16) Decision {
 	if addr, err := netip.ParseAddr(host); err == nil {

@@ -25,7 +25,7 @@ func (p Policy) Named(name string, addr netip.Addr) bool {
 }
 
 // NamedExactly reports whether an entry of Private lets name lead to addr even if addr is this host's own. A range does
-// not: who declares a network means the other hosts in it (EG-125). Loopback is no other host's.
+// not: who declares a network means the other hosts in it. Loopback is no other host's.
 func (p Policy) NamedExactly(name string, addr netip.Addr) bool {
 	return p.private(name, func(prefix netip.Prefix) bool {
 		return names(prefix, addr) && (prefix.IsSingleIP() || addr.IsLoopback())

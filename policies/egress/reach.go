@@ -8,7 +8,7 @@ import (
 
 // Reach reports whether a connection that d allows may go to addr: a literal's own address, or one of those that d's
 // name has. If not, it says what addr is. Own reports whether an address is this host's: whoever declares a network
-// means the other hosts in it, and what listens here trusts who comes from here (EG-125). Who means this host declares
+// means the other hosts in it, and what listens here trusts who comes from here. Who means this host declares
 // the very address, or loopback, which is no other host's.
 func (p Policy) Reach(d Decision, port uint16, addr netip.Addr, own func(netip.Addr) bool) (reason string, ok bool) {
 	switch {
