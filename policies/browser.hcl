@@ -1,5 +1,5 @@
 # browser: @playwright/mcp. What it shows anybody may have written, and an address or a form carries data out, so that its
-# audience is public, navigation included (X-37). Where it is signed in anywhere, say trust { secret_data = true } in the
+# audience is public, navigation included. Where it is signed in anywhere, say trust { secret_data = true } in the
 # declaration: its sessions are then kept from sending anything elsewhere.
 #
 # Tiers are sets of its tools. Every profile has core; the others are for profiles that name them:
@@ -12,7 +12,7 @@
 #
 # A tool that is in no tier, as one of a later version, is forbidden. The server has to offer a tier's tools as well: what it
 # wants among the arguments of the declaration, as of 0.0.83, stands at each tier below, joined with commas if it is for
-# several (--caps vision,pdf). Its --caps and its lists of origins are a convenience, not a boundary (X-38): allowed_domains
+# several (--caps vision,pdf). Its --caps and its lists of origins are a convenience, not a boundary: allowed_domains
 # and blocked_domains of the declaration are. They hold for the URLs that a tool is told to open, here, and for every
 # connection that comes of it, in the egress bridge.
 
@@ -48,7 +48,7 @@ service "browser" {
   tool "browser_sessionstorage_list" { effect = "none", output = "secret raw" }
   tool "browser_storage_state"       { effect = "none", output = "secret raw" }
 
-  # GAT-46. No --caps
+  # No --caps
   tier "core" {
     default = true
     tools = [
@@ -57,13 +57,13 @@ service "browser" {
       "browser_wait_for", "browser_handle_dialog", "browser_resize", "browser_emulate_media", "browser_close",
     ]
   }
-  # GAT-47: what pages write to the console, and what they ask of the network. No --caps
+  # What pages write to the console, and what they ask of the network. No --caps
   tier "network" { tools = ["browser_console_messages", "browser_network_request", "browser_network_requests"] }
-  # GAT-48. --caps vision; for screenshots alone, none
+  # --caps vision; for screenshots alone, none
   tier "vision" { tools = ["browser_take_screenshot", "browser_mouse_*"] }
-  # GAT-49. --caps pdf
+  # --caps pdf
   tier "pdf" { tools = ["browser_pdf_save"] }
-  # GAT-50. --caps testing
+  # --caps testing
   tier "testing" { tools = ["browser_generate_locator", "browser_verify_*"] }
   # Files of the sandbox, into pages. No --caps
   tier "upload" { tools = ["browser_file_upload", "browser_drop"] }
@@ -73,7 +73,7 @@ service "browser" {
   }
   # Answers in the place of servers'. --caps network
   tier "mocking" { tools = ["browser_route", "browser_route_list", "browser_unroute", "browser_network_state_set"] }
-  # GAT-51: any JavaScript in the page, any code in the server. --caps devtools,config; for those two alone, none
+  # Any JavaScript in the page, any code in the server. --caps devtools,config; for those two alone, none
   tier "devtools" {
     tools = [
       "browser_evaluate", "browser_run_code_unsafe", "browser_get_config", "browser_*highlight", "browser_annotate",

@@ -161,7 +161,7 @@ func ownAddress(a netip.Addr) bool {
 }
 
 // connect opens the connection that d allows, to an address that has been vetted and to no other: there is no second
-// lookup whose answer could differ (EG-135).
+// lookup whose answer could differ.
 func (p *proxy) connect(ctx context.Context, d egress.Decision, port uint16, rec *record) (*net.TCPConn, error) {
 	if err := p.secrets.ready(ctx, d, port); err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (p *proxy) connect(ctx context.Context, d egress.Decision, port uint16, rec
 func (p *proxy) resolve(ctx context.Context, d egress.Decision, port uint16, rec *record) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limits.dialTime)
 	defer cancel()
-	// The dot makes it fully qualified: no search domain is appended (EG-139).
+	// The dot makes it fully qualified: no search domain is appended.
 	answers, err := p.lookups.lookup(ctx, d.Host+".")
 	if err != nil || len(answers) == 0 {
 		rec.err = err

@@ -75,7 +75,7 @@ func TestInterleave(t *testing.T) {
 	}
 }
 
-// A declared range leads to other hosts only (EG-125); the very address, or loopback, leads here.
+// A declared range leads to other hosts only; the very address, or loopback, leads here.
 func TestDeclaredLiteralsOfThisHost(t *testing.T) {
 	const own, other = "192.168.1.5", "192.168.1.6"
 	for _, c := range []struct {

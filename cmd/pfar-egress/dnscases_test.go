@@ -35,7 +35,7 @@ var dnsCases = []dnsCase{
 	{label: "twice", answer: records("A 1.2.3.4", "A 1.2.3.4"), want: reached("1.2.3.4")},
 	{label: "only-v4-fails", answer: records("A 1.2.3.4"), fails: "1.2.3.4", want: one("not-reached", "", bothTypes, "1.2.3.4")},
 
-	// Single addresses that no name leads to (EG-095 to EG-125).
+	// Single addresses that no name leads to.
 	{label: "loopback", answer: records("A 127.0.0.1"), want: refusedFor("loopback")},
 	{label: "loopback2", answer: records("A 127.8.8.8"), want: refusedFor("loopback")},
 	{label: "this-host", answer: records("A 0.0.0.0"), want: refusedFor("unspecified")},
@@ -71,7 +71,7 @@ var dnsCases = []dnsCase{
 	{label: "own-public-mapped", answer: records("AAAA ::ffff:" + ownPublic), want: refusedFor("own")},
 	{label: "own-and-public", answer: records("A "+ownPublic, "A 1.2.3.4"), fails: "1.2.3.4", want: one("not-reached", "own", bothTypes, "1.2.3.4")},
 
-	// Several answers: only what is public is dialled, also when it fails (EG-126 to EG-131).
+	// Several answers: only what is public is dialled, also when it fails.
 	{label: "private-and-public", answer: records("A 10.0.0.5", "A 1.2.3.4"), fails: "1.2.3.4", want: one("not-reached", "private", bothTypes, "1.2.3.4")},
 	{label: "private-and-public6", answer: records("A 10.0.0.5", "AAAA 2606:4700::1"), want: one(egress.Declared, "private", bothTypes, "2606:4700::1")},
 	{label: "all-private", answer: records("A 10.0.0.5", "A 10.0.0.6", "AAAA fd12::1"), want: one("address-refused", "private", bothTypes, "")},
@@ -82,13 +82,13 @@ var dnsCases = []dnsCase{
 	{label: "five-hundred-private", answer: byNetwork(changed(truncated), records(append(many(500, "A 10.2.%d.%d"), "A 1.2.3.4")...)), fails: "1.2.3.4",
 		want: one("not-reached", "private", "A A/tcp AAAA AAAA/tcp", "1.2.3.4")},
 
-	// Rebinding: each connection is one lookup, and what it was vetted for is what is dialled (EG-134, EG-135).
+	// Rebinding: each connection is one lookup, and what it was vetted for is what is dialled.
 	{label: "rebinding", answer: inTurn(records("A 1.2.3.4"), records("A 127.0.0.1")), want: append(reached("1.2.3.4"), refusedFor("loopback")...)},
 	{label: "rebinding-fails", answer: inTurn(records("A 1.2.3.4"), records("A 127.0.0.1")), fails: "1.2.3.4", want: one("not-reached", "", bothTypes, "1.2.3.4")},
 	{label: "rebinding-family", answer: inTurn(records("A 1.2.3.4"), records("AAAA ::1")), want: append(reached("1.2.3.4"), refusedFor("loopback")...)},
 	{label: "rebinding-back", answer: inTurn(records("A 169.254.169.254"), records("A 1.2.3.4")), want: append(refusedFor("metadata"), reached("1.2.3.4")...)},
 
-	// Aliases: no name that they lead to is asked for, and only addresses count (EG-136).
+	// Aliases: no name that they lead to is asked for, and only addresses count.
 	{label: "alias", answer: records("CNAME cdn.elsewhere.test.", "cdn.elsewhere.test. A 1.2.3.4"), want: reached("1.2.3.4")},
 	{label: "alias-chain", answer: records("CNAME a.elsewhere.test.", "a.elsewhere.test. CNAME b.elsewhere.test.", "b.elsewhere.test. CNAME c.elsewhere.test.", "c.elsewhere.test. A 1.2.3.4"), want: reached("1.2.3.4")},
 	{label: "alias-internal", answer: records("CNAME git.corp.lan.", "git.corp.lan. A 10.0.0.5"), want: refusedFor("private")},
@@ -99,7 +99,7 @@ var dnsCases = []dnsCase{
 	{label: "alias-self", answer: records("CNAME alias-self.allowed.test."), want: unresolved(bothTypes)},
 	{label: "alias-undeclared", answer: records("CNAME evil.test."), want: unresolved(bothTypes)},
 
-	// Failures. None has a search domain asked for (EG-139 to EG-141).
+	// Failures. None has a search domain asked for.
 	{label: "absent", want: unresolved(bothTypes)},
 	{label: "empty", answer: records(), want: unresolved(bothTypes)},
 	{label: "servfail", answer: code(dns.RcodeServerFailure), want: unresolved("A A AAAA AAAA")},
@@ -114,7 +114,7 @@ var dnsCases = []dnsCase{
 	{label: "additional", answer: changed(func(m *dns.Msg) { m.Extra, m.Answer = m.Answer, nil }, "A 1.2.3.4"), want: unresolved(bothTypes)},
 	{label: "authority", answer: changed(func(m *dns.Msg) { m.Ns, m.Answer = m.Answer, nil }, "A 1.2.3.4"), want: unresolved(bothTypes)},
 
-	// Silence and answers that are none: in time, whichever of the two clocks ends first (EG-142).
+	// Silence and answers that are none: in time, whichever of the two clocks ends first.
 	{label: "dead", answer: silence, wait: 300 * time.Millisecond, want: one("lookup-timeout", "", bothTypes, "")},
 	{label: "dead-long", answer: silence, want: one("lookup-timeout", "", "A A AAAA AAAA", "")},
 	{label: "slow", answer: late(200*time.Millisecond, records("A 1.2.3.4")), want: reached("1.2.3.4")},
@@ -165,7 +165,7 @@ var dnsCases = []dnsCase{
 	{label: "self-range", answer: records("A " + ownPublic), want: refusedFor("own")},
 	{label: "self", answer: records("A " + ownPublic), want: reached(ownPublic)},
 
-	// What is not declared is not asked for (EG-010).
+	// What is not declared is not asked for.
 	{label: "secret.not", answer: records("A 1.2.3.4"), want: one(egress.NameNotDeclared, "", "", "")},
 	{label: "::1%25", answer: records("A 1.2.3.4"), want: one(egress.AddressLiteral, "", "", "")}, // netip takes the rest for a zone
 	{label: "fe80::1%lo", answer: records("A 1.2.3.4"), want: one(egress.AddressLiteral, "", "", "")},

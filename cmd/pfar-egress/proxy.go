@@ -104,7 +104,7 @@ func isRefusal(err error) bool {
 }
 
 // closeAtEnd has ctx's end close c: a tunnel of a server that was stopped, or whose declaration changed, is cut at
-// once (EG-304).
+// once.
 func closeAtEnd(ctx context.Context, c *net.TCPConn) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { c.Close() })
 }

@@ -79,7 +79,7 @@ func (p *proxy) destination(c *net.TCPConn) (to target, release func(), err erro
 	}
 	to = target{dst.Addr().String(), dst.Port()}
 	if l, ok := c.LocalAddr().(*net.TCPAddr); ok && netip.AddrPortFrom(l.AddrPort().Addr().Unmap(), uint16(l.Port)) == dst {
-		return to, release, errDirect // a loop to itself (EG-176)
+		return to, release, errDirect // a loop to itself
 	}
 	if name, release, ok := p.addresses.Hold(dst.Addr()); ok {
 		to.host = name

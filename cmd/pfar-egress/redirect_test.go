@@ -372,7 +372,7 @@ func TestNamesLeadToTheBridge(t *testing.T) {
 	}
 }
 
-// A tunnel, inspected like a redirected connection (EG-182 to EG-198).
+// A tunnel, inspected like a redirected connection.
 func TestTunnelIsInspected(t *testing.T) {
 	w := newWorld(t, nil, "api.allowed.test", "other.allowed.test")
 	w.serveOrigin(echo)

@@ -11,7 +11,7 @@ import (
 )
 
 // request is what a client wants of the proxy. There is one on a connection: each connection is one decision, one
-// record, and nothing that a client sends after a refusal or after its request is read as another one (EG-157, EG-159).
+// record, and nothing that a client sends after a refusal or after its request is read as another one.
 type request struct {
 	head
 	method  string
@@ -167,7 +167,7 @@ func parseAuthority(s string) (host string, port uint16, hasPort bool, err error
 var errHostContradicts = &refusal{status: 400, reason: "host-contradicts", detail: "The field Host names another host or port than the request's target."}
 
 // checkHost holds the Host field to the target. Only the target counts (RFC 9112 section 3.2.2); a field that says
-// something else is an attempt to have some other program count the field (EG-143 to EG-150).
+// something else is an attempt to have some other program count the field.
 func (r *request) checkHost() error {
 	value, found, err := r.only("Host")
 	if err != nil {

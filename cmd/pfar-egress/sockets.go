@@ -67,7 +67,7 @@ func (s *sockets) take(files []*os.File) error {
 	return nil
 }
 
-// add takes TCP, UDP and netlink only: over a Unix socket a server could pass descriptors to this process (SB-20).
+// add takes TCP, UDP and netlink only: over a Unix socket a server could pass descriptors to this process.
 func (s *sockets) add(f *os.File) error {
 	fd := int(f.Fd())
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)

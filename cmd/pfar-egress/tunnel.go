@@ -51,7 +51,7 @@ func (p *proxy) relay(ctx context.Context, c, up *net.TCPConn, d egress.Decision
 	return p.tunnel(c, up, first, rec)
 }
 
-// readHello reads a ClientHello, and refuses it if it is for another server: at one address there are many (EG-182).
+// readHello reads a ClientHello, and refuses it if it is for another server: at one address there are many.
 func (p *proxy) readHello(c *net.TCPConn, first []byte, d egress.Decision) ([]byte, error) {
 	if err := c.SetReadDeadline(time.Now().Add(p.limits.headTime)); err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func TestTunnelPassesTheOriginsEnd(t *testing.T) {
 	}
 }
 
-// What a client sends with CONNECT belongs to the tunnel, and a second CONNECT inside it is the origin's (EG-157).
+// What a client sends with CONNECT belongs to the tunnel, and a second CONNECT inside it is the origin's.
 func TestTunnelIsOpaque(t *testing.T) {
 	w := newWorld(t, nil, "api.allowed.test:7000")
 	w.serveOrigin(echo)

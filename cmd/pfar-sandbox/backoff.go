@@ -22,12 +22,12 @@ type history struct {
 }
 
 const (
-	maxInRow = 3                // the third crash in a row disables (LIF-06)
+	maxInRow = 3                // the third crash in a row disables
 	stable   = time.Minute      // served for so long: the next crash is the first in a row again
 	healthy  = 10 * time.Minute // served for so long: the back-off starts from its first step again
 )
 
-// steps is the time from a crash to the next start (LIF-05).
+// steps is the time from a crash to the next start.
 var steps = [...]time.Duration{1 * time.Second, 5 * time.Second, 30 * time.Second}
 
 // crashed returns the history after a crash at now of a server that had served its tools for up.

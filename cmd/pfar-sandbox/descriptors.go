@@ -26,7 +26,7 @@ func (d *descriptors) close() {
 	d.files = nil
 }
 
-// openMounts opens what the mounts need: the source of each bind, without following any link (SB-02, SB-03: a server
+// openMounts opens what the mounts need: the source of each bind, without following any link (a server
 // may have planted one since the plan was made; bwrap compares device and inode after the mount), and a memory file
 // for each synthetic file.
 func (d *descriptors) openMounts(mounts []sandbox.Mount, secrets units.Secrets, o *sandbox.Options) error {

@@ -83,7 +83,7 @@ func becomeBwrap(args []string) error {
 	if err := unix.CloseRange(fdFirst+uint(fds), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("closing inherited descriptors: %w", err)
 	}
-	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[6:]...) // SBX-19
+	argv := append([]string{"bwrap", "--args", strconv.Itoa(fdArgs), "--"}, args[6:]...) // bwrap takes the program only from argv
 	err = unix.Exec(args[0], argv, nil)
 	return fmt.Errorf("executing %q: %w", args[0], err)
 }

@@ -438,7 +438,7 @@ func (l *launcher) crashed(why string, killed bool) int {
 	return l.history.exitCode()
 }
 
-// cannotStart ends a start: for good, if another try would not mend it (no sandbox, no server; SB-22: no weaker fallback).
+// cannotStart ends a start: for good, if another try would not mend it (no sandbox, no server: there is no weaker fallback).
 func (l *launcher) cannotStart(err error) (int, error) {
 	state, code := units.StateFailed, units.ExitDisabled
 	if errors.Is(err, attach.ErrLater) || errors.Is(err, errGatewayLeft) || errors.Is(err, errReplaced) { // no fault of the server's: it is started again

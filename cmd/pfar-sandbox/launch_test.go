@@ -190,7 +190,7 @@ func beginWith(t *testing.T, s sandbox.Sandbox, more map[string]any, prepare fun
 		r.cmd.Env = append(r.cmd.Env, "LISTEN_FDS=")
 	}
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if os.Getuid() == 0 { // SB-01: never as root
+	if os.Getuid() == 0 { // a server never runs as root
 		r.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 61183, Gid: 61183}
 		err := filepath.WalkDir(base, func(path string, _ os.DirEntry, err error) error {
 			return errors.Join(err, os.Lchown(path, 61183, 61183))
@@ -298,7 +298,7 @@ func TestServerInItsSandbox(t *testing.T) {
 		t.Errorf("uid inside %q, want 1000", got)
 	}
 	seen := 0
-	for _, pid := range descendants(r.cmd.Process.Pid) { // SB-01, as the host sees it
+	for _, pid := range descendants(r.cmd.Process.Pid) { // the uid that the host sees
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err == nil { // the script's own commands come and go
 			seen++
@@ -355,7 +355,7 @@ func eventually(t *testing.T, r *run, ok func() bool) {
 	}
 }
 
-// LIF-09: stdin, 5 s, SIGTERM, 3 s, SIGKILL; and nothing is left, whatever the server forked.
+// A stop: stdin, 5 s, SIGTERM, 3 s, SIGKILL; and nothing is left, whatever the server forked.
 func TestStopSequence(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
@@ -555,7 +555,7 @@ func TestBackOffCanBeStopped(t *testing.T) {
 	}
 }
 
-// SB-03: what stood at a source when the plan was made may be a link by now.
+// What stood at a source when the plan was made may be a link by now.
 func TestSourceThatBecameALink(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink("/etc", filepath.Join(dir, "data")); err != nil {

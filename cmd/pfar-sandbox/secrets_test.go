@@ -171,7 +171,7 @@ func TestTrustInTheBridge(t *testing.T) {
 	}
 }
 
-// CR-06: once the server runs, its secrets are in no process but its own, in no argument, no descriptor, no file of the
+// Once the server runs, its secrets are in no process but its own, in no argument, no descriptor, no file of the
 // host's, and the launcher has forgotten them.
 func TestSecretsAreNowhereElse(t *testing.T) {
 	value, key := "canary-"+strconv.FormatInt(time.Now().UnixNano(), 36)+"-of-a-variable", "canary-"+strconv.FormatInt(time.Now().UnixNano(), 36)+"-of-a-file"

@@ -143,7 +143,7 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, as ids, views 
 	enter := []string{enterArg, bwrap, strconv.Itoa(s.Limits.Tasks), strconv.Itoa(len(d.files)),
 		string(network), string(text), string(list), s.Command}
 	v.cmd = exec.Command("/proc/self/exe", append(enter, s.Args...)...)
-	v.cmd.Env = []string{} // nothing of ours, not even to bwrap (SB-15)
+	v.cmd.Env = []string{} // nothing of ours, not even to bwrap
 	v.cmd.Dir = "/"
 	v.cmd.Stdin, v.cmd.Stdout, v.cmd.Stderr = stdin, stdout, stderr
 	v.cmd.ExtraFiles = append([]*os.File{report, arguments}, d.files...)
@@ -263,14 +263,14 @@ func (v *server) readStatus(r *os.File) {
 	}
 }
 
-// stop ends the server as LIF-09 has it; closeStdin is the first step. It returns when nothing of it is left.
+// stop closes stdin, waits 5 s, sends SIGTERM, waits 3 s, and sends SIGKILL. It returns when no process of the server is left.
 func (v *server) stop(closeStdin func()) {
 	closeStdin()
 	if v.wait(5 * time.Second) {
 		return
 	}
-	// bwrap forks while it sets up; a signal in that moment could leave the half-made sandbox behind
-	// (systemd.md 11), so first hear that it is done.
+	// bwrap forks while it sets up; a signal in that moment could leave the half-made sandbox behind,
+	// so first hear that it is done.
 	var initPID int
 	select {
 	case initPID = <-v.set:

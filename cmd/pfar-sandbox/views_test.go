@@ -277,7 +277,7 @@ func TestViewsOfFoldersWithMounts(t *testing.T) {
 	}
 }
 
-// SB-03: between the launcher's look and the overlay nobody puts anything else in the place of a source.
+// Between the launcher's look and the overlay nobody puts anything else in the place of a source.
 func TestViewsOfWhatWasReplaced(t *testing.T) {
 	dir := folder(t)
 	text := fmt.Sprintf(`[{"fd": 0, "source": %q}]`, dir)

@@ -9,7 +9,7 @@ import (
 )
 
 // wait keeps the unit up, as waiting, until it is stopped: pfard starts it again when the credential is there. It is no
-// error, and must not be a crash loop (LIF-03).
+// error, and must not be a crash loop.
 func (l *launcher) wait(ctx context.Context, missing []string) int {
 	l.state(units.StateWaiting, "for credentials: "+strings.Join(missing, "; "))
 	l.notify(map[string]string{"READY": "1"})

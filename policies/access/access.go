@@ -49,7 +49,7 @@ type Client struct {
 	Sessions Sessions `json:"sessions"`
 	Relax    string   `json:"relax,omitempty"` // why something in the declaration is laxer than the default
 
-	Servers  []string          `json:"servers,omitempty"` // names, or Every alone; empty: none (GAT-42)
+	Servers  []string          `json:"servers,omitempty"` // names, or Every alone; empty: none
 	Allow    []string          `json:"allow,omitempty"`   // patterns of tools, "server.tool"; empty: all that are not hidden
 	Hide     []string          `json:"hide,omitempty"`    // patterns, which win over Allow
 	Settings map[string]Server `json:"settings,omitempty"`

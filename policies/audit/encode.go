@@ -13,7 +13,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// How much is kept of a text, in bytes, and of a list, in entries. Of what is longer the digest of the whole is kept (AU-02).
+// How much is kept of a text, in bytes, and of a list, in entries. Of what is longer the digest of the whole is kept.
 const (
 	maxWord  = 256
 	maxText  = 1 << 10

@@ -14,12 +14,12 @@ const (
 	Begin       Kind = "begin"       // a writer begins or goes on to write: always the first record of a file, and of a process
 	Open        Kind = "open"        // a call, by its ID, that is about to be dispatched; with an Outcome it is not, and nothing is closed
 	Close       Kind = "close"       // what became of the call with that ID
-	Refused     Kind = "refused"     // a bridge refused a host (AUD-02)
-	Vault       Kind = "vault"       // a secret was stored, handed out, … (AUD-03)
-	Pin         Kind = "pin"         // definitions were accepted or forgotten (AUD-08)
-	Approval    Kind = "approval"    // somebody was asked, or has answered (AUD-05)
+	Refused     Kind = "refused"     // a bridge refused a host
+	Vault       Kind = "vault"       // a secret was stored, handed out, …
+	Pin         Kind = "pin"         // definitions were accepted or forgotten
+	Approval    Kind = "approval"    // somebody was asked, or has answered
 	Session     Kind = "session"     // a session of the gate's was made, reset, …
-	Lifecycle   Kind = "lifecycle"   // a server has turned into another state (AUD-07)
+	Lifecycle   Kind = "lifecycle"   // a server has turned into another state
 	Declaration Kind = "declaration" // a server's declaration is new, another, or gone
 	Policy      Kind = "policy"      // a policy or a client's declaration is new, another, or gone
 	Retention   Kind = "retention"   // the oldest files were deleted

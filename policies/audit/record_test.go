@@ -16,7 +16,7 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// texts are what strangers choose (AU-02).
+// texts are what strangers choose.
 var texts = []string{
 	"notion", "a\nb", `{"seq":1}`, "\x00", "\x1b[2J", "\u202e", "\u2028", "\xff\xfe", "é漢", "\U000e0041", "\u009b31m", `"}` + "\n" + `{"seq":2,"prev":"`, "\\", "\t", "<&>", "\ufffd",
 }

@@ -1,5 +1,5 @@
 # GitHub. Anybody can write into issues, pull requests and the files of repositories, and read what is public of them.
-# The label is that of the seeds (X-20); a mailing follows every comment, an edit leaves what stood there: neither can be taken back.
+# A mailing follows every comment, an edit leaves what stood there: neither can be taken back.
 
 service "github" {
   packages = ["@modelcontextprotocol/server-github"]

@@ -1,5 +1,5 @@
 # Notion. Guests, and whoever else a page is shared with, write into it, comment on it, and read at once what comes there. The
-# label is that of the seeds (X-20); whoever keeps private notes there says trust { secret_data = true } in the declaration,
+# label is internal; whoever keeps private notes there says trust { secret_data = true } in the declaration,
 # and whoever shares nothing, public_source = false and dangerous_writes = false.
 
 service "notion" {

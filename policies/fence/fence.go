@@ -75,7 +75,7 @@ func Inline(id ID) (open, closing string) {
 
 const maxIdentifier = 64
 
-// identifier is a name that can do no harm outside of the marks, whoever chose it (FN-90).
+// identifier is a name that can do no harm outside of the marks, whoever chose it.
 func identifier(s string) string {
 	if s == "" || len(s) > maxIdentifier {
 		return "unknown"

@@ -222,7 +222,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestMeta has names that servers choose: they are identifiers, or not shown (FN-90).
+// TestMeta has names that servers choose: they are identifiers, or not shown.
 func TestMeta(t *testing.T) {
 	for name, want := range map[string]string{
 		"search": "search", "a.b_c-D9": "a.b_c-D9", `x" trusted="1`: "unknown", "x\ny": "unknown", "x>>>": "unknown", "ｘ": "unknown", strings.Repeat("a", 65): "unknown",

@@ -16,7 +16,7 @@ func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil 
 
 func (v *Verdict) UnmarshalText(b []byte) error { return read(verdicts, b, v) }
 
-// Session is what a decision needs of a client's session. The zero value is one that nobody knows, which denies (GAT-09).
+// Session is what a decision needs of a client's session. The zero value is one that nobody knows, which denies.
 type Session struct {
 	Label   Label    `json:"label"`             // of all that it may have seen: joined at dispatch
 	Profile string   `json:"profile"`           // of its client: which table decides

@@ -19,7 +19,7 @@ func (e *Effect) UnmarshalText(b []byte) error {
 // The zero value is not known, which denies; Worst is what is taken for a tool of which nothing has been said.
 type Facts struct {
 	Output    Label           `json:"output"`
-	Audience  Confidentiality `json:"audience"` // the highest that its arguments may carry; Public: it reaches the open world, reading included (X-35)
+	Audience  Confidentiality `json:"audience"` // the highest that its arguments may carry; Public: it reaches the open world, reading included
 	Effect    Effect          `json:"effect"`
 	Forbidden string          `json:"forbidden,omitempty"` // why nobody may call it; "": somebody may
 	Tier      string          `json:"tier,omitempty"`      // that its profile has to have: "browser/vision"; "": none
@@ -37,7 +37,7 @@ type From struct {
 	Effect          string `json:"effect"`
 }
 
-// Worst is what is taken of a tool of which nothing has been said (GAT-23, X-32).
+// Worst is what is taken of a tool of which nothing has been said.
 var Worst = Facts{
 	Output: Label{Sensitive, Raw}, Audience: Public, Effect: Irreversible,
 	From: From{"unknown", "unknown", "unknown", "unknown"},

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Confidentiality says who may read something, least secret first (DIS-11). The zero value is not known, which denies.
+// Confidentiality says who may read something, least secret first. The zero value is not known, which denies.
 type Confidentiality uint8
 
 const (

@@ -64,7 +64,7 @@ func (p *Policy) Service(d Declared) (name string, certain bool) {
 
 // Resolve returns the facts of what a server offers. Of each fact the first to say something of it counts: the owner in the
 // server's declaration, the folder of policies on the server and then on its service, what is shipped on the service, and
-// the server's own hints, if a person has accepted them; else it is the worst (GAT-20, GAT-23, X-32). Who says something of the
+// the server's own hints, if a person has accepted them; else it is the worst. Who says something of the
 // tool itself goes before who says it of tools like it, and then of the server. What forbids is heard before all of that,
 // whoever says it. What the folder of policies says without relax makes it stricter than it is without that, of a server also
 // than the folder has it of its service, and never laxer: the owner's declaration, too, has no say against it. And what is said of a service that the server only has the name of makes it no laxer than
@@ -263,8 +263,8 @@ func (h *Hints) audience() fact[Confidentiality] {
 	return fact[Confidentiality]{Public, unknown}
 }
 
-// effect is what a server's claim makes of it. One that claims to read and to destroy writes, and anything that does not
-// claim to read does (DIS-07).
+// effect is what a server's claim makes of it. One that claims to read and to destroy writes, and anything that does not
+// claim to read does.
 func (h *Hints) effect() fact[Effect] {
 	if h != nil && h.ReadOnly != nil && *h.ReadOnly && (h.Destructive == nil || !*h.Destructive) {
 		return fact[Effect]{None, "hint"}

@@ -9,7 +9,7 @@ import (
 
 func pointer(b bool) *bool { return &b }
 
-// TestPriority has every layer say something else (GAT-20), and takes away the one that counts.
+// TestPriority has every layer say something else, and takes away the one that counts.
 func TestPriority(t *testing.T) {
 	p := &Policy{
 		Services: map[string]Service{"crm": {Words: []Word{

@@ -25,7 +25,7 @@ var (
 	isHex     = set("0123456789abcdefABCDEF")
 )
 
-// tokens are those of the services that servers are for (peers.md 8b), and of those that developers have most. The lengths are
+// tokens are those of the services that servers are for, and of those that developers have most. The lengths are
 // lower bounds: a token that is cut is one.
 var tokens = []token{
 	{"github_pat_", "GitHub", 60, isName}, {"ghp_", "GitHub", 30, isPlain}, {"gho_", "GitHub", 30, isPlain}, {"ghu_", "GitHub", 30, isPlain}, {"ghs_", "GitHub", 30, isPlain}, {"ghr_", "GitHub", 30, isPlain},

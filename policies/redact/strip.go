@@ -13,7 +13,7 @@ import (
 const removed = "[removed]"
 
 // Strip removes what an error often shows of a secret that nobody has told us of: a URL's user and password, and the
-// values of the header fields Authorization and Cookie and their kin (attacks.md CR-13). It is for logs and errors: in a
+// values of the header fields Authorization and Cookie and their kin. It is for logs and errors: in a
 // result that is none it would be wrong. It takes time for each byte once, for servers choose them.
 func Strip(text string) string { return stripFields(stripURLs(text)) }
 

@@ -129,7 +129,7 @@ type Change struct {
 	Unrefreshed string `json:"unrefreshed,omitempty"` // why the token set is never refreshed, in words; "": it is, or is none
 }
 
-// Gift is what a server's declaration asks for as it is now, and is not given (CR-12).
+// Gift is what a server's declaration asks for as it is now, and is not given.
 type Gift struct {
 	Server string   `json:"server"`
 	Keys   []string `json:"keys"`             // of the vault; none: nothing is kept from it

@@ -31,7 +31,7 @@ func Stage(dir string, b []byte) (string, error) {
 }
 
 // WriteFile replaces path with a file that only its owner may read, at once and for good: file, then name, then directory
-// reach the disk in this order (DU-02).
+// reach the disk in this order.
 func WriteFile(path string, b []byte) error { return WriteFileFor(path, b, 0o600, -1, -1) }
 
 // WriteFileFor is WriteFile for a file of another mode and owner, which -1 leaves as they are (chown(2)).

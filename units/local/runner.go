@@ -265,4 +265,4 @@ func (s *stage) add(source string, readOnly bool) (string, error) {
 	return target, nil
 }
 
-const stopTimeout = 10 * time.Second // LIF-09 takes 8 s at most
+const stopTimeout = 10 * time.Second // a stop takes 8 s at most

@@ -330,7 +330,7 @@ func (s *server) changed(p phase, m *process, code int) {
 	update := *u
 	s.mu.Unlock()
 	if m == nil {
-		s.retireBridge() // EGR-12; the next start brings a namespace and sockets of its own
+		s.retireBridge() // the next start brings a namespace and sockets of its own
 	}
 	s.r.cfg.Changed(update)
 }
@@ -356,7 +356,7 @@ func (s *server) ended(p phase, code int) {
 }
 
 // close stops the bridge, and then the launcher and with it the server: a server has seconds to end, and what it has open
-// is cut at once (EG-304).
+// is cut at once.
 func (s *server) close() {
 	s.closeBridge()
 	s.launcher.stop()

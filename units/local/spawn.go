@@ -182,7 +182,7 @@ func privateMounts(binds []bind) error {
 	return nil
 }
 
-// mount opens the source without following a link in any part of it: the thing that was planned, or nothing (SB-03).
+// mount opens the source without following a link in any part of it: the thing that was planned, or nothing.
 func (b bind) mount() error {
 	fd, err := unix.Openat2(unix.AT_FDCWD, b.source, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC,

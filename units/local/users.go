@@ -35,8 +35,8 @@ func (i identity) chown(path string) error {
 	return os.Lchown(path, i.id, i.id)
 }
 
-// users hands out unprivileged user ids, one for each process that must be kept from the others, when pfard is root
-// (SB-01, SB-21). They come from the range of systemd's DynamicUser= and are held by the lock files that systemd
+// users hands out unprivileged user ids, one for each process that must be kept from the others, when pfard is root.
+// They come from the range of systemd's DynamicUser= and are held by the lock files that systemd
 // itself uses, so that neither takes an id that the other has given out.
 type users struct {
 	locks  string // directory of the lock files; "" when not root

@@ -28,8 +28,8 @@ type Options struct {
 }
 
 // Arguments returns the options as bwrap's --args reads them, each ended by a NUL. They hold the server's secrets, so they
-// travel by descriptor and never in argv (CR-06), and no other copy of those is made, so that the caller can clear them.
-// What runs, Command and Args, is not among them: bwrap takes that from argv only, and it is to follow "--" there (SBX-19).
+// travel by descriptor and never in argv, and no other copy of those is made, so that the caller can clear them.
+// What runs, Command and Args, is not among them: bwrap takes that from argv only, and it is to follow "--" there.
 func (s Sandbox) Arguments(o Options) ([]byte, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -54,30 +54,30 @@ func (s Sandbox) confinement(o Options) ([]string, error) {
 		return nil, fmt.Errorf("descriptors %d of the filter and %d of the status: the first three are the server's own", o.SeccompFD, o.StatusFD)
 	}
 	args := []string{
-		// No right in any namespace of the host, and ids that are nobody there (SB-01, SB-04).
+		// No right in any namespace of the host, and ids that are nobody there.
 		"--unshare-user", "--uid", strconv.Itoa(UID), "--gid", strconv.Itoa(GID),
-		// No System V or POSIX queue and segment of others (SB-21).
+		// No System V or POSIX queue and segment of others.
 		"--unshare-ipc",
-		// No process of others to see, signal or trace, and none of the server's that outlives its pid 1 (SB-09, RX orphan).
+		// No process of others to see, signal or trace, and none of the server's that outlives its pid 1.
 		"--unshare-pid",
-		// The host's name stays its own (SB-01).
+		// The host's name stays its own.
 		"--unshare-uts",
-		// No path of the host in /proc/self/cgroup (SB-12).
+		// No path of the host in /proc/self/cgroup.
 		"--unshare-cgroup",
 		// There is no --unshare-net: the launcher has made the network namespace before bwrap runs, for the bridge's
-		// listener has to be inside before the server is (SB-23).
+		// listener has to be inside before the server is.
 
-		// A namespace made inside would give its maker all capabilities there, the way to most kernel bugs (SB-05).
+		// A namespace made inside would give its maker all capabilities there, the way to most kernel bugs.
 		"--disable-userns",
-		// Nothing survives the launcher, whatever ends it (SBX-04, RX-10).
+		// Nothing survives the launcher, whatever ends it.
 		"--die-with-parent",
-		// No terminal to push characters into (SB-06); the filter stands behind it.
+		// No terminal to push characters into; the filter stands behind it.
 		"--new-session",
-		// bwrap drops them for an ordinary user by itself; said here so that it holds for every caller (SB-04).
+		// bwrap drops them for an ordinary user by itself; said here so that it holds for every caller.
 		"--cap-drop", "ALL",
-		// Only what is set below (SB-15).
+		// Only what is set below.
 		"--clearenv",
-		// System calls that no server needs (SB-05, SB-06, SB-18).
+		// System calls that no server needs.
 		"--seccomp", strconv.Itoa(o.SeccompFD),
 		// The launcher has to know pid 1 of the sandbox to end it.
 		"--json-status-fd", strconv.Itoa(o.StatusFD),
@@ -92,7 +92,7 @@ func (s Sandbox) confinement(o Options) ([]string, error) {
 func (m Mount) appendTo(args []string, i int, o Options) ([]string, error) {
 	switch m.Kind {
 	case ROBind, ROOverlay, Bind:
-		// By descriptor: a name could have become a link since it was resolved (SB-03). Behind that of an overlay lies
+		// By descriptor: a name could have become a link since it was resolved. Behind that of an overlay lies
 		// what the launcher has mounted: bubblewrap has --ro-overlay only since 0.11, and by name.
 		fd, ok := o.BindFD[i]
 		if !ok || fd < 3 {
@@ -173,7 +173,7 @@ func octal(perms, otherwise uint32) string {
 	return fmt.Sprintf("%04o", perms)
 }
 
-// noNUL refuses the one byte that separates the arguments of --args: what follows it would be read as an option (DC-02).
+// noNUL refuses the one byte that separates the arguments of --args: what follows it would be read as an option.
 func noNUL(what string, values ...string) error {
 	for _, v := range values {
 		if strings.ContainsRune(v, 0) {

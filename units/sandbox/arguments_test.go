@@ -79,7 +79,7 @@ func TestArguments(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	// What the sandbox runs is data of argv, after "--": among the options it could become one (SBX-19).
+	// What the sandbox runs is data of argv, after "--": among the options it could become one.
 	for _, a := range []string{small().Command, small().Args[0], "--", "--bind"} {
 		if slices.Contains(got, a) {
 			t.Errorf("%q of the server is among the options", a)
@@ -140,7 +140,7 @@ func hostile(r *rand.Rand) string {
 	return string(b)
 }
 
-// DC-02: whatever the declaration's strings and the secrets are, bwrap reads the same options in the same order, and the
+// Whatever the declaration's strings and the secrets are, bwrap reads the same options in the same order, and the
 // strings come out where they were put in.
 func TestStringsStayData(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

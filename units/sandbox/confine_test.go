@@ -196,7 +196,7 @@ func confine(t *testing.T, s Sandbox) (stdout, stderr string, err error) {
 	c.ExtraFiles = append([]*os.File{memory(t, args)}, files...)
 	c.Env, c.Dir = []string{}, "/"
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
-	if os.Getuid() == 0 { // SB-01: a server is never root on the host
+	if os.Getuid() == 0 { // a server is never root on the host
 		c.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 	}
 	var out, errs bytes.Buffer

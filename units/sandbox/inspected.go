@@ -49,17 +49,17 @@ type inspection struct {
 
 func inspected() []inspection {
 	return slices.Concat([]inspection{
-		{systemCall{name: "clone", amd64: 56, arm64: 220}, []bpf.Instruction{ // SB-05
+		{systemCall{name: "clone", amd64: 56, arm64: 220}, []bpf.Instruction{ // its maker has every capability in a namespace
 			argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: cloneNamespaces, SkipTrue: 1}, allow(), refuse(errnoEPERM),
 		}},
 		// A line discipline is kernel code that is loaded for whoever asks, and where many holes were found (n_hdlc, n_gsm).
-		{systemCall{name: "ioctl", amd64: 16, arm64: 29}, []bpf.Instruction{ // SB-06
+		{systemCall{name: "ioctl", amd64: 16, arm64: 29}, []bpf.Instruction{ // TIOCSTI pushes characters into a terminal
 			argument(1), equal(ioctlTIOCSTI, 3), equal(ioctlTIOCLINUX, 2), equal(ioctlTIOCSETD, 1), allow(), refuse(errnoEPERM),
 		}},
 		{systemCall{name: "personality", amd64: 135, arm64: 92}, []bpf.Instruction{ // no address randomisation, executable data
 			argument(0), equal(personalityLinux, 2), equal(personalityQuery, 1), refuse(errnoEPERM), allow(),
 		}},
-		// bwrap's --die-with-parent is all that ends the sandbox after a kill -9 of pfar (LIF-11). A server may write its pid
+		// bwrap's --die-with-parent is all that ends the sandbox after a kill -9 of pfar. A server may write its pid
 		// 1's memory (/proc/1/mem: same user, same capabilities), and must not have it forget that signal.
 		{systemCall{name: "prctl", amd64: 157, arm64: 167}, []bpf.Instruction{
 			argument(0), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: prctlPDEATHSIG, SkipTrue: 3},
@@ -72,7 +72,7 @@ func inspected() []inspection {
 	}, setID(), coreLimit(), pageCache())
 }
 
-// socketBody allows few families: the others are rarely used code of the kernel, or reach its other parts (SB-23). Of the
+// socketBody allows few families: the others are rarely used code of the kernel, or reach its other parts. Of the
 // internet it allows TCP and UDP alone, not MPTCP, UDP-Lite, SCTP or ping. Of netlink it allows routing messages alone:
 // getifaddrs(3) asks by them, and node's os.networkInterfaces() throws without.
 func socketBody() []bpf.Instruction {

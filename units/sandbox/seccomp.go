@@ -66,12 +66,12 @@ func filter(goarch string, refused []systemCall, inspected []inspection) ([]bpf.
 		return nil, fmt.Errorf("no table of system calls for %q", goarch)
 	}
 	program := []bpf.Instruction{
-		// The numbers of another interface (int 0x80, AArch32) mean other calls (SB-18).
+		// The numbers of another interface (int 0x80, AArch32) mean other calls.
 		bpf.LoadAbsolute{Off: offsetArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: m.audit, SkipTrue: 1},
 		bpf.RetConstant{Val: actionKill},
 		bpf.LoadAbsolute{Off: offsetNumber, Size: 4},
-		// x32 has bit 30 set (SB-18). Calls newer than this table may do what older ones are refused for; programs have
+		// x32 has bit 30 set. Calls newer than this table may do what older ones are refused for; programs have
 		// to expect ENOSYS from them.
 		bpf.JumpIf{Cond: bpf.JumpLessOrEqual, Val: newest, SkipTrue: 1},
 		refuse(errnoENOSYS),
@@ -99,7 +99,7 @@ func refuse(errno uint32) bpf.Instruction { return bpf.RetConstant{Val: actionEr
 func allow() bpf.Instruction { return bpf.RetConstant{Val: actionAllow} }
 
 // argument loads the low 32 bits of one: the kernel ignores the rest of each argument that is looked at here
-// (SB-06, CVE-2019-10063).
+// (CVE-2019-10063).
 func argument(i uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offsetArgs + 8*i, Size: 4} }
 
 func equal(v uint32, skip uint8) bpf.Instruction {

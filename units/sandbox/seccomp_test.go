@@ -303,7 +303,7 @@ func TestArguments64And32(t *testing.T) {
 	}
 }
 
-// SB-18: other interfaces of the same kernel.
+// Other interfaces of the same kernel.
 func TestForeignInterfaces(t *testing.T) {
 	for _, c := range []struct {
 		goarch string

@@ -18,12 +18,12 @@ type systemCall struct {
 func refused() []systemCall {
 	const no = errnoEPERM
 	return []systemCall{
-		// Its flags lie in memory, where a filter cannot see them; C libraries fall back to clone on ENOSYS (SB-05).
+		// Its flags lie in memory, where a filter cannot see them; C libraries fall back to clone on ENOSYS.
 		{"clone3", 435, 435, errnoENOSYS},
 		// Likewise: a mode with a set-user-ID bit (setID); programs fall back to openat.
 		{"openat2", 437, 437, errnoENOSYS},
 
-		// Namespaces and the file system's shape (SB-05).
+		// Namespaces and the file system's shape.
 		{"unshare", 272, 97, no},
 		{"setns", 308, 268, no},
 		{"mount", 165, 40, no},
@@ -38,11 +38,11 @@ func refused() []systemCall {
 		{"fspick", 433, 433, no},
 		{"mount_setattr", 442, 442, no},
 
-		// Files by handle, past every path (SB-11).
+		// Files by handle, past every path.
 		{"name_to_handle_at", 303, 264, no},
 		{"open_by_handle_at", 304, 265, no},
 
-		// Other processes' memory and descriptors (SB-05, SB-09).
+		// Other processes' memory and descriptors.
 		{"ptrace", 101, 117, no},
 		{"process_vm_readv", 310, 270, no},
 		{"process_vm_writev", 311, 271, no},
@@ -52,7 +52,7 @@ func refused() []systemCall {
 		{"migrate_pages", 256, 238, no},
 		{"move_pages", 279, 239, no},
 
-		// Parts of the kernel where most of its holes were found, and that servers have no use for (SB-05).
+		// Parts of the kernel where most of its holes were found, and that servers have no use for.
 		{"bpf", 321, 280, no},
 		{"perf_event_open", 298, 241, no},
 		{"io_uring_setup", 425, 425, no},
@@ -67,7 +67,7 @@ func refused() []systemCall {
 		{"mincore", 27, 232, errnoENOSYS},
 		{"cachestat", 451, 451, errnoENOSYS},
 
-		// Keyrings are not in a namespace (SB-05).
+		// Keyrings are not in a namespace.
 		{"add_key", 248, 217, no},
 		{"request_key", 249, 218, no},
 		{"keyctl", 250, 219, no},

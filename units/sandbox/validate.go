@@ -130,7 +130,7 @@ func (m Mount) conflict(earlier Mount) error {
 	case m.Dest == earlier.Dest:
 		return fmt.Errorf("two mounts at %q", m.Dest)
 	case Below(m.Dest, earlier.Dest) && earlier.Kind == Bind:
-		// Making the mount point would follow a link that the server has left there (SB-02).
+		// Making the mount point would follow a link that the server has left there.
 		return fmt.Errorf("mount at %q lies below the writable %q", m.Dest, earlier.Dest)
 	case Below(m.Dest, earlier.Dest) && (earlier.Kind == Symlink || earlier.Kind == Data):
 		// It would land elsewhere; newer versions of bwrap refuse it.

@@ -30,7 +30,7 @@ func many(n int) spec {
 // change returns s with the byte at i replaced.
 func change(s string, i int, b byte) string { return s[:i] + string([]byte{b}) + s[i+1:] }
 
-// TestReadRefuses has one row for each way (EG-182 to EG-195) of not being a hello with one name.
+// TestReadRefuses has one row for each way of not being a hello with one name.
 func TestReadRefuses(t *testing.T) {
 	good := plain(names("api.example.com"))
 	m, r, front := good.message(), string(good.bytes()), good.front()

@@ -27,7 +27,7 @@ var hostileNames = []struct {
 }{
 	{"the root", "\x00", egress.BadName, "."},
 	{"another name", host("evil.test"), egress.NameNotDeclared, "evil.test"},
-	{"data in a label (EG-010)", host("c2VjcmV0.evil.test"), egress.NameNotDeclared, "c2VjcmV0.evil.test"},
+	{"data in a label", host("c2VjcmV0.evil.test"), egress.NameNotDeclared, "c2VjcmV0.evil.test"},
 	{"a declared name in front", host(api + ".evil.test"), egress.NameNotDeclared, api + ".evil.test"},
 	{"a declared name glued on", host("evil" + api), egress.NameNotDeclared, "evil" + api},
 	{"below a declared name", host("x." + api), egress.NameNotDeclared, "x." + api},

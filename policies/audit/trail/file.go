@@ -131,7 +131,7 @@ func (k kernel) ReadAt(b []byte, at int64) (int, error) { return k.r.ReadAt(b, a
 
 func (k kernel) Close() error { return errors.Join(k.w.Close(), k.r.Close()) }
 
-// ErrTaken is wrapped when another process writes to the file (DU-07).
+// ErrTaken is wrapped when another process writes to the file.
 var ErrTaken = errors.New("another process writes to it")
 
 // checked makes sure that what was handed over is what a log may write to, and takes the lock. It is the description's

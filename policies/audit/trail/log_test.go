@@ -224,7 +224,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// TestSyncFails: after that nothing counts until the file has been read and the disk has it (DU-05).
+// TestSyncFails: after that nothing counts until the file has been read and the disk has it.
 func TestSyncFails(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	d := &faulty{room: -1}
@@ -370,7 +370,7 @@ func content(t testing.TB, path string) []byte {
 	return b
 }
 
-// TestEveryOffset cuts a file at every byte, with a next file there or not, and opens it again (AU-04).
+// TestEveryOffset cuts a file at every byte, with a next file there or not, and opens it again.
 func TestEveryOffset(t *testing.T) {
 	dir := t.TempDir()
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
@@ -569,7 +569,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// TestClock: a clock that goes back, stands still or is far off changes nothing about the order (AU-06).
+// TestClock: a clock that goes back, stands still or is far off changes nothing about the order.
 func TestClock(t *testing.T) {
 	d := &faulty{room: -1}
 	random := rand.New(rand.NewPCG(1, 1))

@@ -34,7 +34,7 @@ func (l *Log) sync() error {
 	l.writing.Lock()
 	f, seq, hash := l.file, l.seq, l.hash
 	l.writing.Unlock()
-	if err := f.Sync(); err != nil { // of what is on the disk by now nothing is known, also if the next one succeeds (DU-05)
+	if err := f.Sync(); err != nil { // of what is on the disk by now nothing is known, also if the next one succeeds
 		err = l.fail(fmt.Errorf("records %d to %d may not be on the disk: %w", l.synced+1, seq, err))
 		l.writing.Lock()
 		defer l.writing.Unlock()
