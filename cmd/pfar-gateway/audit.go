@@ -175,7 +175,7 @@ func (g *gateway) useAudit(f trail.Files) error {
 func (g *gateway) record(records ...audit.Record) error {
 	for i := range records {
 		if err := g.audit.Append(&records[i]); err != nil {
-			return fmt.Errorf("%w; what is not recorded is not done", err)
+			return fmt.Errorf("%w; pfar does nothing that it cannot record", err)
 		}
 	}
 	return g.audit.Sync()

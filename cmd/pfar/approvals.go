@@ -85,7 +85,7 @@ func (c approvalsVerb) approvalsCommand() *cobra.Command {
 func approvalPath(under, typed string) (string, error) {
 	s := strings.ToLower(strings.NewReplacer("-", "", " ", "").Replace(typed))
 	if len(s) != 26 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz234567") != "" {
-		return "", usage("%q is no id of an approval: it has 26 letters and digits, all of which are needed", typed).withHint("pfar approvals")
+		return "", usage("%q is not the ID of an approval: write all its 26 letters and digits", typed).withHint("pfar approvals")
 	}
 	return under + s[:6] + "-" + s[6:11] + "-" + s[11:16] + "-" + s[16:21] + "-" + s[21:], nil
 }

@@ -115,7 +115,7 @@ func TestApprovalsRefuse(t *testing.T) {
 		err  string
 	}{
 		{[]string{"approve", id}, exitUsage, "look before, with pfar approvals show\n"},
-		{[]string{"approve", id[:6], "--yes"}, exitUsage, "is no id of an approval"},
+		{[]string{"approve", id[:6], "--yes"}, exitUsage, "is not the ID of an approval"},
 		{[]string{"approve", "k3bq7x-2mz4p-tw5ra-c6yhd-e7suf", "--yes"}, exitNoSuch, "no call of this id"},
 		{[]string{"approve", "../../x", "--yes"}, exitUsage, "is no id"},
 		{[]string{"approve", "--yes"}, exitUsage, "missing ID"},

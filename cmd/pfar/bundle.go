@@ -208,7 +208,7 @@ func (c vaultVerb) askPassphrase(ctx context.Context, fresh bool) ([]byte, error
 	if !ok || !isTerminal(terminal) { // standard input may be what is imported
 		var err error
 		if terminal, err = os.OpenFile("/dev/tty", os.O_RDWR, 0); err != nil {
-			return nil, usage("there is no terminal to ask on").withHint("--passphrase-file FILE, --recipient or --identity")
+			return nil, usage("not a terminal, so pfar cannot ask").withHint("--passphrase-file FILE, --recipient or --identity")
 		}
 		defer terminal.Close()
 	}

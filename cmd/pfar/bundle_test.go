@@ -198,7 +198,7 @@ func TestTokenSetsThatAreNotRefreshed(t *testing.T) {
 	end := b.now().Add(time.Hour)
 	p := b.pfard(t, control.Report{}, func(*fakePfard, control.Request) error { return nil })
 	p.secrets = []control.Secret{{Key: "endless", Kind: "oauth", Unrefreshed: "it says no end"}, {Key: "fresh", Kind: "oauth", Expiry: &end}}
-	if code, out, complaint := b.exec(t, "{a token set of hunter2}", "set", "endless", "--oauth"); code != 0 || out != "drive: waits: it lacks \"write\"\nother: waits for what is not in the vault\n" || complaint != "pfar: warning: \"endless\" is never refreshed: it says no end\n" {
+	if code, out, complaint := b.exec(t, "{a token set of hunter2}", "set", "endless", "--oauth"); code != 0 || out != "drive: waits: it lacks \"write\"\nother: waits for a secret that the vault lacks\n" || complaint != "pfar: warning: \"endless\" is never refreshed: it says no end\n" {
 		t.Errorf("set: exit %d, %q, %s", code, out, complaint)
 	}
 	code, out, _ := b.exec(t, "", "list")

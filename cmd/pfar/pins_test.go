@@ -91,9 +91,9 @@ func TestPinsRefuses(t *testing.T) {
 		code int
 		err  string
 	}{
-		{[]string{"accept", "notion"}, exitUsage, "standard input is no terminal"},
+		{[]string{"accept", "notion"}, exitUsage, "not a terminal"},
 		{[]string{"accept", "notion", "search@" + digest}, exitUsage, "hint: --yes"},
-		{[]string{"forget", "notion"}, exitUsage, "standard input is no terminal"},
+		{[]string{"forget", "notion"}, exitUsage, "not a terminal"},
 		{[]string{"accept"}, exitUsage, "missing SERVER"},
 		{[]string{"forget", "notion", "x", "--yes"}, exitUsage, "unexpected argument"},
 		{[]string{"notion"}, exitUsage, `unknown verb "notion"`},
@@ -267,7 +267,7 @@ func TestPinsConfirm(t *testing.T) {
 		code int
 		err  string
 	}{
-		{[]string{"accept", "notion", "count"}, exitUsage, "standard input is no terminal"},
+		{[]string{"accept", "notion", "count"}, exitUsage, "not a terminal"},
 		{[]string{"accept", "notion", "count@0123456789abcdef", "--yes"}, exitFailed, `"count" of "notion" has another digest than 0123456789abcdef now`},
 		{[]string{"accept", "notion", "count", "none", "--yes"}, exitNoSuch, `"none" is not known`},
 	} {

@@ -125,7 +125,7 @@ func sessionPath(name string) (string, error) {
 		handle = access.DefaultSession
 	}
 	if declaration.ClientNameFault(client) != "" || !access.ValidHandle(handle) {
-		return "", usage("%q is no session: want CLIENT/HANDLE, or CLIENT for its default one", name).withHint("pfar sessions")
+		return "", usage("%q is not a session: write CLIENT/HANDLE, or CLIENT for its default session", name).withHint("pfar sessions")
 	}
 	return "/sessions/" + client + "/" + handle, nil
 }

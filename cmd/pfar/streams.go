@@ -92,7 +92,7 @@ func (c *streams) hintAt(next string) {
 // canAsk refuses what nobody can be asked about, and says by which command one looks at it.
 func (c *streams) canAsk(yes bool, look string) error {
 	if !yes && !isTerminal(c.stdin) {
-		return usage("standard input is no terminal, so nobody can be asked").withHint("--yes does it without a question; look before, with %s", look)
+		return usage("not a terminal, so pfar cannot ask").withHint("use --yes to confirm; look first with %s", look)
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func onlyKey(cmd *cobra.Command, args []string) error {
 // aKey wants a key, and does not repeat what is none: it may be a value.
 func aKey(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 && !declaration.IsVaultKey(args[0]) {
-		return usage("that is no key: it has 1 to 64 of a-z, 0-9, _ and -")
+		return usage("invalid key: use 1-64 of a-z, 0-9, _ and -")
 	}
 	return arguments("KEY")(cmd, args)
 }
@@ -157,13 +157,13 @@ func (c vaultVerb) warn(change control.Change) {
 
 func (c vaultVerb) printUses(change control.Change) {
 	said := map[control.Then]string{
-		control.Restarts: "starts again with what is there now",
-		control.Waits:    "waits for what is not in the vault",
+		control.Restarts: "restarts with the new value",
+		control.Waits:    "waits for a secret that the vault lacks",
 		control.Starts:   "starts: it has waited for it",
-		control.Later:    "does not run; it gets what is there when it does",
-		control.RunsOn:   "runs on: its bridge has what is there now",
+		control.Later:    "does not run; it gets the new value when it starts",
+		control.RunsOn:   "runs on: its bridge uses the new value",
 
-		control.Unconfirmed: "runs on: its bridge has not confirmed what is there now; pfar restart makes sure",
+		control.Unconfirmed: "runs on: its bridge has not confirmed the new value; pfar restart makes sure",
 	}
 	for _, u := range change.Uses {
 		text, ok := said[u.Then]

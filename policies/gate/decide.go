@@ -82,7 +82,7 @@ const VaultRule = "gate: vault value"
 // forbidden adds what denies whatever a policy says.
 func forbidden(found []*cell, c Call) []*cell {
 	if !c.Audit {
-		found = append(found, said(Deny, "gate: no audit", "The record of the call could not be opened, and what is not recorded is not done."))
+		found = append(found, said(Deny, "gate: no audit", "The record of the call could not be opened, and pfar does nothing that it cannot record."))
 	}
 	if !c.Pinned {
 		found = append(found, said(Deny, "gate: not pinned", "Nobody has accepted this definition, or it has changed since."))

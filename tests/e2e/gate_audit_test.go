@@ -168,7 +168,7 @@ func TestAuditFull(t *testing.T) {
 			continue
 		}
 		refused++
-		if !strings.Contains(got, "what is not recorded is not done") {
+		if !strings.Contains(got, "pfar does nothing that it cannot record") {
 			t.Errorf("%s: %.1000s", text, got)
 		}
 		s.got(text, 0)
@@ -176,7 +176,7 @@ func TestAuditFull(t *testing.T) {
 	if refused == 0 {
 		t.Fatal("no call was refused though the disk is full")
 	}
-	if out := s.operate(1, "sessions", "reset", a.name(), "--yes"); !strings.Contains(out, "what is not recorded is not done") {
+	if out := s.operate(1, "sessions", "reset", a.name(), "--yes"); !strings.Contains(out, "pfar does nothing that it cannot record") {
 		t.Error(out)
 	}
 	if err := os.Remove(inside + at + "/fill"); err != nil {
@@ -193,7 +193,7 @@ func TestAuditFull(t *testing.T) {
 // operateUnlessFull is for what cannot be done without a record.
 func (s *stage) operateUnlessFull(args ...string) {
 	s.t.Helper()
-	if out, errs, code := s.command(args...); code != 0 && !strings.Contains(errs, "what is not recorded is not done") {
+	if out, errs, code := s.command(args...); code != 0 && !strings.Contains(errs, "pfar does nothing that it cannot record") {
 		s.t.Errorf("pfar %q: %d: %s%s", args, code, out, errs)
 	}
 }

@@ -80,7 +80,7 @@ func TestVault(t *testing.T) {
 		}
 		return nil
 	})
-	if out := m.Shell(t, "echo -n hunter2-two | pfar vault rotate some_token"); out != "keyed: starts again with what is there now\n" {
+	if out := m.Shell(t, "echo -n hunter2-two | pfar vault rotate some_token"); out != "keyed: restarts with the new value\n" {
 		t.Errorf("rotate says %q", out)
 	}
 	if err := underWay.Wait(); err != nil {
@@ -279,7 +279,7 @@ func TestRotateIsConfirmed(t *testing.T) {
 		t.Fatalf("storing the secret: %s", r)
 	}
 	becomes(t, m, server, control.Running)
-	const has, unknown = "runs on: its bridge has what is there now", "its bridge has not confirmed"
+	const has, unknown = "runs on: its bridge uses the new value", "its bridge has not confirmed"
 	for _, step := range []struct{ before, want string }{
 		{"true", has}, // the bridge does not run
 		{"systemctl start " + bridge, has}, {"systemctl restart pfard", has}, {"systemctl kill --signal=STOP " + bridge, unknown},

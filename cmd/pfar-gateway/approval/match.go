@@ -14,7 +14,7 @@ import (
 // locate returns where the value of a JSON pointer stands. Members of objects can be named, not places in lists.
 func locate(b []byte, pointer string) (start, end int, err error) {
 	if !strings.HasPrefix(pointer, "/") {
-		return 0, 0, fmt.Errorf("%q is no JSON pointer to an argument: write /path", pointer)
+		return 0, 0, fmt.Errorf("%q is not a JSON pointer to an argument: write /path", pointer)
 	}
 	start, end = 0, len(b)
 	for part := range strings.SplitSeq(pointer[1:], "/") {

@@ -41,7 +41,7 @@ func TestWaitsAtTheBeginning(t *testing.T) {
 	p.Learn(whole.Policy())
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if no, ok := errors.AsType[*enforce.Refused](enter(ctx, p)); !ok || !strings.Contains(no.Error(), "what is not recorded is not done") {
+	if no, ok := errors.AsType[*enforce.Refused](enter(ctx, p)); !ok || !strings.Contains(no.Error(), "pfar does nothing that it cannot record") {
 		t.Errorf("%v", no)
 	}
 	p.Patience = 0

@@ -74,7 +74,7 @@ func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*P
 	found := findings(w.report)
 	after := gate.Joined(w.session, w.call.Facts)
 	if err := p.open(pass, &w, &r, after, found); err != nil {
-		return nil, refused(pass.id, "the record of it could not be opened, and what is not recorded is not done")
+		return nil, refused(pass.id, "the record of it could not be opened, and pfar does nothing that it cannot record")
 	}
 	verdict := w.decision.Verdict
 	if verdict == gate.Inspect {
@@ -230,7 +230,7 @@ func (p *Point) outlasts(pass *Passage) error {
 	}
 	if err := p.Trail.Sync(); err != nil {
 		pass.end("denied", 0)
-		return refused(pass.id, "the disk does not take the record of it, and what is not recorded is not done")
+		return refused(pass.id, "the disk does not take the record of it, and pfar does nothing that it cannot record")
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func (p *Point) ask(ctx context.Context, pass *Passage, w *weighed, r *Request, 
 	pass.approved = true
 	if err != nil {
 		pass.end("denied", 0)
-		return refused(pass.id, "the record of its approval could not be written, and what is not recorded is not done")
+		return refused(pass.id, "the record of its approval could not be written, and pfar does nothing that it cannot record")
 	}
 	return nil
 }

@@ -239,7 +239,7 @@ func (p *Point) now(who Identity, it *Item) (Identity, bool) {
 	return who, who.Rights.Server(it.Server)
 }
 
-// End closes the record. With an error the client must not get the result: what is not recorded is not done.
+// End closes the record. With an error the client must not get the result: pfar does nothing that it cannot record.
 func (g *Passage) End(outcome string, bytes int) error {
 	if g.over {
 		return nil
