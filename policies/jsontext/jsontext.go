@@ -1,16 +1,18 @@
-// Package jsontext reads texts of JSON token by token and decodes their strings: every reader of messages, schemas and results stands on it.
+// Package jsontext reads texts of JSON token by token and decodes their strings: every reader of messages, schemas and
+// results stands on it.
 //
 // Each guarantees something else:
-//   - Reader: the grammar of RFC 8259, with nothing before or behind the one value, and at most 2^20 levels. Numbers stay as they are
-//     written. Names may come twice, bytes need not be UTF-8, and half a character is U+FFFD.
-//   - jsonrpc.Object and Parse: no name twice in the object that is split, however it is escaped, and at most 256 members. Every value is
-//     the bytes that came. Parse reports what is not UTF-8 beside the message, whose sender can be answered.
-//   - jsonrpc.Canonical and Compact: no name twice on any level, nothing but UTF-8, no half character, at most 512 levels.
-//   - gateway/schema: no name twice on any level, bounds on levels, values and digits. What is not UTF-8 becomes U+FFFD.
-//   - redact, inspect, gateway/fenced: each string and its place. They change or judge strings, and every other byte stays.
+//   - Reader: the grammar of RFC 8259, with nothing before or behind the one value, and at most 2^20 levels. Numbers
+//     stay as they are written. Names may come twice, bytes need not be UTF-8, and half a character is U+FFFD.
+//   - jsonrpc.Object and Parse: no name twice in the object that is split, however it is escaped, and at most 256
+//     members. Every value is the bytes that came. Parse returns the message beside the error that it is not UTF-8.
+//   - jsonrpc.Canonical and Compact: no name twice on any level, only UTF-8, no half character, at most 512 levels.
+//   - gateway/schema: no name twice on any level, bounds on levels, values and digits. Bytes that are not UTF-8 become
+//     U+FFFD.
+//   - redact, inspect, gateway/fenced: each string and its place. They change or judge strings; all other bytes stay.
 //
-// The reader is pfar's own. encoding/json's successor jsontext gives up at 10,000 levels, and with it on the id of a message, whose
-// sender would wait in vain; and it takes twice as long for 64 KiB of text, of which the gateway reads each byte three times.
+// The reader is pfar's own. The successor of encoding/json gives up at 10,000 levels, before the id of the message is
+// known, and its sender would wait in vain. It also takes twice as long for 64 KiB of text.
 package jsontext
 
 import (
@@ -87,8 +89,8 @@ func (r *Reader) Remember(other *Reader) { r.long = other.long }
 // Depth returns how many brackets are open.
 func (r *Reader) Depth() int { return len(r.open) }
 
-// Again reports whether the last token is a long string, and the same as the last long one before it: results of tools have their text
-// as structured content, too.
+// Again reports whether the last token is a long string, and the same as the last long one before it: results of tools
+// have their text as structured content, too.
 func (r *Reader) Again() bool { return r.again }
 
 // Next returns the next token.
@@ -130,8 +132,8 @@ func (r *Reader) step() error {
 	return r.value(i)
 }
 
-// Known is Next for a text that has been found to be JSON, or is empty. It panics if the text is neither, so that no reader passes on what
-// it has not read.
+// Known is Next for a text that has been found to be JSON, or is empty. It panics if the text is neither, so that no
+// reader passes on bytes that it has not read.
 func (r *Reader) Known() Token {
 	if len(r.text) == 0 {
 		return Token{}

@@ -30,27 +30,38 @@ func (r *Reader) Text(t Token) string {
 	if r.own == nil {
 		r.own = scratches.Get().(*[]byte)
 	}
-	*r.own = unescape((*r.own)[:0], raw, first)
+	*r.own, _ = unescape((*r.own)[:0], raw, first)
 	return shared(*r.own)
 }
 
-// Text decodes a string with its quotes, known to be JSON. One without escapes shares the memory. Half a character becomes U+FFFD, as
-// in encoding/json; bytes that are not UTF-8 stay.
+// Text decodes a string with its quotes, known to be JSON. One without escapes shares the memory. Half a character
+// becomes U+FFFD, as in encoding/json; bytes that are not UTF-8 stay.
 func Text(quoted []byte) string {
+	text, _ := Whole(quoted)
+	return text
+}
+
+// Whole is Text, and reports whether each character is whole. encoding/json reads half a UTF-16 pair as U+FFFD, other
+// programs as it stands there.
+func Whole(quoted []byte) (text string, whole bool) {
 	raw := quoted[1 : len(quoted)-1]
 	first := bytes.IndexByte(raw, '\\')
 	if first < 0 {
-		return shared(raw)
+		return shared(raw), true
 	}
-	return shared(unescape(make([]byte, 0, len(raw)), raw, first))
+	b, halves := unescape(make([]byte, 0, len(raw)), raw, first)
+	return shared(b), halves == 0
 }
 
-// unescape appends a string's content, whose first escape is at i.
-func unescape(dst, raw []byte, i int) []byte {
+// unescape appends a string's content, whose first escape is at i. It counts the halves of characters.
+func unescape(dst, raw []byte, i int) (b []byte, halves int) {
 	for i >= 0 {
 		dst = append(dst, raw[:i]...)
 		if c := raw[i+1]; c == 'u' {
-			dst, i = unicode(dst, raw, i+2)
+			half := false
+			if dst, i, half = unicode(dst, raw, i+2); half {
+				halves++
+			}
 		} else {
 			dst, i = append(dst, single[c]), i+2
 		}
@@ -60,11 +71,12 @@ func unescape(dst, raw []byte, i int) []byte {
 		}
 		i = bytes.IndexByte(raw, '\\')
 	}
-	return append(dst, raw...)
+	return append(dst, raw...), halves
 }
 
-// unicode appends to dst the character whose number is at i, in an escape, and returns where that ends.
-func unicode(dst, raw []byte, i int) ([]byte, int) {
+// unicode appends to dst the character whose number is at i, in an escape. It returns where the number ends, and
+// whether the character is a half.
+func unicode(dst, raw []byte, i int) (b []byte, end int, half bool) {
 	r := unit(raw[i:])
 	i += 4
 	if utf16.IsSurrogate(r) {
@@ -74,9 +86,11 @@ func unicode(dst, raw []byte, i int) ([]byte, int) {
 		}
 		if r = pair; r != utf8.RuneError {
 			i += 6
+		} else {
+			half = true
 		}
 	}
-	return utf8.AppendRune(dst, r), i
+	return utf8.AppendRune(dst, r), i, half
 }
 
 // single is what a character stands for behind a backslash: itself, mostly.

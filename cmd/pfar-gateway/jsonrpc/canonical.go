@@ -1,11 +1,9 @@
 package jsonrpc
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -146,44 +144,9 @@ func (c *canon) members() (all []member, err error) {
 
 // decoded is a string's text, good beyond the next.
 func (c *canon) decoded(t jsontext.Token) (string, error) {
-	raw := c.text[t.Start:t.End]
-	if halfCharacter(raw) {
+	text, whole := jsontext.Whole(c.text[t.Start:t.End])
+	if !whole {
 		return "", errors.New(`it has half a character, \ud800 to \udfff alone`)
 	}
-	return jsontext.Text(raw), nil
-}
-
-// halfCharacter reports whether an escape in valid JSON is one half of a UTF-16 pair without the other, which
-// encoding/json reads as U+FFFD, whichever half it is, and other programs as it stands there.
-func halfCharacter(raw []byte) bool {
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return false
-	}
-	unit := func(i int) (int, bool) {
-		if i+6 > len(raw) || raw[i] != '\\' || raw[i+1] != 'u' {
-			return 0, false
-		}
-		n, err := strconv.ParseUint(string(raw[i+2:i+6]), 16, 16)
-		return int(n), err == nil
-	}
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
-		}
-		first, escaped := unit(i)
-		switch {
-		case !escaped:
-			i++ // the escaped character
-		case first >= 0xd800 && first < 0xdc00:
-			if second, ok := unit(i + 6); !ok || second < 0xdc00 || second > 0xdfff {
-				return true
-			}
-			i += 11
-		case first >= 0xdc00 && first <= 0xdfff:
-			return true
-		default:
-			i += 5
-		}
-	}
-	return false
+	return text, nil
 }
