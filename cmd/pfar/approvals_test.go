@@ -114,10 +114,10 @@ func TestApprovalsRefuse(t *testing.T) {
 		code int
 		err  string
 	}{
-		{[]string{"approve", id}, exitUsage, "look before, with pfar approvals show\n"},
+		{[]string{"approve", id}, exitUsage, "look first with pfar approvals show\n"},
 		{[]string{"approve", id[:6], "--yes"}, exitUsage, "is not the ID of an approval"},
 		{[]string{"approve", "k3bq7x-2mz4p-tw5ra-c6yhd-e7suf", "--yes"}, exitNoSuch, "no call of this id"},
-		{[]string{"approve", "../../x", "--yes"}, exitUsage, "is no id"},
+		{[]string{"approve", "../../x", "--yes"}, exitUsage, "is not the ID of an approval"},
 		{[]string{"approve", "--yes"}, exitUsage, "missing ID"},
 		{[]string{"approve", id, "x", "--yes"}, exitUsage, "unexpected argument"},
 		{[]string{"approve", id, "--yes", "--digest", strings.Repeat("0", 64)}, exitFailed, "the call has another digest than"},
@@ -128,7 +128,7 @@ func TestApprovalsRefuse(t *testing.T) {
 		{[]string{"approve", once, "--yes", "--remember", "1s"}, exitUsage, "one minute at least"},
 		{[]string{"approve", once, "--yes", "--match", "/to=*x"}, exitUsage, "--remember wants how long"},
 		{[]string{"approve", once, "--yes", "--remember", "1h", "--match", "to=x"}, exitUsage, "want the path of an argument"},
-		{[]string{"deny", "x"}, exitUsage, "is no id"},
+		{[]string{"deny", "x"}, exitUsage, "is not the ID of an approval"},
 		{[]string{"forget", id}, exitNoSuch, "no approval of this id is remembered"},
 		{[]string{"show", "k3bq7x-2mz4p-tw5ra-c6yhd-e7suf"}, exitNoSuch, "no call of this id"},
 		{[]string{"nothing"}, exitUsage, `unknown verb "nothing"`},
@@ -465,15 +465,15 @@ func TestSessions(t *testing.T) {
 		{[]string{"sessions", "show", "laptop/Of_a-Client"}, exitNoSuch, "", "no such session"}, // though there might be
 		{[]string{"sessions", "show"}, exitUsage, "", "missing CLIENT[/HANDLE]\n"},
 		{[]string{"sessions", "end"}, exitUsage, "", "missing CLIENT/HANDLE\n"}, // the default one does not end
-		{[]string{"sessions", "show", "../x"}, exitUsage, "", "want CLIENT/HANDLE"},
-		{[]string{"sessions", "show", "laptop/"}, exitUsage, "", "want CLIENT/HANDLE"},
-		{[]string{"sessions", "show", "laptop/default/x"}, exitUsage, "", "want CLIENT/HANDLE"},
+		{[]string{"sessions", "show", "../x"}, exitUsage, "", "write CLIENT/HANDLE"},
+		{[]string{"sessions", "show", "laptop/"}, exitUsage, "", "write CLIENT/HANDLE"},
+		{[]string{"sessions", "show", "laptop/default/x"}, exitUsage, "", "write CLIENT/HANDLE"},
 		{[]string{"sessions", "new", "nobody"}, exitNoSuch, "", `the client "nobody" is not declared`},
-		{[]string{"sessions", "reset", "laptop/default"}, exitUsage, "", "look before, with pfar sessions show\n"},
+		{[]string{"sessions", "reset", "laptop/default"}, exitUsage, "", "look first with pfar sessions show\n"},
 		{[]string{"sessions", "end", "laptop/default", "--yes"}, exitFailed, "", "does not end"},
 		{[]string{"sessions", "thaw", "laptop/default", "--yes"}, exitOK, "thaw", ""},
 		{[]string{"sessions", "stains"}, exitOK, "notion  sensitive raw", ""},
-		{[]string{"sessions", "clear", "notion"}, exitUsage, "", "look before, with pfar sessions stains\n"},
+		{[]string{"sessions", "clear", "notion"}, exitUsage, "", "look first with pfar sessions stains\n"},
 		{[]string{"sessions", "clear", "mail", "--yes"}, exitNoSuch, "", "no stain"},
 		{[]string{"sessions", "clear", "../x", "--yes"}, exitNoSuch, "", "no such server"},
 		{[]string{"sessions", "clear", "notion", "--yes"}, exitOK, "clear", ""},

@@ -92,7 +92,7 @@ func TestPinsRefuses(t *testing.T) {
 		err  string
 	}{
 		{[]string{"accept", "notion"}, exitUsage, "not a terminal"},
-		{[]string{"accept", "notion", "search@" + digest}, exitUsage, "hint: --yes"},
+		{[]string{"accept", "notion", "search@" + digest}, exitUsage, "hint: use --yes"},
 		{[]string{"forget", "notion"}, exitUsage, "not a terminal"},
 		{[]string{"accept"}, exitUsage, "missing SERVER"},
 		{[]string{"forget", "notion", "x", "--yes"}, exitUsage, "unexpected argument"},
