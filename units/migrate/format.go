@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/pfar/pfar/units"
 )
 
 const (
@@ -26,10 +24,6 @@ type Mark struct {
 	Format int    `json:"format"`
 	Pfar   string `json:"pfar,omitempty"` // version that wrote the state in this format first
 }
-
-// steps are the migrations: the first one leads from format 1 to 2. There is none yet. A step that has been released never
-// changes.
-func steps() []Step { return nil }
 
 // Check refuses a state that a newer program has written. It touches nothing.
 func Check(dir string) error { return own(dir).check() }
@@ -49,8 +43,6 @@ func Whole(dir string) error {
 	}
 	return nil
 }
-
-func own(dir string) migration { return migration{dir: dir, steps: steps(), program: units.Version()} }
 
 // format is that of the program.
 func (m migration) format() int { return unmarked + len(m.steps) }
