@@ -13,8 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/pfar/pfar/tests/packaged"
 	"github.com/pfar/pfar/tests/systemd/bed"
 	"github.com/pfar/pfar/units/control"
 )
@@ -60,47 +59,15 @@ var withPackages = sync.OnceValues(func() (*bed.Bed, error) {
 	}, more...)
 })
 
-// inVersion has do work in the directory of a version. Both suites are tested at once: one makes what the other takes.
-func inVersion(version string, do func(dir string) error) error {
-	dir, err := filepath.Abs(filepath.Join(root, "build/systemd-packages", version))
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	lock, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("locking %q: %w", dir, err)
-	}
-	return do(dir)
-}
-
-// packed makes the package of a version, as make packages does but for the compression and options for make.
+// packed makes the package of a version, with options for make.
 func packed(ctx context.Context, format, version, to string, options ...string) error {
-	return inVersion(version+strings.Join(options, ""), func(dir string) error {
-		args := append([]string{
-			"--no-print-directory", "-C", root, "package", "ARCH=" + runtime.GOARCH, "FORMAT=" + format, "COMPRESSION=none",
-			"VERSION=" + version, "PACKAGES_DIR=" + dir + "/packages",
-		}, options...)
-		if err := command(ctx, nil, "make", args...); err != nil {
-			return err
-		}
-		files, err := filepath.Glob(dir + "/packages/*." + format)
-		if err != nil || len(files) != 1 {
-			return fmt.Errorf("make package made %q", files)
-		}
-		return command(ctx, nil, "cp", files[0], filepath.Join(to, version+"."+format))
-	})
+	p := packaged.Package{Format: format, Arch: runtime.GOARCH, Version: version, Options: options}
+	return packaged.Make(ctx, root, p, filepath.Join(to, version+"."+format))
 }
 
 // madeByMake has make install write into a directory, with the programs of the packages.
 func madeByMake(ctx context.Context, to string) error {
-	return inVersion(newVersion, func(dir string) error {
+	return packaged.In(root, newVersion, func(dir string) error {
 		return command(ctx, nil, "make", "--no-print-directory", "-C", root, "install", "DESTDIR="+to, "VERSION="+newVersion,
 			"BIN="+dir+"/packages.work/"+runtime.GOARCH)
 	})
