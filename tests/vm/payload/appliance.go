@@ -107,11 +107,16 @@ func shell(script string) (string, error) { return output("sh", "-euc", script) 
 
 // output returns what a program writes, stderr included.
 func output(name string, args ...string) (string, error) {
+	out, err := tool(name, args...).CombinedOutput()
+	return string(out), err
+}
+
+// tool is a program of the system, which asks nobody and writes for programs.
+func tool(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.Env = append(os.Environ(), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8",
-		"SYSTEMD_PAGER=", "SYSTEMD_COLORS=0", "TERM=dumb")
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+		"SYSTEMD_PAGER=", "SYSTEMD_COLORS=0", "TERM=dumb", "DEBIAN_FRONTEND=noninteractive")
+	return cmd
 }
 
 // show is a property of a unit, as systemctl show has it.
@@ -182,6 +187,14 @@ func becomes(name string, f func(control.Server) error) error {
 			}
 		}
 		return fmt.Errorf("pfard has no %q", name)
+	})
+}
+
+// logged waits until the journal of a server has texts. A watcher of its states may miss some.
+func logged(server string, texts ...string) error {
+	return eventually(func() error {
+		out, err := output("journalctl", "--unit=pfar-mcp@"+server, "--output=cat")
+		return errors.Join(err, contains(out, texts...))
 	})
 }
 

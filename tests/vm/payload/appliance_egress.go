@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/miekg/dns"
 )
@@ -45,7 +44,7 @@ func fetch(args []string) error {
 	if len(args) != 1 {
 		return errors.New("want a URL")
 	}
-	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)
 		if err == nil && net.ParseIP(host) == nil {
 			host, err = lookup(host)
@@ -68,11 +67,16 @@ func fetch(args []string) error {
 	return err
 }
 
+// timedOut reports whether fetch was left without an answer until the kernel gave up.
+func timedOut(said string) bool {
+	return strings.Contains(said, "timed out") || strings.Contains(said, "timeout")
+}
+
 // lookup asks the resolver of a server's namespace.
 func lookup(name string) (string, error) {
 	var query dns.Msg
 	query.SetQuestion(name+".", dns.TypeA)
-	answer, _, err := new(dns.Client).Exchange(&query, "127.0.0.1:53")
+	answer, _, err := (&dns.Client{Timeout: soon}).Exchange(&query, "127.0.0.1:53")
 	if err != nil {
 		return "", err
 	}
@@ -95,8 +99,7 @@ func declaredOnly() (string, error) {
 		}
 	}
 	for _, url := range []string{"http://other.test:8080", "http://" + declaredAddress, "http://" + otherAddress, "http://declared.test:80"} {
-		begin := time.Now()
-		if out, err := inside(url); err == nil || time.Since(begin) > 15*time.Second {
+		if out, err := inside(url); err == nil || timedOut(out) {
 			return "", fmt.Errorf("it reaches %s, or nobody tells it that it does not: %s, %w", url, out, err)
 		}
 	}
@@ -118,10 +121,9 @@ func bridgeHeld() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the bridge does not reach what is declared: %w: %s", err, out)
 	}
-	begin := time.Now()
 	out, err = taken(otherAddress)
-	if took := time.Since(begin); err == nil || took > 15*time.Second || !strings.Contains(out, "connect: ") {
-		return "", fmt.Errorf("after %s, of what is not declared: %w: %s", took, err, out)
+	if err == nil || timedOut(out) || !strings.Contains(out, "connect: ") {
+		return "", fmt.Errorf("of what is not declared: %w: %s", err, out)
 	}
 	refused := strings.TrimSpace(out)
 	out, err = output("./payload", "fetch", "http://"+otherAddress)

@@ -23,8 +23,9 @@ const (
 	lostFile = "/var/lost"
 )
 
-// atBoot are the servers that are to run when the power is back.
-var atBoot = []string{"calm", "changing", "one", "three", "two"}
+// atBoot are the servers that are to run when the power is back. The declaration of half is broken by then, and its last good
+// version runs.
+var atBoot = []string{"calm", "changing", "half", "one", "three", "two"}
 
 // slowNetwork has the machine's network take its time at boot.
 const slowNetwork = `[Unit]
@@ -67,12 +68,12 @@ func beforePowerOff() error {
 			return err
 		}
 	}
-	for _, name := range append(slices.Clone(atBoot), "half") {
+	for _, name := range atBoot {
 		if err := declare(name, echoServer("", "")); err != nil {
 			return err
 		}
 	}
-	if err := allRun(append(slices.Clone(atBoot), "half")...); err != nil {
+	if err := allRun(atBoot...); err != nil {
 		return err
 	}
 	for path, text := range map[string]string{
@@ -196,11 +197,11 @@ func again(args []string) error {
 		{"no unit failed", nothingFailed},
 	})
 	reportAll("power", []check{
-		{"the disk has what was synced, and the cut was real", cutWasReal},
+		{"the disk has what was synced, and the cut was real", func() (string, error) { return "", cutWasReal(lostFile) }},
 		{"half of a declaration is reported", func() (string, error) { return brokenHalf() }},
 		{"no secret that was confirmed is lost", func() (string, error) { return secretsAreThere(last) }},
-		{"pins are whole", pinsAreWhole},
-		{"nothing is left of writes that were cut short", leftovers},
+		{"pins are whole", func() (string, error) { return "", pinsAreWhole(atBoot) }},
+		{"nothing is left of writes that were cut short", func() (string, error) { return "", leftovers() }},
 	})
 	reportAll("seal", []check{{"the TPM opens the vault's key", keyOpens}})
 	return nil
@@ -215,17 +216,18 @@ func elsewhere([]string) error {
 	return nil
 }
 
-func cutWasReal() (string, error) {
+// cutWasReal wants nothing in a file that was written at the last moment and not synced.
+func cutWasReal(lost string) error {
 	if got := read(safeFile); got != "safe" {
-		return "", fmt.Errorf("%s has %q", safeFile, got)
+		return fmt.Errorf("%s has %q", safeFile, got)
 	}
-	if b, err := os.ReadFile(lostFile); err == nil && len(b) > 0 {
-		return "", fmt.Errorf("%s, which was not synced, has %q", lostFile, b)
+	if b, err := os.ReadFile(lost); err == nil && len(b) > 0 {
+		return fmt.Errorf("%s, which was not synced, has %q", lost, b)
 	}
-	return "", nil
+	return nil
 }
 
-// brokenHalf wants a diagnostic with its place, and the server once its declaration is whole.
+// brokenHalf wants a diagnostic with its place while the last good version runs, and the new one once the file is whole.
 func brokenHalf() (string, error) {
 	out, _ := output("pfar", "status") // 1: that is what it reports
 	if err := contains(out, declarations+"/half.hcl:3"); err != nil {
@@ -236,7 +238,7 @@ func brokenHalf() (string, error) {
 		return "", err
 	}
 	for _, s := range r.Servers {
-		if s.Name != "torn" && !slices.Contains(atBoot, s.Name) {
+		if s.Name != "torn" && (!slices.Contains(atBoot, s.Name) || s.Stale != (s.Name == "half")) {
 			return "", fmt.Errorf("pfar status has %+v", s)
 		}
 	}
@@ -246,7 +248,13 @@ func brokenHalf() (string, error) {
 	}
 	torn := read(declarations + "/torn.hcl")
 	detail := fmt.Sprintf("%s; the other has %d bytes", r.Diagnostics[at].Summary, len(torn))
-	return detail, errors.Join(declare("half", echoServer("", "")), declare("torn", echoServer("", "")), allRun("half", "torn"))
+	err = errors.Join(declare("half", echoServer("", "")), declare("torn", echoServer("", "")), allRun("half", "torn"))
+	return detail, errors.Join(err, becomes("half", func(s control.Server) error {
+		if s.Stale {
+			return fmt.Errorf("with a whole declaration: %+v", s)
+		}
+		return nil
+	}))
 }
 
 // secretsAreThere looks into a server's environment as the kernel has it: in what the server says they are redacted.
@@ -297,10 +305,11 @@ func environmentOf(server string) (map[string]string, error) {
 	return nil, fmt.Errorf("no process of %q is its program", server)
 }
 
-func pinsAreWhole() (string, error) {
+// pinsAreWhole wants accepted tools of each server.
+func pinsAreWhole(servers []string) error {
 	out, err := output("pfar", "pins", "--json")
 	if err != nil {
-		return "", fmt.Errorf("pfar pins: %w: %s", err, out)
+		return fmt.Errorf("pfar pins: %w: %s", err, out)
 	}
 	var all []struct {
 		Server   string `json:"server"`
@@ -308,30 +317,31 @@ func pinsAreWhole() (string, error) {
 		Error    string `json:"error"`
 	}
 	if err := json.Unmarshal([]byte(out), &all); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
+		return fmt.Errorf("%w: %s", err, out)
 	}
 	seen := map[string]bool{}
 	for _, p := range all {
 		if p.Error != "" || p.Accepted == 0 {
-			return "", fmt.Errorf("%+v", p)
+			return fmt.Errorf("%+v", p)
 		}
 		seen[p.Server] = true
 	}
-	for _, name := range atBoot {
+	for _, name := range servers {
 		if !seen[name] {
-			return "", fmt.Errorf("there are no pins of %s: %s", name, out)
+			return fmt.Errorf("there are no pins of %s: %s", name, out)
 		}
 	}
 	out, err = output("pfar", "call", "changing.echo", "--message", "pinned")
-	return "", errors.Join(err, contains(out, "pinned"))
+	return errors.Join(err, contains(out, "pinned"))
 }
 
-func leftovers() (string, error) {
+// leftovers wants no file that pfar was writing.
+func leftovers() error {
 	var err error
 	for _, pattern := range []string{vaultDir + "/.new-*", vaultDir + "/.commit", pinsDir + "/.*"} {
 		if left, gerr := filepath.Glob(pattern); gerr != nil || len(left) > 0 {
 			err = errors.Join(err, gerr, fmt.Errorf("there is %q", left))
 		}
 	}
-	return "", err
+	return err
 }
