@@ -32,17 +32,7 @@ func TestAppliance(t *testing.T) {
 			b.TPM = tpm
 		}
 		b.Disk, b.Files["payload"] = disk, payload
-		out, err := m.Run(ctx, b)
-		t.Logf("%s", out.Took.Round(time.Millisecond))
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Logf("console:\n%s", out.Console)
-			}
-		})
-		if err != nil {
-			t.Fatalf("%v\nresults:\n%s", err, out.Results)
-		}
-		return out
+		return booted(ctx, t, m, b)
 	}
 	begin := time.Now()
 	out := boot(Boot{Files: map[string]string{"run": script(t, "exec ./payload appliance"), "tree": tree}, PowerOff: "now"})

@@ -37,7 +37,7 @@ FailureAction=poweroff-force
 [Service]
 Type=oneshot
 TimeoutStartSec=infinity
-ExecStart=/bin/sh -c 'stty -F /dev/ttyS1 raw; exec >/dev/ttyS1 2>/dev/ttyS0; mkdir -p /payload; tar xf /dev/nvme0n2 -C /payload && cd /payload && ./run; echo "` + end + `$?"'
+ExecStart=/bin/sh -c 'stty -F /dev/ttyS1 raw; exec >/dev/ttyS1 2>/dev/ttyS0; mkdir -p /payload && mount -t ext4 -o ro /dev/nvme0n2 /payload && cd /payload && ./run; echo "` + end + `$?"'
 `,
 	"var/lib/systemd/linger/user": "",
 }

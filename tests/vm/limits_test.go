@@ -16,16 +16,7 @@ func TestLimits(t *testing.T) {
 	defer cancel()
 	m := machine(ctx, t)
 	payload := buildPayload(ctx, t)
-	out, err := m.Run(ctx, Boot{Files: map[string]string{"run": payload}})
-	t.Logf("boot, checks, power off: %s", out.Took.Round(time.Millisecond))
-	defer func() {
-		if t.Failed() {
-			t.Logf("console:\n%s", out.Console)
-		}
-	}()
-	if err != nil {
-		t.Fatalf("%v\nresults:\n%s", err, out.Results)
-	}
+	out := booted(ctx, t, m, Boot{Files: map[string]string{"run": payload}})
 	if !out.Ended || out.Status != "0" {
 		t.Errorf("the payload ended: %t, with status %q, want 0", out.Ended, out.Status)
 	}
@@ -49,6 +40,22 @@ func machine(ctx context.Context, t *testing.T) *Machine {
 	}
 	t.Logf("tools and image: %s", time.Since(begin).Round(time.Millisecond))
 	return m
+}
+
+// booted boots the machine. A test that fails shows the console.
+func booted(ctx context.Context, t *testing.T, m *Machine, b Boot) Outcome {
+	t.Helper()
+	out, err := m.Run(ctx, b)
+	t.Logf("from boot to power off: %s, %s of processors", out.Took.Round(time.Millisecond), out.Used.Round(time.Millisecond))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("console:\n%s", out.Console)
+		}
+	})
+	if err != nil {
+		t.Fatalf("%v\nresults:\n%s", err, out.Results)
+	}
+	return out
 }
 
 // ways and the number of checks of each: a payload that stops early must not pass.

@@ -2,17 +2,14 @@
 package vm
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -31,6 +28,8 @@ type Boot struct {
 	Files map[string]string
 	// Disk is the machine's disk, of Machine.Disk, if it is to keep what is written. Whoever boots from it next finds that.
 	Disk string
+	// Log is the file to which qemu logs the writes to Disk, for OpenWrites; "": there is no log.
+	Log string
 	// TPM is the directory of the machine's TPM 2.0, which is a new one if that is empty; "": the machine has none.
 	TPM string
 	// Target is what is booted beside the payload, which waits for sysinit.target only; none: the payload alone.
@@ -46,6 +45,7 @@ type Outcome struct {
 	Ended   bool   // the payload ran to its end and returned Status
 	Status  string
 	Took    time.Duration
+	Used    time.Duration // processor time of qemu, which other load on the host hardly changes
 }
 
 // end is what the unit in the image writes after the payload's last line.
@@ -66,9 +66,14 @@ func (m *Machine) Run(ctx context.Context, boot Boot) (Outcome, error) {
 		return out, fmt.Errorf("making a directory for the run: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	payload, console, results := filepath.Join(dir, "payload.tar"), filepath.Join(dir, "console"), filepath.Join(dir, "results")
-	if err := writePayload(payload, boot.Files); err != nil {
+	payload, console, results := filepath.Join(dir, "payload.img"), filepath.Join(dir, "console"), filepath.Join(dir, "results")
+	if err := writePayload(ctx, dir, payload, boot.Files); err != nil {
 		return out, err
+	}
+	if boot.Log != "" {
+		if err := os.WriteFile(boot.Log, nil, 0o600); err != nil {
+			return out, fmt.Errorf("making the log of the disk: %w", err)
+		}
 	}
 	if boot.TPM != "" {
 		end, err := startTPM(ctx, boot.TPM)
@@ -84,6 +89,9 @@ func (m *Machine) Run(ctx context.Context, boot Boot) (Outcome, error) {
 	cmd.Stderr = &stderr
 	off, err := runUntil(cmd, results, boot.PowerOff)
 	out.Took = time.Since(start)
+	if cmd.ProcessState != nil {
+		out.Used = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
 	out.Console, out.Results = readSerial(console), readSerial(results)
 	if ctx.Err() != nil {
 		return out, fmt.Errorf("running the machine for %s: %w", out.Took.Round(time.Second), context.Cause(ctx))
@@ -131,18 +139,16 @@ func runUntil(qemu *exec.Cmd, results, word string) (off bool, err error) {
 // controller keep the device names stable. The payload answers on a serial port of its own: the kernel's report of an
 // OOM kill would land in the middle of its lines. Emulation only: a /dev/kvm inside a virtual machine may open and hang.
 func (m *Machine) options(boot Boot, payload, console, results string) []string {
-	target, disk, snapshot := targetName, filepath.Join(m.dir, rootFile), "on"
-	if boot.Disk != "" {
-		disk, snapshot = boot.Disk, "off"
-	}
+	target := targetName
 	if boot.Target != "" {
 		target = boot.Target
 	}
 	params := []string{
 		"root=/dev/nvme0n1", "rw", "console=ttyS0", "init=/lib/systemd/systemd", "systemd.unit=" + target, "systemd.wants=" + payloadName,
 		"systemd.log_color=0", "systemd.show_status=0", "mitigations=off", "quiet", "audit=0", "selinux=0", "apparmor=0",
-		"no_timer_check", // the kernel counts interrupts by its clock, and on a busy machine panics
-		"panic=-1",       // and qemu ends
+		"no_timer_check",                           // the kernel counts interrupts by its clock, and on a busy machine panics
+		"panic=-1",                                 // and qemu ends
+		"transparent_hugepage=never", "nowatchdog", // what they do costs an emulated processor more than it saves
 	}
 	for _, unit := range masked {
 		params = append(params, "systemd.mask="+unit)
@@ -152,16 +158,32 @@ func (m *Machine) options(boot Boot, payload, console, results string) []string 
 		"-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
 		"-kernel", filepath.Join(m.dir, kernelFile), "-append", strings.Join(params, " "),
 		"-device", "nvme,id=c0,serial=pfar",
-		"-drive", "format=raw,if=none,id=d0,snapshot=" + snapshot + ",file=" + disk,
-		"-device", "nvme-ns,drive=d0,bus=c0,nsid=1",
-		"-drive", "format=raw,if=none,id=d1,readonly=on,file=" + payload,
-		"-device", "nvme-ns,drive=d1,bus=c0,nsid=2",
-		"-serial", "file:" + console, "-serial", "file:" + results,
 	}
+	options = append(options, m.root(boot)...)
+	options = append(options,
+		"-device", "nvme-ns,drive=d0,bus=c0,nsid=1",
+		"-drive", "format=raw,if=none,id=d1,readonly=on,file="+payload,
+		"-device", "nvme-ns,drive=d1,bus=c0,nsid=2",
+		"-serial", "file:"+console, "-serial", "file:"+results,
+	)
 	if boot.TPM != "" {
 		options = append(options, "-chardev", "socket,id=tpm,path="+socketOf(boot.TPM), "-tpmdev", "emulator,id=tpm0,chardev=tpm", "-device", "tpm-tis,tpmdev=tpm0")
 	}
 	return options
+}
+
+// root are qemu's options for the disk d0. qemu never waits for the host's disk (cache=unsafe, no-flush): a power cut
+// ends qemu alone, and the host's kernel keeps all that qemu wrote.
+func (m *Machine) root(boot Boot) []string {
+	switch {
+	case boot.Log != "":
+		return []string{"-blockdev", "driver=blklogwrites,node-name=d0" +
+			",file.driver=file,file.cache.no-flush=on,file.filename=" + boot.Disk +
+			",log.driver=file,log.cache.no-flush=on,log.filename=" + boot.Log}
+	case boot.Disk != "":
+		return []string{"-drive", "format=raw,if=none,id=d0,cache=unsafe,file=" + boot.Disk}
+	}
+	return []string{"-drive", "format=raw,if=none,id=d0,snapshot=on,file=" + filepath.Join(m.dir, rootFile)}
 }
 
 func socketOf(tpm string) string { return filepath.Join(tpm, "socket") }
@@ -214,70 +236,27 @@ func readSerial(path string) string {
 	return strings.ReplaceAll(string(b), "\r\n", "\n")
 }
 
-// writePayload writes a tar that the machine reads from its second disk; a disk is whole sectors.
-func writePayload(path string, files map[string]string) error {
-	f, err := os.Create(path)
-	if err != nil {
+// writePayload makes the file system that the machine has as its second disk.
+func writePayload(ctx context.Context, dir, to string, files map[string]string) error {
+	tree := filepath.Join(dir, "payload")
+	if err := os.Mkdir(tree, 0o755); err != nil {
 		return fmt.Errorf("making the payload: %w", err)
 	}
-	defer f.Close()
-	w := tar.NewWriter(f)
 	for name, source := range files {
-		if err := addTree(w, name, source); err != nil {
+		if _, err := image.Run(ctx, dir, "cp", "-a", "--reflink=auto", source, filepath.Join(tree, name)); err != nil {
 			return fmt.Errorf("adding %q to the payload: %w", name, err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		return fmt.Errorf("writing the payload: %w", err)
-	}
-	size, err := f.Seek(0, io.SeekCurrent)
+	used, err := image.Run(ctx, dir, "du", "-s", "--block-size=1M", tree)
 	if err != nil {
 		return err
 	}
-	const block = 1 << 20
-	return f.Truncate((size + block) / block * block)
-}
-
-// addTree adds a file as a program called name, or a directory as it is, its files root's.
-func addTree(w *tar.Writer, name, source string) error {
-	return filepath.WalkDir(source, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		st, err := d.Info()
-		if err != nil {
-			return err
-		}
-		h := &tar.Header{Name: path.Join(name, filepath.ToSlash(strings.TrimPrefix(p, source))), Mode: int64(st.Mode().Perm())}
-		switch {
-		case d.IsDir():
-			h.Typeflag = tar.TypeDir
-		case st.Mode().Type() == fs.ModeSymlink:
-			h.Typeflag = tar.TypeSymlink
-			if h.Linkname, err = os.Readlink(p); err != nil {
-				return err
-			}
-		case st.Mode().IsRegular():
-			h.Typeflag, h.Size = tar.TypeReg, st.Size()
-			if p == source {
-				h.Mode = 0o755
-			}
-		default:
-			return fmt.Errorf("%q is of the type %s", p, st.Mode().Type())
-		}
-		if err := w.WriteHeader(h); err != nil || h.Size == 0 {
-			return err
-		}
-		return copyFile(w, p)
-	})
-}
-
-func copyFile(w io.Writer, p string) error {
-	f, err := os.Open(p)
+	size, _, _ := strings.Cut(used, "\t")
+	megabytes, err := strconv.Atoi(size)
 	if err != nil {
-		return err
+		return fmt.Errorf("measuring the payload: %w", err)
 	}
-	defer f.Close()
-	_, err = io.Copy(w, f)
-	return err
+	options := []string{"-q", "-t", "ext4", "-O", "^has_journal", "-d", tree, to, strconv.Itoa(megabytes+megabytes/8+16) + "M"}
+	_, err = image.Run(ctx, dir, "mke2fs", options...)
+	return errors.Join(err, os.RemoveAll(tree))
 }

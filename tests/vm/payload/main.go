@@ -23,6 +23,8 @@ func main() {
 		"appliance": appliance,
 		"again":     again,
 		"elsewhere": elsewhere,
+		"upgrade":   upgrade,
+		"cut":       afterCut,
 		"serve":     serve,
 		"fetch":     fetch,
 	}
