@@ -49,6 +49,9 @@ func (d *descriptors) openMounts(mounts []sandbox.Mount, secrets units.Secrets, 
 			}
 			o.BindFD[i] = d.add(f)
 		case sandbox.Data:
+			if m.Blank() {
+				continue
+			}
 			b, err := contents(m, secrets)
 			if err != nil {
 				return err

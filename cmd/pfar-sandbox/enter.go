@@ -88,10 +88,11 @@ func becomeBwrap(args []string) error {
 	return fmt.Errorf("executing %q: %w", args[0], err)
 }
 
-// send sends a zero byte, which no complaint begins with, the number of file system contexts, a newline, and the sources
-// that are shared, one a line. With that go the sockets and, last, the contexts.
+// send sends a zero byte, which no complaint begins with, the number of file system contexts, the numbers of the mounts
+// that are made, a newline, and the sources that are shared, one a line. With that go the sockets and, last, the contexts.
 func (m made) send() error {
-	text := fmt.Sprintf("\x00%d\n%s", len(m.live), strings.Join(m.shared, "\n"))
+	numbers := strings.Trim(fmt.Sprint(append([]int{len(m.live)}, m.mounts...)), "[]")
+	text := "\x00" + numbers + "\n" + strings.Join(m.shared, "\n")
 	files := slices.Concat(m.sockets, m.live)
 	defer runtime.KeepAlive(files)
 	var fds []int

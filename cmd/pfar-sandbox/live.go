@@ -51,7 +51,8 @@ func attachMount(context int, at string) error {
 		return err
 	}
 	defer unix.Close(mount)
-	return unix.MoveMount(mount, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	// at may be a path below /proc/self/fd, which is a link.
+	return unix.MoveMount(mount, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
 }
 
 // refreshEvery is how long a server may go on to see a file that the host has replaced. No event tells of that: an

@@ -31,18 +31,24 @@ type server struct {
 	arguments *os.File   // write end of fdArgs
 	shared    []string   // once there are sockets: sources without a view of their own, and why
 	live      []*os.File // likewise: file system contexts of what is to follow the host
-	options   []byte     // bwrap's arguments, with the server's credentials among them
-	set       chan int   // process id of the sandbox's pid 1, once; closed if there will be none
+	sandbox   sandbox.Sandbox
+	given     sandbox.Options // what bwrap's arguments are made of, with the server's credentials; until sockets
+	options   []byte          // those arguments
+	set       chan int        // process id of the sandbox's pid 1, once; closed if there will be none
 	exited    chan error
 }
 
-// start makes the server's namespaces with bwrap waiting in them for its arguments: nothing of the server runs yet. It
-// clears the values of the secrets: the only copy that stays is among these arguments, until release.
+// start makes the server's namespaces with bwrap waiting in them for its arguments: nothing of the server runs yet. The
+// values of the secrets are cleared by sockets: the only copy that stays is among these arguments, until release.
 func start(bwrap string, s sandbox.Sandbox, n network, as ids, secrets units.Secrets) (_ *server, err error) {
 	var d descriptors
 	defer d.close() // bwrap has its own
-	defer wipe(secrets)
-	o := sandbox.Options{Credentials: secrets.Values, Terminals: terminalsDir}
+	defer func() {
+		if err != nil {
+			wipe(secrets.Values)
+		}
+	}()
+	o := sandbox.Options{Credentials: secrets.Values, Tree: treeDir, EmptyFile: emptyFile, EmptyFolder: emptyFolder}
 	filter, err := sandbox.Seccomp(goarch)
 	if err != nil {
 		return nil, err
@@ -60,13 +66,11 @@ func start(bwrap string, s sandbox.Sandbox, n network, as ids, secrets units.Sec
 	if err := d.openMounts(s.Mounts, secrets, &o); err != nil {
 		return nil, err
 	}
-	args, err := s.Arguments(o)
-	if err != nil {
+	if err := s.Check(o); err != nil {
 		return nil, err
 	}
-	v := &server{options: args, as: as, set: make(chan int, 1), exited: make(chan error, 1)}
+	v := &server{sandbox: s, given: o, as: as, set: make(chan int, 1), exited: make(chan error, 1)}
 	if err := v.fork(bwrap, s, n, as, viewsOf(s.Mounts, o), &d); err != nil {
-		clear(args)
 		return nil, err
 	}
 	go v.readStatus(statusR)
@@ -75,8 +79,8 @@ func start(bwrap string, s sandbox.Sandbox, n network, as ids, secrets units.Sec
 }
 
 // wipe clears values that are no longer needed. They live as long as their process otherwise, and so as the server.
-func wipe(s units.Secrets) {
-	for _, v := range s.Values {
+func wipe(values map[string][]byte) {
+	for _, v := range values {
 		clear(v)
 	}
 }
@@ -168,8 +172,13 @@ func (v *server) fork(bwrap string, s sandbox.Sandbox, n network, as ids, views 
 	return nil
 }
 
-// sockets returns the sockets from inside the server's network namespace, none from one that was there before.
-func (v *server) sockets() ([]*os.File, error) {
+// sockets returns the sockets from inside the server's network namespace, none from one that was there before, once the
+// namespaces are ready. With that it is known what bwrap is left to do.
+func (v *server) sockets() (_ []*os.File, err error) {
+	defer func() {
+		wipe(v.given.Credentials)
+		v.given = sandbox.Options{}
+	}()
 	b, oob := make([]byte, maxReport), make([]byte, unix.CmsgSpace(4*maxDescriptors))
 	n, oobn, _, _, err := unix.Recvmsg(int(v.report.Fd()), b, oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil {
@@ -184,17 +193,37 @@ func (v *server) sockets() ([]*os.File, error) {
 		attach.CloseAll(files)
 		return nil, complaint(text)
 	}
-	count, shared, _ := strings.Cut(text, "\n")
+	numbers, shared, _ := strings.Cut(text, "\n")
+	count, mounts, _ := strings.Cut(numbers, " ")
 	live, err := strconv.Atoi(count)
-	if err != nil || live < 0 || live > len(files) {
+	if err == nil && (live < 0 || live > len(files)) {
+		err = fmt.Errorf("%d descriptors and %d views", len(files), live)
+	}
+	if err == nil {
+		v.options, err = v.rest(mounts)
+	}
+	if err != nil {
 		attach.CloseAll(files)
-		return nil, fmt.Errorf("receiving the sockets of the namespace: %d descriptors and %q views", len(files), count)
+		return nil, fmt.Errorf("receiving the sockets of the namespace: %w", err)
 	}
 	if shared != "" {
 		v.shared = strings.Split(shared, "\n")
 	}
 	v.live = files[len(files)-live:]
 	return files[:len(files)-live], nil
+}
+
+// rest returns bwrap's arguments, but for those mounts of the plan, by number, that are made.
+func (v *server) rest(mounts string) ([]byte, error) {
+	v.given.Made = map[int]bool{}
+	for text := range strings.FieldsSeq(mounts) {
+		i, err := strconv.Atoi(text)
+		if err != nil || i < 0 || i >= len(v.sandbox.Mounts) {
+			return nil, fmt.Errorf("%q is not the number of a mount", text)
+		}
+		v.given.Made[i] = true
+	}
+	return v.sandbox.Arguments(v.given)
 }
 
 // complaint is what the process in the namespaces said instead.

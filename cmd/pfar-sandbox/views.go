@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,34 +20,24 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// view is one file or folder of the host that the server is to read over an overlayfs of its own. A bind would share the
-// inodes: locks and watches on them would be a channel to every other sandbox and to the host, and a socket or FIFO a
-// way out.
+// view is one mount of the plan, as enter is told of it. A bind of a file or folder of the host would share the inodes:
+// locks and watches on them would be a channel to every other sandbox and to the host, and a socket or FIFO a way out.
+// The server reads it over an overlayfs of its own.
 type view struct {
-	FD     int    `json:"fd"`               // of the source, when it is handed over; of what bwrap binds, afterwards
-	Source string `json:"source,omitempty"` // path on the host; "": an empty tmpfs
-	Size   int64  `json:"size,omitempty"`   // of the tmpfs, in bytes
-	Perms  uint32 `json:"perms,omitempty"`  // likewise
-	Live   bool   `json:"live,omitempty"`   // see sandbox.Mount; of a folder
-
-	Terminals int `json:"terminals,omitempty"` // instead of all this: a devpts with at most so many at terminalsDir
+	sandbox.Mount
+	FD int `json:"fd,omitempty"` // of the source or the content; afterwards, of what bwrap binds
 }
 
-// maxTerminals is what one server may have of kernel.pty.max, 4096 for the whole machine.
-const maxTerminals = 64
-
-// viewsOf lists the mounts that enter is to make views of.
+// viewsOf lists the mounts for enter, in the plan's order. This goes by argv, and so holds no content.
 func viewsOf(mounts []sandbox.Mount, o sandbox.Options) []view {
-	all := []view{}
+	all := make([]view, len(mounts))
 	for i, m := range mounts {
-		switch {
-		case m.Kind == sandbox.ROOverlay:
-			all = append(all, view{FD: o.BindFD[i], Source: m.Source, Live: m.Live})
-		case m.Kind == sandbox.Dev:
-			all = append(all, view{Terminals: maxTerminals})
-		case m.Scratch():
-			all = append(all, view{FD: o.BindFD[i], Size: m.Size, Perms: m.Perms})
+		fd := o.BindFD[i]
+		if m.Kind == sandbox.Data {
+			fd, m.Source = o.DataFD[i], ""
 		}
+		m.Text, m.Credential, m.Authority, m.Why = "", "", false, ""
+		all[i] = view{Mount: m, FD: fd}
 	}
 	return all
 }
@@ -53,9 +45,13 @@ func viewsOf(mounts []sandbox.Mount, o sandbox.Options) []view {
 // The views lie in a tmpfs over this folder. No server is shown anything of it, so it hides no source of a bind; and it
 // is there on every host.
 const (
-	viewsDir     = "/sys"
-	emptyDir     = viewsDir + "/empty"
-	terminalsDir = viewsDir + "/pts"
+	viewsDir  = "/sys"
+	emptyDir  = viewsDir + "/empty"
+	treeDir   = viewsDir + "/tree"   // the server's file system
+	sealedDir = viewsDir + "/sealed" // the files of viewsDir once more, read-only: what is bound from here is so at once
+
+	emptyFile   = sealedDir + "/nothing"
+	emptyFolder = sealedDir + "/empty"
 )
 
 // maxCopy bounds a single file that is copied, in bytes.
@@ -99,7 +95,7 @@ var errReplaced = errors.New("it was replaced meanwhile")
 // open opens the source once more, and wants it to be what the launcher has opened.
 func (v view) open() (s source, err error) {
 	s.view = v
-	if v.Source == "" {
+	if v.Kind != sandbox.ROOverlay {
 		return s, nil
 	}
 	if s.file, err = units.OpenNoLinks(v.Source); err != nil {
@@ -129,51 +125,41 @@ func (v view) open() (s source, err error) {
 type made struct {
 	sockets []*os.File // of the network namespace
 	live    []*os.File // file system contexts, for refresh
+	mounts  []int      // those of the plan that bwrap finds in treeDir
 	shared  []string   // sources without a view, and why: those stay as the host has them
 }
 
-// makeViews puts an overlayfs behind each descriptor.
+// makeViews makes the server's file system in treeDir as far as it can. What bwrap has to mount itself, it finds behind
+// the descriptors.
 func (m *made) makeViews(sources []source) error {
-	if len(sources) == 0 {
-		return nil
+	defer unix.Umask(unix.Umask(0)) // the modes are the plan's
+	t, err := newTree(sources)
+	if err != nil {
+		return err
 	}
-	w := viewer{overlays: map[string]*overlay{}, refused: map[string]error{}}
-	none := unix.Mount("pfar", viewsDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=16m")
-	if none == nil {
-		none = unix.Mkdir(emptyDir, 0o755)
-	}
-	for _, s := range sources {
-		why := none
-		if why == nil {
-			why = w.put(s)
-		}
-		if why == nil {
-			continue
-		}
-		if s.Terminals > 0 {
-			return fmt.Errorf("mounting a devpts for %d terminals: %w", s.Terminals, why)
-		}
-		if s.Source == "" {
-			return fmt.Errorf("mounting a tmpfs of %d bytes: %w", s.Size, why)
-		}
-		if err := searchDoors(s.Source, s.file); err != nil {
+	for i, s := range sources {
+		mine, err := t.add(s)
+		if err != nil {
 			return err
 		}
-		m.shared = append(m.shared, fmt.Sprintf("%q: %s", s.Source, whyShared(why)))
+		if mine {
+			m.mounts = append(m.mounts, i)
+			if s.FD > 0 {
+				unix.CloseOnExec(s.FD) // bwrap, which is not told of it, would leave it to the server
+			}
+		}
 	}
-	for _, path := range slices.Sorted(maps.Keys(w.overlays)) {
-		if o := w.overlays[path]; o.live {
+	m.shared = t.shared
+	for _, path := range slices.Sorted(maps.Keys(t.overlays)) {
+		if o := t.overlays[path]; o.live {
 			m.live = append(m.live, o.context)
 		}
 	}
 	return nil
 }
 
-// put has the view's descriptor lead to the overlay.
+// put has the view's descriptor lead to what bwrap is to bind.
 func (w *viewer) put(s source) error {
-	if s.Terminals > 0 {
-		return mountTerminals(s.Terminals)
-	}
 	at, err := w.show(s)
 	if err != nil {
 		return err
@@ -186,13 +172,17 @@ func (w *viewer) put(s source) error {
 	return unix.Dup3(fd, s.FD, 0)
 }
 
-// show returns the path at which bwrap finds the source.
+// show returns the path at which the source is shown.
 func (w *viewer) show(s source) (string, error) {
-	if s.Source == "" {
-		return w.scratch(s.view)
+	if s.Scratch() {
+		at, err := w.folder()
+		if err != nil {
+			return "", err
+		}
+		return at, mountTmpfs(s.Mount, at, s.Size)
 	}
 	if s.dir == nil {
-		o, err := w.overlay(s.Source, s.file)
+		o, err := w.overlay(s.Source, s.file, "")
 		if err != nil {
 			return "", err
 		}
@@ -212,37 +202,34 @@ func (w *viewer) show(s source) (string, error) {
 // bytesPerFile is how much of a tmpfs has to be there for each file that it may hold: an inode takes a kilobyte of memory.
 const bytesPerFile = 2 << 10
 
-// scratch mounts an empty tmpfs.
-func (w *viewer) scratch(v view) (string, error) {
-	at := w.next()
-	if err := unix.Mkdir(at, 0o755); err != nil {
-		return "", err
+// mountTmpfs mounts an empty tmpfs of that size.
+func mountTmpfs(m sandbox.Mount, at string, size int64) error {
+	options := fmt.Sprintf("mode=%04o", perms(m.Perms, sandbox.FolderPerms))
+	if size > 0 {
+		options += fmt.Sprintf(",size=%d", size)
 	}
-	options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=%04o", v.Size, max(v.Size/bytesPerFile, 64), v.Perms)
-	return at, unix.Mount("pfar", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options)
+	if m.Scratch() {
+		options += fmt.Sprintf(",nr_inodes=%d", max(size/bytesPerFile, 64))
+	}
+	if err := unix.Mount("pfar", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return fmt.Errorf("mounting a tmpfs of %d bytes for %q: %w", size, m.Dest, err)
+	}
+	return nil
 }
 
-// mountTerminals mounts a devpts as bwrap does, but with a bound. bwrap takes it by path, as it has no option to bind a
-// device by descriptor.
-func mountTerminals(most int) error {
-	if err := unix.Mkdir(terminalsDir, 0o755); err != nil {
-		return err
-	}
-	options := fmt.Sprintf("newinstance,ptmxmode=0666,mode=620,max=%d", most)
-	return unix.Mount("pfar", terminalsDir, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, options)
-}
-
-// overlay mounts a read-only overlayfs of one folder. A folder with a mount below it is refused by the kernel, as the
-// mount would be missing there and what it hides would show.
-func (w *viewer) overlay(path string, dir *os.File) (*overlay, error) {
+// overlay mounts a read-only overlayfs of one folder, at a path where nothing is mounted yet; "": anywhere. A folder with
+// a mount below it is refused by the kernel, as the mount would be missing there and what it hides would show.
+func (w *viewer) overlay(path string, dir *os.File, at string) (*overlay, error) {
 	if o := w.overlays[path]; o != nil {
 		return o, nil
 	}
 	if err := w.refused[path]; err != nil {
 		return nil, err
 	}
-	at := w.next()
-	err := unix.Mkdir(at, 0o755)
+	var err error
+	if at == "" {
+		at, err = w.folder()
+	}
 	var context *os.File
 	if err == nil {
 		// An overlay without an upper layer has to have two others.
@@ -258,7 +245,7 @@ func (w *viewer) overlay(path string, dir *os.File) (*overlay, error) {
 
 // fileIn finds a single file in the overlay of its folder.
 func (w *viewer) fileIn(s source) (string, error) {
-	o, err := w.overlay(filepath.Dir(s.Source), s.dir)
+	o, err := w.overlay(filepath.Dir(s.Source), s.dir, "")
 	if err != nil {
 		return "", err
 	}
@@ -278,13 +265,13 @@ func (w *viewer) copy(s source) (string, error) {
 	if s.stat.Size > maxCopy {
 		return "", unix.EFBIG
 	}
-	from, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", s.file.Fd())) // O_PATH reads nothing
+	from, err := os.Open(descriptorPath(s.file)) // O_PATH reads nothing
 	if err != nil {
 		return "", err
 	}
 	defer from.Close()
-	at := w.next()
-	to, err := os.OpenFile(at, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	name := w.next()
+	to, err := os.OpenFile(path.Join(viewsDir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", err
 	}
@@ -296,13 +283,19 @@ func (w *viewer) copy(s source) (string, error) {
 	if err == nil {
 		err = to.Chmod(fs.FileMode(s.stat.Mode & 0o777))
 	}
-	return at, err
+	return path.Join(sealedDir, name), err
 }
 
-// next is a path that nothing is at yet.
+// next is a name in viewsDir that nothing has yet.
 func (w *viewer) next() string {
 	w.made++
-	return fmt.Sprintf("%s/%d", viewsDir, w.made)
+	return strconv.Itoa(w.made)
+}
+
+// folder makes an empty folder.
+func (w *viewer) folder() (string, error) {
+	at := path.Join(viewsDir, w.next())
+	return at, unix.Mkdir(at, 0o755)
 }
 
 // whyShared says why there is no view of a source.
@@ -325,8 +318,8 @@ func installations() []string {
 
 // searchDoors refuses a folder that the server would share with the host if it holds a socket or a FIFO: somebody may be
 // behind it.
-func searchDoors(path string, dir *os.File) error {
-	if slices.ContainsFunc(installations(), func(root string) bool { return sandbox.Below(path, root) }) {
+func searchDoors(folder string, dir *os.File) error {
+	if slices.ContainsFunc(installations(), func(root string) bool { return sandbox.Below(folder, root) }) {
 		return nil
 	}
 	root := fmt.Sprintf("/proc/self/fd/%d/", dir.Fd())
@@ -337,8 +330,8 @@ func searchDoors(path string, dir *os.File) error {
 		if d.Type()&(fs.ModeSocket|fs.ModeNamedPipe) == 0 {
 			return nil
 		}
-		door := filepath.Join(path, strings.TrimPrefix(p, root))
+		door := filepath.Join(folder, strings.TrimPrefix(p, root))
 		return fmt.Errorf("showing %q: it holds %q, a socket or FIFO that leads out of the sandbox, and an overlayfs, "+
-			"which would close it, cannot be mounted here. Name folders without it in read_only", path, door)
+			"which would close it, cannot be mounted here. Name folders without it in read_only", folder, door)
 	})
 }

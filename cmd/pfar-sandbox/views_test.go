@@ -58,6 +58,7 @@ func lookInside(text string) {
 		return
 	}
 	l := looked{Reads: map[string]string{}}
+	at := func(i int) string { return fmt.Sprintf("/proc/self/fd/%d", in.Views[i].FD) }
 	if in.Make {
 		list, _ := json.Marshal(in.Views)
 		sources, err := openViews(string(list))
@@ -69,12 +70,18 @@ func lookInside(text string) {
 			l.Error = err.Error()
 		}
 		l.Shared = m.shared
+		at = func(i int) string {
+			if slices.Contains(m.mounts, i) {
+				return treeDir + in.Views[i].Dest
+			}
+			return fmt.Sprintf("/proc/self/fd/%d", in.Views[i].FD)
+		}
 	}
-	if dir := fmt.Sprintf("/proc/self/fd/%d", in.Views[0].FD); l.Error == "" && isDirectory(dir) {
+	if dir := at(0); l.Error == "" && isDirectory(dir) {
 		l.Doors = doors(dir)
 	}
-	for _, v := range in.Views {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", v.FD))
+	for i, v := range in.Views {
+		b, err := os.ReadFile(at(i))
 		if err == nil {
 			l.Reads[v.Source] = string(b)
 		}
@@ -161,7 +168,8 @@ func look(t *testing.T, makes bool, nest string, sources ...string) looked {
 	t.Helper()
 	var views []view
 	for i, s := range sources {
-		views = append(views, view{FD: 3 + i, Source: s})
+		m := sandbox.Mount{Kind: sandbox.ROOverlay, Source: s, Dest: fmt.Sprintf("/view%d", i)}
+		views = append(views, view{Mount: m, FD: 3 + i})
 	}
 	text, err := json.Marshal(map[string]any{"Views": views, "Make": makes, "Nest": nest})
 	if err != nil {
@@ -280,7 +288,7 @@ func TestViewsOfFoldersWithMounts(t *testing.T) {
 // Between the launcher's look and the overlay nobody puts anything else in the place of a source.
 func TestViewsOfWhatWasReplaced(t *testing.T) {
 	dir := folder(t)
-	text := fmt.Sprintf(`[{"fd": 0, "source": %q}]`, dir)
+	text := fmt.Sprintf(`[{"kind": "ro-overlay", "fd": 0, "source": %q}]`, dir)
 	if _, err := openViews(text); err == nil || !strings.Contains(err.Error(), "replaced meanwhile") {
 		t.Errorf("another folder: %v", err)
 	}
@@ -292,7 +300,7 @@ func TestViewsOfWhatWasReplaced(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openViews(fmt.Sprintf(`[{"fd": 0, "source": %q}]`, link)); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+	if _, err := openViews(fmt.Sprintf(`[{"kind": "ro-overlay", "fd": 0, "source": %q}]`, link)); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("a link: %v", err)
 	}
 	socket, err := unix.Open(dir+"/socket", unix.O_PATH, 0)
@@ -300,7 +308,7 @@ func TestViewsOfWhatWasReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(socket)
-	text = fmt.Sprintf(`[{"fd": %d, "source": %q}]`, socket, dir+"/socket")
+	text = fmt.Sprintf(`[{"kind": "ro-overlay", "fd": %d, "source": %q}]`, socket, dir+"/socket")
 	if _, err := openViews(text); err == nil || !strings.Contains(err.Error(), "neither a file nor a folder") {
 		t.Errorf("a socket: %v", err)
 	}

@@ -58,7 +58,7 @@ func (l *launcher) admitted(ctx context.Context, secrets units.Secrets) (code in
 		case m.Begin.Start:
 			return 0, true
 		default:
-			wipe(secrets)
+			wipe(secrets.Values)
 			l.state(units.StateWaiting, units.ForProgram+m.Begin.Wait)
 			l.notify(map[string]string{"READY": "1"})
 		}

@@ -14,8 +14,12 @@ const (
 	GID = 1000
 )
 
-// dataPerms is the mode of a synthetic file: everybody may read it, nobody may change it.
-const dataPerms = 0o444
+// DataPerms is the mode of a synthetic file: everybody may read it, nobody may change it. FolderPerms is that of a folder
+// or a tmpfs.
+const (
+	DataPerms   = 0o444
+	FolderPerms = 0o755
+)
 
 // Options are what only the moment of the start knows: descriptors and secrets.
 type Options struct {
@@ -23,7 +27,10 @@ type Options struct {
 	DataFD      map[int]int       // index in Mounts -> descriptor to read a synthetic file from
 	SeccompFD   int               // the filter that Seccomp made
 	StatusFD    int               // bwrap's --json-status-fd
-	Terminals   string            // where a devpts for the server is mounted; "": bwrap mounts one, without a bound
+	Tree        string            // where the launcher has made a part of the file system; "": it has not
+	Made        map[int]bool      // index in Mounts -> it is in Tree
+	EmptyFile   string            // with Tree: read-only
+	EmptyFolder string            // likewise
 	Credentials map[string][]byte // value of each Env.Credential
 }
 
@@ -31,21 +38,74 @@ type Options struct {
 // travel by descriptor and never in argv, and no other copy of those is made, so that the caller can clear them.
 // What runs, Command and Args, is not among them: bwrap takes that from argv only, and it is to follow "--" there.
 func (s Sandbox) Arguments(o Options) ([]byte, error) {
-	if err := s.Validate(); err != nil {
+	if err := s.Check(o); err != nil {
 		return nil, err
 	}
 	args, err := s.confinement(o)
 	if err != nil {
 		return nil, err
 	}
+	if o.Tree != "" {
+		// By name, as nobody but the launcher has put anything there. Of its mounts, only those below /dev allow devices.
+		args = append(args, "--dev-bind", o.Tree, "/")
+	}
 	for i, m := range s.Mounts {
+		switch {
+		case o.Tree == "":
+		case o.Made[i]:
+			continue
+		case m.Blank():
+			args = append(args, "--ro-bind", o.EmptyFile, m.Dest)
+			continue
+		case s.void(m.Dest) && m.Kind == Tmpfs:
+			args = append(args, "--ro-bind", o.EmptyFolder, m.Dest)
+			continue
+		case s.void(m.Dest):
+			continue // it cannot be written to
+		}
 		if args, err = m.appendTo(args, i, o); err != nil {
 			return nil, err
 		}
 	}
 	// The declaration's word, never the directory that pfar happens to run in.
 	args = append(args, "--chdir", s.Dir)
-	return s.encode(args, o.Credentials)
+	return s.encode(args, o.Credentials), nil
+}
+
+// void reports whether the folder at dest is empty and stays so.
+func (s Sandbox) void(dest string) bool {
+	empty, sealed := false, false
+	for _, m := range s.Mounts {
+		switch {
+		case m.Dest == dest && m.Kind == Tmpfs && m.Perms == 0:
+			empty = true
+		case m.Dest == dest && m.Kind == Remount:
+			sealed = true
+		case Below(m.Dest, dest):
+			return false
+		}
+	}
+	return empty && sealed
+}
+
+// Check reports what is wrong with s or with its credentials, before anything is made.
+func (s Sandbox) Check(o Options) error {
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	for _, e := range s.Env {
+		value := o.Credentials[e.Credential]
+		switch {
+		case e.Credential == "":
+		case len(value) == 0:
+			return fmt.Errorf("credential %q is missing", e.Credential)
+		case bytes.IndexByte(value, 0) >= 0:
+			return fmt.Errorf("credential %q holds a NUL, and no variable can: write deliver = \"file\" for it", e.Credential)
+		case len(e.Name)+len(value)+2 > maxVariable:
+			return fmt.Errorf("credential %q has %d bytes, more than a variable can: write deliver = \"file\" for it", e.Credential, len(value))
+		}
+	}
+	return nil
 }
 
 // confinement is the part that is the same for every server.
@@ -109,7 +169,7 @@ func (m Mount) appendTo(args []string, i int, o Options) ([]string, error) {
 			return nil, fmt.Errorf("no descriptor for the content of %q", m.Dest)
 		}
 		// bwrap's own default, 0600, is unreadable for a server that changes its uid.
-		return append(args, "--perms", octal(m.Perms, dataPerms), "--ro-bind-data", strconv.Itoa(fd), m.Dest), nil
+		return append(args, "--perms", octal(m.Perms, DataPerms), "--ro-bind-data", strconv.Itoa(fd), m.Dest), nil
 	case Tmpfs:
 		if fd, ok := o.BindFD[i]; ok && m.Scratch() {
 			return append(args, "--bind-fd", strconv.Itoa(fd), m.Dest), nil
@@ -117,18 +177,12 @@ func (m Mount) appendTo(args []string, i int, o Options) ([]string, error) {
 		if m.Size > 0 { // without one, half of the host's memory (RX)
 			args = append(args, "--size", strconv.FormatInt(m.Size, 10))
 		}
-		return append(args, "--perms", octal(m.Perms, 0o755), "--tmpfs", m.Dest), nil
+		return append(args, "--perms", octal(m.Perms, FolderPerms), "--tmpfs", m.Dest), nil
 	case Dir:
-		return append(args, "--perms", octal(m.Perms, 0o755), "--dir", m.Dest), nil
+		return append(args, "--perms", octal(m.Perms, FolderPerms), "--dir", m.Dest), nil
 	case Symlink:
 		return append(args, "--symlink", m.Source, m.Dest), nil
-	case Dev:
-		args = append(args, "--dev", m.Dest)
-		if o.Terminals != "" { // the kernel has one supply of terminals for all (RX)
-			args = append(args, "--dev-bind", o.Terminals, m.Dest+"/pts")
-		}
-		return args, nil
-	case Proc, Remount:
+	case Dev, Proc, Remount:
 		return append(args, "--"+string(m.Kind), m.Dest), nil
 	}
 	return nil, fmt.Errorf("mount of unknown kind %q at %q", m.Kind, m.Dest)
@@ -138,22 +192,13 @@ func (m Mount) appendTo(args []string, i int, o Options) ([]string, error) {
 const maxVariable = 128 << 10
 
 // encode writes the arguments and then the environment, into memory that is not moved meanwhile.
-func (s Sandbox) encode(args []string, credentials map[string][]byte) ([]byte, error) {
+func (s Sandbox) encode(args []string, credentials map[string][]byte) []byte {
 	size := 0
 	for _, a := range args {
 		size += len(a) + 1
 	}
 	for _, e := range s.Env {
-		value := credentials[e.Credential]
-		switch {
-		case e.Credential != "" && len(value) == 0:
-			return nil, fmt.Errorf("credential %q is missing", e.Credential)
-		case e.Credential != "" && bytes.IndexByte(value, 0) >= 0:
-			return nil, fmt.Errorf("credential %q holds a NUL, and no variable can: write deliver = \"file\" for it", e.Credential)
-		case e.Credential != "" && len(e.Name)+len(value)+2 > maxVariable:
-			return nil, fmt.Errorf("credential %q has %d bytes, more than a variable can: write deliver = \"file\" for it", e.Credential, len(value))
-		}
-		size += len("--setenv") + len(e.Name) + len(e.Value) + len(value) + 3
+		size += len("--setenv") + len(e.Name) + len(e.Value) + len(credentials[e.Credential]) + 3
 	}
 	b := make([]byte, 0, size)
 	for _, a := range args {
@@ -163,7 +208,7 @@ func (s Sandbox) encode(args []string, credentials map[string][]byte) ([]byte, e
 		b = append(append(b, "--setenv\x00"+e.Name+"\x00"+e.Value...), credentials[e.Credential]...) // one of the two is empty
 		b = append(b, 0)
 	}
-	return b, nil
+	return b
 }
 
 func octal(perms, otherwise uint32) string {

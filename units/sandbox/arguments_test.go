@@ -11,7 +11,7 @@ import (
 
 // given is a start of s with a descriptor for whatever needs one.
 func given(s Sandbox) Options {
-	o := Options{BindFD: map[int]int{}, DataFD: map[int]int{}, SeccompFD: 5, StatusFD: 6, Terminals: "/sys/pts", Credentials: map[string][]byte{}}
+	o := Options{BindFD: map[int]int{}, DataFD: map[int]int{}, SeccompFD: 5, StatusFD: 6, Credentials: map[string][]byte{}}
 	for i, m := range s.Mounts {
 		switch m.Kind {
 		case ROBind, Bind:
@@ -67,7 +67,7 @@ func TestArguments(t *testing.T) {
 		--size 2048 --perms 0755 --tmpfs /etc
 		--perms 0444 --ro-bind-data 14 /etc/hosts
 		--proc /proc
-		--dev /dev --dev-bind /sys/pts /dev/pts
+		--dev /dev
 		--size 4096 --perms 1777 --tmpfs /tmp
 		--perms 0755 --dir /run
 		--bind-fd 19 /home/mcp
@@ -78,6 +78,25 @@ func TestArguments(t *testing.T) {
 	want[slices.Index(want, "SECRET")] = "secret of TOKEN"
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	// What the launcher has made is left out, and what is empty is bound from where it is.
+	s, o := small(), given(small())
+	s.Mounts = slices.Insert(s.Mounts, 6, Mount{Kind: Data, Dest: "/proc/locks"}, Mount{Kind: Tmpfs, Dest: "/proc/fs", Size: 512},
+		Mount{Kind: Data, Dest: "/proc/key", Perms: 0o400}, Mount{Kind: Tmpfs, Dest: "/proc/open", Size: 512})
+	s.Mounts = append(s.Mounts, Mount{Kind: Remount, Dest: "/proc/fs"})
+	o.Tree, o.EmptyFile, o.EmptyFolder = "/sys/tree", "/sys/nothing", "/sys/empty"
+	o.BindFD[13], o.DataFD[8] = 19, 18
+	o.Made = map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true, 10: true, 11: true, 12: true, 14: true, 15: true}
+	encoded, err = s.Arguments(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, end := slices.Index(want, "small"), slices.Index(want, "--chdir")
+	want = slices.Concat(want[:start+1], strings.Fields(`--dev-bind /sys/tree / --proc /proc --ro-bind /sys/nothing /proc/locks
+		--ro-bind /sys/empty /proc/fs --perms 0400 --ro-bind-data 18 /proc/key --size 512 --perms 0755 --tmpfs /proc/open
+		--bind-fd 19 /home/mcp`), want[end:])
+	if got := decoded(t, encoded); !slices.Equal(got, want) {
+		t.Errorf("with a tree: got  %q\nwant %q", got, want)
 	}
 	// What the sandbox runs is data of argv, after "--": among the options it could become one.
 	for _, a := range []string{small().Command, small().Args[0], "--", "--bind"} {

@@ -51,8 +51,11 @@ type Mount struct {
 }
 
 // Scratch reports whether m is a tmpfs that the server writes to. bwrap bounds its bytes but not its files, whose inodes
-// are memory of the kernel: the launcher mounts it and bwrap binds it.
+// are memory of the kernel: the launcher mounts it.
 func (m Mount) Scratch() bool { return m.Kind == Tmpfs && m.Perms != 0 && m.Size > 0 && m.Dest != "/" }
+
+// Blank reports whether m is a empty synthetic file: one file can be all of those.
+func (m Mount) Blank() bool { return m.Kind == Data && m.contents() == 0 && m.Perms == 0 }
 
 // ReadOnly reports whether m shows a file or folder of the host that the server cannot change.
 func (m Mount) ReadOnly() bool { return m.Kind == ROBind || m.Kind == ROOverlay }
