@@ -13,8 +13,8 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// tree makes the server's file system in treeDir, and bwrap binds it whole. bwrap reads the table of all mounts for each
-// mount that it makes itself. A server has some forty, which would take most of its start.
+// tree makes the server's file system in treeDir, and bwrap binds it whole. bwrap reads the table of all mounts for
+// each mount that it makes itself. A server has some forty, which would take most of its start.
 //
 // bwrap mounts /proc, which only a process in the server's namespace can, what is writable on the host, what has no
 // overlay here, and all that lies below one of those.
@@ -219,8 +219,8 @@ func (t *tree) view(s source) (mine bool, err error) {
 	return false, t.leavePlace(s)
 }
 
-// data makes a synthetic file: in the folder itself if the server cannot write there, and else as a mount, which it cannot
-// remove.
+// data makes a synthetic file: in the folder itself if the server cannot write there, and else as a mount, which it
+// cannot remove.
 func (t *tree) data(s source) error {
 	if m := t.holds(s.Dest); m.Kind == sandbox.Tmpfs && slices.Contains(t.sealing, m.Dest) {
 		return t.make(s.Dest, modeOf(s.Mount), func(dir int, name string) error { return write(dir, name, s) })
@@ -329,8 +329,8 @@ func (t *tree) on(m sandbox.Mount, folder bool, mount func(at string) error) err
 	return nil
 }
 
-// make makes something at a path of the sandbox, and the folders above it. Those are closed to others if it is, or if it
-// has no mode, as bwrap makes them.
+// make makes something at a path of the sandbox, and the folders above it. Those are closed to others if it is, or if
+// it has no mode, as bwrap makes them.
 func (t *tree) make(dest string, mode uint32, do func(dir int, name string) error) error {
 	above := uint32(0o755)
 	if mode&0o077 == 0 {

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// listing is a program that lists the server's files: kind, mode, owner, flags of the mount, and the content. Then it lists
-// what it can change, and mounts that lack a flag.
+// listing is a program that lists the server's files: kind, mode, owner, flags of the mount, and the content. Then it
+// lists what it can change, and mounts that lack a flag.
 const listing = `
 import hashlib, os, stat, sys
 def show(path):
@@ -74,7 +74,8 @@ func everyKind(t *testing.T, sealed bool) sandbox.Sandbox {
 	t.Helper()
 	dir := open(t)
 	for name, text := range map[string]string{
-		"data/file": "of the host", "data/over": "of the host", "data/below/x": "hidden", "alone": "alone", "state/mine": "mine",
+		"data/file": "of the host", "data/over": "of the host", "data/below/x": "hidden", "alone": "alone",
+		"state/mine": "mine",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -171,10 +172,12 @@ func TestLinksWhereSomethingIsMounted(t *testing.T) {
 		}
 	}
 	for _, dest := range []string{
-		"/data/absolute", "/data/absolute/share", "/data/relative/bin", "/data/inside", "/data/inside/passwd", "/data/absolute/x",
+		"/data/absolute", "/data/absolute/share", "/data/relative/bin", "/data/inside", "/data/inside/passwd",
+		"/data/absolute/x",
 	} {
 		for _, m := range []sandbox.Mount{
-			{Kind: sandbox.Data, Text: "x"}, {Kind: sandbox.Tmpfs, Size: 1 << 20}, {Kind: sandbox.Tmpfs, Size: 1 << 20, Perms: 0o1777},
+			{Kind: sandbox.Data, Text: "x"}, {Kind: sandbox.Tmpfs, Size: 1 << 20},
+			{Kind: sandbox.Tmpfs, Size: 1 << 20, Perms: 0o1777},
 			{Kind: sandbox.ROOverlay, Source: dir}, {Kind: sandbox.Dir}, {Kind: sandbox.Symlink, Source: "/x"},
 		} {
 			t.Run(string(m.Kind)+dest, func(t *testing.T) {
