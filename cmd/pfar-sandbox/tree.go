@@ -20,6 +20,7 @@ import (
 // overlay here, and all that lies below one of those.
 type tree struct {
 	viewer
+	root    int             // descriptor of treeDir
 	mounted []sandbox.Mount // by this process
 	left    []string        // where bwrap mounts
 	sealing []string        // where the plan has a remount
@@ -70,6 +71,10 @@ func newTree(sources []source) (*tree, error) {
 		}
 	}
 	t.mounted = append(t.mounted, root)
+	var err error
+	if t.root, err = unix.Open(treeDir, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("opening the root: %w", err)
+	}
 	return t, nil
 }
 
@@ -280,7 +285,22 @@ func (t *tree) holds(dest string) sandbox.Mount {
 }
 
 // open opens a path of the sandbox. No part of it may be a link, which would lead to a file of the host's here.
-func (t *tree) open(dest string) (*os.File, error) { return units.OpenNoLinks(treeDir + dest) }
+func (t *tree) open(dest string) (*os.File, error) {
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	fd, err := unix.Openat2(t.root, "."+dest, &how)
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, fmt.Errorf("a part of %q is now a symbolic link; it may not choose what is shown there", dest)
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // before Linux 5.6, or a container's filter
+		return units.OpenNoLinks(treeDir + dest)
+	case err != nil:
+		return nil, fmt.Errorf("opening %q: %w", dest, err)
+	}
+	return os.NewFile(uintptr(fd), dest), nil
+}
 
 // point makes a file or a folder to mount something on, unless there is one.
 func (t *tree) point(m sandbox.Mount, folder bool) error {

@@ -189,6 +189,10 @@ func TestLinksWhereSomethingIsMounted(t *testing.T) {
 				if code := r.exit(2 * time.Minute); code != units.ExitDisabled {
 					t.Errorf("exit code %d\n%s", code, r.logged())
 				}
+				eventually(t, r, func() bool {
+					said := r.noted("STATUS")
+					return strings.Contains(said, "symbolic link") || strings.Contains(said, "file exists")
+				})
 			})
 		}
 	}
