@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/generator/sandbox"
+	"github.com/pfar/pfar/units/sandbox"
 	"github.com/pfar/pfar/units"
 )
 
@@ -162,7 +162,7 @@ func TestFileSystemOfAServerApart(t *testing.T) {
 	compareListing(t, r, "read-only")
 }
 
-// SB-03: the owner of a folder may put a link where the plan mounts something. It leads to no file of the host.
+// the owner of a folder may put a link where the plan mounts something. It leads to no file of the host.
 func TestLinksWhereSomethingIsMounted(t *testing.T) {
 	dir := open(t)
 	links := map[string]string{"absolute": "/usr", "relative": "../../../../usr", "inside": "../etc"}
