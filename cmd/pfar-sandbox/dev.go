@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/units/sandbox"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // maxTerminals is what one server may have of kernel.pty.max, 4096 for the whole machine. bwrap's --dev has no bound.

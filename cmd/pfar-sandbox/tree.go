@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/units/sandbox"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 // tree makes the server's file system in treeDir, and bwrap binds it whole. bwrap reads the table of all mounts for

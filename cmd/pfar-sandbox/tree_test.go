@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/units/sandbox"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/sandbox"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
