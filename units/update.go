@@ -1,6 +1,10 @@
 package units
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/pfar/pfar/policies/egress"
+)
 
 // Update is what has become of one server, or of the process of it that serves one session, as a runner tells it.
 type Update struct {
@@ -13,11 +17,11 @@ type Update struct {
 	Tools   int
 	Crashes int
 	Limits  string
-	Shared  string // see NotifyShared
-	Version string // of the launcher, with Limits; "": it does not say
-	Refusal string // last refusal of the egress bridge; "" leaves the last one
-	Ended   bool   // no process is left, and none will be started again
-	Outside bool   // the service manager was asked by somebody else to start it or, with Ended, to stop it
+	Shared  string         // see NotifyShared
+	Version string         // of the launcher, with Limits; "": it does not say
+	Refusal egress.Refusal // last one of the egress bridge; the zero value leaves the last one
+	Ended   bool           // no process is left, and none will be started again
+	Outside bool           // the service manager was asked by somebody else to start it or, with Ended, to stop it
 
 	Unreached string // settings of its unit that do not reach it, in words; "": none
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,10 +48,10 @@ type attachment struct {
 	clean *hidden       // what it is told
 
 	mu      sync.Mutex
-	conn    *attach.Conn  // nil while there is none
-	turn    chan struct{} // closed when that changes
-	told    map[string]string
-	taken   chan struct{} // has one when pfard has taken how a refresh went
+	conn    *attach.Conn    // nil while there is none
+	turn    chan struct{}   // closed when that changes
+	refused *egress.Refusal // as last told; nil: nothing
+	taken   chan struct{}   // has one when pfard has taken how a refresh went
 	last    uint64
 	asked   map[uint64]chan error
 	allowed map[destination]time.Time // until
@@ -75,7 +74,7 @@ func attachTo(ctx context.Context, path, digest string, keep *secrets, clean *hi
 func newAttachment(path, digest string, log *slog.Logger, fail func(error)) *attachment {
 	return &attachment{
 		path: path, hello: attach.Hello{Bridge: true, Digest: digest}, log: log, probe: probeFirewall, fail: fail, wait: askWait, turn: make(chan struct{}),
-		told: map[string]string{}, clean: new(hidden), taken: make(chan struct{}, 1), asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
+		clean: new(hidden), taken: make(chan struct{}, 1), asked: map[uint64]chan error{}, allowed: map[destination]time.Time{},
 	}
 }
 
@@ -203,9 +202,11 @@ func (a *attachment) follow(c *attach.Conn) {
 		a.mu.Unlock()
 		a.set(c)
 		a.mu.Lock()
-		told := maps.Clone(a.told)
+		refused := a.refused
 		a.mu.Unlock()
-		_ = c.Send(attach.Message{Notify: told}) // if it has gone again, the next Receive says so
+		if refused != nil {
+			_ = c.Send(attach.Message{Refused: refused}) // if it has gone again, the next Receive says so
+		}
 	}
 }
 
@@ -323,14 +324,13 @@ func (a *attachment) ask(ctx context.Context, q attach.Allow) error {
 	}
 }
 
-// tell passes on what the service manager was told, as "NAME=VALUE". While pfard is away it is kept for it.
-func (a *attachment) tell(state string) {
-	name, value, _ := strings.Cut(state, "=")
+// tell passes on what was refused. While pfard is away it is kept for it.
+func (a *attachment) tell(r egress.Refusal) {
 	a.mu.Lock()
-	a.told[name] = value
+	a.refused = &r
 	c := a.conn
 	a.mu.Unlock()
 	if c != nil {
-		_ = c.Send(attach.Message{Notify: map[string]string{name: value}}) // else follow says it again
+		_ = c.Send(attach.Message{Refused: &r}) // else follow says it again
 	}
 }

@@ -34,7 +34,7 @@ type fakePfard struct {
 	conn    *attach.Conn
 	hellos  []attach.Hello
 	asked   []attach.Allow
-	told    map[string]string
+	refused string // host that it was told of last
 	wired   string // what it says of secrets: "+" that they are on the wire, "-" that they are not
 	welcome attach.Message
 	files   []*os.File                        // that come with the welcome
@@ -43,7 +43,7 @@ type fakePfard struct {
 
 func newPfard(t *testing.T) *fakePfard {
 	t.Helper()
-	d := &fakePfard{t: t, path: filepath.Join(t.TempDir(), "attach.sock"), told: map[string]string{}, welcome: attach.Message{Welcome: &attach.Welcome{}}}
+	d := &fakePfard{t: t, path: filepath.Join(t.TempDir(), "attach.sock"), welcome: attach.Message{Welcome: &attach.Welcome{}}}
 	d.answer = func(attach.Allow) (string, bool) { return "", true }
 	d.start()
 	t.Cleanup(d.stop)
@@ -107,8 +107,8 @@ func (d *fakePfard) serve(c *attach.Conn) {
 		case m.Unwired:
 			d.wired += "-"
 		}
-		for k, v := range m.Notify {
-			d.told[k] = v
+		if m.Refused != nil {
+			d.refused = m.Refused.Host
 		}
 		d.mu.Unlock()
 	}
@@ -319,16 +319,16 @@ func TestTheBridgeOutlivesPfard(t *testing.T) {
 	w.answers["other.example.com."] = addrs("93.184.216.40")
 	a := w.proxy.out.firewall
 	open := w.tunnelTo("api.example.com:5432")
-	a.tell("STATUS=refused evil.com:443 (name-not-declared)")
+	a.tell(egress.Refusal{Host: "evil.com:443", Reason: egress.NameNotDeclared})
 	eventually(t, "the notice", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.told["STATUS"] == "refused evil.com:443 (name-not-declared)"
+		return d.refused == "evil.com:443"
 	})
 	d.questions()
 	d.stop()
 	eventually(t, "the end", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.conn == nil })
-	a.tell("STATUS=later")
+	a.tell(egress.Refusal{Host: "later.com:443", Reason: egress.NameNotDeclared})
 
 	pingPong(t, open)
 	w.tunnelTo("api.example.com:5432") // allowed already
@@ -351,7 +351,7 @@ func TestTheBridgeOutlivesPfard(t *testing.T) {
 	eventually(t, "what it has to tell", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.hellos[len(d.hellos)-1].Again && d.told["STATUS"] == "later"
+		return d.hellos[len(d.hellos)-1].Again && d.refused == "later.com:443"
 	})
 	d.questions()
 	w.tunnelTo("api.example.com:5432")

@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,19 +77,21 @@ func (rec *record) conclude(err error) *refusal {
 	return ref
 }
 
-// status is the record as a line of `systemctl status`.
-func (rec *record) status() string {
-	host := rec.host
-	if host == "" {
-		host = "request"
-	}
-	word := "refused"
-	if rec.verdict == egress.Allow {
-		word = "failed"
-	}
-	words := fmt.Sprintf("%s %s (%s)", word, host, rec.reason)
-	if detail := rec.detail(); detail != "" {
-		words += ": " + detail
+// notice is what is told of a record at once: a refusal, or a connection that was allowed and has failed.
+type notice struct {
+	egress.Refusal
+	failed bool
+}
+
+func (rec *record) notice() notice {
+	return notice{egress.Refusal{Host: rec.host, Reason: rec.reason, Detail: rec.detail()}, rec.verdict == egress.Allow}
+}
+
+// String returns a line of `systemctl status`.
+func (n notice) String() string {
+	words := n.Refusal.String()
+	if n.failed {
+		return "failed" + strings.TrimPrefix(words, "refused")
 	}
 	return words
 }
@@ -152,13 +154,14 @@ const (
 type journal struct {
 	log    *slog.Logger // says whose records they are
 	notify func(status string)
+	tell   func(egress.Refusal) // pfard, of what the bridge has refused
 	table  *monitor.Table
 	clean  func(host string) string // without secrets
 
 	mu      sync.Mutex
 	buckets [2]bucket // by verdict: refusals do not crowd out what was allowed
 	timer   *time.Timer
-	status  string // of a refusal that was left out
+	last    notice // that was left out
 }
 
 type bucket struct {
@@ -168,7 +171,7 @@ type bucket struct {
 }
 
 func newJournal(log *slog.Logger, table *monitor.Table, notify func(string)) *journal {
-	j := &journal{log: log, table: table, notify: notify, clean: func(host string) string { return host }}
+	j := &journal{log: log, table: table, notify: notify, tell: func(egress.Refusal) {}, clean: func(host string) string { return host }}
 	for i := range j.buckets {
 		j.buckets[i].tokens = burst
 	}
@@ -201,7 +204,7 @@ func (j *journal) end(rec *record) {
 	}
 	j.log.LogAttrs(context.Background(), level, "egress", rec.attrs()...)
 	if rec.ref != nil {
-		j.notify(rec.status())
+		j.say(rec.notice())
 	}
 }
 
@@ -215,7 +218,7 @@ func (j *journal) admit(rec *record) bool {
 	}
 	b.dropped++
 	if rec.ref != nil {
-		j.status = rec.status()
+		j.last = rec.notice()
 	}
 	if j.timer == nil {
 		j.timer = time.AfterFunc(quiet, j.flush)
@@ -240,8 +243,8 @@ func (j *journal) flush() {
 	j.mu.Lock()
 	dropped := [2]int{j.buckets[0].dropped, j.buckets[1].dropped}
 	j.buckets[0].dropped, j.buckets[1].dropped = 0, 0
-	status := j.status
-	j.status = ""
+	last := j.last
+	j.last = notice{}
 	if j.timer != nil {
 		j.timer.Stop()
 		j.timer = nil
@@ -252,10 +255,16 @@ func (j *journal) flush() {
 			j.log.Warn("egress records left out", "verdict", egress.Verdict(verdict).String(), "count", n)
 		}
 	}
-	if status != "" {
-		if n := dropped[egress.Deny] - 1; n > 0 {
-			status += fmt.Sprintf("; before it %d more", n)
-		}
-		j.notify(status)
+	if last.Reason != "" {
+		last.Before = max(0, dropped[egress.Deny]-1)
+		j.say(last)
+	}
+}
+
+// say tells the runner, and of a refusal pfard.
+func (j *journal) say(n notice) {
+	j.notify(n.String())
+	if !n.failed {
+		j.tell(n.Refusal)
 	}
 }

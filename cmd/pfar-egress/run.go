@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfar-egress/resolver"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	sdjournal "github.com/pfar/pfar/units/journal"
@@ -37,9 +38,6 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 	notify := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
 			log.Warn("notifying the runner, ignoring", "error", err)
-		}
-		if pfard != nil {
-			pfard.tell(state)
 		}
 	}
 	clean, err := newHidden()
@@ -72,6 +70,12 @@ func run(ctx context.Context, path string, idle time.Duration) error {
 	table := monitor.NewTable(runtimeFile("connections"))
 	j := newJournal(log, table, func(status string) { notify("STATUS=" + status) })
 	j.clean = clean.clean
+	switch {
+	case pfard != nil:
+		j.tell = pfard.tell
+	case passed.pfard != nil:
+		j.tell = func(r egress.Refusal) { _ = passed.pfard.Send(attach.Message{Refused: &r}) } // it may have gone
+	}
 	p, err := newProxy(pl, j)
 	if err != nil {
 		return err

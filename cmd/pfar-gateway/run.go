@@ -28,6 +28,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit/trail"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
@@ -258,12 +259,12 @@ func (a asked) Sleep(ctx context.Context, server string) error {
 }
 
 // refused asks what a server's bridge has refused last. That nobody knows is no reason to say anything.
-func (a asked) refused(ctx context.Context, server, session string) (words, file string, at time.Time) {
+func (a asked) refused(ctx context.Context, server, session string) (refused egress.Refusal, file string, at time.Time) {
 	r, err := a.pfard.Do(ctx, control.Request{Verb: control.LastRefusal, Server: server, Session: session})
 	if err != nil || r.Refusal == nil {
-		return "", "", time.Time{}
+		return egress.Refusal{}, "", time.Time{}
 	}
-	return r.Refusal.Words, r.Refusal.File, r.Refusal.Time
+	return r.Refusal.Refused, r.Refusal.File, r.Refusal.Time
 }
 
 // askAgain is the longest pause until pfard is asked again what it has to tell, after it has hung up.

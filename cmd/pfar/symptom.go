@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -59,8 +58,7 @@ func symptomRemedy(file, text string) string {
 
 // refusalRemedy says how to allow what the egress bridge has refused, "" if nothing would.
 func refusalRemedy(s control.Server) string {
-	_, remedy := egress.Remedy(s.LastRefusal, s.File)
-	return remedy
+	return s.Refused.Remedy(s.File)
 }
 
 // sandboxRemedy says what to do about a call that failed with these words, by what the server was refused since it began or, if

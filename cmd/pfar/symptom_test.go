@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -33,38 +34,39 @@ func TestSymptoms(t *testing.T) {
 
 // TestRefusalRemedies: what the bridge has refused can be allowed by a line that is named, as far as it can.
 func TestRefusalRemedies(t *testing.T) {
-	for refused, want := range map[string]string{
-		"refused api.example (name-not-declared)":        `to allow it, add "api.example" to allowed_domains in /d/x.hcl`,
-		"refused api.example:443 (name-not-declared)":    `add "api.example" to`,
-		"refused api.example:8080 (name-not-declared)":   `add "api.example:8080" to`,
-		"refused api.example:443 (port-not-declared)":    `add "api.example:443" to`,
-		"refused 93.184.215.66:443 (not-declared)":       `add "93.184.215.66" to`,
-		"refused db.lan:5432 (address-refused)":          `add allow_private = { "db.lan" = ["ADDRESS"] } to /d/x.hcl`,
-		"refused ads.example (blocked)":                  "",
-		"refused x\x1b[2J (name-not-declared)":           "",
-		`refused a"]}evil (name-not-declared)`:           "",
-		"refused * (name-not-declared)":                  "",
-		"failed api.example:443 (not-resolved)":          "",
-		"refused [redacted: k].test (name-not-declared)": "",
-		"": "",
+	for refused, want := range map[egress.Refusal]string{
+		{Host: "api.example", Reason: "name-not-declared"}:        `to allow it, add "api.example" to allowed_domains in /d/x.hcl`,
+		{Host: "api.example:443", Reason: "name-not-declared"}:    `add "api.example" to`,
+		{Host: "api.example:8080", Reason: "name-not-declared"}:   `add "api.example:8080" to`,
+		{Host: "api.example:443", Reason: "port-not-declared"}:    `add "api.example:443" to`,
+		{Host: "93.184.215.66:443", Reason: "not-declared"}:       `add "93.184.215.66" to`,
+		{Host: "db.lan:5432", Reason: "address-refused"}:          `add allow_private = { "db.lan" = ["ADDRESS"] } to /d/x.hcl`,
+		{Host: "ads.example", Reason: "blocked"}:                  "",
+		{Host: "x\x1b[2J", Reason: "name-not-declared"}:           "",
+		{Host: `a"]}evil`, Reason: "name-not-declared"}:           "",
+		{Host: "*", Reason: "name-not-declared"}:                  "",
+		{Host: "api.example:443", Reason: "not-resolved"}:         "",
+		{Host: "[redacted: k].test", Reason: "name-not-declared"}: "",
+		{}: "",
 	} {
-		if got := refusalRemedy(control.Server{File: "/d/x.hcl", LastRefusal: refused}); (got == "") != (want == "") || !strings.Contains(got, want) {
-			t.Errorf("%s: %q, want %q", refused, got, want)
+		if got := refusalRemedy(control.Server{File: "/d/x.hcl", Refused: refused}); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%+v: %q, want %q", refused, got, want)
 		}
 	}
 }
 
 // TestCallOfARefusedServer: a call that fails because its server was refused a host, or has not what it needs, says what to do.
 func TestCallOfARefusedServer(t *testing.T) {
+	refused := egress.Refusal{Host: "api.example:443", Reason: egress.NameNotDeclared}
 	later, before := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
 	for name, one := range map[string]struct {
 		server control.Server
 		tool   string
 		hint   string
 	}{
-		"refused":         {control.Server{LastRefusal: "refused api.example:443 (name-not-declared)", LastRefused: later}, "fail", "hint: notion was refused api.example:443 (name-not-declared) meanwhile; to allow it, add \"api.example\" to allowed_domains in /d/n.hcl\n"},
-		"an error":        {control.Server{LastRefusal: "refused api.example:443 (name-not-declared)", LastRefused: later}, "break", "upstream is gone\nhint: notion was refused api.example:443"},
-		"refused earlier": {control.Server{LastRefusal: "refused api.example:443 (name-not-declared)", LastRefused: before}, "fail", ""},
+		"refused":         {control.Server{Refused: refused, LastRefusal: refused.String(), LastRefused: later}, "fail", "hint: notion was refused api.example:443 (name-not-declared) meanwhile; to allow it, add \"api.example\" to allowed_domains in /d/n.hcl\n"},
+		"an error":        {control.Server{Refused: refused, LastRefusal: refused.String(), LastRefused: later}, "break", "upstream is gone\nhint: notion was refused api.example:443"},
+		"refused earlier": {control.Server{Refused: refused, LastRefusal: refused.String(), LastRefused: before}, "fail", ""},
 		"nothing refused": {control.Server{}, "fail", ""},
 	} {
 		one.server.Name, one.server.State, one.server.File = "notion", control.Running, "/d/n.hcl"

@@ -15,9 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/bridge"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/fingerprint"
 	"github.com/pfar/pfar/units/handover"
@@ -39,9 +41,9 @@ type attachments struct {
 	gateway string // its socket for launchers
 	homes   string // directory of the servers' private homes
 
-	brokered  func(plan.Plan) (*os.File, error)             // delivery.brokered
-	inspector func(name string) (inspector.External, error) // policy.inspector
-	audited   func(server, session, refusal string)         // daemon.refused
+	brokered  func(plan.Plan) (*os.File, error)                    // delivery.brokered
+	inspector func(name string) (inspector.External, error)        // policy.inspector
+	audited   func(server, session string, refused egress.Refusal) // daemon.refused
 
 	running func(ctx context.Context, server string) ([]string, error) // Runner.Bridges
 
@@ -53,13 +55,13 @@ type attachments struct {
 	newcomers newcomers
 	warnings  rate.Sometimes // of warn
 
+	talks *bridge.Talks // with bridges
+
 	mu        sync.Mutex
 	launchers map[string]launcher      // by instance
 	bridges   map[string]*attach.Conn  // likewise
 	kept      map[string]*kept         // by instance, for its bridge
 	refreshes map[string]refreshing    // by instance of pfar-refresh@.service
-	news      map[string]*secretNews   // by instance: of its brokered secrets
-	came      chan struct{}            // closed when there is another one in news
 	budgets   map[string]*rate.Limiter // by instance, of what its launcher asks; one that comes again finds its own
 	mistakes  map[string]string        // by server: what is wrong with its file
 }
@@ -74,9 +76,9 @@ func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScop
 	return &attachments{
 		log: log, link: link, limits: limits, hold: h, tokens: t, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(), redaction: newRedaction(),
 		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
-		brokered: func(plan.Plan) (*os.File, error) { return nil, nil }, audited: func(string, string, string) {},
-		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, news: map[string]*secretNews{}, mistakes: map[string]string{}, refreshes: map[string]refreshing{},
-		budgets: map[string]*rate.Limiter{}, came: make(chan struct{}),
+		brokered: func(plan.Plan) (*os.File, error) { return nil, nil }, audited: func(string, string, egress.Refusal) {},
+		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, mistakes: map[string]string{}, refreshes: map[string]refreshing{},
+		budgets: map[string]*rate.Limiter{}, talks: bridge.NewTalks(),
 	}
 }
 

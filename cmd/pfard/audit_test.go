@@ -19,6 +19,7 @@ import (
 
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -124,16 +125,18 @@ func TestLivesAreRecorded(t *testing.T) {
 	}
 }
 
+func refusalOf(host string) egress.Refusal { return egress.Refusal{Host: host, Reason: "blocked"} }
+
 // TestRefusalsAreRecorded: as many as there is room for, and how many more; one server's crowd out nobody else's.
 func TestRefusalsAreRecorded(t *testing.T) {
 	var list []audit.Record
 	f := &refusals{record: func(r audit.Record) bool { list = append(list, r); return true }, of: map[string]*refusing{}}
 	const many = 1000
 	for i := range many {
-		f.refused("noisy", "", fmt.Sprintf("refused %d", i))
+		f.refused("noisy", "", refusalOf(fmt.Sprint(i)))
 	}
-	f.refused("quiet", "", "refused one")
-	if n := len(list); n > recordedAtOnce+10 || list[n-1].Server != "quiet" || list[0].Subject != "refused 0" {
+	f.refused("quiet", "", refusalOf("one"))
+	if n := len(list); n > recordedAtOnce+10 || list[n-1].Server != "quiet" || list[0].Subject != "refused 0 (blocked)" {
 		t.Fatalf("%d records, the last %+v", n, list[n-1])
 	}
 	f.flush(f.of["noisy_"])
@@ -142,14 +145,14 @@ func TestRefusalsAreRecorded(t *testing.T) {
 	for _, r := range list {
 		total += 1 + r.Left
 	}
-	if last := list[len(list)-1]; total != many+1 || last.Subject != fmt.Sprintf("refused %d", many-1) || last.Left == 0 {
+	if last := list[len(list)-1]; total != many+1 || last.Subject != fmt.Sprintf("refused %d (blocked)", many-1) || last.Left == 0 {
 		t.Errorf("%d in all, the last %+v", total, last)
 	}
 	for i := range 3 * maxRefusing {
-		f.refused(fmt.Sprint("s", i), "", "x")
+		f.refused(fmt.Sprint("s", i), "", refusalOf("x"))
 	}
 	time.Sleep(2 * time.Second / recordedPerSecond) // until one token is back
-	f.refused("more", "", "x")
+	f.refused("more", "", refusalOf("x"))
 	if len(f.of) > maxRefusing+2 {
 		t.Errorf("%d are remembered", len(f.of))
 	}

@@ -330,15 +330,15 @@ func TestRefusalsAreCountedOnAFullDisk(t *testing.T) {
 		return !full
 	}}
 	for i := range 7 {
-		f.refused("s", "", fmt.Sprint("refused ", i))
+		f.refused("s", "", refusalOf(fmt.Sprint(i)))
 	}
 	f.flush(f.of["s_"])
 	full = false
 	f.flush(f.of["s_"])
-	if len(list) != 1 || list[0].Subject != "refused 6" || list[0].Left != 6 {
+	if len(list) != 1 || list[0].Subject != "refused 6 (blocked)" || list[0].Left != 6 {
 		t.Errorf("recorded is %+v", list)
 	}
-	f.refused("s", "", "refused 7")
+	f.refused("s", "", refusalOf("7"))
 	if len(list) != 2 || list[1].Left != 0 {
 		t.Errorf("recorded is %+v", list)
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/policies/audit"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -60,8 +61,8 @@ func (f *refusals) lastOf(server, session string) control.Refusal {
 }
 
 // refused takes what a bridge said, without secrets.
-func (f *refusals) refused(server, session, words string) {
-	r := audit.Record{Kind: audit.Refused, Server: server, Session: session, Subject: words, Time: time.Now()}
+func (f *refusals) refused(server, session string, refusal egress.Refusal) {
+	r := audit.Record{Kind: audit.Refused, Server: server, Session: session, Subject: refusal.String(), Time: time.Now()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := server + "_" + session
@@ -71,7 +72,7 @@ func (f *refusals) refused(server, session, words string) {
 		p = &refusing{pace: rate.NewLimiter(recordedPerSecond, recordedAtOnce)}
 		f.of[key] = p
 	}
-	p.newest = control.Refusal{Time: r.Time, Words: words}
+	p.newest = control.Refusal{Time: r.Time, Words: r.Subject, Refused: refusal}
 	if p.pace.Allow() {
 		if r.Left = p.left; f.record(r) {
 			p.left = 0

@@ -23,6 +23,7 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
@@ -166,7 +167,7 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 
 // serverChanged takes the runner's updates.
 func (d *daemon) serverChanged(u local.Update) {
-	u.Detail, u.Refusal = d.redaction.clean(u.Detail), d.redaction.clean(u.Refusal)
+	u.Detail, u.Refusal = d.redaction.clean(u.Detail), u.Refusal.Clean(d.redaction.clean)
 	d.post(func() {
 		switch s := d.servers[u.Server]; {
 		case s == nil:
@@ -190,8 +191,8 @@ func (d *daemon) serverChanged(u local.Update) {
 }
 
 // refused takes what a server's bridge has refused.
-func (d *daemon) refused(server, session, words string) {
-	d.audit.refusals.refused(server, session, d.redaction.clean(words))
+func (d *daemon) refused(server, session string, r egress.Refusal) {
+	d.audit.refusals.refused(server, session, r.Clean(d.redaction.clean))
 }
 
 func (d *daemon) gatewayChanged(running bool) {

@@ -193,7 +193,7 @@ func (a *attachments) modeller(conn *attach.Conn, p systemd.Process) error {
 		}
 		attach.CloseAll(files)
 		if m.Allow != nil {
-			answer(conn, m.Allow.ID, held.Allow(*m.Allow))
+			conn.Answer(m.Allow.ID, held.Allow(*m.Allow))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -18,10 +19,11 @@ func TestLastRefusal(t *testing.T) {
 	changed <- struct{}{}
 	d.state(t)
 	begun := time.Now()
+	refusal := func(host string) egress.Refusal { return egress.Refusal{Host: host, Reason: egress.NameNotDeclared} }
 	for _, host := range []string{"old.example", "new.example"} {
-		d.refused("a", "", "refused "+host+" (name-not-declared)")
-		d.refused("a", "abcdefg2", "refused session."+host+" (name-not-declared)")
-		d.refused("gone", "", "refused gone."+host+" (name-not-declared)")
+		d.refused("a", "", refusal(host))
+		d.refused("a", "abcdefg2", refusal("session."+host))
+		d.refused("gone", "", refusal("gone."+host))
 	}
 	for _, tt := range []struct{ server, session, want string }{
 		{"a", "", "refused new.example (name-not-declared)"},
@@ -35,7 +37,7 @@ func TestLastRefusal(t *testing.T) {
 			return nil
 		})
 		if err != nil || (got != nil) != (tt.want != "") ||
-			got != nil && (got.Words != tt.want || got.File != tt.server+".hcl" || got.Time.Before(begun)) {
+			got != nil && (got.Words != tt.want || got.Refused.String() != tt.want || got.File != tt.server+".hcl" || got.Time.Before(begun)) {
 			t.Errorf("%q %q: %+v, %v; want %q", tt.server, tt.session, got, err, tt.want)
 		}
 	}

@@ -167,7 +167,7 @@ func (t *tokens) converse(conn *attach.Conn, r refreshing, held string, allow fu
 		}
 		switch {
 		case m.Allow != nil:
-			answer(conn, m.Allow.ID, allow(*m.Allow))
+			conn.Answer(m.Allow.ID, allow(*m.Allow))
 		case m.Refreshed != nil:
 			var content []byte
 			if m.Refreshed.Error == "" || len(files) > 0 {

@@ -357,8 +357,8 @@ func (s *server) take(u local.Update) {
 	if s.started == nil {
 		return
 	}
-	if u.Refusal != "" {
-		s.status.LastRefusal, s.status.LastRefused = u.Refusal, time.Now().UTC()
+	if u.Refusal.Reason != "" {
+		s.status.Refused, s.status.LastRefusal, s.status.LastRefused = u.Refusal, u.Refusal.String(), time.Now().UTC()
 	}
 	if s.busy {
 		return

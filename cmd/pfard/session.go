@@ -203,8 +203,8 @@ func (d *daemon) endSession(s *server, e *session) {
 // sessionChanged takes the runner's word on a session's process. One that has ended is not started again: what its
 // client had in it is gone, and the gateway has seen the end of it.
 func (d *daemon) sessionChanged(s *server, u local.Update) {
-	if u.Refusal != "" {
-		s.status.LastRefusal, s.status.LastRefused = u.Refusal, time.Now().UTC()
+	if u.Refusal.Reason != "" {
+		s.status.Refused, s.status.LastRefusal, s.status.LastRefused = u.Refusal, u.Refusal.String(), time.Now().UTC()
 	}
 	e := s.sessions[u.Session]
 	if e == nil || e.closing {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/local"
@@ -128,7 +129,7 @@ func TestASession(t *testing.T) {
 	if len(s.Sessions) != 1 || s.Sessions[0].Handle != first || s.Sessions[0].PID != 7 || s.Sessions[0].UID != 61184 || s.SessionsMax != 2 || s.PID != 0 {
 		t.Errorf("report %+v", s)
 	}
-	d.serverChanged(local.Update{Server: "a", Session: first, State: units.StateRunning, PID: 7, Tools: 5, Refusal: "refused x:443: not in allowed_domains"})
+	d.serverChanged(local.Update{Server: "a", Session: first, State: units.StateRunning, PID: 7, Tools: 5, Refusal: egress.Refusal{Host: "x:443", Reason: egress.NameNotDeclared}})
 	d.serverChanged(local.Update{Server: "a", Session: second, State: units.StateFailed, Ended: true}) // none that there is
 	if s := d.state(t)["a"]; s.State != control.Starting || s.Tools != 0 || s.Sessions[0].State != control.Running || s.LastRefusal == "" {
 		t.Errorf("after news of the session: %+v", s)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units/packet"
 )
 
@@ -26,6 +27,7 @@ type Message struct {
 	Allow     *Allow            `json:"allow,omitempty"`     // all but launchers: it is about to connect
 	Wired     bool              `json:"wired,omitempty"`     // bridge: it puts on the wire what came with the first Broker that it has not answered, of a Welcome or a message
 	Unwired   bool              `json:"unwired,omitempty"`   // bridge: it could not take that, and puts on the wire what it did before
+	Refused   *egress.Refusal   `json:"refused,omitempty"`   // bridge: what it has refused last
 	Refreshed *Refreshed        `json:"refreshed,omitempty"` // refresh: how it went; new tokens are the attached file
 
 	// From pfard.
@@ -147,4 +149,13 @@ func (c *Conn) Receive() (Message, []*os.File, error) {
 		return Message{}, nil, err
 	}
 	return m, files, nil
+}
+
+// Answer sends the answer to an Allow: the connections get through, or err says why not. A process that has gone hears nothing.
+func (c *Conn) Answer(id uint64, err error) {
+	a := Allowed{ID: id}
+	if err != nil {
+		a.Error = err.Error()
+	}
+	_ = c.Send(Message{Allowed: &a})
 }

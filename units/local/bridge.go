@@ -2,16 +2,16 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/bridge"
 )
 
 // listen takes the sockets from inside a server's network namespace and starts the egress bridge at the first sign of
@@ -105,137 +105,91 @@ func (s *server) bridgeService(a *activation) *service {
 	}
 }
 
-// converse begins a conversation with the bridge of a server with brokered secrets, and adds the bridge's end of it. It
-// takes the descriptors over.
-func (s *server) converse(descriptors []descriptor) ([]descriptor, error) {
-	s.brokering.Lock()
-	defer s.brokering.Unlock()
-	due := s.wire.Reading()
-	ours, theirs, err := s.converses()
+// converse begins a conversation with the bridge, and adds the bridge's end of it. It takes the descriptors over.
+func (s *server) converse(descriptors []descriptor) (_ []descriptor, err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		descriptors = append(descriptors, descriptor{units.FDPfard, os.NewFile(uintptr(pair[1]), "pfard")})
+		err = s.talk(os.NewFile(uintptr(pair[0]), "bridge"))
+	}
 	if err != nil {
 		for _, d := range descriptors {
 			d.file.Close()
 		}
-		return nil, err
-	}
-	s.mu.Lock()
-	before := s.brokers
-	s.brokers = ours
-	s.wire.Begin(due)
-	s.mu.Unlock()
-	if before != nil {
-		before.Close()
-	}
-	if ours != nil {
-		go s.answers(ours)
-	} else {
-		s.wire.Gone()
-	}
-	if theirs != nil {
-		descriptors = append(descriptors, descriptor{units.FDPfard, theirs})
+		return nil, fmt.Errorf("beginning a conversation with a bridge: %w", err)
 	}
 	return descriptors, nil
 }
 
-// answers takes what a bridge says of what it was sent, until it hangs up or there is another.
-func (s *server) answers(conn *attach.Conn) {
-	for {
-		m, files, err := conn.Receive()
-		attach.CloseAll(files)
-		s.mu.Lock()
-		ours := s.brokers == conn
-		switch {
-		case ours && err != nil:
-			s.wire.Gone()
-		case ours && (m.Wired || m.Unwired):
-			s.wire.Answered(m.Wired)
-		}
-		s.mu.Unlock()
-		if err != nil {
-			return
-		}
+// talk converses with a bridge over one end of a connection, which it takes over. When it returns, the bridge has been sent its
+// secrets.
+func (s *server) talk(end *os.File) error {
+	conn, err := attach.FromFile(end)
+	if err != nil {
+		return err
+	}
+	talk, over := s.r.talks.Begin(s.name, s.plan.Name)
+	material, err := talk.First(s.brokered)
+	if material != nil {
+		err = conn.Send(attach.Message{Broker: true}, material)
+		material.Close()
+	}
+	if err != nil {
+		over()
+		conn.Close()
+		return err
+	}
+	s.mu.Lock()
+	before := s.bridged
+	s.bridged = conn
+	s.mu.Unlock()
+	if before != nil {
+		before.Close()
+	}
+	hide := func() (set []byte, changed <-chan struct{}) { return s.r.hides(s.order.Load().plan)() }
+	if s.r.cfg.BridgeHides == nil {
+		hide = nil
+	}
+	go talk.Send(conn, s.brokered, hide, func(err error) {
+		s.r.cfg.Log.Warn("telling a bridge of new secrets, ignoring", "server", s.name, "error", err)
+	})
+	go func() {
+		defer over()
+		defer conn.Close()
+		talk.Hear(conn, bridge.Hearer{Refused: s.bridgeRefused, Newest: s.showRefusal})
+	}()
+	return nil
+}
+
+// brokered is bridge.Secrets of the plan by which processes are started now.
+func (s *server) brokered() (*os.File, error) {
+	if s.r.cfg.Brokered == nil {
+		return nil, nil
+	}
+	return s.r.cfg.Brokered(s.order.Load().plan)
+}
+
+func (s *server) bridgeRefused(r egress.Refusal) {
+	if s.r.cfg.Refused != nil {
+		s.r.cfg.Refused(s.plan.Name, s.plan.Gateway.Session, r)
 	}
 }
 
-// converses returns both ends of a conversation whose first message is on its way; nil if nothing is brokered.
-func (s *server) converses() (ours *attach.Conn, theirs *os.File, err error) {
-	if s.r.cfg.Brokered == nil {
-		return nil, nil, nil
-	}
-	material, err := s.r.cfg.Brokered(s.order.Load().plan)
-	if err != nil || material == nil {
-		return nil, nil, err
-	}
-	defer material.Close()
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("making a socket pair: %w", err)
-	}
-	theirs = os.NewFile(uintptr(pair[1]), "pfard")
-	if ours, err = attach.FromFile(os.NewFile(uintptr(pair[0]), "bridge")); err == nil {
-		err = ours.Send(attach.Message{Broker: true}, material)
-	}
-	if err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return ours, theirs, nil
+func (s *server) showRefusal(r egress.Refusal) {
+	s.mu.Lock()
+	s.update.Refusal = r
+	update := s.update
+	s.mu.Unlock()
+	s.r.cfg.Changed(update)
 }
 
 // Rebroker has the bridges of a server put its secrets on the wire as they are now, and keep them out of their logs. It does
 // not wait for them.
-func (r *Runner) Rebroker(server string) {
-	for _, s := range r.serversOf(server) {
-		s.wire.Due()
-		go s.rebroker()
-	}
-}
+func (r *Runner) Rebroker(server string) { r.talks.Changed(server) }
 
 // Wired returns when the bridges of a server have on the wire what they were told last, or with the error of ctx.
 func (r *Runner) Wired(ctx context.Context, server string) error {
-	var all error
-	for _, s := range r.serversOf(server) {
-		all = errors.Join(all, s.wire.Wait(ctx))
-	}
-	return all
-}
-
-func (r *Runner) serversOf(name string) (list []*server) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.servers {
-		if s.plan.Name == name {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
-func (s *server) rebroker() {
-	s.brokering.Lock()
-	defer s.brokering.Unlock()
-	s.mu.Lock()
-	conn := s.brokers
-	s.mu.Unlock()
-	due := s.wire.Reading()
-	if conn == nil {
-		s.wire.Nothing(due)
-		return
-	}
-	material, err := s.r.cfg.Brokered(s.order.Load().plan)
-	switch {
-	case err == nil && material != nil:
-		s.wire.Sending(due)
-		if err = conn.Hide(s.r.hides(s.order.Load().plan)); err == nil {
-			err = conn.Send(attach.Message{Broker: true}, material)
-		}
-		material.Close() // answers hears whether the bridge has ended
-	case err == nil:
-		s.wire.Nothing(due)
-	}
-	if err != nil {
-		s.r.cfg.Log.Warn("telling a bridge of new secrets, ignoring", "server", s.name, "error", err)
-	}
+	return r.talks.Wired(ctx, server, nil)
 }
 
 func bridgeDescriptors(sockets []*os.File) ([]descriptor, error) {
@@ -271,17 +225,5 @@ func (s *server) bridgeNotice(m notification) {
 	m.close()
 	if m.vars[units.NotifyLogFull] != "" || m.vars["READY"] != "" { // what earlier bridges wrote counts as well
 		s.rotateLog()
-	}
-	status, ok := m.vars["STATUS"]
-	if !ok || !strings.HasPrefix(status, "refused ") {
-		return
-	}
-	s.mu.Lock()
-	s.update.Refusal = status
-	update := s.update
-	s.mu.Unlock()
-	s.r.cfg.Changed(update)
-	if s.r.cfg.Refused != nil {
-		s.r.cfg.Refused(s.plan.Name, s.plan.Gateway.Session, status)
 	}
 }

@@ -11,8 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/bridge"
 	"github.com/pfar/pfar/units/fingerprint"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -27,10 +29,10 @@ type Config struct {
 	Limits  Limiter
 	// Upstream is units.CredentialUpstream of every bridge; nil: there is no upstream proxy.
 	Upstream []byte
-	Brokered func(plan.Plan) (*os.File, error)   // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
-	Changed  func(Update)                        // called for each change, from several goroutines
-	Refused  func(server, session, words string) // called for each refusal of a bridge, likewise; nil: nobody is
-	Search   attach.Searcher                     // what servers write to stderr passes it before it is logged
+	Brokered func(plan.Plan) (*os.File, error)                    // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
+	Changed  func(Update)                                         // called for each change, from several goroutines
+	Refused  func(server, session string, refused egress.Refusal) // called for each refusal of a bridge, likewise; nil: nobody is
+	Search   attach.Searcher                                      // what servers write to stderr passes it before it is logged
 	// BridgeHides is what the bridge of a plan keeps out of its log; nil: nothing.
 	BridgeHides func(plan.Plan) attach.Redaction
 	Keys        Keys         // what inspectors that are models are given; nil: there are none
@@ -58,11 +60,12 @@ type Runner struct {
 	examiners  map[string]*examiner
 
 	programs fingerprint.Cache
+	talks    *bridge.Talks // with bridges
 }
 
 // New makes the runner's directories and starts the gateway.
 func New(cfg Config) (*Runner, error) {
-	r := &Runner{cfg: cfg, dirs: dirs{cfg.Run, cfg.State}, users: newUsers(), servers: map[string]*server{}, examiners: map[string]*examiner{}}
+	r := &Runner{cfg: cfg, dirs: dirs{cfg.Run, cfg.State}, users: newUsers(), servers: map[string]*server{}, examiners: map[string]*examiner{}, talks: bridge.NewTalks()}
 	if err := r.dirs.make(); err != nil {
 		return nil, err
 	}

@@ -41,12 +41,10 @@ type server struct {
 	mu      sync.Mutex
 	update  Update
 	bridge  *activation
-	brokers *attach.Conn // to the bridge that runs; nil: nothing is brokered
-	wire    attach.Wire  // what it has been sent
+	bridged *attach.Conn // to the bridge that runs; nil: none has
 
-	brokering sync.Mutex      // held from reading brokered secrets until they are sent, so that the newest come last
-	retired   <-chan struct{} // closed when the last bridge that was closed is gone; nil: there was none
-	started   chan struct{}   // closed once the launcher's pid is known
+	retired <-chan struct{} // closed when the last bridge that was closed is gone; nil: there was none
+	started chan struct{}   // closed once the launcher's pid is known
 }
 
 func (r *Runner) newServer(name string, p plan.Plan, given units.Secrets) (*server, error) {

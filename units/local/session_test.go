@@ -407,14 +407,11 @@ func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 	f.mu.Lock()
 	s := f.servers["e"]
 	f.mu.Unlock()
-	ours, theirs, err := s.converses()
+	ds, err := s.converse(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer theirs.Close()
-	s.mu.Lock()
-	s.brokers = ours
-	s.mu.Unlock()
+	defer ds[0].file.Close()
 	go s.notice(notification{vars: map[string]string{"STATUS": "well"}})
 	for range 2 { // the launcher's start, and this
 		select {

@@ -3,6 +3,7 @@ package systemd
 import (
 	"errors"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -75,9 +76,9 @@ func (r *Runner) Notify(name string, vars map[string]string) {
 	r.tell(name, func(u *units.Update) { u.Take(vars) })
 }
 
-// Refused takes what an instance's bridge has refused, in words.
-func (r *Runner) Refused(name, words string) {
-	r.tell(name, func(u *units.Update) { u.Refusal = words })
+// Refused takes what an instance's bridge has refused.
+func (r *Runner) Refused(name string, refused egress.Refusal) {
+	r.tell(name, func(u *units.Update) { u.Refusal = refused })
 }
 
 func (r *Runner) tell(name string, f func(*units.Update)) {

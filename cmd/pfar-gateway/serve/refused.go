@@ -13,10 +13,10 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 )
 
-// Refusals tells which connection a server's bridge has refused last, in the bridge's words, and when; "" for none.
+// Refusals tells which connection a server's bridge has refused last, and when.
 // file is the name of its declaration's. session is the handle of a process that serves one client session, "" of any
 // other.
-type Refusals func(ctx context.Context, server, session string) (words, file string, at time.Time)
+type Refusals func(ctx context.Context, server, session string) (refused egress.Refusal, file string, at time.Time)
 
 // Explain has failed calls of tools say what their servers were refused meanwhile, from before the first client is let
 // in.
@@ -35,13 +35,13 @@ func (x *exchange) refused(ctx context.Context, up *registry.Upstream) string {
 	ctx, cancel := context.WithTimeout(ctx, refusedTime)
 	defer cancel()
 	server := up.Server()
-	words, file, at := x.srv.refusals(ctx, server.Name, server.Session)
-	host, remedy := egress.Remedy(words, file)
+	refused, file, at := x.srv.refusals(ctx, server.Name, server.Session)
+	remedy := refused.Remedy(file)
 	if remedy == "" || at.Before(x.pass.Begun()) {
 		return ""
 	}
 	return fmt.Sprintf("pfar refused the server %s a connection to %s meanwhile. For the owner of this machine: %s.",
-		server.Name, host, remedy)
+		server.Name, refused.Host, remedy)
 }
 
 // explained is the result of a failed call with one more text block.

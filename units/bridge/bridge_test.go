@@ -1,10 +1,9 @@
-package main
+package bridge
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"path/filepath"
@@ -14,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
-	"github.com/pfar/pfar/units/control"
 )
 
 // attachPair returns a connection as a process and as pfard have it.
@@ -47,12 +46,12 @@ func TestTooManyQuestions(t *testing.T) {
 	var asking, most atomic.Int64
 	go func() {
 		defer close(ended)
-		hear(ours, func(attach.Allow) error {
+		new(Talk).Hear(ours, Hearer{Allow: func(attach.Allow) error {
 			most.Store(max(most.Load(), asking.Add(1)))
 			defer asking.Add(-1)
 			<-release
 			return errors.New("not declared")
-		}, nil, nil, nil)
+		}})
 	}()
 	const extra = 50
 	for i := range maxAsking + extra {
@@ -79,24 +78,17 @@ func TestTooManyQuestions(t *testing.T) {
 	<-ended
 }
 
-// newsBench is where bridges are told of new secrets. running has those that systemd says run.
-func newsBench() (a *attachments, running map[string]bool) {
-	a, running = newAttachments(slog.New(slog.DiscardHandler), nil, nil, nil, nil, control.Dirs{}), map[string]bool{}
-	a.running = func(context.Context, string) ([]string, error) { return slices.Sorted(maps.Keys(running)), nil }
-	return a, running
-}
-
 // TestNewSecretsReachSessions: an instance has no more than the beginning of a long name, and another server's may begin like it.
 func TestNewSecretsReachSessions(t *testing.T) {
-	a, _ := newsBench()
+	talks := NewTalks()
 	const long, other = "a-name-of-23-characters", "a-name-of-23-other-ones"
-	news := map[string]*secretNews{}
+	of := map[string]*Talk{}
 	for session, server := range map[string]string{"": long, "aaaaaaaa": long, "bbbbbbbb": other} {
-		news[session], _ = a.watchSecrets(units.Instance(server, session), server)
+		of[session], _ = talks.Begin(units.Instance(server, session), server)
 	}
-	a.rebroker(long)
+	talks.Changed(long)
 	for session, want := range map[string]int{"": 1, "aaaaaaaa": 1, "bbbbbbbb": 0} {
-		if got := len(news[session].changed); got != want {
+		if got := len(of[session].changed); got != want {
 			t.Errorf("%q: told %d times, want %d", session, got, want)
 		}
 	}
@@ -107,45 +99,45 @@ func TestWired(t *testing.T) {
 	const server = "a-name-of-23-characters"
 	instance := units.Instance(server, "aaaaaaaa")
 	for name, one := range map[string]struct {
-		do   func(a *attachments, running map[string]bool) (later func())
+		do   func(talks *Talks, running map[string]bool) (later func())
 		want string // of the error; "": on the wire
 	}{
-		"no bridge": {func(*attachments, map[string]bool) func() { return nil }, ""},
-		"one that has not attached to this pfard": {func(_ *attachments, running map[string]bool) func() { running[instance] = true; return nil }, "has not attached"},
-		"one that was hung up on": {func(a *attachments, running map[string]bool) func() {
+		"no bridge": {func(*Talks, map[string]bool) func() { return nil }, ""},
+		"one that has not attached to this pfard": {func(_ *Talks, running map[string]bool) func() { running[instance] = true; return nil }, "has not attached"},
+		"one that was hung up on": {func(talks *Talks, running map[string]bool) func() {
 			running[instance] = true
-			_, over := a.watchSecrets(instance, server)
+			_, over := talks.Begin(instance, server)
 			return over
 		}, "has not attached"},
-		"one that has ended": {func(a *attachments, _ map[string]bool) func() {
-			_, over := a.watchSecrets(instance, server)
+		"one that has ended": {func(talks *Talks, _ map[string]bool) func() {
+			_, over := talks.Begin(instance, server)
 			return over
 		}, ""},
-		"one that attaches and is silent": {func(a *attachments, running map[string]bool) func() {
+		"one that attaches and is silent": {func(talks *Talks, running map[string]bool) func() {
 			running[instance] = true
-			return func() { a.watchSecrets(instance, server) }
+			return func() { talks.Begin(instance, server) }
 		}, "deadline"},
-		"one that attaches and has it": {func(a *attachments, running map[string]bool) func() {
+		"one that attaches and has it": {func(talks *Talks, running map[string]bool) func() {
 			running[instance] = true
 			return func() {
-				news, _ := a.watchSecrets(instance, server)
-				news.wire.Sending(news.wire.Reading())
-				news.wire.Answered(true)
+				talk, _ := talks.Begin(instance, server)
+				talk.wire.Sending(talk.wire.Reading())
+				talk.wire.Answered(true)
 			}
 		}, ""},
-		"one that could not take it": {func(a *attachments, running map[string]bool) func() {
+		"one that could not take it": {func(talks *Talks, running map[string]bool) func() {
 			running[instance] = true
-			news, _ := a.watchSecrets(instance, server)
+			talk, _ := talks.Begin(instance, server)
 			return func() {
-				news.wire.Sending(news.wire.Reading())
-				news.wire.Answered(false)
+				talk.wire.Sending(talk.wire.Reading())
+				talk.wire.Answered(false)
 			}
 		}, attach.ErrUnwired.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a, running := newsBench()
-			if later := one.do(a, running); later != nil {
+			talks, running := NewTalks(), map[string]bool{}
+			if later := one.do(talks, running); later != nil {
 				time.AfterFunc(20*time.Millisecond, later)
 			}
 			limit := time.Minute
@@ -157,7 +149,7 @@ func TestWired(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			if err := a.wired(ctx, server); err == nil != (one.want == "") || err != nil && !strings.Contains(err.Error(), one.want) {
+			if err := talks.Wired(ctx, server, func(context.Context, string) ([]string, error) { return slices.Sorted(maps.Keys(running)), nil }); err == nil != (one.want == "") || err != nil && !strings.Contains(err.Error(), one.want) {
 				t.Errorf("%v, want %q", err, one.want)
 			}
 		})
@@ -168,40 +160,43 @@ func TestWired(t *testing.T) {
 func TestRefusalsAreTold(t *testing.T) {
 	bridge, ours := attachPair(t)
 	var all atomic.Int64
-	wire := new(attach.Wire)
-	wire.Due()
-	wire.Sending(wire.Reading())
+	talk := new(Talk)
+	talk.wire.Due()
+	talk.wire.Sending(talk.wire.Reading())
 	told, ended := make(chan string, 1000), make(chan struct{})
 	go func() {
 		defer close(ended)
-		hear(ours, nil, wire, func(string) { all.Add(1) }, func(words string) { told <- words })
+		talk.Hear(ours, Hearer{Refused: func(egress.Refusal) { all.Add(1) }, Newest: func(r egress.Refusal) { told <- r.Host }})
 	}()
-	refuse := func(words string) {
+	refuse := func(r egress.Refusal) {
 		t.Helper()
-		if err := bridge.Send(attach.Message{Notify: map[string]string{"STATUS": words}}); err != nil {
+		if err := bridge.Send(attach.Message{Refused: &r}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	refuse("refused first")
-	if got := <-told; got != "refused first" {
+	refuse(egress.Refusal{Host: "first", Reason: egress.NameNotDeclared})
+	if got := <-told; got != "first" {
 		t.Fatalf("told %q", got)
 	}
-	refuse("ready")
+	refuse(egress.Refusal{Host: "no refusal"})
+	if err := bridge.Send(attach.Message{Notify: map[string]string{"STATUS": "refused words (name-not-declared)"}}); err != nil {
+		t.Fatal(err)
+	}
 	if err := bridge.Send(attach.Message{Unwired: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := wire.Wait(t.Context()); !errors.Is(err, attach.ErrUnwired) {
+	if err := talk.wire.Wait(t.Context()); !errors.Is(err, attach.ErrUnwired) {
 		t.Errorf("a bridge that could not take a secret: %v", err)
 	}
 	const many = 500
 	start := time.Now()
 	for i := range many {
-		refuse(fmt.Sprintf("refused %d", i))
+		refuse(egress.Refusal{Host: fmt.Sprint(i), Reason: egress.NameNotDeclared})
 	}
 	bridge.Close()
 	<-ended
 	var list []string
-	newest := fmt.Sprintf("refused %d", many-1)
+	newest := fmt.Sprint(many - 1)
 	for !slices.Contains(list, newest) {
 		select {
 		case words := <-told:
@@ -213,7 +208,7 @@ func TestRefusalsAreTold(t *testing.T) {
 	if n := all.Load(); n != many+1 {
 		t.Errorf("%d were to be recorded, of %d", n, many+1)
 	}
-	if most := refusalsAtOnce + int(refusalsPerSecond*(1+time.Since(start).Seconds())); len(list) > most || slices.Contains(list, "ready") {
+	if most := refusalsAtOnce + int(refusalsPerSecond*(1+time.Since(start).Seconds())); len(list) > most || slices.Contains(list, "no refusal") {
 		t.Errorf("told %d, want at most %d: %q", len(list), most, list)
 	}
 }
