@@ -9,6 +9,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/nearest"
 )
 
 // decoder turns files into a policy, one after the other.
@@ -73,7 +74,7 @@ func (d *decoder) unknown(f entry, where string, keys []key) {
 	}
 	slices.Sort(names)
 	remedy := "Known are " + strings.Join(names, ", ") + "."
-	if n := nearest(f.name, names); n != "" {
+	if n := nearest.Keyword(strings.ToLower(f.name), names); n != "" {
 		i := slices.IndexFunc(keys, func(k key) bool { return k.name == n })
 		remedy = "Did you mean " + n + "? Write " + keys[i].example + "."
 	}
@@ -167,7 +168,7 @@ func (d *decoder) oneOf(e entry, words []string) (string, bool) {
 }
 
 func didYouMean(word string, words []string) string {
-	if n := nearest(word, words); n != "" {
+	if n := nearest.Keyword(strings.ToLower(word), words); n != "" {
 		return "Did you mean \"" + n + "\"?"
 	}
 	return "Write one of them."

@@ -3,10 +3,12 @@ package policies
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/nearest"
 )
 
 // about is what a service or server block is about, and what all in it has in common.
@@ -30,7 +32,7 @@ func (d *decoder) service(e entry) {
 	s, there := d.policy.Services[a.service]
 	if !there {
 		s.At = d.place(e.at)
-		if near := nearest(a.service, Services()); near != "" && !d.shipped {
+		if near := nearest.Keyword(strings.ToLower(a.service), Services()); near != "" && !d.shipped {
 			d.report(caution(e.labels[0].at, "New service", "%q is no service that facts are shipped of. Did you mean %q?", a.service, near))
 		}
 	}

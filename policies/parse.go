@@ -9,12 +9,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/agext/levenshtein"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/pfar/pfar/policies/oneline"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 const (
@@ -79,20 +79,13 @@ func refuse(name string, src []byte) *hcl.Diagnostic {
 		case r == '\n':
 			line, first = line+1, i+1
 		case r == '\t', r == '\r' && bytes.HasPrefix(src[i:], []byte("\r\n")):
-		case Deceptive(r), unicode.Is(unicode.Cf, r):
+		case visible.Deceptive(r), unicode.Is(unicode.Cf, r):
 			at.Start = hcl.Pos{Line: line, Column: utf8.RuneCount(src[first:i]) + 1, Byte: i}
 			at.End = at.Start
 			return problem(at, "Invisible character", "The character U+%04X is invisible, or shows text in another order than it is read. Remove it.", r)
 		}
 	}
 	return nil
-}
-
-// Deceptive reports whether a character is shown as nothing or changes how others are shown: controls, bidirectional
-// overrides, zero width characters, fillers, tags. The joiners of emoji and of several scripts are none.
-func Deceptive(r rune) bool {
-	const zwnj, zwj = 0x200c, 0x200d
-	return r != zwnj && r != zwj && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 func tooDeep(tokens hclsyntax.Tokens) *hcl.Diagnostic {
@@ -178,20 +171,6 @@ func caution(at hcl.Range, summary, format string, args ...any) *hcl.Diagnostic 
 	d := problem(at, summary, format, args...)
 	d.Severity = hcl.DiagWarning
 	return d
-}
-
-// nearest is the word that was probably meant; "" if none is near.
-func nearest(word string, words []string) string {
-	best, least := "", 2
-	if len(word) >= 5 {
-		least = 3 // two letters that changed places are two changes
-	}
-	for _, w := range words {
-		if n := levenshtein.Distance(strings.ToLower(word), w, nil); n < least {
-			best, least = w, n
-		}
-	}
-	return best
 }
 
 // oneOf lists words: "a", "b" or "c".

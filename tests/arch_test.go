@@ -127,6 +127,8 @@ func TestPurePackages(t *testing.T) {
 		"policies/audit":          append([]string{"os"}, effects...),
 		"policies/inspect":        append([]string{"os"}, effects...),
 		"policies/jsontext":       append([]string{"os"}, effects...),
+		"policies/visible":        append([]string{"os"}, effects...),
+		"policies/nearest":        append([]string{"os"}, effects...),
 		"units/hostfs":            append([]string{"os"}, effects...),
 		"units/plan":              append([]string{"os"}, effects...),
 		"units/sandbox":           append([]string{"os"}, effects...),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/durable"
 )
 
 // history is what a launcher leaves for the next one in $RUNTIME_DIRECTORY, which the runner keeps over restarts that
@@ -88,9 +89,8 @@ func (h history) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	tmp := historyFile(dir) + ".new"
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+	if err := durable.Replace(historyFile(dir), b); err != nil {
 		return fmt.Errorf("writing the crash history: %w", err)
 	}
-	return os.Rename(tmp, historyFile(dir))
+	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
+	"github.com/pfar/pfar/policies/visible"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/journal"
 )
@@ -41,23 +41,9 @@ func newStderrLog() *stderrLog {
 	}
 }
 
-// escape writes everything that a terminal would act on, or that is not text, as Go would.
+// escape writes everything that a terminal would act on, or that is not text, as its code.
 func escape(s string) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case r == '\t' || strconv.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			q := strconv.QuoteRune(r)
-			b.WriteString(q[1 : len(q)-1])
-		}
-		s = s[n:]
-	}
-	return b.String()
+	return visible.Escape(s, func(r rune) bool { return r != '\t' && !strconv.IsPrint(r) })
 }
 
 // heard logs a line of the server's, which has been searched for secrets.

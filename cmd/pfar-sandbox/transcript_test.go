@@ -46,7 +46,7 @@ func TestTranscriptIsEscaped(t *testing.T) {
 		"plain":           {"a\nb\n", "a\nb\n"},
 		"no newline":      {"a", "a\n"},
 		"CR LF":           {"a\r\n", "a\n"},
-		"terminal escape": {"\x1b]0;title\x07\x1b[2J\n", `\x1b]0;title\a\x1b[2J` + "\n"},
+		"terminal escape": {"\x1b]0;title\x07\x1b[2J\n", `\x1b]0;title\x07\x1b[2J` + "\n"},
 		"carriage return": {"good\rbad\n", `good\rbad` + "\n"},
 		"C1":              {"\u009b31m\n", `\u009b31m` + "\n"},
 		"bidi":            {"a\u202eb\n", `a\u202eb` + "\n"},

@@ -154,7 +154,7 @@ func (c toolsVerb) badFlag(err error, flags *pflag.FlagSet, hint string) error {
 	if errors.As(err, &unknown) {
 		var known []string
 		flags.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-		if near := nearest(unknown.GetSpecifiedName(), known); near != "" {
+		if near := nearestName(unknown.GetSpecifiedName(), known); near != "" {
 			return usage("%w", err).withHint("did you mean --%s? %s", near, hint)
 		}
 	}

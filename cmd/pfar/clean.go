@@ -110,7 +110,7 @@ func (c cleanVerb) leftovers(ctx context.Context, request control.Request) (l le
 func (c cleanVerb) nothingLeft(ctx context.Context, name string) error {
 	f := fail(exitNoSuch, "server %q left nothing", name)
 	if report, err := c.report(ctx); err == nil {
-		if best := nearest(name, report.Leftovers); best != "" {
+		if best := nearestName(name, report.Leftovers); best != "" {
 			return f.withHint("did you mean %q?", best)
 		}
 	}

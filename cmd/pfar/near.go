@@ -3,13 +3,13 @@ package main
 import (
 	"slices"
 
-	"github.com/agext/levenshtein"
+	"github.com/pfar/pfar/policies/nearest"
 )
 
 // noSuch says that something is not there and names the nearest that is.
 func noSuch(what, name string, known []string) *failure {
 	f := fail(exitNoSuch, "no such %s: %q", what, name)
-	if best := nearest(name, known); best != "" {
+	if best := nearestName(name, known); best != "" {
 		return f.withHint("did you mean %q?", best)
 	}
 	if what == "server" {
@@ -18,15 +18,7 @@ func noSuch(what, name string, known []string) *failure {
 	return f.withHint(`"pfar tools" lists the tools`)
 }
 
-// nearest returns the known name that is at most two edits, or a third of the name, away.
-func nearest(name string, known []string) string {
-	known = slices.Clone(known)
-	slices.Sort(known)
-	best, distance := "", max(2, len(name)/3)+1
-	for _, k := range known {
-		if d := levenshtein.Distance(name, k, nil); d < distance {
-			best, distance = k, d
-		}
-	}
-	return best
+// nearestName returns the known name that a misspelt one was probably meant to be, "" if none is near.
+func nearestName(name string, known []string) string {
+	return nearest.Name(name, slices.Sorted(slices.Values(known)))
 }

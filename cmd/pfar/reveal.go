@@ -9,41 +9,22 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/pfar/pfar/policies/visible"
 )
 
 // reveal makes a text that somebody is to decide about show all that is in it: beside what escape does, whatever has no
 // picture of its own, or could hide in another's (AP-05). Only ASCII's space is left a space.
 func reveal(s string) string {
-	var b strings.Builder
 	marks := 0 // combining ones in a row
-	for i, r := range s {
+	return visible.Escape(s, func(r rune) bool {
 		if unicode.Is(unicode.M, r) {
 			marks++
 		} else {
 			marks = 0
 		}
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r == '\\':
-			b.WriteString(`\\`)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r < 0x20 || r == 0x7f:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r < 0x7f || marks < 3 && unicode.IsPrint(r) && !invisible(r):
-			b.WriteRune(r)
-		case r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-	}
-	return b.String()
+		return r < ' ' || r == '\\' || r == 0x7f || r > 0x7f && (marks >= 3 || !unicode.IsPrint(r) || invisible(r))
+	})
 }
 
 // invisible reports whether a character shows nothing, though it may count as printed: fillers, marks that join or vary, spaces.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 // SGR parameters, ECMA-48 8.3.117.
@@ -67,36 +67,14 @@ const (
 // escape makes a stranger's text safe to look at: control characters, which a terminal obeys, and the format characters
 // that reorder or hide what a person reads (CVE-2021-42574) become visible as \x1b or \u202e.
 func escape(s string, l lines) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return hostile(r, l) }) && utf8.ValidString(s) {
-		return s
-	}
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case !hostile(r, l):
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r < 0x100:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-	}
-	return b.String()
+	return visible.Escape(s, func(r rune) bool { return hostile(r, l) })
 }
 
 func hostile(r rune, l lines) bool {
 	if r == '\n' || r == '\t' {
 		return l == oneLine
 	}
-	return policies.Deceptive(r)
+	return visible.Deceptive(r)
 }
 
 // escapeJSON does the same to encoded JSON and keeps its meaning: outside of strings JSON has of such characters the carriage

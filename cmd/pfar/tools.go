@@ -67,7 +67,7 @@ func (c toolsVerb) toolsOf(ctx context.Context, tools []tool, words []string) ([
 			names = append(names, s.Name)
 		}
 	}
-	if nearest(words[0], names) != "" {
+	if nearestName(words[0], names) != "" {
 		return nil, noSuch("server", words[0], names)
 	}
 	return nil, err

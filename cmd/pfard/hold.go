@@ -24,6 +24,7 @@ import (
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -393,11 +394,7 @@ func (h *hold) save(want egress.Hold) error {
 	if err != nil {
 		return err
 	}
-	temporary := h.cfg.State + ".tmp"
-	if err := os.WriteFile(temporary, b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, h.cfg.State)
+	return durable.Replace(h.cfg.State, b)
 }
 
 // readDNS reports whether the name servers are others now. If there is no file, package net asks as if it were empty.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -59,7 +60,7 @@ func (n intents) keep(s *server) {
 	}
 	text, err := json.Marshal(now)
 	if err == nil {
-		err = systemd.Replace(n.file(s.name), text)
+		err = durable.Replace(n.file(s.name), text)
 	}
 	if err != nil {
 		n.log.Warn("remembering whether a server is to run, ignoring", "server", s.name, "error", err)

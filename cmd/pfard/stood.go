@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/pfar/pfar/units/systemd"
+	"github.com/pfar/pfar/units/durable"
 )
 
 // stood are the placeholders that have stood for brokered secrets, which are no secrets themselves: a server that runs on may
@@ -78,7 +78,7 @@ func (s *stood) keep() {
 	}
 	text, err := json.Marshal(s.of)
 	if err == nil {
-		err = systemd.Replace(s.path, text)
+		err = durable.Replace(s.path, text)
 	}
 	if err != nil {
 		s.log.Warn("keeping former placeholders for the next pfard, ignoring", "error", err)

@@ -19,6 +19,7 @@ import (
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/plan"
@@ -294,7 +295,7 @@ func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
 	}
 	path := filepath.Join(dirs.Run, units.CredentialUpstream)
 	if old, rerr := os.ReadFile(path); rerr != nil || !bytes.Equal(old, text) { // a full disk is no reason not to start
-		if err := systemd.Replace(path, text); err != nil {
+		if err := durable.Replace(path, text); err != nil {
 			return up, fmt.Errorf("writing the upstream proxy: %w", err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/nearest"
 )
 
 // ClientOptions are what a reader of clients knows beyond the files.
@@ -168,7 +169,7 @@ func (s *ClientSet) judge(c *Client, servers []string) {
 			continue
 		}
 		hint := "Declare it, or remove it here."
-		if near := nearest(name, servers); near != "" {
+		if near := nearest.Keyword(name, servers); near != "" {
 			hint = "Did you mean " + near + "?"
 		}
 		s.Diags = s.Diags.Append(caution(c.Place(listedAt("servers", i)), "No such server", "No server of the name %s is declared. %s", quote(name), hint))

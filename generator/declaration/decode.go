@@ -8,10 +8,11 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/nearest"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 const (
@@ -158,7 +159,7 @@ func (d *decoder) line(f *field) (string, bool) {
 	case len(s) > maxLine:
 		d.report(problem(f.val.rng, "Too long", "%s has %d bytes, and room for %d. Write a shorter one.", f.key, len(s), maxLine))
 		return "", false
-	case strings.ContainsFunc(s, policies.Deceptive):
+	case strings.ContainsFunc(s, visible.Deceptive):
 		d.report(problem(f.val.rng, "Invisible character", "%s holds a control character or one that cannot be seen: %s. Remove it.", f.key, quote(s)))
 		return "", false
 	}
@@ -188,7 +189,7 @@ func (d *decoder) truth(f *field) (bool, bool) {
 // trust reads true, false or "forbidden".
 func trust(flag func(*decoder) *gate.Flag) func(*decoder, *field) {
 	return func(d *decoder, f *field) {
-		if f.val.kind == text && nearest(strings.ToLower(f.val.text), []string{gate.Forbidden.String()}) != "" {
+		if f.val.kind == text && nearest.Keyword(strings.ToLower(f.val.text), []string{gate.Forbidden.String()}) != "" {
 			if f.val.text != gate.Forbidden.String() {
 				d.report(problem(f.val.rng, "Unknown "+f.key, `%s is none of true, false or "forbidden". Write %s = "forbidden".`, quoteName(f.val.text), f.key))
 				return
@@ -321,7 +322,7 @@ func (d *decoder) enum(f *field, words []string, others map[string]string) (stri
 	}
 	best := others[strings.ToLower(s)]
 	if best == "" {
-		best = nearest(strings.ToLower(s), words)
+		best = nearest.Keyword(strings.ToLower(s), words)
 	}
 	hint := "Write one of them."
 	if best != "" {

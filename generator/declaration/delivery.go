@@ -6,9 +6,10 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/nearest"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 const (
@@ -87,7 +88,7 @@ func (d *decoder) deliver(f *field) {
 	known := []string{"env", "file", "broker"}
 	best := others[strings.ToLower(f.val.text)]
 	if best == "" {
-		best = nearest(strings.ToLower(f.val.text), known)
+		best = nearest.Keyword(strings.ToLower(f.val.text), known)
 	}
 	hint := "Write one of them."
 	if best != "" {
@@ -165,7 +166,7 @@ func (d *decoder) brokerPlace(n *node) (broker.Place, bool) {
 	case !known || secretWithin(n.text):
 		d.hidden.add(n.rng)
 		d.report(problem(n.rng, "Invalid place", `The entry is not a place in a request. Write "header:NAME", "query:NAME" or "body".`))
-	case strings.ContainsFunc(n.text, policies.Deceptive):
+	case strings.ContainsFunc(n.text, visible.Deceptive):
 		d.report(problem(n.rng, "Invisible character", "%s holds a control character or one that cannot be seen. Remove it.", quote(n.text)))
 	case len(n.text) > maxPlace:
 		d.report(problem(n.rng, "Too long", "The entry has %d bytes, and room for %d. Write a shorter name.", len(n.text), maxPlace))

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 // What a parser could choke on ends soon and with a diagnostic.
@@ -172,7 +172,7 @@ func FuzzParse(f *testing.F) {
 		if s != nil {
 			checkServer(t, s)
 		}
-		if text := rendered(t, file, src, diags); strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && policies.Deceptive(r) }) {
+		if text := rendered(t, file, src, diags); strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && visible.Deceptive(r) }) {
 			t.Errorf("printed %q", text)
 		}
 	})

@@ -13,6 +13,8 @@ import (
 
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/nearest"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 const (
@@ -113,7 +115,7 @@ func (d *decoder) description(f *field) {
 		d.report(problem(f.val.rng, "Too long", "description has %d bytes, and room for %d. Write a sentence.", len(s), maxDescription))
 		return
 	}
-	if strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && policies.Deceptive(r) }) {
+	if strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && visible.Deceptive(r) }) {
 		d.report(problem(f.val.rng, "Invisible character", "description holds a control character or one that cannot be seen: %s. Remove it.", quote(s)))
 		return
 	}
@@ -269,7 +271,7 @@ func (d *decoder) service(f *field) {
 	known := policies.Services()
 	if !slices.Contains(known, s) {
 		hint := `Nothing is known of its tools, unless the folder of policies has a service of this name.`
-		if near := nearest(strings.ToLower(s), known); near != "" {
+		if near := nearest.Keyword(strings.ToLower(s), known); near != "" {
 			hint = "Did you mean " + quote(near) + "? " + hint
 		}
 		d.report(caution(f.val.rng, "Unknown service", "pfar ships no facts of the service %s. %s", quoteName(s), hint))

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 // checkServer checks what everyone after the reader relies on.
@@ -44,7 +44,7 @@ func checkServer(t *testing.T, s *Server) {
 	must(s.Sandbox.Tasks >= minTasks && s.Sandbox.Tasks <= maxTasks, "tasks")
 	must(s.Sandbox.CPU >= 0 && s.Sandbox.CPU <= maxCPU, "cpu")
 	for _, p := range slices.Concat(s.Sandbox.ReadOnly, s.Sandbox.Writable) {
-		must(path.IsAbs(p) && path.Clean(p) == p && p != "/" && !strings.ContainsFunc(p, policies.Deceptive), "path "+p)
+		must(path.IsAbs(p) && path.Clean(p) == p && p != "/" && !strings.ContainsFunc(p, visible.Deceptive), "path "+p)
 		must(!below(p, "/proc") && !below(p, "/run") && !below(p, "/var/lib/pfar"), "path "+p)
 	}
 	for _, a := range s.Args {
@@ -86,7 +86,7 @@ func checkSessions(must func(bool, string), s *Server) {
 }
 
 func checkTransport(must func(bool, string), s *Server) {
-	must(!strings.ContainsFunc(s.Command, policies.Deceptive), "command")
+	must(!strings.ContainsFunc(s.Command, visible.Deceptive), "command")
 	switch s.Transport {
 	case Stdio:
 		must(s.Command != "" && s.URL == "" && s.Path == "", "stdio")

@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"golang.org/x/tools/txtar"
 
-	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -188,7 +188,7 @@ func checkDiagnostics(t *testing.T, file string, src []byte, diags hcl.Diagnosti
 		if d.Summary == "" || !strings.HasSuffix(d.Detail, ".") && !strings.HasSuffix(d.Detail, "?") {
 			t.Errorf("%q has the detail %q", d.Summary, d.Detail)
 		}
-		if strings.Contains(d.Detail, "%!") || strings.ContainsFunc(d.Detail, policies.Deceptive) {
+		if strings.Contains(d.Detail, "%!") || strings.ContainsFunc(d.Detail, visible.Deceptive) {
 			t.Errorf("the detail %q is badly formed", d.Detail)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/nearest"
 )
 
 // maxPrefixes bounds what one name of allow_private may lead to.
@@ -123,7 +124,7 @@ func (d *decoder) declaredNear(e egress.Endpoint) string {
 			names = append(names, a.String())
 		}
 	}
-	near := nearest(e.String(), names)
+	near := nearest.Keyword(e.String(), names)
 	_, above, _ := strings.Cut(e.Host, ".")
 	for _, n := range names {
 		if n == "*."+above && !e.Wildcard || n == e.Host || n == "*."+e.Host {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 const (
@@ -147,7 +147,7 @@ func (d *decoder) absolute(n *node, s string) bool {
 	switch {
 	case s == "":
 		d.report(problem(at, "Empty value", `The path is empty. Write an absolute one, such as "/srv/data".`))
-	case strings.ContainsFunc(s, policies.Deceptive):
+	case strings.ContainsFunc(s, visible.Deceptive):
 		d.report(problem(at, "Invisible character", "The path holds a control character or one that cannot be seen: %s. Remove it.", quote(s)))
 	case s[0] == '~':
 		d.report(problem(at, "Path not absolute", `"~" is expanded only by a shell, and the user is unknown. Write the path from "/" on.`))

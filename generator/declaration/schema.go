@@ -4,9 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agext/levenshtein"
-
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/policies/nearest"
 )
 
 const (
@@ -257,12 +256,12 @@ func (d *decoder) remedy(s section, name string) string {
 	}
 	if w, ok := d.words()[plain]; ok { // before what looks alike: pids is tasks_max, and not pins
 		plain = w
-	} else if k := nearest(plain, s.names()); k != "" {
+	} else if k := nearest.Keyword(plain, s.names()); k != "" {
 		d.meant[k] = true
 		return "Did you mean " + k + "?"
 	}
 	for _, o := range d.sections() {
-		if k := nearest(plain, o.names()); k != "" {
+		if k := nearest.Keyword(plain, o.names()); k != "" {
 			d.meant[k] = true
 			if o.name == s.name {
 				return "Write " + k + "."
@@ -312,30 +311,4 @@ func (d *decoder) form(s string) string {
 		return "[" + s + "]"
 	}
 	return s + " { ... }"
-}
-
-// nearest returns the word that a misspelt one was meant to be, or "".
-func nearest(s string, words []string) string {
-	best, least := "", 3
-	for _, w := range words {
-		if swapped(s, w) {
-			return w
-		}
-		if n := levenshtein.Distance(s, w, nil); n < least && 3*n <= len(w) {
-			best, least = w, n
-		}
-	}
-	return best
-}
-
-// swapped reports whether two neighbouring letters changed places.
-func swapped(s, w string) bool {
-	if len(s) != len(w) {
-		return false
-	}
-	i := 0
-	for i < len(s) && s[i] == w[i] {
-		i++
-	}
-	return i+1 < len(s) && s[i] == w[i+1] && s[i+1] == w[i] && s[i+2:] == w[i+2:]
 }

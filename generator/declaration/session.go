@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/policies/nearest"
 )
 
 const (
@@ -50,7 +52,7 @@ func (d *decoder) clientCapabilities(f *field) {
 func capabilityFault(s string, words []string, others map[string]string) string {
 	best := others[strings.ToLower(s)]
 	if best == "" {
-		best = nearest(strings.ToLower(s), words)
+		best = nearest.Keyword(strings.ToLower(s), words)
 	}
 	hint := "Write one of them."
 	if best != "" {

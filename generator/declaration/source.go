@@ -9,7 +9,7 @@ import (
 	"github.com/apparentlymart/go-textseg/v15/textseg"
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 // maxSize bounds one file: a thousand times what a declaration needs, and small enough to be read again at each event.
@@ -98,7 +98,7 @@ func (s *source) refuse() *hcl.Diagnostic {
 			i += 2
 			continue
 		}
-		if r != '\n' && r != '\t' && policies.Deceptive(r) {
+		if r != '\n' && r != '\t' && visible.Deceptive(r) {
 			return invisible(s.span(i, i+n), r)
 		}
 		i += n

@@ -14,7 +14,7 @@ import (
 	"github.com/mitchellh/go-wordwrap"
 	"golang.org/x/text/width"
 
-	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 const (
@@ -266,16 +266,16 @@ func publicKey(name string) bool {
 	return slices.ContainsFunc(slices.Concat(sections(), clientSections()), func(s section) bool { _, ok := s.find(name); return ok })
 }
 
-// escape writes what a terminal would obey or hide as its code.
+// escape writes what a terminal would obey or hide as its code, as HCL and TOML have it: neither reads the \x of visible.Escape.
 func escape(s string) string {
 	var b strings.Builder
 	for _, r := range s {
 		switch {
 		case r == unicode.ReplacementChar:
 			b.WriteString(`\ufffd`)
-		case policies.Deceptive(r) && r < 0x10000:
+		case visible.Deceptive(r) && r < 0x10000:
 			fmt.Fprintf(&b, `\u%04x`, r)
-		case policies.Deceptive(r):
+		case visible.Deceptive(r):
 			fmt.Fprintf(&b, `\U%08x`, r)
 		default:
 			b.WriteRune(r)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/visible"
 )
 
 func TestWriteColor(t *testing.T) {
@@ -42,7 +42,7 @@ func TestWriteForeign(t *testing.T) {
 		if err := Write(&out, map[string]*hcl.File{"a.hcl": {Bytes: []byte("a\x1b[31m\x00\u202e\xff = 1\n")}}, hcl.Diagnostics{d}, 1, false); err != nil {
 			t.Fatal(err)
 		}
-		if strings.ContainsFunc(out.String(), func(r rune) bool { return r != '\n' && policies.Deceptive(r) }) {
+		if strings.ContainsFunc(out.String(), func(r rune) bool { return r != '\n' && visible.Deceptive(r) }) {
 			t.Errorf("%q reaches the terminal", out.String())
 		}
 		if strings.Contains(out.String(), "\nb.hcl") {

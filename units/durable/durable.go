@@ -1,7 +1,8 @@
-// Package durable writes files that are whole on the disk or not there: bytes in, a file that only its owner may read out.
+// Package durable writes files that are whole or not there: bytes in, a file that only its owner may read out.
 package durable
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,23 +12,35 @@ import (
 const Prefix = ".new-"
 
 // Stage writes a file that is whole on the disk, and returns its name.
-func Stage(dir string, b []byte) (string, error) {
-	f, err := os.CreateTemp(dir, Prefix+"*") // 0600
+func Stage(dir string, b []byte) (string, error) { return stage(dir, b, (*os.File).Sync) }
+
+func stage(dir string, b []byte, sync func(*os.File) error) (string, error) {
+	f, err := os.CreateTemp(dir, Prefix+"*") // 0600, and no other user's
 	if err != nil {
 		return "", err
 	}
 	_, err = f.Write(b)
 	if err == nil {
-		err = f.Sync()
+		err = sync(f)
 	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+	if err = errors.Join(err, f.Close()); err != nil { // a full disk
 		os.Remove(f.Name())
 		return "", err
 	}
 	return f.Name(), nil
+}
+
+// Replace replaces path with a file that only its owner may read: a reader finds the old text or the new one. After a power cut
+// there may be neither. It is for files that nobody needs after one.
+func Replace(path string, b []byte) error {
+	name, err := stage(filepath.Dir(path), b, func(*os.File) error { return nil })
+	if err != nil {
+		return err
+	}
+	if err = os.Rename(name, path); err != nil {
+		os.Remove(name)
+	}
+	return err
 }
 
 // WriteFile replaces path with a file that only its owner may read, at once and for good: file, then name, then directory

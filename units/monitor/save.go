@@ -2,13 +2,13 @@ package monitor
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/pfar/pfar/units/durable"
 )
 
 const (
@@ -33,16 +33,8 @@ func (t *Table) Save() error {
 	if err != nil {
 		return fmt.Errorf("saving the connections: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(t.saved), filepath.Base(t.saved)+".*") // mode 0600
-	if err != nil {
+	if err := durable.Replace(t.saved, b); err != nil {
 		return fmt.Errorf("saving the connections: %w", err)
-	}
-	_, err = f.Write(b)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return errors.Join(fmt.Errorf("saving the connections: %w", err), os.Remove(f.Name()))
-	}
-	if err := os.Rename(f.Name(), t.saved); err != nil {
-		return errors.Join(fmt.Errorf("saving the connections: %w", err), os.Remove(f.Name()))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
@@ -51,7 +52,7 @@ func writeDropIn(path string, text []byte) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := Replace(path, text); err != nil {
+	if err := durable.Replace(path, text); err != nil {
 		return err
 	}
 	return errors.Join(os.Chmod(path, 0o644), os.Chmod(dir, 0o755))

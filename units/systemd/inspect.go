@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/plan"
 )
 
@@ -97,7 +98,7 @@ func (r *Runner) bringOne(file string, p plan.Inspection, there bool) error {
 				return err
 			}
 		}
-		if err := Replace(file, raw); err != nil {
+		if err := durable.Replace(file, raw); err != nil {
 			return fmt.Errorf("writing the plan of inspector %q: %w", name, err)
 		}
 	}

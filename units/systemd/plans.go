@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/plan"
 )
 
@@ -49,7 +50,7 @@ func (p plans) write(instance string, want plan.Plan) (string, error) {
 	if sameText(p.next(instance), raw) {
 		err = os.Rename(p.next(instance), p.file(instance))
 	} else {
-		err = Replace(p.file(instance), raw)
+		err = durable.Replace(p.file(instance), raw)
 	}
 	if err != nil {
 		return "", fmt.Errorf("writing the plan of %q: %w", instance, err)
@@ -61,7 +62,7 @@ func (p plans) write(instance string, want plan.Plan) (string, error) {
 func (p plans) prepare(instance string, want plan.Plan) error {
 	raw, err := json.Marshal(want)
 	if err == nil && !sameText(p.file(instance), raw) {
-		err = Replace(p.next(instance), raw)
+		err = durable.Replace(p.next(instance), raw)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the plan of %q: %w", instance, err)
@@ -75,24 +76,6 @@ func sameText(path string, text []byte) bool {
 }
 
 func (p plans) next(instance string) string { return filepath.Join(p.run, "plan", ".next-"+instance) }
-
-// Replace writes a file so that a reader finds the old text or the new one, and no other user's.
-func Replace(path string, text []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Close()); err != nil { // a full disk
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
 
 // read returns an instance's plan and its digest.
 func (p plans) read(instance string) (plan.Plan, string, error) {
@@ -133,12 +116,12 @@ func (p plans) remove(instance string) error {
 
 // apply notes that systemd has been asked to start a plan, and the digest of what that has become without another start.
 func (p plans) apply(instance, started, now string) error {
-	return Replace(p.mark(instance), []byte(started+" "+now))
+	return durable.Replace(p.mark(instance), []byte(started+" "+now))
 }
 
 // stop notes that systemd is about to be asked to stop it.
 func (p plans) stop(instance string) error {
-	return Replace(p.mark(instance), []byte(stopping))
+	return durable.Replace(p.mark(instance), []byte(stopping))
 }
 
 const stopping = "stopping"

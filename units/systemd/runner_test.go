@@ -18,6 +18,7 @@ import (
 
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
@@ -620,7 +621,7 @@ func TestPlansAreWhole(t *testing.T) {
 	if err := os.Chmod(filepath.Join(p.run, "plan"), 0o500); err != nil {
 		t.Fatal(err)
 	}
-	if err := Replace(filepath.Join(p.run, "nowhere", "x"), nil); !errors.Is(err, os.ErrNotExist) {
+	if err := durable.Replace(filepath.Join(p.run, "nowhere", "x"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("writing into no directory: %v", err)
 	}
 }

@@ -1,0 +1,46 @@
+// Package visible makes a stranger's text safe to look at: characters that a terminal obeys or a person cannot see become their codes.
+package visible
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Deceptive reports whether a character is shown as nothing or changes how others are shown: controls, bidirectional
+// overrides, zero width characters, fillers, tags. The joiners of emoji and of several scripts are none.
+func Deceptive(r rune) bool {
+	const zwnj, zwj = 0x200c, 0x200d
+	return r != zwnj && r != zwj && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+// Escape writes each character of s that is hidden as its code: \n, \x1b or \u202e. Bytes that are not UTF-8 become \xNN. It
+// asks about each character once, in their order.
+func Escape(s string, hidden func(rune) bool) string {
+	var b strings.Builder
+	b.Grow(len(s))
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case !hidden(r):
+			b.WriteRune(r)
+		case r == '\\':
+			b.WriteString(`\\`)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r < utf8.RuneSelf:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\U%08x`, r)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,45 @@
+package durable
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestReplace: a file is replaced whole, a link is not followed, and a failure leaves the old text and nothing beside it.
+func TestReplace(t *testing.T) {
+	for name, replace := range map[string]func(string, []byte) error{"Replace": Replace, "WriteFile": WriteFile} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			other, path := filepath.Join(dir, "other"), filepath.Join(dir, "file")
+			if err := os.WriteFile(other, []byte("another's"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(other, path); err != nil {
+				t.Fatal(err)
+			}
+			if err := replace(path, []byte("new")); err != nil {
+				t.Fatal(err)
+			}
+			if b, err := os.ReadFile(other); err != nil || string(b) != "another's" {
+				t.Errorf("where the link led is %q, %v", b, err)
+			}
+			info, err := os.Lstat(path)
+			if err != nil || info.Mode() != 0o600 {
+				t.Errorf("the file is %v, %v", info.Mode(), err)
+			}
+			if err := os.Mkdir(filepath.Join(dir, "folder"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := replace(filepath.Join(dir, "folder"), nil); err == nil {
+				t.Error("a folder is replaced")
+			}
+			if err := replace(filepath.Join(dir, "nowhere", "file"), nil); err == nil {
+				t.Error("a file is written into no folder")
+			}
+			if entries, _ := os.ReadDir(dir); len(entries) != 3 {
+				t.Errorf("left are %v", entries)
+			}
+		})
+	}
+}
