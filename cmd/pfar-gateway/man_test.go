@@ -76,7 +76,7 @@ func TestManualKnowsFences(t *testing.T) {
 	manual := strings.ReplaceAll(string(b), `\-`, "-")
 	of := fence.Meta{Server: "notion", Tool: "search", Label: gate.Label{Confidentiality: gate.Internal, Integrity: gate.Raw}}
 	number := fence.ID{0x5d, 0x0e, 0x8b, 0x1f, 0xc2, 0x7a, 0x49, 0x36, 0xa1, 0xd4, 0xe0, 0xb7, 0xc3, 0xf2, 0x9a, 0x68}
-	if shown := string(fence.Fence(nil, "The text, of as many lines as it has.", of, number)); !strings.Contains(manual, ".Bd -literal -offset indent\n"+shown+"\n.Ed\n") {
+	if shown := string(fence.Fence(nil, "The text, of as many lines as it has.", of, number)); !strings.Contains(manual, ".Bd -literal\n"+shown+"\n.Ed\n") {
 		t.Errorf("the manual does not show a fence as it is: %s", shown)
 	}
 	for _, neutral := range []string{fence.Neutral, fence.Role} {
