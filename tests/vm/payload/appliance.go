@@ -61,7 +61,6 @@ systemctl enable --quiet pfar.target pfard.service pfar-gateway.socket
 		"calm": echoServer("", ""),
 		"hog":  echoServer("", `memory_limit = "48m"`),
 		"bomb": fmt.Sprintf("label = \"internal\"\nserver {\n  command = %q\n}\nsandbox {\n  tasks_max = 40\n}\n", programs+"/hostile"),
-		"busy": "label = \"internal\"\nserver {\n  command = \"bash\"\n  args = [\"-c\", \"while :; do :; done & exec " + programs + "/echo\"]\n}\nsandbox {\n  cpu_quota = \"20%\"\n}\n",
 		"out":  echoServer(`allowed_domains = ["declared.test:8080"]`, ""),
 	} {
 		if err := declare(name, text); err != nil {
@@ -72,7 +71,7 @@ systemctl enable --quiet pfar.target pfard.service pfar-gateway.socket
 		return fmt.Errorf("starting pfar.target: %w: %s", err, out)
 	}
 	reportAll("limits", []check{
-		{"all servers run", func() (string, error) { return "", allRun("calm", "hog", "bomb", "busy", "out") }},
+		{"all servers run", func() (string, error) { return "", allRun("calm", "hog", "bomb", "out") }},
 		{"memory_limit ends a server and says so", memoryLimit},
 		{"memory_limit changes under a running server", liveLimit},
 		{"tasks_max holds a fork bomb", tasksLimit},
@@ -119,10 +118,13 @@ func tool(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// show is a property of a unit, as systemctl show has it.
+// show is a property of a unit, as systemctl show has it. On a busy machine systemd may answer later than systemctl waits.
 func show(unit, property string) string {
-	out, err := output("systemctl", "show", "--property="+property, "--value", unit)
-	if err != nil {
+	var out string
+	if err := eventually(func() (err error) {
+		out, err = output("systemctl", "show", "--property="+property, "--value", unit)
+		return err
+	}); err != nil {
 		return fmt.Sprintf("%v: %s", err, out)
 	}
 	return strings.TrimSpace(out)

@@ -180,8 +180,23 @@ func (w *writers) declaration(i int) error {
 	}
 	time.Sleep(100 * time.Millisecond)
 	_, err = f.WriteString(text[len(text)/2:])
-	time.Sleep(200 * time.Millisecond)
-	return err
+	return errors.Join(err, w.progress())
+}
+
+// progress waits until another writer has got on: each declaration starts a server anew, which alone would fill a slow machine.
+func (w *writers) progress() error {
+	count := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.confirmed + w.pinned
+	}
+	before := count()
+	return eventually(func() error {
+		if count() == before {
+			return errors.New("no secret and no pin since the last declaration")
+		}
+		return nil
+	})
 }
 
 // again is the boot after the power cut: `payload again N`, where N is the last secret that was confirmed.
