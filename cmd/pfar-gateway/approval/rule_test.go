@@ -32,7 +32,7 @@ func TestRulesRefused(t *testing.T) {
 		"negative":     {nil, Remember{For: -time.Hour}, "one minute"},
 		"anything":     {nil, Remember{time.Hour, []Match{{"/mode", "*"}}}, "says nothing"},
 		"twice":        {nil, Remember{time.Hour, []Match{{"/mode", "a**"}}}, "means nothing more"},
-		"no pointer":   {nil, Remember{time.Hour, []Match{{"mode", "w*"}}}, "no JSON pointer"},
+		"no pointer":   {nil, Remember{time.Hour, []Match{{"mode", "w*"}}}, "not a JSON pointer"},
 		"not there":    {nil, Remember{time.Hour, []Match{{"/other", "w*"}}}, "there is no argument"},
 		"a number":     {nil, Remember{time.Hour, []Match{{"/n", "1*"}}}, "no text"},
 		"an object":    {nil, Remember{time.Hour, []Match{{"/file", "x*"}}}, "no text"},
