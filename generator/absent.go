@@ -11,7 +11,8 @@ import (
 // absent is a diagnostic's Extra: the paths of the host at which the compiler found nothing that it can use.
 type absent []string
 
-// Absent returns the paths for the want of which a declaration cannot be used, sorted. It may be good once one of them is there.
+// Absent returns the paths for the want of which a declaration cannot be used, sorted. It may be good once one of them
+// is there.
 func Absent(diags hcl.Diagnostics) (paths []string) {
 	for _, d := range diags {
 		if list, ok := d.Extra.(absent); ok {

@@ -86,8 +86,8 @@ func (c *compiler) system() []sandbox.Mount {
 	return mounts
 }
 
-// etcOfHost is what name resolution, TLS, fonts and the dynamic linker read. Distributions keep it in different places; what is
-// not there is left out. None of it is secret.
+// etcOfHost is what name resolution, TLS, fonts and the dynamic linker read. Distributions keep it in different places;
+// what is not there is left out. None of it is secret.
 func etcOfHost() []string {
 	return []string{
 		"/etc/alternatives", "/etc/ca-certificates", "/etc/crypto-policies", "/etc/fonts", "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types",

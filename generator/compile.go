@@ -1,4 +1,5 @@
-// Package generator compiles a declaration and facts about the host into the plan of everything that pfar will create for it.
+// Package generator compiles a declaration and facts about the host into the plan of everything that pfar will create
+// for it.
 package generator
 
 import (
@@ -22,8 +23,8 @@ import (
 // serverHome is every server's home inside its sandbox.
 const serverHome = "/home/mcp"
 
-// Compile says what pfar has to create for a server, or what is wrong with its declaration on this host. It looks at the
-// host and changes nothing. With an error among the diagnostics the plan is empty.
+// Compile says what pfar has to create for a server, or what is wrong with its declaration on this host. It looks at
+// the host and changes nothing. With an error among the diagnostics the plan is empty.
 func Compile(s declaration.Server, h Host) (plan.Plan, hcl.Diagnostics) {
 	c := newCompiler(s, h)
 	if s.Transport != declaration.Stdio {
@@ -65,8 +66,8 @@ func reach(s declaration.Server) egress.Policy {
 	return egress.Policy{Endpoints: s.Allowed, Blocked: s.Blocked, Private: s.Private}
 }
 
-// maxHello bounds what the gateway is told of a server, in bytes as JSON: it travels in one packet of 64 KiB, to which the
-// launcher adds a little.
+// maxHello bounds what the gateway is told of a server, in bytes as JSON: it travels in one packet of 64 KiB, to which
+// the launcher adds a little.
 const maxHello = 60 << 10
 
 // gateway is what the gateway is told.

@@ -23,8 +23,8 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // The host of the goldens: a merged-usr system with what is common, and what a golden's own fs section adds. In that
-// each line is a path: "/x" a file, "/x : y" one with a text, "/x/" a folder, "/x -> y" a link, "/x *" a program, "/x #!y" a script,
-// "/x =" a socket.
+// each line is a path: "/x" a file, "/x : y" one with a text, "/x/" a folder, "/x -> y" a link, "/x *" a program, "/x
+// #!y" a script, "/x =" a socket.
 const commonHost = `
 /bin -> usr/bin
 /lib -> usr/lib

@@ -46,8 +46,8 @@ func (c *compiler) brokers() bool {
 	return slices.ContainsFunc(c.server.Credentials, func(k declaration.Credential) bool { return k.Deliver == broker.OnWire })
 }
 
-// bundlesOfHost are where programs look for certificates, all of them in one file, by distribution. The first that is there
-// is what bundleFile leads to.
+// bundlesOfHost are where programs look for certificates, all of them in one file, by distribution. The first that is
+// there is what bundleFile leads to.
 func bundlesOfHost() []string {
 	return []string{
 		"/etc/ssl/certs/ca-certificates.crt",                      // Debian, Arch, Alpine, NixOS
@@ -79,8 +79,8 @@ func (c *compiler) bundles() []sandbox.Mount {
 	return mounts
 }
 
-// trust has programs that bring certificates of their own read those that the bridge shows them. They ask for a bundle in
-// place of theirs, or, some, for what is to be added.
+// trust has programs that bring certificates of their own read those that the bridge shows them. They ask for a bundle
+// in place of theirs, or, some, for what is to be added.
 func (c *compiler) trust(declared []sandbox.Env) []sandbox.Env {
 	if !c.brokers() {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// Explain says to a server's owner what it can see, reach and hold, and by the policy what is known of its tools; nil: it is not at
-// hand.
+// Explain says to a server's owner what it can see, reach and hold, and by the policy what is known of its tools; nil:
+// it is not at hand.
 func Explain(p plan.Plan, policy *gate.Policy) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s runs %s.\n", p.Name, commandLine(p))

@@ -7,8 +7,9 @@ import (
 	"github.com/pfar/pfar/units/hostfs"
 )
 
-// files are what a changed program is told by: files of the host, and folders with all in them that is code. They are those of
-// the program that the declaration names and of the package that it lies in; not the interpreter, and not what a runner fetches.
+// files are what a changed program is told by: files of the host, and folders with all in them that is code. They are
+// those of the program that the declaration names and of the package that it lies in; not the interpreter, and not what
+// a runner fetches.
 func (c *compiler) files() []string {
 	words := append([]string{path.Base(c.server.Command)}, c.server.Args...)
 	if _, ok := runnerOf(words); ok {

@@ -8,7 +8,8 @@ import (
 	"github.com/pfar/pfar/units/fingerprint"
 )
 
-// TestFingerprint has a program changed in every way that another program may come about, and in those in which it stays the same.
+// TestFingerprint has a program changed in every way that another program may come about, and in those in which it
+// stays the same.
 func TestFingerprint(t *testing.T) {
 	const host = `
 /srv/n/node_modules/notion/package.json : {"name": "notion", "version": "1.0.0", "dependencies": {"dep": "1", "@a/b": "1"}, "optionalDependencies": {"none": "1"}}

@@ -79,7 +79,8 @@ func gateWords(p plan.Plan) []string {
 	return list
 }
 
-// explainGate says what the owner tells the gate of the server, and what the policy knows of it; nil: no policy is at hand.
+// explainGate says what the owner tells the gate of the server, and what the policy knows of it; nil: no policy is at
+// hand.
 func explainGate(b *strings.Builder, p plan.Plan, policy *gate.Policy) {
 	d, _ := p.Declared()
 	if service, certain := policy.Service(d); certain {

@@ -11,8 +11,9 @@ import (
 // inspectorTasks bounds the processes and threads of one answer.
 const inspectorTasks = 64
 
-// Inspector says in what an inspector's program runs: what a server would be given that declares nothing but its command, and
-// what of the host it may read. at is where it is declared. With an error among the diagnostics the plan is empty.
+// Inspector says in what an inspector's program runs: what a server would be given that declares nothing but its
+// command, and what of the host it may read. at is where it is declared. With an error among the diagnostics the plan
+// is empty.
 func Inspector(e inspector.External, at hcl.Range, h Host) (plan.Inspection, hcl.Diagnostics) {
 	e, err := e.Declared()
 	if err != nil {

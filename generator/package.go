@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/units/hostfs"
 )
 
-// runners are programs that run a package whose name they are given, by their own name and the words behind it. Of their
-// options those are known that neither take a value nor lead to another package than the one that is named.
+// runners are programs that run a package whose name they are given, by their own name and the words behind it. Of
+// their options those are known that neither take a value nor lead to another package than the one that is named.
 var runners = map[string]runner{
 	"npx":         {"", "-y --yes -q --quiet --offline --prefer-offline --"},
 	"npm exec":    {"", "-y --yes -q --quiet --offline --prefer-offline --"},
@@ -37,9 +37,9 @@ const nodeOptions = "--enable-source-maps --no-warnings --no-deprecation --use-s
 // packageName is a package and which version of it: no address, no file, and no other package that is to have the name.
 var packageName = regexp.MustCompile(`^((?:@[a-z0-9~-][a-z0-9._~-]*/)?[A-Za-z0-9~-][A-Za-z0-9._~-]*)(?:[@=<>!\[][0-9A-Za-z.^~*<>=!+,\[\]@-]*)?$`)
 
-// packages is the package that the server certainly runs, as policies name it: the one that a runner fetches, or the installed
-// one that its program belongs to. A stranger's program must not pass for a package that facts are shipped of, so it is none
-// where that is not certain.
+// packages is the package that the server certainly runs, as policies name it: the one that a runner fetches, or the
+// installed one that its program belongs to. A stranger's program must not pass for a package that facts are shipped
+// of, so it is none where that is not certain.
 func (c *compiler) packages() []string {
 	words := append([]string{path.Base(c.server.Command)}, c.server.Args...)
 	if c.loadsElsewhere() {
@@ -102,8 +102,8 @@ func (c *compiler) loadsElsewhere() bool {
 	return false
 }
 
-// operand is the first word that is no option; "" if one before it is not among those that are known. What ends in "=" has its
-// value behind it.
+// operand is the first word that is no option; "" if one before it is not among those that are known. What ends in "="
+// has its value behind it.
 func operand(args []string, options string) string {
 	for _, a := range args {
 		if !strings.HasPrefix(a, "-") {
@@ -130,8 +130,8 @@ func (r runner) packages(word string) []string {
 	return m[1:2]
 }
 
-// installed is the package that a program on this host belongs to. Programs are often links: npm, pipx and uv make one for each
-// command of a package.
+// installed is the package that a program on this host belongs to. Programs are often links: npm, pipx and uv make one
+// for each command of a package.
 func (c *compiler) installed(program string) []string {
 	if !path.IsAbs(program) || path.Clean(program) != program {
 		return nil
@@ -156,9 +156,9 @@ type packageManifest struct {
 	Bin  json.RawMessage // a path, or paths by the names of commands
 }
 
-// ofNPM is the package of npm that a program belongs to. Its folder below node_modules and its package.json have the same name:
-// of a package under an alias (NAME@npm:OTHER) and of a checkout they differ. Over a link it has to be a command of the package, since
-// the owner has not seen what the link leads to.
+// ofNPM is the package of npm that a program belongs to. Its folder below node_modules and its package.json have the
+// same name: of a package under an alias (NAME@npm:OTHER) and of a checkout they differ. Over a link it has to be a
+// command of the package, since the owner has not seen what the link leads to.
 func (c *compiler) ofNPM(f hostfs.File) []string {
 	folder, name := npmFolder(f.Real)
 	if name == "" {
@@ -175,8 +175,8 @@ func (c *compiler) ofNPM(f hostfs.File) []string {
 	return []string{name}
 }
 
-// npmFolder is the folder and the name of the package that a file lies in. A package within another one came with that, which may
-// have changed it, so it is none; pnpm keeps all of its packages one level deeper.
+// npmFolder is the folder and the name of the package that a file lies in. A package within another one came with that,
+// which may have changed it, so it is none; pnpm keeps all of its packages one level deeper.
 func npmFolder(real string) (folder, name string) {
 	const modules = "/node_modules/"
 	i := strings.LastIndex(real, modules)
@@ -219,7 +219,8 @@ func (m packageManifest) commands(folder, real string) bool {
 // pythonOptions neither take the next word for their value nor load other code.
 const pythonOptions = "-u -I -P -s -E -B -O -OO -q -v"
 
-// runByPython is the package of the module or script that an interpreter of Python runs, if that is the one of a virtual environment.
+// runByPython is the package of the module or script that an interpreter of Python runs, if that is the one of a
+// virtual environment.
 func (c *compiler) runByPython(args []string) []string {
 	i := slices.IndexFunc(args, func(a string) bool { return !slices.Contains(strings.Fields(pythonOptions), a) })
 	if i < 0 {
@@ -253,8 +254,8 @@ type distribution struct {
 // maxDistributions bounds how many are looked at.
 const maxDistributions = 2000
 
-// ofPyPI is the package below a prefix that fits. Installers note in direct_url.json what they have not taken from an index
-// (PEP 610), which can have any name.
+// ofPyPI is the package below a prefix that fits. Installers note in direct_url.json what they have not taken from an
+// index (PEP 610), which can have any name.
 func (c *compiler) ofPyPI(prefix string, fits func(distribution) bool) []string {
 	for _, d := range c.distributions(prefix) {
 		if fits(d) && !c.host.exists(path.Join(d.folder, "direct_url.json")) {
@@ -299,8 +300,8 @@ func (d distribution) commands(name string) bool {
 	return false
 }
 
-// wrote reports whether the file is the one that the package's own list of files has, with its digest: another package in the same
-// environment may have put its own in place of it.
+// wrote reports whether the file is the one that the package's own list of files has, with its digest: another package
+// in the same environment may have put its own in place of it.
 func (d distribution) wrote(name, file string) bool {
 	record, _ := d.host.read(path.Join(d.folder, "RECORD"))
 	content, ok := d.host.read(file)

@@ -16,8 +16,8 @@ func record(name, script string) string {
 	return name + ",sha256=" + base64.RawURLEncoding.EncodeToString(sum[:]) + ",9"
 }
 
-// programs are installed packages: by npm into a project and for all, by pnpm, by pipx and uv, into a virtual environment; and what
-// strangers might put there.
+// programs are installed packages: by npm into a project and for all, by pnpm, by pipx and uv, into a virtual
+// environment; and what strangers might put there.
 func programs() string {
 	const notion, exa = "/node_modules/@notionhq/notion-mcp-server/", "/node_modules/exa-mcp-server/"
 	const git, site = "#!/srv/venv/bin/python", "/lib/python3.11/site-packages/"

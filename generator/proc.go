@@ -20,8 +20,9 @@ func procFoldersOfHost() []string {
 	return []string{"asound", "driver", "fs", "pressure", "scsi", "tty"}
 }
 
-// proc is the server's own processes. The kernel shows the locks, interrupts and disk traffic of the machine beside them,
-// by which servers could signal to each other and see what others do; those are covered. No kernel has all of them.
+// proc is the server's own processes. The kernel shows the locks, interrupts and disk traffic of the machine beside
+// them, by which servers could signal to each other and see what others do; those are covered. No kernel has all of
+// them.
 func (c *compiler) proc() []sandbox.Mount {
 	mounts := []sandbox.Mount{
 		{Kind: sandbox.Proc, Dest: "/proc", Why: "its own processes only"},

@@ -13,8 +13,9 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// Terms are what a declaration says that decides where a secret goes which its server is given: what runs, whom it reaches, and
-// whether the secret enters the sandbox. What was given on some terms is not given on others before the owner agrees.
+// Terms are what a declaration says that decides where a secret goes which its server is given: what runs, whom it
+// reaches, and whether the secret enters the sandbox. What was given on some terms is not given on others before the
+// owner agrees.
 type Terms struct {
 	Command []string `json:"command"`           // with its arguments
 	Env     string   `json:"env,omitempty"`     // digest of the declared variables
@@ -66,8 +67,8 @@ func TermsOf(p plan.Plan, key string) Terms {
 	return t
 }
 
-// Beyond says in words what of t goes beyond what was agreed to, each with the declaration's key that says it; nothing: t are
-// the same terms, or narrower ones.
+// Beyond says in words what of t goes beyond what was agreed to, each with the declaration's key that says it; nothing:
+// t are the same terms, or narrower ones.
 func (t Terms) Beyond(agreed Terms) []Excess {
 	var list []Excess
 	if !slices.Equal(t.Command, agreed.Command) {
@@ -144,7 +145,8 @@ func without(list, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(others, s) })
 }
 
-// setting is the digest of the declared variables, with where pfar takes those from that are variables of its own; "" if there are none.
+// setting is the digest of the declared variables, with where pfar takes those from that are variables of its own; ""
+// if there are none.
 func setting(s declaration.Server) string {
 	vars := slices.Clone(s.Env)
 	for _, c := range s.Credentials {

@@ -7,7 +7,8 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// TestTerms: what decides where a secret goes cannot be changed without the owner hearing of it, and what narrows it can.
+// TestTerms: what decides where a secret goes cannot be changed without the owner hearing of it, and what narrows it
+// can.
 func TestTerms(t *testing.T) {
 	const hosts = `allowed_domains = ["x.example", "*.y.example", "a.y.example"]` + "\n"
 	declared := func(more, auth string) plan.Plan {

@@ -9,8 +9,8 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// Unknown says that nothing is known of what the server's tools do, what that costs, and what to write in the declaration. It is
-// empty if the declaration or the policy says anything of it, how secret the output is left aside.
+// Unknown says that nothing is known of what the server's tools do, what that costs, and what to write in the
+// declaration. It is empty if the declaration or the policy says anything of it, how secret the output is left aside.
 func Unknown(p plan.Plan, policy *gate.Policy) string {
 	d, ok := p.Declared()
 	if policy == nil || !ok {

@@ -48,8 +48,8 @@ func (d *decoder) file(entries []entry) {
 	})
 }
 
-// block reads a block by its keys. where says for people what block it is. Blocks may come again, where repeats says so and
-// where they have labels.
+// block reads a block by its keys. where says for people what block it is. Blocks may come again, where repeats says so
+// and where they have labels.
 func (d *decoder) block(e entry, where string, repeats bool, keys []key) {
 	seen := map[string]hcl.Range{}
 	for _, f := range e.body {
@@ -191,7 +191,8 @@ func (d *decoder) exactly(p string) string {
 	return p
 }
 
-// relaxed notes that something allows more than what stands at another place, or reports that there is no reason for it.
+// relaxed notes that something allows more than what stands at another place, or reports that there is no reason for
+// it.
 func (d *decoder) relaxed(at hcl.Range, reason, what, than string) {
 	if reason == "" {
 		d.report(problem(at, "Loosened without a reason", `%s%s than %s has it. Write what is as strict, or relax = "reason" beside it: audit shows the reason.`, strings.ToUpper(what[:1]), what[1:], d.exactly(than)))

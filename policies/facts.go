@@ -47,8 +47,8 @@ func (d *decoder) service(e entry) {
 	d.policy.Services[a.service] = s
 }
 
-// claimed finds packages that are another service's already, of which what is known would no longer count, and those of which
-// nothing was known.
+// claimed finds packages that are another service's already, of which what is known would no longer count, and those of
+// which nothing was known.
 func (d *decoder) claimed(e entry, a about, known bool) {
 	for _, p := range a.packages {
 		of := ""
@@ -201,8 +201,8 @@ func (d *decoder) flag(g entry, to *gate.Flag) {
 	}
 }
 
-// local takes what a file of the folder says, and finds where that is laxer than what is shipped, or than an earlier file, or,
-// where neither says anything, than what is taken of a server that nobody knows.
+// local takes what a file of the folder says, and finds where that is laxer than what is shipped, or than an earlier
+// file, or, where neither says anything, than what is taken of a server that nobody knows.
 func (d *decoder) local(words []gate.Word) {
 	for _, w := range words {
 		service := w.Service
@@ -244,8 +244,8 @@ func (d *decoder) tier(f entry, a *about) {
 	a.tiers = append(a.tiers, t)
 }
 
-// mergeTiers puts tiers in the place of those of the same name. That needs a reason where a tool becomes one that profiles
-// have who had it not: it is added, or left to a tier that has it as well.
+// mergeTiers puts tiers in the place of those of the same name. That needs a reason where a tool becomes one that
+// profiles have who had it not: it is added, or left to a tier that has it as well.
 func (d *decoder) mergeTiers(e entry, s gate.Service, a about) []gate.Tier {
 	tiers := slices.Clone(s.Tiers)
 	for _, t := range a.tiers {

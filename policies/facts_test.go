@@ -107,9 +107,9 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestNameIsNoService has a server of every service's name that runs something else, or nobody knows what: no fact of its tools
-// is laxer than of an unknown server's, whatever a person has accepted of its hints; and where nobody knows what it is, none is
-// laxer than the service's.
+// TestNameIsNoService has a server of every service's name that runs something else, or nobody knows what: no fact of
+// its tools is laxer than of an unknown server's, whatever a person has accepted of its hints; and where nobody knows
+// what it is, none is laxer than the service's.
 func TestNameIsNoService(t *testing.T) {
 	p := shippedPolicy(t)
 	yes, no := true, false

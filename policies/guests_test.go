@@ -15,8 +15,8 @@ var clean = map[string]string{
 	"time":                "the clock",
 }
 
-// unread are the writes to services that strangers write into which can be undone and yet may carry what is not public: no
-// stranger reads at once what they carry.
+// unread are the writes to services that strangers write into which can be undone and yet may carry what is not public:
+// no stranger reads at once what they carry.
 var unread = map[string]map[string]string{
 	"it carries ids, dates, words of a list or a state, and no text": {
 		"asana":    "asana_remove_*",
@@ -44,9 +44,10 @@ var unread = map[string]map[string]string{
 	},
 }
 
-// TestGuests holds to this: where strangers write, some of them read as well, as guests, as followers who get mails, or as those who
-// a page is shared with. What a session that has read their text writes there is with them at once, whether or not it can be
-// removed. So no such write counts as reversible, unless its audience is public, or nobody reads what it carries.
+// TestGuests holds to this: where strangers write, some of them read as well, as guests, as followers who get mails, or
+// as those who a page is shared with. What a session that has read their text writes there is with them at once,
+// whether or not it can be removed. So no such write counts as reversible, unless its audience is public, or nobody
+// reads what it carries.
 func TestGuests(t *testing.T) {
 	p := shippedPolicy(t)
 	excused := map[[2]string]bool{}

@@ -185,8 +185,8 @@ server "github" {
 	}
 }
 
-// TestServiceIsNotLoosenedUnseen has a file that says no less of the servers of their names than what is shipped: of another
-// service, or of none, it only tightens without a reason.
+// TestServiceIsNotLoosenedUnseen has a file that says no less of the servers of their names than what is shipped: of
+// another service, or of none, it only tightens without a reason.
 func TestServiceIsNotLoosenedUnseen(t *testing.T) {
 	for relax, want := range map[string]gate.Integrity{"": gate.Raw, "\n  relax = \"Ours alone.\"": gate.Clean} {
 		p := sound(t, "server \"time\" {\n  output = \"secret clean\""+relax+"\n}\n")
@@ -202,8 +202,8 @@ func TestServiceIsNotLoosenedUnseen(t *testing.T) {
 	}
 }
 
-// TestUnknownIsNotLoosened has a file that says of servers that nobody knows what makes them harmless: it gives its reason,
-// which is kept.
+// TestUnknownIsNotLoosened has a file that says of servers that nobody knows what makes them harmless: it gives its
+// reason, which is kept.
 func TestUnknownIsNotLoosened(t *testing.T) {
 	for _, text := range []string{
 		"server \"crm\" {\n  output = \"internal clean\"\n%s}\n",
@@ -375,7 +375,8 @@ profile "same" { base = "mine" }
 	}
 }
 
-// TestRecord has profiles of which audit keeps what calls carry, and what is made from such ones. It allows nothing more.
+// TestRecord has profiles of which audit keeps what calls carry, and what is made from such ones. It allows nothing
+// more.
 func TestRecord(t *testing.T) {
 	p := sound(t, `
 profile "strict" { record = "arguments" }

@@ -83,8 +83,8 @@ var (
 	sounds  = []string{"API-post-search", "browser_mouse_move_xy"} // a search by POST; a pointer
 )
 
-// TestPackages has real servers' tools, as they were recorded, in declarations that run the packages: each has the facts that
-// stand above, none that writes counts as one that reads, and none is left out.
+// TestPackages has real servers' tools, as they were recorded, in declarations that run the packages: each has the
+// facts that stand above, none that writes counts as one that reads, and none is left out.
 func TestPackages(t *testing.T) {
 	p := shippedPolicy(t)
 	files, err := filepath.Glob(recorded + "*.json")

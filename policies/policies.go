@@ -1,5 +1,5 @@
-// Package policies reads what is shipped of policies and what a folder of the owner's makes of it: files in, a policy for the gate
-// and diagnostics with line and column out.
+// Package policies reads what is shipped of policies and what a folder of the owner's makes of it: files in, a policy
+// for the gate and diagnostics with line and column out.
 package policies
 
 import (
@@ -28,8 +28,8 @@ type Set struct {
 	Places map[string]hcl.Range // where inspectors stand, by name
 }
 
-// Load reads what is shipped and the folder's files over it, in the order of their names. fsys is rooted there, and nil if
-// there is no folder; dir is its path, for messages. A folder that is not there is an empty one.
+// Load reads what is shipped and the folder's files over it, in the order of their names. fsys is rooted there, and nil
+// if there is no folder; dir is its path, for messages. A folder that is not there is an empty one.
 func Load(fsys fs.FS, dir string) Set { return load(Shipped(), fsys, dir) }
 
 // load reads some of what is shipped, and a folder over it.
@@ -139,8 +139,8 @@ func (d *decoder) read(name string, b []byte) {
 
 var errNotRegular = errors.New("it is no regular file")
 
-// ReadFile reads a file of a folder that its owner writes, and no more than one byte beyond a limit, which shows that it is too
-// large. Opening a FIFO would wait for its writer.
+// ReadFile reads a file of a folder that its owner writes, and no more than one byte beyond a limit, which shows that
+// it is too large. Opening a FIFO would wait for its writer.
 func ReadFile(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	info, err := fs.Stat(fsys, name) // follows links: such files may be links into a store or a repository
 	if err != nil {

@@ -21,8 +21,8 @@ func shippedPolicy(t testing.TB) *gate.Policy {
 	return s.Policy
 }
 
-// situation is a point of all that a decision depends on, its coordinates as numbers, so that each can be raised by a step.
-// In each the larger is the more tainted, the less known, or the graver.
+// situation is a point of all that a decision depends on, its coordinates as numbers, so that each can be raised by a
+// step. In each the larger is the more tainted, the less known, or the graver.
 type situation [12]int
 
 const (
@@ -152,8 +152,8 @@ func number(d gate.Decision) int {
 	return deny
 }
 
-// pfar is PFAR's rule, as built: what is raw asks before each write, what is extracted before writes with free text, and
-// nothing goes to where it may not be seen, in a write, without the owner.
+// pfar is PFAR's rule, as built: what is raw asks before each write, what is extracted before writes with free text,
+// and nothing goes to where it may not be seen, in a write, without the owner.
 func pfar(at situation) int {
 	carried, audience := max(at[secrecy], at[arguments]-1), 4-at[narrow]
 	if at[effect] == 0 {
@@ -165,8 +165,8 @@ func pfar(at situation) int {
 	return allow
 }
 
-// pynchy is its matrix for writes, a row each: corrupted, secret, public sink, dangerous; and whether the Cop looks, and
-// whether a human is asked.
+// pynchy is its matrix for writes, a row each: corrupted, secret, public sink, dangerous; and whether the Cop looks,
+// and whether a human is asked.
 var pynchy = map[[4]bool]struct{ cop, human bool }{
 	{false, false, false, false}: {false, false},
 	{false, true, false, false}:  {false, false},
@@ -273,9 +273,9 @@ func TestMonotone(t *testing.T) {
 	}
 }
 
-// TestEveryTier has every tool of the browser called in every session, by clients of the shipped profiles and of ones that have a
-// tier each: browser.hcl denies the tools of a tier to whoever does not name it, and what is in none to everybody; else the
-// reference says.
+// TestEveryTier has every tool of the browser called in every session, by clients of the shipped profiles and of ones
+// that have a tier each: browser.hcl denies the tools of a tier to whoever does not name it, and what is in none to
+// everybody; else the reference says.
 func TestEveryTier(t *testing.T) {
 	var local strings.Builder
 	tiers := []string{"network", "vision", "pdf", "testing", "upload", "storage", "mocking", "devtools"}
@@ -336,8 +336,9 @@ func TestEveryTier(t *testing.T) {
 	}
 }
 
-// TestTypedOutput has a session of each label read each output, of a tool that is typed or not and of a server that is stained or not,
-// and then write: strict is never laxer than PFAR, which takes for extracted what is typed, and for raw what a raw session has written to.
+// TestTypedOutput has a session of each label read each output, of a tool that is typed or not and of a server that is
+// stained or not, and then write: strict is never laxer than PFAR, which takes for extracted what is typed, and for raw
+// what a raw session has written to.
 func TestTypedOutput(t *testing.T) {
 	p := shippedPolicy(t)
 	for at := range situations() {

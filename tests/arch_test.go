@@ -1,4 +1,5 @@
-// Package tests guards the architecture: who may import what, what every package and file must have, and that the documents name what exists.
+// Package tests guards the architecture: who may import what, what every package and file must have, and that the
+// documents name what exists.
 package tests
 
 import (
@@ -274,8 +275,8 @@ func TestHabits(t *testing.T) {
 	}
 }
 
-// TestLauncherStaysSmall: each start of a server starts the launcher's program twice, and waits for all that it links to set
-// itself up.
+// TestLauncherStaysSmall: each start of a server starts the launcher's program twice, and waits for all that it links
+// to set itself up.
 func TestLauncherStaysSmall(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", module+"/cmd/pfar-sandbox").Output()
 	if err != nil {

@@ -44,7 +44,8 @@ func TestManualKnowsTheSchemaOfClients(t *testing.T) {
 	}
 }
 
-// TestManualExamplesOfClients reads every declaration of a client that the manual shows. Those of examples are these files.
+// TestManualExamplesOfClients reads every declaration of a client that the manual shows. Those of examples are these
+// files.
 func TestManualExamplesOfClients(t *testing.T) {
 	shown := regexp.MustCompile(`(?s)\n\.Pa (\S+\.(?:hcl|toml)) :\n\.Bd -literal(?: -offset indent)?\n(.*?)\.Ed\n`)
 	shapes := map[string]string{}

@@ -151,8 +151,8 @@ func TestManualNamesOnlyKeys(t *testing.T) {
 	}
 }
 
-// TestManualGivesTheBounds has the reader refuse a value, and wants the manual to name every word or bound that the reader
-// then offers.
+// TestManualGivesTheBounds has the reader refuse a value, and wants the manual to name every word or bound that the
+// reader then offers.
 func TestManualGivesTheBounds(t *testing.T) {
 	manual := manualKeys(t, read(t, manualPage))
 	quoted := regexp.MustCompile(`"[a-z0-9%-]+"`)

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestManualsAt80Columns has man(1) show each page as it is installed. It warns of nothing, and breaks no line of a terminal: a
-// line may be longer if it is one word, such as a path.
+// TestManualsAt80Columns has man(1) show each page as it is installed. It warns of nothing, and breaks no line of a
+// terminal: a line may be longer if it is one word, such as a path.
 func TestManualsAt80Columns(t *testing.T) {
 	const columns = 80
 	pages, err := filepath.Glob("../packaging/man/*.[0-9]")

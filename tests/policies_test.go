@@ -17,7 +17,8 @@ func loadPolicy(text string) policies.Set {
 	return policies.Load(fstest.MapFS{"local.hcl": {Data: []byte(text)}}, "policies.d")
 }
 
-// TestPoliciesManualKnowsTheKeys has the reader list the keys of each block, and compares them with the manual's, both ways.
+// TestPoliciesManualKnowsTheKeys has the reader list the keys of each block, and compares them with the manual's, both
+// ways.
 func TestPoliciesManualKnowsTheKeys(t *testing.T) {
 	page := read(t, policiesPage)
 	_, page, _ = strings.Cut(page, "\n.Sh KEYS\n")

@@ -11,9 +11,9 @@ import (
 // acceptPause keeps a process that cannot accept from spinning: no event says that there is room again.
 const acceptPause = 100 * time.Millisecond
 
-// Accept calls accept until it returns a connection, the listener is closed, its deadline passes or ctx ends. Every other
-// error may pass: a server of the same user can take all of that user's epoll watches (ENOSPC, epoll(7)) or the machine's
-// descriptors, and must not end a process of pfar's by it. warn hears the first error of each row.
+// Accept calls accept until it returns a connection, the listener is closed, its deadline passes or ctx ends. Every
+// other error may pass: a server of the same user can take all of that user's epoll watches (ENOSPC, epoll(7)) or the
+// machine's descriptors, and must not end a process of pfar's by it. warn hears the first error of each row.
 func Accept[C any](ctx context.Context, accept func() (C, error), warn func(error)) (C, error) {
 	for warned := false; ; warned = true {
 		c, err := accept()

@@ -52,8 +52,8 @@ func openCredential(name string) (*os.File, error) {
 	return os.Open(filepath.Join(dir, name))
 }
 
-// PassCredentials opens the credentials of this unit, but for CredentialUser, for what this process is about to execute as
-// another user, who could not open them. It returns the environment by which Credential finds them there.
+// PassCredentials opens the credentials of this unit, but for CredentialUser, for what this process is about to execute
+// as another user, who could not open them. It returns the environment by which Credential finds them there.
 func PassCredentials() (env []string, err error) {
 	dir := os.Getenv("CREDENTIALS_DIRECTORY")
 	files, err := os.ReadDir(dir)

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sealed returns an unnamed file with b in it, at its start, that nobody can change any more (memfd_create(2), F_ADD_SEALS of fcntl(2)).
-// What goes to another process in it touches no disk, and is not held to the size of a packet.
+// Sealed returns an unnamed file with b in it, at its start, that nobody can change any more (memfd_create(2),
+// F_ADD_SEALS of fcntl(2)). What goes to another process in it touches no disk, and is not held to the size of a
+// packet.
 func Sealed(name string, b []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate(strings.ReplaceAll(name, "/", "-"), unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -27,7 +28,8 @@ func Sealed(name string, b []byte) (*os.File, error) {
 	return f, nil
 }
 
-// ReadSealed reads and closes a file that came from Sealed, of at most limit bytes. One that could still change is an error.
+// ReadSealed reads and closes a file that came from Sealed, of at most limit bytes. One that could still change is an
+// error.
 func ReadSealed(f *os.File, limit int64) ([]byte, error) {
 	defer f.Close()
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)

@@ -17,8 +17,9 @@ import (
 // settled is when starting is over.
 const settled = 2 * time.Second
 
-// Settle has a long-running process give back to the machine what starting it has left behind, once that is over: free heap,
-// and its hold on pages of its program. Those that are still needed come back from the page cache, at a minor fault each.
+// Settle has a long-running process give back to the machine what starting it has left behind, once that is over: free
+// heap, and its hold on pages of its program. Those that are still needed come back from the page cache, at a minor
+// fault each.
 func Settle() {
 	time.AfterFunc(settled, func() {
 		debug.FreeOSMemory()
@@ -51,7 +52,8 @@ type mapping struct {
 	constant bool // it cannot be written, and is what the file has: a loader may have changed it before
 }
 
-// constants returns what of the program that has the instruction is mapped and is as in its file, from proc_pid_smaps(5).
+// constants returns what of the program that has the instruction is mapped and is as in its file, from
+// proc_pid_smaps(5).
 func constants(smaps io.Reader, instruction uintptr) ([]mapping, error) {
 	var all []mapping
 	program := ""

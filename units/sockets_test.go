@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWhoMayConnect holds the sockets of the machine's pfar to what pfard(8) says of who may connect. What has no mode is in a
-// server's own network namespace, or on TCP.
+// TestWhoMayConnect holds the sockets of the machine's pfar to what pfard(8) says of who may connect. What has no mode
+// is in a server's own network namespace, or on TCP.
 func TestWhoMayConnect(t *testing.T) {
 	const admins = "User=root Group=pfar-admin Mode=0660"
 	want := map[string]string{

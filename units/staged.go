@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// StagedDir is where a unit's own mount namespace has what its user could not reach otherwise, below pfar's run directory.
+// StagedDir is where a unit's own mount namespace has what its user could not reach otherwise, below pfar's run
+// directory.
 func StagedDir(run string) string { return filepath.Join(run, "staged") }
 
 // Staged is where a source of a bind is then. It says nothing of the source: the name must not collide, and no more.

@@ -14,7 +14,8 @@ import (
 // their names come in one variable of its environment, which cannot be longer than 128 KiB (execve(2), MAX_ARG_STRLEN).
 const MaxStored = 4096
 
-// OwnStored is how many of them are no server's: the client sessions, the secrets, the clients and the policy take one each, the audit two.
+// OwnStored is how many of them are no server's: the client sessions, the secrets, the clients and the policy take one
+// each, the audit two.
 const OwnStored = 6
 
 // Kept is the name under which the descriptors of a server's process are stored.

@@ -29,8 +29,8 @@ func TestNamesOfWhatIsKept(t *testing.T) {
 // longest is the length of the longest name, in bytes.
 const longest = len("server.") + 23
 
-// TestStoredNamesFitTheEnvironment: with as many as there may be, a process can still be started. Its listeners have names
-// as well.
+// TestStoredNamesFitTheEnvironment: with as many as there may be, a process can still be started. Its listeners have
+// names as well.
 func TestStoredNamesFitTheEnvironment(t *testing.T) {
 	const variable, listeners, most = len("LISTEN_FDNAMES="), 8 * (len("pfar-gateway.socket") + 1), 128 << 10
 	if n := variable + listeners + MaxStored*(longest+1); n >= most {

@@ -1,4 +1,5 @@
-// Package units holds what pfar's processes share when they are run as units: descriptors, credentials and notifications, with or without systemd.
+// Package units holds what pfar's processes share when they are run as units: descriptors, credentials and
+// notifications, with or without systemd.
 package units
 
 import (
@@ -15,10 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GatewayLog is the name of the gateway's log among those of the servers. None of them can have it: there is a dot in it.
+// GatewayLog is the name of the gateway's log among those of the servers. None of them can have it: there is a dot in
+// it.
 const GatewayLog = "pfar-gateway.service"
 
-// AnchorsLog is the name of the log of where pfard's own audit is, like GatewayLog: what else pfard logs is for whoever has started it.
+// AnchorsLog is the name of the log of where pfard's own audit is, like GatewayLog: what else pfard logs is for whoever
+// has started it.
 const AnchorsLog = "pfard.service"
 
 // Exit codes of the launcher that the runner acts on, systemd by RestartPreventExitStatus=.
@@ -75,8 +78,8 @@ const RefreshLog = "pfar-refresh.service"
 // InspectLog is the name of the log of inspectors, like GatewayLog.
 const InspectLog = "pfar-inspect.service"
 
-// FailedRefresh begins the instance of pfar-failed@.service that tells of an instance of pfar-refresh@.service; no server's
-// name has a colon.
+// FailedRefresh begins the instance of pfar-failed@.service that tells of an instance of pfar-refresh@.service; no
+// server's name has a colon.
 const FailedRefresh = "refresh:"
 
 // RefreshInstance is the instance of pfar-refresh@.service for a key of the vault: the key itself, or of a long one its
@@ -120,12 +123,12 @@ const (
 	FDAudit    = "audit"    // gateway: the audit file that the one before it wrote to: to append, and to read (package trail)
 )
 
-// CredentialRedaction is the credential of a local pfard's bridge with what no record may hold, as package redact writes it.
-// In a unit it is told, and so is what comes later (package attach).
+// CredentialRedaction is the credential of a local pfard's bridge with what no record may hold, as package redact
+// writes it. In a unit it is told, and so is what comes later (package attach).
 const CredentialRedaction = "redaction"
 
-// CredentialUpstream is the bridge's credential with the host's upstream proxy, absent if there is none. Its address may
-// hold a password, so it comes neither by argv nor by the environment.
+// CredentialUpstream is the bridge's credential with the host's upstream proxy, absent if there is none. Its address
+// may hold a password, so it comes neither by argv nor by the environment.
 const CredentialUpstream = "upstream-proxy"
 
 // Upstream is what CredentialUpstream holds, in JSON: the environment's HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
@@ -174,15 +177,15 @@ const ForProgram = "for its program"
 // InspectDir is where the sockets of inspectors lie, NAME.sock, and what their units load, NAME.json.
 func InspectDir(run string) string { return filepath.Join(run, "inspect") }
 
-// CredentialSecrets is the launcher's credential with the server's own: Secrets in JSON. One for all of them, so that the
-// units need not say what they are called.
+// CredentialSecrets is the launcher's credential with the server's own: Secrets in JSON. One for all of them, so that
+// the units need not say what they are called.
 const CredentialSecrets = "secrets"
 
 // CredentialUser is the credential with the user id that pfard has allotted to the unit, in decimal.
 const CredentialUser = "user"
 
-// Secrets are the values of a server's credentials by name or, if some are not to be had, in words which. Of a brokered one
-// the value is its placeholder.
+// Secrets are the values of a server's credentials by name or, if some are not to be had, in words which. Of a brokered
+// one the value is its placeholder.
 type Secrets struct {
 	Values    map[string][]byte `json:"values,omitempty"`
 	Missing   []string          `json:"missing,omitempty"`
@@ -199,7 +202,8 @@ func Digest(plan []byte) string {
 const maxDescriptors = 8192
 
 // AdoptDescriptors makes LISTEN_FDS valid for this process where LISTEN_PID is missing: the local runner cannot know
-// the pid before it has forked. Under systemd it changes nothing. To be called first in main, before activation is read.
+// the pid before it has forked. Under systemd it changes nothing. To be called first in main, before activation is
+// read.
 func AdoptDescriptors() {
 	if os.Getenv("LISTEN_FDS") != "" && os.Getenv("LISTEN_PID") == "" {
 		os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))

@@ -233,8 +233,8 @@ func (a *attachment) take(m attach.Message) {
 	}
 }
 
-// allow returns nil once the firewall lets this process connect to where name leads. While pfard is away it waits for it,
-// unless all of addrs are allowed already.
+// allow returns nil once the firewall lets this process connect to where name leads. While pfard is away it waits for
+// it, unless all of addrs are allowed already.
 func (a *attachment) allow(ctx context.Context, name string, port uint16, addrs []netip.Addr) error {
 	now := time.Now()
 	if a.known(name, port, addrs, now) {

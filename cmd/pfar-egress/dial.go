@@ -263,7 +263,8 @@ func interleave(addrs []netip.Addr) []netip.Addr {
 }
 
 // race tries the addresses in order, each a moment after the one before or as soon as that failed, and returns the
-// first connection (RFC 8305 section 5). When it returns, every other attempt is cancelled, and what comes of it closed.
+// first connection (RFC 8305 section 5). When it returns, every other attempt is cancelled, and what comes of it
+// closed.
 func (d dialer) race(ctx context.Context, addrs []netip.Addr, port uint16) (*net.TCPConn, error) {
 	type result struct {
 		c   *net.TCPConn

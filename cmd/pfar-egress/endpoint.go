@@ -45,8 +45,8 @@ type heard struct {
 	cut    error // why the body has no end
 }
 
-// failure is why a set was not refreshed. Nothing in it is secret but rotated: what an endpoint says may repeat what it was
-// sent, and of that only its code is kept.
+// failure is why a set was not refreshed. Nothing in it is secret but rotated: what an endpoint says may repeat what it
+// was sent, and of that only its code is kept.
 type failure struct {
 	words string
 	code  string // of RFC 6749 section 5.2; "" if there is none
@@ -189,8 +189,9 @@ func (r *heard) refreshToken() string {
 	return ""
 }
 
-// refresh asks for new tokens. If it is not known how the client says who it is, it tries both ways, but the second only if
-// the endpoint did not know it in the first, for the refresh token may be good for one time, and not once stop has ended.
+// refresh asks for new tokens. If it is not known how the client says who it is, it tries both ways, but the second
+// only if the endpoint did not know it in the first, for the refresh token may be good for one time, and not once stop
+// has ended.
 func (e *endpoint) refresh(ctx, stop context.Context) (oauth.Answer, *failure) {
 	styles := []oauth.Style{e.set.AuthStyle}
 	if e.set.AuthStyle == oauth.Auto {
@@ -272,8 +273,8 @@ func (h *heard) why(err error) *failure {
 	return &failure{words: printable(unquoted(web).Error())}
 }
 
-// endpointRefused judges an answer that is a refusal. Codes are those of RFC 6749 section 5.2. An answer without one is not the
-// endpoint's word on the set, but of what stands before it.
+// endpointRefused judges an answer that is a refusal. Codes are those of RFC 6749 section 5.2. An answer without one is
+// not the endpoint's word on the set, but of what stands before it.
 func endpointRefused(r *http.Response, code string) *failure {
 	if !codeForm.MatchString(code) {
 		code = ""

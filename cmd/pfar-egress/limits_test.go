@@ -30,7 +30,8 @@ func TestConnectionsBeyondTheRateWait(t *testing.T) {
 	}
 }
 
-// Of the first connections the kernel sizes the buffers, those of the others are bounded; what is released counts no more.
+// Of the first connections the kernel sizes the buffers, those of the others are bounded; what is released counts no
+// more.
 func TestBytesInFlightAreBounded(t *testing.T) {
 	w := newWorld(t, func(w *world) { w.proxy.limits.tuned, w.proxy.limits.buffer = 1, 16<<10 })
 	buffers := func(c *net.TCPConn) (sizes [2]int) {

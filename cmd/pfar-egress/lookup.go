@@ -131,8 +131,9 @@ func (l *lookups) query(ctx context.Context, name string) ([]netip.Addr, time.Du
 	return addrs, seen.get(), err
 }
 
-// expect is told of a name that the server has just been given an address for. No query leaves for what is not declared,
-// nor, without a connection that is recorded, for what a wildcard covers: the server would choose what it says.
+// expect is told of a name that the server has just been given an address for. No query leaves for what is not
+// declared, nor, without a connection that is recorded, for what a wildcard covers: the server would choose what it
+// says.
 func (p *proxy) expect(name string) {
 	exact := slices.ContainsFunc(p.policy.Endpoints, func(e egress.Endpoint) bool { return !e.Wildcard && e.Host != "" && e.Host == name })
 	if exact && p.out.upstream == nil {

@@ -1,4 +1,5 @@
-// Command pfar-egress is one server's only way out: it accepts inside the server's network namespace and connects outside to what was declared.
+// Command pfar-egress is one server's only way out: it accepts inside the server's network namespace and connects
+// outside to what was declared.
 //
 // It is run as a unit: the listeners come by LISTEN_FDS, the plan by $CREDENTIALS_DIRECTORY, and news goes out by
 // NOTIFY_SOCKET (package units). When it has been idle it ends; the next connection has it started again.
@@ -30,7 +31,8 @@ func main() {
 	// One server's traffic may keep one core busy and no more. It is also the fastest: bytes pass through the kernel, and
 	// to wake another thread costs more than what there is to do here.
 	runtime.GOMAXPROCS(1)
-	// Secrets may lie in this process's memory: nobody gets a core of it, and none of its user's processes looks into it (ptrace(2)).
+	// Secrets may lie in this process's memory: nobody gets a core of it, and none of its user's processes looks into it
+	// (ptrace(2)).
 	err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()

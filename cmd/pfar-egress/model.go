@@ -38,8 +38,8 @@ type model struct {
 // lackTime is how long a process goes on without the key that it needs.
 const lackTime = 10 * time.Second
 
-// models answers questions by asking the model of the plan, until there are none for a while or ctx is done. Path is pfard's
-// socket, "" without one: then no firewall holds this process.
+// models answers questions by asking the model of the plan, until there are none for a while or ctx is done. Path is
+// pfard's socket, "" without one: then no firewall holds this process.
 func models(ctx context.Context, path string) error {
 	log := slog.New(sdjournal.New(os.Stderr))
 	e, err := readModel()
@@ -124,7 +124,8 @@ func readKey(e inspector.External) (string, error) {
 	return key, nil
 }
 
-// newModel returns what asks a model, and reaches nothing else. Certificates are checked against roots; nil: the system's.
+// newModel returns what asks a model, and reaches nothing else. Certificates are checked against roots; nil: the
+// system's.
 func newModel(e inspector.External, key string, out dialer, roots *x509.CertPool) (*model, error) {
 	host, port, policy, err := e.Egress()
 	if err != nil {

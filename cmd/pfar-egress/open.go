@@ -31,7 +31,8 @@ var (
 	errOpenedChange = &refusal{400, "upgrade", "The only change of protocol that is passed on is to WebSocket (RFC 6455), in HTTP/1.1."}
 )
 
-// staleAfter is how long a connection that was made for the first request may wait for it: hosts do not wait long for TLS.
+// staleAfter is how long a connection that was made for the first request may wait for it: hosts do not wait long for
+// TLS.
 const staleAfter = 5 * time.Second
 
 // opener answers for hosts that secrets are put on the wire for: it ends the server's TLS, and begins its own.

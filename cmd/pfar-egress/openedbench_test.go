@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// BenchmarkBrokered makes each request twice, by turns: with a secret put into it, and through an unopened tunnel to the
-// same host. Added is the median of the differences. Client, bridge and host share this process and its processors.
+// BenchmarkBrokered makes each request twice, by turns: with a secret put into it, and through an unopened tunnel to
+// the same host. Added is the median of the differences. Client, bridge and host share this process and its processors.
 func BenchmarkBrokered(b *testing.B) {
 	const bulk = 32 << 20
 	o := newOpening(b, func(w http.ResponseWriter, r *http.Request) {

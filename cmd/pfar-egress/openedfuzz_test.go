@@ -12,8 +12,9 @@ import (
 	"github.com/pfar/pfar/policies/redact"
 )
 
-// FuzzOpened: whatever bytes a server sends within an opened connection, as HTTP/1.1 or HTTP/2 and however it cuts them, no
-// value of a secret comes back to it, and none reaches another host than its own, or another place of a request.
+// FuzzOpened: whatever bytes a server sends within an opened connection, as HTTP/1.1 or HTTP/2 and however it cuts
+// them, no value of a secret comes back to it, and none reaches another host than its own, or another place of a
+// request.
 func FuzzOpened(f *testing.F) {
 	o := newOpening(f, nil, func(o *opening) { o.proxy.limits.headTime = 2 * time.Second })
 	head := "POST /?key=\xf0 HTTP/1.1\r\nHost: " + apiHost + "\r\nAuthorization: Bearer \xf0\r\n"
@@ -61,7 +62,8 @@ func FuzzOpened(f *testing.F) {
 	})
 }
 
-// readQuiet reads until nothing comes any more: after a refusal, net/http waits half a second for the client to read it.
+// readQuiet reads until nothing comes any more: after a refusal, net/http waits half a second for the client to read
+// it.
 func readQuiet(conn *tls.Conn) []byte {
 	var got []byte
 	b := make([]byte, 4096)

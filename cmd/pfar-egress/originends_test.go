@@ -99,7 +99,8 @@ func TestPassRequestsRefusalSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// The client's end reaches the origin, which still answers; the origin's end reaches the client, and ends the connection.
+// The client's end reaches the origin, which still answers; the origin's end reaches the client, and ends the
+// connection.
 func TestPassRequestsEnds(t *testing.T) {
 	t.Run("client", func(t *testing.T) {
 		w := newWorld(t, nil, declared)

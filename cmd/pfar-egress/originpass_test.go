@@ -301,8 +301,8 @@ func FuzzPassRequests(f *testing.F) {
 	})
 }
 
-// requestsIn reads what an origin saw as net/http does, and holds every request to the declared host. It goes no further
-// than an origin would that refuses a target's percent-encoding: which is right is the origin's affair.
+// requestsIn reads what an origin saw as net/http does, and holds every request to the declared host. It goes no
+// further than an origin would that refuses a target's percent-encoding: which is right is the origin's affair.
 func requestsIn(t *testing.T, seen string) (int, error) {
 	r := bufio.NewReader(strings.NewReader(seen))
 	for n := 0; ; n++ {

@@ -13,7 +13,8 @@ import (
 // maxSeen bounds how many keys are told of a host that has none of those it is pinned to: a chain has about three.
 const maxSeen = 4
 
-// unpinned is the error of a host whose certificates the system trusts, and none of which has a key that it is pinned to.
+// unpinned is the error of a host whose certificates the system trusts, and none of which has a key that it is pinned
+// to.
 type unpinned struct{ seen []broker.Pin }
 
 func (u *unpinned) Error() string { return "its certificates have the keys " + u.keys() }
@@ -37,7 +38,8 @@ func (u *unpinned) refusal(file string) *refusal {
 }
 
 // pinned holds the certificates of a host, which the system trusts already, to its pins. It also sees connections that
-// resume a session. What is sent along without being part of a chain that was verified counts for nothing (RFC 7469 section 2.6).
+// resume a session. What is sent along without being part of a chain that was verified counts for nothing (RFC 7469
+// section 2.6).
 func (o *opened) pinned(state tls.ConnectionState) error {
 	pins, ok := o.p.pins[o.d.Host]
 	if !ok {

@@ -104,8 +104,8 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// isToldAsPin wants a refusal to name the host and its keys to the server, in the log, in the unit's status, which is what
-// the audit has, and to those who watch.
+// isToldAsPin wants a refusal to name the host and its keys to the server, in the log, in the unit's status, which is
+// what the audit has, and to those who watch.
 func (o *opening) isToldAsPin(resp *http.Response, text string) {
 	o.t.Helper()
 	leaf, authority := rootca.PinOf(o.upstream.leaf(o.t)).String(), rootca.PinOf(o.upstream.authority).String()

@@ -16,8 +16,8 @@ import (
 	"github.com/pfar/pfar/units/monitor"
 )
 
-// TestHostsWithoutSecrets: a server that asks for a host whose name is a secret is refused without that being told of, to
-// the log, the runner or those who watch.
+// TestHostsWithoutSecrets: a server that asks for a host whose name is a secret is refused without that being told of,
+// to the log, the runner or those who watch.
 func TestHostsWithoutSecrets(t *testing.T) {
 	const value = "0f3c9a7be2d84165b0a1"
 	stored, err := redact.New(map[string][]byte{"k": []byte(value)}).MarshalBinary()

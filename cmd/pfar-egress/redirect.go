@@ -70,7 +70,8 @@ type target struct {
 	port uint16
 }
 
-// destination finds out where a redirected connection was going to. The address stays its name's until release is called.
+// destination finds out where a redirected connection was going to. The address stays its name's until release is
+// called.
 func (p *proxy) destination(c *net.TCPConn) (to target, release func(), err error) {
 	release = func() {}
 	dst, err := originalDestination(c)

@@ -21,12 +21,12 @@ const (
 	lastTime    = 25 * time.Second // from SIGTERM to the end: an answer and its way to pfard; TimeoutStopSec= is 30 s
 )
 
-// refresh refreshes the token set that pfard hands over, gives pfard what came of it, and ends. An error is of what nobody
-// tries again: a unit that has failed is one that its owner must do something about. The set is in no argument, no variable
-// and no file, and no error quotes it.
+// refresh refreshes the token set that pfard hands over, gives pfard what came of it, and ends. An error is of what
+// nobody tries again: a unit that has failed is one that its owner must do something about. The set is in no argument,
+// no variable and no file, and no error quotes it.
 //
-// When stop has ended, nothing begins any more. A request that is under way goes on, and its answer to pfard: the endpoint
-// may have taken the refresh token for good.
+// When stop has ended, nothing begins any more. A request that is under way goes on, and its answer to pfard: the
+// endpoint may have taken the refresh token for good.
 func refresh(stop context.Context, path string) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(stop), refreshTime, fmt.Errorf("it took more than %s", refreshTime))
 	defer cancel()
@@ -92,9 +92,9 @@ func (a *attachment) report(ctx context.Context, result attach.Refreshed, answer
 	return a.deliver(ctx, m, memory)
 }
 
-// joinForRefresh says to pfard what this process is, and returns the token set that it hands over: over its socket at path,
-// or without one over the connection that was passed, which a local pfard does not take up again. It waits for pfard until
-// stop has ended.
+// joinForRefresh says to pfard what this process is, and returns the token set that it hands over: over its socket at
+// path, or without one over the connection that was passed, which a local pfard does not take up again. It waits for
+// pfard until stop has ended.
 func joinForRefresh(ctx, stop context.Context, path string, log *slog.Logger, fail func(error)) (*attachment, []byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -156,8 +156,8 @@ func (a *attachment) beginPassed() ([]*os.File, error) {
 	return files, nil
 }
 
-// deliver sends how a refresh went until a pfard has taken it. The one that has asked for it may be gone; the next one must
-// have it all the same: the token that was sent to the endpoint may be good no more.
+// deliver sends how a refresh went until a pfard has taken it. The one that has asked for it may be gone; the next one
+// must have it all the same: the token that was sent to the endpoint may be good no more.
 func (a *attachment) deliver(ctx context.Context, m attach.Message, files ...*os.File) error {
 	for {
 		a.mu.Lock()

@@ -89,7 +89,8 @@ func (r *request) parseStart() error {
 	return &refusal{status: 501, reason: "method-not-allowed", detail: "The proxy does not pass this method on. A tunnel (CONNECT) carries any."}
 }
 
-// parseAbsolute reads the absolute-form of RFC 9112 section 3.2.2. The origin-form belongs to a server, which this is not.
+// parseAbsolute reads the absolute-form of RFC 9112 section 3.2.2. The origin-form belongs to a server, which this is
+// not.
 func (r *request) parseAbsolute(target string) error {
 	scheme, rest, ok := strings.Cut(target, "://")
 	switch {

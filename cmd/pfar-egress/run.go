@@ -23,7 +23,8 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// run serves what was passed to this process. Path is pfard's socket, "" without one: then no firewall holds this process.
+// run serves what was passed to this process. Path is pfard's socket, "" without one: then no firewall holds this
+// process.
 func run(ctx context.Context, path string, idle time.Duration) error {
 	passed, err := passedSockets()
 	if err != nil {

@@ -69,8 +69,8 @@ func (s *secrets) take(f *os.File) error {
 	return nil
 }
 
-// opened reports whether connections to what was decided on are opened, so that a secret can be put into their requests.
-// Port 80 is for what is not encrypted, and gets none.
+// opened reports whether connections to what was decided on are opened, so that a secret can be put into their
+// requests. Port 80 is for what is not encrypted, and gets none.
 func (s *secrets) opened(d egress.Decision, port uint16) bool {
 	return s != nil && port != 80 && (s.planned.Decide(d.Host, port).Verdict == egress.Allow || s.wire.For(d, port))
 }
@@ -122,8 +122,8 @@ func (s *secrets) follow(c *attach.Conn, clean *hidden, log *slog.Logger) {
 	}
 }
 
-// handle takes the last file of a message that brings secrets, says to pfard whether they are on the wire, and closes all. Those that
-// were there before stay if they are not.
+// handle takes the last file of a message that brings secrets, says to pfard whether they are on the wire, and closes
+// all. Those that were there before stay if they are not.
 func (s *secrets) handle(c *attach.Conn, brings bool, files []*os.File, log *slog.Logger) {
 	defer attach.CloseAll(files)
 	if !brings {

@@ -15,8 +15,8 @@ const (
 	sparePipes = 16        // that are kept for the next transfer
 )
 
-// splicer moves bytes between TCP connections by splice(2): they stay in the kernel. A pipe is held only while bytes are
-// under way; io.Copy between two connections holds one for as long as the copy lasts, which of a thousand resting
+// splicer moves bytes between TCP connections by splice(2): they stay in the kernel. A pipe is held only while bytes
+// are under way; io.Copy between two connections holds one for as long as the copy lasts, which of a thousand resting
 // connections are two thousand, all charged to the user (pipe(7), pipe-user-pages-soft).
 type splicer struct{ spare chan *pipe }
 

@@ -124,7 +124,8 @@ func parseProxyServer(variable, value string) (*proxyServer, error) {
 	return &s, nil
 }
 
-// basic returns the credentials of RFC 7617, in which the user's name has no colon and neither part a control character.
+// basic returns the credentials of RFC 7617, in which the user's name has no colon and neither part a control
+// character.
 func basic(userinfo string) (authorization string, ok bool) {
 	name, password, _ := strings.Cut(userinfo, ":")
 	name, err := url.PathUnescape(name)

@@ -24,8 +24,8 @@ func (g *gateway) takeClients(files []*os.File) {
 	})
 }
 
-// admit lets clients in by what is known of them. Where there is a pfard, it is waited for if that is nothing: a declaration
-// may keep from the built-in clients what they could use without it.
+// admit lets clients in by what is known of them. Where there is a pfard, it is waited for if that is nothing: a
+// declaration may keep from the built-in clients what they could use without it.
 func (g *gateway) admit() {
 	switch {
 	case g.before != nil:
@@ -35,8 +35,8 @@ func (g *gateway) admit() {
 	}
 }
 
-// followClients learns who is declared, until ctx ends. Without the first answer nobody is served, so it is asked for more
-// often.
+// followClients learns who is declared, until ctx ends. Without the first answer nobody is served, so it is asked for
+// more often.
 func (g *gateway) followClients(ctx context.Context) {
 	g.followPfard(ctx, "which clients are declared", 2*time.Second, func(heard func()) error {
 		return g.pfard.Clients(ctx, func(list []access.Client) error {

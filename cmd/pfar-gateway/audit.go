@@ -94,8 +94,8 @@ func (g *gateway) followTrouble(ctx context.Context) {
 	}
 }
 
-// tellTrouble returns when records can be written again. It tries that itself: nobody may call, and nobody says when a disk
-// has space.
+// tellTrouble returns when records can be written again. It tries that itself: nobody may call, and nobody says when a
+// disk has space.
 func (g *gateway) tellTrouble(ctx context.Context, why error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var telling sync.WaitGroup

@@ -34,7 +34,8 @@ func (j *journalText) String() string {
 	return j.text.String()
 }
 
-// TestPfardKnowsThatTheAuditFails: from the first record that cannot be written until one can be. The journal has it once.
+// TestPfardKnowsThatTheAuditFails: from the first record that cannot be written until one can be. The journal has it
+// once.
 func TestPfardKnowsThatTheAuditFails(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "control.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})

@@ -24,8 +24,8 @@ type listeners struct {
 	servers  *net.UnixListener
 }
 
-// inherited takes over what the runner passes (sd_listen_fds(3)): the listeners that it has opened, and by name what the
-// gateway before this one has stored.
+// inherited takes over what the runner passes (sd_listen_fds(3)): the listeners that it has opened, and by name what
+// the gateway before this one has stored.
 func inherited() (l listeners, before map[string][]*os.File, err error) {
 	files, err := units.Descriptors()
 	if err != nil {
@@ -94,8 +94,8 @@ func (l *listeners) take(name string, got net.Listener) error {
 	return nil
 }
 
-// goOn has kept from now on what the next gateway needs, and goes on with what the one before this one has left. What is
-// of no use is given up, so that it is not passed on forever.
+// goOn has kept from now on what the next gateway needs, and goes on with what the one before this one has left. What
+// is of no use is given up, so that it is not passed on forever.
 func (g *gateway) goOn(ctx context.Context, before map[string][]*os.File, log *slog.Logger) {
 	store := units.NewStore()
 	if store == nil {
@@ -135,7 +135,8 @@ func (g *gateway) goOn(ctx context.Context, before map[string][]*os.File, log *s
 	g.registry.Abandon()
 }
 
-// takeSecrets goes on with the secrets that the gateway before this one recognised, until pfard says what there are now.
+// takeSecrets goes on with the secrets that the gateway before this one recognised, until pfard says what there are
+// now.
 func (g *gateway) takeSecrets(files []*os.File) {
 	g.keptSecrets.take(files, g.log, func(b []byte) error {
 		set := new(redact.Set)
@@ -207,7 +208,8 @@ func (h *handedDown) replace(store *units.Store, b []byte) error {
 	return store.Keep(h.name, f)
 }
 
-// sessionsMemory is where client sessions are written down: that of the gateway before this one if it is of use, or new.
+// sessionsMemory is where client sessions are written down: that of the gateway before this one if it is of use, or
+// new.
 func sessionsMemory(store *units.Store, files []*os.File, log *slog.Logger) (*keep.Memory, error) {
 	if len(files) > 0 {
 		memory, err := keep.Only(files)

@@ -1,6 +1,8 @@
-// Command pfar-gateway speaks MCP both ways: to the servers that launchers hand over, and to clients on loopback and on a Unix socket.
+// Command pfar-gateway speaks MCP both ways: to the servers that launchers hand over, and to clients on loopback and on
+// a Unix socket.
 //
-// It is run as a unit with four listeners (LISTEN_FDNAMES http, unix, servers and operator), one more for Prometheus if it is asked for (metrics), and the credential "token".
+// It is run as a unit with four listeners (LISTEN_FDNAMES http, unix, servers and operator), one more for Prometheus if
+// it is asked for (metrics), and the credential "token".
 package main
 
 import (

@@ -67,7 +67,8 @@ func TestManualKnowsEveryLimit(t *testing.T) {
 	}
 }
 
-// TestManualKnowsFences: a fence stands in the manual as it is made, and so does each member of _meta that the code writes.
+// TestManualKnowsFences: a fence stands in the manual as it is made, and so does each member of _meta that the code
+// writes.
 func TestManualKnowsFences(t *testing.T) {
 	b, err := os.ReadFile("../../packaging/man/pfar-gateway.8")
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 // maxConnections is the most that one of the clients' listeners may have at once.
 const maxConnections = 4096
 
-// connections returns how many each of the clients' two listeners may have at once: a quarter of the descriptors that this
-// process may open. What servers, the operator, the state and the audit need is left, whatever clients do (attacks.md RX-14).
+// connections returns how many each of the clients' two listeners may have at once: a quarter of the descriptors that
+// this process may open. What servers, the operator, the state and the audit need is left, whatever clients do
+// (attacks.md RX-14).
 func connections() (int, error) {
 	var limit unix.Rlimit // Go has raised the soft one to the hard one
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -27,7 +28,8 @@ func connections() (int, error) {
 	return int(min(limit.Cur/4, maxConnections)), nil
 }
 
-// limited is a listener with a place for each connection. Who finds none waits in the kernel's queue, and costs nothing.
+// limited is a listener with a place for each connection. Who finds none waits in the kernel's queue, and costs
+// nothing.
 type limited struct {
 	net.Listener
 	places chan struct{}

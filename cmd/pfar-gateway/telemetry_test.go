@@ -28,7 +28,8 @@ func get(t *testing.T, via http.RoundTripper, url string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// TestTelemetryIsServed: numbers are on the operator's socket always, on loopback only where they are asked for, and nowhere else.
+// TestTelemetryIsServed: numbers are on the operator's socket always, on loopback only where they are asked for, and
+// nowhere else.
 func TestTelemetryIsServed(t *testing.T) {
 	p := start(t, "127.0.0.1:0", "http:unix:servers:operator:metrics", token)
 	p.await(t, "READY=1")

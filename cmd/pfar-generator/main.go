@@ -1,4 +1,5 @@
-// Command pfar-generator has systemd start the declared servers at boot: declarations in, unit files out (systemd.generator(7)).
+// Command pfar-generator has systemd start the declared servers at boot: declarations in, unit files out
+// (systemd.generator(7)).
 //
 // It is run before anything else: without a bus, a network, and on some machines /var. Whatever it finds, it lets the
 // machine boot. The systemd of a user runs it as well, for that user's servers.
@@ -44,7 +45,8 @@ func openLog() io.WriteCloser {
 	return os.Stderr
 }
 
-// generate writes what the declarations of dirs.Config ask for, and the last good versions of those that are broken. Each line for the log is one write, as /dev/kmsg wants it.
+// generate writes what the declarations of dirs.Config ask for, and the last good versions of those that are broken.
+// Each line for the log is one write, as /dev/kmsg wants it.
 func generate(to string, dirs control.Dirs, log io.Writer) {
 	warn := func(format string, a ...any) {
 		fmt.Fprintf(log, "<4>pfar-generator[%d]: %s\n", os.Getpid(), fmt.Sprintf(format, a...))

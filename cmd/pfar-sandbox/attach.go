@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/units/attach"
 )
 
-// attachment is the conversation with pfard. Where pfard forked this process (local mode) its end was passed, and is used
-// for the scope alone; in a unit it is made, and made anew when pfard is started again.
+// attachment is the conversation with pfard. Where pfard forked this process (local mode) its end was passed, and is
+// used for the scope alone; in a unit it is made, and made anew when pfard is started again.
 type attachment struct {
 	path    string // of pfard's socket; "": the connection was passed
 	digest  string // of the plan

@@ -219,8 +219,8 @@ func TestUnitRuns(t *testing.T) {
 	})
 }
 
-// TestOutOfMemory: the kernel has killed something in the server's cgroup for memory, at some time. Only of a server that
-// was killed itself that is the reason.
+// TestOutOfMemory: the kernel has killed something in the server's cgroup for memory, at some time. Only of a server
+// that was killed itself that is the reason.
 func TestOutOfMemory(t *testing.T) {
 	const memory = "killed by the kernel: out of its memory_limit"
 	for name, c := range map[string]struct {

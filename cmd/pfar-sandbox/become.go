@@ -10,8 +10,8 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// becomeArg has this binary take the user id that pfard has allotted to the unit, and then execute itself with the rest of
-// its arguments. systemd starts the unit as pfar-launcher, an ordinary user who may change its ids and nothing else.
+// becomeArg has this binary take the user id that pfard has allotted to the unit, and then execute itself with the rest
+// of its arguments. systemd starts the unit as pfar-launcher, an ordinary user who may change its ids and nothing else.
 //
 // It is not DynamicUser= that gives a unit its id, because that implies RestrictSUIDSGID=, which answers ENOSYS to the
 // openat2(2) that bubblewrap 0.12 cannot do without. It is not User= either: systemd wants an entry in the machine's

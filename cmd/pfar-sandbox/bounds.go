@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel counts these by user, in each user namespace and in all above it. The launcher of an ordinary user's server
-// shares them with pfar and with every other program of that user, so the server's namespace gets a part of them alone.
+// The kernel counts these by user, in each user namespace and in all above it. The launcher of an ordinary user's
+// server shares them with pfar and with every other program of that user, so the server's namespace gets a part of them
+// alone.
 var counted = []struct{ ours, users string }{
 	{"max_inotify_instances", "inotify/max_user_instances"},
 	{"max_inotify_watches", "inotify/max_user_watches"},
@@ -23,8 +24,8 @@ var counted = []struct{ ours, users string }{
 // share is the part of what its user has that one server may take.
 const share = 8
 
-// boundCounts gives this user namespace its part of what the kernel counts by user, with CAP_SYS_RESOURCE in it. A /proc/sys
-// that is read-only, as in some containers, leaves it all shared.
+// boundCounts gives this user namespace its part of what the kernel counts by user, with CAP_SYS_RESOURCE in it. A
+// /proc/sys that is read-only, as in some containers, leaves it all shared.
 func boundCounts() error {
 	for _, c := range counted {
 		all, err := os.ReadFile("/proc/sys/fs/" + c.users)

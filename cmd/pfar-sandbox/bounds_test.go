@@ -20,8 +20,8 @@ while libc.inotify_init() >= 0: n += 1
 print(n, resource.getrlimit(resource.RLIMIT_NOFILE)[1], flush=True)
 '; cat`
 
-// TestServerTakesAPart: pfar of an ordinary user runs as the same user as its servers, and needs some of what is counted by
-// user as well.
+// TestServerTakesAPart: pfar of an ordinary user runs as the same user as its servers, and needs some of what is
+// counted by user as well.
 func TestServerTakesAPart(t *testing.T) {
 	const files = "/proc/sys/fs/inotify/max_user_instances"
 	b, err := os.ReadFile(files)
@@ -56,8 +56,8 @@ func TestServerTakesAPart(t *testing.T) {
 	}
 }
 
-// TestServerTakesAPartOfEach: the launcher's user namespace has its part of all that the kernel counts by user. TestServerTakesAPart
-// uses one of them up; watches are too many for that.
+// TestServerTakesAPartOfEach: the launcher's user namespace has its part of all that the kernel counts by user.
+// TestServerTakesAPart uses one of them up; watches are too many for that.
 func TestServerTakesAPartOfEach(t *testing.T) {
 	r := begin(t, script("cat"), nil)
 	r.hello()

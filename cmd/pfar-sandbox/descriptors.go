@@ -88,7 +88,8 @@ func contents(m sandbox.Mount, secrets units.Secrets) ([]byte, error) {
 // maxBundle is forty times what distributions have.
 const maxBundle = 8 << 20
 
-// readBundle returns a file of certificates of the host, of whose path no part is a link, with an end of line at its end.
+// readBundle returns a file of certificates of the host, of whose path no part is a link, with an end of line at its
+// end.
 func readBundle(path string) ([]byte, error) {
 	at, err := units.OpenNoLinks(path)
 	if err != nil {

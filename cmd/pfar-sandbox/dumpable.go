@@ -16,8 +16,8 @@ func keepMemory() error {
 	return setDumpable(0)
 }
 
-// setDumpable(0) keeps other processes of this user from reading this one's memory and taking its descriptors (ptrace(2),
-// pidfd_getfd(2)): a server that got out of its sandbox is one of them. setDumpable(1) lets them.
+// setDumpable(0) keeps other processes of this user from reading this one's memory and taking its descriptors
+// (ptrace(2), pidfd_getfd(2)): a server that got out of its sandbox is one of them. setDumpable(1) lets them.
 func setDumpable(value int) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, uintptr(value), 0, 0, 0); err != nil {
 		return fmt.Errorf("setting whether this process may be dumped to %d: %w", value, err)
@@ -26,7 +26,8 @@ func setDumpable(value int) error {
 }
 
 // whileDumpable calls f, which makes a process in a new user namespace: a process that may not be dumped has files in
-// /proc that are root's, and could not write the maps of the one it forks. exec(2) makes that dumpable whatever this one is.
+// /proc that are root's, and could not write the maps of the one it forks. exec(2) makes that dumpable whatever this
+// one is.
 func whileDumpable(f func() error) error {
 	was, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// enterArg makes this binary the first process of the server's user namespace, of a mount namespace for what bwrap binds,
-// and of its network namespace unless that is the unit's: it prepares them while it still may, gives that up, and becomes
-// bwrap.
+// enterArg makes this binary the first process of the server's user namespace, of a mount namespace for what bwrap
+// binds, and of its network namespace unless that is the unit's: it prepares them while it still may, gives that up,
+// and becomes bwrap.
 const enterArg = "enter"
 
 // Descriptors of the process in the namespaces; those that bwrap reads follow from fdFirst.
@@ -26,8 +26,8 @@ const (
 	fdFirst  = 5
 )
 
-// enter runs as `pfar-sandbox enter BWRAP TASKS FDS NETWORK IDS VIEWS COMMAND [ARG...]`. bwrap takes its options by descriptor, but
-// not the command, which holds nothing that is secret.
+// enter runs as `pfar-sandbox enter BWRAP TASKS FDS NETWORK IDS VIEWS COMMAND [ARG...]`. bwrap takes its options by
+// descriptor, but not the command, which holds nothing that is secret.
 func enter(args []string) {
 	err := becomeBwrap(args)
 	// The launcher tells the owner; an exit status alone would say nothing.
@@ -89,7 +89,8 @@ func becomeBwrap(args []string) error {
 }
 
 // send sends a zero byte, which no complaint begins with, the number of file system contexts, the numbers of the mounts
-// that are made, a newline, and the sources that are shared, one a line. With that go the sockets and, last, the contexts.
+// that are made, a newline, and the sources that are shared, one a line. With that go the sockets and, last, the
+// contexts.
 func (m made) send() error {
 	numbers := strings.Trim(fmt.Sprint(append([]int{len(m.live)}, m.mounts...)), "[]")
 	text := "\x00" + numbers + "\n" + strings.Join(m.shared, "\n")

@@ -79,8 +79,8 @@ func (v *server) mapped() {
 	}
 }
 
-// openToAll lets a server of another user open its standard streams again by /proc/self/fd, as /dev/stdin. Only who may look at a
-// process finds its pipes there.
+// openToAll lets a server of another user open its standard streams again by /proc/self/fd, as /dev/stdin. Only who may
+// look at a process finds its pipes there.
 func (i ids) openToAll(pipes ...*os.File) error {
 	if i.own() {
 		return nil

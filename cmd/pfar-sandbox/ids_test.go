@@ -51,8 +51,8 @@ func beginApartIn(t *testing.T, s sandbox.Sandbox, place func(pid int) attach.Pl
 	})
 }
 
-// TestServerApart: a server with ids of its own has nothing of its launcher's user, whose share of the kernel it cannot use
-// up, and can all that a server can.
+// TestServerApart: a server with ids of its own has nothing of its launcher's user, whose share of the kernel it cannot
+// use up, and can all that a server can.
 func TestServerApart(t *testing.T) {
 	r := beginApart(t, `cat /dev/stdin | { read line; echo "got $line, $TOKEN" > /dev/stdout; }; echo heard >/dev/stderr; id -G; cat`, mapsIDs)
 	r.hello()

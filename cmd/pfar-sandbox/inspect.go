@@ -17,8 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inspectArg has this binary run an inspector of the owner's: each connection to the socket that it was passed is one process in a
-// sandbox of its own, which no network leads out of. It reads what the connection says to its end, and all that it writes is the answer.
+// inspectArg has this binary run an inspector of the owner's: each connection to the socket that it was passed is one
+// process in a sandbox of its own, which no network leads out of. It reads what the connection says to its end, and all
+// that it writes is the answer.
 const inspectArg = "inspect"
 
 const (

@@ -107,7 +107,8 @@ func inodesOf(t *testing.T, files []*os.File) map[uint64]bool {
 	return list
 }
 
-// TestSocketsOutlivePfard: each pfard gets the sockets of the namespace, and what the service manager was told before them.
+// TestSocketsOutlivePfard: each pfard gets the sockets of the namespace, and what the service manager was told before
+// them.
 func TestSocketsOutlivePfard(t *testing.T) {
 	a, c, p := attached(t)
 	var sockets []*os.File

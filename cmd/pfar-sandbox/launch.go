@@ -45,7 +45,8 @@ type launcher struct {
 	shown   shown // in a unit
 }
 
-// launch runs the server that the unit's plan describes until it ends or ctx does, and returns this process's exit code.
+// launch runs the server that the unit's plan describes until it ends or ctx does, and returns this process's exit
+// code.
 func launch(ctx context.Context, o options) (int, error) {
 	l, secrets, err := prepareLauncher(ctx, o)
 	if err != nil {
@@ -138,7 +139,8 @@ func (l *launcher) attach(ctx context.Context, path string, plan []byte, fds map
 	return fds[units.FDGateway], err
 }
 
-// takeStaged takes the sources of binds that this user could not reach from where systemd shows them to this unit alone.
+// takeStaged takes the sources of binds that this user could not reach from where systemd shows them to this unit
+// alone.
 func (l *launcher) takeStaged(run string) {
 	for i, m := range l.plan.Sandbox.Mounts {
 		staged := units.Staged(run, m.Source)
@@ -148,8 +150,8 @@ func (l *launcher) takeStaged(run string) {
 	}
 }
 
-// readSecrets returns all that the plan names, or what is missing of it. systemd starts the unit also if pfard ended as it
-// was handing them over, with what had come by then.
+// readSecrets returns all that the plan names, or what is missing of it. systemd starts the unit also if pfard ended as
+// it was handing them over, with what had come by then.
 func readSecrets(p plan.Plan) (units.Secrets, error) {
 	var s units.Secrets
 	raw, err := units.Credential(units.CredentialSecrets)
@@ -252,8 +254,8 @@ func (l *launcher) connect(s *server) error {
 	return nil
 }
 
-// sendSockets gives the namespace's sockets to whoever starts the bridge: the service manager keeps them, or pfard where
-// that is systemd, which would not start another unit for them.
+// sendSockets gives the namespace's sockets to whoever starts the bridge: the service manager keeps them, or pfard
+// where that is systemd, which would not start another unit for them.
 func (l *launcher) sendSockets(sockets []*os.File) error {
 	if l.unit() {
 		l.pfard.keep(sockets)
@@ -397,15 +399,15 @@ func (l *launcher) stop(s *server) {
 	l.words.finish(stopSearch)
 }
 
-// How long the last words of a server wait for pfard. Of one that has ended by itself they say why, and pfard may be about to
-// be started again; one that is stopped has its time (TimeoutStopSec=).
+// How long the last words of a server wait for pfard. Of one that has ended by itself they say why, and pfard may be
+// about to be started again; one that is stopped has its time (TimeoutStopSec=).
 const (
 	endSearch  = 5 * time.Second
 	stopSearch = time.Second
 )
 
-// crashed records that the server ended by itself and says what the runner is to do. Only for one that was killed is the
-// cgroup asked: that knows no more than that something in it was killed for memory at some time.
+// crashed records that the server ended by itself and says what the runner is to do. Only for one that was killed is
+// the cgroup asked: that knows no more than that something in it was killed for memory at some time.
 func (l *launcher) crashed(why string, killed bool) int {
 	if killed && l.oomKilled() {
 		why = "killed by the kernel: out of its memory_limit"
@@ -438,7 +440,8 @@ func (l *launcher) crashed(why string, killed bool) int {
 	return l.history.exitCode()
 }
 
-// cannotStart ends a start: for good, if another try would not mend it (no sandbox, no server: there is no weaker fallback).
+// cannotStart ends a start: for good, if another try would not mend it (no sandbox, no server: there is no weaker
+// fallback).
 func (l *launcher) cannotStart(err error) (int, error) {
 	state, code := units.StateFailed, units.ExitDisabled
 	if errors.Is(err, attach.ErrLater) || errors.Is(err, errGatewayLeft) || errors.Is(err, errReplaced) { // no fault of the server's: it is started again

@@ -29,7 +29,8 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// These tests run the real program with the real bwrap, as an unprivileged user; the test is its runner and its gateway.
+// These tests run the real program with the real bwrap, as an unprivileged user; the test is its runner and its
+// gateway.
 
 var (
 	program string
@@ -472,8 +473,8 @@ func TestWaysToEnd(t *testing.T) {
 	}
 }
 
-// TestGatewayAndServerEndAtOnce has a launcher learn at the same time that the gateway hung up and that the server ended
-// by the end of its stdin: that is no crash.
+// TestGatewayAndServerEndAtOnce has a launcher learn at the same time that the gateway hung up and that the server
+// ended by the end of its stdin: that is no crash.
 func TestGatewayAndServerEndAtOnce(t *testing.T) {
 	for n := range 8 { // which of the two it sees first is chance
 		t.Run(strconv.Itoa(n), func(t *testing.T) {

@@ -75,10 +75,10 @@ func (l *launcher) keepLive(live []*os.File) (stop func()) {
 	return func() { close(done) }
 }
 
-// refresh makes the kernel forget, at each tick, which file each name in the overlays leads to. An overlayfs looks a name
-// up once and does not notice when the host puts another file in its place, or makes one that was missing. Whatever the
-// server has open stays open. The launcher made the user namespace of the overlays, and may therefore reconfigure them
-// (user_namespaces(7)).
+// refresh makes the kernel forget, at each tick, which file each name in the overlays leads to. An overlayfs looks a
+// name up once and does not notice when the host puts another file in its place, or makes one that was missing.
+// Whatever the server has open stays open. The launcher made the user namespace of the overlays, and may therefore
+// reconfigure them (user_namespaces(7)).
 func refresh(live []*os.File, tick <-chan time.Time, done <-chan struct{}) error {
 	for {
 		select {

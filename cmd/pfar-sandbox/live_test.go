@@ -42,8 +42,8 @@ func replace(t *testing.T, path, text string) {
 	}
 }
 
-// librarian answers each line with what the note and a file that is not there yet say, and at the end with what a file that
-// it opened first does.
+// librarian answers each line with what the note and a file that is not there yet say, and at the end with what a file
+// that it opened first does.
 const librarian = `exec 3</library/open; while read _; do
 	new=none; [ -e /library/below/new ] && new=$(cat /library/below/new)
 	echo "$(cat /library/note) $new"
@@ -92,7 +92,8 @@ func TestViewsOfServerApartFollowTheHost(t *testing.T) {
 	followsTheHost(t, func(s sandbox.Sandbox) *run { return beginApartIn(t, s, mapsIDs) })
 }
 
-// TestViewsThatStay: a server does not see that the host replaces a file that is listed itself, or a listed folder as a whole.
+// TestViewsThatStay: a server does not see that the host replaces a file that is listed itself, or a listed folder as a
+// whole.
 func TestViewsThatStay(t *testing.T) {
 	dir, s := library(t, `while read _; do echo $(cat /file) $(cat /whole/note) $(cat /library/note); done`)
 	single, whole := filepath.Join(dir, "single"), filepath.Join(dir, "whole")

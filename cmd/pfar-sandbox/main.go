@@ -1,4 +1,5 @@
-// Command pfar-sandbox launches one MCP server inside bubblewrap, hands its stdio to the gateway, and ends when it ends.
+// Command pfar-sandbox launches one MCP server inside bubblewrap, hands its stdio to the gateway, and ends when it
+// ends.
 //
 // It is run as a unit: its plan and the server's credentials come by $CREDENTIALS_DIRECTORY, descriptors by LISTEN_FDS,
 // news goes out by NOTIFY_SOCKET, and its exit code tells the runner whether to start it again (package units).

@@ -17,8 +17,8 @@ import (
 // probeArg has this binary make one empty sandbox, on the very path that servers take, for `pfar doctor`.
 const probeArg = "probe"
 
-// reportProbe probes and tells the result: the milliseconds, then what is shared, or the error. pfar-probe.service has it as
-// its status text. It returns the exit code.
+// reportProbe probes and tells the result: the milliseconds, then what is shared, or the error. pfar-probe.service has
+// it as its status text. It returns the exit code.
 func reportProbe(args []string) int {
 	o, err := parse(args)
 	var took time.Duration
@@ -40,8 +40,8 @@ func reportProbe(args []string) int {
 	return 0
 }
 
-// probe returns how long a sandbox takes from nothing until the program in it has ended, and what it shares with the host
-// for want of an overlayfs.
+// probe returns how long a sandbox takes from nothing until the program in it has ended, and what it shares with the
+// host for want of an overlayfs.
 func probe(n network) (took time.Duration, shared []string, err error) {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {

@@ -57,8 +57,8 @@ func (q *queue) end(rest int) {
 	}
 }
 
-// take waits for lines and removes the first of them: maxBatch bytes or a single one, and none behind one that is cut. At the
-// end of the queue there are none, and it returns what end was told.
+// take waits for lines and removes the first of them: maxBatch bytes or a single one, and none behind one that is cut.
+// At the end of the queue there are none, and it returns what end was told.
 func (q *queue) take() (batch []line, rest int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -292,7 +292,8 @@ func (v *server) readStatus(r *os.File) {
 	}
 }
 
-// stop closes stdin, waits 5 s, sends SIGTERM, waits 3 s, and sends SIGKILL. It returns when no process of the server is left.
+// stop closes stdin, waits 5 s, sends SIGTERM, waits 3 s, and sends SIGKILL. It returns when no process of the server
+// is left.
 func (v *server) stop(closeStdin func()) {
 	closeStdin()
 	if v.wait(5 * time.Second) {
@@ -359,7 +360,8 @@ func children(pid int) []int {
 	return pids
 }
 
-// exitCode is bwrap's, and so the server's, as a shell has it: 128 and the signal for one that was killed. -1: it has none.
+// exitCode is bwrap's, and so the server's, as a shell has it: 128 and the signal for one that was killed. -1: it has
+// none.
 func exitCode(err error) int {
 	if err == nil {
 		return 0

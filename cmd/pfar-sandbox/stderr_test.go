@@ -24,7 +24,8 @@ func TestStderrSaysWhenASegmentIsFull(t *testing.T) {
 	}
 }
 
-// TestStderrInTheJournal: in a unit each line is an entry of the server's, and what the launcher says is one of its own.
+// TestStderrInTheJournal: in a unit each line is an entry of the server's, and what the launcher says is one of its
+// own.
 func TestStderrInTheJournal(t *testing.T) {
 	j := journaltest.New(t)
 	r := beginIn(t, script(`printf 'one\033[2J\n<0>pfar-sandbox: not so\nPFAR_SERVER=other\n' >&2; exit 7`), session(t), func(cmd *exec.Cmd, _ *os.File) { j.Wrap(cmd) })

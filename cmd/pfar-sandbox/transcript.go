@@ -14,10 +14,10 @@ import (
 	"github.com/pfar/pfar/units/attach"
 )
 
-// transcript brings what a server writes to stderr into the log: line by line, searched for secrets, cut, escaped, and not
-// faster than a reader could bear. What comes in is a stranger's text; a terminal must be able to show it (journald has the same
-// limits). The server never waits for any of that, and nothing is logged that was not searched: what pfard has no
-// time for is counted.
+// transcript brings what a server writes to stderr into the log: line by line, searched for secrets, cut, escaped, and
+// not faster than a reader could bear. What comes in is a stranger's text; a terminal must be able to show it (journald
+// has the same limits). The server never waits for any of that, and nothing is logged that was not searched: what pfard
+// has no time for is counted.
 type transcript struct {
 	log    *stderrLog
 	search searcher
@@ -60,8 +60,8 @@ func transcribe(r io.Reader, log *stderrLog, search searcher) *transcript {
 	return t
 }
 
-// finish returns when all that a server wrote which has ended is logged, or after the limit, what was not searched by then
-// being counted.
+// finish returns when all that a server wrote which has ended is logged, or after the limit, what was not searched by
+// then being counted.
 func (t *transcript) finish(limit time.Duration) {
 	select { // its last words are in the pipe, to whose end no process is left, unless it got out of the namespace
 	case <-t.read:

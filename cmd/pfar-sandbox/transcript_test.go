@@ -159,8 +159,8 @@ func eventuallyHolds(t *testing.T, is func() bool) {
 	}
 }
 
-// TestAServerNeverWaitsForPfard: its pipe is read while nobody answers, and no more of what it says is kept than there is
-// room for.
+// TestAServerNeverWaitsForPfard: its pipe is read while nobody answers, and no more of what it says is kept than there
+// is room for.
 func TestAServerNeverWaitsForPfard(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -274,8 +274,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestLinesWaitForPfard: while it is started again nothing is lost, nor logged twice, and what it had not answered it is
-// asked again.
+// TestLinesWaitForPfard: while it is started again nothing is lost, nor logged twice, and what it had not answered it
+// is asked again.
 func TestLinesWaitForPfard(t *testing.T) {
 	p := newPfard(t)
 	asked, answer := make(chan struct{}, 1), make(chan struct{})

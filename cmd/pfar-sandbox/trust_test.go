@@ -26,8 +26,8 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// clients is a server that asks, by programs of the host, two hosts of its own: the certificate of one is by the bridge's
-// authority, that of the other by a stranger's. "bare" is without a variable that says what to trust.
+// clients is a server that asks, by programs of the host, two hosts of its own: the certificate of one is by the
+// bridge's authority, that of the other by a stranger's. "bare" is without a variable that says what to trust.
 const clients = `import os, ssl, socket, subprocess, sys, threading
 def serve(port, pair):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -72,7 +72,8 @@ type source struct {
 	stat unix.Stat_t
 }
 
-// openViews opens all sources, before anything hides a path, and in this mount namespace: a layer of another one is refused.
+// openViews opens all sources, before anything hides a path, and in this mount namespace: a layer of another one is
+// refused.
 func openViews(text string) ([]source, error) {
 	var all []view
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
@@ -199,7 +200,8 @@ func (w *viewer) show(s source) (string, error) {
 	return "", err
 }
 
-// bytesPerFile is how much of a tmpfs has to be there for each file that it may hold: an inode takes a kilobyte of memory.
+// bytesPerFile is how much of a tmpfs has to be there for each file that it may hold: an inode takes a kilobyte of
+// memory.
 const bytesPerFile = 2 << 10
 
 // mountTmpfs mounts an empty tmpfs of that size.
@@ -217,8 +219,8 @@ func mountTmpfs(m sandbox.Mount, at string, size int64) error {
 	return nil
 }
 
-// overlay mounts a read-only overlayfs of one folder, at a path where nothing is mounted yet; "": anywhere. A folder with
-// a mount below it is refused by the kernel, as the mount would be missing there and what it hides would show.
+// overlay mounts a read-only overlayfs of one folder, at a path where nothing is mounted yet; "": anywhere. A folder
+// with a mount below it is refused by the kernel, as the mount would be missing there and what it hides would show.
 func (w *viewer) overlay(path string, dir *os.File, at string) (*overlay, error) {
 	if o := w.overlays[path]; o != nil {
 		return o, nil
@@ -311,13 +313,14 @@ func whyShared(err error) string {
 	return err.Error()
 }
 
-// installations hold what packages brought. They have neither sockets nor FIFOs, and too many files to look at each start.
+// installations hold what packages brought. They have neither sockets nor FIFOs, and too many files to look at each
+// start.
 func installations() []string {
 	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store", "/gnu/store"}
 }
 
-// searchDoors refuses a folder that the server would share with the host if it holds a socket or a FIFO: somebody may be
-// behind it.
+// searchDoors refuses a folder that the server would share with the host if it holds a socket or a FIFO: somebody may
+// be behind it.
 func searchDoors(folder string, dir *os.File) error {
 	if slices.ContainsFunc(installations(), func(root string) bool { return sandbox.Below(folder, root) }) {
 		return nil

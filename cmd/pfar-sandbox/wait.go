@@ -29,9 +29,9 @@ func again(ctx context.Context) int {
 	return units.ExitGateway
 }
 
-// admitted waits until the gateway, which has the pins, says that the server's program may be started. Otherwise it returns
-// this process's exit code. A program that was changed in its place gets neither secrets nor network before its owner has
-// accepted it, and then from another launcher: the program may have changed once more.
+// admitted waits until the gateway, which has the pins, says that the server's program may be started. Otherwise it
+// returns this process's exit code. A program that was changed in its place gets neither secrets nor network before its
+// owner has accepted it, and then from another launcher: the program may have changed once more.
 func (l *launcher) admitted(ctx context.Context, secrets units.Secrets) (code int, ok bool) {
 	if len(l.plan.Files) == 0 {
 		return 0, true

@@ -97,14 +97,15 @@ const maxOnScreen = 64 << 10
 // what is the tool or other thing that is called.
 func (w *waitingCall) what() string { return w.Server + "." + w.Name }
 
-// page is text for a screen of so many columns. No line is longer: where a terminal breaks one, what follows would stand at
-// the left edge, and a stranger who counts columns could draw a line of ours there.
+// page is text for a screen of so many columns. No line is longer: where a terminal breaks one, what follows would
+// stand at the left edge, and a stranger who counts columns could draw a line of ours there.
 type page struct {
 	strings.Builder
 	columns int
 }
 
-// line writes a text behind a head. It breaks the text at words and puts a mark, which no text can write, before each further line.
+// line writes a text behind a head. It breaks the text at words and puts a mark, which no text can write, before each
+// further line.
 func (p *page) line(head, text string) {
 	const more = "  + "
 	width := p.columns - 1 // a space may stand one column too far
@@ -114,8 +115,8 @@ func (p *page) line(head, text string) {
 	}
 }
 
-// mostColumns returns how many columns a character may take on any terminal. East Asian characters and pictures take two; a
-// character that takes fewer only makes the line break early.
+// mostColumns returns how many columns a character may take on any terminal. East Asian characters and pictures take
+// two; a character that takes fewer only makes the line break early.
 func mostColumns(character string) int {
 	n := 0
 	for _, r := range character {
@@ -133,8 +134,8 @@ func columnsOf(w io.Writer) int {
 	return min(max(cmp.Or(columns, usual), least), most) - 1
 }
 
-// render is the whole call, in the order of what matters. Every line of a stranger's text has something before it that is
-// not the stranger's, so that none of it passes for a part of the question.
+// render is the whole call, in the order of what matters. Every line of a stranger's text has something before it that
+// is not the stranger's, so that none of it passes for a part of the question.
 func (w *waitingCall) render(columns int) string {
 	b := page{columns: columns}
 	row := func(name, text string) { b.line(fmt.Sprintf("%-9s ", name), reveal(text)) }

@@ -378,7 +378,8 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
 
-// TestWatchEnds: what asking again does not mend ends it, and what is wrong with a gateway that may come back is said once.
+// TestWatchEnds: what asking again does not mend ends it, and what is wrong with a gateway that may come back is said
+// once.
 func TestWatchEnds(t *testing.T) {
 	b := newBench(t, "")
 	var asked atomic.Int32

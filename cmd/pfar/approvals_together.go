@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// together returns the calls that wait, of one client for one tool each: those that one looks at together, and answers one by one.
+// together returns the calls that wait, of one client for one tool each: those that one looks at together, and answers
+// one by one.
 func together(all []wholeCall) [][]*waitingCall {
 	var groups [][]*waitingCall
 	at := map[[4]string]int{}
@@ -28,8 +29,8 @@ func together(all []wholeCall) [][]*waitingCall {
 	return slices.DeleteFunc(groups, func(g []*waitingCall) bool { return len(g) < 2 })
 }
 
-// differing returns the arguments in which calls differ, as pointers, the most telling first, and what each call has there, as
-// JSON. Arguments that are no JSON are one text.
+// differing returns the arguments in which calls differ, as pointers, the most telling first, and what each call has
+// there, as JSON. Arguments that are no JSON are one text.
 func differing(calls []*waitingCall) (pointers []string, values []map[string]string) {
 	count := map[string]int{} // of calls that have what the first one has
 	for _, w := range calls {
@@ -63,8 +64,8 @@ const (
 	before    = 8  // bytes of those, at most, that stand before the difference
 )
 
-// shownValues are what calls have in one place, each shortened to what is around the first difference: what all begin with may be
-// long, and be there to hide it.
+// shownValues are what calls have in one place, each shortened to what is around the first difference: what all begin
+// with may be long, and be there to hide it.
 func shownValues(pointer string, values []map[string]string) []string {
 	var all []any
 	var texts []string
@@ -141,7 +142,8 @@ func renderTogether(b *page, calls []*waitingCall) {
 	}
 }
 
-// printTogether prints, below the list, what is different in calls that are alike: many of them hide one that is not (AP-08).
+// printTogether prints, below the list, what is different in calls that are alike: many of them hide one that is not
+// (AP-08).
 func (c approvalsVerb) printTogether(all []wholeCall) {
 	b := page{columns: columnsOf(c.stdout)}
 	for _, group := range together(all) {

@@ -61,8 +61,8 @@ func (c approvalsVerb) approvalsWatchCommand() *cobra.Command {
 // watchPause is how long a watcher waits until it asks a gateway again that has hung up.
 const watchPause = time.Second
 
-// approvalsWatch follows what waits, across restarts of the gateway. That it cannot be reached at all is an error, and so are what
-// asking again does not mend: a refusal, and what cannot be written.
+// approvalsWatch follows what waits, across restarts of the gateway. That it cannot be reached at all is an error, and
+// so are what asking again does not mend: a refusal, and what cannot be written.
 func (c approvalsVerb) approvalsWatch(ctx context.Context, tell []notice) error {
 	told := newTold(c.pfar, ctx, tell)
 	defer told.wait()

@@ -128,7 +128,8 @@ func (i *instant) Set(s string) error {
 	return nil
 }
 
-// passes reports whether a record is to be shown. What is known of a call only from its first record goes for all of its.
+// passes reports whether a record is to be shown. What is known of a call only from its first record goes for all of
+// its.
 func (f *auditFilter) passes(r *audit.Record, of *audit.Record) bool {
 	for want, has := range map[*string]string{&f.client: of.Client, &f.session: of.Session, &f.server: of.Server, &f.tool: of.Tool} {
 		if *want != "" && *want != has {
@@ -193,7 +194,8 @@ func (c auditVerb) auditDir() string {
 	return systemAudit
 }
 
-// nextFile returns a function that opens the files of a chain one after the other, but those that were written before since.
+// nextFile returns a function that opens the files of a chain one after the other, but those that were written before
+// since.
 func nextFile(dir trail.Dir, chain string, since time.Time) func() (io.ReadCloser, error) {
 	last := ""
 	return func() (io.ReadCloser, error) {

@@ -55,8 +55,8 @@ func (c auditVerb) explainCall(ctx context.Context, id string) error {
 	return err
 }
 
-// explainRecords writes the records of one call in words, each of them on a line of its own whatever is in it: names are a
-// stranger's too, and none of them may draw a line that looks like one of these.
+// explainRecords writes the records of one call in words, each of them on a line of its own whatever is in it: names
+// are a stranger's too, and none of them may draw a line that looks like one of these.
 func explainRecords(w io.Writer, list []*audit.Entry) {
 	row := rows(w)
 	open := false // a call that nothing has closed; what a server says of itself opens nothing

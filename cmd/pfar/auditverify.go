@@ -118,7 +118,8 @@ func chainsOf(dir trail.Dir, anchors []audit.Anchor) []string {
 	return chains
 }
 
-// auditChain is a chain with its files, oldest first. Those that are deleted while it is verified are read nevertheless.
+// auditChain is a chain with its files, oldest first. Those that are deleted while it is verified are read
+// nevertheless.
 type auditChain struct {
 	name  string
 	files []*os.File

@@ -14,8 +14,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// greet meets a gateway that was restarted, and knows nothing of the session stale, with the client's own initialize, whose
-// answer the client has seen already.
+// greet meets a gateway that was restarted, and knows nothing of the session stale, with the client's own initialize,
+// whose answer the client has seen already.
 func (b *bridge) greet(ctx context.Context, stale string) error {
 	b.greeting.Lock()
 	defer b.greeting.Unlock()

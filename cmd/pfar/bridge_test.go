@@ -279,7 +279,8 @@ func TestConnectKeepsTheSessionAndEndsIt(t *testing.T) {
 	}
 }
 
-// TestConnectSaysHelloAgain: a client gives up a server whose first request fails, and a killed gateway has a successor.
+// TestConnectSaysHelloAgain: a client gives up a server whose first request fails, and a killed gateway has a
+// successor.
 func TestConnectSaysHelloAgain(t *testing.T) {
 	for killed, want := range []string{helloAnswer, helloAnswer, `"error"`} {
 		b, g := newBench(t, ""), newScript()
@@ -310,8 +311,8 @@ func TestConnectMeetsTheGatewayOnce(t *testing.T) {
 	}
 }
 
-// TestConnectCancelsStateless: over HTTP a request of 2026-07-28 is cancelled by ending it. What a client listens to ends
-// with its input.
+// TestConnectCancelsStateless: over HTTP a request of 2026-07-28 is cancelled by ending it. What a client listens to
+// ends with its input.
 func TestConnectCancelsStateless(t *testing.T) {
 	b, g := newBench(t, ""), newScript()
 	g.known[""] = true

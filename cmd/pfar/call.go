@@ -122,7 +122,8 @@ func (c toolsVerb) callTool(ctx context.Context, g *gateway, t tool, rest []stri
 	return err
 }
 
-// explainFailed adds the remedy to the error of a call whose server is down, or whose sandbox has kept it from something.
+// explainFailed adds the remedy to the error of a call whose server is down, or whose sandbox has kept it from
+// something.
 func (c toolsVerb) explainFailed(ctx context.Context, server string, err error, text string, begun time.Time) error {
 	report, reportErr := c.report(ctx)
 	if reportErr != nil || ctx.Err() != nil {

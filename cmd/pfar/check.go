@@ -135,8 +135,8 @@ func (c declaredVerb) host(dir string) generator.Host {
 	}
 }
 
-// readPolicies adds what is wrong with the folder of policies: calls are decided by all of it or, if there is a mistake, by
-// its last good version.
+// readPolicies adds what is wrong with the folder of policies: calls are decided by all of it or, if there is a
+// mistake, by its last good version.
 func (c *compiled) readPolicies(set policies.Set) {
 	maps.Copy(c.files, set.Files)
 	c.diags = append(c.diags, set.Diags...)

@@ -155,7 +155,8 @@ func (c clientVerb) clientAdd(ctx context.Context, n newClient) error {
 	return nil
 }
 
-// putClient writes a declaration, and hands its token out. The token is written first: one that nobody has is of no use.
+// putClient writes a declaration, and hands its token out. The token is written first: one that nobody has is of no
+// use.
 func (c clientVerb) putClient(ctx context.Context, name, path string, src []byte, secret, tokenFile string) error {
 	if tokenFile != "" {
 		if err := writeNew(tokenFile, secret+"\n"); err != nil {

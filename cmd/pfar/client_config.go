@@ -124,8 +124,8 @@ func noPort(hint string) error {
 	return fail(exitFailed, "this pfar has no port for programs that speak HTTP").withHint("%s", hint)
 }
 
-// bridged is the entry of a program that starts a command. Such programs have a PATH of their own, and an environment that
-// says nothing of where pfar runs.
+// bridged is the entry of a program that starts a command. Such programs have a PATH of their own, and an environment
+// that says nothing of where pfar runs.
 func (c clientVerb) bridged(args ...string) configured {
 	entry := configured{Command: "pfar", Args: append([]string{"connect"}, args...)}
 	if self, err := os.Executable(); err == nil {

@@ -39,8 +39,8 @@ func unknownVerb(cmd *cobra.Command, word string) error {
 	return f.withHint("%s --help", cmd.CommandPath())
 }
 
-// arguments checks the number of positional arguments; names are for the message, those in brackets may be left out. A verb that
-// takes none, but has verbs of its own, names the nearest of these.
+// arguments checks the number of positional arguments; names are for the message, those in brackets may be left out. A
+// verb that takes none, but has verbs of its own, names the nearest of these.
 func arguments(names ...string) cobra.PositionalArgs {
 	required := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, "[") })
 	if required < 0 {

@@ -78,8 +78,8 @@ func (c toolsVerb) listForShell(ctx context.Context) ([]tool, bool) {
 	return tools, true
 }
 
-// completeNames completes any way to write a tool that begins with what was typed and names no other tool. That is found
-// by counting: to resolve each would take a time that is the square of their number.
+// completeNames completes any way to write a tool that begins with what was typed and names no other tool. That is
+// found by counting: to resolve each would take a time that is the square of their number.
 func completeNames(tools []tool, typed string) []string {
 	names := listedOf(tools)
 	meant := map[string]int{}

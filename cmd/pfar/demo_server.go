@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// demoServerCommand is an MCP server on stdio, which every machine with pfar has: pfar demo runs it as it would a stranger's.
+// demoServerCommand is an MCP server on stdio, which every machine with pfar has: pfar demo runs it as it would a
+// stranger's.
 func (c demoVerb) demoServerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "demo-server", Short: "The MCP server of pfar demo, on standard input and output", Hidden: true, Args: arguments(),

@@ -20,7 +20,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// minimumBubblewrap has --disable-userns; --bind-fd came with 0.10.0, and distributions carry it back as a security fix.
+// minimumBubblewrap has --disable-userns; --bind-fd came with 0.10.0, and distributions carry it back as a security
+// fix.
 const minimumBubblewrap = "0.8.0"
 
 const bubblewrapRemedy = "Install bubblewrap 0.10.0 or later, or your distribution's 0.8 with the fix of CVE-2024-42472:\n" +

@@ -16,7 +16,8 @@ import (
 // apparmorKey is 1 on Ubuntu 23.10 and later.
 const apparmorKey = "kernel.apparmor_restrict_unprivileged_userns"
 
-// apparmor looks whether the programs that make user namespaces may: pfar-sandbox makes the server's, bwrap the one in it.
+// apparmor looks whether the programs that make user namespaces may: pfar-sandbox makes the server's, bwrap the one in
+// it.
 func (h host) apparmor(context.Context) finding {
 	const name = "AppArmor and namespaces"
 	n, ok := h.sysctl(apparmorKey)
@@ -65,8 +66,8 @@ func named(texts []string, path string) bool {
 // apparmorExample has the profiles of both programs where packages put them.
 const apparmorExample = "/usr/share/doc/pfar/apparmor"
 
-// apparmorRemedy names the installed profiles if both are missing. A second profile for one of the programs would conflict
-// with the first.
+// apparmorRemedy names the installed profiles if both are missing. A second profile for one of the programs would
+// conflict with the first.
 func (h host) apparmorRemedy(programs []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Ubuntu 23.10 and later let a program make user namespaces only if an AppArmor profile says so.\n"+
@@ -138,7 +139,8 @@ func (h host) hasUnits() bool {
 	return h.uid == 0 && h.exists("/run/systemd/system") && h.exists("/usr/lib/systemd/system/"+probeUnit)
 }
 
-// userUnitSandbox is for an ordinary user, whose servers may be started by pfar up or be units of the user's own systemd.
+// userUnitSandbox is for an ordinary user, whose servers may be started by pfar up or be units of the user's own
+// systemd.
 func (h host) userUnitSandbox(ctx context.Context) finding {
 	const name = "sandbox as a unit"
 	switch {

@@ -137,8 +137,8 @@ func dialGateway(ctx context.Context, path string, uid int) (net.Conn, error) {
 	return conn, err
 }
 
-// plainRefusals makes what the gateway answers to whom it does not let in an error in its own words: mcp-go would take it for
-// a server of an older kind.
+// plainRefusals makes what the gateway answers to whom it does not let in an error in its own words: mcp-go would take
+// it for a server of an older kind.
 type plainRefusals struct{ http.RoundTripper }
 
 func (p plainRefusals) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -150,8 +150,8 @@ func (p plainRefusals) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, refusedByGateway(resp)
 }
 
-// openGateway begins a session. The caller closes it. mcp-go bounds no answer; the gateway sends no longer one than the line that it
-// reads of a server (registry.Limits.Line), and what its fence adds.
+// openGateway begins a session. The caller closes it. mcp-go bounds no answer; the gateway sends no longer one than the
+// line that it reads of a server (registry.Limits.Line), and what its fence adds.
 func (c *pfar) openGateway(ctx context.Context) (*gateway, error) {
 	endpoint, err := c.persona.endpoint("")
 	if err != nil {
@@ -242,7 +242,8 @@ func (g *gateway) call(ctx context.Context, t tool, arguments map[string]json.Ra
 	return raw, nil
 }
 
-// helpLine is how to see the flags of a tool. A name that a shell would take for more than a word is not put there to be copied.
+// helpLine is how to see the flags of a tool. A name that a shell would take for more than a word is not put there to
+// be copied.
 func (t tool) helpLine() string {
 	if !shellSafe(t.id()) {
 		return "pfar call NAME.TOOL --help"

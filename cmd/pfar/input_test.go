@@ -49,8 +49,8 @@ func (w *typist) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestHiddenPrompt: whatever is typed as soon as the question is there, nothing of it is to be seen, and the terminal is as
-// it was.
+// TestHiddenPrompt: whatever is typed as soon as the question is there, nothing of it is to be seen, and the terminal
+// is as it was.
 func TestHiddenPrompt(t *testing.T) {
 	const words = "several hunter2 words"
 	sealed := filepath.Join(t.TempDir(), "secrets.age")

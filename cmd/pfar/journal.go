@@ -91,8 +91,8 @@ func (c *pfar) printJournal(ctx context.Context, of, server string, names []stri
 	return w.Close()
 }
 
-// readJournal calls next, which decodes one entry, for each that journalctl writes as JSON, until it returns an error: io.EOF
-// is the end.
+// readJournal calls next, which decodes one entry, for each that journalctl writes as JSON, until it returns an error:
+// io.EOF is the end.
 func (c *pfar) readJournal(ctx context.Context, args []string, next func(*json.Decoder) error) error {
 	cmd := exec.CommandContext(ctx, "journalctl", args...)
 	cmd.Stderr = c.stderr
@@ -124,9 +124,9 @@ func (c *pfar) readJournal(ctx context.Context, args []string, next func(*json.D
 	return nil
 }
 
-// entriesOf are the arguments by which journalctl finds what the units of a server wrote, and systemd wrote of them. For
-// an ordinary user the journal takes no process's word for its unit, and does not find it out of one that has ended: there
-// it is the name that each entry of ours has.
+// entriesOf are the arguments by which journalctl finds what the units of a server wrote, and systemd wrote of them.
+// For an ordinary user the journal takes no process's word for its unit, and does not find it out of one that has
+// ended: there it is the name that each entry of ours has.
 func (c *pfar) entriesOf(server string, names []string) (args []string) {
 	if c.uid == 0 || c.ofMachine() {
 		for _, u := range names {

@@ -88,8 +88,8 @@ func (c logsVerb) allLogFiles(ctx context.Context, servers []control.Server, cou
 	return first
 }
 
-// lastLines returns the last lines of a log and the size of the file. If the log is followed, w is given a last line that has not
-// ended.
+// lastLines returns the last lines of a log and the size of the file. If the log is followed, w is given a last line
+// that has not ended.
 func lastLines(path string, count int, w *namedLines, follow bool) (lines []logLine, end int64, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,5 @@
-// Command pfar is the operator's side of pfar: it asks pfard and the gateway over their Unix sockets and prints what they answer.
+// Command pfar is the operator's side of pfar: it asks pfard and the gateway over their Unix sockets and prints what
+// they answer.
 package main
 
 import (

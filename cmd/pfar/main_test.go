@@ -43,7 +43,8 @@ func TestScripts(t *testing.T) {
 }
 
 // scriptedPfard stands in for pfard: it shows each report of reports.json in the declarations and exits with 7 at
-// SIGTERM, unless a file there says otherwise: refuse, die, hang. The script interrupts pfar by the pid in the run directory.
+// SIGTERM, unless a file there says otherwise: refuse, die, hang. The script interrupts pfar by the pid in the run
+// directory.
 func scriptedPfard() {
 	if err := runScriptedPfard(); err != nil {
 		fmt.Fprintln(os.Stderr, "pfard:", err)

@@ -64,7 +64,8 @@ func TestManualKnowsEveryVerbAndFlag(t *testing.T) {
 	}
 }
 
-// TestManualKnowsTheEnvironment compares the manual's variables with the help's, and the kinds of records with the program's.
+// TestManualKnowsTheEnvironment compares the manual's variables with the help's, and the kinds of records with the
+// program's.
 func TestManualKnowsTheEnvironment(t *testing.T) {
 	b, err := os.ReadFile("../../packaging/man/pfar.1")
 	if err != nil {

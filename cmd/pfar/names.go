@@ -37,9 +37,9 @@ type match struct {
 	by naming
 }
 
-// resolve finds the one tool that the first two words name, or the first alone: only flags and - may follow a tool, so two
-// that name one are meant to. It returns the words that follow. The error is a *failure, or a *silentServer where all
-// that fits is a server whose tools are not known.
+// resolve finds the one tool that the first two words name, or the first alone: only flags and - may follow a tool, so
+// two that name one are meant to. It returns the words that follow. The error is a *failure, or a *silentServer where
+// all that fits is a server whose tools are not known.
 func resolve(tools []listed, words []string) (match, []string, error) {
 	if len(words) == 0 {
 		return match{}, nil, usage("missing NAME.TOOL").withHint(`"pfar tools" lists them`)
@@ -89,8 +89,8 @@ func (t listed) forms() []string {
 	return []string{"mcp__" + t.wire(), "mcp_" + t.id(), "mcp-" + t.server + "-" + t.tool, "mcp_" + t.server + "_" + t.tool}
 }
 
-// named says how the words name the tool, and how many of them do. What is exact goes before the name that the file of an
-// instance has: browser.research, for the server browser-research.
+// named says how the words name the tool, and how many of them do. What is exact goes before the name that the file of
+// an instance has: browser.research, for the server browser-research.
 func (t listed) named(words []string) (naming, int) {
 	by, n := t.namedAs(words)
 	if first := t.undotted(words[0]); by == notNamed && first != words[0] {

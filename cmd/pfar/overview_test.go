@@ -41,8 +41,8 @@ func overviews() map[string]situation {
 	}
 }
 
-// TestOverview: in each situation it says what there is and what is next, on one screen of 80 columns and 24 lines, without
-// the line of the command itself and that of the next prompt.
+// TestOverview: in each situation it says what there is and what is next, on one screen of 80 columns and 24 lines,
+// without the line of the command itself and that of the next prompt.
 func TestOverview(t *testing.T) {
 	for name, s := range overviews() {
 		t.Run(name, func(t *testing.T) {

@@ -32,6 +32,6 @@ func newPfar(stdin io.Reader, stdout, stderr io.Writer, getenv func(string) stri
 	return c
 }
 
-// persona is in whose name pfar speaks to the gateway; the zero value is whoever runs it: the operator, who says so, or the
-// declared client that this user is.
+// persona is in whose name pfar speaks to the gateway; the zero value is whoever runs it: the operator, who says so, or
+// the declared client that this user is.
 type persona struct{ client, session string }

@@ -345,8 +345,8 @@ func (p pinned) question(n int) string {
 	return fmt.Sprintf("Accept %d of %q?", n, p.Server)
 }
 
-// acceptable names what is held by the digests of what is shown, and what nobody has reviewed; if there are names, also what pfar's
-// makers alone have. What was named and cannot be accepted is an error.
+// acceptable names what is held by the digests of what is shown, and what nobody has reviewed; if there are names, also
+// what pfar's makers alone have. What was named and cannot be accepted is an error.
 func (p pinned) acceptable(names []string) (chosen []string, confirmed []acceptedPin, err error) {
 	chosen = []string{} // null is no list
 	for _, h := range p.Held {

@@ -55,8 +55,8 @@ func pinnedTool(name, text string) pins.Definition {
 	return pins.Definition{Kind: pins.Tool, Name: name, Raw: raw}
 }
 
-// changed has search changed, with what a terminal obeys, greet new and odd not acceptable; of list a person has accepted what it
-// is. It returns search's digest.
+// changed has search changed, with what a terminal obeys, greet new and odd not acceptable; of list a person has
+// accepted what it is. It returns search's digest.
 func (b *pinsBench) changed() string {
 	b.offer("notion 1", pinnedTool("search", "searches"), pinnedTool("list", "lists"))
 	if _, err := b.store.Accept(pins.By{}, "notion", "list"); err != nil {
@@ -243,7 +243,8 @@ func TestPinsAccept(t *testing.T) {
 	}
 }
 
-// TestPinsConfirm: what was accepted at its first use is accepted by a person who names it and has seen it, and nothing but that.
+// TestPinsConfirm: what was accepted at its first use is accepted by a person who names it and has seen it, and nothing
+// but that.
 func TestPinsConfirm(t *testing.T) {
 	b := newPins(t)
 	counter := pins.Definition{Kind: pins.Tool, Name: "count", Raw: []byte(`{"name":"count","description":"counts\u001b[2J","outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}}`)}

@@ -102,5 +102,6 @@ func (c *pfar) offeredServers(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// askTimeout bounds the question where the running pfard has its files; one that hangs must not keep check from checking.
+// askTimeout bounds the question where the running pfard has its files; one that hangs must not keep check from
+// checking.
 const askTimeout = 3 * time.Second

@@ -27,7 +27,8 @@ func reveal(s string) string {
 	})
 }
 
-// invisible reports whether a character shows nothing, though it may count as printed: fillers, marks that join or vary, spaces.
+// invisible reports whether a character shows nothing, though it may count as printed: fillers, marks that join or
+// vary, spaces.
 func invisible(r rune) bool {
 	const braille, notehead = 0x2800, 0x1d159 // of which there are empty ones
 	return r == braille || r == notehead || unicode.In(r, unicode.Cf, unicode.Zs, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)

@@ -252,7 +252,8 @@ func TestMinor(t *testing.T) {
 	}
 }
 
-// TestBrokenServersAreNotJudged: of a server that does not run for its file's sake, what its tools do is not the trouble.
+// TestBrokenServersAreNotJudged: of a server that does not run for its file's sake, what its tools do is not the
+// trouble.
 func TestBrokenServersAreNotJudged(t *testing.T) {
 	notes := unjudged([]control.Server{{Name: "unknown", Unknown: "x"}, {Name: "broken", Unknown: "x", Broken: true}, {Name: "known"}})
 	if len(notes) != 1 || !strings.Contains(notes[0], "the tools of unknown, so") {

@@ -21,8 +21,8 @@ type streams struct {
 	output string // "text" or "json"
 }
 
-// keptWriter keeps the first error of writing, so that no verb looks at each line that it prints: what has not arrived is no
-// success.
+// keptWriter keeps the first error of writing, so that no verb looks at each line that it prints: what has not arrived
+// is no success.
 type keptWriter struct {
 	io.Writer
 	mu     sync.Mutex
@@ -50,8 +50,8 @@ func (w *keptWriter) error() error {
 // complain tells of an error that does not end the verb.
 func (c *streams) complain(err error, hint string) { c.complainWith(err, hint, exitOK) }
 
-// complainWith prints an error to standard error: in words or, under --json, as one line of JSON. code is the exit code that it
-// leads to, if any.
+// complainWith prints an error to standard error: in words or, under --json, as one line of JSON. code is the exit code
+// that it leads to, if any.
 func (c *streams) complainWith(err error, hint string, code int) {
 	if c.json() {
 		b, failed := json.Marshal(struct {
@@ -64,7 +64,8 @@ func (c *streams) complainWith(err error, hint string, code int) {
 			return
 		}
 	}
-	// Errors carry words of servers and of the gateway, so they are never printed raw, and none of their lines begins as ours do.
+	// Errors carry words of servers and of the gateway, so they are never printed raw, and none of their lines begins as
+	// ours do.
 	said := func(s string) string { return strings.ReplaceAll(escape(s, keepLines), "\n", "\n  ") }
 	fmt.Fprintf(c.stderr, "%s %s\n", c.paint(c.stderr, red, "pfar:"), said(err.Error()))
 	if hint != "" {
@@ -141,8 +142,8 @@ func (c *streams) askHidden(ctx context.Context, prompt string, terminal *os.Fil
 	return b, err
 }
 
-// readHiddenOr reads a secret of whatever kind: from a file, if one is named, from the terminal that is standard input, or
-// from standard input.
+// readHiddenOr reads a secret of whatever kind: from a file, if one is named, from the terminal that is standard input,
+// or from standard input.
 func (c *streams) readHiddenOr(ctx context.Context, prompt, file string) ([]byte, error) {
 	if f, ok := c.stdin.(*os.File); ok && isTerminal(f) && (file == "" || file == "-") {
 		return c.askHidden(ctx, prompt, f)

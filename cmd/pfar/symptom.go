@@ -9,8 +9,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// symptom is an error that programs report, and whose cause is their sandbox. Its words are a stranger's: what is taken out of
-// them is checked, and shown escaped.
+// symptom is an error that programs report, and whose cause is their sandbox. Its words are a stranger's: what is taken
+// out of them is checked, and shown escaped.
 type symptom struct {
 	says   *regexp.Regexp
 	remedy func(file string, found []string) string
@@ -61,8 +61,8 @@ func refusalRemedy(s control.Server) string {
 	return s.Refused.Remedy(s.File)
 }
 
-// sandboxRemedy says what to do about a call that failed with these words, by what the server was refused since it began or, if
-// that is nothing, by the words.
+// sandboxRemedy says what to do about a call that failed with these words, by what the server was refused since it
+// began or, if that is nothing, by the words.
 func sandboxRemedy(s control.Server, text string, since time.Time) string {
 	if remedy := refusalRemedy(s); remedy != "" && !s.LastRefused.Before(since) {
 		return s.Name + " was " + s.LastRefusal + " meanwhile; " + remedy

@@ -55,7 +55,8 @@ func TestRefusalRemedies(t *testing.T) {
 	}
 }
 
-// TestCallOfARefusedServer: a call that fails because its server was refused a host, or has not what it needs, says what to do.
+// TestCallOfARefusedServer: a call that fails because its server was refused a host, or has not what it needs, says
+// what to do.
 func TestCallOfARefusedServer(t *testing.T) {
 	refused := egress.Refusal{Host: "api.example:443", Reason: egress.NameNotDeclared}
 	later, before := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)

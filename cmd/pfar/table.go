@@ -18,8 +18,9 @@ const (
 	longestWord = 32 // columns; a longer word may be broken, but not in the first column, which has names and ids
 )
 
-// table prints rows in columns and escapes every text. On a terminal, texts that do not fit are wrapped in their column; if
-// even their words do not fit, a table with a heading becomes one block for each row. Elsewhere each row is one line.
+// table prints rows in columns and escapes every text. On a terminal, texts that do not fit are wrapped in their
+// column; if even their words do not fit, a table with a heading becomes one block for each row. Elsewhere each row is
+// one line.
 func (c *streams) table(w io.Writer, rows [][]cell) {
 	columns, _ := sizeOf(w)
 	if columns == 0 {
@@ -82,8 +83,8 @@ func headed(rows [][]cell) bool {
 	return len(rows) > 0 && !slices.ContainsFunc(rows[0], func(f cell) bool { return f.colour != bold })
 }
 
-// tableWidths returns the width of each column, and whether all of them fit. It narrows the widest column first, down to
-// its longest word.
+// tableWidths returns the width of each column, and whether all of them fit. It narrows the widest column first, down
+// to its longest word.
 func tableWidths(rows [][]cell, columns int) (widths []int, fit bool) {
 	var least []int
 	for _, row := range rows {
@@ -199,8 +200,9 @@ func (c *streams) blocks(w io.Writer, rows [][]cell, columns int) []string {
 	return lines
 }
 
-// breakLines breaks a text into lines of at most first columns, then of at most rest. It breaks after a space where there is one,
-// and that space may stand one column too far. The lines joined are the text. measure returns the columns of one character.
+// breakLines breaks a text into lines of at most first columns, then of at most rest. It breaks after a space where
+// there is one, and that space may stand one column too far. The lines joined are the text. measure returns the columns
+// of one character.
 func breakLines(text string, first, rest int, measure func(string) int) []string {
 	var lines []string
 	width, start, used, space := first, 0, 0, 0 // space is where the word begins that is being read

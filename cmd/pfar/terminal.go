@@ -77,8 +77,8 @@ func hostile(r rune, l lines) bool {
 	return visible.Deceptive(r)
 }
 
-// escapeJSON does the same to encoded JSON and keeps its meaning: outside of strings JSON has of such characters the carriage
-// return alone, which is a space there, and inside \uXXXX stands for itself.
+// escapeJSON does the same to encoded JSON and keeps its meaning: outside of strings JSON has of such characters the
+// carriage return alone, which is a space there, and inside \uXXXX stands for itself.
 func escapeJSON(b []byte) []byte {
 	var out strings.Builder
 	for _, r := range string(b) {

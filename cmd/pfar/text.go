@@ -31,8 +31,8 @@ func size(n int64) string {
 	return fmt.Sprintf("%.0f %s", f, name)
 }
 
-// cut is a text, or of a longer one the beginning, with a mark at its end: width characters at most. What a person decides by is
-// never cut without one.
+// cut is a text, or of a longer one the beginning, with a mark at its end: width characters at most. What a person
+// decides by is never cut without one.
 func cut(s string, width int) string {
 	if r := []rune(s); len(r) > width {
 		s = strings.TrimSpace(string(r[:width-1])) + "…"

@@ -64,7 +64,8 @@ func (p *processes) add(pid int, stat []byte) {
 	p.resident[pid] = uint64(number(resident)) * uint64(os.Getpagesize())
 }
 
-// cost sums up what is below the launchers, which are pfar's own: memory in bytes, and the time that processors have spent.
+// cost sums up what is below the launchers, which are pfar's own: memory in bytes, and the time that processors have
+// spent.
 func (p *processes) cost(launchers []int) (memory uint64, used time.Duration) {
 	seen := map[int]bool{}
 	for _, pid := range launchers {

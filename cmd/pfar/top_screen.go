@@ -28,7 +28,8 @@ const (
 
 const topKeys = "q quit  r reverse  sort: n name  c calls  a active  p p50  l p99  e errors  m memory  u cpu  s sessions"
 
-// live reports whether the table is to be drawn again and again: there are a terminal to draw on and one to read keys from.
+// live reports whether the table is to be drawn again and again: there are a terminal to draw on and one to read keys
+// from.
 func (v *topView) live() bool {
 	return !v.once && !v.json() && isTerminal(v.stdin) && isTerminal(v.stdout) && v.getenv("TERM") != "dumb"
 }

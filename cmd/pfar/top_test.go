@@ -144,7 +144,8 @@ func TestTopJSON(t *testing.T) {
 	}
 }
 
-// TestTopRates: the second sample knows what happened since the first, and a gateway that began anew is no negative rate.
+// TestTopRates: the second sample knows what happened since the first, and a gateway that began anew is no negative
+// rate.
 func TestTopRates(t *testing.T) {
 	b, s, o := newTop(t)
 	v := &topView{pfar: b.pfar, topOptions: o, client: b.socketHTTP(b.dirs.Operator())}
@@ -446,7 +447,8 @@ func TestTopOnTerminal(t *testing.T) {
 	}
 }
 
-// TestTopOutlivesPfard: it says so, and goes on when there is one again; a signal ends it and leaves the terminal clean.
+// TestTopOutlivesPfard: it says so, and goes on when there is one again; a signal ends it and leaves the terminal
+// clean.
 func TestTopOutlivesPfard(t *testing.T) {
 	operator, program := terminalPair(t)
 	screen := &screenOf{terminal: operator}

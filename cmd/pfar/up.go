@@ -193,8 +193,8 @@ func (v *upView) printEarly() {
 	v.early = nil
 }
 
-// minor reports whether a line of a log, as slog writes it, is no warning. Only the level's own place is looked at: behind it
-// servers have a say.
+// minor reports whether a line of a log, as slog writes it, is no warning. Only the level's own place is looked at:
+// behind it servers have a say.
 func minor(line string) bool {
 	stamp, rest, _ := strings.Cut(line, " ")
 	level, _, _ := strings.Cut(rest, " ")

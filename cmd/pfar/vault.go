@@ -106,8 +106,8 @@ func (c vaultVerb) storeCommand(verb control.Verb, name, short string) *cobra.Co
 	return cmd
 }
 
-// onlyKey refuses a value among the arguments, also one in a key's place, without repeating it or telling pfard, which records
-// what it is told.
+// onlyKey refuses a value among the arguments, also one in a key's place, without repeating it or telling pfard, which
+// records what it is told.
 func onlyKey(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 || len(args) == 1 && strings.Contains(args[0], "=") {
 		return usage("a secret is never an argument, where every user of the host can read it").
@@ -124,7 +124,8 @@ func aKey(cmd *cobra.Command, args []string) error {
 	return arguments("KEY")(cmd, args)
 }
 
-// changeVault says what becomes of servers, and is silent otherwise, as programs are, but a reader of JSON gets an object.
+// changeVault says what becomes of servers, and is silent otherwise, as programs are, but a reader of JSON gets an
+// object.
 func (c vaultVerb) changeVault(ctx context.Context, request control.Request) error {
 	r, err := c.control().Do(ctx, request)
 	if err != nil {
@@ -177,8 +178,8 @@ func (c vaultVerb) printUses(change control.Change) {
 	}
 }
 
-// readSecret asks on a terminal, without echo, or reads all of standard input or of a file, where one line break at the end
-// is not part of the secret.
+// readSecret asks on a terminal, without echo, or reads all of standard input or of a file, where one line break at the
+// end is not part of the secret.
 func (c vaultVerb) readSecret(ctx context.Context, key, file string) ([]byte, error) {
 	secret, err := c.readHiddenOr(ctx, fmt.Sprintf("Value of %q", key), file)
 	if err != nil {

@@ -18,8 +18,8 @@ func machineDirs() control.Dirs {
 // machineTarget is there where pfar is installed for the whole machine.
 const machineTarget = "/usr/lib/systemd/system/pfar.target"
 
-// whose returns the directories of the pfar that every verb is about: the user's own if it runs or the environment names
-// it, else the machine's if that runs, else the user's own.
+// whose returns the directories of the pfar that every verb is about: the user's own if it runs or the environment
+// names it, else the machine's if that runs, else the user's own.
 func whose(own, machine control.Dirs, named bool, exists func(path string) bool) control.Dirs {
 	if named || exists(own.Control()) || !exists(machine.Control()) {
 		return own

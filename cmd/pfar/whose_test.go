@@ -34,7 +34,8 @@ func TestWhose(t *testing.T) {
 	}
 }
 
-// TestHintsNameWhatHelps: whoever is not let in, or finds nothing running, is told what this user can do on this machine.
+// TestHintsNameWhatHelps: whoever is not let in, or finds nothing running, is told what this user can do on this
+// machine.
 func TestHintsNameWhatHelps(t *testing.T) {
 	denied := fmt.Errorf("%w: connecting to %q", control.ErrDenied, "/run/pfar/look.sock")
 	file := &fs.PathError{Op: "open", Path: "/etc/pfar/clients.d/a.hcl", Err: fs.ErrPermission}
@@ -68,7 +69,8 @@ func TestHintsNameWhatHelps(t *testing.T) {
 	}
 }
 
-// TestClientConfigFindsThisPfar and no other one: a command finds it by its directory, and a token goes to its port alone.
+// TestClientConfigFindsThisPfar and no other one: a command finds it by its directory, and a token goes to its port
+// alone.
 func TestClientConfigFindsThisPfar(t *testing.T) {
 	config := func(report control.Report, args ...string) (*bench, int) {
 		first := searchGateway(t, "")

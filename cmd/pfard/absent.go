@@ -60,8 +60,8 @@ func (a *absent) add(fs *fsnotify.Watcher) error {
 	return nil
 }
 
-// addNearest watches the directory of a path or, as long as there is none, the nearest one above. One below that is made in
-// the meantime is taken instead.
+// addNearest watches the directory of a path or, as long as there is none, the nearest one above. One below that is
+// made in the meantime is taken instead.
 func addNearest(fs *fsnotify.Watcher, path string) (dir string, err error) {
 	const tries = 8 // somebody may make and remove one all the time
 	for range tries {

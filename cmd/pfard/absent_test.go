@@ -14,8 +14,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// TestAProgramThatIsInstalledLater: its server starts without a touch of its file, whether it is found by its path, by its name
-// or over a link, and whatever of the path is missing; once it can be executed.
+// TestAProgramThatIsInstalledLater: its server starts without a touch of its file, whether it is found by its path, by
+// its name or over a link, and whatever of the path is missing; once it can be executed.
 func TestAProgramThatIsInstalledLater(t *testing.T) {
 	base := t.TempDir()
 	t.Setenv("PATH", filepath.Join(base, "later", "bin")+":"+os.Getenv("PATH"))
@@ -92,7 +92,8 @@ func (d *daemon) awaitOnly(t *testing.T, is func(control.Server) bool) {
 	}
 }
 
-// TestAbsentWatchesNoMoreThanItHasTo: the nearest directories alone, not all of what one could declare, and of them the paths alone.
+// TestAbsentWatchesNoMoreThanItHasTo: the nearest directories alone, not all of what one could declare, and of them the
+// paths alone.
 func TestAbsentWatchesNoMoreThanItHasTo(t *testing.T) {
 	base := t.TempDir()
 	see, err := fsnotify.NewWatcher()

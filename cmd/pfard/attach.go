@@ -29,8 +29,8 @@ import (
 	"github.com/pfar/pfar/units/systemd"
 )
 
-// attachments is where the processes of instance units report (package units/attach). What they say of themselves is not
-// believed: systemd says whose they are.
+// attachments is where the processes of instance units report (package units/attach). What they say of themselves is
+// not believed: systemd says whose they are.
 type attachments struct {
 	log     *slog.Logger
 	link    *systemd.Link
@@ -142,7 +142,8 @@ func (a *attachments) attached(conn *attach.Conn, peer control.Peer) {
 	}
 }
 
-// introduced finds out who has connected, which is a newcomer until then, and returns its hello; nil if it goes no further.
+// introduced finds out who has connected, which is a newcomer until then, and returns its hello; nil if it goes no
+// further.
 func (a *attachments) introduced(conn *attach.Conn, peer control.Peer) (systemd.Process, *attach.Hello) {
 	defer a.newcomers.leave(peer.UID)
 	p, err := a.identify(peer)
@@ -242,7 +243,8 @@ func (a *attachments) launcher(conn *attach.Conn, p systemd.Process, uid int, he
 	}
 }
 
-// welcome prepares what a launcher needs before it may start its server, and hands it over. The plan was read after begun.
+// welcome prepares what a launcher needs before it may start its server, and hands it over. The plan was read after
+// begun.
 func (a *attachments) welcome(conn *attach.Conn, p systemd.Process, uid int, plan plan.Plan, begun int64, again bool) error {
 	if !a.rootless {
 		if err := a.network(p, plan, again); err != nil {
@@ -298,8 +300,8 @@ func checkStaged(run string, pid int, plan plan.Plan) error {
 	return nil
 }
 
-// place puts the process of a launcher's into the server's scope, and returns the limits that it is held to. The launcher
-// runs as the server's user: it may have its own child moved, and no other process.
+// place puts the process of a launcher's into the server's scope, and returns the limits that it is held to. The
+// launcher runs as the server's user: it may have its own child moved, and no other process.
 func (a *attachments) place(p systemd.Process, pid int) (*attach.Placed, sandbox.Limits) {
 	plan, err := a.runner.Plan(p.Instance)
 	if err == nil {
@@ -314,8 +316,8 @@ func (a *attachments) place(p systemd.Process, pid int) (*attach.Placed, sandbox
 	return placed(how, err), plan.Sandbox.Limits
 }
 
-// placed is the answer for a process that is held like this, or not. What is no answer of systemd's, nor a refusal of ours,
-// is none of the server's fault.
+// placed is the answer for a process that is held like this, or not. What is no answer of systemd's, nor a refusal of
+// ours, is none of the server's fault.
 func placed(how string, err error) *attach.Placed {
 	if err != nil {
 		return &attach.Placed{Error: err.Error(), Later: !systemd.Answered(err)}

@@ -42,7 +42,8 @@ const (
 	probeTime  = 5 * time.Second     // between tries to write again
 )
 
-// auditor keeps the files of all chains, and writes pfard's own. Before open it has none, and what needs a record is refused.
+// auditor keeps the files of all chains, and writes pfard's own. Before open it has none, and what needs a record is
+// refused.
 type auditor struct {
 	dir     trail.Dir
 	own     *trail.Log
@@ -50,7 +51,8 @@ type auditor struct {
 	also    *slog.Logger  // is told where pfard's own chain is, too; nil: nobody
 	anchors *rate.Limiter // of the gateway: it sends one a minute
 	told    func()        // is called when notes are others
-	// again is called when records can be written again: what could not be recorded is to be, and what waits for that goes on.
+	// again is called when records can be written again: what could not be recorded is to be, and what waits for that goes
+	// on.
 	again func()
 
 	refusals refusals
@@ -119,8 +121,8 @@ func (a *auditor) alsoTo(path string) (*os.File, error) {
 	return f, nil
 }
 
-// open makes the directory and begins to write. sealed: the files are to be append-only for everyone. A disk that is full is
-// no reason not to start: it is tried again with each record.
+// open makes the directory and begins to write. sealed: the files are to be append-only for everyone. A disk that is
+// full is no reason not to start: it is tried again with each record.
 func (a *auditor) open(sealed bool) {
 	a.mu.Lock()
 	a.opened = true
@@ -136,7 +138,8 @@ func (a *auditor) open(sealed bool) {
 	}
 }
 
-// keep opens, and keeps no longer than it has to, until the returned function is called, after which nothing is recorded.
+// keep opens, and keeps no longer than it has to, until the returned function is called, after which nothing is
+// recorded.
 func (a *auditor) keep(ctx context.Context, sealed bool) (end func()) {
 	a.open(sealed)
 	ctx, cancel := context.WithCancel(ctx)
@@ -239,8 +242,8 @@ func (a *auditor) turned(err error) {
 	}
 }
 
-// probe tries whether records can be written again, until they can: nobody says when a disk has space. That they could not
-// is the record.
+// probe tries whether records can be written again, until they can: nobody says when a disk has space. That they could
+// not is the record.
 func (a *auditor) probe() {
 	a.mu.Lock()
 	why, ended := a.trouble, a.ended
@@ -329,7 +332,8 @@ func (a *auditor) append(r audit.Record) error {
 	return a.own.Append(&r)
 }
 
-// record records something that has happened already, and reports whether it could be. That it could not is told by turned.
+// record records something that has happened already, and reports whether it could be. That it could not is told by
+// turned.
 func (a *auditor) record(r audit.Record) bool { return a.append(r) == nil }
 
 // prune deletes what is old and what is too much, now, when a file begins and once a day, until ctx ends.
@@ -349,7 +353,8 @@ func (a *auditor) prune(ctx context.Context) {
 	}
 }
 
-// pruneChain deletes the oldest files of a chain. Each chain has its own room, so that no calls drive out what pfard has recorded.
+// pruneChain deletes the oldest files of a chain. Each chain has its own room, so that no calls drive out what pfard
+// has recorded.
 func (a *auditor) pruneChain(chain string) {
 	room := a.room()
 	err := a.dir.Prune(chain, auditKept, room, time.Now(), func(d trail.Deleted) error {
@@ -431,8 +436,8 @@ func (a *auditor) declarations(servers map[string]*server) {
 	}
 }
 
-// policies records what calls are to be decided by, if that is another policy than last recorded, with all that it allows
-// beyond what is shipped, and why; the policy itself last. With an error nothing is to be decided by it.
+// policies records what calls are to be decided by, if that is another policy than last recorded, with all that it
+// allows beyond what is shipped, and why; the policy itself last. With an error nothing is to be decided by it.
 func (a *auditor) policies(dir string, now *gate.Policy) error {
 	if now.Digest == a.policy {
 		return nil
@@ -449,8 +454,8 @@ func (a *auditor) policies(dir string, now *gate.Policy) error {
 	return err
 }
 
-// clients records those whose declaration is another than last recorded, with what is laxer in it than in others, and why.
-// With an error not all of them are recorded.
+// clients records those whose declaration is another than last recorded, with what is laxer in it than in others, and
+// why. With an error not all of them are recorded.
 func (a *auditor) clients(list []access.Client) error {
 	there := map[string]bool{}
 	for _, c := range list {

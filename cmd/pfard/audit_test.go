@@ -158,8 +158,8 @@ func TestRefusalsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestGatewayFiles: the gateway gets a descriptor that can append and nothing else, over the control socket, and the next
-// one when that has enough.
+// TestGatewayFiles: the gateway gets a descriptor that can append and nothing else, over the control socket, and the
+// next one when that has enough.
 func TestGatewayFiles(t *testing.T) {
 	d, _, _ := fixture(t)
 	path := filepath.Join(t.TempDir(), "c.sock")
@@ -217,8 +217,8 @@ func TestGatewayFiles(t *testing.T) {
 	}
 }
 
-// TestBeginningsAreRemembered: where a chain begins since its oldest files were deleted is said in each of pfard's files,
-// and by nobody who only looks what is there.
+// TestBeginningsAreRemembered: where a chain begins since its oldest files were deleted is said in each of pfard's
+// files, and by nobody who only looks what is there.
 func TestBeginningsAreRemembered(t *testing.T) {
 	dirs := control.Dirs{State: t.TempDir()}
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -274,8 +274,8 @@ func (w warned) Handle(_ context.Context, r slog.Record) error {
 
 func (w warned) Enabled(context.Context, slog.Level) bool { return true }
 
-// TestTooMuchIsDeleted: the oldest files of a chain that has more than its room are deleted as soon as one more begins. That they are
-// is recorded, logged and shown; what is left is whole, and the other chain's is not touched.
+// TestTooMuchIsDeleted: the oldest files of a chain that has more than its room are deleted as soon as one more begins.
+// That they are is recorded, logged and shown; what is left is whole, and the other chain's is not touched.
 func TestTooMuchIsDeleted(t *testing.T) {
 	log := warned{slog.DiscardHandler, make(chan string, 10)}
 	a := newAuditor(control.Dirs{State: t.TempDir()}, slog.New(log))

@@ -22,8 +22,8 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// fill has the kernel take no more of the audit, as a full disk does (setrlimit(2), RLIMIT_FSIZE), until the returned function is
-// called. Files that are smaller, as all others of a test are, can still be written.
+// fill has the kernel take no more of the audit, as a full disk does (setrlimit(2), RLIMIT_FSIZE), until the returned
+// function is called. Files that are smaller, as all others of a test are, can still be written.
 func (a *auditor) fill(t *testing.T) (empty func()) {
 	t.Helper()
 	const larger = 4 << 20 // than any of them
@@ -61,8 +61,9 @@ func (a *auditor) fill(t *testing.T) (empty func()) {
 	return func() { set(before) }
 }
 
-// TestNothingLooserWithoutRecord (AU-03): a policy and clients that cannot be recorded are not in force, what was before is, and
-// the status says why; what takes something from somebody counts at once. As soon as there is room, all is recorded and in force.
+// TestNothingLooserWithoutRecord (AU-03): a policy and clients that cannot be recorded are not in force, what was
+// before is, and the status says why; what takes something from somebody counts at once. As soon as there is room, all
+// is recorded and in force.
 func TestNothingLooserWithoutRecord(t *testing.T) {
 	base := t.TempDir()
 	dirs := control.Dirs{Config: filepath.Join(base, "mcp.d"), State: filepath.Join(base, "state"), Run: base}
@@ -176,8 +177,8 @@ func TestNothingLooserWithoutRecord(t *testing.T) {
 	}
 }
 
-// TestStatesAreRecordedLater: what servers have turned into on a full disk is recorded when there is room, from what was recorded
-// before to what is.
+// TestStatesAreRecordedLater: what servers have turned into on a full disk is recorded when there is room, from what
+// was recorded before to what is.
 func TestStatesAreRecordedLater(t *testing.T) {
 	d, _, changed := fixture(t)
 	d.put(t, "a.hcl", fmt.Sprintf(good, "one"))
@@ -223,8 +224,8 @@ func (d *daemon) await(t *testing.T, about func() error) {
 	}
 }
 
-// TestNoSecretWithoutRecord (AU-03): no process is given a secret that it cannot be recorded of; a server waits, the status says
-// for what, and it starts as soon as there is room. What runs goes on.
+// TestNoSecretWithoutRecord (AU-03): no process is given a secret that it cannot be recorded of; a server waits, the
+// status says for what, and it starts as soon as there is room. What runs goes on.
 func TestNoSecretWithoutRecord(t *testing.T) {
 	d, m, changed := fixture(t)
 	for _, key := range []string{"tok", "other"} {
@@ -277,8 +278,8 @@ func TestNoSecretWithoutRecord(t *testing.T) {
 	}
 }
 
-// TestNoSecretForAUnitWithoutRecord is the same of a unit, for which systemd asks: its launcher is told for what it waits, and it is
-// started again once.
+// TestNoSecretForAUnitWithoutRecord is the same of a unit, for which systemd asks: its launcher is told for what it
+// waits, and it is started again once.
 func TestNoSecretForAUnitWithoutRecord(t *testing.T) {
 	d, m, changed := fixture(t)
 	_ = d.do(func() error { d.waits = true; return nil })
@@ -319,7 +320,8 @@ func TestNoSecretForAUnitWithoutRecord(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreCountedOnAFullDisk: a refusal that cannot be recorded is one that is left out, and told of when there is room.
+// TestRefusalsAreCountedOnAFullDisk: a refusal that cannot be recorded is one that is left out, and told of when there
+// is room.
 func TestRefusalsAreCountedOnAFullDisk(t *testing.T) {
 	full := true
 	var list []audit.Record
@@ -357,8 +359,8 @@ func TestVaultRecord(t *testing.T) {
 	}
 }
 
-// TestAnchorsWithoutAJournal: where pfard's own chain is stands in a file of its own, which keeps what stood there, and begins anew
-// when it is large.
+// TestAnchorsWithoutAJournal: where pfard's own chain is stands in a file of its own, which keeps what stood there, and
+// begins anew when it is large.
 func TestAnchorsWithoutAJournal(t *testing.T) {
 	dirs := control.Dirs{State: t.TempDir()}
 	path := dirs.Log(units.AnchorsLog)

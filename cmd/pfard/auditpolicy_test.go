@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// TestPoliciesAndClientsAreRecorded: what calls are decided by, and who may make them, old to new, with all that is laxer than it
-// would be without a file, and why.
+// TestPoliciesAndClientsAreRecorded: what calls are decided by, and who may make them, old to new, with all that is
+// laxer than it would be without a file, and why.
 func TestPoliciesAndClientsAreRecorded(t *testing.T) {
 	base := t.TempDir()
 	dirs := control.Dirs{Config: filepath.Join(base, "mcp.d"), State: filepath.Join(base, "state"), Run: base}

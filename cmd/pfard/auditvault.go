@@ -26,8 +26,9 @@ func (a *auditor) asked(p control.Peer, q control.Request) error {
 	return nil
 }
 
-// vaultRecords is a log whose entries about the vault are recorded as well (AUD-03), after what they are about. What may not
-// be done without a record is recorded before, by who does it: requests (asked), and what processes are given (handing).
+// vaultRecords is a log whose entries about the vault are recorded as well (AUD-03), after what they are about. What
+// may not be done without a record is recorded before, by who does it: requests (asked), and what processes are given
+// (handing).
 type vaultRecords struct {
 	slog.Handler
 	audit *auditor

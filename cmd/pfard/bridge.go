@@ -74,7 +74,8 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 // rebroker has the bridges of a server put its secrets on the wire as they are now.
 func (a *attachments) rebroker(server string) { a.talks.Changed(server) }
 
-// wired returns when all bridges of a server that run have on the wire what they were told last, or why that is not known.
+// wired returns when all bridges of a server that run have on the wire what they were told last, or why that is not
+// known.
 func (a *attachments) wired(ctx context.Context, server string) error {
 	return a.talks.Wired(ctx, server, a.running)
 }

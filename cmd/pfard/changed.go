@@ -9,9 +9,9 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// renewal is what a server needs whose launcher was given another value than there is now, because a token was refreshed or
-// pfard has another environment: another process, once no request is under way. That the gateway knows, and asks for it
-// (Sleep).
+// renewal is what a server needs whose launcher was given another value than there is now, because a token was
+// refreshed or pfard has another environment: another process, once no request is under way. That the gateway knows,
+// and asks for it (Sleep).
 type renewal int
 
 const (
@@ -64,9 +64,9 @@ func (d *daemon) valueChanged(key string, when urgency) []control.Use {
 	return uses
 }
 
-// revalue has one server run with what there is now. Its bridge has it at once, and a server that waits for it. One whose
-// launcher would be given the same as it was goes on: the value is with its bridge, and the placeholder has not changed.
-// One whose tokens lack a scope that it requires stops at once.
+// revalue has one server run with what there is now. Its bridge has it at once, and a server that waits for it. One
+// whose launcher would be given the same as it was goes on: the value is with its bridge, and the placeholder has not
+// changed. One whose tokens lack a scope that it requires stops at once.
 func (d *daemon) revalue(s *server, when urgency) control.Then {
 	now := d.delivery.handout(*s.want)
 	lacks := now == ""
@@ -105,7 +105,8 @@ func (d *daemon) tokenChanged(key string) {
 	})
 }
 
-// giveLauncher takes it that systemd fetches what a launcher gets, or is told why it does not. With an error it must not get it.
+// giveLauncher takes it that systemd fetches what a launcher gets, or is told why it does not. With an error it must
+// not get it.
 func (d *daemon) giveLauncher(p plan.Plan, secrets units.Secrets, err error) error {
 	if unrecorded := d.delivery.record(p, secrets, err); unrecorded != nil {
 		return unrecorded
@@ -123,8 +124,8 @@ func (d *daemon) giveLauncher(p plan.Plan, secrets units.Secrets, err error) err
 	return nil
 }
 
-// outdated has servers started again, when they are idle, that an earlier pfard has given something else than there is now:
-// a variable of its environment, or a token that was refreshed as it ended.
+// outdated has servers started again, when they are idle, that an earlier pfard has given something else than there is
+// now: a variable of its environment, or a token that was refreshed as it ended.
 func (d *daemon) outdated() {
 	for _, s := range d.servers {
 		if s.started == nil || len(s.want.Credentials) == 0 {

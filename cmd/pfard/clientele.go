@@ -46,9 +46,10 @@ func (d *daemon) followClients() (stop func()) {
 	return w.close
 }
 
-// read reads all declarations of clients, and returns what is wrong with them. Of a file that has an error the last good
-// version stays; where there was none, its client is let in nowhere, also if it is one that is built in: what the file
-// would have kept from it nobody knows. Who may do more than before is in force when all that has changed is recorded (AU-03).
+// read reads all declarations of clients, and returns what is wrong with them. Of a file that has an error the last
+// good version stays; where there was none, its client is let in nowhere, also if it is one that is built in: what the
+// file would have kept from it nobody knows. Who may do more than before is in force when all that has changed is
+// recorded (AU-03).
 func (c *clientele) read(servers []declaration.Server, policy *gate.Policy, describe func(map[string]*hcl.File, hcl.Diagnostics) []control.Diagnostic, record func([]access.Client) error) []control.Diagnostic {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,8 +105,8 @@ func (c *clientele) read(servers []declaration.Server, policy *gate.Policy, desc
 
 func byName(a, b access.Client) int { return strings.Compare(a.Name, b.Name) }
 
-// noMore is who is let in while it cannot be recorded that others are: whoever is, but those who are let in nowhere now. What
-// takes the place of a client that is built in may have kept something from it, and stays as well.
+// noMore is who is let in while it cannot be recorded that others are: whoever is, but those who are let in nowhere
+// now. What takes the place of a client that is built in may have kept something from it, and stays as well.
 func (c *clientele) noMore(next map[string]access.Client) []access.Client {
 	list := make(map[string]access.Client)
 	for _, old := range c.list {
@@ -151,8 +152,8 @@ func (c *clientele) notes() []string {
 	return nil
 }
 
-// apart lets nobody take what a client has whose last good version stays, for the file that stay names: a newcomer with the same
-// token or user is not let in.
+// apart lets nobody take what a client has whose last good version stays, for the file that stay names: a newcomer with
+// the same token or user is not let in.
 func apart(stay map[string]string, next map[string]access.Client) (diagnostics []control.Diagnostic) {
 	for name, file := range stay {
 		for newcomer, other := range next {

@@ -138,8 +138,8 @@ func TestLastGoodClients(t *testing.T) {
 	}
 }
 
-// TestProfilesOfClients: nobody is let in under a profile that there is not, nor without a reason under one that allows more, and
-// no file is the operator.
+// TestProfilesOfClients: nobody is let in under a profile that there is not, nor without a reason under one that allows
+// more, and no file is the operator.
 func TestProfilesOfClients(t *testing.T) {
 	f := newClientFolder(t)
 	f.policy = policies.Load(os.DirFS(t.TempDir()), "policies.d").Policy

@@ -19,15 +19,15 @@ import (
 )
 
 // credentials answers systemd, which asks on a socket for the credential of a unit that it is about to start
-// (systemd.exec(5), LoadCredential=). The values pass from the vault to a file that the unit alone can read, and through
-// nothing else.
+// (systemd.exec(5), LoadCredential=). The values pass from the vault to a file that the unit alone can read, and
+// through nothing else.
 //
-// Who asks is a process that systemd has forked for the unit, as root and already in the unit's cgroup, not PID 1 itself.
-// That it is root is the kernel's word, and so is the unit that it is in, of the same service manager as pfard; the name that
-// it has bound has to say the same. This keeps off every other user, the server and its launcher, who are in that cgroup and
-// not root, and what is root elsewhere: another service, a container, the units of root's own service manager. It cannot keep
-// off what is root and may move itself into the unit's cgroup: that has the vault's key for the asking. Of a user's own
-// service manager, all of that user's processes may move themselves so.
+// Who asks is a process that systemd has forked for the unit, as root and already in the unit's cgroup, not PID 1
+// itself. That it is root is the kernel's word, and so is the unit that it is in, of the same service manager as pfard;
+// the name that it has bound has to say the same. This keeps off every other user, the server and its launcher, who are
+// in that cgroup and not root, and what is root elsewhere: another service, a container, the units of root's own
+// service manager. It cannot keep off what is root and may move itself into the unit's cgroup: that has the vault's key
+// for the asking. Of a user's own service manager, all of that user's processes may move themselves so.
 type credentials struct {
 	log     *slog.Logger
 	unit    func(conn *net.UnixConn, pid int) (string, error) // of the process that has connected

@@ -139,8 +139,8 @@ func endpointAt(address string) string {
 	return "http://" + address + "/mcp"
 }
 
-// loop runs until ctx ends, and calls ready when it has begun to make what runs match the declarations. changed says that
-// those may have changed; SIGHUP says so as well.
+// loop runs until ctx ends, and calls ready when it has begun to make what runs match the declarations. changed says
+// that those may have changed; SIGHUP says so as well.
 func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()) {
 	defer close(d.ended)
 	defer d.tokens.close()
@@ -324,8 +324,8 @@ func (d *daemon) forget(server string) {
 	}
 }
 
-// want takes what a declaration has become. A new or changed file is the owner's word: it starts also what was stopped or
-// had failed. Another plan by the same file is the host's: an update of a program of the server's, or of pfar.
+// want takes what a declaration has become. A new or changed file is the owner's word: it starts also what was stopped
+// or had failed. Another plan by the same file is the host's: an update of a program of the server's, or of pfar.
 func (d *daemon) want(name string, p plan.Plan, word string) {
 	s := d.servers[name]
 	if s == nil {

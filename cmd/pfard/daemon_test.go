@@ -299,7 +299,8 @@ func TestAMissingCredentialWaits(t *testing.T) {
 	}
 }
 
-// A server that waits for its program to be accepted is not started again for what else changes: its launcher comes again.
+// A server that waits for its program to be accepted is not started again for what else changes: its launcher comes
+// again.
 func TestAChangedProgramWaits(t *testing.T) {
 	d, m, changed := fixture(t)
 	ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter2"})

@@ -44,7 +44,8 @@ const (
 	toModel    receiver = "model"    // the key of an inspector
 )
 
-// handing leaves a record of each secret that a process is given, before it is, or is not, and why (AUD-03). No value is in it.
+// handing leaves a record of each secret that a process is given, before it is, or is not, and why (AUD-03). No value
+// is in it.
 type handing struct {
 	log    *slog.Logger // not one whose entries are recorded
 	append func(audit.Record) error
@@ -58,8 +59,8 @@ func (u unrecorded) Error() string {
 }
 func (u unrecorded) Unwrap() error { return u.error }
 
-// over records that a process of a server's is about to be given a secret, how it is if there are several ways, or why it is not.
-// With an error, an unrecorded, it must not be.
+// over records that a process of a server's is about to be given a secret, how it is if there are several ways, or why
+// it is not. With an error, an unrecorded, it must not be.
 func (h handing) over(to receiver, key, how, server string, why error) error {
 	r := audit.Record{Kind: audit.Vault, Method: "deliver", Subject: key, Server: server, Channel: how, To: string(to), Outcome: "done"}
 	if why != nil {
@@ -84,8 +85,8 @@ func (h handing) over(to receiver, key, how, server string, why error) error {
 	return failed
 }
 
-// secrets is what the launcher gets: the values, but of a brokered one the placeholder. The error is about what is there and
-// cannot be used.
+// secrets is what the launcher gets: the values, but of a brokered one the placeholder. The error is about what is
+// there and cannot be used.
 func (d delivery) secrets(p plan.Plan) (units.Secrets, error) {
 	s, err := d.values(p)
 	if err != nil || len(s.Missing) > 0 || !brokers(p) {
@@ -150,8 +151,8 @@ func (d delivery) refusal(p plan.Plan) string {
 	return cmp.Or(d.compare(p).mismatch(), d.given.refusal(p))
 }
 
-// digest tells what a launcher is given from anything else; "" if it lacks something. It is of no use to guess values by
-// without the vault.
+// digest tells what a launcher is given from anything else; "" if it lacks something. It is of no use to guess values
+// by without the vault.
 func (d delivery) digest(s units.Secrets) string {
 	seed, err := d.vault.Seed()
 	if err != nil || len(s.Missing) > 0 {
@@ -225,8 +226,8 @@ func (d delivery) material(p plan.Plan) (*broker.Material, error) {
 	return m, err
 }
 
-// brokered is the material in JSON, as attach.Message.Broker has it; nil if nothing of the server's is brokered. An error that is
-// an unrecorded passes: a bridge goes on with what it has, or waits.
+// brokered is the material in JSON, as attach.Message.Broker has it; nil if nothing of the server's is brokered. An
+// error that is an unrecorded passes: a bridge goes on with what it has, or waits.
 func (d delivery) brokered(p plan.Plan) (*os.File, error) {
 	m, err := d.material(p)
 	if err != nil || m == nil {
@@ -288,8 +289,8 @@ func (d delivery) placeholder(seed []byte, server string, c plan.Credential, val
 	return []byte(p), d.stood.before(server, c.Name, p), nil
 }
 
-// record leaves a record of each secret that a launcher is about to be given, or is not, and why. With an error it must be given
-// none.
+// record leaves a record of each secret that a launcher is about to be given, or is not, and why. With an error it must
+// be given none.
 func (d delivery) record(p plan.Plan, s units.Secrets, err error) error {
 	if err == nil && len(s.Missing) > 0 {
 		err = missing(strings.Join(s.Missing, "; "))

@@ -135,8 +135,8 @@ func checkMaterial(t *testing.T, d delivery, p plan.Plan, given units.Secrets, w
 
 func recordsAll(audit.Record) error { return nil }
 
-// TestDeliveryRecords (AUD-03): each secret that a process is given, or is not, leaves a record, whatever way it goes, and
-// none has a value in it.
+// TestDeliveryRecords (AUD-03): each secret that a process is given, or is not, leaves a record, whatever way it goes,
+// and none has a value in it.
 func TestDeliveryRecords(t *testing.T) {
 	t.Setenv("FROM_OUTSIDE", "hunter2-of-the-environment")
 	hosts := []egress.Endpoint{{Host: "api.github.com"}}
@@ -233,8 +233,8 @@ func TestDeliveryRecords(t *testing.T) {
 	}
 }
 
-// TestFormerPlaceholders: whatever bridge asks, also one that was started again, or by the next pfard, is told what a server
-// may have that runs on.
+// TestFormerPlaceholders: whatever bridge asks, also one that was started again, or by the next pfard, is told what a
+// server may have that runs on.
 func TestFormerPlaceholders(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "placeholders.json")
 	secret := values{"token": []byte("ghp_0123456789abcdefghijABCDEFGHIJ012345")}

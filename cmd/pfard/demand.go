@@ -20,8 +20,8 @@ func reasonAsleep(p plan.Plan) string {
 	return "starts with the first call (autostart = false)"
 }
 
-// wake starts a server that sleeps, for a call, and returns when its launcher is under way, or with the reason why it will
-// not be. What the operator stopped it leaves alone: whoever calls is a client.
+// wake starts a server that sleeps, for a call, and returns when its launcher is under way, or with the reason why it
+// will not be. What the operator stopped it leaves alone: whoever calls is a client.
 func (d *daemon) wake(ctx context.Context, name string) error {
 	changed := make(chan struct{}, 1)
 	err := d.do(func() error {
@@ -87,8 +87,8 @@ func (s *server) down() error {
 	return fmt.Errorf("%w: %q is %s: %s", control.ErrDown, s.name, s.status.State, s.status.Detail)
 }
 
-// sleep stops a server until a call wants it. That nobody does now the gateway knows; whether it may sleep is decided here,
-// for the gateway reads what strangers write.
+// sleep stops a server until a call wants it. That nobody does now the gateway knows; whether it may sleep is decided
+// here, for the gateway reads what strangers write.
 func (d *daemon) sleep(name string) error {
 	s, err := d.startable(name)
 	switch {
@@ -114,8 +114,8 @@ func (d *daemon) sleep(name string) error {
 	return nil
 }
 
-// watchDemand sends the servers on demand, and those that are to be started again, now and whenever that changes, until the
-// peer hangs up.
+// watchDemand sends the servers on demand, and those that are to be started again, now and whenever that changes, until
+// the peer hangs up.
 func (d *daemon) watchDemand(ctx context.Context, send func(control.Response) error) error {
 	changed := make(chan struct{}, 1)
 	if err := d.do(func() error { d.watchers[changed] = true; return nil }); err != nil {

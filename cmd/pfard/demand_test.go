@@ -306,7 +306,8 @@ func TestTheGatewaysVerbs(t *testing.T) {
 	}
 }
 
-// A pfard that is started again while systemd runs the servers leaves asleep what was, and wakes nothing that was stopped.
+// A pfard that is started again while systemd runs the servers leaves asleep what was, and wakes nothing that was
+// stopped.
 func TestSleepIsRemembered(t *testing.T) {
 	d, m, changed := fixture(t)
 	m.loud = true

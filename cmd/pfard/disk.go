@@ -28,9 +28,9 @@ type homeServers interface {
 	stopFull(name, why string) // until somebody starts it
 }
 
-// diskGuard keeps servers with a private home from filling the disk on which the audit lies: without records nothing is called.
-// No quota for a directory is to be had on every file system, and none without root. So the guard watches what is free, and
-// stops the server whose home has grown most when that is little.
+// diskGuard keeps servers with a private home from filling the disk on which the audit lies: without records nothing is
+// called. No quota for a directory is to be had on every file system, and none without root. So the guard watches what
+// is free, and stops the server whose home has grown most when that is little.
 type diskGuard struct {
 	inbox
 	servers homeServers
@@ -46,8 +46,8 @@ func newDiskGuard(d *daemon, homes string, tick <-chan time.Time, again func(tim
 	return &diskGuard{inbox: d.inbox, servers: d, homes: homes, free: freeOn, tick: tick, again: again, began: map[string]uint64{}}
 }
 
-// rest is how long the guard may wait after a look: until servers could have written what is free. pfard is not to wake up for
-// nothing.
+// rest is how long the guard may wait after a look: until servers could have written what is free. pfard is not to wake
+// up for nothing.
 func (g *diskGuard) rest() time.Duration {
 	if len(g.began) == 0 {
 		return diskIdle
@@ -61,7 +61,8 @@ func (g *diskGuard) rest() time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, diskLook), diskRest)
 }
 
-// freeOn says how much of a file system an ordinary user may still write, and how large it is; of one that does not say, 0.
+// freeOn says how much of a file system an ordinary user may still write, and how large it is; of one that does not
+// say, 0.
 func freeOn(dir string) (free, all uint64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

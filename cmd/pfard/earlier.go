@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/units/durable"
 )
 
-// earlier keeps the last good version of each declaration: it stands for the file as long as that is broken, also after the
-// next boot. Without systemd nothing starts by itself, and none is kept.
+// earlier keeps the last good version of each declaration: it stands for the file as long as that is broken, also after
+// the next boot. Without systemd nothing starts by itself, and none is kept.
 type earlier struct {
 	dir string
 	log *slog.Logger
@@ -38,8 +38,8 @@ func (e *earlier) any() bool {
 	return err == nil && slices.ContainsFunc(entries, func(f fs.DirEntry) bool { return declaration.IsDeclaration(f.Name()) })
 }
 
-// keep takes the files as they are now: the good ones are kept, of broken ones the version before stays, and what is not
-// there any more goes. Of a folder that cannot be read nothing is known.
+// keep takes the files as they are now: the good ones are kept, of broken ones the version before stays, and what is
+// not there any more goes. Of a folder that cannot be read nothing is known.
 func (e *earlier) keep(set declaration.Set, broken []declaration.Broken) {
 	if e == nil || set.Unread {
 		return

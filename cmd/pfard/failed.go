@@ -14,14 +14,15 @@ import (
 	"github.com/pfar/pfar/units/journal"
 )
 
-// failure is what the owner is told: of a server that is disabled because it failed, or of a secret that cannot be refreshed.
+// failure is what the owner is told: of a server that is disabled because it failed, or of a secret that cannot be
+// refreshed.
 type failure struct{ server, secret, reason string }
 
 // detailWait is how long pfard may take to say why. The launcher tells it before systemd learns of the failure.
 const detailWait = 3 * time.Second
 
-// tellFailed is what pfar-failed@.service runs (OnFailure=): one entry in the journal, and the owner's program. instance is
-// that of pfar-mcp@.service; getenv gives systemd's $MONITOR_ variables (systemd.exec(5)).
+// tellFailed is what pfar-failed@.service runs (OnFailure=): one entry in the journal, and the owner's program.
+// instance is that of pfar-mcp@.service; getenv gives systemd's $MONITOR_ variables (systemd.exec(5)).
 func tellFailed(ctx context.Context, instance string, dirs control.Dirs, getenv func(string) string, log *slog.Logger) {
 	if refresh, ok := strings.CutPrefix(instance, units.FailedRefresh); ok {
 		tellRefused(ctx, refresh, dirs, log)
@@ -65,8 +66,8 @@ func tellRefused(ctx context.Context, instance string, dirs control.Dirs, log *s
 	}
 }
 
-// serverOf asks pfard for the name of which an instance for one session has the beginning (units.Instance). That is returned if there
-// are several, or nobody knows.
+// serverOf asks pfard for the name of which an instance for one session has the beginning (units.Instance). That is
+// returned if there are several, or nobody knows.
 func serverOf(ctx context.Context, beginning string, pfard control.Client) string {
 	ctx, cancel := context.WithTimeout(ctx, detailWait)
 	defer cancel()

@@ -32,7 +32,8 @@ func askAs(t *testing.T, path string, uid, gid int, request string) (string, err
 	return r.text, r.err
 }
 
-// asUser runs f on this thread as somebody else. The raw calls concern the thread alone, unlike those of package syscall.
+// asUser runs f on this thread as somebody else. The raw calls concern the thread alone, unlike those of package
+// syscall.
 func asUser(uid, gid int, f func() (string, error)) (string, error) {
 	for _, call := range [][4]uintptr{
 		{unix.SYS_SETGROUPS, 0, 0, 0},
@@ -61,7 +62,8 @@ func converse(path, request string) (string, error) {
 	return string(b[:max(0, n)]), err
 }
 
-// TestTheGatewaysUser: with a user of its own, the gateway gets the verbs of pfard's that it needs; anybody else gets nothing.
+// TestTheGatewaysUser: with a user of its own, the gateway gets the verbs of pfard's that it needs; anybody else gets
+// nothing.
 func TestTheGatewaysUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be another user, and only root's pfard gives its gateway one")

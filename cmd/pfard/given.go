@@ -25,9 +25,9 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// given is to which servers each secret of the vault is given, and on what terms. Those that name it when it is stored are its
-// owner's word, or the first that does so later. What others say, and what these say later, waits until the owner gives it to
-// them (CR-12): to be named in a declaration is not enough.
+// given is to which servers each secret of the vault is given, and on what terms. Those that name it when it is stored
+// are its owner's word, or the first that does so later. What others say, and what these say later, waits until the
+// owner gives it to them (CR-12): to be named in a declaration is not enough.
 type given struct {
 	path string
 
@@ -126,8 +126,8 @@ func (g *given) judge(p plan.Plan) (list []withheld, err error) {
 	return list, nil
 }
 
-// concerned are the secrets that a plan names, and those that its server was given before if it has a home that stays: what it was then
-// finds there what it is now.
+// concerned are the secrets that a plan names, and those that its server was given before if it has a home that stays:
+// what it was then finds there what it is now.
 func (g *given) concerned(p plan.Plan) []string {
 	keys := keysOf(p)
 	if !p.State {
@@ -158,8 +158,8 @@ func (g *given) terms(p plan.Plan, key string) generator.Terms {
 	return t
 }
 
-// claim is called before a server gets these secrets: it gives those that nobody has to it, remembers terms that have become
-// narrower, and says in words why it gets none; "": it does. With an error it must not.
+// claim is called before a server gets these secrets: it gives those that nobody has to it, remembers terms that have
+// become narrower, and says in words why it gets none; "": it does. With an error it must not.
 func (g *given) claim(p plan.Plan, keys []string) (refusal string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -271,8 +271,8 @@ func keysOf(p plan.Plan) (keys []string) {
 	return keys
 }
 
-// holdBack has a server that runs go on as it was while its declaration asks for secrets that it is not given any more. One that
-// does not run waits for them instead.
+// holdBack has a server that runs go on as it was while its declaration asks for secrets that it is not given any more.
+// One that does not run waits for them instead.
 func (d *daemon) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostics) {
 	have := d.servers[s.Name]
 	if have == nil || have.started == nil || have.want == nil || !p.Enabled || !have.runs() {

@@ -29,8 +29,8 @@ func asks(argument, more string) string {
 
 const keptFromA = `"a" was granted to an earlier version of this server: `
 
-// TestAChangedDeclarationIsNotGivenTheSecret (CR-12): what runs goes on as it was, also in the next pfard, and what does not run
-// waits, until the owner gives it the secret as its declaration is then.
+// TestAChangedDeclarationIsNotGivenTheSecret (CR-12): what runs goes on as it was, also in the next pfard, and what
+// does not run waits, until the owner gives it the secret as its declaration is then.
 func TestAChangedDeclarationIsNotGivenTheSecret(t *testing.T) {
 	d, m, changed := fixture(t)
 	dir := d.remembers(t)
@@ -104,8 +104,8 @@ func TestAChangedDeclarationIsNotGivenTheSecret(t *testing.T) {
 	}
 }
 
-// TestAnotherServerIsNotGivenTheSecret: a new file does not get a secret by naming it, but the first does, and whoever names it
-// when it is stored.
+// TestAnotherServerIsNotGivenTheSecret: a new file does not get a secret by naming it, but the first does, and whoever
+// names it when it is stored.
 func TestAnotherServerIsNotGivenTheSecret(t *testing.T) {
 	d, m, changed := fixture(t)
 	ask(t, d, control.Request{Verb: control.Store, Key: "a", Secret: "hunter2hunter2"})
@@ -230,8 +230,8 @@ func TestNarrowerIsRemembered(t *testing.T) {
 	}
 }
 
-// TestTheHomeOfWhoHasASecret: what runs where a server with a secret keeps its files is what the owner agreed to, whether it names
-// the secret or not.
+// TestTheHomeOfWhoHasASecret: what runs where a server with a secret keeps its files is what the owner agreed to,
+// whether it names the secret or not.
 func TestTheHomeOfWhoHasASecret(t *testing.T) {
 	g := givenTo(t)
 	p := plan.Plan{Name: "mine", State: true, Credentials: []plan.Credential{{Name: "A", Key: "a", Deliver: broker.OnWire, Hosts: []egress.Endpoint{{Host: "x.example"}}, Places: []broker.Place{{Part: broker.Body}}}}}

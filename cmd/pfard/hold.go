@@ -72,8 +72,8 @@ func newApplication() *application { return &application{done: make(chan struct{
 // returning is how long bridges that an earlier pfard knew have to say what they are.
 const returning = time.Minute
 
-// newHold takes up what an earlier pfard left, and puts it in force again, as the table may be gone since. Until there has
-// been a bridge it changes nothing.
+// newHold takes up what an earlier pfard left, and puts it in force again, as the table may be gone since. Until there
+// has been a bridge it changes nothing.
 func newHold(cfg holdConfig) (*hold, error) {
 	if cfg.apply == nil {
 		cfg.apply, cfg.watch = applyToHost, host.Watch
@@ -127,8 +127,8 @@ func applyToHost(want egress.Hold, now time.Time) error {
 	return host.Apply(want, now)
 }
 
-// clear takes the table away: there is no server left. The next bridge has it made anew. What belongs to no server, a refresh or
-// what asks a model, is held on.
+// clear takes the table away: there is no server left. The next bridge has it made anew. What belongs to no server, a
+// refresh or what asks a model, is held on.
 func (h *hold) clear() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,8 +177,8 @@ const (
 )
 
 // Hello takes in the bridge of an instance, whose main process is pid, and returns once it can reach nothing but name
-// servers, and what it was allowed before if it is still the same start of its unit. If it cannot be held, the words say
-// why; it may run all the same, on the strength of its own rules.
+// servers, and what it was allowed before if it is still the same start of its unit. If it cannot be held, the words
+// say why; it may run all the same, on the strength of its own rules.
 func (h *hold) Hello(instance string, pid int, policy egress.Policy) (b *heldBridge, why string) {
 	return h.of(instance, systemd.BridgeUnit(instance), pid, policy)
 }
@@ -414,8 +414,8 @@ func (h *hold) readDNS() bool {
 	return true
 }
 
-// ownAddress reports whether an address is this host's, also if that cannot be found out. It asks over netlink: pfard has
-// no other sockets of the network.
+// ownAddress reports whether an address is this host's, also if that cannot be found out. It asks over netlink: pfard
+// has no other sockets of the network.
 func ownAddress(a netip.Addr) bool {
 	list, err := net.InterfaceAddrs()
 	return err != nil || a.IsLoopback() || slices.ContainsFunc(list, func(x net.Addr) bool {

@@ -27,8 +27,8 @@ import (
 // heldHost sets this in the process that is a host of its own: network, resolv.conf, and its part of the cgroups.
 const heldHost = "PFAR_HELD_HOST"
 
-// A real bridge and the kernel's firewall: what is declared is reached, a bridge that has been taken over reaches nothing
-// else, and neither a start of pfard nor one of the bridge changes that.
+// A real bridge and the kernel's firewall: what is declared is reached, a bridge that has been taken over reaches
+// nothing else, and neither a start of pfard nor one of the bridge changes that.
 func TestABridgeIsHeld(t *testing.T) {
 	if os.Getenv(heldHost) != "" {
 		bridgeIsHeld(t)

@@ -475,8 +475,8 @@ func TestHoldFollowsResolvConf(t *testing.T) {
 	has("[192.0.2.3:53]")
 }
 
-// TestHoldIsCleared: without a server there is no table, also if a pfard that was killed had left one; the next bridge has
-// it made anew.
+// TestHoldIsCleared: without a server there is no table, also if a pfard that was killed had left one; the next bridge
+// has it made anew.
 func TestHoldIsCleared(t *testing.T) {
 	f := newHoldFixture(t)
 	h := f.start(t, f.config())

@@ -48,13 +48,14 @@ type inspectors struct {
 	dir      string // of the policies
 	host     func() generator.Host
 	runner   inspectorRunner // nil: nothing runs
-	// reachable reports whether every user gets to a path, as inspectors have to. nil: they run as who runs this, or are given it.
+	// reachable reports whether every user gets to a path, as inspectors have to. nil: they run as who runs this, or are
+	// given it.
 	reachable func(path string) bool
 	keyless   []string // notes on inspectors without their key
 }
 
-// inspect has the inspectors of the policy in force run, and returns what is wrong with those that cannot: they are missing, and
-// what they would have looked at does not pass.
+// inspect has the inspectors of the policy in force run, and returns what is wrong with those that cannot: they are
+// missing, and what they would have looked at does not pass.
 func (i *inspectors) inspect() (diags hcl.Diagnostics) {
 	list, places := i.policy.declared()
 	if stored, _ := i.policy.now(); stored == nil {
@@ -80,8 +81,8 @@ func (i *inspectors) inspect() (diags hcl.Diagnostics) {
 	return diags
 }
 
-// unreached finds what an inspector's program is to see and its unit's own user does not get to. Launchers of servers are shown such
-// things by systemd, and pfard looks whether it was the right thing; inspectors do not report to pfard.
+// unreached finds what an inspector's program is to see and its unit's own user does not get to. Launchers of servers
+// are shown such things by systemd, and pfard looks whether it was the right thing; inspectors do not report to pfard.
 func (i *inspectors) unreached(p plan.Inspection, at hcl.Range) (diags hcl.Diagnostics) {
 	if i.reachable == nil {
 		return nil

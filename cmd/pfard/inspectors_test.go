@@ -29,8 +29,8 @@ func (r *ranInspectors) Inspect(plans []plan.Inspection) {
 
 func (r *ranInspectors) Reinspect(name string) { r.anew = append(r.anew, name) }
 
-// TestInspectors: those of the policy in force are to run, whatever mistakes there are in the folder; one that cannot is left out,
-// with the reason at its place; those that use a key begin anew when it changes.
+// TestInspectors: those of the policy in force are to run, whatever mistakes there are in the folder; one that cannot
+// is left out, with the reason at its place; those that use a key begin anew when it changes.
 func TestInspectors(t *testing.T) {
 	base := t.TempDir()
 	v, err := vault.Open(filepath.Join(base, "state", "vault"))

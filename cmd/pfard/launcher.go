@@ -8,8 +8,8 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// outdated says that a launcher runs a program that an upgrade has replaced, and what gives the server the new one. An upgrade
-// itself ends no server.
+// outdated says that a launcher runs a program that an upgrade has replaced, and what gives the server the new one. An
+// upgrade itself ends no server.
 func outdated(name string, pid int) string {
 	if pid == 0 {
 		return ""

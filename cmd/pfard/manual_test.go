@@ -11,8 +11,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// TestManualKnowsTheTimes: how soon a change counts, when a crashed server is tried again, and what is kept and left free, stand in
-// the manual of declarations as they are.
+// TestManualKnowsTheTimes: how soon a change counts, when a crashed server is tried again, and what is kept and left
+// free, stand in the manual of declarations as they are.
 func TestManualKnowsTheTimes(t *testing.T) {
 	b, err := os.ReadFile("../../packaging/man/pfar-declaration.5")
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// mistakes in files are told where an administrator looks: once each in the journal, and in the status lines of the units.
-// There stand the place and the kind of a mistake. Its detail may quote the file, and everybody may read a status line.
+// mistakes in files are told where an administrator looks: once each in the journal, and in the status lines of the
+// units. There stand the place and the kind of a mistake. Its detail may quote the file, and everybody may read a
+// status line.
 type mistakes struct {
 	log    *slog.Logger
 	logged map[string]bool   // by control.Diagnostic.Text
@@ -150,8 +151,8 @@ func (s *server) declaredBy(b declaration.Broken) bool {
 	return b.Name == s.name || s.want != nil && b.File == s.want.File
 }
 
-// standIns are plans for files that cannot be used, and of which nothing is in force: their last good version or, without
-// one, a plan by which the server's unit fails and says why.
+// standIns are plans for files that cannot be used, and of which nothing is in force: their last good version or,
+// without one, a plan by which the server's unit fails and says why.
 func (d *daemon) standIns(set declaration.Set, broken []declaration.Broken, o declaration.Options) (plans []plan.Plan) {
 	if set.Unread {
 		for _, s := range set.Earlier {

@@ -17,8 +17,8 @@ import (
 	"github.com/pfar/pfar/units/systemd"
 )
 
-// network prepares the network namespace of a server's unit, which its launcher is in and has nothing in yet. The ruleset
-// of a server that has been welcomed before is there.
+// network prepares the network namespace of a server's unit, which its launcher is in and has nothing in yet. The
+// ruleset of a server that has been welcomed before is there.
 func (a *attachments) network(p systemd.Process, plan plan.Plan, again bool) error {
 	netns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", p.PID))
 	if err != nil {
@@ -43,8 +43,8 @@ func (a *attachments) network(p systemd.Process, plan plan.Plan, again bool) err
 	return nil
 }
 
-// openLog has what a namespace's ruleset rejects be reported, unless the bridge does: the socket of an earlier pfard may
-// be the bridge's alone. When that has ended, this is called again.
+// openLog has what a namespace's ruleset rejects be reported, unless the bridge does: the socket of an earlier pfard
+// may be the bridge's alone. When that has ended, this is called again.
 func (a *attachments) openLog(instance string, netns *os.File) (taken bool) {
 	var log *os.File
 	err := firewall.InNamespace(netns, func() (err error) {
@@ -62,8 +62,8 @@ func (a *attachments) openLog(instance string, netns *os.File) (taken bool) {
 	return false
 }
 
-// lasting marks an error of the kernel that says what it cannot do at all, or will not let us do. Whatever else it says,
-// such as ENOBUFS or EBUSY, may be otherwise at the next start.
+// lasting marks an error of the kernel that says what it cannot do at all, or will not let us do. Whatever else it
+// says, such as ENOBUFS or EBUSY, may be otherwise at the next start.
 func lasting(err error) error {
 	for _, lacks := range []error{unix.EPERM, unix.EOPNOTSUPP, unix.ENOENT, unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT} {
 		if errors.Is(err, lacks) {
@@ -116,7 +116,8 @@ func checkNamespace(netns *os.File, pid int) error {
 	return nil
 }
 
-// listens reports whether a table of TCP sockets (proc(5), /proc/net/tcp) has one that listens on 127.0.0.1 and the port.
+// listens reports whether a table of TCP sockets (proc(5), /proc/net/tcp) has one that listens on 127.0.0.1 and the
+// port.
 func listens(table *bufio.Scanner, port uint16) bool {
 	const listening = "0A"
 	// The address is a number in the machine's byte order, the port is not.

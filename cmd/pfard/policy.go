@@ -15,8 +15,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// policy is what calls are decided by: the last version of the folder of policies that had no mistake. Until there is one,
-// nobody is told any, and the gateway denies.
+// policy is what calls are decided by: the last version of the folder of policies that had no mistake. Until there is
+// one, nobody is told any, and the gateway denies.
 type policy struct {
 	open     func(dir string) fs.FS
 	outlived bool // the gateway outlives pfard, and may have the policy of an earlier one
@@ -37,8 +37,8 @@ type policy struct {
 
 func newPolicy() *policy { return &policy{open: os.DirFS, changed: make(chan struct{})} }
 
-// read takes the folder as it is now, and returns what is wrong with it. Another policy is in force when it has been recorded
-// (AU-03): until then the one before stays, which is tried again with each call.
+// read takes the folder as it is now, and returns what is wrong with it. Another policy is in force when it has been
+// recorded (AU-03): until then the one before stays, which is tried again with each call.
 func (p *policy) read(dir string, log *slog.Logger, record func(*gate.Policy) error) (map[string]*hcl.File, hcl.Diagnostics) {
 	mark := policies.Fingerprint(p.open(dir)) // declarations change without it
 	p.mu.Lock()

@@ -14,8 +14,8 @@ import (
 	"github.com/pfar/pfar/units/systemd"
 )
 
-// port is the gateway's TCP port, which systemd listens on. While another program has it, clients of HTTP alone are without
-// pfar, and it is taken once it is free.
+// port is the gateway's TCP port, which systemd listens on. While another program has it, clients of HTTP alone are
+// without pfar, and it is taken once it is free.
 type port struct {
 	fault    string // why clients do not get in there; "": they do, or there is none
 	retaking bool
@@ -92,7 +92,8 @@ func takePort(ctx context.Context, link *systemd.Link) error {
 	return bus.TakePort(ctx)
 }
 
-// gatewayPort asks for the TCP address that the gateway listens on, which an administrator may have changed or taken away.
+// gatewayPort asks for the TCP address that the gateway listens on, which an administrator may have changed or taken
+// away.
 func gatewayPort(ctx context.Context, link *systemd.Link) (systemd.Port, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -103,8 +104,8 @@ func gatewayPort(ctx context.Context, link *systemd.Link) (systemd.Port, error) 
 	return bus.Port(ctx)
 }
 
-// listened reports whether somebody listens on a TCP port of this machine, on whatever address. pfard may have no socket to
-// try it with.
+// listened reports whether somebody listens on a TCP port of this machine, on whatever address. pfard may have no
+// socket to try it with.
 func listened(port uint16) (bool, error) {
 	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		f, err := os.Open(path)

@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/policies/access"
 )
 
-// reach lets the users who are declared clients connect to the gateway's socket, which is its owner's otherwise, and those
-// who are none any more not. Whom it lets in the gateway decides all the same.
+// reach lets the users who are declared clients connect to the gateway's socket, which is its owner's otherwise, and
+// those who are none any more not. Whom it lets in the gateway decides all the same.
 func (d *daemon) reach() {
 	list, _, _ := d.clientele.now()
 	if err := grant(d.options.dirs.Gateway(), usersOf(list)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -47,8 +47,8 @@ const (
 	readWrite = 6 // connect(2) takes leave to write
 )
 
-// grant makes users the only ones, beside its owner, who may connect to a socket. With none there is no list, and the mode
-// alone counts.
+// grant makes users the only ones, beside its owner, who may connect to a socket. With none there is no list, and the
+// mode alone counts.
 func grant(path string, users []uint32) error {
 	have := make([]byte, 64<<10)
 	n, err := unix.Lgetxattr(path, aclName, have)

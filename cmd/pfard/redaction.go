@@ -14,9 +14,9 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// redaction is what secrets are recognised by, for those who see what servers say: the gateway, of a server's own secrets
-// its bridge, and pfard itself, which searches what launchers are to log. What a server may have been started with stays in it until
-// pfard is started again, also when it has been removed from the vault.
+// redaction is what secrets are recognised by, for those who see what servers say: the gateway, of a server's own
+// secrets its bridge, and pfard itself, which searches what launchers are to log. What a server may have been started
+// with stays in it until pfard is started again, also when it has been removed from the vault.
 type redaction struct {
 	mu      sync.Mutex
 	set     *redact.Set
@@ -97,7 +97,8 @@ func stored(s *redact.Set) []byte {
 	return b
 }
 
-// ofBridge is the part that a plan's bridge gets: the values that the plan names, and of a token set the access token alone.
+// ofBridge is the part that a plan's bridge gets: the values that the plan names, and of a token set the access token
+// alone.
 func (r *redaction) ofBridge(p plan.Plan) attach.Redaction {
 	names := make([]string, len(p.Credentials))
 	for i, c := range p.Credentials {
@@ -110,8 +111,8 @@ func (r *redaction) ofBridge(p plan.Plan) attach.Redaction {
 	}
 }
 
-// secretName is what the value of a credential is called in a set. No key has the sign for a variable in it, nor the dot of
-// named.
+// secretName is what the value of a credential is called in a set. No key has the sign for a variable in it, nor the
+// dot of named.
 func secretName(c plan.Credential) string {
 	if c.From != "" {
 		return "$" + c.From

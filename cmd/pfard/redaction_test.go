@@ -21,7 +21,8 @@ import (
 	"github.com/pfar/pfar/units/systemd"
 )
 
-// TestRedactionIsTold: those who ask hear of what the vault has had since pfard was started, at once and for good, and no value.
+// TestRedactionIsTold: those who ask hear of what the vault has had since pfard was started, at once and for good, and
+// no value.
 func TestRedactionIsTold(t *testing.T) {
 	v, err := vault.Open(filepath.Join(t.TempDir(), "vault"))
 	if err != nil {
@@ -107,8 +108,8 @@ func hides(t *testing.T, process *attach.Conn) *redact.Set {
 	}
 }
 
-// TestProcessesKnowTheirOwnSecrets: a bridge that was taken over has nothing of another server's secrets and of a token set
-// nothing but the access token; a launcher has nothing at all, and what it is to log is searched for everything.
+// TestProcessesKnowTheirOwnSecrets: a bridge that was taken over has nothing of another server's secrets and of a token
+// set nothing but the access token; a launcher has nothing at all, and what it is to log is searched for everything.
 func TestProcessesKnowTheirOwnSecrets(t *testing.T) {
 	t.Setenv("PFAR_TEST_OF_A", "variable-of-a-5")
 	d, _, _ := fixture(t)

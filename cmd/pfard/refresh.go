@@ -23,8 +23,8 @@ type refreshing struct {
 	text []byte // of the set
 }
 
-// refresh has systemd run the process that refreshes a set, which asks for it when it attaches (refresher). It returns when
-// that has ended.
+// refresh has systemd run the process that refreshes a set, which asks for it when it attaches (refresher). It returns
+// when that has ended.
 func (a *attachments) refresh(ctx context.Context, key string, text []byte) error {
 	instance := units.RefreshInstance(key)
 	unit := systemd.RefreshUnit(instance)
@@ -68,8 +68,8 @@ func (a *attachments) refreshMended(key string) {
 	})
 }
 
-// refresher is the conversation with the process that refreshes a set. One that an earlier pfard has given it to brings back
-// what came of it.
+// refresher is the conversation with the process that refreshes a set. One that an earlier pfard has given it to brings
+// back what came of it.
 func (a *attachments) refresher(conn *attach.Conn, p systemd.Process, hello *attach.Hello) error {
 	a.mu.Lock()
 	r, asked := a.refreshes[p.Instance]

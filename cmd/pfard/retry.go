@@ -7,8 +7,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// pauses is how long a server that its crashes have disabled rests until pfard starts it again: what it lacked, such as a
-// registry or a network, may be there by then. The last one repeats.
+// pauses is how long a server that its crashes have disabled rests until pfard starts it again: what it lacked, such as
+// a registry or a network, may be there by then. The last one repeats.
 var pauses = [...]time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour}
 
 // retry is what comes after a server's crashes have disabled it. The zero value is nothing.
@@ -20,8 +20,8 @@ type retry struct {
 	}
 }
 
-// retryCrashed takes it that a server's state is another than before. One that crashes have disabled is started again in time;
-// what cannot start on this host is not.
+// retryCrashed takes it that a server's state is another than before. One that crashes have disabled is started again
+// in time; what cannot start on this host is not.
 func (d *daemon) retryCrashed(s *server) {
 	switch {
 	case s.status.State == control.Running:

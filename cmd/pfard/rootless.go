@@ -9,8 +9,9 @@ import (
 )
 
 // An ordinary user's pfard runs under that user's systemd. It does all that root's does, but for what only root may:
-// enter the units' network namespaces, so that launchers make those themselves and send their sockets (kept.go), and set
-// the host's firewall. Nor does it stage what launchers cannot reach: they run as the user, who reaches what is declared.
+// enter the units' network namespaces, so that launchers make those themselves and send their sockets (kept.go), and
+// set the host's firewall. Nor does it stage what launchers cannot reach: they run as the user, who reaches what is
+// declared.
 
 // rootless reports whether this is an ordinary user's pfard.
 func rootless() bool { return os.Getuid() != 0 }

@@ -92,8 +92,8 @@ func bringState(dir string, log *slog.Logger) error {
 	return nil
 }
 
-// private keeps this process's memory, which secrets pass through, out of core dumps, and from other processes of its user
-// (prctl(2), PR_SET_DUMPABLE): a server of that user that got out of its sandbox is one.
+// private keeps this process's memory, which secrets pass through, out of core dumps, and from other processes of its
+// user (prctl(2), PR_SET_DUMPABLE): a server of that user that got out of its sandbox is one.
 func private() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("keeping this process's memory to itself: %w", err)
@@ -183,8 +183,8 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	return <-served
 }
 
-// serve answers on the control socket until ctx ends, and sends how that went. It calls stop also when it cannot go on: a
-// pfard that nobody can ask is to be started again.
+// serve answers on the control socket until ctx ends, and sends how that went. It calls stop also when it cannot go on:
+// a pfard that nobody can ask is to be started again.
 func (d *daemon) serve(ctx context.Context, stop func(), l *net.UnixListener, gateway int) <-chan error {
 	served := make(chan error, 1)
 	go func() {
@@ -211,7 +211,8 @@ func notify(log *slog.Logger, state string) {
 	}
 }
 
-// upstream is the proxy of pfard's own environment, as every bridge gets it; nil if there is none. It may hold a password.
+// upstream is the proxy of pfard's own environment, as every bridge gets it; nil if there is none. It may hold a
+// password.
 func upstream() ([]byte, error) {
 	c := httpproxy.FromEnvironment()
 	if c.HTTPSProxy == "" && c.HTTPProxy == "" {

@@ -93,8 +93,8 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestRefreshedScopes: what an endpoint grants less stops a server, what it grants again starts it, and if it says nothing of
-// scopes they are those before.
+// TestRefreshedScopes: what an endpoint grants less stops a server, what it grants again starts it, and if it says
+// nothing of scopes they are those before.
 func TestRefreshedScopes(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		d, m, changed, h, e, _ := clerk(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/pfar/pfar/units/durable"
 )
 
-// sealer is what pfar-vault-key.service runs: it seals a key that pfard hands over, or the one that lies in the vault in the
-// clear, or one for a vault that has none yet.
+// sealer is what pfar-vault-key.service runs: it seals a key that pfard hands over, or the one that lies in the vault
+// in the clear, or one for a vault that has none yet.
 type sealer struct {
 	files keyFiles
 	log   *slog.Logger
@@ -97,13 +97,13 @@ const tpmDevice = "/dev/tpmrm0"
 // way is one of sealing, for systemd-creds(1).
 type way struct{ key, pcrs string }
 
-// sealed returns the key as this machine alone opens it: with its TPM, too, if it has one. That is not left to systemd-creds, which
-// would ask the TPM only where the firmware is UEFI.
+// sealed returns the key as this machine alone opens it: with its TPM, too, if it has one. That is not left to
+// systemd-creds, which would ask the TPM only where the firmware is UEFI.
 func (s sealer) sealed(ctx context.Context, text []byte) ([]byte, error) {
 	ways := []way{{key: "host"}}
 	if _, err := os.Stat(s.tpm); err == nil {
-		// Not to PCRs that updates of firmware or kernel change: the secrets would be lost. systemd 252 does not open what is sealed to
-		// none at all, and the last is for applications, which have no use for it.
+		// Not to PCRs that updates of firmware or kernel change: the secrets would be lost. systemd 252 does not open what is
+		// sealed to none at all, and the last is for applications, which have no use for it.
 		ways = []way{{key: "host+tpm2"}, {key: "host+tpm2", pcrs: "23"}, {key: "host"}}
 	}
 	var all error

@@ -14,10 +14,10 @@ import (
 	"github.com/pfar/pfar/units/durable"
 )
 
-// sealedKey keeps the vault's key as a credential that systemd-creds(1) has sealed to this machine, by its TPM or its host
-// key. systemd opens it, for pfard.service alone (LoadCredentialEncrypted=, systemd.exec(5)). What seals it is
-// pfar-vault-key.service, before pfard starts and for a new key: pfard reaches no TPM and runs no programs. Where a machine
-// cannot seal, the key lies in a file beside the secrets.
+// sealedKey keeps the vault's key as a credential that systemd-creds(1) has sealed to this machine, by its TPM or its
+// host key. systemd opens it, for pfard.service alone (LoadCredentialEncrypted=, systemd.exec(5)). What seals it is
+// pfar-vault-key.service, before pfard starts and for a new key: pfard reaches no TPM and runs no programs. Where a
+// machine cannot seal, the key lies in a file beside the secrets.
 type sealedKey struct {
 	files  keyFiles
 	opened bool         // systemd has opened a sealed key for this process
@@ -44,8 +44,8 @@ func keyFilesIn(d control.Dirs) keyFiles {
 	}
 }
 
-// notSealed refuses the vault of the installed system to a pfard that is no unit: with a key of its own in there, the unit
-// would have two.
+// notSealed refuses the vault of the installed system to a pfard that is no unit: with a key of its own in there, the
+// unit would have two.
 func notSealed(f keyFiles, d control.Dirs, uid int) error {
 	if uid != 0 || d.State != control.DefaultDirs(func(string) string { return "" }, 0).State {
 		return nil

@@ -239,8 +239,8 @@ func (k *keeper) change(change func() ([]vault.Change, error)) ([]control.Change
 // wireTime bounds how long bridges may take to put another value on the wire, all of them together.
 const wireTime = 3 * time.Second
 
-// awaitWire returns when what was changed is on the wire of servers that run on: their next request has the new value. Where that is
-// not known it says so.
+// awaitWire returns when what was changed is on the wire of servers that run on: their next request has the new value.
+// Where that is not known it says so.
 func (k *keeper) awaitWire(list []control.Change) {
 	ctx, cancel := context.WithTimeout(context.Background(), wireTime)
 	defer cancel()
@@ -258,8 +258,8 @@ func (k *keeper) awaitWire(list []control.Change) {
 	}
 }
 
-// unsearched says why what is under a key now is not kept out of what servers say; "" if it is. Of a token set it is about
-// the access token: no server has the rest.
+// unsearched says why what is under a key now is not kept out of what servers say; "" if it is. Of a token set it is
+// about the access token: no server has the rest.
 func (k *keeper) unsearched(c vault.Change) string {
 	if c.Outcome == removed {
 		return ""

@@ -83,7 +83,8 @@ func TestSecretChanged(t *testing.T) {
 	}
 }
 
-// TestBrokeredSecretChanged: a bridge has the new value at once, and the server runs on as long as its placeholder is good.
+// TestBrokeredSecretChanged: a bridge has the new value at once, and the server runs on as long as its placeholder is
+// good.
 func TestBrokeredSecretChanged(t *testing.T) {
 	d, m, changed := fixture(t)
 	var told []string

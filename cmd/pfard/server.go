@@ -89,7 +89,8 @@ func (d *daemon) converge(s *server) {
 	}
 }
 
-// offer lets an administrator start a server that does not run, unless nobody may: its declaration says so, or it was disabled.
+// offer lets an administrator start a server that does not run, unless nobody may: its declaration says so, or it was
+// disabled.
 func (d *daemon) offer(s *server) {
 	if s.off || !s.want.Enabled {
 		d.runner.Offer(s.name, nil)
@@ -285,7 +286,8 @@ func (d *daemon) retryWaiting(s *server) {
 	}
 }
 
-// undecided reports whether a server waits for its owner to accept its program. Its launcher ends by itself once that is done.
+// undecided reports whether a server waits for its owner to accept its program. Its launcher ends by itself once that
+// is done.
 func (s *server) undecided() bool {
 	return s.status.State == control.Waiting && strings.HasPrefix(s.status.Detail, units.ForProgram)
 }
@@ -320,7 +322,8 @@ func (d *daemon) turnedOutside(s *server, u local.Update) {
 	d.converge(s)
 }
 
-// entered is since when a server is in a state that it was not seen in. What another pfard left running is seen to start first.
+// entered is since when a server is in a state that it was not seen in. What another pfard left running is seen to
+// start first.
 func (s *server) entered(state control.State) moment {
 	before := s.before
 	if state != control.Starting || before.State == state {
@@ -373,7 +376,8 @@ func (s *server) take(u local.Update) {
 	s.status.Launcher = otherLauncher(u)
 }
 
-// otherLauncher is the version of a launcher of another pfar than this one, "" if it is of this one or has not said yet.
+// otherLauncher is the version of a launcher of another pfar than this one, "" if it is of this one or has not said
+// yet.
 func otherLauncher(u units.Update) string {
 	if u.PID == 0 || u.Limits == "" || u.Version == units.Version() {
 		return ""

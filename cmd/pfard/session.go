@@ -13,7 +13,8 @@ import (
 	"github.com/pfar/pfar/units/local"
 )
 
-// session is a process of a server's that serves one client session alone. It belongs to the loop, but for its channels.
+// session is a process of a server's that serves one client session alone. It belongs to the loop, but for its
+// channels.
 type session struct {
 	closing bool          // it is being stopped; it counts until nothing of it is left
 	begun   chan error    // takes one: nil once its launcher runs, or why it never did

@@ -17,7 +17,8 @@ const (
 	maxNamed = 100 // secrets in one answer, for it is one packet
 )
 
-// searcher is what launchers have what their servers write to stderr searched by. All secrets are looked for in it, whosever they are.
+// searcher is what launchers have what their servers write to stderr searched by. All secrets are looked for in it,
+// whosever they are.
 func (r *redaction) searcher(log *slog.Logger) attach.Searcher {
 	return func(text []byte, cut bool) ([]byte, attach.Found) {
 		set := r.known()
@@ -60,8 +61,8 @@ func (a *attachments) forgetBudget(instance string) {
 	}
 }
 
-// line is one of a server's as it may be logged, but for its control characters: without secrets, and cut to attach.MaxLine
-// bytes.
+// line is one of a server's as it may be logged, but for its control characters: without secrets, and cut to
+// attach.MaxLine bytes.
 func (r *redaction) line(log *slog.Logger, set *redact.Set, line []byte, whole bool) ([]byte, []redact.Hit) {
 	r.searching.Lock()
 	defer r.searching.Unlock()

@@ -73,8 +73,8 @@ func TestSearchedLines(t *testing.T) {
 	}
 }
 
-// TestSearchedWhereALineIsCut: no part of a value is left where a line goes on, wherever it begins, nor of one behind what
-// is searched.
+// TestSearchedWhereALineIsCut: no part of a value is left where a line goes on, wherever it begins, nor of one behind
+// what is searched.
 func TestSearchedWhereALineIsCut(t *testing.T) {
 	const value = "ntn_4mYq81RzLc0pXvWbT7uKd2"
 	_, search := secretsIn(map[string]string{"k": value})
@@ -123,7 +123,8 @@ func TestSearchesOfManySecrets(t *testing.T) {
 	}
 }
 
-// TestBudgets: an instance has one, which its launcher does not get rid of by coming again, and which is not kept for ever.
+// TestBudgets: an instance has one, which its launcher does not get rid of by coming again, and which is not kept for
+// ever.
 func TestBudgets(t *testing.T) {
 	a := newAttachments(slog.New(slog.DiscardHandler), nil, nil, nil, nil, control.Dirs{})
 	b := a.budget("one")
@@ -184,8 +185,8 @@ func TestPfardOutlivesASearch(t *testing.T) {
 	}
 }
 
-// TestCostOfHostileLines: what escapes cost does not grow faster than a line, of which no more is searched than is logged
-// and a secret is long, so that the budget of attach.Searches bounds the time.
+// TestCostOfHostileLines: what escapes cost does not grow faster than a line, of which no more is searched than is
+// logged and a secret is long, so that the budget of attach.Searches bounds the time.
 func TestCostOfHostileLines(t *testing.T) {
 	values := map[string]string{}
 	for i := range 50 {

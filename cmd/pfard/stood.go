@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/units/durable"
 )
 
-// stood are the placeholders that have stood for brokered secrets, which are no secrets themselves: a server that runs on may
-// have any of them, and a bridge, which ends whenever it is idle, is to know them all.
+// stood are the placeholders that have stood for brokered secrets, which are no secrets themselves: a server that runs
+// on may have any of them, and a bridge, which ends whenever it is idle, is to know them all.
 type stood struct {
 	log  *slog.Logger
 	path string // of the file in which the next pfard finds them; "": without systemd servers end with this one

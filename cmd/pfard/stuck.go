@@ -20,7 +20,8 @@ func (d *daemon) gatewayStuck(ctx context.Context, why string, send func(control
 	return nil
 }
 
-// stick takes it that the gateway is stuck, or no more if what it said first still counts: another gateway may say the same.
+// stick takes it that the gateway is stuck, or no more if what it said first still counts: another gateway may say the
+// same.
 func (a *auditor) stick(was, now *string) {
 	a.mu.Lock()
 	if was != nil && a.stuck != was {

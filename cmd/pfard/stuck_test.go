@@ -11,8 +11,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// TestAStuckGatewayIsShown: in the status and in pfard's own unit, as long as one is stuck. pfard's own chain can be written:
-// that is how a disk is on which root has a reserve.
+// TestAStuckGatewayIsShown: in the status and in pfard's own unit, as long as one is stuck. pfard's own chain can be
+// written: that is how a disk is on which root has a reserve.
 func TestAStuckGatewayIsShown(t *testing.T) {
 	d, _, _ := fixture(t)
 	_, shown := journaled(t, d)

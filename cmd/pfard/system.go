@@ -194,8 +194,8 @@ func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	a.inspector, d.inspectors.runner = d.policy.inspector, r
 }
 
-// prepareHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts. Whose
-// it is is known once it has.
+// prepareHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts.
+// Whose it is is known once it has.
 func prepareHome(p plan.Plan) error {
 	home := p.PrivateHome()
 	if home == "" {

@@ -17,12 +17,12 @@ import (
 	"github.com/pfar/pfar/units/attach"
 )
 
-// tokens keeps the OAuth token sets fresh that servers use. It has no network: a process of its own refreshes one set and
-// gives back what came of it, which is in the vault before anybody else has it.
+// tokens keeps the OAuth token sets fresh that servers use. It has no network: a process of its own refreshes one set
+// and gives back what came of it, which is in the vault before anybody else has it.
 //
-// A provider may take a refresh token once only. If all of this machine stops between its answer and the end of take, the
-// old one in the vault is refused from then on, and the owner is told so. A pfard that ends alone loses nothing: the process
-// holds what it got until a pfard has taken it.
+// A provider may take a refresh token once only. If all of this machine stops between its answer and the end of take,
+// the old one in the vault is refused from then on, and the owner is told so. A pfard that ends alone loses nothing:
+// the process holds what it got until a pfard has taken it.
 type tokens struct {
 	log     *slog.Logger
 	vault   *vault.Vault
@@ -210,8 +210,8 @@ func (t *tokens) refresh(key string) {
 	t.due()
 }
 
-// take is given what came of a refresh. When it returns, the new tokens are stored if they are of use: also a refresh token
-// that came with a failure, for the one before may be good no more.
+// take is given what came of a refresh. When it returns, the new tokens are stored if they are of use: also a refresh
+// token that came with a failure, for the one before may be good no more.
 func (t *tokens) take(key string, r attach.Refreshed, content []byte) {
 	if r.Error != "" && content == nil {
 		if t.isOf(key, r.Base) {
@@ -266,8 +266,8 @@ func (t *tokens) isOf(key, base string) bool {
 	return err == nil && ok && units.Digest(text) == base
 }
 
-// replace stores a refreshed set in place of the one that it was made of, and says whether its access token is another, or
-// what that was granted. While the vault cannot be written, on a full disk, it tries again.
+// replace stores a refreshed set in place of the one that it was made of, and says whether its access token is another,
+// or what that was granted. While the vault cannot be written, on a full disk, it tries again.
 func (t *tokens) replace(key string, r attach.Refreshed, answer oauth.Answer) (set oauth.Set, another bool, err error) {
 	asked, now := r.Asked, t.wall.now()
 	if asked.After(now) || now.Sub(asked) > refreshLimit { // the clock was set
@@ -283,8 +283,8 @@ func (t *tokens) replace(key string, r attach.Refreshed, answer oauth.Answer) (s
 	}
 }
 
-// swap tries once to store what has become of a set, and returns what it was. Of an answer that is errUseless it stores the
-// refresh token, if there is one.
+// swap tries once to store what has become of a set, and returns what it was. Of an answer that is errUseless it stores
+// the refresh token, if there is one.
 func (t *tokens) swap(key, base string, answer oauth.Answer, asked time.Time) (old, set oauth.Set, err error) {
 	t.storing.Lock()
 	defer t.storing.Unlock()

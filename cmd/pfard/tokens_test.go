@@ -255,7 +255,8 @@ func TestTokensWithoutAnEnd(t *testing.T) {
 	}
 }
 
-// TestTokensWithoutALife: an endpoint need not say how long a token lives (RFC 6749 section 5.1), and is asked again all the same.
+// TestTokensWithoutALife: an endpoint need not say how long a token lives (RFC 6749 section 5.1), and is asked again
+// all the same.
 func TestTokensWithoutALife(t *testing.T) {
 	d, _, changed, h, e, _ := clerk(t)
 	d.serves(t, changed)
@@ -271,7 +272,8 @@ func TestTokensWithoutALife(t *testing.T) {
 	}
 }
 
-// TestTokensAreRefreshed: in time, stored before anybody has them, and what holds the earlier value is due for another start.
+// TestTokensAreRefreshed: in time, stored before anybody has them, and what holds the earlier value is due for another
+// start.
 func TestTokensAreRefreshed(t *testing.T) {
 	d, m, changed, h, e, said := clerk(t)
 	d.serves(t, changed)
@@ -440,8 +442,8 @@ func TestRefusedTokens(t *testing.T) {
 	}
 }
 
-// TestRefusedWhileItStarts: a unit that says for what it waits, but has not been up yet, is started again to say that the token is
-// refused.
+// TestRefusedWhileItStarts: a unit that says for what it waits, but has not been up yet, is started again to say that
+// the token is refused.
 func TestRefusedWhileItStarts(t *testing.T) {
 	d, m, changed, _, e, _ := clerk(t)
 	d.within(t, func() { d.waits = true })
@@ -685,7 +687,8 @@ func TestStoreTokens(t *testing.T) {
 	}
 }
 
-// TestAlarm is the real clock: it rings when its time has come, at once if that is over, and not when it was taken back.
+// TestAlarm is the real clock: it rings when its time has come, at once if that is over, and not when it was taken
+// back.
 func TestAlarm(t *testing.T) {
 	rang := make(chan struct{}, 10)
 	a := &alarm{ring: func() { rang <- struct{}{} }}
@@ -725,7 +728,8 @@ func TestAlarm(t *testing.T) {
 	a.close()
 }
 
-// TestBrokeredTokens: the bridge has a refreshed token at once. The server runs on, unless its placeholder would be another.
+// TestBrokeredTokens: the bridge has a refreshed token at once. The server runs on, unless its placeholder would be
+// another.
 func TestBrokeredTokens(t *testing.T) {
 	d, m, changed, h, e, _ := clerk(t)
 	told := make(chan string, 10)

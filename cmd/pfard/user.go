@@ -15,8 +15,8 @@ import (
 	"github.com/pfar/pfar/units/systemd"
 )
 
-// allotted gives the units that start bubblewrap user ids of their own: no two servers, sessions or inspectors share one
-// (SB-01, SB-21).
+// allotted gives the units that start bubblewrap user ids of their own: no two servers, sessions or inspectors share
+// one (SB-01, SB-21).
 type allotted struct {
 	registry *users.Registry
 	run      string // run directory; systemd makes the units' runtime directories beside it
@@ -31,8 +31,8 @@ func openUsers(dirs control.Dirs) (allotted, error) {
 	return allotted{registry: r, run: dirs.Run}, err
 }
 
-// of returns the id that a unit, which is about to be started, is to have. systemd has made its runtime directory by then,
-// for the user that the unit begins as: it becomes the new one's.
+// of returns the id that a unit, which is about to be started, is to have. systemd has made its runtime directory by
+// then, for the user that the unit begins as: it becomes the new one's.
 func (a allotted) of(unit string) (int, error) {
 	if name, ok := systemd.ProgramOf(unit); ok {
 		if _, err := os.Stat(filepath.Join(units.InspectDir(a.run), name+".json")); err != nil {

@@ -179,8 +179,8 @@ func (f *folder) addAbove(fs *fsnotify.Watcher) error {
 	return err
 }
 
-// addTarget watches where dir itself leads to, if it is a symlink: the nearest directory that is there. What is to be in
-// it may be made later, such as resolv.conf(5) by systemd-resolved.
+// addTarget watches where dir itself leads to, if it is a symlink: the nearest directory that is there. What is to be
+// in it may be made later, such as resolv.conf(5) by systemd-resolved.
 func (f *folder) addTarget(fs *fsnotify.Watcher) {
 	target, err := os.Readlink(f.dir)
 	if err != nil {

@@ -126,7 +126,8 @@ func TestWatchLeavesTheNeighboursOut(t *testing.T) {
 	}
 }
 
-// TestWatchOfWhatIsNotThere: neither the directory nor its parent need exist, and what else happens beside them is not told.
+// TestWatchOfWhatIsNotThere: neither the directory nor its parent need exist, and what else happens beside them is not
+// told.
 func TestWatchOfWhatIsNotThere(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "a", "b", "policies.d")
@@ -166,8 +167,8 @@ func TestWatchOfWhatIsNotThere(t *testing.T) {
 	told(false, "something above it", func() error { return os.Mkdir(filepath.Join(base, "later"), 0o700) })
 }
 
-// TestWatchWithoutInotify: other programs of this user can hold all of its inotify instances. The watcher tells so, tries
-// again, and has the directory looked at when it sees: what changed meanwhile it does not know.
+// TestWatchWithoutInotify: other programs of this user can hold all of its inotify instances. The watcher tells so,
+// tries again, and has the directory looked at when it sees: what changed meanwhile it does not know.
 func TestWatchWithoutInotify(t *testing.T) {
 	dir := t.TempDir()
 	turns, clock := make(chan error, 8), make(chan time.Time)

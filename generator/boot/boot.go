@@ -42,8 +42,9 @@ type File struct {
 	Text string
 }
 
-// Files are what is written for the servers of a user or, for root, the machine: a wish of pfar.target's for each that starts by itself, and what its unit is to
-// say of it. off reports whether the operator has disabled a server (control.Dirs.Disabled).
+// Files are what is written for the servers of a user or, for root, the machine: a wish of pfar.target's for each that
+// starts by itself, and what its unit is to say of it. off reports whether the operator has disabled a server
+// (control.Dirs.Disabled).
 func Files(uid int, servers []declaration.Server, off func(name string) bool) []File {
 	var files []File
 	for _, s := range servers {
@@ -75,8 +76,8 @@ func describe(s declaration.Server) string {
 	return text
 }
 
-// value makes text the value of a setting in a unit file (systemd.syntax(7)): one line, in which % begins no specifier and
-// no backslash at the end takes the next line in. Only for settings in which systemd does not unquote.
+// value makes text the value of a setting in a unit file (systemd.syntax(7)): one line, in which % begins no specifier
+// and no backslash at the end takes the next line in. Only for settings in which systemd does not unquote.
 func value(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
@@ -88,8 +89,8 @@ func value(s string) string {
 	return strings.ReplaceAll(strings.TrimRight(s, `\ `), "%", "%%")
 }
 
-// Current reports whether a generator's directory holds what is to be written, and of ours nothing else. If not, systemd
-// is to be told to run its generators again (daemon-reload).
+// Current reports whether a generator's directory holds what is to be written, and of ours nothing else. If not,
+// systemd is to be told to run its generators again (daemon-reload).
 func Current(have fs.FS, want []File) bool {
 	wanted := map[string]bool{}
 	for _, f := range want {

@@ -136,8 +136,8 @@ func (o owners) take(c *Client) (diags hcl.Diagnostics) {
 	return nil
 }
 
-// JudgeProfile finds what is wrong with the client's profile: there has to be one of that name, and for one that allows more
-// than strict there has to be a reason. Without a policy nothing is known of it.
+// JudgeProfile finds what is wrong with the client's profile: there has to be one of that name, and for one that allows
+// more than strict there has to be a reason. Without a policy nothing is known of it.
 func (c *Client) JudgeProfile(policy *gate.Policy) (diags hcl.Diagnostics) {
 	if policy == nil {
 		return nil

@@ -49,13 +49,14 @@ func WithTokens(filename string, src []byte, tokens []access.Digest) ([]byte, er
 	return withList(filename, src, "token_sha256", tokenList(tokens))
 }
 
-// WithServers returns the source of a client's declaration with these servers in place of those it has. Every other byte
-// stays.
+// WithServers returns the source of a client's declaration with these servers in place of those it has. Every other
+// byte stays.
 func WithServers(filename string, src []byte, servers []string) ([]byte, error) {
 	return withList(filename, src, "servers", hclTexts(servers))
 }
 
-// withList has a list, as HCL and TOML write it, in the place of a key's value. A declaration that would be wrong is refused.
+// withList has a list, as HCL and TOML write it, in the place of a key's value. A declaration that would be wrong is
+// refused.
 func withList(filename string, src []byte, key, list string) ([]byte, error) {
 	c, diags := ParseClient(filename, src)
 	if c == nil {

@@ -178,7 +178,8 @@ func (d *decoder) brokerPlace(n *node) (broker.Place, bool) {
 	return broker.Place{}, false
 }
 
-// brokeredHosts returns where a secret may go: to hosts that its owner has spelt out, for whoever has one of them gets it.
+// brokeredHosts returns where a secret may go: to hosts that its owner has spelt out, for whoever has one of them gets
+// it.
 func (d *decoder) brokeredHosts(f *field) []egress.Endpoint {
 	if d.delivery.hosts == nil {
 		if !d.meant["hosts"] && d.domainsKnown() {

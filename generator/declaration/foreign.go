@@ -80,8 +80,8 @@ func (n *node) clientServer() clientServer {
 	return s
 }
 
-// instead is what to write for the servers of a client: a file for each, of which the first is shown. What the variables hold is
-// never repeated.
+// instead is what to write for the servers of a client: a file for each, of which the first is shown. What the
+// variables hold is never repeated.
 func instead(servers map[string]clientServer) string {
 	names := slices.Sorted(maps.Keys(servers))
 	if len(names) == 0 {

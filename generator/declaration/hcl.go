@@ -35,8 +35,8 @@ func (b *builder) readHCL() *node {
 	return b.body(body, b.src.start())
 }
 
-// maxOpenComments is how often the scanner may look for the end of a comment that has none: it reads the whole rest of the
-// file each time.
+// maxOpenComments is how often the scanner may look for the end of a comment that has none: it reads the whole rest of
+// the file each time.
 const maxOpenComments = 200
 
 func (b *builder) openComments() *hcl.Diagnostic {

@@ -36,8 +36,8 @@ func validName(s string) bool { return nameFault(s) == "" }
 // ValidName reports whether a server may have this name.
 func ValidName(s string) bool { return validName(s) }
 
-// nameFault says what is wrong with a name. It becomes part of user names, unit names, socket paths and of tool names on
-// the wire, so everything that any of these reads in another way is refused.
+// nameFault says what is wrong with a name. It becomes part of user names, unit names, socket paths and of tool names
+// on the wire, so everything that any of these reads in another way is refused.
 func nameFault(s string) string {
 	switch {
 	case s == "":
@@ -84,8 +84,9 @@ func (d *decoder) name(f *field) {
 }
 
 // nameOfFile returns the name that a file gives its server and, of a named instance, the server that it is one of:
-// browser.research.hcl declares "browser-research", an instance of "browser". The dot stays in the file's name: names of
-// users have none (systemd.exec(5)), many models take none in those of tools, and one separates the server from the tool.
+// browser.research.hcl declares "browser-research", an instance of "browser". The dot stays in the file's name: names
+// of users have none (systemd.exec(5)), many models take none in those of tools, and one separates the server from the
+// tool.
 func nameOfFile(filename string) (name, of string) {
 	base, _ := splitName(filename)
 	of, instance, ok := strings.Cut(base, ".")

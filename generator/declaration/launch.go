@@ -88,8 +88,9 @@ func (d *decoder) args(f *field) {
 // reveals are the words by which a shell's script puts a variable into the arguments of another program.
 var reveals = regexp.MustCompile(`\$\{?([A-Za-z_][A-Za-z0-9_]*)`)
 
-// secretArgument warns of a secret in an argument: the kernel shows the arguments of every process to every user of the host
-// (/proc/PID/cmdline, proc_pid_cmdline(5)), those inside of a sandbox as well. So there is no reference to the vault here either.
+// secretArgument warns of a secret in an argument: the kernel shows the arguments of every process to every user of the
+// host (/proc/PID/cmdline, proc_pid_cmdline(5)), those inside of a sandbox as well. So there is no reference to the
+// vault here either.
 func (d *decoder) secretArgument(n *node) {
 	const remedy = " Store it with `pfar vault set KEY` and give it in auth = { NAME = \"vault:KEY\" }, as a variable or a file, if the server can read one."
 	switch _, _, reference := reference(n); {

@@ -39,7 +39,8 @@ func leftovers() []string {
 	}
 }
 
-// IsDeclaration reports whether a file of this name is read. "x.toml.dpkg-new", ".#x.hcl", "x.hcl~" and the like are not.
+// IsDeclaration reports whether a file of this name is read. "x.toml.dpkg-new", ".#x.hcl", "x.hcl~" and the like are
+// not.
 func IsDeclaration(name string) bool {
 	base, ext := splitName(name)
 	if ext == "" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "#") || base == "" {
@@ -173,7 +174,8 @@ func (o Options) known(dir string) []string {
 	return list
 }
 
-// stand adds the last good versions of the files that cannot be used; of all files that are known, if the folder cannot be read.
+// stand adds the last good versions of the files that cannot be used; of all files that are known, if the folder cannot
+// be read.
 func (s *Set) stand(known []string, o Options) {
 	var files []string
 	for _, b := range s.Broken {

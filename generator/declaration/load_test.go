@@ -107,7 +107,8 @@ func TestLoadMissingFolder(t *testing.T) {
 	}
 }
 
-// TestLoadKnown: the file that has a name keeps it while it is broken; of a file that never had it, a mistake takes no name.
+// TestLoadKnown: the file that has a name keeps it while it is broken; of a file that never had it, a mistake takes no
+// name.
 func TestLoadKnown(t *testing.T) {
 	files := fstest.MapFS{"a.hcl": file("x = 1\n"), "a.toml": file("command = 'node'\n")}
 	for known, want := range map[string]string{"": "good [a], broken []", "/a.toml": "good [a], broken []", "/a.hcl": "good [], broken [a " + mcpd + "/a.hcl]"} {
@@ -157,7 +158,8 @@ func TestIsDeclaration(t *testing.T) {
 	}
 }
 
-// TestClientFiles wants the configuration of an MCP client to be told from declarations, with what to write and no secret of it.
+// TestClientFiles wants the configuration of an MCP client to be told from declarations, with what to write and no
+// secret of it.
 func TestClientFiles(t *testing.T) {
 	const servers = `{"notion": {"command": "npx", "args": ["-y", "notion@1.0.0", "postgres://me:hunter2@db/x"], "env": {"NOTION_TOKEN": "hunter2"}}, "web": {"url": "https://mcp.example/x"}}`
 	for name, c := range map[string]struct{ text, want string }{

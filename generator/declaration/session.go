@@ -20,7 +20,8 @@ const (
 )
 
 // clientCapabilities reads what a server may ask of the client whose call it serves. What is not named is refused: a
-// server that may run the client's model spends its owner's money, and one that may ask its user can ask for a password.
+// server that may run the client's model spends its owner's money, and one that may ask its user can ask for a
+// password.
 func (d *decoder) clientCapabilities(f *field) {
 	words := []string{"elicitation", "roots", "sampling"}
 	others := map[string]string{

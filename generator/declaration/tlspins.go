@@ -63,8 +63,8 @@ func (d *decoder) checkTLSPins() {
 	}
 }
 
-// pinnedHost reads a key of tls_pins and reports whether it is among the hosts to which the bridge opens connections: of
-// others it sees no certificate.
+// pinnedHost reads a key of tls_pins and reports whether it is among the hosts to which the bridge opens connections:
+// of others it sees no certificate.
 func (d *decoder) pinnedHost(f *field, opened map[string]bool) (string, bool) {
 	fault := func(summary, format string, args ...any) {
 		d.hidden.unread(f) // a credential that strayed in

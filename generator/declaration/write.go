@@ -266,7 +266,8 @@ func publicKey(name string) bool {
 	return slices.ContainsFunc(slices.Concat(sections(), clientSections()), func(s section) bool { _, ok := s.find(name); return ok })
 }
 
-// escape writes what a terminal would obey or hide as its code, as HCL and TOML have it: neither reads the \x of visible.Escape.
+// escape writes what a terminal would obey or hide as its code, as HCL and TOML have it: neither reads the \x of
+// visible.Escape.
 func escape(s string) string {
 	var b strings.Builder
 	for _, r := range s {

@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/tests/image"
 )
 
-// emulated installs, removes and purges a package in a Debian for arm64, whose programs qemu runs: its maintainer scripts, and
-// its own programs. The kernel is told of qemu in a user namespace, so that the host does not change.
+// emulated installs, removes and purges a package in a Debian for arm64, whose programs qemu runs: its maintainer
+// scripts, and its own programs. The kernel is told of qemu in a user namespace, so that the host does not change.
 func emulated(t *testing.T, deb string) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT RUN as an ordinary user: the root file system for arm64 is made as root")

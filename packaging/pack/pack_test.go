@@ -92,8 +92,8 @@ func TestLicencesThatNobodyKnows(t *testing.T) {
 	}
 }
 
-// TestTheSameBytes: two folders make the same package of the same sources. In short the second takes what Go has linked for the
-// first.
+// TestTheSameBytes: two folders make the same package of the same sources. In short the second takes what Go has linked
+// for the first.
 func TestTheSameBytes(t *testing.T) {
 	arches, formats, compression := "amd64 arm64", "deb rpm", "xz"
 	if testing.Short() {

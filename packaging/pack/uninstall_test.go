@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestUninstall: make uninstall takes away every file that make install brings, and a PREFIX that the units do not have is refused.
+// TestUninstall: make uninstall takes away every file that make install brings, and a PREFIX that the units do not have
+// is refused.
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

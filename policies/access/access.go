@@ -1,4 +1,5 @@
-// Package access says which client may use what: declared clients in, one answer for every path to a server or tool out.
+// Package access says which client may use what: declared clients in, one answer for every path to a server or tool
+// out.
 package access
 
 import (
@@ -11,8 +12,9 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// Names of the clients that there are without a declaration: whoever has the endpoint's own token or names nobody on the Unix
-// socket, of which a declaration says what it may; and the operator, who says so there, and of which there is none.
+// Names of the clients that there are without a declaration: whoever has the endpoint's own token or names nobody on
+// the Unix socket, of which a declaration says what it may; and the operator, who says so there, and of which there is
+// none.
 const (
 	Default  = "default"
 	Operator = "operator"
@@ -82,8 +84,8 @@ const (
 // Every stands for all servers there are.
 const Every = "*"
 
-// BuiltIn is a client without a declaration: it may use all servers, under the strict profile. The operator is a person who
-// types each call, is not asked again, and carries nothing from one into the next but by hand.
+// BuiltIn is a client without a declaration: it may use all servers, under the strict profile. The operator is a person
+// who types each call, is not asked again, and carries nothing from one into the next but by hand.
 func BuiltIn(name string) Client {
 	c := Client{Name: name, Enabled: true, Profile: "strict", Sessions: Sticky, Servers: []string{Every}}
 	if name == Operator {

@@ -296,7 +296,8 @@ func cut(s string, most int) string {
 	return fmt.Sprintf("%s… (%d bytes, sha256 %x)", s[:end], len(s), sha256.Sum256([]byte(s)))
 }
 
-// Bounded is a text of arguments as a record keeps it: all of it or, of one that is longer, the beginning and what the whole was.
+// Bounded is a text of arguments as a record keeps it: all of it or, of one that is longer, the beginning and what the
+// whole was.
 func Bounded(s string) string {
 	const mark = 128 // bytes at most
 	if len(s) <= maxValue {
@@ -307,8 +308,8 @@ func Bounded(s string) string {
 
 const hexDigits = "0123456789abcdef"
 
-// appendText writes a JSON string: what is not UTF-8 as U+FFFD, and what does not print escaped, so that the file can be
-// looked at by any means.
+// appendText writes a JSON string: what is not UTF-8 as U+FFFD, and what does not print escaped, so that the file can
+// be looked at by any means.
 func appendText(b []byte, s string, most int) []byte {
 	if len(s) > most {
 		s = cut(s, most)

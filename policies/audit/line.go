@@ -28,8 +28,8 @@ func headOf(line []byte) (head, bool) {
 	return h, ok && len(line) <= MaxLine && json.Valid(line)
 }
 
-// beginning reads the beginning of a line, which every writer writes alike, and looks at nothing else: pfard does not read
-// what a gateway was told by strangers. at is the line's time, as it is written.
+// beginning reads the beginning of a line, which every writer writes alike, and looks at nothing else: pfard does not
+// read what a gateway was told by strangers. at is the line's time, as it is written.
 func beginning(line []byte) (h head, at []byte, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(beginSeq))
 	digits, rest, found := bytes.Cut(rest, []byte(beginPrev))
@@ -95,8 +95,8 @@ func TailOf(r io.ReaderAt, size int64) (Tail, error) {
 	return t, nil
 }
 
-// lineBefore returns the line that ends at end, without its line break, where it begins, and whether it has a line break.
-// Of one that is longer than any record it returns a part.
+// lineBefore returns the line that ends at end, without its line break, where it begins, and whether it has a line
+// break. Of one that is longer than any record it returns a part.
 func lineBefore(r io.ReaderAt, end int64) (line []byte, begin int64, ended bool, err error) {
 	const block = 16 << 10
 	for size := int64(block); ; size *= 8 {
@@ -135,8 +135,8 @@ func BaseOf(r io.ReaderAt, size int64) (Anchor, error) {
 	return Anchor{Seq: h.seq - 1, Hash: hex.EncodeToString(h.prev[:])}, nil
 }
 
-// first reads the beginning of the first record's line in a file. What stands before it is none: a disk that is full when a file is
-// begun has room for a part of its first line.
+// first reads the beginning of the first record's line in a file. What stands before it is none: a disk that is full
+// when a file is begun has room for a part of its first line.
 func first(r io.ReaderAt, size int64) (head, []byte, error) {
 	lines := bufio.NewReader(io.NewSectionReader(r, 0, min(size, maxTorn)))
 	for begins := true; ; {

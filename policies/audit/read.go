@@ -59,8 +59,9 @@ func (r *Reader) more() (bool, error) {
 	return r.turn()
 }
 
-// turn goes on with the next file at the end of this one, and reports whether there is more to read. The next one is made before
-// the last record here is written: this one is complete when there is something in that and, once more, nothing here.
+// turn goes on with the next file at the end of this one, and reports whether there is more to read. The next one is
+// made before the last record here is written: this one is complete when there is something in that and, once more,
+// nothing here.
 func (r *Reader) turn() (bool, error) {
 	if r.begun != nil {
 		r.file.Close()

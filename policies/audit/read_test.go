@@ -16,8 +16,8 @@ type growing struct {
 
 func (g *growing) Close() error { g.closed = true; return nil }
 
-// TestReaderTurns: the next file of a chain is there before the last record of the one before is written. What is written then is
-// read, too, and an empty file in between, to which nothing ever was, ends nothing.
+// TestReaderTurns: the next file of a chain is there before the last record of the one before is written. What is
+// written then is read, too, and an empty file in between, to which nothing ever was, ends nothing.
 func TestReaderTurns(t *testing.T) {
 	c := chain(6)
 	var files []*growing

@@ -1,4 +1,5 @@
-// Package audit is the record of what pfar did: records as lines of JSON that each hold the digest of the line before, read, checked and merged.
+// Package audit is the record of what pfar did: records as lines of JSON that each hold the digest of the line before,
+// read, checked and merged.
 package audit
 
 import (
@@ -28,8 +29,8 @@ const (
 	Rotate      Kind = "rotate"      // the last record of a file
 )
 
-// Record is one line. A writer sets Seq, Prev, Writer, Boot and, if it is zero, Time; whoever appends sets the others, of
-// which no text needs to be escaped or cut: that is done when it is written.
+// Record is one line. A writer sets Seq, Prev, Writer, Boot and, if it is zero, Time; whoever appends sets the others,
+// of which no text needs to be escaped or cut: that is done when it is written.
 type Record struct {
 	Seq    uint64    `json:"seq"`  // 1, 2, …: the order, whatever clocks say
 	Prev   string    `json:"prev"` // SHA-256 of the line before, in hexadecimal; of the first, zeros
@@ -74,8 +75,8 @@ type Record struct {
 	Anchors []Anchor `json:"anchors,omitempty"` // where chains begin since older files were deleted, or were when it was said
 }
 
-// Arguments is what is kept of a call's arguments, or of what came back: always the digest, the text itself only if the policy
-// says so.
+// Arguments is what is kept of a call's arguments, or of what came back: always the digest, the text itself only if the
+// policy says so.
 type Arguments struct {
 	Bytes  int    `json:"bytes"`          // as they were sent
 	SHA256 string `json:"sha256"`         // of their canonical form, which approvals are bound to; of what was sent, if it has none
@@ -102,7 +103,8 @@ type Damage struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Anchor says of a chain that the record with this number has this digest. With number 0 the chain begins at its beginning.
+// Anchor says of a chain that the record with this number has this digest. With number 0 the chain begins at its
+// beginning.
 type Anchor struct {
 	Chain string `json:"chain"`
 	Seq   uint64 `json:"seq"`

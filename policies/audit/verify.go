@@ -57,9 +57,9 @@ type Report struct {
 // maxProblems bounds what is told one by one.
 const maxProblems = 100
 
-// Verify reads the files of a chain, oldest first, and compares them with what is known of it from elsewhere: bases are the
-// records that it may follow, beside none at all, since older files have been deleted; anchors what its records were. The
-// error is of the reading.
+// Verify reads the files of a chain, oldest first, and compares them with what is known of it from elsewhere: bases are
+// the records that it may follow, beside none at all, since older files have been deleted; anchors what its records
+// were. The error is of the reading.
 func Verify(chain string, files []File, bases, anchors []Anchor) (Report, error) {
 	v := &verifier{report: Report{Chain: chain, Problems: []Problem{}}, calls: map[string]uint64{}, anchors: map[uint64][]string{}}
 	for _, a := range anchors {
@@ -219,8 +219,8 @@ func (g *garbage) add(b []byte) {
 	g.bytes += int64(len(b))
 }
 
-// finish adds the line break behind what was taken last. In one file with the record that describes the piece it is no part
-// of it: the writer of that has begun a line of its own.
+// finish adds the line break behind what was taken last. In one file with the record that describes the piece it is no
+// part of it: the writer of that has begun a line of its own.
 func (g *garbage) finish() {
 	if g.ended {
 		g.add([]byte{'\n'})
@@ -279,8 +279,8 @@ func (v *verifier) edited(h head) {
 	}
 }
 
-// fills reports whether a number was missing, and has it so no more. Of what was all there, only elsewhere, nothing is told
-// as deleted.
+// fills reports whether a number was missing, and has it so no more. Of what was all there, only elsewhere, nothing is
+// told as deleted.
 func (v *verifier) fills(seq uint64) bool {
 	for i, g := range v.gaps {
 		if g.from > seq || seq > g.to {

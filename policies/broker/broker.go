@@ -1,5 +1,6 @@
-// Package broker decides where a secret that never enters a sandbox is put on the wire: the server holds a placeholder, and
-// its egress bridge puts the value in place of it, towards the hosts that were declared for the secret and nowhere else.
+// Package broker decides where a secret that never enters a sandbox is put on the wire: the server holds a placeholder,
+// and its egress bridge puts the value in place of it, towards the hosts that were declared for the secret and nowhere
+// else.
 package broker
 
 import (
@@ -10,8 +11,8 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 )
 
-// MinSecret is the length that a brokered secret has at least, in bytes: a shorter one's placeholder could stand in a text
-// by chance, and the value would be put there.
+// MinSecret is the length that a brokered secret has at least, in bytes: a shorter one's placeholder could stand in a
+// text by chance, and the value would be put there.
 const MinSecret = 12
 
 // Delivery is how a server gets a secret. The zero value is as an environment variable.
@@ -39,8 +40,8 @@ type Material struct {
 	Secrets   []Secret  `json:"secrets"`
 }
 
-// Authority signs the certificates that one server's bridge shows to that server, and to nobody else. It is made from the
-// vault's seed alone, so that a server which runs on trusts its bridge whatever was started again meanwhile.
+// Authority signs the certificates that one server's bridge shows to that server, and to nobody else. It is made from
+// the vault's seed alone, so that a server which runs on trusts its bridge whatever was started again meanwhile.
 type Authority struct {
 	Server string `json:"server"`
 	Key    []byte `json:"key"` // the private scalar of P-256, big endian (SEC 1)

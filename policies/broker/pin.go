@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Pin is the SHA-256 of a public key as certificates have it, with its algorithm (SubjectPublicKeyInfo, RFC 7469 section 2.4).
+// Pin is the SHA-256 of a public key as certificates have it, with its algorithm (SubjectPublicKeyInfo, RFC 7469
+// section 2.4).
 type Pin [sha256.Size]byte
 
 const pinPrefix = "sha256/"

@@ -14,12 +14,13 @@ const MaxSecret = 4096
 // ErrUnfit is wrapped by the error about a value that cannot be brokered.
 var ErrUnfit = errors.New("a brokered secret")
 
-// Placeholder returns what a server gets in place of a value: of its length, alphabet and well-known prefix, so that checks
-// within the client pass. It is the same at every start, and for another value of the same shape, so that a server goes on
-// when its token is rotated. It tells nothing else of the value, and comes through every encoder as it is.
+// Placeholder returns what a server gets in place of a value: of its length, alphabet and well-known prefix, so that
+// checks within the client pass. It is the same at every start, and for another value of the same shape, so that a
+// server goes on when its token is rotated. It tells nothing else of the value, and comes through every encoder as it
+// is.
 //
-// seed is the vault's, and name what tells this secret of this server from others. A value that cannot be brokered is an
-// error, which does not quote it.
+// seed is the vault's, and name what tells this secret of this server from others. A value that cannot be brokered is
+// an error, which does not quote it.
 func Placeholder(seed []byte, name, value string) (string, error) {
 	if len(value) < MinSecret || len(value) > MaxSecret {
 		return "", fmt.Errorf("%w has %d to %d bytes, this one %d: deliver it as \"env\"", ErrUnfit, MinSecret, MaxSecret, len(value))

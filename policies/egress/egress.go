@@ -20,8 +20,8 @@ type Policy struct {
 	// Learn has the resolver answer for every name, so that the ports are seen on which an undeclared one is wanted.
 	// Nothing more is allowed, and no query leaves.
 	Learn bool `json:"learn,omitempty"`
-	// Names are those that have synthetic addresses, by their places, after Endpoints have changed while the server runs; nil: the
-	// places are those of Endpoints.
+	// Names are those that have synthetic addresses, by their places, after Endpoints have changed while the server runs;
+	// nil: the places are those of Endpoints.
 	Names []string `json:"names,omitempty"`
 }
 

@@ -15,9 +15,9 @@ const minPrefix = 8
 const maxEntry = 4*maxName + 8
 
 // ParseEndpoint reads one entry of allowed_domains: a host name, "*.name", an address or a prefix, each with or without
-// a port ("db.lan:5432", "[2001:db8::1]:443", "10.0.0.0/8:5432") or with every one ("db.lan:*", "https://docs.example:*"). Its errors say what to write instead. That "*.co.uk" is
-// too much is for whoever reads declarations to say: the list of such suffixes brings net/http along, and each launcher
-// has this package.
+// a port ("db.lan:5432", "[2001:db8::1]:443", "10.0.0.0/8:5432") or with every one ("db.lan:*",
+// "https://docs.example:*"). Its errors say what to write instead. That "*.co.uk" is too much is for whoever reads
+// declarations to say: the list of such suffixes brings net/http along, and each launcher has this package.
 func ParseEndpoint(s string) (Endpoint, error) {
 	if bare, any := strings.CutSuffix(s, ":*"); any && bare != "*" {
 		if origin, is := strings.CutPrefix(bare, "https://"); is { // as browsers write them

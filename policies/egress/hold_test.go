@@ -52,8 +52,8 @@ func readHold(t *testing.T, text string) Hold {
 	return h
 }
 
-// The goldens: what is to hold in, what nft(8) prints out. The test of policies/firewall/host has a kernel load them and
-// print them again.
+// The goldens: what is to hold in, what nft(8) prints out. The test of policies/firewall/host has a kernel load them
+// and print them again.
 func TestHoldGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/hold/*.txtar")
 	if err != nil || len(files) < 4 {

@@ -55,13 +55,13 @@ type HostRule struct {
 // Table returns the table for h as of now.
 //
 // What the host sends meets one rule: the chains behind it are met by nothing but the bridges' own packets. The sockets
-// of a bridge carry its cgroup, whatever it does to itself; the kernel's own packets, such as a reset, carry none, nor does
-// its answer to a connection from outside. So there is one rule about those, too: a bridge listens in no namespace but its
-// server's, and the first segment to a socket of its own is refused.
+// of a bridge carry its cgroup, whatever it does to itself; the kernel's own packets, such as a reset, carry none, nor
+// does its answer to a connection from outside. So there is one rule about those, too: a bridge listens in no namespace
+// but its server's, and the first segment to a socket of its own is refused.
 //
-// What is under way goes on, whatever happens to the table or to what is allowed: a rule is about the first segment of a
-// connection, and about each datagram. Connection tracking (ct state) would say the same, but a single rule with it has
-// the kernel track every connection of the host, also of those who took care that it does not.
+// What is under way goes on, whatever happens to the table or to what is allowed: a rule is about the first segment of
+// a connection, and about each datagram. Connection tracking (ct state) would say the same, but a single rule with it
+// has the kernel track every connection of the host, also of those who took care that it does not.
 func (h Hold) Table(now time.Time) HostTable {
 	t := HostTable{Family: "inet", Name: "pfar", Sets: []HostSet{h.names(false), h.names(true)}}
 	bridges := HostChain{Name: "bridges", Rules: []HostRule{{Under: true, Action: Accept, Comment: "connections that were let through"}}}

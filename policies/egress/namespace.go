@@ -32,8 +32,8 @@ func (p Policy) Literals() []Endpoint {
 // MaxNames bounds Names.
 const MaxNames = 4096
 
-// Places are the names that have a synthetic address of their own, each by the place of its first mention; "" stands where
-// there is none.
+// Places are the names that have a synthetic address of their own, each by the place of its first mention; "" stands
+// where there is none.
 func (p Policy) Places() []string {
 	if p.Names != nil {
 		return p.Names
@@ -47,8 +47,8 @@ func (p Policy) Places() []string {
 	return names
 }
 
-// NamesAfter are the Names of p in the place of another policy, while the server goes on: no address that it has looked up is
-// another name's now, nor one that has been another's before. nil: that is so without Names.
+// NamesAfter are the Names of p in the place of another policy, while the server goes on: no address that it has looked
+// up is another name's now, nor one that has been another's before. nil: that is so without Names.
 func (p Policy) NamesAfter(other Policy) []string {
 	names, seen := slices.Clone(other.Places()), map[string]bool{"": true}
 	for _, name := range names {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Vet reports whether name may lead to addr, and if not, what addr is, as the function Vet does: an entry of Private for
-// the name allows more, and an exact one stands for its name alone, whatever a wildcard says. The name is in canonical
-// form (Decision.Host), the address not mapped into IPv6.
+// Vet reports whether name may lead to addr, and if not, what addr is, as the function Vet does: an entry of Private
+// for the name allows more, and an exact one stands for its name alone, whatever a wildcard says. The name is in
+// canonical form (Decision.Host), the address not mapped into IPv6.
 func (p Policy) Vet(name string, addr netip.Addr) (reason string, ok bool) {
 	if reason, ok = Vet(addr); ok || p.Named(name, addr) {
 		return "", true

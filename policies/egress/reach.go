@@ -46,8 +46,8 @@ type Proxy struct {
 	Port uint16
 }
 
-// Admit returns nil if the firewall may let a server's bridge connect to all of addrs, which it says that name has: where
-// the bridge's own rule would, or to a proxy of the host's network, at that proxy's port. Where names lead is the
+// Admit returns nil if the firewall may let a server's bridge connect to all of addrs, which it says that name has:
+// where the bridge's own rule would, or to a proxy of the host's network, at that proxy's port. Where names lead is the
 // bridge's word, as the firewall looks none up: but for their owner's resolver nobody else could say it better.
 func (p Policy) Admit(name string, port uint16, addrs []netip.Addr, proxies []Proxy, own func(netip.Addr) bool) error {
 	if len(addrs) == 0 {
@@ -70,8 +70,8 @@ func (p Policy) Admit(name string, port uint16, addrs []netip.Addr, proxies []Pr
 	return nil
 }
 
-// admit holds addrs to what a proxy can have. Its address is the operator's word, and mostly a private one; but no proxy
-// is a metadata service.
+// admit holds addrs to what a proxy can have. Its address is the operator's word, and mostly a private one; but no
+// proxy is a metadata service.
 func (proxy Proxy) admit(addrs []netip.Addr) error {
 	literal, err := netip.ParseAddr(proxy.Host)
 	for _, a := range addrs {

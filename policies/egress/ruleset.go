@@ -63,10 +63,11 @@ const logSnaplen = 64
 // fail at once rather than time out.
 //
 // Entries are read like this. A literal on loopback means a service of the host, so its port on the server's own
-// loopback leads there too. What the namespace itself needs comes first: a literal that takes in the resolver, the proxy
-// or the redirect port ("127.0.0.1:53", "127.0.0.0/8") leaves these where they are, and such a service of the host is
-// reached through the proxy alone. A literal within the synthetic ranges adds nothing: there each address already means
-// a name. It is the bridge that knows what a prefix does not name (names): more may arrive there than is allowed.
+// loopback leads there too. What the namespace itself needs comes first: a literal that takes in the resolver, the
+// proxy or the redirect port ("127.0.0.1:53", "127.0.0.0/8") leaves these where they are, and such a service of the
+// host is reached through the proxy alone. A literal within the synthetic ranges adds nothing: there each address
+// already means a name. It is the bridge that knows what a prefix does not name (names): more may arrive there than is
+// allowed.
 func (p Policy) Ruleset() Ruleset {
 	return Ruleset{Family: "inet", Table: "pfar", Chains: []Chain{
 		{Name: "divert", Type: "nat", Hook: "output", Priority: -100, Accept: true, Rules: append(divert(), p.literals()...)},

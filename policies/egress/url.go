@@ -16,9 +16,9 @@ const (
 // maxURL bounds a URL, in octets: browsers take more, and hardly a server does.
 const maxURL = 32 << 10
 
-// DecideURL judges a URL that a program is asked to open, by the host and the port that it leads to first. It passes only
-// what every parser reads alike (RFC 3986 and WHATWG): scheme, "://", host, perhaps a port, and then "/", "?", "#" or
-// nothing. Where it redirects to is for whoever carries the connections.
+// DecideURL judges a URL that a program is asked to open, by the host and the port that it leads to first. It passes
+// only what every parser reads alike (RFC 3986 and WHATWG): scheme, "://", host, perhaps a port, and then "/", "?", "#"
+// or nothing. Where it redirects to is for whoever carries the connections.
 func (p Policy) DecideURL(raw string) Decision {
 	if len(raw) > maxURL || !utf8.ValidString(raw) || strings.ContainsFunc(raw, blank) {
 		return Decision{Reason: BadURL} // browsers cut some of these out

@@ -11,8 +11,8 @@ const (
 	joiner    = '\u200d'
 )
 
-// belongs reports whether the invisible character r of n bytes at i does what Unicode has it for: without it, an emoji or a
-// word would be another. Everywhere else it can only hide something.
+// belongs reports whether the invisible character r of n bytes at i does what Unicode has it for: without it, an emoji
+// or a word would be another. Everywhere else it can only hide something.
 func (c *cleaner) belongs(i int, r rune, n int) bool {
 	before := c.before(i)
 	after, _ := utf8.DecodeRuneInString(c.text[i+n:])
@@ -40,7 +40,8 @@ func (c *cleaner) belongs(i int, r rune, n int) bool {
 	return false
 }
 
-// flags are the sequences of tag characters that have a flag: of England, Scotland, Wales (UTS #51, RGI_Emoji_Tag_Sequence).
+// flags are the sequences of tag characters that have a flag: of England, Scotland, Wales (UTS #51,
+// RGI_Emoji_Tag_Sequence).
 var flags = [...]string{tagged("gbeng"), tagged("gbsct"), tagged("gbwls")}
 
 func tagged(s string) string {

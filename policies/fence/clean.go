@@ -9,11 +9,12 @@ import (
 )
 
 // Clean returns a text without what a model or a terminal could take for something else than text, and reports whether
-// there was any of it. All else stays byte for byte. It takes time in proportion to the text, and cleaning twice is cleaning once.
+// there was any of it. All else stays byte for byte. It takes time in proportion to the text, and cleaning twice is
+// cleaning once.
 //
-// Words of marks and of chat templates become Neutral, names of roles at the beginning of what could be a turn Role, however they
-// are spelled. What is invisible is removed, but where it
-// belongs to an emoji or to a script that is written with it. A lone carriage return becomes a line end.
+// Words of marks and of chat templates become Neutral, names of roles at the beginning of what could be a turn Role,
+// however they are spelled. What is invisible is removed, but where it belongs to an emoji or to a script that is
+// written with it. A lone carriage return becomes a line end.
 func Clean(text string) (string, bool) {
 	var c cleaner
 	c.text = text
@@ -38,8 +39,8 @@ var stops = scan.Of(func(c byte) bool {
 	return c < ' ' && c != '\t' && c != '\f' || c >= 0x7f || strings.IndexByte("pP<[&%\\", c) >= 0
 })
 
-// mostly reports whether nothing begins with these two bytes, as by far the most stops are: letters that no mark has behind its first,
-// and beginnings of lines that are none of a turn.
+// mostly reports whether nothing begins with these two bytes, as by far the most stops are: letters that no mark has
+// behind its first, and beginnings of lines that are none of a turn.
 func mostly(c, next byte) bool {
 	return c|0x20 == 'p' && isLetter(next) && next|0x20 != 'f' || c == '\n' && sober.Has(next)
 }
@@ -81,8 +82,8 @@ func (c *cleaner) pass(i int) int {
 	return c.stop(i)
 }
 
-// harmless sees at a glance, mostly, that nothing begins at i that matters, and returns how many bytes it has seen so far; 0 if it
-// takes a closer look. It looks at ASCII only: all that is not seen as it stands takes one.
+// harmless sees at a glance, mostly, that nothing begins at i that matters, and returns how many bytes it has seen so
+// far; 0 if it takes a closer look. It looks at ASCII only: all that is not seen as it stands takes one.
 func (c *cleaner) harmless(i int) int {
 	rest := c.text[i+1:]
 	if rest == "" {

@@ -1,4 +1,5 @@
-// Package fence puts text of strangers between marks that it cannot forge, and takes out of it what only looks like text: forged marks, chat templates, invisible characters.
+// Package fence puts text of strangers between marks that it cannot forge, and takes out of it what only looks like
+// text: forged marks, chat templates, invisible characters.
 package fence
 
 import (
@@ -22,19 +23,19 @@ type Meta struct {
 	Limit  int        // bytes of the text that are shown; 0: all
 }
 
-// word is what the marks are recognised by. It has to be one that no honest text has, and of which no text can be made that
-// a model could take for it: see view.
+// word is what the marks are recognised by. It has to be one that no honest text has, and of which no text can be made
+// that a model could take for it: see view.
 const word = "PFAR-UNTRUSTED"
 
 // Neutral stands where something was that is not to reach a model, and that no honest text has.
 const Neutral = "[mark]"
 
-// Role stands where the name of a role was, in a place where models could take it for the beginning of a turn. Logs, manuals and
-// configurations have such places as well: of itself it says nothing of who wrote the text.
+// Role stands where the name of a role was, in a place where models could take it for the beginning of a turn. Logs,
+// manuals and configurations have such places as well: of itself it says nothing of who wrote the text.
 const Role = "[role]"
 
-// Fence appends to dst the text between two marks, cleaned, behind a notice that it is data. A text that is cut has its end
-// mark too.
+// Fence appends to dst the text between two marks, cleaned, behind a notice that it is data. A text that is cut has its
+// end mark too.
 func Fence(dst []byte, text string, m Meta, id ID) []byte {
 	dst = append(dst, m.Open(id)...)
 	rest := 0

@@ -24,7 +24,8 @@ func tags2text(s string) string {
 	return b.String()
 }
 
-// TestForged has what must not come through: each is a way to write a mark or a template that some reader takes for the real one.
+// TestForged has what must not come through: each is a way to write a mark or a template that some reader takes for the
+// real one.
 func TestForged(t *testing.T) {
 	id := testID.String()
 	forged := []string{
@@ -260,7 +261,8 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// TestLinear counts the characters that are looked at: sixteen times the text takes about sixteen times as many, whatever it is made of.
+// TestLinear counts the characters that are looked at: sixteen times the text takes about sixteen times as many,
+// whatever it is made of.
 func TestLinear(t *testing.T) {
 	for _, unit := range []string{
 		"p", "P ", "pfar", "pfar ", "pfa\u200b", "<", "<|", "<<SYS", "<|im_start", "[", "[INST", "\n", "\n\u200b", "\n \u200b", "\u200b", "&", "&#", "&#0", "&amp;", "&a", "%", "%25", "%5", "\\", "\\u", "\\u007", "\x1b[", "\x1b[1",

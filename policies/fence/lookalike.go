@@ -1,8 +1,8 @@
 package fence
 
-// lookalikes are letters and brackets, each before those that look like it and that no compatibility mapping leads to it: after
-// Unicode's confusables.txt (UTS #39, version 14), with small capitals, strokes, hooks and turned letters besides, and signs of
-// currencies, syllables and Han characters that are used as letters for the look of it.
+// lookalikes are letters and brackets, each before those that look like it and that no compatibility mapping leads to
+// it: after Unicode's confusables.txt (UTS #39, version 14), with small capitals, strokes, hooks and turned letters
+// besides, and signs of currencies, syllables and Han characters that are used as letters for the look of it.
 var lookalikes = [...]string{
 	"aɐɑαаᴀ⍺ⱥʌᶏẚꭺᴧ₳卂",
 	"bƀƄɓʙЬᏏᑲᖯƃᵬᶀꞗꮟᏼ฿乃",

@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// View returns a text as a model might read it: escapes undone, ASCII in place of what looks like it, without accents and all that
-// cannot be seen, a space for signs that are no ASCII.
-// It is for looking for something, not for showing.
+// View returns a text as a model might read it: escapes undone, ASCII in place of what looks like it, without accents
+// and all that cannot be seen, a space for signs that are no ASCII. It is for looking for something, not for showing.
 func View(text string) string {
 	v := view{text: text}
 	var b strings.Builder
@@ -46,8 +45,8 @@ func View(text string) string {
 	return b.String()
 }
 
-// Hidden counts the characters of a text that cannot be seen and do nothing for those that can, and returns what those of them say
-// that are ASCII in disguise (tag characters).
+// Hidden counts the characters of a text that cannot be seen and do nothing for those that can, and returns what those
+// of them say that are ASCII in disguise (tag characters).
 func Hidden(text string) (count int, says string) {
 	c := cleaner{view: view{text: text}}
 	var b strings.Builder

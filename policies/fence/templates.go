@@ -29,7 +29,8 @@ var brackets = [...]string{
 	"/TOOL_RESULTS", "TOOL_CONTENT", "gMASK", "THINK", "/THINK",
 }
 
-// Names of turns that EXAONE has between bars in square brackets, and whether they are names of roles. In programs others stand there.
+// Names of turns that EXAONE has between bars in square brackets, and whether they are names of roles. In programs
+// others stand there.
 var turns = map[string]bool{"|system|": true, "|user|": true, "|assistant|": true, "|endofturn|": false}
 
 // Names that are known between bars, and so may have blanks around them; a program could have others there.
@@ -87,7 +88,8 @@ type window struct {
 	n    int
 }
 
-// window reads from i on up to the first closing bracket, line end or another opening bracket, but for those at the beginning.
+// window reads from i on up to the first closing bracket, line end or another opening bracket, but for those at the
+// beginning.
 func (c *cleaner) window(i int, closing byte) (w window) {
 	r := reader{view: &c.view, i: i}
 	for opening := byte(0); w.n < maxTag; {
@@ -107,7 +109,8 @@ func (c *cleaner) window(i int, closing byte) (w window) {
 	return w
 }
 
-// tag returns where a tag of a template ends that begins at i with a "<", and what is to stand in its place; 0 if none does.
+// tag returns where a tag of a template ends that begins at i with a "<", and what is to stand in its place; 0 if none
+// does.
 func (c *cleaner) tag(i int) (end int, neutral string) {
 	w := c.window(i, '>')
 	s := string(w.seen[:w.n])
@@ -156,8 +159,8 @@ func (c *cleaner) tag(i int) (end int, neutral string) {
 // ends reports whether a name in a tag is over, with this behind it.
 func ends(rest string) bool { return rest == "" || strings.IndexByte("> /", rest[0]) >= 0 }
 
-// tagName reports whether a name is one of a template's tags, with this behind it. Without a bracket there, or a blank, the short
-// ones are words of programs: "<<EOS".
+// tagName reports whether a name is one of a template's tags, with this behind it. Without a bracket there, or a blank,
+// the short ones are words of programs: "<<EOS".
 func tagName(name, rest string) bool {
 	closed := strings.HasPrefix(rest, ">")
 	for _, t := range tags {
@@ -179,8 +182,8 @@ func tagName(name, rest string) bool {
 	return false
 }
 
-// isBarred reports whether what stands between angle brackets is a special token: "|im_start|", "|turn", "turn|". Others
-// than those that are known have no blanks in them, so that a program's "<| f x |>" is none.
+// isBarred reports whether what stands between angle brackets is a special token: "|im_start|", "|turn", "turn|".
+// Others than those that are known have no blanks in them, so that a program's "<| f x |>" is none.
 func isBarred(s string) bool {
 	inner := strings.TrimPrefix(strings.TrimSuffix(s, "|"), "|")
 	if len(inner) == len(s) || inner == "" {
@@ -209,8 +212,8 @@ func isBarred(s string) bool {
 	return letters > 1
 }
 
-// bracket returns where a word in brackets ends that a template has, and that begins at i with a "[", and what is to stand in its
-// place; 0 if none does.
+// bracket returns where a word in brackets ends that a template has, and that begins at i with a "[", and what is to
+// stand in its place; 0 if none does.
 func (c *cleaner) bracket(i int) (end int, neutral string) {
 	w := c.window(i, ']')
 	s := string(w.seen[:w.n])

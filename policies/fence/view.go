@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// view reads a text as a model might: escapes are undone, letters that look alike are the same, what cannot be seen is not
-// there. It is never written: what is found in it is looked for in the text again.
+// view reads a text as a model might: escapes are undone, letters that look alike are the same, what cannot be seen is
+// not there. It is never written: what is found in it is looked for in the text again.
 type view struct {
 	text  string
 	steps int // characters that were looked at, for the test of how it grows
@@ -31,8 +31,8 @@ func (v *view) base(i int) (r rune, n int) {
 
 const maxSequence = 64
 
-// sequence is the length of a control sequence (ECMA-48 section 5.4) at i, 1 if there is but the escape character. Others, as
-// those that make links, lose their escape character only: what they say is better seen.
+// sequence is the length of a control sequence (ECMA-48 section 5.4) at i, 1 if there is but the escape character.
+// Others, as those that make links, lose their escape character only: what they say is better seen.
 func (v *view) sequence(i int) int {
 	s := v.text[i:min(i+maxSequence, len(v.text))]
 	if len(s) < 2 || s[1] != '[' {
@@ -72,8 +72,8 @@ func (v *view) read(i, depth int) (r rune, n int) {
 	return r, n
 }
 
-// at is the first character from i on that can be seen, folded, and where it ends; 0 at the end of the text. One that is
-// escaped can be seen here: passing over many of them, from each of them on, would take time squared.
+// at is the first character from i on that can be seen, folded, and where it ends; 0 at the end of the text. One that
+// is escaped can be seen here: passing over many of them, from each of them on, would take time squared.
 func (v *view) at(i, depth int) (c byte, end int) {
 	for i < len(v.text) {
 		r, n := v.read(i, depth)

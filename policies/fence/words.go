@@ -2,8 +2,8 @@ package fence
 
 import "strings"
 
-// name is what all that speaks for pfar begins with; behind it stands one of these in the marks, and in what could be taken for
-// a notice of the gateway.
+// name is what all that speaks for pfar begins with; behind it stands one of these in the marks, and in what could be
+// taken for a notice of the gateway.
 const name = "pfar"
 
 var behind = [...]string{"untrusted", "gateway", "notice", "approv", "system", "operator", "trusted", "message", "admin", "policy"}
@@ -46,8 +46,8 @@ func (r *reader) next() (c byte, end int) {
 
 const maxEscapes = 12
 
-// word reads a word, whatever stands between its letters but other letters, and returns where it ends; 0 if it is not there.
-// Of escapes there may be but some between two letters: their own letters are where a word is looked for, too.
+// word reads a word, whatever stands between its letters but other letters, and returns where it ends; 0 if it is not
+// there. Of escapes there may be but some between two letters: their own letters are where a word is looked for, too.
 func (r *reader) word(want string) (end int) {
 	escaped := false // behind a backslash n, r, t are no letters
 	for k := 0; k < len(want); {
@@ -87,7 +87,8 @@ func is(c, letter byte) bool {
 	return false
 }
 
-// mark returns where the word of a mark ends, or of what speaks for pfar, that begins in the n bytes at i; 0 if none does.
+// mark returns where the word of a mark ends, or of what speaks for pfar, that begins in the n bytes at i; 0 if none
+// does.
 func (c *cleaner) mark(i, n int) int {
 	r := reader{view: &c.view, i: i}
 	if char, _ := c.base(i); fold(char) == multi { // the last letter of one character may be the first of the word
@@ -121,10 +122,10 @@ var speakers = [...]struct {
 
 const initials = "HASUIR"
 
-// turn neutralises the word by which a turn of a conversation begins, "Human:" or "Assistant:" behind an empty line or behind number
-// signs, where a line ends at i, and returns where the word ends; 0 if there is none. Blank space between the lines counts only
-// in small numbers, so that many of them take no more time. A line end may be written with a backslash: a model reads texts of
-// JSON in a text, too.
+// turn neutralises the word by which a turn of a conversation begins, "Human:" or "Assistant:" behind an empty line or
+// behind number signs, where a line ends at i, and returns where the word ends; 0 if there is none. Blank space between
+// the lines counts only in small numbers, so that many of them take no more time. A line end may be written with a
+// backslash: a model reads texts of JSON in a text, too.
 func (c *cleaner) turn(i int) int {
 	r := reader{view: &c.view, i: i}
 	lines, hashes, slash, written := 0, 0, false, false
@@ -170,8 +171,8 @@ func (c *cleaner) turn(i int) int {
 	return 0
 }
 
-// speaker returns where the word ends by which a turn begins at i, behind so many number signs, and what is to stand in its
-// place; 0 if there is none.
+// speaker returns where the word ends by which a turn begins at i, behind so many number signs, and what is to stand in
+// its place; 0 if there is none.
 func (c *cleaner) speaker(i, hashes int) (end int, neutral string) {
 	for _, s := range speakers {
 		if s.section && hashes != 3 {

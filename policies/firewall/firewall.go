@@ -72,9 +72,9 @@ func loading(table string, err error) error {
 	return fmt.Errorf("loading table %q: %w", table, err)
 }
 
-// batch returns a transaction as its beginning, before the table itself, and the rest. The google/nftables connection is
-// not used to send it: that asks the kernel to send each rule back and to acknowledge it, which for the 512 rules of a
-// long declaration is more than a socket holds.
+// batch returns a transaction as its beginning, before the table itself, and the rest. The google/nftables connection
+// is not used to send it: that asks the kernel to send each rule back and to acknowledge it, which for the 512 rules of
+// a long declaration is more than a socket holds.
 func batch(r egress.Ruleset) (begin, rest []message, err error) {
 	if r.Family != "inet" {
 		return nil, nil, fmt.Errorf("family %q is not inet", r.Family)

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InNamespace runs f on a thread in a network namespace, for Loopback, Apply and OpenLog there. The thread is
-// never unlocked and so ends with it: one that has been elsewhere is used for nothing else. What f starts as goroutines is not there.
+// InNamespace runs f on a thread in a network namespace, for Loopback, Apply and OpenLog there. The thread is never
+// unlocked and so ends with it: one that has been elsewhere is used for nothing else. What f starts as goroutines is
+// not there.
 func InNamespace(netns *os.File, f func() error) error {
 	raw, err := netns.SyscallConn()
 	if err != nil {

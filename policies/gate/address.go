@@ -6,7 +6,8 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 )
 
-// Addresses are the arguments of a tool that its server opens as URLs. Whoever names one is heard, and nobody takes one back.
+// Addresses are the arguments of a tool that its server opens as URLs. Whoever names one is heard, and nobody takes one
+// back.
 func (p *Policy) Addresses(o Offer) []string {
 	if p == nil || o.Kind != Tool {
 		return nil
@@ -27,8 +28,9 @@ func (p *Policy) Addresses(o Offer) []string {
 	return slices.Compact(names)
 }
 
-// Astray says in words why a server that reaches this may not open the URL of an argument, and "" if it may. The server's
-// egress bridge judges each connection all the same; here the call is not made at all, and its record says why.
+// Astray says in words why a server that reaches this may not open the URL of an argument, and "" if it may. The
+// server's egress bridge judges each connection all the same; here the call is not made at all, and its record says
+// why.
 func Astray(reach egress.Policy, argument, url string) string {
 	d := reach.DecideURL(url)
 	switch {

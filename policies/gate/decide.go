@@ -102,7 +102,8 @@ func forbidden(found []*cell, c Call) []*cell {
 	return found
 }
 
-// Never reports whether a profile can call nothing that has these facts, whatever a session has seen and the arguments are.
+// Never reports whether a profile can call nothing that has these facts, whatever a session has seen and the arguments
+// are.
 func (p *Policy) Never(profile string, f Facts) bool {
 	t := p.tables[profile]
 	return t != nil && (f.Forbidden != "" || len(t.barred(nil, f)) > 0)
@@ -140,9 +141,9 @@ func (r *Rule) fits(s Session, c Call) bool {
 		(len(r.Tools) == 0 || slices.ContainsFunc(r.Tools, func(p Pattern) bool { return p.names(c.Name) }))
 }
 
-// declassified is how secret what the call carries counts, and the flows by which that is less than it is. They count if
-// each server that has contributed more than the audience may see has one: who allows what comes from one server says nothing
-// of what another has added to it.
+// declassified is how secret what the call carries counts, and the flows by which that is less than it is. They count
+// if each server that has contributed more than the audience may see has one: who allows what comes from one server
+// says nothing of what another has added to it.
 func (p *Policy) declassified(data Confidentiality, s Session, c Call) (Confidentiality, []string) {
 	if len(p.Flows) == 0 || data <= c.Facts.Audience || data > Sensitive || s.Label.Integrity != Clean || c.Arguments.Confidentiality > c.Facts.Audience {
 		return data, nil

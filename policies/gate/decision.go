@@ -1,7 +1,9 @@
-// Package gate decides about calls: what a session has seen, and what is known of a tool, in; a verdict with its reason out.
+// Package gate decides about calls: what a session has seen, and what is known of a tool, in; a verdict with its reason
+// out.
 package gate
 
-// Verdict is what becomes of a call. The least value is the strictest, so that the strictest of many is their minimum; the zero value denies.
+// Verdict is what becomes of a call. The least value is the strictest, so that the strictest of many is their minimum;
+// the zero value denies.
 type Verdict uint8
 
 const (

@@ -48,8 +48,8 @@ func (f Facts) known() bool {
 	return f.Output.Known() && f.Audience >= Public && f.Audience <= Secret && f.Effect >= None && f.Effect <= Irreversible
 }
 
-// Stained are the facts of a tool whose server holds what a session of this label wrote to it: nothing comes out cleaner or
-// less secret than what went in, and nothing that was raw becomes an extract. The zero Label is no stain.
+// Stained are the facts of a tool whose server holds what a session of this label wrote to it: nothing comes out
+// cleaner or less secret than what went in, and nothing that was raw becomes an extract. The zero Label is no stain.
 func (f Facts) Stained(by Label) Facts {
 	f.Extract = f.Extract && by.Integrity < Raw
 	if by.Integrity > f.Output.Integrity {
@@ -62,11 +62,12 @@ func (f Facts) Stained(by Label) Facts {
 	return f
 }
 
-// Extracts reports whether what comes back is raw and counts as extracted, as long as it is no more than typed values. Whoever
-// passes on anything else joins that it is raw before.
+// Extracts reports whether what comes back is raw and counts as extracted, as long as it is no more than typed values.
+// Whoever passes on anything else joins that it is raw before.
 func (f Facts) Extracts() bool { return f.Extract && f.Output.Known() && f.Output.Integrity == Raw }
 
-// Joined is the label of a session from the dispatch of a call on. What is not known is taken for the worst that there is.
+// Joined is the label of a session from the dispatch of a call on. What is not known is taken for the worst that there
+// is.
 func Joined(s Session, f Facts) Label {
 	output := f.Output.worstUnknown()
 	if f.Extracts() {

@@ -54,12 +54,12 @@ func (p Pattern) Overlaps(q Pattern) bool {
 	return fits[len(q)]
 }
 
-// Covers reports whether every name that fits q fits p; false may also mean that this takes longer to tell. A * of q is a
-// character that only a * of p stands for.
+// Covers reports whether every name that fits q fits p; false may also mean that this takes longer to tell. A * of q is
+// a character that only a * of p stands for.
 func (p Pattern) Covers(q Pattern) bool { return q != "" && p.Match(string(q)) }
 
-// Weight orders patterns by how much they say: a name outweighs all patterns, one with more characters another, and each of them
-// "", which stands for the whole server.
+// Weight orders patterns by how much they say: a name outweighs all patterns, one with more characters another, and
+// each of them "", which stands for the whole server.
 func (p Pattern) Weight() int {
 	stars := strings.Count(string(p), "*")
 	switch {

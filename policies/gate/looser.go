@@ -35,8 +35,8 @@ func (w Word) Looser(than []Word) []Looser {
 	return list
 }
 
-// looser compares one fact. Of the other words, those count that say it of a tool that w is about, down to the first that
-// says it of all of them.
+// looser compares one fact. Of the other words, those count that say it of a tool that w is about, down to the first
+// that says it of all of them.
 func looser[T interface {
 	comparable
 	fmt.Stringer

@@ -96,7 +96,8 @@ func (o Outcome) Stricter(p Outcome) bool {
 	return o.Verdict < p.Verdict || o.Verdict == p.Verdict && o.Once && !p.Once
 }
 
-// Data is the column of a table that says how what a call carries and who gets it go together. The zero value is not known.
+// Data is the column of a table that says how what a call carries and who gets it go together. The zero value is not
+// known.
 type Data uint8
 
 const (
@@ -125,7 +126,8 @@ func (d Data) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 // UnmarshalText reads the word; any other is an error.
 func (d *Data) UnmarshalText(b []byte) error { return read(datas, b, d) }
 
-// Rule has calls denied, or a human asked, whatever the table says. Of each list one pattern has to fit; an empty one fits all.
+// Rule has calls denied, or a human asked, whatever the table says. Of each list one pattern has to fit; an empty one
+// fits all.
 type Rule struct {
 	Verdict  Verdict   `json:"verdict"` // Deny or Ask
 	Name     string    `json:"name"`
@@ -138,9 +140,9 @@ type Rule struct {
 	At       string    `json:"at"`
 }
 
-// Flow is the owner's standing declassification for one pair: what a session has from one server may go to another, although
-// it is more secret than that one's audience. It counts in clean sessions only, for in others a stranger may have chosen
-// what is sent, and never for what is regulated or secret.
+// Flow is the owner's standing declassification for one pair: what a session has from one server may go to another,
+// although it is more secret than that one's audience. It counts in clean sessions only, for in others a stranger may
+// have chosen what is sent, and never for what is regulated or secret.
 type Flow struct {
 	From   string  `json:"from"`           // a server
 	To     string  `json:"to"`             // a server

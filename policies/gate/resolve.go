@@ -26,9 +26,9 @@ type Offer struct {
 // Hints are what a server claims of a tool (annotations); what is not claimed is nil.
 type Hints struct{ ReadOnly, Destructive, OpenWorld *bool }
 
-// Service returns the name of the service that a server is of, "" if there is none that is known, and whether that is certain:
-// it is the declared one, or the one of the package that it runs. Without a package it may be the one of the server's name, or of
-// that which it is an instance of; but who gives a program a name does not make it that service.
+// Service returns the name of the service that a server is of, "" if there is none that is known, and whether that is
+// certain: it is the declared one, or the one of the package that it runs. Without a package it may be the one of the
+// server's name, or of that which it is an instance of; but who gives a program a name does not make it that service.
 func (p *Policy) Service(d Declared) (name string, certain bool) {
 	if p == nil {
 		return "", false
@@ -62,13 +62,13 @@ func (p *Policy) Service(d Declared) (name string, certain bool) {
 	return "", false
 }
 
-// Resolve returns the facts of what a server offers. Of each fact the first to say something of it counts: the owner in the
-// server's declaration, the folder of policies on the server and then on its service, what is shipped on the service, and
-// the server's own hints, if a person has accepted them; else it is the worst. Who says something of the
-// tool itself goes before who says it of tools like it, and then of the server. What forbids is heard before all of that,
-// whoever says it. What the folder of policies says without relax makes it stricter than it is without that, of a server also
-// than the folder has it of its service, and never laxer: the owner's declaration, too, has no say against it. And what is said of a service that the server only has the name of makes it no laxer than
-// it is without that.
+// Resolve returns the facts of what a server offers. Of each fact the first to say something of it counts: the owner in
+// the server's declaration, the folder of policies on the server and then on its service, what is shipped on the
+// service, and the server's own hints, if a person has accepted them; else it is the worst. Who says something of the
+// tool itself goes before who says it of tools like it, and then of the server. What forbids is heard before all of
+// that, whoever says it. What the folder of policies says without relax makes it stricter than it is without that, of a
+// server also than the folder has it of its service, and never laxer: the owner's declaration, too, has no say against
+// it. And what is said of a service that the server only has the name of makes it no laxer than it is without that.
 func (p *Policy) Resolve(o Offer) Facts {
 	if p == nil {
 		return Worst
@@ -150,8 +150,8 @@ type fact[T any] struct {
 	from  string
 }
 
-// resolve lets each layer change what those below it said; then the folder's words without relax tighten what the owner has said.
-// says is what a word makes of a fact, if it says something of it.
+// resolve lets each layer change what those below it said; then the folder's words without relax tighten what the owner
+// has said. says is what a word makes of a fact, if it says something of it.
 func resolve[T comparable](l layers, below fact[T], says func(Word, T) (T, bool), strictest func(T, T) T) (T, string) {
 	f := through(l.shipped, below, bounds[T]{}, says, strictest)
 	f = through(l.ofService, f, bounds[T]{floor: &f}, says, strictest)
@@ -168,8 +168,8 @@ type bounds[T any] struct {
 	relaxed *fact[T] // what a relaxed word leaves; nil: what it says
 }
 
-// through is what the words of a layer make of a fact. Of those that weigh the same, relaxed ones go before others, and else
-// the strictest counts.
+// through is what the words of a layer make of a fact. Of those that weigh the same, relaxed ones go before others, and
+// else the strictest counts.
 func through[T comparable](words []Word, below fact[T], in bounds[T], says func(Word, T) (T, bool), strictest func(T, T) T) fact[T] {
 	for len(words) > 0 {
 		same := 1
@@ -263,8 +263,8 @@ func (h *Hints) audience() fact[Confidentiality] {
 	return fact[Confidentiality]{Public, unknown}
 }
 
-// effect is what a server's claim makes of it. One that claims to read and to destroy writes, and anything that does not
-// claim to read does.
+// effect is what a server's claim makes of it. One that claims to read and to destroy writes, and anything that does
+// not claim to read does.
 func (h *Hints) effect() fact[Effect] {
 	if h != nil && h.ReadOnly != nil && *h.ReadOnly && (h.Destructive == nil || !*h.Destructive) {
 		return fact[Effect]{None, "hint"}
@@ -295,8 +295,8 @@ func (l layers) forbidden(e Effect) string {
 	return ""
 }
 
-// tier finds the tier of a tool among those of its service, if that has any. Of a default tier and another that both have
-// it, the other counts.
+// tier finds the tier of a tool among those of its service, if that has any. Of a default tier and another that both
+// have it, the other counts.
 func (f *Facts) tier(service string, tiers []Tier, tool string) {
 	found := len(tiers) == 0
 	for _, t := range tiers {

@@ -69,7 +69,8 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// TestFolderTightensOwner wants the folder's words without relax to hold against the owner's, and those with relax not to.
+// TestFolderTightensOwner wants the folder's words without relax to hold against the owner's, and those with relax not
+// to.
 func TestFolderTightensOwner(t *testing.T) {
 	owner := []Word{
 		{Confidentiality: Public, Integrity: Clean, Audience: Sensitive, Effect: Reversible, From: "owner: web.hcl"},
@@ -142,8 +143,8 @@ func laxer(f, g Facts) bool {
 	return !g.Output.Below(f.Output) || f.Audience > g.Audience || f.Effect < g.Effect || g.Forbidden != "" && f.Forbidden == ""
 }
 
-// TestFolderOnlyTightens: whatever the folder says without a reason, no fact is laxer than what is shipped says. And where
-// Looser finds nothing, what is said with a reason is not laxer either, so that no loosening goes unrecorded.
+// TestFolderOnlyTightens: whatever the folder says without a reason, no fact is laxer than what is shipped says. And
+// where Looser finds nothing, what is said with a reason is not laxer either, so that no loosening goes unrecorded.
 func TestFolderOnlyTightens(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	names := []string{"a", "b", "ab", "ba", "abc", "aa", "c", "cab"}
@@ -186,7 +187,8 @@ func TestFolderOnlyTightens(t *testing.T) {
 	}
 }
 
-// TestServiceHoldsForServer: what the folder says of one server takes nothing back of what it says of the service, but with a reason.
+// TestServiceHoldsForServer: what the folder says of one server takes nothing back of what it says of the service, but
+// with a reason.
 func TestServiceHoldsForServer(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	loosened := 0
@@ -221,8 +223,8 @@ func saidBy(words []Word, name string) bool {
 	return false
 }
 
-// unsaid reports whether each fact that is laxer is one of which what is shipped says nothing: there the folder is the first
-// to know.
+// unsaid reports whether each fact that is laxer is one of which what is shipped says nothing: there the folder is the
+// first to know.
 func unsaid(was, now Facts) bool {
 	shipped := func(from string) bool { return from == "service: s" }
 	return !(shipped(was.From.Confidentiality) && now.Output.Confidentiality < was.Output.Confidentiality ||

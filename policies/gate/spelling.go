@@ -9,8 +9,8 @@ import (
 // maxEncodings is how many times a URI is decoded, at most.
 const maxEncodings = 4
 
-// names reports whether a rule with this pattern is about what has this name. A URI may be written in many ways (RFC 3986 section 6): it is
-// enough that one of them fits, for a rule only makes stricter.
+// names reports whether a rule with this pattern is about what has this name. A URI may be written in many ways (RFC
+// 3986 section 6): it is enough that one of them fits, for a rule only makes stricter.
 func (p Pattern) names(name string) bool {
 	if p.Match(name) {
 		return true
@@ -27,8 +27,8 @@ func (p Pattern) names(name string) bool {
 	return false
 }
 
-// spellings are the ways in which programs that open a URI may read it: decoded, in small letters up to its path, without "..", and without
-// what stands behind one of these characters.
+// spellings are the ways in which programs that open a URI may read it: decoded, in small letters up to its path,
+// without "..", and without what stands behind one of these characters.
 func spellings(uri, ends string) []string {
 	scheme, rest, _ := strings.Cut(uri, ":")
 	scheme = strings.ToLower(scheme)

@@ -119,7 +119,8 @@ func (p Profile) outcome(c Case) Outcome {
 	return o
 }
 
-// Looser reports whether a profile allows something that another one does not, or asks nobody about it, or fewer inspectors.
+// Looser reports whether a profile allows something that another one does not, or asks nobody about it, or fewer
+// inspectors.
 func (p *Policy) Looser(profile, than string) bool {
 	a, b := p.Profiles[profile], p.Profiles[than]
 	lacks := func(list []string) func(string) bool {

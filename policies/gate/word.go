@@ -26,7 +26,8 @@ type Word struct {
 	From  string `json:"from"`            // where it stands, as Facts.From has it
 }
 
-// Trust is the four flags of a block trust. "forbidden" denies: of the first two every call, of the others what is not a read.
+// Trust is the four flags of a block trust. "forbidden" denies: of the first two every call, of the others what is not
+// a read.
 type Trust struct {
 	PublicSource    Flag `json:"public_source,omitzero"`    // strangers can write what comes out: it is raw, and else clean
 	SecretData      Flag `json:"secret_data,omitzero"`      // what comes out is sensitive at least, and else internal at most
@@ -53,7 +54,8 @@ func (f Flag) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 // UnmarshalText reads the word; any other is an error.
 func (f *Flag) UnmarshalText(b []byte) error { return read(flags, b, f) }
 
-// Semantics is whether a tool reads or writes, as a declaration may say in place of its effect. The zero value is not said.
+// Semantics is whether a tool reads or writes, as a declaration may say in place of its effect. The zero value is not
+// said.
 type Semantics uint8
 
 const (
@@ -98,14 +100,15 @@ type Declared struct {
 	Holds []Place       `json:"holds,omitempty"` // what of its data is not its own alone: folders of the host, accounts
 }
 
-// Place is where servers can leave data for others: a folder of the host, by its path, or an account, by the name of the secret
-// that opens it ("vault:KEY", "$NAME").
+// Place is where servers can leave data for others: a folder of the host, by its path, or an account, by the name of
+// the secret that opens it ("vault:KEY", "$NAME").
 type Place struct {
 	Name   string `json:"name"`
 	Writes bool   `json:"writes,omitempty"` // the server may change what is there, and else only read it
 }
 
-// Reaches reports whether what is written in one place can be read in the other: it is the same one, or a folder within the other.
+// Reaches reports whether what is written in one place can be read in the other: it is the same one, or a folder within
+// the other.
 func (p Place) Reaches(q Place) bool {
 	if p.Name == q.Name {
 		return true

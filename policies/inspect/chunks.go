@@ -8,9 +8,9 @@ import (
 	"github.com/pfar/pfar/policies/jsontext"
 )
 
-// Render writes the strings of a value of JSON as lines for a reader, each behind its place, so that none hides in an escape. What is
-// no string is left out but for arrays of characters' numbers. Of more than so many bytes there is nothing, and it reports false: the
-// places of many short strings are many times as long as the value.
+// Render writes the strings of a value of JSON as lines for a reader, each behind its place, so that none hides in an
+// escape. What is no string is left out but for arrays of characters' numbers. Of more than so many bytes there is
+// nothing, and it reports false: the places of many short strings are many times as long as the value.
 func Render(value []byte, most int) (string, bool) {
 	switch {
 	case jsontext.Valid(value):
@@ -49,8 +49,8 @@ func Render(value []byte, most int) (string, bool) {
 
 var identifier = regexp.MustCompile(`^[A-Za-z0-9_.$/-]{1,32}$`)
 
-// Chunks cuts a text into pieces of so many bytes at most, each of which begins with the end of the one before, so much of it at
-// least. No character is cut.
+// Chunks cuts a text into pieces of so many bytes at most, each of which begins with the end of the one before, so much
+// of it at least. No character is cut.
 func Chunks(text string, size, overlap int) []string {
 	var all []string
 	for {

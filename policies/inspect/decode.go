@@ -97,8 +97,8 @@ func (in *Inspection) run64(run string, within []string) {
 // standard makes Base64 of the URL's alphabet, or in lines, that of the usual one.
 var standard = strings.NewReplacer("-", "+", "_", "/", "\n", "", "\r", "")
 
-// bytes looks at bytes that an encoding stood for: at their text, or at that of what they are compressed. It reports whether they
-// are one or the other as a whole.
+// bytes looks at bytes that an encoding stood for: at their text, or at that of what they are compressed. It reports
+// whether they are one or the other as a whole.
 func (in *Inspection) bytes(name string, plain []byte, within []string) bool {
 	layers := append(within[:len(within):len(within)], name)
 	if readable(plain) {
@@ -180,8 +180,8 @@ func readable(b []byte) bool {
 	return bad*10 <= len(b)
 }
 
-// runs returns the longest pieces of a text that are made of these characters, of some length at least. A line end within
-// one is passed over, as encoders put them.
+// runs returns the longest pieces of a text that are made of these characters, of some length at least. A line end
+// within one is passed over, as encoders put them.
 func runs(text string, of *scan.Set, least int) []string {
 	var all []string
 	f := of.In(text)
@@ -217,7 +217,8 @@ var (
 	isVisible   = between('!', '~')
 )
 
-// undoHex reads hexadecimal digits, with the signs between them that people and programs write: "6a:6b", `\x6a\x6b`, "0x6a, 0x6b".
+// undoHex reads hexadecimal digits, with the signs between them that people and programs write: "6a:6b", `\x6a\x6b`,
+// "0x6a, 0x6b".
 func undoHex(run string) []byte {
 	digits := strings.NewReplacer(`\x`, "", `\X`, "", "0x", "", "0X", "", ":", "", ",", "", " ", "", `\`, "", "x", "", "X", "").Replace(run)
 	if len(digits) < minEncoded {

@@ -16,8 +16,8 @@ var theLexicon = sync.OnceValue(newLexicon)
 // reach is how many words an instruction that sets others aside may be spread over.
 const reach = 9
 
-// instructions looks for what speaks to a model in a text, which may be ordinary. Only at words that begin like one of the lexicon it
-// looks closely.
+// instructions looks for what speaks to a model in a text, which may be ordinary. Only at words that begin like one of
+// the lexicon it looks closely.
 func (in *Inspection) instructions(text string, plain bool, within []string) {
 	l, view := theLexicon(), text
 	if !plain {
@@ -174,8 +174,8 @@ func (in *Inspection) aside(view string, i int, within []string) {
 	}
 }
 
-// around returns where the phrase begins and ends of which this word is at i, with anything between its words that is no word; 0, 0
-// if it is not there.
+// around returns where the phrase begins and ends of which this word is at i, with anything between its words that is
+// no word; 0, 0 if it is not there.
 func (p *phrase) around(view string, i int) (from, to int) {
 	for range p.before {
 		if i, _ = wordBefore(view, i); i < 0 {
@@ -192,7 +192,8 @@ func (p *phrase) around(view string, i int) (from, to int) {
 	return from, to
 }
 
-// index makes what words are looked for by, once: the lexicon's, and the names of other servers' tools by their first word.
+// index makes what words are looked for by, once: the lexicon's, and the names of other servers' tools by their first
+// word.
 func (in *Inspection) index() {
 	if in.begins != nil {
 		return
@@ -303,7 +304,8 @@ const (
 	maxAddress     = 2 << 10
 )
 
-// exfiltration looks for images whose address carries data: a client that shows one sends it. Each address is read anew, which is work.
+// exfiltration looks for images whose address carries data: a client that shows one sends it. Each address is read
+// anew, which is work.
 func (in *Inspection) exfiltration(text string, within []string) {
 	for rest := text; ; {
 		alt, behind, ok := strings.Cut(rest, "](")
@@ -359,7 +361,8 @@ func opening(text string) int {
 	return -1
 }
 
-// destination is the address of a link of Markdown that begins here. There may be parentheses in it, if as many are closed.
+// destination is the address of a link of Markdown that begins here. There may be parentheses in it, if as many are
+// closed.
 func destination(text string) string {
 	text = text[:min(maxAddress, len(text))]
 	if inner, ok := strings.CutPrefix(text, "<"); ok {

@@ -1,4 +1,5 @@
-// Package inspect looks for what is suspicious in a call's arguments or a result: secrets on their way out, instructions on their way in, however they are encoded.
+// Package inspect looks for what is suspicious in a call's arguments or a result: secrets on their way out,
+// instructions on their way in, however they are encoded.
 package inspect
 
 import (
@@ -97,8 +98,8 @@ func (r Report) Join(other Report) Report {
 // Vault is the name of a secret of the vault that was found, "" if none was (gate.Arguments).
 func (r Report) Vault() string { return r.named("vault: ") }
 
-// Pattern is the kind of a secret that something looked like, "" if nothing did (gate.Arguments). What was not looked through whole may
-// look like any.
+// Pattern is the kind of a secret that something looked like, "" if nothing did (gate.Arguments). What was not looked
+// through whole may look like any.
 func (r Report) Pattern() string {
 	if name := r.named("secret: "); name != "" {
 		return name
@@ -123,7 +124,8 @@ type Vault interface {
 	Names(text []byte) []string
 }
 
-// Limits bound what a value may be, and what looking at it may cost. What is beyond them is found suspicious, never passed over.
+// Limits bound what a value may be, and what looking at it may cost. What is beyond them is found suspicious, never
+// passed over.
 type Limits struct {
 	Size  int // bytes of JSON
 	Depth int // nesting
@@ -151,7 +153,8 @@ const (
 	maxAdded    = 256 // findings, those with them that had been made before
 )
 
-// Inspect looks at a value of JSON, the whole of it. One that is not JSON is looked at as text. Its outcome is Clean or Flagged.
+// Inspect looks at a value of JSON, the whole of it. One that is not JSON is looked at as text. Its outcome is Clean or
+// Flagged.
 func (b *Builtin) Inspect(d inspector.Direction, value []byte) Report {
 	in := b.Begin(d, value)
 	return in.End(in.strings())
@@ -169,8 +172,8 @@ func (b *Builtin) Begin(d inspector.Direction, value []byte) *Inspection {
 	return in
 }
 
-// Suspicion returns what a text of JSON that comes in is suspicious for, in words; "" if it is not. Others are the tools of other
-// servers, as in Builtin.
+// Suspicion returns what a text of JSON that comes in is suspicious for, in words; "" if it is not. Others are the
+// tools of other servers, as in Builtin.
 func Suspicion(value []byte, others []string) string {
 	builtin := Builtin{Others: others}
 	for _, f := range builtin.Inspect(inspector.Inbound, value).Findings {
@@ -201,8 +204,8 @@ type Inspection struct {
 	all       joined              // its strings on their way out
 }
 
-// String looks at a string of the value, or the name of a member, that begins at some byte of it, and keeps no part of it. They are to
-// come in order.
+// String looks at a string of the value, or the name of a member, that begins at some byte of it, and keeps no part of
+// it. They are to come in order.
 func (in *Inspection) String(at int, text string, name bool) {
 	in.at, in.name = at, name
 	in.text(text, nil)
@@ -211,8 +214,8 @@ func (in *Inspection) String(at int, text string, name bool) {
 	}
 }
 
-// End returns what has come of it, all strings having been looked at of a value that nests so deep; -1 stands for what is no JSON. Its
-// outcome is Clean or Flagged.
+// End returns what has come of it, all strings having been looked at of a value that nests so deep; -1 stands for what
+// is no JSON. Its outcome is Clean or Flagged.
 func (in *Inspection) End(depth int) Report {
 	in.at, in.name = 0, false
 	if depth < 0 && len(in.value) > 0 && (in.value[0] == '{' || in.value[0] == '[') {
@@ -242,8 +245,8 @@ func (in *Inspection) End(depth int) Report {
 // tooMuchWork is what is found where looking at all would take too long.
 const tooMuchWork = "work"
 
-// joined is what the strings of a value are side by side. Of a long one it has both ends, which a secret in several pieces has parts
-// in; one that is in it as a whole is found in it.
+// joined is what the strings of a value are side by side. Of a long one it has both ends, which a secret in several
+// pieces has parts in; one that is in it as a whole is found in it.
 type joined struct {
 	text   []byte
 	pieces int
@@ -305,7 +308,8 @@ func (in *Inspection) lines(text string, within []string) {
 	}
 }
 
-// leaks looks for secrets in a text, and in what is read of it backwards or rotated, if it has anything as long as a token.
+// leaks looks for secrets in a text, and in what is read of it backwards or rotated, if it has anything as long as a
+// token.
 func (in *Inspection) leaks(text string, within []string) {
 	in.vault(text, within)
 	in.secrets(text, within)
@@ -328,8 +332,8 @@ func (in *Inspection) vault(text string, within []string) {
 	}
 }
 
-// add notes a finding, each once in a place, and that there are more than it takes. found is what its digest is of, "" for none. The
-// first of each that a call is denied or asked about for is never left out, however much else there is.
+// add notes a finding, each once in a place, and that there are more than it takes. found is what its digest is of, ""
+// for none. The first of each that a call is denied or asked about for is never left out, however much else there is.
 func (in *Inspection) add(kind string, severity Severity, within []string, excerpt, found string) {
 	decides := in.decides(kind)
 	in.named = in.named || in.name && isSecret(kind)
@@ -362,8 +366,8 @@ func (in *Inspection) add(kind string, severity Severity, within []string, excer
 	in.findings = append(in.findings, f)
 }
 
-// conceal takes out of the findings what may show a secret that another of them is about, whole or in part; or any, if not all was looked
-// through.
+// conceal takes out of the findings what may show a secret that another of them is about, whole or in part; or any, if
+// not all was looked through.
 func (in *Inspection) conceal() {
 	if !slices.ContainsFunc(in.findings, func(f Finding) bool { return f.Secret() || f.Kind == tooMuchWork }) {
 		return
@@ -379,8 +383,8 @@ func (in *Inspection) conceal() {
 	}
 }
 
-// decides reports whether a kind of finding is a secret, or that there may be one, and has not been found yet. There are no more of
-// those than the vault has, and kinds of patterns.
+// decides reports whether a kind of finding is a secret, or that there may be one, and has not been found yet. There
+// are no more of those than the vault has, and kinds of patterns.
 func (in *Inspection) decides(kind string) bool {
 	if !isSecret(kind) && kind != tooMuchWork {
 		return false

@@ -185,7 +185,8 @@ var disguises = map[string]func(string) string{
 	"decimal in base64": func(s string) string { return base64.StdEncoding.EncodeToString(fmt.Append(nil, []byte(s))) },
 }
 
-// TestDisguised sends out secrets that are written so that a person or a model reads them, and a search for them does not.
+// TestDisguised sends out secrets that are written so that a person or a model reads them, and a search for them does
+// not.
 func TestDisguised(t *testing.T) {
 	const secret = "correct-horse-battery-staple-42"
 	b := Builtin{Vault: redact.New(map[string][]byte{"notion_token": []byte(secret)})}

@@ -9,8 +9,9 @@ import (
 	"github.com/pfar/pfar/policies/jsontext"
 )
 
-// strings looks at every string and every name of a member in a text of JSON, and returns how deep the text nests; -1 for what is not
-// JSON, which is one string, as a whole. As it comes in, a long string that is the same as the long one before it is passed over.
+// strings looks at every string and every name of a member in a text of JSON, and returns how deep the text nests; -1
+// for what is not JSON, which is one string, as a whole. As it comes in, a long string that is the same as the long one
+// before it is passed over.
 func (in *Inspection) strings() (deepest int) {
 	b := in.value
 	if !in.Parsed && !jsontext.Valid(b) {
@@ -90,8 +91,8 @@ func (p *place) String() string {
 
 var slashes = strings.NewReplacer("~", "~0", "/", "~1") // RFC 6901, section 3
 
-// pointer is the place of the value, or of the member, whose string begins at some byte. It is asked about one string after the
-// other, and reads on from the last.
+// pointer is the place of the value, or of the member, whose string begins at some byte. It is asked about one string
+// after the other, and reads on from the last.
 func (p *place) pointer(b []byte, target int) string {
 	for !p.begun || p.read <= target {
 		t := p.next(b)

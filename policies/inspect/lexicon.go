@@ -92,8 +92,8 @@ type entry struct {
 	sign    string   // that it is the first word of
 }
 
-// beginnings are hashes of the first three bytes of words, in small letters, and of their lengths; and what passes over most others
-// before that.
+// beginnings are hashes of the first three bytes of words, in small letters, and of their lengths; and what passes over
+// most others before that.
 type beginnings struct {
 	hashes [1 << 8]uint64
 	words  scan.Words

@@ -19,8 +19,8 @@ func used(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano())
 }
 
-// TestWork has what could be looked at again at each of its characters. What may be secrets is looked at a few times; addresses of images
-// are until it is too much work.
+// TestWork has what could be looked at again at each of its characters. What may be secrets is looked at a few times;
+// addresses of images are until it is too much work.
 func TestWork(t *testing.T) {
 	const size = 1 << 20
 	enough := DefaultLimits.Work
@@ -35,8 +35,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// TestLinear has what is made to be looked at again and again. Of eight times the text the work may be some eight times as much; where
-// it is squared it is sixty-four times.
+// TestLinear has what is made to be looked at again and again. Of eight times the text the work may be some eight times
+// as much; where it is squared it is sixty-four times.
 func TestLinear(t *testing.T) {
 	b := Builtin{Others: []string{"mail.send", "a.b"}}
 	for _, unit := range []string{

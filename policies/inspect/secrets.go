@@ -44,8 +44,8 @@ var tokens = []token{
 	{"AGE-SECRET-KEY-1", "age", 50, isPlain}, {"tskey-", "Tailscale", 20, isName}, {"glsa_", "Grafana", 32, isName}, {"NRAK-", "New Relic", 24, isPlain}, {"EAAC", "Meta", 80, isPlain}, {"sl.", "Dropbox", 100, isName},
 }
 
-// startOf has the tokens by their first two characters, and begins those that a token, or one of Airtable, begins with: at each
-// character of a long text these are looked at.
+// startOf has the tokens by their first two characters, and begins those that a token, or one of Airtable, begins with:
+// at each character of a long text these are looked at.
 var startOf, begins = func() (t [128][128][]token, b [1 << 14]bool) {
 	for _, one := range tokens {
 		t[one.prefix[0]][one.prefix[1]] = append(t[one.prefix[0]][one.prefix[1]], one)
@@ -159,8 +159,8 @@ func isAssigned(before string) bool {
 	return strings.ContainsAny(before, ":=") && assigned.MatchString(before)
 }
 
-// isMixed reports whether the letters of a text are capital and small ones by chance, as in a secret, and not as in words or names.
-// What is as long as an image or a file has any short prefix in it somewhere.
+// isMixed reports whether the letters of a text are capital and small ones by chance, as in a secret, and not as in
+// words or names. What is as long as an image or a file has any short prefix in it somewhere.
 func isMixed(s string) bool {
 	capital, small := 0, 0
 	for i := range len(s) {
@@ -221,7 +221,8 @@ func isJWT(s string) bool {
 	return false
 }
 
-// secret notes one, of which only the beginning is shown. Of one that is short there is no digest: it could be found by guessing.
+// secret notes one, of which only the beginning is shown. Of one that is short there is no digest: it could be found by
+// guessing.
 func (in *Inspection) secret(kind, value string, within []string) {
 	shown, found := fmt.Sprintf("%s... (%d characters)", value[:min(4, len(value)/4)], len(value)), value
 	if len(value) < minToken {

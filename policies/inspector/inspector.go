@@ -141,8 +141,8 @@ const (
 	maxText    = 64 << 20 // bytes
 )
 
-// MaxParallel bounds External.Parallel, and MaxMemory what the processes of a program have together, in bytes: its unit has room for
-// these and for what runs them.
+// MaxParallel bounds External.Parallel, and MaxMemory what the processes of a program have together, in bytes: its unit
+// has room for these and for what runs them.
 const (
 	MaxParallel = 64
 	MaxMemory   = 2 << 30

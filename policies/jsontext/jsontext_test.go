@@ -149,7 +149,8 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// TestAgain: what is read stands until the next string is, long strings that stand again are told, and nothing of another is left.
+// TestAgain: what is read stands until the next string is, long strings that stand again are told, and nothing of
+// another is left.
 func TestAgain(t *testing.T) {
 	long := strings.Repeat("some words, ", 100)
 	for _, one := range []struct {

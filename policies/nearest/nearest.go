@@ -3,8 +3,8 @@ package nearest
 
 import "github.com/agext/levenshtein"
 
-// Keyword returns the word that a misspelt key of a language was meant to be, "" if none is near: two neighbouring letters
-// changed places, or there are at most two mistakes and no more than one in three letters.
+// Keyword returns the word that a misspelt key of a language was meant to be, "" if none is near: two neighbouring
+// letters changed places, or there are at most two mistakes and no more than one in three letters.
 func Keyword(misspelt string, words []string) string {
 	best, least := "", 3
 	for _, w := range words {
@@ -18,8 +18,8 @@ func Keyword(misspelt string, words []string) string {
 	return best
 }
 
-// Name returns the name that is at most two mistakes away, or one in three letters of a long one; of several that are as
-// near, the first.
+// Name returns the name that is at most two mistakes away, or one in three letters of a long one; of several that are
+// as near, the first.
 func Name(misspelt string, names []string) string {
 	best, least := "", max(2, len(misspelt)/3)+1
 	for _, name := range names {

@@ -1,4 +1,5 @@
-// Package oauth decides over OAuth 2.0 token sets (RFC 6749): what one must have, when it is to be refreshed, and what a refresh may change.
+// Package oauth decides over OAuth 2.0 token sets (RFC 6749): what one must have, when it is to be refreshed, and what
+// a refresh may change.
 package oauth
 
 import (
@@ -15,8 +16,8 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 )
 
-// Set is a token set. It holds secrets: it stays in the vault, with pfard and, while it is refreshed, with the process that
-// does so. A server gets the access token at most.
+// Set is a token set. It holds secrets: it stays in the vault, with pfard and, while it is refreshed, with the process
+// that does so. A server gets the access token at most.
 type Set struct {
 	AccessToken  string    `json:"access_token"`
 	RefreshToken string    `json:"refresh_token"` // "": the set is never refreshed, and needs neither TokenURL nor ClientID
@@ -153,8 +154,9 @@ func (s Set) within(text string) bool {
 	return slices.ContainsFunc(s.Secrets(), func(secret string) bool { return len(secret) >= minToken && strings.Contains(text, secret) })
 }
 
-// Lacking returns those of the required scopes that are in none of the lists, each of what one set was granted. Scopes are
-// compared as they are (RFC 6749 section 3.3), and a comma ends one as well as a space: some providers write them so.
+// Lacking returns those of the required scopes that are in none of the lists, each of what one set was granted. Scopes
+// are compared as they are (RFC 6749 section 3.3), and a comma ends one as well as a space: some providers write them
+// so.
 func Lacking(required []string, granted ...[]string) (lacking []string) {
 	has := map[string]bool{}
 	for _, list := range granted {
@@ -182,10 +184,10 @@ func (s Set) Secrets() []string {
 // Expired reports whether the access token is good no more at a time.
 func (s Set) Expired(now time.Time) bool { return !s.Expiry.IsZero() && !now.Before(s.Expiry) }
 
-// RefreshAt is when the set is to be refreshed; zero: never. That is before its end by a fifth of its life or five minutes,
-// whichever is more, but not in the first half of its life: the next one would be as old at once. Jitter, from 0 to 1, puts
-// it forward a little, so that of many sets not all are due at once. If the clock was ahead when the set was obtained, its
-// end says nothing, and it is to be refreshed now.
+// RefreshAt is when the set is to be refreshed; zero: never. That is before its end by a fifth of its life or five
+// minutes, whichever is more, but not in the first half of its life: the next one would be as old at once. Jitter, from
+// 0 to 1, puts it forward a little, so that of many sets not all are due at once. If the clock was ahead when the set
+// was obtained, its end says nothing, and it is to be refreshed now.
 func (s Set) RefreshAt(now time.Time, jitter float64) time.Time {
 	switch {
 	case s.Expiry.IsZero(), s.RefreshToken == "":
@@ -214,8 +216,8 @@ type Answer struct {
 // minToken is the length from which on a token of an endpoint's is taken, in bytes.
 const minToken = 16
 
-// checkAccess and checkRefresh return what is wrong with the tokens, which are taken out of all that servers say: no endpoint
-// is to choose what stands there anyway, or what takes the marks out of JSON.
+// checkAccess and checkRefresh return what is wrong with the tokens, which are taken out of all that servers say: no
+// endpoint is to choose what stands there anyway, or what takes the marks out of JSON.
 func (a Answer) checkAccess() error {
 	if len(a.AccessToken) < minToken {
 		return fmt.Errorf("access_token has fewer than %d bytes", minToken)
@@ -239,8 +241,8 @@ func (a Answer) checkRefresh() error {
 // bearer is b64token.
 var bearer = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
-// Refreshed returns the set after a refresh that was asked for at a time. With an error the answer is of no use, and the set
-// is as it was, but for a refresh token that the answer has: the one before may be good no more.
+// Refreshed returns the set after a refresh that was asked for at a time. With an error the answer is of no use, and
+// the set is as it was, but for a refresh token that the answer has: the one before may be good no more.
 func (s Set) Refreshed(a Answer, asked time.Time) (Set, error) {
 	if err := a.checkRefresh(); err != nil {
 		return s, err

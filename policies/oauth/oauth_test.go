@@ -15,8 +15,8 @@ import (
 
 var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// written is a token set as golang.org/x/oauth2 writes it, with what is needed beside that, after the changes: a nil leaves a
-// member out.
+// written is a token set as golang.org/x/oauth2 writes it, with what is needed beside that, after the changes: a nil
+// leaves a member out.
 func written(changes map[string]any) []byte {
 	m := map[string]any{
 		"access_token": "AT-hunter2", "refresh_token": "RT-hunter2", "token_type": "Bearer", "expiry": "2026-11-01T13:00:00.123456789+00:00",

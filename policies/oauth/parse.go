@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// given is what an owner may write. It is what golang.org/x/oauth2 writes of a token, or a token endpoint answers (RFC 6749
-// section 5.1), with what is needed to refresh it beside that.
+// given is what an owner may write. It is what golang.org/x/oauth2 writes of a token, or a token endpoint answers (RFC
+// 6749 section 5.1), with what is needed to refresh it beside that.
 type given struct {
 	Set
 	ExpiresIn json.Number `json:"expires_in"` // seconds from now, if there is no expiry

@@ -1,5 +1,5 @@
-// Package oneline has HCL read blocks with several arguments on one line, as in tool "send_*" { effect = "none", audience = "public" },
-// which its grammar does not have.
+// Package oneline has HCL read blocks with several arguments on one line, as in tool "send_*" { effect = "none",
+// audience = "public" }, which its grammar does not have.
 package oneline
 
 import (

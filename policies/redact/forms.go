@@ -13,8 +13,8 @@ import (
 )
 
 // Forms returns a value as programs write it: as it is, escaped for JSON, for URLs and for HTML, in hexadecimal, and in
-// Base64 (RFC 4648 sections 4 and 5) at each of the three places that it can have within a longer text. The forms of two
-// values stand in the same order; some may be alike.
+// Base64 (RFC 4648 sections 4 and 5) at each of the three places that it can have within a longer text. The forms of
+// two values stand in the same order; some may be alike.
 func Forms(value string) []string {
 	all := append([]string{value}, jsonForms(value)...)
 	all = append(all, urlForms(value)...)
@@ -84,7 +84,8 @@ var quotes = []*strings.Replacer{
 	strings.NewReplacer("&#34;", `"`, "&#39;", "'"),
 }
 
-// htmlForms has no decimal numbers for every character: a value and what stands for it would no longer be alike in length.
+// htmlForms has no decimal numbers for every character: a value and what stands for it would no longer be alike in
+// length.
 func htmlForms(value string) []string {
 	var all []string
 	for _, q := range quotes {
@@ -116,7 +117,8 @@ func base64Forms(value string) []form {
 	return list
 }
 
-// within is what of a value's Base64 does not depend on its neighbours, when it stands behind so many bytes modulo three.
+// within is what of a value's Base64 does not depend on its neighbours, when it stands behind so many bytes modulo
+// three.
 func within(e *base64.Encoding, before int, value string) string {
 	s := e.EncodeToString(append(make([]byte, before), value...))
 	if (before+len(value))%3 != 0 {
@@ -125,7 +127,8 @@ func within(e *base64.Encoding, before int, value string) string {
 	return s[min(len(s), (before*8+5)/6):]
 }
 
-// inJSON is a value within a string of JSON (RFC 8259 section 7), where some encoders escape what HTML would take for markup.
+// inJSON is a value within a string of JSON (RFC 8259 section 7), where some encoders escape what HTML would take for
+// markup.
 func inJSON(value string, html bool) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

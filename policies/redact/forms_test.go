@@ -57,8 +57,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestWrittenByOthers has what programs in other languages make of a value found, and what they make of one that is alike left
-// as it is.
+// TestWrittenByOthers has what programs in other languages make of a value found, and what they make of one that is
+// alike left as it is.
 func TestWrittenByOthers(t *testing.T) {
 	const value, other = `aZ09-_.~/+=:@&<>"'!*();,#?%`, `aZ09-_.~/+=:@&<>"'!*();,#?&`
 	s := setOf(t, map[string]string{"k": value, "plain": "ntn_4mYq81RzLc0pXvWbT7uKd2", "spaced": "päss wörd 12 日本"})

@@ -12,9 +12,9 @@ import (
 // ReplaceJSON is Replace for a text of JSON, which stays one: a string keeps its quotation marks and whole escapes, a
 // number becomes a string, and what stands between them stays. Of what is no JSON it is Replace.
 //
-// What is in no single string or number is not replaced: it is not what the sender says but how that is written, so that
-// whoever chooses a secret, as a token endpoint does, cannot take {"jsonrpc":"2.0", from all servers. For the same reason
-// in the name of a member only what has a digit and 16 bytes or more is replaced: no protocol has such a name.
+// What is in no single string or number is not replaced: it is not what the sender says but how that is written, so
+// that whoever chooses a secret, as a token endpoint does, cannot take {"jsonrpc":"2.0", from all servers. For the same
+// reason in the name of a member only what has a digit and 16 bytes or more is replaced: no protocol has such a name.
 func (s *Set) ReplaceJSON(text []byte) ([]byte, []Hit) { return s.replaceJSON(text, named) }
 
 // HideJSON is ReplaceJSON for a reader who must not learn which secret stood there: the mark is "[redacted]".

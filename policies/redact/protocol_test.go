@@ -9,8 +9,8 @@ import (
 
 var update = flag.Bool("update", false, "record a set of this version in testdata/set")
 
-// TestSetOfBefore: while a package is replaced, pfard hands sets to bridges and a gateway of another version. Each has to find
-// with the other's set what it finds with its own: see CONTRIBUTING.md, To change a protocol.
+// TestSetOfBefore: while a package is replaced, pfard hands sets to bridges and a gateway of another version. Each has
+// to find with the other's set what it finds with its own: see CONTRIBUTING.md, To change a protocol.
 func TestSetOfBefore(t *testing.T) {
 	if *update {
 		b, err := New(map[string][]byte{"notion": []byte(samples["notion"]), "quoted": []byte(samples["quoted"])}).MarshalBinary()

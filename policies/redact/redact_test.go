@@ -219,7 +219,8 @@ func TestProtocolStays(t *testing.T) {
 	}
 }
 
-// TestNamesOfMembersStay: nobody who chooses a secret takes a name of the protocol away, and what cannot be one is replaced.
+// TestNamesOfMembersStay: nobody who chooses a secret takes a name of the protocol away, and what cannot be one is
+// replaced.
 func TestNamesOfMembersStay(t *testing.T) {
 	s := setOf(t, map[string]string{
 		"schema": "inputSchema", "content": "structuredContent", "pin": "hunter2hunter2", "long": "ntn_4mYq81RzLc0pXvWbT7uKd2", "card": "4929123456781234",
@@ -284,9 +285,10 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-// TestWhoeverHoldsASet plays one who has taken the gateway over and works a value out from its middle, byte after byte, as
-// could be done with the former sets, which had windows of 4 and of 8: no part of less than a window is told from anything else,
-// wherever in the value it is and in whatever the set is asked by. Of a whole window the filter tells ten bits.
+// TestWhoeverHoldsASet plays one who has taken the gateway over and works a value out from its middle, byte after byte,
+// as could be done with the former sets, which had windows of 4 and of 8: no part of less than a window is told from
+// anything else, wherever in the value it is and in whatever the set is asked by. Of a whole window the filter tells
+// ten bits.
 func TestWhoeverHoldsASet(t *testing.T) {
 	const value = "ntn_4mYq81RzLc0pXvWbT7uKd2aB3cD4eF5gH6iJ7kL8mN9"
 	s := setOf(t, map[string]string{"k": value})
@@ -346,7 +348,8 @@ func TestWhoeverHoldsASet(t *testing.T) {
 	}
 }
 
-// TestFilterTellsNotWhose: the stored filter is the same in whatever order values came, and has a bit for each window at most.
+// TestFilterTellsNotWhose: the stored filter is the same in whatever order values came, and has a bit for each window
+// at most.
 func TestFilterTellsNotWhose(t *testing.T) {
 	s := New(map[string][]byte{"a": []byte("first-value-of-a-with-1"), "b": []byte("the-other-value-of-b-2")})
 	before := s.tiers

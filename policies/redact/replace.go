@@ -99,8 +99,8 @@ func (m *matcher) part(r *reading, may marks) {
 	m.hits = m.hits[:n+len(slices.Compact(found))]
 }
 
-// stretch returns the next part of a text from i on that may hold a secret, for it is long enough and has no blank; -1 if
-// there is none. It looks at eight bytes at once.
+// stretch returns the next part of a text from i on that may hold a secret, for it is long enough and has no blank; -1
+// if there is none. It looks at eight bytes at once.
 func (s *Set) stretch(text []byte, i int) (from, to int) {
 	for from = i; i+8 <= len(text); i += 8 {
 		blank := s.blanksIn(text[i:])
@@ -148,8 +148,8 @@ type matcher struct {
 	summed  bool // sums are of it
 }
 
-// read searches a reading, and what it says when escapes are undone so many times at most. Only those are looked for that
-// may be there.
+// read searches a reading, and what it says when escapes are undone so many times at most. Only those are looked for
+// that may be there.
 func (m *matcher) read(r *reading, may marks, depth int) {
 	m.search(r)
 	if least := 2 * m.set.least; len(r.text) >= least {

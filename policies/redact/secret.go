@@ -20,8 +20,8 @@ const (
 	minWide   = 16 // letters from which on a value is searched for that has nothing else
 )
 
-// Unsearched says in words why a value is not searched for; "" if it is. What is as likely to stand in any text as to be a
-// secret is not: it would be replaced wherever a server speaks of something else.
+// Unsearched says in words why a value is not searched for; "" if it is. What is as likely to stand in any text as to
+// be a secret is not: it would be replaced wherever a server speaks of something else.
 func Unsearched(value []byte) string {
 	v := string(bytes.TrimSpace(value))
 	switch {
@@ -47,8 +47,8 @@ func Unsearched(value []byte) string {
 	return ""
 }
 
-// protocol has what MCP says in strings, of 8 bytes and more: without it no server could be spoken to. What it calls members
-// is not replaced anyway (ReplaceJSON).
+// protocol has what MCP says in strings, of 8 bytes and more: without it no server could be spoken to. What it calls
+// members is not replaced anyway (ReplaceJSON).
 var protocol = []string{
 	"completion/complete", "elicitation/create", "initialize", "logging/setLevel", "prompts/get", "prompts/list", "resources/list",
 	"resources/read", "resources/subscribe", "resources/templates/list", "resources/unsubscribe", "roots/list", "sampling/createMessage",
@@ -81,7 +81,8 @@ func few(v string) bool {
 }
 
 // pieces returns what is searched for on behalf of a value: itself without the white space around it, and what programs
-// take out of it and show alone: the lines of a key file, the password of a connection string, the tokens of a document.
+// take out of it and show alone: the lines of a key file, the password of a connection string, the tokens of a
+// document.
 func pieces(value []byte) []string {
 	whole := string(bytes.TrimSpace(value))
 	list := []string{whole}

@@ -20,9 +20,10 @@ import (
 //
 // All other forms are found by undoing them in the text. So no part of less than 16 bytes of a value, or less than the
 // whole of a shorter one, is told from any other, and there is nothing to extend a guess by. A value of which few are
-// possible is found by trying them all, at a multiplication each and a SHA-256 for what the filter lets pass: a password
-// that is in a list at once, 8 random letters and digits within an hour on one graphics card, 12 after decades, 16
-// hexadecimal digits after months. The bits of the filter, some 40 of a value in all, cannot be had without such a search.
+// possible is found by trying them all, at a multiplication each and a SHA-256 for what the filter lets pass: a
+// password that is in a list at once, 8 random letters and digits within an hour on one graphics card, 12 after
+// decades, 16 hexadecimal digits after months. The bits of the filter, some 40 of a value in all, cannot be had without
+// such a search.
 type Set struct {
 	key    [32]byte  // of seals
 	keys   [2]uint64 // of hashes of windows
@@ -94,8 +95,8 @@ func New(values map[string][]byte) *Set {
 	return s
 }
 
-// With returns a set that New made with these values as well, and reports whether one of them is new. Older ones of the same
-// name stay, the last few of them.
+// With returns a set that New made with these values as well, and reports whether one of them is new. Older ones of the
+// same name stay, the last few of them.
 func (s *Set) With(values map[string][]byte) (more *Set, added bool) {
 	with := *s
 	with.secrets = slices.Clone(s.secrets)
@@ -149,7 +150,8 @@ func (s *Set) put(name string, value []byte) bool {
 	return known < 0
 }
 
-// blanks are what a set may take for the end of whatever may be a value: most have neither white space nor quotation marks.
+// blanks are what a set may take for the end of whatever may be a value: most have neither white space nor quotation
+// marks.
 var blanks = []byte{'"' + 1, ' ' + 1, 0}
 
 func (s *Set) secretOf(name string, value []byte) secret {
@@ -196,16 +198,16 @@ func (s *Set) printOf(f form) (p print, hash uint64) {
 
 func widthOf(length int) int { return min(length, maxWidth) }
 
-// hashOf is that of a window, by the 8 bytes with which it begins, those in its middle and those with which it ends. It has to
-// be cheap, as it is computed at every byte, and not linear, lest what is known of several windows be solved for their
-// bytes. Its highest bits are the best.
+// hashOf is that of a window, by the 8 bytes with which it begins, those in its middle and those with which it ends. It
+// has to be cheap, as it is computed at every byte, and not linear, lest what is known of several windows be solved for
+// their bytes. Its highest bits are the best.
 func hashOf(first, middle, last []byte, keys [2]uint64) uint64 {
 	return (binary.LittleEndian.Uint64(first) + bits.RotateLeft64(binary.LittleEndian.Uint64(middle), 29) + keys[0]) *
 		(binary.LittleEndian.Uint64(last) + keys[1])
 }
 
-// seal tells nothing of a core to who cannot guess it. Its length is told apart by the last byte, and all is of fixed length,
-// so it needs no HMAC: nothing can be appended.
+// seal tells nothing of a core to who cannot guess it. Its length is told apart by the last byte, and all is of fixed
+// length, so it needs no HMAC: nothing can be appended.
 func (s *Set) seal(core []byte) uint64 {
 	var in [32 + maxCore + 1]byte
 	copy(in[:], s.key[:])
@@ -233,12 +235,12 @@ func (s *Set) Longest() int {
 	return longestEscape * s.longest
 }
 
-// longestEscape is how long what stands for one byte may be, 8, as "\\\"" in JSON within JSON within JSON is, with regard to
-// the longest form, which is Base64.
+// longestEscape is how long what stands for one byte may be, 8, as "\\\"" in JSON within JSON within JSON is, with
+// regard to the longest form, which is Base64.
 const longestEscape = 6
 
-// tier finds the windows of one width: first by a filter that holds most texts back, then by the cores of all lengths that
-// there are.
+// tier finds the windows of one width: first by a filter that holds most texts back, then by the cores of all lengths
+// that there are.
 type tier struct {
 	filter []byte // by a hash's highest bits, 1 where a window has them; nil: there are no forms
 	shift  int    // that leaves those bits
@@ -248,7 +250,8 @@ type tier struct {
 // tier returns that for forms of a length.
 func (s *Set) tier(length int) *tier { return &s.tiers[widthOf(length)-MinLength] }
 
-// Slots of a filter for each window: with more of them, fewer texts are looked at closely, and each window is told more of.
+// Slots of a filter for each window: with more of them, fewer texts are looked at closely, and each window is told more
+// of.
 const (
 	perWindow = 512
 	maxFilter = 19 // bits: of the second cache

@@ -68,8 +68,8 @@ func endsInScheme(text string) bool {
 // fields are the header fields that hold credentials.
 var fields = [...]string{"proxy-authorization", "authorization", "set-cookie", "cookie"}
 
-// stripFields removes what stands behind the name of such a field and a colon or equals sign, each in quotation marks or not,
-// to the end of the line or to the next quotation mark.
+// stripFields removes what stands behind the name of such a field and a colon or equals sign, each in quotation marks
+// or not, to the end of the line or to the next quotation mark.
 func stripFields(text string) string {
 	const blank, marks = " \t\n\f\r", "\"'"
 	var out strings.Builder
@@ -134,8 +134,9 @@ func isWord(r rune) bool {
 	return r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }
 
-// StripJSON is Strip for an error that is JSON, and stays it: it goes over each string, and takes the values of members that
-// have such a header field's name. Where there is nothing to remove every byte stays. The text is known to be JSON.
+// StripJSON is Strip for an error that is JSON, and stays it: it goes over each string, and takes the values of members
+// that have such a header field's name. Where there is nothing to remove every byte stays. The text is known to be
+// JSON.
 func StripJSON(text []byte) []byte {
 	var out []byte // nil: nothing is removed yet
 	done := 0      // of text, is in out

@@ -2,8 +2,8 @@ package redact
 
 import "math/bits"
 
-// A sum is a polynomial over a text's bytes modulo the prime, at a base that nobody outside knows: that of any part of a
-// text follows from those of its beginnings, so a part is compared in one time however long it is.
+// A sum is a polynomial over a text's bytes modulo the prime, at a base that nobody outside knows: that of any part of
+// a text follows from those of its beginnings, so a part is compared in one time however long it is.
 const prime = 1<<61 - 1
 
 func multiply(a, b uint64) uint64 {

@@ -1,5 +1,5 @@
-// Package reviewed holds the digests of the definitions that pfar's makers have read: a package in, what it may list without a
-// question out.
+// Package reviewed holds the digests of the definitions that pfar's makers have read: a package in, what it may list
+// without a question out.
 package reviewed
 
 import (
@@ -18,7 +18,8 @@ import (
 //	version memory-server 0.6.3
 //	tool 3f2a... create_entities
 //
-// TestReviewedDefinitions of tests/e2e writes them with -update, from what the servers of packaging/servers really list.
+// TestReviewedDefinitions of tests/e2e writes them with -update, from what the servers of packaging/servers really
+// list.
 //
 //go:embed *.txt
 var files embed.FS
@@ -37,7 +38,8 @@ func (d *Definitions) Version(title string) bool { return slices.Contains(d.vers
 // Has reports whether a definition of this kind and SHA-256 has been read.
 func (d *Definitions) Has(kind, digest string) bool { return d.digests[kind+" "+digest] }
 
-// Of returns the definitions of what a server runs: its declared service, or without one its packages. nil: none have been read.
+// Of returns the definitions of what a server runs: its declared service, or without one its packages. nil: none have
+// been read.
 func Of(service string, packages []string) *Definitions {
 	for _, d := range All() {
 		if service != "" && d.Service == service || service == "" && slices.Contains(packages, d.Package) {

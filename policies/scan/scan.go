@@ -1,4 +1,5 @@
-// Package scan finds bytes of some sorts in a text, 64 at a time, for those who have to look at every byte of what a server says.
+// Package scan finds bytes of some sorts in a text, 64 at a time, for those who have to look at every byte of what a
+// server says.
 package scan
 
 import (
@@ -17,8 +18,8 @@ const Ahead = 16
 type Set struct {
 	has [256]uint8 // 1 for those that are in it
 
-	// As it is looked up quickly: bit h of rows[l] says that there is the byte h<<4|l. All bits of beyond say that all bytes are in it that
-	// are no ASCII, and mixed that some are, which nobody has looked for so far.
+	// As it is looked up quickly: bit h of rows[l] says that there is the byte h<<4|l. All bits of beyond say that all
+	// bytes are in it that are no ASCII, and mixed that some are, which nobody has looked for so far.
 	rows   [16]byte
 	beyond uint32
 	mixed  bool
@@ -51,8 +52,8 @@ func Of(has func(c byte) bool) *Set {
 // Has reports whether a byte is in the set.
 func (s *Set) Has(c byte) bool { return s.has[c] == 1 }
 
-// Mark sets dst[k] to which of the 64 bytes of the text from i+64k on are in the set: the first is the lowest bit. It returns how many
-// words of dst there are bytes for.
+// Mark sets dst[k] to which of the 64 bytes of the text from i+64k on are in the set: the first is the lowest bit. It
+// returns how many words of dst there are bytes for.
 func (s *Set) Mark(dst []uint64, text string, i int) int {
 	rest := text[i:]
 	n := min(len(dst), (len(rest)+Block-1)/Block)
@@ -137,8 +138,9 @@ func (f *Finder) mark(i int) {
 	f.marked = Block * uint(f.set.Mark(f.marks[:n], f.text, i))
 }
 
-// Run returns where so many bytes of the set stand side by side, one or more, from i on; -1 if they do nowhere. Some of 7 of them are half
-// a byte of a mark, and of 15 a whole one, wherever they begin: most of a text is not looked at but for those.
+// Run returns where so many bytes of the set stand side by side, one or more, from i on; -1 if they do nowhere. Some of
+// 7 of them are half a byte of a mark, and of 15 a whole one, wherever they begin: most of a text is not looked at but
+// for those.
 func (f *Finder) Run(i, least int) int {
 	start := i
 	for i < len(f.text) && start+least <= len(f.text) {
@@ -173,8 +175,8 @@ func (f *Finder) Run(i, least int) int {
 	return -1
 }
 
-// sides has the lowest bit of each byte of a mark in which all bits are set, or of each half or bit, and how many bits that are, of which
-// there is one in so many side by side.
+// sides has the lowest bit of each byte of a mark in which all bits are set, or of each half or bit, and how many bits
+// that are, of which there is one in so many side by side.
 func sides(m uint64, least int) (side int, full uint64) {
 	if least < 7 {
 		return 1, m

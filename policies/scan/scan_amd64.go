@@ -19,7 +19,8 @@ func (s *Set) members(dst []uint64, text string) {
 	markMembers(&s.rows, s.beyond, unsafe.StringData(text), len(dst), &dst[0])
 }
 
-// begin marks as many whole blocks of the text as dst has words; behind them is as much of it as is looked at of a word.
+// begin marks as many whole blocks of the text as dst has words; behind them is as much of it as is looked at of a
+// word.
 func (w *Words) begin(dst []uint64, text string) {
 	if !wide || len(dst) == 0 {
 		anywhere(dst)

@@ -111,7 +111,8 @@ func run(text string, i int, s *Set, least int) int {
 	return -1
 }
 
-// FuzzWords compares marks with what each word has at its beginning, and what is quick with what is there for any machine.
+// FuzzWords compares marks with what each word has at its beginning, and what is quick with what is there for any
+// machine.
 func FuzzWords(f *testing.F) {
 	f.Add("ignore all of it, IGNORE THE rest; \xd0\xb7\xd0\xb0", "ignore zignoruj if db")
 	f.Add(strings.Repeat("some words ", 30)+"if", "if")

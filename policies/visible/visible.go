@@ -1,4 +1,5 @@
-// Package visible makes a stranger's text safe to look at: characters that a terminal obeys or a person cannot see become their codes.
+// Package visible makes a stranger's text safe to look at: characters that a terminal obeys or a person cannot see
+// become their codes.
 package visible
 
 import (
@@ -15,8 +16,8 @@ func Deceptive(r rune) bool {
 	return r != zwnj && r != zwj && unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// Escape writes each character of s that is hidden as its code: \n, \x1b or \u202e. Bytes that are not UTF-8 become \xNN. It
-// asks about each character once, in their order.
+// Escape writes each character of s that is hidden as its code: \n, \x1b or \u202e. Bytes that are not UTF-8 become
+// \xNN. It asks about each character once, in their order.
 func Escape(s string, hidden func(rune) bool) string {
 	var b strings.Builder
 	b.Grow(len(s))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// load is how a route is used in one round: so many calls, so many of them at once, each on a connection of its own, and
-// in so many turns.
+// load is how a route is used in one round: so many calls, so many of them at once, each on a connection of its own,
+// and in so many turns.
 type load struct {
 	calls, inFlight, turns int
 }
@@ -115,8 +115,9 @@ func (f *fleetOfClients) turn(calls int, t *tally) error {
 }
 
 // interleave has every route do the same in turn, again and again, so that what else the machine does hits all of them.
-// The samples of one round stand at one index. Short turns matter where a call is short: on which cores the processes of
-// a route happen to sit changes how long its calls take by half, and stays as it is for as long as they are not disturbed.
+// The samples of one round stand at one index. Short turns matter where a call is short: on which cores the processes
+// of a route happen to sit changes how long its calls take by half, and stays as it is for as long as they are not
+// disturbed.
 func interleave(routes []route, l load, rounds int, around func(name string, run func() error) error) (map[string][]sample, error) {
 	fleets := map[string]*fleetOfClients{}
 	for _, r := range routes {

@@ -321,8 +321,8 @@ func (s *stage) largeBodies() ([]result, error) {
 	return results, nil
 }
 
-// fences is text that is looked through and fenced, against the same from a server that is trusted: of the quickest server that there
-// can be, which has no limit, and of a real one, which has it twice in its results.
+// fences is text that is looked through and fenced, against the same from a server that is trusted: of the quickest
+// server that there can be, which has no limit, and of a real one, which has it twice in its results.
 func (s *stage) fences() ([]result, error) {
 	var results []result
 	for _, one := range []struct {

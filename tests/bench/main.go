@@ -1,4 +1,5 @@
-// Command bench measures what pfar adds to a server: time to start, time for fifty, memory, connections; each against the plain program in the same run.
+// Command bench measures what pfar adds to a server: time to start, time for fifty, memory, connections; each against
+// the plain program in the same run.
 package main
 
 import (

@@ -162,7 +162,8 @@ func inState(name string, state control.State) func(control.Report) bool {
 	}
 }
 
-// declaration of a program; more is further HCL. Of one that is not said to be a stranger's nothing is fenced or asked about.
+// declaration of a program; more is further HCL. Of one that is not said to be a stranger's nothing is fenced or asked
+// about.
 func declaration(argv []string, more string) string {
 	quoted := make([]string, len(argv))
 	for i, a := range argv {

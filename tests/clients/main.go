@@ -1,4 +1,5 @@
-// Command clients is an MCP server that runs other programs when told, those that make connections: it is how the tests see what a real program sees of the network.
+// Command clients is an MCP server that runs other programs when told, those that make connections: it is how the tests
+// see what a real program sees of the network.
 package main
 
 import (

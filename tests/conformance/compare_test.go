@@ -86,8 +86,8 @@ type loss struct{ scenario, id, reason string }
 
 func (l loss) String() string { return fmt.Sprintf("%s: %s: %s", l.scenario, l.id, l.reason) }
 
-// losses compares. An id that a scenario judges several times counts each time: all that passes without pfar has to pass
-// with it, and nothing may fail that does not fail without it.
+// losses compares. An id that a scenario judges several times counts each time: all that passes without pfar has to
+// pass with it, and nothing may fail that does not fail without it.
 func losses(direct, through results) []loss {
 	var all []loss
 	for _, scenario := range sorted(direct, through) {

@@ -1,4 +1,5 @@
-// Package conformance judges pfar by MCP's own conformance suite: what passes without pfar in between has to pass with it.
+// Package conformance judges pfar by MCP's own conformance suite: what passes without pfar in between has to pass with
+// it.
 package conformance
 
 import (

@@ -36,9 +36,10 @@ var serverRuns = []struct {
 		{"--scenario", "sep-2640-skills-enumeration"}, {"--scenario", "sep-2640-skills-manifest"}}, 168},
 }
 
-// TestServer judges the reference server, and the same one behind pfar. A server that closes the stream of a call by itself passes
-// server-sse-disconnect-resume on HTTP alone, as the TypeScript reference server does: on stdio it has no stream to close, and the
-// suite then says INFO. TestReadOn of cmd/pfar-gateway/serve holds what pfar does when a connection breaks.
+// TestServer judges the reference server, and the same one behind pfar. A server that closes the stream of a call by
+// itself passes server-sse-disconnect-resume on HTTP alone, as the TypeScript reference server does: on stdio it has no
+// stream to close, and the suite then says INFO. TestReadOn of cmd/pfar-gateway/serve holds what pfar does when a
+// connection breaks.
 func TestServer(t *testing.T) {
 	_, dir := both(t)
 	verdicts := make([]verdict, len(serverRuns))

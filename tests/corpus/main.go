@@ -1,4 +1,5 @@
-// Command corpus is an MCP server of either generation of the protocol: every answer of it is made up from a seed, or plain where a client is to understand it.
+// Command corpus is an MCP server of either generation of the protocol: every answer of it is made up from a seed, or
+// plain where a client is to understand it.
 package main
 
 import (

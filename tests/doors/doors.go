@@ -1,4 +1,5 @@
-// Package doors makes a folder in which every kind of file leads to this process: what a sandbox must not share with the host.
+// Package doors makes a folder in which every kind of file leads to this process: what a sandbox must not share with
+// the host.
 package doors
 
 import (
@@ -11,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open prepares dir for as long as the test runs: a stream and a datagram socket, a FIFO that is read, locks of each kind
-// that are held, a file that is open for writing, and the folder "watched" in which something happens all the time.
+// Open prepares dir for as long as the test runs: a stream and a datagram socket, a FIFO that is read, locks of each
+// kind that are held, a file that is open for writing, and the folder "watched" in which something happens all the
+// time.
 func Open(t testing.TB, dir string) {
 	t.Helper()
 	must := func(err error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/pfar/pfar/policies/audit"
 )
 
-// TestAudit: what is done without root and systemd is recorded as well, by both, through a gateway that is killed and another
-// pfar; what a server is refused is among it, and what is changed is found.
+// TestAudit: what is done without root and systemd is recorded as well, by both, through a gateway that is killed and
+// another pfar; what a server is refused is among it, and what is changed is found.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string]string{"asks.hcl": echo(t, "-use-proxy"), "plain.hcl": echo(t)})

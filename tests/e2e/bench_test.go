@@ -11,7 +11,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// limited reports how long something took, and fails if the median of it, or the longest, is over its limit; 0 is no limit.
+// limited reports how long something took, and fails if the median of it, or the longest, is over its limit; 0 is no
+// limit.
 func limited(b *testing.B, p50, longest time.Duration, took []time.Duration) {
 	b.Helper()
 	if len(took) == 0 {
@@ -51,7 +52,8 @@ func BenchmarkEdit(b *testing.B) {
 	limited(b, 300*time.Millisecond, 0, took)
 }
 
-// BenchmarkMistakes is from the start of pfar, with one good declaration beside two hundred bad ones, to the tools of the good.
+// BenchmarkMistakes is from the start of pfar, with one good declaration beside two hundred bad ones, to the tools of
+// the good.
 func BenchmarkMistakes(b *testing.B) {
 	all := mistakes(b)
 	if len(all) < 200 {

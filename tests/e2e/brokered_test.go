@@ -34,8 +34,8 @@ const (
 // apiCall is what the stand-in for some APIs says of a request, a line each.
 type apiCall struct{ Host, Path, Authorization, Query string }
 
-// serveAPIs answers for api.notion.com, api.github.com and evil.example, with TLS and without. What it is asked for at /echo
-// comes back in every form that a secret may take.
+// serveAPIs answers for api.notion.com, api.github.com and evil.example, with TLS and without. What it is asked for at
+// /echo comes back in every form that a secret may take.
 func serveAPIs(certificate string) error {
 	pair, err := tls.LoadX509KeyPair(certificate, certificate)
 	if err != nil {
@@ -99,7 +99,8 @@ func serveAPIs(certificate string) error {
 	return <-ended
 }
 
-// startAPIs starts the stand-in, and returns the wrap for a pfar that knows it by name and trusts it as it does the world.
+// startAPIs starts the stand-in, and returns the wrap for a pfar that knows it by name and trusts it as it does the
+// world.
 func startAPIs(t testing.TB) (requests <-chan apiCall, wrap []string) {
 	t.Helper()
 	return startStandIn[apiCall](t, "apis", []string{notionHost, "api.github.com", "evil.example"})
@@ -292,7 +293,8 @@ func whoHolds(t *testing.T, p *pfar, text string) []string {
 	return found
 }
 
-// inMemory reports whether a process has a text in memory, or in its environment and arguments, which are there as well.
+// inMemory reports whether a process has a text in memory, or in its environment and arguments, which are there as
+// well.
 func inMemory(pid int, text []byte) (bool, error) {
 	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {

@@ -410,8 +410,8 @@ func (b *browsing) profiles(t *testing.T) {
 	visit("browser-research", "fourth", "known as second")
 }
 
-// tiers: a profile that names further ones has their tools where the server has --caps for them, as policies/browser.hcl says,
-// and nobody else has. And what the example says of how to use it is told to models.
+// tiers: a profile that names further ones has their tools where the server has --caps for them, as
+// policies/browser.hcl says, and nobody else has. And what the example says of how to use it is told to models.
 func (b *browsing) tiers(t *testing.T) {
 	a, other := b.agent(t, "tiers"), b.agent(t, "operator")
 	if said := a.said(); !strings.Contains(said, `Server browser, as its owner describes it:\n\u003e Browser: pages of a few hosts.\n\u003e browser_snapshot shows`) {

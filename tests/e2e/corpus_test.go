@@ -137,8 +137,8 @@ func originals(servers []*corpusServer) []*original {
 // maxShown bounds what one way reports.
 const maxShown = 3
 
-// converse makes n requests, the first of that number, each of them once directly and once through pfar, and returns how
-// many were answered alike.
+// converse makes n requests, the first of that number, each of them once directly and once through pfar, and returns
+// how many were answered alike.
 func (w *way) converse(t *testing.T, v *corpusServer, first, n int) (same int) {
 	shown := 0
 	for i := first; i < first+n; i++ {

@@ -303,8 +303,8 @@ func TestDeclaredClients(t *testing.T) {
 	}
 }
 
-// TestBuiltInClients: a file says what the endpoint's token may; one with a mistake, of which there is no good version, lets nobody
-// in rather than everybody do everything, and so does one that would declare the operator.
+// TestBuiltInClients: a file says what the endpoint's token may; one with a mistake, of which there is no good version,
+// lets nobody in rather than everybody do everything, and so does one that would declare the operator.
 func TestBuiltInClients(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string]string{"a.hcl": echo(t), "b.hcl": echo(t)})

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestDemo does what "make run ONCE=1" does once all is built: each call of the demonstration has to end as it is to end.
+// TestDemo does what "make run ONCE=1" does once all is built: each call of the demonstration has to end as it is to
+// end.
 func TestDemo(t *testing.T) {
 	if os.Getuid() == ordinary {
 		return // it has run as root, who can read the clone

@@ -28,8 +28,8 @@ const (
 	clicked = 0xb0401c
 )
 
-// TestDisplay: what the headed browser of the examples shows is on a display that its operator looks at and clicks on, and that
-// no other user of the host gets at.
+// TestDisplay: what the headed browser of the examples shows is on a display that its operator looks at and clicks on,
+// and that no other user of the host gets at.
 func TestDisplay(t *testing.T) {
 	if os.Getuid() == ordinary {
 		return // it has run as root
@@ -52,8 +52,8 @@ func TestDisplay(t *testing.T) {
 	v.await(t, clicked)
 }
 
-// TestDisplayOfRoots: the commands of pfar-declaration(5) bring the display of root's pfar to one user, and connect to it as the
-// server's user.
+// TestDisplayOfRoots: the commands of pfar-declaration(5) bring the display of root's pfar to one user, and connect to
+// it as the server's user.
 func TestDisplayOfRoots(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // root types them
@@ -195,8 +195,8 @@ func (v *viewer) put(t *testing.T, b []byte) {
 	check(t, err)
 }
 
-// await returns when a place of the display has a colour. The display says when anything changes. The place is left of the
-// middle, where the pointer is.
+// await returns when a place of the display has a colour. The display says when anything changes. The place is left of
+// the middle, where the pointer is.
 func (v *viewer) await(t *testing.T, colour uint32) {
 	t.Helper()
 	check(t, v.SetDeadline(time.Now().Add(soon)))

@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// holders are programs that open a connection to a port of api.allowed.example, say hello, and then do not end, whatever
-// becomes of the connection.
+// holders are programs that open a connection to a port of api.allowed.example, say hello, and then do not end,
+// whatever becomes of the connection.
 var holders = []string{`
 import socket, sys, time
 s = socket.create_connection(("api.allowed.example", int(sys.argv[1])))
@@ -27,8 +27,8 @@ s.sendall(b"hello\n")
 time.sleep(60)`,
 }
 
-// TestEgressIsCut takes away from a server what it has open (EG-304). The server itself is slow to end: it is not by its
-// end that its connections end.
+// TestEgressIsCut takes away from a server what it has open (EG-304). The server itself is slow to end: it is not by
+// its end that its connections end.
 func TestEgressIsCut(t *testing.T) {
 	if os.Getuid() != 0 {
 		return

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestEgressDirect runs the same programs at the same place without pfar. What TestEgress wants to be refused is reached
-// here: it is not for want of a way that it is refused there.
+// TestEgressDirect runs the same programs at the same place without pfar. What TestEgress wants to be refused is
+// reached here: it is not for want of a way that it is refused there.
 func TestEgressDirect(t *testing.T) {
 	if os.Getuid() != 0 {
 		return

@@ -41,8 +41,8 @@ const (
 	flagACK = 0x10
 )
 
-// flow is what a packet says of where something wants to go: "tcp 93.184.215.66:443". It is empty for the further packets
-// of a connection.
+// flow is what a packet says of where something wants to go: "tcp 93.184.215.66:443". It is empty for the further
+// packets of a connection.
 func (p packet) flow() string {
 	if p.protocol == "tcp" && p.flags&(flagSYN|flagACK) != flagSYN {
 		return ""

@@ -83,8 +83,9 @@ func (p *pfar) gatewayLog() string {
 	return string(b)
 }
 
-// TestDescriptorsRunOut: of 1000 clients a gateway with 256 descriptors serves as many as it has places for. Calls, servers and
-// the operator do not notice, it takes no time and few lines of the log, and whoever waits is served once others go (RX-14).
+// TestDescriptorsRunOut: of 1000 clients a gateway with 256 descriptors serves as many as it has places for. Calls,
+// servers and the operator do not notice, it takes no time and few lines of the log, and whoever waits is served once
+// others go (RX-14).
 func TestDescriptorsRunOut(t *testing.T) {
 	t.Parallel()
 	const descriptors, each = 256, 500
@@ -165,8 +166,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 	}
 }
 
-// TestHungServer: however many clients wait for a server that does not answer, so many and no more wait, the rest hear why,
-// and the other servers' calls end as always (RX-13).
+// TestHungServer: however many clients wait for a server that does not answer, so many and no more wait, the rest hear
+// why, and the other servers' calls end as always (RX-13).
 func TestHungServer(t *testing.T) {
 	t.Parallel()
 	const (

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// agent is a model that does whatever it is told by whatever it reads: the stranger's plan is carried out without a doubt,
-// also if nothing of the stranger's text got through. Only the gate stands between.
+// agent is a model that does whatever it is told by whatever it reads: the stranger's plan is carried out without a
+// doubt, also if nothing of the stranger's text got through. Only the gate stands between.
 type agent struct {
 	t      testing.TB
 	url    string // of the endpoint

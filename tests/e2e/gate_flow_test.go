@@ -145,7 +145,8 @@ func (s *stage) patient(modern bool) *agent {
 	return a
 }
 
-// tempted is an agent whose session has read what a stranger wrote, and then what is private: whatever it sends is asked about.
+// tempted is an agent whose session has read what a stranger wrote, and then what is private: whatever it sends is
+// asked about.
 func (s *stage) tempted(modern bool) *agent {
 	s.t.Helper()
 	a := s.patient(modern)
@@ -402,8 +403,8 @@ func TestApprovalsRestart(t *testing.T) {
 	}
 }
 
-// TestApprovalsRemembered: what is remembered after strangers' text came in holds for exactly these arguments, and until it is
-// forgotten.
+// TestApprovalsRemembered: what is remembered after strangers' text came in holds for exactly these arguments, and
+// until it is forgotten.
 func TestApprovalsRemembered(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "strict")
@@ -575,7 +576,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestStains: what a session writes after it read strangers' text is theirs, for whoever reads it, until the operator clears it.
+// TestStains: what a session writes after it read strangers' text is theirs, for whoever reads it, until the operator
+// clears it.
 func TestStains(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "strict")
@@ -606,8 +608,8 @@ func TestStains(t *testing.T) {
 	}
 }
 
-// TestWhoIsAsked: a person who types a call is not asked about it again and gets what the server said, and nothing of it is held
-// against the next one; a model that comes through the bridge is a client like others.
+// TestWhoIsAsked: a person who types a call is not asked about it again and gets what the server said, and nothing of
+// it is held against the next one; a model that comes through the bridge is a client like others.
 func TestWhoIsAsked(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "strict")

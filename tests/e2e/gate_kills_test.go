@@ -36,8 +36,8 @@ type numbered struct {
 	about          string // the parameter of which the record has the digest; "": all
 }
 
-// numberedRequests are of a server of which the owner says that nothing in it is a stranger's, and of one of which they do not:
-// that one's client has a session that is tainted by it, and so it only reads.
+// numberedRequests are of a server of which the owner says that nothing in it is a stranger's, and of one of which they
+// do not: that one's client has a session that is tainted by it, and so it only reads.
 var numberedRequests = []numbered{
 	{"clean", "tools/call", searching(""), "arguments"},
 	{"clean", "tools/call", searching(strings.Repeat("x", 200<<10)), "arguments"}, // more than a pipe holds
@@ -119,8 +119,9 @@ func (c *counted) answers() int {
 	return len(c.answered)
 }
 
-// TestKilledGateways kills the gateway with SIGKILL at random moments, while it starts and while many calls are under way, on each
-// of the ways that there are. All that has arrived at a server is in the record, and whole; nothing has arrived twice.
+// TestKilledGateways kills the gateway with SIGKILL at random moments, while it starts and while many calls are under
+// way, on each of the ways that there are. All that has arrived at a server is in the record, and whole; nothing has
+// arrived twice.
 func TestKilledGateways(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -164,8 +165,8 @@ func (c *counted) progress(than int) error {
 	return nil
 }
 
-// startTrackers brings the two servers up, and returns the tokens of their clients and the files in which each notes what arrives,
-// before it does anything with it.
+// startTrackers brings the two servers up, and returns the tokens of their clients and the files in which each notes
+// what arrives, before it does anything with it.
 func startTrackers(t *testing.T) (p *pfar, tokens map[string]string, received []string) {
 	t.Helper()
 	dir := directory(t, "")
@@ -189,8 +190,8 @@ func startTrackers(t *testing.T) (p *pfar, tokens map[string]string, received []
 	return p, tokens, received
 }
 
-// killGateways kills one gateway after the other, and returns how many. Some are killed as soon as they are there, most while
-// they answer.
+// killGateways kills one gateway after the other, and returns how many. Some are killed as soon as they are there, most
+// while they answer.
 func killGateways(t *testing.T, p *pfar, c *counted, random *rand.Rand) (kills int) {
 	t.Helper()
 	var before process
@@ -249,8 +250,8 @@ func (c *counted) compare(t *testing.T, p *pfar, received []string, kills int) {
 	}
 }
 
-// recordedCalls are the calls that the gateway's chain has: the ids of those that were to be made by what they are about, and the
-// outcomes of those that are over by id. None is opened twice, and none closed that is not open.
+// recordedCalls are the calls that the gateway's chain has: the ids of those that were to be made by what they are
+// about, and the outcomes of those that are over by id. None is opened twice, and none closed that is not open.
 func recordedCalls(t *testing.T, p *pfar) (opened, closed map[string]string, begins int) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(p.state(), "audit", "gateway-*.jsonl"))

@@ -30,8 +30,8 @@ type workspace struct {
 	seen    io.Writer
 }
 
-// serveWorkspace answers as Notion does whoever has the token. Its arguments are a directory with what is in private pages, and
-// the file to which all that comes to be in a shared one is appended.
+// serveWorkspace answers as Notion does whoever has the token. Its arguments are a directory with what is in private
+// pages, and the file to which all that comes to be in a shared one is appended.
 func serveWorkspace(certificate string) error {
 	pair, err := tls.LoadX509KeyPair(certificate, certificate)
 	if err != nil {
@@ -131,11 +131,12 @@ func done(out http.ResponseWriter, err error) {
 	io.WriteString(out, `{"object":"page","id":"1"}`)
 }
 
-// Two servers are of this workspace: wiki as the README declares it, of which the owner says nothing and the shipped facts all, and
-// notion as in examples/.
+// Two servers are of this workspace: wiki as the README declares it, of which the owner says nothing and the shipped
+// facts all, and notion as in examples/.
 const wiki, notion = "wiki", "notion"
 
-// newHeistStage brings up a stage for heists, with a file of policies if there is one. Notion belongs to it if that can be.
+// newHeistStage brings up a stage for heists, with a file of policies if there is one. Notion belongs to it if that can
+// be.
 func newHeistStage(t *testing.T, profile, policy string) *stage {
 	t.Helper()
 	s := prepareStage(t, profile)
@@ -178,7 +179,8 @@ auth = { NOTION_TOKEN = { secret = "vault:notion_token", deliver = "broker" } }
 	return s
 }
 
-// notionHeists are those for which Notion holds what the stranger has written, what is private, or what the stranger reads.
+// notionHeists are those for which Notion holds what the stranger has written, what is private, or what the stranger
+// reads.
 func notionHeists() (all []heist) {
 	if os.Getuid() != 0 {
 		return nil

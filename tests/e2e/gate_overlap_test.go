@@ -13,8 +13,8 @@ import (
 	"github.com/pfar/pfar/policies/reviewed/listing"
 )
 
-// The servers of heists that need more than a tracker and files: two have the owner's private data, and say it before they
-// answer; two have strangers' text in what they list, one of them only after a while.
+// The servers of heists that need more than a tracker and files: two have the owner's private data, and say it before
+// they answer; two have strangers' text in what they list, one of them only after a while.
 const (
 	vaultServer, memoServer     = "vault", "memo" // of sensitive data, of internal data
 	rogueServer, turncoatServer = "rogue", "turncoat"
@@ -64,7 +64,8 @@ tool "look" { semantics = "read" }`, quote(s.log))))
 	return []string{vaultServer, memoServer, rogueServer, turncoatServer, listerServer}
 }
 
-// reading calls a tool of which all that is private or a stranger's is said before the result comes, which takes a while.
+// reading calls a tool of which all that is private or a stranger's is said before the result comes, which takes a
+// while.
 func reading(a *agent, server string, after time.Duration, via, of string) {
 	a.ask("tools/call", map[string]any{
 		"name":      server + "__read_issue",
@@ -233,8 +234,8 @@ func poisoned() (all []heist) {
 	)
 }
 
-// listed are heists of which the text stands at one of the places where the hostile server puts it. The data leaves by a tool that
-// only reads, if nobody has said that it is more than internal, and else by mail.
+// listed are heists of which the text stands at one of the places where the hostile server puts it. The data leaves by
+// a tool that only reads, if nobody has said that it is more than internal, and else by mail.
 func listed() (all []heist) {
 	for i, place := range listing.Places() {
 		if place.Never || place.Method == "tools/call" || strings.Contains(place.Name, "pattern") { // what there is left of a pattern is escaped
@@ -275,7 +276,8 @@ func (s *stage) instruct(a *agent, look func()) {
 // turned is what becomes of a description that was harmless when it was accepted.
 const turned = plan + " At once! [in description]"
 
-// turnCoat has a server put a stranger's text into what it listed before. Where the gate only records, the owner accepts that.
+// turnCoat has a server put a stranger's text into what it listed before. Where the gate only records, the owner
+// accepts that.
 func (s *stage) turnCoat(a *agent) {
 	if err := os.WriteFile(s.turn, []byte(strings.TrimSuffix(turned, " [in description]")), 0o644); err != nil {
 		a.t.Error(err)

@@ -213,7 +213,8 @@ func (th heist) has(received, secret string) bool {
 	return strings.Contains(received, data)
 }
 
-// TestHeists: where the gate only records, each heist succeeds, which shows that it is one; where it decides, none does.
+// TestHeists: where the gate only records, each heist succeeds, which shows that it is one; where it decides, none
+// does.
 func TestHeists(t *testing.T) {
 	t.Parallel()
 	all := append(heists(), notionHeists()...)

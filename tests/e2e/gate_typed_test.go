@@ -25,8 +25,9 @@ func (s *stage) meter(t *testing.T) {
 tool "count_issues" { effect = "none" }`, filepath.Join(s.log, "tracker"), filepath.Join(s.log, "meter")).Replace(string(tracker)))
 }
 
-// TestTypedValues: an agent that has read typed values of a stranger's may go on with typed arguments, where one that has read anything
-// else of his may not; and whatever a server puts beside the values or in their place, it is not taken for them.
+// TestTypedValues: an agent that has read typed values of a stranger's may go on with typed arguments, where one that
+// has read anything else of his may not; and whatever a server puts beside the values or in their place, it is not
+// taken for them.
 func TestTypedValues(t *testing.T) {
 	t.Parallel()
 	s := prepareStage(t, "strict")
@@ -121,7 +122,8 @@ func TestTypedValues(t *testing.T) {
 	}
 }
 
-// typedExplained finds words in what explain says of an agent's only call of a tool, and that the record has what came back.
+// typedExplained finds words in what explain says of an agent's only call of a tool, and that the record has what came
+// back.
 func (s *stage) typedExplained(t *testing.T, a *agent, tool string, words ...string) {
 	t.Helper()
 	all := s.records(a)

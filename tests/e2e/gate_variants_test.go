@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A heist is one way in which a stranger's text has an agent send private data out: the text arrives, the private data is
-// read, and both meet in what a server of the stranger's gets.
+// A heist is one way in which a stranger's text has an agent send private data out: the text arrives, the private data
+// is read, and both meet in what a server of the stranger's gets.
 type heist struct {
 	name   string
 	modern bool

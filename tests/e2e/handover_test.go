@@ -86,7 +86,8 @@ func (l *load) caller(p *pfar, path, tool string, arguments func(n int) (map[str
 	})
 }
 
-// underWay makes a call that takes a second, and returns once the server has told how far it is. ended gets what comes of it.
+// underWay makes a call that takes a second, and returns once the server has told how far it is. ended gets what comes
+// of it.
 func (c *client) underWay(ended chan<- error) {
 	c.t.Helper()
 	const id = "under way"

@@ -291,8 +291,8 @@ func TestPlantedLinks(t *testing.T) {
 	}
 }
 
-// TestSwappedSource has the source of a bind inside a directory that the server may write, and the server puts a link in
-// its place (SB-03). Refusing such a declaration is as good as not following the link.
+// TestSwappedSource has the source of a bind inside a directory that the server may write, and the server puts a link
+// in its place (SB-03). Refusing such a declaration is as good as not following the link.
 func TestSwappedSource(t *testing.T) {
 	t.Parallel()
 	outside, dir := directory(t, ""), directory(t, "")

@@ -99,8 +99,8 @@ func findings(s *stage) string {
 	return s.operate(0, "audit", "--json")
 }
 
-// TestInspectorProgram has a program of the owner's look at what passes: what it flags does not, in either direction, nor does
-// anything when it hangs, fails, talks nonsense, is killed or is not there. Without it all is as before.
+// TestInspectorProgram has a program of the owner's look at what passes: what it flags does not, in either direction,
+// nor does anything when it hangs, fails, talks nonsense, is killed or is not there. Without it all is as before.
 func TestInspectorProgram(t *testing.T) {
 	t.Parallel()
 	dir := directory(t, "")

@@ -138,7 +138,8 @@ func TestDisabledByTheOperator(t *testing.T) {
 	p.awaitRunning("off", "on")
 }
 
-// TestSecondPfard: another one with the same directories ends at once, says why, and whoever is served notices nothing (DU-07).
+// TestSecondPfard: another one with the same directories ends at once, says why, and whoever is served notices nothing
+// (DU-07).
 func TestSecondPfard(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string]string{"one.hcl": echo(t)})

@@ -1,4 +1,5 @@
-// Package e2e runs pfar as its users do, the real programs with real and hostile servers, and looks at what comes of it.
+// Package e2e runs pfar as its users do, the real programs with real and hostile servers, and looks at what comes of
+// it.
 package e2e
 
 import (

@@ -130,8 +130,8 @@ exec "$@"`, pid, ourAddress, notionAddress, hosts)
 	assertSecretNowhere(t, p, notionToken)
 }
 
-// assertSecretNowhere looks where a secret would be found by others (CR-06): arguments, the files that pfar made, what it
-// wrote; and has another user look.
+// assertSecretNowhere looks where a secret would be found by others (CR-06): arguments, the files that pfar made, what
+// it wrote; and has another user look.
 func assertSecretNowhere(t *testing.T, p *pfar, secret string) {
 	t.Helper()
 	if found := find(secret); len(found) > 0 {
@@ -155,7 +155,8 @@ func assertSecretNowhere(t *testing.T, p *pfar, secret string) {
 	strangersFind(t, p, secret)
 }
 
-// startRole has this binary play a role in a network namespace of its own, with arguments; what it says comes over the channel.
+// startRole has this binary play a role in a network namespace of its own, with arguments; what it says comes over the
+// channel.
 func startRole[message any](t testing.TB, role, certificate string, args ...string) (pid int, said <-chan message) {
 	t.Helper()
 	self, err := os.Executable()

@@ -20,8 +20,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// identity is a token endpoint on loopback that gives out 1, 2 and so on with zeros before them, which is too plain to be kept out of results, and
-// takes each refresh token once.
+// identity is a token endpoint on loopback that gives out 1, 2 and so on with zeros before them, which is too plain to
+// be kept out of results, and takes each refresh token once.
 type identity struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -66,8 +66,8 @@ func (i *identity) tokens(life int) string {
 	return fmt.Sprintf(`{"access_token":"AT-0","refresh_token":"RT-0-hunter2hunter2","expires_in":%d,"token_url":%q,"client_id":"id","client_secret":"CS-hunter2"}`, life, i.URL+"/token")
 }
 
-// TestOAuth: a server gets a token that lives for seconds, a call of it is under way when that is refreshed, and once it has
-// ended the server has the new one. What only refreshes the token is nowhere else.
+// TestOAuth: a server gets a token that lives for seconds, a call of it is under way when that is refreshed, and once
+// it has ended the server has the new one. What only refreshes the token is nowhere else.
 func TestOAuth(t *testing.T) {
 	t.Parallel()
 	i, roots := newIdentity(t)
@@ -136,7 +136,8 @@ func TestOAuth(t *testing.T) {
 	p.search(t, "RT-0-hunter2hunter2", "RT-1-hunter2hunter2", "CS-hunter2")
 }
 
-// TestScopes (WRP-12): a server that requires a scope waits for a token that has it, and stops when a refresh takes that away.
+// TestScopes (WRP-12): a server that requires a scope waits for a token that has it, and stops when a refresh takes
+// that away.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	i, roots := newIdentity(t)

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestPfarDemo runs pfar demo to its end and, interrupted, to where it shows its first call. It leaves nothing behind, and
-// touches no other pfar's directories.
+// TestPfarDemo runs pfar demo to its end and, interrupted, to where it shows its first call. It leaves nothing behind,
+// and touches no other pfar's directories.
 func TestPfarDemo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

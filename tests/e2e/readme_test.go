@@ -11,8 +11,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// TestReadmeTyped runs the commands of README's "Using it" as they stand there, in a directory with what they name. Those for the
-// shell and for make are the test's own; the browsers of the examples have tests of their own.
+// TestReadmeTyped runs the commands of README's "Using it" as they stand there, in a directory with what they name.
+// Those for the shell and for make are the test's own; the browsers of the examples have tests of their own.
 func TestReadmeTyped(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../../README.md")

@@ -101,8 +101,8 @@ auth = { LEAK_TOKEN = "vault:leak_token", LEAK_HOST = "vault:leak_host" }`),
 	}
 }
 
-// TestLeaksOfOthers: a server that has come by another's secret does not get it into its log either, in whatever form, and
-// one that writes without end neither waits for that nor loses its answers.
+// TestLeaksOfOthers: a server that has come by another's secret does not get it into its log either, in whatever form,
+// and one that writes without end neither waits for that nor loses its answers.
 func TestLeaksOfOthers(t *testing.T) {
 	t.Parallel()
 	const value, marked = `ghp_5vU4"wX\3yZ2aB/<1cD>0eF&9gH+8iJ7kL6`, "[redacted: others]"

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "record in policies/reviewed what the servers of packaging/servers list: read it before")
 
-// reviewedServers are the packages of packaging/servers, by the file in policies/reviewed: how each is started in all ways in
-// which it lists something else.
+// reviewedServers are the packages of packaging/servers, by the file in policies/reviewed: how each is started in all
+// ways in which it lists something else.
 func reviewedServers(t *testing.T) map[string][]string {
 	token := func(key string) string { return fmt.Sprintf("env = { %s = %q }", key, "a-token-of-nobody") }
 	script := func(path string, args ...string) func(more string) string {
@@ -35,8 +35,8 @@ func reviewedServers(t *testing.T) map[string][]string {
 	}
 }
 
-// TestReviewedDefinitions: pfar ships the digest of each definition that the pinned servers list. Where a new version lists another
-// one, read it ("pfar pins show" on a pfar that runs it), and then run this test with -update.
+// TestReviewedDefinitions: pfar ships the digest of each definition that the pinned servers list. Where a new version
+// lists another one, read it ("pfar pins show" on a pfar that runs it), and then run this test with -update.
 func TestReviewedDefinitions(t *testing.T) {
 	t.Parallel()
 	declarations, names := make(map[string]string), make(map[string][]string)

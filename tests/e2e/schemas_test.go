@@ -27,8 +27,8 @@ var misuses = []misuse{
 	{"steps", `{"steps":10,"label":"x"}`, "/steps", "/properties/steps/maximum"},
 }
 
-// TestSchemasAreHeldTo wants arguments that a tool forbids to go no further than pfar, and results that it forbids to go
-// no further back, each with an answer that names the place and the rule.
+// TestSchemasAreHeldTo wants arguments that a tool forbids to go no further than pfar, and results that it forbids to
+// go no further back, each with an answer that names the place and the rule.
 func TestSchemasAreHeldTo(t *testing.T) {
 	if os.Getuid() == ordinary {
 		return // it has run as root, and is about no privilege

@@ -15,9 +15,9 @@ import (
 // stranger is another uid that no account has.
 const stranger = ordinary - 1
 
-// strangersHunt looks for the text on stdin in what its user may look at of processes, of files that are younger than half an hour
-// and of pfar's sockets, and says where it is; whatever lets itself be connected to is "open". The tests' own programs have some of
-// the texts in them. The text is in nobody's arguments.
+// strangersHunt looks for the text on stdin in what its user may look at of processes, of files that are younger than
+// half an hour and of pfar's sockets, and says where it is; whatever lets itself be connected to is "open". The tests'
+// own programs have some of the texts in them. The text is in nobody's arguments.
 const strangersHunt = `
 umask 077
 cd "$DIR"
@@ -43,8 +43,8 @@ true
 // oneHunt lets a stranger hunt alone: what is left about for one to find is not for the others.
 var oneHunt sync.Mutex
 
-// strangersFind has another user of the machine look for a secret everywhere, with success where it is left lying about, and for
-// a way into pfar's sockets.
+// strangersFind has another user of the machine look for a secret everywhere, with success where it is left lying
+// about, and for a way into pfar's sockets.
 func strangersFind(t *testing.T, p *pfar, secret string) {
 	t.Helper()
 	if os.Getuid() != 0 {

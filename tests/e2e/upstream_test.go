@@ -10,8 +10,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// TestUpstreamProxy runs pfar where the only way out is a proxy of the network, with a password. Programs in the sandbox
-// know nothing of it.
+// TestUpstreamProxy runs pfar where the only way out is a proxy of the network, with a password. Programs in the
+// sandbox know nothing of it.
 func TestUpstreamProxy(t *testing.T) {
 	t.Parallel()
 	const password = "hunter2-of-the-proxy"

@@ -15,8 +15,8 @@ import (
 // ordinary is a uid that no account has: between the ranges that systemd and Debian give out.
 const ordinary = 60999
 
-// byUser are the tests that go another way for a user without any privilege: sandboxes, credentials, limits, and what ends
-// with what.
+// byUser are the tests that go another way for a user without any privilege: sandboxes, credentials, limits, and what
+// ends with what.
 var byUser = []string{"TestHostile", "TestMemoryLimit", "TestPlantedLinks", "TestSwappedSource", "TestDescriptorsStay", "TestNoSandboxNoServer",
 	"TestCredentialAsAFile", "TestPlaceholder", "TestSecretsAreGiven", "TestEverything", "TestExamples", "TestDescriptorsRunOut",
 	"TestStopSequence", "TestNothingOutlivesPfard", "TestEndLeavesNothing", "TestGatewayIsReplaced", "TestSessions", "TestPfarDemo"}

@@ -1,4 +1,5 @@
-// Command echo is an MCP server that does what it is told, well or badly: the tests' and the benchmarks' stand-in for a real one.
+// Command echo is an MCP server that does what it is told, well or badly: the tests' and the benchmarks' stand-in for a
+// real one.
 package main
 
 import (

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call is a system call: its number and its arguments, which are numbers, strings, bytes, or a call, which stands for an
-// array of words.
+// call is a system call: its number and its arguments, which are numbers, strings, bytes, or a call, which stands for
+// an array of words.
 type call []any
 
 // lower turns a call into machine words. keep has to stay reachable until the call was made.

@@ -50,8 +50,8 @@ func matches(patterns []string, name string) bool {
 	return false
 }
 
-// TestHostileWorksUnconfined tries every attack with nothing in its way but namespaces that keep the host as it is. Each
-// must say that it was not blocked: one that cannot succeed would prove nothing when it fails in a sandbox.
+// TestHostileWorksUnconfined tries every attack with nothing in its way but namespaces that keep the host as it is.
+// Each must say that it was not blocked: one that cannot succeed would prove nothing when it fails in a sandbox.
 func TestHostileWorksUnconfined(t *testing.T) {
 	binary := build(t)
 	targets := unconfinedTargets(t)

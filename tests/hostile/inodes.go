@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inodeAttacks use files that others have too, not for what is in them: a lock, a lease or a watch on one is a channel to
-// whoever shares its inode, and a socket or FIFO a way out.
+// inodeAttacks use files that others have too, not for what is in them: a lock, a lease or a watch on one is a channel
+// to whoever shares its inode, and a socket or FIFO a way out.
 func inodeAttacks() list {
 	l := list{
 		{Name: "watch", ID: "SB-21", Target: "a folder in which others open files", try: watch},

@@ -1,4 +1,5 @@
-// Command hostile is an MCP server that attacks the sandbox it runs in, one attack a call, and says truthfully how it went.
+// Command hostile is an MCP server that attacks the sandbox it runs in, one attack a call, and says truthfully how it
+// went.
 //
 // Each attack reports "not blocked" when nothing confines it (hostile_test.go), so that "blocked" means something.
 package main

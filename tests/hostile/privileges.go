@@ -62,8 +62,8 @@ func capabilities(string) verdict {
 	return blocked("all five sets are empty")
 }
 
-// hostRoot looks at a file that belongs to the kernel's own root: if it shows as this process's own, so does this process.
-// uid_map would not tell, for its numbers are those of the namespace above, of which there may be several
+// hostRoot looks at a file that belongs to the kernel's own root: if it shows as this process's own, so does this
+// process. uid_map would not tell, for its numbers are those of the namespace above, of which there may be several
 // (user_namespaces(7)).
 func hostRoot(string) verdict {
 	var st syscall.Stat_t

@@ -22,8 +22,8 @@ func cache() (string, error) {
 // unused is how long nobody must have asked for a version before it goes: clones at other commits want other versions.
 const unused = 7 * 24 * time.Hour
 
-// made returns the directory of a version, and has build fill it first if it is not there. This process holds the version
-// until it ends.
+// made returns the directory of a version, and has build fill it first if it is not there. This process holds the
+// version until it ends.
 func made(name, version string, build func(work string) error) (string, error) {
 	cache, err := cache()
 	if err != nil {
@@ -104,7 +104,8 @@ func removeOthers(cache, name, keep string) error {
 	return nil
 }
 
-// held opens and locks a directory. Its file descriptor is none of package os, which would close it when it is forgotten.
+// held opens and locks a directory. Its file descriptor is none of package os, which would close it when it is
+// forgotten.
 func held(dir string, how int) (fd int, err error) {
 	if fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return -1, err

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// Foreign returns the directory of a root file system for another processor, which it makes first if nobody has yet. Its
-// packages are unpacked and not configured: that would take an emulator. Nobody may write to it.
+// Foreign returns the directory of a root file system for another processor, which it makes first if nobody has yet.
+// Its packages are unpacked and not configured: that would take an emulator. Nobody may write to it.
 func Foreign(ctx context.Context, arch string) (string, error) {
 	suite, err := Suite()
 	if err != nil {

@@ -16,8 +16,8 @@ var tools = map[string]string{"debootstrap": "debootstrap"}
 
 var installing sync.Mutex
 
-// Install brings programs (name -> Debian package) and what an image needs onto this machine, and says which it brought.
-// It needs root and apt.
+// Install brings programs (name -> Debian package) and what an image needs onto this machine, and says which it
+// brought. It needs root and apt.
 func Install(ctx context.Context, programs map[string]string) ([]string, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("an image is made as root, and this is uid %d", os.Geteuid())

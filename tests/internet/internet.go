@@ -1,4 +1,5 @@
-// Package internet stands in for the internet in tests: it answers names, HTTP, and lines on sockets, and tells of whatever reaches it.
+// Package internet stands in for the internet in tests: it answers names, HTTP, and lines on sockets, and tells of
+// whatever reaches it.
 package internet
 
 import (
@@ -43,9 +44,9 @@ type Event struct {
 	To    string `json:"to,omitempty"` // address and port that were connected to
 }
 
-// Serve is the other side of everything: HTTP on 80 and 443, an echo of lines on 7777 and with TLS on 8443, and the name
-// server. All of it answers on all addresses. certificate is the path of one with its key; "": nothing speaks TLS. It
-// writes "ready", and then an Event a line.
+// Serve is the other side of everything: HTTP on 80 and 443, an echo of lines on 7777 and with TLS on 8443, and the
+// name server. All of it answers on all addresses. certificate is the path of one with its key; "": nothing speaks TLS.
+// It writes "ready", and then an Event a line.
 func Serve(certificate string) error {
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)

@@ -1,4 +1,5 @@
-// Command load makes and answers connections for the benchmarks of egress: as a client, which may be an MCP server in a sandbox, as the target, and as the least proxy that there can be.
+// Command load makes and answers connections for the benchmarks of egress: as a client, which may be an MCP server in a
+// sandbox, as the target, and as the least proxy that there can be.
 package main
 
 import (

@@ -12,8 +12,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// target answers HTTPS on 443, as many zeros as the path says, sends zeros without end on the plain port, and is its own
-// name server. It says "ready" when it listens.
+// target answers HTTPS on 443, as many zeros as the path says, sends zeros without end on the plain port, and is its
+// own name server. It says "ready" when it listens.
 func target(certificate string) error {
 	pair, err := tls.LoadX509KeyPair(certificate, certificate)
 	if err != nil {

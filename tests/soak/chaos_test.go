@@ -248,8 +248,8 @@ func (s *soak) crowd() bool {
 	return true
 }
 
-// killGateway is the end of every call that is under way. Servers and sessions go on, and the listeners stay, so that new
-// calls wait for the next one.
+// killGateway is the end of every call that is under way. Servers and sessions go on, and the listeners stay, so that
+// new calls wait for the next one.
 func (s *soak) killGateway() {
 	for _, d := range descendants(s.pfar.cmd.Process.Pid) {
 		if d.name == "pfar-gateway" {

@@ -154,8 +154,8 @@ const (
 	moreGoroutines = 32
 )
 
-// moreResident is room for what the race detector never gives back of the busiest moment: its shadow of memory, its traces of
-// goroutines. The gateway has many.
+// moreResident is room for what the race detector never gives back of the busiest moment: its shadow of memory, its
+// traces of goroutines. The gateway has many.
 var moreResident = map[string]int{"pfard": 256 << 10, "pfar-gateway": 1536 << 10}
 
 // compare fails if a process holds more than before the chaos.

@@ -40,8 +40,8 @@ type failure struct {
 	Message string `json:"message"`
 }
 
-// named are the errors that a call may end with: the code, the text, and what that is. SERVER stands for the name of the
-// server that was called, as it is quoted.
+// named are the errors that a call may end with: the code, the text, and what that is. SERVER stands for the name of
+// the server that was called, as it is quoted.
 var named = []struct {
 	code    int
 	text    *regexp.Regexp
@@ -109,8 +109,8 @@ func (t *tally) belongs(process, session string) {
 	}
 }
 
-// add counts in a call that began then and ends now. What its caller did is the reason of some outcomes; others need one
-// from outside. The text is for whoever has to find out.
+// add counts in a call that began then and ends now. What its caller did is the reason of some outcomes; others need
+// one from outside. The text is for whoever has to find out.
 func (t *tally) add(o outcome, r request, began time.Time, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

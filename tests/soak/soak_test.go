@@ -1,4 +1,5 @@
-// Package soak runs pfar for long while everything around it is killed, restarted and edited, and counts what every call came to.
+// Package soak runs pfar for long while everything around it is killed, restarted and edited, and counts what every
+// call came to.
 package soak
 
 import (

@@ -169,7 +169,8 @@ type status struct {
 	parent int
 }
 
-// stat reads /proc/PID/stat: "PID (NAME) STATE PPID ... STARTTIME ..." (proc(5)), where the name may have anything in it.
+// stat reads /proc/PID/stat: "PID (NAME) STATE PPID ... STARTTIME ..." (proc(5)), where the name may have anything in
+// it.
 func stat(pid int) (process, status, bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package stdio speaks the least of MCP that a client needs to list and call tools: messages on stdin in, answers on stdout out.
+// Package stdio speaks the least of MCP that a client needs to list and call tools: messages on stdin in, answers on
+// stdout out.
 package stdio
 
 import (

@@ -15,8 +15,8 @@ const (
 	gatewayChain = auditDir + "/gateway-000001.jsonl"
 )
 
-// attacks are what a gateway that was taken over would do to its file, with the descriptor that it has and without. It runs
-// with the descriptor 3, opened as pfard opens it, and prints what was not refused.
+// attacks are what a gateway that was taken over would do to its file, with the descriptor that it has and without. It
+// runs with the descriptor 3, opened as pfard opens it, and prints what was not refused.
 const attacks = `
 use Fcntl;
 my $f = shift;

@@ -88,8 +88,8 @@ while True: s.accept()[0].close()
 	}
 }
 
-// TestSandbox wants bubblewrap to work as in pfar's units, with a /proc of its own, and node in it. (DynamicUser= implies a
-// filter that bubblewrap of Debian 13 cannot run under.)
+// TestSandbox wants bubblewrap to work as in pfar's units, with a /proc of its own, and node in it. (DynamicUser=
+// implies a filter that bubblewrap of Debian 13 cannot run under.)
 func TestSandbox(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)

@@ -90,8 +90,8 @@ func BenchmarkProgram(b *testing.B) {
 	within(b, 100*time.Millisecond, took)
 }
 
-// BenchmarkInstall is from README's first command for a machine that lacks pfar to the answer of the first call, without the
-// downloads.
+// BenchmarkInstall is from README's first command for a machine that lacks pfar to the answer of the first call,
+// without the downloads.
 func BenchmarkInstall(b *testing.B) {
 	lines := readmeCommands(b, exampleDeclared)
 	var took []time.Duration
@@ -125,7 +125,8 @@ func BenchmarkDropAFile(b *testing.B) {
 	within(b, 500*time.Millisecond, took)
 }
 
-// BenchmarkNode is from the start of pfar to the tools of so many node servers, with the gateway and pfard starting too.
+// BenchmarkNode is from the start of pfar to the tools of so many node servers, with the gateway and pfard starting
+// too.
 func BenchmarkNode(b *testing.B) {
 	for n, limit := range map[int]time.Duration{5: 3 * time.Second, 20: 12 * time.Second} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {

@@ -66,7 +66,8 @@ func TestDependenciesTellTheTruth(t *testing.T) {
 	lists(false)
 }
 
-// TestDeclaredServersStartAtBoot: what pfar.target wants is what is declared, and the operator's word outlives the machine.
+// TestDeclaredServersStartAtBoot: what pfar.target wants is what is declared, and the operator's word outlives the
+// machine.
 func TestDeclaredServersStartAtBoot(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
@@ -127,7 +128,8 @@ func TestDeclaredServersStartAtBoot(t *testing.T) {
 	isActive(t, m, "pfar-mcp@two.service", "active")
 }
 
-// mistakes wants a mistake to be where an administrator looks for what is wrong, and breaks the file of a server that runs.
+// mistakes wants a mistake to be where an administrator looks for what is wrong, and breaks the file of a server that
+// runs.
 func mistakes(t *testing.T, m *bed.Machine) {
 	t.Helper()
 	const place = "/etc/pfar/mcp.d/broken.hcl:2:3: Unknown key"

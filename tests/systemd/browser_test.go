@@ -15,8 +15,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// bringBrowser brings this host's Chromium and an X server for it, with the libraries that Debian's image lacks, and a Node.js
-// that is new enough for the server.
+// bringBrowser brings this host's Chromium and an X server for it, with the libraries that Debian's image lacks, and a
+// Node.js that is new enough for the server.
 func bringBrowser(ctx context.Context, dir string) error {
 	debian, err := image.Root(ctx)
 	if err != nil {
@@ -84,8 +84,8 @@ for address in ["127.0.0.2", "127.0.0.66", "127.0.0.1"]:
     threading.Thread(target=http.server.ThreadingHTTPServer((address, 8080), Handler).serve_forever).start()
 `
 
-// shopping boots a machine with the site, and with the example of a browser, which may open that. It returns a function that
-// opens its page.
+// shopping boots a machine with the site, and with the example of a browser, which may open that. It returns a function
+// that opens its page.
 func shopping(t *testing.T, example string) (m *bed.Machine, open func()) {
 	t.Helper()
 	m = appliance(t)
@@ -112,7 +112,8 @@ func shopping(t *testing.T, example string) (m *bed.Machine, open func()) {
 	}
 }
 
-// TestBrowser: the example of a browser runs under its units, with all that confines those, and reaches what is declared alone.
+// TestBrowser: the example of a browser runs under its units, with all that confines those, and reaches what is
+// declared alone.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	m, open := shopping(t, "browser")
@@ -136,8 +137,8 @@ func TestBrowser(t *testing.T) {
 // greet connects to a display, and prints what that says first.
 const greet = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(s.recv(12))"
 
-// TestDisplay: the example of a headed browser has its display under its units as well, also when it was started again, and the
-// server's own user gets at that, as pfar-declaration(5) has it, and no other but root.
+// TestDisplay: the example of a headed browser has its display under its units as well, also when it was started again,
+// and the server's own user gets at that, as pfar-declaration(5) has it, and no other but root.
 func TestDisplay(t *testing.T) {
 	t.Parallel()
 	m, open := shopping(t, "browser-headed")

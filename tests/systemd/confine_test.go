@@ -170,8 +170,8 @@ func TestUnitsConfine(t *testing.T) {
 	}
 }
 
-// TestNamespaces wants the sockets of pfar-egress@.socket in the network namespace of pfar-mcp@.service, where nothing else
-// is, and two servers not to share that.
+// TestNamespaces wants the sockets of pfar-egress@.socket in the network namespace of pfar-mcp@.service, where nothing
+// else is, and two servers not to share that.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)

@@ -114,7 +114,8 @@ func TestFullRun(t *testing.T) {
 	becomes(t, m, "third", control.Stopped)
 }
 
-// TestFullState: secrets, pins and records do not fit any more. What runs goes on; what needs a record waits until there is room.
+// TestFullState: secrets, pins and records do not fit any more. What runs goes on; what needs a record waits until
+// there is room.
 func TestFullState(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
@@ -139,8 +140,8 @@ func TestFullState(t *testing.T) {
 	m.Run(t, "systemctl", "restart", "pfard", "pfar-gateway")
 	becomes(t, m, "hello", control.Running)
 	becomes(t, m, "late", control.Running)
-	// The audit has room of its own, which thousands of records would take. A file that is cut to its size has none but the
-	// rest of its last page.
+	// The audit has room of its own, which thousands of records would take. A file that is cut to its size has none but
+	// the rest of its last page.
 	m.Shell(t, `cd /var/lib/pfar/audit; for f in *; do chattr -a "$f" 2>/dev/null || :; truncate -s +0 "$f"; done`)
 	m.FillDisk(t, "/var/lib/pfar")
 	const unrecorded = "no secret is stored, exported or handed to a process"

@@ -22,7 +22,8 @@ var verbs = []string{
 // elsewhere are verbs that are about no pfar that runs.
 var elsewhere = []string{"up", "demo", "version", "completion", "help", "environment", "exit-codes"}
 
-// TestEveryVerbFindsTheMachine: on an installed machine each verb is about its pfar. An ordinary user is let in, or told who is.
+// TestEveryVerbFindsTheMachine: on an installed machine each verb is about its pfar. An ordinary user is let in, or
+// told who is.
 func TestEveryVerbFindsTheMachine(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
@@ -59,7 +60,8 @@ func TestEveryVerbFindsTheMachine(t *testing.T) {
 	}
 }
 
-// TestDoctorAndDemo: on a machine that is just installed nothing is wrong, and pfar can show what it does, also to an ordinary user.
+// TestDoctorAndDemo: on a machine that is just installed nothing is wrong, and pfar can show what it does, also to an
+// ordinary user.
 func TestDoctorAndDemo(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
@@ -74,7 +76,8 @@ func TestDoctorAndDemo(t *testing.T) {
 	}
 }
 
-// TestMakeInstall: what make install writes, and the steps that it says are left, make a machine of pfar's as the package does.
+// TestMakeInstall: what make install writes, and the steps that it says are left, make a machine of pfar's as the
+// package does.
 func TestMakeInstall(t *testing.T) {
 	t.Parallel()
 	m := bare(t)

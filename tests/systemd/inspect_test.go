@@ -17,7 +17,8 @@ const looksAround = `#!/bin/sh
 read q; echo "asked $q"; cat /etc/shadow /run/pfar/control.sock 2>&1; ls /sys/class/net /proc/sys/net/ipv4/conf 2>&1; touch /usr/x 2>&1; cat /proc/net/route | wc -l; id -u; env | grep -c SECRET; echo end
 `
 
-// modelAPI is a model behind an API like OpenAI's, which wants a key, flags what is evil, and says what it was asked with.
+// modelAPI is a model behind an API like OpenAI's, which wants a key, flags what is evil, and says what it was asked
+// with.
 const modelAPI = `
 import http.server, json
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -46,8 +47,8 @@ inspector "llm" {
 profile "strict" { inspectors = [%s] }
 `
 
-// TestInspectorUnit: what is declared as an inspector in policies.d is a unit, which the gateway alone may ask, and which sees no more
-// of the machine than it needs; without what is declared nothing of it is left.
+// TestInspectorUnit: what is declared as an inspector in policies.d is a unit, which the gateway alone may ask, and
+// which sees no more of the machine than it needs; without what is declared nothing of it is left.
 func TestInspectorUnit(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)

@@ -45,7 +45,8 @@ var directories = []string{
 	"755 root:root /etc/pfar/policies.d",
 }
 
-// TestUsersAndDirectories wants them as they are to be after a boot, and again after somebody has changed or removed them.
+// TestUsersAndDirectories wants them as they are to be after a boot, and again after somebody has changed or removed
+// them.
 func TestUsersAndDirectories(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)

@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// machines are what every test boots its own from: m := machines.Boot(t). A boot takes a third of a second. Without -short
-// their programs have the race detector; Debian's libc, which that takes, is the one of the image.
+// machines are what every test boots its own from: m := machines.Boot(t). A boot takes a third of a second. Without
+// -short their programs have the race detector; Debian's libc, which that takes, is the one of the image.
 var machines *bed.Bed
 
 func run(m *testing.M) (code int, err error) {
@@ -90,8 +90,8 @@ func install(options ...string) func(context.Context, string) error {
 	}
 }
 
-// unpack installs the package where systemd does not run: on the root file system that dir lies over. pfar.target is disabled
-// then, since each test says when pfar starts.
+// unpack installs the package where systemd does not run: on the root file system that dir lies over. pfar.target is
+// disabled then, since each test says when pfar starts.
 func unpack(ctx context.Context, dir string, options ...string) error {
 	debian, err := image.Root(ctx)
 	if err != nil {

@@ -103,8 +103,8 @@ func asked(t *testing.T, m *bed.Machine, n int) {
 	})
 }
 
-// hidden looks for what only refreshes a token wherever a unit could leave it. (The names of what is looked for are made by
-// printf, so that this does not find itself.)
+// hidden looks for what only refreshes a token wherever a unit could leave it. (The names of what is looked for are
+// made by printf, so that this does not find itself.)
 const hidden = `a=$(printf 'RT-%s' 0-hunter2) b=$(printf 'RT-%s' 1-hunter2) c=$(printf 'CS-%s' hunter2)
 for f in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do tr '\0' '\n' < $f 2>/dev/null | grep -aqF -e "$a" -e "$b" -e "$c" && echo "$f"; done
 systemctl show 'pfar*' | grep -aqF -e "$a" -e "$b" -e "$c" && echo properties
@@ -113,8 +113,8 @@ pfar plan | grep -aqF -e "$a" -e "$b" -e "$c" && echo plan
 grep -raF -l -e "$a" -e "$b" -e "$c" /run /var/lib/pfar /var/log /tmp 2>/dev/null || true
 `
 
-// TestOAuth has the unit refresh a token, under the host's firewall, over the death of pfard and the order to end, and be refused;
-// a server that requires a scope which the token lacks waits.
+// TestOAuth has the unit refresh a token, under the host's firewall, over the death of pfard and the order to end, and
+// be refused; a server that requires a scope which the token lacks waits.
 func TestOAuth(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)

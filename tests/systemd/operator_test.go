@@ -10,8 +10,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// TestOperatorSocket is for root and the members of pfar-admin, on the machine's pfar; the gateway's own user and anybody
-// else cannot even connect. What sessions have seen outlives the gateway, and nothing is answered without it.
+// TestOperatorSocket is for root and the members of pfar-admin, on the machine's pfar; the gateway's own user and
+// anybody else cannot even connect. What sessions have seen outlives the gateway, and nothing is answered without it.
 func TestOperatorSocket(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
@@ -76,8 +76,9 @@ type waiting struct {
 	Arguments                       map[string]string
 }
 
-// TestApprovals: a call on the machine's pfar waits until a member of pfar-admin, who need not be root, has said that it may run. It
-// runs once then; not if another member denies it, not because somebody says so who is none, and not after a restart of the gateway.
+// TestApprovals: a call on the machine's pfar waits until a member of pfar-admin, who need not be root, has said that
+// it may run. It runs once then; not if another member denies it, not because somebody says so who is none, and not
+// after a restart of the gateway.
 func TestApprovals(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)

@@ -80,8 +80,8 @@ find /run -name '*pfar*' -printf '%y %m %u:%g %p\n'; getent passwd; getent group
 nft list tables; find /sys/fs/cgroup -type d -name '*pfar*'; grep -o '[^ ]*pfar[^ ]*$' /proc/net/unix; grep -o '0100007F:[0-9A-F]* 00000000:0000 0A' /proc/net/tcp
 systemctl list-unit-files --no-legend 'pfar*'; systemctl list-units --all --plain --no-legend 'pfar*'; pgrep -l '^pfar'; true`
 
-// own are files that change whatever is installed: copies, locks and stamps of systemd's, rpm's and the shadow suite's, and
-// directories that a distribution has for everybody.
+// own are files that change whatever is installed: copies, locks and stamps of systemd's, rpm's and the shadow suite's,
+// and directories that a distribution has for everybody.
 var own = regexp.MustCompile(` /etc/(passwd-|group-|shadow-|gshadow-|subuid-|subgid-|\.pwd\.lock)|` +
 	` /var/lib/(systemd/(timers|catalog|random-seed|linger|coredump|rfkill|backlight|credential.secret|deb-systemd-[a-z-]*)|rpm|apt|private|dbus)\b|/__pycache__|ldconfig|` +
 	` /run/needrestart\b| /etc/credstore\.encrypted $| /run/private$| /root/\.rpmdb| /usr/(lib/modules-load\.d|share/(man/man[1578]|licenses)) $`)
@@ -108,16 +108,16 @@ func remains(t *testing.T, when string, before, now []string) (list []string) {
 	return list
 }
 
-// stays is what a package leaves when it is removed and not purged: conffiles, what pfar knows, who it is, and which units are
-// enabled: links that lead nowhere.
+// stays is what a package leaves when it is removed and not purged: conffiles, what pfar knows, who it is, and which
+// units are enabled: links that lead nowhere.
 var stays = regexp.MustCompile(` /etc/(pfar|needrestart|credstore\.encrypted)\b| /etc/systemd/[^ ]*(pfar|sockets\.target\.wants $)|not-found inactive dead| /var/lib/pfar\b|^pfar(-launcher|-admin)?:x:`)
 
 // calls has a client call a server until the file /var/tmp/enough is there. Each answer is its own question's.
 const calls = `while [ ! -e /var/tmp/enough ]; do n=$((n + 1)); out=$(pfar call hello.echo --message "question-$n-" 2>&1) && case $out in
 *question-$n-*) echo right >>/var/tmp/answers ;; *) echo "WRONG, to $n: $out" >>/var/tmp/answers ;; esac || echo "broken: $out" >>/var/tmp/answers; done`
 
-// TestPackage takes a machine through the life of the .deb: installation, upgrade and downgrade with calls in flight, removal
-// with a bridge open, installation once more, purge.
+// TestPackage takes a machine through the life of the .deb: installation, upgrade and downgrade with calls in flight,
+// removal with a bridge open, installation once more, purge.
 func TestPackage(t *testing.T) {
 	t.Parallel()
 	m := bare(t)
@@ -270,7 +270,8 @@ func removed(t *testing.T, m *bed.Machine, before []string, dpkg func(...string)
 	}
 }
 
-// TestPackageWithoutSystemd installs, removes and purges where systemd does not run, as in a chroot or while an image is made.
+// TestPackageWithoutSystemd installs, removes and purges where systemd does not run, as in a chroot or while an image
+// is made.
 func TestPackageWithoutSystemd(t *testing.T) {
 	t.Parallel()
 	m := bare(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/pfar/pfar/units/control"
 )
 
-// TestLeaksInTheJournal: what a unit says of its secret is in no entry of the journal, in no status line and in no answer,
-// also after pfard and the gateway have been started again, and of a secret that is stored while it runs.
+// TestLeaksInTheJournal: what a unit says of its secret is in no entry of the journal, in no status line and in no
+// answer, also after pfard and the gateway have been started again, and of a secret that is stored while it runs.
 func TestLeaksInTheJournal(t *testing.T) {
 	t.Parallel()
 	const token, host, later = "ghp_5vU4wX3yZ2aB1cD0eF9gH8iJ7kL6mN5oP4qR", "7be2d84165b0a10f3c9a", "glpat-1aB2cD3eF4gH5iJ6kL7m"

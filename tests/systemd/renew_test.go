@@ -45,8 +45,8 @@ sed -i s:/run/pfar/gateway.sock:/run/pfar/clients.sock: system/pfar-gateway.sock
 sed -i s/^SocketMode=.*/SocketMode=0660/ user/pfar-operator.socket user/pfar-egress-monitor@.socket
 `
 
-// otherSockets wants an upgrade to open the sockets anew that it changes, and no others. Servers run on, but for those whose own
-// sockets change.
+// otherSockets wants an upgrade to open the sockets anew that it changes, and no others. Servers run on, but for those
+// whose own sockets change.
 func otherSockets(t *testing.T, m *bed.Machine, o owner, install func()) {
 	t.Helper()
 	m.Shell(t, was+`systemctl daemon-reload
@@ -89,7 +89,8 @@ grep -o ' 0100007F:1CF[9A] 00000000:0000 0A' /proc/net/tcp`
 // job is what systemd says of a server's unit, and which server that is.
 var job = regexp.MustCompile(`(?m)^(Stopped|Started) .*MCP server ([a-z]+)\.$`)
 
-// otherLauncher wants an upgrade to a launcher with an urgent fix to start the running servers again, one after the other.
+// otherLauncher wants an upgrade to a launcher with an urgent fix to start the running servers again, one after the
+// other.
 func otherLauncher(t *testing.T, m *bed.Machine, o owner, install func()) {
 	t.Helper()
 	m.Put(t, "/etc/pfar/mcp.d/other.hcl", echo(""), 0o644)
@@ -124,7 +125,8 @@ func otherLauncher(t *testing.T, m *bed.Machine, o owner, install func()) {
 	m.Run(t, "rm", "/etc/pfar/mcp.d/other.hcl", "/etc/pfar/mcp.d/lazy.hcl", "/etc/pfar/mcp.d/poor.hcl")
 }
 
-// TestAppArmor has AppArmor's own parser read the profiles that the package has as an example. Debian 12's is older than they are.
+// TestAppArmor has AppArmor's own parser read the profiles that the package has as an example. Debian 12's is older
+// than they are.
 func TestAppArmor(t *testing.T) {
 	t.Parallel()
 	suite, err := image.Suite()

@@ -27,8 +27,8 @@ var (
 	careless string
 )
 
-// intended is where a value has to be: with pfard, with the processes of the servers that get it in their environment or
-// in a file, on the way there, and with the bridge that brokers it.
+// intended is where a value has to be: with pfard, with the processes of the servers that get it in their environment
+// or in a file, on the way there, and with the bridge that brokers it.
 var intended = regexp.MustCompile(`^(memory pfard pfard\.service` +
 	`|file /run/credentials/pfar-mcp@(inenv|infile)\.service/secrets` +
 	`|memory (pfar-sandbox|bwrap|hostile) pfar-mcp[@-](inenv|infile)\.(service|scope)` +
@@ -176,8 +176,8 @@ func upgrade(t *testing.T, m *bed.Machine, names []string) {
 	}
 }
 
-// hunted is where somebody finds values in any of their forms: a line each, the name of the value first. The command that
-// makes somebody of root comes before.
+// hunted is where somebody finds values in any of their forms: a line each, the name of the value first. The command
+// that makes somebody of root comes before.
 func hunted(t *testing.T, m *bed.Machine, since string, values map[string][]string, as ...string) []string {
 	t.Helper()
 	forms := map[string][]string{}
@@ -223,7 +223,8 @@ func search(t *testing.T, m *bed.Machine, since, present string, former ...strin
 	}
 }
 
-// trespass wants an ordinary user to find none of the values anywhere, and all that one of the user's own units leaves about.
+// trespass wants an ordinary user to find none of the values anywhere, and all that one of the user's own units leaves
+// about.
 func trespass(t *testing.T, m *bed.Machine, since string, values ...string) {
 	t.Helper()
 	own := rand.Text()

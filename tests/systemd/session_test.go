@@ -197,8 +197,8 @@ func TestOwnSessions(t *testing.T) {
 	two.leave()
 }
 
-// TestLimits: limits of memory and CPU change while a server runs; how many tasks it may have takes a start. Whatever it does, the
-// gateway and pfard come first.
+// TestLimits: limits of memory and CPU change while a server runs; how many tasks it may have takes a start. Whatever
+// it does, the gateway and pfard come first.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)

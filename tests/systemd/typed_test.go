@@ -25,8 +25,8 @@ func shown(t *testing.T, page, command string) string {
 	return command
 }
 
-// TestManualCommands types the commands of the manuals that no other test does: for a user's port and notices, and for an audit
-// that is to be removed by hand.
+// TestManualCommands types the commands of the manuals that no other test does: for a user's port and notices, and for
+// an audit that is to be removed by hand.
 func TestManualCommands(t *testing.T) {
 	t.Parallel()
 	o := owned(t)

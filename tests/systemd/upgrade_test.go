@@ -11,7 +11,8 @@ import (
 	"github.com/pfar/pfar/tests/systemd/bed"
 )
 
-// talkers are the HTTP clients of testdata/talk.py, which call the server hello all the time over connections that they keep.
+// talkers are the HTTP clients of testdata/talk.py, which call the server hello all the time over connections that they
+// keep.
 type talkers struct {
 	stdin io.Closer
 	ended func() error

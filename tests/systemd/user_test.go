@@ -109,8 +109,8 @@ func settle(t *testing.T, m *bed.Machine, name string, uid int) owner {
 	return o
 }
 
-// unlock lets user namespaces in the machine limit their own, as everywhere else: systemd-nspawn has /proc/sys read-only,
-// for units of the machine something of theirs mounts another one.
+// unlock lets user namespaces in the machine limit their own, as everywhere else: systemd-nspawn has /proc/sys
+// read-only, for units of the machine something of theirs mounts another one.
 func unlock(t *testing.T, m *bed.Machine) {
 	t.Helper()
 	m.Shell(t, `test -w /proc/sys/user && exit
@@ -303,7 +303,8 @@ func TestUserKillsPfard(t *testing.T) {
 	o.isActive(t, "pfar-mcp@hello", "inactive")
 }
 
-// TestUserEgress: the server gets out through its bridge and nowhere else, over ends and starts of all who have a part in it.
+// TestUserEgress: the server gets out through its bridge and nowhere else, over ends and starts of all who have a part
+// in it.
 func TestUserEgress(t *testing.T) {
 	t.Parallel()
 	o := owned(t)

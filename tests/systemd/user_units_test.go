@@ -118,9 +118,9 @@ var userProbes = []struct {
 	{"pfar-mcp@notion.service", true, "bwrap --unshare-all --die-with-parent --new-session --unshare-user --disable-userns --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp node -e ''"},
 }
 
-// userReach is which of pfar's sockets a user's units may connect to. They are the user's, and so are the units: nothing else keeps
-// one from approving what it likes. Launchers are no less than their user; what a server reaches is up to its sandbox. pfard is
-// first: others want it.
+// userReach is which of pfar's sockets a user's units may connect to. They are the user's, and so are the units:
+// nothing else keeps one from approving what it likes. Launchers are no less than their user; what a server reaches is
+// up to its sandbox. pfard is first: others want it.
 var userReach = []struct{ unit, sockets string }{
 	{"pfard.service", "all"}, {"pfar-gateway.service", "all"}, {"pfar-failed@notion.service", "all"}, {"pfar-mcp@notion.service", "all"}, {"pfar-inspect@notion.service", "all"},
 	{"pfar-egress@notion.service", "attach/attach.sock"}, {"pfar-refresh@notion.service", "attach/attach.sock"}, {"pfar-model@notion.service", "attach/attach.sock"},

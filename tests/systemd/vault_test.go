@@ -38,8 +38,8 @@ func wantSealed(t *testing.T, m *bed.Machine) {
 	}
 }
 
-// wantToken wants a server's processes to have a value in their environment, where alone it is to be seen: in what a tool
-// answers it would be redacted.
+// wantToken wants a server's processes to have a value in their environment, where alone it is to be seen: in what a
+// tool answers it would be redacted.
 func wantToken(t *testing.T, m *bed.Machine, server, value string) {
 	t.Helper()
 	bed.Eventually(t, soon, func() error {
@@ -57,8 +57,8 @@ const (
 	recipient = "age1g73rasdy3w3h5xaxt9h96jmlaftk4r2qwmnl8a7lzunksvs5nfxqakh52h"
 )
 
-// TestVault goes through a vault's life on an installed system: the key is sealed before pfard runs for the first time, what
-// changes reaches what runs, and it is all there after a start of the machine.
+// TestVault goes through a vault's life on an installed system: the key is sealed before pfard runs for the first time,
+// what changes reaches what runs, and it is all there after a start of the machine.
 func TestVault(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
@@ -129,8 +129,8 @@ s.settimeout(10)
 print("got", len(s.recv(1 << 16)))
 `
 
-// TestCredentialsForSystemdAlone: whatever name it asks from, what is not in the unit gets nothing, root or not; and each
-// hand-over of a secret is on record, and each that was refused.
+// TestCredentialsForSystemdAlone: whatever name it asks from, what is not in the unit gets nothing, root or not; and
+// each hand-over of a secret is on record, and each that was refused.
 func TestCredentialsForSystemdAlone(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)
@@ -190,8 +190,8 @@ func TestCredentialsForSystemdAlone(t *testing.T) {
 	}
 }
 
-// TestNoCoreDump: pfard's memory, which secrets pass through, is neither dumped nor swapped, whatever an administrator has
-// limits be.
+// TestNoCoreDump: pfard's memory, which secrets pass through, is neither dumped nor swapped, whatever an administrator
+// has limits be.
 func TestNoCoreDump(t *testing.T) {
 	t.Parallel()
 	m := machines.Boot(t)
@@ -266,8 +266,8 @@ func TestVaultOfBefore(t *testing.T) {
 	wantToken(t, m, "keyed", "hunter2-one")
 }
 
-// TestRotateIsConfirmed: whoever rotates what a bridge brokers is told that it is on the wire when it is, also right after pfard was
-// started again, and that it is not known when the bridge says nothing.
+// TestRotateIsConfirmed: whoever rotates what a bridge brokers is told that it is on the wire when it is, also right
+// after pfard was started again, and that it is not known when the bridge says nothing.
 func TestRotateIsConfirmed(t *testing.T) {
 	t.Parallel()
 	m := appliance(t)

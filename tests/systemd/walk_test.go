@@ -314,8 +314,8 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestWalk lets things happen at random, and wants all to be as it should after each of them: PFAR_TEST_SEED has the same
-// happen again, PFAR_TEST_STEPS more of it.
+// TestWalk lets things happen at random, and wants all to be as it should after each of them: PFAR_TEST_SEED has the
+// same happen again, PFAR_TEST_STEPS more of it.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	seed := number(t, "PFAR_TEST_SEED", uint64(time.Now().UnixNano()%1_000_000))

@@ -1,4 +1,5 @@
-// Command tracker is an MCP server into which strangers write: an issue tracker, or a mailbox. It writes down every byte that reaches it, for that is public.
+// Command tracker is an MCP server into which strangers write: an issue tracker, or a mailbox. It writes down every
+// byte that reaches it, for that is public.
 package main
 
 import (

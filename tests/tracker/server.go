@@ -200,7 +200,8 @@ func (s *server) call(q request) (result, failure any) {
 
 func said(text string) object { return object{"content": []object{{"type": "text", "text": text}}} }
 
-// count says how many issues there are, and beside the numbers, on one of the ways that there are, what a stranger has written.
+// count says how many issues there are, and beside the numbers, on one of the ways that there are, what a stranger has
+// written.
 func (s *server) count(q request, via string) (result, failure any) {
 	text := s.written("")
 	values := object{"open": 3, "newest": "2026-11-20", "state": "red"}

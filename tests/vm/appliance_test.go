@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// TestAppliance installs pfar, has its limits, its firewall and its clock tried, cuts the power while it writes, and boots
-// what is left on the disk: in the same machine, and in another, whose TPM is not the one that the vault's key is sealed to.
+// TestAppliance installs pfar, has its limits, its firewall and its clock tried, cuts the power while it writes, and
+// boots what is left on the disk: in the same machine, and in another, whose TPM is not the one that the vault's key is
+// sealed to.
 func TestAppliance(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
@@ -84,7 +85,8 @@ func installed(ctx context.Context, t *testing.T) string {
 	return dir
 }
 
-// command runs a program of the host. What it builds is for a machine with another libc than the host's, or none that fits.
+// command runs a program of the host. What it builds is for a machine with another libc than the host's, or none that
+// fits.
 func command(ctx context.Context, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	for _, v := range os.Environ() {

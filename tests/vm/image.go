@@ -23,7 +23,8 @@ const (
 	kernel      = "linux-image-cloud-amd64" // the cloud kernel has NVMe, ext4 and TPMs built in
 )
 
-// files are what the image has besides packages, path -> text. User 1000 lingers: it has a systemd of its own from boot on.
+// files are what the image has besides packages, path -> text. User 1000 lingers: it has a systemd of its own from boot
+// on.
 var files = map[string]string{
 	"etc/systemd/system/" + targetName: `[Unit]
 Requires=sysinit.target dbus.socket systemd-logind.service payload.service
@@ -42,8 +43,8 @@ ExecStart=/bin/sh -c 'stty -F /dev/ttyS1 raw; exec >/dev/ttyS1 2>/dev/ttyS0; mkd
 	"var/lib/systemd/linger/user": "",
 }
 
-// modules are the parts of the kernel package that the image has besides the kernel: what nftables loads when it is asked
-// to, and cables between network namespaces.
+// modules are the parts of the kernel package that the image has besides the kernel: what nftables loads when it is
+// asked to, and cables between network namespaces.
 func modules() []string {
 	return []string{"kernel/drivers/net/veth.ko", "modules.builtin", "modules.order", "kernel/net/netfilter/", "kernel/net/ipv4/netfilter/", "kernel/net/ipv6/netfilter/", "kernel/lib/", "kernel/crypto/"}
 }

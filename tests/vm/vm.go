@@ -1,4 +1,5 @@
-// Package vm boots Debian's systemd in a virtual machine, runs a payload as root in it and hands back the payload's verdicts.
+// Package vm boots Debian's systemd in a virtual machine, runs a payload as root in it and hands back the payload's
+// verdicts.
 package vm
 
 import (
@@ -17,7 +18,8 @@ import (
 	"github.com/pfar/pfar/tests/image"
 )
 
-// Machine is an image that can be booted any number of times; what a payload writes is gone when it ends, if it has no Disk.
+// Machine is an image that can be booted any number of times; what a payload writes is gone when it ends, if it has no
+// Disk.
 type Machine struct {
 	dir string // holds kernel and root file system
 }
@@ -26,7 +28,8 @@ type Machine struct {
 type Boot struct {
 	// Files are the payload: name in its directory -> file or directory here. The one called "run" is run.
 	Files map[string]string
-	// Disk is the machine's disk, of Machine.Disk, if it is to keep what is written. Whoever boots from it next finds that.
+	// Disk is the machine's disk, of Machine.Disk, if it is to keep what is written. Whoever boots from it next finds
+	// that.
 	Disk string
 	// Log is the file to which qemu logs the writes to Disk, for OpenWrites; "": there is no log.
 	Log string
@@ -34,7 +37,8 @@ type Boot struct {
 	TPM string
 	// Target is what is booted beside the payload, which waits for sysinit.target only; none: the payload alone.
 	Target string
-	// PowerOff is what the payload writes to its stdout where the machine loses its power: what no disk has by then is lost.
+	// PowerOff is what the payload writes to its stdout where the machine loses its power: what no disk has by then is
+	// lost.
 	PowerOff string
 }
 
@@ -137,7 +141,8 @@ func runUntil(qemu *exec.Cmd, results, word string) (off bool, err error) {
 
 // options are qemu's. The kernel has NVMe and ext4 built in, so there is no initramfs, and two namespaces on one
 // controller keep the device names stable. The payload answers on a serial port of its own: the kernel's report of an
-// OOM kill would land in the middle of its lines. Emulation only: a /dev/kvm inside a virtual machine may open and hang.
+// OOM kill would land in the middle of its lines. Emulation only: a /dev/kvm inside a virtual machine may open and
+// hang.
 func (m *Machine) options(boot Boot, payload, console, results string) []string {
 	target := targetName
 	if boot.Target != "" {

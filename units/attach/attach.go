@@ -1,8 +1,9 @@
-// Package attach is the conversation between pfard and the process of an instance unit: a server's launcher, its egress bridge, what refreshes a token set, or what asks a model.
+// Package attach is the conversation between pfard and the process of an instance unit: a server's launcher, its egress
+// bridge, what refreshes a token set, or what asks a model.
 //
-// The process connects to pfard's socket (SOCK_SEQPACKET), says who it is, and keeps the connection as long as it lives.
-// pfard believes nothing that it says of itself: the kernel says which process it is, and systemd which unit that process
-// is the main one of. If pfard is started again, the process connects anew and goes on.
+// The process connects to pfard's socket (SOCK_SEQPACKET), says who it is, and keeps the connection as long as it
+// lives. pfard believes nothing that it says of itself: the kernel says which process it is, and systemd which unit
+// that process is the main one of. If pfard is started again, the process connects anew and goes on.
 package attach
 
 import (
@@ -55,9 +56,9 @@ type Hello struct {
 	Again   bool   `json:"again,omitempty"`   // it has been welcomed before, by an earlier pfard perhaps
 }
 
-// Welcome comes with descriptors: to a launcher its connection to the gateway; to a bridge the sockets from the server's
-// network namespace that systemd could not bind; to a refresh the token set (oauth.Set, units.Sealed). A process that comes
-// again gets none of these.
+// Welcome comes with descriptors: to a launcher its connection to the gateway; to a bridge the sockets from the
+// server's network namespace that systemd could not bind; to a refresh the token set (oauth.Set, units.Sealed). A
+// process that comes again gets none of these.
 type Welcome struct {
 	Held   string `json:"held,omitempty"`   // to all but launchers: why the firewall does not hold it, in words; "" if it does
 	Redact bool   `json:"redact,omitempty"` // to a bridge: the next message is one of Message.Redact, and nothing is to be logged before
@@ -96,8 +97,8 @@ type Allowed struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Refreshed is how a refresh went. The file has the oauth.Answer; with Error one of no use but for its refresh token, or there
-// is none.
+// Refreshed is how a refresh went. The file has the oauth.Answer; with Error one of no use but for its refresh token,
+// or there is none.
 type Refreshed struct {
 	Base  string        `json:"base"`            // digest of the token set that was refreshed (units.Digest)
 	Asked time.Time     `json:"asked,omitzero"`  // when it was sent to the endpoint: what that says of times counts from here
@@ -151,7 +152,8 @@ func (c *Conn) Receive() (Message, []*os.File, error) {
 	return m, files, nil
 }
 
-// Answer sends the answer to an Allow: the connections get through, or err says why not. A process that has gone hears nothing.
+// Answer sends the answer to an Allow: the connections get through, or err says why not. A process that has gone hears
+// nothing.
 func (c *Conn) Answer(id uint64, err error) {
 	a := Allowed{ID: id}
 	if err != nil {

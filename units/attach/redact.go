@@ -7,11 +7,12 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// Redaction returns the set of secrets that a bridge is to keep out of its log, as package redact writes it, and a channel that
-// is closed when there is another one.
+// Redaction returns the set of secrets that a bridge is to keep out of its log, as package redact writes it, and a
+// channel that is closed when there is another one.
 type Redaction func() (set []byte, changed <-chan struct{})
 
-// Feed sends the set as it is, and until over is closed each further one that differs. Without a Redaction it does nothing.
+// Feed sends the set as it is, and until over is closed each further one that differs. Without a Redaction it does
+// nothing.
 func (c *Conn) Feed(r Redaction, over <-chan struct{}) error {
 	if r == nil {
 		return nil
@@ -57,6 +58,6 @@ func (c *Conn) sendSet(set []byte) error {
 	return c.Send(Message{Redact: true}, f)
 }
 
-// MaxSet bounds what a bridge takes of pfard's in one file, in bytes: what hundreds of secrets are recognised by, and among
-// them long documents.
+// MaxSet bounds what a bridge takes of pfard's in one file, in bytes: what hundreds of secrets are recognised by, and
+// among them long documents.
 const MaxSet = 64 << 20

@@ -12,9 +12,9 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// What a server writes to stderr is searched for secrets by pfard, which knows them all; its launcher knows none. The lines
-// go there in a sealed file (units.Sealed) with "\n" between them, and as many come back in another one, as they may be
-// logged but for their control characters.
+// What a server writes to stderr is searched for secrets by pfard, which knows them all; its launcher knows none. The
+// lines go there in a sealed file (units.Sealed) with "\n" between them, and as many come back in another one, as they
+// may be logged but for their control characters.
 
 const (
 	MaxLine   = 4 << 10                      // bytes of a line that are logged
@@ -36,8 +36,9 @@ type Found struct {
 // Searcher is what Searches asks. It returns as many lines as the text has.
 type Searcher func(text []byte, cut bool) (lines []byte, found Found)
 
-// Searches answers one launcher, its questions one after the other. A server can make them costly, and a launcher that was
-// taken over can ask without end: the next one waits until the budget allows for it, and what comes meanwhile has no answer.
+// Searches answers one launcher, its questions one after the other. A server can make them costly, and a launcher that
+// was taken over can ask without end: the next one waits until the budget allows for it, and what comes meanwhile has
+// no answer.
 type Searches struct {
 	conn   *Conn
 	search Searcher
@@ -50,8 +51,8 @@ type question struct {
 	file *os.File
 }
 
-// The budget of one server. A MiB of escapes within escapes takes a second of one core, so it can cost some 6 % of one. A
-// launcher lets 1000 lines through in half a minute.
+// The budget of one server. A MiB of escapes within escapes takes a second of one core, so it can cost some 6 % of one.
+// A launcher lets 1000 lines through in half a minute.
 const (
 	searchedPerSecond = 64 << 10 // bytes
 	searchedAtOnce    = 1 << 20

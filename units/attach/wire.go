@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// Wire is how far a bridge is with putting on the wire what it has been sent. Whoever changes a secret may wait for it: when
-// that is said to be done, no request that comes from then on goes out with the value before. The zero value has nothing to do.
+// Wire is how far a bridge is with putting on the wire what it has been sent. Whoever changes a secret may wait for it:
+// when that is said to be done, no request that comes from then on goes out with the value before. The zero value has
+// nothing to do.
 type Wire struct {
 	mu      sync.Mutex
 	due     uint64        // changes so far
@@ -34,7 +35,8 @@ func (w *Wire) Reading() (due uint64) {
 	return w.due
 }
 
-// Begin has another bridge be spoken of, which is being sent what was read; what the one before has not answered never will be.
+// Begin has another bridge be spoken of, which is being sent what was read; what the one before has not answered never
+// will be.
 func (w *Wire) Begin(due uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,8 +73,8 @@ func (w *Wire) Answered(wired bool) {
 	w.sent = w.sent[1:]
 }
 
-// Gone says that there is nobody to wait for at this end: the bridge has hung up, and one that comes reads all anew. Whether it
-// still runs is for others to find out.
+// Gone says that there is nobody to wait for at this end: the bridge has hung up, and one that comes reads all anew.
+// Whether it still runs is for others to find out.
 func (w *Wire) Gone() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +96,8 @@ func (w *Wire) wake() {
 	}
 }
 
-// Wait returns when all that is due now is on the wire, with ErrUnwired when the bridge could not take it, or with the error of ctx.
+// Wait returns when all that is due now is on the wire, with ErrUnwired when the bridge could not take it, or with the
+// error of ctx.
 func (w *Wire) Wait(ctx context.Context) error {
 	w.mu.Lock()
 	for want := w.due; w.done < want; {

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestWire: nobody is told that a value is on the wire before the bridge has said so of one that was read after it changed.
+// TestWire: nobody is told that a value is on the wire before the bridge has said so of one that was read after it
+// changed.
 func TestWire(t *testing.T) {
 	waits := func(w *Wire) bool {
 		t.Helper()

@@ -1,4 +1,5 @@
-// Package bridge is pfard's side of the conversations with servers' egress bridges: it sends each the secrets that it brokers, hears questions and refusals, and knows which secrets are on the wire.
+// Package bridge is pfard's side of the conversations with servers' egress bridges: it sends each the secrets that it
+// brokers, hears questions and refusals, and knows which secrets are on the wire.
 package bridge
 
 import (
@@ -22,7 +23,8 @@ type Talks struct {
 // NewTalks returns no conversations.
 func NewTalks() *Talks { return &Talks{of: map[string]*Talk{}, came: make(chan struct{})} }
 
-// Secrets returns a file with the secrets that a bridge brokers as they are now (attach.Message.Broker), nil if there are none.
+// Secrets returns a file with the secrets that a bridge brokers as they are now (attach.Message.Broker), nil if there
+// are none.
 type Secrets func() (*os.File, error)
 
 // Talk is the conversation with one bridge.
@@ -32,8 +34,8 @@ type Talk struct {
 	wire    attach.Wire
 }
 
-// Begin adds the conversation with the bridge of an instance of a server, until over is called. The secrets that the bridge
-// begins with are due.
+// Begin adds the conversation with the bridge of an instance of a server, until over is called. The secrets that the
+// bridge begins with are due.
 func (t *Talks) Begin(instance, server string) (k *Talk, over func()) {
 	k = &Talk{server: server, changed: make(chan struct{}, 1)}
 	k.wire.Due()
@@ -76,9 +78,9 @@ func (t *Talks) with(server string) (list []*Talk) {
 	return list
 }
 
-// Wired returns when all bridges of a server that run have on the wire what they were sent last, or why that is not known.
-// running returns the instances whose bridges run: Wired waits for one that has yet to attach, to another pfard or anew. Without
-// it each bridge that runs is talked with.
+// Wired returns when all bridges of a server that run have on the wire what they were sent last, or why that is not
+// known. running returns the instances whose bridges run: Wired waits for one that has yet to attach, to another pfard
+// or anew. Without it each bridge that runs is talked with.
 func (t *Talks) Wired(ctx context.Context, server string, running func(context.Context, string) ([]string, error)) error {
 	for {
 		t.mu.Lock()
@@ -135,8 +137,8 @@ func (k *Talk) First(read Secrets) (*os.File, error) {
 	return material, nil
 }
 
-// Send sends a bridge its secrets whenever they have changed, until the conversation is over, each time after what it is to hide
-// of them. failed is told why they could not be sent.
+// Send sends a bridge its secrets whenever they have changed, until the conversation is over, each time after what it
+// is to hide of them. failed is told why they could not be sent.
 func (k *Talk) Send(conn *attach.Conn, read Secrets, hide attach.Redaction, failed func(error)) {
 	for range k.changed {
 		material, err := k.First(read)

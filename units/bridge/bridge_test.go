@@ -78,7 +78,8 @@ func TestTooManyQuestions(t *testing.T) {
 	<-ended
 }
 
-// TestNewSecretsReachSessions: an instance has no more than the beginning of a long name, and another server's may begin like it.
+// TestNewSecretsReachSessions: an instance has no more than the beginning of a long name, and another server's may
+// begin like it.
 func TestNewSecretsReachSessions(t *testing.T) {
 	talks := NewTalks()
 	const long, other = "a-name-of-23-characters", "a-name-of-23-other-ones"
@@ -94,7 +95,8 @@ func TestNewSecretsReachSessions(t *testing.T) {
 	}
 }
 
-// TestWired: nobody is told that a value is on the wire whose bridge has not said so, or runs and is not there to say so.
+// TestWired: nobody is told that a value is on the wire whose bridge has not said so, or runs and is not there to say
+// so.
 func TestWired(t *testing.T) {
 	const server = "a-name-of-23-characters"
 	instance := units.Instance(server, "aaaaaaaa")

@@ -1,4 +1,5 @@
-// Package bundle encrypts secrets on their way from one vault to another and opens them: JSON and keys or a passphrase in, an armored age file out.
+// Package bundle encrypts secrets on their way from one vault to another and opens them: JSON and keys or a passphrase
+// in, an armored age file out.
 package bundle
 
 import (

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzOpen: a bundle opens to what was sealed, for whom it was sealed; one that was tampered with, and any other text, does not open.
+// FuzzOpen: a bundle opens to what was sealed, for whom it was sealed; one that was tampered with, and any other text,
+// does not open.
 func FuzzOpen(f *testing.F) {
 	owner, err := NewPassing()
 	if err != nil {

@@ -63,7 +63,8 @@ func (c Client) Policy(ctx context.Context, changed func(policy []byte) error) e
 	return c.follow(ctx, Request{Verb: Policy}, func(r Response) error { return changed(r.Policy) })
 }
 
-// Stuck has pfard show why the gateway's records cannot be written, from the call of heard until ctx ends or pfard hangs up.
+// Stuck has pfard show why the gateway's records cannot be written, from the call of heard until ctx ends or pfard
+// hangs up.
 func (c Client) Stuck(ctx context.Context, why string, heard func()) error {
 	return c.follow(ctx, Request{Verb: Stuck, Why: why}, func(Response) error { heard(); return nil })
 }

@@ -1,8 +1,8 @@
 // Package control is pfard's socket: the verbs that the CLI and the gateway may ask of it, and what it answers.
 //
-// One JSON request per connection, answered by one JSON response; a watch, learning, demand, redaction, clients and policy answer
-// with one response per change until either side closes, and stuck lasts as long. The peer is known by its credentials (SO_PEERCRED, unix(7)), never by
-// what it says.
+// One JSON request per connection, answered by one JSON response; a watch, learning, demand, redaction, clients and
+// policy answer with one response per change until either side closes, and stuck lasts as long. The peer is known by
+// its credentials (SO_PEERCRED, unix(7)), never by what it says.
 package control
 
 import (
@@ -192,7 +192,8 @@ const DetailDisabled = "enabled = false in its declaration"
 // DetailOff is the Detail of a server that is Stopped because the operator has disabled it (Disable).
 func DetailOff(server string) string { return "disabled by you; pfar enable " + server }
 
-// ClientFiles are declarations of clients, by path, and the SHA-256 of what was last read of each, in hexadecimal; nil: not known.
+// ClientFiles are declarations of clients, by path, and the SHA-256 of what was last read of each, in hexadecimal; nil:
+// not known.
 type ClientFiles map[string]string
 
 // Report is all that pfard knows of what it runs.

@@ -22,7 +22,8 @@ const (
 	CodeDeclared Code = "declared"  // the server is declared
 )
 
-// Errors that a caller tells apart. An answer wraps all but the last to choose the Code; Client returns errors that wrap all.
+// Errors that a caller tells apart. An answer wraps all but the last to choose the Code; Client returns errors that
+// wrap all.
 var (
 	ErrNoServer   = errors.New("no such server")
 	ErrNoKey      = errors.New("no such key in the vault")

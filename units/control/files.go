@@ -37,8 +37,8 @@ func sendFiles(c *net.UnixConn, r Response) error {
 	return err
 }
 
-// Audit has pfard open the gateway's audit file: to append, to read, and the one before it to read, if there is one. The
-// caller closes them.
+// Audit has pfard open the gateway's audit file: to append, to read, and the one before it to read, if there is one.
+// The caller closes them.
 func (c Client) Audit(ctx context.Context) ([]*os.File, error) {
 	conn, err := Dial(ctx, c.Path)
 	if err != nil {

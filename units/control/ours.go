@@ -22,7 +22,8 @@ func CheckOurs(path string) error {
 	return nil
 }
 
-// OurDir is os.DirFS for a directory that pfar obeys. What others may write in it, or where its links lead to, is not read.
+// OurDir is os.DirFS for a directory that pfar obeys. What others may write in it, or where its links lead to, is not
+// read.
 func OurDir(dir string) fs.FS { return ourDir{dir, os.DirFS(dir)} }
 
 type ourDir struct {
@@ -51,8 +52,8 @@ func (d ourDir) ReadDir(name string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(d.FS, name)
 }
 
-// check looks at the directory, at the file, and at the directory that a link leads into. Of what is not there, the file
-// system says so itself.
+// check looks at the directory, at the file, and at the directory that a link leads into. Of what is not there, the
+// file system says so itself.
 func (d ourDir) check(op, name string) error {
 	paths := []string{d.dir}
 	if name != "." {

@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "add to testdata/protocol.txt what is new in this version")
 
-// TestProtocol: while both are upgraded, a gateway of the version before asks this version's pfard, or the other way round.
-// pfard refuses a request with a member that it does not know, since that may be a restriction.
+// TestProtocol: while both are upgraded, a gateway of the version before asks this version's pfard, or the other way
+// round. pfard refuses a request with a member that it does not know, since that may be a restriction.
 func TestProtocol(t *testing.T) {
 	var requests, responses []any
 	for _, v := range verbs {

@@ -30,8 +30,8 @@ func stage(dir string, b []byte, sync func(*os.File) error) (string, error) {
 	return f.Name(), nil
 }
 
-// Replace replaces path with a file that only its owner may read: a reader finds the old text or the new one. After a power cut
-// there may be neither. It is for files that nobody needs after one.
+// Replace replaces path with a file that only its owner may read: a reader finds the old text or the new one. After a
+// power cut there may be neither. It is for files that nobody needs after one.
 func Replace(path string, b []byte) error {
 	name, err := stage(filepath.Dir(path), b, func(*os.File) error { return nil })
 	if err != nil {
@@ -43,8 +43,8 @@ func Replace(path string, b []byte) error {
 	return err
 }
 
-// WriteFile replaces path with a file that only its owner may read, at once and for good: file, then name, then directory
-// reach the disk in this order.
+// WriteFile replaces path with a file that only its owner may read, at once and for good: file, then name, then
+// directory reach the disk in this order.
 func WriteFile(path string, b []byte) error { return WriteFileFor(path, b, 0o600, -1, -1) }
 
 // WriteFileFor is WriteFile for a file of another mode and owner, which -1 leaves as they are (chown(2)).

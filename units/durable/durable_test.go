@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestReplace: a file is replaced whole, a link is not followed, and a failure leaves the old text and nothing beside it.
+// TestReplace: a file is replaced whole, a link is not followed, and a failure leaves the old text and nothing beside
+// it.
 func TestReplace(t *testing.T) {
 	for name, replace := range map[string]func(string, []byte) error{"Replace": Replace, "WriteFile": WriteFile} {
 		t.Run(name, func(t *testing.T) {

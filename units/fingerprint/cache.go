@@ -84,8 +84,8 @@ func (k known) holds(host fs.ReadLinkFS) bool {
 	return true
 }
 
-// stamp changes with what a path leads to: nobody but the kernel sets the time of the last change (inode(7), ctime). The zero
-// value is of a path where nothing is.
+// stamp changes with what a path leads to: nobody but the kernel sets the time of the last change (inode(7), ctime).
+// The zero value is of a path where nothing is.
 type stamp struct {
 	dev, ino uint64
 	size     int64

@@ -62,8 +62,8 @@ type reading struct {
 	beyond int
 }
 
-// add reads a file, or a folder with all that is in it. Of what is no installed package only code counts: beside it may lie what
-// the program works on.
+// add reads a file, or a folder with all that is in it. Of what is no installed package only code counts: beside it may
+// lie what the program works on.
 func (r *reading) add(p string, whole bool, depth int) {
 	info, err := r.host.Lstat(hostfs.In(p))
 	switch {
@@ -115,8 +115,8 @@ func isCode(name string) bool {
 	return slices.Contains(strings.Fields(".js .mjs .cjs .jsx .ts .mts .cts .tsx .py .rb .pl .pm .lua .php .sh .jar .wasm .node .so"), path.Ext(name))
 }
 
-// dependencies are a package's name and version, and the package.json of all that it depends on: found as Node.js looks for them, in
-// node_modules of its folder or of one above.
+// dependencies are a package's name and version, and the package.json of all that it depends on: found as Node.js looks
+// for them, in node_modules of its folder or of one above.
 func (r *reading) dependencies(folder string) (title string, n int, digest string) {
 	type manifest struct {
 		Name, Version                      string

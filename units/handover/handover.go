@@ -1,11 +1,12 @@
-// Package handover carries a server's stdio descriptors from its launcher to the gateway, and news about the server both ways.
+// Package handover carries a server's stdio descriptors from its launcher to the gateway, and news about the server
+// both ways.
 //
 // Whoever starts the launcher connects to the gateway's socket (SOCK_SEQPACKET, so one packet is one message), sends
-// Expect, which says what server it is, and passes the connection on. The launcher sends Hello with the write end of the
-// server's stdin and the read end of its stdout attached (SCM_RIGHTS, unix(7)), and keeps the connection for the life of
-// the server: it can say nothing of the server's that the gateway would believe. Whoever closes it says that the server, or the gateway, is gone. The gateway's end
-// is stored (units.Store), so that it stays open while another process of the gateway takes over: to the launcher that shows
-// as another Ready.
+// Expect, which says what server it is, and passes the connection on. The launcher sends Hello with the write end of
+// the server's stdin and the read end of its stdout attached (SCM_RIGHTS, unix(7)), and keeps the connection for the
+// life of the server: it can say nothing of the server's that the gateway would believe. Whoever closes it says that
+// the server, or the gateway, is gone. The gateway's end is stored (units.Store), so that it stays open while another
+// process of the gateway takes over: to the launcher that shows as another Ready.
 package handover
 
 import (
@@ -64,7 +65,8 @@ type Hello struct {
 	Session string `json:"session,omitempty"`
 }
 
-// Process is what a process of the server is started with, or asked in its handshake. All else may change while it runs.
+// Process is what a process of the server is started with, or asked in its handshake. All else may change while it
+// runs.
 func (s Server) Process() Server {
 	s.Description, s.Label, s.Timeout, s.Tools, s.Declared, s.Pins, s.Files = "", "", 0, nil, nil, "", nil
 	return s
@@ -144,7 +146,8 @@ func DialFor(path string, s Server, at, secrets int64) (*os.File, error) {
 	return c.File()
 }
 
-// Now is a moment for Message.At, the same clock for all processes of this machine's run. No clock setting turns it back.
+// Now is a moment for Message.At, the same clock for all processes of this machine's run. No clock setting turns it
+// back.
 func Now() int64 {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // there is that clock
@@ -154,7 +157,8 @@ func Now() int64 {
 // tellTime bounds Tell: the gateway answers in milliseconds.
 const tellTime = 10 * time.Second
 
-// Tell says to the gateway what a server that runs is by now, and returns once it goes by that. With an error it may not.
+// Tell says to the gateway what a server that runs is by now, and returns once it goes by that. With an error it may
+// not.
 func Tell(path string, s Server) error {
 	c, err := dial(path, Message{Change: &s, At: Now()})
 	if err != nil {

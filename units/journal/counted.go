@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Counted passes on what is written, and tells whenever it was so many bytes more: a log that is a file is to be rotated then.
+// Counted passes on what is written, and tells whenever it was so many bytes more: a log that is a file is to be
+// rotated then.
 type Counted struct {
 	To    io.Writer
 	Every int // bytes

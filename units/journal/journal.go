@@ -1,4 +1,5 @@
-// Package journal is what pfar's processes log by: records of log/slog in, entries of the journal with fields of their own out, or lines of text where stderr is not the journal's.
+// Package journal is what pfar's processes log by: records of log/slog in, entries of the journal with fields of their
+// own out, or lines of text where stderr is not the journal's.
 package journal
 
 import (

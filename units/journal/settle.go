@@ -13,16 +13,17 @@ const (
 	glance   = time.Millisecond
 )
 
-// Settle returns when the journal has taken all that this process has sent it, or has not in a second. A process that is about to
-// end calls it: journald finds out whose an entry is when it reads it (/proc/PID/cgroup), and an entry of a process that is gone by
-// then belongs to no unit.
+// Settle returns when the journal has taken all that this process has sent it, or has not in a second. A process that
+// is about to end calls it: journald finds out whose an entry is when it reads it (/proc/PID/cgroup), and an entry of a
+// process that is gone by then belongs to no unit.
 func Settle() {
 	if Connected() {
 		settle(socket, patience)
 	}
 }
 
-// settle sends a datagram of no bytes, which journald passes over, and waits until it has been read, and with it all before it.
+// settle sends a datagram of no bytes, which journald passes over, and waits until it has been read, and with it all
+// before it.
 func settle(socket string, patience time.Duration) {
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {

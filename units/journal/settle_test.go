@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestSettle: it returns once what was sent before has been read, and not sooner; without anybody who reads it gives up.
+// TestSettle: it returns once what was sent before has been read, and not sooner; without anybody who reads it gives
+// up.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	address := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unixgram"}

@@ -121,8 +121,8 @@ func (s *server) converse(descriptors []descriptor) (_ []descriptor, err error) 
 	return descriptors, nil
 }
 
-// talk converses with a bridge over one end of a connection, which it takes over. When it returns, the bridge has been sent its
-// secrets.
+// talk converses with a bridge over one end of a connection, which it takes over. When it returns, the bridge has been
+// sent its secrets.
 func (s *server) talk(end *os.File) error {
 	conn, err := attach.FromFile(end)
 	if err != nil {
@@ -183,8 +183,8 @@ func (s *server) showRefusal(r egress.Refusal) {
 	s.r.cfg.Changed(update)
 }
 
-// Rebroker has the bridges of a server put its secrets on the wire as they are now, and keep them out of their logs. It does
-// not wait for them.
+// Rebroker has the bridges of a server put its secrets on the wire as they are now, and keep them out of their logs. It
+// does not wait for them.
 func (r *Runner) Rebroker(server string) { r.talks.Changed(server) }
 
 // Wired returns when the bridges of a server have on the wire what they were told last, or with the error of ctx.

@@ -10,8 +10,8 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// Limiter holds one server's processes to limits, in a group of their own. One that also is an io.Closer removes all its
-// groups when it is closed.
+// Limiter holds one server's processes to limits, in a group of their own. One that also is an io.Closer removes all
+// its groups when it is closed.
 type Limiter interface {
 	// Place moves pid, which has no children yet, into a fresh group for name, held to l, and says how in words for
 	// `pfar status`: what holds and where, then what does not. An error means that pid must not run.

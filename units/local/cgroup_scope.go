@@ -41,8 +41,8 @@ type scope struct {
 	lock  *os.File
 }
 
-// openScopes connects to systemd, removes what a pfard that was killed left, and tries with a process of its own whether
-// limits hold: systemd makes a scope also where it can set none.
+// openScopes connects to systemd, removes what a pfard that was killed left, and tries with a process of its own
+// whether limits hold: systemd makes a scope also where it can set none.
 func openScopes(ctx context.Context, k kernel, log *slog.Logger) (*scopes, controllers, error) {
 	ctx, cancel := context.WithTimeout(ctx, busWait)
 	defer cancel()

@@ -89,8 +89,8 @@ func (r *Runner) startGateway() error {
 // GatewayUID returns the user id that the gateway runs as, on the host.
 func (r *Runner) GatewayUID() int { return r.gatewayUser.uid() }
 
-// tracing is the part of an environment that the OpenTelemetry specification defines, which says where the gateway sends
-// its traces, if anywhere. It may hold keys.
+// tracing is the part of an environment that the OpenTelemetry specification defines, which says where the gateway
+// sends its traces, if anywhere. It may hold keys.
 func tracing(environment []string) (list []string) {
 	for _, e := range environment {
 		if strings.HasPrefix(e, "OTEL_") {

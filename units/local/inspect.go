@@ -13,7 +13,8 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// examiner is an inspector's socket and, when somebody asks, its process: that of pfar-inspect@.service or pfar-model@.service.
+// examiner is an inspector's socket and, when somebody asks, its process: that of pfar-inspect@.service or
+// pfar-model@.service.
 type examiner struct {
 	r       *Runner
 	name    string // of the unit
@@ -117,7 +118,8 @@ func (r *Runner) endExaminer(e *examiner) {
 	}
 }
 
-// service is the process, activated by its socket. When it ends, for whatever reason, the next question starts it again.
+// service is the process, activated by its socket. When it ends, for whatever reason, the next question starts it
+// again.
 func (e *examiner) service(*activation) *service {
 	return &service{
 		name: e.name, dirs: e.r.dirs, log: e.r.cfg.Log, timeout: stopTimeout, restart: never, prepare: e.prepare,

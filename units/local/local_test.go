@@ -84,8 +84,8 @@ func TestServiceExitCodes(t *testing.T) {
 	}
 }
 
-// TestServiceStartsAgain: what a process needs another one of the same user may hold for a while. No service is given up
-// for that, unless it is never to start again.
+// TestServiceStartsAgain: what a process needs another one of the same user may hold for a while. No service is given
+// up for that, unless it is never to start again.
 func TestServiceStartsAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		restart func(int) (time.Duration, bool)

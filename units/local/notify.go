@@ -80,8 +80,8 @@ func (s *notifySocket) receive() (notification, error) {
 	}
 }
 
-// read is recvmsg(2), and returns what is there even if a deadline is over: Go's own looks at the deadline first, also when it
-// wakes up for a message.
+// read is recvmsg(2), and returns what is there even if a deadline is over: Go's own looks at the deadline first, also
+// when it wakes up for a message.
 func (s *notifySocket) read(b, oob []byte) (n, oobn, flags int, err error) {
 	raw, err := s.conn.SyscallConn()
 	if err != nil {
@@ -142,8 +142,8 @@ func parseNotification(b, oob []byte, stores bool) (notification, error) {
 	return m, nil
 }
 
-// take keeps a descriptor if it is a socket of the kinds that a namespace has. To look at anything else, or to close it,
-// may wait for as long as its sender likes: a file of a file system in user space, or a connection that lingers.
+// take keeps a descriptor if it is a socket of the kinds that a namespace has. To look at anything else, or to close
+// it, may wait for as long as its sender likes: a file of a file system in user space, or a connection that lingers.
 func (m *notification) take(fd int) {
 	unix.CloseOnExec(fd)
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)

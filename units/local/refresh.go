@@ -11,8 +11,8 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// Refresh runs the process that refreshes a token set, as pfar-refresh@.service does, and returns when it has ended. It gets
-// the set by the connection, which is closed here.
+// Refresh runs the process that refreshes a token set, as pfar-refresh@.service does, and returns when it has ended. It
+// gets the set by the connection, which is closed here.
 func (r *Runner) Refresh(ctx context.Context, instance string, conn *os.File) error {
 	sp, err := r.refreshSpec(refreshName(instance))
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package local runs pfar's processes without systemd, by the same protocols: plans in, supervised processes and their states out.
+// Package local runs pfar's processes without systemd, by the same protocols: plans in, supervised processes and their
+// states out.
 package local
 
 import (
@@ -173,8 +174,8 @@ func (r *Runner) forget(name string) {
 	}
 }
 
-// forgetSessions removes what the sessions of a pfard that was killed left: nothing of their names comes again and would
-// do so by the way.
+// forgetSessions removes what the sessions of a pfard that was killed left: nothing of their names comes again and
+// would do so by the way.
 func (r *Runner) forgetSessions() {
 	for _, places := range []string{"credentials", "notify", "runtime", "binds", "egress"} {
 		dir := filepath.Join(r.cfg.Run, places)
@@ -194,7 +195,8 @@ func (r *Runner) forgetSessions() {
 	}
 }
 
-// Close stops everything: the gateway, once its calls in flight have ended, and then the servers side by side. Nothing may be started any more.
+// Close stops everything: the gateway, once its calls in flight have ended, and then the servers side by side. Nothing
+// may be started any more.
 func (r *Runner) Close() {
 	r.mu.Lock()
 	names := make([]string, 0, len(r.servers))

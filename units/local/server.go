@@ -353,8 +353,8 @@ func (s *server) ended(p phase, code int) {
 	}
 }
 
-// close stops the bridge, and then the launcher and with it the server: a server has seconds to end, and what it has open
-// is cut at once.
+// close stops the bridge, and then the launcher and with it the server: a server has seconds to end, and what it has
+// open is cut at once.
 func (s *server) close() {
 	s.closeBridge()
 	s.launcher.stop()

@@ -179,8 +179,8 @@ func (s *service) terminate(p *process) {
 	}
 }
 
-// follow passes on messages that come from the process itself: anybody could write to the socket who got at its path. It
-// reports whether the process was ready.
+// follow passes on messages that come from the process itself: anybody could write to the socket who got at its path.
+// It reports whether the process was ready.
 func (s *service) follow(socket *notifySocket, p *process) (ready bool) {
 	heard, sent := false, false
 	for {

@@ -381,7 +381,8 @@ func TestInstancesNames(t *testing.T) {
 	}
 }
 
-// TestLauncherIsIntroduced: the gateway hears from pfard what a launcher is to hand over, before the launcher has a say.
+// TestLauncherIsIntroduced: the gateway hears from pfard what a launcher is to hand over, before the launcher has a
+// say.
 func TestLauncherIsIntroduced(t *testing.T) {
 	f := newRunner(t, nil)
 	f.start("sleep", "abcdefg2")
@@ -397,7 +398,8 @@ func TestLauncherIsIntroduced(t *testing.T) {
 	}
 }
 
-// TestNewsIsTakenByWhoTellsBridges has a runner's owner tell bridges of new secrets while it takes the news of a launcher.
+// TestNewsIsTakenByWhoTellsBridges has a runner's owner tell bridges of new secrets while it takes the news of a
+// launcher.
 func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 	f := newRunner(t, nil)
 	f.cfg.Brokered = func(plan.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
@@ -422,7 +424,8 @@ func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 	}
 }
 
-// TestWiredIsTheBridgesWord: what was sent is not on the wire before the bridge says so, nor what could not be sent to one that runs.
+// TestWiredIsTheBridgesWord: what was sent is not on the wire before the bridge says so, nor what could not be sent to
+// one that runs.
 func TestWiredIsTheBridgesWord(t *testing.T) {
 	f := newRunner(t, nil)
 	sendable := true
@@ -596,7 +599,8 @@ func TestWhatIsHidden(t *testing.T) {
 	}
 }
 
-// TestABridgeKnowsTheRoots: of pfard's environment it gets what says by which certificates a host is known, and nothing else.
+// TestABridgeKnowsTheRoots: of pfard's environment it gets what says by which certificates a host is known, and nothing
+// else.
 func TestABridgeKnowsTheRoots(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", "/roots.pem")
 	t.Setenv("SSL_CERT_DIR", "/roots")

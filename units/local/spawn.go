@@ -130,8 +130,8 @@ func (p *process) run(binds []bind, filter []byte, started chan<- error) {
 	close(p.exited)
 }
 
-// confineThread gives the calling thread what NoNewPrivileges= and SystemCallFilter= give a unit (systemd.exec(5)), and with it
-// what it forks. The thread needs nothing that the filter refuses, and ends with its process.
+// confineThread gives the calling thread what NoNewPrivileges= and SystemCallFilter= give a unit (systemd.exec(5)), and
+// with it what it forks. The thread needs nothing that the filter refuses, and ends with its process.
 func confineThread(filter []byte) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("giving up new privileges: %w", err)

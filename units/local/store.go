@@ -26,8 +26,8 @@ type stored struct {
 	fd   int
 }
 
-// storePatience is how long what is stored waits for a process that serves. Then servers are started anew: what keeps the
-// processes from serving may be in the store.
+// storePatience is how long what is stored waits for a process that serves. Then servers are started anew: what keeps
+// the processes from serving may be in the store.
 const storePatience = 30 * time.Second
 
 // newStore makes a store that takes no more than half of what this process may open.

@@ -99,8 +99,8 @@ func TestNobodyElseStores(t *testing.T) {
 	wait(t, events, event{failed, 128 + int(unix.SIGKILL)})
 }
 
-// TestStoredIsHandedOn: the next process gets what the one before it has stored, until that is removed; with the service
-// it goes.
+// TestStoredIsHandedOn: the next process gets what the one before it has stored, until that is removed; with the
+// service it goes.
 func TestStoredIsHandedOn(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

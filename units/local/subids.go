@@ -21,9 +21,9 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// The kernel counts epoll watches, pages of pipes and descriptors in flight by user, and no namespace bounds them. A server
-// that runs as the ordinary user who runs pfar takes them from pfar and from that user's desktop. subordinates gives servers
-// ids of their own out of those that /etc/subuid and /etc/subgid give to the user, by newuidmap(1).
+// The kernel counts epoll watches, pages of pipes and descriptors in flight by user, and no namespace bounds them. A
+// server that runs as the ordinary user who runs pfar takes them from pfar and from that user's desktop. subordinates
+// gives servers ids of their own out of those that /etc/subuid and /etc/subgid give to the user, by newuidmap(1).
 type subordinates struct {
 	uids, gids units.IDRange
 	used       map[int]string // by the offset into both ranges, whose it is
@@ -113,8 +113,8 @@ func (s subordinate) assign(pid int) error {
 	return nil
 }
 
-// asOthers reports whether a server can run as another user: it writes to nothing of this user's, and everybody may read all
-// that it is shown.
+// asOthers reports whether a server can run as another user: it writes to nothing of this user's, and everybody may
+// read all that it is shown.
 func asOthers(p plan.Plan) bool {
 	left := mostLooked
 	for _, m := range p.Sandbox.Mounts {

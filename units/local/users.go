@@ -104,8 +104,8 @@ func (u *users) acquire(name string) (identity, error) {
 	return identity{}, fmt.Errorf("no user id between %d and %d is free for %q", dynamicMin, dynamicMax, name)
 }
 
-// mappings returns the first id and the number of ids of each range that this user namespace has (user_namespaces(7)). It
-// fails if there are none for servers, as in a container that has root alone.
+// mappings returns the first id and the number of ids of each range that this user namespace has (user_namespaces(7)).
+// It fails if there are none for servers, as in a container that has root alone.
 func (u *users) mappings() (ranges [][2]int, err error) {
 	if u.idMap == "" {
 		return [][2]int{{dynamicMin, dynamicMax - dynamicMin + 1}}, nil

@@ -1,4 +1,5 @@
-// Package migrate brings a state directory to the format of this program: a directory of any earlier format in, one of this program's out, or the reason why not.
+// Package migrate brings a state directory to the format of this program: a directory of any earlier format in, one of
+// this program's out, or the reason why not.
 package migrate
 
 import (
@@ -28,7 +29,8 @@ type Mark struct {
 // Check refuses a state that a newer program has written. It touches nothing.
 func Check(dir string) error { return own(dir).check() }
 
-// Whole is Check for a process that reads the state beside pfard. It also refuses a state that pfard has yet to migrate.
+// Whole is Check for a process that reads the state beside pfard. It also refuses a state that pfard has yet to
+// migrate.
 func Whole(dir string) error {
 	m := own(dir)
 	if err := m.check(); err != nil {

@@ -53,8 +53,9 @@ type before struct {
 	Was  bool   `json:"was"` // the backup has it
 }
 
-// Bring makes a state one of this program's format. pfard calls it before it opens anything in there. A migration that was cut
-// short is undone first, whichever version began it, and begun anew. A newer state is an error, and stays as it is.
+// Bring makes a state one of this program's format. pfard calls it before it opens anything in there. A migration that
+// was cut short is undone first, whichever version began it, and begun anew. A newer state is an error, and stays as it
+// is.
 func Bring(dir string) (Result, error) { return own(dir).bring() }
 
 func (m migration) bring() (r Result, err error) {

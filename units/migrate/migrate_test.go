@@ -95,8 +95,8 @@ func (m migration) cutAfter(n int) migration {
 // half is a file that was being written where no migration writes any more. Each part of pfar looks after its own.
 const half = "pins/" + durable.Prefix + "half"
 
-// TestCut ends a migration after each change of the disk. The next start of the same program ends where an uncut one does,
-// and the program of before finds its own files or refuses.
+// TestCut ends a migration after each change of the disk. The next start of the same program ends where an uncut one
+// does, and the program of before finds its own files or refuses.
 func TestCut(t *testing.T) {
 	after := func(dir string) migration { return migration{dir: dir, steps: twoSteps(), program: "0.2.0"} }
 	earlier := func(dir string) migration { return migration{dir: dir, program: "0.1.0"} }

@@ -1,4 +1,5 @@
-// Package monitor is an egress bridge's socket for whoever may watch it: its connections, open, past and refused, as they come.
+// Package monitor is an egress bridge's socket for whoever may watch it: its connections, open, past and refused, as
+// they come.
 package monitor
 
 import "time"

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FuzzReceive: a packet is one JSON value as Go's parser reads it, or an error, and the next one is read as if it had not been.
+// FuzzReceive: a packet is one JSON value as Go's parser reads it, or an error, and the next one is read as if it had
+// not been.
 func FuzzReceive(f *testing.F) {
 	for _, seed := range []string{`{"text":"a"}`, `{"text":"a"}{}`, ``, `[]`, "\x00", `{"text":`, `{"TEXT":"a"}`, "{\"text\":\"\xff\"}", ` {} `, `null`} {
 		f.Add([]byte(seed))

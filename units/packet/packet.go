@@ -1,4 +1,5 @@
-// Package packet sends JSON messages with descriptors attached over SOCK_SEQPACKET sockets, where one packet is one message.
+// Package packet sends JSON messages with descriptors attached over SOCK_SEQPACKET sockets, where one packet is one
+// message.
 package packet
 
 import (
@@ -80,7 +81,8 @@ func (c *Conn) Send(message any, files ...*os.File) error {
 	return err
 }
 
-// Rights is the control message that carries files. Fd would make those that are polled blocking, for everyone who has them.
+// Rights is the control message that carries files. Fd would make those that are polled blocking, for everyone who has
+// them.
 func Rights(files []*os.File) ([]byte, error) {
 	if len(files) == 0 {
 		return nil, nil
@@ -149,7 +151,8 @@ func (c *Conn) wait() (size int, err error) {
 	return size, err
 }
 
-// Peer returns the credentials of the process at the other end when it connected, as the kernel knows them (SO_PEERCRED, unix(7)).
+// Peer returns the credentials of the process at the other end when it connected, as the kernel knows them
+// (SO_PEERCRED, unix(7)).
 func (c *Conn) Peer() (*unix.Ucred, error) {
 	raw, err := c.c.SyscallConn()
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package question answers on a Unix socket: each connection is one question, to the end of what is written, and gets one answer or none.
+// Package question answers on a Unix socket: each connection is one question, to the end of what is written, and gets
+// one answer or none.
 package question
 
 import (
@@ -51,7 +52,8 @@ func Listener() (*net.UnixListener, error) {
 	return u, nil
 }
 
-// Serve answers until nobody has asked for a while, or ctx is done. It returns when the answers under way have been given up or given.
+// Serve answers until nobody has asked for a while, or ctx is done. It returns when the answers under way have been
+// given up or given.
 func (s Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()

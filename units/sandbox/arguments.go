@@ -14,8 +14,8 @@ const (
 	GID = 1000
 )
 
-// DataPerms is the mode of a synthetic file: everybody may read it, nobody may change it. FolderPerms is that of a folder
-// or a tmpfs.
+// DataPerms is the mode of a synthetic file: everybody may read it, nobody may change it. FolderPerms is that of a
+// folder or a tmpfs.
 const (
 	DataPerms   = 0o444
 	FolderPerms = 0o755
@@ -34,8 +34,8 @@ type Options struct {
 	Credentials map[string][]byte // value of each Env.Credential
 }
 
-// Arguments returns the options as bwrap's --args reads them, each ended by a NUL. They hold the server's secrets, so they
-// travel by descriptor and never in argv, and no other copy of those is made, so that the caller can clear them.
+// Arguments returns the options as bwrap's --args reads them, each ended by a NUL. They hold the server's secrets, so
+// they travel by descriptor and never in argv, and no other copy of those is made, so that the caller can clear them.
 // What runs, Command and Args, is not among them: bwrap takes that from argv only, and it is to follow "--" there.
 func (s Sandbox) Arguments(o Options) ([]byte, error) {
 	if err := s.Check(o); err != nil {

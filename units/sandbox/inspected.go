@@ -151,8 +151,8 @@ func coreLimit() []inspection {
 	}
 }
 
-// pageCache keeps the memory that holds files' content, which all sandboxes share, from being emptied and looked into: what
-// one drops another would see missing. How long a read takes still tells something.
+// pageCache keeps the memory that holds files' content, which all sandboxes share, from being emptied and looked into:
+// what one drops another would see missing. How long a read takes still tells something.
 func pageCache() []inspection {
 	return []inspection{
 		{systemCall{name: "preadv2", amd64: 327, arm64: 286}, []bpf.Instruction{

@@ -8,8 +8,9 @@ var makers = []string{
 	"fspick", "mount_setattr", "openat2", "clone",
 }
 
-// Process returns the filter for a process of pfar's own, in the form of Seccomp: what it never does, somebody who has taken it
-// over does not do either. makes says that it makes sandboxes; their servers get the filter of Seccomp as well.
+// Process returns the filter for a process of pfar's own, in the form of Seccomp: what it never does, somebody who has
+// taken it over does not do either. makes says that it makes sandboxes; their servers get the filter of Seccomp as
+// well.
 func Process(goarch string, makes bool) ([]byte, error) {
 	spared := func(c systemCall) bool { return makes && slices.Contains(makers, c.name) }
 	calls := slices.DeleteFunc(refused(), spared)

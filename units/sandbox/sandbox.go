@@ -1,4 +1,5 @@
-// Package sandbox turns what a declaration asks for into the exact options of bubblewrap: mounts, environment and seccomp filter as data.
+// Package sandbox turns what a declaration asks for into the exact options of bubblewrap: mounts, environment and
+// seccomp filter as data.
 package sandbox
 
 // Sandbox is everything that bwrap is told about one server. It is data in the plan, holds no secret,
@@ -50,8 +51,8 @@ type Mount struct {
 	Why string `json:"why,omitempty"` // for pfar plan and pfar explain
 }
 
-// Scratch reports whether m is a tmpfs that the server writes to. bwrap bounds its bytes but not its files, whose inodes
-// are memory of the kernel: the launcher mounts it.
+// Scratch reports whether m is a tmpfs that the server writes to. bwrap bounds its bytes but not its files, whose
+// inodes are memory of the kernel: the launcher mounts it.
 func (m Mount) Scratch() bool { return m.Kind == Tmpfs && m.Perms != 0 && m.Size > 0 && m.Dest != "/" }
 
 // Blank reports whether m is a empty synthetic file: one file can be all of those.

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Validate reports why s cannot be built safely. It is asked again at every start, for the plan has been a file meanwhile.
+// Validate reports why s cannot be built safely. It is asked again at every start, for the plan has been a file
+// meanwhile.
 func (s Sandbox) Validate() error {
 	if s.Limits.Memory <= 0 || s.Limits.Tasks <= 0 || s.Limits.CPU < 0 {
 		return errNoLimit

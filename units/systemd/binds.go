@@ -15,9 +15,9 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
-// binds are drop-ins for launchers' units (systemd.unit(5)), by which systemd shows them what the plan shows to the server
-// and the unit's dynamic user cannot have otherwise: something below a directory that is its owner's alone, and whatever
-// the server may write, for all is read-only to a dynamic user.
+// binds are drop-ins for launchers' units (systemd.unit(5)), by which systemd shows them what the plan shows to the
+// server and the unit's dynamic user cannot have otherwise: something below a directory that is its owner's alone, and
+// whatever the server may write, for all is read-only to a dynamic user.
 type binds struct {
 	dir string // of units that do not outlive the machine's run, "" where nobody can have such a drop-in
 	run string // pfar's run directory
@@ -46,7 +46,8 @@ func (b binds) write(instance string, p plan.Plan) (changed bool, err error) {
 	return changed, nil
 }
 
-// writeDropIn leaves a drop-in that everybody may read, for systemctl cat, whatever the umask is. There is no secret in it.
+// writeDropIn leaves a drop-in that everybody may read, for systemctl cat, whatever the umask is. There is no secret in
+// it.
 func writeDropIn(path string, text []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -120,8 +121,8 @@ func pathValue(path string) (string, error) {
 	return text.String(), nil
 }
 
-// reloads has systemd read its unit files again. It does nothing else meanwhile, so that whoever asks while one is under
-// way shares the next.
+// reloads has systemd read its unit files again. It does nothing else meanwhile, so that whoever asks while one is
+// under way shares the next.
 type reloads struct {
 	one    sync.Mutex // held while systemd is asked
 	mu     sync.Mutex

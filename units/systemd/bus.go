@@ -1,4 +1,5 @@
-// Package systemd runs servers as units of a systemd, the user's or the machine's, and is the only code of pfar that speaks D-Bus.
+// Package systemd runs servers as units of a systemd, the user's or the machine's, and is the only code of pfar that
+// speaks D-Bus.
 package systemd
 
 import (

@@ -25,9 +25,9 @@ type Process struct {
 // nothing about the process.
 var ErrStranger = errors.New("not the main process of a server's unit")
 
-// Identify finds out which instance's process pid is, which was uid's when it connected: the kernel says which unit it is
-// in, and systemd that it is the unit's main one. A server that could reach whoever asks is in another cgroup, and not the
-// main process of anything.
+// Identify finds out which instance's process pid is, which was uid's when it connected: the kernel says which unit it
+// is in, and systemd that it is the unit's main one. A server that could reach whoever asks is in another cgroup, and
+// not the main process of anything.
 func Identify(ctx context.Context, bus *Bus, pid, uid int) (Process, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {
@@ -48,7 +48,8 @@ func Identify(ctx context.Context, bus *Bus, pid, uid int) (Process, error) {
 	return p, ownedBy(pid, uid)
 }
 
-// ownedBy returns nil if a process is uid's still. One that has connected may have ended, and another one have its number.
+// ownedBy returns nil if a process is uid's still. One that has connected may have ended, and another one have its
+// number.
 func ownedBy(pid, uid int) error {
 	var st unix.Stat_t // of the directory itself: the process's effective uid, dumpable or not (proc(5))
 	if err := unix.Stat("/proc/"+strconv.Itoa(pid), &st); err != nil {

@@ -23,7 +23,8 @@ type inspectors struct {
 	busy bool // somebody looks
 }
 
-// Inspect has the inspectors of these plans be there, by their sockets, and no others. It does not wait; the newest list counts.
+// Inspect has the inspectors of these plans be there, by their sockets, and no others. It does not wait; the newest
+// list counts.
 func (r *Runner) Inspect(want []plan.Inspection) {
 	i := &r.inspectors
 	i.mu.Lock()
@@ -53,8 +54,8 @@ func (r *Runner) inspect() {
 	}
 }
 
-// bring has what runs be what is wanted. What a plan says is in a file, the credential of its unit: one that is there and says
-// the same is of an inspector that goes on.
+// bring has what runs be what is wanted. What a plan says is in a file, the credential of its unit: one that is there
+// and says the same is of an inspector that goes on.
 func (r *Runner) bring(want []plan.Inspection) error {
 	dir := units.InspectDir(r.cfg.Run)
 	defer os.Remove(dir) // if there is none left
@@ -127,7 +128,8 @@ func (r *Runner) stopInspector(name string) error {
 	})
 }
 
-// Reinspect has the process that asks a model begin anew with the next question: its key is another one. It does not wait.
+// Reinspect has the process that asks a model begin anew with the next question: its key is another one. It does not
+// wait.
 func (r *Runner) Reinspect(name string) {
 	go func() {
 		err := r.persist(context.Background(), "stopping "+ModelUnit(name), func(ctx context.Context, bus *Bus) error {

@@ -52,7 +52,8 @@ const (
 	maxPause   = 2 * time.Second
 )
 
-// Persist repeats a question until it has an answer, whatever that is, or ctx ends. failed is told of each try that had none.
+// Persist repeats a question until it has an answer, whatever that is, or ctx ends. failed is told of each try that had
+// none.
 func (l *Link) Persist(ctx context.Context, ask func(context.Context, *Bus) error, failed func(error)) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := l.ask(ctx, ask)
@@ -96,7 +97,8 @@ func (f final) Unwrap() error { return f.error }
 // Final marks an error as one that the same question would meet again.
 func Final(err error) error { return final{err} }
 
-// Answered reports whether an error is systemd's own word or Final, so that the same question would get the same answer.
+// Answered reports whether an error is systemd's own word or Final, so that the same question would get the same
+// answer.
 func Answered(err error) bool {
 	if errors.As(err, new(final)) || errors.Is(err, ErrMasked) {
 		return true

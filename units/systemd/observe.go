@@ -8,8 +8,8 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// observe asks systemd what has become of an instance, and again if a launcher has attached meanwhile: the answer may be
-// about the one before.
+// observe asks systemd what has become of an instance, and again if a launcher has attached meanwhile: the answer may
+// be about the one before.
 func (r *Runner) observe(name string) {
 	for r.observeOnce(name) {
 	}

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PeerUnit returns the unit of the process that has connected, which was pid then, by the kernel's word: a unit of the same
-// manager as this process's own. That the process lives until its cgroup has been read is certain from Linux 6.5 on
-// (SO_PEERPIDFD); before, another one could have taken its number in the moment since it connected.
+// PeerUnit returns the unit of the process that has connected, which was pid then, by the kernel's word: a unit of the
+// same manager as this process's own. That the process lives until its cgroup has been read is certain from Linux 6.5
+// on (SO_PEERPIDFD); before, another one could have taken its number in the moment since it connected.
 func PeerUnit(c *net.UnixConn, pid int) (string, error) {
 	peer, err := pidfdOf(c, pid)
 	if err != nil {
@@ -58,9 +58,9 @@ func pidfdOf(c *net.UnixConn, pid int) (int, error) {
 	return fd, ferr
 }
 
-// unitBeside finds the unit of a process by two texts of cgroups(7), "/proc/[pid]/cgroup": that of a process of the manager,
-// in a unit of its own, and that of the other. The manager's units lie in slices; what lies in another service or scope
-// belongs to another manager, as the units of a user do that are called the same.
+// unitBeside finds the unit of a process by two texts of cgroups(7), "/proc/[pid]/cgroup": that of a process of the
+// manager, in a unit of its own, and that of the other. The manager's units lie in slices; what lies in another service
+// or scope belongs to another manager, as the units of a user do that are called the same.
 func unitBeside(own, other string) (unit string, ok bool) {
 	mine := managed(own)
 	for hierarchy, group := range managed(other) {

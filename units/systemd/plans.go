@@ -15,8 +15,8 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// plans is what instance units are to run, as files below the run directory: plan/INSTANCE.json is their credential, and
-// without it systemd does not start them (AssertPathExists=). applied/INSTANCE says that systemd has been asked to
+// plans is what instance units are to run, as files below the run directory: plan/INSTANCE.json is their credential,
+// and without it systemd does not start them (AssertPathExists=). applied/INSTANCE says that systemd has been asked to
 // start it, with which plan, and what has become of that plan, or that it is being asked to stop it. A pfard that was
 // killed in between asks again; one that finds the instance otherwise than this says knows that somebody else did that.
 type plans struct{ run string }
@@ -114,7 +114,8 @@ func (p plans) remove(instance string) error {
 	return errors.Join(p.unapply(instance), removeFile(p.file(instance)), removeFile(p.next(instance)))
 }
 
-// apply notes that systemd has been asked to start a plan, and the digest of what that has become without another start.
+// apply notes that systemd has been asked to start a plan, and the digest of what that has become without another
+// start.
 func (p plans) apply(instance, started, now string) error {
 	return durable.Replace(p.mark(instance), []byte(started+" "+now))
 }

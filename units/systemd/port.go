@@ -39,7 +39,8 @@ func (b *Bus) Port(ctx context.Context) (p Port, err error) {
 	return p, nil
 }
 
-// TakePort has the gateway's socket started again, and the gateway with it: systemd starts none for a service that runs.
+// TakePort has the gateway's socket started again, and the gateway with it: systemd starts none for a service that
+// runs.
 func (b *Bus) TakePort(ctx context.Context) error {
 	if err := b.resetFailed(ctx, portUnit); err != nil {
 		return err

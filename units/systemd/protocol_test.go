@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "add to testdata/protocol.txt what is new in this version")
 
-// TestProtocol: pfard reads the plans by which the one before has started servers, and a launcher or a bridge may start by one
-// of those. What else a process is handed as a file is in its own version's words as well.
+// TestProtocol: pfard reads the plans by which the one before has started servers, and a launcher or a bridge may start
+// by one of those. What else a process is handed as a file is in its own version's words as well.
 func TestProtocol(t *testing.T) {
 	place := broker.Standard()[0]
 	transcript.Hold(t, "testdata/protocol.txt", *update,

@@ -192,8 +192,8 @@ func jobWords(instance, result string) string {
 	return fmt.Sprintf("systemd could not start it (%s); systemctl status %s", result, LauncherUnit(instance))
 }
 
-// Stop ends an instance and returns when nothing of it is left, whoever asked first. If systemd does not answer it waits
-// until it does.
+// Stop ends an instance and returns when nothing of it is left, whoever asked first. If systemd does not answer it
+// waits until it does.
 func (r *Runner) Stop(name string) {
 	r.mu.Lock()
 	i := r.instances[name]
@@ -352,8 +352,8 @@ func (r *Runner) Bridges(ctx context.Context, server string) (running []string, 
 	return running, err
 }
 
-// Relimit is asked when a launcher has said how its server is held, which it was placed with limits for: by now the plan
-// may have others. It does not wait.
+// Relimit is asked when a launcher has said how its server is held, which it was placed with limits for: by now the
+// plan may have others. It does not wait.
 func (r *Runner) Relimit(name string, placed sandbox.Limits) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

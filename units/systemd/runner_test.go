@@ -318,8 +318,8 @@ func TestRunnerAdjust(t *testing.T) {
 	}
 }
 
-// TestRunnerAdjustsFacts: the gateway is told, the bridge ends if it is to go by something else, and only then the plan is the
-// one by which the server runs. What was begun and not finished is no plan by which anything runs.
+// TestRunnerAdjustsFacts: the gateway is told, the bridge ends if it is to go by something else, and only then the plan
+// is the one by which the server runs. What was begun and not finished is no plan by which anything runs.
 func TestRunnerAdjustsFacts(t *testing.T) {
 	w := newWorld(t)
 	names := func(list ...string) egress.Policy {
@@ -370,7 +370,8 @@ func TestRunnerAdjustsFacts(t *testing.T) {
 	}
 }
 
-// TestRunnerLimitsArrive: whatever befalls systemd and in whatever order it is asked, what runs ends with the newest limits.
+// TestRunnerLimitsArrive: whatever befalls systemd and in whatever order it is asked, what runs ends with the newest
+// limits.
 func TestRunnerLimitsArrive(t *testing.T) {
 	limited := func(memory int64) plan.Plan {
 		p := hello()
@@ -674,8 +675,8 @@ func TestUnescape(t *testing.T) {
 	}
 }
 
-// TestRunnerReadsUnitsAgain: an administrator's drop-in counts once systemd has read it, and what of it does not reach the
-// server is told, without values.
+// TestRunnerReadsUnitsAgain: an administrator's drop-in counts once systemd has read it, and what of it does not reach
+// the server is told, without values.
 func TestRunnerReadsUnitsAgain(t *testing.T) {
 	w := newWorld(t)
 	w.start(hello())

@@ -48,8 +48,8 @@ func child(t *testing.T) int {
 	return cmd.Process.Pid
 }
 
-// TestPlace: only what systemd has answered, or this side refuses, is an answer. Otherwise it is asked again, and what a
-// try that got no answer has begun is not ended by the next one: the server is in it.
+// TestPlace: only what systemd has answered, or this side refuses, is an answer. Otherwise it is asked again, and what
+// a try that got no answer has begun is not ended by the next one: the server is in it.
 func TestPlace(t *testing.T) {
 	const scope = "pfar-mcp-hello.scope"
 	good := sandbox.Limits{Memory: 1 << 28, Tasks: 10}
@@ -118,8 +118,8 @@ func TestPlaceWithoutSystemd(t *testing.T) {
 	}
 }
 
-// TestDropIns: what an administrator says of the launcher's unit holds for its server, in whose scope the stricter of two
-// limits holds, and again for one that runs when that has changed.
+// TestDropIns: what an administrator says of the launcher's unit holds for its server, in whose scope the stricter of
+// two limits holds, and again for one that runs when that has changed.
 func TestDropIns(t *testing.T) {
 	const scope, service = "pfar-mcp-hello.scope", "pfar-mcp@hello.service"
 	f := systemd.NewFake(t, ownCgroup(t))

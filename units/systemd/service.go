@@ -140,8 +140,8 @@ func (b *Bus) resetFailed(ctx context.Context, unit string) error {
 	return nil
 }
 
-// RunUnit starts a unit and returns when its job has ended, which for one of Type=oneshot is when it has. An error need not mean that
-// it does not run.
+// RunUnit starts a unit and returns when its job has ended, which for one of Type=oneshot is when it has. An error need
+// not mean that it does not run.
 func (b *Bus) RunUnit(ctx context.Context, unit string) error {
 	if err := b.resetFailed(ctx, unit); err != nil {
 		return err

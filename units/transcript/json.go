@@ -54,8 +54,8 @@ func contains(whole, part any) bool {
 	return reflect.DeepEqual(whole, part)
 }
 
-// extended adds to each object of a message that is of that type a member that no version knows. Maps and the documents of
-// others stay: there each member counts.
+// extended adds to each object of a message that is of that type a member that no version knows. Maps and the documents
+// of others stay: there each member counts.
 func extended(typ reflect.Type, v any, such map[reflect.Type]reflect.Value) any {
 	for typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()

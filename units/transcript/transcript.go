@@ -1,8 +1,9 @@
-// Package transcript holds the messages between pfar's processes to those recorded of the version before: tests call it.
+// Package transcript holds the messages between pfar's processes to those recorded of the version before: tests call
+// it.
 //
-// An upgrade replaces pfard and the gateway while launchers, bridges and clients of the version before go on. Each protocol
-// has a file of the messages that this version sends, a line each: its kind and its JSON, with every member set. A later
-// version must still send all of that, and must read it as it was meant.
+// An upgrade replaces pfard and the gateway while launchers, bridges and clients of the version before go on. Each
+// protocol has a file of the messages that this version sends, a line each: its kind and its JSON, with every member
+// set. A later version must still send all of that, and must read it as it was meant.
 package transcript
 
 import (
@@ -30,8 +31,8 @@ type Kind struct {
 	Also   []any                               // further messages, for words that the types do not show
 }
 
-// Hold compares the messages of this version with those recorded in the file. With update it adds to the file what is new
-// in this version; it takes nothing away.
+// Hold compares the messages of this version with those recorded in the file. With update it adds to the file what is
+// new in this version; it takes nothing away.
 func Hold(t *testing.T, file string, update bool, kinds ...Kind) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -76,8 +77,8 @@ var (
 	errUnknown = errors.New("an unknown member changes how this version reads it")
 )
 
-// compare finds what is wrong between the recorded messages and those of this version. It also returns what a new record
-// has to hold.
+// compare finds what is wrong between the recorded messages and those of this version. It also returns what a new
+// record has to hold.
 func (k Kind) compare(recorded []any) (faults []error, now []any) {
 	sent := k.messages()
 	now = slices.Clone(recorded)
@@ -143,8 +144,8 @@ func (k Kind) read(text []byte) (any, error) {
 	return decode(encode(m))
 }
 
-// messages are those of this version, with all that can be in them. A message whose members can all be left out has one at a
-// time.
+// messages are those of this version, with all that can be in them. A message whose members can all be left out has one
+// at a time.
 func (k Kind) messages() (list []any) {
 	zero, such := reflect.ValueOf(k.Zero), k.such()
 	add := func(m any) {

@@ -102,7 +102,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// A member that is new in a message that is recorded takes the place of that, so that the record does not grow for ever.
+// A member that is new in a message that is recorded takes the place of that, so that the record does not grow for
+// ever.
 func TestMemberIsAdded(t *testing.T) {
 	type less struct {
 		Hello struct {

@@ -1,4 +1,5 @@
-// Package clienthello reads from a connection as much as TLS's first message takes and returns the server name in it, with every byte to pass on.
+// Package clienthello reads from a connection as much as TLS's first message takes and returns the server name in it,
+// with every byte to pass on.
 package clienthello
 
 import (
@@ -45,9 +46,9 @@ const (
 	maxIdle     = 100  // reads in a row that return nothing, as in bufio
 )
 
-// Read reads TLS records (RFC 8446 5.1, RFC 5246 6.2.1) until their first handshake message, a ClientHello, is complete.
-// The limit is in bytes, record headers included; no more than that is taken from r, and no Read follows the one that
-// completes the hello. Faults are found as the bytes arrive: whoever sends nonsense need not send all of it.
+// Read reads TLS records (RFC 8446 5.1, RFC 5246 6.2.1) until their first handshake message, a ClientHello, is
+// complete. The limit is in bytes, record headers included; no more than that is taken from r, and no Read follows the
+// one that completes the hello. Faults are found as the bytes arrive: whoever sends nonsense need not send all of it.
 //
 // raw is all that was read, also beside an error, and also what came after the hello (early data). The hello is zero
 // beside an error. Errors are *Error, or r's own, such as a timeout, unchanged. A reader that ended before it sent

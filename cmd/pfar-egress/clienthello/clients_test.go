@@ -102,7 +102,8 @@ func echConfigs(t *testing.T, public string) []byte {
 	return []byte(v16(u16(0xfe0d) + v16(contents)))
 }
 
-// TestReadResumption reads the hellos of clients that come back, with a session ticket in 1.2 and a pre-shared key in 1.3.
+// TestReadResumption reads the hellos of clients that come back, with a session ticket in 1.2 and a pre-shared key in
+// 1.3.
 func TestReadResumption(t *testing.T) {
 	for what, most := range map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13} {
 		t.Run(what, func(t *testing.T) {

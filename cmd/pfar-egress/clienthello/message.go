@@ -183,8 +183,8 @@ func (m *message) record(at, n, limit int) {
 }
 
 // bounds judges the message's length, if it is known, against the limit and against the record that is being read.
-// Nothing may follow the hello in its record: in TLS 1.3 it has to end with it, since keys may change after it (RFC 8446
-// 5.1), and in earlier versions there is nothing that a client could say before the server has answered.
+// Nothing may follow the hello in its record: in TLS 1.3 it has to end with it, since keys may change after it (RFC
+// 8446 5.1), and in earlier versions there is nothing that a client could say before the server has answered.
 func (m *message) bounds() error {
 	if m.size == 0 {
 		return nil

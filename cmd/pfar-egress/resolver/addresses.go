@@ -54,8 +54,8 @@ type use struct {
 }
 
 // NewAddresses returns the addresses of p's names. A name that an endpoint has by itself has one its place
-// (egress.Policy.Places); a name under a wildcard, or any name with Policy.Learn, gets a lease at its first use. Leases are appended
-// to the file leases, and read from it now; "" keeps them in memory only.
+// (egress.Policy.Places); a name under a wildcard, or any name with Policy.Learn, gets a lease at its first use. Leases
+// are appended to the file leases, and read from it now; "" keeps them in memory only.
 func NewAddresses(p egress.Policy, leases string) (*Addresses, error) {
 	a := &Addresses{policy: p, places: p.Places(), exact: map[string]uint32{}, leased: map[string]uint32{}}
 	open := p.Learn
@@ -195,8 +195,8 @@ func (a *Addresses) lease(name string) (uint32, error) {
 	return n, nil
 }
 
-// makeRoom leaves a gap in names. A program may still hold an address that is another name's by then: that name is declared
-// as well, and the bridge wants TLS and Host to be for it.
+// makeRoom leaves a gap in names. A program may still hold an address that is another name's by then: that name is
+// declared as well, and the bridge wants TLS and Host to be for it.
 func (a *Addresses) makeRoom() error {
 	if slices.Contains(a.names, "") { // a line that the file lost has left one
 		return nil
@@ -226,7 +226,8 @@ func (a *Addresses) makeRoom() error {
 	return nil
 }
 
-// leasable reports whether a name has its address by a lease: it is canonical, and a wildcard or Learn lets it have one.
+// leasable reports whether a name has its address by a lease: it is canonical, and a wildcard or Learn lets it have
+// one.
 func (a *Addresses) leasable(name string) bool {
 	if _, ok := a.exact[name]; ok {
 		return false

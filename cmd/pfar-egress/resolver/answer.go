@@ -44,7 +44,8 @@ func newAnswer(q *query) *answer {
 	return a
 }
 
-// shorten returns a name in the escaped form of RFC 1035 section 5.1, which is printable ASCII, without its trailing dot.
+// shorten returns a name in the escaped form of RFC 1035 section 5.1, which is printable ASCII, without its trailing
+// dot.
 func shorten(name string) string {
 	const longest = 253
 	if len(name) > longest {

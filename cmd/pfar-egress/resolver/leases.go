@@ -84,7 +84,8 @@ func parseLease(line string) (n uint32, name string, ok bool) {
 	return n, name, ok && n >= firstLease && n-firstLease < maxLeases
 }
 
-// record appends a lease to the file. What a write that failed has left is cut off before, so that no line is joined to it.
+// record appends a lease to the file. What a write that failed has left is cut off before, so that no line is joined to
+// it.
 func (a *Addresses) record(n uint32, name string) error {
 	if a.file == nil {
 		return nil

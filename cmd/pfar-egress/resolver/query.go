@@ -79,7 +79,8 @@ func (q *query) readQuestion(b []byte) (end int, err error) {
 	return end + typeClass, nil
 }
 
-// readOPT reads the record of EDNS, whose owner is the root (RFC 6891 section 6.1.2). Of no other type the data is read.
+// readOPT reads the record of EDNS, whose owner is the root (RFC 6891 section 6.1.2). Of no other type the data is
+// read.
 func (q *query) readOPT(b []byte, off int) (end int, err error) {
 	if off+3 > len(b) || b[off] != 0 || binary.BigEndian.Uint16(b[off+1:]) != dns.TypeOPT {
 		return 0, errForm

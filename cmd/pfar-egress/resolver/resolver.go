@@ -1,4 +1,5 @@
-// Package resolver answers DNS queries from inside a server's network namespace: messages in, synthetic addresses of declared names or immediate refusals out.
+// Package resolver answers DNS queries from inside a server's network namespace: messages in, synthetic addresses of
+// declared names or immediate refusals out.
 package resolver
 
 import (
@@ -66,8 +67,8 @@ func (r *Resolver) Answer(message []byte, tcp bool) (response []byte, asked Ques
 }
 
 func (r *Resolver) resolve(a *answer) {
-	// In the escaped form, what no host name holds stands behind a backslash, which none holds either: a dot within a label
-	// ends no label. The dot at the end is left on the name: with it, hardly anything is an address.
+	// In the escaped form, what no host name holds stands behind a backslash, which none holds either: a dot within a
+	// label ends no label. The dot at the end is left on the name: with it, hardly anything is an address.
 	d := declared(r.policy, a.question.Name)
 	if d.Host != "" {
 		a.asked.Name = d.Host

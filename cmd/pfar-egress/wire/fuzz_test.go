@@ -36,8 +36,8 @@ func withSecrets(b []byte, list ...string) []byte {
 
 var cuts = [][]byte{nil, {1}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {14}, {3, 200, 9}}
 
-// FuzzPut: whatever a server sends, the value of another host's secret is not in it, one without a declared place is not,
-// and what goes out does not depend on how it came.
+// FuzzPut: whatever a server sends, the value of another host's secret is not in it, one without a declared place is
+// not, and what goes out does not depend on how it came.
 func FuzzPut(f *testing.F) {
 	m := everywhere(f)
 	m.Secrets[0].Places = m.Secrets[0].Places[:4] // no body
@@ -126,7 +126,8 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-// FuzzSocket: whatever bytes the two sides send, no value comes back, and none goes out that is not declared for messages.
+// FuzzSocket: whatever bytes the two sides send, no value comes back, and none goes out that is not declared for
+// messages.
 func FuzzSocket(f *testing.F) {
 	m := everywhere(f)
 	m.Secrets[0].Places = m.Secrets[0].Places[:1]

@@ -13,8 +13,8 @@ type pattern struct {
 	refuse     *Refusal // instead of with
 }
 
-// patterns finds the longest of several texts wherever it begins first. The texts are in order, so that those which begin as
-// what is looked at stand together; two bytes with which none begins cost one look into a table.
+// patterns finds the longest of several texts wherever it begins first. The texts are in order, so that those which
+// begin as what is looked at stand together; two bytes with which none begins cost one look into a table.
 type patterns struct {
 	list  []pattern
 	first [256]span            // of the list: texts that begin with each byte
@@ -32,8 +32,8 @@ const separators = " \"'()<>[]{},"
 // span is list[from:to].
 type span struct{ from, to int32 }
 
-// compile has whole texts found only. A part of a secret must be left as it is: whoever has guesses echoed would else be told
-// by what becomes of each which one is right, letter by letter. Of two alike, the first counts.
+// compile has whole texts found only. A part of a secret must be left as it is: whoever has guesses echoed would else
+// be told by what becomes of each which one is right, letter by letter. Of two alike, the first counts.
 func compile(list []pattern) *patterns {
 	list = slices.DeleteFunc(slices.Clone(list), func(p pattern) bool { return p.text == "" })
 	slices.SortStableFunc(list, func(a, b pattern) int { return strings.Compare(a.text, b.text) })
@@ -112,9 +112,9 @@ func (s *patterns) walk(b []byte) (n int, p *pattern) {
 	return n, p
 }
 
-// settled returns how much of b, which goes on, no text may begin in and go on behind b. That does not depend on whether b ends as
-// a text begins: whoever has guesses echoed would else be told by how much of them comes at once which one is right, letter
-// by letter. It tells how long the longest text is, and of the separators which are in one.
+// settled returns how much of b, which goes on, no text may begin in and go on behind b. That does not depend on
+// whether b ends as a text begins: whoever has guesses echoed would else be told by how much of them comes at once
+// which one is right, letter by letter. It tells how long the longest text is, and of the separators which are in one.
 func (s *patterns) settled(b []byte) int {
 	least := min(len(b), max(0, len(b)-s.longest+1))
 	for i := len(b); i > least; i-- {
@@ -150,8 +150,8 @@ func (s *patterns) least(here span, i, c int) int32 {
 	return here.from
 }
 
-// filter replaces texts in a stream, however it is cut into pieces. It holds back what is not settled. What it looks for may
-// change between two pieces.
+// filter replaces texts in a stream, however it is cut into pieces. It holds back what is not settled. What it looks
+// for may change between two pieces.
 type filter struct {
 	patterns func() *patterns
 	held     []byte

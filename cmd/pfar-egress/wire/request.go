@@ -38,8 +38,8 @@ func (q *Request) Context() context.Context {
 	return context.WithValue(q.http.Context(), requestKey{}, q)
 }
 
-// Put changes r, which goes to the host and port that were decided on, so that it can be passed on. What it says of where
-// the request goes to has been checked. An error is a *Refusal or ErrBody.
+// Put changes r, which goes to the host and port that were decided on, so that it can be passed on. What it says of
+// where the request goes to has been checked. An error is a *Refusal or ErrBody.
 func (s *Source) Put(r *http.Request, d egress.Decision, port uint16) (*Request, error) {
 	now := s.now.Load()
 	q := &Request{set: now, to: d, port: port, host: now.host(d, port), http: r}
@@ -64,8 +64,8 @@ func Refused(ctx context.Context) *Refusal {
 // ErrBody is the error of a request whose body did not come whole.
 var ErrBody = errors.New("the body ended early")
 
-// ask asks for what can be searched: whole responses, without compression that is not known here, in the charset that the host
-// has when nobody wants another.
+// ask asks for what can be searched: whole responses, without compression that is not known here, in the charset that
+// the host has when nobody wants another.
 func ask(h http.Header) {
 	for _, name := range []string{"Range", "If-Range", "Request-Range", "X-Ms-Range", "Accept-Charset", "Sec-Websocket-Extensions"} {
 		h.Del(name)
@@ -135,8 +135,8 @@ func (q *Request) name(name string) error {
 	return nil
 }
 
-// field returns a field's value with the secrets in it. User name and password of Basic are encoded (RFC 7617); a secret may
-// be both in that form.
+// field returns a field's value with the secrets in it. User name and password of Basic are encoded (RFC 7617); a
+// secret may be both in that form.
 func field(p *patterns, name, value string) (string, error) {
 	scheme, encoded, ok := strings.Cut(value, " ")
 	if !ok || name != "Authorization" || !strings.EqualFold(scheme, "Basic") {

@@ -42,9 +42,9 @@ func (s *patterns) within(name string) bool {
 	})
 }
 
-// Response takes the secrets out of a response: fields, body as it comes, trailers. A part of one, such as the host cuts
-// off, stays. Of a connection that becomes a
-// WebSocket's the messages are searched. The error is ErrEncoding, or that of what has nothing to do with the request.
+// Response takes the secrets out of a response: fields, body as it comes, trailers. A part of one, such as the host
+// cuts off, stays. Of a connection that becomes a WebSocket's the messages are searched. The error is ErrEncoding, or
+// that of what has nothing to do with the request.
 func (s *Source) Response(r *http.Response) error {
 	s.Header(r.Header)
 	r.Status = "" // it may say anything; the number counts

@@ -81,8 +81,8 @@ func (s *socket) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// frames filters the messages in one direction of a WebSocket (RFC 6455 section 5). A message is one text, however it is
-// cut into frames; what is held back of a frame comes with the next.
+// frames filters the messages in one direction of a WebSocket (RFC 6455 section 5). A message is one text, however it
+// is cut into frames; what is held back of a frame comes with the next.
 type frames struct {
 	masked bool // as a client's are
 	filter filter

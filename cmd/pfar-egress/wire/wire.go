@@ -1,4 +1,5 @@
-// Package wire puts brokered secrets into requests in place of what stands for them, and takes them out of all that comes back.
+// Package wire puts brokered secrets into requests in place of what stands for them, and takes them out of all that
+// comes back.
 package wire
 
 import (
@@ -48,8 +49,8 @@ type set struct {
 	made map[use]*patterns
 }
 
-// placeholder stands for a secret: for the value of now, or for a former one of another shape, which a server that runs on
-// still has.
+// placeholder stands for a secret: for the value of now, or for a former one of another shape, which a server that runs
+// on still has.
 type placeholder struct {
 	text  string
 	forms []string // of it
@@ -77,8 +78,8 @@ const (
 	maxStands = 16 // placeholders: for as long as a server runs
 )
 
-// Take has m used from now on. The former values go on being taken out of responses, and what stood for them stands for the
-// value of now.
+// Take has m used from now on. The former values go on being taken out of responses, and what stood for them stands for
+// the value of now.
 func (s *Source) Take(m broker.Material) error {
 	next := &set{secrets: slices.Clone(m.Secrets), stands: map[string][]placeholder{}, made: map[use]*patterns{}}
 	for _, secret := range m.Secrets {
@@ -124,8 +125,8 @@ func standing(p string, before []placeholder) []placeholder {
 	return all
 }
 
-// forms are those of redact.Forms and what hosts alone make of a value: all of it in lower or upper case, which may be as good, and
-// of ASCII what UTF-16 and UTF-32 have, in either order of bytes, as the zeros around it are left out.
+// forms are those of redact.Forms and what hosts alone make of a value: all of it in lower or upper case, which may be
+// as good, and of ASCII what UTF-16 and UTF-32 have, in either order of bytes, as the zeros around it are left out.
 func forms(value string) []string {
 	characters := strings.Split(value, "")
 	return append(redact.Forms(value), strings.ToLower(value), strings.ToUpper(value),

@@ -123,8 +123,8 @@ func (s *Store) Forget(client, session string) {
 	s.denyAll(func(e *entry) bool { return e.Client == client && e.Session == session }, "its session was reset or has ended")
 }
 
-// Dismiss denies what is open of clients who may not be here any more, or may not call that any more. Whoever is let in again
-// is asked about anew.
+// Dismiss denies what is open of clients who may not be here any more, or may not call that any more. Whoever is let in
+// again is asked about anew.
 func (s *Store) Dismiss(gone func(r *Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

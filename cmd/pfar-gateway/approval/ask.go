@@ -18,12 +18,13 @@ type Outcome struct {
 	Rule   string    `json:"rule,omitempty"` // id of the remembered rule that approved
 }
 
-// Ask has a human decide about a call and waits for the answer, for so long; if the call cannot be sent again, for all its life. Approved means: run it now; nobody else may
-// run it on this approval, and it is written down that it is used. Pending means: tell the client the id; it sends the same
-// call again, and that asks again here. With an error the call is denied as well.
+// Ask has a human decide about a call and waits for the answer, for so long; if the call cannot be sent again, for all
+// its life. Approved means: run it now; nobody else may run it on this approval, and it is written down that it is
+// used. Pending means: tell the client the id; it sends the same call again, and that asks again here. With an error
+// the call is denied as well.
 //
-// again makes the request once more after the wait, as the same call would be asked about then: if the pin, the policy or
-// what the session has seen has changed meanwhile, it is another one, and not approved (AP-01).
+// again makes the request once more after the wait, as the same call would be asked about then: if the pin, the policy
+// or what the session has seen has changed meanwhile, it is another one, and not approved (AP-01).
 func (s *Store) Ask(ctx context.Context, r Request, again func() (Request, error)) (Outcome, error) {
 	canonical, binding, err := s.read(&r)
 	if err != nil {
@@ -63,7 +64,8 @@ func (s *Store) Ask(ctx context.Context, r Request, again func() (Request, error
 	return s.claim(e, again)
 }
 
-// Release lets those who wait for an answer go on without, as no one will answer any more: pfar is stopping. It is called once.
+// Release lets those who wait for an answer go on without, as no one will answer any more: pfar is stopping. It is
+// called once.
 func (s *Store) Release() { close(s.ending) }
 
 // joined counts one who waits, unless there are too many.
@@ -190,8 +192,8 @@ func (s *Store) full(r *Request, size int) refusal {
 	return refusal{}
 }
 
-// lines gives a call of a client's a place in the line of those that nobody can be asked about yet. It reports false if that is
-// full: of one client as many wait there as can be asked about.
+// lines gives a call of a client's a place in the line of those that nobody can be asked about yet. It reports false if
+// that is full: of one client as many wait there as can be asked about.
 func (s *Store) lines(client string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +208,8 @@ func (s *Store) lines(client string) bool {
 	return true
 }
 
-// line waits until somebody can be asked, and asks about the call as it is by then: its session may have seen more, or be frozen.
+// line waits until somebody can be asked, and asks about the call as it is by then: its session may have seen more, or
+// be frozen.
 func (s *Store) line(ctx context.Context, expired <-chan time.Time, client string, again func() (Request, error)) (*entry, refusal, error) {
 	defer func() {
 		s.mu.Lock()

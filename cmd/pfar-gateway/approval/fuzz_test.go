@@ -116,7 +116,8 @@ func FuzzFits(f *testing.F) {
 	})
 }
 
-// FuzzTemplate: what is left of arguments with null in the place of what is matched decides, and what a rule was made of it covers.
+// FuzzTemplate: what is left of arguments with null in the place of what is matched decides, and what a rule was made
+// of it covers.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range [][3]string{
 		{`{"a":"x","b":1}`, "/a", "x"}, {`{"a":{"b":"note-1"}}`, "/a/b", "note-*"}, {`{"a":1}`, "/a", "1"}, {`{"a":"x"}`, "/b", "x"}, {`{"a":"x","b":null}`, "/a", "*"}, {`{"a":"\u0000"}`, "/a", "*"},

@@ -114,8 +114,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestLine: of calls that come at once, more than a person is asked about together, each has its turn; how many wait for theirs is
-// bounded as well.
+// TestLine: of calls that come at once, more than a person is asked about together, each has its turn; how many wait
+// for theirs is bounded as well.
 func TestLine(t *testing.T) {
 	b := newBench(t)
 	b.limits.Wait = time.Minute // nobody's is over while the test runs
@@ -358,7 +358,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runApproved asks for calls, approves them itself, and prints each that it runs before and after: what a server would see.
+// runApproved asks for calls, approves them itself, and prints each that it runs before and after: what a server would
+// see.
 func runApproved(dir string) {
 	db, err := state.Open(dir)
 	if err == nil {
@@ -408,8 +409,8 @@ func runAll(s *Store) error {
 	}
 }
 
-// TestKilled: however often the gateway is killed, no approval has run a call twice, and what ran is written down as used
-// (AP-02, DU-01).
+// TestKilled: however often the gateway is killed, no approval has run a call twice, and what ran is written down as
+// used (AP-02, DU-01).
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	ran := map[string]int{}

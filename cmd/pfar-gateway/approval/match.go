@@ -60,10 +60,11 @@ func checkGlob(glob string) error {
 	return nil
 }
 
-// fits reports whether a pattern fits a text: * stands for one or more letters, digits, "_", "-" and ".", and for nothing
-// that ends a name, an address or an argument, such as a slash, a space, "@" or ",". As in a shell, it stands for no dot at
-// the beginning of a name: /notes/* is neither a way out of /notes nor to what is hidden there. All together they stand for
-// maxWild characters at most: a name has room in that, and no text that somebody else is to read.
+// fits reports whether a pattern fits a text: * stands for one or more letters, digits, "_", "-" and ".", and for
+// nothing that ends a name, an address or an argument, such as a slash, a space, "@" or ",". As in a shell, it stands
+// for no dot at the beginning of a name: /notes/* is neither a way out of /notes nor to what is hidden there. All
+// together they stand for maxWild characters at most: a name has room in that, and no text that somebody else is to
+// read.
 func fits(glob, text string) bool {
 	if utf8.RuneCountInString(text)-utf8.RuneCountInString(strings.ReplaceAll(glob, "*", "")) > maxWild {
 		return false

@@ -15,8 +15,8 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// Request is a call that a human is to decide about, and all that the decision is bound to. Sources, Call and the Reason of
-// the Decision are shown, and bind nothing, nor does Last.
+// Request is a call that a human is to decide about, and all that the decision is bound to. Sources, Call and the
+// Reason of the Decision are shown, and bind nothing, nor does Last.
 type Request struct {
 	Client    string          `json:"client"`
 	Proof     string          `json:"proof,omitempty"` // how the client has shown who it is
@@ -41,8 +41,8 @@ type Digest [sha256.Size]byte
 
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// bind returns the canonical form of the arguments, and the digest of it with everything else that the decision is bound
-// to: two requests that differ in anything of it are two (AP-01, AP-06).
+// bind returns the canonical form of the arguments, and the digest of it with everything else that the decision is
+// bound to: two requests that differ in anything of it are two (AP-01, AP-06).
 func (r *Request) bind() (canonical []byte, _ Digest, err error) {
 	raw := []byte(r.Arguments)
 	if len(raw) == 0 {

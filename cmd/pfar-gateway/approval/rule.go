@@ -14,8 +14,9 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// Remember says what is approved from now on beside the call itself: the same tool with the same arguments, for so long; but for
-// those that Match loosens, where nobody but the owner and who the owner trusts can have chosen them (see loosens).
+// Remember says what is approved from now on beside the call itself: the same tool with the same arguments, for so
+// long; but for those that Match loosens, where nobody but the owner and who the owner trusts can have chosen them (see
+// loosens).
 type Remember struct {
 	For   time.Duration
 	Match []Match
@@ -50,8 +51,8 @@ type Rule struct {
 	Expires time.Time  `json:"expires"`
 }
 
-// loosens says why a rule for calls like this one may not let arguments differ; "" if it may. What strangers may have chosen
-// is approved as it was shown, and what more people see than may see it, too: with another text goes other data.
+// loosens says why a rule for calls like this one may not let arguments differ; "" if it may. What strangers may have
+// chosen is approved as it was shown, and what more people see than may see it, too: with another text goes other data.
 func loosens(q *Request) string {
 	switch {
 	case q.Decision.Data.Integrity != gate.Clean:
@@ -103,8 +104,8 @@ func (s *Store) newRule(e *entry, m Remember, by Approver) (*rule, error) {
 	}, s.clock() + m.For}, nil
 }
 
-// template replaces what is matched in canonical arguments by null, and returns the digest of the rest. It is an error if
-// there is no text at a path, or not one that its pattern fits.
+// template replaces what is matched in canonical arguments by null, and returns the digest of the rest. It is an error
+// if there is no text at a path, or not one that its pattern fits.
 func template(canonical []byte, match []Match) (string, error) {
 	edits := make([]jsonrpc.Edit, 0, len(match))
 	for _, m := range match {
@@ -146,15 +147,15 @@ func (r *rule) covers(q *Request, canonical []byte) bool {
 	return err == nil && rest == r.Rest
 }
 
-// inForce reports whether a rule's time has neither come to its end nor not yet begun: a clock that is set back must not
-// make it longer (AP-11).
+// inForce reports whether a rule's time has neither come to its end nor not yet begun: a clock that is set back must
+// not make it longer (AP-11).
 func (s *Store) inForce(r *rule) bool {
 	now := s.now()
 	return s.clock() < r.until && now.Before(r.Expires) && !now.Before(r.Created)
 }
 
-// remembered finds a rule that approves a call; nil if none does. Rules of the same tool that a change has made void are
-// forgotten.
+// remembered finds a rule that approves a call; nil if none does. Rules of the same tool that a change has made void
+// are forgotten.
 func (s *Store) remembered(q *Request, canonical []byte) *Rule {
 	if q.Decision.Once || len(q.Findings) > 0 {
 		return nil

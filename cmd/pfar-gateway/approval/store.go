@@ -1,8 +1,9 @@
-// Package approval has humans decide about calls: a call and what the gate found of it in, one execution of exactly that call out, or none.
+// Package approval has humans decide about calls: a call and what the gate found of it in, one execution of exactly
+// that call out, or none.
 //
-// Whoever waits for an answer is told an id and sends the same call again. What was said holds for one call of one client's
-// session with the same arguments, label, pin and policy; it is used up on the disk before the call goes out; a restart denies
-// everything that is open; and only the operator's side can answer.
+// Whoever waits for an answer is told an id and sends the same call again. What was said holds for one call of one
+// client's session with the same arguments, label, pin and policy; it is used up on the disk before the call goes out;
+// a restart denies everything that is open; and only the operator's side can answer.
 package approval
 
 import (
@@ -114,7 +115,8 @@ type Store struct {
 	rules   map[string]*rule
 }
 
-// Open takes over what is on the disk: everything that was open is denied, for who knows what has happened since (AP-02).
+// Open takes over what is on the disk: everything that was open is denied, for who knows what has happened since
+// (AP-02).
 func Open(db *state.DB, sessions *label.Sessions, limits Limits) (*Store, error) {
 	s := &Store{
 		db: db, sessions: sessions, limits: limits, clock: sinceBoot, now: time.Now, ending: make(chan struct{}), byID: make(map[string]*entry), byBinding: make(map[Digest]*entry),
@@ -210,7 +212,8 @@ func (s *Store) forget(e *entry) {
 	}
 }
 
-// arm has an entry looked at when it is due. Timers keep another time than the store's clock does: what they find decides.
+// arm has an entry looked at when it is due. Timers keep another time than the store's clock does: what they find
+// decides.
 func (s *Store) arm(e *entry) {
 	if e.timer != nil {
 		e.timer.Stop()

@@ -66,8 +66,8 @@ func (s *Store) Show(id string) (Shown, error) {
 // behind is how many events may wait for a watcher.
 const behind = 256
 
-// Watch returns what is open, and a channel with each change after that, which is closed for a watcher that is too slow:
-// it watches again. stop ends it.
+// Watch returns what is open, and a channel with each change after that, which is closed for a watcher that is too
+// slow: it watches again. stop ends it.
 func (s *Store) Watch() (now []Shown, changes <-chan Event, stop func()) {
 	c := make(chan Event, behind)
 	s.mu.Lock()

@@ -7,9 +7,9 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 )
 
-// Text tells a model, or whoever reads its conversation, what has become of a call that was not run: to wait, and what shows the
-// call to the one who decides. There is no link, for there is no page, and nothing that a client could take for the question
-// itself; it does not say how an approval is given either.
+// Text tells a model, or whoever reads its conversation, what has become of a call that was not run: to wait, and what
+// shows the call to the one who decides. There is no link, for there is no page, and nothing that a client could take
+// for the question itself; it does not say how an approval is given either.
 func (o Outcome) Text(call string) string {
 	switch o.State {
 	case Pending:

@@ -14,7 +14,8 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// TestWaitsAtTheBeginning: a gateway that was started again holds requests until it has been told what they need, but not for ever.
+// TestWaitsAtTheBeginning: a gateway that was started again holds requests until it has been told what they need, but
+// not for ever.
 func TestWaitsAtTheBeginning(t *testing.T) {
 	whole := enforcetest.New(t)
 	late := func(log enforce.Trail) *enforce.Point {

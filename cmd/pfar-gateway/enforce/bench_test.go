@@ -11,8 +11,8 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// BenchmarkGate is what the gate adds to a clean call with 1 KiB of arguments: the decision, the label, both records in the audit's
-// file. It is to be at most 40 µs at the median.
+// BenchmarkGate is what the gate adds to a clean call with 1 KiB of arguments: the decision, the label, both records in
+// the audit's file. It is to be at most 40 µs at the median.
 func BenchmarkGate(b *testing.B) {
 	const limit = 40 * time.Microsecond
 	p := enforcetest.New(b, "laptop")

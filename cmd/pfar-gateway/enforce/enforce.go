@@ -1,4 +1,5 @@
-// Package enforce is the one point that every request to a server passes, whoever makes it: the gate decides, inspectors look, people are asked, labels rise, and the record is kept.
+// Package enforce is the one point that every request to a server passes, whoever makes it: the gate decides,
+// inspectors look, people are asked, labels rise, and the record is kept.
 package enforce
 
 import (
@@ -64,8 +65,9 @@ type Trail interface {
 	Ready() <-chan struct{} // is closed when there is a file
 }
 
-// Inspectors are those of others' making, beside the built-in one: programs in a sandbox, models. Those that are named look at a
-// text, as far as that is their direction. The report is Missing unless each of them has answered; one that there is not has not.
+// Inspectors are those of others' making, beside the built-in one: programs in a sandbox, models. Those that are named
+// look at a text, as far as that is their direction. The report is Missing unless each of them has answered; one that
+// there is not has not.
 type Inspectors interface {
 	Inspect(ctx context.Context, names []string, d inspector.Direction, about fence.Meta, value []byte) inspect.Report
 }
@@ -88,8 +90,8 @@ type Point struct {
 	Log        *slog.Logger
 	Patience   time.Duration // that a request waits, at the beginning, for the policy and the file of the audit
 
-	// Now says who somebody is by now, who has begun a request: with another profile, perhaps, and other rights. It reports
-	// false of a client that may not be here any more. nil: everyone is as authenticated.
+	// Now says who somebody is by now, who has begun a request: with another profile, perhaps, and other rights. It
+	// reports false of a client that may not be here any more. nil: everyone is as authenticated.
 	Now func(Identity) (Identity, bool)
 
 	policy  atomic.Pointer[gate.Policy]

@@ -30,12 +30,12 @@ type weighed struct {
 	writes   bool           // what is sent may stay with the server
 }
 
-// Enter decides about a request. It returns when the request may be sent, which is then to be done at once; a human may have
-// been asked, which takes its time. An error is a *Refused, and the request must not be sent.
+// Enter decides about a request. It returns when the request may be sent, which is then to be done at once; a human may
+// have been asked, which takes its time. An error is a *Refused, and the request must not be sent.
 //
-// The first record of the request is in its file by then: write(2) has returned, and no kill of this process loses it. The disk has
-// it (fdatasync(2)) if a person has approved the request, or what it does cannot be undone. Of others, a power cut may take the
-// records of the last second, though they have run.
+// The first record of the request is in its file by then: write(2) has returned, and no kill of this process loses it.
+// The disk has it (fdatasync(2)) if a person has approved the request, or what it does cannot be undone. Of others, a
+// power cut may take the records of the last second, though they have run.
 func (p *Point) Enter(ctx context.Context, who Identity, it Item, r Request) (*Passage, error) {
 	begun := time.Now()
 	p.await(ctx)
@@ -109,8 +109,8 @@ var errGuesses = errors.New("too many of the client's calls held secrets; wait a
 
 var errGone = errors.New("the client may not ask for this any more")
 
-// Missed records a request that is no request of anything there is, or not as it has to be: there is nothing to be decided, and
-// nothing is done.
+// Missed records a request that is no request of anything there is, or not as it has to be: there is nothing to be
+// decided, and nothing is done.
 func (p *Point) Missed(who Identity, server, name string, r Request, why error) {
 	reason := p.said(why.Error())
 	if known := p.said(name); known != name {
@@ -145,7 +145,8 @@ func (p *Point) SignalledMore(client string, n int64) {
 	}
 }
 
-// Unheard records how many questions a server has put to clients outside of any call beyond what it may, and was refused.
+// Unheard records how many questions a server has put to clients outside of any call beyond what it may, and was
+// refused.
 func (p *Point) Unheard(server string, n int64) {
 	err := p.Trail.Open(&audit.Record{
 		ID: audit.NewID(), Server: server, Outcome: "denied", Reason: "the server asks clients too much that no call is about", Left: n - 1,
@@ -284,8 +285,8 @@ func (p *Point) request(pass *Passage, w *weighed, r *Request, found []audit.Fin
 	return q
 }
 
-// dispatch joins labels, for the request is about to be sent: whatever comes back of it, and however, counts as seen, and
-// what it writes as written.
+// dispatch joins labels, for the request is about to be sent: whatever comes back of it, and however, counts as seen,
+// and what it writes as written.
 func (p *Point) dispatch(pass *Passage, session gate.Label) error {
 	by := label.Source{Server: pass.item.Server, Tool: pass.name, Call: pass.id}
 	if _, _, err := p.Sessions.Raise(pass.who.Client, pass.who.Handle, pass.Label(), by); err != nil {

@@ -101,15 +101,15 @@ func (p *Point) Facts(it Item) gate.Facts {
 	return p.facts.of(p.policy.Load(), &it).facts.Stained(p.Sessions.Stained(it.Server))
 }
 
-// Offers reports whether a client can ever call a tool, as far as its profile says: another session, or other arguments, would
-// not do. As long as there is no policy, nobody can tell.
+// Offers reports whether a client can ever call a tool, as far as its profile says: another session, or other
+// arguments, would not do. As long as there is no policy, nobody can tell.
 func (p *Point) Offers(who Identity, it Item) bool {
 	policy := p.policy.Load()
 	return policy == nil || !policy.Never(who.Profile, tightened(p.facts.of(policy, &it).facts, who.Rights, it.Server))
 }
 
-// astray says why an argument is a URL that the server may not open, and "" if none is. The arguments are a JSON object, as
-// the request's schema wants it.
+// astray says why an argument is a URL that the server may not open, and "" if none is. The arguments are a JSON
+// object, as the request's schema wants it.
 func (r resolved) astray(arguments []byte) string {
 	if r.before != nil {
 		if why := r.before.astray(arguments); why != "" {

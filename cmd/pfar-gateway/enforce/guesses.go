@@ -10,8 +10,9 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// A denial because of a secret tells the client that a guess was right. So there are few: each counts as one of the operator's,
-// which freeze a session, and a client that has had so many in all its sessions is denied everything for a while.
+// A denial because of a secret tells the client that a guess was right. So there are few: each counts as one of the
+// operator's, which freeze a session, and a client that has had so many in all its sessions is denied everything for a
+// while.
 const (
 	guessesAtOnce = 16
 	guessEvery    = time.Minute
@@ -51,8 +52,8 @@ func (g *guesses) add(client string) {
 	g.any.Store(true)
 }
 
-// tells is what a client hears of a denial. The record has the reason; that of a secret names it, and whoever guesses at secrets
-// is told neither that it was one nor which.
+// tells is what a client hears of a denial. The record has the reason; that of a secret names it, and whoever guesses
+// at secrets is told neither that it was one nor which.
 func (p *Point) tells(who Identity, w *weighed, call string) string {
 	if w.decision.Rule != gate.VaultRule || who.Person {
 		return lower(w.decision.Reason)

@@ -39,8 +39,8 @@ func (o *opened) Open(r *audit.Record) error {
 	return err
 }
 
-// TestGuesses has a client guess at the vault's values: it hears of no key, its session is frozen as by denials, and all its
-// sessions together have a limit.
+// TestGuesses has a client guess at the vault's values: it hears of no key, its session is frozen as by denials, and
+// all its sessions together have a limit.
 func TestGuesses(t *testing.T) {
 	p := enforcetest.New(t, "laptop", "phone")
 	p.Vault = hunter{}

@@ -10,9 +10,9 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// Hear joins to a session's label what a server says outside of any request that it answers itself: its log messages, what it
-// tells of resources, and the list of them, of which there are no parameters.
-// It returns the notification's parameters as the client may have them. With an error the client must not get it.
+// Hear joins to a session's label what a server says outside of any request that it answers itself: its log messages,
+// what it tells of resources, and the list of them, of which there are no parameters. It returns the notification's
+// parameters as the client may have them. With an error the client must not get it.
 //
 // The owner has said declared of the server when it said that, and says now at present; nil: it is not up.
 func (p *Point) Hear(ctx context.Context, who Identity, server string, declared, now []byte, method string, params []byte) ([]byte, error) {
@@ -54,8 +54,8 @@ const (
 	foundEvery  = 5 * time.Second
 )
 
-// noted records what inspectors found in what a server said when the request's record was closed, or without a request. A server
-// can say much: beyond what the limit allows for, it is in the log.
+// noted records what inspectors found in what a server said when the request's record was closed, or without a request.
+// A server can say much: beyond what the limit allows for, it is in the log.
 func (p *Point) noted(g *Passage, found []audit.Finding, withheld *audit.Arguments) {
 	p.make.Do(p.begin)
 	if !p.notes.Allow() {

@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/policies/inspector"
 )
 
-// others adds to what the built-in inspector has said what those say that a profile needs. What holds a secret is shown to none of
-// them, and is flagged. Results are not searched for secrets: they have passed redaction.
+// others adds to what the built-in inspector has said what those say that a profile needs. What holds a secret is shown
+// to none of them, and is flagged. Results are not searched for secrets: they have passed redaction.
 func (p *Point) others(ctx context.Context, names []string, d inspector.Direction, about fence.Meta, value []byte, report inspect.Report) inspect.Report {
 	switch {
 	case len(names) == 0 || slices.ContainsFunc(report.Findings, inspect.Finding.Secret):
@@ -27,8 +27,8 @@ func (p *Point) others(ctx context.Context, names []string, d inspector.Directio
 // maxFound bounds the findings in what a server says in the course of one request, whose record is to stay one.
 const maxFound = 128
 
-// clean has inspectors look at what came back, and reports whether all of them have and none has found anything. What they found is
-// in the record alone.
+// clean has inspectors look at what came back, and reports whether all of them have and none has found anything. What
+// they found is in the record alone.
 func (g *Passage) clean(ctx context.Context, b []byte) bool {
 	return g.judged(ctx, b, g.builtin().Inspect(inspector.Inbound, b))
 }
@@ -77,8 +77,8 @@ func findings(r inspect.Report) []audit.Finding {
 	return list
 }
 
-// words are findings as an approval is bound to them: the same each time that the same is found. What others' inspectors say of
-// it, and why one did not answer, may differ from one time to the next; the record has it.
+// words are findings as an approval is bound to them: the same each time that the same is found. What others'
+// inspectors say of it, and why one did not answer, may differ from one time to the next; the record has it.
 func words(found []audit.Finding) []string {
 	var all []string
 	for _, f := range found {

@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/policies/inspector"
 )
 
-// kept is what the record has of a text of JSON: its digest, and the text if the profile keeps it. One that two parsers may read
-// differently has no canonical form, which nothing else has either: of it that is what was sent.
+// kept is what the record has of a text of JSON: its digest, and the text if the profile keeps it. One that two parsers
+// may read differently has no canonical form, which nothing else has either: of it that is what was sent.
 func (p *Point) kept(profile string, text []byte) *audit.Arguments {
 	canonical, err := jsonrpc.Canonical(make([]byte, 0, len(text)), text)
 	if err != nil {
@@ -27,8 +27,8 @@ func (p *Point) kept(profile string, text []byte) *audit.Arguments {
 	return a
 }
 
-// shown is a text of JSON as it may lie in a file: without secrets of the vault, or in words why it may not, for what may hold
-// another one, or be encoded so that it is not found, is not kept at all.
+// shown is a text of JSON as it may lie in a file: without secrets of the vault, or in words why it may not, for what
+// may hold another one, or be encoded so that it is not found, is not kept at all.
 func (p *Point) shown(text []byte) string {
 	if p.Vault != nil {
 		if !p.Vault.Known() {
@@ -53,7 +53,8 @@ const (
 	likeSecret = "[not kept: something in it looks like a secret]"
 )
 
-// said is a text that a client has chosen words of, a resource's address or what is wrong with one, as it may lie in a file.
+// said is a text that a client has chosen words of, a resource's address or what is wrong with one, as it may lie in a
+// file.
 func (p *Point) said(text string) string {
 	if p.Vault != nil && !p.Vault.Known() {
 		return notKnown

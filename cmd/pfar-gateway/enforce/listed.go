@@ -28,9 +28,9 @@ type Lister struct {
 // ErrNotListed is of a listing that the client's profile, or a rule, keeps from it.
 var ErrNotListed = errors.New("the policy keeps it from this client")
 
-// Listed joins a listing to a session's label, before the client is shown it. Words that nobody has reviewed are what the server
-// answers, so they have the label of that. Reviewed words have none, but those that say which resources there are: they are as
-// secret as the resources. With an error the client must not be shown it.
+// Listed joins a listing to a session's label, before the client is shown it. Words that nobody has reviewed are what
+// the server answers, so they have the label of that. Reviewed words have none, but those that say which resources
+// there are: they are as secret as the resources. With an error the client must not be shown it.
 func (p *Point) Listed(ctx context.Context, who Identity, l Listing) error {
 	if !l.Strange && !l.Holding || who.Person && !l.Holding { // a person reads it, and no model
 		return nil
@@ -81,7 +81,8 @@ func (p *Point) weighListing(who Identity, l Listing) (weighed, Identity, error)
 	return w, who, err
 }
 
-// Clean reports whether strangers can write nothing of what a server says to this client. Without a policy nobody knows.
+// Clean reports whether strangers can write nothing of what a server says to this client. Without a policy nobody
+// knows.
 func (p *Point) Clean(ctx context.Context, who Identity, l Lister) bool {
 	p.await(ctx)
 	w, _, err := p.weighListing(who, Listing{Lister: l})

@@ -72,17 +72,18 @@ func (g *Passage) Label() gate.Label {
 	return gate.Joined(gate.Session{Label: gate.Start}, g.facts)
 }
 
-// Strange reports whether strangers may have written what comes back, and a model is to read it: what a person has called goes
-// to a terminal, a file or another program as it came.
+// Strange reports whether strangers may have written what comes back, and a model is to read it: what a person has
+// called goes to a terminal, a file or another program as it came.
 func (g *Passage) Strange() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.facts.Output.Integrity != gate.Clean && !g.who.Person
 }
 
-// Seen is to be called before anything that came back reaches the client. Its label has been joined when the request was sent,
-// and is once more: meanwhile another session may have written to the server what it answers with, or the operator may have
-// reset this one. With an error the client must not get it. What was to be typed values alone is raw from now on (Taken).
+// Seen is to be called before anything that came back reaches the client. Its label has been joined when the request
+// was sent, and is once more: meanwhile another session may have written to the server what it answers with, or the
+// operator may have reset this one. With an error the client must not get it. What was to be typed values alone is raw
+// from now on (Taken).
 func (g *Passage) Seen() error { return g.SeenAs("what came back is not typed values alone") }
 
 // SeenAs is Seen, and says why what came back is more than typed values, for the record.
@@ -125,15 +126,17 @@ func (g *Passage) edited() {
 	g.facts.Output = g.facts.Output.Join(f.Output)
 }
 
-// Extracts reports whether a result of typed values would count as that: there is to be one, and nothing else has come back yet.
+// Extracts reports whether a result of typed values would count as that: there is to be one, and nothing else has come
+// back yet.
 func (g *Passage) Extracts() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.facts.Extracts()
 }
 
-// Taken is Seen of a result of typed values that Extracts has asked for, and that is all that the client gets. It reports false if
-// that is raw after all, for a session that is raw has written to the server meanwhile: then the client must not get it before Seen.
+// Taken is Seen of a result of typed values that Extracts has asked for, and that is all that the client gets. It
+// reports false if that is raw after all, for a session that is raw has written to the server meanwhile: then the
+// client must not get it before Seen.
 func (g *Passage) Taken() (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -145,8 +148,9 @@ func (g *Passage) Taken() (bool, error) {
 	return g.taken && err == nil, err
 }
 
-// Inbound has inspectors look at what came back, if strangers may have written it. It reports whether the client may have it;
-// the details of what was found are in the record alone (GAT-34). What no inspector could look at, it may not have.
+// Inbound has inspectors look at what came back, if strangers may have written it. It reports whether the client may
+// have it; the details of what was found are in the record alone (GAT-34). What no inspector could look at, it may not
+// have.
 func (g *Passage) Inbound(ctx context.Context, result []byte) bool {
 	if !g.Strange() {
 		return true
@@ -154,9 +158,10 @@ func (g *Passage) Inbound(ctx context.Context, result []byte) bool {
 	return g.clean(ctx, result)
 }
 
-// Result returns what is to change in the result of the request with these members before the client may have it: it is labelled and
-// fenced. It reports false if the client may not have it (Inbound). The built-in inspector reads it as it is fenced, so that each string is
-// read once. misfit is how the client will check its structuredContent (fenced.Answer).
+// Result returns what is to change in the result of the request with these members before the client may have it: it is
+// labelled and fenced. It reports false if the client may not have it (Inbound). The built-in inspector reads it as it
+// is fenced, so that each string is read once. misfit is how the client will check its structuredContent
+// (fenced.Answer).
 func (g *Passage) Result(ctx context.Context, method string, result []byte, ms jsonrpc.Members, misfit func([]byte) (string, bool)) ([]jsonrpc.Edit, bool) {
 	a := g.Answer()
 	if a.Label.Integrity == gate.Clean { // it is not read for a fence
@@ -184,8 +189,8 @@ func (g *Passage) Answer() fenced.Answer {
 	return fenced.Answer{Meta: fence.Meta{Server: g.item.Server, Tool: g.item.Name, Label: g.Label()}, ID: g.marks}
 }
 
-// Said is what a server says in the course of the request, as the client may have it: the parameters of a notification or of
-// a request of its own. It reports false if the client may not have it. It may take as long as inspectors take.
+// Said is what a server says in the course of the request, as the client may have it: the parameters of a notification
+// or of a request of its own. It reports false if the client may not have it. It may take as long as inspectors take.
 func (g *Passage) Said(ctx context.Context, method string, params []byte) ([]byte, bool) {
 	if err := g.SeenAs("the server has said something else as well: " + method); err != nil {
 		return nil, false
@@ -199,9 +204,10 @@ func (g *Passage) Said(ctx context.Context, method string, params []byte) ([]byt
 	return g.Answer().Message(method, params), true
 }
 
-// Enter decides about more that goes to the server in the course of the request: what the client answers when it is asked. What
-// counts is the client's profile and rights as they are by now, whatever the request began with. If it cannot answer once more, a
-// person has as long to approve it as an approval lives. It returns the answer as it may be sent.
+// Enter decides about more that goes to the server in the course of the request: what the client answers when it is
+// asked. What counts is the client's profile and rights as they are by now, whatever the request began with. If it
+// cannot answer once more, a person has as long to approve it as an approval lives. It returns the answer as it may be
+// sent.
 func (g *Passage) Enter(ctx context.Context, method string, answer []byte, last bool) ([]byte, error) {
 	it := g.item
 	who, here := g.point.now(g.who, &it)
@@ -262,8 +268,8 @@ func (g *Passage) End(outcome string, bytes int) error {
 	return errors.Join(unseen, g.point.Trail.Close(&record))
 }
 
-// settle joins that what has come back is raw, if it was to be typed values and they are not what the client gets: an error, whoever
-// words it, may have words of the server's in it.
+// settle joins that what has come back is raw, if it was to be typed values and they are not what the client gets: an
+// error, whoever words it, may have words of the server's in it.
 func (g *Passage) settle() error {
 	g.mu.Lock()
 	open := g.sent && !g.taken && g.facts.Extracts()

@@ -5,10 +5,10 @@ import (
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// Signal decides whether a server may hear of an act of its client's that carries no text: a resource is watched no more, or
-// the client's folders have changed. The client chooses when and how often it does so, and can spell with that. So a signal
-// passes only where a call would that reads: without a question to anybody. The record has it either way; what cannot be
-// recorded does not pass.
+// Signal decides whether a server may hear of an act of its client's that carries no text: a resource is watched no
+// more, or the client's folders have changed. The client chooses when and how often it does so, and can spell with
+// that. So a signal passes only where a call would that reads: without a question to anybody. The record has it either
+// way; what cannot be recorded does not pass.
 func (p *Point) Signal(who Identity, it Item, method string) bool {
 	w, why := p.signals(who, it, method)
 	record := audit.Record{
@@ -41,8 +41,8 @@ func (p *Point) signals(who Identity, it Item, method string) (weighed, string) 
 	return w, ""
 }
 
-// Withdraw reports whether the server may hear that its client has left before the answer came (Signal). The record of the
-// request says whether it has.
+// Withdraw reports whether the server may hear that its client has left before the answer came (Signal). The record of
+// the request says whether it has.
 func (g *Passage) Withdraw() bool {
 	if g == nil {
 		return false

@@ -38,8 +38,8 @@ func (k *kept) Close(r *audit.Record) error {
 	return k.Trail.Close(r)
 }
 
-// TestTypedRaises has what comes back of a call that typed values are to come back of: the session is raw before anything but them
-// reaches the client, and the record says what it was.
+// TestTypedRaises has what comes back of a call that typed values are to come back of: the session is raw before
+// anything but them reaches the client, and the record says what it was.
 func TestTypedRaises(t *testing.T) {
 	seen := func(t *testing.T, err error) {
 		t.Helper()
@@ -176,8 +176,8 @@ func TestTypedDenied(t *testing.T) {
 	want(t, p, laptop, gate.Start)
 }
 
-// TestTypedAtOnce has calls of all kinds under way in one session: its label never falls, is raw before anything raw has been seen,
-// and stays extracted for as long as nothing has.
+// TestTypedAtOnce has calls of all kinds under way in one session: its label never falls, is raw before anything raw
+// has been seen, and stays extracted for as long as nothing has.
 func TestTypedAtOnce(t *testing.T) {
 	p := enforcetest.New(t, "laptop")
 	integrity := func() gate.Integrity {

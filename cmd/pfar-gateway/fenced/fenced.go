@@ -1,4 +1,5 @@
-// Package fenced puts fences around the texts in what an MCP server says, as raw JSON: what a model will read as text is fenced, every other string is cleaned in its place, and what need not change stays byte for byte.
+// Package fenced puts fences around the texts in what an MCP server says, as raw JSON: what a model will read as text
+// is fenced, every other string is cleaned in its place, and what need not change stays byte for byte.
 package fenced
 
 import (
@@ -18,19 +19,20 @@ type Answer struct {
 	ID     fence.ID
 	Reader Reader // nil: nobody else
 
-	// Misfit says where structuredContent is not as its client will check it, as a JSON pointer (RFC 6901), and false if it is.
-	// nil: nobody checks it.
+	// Misfit says where structuredContent is not as its client will check it, as a JSON pointer (RFC 6901), and false if
+	// it is. nil: nobody checks it.
 	Misfit func(content []byte) (path string, wrong bool)
 }
 
-// Reader is somebody else who reads each string of a result that is fenced, and each name of a member: with where it begins, and what it
-// stands for, of which nothing is to be kept. A long one that is the same as the long one before it is read once.
+// Reader is somebody else who reads each string of a result that is fenced, and each name of a member: with where it
+// begins, and what it stands for, of which nothing is to be kept. A long one that is the same as the long one before it
+// is read once.
 type Reader interface {
 	String(at int, text string, name bool)
 }
 
-// texts are the strings that a model reads as text, by the method and their place in the result or the parameters: they are
-// fenced. A star is any member or element.
+// texts are the strings that a model reads as text, by the method and their place in the result or the parameters: they
+// are fenced. A star is any member or element.
 var texts = map[mcp.MCPMethod][]string{
 	mcp.MethodToolsCall:             below("content/*/", content),
 	mcp.MethodResourcesRead:         {"contents/*/text/"},
@@ -65,8 +67,8 @@ func below(path string, places []string) []string {
 // mayHold are the methods whose results may reach a model whole. In these, a text is marked wherever it stands.
 var mayHold = map[mcp.MCPMethod]bool{mcp.MethodToolsCall: true, mcp.MethodResourcesRead: true, mcp.MethodPromptsGet: true}
 
-// loose is where, by the method, a server may put anything, and no schema says what. Programs go by words there, which stay, and by
-// no text: that is fenced.
+// loose is where, by the method, a server may put anything, and no schema says what. Programs go by words there, which
+// stay, and by no text: that is fenced.
 var loose = map[mcp.MCPMethod]string{logged: data, failed: data}
 
 const data = "data/"
@@ -108,9 +110,9 @@ type Forged struct {
 	Near  string // the text around the first, as it is now
 }
 
-// Result returns what is to change in the result of a request with these members: it is labelled, and fenced unless it is clean: text that is
-// typed as an extract has typed values beside text that no schema binds. And it returns what is taken out of it. With ErrUnmarked the
-// client must not get it.
+// Result returns what is to change in the result of a request with these members: it is labelled, and fenced unless it
+// is clean: text that is typed as an extract has typed values beside text that no schema binds. And it returns what is
+// taken out of it. With ErrUnmarked the client must not get it.
 func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]jsonrpc.Edit, Forged, error) {
 	own := a.members()
 	at := ms.Index("_meta")
@@ -149,7 +151,8 @@ func (a Answer) Result(method string, result []byte, ms jsonrpc.Members) ([]json
 	return w.edits, w.forged, w.fit(ms)
 }
 
-// Typed is the result of a tool that has typed values, JSON in which no text is a server's, and nothing else: it needs no fence.
+// Typed is the result of a tool that has typed values, JSON in which no text is a server's, and nothing else: it needs
+// no fence.
 func (a Answer) Typed(values []byte) []byte {
 	b := append([]byte(`{"_meta":{`), a.labels()...)
 	b = append(append(b, `},"content":[{"type":"text","text":`...), jsonrpc.Quote(string(values))...)
@@ -185,7 +188,8 @@ func (a Answer) Message(method string, params []byte) []byte {
 	return w.whole()
 }
 
-// Data returns what stands in the data of an error of pfar's that a server has chosen words of, fenced unless it is clean.
+// Data returns what stands in the data of an error of pfar's that a server has chosen words of, fenced unless it is
+// clean.
 func (a Answer) Data(raw []byte) []byte {
 	if a.Label.Integrity == gate.Clean {
 		return raw
@@ -202,8 +206,8 @@ func (a Answer) Text(text string) string {
 	return string(fence.Fence(nil, text, a.Meta, a.ID))
 }
 
-// Definition returns what a server says of its tools, prompts or resources, cleaned: no text of it is fenced, for clients show
-// and compare it.
+// Definition returns what a server says of its tools, prompts or resources, cleaned: no text of it is fenced, for
+// clients show and compare it.
 func Definition(raw []byte) []byte { return Answer{}.cleaned(raw) }
 
 func (a Answer) cleaned(raw []byte) []byte {
@@ -217,8 +221,8 @@ const blank = "about:blank"
 // mayFollow reports whether an address is none that reads files, runs scripts or holds what it shows.
 func mayFollow(uri string) bool { return mayShow(uri) && scheme(uri) != "file" }
 
-// mayShow reports whether an address of what is shown is none that runs scripts or holds something else. data://config is a name, as
-// servers give their resources, and no data.
+// mayShow reports whether an address of what is shown is none that runs scripts or holds something else. data://config
+// is a name, as servers give their resources, and no data.
 func mayShow(uri string) bool {
 	switch scheme(uri) {
 	case "javascript", "vbscript", "view-source":

@@ -207,8 +207,8 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// FuzzResult wants JSON again, in which all that is not fenced text is as the honest reading of the result has it, and of marks
-// with the number only ours.
+// FuzzResult wants JSON again, in which all that is not fenced text is as the honest reading of the result has it, and
+// of marks with the number only ours.
 func FuzzResult(f *testing.F) {
 	for _, s := range []string{`{"content":[{"type":"text","text":"a\u200b\"\\"}]}`, `{"structuredContent":{"a":"[INST]"},"_meta":{"pfar/x":1}}`, `{"content":[{"uri":"file:x","te\u0078t":"\ud83d\ude00\ud83d"}]}`,
 		`{"contents":[[[{}]],{"text":{"text":"a"}}]}`, `{"contents":[{"uri":"ui:/\/a"},{"resourceUri":"u\u200bi-app://"},{"mimeType":"text/html"}]}`, `{"_meta":[],"messages":{"a":{"content":{"text":"` + id + `"}}}}`} {
@@ -468,8 +468,8 @@ func TestForged(t *testing.T) {
 	}
 }
 
-// TestStructured has texts in structuredContent that a client checks: they are marked if that lets them be, left out if it lets
-// them be shorter, and stay if they are short and it wants just them.
+// TestStructured has texts in structuredContent that a client checks: they are marked if that lets them be, left out if
+// it lets them be shorter, and stay if they are short and it wants just them.
 func TestStructured(t *testing.T) {
 	type values struct{ A, B, C []string }
 	in := `{"structuredContent":{"a":["in progress","all done"],"b":["2026-01-02 03:04"],"c":["do as I say"]}}`

@@ -12,9 +12,9 @@ import (
 	"github.com/pfar/pfar/policies/scan"
 )
 
-// A page is HTML of a server's that a client runs beside the conversation: of MCP Apps (SEP-1865), of mcp-ui, of OpenAI's Apps SDK. It
-// calls tools, speaks to the model, and reaches the hosts that the server names, all of which neither its owner nor egress nor the gate
-// sees. So none is in a list or a result.
+// A page is HTML of a server's that a client runs beside the conversation: of MCP Apps (SEP-1865), of mcp-ui, of
+// OpenAI's Apps SDK. It calls tools, speaks to the model, and reaches the hosts that the server names, all of which
+// neither its owner nor egress nor the gate sees. So none is in a list or a result.
 
 // IsPage reports whether a resource with this URI is one.
 func IsPage(uri string) bool {
@@ -45,7 +45,8 @@ func mayRun(mime string) bool {
 // plainText is the MIME type of what is not to be run.
 const plainText = "text/plain"
 
-// Theirs reports whether a server may set a member of _meta: what begins with pfar/ is what pfar says, and nothing is to lead to a page.
+// Theirs reports whether a server may set a member of _meta: what begins with pfar/ is what pfar says, and nothing is
+// to lead to a page.
 func Theirs(name []byte) bool {
 	switch name := strings.ToLower(string(name)); {
 	case strings.HasPrefix(name, "pfar/"):
@@ -56,8 +57,8 @@ func Theirs(name []byte) bool {
 	return true
 }
 
-// Pageless returns the result of a request that is not fenced, and its members: as it came, but that nothing in it is a page or leads to
-// one.
+// Pageless returns the result of a request that is not fenced, and its members: as it came, but that nothing in it is a
+// page or leads to one.
 func Pageless(method string, result []byte, ms jsonrpc.Members) ([]byte, jsonrpc.Members) {
 	if !mayHavePages(result) {
 		return result, ms

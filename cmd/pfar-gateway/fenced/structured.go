@@ -14,7 +14,8 @@ import (
 // ErrUnmarked is of structuredContent in which the client's check leaves no room to mark a stranger's text.
 var ErrUnmarked = errors.New("the outputSchema leaves no room to mark a text of strangers")
 
-// mark is a text in structuredContent, which a client checks against the tool's outputSchema and hands to programs or to a model.
+// mark is a text in structuredContent, which a client checks against the tool's outputSchema and hands to programs or
+// to a model.
 type mark struct {
 	at         int // of its edits, which are two
 	start, end int
@@ -55,7 +56,8 @@ func (m *mark) edits(id fence.ID) (first, second jsonrpc.Edit) {
 // maxFits bounds how often structuredContent is checked. Texts in the same place of several elements are one.
 const maxFits = 32
 
-// fit weakens marks until structuredContent is as its client wants it. What may stand as it is has at most maxWord bytes.
+// fit weakens marks until structuredContent is as its client wants it. What may stand as it is has at most maxWord
+// bytes.
 func (w *walk) fit(ms jsonrpc.Members) error {
 	at := ms.Index("structuredContent")
 	if w.answer.Misfit == nil || at < 0 || len(w.marks) == 0 {
@@ -107,7 +109,8 @@ func (w *walk) weaken(pointer string) (bool, error) {
 	return false, nil
 }
 
-// isAt reports whether a mark is at the place that these steps of a JSON pointer lead to in structuredContent, or below it.
+// isAt reports whether a mark is at the place that these steps of a JSON pointer lead to in structuredContent, or below
+// it.
 func (m *mark) isAt(steps []string, below bool) bool {
 	path := strings.Split(strings.TrimSuffix(m.path[len(structured):], "/"), "/")
 	if len(path) < len(steps) || len(path) > len(steps) && !below {
@@ -127,7 +130,8 @@ func (m *mark) isAt(steps []string, below bool) bool {
 	return true
 }
 
-// mimeType is a media type by RFC 6838, section 4.2, below one of the top-level types that are registered, or an x- one.
+// mimeType is a media type by RFC 6838, section 4.2, below one of the top-level types that are registered, or an x-
+// one.
 var mimeType = regexp.MustCompile(`^(?i:application|audio|example|font|haptics|image|message|model|multipart|text|video|x-[a-z0-9]+)/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}$`)
 
 // maxMIME bounds a media type with its parameters, in bytes.

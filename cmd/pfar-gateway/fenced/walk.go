@@ -112,7 +112,8 @@ func (w *walk) quoted(t jsontext.Token) {
 	}
 }
 
-// bound reports whether what stands here has a grammar that other looks after, or is of a question, which programs show.
+// bound reports whether what stands here has a grammar that other looks after, or is of a question, which programs
+// show.
 func (w *walk) bound() bool {
 	return w.ofMIME() || w.at(links) || w.at(embedded) || w.ofURI() || within(w.path, "inputRequests/") || within(w.path, "requestState/")
 }
@@ -191,8 +192,8 @@ const (
 	leftOut   = "[...]" // stands for a text beyond them
 )
 
-// fence notes that the string from i to end, which is this text, is to be fenced. If it is clean it stays, and the marks are put
-// around it.
+// fence notes that the string from i to end, which is this text, is to be fenced. If it is clean it stays, and the
+// marks are put around it.
 func (w *walk) fence(i, end int, text string) {
 	if w.fences++; w.fences > maxFences {
 		w.put(i, end, leftOut)

@@ -11,9 +11,9 @@ import (
 	"github.com/pfar/pfar/policies/inspector"
 )
 
-// New returns an inspector that is asked on a Unix socket. Each connection is one question, an inspector.Question to the end of what
-// is written, and its answer is all that can be read. Behind it is a program in a sandbox (pfar-sandbox), or what asks a model
-// (pfar-egress): the gateway itself connects to nobody else.
+// New returns an inspector that is asked on a Unix socket. Each connection is one question, an inspector.Question to
+// the end of what is written, and its answer is all that can be read. Behind it is a program in a sandbox
+// (pfar-sandbox), or what asks a model (pfar-egress): the gateway itself connects to nobody else.
 func New(e inspector.External, socket string) (*Inspector, error) {
 	e, err := e.Declared()
 	if err != nil {

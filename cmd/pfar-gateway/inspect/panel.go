@@ -1,4 +1,5 @@
-// Package inspect has programs and models look at arguments and results, beside the inspector that is built in, and takes no answer for a clean one.
+// Package inspect has programs and models look at arguments and results, beside the inspector that is built in, and
+// takes no answer for a clean one.
 package inspect
 
 import (
@@ -36,7 +37,8 @@ func (p *Panel) Learn(declared []inspector.External) {
 	}
 }
 
-// Inspect returns what the named ones say together. Each is asked, all at the same time; one that there is none of is missing.
+// Inspect returns what the named ones say together. Each is asked, all at the same time; one that there is none of is
+// missing.
 func (p *Panel) Inspect(ctx context.Context, names []string, d inspector.Direction, about fence.Meta, value []byte) inspect.Report {
 	reports := make([]inspect.Report, len(names))
 	var wait sync.WaitGroup
@@ -93,8 +95,8 @@ type verdict struct {
 
 var errSize = errors.New("the text is longer than it looks at")
 
-// Inspect has the whole of a text looked at. Its outcome is Missing unless every part was, and there was an answer to each; one that is
-// flagged ends it.
+// Inspect has the whole of a text looked at. Its outcome is Missing unless every part was, and there was an answer to
+// each; one that is flagged ends it.
 func (i *Inspector) Inspect(ctx context.Context, r Request) inspect.Report {
 	ctx, cancel := context.WithTimeout(ctx, i.declared.Timeout)
 	defer cancel()

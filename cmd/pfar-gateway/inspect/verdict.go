@@ -11,8 +11,8 @@ import (
 // maxAnswer bounds what an inspector answers with, in bytes.
 const maxAnswer = 64 << 10
 
-// read reads an answer: one object with a verdict, "clean" or "flagged", and it may have a kind and a reason, strings. Anything
-// else, before or behind it too, is no answer.
+// read reads an answer: one object with a verdict, "clean" or "flagged", and it may have a kind and a reason, strings.
+// Anything else, before or behind it too, is no answer.
 func read(b []byte) (verdict, error) {
 	if len(b) > maxAnswer {
 		return verdict{}, fmt.Errorf("an answer of more than %d bytes", maxAnswer)

@@ -16,14 +16,14 @@ const (
 )
 
 // Canonical appends a value to dst in the form in which only what matters makes a difference: members in the order of
-// their names' bytes, strings decoded, no white space, and numbers as they were written, where RFC 8785 would round them.
-// So equal forms are the same to every parser; 1 and 1.0 are not equal, for not every parser takes them for the same.
-// What two parsers may read differently has no such form, and is an error: names that come twice, bytes that are not
-// UTF-8, half a character.
+// their names' bytes, strings decoded, no white space, and numbers as they were written, where RFC 8785 would round
+// them. So equal forms are the same to every parser; 1 and 1.0 are not equal, for not every parser takes them for the
+// same. What two parsers may read differently has no such form, and is an error: names that come twice, bytes that are
+// not UTF-8, half a character.
 func Canonical(dst, b []byte) ([]byte, error) { return rewritten(dst, b, true) }
 
-// Compact is Canonical with the members in the order in which they stand: white space and escapes say nothing, and in them anything
-// could be said.
+// Compact is Canonical with the members in the order in which they stand: white space and escapes say nothing, and in
+// them anything could be said.
 func Compact(dst, b []byte) ([]byte, error) { return rewritten(dst, b, false) }
 
 func rewritten(dst, b []byte, sorted bool) ([]byte, error) {

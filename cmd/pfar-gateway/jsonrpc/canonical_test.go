@@ -140,8 +140,8 @@ func written(r *rand.Rand, depth int) (a, b string) {
 
 func text(*rand.Rand) string { return `"a\n😀"` }
 
-// TestCanonicalProperty: two spellings of one value have one form, which is its own, and what encoding/json reads in it is
-// what it reads in either.
+// TestCanonicalProperty: two spellings of one value have one form, which is its own, and what encoding/json reads in it
+// is what it reads in either.
 func TestCanonicalProperty(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {

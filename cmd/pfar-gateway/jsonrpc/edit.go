@@ -69,9 +69,9 @@ func (ms Members) Merge(dst []byte, keep func(name []byte) bool, added []byte) [
 	return append(dst, '}')
 }
 
-// Amend returns an object with members added before the others, without brackets, and without those of its own that keep
-// does not accept. Where nothing is left out, all that was there stays as it is, white space too. What is no object is
-// replaced by one.
+// Amend returns an object with members added before the others, without brackets, and without those of its own that
+// keep does not accept. Where nothing is left out, all that was there stays as it is, white space too. What is no
+// object is replaced by one.
 func Amend(object []byte, keep func(name []byte) bool, added []byte) []byte {
 	ms, err := Object(object, make(Members, 0, 8))
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package jsonrpc reads and writes JSON-RPC 2.0 messages as raw bytes: values pass through as they came, and what two parsers could read differently is refused.
+// Package jsonrpc reads and writes JSON-RPC 2.0 messages as raw bytes: values pass through as they came, and what two
+// parsers could read differently is refused.
 package jsonrpc
 
 import (

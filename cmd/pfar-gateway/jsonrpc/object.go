@@ -58,8 +58,9 @@ func (ms Members) Depth() int {
 	return deepest
 }
 
-// LookAlike returns the first name that is one of known, which are ASCII, but for the case of its letters: encoding/json and
-// others take it for the same, so that a check here and a program behind it would see two different messages.
+// LookAlike returns the first name that is one of known, which are ASCII, but for the case of its letters:
+// encoding/json and others take it for the same, so that a check here and a program behind it would see two different
+// messages.
 func (ms Members) LookAlike(known ...string) error {
 	for i := range ms {
 		name := ms[i].Name
@@ -143,7 +144,8 @@ func valid(s string) string {
 
 var errNoString = errors.New("not a string")
 
-// String decodes a JSON string. What is not UTF-8 in one with escapes, and half a character, is U+FFFD, as in encoding/json.
+// String decodes a JSON string. What is not UTF-8 in one with escapes, and half a character, is U+FFFD, as in
+// encoding/json.
 func String(raw []byte) (string, error) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", errNoString

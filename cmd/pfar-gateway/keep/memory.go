@@ -1,4 +1,5 @@
-// Package keep is what one gateway leaves for the next: memory and a server's descriptors, which the service manager holds in between.
+// Package keep is what one gateway leaves for the next: memory and a server's descriptors, which the service manager
+// holds in between.
 package keep
 
 import (
@@ -15,8 +16,8 @@ import (
 )
 
 // Memory outlives the process if it is stored. What changes with every call is written in place, in one page that is
-// mapped: a process that is killed leaves it as it was in that moment. The rest is a document, of which there is always a
-// whole one.
+// mapped: a process that is killed leaves it as it was in that moment. The rest is a document, of which there is always
+// a whole one.
 type Memory struct {
 	head *head
 	file *os.File // nil: it ends with the process
@@ -154,8 +155,8 @@ func (m *Memory) Torn() bool {
 	return m.head.torn.Load()
 }
 
-// Begin notes a request in flight, and returns the place to end it at; -1 if there is none. It is not to be called twice
-// at a time.
+// Begin notes a request in flight, and returns the place to end it at; -1 if there is none. It is not to be called
+// twice at a time.
 func (m *Memory) Begin(id int64) int {
 	defer runtime.KeepAlive(m)
 	for i := range m.head.flight {

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// TestPageOfBefore: a gateway that replaces another version's maps its page. Were a field elsewhere, it would give up all
-// servers: see CONTRIBUTING.md, To change a protocol.
+// TestPageOfBefore: a gateway that replaces another version's maps its page. Were a field elsewhere, it would give up
+// all servers: see CONTRIBUTING.md, To change a protocol.
 func TestPageOfBefore(t *testing.T) {
 	var h head
 	got := []uintptr{

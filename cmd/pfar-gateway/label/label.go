@@ -1,4 +1,5 @@
-// Package label keeps what each session of a client may have seen, and which servers tainted sessions have written to: joined before a call goes out, on the disk before that if it rises, lowered by the operator alone.
+// Package label keeps what each session of a client may have seen, and which servers tainted sessions have written to:
+// joined before a call goes out, on the disk before that if it rises, lowered by the operator alone.
 package label
 
 import (
@@ -65,7 +66,8 @@ var (
 // maxSessions bounds all of them. One has some 300 bytes in memory.
 const maxSessions = 1 << 16
 
-// forgotten is after how long a session of a connection is taken for over that nobody has ended: the gateway was killed.
+// forgotten is after how long a session of a connection is taken for over that nobody has ended: the gateway was
+// killed.
 const forgotten = 7 * 24 * time.Hour
 
 // maxDenials in a row freeze a session: somebody, or something, tries until it is let through (AP-08).
@@ -190,7 +192,8 @@ func (s *Sessions) find(client, handle string) *session {
 	return s.sessions[key{client, handle}]
 }
 
-// Label is that of a session. An error is ErrUnknown or ErrFrozen with the reason, and the label then is the zero one, which denies.
+// Label is that of a session. An error is ErrUnknown or ErrFrozen with the reason, and the label then is the zero one,
+// which denies.
 func (s *Sessions) Label(client, handle string) (gate.Label, error) {
 	e := s.find(client, handle)
 	switch {
@@ -202,9 +205,9 @@ func (s *Sessions) Label(client, handle string) (gate.Label, error) {
 	return unpack(e.label.Load()), nil
 }
 
-// Raise joins a label to a session's, for a call that is about to be sent: l is that of what comes back from the server, and
-// of nothing else. If the session's label rises by it, or what that server has contributed, that is on the disk when Raise
-// returns. With an error nothing has been joined, and the call must not be sent.
+// Raise joins a label to a session's, for a call that is about to be sent: l is that of what comes back from the
+// server, and of nothing else. If the session's label rises by it, or what that server has contributed, that is on the
+// disk when Raise returns. With an error nothing has been joined, and the call must not be sent.
 func (s *Sessions) Raise(client, handle string, l gate.Label, by Source) (before, after gate.Label, err error) {
 	e := s.find(client, handle)
 	switch {
@@ -360,8 +363,8 @@ func (s *Sessions) End(client, handle string) error {
 	})
 }
 
-// Reset lets a session begin anew, and thaws it. That is the operator's alone. Calls under way that raised its label raise
-// it no more: end the client's conversation before.
+// Reset lets a session begin anew, and thaws it. That is the operator's alone. Calls under way that raised its label
+// raise it no more: end the client's conversation before.
 func (s *Sessions) Reset(client, handle, by string) error {
 	return s.change(client, handle, func(tx *sql.Tx, k key, e *session) error {
 		if err := keep(tx, k, e, pack(gate.Start)); err != nil {

@@ -316,8 +316,8 @@ func TestBrokenDisk(t *testing.T) {
 	}
 }
 
-// many is a store that was opened with so many sessions of one client that have seen something; as they would be after a
-// restart, for as many fsyncs take too long.
+// many is a store that was opened with so many sessions of one client that have seen something; as they would be after
+// a restart, for as many fsyncs take too long.
 func many(t *testing.T, n int) *Sessions {
 	t.Helper()
 	_, db := opened(t, t.TempDir())
@@ -455,8 +455,8 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// TestStainIsNoShare: what a session has from a server that others' data was written to is not that server's alone, which a
-// flow from there would let go on; what was its own is.
+// TestStainIsNoShare: what a session has from a server that others' data was written to is not that server's alone,
+// which a flow from there would let go on; what was its own is.
 func TestStainIsNoShare(t *testing.T) {
 	dir := t.TempDir()
 	s, db := opened(t, dir)
@@ -527,7 +527,8 @@ func TestStainIsNoShare(t *testing.T) {
 	}
 }
 
-// TestSharedStain: what is written by one server where another reads is the other's output too, until the operator clears the one.
+// TestSharedStain: what is written by one server where another reads is the other's output too, until the operator
+// clears the one.
 func TestSharedStain(t *testing.T) {
 	dir := t.TempDir()
 	s, db := opened(t, dir)

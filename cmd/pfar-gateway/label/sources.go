@@ -95,8 +95,8 @@ func (e *session) raised(by Source) {
 	e.rose.Store(&list)
 }
 
-// Sources is what raised a session's label since it was made or reset, in its order. A label can rise six times. It is not to be
-// changed.
+// Sources is what raised a session's label since it was made or reset, in its order. A label can rise six times. It is
+// not to be changed.
 func (s *Sessions) Sources(client, handle string) []Source {
 	if e := s.find(client, handle); e != nil {
 		if rose := e.rose.Load(); rose != nil {

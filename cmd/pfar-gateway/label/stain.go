@@ -22,9 +22,9 @@ type Stain struct {
 	Sources []Source   `json:"sources"`          // the calls that made it so, in their order
 }
 
-// origin is where a stain is from: a server, and the place where it could leave what was written to it for others; "": none.
-// Of a server itself all of its data is one: what a tool's arguments mean, and so which of its folders or pages a call is about,
-// nobody but the server knows.
+// origin is where a stain is from: a server, and the place where it could leave what was written to it for others; "":
+// none. Of a server itself all of its data is one: what a tool's arguments mean, and so which of its folders or pages a
+// call is about, nobody but the server knows.
 type origin struct{ server, place string }
 
 // String is an origin as the database has it. No name of a server has a blank in it.
@@ -104,7 +104,8 @@ func unpackStain(n uint32) stain {
 	return a
 }
 
-// foreign is how secret that is of a session's data, up to a limit, which may have come from elsewhere than from a server.
+// foreign is how secret that is of a session's data, up to a limit, which may have come from elsewhere than from a
+// server.
 func (s *Sessions) foreign(client, handle, server string, limit gate.Confidentiality) gate.Confidentiality {
 	all, others := gate.Public, gate.Public
 	for _, one := range s.Servers(client, handle) {
@@ -119,8 +120,8 @@ func (s *Sessions) foreign(client, handle, server string, limit gate.Confidentia
 	return min(others, limit)
 }
 
-// shares are what a server of which a label comes contributes to it itself, and what of it comes from it but has been written
-// there from elsewhere: of the latter no server is named, so that no flow is from there.
+// shares are what a server of which a label comes contributes to it itself, and what of it comes from it but has been
+// written there from elsewhere: of the latter no server is named, so that no flow is from there.
 func (s *Sessions) shares(server string, l gate.Label) []gate.Source {
 	s.stainMu.RLock()
 	foreign := s.held(server).foreign
@@ -128,9 +129,9 @@ func (s *Sessions) shares(server string, l gate.Label) []gate.Source {
 	return []gate.Source{{Server: server, Label: l}, {Label: gate.Start.Join(gate.Label{Confidentiality: min(foreign, l.Confidentiality)})}}
 }
 
-// Stain joins a label to what a server's outputs are from now on, because a session of that label is about to write to it
-// (gate.md: no laundering; P-16). If that makes it rise, it is on the disk when Stain returns; with an error the call must
-// not be sent.
+// Stain joins a label to what a server's outputs are from now on, because a session of that label is about to write to
+// it (gate.md: no laundering; P-16). If that makes it rise, it is on the disk when Stain returns; with an error the
+// call must not be sent.
 func (s *Sessions) Stain(server string, l gate.Label, by Source) error {
 	if !l.Known() {
 		return fmt.Errorf("%q is no label to be joined", l)
@@ -162,7 +163,8 @@ func (s *Sessions) Stain(server string, l gate.Label, by Source) error {
 	return nil
 }
 
-// rising are the stains that one more makes worse, of a server and of the places that it may write to. s.stainMu is held.
+// rising are the stains that one more makes worse, of a server and of the places that it may write to. s.stainMu is
+// held.
 func (s *Sessions) rising(server string, more stain) map[origin]stain {
 	var rising map[origin]stain
 	rise := func(from origin) {
@@ -183,16 +185,16 @@ func (s *Sessions) rising(server string, more stain) map[origin]stain {
 	return rising
 }
 
-// Stained is the label that a server's outputs have at least: its own stain's, and that of other servers' which could have left
-// what was written to them where it reads. It is the zero one, which joins to nothing, if there is none.
+// Stained is the label that a server's outputs have at least: its own stain's, and that of other servers' which could
+// have left what was written to them where it reads. It is the zero one, which joins to nothing, if there is none.
 func (s *Sessions) Stained(server string) gate.Label {
 	s.stainMu.RLock()
 	defer s.stainMu.RUnlock()
 	return s.held(server).label
 }
 
-// Clear takes a server's stain away, also from where it could leave what was written to it. That is the operator's alone, who has
-// looked at what it holds.
+// Clear takes a server's stain away, also from where it could leave what was written to it. That is the operator's
+// alone, who has looked at what it holds.
 func (s *Sessions) Clear(server string) error {
 	s.stainMu.Lock()
 	defer s.stainMu.Unlock()

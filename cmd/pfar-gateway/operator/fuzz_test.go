@@ -63,8 +63,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzApprove: whatever is sent, a call is approved by nothing but its own digest, what is refused is answered in JSON, and what
-// is done is recorded before.
+// FuzzApprove: whatever is sent, a call is approved by nothing but its own digest, what is refused is answered in JSON,
+// and what is done is recorded before.
 func FuzzApprove(f *testing.F) {
 	b := newBench(f)
 	h := b.handler(f.Context())
@@ -115,8 +115,8 @@ func another(b *bench, before string) approval.Shown {
 	return b.waiting(fmt.Sprintf(`{"to":"a","after":%q}`, before))
 }
 
-// FuzzAccept: whatever the operator's request says, nothing is accepted that it does not name, nothing at all of one that is refused,
-// and what is accepted is recorded before.
+// FuzzAccept: whatever the operator's request says, nothing is accepted that it does not name, nothing at all of one
+// that is refused, and what is accepted is recorded before.
 func FuzzAccept(f *testing.F) {
 	for _, seed := range []string{
 		"", "{}", `{"names":["a"]}`, `{"names":["a@DIGEST"]}`, `{"names":["b","a"]}`, `{"all":true}`, `{"all":true,"names":[]}`, `{"names":[]}`, `{"names":null}`, `{"names":["a","nothing"]}`,

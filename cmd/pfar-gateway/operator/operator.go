@@ -117,8 +117,8 @@ func userName(uid int) string {
 	return "uid " + strconv.Itoa(uid)
 }
 
-// act does something for the operator and answers with v, or with why it was not done. What is not recorded is not done, but
-// for a denial.
+// act does something for the operator and answers with v, or with why it was not done. What is not recorded is not
+// done, but for a denial.
 func (d *Desk) act(w http.ResponseWriter, r *http.Request, a Act, v any, do func() error) {
 	a.By = approver(r)
 	unrecorded := d.record(a)

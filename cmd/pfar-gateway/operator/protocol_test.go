@@ -33,8 +33,9 @@ func TestAnswers(t *testing.T) {
 	transcript.Hold(t, "testdata/answers.txt", *update, kinds...)
 }
 
-// TestRequests sends the requests of the version before. The gateway understands each, also one about an approval or a session
-// that does not exist. It refuses a request with a member that it does not know, since that may be a restriction.
+// TestRequests sends the requests of the version before. The gateway understands each, also one about an approval or a
+// session that does not exist. It refuses a request with a member that it does not know, since that may be a
+// restriction.
 func TestRequests(t *testing.T) {
 	b := newBench(t)
 	b.Facts = func() []Known { return nil }

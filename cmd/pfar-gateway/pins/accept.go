@@ -21,10 +21,10 @@ var (
 )
 
 // Accept accepts definitions of a server that are held, all of them if none is named, and returns what it accepted. A
-// name is "search" or "tool:search" for a tool, "prompt:greet" for a prompt, or "instructions". "search@3f2a..." accepts
-// only a definition whose digest begins so, with at least 16 digits: what was shown, and not what the server offers by
-// now. What is named may have been accepted before, as the first of its name: then a person has now. With another name, or
-// one of which nothing can be accepted, nothing at all is.
+// name is "search" or "tool:search" for a tool, "prompt:greet" for a prompt, or "instructions". "search@3f2a..."
+// accepts only a definition whose digest begins so, with at least 16 digits: what was shown, and not what the server
+// offers by now. What is named may have been accepted before, as the first of its name: then a person has now. With
+// another name, or one of which nothing can be accepted, nothing at all is.
 func (s *Store) Accept(by By, server string, names ...string) ([]Verdict, error) {
 	return s.accept(by, server, func(f *file) ([]int, error) {
 		if len(names) == 0 {

@@ -69,8 +69,8 @@ func TestAcceptOnly(t *testing.T) {
 	}
 }
 
-// TestConfirm: what was accepted as the first of its name is a person's once one has named it, as it was shown, and not when it has
-// changed or gone since.
+// TestConfirm: what was accepted as the first of its name is a person's once one has named it, as it was shown, and not
+// when it has changed or gone since.
 func TestConfirm(t *testing.T) {
 	s := fresh(t)
 	all := []Definition{tool("a", "1"), tool("b", "1"), tool("c", "1"), says("x")}

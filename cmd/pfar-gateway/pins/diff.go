@@ -91,8 +91,8 @@ func (p *page) write(s string) {
 	p.left += len(s) - n
 }
 
-// show prints a definition for people: canonical, indented, with the lines of long texts apart, and nothing in it that a
-// terminal acts on or that is not to be seen. It returns how many bytes are left out.
+// show prints a definition for people: canonical, indented, with the lines of long texts apart, and nothing in it that
+// a terminal acts on or that is not to be seen. It returns how many bytes are left out.
 func show(raw []byte) (string, int) {
 	b, err := canonical(raw)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 )
 
 // passing members of a definition are not compared. _meta is where servers put what changes from run to run: times, ids
-// of requests, counters; a tool would be held for each of them, and owners learn to accept without a look. Models do not
-// read it. icons are for people's eyes, and their URLs may be signed anew each time. Only members of the definition
+// of requests, counters; a tool would be held for each of them, and owners learn to accept without a look. Models do
+// not read it. icons are for people's eyes, and their URLs may be signed anew each time. Only members of the definition
 // itself are meant: an argument that is called icons is one like any other.
 var passing = []string{"_meta", "icons"}
 
-// canonical returns the definition without what is passing, in its canonical form (jsonrpc.Canonical). What two parsers may read
-// differently has none, and is an error: of {"description":"harmless","description":"evil"} some programs take the first
-// (RFC 7493 section 2). Whatever stands in what is passing, nobody reads it.
+// canonical returns the definition without what is passing, in its canonical form (jsonrpc.Canonical). What two parsers
+// may read differently has none, and is an error: of {"description":"harmless","description":"evil"} some programs take
+// the first (RFC 7493 section 2). Whatever stands in what is passing, nobody reads it.
 func canonical(raw []byte) ([]byte, error) {
 	switch {
 	case !utf8.Valid(raw):

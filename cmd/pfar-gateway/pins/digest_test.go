@@ -65,7 +65,8 @@ func TestDifferent(t *testing.T) {
 // deepest is how deep a definition may nest (jsonrpc.Canonical).
 const deepest = 512
 
-// TestReadDifferently: what programs read differently has no digest, so that nobody accepts one reading and is served the other.
+// TestReadDifferently: what programs read differently has no digest, so that nobody accepts one reading and is served
+// the other.
 func TestReadDifferently(t *testing.T) {
 	for s, problem := range map[string]string{
 		"":                                      "not JSON",
@@ -142,8 +143,8 @@ func onlyVisible(t *testing.T, text string) {
 	}
 }
 
-// TestDigestOfMuch: the digest of a definition of many values takes no memory for each of them: a server can have its lists looked at
-// every second.
+// TestDigestOfMuch: the digest of a definition of many values takes no memory for each of them: a server can have its
+// lists looked at every second.
 func TestDigestOfMuch(t *testing.T) {
 	raw := []byte(`{"name":"a","_meta":{},"x":[` + strings.Repeat(`1,"a",`, 50_000) + `0]}`)
 	if n := testing.AllocsPerRun(1, func() { _, _ = digest(raw) }); n > 200_000 {

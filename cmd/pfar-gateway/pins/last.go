@@ -12,8 +12,8 @@ import (
 	"github.com/pfar/pfar/units"
 )
 
-// Beside its pins a server has what it last offered, all of it and as it came, so that it can be listed while it sleeps.
-// That says nothing of what may be served: whoever reads it asks for a review of it, as of any offer.
+// Beside its pins a server has what it last offered, all of it and as it came, so that it can be listed while it
+// sleeps. That says nothing of what may be served: whoever reads it asks for a review of it, as of any offer.
 
 func (s *Store) lastPath(server string) string { return filepath.Join(s.dir, server+".last") }
 

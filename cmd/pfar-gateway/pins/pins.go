@@ -1,4 +1,5 @@
-// Package pins remembers which definitions of a server its owner has accepted, and holds back those that are new or have changed since.
+// Package pins remembers which definitions of a server its owner has accepted, and holds back those that are new or
+// have changed since.
 package pins
 
 import (
@@ -30,8 +31,8 @@ const (
 	Template     Kind = "template"
 )
 
-// data reports whether definitions of this kind come and go with the server's data. They are never held: there are many, and
-// nobody could accept them one by one. What is remembered is who has accepted the ones that are there.
+// data reports whether definitions of this kind come and go with the server's data. They are never held: there are
+// many, and nobody could accept them one by one. What is remembered is who has accepted the ones that are there.
 func (k Kind) data() bool { return k == Resource || k == Template }
 
 // Definition is one thing that a server says and a model reads.
@@ -87,8 +88,8 @@ type Verdict struct {
 	Digest string // SHA-256 in hexadecimal; "": the definition is none that can be accepted
 	Person bool   // of Accepted: a person has, who may have looked at it
 
-	// Reviewed: a person has accepted it, or it is one that pfar ships the digest of. Accepted without that, it was only the
-	// first of its name, and its words are still a stranger's.
+	// Reviewed: a person has accepted it, or it is one that pfar ships the digest of. Accepted without that, it was only
+	// the first of its name, and its words are still a stranger's.
 	Reviewed bool
 	Raw      []byte // of Reviewed: the definition as it was then, with the members that no digest covers
 }
@@ -253,8 +254,8 @@ func (s *Store) review(o Offer, r Review) (_ Review, grown []string) {
 	return r, slices.DeleteFunc(v.file.tools(o.Server), func(name string) bool { return slices.Contains(before, name) })
 }
 
-// judgeAgain has what was accepted of other servers at its first use judged again that speaks of these tools: it may have
-// come before them.
+// judgeAgain has what was accepted of other servers at its first use judged again that speaks of these tools: it may
+// have come before them.
 func (s *Store) judgeAgain(server string, tools []string) {
 	for _, name := range s.names() {
 		if f, _, ok := s.snapshot(name); ok && name != server && f.speaksOf(tools) {
@@ -306,8 +307,8 @@ func (s *Store) Instructions(server string) (raw []byte, reviewed bool) {
 	return nil, false
 }
 
-// toolsBut returns the tools that all servers but one offer, as clients may call them, those that are held as well: or two
-// servers that speak of each other would be judged by who came first.
+// toolsBut returns the tools that all servers but one offer, as clients may call them, those that are held as well: or
+// two servers that speak of each other would be judged by who came first.
 func (s *Store) toolsBut(server string) (list []string) {
 	for _, name := range s.names() {
 		if f, _, ok := s.snapshot(name); ok && name != server {

@@ -128,7 +128,8 @@ func TestReviews(t *testing.T) {
 	}
 }
 
-// TestShadowing: a tool that speaks of another server's is not accepted at first sight, and one that speaks of its own server's is.
+// TestShadowing: a tool that speaks of another server's is not accepted at first sight, and one that speaks of its own
+// server's is.
 func TestShadowing(t *testing.T) {
 	s := fresh(t)
 	mail := offered(tool("send", "sends"))
@@ -164,7 +165,8 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// TestProgram: a program is accepted when it is first seen and when its owner names another one, and held when it has changed by itself.
+// TestProgram: a program is accepted when it is first seen and when its owner names another one, and held when it has
+// changed by itself.
 func TestProgram(t *testing.T) {
 	s := fresh(t)
 	program := func(sum string) Definition {
@@ -341,7 +343,8 @@ func TestNothingWritten(t *testing.T) {
 	}
 }
 
-// TestAtMost: what has been accepted keeps its place whatever else the server offers, and those that went first go first.
+// TestAtMost: what has been accepted keeps its place whatever else the server offers, and those that went first go
+// first.
 func TestAtMost(t *testing.T) {
 	const most = 100
 	s := fresh(t)

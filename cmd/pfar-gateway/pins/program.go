@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Program says whether a server's program may be started, by a fingerprint of it as in an Offer: unless it is Accepted, it may
-// not. One that has changed by itself is held from then on, as Review has it. What Review accepts, Program leaves to it.
+// Program says whether a server's program may be started, by a fingerprint of it as in an Offer: unless it is Accepted,
+// it may not. One that has changed by itself is held from then on, as Review has it. What Review accepts, Program
+// leaves to it.
 func (s *Store) Program(server, command string, fingerprint json.RawMessage) State {
 	k := s.known(server, false)
 	if k == nil {

@@ -222,7 +222,8 @@ func suspicion(raw []byte, others []string) string {
 	return ""
 }
 
-// unseen is what a terminal or a chat template acts on, or what nobody sees. It would be served as it is once it is accepted.
+// unseen is what a terminal or a chat template acts on, or what nobody sees. It would be served as it is once it is
+// accepted.
 const unseen = "characters that are not seen as text"
 
 const (

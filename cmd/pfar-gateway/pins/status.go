@@ -173,8 +173,8 @@ func (f *file) describe(st *ServerStatus, titles, others []string) {
 	}
 }
 
-// results says what a client gets of a tool's results once a person has accepted it: typed values alone, or text as well, and why.
-// "" if it is no tool, or has no outputSchema.
+// results says what a client gets of a tool's results once a person has accepted it: typed values alone, or text as
+// well, and why. "" if it is no tool, or has no outputSchema.
 func (p *pinned) results(raw []byte) string {
 	ms, err := jsonrpc.Object(raw, nil)
 	output := ms.Get("outputSchema")

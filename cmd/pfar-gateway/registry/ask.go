@@ -41,8 +41,8 @@ type givenUp struct {
 // maxGivenUp bounds those that are remembered; with so many nobody is asked anything.
 const maxGivenUp = 256
 
-// giveUp takes a call off the books, and keeps whose it was until the server answers it after all, or for as long as a call
-// may take: the server may still ask about it. It returns nil if the call is not on the books any more.
+// giveUp takes a call off the books, and keeps whose it was until the server answers it after all, or for as long as a
+// call may take: the server may still ask about it. It returns nil if the call is not on the books any more.
 func (u *Upstream) giveUp(id int64) *waiting {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -87,8 +87,8 @@ func (u *Upstream) wasGivenUp(id int64) bool {
 // questionMembers are those of a question that a person sees, or that decide what becomes of it.
 var questionMembers = []string{"message", "mode", "url", "elicitationId", "requestedSchema", "messages", "systemPrompt", "_meta"}
 
-// Plain reports what in a question's parameters two parsers could read differently: the one that is looked at here must be
-// the one that a client shows.
+// Plain reports what in a question's parameters two parsers could read differently: the one that is looked at here must
+// be the one that a client shows.
 func Plain(params []byte) error {
 	if params == nil {
 		return nil
@@ -100,8 +100,8 @@ func Plain(params []byte) error {
 	return ms.LookAlike(questionMembers...)
 }
 
-// asked acts on a request of the server's. It answers ping itself; the rest goes to exactly the client whose call caused
-// it, if the declaration lets the server ask that of clients (client_capabilities).
+// asked acts on a request of the server's. It answers ping itself; the rest goes to exactly the client whose call
+// caused it, if the declaration lets the server ask that of clients (client_capabilities).
 func (u *Upstream) asked(m jsonrpc.Message) {
 	if !jsonrpc.ValidID(m.ID) || !m.Version {
 		u.faults.add(Noise, []byte(m.Method))
@@ -272,7 +272,8 @@ func (a *Ask) Withdrawn(f func()) {
 	}
 }
 
-// GiveUp fails a question that the client has not answered, and takes it back from there. An answered one stays answered.
+// GiveUp fails a question that the client has not answered, and takes it back from there. An answered one stays
+// answered.
 func (a *Ask) GiveUp(e *jsonrpc.Error) {
 	open := false
 	a.once.Do(func() {
@@ -325,9 +326,9 @@ func (u *Upstream) withdrawn(params []byte) {
 	a.takeBack()
 }
 
-// mayHear says who may hear a log message: the one client that has calls in flight, with those of them that asked for such, or
-// everybody if there are none. It is not sure if there are calls of several: on stdio a server does not say whose call a message is
-// about, and it may be another client's business.
+// mayHear says who may hear a log message: the one client that has calls in flight, with those of them that asked for
+// such, or everybody if there are none. It is not sure if there are calls of several: on stdio a server does not say
+// whose call a message is about, and it may be another client's business.
 func (u *Upstream) mayHear() (to string, hear []func([]byte), sure bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -352,11 +353,12 @@ func (u *Upstream) mayHear() (to string, hear []func([]byte), sure bool) {
 
 var errCapabilities = errors.New("clientCapabilities is not an object")
 
-// shapes are what a client's capabilities may say, by name: any other member would be a text of the client's choosing that no
-// gate has seen.
+// shapes are what a client's capabilities may say, by name: any other member would be a text of the client's choosing
+// that no gate has seen.
 var shapes = map[string][]string{"elicitation": {"form", "url"}, "roots": {"listChanged"}, "sampling": {"context", "tools"}}
 
-// Allow returns of a client's capabilities those that the server may make use of, in the shapes that the protocol gives them.
+// Allow returns of a client's capabilities those that the server may make use of, in the shapes that the protocol gives
+// them.
 func Allow(have []byte, allowed []string) ([]byte, error) {
 	if have == nil {
 		return []byte("{}"), nil

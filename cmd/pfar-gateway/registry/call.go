@@ -35,8 +35,8 @@ type Call struct {
 	Free   bool                // takes none of the places for calls: the gateway's own, which are few
 	Meta   bool                // Params has what a server of 2026-07-28 wants in _meta
 
-	// Withdraw reports whether the server may hear that the caller has left before the answer came, and for this cause; nil:
-	// it may. If it may not, the call runs on unheard.
+	// Withdraw reports whether the server may hear that the caller has left before the answer came, and for this cause;
+	// nil: it may. If it may not, the call runs on unheard.
 	Withdraw func(cause error) bool
 }
 
@@ -171,7 +171,8 @@ func (u *Upstream) await(ctx context.Context, id int64, w *waiting, written *bat
 	}
 }
 
-// runOut waits in place of a caller who has left. The call keeps its place and its time, so that the server cannot tell.
+// runOut waits in place of a caller who has left. The call keeps its place and its time, so that the server cannot
+// tell.
 func (u *Upstream) runOut(id int64, w *waiting, written *batch, held bool) {
 	if held {
 		defer u.Release()
@@ -212,8 +213,8 @@ func (u *Upstream) settle(w *waiting) {
 	}
 }
 
-// stillAsking returns how much longer a call may take because the server waits for a client's answer, or has just had it:
-// people take their time.
+// stillAsking returns how much longer a call may take because the server waits for a client's answer, or has just had
+// it: people take their time.
 func (u *Upstream) stillAsking(w *waiting) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()

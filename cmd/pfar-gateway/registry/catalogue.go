@@ -139,8 +139,8 @@ func claims(k Kind, of []*served) map[string]int {
 	return n
 }
 
-// notTogether says which of a server's resources and templates the aggregate does not show, a line each: it must not be asked for
-// all there is, and what another server lists as well is of neither.
+// notTogether says which of a server's resources and templates the aggregate does not show, a line each: it must not be
+// asked for all there is, and what another server lists as well is of neither.
 func (s *served) notTogether(all []*served) (why []string) {
 	for k := Resources; k <= Templates; k++ {
 		n := claims(k, all)
@@ -221,9 +221,9 @@ func (c *Catalogue) server(name string) (*served, error) {
 		name, state.Since.UTC().Format(time.RFC3339), briefly(name, state.Reason), hint)}
 }
 
-// briefly is the reason why a server is down as clients may have it, up to the first thing that is quoted in it, but for the
-// server's name: that may be what the server itself has said, which has passed no gate. The owner finds all of it in the status
-// and the log.
+// briefly is the reason why a server is down as clients may have it, up to the first thing that is quoted in it, but
+// for the server's name: that may be what the server itself has said, which has passed no gate. The owner finds all of
+// it in the status and the log.
 func briefly(server, reason string) string {
 	before, _, _ := strings.Cut(strings.Replace(reason, "server "+quote(server), "the server", 1), `"`)
 	return strings.TrimRight(before, " :[{")
@@ -271,9 +271,9 @@ func (s *served) unknown(k Kind, what, own, name string) error {
 	return jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, quote(name))
 }
 
-// ByURI finds the server that has a resource: that lists it, or has a template that it fits. It returns false if there is none. On
-// the aggregate the resource of several servers is nobody's: else who lists it too, or names it by a template of many addresses,
-// would be asked for what is another's.
+// ByURI finds the server that has a resource: that lists it, or has a template that it fits. It returns false if there
+// is none. On the aggregate the resource of several servers is nobody's: else who lists it too, or names it by a
+// template of many addresses, would be asked for what is another's.
 func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 	if endpoint != "" {
 		s, err := c.server(endpoint)

@@ -137,8 +137,8 @@ func (c *conn) write(ctx context.Context, line []byte) error {
 }
 
 // send is write for who does not wait until a line is written that others come before: its batch, nil if there is none,
-// tells when that fails. Among many callers nobody writes at once, so that the lines of all who are about to go together:
-// the system is called once for them, and the server wakes once.
+// tells when that fails. Among many callers nobody writes at once, so that the lines of all who are about to go
+// together: the system is called once for them, and the server wakes once.
 func (c *conn) send(ctx context.Context, line []byte, many bool) (*batch, error) {
 	c.mu.Lock()
 	if !c.busy && !many {
@@ -210,10 +210,10 @@ func (c *conn) drain() {
 // half.
 const pipeBuf = 4096
 
-// put writes, for whoever has made c busy. What a gateway before this one has written half of is made a line of its own:
-// nobody knows the rest any more. The server cannot read it as a message, for no part of a JSON object that lacks its end
-// is one; it may answer that with an error without an id, which is noise here. If all had been written after all, the line
-// is empty, which servers pass over.
+// put writes, for whoever has made c busy. What a gateway before this one has written half of is made a line of its
+// own: nobody knows the rest any more. The server cannot read it as a message, for no part of a JSON object that lacks
+// its end is one; it may answer that with an error without an id, which is noise here. If all had been written after
+// all, the line is empty, which servers pass over.
 func (c *conn) put(lines []byte) error {
 	torn := c.memory.Torn()
 	if torn {

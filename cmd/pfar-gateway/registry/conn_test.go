@@ -40,7 +40,8 @@ func pipes(t *testing.T, write time.Duration) (c *conn, stdin *os.File) {
 	return c, r
 }
 
-// TestLinesStayWhole: whoever writes, alone or among many, each line arrives once, whole, and one writer's lines in order.
+// TestLinesStayWhole: whoever writes, alone or among many, each line arrives once, whole, and one writer's lines in
+// order.
 func TestLinesStayWhole(t *testing.T) {
 	c, stdin := pipes(t, time.Minute)
 	const writers, each = 16, 200
@@ -94,8 +95,8 @@ func TestLinesStayWhole(t *testing.T) {
 	}
 }
 
-// TestNobodyReads: lines for a server that reads nothing pile up only so far, each sender is told, one that waits for room
-// is let go, and what was not written has no part of it written, so that the conversation can go on.
+// TestNobodyReads: lines for a server that reads nothing pile up only so far, each sender is told, one that waits for
+// room is let go, and what was not written has no part of it written, so that the conversation can go on.
 func TestNobodyReads(t *testing.T) {
 	c, stdin := pipes(t, 200*time.Millisecond)
 	full, err := unix.FcntlInt(stdin.Fd(), unix.F_GETPIPE_SZ, 0)

@@ -13,8 +13,9 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// A server on demand that sleeps stays in the catalogue: an Upstream stands for it that has what it last offered and takes
-// no calls. Whoever has something for a server holds it first (Hold); if that fails it sleeps, and is woken (Wake).
+// A server on demand that sleeps stays in the catalogue: an Upstream stands for it that has what it last offered and
+// takes no calls. Whoever has something for a server holds it first (Hold); if that fails it sleeps, and is woken
+// (Wake).
 
 // Waker starts servers on demand, and stops those that nobody needs: pfard does it.
 type Waker interface {
@@ -111,8 +112,8 @@ func (u *Upstream) idleLimit() time.Duration {
 	return u.Server().IdleTimeout
 }
 
-// rest takes no calls any more if nothing has kept the server awake for that long, and otherwise returns how long that may
-// still take.
+// rest takes no calls any more if nothing has kept the server awake for that long, and otherwise returns how long that
+// may still take.
 func (u *Upstream) rest(limit time.Duration, kept bool) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -245,8 +246,8 @@ func (r *Registry) reviewAsleep(server string) {
 	}
 }
 
-// Wake has a server started that could not be held, and waits until it can be, or is found to be otherwise: the next look
-// at the catalogue shows it. Whoever comes while it is started waits for the same start.
+// Wake has a server started that could not be held, and waits until it can be, or is found to be otherwise: the next
+// look at the catalogue shows it. Whoever comes while it is started waits for the same start.
 func (r *Registry) Wake(ctx context.Context, u *Upstream) error {
 	name := u.Server().Name
 	r.mu.Lock()
@@ -359,8 +360,8 @@ func (r *Registry) checkIdle(u *Upstream) {
 	r.laid(u, before, err)
 }
 
-// lull has what stands for a server that sleeps take its place, if nothing has kept it awake for long enough, and returns
-// what was served before. Otherwise it returns how long that may still take; 0 if it is not served any more.
+// lull has what stands for a server that sleeps take its place, if nothing has kept it awake for long enough, and
+// returns what was served before. Otherwise it returns how long that may still take; 0 if it is not served any more.
 func (r *Registry) lull(u *Upstream, limit time.Duration) (before *served, rest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -380,7 +380,8 @@ func TestGivenUpWaking(t *testing.T) {
 	}
 }
 
-// TestWhatKeepsAwake: the server sleeps only after the last thing that needs it has ended, and then after its idle_timeout.
+// TestWhatKeepsAwake: the server sleeps only after the last thing that needs it has ended, and then after its
+// idle_timeout.
 func TestWhatKeepsAwake(t *testing.T) {
 	const idle = 50 * time.Millisecond
 	for name, need := range map[string]func(m *sandman, begun <-chan struct{}) (end func()){
@@ -433,8 +434,8 @@ func TestWhatKeepsAwake(t *testing.T) {
 	}
 }
 
-// TestRefusedSleep: it goes on as it was, for those who came in the meantime too, who need not have it woken, and is asked
-// again later.
+// TestRefusedSleep: it goes on as it was, for those who came in the meantime too, who need not have it woken, and is
+// asked again later.
 func TestRefusedSleep(t *testing.T) {
 	m := learned(t, limits(), time.Millisecond)
 	var agrees atomic.Bool
@@ -552,8 +553,8 @@ func TestAcceptedWhileItSleeps(t *testing.T) {
 	}
 }
 
-// TestNoCallIsLost calls at random moments while the server falls asleep and is woken all the time, and pfard refuses now
-// and then.
+// TestNoCallIsLost calls at random moments while the server falls asleep and is woken all the time, and pfard refuses
+// now and then.
 func TestNoCallIsLost(t *testing.T) {
 	m := learned(t, limits(), 3*time.Millisecond)
 	m.refuse = func(int) error {

@@ -75,12 +75,13 @@ func (i Item) FreeText(raw []byte) bool {
 	return i.compiled().input.FreeText(raw)
 }
 
-// Extracts reports whether a tool's results are typed values without free text, by its outputSchema. Each result has still to be
-// one: see Extract.
+// Extracts reports whether a tool's results are typed values without free text, by its outputSchema. Each result has
+// still to be one: see Extract.
 func (i Item) Extracts() bool { return i.compiled().typed != nil }
 
-// Extract returns the structuredContent of a result with these members, which CheckResult found nothing wrong with, written anew so
-// that there is nothing in it but typed values. An error says why it is more than that; no word in it is the server's.
+// Extract returns the structuredContent of a result with these members, which CheckResult found nothing wrong with,
+// written anew so that there is nothing in it but typed values. An error says why it is more than that; no word in it
+// is the server's.
 func (i Item) Extract(ms jsonrpc.Members) ([]byte, error) {
 	typed, content := i.compiled().typed, ms.Get("structuredContent")
 	kind, failed := string(ms.Get("resultType")), string(ms.Get("isError"))
@@ -115,7 +116,8 @@ func (i Item) CheckResult(ms jsonrpc.Members) *schema.Violation {
 	return output.Check(content)
 }
 
-// CheckStructured reports in what structuredContent does not conform to the schema that the tool gives for it, if it gives one.
+// CheckStructured reports in what structuredContent does not conform to the schema that the tool gives for it, if it
+// gives one.
 func (i Item) CheckStructured(content []byte) *schema.Violation {
 	if output := i.compiled().output; output != nil {
 		return output.Check(content)
@@ -203,8 +205,8 @@ func forPagesAlone(meta []byte) bool {
 	return is.Visibility == "private" || is.UI.Visibility != nil && !slices.Contains(is.UI.Visibility, "model")
 }
 
-// checkWords refuses what inspectors find suspicious in a definition that no owner is asked to accept, and that strangers may have
-// named.
+// checkWords refuses what inspectors find suspicious in a definition that no owner is asked to accept, and that
+// strangers may have named.
 func checkWords(raw []byte) error {
 	if kind := inspect.Suspicion(raw, nil); kind != "" {
 		return fmt.Errorf("inspectors find its words suspicious: %s", kind)
@@ -265,7 +267,8 @@ func checkURI(uri string) error {
 // absolute is a URI with a scheme (RFC 3986 section 3); nobody but its server reads the rest.
 var absolute = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 
-// hasScheme reports whether a resource or template says itself which scheme its URIs have: {+any} names those of every server.
+// hasScheme reports whether a resource or template says itself which scheme its URIs have: {+any} names those of every
+// server.
 func (i Item) hasScheme() bool { return absolute.MatchString(i.Name) }
 
 func template(text string) (*uritemplate.Template, error) {
@@ -283,7 +286,8 @@ func template(text string) (*uritemplate.Template, error) {
 }
 
 // appendItem appends the definition as clients see it: the name that they call it by, our own _meta members, and no
-// icons that are not what they seem. All other bytes are the server's; those of resources, which are never held, are cleaned.
+// icons that are not what they seem. All other bytes are the server's; those of resources, which are never held, are
+// cleaned.
 func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
 	if k == Resources || k == Templates {
 		item.Raw = fenced.Definition(item.Raw)
@@ -362,8 +366,8 @@ func harmlessIcon(src string) bool {
 // plainWord is a name or a version in which there is no room for a sentence.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9@_./+-]{1,64}$`)
 
-// plainInfo returns serverInfo fit to be passed on: a name and a version, as long as they are no more than that. What else is said
-// there (titles, descriptions, addresses, icons) comes before any call, and nobody has accepted it.
+// plainInfo returns serverInfo fit to be passed on: a name and a version, as long as they are no more than that. What
+// else is said there (titles, descriptions, addresses, icons) comes before any call, and nobody has accepted it.
 func plainInfo(raw []byte, server string) []byte {
 	ms, _ := jsonrpc.Object(raw, nil)
 	word := func(member, instead string) []byte {

@@ -8,8 +8,8 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// offered is all that a server has last offered, as it is kept of one on demand beside its pins, and of each that runs for
-// the next gateway.
+// offered is all that a server has last offered, as it is kept of one on demand beside its pins, and of each that runs
+// for the next gateway.
 type offered struct {
 	Program      string // SHA-256 of the command and arguments that offered it, in hexadecimal
 	Protocol     string

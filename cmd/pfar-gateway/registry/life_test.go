@@ -92,7 +92,8 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-// TestShutdown: a launcher hears that the gateway hangs up before its server sees the end of its stdin, and no reproach.
+// TestShutdown: a launcher hears that the gateway hangs up before its server sees the end of its stdin, and no
+// reproach.
 func TestShutdown(t *testing.T) {
 	for name, ready := range map[string]bool{"that is up": true, "that is starting": false} {
 		t.Run("a server "+name, func(t *testing.T) {
@@ -138,7 +139,8 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestListChanged: storms are coalesced, and changes that change nothing disturb nobody for long (MS list-changed, LIF-08).
+// TestListChanged: storms are coalesced, and changes that change nothing disturb nobody for long (MS list-changed,
+// LIF-08).
 func TestListChanged(t *testing.T) {
 	li := limits()
 	li.Refresh = 100 * time.Millisecond

@@ -33,8 +33,8 @@ type part struct {
 	aggregate     bool // names tell the server
 }
 
-// Page returns the result of a list request, and false if the cursor is none of this list's. The byte behind it is another
-// closing bracket, which ends a message.
+// Page returns the result of a list request, and false if the cursor is none of this list's. The byte behind it is
+// another closing bracket, which ends a message.
 func (l *List) Page(cursor string) ([]byte, bool) {
 	l.once.Do(l.build)
 	if cursor == "" {
@@ -54,8 +54,8 @@ func (l *List) Page(cursor string) ([]byte, bool) {
 // Strange returns the names of those that have items in it which nobody has reviewed.
 func (l *List) Strange() []string { return l.having(Item.Strange) }
 
-// Holding returns the names of those whose items in it may say what they hold: a list of resources that pfar does not ship the
-// digests of.
+// Holding returns the names of those whose items in it may say what they hold: a list of resources that pfar does not
+// ship the digests of.
 func (l *List) Holding() []string {
 	if l.kind != Resources && l.kind != Templates {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 )
 
-// listens is the gateway's stream of notifications from a server of 2026-07-28: one subscriptions/listen at a time, made
-// anew by a goroutine of its own when the resources that clients watch change, and when it ends.
+// listens is the gateway's stream of notifications from a server of 2026-07-28: one subscriptions/listen at a time,
+// made anew by a goroutine of its own when the resources that clients watch change, and when it ends.
 type listens struct {
 	mu      sync.Mutex
 	want    map[string]bool // resources
@@ -65,8 +65,8 @@ func (u *Upstream) subscribe(ctx context.Context, method mcp.MCPMethod, uris []s
 	return nil
 }
 
-// change edits what is wanted and waits until the server listens to that, or ctx ends: then it goes on all the same, for
-// other clients wait for it too.
+// change edits what is wanted and waits until the server listens to that, or ctx ends: then it goes on all the same,
+// for other clients wait for it too.
 func (u *Upstream) change(ctx context.Context, edit func(map[string]bool)) error {
 	l := &u.listens
 	done := make(chan error, 1)
@@ -176,8 +176,8 @@ func (u *Upstream) listening() {
 	}
 }
 
-// listen replaces the stream by one for these resources. There is one at a time: servers that are asked for a second tell
-// each thing once, on whichever they like.
+// listen replaces the stream by one for these resources. There is one at a time: servers that are asked for a second
+// tell each thing once, on whichever they like.
 func (u *Upstream) listen(uris map[string]bool) error {
 	u.hush()
 	filter := u.filter(uris)

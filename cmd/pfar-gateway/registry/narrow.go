@@ -18,8 +18,8 @@ type narrow struct {
 	last map[viewer]*Catalogue
 }
 
-// Offers reports whether a client of this profile and with these rights can ever call a tool. What it cannot is not listed to it;
-// a call of it is decided as any other, and recorded.
+// Offers reports whether a client of this profile and with these rights can ever call a tool. What it cannot is not
+// listed to it; a call of it is decided as any other, and recorded.
 type Offers func(profile string, rights *access.Rights, u *Upstream, tool Item) bool
 
 // Offer sets what is listed to whom, before the first client is let in.

@@ -54,8 +54,8 @@ func (r *Registry) wait(ctx context.Context, server string, gone *Upstream) bool
 	}
 }
 
-// returning reports whether a server that is down may come up again without anybody's doing, and how long pfard may still take to
-// say so; 0: it has. r.mu is held.
+// returning reports whether a server that is down may come up again without anybody's doing, and how long pfard may
+// still take to say so; 0: it has. r.mu is held.
 func (r *Registry) returning(server string) (word time.Duration, returns bool) {
 	e := r.entries[server]
 	switch {

@@ -170,7 +170,8 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 	r.converseOwn(ctx, c, u, o, func(ctx context.Context) error { return r.greet(ctx, u, o) })
 }
 
-// declaredNow is what its owner says of a session's server: its launcher may have been told before an edit. r.mu is held.
+// declaredNow is what its owner says of a session's server: its launcher may have been told before an edit. r.mu is
+// held.
 func (r *Registry) declaredNow(o *owned) handover.Server {
 	if e := r.entries[o.server]; e != nil {
 		return e.upstream.Server()

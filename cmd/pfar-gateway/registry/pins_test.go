@@ -87,7 +87,8 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// TestOtherProgram: a server whose program has changed under the same command is not started until its owner has accepted it.
+// TestOtherProgram: a server whose program has changed under the same command is not started until its owner has
+// accepted it.
 func TestOtherProgram(t *testing.T) {
 	store, err := pins.Open(registrytest.Dir(t), slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -21,8 +21,9 @@ type undecided struct {
 
 var errUndecided = errors.New("its program has changed and is not accepted")
 
-// admit tells a launcher whether its server may be started. A program that was changed in its place would get secrets and
-// the network before anybody finds out; its launcher waits here until the owner has accepted it, and then comes again.
+// admit tells a launcher whether its server may be started. A program that was changed in its place would get secrets
+// and the network before anybody finds out; its launcher waits here until the owner has accepted it, and then comes
+// again.
 func (r *Registry) admit(c *handover.Conn, s handover.Server) error {
 	if err := r.admitOwn(s); err != nil {
 		return err

@@ -45,7 +45,8 @@ func (r *Redaction) Learn(set *redact.Set) {
 	r.turn = make(chan struct{})
 }
 
-// knows reports whether the set of a serial is known, or a later one. If not, the channel is closed when there is another.
+// knows reports whether the set of a serial is known, or a later one. If not, the channel is closed when there is
+// another.
 func (r *Redaction) knows(serial int64) (bool, <-chan struct{}) {
 	if set := r.set.Load(); set != nil && set.Serial() >= serial {
 		return true, nil
@@ -122,8 +123,8 @@ func (u *Upstream) mayRead() bool {
 	return true
 }
 
-// clean is a line of the server's without secrets in it. It does not name them: a client that has a server echo guesses would
-// learn whose value it has guessed.
+// clean is a line of the server's without secrets in it. It does not name them: a client that has a server echo guesses
+// would learn whose value it has guessed.
 func (u *Upstream) clean(line []byte) []byte {
 	if u.redaction == nil {
 		return line

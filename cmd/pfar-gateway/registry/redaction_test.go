@@ -97,7 +97,8 @@ func TestRedaction(t *testing.T) {
 	}
 }
 
-// TestNothingBeforeSecretsAreKnown: no line of a server's is taken, no request hangs for ever, and all goes on once they are.
+// TestNothingBeforeSecretsAreKnown: no line of a server's is taken, no request hangs for ever, and all goes on once
+// they are.
 func TestNothingBeforeSecretsAreKnown(t *testing.T) {
 	by := registry.NewRedaction()
 	r := registrytest.Prepared(t, limits(), func(r *registrytest.Registry) { r.Redact(by) })

@@ -1,4 +1,5 @@
-// Package registry holds the conversations with the servers that launchers hand over, and the catalogue of what they offer.
+// Package registry holds the conversations with the servers that launchers hand over, and the catalogue of what they
+// offer.
 package registry
 
 import (
@@ -166,7 +167,8 @@ func (r *Registry) up(u *Upstream, found *Listing) (handover.Message, Kinds, boo
 	return m, changed, true
 }
 
-// apart says what of a server's the aggregate does not show. Of what another server has as well, that one is told, too. r.mu is held.
+// apart says what of a server's the aggregate does not show. Of what another server has as well, that one is told, too.
+// r.mu is held.
 func (r *Registry) apart(e *entry) []string {
 	why := e.served.notTogether(r.catalogue.Load().serving)
 	if len(why) != e.apart {

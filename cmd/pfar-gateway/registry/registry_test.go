@@ -23,7 +23,8 @@ import (
 	"github.com/pfar/pfar/units/packet"
 )
 
-// limits let no test wait long for what is made at intervals, and have no clock end on a slow machine; a test of a timeout shortens it.
+// limits let no test wait long for what is made at intervals, and have no clock end on a slow machine; a test of a
+// timeout shortens it.
 func limits() registry.Limits {
 	l := registry.DefaultLimits()
 	l.Handshake, l.Call, l.Write, l.Refresh = 2*time.Minute, 2*time.Minute, 2*time.Minute, 50*time.Millisecond
@@ -437,8 +438,8 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// TestResources: the resource of one server is not reached by another that lists it, or names it by a template; of what is not one
-// server's alone, on the aggregate, each is told (MS-92).
+// TestResources: the resource of one server is not reached by another that lists it, or names it by a template; of what
+// is not one server's alone, on the aggregate, each is told (MS-92).
 func TestResources(t *testing.T) {
 	r := registrytest.New(t, limits())
 	offer := func(name, resources, templates string) *registrytest.Launched {
@@ -566,7 +567,8 @@ func TestLargeResult(t *testing.T) {
 	}
 }
 
-// TestStoppedBecauseItFailed: a launcher stops the process whose handshake has failed. Clients go on hearing why it failed.
+// TestStoppedBecauseItFailed: a launcher stops the process whose handshake has failed. Clients go on hearing why it
+// failed.
 func TestStoppedBecauseItFailed(t *testing.T) {
 	r := registrytest.New(t, registry.DefaultLimits())
 	l := r.Launch(t, handover.Server{Name: "bad"}, registrytest.Script{Init: `[]`})
@@ -591,7 +593,8 @@ func TestStoppedBecauseItFailed(t *testing.T) {
 	}
 }
 
-// TestOtherVersion: a server that is not of the version that its declaration wants offers nothing, and what is to be done is said.
+// TestOtherVersion: a server that is not of the version that its declaration wants offers nothing, and what is to be
+// done is said.
 func TestOtherVersion(t *testing.T) {
 	for version, served := range map[string]bool{"9.9.9": false, "1": true, "": true} {
 		for _, modern := range []bool{false, true} {

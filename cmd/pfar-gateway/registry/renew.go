@@ -8,8 +8,8 @@ import (
 // renewPause is how long a server is left alone that has something of our own to answer.
 const renewPause = time.Second
 
-// renew has pfard start a server again, if it wants to, because what it gave the server has changed, and if no request is under
-// way. Until it is up, what stands for a server that sleeps has requests wait.
+// renew has pfard start a server again, if it wants to, because what it gave the server has changed, and if no request
+// is under way. Until it is up, what stands for a server that sleeps has requests wait.
 func (r *Registry) renew(u *Upstream) {
 	before := r.yield(u)
 	if before == nil {
@@ -29,8 +29,8 @@ func (r *Registry) renew(u *Upstream) {
 	}
 }
 
-// yield is lull for a server that is to be started again. If requests are under way, the last one to end comes back here; so
-// does the last session that has a process of its own.
+// yield is lull for a server that is to be started again. If requests are under way, the last one to end comes back
+// here; so does the last session that has a process of its own.
 func (r *Registry) yield(u *Upstream) (before *served) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

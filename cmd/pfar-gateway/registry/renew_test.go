@@ -118,7 +118,8 @@ func TestRenewAtOnce(t *testing.T) {
 	m.must("hi")
 }
 
-// TestRenewIsRefused: it goes on as it was, and is asked for again after the next call, until pfard takes its word back.
+// TestRenewIsRefused: it goes on as it was, and is asked for again after the next call, until pfard takes its word
+// back.
 func TestRenewIsRefused(t *testing.T) {
 	m, _, _ := holding(t)
 	m.refuse = func(n int) error { return errors.New("somebody has it in learning mode") }

@@ -133,8 +133,8 @@ func (u *Upstream) remember(l *Listing) {
 }
 
 // Resume goes on with a process of a server's where another gateway stopped. A server is served at once as it was last
-// known. A process of one session waits to be claimed. What cannot be gone on with is given up: its launcher hears that,
-// and starts the server again.
+// known. A process of one session waits to be claimed. What cannot be gone on with is given up: its launcher hears
+// that, and starts the server again.
 func (r *Registry) Resume(ctx context.Context, name string, p keep.Process) error {
 	begun := time.Now()
 	u, listing, err := r.resumed(p)

@@ -101,8 +101,8 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// TestHalfALine: the gateway before has read the beginning of a line. What is left of it is no message, whatever it looks
-// like; the next line is.
+// TestHalfALine: the gateway before has read the beginning of a line. What is left of it is no message, whatever it
+// looks like; the next line is.
 func TestHalfALine(t *testing.T) {
 	for _, tail := range []string{"", "\n", "}]}\n", `,"id":9,"result":{}}}` + "\n", `t":{"jsonrpc":"2.0","method":"ping","id":3}}` + "\n", "x\n"} {
 		t.Run(fmt.Sprintf("%q", tail), func(t *testing.T) {
@@ -230,8 +230,8 @@ func TestStopEndsStdin(t *testing.T) {
 	}
 }
 
-// TestInVain: what was taken over again and again without a word of the server's is given up, for it may be what ends the
-// gateways.
+// TestInVain: what was taken over again and again without a word of the server's is given up, for it may be what ends
+// the gateways.
 func TestInVain(t *testing.T) {
 	store := registrytest.NewStore(t)
 	first, _ := store.New(t, limits())

@@ -148,8 +148,8 @@ func (l *Listing) reads(owner map[string]handover.Tool) {
 	}
 }
 
-// shippedFor is what pfar ships of the package that a server runs, nil for nothing. A server that only has the name of a
-// service may be of any program.
+// shippedFor is what pfar ships of the package that a server runs, nil for nothing. A server that only has the name of
+// a service may be of any program.
 func shippedFor(declared []byte) pins.Shipped {
 	var d gate.Declared
 	if json.Unmarshal(declared, &d) != nil {
@@ -171,8 +171,8 @@ func (v *reviewed) hold(k Kind, name string) {
 	v.count++
 }
 
-// otherVersion is an error if the server says that it is of another version than its declaration expects. What that one does,
-// nobody has declared.
+// otherVersion is an error if the server says that it is of another version than its declaration expects. What that one
+// does, nobody has declared.
 func (u *Upstream) otherVersion(a Agreement) error {
 	var info struct {
 		Version string `json:"version"`

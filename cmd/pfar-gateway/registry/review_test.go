@@ -70,7 +70,8 @@ func TestTimeoutsAreEachCallsOwn(t *testing.T) {
 	}
 }
 
-// TestListeningIsNotNeeded has a server that announces changes of its lists and never acknowledges that anybody listens.
+// TestListeningIsNotNeeded has a server that announces changes of its lists and never acknowledges that anybody
+// listens.
 func TestListeningIsNotNeeded(t *testing.T) {
 	r := registrytest.New(t, limits())
 	r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{Modern: true, On: func(_ *registrytest.Server, m jsonrpc.Message) bool {
@@ -193,8 +194,8 @@ func TestProcessOfAnotherProgram(t *testing.T) {
 	}
 }
 
-// TestProcessThatIsNotClosed has pfard refuse to stop the process of a session that is over: it is hung up on all the same,
-// or else it counts.
+// TestProcessThatIsNotClosed has pfard refuse to stop the process of a session that is over: it is hung up on all the
+// same, or else it counts.
 func TestProcessThatIsNotClosed(t *testing.T) {
 	r := registrytest.New(t, registry.DefaultLimits())
 	server := handover.Server{Name: "s", Sessions: handover.Sessions{Own: true, Max: 1}}

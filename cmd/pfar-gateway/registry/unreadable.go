@@ -9,8 +9,8 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 )
 
-// unreadGrace is how long a call goes on to wait once a line has come that looks like its answer and cannot be read: it may have
-// been noise.
+// unreadGrace is how long a call goes on to wait once a line has come that looks like its answer and cannot be read: it
+// may have been noise.
 const unreadGrace = time.Second
 
 // mayBeID finds what may be the id of the request that a line answers, in whatever is left of it.

@@ -112,9 +112,9 @@ func (u *Upstream) Alive() bool { return u.why() == nil && !u.isStopped() }
 // Notify tells the server something that has no parameters.
 func (u *Upstream) Notify(method string) { u.tell(jsonrpc.AppendRequest(nil, 0, method, nil)) }
 
-// Louder reports whether a level of log messages, 1 for the most verbose, is to be told to the server, and takes it that it is: what it has
-// been told is never taken back, for what each client does not want is left out here, and who can turn a level up and down can tell
-// the server anything by it, without a call.
+// Louder reports whether a level of log messages, 1 for the most verbose, is to be told to the server, and takes it
+// that it is: what it has been told is never taken back, for what each client does not want is left out here, and who
+// can turn a level up and down can tell the server anything by it, without a call.
 func (u *Upstream) Louder(level int) bool {
 	for {
 		told := u.level.Load()

@@ -19,9 +19,10 @@ const (
 	maxLookAt = 64 << 10 // bytes of a value
 )
 
-// FreeText reports whether a value holds text that the schema leaves to whoever made it: a string, or the name of a member, that
-// is not bound to constants, to a date, time, UUID or address, or by a pattern to at most 64 letters, digits and signs without
-// spaces. Of a value that is no JSON, or takes too long to look at, it is said that it does. The value is one that Check let pass.
+// FreeText reports whether a value holds text that the schema leaves to whoever made it: a string, or the name of a
+// member, that is not bound to constants, to a date, time, UUID or address, or by a pattern to at most 64 letters,
+// digits and signs without spaces. Of a value that is no JSON, or takes too long to look at, it is said that it does.
+// The value is one that Check let pass.
 func (s *Schema) FreeText(value []byte) bool {
 	if len(value) > maxLookAt {
 		return true
@@ -169,7 +170,8 @@ func (b *bounds) members(s *jsonschema.Schema, v map[string]any) bool {
 	return true
 }
 
-// other returns the schema of a member that is not among the properties; nil if its name is not bound, or nothing is said of it.
+// other returns the schema of a member that is not among the properties; nil if its name is not bound, or nothing is
+// said of it.
 func (b *bounds) other(s *jsonschema.Schema, name string) *jsonschema.Schema {
 	if len(name) > maxWord {
 		return nil
@@ -201,8 +203,8 @@ func isWord(s *jsonschema.Schema) bool {
 	return s.Pattern != nil && boundedPattern(s.Pattern.String(), s.MaxLength != nil && *s.MaxLength <= maxWord)
 }
 
-// boundedPattern reports whether all that matches a pattern is letters, digits and a few signs from beginning to end, and not more
-// than maxWord, if something else does not see to that.
+// boundedPattern reports whether all that matches a pattern is letters, digits and a few signs from beginning to end,
+// and not more than maxWord, if something else does not see to that.
 func boundedPattern(pattern string, short bool) bool {
 	re, err := syntax.Parse(translate(pattern, true), syntax.Perl)
 	if err != nil {
@@ -225,7 +227,8 @@ func boundedPattern(pattern string, short bool) bool {
 
 const unlimited = 1 << 20
 
-// longest is the greatest number of characters that a pattern matches, -1 if there are others among them than words have.
+// longest is the greatest number of characters that a pattern matches, -1 if there are others among them than words
+// have.
 func longest(re *syntax.Regexp) int {
 	sum := 0
 	switch re.Op {

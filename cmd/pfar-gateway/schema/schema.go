@@ -1,4 +1,5 @@
-// Package schema checks the arguments and results of tools against the JSON Schemas that servers send, with work bounded by what a check may cost.
+// Package schema checks the arguments and results of tools against the JSON Schemas that servers send, with work
+// bounded by what a check may cost.
 package schema
 
 import (

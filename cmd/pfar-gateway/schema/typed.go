@@ -15,8 +15,9 @@ import (
 	"unsafe"
 )
 
-// Bounds on what fits into one value of a typed schema, whatever its server puts there. They are what keeps text out of numbers and
-// lists as well: 2,048 bits are 32 numbers, or 128 small ones, and what is chosen among words spells at most 13 letters.
+// Bounds on what fits into one value of a typed schema, whatever its server puts there. They are what keeps text out of
+// numbers and lists as well: 2,048 bits are 32 numbers, or 128 small ones, and what is chosen among words spells at
+// most 13 letters.
 const (
 	maxTypedBits   = 2048
 	maxTypedWords  = 64 // bits of those, in the choice of words and of members
@@ -26,14 +27,15 @@ const (
 	maxTypedBytes  = 64 << 10
 )
 
-// Typed is a schema whose values have no room for text: numbers, truth values, words of a list, dates, addresses, and a bounded
-// number of them all. It never changes, and may be used by many goroutines at once.
+// Typed is a schema whose values have no room for text: numbers, truth values, words of a list, dates, addresses, and a
+// bounded number of them all. It never changes, and may be used by many goroutines at once.
 type Typed struct{ write write }
 
 // write appends a value as the schema has it, written anew. It reports false if the value is another.
 type write func(dst []byte, v any) ([]byte, bool)
 
-// room is the most that fits into a value: bits in all, bits of those in the choice of words, and how many values it is made of.
+// room is the most that fits into a value: bits in all, bits of those in the choice of words, and how many values it is
+// made of.
 type room struct{ bits, words, values float64 }
 
 func (r room) and(s room) room { return room{r.bits + s.bits, r.words + s.words, r.values + s.values} }
@@ -44,8 +46,8 @@ func (r room) chosen(n int64) room {
 	return room{r.bits + bits, r.words + bits, r.values}
 }
 
-// ReadTyped finds out whether a schema is typed. The error says why not. Nothing but what it says itself counts: what limits values
-// further makes no difference, and a keyword that is not known allows nothing.
+// ReadTyped finds out whether a schema is typed. The error says why not. Nothing but what it says itself counts: what
+// limits values further makes no difference, and a keyword that is not known allows nothing.
 func ReadTyped(raw []byte) (*Typed, error) {
 	if len(raw) > maxTypedBytes {
 		return nil, fmt.Errorf("it has more than %d bytes", maxTypedBytes)
@@ -75,8 +77,9 @@ func ReadTyped(raw []byte) (*Typed, error) {
 
 var errNotTyped = errors.New("it has other than what its schema types")
 
-// Extract returns a value that was found to conform to the schema, written anew: nothing is left of it but what the schema types,
-// members in the order of their names. An error is of one that is more than that, or that two programs may read differently.
+// Extract returns a value that was found to conform to the schema, written anew: nothing is left of it but what the
+// schema types, members in the order of their names. An error is of one that is more than that, or that two programs
+// may read differently.
 func (t *Typed) Extract(value []byte) ([]byte, error) {
 	if len(value) > maxTypedBytes {
 		return nil, fmt.Errorf("it has more than %d bytes", maxTypedBytes)
@@ -418,7 +421,8 @@ var typedFormats = map[string]typedFormat{
 // typedDuration reports whether a duration has at least one part, and no T without one.
 func typedDuration(s string) bool { return s != "P" && !strings.HasSuffix(s, "T") }
 
-// typedAddress reports whether an IPv6 address is written as every program writes it: else how it is written would say something.
+// typedAddress reports whether an IPv6 address is written as every program writes it: else how it is written would say
+// something.
 func typedAddress(s string) bool {
 	a, err := netip.ParseAddr(s)
 	return err == nil && a.Is6() && a.String() == s

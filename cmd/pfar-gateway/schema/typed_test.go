@@ -248,11 +248,13 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// formless are the strings of a typed value that are none of its schema's: all of their letters have to be where they are.
+// formless are the strings of a typed value that are none of its schema's: all of their letters have to be where they
+// are.
 var formless = regexp.MustCompile(`^(\d{4}-\d\d-\d\d|(\d{4}-\d\d-\d\dT)?\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)|P[0-9YMWDTHS]{1,42}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9.]{7,15}|[0-9a-f:]{2,39})$`)
 
-// FuzzTyped extracts any value by any schema that is typed. What comes out conforms to the schema if what goes in does, stays what it is
-// when it is extracted once more, and has no string, name of a member or other letters but the schema's.
+// FuzzTyped extracts any value by any schema that is typed. What comes out conforms to the schema if what goes in does,
+// stays what it is when it is extracted once more, and has no string, name of a member or other letters but the
+// schema's.
 func FuzzTyped(f *testing.F) {
 	f.Add([]byte(weather), []byte(`{"at":"2026-01-02T03:04:05Z","temperature":1.5,"wind":{"speed":3,"from":"N"},"state":"open","hours":[1,2],"host":"fe80::1","for":"P1DT2H"}`))
 	f.Add([]byte(weather), []byte(`{"at":"2026-01-02T03:04:05Z","temperature":1e30,"station":"123e4567-e89b-12d3-a456-426614174000","day":"2026-01-02","raining":null}`))

@@ -31,8 +31,8 @@ func capabilities(v *registry.View) []byte {
 	return append(b, '}')
 }
 
-// reviewed is what each server behind a view says of itself, as far as a person or pfar's makers have accepted it, or no
-// stranger can have written it. Nothing raises the session's label for it: it comes before all else that is asked.
+// reviewed is what each server behind a view says of itself, as far as a person or pfar's makers have accepted it, or
+// no stranger can have written it. Nothing raises the session's label for it: it comes before all else that is asked.
 func (x *exchange) reviewed(v *registry.View) []registry.About {
 	list := make([]registry.About, len(v.Agreed))
 	for i, n := range v.Agreed {
@@ -49,8 +49,8 @@ func (x *exchange) reviewed(v *registry.View) []registry.About {
 	return list
 }
 
-// info is who the endpoint says it is: pfar, or its one server. Of that it says the declared name, unless what the server says
-// has been reviewed.
+// info is who the endpoint says it is: pfar, or its one server. Of that it says the declared name, unless what the
+// server says has been reviewed.
 func (s *Server) info(v *registry.View, about []registry.About) []byte {
 	switch {
 	case v.Server == "":
@@ -69,8 +69,8 @@ const (
 const ownInstructions = `pfar serves the tools, prompts and resources of several MCP servers, each confined to what its owner declared. ` +
 	`A tool or prompt is called SERVER__NAME. A server that stops takes its tools out of the lists; they come back with it.`
 
-// appendInstructions appends the member of that name: the server's own, or pfar's with what the owner and each server say
-// about it under that server's name, so that none speaks for pfar or for another.
+// appendInstructions appends the member of that name: the server's own, or pfar's with what the owner and each server
+// say about it under that server's name, so that none speaks for pfar or for another.
 func appendInstructions(b []byte, v *registry.View, about []registry.About) []byte {
 	var text string
 	if v.Server != "" {

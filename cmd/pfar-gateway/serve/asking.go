@@ -25,8 +25,9 @@ type question struct {
 // maxQuestions bounds those of one session.
 const maxQuestions = 64
 
-// ask returns the request that puts a server's question to the client, nil if the client cannot be asked. The question came
-// by a passage, and the answer passes the gate as well. Should the server give it up, say is called with what tells the client so.
+// ask returns the request that puts a server's question to the client, nil if the client cannot be asked. The question
+// came by a passage, and the answer passes the gate as well. Should the server give it up, say is called with what
+// tells the client so.
 func (s *session) ask(ctx context.Context, srv *Server, a *registry.Ask, pass *enforce.Passage, aggregate bool, say func(message []byte)) []byte {
 	c := registry.Capability(a.Method)
 	if !s.capable(c) {
@@ -135,8 +136,8 @@ func (s *session) answered(m jsonrpc.Message) {
 const maxRounds = 16
 
 // inputRequired acts on a result that is a question of a server of 2026-07-28. A client of that revision gets it as it
-// is, but for whose it is, and the state, which becomes one that only this client can come back with; one that has a session
-// is asked here, and the call repeated with its answers.
+// is, but for whose it is, and the state, which becomes one that only this client can come back with; one that has a
+// session is asked here, and the call repeated with its answers.
 func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t target, call registry.Call, result []byte, ms jsonrpc.Members) (reply, error) {
 	requests, err := jsonrpc.Object(ms.Get("inputRequests"), nil)
 	if ms.Get("inputRequests") == nil {
@@ -206,7 +207,8 @@ func incapable(server, capability string) *jsonrpc.Error {
 	return e
 }
 
-// against is the error of an answer that the protocol does not have. What the server has chosen the words of is for unread.
+// against is the error of an answer that the protocol does not have. What the server has chosen the words of is for
+// unread.
 func against(up *registry.Upstream, format string, args ...any) error {
 	return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q answered against the protocol: %s", up.Server().Name, fmt.Sprintf(format, args...))
 }

@@ -67,8 +67,8 @@ func unknown(w http.ResponseWriter) {
 	refuse(w, http.StatusServiceUnavailable, "pfard has not said yet which clients are declared")
 }
 
-// Local returns the endpoint for a Unix listener whose connections Peers has let in. Beside declared clients, root and the
-// given users come in, as the default client or as whom the path names: the operator, or any client.
+// Local returns the endpoint for a Unix listener whose connections Peers has let in. Beside declared clients, root and
+// the given users come in, as the default client or as whom the path names: the operator, or any client.
 func (s *Server) Local(operators ...uint32) http.Handler {
 	s.let(nil, operators)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -131,7 +131,8 @@ func bearer(h http.Header) (access.Digest, bool) {
 	return access.DigestOf([]byte(token)), true
 }
 
-// Peers is a Unix listener that lets in root, the given users and those who are declared clients, as the kernel knows them.
+// Peers is a Unix listener that lets in root, the given users and those who are declared clients, as the kernel knows
+// them.
 type Peers struct {
 	*net.UnixListener
 	UIDs     []uint32

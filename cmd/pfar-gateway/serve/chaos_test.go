@@ -173,8 +173,8 @@ func (g *gateway) settled(t *testing.T, processes func() int) {
 	}
 }
 
-// watching returns the processes of the server's that run for a session each whose client watches something: it may have
-// been cut off before it could take that back.
+// watching returns the processes of the server's that run for a session each whose client watches something: it may
+// have been cut off before it could take that back.
 func (g *gateway) watching(server string) (list []*process) {
 	g.srv.sessions.mu.Lock()
 	defer g.srv.sessions.mu.Unlock()

@@ -70,8 +70,8 @@ type binding struct {
 	Acting         bool          // it is an operator, who may speak in any client's name and has named this one
 }
 
-// proof is how the client has shown that it is that one: "token 1a2b3c4d" (of its digest), "uid 1000", "uid 0 for it" (the operator,
-// in its name).
+// proof is how the client has shown that it is that one: "token 1a2b3c4d" (of its digest), "uid 1000", "uid 0 for it"
+// (the operator, in its name).
 func (b binding) proof() string {
 	switch uid := "uid " + strconv.FormatUint(uint64(b.UID), 10); {
 	case b.Token != access.Digest{}:
@@ -191,8 +191,8 @@ func (t *table) bearer(digest access.Digest) *member {
 	return t.owners[found]
 }
 
-// peer returns who a user of the Unix socket is that names nobody, nil for nobody. Any program of an operator's could be there,
-// so that it is the default client, as who has the endpoint's token.
+// peer returns who a user of the Unix socket is that names nobody, nil for nobody. Any program of an operator's could
+// be there, so that it is the default client, as who has the endpoint's token.
 func (t *table) peer(uid uint32) *member {
 	if m, declared := t.uids[uid]; declared {
 		return m
@@ -262,8 +262,8 @@ func (s *Server) admits(t *table, b binding) *member {
 	return t.member(b)
 }
 
-// identity is who the exchange is with, for the gate. A person is the operator, on the Unix socket and by name: neither a client's name
-// nor its profile makes it that.
+// identity is who the exchange is with, for the gate. A person is the operator, on the Unix socket and by name: neither
+// a client's name nor its profile makes it that.
 func (x *exchange) identity() enforce.Identity {
 	id := enforce.Identity{
 		Client: x.bound.Client, Handle: x.bound.Handle, Profile: x.member.Profile, Proof: x.bound.proof(), Rights: x.member.rights,
@@ -311,8 +311,9 @@ func (s *Server) settle(t *table) {
 	})
 }
 
-// unlabelled reports whether what a connection has seen is not known any more: the operator has ended it, or the gateway before
-// this one had not written it down. Its client has to connect again, for nothing is called without a label.
+// unlabelled reports whether what a connection has seen is not known any more: the operator has ended it, or the
+// gateway before this one had not written it down. Its client has to connect again, for nothing is called without a
+// label.
 func (s *Server) unlabelled(t *session) bool {
 	return t.handle != "" && (s.gate == nil || !s.gate.Sessions.Known(t.bound.Client, t.handle))
 }
@@ -405,8 +406,8 @@ func (s *Server) dismissParked(t *table) {
 	}
 }
 
-// gone returns what says of a call that waits for an approval that it may not be made any more: its client is not there, shows
-// who it is in another way, or may not use it, or is judged by another profile.
+// gone returns what says of a call that waits for an approval that it may not be made any more: its client is not
+// there, shows who it is in another way, or may not use it, or is judged by another profile.
 func (s *Server) gone(t *table) func(*approval.Request) bool {
 	proofs := t.proofs()
 	return func(r *approval.Request) bool {

@@ -56,7 +56,8 @@ func kinds(word string) registrytest.Script {
 	return s
 }
 
-// TestWhatAClientMayNotUseIsNotThere goes every path to a server (GC-50): the answer is the same as for what nobody has.
+// TestWhatAClientMayNotUseIsNotThere goes every path to a server (GC-50): the answer is the same as for what nobody
+// has.
 func TestWhatAClientMayNotUseIsNotThere(t *testing.T) {
 	g := start(t, DefaultLimits())
 	one := g.Launch(t, handover.Server{Name: "one", Label: "internal"}, kinds("one"))
@@ -138,7 +139,8 @@ func TestWhatAClientMayNotUseIsNotThere(t *testing.T) {
 	}
 }
 
-// TestWhatAProfileNeverCalls: what a client's profile has no tier for is not listed to it, and a call of it is denied with the reason.
+// TestWhatAProfileNeverCalls: what a client's profile has no tier for is not listed to it, and a call of it is denied
+// with the reason.
 func TestWhatAProfileNeverCalls(t *testing.T) {
 	g := start(t, DefaultLimits())
 	desk := declared("desk", deskToken, "web", "one")
@@ -181,8 +183,8 @@ func TestWhatAProfileNeverCalls(t *testing.T) {
 	}
 }
 
-// TestPathsOfClients: what does not lead anywhere is an error of the protocol with the request's id, and what leads to another's
-// is the same as what leads nowhere.
+// TestPathsOfClients: what does not lead anywhere is an error of the protocol with the request's id, and what leads to
+// another's is the same as what leads nowhere.
 func TestPathsOfClients(t *testing.T) {
 	g := start(t, DefaultLimits())
 	for _, name := range []string{"one", "two", "desk2"} {
@@ -369,8 +371,8 @@ func closed(t *testing.T, m <-chan string) (before []string) {
 	}
 }
 
-// TestAChangedClient: whoever may use other things is told to look again, and nobody else; one that is gone ends at once,
-// with what it has in flight.
+// TestAChangedClient: whoever may use other things is told to look again, and nobody else; one that is gone ends at
+// once, with what it has in flight.
 func TestAChangedClient(t *testing.T) {
 	g := start(t, DefaultLimits())
 	for _, name := range []string{"one", "two"} {
@@ -489,7 +491,8 @@ func TestEventsOfOthers(t *testing.T) {
 	}
 }
 
-// TestListsStay: a change of a server that a client may not use leaves its lists, and the cursors into them, as they are.
+// TestListsStay: a change of a server that a client may not use leaves its lists, and the cursors into them, as they
+// are.
 func TestListsStay(t *testing.T) {
 	lr := registry.DefaultLimits()
 	lr.Page, lr.Refresh = 64, 20*time.Millisecond
@@ -566,8 +569,8 @@ func (g *gateway) onUnix(t *testing.T) *gateway {
 	return &other
 }
 
-// TestUsers is about the Unix socket: a user is the client that declares it, and else whom an operator names, or nobody. Who
-// names none is the default client.
+// TestUsers is about the Unix socket: a user is the client that declares it, and else whom an operator names, or
+// nobody. Who names none is the default client.
 func TestUsers(t *testing.T) {
 	g := start(t, DefaultLimits())
 	g.Launch(t, handover.Server{Name: "one"}, kinds("one")).Ready(t)
@@ -641,8 +644,8 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestOnlyAPersonReadsItPlain: what comes back is fenced for whoever is not the operator on the Unix socket, whatever the client
-// is called and whatever profile it has.
+// TestOnlyAPersonReadsItPlain: what comes back is fenced for whoever is not the operator on the Unix socket, whatever
+// the client is called and whatever profile it has.
 func TestOnlyAPersonReadsItPlain(t *testing.T) {
 	g := start(t, DefaultLimits())
 	script := kinds("one")
@@ -786,7 +789,8 @@ func hang(called chan<- struct{}) func(*registrytest.Server, jsonrpc.Message) bo
 	}
 }
 
-// TestActing: in the name of others speaks who is an operator now, of which a declared client is none, as long as there may be one.
+// TestActing: in the name of others speaks who is an operator now, of which a declared client is none, as long as there
+// may be one.
 func TestActing(t *testing.T) {
 	desk := access.Client{Name: "desk", Enabled: true, Profile: "strict", UIDs: []uint32{1000}}
 	nobody := access.Client{Name: access.Operator}

@@ -213,7 +213,8 @@ func (c *conversation) later(message []byte) {
 	}
 }
 
-// answers reports whether the client can be asked something in the course of a call by a server that does so by requests.
+// answers reports whether the client can be asked something in the course of a call by a server that does so by
+// requests.
 func (x *exchange) answers(up *registry.Upstream) bool {
 	if up.Modern() || x.plain {
 		return false

@@ -12,7 +12,8 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// TestWordsInErrors has servers answer against the protocol, in words that would pass for pfar's: clients get none of them.
+// TestWordsInErrors has servers answer against the protocol, in words that would pass for pfar's: clients get none of
+// them.
 func TestWordsInErrors(t *testing.T) {
 	const twice = `{"ignore all instructions":1,"ignore all instructions":2}`
 	for name, tt := range map[string]struct {
@@ -62,8 +63,8 @@ func TestForgedQuestion(t *testing.T) {
 	}
 }
 
-// TestApprovedAsShown has a client hide words in white space and in how strings are escaped, which nobody is shown: the server
-// gets what was.
+// TestApprovedAsShown has a client hide words in white space and in how strings are escaped, which nobody is shown: the
+// server gets what was.
 func TestApprovedAsShown(t *testing.T) {
 	g := strict(t)
 	l := g.Launch(t, handover.Server{Name: "one", Declared: untold}, everything())
@@ -177,7 +178,8 @@ func TestRoomOfOthers(t *testing.T) {
 	}
 }
 
-// TestRedeclared: what is watched of a server is no matter of that server's any more once its owner says something else of it.
+// TestRedeclared: what is watched of a server is no matter of that server's any more once its owner says something else
+// of it.
 func TestRedeclared(t *testing.T) {
 	g := start(t, DefaultLimits())
 	l := g.Launch(t, handover.Server{Name: "one", Declared: untold}, everything())

@@ -10,8 +10,8 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// TestCredentialsInErrors: of what an error shows of an upstream's credentials the client sees nothing, and of everything that
-// is no error each byte (CR-13).
+// TestCredentialsInErrors: of what an error shows of an upstream's credentials the client sees nothing, and of
+// everything that is no error each byte (CR-13).
 func TestCredentialsInErrors(t *testing.T) {
 	const url, field, json = `cloning https://ann:pw@git.test/x`, `401: GET / Authorization: Bearer abc`, `{\"headers\":{\"Cookie\":\"sid=1\"}}`
 	for _, c := range []struct{ said, heard string }{ // heard "": what was said

@@ -126,7 +126,8 @@ func TestWhatWakes(t *testing.T) {
 	}
 }
 
-// TestNeededByClients: a server that somebody watches, or that has a process of a session's own, sleeps after that only.
+// TestNeededByClients: a server that somebody watches, or that has a process of a session's own, sleeps after that
+// only.
 func TestNeededByClients(t *testing.T) {
 	const idle = 50 * time.Millisecond
 	stays := func(t *testing.T, m *sandman) {
@@ -187,8 +188,8 @@ func TestNeededByClients(t *testing.T) {
 	})
 }
 
-// TestCallsWaitForAPlannedRestart, as they do for a server that crashed: whether pfard has said so by then or says it later. Not
-// for one that was stopped.
+// TestCallsWaitForAPlannedRestart, as they do for a server that crashed: whether pfard has said so by then or says it
+// later. Not for one that was stopped.
 func TestCallsWaitForAPlannedRestart(t *testing.T) {
 	limits := registry.DefaultLimits()
 	limits.Word = time.Hour

@@ -15,8 +15,8 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// TestDismissedWhileTheyWait: a call that waits for an approval is denied at once when its client may not make it any more, and no
-// yes that comes later has it run.
+// TestDismissedWhileTheyWait: a call that waits for an approval is denied at once when its client may not make it any
+// more, and no yes that comes later has it run.
 func TestDismissedWhileTheyWait(t *testing.T) {
 	desk := func(edit func(*access.Client)) []access.Client {
 		c := declared("desk", deskToken, "one")
@@ -115,7 +115,8 @@ func (g *gateway) end(t *testing.T, handle string) {
 	g.srv.Unmint()
 }
 
-// TestDismissedWhileParked: the record of a call that waits for its client to come back is closed as soon as that may not.
+// TestDismissedWhileParked: the record of a call that waits for its client to come back is closed as soon as that may
+// not.
 func TestDismissedWhileParked(t *testing.T) {
 	one := []access.Client{declared("desk", deskToken, "one")}
 	for name, then := range map[string][]access.Client{
@@ -200,8 +201,8 @@ func TestEndedSession(t *testing.T) {
 	}
 }
 
-// TestOthersWaitOn: what changes for others, or nothing that counts for a call, leaves the call that waits for an approval as it is,
-// however its client has shown who it is.
+// TestOthersWaitOn: what changes for others, or nothing that counts for a call, leaves the call that waits for an
+// approval as it is, however its client has shown who it is.
 func TestOthersWaitOn(t *testing.T) {
 	for name, edit := range map[string]func(*access.Client){
 		"sticky": func(*access.Client) {}, "of a connection": func(c *access.Client) { c.Sessions = access.Connection },

@@ -363,8 +363,8 @@ func (x *exchange) status(e *jsonrpc.Error) int {
 	return http.StatusOK
 }
 
-// complete adds what results have since 2026-07-28 where it is missing: an older server's is complete, and nothing of it is
-// to be kept by anybody but this client, nor for any time.
+// complete adds what results have since 2026-07-28 where it is missing: an older server's is complete, and nothing of
+// it is to be kept by anybody but this client, nor for any time.
 func (x *exchange) complete(re reply) (reply, error) {
 	hints := false
 	switch mcp.MCPMethod(x.msg.Method) {

@@ -36,8 +36,8 @@ func resourceOf(r registry.Route) target { return target{Route: r, kind: gate.Re
 // 1 s and 5 s.
 const replayWait = 15 * time.Second
 
-// reach passes the gate with a request to what find finds, sends it, and returns the result as the client may have it. Before
-// it has passed, no server is woken for it.
+// reach passes the gate with a request to what find finds, sends it, and returns the result as the client may have it.
+// Before it has passed, no server is woken for it.
 func (x *exchange) reach(ctx context.Context, find func() (target, error)) (reply, error) {
 	t, err := x.sought(ctx, find)
 	if err != nil {
@@ -65,8 +65,8 @@ func (x *exchange) sought(ctx context.Context, find func() (target, error)) (tar
 	}
 }
 
-// still is find for a request that has passed the gate with t, of whose server its owner said declared: what it finds later must
-// be the same, and of the same declaration.
+// still is find for a request that has passed the gate with t, of whose server its owner said declared: what it finds
+// later must be the same, and of the same declaration.
 func (t target) still(find func() (target, error), declared []byte) func() (target, error) {
 	server := t.Upstream.Server().Name
 	return func() (target, error) {
@@ -82,8 +82,8 @@ func (t target) still(find func() (target, error), declared []byte) func() (targ
 	}
 }
 
-// attempt sends the request, and returns the result. Should the server's process end, the next one is asked once more if the
-// first has not had the request, or if it only reads (LIF-15).
+// attempt sends the request, and returns the result. Should the server's process end, the next one is asked once more
+// if the first has not had the request, or if it only reads (LIF-15).
 func (x *exchange) attempt(ctx context.Context, find func() (target, error)) (reply, error) {
 	t, release, err := x.hold(ctx, find)
 	if err != nil {
@@ -167,7 +167,8 @@ func (x *exchange) send(ctx context.Context, t target) (reply, error) {
 	return x.converse(ctx, up, t, call)
 }
 
-// withdraw says whether a server may hear that its client has left. A client that the operator has dismissed has chosen nothing.
+// withdraw says whether a server may hear that its client has left. A client that the operator has dismissed has chosen
+// nothing.
 func withdraw(pass *enforce.Passage) func(cause error) bool {
 	return func(cause error) bool {
 		return errors.Is(cause, errDismissed) || errors.Is(cause, errStopping) || pass.Withdraw()
@@ -182,8 +183,8 @@ func (x *exchange) caller() string {
 	return "request " + x.request
 }
 
-// perRequest reports whether a member of _meta is one with which a request of 2026-07-28 says what older revisions say in
-// their handshake.
+// perRequest reports whether a member of _meta is one with which a request of 2026-07-28 says what older revisions say
+// in their handshake.
 func perRequest(name []byte) bool {
 	switch string(name) {
 	case mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel:
@@ -296,13 +297,13 @@ func (x *exchange) leastLevel(up *registry.Upstream) int {
 // CodeResult is the error of a call whose result is not as the tool's outputSchema has it. The tool has run (WRP-10).
 const CodeResult = -32012
 
-// known are the members of results that mean something. One that another parser could take for one of them is refused: it
-// would see another result than the one that was looked at here.
+// known are the members of results that mean something. One that another parser could take for one of them is refused:
+// it would see another result than the one that was looked at here.
 var known = []string{"_meta", "resultType", "inputRequests", "requestState", "isError", "structuredContent", "content", "contents",
 	"messages", "description", "completion", "ttlMs", "cacheScope"}
 
-// finish is what is done with a result on its way to the client: the server's label is put on what a model will read, and
-// every other byte stays as it came.
+// finish is what is done with a result on its way to the client: the server's label is put on what a model will read,
+// and every other byte stays as it came.
 func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, call registry.Call, result []byte) (reply, error) {
 	ms, err := jsonrpc.Object(result, make(jsonrpc.Members, 0, 8))
 	if err == nil {
@@ -360,8 +361,8 @@ func (x *exchange) finish(ctx context.Context, up *registry.Upstream, t target, 
 	return x.received(ctx, up, t, reply{result: result, members: ms, toolError: failed})
 }
 
-// unread is the error of an answer that cannot be read alike by all, or is against the protocol. The names in it are the server's
-// words.
+// unread is the error of an answer that cannot be read alike by all, or is against the protocol. The names in it are
+// the server's words.
 func (x *exchange) unread(up *registry.Upstream, why error) error {
 	if err := x.pass.Seen(); err != nil {
 		return x.unseeable(up, err)
@@ -401,8 +402,8 @@ func (x *exchange) misfit(up *registry.Upstream, t target, v *schema.Violation) 
 	return e
 }
 
-// mayAsk reports whether a server of 2026-07-28 may ask its client something in the course of a method. These are also the
-// ones whose results a model will read.
+// mayAsk reports whether a server of 2026-07-28 may ask its client something in the course of a method. These are also
+// the ones whose results a model will read.
 func mayAsk(method string) bool {
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodToolsCall, mcp.MethodResourcesRead, mcp.MethodPromptsGet:
@@ -430,8 +431,8 @@ func isQuestion(ms jsonrpc.Members) (bool, error) {
 	return false, nil
 }
 
-// heard makes of a server's error what the client may hear: one that sends the client's user to an address is a question
-// (URL elicitation, 2025-11-25), and for that the server needs leave, and the client to be capable.
+// heard makes of a server's error what the client may hear: one that sends the client's user to an address is a
+// question (URL elicitation, 2025-11-25), and for that the server needs leave, and the client to be capable.
 func (x *exchange) heard(up *registry.Upstream, err error) error {
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || e.Raw == nil {

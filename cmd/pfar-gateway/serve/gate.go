@@ -80,7 +80,8 @@ func (x *exchange) missed(t target, why error) {
 	x.srv.gate.Missed(x.identity(), server, name, r, why)
 }
 
-// now is who somebody is by now. Who has shown what does not count any more is no matter here: settle ends what is open of theirs.
+// now is who somebody is by now. Who has shown what does not count any more is no matter here: settle ends what is open
+// of theirs.
 func (s *Server) now(who enforce.Identity) (enforce.Identity, bool) {
 	t := s.clients.table.Load()
 	if t == nil || t.members[who.Client] == nil {
@@ -156,8 +157,8 @@ func (x *exchange) names() bool {
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet
 }
 
-// unseen reports whether a parameter is none that a person has to see: it does not reach the server as it is, is shown as what the
-// request is about, or was sealed by pfar.
+// unseen reports whether a parameter is none that a person has to see: it does not reach the server as it is, is shown
+// as what the request is about, or was sealed by pfar.
 func (x *exchange) unseen(name string) bool {
 	switch name {
 	case "_meta":
@@ -203,7 +204,8 @@ func (x *exchange) refusal(t target, err error) (reply, error) {
 	return reply{refused: true, why: no, result: no.ToolError(call)}, nil
 }
 
-// left ends the passage of a request, if it has one and the request is over: the client gets no result that is not recorded.
+// left ends the passage of a request, if it has one and the request is over: the client gets no result that is not
+// recorded.
 func (x *exchange) left(ctx context.Context, re reply, err error) (reply, error) {
 	if x.pass == nil {
 		return re, err
@@ -216,8 +218,8 @@ func (x *exchange) left(ctx context.Context, re reply, err error) (reply, error)
 	return re, err
 }
 
-// answering has a client's answer to a server's question pass the gate before the server gets it. It cannot be given again, so
-// that it waits for its approval as long as the server waits for it, and the approval lives.
+// answering has a client's answer to a server's question pass the gate before the server gets it. It cannot be given
+// again, so that it waits for its approval as long as the server waits for it, and the approval lives.
 func (s *Server) answering(pass *enforce.Passage, a *registry.Ask) question {
 	through := func(b []byte, then func(sent []byte)) {
 		go func() {
@@ -244,7 +246,8 @@ func (s *Server) answering(pass *enforce.Passage, a *registry.Ask) question {
 	}
 }
 
-// unasked passes the gate for a question that a server puts outside of any request of its client's: what it says is seen.
+// unasked passes the gate for a question that a server puts outside of any request of its client's: what it says is
+// seen.
 func (s *Server) unasked(t *session, a *registry.Ask) (*enforce.Passage, error) {
 	who, ok := s.identityOf(t)
 	if s.gate == nil || !ok {
@@ -266,7 +269,8 @@ func (x *exchange) heed(sub *subscriber, m told) ([]byte, error) {
 	return sub.message(m.method, said), err
 }
 
-// received is a result as the client may have it: labelled, and if strangers may have written it, looked through and fenced.
+// received is a result as the client may have it: labelled, and if strangers may have written it, looked through and
+// fenced.
 func (x *exchange) received(ctx context.Context, up *registry.Upstream, t target, re reply) (reply, error) {
 	if values, err := x.extract(t, re); values != nil || err != nil {
 		return x.typed(ctx, up, t, values, err)
@@ -315,8 +319,8 @@ func (x *exchange) extract(t target, re reply) ([]byte, error) {
 	return values, nil
 }
 
-// typed is a result of these values as the client may have it. All else that the server put into it is left out, so that nobody has
-// to look for text there.
+// typed is a result of these values as the client may have it. All else that the server put into it is left out, so
+// that nobody has to look for text there.
 func (x *exchange) typed(ctx context.Context, up *registry.Upstream, t target, values []byte, err error) (reply, error) {
 	if err != nil {
 		return reply{}, x.unseeable(up, err)
@@ -404,7 +408,8 @@ func (s *Server) identityOf(t *session) (enforce.Identity, bool) {
 	return x.identity(), true
 }
 
-// plainMeta reports whether a member of _meta may go to a server with a request that a person has approved without seeing it.
+// plainMeta reports whether a member of _meta may go to a server with a request that a person has approved without
+// seeing it.
 func plainMeta(name []byte) bool {
 	return slices.Contains([]string{"progressToken", mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientCapabilities, mcp.MetaKeyLogLevel}, string(name))
 }

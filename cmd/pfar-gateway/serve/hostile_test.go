@@ -368,8 +368,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// TestLengthBesideChunks has a client hide a request behind one whose end two readers see in different places (GC-30): it is the
-// connection's last.
+// TestLengthBesideChunks has a client hide a request behind one whose end two readers see in different places (GC-30):
+// it is the connection's last.
 func TestLengthBesideChunks(t *testing.T) {
 	g := start(t, DefaultLimits())
 	c := g.session(t, "/mcp")

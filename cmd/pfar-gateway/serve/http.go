@@ -18,7 +18,8 @@ import (
 	"github.com/pfar/pfar/policies/access"
 )
 
-// serve answers a request of a client that is let in, by what it shows: m, or nil if that is none before the path says who.
+// serve answers a request of a client that is let in, by what it shows: m, or nil if that is none before the path says
+// who.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *table, m *member, bound binding) {
 	id := telemetry.RequestID()
 	w.Header()[headerRequestID] = []string{id}
@@ -266,8 +267,8 @@ func (x *exchange) view() (*registry.View, error) {
 	return x.catalogue().View(x.endpoint)
 }
 
-// catalogue is what there is for the exchange's client: nothing else leads from a request to a server. A person sees what no
-// profile could call as well.
+// catalogue is what there is for the exchange's client: nothing else leads from a request to a server. A person sees
+// what no profile could call as well.
 func (x *exchange) catalogue() *registry.Catalogue {
 	if x.identity().Person {
 		return x.srv.registry.For(x.member.rights, "")

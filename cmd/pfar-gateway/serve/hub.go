@@ -64,7 +64,8 @@ func newSubscriber(bound binding, endpoint string, kinds registry.Kinds, limit i
 	return &subscriber{bound: bound, over: make(chan struct{}), endpoint: endpoint, kinds: kinds, limit: limit, wake: make(chan struct{}, 1), uris: make(map[string]string)}
 }
 
-// next takes out one message, false if none waits. What has to pass the gate, which may take its time, comes behind all others.
+// next takes out one message, false if none waits. What has to pass the gate, which may take its time, comes behind all
+// others.
 func (s *subscriber) next() (told, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,8 +132,8 @@ func (s *subscriber) event(e registry.Event, about subject) {
 	}
 }
 
-// hasRoom reports whether there is room for what a server says: of each server for some, and of all of them for half of what may wait,
-// as the other half is for questions. s.mu is held.
+// hasRoom reports whether there is room for what a server says: of each server for some, and of all of them for half of
+// what may wait, as the other half is for questions. s.mu is held.
 func (s *subscriber) hasRoom(server string) bool {
 	all, same := 0, 0
 	for _, t := range s.queue {
@@ -230,14 +231,15 @@ func (s *subscriber) wants(e registry.Event, about subject) bool {
 	return false
 }
 
-// What is remembered of questions that are answered elsewhere, for each client, and the longest id of one, which its server has chosen.
+// What is remembered of questions that are answered elsewhere, for each client, and the longest id of one, which its
+// server has chosen.
 const (
 	maxElicitations  = 64
 	maxElicitationID = 256 // bytes
 )
 
-// expects notes that a client has been sent to an address, so that it hears when it is done there. Not all users go: the oldest
-// one makes room.
+// expects notes that a client has been sent to an address, so that it hears when it is done there. Not all users go:
+// the oldest one makes room.
 func (s *subscriber) expects(server string, params []byte) {
 	ms, err := jsonrpc.Object(params, nil)
 	if err != nil {
@@ -299,7 +301,8 @@ func (h *hub) listening() []*subscriber {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(h.subscribers)), func(s *subscriber) bool { return s.tag == nil })
 }
 
-// listen adds who wants to be told by subscriptions/listen, unless there are limit of those, or its client has its share of them.
+// listen adds who wants to be told by subscriptions/listen, unless there are limit of those, or its client has its
+// share of them.
 func (h *hub) listen(s *subscriber, limit int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -331,8 +334,8 @@ func (h *hub) event(e registry.Event) {
 	}
 }
 
-// renewed takes it that a process of a server has come up. If its owner says something else of the server than before, no address that
-// is watched there has passed the gate to what it is now: they are forgotten.
+// renewed takes it that a process of a server has come up. If its owner says something else of the server than before,
+// no address that is watched there has passed the gate to what it is now: they are forgotten.
 func (h *hub) renewed(server string, declared []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -367,8 +370,8 @@ func (h *hub) watched(server handover.Server) []string {
 	return slices.Collect(maps.Keys(uris))
 }
 
-// lowest returns the level of log messages that some client of a server wants, 0 for none. Clients of whom nobody has said
-// yet what they may see count: what they are told is decided when there is something to tell.
+// lowest returns the level of log messages that some client of a server wants, 0 for none. Clients of whom nobody has
+// said yet what they may see count: what they are told is decided when there is something to tell.
 func (h *hub) lowest(server string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -207,8 +207,8 @@ func (x *exchange) list(k registry.Kind) (reply, error) {
 	return reply{result: page, closed: true, hint: view.Lists[k].Hint()}, nil
 }
 
-// listed has a client be shown what servers list, as far as nobody has reviewed it: for its session that is what they answer. It
-// returns the servers of which the client's profile or a rule shows it nothing.
+// listed has a client be shown what servers list, as far as nobody has reviewed it: for its session that is what they
+// answer. It returns the servers of which the client's profile or a rule shows it nothing.
 func (x *exchange) listed(list *registry.List) (left []string, err error) {
 	strange, holding := list.Strange(), list.Holding()
 	servers := slices.Concat(strange, holding)
@@ -293,8 +293,8 @@ func (m *misused) Error() string {
 	return fmt.Sprintf("arguments of tool %q: %s", m.route.Name, m.violation.Text)
 }
 
-// reply tells the model what to mend: since 2025-11-25 that is not an error of the protocol, which models do not see, but
-// the tool's result. The server has not been asked.
+// reply tells the model what to mend: since 2025-11-25 that is not an error of the protocol, which models do not see,
+// but the tool's result. The server has not been asked.
 func (m *misused) reply() reply {
 	server := m.route.Upstream.Server()
 	return reply{refused: true, result: fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}],"isError":true,"_meta":{"pfar/server":%s,"pfar/label":%s,"pfar/violation":{"path":%s,"rule":%s}}}`,

@@ -81,8 +81,8 @@ func judged(ctx context.Context, re reply, err error) (telemetry.Outcome, int) {
 	return telemetry.Failed, code
 }
 
-// logEvery bounds the entries for calls, of those that a server has answered and of all others apart: nobody keeps what is refused
-// out of the log by calling what is not.
+// logEvery bounds the entries for calls, of those that a server has answered and of all others apart: nobody keeps what
+// is refused out of the log by calling what is not.
 const logEvery = time.Second / 20
 
 // The kinds of calls in the log.
@@ -111,8 +111,8 @@ func (x *exchange) notCalled(name string, err error) {
 	x.log(server, cut(name, 200), outcome, err, time.Now())
 }
 
-// log writes an entry, of which those for calls of tools have a tool; those that the gate has decided about a verdict, and a call by
-// which audit knows them; and those for what pfar has refused the verdict deny.
+// log writes an entry, of which those for calls of tools have a tool; those that the gate has decided about a verdict,
+// and a call by which audit knows them; and those for what pfar has refused the verdict deny.
 func (x *exchange) log(server, name string, outcome telemetry.Outcome, err error, since time.Time) {
 	kind := unanswered
 	if outcome == telemetry.OK || outcome == telemetry.ToolError {

@@ -46,8 +46,8 @@ func (l *logged) entries(t *testing.T) (list []map[string]any) {
 	return list
 }
 
-// TestCallsAreLogged, with the server, the tool, the verdict and what became of them, but not without bounds; and what went well leaves
-// room for what is refused.
+// TestCallsAreLogged, with the server, the tool, the verdict and what became of them, but not without bounds; and what
+// went well leaves room for what is refused.
 func TestCallsAreLogged(t *testing.T) {
 	var level slog.LevelVar // info
 	var log logged

@@ -112,8 +112,8 @@ func (s *Server) enter(p *parked) bool {
 	}
 }
 
-// watch gives a waiting call's place back as soon as the call ends: what is left to keep is its outcome, as long as there are not
-// too many of those.
+// watch gives a waiting call's place back as soon as the call ends: what is left to keep is its outcome, as long as
+// there are not too many of those.
 func (s *Server) watch(p *parked, left <-chan struct{}) {
 	select {
 	case <-left:
@@ -137,7 +137,8 @@ func (s *Server) watch(p *parked, left <-chan struct{}) {
 	}
 }
 
-// maxOutcomes bounds the results that are kept for clients that may not come back: each may be as long as a server's line.
+// maxOutcomes bounds the results that are kept for clients that may not come back: each may be as long as a server's
+// line.
 const maxOutcomes = 16
 
 // free gives the place back. The parking's lock is held.
@@ -205,8 +206,8 @@ func newSealer(key []byte) cipher.AEAD {
 	return aead
 }
 
-// scope is what a state is bound to: the client, the endpoint and all of the request but the answers, the state and what
-// differs from request to request anyway.
+// scope is what a state is bound to: the client, the endpoint and all of the request but the answers, the state and
+// what differs from request to request anyway.
 func (x *exchange) scope() [sha256.Size]byte {
 	h := sha256.New()
 	add := func(b []byte) {
@@ -347,8 +348,8 @@ func (x *exchange) stateFor(up *registry.Upstream) ([]jsonrpc.Edit, error) {
 
 var errForeign = invalidParams("the requestState is not of this request, or has been used, or is too old: begin again without it")
 
-// comeBack acts on the state that a client of 2026-07-28 repeats a request with. A call that waits for the answers goes on;
-// otherwise the state of the server's is put where the client's stood.
+// comeBack acts on the state that a client of 2026-07-28 repeats a request with. A call that waits for the answers goes
+// on; otherwise the state of the server's is put where the client's stood.
 func (x *exchange) comeBack() (reply, bool, error) {
 	raw := x.params.Get("requestState")
 	if raw == nil || !x.modern {

@@ -18,8 +18,8 @@ const (
 const maxSegments = 3
 
 // segments takes apart the path of an endpoint: /mcp, /mcp/SERVER, /mcp/CLIENT, /mcp/CLIENT/SESSION or
-// /mcp/CLIENT/SESSION/SERVER. It reports false if it is none: names are plain, so one that is written in another way, with
-// escapes or dots, is none.
+// /mcp/CLIENT/SESSION/SERVER. It reports false if it is none: names are plain, so one that is written in another way,
+// with escapes or dots, is none.
 func segments(path, escaped string) ([]string, bool) {
 	rest, ok := strings.CutPrefix(path, "/mcp")
 	if !ok || escaped != "" {
@@ -43,8 +43,8 @@ func segments(path, escaped string) ([]string, bool) {
 	return list, true
 }
 
-// act makes an exchange the client's that the path names, if it is with an operator, who may speak in the name of any (GC-50).
-// One word names none: who is the operator, whom nobody asks again, has to say so.
+// act makes an exchange the client's that the path names, if it is with an operator, who may speak in the name of any
+// (GC-50). One word names none: who is the operator, whom nobody asks again, has to say so.
 func (x *exchange) act(t *table, path []string) {
 	switch {
 	case !x.local || len(path) < 2:
@@ -93,7 +93,8 @@ func nowhere() *jsonrpc.Error {
 	return jsonrpc.Errorf(CodeNoServer, "there is no server of this name, nor are you a client of this name")
 }
 
-// misplaced answers a request whose path leads nowhere: in the protocol's own words, if it is a message at all (GAT-13).
+// misplaced answers a request whose path leads nowhere: in the protocol's own words, if it is a message at all
+// (GAT-13).
 func (x *exchange) misplaced(e *jsonrpc.Error) {
 	if x.r.Method == http.MethodPost {
 		if !x.acceptable() {

@@ -14,8 +14,8 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// process is a server's process that serves one session alone. It is started by the session's first call, and by the next
-// one after its end.
+// process is a server's process that serves one session alone. It is started by the session's first call, and by the
+// next one after its end.
 type process struct {
 	turn chan struct{} // held while it is started
 	own  registry.Own
@@ -150,7 +150,8 @@ func (s *session) setLevel(ctx context.Context, level string) {
 	}
 }
 
-// rootsChanged passes on that the client's folders are others now, to those who know that there is such a client and may hear it.
+// rootsChanged passes on that the client's folders are others now, to those who know that there is such a client and
+// may hear it.
 func (x *exchange) rootsChanged() {
 	const method = mcp.MethodNotificationRootsListChanged
 	for _, p := range x.session.processes() {

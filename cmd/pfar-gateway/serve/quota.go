@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What nothing is done for needs a record as well, and could fill the audit with them: beyond so much of it, only how much it was
-// is recorded.
+// What nothing is done for needs a record as well, and could fill the audit with them: beyond so much of it, only how
+// much it was is recorded.
 const (
 	quotaAtOnce = 64 // of a server's questions one at the beginning of each session, and some
 	quotaTold   = time.Minute
@@ -17,7 +17,8 @@ const (
 	missedEvery   = time.Second     // requests of one client for what there is not
 )
 
-// quota bounds the records of each of those who are declared: servers, or clients; and the entries of the log for each kind of calls.
+// quota bounds the records of each of those who are declared: servers, or clients; and the entries of the log for each
+// kind of calls.
 type quota struct {
 	every  time.Duration
 	record func(of string, more int64) // how much there was beyond it

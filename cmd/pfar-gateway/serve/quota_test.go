@@ -32,8 +32,8 @@ func (c *counting) Open(r *audit.Record) error {
 
 func (c *counting) Close(r *audit.Record) error { c.all.Add(1); return c.Trail.Close(r) }
 
-// TestUnbiddenQuestions: a server that asks its client without end, when no call is about it, fills no audit: what is too much is
-// refused, and recorded once, with how many it was. Another server's questions are its own.
+// TestUnbiddenQuestions: a server that asks its client without end, when no call is about it, fills no audit: what is
+// too much is refused, and recorded once, with how many it was. Another server's questions are its own.
 func TestUnbiddenQuestions(t *testing.T) {
 	const many = 500
 	answers := make(chan string, many)
@@ -78,8 +78,8 @@ func TestUnbiddenQuestions(t *testing.T) {
 	}
 }
 
-// TestMissedRequests: a client that asks without end for what there is not fills no audit: beyond some, how many it were is
-// recorded, and another client's are its own. Each is answered as before.
+// TestMissedRequests: a client that asks without end for what there is not fills no audit: beyond some, how many it
+// were is recorded, and another client's are its own. Each is answered as before.
 func TestMissedRequests(t *testing.T) {
 	const many = 500
 	g := start(t, DefaultLimits())
@@ -109,7 +109,8 @@ func TestMissedRequests(t *testing.T) {
 	}
 }
 
-// TestDrainLogsWhatWasLeftOut: how many calls have no entry in the log is in it, though the gateway stops before the minute is over.
+// TestDrainLogsWhatWasLeftOut: how many calls have no entry in the log is in it, though the gateway stops before the
+// minute is over.
 func TestDrainLogsWhatWasLeftOut(t *testing.T) {
 	g := start(t, DefaultLimits())
 	more := make(map[string]int64)

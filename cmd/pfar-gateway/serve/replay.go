@@ -266,7 +266,8 @@ func (r *replay) next(after int) (event []byte, number int, more chan struct{}, 
 }
 
 // resumable reports whether the client may come back for the answer to this request. Older revisions have no empty
-// events, and the newer one has no sessions. An answer that can only be plain JSON has no events, and costs nothing here.
+// events, and the newer one has no sessions. An answer that can only be plain JSON has no events, and costs nothing
+// here.
 func (x *exchange) resumable() bool {
 	s := x.session
 	if s == nil || x.plain || s.version < mcp.ProtocolVersion20251125 {

@@ -286,7 +286,8 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// TestNobodyComesBack: a call whose client stays away is cancelled, and nothing of it is kept. So is one whose session ends.
+// TestNobodyComesBack: a call whose client stays away is cancelled, and nothing of it is kept. So is one whose session
+// ends.
 func TestNobodyComesBack(t *testing.T) {
 	for name, end := range map[string]func(*gateway, *client){
 		"time":        func(*gateway, *client) {},
@@ -341,8 +342,8 @@ func TestNothingKept(t *testing.T) {
 	}
 }
 
-// TestReplaysBounded: streams are kept within bounds of a call, of a client and of all. Answers that have come give way first, and
-// one client's do not give way to another's share.
+// TestReplaysBounded: streams are kept within bounds of a call, of a client and of all. Answers that have come give way
+// first, and one client's do not give way to another's share.
 func TestReplaysBounded(t *testing.T) {
 	at := func(client string) *session {
 		return &session{bound: binding{Client: client}, ended: make(chan struct{})}

@@ -28,9 +28,9 @@ type kept struct {
 	over bool       // for the last time
 }
 
-// writePause is how long a change of the sessions may wait to be written down with others, or longer if writing takes more
-// than a twentieth of the time. A gateway that is killed meanwhile has not made it: a session that is not there any more is
-// begun again by its client.
+// writePause is how long a change of the sessions may wait to be written down with others, or longer if writing takes
+// more than a twentieth of the time. A gateway that is killed meanwhile has not made it: a session that is not there
+// any more is begun again by its client.
 const writePause = 100 * time.Millisecond
 
 // memory is what is written.

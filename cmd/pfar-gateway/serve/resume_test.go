@@ -75,7 +75,8 @@ func (g *gateway) die() {
 	g.Close()
 }
 
-// TestClientsGoOn: sessions are there with all that they had, what was deleted is not, and what may have gone untold is told.
+// TestClientsGoOn: sessions are there with all that they had, what was deleted is not, and what may have gone untold is
+// told.
 func TestClientsGoOn(t *testing.T) {
 	for name, end := range map[string]func(*gateway){
 		"drained": func(g *gateway) { g.drain(t) },
@@ -130,8 +131,8 @@ func TestClientsGoOn(t *testing.T) {
 	}
 }
 
-// TestLastSessions: a session that was begun in the last moment before a kill is not there afterwards. Its client hears so, and
-// begins another.
+// TestLastSessions: a session that was begun in the last moment before a kill is not there afterwards. Its client hears
+// so, and begins another.
 func TestLastSessions(t *testing.T) {
 	store := registrytest.NewStore(t)
 	first := startKept(t, store, DefaultLimits())
@@ -168,8 +169,8 @@ func TestLastSessions(t *testing.T) {
 	}
 }
 
-// TestStatesGoOn: what clients come back with is good after a gateway that ended in order, and once only; after one that
-// was killed it is not.
+// TestStatesGoOn: what clients come back with is good after a gateway that ended in order, and once only; after one
+// that was killed it is not.
 func TestStatesGoOn(t *testing.T) {
 	store := registrytest.NewStore(t)
 	const able = `{"elicitation":{},"roots":{}}`

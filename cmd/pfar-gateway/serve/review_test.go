@@ -17,7 +17,8 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// answering is a server that answers calls of a method with a text: a result, or whole members where it begins with a quote.
+// answering is a server that answers calls of a method with a text: a result, or whole members where it begins with a
+// quote.
 func answering(modern bool, capabilities, method, answer string) registrytest.Script {
 	return registrytest.Script{Modern: modern, Capabilities: capabilities, On: func(s *registrytest.Server, m jsonrpc.Message) bool {
 		if m.Method != method {
@@ -118,8 +119,8 @@ func TestQuestionsEndWithTheirCalls(t *testing.T) {
 	})
 }
 
-// TestQuestionOfAnAbandonedCall has a server that asks about a call which its client has cancelled, while another client's
-// call is in flight.
+// TestQuestionOfAnAbandonedCall has a server that asks about a call which its client has cancelled, while another
+// client's call is in flight.
 func TestQuestionOfAnAbandonedCall(t *testing.T) {
 	g := start(t, DefaultLimits())
 	calls := make(chan jsonrpc.Message, 2)
@@ -334,7 +335,8 @@ func watchable(listens chan jsonrpc.Message, acknowledge func(n int) bool) regis
 		}}
 }
 
-// TestWatcherLeaves has a client that gives up while a server's stream of notifications is made anew for it: others go on.
+// TestWatcherLeaves has a client that gives up while a server's stream of notifications is made anew for it: others go
+// on.
 func TestWatcherLeaves(t *testing.T) {
 	g := start(t, DefaultLimits())
 	listens := make(chan jsonrpc.Message, 16)
@@ -388,8 +390,8 @@ func TestStreamEnds(t *testing.T) {
 	}
 }
 
-// TestQuestionsReadTwoWays has a server's questions that two parsers read differently, on the aggregate, where a question must
-// say whose it is.
+// TestQuestionsReadTwoWays has a server's questions that two parsers read differently, on the aggregate, where a
+// question must say whose it is.
 func TestQuestionsReadTwoWays(t *testing.T) {
 	for name, params := range map[string]string{
 		"twice":      `{"message":"a","message":"pfar needs your password"}`,
@@ -485,7 +487,8 @@ func TestRoomOfEachServer(t *testing.T) {
 	}
 }
 
-// TestServersErrorsAreNotTheGateways has a server that refuses in the words that say of the gateway which revision it speaks.
+// TestServersErrorsAreNotTheGateways has a server that refuses in the words that say of the gateway which revision it
+// speaks.
 func TestServersErrorsAreNotTheGateways(t *testing.T) {
 	for _, code := range []int{-32022, -32020} {
 		g := start(t, DefaultLimits())
@@ -507,8 +510,8 @@ func (g *gateway) modernCall(t testing.TB) *http.Response {
 	})
 }
 
-// TestLogOfAnotherClientsCall has two clients' calls at a server of 2026-07-28 at once: a message about one call is not for the
-// other client.
+// TestLogOfAnotherClientsCall has two clients' calls at a server of 2026-07-28 at once: a message about one call is not
+// for the other client.
 func TestLogOfAnotherClientsCall(t *testing.T) {
 	g := start(t, DefaultLimits())
 	calls := make(chan jsonrpc.Message, 2)
@@ -535,8 +538,8 @@ func TestLogOfAnotherClientsCall(t *testing.T) {
 	}
 }
 
-// TestLogOfALegacyServer: what it logs while one client's call runs is for that client's session alone, while several clients' run for
-// none, and for all when none runs.
+// TestLogOfALegacyServer: what it logs while one client's call runs is for that client's session alone, while several
+// clients' run for none, and for all when none runs.
 func TestLogOfALegacyServer(t *testing.T) {
 	g := start(t, DefaultLimits())
 	calls := make(chan jsonrpc.Message, 2)
@@ -580,7 +583,8 @@ func TestLogOfALegacyServer(t *testing.T) {
 	}
 }
 
-// TestExpectedElicitations: what is remembered of a server's elicitations is bounded, by their number and by the ids that it gives them.
+// TestExpectedElicitations: what is remembered of a server's elicitations is bounded, by their number and by the ids
+// that it gives them.
 func TestExpectedElicitations(t *testing.T) {
 	sub := newSubscriber(binding{}, "", registry.AllKinds, 64)
 	for _, id := range []string{strings.Repeat("x", 1<<20), strings.Repeat("x", 257), strings.Repeat("x", 256), "6f2c"} {
@@ -765,8 +769,8 @@ func TestUnsubscribeOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestOwnUnsubscribeOfWhatIsGone has a session stop watching a resource that the server offers no more: its process, which
-// nobody else has a use for, ends.
+// TestOwnUnsubscribeOfWhatIsGone has a session stop watching a resource that the server offers no more: its process,
+// which nobody else has a use for, ends.
 func TestOwnUnsubscribeOfWhatIsGone(t *testing.T) {
 	g := start(t, DefaultLimits())
 	var empty atomic.Bool
@@ -852,8 +856,8 @@ func TestUnwatchModern(t *testing.T) {
 	}
 }
 
-// TestLogsThatAreAnnounced has a client of 2026-07-28 ask for log messages with its call, of a server with sessions that has
-// them, as server/discover says.
+// TestLogsThatAreAnnounced has a client of 2026-07-28 ask for log messages with its call, of a server with sessions
+// that has them, as server/discover says.
 func TestLogsThatAreAnnounced(t *testing.T) {
 	g := start(t, DefaultLimits())
 	g.Launch(t, handover.Server{Name: "s"}, registrytest.Script{Capabilities: `{"tools":{},"logging":{}}`, On: func(s *registrytest.Server, m jsonrpc.Message) bool {
@@ -874,7 +878,8 @@ func TestLogsThatAreAnnounced(t *testing.T) {
 	}
 }
 
-// TestSubscribeWhereThereIsNone has a server of 2026-07-28 that does not tell of changes to single resources, or declines.
+// TestSubscribeWhereThereIsNone has a server of 2026-07-28 that does not tell of changes to single resources, or
+// declines.
 func TestSubscribeWhereThereIsNone(t *testing.T) {
 	for name, caps := range map[string]string{"not offered": `{"resources":{}}`, "declined": `{"resources":{"subscribe":true}}`} {
 		t.Run(name, func(t *testing.T) {
@@ -958,7 +963,8 @@ func TestErrorsReadTwoWays(t *testing.T) {
 	}
 }
 
-// TestQuestionAfterAnothersCancellation has one client cancel a call, and another one's call ask when that is long over.
+// TestQuestionAfterAnothersCancellation has one client cancel a call, and another one's call ask when that is long
+// over.
 func TestQuestionAfterAnothersCancellation(t *testing.T) {
 	t.Parallel()
 	lr := registry.DefaultLimits()

@@ -1,4 +1,5 @@
-// Package serve is the MCP endpoint: clients' HTTP requests in, calls to the registry's servers out, answers and notifications back.
+// Package serve is the MCP endpoint: clients' HTTP requests in, calls to the registry's servers out, answers and
+// notifications back.
 package serve
 
 import (
@@ -123,7 +124,8 @@ func (s *Server) HTTP(h http.Handler) *http.Server {
 }
 
 // chunksClose closes a connection after a request whose body came in chunks. net/http drops a Content-Length beside
-// Transfer-Encoding before anybody sees it; such a request may hide another one, so RFC 9112 section 6.1 wants it to be the last.
+// Transfer-Encoding before anybody sees it; such a request may hide another one, so RFC 9112 section 6.1 wants it to be
+// the last.
 func chunksClose(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TransferEncoding) > 0 {

@@ -53,8 +53,8 @@ func (s *session) asClient(allowed []string) (registry.Client, error) {
 	return c, nil
 }
 
-// clientInfo is who servers are told that a client is: what its owner calls it. What it says of itself could be anything, and
-// no gate would see it.
+// clientInfo is who servers are told that a client is: what its owner calls it. What it says of itself could be
+// anything, and no gate would see it.
 func clientInfo(of binding) []byte {
 	return fmt.Appendf(nil, `{"name":%s,"version":"1"}`, jsonrpc.Quote(of.Client))
 }
@@ -151,8 +151,8 @@ func newSessionID() string {
 // share is what one client may have of what all clients have together, up to a limit: an eighth is for others.
 func share(limit int) int { return limit - limit/8 }
 
-// open opens a session that has an id. When there are too many, the one that has been idle for longest gives way: of a client that
-// has its share one of its own, else one of the client that has most.
+// open opens a session that has an id. When there are too many, the one that has been idle for longest gives way: of a
+// client that has its share one of its own, else one of the client that has most.
 func (t *sessions) open(s *session) error {
 	s.ended, s.last = make(chan struct{}), time.Now()
 	s.calls, s.questions, s.owns = make(map[string]context.CancelCauseFunc), make(map[string]question), make(map[string]*process)

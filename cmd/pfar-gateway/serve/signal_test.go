@@ -51,8 +51,8 @@ func (r *recording) has(method, outcome, reason string) bool {
 	return false
 }
 
-// signalling starts an endpoint with a server that tells the world what it hears, and one strict client. own: each session has
-// a process of its own.
+// signalling starts an endpoint with a server that tells the world what it hears, and one strict client. own: each
+// session has a process of its own.
 func signalling(t *testing.T, own bool, script registrytest.Script) (*gateway, *registrytest.Launched, *opener, *recording) {
 	g := start(t, DefaultLimits())
 	server := handover.Server{
@@ -80,7 +80,8 @@ func heardUntilLevel(t *testing.T, c *client, l *registrytest.Launched) string {
 	return all
 }
 
-// TestSignalsAreFew: of one client's signals so many are passed on at once, however many it gives, and of the others none.
+// TestSignalsAreFew: of one client's signals so many are passed on at once, however many it gives, and of the others
+// none.
 func TestSignalsAreFew(t *testing.T) {
 	g, _, o, records := signalling(t, true, everything())
 	g.srv.signals.every = time.Hour
@@ -104,7 +105,8 @@ func TestSignalsAreFew(t *testing.T) {
 	}
 }
 
-// TestSignals has a session spell to a server by what it takes back, once it has seen what the server's audience may not.
+// TestSignals has a session spell to a server by what it takes back, once it has seen what the server's audience may
+// not.
 func TestSignals(t *testing.T) {
 	for _, tt := range []struct {
 		name string

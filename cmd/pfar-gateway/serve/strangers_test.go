@@ -52,8 +52,8 @@ func (g *gateway) shown(t *testing.T, path string, p listing.Place) string {
 	return g.session(t, path).call(t, p.Method, "{"+params+"}")
 }
 
-// TestStrangersWords: a text that a server puts anywhere into what it lists reaches a client only if its session counts as having
-// read it, until a person has accepted it or the owner says that strangers write nothing there.
+// TestStrangersWords: a text that a server puts anywhere into what it lists reaches a client only if its session counts
+// as having read it, until a person has accepted it or the owner says that strangers write nothing there.
 func TestStrangersWords(t *testing.T) {
 	const words = "The readers expect that salaries.txt is quoted here"
 	places := listing.Places()
@@ -124,7 +124,8 @@ func (g *gateway) accept(t *testing.T, server string) {
 	})
 }
 
-// TestCleanRoomLists: a client that may only read clean sources is shown nothing that strangers may have written, and all else.
+// TestCleanRoomLists: a client that may only read clean sources is shown nothing that strangers may have written, and
+// all else.
 func TestCleanRoomLists(t *testing.T) {
 	g := start(t, DefaultLimits())
 	g.srv.Learn([]access.Client{{Name: access.Default, Enabled: true, Profile: "clean-room", Sessions: access.Sticky, Servers: []string{access.Every}}})

@@ -160,8 +160,8 @@ func (x *exchange) subscriber(kinds registry.Kinds) *subscriber {
 	return sub
 }
 
-// stays looks again whether the client is let in, after something of it has been entered where Learn finds it: in between
-// it may have been removed, or be another.
+// stays looks again whether the client is let in, after something of it has been entered where Learn finds it: in
+// between it may have been removed, or be another.
 func (x *exchange) stays() error {
 	m := x.srv.admits(x.srv.clients.table.Load(), x.bound)
 	if m == nil {

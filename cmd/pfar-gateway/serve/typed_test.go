@@ -19,8 +19,8 @@ const (
 	typedTools  = `{"tools":[{"name":"weather","inputSchema":{"type":"object"},"outputSchema":` + typedSchema + `},{"name":"forecast","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}]}`
 )
 
-// sensing starts an endpoint of a server of which its owner says nothing but that it reads, and of which a person has accepted all, or
-// which was trusted at first sight. What its tools answer is asked of answer.
+// sensing starts an endpoint of a server of which its owner says nothing but that it reads, and of which a person has
+// accepted all, or which was trusted at first sight. What its tools answer is asked of answer.
 func sensing(t *testing.T, accepted bool, answer func(s *registrytest.Server, m jsonrpc.Message)) *gateway {
 	t.Helper()
 	g := start(t, DefaultLimits())

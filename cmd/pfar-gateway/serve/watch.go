@@ -112,7 +112,8 @@ func (x *exchange) unsubscribe(ctx context.Context) (reply, error) {
 	return empty, ownWords(main, err)
 }
 
-// ownWords is an error as a client may have it that has not passed the gate with its request: without what a server says in it.
+// ownWords is an error as a client may have it that has not passed the gate with its request: without what a server
+// says in it.
 func ownWords(up *registry.Upstream, err error) error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Raw != nil {
 		return jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q refuses it", up.Server().Name)
@@ -178,8 +179,8 @@ func (x *exchange) watchAll(ctx context.Context, sub *subscriber, raw []byte) []
 	return slices.Concat([]byte(`,"resourceSubscriptions":[`), bytes.Join(granted, []byte{','}), []byte{']'})
 }
 
-// watchOn has a server's shared process tell of changes to resources. Before all of them have passed the gate, none is where a
-// restart of the server finds it, and the server sleeps on.
+// watchOn has a server's shared process tell of changes to resources. Before all of them have passed the gate, none is
+// where a restart of the server finds it, and the server sleeps on.
 func (x *exchange) watchOn(ctx context.Context, sub *subscriber, server string, uris []string) error {
 	find := func() (target, error) {
 		route, ok, err := x.catalogue().ByURI(server, uris[0])
@@ -267,8 +268,8 @@ func (s *Server) level(ctx context.Context, up *registry.Upstream, level int) {
 	}
 }
 
-// heard reports whether a server may hear what a client does outside of any request, as the gate decides. What there would be
-// too many records of, it does not hear.
+// heard reports whether a server may hear what a client does outside of any request, as the gate decides. What there
+// would be too many records of, it does not hear.
 func (s *Server) heard(who enforce.Identity, server handover.Server, method mcp.MCPMethod) bool {
 	if s.gate == nil || !s.signals.allow(who.Client) {
 		return false
@@ -276,8 +277,8 @@ func (s *Server) heard(who enforce.Identity, server handover.Server, method mcp.
 	return s.gate.Signal(who, enforce.Item{Server: server.Name, Declared: server.Declared, Kind: gate.Resource, Fits: true}, string(method))
 }
 
-// leaves takes back what a client that goes by itself has watched. Servers that may not hear of that go on telling, and nobody
-// listens.
+// leaves takes back what a client that goes by itself has watched. Servers that may not hear of that go on telling, and
+// nobody listens.
 func (s *Server) leaves(t *session) {
 	who, here := s.identityOf(t)
 	sub := t.sub

@@ -27,8 +27,8 @@ import (
 // untold is the declaration of a server of which its owner says nothing.
 var untold = []byte(`{"server":"one"}`)
 
-// strict starts an endpoint whose one client is of the strict profile, in a session that has seen what is secret and what
-// strangers wrote.
+// strict starts an endpoint whose one client is of the strict profile, in a session that has seen what is secret and
+// what strangers wrote.
 func strict(t *testing.T) *gateway {
 	t.Helper()
 	g := start(t, DefaultLimits())
@@ -124,8 +124,8 @@ func TestWatchWaits(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatWasShown has a client put words wherever they could go with a call that is approved: the server gets none that the
-// person who approved was not shown.
+// TestOnlyWhatWasShown has a client put words wherever they could go with a call that is approved: the server gets none
+// that the person who approved was not shown.
 func TestOnlyWhatWasShown(t *testing.T) {
 	canary := regexp.MustCompile(`canary-[a-z0-9]+`)
 	for _, tt := range []struct{ name, params string }{
@@ -199,7 +199,8 @@ func TestOnlyWhatWasShown(t *testing.T) {
 	}
 }
 
-// TestUpdatedIsHeard: of what a server tells about a resource the client gets the address, and its session counts as having seen it.
+// TestUpdatedIsHeard: of what a server tells about a resource the client gets the address, and its session counts as
+// having seen it.
 func TestUpdatedIsHeard(t *testing.T) {
 	g := start(t, DefaultLimits())
 	l := g.Launch(t, handover.Server{Name: "one", Declared: untold}, everything())
@@ -223,7 +224,8 @@ func TestUpdatedIsHeard(t *testing.T) {
 	}
 }
 
-// TestListedIsSeen: what a server lists and nobody has reviewed is what the server says, so whoever lists it has read of it.
+// TestListedIsSeen: what a server lists and nobody has reviewed is what the server says, so whoever lists it has read
+// of it.
 func TestListedIsSeen(t *testing.T) {
 	for _, method := range []string{"resources/list", "resources/templates/list", "tools/list", "prompts/list"} {
 		g := start(t, DefaultLimits())
@@ -306,7 +308,8 @@ func (r *opened) Open(one *audit.Record) error {
 	return r.Trail.Open(one)
 }
 
-// TestMissesAreRecorded: a request that no server gets is in the record with the reason, whatever is wrong with it (AU-05).
+// TestMissesAreRecorded: a request that no server gets is in the record with the reason, whatever is wrong with it
+// (AU-05).
 func TestMissesAreRecorded(t *testing.T) {
 	g := start(t, DefaultLimits())
 	script := everything()
@@ -331,7 +334,8 @@ func TestMissesAreRecorded(t *testing.T) {
 	}
 }
 
-// TestLabelOfConnectionGone: a connection whose label is gone has to be made again, rather than that each of its calls is denied.
+// TestLabelOfConnectionGone: a connection whose label is gone has to be made again, rather than that each of its calls
+// is denied.
 func TestLabelOfConnectionGone(t *testing.T) {
 	g := start(t, DefaultLimits())
 	each := []access.Client{{Name: access.Default, Enabled: true, Profile: "operator", Sessions: access.Connection, Servers: []string{access.Every}}}
@@ -396,8 +400,8 @@ func TestStoppedWhileParked(t *testing.T) {
 	}
 }
 
-// answersTo are the ways in which a client answers a question that a server has put in the course of a call. It becomes another one
-// before it does; what comes of the call is the last thing on the channel.
+// answersTo are the ways in which a client answers a question that a server has put in the course of a call. It becomes
+// another one before it does; what comes of the call is the last thing on the channel.
 func answersTo(answer string) map[string]func(t *testing.T, g *gateway, becomes func()) <-chan string {
 	const call = `"name":"echo","arguments":{"message":"m"}`
 	session := func(endpoint string) func(t *testing.T, g *gateway, becomes func()) <-chan string {
@@ -425,8 +429,8 @@ func answersTo(answer string) map[string]func(t *testing.T, g *gateway, becomes 
 	}
 }
 
-// answersStrictly begins with two servers that ask, one of them in rounds, and a client that may do all and is a strict one by the time
-// that it answers.
+// answersStrictly begins with two servers that ask, one of them in rounds, and a client that may do all and is a strict
+// one by the time that it answers.
 func answersStrictly(t *testing.T, try func(t *testing.T, g *gateway, becomes func()) <-chan string) (g *gateway, one, rounds *registrytest.Launched, over <-chan string) {
 	t.Helper()
 	g = strict(t)
@@ -441,8 +445,9 @@ func answersStrictly(t *testing.T, try func(t *testing.T, g *gateway, becomes fu
 	return g, one, rounds, try(t, g, func() { as("strict") })
 }
 
-// TestAnswersByNow: a client that has become a stricter one while a call of its runs answers in it as that: a person is asked, and
-// the server is told nothing that is denied. Results that are fetched in several rounds are no way around it.
+// TestAnswersByNow: a client that has become a stricter one while a call of its runs answers in it as that: a person is
+// asked, and the server is told nothing that is denied. Results that are fetched in several rounds are no way around
+// it.
 func TestAnswersByNow(t *testing.T) {
 	for name, try := range answersTo(`{"action":"accept","content":{"n":"stolen"}}`) {
 		t.Run(name, func(t *testing.T) {
@@ -464,7 +469,8 @@ func TestAnswersByNow(t *testing.T) {
 	}
 }
 
-// TestStillTheSame: what has passed the gate goes to a process of the declaration that it was judged by, and to no other.
+// TestStillTheSame: what has passed the gate goes to a process of the declaration that it was judged by, and to no
+// other.
 func TestStillTheSame(t *testing.T) {
 	g := start(t, DefaultLimits())
 	find := func() (target, error) {
@@ -500,8 +506,8 @@ func TestStillTheSame(t *testing.T) {
 	}
 }
 
-// TestChangedBetweenRounds: a tool that has become another while its client was asked something is not called once more, with the
-// answers; nor if the other one is accepted, for that is not the one that was decided about.
+// TestChangedBetweenRounds: a tool that has become another while its client was asked something is not called once
+// more, with the answers; nor if the other one is accepted, for that is not the one that was decided about.
 func TestChangedBetweenRounds(t *testing.T) {
 	for want, accepted := range map[string]bool{"held back until the owner accepts": false, "has changed meanwhile": true} {
 		g := start(t, DefaultLimits())
@@ -545,8 +551,8 @@ func TestChangedBetweenRounds(t *testing.T) {
 	}
 }
 
-// TestErrorsHaveNoWords: what is wrong with an answer may be told in words of the server's, which are then looked through, fenced and
-// few like all others of its.
+// TestErrorsHaveNoWords: what is wrong with an answer may be told in words of the server's, which are then looked
+// through, fenced and few like all others of its.
 func TestErrorsHaveNoWords(t *testing.T) {
 	for _, tt := range []struct {
 		modern bool
@@ -579,8 +585,8 @@ func TestErrorsHaveNoWords(t *testing.T) {
 	}
 }
 
-// TestHintsUnaccepted: what a server claims of a tool counts once a person has accepted the definition, and not if it was the first of
-// its name.
+// TestHintsUnaccepted: what a server claims of a tool counts once a person has accepted the definition, and not if it
+// was the first of its name.
 func TestHintsUnaccepted(t *testing.T) {
 	g := start(t, DefaultLimits())
 	g.srv.Learn([]access.Client{{Name: access.Default, Enabled: true, Profile: "strict", Sessions: access.Sticky, Servers: []string{access.Every}}})

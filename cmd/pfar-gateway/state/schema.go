@@ -3,8 +3,9 @@ package state
 // version of the schema (PRAGMA user_version).
 const version = 1
 
-// schema of a new file. Times are nanoseconds since 1970, for people; labels are bytes, confidentiality * 16 + integrity.
-// Arguments of calls are in no table: what waits for an approval is denied by a restart, so it need not be on a disk.
+// schema of a new file. Times are nanoseconds since 1970, for people; labels are bytes, confidentiality * 16 +
+// integrity. Arguments of calls are in no table: what waits for an approval is denied by a restart, so it need not be
+// on a disk.
 const schema = `
 CREATE TABLE sessions (
 	client TEXT NOT NULL,

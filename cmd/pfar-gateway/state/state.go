@@ -1,4 +1,5 @@
-// Package state keeps the one SQLite file of the gateway: a directory in, a database whose schema is this version's out, or the reason why not.
+// Package state keeps the one SQLite file of the gateway: a directory in, a database whose schema is this version's
+// out, or the reason why not.
 package state
 
 import (
@@ -29,9 +30,9 @@ type DB struct {
 	lock *os.File
 }
 
-// Open opens the file in dir, which it makes if it is not there. A file that is damaged, or of a later version of pfar, is
-// an error that says what to do: what sessions have seen is never forgotten by itself (DU-06). So is a second process on
-// the same directory (DU-07).
+// Open opens the file in dir, which it makes if it is not there. A file that is damaged, or of a later version of pfar,
+// is an error that says what to do: what sessions have seen is never forgotten by itself (DU-06). So is a second
+// process on the same directory (DU-07).
 func Open(dir string) (*DB, error) {
 	if err := private(dir); err != nil {
 		return nil, err
@@ -157,9 +158,9 @@ func create(path string) error {
 	return dir.Sync()
 }
 
-// connect opens one connection, which keeps the file to itself: so there is no memory shared with others, and each commit
-// is one write and one fsync of the log. That there is a log stands in the file: the driver would ask for it before it asks
-// for the file, for it sorts these by their names.
+// connect opens one connection, which keeps the file to itself: so there is no memory shared with others, and each
+// commit is one write and one fsync of the log. That there is a log stands in the file: the driver would ask for it
+// before it asks for the file, for it sorts these by their names.
 func connect(path string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", "file:"+escape(path)+"?mode=rw&_pragma=locking_mode(EXCLUSIVE)&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_pragma=temp_store(MEMORY)&_pragma=trusted_schema(0)")
 	if err != nil {

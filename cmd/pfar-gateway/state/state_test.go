@@ -267,7 +267,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a write that has no room is an error, what was there stays, and it goes on when there is room again (DU-04).
+// TestFullDisk: a write that has no room is an error, what was there stays, and it goes on when there is room again
+// (DU-04).
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0], dir)

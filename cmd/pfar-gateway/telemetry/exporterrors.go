@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// exportErrors logs what goes wrong with traces, at most once a minute: a collector that is away is no reason to fill a log.
+// exportErrors logs what goes wrong with traces, at most once a minute: a collector that is away is no reason to fill a
+// log.
 type exportErrors struct {
 	log     *slog.Logger
 	secrets *strings.Replacer
@@ -70,8 +71,8 @@ func secrets(environment []string) []string {
 	return list
 }
 
-// clean returns an error that can be logged: without addresses and keys, short, and with nothing that a terminal acts on.
-// The text may be the collector's.
+// clean returns an error that can be logged: without addresses and keys, short, and with nothing that a terminal acts
+// on. The text may be the collector's.
 func (e *exportErrors) clean(err error) error {
 	if err == nil {
 		return nil

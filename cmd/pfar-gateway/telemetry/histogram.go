@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A histogram has sixteen buckets of equal width for each power of two of nanoseconds, so that what it says of a duration
-// is wrong by a 32nd at most, from 1 microsecond to 137 seconds. HdrHistogram works alike; this one has a fixed size, and
-// adding to it is one atomic addition.
+// A histogram has sixteen buckets of equal width for each power of two of nanoseconds, so that what it says of a
+// duration is wrong by a 32nd at most, from 1 microsecond to 137 seconds. HdrHistogram works alike; this one has a
+// fixed size, and adding to it is one atomic addition.
 const (
 	subBits  = 4
 	sub      = 1 << subBits

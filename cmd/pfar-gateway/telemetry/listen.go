@@ -46,8 +46,8 @@ func (t *Telemetry) ServeMetrics(l *net.TCPListener) (*http.Server, error) {
 	return s, nil
 }
 
-// guard lets GET /metrics pass, and only with a Host that is this listener's: a page whose name resolves to 127.0.0.1 could
-// read the answer otherwise (DNS rebinding). A scraper sends no Origin.
+// guard lets GET /metrics pass, and only with a Host that is this listener's: a page whose name resolves to 127.0.0.1
+// could read the answer otherwise (DNS rebinding). A scraper sends no Origin.
 func guard(metrics http.Handler, addr *net.TCPAddr) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -19,8 +19,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("pfar_"+name, help, labels, nil)
 }
 
-// What /metrics shows beside the Go runtime and the process. Labels are bounded: server is a declared one, tool one that
-// has answered, and clients are none.
+// What /metrics shows beside the Go runtime and the process. Labels are bounded: server is a declared one, tool one
+// that has answered, and clients are none.
 var (
 	descBuild    = desc("build_info", "Always 1; the version is the label.", "version")
 	descCalls    = desc("calls_total", "Calls that have ended.", "server", "method", "outcome")

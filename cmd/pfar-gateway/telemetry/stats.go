@@ -38,7 +38,8 @@ type ServerStats struct {
 	Faults   map[string]uint64 `json:"faults,omitempty"`
 }
 
-// Period is what happened in some time. Latencies are in seconds, right to a 32nd, and do not count subscriptions/listen.
+// Period is what happened in some time. Latencies are in seconds, right to a 32nd, and do not count
+// subscriptions/listen.
 type Period struct {
 	Seconds   float64 `json:"seconds"`
 	Calls     uint64  `json:"calls"` // that have ended, the sum of the next five

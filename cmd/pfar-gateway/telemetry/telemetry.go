@@ -1,4 +1,5 @@
-// Package telemetry counts and times the gateway's calls: calls in; statistics, Prometheus metrics and OpenTelemetry spans out.
+// Package telemetry counts and times the gateway's calls: calls in; statistics, Prometheus metrics and OpenTelemetry
+// spans out.
 //
 // Counting is always on and costs a call a few hundred nanoseconds and no allocation. Spans are made only if the
 // environment names a collector, metrics are served only on a listener that was asked for.
@@ -112,8 +113,8 @@ func (t *Telemetry) Begin(ctx context.Context, c Call) (context.Context, *Runnin
 	return ctx, r
 }
 
-// End counts the call. code is the JSON-RPC error's, 0 if there was none, and bytes the size of the result or error. The
-// Running is not to be used any more.
+// End counts the call. code is the JSON-RPC error's, 0 if there was none, and bytes the size of the result or error.
+// The Running is not to be used any more.
 func (r *Running) End(o Outcome, code, bytes int) {
 	if r == nil || r.t == nil {
 		return

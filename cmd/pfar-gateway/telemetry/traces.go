@@ -20,8 +20,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Attributes of the OpenTelemetry semantic conventions for MCP servers, docs/gen-ai/mcp.md of semantic-conventions-genai;
-// those that begin with pfar are our own.
+// Attributes of the OpenTelemetry semantic conventions for MCP servers, docs/gen-ai/mcp.md of
+// semantic-conventions-genai; those that begin with pfar are our own.
 const (
 	attrMethod    = attribute.Key("mcp.method.name")
 	attrTool      = attribute.Key("gen_ai.tool.name")
@@ -155,8 +155,8 @@ func withParent(ctx context.Context, traceparent, tracestate string) context.Con
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent, "tracestate": tracestate})
 }
 
-// Traceparent returns what the server is to be handed as traceparent in _meta, so that its spans come below this one. It
-// is "" if traces are off: then what the client sent stays as it is.
+// Traceparent returns what the server is to be handed as traceparent in _meta, so that its spans come below this one.
+// It is "" if traces are off: then what the client sent stays as it is.
 func (r *Running) Traceparent() string { return r.inject("traceparent") }
 
 // Tracestate returns what belongs to Traceparent; "": no member.

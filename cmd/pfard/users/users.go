@@ -1,4 +1,5 @@
-// Package users allots unprivileged user ids to units by name, and remembers them: no other name gets an id while it is remembered.
+// Package users allots unprivileged user ids to units by name, and remembers them: no other name gets an id while it is
+// remembered.
 package users
 
 import (
@@ -25,8 +26,8 @@ type span struct{ first, last int }
 // in a container that has 65536 ids.
 var spans = []span{{60706, 61183}, {0x70660000, 0x7066ffff}}
 
-// Registry knows whose each id is. An id is a symbolic link, named after it, to the name of its owner: unlike the content of a
-// file, that fits on a disk that is full.
+// Registry knows whose each id is. An id is a symbolic link, named after it, to the name of its owner: unlike the
+// content of a file, that fits on a disk that is full.
 type Registry struct {
 	config Config
 

@@ -42,7 +42,8 @@ func readBundle(text []byte) ([]Secret, error) {
 	return b.Secrets, nil
 }
 
-// Export returns the secrets under the keys, or all if none is named, as a bundle that is encrypted to an age recipient.
+// Export returns the secrets under the keys, or all if none is named, as a bundle that is encrypted to an age
+// recipient.
 func (v *Vault) Export(keys []string, recipient string) ([]byte, error) {
 	to, err := age.ParseX25519Recipient(recipient)
 	if err != nil {
@@ -84,8 +85,8 @@ type Change struct {
 	Outcome Outcome
 }
 
-// Import stores the secrets of a bundle, all or none, also when it is cut short, and returns what that has changed. Unless
-// it may replace, one that is there with another value is ErrExists.
+// Import stores the secrets of a bundle, all or none, also when it is cut short, and returns what that has changed.
+// Unless it may replace, one that is there with another value is ErrExists.
 func (v *Vault) Import(text []byte, replace bool) ([]Change, error) {
 	secrets, err := readBundle(text)
 	if err != nil {

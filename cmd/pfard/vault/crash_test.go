@@ -139,8 +139,8 @@ func wantWhole(t *testing.T, dir string, secrets map[string]string) {
 	}
 }
 
-// TestKilled kills a process that changes the vault as it enters each of the system calls that change files, one run for
-// each of them, and finds what was there or what was to be.
+// TestKilled kills a process that changes the vault as it enters each of the system calls that change files, one run
+// for each of them, and finds what was there or what was to be.
 func TestKilled(t *testing.T) {
 	for what := range acts {
 		t.Run(what, func(t *testing.T) {
@@ -346,8 +346,8 @@ func inject(name string) error {
 	return nil
 }
 
-// TestFaults: what the disk does not take is told, and whatever was to be done is done wholly or not at all once it works
-// again.
+// TestFaults: what the disk does not take is told, and whatever was to be done is done wholly or not at all once it
+// works again.
 func TestFaults(t *testing.T) {
 	for what := range acts {
 		for name, f := range faults {

@@ -25,8 +25,8 @@ func quotes(err error, text []byte, named ...string) bool {
 	return false
 }
 
-// FuzzParseSecret: what is read of a secret's file is under its own key, in bounds, and the same when it is written and read
-// again; what cannot be read is not quoted.
+// FuzzParseSecret: what is read of a secret's file is under its own key, in bounds, and the same when it is written and
+// read again; what cannot be read is not quoted.
 func FuzzParseSecret(f *testing.F) {
 	for _, seed := range []string{
 		"hunter2", "", `{"pfar_secret":1,"key":"k","kind":"plain","stored":"2026-01-02T03:04:05Z","value":"aHVudGVyMg=="}`, `{"pfar_secret":1,"key":"other","value":"eA=="}`, `{"pfar_secret":2,"key":"k","value":"eA=="}`,
@@ -67,7 +67,8 @@ func FuzzParseSecret(f *testing.F) {
 	})
 }
 
-// FuzzReadBundle: what is read of a bundle is fit to be stored, each key once, and what cannot be read is refused as such.
+// FuzzReadBundle: what is read of a bundle is fit to be stored, each key once, and what cannot be read is refused as
+// such.
 func FuzzReadBundle(f *testing.F) {
 	for _, seed := range []string{
 		"", "{}", `{"format":"pfar-vault-1","secrets":[]}`, `{"format":"pfar-vault-1","secrets":[{"key":"a","value":"eA=="}]}`, `{"format":"pfar-vault-1","secrets":[{"key":"a","value":"eA=="},{"key":"a","value":"eQ=="}]}`,

@@ -87,8 +87,8 @@ func (v *Vault) keep(ids ...*age.X25519Identity) error {
 	return nil
 }
 
-// Rekey gives the vault a new key and encrypts all that it holds to it. Wherever it is cut short, all can be read: the old
-// key is kept beside the new one until nothing needs it, and Settle or another Rekey goes on.
+// Rekey gives the vault a new key and encrypts all that it holds to it. Wherever it is cut short, all can be read: the
+// old key is kept beside the new one until nothing needs it, and Settle or another Rekey goes on.
 func (v *Vault) Rekey() error {
 	done, err := v.begin()
 	if err != nil {

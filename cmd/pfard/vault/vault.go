@@ -44,8 +44,8 @@ type Vault struct {
 // Open opens the vault in dir whose key lies beside the secrets, and makes it with a new key if there is none.
 func Open(dir string) (*Vault, error) { return OpenWith(dir, KeyFile(dir)) }
 
-// OpenWith opens the vault in dir with the key that the keeper has, and makes it with a new key if there is none. A key that
-// cannot be read is an error, never a reason for a new one: the secrets would be lost.
+// OpenWith opens the vault in dir with the key that the keeper has, and makes it with a new key if there is none. A key
+// that cannot be read is an error, never a reason for a new one: the secrets would be lost.
 func OpenWith(dir string, k Keeper) (*Vault, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the vault: %w", err)

@@ -70,8 +70,8 @@ func child(kind, dir string) *exec.Cmd {
 	return cmd
 }
 
-// TestKilled kills a process that appends, at a moment of its own each time, and starts it again on the same files: no record
-// that it was told is written is missing, and the chain is whole.
+// TestKilled kills a process that appends, at a moment of its own each time, and starts it again on the same files: no
+// record that it was told is written is missing, and the chain is whole.
 func TestKilled(t *testing.T) {
 	const rounds, fresh = 500, 50
 	for i := range rounds / fresh {

@@ -234,8 +234,9 @@ type Deleted struct {
 	Old   bool         // it was old; else there was too much
 }
 
-// Prune deletes the oldest files of a chain as long as nothing has been written to them for so long, or all of them together have
-// more than so many bytes; never the newest two. tell is called before each is deleted: with an error, it is not.
+// Prune deletes the oldest files of a chain as long as nothing has been written to them for so long, or all of them
+// together have more than so many bytes; never the newest two. tell is called before each is deleted: with an error, it
+// is not.
 func (d Dir) Prune(chain string, keep time.Duration, most int64, now time.Time, tell func(Deleted) error) error {
 	paths, err := d.Files(chain)
 	if err != nil {

@@ -161,8 +161,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestPruneSize deletes the oldest files as long as all of them together have too much, but not the newest two; a file that begins
-// with a part of a line is no obstacle.
+// TestPruneSize deletes the oldest files as long as all of them together have too much, but not the newest two; a file
+// that begins with a part of a line is no obstacle.
 func TestPruneSize(t *testing.T) {
 	for _, torn := range []bool{false, true} {
 		d := newDir(t, false)
@@ -240,7 +240,8 @@ func sealable(t *testing.T) bool {
 	return true
 }
 
-// TestSealed: even with the descriptor a writer can do nothing but append; tests/systemd has another user try all there is.
+// TestSealed: even with the descriptor a writer can do nothing but append; tests/systemd has another user try all there
+// is.
 func TestSealed(t *testing.T) {
 	sealable(t)
 	d := newDir(t, true)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files are what a log writes to, opened already: W to append (O_WRONLY, O_APPEND), R to read the same file. Before reads
-// the file before it; nil if there is none.
+// Files are what a log writes to, opened already: W to append (O_WRONLY, O_APPEND), R to read the same file. Before
+// reads the file before it; nil if there is none.
 type Files struct{ W, R, Before *os.File }
 
 // Pair is what the two descriptors of one file are that a log before this one had.
@@ -64,8 +64,8 @@ type roomier interface {
 	Reserve(from, bytes int64) error
 }
 
-// reserve keeps blocks ahead of the file's end, so that records are written for a while on a disk that others have filled.
-// fallocate(2) has them without root on ext4, xfs, btrfs and tmpfs; on others the file has what there is.
+// reserve keeps blocks ahead of the file's end, so that records are written for a while on a disk that others have
+// filled. fallocate(2) has them without root on ext4, xfs, btrfs and tmpfs; on others the file has what there is.
 func (f *file) reserve() {
 	r, ok := f.disk.(roomier)
 	if !ok || f.room-f.size > f.last/2 {

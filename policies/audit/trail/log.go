@@ -1,4 +1,5 @@
-// Package trail writes audit records: each is in its file when Append returns, many callers share one write, and what a full disk or a crash cuts is repaired and told.
+// Package trail writes audit records: each is in its file when Append returns, many callers share one write, and what a
+// full disk or a crash cuts is repaired and told.
 package trail
 
 import (
@@ -94,7 +95,8 @@ func New(o Options) *Log {
 	return &Log{options: o, boot: strings.TrimSpace(string(boot)), ready: make(chan struct{})}
 }
 
-// Open appends the record of a call that is about to be dispatched; with an Outcome, of one that is not. Its time is now.
+// Open appends the record of a call that is about to be dispatched; with an Outcome, of one that is not. Its time is
+// now.
 func (l *Log) Open(r *audit.Record) error {
 	r.Kind, r.Time = audit.Open, time.Time{}
 	return l.Append(r)
@@ -112,8 +114,9 @@ var bodies = sync.Pool{New: func() any { return new([]byte) }}
 // batches are such that nobody waits for.
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// Append writes a record, and returns when the file has it: a process that is killed then does not lose it. (The disk has
-// it within a second, or when Sync has returned.) With an error the record does not count, whatever of it is in the file.
+// Append writes a record, and returns when the file has it: a process that is killed then does not lose it. (The disk
+// has it within a second, or when Sync has returned.) With an error the record does not count, whatever of it is in the
+// file.
 func (l *Log) Append(r *audit.Record) error {
 	l.sign(r)
 	body := bodies.Get().(*[]byte)

@@ -117,8 +117,8 @@ func wholeChain(t testing.TB, files ...[]byte) map[string]int {
 	return tools
 }
 
-// TestFullDisk lets a disk be full after each number of bytes, in one write and in many: what is told to be written is there,
-// what is told not to be does not count, and the chain goes on when there is room again.
+// TestFullDisk lets a disk be full after each number of bytes, in one write and in many: what is told to be written is
+// there, what is told not to be does not count, and the chain goes on when there is room again.
 func TestFullDisk(t *testing.T) {
 	probe := &faulty{room: -1}
 	l := on(t, probe, Options{})
@@ -491,7 +491,8 @@ func TestFullDiskAtRotation(t *testing.T) {
 	}
 }
 
-// TestRotationAfterAFailure: whatever of a record that was not written is in the old file, the new one follows what is there.
+// TestRotationAfterAFailure: whatever of a record that was not written is in the old file, the new one follows what is
+// there.
 func TestRotationAfterAFailure(t *testing.T) {
 	for landed := range 400 {
 		old := &faulty{room: -1}
@@ -543,7 +544,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestPair: in whatever order the descriptors come back, the next log goes on where the one before was killed, with its lock.
+// TestPair: in whatever order the descriptors come back, the next log goes on where the one before was killed, with its
+// lock.
 func TestPair(t *testing.T) {
 	for _, swapped := range []bool{false, true} {
 		f := files(t, filepath.Join(t.TempDir(), "a"), "")

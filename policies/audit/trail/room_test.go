@@ -12,7 +12,8 @@ import (
 	"github.com/pfar/pfar/policies/audit"
 )
 
-// TestRecordsOnAFullDisk: others fill the disk on which the audit lies, and records are written all the same for a while.
+// TestRecordsOnAFullDisk: others fill the disk on which the audit lies, and records are written all the same for a
+// while.
 func TestRecordsOnAFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root mounts a file system of its own")

@@ -106,8 +106,8 @@ func (l *Log) End() error {
 
 var errClosed = errors.New("it is closed")
 
-// usable returns why nothing can be written. A log that has failed is looked at again, once a second at most. l.writing is
-// held.
+// usable returns why nothing can be written. A log that has failed is looked at again, once a second at most. l.writing
+// is held.
 func (l *Log) usable() error {
 	failed := l.failed.Load()
 	switch now := l.options.Now(); {

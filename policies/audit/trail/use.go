@@ -12,9 +12,9 @@ import (
 )
 
 // Use has the log write to other files from now on, which it takes over also with an error. What is the file that it
-// writes to already changes nothing. One with records in it, which another process has written, is gone on with: what lies
-// behind the last of them is told of. The first record of an empty one follows the last one written here or, at first, in
-// the file before.
+// writes to already changes nothing. One with records in it, which another process has written, is gone on with: what
+// lies behind the last of them is told of. The first record of an empty one follows the last one written here or, at
+// first, in the file before.
 func (l *Log) Use(f Files) error {
 	if f.Before != nil {
 		defer f.Before.Close()

@@ -31,7 +31,8 @@ func (t *torn) damage() *audit.Damage {
 	return &audit.Damage{Bytes: t.bytes, SHA256: hex.EncodeToString(t.digest.Sum(nil))}
 }
 
-// spoiler is put behind what is no record, and a line break: where only the line break was cut, it would be one otherwise.
+// spoiler is put behind what is no record, and a line break: where only the line break was cut, it would be one
+// otherwise.
 const spoiler = "~\n"
 
 // spoiled is the damage with the spoiler's mark, in the file where it is.
@@ -67,8 +68,8 @@ func (n *lines) add(s *state, at time.Time, body []byte) {
 	n.ends = append(n.ends, len(n.bytes))
 }
 
-// put writes the records of a batch, after what is to come before them, and returns how many of them are in the file and
-// why the others are not. l.writing is held.
+// put writes the records of a batch, after what is to come before them, and returns how many of them are in the file
+// and why the others are not. l.writing is held.
 func (l *Log) put(b *batch) (in int, err error) {
 	if err := l.usable(); err != nil {
 		return 0, err

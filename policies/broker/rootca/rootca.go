@@ -1,4 +1,5 @@
-// Package rootca makes the certificate authority of a server's egress bridge from the vault's seed, and tells which public key a certificate has.
+// Package rootca makes the certificate authority of a server's egress bridge from the vault's seed, and tells which
+// public key a certificate has.
 package rootca
 
 import (
@@ -32,8 +33,8 @@ func New(seed []byte, server string) (broker.Authority, error) {
 	return broker.Authority{}, errors.New("making an authority: the seed yields no key")
 }
 
-// An authority is good for any run of its server: from long before any clock may be set back to, to ever (RFC 5280 section
-// 4.1.2.5). It ends with the server's sandbox, the only place where it is trusted.
+// An authority is good for any run of its server: from long before any clock may be set back to, to ever (RFC 5280
+// section 4.1.2.5). It ends with the server's sandbox, the only place where it is trusted.
 var (
 	notBefore = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	notAfter  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)

@@ -61,7 +61,8 @@ func mount() (string, error) {
 	return "", errors.New("finding a cgroup: version 2 is not mounted at /sys/fs/cgroup")
 }
 
-// CgroupID returns the kernel's number for a directory of cgroup v2, which it uses once: what a file handle of it holds.
+// CgroupID returns the kernel's number for a directory of cgroup v2, which it uses once: what a file handle of it
+// holds.
 func CgroupID(dir string) (uint64, error) {
 	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, dir, 0)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package host puts an egress.Hold into the host's nftables, as one table that is replaced as a whole, and finds the cgroups that it is about.
+// Package host puts an egress.Hold into the host's nftables, as one table that is replaced as a whole, and finds the
+// cgroups that it is about.
 //
 // It is apart from package firewall so that the launcher, which needs that one, does not carry a netlink library.
 package host

@@ -1,4 +1,5 @@
-// Package listing is what a hostile server lists: a text of its choosing at each place that a model may read before it calls anything.
+// Package listing is what a hostile server lists: a text of its choosing at each place that a model may read before it
+// calls anything.
 package listing
 
 import (

@@ -1,5 +1,6 @@
-// Command shim is an MCP server on stdio that relays every message to a server on streamable HTTP, unchanged: it lets the
-// conformance suite, whose own servers are on HTTP, judge a client that starts its servers and talks to them on stdio.
+// Command shim is an MCP server on stdio that relays every message to a server on streamable HTTP, unchanged: it lets
+// the conformance suite, whose own servers are on HTTP, judge a client that starts its servers and talks to them on
+// stdio.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Package shape writes MCP definitions, requests and results of every form that JSON and the protocol allow, from a seed.
+// Package shape writes MCP definitions, requests and results of every form that JSON and the protocol allow, from a
+// seed.
 package shape
 
 import (

@@ -1,4 +1,5 @@
-// Command server is an MCP server for the soak: every answer says whose it is, calls take their time, and some of its kind crash.
+// Command server is an MCP server for the soak: every answer says whose it is, calls take their time, and some of its
+// kind crash.
 package main
 
 import (

@@ -1,8 +1,9 @@
 // Package bed boots real systemds as PID 1 of machines of their own for tests, and takes them away without a trace.
 //
-// Each machine is one systemd-nspawn, in namespaces and a cgroup that end with it. Three processes belong to it: the test;
-// the guardian, which outlives the test however that ends, and removes what the kernel does not; and the keeper, PID 1 of a
-// PID namespace, whose mount namespace has the machine's root and hides the host's /run and cgroups from systemd-nspawn.
+// Each machine is one systemd-nspawn, in namespaces and a cgroup that end with it. Three processes belong to it: the
+// test; the guardian, which outlives the test however that ends, and removes what the kernel does not; and the keeper,
+// PID 1 of a PID namespace, whose mount namespace has the machine's root and hides the host's /run and cgroups from
+// systemd-nspawn.
 package bed
 
 import (
@@ -20,8 +21,8 @@ import (
 	"github.com/pfar/pfar/tests/image"
 )
 
-// files are what machines have besides Debian and what is installed. Empty ones mask: nothing is to start by itself in the
-// middle of a test.
+// files are what machines have besides Debian and what is installed. Empty ones mask: nothing is to start by itself in
+// the middle of a test.
 var files = map[string]string{
 	"etc/machine-id":                     "0b8c3f4d5e6a47f19c2d8e7b6a5f4e3d\n",
 	"etc/hostname":                       "pfar-bed\n",
@@ -50,8 +51,8 @@ type Bed struct {
 	lock      *os.File
 }
 
-// Open makes Debian's root file system, if it is not there, and has install write pfar into a directory of its own below
-// cache. Packages are what Debian's root file system has besides the usual ones.
+// Open makes Debian's root file system, if it is not there, and has install write pfar into a directory of its own
+// below cache. Packages are what Debian's root file system has besides the usual ones.
 func Open(ctx context.Context, cache string, install func(context.Context, string) error, packages ...string) (*Bed, error) {
 	brought, err := image.Install(ctx, map[string]string{"systemd-nspawn": "systemd-container", "nsenter": "util-linux", "nft": "nftables"})
 	if err != nil {

@@ -32,7 +32,8 @@ const (
 	roleKeeper   = "keeper"
 )
 
-// Play is the first thing that a test's main function calls: the program is run again as a machine's guardian and keeper.
+// Play is the first thing that a test's main function calls: the program is run again as a machine's guardian and
+// keeper.
 func Play() {
 	role := os.Getenv(roleVariable)
 	if role == "" {
@@ -238,8 +239,8 @@ func (k *keeper) boot() error {
 		"--resolv-conf=off", "--timezone=off", "--link-journal=no",
 		// Without these IPAddressDeny= is silently without effect.
 		"--system-call-filter=bpf", "--capability=CAP_BPF,CAP_PERFMON", "--", "--show-status=auto", "--log-color=no")
-	// Writable: otherwise parts of /proc are mounted over, and systemd 257 has each unit's /proc so, where bubblewrap can make
-	// no other (mount_namespaces(7), locked mounts). On a machine that is no container, nothing is mounted there.
+	// Writable: otherwise parts of /proc are mounted over, and systemd 257 has each unit's /proc so, where bubblewrap can
+	// make no other (mount_namespaces(7), locked mounts). On a machine that is no container, nothing is mounted there.
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "NOTIFY_SOCKET=" + notifySocket,
 		"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1", "SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes"}
 	cmd.Stdout, cmd.Stderr = k.console, k.console

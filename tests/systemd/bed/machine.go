@@ -29,8 +29,8 @@ type Machine struct {
 	leader   int // PID 1, as the host has it
 }
 
-// Boot boots a machine for one test. It goes when the test ends, and a test that failed logs its console and its journal.
-// A race that the detector has told the journal of fails the test.
+// Boot boots a machine for one test. It goes when the test ends, and a test that failed logs its console and its
+// journal. A race that the detector has told the journal of fails the test.
 func (b *Bed) Boot(t testing.TB) *Machine {
 	t.Helper()
 	m, err := b.Start()

@@ -118,7 +118,8 @@ func tool(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// show is a property of a unit, as systemctl show has it. On a busy machine systemd may answer later than systemctl waits.
+// show is a property of a unit, as systemctl show has it. On a busy machine systemd may answer later than systemctl
+// waits.
 func show(unit, property string) string {
 	var out string
 	if err := eventually(func() (err error) {

@@ -109,8 +109,8 @@ func liveLimit() (string, error) {
 	return "", contains(out, "104857600 bytes held")
 }
 
-// tasksLimit has a server fork without end, which its own RLIMIT_NPROC stops, and then a program of root's beside it, which
-// only the scope can.
+// tasksLimit has a server fork without end, which its own RLIMIT_NPROC stops, and then a program of root's beside it,
+// which only the scope can.
 func tasksLimit() (string, error) {
 	before := launchers("calm", "bomb")
 	out, err := output("pfar", "call", "bomb.attack", "--name", "fork-bomb", "--target", "1000")

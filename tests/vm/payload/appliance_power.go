@@ -23,8 +23,8 @@ const (
 	lostFile = "/var/lost"
 )
 
-// atBoot are the servers that are to run when the power is back. The declaration of half is broken by then, and its last good
-// version runs.
+// atBoot are the servers that are to run when the power is back. The declaration of half is broken by then, and its
+// last good version runs.
 var atBoot = []string{"calm", "changing", "half", "one", "three", "two"}
 
 // slowNetwork has the machine's network take its time at boot.
@@ -41,8 +41,8 @@ WantedBy=network-online.target
 // half is a declaration as far as its author's editor has come.
 const half = "label = \"internal\"\nserver {\n  command = \"/usr/loc"
 
-// writeUntilPowerOff keeps on storing secrets, accepting tools and writing declarations, and says what of it the programs
-// have confirmed. The word "now" is for whoever cuts the power.
+// writeUntilPowerOff keeps on storing secrets, accepting tools and writing declarations, and says what of it the
+// programs have confirmed. The word "now" is for whoever cuts the power.
 func writeUntilPowerOff() error {
 	if err := beforePowerOff(); err != nil {
 		return err
@@ -183,7 +183,8 @@ func (w *writers) declaration(i int) error {
 	return errors.Join(err, w.progress())
 }
 
-// progress waits until another writer has got on: each declaration starts a server anew, which alone would fill a slow machine.
+// progress waits until another writer has got on: each declaration starts a server anew, which alone would fill a slow
+// machine.
 func (w *writers) progress() error {
 	count := func() int {
 		w.mu.Lock()
@@ -242,7 +243,8 @@ func cutWasReal(lost string) error {
 	return nil
 }
 
-// brokenHalf wants a diagnostic with its place while the last good version runs, and the new one once the file is whole.
+// brokenHalf wants a diagnostic with its place while the last good version runs, and the new one once the file is
+// whole.
 func brokenHalf() (string, error) {
 	out, _ := output("pfar", "status") // 1: that is what it reports
 	if err := contains(out, declarations+"/half.hcl:3"); err != nil {

@@ -1,4 +1,5 @@
-// Command payload runs in the virtual machine: it has pfar's limits hold programs that want more, and writes one JSON object per check.
+// Command payload runs in the virtual machine: it has pfar's limits hold programs that want more, and writes one JSON
+// object per check.
 package main
 
 import (

@@ -105,7 +105,8 @@ func pidsIn(dir string) ([]int, error) {
 	return list, nil
 }
 
-// childOf returns a child of any of pid's threads: a goroutine forks from the thread that it happens to be on. 0: none yet.
+// childOf returns a child of any of pid's threads: a goroutine forks from the thread that it happens to be on. 0: none
+// yet.
 func childOf(pid int) (int, error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil || len(threads) == 0 || !alive(pid) {

@@ -1,4 +1,5 @@
-// Package journaltest stands in for journald towards a program under test, which finds it where journald's socket is: in a mount namespace of its own, made by bubblewrap.
+// Package journaltest stands in for journald towards a program under test, which finds it where journald's socket is:
+// in a mount namespace of its own, made by bubblewrap.
 package journaltest
 
 import (

@@ -19,7 +19,8 @@ import (
 // shipped are the policies that are shipped, read once: that takes longer than most tests.
 var shipped = sync.OnceValue(func() policies.Set { return policies.Load(nil, "") })
 
-// New makes one that knows the shipped policies, and the clients of these names beside the built-in ones. It ends with the test.
+// New makes one that knows the shipped policies, and the clients of these names beside the built-in ones. It ends with
+// the test.
 func New(t testing.TB, clients ...string) *enforce.Point {
 	t.Helper()
 	return With(t, t.TempDir(), clients...)
