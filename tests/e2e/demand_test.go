@@ -113,9 +113,7 @@ func TestStopIsForGood(t *testing.T) {
 	if names := c.names(); len(names) != 0 {
 		t.Errorf("tools of a stopped server: %q", names)
 	}
-	if s := server(p.last(), "lazy"); s.State != control.Stopped {
-		t.Errorf("after the call it is %s", s.State)
-	}
+	p.await("lazy stopped", soon, inState("lazy", control.Stopped))
 	since := p.mark()
 	if stdout, stderr, code := p.command("start", "lazy"); code != 0 {
 		t.Fatalf("pfar start: %d, %s%s", code, stdout, stderr)
