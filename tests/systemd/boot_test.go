@@ -244,9 +244,12 @@ func TestFailure(t *testing.T) {
 	if len(critical) != 1 || critical[0]["PFAR_REASON"] != reason || critical[0]["_SYSTEMD_UNIT"] != "pfar-failed@broken.service" || critical[0]["SYSLOG_IDENTIFIER"] != "pfard" {
 		t.Errorf("critical entries: %v", critical)
 	}
-	if noted := entries(t, m, "PFAR_SERVER=broken", "PFAR_OUTPUT=noted"); len(noted) != 1 {
-		t.Errorf("what the owner's program writes: %v", noted)
-	}
+	bed.Eventually(t, soon, func() error { // it is logged once the program has ended
+		if noted := entries(t, m, "PFAR_SERVER=broken", "PFAR_OUTPUT=noted"); len(noted) != 1 {
+			return fmt.Errorf("what the owner's program writes: %v", noted)
+		}
+		return nil
+	})
 	lines := entries(t, m, "--unit=pfar-mcp@broken.service", "PFAR_SERVER=broken", "SYSLOG_IDENTIFIER=pfar-mcp@broken")
 	if len(lines) != 3 || lines[0]["MESSAGE"] != "echo: crashing as told" || lines[0]["PRIORITY"] != "6" {
 		t.Errorf("the server's own words: %v", lines)
