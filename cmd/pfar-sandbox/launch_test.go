@@ -319,7 +319,10 @@ func TestServerInItsSandbox(t *testing.T) {
 	if r.noted(units.NotifyTools) != "7" || r.noted("STATUS") != "7 tools, x 1.0" || r.noted(units.NotifyState) != units.StateRunning {
 		t.Errorf("notified %v", r.vars)
 	}
-	eventually(t, r, func() bool { return strings.Contains(r.logged(), "to-stderr") && strings.Contains(r.logged(), "PWD=") })
+	eventually(t, r, func() bool {
+		log := r.logged()
+		return strings.Contains(log, "to-stderr") && strings.Contains(log, "PWD=")
+	})
 	if log := r.logged(); strings.Contains(log, "CANARY") || strings.Contains(log, "NOTIFY_SOCKET") || strings.Contains(log, "LISTEN") {
 		t.Errorf("stderr and environment of the server:\n%s", log)
 	}
