@@ -102,7 +102,7 @@ func bootDependencies() (string, error) {
 
 // nothingFailed looks at pfar's units only: on a busy machine systemd gives up on units of its own.
 func nothingFailed() (string, error) {
-	out, err := output("systemctl", "--failed", "--plain", "--no-legend", "pfar*")
+	out, err := output("systemctl", "list-units", "--failed", "--plain", "--no-legend", "pfar*")
 	if strings.TrimSpace(out) != "" {
 		err = errors.Join(err, errors.New(out))
 	}
