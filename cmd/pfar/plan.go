@@ -37,7 +37,7 @@ func (c declaredVerb) explainCommand() *cobra.Command {
 	ofServer := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if audit.IsID(args[0]) { // no server's name begins with a digit
-			return auditVerb{c.pfar}.explainCall(cmd.Context(), args[0])
+			return auditVerb(c).explainCall(cmd.Context(), args[0])
 		}
 		return ofServer(cmd, args)
 	}

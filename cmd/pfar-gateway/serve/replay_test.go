@@ -96,8 +96,8 @@ func nextPart(t testing.TB, all <-chan part) part {
 func (c *client) ask(t testing.TB, id int, more string) (all <-chan part, cut func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	name := strings.TrimPrefix(strings.TrimPrefix(c.path, "/mcp"), "/")
-	if name = "echo"; c.path == "/mcp" {
+	name := "echo"
+	if c.path == "/mcp" {
 		name = "s__echo"
 	}
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q%s}}`, id, name, more)
