@@ -38,7 +38,10 @@ summary() {
 		[ -e "$logs/$name.result" ] || continue
 		printf '\n==> %s: the end of %s <==\n' "$name" "$logs/$name.log"
 		sed -n '/^panic: test timed out/,/^$/p' "$logs/$name.log" | head -n 20 # which test hung: its stack is long
-		grep -vE '^(ok|\?) ' "$logs/$name.log" | tail -n 30
+		# What each failed test said first, since the programs' logs follow and fill the end.
+		grep -E -A 5 '^ *--- FAIL' "$logs/$name.log" | cut -c 1-300 | head -n 60
+		printf '...\n'
+		grep -vE '^(ok|\?) ' "$logs/$name.log" | tail -n 30 | cut -c 1-300
 	done
 	[ ${#failed[@]} = 0 ]
 }
