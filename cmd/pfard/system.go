@@ -191,7 +191,7 @@ func (d *daemon) join(a *attachments, r *systemd.Runner) {
 	d.keeper.wired, a.running = a.wired, r.Bridges
 	d.tokens.run, d.tokens.mended, d.notice = a.refresh, a.refreshMended, a.notice
 	d.mistakes.unit, d.relabelled, d.policy.outlived = a.mistaken, a.relabelled, true
-	a.inspector, d.inspectors.runner = d.policy.inspector, r
+	a.inspector, d.inspectors.runner = d.policy.inspector, systemd.NewInspectors(d.log, a.link, d.options.dirs.Run)
 }
 
 // prepareHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts.

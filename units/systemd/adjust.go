@@ -54,7 +54,7 @@ func (r *Runner) rewrite(name string, p plan.Plan) (
 	if p, ok := p.Keeping(old); live && ok {
 		started, _ := r.plans.applied(name)
 		digest, err := r.plans.write(name, p)
-		return i, change, func() { r.mark(name, started, digest) }, err
+		return i, change, func() { r.plans.note(name, started, digest) }, err
 	}
 	return nil, change, nil, errors.New("its process has to be another one")
 }
@@ -64,7 +64,7 @@ func (r *Runner) rewrite(name string, p plan.Plan) (
 func (r *Runner) endBridge(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
-	return r.persist(ctx, "ending the bridge of "+name, func(ctx context.Context, bus *Bus) error {
+	return r.asks.persist(ctx, "ending the bridge of "+name, func(ctx context.Context, bus *Bus) error {
 		return bus.StopUnit(ctx, BridgeUnit(name))
 	})
 }

@@ -20,7 +20,7 @@ type Found struct {
 // Adopt takes over what systemd runs and what an earlier pfard has offered.
 func (r *Runner) Adopt(ctx context.Context) (found []Found, err error) {
 	var known map[string]UnitState
-	err = r.persist(ctx, "looking for what runs", func(ctx context.Context, bus *Bus) (err error) {
+	err = r.asks.persist(ctx, "looking for what runs", func(ctx context.Context, bus *Bus) (err error) {
 		if known, err = bus.Launchers(ctx); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (r *Runner) Adopt(ctx context.Context) (found []Found, err error) {
 			r.instances[name] = i
 			f.Update = i.update
 			if f.Outside {
-				r.mark(name, digest, digest)
+				r.plans.note(name, digest, digest)
 			}
 		}
 		found = append(found, f)

@@ -44,7 +44,7 @@ func (r *Runner) attach(name, digest string, pid, uid int) (plan.Plan, units.Upd
 	if outside {
 		i = newInstance(p, now)
 		r.instances[name] = i
-		r.mark(name, digest, now)
+		r.plans.note(name, digest, now)
 	}
 	i.starting = false
 	u := &i.update

@@ -124,6 +124,7 @@ func pathValue(path string) (string, error) {
 // reloads has systemd read its unit files again. It does nothing else meanwhile, so that whoever asks while one is
 // under way shares the next.
 type reloads struct {
+	asks   patient
 	one    sync.Mutex // held while systemd is asked
 	mu     sync.Mutex
 	queued chan struct{} // closed when the next has been made; nil: there is none
@@ -131,8 +132,7 @@ type reloads struct {
 }
 
 // reload returns a channel that is closed when systemd has read what is there now.
-func (r *Runner) reload() <-chan struct{} {
-	q := &r.reloads
+func (q *reloads) reload() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.queued != nil {
@@ -147,13 +147,12 @@ func (r *Runner) reload() <-chan struct{} {
 		q.mu.Lock()
 		q.queued = nil
 		q.mu.Unlock()
-		err := r.persist(context.Background(), "reading units again", func(ctx context.Context, bus *Bus) error { return bus.Reload(ctx) })
+		err := q.asks.persist(context.Background(), "reading units again", func(ctx context.Context, bus *Bus) error {
+			return bus.Reload(ctx)
+		})
 		if err != nil {
-			r.cfg.Log.Warn("having systemd read its units again, ignoring", "error", err)
+			q.asks.log.Warn("having systemd read its units again, ignoring", "error", err)
 		}
 	})
 	return done
 }
-
-// Settle returns when systemd has read all that was written for it.
-func (r *Runner) Settle() { r.reloads.all.Wait() }

@@ -25,7 +25,11 @@ type Bus struct {
 const (
 	errUnitExists = "org.freedesktop.systemd1.UnitExists"
 	errNoSuchUnit = "org.freedesktop.systemd1.NoSuchUnit"
+	errMasked     = "org.freedesktop.systemd1.UnitMasked"
 )
+
+// ErrMasked is returned for a unit that the administrator has masked (systemctl(1)).
+var ErrMasked = errors.New("masked by the administrator; systemctl unmask it")
 
 // Connect returns a connection to the systemd that runs this process's user, for root to PID 1. ctx bounds the
 // connecting only.

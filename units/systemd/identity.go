@@ -86,12 +86,3 @@ func unitIn(text string) (p Process, unit string, err error) {
 	}
 	return Process{}, "", fmt.Errorf("%w: its cgroup is %q", ErrStranger, text)
 }
-
-// instanceIn returns the instance of a template that a unit is.
-func instanceIn(unit, template string) (string, bool) {
-	rest, ok := strings.CutPrefix(unit, template)
-	if !ok {
-		return "", false
-	}
-	return strings.CutSuffix(rest, service)
-}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,29 +16,35 @@ import (
 	"github.com/pfar/pfar/units/plan"
 )
 
-// inspectors are what Inspect wants to run.
-type inspectors struct {
+// Inspectors has systemd run inspectors as instances of the units that pfar ships.
+type Inspectors struct {
+	run  string // run directory
+	asks patient
+
 	mu   sync.Mutex
 	want []plan.Inspection
 	new  bool // want has not been looked at
 	busy bool // somebody looks
 }
 
+// NewInspectors returns Inspectors of a run directory, of which none is known yet.
+func NewInspectors(log *slog.Logger, link *Link, run string) *Inspectors {
+	return &Inspectors{run: run, asks: patient{link, log}}
+}
+
 // Inspect has the inspectors of these plans be there, by their sockets, and no others. It does not wait; the newest
 // list counts.
-func (r *Runner) Inspect(want []plan.Inspection) {
-	i := &r.inspectors
+func (i *Inspectors) Inspect(want []plan.Inspection) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.want, i.new = want, true
 	if !i.busy {
 		i.busy = true
-		go r.inspect()
+		go i.inspect()
 	}
 }
 
-func (r *Runner) inspect() {
-	i := &r.inspectors
+func (i *Inspectors) inspect() {
 	for {
 		i.mu.Lock()
 		want := i.want
@@ -48,16 +55,16 @@ func (r *Runner) inspect() {
 		}
 		i.new = false
 		i.mu.Unlock()
-		if err := r.bring(want); err != nil {
-			r.cfg.Log.Error("having inspectors run", "error", err)
+		if err := i.bring(want); err != nil {
+			i.asks.log.Error("having inspectors run", "error", err)
 		}
 	}
 }
 
 // bring has what runs be what is wanted. What a plan says is in a file, the credential of its unit: one that is there
 // and says the same is of an inspector that goes on.
-func (r *Runner) bring(want []plan.Inspection) error {
-	dir := units.InspectDir(r.cfg.Run)
+func (i *Inspectors) bring(want []plan.Inspection) error {
+	dir := units.InspectDir(i.run)
 	defer os.Remove(dir) // if there is none left
 	err := os.MkdirAll(dir, 0o711)
 	if err == nil {
@@ -77,17 +84,17 @@ func (r *Runner) bring(want []plan.Inspection) error {
 	var errs []error
 	for _, p := range want {
 		name := p.Inspector.Name
-		errs = append(errs, r.bringOne(filepath.Join(dir, name+planSuffix), p, old[name]))
+		errs = append(errs, i.bringOne(filepath.Join(dir, name+planSuffix), p, old[name]))
 		delete(old, name)
 	}
 	for name := range old {
-		err := r.stopInspector(name)
+		err := i.stop(name)
 		errs = append(errs, err, removeFile(filepath.Join(dir, name+planSuffix)))
 	}
 	return errors.Join(errs...)
 }
 
-func (r *Runner) bringOne(file string, p plan.Inspection, there bool) error {
+func (i *Inspectors) bringOne(file string, p plan.Inspection, there bool) error {
 	name := p.Inspector.Name
 	raw, err := json.Marshal(p)
 	if err != nil {
@@ -95,7 +102,7 @@ func (r *Runner) bringOne(file string, p plan.Inspection, there bool) error {
 	}
 	if !sameText(file, raw) {
 		if there {
-			if err := r.stopInspector(name); err != nil {
+			if err := i.stop(name); err != nil {
 				return err
 			}
 		}
@@ -107,18 +114,18 @@ func (r *Runner) bringOne(file string, p plan.Inspection, there bool) error {
 	if p.Inspector.URL != "" {
 		unit = model + name + socket
 	}
-	return r.persist(context.Background(), "starting "+unit, func(ctx context.Context, bus *Bus) error {
+	return i.asks.persist(context.Background(), "starting "+unit, func(ctx context.Context, bus *Bus) error {
 		return bus.StartUnit(ctx, unit, func(result string) {
 			if result != "done" {
-				r.cfg.Log.Error("starting the socket of an inspector", "unit", unit, "result", result)
+				i.asks.log.Error("starting the socket of an inspector", "unit", unit, "result", result)
 			}
 		})
 	})
 }
 
-// stopInspector returns when nothing of an inspector is left, whatever it was.
-func (r *Runner) stopInspector(name string) error {
-	return r.persist(context.Background(), "stopping inspector "+name, func(ctx context.Context, bus *Bus) error {
+// stop returns when nothing of an inspector is left, whatever it was.
+func (i *Inspectors) stop(name string) error {
+	return i.asks.persist(context.Background(), "stopping inspector "+name, func(ctx context.Context, bus *Bus) error {
 		for _, unit := range []string{program + name + socket, program + name + service, model + name + socket, model + name + service} {
 			if err := bus.StopUnit(ctx, unit); err != nil {
 				return err
@@ -130,13 +137,13 @@ func (r *Runner) stopInspector(name string) error {
 
 // Reinspect has the process that asks a model begin anew with the next question: its key is another one. It does not
 // wait.
-func (r *Runner) Reinspect(name string) {
+func (i *Inspectors) Reinspect(name string) {
 	go func() {
-		err := r.persist(context.Background(), "stopping "+ModelUnit(name), func(ctx context.Context, bus *Bus) error {
+		err := i.asks.persist(context.Background(), "stopping "+ModelUnit(name), func(ctx context.Context, bus *Bus) error {
 			return bus.StopUnit(ctx, ModelUnit(name))
 		})
 		if err != nil {
-			r.cfg.Log.Error("having an inspector take another key", "inspector", name, "error", err)
+			i.asks.log.Error("having an inspector take another key", "inspector", name, "error", err)
 		}
 	}()
 }

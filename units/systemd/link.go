@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -22,6 +23,8 @@ type Link struct {
 
 // NewLink returns a link that connects by dial when it is first used.
 func NewLink(dial func(context.Context) (*Bus, error)) *Link { return &Link{dial: dial} }
+
+const stopTime = time.Minute // for a unit to stop: TimeoutStopSec= is shorter
 
 var errLinkClosed = errors.New("connecting to systemd: pfard is ending")
 
@@ -67,6 +70,23 @@ func (l *Link) Persist(ctx context.Context, ask func(context.Context, *Bus) erro
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
+}
+
+// patient asks systemd until it answers.
+type patient struct {
+	link *Link
+	log  *slog.Logger
+}
+
+// persist repeats a question until systemd has answered it, whatever it answers, or ctx ends.
+func (p patient) persist(ctx context.Context, doing string, ask func(context.Context, *Bus) error) error {
+	var told bool
+	return p.link.Persist(ctx, ask, func(err error) {
+		if !told && ctx.Err() == nil {
+			told = true
+			p.log.Warn("systemd does not answer, trying again", "doing", doing, "error", err)
+		}
+	})
 }
 
 func (l *Link) ask(ctx context.Context, question func(context.Context, *Bus) error) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/pfar/pfar/units"
 )
@@ -30,7 +31,7 @@ func (r *Runner) observeOnce(name string) (again bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), busTime)
 	defer cancel()
 	var s UnitState
-	err := r.persist(ctx, "asking for the state of "+name, func(ctx context.Context, bus *Bus) (err error) {
+	err := r.asks.persist(ctx, "asking for the state of "+name, func(ctx context.Context, bus *Bus) (err error) {
 		s, err = bus.State(ctx, LauncherUnit(name))
 		return err
 	})
@@ -116,7 +117,7 @@ func (s UnitState) ending() string {
 func (r *Runner) Watch(ctx context.Context) {
 	for {
 		var changed <-chan string
-		err := r.persist(ctx, "watching", func(_ context.Context, bus *Bus) (err error) {
+		err := r.asks.persist(ctx, "watching", func(_ context.Context, bus *Bus) (err error) {
 			changed, err = bus.watch(ctx)
 			return err
 		})
@@ -167,12 +168,31 @@ func (r *Runner) lookAtAll() {
 	r.lookAtGateway()
 }
 
+// gateway is the gateway's service, as systemd has told of it last.
+type gateway struct {
+	mu   sync.Mutex
+	runs bool
+	pid  int
+}
+
+// turned takes what systemd says of the gateway, and reports whether it is another process, or none any more.
+func (g *gateway) turned(s UnitState, socket string) (runs, turned bool) {
+	// It is started by the first who connects.
+	runs = s.Active == "active" || s.Active == "activating" && s.Sub != "auto-restart" ||
+		s.Active == "inactive" && socket == "active"
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	turned = runs != g.runs || s.MainPID != g.pid
+	g.runs, g.pid = runs, s.MainPID
+	return runs, turned
+}
+
 func (r *Runner) lookAtGateway() {
 	ctx, cancel := context.WithTimeout(context.Background(), busTime)
 	defer cancel()
 	var s UnitState
 	var socket string
-	err := r.persist(ctx, "asking for the state of the gateway", func(ctx context.Context, bus *Bus) (err error) {
+	err := r.asks.persist(ctx, "asking for the state of the gateway", func(ctx context.Context, bus *Bus) (err error) {
 		if s, err = bus.State(ctx, GatewayUnit); err == nil {
 			socket, err = bus.active(ctx, "pfar-gateway.socket")
 		}
@@ -181,13 +201,7 @@ func (r *Runner) lookAtGateway() {
 	if err != nil {
 		return
 	}
-	// It is started by the first who connects.
-	running := s.Active == "active" || s.Active == "activating" && s.Sub != "auto-restart" || s.Active == "inactive" && socket == "active"
-	r.mu.Lock()
-	changed := running != r.gateway || s.MainPID != r.gatewayPID
-	r.gateway, r.gatewayPID = running, s.MainPID
-	r.mu.Unlock()
-	if changed {
-		r.cfg.Gateway(running)
+	if runs, turned := r.gateway.turned(s, socket); turned {
+		r.cfg.Gateway(runs)
 	}
 }

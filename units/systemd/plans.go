@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,10 @@ import (
 // and without it systemd does not start them (AssertPathExists=). applied/INSTANCE says that systemd has been asked to
 // start it, with which plan, and what has become of that plan, or that it is being asked to stop it. A pfard that was
 // killed in between asks again; one that finds the instance otherwise than this says knows that somebody else did that.
-type plans struct{ run string }
+type plans struct {
+	run string
+	log *slog.Logger
+}
 
 const planSuffix = ".json"
 
@@ -118,6 +122,13 @@ func (p plans) remove(instance string) error {
 // start.
 func (p plans) apply(instance, started, now string) error {
 	return durable.Replace(p.mark(instance), []byte(started+" "+now))
+}
+
+// note is apply for a process that runs already.
+func (p plans) note(instance, started, now string) {
+	if err := p.apply(instance, started, now); err != nil {
+		p.log.Warn("remembering that a server was started, ignoring", "server", instance, "error", err)
+	}
 }
 
 // stop notes that systemd is about to be asked to stop it.

@@ -43,15 +43,13 @@ type Runner struct {
 	plans plans
 	binds binds
 
-	reloads    reloads
-	inspectors inspectors
+	asks    patient
+	reloads reloads
+	gateway gateway
 
 	order     sync.Mutex // held while an update is made and told, so that the last told is the last made; taken before mu
 	mu        sync.Mutex
 	instances map[string]*instance
-
-	gateway    bool // it runs
-	gatewayPID int
 }
 
 // instance is one that has been started and not stopped since.
@@ -68,17 +66,18 @@ type instance struct {
 
 // NewRunner returns a Runner that knows of nothing yet.
 func NewRunner(cfg Config) (*Runner, error) {
-	r := &Runner{cfg: cfg, plans: plans{cfg.Run}, binds: binds{cfg.Units, cfg.Run}, instances: map[string]*instance{}, gateway: true}
+	asks := patient{cfg.Link, cfg.Log}
+	r := &Runner{
+		cfg: cfg, plans: plans{cfg.Run, cfg.Log}, binds: binds{cfg.Units, cfg.Run}, instances: map[string]*instance{},
+		asks: asks, reloads: reloads{asks: asks}, gateway: gateway{runs: true},
+	}
 	return r, r.plans.make()
 }
 
 // GatewayUnit is the gateway's service.
 const GatewayUnit = "pfar-gateway.service"
 
-const (
-	busTime  = 10 * time.Second // for one question; systemd answers in milliseconds
-	stopTime = time.Minute      // for a unit to stop: TimeoutStopSec= is shorter
-)
+const busTime = 10 * time.Second // for one question; systemd answers in milliseconds
 
 // Start has systemd start the server of a plan, or the process for the one session that the plan names. It returns once
 // that is under way; what becomes of it comes by Config.Changed.
@@ -109,7 +108,7 @@ func (r *Runner) Start(p plan.Plan, _ units.Secrets) error {
 	r.instances[name] = i
 	var reloaded <-chan struct{}
 	if changed {
-		reloaded = r.reload()
+		reloaded = r.reloads.reload()
 	}
 	go r.begin(ctx, name, i, reloaded)
 	return nil
@@ -132,29 +131,18 @@ func (r *Runner) begin(ctx context.Context, name string, i *instance, reloaded <
 			return
 		}
 	}
-	err := r.persist(ctx, "starting "+name, func(ctx context.Context, bus *Bus) error {
+	err := r.asks.persist(ctx, "starting "+name, func(ctx context.Context, bus *Bus) error {
 		return bus.StartUnit(ctx, LauncherUnit(name), func(result string) { r.started(name, i, result) })
 	})
 	switch {
 	case err == nil:
-		r.mark(name, i.digest, i.digest)
+		r.plans.note(name, i.digest, i.digest)
 	case ctx.Err() == nil:
 		r.change(name, i, func(u *units.Update) {
 			i.starting = false
 			u.State, u.Detail, u.Ended = units.StateFailed, err.Error(), true
 		})
 	}
-}
-
-// persist repeats a question until systemd has answered it, whatever it answers, or ctx ends.
-func (r *Runner) persist(ctx context.Context, doing string, ask func(context.Context, *Bus) error) error {
-	var told bool
-	return r.cfg.Link.Persist(ctx, ask, func(err error) {
-		if !told && ctx.Err() == nil {
-			told = true
-			r.cfg.Log.Warn("systemd does not answer, trying again", "doing", doing, "error", err)
-		}
-	})
 }
 
 // change applies f to an instance that nobody stops and tells of it. The lock is held in f.
@@ -217,7 +205,7 @@ func (r *Runner) Stop(name string) {
 	if err := r.plans.stop(name); err != nil {
 		r.cfg.Log.Warn("remembering that a server is being stopped, ignoring", "server", name, "error", err)
 	}
-	err := r.persist(context.Background(), "stopping "+name, func(ctx context.Context, bus *Bus) error {
+	err := r.asks.persist(context.Background(), "stopping "+name, func(ctx context.Context, bus *Bus) error {
 		if err := bus.StopUnit(ctx, LauncherUnit(name)); err != nil {
 			return err
 		}
@@ -271,7 +259,7 @@ func (r *Runner) Offer(server string, p *plan.Plan) {
 	} else {
 		var changed bool
 		if changed, err = r.binds.write(server, *p); changed {
-			r.reload()
+			r.reloads.reload()
 		}
 		_, werr := r.plans.write(server, *p)
 		err = errors.Join(err, werr, r.cfg.Home(*p))
@@ -294,7 +282,7 @@ func (r *Runner) Forget(server string) {
 func (r *Runner) forget(name string) {
 	changed, err := r.binds.remove(name)
 	if changed {
-		r.reload()
+		r.reloads.reload()
 	}
 	errs := []error{err, r.plans.remove(name)}
 	for _, unit := range []string{"pfar-mcp", "pfar-egress"} {
@@ -319,12 +307,8 @@ func (r *Runner) Log(name string) string {
 	return command + LauncherUnit(name)
 }
 
-// mark remembers that a process was started with the plan of one digest, which has become the other since.
-func (r *Runner) mark(name, started, now string) {
-	if err := r.plans.apply(name, started, now); err != nil {
-		r.cfg.Log.Warn("remembering that a server was started, ignoring", "server", name, "error", err)
-	}
-}
+// Settle returns when systemd has read all that was written for it.
+func (r *Runner) Settle() { r.reloads.all.Wait() }
 
 // Bridges returns the instances of a server whose bridges run.
 func (r *Runner) Bridges(ctx context.Context, server string) (running []string, err error) {
@@ -336,7 +320,7 @@ func (r *Runner) Bridges(ctx context.Context, server string) (running []string, 
 		}
 	}
 	r.mu.Unlock()
-	err = r.persist(ctx, "asking for the bridges of "+server, func(ctx context.Context, bus *Bus) error {
+	err = r.asks.persist(ctx, "asking for the bridges of "+server, func(ctx context.Context, bus *Bus) error {
 		running = nil
 		for _, name := range names {
 			pid, err := bus.MainPID(ctx, BridgeUnit(name))
@@ -368,7 +352,7 @@ func (r *Runner) relimit(name string, i *instance) {
 	i.limiting.Lock()
 	defer i.limiting.Unlock()
 	var how string
-	err := r.persist(context.Background(), "changing the limits of "+name, func(ctx context.Context, bus *Bus) error {
+	err := r.asks.persist(context.Background(), "changing the limits of "+name, func(ctx context.Context, bus *Bus) error {
 		p, _, err := r.plans.read(name)
 		if err != nil {
 			return Final(err) // it has been forgotten

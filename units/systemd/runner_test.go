@@ -596,7 +596,7 @@ func TestRunnerLosesSystemd(t *testing.T) {
 }
 
 func TestPlansAreWhole(t *testing.T) {
-	p := plans{t.TempDir()}
+	p := plans{run: t.TempDir()}
 	if err := p.make(); err != nil {
 		t.Fatal(err)
 	}

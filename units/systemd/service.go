@@ -2,7 +2,6 @@ package systemd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -47,13 +46,14 @@ func InstanceOf(unit string) (string, bool) {
 	return strings.CutSuffix(rest, service)
 }
 
-// Errors that systemd gives and that are told apart.
-const (
-	errMasked = "org.freedesktop.systemd1.UnitMasked"
-)
-
-// ErrMasked is returned for a unit that the administrator has masked (systemctl(1)).
-var ErrMasked = errors.New("masked by the administrator; systemctl unmask it")
+// instanceIn returns the instance of a template that a unit is.
+func instanceIn(unit, template string) (string, bool) {
+	rest, ok := strings.CutPrefix(unit, template)
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(rest, service)
+}
 
 // UnitState is what systemd says of a service.
 type UnitState struct {
