@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -31,8 +32,56 @@ const (
 func enter(args []string) {
 	err := becomeBwrap(args)
 	// The launcher tells the owner; an exit status alone would say nothing.
-	_ = unix.Sendmsg(fdReport, []byte(err.Error()), nil, nil, 0)
+	_ = unix.Sendmsg(fdReport, complain(err), nil, nil, 0)
 	os.Exit(1)
+}
+
+// The first byte of each report to the launcher. A complaint goes on with its words.
+const (
+	reportMade      = iota // made.send
+	reportFailed           // a complaint that no other kind is for
+	reportPowerless        // powerless
+	reportReplaced         // errReplaced
+)
+
+// powerless is an error of a process without capabilities in its own namespaces, which is how AppArmor restricts them.
+type powerless struct{ error }
+
+// complain writes an error as a report.
+func complain(err error) []byte {
+	kind := byte(reportFailed)
+	if _, ok := errors.AsType[powerless](err); ok {
+		kind = reportPowerless
+	} else if errors.Is(err, errReplaced) {
+		kind = reportReplaced
+	}
+	return append([]byte{kind}, err.Error()...)
+}
+
+// complaint is an error that the process in the namespaces has reported.
+type complaint struct {
+	words string
+	kind  error // errReplaced, or nil for any other
+}
+
+func (c complaint) Error() string { return "preparing the server's namespaces: " + c.words }
+func (c complaint) Unwrap() error { return c.kind }
+
+// readComplaint returns the error that a report tells, nil if it is no complaint.
+func readComplaint(report []byte) error {
+	if len(report) == 0 {
+		return complaint{words: "the process in them ended without a word"}
+	}
+	words := string(report[1:])
+	switch report[0] {
+	case reportMade:
+		return nil
+	case reportPowerless:
+		return noNamespaces(errors.New(words))
+	case reportReplaced:
+		return complaint{words, errReplaced}
+	}
+	return complaint{words: words}
 }
 
 // becomeBwrap returns only if it could not.
@@ -88,12 +137,12 @@ func becomeBwrap(args []string) error {
 	return fmt.Errorf("executing %q: %w", args[0], err)
 }
 
-// send sends a zero byte, which no complaint begins with, the number of file system contexts, the numbers of the mounts
+// send sends reportMade, the number of file system contexts, the numbers of the mounts
 // that are made, a newline, and the sources that are shared, one a line. With that go the sockets and, last, the
 // contexts.
 func (m made) send() error {
 	numbers := strings.Trim(fmt.Sprint(append([]int{len(m.live)}, m.mounts...)), "[]")
-	text := "\x00" + numbers + "\n" + strings.Join(m.shared, "\n")
+	text := string(rune(reportMade)) + numbers + "\n" + strings.Join(m.shared, "\n")
 	files := slices.Concat(m.sockets, m.live)
 	defer runtime.KeepAlive(files)
 	var fds []int

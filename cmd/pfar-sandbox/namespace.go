@@ -47,7 +47,7 @@ func prepareNetwork(text string) ([]*os.File, error) {
 	}
 	ipv6, err := firewall.Loopback()
 	if err != nil {
-		return nil, err
+		return nil, powerless{err} // it is the first to need a capability
 	}
 	if err := firewall.Apply(policy.Ruleset()); err != nil {
 		return nil, err

@@ -188,12 +188,11 @@ func (v *server) sockets() (_ []*os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	text, ok := strings.CutPrefix(string(b[:n]), "\x00")
-	if !ok {
+	if err := readComplaint(b[:n]); err != nil {
 		attach.CloseAll(files)
-		return nil, complaint(text)
+		return nil, err
 	}
-	numbers, shared, _ := strings.Cut(text, "\n")
+	numbers, shared, _ := strings.Cut(string(b[1:n]), "\n")
 	count, mounts, _ := strings.Cut(numbers, " ")
 	live, err := strconv.Atoi(count)
 	if err == nil && (live < 0 || live > len(files)) {
@@ -224,20 +223,6 @@ func (v *server) rest(mounts string) ([]byte, error) {
 		v.given.Made[i] = true
 	}
 	return v.sandbox.Arguments(v.given)
-}
-
-// complaint is what the process in the namespaces said instead.
-func complaint(text string) error {
-	switch {
-	case text == "":
-		return errors.New("preparing the server's namespaces: the process in them ended without a word")
-	case strings.HasPrefix(text, "setting lo up"): // the first thing that needs a capability (AppArmor)
-		return noNamespaces(errors.New(text))
-	}
-	if start, ok := strings.CutSuffix(text, errReplaced.Error()); ok {
-		return fmt.Errorf("preparing the server's namespaces: %s%w", start, errReplaced)
-	}
-	return fmt.Errorf("preparing the server's namespaces: %s", text)
 }
 
 // received takes the descriptors out of a control message.

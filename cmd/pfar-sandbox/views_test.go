@@ -293,7 +293,8 @@ func TestViewsOfWhatWasReplaced(t *testing.T) {
 		t.Errorf("another folder: %v", err)
 	}
 	l := launcher{pfard: &attachment{told: map[string]string{}}}
-	if code, err := l.cannotStart(complaint(fmt.Sprintf("looking at %q: %v", dir, errReplaced))); code != units.ExitGateway || !errors.Is(err, errReplaced) {
+	report := complain(fmt.Errorf("looking at %q: %w", dir, errReplaced))
+	if code, err := l.cannotStart(readComplaint(report)); code != units.ExitGateway || !errors.Is(err, errReplaced) {
 		t.Errorf("the start ends with %d, %v; want another try", code, err)
 	}
 	link := filepath.Join(t.TempDir(), "link")

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The launcher acts by the kind of a complaint, whatever its words are.
+func TestComplaints(t *testing.T) {
+	for name, c := range map[string]struct {
+		err      error
+		want     string
+		replaced bool
+	}{
+		"powerless": {powerless{unix.EPERM}, noNamespaces(errors.New(unix.EPERM.Error())).Error(), false},
+		"replaced":  {fmt.Errorf("looking at %q: %w", "/a", errReplaced), `preparing the server's namespaces: looking at "/a": it was replaced meanwhile`, true},
+		"other":     {errors.New("setting lo up: it was replaced meanwhile"), "preparing the server's namespaces: setting lo up: it was replaced meanwhile", false},
+	} {
+		if err := readComplaint(complain(c.err)); err == nil || err.Error() != c.want || errors.Is(err, errReplaced) != c.replaced {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	for report, fails := range map[string]bool{"": true, "\x00": false, "\x000\n": false, "\xffwords": true} {
+		if err := readComplaint([]byte(report)); (err != nil) != fails {
+			t.Errorf("%q: %v", report, err)
+		}
+	}
+}
