@@ -150,9 +150,6 @@ const (
 	NotifyLogFull = "X_PFAR_LOGFULL" // the log has grown by LogSegment since the last such message
 )
 
-// StatusMark stands before the label in the status line of a launcher's unit, behind the state and its detail.
-const StatusMark = "; label "
-
 // LogSegment is how much a launcher writes to its log before it tells the runner, in bytes.
 const LogSegment = 4 << 20
 

@@ -42,7 +42,7 @@ type launcher struct {
 	words   *transcript // of the server
 
 	telling sync.Mutex
-	shown   shown // in a unit
+	shown   units.StatusLine // in a unit
 }
 
 // launch runs the server that the unit's plan describes until it ends or ctx does, and returns this process's exit
@@ -99,7 +99,7 @@ func prepareLauncher(ctx context.Context, o options) (*launcher, units.Secrets, 
 	if err := json.Unmarshal(raw, &l.plan); err != nil {
 		return nil, none, fmt.Errorf("reading the plan: %w", err)
 	}
-	l.shown.label = l.plan.Gateway.Label
+	l.shown.Label = l.plan.Gateway.Label
 	if l.plan.Fault != "" {
 		return nil, none, errors.New(l.plan.Fault)
 	}

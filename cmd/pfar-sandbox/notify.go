@@ -54,13 +54,13 @@ func (l *launcher) notify(vars map[string]string) {
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	if s, ok := vars[units.NotifyState]; ok {
-		l.shown.state = s
+		l.shown.State = s
 	}
 	if s, ok := vars["STATUS"]; ok {
-		l.shown.detail = s
+		l.shown.Detail = s
 	}
 	vars = maps.Clone(vars)
-	vars["STATUS"] = l.shown.line()
+	vars["STATUS"] = l.shown.String()
 	_ = notify(lines(vars))
 }
 
@@ -69,34 +69,15 @@ func (l *launcher) news(m attach.Message) {
 	l.telling.Lock()
 	switch {
 	case m.Refusal != "":
-		l.shown.refusal = m.Refusal
+		l.shown.Refusal = m.Refusal
 	case m.Mistake != nil:
-		l.shown.mistake = *m.Mistake
+		l.shown.Mistake = *m.Mistake
 	case m.Label != nil:
-		l.shown.label = *m.Label
+		l.shown.Label = *m.Label
 	}
-	line := l.shown.line()
+	line := l.shown.String()
 	l.telling.Unlock()
 	_ = notify([]string{set("STATUS", line)})
-}
-
-// shown is what the status line of the unit is made of.
-type shown struct{ label, state, detail, refusal, mistake string }
-
-func (s shown) line() string {
-	text := s.state
-	if s.detail != "" && s.detail != s.state {
-		text += ": " + s.detail
-	}
-	if s.label != "" {
-		text += units.StatusMark + s.label
-	}
-	for _, words := range []string{s.mistake, s.refusal} {
-		if words != "" {
-			text += "; " + words
-		}
-	}
-	return text
 }
 
 // lines are the assignments in the order of their names.

@@ -3,7 +3,6 @@ package systemd
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/pfar/pfar/units"
@@ -93,9 +92,8 @@ func gone(u *units.Update) { u.PID, u.Tools, u.Limits, u.Shared, u.Version = 0, 
 
 // why is what a launcher has said on its way into a state, or else how it ended.
 func (s UnitState) why(state string) string {
-	if words, ok := strings.CutPrefix(s.Status, state+": "); ok {
-		words, _, _ = strings.Cut(words, units.StatusMark)
-		return words
+	if s.Said.State == state && s.Said.Detail != "" {
+		return s.Said.Detail
 	}
 	return "the launcher " + s.ending()
 }

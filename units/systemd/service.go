@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/pfar/pfar/units"
 )
 
 // Units that pfar ships (folder units), and what the names of instances are made of.
@@ -62,7 +64,7 @@ type UnitState struct {
 	Result  string // "success", "exit-code", "signal", "timeout", "oom-kill", "assert", ...
 	Code    int    // exit status of the main process, or its signal
 	MainPID int
-	Status  string // what it has said last, in words (sd_notify(3))
+	Said    units.StatusLine // what it has said last (sd_notify(3))
 
 	Unreached string // settings of a launcher's that do not reach its server, in words; "": none
 }
@@ -81,7 +83,8 @@ func (b *Bus) State(ctx context.Context, unit string) (UnitState, error) {
 	s.Active, _ = general["ActiveState"].(string)
 	s.Sub, _ = general["SubState"].(string)
 	s.Result, _ = special["Result"].(string)
-	s.Status, _ = special["StatusText"].(string)
+	said, _ := special["StatusText"].(string)
+	s.Said = units.ParseStatusLine(said)
 	if code, ok := special["ExecMainStatus"].(int32); ok {
 		s.Code = int(code)
 	}
