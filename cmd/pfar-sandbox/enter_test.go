@@ -16,10 +16,17 @@ func TestComplaints(t *testing.T) {
 		replaced bool
 	}{
 		"powerless": {powerless{unix.EPERM}, noNamespaces(errors.New(unix.EPERM.Error())).Error(), false},
-		"replaced":  {fmt.Errorf("looking at %q: %w", "/a", errReplaced), `preparing the server's namespaces: looking at "/a": it was replaced meanwhile`, true},
-		"other":     {errors.New("setting lo up: it was replaced meanwhile"), "preparing the server's namespaces: setting lo up: it was replaced meanwhile", false},
+		"replaced": {
+			fmt.Errorf("looking at %q: %w", "/a", errReplaced),
+			`preparing the server's namespaces: looking at "/a": it was replaced meanwhile`, true,
+		},
+		"the words of both": {
+			errors.New("setting lo up: it was replaced meanwhile"),
+			"preparing the server's namespaces: setting lo up: it was replaced meanwhile", false,
+		},
 	} {
-		if err := readComplaint(complain(c.err)); err == nil || err.Error() != c.want || errors.Is(err, errReplaced) != c.replaced {
+		err := readComplaint(complain(c.err))
+		if err == nil || err.Error() != c.want || errors.Is(err, errReplaced) != c.replaced {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

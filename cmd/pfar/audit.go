@@ -17,6 +17,7 @@ import (
 
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
+	"github.com/pfar/pfar/policies/egress"
 )
 
 const auditHelp = `Show the records, oldest first: every call with its verdict and outcome, refused hosts, operations on the
@@ -362,7 +363,11 @@ func callLine(o, c *audit.Record) auditLine {
 }
 
 // eventLine is the line of any other record.
-func eventLine(r *audit.Record) auditLine {
+func eventLine(recorded *audit.Record) auditLine {
+	r := *recorded
+	if r.Kind == audit.Refused && r.Outcome != "" {
+		r.Subject, r.Outcome, r.Reason = egress.Refusal{Host: r.Subject, Reason: r.Outcome, Detail: r.Reason}.String(), "", ""
+	}
 	l := auditLine{at: r.Time, word: string(r.Kind)}
 	var words []string
 	add := func(list ...string) {

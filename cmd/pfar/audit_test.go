@@ -15,6 +15,7 @@ import (
 
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/control"
 )
@@ -83,7 +84,9 @@ func recorded(t *testing.T) *bench {
 		audit.Record{Kind: audit.Approval, ID: openID, Approver: "uid 0", Channel: "cli", Outcome: "approved"},
 	)
 	b.chain(t, "pfard", 1,
-		audit.Record{Kind: audit.Refused, Server: "notion", Subject: "refused evil.example (name-not-declared)", Left: 17},
+		audit.Record{
+			Kind: audit.Refused, Server: "notion", Subject: "evil.example", Outcome: egress.NameNotDeclared, Left: 17,
+		},
 		audit.Record{Kind: audit.Vault, Method: "deliver", Server: "notion", Subject: "notion_token", Channel: "env", To: "launcher", Outcome: "done"},
 		audit.Record{Kind: audit.Declaration, Server: "notion", Subject: "/etc/pfar/mcp.d/notion.hcl", Old: audit.Zero, New: strings.Repeat("ab", 32)},
 	)

@@ -136,7 +136,7 @@ func TestRefusalsAreRecorded(t *testing.T) {
 		f.refused("noisy", "", refusalOf(fmt.Sprint(i)))
 	}
 	f.refused("quiet", "", refusalOf("one"))
-	if n := len(list); n > recordedAtOnce+10 || list[n-1].Server != "quiet" || list[0].Subject != "refused 0 (blocked)" {
+	if n := len(list); n > recordedAtOnce+10 || list[n-1].Server != "quiet" || list[0].Subject != "0" || list[0].Outcome != "blocked" {
 		t.Fatalf("%d records, the last %+v", n, list[n-1])
 	}
 	f.flush(f.of["noisy_"])
@@ -145,8 +145,12 @@ func TestRefusalsAreRecorded(t *testing.T) {
 	for _, r := range list {
 		total += 1 + r.Left
 	}
-	if last := list[len(list)-1]; total != many+1 || last.Subject != fmt.Sprintf("refused %d (blocked)", many-1) || last.Left == 0 {
+	if last := list[len(list)-1]; total != many+1 || last.Subject != fmt.Sprint(many-1) || last.Left == 0 {
 		t.Errorf("%d in all, the last %+v", total, last)
+	}
+	f.refused("third", "", egress.Refusal{Host: "h", Reason: "blocked", Detail: "d", Before: 4})
+	if r := list[len(list)-1]; r.Left != 4 || r.Subject != "h" || r.Reason != "d" {
+		t.Errorf("what its bridge left out is not counted: %+v", r)
 	}
 	for i := range 3 * maxRefusing {
 		f.refused(fmt.Sprint("s", i), "", refusalOf("x"))

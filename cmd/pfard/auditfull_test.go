@@ -337,7 +337,7 @@ func TestRefusalsAreCountedOnAFullDisk(t *testing.T) {
 	f.flush(f.of["s_"])
 	full = false
 	f.flush(f.of["s_"])
-	if len(list) != 1 || list[0].Subject != "refused 6 (blocked)" || list[0].Left != 6 {
+	if len(list) != 1 || list[0].Subject != "6" || list[0].Left != 6 {
 		t.Errorf("recorded is %+v", list)
 	}
 	f.refused("s", "", refusalOf("7"))

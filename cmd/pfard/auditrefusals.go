@@ -62,7 +62,10 @@ func (f *refusals) lastOf(server, session string) control.Refusal {
 
 // refused takes what a bridge said, without secrets.
 func (f *refusals) refused(server, session string, refusal egress.Refusal) {
-	r := audit.Record{Kind: audit.Refused, Server: server, Session: session, Subject: refusal.String(), Time: time.Now()}
+	r := audit.Record{
+		Kind: audit.Refused, Server: server, Session: session, Time: time.Now(),
+		Subject: refusal.Host, Outcome: refusal.Reason, Reason: refusal.Detail,
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := server + "_" + session
@@ -72,17 +75,18 @@ func (f *refusals) refused(server, session string, refusal egress.Refusal) {
 		p = &refusing{pace: rate.NewLimiter(recordedPerSecond, recordedAtOnce)}
 		f.of[key] = p
 	}
-	p.newest = control.Refusal{Time: r.Time, Words: r.Subject, Refused: refusal}
+	p.newest = control.Refusal{Time: r.Time, Refused: refusal}
+	n := 1 + int64(refusal.Before)
 	if p.pace.Allow() {
-		if r.Left = p.left; f.record(r) {
+		if r.Left = p.left + n - 1; f.record(r) {
 			p.left = 0
 			return
 		}
 	}
-	if p.left++; p.left == 1 {
+	if p.left == 0 {
 		time.AfterFunc(leftTime, func() { f.flush(p) })
 	}
-	p.last = r
+	p.left, p.last = p.left+n, r
 }
 
 // flush records how many were left out, and the last of them, as soon as it can.

@@ -62,7 +62,8 @@ type Record struct {
 
 	Bytes   int64         `json:"bytes,omitempty"`   // of the result
 	Latency time.Duration `json:"latency,omitempty"` // of the call, nanoseconds in JSON
-	Outcome string        `json:"outcome,omitempty"` // "ok", "tool_error", "denied", "cancelled", "expired", "failed", …
+	// Outcome is "ok", "tool_error", "denied", "cancelled", "expired", "failed", …; of Refused it is the reason.
+	Outcome string `json:"outcome,omitempty"`
 
 	Subject string `json:"subject,omitempty"` // what it is about, where that is none of the above: a host, a key, a file
 	Old     string `json:"old,omitempty"`     // what it was: a digest, a state

@@ -98,10 +98,8 @@ type Response struct {
 
 // Refusal is a connection that a server's bridge has refused.
 type Refusal struct {
-	Time  time.Time `json:"time"`
-	Words string    `json:"words"` // it, as people read it
-	File  string    `json:"file"`  // of the declaration, without its directory
-
+	Time    time.Time      `json:"time"`
+	File    string         `json:"file"` // of the declaration, without its directory
 	Refused egress.Refusal `json:"refused,omitzero"`
 }
 
