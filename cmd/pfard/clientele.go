@@ -23,9 +23,8 @@ import (
 
 // clientele is who may use what: the declared clients, as the gateway is told them.
 type clientele struct {
-	dir     string
-	open    func(dir string) fs.FS
-	changed <-chan struct{} // the folder may have; nil: nobody watches it
+	dir  string
+	open func(dir string) fs.FS
 
 	mu    sync.Mutex
 	told  bool                // list has been read
@@ -37,13 +36,6 @@ type clientele struct {
 
 func newClientele(dir string) *clientele {
 	return &clientele{dir: dir, open: os.DirFS, newer: make(chan struct{})}
-}
-
-// followClients watches the folder until the function that it returns is called.
-func (d *daemon) followClients() (stop func()) {
-	w := watch(d.clientele.dir, func(blind error) { d.sees(d.clientele.dir, blind) })
-	d.clientele.changed = w.changed
-	return w.close
 }
 
 // read reads all declarations of clients, and returns what is wrong with them. Of a file that has an error the last

@@ -5,10 +5,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -20,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/cmd/pfard/watch"
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/generator/declaration"
@@ -61,12 +60,11 @@ type daemon struct {
 	folder     func(dir string) fs.FS // opens that of the declarations
 	port       port
 	runner     runner
-	emptied    func()                     // called when there is no server, for the first time or again
-	lacks      func(paths []string)       // is told what declarations want and the host lacks
+	emptied    func() // called when there is no server, for the first time or again
+	folders    *watch.Folders
 	notice     func(server, words string) // to the status line of a server's unit
 	unheld     func() []string            // notes on what the host's firewall does not do
 	inspectors *inspectors
-	blind      map[string]string   // notes on directories whose changes are not noticed, by directory
 	rebroker   func(server string) // has the bridges of a server put its secrets on the wire as they are now
 	tellOwner  func(failure)       // of a server that has failed; does not wait. nil: systemd does (OnFailure=)
 	earlier    *earlier            // the last good versions of declarations, for after the next boot; nil: none are kept
@@ -106,16 +104,15 @@ func newDaemon(o options, log *slog.Logger, v *vault.Vault, address string) *dae
 		delivery: delivery{handing: handing{unrecorded, records.append}, vault: served{v, fresh}, learn: secrets.put, stood: newStood(o.placeholders(), log), given: newGiven(o.dirs.Given(), log)},
 		folder:   os.DirFS,
 		emptied:  func() {},
-		lacks:    func([]string) {},
 		notice:   func(string, string) {},
 		unheld:   func() []string { return nil },
 		rebroker: func(string) {},
 		inbox:    newInbox(),
 		servers:  map[string]*server{},
-		blind:    map[string]string{},
 		after:    func(pause time.Duration, f func()) interface{ Stop() bool } { return time.AfterFunc(pause, f) },
 		watchers: map[chan struct{}]bool{},
 	}
+	d.folders = watch.NewFolders(log, func() { d.post(d.tell) })
 	d.inspectors = &inspectors{policy: d.policy, delivery: &d.delivery, dir: o.dirs.Policies(), host: d.host}
 	d.leftovers = &leftovers{inbox: d.inbox, dirs: o.dirs, log: log, audit: records, ids: noIDs{}, servers: d}
 	d.keeper = &keeper{
@@ -157,8 +154,6 @@ func (d *daemon) loop(ctx context.Context, changed <-chan struct{}, ready func()
 			d.reload()
 		case <-changed:
 			d.reload()
-		case <-d.clientele.changed:
-			d.reload()
 		case f := <-d.work:
 			f()
 		}
@@ -199,20 +194,6 @@ func (d *daemon) gatewayChanged(running bool) {
 	d.post(func() {
 		d.gatewayDown = !running
 		d.reach() // its socket may be another one
-		d.tell()
-	})
-}
-
-// sees takes it that changes in a directory go unnoticed for now, or with nil that they are noticed again.
-func (d *daemon) sees(dir string, blind error) {
-	if blind != nil {
-		d.log.Warn("changes are not noticed, trying again", "directory", dir, "error", blind)
-	}
-	d.post(func() {
-		delete(d.blind, dir)
-		if blind != nil {
-			d.blind[dir] = fmt.Sprintf("changes in %q are not noticed: %v; kill -HUP has pfard read them", dir, blind)
-		}
 		d.tell()
 	})
 }
@@ -261,7 +242,7 @@ func (d *daemon) reload() {
 		}
 		wanted[s.Name] = p
 	}
-	d.lacks(generator.Absent(lacked))
+	d.folders.Lack(generator.Absent(lacked))
 	d.declared = slices.Concat(set.Servers, set.Earlier)
 	for _, p := range d.standIns(set, broken, o) {
 		if _, taken := wanted[p.Name]; !taken {
@@ -397,9 +378,7 @@ func (d *daemon) report() control.Report {
 	r.Notes = append(append(r.Notes, d.policy.notes(dirs.Policies())...), d.clientele.notes()...)
 	r.Notes = append(r.Notes, d.unheld()...)
 	r.Notes = append(r.Notes, d.inspectors.keyless...)
-	for _, dir := range slices.Sorted(maps.Keys(d.blind)) {
-		r.Notes = append(r.Notes, d.blind[dir])
-	}
+	r.Notes = append(r.Notes, d.folders.Notes()...)
 	r.Notes = append(r.Notes, d.audit.shown()...)
 	for _, s := range d.servers {
 		c := s.report(d.runner.Log(s.name))

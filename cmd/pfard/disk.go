@@ -71,12 +71,6 @@ func freeOn(dir string) (free, all uint64, err error) {
 	return s.Bavail * uint64(s.Frsize), s.Blocks * uint64(s.Frsize), nil
 }
 
-// follow follows the declared clients and guards the disk, until the function that it returns is called.
-func (d *daemon) follow(ctx context.Context) (stop func()) {
-	clients, homes := d.followClients(), d.guardHomes(ctx)
-	return func() { homes(); clients() }
-}
-
 // guardHomes guards the disk of the servers' private homes until the function that it returns is called.
 func (d *daemon) guardHomes(ctx context.Context) (stop func()) {
 	t := time.NewTimer(diskLook)

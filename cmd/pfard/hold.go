@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/pfar/pfar/cmd/pfard/watch"
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/firewall/host"
 	"github.com/pfar/pfar/units"
@@ -95,7 +96,7 @@ func newHold(cfg holdConfig) (*hold, error) {
 		cfg.Log.Warn("taking up what holds bridges, ignoring: they say again what they want", "error", err)
 	}
 	h.table = h.want.Slice != (egress.Cgroup{})
-	w := watch(cfg.ResolvConf, func(blind error) {
+	w := watch.Dir(cfg.ResolvConf, func(blind error) {
 		if blind != nil {
 			cfg.Log.Warn("changes of the name servers are not noticed, trying again", "error", blind)
 		}
@@ -113,9 +114,9 @@ func newHold(cfg holdConfig) (*hold, error) {
 	}
 	go func() {
 		defer close(h.done)
-		defer w.close()
+		defer w.Close()
 		defer forget.Stop()
-		h.run(h.ctx, w.changed)
+		h.run(h.ctx, w.Changed)
 	}()
 	return h, nil
 }

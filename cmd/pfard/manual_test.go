@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfard/watch"
 	"github.com/pfar/pfar/policies/audit/trail"
 	"github.com/pfar/pfar/units/control"
 )
@@ -21,7 +22,8 @@ func TestManualKnowsTheTimes(t *testing.T) {
 	manual := strings.ReplaceAll(string(b), "\n", " ")
 	part := map[int]string{20: "a twentieth"}[diskShare]
 	for _, says := range []string{
-		fmt.Sprintf("when nothing has happened in it for %d ms, after %.0f s at the latest", settle.Milliseconds(), atMost.Seconds()),
+		fmt.Sprintf("when nothing has happened in it for %d ms, after %.0f s at the latest",
+			watch.Quiet.Milliseconds(), watch.AtMost.Seconds()),
 		fmt.Sprintf("starts it again, %.0f minutes later at first.", pauses[0].Minutes()),
 		fmt.Sprintf("the last %d of these are known", maxStood),
 		fmt.Sprintf("less than %s of its disk is free, or less than %d GiB,", part, diskMost>>30),

@@ -166,11 +166,11 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 		r.Close()
 		return err
 	}
-	changed, unwatch := d.watchFiles()
-	defer unwatch()
-	defer d.follow(ctx)()
+	d.folders.Watch(o.declarations, o.dirs.Policies(), o.dirs.Clients())
+	defer d.folders.Close()
+	defer d.guardHomes(ctx)()
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())
-	d.loop(ctx, changed, d.ready)
+	d.loop(ctx, d.folders.Changed, d.ready)
 	notify(log, sd.SdNotifyStopping)
 	d.tokens.settle()
 	gateway.HTTP.Close() // nobody is to wait for a gateway that takes no more requests

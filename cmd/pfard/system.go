@@ -100,9 +100,9 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 			return fmt.Errorf("making the directory of the declarations: %w", err)
 		}
 	}
-	changed, unwatch := d.watchFiles()
-	defer unwatch()
-	defer d.follow(ctx)()
+	d.folders.Watch(o.declarations, o.dirs.Policies(), o.dirs.Clients())
+	defer d.folders.Close()
+	defer d.guardHomes(ctx)()
 	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, give: d.giveLauncher, model: d.inspectors.modelOf, user: own.of}
 	go a.serve(l.attach)
 	answered := make(chan struct{})
@@ -114,7 +114,7 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	defer d.serveLooks(ctx, l.look)()
 	go r.Watch(ctx)
 	go d.units.run(ctx)
-	d.loop(ctx, changed, func() {
+	d.loop(ctx, d.folders.Changed, func() {
 		r.Settle() // systemd starts servers as soon as pfard is ready
 		d.ready()
 	})

@@ -1,4 +1,4 @@
-package main
+package watch
 
 import (
 	"errors"
@@ -23,13 +23,13 @@ type absent struct {
 
 func (a *absent) String() string { return "directories of missing programs" }
 
-// set has other paths watched, and w tell once that it watches them: one of them may have appeared before.
-func (a *absent) set(paths []string, w *watcher) {
+// set has other paths watched, and w, if there is one, tell once that it watches them: one may have appeared before.
+func (a *absent) set(paths []string, w *Watcher) {
 	a.mu.Lock()
 	same := slices.Equal(a.paths, paths)
 	a.paths = paths
 	a.mu.Unlock()
-	if same {
+	if same || w == nil {
 		return
 	}
 	select {

@@ -1,4 +1,4 @@
-package main
+package watch
 
 import (
 	"errors"
@@ -65,14 +65,14 @@ func TestWatch(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "mcp.d")
 			sh("mkdir mcp.d outside; cd mcp.d; echo old > a.hcl; mkdir ..one ..two; echo 1 > ..one/c.hcl; echo 2 > ..two/c.hcl; ln -s ..one ..data; ln -s ..data/c.hcl c.hcl; echo > ../outside/l.hcl; ln -s ../outside/l.hcl l.hcl")(t, filepath.Dir(dir))
-			w := watch(dir, func(blind error) { t.Error(blind) })
-			defer w.close()
+			w := Dir(dir, func(blind error) { t.Error(blind) })
+			defer w.Close()
 			began := time.Now()
 			action(t, dir)
 			last := time.Now()
-			slow := last.Sub(began) > settle // so that it may be taken for two
+			slow := last.Sub(began) > Quiet // so that it may be taken for two
 			select {
-			case <-w.changed:
+			case <-w.Changed:
 				if d := time.Since(last); d > 300*time.Millisecond {
 					t.Logf("told %v after the last event, on a busy machine", d)
 				}
@@ -80,11 +80,11 @@ func TestWatch(t *testing.T) {
 				t.Fatal("not told")
 			}
 			select {
-			case <-w.changed:
+			case <-w.Changed:
 				if !slow {
 					t.Error("told twice of one action")
 				}
-			case <-time.After(2 * settle):
+			case <-time.After(2 * Quiet):
 			}
 		})
 	}
@@ -92,19 +92,19 @@ func TestWatch(t *testing.T) {
 
 func TestWatchIsNotPutOffForEver(t *testing.T) {
 	dir := t.TempDir()
-	w := watch(dir, func(blind error) { t.Error(blind) })
-	defer w.close()
-	stop := time.After(3 * atMost)
+	w := Dir(dir, func(blind error) { t.Error(blind) })
+	defer w.Close()
+	stop := time.After(3 * AtMost)
 	for {
 		if err := os.WriteFile(dir+"/a.hcl", []byte("x"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		select {
-		case <-w.changed:
+		case <-w.Changed:
 			return
 		case <-stop:
 			t.Fatal("a stream of events kept it from being told")
-		case <-time.After(settle / 3):
+		case <-time.After(Quiet / 3):
 		}
 	}
 }
@@ -114,15 +114,15 @@ func TestWatchLeavesTheNeighboursOut(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w := watch(dir, func(blind error) { t.Error(blind) })
-	defer w.close()
+	w := Dir(dir, func(blind error) { t.Error(blind) })
+	defer w.Close()
 	if err := os.WriteFile(filepath.Dir(dir)+"/other", nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case <-w.changed:
+	case <-w.Changed:
 		t.Error("told of a file beside the directory")
-	case <-time.After(2 * settle):
+	case <-time.After(2 * Quiet):
 	}
 }
 
@@ -132,14 +132,14 @@ func TestWatchOfWhatIsNotThere(t *testing.T) {
 	base := t.TempDir()
 	dir := filepath.Join(base, "a", "b", "policies.d")
 	changed := make(chan struct{}, 1)
-	w := watchTo(dir, changed, openEyes(func(blind error) { t.Error(blind) }))
-	defer w.close()
+	w := watchTo(dir, changed, inotify(), func(blind error) { t.Error(blind) })
+	defer w.Close()
 	told := func(want bool, what string, do func() error) {
 		t.Helper()
 		if err := do(); err != nil {
 			t.Fatal(err)
 		}
-		limit := 3 * settle
+		limit := 3 * Quiet
 		if want {
 			limit = 5 * time.Second
 		}
@@ -181,9 +181,8 @@ func TestWatchWithoutInotify(t *testing.T) {
 			return fsnotify.NewWatcher()
 		},
 		after: func(time.Duration) <-chan time.Time { return clock },
-		turn:  func(blind error) { turns <- blind },
-	})
-	defer w.close()
+	}, func(blind error) { turns <- blind })
+	defer w.Close()
 	if err := <-turns; !errors.Is(err, unix.EMFILE) || !strings.Contains(err.Error(), dir) {
 		t.Fatalf("turned with %v, want EMFILE and the directory", err)
 	}
@@ -192,11 +191,11 @@ func TestWatchWithoutInotify(t *testing.T) {
 	if err := <-turns; err != nil {
 		t.Fatalf("turned with %v, want nil: it sees", err)
 	}
-	<-w.changed
+	<-w.Changed
 	if err := os.WriteFile(filepath.Join(dir, "a.hcl"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	<-w.changed
+	<-w.Changed
 }
 
 // TestBlindWatcherStops: one that never sees ends when it is told.
@@ -204,7 +203,6 @@ func TestBlindWatcherStops(t *testing.T) {
 	w := watchTo(t.TempDir(), make(chan struct{}, 1), eyes{
 		open:  func() (*fsnotify.Watcher, error) { return nil, unix.EMFILE },
 		after: func(time.Duration) <-chan time.Time { return nil },
-		turn:  func(error) {},
-	})
-	w.close()
+	}, func(error) {})
+	w.Close()
 }

@@ -1,4 +1,4 @@
-package main
+package watch
 
 import (
 	"errors"
@@ -11,14 +11,15 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watcher says when the declarations may have changed, and nothing about how: editors, cp, dpkg and symlink swaps
+// Watcher says when the declarations may have changed, and nothing about how: editors, cp, dpkg and symlink swaps
 // produce such different events that only a new look at the whole directory is right for all of them (systemd.md 6).
-type watcher struct {
-	changed chan struct{}
+type Watcher struct {
+	Changed chan struct{}
 	fs      *fsnotify.Watcher // nil: blind
 	place   watched
 	moved   chan struct{} // the place is another one; it has room for one message
 	eyes    eyes
+	turn    func(blind error) // is told why the watcher sees nothing, and with nil that it sees again
 	stop    chan struct{}
 	done    chan struct{}
 }
@@ -30,78 +31,57 @@ type watched interface {
 	concerns(path string) bool   // an event of that path does
 }
 
-// folder is a directory as something watched, with its parent and all that its symlinks point into.
-type folder struct {
+// tree is a directory as something watched, with its parent and all that its symlinks point into.
+type tree struct {
 	dir    string
 	links  map[string]bool // directories outside dir that its symlinks point into
 	target string          // where dir itself leads to, if it is a symlink
 	above  string          // the nearest directory above that is there, if dir's parent is not; "": it is
 }
 
-func (f *folder) String() string { return f.dir }
+func (f *tree) String() string { return f.dir }
 
 // eyes are what a watcher sees with.
 type eyes struct {
 	open  func() (*fsnotify.Watcher, error)
 	after func(time.Duration) <-chan time.Time
-	turn  func(blind error) // is told why the watcher sees nothing, and with nil that it sees again
 }
 
-// openEyes see by the kernel's inotify(7).
-func openEyes(turn func(blind error)) eyes {
-	return eyes{open: fsnotify.NewWatcher, after: time.After, turn: turn}
-}
+// inotify sees by the kernel's inotify(7).
+func inotify() eyes { return eyes{open: fsnotify.NewWatcher, after: time.After} }
 
 const (
-	settle = 150 * time.Millisecond // quiet for so long: one action is over (a slow writer pauses for 100 ms)
-	atMost = 2 * time.Second        // a stream of events does not put it off for ever
+	Quiet  = 150 * time.Millisecond // quiet for so long: one action is over (a slow writer pauses for 100 ms)
+	AtMost = 2 * time.Second        // a stream of events does not put it off for ever
 	reopen = 5 * time.Second        // between tries of a blind watcher: no event says that instances are free again
 )
 
-// watch watches dir, its parent (so that a directory that is replaced is seen) and where its symlinks point. dir need
+// Dir watches dir, its parent (so that a directory that is replaced is seen) and where its symlinks point. dir need
 // not exist, nor its parent; it may be a single file. A watcher that cannot see is no reason to end: other programs of
 // this user may hold all inotify instances. It tells so, tries again, and has dir looked at once it sees.
-func watch(dir string, turn func(blind error)) *watcher {
-	return watchTo(dir, make(chan struct{}, 1), openEyes(turn))
+func Dir(dir string, turn func(blind error)) *Watcher {
+	return watchTo(dir, make(chan struct{}, 1), inotify(), turn)
 }
 
-// watchFiles watches all of which the daemon's plans are made, as one, until unwatch is called.
-func (d *daemon) watchFiles() (changed <-chan struct{}, unwatch func()) {
-	told := make(chan struct{}, 1)
-	var all []*watcher
-	for _, dir := range []string{d.options.declarations, d.options.dirs.Policies()} {
-		all = append(all, watchTo(dir, told, openEyes(func(blind error) { d.sees(dir, blind) })))
-	}
-	missing := new(absent)
-	w := watchPlace(missing, told, openEyes(func(blind error) { d.sees(missing.String(), blind) }))
-	all = append(all, w)
-	d.lacks = func(paths []string) { missing.set(paths, w) }
-	return told, func() {
-		for _, w := range all {
-			w.close()
-		}
-	}
+// watchTo is Dir for one of several that are told of by the same channel, which has room for one message.
+func watchTo(dir string, changed chan struct{}, e eyes, turn func(error)) *Watcher {
+	return watchPlace(&tree{dir: dir, links: map[string]bool{}}, changed, e, turn)
 }
 
-// watchTo is watch for one of several that are told of by the same channel, which has room for one message.
-func watchTo(dir string, changed chan struct{}, e eyes) *watcher {
-	return watchPlace(&folder{dir: dir, links: map[string]bool{}}, changed, e)
-}
-
-func watchPlace(p watched, changed chan struct{}, e eyes) *watcher {
-	w := &watcher{
-		changed: changed, place: p, moved: make(chan struct{}, 1), eyes: e,
+func watchPlace(p watched, changed chan struct{}, e eyes, turn func(error)) *Watcher {
+	w := &Watcher{
+		Changed: changed, place: p, moved: make(chan struct{}, 1), eyes: e, turn: turn,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := w.open(); err != nil {
-		e.turn(err)
+		turn(err)
 	}
 	go w.run()
 	return w
 }
 
 // open begins to see, or leaves the watcher blind.
-func (w *watcher) open() (err error) {
+func (w *Watcher) open() (err error) {
 	if w.fs, err = w.eyes.open(); err == nil {
 		err = w.place.add(w.fs)
 	} else {
@@ -115,19 +95,19 @@ func (w *watcher) open() (err error) {
 }
 
 // shut does not wait: where no epoll watch was left for the inotify instance, its reader sits in read(2).
-func (w *watcher) shut() {
+func (w *Watcher) shut() {
 	if w.fs != nil {
 		go w.fs.Close()
 		w.fs = nil
 	}
 }
 
-func (w *watcher) close() {
+func (w *Watcher) Close() {
 	close(w.stop)
 	<-w.done
 }
 
-func (f *folder) add(fs *fsnotify.Watcher) error {
+func (f *tree) add(fs *fsnotify.Watcher) error {
 	parent := f.addAbove(fs)
 	f.addTarget(fs)
 	err := fs.Add(f.dir)
@@ -163,7 +143,7 @@ func (f *folder) add(fs *fsnotify.Watcher) error {
 }
 
 // addAbove watches dir's parent or, as long as there is none, the nearest directory above.
-func (f *folder) addAbove(fs *fsnotify.Watcher) error {
+func (f *tree) addAbove(fs *fsnotify.Watcher) error {
 	above := filepath.Dir(f.dir)
 	err := fs.Add(above)
 	for errors.Is(err, os.ErrNotExist) && above != filepath.Dir(above) {
@@ -181,7 +161,7 @@ func (f *folder) addAbove(fs *fsnotify.Watcher) error {
 
 // addTarget watches where dir itself leads to, if it is a symlink: the nearest directory that is there. What is to be
 // in it may be made later, such as resolv.conf(5) by systemd-resolved.
-func (f *folder) addTarget(fs *fsnotify.Watcher) {
+func (f *tree) addTarget(fs *fsnotify.Watcher) {
 	target, err := os.Readlink(f.dir)
 	if err != nil {
 		f.target = ""
@@ -200,7 +180,7 @@ func (f *folder) addTarget(fs *fsnotify.Watcher) {
 }
 
 // run turns events into one message once they have settled.
-func (w *watcher) run() {
+func (w *Watcher) run() {
 	defer close(w.done)
 	defer w.shut()
 	timer := time.NewTimer(time.Hour)
@@ -227,7 +207,7 @@ func (w *watcher) run() {
 		case <-timer.C:
 			first = time.Time{}
 			if err := w.place.add(w.fs); err != nil {
-				w.eyes.turn(fmt.Errorf("watching %q: %w", w.place, err))
+				w.turn(fmt.Errorf("watching %q: %w", w.place, err))
 				w.shut()
 			}
 			w.tell()
@@ -236,17 +216,17 @@ func (w *watcher) run() {
 		if first.IsZero() {
 			first = time.Now()
 		}
-		timer.Reset(min(settle, time.Until(first.Add(atMost))))
+		timer.Reset(min(Quiet, time.Until(first.Add(AtMost))))
 	}
 }
 
 // reopened tries until the watcher sees again; false: it is to stop.
-func (w *watcher) reopened() bool {
+func (w *Watcher) reopened() bool {
 	for {
 		select {
 		case <-w.eyes.after(reopen):
 			if w.open() == nil {
-				w.eyes.turn(nil)
+				w.turn(nil)
 				return true
 			}
 		case <-w.stop:
@@ -255,15 +235,15 @@ func (w *watcher) reopened() bool {
 	}
 }
 
-func (w *watcher) tell() {
+func (w *Watcher) tell() {
 	select {
-	case w.changed <- struct{}{}:
+	case w.Changed <- struct{}{}:
 	default: // told already and not yet looked at
 	}
 }
 
 // concerns leaves out what else happens in the parent directory.
-func (f *folder) concerns(path string) bool {
+func (f *tree) concerns(path string) bool {
 	dir := filepath.Dir(path)
 	if f.above != "" && dir == f.above {
 		return strings.HasPrefix(f.dir, path+"/")
