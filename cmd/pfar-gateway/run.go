@@ -23,6 +23,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
@@ -79,7 +80,7 @@ type gateway struct {
 	endpoint  *serve.Server
 	changed   chan struct{}   // something has, in what is served
 	pfard     *control.Client // nil: nobody to ask for anything
-	secrets   *registry.Redaction
+	secrets   *protocol.Redaction
 	before    *[]access.Client // that the gateway before this one was told of; nil: nothing
 	audit     *trail.Log
 	auditFull <-chan struct{} // the file has enough
@@ -111,7 +112,7 @@ func (o options) assemble(ctx context.Context, log *slog.Logger) (*gateway, erro
 	if err != nil {
 		return nil, err
 	}
-	secrets := registry.NewRedaction()
+	secrets := protocol.NewRedaction()
 	log = slog.New(journal.Redacting(log.Handler(), secrets.Text))
 	version := units.Version()
 	tel, err := telemetry.New(ctx, log, version)

@@ -15,7 +15,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce/enforcetest"
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
-	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
@@ -94,7 +94,7 @@ func keeping(t *testing.T, dir, policy string) *enforce.Point {
 		t.Fatal(set.Diags)
 	}
 	p.Learn(set.Policy)
-	vault := registry.NewRedaction()
+	vault := protocol.NewRedaction()
 	vault.Learn(redact.New(map[string][]byte{"tok": []byte(secret)}))
 	p.Vault = vault
 	return p

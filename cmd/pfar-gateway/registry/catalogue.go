@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -95,9 +96,9 @@ func hintOf(k Kind, of []*served) Hint {
 	var h Hint
 	for i, s := range of {
 		if i == 0 {
-			h = s.upstream.hintOf(k)
+			h = s.upstream.lists.now().Hints[k]
 		} else {
-			h = h.and(s.upstream.hintOf(k))
+			h = h.and(s.upstream.lists.now().Hints[k])
 		}
 	}
 	h.TTL = min(h.TTL, maxListTTL) // a tool that is gone or held back must not be shown for long
@@ -145,7 +146,7 @@ func (s *served) notTogether(all []*served) (why []string) {
 	for k := Resources; k <= Templates; k++ {
 		n := claims(k, all)
 		for _, i := range s.listing[k] {
-			what := strings.TrimSuffix(k.form().member, "s") + " " + quote([]byte(i.Name))
+			what := strings.TrimSuffix(k.form().member, "s") + " " + protocol.Quote([]byte(i.Name))
 			switch {
 			case !i.hasScheme():
 				why = append(why, what+" is not on /mcp, for it begins with no scheme: it is at /mcp/"+s.name)
@@ -208,7 +209,7 @@ func (c *Catalogue) server(name string) (*served, error) {
 	}
 	state, ok := c.states[name]
 	if !ok {
-		return nil, jsonrpc.Errorf(mcp.INVALID_PARAMS, "there is no server %s", quote(name))
+		return nil, jsonrpc.Errorf(mcp.INVALID_PARAMS, "there is no server %s", protocol.Quote(name))
 	}
 	hint := ""
 	switch {
@@ -225,7 +226,7 @@ func (c *Catalogue) server(name string) (*served, error) {
 // for the server's name: that may be what the server itself has said, which has passed no gate. The owner finds all of
 // it in the status and the log.
 func briefly(server, reason string) string {
-	before, _, _ := strings.Cut(strings.Replace(reason, "server "+quote(server), "the server", 1), `"`)
+	before, _, _ := strings.Cut(strings.Replace(reason, "server "+protocol.Quote(server), "the server", 1), `"`)
 	return strings.TrimRight(before, " :[{")
 }
 
@@ -245,7 +246,7 @@ func (c *Catalogue) Named(k Kind, endpoint, name string) (Route, error) {
 	if endpoint == "" {
 		var ok bool
 		if server, own, ok = strings.Cut(name, Separator); !ok || !c.Known(server) {
-			return Route{}, jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, quote(name))
+			return Route{}, jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, protocol.Quote(name))
 		}
 	}
 	s, err := c.server(server)
@@ -266,9 +267,9 @@ func (c *Catalogue) Named(k Kind, endpoint, name string) (Route, error) {
 // unknown says why a name is not served.
 func (s *served) unknown(k Kind, what, own, name string) error {
 	if s.held[k][own] {
-		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "%s %s is held back until the owner accepts its definition: pfar pins show %s", what, quote(name), s.name)
+		return jsonrpc.Errorf(mcp.INVALID_PARAMS, "%s %s is held back until the owner accepts its definition: pfar pins show %s", what, protocol.Quote(name), s.name)
 	}
-	return jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, quote(name))
+	return jsonrpc.Errorf(mcp.INVALID_PARAMS, "unknown %s %s", what, protocol.Quote(name))
 }
 
 // ByURI finds the server that has a resource: that lists it, or has a template that it fits. It returns false if there
@@ -293,7 +294,7 @@ func (c *Catalogue) ByURI(endpoint, uri string) (Route, bool, error) {
 	}
 	if len(servers) > 1 {
 		return Route{}, false, jsonrpc.Errorf(mcp.INVALID_PARAMS, "%s is ambiguous, for the servers %s have it: ask one of them, at /mcp/SERVER",
-			quote([]byte(uri)), strings.Join(servers, ", "))
+			protocol.Quote([]byte(uri)), strings.Join(servers, ", "))
 	}
 	return route, len(servers) == 1, nil
 }

@@ -5,39 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
 
 	"github.com/pfar/pfar/units/handover"
 )
-
-// declared is the owner's word on a server, and all that follows from it. It does not change: an edit brings another
-// one.
-type declared struct {
-	server  handover.Server
-	mark    []byte        // puts the server's label on a result
-	timeout time.Duration // of a call
-}
-
-// declare has the conversation go by another word of the owner's from now on.
-func (u *Upstream) declare(server handover.Server) {
-	d := &declared{server: server, mark: mark(server.Name, server.Label), timeout: server.Timeout}
-	if d.timeout <= 0 {
-		d.timeout = u.limits.Call
-	}
-	u.declared.Store(d)
-}
-
-// Server returns what the declaration says of the server, as of now: an edit changes it while the server runs.
-func (u *Upstream) Server() handover.Server { return u.declared.Load().server }
-
-// Declared returns the facts that the owner declares, for the gate. The identity changes with each edit and each
-// process, so that facts cached by it are never stale.
-func (u *Upstream) Declared() (identity any, word []byte) {
-	d := u.declared.Load()
-	return &d.mark[0], d.server.Declared
-}
-
-func (u *Upstream) timeout() time.Duration { return u.declared.Load().timeout }
 
 // redeclared is the last change of a server's declaration while it ran. It is newer than a handover that was begun
 // before.
@@ -57,7 +27,7 @@ func (d redeclared) update(u *Upstream) {
 func (u *Upstream) amend(server handover.Server) {
 	own := u.Server()
 	server.Session, server.Files = own.Session, own.Files
-	u.declare(server)
+	u.Declare(server)
 }
 
 var errNotLive = errors.New("no process of this server runs")
@@ -137,7 +107,7 @@ func (r *Registry) serveAgain(u *Upstream, judged bool) (found *Listing) {
 	v := r.reviewNow(u, newest)
 	defer r.mu.Unlock()
 	e := r.entries[name]
-	if found == nil || e == nil || e.upstream != u || e.served == nil || u.isStopped() || u.why() != nil {
+	if found == nil || e == nil || e.upstream != u || e.served == nil || !u.Alive() {
 		return found
 	}
 	changed := r.serve(e, u, v)
@@ -155,7 +125,7 @@ func (r *Registry) reviewNow(u *Upstream, found func() *Listing) (v reviewed) {
 	for {
 		r.mu.Lock()
 		l := found()
-		if l == nil || v.found == l && v.by == u.declared.Load() {
+		if now, _ := u.Declared(); l == nil || v.found == l && v.by == now {
 			return v
 		}
 		r.mu.Unlock()

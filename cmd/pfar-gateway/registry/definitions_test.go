@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -56,7 +57,7 @@ func TestDefinitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := route.Upstream.Faults()[registry.Definition]; n != len(bad) {
+	if n := route.Upstream.Faults()[protocol.Definition]; n != len(bad) {
 		t.Errorf("%d definitions counted as bad, want %d", n, len(bad))
 	}
 }

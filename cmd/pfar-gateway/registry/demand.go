@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
-	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -58,29 +58,17 @@ func (w *waking) finish(err error) {
 	}
 }
 
-var errAsleep = errors.New("it sleeps")
-
 // learnedRest is for how long a server runs on that was started only to learn what it offers.
 const learnedRest = 2 * time.Second
 
-// asleep returns what stands for a server that sleeps.
-func (r *Registry) asleep(server handover.Server, a Agreement) *Upstream {
-	u := newUpstream(server, nil, nil, keep.Volatile(), &r.limits, r.log)
-	u.ended = errAsleep
-	u.hold.rest()
-	close(u.done)
-	u.agree(a)
-	return u
-}
-
-func (u *Upstream) isAsleep() bool { return errors.Is(u.why(), errAsleep) }
+func (u *Upstream) isAsleep() bool { return errors.Is(u.Why(), protocol.ErrAsleep) }
 
 // rests reports whether what is served is of a server that sleeps, or did so until it was woken.
 func (e *entry) rests() bool { return e.served != nil && e.served.upstream.isAsleep() }
 
 // Hold keeps a server awake, and from being started again, until Release. It reports false if the server sleeps.
 func (u *Upstream) Hold() bool {
-	if !u.hold.take() {
+	if !u.Idle().Hold() {
 		return false
 	}
 	if u.untried.Load() {
@@ -89,39 +77,12 @@ func (u *Upstream) Hold() bool {
 	return true
 }
 
-// Release ends what Hold has begun: the server's idle_timeout counts from here.
-func (u *Upstream) Release() {
-	if u.Server().OnDemand {
-		u.touch()
-	}
-	u.hold.give()
-}
-
-// touch notes that something has kept the server awake until now.
-func (u *Upstream) touch() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.used = time.Now()
-}
-
 // idleLimit is how long nothing has to keep the server awake until it is put to sleep; 0: it is not.
 func (u *Upstream) idleLimit() time.Duration {
 	if u.untried.Load() {
 		return learnedRest
 	}
 	return u.Server().IdleTimeout
-}
-
-// rest takes no calls any more if nothing has kept the server awake for that long, and otherwise returns how long that
-// may still take.
-func (u *Upstream) rest(limit time.Duration, kept bool) time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	rest := limit - u.idleFor(kept)
-	if rest <= 0 && !u.hold.rest() {
-		return limit
-	}
-	return rest
 }
 
 // OnDemand takes pfard's word on all servers on demand. It is called by one goroutine.
@@ -166,7 +127,7 @@ func (r *Registry) demanded(o control.OnDemand) bool {
 		return false
 	}
 	if e == nil {
-		e = &entry{upstream: r.asleep(o.Server, Agreement{}), state: State{Since: time.Now(), Reason: errAsleep.Error(), Starting: true}}
+		e = &entry{upstream: r.asleep(o.Server, Agreement{}), state: State{Since: time.Now(), Reason: protocol.ErrAsleep.Error(), Starting: true}}
 		r.entries[o.Server.Name] = e
 		r.publish(0)
 	}
@@ -215,7 +176,7 @@ func (r *Registry) lay(server handover.Server) {
 // learn has a server started of which nothing is known, if that has not been tried. r.mu is held.
 func (r *Registry) learn(e *entry) {
 	if e.rests() { // what it offered under another declaration
-		r.takeDown(e, State{Reason: errAsleep.Error(), Starting: true})
+		r.takeDown(e, State{Reason: protocol.ErrAsleep.Error(), Starting: true})
 	}
 	if e.tried || e.waking.pending() || r.waker == nil {
 		return
@@ -268,7 +229,7 @@ func (r *Registry) Wake(ctx context.Context, u *Upstream) error {
 	select {
 	case <-w.done:
 	case <-ctx.Done():
-		return interrupted(ctx)
+		return protocol.Interrupted(ctx)
 	}
 	if w.err != nil {
 		return jsonrpc.Errorf(CodeUnavailable, "server %q slept, and starting it for this request failed: %v", name, w.err)
@@ -319,10 +280,8 @@ func (r *Registry) wake(name string, w *waking, laying <-chan struct{}) {
 
 // awake is called when a server is up. r.mu is held.
 func (r *Registry) awake(e *entry, u *Upstream) {
-	u.mu.Lock()
 	u.untried.Store(e.waking.pending() && e.waking.learns)
-	u.used = time.Now()
-	u.mu.Unlock()
+	u.Idle().Touch()
 	e.waking.finish(nil)
 	if r.waker != nil && u.Server().OnDemand {
 		r.idleLater(u, u.idleLimit())
@@ -373,7 +332,7 @@ func (r *Registry) lull(u *Upstream, limit time.Duration) (before *served, rest 
 	for _, o := range r.owned {
 		kept = kept || o.server == u.Server().Name
 	}
-	if rest = u.rest(limit, kept); rest > 0 {
+	if rest = u.Idle().Rest(limit, kept); rest > 0 {
 		return nil, rest
 	}
 	return r.standIn(e, u), 0
@@ -384,7 +343,7 @@ func (r *Registry) standIn(e *entry, u *Upstream) (before *served) {
 	before = e.served
 	s := *before
 	s.upstream = r.asleep(u.Server(), u.Agreed())
-	s.upstream.hints = u.hintsNow()
+	s.upstream.lists.found.Hints = u.lists.now().Hints
 	e.upstream, e.served, e.laying = s.upstream, &s, make(chan struct{})
 	r.publish(0)
 	return before
@@ -405,13 +364,12 @@ func (r *Registry) laid(u *Upstream, before *served, refused error) {
 	}
 	e.upstream, e.served = u, before
 	if !u.Alive() {
-		r.takeDown(e, State{Reason: u.because(errStopped).Error(), Stopped: u.isStopped()})
+		r.takeDown(e, State{Reason: u.because(errStopped).Error(), Stopped: u.Stopping()})
 		return
 	}
-	u.touch()
-	u.hold.wake()
+	u.Idle().Wake()
 	e.waking.finish(nil)
 	r.publish(AllKinds)
-	u.again(0, AllKinds) // what is accepted may have changed in the meantime
+	u.lists.again(0, AllKinds) // what is accepted may have changed in the meantime
 	r.idleLater(u, u.idleLimit())
 }

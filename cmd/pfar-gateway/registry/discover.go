@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 )
 
 // Listing is all that a server offers, as it was last discovered.
@@ -98,11 +98,11 @@ func (u *Upstream) pages(ctx context.Context, f form) ([][]byte, error) {
 			return nil, fmt.Errorf("listing %s: %w", f.member, err)
 		}
 		if next == nil {
-			u.setHint(f.kind, keep)
+			u.lists.find(func(found *findings) { found.Hints[f.kind] = keep })
 			return items, nil
 		}
 		if seen[string(next)] {
-			return nil, fmt.Errorf("listing %s: cursor %s comes twice", f.member, quote(next))
+			return nil, fmt.Errorf("listing %s: cursor %s comes twice", f.member, protocol.Quote(next))
 		}
 		seen[string(next)] = true
 	}
@@ -119,7 +119,7 @@ func page(items [][]byte, ms jsonrpc.Members, f form, limit int) ([][]byte, []by
 	case next == nil, string(next) == "null", string(next) == `""`:
 		return items, nil, nil
 	case next[0] != '"' || len(next) > maxCursor:
-		return nil, nil, fmt.Errorf("nextCursor %s is not a string of at most %d bytes", quote(next), maxCursor)
+		return nil, nil, fmt.Errorf("nextCursor %s is not a string of at most %d bytes", protocol.Quote(next), maxCursor)
 	default:
 		return items, next, nil
 	}
@@ -156,41 +156,13 @@ func (u *Upstream) items(k Kind, raw [][]byte, old []Item) []Item {
 		}
 		if err != nil {
 			d.add(k, item.Name, err)
-			if n := u.faults.add(Definition, b); n <= maxDropped {
-				u.log.Warn("dropping a definition", "list", k.form().member, "name", quote(item.Name), "reason", err.Error())
+			if n := u.Fault(protocol.Definition, b); n <= maxDropped {
+				u.log.Warn("dropping a definition", "list", k.form().member, "name", protocol.Quote(item.Name), "reason", err.Error())
 			}
 			continue
 		}
 		list = append(list, item)
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.dropped[k] = d
+	u.lists.find(func(found *findings) { found.Dropped[k] = d })
 	return list
-}
-
-// dropped is what of one list is not served, for the server's owner.
-type dropped struct {
-	Count int
-	Why   []string // of the first few
-}
-
-func (d *dropped) add(k Kind, name string, err error) {
-	d.Count++
-	if d.Count <= maxTold {
-		what := strings.TrimSuffix(k.form().member, "s")
-		d.Why = append(d.Why, fmt.Sprintf("%s %s: %.300s", what, quote(name), err))
-	}
-}
-
-// droppedNow returns what is not served of all lists.
-func (u *Upstream) droppedNow() dropped {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	var all dropped
-	for _, d := range u.dropped {
-		all.Count += d.Count
-		all.Why = append(all.Why, d.Why...)
-	}
-	return all
 }

@@ -13,7 +13,7 @@ func (r *Registry) Gauges() []telemetry.Gauge {
 			g.Tools = len(e.served.listing[Tools])
 			g.Held = e.served.waiting
 		}
-		g.Queue, g.InFlight = int(e.upstream.queued.Load()), len(e.upstream.slots)
+		g.Queue, g.InFlight = e.upstream.Load()
 		g.Leaks = e.upstream.Leaks()
 		for kind, n := range e.upstream.Faults() {
 			g.Faults[string(kind)] = uint64(n)

@@ -2,15 +2,16 @@ package registry
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/packet"
@@ -108,14 +109,14 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 		defer close(left)
 		r.listen(c, u)
 	}()
-	go u.run()
+	go u.Run()
 	err := r.session(ctx, c, u, begin)
-	stopped := u.isStopped()
+	stopped := u.Stopping()
 	if stopped {
 		err = errStopped
 	}
 	u.end(err)
-	if errors.Is(u.why(), errShutdown) { // it is left to the next gateway, or its launcher starts it again: it is no fault of its own
+	if errors.Is(u.Why(), errShutdown) { // it is left to the next gateway, or its launcher starts it again: it is no fault of its own
 		return
 	}
 	r.drop(u)
@@ -125,7 +126,7 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 		<-left
 		return
 	}
-	if errors.Is(err, errClosed) {
+	if errors.Is(err, transport.ErrClosed) {
 		select {
 		case <-left:
 			return
@@ -158,7 +159,7 @@ func first(c *handover.Conn) (handover.Message, error) {
 	case about == nil:
 		return m, errors.New("its first message does not say what it is to hand over")
 	case !units.IsServer(about.Name), about.Session != "" && !units.IsSession(about.Session):
-		return m, fmt.Errorf("it is to hand over %s with the session %s", quote(about.Name), quote(about.Session))
+		return m, fmt.Errorf("it is to hand over %s with the session %s", protocol.Quote(about.Name), protocol.Quote(about.Session))
 	}
 	return m, nil
 }
@@ -183,15 +184,9 @@ func (r *Registry) hello(c *handover.Conn, about handover.Message) (*Upstream, e
 		packet.CloseAll(files)
 		return nil, err
 	}
-	u := r.upstream(server, files[0], files[1], memory)
-	u.secrets, u.handed = about.Secrets, about.At
+	u := r.connected(server, transport.NewStdio(files[0], files[1], memory, r.limits.Limits.Limits), memory, about.Secrets)
+	u.handed = about.At
 	return u, nil
-}
-
-func (r *Registry) upstream(server handover.Server, stdin, stdout *os.File, memory *keep.Memory) *Upstream {
-	u := newUpstream(server, stdin, stdout, memory, &r.limits, r.log)
-	u.redaction = r.redaction
-	return u
 }
 
 // checkHello wants the descriptors of the server that is expected.
@@ -200,7 +195,7 @@ func checkHello(hello *handover.Hello, files int, server handover.Server) error 
 	case hello == nil:
 		return fmt.Errorf("the first message of the launcher of %q is not a hello", server.Name)
 	case hello.Name != server.Name, hello.Session != server.Session:
-		return fmt.Errorf("the launcher of %q hands over %s with the session %s", server.Name, quote(hello.Name), quote(hello.Session))
+		return fmt.Errorf("the launcher of %q hands over %s with the session %s", server.Name, protocol.Quote(hello.Name), protocol.Quote(hello.Session))
 	case files != 2:
 		return fmt.Errorf("the hello of %q has %d descriptors", server.Name, files)
 	}
@@ -219,8 +214,8 @@ func (r *Registry) listen(c *handover.Conn, u *Upstream) {
 			f.Close()
 		}
 		if m.Stopping {
-			ended := u.why() != nil
-			u.stop()
+			ended := u.Why() != nil
+			u.Stop()
 			r.unstore(u) // or its stdin stays open
 			if !ended {  // else it is stopped because of that, which is the reason
 				r.down(u, "it is being stopped")
@@ -236,7 +231,7 @@ func (r *Registry) announce(c *handover.Conn, u *Upstream, l *Listing, begun tim
 		return
 	}
 	u.log.Info("server up", "tools", m.Ready.Tools, "prompts", m.Ready.Prompts, "resources", m.Ready.Resources,
-		"held", m.Ready.Held, "protocol", u.Agreed().Protocol, "info", u.Agreed().title(), "kept", u.before > 0,
+		"held", m.Ready.Held, "protocol", u.Agreed().Protocol, "info", u.Agreed().Title(), "kept", u.kept,
 		"took", time.Since(begun).Round(time.Millisecond).String())
 	r.keep(u, l)
 	_ = c.Send(m) // that the launcher left is heard elsewhere
@@ -250,12 +245,12 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream, b
 	}
 	for failed := 0; ; {
 		select {
-		case <-u.stale:
-		case <-u.done:
-			return u.why()
+		case <-u.lists.stale:
+		case <-u.Done():
+			return u.Why()
 		}
 		last := time.Now()
-		kinds, said := u.changes()
+		kinds, said := u.lists.changes()
 		if kinds == 0 { // it was seen to already
 			continue
 		}
@@ -264,7 +259,7 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream, b
 			failed = min(failed+1, 5)
 			pause <<= failed
 			u.log.Warn("discovering again, keeping what was found before", "again in", pause.String(), "error", err.Error())
-			u.again(said, kinds&^said)
+			u.lists.again(said, kinds&^said)
 		} else {
 			failed = 0
 			l = fresh
@@ -278,8 +273,8 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream, b
 		}
 		select {
 		case <-time.After(pause - time.Since(last)):
-		case <-u.done:
-			return u.why()
+		case <-u.Done():
+			return u.Why()
 		}
 	}
 }
@@ -296,11 +291,11 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 	if err != nil {
 		return nil, u.because(err)
 	}
-	u.agree(a)
+	u.Agree(a, self(r.version, u.Server().Capabilities))
 	if a.Modern() {
-		u.follow()
+		u.Follow()
 	}
-	u.changes() // what it says before it is asked is no change
+	u.lists.changes() // what it says before it is asked is no change
 	l, err := u.discover(ctx, AllKinds, new(Listing))
 	if err != nil {
 		return nil, u.because(err)
@@ -308,18 +303,26 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 	return l, nil
 }
 
+// self is the gateway as a client. What a server may ask of clients it may ask of those whose calls it passes on.
+func self(version string, allowed []string) Client {
+	return Client{
+		Protocol: mcp.LATEST_LEGACY_PROTOCOL_VERSION, Capabilities: protocol.Every(allowed),
+		Info: fmt.Appendf(nil, `{"name":"pfar","version":%s}`, jsonrpc.Quote(version)),
+	}
+}
+
 // shake is the handshake, by what is remembered of the server.
 func (r *Registry) shake(ctx context.Context, u *Upstream) (Agreement, error) {
-	self := r.self(u.Server().Capabilities)
+	self := self(r.version, u.Server().Capabilities)
 	was, known := r.older.get(u.Server())
-	a, err := u.handshake(ctx, self, known)
-	if err != nil && known && !was.ends && u.why() == nil && ctx.Err() == nil { // another version of it, perhaps
-		a, err = u.handshake(ctx, self, false)
+	a, err := u.Handshake(ctx, self, known)
+	if err != nil && known && !was.ends && u.Why() == nil && ctx.Err() == nil { // another version of it, perhaps
+		a, err = u.Handshake(ctx, self, false)
 	}
 	switch {
 	case err == nil:
 		r.older.settled(u.Server(), was, known, a)
-	case errors.Is(err, errProbe):
+	case errors.Is(err, protocol.ErrProbe):
 		r.older.put(u.Server(), elder{ends: true})
 	case !was.ends:
 		r.older.forget(u.Server())
@@ -333,51 +336,12 @@ func (r *Registry) refresh(ctx context.Context, u *Upstream, kinds Kinds, old *L
 	return u.discover(ctx, kinds, old)
 }
 
-// changes returns which lists are to be looked at again, and of which the server said so, and forgets it.
-func (u *Upstream) changes() (all, said Kinds) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	all, said = u.changed|u.unheard, u.changed
-	u.changed, u.unheard = 0, 0
-	return all, said
-}
-
-// isStopped reports whether the launcher said that it stops the server.
-func (u *Upstream) isStopped() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.stopping
-}
-
-// why returns the reason of the end.
-func (u *Upstream) why() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.ended
-}
-
 // because prefers the reason of the end to what followed from it.
 func (u *Upstream) because(err error) error {
-	if why := u.why(); why != nil {
+	if why := u.Why(); why != nil {
 		return why
 	}
 	return err
-}
-
-// title is the server's own name and version, short, and safe in a status line and a terminal.
-func (a Agreement) title() string {
-	var info struct {
-		Name    string `json:"name"`
-		Version string `json:"version"`
-	}
-	_ = json.Unmarshal(a.Info, &info) // plainInfo has read it
-	clean := strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return -1
-		}
-		return r
-	}, strings.TrimSpace(info.Name+" "+info.Version))
-	return clean[:min(len(clean), 80)]
 }
 
 func count(n int, what string) string {

@@ -362,19 +362,3 @@ func harmlessIcon(src string) bool {
 	letters := strings.Trim(last, "abcdefghijklmnopqrstuvwxyz-") == "" // "127.1" and "2130706433" are addresses too
 	return err != nil && letters && strings.Contains(host, ".") && last != "localhost" && last != "local" && last != "internal"
 }
-
-// plainWord is a name or a version in which there is no room for a sentence.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9@_./+-]{1,64}$`)
-
-// plainInfo returns serverInfo fit to be passed on: a name and a version, as long as they are no more than that. What
-// else is said there (titles, descriptions, addresses, icons) comes before any call, and nobody has accepted it.
-func plainInfo(raw []byte, server string) []byte {
-	ms, _ := jsonrpc.Object(raw, nil)
-	word := func(member, instead string) []byte {
-		if text, err := jsonrpc.String(ms.Get(member)); err == nil && plainWord.MatchString(text) {
-			return jsonrpc.Quote(text)
-		}
-		return jsonrpc.Quote(instead)
-	}
-	return fmt.Appendf(nil, `{"name":%s,"version":%s}`, word("name", server), word("version", "unknown"))
-}

@@ -38,7 +38,7 @@ func (r *Registry) wait(ctx context.Context, server string, gone *Upstream) bool
 		switch {
 		case s != nil && s.upstream != gone:
 			return true
-		case closed, !returns && (gone == nil || gone.isStopped()):
+		case closed, !returns && (gone == nil || gone.Stopping()):
 			return false
 		}
 		var silent <-chan time.Time

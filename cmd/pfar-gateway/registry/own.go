@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -72,7 +73,7 @@ func (r *Registry) Start(ctx context.Context, main *Upstream, client SessionClie
 	case err == nil:
 		return Own{o}, o.up, nil
 	case ctx.Err() != nil: // the client's doing
-		err = interrupted(ctx)
+		err = protocol.Interrupted(ctx)
 	default:
 		err = jsonrpc.Errorf(code, "starting a process of %q for this session: %v", o.server, err)
 	}
@@ -181,8 +182,7 @@ func (r *Registry) declaredNow(o *owned) handover.Server {
 
 // assign makes u the process of one session.
 func (r *Registry) assign(u *Upstream, o *owned) {
-	u.log = u.log.With("session", o.handle)
-	u.own = &o.client
+	u.ServeOne(o.client.Ask)
 	u.note = func(_, method string, params []byte) { o.client.Note(method, params) }
 }
 
@@ -193,7 +193,7 @@ func (r *Registry) converseOwn(ctx context.Context, c *handover.Conn, u *Upstrea
 		defer close(left)
 		r.listen(c, u)
 	}()
-	go u.run()
+	go u.Run()
 	if o.err = begin(ctx); o.err != nil {
 		u.end(o.err)
 	} else {
@@ -206,16 +206,16 @@ func (r *Registry) converseOwn(ctx context.Context, c *handover.Conn, u *Upstrea
 	if o.err == nil {
 		_ = c.Send(ready(u, new(Listing), reviewed{}))
 		r.idle(o)
-		<-u.done
+		<-u.Done()
 	}
-	if errors.Is(u.why(), errShutdown) {
+	if errors.Is(u.Why(), errShutdown) {
 		return
 	}
 	r.drop(u)
-	u.log.Info("session's process gone", "reason", u.why().Error())
+	u.log.Info("session's process gone", "reason", u.Why().Error())
 	r.release(o)
-	if !u.isStopped() {
-		_ = c.Send(handover.Message{Failed: u.why().Error()}) // it may have left
+	if !u.Stopping() {
+		_ = c.Send(handover.Message{Failed: u.Why().Error()}) // it may have left
 	}
 	select {
 	case <-left:
@@ -224,7 +224,7 @@ func (r *Registry) converseOwn(ctx context.Context, c *handover.Conn, u *Upstrea
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.owned, o.handle)
-	o.main.touch()
+	o.main.Idle().Touch()
 	go r.renew(o.main)
 }
 
@@ -234,16 +234,16 @@ func (r *Registry) greet(ctx context.Context, u *Upstream, o *owned) error {
 	late := fmt.Errorf("it was not ready within %v", r.limits.Handshake)
 	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.Handshake, late)
 	defer cancel()
-	a, err := u.handshake(ctx, o.client.Client, o.main.Agreed().Legacy())
+	a, err := u.Handshake(ctx, o.client.Client, o.main.Agreed().Legacy())
 	if err == nil {
 		err = u.otherVersion(a)
 	}
 	if err != nil {
 		return u.because(err)
 	}
-	u.agree(a)
+	u.Agree(a, o.client.Client)
 	if a.Modern() {
-		u.follow()
+		u.Follow()
 	}
 	if o.client.Level == "" || a.Modern() || !a.Has("logging") {
 		return nil
@@ -263,9 +263,9 @@ func (r *Registry) idle(o *owned) {
 	}
 	var check func()
 	check = func() {
-		rest := o.up.retire(limit)
+		rest := o.up.Idle().Retire(limit, o.client.Keeps != nil && o.client.Keeps())
 		switch {
-		case o.up.why() != nil:
+		case o.up.Why() != nil:
 		case rest <= 0:
 			o.up.log.Info("ending a session's process", "reason", "it had no call for "+limit.String())
 			r.release(o)
@@ -274,36 +274,6 @@ func (r *Registry) idle(o *owned) {
 		}
 	}
 	time.AfterFunc(limit, check)
-}
-
-// retire takes no more calls if there has been none for that long, and otherwise returns how long that may still take.
-func (u *Upstream) retire(limit time.Duration) time.Duration {
-	kept := u.own.Keeps != nil && u.own.Keeps()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	rest := limit - u.idleFor(kept)
-	if rest <= 0 {
-		u.stopping = true
-	}
-	return rest
-}
-
-// idleFor returns for how long nothing has kept the server; kept says that something outside does now. u.mu is held.
-func (u *Upstream) idleFor(kept bool) time.Duration {
-	if kept || u.hold.held() || u.busy() {
-		u.used = time.Now()
-	}
-	return time.Since(u.used)
-}
-
-// busy reports whether calls are in flight: a stream of notifications is none. u.mu is held.
-func (u *Upstream) busy() bool {
-	for _, w := range u.waiting {
-		if w.begun == nil {
-			return true
-		}
-	}
-	return false
 }
 
 var (

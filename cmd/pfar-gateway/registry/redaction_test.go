@@ -11,6 +11,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/handover"
@@ -22,7 +23,7 @@ func secrets() *redact.Set { return redact.New(map[string][]byte{"k": []byte(can
 
 // TestRedaction: a secret is in everything that a server says, and in nothing that leaves the registry.
 func TestRedaction(t *testing.T) {
-	by := registry.NewRedaction()
+	by := protocol.NewRedaction()
 	by.Learn(secrets())
 	r := registrytest.Prepared(t, limits(), func(r *registrytest.Registry) { r.Redact(by) })
 	events := make(chan registry.Event, 64)
@@ -100,7 +101,7 @@ func TestRedaction(t *testing.T) {
 // TestNothingBeforeSecretsAreKnown: no line of a server's is taken, no request hangs for ever, and all goes on once
 // they are.
 func TestNothingBeforeSecretsAreKnown(t *testing.T) {
-	by := registry.NewRedaction()
+	by := protocol.NewRedaction()
 	r := registrytest.Prepared(t, limits(), func(r *registrytest.Registry) { r.Redact(by) })
 	l := r.Launch(t, handover.Server{Name: "s"}, registrytest.Script{Init: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"` + canary + `","version":"1"}}`})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

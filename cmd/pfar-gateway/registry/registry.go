@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -36,7 +37,7 @@ type Registry struct {
 
 	undecided undecided
 
-	redaction *Redaction // of what servers say; nil: nothing is secret
+	redaction *protocol.Redaction // of what servers say; nil: nothing is secret
 	narrow    narrow
 
 	mu        sync.Mutex
@@ -75,7 +76,10 @@ type Event struct {
 
 // New returns an empty registry. The version is what servers are told.
 func New(log *slog.Logger, version string, limits Limits) *Registry {
-	r := &Registry{log: log, limits: limits, version: version, entries: make(map[string]*entry), owned: make(map[string]*owned), orphans: make(map[string]orphan), published: make(chan struct{})}
+	r := &Registry{
+		log: log, limits: limits, version: version, entries: make(map[string]*entry), owned: make(map[string]*owned),
+		orphans: make(map[string]orphan), published: make(chan struct{}),
+	}
 	r.serial.Store(uint64(time.Now().UnixNano())) // a cursor of a gateway before this one is of no list
 	r.mu.Lock()
 	r.publish(AllKinds)
@@ -85,6 +89,9 @@ func New(log *slog.Logger, version string, limits Limits) *Registry {
 
 // Watch has every event from now on given to f, after the catalogue shows what it tells. f must not block.
 func (r *Registry) Watch(f func(Event)) { r.watch.Store(&f) }
+
+// Redact sets what lines pass, before the first server comes up.
+func (r *Registry) Redact(by *protocol.Redaction) { r.redaction = by }
 
 func (r *Registry) event(e Event) {
 	if f := r.watch.Load(); f != nil {
@@ -148,7 +155,7 @@ func (r *Registry) up(u *Upstream, found *Listing) (handover.Message, Kinds, boo
 	defer r.mu.Unlock()
 	l := v.listing
 	e := r.entries[u.Server().Name]
-	if e == nil || e.upstream != u || u.isStopped() || u.why() != nil {
+	if e == nil || e.upstream != u || !u.Alive() {
 		return handover.Message{}, 0, false
 	}
 	first := e.served == nil || e.served.upstream != u
@@ -175,7 +182,7 @@ func (r *Registry) apart(e *entry) []string {
 		e.apart = len(why)
 		for _, other := range r.entries {
 			if other != e && other.served != nil && len(other.served.notTogether(r.catalogue.Load().serving)) != other.apart {
-				other.upstream.again(0, Resources.Set())
+				other.upstream.lists.again(0, Resources.Set())
 			}
 		}
 	}
@@ -185,7 +192,7 @@ func (r *Registry) apart(e *entry) []string {
 // serve makes what was reviewed of u what is served, and returns what of that is new. r.mu is held.
 func (r *Registry) serve(e *entry, u *Upstream, v reviewed) Kinds {
 	s := &served{
-		name: v.by.server.Name, label: v.by.server.Label, upstream: u, declared: v.by.server,
+		name: v.server.Name, label: v.server.Label, upstream: u, declared: v.server,
 		listing: v.listing, found: v.found, held: v.held,
 		about: v.about, waiting: v.count, strange: v.strange,
 	}
@@ -214,7 +221,7 @@ func (r *Registry) down(u *Upstream, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.entries[u.Server().Name]; e != nil && e.upstream == u {
-		r.takeDown(e, State{Reason: reason, Stopped: u.isStopped()})
+		r.takeDown(e, State{Reason: reason, Stopped: u.Stopping()})
 	}
 }
 
@@ -315,10 +322,11 @@ func (r *Registry) Close() {
 }
 
 func ready(u *Upstream, l *Listing, v reviewed) handover.Message {
-	d := u.droppedNow()
+	found := u.lists.now()
+	d := found.dropped()
 	return handover.Message{Ready: &handover.Ready{
 		Dropped: d.Count, Why: d.Why,
 		Tools: len(l[Tools]), Prompts: len(l[Prompts]), Resources: len(l[Resources]),
-		Protocol: u.Agreed().Protocol, Server: u.Agreed().title(), Held: v.count, Unreviewed: v.strange,
+		Protocol: u.Agreed().Protocol, Server: u.Agreed().Title(), Held: v.count, Unreviewed: v.strange,
 	}}
 }

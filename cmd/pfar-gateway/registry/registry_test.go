@@ -18,6 +18,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/packet"
@@ -188,9 +189,9 @@ func TestBadAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(*registrytest.Server, jsonrpc.Message)
 		want  string // in the error; "" for a result
-		fault registry.Fault
+		fault protocol.Fault
 	}{
-		"noise":         {say("banner\n\n[1]\n\x1b[31mred\n{\"half\":\n" + good), "", registry.Noise},
+		"noise":         {say("banner\n\n[1]\n\x1b[31mred\n{\"half\":\n" + good), "", protocol.Noise},
 		"both":          {say(`{"jsonrpc":"2.0","id":ID,"result":{},"error":{"code":1,"message":"x"}}`), "both", ""},
 		"neither":       {say(`{"jsonrpc":"2.0","id":ID}`), "neither", ""},
 		"no version":    {say(`{"id":ID,"result":{}}`), "not marked", ""},
@@ -202,24 +203,24 @@ func TestBadAnswers(t *testing.T) {
 		"bad UTF-8":     {say("{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"a\":\"\xff\"}}"), "invalid UTF-8", ""},
 		"deep": {say(`{"jsonrpc":"2.0","id":ID,"result":{"a":` + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000) + `}}`),
 			"200002 levels deep", ""},
-		"brackets":        {say(strings.Repeat("[", 500_000) + "\n" + good), "", registry.Noise},
-		"twice":           {say(good + "\n" + good), "", registry.Unsolicited},
-		"unasked":         {say(`{"jsonrpc":"2.0","id":99999,"result":{"content":[{"type":"text","text":"evil"}]}}` + "\n" + good), "", registry.Unsolicited},
-		"id text":         {say(`{"jsonrpc":"2.0","id":"ID","result":{"content":[{"type":"text","text":"evil"}]}}` + "\n" + good), "", registry.MistypedID},
-		"id fraction":     {say(`{"jsonrpc":"2.0","id":ID.0,"result":{"content":[{"type":"text","text":"evil"}]}}` + "\n" + good), "", registry.MistypedID},
-		"id null":         {say(`{"jsonrpc":"2.0","id":null,"result":{}}` + "\n" + good), "", registry.MistypedID},
-		"duplicate key":   {say(`{"jsonrpc":"2.0","id":1,"id":ID,"result":{"content":[{"type":"text","text":"evil"}]}}` + "\n" + good), "", registry.Noise},
-		"sampling":        {say(`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}` + "\n" + good), "", registry.Request},
-		"elicit":          {say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}` + "\n" + good), "", registry.Request},
-		"roots":           {say(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}` + "\n" + good), "", registry.Request},
-		"note flood":      {say(strings.Repeat(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`+"\n", 20_000) + good), "", registry.Flood},
-		"progress flood":  {say(strings.Repeat(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`+"\n", 20_000) + good), "", registry.Flood},
-		"request flood":   {say(strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`+"\n", 2_000) + good), "", registry.Request},
+		"brackets":        {say(strings.Repeat("[", 500_000) + "\n" + good), "", protocol.Noise},
+		"twice":           {say(good + "\n" + good), "", protocol.Unsolicited},
+		"unasked":         {say(`{"jsonrpc":"2.0","id":99999,"result":{"content":[{"type":"text","text":"evil"}]}}` + "\n" + good), "", protocol.Unsolicited},
+		"id text":         {say(`{"jsonrpc":"2.0","id":"ID","result":{"content":[{"type":"text","text":"evil"}]}}` + "\n" + good), "", protocol.MistypedID},
+		"id fraction":     {say(`{"jsonrpc":"2.0","id":ID.0,"result":{"content":[{"type":"text","text":"evil"}]}}` + "\n" + good), "", protocol.MistypedID},
+		"id null":         {say(`{"jsonrpc":"2.0","id":null,"result":{}}` + "\n" + good), "", protocol.MistypedID},
+		"duplicate key":   {say(`{"jsonrpc":"2.0","id":1,"id":ID,"result":{"content":[{"type":"text","text":"evil"}]}}` + "\n" + good), "", protocol.Noise},
+		"sampling":        {say(`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}` + "\n" + good), "", protocol.Request},
+		"elicit":          {say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}` + "\n" + good), "", protocol.Request},
+		"roots":           {say(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}` + "\n" + good), "", protocol.Request},
+		"note flood":      {say(strings.Repeat(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`+"\n", 20_000) + good), "", protocol.Flood},
+		"progress flood":  {say(strings.Repeat(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}`+"\n", 20_000) + good), "", protocol.Flood},
+		"request flood":   {say(strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`+"\n", 2_000) + good), "", protocol.Request},
 		"hang":            {func(*registrytest.Server, jsonrpc.Message) {}, "did not answer tools/call within", ""},
 		"drip":            {drip, "", ""},
-		"torn":            {say(`{"jsonrpc":"2.0","id":ID,"result":{"content":[{"text":"`), "with a line that cannot be read: it is no JSON-RPC message", registry.Noise},
-		"not a number":    {say(`{"jsonrpc":"2.0","result":{"n":NaN},"id" : ID}`), "with a line that cannot be read", registry.Noise},
-		"id text alone":   {say(`{"jsonrpc":"2.0","id":"ID","result":{}}`), "cannot be read: its id is not the number", registry.MistypedID},
+		"torn":            {say(`{"jsonrpc":"2.0","id":ID,"result":{"content":[{"text":"`), "with a line that cannot be read: it is no JSON-RPC message", protocol.Noise},
+		"not a number":    {say(`{"jsonrpc":"2.0","result":{"n":NaN},"id" : ID}`), "with a line that cannot be read", protocol.Noise},
+		"id text alone":   {say(`{"jsonrpc":"2.0","id":"ID","result":{}}`), "cannot be read: its id is not the number", protocol.MistypedID},
 		"carriage return": {say(good + "\r"), "", ""},
 		"blank lines":     {say(strings.Repeat("\n", 10_000) + good), "", ""},
 	} {

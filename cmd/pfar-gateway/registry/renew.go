@@ -2,11 +2,7 @@ package registry
 
 import (
 	"context"
-	"time"
 )
-
-// renewPause is how long a server is left alone that has something of our own to answer.
-const renewPause = time.Second
 
 // renew has pfard start a server again, if it wants to, because what it gave the server has changed, and if no request
 // is under way. Until it is up, what stands for a server that sleeps has requests wait.
@@ -25,7 +21,7 @@ func (r *Registry) renew(u *Upstream) {
 	}
 	r.laid(u, before, err)
 	if err != nil { // the end of the next request asks again
-		u.hold.whenFree(func() { r.renew(u) })
+		u.Idle().WhenFree(func() { r.renew(u) })
 	}
 }
 
@@ -36,7 +32,7 @@ func (r *Registry) yield(u *Upstream) (before *served) {
 	defer r.mu.Unlock()
 	e := r.entries[u.Server().Name]
 	if e == nil || e.upstream != u || e.served == nil || !e.renews || e.laying != nil || r.closed || r.waker == nil {
-		u.hold.whenFree(nil)
+		u.Idle().WhenFree(nil)
 		return nil
 	}
 	for _, o := range r.owned {
@@ -44,26 +40,8 @@ func (r *Registry) yield(u *Upstream) (before *served) {
 			return nil
 		}
 	}
-	if !u.yield(func() { r.renew(u) }) {
+	if !u.Idle().Yield(func() { r.renew(u) }) {
 		return nil
 	}
 	return r.standIn(e, u)
-}
-
-// yield takes no requests any more if none is under way, and otherwise has again called when that may be so.
-func (u *Upstream) yield(again func()) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.hold.whenFree(again)
-	switch {
-	case u.hold.held() || u.hold.resting():
-		return false
-	case u.busy():
-		time.AfterFunc(renewPause, again)
-		return false
-	case !u.hold.rest():
-		return false
-	}
-	u.hold.whenFree(nil)
-	return true
 }

@@ -3,14 +3,15 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -53,7 +54,7 @@ func (r *Registry) store(c *handover.Conn, u *Upstream) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if u.isStopped() {
+	if u.Stopping() {
 		return
 	}
 	name := u.keptAs()
@@ -72,7 +73,7 @@ func (r *Registry) store(c *handover.Conn, u *Upstream) {
 			return err
 		}
 		defer launcher.Close()
-		return k.store.Keep(name, launcher, u.conn.stdin, u.conn.stdout, u.memory.File())
+		return k.store.Keep(name, slices.Concat([]syscall.Conn{launcher}, u.conn.Files(), []syscall.Conn{u.memory.File()})...)
 	}()
 	if err != nil {
 		u.log.Warn("this server will not outlive the gateway: storing its descriptors", "error", err.Error())
@@ -111,19 +112,14 @@ func (r *Registry) drop(u *Upstream) {
 type state struct {
 	Server  handover.Server
 	Offered offered
-	Hints   [Templates + 1]Hint
-	Dropped [Templates + 1]dropped
+	findings
 }
 
 // write writes it.
 func (u *Upstream) write(l *Listing) error {
 	u.writing.Lock()
 	defer u.writing.Unlock()
-	s := state{Server: u.Server(), Offered: u.offers(l)}
-	u.mu.Lock()
-	s.Hints, s.Dropped = u.hints, u.dropped
-	u.mu.Unlock()
-	return u.memory.Write(s)
+	return u.memory.Write(state{Server: u.Server(), Offered: u.offers(l), findings: u.lists.now()})
 }
 
 func (u *Upstream) remember(l *Listing) {
@@ -156,7 +152,7 @@ func (r *Registry) Resume(ctx context.Context, name string, p keep.Process) erro
 		r.orphans[u.Server().Session] = orphan{u, c}
 		return nil
 	}
-	u.inherit()
+	u.Inherit()
 	u.note = r.noteOf(u)
 	if !r.adopt(u) {
 		u.end(errShutdown)
@@ -164,8 +160,8 @@ func (r *Registry) Resume(ctx context.Context, name string, p keep.Process) erro
 	}
 	r.announce(c, u, listing, begun)
 	begin := func(context.Context) (*Listing, error) {
-		u.goOn()
-		u.again(0, AllKinds) // what changed in between may have gone untold
+		u.Resume()
+		u.lists.again(0, AllKinds) // what changed in between may have gone untold
 		return listing, nil
 	}
 	go during(ctx, c, func(ctx context.Context) { r.converse(ctx, c, u, begin) })
@@ -182,46 +178,12 @@ func (r *Registry) resumed(p keep.Process) (*Upstream, *Listing, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading its capabilities: %w", err)
 	}
-	if a.Modern() {
-		a.meta = RequestMeta(r.self(s.Server.Capabilities))
-	}
-	u := r.upstream(s.Server, p.Stdin, p.Stdout, p.Memory)
-	u.agree(a)
+	u := r.connected(s.Server, transport.NewStdio(p.Stdin, p.Stdout, p.Memory, r.limits.Limits.Limits), p.Memory, 0)
+	u.kept = true
+	u.Agree(a, self(r.version, s.Server.Capabilities))
 	listing := u.listing(s.Offered)
-	u.hints, u.dropped = s.Hints, s.Dropped
+	u.lists.found = s.findings
 	return u, listing, nil
-}
-
-// inherit takes over what is known of requests in flight: nobody waits for their answers, and as long as the server may
-// work on one, a question of its own may be about that.
-func (u *Upstream) inherit() {
-	u.inherited = u.memory.InFlight()
-	if len(u.Server().Capabilities) == 0 {
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for place, id := range u.inherited {
-		u.given[id] = givenUp{"", time.Now().Add(u.timeout()), place}
-	}
-}
-
-// goOn tells the server what has become of the requests in flight, and listens again to what it has to tell.
-func (u *Upstream) goOn() {
-	for place, id := range u.inherited {
-		params := fmt.Appendf(nil, `{"requestId":%d,"reason":"the client's connection broke"}`, id)
-		line := jsonrpc.AppendRequest(nil, 0, string(mcp.MethodNotificationCancelled), params)
-		if err := u.conn.write(context.Background(), line); err != nil { // in bounded time
-			u.faults.add(Unread, line)
-			break
-		}
-		if len(u.Server().Capabilities) == 0 {
-			u.memory.End(place)
-		}
-	}
-	if u.Modern() {
-		u.follow()
-	}
 }
 
 // orphan is a process of one session whose session has not been found yet.
@@ -246,15 +208,12 @@ func (r *Registry) Claim(ctx context.Context, server, handle string, clientOf fu
 	u := found.u
 	o := &owned{server: server, handle: handle, main: main.upstream, client: client, ready: make(chan struct{}), launched: u, up: u}
 	r.owned[handle] = o
-	if a := u.Agreed(); a.Modern() {
-		a.meta = RequestMeta(client.Client)
-		u.agree(a)
-	}
-	u.inherit()
+	u.Agree(u.Agreed(), client.Client)
+	u.Inherit()
 	u.amend(main.upstream.Server())
 	r.assign(u, o)
 	begin := func(context.Context) error {
-		u.goOn()
+		u.Resume()
 		go u.prove()
 		return nil
 	}

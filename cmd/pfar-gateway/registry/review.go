@@ -22,7 +22,7 @@ func (r *Registry) Pin(s *pins.Store) {
 		rests := e != nil && e.rests()
 		r.mu.Unlock()
 		if e != nil {
-			e.upstream.again(0, AllKinds)
+			e.upstream.lists.again(0, AllKinds)
 		}
 		if rests {
 			go r.reviewAsleep(server)
@@ -32,7 +32,8 @@ func (r *Registry) Pin(s *pins.Store) {
 
 // reviewed is what of a listing may be served.
 type reviewed struct {
-	by      *declared // what its owner said of the server then
+	by      any // identity of what its owner said of the server then (Upstream.Declared)
+	server  handover.Server
 	listing *Listing
 	found   *Listing // all of it
 	about   About
@@ -51,18 +52,18 @@ type About struct {
 // review shows the owner's store what was found, and returns what is accepted of it. Resources are data rather than
 // definitions: all of them are served, and the store remembers who has accepted which.
 func (r *Registry) review(u *Upstream, found *Listing) reviewed {
-	by := u.declared.Load()
-	server := by.server
+	by, _ := u.Declared() // first: of a later declaration this is not the identity
+	server := u.Server()
 	said := u.Agreed().Said
 	if r.pins == nil {
 		listing := *found
 		listing[Tools] = slices.Clone(found[Tools]) // others read what was found
-		v := reviewed{by: by, listing: &listing, found: found, about: About{Instructions: said}}
+		v := reviewed{by: by, server: server, listing: &listing, found: found, about: About{Instructions: said}}
 		v.listing.reads(server.Tools)
 		return v
 	}
 	o := pins.Offer{
-		Server: server.Name, Version: u.Agreed().title(), Program: server.Program, TrustFirst: server.Pins == "trust-first",
+		Server: server.Name, Version: u.Agreed().Title(), Program: server.Program, TrustFirst: server.Pins == "trust-first",
 		Shipped: shippedFor(server.Declared),
 	}
 	if said != "" { // before the resources, which may take all the room that there is
@@ -77,7 +78,7 @@ func (r *Registry) review(u *Upstream, found *Listing) reviewed {
 		}
 	}
 	result := r.pins.Review(o)
-	v := reviewed{by: by, listing: new(Listing), found: found, about: About{InfoReviewed: result.Version}}
+	v := reviewed{by: by, server: server, listing: new(Listing), found: found, about: About{InfoReviewed: result.Version}}
 	verdicts := result.Verdicts
 	if said != "" {
 		v.instructions(r.pins, server.Name, said, verdicts[0])

@@ -54,13 +54,20 @@ func wordOn(tools map[string]handover.Tool, name string) handover.Tool {
 	return t
 }
 
+// marked is the mark for results of one label.
+type marked struct {
+	label string
+	text  []byte
+}
+
 // Mark is the member of a result without _meta that puts the server's label on it (DIS-10), with a comma behind it.
 func (u *Upstream) Mark(label string) []byte {
-	d := u.declared.Load()
-	if label != d.server.Label {
-		return mark(d.server.Name, label)
+	m := u.marked.Load()
+	if m == nil || m.label != label {
+		m = &marked{label, mark(u.Server().Name, label)}
+		u.marked.Store(m)
 	}
-	return slices.Clip(d.mark)
+	return slices.Clip(m.text)
 }
 
 // Label puts it on a result with these members, which has _meta: what a server says under pfar/ is left out, and every

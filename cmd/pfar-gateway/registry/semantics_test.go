@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -34,8 +36,9 @@ func TestSemantics(t *testing.T) {
 }
 
 func TestLabel(t *testing.T) {
-	u := &Upstream{limits: &Limits{}}
-	u.declare(handover.Server{Name: "notion", Label: "internal"})
+	server := handover.Server{Name: "notion", Label: "internal"}
+	config := protocol.Config{Server: server, Memory: keep.Volatile(), Limits: new(protocol.Limits)}
+	u := &Upstream{Conversation: protocol.New(config)}
 	const ours = `"pfar/server":"notion","pfar/label":"internal"`
 	for in, want := range map[string]string{
 		`{"_meta":{}}`: `{"_meta":{` + ours + `}}`,

@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 )
 
 // question is a request to a client with a session that waits for its answer.
@@ -29,7 +30,7 @@ const maxQuestions = 64
 // came by a passage, and the answer passes the gate as well. Should the server give it up, say is called with what
 // tells the client so.
 func (s *session) ask(ctx context.Context, srv *Server, a *registry.Ask, pass *enforce.Passage, aggregate bool, say func(message []byte)) []byte {
-	c := registry.Capability(a.Method)
+	c := protocol.Capability(a.Method)
 	if !s.capable(c) {
 		a.Fail(jsonrpc.Errorf(mcp.METHOD_NOT_FOUND, "method not found: the client cannot be asked for %s", c))
 		return nil
@@ -156,19 +157,19 @@ func (x *exchange) inputRequired(ctx context.Context, up *registry.Upstream, t t
 			err = asked[i].LookAlike("method", "params")
 		}
 		if err == nil {
-			err = registry.Plain(asked[i].Get("params"))
+			err = protocol.Plain(asked[i].Get("params"))
 		}
 		if err != nil {
 			return reply{}, x.unread(up, fmt.Errorf("reading inputRequests: %w", err))
 		}
 		method, _ := jsonrpc.String(asked[i].Get("method"))
-		if registry.Capability(method) == "" {
+		if protocol.Capability(method) == "" {
 			return reply{}, x.unread(up, fmt.Errorf("it asks its client for %q, which no server may", method))
 		}
 		if err := mayNot(up, method); err != nil {
 			return reply{}, err
 		}
-		if c := registry.Capability(method); !x.capable(c) {
+		if c := protocol.Capability(method); !x.capable(c) {
 			return reply{}, incapable(up.Server().Name, c)
 		}
 	}

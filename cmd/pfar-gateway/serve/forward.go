@@ -15,6 +15,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/policies/redact"
@@ -258,13 +259,13 @@ func (x *exchange) generation(up *registry.Upstream) (added []byte, drop func([]
 		if err != nil {
 			return nil, nil, err
 		}
-		added = registry.RequestMeta(client)
+		added = protocol.RequestMeta(client)
 		if level := x.session.level(); level != "" {
 			added = append(append(append(added, `,"`+mcp.MetaKeyLogLevel+`":"`...), level...), '"')
 		}
 		return added, perRequest, nil
 	}
-	allowed, err := registry.Allow(x.meta.Get(mcp.MetaKeyClientCapabilities), up.Server().Capabilities)
+	allowed, err := protocol.Allow(x.meta.Get(mcp.MetaKeyClientCapabilities), up.Server().Capabilities)
 	if err != nil {
 		return nil, nil, invalidParams("reading _meta: %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 )
 
 // session is one client's conversation in the revisions that have sessions.
@@ -47,7 +48,7 @@ func (s *session) capable(capability string) bool {
 func (s *session) asClient(allowed []string) (registry.Client, error) {
 	c := registry.Client{Protocol: s.version, Info: clientInfo(s.bound)}
 	var err error
-	if c.Capabilities, err = registry.Allow(s.abilities, allowed); err != nil {
+	if c.Capabilities, err = protocol.Allow(s.abilities, allowed); err != nil {
 		return c, invalidParams("reading the client's capabilities: %v", err)
 	}
 	return c, nil

@@ -1,4 +1,4 @@
-package registry
+package protocol
 
 import "sync/atomic"
 

@@ -1,4 +1,4 @@
-package registry
+package transport
 
 import (
 	"bytes"
@@ -9,22 +9,25 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 )
 
-// conn frames messages on a server's stdio, a line each (TRA-02).
-type conn struct {
-	stdin  *os.File
-	stdout *os.File
-	limits *Limits
-	memory *keep.Memory
-	by     time.Time // when a write fails that is under way
+// Stdio frames messages on a server's stdio, a line each (TRA-02).
+type Stdio struct {
+	stdin   *os.File
+	stdout  *os.File
+	limits  Limits
+	memory  *keep.Memory
+	resumed bool      // another gateway may have read the beginning of the first line
+	by      time.Time // when a write fails that is under way
 
 	mu   sync.Mutex
-	busy bool   // somebody writes
-	next *batch // what is written after that
+	busy bool     // somebody writes
+	next *Sending // what is written after that
 
 	buf        []byte // read ahead
 	start, end int    // of what is not yet taken
@@ -35,37 +38,39 @@ const (
 	keepLine  = 32 << 10 // a longer line is handed over with its buffer instead of copied
 )
 
-// batch is lines that are written together.
-type batch struct {
-	lines  []byte
-	done   chan struct{} // closed when they are written, or will not be
-	failed chan struct{} // closed if they will not be
-	err    error         // why
-}
-
-// failure is closed if writing fails.
-func (b *batch) failure() <-chan struct{} {
-	if b == nil {
-		return nil
-	}
-	return b.failed
-}
-
 // mostJoined bounds the lines of a batch, in bytes; a longer line goes alone.
 const mostJoined = 64 << 10
 
-var (
-	errLine  = errors.New("line longer than the limit")
-	errStuck = errors.New("it does not read its stdin")
-)
+var errLine = errors.New("line longer than the limit")
 
-func newConn(stdin, stdout *os.File, memory *keep.Memory, limits *Limits) *conn {
-	return &conn{stdin: stdin, stdout: stdout, memory: memory, limits: limits, buf: make([]byte, readAhead)}
+// NewStdio returns the transport over a server's stdio. What it remembers of the connection is in memory: a connection
+// that another gateway has used is continued.
+func NewStdio(stdin, stdout *os.File, memory *keep.Memory, limits Limits) *Stdio {
+	resumed := memory.Last() > 0
+	return &Stdio{stdin: stdin, stdout: stdout, memory: memory, limits: limits, resumed: resumed, buf: make([]byte, readAhead)}
+}
+
+// Receive returns the next line.
+func (c *Stdio) Receive() ([]byte, error) {
+	line, err := c.read()
+	if c.resumed && err == nil && isTail(line) {
+		line, err = c.read()
+	}
+	c.resumed = false
+	return line, err
+}
+
+// isTail reports whether the first line after another gateway has read is the end of one of which that has read the
+// beginning. A line that is a message is whole: what remains of a JSON object without its beginning has more closing
+// brackets than opening ones, or an odd number of quotation marks, and so is none itself.
+func isTail(line []byte) bool {
+	_, err := jsonrpc.Parse(line)
+	return err != nil && !errors.Is(err, jsonrpc.ErrUTF8)
 }
 
 // read returns the next line without its end, which then belongs to the caller. What is left without a line end when
 // stdout closes is not a message.
-func (c *conn) read() ([]byte, error) {
+func (c *Stdio) read() ([]byte, error) {
 	seen := c.start
 	for {
 		if i := bytes.IndexByte(c.buf[seen:c.end], '\n'); i >= 0 {
@@ -82,8 +87,8 @@ func (c *conn) read() ([]byte, error) {
 		n, err := c.stdout.Read(c.buf[c.end:])
 		c.end += n
 		if n == 0 && err != nil {
-			if errors.Is(err, os.ErrClosed) {
-				err = io.EOF
+			if errors.Is(err, os.ErrClosed) || errors.Is(err, io.EOF) {
+				err = ErrClosed
 			}
 			return nil, err
 		}
@@ -91,7 +96,7 @@ func (c *conn) read() ([]byte, error) {
 }
 
 // grow makes room behind end.
-func (c *conn) grow() {
+func (c *Stdio) grow() {
 	held := c.buf[c.start:c.end]
 	size := len(c.buf)
 	if 2*len(held) > size {
@@ -106,7 +111,7 @@ func (c *conn) grow() {
 }
 
 // take returns the line that ends at i, and forgets it.
-func (c *conn) take(i int) []byte {
+func (c *Stdio) take(i int) []byte {
 	line := c.buf[c.start:i:i]
 	rest := c.buf[i+1 : c.end]
 	if len(line) < keepLine {
@@ -122,26 +127,11 @@ func (c *conn) take(i int) []byte {
 	return line
 }
 
-// write sends one line whole, or nothing of it, or ends the conversation: half a message would swallow the next.
-func (c *conn) write(ctx context.Context, line []byte) error {
-	b, err := c.send(ctx, line, false)
-	if b == nil {
-		return err
-	}
-	select {
-	case <-b.done:
-		return b.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// send is write for who does not wait until a line is written that others come before: its batch, nil if there is none,
-// tells when that fails. Among many callers nobody writes at once, so that the lines of all who are about to go
-// together: the system is called once for them, and the server wakes once.
-func (c *conn) send(ctx context.Context, line []byte, many bool) (*batch, error) {
+// Send writes a line. In a crowd nobody writes at once, so that the lines of all senders go together: one system call
+// writes them, and the server wakes once.
+func (c *Stdio) Send(ctx context.Context, line []byte, crowded bool) (*Sending, error) {
 	c.mu.Lock()
-	if !c.busy && !many {
+	if !c.busy && !crowded {
 		c.busy = true
 		c.mu.Unlock()
 		err := c.put(line)
@@ -169,9 +159,9 @@ func (c *conn) send(ctx context.Context, line []byte, many bool) (*batch, error)
 }
 
 // join adds a line to those that are written next, if there is room. c.mu is held.
-func (c *conn) join(line []byte) (*batch, bool) {
+func (c *Stdio) join(line []byte) (*Sending, bool) {
 	if c.next == nil {
-		c.next = &batch{done: make(chan struct{}), failed: make(chan struct{})}
+		c.next = &Sending{done: make(chan struct{}), failed: make(chan struct{})}
 	}
 	b := c.next
 	if len(b.lines) > 0 && len(b.lines)+len(line) > mostJoined {
@@ -182,14 +172,14 @@ func (c *conn) join(line []byte) (*batch, bool) {
 }
 
 // handOn has what waits written, if anything does. c.mu is held.
-func (c *conn) handOn() {
+func (c *Stdio) handOn() {
 	if c.busy = c.next != nil; c.busy {
 		go c.drain()
 	}
 }
 
 // drain writes until nothing waits.
-func (c *conn) drain() {
+func (c *Stdio) drain() {
 	for {
 		runtime.Gosched() // whoever has a line and could run comes first
 		c.mu.Lock()
@@ -214,7 +204,7 @@ const pipeBuf = 4096
 // own: nobody knows the rest any more. The server cannot read it as a message, for no part of a JSON object that lacks
 // its end is one; it may answer that with an error without an id, which is noise here. If all had been written after
 // all, the line is empty, which servers pass over.
-func (c *conn) put(lines []byte) error {
+func (c *Stdio) put(lines []byte) error {
 	torn := c.memory.Torn()
 	if torn {
 		lines = append([]byte{'\n'}, lines...)
@@ -237,18 +227,19 @@ func (c *conn) put(lines []byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded) && n == 0:
-		return errStuck
+		return ErrStuck
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.close()
-		return fmt.Errorf("%w: %d of %d bytes taken in %v", errStuck, n, len(lines), c.limits.Write)
+		c.Close()
+		return fmt.Errorf("%w: %d of %d bytes taken in %v", ErrStuck, n, len(lines), c.limits.Write)
 	}
 	return err
 }
 
-// closeInput is the first step of a server's stop (LIF-09).
-func (c *conn) closeInput() { c.stdin.Close() }
+func (c *Stdio) CloseSend() { c.stdin.Close() }
 
-func (c *conn) close() {
+func (c *Stdio) Close() {
 	c.stdin.Close()
 	c.stdout.Close()
 }
+
+func (c *Stdio) Files() []syscall.Conn { return []syscall.Conn{c.stdin, c.stdout} }

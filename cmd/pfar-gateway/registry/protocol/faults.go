@@ -1,4 +1,4 @@
-package registry
+package protocol
 
 import (
 	"log/slog"
@@ -47,7 +47,7 @@ func (f *faults) add(kind Fault, text []byte) int {
 	}
 	f.mu.Unlock()
 	if !quiet {
-		f.log.Warn(string(kind)+", ignoring", "count", n, "text", quote(text))
+		f.log.Warn(string(kind)+", ignoring", "count", n, "text", Quote(text))
 	}
 	return n
 }
@@ -58,8 +58,8 @@ func (f *faults) all() map[Fault]int {
 	return maps.Clone(f.counts)
 }
 
-// quote shows text of a server's in a log line or an error: short and with nothing in it that a terminal acts on.
-func quote[T string | []byte](text T) string {
+// Quote shows text of a server's in a log line or an error: short and with nothing in it that a terminal acts on.
+func Quote[T string | []byte](text T) string {
 	const most = 160
 	if len(text) > most {
 		return strconv.QuoteToASCII(string(text[:most])) + "..."

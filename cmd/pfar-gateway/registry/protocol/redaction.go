@@ -1,7 +1,6 @@
-package registry
+package protocol
 
 import (
-	"context"
 	"log/slog"
 	"maps"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/redact"
 )
 
@@ -75,67 +73,6 @@ func (r *Redaction) JSON(text []byte) ([]byte, []string) {
 	return text, names
 }
 
-// Redact sets what lines pass, before the first server comes up.
-func (r *Registry) Redact(by *Redaction) { r.redaction = by }
-
-// redactionWait is how long a request waits for the secrets to be known, of a gateway that has just been started.
-const redactionWait = 10 * time.Second
-
-// known waits until those are known that the server may have been given. An error is a *jsonrpc.Error.
-func (u *Upstream) known(ctx context.Context) error {
-	if u.redaction == nil {
-		return nil
-	}
-	ok, turn := u.redaction.knows(u.secrets)
-	if ok {
-		return nil
-	}
-	timer := time.NewTimer(redactionWait)
-	defer timer.Stop()
-	for !ok {
-		select {
-		case <-turn:
-			ok, turn = u.redaction.knows(u.secrets)
-		case <-u.done:
-			return u.gone(false)
-		case <-ctx.Done():
-			return interrupted(ctx)
-		case <-timer.C:
-			return jsonrpc.Errorf(CodeUnavailable, "server %q: pfard has not said what secrets no answer may hold, so none is taken; see whether it runs: pfar status", u.Server().Name)
-		}
-	}
-	return nil
-}
-
-// mayRead waits as known does, for as long as the conversation goes on, and reports whether it does.
-func (u *Upstream) mayRead() bool {
-	for u.redaction != nil {
-		ok, turn := u.redaction.knows(u.secrets)
-		if ok {
-			break
-		}
-		select {
-		case <-turn:
-		case <-u.done:
-			return false
-		}
-	}
-	return true
-}
-
-// clean is a line of the server's without secrets in it. It does not name them: a client that has a server echo guesses
-// would learn whose value it has guessed.
-func (u *Upstream) clean(line []byte) []byte {
-	if u.redaction == nil {
-		return line
-	}
-	line, hits := u.redaction.set.Load().HideJSON(line)
-	if len(hits) > 0 {
-		u.leaks.add(u.log, hits)
-	}
-	return line
-}
-
 // leaks counts the secrets that were replaced in what one server said, and logs the first time of each and then at most
 // one a minute.
 type leaks struct {
@@ -154,7 +91,8 @@ func (l *leaks) add(log *slog.Logger, hits []redact.Hit) {
 		l.counts[h.Name]++
 	}
 	for name := range l.counts {
-		if !slices.ContainsFunc(hits, func(h redact.Hit) bool { return h.Name == name }) || time.Since(l.logged[name]) < time.Minute {
+		hit := slices.ContainsFunc(hits, func(h redact.Hit) bool { return h.Name == name })
+		if !hit || time.Since(l.logged[name]) < time.Minute {
 			continue
 		}
 		l.logged[name] = time.Now()

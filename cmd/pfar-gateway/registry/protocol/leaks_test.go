@@ -1,4 +1,4 @@
-package registry
+package protocol
 
 import (
 	"bytes"
@@ -10,17 +10,17 @@ import (
 	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/policies/redact"
 )
 
 // TestNotKnownInTime: a request does not wait without end for the gateway to know the secrets.
 func TestNotKnownInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := &Upstream{redaction: NewRedaction(), done: make(chan struct{})}
-		u.declared.Store(new(declared))
+		c := New(Config{Memory: keep.Volatile(), Limits: new(Limits), Secrets: NewRedaction()})
 		began := time.Now()
 		var e *jsonrpc.Error
-		if err := u.known(t.Context()); !errors.As(err, &e) || e.Code != CodeUnavailable || time.Since(began) != 10*time.Second {
+		if err := c.secrets.known(t.Context(), c); !errors.As(err, &e) || e.Code != CodeUnavailable || time.Since(began) != 10*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})

@@ -1,4 +1,4 @@
-package registry
+package transport
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ import (
 )
 
 // pipes returns a connection whose other end is the test's.
-func pipes(t *testing.T, write time.Duration) (c *conn, stdin *os.File) {
+func pipes(t *testing.T, write time.Duration) (c *Stdio, stdin *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -29,11 +29,9 @@ func pipes(t *testing.T, write time.Duration) (c *conn, stdin *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	li := DefaultLimits()
-	li.Write = write
-	c = newConn(w, out, keep.Volatile(), &li)
+	c = NewStdio(w, out, keep.Volatile(), Limits{Line: 16 << 20, Write: write})
 	t.Cleanup(func() {
-		c.close()
+		c.Close()
 		r.Close()
 		other.Close()
 	})
@@ -55,12 +53,12 @@ func TestLinesStayWhole(t *testing.T) {
 				}
 				line := fmt.Appendf(nil, "%d %d %s\n", w, n, filler)
 				if w%2 == 0 {
-					if err := c.write(t.Context(), line); err != nil {
+					if err := Write(t.Context(), c, line); err != nil {
 						t.Error(err)
 					}
 					continue
 				}
-				b, err := c.send(t.Context(), line, true)
+				b, err := c.Send(t.Context(), line, true)
 				if err != nil {
 					t.Error(err)
 				}
@@ -70,7 +68,7 @@ func TestLinesStayWhole(t *testing.T) {
 	}
 	go func() {
 		all.Wait()
-		c.closeInput()
+		c.CloseSend()
 	}()
 	next := make([]int, writers)
 	r := bufio.NewReader(stdin)
@@ -103,15 +101,15 @@ func TestNobodyReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.write(t.Context(), make([]byte, full)); err != nil {
+	if err := Write(t.Context(), c, make([]byte, full)); err != nil {
 		t.Fatal(err)
 	}
 	line := append(bytes.Repeat([]byte("x"), mostJoined*2/3), '\n')
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	var taken []*batch
+	var taken []*Sending
 	for range 100 {
-		if b, err := c.send(gone, line, true); err == nil {
+		if b, err := c.Send(gone, line, true); err == nil {
 			taken = append(taken, b)
 		}
 	}
@@ -119,18 +117,18 @@ func TestNobodyReads(t *testing.T) {
 		t.Errorf("%d lines are taken, want one that is under way and one behind it at most", len(taken))
 	}
 	for _, b := range taken {
-		<-b.failure()
-		if !errors.Is(b.err, errStuck) {
-			t.Errorf("a line that nobody read: %v, want %v", b.err, errStuck)
+		<-b.Failed()
+		if !errors.Is(b.err, ErrStuck) {
+			t.Errorf("a line that nobody read: %v, want %v", b.err, ErrStuck)
 		}
 	}
-	if err := c.write(t.Context(), line); !errors.Is(err, errStuck) {
-		t.Errorf("alone: %v, want %v", err, errStuck)
+	if err := Write(t.Context(), c, line); !errors.Is(err, ErrStuck) {
+		t.Errorf("alone: %v, want %v", err, ErrStuck)
 	}
 	if _, err := io.ReadFull(stdin, make([]byte, full)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.write(t.Context(), line); err != nil {
+	if err := Write(t.Context(), c, line); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, len(line))
