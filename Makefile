@@ -52,12 +52,14 @@ NEWS      := $(DOC)/NEWS.gz
 install: build
 	@$(if $(DESTDIR),:,packaging/preinst upgrade)
 	$(call copy,$(BIN)/pfar,$(DESTDIR)$(PREFIX)/bin,755)
-	$(call copy,$(addprefix $(BIN)/,$(filter-out pfar pfar-generator,$(PROGRAMS))) packaging/upgrade,$(LIB)/pfar,755)
+	$(call copy,$(addprefix $(BIN)/,$(filter-out pfar pfar-generator,$(PROGRAMS))) packaging/upgrade packaging/rollback,$(LIB)/pfar,755)
 	$(call copy,$(addprefix $(BIN)/,$(filter pfar-generator,$(PROGRAMS))),$(LIB)/systemd/system-generators,755)
 	install -d $(LIB)/systemd/user-generators
 	ln -sf ../system-generators/pfar-generator $(LIB)/systemd/user-generators/pfar-generator
 	$(call copy,$(call UNITS,),$(LIB)/systemd/system,644)
 	$(call copy,$(call UNITS,user/),$(LIB)/systemd/user,644)
+	install -d $(LIB)/systemd/system/sysinit.target.wants
+	ln -sf ../pfar-rollback.service $(LIB)/systemd/system/sysinit.target.wants/pfar-rollback.service
 	install -D -m 644 packaging/sysusers.conf $(LIB)/sysusers.d/pfar.conf
 	install -D -m 644 packaging/tmpfiles.conf $(LIB)/tmpfiles.d/pfar.conf
 	install -D -m 644 packaging/modules-load.conf $(LIB)/modules-load.d/pfar.conf
@@ -76,12 +78,14 @@ install: build
 	$(COMPLETION) bash >$(SHARE)/bash-completion/completions/pfar
 	$(COMPLETION) zsh >$(ZSH)/_pfar
 	$(COMPLETION) fish >$(SHARE)/fish/vendor_completions.d/pfar.fish
+	@$(if $(DESTDIR),:,packaging/rollback drop)
 	@$(if $(DESTDIR),:,packaging/next.sh)
 
 # Takes away what install brought. /etc/pfar and /var/lib/pfar stay, with the vault and the audit.
 uninstall:
 	$(if $(DESTDIR),,packaging/rpm/preun 0)
 	rm -f $(DESTDIR)$(PREFIX)/bin/pfar $(patsubst units/%,$(LIB)/systemd/system/%,$(call UNITS,)) $(patsubst units/%,$(LIB)/systemd/%,$(call UNITS,user/))
+	rm -f $(LIB)/systemd/system/sysinit.target.wants/pfar-rollback.service
 	rm -f $(LIB)/systemd/system-generators/pfar-generator $(LIB)/systemd/user-generators/pfar-generator
 	rm -f $(LIB)/sysusers.d/pfar.conf $(LIB)/tmpfiles.d/pfar.conf $(LIB)/modules-load.d/pfar.conf
 	rm -f $(LIB)/systemd/system-preset/80-pfar.preset $(LIB)/systemd/user-preset/80-pfar.preset $(DESTDIR)/etc/needrestart/conf.d/pfar.conf

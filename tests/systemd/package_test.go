@@ -270,6 +270,44 @@ func removed(t *testing.T, m *bed.Machine, before []string, dpkg func(...string)
 	}
 }
 
+// TestRollback interrupts an upgrade. Where dpkg has replaced only some files, the next boot restores the version before;
+// where it has replaced all, it keeps the next one. tests/vm has the same with a power cut.
+func TestRollback(t *testing.T) {
+	t.Parallel()
+	m := bare(t)
+	m.Run(t, "dpkg", "-i", packages+"/"+oldVersion+".deb")
+	interrupt := func(status, files string) string {
+		t.Helper()
+		return m.Shell(t, `/usr/lib/pfar/rollback keep
+dpkg-deb --fsys-tarfile `+packages+"/"+newVersion+`.deb | tar -x -C / `+files+`
+: >/usr/lib/systemd/system/pfar-later.service
+: >/usr/lib/pfar/pfard.dpkg-new
+sed -i '/^Package: pfar$/,/^$/s/^Status: .*/Status: install `+status+`/' /var/lib/dpkg/status
+/usr/bin/pfar version
+systemctl start pfar-rollback.service
+journalctl --quiet --boot --output=cat --unit=pfar-rollback.service`)
+	}
+	// What differs from the package's files, and what is not in the package.
+	const files = `cd /; grep -h ' usr/' /var/lib/dpkg/info/pfar.md5sums | md5sum --check --quiet 2>&1
+find /usr -xdev -name '*pfar-kept' -o -name '*.dpkg-new' -o -name pfar-later.service -o -name 'pfar-previous*'`
+	said := interrupt("reinstreq half-installed", "./usr/bin ./usr/lib/pfar")
+	if !strings.HasPrefix(said, "pfar "+newVersion+",") || !strings.Contains(said, "restored the version before it") {
+		t.Errorf("half installed: %s", said)
+	}
+	r := m.Try("sh", "-c", files)
+	if v := m.Run(t, "pfar", "version"); r.Stdout != "" || !strings.HasPrefix(v, "pfar "+oldVersion+",") {
+		t.Errorf("restored, the version is %s, and files differ from the package's:\n%s", v, r)
+	}
+	m.Run(t, "dpkg", "-i", packages+"/"+oldVersion+".deb")
+	said = interrupt("ok unpacked", ".")
+	v := m.Run(t, "pfar", "version")
+	if !strings.HasPrefix(v, "pfar "+newVersion+",") || strings.Count(said, "restored") != 1 { // by the boot before
+		t.Errorf("unpacked, the version is %s: %s", v, said)
+	}
+	m.Run(t, "dpkg", "-i", packages+"/"+newVersion+".deb")
+	m.Run(t, "systemctl", "is-active", "pfard.service")
+}
+
 // TestPackageWithoutSystemd installs, removes and purges where systemd does not run, as in a chroot or while an image
 // is made.
 func TestPackageWithoutSystemd(t *testing.T) {
@@ -303,9 +341,13 @@ func TestRPM(t *testing.T) {
 	o := settle(t, m, "user", 1000)
 	rpm := func(args ...string) {
 		t.Helper()
-		out := m.Shell(t, "exec 2>&1; cd "+ofRPM+"; RPM_CONFIGDIR=$PWD/config exec ./ld-linux* --library-path $PWD ./rpm "+strings.Join(args, " "))
+		out := m.Shell(t, "exec 2>&1; exec rpm "+strings.Join(args, " "))
 		t.Logf("rpm %q:\n%s", args, out)
 	}
+	m.Put(t, "/usr/local/bin/rpm", `#!/bin/sh
+cd `+ofRPM+`
+RPM_CONFIGDIR=$PWD/config exec ./ld-linux* --library-path $PWD ./rpm "$@"
+`, 0o755)
 	rpm("-qa") // makes the database
 	before := trace(t, m)
 	old, next := packages+"/"+oldVersion+".rpm", packages+"/"+newVersion+".rpm"
@@ -320,6 +362,12 @@ func TestRPM(t *testing.T) {
 	becomes(t, o, "mine", control.Running)
 	upgraded(t, m, o, func() { rpm("-U", "--nodeps", next) }, newVersion)
 	upgraded(t, m, o, func() { rpm("-U", "--nodeps", "--oldpackage", old) }, oldVersion)
+	for status, want := range map[string]string{"": "restored", "sed -i s/^pfar/next/ /usr/lib/pfar-previous/rpm": ""} {
+		said := m.Shell(t, "/usr/lib/pfar/rollback keep\n"+status+"\n/usr/lib/pfar/rollback restore; ls /usr/lib")
+		if strings.Contains(said, "restored") != (want != "") || strings.Contains(said, "pfar-previous") {
+			t.Errorf("an upgrade that was interrupted, %q: %s", status, said)
+		}
+	}
 	otherSockets(t, m, o, func() { rpm("-U", "--nodeps", next) })
 	otherLauncher(t, m, o, func() { rpm("-U", "--nodeps", "--oldpackage", old) })
 	rpm("-e", "--nodeps", "pfar")

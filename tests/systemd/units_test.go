@@ -24,6 +24,9 @@ func TestUnitsVerify(t *testing.T) {
 	if r.Code != 0 || r.Stdout+r.Stderr != "" {
 		t.Error(r)
 	}
+	if r := m.Try("journalctl", "--boot", "--quiet", "--no-pager", "--grep=ordering cycle"); r.Stdout != "" {
+		t.Error(r)
+	}
 	m.Shell(t, "cd /usr/lib/systemd/system; sed -i s/ProtectHome=/ProtectHomes=/ pfard.service; sed -i /ListenStream=/d pfar-gateway.socket")
 	for _, unit := range []string{"pfard.service", "pfar-gateway.socket"} {
 		if r := m.Try("systemd-analyze", "verify", "--man=no", unit); r.Stderr == "" {

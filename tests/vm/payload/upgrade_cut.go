@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,19 +18,19 @@ import (
 
 // cut describes a machine after a power cut during an upgrade.
 type cut struct {
-	dpkg     string   // status of the package, as dpkg abbreviates it
-	versions []string // versions of the files
-	version  string   // version after finish
-	format   int      // format of the state
-	finish   string   // commands that complete the upgrade
+	dpkg    string // status of the package, as dpkg abbreviates it
+	files   string // version of the files
+	version string // version after finish
+	format  int    // format of the state
+	finish  string // commands that complete the upgrade
 }
 
 // cuts are the power cuts, by mark. dpkg cannot configure a package that it has unpacked in part, but it can unpack it
 // again.
 var cuts = map[string]cut{
-	"renaming":  {"iHR", []string{"first", "second"}, "second", 1, "dpkg --configure -a; dpkg -i packages/second.deb"},
-	"unpacked":  {"iU ", []string{"second"}, "second", 1, "dpkg --configure -a"},
-	"migrating": {"iF ", []string{"third"}, "third", 2, "dpkg --configure -a"},
+	"renaming":  {"iHR", "first", "second", 1, "dpkg --configure -a; dpkg -i packages/second.deb"},
+	"unpacked":  {"iU ", "second", "second", 1, "dpkg --configure -a"},
+	"migrating": {"iF ", "third", "third", 2, "dpkg --configure -a"},
 }
 
 // afterCut is the boot after a power cut in an upgrade: `payload cut MARK`.
@@ -43,7 +42,8 @@ func afterCut(args []string) error {
 	c := cuts[name]
 	reportAll("cut", []check{
 		{"the power was cut there", func() (string, error) { return c.wasThere(name) }},
-		{"each file is of one version, whole", func() (string, error) { return filesAreOf(c.versions...) }},
+		{"all files are of one version", c.filesAreWhole},
+		{"this version runs", func() (string, error) { return versionIs(c.files) }},
 		{"all servers run", func() (string, error) { return "", allRun(upgraded...) }},
 		{"the audit is whole", auditIsWhole},
 		{"calls are answered", answers},
@@ -92,29 +92,29 @@ func versions() (map[string]map[string]string, error) {
 	return all, lines.Err()
 }
 
-// filesAreOf wants each file of the package to be a file of one of these versions, byte for byte. Its detail lists the
-// files that differ between the versions.
-func filesAreOf(names ...string) (string, error) {
+// filesAreWhole wants the files of one version. Where dpkg had replaced some of them, the boot has brought them back.
+func (c cut) filesAreWhole() (string, error) {
+	detail, err := filesAreOf(c.files)
+	if c.files != c.version {
+		said, jerr := output("journalctl", "--boot", "--unit=pfar-rollback", "--output=cat")
+		err = errors.Join(err, jerr, contains(said, "restored the version before it"))
+	}
+	return detail, err
+}
+
+// filesAreOf wants each file of the package to be that of a version, byte for byte.
+func filesAreOf(version string) (string, error) {
 	all, err := versions()
 	if err != nil || len(all) < 50 {
 		return "", fmt.Errorf("the digests of %d files, %w", len(all), err)
 	}
-	of := map[string][]string{}
 	for _, path := range slices.Sorted(maps.Keys(all)) {
-		got, derr := digest(path)
-		is := slices.DeleteFunc(slices.Clone(names), func(v string) bool { return all[path][v] != got })
-		switch {
-		case derr != nil || len(is) == 0:
-			err = errors.Join(err, fmt.Errorf("%s is of none of %q: %w", path, names, cmp.Or(derr, errors.New(got))))
-		case len(is) < len(names):
-			of[is[0]] = append(of[is[0]], filepath.Base(path))
+		want := all[path][version]
+		if got, derr := digest(path); derr != nil || got != want {
+			err = errors.Join(err, fmt.Errorf("%s has the digest %s, %w, want %s", path, got, derr, want))
 		}
 	}
-	detail := fmt.Sprintf("%d files", len(all))
-	for _, version := range slices.Sorted(maps.Keys(of)) {
-		detail += fmt.Sprintf("; of the %s: %s", version, strings.Join(of[version], " "))
-	}
-	return detail, err
+	return fmt.Sprintf("%d files", len(all)), err
 }
 
 func digest(path string) (string, error) {
@@ -217,17 +217,18 @@ func (c cut) complete() (string, error) {
 	if said := dpkgSays(); said != "ii " {
 		return "", fmt.Errorf("dpkg says %q: %s", said, out)
 	}
-	if _, err := runsOn(c.version, before); err != nil || len(c.versions) == 1 { // no file has changed since
+	if _, err := runsOn(c.version, before); err != nil {
 		return "", err
 	}
 	return filesAreOf(c.version)
 }
 
-// nothingLeft looks for files that dpkg was writing.
+// nothingLeft looks for files that dpkg was writing, and those that were kept for a rollback.
 func nothingLeft() error {
-	out, err := shell(`find /etc /usr /var/lib/dpkg/info -xdev \( -name '*.dpkg-new' -o -name '*.dpkg-tmp' \)`)
+	out, err := shell(`find /etc /usr /var/lib/dpkg/info -xdev \
+	\( -name '*.dpkg-new' -o -name '*.dpkg-tmp' -o -name '*pfar-kept' -o -name 'pfar-previous*' \)`)
 	if err == nil && out != "" {
-		err = fmt.Errorf("dpkg has left %s", out)
+		err = fmt.Errorf("the upgrade has left %s", out)
 	}
 	return err
 }
