@@ -121,6 +121,7 @@ func TestPurePackages(t *testing.T) {
 		"policies/firewall/nflog": append([]string{"os"}, effects...),
 		"policies/oauth":          append([]string{"os"}, effects...),
 		"policies/broker":         append([]string{"os"}, effects...),
+		"policies/block":          append([]string{"os"}, effects...),
 		"policies/oneline":        append([]string{"os"}, effects...),
 		"policies/gate":           append([]string{"os"}, effects...),
 		"policies/access":         append([]string{"os"}, effects...),

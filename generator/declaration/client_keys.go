@@ -1,7 +1,6 @@
 package declaration
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,321 +9,264 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/block"
 )
 
-func clientFileSection() section {
-	return section{"", []key{
-		{"name", `"desk"`, "", (*decoder).clientName},
-		{"description", `"Claude Desktop on this machine"`, "", (*decoder).clientDescription},
-		{"enabled", `true`, `true`, func(d *decoder, f *field) {
-			if v, ok := d.truth(f); ok {
-				d.client.Enabled = v
-			}
-		}},
-		{"token_sha256", `["e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"]`, `[]`, (*decoder).tokens},
-		{"uid", `[1000]`, `[]`, (*decoder).uids},
-		{"servers", `["notion", "github"]`, `[]`, (*decoder).clientServers},
-		{"profile", `"strict"`, `"strict"`, (*decoder).profile},
-		{"sessions", `"sticky"`, `"sticky"`, (*decoder).clientSessions},
-		{"relax", `"a test that begins clean each time"`, "", (*decoder).relax},
-		{toolsSection, "", "", (*decoder).clientTools},
-		{serverSection, "", "", (*decoder).settings},
-	}}
+const (
+	maxTokens   = 16 // of one client: rotation needs two
+	maxUIDs     = 64
+	noUID       = 1<<32 - 1 // (uid_t)-1 is none (setresuid(2))
+	tokenDigits = 64
+)
+
+var tokenDigest = regexp.MustCompile(`^[0-9A-Fa-f]{64}$`)
+
+// clientFile reads the declaration of a client.
+type clientFile struct {
+	*reader
+	client *Client
+	rights *rights
 }
 
-func settingsSection() section {
-	return section{serverSection, []key{
-		{"label", `"sensitive"`, "", (*decoder).clientLabel},
-		{trustSection, "", "", func(d *decoder, f *field) {
-			if n, ok := d.table(f); ok {
-				d.section(clientTrustSection(), n)
-			}
-		}},
-		{toolsSection, "", "", func(d *decoder, f *field) {
-			if n, ok := d.table(f); ok {
-				d.section(clientToolsSection(), n)
-			}
-		}},
-	}}
+func newClientFile(f *block.File, c *Client) *clientFile {
+	d := &clientFile{reader: newReader(f, wordsOfClients()), client: c}
+	c.places = d.Places
+	d.rights = &rights{reader: d.reader}
+	d.schema = []block.Section{
+		{Keys: d.keys(), Top: true}, {Name: serverSection, Keys: d.rights.keys(), Many: true},
+		{Name: trustSection, Keys: d.rights.trustKeys()}, {Name: toolsSection, Keys: d.rights.toolsKeys()},
+	}
+	return d
 }
 
-func clientTrustSection() section {
-	return section{trustSection, []key{
-		{"public_source", `true`, "", trusted(func(t *access.Trust) { t.PublicSource = true })},
-		{"secret_data", `true`, "", trusted(func(t *access.Trust) { t.SecretData = true })},
-		{"public_sink", `true`, "", trusted(func(t *access.Trust) { t.PublicSink = true })},
-		{"dangerous_writes", `true`, "", trusted(func(t *access.Trust) { t.DangerousWrites = true })},
-	}}
-}
-
-func clientToolsSection() section {
-	return section{toolsSection, []key{
-		{"allow", `["notion.search*"]`, `[]`, func(d *decoder, f *field) { d.own.Allow = d.patterns(f) }},
-		{"hide", `["*.delete*"]`, `[]`, func(d *decoder, f *field) { d.own.Hide = d.patterns(f) }},
-	}}
-}
-
-func clientSections() []section {
-	return []section{clientFileSection(), settingsSection(), clientTrustSection(), clientToolsSection()}
-}
-
-// wordsOfClients are what a key of a client is called elsewhere.
-func wordsOfClients() map[string]string {
-	return map[string]string{
-		"token": "token_sha256", "tokens": "token_sha256", "secret": "token_sha256", "password": "token_sha256", "api_key": "token_sha256", "key": "token_sha256",
-		"bearer": "token_sha256", "sha256": "token_sha256", "token_hash": "token_sha256", "digest": "token_sha256",
-		"user": "uid", "uids": "uid", "users": "uid", "peer": "uid", "id": "name", "client": "name", "title": "description", "desc": "description",
-		"allowed_servers": "servers", "mcpservers": "servers", "access": "servers", "may": "servers",
-		"policy": "profile", "mode": "profile", "gate": "profile",
-		"session": "sessions", "session_mode": "sessions", "reason": "relax", "why": "relax",
-		"tool": "tools", "allowed_tools": "tools", "hidden": "hide", "deny": "hide", "denied": "hide", "block": "hide", "exclude": "hide", "allowed": "allow", "include": "allow", "only": "allow",
-		"disabled": "enabled", "active": "enabled", "sensitivity": "label", "settings": "server", "security": "label",
+func (d *clientFile) keys() []block.Key {
+	c := d.client
+	modes := []string{string(access.Sticky), string(access.Connection)}
+	return []block.Key{
+		key("name", `"desk"`, "", d.name),
+		key("description", `"Claude Desktop on this machine"`, "", d.description(&c.Description)),
+		key("enabled", `true`, `true`, d.SetTruth(&c.Enabled)),
+		key("token_sha256", `["e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"]`, `[]`, d.tokens),
+		key("uid", `[1000]`, `[]`, d.uids),
+		key("servers", `["notion", "github"]`, `[]`, d.servers),
+		key("profile", `"strict"`, `"strict"`, d.profile),
+		key("sessions", `"sticky"`, `"sticky"`, word(d.reader, &c.Sessions, modes, wordsOfClientSessions())),
+		key("relax", `"a test that begins clean each time"`, "", d.SetLine(&c.Relax)),
+		key(toolsSection, "", "", d.tools),
+		key(serverSection, "", "", d.settings),
 	}
 }
 
-func (d *decoder) clientName(f *field) {
-	s, ok := d.text(f)
+// read reads the keys, and then what depends on several of them.
+func (d *clientFile) read(root *block.Node) {
+	d.Section(d.called(""), root)
+	c, given := d.client, d.Given
+	if given["name"] == nil {
+		if fault := clientNameFault(c.Name); fault != "" {
+			d.Problem(d.Start(), "Invalid name", "The client is named after the file, and the name %s %s. Rename the file, or write name = %q.", block.QuoteName(c.Name), fault, clientNameNear(c.Name))
+		}
+	}
+	reserved := c.Name == access.Operator
+	if reserved {
+		d.Problem(d.nameRange(), "Reserved name", "The operator is the person who types calls, whose calls need no approval; a file cannot declare it. Write another name, such as name = \"desk\"; default.hcl says what the operator's programs may use.")
+	}
+	said := given["token_sha256"] != nil || given["uid"] != nil || d.meant["token_sha256"] || d.meant["uid"]
+	if !said && !reserved && c.Name != access.Default {
+		d.Problem(d.Start(), "Missing key", "Nothing says who this client is. Write token_sha256 = [\"...\"], as pfar client add %s does, or uid = [1000].", c.Name)
+	}
+	relax, connection := given["relax"], c.Sessions == access.Connection
+	if f := given["sessions"]; f != nil && connection && c.Relax == "" && relax == nil {
+		d.Problem(f.Val.At, "Missing reason", `sessions = "connection" lets a client forget its label when it connects again. Write relax = "why that is right for this client" beside it.`)
+	}
+	if relax != nil && c.Relax != "" && !connection && given["profile"] == nil {
+		d.Diags = append(d.Diags, needless(relax.At))
+	}
+	d.checkSettings()
+}
+
+func (d *clientFile) name(f *block.Field) {
+	s, ok := d.Text(f)
 	if !ok {
 		return
 	}
 	if fault := clientNameFault(s); fault != "" {
-		d.report(problem(f.val.rng, "Invalid name", "The name %s %s. Write name = %q.", quoteName(s), fault, clientNameNear(s)))
+		d.Problem(f.Val.At, "Invalid name", "The name %s %s. Write name = %q.", block.QuoteName(s), fault, clientNameNear(s))
 		return
 	}
 	d.client.Name = s
 }
 
-func (d *decoder) clientDescription(f *field) {
-	d.description(f)
-	d.client.Description = d.server.Description
-}
-
 // tokens reads digests. What is none may be the token itself, so it is not repeated.
-func (d *decoder) tokens(f *field) {
-	d.hidden.all(f.val)
-	entries := d.texts(f)
-	if f.val.kind == list && len(f.val.items) == 0 {
-		d.report(problem(f.val.rng, "Empty value", "token_sha256 has no digest. Run pfar client rotate %s, or leave the key out.", d.client.Name))
+func (d *clientFile) tokens(f *block.Field) {
+	d.Hidden.All(f.Val)
+	entries := d.Texts(f)
+	if f.Val.Kind == block.List && len(f.Val.Items) == 0 {
+		d.Problem(f.Val.At, "Empty value", "token_sha256 has no digest. Run pfar client rotate %s, or leave the key out.", d.client.Name)
 	}
-	if len(entries) > maxTokens {
-		d.report(problem(entries[maxTokens].rng, "Too many tokens", "token_sha256 has %d entries, and room for %d. Keep those that are in use.", len(entries), maxTokens))
+	if !d.Room(f, entries, maxTokens, "Too many tokens", "Keep those that are in use.") {
 		return
 	}
-	for i, n := range entries {
+	for _, n := range entries {
 		var digest access.Digest
-		if !tokenDigest.MatchString(n.text) {
-			d.report(problem(n.rng, "Not a digest", "token_sha256 takes the SHA-256 of a token, %d hexadecimal digits, and never the token itself. Have pfar client rotate %s write one; if this is a token, it has been on disk and is to be replaced.", tokenDigits, d.client.Name))
+		if !tokenDigest.MatchString(n.Text) {
+			d.Problem(n.At, "Not a digest", "token_sha256 takes the SHA-256 of a token, %d hexadecimal digits, and never the token itself. Have pfar client rotate %s write one; if this is a token, it has been on disk and is to be replaced.", tokenDigits, d.client.Name)
 			continue
 		}
-		_ = digest.UnmarshalText([]byte(n.text)) // as many digits as it takes
+		_ = digest.UnmarshalText([]byte(n.Text)) // as many digits as it takes
 		if digest == access.DigestOf(nil) {
-			d.report(problem(n.rng, "Digest of nothing", "This is the SHA-256 of an empty text, not of a token. Run pfar client rotate %s.", d.client.Name))
+			d.Problem(n.At, "Digest of nothing", "This is the SHA-256 of an empty text, not of a token. Run pfar client rotate %s.", d.client.Name)
 			continue
 		}
 		if slices.Contains(d.client.Tokens, digest) {
-			d.report(caution(n.rng, "Duplicate token", "The same digest stands in the list already. Remove one of the two."))
+			d.Caution(n.At, "Duplicate token", "The same digest stands in the list already. Remove one of the two.")
 			continue
 		}
-		d.placedEntry(f.key, len(d.client.Tokens), entries[i].rng)
+		d.PlaceEntry(f.Key, len(d.client.Tokens), n.At)
 		d.client.Tokens = append(d.client.Tokens, digest)
 	}
 }
 
-func (d *decoder) uids(f *field) {
-	if f.val.kind != list {
-		if f.val.kind == number {
-			d.report(problem(f.val.rng, "Wrong type", "uid takes a list, not a number. Write uid = [%s].", f.val.text))
+func (d *clientFile) uids(f *block.Field) {
+	if f.Val.Kind != block.List {
+		if f.Val.Kind == block.Number {
+			d.Problem(f.Val.At, "Wrong type", "uid takes a list, not a number. Write uid = [%s].", f.Val.Text)
 			return
 		}
-		d.wrongType(f, f.val, "a list of numbers")
+		d.WrongType(f, f.Val, "a list of numbers")
 		return
 	}
-	if len(f.val.items) == 0 {
-		d.report(problem(f.val.rng, "Empty value", "uid names no user. Write %s, or leave the key out.", d.example(f.key)))
+	if len(f.Val.Items) == 0 {
+		d.Problem(f.Val.At, "Empty value", "uid names no user. Write %s, or leave the key out.", f.Example)
 	}
-	if len(f.val.items) > maxUIDs {
-		d.report(problem(f.val.items[maxUIDs].rng, "Too many users", "uid has %d entries, and room for %d.", len(f.val.items), maxUIDs))
+	if len(f.Val.Items) > maxUIDs {
+		d.Problem(f.Val.Items[maxUIDs].At, "Too many users", "uid has %d entries, and room for %d.", len(f.Val.Items), maxUIDs)
 		return
 	}
-	for _, n := range f.val.items {
-		if n.kind == text && n.text != "" && strings.Trim(n.text, "0123456789") == "" {
-			d.report(problem(n.rng, "Wrong type", "uid takes numbers without quotes. Write uid = [%.20s].", n.text))
+	for _, n := range f.Val.Items {
+		if n.Kind == block.Text && n.Text != "" && strings.Trim(n.Text, "0123456789") == "" {
+			d.Problem(n.At, "Wrong type", "uid takes numbers without quotes. Write uid = [%.20s].", n.Text)
 			continue
 		}
-		if n.kind == text {
-			d.report(problem(n.rng, "Wrong type", "uid takes numbers of users, not names. Write the number that id -u %s prints.", quote(n.text)))
+		if n.Kind == block.Text {
+			d.Problem(n.At, "Wrong type", "uid takes numbers of users, not names. Write the number that id -u %s prints.", block.Quote(n.Text))
 			continue
 		}
-		v, ok := d.integer(&field{key: f.key, rng: n.rng, val: n}, 0, noUID-1)
+		v, ok := d.integer(f, n, 0, noUID-1)
 		if !ok {
 			continue
 		}
 		if slices.Contains(d.client.UIDs, uint32(v)) {
-			d.report(caution(n.rng, "Duplicate user", "%d stands in the list already. Remove one of the two.", v))
+			d.Caution(n.At, "Duplicate user", "%d stands in the list already. Remove one of the two.", v)
 			continue
 		}
-		d.placedEntry(f.key, len(d.client.UIDs), n.rng)
+		d.PlaceEntry(f.Key, len(d.client.UIDs), n.At)
 		d.client.UIDs = append(d.client.UIDs, uint32(v))
 	}
 }
 
-func (d *decoder) clientServers(f *field) {
-	entries := d.texts(f)
-	if len(entries) > maxListed {
-		d.report(problem(entries[maxListed].rng, "Too many servers", `servers has %d entries, and room for %d. Write "*" for all there are.`, len(entries), maxListed))
+func (d *clientFile) servers(f *block.Field) {
+	entries := d.Texts(f)
+	if !d.Room(f, entries, maxListed, "Too many servers", `Write "*" for all there are.`) {
 		return
 	}
 	c := d.client
-	seen := map[string]hcl.Range{}
+	seen := block.Once[string]{}
 	for _, n := range entries {
-		first, twice := seen[n.text]
 		switch {
-		case n.text == access.Every && len(f.val.items) > 1:
-			d.report(problem(n.rng, "All and some", `"*" means all servers, also later ones, so it stands alone. Write servers = ["*"], or the names only.`))
-		case n.text != access.Every && strings.ContainsAny(n.text, "*?"):
-			d.report(problem(n.rng, "Invalid server", `%s is a pattern, and servers takes names. Write each name, or "*" alone for all there are.`, quote(n.text)))
-		case n.text != access.Every && !validName(n.text):
-			d.report(problem(n.rng, "Invalid server", "%s is not a server name: it %s. Write %s.", quoteName(n.text), strings.TrimPrefix(nameFault(n.text), "it "), strconv.Quote(validNameNear(n.text))))
-		case twice:
-			d.report(caution(n.rng, "Duplicate server", "%s is listed already in line %d. Remove one of the two.", quote(n.text), first.Start.Line))
-		default:
-			seen[n.text] = n.rng
-			d.placedEntry(f.key, len(c.Servers), n.rng)
-			c.Servers = append(c.Servers, n.text)
+		case n.Text == access.Every && len(f.Val.Items) > 1:
+			d.Problem(n.At, "All and some", `"*" means all servers, also later ones, so it stands alone. Write servers = ["*"], or the names only.`)
+		case n.Text != access.Every && strings.ContainsAny(n.Text, "*?"):
+			d.Problem(n.At, "Invalid server", `%s is a pattern, and servers takes names. Write each name, or "*" alone for all there are.`, block.Quote(n.Text))
+		case n.Text != access.Every && !validName(n.Text):
+			d.Problem(n.At, "Invalid server", "%s is not a server name: it %s. Write %s.", block.QuoteName(n.Text), strings.TrimPrefix(nameFault(n.Text), "it "), strconv.Quote(validNameNear(n.Text)))
+		case seen.New(d.Reader, n.Text, n.At, "Duplicate server",
+			"%s is listed already in line %d. Remove one of the two.", block.Quote(n.Text)):
+			d.PlaceEntry(f.Key, len(c.Servers), n.At)
+			c.Servers = append(c.Servers, n.Text)
 		}
 	}
 }
 
-func (d *decoder) profile(f *field) {
-	s, ok := d.line(f)
+func (d *clientFile) profile(f *block.Field) {
+	s, ok := d.Line(f)
 	switch {
 	case !ok:
 	case !validName(s):
-		d.report(problem(f.val.rng, "Invalid profile", "%s is not a profile name. Write %s.", quoteName(s), d.example(f.key)))
+		d.Problem(f.Val.At, "Invalid profile", "%s is not a profile name. Write %s.", block.QuoteName(s), f.Example)
 	default:
 		d.client.Profile = s
 	}
 }
 
-func (d *decoder) clientSessions(f *field) {
-	others := map[string]string{"default": "sticky", "one": "sticky", "shared": "sticky", "own": "connection", "per-connection": "connection", "each": "connection", "session": "connection"}
-	if s, ok := d.enum(f, []string{string(access.Sticky), string(access.Connection)}, others); ok {
-		d.client.Sessions = access.Sessions(s)
-	}
-}
-
-func (d *decoder) relax(f *field) {
-	if s, ok := d.line(f); ok {
-		d.client.Relax = s
-	}
-}
-
-func (d *decoder) clientTools(f *field) {
-	n, ok := d.table(f)
-	if !ok {
-		return
-	}
-	d.own, d.about = access.Server{}, ""
-	d.section(clientToolsSection(), n)
-	d.client.Allow, d.client.Hide = d.own.Allow, d.own.Hide
+func (d *clientFile) tools(f *block.Field) {
+	d.rights.own, d.rights.about = access.Server{}, ""
+	d.section(toolsSection)(f)
+	d.client.Allow, d.client.Hide = d.rights.own.Allow, d.rights.own.Hide
 }
 
 // settings reads the sections about single servers.
-func (d *decoder) settings(f *field) {
+func (d *clientFile) settings(f *block.Field) {
 	all, ok := d.table(f)
 	if !ok {
 		return
 	}
-	for _, s := range all.fields {
-		_, isKey := settingsSection().find(s.key)
+	keys := d.called(serverSection)
+	for _, s := range all.Fields {
+		_, isKey := keys.Find(s.Key)
 		switch {
-		case s.val.kind == broken:
-		case s.val.kind != table || isKey:
-			d.report(problem(s.rng, "Server without a name", "%s needs the name of a server. Write it in %s.", quote(s.key), d.form(serverSection)))
-		case !validName(s.key):
-			d.report(problem(s.rng, "Invalid server", "%s is not a server name: it %s. Write %s.", quoteName(s.key), nameFault(s.key), strconv.Quote(validNameNear(s.key))))
-		case len(s.val.fields) == 0:
-			d.report(problem(s.rng, "Missing key", "Nothing is said of the server %s. Write %s in it, or leave it out.", quote(s.key), d.example("label")))
+		case s.Val.Kind == block.Broken:
+		case s.Val.Kind != block.Table || isKey:
+			d.Problem(s.At, "Server without a name", "%s needs the name of a server. Write it in %s.", block.Quote(s.Key), d.form(serverSection))
+		case !validName(s.Key):
+			d.Problem(s.At, "Invalid server", "%s is not a server name: it %s. Write %s.", block.QuoteName(s.Key), nameFault(s.Key), strconv.Quote(validNameNear(s.Key)))
+		case len(s.Val.Fields) == 0:
+			d.Problem(s.At, "Missing key", "Nothing is said of the server %s. Write %s in it, or leave it out.", block.Quote(s.Key), d.example("label"))
 		default:
-			d.own, d.about = access.Server{}, s.key
-			d.section(settingsSection(), s.val)
+			d.rights.own, d.rights.about = access.Server{}, s.Key
+			d.Section(keys, s.Val)
 			if d.client.Settings == nil {
 				d.client.Settings = map[string]access.Server{}
 			}
-			d.client.Settings[s.key] = d.own
+			d.client.Settings[s.Key] = d.rights.own
 		}
 	}
 }
 
-func listedAt(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
+// needless warns of a reason for nothing.
+func needless(at hcl.Range) *hcl.Diagnostic {
+	return block.Caution(at, "Reason for nothing", `Nothing in this file is laxer than the default, so there is nothing to give a reason for. Remove relax.`)
+}
 
-// aboutServer is how a pattern of the file's own tools begins: a server's name, or a pattern of one, and a dot.
-var aboutServer = regexp.MustCompile(`^[a-z0-9*?-]+\.`)
+// nameRange is where the file says its client's name, or its beginning.
+func (d *clientFile) nameRange() hcl.Range {
+	if f := d.Given["name"]; f != nil {
+		return f.Val.At
+	}
+	return d.Start()
+}
 
-// patterns reads a list of patterns of tools: at the top with their servers, "notion.search*", in a server's section
-// without.
-func (d *decoder) patterns(f *field) []string {
-	entries := d.texts(f)
-	if f.val.kind == list && len(f.val.items) == 0 {
-		d.report(problem(f.val.rng, "Empty value", "%s has no tool in it. Write %s, or leave the key out.", f.key, d.patternExample(f.key)))
+// checkSettings finds what is said of servers that the client may not use.
+func (d *clientFile) checkSettings() {
+	c := d.client
+	if slices.Contains(c.Servers, access.Every) {
+		return
 	}
-	if len(entries) > maxListed {
-		d.report(problem(entries[maxListed].rng, "Too many patterns", "%s has %d entries, and room for %d. Write shorter patterns, such as %s.", f.key, len(entries), maxListed, d.patternExample(f.key)))
-		return nil
-	}
-	var good []string
-	for _, n := range entries {
-		fault := patternFault(n.text)
-		if fault == "" && d.about == "" && !aboutServer.MatchString(n.text) {
-			if fault = "names no server"; n.text == access.Every {
-				n.text, fault = "*.*", ""
+	if f := d.Given[serverSection]; f != nil && f.Val.Kind == block.Table {
+		for _, s := range f.Val.Fields {
+			if _, ok := c.Settings[s.Key]; ok && !slices.Contains(c.Servers, s.Key) {
+				d.Caution(s.At, "Server not listed", "servers does not have %s, so the client cannot use it and this says nothing. Add it there, or remove this.", block.Quote(s.Key))
 			}
 		}
-		switch {
-		case fault != "":
-			d.report(problem(n.rng, "Invalid pattern", "%s %s. Write %s.", quote(n.text), fault, d.patternRemedy(f.key, n.text)))
-		case slices.Contains(good, n.text):
-			d.report(caution(n.rng, "Duplicate pattern", "%s stands in the list already. Remove one of the two.", quote(n.text)))
-		default:
-			if d.about == "" {
-				d.placedEntry(toolsSection+"."+f.key, len(good), n.rng)
+	}
+	for _, list := range [...]struct {
+		name     string
+		patterns []string
+	}{{"allow", c.Allow}, {"hide", c.Hide}} {
+		for i, p := range list.patterns {
+			server, _, _ := strings.Cut(p, ".")
+			if !strings.ContainsAny(server, "*?") && !slices.Contains(c.Servers, server) {
+				d.Caution(d.Places[listedAt(toolsSection+"."+list.name, i)], "Server not listed", "servers does not have %s, so %s matches no tool. Add it there, or remove this.", block.Quote(server), block.Quote(p))
 			}
-			good = append(good, n.text)
 		}
 	}
-	return good
-}
-
-func patternFault(s string) string {
-	switch {
-	case s == "":
-		return "is empty"
-	case len(s) > maxPattern:
-		return "is longer than any tool's name can be"
-	case strings.Contains(s, "__"):
-		return "is written as clients see it, and a server stands before a dot here"
-	case !patternLetters.MatchString(s):
-		return "holds what no tool's name has: there are letters, digits, _ . / -, and * and ? for any of them"
-	}
-	return ""
-}
-
-func (d *decoder) patternExample(key string) string {
-	if d.about != "" {
-		return key + ` = ["search*"]`
-	}
-	return d.example(key)
-}
-
-func (d *decoder) patternRemedy(key, s string) string {
-	server, tool, aggregate := strings.Cut(s, "__")
-	switch {
-	case aggregate && d.about == "" && patternFault(tool) == "" && validName(server):
-		return quote(server + "." + tool)
-	case aggregate && d.about != "" && patternFault(tool) == "":
-		return quote(tool)
-	case d.about == "" && patternFault(s) == "":
-		return quote("*." + strings.TrimPrefix(s, "."))
-	}
-	return d.patternExample(key)
 }

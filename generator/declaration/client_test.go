@@ -12,6 +12,7 @@ import (
 
 	"github.com/pfar/pfar/policies"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/gate"
 )
 
@@ -23,7 +24,7 @@ func TestGoodClients(t *testing.T) {
 			for _, file := range slices.Sorted(maps.Keys(sources)) {
 				src := sources[file]
 				c, diags := ParseClient(file, src)
-				_, ext := splitName(file)
+				_, ext := block.SplitName(file)
 				g.check(t, "warnings-"+ext[1:], rendered(t, file, src, diags))
 				if c == nil {
 					t.Fatalf("%s: no client: %v", file, diags)
@@ -223,7 +224,7 @@ func FuzzParseClient(f *testing.F) {
 	for _, pattern := range []string{"testdata/clients/good/*.txtar", "testdata/clients/bad/*.txtar"} {
 		for _, g := range goldens(f, pattern) {
 			for file, src := range g.sources(f) {
-				f.Add(src, strings.HasSuffix(file, extTOML))
+				f.Add(src, strings.HasSuffix(file, block.TOML))
 			}
 		}
 	}

@@ -5,9 +5,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/pfar/pfar/policies/block"
 )
 
 const (
+	maxArg       = 128<<10 - 1 // of arguments and variables: MAX_ARG_STRLEN of execve(2), less the NUL
 	maxVariables = 256
 	maxScopes    = 64
 )
@@ -53,72 +56,93 @@ func reserved(name string) string {
 }
 
 // variable judges the name that env or auth gives to a variable.
-func (d *decoder) variable(f *field) bool {
-	if !variableName.MatchString(f.key) {
-		d.report(problem(f.rng, "Invalid variable", "%s is not a variable name: use at most 128 letters, digits and _, not a digit first. Write NOTION_TOKEN, for example.", quoteName(f.key)))
+func (d *variables) variable(f *block.Field) bool {
+	if !variableName.MatchString(f.Key) {
+		d.Problem(f.At, "Invalid variable", "%s is not a variable name: use at most 128 letters, digits and _, not a digit first. Write NOTION_TOKEN, for example.", block.QuoteName(f.Key))
 		return false
 	}
-	if why := reserved(f.key); why != "" {
-		d.report(problem(f.rng, "Reserved variable", "%s cannot be set: %s.", f.key, why))
+	if why := reserved(f.Key); why != "" {
+		d.Problem(f.At, "Reserved variable", "%s cannot be set: %s.", f.Key, why)
 		return false
 	}
 	return true
 }
 
-// auth reads the credentials. What is not a reference may be the secret itself, so no message repeats it.
-func (d *decoder) auth(f *field) {
+// variables are those that auth, env and token_env give a server.
+type variables struct {
+	*reader
+	server   *Server
+	auths    []*block.Field
+	detailed []*block.Field // of auths, those that are tables
+	envs     []*block.Field
+	token    *block.Field // token_env
+	scoped   *block.Field // scopes
+}
+
+// keys are not all that stands in auth: the other keys there are variables of the server.
+func (d *variables) keys() []block.Key {
+	return []block.Key{
+		key("token_env", `"NOTION_TOKEN"`, "", d.tokenEnv),
+		key("scopes", `["repo:read"]`, `[]`, d.scopes),
+	}
+}
+
+// read reads the credentials. What is not a reference may be the secret itself, so no message repeats it.
+func (d *variables) read(f *block.Field) {
 	n, ok := d.table(f)
 	if !ok {
 		return
 	}
-	for _, v := range n.fields {
-		if k, ok := authKeys().find(v.key); ok {
-			k.read(d, v)
+	known := d.called(authSection)
+	for _, v := range n.Fields {
+		if k, ok := known.Find(v.Key); ok {
+			v.Example = k.Written()
+			k.Value(v)
 			continue
 		}
 		d.auths = append(d.auths, v)
-		d.server.places[authSection+"."+v.key] = v.rng
-		if v.val.kind == table {
+		d.Places[authSection+"."+v.Key] = v.At
+		if v.Val.Kind == block.Table {
 			d.detailed = append(d.detailed, v)
-		} else if c, ok := d.reference(v.key, v); ok && d.variable(v) {
+		} else if c, ok := d.reference(v.Key, v); ok && d.variable(v) {
 			d.server.Credentials = append(d.server.Credentials, c)
 		}
 	}
 }
 
 // reference reads "vault:KEY" or "$NAME", for a variable.
-func (d *decoder) reference(variable string, f *field) (Credential, bool) {
-	key, from, ok := reference(f.val)
+func (d *variables) reference(variable string, f *block.Field) (Credential, bool) {
+	key, from, ok := reference(f.Val)
 	if ok {
 		return Credential{Env: variable, Key: key, From: from}, true
 	}
-	d.hidden.all(f.val)
+	d.Hidden.All(f.Val)
 	suggestion := vaultName(variable)
 	switch {
-	case f.val.kind == broken:
-		d.hidden.add(f.val.rng)
-	case f.val.kind != text:
-		d.report(problem(f.val.rng, "Wrong type", "A credential is a reference in quotes, not %s. Write %s = \"vault:%s\", or \"$NAME\" for a variable of pfar's environment.", f.val.kind, quoteKey(f.key), suggestion))
-	case f.val.text == "":
-		d.report(problem(f.val.rng, "Empty value", "%s has no reference. Write %s = \"vault:%s\", or leave it out.", quoteName(f.key), quoteKey(f.key), suggestion))
-	case strings.HasPrefix(strings.ToLower(f.val.text), "vault"):
-		d.report(problem(f.val.rng, "Invalid vault key", "A reference is \"vault:\" and a key of at most 64 characters from a to z, 0 to 9, _ and -. Write %s = \"vault:%s\".", quoteKey(f.key), suggestion))
-	case strings.HasPrefix(f.val.text, "$"):
-		d.report(problem(f.val.rng, "Invalid reference", "A reference to a variable of pfar's environment is \"$\" and its name, and nothing else. Write %s = \"$%s\".", quoteKey(f.key), cmp.Or(variableName.FindString(variable), "NAME")))
+	case f.Val.Kind == block.Broken:
+		d.Hidden.Add(f.Val.At)
+	case f.Val.Kind != block.Text:
+		d.Problem(f.Val.At, "Wrong type", "A credential is a reference in quotes, not %s. Write %s = \"vault:%s\", or \"$NAME\" for a variable of pfar's environment.", f.Val.Kind, quoteKey(f.Key), suggestion)
+	case f.Val.Text == "":
+		d.Problem(f.Val.At, "Empty value", "%s has no reference. Write %s = \"vault:%s\", or leave it out.", block.QuoteName(f.Key), quoteKey(f.Key), suggestion)
+	case strings.HasPrefix(strings.ToLower(f.Val.Text), "vault"):
+		d.Problem(f.Val.At, "Invalid vault key", "A reference is \"vault:\" and a key of at most 64 characters from a to z, 0 to 9, _ and -. Write %s = \"vault:%s\".", quoteKey(f.Key), suggestion)
+	case strings.HasPrefix(f.Val.Text, "$"):
+		d.Problem(f.Val.At, "Invalid reference", "A reference to a variable of pfar's environment is \"$\" and its name, and nothing else. Write %s = \"$%s\".", quoteKey(f.Key), cmp.Or(variableName.FindString(variable), "NAME"))
 	default:
-		d.report(problem(f.val.rng, "Secret in a declaration", "auth holds references, never a secret. Store it with `pfar vault set %s` and write %s = \"vault:%s\", or \"$NAME\" for a variable of pfar's environment. If this was a real secret, replace it: the file has held it.", suggestion, quoteKey(f.key), suggestion))
+		d.Problem(f.Val.At, "Secret in a declaration", "auth holds references, never a secret. Store it with `pfar vault set %s` and write %s = \"vault:%s\", or \"$NAME\" for a variable of pfar's environment. If this was a real secret, replace it: the file has held it.", suggestion, quoteKey(f.Key), suggestion)
 	}
 	return Credential{}, false
 }
 
-func reference(n *node) (key, from string, ok bool) {
-	if n.kind != text {
+func reference(n *block.Node) (key, from string, ok bool) {
+	if n.Kind != block.Text {
 		return "", "", false
 	}
-	if k, is := strings.CutPrefix(n.text, "vault:"); is && IsVaultKey(k) && !secretLooking(k) {
+	if k, is := strings.CutPrefix(n.Text, "vault:"); is && IsVaultKey(k) && !block.SecretLooking(k) {
 		return k, "", true
 	}
-	if v, is := strings.CutPrefix(n.text, "$"); is && variableName.MatchString(v) {
+	if v, is := strings.CutPrefix(n.Text, "$"); is && variableName.MatchString(v) {
 		return "", v, true
 	}
 	return "", "", false
@@ -127,98 +151,98 @@ func reference(n *node) (key, from string, ok bool) {
 // vaultName derives a vault key from a variable's name.
 func vaultName(variable string) string {
 	s := strings.ToLower(variable)
-	if !vaultKey.MatchString(s) || secretLooking(variable) {
+	if !vaultKey.MatchString(s) || block.SecretLooking(variable) {
 		return "notion_token"
 	}
 	return s
 }
 
 func quoteKey(key string) string {
-	if variableName.MatchString(key) && !secretLooking(key) {
+	if variableName.MatchString(key) && !block.SecretLooking(key) {
 		return key
 	}
 	return "NOTION_TOKEN"
 }
 
 // tokenEnv names the variable of pfar's environment that holds the token.
-func (d *decoder) tokenEnv(f *field) {
+func (d *variables) tokenEnv(f *block.Field) {
 	if d.token != nil {
-		d.report(problem(f.rng, "Duplicate key", "%s was given already in line %d: it stands at the top or in auth. Keep one of the two.", quote(f.key), d.token.rng.Start.Line))
+		d.Problem(f.At, "Duplicate key", "%s was given already in line %d: it stands at the top or in auth. Keep one of the two.", block.Quote(f.Key), d.token.At.Start.Line)
 		return
 	}
 	d.token = f
-	s, ok := d.text(f)
+	s, ok := d.Text(f)
 	if !ok {
-		d.hidden.all(f.val)
+		d.Hidden.All(f.Val)
 		return
 	}
 	if v, is := strings.CutPrefix(s, "$"); is && variableName.MatchString(v) {
-		d.report(problem(f.val.rng, "Invalid variable", "token_env is the name of a variable, without \"$\". Write token_env = %q.", v))
+		d.Problem(f.Val.At, "Invalid variable", "token_env is the name of a variable, without \"$\". Write token_env = %q.", v)
 		return
 	}
-	if !variableName.MatchString(s) || secretLooking(s) {
-		d.hidden.add(f.val.rng)
-		d.report(problem(f.val.rng, "Invalid variable", "token_env is the name of the variable that holds the token, never the token. Write %s.", d.example("token_env")))
+	if !variableName.MatchString(s) || block.SecretLooking(s) {
+		d.Hidden.Add(f.Val.At)
+		d.Problem(f.Val.At, "Invalid variable", "token_env is the name of the variable that holds the token, never the token. Write %s.", f.Example)
 		return
 	}
 	if why := reserved(s); why != "" {
-		d.report(problem(f.val.rng, "Reserved variable", "%s cannot be set: %s.", s, why))
+		d.Problem(f.Val.At, "Reserved variable", "%s cannot be set: %s.", s, why)
 		return
 	}
-	d.auths = append(d.auths, &field{key: s, rng: f.val.rng, val: f.val})
+	d.auths = append(d.auths, &block.Field{Key: s, At: f.Val.At, Val: f.Val})
 	d.server.Credentials = append(d.server.Credentials, Credential{Env: s, From: s})
 }
 
 // scopes reads what the server's OAuth tokens are to have been granted.
-func (d *decoder) scopes(f *field) {
+func (d *variables) scopes(f *block.Field) {
 	d.scoped = f
-	if f.val.kind != list {
-		d.hidden.all(f.val)
-		d.report(problem(f.val.rng, "Wrong type", "scopes takes a list of strings, not %s. Write scopes = [\"repo:read\"].", f.val.kind))
+	if f.Val.Kind != block.List {
+		d.Hidden.All(f.Val)
+		d.Problem(f.Val.At, "Wrong type", "scopes takes a list of strings, not %s. Write scopes = [\"repo:read\"].", f.Val.Kind)
 		return
 	}
-	if len(f.val.items) > maxScopes {
-		d.report(problem(f.val.rng, "Too many scopes", "scopes has %d entries, and room for %d. Write the ones that the server needs.", len(f.val.items), maxScopes))
+	if len(f.Val.Items) > maxScopes {
+		d.Problem(f.Val.At, "Too many scopes", "scopes has %d entries, and room for %d. Write the ones that the server needs.", len(f.Val.Items), maxScopes)
 		return
 	}
-	for _, n := range f.val.items {
+	for _, n := range f.Val.Items {
 		switch {
-		case n.kind == broken:
-		case n.kind != text || !scopePattern.MatchString(n.text) || secretLooking(n.text):
-			d.hidden.all(n)
-			d.report(problem(n.rng, "Invalid scope", "A scope is one word in quotes, without spaces. Write scopes = [\"repo:read\", \"user:read\"]."))
-		case slices.Contains(d.server.Scopes, n.text):
-			d.report(caution(n.rng, "Duplicate scope", "The scope %s is listed twice. Remove one of the two.", quote(n.text)))
+		case n.Kind == block.Broken:
+		case n.Kind != block.Text || !scopePattern.MatchString(n.Text) || block.SecretLooking(n.Text):
+			d.Hidden.All(n)
+			d.Problem(n.At, "Invalid scope", "A scope is one word in quotes, without spaces. Write scopes = [\"repo:read\", \"user:read\"].")
+		case slices.Contains(d.server.Scopes, n.Text):
+			d.Caution(n.At, "Duplicate scope", "The scope %s is listed twice. Remove one of the two.", block.Quote(n.Text))
 		default:
-			d.server.Scopes = append(d.server.Scopes, n.text)
+			d.server.Scopes = append(d.server.Scopes, n.Text)
 		}
 	}
 }
 
 // checkScopes warns of scopes that can be compared with nothing: those of a value which is no token set are nowhere.
-func (d *decoder) checkScopes() {
+func (d *variables) checkScopes() {
 	if len(d.server.Scopes) == 0 || len(d.server.Credentials) < len(d.auths) ||
 		slices.ContainsFunc(d.server.Credentials, func(c Credential) bool { return c.Key != "" }) {
 		return
 	}
-	d.report(caution(d.scoped.rng, "Scopes not compared", "Scopes are compared with those of OAuth token sets in the vault, and no credential of this server is in it. Write NOTION_TOKEN = \"vault:notion_token\" for one that `pfar vault set notion_token --oauth` has stored, or remove scopes."))
+	d.Caution(d.scoped.At, "Scopes not compared", "Scopes are compared with those of OAuth token sets in the vault, and no credential of this server is in it. Write NOTION_TOKEN = \"vault:notion_token\" for one that `pfar vault set notion_token --oauth` has stored, or remove scopes.")
 }
 
 // env reads the variables that are no secret, and "$NAME", which may be one.
-func (d *decoder) env(f *field) {
+func (d *variables) env(f *block.Field) {
 	n, ok := d.table(f)
 	if !ok {
 		return
 	}
-	if len(n.fields) > maxVariables {
-		d.report(problem(n.fields[maxVariables].rng, "Too many variables", "env has %d, and room for %d. Give the server a file to read.", len(n.fields), maxVariables))
+	if len(n.Fields) > maxVariables {
+		d.Problem(n.Fields[maxVariables].At, "Too many variables", "env has %d, and room for %d. Give the server a file to read.", len(n.Fields), maxVariables)
 		return
 	}
-	for _, v := range n.fields {
+	for _, v := range n.Fields {
 		d.envs = append(d.envs, v)
-		d.server.places["env."+v.key] = v.rng
+		d.Places["env."+v.Key] = v.At
 		good := d.variable(v)
-		if v.val.kind != text {
+		if v.Val.Kind != block.Text {
 			d.notText(v)
 			continue
 		}
@@ -226,63 +250,63 @@ func (d *decoder) env(f *field) {
 	}
 }
 
-func (d *decoder) notText(f *field) {
-	if secretName(f.key) {
-		d.hidden.all(f.val)
+func (d *variables) notText(f *block.Field) {
+	if block.SecretName(f.Key) {
+		d.Hidden.All(f.Val)
 	}
-	switch f.val.kind {
-	case broken:
-	case number, boolean:
-		w := string(f.val.rng.SliceBytes(d.src.bytes))
-		if secretName(f.key) {
+	switch f.Val.Kind {
+	case block.Broken:
+	case block.Number, block.Boolean:
+		w := string(f.Val.At.SliceBytes(d.Bytes))
+		if block.SecretName(f.Key) {
 			w = "..."
 		}
-		d.report(problem(f.val.rng, "Wrong type", "A variable is a string, not %s. Write the value in quotes: %s.", f.val.kind, quote(w)))
+		d.Problem(f.Val.At, "Wrong type", "A variable is a string, not %s. Write the value in quotes: %s.", f.Val.Kind, block.Quote(w))
 	default:
-		d.report(problem(f.val.rng, "Wrong type", "A variable is a string, not %s. Write %s = \"...\".", f.val.kind, quoteKey(f.key)))
+		d.Problem(f.Val.At, "Wrong type", "A variable is a string, not %s. Write %s = \"...\".", f.Val.Kind, quoteKey(f.Key))
 	}
 }
 
-func (d *decoder) envValue(f *field, good bool) {
-	s, at := f.val.text, f.val.rng
-	key, from, isReference := reference(f.val)
+func (d *variables) envValue(f *block.Field, good bool) {
+	s, at := f.Val.Text, f.Val.At
+	key, from, isReference := reference(f.Val)
 	switch {
 	case strings.ContainsRune(s, 0):
-		d.report(problem(at, "NUL in a value", "A variable cannot contain a NUL. Remove it."))
+		d.Problem(at, "NUL in a value", "A variable cannot contain a NUL. Remove it.")
 		return
-	case len(s)+len(f.key) >= maxArg:
-		d.report(problem(at, "Too long", "The variable has %d bytes, and the kernel passes on %d. Give the server a file to read.", len(s), maxArg))
+	case len(s)+len(f.Key) >= maxArg:
+		d.Problem(at, "Too long", "The variable has %d bytes, and the kernel passes on %d. Give the server a file to read.", len(s), maxArg)
 		return
 	case key != "":
-		d.report(problem(at, "Reference in env", "References to the vault stand in auth. Write %s = %q there.", quoteKey(f.key), s))
+		d.Problem(at, "Reference in env", "References to the vault stand in auth. Write %s = %q there.", quoteKey(f.Key), s)
 		return
 	case !good:
 		return
 	case isReference:
-		d.server.Credentials = append(d.server.Credentials, Credential{Env: f.key, From: from})
+		d.server.Credentials = append(d.server.Credentials, Credential{Env: f.Key, From: from})
 		return
 	case expansion.MatchString(s):
-		d.report(caution(at, "Not expanded", "Only a whole value \"$NAME\" is taken from pfar's environment. This one is passed on as it stands. Write the value out."))
-	case passwordWithin(s):
-		d.hidden.add(at)
-		d.report(caution(at, "Secret in a declaration", "The address in %s has a password in it, and everyone who may read this file has it. Store the whole address with `pfar vault set %s` and write %s = \"vault:%s\" in auth.", quoteKey(f.key), vaultName(f.key), quoteKey(f.key), vaultName(f.key)))
-	case secretWithin(s):
-		d.hidden.add(at)
-		d.report(caution(at, "Secret in a declaration", "The value of %s looks like a secret, and everyone who may read this file has it. Store it with `pfar vault set %s` and write %s = \"vault:%s\" in auth.", quoteKey(f.key), vaultName(f.key), quoteKey(f.key), vaultName(f.key)))
+		d.Caution(at, "Not expanded", "Only a whole value \"$NAME\" is taken from pfar's environment. This one is passed on as it stands. Write the value out.")
+	case block.PasswordWithin(s):
+		d.Hidden.Add(at)
+		d.Caution(at, "Secret in a declaration", "The address in %s has a password in it, and everyone who may read this file has it. Store the whole address with `pfar vault set %s` and write %s = \"vault:%s\" in auth.", quoteKey(f.Key), vaultName(f.Key), quoteKey(f.Key), vaultName(f.Key))
+	case block.SecretWithin(s):
+		d.Hidden.Add(at)
+		d.Caution(at, "Secret in a declaration", "The value of %s looks like a secret, and everyone who may read this file has it. Store it with `pfar vault set %s` and write %s = \"vault:%s\" in auth.", quoteKey(f.Key), vaultName(f.Key), quoteKey(f.Key), vaultName(f.Key))
 	}
-	d.server.Env = append(d.server.Env, Variable{Name: f.key, Value: s})
+	d.server.Env = append(d.server.Env, Variable{Name: f.Key, Value: s})
 }
 
-// checkVariables reports the variables that two sections set, and sorts them.
-func (d *decoder) checkVariables() {
-	first := map[string]*field{}
+// check reports the variables that two sections set, and sorts them.
+func (d *variables) check() {
+	first := map[string]*block.Field{}
 	for _, f := range slices.Concat(d.auths, d.envs) {
-		if have, ok := first[f.key]; ok {
-			d.report(problem(f.rng, "Duplicate variable", "%s is set already in line %d: env, auth and token_env all set variables of the server. Keep one.", quote(f.key), have.rng.Start.Line))
-			d.hidden.all(f.val)
+		if have, ok := first[f.Key]; ok {
+			d.Problem(f.At, "Duplicate variable", "%s is set already in line %d: env, auth and token_env all set variables of the server. Keep one.", block.Quote(f.Key), have.At.Start.Line)
+			d.Hidden.All(f.Val)
 			continue
 		}
-		first[f.key] = f
+		first[f.Key] = f
 	}
 	slices.SortFunc(d.server.Credentials, func(a, b Credential) int { return cmp.Compare(a.Env, b.Env) })
 	slices.SortFunc(d.server.Env, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })

@@ -6,9 +6,9 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
-	"github.com/pfar/pfar/policies/nearest"
 	"github.com/pfar/pfar/policies/visible"
 )
 
@@ -18,160 +18,163 @@ const (
 	maxPlace  = 128 // bytes
 )
 
+// deliveries reads the credentials that are tables, once it is known what may be reached.
+type deliveries struct {
+	*variables
+	domains  *domains
+	unknown  bool // a credential was refused that may be brokered
+	delivery delivery
+}
+
 // delivery is a credential that is a table, while it is read.
 type delivery struct {
 	Credential
-	hosts  *field
+	hosts  *block.Field
 	unsaid bool // it was not understood how it is delivered
 }
 
-// checkDeliveries reads the credentials that are tables, once it is known what may be reached.
-func (d *decoder) checkDeliveries() {
+func (d *deliveries) keys() []block.Key {
+	return []block.Key{
+		key("secret", `"vault:notion_token"`, "", d.secret),
+		key("deliver", `"env"`, `"env"`, d.deliver),
+		key("hosts", `["api.notion.com"]`, "", func(f *block.Field) { d.delivery.hosts = f }),
+		key("in", `["header:authorization"]`, `["header:authorization"]`, d.places),
+	}
+}
+
+func (d *deliveries) check() {
 	for _, f := range d.detailed {
 		if c, ok := d.credential(f); ok && d.variable(f) {
 			d.server.Credentials = append(d.server.Credentials, c)
 		} else {
-			d.hostsUnknown = true
+			d.unknown = true
 		}
 	}
 }
 
 // credential reads which secret it is, and how the server gets it.
-func (d *decoder) credential(f *field) (Credential, bool) {
-	before := len(d.diags)
-	for _, v := range f.val.fields {
-		if _, ok := credentialKeys().find(v.key); !ok {
-			d.hidden.all(v.val)
+func (d *deliveries) credential(f *block.Field) (Credential, bool) {
+	before := len(d.Diags)
+	keys := d.called(credentialSection)
+	for _, v := range f.Val.Fields {
+		if _, ok := keys.Find(v.Key); !ok {
+			d.Hidden.All(v.Val)
 		}
 	}
 	delete(d.meant, "secret")
-	d.delivery = delivery{Credential: Credential{Env: f.key}}
-	d.section(credentialKeys(), f.val)
-	if _, ok := f.val.index["secret"]; !ok && !d.meant["secret"] {
-		d.report(problem(f.rng, "Missing key", "%s does not say which secret it is. Write secret = \"vault:%s\" in it.", quoteName(f.key), vaultName(f.key)))
+	d.delivery = delivery{Credential: Credential{Env: f.Key}}
+	d.Section(keys, f.Val)
+	if _, ok := f.Val.Index["secret"]; !ok && !d.meant["secret"] {
+		d.Problem(f.At, "Missing key", "%s does not say which secret it is. Write secret = \"vault:%s\" in it.", block.QuoteName(f.Key), vaultName(f.Key))
 	}
 	d.checkDelivered(f)
 	if c := &d.delivery.Credential; c.Deliver == broker.OnWire {
 		c.Hosts = d.brokeredHosts(f)
-		if _, ok := f.val.index["in"]; !ok {
+		if _, ok := f.Val.Index["in"]; !ok {
 			c.Places = broker.Standard()
 		}
 	}
-	bad := slices.ContainsFunc(d.diags[before:], func(g *hcl.Diagnostic) bool { return g.Severity == hcl.DiagError })
+	bad := slices.ContainsFunc(d.Diags[before:], func(g *hcl.Diagnostic) bool { return g.Severity == hcl.DiagError })
 	return d.delivery.Credential, !bad && (d.delivery.Key != "") != (d.delivery.From != "")
 }
 
 // secret reads the reference.
-func (d *decoder) secret(f *field) {
+func (d *deliveries) secret(f *block.Field) {
 	if c, ok := d.reference(d.delivery.Env, f); ok {
 		d.delivery.Key, d.delivery.From = c.Key, c.From
 	}
 }
 
 // deliver does not repeat a word that it does not know: a secret may have been written at the wrong key.
-func (d *decoder) deliver(f *field) {
+func (d *deliveries) deliver(f *block.Field) {
 	words := map[string]broker.Delivery{"env": broker.InEnvironment, "file": broker.InFile, "broker": broker.OnWire}
-	if how, ok := words[f.val.text]; ok && f.val.kind == text {
+	if how, ok := words[f.Val.Text]; ok && f.Val.Kind == block.Text {
 		d.delivery.Deliver = how
 		return
 	}
-	d.hidden.all(f.val)
+	d.Hidden.All(f.Val)
 	d.delivery.unsaid = true
-	if f.val.kind != text {
-		d.wrongType(f, f.val, "a string")
+	if f.Val.Kind != block.Text {
+		d.WrongType(f, f.Val, "a string")
 		return
 	}
-	others := map[string]string{
-		"environment": "env", "variable": "env", "var": "env", "path": "file", "mount": "file", "brokered": "broker", "proxy": "broker", "bridge": "broker",
-		"egress": "broker", "wire": "broker", "placeholder": "broker",
-	}
-	known := []string{"env", "file", "broker"}
-	best := others[strings.ToLower(f.val.text)]
-	if best == "" {
-		best = nearest.Keyword(strings.ToLower(f.val.text), known)
-	}
-	hint := "Write one of them."
-	if best != "" {
-		hint = "Write deliver = " + quote(best) + "."
-	}
-	d.report(problem(f.val.rng, "Unknown deliver", `The word is none of "env", "file" or "broker". %s`, hint))
+	hint := block.Meant("Write deliver = WORD.", f.Val.Text, []string{"env", "file", "broker"}, wordsOfDeliveries())
+	d.Problem(f.Val.At, "Unknown deliver", `The word is none of "env", "file" or "broker". %s`, hint)
 }
 
 // checkDelivered judges which of the keys may stand together.
-func (d *decoder) checkDelivered(f *field) {
+func (d *deliveries) checkDelivered(f *block.Field) {
 	x := &d.delivery
-	if _, starts := d.given["command"]; x.Deliver != broker.InEnvironment && !starts && d.server.Transport != Stdio {
-		d.report(problem(f.val.index["deliver"].rng, "Keys that exclude each other", "deliver says how a program that pfar starts gets the secret, and this server has no command. Remove deliver."))
+	if _, starts := d.Given["command"]; x.Deliver != broker.InEnvironment && !starts && d.server.Transport != Stdio {
+		d.Problem(f.Val.Index["deliver"].At, "Keys that exclude each other", "deliver says how a program that pfar starts gets the secret, and this server has no command. Remove deliver.")
 	}
 	if x.Deliver == broker.OnWire || x.unsaid || d.meant["deliver"] {
 		return
 	}
 	for _, key := range []string{"hosts", "in"} {
-		if k, ok := f.val.index[key]; ok {
-			d.report(problem(k.rng, "Keys that exclude each other", "%s is for a secret that the bridge puts on the wire, and this one is handed to the server. Write deliver = \"broker\", or remove %s.", key, key))
+		if k, ok := f.Val.Index[key]; ok {
+			d.Problem(k.At, "Keys that exclude each other", "%s is for a secret that the bridge puts on the wire, and this one is handed to the server. Write deliver = \"broker\", or remove %s.", key, key)
 		}
 	}
 }
 
 // listed returns the strings of a list within a credential. No message repeats what is none.
-func (d *decoder) listed(f *field, most int) []*node {
-	n := f.val
-	if n.kind != list {
-		d.hidden.all(n)
-		d.wrongType(f, n, "a list of strings")
+func (d *deliveries) listed(f *block.Field, most int) []*block.Node {
+	n := f.Val
+	if n.Kind != block.List {
+		d.Hidden.All(n)
+		d.WrongType(f, n, "a list of strings")
 		return nil
 	}
 	switch {
-	case len(n.items) == 0:
-		d.report(problem(n.rng, "Empty value", "%s has no entry, so the secret could go nowhere. Write %s, or leave the key out.", f.key, d.example(f.key)))
-	case len(n.items) > most:
-		d.hidden.all(n)
-		d.report(problem(n.items[most].rng, "Too many entries", "%s has %d entries, and room for %d. Write those that the secret is for.", f.key, len(n.items), most))
+	case len(n.Items) == 0:
+		d.Problem(n.At, "Empty value", "%s has no entry, so the secret could go nowhere. Write %s, or leave the key out.", f.Key, f.Example)
+	case len(n.Items) > most:
+		d.Hidden.All(n)
+		d.Problem(n.Items[most].At, "Too many entries", "%s has %d entries, and room for %d. Write those that the secret is for.", f.Key, len(n.Items), most)
 		return nil
 	}
-	var good []*node
-	for _, i := range n.items {
-		if i.kind == text {
+	var good []*block.Node
+	for _, i := range n.Items {
+		if i.Kind == block.Text {
 			good = append(good, i)
 			continue
 		}
-		d.hidden.all(i)
-		d.wrongType(f, i, "strings")
+		d.Hidden.All(i)
+		d.WrongType(f, i, "strings")
 	}
 	return good
 }
 
 // places reads where in a request the secret may stand.
-func (d *decoder) places(f *field) {
-	seen := map[broker.Place]hcl.Range{}
+func (d *deliveries) places(f *block.Field) {
+	seen := block.Once[broker.Place]{}
 	for _, n := range d.listed(f, maxPlaces) {
 		p, ok := d.brokerPlace(n)
 		if !ok {
 			continue
 		}
-		if first, twice := seen[p]; twice {
-			d.report(caution(n.rng, "Duplicate place", "%s is in the list already, in line %d. Remove one of the two.", quote(p.String()), first.Start.Line))
-			continue
+		if seen.New(d.Reader, p, n.At, "Duplicate place",
+			"%s is in the list already, in line %d. Remove one of the two.", block.Quote(p.String())) {
+			d.delivery.Places = append(d.delivery.Places, p)
 		}
-		seen[p] = n.rng
-		d.delivery.Places = append(d.delivery.Places, p)
 	}
 }
 
-func (d *decoder) brokerPlace(n *node) (broker.Place, bool) {
-	part, _, _ := strings.Cut(n.text, ":")
+func (d *deliveries) brokerPlace(n *block.Node) (broker.Place, bool) {
+	part, _, _ := strings.Cut(n.Text, ":")
 	known := slices.Contains([]broker.Part{broker.Header, broker.Query, broker.Body}, broker.Part(part))
-	p, err := broker.ParsePlace(n.text)
+	p, err := broker.ParsePlace(n.Text)
 	switch {
-	case !known || secretWithin(n.text):
-		d.hidden.add(n.rng)
-		d.report(problem(n.rng, "Invalid place", `The entry is not a place in a request. Write "header:NAME", "query:NAME" or "body".`))
-	case strings.ContainsFunc(n.text, visible.Deceptive):
-		d.report(problem(n.rng, "Invisible character", "%s holds a control character or one that cannot be seen. Remove it.", quote(n.text)))
-	case len(n.text) > maxPlace:
-		d.report(problem(n.rng, "Too long", "The entry has %d bytes, and room for %d. Write a shorter name.", len(n.text), maxPlace))
+	case !known || block.SecretWithin(n.Text):
+		d.Hidden.Add(n.At)
+		d.Problem(n.At, "Invalid place", `The entry is not a place in a request. Write "header:NAME", "query:NAME" or "body".`)
+	case strings.ContainsFunc(n.Text, visible.Deceptive):
+		d.Problem(n.At, "Invisible character", "%s holds a control character or one that cannot be seen. Remove it.", block.Quote(n.Text))
+	case len(n.Text) > maxPlace:
+		d.Problem(n.At, "Too long", "The entry has %d bytes, and room for %d. Write a shorter name.", len(n.Text), maxPlace)
 	case err != nil:
-		d.report(problem(n.rng, "Invalid place", "%s.", upperFirst(escape(err.Error()))))
+		d.Problem(n.At, "Invalid place", "%s.", block.UpperFirst(block.Escape(err.Error())))
 	default:
 		return p, true
 	}
@@ -180,32 +183,30 @@ func (d *decoder) brokerPlace(n *node) (broker.Place, bool) {
 
 // brokeredHosts returns where a secret may go: to hosts that its owner has spelt out, for whoever has one of them gets
 // it.
-func (d *decoder) brokeredHosts(f *field) []egress.Endpoint {
+func (d *deliveries) brokeredHosts(f *block.Field) []egress.Endpoint {
 	if d.delivery.hosts == nil {
-		if !d.meant["hosts"] && d.domainsKnown() {
+		if !d.meant["hosts"] && d.domains.known() {
 			return d.onlyHost(f)
 		}
 		return nil
 	}
 	var all []egress.Endpoint
-	seen := map[egress.Endpoint]hcl.Range{}
+	seen := block.Once[egress.Endpoint]{}
 	for _, n := range d.listed(d.delivery.hosts, maxHosts) {
 		e, ok := d.brokeredHost(n)
 		if !ok {
 			continue
 		}
-		if first, twice := seen[e]; twice {
-			d.report(caution(n.rng, "Duplicate host", "%s is in the list already, in line %d. Remove one of the two.", quote(n.text), first.Start.Line))
-			continue
+		if seen.New(d.Reader, e, n.At, "Duplicate host",
+			"%s is in the list already, in line %d. Remove one of the two.", block.Quote(n.Text)) {
+			all = append(all, e)
 		}
-		seen[e] = n.rng
-		all = append(all, e)
 	}
 	return all
 }
 
 // onlyHost is where a secret may go for which no host is given: to the one that is declared, if there is but one.
-func (d *decoder) onlyHost(f *field) []egress.Endpoint {
+func (d *deliveries) onlyHost(f *block.Field) []egress.Endpoint {
 	exact, others := map[string]bool{}, 0
 	var secure []egress.Endpoint
 	for _, a := range d.server.Allowed {
@@ -222,7 +223,7 @@ func (d *decoder) onlyHost(f *field) []egress.Endpoint {
 		}
 	}
 	fault := func(format string, args ...any) []egress.Endpoint {
-		d.report(problem(f.rng, "Missing key", format, args...))
+		d.Problem(f.At, "Missing key", format, args...)
 		return nil
 	}
 	example := egress.Endpoint{Host: "api.example.com"}
@@ -234,51 +235,51 @@ func (d *decoder) onlyHost(f *field) []egress.Endpoint {
 	}
 	switch standard := slices.IndexFunc(secure, func(e egress.Endpoint) bool { return e.Port == 443 }); {
 	case len(d.server.Allowed) == 0:
-		return fault("The secret of %s has no host. Write allowed_domains = [%s] with its host.", quoteName(f.key), quote(example.String()))
+		return fault("The secret of %s has no host. Write allowed_domains = [%s] with its host.", block.QuoteName(f.Key), block.Quote(example.String()))
 	case len(exact) == 0:
-		return fault("A secret goes only to hosts with full names, and allowed_domains has none. Add the host of %s, such as %s, and write hosts = [%[2]s].", quoteName(f.key), quote(example.String()))
+		return fault("A secret goes only to hosts with full names, and allowed_domains has none. Add the host of %s, such as %s, and write hosts = [%[2]s].", block.QuoteName(f.Key), block.Quote(example.String()))
 	case len(exact) > 1 || others > 0:
-		return fault("%s does not say which of the declared hosts may get the secret. Write hosts = [%s] in it, for example.", quoteName(f.key), quote(example.String()))
+		return fault("%s does not say which of the declared hosts may get the secret. Write hosts = [%s] in it, for example.", block.QuoteName(f.Key), block.Quote(example.String()))
 	case len(secure) == 0:
-		return fault("The one declared host is reached on port 80 only, where the secret of %s would travel in the clear. Write the host without a port in allowed_domains.", quoteName(f.key))
+		return fault("The one declared host is reached on port 80 only, where the secret of %s would travel in the clear. Write the host without a port in allowed_domains.", block.QuoteName(f.Key))
 	case standard >= 0:
 		return secure[standard : standard+1]
 	case len(secure) > 1:
-		return fault("%s does not say on which port its host may get the secret. Write hosts = [%s] in it, for example.", quoteName(f.key), quote(example.String()))
+		return fault("%s does not say on which port its host may get the secret. Write hosts = [%s] in it, for example.", block.QuoteName(f.Key), block.Quote(example.String()))
 	}
 	return secure
 }
 
 // brokeredHost reads one entry of hosts. The port is given in what it returns.
-func (d *decoder) brokeredHost(n *node) (egress.Endpoint, bool) {
+func (d *deliveries) brokeredHost(n *block.Node) (egress.Endpoint, bool) {
 	fault := func(summary, format string, args ...any) (egress.Endpoint, bool) {
-		d.report(problem(n.rng, summary, format, args...))
+		d.Problem(n.At, summary, format, args...)
 		return egress.Endpoint{}, false
 	}
-	if secretWithin(n.text) || strings.Contains(n.text, "@") {
-		d.hidden.add(n.rng)
+	if block.SecretWithin(n.Text) || strings.Contains(n.Text, "@") {
+		d.Hidden.Add(n.At)
 		return fault("Invalid host", `The entry is not a host. Write a name of allowed_domains, such as "api.github.com".`)
 	}
-	e, err := parseEndpoint(n.text)
+	e, err := parseEndpoint(n.Text)
 	switch {
 	case err != nil:
 		return fault("Invalid host", "%s", domainFault(err))
 	case e.Host == "":
-		return fault("Address as a host", "%s is an address. A certificate for a name must prove who gets the secret. Write the host's name, here and in allowed_domains.", quote(n.text))
+		return fault("Address as a host", "%s is an address. A certificate for a name must prove who gets the secret. Write the host's name, here and in allowed_domains.", block.Quote(n.Text))
 	case e.Wildcard:
-		return fault("Host not spelt out", "%s covers every name below %s, and the owner of any such name would get the secret. Write each host.", quote(n.text), quote(e.Host))
+		return fault("Host not spelt out", "%s covers every name below %s, and the owner of any such name would get the secret. Write each host.", block.Quote(n.Text), block.Quote(e.Host))
 	case e.AnyPort:
-		return fault("Every port", "%s stands for every port, and a secret goes to one. Write %s, which is port 443.", quote(n.text), quote(e.Host))
+		return fault("Every port", "%s stands for every port, and a secret goes to one. Write %s, which is port 443.", block.Quote(n.Text), block.Quote(e.Host))
 	case e.Port == 80:
-		return fault("Secret in the clear", "What goes to port 80 is not encrypted, and a secret never travels so. Write %s, which is port 443.", quote(e.Host))
-	case !d.domainsKnown():
+		return fault("Secret in the clear", "What goes to port 80 is not encrypted, and a secret never travels so. Write %s, which is port 443.", block.Quote(e.Host))
+	case !d.domains.known():
 		return e, true
 	}
 	return d.covered(n, e)
 }
 
 // covered reports whether allowed_domains has a host, by its own name and with its port.
-func (d *decoder) covered(n *node, e egress.Endpoint) (egress.Endpoint, bool) {
+func (d *deliveries) covered(n *block.Node, e egress.Endpoint) (egress.Endpoint, bool) {
 	want := e
 	if want.Port == 0 {
 		want.Port = 443
@@ -300,15 +301,15 @@ func (d *decoder) covered(n *node, e egress.Endpoint) (egress.Endpoint, bool) {
 	var detail string
 	switch {
 	case named != nil && (named.Port == 0 || named.Port == 80):
-		detail = "allowed_domains has " + quote(named.String()) + ", and not this port. Add " + quote(want.String()) + " there."
+		detail = "allowed_domains has " + block.Quote(named.String()) + ", and not this port. Add " + block.Quote(want.String()) + " there."
 	case named != nil:
-		detail = "allowed_domains has " + quote(named.String()) + ", and not port " + portOf(want) + ". Write " + quote(named.String()) + " if that speaks TLS, or add " + quote(want.String()) + " there."
+		detail = "allowed_domains has " + block.Quote(named.String()) + ", and not port " + portOf(want) + ". Write " + block.Quote(named.String()) + " if that speaks TLS, or add " + block.Quote(want.String()) + " there."
 	case wild != nil:
-		detail = "allowed_domains has it as one of " + quote(wild.String()) + " only, and a secret goes to hosts that are spelt out. Add " + quote(e.String()) + " there."
+		detail = "allowed_domains has it as one of " + block.Quote(wild.String()) + " only, and a secret goes to hosts that are spelt out. Add " + block.Quote(e.String()) + " there."
 	default:
-		detail = "allowed_domains does not have it, so the server cannot reach it. " + d.declaredNear(e)
+		detail = "allowed_domains does not have it, so the server cannot reach it. " + d.domains.declaredNear(e)
 	}
-	d.report(problem(n.rng, "Host not in allowed_domains", "%s cannot get the secret: %s", quote(e.String()), detail))
+	d.Problem(n.At, "Host not in allowed_domains", "%s cannot get the secret: %s", block.Quote(e.String()), detail)
 	return egress.Endpoint{}, false
 }
 

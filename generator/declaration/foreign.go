@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/block"
 )
 
 const extJSON = ".json"
@@ -38,42 +39,41 @@ func (s *Set) clientFile(fsys fs.FS, file, entry string) {
 		var servers map[string]clientServer
 		if json.Unmarshal(lists[member], &servers) == nil && len(servers) > 0 {
 			at := hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
-			s.Diags = s.Diags.Append(caution(at, "File not read", "It is the list of servers of an MCP client, and declarations end in .hcl or .toml. %s", instead(servers)))
+			s.Diags = s.Diags.Append(block.Caution(at, "File not read", "It is the list of servers of an MCP client, and declarations end in .hcl or .toml. %s", instead(servers)))
 			return
 		}
 	}
 }
 
 // codex says so of the configuration of Codex, which is TOML.
-func (b *builder) codex(root *node) *hcl.Diagnostic {
-	list := root.index["mcp_servers"]
-	if list == nil || list.val.kind != table {
+func codex(root *block.Node) *hcl.Diagnostic {
+	list := root.Index["mcp_servers"]
+	if list == nil || list.Val.Kind != block.Table {
 		return nil
 	}
 	servers := map[string]clientServer{}
-	for _, f := range list.val.fields {
-		servers[f.key] = f.val.clientServer()
+	for _, f := range list.Val.Fields {
+		servers[f.Key] = clientServerOf(f.Val)
 	}
-	b.hidden.unknown = true
-	return problem(list.rng, "Another program's file", "mcp_servers is Codex's list of servers. %s", instead(servers))
+	return block.Problem(list.At, "Another program's file", "mcp_servers is Codex's list of servers. %s", instead(servers))
 }
 
-func (n *node) clientServer() clientServer {
+func clientServerOf(n *block.Node) clientServer {
 	var s clientServer
-	for _, f := range n.fields {
-		switch f.key {
+	for _, f := range n.Fields {
+		switch f.Key {
 		case "command":
-			s.Command = f.val.text
+			s.Command = f.Val.Text
 		case "url":
-			s.URL = f.val.text
+			s.URL = f.Val.Text
 		case "args":
-			for _, i := range f.val.items {
-				s.Args = append(s.Args, i.text)
+			for _, i := range f.Val.Items {
+				s.Args = append(s.Args, i.Text)
 			}
 		case "env":
 			s.Env = map[string]json.RawMessage{}
-			for _, v := range f.val.fields {
-				s.Env[v.key] = nil
+			for _, v := range f.Val.Fields {
+				s.Env[v.Key] = nil
 			}
 		}
 	}
@@ -91,20 +91,20 @@ func instead(servers map[string]clientServer) string {
 	var lines []string
 	switch {
 	case s.Command != "":
-		lines = append(lines, "command = "+quote(s.Command))
+		lines = append(lines, "command = "+block.Quote(s.Command))
 		if len(s.Args) > 0 {
 			var list []string
 			for _, a := range s.Args {
-				list = append(list, quote(a))
+				list = append(list, block.Quote(a))
 			}
 			lines = append(lines, "args = ["+strings.Join(list, ", ")+"]")
 		}
 	case s.URL != "":
-		lines = append(lines, `transport = "stream-http"`, "url = "+quote(s.URL))
+		lines = append(lines, `transport = "stream-http"`, "url = "+block.Quote(s.URL))
 	}
 	var references []string
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
-		if variableName.MatchString(name) && !secretLooking(name) {
+		if variableName.MatchString(name) && !block.SecretLooking(name) {
 			references = append(references, fmt.Sprintf("%s = %q", name, "vault:"+vaultName(name)))
 		}
 	}

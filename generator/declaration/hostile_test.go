@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/visible"
 )
 
@@ -53,14 +54,14 @@ func TestHostileFiles(t *testing.T) {
 		"tools":           "x = 1\ntool = {" + many("t%d = { alias = [\"a\"] }\n") + "}",
 		"comments":        fill("/* "),
 	} {
-		for _, ext := range []string{extHCL, extTOML} {
+		for _, ext := range []string{block.HCL, block.TOML} {
 			t.Run(name+ext, func(t *testing.T) {
 				start := processorTime(t)
 				s, diags := Parse("x"+ext, []byte(src), testOptions())
 				if s != nil || !diags.HasErrors() {
 					t.Error("no error")
 				}
-				if len(diags) > maxDiagnostics+1 {
+				if len(diags) > block.MaxDiagnostics+1 {
 					t.Errorf("%d diagnostics", len(diags))
 				}
 				checkDiagnostics(t, "x"+ext, []byte(src), diags)
@@ -94,29 +95,29 @@ func many(format string) string {
 // Every key of the schema has an example that it accepts itself, in both syntaxes: the remedies are made of them.
 func TestExamplesOfSchema(t *testing.T) {
 	for _, s := range sections() {
-		for _, k := range s.keys {
-			if k.example == "" || s.name == serverSection {
+		for _, k := range s.Keys {
+			if k.Example == "" || s.Name == serverSection {
 				continue
 			}
-			line := k.name + " = " + k.example
+			line := k.Name + " = " + k.Example
 			src := line + "\n"
 			switch {
-			case s.name == credentialSection:
+			case s.Name == credentialSection:
 				src = "allowed_domains = [\"api.notion.com\"]\nauth = { A = { " + line + " } }\n"
-				if k.name != "secret" {
+				if k.Name != "secret" {
 					src = strings.Replace(src, line, "secret = \"vault:a\", "+line, 1)
 				}
-				if k.name == "hosts" || k.name == "in" {
+				if k.Name == "hosts" || k.Name == "in" {
 					src = strings.Replace(src, line, "deliver = \"broker\", "+line, 1)
 				}
-			case k.name == "scopes":
+			case k.Name == "scopes":
 				src = "auth = { A = \"vault:a\", " + line + " }\n"
-			case s.name == toolSection:
+			case s.Name == toolSection:
 				src = "tool = { search = { " + line + " } }\n"
-			case s.name != "":
-				src = s.name + " = { " + line + " }\n"
+			case s.Name != "":
+				src = s.Name + " = { " + line + " }\n"
 			}
-			switch k.name {
+			switch k.Name {
 			case "url":
 				src += "transport = \"sse\"\n"
 			case "path":
@@ -127,7 +128,7 @@ func TestExamplesOfSchema(t *testing.T) {
 			default:
 				src += "command = \"node\"\n"
 			}
-			for _, ext := range []string{extHCL, extTOML} {
+			for _, ext := range []string{block.HCL, block.TOML} {
 				if server, diags := Parse("x"+ext, []byte(src), testOptions()); server == nil || len(diags) > 0 {
 					t.Errorf("%s in %s: %v", src, ext, diags)
 				}
@@ -154,8 +155,8 @@ func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/good/*.txtar", "testdata/bad/*.txtar"} {
 		for _, g := range goldens(f, pattern) {
 			for file, src := range g.sources(f) {
-				_, ext := splitName(file)
-				f.Add(src, ext == extTOML)
+				_, ext := block.SplitName(file)
+				f.Add(src, ext == block.TOML)
 			}
 		}
 	}

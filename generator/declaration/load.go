@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/pfar/pfar/policies"
+	"github.com/pfar/pfar/policies/block"
 )
 
 // Set is what a folder of declarations says.
@@ -42,7 +43,7 @@ func leftovers() []string {
 // IsDeclaration reports whether a file of this name is read. "x.toml.dpkg-new", ".#x.hcl", "x.hcl~" and the like are
 // not.
 func IsDeclaration(name string) bool {
-	base, ext := splitName(name)
+	base, ext := block.SplitName(name)
 	if ext == "" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "#") || base == "" {
 		return false
 	}
@@ -71,7 +72,7 @@ func Load(fsys fs.FS, dir string, o Options) Set {
 	if err != nil {
 		s.Unread = true
 		at := hcl.Range{Filename: dir, Start: hcl.InitialPos, End: hcl.InitialPos}
-		s.Diags = s.Diags.Append(problem(at, "Folder not readable", "Reading the folder of declarations: %s. Make it, or name another one.", escape(policies.Reason(err))))
+		s.Diags = s.Diags.Append(block.Problem(at, "Folder not readable", "Reading the folder of declarations: %s. Make it, or name another one.", block.Escape(policies.Reason(err))))
 	}
 	var sure, broken []candidate
 	for _, e := range entries {
@@ -84,8 +85,8 @@ func Load(fsys fs.FS, dir string, o Options) Set {
 			}
 		} else if lower := strings.ToLower(e.Name()); lower != e.Name() && IsDeclaration(lower) {
 			at := hcl.Range{Filename: path.Join(dir, e.Name()), Start: hcl.InitialPos, End: hcl.InitialPos}
-			if _, ext := splitName(e.Name()); ext == "" {
-				s.Diags = s.Diags.Append(caution(at, "File not read", "Declarations end in .hcl or .toml, in lower case. Rename the file."))
+			if _, ext := block.SplitName(e.Name()); ext == "" {
+				s.Diags = s.Diags.Append(block.Caution(at, "File not read", "Declarations end in .hcl or .toml, in lower case. Rename the file."))
 			}
 		} else if strings.HasSuffix(e.Name(), extJSON) && !strings.HasPrefix(e.Name(), ".") {
 			s.clientFile(fsys, path.Join(dir, e.Name()), e.Name())
@@ -114,7 +115,7 @@ func (s *Set) read(fsys fs.FS, file, entry string, o Options) candidate {
 	if err != nil {
 		base, _ := nameOfFile(entry)
 		at := hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
-		s.Diags = s.Diags.Append(problem(at, "File not readable", "Reading the declaration: %s. Make it a regular file that pfar may read, or remove it.", escape(policies.Reason(err))))
+		s.Diags = s.Diags.Append(block.Problem(at, "File not readable", "Reading the declaration: %s. Make it a regular file that pfar may read, or remove it.", block.Escape(policies.Reason(err))))
 		return candidate{name: base, file: file}
 	}
 	s.Files[file] = &hcl.File{Bytes: b}
@@ -198,6 +199,6 @@ func (s *Set) stand(known []string, o Options) {
 }
 
 func (s *Set) twice(file string, b []byte, name, other string) *hcl.Diagnostic {
-	at := newSource(file, b).start()
-	return problem(at, "Duplicate server", "The name %q is taken by %s, which has it already. Write another name = in one of the two, or remove one.", name, quote(other))
+	at := block.NewSource(file, b).Start()
+	return block.Problem(at, "Duplicate server", "The name %q is taken by %s, which has it already. Write another name = in one of the two, or remove one.", name, block.Quote(other))
 }

@@ -1,13 +1,12 @@
 package declaration
 
 import (
-	"cmp"
 	"io/fs"
-	"path"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/pfar/pfar/policies/block"
 )
 
 // Options are what a reader knows beyond the file.
@@ -22,9 +21,6 @@ type Options struct {
 	Kept fs.FS
 }
 
-// maxDiagnostics bounds what is said of one file.
-const maxDiagnostics = 100
-
 // Parse reads one declaration; the end of its name, .hcl or .toml, says in which syntax. It reports all mistakes at
 // once, each with its place. The server is nil if there is an error among them.
 func Parse(filename string, b []byte, o Options) (*Server, hcl.Diagnostics) {
@@ -34,87 +30,48 @@ func Parse(filename string, b []byte, o Options) (*Server, hcl.Diagnostics) {
 
 // parse also returns the name that the file is about, as far as that can be told of a broken one.
 func parse(filename string, b []byte, o Options) (*Server, string, hcl.Diagnostics) {
-	r := &builder{src: newSource(filename, b), options: o, meant: map[string]bool{}, named: toolSection}
 	base, of := nameOfFile(filename)
-	root := r.read()
+	s := newServer(filename, base)
+	s.Of = of
+	f := block.NewFile(filename, b, language(o.Servers))
+	root := tree(f, `Write at least the command of the server: command = "node" and args = ["/path/to/server.js"].`)
 	if root == nil {
-		return nil, r.likelyName(base), r.finish()
+		return nil, likelyName(b, base), f.Finish()
 	}
-	if diag := r.codex(root); diag != nil {
-		r.diags = hcl.Diagnostics{diag} // else each of its keys is one that is not known
-		return nil, base, r.finish()
+	if diag := codex(root); diag != nil {
+		f.Hidden.Everything()
+		f.Diags = hcl.Diagnostics{diag} // else each of its keys is one that is not known
+		return nil, base, f.Finish()
 	}
-	d := newDecoder(r, base)
-	d.server.Of = of
-	d.file(root)
-	name := d.server.Name
+	newServerFile(f, s).read(root)
+	diags := f.Finish()
+	name := s.Name
 	if !validName(name) {
 		name = base
 	}
-	diags := r.finish()
 	if diags.HasErrors() {
 		return nil, name, diags
 	}
-	return &d.server, name, diags
+	return s, name, diags
 }
 
-// read returns the tree of the file, or nil if it has none, and says why.
-func (b *builder) read() *node {
-	_, ext := splitName(b.src.name)
-	b.toml = ext == extTOML
-	if ext == "" {
-		b.report(problem(b.src.start(), "Unknown syntax", "A declaration is a file whose name ends in .hcl or .toml. Rename it."))
+// tree returns what stands in the file, or nil if it cannot be read, which it reports. least is what a file has to say.
+func tree(f *block.File, least string) *block.Node {
+	if _, ext := block.SplitName(f.Source.Name); ext == "" {
+		f.Problem(f.Start(), "Unknown syntax", "A declaration is a file whose name ends in .hcl or .toml. Rename it.")
 		return nil
 	}
-	var root *node
-	if d := b.src.refuse(); d != nil {
-		if d.Summary == "Empty declaration" && b.named == serverSection {
-			d.Detail = `The file declares nothing. Write at least the servers that the client may use: servers = ["notion"].`
-		}
-		b.report(d)
-	} else if b.toml {
-		root = b.readTOML()
-	} else {
-		root = b.readHCL()
+	if d := refuse(f.Source, least); d != nil {
+		f.Diags = hcl.Diagnostics{d}
+		f.Hidden.Everything()
+		return nil
 	}
-	b.hidden.unknown = root == nil
-	return root
-}
-
-const (
-	extHCL  = ".hcl"
-	extTOML = ".toml"
-)
-
-// splitName returns a file's base name and its syntax; "" if it has neither.
-func splitName(filename string) (base, ext string) {
-	base = path.Base(filename)
-	for _, e := range []string{extHCL, extTOML} {
-		if b, ok := strings.CutSuffix(base, e); ok {
-			return b, e
-		}
-	}
-	return base, ""
-}
-
-// finish sorts what was found by place, and has every diagnostic carry what must not be printed with it.
-func (b *builder) finish() hcl.Diagnostics {
-	slices.SortStableFunc(b.diags, func(x, y *hcl.Diagnostic) int {
-		return cmp.Or(x.Subject.Start.Byte-y.Subject.Start.Byte, int(x.Severity)-int(y.Severity))
-	})
-	if n := len(b.diags); n > maxDiagnostics {
-		b.diags = append(b.diags[:maxDiagnostics:maxDiagnostics], problem(*b.diags[maxDiagnostics].Subject, "Too many mistakes",
-			"%d more follow. Correct these first, or look whether this is a declaration at all.", n-maxDiagnostics))
-	}
-	for _, d := range b.diags {
-		d.Extra = &b.hidden
-	}
-	return b.diags
+	return f.Tree()
 }
 
 // likelyName finds the name in a file that cannot be read, so that the server of that name keeps running.
-func (b *builder) likelyName(base string) string {
-	for line := range strings.Lines(string(b.src.bytes)) {
+func likelyName(text []byte, base string) string {
+	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "[") || strings.HasSuffix(line, "{") {
 			break

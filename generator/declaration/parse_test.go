@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"golang.org/x/tools/txtar"
 
+	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/visible"
 )
 
@@ -54,7 +55,7 @@ func (g golden) sources(t testing.TB) map[string][]byte {
 	all := map[string][]byte{}
 	for _, f := range g.archive.Files {
 		name, quoted := strings.CutSuffix(f.Name, ".quoted")
-		if _, ext := splitName(name); ext == "" {
+		if _, ext := block.SplitName(name); ext == "" {
 			continue
 		}
 		all[name] = f.Data
@@ -119,7 +120,7 @@ func TestGood(t *testing.T) {
 			for _, file := range slices.Sorted(maps.Keys(sources)) {
 				src := sources[file]
 				s, diags := Parse(file, src, testOptions())
-				_, ext := splitName(file)
+				_, ext := block.SplitName(file)
 				g.check(t, "warnings-"+ext[1:], rendered(t, file, src, diags))
 				if s == nil {
 					t.Fatalf("%s: no server", file)
@@ -182,7 +183,7 @@ func checkDiagnostics(t *testing.T, file string, src []byte, diags hcl.Diagnosti
 			t.Errorf("%q is placed at bytes %d to %d of %d", d.Summary, at.Start.Byte, at.End.Byte, len(src))
 		case at.Start.Line < 1 || at.Start.Line > lines || at.Start.Column < 1:
 			t.Errorf("%q is placed at %d:%d of %d lines", d.Summary, at.Start.Line, at.Start.Column, lines)
-		case at.Start.Line != newSource(file, src).pos(at.Start.Byte).Line:
+		case at.Start.Line != block.NewSource(file, src).Pos(at.Start.Byte).Line:
 			t.Errorf("%q: byte %d is not in line %d", d.Summary, at.Start.Byte, at.Start.Line)
 		}
 		if d.Summary == "" || !strings.HasSuffix(d.Detail, ".") && !strings.HasSuffix(d.Detail, "?") {

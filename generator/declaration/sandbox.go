@@ -1,14 +1,13 @@
 package declaration
 
 import (
-	"path"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/policies/block"
 )
 
 const (
@@ -26,25 +25,36 @@ var (
 	quotaPattern = regexp.MustCompile(`^([1-9][0-9]{0,5})%$`)
 )
 
-func (d *decoder) sandboxBlock(f *field) {
-	if n, ok := d.table(f); ok {
-		d.section(sandboxKeys(), n)
+// box is what the sandbox block changes.
+type box struct {
+	*reader
+	sandbox *Sandbox
+	paths   []mount
+}
+
+func (d *box) keys() []block.Key {
+	b := d.sandbox
+	return []block.Key{
+		key("memory_limit", `"256m"`, `"256m"`, d.memoryLimit),
+		key("tasks_max", `256`, `256`, d.setInteger(&b.Tasks, minTasks, maxTasks)),
+		key("cpu_quota", `"50%"`, "", d.cpuQuota),
+		key("read_only_fs", `true`, `true`, d.SetTruth(&b.ReadOnlyFS)),
+		key("allow_tmp", `true`, `true`, d.SetTruth(&b.AllowTmp)),
+		key("read_only", `["/srv/data"]`, `[]`, d.mounts(&b.ReadOnly, false)),
+		key("writable", `["/srv/data"]`, `[]`, d.mounts(&b.Writable, true)),
+		key("state", `true`, `false`, d.SetTruth(&b.State)),
 	}
 }
 
 // memoryLimit reads a size. The units are powers of 1024, as systemd's and docker's are.
-func (d *decoder) memoryLimit(f *field) {
-	if f.val.kind == number {
-		d.report(problem(f.val.rng, "Wrong type", "memory_limit takes a size with its unit, in quotes. Write %s.", d.example(f.key)))
-		return
-	}
-	s, ok := d.text(f)
+func (d *box) memoryLimit(f *block.Field) {
+	s, ok := d.measure(f, "a size with its unit")
 	if !ok {
 		return
 	}
 	m := sizePattern.FindStringSubmatch(s)
 	if m == nil {
-		d.report(problem(f.val.rng, "Not a size", `%s is not a size: write a whole number with k, m or g, from "16m" to "1024g". Write %s.`, quote(s), d.example(f.key)))
+		d.Problem(f.Val.At, "Not a size", `%s is not a size: write a whole number with k, m or g, from "16m" to "1024g". Write %s.`, block.Quote(s), f.Example)
 		return
 	}
 	v, err := strconv.ParseInt(m[1], 10, 64)
@@ -53,114 +63,56 @@ func (d *decoder) memoryLimit(f *field) {
 		unit = 1
 	}
 	if err != nil || v > maxMemory/unit || v*unit < minMemory {
-		d.outOfRange(f.val.rng, f.key, `"16m"`, `"1024g"`)
+		d.outOfRange(f, f.Val.At, `"16m"`, `"1024g"`)
 		return
 	}
-	d.server.Sandbox.Memory = v * unit
+	d.sandbox.Memory = v * unit
 }
 
-func (d *decoder) tasksMax(f *field) {
-	if v, ok := d.integer(f, minTasks, maxTasks); ok {
-		d.server.Sandbox.Tasks = int(v)
-	}
-}
-
-func (d *decoder) cpuQuota(f *field) {
-	if f.val.kind == number {
-		d.report(problem(f.val.rng, "Wrong type", "cpu_quota takes a share of one processor, in quotes. Write %s.", d.example(f.key)))
-		return
-	}
-	s, ok := d.text(f)
+func (d *box) cpuQuota(f *block.Field) {
+	s, ok := d.measure(f, "a share of one processor")
 	if !ok {
 		return
 	}
 	m := quotaPattern.FindStringSubmatch(s)
 	if m == nil {
-		d.report(problem(f.val.rng, "Not a quota", `%s is not a share of a processor: "50%%" is half of one, "200%%" two whole ones, from "1%%" to "6400%%". Write %s.`, quote(s), d.example(f.key)))
+		d.Problem(f.Val.At, "Not a quota", `%s is not a share of a processor: "50%%" is half of one, "200%%" two whole ones, from "1%%" to "6400%%". Write %s.`, block.Quote(s), f.Example)
 		return
 	}
 	v, err := strconv.Atoi(m[1])
 	if err != nil || v < minCPU || v > maxCPU {
-		d.outOfRange(f.val.rng, f.key, `"1%"`, `"6400%"`)
+		d.outOfRange(f, f.Val.At, `"1%"`, `"6400%"`)
 		return
 	}
-	d.server.Sandbox.CPU = v
-}
-
-func (d *decoder) readOnlyFS(f *field) {
-	if v, ok := d.truth(f); ok {
-		d.server.Sandbox.ReadOnlyFS = v
-	}
-}
-
-func (d *decoder) allowTmp(f *field) {
-	if v, ok := d.truth(f); ok {
-		d.server.Sandbox.AllowTmp = v
-	}
-}
-
-func (d *decoder) state(f *field) {
-	if v, ok := d.truth(f); ok {
-		d.server.Sandbox.State = v
-	}
-}
-
-func (d *decoder) readOnly(f *field) {
-	d.server.Sandbox.ReadOnly = d.mounts(f, false)
-}
-
-func (d *decoder) writable(f *field) {
-	d.server.Sandbox.Writable = d.mounts(f, true)
+	d.sandbox.CPU = v
 }
 
 // mount is a path of read_only or writable, kept until both are known.
 type mount struct {
 	path     string
 	writable bool
-	rng      hcl.Range
+	at       hcl.Range
 }
 
-func (d *decoder) mounts(f *field, writable bool) []string {
-	var paths []string
-	for i, n := range d.texts(f) {
-		if i == maxMounts {
-			d.report(problem(n.rng, "Too many paths", "%s has room for %d entries. Name the folder above.", f.key, maxMounts))
-			break
+func (d *box) mounts(to *[]string, writable bool) block.Value {
+	return func(f *block.Field) {
+		for i, n := range d.Texts(f) {
+			if i == maxMounts {
+				d.Problem(n.At, "Too many paths", "%s has room for %d entries. Name the folder above.", f.Key, maxMounts)
+				break
+			}
+			if !d.absolute(n) {
+				continue
+			}
+			if why := refusedMount(n.Text, writable); why != "" {
+				d.Problem(n.At, "Refused path", "%s cannot be in %s: %s. Name the folder that the server works on, such as %s.", block.Quote(n.Text), f.Key, why, f.Example)
+				continue
+			}
+			d.paths = append(d.paths, mount{n.Text, writable, n.At})
+			d.PlaceEntry(sandboxSection+"."+f.Key, len(*to), n.At)
+			*to = append(*to, n.Text)
 		}
-		if !d.absolute(n, n.text) {
-			continue
-		}
-		if why := refusedMount(n.text, writable); why != "" {
-			d.report(problem(n.rng, "Refused path", "%s cannot be in %s: %s. Name the folder that the server works on, such as %s.", quote(n.text), f.key, why, d.example(f.key)))
-			continue
-		}
-		d.paths = append(d.paths, mount{n.text, writable, n.rng})
-		d.placedEntry(sandboxSection+"."+f.key, len(paths), n.rng)
-		paths = append(paths, n.text)
 	}
-	return paths
-}
-
-// absolute judges the form of a path. What it leads to on the host is the compiler's to find out.
-func (d *decoder) absolute(n *node, s string) bool {
-	at := n.rng
-	switch {
-	case s == "":
-		d.report(problem(at, "Empty value", `The path is empty. Write an absolute one, such as "/srv/data".`))
-	case strings.ContainsFunc(s, visible.Deceptive):
-		d.report(problem(at, "Invisible character", "The path holds a control character or one that cannot be seen: %s. Remove it.", quote(s)))
-	case s[0] == '~':
-		d.report(problem(at, "Path not absolute", `"~" is expanded only by a shell, and the user is unknown. Write the path from "/" on.`))
-	case s[0] == '$':
-		d.report(problem(at, "Path not absolute", `Variables are not expanded in paths. Write the path from "/" on, or ${servers}.`))
-	case s[0] != '/':
-		d.report(problem(at, "Path not absolute", `%s is relative to an unknown directory. Write the path from "/" on.`, quote(s)))
-	case path.Clean(s) != s:
-		d.report(problem(at, "Path not clean", `%s has "//", "." or ".." in it, or ends in "/". Write %s.`, quote(s), quote(path.Clean(s))))
-	default:
-		return true
-	}
-	return false
 }
 
 const (
@@ -198,21 +150,16 @@ func refusedMount(s string, writable bool) string {
 	return ""
 }
 
-// below reports whether a clean path is p or lies within it.
-func below(s, p string) bool {
-	return s == p || strings.HasPrefix(s, p+"/")
-}
-
-// checkMounts refuses binds below a writable one: the server could put a symlink where the next start binds.
-func (d *decoder) checkMounts() {
+// check refuses binds below a writable one: the server could put a symlink where the next start binds.
+func (d *box) check() {
 	for i, m := range d.paths {
 		for j, other := range d.paths {
 			switch {
 			case i == j:
 			case m.path == other.path && i > j:
-				d.report(problem(m.rng, "Duplicate path", "%s is listed already in line %d. Keep one: writable includes reading.", quote(m.path), other.rng.Start.Line))
+				d.Problem(m.at, "Duplicate path", "%s is listed already in line %d. Keep one: writable includes reading.", block.Quote(m.path), other.at.Start.Line)
 			case m.path != other.path && other.writable && below(m.path, other.path):
-				d.report(problem(m.rng, "Path within a writable one", "%s lies within %s of line %d, where the server could replace it. Remove it, or make folders beside each other.", quote(m.path), quote(other.path), other.rng.Start.Line))
+				d.Problem(m.at, "Path within a writable one", "%s lies within %s of line %d, where the server could replace it. Remove it, or make folders beside each other.", block.Quote(m.path), block.Quote(other.path), other.at.Start.Line)
 			}
 		}
 	}

@@ -78,6 +78,11 @@ const (
 	Secret    Label = "secret"
 )
 
+// labels are the words of Label.
+func labels() []string {
+	return []string{string(Public), string(Internal), string(Sensitive), string(Regulated), string(Secret)}
+}
+
 // Transport is how pfar speaks to the server.
 type Transport string
 

@@ -7,38 +7,39 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/broker"
 )
 
 // maxTLSPins bounds what one host of tls_pins may have.
 const maxTLSPins = 16
 
-const (
-	pinExample = `"sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="`
-	tlsForm    = `tls_pins = { "api.notion.com" = [` + pinExample + `] }`
-)
+// tlsPins are the keys that the certificates of brokered hosts have to have.
+type tlsPins struct {
+	*deliveries
+	given *block.Field // read once it is known which hosts the bridge opens
+}
 
-// tlsPins keeps the table until it is known which hosts the bridge opens.
-func (d *decoder) tlsPins(f *field) {
-	switch f.val.kind {
-	case table:
-		d.pinned = f
-	case broken:
+func (d *tlsPins) read(f *block.Field) {
+	switch f.Val.Kind {
+	case block.Table:
+		d.given = f
+	case block.Broken:
 	default:
-		d.hidden.all(f.val)
-		d.report(problem(f.val.rng, "Wrong type", "tls_pins is a table from hosts to public keys, not %s. Write %s.", f.val.kind, tlsForm))
+		d.Hidden.All(f.Val)
+		d.Problem(f.Val.At, "Wrong type", "tls_pins is a table from hosts to public keys, not %s. Write %s.", f.Val.Kind, tlsForm)
 	}
 }
 
-// checkTLSPins reads tls_pins.
-func (d *decoder) checkTLSPins() {
-	if d.pinned == nil {
+// check reads tls_pins.
+func (d *tlsPins) check() {
+	if d.given == nil {
 		return
 	}
-	fields := d.pinned.val.fields
+	fields := d.given.Val.Fields
 	if len(fields) > maxDomains {
-		d.hidden.add(d.pinned.val.rng)
-		d.report(problem(fields[maxDomains].rng, "Too many names", "tls_pins has %d names, and allowed_domains room for %d. Write those of brokered credentials.", len(fields), maxDomains))
+		d.Hidden.Add(d.given.Val.At)
+		d.Problem(fields[maxDomains].At, "Too many names", "tls_pins has %d names, and allowed_domains room for %d. Write those of brokered credentials.", len(fields), maxDomains)
 		return
 	}
 	opened, seen := d.openedHosts(), map[string]hcl.Range{}
@@ -52,10 +53,10 @@ func (d *decoder) checkTLSPins() {
 			continue
 		}
 		if first, twice := seen[host]; twice {
-			d.report(problem(f.rng, "Duplicate name", "%s was given already in line %d. Write all its pins in one list.", quote(host), first.Start.Line))
+			d.Problem(f.At, "Duplicate name", "%s was given already in line %d. Write all its pins in one list.", block.Quote(host), first.Start.Line)
 			continue
 		}
-		seen[host] = f.rng
+		seen[host] = f.At
 		if d.server.TLSPins == nil {
 			d.server.TLSPins = map[string][]broker.Pin{}
 		}
@@ -65,38 +66,38 @@ func (d *decoder) checkTLSPins() {
 
 // pinnedHost reads a key of tls_pins and reports whether it is among the hosts to which the bridge opens connections:
 // of others it sees no certificate.
-func (d *decoder) pinnedHost(f *field, opened map[string]bool) (string, bool) {
+func (d *tlsPins) pinnedHost(f *block.Field, opened map[string]bool) (string, bool) {
 	fault := func(summary, format string, args ...any) {
-		d.hidden.unread(f) // a credential that strayed in
-		d.report(problem(f.rng, summary, format, args...))
+		d.Hidden.Unread(f) // a credential that strayed in
+		d.Problem(f.At, summary, format, args...)
 	}
-	if secretWithin(f.key) || strings.Contains(f.key, "@") {
-		d.hidden.add(f.rng)
+	if block.SecretWithin(f.Key) || strings.Contains(f.Key, "@") {
+		d.Hidden.Add(f.At)
 		fault("Invalid name", `The key is not a host name. Write the host of a brokered credential, such as "api.notion.com".`)
 		return "", false
 	}
-	e, err := parseEndpoint(f.key)
+	e, err := parseEndpoint(f.Key)
 	switch {
-	case f.val.kind == table && !strings.Contains(f.key, "."): // api.notion.com = [...] in TOML
-		fault("Name without quotes", "%s is one part of a name and so begins a nested table. Write the whole name in quotes: %s.", quoteName(f.key), tlsForm)
+	case f.Val.Kind == block.Table && !strings.Contains(f.Key, "."): // api.notion.com = [...] in TOML
+		fault("Name without quotes", "%s is one part of a name and so begins a nested table. Write the whole name in quotes: %s.", block.QuoteName(f.Key), tlsForm)
 		return "", false
 	case err != nil:
 		fault("Invalid name", "%s", domainFault(err))
 		return "", false
 	case e.Host != "" && (e.Port != 0 || e.AnyPort):
-		fault("Port in a name", "%s has a port, and a pin is for all ports of its host. Write %s.", quote(f.key), quote(e.Host))
+		fault("Port in a name", "%s has a port, and a pin is for all ports of its host. Write %s.", block.Quote(f.Key), block.Quote(e.Host))
 		return e.Host, false
 	case e.Host != "" && !e.Wildcard && opened[e.Host]:
 		return e.Host, true
-	case d.hostsUnknown || !d.domainsKnown() || d.meant["auth"]:
+	case d.unknown || !d.domains.known() || d.meant["auth"]:
 		return e.Host, false
 	}
-	fault("Host not opened", "%s gets no brokered secret, so the bridge does not open its connections and sees no certificate of it. %s", quote(e.String()), pinnable(opened))
+	fault("Host not opened", "%s gets no brokered secret, so the bridge does not open its connections and sees no certificate of it. %s", block.Quote(e.String()), pinnable(opened))
 	return e.Host, false
 }
 
 // openedHosts are those of brokered credentials.
-func (d *decoder) openedHosts() map[string]bool {
+func (d *tlsPins) openedHosts() map[string]bool {
 	hosts := map[string]bool{}
 	for _, c := range d.server.Credentials {
 		for _, h := range c.Hosts {
@@ -112,43 +113,41 @@ func pinnable(opened map[string]bool) string {
 	}
 	var quoted []string
 	for _, h := range slices.Sorted(maps.Keys(opened)) {
-		quoted = append(quoted, quote(h))
+		quoted = append(quoted, block.Quote(h))
 	}
-	return "Write " + oneOf(quoted) + `, give it a credential with deliver = "broker", or remove it.`
+	return "Write " + block.OneOf(quoted) + `, give it a credential with deliver = "broker", or remove it.`
 }
 
 // pinsOf reads the pins of a host: a list, or a single one.
-func (d *decoder) pinsOf(f *field) []broker.Pin {
-	entries := []*node{f.val}
-	if f.val.kind == list {
-		entries = f.val.items
+func (d *tlsPins) pinsOf(f *block.Field) []broker.Pin {
+	entries := []*block.Node{f.Val}
+	if f.Val.Kind == block.List {
+		entries = f.Val.Items
 	}
 	switch {
 	case len(entries) == 0:
-		d.report(problem(f.val.rng, "Empty value", "%s has no pin, so nothing could be its certificate. Write %s = [%s], or leave it out.", quoteName(f.key), quoteName(f.key), pinExample))
+		d.Problem(f.Val.At, "Empty value", "%s has no pin, so nothing could be its certificate. Write %s = [%s], or leave it out.", block.QuoteName(f.Key), block.QuoteName(f.Key), pinExample)
 		return nil
 	case len(entries) > maxTLSPins:
-		d.report(problem(entries[maxTLSPins].rng, "Too many pins", "%s has %d pins, and room for %d. Pin the key of an authority instead of each host's own.", quoteName(f.key), len(entries), maxTLSPins))
+		d.Problem(entries[maxTLSPins].At, "Too many pins", "%s has %d pins, and room for %d. Pin the key of an authority instead of each host's own.", block.QuoteName(f.Key), len(entries), maxTLSPins)
 		return nil
 	}
 	var pins []broker.Pin
-	places := map[broker.Pin]hcl.Range{}
+	seen := block.Once[broker.Pin]{}
 	for _, n := range entries {
-		if n.kind == broken {
+		if n.Kind == block.Broken {
 			continue
 		}
-		p, err := broker.ParsePin(n.text)
-		if n.kind != text || err != nil {
-			d.hidden.all(n)
-			d.report(problem(n.rng, "Invalid pin", "The entry is no pin: \"sha256/\" and the SHA-256 of a public key in Base64, 44 characters. Write %s, for example.", pinExample))
+		p, err := broker.ParsePin(n.Text)
+		if n.Kind != block.Text || err != nil {
+			d.Hidden.All(n)
+			d.Problem(n.At, "Invalid pin", "The entry is no pin: \"sha256/\" and the SHA-256 of a public key in Base64, 44 characters. Write %s, for example.", pinExample)
 			continue
 		}
-		if first, twice := places[p]; twice {
-			d.report(caution(n.rng, "Duplicate pin", "The pin is in the list already, in line %d. Remove one of the two.", first.Start.Line))
-			continue
+		if seen.New(d.Reader, p, n.At, "Duplicate pin",
+			"The pin is in the list already, in line %d. Remove one of the two.") {
+			pins = append(pins, p)
 		}
-		places[p] = n.rng
-		pins = append(pins, p)
 	}
 	return pins
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/gate"
 )
 
@@ -15,6 +16,7 @@ const (
 )
 
 var (
+	toolPattern  = regexp.MustCompile(`^[A-Za-z0-9_./*-]{1,128}$`)
 	aliasPattern = regexp.MustCompile(`^[a-z][a-z0-9_.-]*$`)
 	notInAlias   = regexp.MustCompile(`[^a-z0-9_.-]+`)
 )
@@ -22,69 +24,75 @@ var (
 // alias is where a name was given, and to which tool.
 type alias struct {
 	tool string
-	rng  hcl.Range
+	at   hcl.Range
 }
 
-func (d *decoder) tools(f *field) {
+// tools is what a file says of tools.
+type tools struct {
+	*reader
+	all   map[string]Tool
+	tool  Tool // that is read
+	about string
+	alike map[string]alias // aliases of the file, by what the command line takes for the same
+}
+
+func (d *tools) keys() []block.Key {
+	t := &d.tool
+	effects := []string{gate.None.String(), gate.Reversible.String(), gate.Irreversible.String()}
+	return []block.Key{
+		key("semantics", `"read"`, "", word(d.reader, &t.Semantics, []string{"read", "write"}, map[string]string{
+			"readonly": "read", "read-only": "read", "read_only": "read", "ro": "read",
+			"rw": "write", "readwrite": "write", "destructive": "write",
+		})),
+		key("effect", `"irreversible"`, "", marshalled(d.reader, &t.Effect, effects, map[string]string{
+			"read": "none", "readonly": "none", "read-only": "none",
+			"write": "irreversible", "destructive": "irreversible", "undoable": "reversible",
+		})),
+		key("audience", `"public"`, "", marshalled(d.reader, &t.Audience, gate.Confidentialities(), map[string]string{
+			"world": "public", "everybody": "public", "everyone": "public", "open": "public", "private": "sensitive",
+		})),
+		key("output", `"sensitive raw"`, "", d.output),
+		key("alias", `["mcp-notion-search"]`, "", d.alias),
+	}
+}
+
+func (d *tools) read(f *block.Field) {
 	all, ok := d.table(f)
 	if !ok {
 		return
 	}
-	for _, t := range all.fields {
-		_, isKey := toolKeys().find(t.key)
-		if !toolPattern.MatchString(t.key) && !isKey {
-			d.report(problem(t.rng, "Invalid tool name", "%s is no tool's name: letters, digits and _ . / - are all that one may hold, and * for any of them, and each tool has a section of its own. Write %s.", quoteName(t.key), d.form(toolSection)))
-			continue
-		}
-		if t.val.kind != table {
-			if t.val.kind != broken {
-				example := "semantics"
-				if isKey {
-					example = t.key
-				}
-				d.report(problem(t.rng, "Tool without a name", "%s needs the name of a tool. Write %s with %s in it.", quote(t.key), d.form(toolSection), d.example(example)))
+	keys := d.called(toolSection)
+	for _, t := range all.Fields {
+		_, isKey := keys.Find(t.Key)
+		switch {
+		case !toolPattern.MatchString(t.Key) && !isKey:
+			d.Problem(t.At, "Invalid tool name", "%s is no tool's name: letters, digits and _ . / - are all that one may hold, and * for any of them, and each tool has a section of its own. Write %s.", block.QuoteName(t.Key), d.form(toolSection))
+		case t.Val.Kind == block.Broken:
+		case t.Val.Kind != block.Table:
+			example := "semantics"
+			if isKey {
+				example = t.Key
 			}
-			continue
+			d.Problem(t.At, "Tool without a name", "%s needs the name of a tool. Write %s with %s in it.", block.Quote(t.Key), d.form(toolSection), d.example(example))
+		default:
+			d.tool, d.about = Tool{}, t.Key
+			if len(t.Val.Fields) == 0 {
+				d.Problem(t.At, "Missing key", "Nothing is said of the tool %s. Write %s in it, or leave it out.", block.Quote(t.Key), d.example("semantics"))
+			}
+			d.Section(keys, t.Val)
+			d.all[t.Key] = d.tool
 		}
-		d.tool, d.about = Tool{}, t.key
-		if len(t.val.fields) == 0 {
-			d.report(problem(t.rng, "Missing key", "Nothing is said of the tool %s. Write %s in it, or leave it out.", quote(t.key), d.example("semantics")))
-		}
-		d.section(toolKeys(), t.val)
-		d.server.Tools[t.key] = d.tool
 	}
 }
 
-func (d *decoder) semantics(f *field) {
-	others := map[string]string{"readonly": "read", "read-only": "read", "read_only": "read", "ro": "read", "rw": "write", "readwrite": "write", "destructive": "write"}
-	if s, ok := d.enum(f, []string{"read", "write"}, others); ok {
-		d.tool.Semantics = s
-	}
-}
-
-func (d *decoder) effect(f *field) {
-	words := []string{gate.None.String(), gate.Reversible.String(), gate.Irreversible.String()}
-	others := map[string]string{"read": "none", "readonly": "none", "read-only": "none", "write": "irreversible", "destructive": "irreversible", "undoable": "reversible"}
-	if s, ok := d.enum(f, words, others); ok {
-		_ = d.tool.Effect.UnmarshalText([]byte(s)) // it is one of the words
-	}
-}
-
-func (d *decoder) audience(f *field) {
-	others := map[string]string{"world": "public", "everybody": "public", "everyone": "public", "open": "public", "private": "sensitive"}
-	if s, ok := d.enum(f, gate.Confidentialities(), others); ok {
-		_ = d.tool.Audience.UnmarshalText([]byte(s))
-	}
-}
-
-func (d *decoder) output(f *field) {
-	s, ok := d.line(f)
+func (d *tools) output(f *block.Field) {
+	s, ok := d.Line(f)
 	if !ok {
 		return
 	}
 	l, err := gate.ParseLabel(s)
 	if err != nil {
-		d.report(problem(f.val.rng, "Unknown output", `%s is not a label: write one of %s, or one of "clean", "extracted" or "raw", or both. Write %s.`, quoteName(s), `"public", "internal", "sensitive", "regulated" or "secret"`, d.example(f.key)))
+		d.Problem(f.Val.At, "Unknown output", `%s is not a label: write one of %s, or one of "clean", "extracted" or "raw", or both. Write %s.`, block.QuoteName(s), `"public", "internal", "sensitive", "regulated" or "secret"`, f.Example)
 		return
 	}
 	d.tool.Output = l
@@ -92,31 +100,31 @@ func (d *decoder) output(f *field) {
 
 // alias reads further names of a tool. Two that the command line takes for the same would both be of no use, so they
 // are refused here and not when somebody calls.
-func (d *decoder) alias(f *field) {
-	entries := d.texts(f)
+func (d *tools) alias(f *block.Field) {
+	entries := d.Texts(f)
 	if strings.Contains(d.about, "*") {
-		d.report(problem(f.rng, "Alias of many", "An alias is a name of one tool, and %s is about any number. Write it in a section of that one.", quote(d.about)))
+		d.Problem(f.At, "Alias of many", "An alias is a name of one tool, and %s is about any number. Write it in a section of that one.", block.Quote(d.about))
 		return
 	}
-	if f.val.kind == list && len(f.val.items) == 0 {
-		d.report(problem(f.val.rng, "Empty value", "alias has no name in it. Write %s, or leave the key out.", d.example(f.key)))
+	if f.Val.Kind == block.List && len(f.Val.Items) == 0 {
+		d.Problem(f.Val.At, "Empty value", "alias has no name in it. Write %s, or leave the key out.", f.Example)
 	}
 	if len(entries) > maxAliases {
-		d.report(problem(entries[maxAliases].rng, "Too many aliases", "The tool %s has %d aliases, and room for %d. Keep those that are used.", quote(d.about), len(entries), maxAliases))
+		d.Problem(entries[maxAliases].At, "Too many aliases", "The tool %s has %d aliases, and room for %d. Keep those that are used.", block.Quote(d.about), len(entries), maxAliases)
 		return
 	}
 	for _, n := range entries {
-		if fault := aliasFault(n.text); fault != "" {
-			d.report(problem(n.rng, "Invalid alias", "%s %s. %s", quoteName(n.text), fault, aliasRemedy(n.text)))
+		if fault := aliasFault(n.Text); fault != "" {
+			d.Problem(n.At, "Invalid alias", "%s %s. %s", block.QuoteName(n.Text), fault, aliasRemedy(n.Text))
 			continue
 		}
-		folded := strings.ReplaceAll(n.text, "_", "-")
+		folded := strings.ReplaceAll(n.Text, "_", "-")
 		if first, twice := d.alike[folded]; twice {
-			d.report(problem(n.rng, "Duplicate alias", "%s is an alias of the tool %s already, in line %d: - and _ are alike. Remove one of the two.", quote(n.text), quote(first.tool), first.rng.Start.Line))
+			d.Problem(n.At, "Duplicate alias", "%s is an alias of the tool %s already, in line %d: - and _ are alike. Remove one of the two.", block.Quote(n.Text), block.Quote(first.tool), first.at.Start.Line)
 			continue
 		}
-		d.alike[folded] = alias{d.about, n.rng}
-		d.tool.Aliases = append(d.tool.Aliases, n.text)
+		d.alike[folded] = alias{d.about, n.At}
+		d.tool.Aliases = append(d.tool.Aliases, n.Text)
 	}
 }
 
@@ -125,7 +133,7 @@ func aliasFault(s string) string {
 	switch {
 	case s == "":
 		return "is empty"
-	case secretWithin(s):
+	case block.SecretWithin(s):
 		return "looks like a token, and every client is shown the alias"
 	case len(s) > maxAlias:
 		return "is longer than the 64 characters that an alias may have"
@@ -144,8 +152,8 @@ func aliasRemedy(s string) string {
 	}
 	near := strings.Trim(notInAlias.ReplaceAllString(strings.ToLower(s), "-"), "-")
 	near = strings.TrimLeft(near, "0123456789_.-")
-	if near == "" || secretWithin(s) {
+	if near == "" || block.SecretWithin(s) {
 		near = "mcp-notion-search"
 	}
-	return "Write " + quote(near) + "."
+	return "Write " + block.Quote(near) + "."
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -14,7 +13,7 @@ import (
 	"github.com/mitchellh/go-wordwrap"
 	"golang.org/x/text/width"
 
-	"github.com/pfar/pfar/policies/visible"
+	"github.com/pfar/pfar/policies/block"
 )
 
 const (
@@ -36,7 +35,7 @@ func Write(w io.Writer, files map[string]*hcl.File, diags hcl.Diagnostics, colum
 			}
 		}
 		if d.Detail != "" {
-			detail := escape(d.Detail)
+			detail := block.Escape(d.Detail)
 			if columns > narrowest {
 				detail = wordwrap.WrapString(detail, columns-2)
 			}
@@ -59,9 +58,9 @@ func writeHead(out *bytes.Buffer, d *hcl.Diagnostic, color bool) {
 		severity = code + severity + "\x1b[0m"
 	}
 	if d.Subject != nil {
-		fmt.Fprintf(out, "%s:%d:%d: ", escape(d.Subject.Filename), d.Subject.Start.Line, d.Subject.Start.Column)
+		fmt.Fprintf(out, "%s:%d:%d: ", block.Escape(d.Subject.Filename), d.Subject.Start.Line, d.Subject.Start.Column)
 	}
-	fmt.Fprintf(out, "%s: %s\n", severity, escape(d.Summary))
+	fmt.Fprintf(out, "%s: %s\n", severity, block.Escape(d.Summary))
 }
 
 // cell is a character of a source line as it is printed.
@@ -86,7 +85,8 @@ func writeLine(out *bytes.Buffer, src []byte, d *hcl.Diagnostic, columns uint, c
 	if len(bytes.TrimSpace(line)) == 0 || len(src) > maxSize {
 		return
 	}
-	cells := cut(cellsOf(line, from, at, merged(secretsOf(src, from, line, d))), columns)
+	hidden, _ := d.Extra.(*block.Hidden)
+	cells := cut(cellsOf(line, from, at, merged(hidden.Parts(src, from, line))), columns)
 	margin := fmt.Sprintf("%4d | ", at.Start.Line)
 	var shown strings.Builder
 	for _, c := range cells {
@@ -151,7 +151,7 @@ func printed(r rune) (string, int) {
 	if r == '\t' {
 		return "\t", 1
 	}
-	s := escape(string(r))
+	s := block.Escape(string(r))
 	if len(s) > 1 && s[0] == '\\' {
 		return s, len(s)
 	}
@@ -200,87 +200,4 @@ func merged(parts [][2]int) [][2]int {
 		out = append(out, p)
 	}
 	return out
-}
-
-var (
-	quoted    = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?|'[^']*'?`)
-	firstWord = regexp.MustCompile(`^\s*\[*\s*"?([A-Za-z_][A-Za-z0-9_-]*)`)
-	beside    = regexp.MustCompile(`\b(auth|env|token_env|url|secret)\b"?\s*[={:.]`)
-	assigned  = regexp.MustCompile(`[=:]\s*([^\s"'{\[][^,}\]#]*)`)
-)
-
-// secretsOf returns the parts of a line that may be a secret.
-func secretsOf(src []byte, from int, line []byte, d *hcl.Diagnostic) [][2]int {
-	var parts [][2]int
-	for _, w := range secretWords(string(line)) {
-		parts = append(parts, [2]int{from + w[0], from + w[1]})
-	}
-	h, _ := d.Extra.(*hidden)
-	if h == nil {
-		return parts
-	}
-	for _, r := range h.ranges {
-		a, b := r.Start.Byte, r.End.Byte
-		if b-a >= 2 && b <= len(src) && strings.ContainsRune(`"'`, rune(src[a])) && src[a] == src[b-1] {
-			a, b = a+1, b-1
-		}
-		parts = append(parts, [2]int{a, b})
-	}
-	if h.unknown && !known(src, from) {
-		for _, q := range quoted.FindAllIndex(line, -1) {
-			parts = append(parts, [2]int{from + q[0] + 1, from + max(q[1]-1, q[0]+1)})
-			if last := line[q[1]-1]; last != line[q[0]] || q[1]-q[0] == 1 {
-				parts = append(parts, [2]int{from + q[0] + 1, from + q[1]})
-			}
-		}
-		for _, q := range assigned.FindAllSubmatchIndex(line, -1) {
-			parts = append(parts, [2]int{from + q[2], from + q[3]})
-		}
-	}
-	return parts
-}
-
-// known reports whether a line of a file without a tree belongs to a key that holds no secret. A line that begins with
-// no key belongs to the one before.
-func known(src []byte, from int) bool {
-	for {
-		line, _, _ := bytes.Cut(src[from:], []byte("\n"))
-		if beside.Match(line) {
-			return false
-		}
-		if m := firstWord.FindSubmatch(line); m != nil {
-			return publicKey(string(m[1]))
-		}
-		if from == 0 {
-			return true
-		}
-		from = bytes.LastIndexByte(src[:from-1], '\n') + 1
-	}
-}
-
-func publicKey(name string) bool {
-	switch name {
-	case "auth", "env", "token_env", "url", "secret", "token_sha256":
-		return false
-	}
-	return slices.ContainsFunc(slices.Concat(sections(), clientSections()), func(s section) bool { _, ok := s.find(name); return ok })
-}
-
-// escape writes what a terminal would obey or hide as its code, as HCL and TOML have it: neither reads the \x of
-// visible.Escape.
-func escape(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == unicode.ReplacementChar:
-			b.WriteString(`\ufffd`)
-		case visible.Deceptive(r) && r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		case visible.Deceptive(r):
-			fmt.Fprintf(&b, `\U%08x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }
