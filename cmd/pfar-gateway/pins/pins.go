@@ -103,7 +103,9 @@ type Review struct {
 	Broken   error    // the pins of the server cannot be read, and everything is held; or not be written
 }
 
-// Store keeps the pins of all servers in one directory, a file each.
+// Store keeps the pins of all servers in one directory, a file each. They are not in the gateway's database: while it
+// writes the 32 MiB that a server may fill, no label could be written, and so nobody could call. And the damage to a
+// file is the trouble of one server, while the gateway does not start with a damaged database.
 type Store struct {
 	dir  string
 	log  *slog.Logger
