@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pfar/pfar/units/operator"
 	"github.com/spf13/cobra"
 )
 
@@ -90,7 +91,7 @@ func approvalPath(under, typed string) (string, error) {
 	return under + s[:6] + "-" + s[6:11] + "-" + s[11:16] + "-" + s[16:21] + "-" + s[21:], nil
 }
 
-func (c approvalsVerb) waiting(ctx context.Context, id string) (w wholeCall, path string, err error) {
+func (c approvalsVerb) waiting(ctx context.Context, id string) (w waitingCall, path string, err error) {
 	if path, err = approvalPath("/approvals/", id); err == nil {
 		err = c.askOperator(ctx, http.MethodGet, path, nil, &w)
 	}
@@ -102,7 +103,7 @@ func (c approvalsVerb) offeredApprovals(ctx context.Context) ([]string, error) {
 	err := c.askOperator(ctx, http.MethodGet, "/approvals", nil, &all)
 	var ids []string
 	for _, w := range all {
-		if w.State == "pending" && shellSafe(w.ID) {
+		if w.State == operator.Pending && shellSafe(w.ID) {
 			ids = append(ids, completion(w.ID, w.Client+" "+w.what()))
 		}
 	}
@@ -110,7 +111,7 @@ func (c approvalsVerb) offeredApprovals(ctx context.Context) ([]string, error) {
 }
 
 func (c approvalsVerb) approvalsList(ctx context.Context) error {
-	all := []wholeCall{}
+	all := []waitingCall{}
 	if err := c.askOperator(ctx, http.MethodGet, "/approvals", nil, &all); err != nil {
 		return err
 	}
@@ -128,11 +129,14 @@ func (c approvalsVerb) approvalsList(ctx context.Context) error {
 		if len(w.Findings) > 0 || w.Decision.Once {
 			colour = red
 		}
-		if w.State == "pending" && example == "" {
+		if w.State == operator.Pending && example == "" {
 			example = w.ID
 		}
 		left := (time.Duration(w.Left) * time.Second).String()
-		rows = append(rows, []cell{{w.ID, ""}, {cut(w.Client, 20), ""}, {cut(reveal(w.what()), 100), colour}, {left, ""}, {w.State, ""}, {reveal(w.Decision.Reason), ""}})
+		rows = append(rows, []cell{
+			{w.ID, ""}, {cut(w.Client, 20), ""}, {cut(reveal(w.what()), 100), colour}, {left, ""}, {w.State.String(), ""},
+			{reveal(w.Decision.Reason), ""},
+		})
 	}
 	c.table(c.stdout, rows)
 	c.printTogether(all)
@@ -150,8 +154,8 @@ func (c approvalsVerb) approvalsShow(ctx context.Context, id string) error {
 	if c.json() {
 		return c.printJSON(w)
 	}
-	c.printWaiting(c.stdout, &w.waitingCall)
-	if w.State == "pending" {
+	c.printWaiting(c.stdout, &w)
+	if w.State == operator.Pending {
 		c.hintAt("pfar approvals approve " + w.ID + ", or deny it")
 	}
 	return nil
@@ -200,7 +204,7 @@ func (c approvalsVerb) approve(ctx context.Context, id string, a approveFlags) e
 	if err := w.approvable(a.digest); err != nil {
 		return err
 	}
-	if err := c.ask(ctx, a.yes, a.question(&w.waitingCall), func(out io.Writer) { c.printWaiting(out, &w.waitingCall) }); err != nil {
+	if err := c.ask(ctx, a.yes, a.question(&w), func(out io.Writer) { c.printWaiting(out, &w) }); err != nil {
 		return err
 	}
 	body := map[string]any{"digest": w.Digest}
@@ -226,7 +230,7 @@ func (a approveFlags) question(w *waitingCall) string {
 // approvable refuses what cannot be shown whole, and another call than that of a digest.
 func (w *waitingCall) approvable(digest string) error {
 	switch {
-	case w.State != "pending":
+	case w.State != operator.Pending:
 		return fail(exitFailed, "the call is already %s", w.State)
 	case digest == "" && len(w.render(columnsOf(nil))) > maxOnScreen:
 		return fail(exitFailed, "the call is too long to read on a terminal").withHint("pfar approvals show %s >call.txt, read it, and approve it with --digest and the digest at its end", w.ID)

@@ -5,25 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
+
+	"github.com/pfar/pfar/units/operator"
 )
 
-// pastCall is one that is over, as the gateway remembers it.
-type pastCall struct {
-	ID       string    `json:"id"`
-	Client   string    `json:"client"`
-	Session  string    `json:"session"`
-	Server   string    `json:"server"`
-	Name     string    `json:"name"`
-	Asked    time.Time `json:"asked"`
-	State    string    `json:"state"`
-	Reason   string    `json:"reason,omitempty"`
-	Answered time.Time `json:"answered,omitzero"`
-	By       *approver `json:"by,omitempty"`
-}
-
 func (c approvalsVerb) approvalsHistory(ctx context.Context) error {
-	all := []pastCall{}
+	all := []operator.Past{}
 	if err := c.askOperator(ctx, http.MethodGet, "/approvals/history", nil, &all); err != nil {
 		return err
 	}
@@ -42,30 +29,8 @@ func (c approvalsVerb) approvalsHistory(ctx context.Context) error {
 	return nil
 }
 
-// rememberedApproval is what calls are approved by without a question.
-type rememberedApproval struct {
-	ID     string `json:"id"`
-	Client string `json:"client"`
-	Server string `json:"server"`
-	Name   string `json:"name"`
-	Method string `json:"method"`
-	Rest   string `json:"arguments"`
-	Match  []struct {
-		Path string `json:"path"`
-		Glob string `json:"glob"`
-	} `json:"match,omitempty"`
-	Label   labelWords `json:"label"`
-	Rule    string     `json:"rule"`
-	Profile string     `json:"profile"`
-	Pin     string     `json:"pin"`
-	Policy  string     `json:"policy"`
-	By      approver   `json:"by"`
-	Created time.Time  `json:"created"`
-	Expires time.Time  `json:"expires"`
-}
-
 func (c approvalsVerb) approvalRules(ctx context.Context) error {
-	all := []rememberedApproval{}
+	all := []operator.Rule{}
 	if err := c.askOperator(ctx, http.MethodGet, "/rules", nil, &all); err != nil {
 		return err
 	}

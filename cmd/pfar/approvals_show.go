@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,86 +8,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 	"unicode/utf8"
+
+	"github.com/pfar/pfar/units/operator"
 )
 
-// waitingCall is a call that waits for the operator, as the gateway tells of it (package approval of pfar-gateway).
-type waitingCall struct {
-	ID        string          `json:"id"`
-	Digest    string          `json:"digest"`
-	State     string          `json:"state"`
-	Reason    string          `json:"reason"`
-	Asked     time.Time       `json:"asked"`
-	Left      int             `json:"left"`
-	Masked    []string        `json:"masked"`
-	By        *approver       `json:"by"`
-	Client    string          `json:"client"`
-	Session   string          `json:"session"`
-	Server    string          `json:"server"`
-	Name      string          `json:"name"`
-	Method    string          `json:"method"`
-	Arguments json.RawMessage `json:"arguments"`
-	Facts     struct {
-		Output   labelWords `json:"output"`
-		Audience string     `json:"audience"`
-		Effect   string     `json:"effect"`
-		From     struct {
-			Audience string `json:"audience"`
-			Effect   string `json:"effect"`
-		} `json:"from"`
-	} `json:"facts"`
-	Decision struct {
-		Reason  string     `json:"reason"`
-		Rule    string     `json:"rule"`
-		Once    bool       `json:"once"`
-		Data    labelWords `json:"data"`
-		Profile string     `json:"profile"`
-	} `json:"decision"`
-	Pin      string        `json:"pin"`
-	Policy   string        `json:"policy"`
-	Findings []string      `json:"findings"`
-	Sources  []labelSource `json:"sources"`
-	Call     string        `json:"call"`
-}
-
-// wholeCall is one with all that the gateway says of it, for programs.
-type wholeCall struct {
-	waitingCall
-	raw json.RawMessage
-}
-
-func (w *wholeCall) UnmarshalJSON(b []byte) error {
-	w.raw = bytes.Clone(b)
-	return json.Unmarshal(b, &w.waitingCall)
-}
-
-func (w wholeCall) MarshalJSON() ([]byte, error) { return w.raw, nil }
-
-type approver struct {
-	UID     int    `json:"uid"`
-	Name    string `json:"name"`
-	Channel string `json:"channel"`
-}
-
-// labelWords is a label of the gate.
-type labelWords struct {
-	Confidentiality string `json:"confidentiality"`
-	Integrity       string `json:"integrity"`
-}
-
-func (l labelWords) String() string { return l.Confidentiality + " " + l.Integrity }
-
-// labelSource is what raised a label.
-type labelSource struct {
-	Client string     `json:"client,omitempty"`
-	Handle string     `json:"handle,omitempty"`
-	Server string     `json:"server,omitempty"`
-	Tool   string     `json:"tool"`
-	Call   string     `json:"call"`
-	At     time.Time  `json:"at"`
-	Label  labelWords `json:"label"`
-}
+// waitingCall is a call that waits for the operator, as it is shown.
+type waitingCall struct{ operator.Shown }
 
 // maxOnScreen is how long a call may be, as it is shown, to be approved without being named by its digest: nobody reads
 // more on a terminal, and its beginning may have been written to be all that is read.

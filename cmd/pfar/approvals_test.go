@@ -195,7 +195,7 @@ func TestRememberedApprovals(t *testing.T) {
 		t.Error("another mode is approved")
 	}
 	_, out, _ := b.run(t, "approvals", "rules", "--json")
-	var rules []rememberedApproval
+	var rules []approval.Rule
 	if err := json.Unmarshal([]byte(out), &rules); err != nil || len(rules) != 1 || rules[0].Match[0].Glob != "/notes/*.md" || rules[0].Rest == "" {
 		t.Fatalf("%s, %v", out, err)
 	}
@@ -276,7 +276,7 @@ func TestReasonsAreWhole(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nfor a; do printf '<%s>' \"$a\" >>"+b.dirs.Run+"/told; done\nprintf %s \"$PFAR_REASON\" >>"+b.dirs.Run+"/told\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w := &waitingCall{ID: "id", Client: "laptop", Server: "mail", Name: "send"}
+	w := sendsMail()
 	w.Decision.Reason = "It only reads. And it sends it on"
 	if err := (notice{path: script, desktop: true, within: time.Hour}).give(t.Context(), w, io.Discard); err != nil {
 		t.Fatal(err)
@@ -286,6 +286,13 @@ func TestReasonsAreWhole(t *testing.T) {
 	}
 }
 
+// sendsMail is a call that waits.
+func sendsMail() *waitingCall {
+	w := approval.Shown{ID: "id"}
+	w.Client, w.Server, w.Name = "laptop", "mail", "send"
+	return &waitingCall{w}
+}
+
 // TestNotice: what notify-send is given is text.
 func TestNotice(t *testing.T) {
 	dir := t.TempDir()
@@ -293,7 +300,8 @@ func TestNotice(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nfor a; do printf '<%s>' \"$a\" >>"+dir+"/told; done\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w := &waitingCall{ID: "id", Client: "laptop", Server: "mail", Name: "send", Left: 9}
+	w := sendsMail()
+	w.Left = 9
 	w.Decision.Reason = "--x <b>&\x1b"
 	if err := (notice{path: script, desktop: true, within: time.Hour}).give(t.Context(), w, io.Discard); err != nil {
 		t.Fatal(err)
@@ -336,7 +344,7 @@ func TestNoticeEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	w := &waitingCall{ID: "id", Client: "laptop", Server: "mail", Name: "send"}
+	w := sendsMail()
 	err = (notice{path: script, within: time.Second}).give(t.Context(), w, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), `/tell": it still ran after 1s`) {
 		t.Errorf("%v", err)

@@ -6,16 +6,18 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/pfar/pfar/units/operator"
 )
 
 // together returns the calls that wait, of one client for one tool each: those that one looks at together, and answers
 // one by one.
-func together(all []wholeCall) [][]*waitingCall {
+func together(all []waitingCall) [][]*waitingCall {
 	var groups [][]*waitingCall
 	at := map[[4]string]int{}
 	for i := range all {
-		w := &all[i].waitingCall
-		if w.State != "pending" {
+		w := &all[i]
+		if w.State != operator.Pending {
 			continue
 		}
 		key := [4]string{w.Client, w.Server, w.Name, w.Method}
@@ -144,7 +146,7 @@ func renderTogether(b *page, calls []*waitingCall) {
 
 // printTogether prints, below the list, what is different in calls that are alike: many of them hide one that is not
 // (AP-08).
-func (c approvalsVerb) printTogether(all []wholeCall) {
+func (c approvalsVerb) printTogether(all []waitingCall) {
 	b := page{columns: columnsOf(c.stdout)}
 	for _, group := range together(all) {
 		renderTogether(&b, group)

@@ -139,8 +139,8 @@ func (t *told) follow(stream io.Reader) error {
 			return err
 		}
 		var e struct {
-			Kind     string    `json:"kind"`
-			Approval wholeCall `json:"approval"`
+			Kind     string      `json:"kind"`
+			Approval waitingCall `json:"approval"`
 		}
 		if err := json.Unmarshal(line, &e); err != nil {
 			return err
@@ -157,7 +157,7 @@ func (t *told) follow(stream io.Reader) error {
 		}
 		if e.Kind == "pending" {
 			select {
-			case t.queue <- w.waitingCall:
+			case t.queue <- w:
 			default:
 			}
 		}
@@ -167,9 +167,12 @@ func (t *told) follow(stream io.Reader) error {
 // maxShownArguments bounds the arguments in a line of approvals watch, in characters. "pfar approvals show" prints all.
 const maxShownArguments = 200
 
-func (t *told) say(kind string, w *wholeCall) error {
+func (t *told) say(kind string, w *waitingCall) error {
 	if t.json() { // a line each, for programs
-		_, err := fmt.Fprintf(t.stdout, "%s\n", escapeJSON(w.raw))
+		b, err := json.Marshal(w)
+		if err == nil {
+			_, err = fmt.Fprintf(t.stdout, "%s\n", escapeJSON(b))
+		}
 		return err
 	}
 	why := w.Reason

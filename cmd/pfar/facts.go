@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // facts are what the gate goes by for tools, by their ids; nil: the gateway does not say so to whoever asks.
@@ -15,10 +16,7 @@ type facts map[string]gate.Facts
 
 // facts asks the gateway. Who may not ask sees the tools without them.
 func (c toolsVerb) facts(ctx context.Context) facts {
-	var list []struct {
-		Server, Tool string
-		Facts        gate.Facts
-	}
+	var list []operator.ToolFacts
 	if err := c.askOperator(ctx, http.MethodGet, "/facts", nil, &list); err != nil {
 		return nil
 	}

@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // heldTools are the tools that are in no list because their definitions are held back, and of each why. If the gateway
 // does not say, there are none to speak of.
-func (c toolsVerb) heldTools(ctx context.Context) (names []listed, why []heldPin) {
+func (c toolsVerb) heldTools(ctx context.Context) (names []listed, why []operator.Held) {
 	all, err := c.allPins(ctx)
 	if err != nil {
 		return nil, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // situation is what pfar without a verb says in words.
@@ -68,7 +69,7 @@ func (c overviewVerb) situation(ctx context.Context) situation {
 	var waiting []waitingCall
 	if err := c.askOperator(ctx, "GET", "/approvals", nil, &waiting); err == nil {
 		for _, w := range waiting {
-			if w.State == "pending" {
+			if w.State == operator.Pending {
 				s.waiting++
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pfar/pfar/units/operator"
 	"github.com/spf13/cobra"
 )
 
@@ -164,7 +165,8 @@ func (p pinned) waiting() (string, string) {
 	var list []string
 	colour := ""
 	held := slices.Clone(p.Held)
-	slices.SortStableFunc(held, func(a, b heldPin) int { return strings.Compare(a.State, b.State) }) // the changed ones before new ones
+	// The changed ones before new ones.
+	slices.SortStableFunc(held, func(a, b operator.Held) int { return strings.Compare(a.State, b.State) })
 	for i, h := range held {
 		if h.State == "changed" {
 			colour = red
@@ -203,7 +205,7 @@ func (c pinsVerb) pinsShow(ctx context.Context, server string, names []string) e
 	switch {
 	case len(names) > 0:
 		for _, d := range p.Descriptors {
-			if !slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Title == d.Title }) { // of those the difference says it
+			if !p.holds(d) { // or the difference has said it
 				c.printDescriptor(c.stdout, d)
 			}
 		}
@@ -211,7 +213,7 @@ func (c pinsVerb) pinsShow(ctx context.Context, server string, names []string) e
 		c.printDescriptors(p.Descriptors)
 	}
 	switch {
-	case slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Digest != "" }), len(names) == 0 && p.Unreviewed > 0:
+	case slices.ContainsFunc(p.Held, func(h operator.Held) bool { return h.Digest != "" }), len(names) == 0 && p.Unreviewed > 0:
 		c.hintAt("pfar pins accept " + p.Server)
 	case len(names) > 0 && slices.ContainsFunc(p.Descriptors, p.unconfirmed):
 		c.hintAt("pfar pins accept " + p.Server + " " + names[0] + " has what it claims count")
@@ -231,7 +233,7 @@ func (c pinsVerb) printCounts(p pinned) {
 }
 
 // printDescriptors prints what has been accepted in short.
-func (c pinsVerb) printDescriptors(list []acceptedPin) {
+func (c pinsVerb) printDescriptors(list []operator.Known) {
 	rows := [][]cell{heading("NAME", "ACCEPTED", "BY", "VERSION", "DIGEST")}
 	for _, d := range list {
 		title := d.Title
@@ -244,7 +246,7 @@ func (c pinsVerb) printDescriptors(list []acceptedPin) {
 }
 
 // printHeld prints differences. Their text is a stranger's, made visible by the gateway; here it is not relied on.
-func (c pinsVerb) printHeld(w io.Writer, server string, held []heldPin) {
+func (c pinsVerb) printHeld(w io.Writer, server string, held []operator.Held) {
 	for _, h := range held {
 		if h.Digest == "" {
 			head := c.paint(w, bold, escape(h.Title+" "+h.State, oneLine))
@@ -277,7 +279,7 @@ func printResults(w io.Writer, results string) {
 	}
 }
 
-func (c pinsVerb) printDescriptor(w io.Writer, d acceptedPin) {
+func (c pinsVerb) printDescriptor(w io.Writer, d operator.Known) {
 	gone := ""
 	if d.Gone {
 		gone = ", no longer offered"
@@ -319,14 +321,14 @@ func (c pinsVerb) pinsAccept(ctx context.Context, server string, names []string,
 	if err := c.askServer(ctx, http.MethodPost, server, "/accept", map[string][]string{"names": chosen}, &answer); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(p.Held, heldPin.unseen) {
+	if slices.ContainsFunc(p.Held, unseen) {
 		fmt.Fprintln(c.stderr, "more is held than can be shown at once: accept again")
 	}
 	return c.printAccepted(server, answer.Accepted)
 }
 
 // unseen reports whether nothing of the difference is here: there were too many for one answer.
-func (h heldPin) unseen() bool { return h.Digest != "" && h.Diff == "" }
+func unseen(h operator.Held) bool { return h.Digest != "" && h.Diff == "" }
 
 // question asks for n definitions, or, where there are none, for what drifts.
 func (p pinned) question(n int) string {
@@ -335,7 +337,7 @@ func (p pinned) question(n int) string {
 	}
 	cut := 0
 	for _, h := range p.Held {
-		if h.Digest != "" && h.Cut > 0 && !h.unseen() {
+		if h.Digest != "" && h.Cut > 0 && !unseen(h) {
 			cut++
 		}
 	}
@@ -347,13 +349,13 @@ func (p pinned) question(n int) string {
 
 // acceptable names what is held by the digests of what is shown, and what nobody has reviewed; if there are names, also
 // what pfar's makers alone have. What was named and cannot be accepted is an error.
-func (p pinned) acceptable(names []string) (chosen []string, confirmed []acceptedPin, err error) {
+func (p pinned) acceptable(names []string) (chosen []string, confirmed []operator.Known, err error) {
 	chosen = []string{} // null is no list
 	for _, h := range p.Held {
 		switch {
-		case h.Digest != "" && !h.unseen():
+		case h.Digest != "" && !unseen(h):
 			chosen = append(chosen, h.Title+"@"+h.Digest)
-		case len(names) > 0 && h.unseen():
+		case len(names) > 0 && unseen(h):
 			return nil, nil, fail(exitFailed, "cannot accept %q of %q: the list is too long to show it; name fewer", h.Title, p.Server)
 		case len(names) > 0:
 			return nil, nil, fail(exitFailed, "cannot accept %q of %q: %s", h.Title, p.Server, h.Problem)
@@ -367,8 +369,8 @@ func (p pinned) acceptable(names []string) (chosen []string, confirmed []accepte
 	for _, name := range names {
 		title, digest := splitPin(name)
 		has := ""
-		i := slices.IndexFunc(p.Held, func(h heldPin) bool { return h.Title == title || h.Kind+":"+h.Name == title })
-		k := slices.IndexFunc(p.Descriptors, func(d acceptedPin) bool { return d.is(title) && p.unconfirmed(d) })
+		i := slices.IndexFunc(p.Held, func(h operator.Held) bool { return isTitle(h.Title, h.Kind, h.Name, title) })
+		k := slices.IndexFunc(p.Descriptors, func(d operator.Known) bool { return isTitle(d.Title, d.Kind, d.Name, title) && p.unconfirmed(d) })
 		switch {
 		case i >= 0:
 			has = p.Held[i].Digest

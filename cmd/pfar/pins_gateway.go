@@ -1,79 +1,36 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/operator"
 )
 
-// pinned is what the gateway knows of one server's definitions (package pins of pfar-gateway).
-type pinned struct {
-	Server      string        `json:"server"`
-	Error       string        `json:"error"`
-	Accepted    int           `json:"accepted"`
-	Unreviewed  int           `json:"unreviewed"`
-	Gone        int           `json:"gone"`
-	Held        []heldPin     `json:"held"`
-	Left        int           `json:"left"`
-	Drift       []string      `json:"drift"`
-	Descriptors []acceptedPin `json:"descriptors"`
+// pinned is what the gateway knows of one server's definitions.
+type pinned struct{ operator.ServerPins }
 
-	raw json.RawMessage // all of it, as the gateway sent it
+// isTitle reports whether a person means the definition by this title.
+func isTitle(own string, kind operator.Kind, name, title string) bool {
+	return own == title || string(kind)+":"+name == title
 }
-
-type heldPin struct {
-	Kind       string    `json:"kind"`
-	Name       string    `json:"name"`
-	Title      string    `json:"title"`
-	State      string    `json:"state"`
-	Digest     string    `json:"digest"`
-	Problem    string    `json:"problem"`
-	Suspicious string    `json:"suspicious"`
-	Results    string    `json:"results"`
-	Seen       time.Time `json:"first_seen"`
-	Diff       string    `json:"diff"`
-	Cut        int       `json:"diff_cut"`
-}
-
-type acceptedPin struct {
-	Kind    string    `json:"kind"`
-	Name    string    `json:"name"`
-	Title   string    `json:"title"`
-	Digest  string    `json:"digest"`
-	Version string    `json:"version"`
-	By      string    `json:"accepted_by"`
-	At      time.Time `json:"accepted_at"`
-	Gone    bool      `json:"gone"`
-	Results string    `json:"results"`
-	Text    string    `json:"text"`
-}
-
-// is reports whether a title means it.
-func (d acceptedPin) is(title string) bool { return d.Title == title || d.Kind+":"+d.Name == title }
 
 // unreviewed reports whether clients are shown it only because it was the first of its name.
-func (p pinned) unreviewed(d acceptedPin) bool { return d.By == "first use" && p.unconfirmed(d) }
+func (p pinned) unreviewed(d operator.Known) bool { return d.By == "first use" && p.unconfirmed(d) }
 
 // unconfirmed reports whether clients are shown it, and no person has accepted it.
-func (p pinned) unconfirmed(d acceptedPin) bool {
-	return d.By != "owner" && !d.Gone && !slices.ContainsFunc(p.Held, func(h heldPin) bool { return h.Title == d.Title })
+func (p pinned) unconfirmed(d operator.Known) bool {
+	return d.By != "owner" && !d.Gone && !p.holds(d)
 }
 
-func (p *pinned) UnmarshalJSON(b []byte) error {
-	type plain pinned
-	p.raw = bytes.Clone(b)
-	return json.Unmarshal(b, (*plain)(p))
+// holds reports whether another definition of this title is held.
+func (p pinned) holds(d operator.Known) bool {
+	return slices.ContainsFunc(p.Held, func(h operator.Held) bool { return h.Title == d.Title })
 }
-
-// MarshalJSON gives it back whole.
-func (p pinned) MarshalJSON() ([]byte, error) { return p.raw, nil }
 
 // exactly is how much of a digest people see and write: what the gateway asks for at least.
 const exactly = 16

@@ -6,13 +6,14 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/operator"
 )
 
 const sessionsHelp = `Show the labels of clients' sessions: how secret the data was that a session may have seen, and whether strangers
@@ -72,23 +73,10 @@ func (c sessionsVerb) sessionsCommand() *cobra.Command {
 	return root
 }
 
-// gateSession is one, as the gateway tells of it (package label of pfar-gateway).
-type gateSession struct {
-	Client  string        `json:"client"`
-	Handle  string        `json:"handle"`
-	Label   labelWords    `json:"label"`
-	Created time.Time     `json:"created,omitzero"`
-	Used    time.Time     `json:"used,omitzero"`
-	Reset   time.Time     `json:"reset,omitzero"`
-	ResetBy string        `json:"reset_by,omitempty"`
-	Frozen  string        `json:"frozen,omitempty"`
-	Sources []labelSource `json:"sources,omitempty"`
-}
-
-func (s *gateSession) name() string { return s.Client + "/" + s.Handle }
+func nameOf(s operator.Session) string { return s.Client + "/" + s.Handle }
 
 func (c sessionsVerb) sessionsList(ctx context.Context) error {
-	all := []gateSession{}
+	all := []operator.Session{}
 	if err := c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all); err != nil {
 		return err
 	}
@@ -105,14 +93,14 @@ func (c sessionsVerb) sessionsList(ctx context.Context) error {
 		if s.Frozen != "" {
 			state, colour = "frozen: "+s.Frozen, red
 		}
-		rows = append(rows, []cell{{s.name(), ""}, {s.Label.String(), labelColour(s.Label)}, {minute(s.Used), ""}, {state, colour}})
+		rows = append(rows, []cell{{nameOf(s), ""}, {s.Label.String(), labelColour(s.Label)}, {minute(s.Used), ""}, {state, colour}})
 	}
 	c.table(c.stdout, rows)
 	return nil
 }
 
-func labelColour(l labelWords) string {
-	if l.Integrity == "clean" {
+func labelColour(l gate.Label) string {
+	if l.Integrity == gate.Clean {
 		return ""
 	}
 	return yellow
@@ -135,16 +123,16 @@ func (c sessionsVerb) sessionsShow(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	var s gateSession
+	var s operator.Session
 	if err := c.askOperator(ctx, http.MethodGet, path, nil, &s); err != nil {
 		return err
 	}
 	if c.json() {
 		return c.printJSON(s)
 	}
-	fmt.Fprintf(c.stdout, "%s: %s\n", reveal(s.name()), reveal(s.Label.String()))
+	fmt.Fprintf(c.stdout, "%s: %s\n", reveal(nameOf(s)), reveal(s.Label.String()))
 	if s.Frozen != "" {
-		fmt.Fprintf(c.stdout, "frozen: %s; to let it go on: pfar sessions thaw %s\n", reveal(s.Frozen), reveal(s.name()))
+		fmt.Fprintf(c.stdout, "frozen: %s; to let it go on: pfar sessions thaw %s\n", reveal(s.Frozen), reveal(nameOf(s)))
 	}
 	if !s.Reset.IsZero() {
 		fmt.Fprintf(c.stdout, "reset at %s by %s\n", minute(s.Reset), reveal(s.ResetBy))
@@ -190,16 +178,8 @@ func (c sessionsVerb) sessionAct(ctx context.Context, name, verb, question strin
 	return c.answered(ctx, path+"/"+verb, struct{}{})
 }
 
-// stain is a server that a tainted session has written to.
-type stain struct {
-	Server  string        `json:"server"`
-	Label   labelWords    `json:"label"`
-	Places  []string      `json:"places,omitempty"` // where other servers can have it from
-	Sources []labelSource `json:"sources"`
-}
-
 func (c sessionsVerb) stains(ctx context.Context) error {
-	all := []stain{}
+	all := []operator.Stain{}
 	if err := c.askOperator(ctx, http.MethodGet, "/stains", nil, &all); err != nil {
 		return err
 	}
@@ -237,12 +217,12 @@ func (c sessionsVerb) clearStain(ctx context.Context, server string, yes bool) e
 }
 
 func (c sessionsVerb) offeredSessions(ctx context.Context) ([]string, error) {
-	var all []gateSession
+	var all []operator.Session
 	err := c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all)
 	var names []string
 	for _, s := range all {
-		if shellSafe(s.name()) {
-			names = append(names, completion(s.name(), s.Label.String()))
+		if shellSafe(nameOf(s)) {
+			names = append(names, completion(nameOf(s), s.Label.String()))
 		}
 	}
 	return names, err

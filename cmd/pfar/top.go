@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/operator"
 )
 
 const topHelp = `Show each second, until q or Ctrl-C, what each server does and costs.
@@ -138,27 +139,8 @@ func (v *topView) print(t topTable) error {
 	return nil
 }
 
-// statsServer is one server in the gateway's statistics (package telemetry of pfar-gateway).
-type statsServer struct {
-	Server   string      `json:"server"`
-	Held     int         `json:"held"`
-	InFlight int         `json:"in_flight"`
-	Minute   statsPeriod `json:"last_minute"`
-	Total    statsPeriod `json:"total"`
-}
-
-type statsPeriod struct {
-	Seconds   float64 `json:"seconds"`
-	Calls     uint64  `json:"calls"`
-	ToolError uint64  `json:"tool_error"`
-	Refused   uint64  `json:"refused"`
-	Failed    uint64  `json:"failed"`
-	P50       float64 `json:"p50"`
-	P99       float64 `json:"p99"`
-	Max       float64 `json:"max"`
-}
-
-func (p statsPeriod) errors() uint64 { return p.ToolError + p.Refused + p.Failed }
+// errorsOf is how many calls have failed, also because pfar refused them.
+func errorsOf(p operator.Period) uint64 { return p.ToolError + p.Refused + p.Failed }
 
 const (
 	statsTimeout = 5 * time.Second
@@ -166,7 +148,7 @@ const (
 )
 
 // statistics asks the gateway.
-func (v *topView) statistics(ctx context.Context) (map[string]statsServer, error) {
+func (v *topView) statistics(ctx context.Context) (map[string]operator.ServerStats, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, statsTimeout, fmt.Errorf("the gateway does not answer within %s", statsTimeout))
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/stats", nil)
@@ -185,12 +167,12 @@ func (v *topView) statistics(ctx context.Context) (map[string]statsServer, error
 		return nil, fmt.Errorf("it answers %q: pfar and pfar-gateway may be of different versions", resp.Status)
 	}
 	var answer struct {
-		Servers []statsServer `json:"servers"`
+		Servers []operator.ServerStats `json:"servers"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxStats)).Decode(&answer); err != nil {
 		return nil, fmt.Errorf("reading its answer: %w", err)
 	}
-	all := map[string]statsServer{}
+	all := map[string]operator.ServerStats{}
 	for _, s := range answer.Servers {
 		all[s.Server] = s
 	}
@@ -245,15 +227,15 @@ func launchers(s control.Server) []int {
 }
 
 // measureCalls takes a server's calls from the statistics. A rate needs two samples; before, it is the last minute's.
-func (v *topView) measureCalls(row *topServer, stats map[string]statsServer, passed time.Duration, calls map[string]uint64) {
+func (v *topView) measureCalls(row *topServer, stats map[string]operator.ServerStats, passed time.Duration, calls map[string]uint64) {
 	s, ok := stats[row.Name]
 	if !ok {
 		return
 	}
 	row.Held, row.InFlight = s.Held, s.InFlight
-	row.Recent, row.Errors = int(s.Minute.Calls), int(s.Minute.errors())
+	row.Recent, row.Errors = int(s.Minute.Calls), int(errorsOf(s.Minute))
 	row.P50, row.P99, row.Max = s.Minute.P50, s.Minute.P99, s.Minute.Max
-	row.Total, row.Failures = s.Total.Calls, s.Total.errors()
+	row.Total, row.Failures = s.Total.Calls, errorsOf(s.Total)
 	calls[row.Name] = s.Total.Calls
 	before, known := v.calls[row.Name]
 	switch {

@@ -141,20 +141,6 @@ func (s *Store) Dismiss(gone func(r *Request) bool) {
 	}
 }
 
-// Record is one approval that is over, or open, as the disk has it.
-type Record struct {
-	ID       string    `json:"id"`
-	Client   string    `json:"client"`
-	Session  string    `json:"session"`
-	Server   string    `json:"server"`
-	Name     string    `json:"name"`
-	Asked    time.Time `json:"asked"`
-	State    string    `json:"state"`
-	Reason   string    `json:"reason,omitempty"`
-	Answered time.Time `json:"answered,omitzero"`
-	By       *Approver `json:"by,omitempty"`
-}
-
 // History is the last n of all, the newest first.
 func (s *Store) History(n int) ([]Record, error) {
 	rows, err := s.db.Query("SELECT id, client, session, server, tool, asked, state, reason, answered, uid, name, channel FROM approvals ORDER BY asked DESC LIMIT ?", n)

@@ -63,7 +63,7 @@ func (b *bench) restart(t *testing.T) {
 	b.start(t)
 }
 
-var operator = Approver{UID: 0, Name: "root", Channel: "test"}
+var ann = Approver{UID: 0, Name: "root", Channel: "test"}
 
 // mail is a call that waits for a person.
 func mail() Request {
@@ -111,7 +111,7 @@ func (b *bench) pending(t *testing.T, r Request) Shown {
 
 func (b *bench) approved(t *testing.T, shown Shown, m *Remember) {
 	t.Helper()
-	if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest, Remember: m}, operator); err != nil {
+	if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest, Remember: m}, ann); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -238,7 +238,7 @@ func TestOneExecution(t *testing.T) {
 		var yes atomic.Int32
 		for range many { // so do as many say yes
 			all.Go(func() {
-				err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, operator)
+				err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, ann)
 				if err == nil {
 					yes.Add(1)
 				} else if !errors.Is(err, ErrRefused) && !errors.Is(err, ErrUnknown) {
@@ -250,7 +250,7 @@ func TestOneExecution(t *testing.T) {
 		for ran.Load()+denied.Load() < many {
 			for _, late := range b.List() {
 				if late.ID != shown.ID {
-					_ = b.Answer(late.ID, Answer{}, operator)
+					_ = b.Answer(late.ID, Answer{}, ann)
 				}
 			}
 			time.Sleep(time.Millisecond)
@@ -267,7 +267,7 @@ func TestReplay(t *testing.T) {
 	b := newBench(t)
 	shown := b.pending(t, mail())
 	b.approved(t, shown, nil)
-	if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, operator); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "already, by root") {
+	if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, ann); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "already, by root") {
 		t.Errorf("twice: %v", err)
 	}
 	if o := b.ask(t, mail()); o.State != Approved {
@@ -277,7 +277,7 @@ func TestReplay(t *testing.T) {
 	if o.State != Pending || o.ID == shown.ID {
 		t.Errorf("again: %+v", o)
 	}
-	if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, operator); !errors.Is(err, ErrUnknown) {
+	if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, ann); !errors.Is(err, ErrUnknown) {
 		t.Errorf("after it was used: %v", err)
 	}
 }
@@ -294,7 +294,7 @@ func TestAnswersRefused(t *testing.T) {
 		{shown.ID, "", ErrRefused}, {shown.ID, shown.Digest[:16], ErrRefused}, {shown.ID, other.Digest, ErrRefused}, {shown.ID, strings.ToUpper(shown.Digest), ErrRefused},
 		{shown.ID[:6], shown.Digest, ErrUnknown}, {"", shown.Digest, ErrUnknown}, {newID(), shown.Digest, ErrUnknown},
 	} {
-		if err := b.Answer(c.id, Answer{Approve: true, Digest: c.digest}, operator); !errors.Is(err, c.is) {
+		if err := b.Answer(c.id, Answer{Approve: true, Digest: c.digest}, ann); !errors.Is(err, c.is) {
 			t.Errorf("%q %q: %v", c.id, c.digest, err)
 		}
 	}
@@ -303,7 +303,7 @@ func TestAnswersRefused(t *testing.T) {
 	}
 	b.sessions.Declare([]string{"phone"})
 	remember := Answer{Approve: true, Digest: shown.Digest, Remember: &Remember{For: time.Hour}}
-	if err := b.Answer(shown.ID, remember, operator); !errors.Is(err, ErrRefused) || len(b.Rules()) != 0 {
+	if err := b.Answer(shown.ID, remember, ann); !errors.Is(err, ErrRefused) || len(b.Rules()) != 0 {
 		t.Errorf("of a client that is gone: %v, %+v", err, b.Rules())
 	}
 }
@@ -311,7 +311,7 @@ func TestAnswersRefused(t *testing.T) {
 func TestDenied(t *testing.T) {
 	b := newBench(t)
 	shown := b.pending(t, mail())
-	if err := b.Answer(shown.ID, Answer{Reason: "not today"}, operator); err != nil {
+	if err := b.Answer(shown.ID, Answer{Reason: "not today"}, ann); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 { // it is not asked again, for a while
@@ -319,7 +319,7 @@ func TestDenied(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	}
-	if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, operator); !errors.Is(err, ErrRefused) {
+	if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, ann); !errors.Is(err, ErrRefused) {
 		t.Errorf("approved after that: %v", err)
 	}
 	b.elapsed.Add(int64(b.limits.Life))
@@ -335,7 +335,7 @@ func TestExpiry(t *testing.T) {
 		shown := b.pending(t, mail())
 		b.wall.Store(int64(wall))
 		b.elapsed.Add(int64(b.limits.Life - time.Minute))
-		if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, operator); err != nil {
+		if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, ann); err != nil {
 			t.Errorf("the clock was set by %s: %v", wall, err)
 		}
 		b.elapsed.Add(int64(b.limits.Life - time.Minute))
@@ -349,7 +349,7 @@ func TestExpiry(t *testing.T) {
 			}
 			b.elapsed.Add(int64(b.limits.Life))
 			b.wall.Store(-int64(48 * time.Hour))
-			if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, operator); err == nil {
+			if err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest}, ann); err == nil {
 				t.Error("approved after it has expired")
 			}
 			if o := b.ask(t, mail()); o.State != Pending || o.ID == shown.ID {
@@ -387,7 +387,7 @@ func TestRestartDenies(t *testing.T) {
 	b.approved(t, yes, nil)
 	b.restart(t)
 	for _, id := range []Shown{waiting, yes} {
-		if err := b.Answer(id.ID, Answer{Approve: true, Digest: id.Digest}, operator); !errors.Is(err, ErrUnknown) {
+		if err := b.Answer(id.ID, Answer{Approve: true, Digest: id.Digest}, ann); !errors.Is(err, ErrUnknown) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -406,7 +406,7 @@ func TestFreeze(t *testing.T) {
 	deny := func(n int) {
 		for i := range n {
 			o := b.ask(t, with(func(r *Request) { r.Arguments = fmt.Appendf(nil, `{"n":%d%d}`, n, i) }))
-			if err := b.Answer(o.ID, Answer{}, operator); err != nil {
+			if err := b.Answer(o.ID, Answer{}, ann); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -424,7 +424,7 @@ func TestFreeze(t *testing.T) {
 			t.Errorf("%+v, %v", o, err)
 		}
 	}
-	if err := b.Answer(other.ID, Answer{Approve: true, Digest: other.Digest}, operator); !errors.Is(err, ErrRefused) {
+	if err := b.Answer(other.ID, Answer{Approve: true, Digest: other.Digest}, ann); !errors.Is(err, ErrRefused) {
 		t.Errorf("approved although it is frozen: %v", err)
 	}
 	if o := b.ask(t, with(changes["client"])); o.State != Pending {

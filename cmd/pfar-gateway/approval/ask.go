@@ -98,13 +98,13 @@ func (s *Store) abandon(e *entry) {
 
 // read checks a request and what it is bound to.
 func (s *Store) read(r *Request) ([]byte, Digest, error) {
-	if err := r.complete(); err != nil {
+	if err := complete(r); err != nil {
 		return nil, Digest{}, err
 	}
 	if _, err := s.sessions.Label(r.Client, r.Session); err != nil {
 		return nil, Digest{}, err
 	}
-	return r.bind()
+	return bind(r)
 }
 
 // enter finds the entry of a call, or makes one. The refusal says why there is none.

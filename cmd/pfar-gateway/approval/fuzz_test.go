@@ -133,7 +133,7 @@ func FuzzTemplate(f *testing.F) {
 		if sum := sha256.Sum256(canonical); err != nil || whole != hex.EncodeToString(sum[:]) {
 			t.Fatalf("nothing is matched: %s, %v", whole, err)
 		}
-		match := []Match{{pointer, glob}}
+		match := matching(pointer, glob)
 		before := bytes.Clone(canonical)
 		rest, err := template(canonical, match)
 		if !bytes.Equal(canonical, before) {

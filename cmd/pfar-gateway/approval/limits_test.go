@@ -97,7 +97,7 @@ func TestFlood(t *testing.T) {
 			t.Fatalf("call %d: %+v", i, o)
 		}
 		for _, w := range b.List() {
-			_ = b.Answer(w.ID, Answer{Approve: true, Digest: w.Digest}, operator)
+			_ = b.Answer(w.ID, Answer{Approve: true, Digest: w.Digest}, ann)
 		}
 	}
 	b = newBench(t)
@@ -145,7 +145,7 @@ func TestLine(t *testing.T) {
 	}
 	for answered := 0; answered < places+line; {
 		for _, w := range b.List() {
-			if w.State == Pending && b.Answer(w.ID, Answer{Approve: true, Digest: w.Digest}, operator) == nil {
+			if w.State == Pending && b.Answer(w.ID, Answer{Approve: true, Digest: w.Digest}, ann) == nil {
 				o := <-outcomes
 				if answered++; o.State != Approved {
 					t.Fatalf("%+v", o)
@@ -179,7 +179,7 @@ func TestLineIsAskedAnew(t *testing.T) {
 		inLine = b.inLine["laptop"]
 		b.mu.Unlock()
 	}
-	if err := b.Answer(b.List()[0].ID, Answer{}, operator); err != nil {
+	if err := b.Answer(b.List()[0].ID, Answer{}, ann); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -192,7 +192,7 @@ func TestLineIsAskedAnew(t *testing.T) {
 		default:
 			for _, w := range b.List() {
 				if string(w.Arguments) == `{"n":2000}` {
-					_ = b.Answer(w.ID, Answer{Approve: true, Digest: w.Digest}, operator)
+					_ = b.Answer(w.ID, Answer{Approve: true, Digest: w.Digest}, ann)
 				}
 			}
 		}
@@ -270,13 +270,13 @@ func TestBrokenDisk(t *testing.T) {
 	if o, err := ask(with(changes["more"])); err == nil || o.State != Denied {
 		t.Errorf("asking: %+v, %v", o, err)
 	}
-	if err := b.Answer(waits.ID, Answer{Approve: true, Digest: waits.Digest}, operator); err == nil {
+	if err := b.Answer(waits.ID, Answer{Approve: true, Digest: waits.Digest}, ann); err == nil {
 		t.Error("approved")
 	}
 	if o, err := ask(with(changes["value"])); err != nil || o.State != Pending {
 		t.Errorf("waiting on: %+v, %v", o, err)
 	}
-	if err := b.Answer(waits.ID, Answer{}, operator); err == nil {
+	if err := b.Answer(waits.ID, Answer{}, ann); err == nil {
 		t.Error("a denial that is not written down is no error")
 	}
 	if o, err := ask(with(changes["value"])); err != nil || o.State != Denied {
@@ -385,7 +385,7 @@ func runAll(s *Store) error {
 	go func() {
 		for e := range events {
 			if e.Kind == "pending" && approved.Add(1) > 0 {
-				_ = s.Answer(e.Approval.ID, Answer{Approve: true, Digest: e.Approval.Digest}, operator)
+				_ = s.Answer(e.Approval.ID, Answer{Approve: true, Digest: e.Approval.Digest}, ann)
 			}
 		}
 	}()

@@ -11,30 +11,8 @@ import (
 	"strings"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
-	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/policies/gate"
 )
-
-// Request is a call that a human is to decide about, and all that the decision is bound to. Sources, Call and the
-// Reason of the Decision are shown, and bind nothing, nor does Last.
-type Request struct {
-	Client    string          `json:"client"`
-	Proof     string          `json:"proof,omitempty"` // how the client has shown who it is
-	Session   string          `json:"session"`         // its handle
-	Server    string          `json:"server"`
-	Name      string          `json:"name"` // of the tool, prompt or resource, as the server has it
-	Method    string          `json:"method"`
-	Arguments json.RawMessage `json:"arguments"` // exactly what is sent: of a resource {"uri": …}
-	Facts     gate.Facts      `json:"facts"`
-	Decision  gate.Decision   `json:"decision"`
-	Pin       string          `json:"pin"`    // digest of the definition that is accepted
-	Policy    string          `json:"policy"` // digest of the policy that decided
-
-	Findings []string       `json:"findings,omitempty"` // of inspectors, and of secrets' patterns, in words that are the same each time; with one no remembered rule is enough
-	Sources  []label.Source `json:"sources,omitempty"`  // of the session's label
-	Call     string         `json:"call,omitempty"`     // id of the audit record
-	Last     bool           `json:"-"`                  // it cannot be sent again, so that it is waited for as long as it is open
-}
 
 // Digest is what a decision is bound to, in hexadecimal where people or programs name it.
 type Digest [sha256.Size]byte
@@ -43,7 +21,7 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // bind returns the canonical form of the arguments, and the digest of it with everything else that the decision is
 // bound to: two requests that differ in anything of it are two (AP-01, AP-06).
-func (r *Request) bind() (canonical []byte, _ Digest, err error) {
+func bind(r *Request) (canonical []byte, _ Digest, err error) {
 	raw := []byte(r.Arguments)
 	if len(raw) == 0 {
 		raw = []byte("null") // which is not {}
@@ -76,7 +54,7 @@ const (
 	maxFinding  = 4096 // bytes
 )
 
-func (r *Request) complete() error {
+func complete(r *Request) error {
 	for _, s := range []string{r.Client, r.Session, r.Server, r.Name, r.Method, r.Pin, r.Policy, r.Decision.Rule, r.Decision.Profile} {
 		if s == "" {
 			return errIncomplete

@@ -22,35 +22,6 @@ type Remember struct {
 	Match []Match
 }
 
-// Match lets one argument be any text that a pattern fits.
-type Match struct {
-	Path string `json:"path"` // JSON pointer (RFC 6901) of a text among the arguments
-	Glob string `json:"glob"` // * stands for letters, digits, "_", "-" and ".", for few of them: see fits
-}
-
-// Rule is what a person has approved beforehand. It names everything that an approval is bound to but the session, and
-// holds for no label that is worse than the one that was shown, no other row of the policy, and no call of which an
-// inspector says something (AP-09).
-type Rule struct {
-	ID      string     `json:"id"`
-	Client  string     `json:"client"`
-	Proof   string     `json:"proof,omitempty"` // how the client has shown who it is
-	Server  string     `json:"server"`
-	Name    string     `json:"name"`
-	Method  string     `json:"method"`
-	Rest    string     `json:"arguments"` // SHA-256 of their canonical form, with null for each that is matched
-	Match   []Match    `json:"match,omitempty"`
-	Label   gate.Label `json:"label"` // at most
-	Row     string     `json:"rule"`  // of the policy, that said ask
-	Profile string     `json:"profile"`
-	Facts   gate.Facts `json:"facts"`
-	Pin     string     `json:"pin"`
-	Policy  string     `json:"policy"`
-	By      Approver   `json:"by"`
-	Created time.Time  `json:"created"`
-	Expires time.Time  `json:"expires"`
-}
-
 // loosens says why a rule for calls like this one may not let arguments differ; "" if it may. What strangers may have
 // chosen is approved as it was shown, and what more people see than may see it, too: with another text goes other data.
 func loosens(q *Request) string {

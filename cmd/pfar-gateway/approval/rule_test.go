@@ -17,6 +17,14 @@ func note(path string) Request {
 	})
 }
 
+// matching is what lets arguments differ: paths, each with its pattern.
+func matching(pairs ...string) (all []Match) {
+	for i := 0; i < len(pairs); i += 2 {
+		all = append(all, Match{Path: pairs[i], Glob: pairs[i+1]})
+	}
+	return all
+}
+
 // TestRulesRefused: what must not be remembered is not, and the call waits on.
 func TestRulesRefused(t *testing.T) {
 	b := newBench(t)
@@ -30,26 +38,26 @@ func TestRulesRefused(t *testing.T) {
 		"no end":       {nil, Remember{}, "one minute"},
 		"too long":     {nil, Remember{For: 365 * 24 * time.Hour}, "one minute"},
 		"negative":     {nil, Remember{For: -time.Hour}, "one minute"},
-		"anything":     {nil, Remember{time.Hour, []Match{{"/mode", "*"}}}, "says nothing"},
-		"twice":        {nil, Remember{time.Hour, []Match{{"/mode", "a**"}}}, "means nothing more"},
-		"no pointer":   {nil, Remember{time.Hour, []Match{{"mode", "w*"}}}, "not a JSON pointer"},
-		"not there":    {nil, Remember{time.Hour, []Match{{"/other", "w*"}}}, "there is no argument"},
-		"a number":     {nil, Remember{time.Hour, []Match{{"/n", "1*"}}}, "no text"},
-		"an object":    {nil, Remember{time.Hour, []Match{{"/file", "x*"}}}, "no text"},
-		"through text": {nil, Remember{time.Hour, []Match{{"/mode/x", "x*"}}}, "following the pointer"},
-		"does not fit": {nil, Remember{time.Hour, []Match{{"/mode", "x*"}}}, "does not fit"},
-		"same twice":   {nil, Remember{time.Hour, []Match{{"/file/path", "/notes/*.md"}, {"/file/path", "/notes/a*"}}}, "matched twice"},
-		"raw":          {func(r *Request) { r.Decision.Data.Integrity = gate.Raw }, Remember{time.Hour, []Match{{"/mode", "w*"}}}, "only exactly the same"},
-		"extracted":    {func(r *Request) { r.Decision.Data.Integrity = gate.Extracted }, Remember{time.Hour, []Match{{"/mode", "w*"}}}, "only exactly the same"},
-		"no clearance": {func(r *Request) { r.Facts.Audience = gate.Public }, Remember{time.Hour, []Match{{"/mode", "w*"}}}, "only exactly the same"},
-		"bad escape":   {nil, Remember{time.Hour, []Match{{"/~2", "x*"}}}, "is written ~0"},
+		"anything":     {nil, Remember{time.Hour, matching("/mode", "*")}, "says nothing"},
+		"twice":        {nil, Remember{time.Hour, matching("/mode", "a**")}, "means nothing more"},
+		"no pointer":   {nil, Remember{time.Hour, matching("mode", "w*")}, "not a JSON pointer"},
+		"not there":    {nil, Remember{time.Hour, matching("/other", "w*")}, "there is no argument"},
+		"a number":     {nil, Remember{time.Hour, matching("/n", "1*")}, "no text"},
+		"an object":    {nil, Remember{time.Hour, matching("/file", "x*")}, "no text"},
+		"through text": {nil, Remember{time.Hour, matching("/mode/x", "x*")}, "following the pointer"},
+		"does not fit": {nil, Remember{time.Hour, matching("/mode", "x*")}, "does not fit"},
+		"same twice":   {nil, Remember{time.Hour, matching("/file/path", "/notes/*.md", "/file/path", "/notes/a*")}, "matched twice"},
+		"raw":          {func(r *Request) { r.Decision.Data.Integrity = gate.Raw }, Remember{time.Hour, matching("/mode", "w*")}, "only exactly the same"},
+		"extracted":    {func(r *Request) { r.Decision.Data.Integrity = gate.Extracted }, Remember{time.Hour, matching("/mode", "w*")}, "only exactly the same"},
+		"no clearance": {func(r *Request) { r.Facts.Audience = gate.Public }, Remember{time.Hour, matching("/mode", "w*")}, "only exactly the same"},
+		"bad escape":   {nil, Remember{time.Hour, matching("/~2", "x*")}, "is written ~0"},
 	} {
 		r := note("/notes/a.md")
 		if c.change != nil {
 			c.change(&r)
 		}
 		shown := b.pending(t, r)
-		err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest, Remember: &c.m}, operator)
+		err := b.Answer(shown.ID, Answer{Approve: true, Digest: shown.Digest, Remember: &c.m}, ann)
 		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.reason) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -65,7 +73,7 @@ func TestRulesRefused(t *testing.T) {
 // ruled is a bench that remembers a rule for notes.
 func ruled(t *testing.T) *bench {
 	b := newBench(t)
-	b.approved(t, b.pending(t, note("/notes/a.md")), &Remember{time.Hour, []Match{{"/file/path", "/notes/*.md"}}})
+	b.approved(t, b.pending(t, note("/notes/a.md")), &Remember{time.Hour, matching("/file/path", "/notes/*.md")})
 	if o := b.ask(t, note("/notes/a.md")); o.State != Approved {
 		t.Fatalf("%+v", o)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // Limits bound what clients may ask of people.
@@ -44,28 +45,26 @@ func DefaultLimits() Limits {
 	}
 }
 
-// State is what has become of a call. The zero value may not run.
-type State uint8
-
-const (
-	Denied   State = iota
-	Pending        // nobody has answered
-	Approved       // it may run, once
-	Used           // it has
-	Expired        // nobody answered in time, or nobody used the answer
+// What the operator's socket tells of a call.
+type (
+	State    = operator.State
+	Approver = operator.Approver
+	Request  = operator.Request
+	Shown    = operator.Shown
+	Event    = operator.Event
+	Record   = operator.Past
+	Match    = operator.Match
+	Rule     = operator.Rule
 )
 
-var states = []string{"denied", "pending", "approved", "used", "expired"}
-
-func (s State) String() string               { return states[min(int(s), len(states)-1)] }
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// Approver is who answered, as the kernel says.
-type Approver struct {
-	UID     int    `json:"uid"`
-	Name    string `json:"name"`
-	Channel string `json:"channel"` // "operator socket"
-}
+// States of a call.
+const (
+	Denied   = operator.Denied
+	Pending  = operator.Pending
+	Approved = operator.Approved
+	Used     = operator.Used
+	Expired  = operator.Expired
+)
 
 var (
 	// ErrUnknown is of an id that is not among those that wait.

@@ -6,25 +6,6 @@ import (
 	"time"
 )
 
-// Shown is a call that waits, as a person is to see it.
-type Shown struct {
-	ID      string    `json:"id"`
-	Digest  string    `json:"digest"` // what an approval is bound to
-	State   State     `json:"state"`
-	Reason  string    `json:"reason,omitempty"`
-	Asked   time.Time `json:"asked"`
-	Left    int       `json:"left"` // seconds until it expires
-	By      *Approver `json:"by,omitempty"`
-	Masked  []string  `json:"masked,omitempty"` // names of the secrets that are not shown
-	Request           // Arguments in canonical form
-}
-
-// Event is a change of one. Kind is the state that it has from then on.
-type Event struct {
-	Kind     string `json:"kind"`
-	Approval Shown  `json:"approval"`
-}
-
 func (s *Store) shown(e *entry) Shown {
 	left := max(0, int((e.deadline-s.clock()).Round(time.Second)/time.Second))
 	shown := Shown{ID: e.id, Digest: e.binding.String(), State: e.state, Reason: e.reason, Asked: e.asked.UTC(), Left: left, By: e.by, Request: e.Request}

@@ -16,43 +16,18 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // Default is the handle of the session that every declared client has.
 const Default = "default"
 
-// Source is what raised a label.
-type Source struct {
-	Client string     `json:"client,omitempty"` // of a stain: who wrote; else ""
-	Handle string     `json:"handle,omitempty"` // likewise
-	Server string     `json:"server,omitempty"` // of a session: whose output it saw; else ""
-	Tool   string     `json:"tool"`
-	Call   string     `json:"call"`  // id of the audit record
-	At     time.Time  `json:"at"`    // zero: now
-	Label  gate.Label `json:"label"` // of the session or server from then on
-}
-
-// String is what came from a server, in words: "notion.search (CALL)".
-func (s Source) String() string {
-	name := s.Tool
-	if name != "" {
-		name = "." + name
-	}
-	return s.Server + name + " (" + s.Call + ")"
-}
-
-// Session is what is known of one, for people.
-type Session struct {
-	Client  string     `json:"client"`
-	Handle  string     `json:"handle"`
-	Label   gate.Label `json:"label"`
-	Created time.Time  `json:"created,omitzero"` // zero: nothing has been written down of it
-	Used    time.Time  `json:"used,omitzero"`    // last
-	Reset   time.Time  `json:"reset,omitzero"`
-	ResetBy string     `json:"reset_by,omitempty"`
-	Frozen  string     `json:"frozen,omitempty"`  // why nothing is called for it; "": it is not
-	Sources []Source   `json:"sources,omitempty"` // what raised its label, one for each time it rose
-}
+// What the operator's socket tells of sessions and servers.
+type (
+	Source  = operator.Source
+	Session = operator.Session
+	Stain   = operator.Stain
+)
 
 var (
 	// ErrUnknown is of a session that nobody has made: nothing is called for it (GAT-09).

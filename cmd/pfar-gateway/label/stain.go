@@ -14,14 +14,6 @@ import (
 // ErrNoStain is of a server that no tainted session has written to.
 var ErrNoStain = errors.New("the server has no stain")
 
-// Stain is what a server has taken from tainted sessions, for people.
-type Stain struct {
-	Server  string     `json:"server"`
-	Label   gate.Label `json:"label"`            // that its outputs have at least
-	Places  []string   `json:"places,omitempty"` // where it could leave that for other servers, whose outputs have it, too
-	Sources []Source   `json:"sources"`          // the calls that made it so, in their order
-}
-
 // origin is where a stain is from: a server, and the place where it could leave what was written to it for others; "":
 // none. Of a server itself all of its data is one: what a tool's arguments mean, and so which of its folders or pages a
 // call is about, nobody but the server knows.

@@ -20,6 +20,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // Act is one thing that the operator does, for the audit (AUD-05).
@@ -37,7 +38,7 @@ type Desk struct {
 	Approvals *approval.Store
 	Sessions  *label.Sessions
 	Pins      *pins.Store                     // nil: nothing is pinned
-	Facts     func() []Known                  // what the gate goes by for each tool; nil: nobody says
+	Facts     func() []operator.ToolFacts     // what the gate goes by for each tool; nil: nobody says
 	Mask      func([]byte) ([]byte, []string) // takes secrets out of JSON, and names them; nil: none are known
 	Record    func(Act) error                 // has each act on the disk before it is done, and once more if it failed; nil: nobody keeps a record
 	Ended     func()                          // is called when a session has ended, for what is open under it is to end as well; nil: there is nothing

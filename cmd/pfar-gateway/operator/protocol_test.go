@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/label"
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/operator"
 	"github.com/pfar/pfar/units/transcript"
 )
 
@@ -25,7 +26,7 @@ func TestAnswers(t *testing.T) {
 	for _, k := range []transcript.Kind{
 		{Name: "approval", Zero: approval.Event{}}, {Name: "history", Zero: approval.Record{}}, {Name: "rule", Zero: approval.Rule{}},
 		{Name: "session", Zero: label.Session{}}, {Name: "stain", Zero: label.Stain{}}, {Name: "pins", Zero: pins.ServerStatus{}},
-		{Name: "facts", Zero: Known{}},
+		{Name: "facts", Zero: operator.ToolFacts{}},
 	} {
 		k.Such, k.Sent = []any{gate.Internal, gate.Raw, gate.Reversible, approval.Pending, gate.Ask}, true
 		kinds = append(kinds, k)
@@ -38,7 +39,7 @@ func TestAnswers(t *testing.T) {
 // restriction.
 func TestRequests(t *testing.T) {
 	b := newBench(t)
-	b.Facts = func() []Known { return nil }
+	b.Facts = func() []operator.ToolFacts { return nil }
 	b.Stats = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, nil) })
 	handler := b.handler(t.Context())
 	ask := func(method, path, body string) *httptest.ResponseRecorder {

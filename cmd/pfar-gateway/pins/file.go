@@ -97,7 +97,7 @@ func (f *file) tools(server string) (list []string) {
 // speaksOf reports whether something that was accepted at its first use speaks of one of these tools. f may be nil.
 func (f *file) speaksOf(tools []string) bool {
 	return f != nil && slices.ContainsFunc(f.Pins, func(p pinned) bool {
-		return p.unreviewed() && !p.Kind.data() && inspect.Suspicion(p.Raw, tools) != ""
+		return p.unreviewed() && !isData(p.Kind) && inspect.Suspicion(p.Raw, tools) != ""
 	})
 }
 

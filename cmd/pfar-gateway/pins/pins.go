@@ -17,10 +17,18 @@ import (
 
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/operator"
 )
 
-// Kind is a kind of definition.
-type Kind string
+// What the operator's socket tells of definitions.
+type (
+	Kind         = operator.Kind
+	ServerStatus = operator.ServerPins
+	Held         = operator.Held
+	Known        = operator.Known
+)
+
+// Kinds of definitions.
 
 const (
 	Tool         Kind = "tool"
@@ -31,9 +39,9 @@ const (
 	Template     Kind = "template"
 )
 
-// data reports whether definitions of this kind come and go with the server's data. They are never held: there are
+// isData reports whether definitions of this kind come and go with the server's data. They are never held: there are
 // many, and nobody could accept them one by one. What is remembered is who has accepted the ones that are there.
-func (k Kind) data() bool { return k == Resource || k == Template }
+func isData(k Kind) bool { return k == Resource || k == Template }
 
 // Definition is one thing that a server says and a model reads.
 type Definition struct {

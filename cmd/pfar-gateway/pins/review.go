@@ -63,7 +63,7 @@ func (f *file) review(o Offer, now time.Time, left room) reviewed {
 		have[p.key()] = p
 	}
 	for _, d := range o.Definitions { // what has been accepted and is offered has its place before all else
-		if p, ok := have[d.key()]; ok && p.Digest != "" && !d.Kind.data() {
+		if p, ok := have[d.key()]; ok && p.Digest != "" && !isData(d.Kind) {
 			left.take(1, p.overhead()+len(p.Raw))
 		}
 	}
@@ -79,7 +79,7 @@ func (f *file) review(o Offer, now time.Time, left room) reviewed {
 			p = pinned{Kind: d.Kind, Name: d.Name, Seen: now}
 		}
 		switch {
-		case d.Kind.data():
+		case isData(d.Kind):
 			if !left.take(1, p.overhead()+len(d.Raw)) { // it is served, and nobody can review it
 				continue
 			}
@@ -123,7 +123,7 @@ func (f *file) remember(have map[key]pinned, offered map[key]bool, now time.Time
 		was := p
 		p.Gone = p.away(now)
 		p.Held, p.HeldDigest, p.Problem = nil, "", ""
-		if p.Digest == "" || p.Kind.data() && !p.reviewed() || !left.take(1, p.overhead()+len(p.Raw)) {
+		if p.Digest == "" || isData(p.Kind) && !p.reviewed() || !left.take(1, p.overhead()+len(p.Raw)) {
 			changed = true
 			continue
 		}
@@ -153,7 +153,7 @@ func (p *pinned) judge(d Definition, o *Offer, first bool, now time.Time, left *
 	sum, err := digest(d.Raw)
 	shipped := err == nil && o.TrustFirst && o.Shipped != nil && o.Shipped.Has(string(d.Kind), sum)
 	switch {
-	case d.Kind.data():
+	case isData(d.Kind):
 		return p.see(d, sum, shipped, now)
 	case err != nil:
 		p.Problem = err.Error()

@@ -1,60 +1,12 @@
 package pins
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/schema"
 )
-
-// ServerStatus is what is known of one server's definitions.
-type ServerStatus struct {
-	Server      string   `json:"server"`
-	Error       string   `json:"error,omitempty"` // that its pins cannot be used, and all of it is held; or not be written
-	Version     string   `json:"version,omitempty"`
-	Accepted    int      `json:"accepted"`   // of what it offers now, as it offers it
-	Unreviewed  int      `json:"unreviewed"` // of what clients are shown, accepted or of a kind that is never held: neither a person nor pfar's makers have reviewed it
-	Gone        int      `json:"gone"`       // accepted, and not offered now
-	Held        []Held   `json:"held"`
-	Left        int      `json:"left,omitempty"`  // further ones that are held: there are more than can be kept
-	Drift       []string `json:"drift,omitempty"` // what is not as it was at the last acceptance, in words; it holds nothing back
-	Descriptors []Known  `json:"descriptors,omitempty"`
-}
-
-// Held is a definition that waits for the owner.
-type Held struct {
-	Kind       Kind            `json:"kind"`
-	Name       string          `json:"name"`
-	Title      string          `json:"title"` // the name as Accept takes it
-	State      string          `json:"state"` // "new" or "changed"
-	Digest     string          `json:"digest,omitempty"`
-	Problem    string          `json:"problem,omitempty"`    // why it cannot be accepted; then there is no digest
-	Suspicious string          `json:"suspicious,omitempty"` // what inspectors found in it, in words
-	Seen       time.Time       `json:"first_seen"`
-	Results    string          `json:"results,omitempty"`  // of a tool with an outputSchema: what of it a client gets
-	Diff       string          `json:"diff,omitempty"`     // to what was accepted; every character of it can be seen
-	Cut        int             `json:"diff_cut,omitempty"` // bytes that the difference lacks
-	Raw        json.RawMessage `json:"definition,omitempty"`
-}
-
-// Known is the descriptor of a definition that has been accepted.
-type Known struct {
-	Kind    Kind            `json:"kind"`
-	Name    string          `json:"name"`
-	Title   string          `json:"title"`
-	Digest  string          `json:"digest"`
-	Version string          `json:"version"` // the server's own, when it was accepted
-	By      string          `json:"accepted_by"`
-	At      time.Time       `json:"accepted_at"`
-	Seen    time.Time       `json:"first_seen"`
-	Gone    bool            `json:"gone,omitempty"`
-	Results string          `json:"results,omitempty"` // as in Held
-	Text    string          `json:"text,omitempty"`    // the definition for people, if it was asked for by name
-	Raw     json.RawMessage `json:"definition"`
-}
 
 // Status returns what is known of all servers, by name, without differences and descriptors.
 func (s *Store) Status() []ServerStatus {
@@ -122,7 +74,7 @@ func (f *file) status(server, text string) ServerStatus {
 		switch {
 		case p.held():
 			st.Held = append(st.Held, p.waiting())
-		case p.Kind == Program, p.Kind.data(): // no client is served the one, and the others are never held
+		case p.Kind == Program, isData(p.Kind): // no client is served the one, and the others are never held
 		case p.Gone.IsZero():
 			st.Accepted++
 		default:

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/pfar/pfar/units/operator"
 )
 
 // Gauge is what the registry knows of a server now.
@@ -21,38 +23,11 @@ type Gauge struct {
 	Leaks    map[string]uint64 // secrets that were replaced in what it said, by name
 }
 
-// ServerStats is what is known of one server: its calls as clients saw them, and the registry's view. Server "" is what
-// the gateway answered itself.
-type ServerStats struct {
-	Server   string            `json:"server"`
-	Up       bool              `json:"up"`
-	Tools    int               `json:"tools"`
-	Held     int               `json:"held"`
-	Queue    int               `json:"queue"`
-	Sessions int               `json:"sessions"`
-	InFlight int               `json:"in_flight"` // calls
-	Bytes    uint64            `json:"bytes"`     // of results and errors
-	LastCall time.Time         `json:"last_call,omitzero"`
-	Minute   Period            `json:"last_minute"`
-	Total    Period            `json:"total"` // since the gateway's start
-	Faults   map[string]uint64 `json:"faults,omitempty"`
-}
-
-// Period is what happened in some time. Latencies are in seconds, right to a 32nd, and do not count
-// subscriptions/listen.
-type Period struct {
-	Seconds   float64 `json:"seconds"`
-	Calls     uint64  `json:"calls"` // that have ended, the sum of the next five
-	OK        uint64  `json:"ok"`
-	ToolError uint64  `json:"tool_error"`
-	Refused   uint64  `json:"refused"`
-	Failed    uint64  `json:"failed"`
-	Cancelled uint64  `json:"cancelled"`
-	P50       float64 `json:"p50"`
-	P95       float64 `json:"p95"`
-	P99       float64 `json:"p99"`
-	Max       float64 `json:"max"`
-}
+// What the operator's socket tells of servers' calls.
+type (
+	ServerStats = operator.ServerStats
+	Period      = operator.Period
+)
 
 // Gauges has f called for each scrape and each Stats. It must be safe for concurrent use and quick.
 func (t *Telemetry) Gauges(f func() []Gauge) {

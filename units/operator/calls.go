@@ -1,0 +1,128 @@
+package operator
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// State is what has become of a call. The zero value may not run.
+type State uint8
+
+const (
+	Denied   State = iota
+	Pending        // nobody has answered
+	Approved       // it may run, once
+	Used           // it has
+	Expired        // nobody answered in time, or nobody used the answer
+)
+
+var states = []string{"denied", "pending", "approved", "used", "expired"}
+
+func (s State) String() string               { return states[min(int(s), len(states)-1)] }
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the word.
+func (s *State) UnmarshalText(b []byte) error {
+	i := slices.Index(states, string(b))
+	if i < 0 {
+		return fmt.Errorf("%.50q is none of %q", b, states)
+	}
+	*s = State(i)
+	return nil
+}
+
+// Approver is who answered, as the kernel says.
+type Approver struct {
+	UID     int    `json:"uid"`
+	Name    string `json:"name"`
+	Channel string `json:"channel"` // "operator socket"
+}
+
+// Request is a call that a human is to decide about, and all that the decision is bound to. Sources, Call and the
+// Reason of the Decision are shown, and bind nothing, nor does Last.
+type Request struct {
+	Client    string          `json:"client"`
+	Proof     string          `json:"proof,omitempty"` // how the client has shown who it is
+	Session   string          `json:"session"`         // its handle
+	Server    string          `json:"server"`
+	Name      string          `json:"name"` // of the tool, prompt or resource, as the server has it
+	Method    string          `json:"method"`
+	Arguments json.RawMessage `json:"arguments"` // exactly what is sent: of a resource {"uri": …}
+	Facts     gate.Facts      `json:"facts"`
+	Decision  gate.Decision   `json:"decision"`
+	Pin       string          `json:"pin"`    // digest of the definition that is accepted
+	Policy    string          `json:"policy"` // digest of the policy that decided
+
+	// Findings are those of inspectors, and of secrets' patterns, in words that are the same each time. With one of them
+	// no remembered rule is enough.
+	Findings []string `json:"findings,omitempty"`
+	Sources  []Source `json:"sources,omitempty"` // of the session's label
+	Call     string   `json:"call,omitempty"`    // id of the audit record
+	Last     bool     `json:"-"`                 // it cannot be sent again, so that it is waited for as long as it is open
+}
+
+// Shown is a call that waits, as a person is to see it.
+type Shown struct {
+	ID      string    `json:"id"`
+	Digest  string    `json:"digest"` // what an approval is bound to
+	State   State     `json:"state"`
+	Reason  string    `json:"reason,omitempty"`
+	Asked   time.Time `json:"asked"`
+	Left    int       `json:"left"` // seconds until it expires
+	By      *Approver `json:"by,omitempty"`
+	Masked  []string  `json:"masked,omitempty"` // names of the secrets that are not shown
+	Request           // Arguments in canonical form
+}
+
+// Event is a change of one. Kind is the state that it has from then on.
+type Event struct {
+	Kind     string `json:"kind"`
+	Approval Shown  `json:"approval"`
+}
+
+// Past is one approval that is over, or open, as the disk has it.
+type Past struct {
+	ID       string    `json:"id"`
+	Client   string    `json:"client"`
+	Session  string    `json:"session"`
+	Server   string    `json:"server"`
+	Name     string    `json:"name"`
+	Asked    time.Time `json:"asked"`
+	State    string    `json:"state"`
+	Reason   string    `json:"reason,omitempty"`
+	Answered time.Time `json:"answered,omitzero"`
+	By       *Approver `json:"by,omitempty"`
+}
+
+// Match lets one argument be any text that a pattern fits.
+type Match struct {
+	Path string `json:"path"` // JSON pointer (RFC 6901) of a text among the arguments
+	Glob string `json:"glob"` // * stands for letters, digits, "_", "-" and ".", for few of them: see fits
+}
+
+// Rule is what a person has approved beforehand. It names everything that an approval is bound to but the session, and
+// holds for no label that is worse than the one that was shown, no other row of the policy, and no call of which an
+// inspector says something (AP-09).
+type Rule struct {
+	ID      string     `json:"id"`
+	Client  string     `json:"client"`
+	Proof   string     `json:"proof,omitempty"` // how the client has shown who it is
+	Server  string     `json:"server"`
+	Name    string     `json:"name"`
+	Method  string     `json:"method"`
+	Rest    string     `json:"arguments"` // SHA-256 of their canonical form, with null for each that is matched
+	Match   []Match    `json:"match,omitempty"`
+	Label   gate.Label `json:"label"` // at most
+	Row     string     `json:"rule"`  // of the policy, that said ask
+	Profile string     `json:"profile"`
+	Facts   gate.Facts `json:"facts"`
+	Pin     string     `json:"pin"`
+	Policy  string     `json:"policy"`
+	By      Approver   `json:"by"`
+	Created time.Time  `json:"created"`
+	Expires time.Time  `json:"expires"`
+}
