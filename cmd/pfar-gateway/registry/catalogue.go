@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -16,9 +17,10 @@ import (
 
 // Catalogue is what is served at one moment. It does not change.
 type Catalogue struct {
-	serving []*served // in the order of their names
-	states  map[string]State
-	all     *View
+	serving  []*served // in the order of their names
+	states   map[string]State
+	all      *View
+	replaced chan struct{} // closed when the next catalogue is there
 
 	narrowed sync.Map // what is left of it for a client: seen, by its *access.Rights; a View without some servers, by their names
 }
@@ -73,22 +75,6 @@ type Route struct {
 	Name     string // the server's own
 	Item     Item   // as it was defined; a template for a resource that is not listed
 	Label    string // of what comes of it, for this client
-}
-
-// view returns the lists of the parts; those of old are taken over where they have not changed.
-func (r *Registry) view(server string, of []*served, old *View, changed Kinds) *View {
-	v := &View{Server: server}
-	for _, s := range of {
-		v.Agreed = append(v.Agreed, Named{s.name, s.declared.Description, s.upstream.Agreed(), s.about})
-	}
-	for k := Tools; k <= Templates; k++ {
-		if old != nil && !changed.Has(k) {
-			v.Lists[k] = old.Lists[k]
-			continue
-		}
-		v.Lists[k] = &List{kind: k, parts: parts(k, server == "", of), limit: r.limits.Page, serial: r.serial.Add(1), hint: hintOf(k, of)}
-	}
-	return v
 }
 
 // hintOf is the hint for a list of all these servers.
@@ -324,4 +310,43 @@ func (c *Catalogue) Offering(endpoint, capability string) []*Upstream {
 		}
 	}
 	return list
+}
+
+// Tools are those of every server that is up, as calls of them would go.
+func (c *Catalogue) Tools() iter.Seq[Route] {
+	return func(yield func(Route) bool) {
+		for _, s := range c.serving {
+			for _, item := range s.listing[Tools] {
+				if !yield(Route{Upstream: s.upstream, Name: item.Name, Item: item, Label: s.label}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// About is what a server says of itself and may be passed on.
+type About struct {
+	Instructions         string
+	InstructionsReviewed bool // a person, or what pfar ships, has accepted them
+	InfoReviewed         bool // likewise its name and version
+}
+
+// Down is the error of what needs a server that is not up.
+type Down struct {
+	Server  string
+	refusal *jsonrpc.Error
+}
+
+func (d *Down) Error() string { return d.refusal.Error() }
+
+// Unwrap returns what to tell the client.
+func (d *Down) Unwrap() error { return d.refusal }
+
+// shows are the lists as a client sees them.
+func (s *served) shows() *Listing {
+	if s.shown != nil {
+		return s.shown
+	}
+	return s.listing
 }

@@ -23,13 +23,6 @@ func (d redeclared) update(u *Upstream) {
 	}
 }
 
-// amend declares all but what the process was started with.
-func (u *Upstream) amend(server handover.Server) {
-	own := u.Server()
-	server.Session, server.Files = own.Session, own.Files
-	u.Declare(server)
-}
-
 var errNotLive = errors.New("no process of this server runs")
 
 // change answers pfard, which says that the declaration of a live server has changed.
@@ -129,6 +122,6 @@ func (r *Registry) reviewNow(u *Upstream, found func() *Listing) (v reviewed) {
 			return v
 		}
 		r.mu.Unlock()
-		v = r.review(u, l)
+		v = r.reviewer.review(u, l)
 	}
 }

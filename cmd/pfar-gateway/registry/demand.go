@@ -127,7 +127,7 @@ func (r *Registry) demanded(o control.OnDemand) bool {
 		return false
 	}
 	if e == nil {
-		e = &entry{upstream: r.asleep(o.Server, Agreement{}), state: State{Since: time.Now(), Reason: protocol.ErrAsleep.Error(), Starting: true}}
+		e = &entry{upstream: r.upstreams.asleep(o.Server, Agreement{}), state: State{Since: time.Now(), Reason: protocol.ErrAsleep.Error(), Starting: true}}
 		r.entries[o.Server.Name] = e
 		r.publish(0)
 	}
@@ -152,10 +152,12 @@ func (r *Registry) demanded(o control.OnDemand) bool {
 
 // lay shows what a server that sleeps has last offered, or has it started once to learn that.
 func (r *Registry) lay(server handover.Server) {
-	u, found := r.kept(server)
+	var u *Upstream
 	var v reviewed
-	if u != nil {
-		v = r.review(u, found)
+	if o, ok := r.reviewer.kept(server); ok {
+		a, _ := o.agreement() // keep has written it
+		u = r.upstreams.asleep(server, a)
+		v = r.reviewer.review(u, u.listing(o))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,7 +199,7 @@ func (r *Registry) reviewAsleep(server string) {
 	}
 	s := e.served
 	r.mu.Unlock()
-	v := r.review(s.upstream, s.found)
+	v := r.reviewer.review(s.upstream, s.found)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.entries[server]; e != nil && e.rests() && e.served.upstream == s.upstream {
@@ -342,7 +344,7 @@ func (r *Registry) lull(u *Upstream, limit time.Duration) (before *served, rest 
 func (r *Registry) standIn(e *entry, u *Upstream) (before *served) {
 	before = e.served
 	s := *before
-	s.upstream = r.asleep(u.Server(), u.Agreed())
+	s.upstream = r.upstreams.asleep(u.Server(), u.Agreed())
 	s.upstream.lists.found.Hints = u.lists.now().Hints
 	e.upstream, e.served, e.laying = s.upstream, &s, make(chan struct{})
 	r.publish(0)

@@ -128,7 +128,6 @@ func page(items [][]byte, ms jsonrpc.Members, f form, limit int) ([][]byte, []by
 const (
 	maxCursor  = 4 << 10
 	maxDropped = 64 // definitions whose reasons are logged one by one
-	maxTold    = 8  // of a list, of which the owner is told why they are not served
 )
 
 func isMethodNotFound(raw []byte) bool {

@@ -17,13 +17,6 @@ import (
 	"github.com/pfar/pfar/units/packet"
 )
 
-var (
-	errReplaced = errors.New("a newer process of the same server took its place")
-	errShutdown = errors.New("the gateway is shutting down")
-	errLauncher = errors.New("its launcher ended")
-	errStopped  = errors.New("it was stopped")
-)
-
 // exitGrace is how long a launcher may take to notice that its server ended, before it is told that stdout closed.
 const exitGrace = 2 * time.Second
 
@@ -70,7 +63,7 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 	u.note = r.noteOf(u)
 	if !r.adopt(u) {
 		u.end(errShutdown)
-		r.drop(u)
+		r.stored.drop(u)
 		return
 	}
 	r.converse(ctx, c, u, func(ctx context.Context) (*Listing, error) {
@@ -80,7 +73,7 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 			return nil, err
 		}
 		u.remember(l)
-		r.store(c, u)
+		r.stored.store(c, u)
 		r.announce(c, u, l, begun)
 		return l, nil
 	})
@@ -119,7 +112,7 @@ func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, 
 	if errors.Is(u.Why(), errShutdown) { // it is left to the next gateway, or its launcher starts it again: it is no fault of its own
 		return
 	}
-	r.drop(u)
+	r.stored.drop(u)
 	r.down(u, err.Error())
 	u.log.Info("server gone", "reason", err.Error())
 	if stopped {
@@ -168,7 +161,10 @@ func first(c *handover.Conn) (handover.Message, error) {
 // only the descriptors.
 func (r *Registry) hello(c *handover.Conn, about handover.Message) (*Upstream, error) {
 	server := *about.Expect
-	if err := r.admit(c, server); err != nil {
+	if err := r.admitOwn(server); err != nil {
+		return nil, err
+	}
+	if err := r.undecided.admit(c, server); err != nil {
 		return nil, err
 	}
 	m, files, err := c.Receive()
@@ -179,12 +175,12 @@ func (r *Registry) hello(c *handover.Conn, about handover.Message) (*Upstream, e
 		packet.CloseAll(files)
 		return nil, err
 	}
-	memory, err := r.memory()
+	memory, err := r.stored.memory()
 	if err != nil {
 		packet.CloseAll(files)
 		return nil, err
 	}
-	u := r.connected(server, transport.NewStdio(files[0], files[1], memory, r.limits.Limits.Limits), memory, about.Secrets)
+	u := r.upstreams.connect(server, files[0], files[1], memory, about.Secrets)
 	u.handed = about.At
 	return u, nil
 }
@@ -216,8 +212,8 @@ func (r *Registry) listen(c *handover.Conn, u *Upstream) {
 		if m.Stopping {
 			ended := u.Why() != nil
 			u.Stop()
-			r.unstore(u) // or its stdin stays open
-			if !ended {  // else it is stopped because of that, which is the reason
+			r.stored.giveUp(u) // or its stdin stays open
+			if !ended {        // else it is stopped because of that, which is the reason
 				r.down(u, "it is being stopped")
 			}
 		}
@@ -233,7 +229,7 @@ func (r *Registry) announce(c *handover.Conn, u *Upstream, l *Listing, begun tim
 	u.log.Info("server up", "tools", m.Ready.Tools, "prompts", m.Ready.Prompts, "resources", m.Ready.Resources,
 		"held", m.Ready.Held, "protocol", u.Agreed().Protocol, "info", u.Agreed().Title(), "kept", u.kept,
 		"took", time.Since(begun).Round(time.Millisecond).String())
-	r.keep(u, l)
+	r.reviewer.keep(u, l)
 	_ = c.Send(m) // that the launcher left is heard elsewhere
 }
 
@@ -268,7 +264,7 @@ func (r *Registry) session(ctx context.Context, c *handover.Conn, u *Upstream, b
 			if m, told, ok := r.up(u, l); ok {
 				r.retell(u, said&^told)
 				_ = c.Send(m)
-				r.keep(u, l)
+				r.reviewer.keep(u, l)
 			}
 		}
 		select {
@@ -284,7 +280,7 @@ func (r *Registry) start(ctx context.Context, u *Upstream) (*Listing, error) {
 	late := fmt.Errorf("it was not ready within %v", u.limits.Handshake)
 	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, late)
 	defer cancel()
-	a, err := r.shake(ctx, u)
+	a, err := r.older.shake(ctx, u, self(r.version, u.Server().Capabilities))
 	if err == nil {
 		err = u.otherVersion(a)
 	}
@@ -311,37 +307,10 @@ func self(version string, allowed []string) Client {
 	}
 }
 
-// shake is the handshake, by what is remembered of the server.
-func (r *Registry) shake(ctx context.Context, u *Upstream) (Agreement, error) {
-	self := self(r.version, u.Server().Capabilities)
-	was, known := r.older.get(u.Server())
-	a, err := u.Handshake(ctx, self, known)
-	if err != nil && known && !was.ends && u.Why() == nil && ctx.Err() == nil { // another version of it, perhaps
-		a, err = u.Handshake(ctx, self, false)
-	}
-	switch {
-	case err == nil:
-		r.older.settled(u.Server(), was, known, a)
-	case errors.Is(err, protocol.ErrProbe):
-		r.older.put(u.Server(), elder{ends: true})
-	case !was.ends:
-		r.older.forget(u.Server())
-	}
-	return a, err
-}
-
 func (r *Registry) refresh(ctx context.Context, u *Upstream, kinds Kinds, old *Listing) (*Listing, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, u.limits.Handshake, errors.New("it took too long"))
 	defer cancel()
 	return u.discover(ctx, kinds, old)
-}
-
-// because prefers the reason of the end to what followed from it.
-func (u *Upstream) because(err error) error {
-	if why := u.Why(); why != nil {
-		return why
-	}
-	return err
 }
 
 func count(n int, what string) string {

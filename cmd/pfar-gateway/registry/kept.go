@@ -52,7 +52,7 @@ func (u *Upstream) listing(o offered) *Listing {
 }
 
 // keep writes down what a server on demand offers, so that it can be listed while it sleeps, also after a restart.
-func (r *Registry) keep(u *Upstream, found *Listing) {
+func (r *reviewer) keep(u *Upstream, found *Listing) {
 	if r.pins == nil || !u.Server().OnDemand {
 		return
 	}
@@ -68,12 +68,11 @@ func (r *Registry) keep(u *Upstream, found *Listing) {
 	}
 }
 
-// kept returns what is kept of a server, and what stands for it; nil if there is nothing, or it is of another program.
-func (r *Registry) kept(server handover.Server) (*Upstream, *Listing) {
+// kept returns what is kept of a server, and false if there is nothing, or it is of another program.
+func (r *reviewer) kept(server handover.Server) (o offered, ok bool) {
 	if r.pins == nil {
-		return nil, nil
+		return o, false
 	}
-	var o offered
 	b, err := r.pins.Kept(server.Name)
 	if err == nil && b != nil {
 		err = json.Unmarshal(b, &o)
@@ -81,10 +80,25 @@ func (r *Registry) kept(server handover.Server) (*Upstream, *Listing) {
 	if err != nil {
 		r.log.Error("what the server has offered cannot be read: it is started to learn it", "server", server.Name, "error", err.Error())
 	}
-	if err != nil || b == nil || o.Program != server.Program {
-		return nil, nil
+	return o, err == nil && b != nil && o.Program == server.Program
+}
+
+// state is what the next gateway needs to know of a conversation, beside the numbers.
+type state struct {
+	Server  handover.Server
+	Offered offered
+	findings
+}
+
+// write writes it.
+func (u *Upstream) write(l *Listing) error {
+	u.writing.Lock()
+	defer u.writing.Unlock()
+	return u.memory.Write(state{Server: u.Server(), Offered: u.offers(l), findings: u.lists.now()})
+}
+
+func (u *Upstream) remember(l *Listing) {
+	if err := u.write(l); err != nil {
+		u.log.Warn("writing down for the next gateway what is known, ignoring", "error", err.Error())
 	}
-	a, _ := o.agreement() // keep has written it
-	u := r.asleep(server, a)
-	return u, u.listing(o)
 }

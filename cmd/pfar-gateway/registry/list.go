@@ -3,9 +3,15 @@ package registry
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -124,4 +130,82 @@ func (l *List) finish(page []byte, more bool) []byte {
 		page = append(make([]byte, 0, len(page)), page...)
 	}
 	return page[:len(page)-1]
+}
+
+// appendItem appends the definition as clients see it: the name that they call it by, our own _meta members, and no
+// icons that are not what they seem. All other bytes are the server's; those of resources, which are never held, are
+// cleaned.
+func appendItem(dst []byte, k Kind, item Item, p part, name string) []byte {
+	if k == Resources || k == Templates {
+		item.Raw = fenced.Definition(item.Raw)
+	}
+	ms, err := jsonrpc.Object(item.Raw, nil)
+	if err != nil {
+		return dst // cannot be: newItem has read it
+	}
+	var edits []jsonrpc.Edit
+	added := fmt.Appendf(nil, `"pfar/server":%s,`, jsonrpc.Quote(p.server))
+	switch k {
+	case Tools:
+		added = fmt.Appendf(added, `"pfar/tool":%s,"pfar/semantics":%q,`, jsonrpc.Quote(item.Name), item.semantics(p.owner))
+		if aliases := p.owner[item.Name].Aliases; len(aliases) > 0 {
+			list, _ := json.Marshal(aliases) // strings
+			added = append(append(append(added, `"pfar/aliases":`...), list...), ',')
+		}
+	case Prompts:
+		added = fmt.Appendf(added, `"pfar/prompt":%s,`, jsonrpc.Quote(item.Name))
+	}
+	added = fmt.Appendf(added, `"pfar/label":%s`, jsonrpc.Quote(p.label))
+	meta := ms.Index("_meta")
+	if meta < 0 {
+		edits = append(edits, ms.Prepend(item.Raw, fmt.Appendf(nil, `"_meta":{%s}`, added)))
+	}
+	for i := range ms {
+		switch string(ms[i].Name) {
+		case "_meta":
+			edits = append(edits, ms.Replace(i, jsonrpc.Amend(ms[i].Raw(), fenced.Theirs, added)))
+		case "name":
+			if name != item.Name && (k == Tools || k == Prompts) {
+				edits = append(edits, ms.Replace(i, jsonrpc.Quote(name)))
+			}
+		case "icons":
+			if !harmlessIcons(ms[i].Raw()) {
+				edits = append(edits, ms.Replace(i, []byte("[]")))
+			}
+		}
+	}
+	return jsonrpc.Splice(dst, item.Raw, edits...)
+}
+
+// harmlessIcons reports whether showing the icons reaches nothing but a named public host, and runs nothing (MS-90).
+func harmlessIcons(raw []byte) bool {
+	var icons []struct {
+		Src string `json:"src"`
+	}
+	if json.Unmarshal(raw, &icons) != nil {
+		return false
+	}
+	for _, i := range icons {
+		if !harmlessIcon(i.Src) {
+			return false
+		}
+	}
+	return true
+}
+
+func harmlessIcon(src string) bool {
+	for _, kind := range [...]string{"png", "jpeg", "webp", "gif"} {
+		if strings.HasPrefix(src, "data:image/"+kind+";base64,") {
+			return true
+		}
+	}
+	u, err := url.Parse(src)
+	if err != nil || u.Scheme != "https" || u.User != nil || u.Port() != "" {
+		return false
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	_, err = netip.ParseAddr(host)
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	letters := strings.Trim(last, "abcdefghijklmnopqrstuvwxyz-") == "" // "127.1" and "2130706433" are addresses too
+	return err != nil && letters && strings.Contains(host, ".") && last != "localhost" && last != "local" && last != "internal"
 }

@@ -59,6 +59,9 @@ func (l *lists) find(edit func(*findings)) {
 	edit(&l.found)
 }
 
+// maxTold bounds the items of a list of which the owner is told why they are not served.
+const maxTold = 8
+
 // dropped is what of one list is not served, for the server's owner.
 type dropped struct {
 	Count int

@@ -3,20 +3,7 @@ package registry
 import (
 	"context"
 	"time"
-
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 )
-
-// Down is the error of what needs a server that is not up.
-type Down struct {
-	Server  string
-	refusal *jsonrpc.Error
-}
-
-func (d *Down) Error() string { return d.refusal.Error() }
-
-// Unwrap returns what to tell the client.
-func (d *Down) Unwrap() error { return d.refusal }
 
 // Next waits until another process of a server has come up than the one whose end is given, and reports false if the
 // server is not to come up again, or ctx ends first.
@@ -31,8 +18,8 @@ func (r *Registry) Back(ctx context.Context, server string) bool { return r.wait
 func (r *Registry) wait(ctx context.Context, server string, gone *Upstream) bool {
 	for {
 		r.mu.Lock()
-		published, closed := r.published, r.closed
-		s := r.Catalogue().find(server)
+		closed, now := r.closed, r.Catalogue()
+		s := now.find(server)
 		word, returns := r.returning(server)
 		r.mu.Unlock()
 		switch {
@@ -46,7 +33,7 @@ func (r *Registry) wait(ctx context.Context, server string, gone *Upstream) bool
 			silent = time.After(word)
 		}
 		select {
-		case <-published:
+		case <-now.replaced:
 		case <-silent:
 		case <-ctx.Done():
 			return false

@@ -1,8 +1,11 @@
 package registry
 
 import (
+	"context"
+	"errors"
 	"sync"
 
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -51,4 +54,22 @@ func (o *older) settled(h handover.Server, was elder, known bool, a Agreement) {
 	case known && (a.Modern() || was.info != string(a.Info)):
 		o.forget(h)
 	}
+}
+
+// shake is the handshake, by what is remembered of the server.
+func (o *older) shake(ctx context.Context, u *Upstream, self Client) (Agreement, error) {
+	was, known := o.get(u.Server())
+	a, err := u.Handshake(ctx, self, known)
+	if err != nil && known && !was.ends && u.Why() == nil && ctx.Err() == nil { // another version of it, perhaps
+		a, err = u.Handshake(ctx, self, false)
+	}
+	switch {
+	case err == nil:
+		o.settled(u.Server(), was, known, a)
+	case errors.Is(err, protocol.ErrProbe):
+		o.put(u.Server(), elder{ends: true})
+	case !was.ends:
+		o.forget(u.Server())
+	}
+	return a, err
 }

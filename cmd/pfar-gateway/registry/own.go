@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -163,12 +164,26 @@ func (r *Registry) ownLauncher(ctx context.Context, c *handover.Conn, u *Upstrea
 	r.mu.Unlock()
 	if o == nil {
 		u.end(why)
-		r.drop(u)
+		r.stored.drop(u)
 		u.log.Warn("refusing a launcher", "error", why.Error())
 		return
 	}
 	r.assign(u, o)
 	r.converseOwn(ctx, c, u, o, func(ctx context.Context) error { return r.greet(ctx, u, o) })
+}
+
+// admitOwn refuses a session's own process if its program differs from the server's, and tells the session.
+func (r *Registry) admitOwn(s handover.Server) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.owned[s.Session]
+	if o == nil || o.server != s.Name || o.launched != nil || bytes.Equal(s.Files, o.main.Server().Files) {
+		return nil // or ownLauncher says why not
+	}
+	delete(r.owned, o.handle) // another launcher would be unasked for
+	o.err = errOtherProgram
+	close(o.ready)
+	return fmt.Errorf("a process of %q for one session: %w", s.Name, errOtherProgram)
 }
 
 // declaredNow is what its owner says of a session's server: its launcher may have been told before an edit. r.mu is
@@ -198,8 +213,8 @@ func (r *Registry) converseOwn(ctx context.Context, c *handover.Conn, u *Upstrea
 		u.end(o.err)
 	} else {
 		u.remember(new(Listing))
-		if !r.isStored(u) {
-			r.store(c, u)
+		if !r.stored.has(u) {
+			r.stored.store(c, u)
 		}
 	}
 	close(o.ready)
@@ -211,7 +226,7 @@ func (r *Registry) converseOwn(ctx context.Context, c *handover.Conn, u *Upstrea
 	if errors.Is(u.Why(), errShutdown) {
 		return
 	}
-	r.drop(u)
+	r.stored.drop(u)
 	u.log.Info("session's process gone", "reason", u.Why().Error())
 	r.release(o)
 	if !u.Stopping() {

@@ -23,29 +23,25 @@ type Registry struct {
 	log     *slog.Logger
 	limits  Limits
 	version string
-	serial  atomic.Uint64
-
-	catalogue atomic.Pointer[Catalogue]
-	watch     atomic.Pointer[func(Event)]
+	watch   atomic.Pointer[func(Event)]
+	*views
 
 	older  older  // servers that are not probed
 	opener Opener // of processes for single sessions; nil: there are none
 	waker  Waker  // of servers on demand; nil: none ever sleeps
 	keeps  func(server string) bool
 	stored stored
-	pins   *pins.Store // what has been accepted; nil holds nothing back, which only tests want
 
-	undecided undecided
+	reviewer  *reviewer
+	undecided *undecided
 
-	redaction *protocol.Redaction // of what servers say; nil: nothing is secret
-	narrow    narrow
+	upstreams *upstreams
 
-	mu        sync.Mutex
-	entries   map[string]*entry
-	owned     map[string]*owned // by handle
-	orphans   map[string]orphan // by handle
-	published chan struct{}     // closed when the next catalogue is there
-	closed    bool
+	mu      sync.Mutex
+	entries map[string]*entry
+	owned   map[string]*owned // by handle
+	orphans map[string]orphan // by handle
+	closed  bool
 }
 
 // entry is what is known of a server of one name.
@@ -76,22 +72,39 @@ type Event struct {
 
 // New returns an empty registry. The version is what servers are told.
 func New(log *slog.Logger, version string, limits Limits) *Registry {
-	r := &Registry{
-		log: log, limits: limits, version: version, entries: make(map[string]*entry), owned: make(map[string]*owned),
-		orphans: make(map[string]orphan), published: make(chan struct{}),
+	by := &reviewer{log: log}
+	return &Registry{
+		log: log, limits: limits, version: version, views: newViews(limits.Page), reviewer: by,
+		upstreams: &upstreams{log: log, limits: &limits},
+		undecided: &undecided{by: by, log: log, of: make(map[*handover.Conn]handover.Server)},
+		stored:    stored{by: make(map[string]*Upstream)},
+		entries:   make(map[string]*entry), owned: make(map[string]*owned), orphans: make(map[string]orphan),
 	}
-	r.serial.Store(uint64(time.Now().UnixNano())) // a cursor of a gateway before this one is of no list
-	r.mu.Lock()
-	r.publish(AllKinds)
-	r.mu.Unlock()
-	return r
 }
 
 // Watch has every event from now on given to f, after the catalogue shows what it tells. f must not block.
 func (r *Registry) Watch(f func(Event)) { r.watch.Store(&f) }
 
+// Pin has definitions held back that the owner has not accepted, from before the first server comes up.
+func (r *Registry) Pin(s *pins.Store) {
+	r.reviewer.pins = s
+	s.Watch(func(server string) {
+		r.undecided.decide(server)
+		r.mu.Lock()
+		e := r.entries[server]
+		rests := e != nil && e.rests()
+		r.mu.Unlock()
+		if e != nil {
+			e.upstream.lists.again(0, AllKinds)
+		}
+		if rests {
+			go r.reviewAsleep(server)
+		}
+	})
+}
+
 // Redact sets what lines pass, before the first server comes up.
-func (r *Registry) Redact(by *protocol.Redaction) { r.redaction = by }
+func (r *Registry) Redact(by *protocol.Redaction) { r.upstreams.redaction = by }
 
 func (r *Registry) event(e Event) {
 	if f := r.watch.Load(); f != nil {
@@ -99,27 +112,30 @@ func (r *Registry) event(e Event) {
 	}
 }
 
-// Catalogue returns what is served now.
-func (r *Registry) Catalogue() *Catalogue { return r.catalogue.Load() }
-
-// publish makes a catalogue of the entries. r.mu is held.
+// publish has views show the entries. r.mu is held.
 func (r *Registry) publish(changed Kinds) {
-	c := &Catalogue{states: make(map[string]State, len(r.entries))}
+	states, serving := make(map[string]State, len(r.entries)), make([]*served, 0, len(r.entries))
 	for _, name := range slices.Sorted(maps.Keys(r.entries)) {
 		e := r.entries[name]
-		c.states[name] = e.state
+		states[name] = e.state
 		if e.served != nil {
-			c.serving = append(c.serving, e.served)
+			serving = append(serving, e.served)
 		}
 	}
-	var old *View
-	if before := r.catalogue.Load(); before != nil {
-		old = before.all
+	r.views.publish(states, serving, changed)
+}
+
+// Relist makes the lists of clients anew, for what they can call has changed, and has them told.
+func (r *Registry) Relist() {
+	r.views.forget()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.publish(0)
+	for name, e := range r.entries {
+		if e.served != nil {
+			r.tell(Event{Server: name, Changed: e.kinds() & Tools.Set()})
+		}
 	}
-	c.all = r.view("", c.serving, old, changed)
-	r.catalogue.Store(c)
-	close(r.published)
-	r.published = make(chan struct{})
 }
 
 // adopt makes u the server of its name. One that is there already is replaced: its launcher is about to end.
@@ -177,11 +193,11 @@ func (r *Registry) up(u *Upstream, found *Listing) (handover.Message, Kinds, boo
 // apart says what of a server's the aggregate does not show. Of what another server has as well, that one is told, too.
 // r.mu is held.
 func (r *Registry) apart(e *entry) []string {
-	why := e.served.notTogether(r.catalogue.Load().serving)
+	why := e.served.notTogether(r.Catalogue().serving)
 	if len(why) != e.apart {
 		e.apart = len(why)
 		for _, other := range r.entries {
-			if other != e && other.served != nil && len(other.served.notTogether(r.catalogue.Load().serving)) != other.apart {
+			if other != e && other.served != nil && len(other.served.notTogether(r.Catalogue().serving)) != other.apart {
 				other.upstream.lists.again(0, Resources.Set())
 			}
 		}
@@ -308,7 +324,7 @@ func (r *Registry) Close() {
 		if o.launched != nil {
 			upstreams = append(upstreams, o.launched)
 		}
-		if !r.isStored(o.launched) {
+		if !r.stored.has(o.launched) {
 			over = append(over, o)
 		}
 	}

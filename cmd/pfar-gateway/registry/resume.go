@@ -3,130 +3,14 @@ package registry
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
-	"syscall"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
-	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
-	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/handover"
 )
 
-// Store is where descriptors outlive this process: the service manager's.
-type Store interface {
-	Keep(name string, of ...syscall.Conn) error
-	Forget(name string) error
-}
-
-// stored are the processes of servers that the next gateway is to go on with.
-type stored struct {
-	store Store // nil: there is none
-	mu    sync.Mutex
-	by    map[string]*Upstream // by the name that they are stored under
-}
-
-// maxKept bounds them: each takes four descriptors.
-const maxKept = (units.MaxStored - units.OwnStored) / 4
-
 // Stores has servers stored for the next gateway, from before there is any.
-func (r *Registry) Stores(s Store) { r.stored = stored{store: s, by: make(map[string]*Upstream)} }
-
-// memory is what a new server's conversation is remembered in.
-func (r *Registry) memory() (*keep.Memory, error) {
-	if r.stored.store == nil {
-		return keep.Volatile(), nil
-	}
-	return keep.New()
-}
-
-func (u *Upstream) keptAs() string { return units.Kept(u.Server().Name, u.Server().Session) }
-
-// store stores what belongs to a server whose handshake is over: one that is in the middle of it is started again, for
-// nobody else could tell what it has been asked.
-func (r *Registry) store(c *handover.Conn, u *Upstream) {
-	k := &r.stored
-	if k.store == nil {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if u.Stopping() {
-		return
-	}
-	name := u.keptAs()
-	err := func() error {
-		if _, ok := k.by[name]; ok { // the process that this one replaces
-			delete(k.by, name)
-			if err := k.store.Forget(name); err != nil {
-				return err
-			}
-		}
-		if len(k.by) >= maxKept {
-			return fmt.Errorf("there are %d already", maxKept)
-		}
-		launcher, err := c.File()
-		if err != nil {
-			return err
-		}
-		defer launcher.Close()
-		return k.store.Keep(name, slices.Concat([]syscall.Conn{launcher}, u.conn.Files(), []syscall.Conn{u.memory.File()})...)
-	}()
-	if err != nil {
-		u.log.Warn("this server will not outlive the gateway: storing its descriptors", "error", err.Error())
-		return
-	}
-	k.by[name] = u
-}
-
-// isStored reports whether the next gateway will go on with the conversation.
-func (r *Registry) isStored(u *Upstream) bool {
-	r.stored.mu.Lock()
-	defer r.stored.mu.Unlock()
-	return u != nil && r.stored.by[u.keptAs()] == u
-}
-
-// unstore gives up what is stored of a server that is to end.
-func (r *Registry) unstore(u *Upstream) {
-	k := &r.stored
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if name := u.keptAs(); k.by[name] == u {
-		delete(k.by, name)
-		if err := k.store.Forget(name); err != nil {
-			u.log.Warn("giving up what is stored, ignoring", "error", err.Error())
-		}
-	}
-}
-
-// drop gives up all that is kept of a server that has ended.
-func (r *Registry) drop(u *Upstream) {
-	r.unstore(u)
-	u.memory.Close()
-}
-
-// state is what the next gateway needs to know of a conversation, beside the numbers.
-type state struct {
-	Server  handover.Server
-	Offered offered
-	findings
-}
-
-// write writes it.
-func (u *Upstream) write(l *Listing) error {
-	u.writing.Lock()
-	defer u.writing.Unlock()
-	return u.memory.Write(state{Server: u.Server(), Offered: u.offers(l), findings: u.lists.now()})
-}
-
-func (u *Upstream) remember(l *Listing) {
-	if err := u.write(l); err != nil {
-		u.log.Warn("writing down for the next gateway what is known, ignoring", "error", err.Error())
-	}
-}
+func (r *Registry) Stores(s Store) { r.stored.to = s }
 
 // Resume goes on with a process of a server's where another gateway stopped. A server is served at once as it was last
 // known. A process of one session waits to be claimed. What cannot be gone on with is given up: its launcher hears
@@ -141,9 +25,7 @@ func (r *Registry) Resume(ctx context.Context, name string, p keep.Process) erro
 		p.Close()
 		return fmt.Errorf("going on with %q: %w", name, err)
 	}
-	r.stored.mu.Lock()
-	r.stored.by[name] = u
-	r.stored.mu.Unlock()
+	r.stored.resume(name, u)
 	c := handover.Accepted(p.Launcher)
 	u.hangUp = func() { c.Close() }
 	if u.Server().Session != "" {
@@ -178,7 +60,7 @@ func (r *Registry) resumed(p keep.Process) (*Upstream, *Listing, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading its capabilities: %w", err)
 	}
-	u := r.connected(s.Server, transport.NewStdio(p.Stdin, p.Stdout, p.Memory, r.limits.Limits.Limits), p.Memory, 0)
+	u := r.upstreams.connect(s.Server, p.Stdin, p.Stdout, p.Memory, 0)
 	u.kept = true
 	u.Agree(a, self(r.version, s.Server.Capabilities))
 	listing := u.listing(s.Offered)
@@ -221,17 +103,6 @@ func (r *Registry) Claim(ctx context.Context, server, handle string, clientOf fu
 	return Own{o}, u, true
 }
 
-// prove asks a server anything: once it answers, what was taken over works.
-func (u *Upstream) prove() {
-	call := Call{Method: string(mcp.MethodPing), Free: true}
-	if u.Modern() {
-		call.Method = string(mcp.MethodServerDiscover)
-	}
-	if _, err := u.Call(context.Background(), call); err == nil {
-		u.memory.Settled()
-	}
-}
-
 // Abandon ends the processes that no session has claimed.
 func (r *Registry) Abandon() {
 	r.mu.Lock()
@@ -248,7 +119,7 @@ func (r *Registry) Abandon() {
 				}
 			}
 			o.u.end(errSessionOver)
-			r.drop(o.u)
+			r.stored.drop(o.u)
 			o.c.Close()
 		}()
 	}

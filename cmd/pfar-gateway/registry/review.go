@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
@@ -12,22 +13,10 @@ import (
 	"github.com/pfar/pfar/units/handover"
 )
 
-// Pin has definitions held back that the owner has not accepted, from before the first server comes up.
-func (r *Registry) Pin(s *pins.Store) {
-	r.pins = s
-	s.Watch(func(server string) {
-		r.decide(server)
-		r.mu.Lock()
-		e := r.entries[server]
-		rests := e != nil && e.rests()
-		r.mu.Unlock()
-		if e != nil {
-			e.upstream.lists.again(0, AllKinds)
-		}
-		if rests {
-			go r.reviewAsleep(server)
-		}
-	})
+// reviewer knows by the owner's store what of a server may be served.
+type reviewer struct {
+	pins *pins.Store // what has been accepted; nil holds nothing back, which only tests want
+	log  *slog.Logger
 }
 
 // reviewed is what of a listing may be served.
@@ -42,16 +31,9 @@ type reviewed struct {
 	strange int // of what is served and nobody has reviewed
 }
 
-// About is what a server says of itself and may be passed on.
-type About struct {
-	Instructions         string
-	InstructionsReviewed bool // a person, or what pfar ships, has accepted them
-	InfoReviewed         bool // likewise its name and version
-}
-
 // review shows the owner's store what was found, and returns what is accepted of it. Resources are data rather than
 // definitions: all of them are served, and the store remembers who has accepted which.
-func (r *Registry) review(u *Upstream, found *Listing) reviewed {
+func (r *reviewer) review(u *Upstream, found *Listing) reviewed {
 	by, _ := u.Declared() // first: of a later declaration this is not the identity
 	server := u.Server()
 	said := u.Agreed().Said
@@ -184,4 +166,12 @@ func (u *Upstream) otherVersion(a Agreement) error {
 	}
 	return fmt.Errorf("the server is of another version than its declaration wants: it says %.40q, and not version = %q; install that one, "+
 		"or declare the one that runs", info.Version, u.Server().Version)
+}
+
+// program says whether a server's program is accepted.
+func (r *reviewer) program(s handover.Server) pins.State {
+	if r.pins == nil {
+		return pins.Accepted
+	}
+	return r.pins.Program(s.Name, s.Program, s.Files)
 }

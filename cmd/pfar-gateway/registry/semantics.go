@@ -2,11 +2,7 @@ package registry
 
 import (
 	"encoding/json"
-	"fmt"
-	"slices"
 
-	"github.com/pfar/pfar/cmd/pfar-gateway/fenced"
-	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -52,33 +48,4 @@ func wordOn(tools map[string]handover.Tool, name string) handover.Tool {
 		best, t.Semantics = weight, like.Semantics
 	}
 	return t
-}
-
-// marked is the mark for results of one label.
-type marked struct {
-	label string
-	text  []byte
-}
-
-// Mark is the member of a result without _meta that puts the server's label on it (DIS-10), with a comma behind it.
-func (u *Upstream) Mark(label string) []byte {
-	m := u.marked.Load()
-	if m == nil || m.label != label {
-		m = &marked{label, mark(u.Server().Name, label)}
-		u.marked.Store(m)
-	}
-	return slices.Clip(m.text)
-}
-
-// Label puts it on a result with these members, which has _meta: what a server says under pfar/ is left out, and every
-// other byte stays as it came.
-func (u *Upstream) Label(label string, result []byte, ms jsonrpc.Members) []byte {
-	own := u.Mark(label)
-	own = own[len(`"_meta":{`) : len(own)-len(`},`)]
-	i := ms.Index("_meta")
-	return jsonrpc.Splice(make([]byte, 0, len(result)+len(own)+1), result, ms.Replace(i, jsonrpc.Amend(ms[i].Raw(), fenced.Theirs, own)))
-}
-
-func mark(server, label string) []byte {
-	return fmt.Appendf(nil, `"_meta":{"pfar/server":%s,"pfar/label":%s},`, jsonrpc.Quote(server), jsonrpc.Quote(label))
 }

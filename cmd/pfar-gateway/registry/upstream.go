@@ -1,14 +1,17 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/pfar/pfar/cmd/pfar-gateway/keep"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/transport"
@@ -37,32 +40,39 @@ type Upstream struct {
 	writing sync.Mutex // held from reading what is remembered until it is written
 }
 
-// connected returns what is known at first of a server that is connected by conn.
-func (r *Registry) connected(server handover.Server, conn transport.Transport, memory *keep.Memory, secrets int64) *Upstream {
-	u, config := r.upstream(server, memory)
-	u.conn = conn
-	config.Transport, config.Secrets, config.Serial = conn, r.redaction, secrets
+// upstreams has what every Upstream needs.
+type upstreams struct {
+	log       *slog.Logger
+	limits    *Limits
+	redaction *protocol.Redaction // of what servers say; nil: nothing is secret
+}
+
+// connect returns the Upstream for a server whose stdio it is. The server may know the secrets of that serial.
+func (s *upstreams) connect(server handover.Server, stdin, stdout *os.File, memory *keep.Memory, secrets int64) *Upstream {
+	u, config := s.upstream(server, memory)
+	u.conn = transport.NewStdio(stdin, stdout, memory, s.limits.Limits.Limits)
+	config.Transport, config.Secrets, config.Serial = u.conn, s.redaction, secrets
 	u.Conversation = protocol.New(config)
 	return u
 }
 
 // asleep returns what stands for a server that sleeps.
-func (r *Registry) asleep(server handover.Server, a Agreement) *Upstream {
-	u, config := r.upstream(server, keep.Volatile())
+func (s *upstreams) asleep(server handover.Server, a Agreement) *Upstream {
+	u, config := s.upstream(server, keep.Volatile())
 	u.Conversation = protocol.Asleep(config, a)
 	return u
 }
 
-func (r *Registry) upstream(server handover.Server, memory *keep.Memory) (*Upstream, protocol.Config) {
-	log := r.log.With("server", server.Name)
+func (s *upstreams) upstream(server handover.Server, memory *keep.Memory) (*Upstream, protocol.Config) {
+	log := s.log.With("server", server.Name)
 	if server.Session != "" {
 		log = log.With("session", server.Session)
 	}
 	u := &Upstream{
-		memory: memory, limits: &r.limits, log: log, note: func(string, string, []byte) {},
+		memory: memory, limits: s.limits, log: log, note: func(string, string, []byte) {},
 		lists: lists{stale: make(chan struct{}, 1)}, retells: rate.NewLimiter(rate.Every(10*time.Second), 5),
 	}
-	return u, protocol.Config{Server: server, Memory: memory, Limits: &r.limits.Limits, Log: log, Listener: listener{u}}
+	return u, protocol.Config{Server: server, Memory: memory, Limits: &s.limits.Limits, Log: log, Listener: listener{u}}
 }
 
 // listener hears what a server says on its own.
@@ -79,6 +89,13 @@ func (l listener) Changed(method string) bool {
 }
 
 func (l listener) Missed() { l.u.lists.again(0, AllKinds) }
+
+var (
+	errReplaced = errors.New("a newer process of the same server took its place")
+	errShutdown = errors.New("the gateway is shutting down")
+	errLauncher = errors.New("its launcher ended")
+	errStopped  = errors.New("it was stopped")
+)
 
 // end ends the conversation. Of one that is left to the next gateway the launcher has to know whose doing its end is.
 func (u *Upstream) end(why error) {
@@ -101,5 +118,37 @@ func (u *Upstream) Louder(level int) bool {
 		if u.level.CompareAndSwap(told, int32(level)) {
 			return true
 		}
+	}
+}
+
+// marked is the mark for results of one label.
+type marked struct {
+	label string
+	text  []byte
+}
+
+// amend declares all but what the process was started with.
+func (u *Upstream) amend(server handover.Server) {
+	own := u.Server()
+	server.Session, server.Files = own.Session, own.Files
+	u.Declare(server)
+}
+
+// because prefers the reason of the end to what followed from it.
+func (u *Upstream) because(err error) error {
+	if why := u.Why(); why != nil {
+		return why
+	}
+	return err
+}
+
+// prove asks a server anything: once it answers, what was taken over works.
+func (u *Upstream) prove() {
+	call := Call{Method: string(mcp.MethodPing), Free: true}
+	if u.Modern() {
+		call.Method = string(mcp.MethodServerDiscover)
+	}
+	if _, err := u.Call(context.Background(), call); err == nil {
+		u.memory.Settled()
 	}
 }

@@ -6,16 +6,62 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/pfar/pfar/policies/access"
 )
 
-// narrow remembers what each client was last shown, so that lists that have not changed stay as they are.
-type narrow struct {
+// views shows clients what is served, and remembers what each was last shown, so that lists that have not changed stay
+// as they are.
+type views struct {
+	page   int           // bytes of a list that a client gets at once
+	serial atomic.Uint64 // of the newest list
+	now    atomic.Pointer[Catalogue]
 	offers Offers
 
 	mu   sync.Mutex
 	last map[viewer]*Catalogue
+}
+
+func newViews(page int) *views {
+	w := &views{page: page}
+	w.serial.Store(uint64(time.Now().UnixNano())) // a cursor of a gateway before this one is of no list
+	w.publish(make(map[string]State), nil, AllKinds)
+	return w
+}
+
+// Catalogue returns what is served now.
+func (w *views) Catalogue() *Catalogue { return w.now.Load() }
+
+// publish replaces what is served. There is one caller at a time.
+func (w *views) publish(states map[string]State, serving []*served, changed Kinds) {
+	c := &Catalogue{states: states, serving: serving, replaced: make(chan struct{})}
+	before := w.Catalogue()
+	if before == nil {
+		before = &Catalogue{replaced: make(chan struct{})}
+	}
+	c.all = w.view("", serving, before.all, changed)
+	w.now.Store(c)
+	close(before.replaced)
+}
+
+// view returns the lists of the parts; those of old are taken over where they have not changed.
+func (w *views) view(server string, of []*served, old *View, changed Kinds) *View {
+	v := &View{Server: server}
+	for _, s := range of {
+		v.Agreed = append(v.Agreed, Named{s.name, s.declared.Description, s.upstream.Agreed(), s.about})
+	}
+	for k := Tools; k <= Templates; k++ {
+		if old != nil && !changed.Has(k) {
+			v.Lists[k] = old.Lists[k]
+			continue
+		}
+		v.Lists[k] = &List{
+			kind: k, parts: parts(k, server == "", of), limit: w.page, serial: w.serial.Add(1), hint: hintOf(k, of),
+		}
+	}
+	return v
 }
 
 // Offers reports whether a client of this profile and with these rights can ever call a tool. What it cannot is not
@@ -23,21 +69,13 @@ type narrow struct {
 type Offers func(profile string, rights *access.Rights, u *Upstream, tool Item) bool
 
 // Offer sets what is listed to whom, before the first client is let in.
-func (r *Registry) Offer(o Offers) { r.narrow.offers = o }
+func (w *views) Offer(o Offers) { w.offers = o }
 
-// Relist makes the lists of clients anew, for what they can call has changed, and has them told.
-func (r *Registry) Relist() {
-	r.narrow.mu.Lock()
-	r.narrow.last = nil
-	r.narrow.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.publish(0)
-	for name, e := range r.entries {
-		if e.served != nil {
-			r.tell(Event{Server: name, Changed: e.kinds() & Tools.Set()})
-		}
-	}
+// forget has what each client was last shown made anew.
+func (w *views) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = nil
 }
 
 // viewer is who sees a catalogue. An empty profile can call everything.
@@ -64,9 +102,9 @@ func (s seen) by(profile string) *Catalogue {
 // For returns the catalogue as a client with these rights finds it. What it may not use is not in it: every path from a
 // client to a server leads through here, so that on none of them is there more than on another (GC-50). It is made when
 // it is first asked for.
-func (r *Registry) For(rights *access.Rights, profile string) *Catalogue {
-	c := r.Catalogue()
-	if r.narrow.offers == nil {
+func (w *views) For(rights *access.Rights, profile string) *Catalogue {
+	c := w.Catalogue()
+	if w.offers == nil {
 		profile = ""
 	}
 	if rights.All() && profile == "" {
@@ -77,25 +115,25 @@ func (r *Registry) For(rights *access.Rights, profile string) *Catalogue {
 	if n := all.by(profile); n != nil {
 		return n
 	}
-	r.narrow.mu.Lock()
-	defer r.narrow.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	known, _ = c.narrowed.Load(rights)
 	all, _ = known.(seen)
 	if n := all.by(profile); n != nil {
 		return n
 	}
 	v := viewer{rights, profile}
-	n := r.narrowed(c, v, r.narrow.last[v])
+	n := w.narrowed(c, v, w.last[v])
 	c.narrowed.Store(rights, append(slices.Clip(all), seen{{profile, n}}...))
-	if r.narrow.last == nil {
-		r.narrow.last = make(map[viewer]*Catalogue)
+	if w.last == nil {
+		w.last = make(map[viewer]*Catalogue)
 	}
-	r.narrow.last[v] = n
+	w.last[v] = n
 	return n
 }
 
 // Without returns what an endpoint shows but for these servers, of whose lists the client may not be shown anything.
-func (r *Registry) Without(c *Catalogue, endpoint string, servers []string) *View {
+func (w *views) Without(c *Catalogue, endpoint string, servers []string) *View {
 	key := endpoint + "\x00" + strings.Join(servers, ",")
 	if v, ok := c.narrowed.Load(key); ok {
 		return v.(*View)
@@ -103,20 +141,20 @@ func (r *Registry) Without(c *Catalogue, endpoint string, servers []string) *Vie
 	left := slices.DeleteFunc(slices.Clone(c.serving), func(s *served) bool {
 		return endpoint != "" && s.name != endpoint || slices.Contains(servers, s.name)
 	})
-	v := r.view(endpoint, left, nil, AllKinds)
+	v := w.view(endpoint, left, nil, AllKinds)
 	v.private()
 	shared, _ := c.narrowed.LoadOrStore(key, v) // so that cursors are of one list
 	return shared.(*View)
 }
 
 // Retain gives up what is remembered of rights that nobody has any more.
-func (r *Registry) Retain(has func(*access.Rights) bool) {
-	r.narrow.mu.Lock()
-	defer r.narrow.mu.Unlock()
-	maps.DeleteFunc(r.narrow.last, func(v viewer, _ *Catalogue) bool { return !has(v.rights) })
+func (w *views) Retain(has func(*access.Rights) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.last, func(v viewer, _ *Catalogue) bool { return !has(v.rights) })
 }
 
-func (r *Registry) narrowed(c *Catalogue, v viewer, last *Catalogue) *Catalogue {
+func (w *views) narrowed(c *Catalogue, v viewer, last *Catalogue) *Catalogue {
 	rights := v.rights
 	n := &Catalogue{states: make(map[string]State)}
 	for name, state := range c.states {
@@ -133,7 +171,7 @@ func (r *Registry) narrowed(c *Catalogue, v viewer, last *Catalogue) *Catalogue 
 		if last != nil {
 			old = last.find(s.name)
 		}
-		p := r.part(s, v, old)
+		p := w.part(s, v, old)
 		whole = whole && p == s
 		n.serving = append(n.serving, p)
 	}
@@ -145,13 +183,13 @@ func (r *Registry) narrowed(c *Catalogue, v viewer, last *Catalogue) *Catalogue 
 	if last != nil {
 		before, changed = last.all, differences(n.serving, last.serving)
 	}
-	n.all = r.view("", n.serving, before, changed)
+	n.all = w.view("", n.serving, before, changed)
 	n.all.private()
 	return n
 }
 
 // part is what of a server is there for a client; old is what was.
-func (r *Registry) part(s *served, v viewer, old *served) *served {
+func (w *views) part(s *served, v viewer, old *served) *served {
 	rights := v.rights
 	label := rights.Label(s.name, s.label)
 	if old != nil && old.of == s {
@@ -164,7 +202,7 @@ func (r *Registry) part(s *served, v viewer, old *served) *served {
 			continue
 		}
 		listing[Tools] = append(listing[Tools], i)
-		if v.profile == "" || r.narrow.offers(v.profile, rights, s.upstream, i) {
+		if v.profile == "" || w.offers(v.profile, rights, s.upstream, i) {
 			shown[Tools] = append(shown[Tools], i)
 		}
 	}
@@ -183,7 +221,7 @@ func (r *Registry) part(s *served, v viewer, old *served) *served {
 	if old != nil && old.of != nil { // lists of the whole are not of a part, even where they hold the same
 		before, changed = old.view, differences([]*served{p}, []*served{old})
 	}
-	p.view = r.view(p.name, []*served{p}, before, changed)
+	p.view = w.view(p.name, []*served{p}, before, changed)
 	p.view.private()
 	return p
 }
@@ -218,12 +256,4 @@ func (s *served) looks(k Kind, old *served) bool {
 		return false
 	}
 	return k != Tools || reflect.DeepEqual(s.declared.Tools, old.declared.Tools)
-}
-
-// shows are the lists as a client sees them.
-func (s *served) shows() *Listing {
-	if s.shown != nil {
-		return s.shown
-	}
-	return s.listing
 }
