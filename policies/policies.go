@@ -10,10 +10,12 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/gate"
 )
 
@@ -34,11 +36,8 @@ func Load(fsys fs.FS, dir string) Set { return load(Shipped(), fsys, dir) }
 
 // load reads some of what is shipped, and a folder over it.
 func load(names []string, fsys fs.FS, dir string) Set {
-	d := &decoder{
-		shipped: true, places: map[string]hcl.Range{}, found: map[string]hcl.Range{},
-		policy: &gate.Policy{Profiles: map[string]gate.Profile{}, Services: map[string]gate.Service{}},
-	}
-	s := Set{Files: map[string]*hcl.File{}, Places: d.found}
+	d := newPolicy()
+	s := Set{Files: map[string]*hcl.File{}, Places: d.inspectors.found}
 	for _, name := range names {
 		b, err := shipped.ReadFile(name)
 		if err != nil {
@@ -48,8 +47,9 @@ func load(names []string, fsys fs.FS, dir string) Set {
 	}
 	d.shipped = false
 	s.folder(d, fsys, dir)
-	d.checkTiers()
-	d.checkInspectors()
+	d.profiles.check()
+	d.inspectors.check()
+	d.open("", nil)
 	s.Diags = append(s.Diags, d.diags...)
 	if s.Diags.HasErrors() {
 		return s
@@ -78,12 +78,12 @@ func Services() []string {
 
 func (s *Set) failed(name string, err error) Set {
 	at := hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos}
-	s.Diags = s.Diags.Append(problem(at, "Not readable", "Reading policies: %v.", Reason(err)))
+	s.Diags = s.Diags.Append(block.Problem(at, "Not readable", "Reading policies: %v.", Reason(err)))
 	return *s
 }
 
 // folder reads the owner's files.
-func (s *Set) folder(d *decoder, fsys fs.FS, dir string) {
+func (s *Set) folder(d *policy, fsys fs.FS, dir string) {
 	if fsys == nil {
 		return
 	}
@@ -99,7 +99,7 @@ func (s *Set) folder(d *decoder, fsys fs.FS, dir string) {
 		if !strings.HasSuffix(e.Name(), ".hcl") || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "#") {
 			if strings.HasSuffix(strings.ToLower(e.Name()), ".hcl") || strings.HasSuffix(e.Name(), ".toml") {
 				at := hcl.Range{Filename: file, Start: hcl.InitialPos, End: hcl.InitialPos}
-				s.Diags = s.Diags.Append(caution(at, "File not read", "Policies are written in HCL, in files whose names end in .hcl and begin with neither a dot nor #. Rename the file."))
+				s.Diags = s.Diags.Append(block.Caution(at, "File not read", "Policies are written in HCL, in files whose names end in .hcl and begin with neither a dot nor #. Rename the file."))
 			}
 			continue
 		}
@@ -128,13 +128,39 @@ func Fingerprint(fsys fs.FS) string {
 	return string(sum.Sum(nil))
 }
 
-func (d *decoder) read(name string, b []byte) {
-	entries, diags := parse(name, b)
-	d.diags = append(d.diags, diags...)
-	d.earlier = len(d.policy.Words)
-	if !diags.HasErrors() {
-		d.file(entries)
+// policy reads files by their kinds of blocks.
+type policy struct {
+	*decoder
+	rules      ruleReader
+	facts      *factReader
+	profiles   *profileReader
+	inspectors *inspectorReader
+}
+
+func newPolicy() *policy {
+	d := newDecoder()
+	d.shipped = true
+	i := &inspectorReader{decoder: d, found: map[string]hcl.Range{}}
+	return &policy{d, ruleReader{d}, &factReader{decoder: d}, &profileReader{decoder: d, inspectors: i}, i}
+}
+
+// read reads a file. Profiles come first: rules name them.
+func (d *policy) read(name string, b []byte) {
+	d.open(name, b)
+	if diag := refuse(name, b); diag != nil {
+		d.Diags = hcl.Diagnostics{diag}
+		return
 	}
+	root := d.Tree()
+	if root == nil {
+		return
+	}
+	isProfile := func(f *block.Field) bool { return f.Key == "profile" }
+	later := slices.DeleteFunc(slices.Clone(root.Fields), isProfile)
+	first := slices.DeleteFunc(root.Fields, func(f *block.Field) bool { return !isProfile(f) })
+	root.Fields = append(first, later...)
+	d.facts.earlier = len(d.policy.Words)
+	d.Section(block.Section{Many: true, Keys: slices.Concat(d.profiles.keys(), d.rules.keys(), d.facts.keys(), d.inspectors.keys())}, root)
 }
 
 var errNotRegular = errors.New("it is no regular file")

@@ -7,118 +7,146 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/pfar/pfar/policies/block"
 	"github.com/pfar/pfar/policies/gate"
 )
 
-// profile reads a profile, or what a file changes of one that is there.
-func (d *decoder) profile(e entry) {
-	names, ok := d.labels(e, 1, `profile "strict" { ... }`)
+// profileReader reads profiles.
+type profileReader struct {
+	*decoder
+	inspectors *inspectorReader
+	tiers      []block.Label // that profiles name
+}
+
+func (d *profileReader) keys() []block.Key {
+	return []block.Key{key("profile", `profile "strict" { inspect = "ask" }`, d.read)}
+}
+
+// profile is one that is made, or what a file changes of one that is there.
+type profile struct {
+	*profileReader
+	gate.Profile
+	name         string
+	there, based bool
+	than         string // where stands what it is compared with
+	reason       string
+	afterwards   []func() // what is compared, once it is known with what and why
+}
+
+func (d *profileReader) read(f *block.Field) {
+	names, ok := d.labels(f, 1)
 	if !ok {
 		return
 	}
 	before, there := d.policy.Profiles[names[0]]
-	p := before
-	p.Rows, p.Tiers, p.Inspectors = slices.Clone(before.Rows), slices.Clone(before.Tiers), slices.Clone(before.Inspectors)
+	p := &profile{profileReader: d, Profile: copied(before), name: names[0], there: there, based: there || d.shipped, than: before.At}
 	if !there {
-		p.At = d.place(e.at)
+		p.At = d.place(f.At)
 	}
-	reason, based, than := "", there || d.shipped, before.At
-	const example = `"Notes are read aloud to nobody."`
-	d.block(e, "in profile", false, []key{ // what goes before rows
-		{"relax", `relax = ` + example, func(f entry) { reason, _ = d.text(f, example) }},
-		{"base", `base = "strict"`, func(f entry) {
-			based = true
-			p, than = d.base(f, p, there)
-		}},
-		{"description", `description = "..."`, func(f entry) { p.Description, _ = d.text(f, `"..."`) }},
-		{"inspect", `inspect = "ask"`, func(entry) {}},
-		{"inspectors", `inspectors = ["scan"]`, func(entry) {}},
-		{"clean_sources", `clean_sources = true`, func(entry) {}},
-		{"tiers", `tiers = ["browser/vision"]`, func(entry) {}},
-		{"record", `record = "arguments"`, func(entry) {}},
-		{"row", `row "clean" "fits" { verdicts = ["allow", "allow", "ask"] }`, func(entry) {}},
+	d.section(f, []block.Key{
+		key("relax", `"Notes are read aloud to nobody."`, d.text(&p.reason)),
+		key("base", `"strict"`, p.base),
+		key("description", `"..."`, d.text(&p.Description)),
+		key("inspect", `"ask"`, p.after(p.inspect)),
+		key("inspectors", `["scan"]`, p.after(p.ask)),
+		key("clean_sources", `true`, p.after(p.clean)),
+		key("tiers", `["browser/vision"]`, p.after(p.opens)),
+		key("record", `"arguments"`, p.after(p.keep)),
+		key("row", `row "clean" "fits" { verdicts = ["allow", "allow", "ask"] }`, p.after(p.row)),
 	})
-	if !based {
-		d.report(problem(e.at, "Missing base", `A new profile is made from another one. Write base = "strict", and below it what is different.`))
+	if !p.based {
+		d.Problem(f.At, "Missing base", `A new profile is made from another one. Write base = "strict", and below it what is different.`)
 		return
 	}
-	for _, f := range e.body {
-		switch f.name {
-		case "inspect":
-			d.inspect(f, &p, than, reason)
-		case "inspectors":
-			d.asks(f, names[0], &p, reason)
-		case "clean_sources":
-			d.clean(f, &p, than, reason)
-		case "tiers":
-			d.profileTiers(f, &p, than, reason)
-		case "record":
-			d.keep(f, &p)
-		case "row":
-			d.row(f, &p, reason)
-		}
+	for _, compare := range p.afterwards {
+		compare()
 	}
-	d.policy.Profiles[names[0]] = p
+	d.policy.Profiles[p.name] = p.Profile
 }
 
-// base starts a profile as another one, whose place it returns.
-func (d *decoder) base(f entry, p gate.Profile, there bool) (gate.Profile, string) {
-	name, ok := d.oneOf(f, slices.Sorted(maps.Keys(d.policy.Profiles)))
+// copied is a profile that can be changed.
+func copied(p gate.Profile) gate.Profile {
+	p.Rows, p.Tiers, p.Inspectors = slices.Clone(p.Rows), slices.Clone(p.Tiers), slices.Clone(p.Inspectors)
+	return p
+}
+
+func (p *profile) after(v block.Value) block.Value {
+	return func(f *block.Field) { p.afterwards = append(p.afterwards, func() { v(f) }) }
+}
+
+// base starts a profile as another one.
+func (p *profile) base(f *block.Field) {
+	p.based = true
+	name, ok := p.word(f, slices.Sorted(maps.Keys(p.policy.Profiles)))
 	if !ok {
-		return p, p.At
+		return
 	}
-	if there {
-		d.report(problem(f.at, "Base not expected", "The profile is there already, and this changes it. Leave base out, or give the profile a name of its own."))
-		return p, p.At
+	if p.there {
+		p.Problem(f.At, "Base not expected", "The profile is there already, and this changes it. Leave base out, or give the profile a name of its own.")
+		return
 	}
-	b := d.policy.Profiles[name]
-	than := b.At
+	b := copied(p.policy.Profiles[name])
+	p.than = b.At
 	b.At, b.Description = p.At, p.Description
-	b.Rows, b.Tiers, b.Inspectors = slices.Clone(b.Rows), slices.Clone(b.Tiers), slices.Clone(b.Inspectors)
-	return b, than
+	p.Profile = b
 }
 
-func (d *decoder) inspect(f entry, p *gate.Profile, than, reason string) {
-	word, ok := d.oneOf(f, []string{"ask", "inspect", "deny"})
-	if !ok {
-		return
-	}
+func (p *profile) inspect(f *block.Field) {
 	var v gate.Verdict
-	if err := v.UnmarshalText([]byte(word)); err != nil {
+	word, ok := p.word(f, []string{"ask", "inspect", "deny"})
+	if !ok || v.UnmarshalText([]byte(word)) != nil {
 		return
 	}
-	if !d.shipped && v > p.Inspect {
-		d.relaxed(f.at, reason, fmt.Sprintf("inspect = %q is less strict", v), than)
+	if !p.shipped && v > p.Inspect {
+		p.relaxed(f.At, p.reason, fmt.Sprintf("inspect = %q is less strict", v), p.than)
 	}
 	p.Inspect = v
 }
 
-func (d *decoder) clean(f entry, p *gate.Profile, than, reason string) {
-	v, ok := d.truth(f)
-	if ok && !v && p.Clean && !d.shipped {
-		d.relaxed(f.at, reason, "clean_sources = false is less strict", than)
+func (p *profile) clean(f *block.Field) {
+	v, ok := p.Truth(f)
+	if ok && !v && p.Clean && !p.shipped {
+		p.relaxed(f.At, p.reason, "clean_sources = false is less strict", p.than)
 	}
 	p.Clean = v
 }
 
 // keep reads what audit keeps, of which neither more nor less is a loosening.
-func (d *decoder) keep(f entry, p *gate.Profile) {
-	if word, ok := d.oneOf(f, []string{"digests", "arguments"}); ok {
+func (p *profile) keep(f *block.Field) {
+	if word, ok := p.word(f, []string{"digests", "arguments"}); ok {
 		p.Keep = word == "arguments"
 	}
 }
 
-func (d *decoder) profileTiers(f entry, p *gate.Profile, than, reason string) {
-	list, _ := d.texts(f, `["browser/vision"]`)
-	for _, t := range list {
-		if !slices.Contains(p.Tiers, t) && !d.shipped {
-			d.relaxed(f.value.Range(), reason, "the profile has the tier "+t+", which is more", than)
+func (p *profile) opens(f *block.Field) {
+	tiers, _ := p.texts(f)
+	for _, t := range tiers {
+		if !slices.Contains(p.Tiers, t) && !p.shipped {
+			p.relaxed(f.Val.At, p.reason, "the profile has the tier "+t+", which is more", p.than)
+		}
+		p.tiers = append(p.tiers, block.Label{Text: t, At: f.Val.At})
+	}
+	p.Tiers = tiers
+}
+
+// ask reads which inspectors a profile needs. To name fewer than before is to loosen.
+func (p *profile) ask(f *block.Field) {
+	var needed []string
+	if f.Val.Kind != block.List || len(f.Val.Items) > 0 {
+		var ok bool
+		if needed, ok = p.texts(f); !ok {
+			return
 		}
 	}
-	p.Tiers = list
-	for _, t := range list {
-		d.tiers = append(d.tiers, label{t, f.value.Range()})
+	for _, name := range p.Inspectors {
+		if !slices.Contains(needed, name) {
+			p.relaxed(f.Val.At, p.reason, "the profile "+p.name+" is not inspected by "+name+", which is less", exactly(p.inspectors.askedAt(name)))
+		}
 	}
+	for _, name := range needed {
+		p.inspectors.asked = append(p.inspectors.asked, block.Label{Text: name, At: f.Val.At})
+	}
+	p.Inspectors = slices.Compact(slices.Sorted(slices.Values(needed)))
 }
 
 // sessionWords are the first label of a row.
@@ -129,53 +157,49 @@ func sessionWords() map[string][]gate.Integrity {
 	}
 }
 
-const rowExample = `row "clean" "fits" { verdicts = ["allow", "allow", "ask"] }`
-
-func (d *decoder) row(f entry, p *gate.Profile, reason string) {
-	names, ok := d.labels(f, 2, rowExample)
+func (p *profile) row(f *block.Field) {
+	names, ok := p.labels(f, 2)
 	if !ok {
 		return
 	}
-	r := gate.Row{At: d.place(f.at)}
+	r := gate.Row{At: p.place(f.At)}
 	if r.Sessions, ok = sessionWords()[names[0]]; !ok {
-		words := []string{"clean", "extracted", "raw", "extracted or raw", "any"}
-		d.report(problem(f.labels[0].at, "Unknown session", "%q is none of %s. %s", names[0], oneOf(words), didYouMean(names[0], words)))
+		p.noneOf(f.Labels[0].At, "session", names[0], []string{"clean", "extracted", "raw", "extracted or raw", "any"})
 		return
 	}
 	if err := r.Data.UnmarshalText([]byte(names[1])); err != nil || r.Data == 0 {
-		words := gate.DataWords()
-		d.report(problem(f.labels[1].at, "Unknown data", "%q is none of %s. %s", names[1], oneOf(words), didYouMean(names[1], words)))
+		p.noneOf(f.Labels[1].At, "data", names[1], gate.DataWords())
 		return
 	}
-	said := false
-	d.block(f, "in row", false, []key{
-		{"verdicts", `verdicts = ["allow", "allow", "ask"]`, func(g entry) { said = d.verdicts(g, &r) }},
-		{"relax", `relax = "The host is ours."`, func(g entry) { reason, _ = d.text(g, `"The host is ours."`) }},
+	said, reason := false, p.reason
+	p.section(f, []block.Key{
+		key("verdicts", `["allow", "allow", "ask"]`, func(g *block.Field) { said = p.verdicts(g, &r, f.Example) }),
+		key("relax", `"The host is ours."`, p.text(&reason)),
 	})
 	if !said {
-		if !slices.ContainsFunc(f.body, func(g entry) bool { return g.name == "verdicts" }) {
-			d.report(problem(f.at, "Missing verdicts", "A row has three, for the effects none, reversible and irreversible. Write %s.", rowExample))
+		if f.Val.Index["verdicts"] == nil {
+			p.Problem(f.At, "Missing verdicts", "A row has three, for the effects none, reversible and irreversible. Write %s.", f.Example)
 		}
 		return
 	}
-	if !d.shipped {
-		d.compare(f.at, &r, *p, reason)
+	if !p.shipped {
+		p.compare(f.At, &r, reason)
 	}
 	p.Rows = append(p.Rows, r)
 }
 
-func (d *decoder) verdicts(g entry, r *gate.Row) bool {
-	words, ok := d.texts(g, `["allow", "allow", "ask"]`)
+func (p *profile) verdicts(f *block.Field, r *gate.Row, example string) bool {
+	words, ok := p.texts(f)
 	if !ok {
 		return false
 	}
 	if len(words) != len(r.Outcomes) {
-		d.report(problem(g.value.Range(), "Wrong number of verdicts", "A row has three, for the effects none, reversible and irreversible, and here are %d. Write %s.", len(words), rowExample))
+		p.Problem(f.Val.At, "Wrong number of verdicts", "A row has three, for the effects none, reversible and irreversible, and here are %d. Write %s.", len(words), example)
 		return false
 	}
 	for i, w := range words {
 		if err := r.Outcomes[i].UnmarshalText([]byte(w)); err != nil {
-			d.report(problem(g.value.Range(), "Unknown verdict", "%q is none of %s. %s", w, oneOf(gate.OutcomeWords()), didYouMean(w, gate.OutcomeWords())))
+			p.noneOf(f.Val.At, "verdict", w, gate.OutcomeWords())
 			return false
 		}
 	}
@@ -184,7 +208,7 @@ func (d *decoder) verdicts(g entry, r *gate.Row) bool {
 
 // compare finds where a row allows more than those before it. With a reason it takes their place there, but for what is
 // regulated or secret.
-func (d *decoder) compare(at hcl.Range, r *gate.Row, p gate.Profile, reason string) {
+func (p *profile) compare(at hcl.Range, r *gate.Row, reason string) {
 	var than *gate.Row
 	for c := range gate.Cases() {
 		if !r.Is(c) {
@@ -199,9 +223,24 @@ func (d *decoder) compare(at hcl.Range, r *gate.Row, p gate.Profile, reason stri
 		return
 	}
 	if r.Data == gate.RegulatedToLower || r.Data == gate.SecretToLower {
-		d.report(problem(at, "Not to be loosened", "What is regulated or secret goes to nobody who may not see it, whatever the reason. Remove the row, or declare the audience that the tool really has."))
+		p.Problem(at, "Not to be loosened", "What is regulated or secret goes to nobody who may not see it, whatever the reason. Remove the row, or declare the audience that the tool really has.")
 		return
 	}
 	r.Relax = reason
-	d.relaxed(at, reason, "the row allows more", than.At)
+	p.relaxed(at, reason, "the row allows more", than.At)
+}
+
+// check wants the tiers that profiles name to be there.
+func (d *profileReader) check() {
+	var known []string
+	for _, name := range slices.Sorted(maps.Keys(d.policy.Services)) {
+		for _, t := range d.policy.Services[name].Tiers {
+			known = append(known, name+"/"+t.Name)
+		}
+	}
+	for _, t := range d.tiers {
+		if !slices.Contains(known, t.Text) {
+			d.noneOf(t.At, "tier", t.Text, known)
+		}
+	}
 }

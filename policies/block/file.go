@@ -13,7 +13,7 @@ import (
 type Language struct {
 	Named    string // the section of which each has a name, as tool "search" is one of tool; "": none
 	Instance string // one such name, for remedies
-	// Labels has every block keep its labels and come again; without it, each key stands once.
+	// Labels has every block keep its labels, and come again where it has some or stands at the top.
 	Labels   bool
 	Dotted   string            // the section whose keys may stand at the top of TOML as "SECTION.KEY"
 	Forms    map[string]string // how tables are written whose keys stand in quotes

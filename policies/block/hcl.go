@@ -36,7 +36,7 @@ func (p *hclParser) read() *Node {
 	if !ok {
 		return nil
 	}
-	return p.body(body, p.Start())
+	return p.body(body, p.Start(), top)
 }
 
 // maxOpenComments is how often the scanner may look for the end of a comment that has none: it reads the whole rest of
@@ -85,8 +85,8 @@ func (f *File) tooDeep(tokens hclsyntax.Tokens) bool {
 	return false
 }
 
-func (p *hclParser) body(body *hclsyntax.Body, at hcl.Range) *Node {
-	t := newTable(at, block)
+func (p *hclParser) body(body *hclsyntax.Body, at hcl.Range, o origin) *Node {
+	t := newTable(at, o)
 	attrs := make([]*hclsyntax.Attribute, 0, len(body.Attributes))
 	for _, a := range body.Attributes {
 		attrs = append(attrs, a)
@@ -103,7 +103,7 @@ func (p *hclParser) body(body *hclsyntax.Body, at hcl.Range) *Node {
 	}
 	for _, k := range body.Blocks {
 		head := oneline.Block{Type: k.Type, TypeRange: k.TypeRange, Labels: k.Labels, LabelRanges: k.LabelRanges}
-		p.block(t, head, p.body(k.Body, k.TypeRange))
+		p.block(t, head, p.body(k.Body, k.TypeRange, block))
 	}
 	slices.SortStableFunc(t.Fields, func(x, y *Field) int { return x.At.Start.Byte - y.At.Start.Byte })
 	return t

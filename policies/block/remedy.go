@@ -22,6 +22,10 @@ func (p *hclParser) syntax(diags hcl.Diagnostics) bool {
 			d.Subject = &at
 		}
 	}
+	if !p.Remedies && len(diags) > 0 {
+		p.Problem(p.inside(*diags[0].Subject), diags[0].Summary, "%s", oneLine(diags[0].Detail))
+		return false // those after it come of it
+	}
 	slices.SortStableFunc(diags, func(x, y *hcl.Diagnostic) int { return x.Subject.Start.Byte - y.Subject.Start.Byte })
 	whole, last := true, 0
 	for _, d := range diags {
@@ -35,10 +39,6 @@ func (p *hclParser) syntax(diags hcl.Diagnostics) bool {
 			continue
 		}
 		last = at.Start.Line
-		if !p.Remedies {
-			p.Problem(at, d.Summary, "%s", oneLine(d.Detail))
-			break
-		}
 		p.Problem(at, d.Summary, "%s %s", oneLine(d.Detail), p.hclRemedy(d.Summary, at))
 		if strings.HasPrefix(d.Summary, "Un") || strings.Contains(d.Summary, "multi-line") {
 			break // nothing after an end that is missing was read as it was meant

@@ -43,6 +43,7 @@ const (
 	dotted
 	closed // inline, or an HCL object: complete where it stands
 	block  // of HCL
+	top    // an HCL file
 )
 
 // Field is a key with its value, or a block.
@@ -67,7 +68,7 @@ func newTable(at hcl.Range, o origin) *Node {
 // add puts a field into a table, or reports the second of two.
 func (f *File) add(t *Node, x *Field) {
 	first, ok := t.Index[x.Key]
-	if !ok || f.Labels && len(x.Labels) > 0 {
+	if !ok || f.Labels && (len(x.Labels) > 0 || t.origin == top) {
 		t.Index[x.Key] = x
 		t.Fields = append(t.Fields, x)
 		return
