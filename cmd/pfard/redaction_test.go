@@ -16,6 +16,7 @@ import (
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/attach/attachtest"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/systemd"
@@ -147,7 +148,7 @@ func TestProcessesKnowTheirOwnSecrets(t *testing.T) {
 	}
 	digest, p := units.Digest(text), systemd.Process{Instance: "one", PID: 9}
 	converse := func(t *testing.T, with func(*attach.Conn) error) *attach.Conn {
-		process, ours := attachPair(t)
+		process, ours := attachtest.Pair(t)
 		ended := make(chan error, 1)
 		go func() { ended <- with(ours) }()
 		t.Cleanup(func() {

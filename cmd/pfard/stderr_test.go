@@ -18,6 +18,7 @@ import (
 
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/attach/attachtest"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -135,7 +136,7 @@ func TestBudgets(t *testing.T) {
 		a.forgetBudget(instance)
 		return a.budgets[instance] == nil
 	}
-	_, conn := attachPair(t)
+	_, conn := attachtest.Pair(t)
 	a.launchers["one"] = launcher{conn: conn}
 	if forgotten("one") {
 		t.Error("that of a launcher which is there is forgotten")

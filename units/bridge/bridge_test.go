@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,32 +14,12 @@ import (
 	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/attach/attachtest"
 )
-
-// attachPair returns a connection as a process and as pfard have it.
-func attachPair(t *testing.T) (process, ours *attach.Conn) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "attach.sock")
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if process, err = attach.Dial(path); err != nil {
-		t.Fatal(err)
-	}
-	c, err := l.AcceptUnix()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours = attach.Accepted(c)
-	t.Cleanup(func() { process.Close(); ours.Close() })
-	return process, ours
-}
 
 // TestTooManyQuestions: of a bridge that asks more at once than it may, the later ones are refused, and none is lost.
 func TestTooManyQuestions(t *testing.T) {
-	bridge, ours := attachPair(t)
+	bridge, ours := attachtest.Pair(t)
 	release, ended := make(chan struct{}), make(chan struct{})
 	var asking, most atomic.Int64
 	go func() {
@@ -160,7 +138,7 @@ func TestWired(t *testing.T) {
 
 // TestRefusalsAreTold: of many at once the first and the newest, and not all.
 func TestRefusalsAreTold(t *testing.T) {
-	bridge, ours := attachPair(t)
+	bridge, ours := attachtest.Pair(t)
 	var all atomic.Int64
 	talk := new(Talk)
 	talk.wire.Due()
