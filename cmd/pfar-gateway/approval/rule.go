@@ -227,22 +227,18 @@ func (s *Store) readRules() error {
 	if err != nil {
 		return fmt.Errorf("forgetting what has expired: %w", err)
 	}
-	rows, err := s.db.Query("SELECT rule FROM rules")
-	if err != nil {
-		return fmt.Errorf("reading what is remembered: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var text string
+	var text []byte
+	err = s.db.Each("SELECT rule FROM rules", []any{&text}, func() error {
 		r := new(rule)
-		if err := rows.Scan(&text); err != nil {
-			return fmt.Errorf("reading what is remembered: %w", err)
-		}
-		if err := json.Unmarshal([]byte(text), &r.Rule); err != nil {
-			return fmt.Errorf("reading what is remembered: %w", err)
+		if err := json.Unmarshal(text, &r.Rule); err != nil {
+			return err
 		}
 		r.until = s.clock() + min(r.Expires.Sub(s.now()), r.Expires.Sub(r.Created))
 		s.rules[r.ID] = r
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("reading what is remembered: %w", err)
 	}
-	return rows.Err()
+	return nil
 }

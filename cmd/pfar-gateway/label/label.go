@@ -100,29 +100,27 @@ func Open(db *state.DB) (*Sessions, error) {
 }
 
 func (s *Sessions) readSessions() error {
-	rows, err := s.db.Query("SELECT client, handle, label, connection, created, used, frozen FROM sessions")
+	var k key
+	var label uint32
+	var connection bool
+	var created, used int64
+	var frozen string
+	err := s.db.Each("SELECT client, handle, label, connection, created, used, frozen FROM sessions",
+		[]any{&k.client, &k.handle, &label, &connection, &created, &used, &frozen}, func() error {
+			if !unpack(label).Known() {
+				return fmt.Errorf("the label %d of %q is none", label, k.client+"/"+k.handle)
+			}
+			e := &session{kept: true, connection: connection, created: created}
+			e.label.Store(label)
+			e.used.Store(used)
+			e.freeze(frozen)
+			s.sessions[k] = e
+			return nil
+		})
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var k key
-		var label uint32
-		var used int64
-		var frozen string
-		e := &session{kept: true}
-		if err := rows.Scan(&k.client, &k.handle, &label, &e.connection, &e.created, &used, &frozen); err != nil {
-			return err
-		}
-		if !unpack(label).Known() {
-			return fmt.Errorf("the label %d of %q is none", label, k.client+"/"+k.handle)
-		}
-		e.label.Store(label)
-		e.used.Store(used)
-		e.freeze(frozen)
-		s.sessions[k] = e
-	}
-	return errors.Join(rows.Err(), s.readServers(), s.readSources())
+	return errors.Join(s.readServers(), s.readSources())
 }
 
 // pack is a label as one number.

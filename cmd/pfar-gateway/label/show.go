@@ -11,22 +11,16 @@ import (
 // List is all sessions of declared clients, by client and handle, without their sources.
 func (s *Sessions) List() ([]Session, error) {
 	known := make(map[key]Session)
-	rows, err := s.db.Query("SELECT client, handle, reset, reset_by, frozen FROM sessions")
+	var k key
+	var reset int64
+	var one Session
+	err := s.db.Each("SELECT client, handle, reset, reset_by, frozen FROM sessions",
+		[]any{&k.client, &k.handle, &reset, &one.ResetBy, &one.Frozen}, func() error {
+			one.Reset = moment(reset)
+			known[k] = one
+			return nil
+		})
 	if err != nil {
-		return nil, fmt.Errorf("reading the sessions: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var k key
-		var reset int64
-		var one Session
-		if err := rows.Scan(&k.client, &k.handle, &reset, &one.ResetBy, &one.Frozen); err != nil {
-			return nil, fmt.Errorf("reading the sessions: %w", err)
-		}
-		one.Reset = moment(reset)
-		known[k] = one
-	}
-	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("reading the sessions: %w", err)
 	}
 	s.mu.RLock()

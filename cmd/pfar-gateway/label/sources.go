@@ -43,46 +43,32 @@ func (s *Sessions) Servers(client, handle string) []gate.Source {
 }
 
 func (s *Sessions) readServers() error {
-	rows, err := s.db.Query("SELECT client, handle, server, label FROM session_servers")
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var k key
-		var server string
-		var label uint32
-		if err := rows.Scan(&k.client, &k.handle, &server, &label); err != nil {
-			return err
-		}
-		e := s.sessions[k]
-		if e == nil || !unpack(label).Known() {
-			return fmt.Errorf("what %q has seen of %q is not known", k.client+"/"+k.handle, server)
-		}
-		e.contribute(server, unpack(label))
-	}
-	return rows.Err()
+	var k key
+	var server string
+	var label uint32
+	return s.db.Each("SELECT client, handle, server, label FROM session_servers",
+		[]any{&k.client, &k.handle, &server, &label}, func() error {
+			e := s.sessions[k]
+			if e == nil || !unpack(label).Known() {
+				return fmt.Errorf("what %q has seen of %q is not known", k.client+"/"+k.handle, server)
+			}
+			e.contribute(server, unpack(label))
+			return nil
+		})
 }
 
 func (s *Sessions) readSources() error {
-	rows, err := s.db.Query("SELECT client, handle, server, tool, call, at, label FROM session_sources ORDER BY at, label")
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var k key
-		var one Source
-		var at int64
-		var label uint32
-		if err := rows.Scan(&k.client, &k.handle, &one.Server, &one.Tool, &one.Call, &at, &label); err != nil {
-			return err
-		}
-		if one.At, one.Label = moment(at), unpack(label); s.sessions[k] != nil {
-			s.sessions[k].raised(one)
-		}
-	}
-	return rows.Err()
+	var k key
+	var one Source
+	var at int64
+	var label uint32
+	return s.db.Each("SELECT client, handle, server, tool, call, at, label FROM session_sources ORDER BY at, label",
+		[]any{&k.client, &k.handle, &one.Server, &one.Tool, &one.Call, &at, &label}, func() error {
+			if one.At, one.Label = moment(at), unpack(label); s.sessions[k] != nil {
+				s.sessions[k].raised(one)
+			}
+			return nil
+		})
 }
 
 // raised notes what raised a session's label. The session's lock is held.

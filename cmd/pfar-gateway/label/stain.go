@@ -54,25 +54,17 @@ func (s *Sessions) held(server string) (all stain) {
 }
 
 func (s *Sessions) readStains() error {
-	rows, err := s.db.Query("SELECT server, label FROM stains")
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var from string
-		var label uint32
-		if err := rows.Scan(&from, &label); err != nil {
-			return err
-		}
+	var from string
+	var label uint32
+	return s.db.Each("SELECT server, label FROM stains", []any{&from, &label}, func() error {
 		one := unpackStain(label)
 		if !one.label.Known() {
 			return fmt.Errorf("the label of %q is none", from)
 		}
 		o := parseOrigin(from)
 		s.stains[o] = s.stains[o].join(one)
-	}
-	return rows.Err()
+		return nil
+	})
 }
 
 // stain is what a server holds of what sessions have written to it.
@@ -206,20 +198,13 @@ func (s *Sessions) Clear(server string) error {
 
 // Stains is all of them, by server.
 func (s *Sessions) Stains() ([]Stain, error) {
-	rows, err := s.db.Query("SELECT server, label, client, handle, tool, call, at FROM stains ORDER BY server, at, label")
-	if err != nil {
-		return nil, fmt.Errorf("reading the stains: %w", err)
-	}
-	defer rows.Close()
 	byServer := make(map[string]*Stain)
-	for rows.Next() {
-		var name string
-		var label uint32
-		var at int64
-		var by Source
-		if err := rows.Scan(&name, &label, &by.Client, &by.Handle, &by.Tool, &by.Call, &at); err != nil {
-			return nil, fmt.Errorf("reading the stains: %w", err)
-		}
+	var name string
+	var label uint32
+	var at int64
+	var by Source
+	const query = "SELECT server, label, client, handle, tool, call, at FROM stains ORDER BY server, at, label"
+	err := s.db.Each(query, []any{&name, &label, &by.Client, &by.Handle, &by.Tool, &by.Call, &at}, func() error {
 		from := parseOrigin(name)
 		one := byServer[from.server]
 		if one == nil {
@@ -230,15 +215,19 @@ func (s *Sessions) Stains() ([]Stain, error) {
 			if !slices.Contains(one.Places, from.place) {
 				one.Places = append(one.Places, from.place)
 			}
-			continue
+			return nil
 		}
 		by.At, by.Label = moment(at), unpackStain(label).label
 		one.Label = one.Label.Join(by.Label)
 		one.Sources = append(one.Sources, by)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the stains: %w", err)
 	}
 	list := []Stain{}
 	for _, server := range slices.Sorted(maps.Keys(byServer)) {
 		list = append(list, *byServer[server])
 	}
-	return list, rows.Err()
+	return list, nil
 }

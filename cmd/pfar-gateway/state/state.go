@@ -209,24 +209,33 @@ func check(db *sql.DB) error {
 }
 
 func whole(db *sql.DB) error {
-	rows, err := db.Query("PRAGMA quick_check(1)")
-	if err != nil {
+	var said string
+	if err := db.QueryRow("PRAGMA quick_check(1)").Scan(&said); err != nil {
 		return fmt.Errorf("%w: %w", err, errDamaged)
+	}
+	if said != "ok" {
+		return fmt.Errorf("it is damaged (%.200q): %w", said, errDamaged)
+	}
+	return nil
+}
+
+// Each calls take for each row of a query, with the columns in the variables that to points to.
+func (d *DB) Each(query string, to []any, take func() error) error {
+	rows, err := d.Query(query)
+	if err != nil {
+		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var said string
-		if err := rows.Scan(&said); err != nil {
-			return fmt.Errorf("%w: %w", err, errDamaged)
+		err := rows.Scan(to...)
+		if err == nil {
+			err = take()
 		}
-		if said != "ok" {
-			return fmt.Errorf("it is damaged (%.200q): %w", said, errDamaged)
+		if err != nil {
+			return err
 		}
 	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("%w: %w", err, errDamaged)
-	}
-	return nil
+	return rows.Err()
 }
 
 // Do carries out changes, all or none.
