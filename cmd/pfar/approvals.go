@@ -36,18 +36,17 @@ digest at its end.`
 type approvalsVerb struct{ *pfar }
 
 func (c approvalsVerb) approvalsCommand() *cobra.Command {
-	list := func(cmd *cobra.Command, _ []string) error { return c.approvalsList(cmd.Context()) }
 	root := c.outputFlag(&cobra.Command{
 		Use: "approvals", Short: "Show the calls that wait for you, and answer them", Long: approvalsHelp,
 		Example: example("pfar approvals", "pfar approvals show k3bq7x-...", "pfar approvals approve k3bq7x-...", "pfar approvals watch --notify"),
-		Args:    arguments(), RunE: list,
+		RunE:    alone(c.approvalsList),
 	})
 	var a approveFlags
 	approve := c.outputFlag(&cobra.Command{
 		Use: "approve ID", Short: "Let a call run, once", Long: approveHelp,
-		Example: example("pfar approvals approve k3bq7x-...", "pfar approvals approve k3bq7x-... --remember 1h --match '/path=/notes/*.md'"),
-		Args:    arguments("ID"), ValidArgsFunction: offerFirst(c.offeredApprovals),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.approve(cmd.Context(), args[0], a) },
+		Example:           example("pfar approvals approve k3bq7x-...", "pfar approvals approve k3bq7x-... --remember 1h --match '/path=/notes/*.md'"),
+		ValidArgsFunction: offerFirst(c.offeredApprovals),
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.approve(cmd.Context(), args[0], a) },
 	})
 	flags := approve.Flags()
 	flags.BoolVar(&a.yes, "yes", false, "do not ask")
@@ -56,29 +55,20 @@ func (c approvalsVerb) approvalsCommand() *cobra.Command {
 	flags.StringArrayVar(&a.match, "match", nil, "with --remember: allow other values of one argument, such as /path=/notes/*; may be repeated")
 	var reason string
 	deny := c.outputFlag(&cobra.Command{
-		Use: "deny ID", Short: "Deny a call", Args: arguments("ID"), ValidArgsFunction: offerFirst(c.offeredApprovals),
+		Use: "deny ID", Short: "Deny a call", ValidArgsFunction: offerFirst(c.offeredApprovals),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.deny(cmd.Context(), args[0], reason) },
 	})
 	deny.Flags().StringVar(&reason, "reason", "", "tell the client why")
 	root.AddCommand(
-		c.outputFlag(&cobra.Command{Use: "list", Short: "List the calls that wait", Args: arguments(), RunE: list}),
+		c.verb("list", "List the calls that wait", alone(c.approvalsList)),
 		c.outputFlag(&cobra.Command{
-			Use: "show ID", Short: "Show a waiting call in full", Args: arguments("ID"), ValidArgsFunction: offerFirst(c.offeredApprovals),
-			RunE: func(cmd *cobra.Command, args []string) error { return c.approvalsShow(cmd.Context(), args[0]) },
+			Use: "show ID", Short: "Show a waiting call in full", ValidArgsFunction: offerFirst(c.offeredApprovals),
+			RunE: onOne(c.approvalsShow),
 		}),
 		approve, deny, c.approvalsWatchCommand(),
-		c.outputFlag(&cobra.Command{
-			Use: "history", Short: "List the last answered calls, and who answered", Args: arguments(),
-			RunE: func(cmd *cobra.Command, _ []string) error { return c.approvalsHistory(cmd.Context()) },
-		}),
-		c.outputFlag(&cobra.Command{
-			Use: "rules", Short: "List the remembered approvals", Args: arguments(),
-			RunE: func(cmd *cobra.Command, _ []string) error { return c.approvalRules(cmd.Context()) },
-		}),
-		c.outputFlag(&cobra.Command{
-			Use: "forget ID", Short: "Forget a remembered approval", Args: arguments("ID"),
-			RunE: func(cmd *cobra.Command, args []string) error { return c.forgetRule(cmd.Context(), args[0]) },
-		}))
+		c.verb("history", "List the last answered calls, and who answered", alone(c.approvalsHistory)),
+		c.verb("rules", "List the remembered approvals", alone(c.approvalRules)),
+		c.verb("forget ID", "Forget a remembered approval", onOne(c.forgetRule)))
 	return root
 }
 

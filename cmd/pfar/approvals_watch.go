@@ -33,7 +33,6 @@ func (c approvalsVerb) approvalsWatchCommand() *cobra.Command {
 	watch := c.outputFlag(&cobra.Command{
 		Use: "watch", Short: "Print each call that begins to wait", Long: watchHelp,
 		Example: example("pfar approvals watch", "pfar approvals watch --exec ~/bin/tell-me", "pfar approvals watch --notify"),
-		Args:    arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var tell []notice
 			if program != "" {

@@ -45,7 +45,6 @@ func (c auditVerb) auditVerifyCommand() *cobra.Command {
 		Use:   "verify",
 		Short: "Check that no record was changed",
 		Long:  auditVerifyHelp,
-		Args:  arguments(),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return c.auditVerify(cmd.Context(), since.Time) },
 	})
 	cmd.Flags().Var(&since, "since", "compare with digests since TIME")

@@ -72,7 +72,7 @@ func (c vaultVerb) importCommand() *cobra.Command {
 	var o openers
 	var replace bool
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "import FILE", Short: "Store the secrets of an exported file, all or none", Args: arguments("FILE"), ValidArgsFunction: filesToo,
+		Use: "import FILE", Short: "Store the secrets of an exported file, all or none", ValidArgsFunction: filesToo,
 		Example: example("pfar vault import secrets.age", "pfar vault import secrets.age --identity key.txt --replace"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.vaultImport(cmd.Context(), args[0], o, replace)

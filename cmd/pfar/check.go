@@ -34,7 +34,6 @@ func (c declaredVerb) checkCommand() *cobra.Command {
 		Short:   "Find the mistakes in declarations",
 		Long:    checkHelp,
 		Example: example("pfar check", "pfar check examples"),
-		Args:    arguments("[DIR]"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},

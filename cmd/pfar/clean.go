@@ -30,8 +30,8 @@ func (c cleanVerb) cleanCommand() *cobra.Command {
 	var yes, secrets bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "clean NAME", Short: "Delete what an undeclared server left behind", Long: cleanHelp,
-		Example: example("pfar clean notion", "pfar clean notion --secrets --yes"),
-		Args:    arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredLeftovers),
+		Example:           example("pfar clean notion", "pfar clean notion --secrets --yes"),
+		ValidArgsFunction: offerFirst(c.offeredLeftovers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.clean(cmd.Context(), args[0], secrets, yes)
 		},

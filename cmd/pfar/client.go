@@ -53,13 +53,10 @@ func (c clientVerb) clientCommand() *cobra.Command {
 		},
 	}
 	group.AddCommand(c.clientAddCommand(), c.clientSetCommand(), c.clientRotateCommand(), c.clientConfigCommand(),
+		c.verb("list", "List the clients and what they may use", alone(c.clientList)),
 		c.outputFlag(&cobra.Command{
-			Use: "list", Short: "List the clients and what they may use", Args: arguments(),
-			RunE: func(cmd *cobra.Command, _ []string) error { return c.clientList(cmd.Context()) },
-		}),
-		c.outputFlag(&cobra.Command{
-			Use: "remove NAME", Short: "Remove a client; its connections end at once", Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
-			RunE: func(cmd *cobra.Command, args []string) error { return c.clientRemove(cmd.Context(), args[0]) },
+			Use: "remove NAME", Short: "Remove a client; its connections end at once", ValidArgsFunction: offerFirst(c.offeredClients),
+			RunE: onOne(c.clientRemove),
 		}),
 	)
 	return group
@@ -76,7 +73,7 @@ type newClient struct {
 func (c clientVerb) clientAddCommand() *cobra.Command {
 	var n newClient
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "add NAME", Short: "Declare a client, and print its token", Args: arguments("NAME"),
+		Use: "add NAME", Short: "Declare a client, and print its token",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n.Name = args[0]
 			return c.clientAdd(cmd.Context(), n)
@@ -236,7 +233,7 @@ func (c clientVerb) clientRotateCommand() *cobra.Command {
 	var keep bool
 	var tokenFile string
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "rotate NAME", Short: "Give a client a new token, and print it", Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
+		Use: "rotate NAME", Short: "Give a client a new token, and print it", ValidArgsFunction: offerFirst(c.offeredClients),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.clientRotate(cmd.Context(), args[0], keep, tokenFile)
 		},

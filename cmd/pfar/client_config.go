@@ -25,7 +25,7 @@ func (c clientVerb) clientConfigCommand() *cobra.Command {
 	var stdio bool
 	var session, reader string
 	cmd := c.outputFlag(&cobra.Command{
-		Use: "config NAME", Short: "Print the configuration of an MCP client, as JSON", Long: clientConfigHelp, Args: arguments("NAME"), ValidArgsFunction: offerFirst(c.offeredClients),
+		Use: "config NAME", Short: "Print the configuration of an MCP client, as JSON", Long: clientConfigHelp, ValidArgsFunction: offerFirst(c.offeredClients),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.clientConfig(cmd.Context(), args[0], session, reader, stdio)
 		},

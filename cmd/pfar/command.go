@@ -60,9 +60,27 @@ func arguments(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// outputFlag gives a verb --output and its short form --json. What such a verb takes is completed by a function of its
-// own or not at all: cobra's default, file names, is never right.
+// alone runs a verb that takes no arguments.
+func alone(verb func(context.Context) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error { return verb(cmd.Context()) }
+}
+
+// onOne runs a verb that takes one argument.
+func onOne(verb func(context.Context, string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error { return verb(cmd.Context(), args[0]) }
+}
+
+// verb is one without flags of its own.
+func (c *streams) verb(use, short string, run func(*cobra.Command, []string) error) *cobra.Command {
+	return c.outputFlag(&cobra.Command{Use: use, Short: short, RunE: run})
+}
+
+// outputFlag gives a verb --output and its short form --json. Unless it says otherwise, it takes the arguments that its
+// usage names. They are completed by a function of its own or not at all: cobra's default, file names, is never right.
 func (c *streams) outputFlag(cmd *cobra.Command) *cobra.Command {
+	if cmd.Args == nil {
+		cmd.Args = arguments(strings.Fields(cmd.Use)[1:]...)
+	}
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}

@@ -24,7 +24,6 @@ func (c doctorVerb) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check whether this host can run pfar",
 		Long:  doctorHelp,
-		Args:  arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.printFindings(c.diagnose(cmd.Context(), c.thisHost(), listen))
 		},

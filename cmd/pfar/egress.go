@@ -41,7 +41,6 @@ func (c egressVerb) egressCommand() *cobra.Command {
 		Short:             "Show the connections of servers, and refused ones",
 		Long:              egressHelp,
 		Example:           example("pfar egress notion", "pfar egress -f", "pfar egress notion --json | jq -r 'select(.verdict == \"deny\").host'"),
-		Args:              arguments("[NAME]"),
 		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := c.report(cmd.Context())

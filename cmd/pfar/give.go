@@ -21,9 +21,9 @@ func (c vaultVerb) giveCommand() *cobra.Command {
 	var yes bool
 	cmd := c.outputFlag(&cobra.Command{
 		Use: "give SERVER", Short: "Grant a server the secrets that its declaration names now", Long: giveHelp,
-		Example: example("pfar vault give notion", "pfar vault give notion --yes"),
-		Args:    arguments("SERVER"), ValidArgsFunction: offerFirst(c.offeredServers),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.vaultGive(cmd.Context(), args[0], yes) },
+		Example:           example("pfar vault give notion", "pfar vault give notion --yes"),
+		ValidArgsFunction: offerFirst(c.offeredServers),
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.vaultGive(cmd.Context(), args[0], yes) },
 	})
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd

@@ -33,7 +33,6 @@ func (c learnVerb) learnCommand() *cobra.Command {
 		Short:             "Find out which hosts a server needs, and print allowed_domains",
 		Long:              learnHelp,
 		Example:           example("pfar learn notion", "pfar learn notion --for 2m > domains.hcl"),
-		Args:              arguments("NAME"),
 		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 0 || limit == 0 && cmd.Flags().Changed("for") {

@@ -35,7 +35,6 @@ func (c logsVerb) logsCommand() *cobra.Command {
 		Short:             "Print the standard error of a server, or of all servers",
 		Long:              logsHelp,
 		Example:           example("pfar logs notion -n 20", "pfar logs notion -f", "pfar logs notion --json | jq -r .text", "pfar logs --gateway -f"),
-		Args:              arguments("[NAME]"),
 		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if gateway {

@@ -49,8 +49,7 @@ func (c pinsVerb) pinsCommand() *cobra.Command {
 		Short:   "Show new and changed tools, and accept them",
 		Long:    pinsHelp,
 		Example: example("pfar pins", "pfar pins show notion", "pfar pins accept notion search"),
-		Args:    arguments(),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return c.pinsList(cmd.Context()) },
+		RunE:    alone(c.pinsList),
 	})
 	var yes bool
 	accept := c.outputFlag(&cobra.Command{
@@ -63,8 +62,8 @@ func (c pinsVerb) pinsCommand() *cobra.Command {
 	})
 	forget := c.outputFlag(&cobra.Command{
 		Use: "forget SERVER", Short: "Forget the accepted definitions of a server", Long: pinsForgetHelp,
-		Args: arguments("SERVER"), ValidArgsFunction: offerFirst(c.offeredServers),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.pinsForget(cmd.Context(), args[0], yes) },
+		ValidArgsFunction: offerFirst(c.offeredServers),
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.pinsForget(cmd.Context(), args[0], yes) },
 	})
 	for _, cmd := range []*cobra.Command{accept, forget} {
 		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")

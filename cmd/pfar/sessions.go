@@ -30,12 +30,11 @@ A server to which a session wrote is stained with the session's label. Its outpu
 type sessionsVerb struct{ *pfar }
 
 func (c sessionsVerb) sessionsCommand() *cobra.Command {
-	list := func(cmd *cobra.Command, _ []string) error { return c.sessionsList(cmd.Context()) }
 	var yes bool
 	act := func(use, short, question string) *cobra.Command {
-		verb, session, _ := strings.Cut(use, " ")
+		verb, _, _ := strings.Cut(use, " ")
 		cmd := c.outputFlag(&cobra.Command{
-			Use: use, Short: short, Args: arguments(session), ValidArgsFunction: offerFirst(c.offeredSessions),
+			Use: use, Short: short, ValidArgsFunction: offerFirst(c.offeredSessions),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return c.sessionAct(cmd.Context(), args[0], verb, question, yes)
 			},
@@ -46,30 +45,24 @@ func (c sessionsVerb) sessionsCommand() *cobra.Command {
 	root := c.outputFlag(&cobra.Command{
 		Use: "sessions", Short: "Show the labels of clients' sessions, and reset them", Long: sessionsHelp,
 		Example: example("pfar sessions", "pfar sessions show laptop/default", "pfar sessions new laptop", "pfar sessions reset laptop/default"),
-		Args:    arguments(), RunE: list,
+		RunE:    alone(c.sessionsList),
 	})
 	clear := c.outputFlag(&cobra.Command{
-		Use: "clear SERVER", Short: "Remove the stain of a server", Args: arguments("SERVER"), ValidArgsFunction: offerFirst(c.offeredServers),
+		Use: "clear SERVER", Short: "Remove the stain of a server", ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.clearStain(cmd.Context(), args[0], yes) },
 	})
 	clear.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	root.AddCommand(
-		c.outputFlag(&cobra.Command{Use: "list", Short: "List all sessions", Args: arguments(), RunE: list}),
+		c.verb("list", "List all sessions", alone(c.sessionsList)),
 		c.outputFlag(&cobra.Command{
-			Use: "show CLIENT[/HANDLE]", Short: "Show the calls that raised a session's label", Args: arguments("CLIENT[/HANDLE]"), ValidArgsFunction: offerFirst(c.offeredSessions),
-			RunE: func(cmd *cobra.Command, args []string) error { return c.sessionsShow(cmd.Context(), args[0]) },
+			Use: "show CLIENT[/HANDLE]", Short: "Show the calls that raised a session's label", ValidArgsFunction: offerFirst(c.offeredSessions),
+			RunE: onOne(c.sessionsShow),
 		}),
-		c.outputFlag(&cobra.Command{
-			Use: "new CLIENT", Short: "Make a clean session for a client, and print its handle", Args: arguments("CLIENT"),
-			RunE: func(cmd *cobra.Command, args []string) error { return c.sessionsNew(cmd.Context(), args[0]) },
-		}),
+		c.verb("new CLIENT", "Make a clean session for a client, and print its handle", onOne(c.sessionsNew)),
 		act("reset CLIENT[/HANDLE]", "Reset a session's label", "Forget what %s has seen? Whatever its model still remembers of that is no longer guarded against."),
 		act("thaw CLIENT[/HANDLE]", "Let a frozen session go on", "Let %s go on?"),
 		act("end CLIENT/HANDLE", "End a session that \"sessions new\" made", "End %s?"),
-		c.outputFlag(&cobra.Command{
-			Use: "stains", Short: "List the servers that labelled sessions wrote to", Args: arguments(),
-			RunE: func(cmd *cobra.Command, _ []string) error { return c.stains(cmd.Context()) },
-		}), clear)
+		c.verb("stains", "List the servers that labelled sessions wrote to", alone(c.stains)), clear)
 	return root
 }
 

@@ -18,7 +18,6 @@ func (c statusVerb) statusCommand() *cobra.Command {
 		Use:               "status [NAME]",
 		Short:             "Show the servers, broken declarations and missing protections",
 		Example:           example("pfar status", "pfar status notion --json"),
-		Args:              arguments("[NAME]"),
 		ValidArgsFunction: offerFirst(c.offeredServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			report, err := c.report(cmd.Context())

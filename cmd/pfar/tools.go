@@ -23,7 +23,6 @@ func (c toolsVerb) toolsCommand() *cobra.Command {
 		Short:             "List the tools that the servers offer",
 		Long:              toolsHelp,
 		Example:           example("pfar tools", "pfar tools notion --json | jq '.[].inputSchema'"),
-		Args:              arguments("[NAME]", "[TOOL]"),
 		ValidArgsFunction: c.completeTools,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g, tools, err := c.openTools(cmd.Context())

@@ -47,7 +47,6 @@ func (c topVerb) topCommand() *cobra.Command {
 		Short:   "Show what the servers do and cost, updated each second",
 		Long:    topHelp,
 		Example: example("pfar top", "pfar top --once --sort memory", "pfar top --json | jq '.servers[] | select(.errors > 0).name'"),
-		Args:    arguments(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.top(cmd.Context(), o) },
 	})
 	cmd.Flags().BoolVar(&o.once, "once", false, "print one table at once and end")

@@ -44,7 +44,6 @@ func (c upVerb) upCommand() *cobra.Command {
 		Short:   "Run the servers until Ctrl-C",
 		Long:    upHelp,
 		Example: example("pfar up", "pfar up examples --listen 127.0.0.1:0"),
-		Args:    arguments("[DIR]"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},

@@ -57,13 +57,10 @@ func (c vaultVerb) vaultCommand() *cobra.Command {
 		c.storeCommand(control.Store, "set", "Store a secret, from a hidden prompt, standard input or a file"),
 		c.storeCommand(control.Rotate, "rotate", "Replace a secret, and restart the servers that use it"),
 		c.outputFlag(&cobra.Command{
-			Use: "has KEY", Short: "Say by the exit code whether a secret exists: 0 or 4", Args: arguments("KEY"), ValidArgsFunction: offerFirst(c.offeredKeys),
-			RunE: func(cmd *cobra.Command, args []string) error { return c.vaultHas(cmd.Context(), args[0]) },
+			Use: "has KEY", Short: "Say by the exit code whether a secret exists: 0 or 4", ValidArgsFunction: offerFirst(c.offeredKeys),
+			RunE: onOne(c.vaultHas),
 		}),
-		c.outputFlag(&cobra.Command{
-			Use: "list", Short: "List the keys and the servers that use them, never the values", Args: arguments(),
-			RunE: func(cmd *cobra.Command, _ []string) error { return c.vaultList(cmd.Context()) },
-		}),
+		c.verb("list", "List the keys and the servers that use them, never the values", alone(c.vaultList)),
 		c.outputFlag(&cobra.Command{
 			Use: "remove KEY", Short: "Remove a secret", Args: aKey, ValidArgsFunction: offerFirst(c.offeredKeys),
 			RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,7 +68,7 @@ func (c vaultVerb) vaultCommand() *cobra.Command {
 			},
 		}),
 		c.outputFlag(&cobra.Command{
-			Use: "rekey", Short: "Give the vault a new key, and encrypt every secret to it", Args: arguments(),
+			Use: "rekey", Short: "Give the vault a new key, and encrypt every secret to it",
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				_, err := c.control().Do(cmd.Context(), control.Request{Verb: control.Rekey})
 				if err != nil || !c.json() {

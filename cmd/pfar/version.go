@@ -13,7 +13,6 @@ func (c versionVerb) versionCommand() *cobra.Command {
 	return c.outputFlag(&cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  arguments(),
 		RunE: func(*cobra.Command, []string) error {
 			b := readBuild()
 			if c.json() {
