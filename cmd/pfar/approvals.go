@@ -101,16 +101,9 @@ func (c approvalsVerb) offeredApprovals(ctx context.Context) ([]string, error) {
 }
 
 func (c approvalsVerb) approvalsList(ctx context.Context) error {
-	all := []waitingCall{}
-	if err := c.askOperator(ctx, http.MethodGet, "/approvals", nil, &all); err != nil {
+	all, err := operatorList[waitingCall](ctx, c.pfar, "/approvals", "no call waits")
+	if err != nil || len(all) == 0 {
 		return err
-	}
-	if c.json() {
-		return c.printJSON(all)
-	}
-	if len(all) == 0 {
-		fmt.Fprintln(c.stderr, "no call waits")
-		return nil
 	}
 	rows := [][]cell{heading("ID", "CLIENT", "CALL", "LEFT", "STATE", "WHY")}
 	example := ""

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -30,16 +29,9 @@ func (c approvalsVerb) approvalsHistory(ctx context.Context) error {
 }
 
 func (c approvalsVerb) approvalRules(ctx context.Context) error {
-	all := []operator.Rule{}
-	if err := c.askOperator(ctx, http.MethodGet, "/rules", nil, &all); err != nil {
+	all, err := operatorList[operator.Rule](ctx, c.pfar, "/rules", "nothing is remembered")
+	if err != nil || len(all) == 0 {
 		return err
-	}
-	if c.json() {
-		return c.printJSON(all)
-	}
-	if len(all) == 0 {
-		fmt.Fprintln(c.stderr, "nothing is remembered")
-		return nil
 	}
 	rows := [][]cell{heading("ID", "CLIENT", "CALL", "UNTIL", "BY", "WITH")}
 	for _, r := range all {

@@ -33,6 +33,22 @@ func (c *pfar) askOperator(ctx context.Context, method, path string, body, answe
 	return nil
 }
 
+// operatorList asks for a list that is to be printed as a table. As JSON it prints it itself, and returns nothing. none
+// is what it says of an empty one.
+func operatorList[T any](ctx context.Context, c *pfar, path, none string) ([]T, error) {
+	all := []T{}
+	err := c.askOperator(ctx, http.MethodGet, path, nil, &all)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.json():
+		return nil, c.printJSON(all)
+	case len(all) == 0:
+		fmt.Fprintln(c.stderr, none)
+	}
+	return all, nil
+}
+
 // openOperator is askOperator for an answer that the caller reads, and closes.
 func (c *pfar) openOperator(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
 	sent, err := json.Marshal(body)

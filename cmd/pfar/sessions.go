@@ -69,16 +69,9 @@ func (c sessionsVerb) sessionsCommand() *cobra.Command {
 func nameOf(s operator.Session) string { return s.Client + "/" + s.Handle }
 
 func (c sessionsVerb) sessionsList(ctx context.Context) error {
-	all := []operator.Session{}
-	if err := c.askOperator(ctx, http.MethodGet, "/sessions", nil, &all); err != nil {
+	all, err := operatorList[operator.Session](ctx, c.pfar, "/sessions", "no client is declared")
+	if err != nil || len(all) == 0 {
 		return err
-	}
-	if c.json() {
-		return c.printJSON(all)
-	}
-	if len(all) == 0 {
-		fmt.Fprintln(c.stderr, "no client is declared")
-		return nil
 	}
 	rows := [][]cell{heading("SESSION", "LABEL", "USED", "STATE")}
 	for _, s := range all {
@@ -172,16 +165,9 @@ func (c sessionsVerb) sessionAct(ctx context.Context, name, verb, question strin
 }
 
 func (c sessionsVerb) stains(ctx context.Context) error {
-	all := []operator.Stain{}
-	if err := c.askOperator(ctx, http.MethodGet, "/stains", nil, &all); err != nil {
+	all, err := operatorList[operator.Stain](ctx, c.pfar, "/stains", "no server is stained")
+	if err != nil || len(all) == 0 {
 		return err
-	}
-	if c.json() {
-		return c.printJSON(all)
-	}
-	if len(all) == 0 {
-		fmt.Fprintln(c.stderr, "no server is stained")
-		return nil
 	}
 	rows := [][]cell{heading("SERVER", "LABEL", "SINCE", "BY", "ALSO IN")}
 	for _, s := range all {
