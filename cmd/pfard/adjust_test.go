@@ -48,9 +48,9 @@ func TestEditThatIsTaken(t *testing.T) {
 	d.put(t, "a.hcl", fmt.Sprintf(text, "public"))
 	changed <- struct{}{}
 	d.state(t)
-	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, PID: 7, Tools: 1})
+	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 7, Tools: 1})
 	const early, late = "aaaaaaaa", "bbbbbbbb"
-	if err := d.open(t.Context(), "a", early); err != nil {
+	if err := d.orders.open(t.Context(), "a", early); err != nil {
 		t.Fatal(err)
 	}
 	before := d.state(t)["a"]
@@ -63,7 +63,7 @@ func TestEditThatIsTaken(t *testing.T) {
 	if r := d.reportNow(t); r.Servers[0].Label != "public" {
 		t.Errorf("the label %q shows before it is in force", r.Servers[0].Label)
 	}
-	if err := d.open(t.Context(), "a", late); err != nil {
+	if err := d.orders.open(t.Context(), "a", late); err != nil {
 		t.Fatal(err)
 	}
 	d.put(t, "a.hcl", fmt.Sprintf(text, "regulated")) // and one more
@@ -100,7 +100,7 @@ func TestHalfAnEdit(t *testing.T) {
 	d.state(t)
 	p := m.runs["a"]
 	d.within(t, func() {
-		d.servers = map[string]*server{}
+		d.fleet.servers = map[string]*server{}
 		runs := units.Update{Server: "a", State: units.StateRunning, PID: 7}
 		d.adopt([]systemd.Found{{Plan: p, Half: true, Applied: "another", Update: runs}})
 	})

@@ -26,7 +26,7 @@ func (d *daemon) remembers(t *testing.T) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.within(t, func() { d.intents = n })
+	d.within(t, func() { d.fleet.intents = n })
 	return dir
 }
 
@@ -50,7 +50,7 @@ func again(t *testing.T, d *daemon, m *machine, dir string, running ...string) (
 	}
 	m.mu.Unlock()
 	_ = d.do(func() error { // what it has stopped itself is offered to others
-		for _, s := range d.servers {
+		for _, s := range d.fleet.servers {
 			if s.want != nil && s.started == nil {
 				found = append(found, systemd.Found{Plan: s.plan(), Idle: true})
 			}
@@ -58,7 +58,7 @@ func again(t *testing.T, d *daemon, m *machine, dir string, running ...string) (
 		return nil
 	})
 	err = next.do(func() error {
-		next.options.declarations, next.intents, next.vault = d.options.declarations, n, d.vault
+		next.options.declarations, next.fleet.intents, next.vault = d.options.declarations, n, d.vault
 		next.delivery.vault, next.delivery.given = served{d.vault, next.tokens}, newGiven(d.options.dirs.Given(), next.log)
 		next.adopt(found)
 		return nil
@@ -141,14 +141,14 @@ func TestTurnedOutside(t *testing.T) {
 	changed <- struct{}{}
 	d.state(t)
 	d.mustOpen(t, "a", first)
-	d.serverChanged(local.Update{Server: "a", State: units.StateStopped, Detail: "stopped by systemctl", Ended: true, Outside: true})
+	d.fleet.changed(local.Update{Server: "a", State: units.StateStopped, Detail: "stopped by systemctl", Ended: true, Outside: true})
 	if s := d.state(t)["a"]; s.State != control.Stopped || len(s.Sessions) != 0 || m.starts["a"] != 1 {
 		t.Errorf("stopped: %+v", s)
 	}
 	m.mu.Lock()
 	delete(m.runs, "a") // the machine's part
 	m.mu.Unlock()
-	d.serverChanged(local.Update{Server: "a", State: units.StateStarting, PID: 9, Outside: true})
+	d.fleet.changed(local.Update{Server: "a", State: units.StateStarting, PID: 9, Outside: true})
 	if s := d.state(t)["a"]; s.State != control.Starting || s.PID != 9 || m.starts["a"] != 1 {
 		t.Errorf("started: %+v, %d starts of ours", s, m.starts["a"])
 	}
@@ -159,7 +159,7 @@ func TestTurnedOutside(t *testing.T) {
 	d.put(t, "a.hcl", fmt.Sprintf(own, "x")+"enabled = false\n")
 	changed <- struct{}{}
 	d.state(t)
-	d.serverChanged(local.Update{Server: "a", State: units.StateStarting, PID: 10, Outside: true})
+	d.fleet.changed(local.Update{Server: "a", State: units.StateStarting, PID: 10, Outside: true})
 	if s := d.state(t)["a"]; s.State != control.Stopped {
 		t.Errorf("what nobody may start: %+v", s)
 	}
@@ -190,11 +190,11 @@ func TestSince(t *testing.T) {
 	changed <- struct{}{}
 	d.state(t)
 	ask(t, d, control.Request{Verb: control.Stop, Server: "stopped"})
-	d.serverChanged(local.Update{Server: "runs", State: units.StateRunning, PID: 7})
-	d.serverChanged(local.Update{Server: "other", State: units.StateRunning, PID: 6}) // and 7 by the time that there is a pfard again
+	d.fleet.changed(local.Update{Server: "runs", State: units.StateRunning, PID: 7})
+	d.fleet.changed(local.Update{Server: "other", State: units.StateRunning, PID: 6}) // and 7 by the time that there is a pfard again
 	d.state(t)
 	d.within(t, func() {
-		for _, s := range d.servers {
+		for _, s := range d.fleet.servers {
 			s.since = after(s.since.boot - time.Hour)
 		}
 		d.tell()
@@ -213,19 +213,19 @@ func TestSince(t *testing.T) {
 func TestUnreached(t *testing.T) {
 	d, _, changed := fixture(t)
 	var log bytes.Buffer
-	d.within(t, func() { d.log = slog.New(slog.NewTextHandler(&log, nil)) })
+	d.within(t, func() { d.fleet.log = slog.New(slog.NewTextHandler(&log, nil)) })
 	d.put(t, "a.hcl", fmt.Sprintf(good, "x"))
 	changed <- struct{}{}
 	d.state(t)
 	const words = "Environment= of pfar-mcp@a.service does not reach the server: write env in the declaration"
 	for _, u := range []local.Update{{Tools: 1, Unreached: words}, {Tools: 2, Unreached: words}} {
 		u.Server, u.State, u.Detail = "a", units.StateRunning, "tools"
-		d.serverChanged(u)
+		d.fleet.changed(u)
 		if s := d.state(t)["a"]; s.Detail != "tools; "+words {
 			t.Errorf("shown: %q", s.Detail)
 		}
 	}
-	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, Detail: "tools"})
+	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, Detail: "tools"})
 	if s := d.state(t)["a"]; s.Detail != "tools" {
 		t.Errorf("shown though it is gone: %q", s.Detail)
 	}

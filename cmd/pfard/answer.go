@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/pfar/pfar/units/control"
 )
-
-var errEnding = errors.New("pfard is ending")
 
 // answer carries out one request on the control socket.
 func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, send func(control.Response) error) error {
@@ -20,7 +18,7 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 	case control.Learn:
 		return d.learn(ctx, q.Server, send)
 	case control.Start, control.Stop, control.Restart:
-		if err := d.do(func() error { return d.turn(q.Verb, q.Server) }); err != nil {
+		if err := d.do(func() error { return d.orders.turn(q.Verb, q.Server) }); err != nil {
 			return err
 		}
 		return d.sendReport(send)
@@ -34,27 +32,27 @@ func (d *daemon) answer(ctx context.Context, p control.Peer, q control.Request, 
 		}
 		return d.sendReport(send)
 	case control.Open:
-		if err := d.open(ctx, q.Server, q.Session); err != nil {
+		if err := d.orders.open(ctx, q.Server, q.Session); err != nil {
 			return err
 		}
 		return send(control.Response{})
 	case control.Close:
-		if err := d.do(func() error { return d.closeSession(q.Server, q.Session) }); err != nil {
+		if err := d.do(func() error { return d.fleet.closeSession(q.Server, q.Session) }); err != nil {
 			return err
 		}
 		return send(control.Response{})
 	case control.Wake:
-		if err := d.wake(ctx, q.Server); err != nil {
+		if err := d.orders.wake(ctx, q.Server); err != nil {
 			return err
 		}
 		return send(control.Response{})
 	case control.Sleep:
-		if err := d.do(func() error { return d.sleep(q.Server) }); err != nil {
+		if err := d.do(func() error { return d.orders.sleep(q.Server) }); err != nil {
 			return err
 		}
 		return send(control.Response{})
 	case control.Demand:
-		return d.watchDemand(ctx, send)
+		return d.orders.watchDemand(ctx, send)
 	case control.Redaction:
 		return d.redaction.watch(ctx, send)
 	case control.Clients:
@@ -97,11 +95,11 @@ func (d *daemon) sendReport(send func(control.Response) error) error {
 
 // watchReports sends a report now and after each change, until the peer hangs up or enough is closed.
 func (d *daemon) watchReports(ctx context.Context, enough <-chan struct{}, send func(control.Response) error) error {
-	wake := make(chan struct{}, 1)
-	if err := d.do(func() error { d.watchers[wake] = true; return nil }); err != nil {
+	wake, leave, err := d.followers.follow()
+	if err != nil {
 		return err
 	}
-	defer d.do(func() error { delete(d.watchers, wake); return nil })
+	defer leave()
 	for {
 		if err := d.sendReport(send); err != nil {
 			return err
@@ -116,101 +114,82 @@ func (d *daemon) watchReports(ctx context.Context, enough <-chan struct{}, send 
 	}
 }
 
-// learner is a peer that has a server run in learning mode as long as it stays connected.
-type learner struct {
-	ended chan struct{} // closed when it is no longer the server's learner
-	err   error         // then: why, if not because the peer hung up
-}
-
 // learn runs a server in learning mode until the peer hangs up, in whatever way, or somebody takes the server away.
 func (d *daemon) learn(ctx context.Context, name string, send func(control.Response) error) error {
 	l := &learner{ended: make(chan struct{})}
-	if err := d.do(func() error { return d.beginLearning(name, l) }); err != nil {
+	if err := d.do(func() error { return d.orders.beginLearning(name, l) }); err != nil {
 		return err
 	}
 	err := d.watchReports(ctx, l.ended, send)
-	if ended := d.do(func() error { return d.endLearning(name, l) }); ended != nil {
+	if ended := d.do(func() error { return d.orders.endLearning(name, l) }); ended != nil {
 		return ended
 	}
 	return err
 }
 
-func (d *daemon) beginLearning(name string, l *learner) error {
-	s, err := d.startable(name)
-	if err != nil {
+// lastRefused is what the bridge of a server, or of its process for one session, has refused last; nil for nothing.
+func (d *daemon) lastRefused(server, session string) (*control.Refusal, error) {
+	r := d.audit.refusals.lastOf(server, session)
+	err := d.do(func() error {
+		if s := d.fleet.servers[server]; s != nil && s.want != nil {
+			r.File = filepath.Base(s.want.File)
+		}
+		return nil
+	})
+	if err != nil || r.File == "" || r.Time.IsZero() {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// gatewayStuck shows that the gateway's records cannot be written, until the gateway hangs up. pfard's own may be: root
+// may fill the part of a disk that is reserved for it.
+func (d *daemon) gatewayStuck(ctx context.Context, why string, send func(control.Response) error) error {
+	// The gateway reads what strangers write: it may bring any text.
+	words := "the gateway's records cannot be written, so it calls nothing and accepts no pin: " + printable(d.redaction.clean(why))
+	d.audit.stick(nil, &words)
+	defer d.audit.stick(&words, nil)
+	if err := send(control.Response{}); err != nil {
 		return err
 	}
-	if s.learn != nil {
-		return fmt.Errorf("%w: somebody else has %q in learning mode", control.ErrLearning, name)
-	}
-	s.learn = l
-	d.converge(s) // whatever was started, its plan is another now: what failed is tried again as well
-	d.tell()
+	<-ctx.Done()
 	return nil
 }
 
-// endLearning brings the server back to what it is without the learner, and returns why somebody else did so before.
-func (d *daemon) endLearning(name string, l *learner) error {
-	if s := d.servers[name]; s != nil && s.learn == l {
-		s.dismiss(nil)
-		d.converge(s)
+// enable takes that back, and starts the server as if it had never crashed.
+func (d *daemon) enable(name string) error {
+	s := d.fleet.servers[name]
+	if s == nil || s.want == nil {
+		return fmt.Errorf("%w: %q", control.ErrNoServer, name)
+	}
+	if err := unmark(d.options.dirs.Disabled(name)); err != nil {
+		return fmt.Errorf("forgetting that %q is disabled: %w", name, err)
+	}
+	d.atBoot()
+	s.off = false
+	d.tokens.use(d.uses.keysInUse())
+	err := d.orders.turn(control.Start, name)
+	if err != nil { // its file disables it as well; it is to say so
+		d.fleet.converge(s)
 		d.tell()
 	}
-	return l.err
+	return err
 }
 
-// dismiss ends the learning, if there is one.
-func (s *server) dismiss(why error) {
-	if s.learn != nil {
-		s.learn.err = why
-		close(s.learn.ended)
-		s.learn = nil
+// disable stops a server and keeps it off, whatever its file says, also after pfard or the machine were started again.
+func (d *daemon) disable(name string) error {
+	s := d.fleet.servers[name]
+	if s == nil || s.want == nil {
+		return fmt.Errorf("%w: %q", control.ErrNoServer, name)
 	}
-}
-
-// checkLearner ends the learning of a server that may not run any more.
-func (s *server) checkLearner() {
-	switch {
-	case s.want == nil:
-		s.dismiss(fmt.Errorf("%w: the declaration of %q was removed", control.ErrNoServer, s.name))
-	case !s.want.Enabled:
-		s.dismiss(fmt.Errorf("%w: %q has enabled = false in %s", control.ErrDisabled, s.name, s.want.File))
+	if err := mark(d.options.dirs.Disabled(name)); err != nil {
+		return fmt.Errorf("remembering that %q is disabled: %w", name, err)
 	}
-}
-
-// turn is start, stop and restart.
-func (d *daemon) turn(verb control.Verb, name string) error {
-	s, err := d.startable(name)
-	if errors.Is(err, control.ErrNoServer) || err != nil && verb != control.Stop {
-		return err
-	}
-	s.run, s.asleep, s.retry.tries = verb != control.Stop, false, 0
-	if !s.run {
-		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, name))
-	}
-	before := s.status.State
-	// Start is for a server that is not there; what serves is left alone.
-	s.again = verb == control.Restart || verb == control.Start && before != control.Running && before != control.Starting
-	asked := s.again
-	d.converge(s)
-	if asked && s.status.State == before { // it was tried, and whoever asked must see that it ended where it began
-		s.since = now()
-	}
+	d.atBoot()
+	s.off, s.run, s.asleep = true, false, false
+	d.tokens.use(d.uses.keysInUse())
+	s.dismiss(fmt.Errorf("%w: somebody else disabled %q", control.ErrStopped, name))
+	d.fleet.converge(s)
 	d.tell()
 	return nil
-}
-
-// startable finds a server. One that may not be started comes with the error that says so.
-func (d *daemon) startable(name string) (*server, error) {
-	s := d.servers[name]
-	if s == nil || s.want == nil {
-		return nil, fmt.Errorf("%w: %q", control.ErrNoServer, name)
-	}
-	if s.off {
-		return s, fmt.Errorf("%w: %q", control.ErrOff, name)
-	}
-	if !s.want.Enabled {
-		return s, fmt.Errorf("%w: %q has enabled = false in %s", control.ErrDisabled, name, s.want.File)
-	}
-	return s, nil
 }

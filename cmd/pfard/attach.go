@@ -15,8 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
-	"github.com/pfar/pfar/policies/egress"
-	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/bridge"
@@ -41,11 +39,9 @@ type attachments struct {
 	gateway string // its socket for launchers
 	homes   string // directory of the servers' private homes
 
-	brokered  func(plan.Plan) (*os.File, error)                    // delivery.brokered
-	inspector func(name string) (inspector.External, error)        // policy.inspector
-	audited   func(server, session string, refused egress.Refusal) // daemon.refused
-
-	running func(ctx context.Context, server string) ([]string, error) // Runner.Bridges
+	delivery *delivery
+	policy   *policy
+	audit    *auditor
 
 	rootless  bool       // launchers make their servers' namespaces
 	redaction *redaction // by which bridges search what they log, each for its own server's, and pfard what launchers do, for all
@@ -70,16 +66,6 @@ type attachments struct {
 type launcher struct {
 	conn *attach.Conn
 	pid  int
-}
-
-func newAttachments(log *slog.Logger, link *systemd.Link, limits *local.UnitScopes, h *hold, t *tokens, dirs control.Dirs) *attachments {
-	return &attachments{
-		log: log, link: link, limits: limits, hold: h, tokens: t, gateway: serversSocket(dirs), homes: dirs.Homes(), rootless: rootless(), redaction: newRedaction(),
-		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
-		brokered: func(plan.Plan) (*os.File, error) { return nil, nil }, audited: func(string, string, egress.Refusal) {},
-		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{}, mistakes: map[string]string{}, refreshes: map[string]refreshing{},
-		budgets: map[string]*rate.Limiter{}, talks: bridge.NewTalks(),
-	}
 }
 
 // errForGood is wrapped by what another start would not mend: the server is disabled, and the owner told.
@@ -336,5 +322,25 @@ func (a *attachments) gone(instance string, conn *attach.Conn) {
 	a.mu.Unlock()
 	if last && a.rootless { // the namespace was the launcher's
 		a.drop(instance)
+	}
+}
+
+// budget is what an instance may have searched.
+func (a *attachments) budget(instance string) *rate.Limiter {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.budgets[instance] == nil {
+		a.budgets[instance] = attach.NewBudget()
+	}
+	return a.budgets[instance]
+}
+
+// forgetBudget forgets one that is whole, of an instance without a launcher.
+func (a *attachments) forgetBudget(instance string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b := a.budgets[instance]
+	if b != nil && a.launchers[instance].conn == nil && b.Tokens() >= float64(b.Burst()) {
+		delete(a.budgets, instance)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pfar/pfar/units/attach"
-	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/systemd"
 )
 
@@ -60,7 +59,7 @@ func serveAttach(t *testing.T, connect error) (a *attachments, path string, log 
 	t.Helper()
 	log = &strings.Builder{}
 	link := systemd.NewLink(func(context.Context) (*systemd.Bus, error) { return nil, connect })
-	a = newAttachments(slog.New(slog.NewTextHandler(log, nil)), link, nil, nil, nil, control.Dirs{})
+	a = newAttachments(newDaemon(options{}, slog.New(slog.NewTextHandler(log, nil)), nil, ""), link, nil)
 	path = filepath.Join(t.TempDir(), "attach.sock")
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {

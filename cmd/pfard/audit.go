@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,10 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
-	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/audit/trail"
-	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/journal"
@@ -80,8 +75,7 @@ func newAuditor(dirs control.Dirs, log *slog.Logger) *auditor {
 	a := &auditor{dir: trail.Dir{Path: dirs.Audit(), Group: -1}, log: log, anchors: rate.NewLimiter(rate.Every(5*time.Second), 10), told: func() {}, again: func() {}, most: auditMost, begun: make(chan struct{}, 1), lost: map[string]time.Time{}, notes: map[string]string{}, bases: map[string]audit.Anchor{}, states: map[string]string{}, words: map[string]string{}, known: map[string]string{}}
 	a.refusals = refusals{record: a.record, of: map[string]*refusing{}}
 	a.own = trail.New(trail.Options{
-		Writer: ownChain, Turned: a.turned, Greeting: a.greet, Full: a.another,
-		Anchor: a.anchor,
+		Writer: ownChain, Turned: a.turned, Greeting: a.greet, Full: a.another, Anchor: a.anchor,
 	})
 	return a
 }
@@ -403,98 +397,39 @@ func (a *auditor) gatewayFiles(send func(control.Response) error) error {
 	return send(r)
 }
 
+// life is what is recorded of a server.
+type life struct{ state, detail, word, file string }
+
 // lifecycle records servers that are in another state than last recorded.
-func (a *auditor) lifecycle(servers map[string]*server) {
+func (a *auditor) lifecycle(servers map[string]life) {
 	for name, s := range servers {
-		now := string(s.status.State)
-		if was := a.states[name]; was != now && a.record(audit.Record{Kind: audit.Lifecycle, Server: name, Old: was, New: now, Reason: s.status.Detail}) {
-			a.states[name] = now
+		was := a.states[name]
+		r := audit.Record{Kind: audit.Lifecycle, Server: name, Old: was, New: s.state, Reason: s.detail}
+		if was != s.state && a.record(r) {
+			a.states[name] = s.state
 		}
 	}
 	for name, was := range a.states {
-		if servers[name] == nil && a.record(audit.Record{Kind: audit.Lifecycle, Server: name, Old: was, New: "removed"}) {
+		_, there := servers[name]
+		if !there && a.record(audit.Record{Kind: audit.Lifecycle, Server: name, Old: was, New: "removed"}) {
 			delete(a.states, name)
 		}
 	}
 }
 
 // declarations records servers whose declaration is another than last recorded.
-func (a *auditor) declarations(servers map[string]*server) {
+func (a *auditor) declarations(servers map[string]life) {
 	for name, s := range servers {
-		now, file := "", ""
-		if s.want != nil {
-			now, file = s.word, s.want.File
-		}
-		if was := a.words[name]; was != now && a.record(audit.Record{Kind: audit.Declaration, Server: name, Subject: file, Old: was, New: now}) {
-			a.words[name] = now
+		was := a.words[name]
+		r := audit.Record{Kind: audit.Declaration, Server: name, Subject: s.file, Old: was, New: s.word}
+		if was != s.word && a.record(r) {
+			a.words[name] = s.word
 		}
 	}
 	for name, was := range a.words {
-		if servers[name] == nil && was != "" && a.record(audit.Record{Kind: audit.Declaration, Server: name, Old: was}) {
+		_, there := servers[name]
+		if !there && was != "" && a.record(audit.Record{Kind: audit.Declaration, Server: name, Old: was}) {
 			a.words[name] = ""
 		}
 	}
-}
-
-// policies records what calls are to be decided by, if that is another policy than last recorded, with all that it
-// allows beyond what is shipped, and why; the policy itself last. With an error nothing is to be decided by it.
-func (a *auditor) policies(dir string, now *gate.Policy) error {
-	if now.Digest == a.policy {
-		return nil
-	}
-	for _, r := range now.Relaxed {
-		if err := a.append(audit.Record{Kind: audit.Policy, Method: "relax", Subject: r.At, New: now.Digest, Outcome: r.What, Reason: r.Reason}); err != nil {
-			return err
-		}
-	}
-	err := a.append(audit.Record{Kind: audit.Policy, Method: "policy", Subject: dir, Old: a.policy, New: now.Digest, Outcome: fmt.Sprintf("relaxed %d", len(now.Relaxed))})
-	if err == nil {
-		a.policy = now.Digest
-	}
-	return err
-}
-
-// clients records those whose declaration is another than last recorded, with what is laxer in it than in others, and
-// why. With an error not all of them are recorded.
-func (a *auditor) clients(list []access.Client) error {
-	there := map[string]bool{}
-	for _, c := range list {
-		there[c.Name] = true
-		now := digestOf(c)
-		was := a.known[c.Name]
-		if was == now {
-			continue
-		}
-		if err := a.append(audit.Record{Kind: audit.Policy, Method: "client", Client: c.Name, Subject: c.File, Old: was, New: now, Outcome: laxer(c), Reason: c.Relax}); err != nil {
-			return err
-		}
-		a.known[c.Name] = now
-	}
-	for name, was := range a.known {
-		if there[name] {
-			continue
-		}
-		if err := a.append(audit.Record{Kind: audit.Policy, Method: "client", Client: name, Old: was}); err != nil {
-			return err
-		}
-		delete(a.known, name)
-	}
-	return nil
-}
-
-func digestOf(c access.Client) string {
-	b, _ := json.Marshal(c) // plain data
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
-}
-
-// laxer is what a client's declaration gives a reason for, or that it is let in nowhere.
-func laxer(c access.Client) string {
-	switch {
-	case !c.Enabled:
-		return "let in nowhere"
-	case c.Relax == "":
-		return "profile " + c.Profile
-	}
-	return "relaxed: profile " + c.Profile + ", sessions " + string(c.Sessions)
 }

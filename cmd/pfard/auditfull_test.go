@@ -282,7 +282,7 @@ func TestNoSecretWithoutRecord(t *testing.T) {
 // waits, and it is started again once.
 func TestNoSecretForAUnitWithoutRecord(t *testing.T) {
 	d, m, changed := fixture(t)
-	_ = d.do(func() error { d.waits = true; return nil })
+	_ = d.do(func() error { d.fleet.waits = true; return nil })
 	if _, err := askVault(t, d, control.Request{Verb: control.Store, Key: "tok", Secret: "hunter2-hunter2"}); err != nil {
 		t.Fatal(err)
 	}
@@ -295,12 +295,12 @@ func TestNoSecretForAUnitWithoutRecord(t *testing.T) {
 		defer m.mu.Unlock()
 		return m.runs[instance], nil
 	}
-	c := credentials{log: slog.New(slog.DiscardHandler), plan: plan, secrets: d.delivery.secrets, give: d.giveLauncher}
+	c := credentials{log: slog.New(slog.DiscardHandler), plan: plan, secrets: d.delivery.secrets, give: d.uses.giveLauncher}
 	text, err := c.of("late")
 	if err != nil || strings.Contains(string(text), "values") || !strings.Contains(string(text), "cannot be recorded: writing the audit") {
 		t.Fatalf("it is given %s, %v", text, err)
 	}
-	d.serverChanged(local.Update{Server: "late", State: string(control.Waiting), Detail: "for credentials: what the launcher was told"})
+	d.fleet.changed(local.Update{Server: "late", State: string(control.Waiting), Detail: "for credentials: what the launcher was told"})
 	for range 3 {
 		changed <- struct{}{}
 		if s := d.state(t)["late"]; s.State != control.Waiting || m.count("late") != 1 {

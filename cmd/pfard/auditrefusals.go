@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -34,21 +33,6 @@ type refusing struct {
 	last audit.Record // of those left out
 
 	newest control.Refusal // of all
-}
-
-// lastRefused is what the bridge of a server, or of its process for one session, has refused last; nil for nothing.
-func (d *daemon) lastRefused(server, session string) (*control.Refusal, error) {
-	r := d.audit.refusals.lastOf(server, session)
-	err := d.do(func() error {
-		if s := d.servers[server]; s != nil && s.want != nil {
-			r.File = filepath.Base(s.want.File)
-		}
-		return nil
-	})
-	if err != nil || r.File == "" || r.Time.IsZero() {
-		return nil, err
-	}
-	return &r, nil
 }
 
 func (f *refusals) lastOf(server, session string) control.Refusal {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"os"
 	"slices"
@@ -33,7 +32,7 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 	}
 	talk, over := a.talks.Begin(p.Instance, plan.Name)
 	defer over()
-	read := func() (*os.File, error) { return a.brokered(plan) }
+	read := func() (*os.File, error) { return a.delivery.brokered(plan) }
 	material, err := talk.First(func() (*os.File, error) {
 		material, err := read()
 		if _, is := errors.AsType[unrecorded](err); is && hello.Again {
@@ -64,20 +63,13 @@ func (a *attachments) bridge(conn *attach.Conn, p systemd.Process, hello *attach
 		conn.Close()
 	})
 	talk.Hear(conn, bridge.Hearer{
-		Allow:   held.Allow,
-		Refused: func(r egress.Refusal) { a.audited(plan.Name, plan.Gateway.Session, r) },
-		Newest:  func(r egress.Refusal) { a.refused(p.Instance, r) },
+		Allow: held.Allow,
+		Refused: func(r egress.Refusal) {
+			a.audit.refusals.refused(plan.Name, plan.Gateway.Session, r.Clean(a.redaction.clean))
+		},
+		Newest: func(r egress.Refusal) { a.refused(p.Instance, r) },
 	})
 	return nil
-}
-
-// rebroker has the bridges of a server put its secrets on the wire as they are now.
-func (a *attachments) rebroker(server string) { a.talks.Changed(server) }
-
-// wired returns when all bridges of a server that run have on the wire what they were told last, or why that is not
-// known.
-func (a *attachments) wired(ctx context.Context, server string) error {
-	return a.talks.Wired(ctx, server, a.running)
 }
 
 // refused passes on what a bridge has refused: to pfar status, and to the launcher for the unit's own.
@@ -117,5 +109,32 @@ func (a *attachments) notice(instance, words string) {
 	a.mu.Unlock()
 	if conn != nil {
 		_ = conn.Send(attach.Message{Refusal: words})
+	}
+}
+
+// modeller is the conversation with a process that asks a model, which the firewall holds to that one's host.
+func (a *attachments) modeller(conn *attach.Conn, p systemd.Process) error {
+	e, err := a.policy.inspector(p.Instance)
+	if err != nil {
+		return err
+	}
+	_, _, policy, err := e.Egress()
+	if err != nil {
+		return err
+	}
+	held, why := a.hold.of("@"+p.Instance+".model", systemd.ModelUnit(p.Instance), p.PID, policy) // no key of the vault has a dot
+	defer held.Gone()
+	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why}}); err != nil {
+		return nil // it has ended
+	}
+	for {
+		m, files, err := conn.Receive()
+		if err != nil {
+			return nil
+		}
+		attach.CloseAll(files)
+		if m.Allow != nil {
+			conn.Answer(m.Allow.ID, held.Allow(*m.Allow))
+		}
 	}
 }

@@ -59,7 +59,7 @@ func (f *clientFolder) look(servers ...string) string {
 	for _, s := range servers {
 		known = append(known, declaration.Server{Name: s})
 	}
-	f.seen = f.read(known, f.policy, f.d.describe, func([]access.Client) error { return f.full })
+	f.seen = f.read(known, f.policy, f.d.reader.describe, func([]access.Client) error { return f.full })
 	list, told, _ := f.now()
 	if !told {
 		return "nothing is told"

@@ -125,6 +125,20 @@ func (m *machine) instances() (list []string) {
 
 func (m *machine) Log(name string) string { return name + ".log" }
 
+type (
+	ownerFunc   func(failure)
+	unitsFunc   func(server, words string)
+	bridgesFunc func(server string)
+	homesFunc   func()
+)
+
+func (f ownerFunc) tell(what failure)               { f(what) }
+func (f unitsFunc) notice(server, words string)     { f(server, words) }
+func (f unitsFunc) mistaken(server, words string)   { f(server, words) }
+func (unitsFunc) relabelled(instance, label string) {}
+func (f bridgesFunc) Changed(server string)         { f(server) }
+func (f homesFunc) inUse()                          { f() }
+
 // fixture is a daemon over a directory of declarations, in its loop.
 func fixture(t *testing.T) (*daemon, *machine, chan struct{}) {
 	t.Helper()
@@ -136,8 +150,8 @@ func fixture(t *testing.T) (*daemon, *machine, chan struct{}) {
 	o := options{declarations: t.TempDir(), servers: "/srv/servers", dirs: control.Dirs{Run: t.TempDir(), State: state}}
 	d := newDaemon(o, slog.New(slog.NewTextHandler(io.Discard, nil)), v, "127.0.0.1:7417")
 	d.audit.open(false)
-	m := &machine{t: t, tell: d.serverChanged, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
-	d.runner = m
+	m := &machine{t: t, tell: d.fleet.changed, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
+	d.fleet.runner = m
 	changed := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	looked := make(chan struct{}) // at the empty directory, not at a file that a test has half written
@@ -183,7 +197,7 @@ func (d *daemon) state(t *testing.T) map[string]control.Server {
 	for {
 		busy, servers := false, map[string]control.Server{}
 		err := d.do(func() error {
-			for _, s := range d.servers {
+			for _, s := range d.fleet.servers {
 				busy = busy || s.busy || s.next != nil
 				for _, e := range s.sessions {
 					busy = busy || e.closing
@@ -309,7 +323,7 @@ func TestAChangedProgramWaits(t *testing.T) {
 	d.state(t)
 	starts := m.count("a")
 	const detail = units.ForProgram + ", which has changed, to be accepted: pfar pins accept a"
-	d.serverChanged(local.Update{Server: "a", State: string(control.Waiting), Detail: detail})
+	d.fleet.changed(local.Update{Server: "a", State: string(control.Waiting), Detail: detail})
 	r := ask(t, d, control.Request{Verb: control.Store, Key: "a_token", Secret: "hunter3"})
 	if s := d.state(t)["a"]; s.State != control.Waiting || s.Detail != detail || m.count("a") != starts {
 		t.Errorf("it is %s: %s; %d starts, then %d", s.State, s.Detail, starts, m.count("a"))
@@ -361,7 +375,7 @@ func TestVerbs(t *testing.T) {
 		t.Errorf("running %v, want a and later", m.runs)
 	}
 	starts := m.starts["a"]
-	d.serverChanged(local.Update{Server: "a", State: "running", Tools: 3})
+	d.fleet.changed(local.Update{Server: "a", State: "running", Tools: 3})
 	ask(t, d, control.Request{Verb: control.Start, Server: "a"})
 	if s := d.state(t)["a"]; m.starts["a"] != starts || s.Tools != 3 {
 		t.Errorf("start of a running server restarted it (%d starts), tools %d", m.starts["a"], s.Tools)
@@ -370,7 +384,7 @@ func TestVerbs(t *testing.T) {
 	if d.state(t); m.starts["a"] != starts+1 {
 		t.Errorf("restart: %d starts, want %d", m.starts["a"], starts+1)
 	}
-	d.serverChanged(local.Update{Server: "a", State: "failed", Detail: "disabled after 3 crashes in a row"})
+	d.fleet.changed(local.Update{Server: "a", State: "failed", Detail: "disabled after 3 crashes in a row"})
 	if s := d.state(t)["a"]; s.State != control.Failed {
 		t.Errorf("state %s, want failed", s.State)
 	}
@@ -426,7 +440,7 @@ func TestRandomWalk(t *testing.T) {
 				off[name] = verb == control.Disable || off[name] && verb != control.Enable
 			}
 		case 6:
-			d.serverChanged(local.Update{Server: name, State: []string{"running", "back-off", "failed"}[r.IntN(3)]})
+			d.fleet.changed(local.Update{Server: name, State: []string{"running", "back-off", "failed"}[r.IntN(3)]})
 		}
 		if step%10 != 9 {
 			continue

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/broker/rootca"
@@ -25,7 +26,7 @@ import (
 type delivery struct {
 	handing
 	vault interface {
-		Deliver(key string) ([]byte, error) // an error that notFound knows, if there is none
+		Deliver(key string) ([]byte, error) // vault.ErrNotFound, if there is none
 		Tokens(key string) (set oauth.Set, text []byte, ok bool, err error)
 		Seed() ([]byte, error)
 	}
@@ -268,7 +269,7 @@ func (d delivery) value(c plan.Credential) ([]byte, error) {
 		switch {
 		case waits:
 			return nil, missing(c.Name + ": " + string(words))
-		case notFound(err):
+		case errors.Is(err, vault.ErrNotFound):
 			return nil, missing(fmt.Sprintf("%s: pfar vault set %s", c.Name, c.Key))
 		case err != nil:
 			return nil, err
@@ -312,4 +313,22 @@ func (d delivery) overOne(to receiver, p plan.Plan, c plan.Credential, why error
 		how = "env"
 	}
 	return d.over(to, secretName(c), how, units.Instance(p.Name, p.Gateway.Session), why)
+}
+
+// served is the vault for servers: of a token set they get the access token, once it is fresh.
+type served struct {
+	*vault.Vault
+	tokens *tokens
+}
+
+// awaited is the error of a value for which a server is to wait, in words.
+type awaited string
+
+func (a awaited) Error() string { return string(a) }
+
+func (s served) Deliver(key string) ([]byte, error) {
+	if words := s.tokens.awaits(key); words != "" {
+		return nil, awaited(words)
+	}
+	return s.Vault.Deliver(key)
 }

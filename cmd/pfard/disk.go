@@ -22,29 +22,30 @@ const (
 	leastFill = 16 << 20         // bytes that a home has to have grown by for its server to be stopped
 )
 
-// homeServers are the servers that have a private home. Its methods are called in the loop.
-type homeServers interface {
-	withHomes() []string       // that run
-	stopFull(name, why string) // until somebody starts it
-}
-
 // diskGuard keeps servers with a private home from filling the disk on which the audit lies: without records nothing is
 // called. No quota for a directory is to be had on every file system, and none without root. So the guard watches what
 // is free, and stops the server whose home has grown most when that is little.
 type diskGuard struct {
 	inbox
-	servers homeServers
-	homes   string
-	free    func(dir string) (free, all uint64, err error)
-	tick    <-chan time.Time
-	again   func(time.Duration) // has it tick after that time
+	around around
+	fleet  *fleet
+	homes  string
+	free   func(dir string) (free, all uint64, err error)
+	tick   <-chan time.Time
+	again  func(time.Duration) // has it tick after that time
 
 	began map[string]uint64 // by server that runs: how large its home was when it was first seen to
 }
 
-func newDiskGuard(d *daemon, homes string, tick <-chan time.Time, again func(time.Duration)) *diskGuard {
-	return &diskGuard{inbox: d.inbox, servers: d, homes: homes, free: freeOn, tick: tick, again: again, began: map[string]uint64{}}
+func newDiskGuard(f *fleet, homes string, tick <-chan time.Time, again func(time.Duration)) *diskGuard {
+	return &diskGuard{
+		inbox: f.inbox, around: f.around, fleet: f, homes: homes, free: freeOn, tick: tick, again: again,
+		began: map[string]uint64{},
+	}
 }
+
+// inUse has it look soon: a server with a private home has started.
+func (g *diskGuard) inUse() { g.again(diskLook) }
 
 // rest is how long the guard may wait after a look: until servers could have written what is free. pfard is not to wake
 // up for nothing.
@@ -72,11 +73,11 @@ func freeOn(dir string) (free, all uint64, err error) {
 }
 
 // guardHomes guards the disk of the servers' private homes until the function that it returns is called.
-func (d *daemon) guardHomes(ctx context.Context) (stop func()) {
+func guardHomes(ctx context.Context, f *fleet) (stop func()) {
 	t := time.NewTimer(diskLook)
-	d.post(func() { d.homeInUse = func() { t.Reset(diskLook) } })
+	g := newDiskGuard(f, f.dirs.Homes(), t.C, func(after time.Duration) { t.Reset(after) })
+	f.post(func() { f.homes = g })
 	ctx, cancel := context.WithCancel(ctx)
-	g := newDiskGuard(d, d.options.dirs.Homes(), t.C, func(after time.Duration) { t.Reset(after) })
 	go g.guard(ctx)
 	return func() { cancel(); t.Stop() }
 }
@@ -101,7 +102,7 @@ func (g *diskGuard) look() {
 		return
 	}
 	var running []string
-	if g.do(func() error { running = g.servers.withHomes(); return nil }) != nil {
+	if g.do(func() error { running = g.running(); return nil }) != nil {
 		return
 	}
 	now := map[string]uint64{}
@@ -128,12 +129,12 @@ func (g *diskGuard) look() {
 	}
 	why := fmt.Sprintf("stopped: its private home %s has grown by %d MiB since it started, and %d MiB are left of the disk that holds the audit; "+
 		"free some of it, then pfar start %s", filepath.Join(g.homes, worst), most>>20, free>>20, worst)
-	g.post(func() { g.servers.stopFull(worst, why) })
+	g.post(func() { g.stop(worst, why) })
 }
 
-// withHomes lists the servers that run and have a private home.
-func (d *daemon) withHomes() (names []string) {
-	for name, s := range d.servers {
+// running lists the servers that run and have a private home.
+func (g *diskGuard) running() (names []string) {
+	for name, s := range g.fleet.servers {
 		if s.started != nil && s.started.State && !s.busy {
 			names = append(names, name)
 		}
@@ -141,21 +142,21 @@ func (d *daemon) withHomes() (names []string) {
 	return names
 }
 
-// stopFull stops a server that fills the disk, until somebody starts it.
-func (d *daemon) stopFull(name, why string) {
-	s := d.servers[name]
+// stop stops a server that fills the disk, until somebody starts it.
+func (g *diskGuard) stop(name, why string) {
+	s := g.fleet.servers[name]
 	if s == nil || s.started == nil || s.busy {
 		return
 	}
-	d.log.Error("stopping a server that fills the disk", "server", name, "why", why)
+	g.fleet.log.Error("stopping a server that fills the disk", "server", name, "why", why)
 	s.run, s.asleep, s.full = false, false, why
 	s.dismiss(fmt.Errorf("%w: it fills the disk", control.ErrStopped))
 	before := s.status.State
-	d.stop(s)
+	g.fleet.stop(s)
 	s.status.Detail = why
-	d.tell()
-	if d.tellOwner != nil && before != control.Failed {
-		d.tellOwner(failure{server: name, reason: why})
+	g.around.tell()
+	if g.fleet.owner != nil && before != control.Failed {
+		g.fleet.owner.tell(failure{server: name, reason: why})
 	}
 }
 

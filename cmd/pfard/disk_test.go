@@ -32,8 +32,8 @@ func TestServerThatFillsTheDiskIsStopped(t *testing.T) {
 	homes, free := t.TempDir(), uint64(50<<30)
 	looks := 0
 	if err := d.do(func() error {
-		d.tellOwner = func(f failure) { told <- f }
-		d.homeInUse = func() { looks++ }
+		d.fleet.owner = ownerFunc(func(f failure) { told <- f })
+		d.fleet.homes = homesFunc(func() { looks++ })
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestServerThatFillsTheDiskIsStopped(t *testing.T) {
 	}
 	fills(t, homes, "large", 40) // of earlier days
 	changed <- struct{}{}
-	g := newDiskGuard(d, homes, nil, nil)
+	g := newDiskGuard(d.fleet, homes, nil, nil)
 	g.free = func(string) (uint64, uint64, error) { return free, 100 << 30, nil }
 	look := func(want string) {
 		t.Helper()
@@ -79,7 +79,7 @@ func TestServerThatFillsTheDiskIsStopped(t *testing.T) {
 	look("hostile") // the others have grown by little
 	changed <- struct{}{}
 	look("hostile") // a look at the files starts nothing
-	if err := d.do(func() error { return d.turn(control.Start, "hostile") }); err != nil {
+	if err := d.do(func() error { return d.orders.turn(control.Start, "hostile") }); err != nil {
 		t.Fatal(err)
 	}
 	if m.count("hostile") != 2 {
@@ -94,7 +94,7 @@ func TestDiskThatIsNotKnown(t *testing.T) {
 	changed <- struct{}{}
 	d.state(t)
 	homes := t.TempDir()
-	g := newDiskGuard(d, homes, nil, nil)
+	g := newDiskGuard(d.fleet, homes, nil, nil)
 	g.free = func(string) (uint64, uint64, error) { return 0, 0, nil } // some file systems do not say
 	g.look()
 	fills(t, homes, "a", 20)
@@ -111,7 +111,7 @@ func TestDiskIsGuardedUntilTheEnd(t *testing.T) {
 	d, _, _ := fixture(t)
 	tick, looked := make(chan time.Time), make(chan struct{})
 	again := make(chan time.Duration)
-	g := newDiskGuard(d, t.TempDir(), tick, func(after time.Duration) { again <- after })
+	g := newDiskGuard(d.fleet, t.TempDir(), tick, func(after time.Duration) { again <- after })
 	g.free = func(string) (uint64, uint64, error) { looked <- struct{}{}; return 0, 0, nil }
 	go g.guard(t.Context())
 	for range 2 {
@@ -131,7 +131,7 @@ func TestDiskRest(t *testing.T) {
 	}{
 		{0, time.Second}, {1 << 30, time.Second}, {3 << 30, 2 * time.Second}, {12 << 30, 11 * time.Second}, {1 << 40, 30 * time.Second},
 	} {
-		g := newDiskGuard(&daemon{}, "", nil, nil)
+		g := newDiskGuard(&fleet{}, "", nil, nil)
 		g.began["one"] = 0
 		g.free = func(string) (uint64, uint64, error) { return tt.free, 1 << 41, nil }
 		if got := g.rest(); got != tt.want {

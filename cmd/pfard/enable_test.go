@@ -58,7 +58,7 @@ func TestADisabledServerStaysOff(t *testing.T) {
 	isOff("disabled twice")
 
 	next, n, again := fixture(t) // pfard, started anew
-	if err := next.do(func() error { next.options.dirs = d.options.dirs; return nil }); err != nil {
+	if err := next.do(func() error { next.fleet.dirs = d.fleet.dirs; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	next.put(t, "a.hcl", fmt.Sprintf(good, "back"))
@@ -88,7 +88,7 @@ func TestEnable(t *testing.T) {
 	d.put(t, "off.hcl", fmt.Sprintf(good, "x")+"enabled = false\n")
 	changed <- struct{}{}
 	d.state(t)
-	d.serverChanged(local.Update{Server: "crashed", State: "failed", Detail: "disabled after 3 crashes in a row", Crashes: 3})
+	d.fleet.changed(local.Update{Server: "crashed", State: "failed", Detail: "disabled after 3 crashes in a row", Crashes: 3})
 	ask(t, d, control.Request{Verb: control.Enable, Server: "crashed"})
 	if s := d.state(t)["crashed"]; s.State != control.Starting || s.Crashes != 0 || m.starts["crashed"] != 2 {
 		t.Errorf("a crashed server: %+v, %d starts", s, m.starts["crashed"])

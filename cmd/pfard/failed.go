@@ -14,10 +14,6 @@ import (
 	"github.com/pfar/pfar/units/journal"
 )
 
-// failure is what the owner is told: of a server that is disabled because it failed, or of a secret that cannot be
-// refreshed.
-type failure struct{ server, secret, reason string }
-
 // detailWait is how long pfard may take to say why. The launcher tells it before systemd learns of the failure.
 const detailWait = 3 * time.Second
 
@@ -122,11 +118,4 @@ func monitored(getenv func(string) string) string {
 		return result
 	}
 	return result + ", status " + status
-}
-
-// failed has the owner told of a server that has just failed, where that is pfard's to do.
-func (d *daemon) failed(s *server, before control.State) {
-	if d.tellOwner != nil && s.status.State == control.Failed && before != control.Failed {
-		d.tellOwner(failure{server: s.name, reason: s.status.Detail})
-	}
 }

@@ -260,7 +260,7 @@ func TestTheOwnerIsToldOnce(t *testing.T) {
 	d, m, changed := fixture(t)
 	var told []string
 	if err := d.do(func() error {
-		d.tellOwner = func(f failure) { told = append(told, f.server+": "+f.reason) }
+		d.fleet.owner = ownerFunc(func(f failure) { told = append(told, f.server+": "+f.reason) })
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -277,20 +277,20 @@ func TestTheOwnerIsToldOnce(t *testing.T) {
 		}
 	}
 	for _, state := range []string{"running", "back-off", "starting", "running", "back-off"} {
-		d.serverChanged(local.Update{Server: "a", State: state, Crashes: 2})
+		d.fleet.changed(local.Update{Server: "a", State: state, Crashes: 2})
 	}
-	d.serverChanged(local.Update{Server: "a", Session: "abcdefg2", State: "failed", Ended: true})
+	d.fleet.changed(local.Update{Server: "a", Session: "abcdefg2", State: "failed", Ended: true})
 	is()
 	for range 3 {
-		d.serverChanged(local.Update{Server: "a", State: "failed", Detail: "disabled after 3 crashes in a row", Crashes: 3})
+		d.fleet.changed(local.Update{Server: "a", State: "failed", Detail: "disabled after 3 crashes in a row", Crashes: 3})
 	}
 	changed <- struct{}{}
 	is("a: disabled after 3 crashes in a row")
 	ask(t, d, control.Request{Verb: control.Start, Server: "a"})
-	d.serverChanged(local.Update{Server: "a", State: "running"})
+	d.fleet.changed(local.Update{Server: "a", State: "running"})
 	is("a: disabled after 3 crashes in a row")
 	d.state(t)
-	d.serverChanged(local.Update{Server: "a", State: "failed", Detail: "again"})
+	d.fleet.changed(local.Update{Server: "a", State: "failed", Detail: "again"})
 	is("a: disabled after 3 crashes in a row", "a: again")
 	m.mu.Lock()
 	m.refuse = fmt.Errorf("no bwrap")

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,12 +13,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hashicorp/hcl/v2"
-
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator"
-	"github.com/pfar/pfar/generator/declaration"
-	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -269,104 +263,4 @@ func keysOf(p plan.Plan) (keys []string) {
 		}
 	}
 	return keys
-}
-
-// holdBack has a server that runs go on as it was while its declaration asks for secrets that it is not given any more.
-// One that does not run waits for them instead.
-func (d *daemon) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostics) {
-	have := d.servers[s.Name]
-	if have == nil || have.started == nil || have.want == nil || !p.Enabled || !have.runs() {
-		return nil
-	}
-	switch have.status.State {
-	case control.Running, control.Starting, control.BackOff, control.Stopping: // and starts again
-	default:
-		return nil
-	}
-	if words := d.delivery.given.refusal(*have.started); words != "" { // it has none, and waits
-		return nil
-	}
-	list, _ := d.delivery.given.check(p) // of an error, what runs has heard
-	for _, w := range list {
-		place := "auth"
-		if len(w.excess) > 0 {
-			place = w.excess[0].Key
-		}
-		at := s.Place(place)
-		diags = diags.Append(&hcl.Diagnostic{
-			Severity: hcl.DiagError, Summary: "Secret not given", Subject: &at,
-			Detail: fmt.Sprintf("%s. It runs on as it was. If that is as you want it, run \"pfar vault give %s\".", w, s.Name),
-		})
-	}
-	if !diags.HasErrors() {
-		return nil
-	}
-	if word := plan.Digest(p); word != have.heldBefore {
-		have.heldBefore = word
-		for _, w := range list {
-			_ = d.delivery.over(toLauncher, w.key, "", s.Name, errors.New(w.String())) // nothing is handed over
-		}
-	}
-	have.held = &p
-	return diags
-}
-
-// receivers has a secret that is new given to the servers that name it, and one that is gone to none.
-func (d *daemon) receivers(c vault.Change) error {
-	var plans []plan.Plan
-	switch c.Outcome {
-	case vault.New:
-		for _, name := range d.usersOf(c.Key) {
-			plans = append(plans, *d.servers[name].want)
-		}
-	case removed:
-	default:
-		return nil
-	}
-	return d.delivery.given.anew(c.Key, plans)
-}
-
-// give tells what a server is not given, and gives it if that is what digest is of.
-func (d *daemon) give(name, digest string) (*control.Gift, error) {
-	s := d.servers[name]
-	if s == nil || s.want == nil {
-		return nil, fmt.Errorf("%w: %q", control.ErrNoServer, name)
-	}
-	p := *s.want
-	if s.held != nil {
-		p = *s.held
-	}
-	list, err := d.delivery.given.check(p)
-	if err != nil {
-		return nil, err
-	}
-	g := &control.Gift{Server: name, Keys: []string{}, Why: []string{}}
-	sum := sha256.New()
-	for _, w := range list {
-		g.Keys, g.Why = append(g.Keys, w.key), append(g.Why, w.String())
-		text, err := json.Marshal(w.terms)
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(sum, "%q %q\n", w.key, text)
-	}
-	if len(list) == 0 {
-		return g, nil
-	}
-	g.Digest = hex.EncodeToString(sum.Sum(nil))
-	switch digest {
-	case "":
-		return g, nil
-	case g.Digest:
-	default:
-		return nil, fmt.Errorf("%w: the declaration of %q has changed meanwhile; look at it again", control.ErrInvalid, name)
-	}
-	if err := d.delivery.given.give(p, g.Keys...); err != nil {
-		return nil, err
-	}
-	g.Given = true
-	d.reload()
-	d.rebroker(name)
-	d.wakeWaiting()
-	return g, nil
 }

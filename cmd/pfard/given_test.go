@@ -122,14 +122,14 @@ func TestAnotherServerIsNotGivenTheSecret(t *testing.T) {
 		t.Errorf("the first is %+v", s)
 	}
 	r := ask(t, d, control.Request{Verb: control.Rotate, Key: "a", Secret: "hunter3hunter3"})
-	if got := uses(r); got != "a changed, first restarts, second waits" || !strings.Contains(r.Changes[0].Uses[1].Why, "pfar vault give second") {
+	if got := usesOf(r); got != "a changed, first restarts, second waits" || !strings.Contains(r.Changes[0].Uses[1].Why, "pfar vault give second") {
 		t.Errorf("another value is given to %s: %+v", got, r.Changes)
 	}
 	d.state(t)
 	ask(t, d, control.Request{Verb: control.Remove, Key: "a"})
 	d.state(t)
 	r = ask(t, d, control.Request{Verb: control.Store, Key: "a", Secret: "hunter2hunter2"})
-	if got := uses(r); got != "a new, first starts, second starts" {
+	if got := usesOf(r); got != "a new, first starts, second starts" {
 		t.Errorf("stored anew it is given to %s", got)
 	}
 	if _, err := askVault(t, d, control.Request{Verb: control.Give, Server: "none"}); !errors.Is(err, control.ErrNoServer) {

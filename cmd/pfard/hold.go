@@ -55,6 +55,7 @@ type holdConfig struct {
 	Log        *slog.Logger
 	Changed    func() // Unheld may say something else now; nil: nobody asks
 
+	quiet   bool                               // Unheld says nothing: one note of pfard's says it all
 	apply   func(egress.Hold, time.Time) error // nil: the kernel, which is also watched
 	watch   func(ctx context.Context, lost func()) error
 	cgroups func(pid int, unit, slice string) (own, above egress.Cgroup, err error)
@@ -272,6 +273,9 @@ func (h *hold) Unheld() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var list []string
+	if h.cfg.quiet {
+		return nil
+	}
 	if h.lame != nil && len(h.want.Bridges) > 0 {
 		list = append(list, fmt.Sprintf("the host's firewall does not hold the bridges, which go by their own rules alone: %v", h.lame))
 	}

@@ -346,7 +346,7 @@ func TestUnheld(t *testing.T) {
 	cfg.Changed = func() { turns <- struct{}{} }
 	h := f.start(t, cfg)
 	d, _, _ := fixture(t)
-	_ = d.do(func() error { d.unheld = h.Unheld; return nil })
+	_ = d.do(func() error { d.hold = h; return nil })
 	notes := func(want ...string) {
 		t.Helper()
 		if len(turns) == 0 {

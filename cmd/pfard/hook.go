@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -53,6 +53,17 @@ func (h hook) tell(ctx context.Context, f failure) {
 		h.log.Warn("running the owner's program, ignoring", f.about(), "error", err)
 	}
 }
+
+// telling is an owner who is told by a program.
+type telling struct {
+	ctx  context.Context
+	hook hook
+	all  sync.WaitGroup
+}
+
+func (t *telling) tell(f failure) { t.all.Go(func() { t.hook.tell(t.ctx, f) }) }
+
+func (t *telling) wait() { t.all.Wait() }
 
 // usable reports whether there is a program that only root or the user of this process can have put there.
 func (h hook) usable() (bool, error) {
@@ -117,21 +128,6 @@ func hookEnvironment(all []string) []string {
 	})
 }
 
-// printable makes one line of text for an environment variable. The end of a reason is what a server wrote.
-func printable(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-	const cut = "..."
-	if len(s) > maxReason {
-		s = strings.ToValidUTF8(s[:maxReason-len(cut)], "") + cut
-	}
-	return s
-}
-
 // hookOutput logs what the owner's program writes, line by line.
 type hookOutput struct {
 	log   *slog.Logger
@@ -168,3 +164,7 @@ func (o *hookOutput) end() {
 		o.say(o.part)
 	}
 }
+
+// failure is what the owner is told: of a server that is disabled because it failed, or of a secret that cannot be
+// refreshed.
+type failure struct{ server, secret, reason string }

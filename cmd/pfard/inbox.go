@@ -1,5 +1,7 @@
 package main
 
+import "errors"
+
 // inbox brings work to the goroutine of daemon.loop, which all that changes belongs to.
 type inbox struct {
 	work  chan func()
@@ -26,4 +28,13 @@ func (i inbox) do(f func() error) error {
 	case <-i.ended:
 		return errEnding
 	}
+}
+
+var errEnding = errors.New("pfard is ending")
+
+// around is what the parts of the daemon want of it. Its methods are called in the loop.
+type around interface {
+	tell()      // those who watch: something has changed
+	reload()    // reads all declarations again
+	forgotten() // of another server nothing is left
 }

@@ -9,9 +9,7 @@ import (
 	"github.com/pfar/pfar/generator"
 	"github.com/pfar/pfar/policies/inspector"
 	"github.com/pfar/pfar/units"
-	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/plan"
-	"github.com/pfar/pfar/units/systemd"
 )
 
 // declared are the inspectors of the policy in force, and where they stand in the folder as it is now.
@@ -170,31 +168,4 @@ func (i *inspectors) modelOf(name string) (units.Secrets, error) {
 		return units.Secrets{}, err
 	}
 	return i.giveModel(e), nil
-}
-
-// modeller is the conversation with a process that asks a model, which the firewall holds to that one's host.
-func (a *attachments) modeller(conn *attach.Conn, p systemd.Process) error {
-	e, err := a.inspector(p.Instance)
-	if err != nil {
-		return err
-	}
-	_, _, policy, err := e.Egress()
-	if err != nil {
-		return err
-	}
-	held, why := a.hold.of("@"+p.Instance+".model", systemd.ModelUnit(p.Instance), p.PID, policy) // no key of the vault has a dot
-	defer held.Gone()
-	if err := conn.Send(attach.Message{Welcome: &attach.Welcome{Held: why}}); err != nil {
-		return nil // it has ended
-	}
-	for {
-		m, files, err := conn.Receive()
-		if err != nil {
-			return nil
-		}
-		attach.CloseAll(files)
-		if m.Allow != nil {
-			conn.Answer(m.Allow.ID, held.Allow(*m.Allow))
-		}
-	}
 }

@@ -106,8 +106,8 @@ profile "strict" { inspectors = ["scan", "llm"] }
 	if _, err := v.Put(vault.Secret{Key: "llm", Value: []byte("hunter2-hunter2")}); err != nil {
 		t.Fatal(err)
 	}
-	d.valueChanged("other", atOnce)
-	d.valueChanged("llm", atOnce)
+	d.uses.valueChanged("other", atOnce)
+	d.uses.valueChanged("llm", atOnce)
 	if !slices.Equal(r.anew, []string{"llm"}) || strings.Contains(strings.Join(d.report().Notes, ""), "has no key") {
 		t.Errorf("%q begin anew, notes %q", r.anew, d.report().Notes)
 	}
@@ -122,11 +122,11 @@ profile "strict" { inspectors = ["scan", "llm"] }
 	if users := d.inspectors.askersWith("llm"); !slices.Equal(users, []string{"inspector llm"}) || d.inspectors.askersWith("other") != nil {
 		t.Errorf("users of the key %q", users)
 	}
-	if keys := d.keysInUse(); !slices.Equal(keys, []string{"llm"}) {
+	if keys := d.uses.keysInUse(); !slices.Equal(keys, []string{"llm"}) {
 		t.Errorf("keys in use %q", keys)
 	}
 	policy("")
-	if keys := d.keysInUse(); len(keys) > 0 {
+	if keys := d.uses.keysInUse(); len(keys) > 0 {
 		t.Errorf("keys in use %q", keys)
 	}
 }

@@ -10,10 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/durable"
-	"github.com/pfar/pfar/units/systemd"
 )
 
 // intents are what is to become of each server, for a pfard that is started again while the servers stay: files in a
@@ -105,72 +103,4 @@ func (n intents) read(server string) (i intent, ok bool) {
 		return i, false
 	}
 	return i, json.Unmarshal(text, &i) == nil
-}
-
-// adopt begins with what systemd runs, and with what is known of what it does not.
-func (d *daemon) adopt(found []systemd.Found) {
-	for _, f := range found {
-		if f.Plan.Gateway.Session != "" {
-			continue
-		}
-		if s := d.recall(f); s != nil {
-			d.servers[s.name] = s
-		} else {
-			d.runner.Forget(f.Plan.Name)
-		}
-	}
-	for _, f := range found {
-		d.adoptSession(f)
-	}
-	for _, name := range d.intents.servers() {
-		if d.servers[name] == nil {
-			d.intents.forget(name)
-			d.delivery.stood.forget(name)
-		}
-	}
-	d.outdated()
-}
-
-// recall makes a server what the last pfard left it as, and what others have made of it since: one that it had started
-// has been stopped, or the other way round. It returns nil if it had begun to make something else of it.
-func (d *daemon) recall(f systemd.Found) *server {
-	p := f.Plan
-	want := p
-	want.Egress.Learn = false // whoever learned has lost the connection
-	i, ok := d.intents.read(p.Name)
-	s := newServer(p.Name)
-	s.off = d.disabled(p.Name)
-	s.want, s.word, s.asleep, s.before = &want, i.Word, ok && i.Asleep && !f.Outside, i.stay
-	switch {
-	case f.Idle && !ok:
-		return nil
-	case f.Idle:
-		s.run = i.Run && f.Applied == "" // or it has been stopped since by somebody else
-	default:
-		s.started, s.run, s.given, s.again = &p, !ok || i.Run || f.Outside, i.Given, f.Half
-		if i.Renew {
-			s.renew = renewalDue
-		}
-		d.take(s, f.Update)
-	}
-	return s
-}
-
-func (d *daemon) adoptSession(f systemd.Found) {
-	handle := f.Plan.Gateway.Session
-	if handle == "" {
-		return
-	}
-	s := d.servers[f.Plan.Name]
-	if s == nil || s.started == nil {
-		go d.runner.Stop(units.Instance(f.Plan.Name, handle))
-		return
-	}
-	e := newSession(handle)
-	e.begin(nil)
-	s.sessions[handle] = e
-	e.set(control.State(f.Update.State))
-	if f.Update.Ended {
-		d.endSession(s, e)
-	}
 }

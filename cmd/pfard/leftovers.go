@@ -29,11 +29,9 @@ func (noIDs) Known(string) (int, bool) { return 0, false }
 func (noIDs) Names() []string          { return nil }
 func (noIDs) Release(string) error     { return nil }
 
-// declared is what leftovers has to know of the servers. Its methods are called in the loop.
+// declared is what leftovers has to know of the servers. Its method is called in the loop.
 type declared interface {
 	undeclared(name string) error // wraps control.ErrDeclared if the server is declared, still runs, or might be declared
-	keysLeft(name string) []string
-	tell()
 }
 
 // leftovers finds and deletes what servers that are not declared any more have left.
@@ -44,6 +42,8 @@ type leftovers struct {
 	audit   *auditor
 	ids     ids // that servers keep
 	servers declared
+	secrets interface{ keysLeft(server string) []string }
+	around  around
 	names   []string // of servers that have left something
 }
 
@@ -85,7 +85,7 @@ func (l *leftovers) clean(p control.Peer, q control.Request) (*control.Leftovers
 		return nil, err
 	}
 	left := l.measure(q.Server)
-	if err := l.do(func() error { left.Keys = l.servers.keysLeft(q.Server); return nil }); err != nil {
+	if err := l.do(func() error { left.Keys = l.secrets.keysLeft(q.Server); return nil }); err != nil {
 		return nil, err
 	}
 	if !q.Remove || len(left.Items) == 0 {
@@ -102,7 +102,7 @@ func (l *leftovers) clean(p control.Peer, q control.Request) (*control.Leftovers
 		return nil, err
 	}
 	err := l.removeAll(q.Server)
-	if aerr := l.do(func() error { l.find(); l.servers.tell(); return nil }); err == nil {
+	if aerr := l.do(func() error { l.find(); l.around.tell(); return nil }); err == nil {
 		err = aerr
 	}
 	if err != nil {
@@ -181,35 +181,4 @@ func (l *leftovers) removeAll(name string) error {
 		}
 		return l.ids.Release(serverUser(name))
 	})
-}
-
-// undeclared returns an error if a server is declared, still runs, or might be declared.
-func (d *daemon) undeclared(name string) error {
-	if d.unread {
-		return fmt.Errorf("%w: perhaps; the declarations in %q cannot be read", control.ErrDeclared, d.options.declarations)
-	}
-	s := d.servers[name]
-	if s == nil {
-		return nil
-	}
-	file := ""
-	if p := s.want; p != nil {
-		file = " in " + p.File
-	}
-	return fmt.Errorf("%w: %q%s", control.ErrDeclared, name, file)
-}
-
-// keysLeft are the keys of the vault that were given to a server alone, and that nothing names.
-func (d *daemon) keysLeft(name string) []string {
-	stored, err := d.vault.List()
-	if err != nil {
-		d.log.Warn("looking for secrets that a server has left, ignoring", "server", name, "error", err)
-	}
-	keys := []string{}
-	for _, e := range stored {
-		if d.delivery.given.only(e.Key, name) && len(d.usersOf(e.Key)) == 0 && len(d.inspectors.askersWith(e.Key)) == 0 {
-			keys = append(keys, e.Key)
-		}
-	}
-	return keys
 }

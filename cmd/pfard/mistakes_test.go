@@ -20,9 +20,9 @@ func journaled(t *testing.T, d *daemon) (entries func() []string, units map[stri
 	var out bytes.Buffer
 	units = map[string]string{}
 	err := d.do(func() error {
-		d.mistakes.log = slog.New(slog.NewTextHandler(&out, nil))
-		d.mistakes.unit = func(server, words string) { units[server] = words }
-		d.mistakes.pfard = func(words string) { units["pfard"] = words }
+		d.reader.log = slog.New(slog.NewTextHandler(&out, nil))
+		d.fleet.units = unitsFunc(func(server, words string) { units[server] = words })
+		d.reader.status = func(words string) { units["pfard"] = words }
 		return nil
 	})
 	if err != nil {
@@ -159,11 +159,11 @@ func TestAFolderThatIsGoneEndsNothing(t *testing.T) {
 func TestTheLastGoodVersionOutlivesTheBoot(t *testing.T) {
 	first, _, changed := fixture(t)
 	keep := func(d *daemon) {
-		err := d.do(func() (err error) { d.earlier, err = newEarlier(first.options.dirs.Kept(), d.log); return err })
+		err := d.do(func() (err error) { d.reader.earlier, err = newEarlier(first.options.dirs.Kept(), d.log); return err })
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.options.declarations = first.options.declarations
+		d.options.declarations, d.reader.options.declarations = first.options.declarations, first.options.declarations
 	}
 	keep(first)
 	for _, name := range []string{"a.hcl", "b.hcl", "gone.hcl"} {
@@ -205,7 +205,7 @@ func TestTheLastGoodVersionOutlivesTheBoot(t *testing.T) {
 func TestWhatOthersMayWriteIsNotObeyed(t *testing.T) {
 	d, m, changed := fixture(t)
 	err := d.do(func() error {
-		d.folder, d.policy.open, d.clientele.open = control.OurDir, control.OurDir, control.OurDir
+		d.reader.folder, d.policy.open, d.clientele.open = control.OurDir, control.OurDir, control.OurDir
 		return nil
 	})
 	if err != nil {

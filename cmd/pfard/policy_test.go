@@ -102,7 +102,7 @@ func TestPolicyInReports(t *testing.T) {
 	}
 	dirs := control.Dirs{State: t.TempDir(), Config: filepath.Join(base, "mcp.d")}
 	d := newDaemon(options{dirs: dirs, declarations: dirs.Config}, slog.New(slog.DiscardHandler), vaultIn(t, dirs), "")
-	d.runner = &machine{t: t, tell: d.serverChanged, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
+	d.fleet.runner = &machine{t: t, tell: d.fleet.changed, runs: map[string]plan.Plan{}, secret: map[string]string{}, starts: map[string]int{}}
 	d.audit.open(false)
 	d.reload()
 	r := d.report()

@@ -35,7 +35,7 @@ func TestAPortThatIsNotOurs(t *testing.T) {
 	} {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel() // nobody takes it here
-		if err := d.do(func() error { d.portTurned(ended, nil, tt.port); return nil }); err != nil {
+		if err := d.do(func() error { d.gateway.portTurned(ended, tt.port); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		r := d.reportNow(t)

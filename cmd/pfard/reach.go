@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -14,10 +15,10 @@ import (
 
 // reach lets the users who are declared clients connect to the gateway's socket, which is its owner's otherwise, and
 // those who are none any more not. Whom it lets in the gateway decides all the same.
-func (d *daemon) reach() {
-	list, _, _ := d.clientele.now()
-	if err := grant(d.options.dirs.Gateway(), usersOf(list)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.log.Warn("letting users who are declared clients connect to the gateway, ignoring", "error", err)
+func (c *clientele) reach(socket string, log *slog.Logger) {
+	list, _, _ := c.now()
+	if err := grant(socket, usersOf(list)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("letting users who are declared clients connect to the gateway, ignoring", "error", err)
 	}
 }
 

@@ -141,8 +141,9 @@ func TestProcessesKnowTheirOwnSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newHoldFixture(t)
-	a := newAttachments(d.log, link, nil, f.start(t, f.config()), nil, control.Dirs{})
-	a.runner, a.redaction, a.brokered, a.rootless = r, d.redaction, d.delivery.brokered, true
+	d.hold = f.start(t, f.config())
+	a := newAttachments(d, link, nil)
+	a.runner, a.rootless = r, true
 	if _, err := d.delivery.secrets(one); err != nil { // before anything of it runs
 		t.Fatal(err)
 	}

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"time"
-
-	"github.com/pfar/pfar/units/control"
 )
 
 // pauses is how long a server that its crashes have disabled rests until pfard starts it again: what it lacked, such as
@@ -20,42 +18,19 @@ type retry struct {
 	}
 }
 
-// retryCrashed takes it that a server's state is another than before. One that crashes have disabled is started again
-// in time; what cannot start on this host is not.
-func (d *daemon) retryCrashed(s *server) {
-	switch {
-	case s.status.State == control.Running:
-		s.endRetry()
-		s.retry.tries = 0
-	case s.status.State != control.Failed:
-		s.endRetry()
-	case s.status.Crashes > 0 && s.retry.timer == nil:
-		pause := pauses[min(s.retry.tries, len(pauses)-1)]
-		s.retry.tries++
-		s.retry.timer = d.after(pause, func() {
-			d.post(func() { d.startCrashed(s) })
-		})
-		s.retry.words = "pfar starts it again " + pauseWords(pause) + " after that"
-	}
+// begin has start called after a pause, which is longer each time.
+func (r *retry) begin(after func(time.Duration, func()) interface{ Stop() bool }, start func()) {
+	pause := pauses[min(r.tries, len(pauses)-1)]
+	r.tries++
+	r.timer = after(pause, start)
+	r.words = "pfar starts it again " + pauseWords(pause) + " after that"
 }
 
-func (s *server) endRetry() {
-	if s.retry.timer != nil {
-		s.retry.timer.Stop()
-		s.retry.timer = nil
+func (r *retry) end() {
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
 	}
-}
-
-// startCrashed starts a server that is still as its crashes have left it.
-func (d *daemon) startCrashed(s *server) {
-	s.retry.timer = nil
-	if d.servers[s.name] != s || s.status.State != control.Failed || s.want == nil || !s.runs() || s.busy {
-		return
-	}
-	d.log.Info("starting a server again that its crashes had disabled", "server", s.name)
-	s.again = s.started != nil
-	d.converge(s)
-	d.tell()
 }
 
 // pauseWords is a pause as people say it.

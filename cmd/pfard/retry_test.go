@@ -28,14 +28,14 @@ func (a *alarms) after(pause time.Duration, f func()) interface{ Stop() bool } {
 
 // crashed tells the daemon that a server's third crash in a row has disabled it.
 func crashed(d *daemon, name string) {
-	d.serverChanged(local.Update{Server: name, State: units.StateFailed, Detail: "disabled after 3 crashes in a row: no registry", Crashes: 3, Ended: true})
+	d.fleet.changed(local.Update{Server: name, State: units.StateFailed, Detail: "disabled after 3 crashes in a row: no registry", Crashes: 3, Ended: true})
 }
 
 // TestCrashedServerIsTriedAgain: what it lacked may be there in a while, and nobody may be there to say so.
 func TestCrashedServerIsTriedAgain(t *testing.T) {
 	d, m, changed := fixture(t)
 	var a alarms
-	d.after = a.after
+	d.fleet.after = a.after
 	d.put(t, "a.hcl", "server {\n  command = \"sh\"\n}\n")
 	changed <- struct{}{}
 	starts := 1
@@ -55,7 +55,7 @@ func TestCrashedServerIsTriedAgain(t *testing.T) {
 		}
 		d.state(t)
 	}
-	d.serverChanged(local.Update{Server: "a", State: units.StateRunning})
+	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning})
 	crashed(d, "a")
 	d.state(t)
 	if want := []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour, 6 * time.Hour, 10 * time.Minute}; !slices.Equal(a.pauses, want) {
@@ -67,11 +67,11 @@ func TestCrashedServerIsTriedAgain(t *testing.T) {
 func TestWhatIsNotTriedAgain(t *testing.T) {
 	for name, change := range map[string]func(*daemon){
 		"cannot start": func(d *daemon) {
-			d.serverChanged(local.Update{Server: "a", State: units.StateFailed, Detail: "bubblewrap is not installed", Ended: true})
+			d.fleet.changed(local.Update{Server: "a", State: units.StateFailed, Detail: "bubblewrap is not installed", Ended: true})
 		},
 		"stopped": func(d *daemon) {
 			crashed(d, "a")
-			_ = d.do(func() error { return d.turn(control.Stop, "a") })
+			_ = d.do(func() error { return d.orders.turn(control.Stop, "a") })
 		},
 		"disabled": func(d *daemon) {
 			crashed(d, "a")
@@ -81,7 +81,7 @@ func TestWhatIsNotTriedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, m, changed := fixture(t)
 			var a alarms
-			d.after = a.after
+			d.fleet.after = a.after
 			d.put(t, "a.hcl", "server {\n  command = \"sh\"\n}\n")
 			changed <- struct{}{}
 			d.state(t)
@@ -111,8 +111,8 @@ func TestTriesBeginAnew(t *testing.T) {
 			ask(t, d, control.Request{Verb: control.Enable, Server: "a"})
 		},
 		"systemctl start": func(_ *testing.T, d *daemon, _ chan struct{}) {
-			_ = d.do(func() error { d.servers["a"].started = nil; return nil }) // as the runner of systemd has it
-			d.serverChanged(local.Update{Server: "a", State: units.StateStarting, PID: 9, Outside: true})
+			_ = d.do(func() error { d.fleet.servers["a"].started = nil; return nil }) // as the runner of systemd has it
+			d.fleet.changed(local.Update{Server: "a", State: units.StateStarting, PID: 9, Outside: true})
 		},
 		"another file": func(t *testing.T, d *daemon, changed chan struct{}) {
 			d.put(t, "a.hcl", "server {\n  command = \"sh\"\n}\ndescription = \"other\"\n")
@@ -122,7 +122,7 @@ func TestTriesBeginAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, _, changed := fixture(t)
 			var a alarms
-			d.after = a.after
+			d.fleet.after = a.after
 			d.put(t, "a.hcl", "server {\n  command = \"sh\"\n}\n")
 			changed <- struct{}{}
 			d.state(t)
@@ -130,7 +130,7 @@ func TestTriesBeginAnew(t *testing.T) {
 			d.state(t)
 			start(t, d, changed)
 			d.state(t)
-			d.serverChanged(local.Update{Server: "a", State: units.StateStarting})
+			d.fleet.changed(local.Update{Server: "a", State: units.StateStarting})
 			crashed(d, "a")
 			if s := d.state(t)["a"]; !strings.HasSuffix(s.Detail, "; pfar starts it again 10 min after that") {
 				t.Errorf("it is %s: %s", s.State, s.Detail)

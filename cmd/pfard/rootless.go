@@ -20,6 +20,7 @@ var errRootless = errors.New("only root's pfard sets the host's firewall")
 
 // unheld has every bridge run on the strength of its own rules, and be told so.
 func (c *holdConfig) unheld() {
+	c.quiet = true
 	c.apply = func(egress.Hold, time.Time) error { return errRootless }
 	c.cgroups = func(int, string, string) (own, above egress.Cgroup, err error) { return own, above, errRootless }
 }

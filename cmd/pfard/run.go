@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"syscall"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
@@ -30,24 +29,6 @@ import (
 	"github.com/pfar/pfar/units/local"
 	"github.com/pfar/pfar/units/migrate"
 )
-
-// options are what the command line says.
-type options struct {
-	local        bool
-	declarations string
-	servers      string
-	listen       string
-	metrics      string // "": no metrics
-	dirs         control.Dirs
-}
-
-// placeholders is where those of brokered secrets are kept for the next pfard; "": nothing of this one's outlives it.
-func (o options) placeholders() string {
-	if o.local || o.dirs.Run == "" {
-		return ""
-	}
-	return filepath.Join(o.dirs.Run, "placeholders.json")
-}
 
 // run is pfard from start to end.
 func run(ctx context.Context, o options, log *slog.Logger) error {
@@ -143,32 +124,33 @@ func runLocal(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	gateway.Changed, gateway.Control, gateway.Anchored = d.gatewayChanged, o.dirs.Control(), d.audit.gatewayAnchor
+	gateway.Changed = func(running bool) { d.gateway.turned(ctx, running) }
+	gateway.Control, gateway.Anchored = o.dirs.Control(), d.audit.gatewayAnchor
 	up, err := upstream()
 	if err != nil {
 		return err
 	}
 	r, err := local.New(local.Config{
-		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up, Brokered: d.delivery.brokered, Changed: d.serverChanged, Refused: d.refused,
+		Log: log, Bin: bin, Run: o.dirs.Run, State: o.dirs.State, Gateway: gateway, Limits: limits, Upstream: up,
+		Brokered: d.delivery.brokered, Bridges: d.bridges, Changed: d.fleet.changed, Refused: d.refused,
 		Search: d.redaction.searcher(log), BridgeHides: d.redaction.ofBridge, Secrets: d.redaction.serial,
 		Keys: d.inspectors.giveModel,
 	})
 	if err != nil {
 		return err
 	}
-	d.runner, d.rebroker, d.keeper.wired, d.inspectors.runner = r, r.Rebroker, r.Wired, r
+	d.fleet.runner, d.inspectors.runner = r, r
 	d.tokens.run = d.tokens.refreshWith(r)
-	var telling sync.WaitGroup
-	defer telling.Wait()
-	owner := hook{path: o.dirs.OnFailure(), log: log}
-	d.tellOwner = func(f failure) { telling.Go(func() { owner.tell(ctx, f) }) }
+	owner := &telling{ctx: ctx, hook: hook{path: o.dirs.OnFailure(), log: log}}
+	defer owner.wait()
+	d.fleet.owner = owner
 	if err := admitGateway(o.dirs.Control(), r.GatewayUID()); err != nil {
 		r.Close()
 		return err
 	}
 	d.folders.Watch(o.declarations, o.dirs.Policies(), o.dirs.Clients())
 	defer d.folders.Close()
-	defer d.guardHomes(ctx)()
+	defer guardHomes(ctx, d.fleet)()
 	served := d.serve(ctx, stop, controlListener, r.GatewayUID())
 	d.loop(ctx, d.folders.Changed, d.ready)
 	notify(log, sd.SdNotifyStopping)
@@ -219,17 +201,6 @@ func upstream() ([]byte, error) {
 		return nil, nil
 	}
 	return json.Marshal(units.Upstream{HTTPS: c.HTTPSProxy, HTTP: c.HTTPProxy, No: c.NoProxy})
-}
-
-func (o *options) absolute() (err error) {
-	if o.dirs, err = o.dirs.Absolute(); err != nil {
-		return err
-	}
-	if o.declarations, err = filepath.Abs(o.declarations); err != nil {
-		return err
-	}
-	o.servers, err = filepath.Abs(o.servers)
-	return err
 }
 
 // programs is the directory that pfard itself lies in, and the other programs with it.
@@ -288,8 +259,6 @@ func lockRun(dir string) (*os.File, error) {
 	}
 	return f, nil
 }
-
-func serversSocket(d control.Dirs) string { return filepath.Join(d.Run, "servers.sock") }
 
 // listenGateway opens the gateway's listeners, which pfard keeps while the gateway is started again.
 func listenGateway(o options) (g local.Gateway, err error) {
@@ -377,4 +346,28 @@ func token(path string) ([]byte, error) {
 		return nil, fmt.Errorf("writing the token: %w", err)
 	}
 	return b, nil
+}
+
+// gatewayGuest says what the gateway may ask for where it has a user of its own: what it needs, for it reads what
+// servers and clients write, and might be taken over by one.
+func gatewayGuest(uid int) control.Guest {
+	return control.Guest{UID: uid, Verbs: []control.Verb{
+		control.Open, control.Close, control.Wake, control.Sleep, control.Demand,
+		control.Redaction, control.Clients, control.Audit, control.Stuck, control.Policy, control.LastRefusal,
+	}}
+}
+
+// admitGateway lets the gateway's user connect to the control socket, and no other one.
+func admitGateway(path string, uid int) error {
+	if uid == os.Getuid() {
+		return nil
+	}
+	// Its group has its number, and it alone is in it. The group first: the old one is not to get in for a moment.
+	if err := os.Lchown(path, -1, uid); err != nil {
+		return fmt.Errorf("giving the control socket to the gateway's group: %w", err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		return fmt.Errorf("opening the control socket to the gateway: %w", err)
+	}
+	return nil
 }

@@ -79,13 +79,3 @@ func listed(words []string) string {
 	}
 	return strings.Join(quoted, ", ")
 }
-
-// compareScopes notes for those who watch a server, and in the log, that the scopes which it requires could not be
-// compared.
-func (d *daemon) compareScopes(s *server) {
-	words := d.delivery.compare(*s.want).unknown()
-	if words != "" && words != s.unscoped {
-		d.log.Warn("scopes are not compared", "server", s.name, "reason", words)
-	}
-	s.unscoped = words
-}

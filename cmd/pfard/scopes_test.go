@@ -45,7 +45,7 @@ func (d *daemon) grant(t *testing.T, key string, scopes ...string) control.Respo
 // TestScopes (WRP-12): a server does not run with tokens that are known to lack what it requires.
 func TestScopes(t *testing.T) {
 	d, m, changed, _, _, said := clerk(t)
-	d.within(t, func() { d.log = slog.New(slog.NewTextHandler(said, nil)) })
+	d.within(t, func() { d.fleet.log = slog.New(slog.NewTextHandler(said, nil)) })
 	d.grant(t, "drive", "read")
 	d.put(t, "a.hcl", requiresScopes)
 	changed <- struct{}{}
@@ -98,7 +98,7 @@ func TestScopes(t *testing.T) {
 func TestRefreshedScopes(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		d, m, changed, h, e, _ := clerk(t)
-		d.within(t, func() { d.waits = waits })
+		d.within(t, func() { d.fleet.waits = waits })
 		d.grant(t, "drive", "read", "write")
 		d.put(t, "a.hcl", requiresScopes)
 		changed <- struct{}{}
@@ -205,7 +205,7 @@ func TestTheNextPfardComparesScopes(t *testing.T) {
 	d.put(t, "a.hcl", requiresScopes)
 	changed <- struct{}{}
 	d.state(t)
-	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, PID: 7})
+	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 7})
 	set, _, _, err := d.vault.Tokens("drive")
 	if err != nil {
 		t.Fatal(err)

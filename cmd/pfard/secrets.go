@@ -13,6 +13,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/oauth"
 	"github.com/pfar/pfar/policies/redact"
+	"github.com/pfar/pfar/units/bridge"
 	"github.com/pfar/pfar/units/control"
 )
 
@@ -23,7 +24,6 @@ type secretUsers interface {
 	receivers(vault.Change) error
 	valueChanged(key string, when urgency) []control.Use
 	give(server, digest string) (*control.Gift, error)
-	tell()
 }
 
 // keeper answers what is asked of the vault.
@@ -35,8 +35,10 @@ type keeper struct {
 	redaction *redaction
 	audit     *auditor
 	servers   secretUsers
-	// wired returns when the bridges of a server have on the wire what they were told.
-	wired func(ctx context.Context, server string) error
+	around    around
+	bridges   *bridge.Talks
+	// running returns the instances of a server whose bridges run. nil: each bridge that runs is talked with.
+	running func(ctx context.Context, server string) ([]string, error)
 }
 
 // answer carries out what is asked of the vault, and leaves a record of it, never with a value (AUD-03).
@@ -122,7 +124,7 @@ func (r vaultRefusal) Unwrap() []error { return []error{r.error, r.code} }
 
 func ofVault(err error) error {
 	switch {
-	case notFound(err):
+	case errors.Is(err, vault.ErrNotFound):
 		return vaultRefusal{err, control.ErrNoKey}
 	case errors.Is(err, vault.ErrExists):
 		return vaultRefusal{err, control.ErrExists}
@@ -229,7 +231,7 @@ func (k *keeper) change(change func() ([]vault.Change, error)) ([]control.Change
 			}
 			list = append(list, told)
 		}
-		k.servers.tell()
+		k.around.tell()
 		return failed
 	})
 	k.awaitWire(list)
@@ -250,7 +252,7 @@ func (k *keeper) awaitWire(list []control.Change) {
 			if use.Then != control.RunsOn {
 				continue
 			}
-			if err := k.wired(ctx, use.Server); err != nil {
+			if err := k.bridges.Wired(ctx, use.Server, k.running); err != nil {
 				use.Then = control.Unconfirmed
 				k.log.Warn("it is not known that another value is on the wire", "server", use.Server, "secret", c.Key, "error", err)
 			}
@@ -279,3 +281,11 @@ func (k *keeper) unrefreshed(c vault.Change) string {
 	}
 	return set.Unrefreshed()
 }
+
+// urgency says when a server is started again whose launcher would be given another value now.
+type urgency int
+
+const (
+	atOnce   urgency = iota // its owner has changed the value: calls that are under way have the time of any stop
+	whenIdle                // a token was refreshed: once no request is under way
+)

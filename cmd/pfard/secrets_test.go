@@ -21,7 +21,7 @@ func askVault(t *testing.T, d *daemon, q control.Request) (r control.Response, e
 	return r, err
 }
 
-func uses(r control.Response) string {
+func usesOf(r control.Response) string {
 	var list []string
 	for _, c := range r.Changes {
 		list = append(list, c.Key+" "+c.Result)
@@ -71,8 +71,8 @@ func TestSecretChanged(t *testing.T) {
 		{control.Request{Verb: control.Remove, Key: "b"}, "b removed, other waits, two waits", "none starting 1; one starting 2; other waiting 2; two waiting 3; "},
 	} {
 		r, err := askVault(t, d, tt.q)
-		if err != nil || uses(r) != tt.then {
-			t.Errorf("%s: %q, %v; want %q", tt.q.Verb, uses(r), err, tt.then)
+		if err != nil || usesOf(r) != tt.then {
+			t.Errorf("%s: %q, %v; want %q", tt.q.Verb, usesOf(r), err, tt.then)
 		}
 		settled(tt.now)
 	}
@@ -88,7 +88,7 @@ func TestSecretChanged(t *testing.T) {
 func TestBrokeredSecretChanged(t *testing.T) {
 	d, m, changed := fixture(t)
 	var told []string
-	d.rebroker = func(server string) { told = append(told, server) } // in the loop
+	d.uses.bridges = bridgesFunc(func(server string) { told = append(told, server) }) // in the loop
 	d.put(t, "held.hcl", fmt.Sprintf(good, "x")+`
 allowed_domains = ["api.github.com"]
 auth = { TOKEN = { secret = "vault:a", deliver = "broker" } }
@@ -96,7 +96,7 @@ auth = { TOKEN = { secret = "vault:a", deliver = "broker" } }
 	changed <- struct{}{}
 	d.state(t)
 	var unwired error
-	d.keeper.wired = func(context.Context, string) error { return unwired }
+	d.keeper.running = func(context.Context, string) ([]string, error) { return nil, unwired }
 	for _, tt := range []struct {
 		secret, then string
 		starts       int
@@ -117,8 +117,8 @@ auth = { TOKEN = { secret = "vault:a", deliver = "broker" } }
 		}
 		r, err := askVault(t, d, q)
 		d.state(t)
-		if err != nil || uses(r) != tt.then || m.count("held") != tt.starts || strings.Join(told, " ") != "held" {
-			t.Errorf("%.3q: %q, %v, %d starts, told %q; want %q and %d", tt.secret, uses(r), err, m.count("held"), told, tt.then, tt.starts)
+		if err != nil || usesOf(r) != tt.then || m.count("held") != tt.starts || strings.Join(told, " ") != "held" {
+			t.Errorf("%.3q: %q, %v, %d starts, told %q; want %q and %d", tt.secret, usesOf(r), err, m.count("held"), told, tt.then, tt.starts)
 		}
 	}
 }

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/control"
@@ -61,48 +58,48 @@ func newServer(name string) *server {
 }
 
 // converge does the next step towards what should be. It never waits: a stop, which may take seconds, comes back.
-func (d *daemon) converge(s *server) {
-	d.intents.keep(s)
+func (f *fleet) converge(s *server) {
+	f.intents.keep(s)
 	switch {
 	case s.busy || s.next != nil || s.started == nil && len(s.sessions) > 0: // nothing of it may be left before what comes next
-	case s.started != nil && s.want != nil && s.runs() && !s.again && d.adjust(s): // if there is anything to do at all
+	case s.started != nil && s.want != nil && s.runs() && !s.again && f.adjust(s): // if there is anything to do at all
 	case s.started != nil && (s.want == nil || !s.runs() || s.again || plan.Digest(s.plan()) != plan.Digest(*s.started)):
 		if s.want != nil && s.runs() {
-			if err := d.runner.Prepare(s.plan()); err != nil { // nothing that runs ends for want of space
-				d.delay(s, err)
+			if err := f.runner.Prepare(s.plan()); err != nil { // nothing that runs ends for want of space
+				f.delay(s, err)
 				return
 			}
 		}
-		d.stop(s)
+		f.stop(s)
 	case s.started == nil && s.want == nil:
-		d.forget(s.name)
+		f.forget(s.name)
 	case s.started == nil && s.runs():
-		d.start(s)
+		f.start(s)
 	case s.started == nil && s.asleep && !s.off:
 		s.set(control.Sleeping, reasonAsleep(*s.want))
-		d.offer(s)
+		f.offer(s)
 	case s.started == nil && s.full != "" && !s.off && s.want.Enabled:
 		s.set(control.Failed, s.full)
 	case s.started == nil:
 		s.set(control.Stopped, s.reasonNotRun())
-		d.offer(s)
+		f.offer(s)
 	}
 }
 
 // offer lets an administrator start a server that does not run, unless nobody may: its declaration says so, or it was
 // disabled.
-func (d *daemon) offer(s *server) {
+func (f *fleet) offer(s *server) {
 	if s.off || !s.want.Enabled {
-		d.runner.Offer(s.name, nil)
+		f.runner.Offer(s.name, nil)
 		return
 	}
 	p := s.plan()
-	d.runner.Offer(s.name, &p)
+	f.runner.Offer(s.name, &p)
 }
 
 // adjust brings a running server to a plan for which it need not be started again, and reports whether it runs as it
 // should, or is about to.
-func (d *daemon) adjust(s *server) bool {
+func (f *fleet) adjust(s *server) bool {
 	p := s.plan()
 	if plan.Digest(p) == plan.Digest(*s.started) {
 		return true
@@ -121,20 +118,20 @@ func (d *daemon) adjust(s *server) bool {
 	go func() {
 		failed := map[string]error{}
 		for _, i := range instances {
-			if err := d.runner.Adjust(i); err != nil {
+			if err := f.runner.Adjust(i); err != nil {
 				failed[i.Gateway.Session] = err
 			}
 		}
-		d.post(func() { d.adjusted(s, failed) })
+		f.post(func() { f.adjusted(s, failed) })
 	}()
 	return true
 }
 
 // adjusted takes it that a running server goes by its next plan. What may not is stopped: it runs by no older one.
-func (d *daemon) adjusted(s *server, failed map[string]error) {
+func (f *fleet) adjusted(s *server, failed map[string]error) {
 	if s.started != nil {
 		s.started = s.next
-		d.relabel(s)
+		f.relabel(s)
 	}
 	s.next = nil
 	for handle, err := range failed {
@@ -143,24 +140,24 @@ func (d *daemon) adjusted(s *server, failed map[string]error) {
 		case handle == "":
 			s.again = s.started != nil
 		case e != nil && !e.closing:
-			d.endSession(s, e)
+			f.endSession(s, e)
 		default:
 			continue // it has ended
 		}
-		d.log.Warn("starting again what could not be changed while it ran", "server", s.name, "session", handle, "error", err)
+		f.log.Warn("starting again what could not be changed while it ran", "server", s.name, "session", handle, "error", err)
 	}
-	d.converge(s)
-	d.tell()
+	f.converge(s)
+	f.around.tell()
 }
 
 // relabel shows the label of a server's data in the status lines of its units.
-func (d *daemon) relabel(s *server) {
-	if d.relabelled == nil || s.started == nil {
+func (f *fleet) relabel(s *server) {
+	if s.started == nil {
 		return
 	}
-	d.relabelled(s.name, s.started.Gateway.Label)
+	f.units.relabelled(s.name, s.started.Gateway.Label)
 	for handle := range s.sessions {
-		d.relabelled(units.Instance(s.name, handle), s.started.Gateway.Label)
+		f.units.relabelled(units.Instance(s.name, handle), s.started.Gateway.Label)
 	}
 }
 
@@ -173,53 +170,43 @@ func (s *server) plan() plan.Plan {
 	return p
 }
 
-func (s *server) reasonNotRun() string {
-	switch {
-	case s.off:
-		return control.DetailOff(s.name)
-	case !s.want.Enabled:
-		return control.DetailDisabled
-	}
-	return "stopped"
-}
-
-func (d *daemon) stop(s *server) {
+func (f *fleet) stop(s *server) {
 	s.busy, s.again = true, false
 	s.set(control.Stopping, "stopping")
 	for _, e := range s.sessions {
-		d.endSession(s, e)
+		f.endSession(s, e)
 	}
 	go func() {
-		d.runner.Stop(s.name)
-		d.post(func() {
+		f.runner.Stop(s.name)
+		f.post(func() {
 			s.busy, s.started = false, nil
 			s.status.PID, s.status.Tools, s.status.Limits, s.status.Shared, s.status.Launcher, s.status.Crashes = 0, 0, "", "", "", 0
-			d.converge(s)
-			d.tell()
+			f.converge(s)
+			f.around.tell()
 		})
 	}()
 }
 
-func (d *daemon) start(s *server) {
+func (f *fleet) start(s *server) {
 	s.again, s.full = false, ""
 	if s.renew == renewalDue {
 		s.renew = noRenewal
 	}
 	before := s.status.State
-	defer func() { d.failed(s, before) }()
-	secrets, err := d.delivery.secrets(*s.want)
+	defer func() { f.failed(s, before) }()
+	secrets, err := f.delivery.secrets(*s.want)
 	s.given = ""
-	if !d.waits { // or systemd asks for them
+	if !f.waits { // or systemd asks for them
 		if waits := s.status.State == control.Waiting && s.status.Detail == waitingFor(secrets.Missing); !waits {
-			if unrecorded := d.delivery.record(*s.want, secrets, err); unrecorded != nil {
+			if unrecorded := f.delivery.record(*s.want, secrets, err); unrecorded != nil {
 				secrets = units.Secrets{Missing: []string{unrecorded.Error()}}
 			}
 		}
 		if err == nil && len(s.want.Credentials) > 0 {
-			s.given = d.delivery.digest(secrets)
+			s.given = f.delivery.digest(secrets)
 		}
 	}
-	d.intents.keep(s)
+	f.intents.keep(s)
 	if err != nil {
 		s.set(control.Failed, err.Error())
 		return
@@ -227,35 +214,35 @@ func (d *daemon) start(s *server) {
 	plan := s.plan()
 	if len(secrets.Missing) > 0 { // LIF-03: not an error, and never a crash loop
 		s.set(control.Waiting, waitingFor(secrets.Missing))
-		if !d.waits {
+		if !f.waits {
 			return
 		}
 	} else {
 		s.set(control.Starting, "starting")
 	}
-	if err := d.runner.Start(plan, secrets); err != nil {
+	if err := f.runner.Start(plan, secrets); err != nil {
 		s.set(control.Failed, err.Error())
 		if fullDisk(err) {
-			d.delay(s, err)
+			f.delay(s, err)
 		}
 		return
 	}
 	s.started = &plan
-	if plan.State && d.homeInUse != nil {
-		d.homeInUse()
+	if plan.State && f.homes != nil {
+		f.homes.inUse()
 	}
 }
 
 // delay has it tried again later: nobody says when a disk has space.
-func (d *daemon) delay(s *server, err error) {
+func (f *fleet) delay(s *server, err error) {
 	if s.delayed == nil {
-		d.log.Error("cannot apply plan, retrying", "server", s.name, "error", err)
+		f.log.Error("cannot apply plan, retrying", "server", s.name, "error", err)
 		time.AfterFunc(delayTime, func() {
-			d.post(func() {
+			f.post(func() {
 				s.delayed = nil
-				if d.servers[s.name] == s {
-					d.converge(s)
-					d.tell()
+				if f.servers[s.name] == s {
+					f.converge(s)
+					f.around.tell()
 				}
 			})
 		})
@@ -268,13 +255,13 @@ const delayTime = 5 * time.Second
 func fullDisk(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // retryWaiting starts a server again that waits for credentials if they are there by now.
-func (d *daemon) retryWaiting(s *server) {
+func (f *fleet) retryWaiting(s *server) {
 	if s.status.State != control.Waiting || s.undecided() || s.want == nil || s.busy {
 		return
 	}
-	secrets, err := d.delivery.values(*s.want)
+	secrets, err := f.delivery.values(*s.want)
 	if len(secrets.Missing) == 0 {
-		secrets.Missing = d.withheld(*s.want)
+		secrets.Missing = f.withheld(*s.want)
 	}
 	switch {
 	case err != nil: // what is there cannot be read; starting it again would say so, and not help
@@ -282,153 +269,114 @@ func (d *daemon) retryWaiting(s *server) {
 		s.set(control.Waiting, waitingFor(secrets.Missing))
 	default:
 		s.again = s.started != nil
-		d.converge(s)
+		f.converge(s)
 	}
 }
 
-// undecided reports whether a server waits for its owner to accept its program. Its launcher ends by itself once that
-// is done.
-func (s *server) undecided() bool {
-	return s.status.State == control.Waiting && strings.HasPrefix(s.status.Detail, units.ForProgram)
-}
-
 // withheld is for what a launcher waits whose secrets are there, and cannot be recorded to be handed to it.
-func (d *daemon) withheld(p plan.Plan) []string {
-	why := d.audit.failing()
+func (f *fleet) withheld(p plan.Plan) []string {
+	why := f.audit.failing()
 	if why == nil || !slices.ContainsFunc(p.Credentials, func(c plan.Credential) bool { return c.Deliver != broker.OnWire }) {
 		return nil
 	}
 	return []string{unrecorded{why}.Error()}
 }
 
-func waitingFor(missing []string) string { return "for credentials: " + strings.Join(missing, "; ") }
-
 // turnedOutside takes it that somebody else has had the service manager start or stop a server: systemctl is as good a
 // word of the owner's as ours.
-func (d *daemon) turnedOutside(s *server, u local.Update) {
+func (f *fleet) turnedOutside(s *server, u local.Update) {
 	if u.Ended {
 		s.run, s.asleep, s.started = false, false, nil
 		s.dismiss(fmt.Errorf("%w: somebody else stopped %q", control.ErrStopped, s.name))
-		d.take(s, u)
+		f.take(s, u)
 		s.status.PID, s.status.Tools, s.status.Limits, s.status.Shared, s.status.Launcher, s.status.Crashes = 0, 0, "", "", "", 0
 		for _, e := range s.sessions {
-			d.endSession(s, e)
+			f.endSession(s, e)
 		}
 	} else if s.want != nil && s.started == nil {
 		p := s.plan() // which it is: what is offered is that
 		s.run, s.asleep, s.started, s.retry.tries = s.want.Enabled, false, &p, 0
-		d.take(s, u)
+		f.take(s, u)
 	}
-	d.converge(s)
-}
-
-// entered is since when a server is in a state that it was not seen in. What another pfard left running is seen to
-// start first.
-func (s *server) entered(state control.State) moment {
-	before := s.before
-	if state != control.Starting || before.State == state {
-		s.before = stay{}
-	}
-	if before.State == state && before.PID == s.status.PID {
-		return after(before.Since)
-	}
-	return now()
-}
-
-// stay is what the next pfard is to know of since when a server is in its state.
-func (s *server) stay() stay {
-	if s.before.State != "" {
-		return s.before
-	}
-	return stay{s.status.State, s.status.PID, s.since.boot}
-}
-
-func (s *server) set(state control.State, detail string) {
-	if s.status.State != state || s.before.State == state {
-		s.since = s.entered(state)
-	}
-	switch s.status.State, s.status.Detail = state, detail; state {
-	case control.Running:
-		s.served = true
-	case control.Stopped, control.Failed, control.Sleeping, control.Waiting:
-		s.served = false
-	}
-}
-
-// take applies what the runner says. While a stop is under way the server is stopping, whatever its processes say.
-func (s *server) take(u local.Update) {
-	if s.started == nil {
-		return
-	}
-	if u.Refusal.Reason != "" {
-		s.status.Refused, s.status.LastRefusal, s.status.LastRefused = u.Refusal, u.Refusal.String(), time.Now().UTC()
-	}
-	if s.busy {
-		return
-	}
-	s.status.PID = u.PID
-	s.set(control.State(u.State), u.Detail)
-	if s.renew == renewalDone && s.status.State == control.Running {
-		s.renew = noRenewal
-	}
-	s.status.UID, s.status.Tools, s.status.Crashes = u.UID, u.Tools, u.Crashes
-	s.status.Limits, s.status.Shared = u.Limits, u.Shared
-	s.status.Launcher = otherLauncher(u)
-}
-
-// otherLauncher is the version of a launcher of another pfar than this one, "" if it is of this one or has not said
-// yet.
-func otherLauncher(u units.Update) string {
-	if u.PID == 0 || u.Limits == "" || u.Version == units.Version() {
-		return ""
-	}
-	return cmp.Or(u.Version, "an earlier version")
+	f.converge(s)
 }
 
 // take has a server take what the runner says, and tells the administrator once what the unit says in vain.
-func (d *daemon) take(s *server, u local.Update) {
+func (f *fleet) take(s *server, u local.Update) {
 	s.take(u)
 	s.unreached = u.Unreached
 	if s.unreached != "" && s.unreached != s.told {
 		s.told = s.unreached
-		d.log.Warn("settings of a unit do not reach its server", "server", s.name, "reason", s.told)
+		f.log.Warn("settings of a unit do not reach its server", "server", s.name, "reason", s.told)
 	}
 }
 
-func (s *server) report(log string) control.Server {
-	r := s.status
-	r.Since, r.Log, r.Stale, r.Sessions = s.since.time(now()), log, s.stale && s.held == nil, s.openSessions()
-	r.Broken = s.want != nil && s.want.Fault != ""
-	p := s.want
-	if p == nil || s.next != nil && s.started != nil { // an edit shows once it is in force
-		p = s.started
-	}
-	if p != nil {
-		r.File, r.Description, r.Label = p.File, p.Gateway.Description, p.Gateway.Label
-		for _, e := range p.Egress.Endpoints {
-			r.Domains = append(r.Domains, e.String())
-		}
-		if p.Gateway.Sessions.Own {
-			r.SessionsMax = p.Gateway.Sessions.Max
-		}
-	}
-	if s.retry.timer != nil {
-		r.Detail += "; " + s.retry.words
-	}
-	if s.delayed != nil && s.started != nil {
-		r.Detail = strings.TrimPrefix(r.Detail+"; not yet as its file says: "+s.delayed.Error(), "; ")
-	}
-	if s.held != nil {
-		r.Detail = strings.TrimPrefix(r.Detail+"; not as its file says, which asks for secrets that it is not given: pfar vault give "+s.name, "; ")
-	}
+// dismiss ends the learning, if there is one.
+func (s *server) dismiss(why error) {
 	if s.learn != nil {
-		r.Learning = true
-		r.Detail = strings.TrimPrefix(r.Detail+"; "+detailLearning, "; ")
+		s.learn.err = why
+		close(s.learn.ended)
+		s.learn = nil
 	}
-	return r
 }
 
-// detailLearning stands behind what else is to be said, so that nobody forgets that a server is not as it was declared.
-const detailLearning = "learning: what it wants to reach and may not is recorded"
+// checkLearner ends the learning of a server that may not run any more.
+func (s *server) checkLearner() {
+	switch {
+	case s.want == nil:
+		s.dismiss(fmt.Errorf("%w: the declaration of %q was removed", control.ErrNoServer, s.name))
+	case !s.want.Enabled:
+		s.dismiss(fmt.Errorf("%w: %q has enabled = false in %s", control.ErrDisabled, s.name, s.want.File))
+	}
+}
 
-func notFound(err error) bool { return errors.Is(err, vault.ErrNotFound) }
+// learner is a peer that has a server run in learning mode as long as it stays connected.
+type learner struct {
+	ended chan struct{} // closed when it is no longer the server's learner
+	err   error         // then: why, if not because the peer hung up
+}
+
+// compareScopes notes for those who watch a server, and in the log, that the scopes which it requires could not be
+// compared.
+func (f *fleet) compareScopes(s *server) {
+	words := f.delivery.compare(*s.want).unknown()
+	if words != "" && words != s.unscoped {
+		f.log.Warn("scopes are not compared", "server", s.name, "reason", words)
+	}
+	s.unscoped = words
+}
+
+// failed has the owner told of a server that has just failed, where that is pfard's to do.
+func (f *fleet) failed(s *server, before control.State) {
+	if f.owner != nil && s.status.State == control.Failed && before != control.Failed {
+		f.owner.tell(failure{server: s.name, reason: s.status.Detail})
+	}
+}
+
+// retryCrashed takes it that a server's state is another than before. One that crashes have disabled is started again
+// in time; what cannot start on this host is not.
+func (f *fleet) retryCrashed(s *server) {
+	switch {
+	case s.status.State == control.Running:
+		s.retry.end()
+		s.retry.tries = 0
+	case s.status.State != control.Failed:
+		s.retry.end()
+	case s.status.Crashes > 0 && s.retry.timer == nil:
+		s.retry.begin(f.after, func() {
+			f.post(func() { f.startCrashed(s) })
+		})
+	}
+}
+
+// startCrashed starts a server that is still as its crashes have left it.
+func (f *fleet) startCrashed(s *server) {
+	s.retry.timer = nil
+	if f.servers[s.name] != s || s.status.State != control.Failed || s.want == nil || !s.runs() || s.busy {
+		return
+	}
+	f.log.Info("starting a server again that its crashes had disabled", "server", s.name)
+	s.again = s.started != nil
+	f.converge(s)
+	f.around.tell()
+}

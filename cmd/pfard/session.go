@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -45,67 +42,10 @@ func (e *session) begin(err error) {
 	}
 }
 
-// gatewayGuest says what the gateway may ask for where it has a user of its own: what it needs, for it reads what
-// servers and clients write, and might be taken over by one.
-func gatewayGuest(uid int) control.Guest {
-	return control.Guest{UID: uid, Verbs: []control.Verb{
-		control.Open, control.Close, control.Wake, control.Sleep, control.Demand,
-		control.Redaction, control.Clients, control.Audit, control.Stuck, control.Policy, control.LastRefusal,
-	}}
-}
-
-// admitGateway lets the gateway's user connect to the control socket, and no other one.
-func admitGateway(path string, uid int) error {
-	if uid == os.Getuid() {
-		return nil
-	}
-	// Its group has its number, and it alone is in it. The group first: the old one is not to get in for a moment.
-	if err := os.Lchown(path, -1, uid); err != nil {
-		return fmt.Errorf("giving the control socket to the gateway's group: %w", err)
-	}
-	if err := os.Chmod(path, 0o660); err != nil {
-		return fmt.Errorf("opening the control socket to the gateway: %w", err)
-	}
-	return nil
-}
-
-// open starts a process for one session, and returns when its launcher is under way.
-func (d *daemon) open(ctx context.Context, name, handle string) error {
-	for {
-		var e, leaving *session
-		err := d.do(func() (err error) {
-			e, leaving, err = d.openSession(name, handle)
-			return err
-		})
-		switch {
-		case err != nil && leaving == nil:
-			return err
-		case err != nil:
-			select {
-			case <-leaving.gone:
-			case <-ctx.Done():
-				return err
-			case <-d.ended:
-				return errEnding
-			}
-			continue
-		}
-		select {
-		case err := <-e.begun:
-			return err
-		case <-ctx.Done(): // whoever asked has left, and will not know that it is there
-			_ = d.do(func() error { return d.closeSession(name, handle) })
-			return context.Cause(ctx)
-		case <-d.ended:
-			return errEnding
-		}
-	}
-}
-
 // openSession starts a session's process. If there are as many as there may be it refuses, and returns one that is
 // about to leave, if one is.
-func (d *daemon) openSession(name, handle string) (opened, leaving *session, err error) {
-	s, err := d.startable(name)
+func (f *fleet) openSession(name, handle string) (opened, leaving *session, err error) {
+	s, err := f.startable(name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,12 +57,12 @@ func (d *daemon) openSession(name, handle string) (opened, leaving *session, err
 		plan = *s.next
 	}
 	plan.Gateway.Session = handle
-	secrets, err := d.delivery.secrets(plan)
+	secrets, err := f.delivery.secrets(plan)
 	if err == nil {
-		secrets.Missing = append(secrets.Missing, d.withheld(plan)...)
+		secrets.Missing = append(secrets.Missing, f.withheld(plan)...)
 	}
-	if !d.waits {
-		if unrecorded := d.delivery.record(plan, secrets, err); unrecorded != nil {
+	if !f.waits {
+		if unrecorded := f.delivery.record(plan, secrets, err); unrecorded != nil {
 			secrets.Missing = []string{unrecorded.Error()}
 		}
 	}
@@ -132,12 +72,12 @@ func (d *daemon) openSession(name, handle string) (opened, leaving *session, err
 	if len(secrets.Missing) > 0 {
 		return nil, nil, fmt.Errorf("%w: %q waits for credentials: %s", control.ErrDown, name, strings.Join(secrets.Missing, "; "))
 	}
-	if err := d.runner.Start(plan, secrets); err != nil {
+	if err := f.runner.Start(plan, secrets); err != nil {
 		return nil, nil, err
 	}
 	opened = newSession(handle)
 	s.sessions[handle] = opened
-	d.tell()
+	f.around.tell()
 	return opened, nil, nil
 }
 
@@ -165,13 +105,13 @@ func (s *server) admits(handle string) (leaving *session, err error) {
 }
 
 // closeSession begins to stop a session's process. Without one there is nothing to do.
-func (d *daemon) closeSession(name, handle string) error {
+func (f *fleet) closeSession(name, handle string) error {
 	if !units.IsSession(handle) {
 		return noHandle(handle)
 	}
-	if s := d.servers[name]; s != nil && s.sessions[handle] != nil {
-		d.endSession(s, s.sessions[handle])
-		d.tell()
+	if s := f.servers[name]; s != nil && s.sessions[handle] != nil {
+		f.endSession(s, s.sessions[handle])
+		f.around.tell()
 	}
 	return nil
 }
@@ -181,7 +121,7 @@ func noHandle(text string) error {
 }
 
 // endSession stops a session's process as LIF-09 has it, if nobody does so already. The runner forgets it by that.
-func (d *daemon) endSession(s *server, e *session) {
+func (f *fleet) endSession(s *server, e *session) {
 	if e.closing {
 		return
 	}
@@ -191,19 +131,19 @@ func (d *daemon) endSession(s *server, e *session) {
 	handle := e.status.Handle
 	name := units.Instance(s.name, handle)
 	go func() {
-		d.runner.Stop(name)
-		d.post(func() {
+		f.runner.Stop(name)
+		f.post(func() {
 			delete(s.sessions, handle)
 			close(e.gone)
-			d.converge(s)
-			d.tell()
+			f.converge(s)
+			f.around.tell()
 		})
 	}()
 }
 
 // sessionChanged takes the runner's word on a session's process. One that has ended is not started again: what its
 // client had in it is gone, and the gateway has seen the end of it.
-func (d *daemon) sessionChanged(s *server, u local.Update) {
+func (f *fleet) sessionChanged(s *server, u local.Update) {
 	if u.Refusal.Reason != "" {
 		s.status.Refused, s.status.LastRefusal, s.status.LastRefused = u.Refusal, u.Refusal.String(), time.Now().UTC()
 	}
@@ -216,20 +156,8 @@ func (d *daemon) sessionChanged(s *server, u local.Update) {
 	switch {
 	case u.Ended:
 		e.begin(fmt.Errorf("%w: its process could not be started: %s", control.ErrDown, u.Detail))
-		d.endSession(s, e)
+		f.endSession(s, e)
 	case u.PID != 0:
 		e.begin(nil)
 	}
-}
-
-// openSessions is what a report says of a server's sessions.
-func (s *server) openSessions() []control.Session {
-	var list []control.Session
-	for _, e := range s.sessions {
-		status := e.status
-		status.Since = e.since.time(now())
-		list = append(list, status)
-	}
-	slices.SortFunc(list, func(a, b control.Session) int { return strings.Compare(a.Handle, b.Handle) })
-	return list
 }

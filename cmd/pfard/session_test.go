@@ -76,7 +76,7 @@ func TestSessionsThatAreRefused(t *testing.T) {
 	d.put(t, "failed.hcl", fmt.Sprintf(own, "x"))
 	changed <- struct{}{}
 	d.state(t)
-	d.serverChanged(local.Update{Server: "failed", State: units.StateFailed, Detail: "disabled after 3 crashes in a row"})
+	d.fleet.changed(local.Update{Server: "failed", State: units.StateFailed, Detail: "disabled after 3 crashes in a row"})
 	d.mustOpen(t, "a", first)
 	for _, tt := range []struct {
 		name, server, session string
@@ -129,8 +129,8 @@ func TestASession(t *testing.T) {
 	if len(s.Sessions) != 1 || s.Sessions[0].Handle != first || s.Sessions[0].PID != 7 || s.Sessions[0].UID != 61184 || s.SessionsMax != 2 || s.PID != 0 {
 		t.Errorf("report %+v", s)
 	}
-	d.serverChanged(local.Update{Server: "a", Session: first, State: units.StateRunning, PID: 7, Tools: 5, Refusal: egress.Refusal{Host: "x:443", Reason: egress.NameNotDeclared}})
-	d.serverChanged(local.Update{Server: "a", Session: second, State: units.StateFailed, Ended: true}) // none that there is
+	d.fleet.changed(local.Update{Server: "a", Session: first, State: units.StateRunning, PID: 7, Tools: 5, Refusal: egress.Refusal{Host: "x:443", Reason: egress.NameNotDeclared}})
+	d.fleet.changed(local.Update{Server: "a", Session: second, State: units.StateFailed, Ended: true}) // none that there is
 	if s := d.state(t)["a"]; s.State != control.Starting || s.Tools != 0 || s.Sessions[0].State != control.Running || s.LastRefusal == "" {
 		t.Errorf("after news of the session: %+v", s)
 	}
@@ -234,7 +234,7 @@ func TestASessionThatEndsIsForgotten(t *testing.T) {
 	d, m, _ := ownFixture(t)
 	d.mustOpen(t, "a", first)
 	d.mustOpen(t, "a", second)
-	d.serverChanged(local.Update{Server: "a", Session: first, State: units.StateFailed, Detail: "exit status 1", Ended: true})
+	d.fleet.changed(local.Update{Server: "a", Session: first, State: units.StateFailed, Detail: "exit status 1", Ended: true})
 	if s := d.state(t)["a"]; len(s.Sessions) != 1 || s.Sessions[0].Handle != second || s.State != control.Starting {
 		t.Errorf("after a crash: %+v", s)
 	}
@@ -341,7 +341,7 @@ func TestRandomWalkOfSessions(t *testing.T) {
 			d.mustClose(t, name, handle)
 			delete(all, handle)
 		case 5:
-			d.serverChanged(local.Update{Server: name, Session: handle, State: units.StateFailed, Ended: true})
+			d.fleet.changed(local.Update{Server: name, Session: handle, State: units.StateFailed, Ended: true})
 			delete(all, handle)
 		default:
 			d.state(t)

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"golang.org/x/time/rate"
-
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/attach"
 )
@@ -38,26 +36,6 @@ func (r *redaction) searcher(log *slog.Logger) attach.Searcher {
 			}
 		}
 		return all, found
-	}
-}
-
-// budget is what an instance may have searched.
-func (a *attachments) budget(instance string) *rate.Limiter {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.budgets[instance] == nil {
-		a.budgets[instance] = attach.NewBudget()
-	}
-	return a.budgets[instance]
-}
-
-// forgetBudget forgets one that is whole, of an instance without a launcher.
-func (a *attachments) forgetBudget(instance string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	b := a.budgets[instance]
-	if b != nil && a.launchers[instance].conn == nil && b.Tokens() >= float64(b.Burst()) {
-		delete(a.budgets, instance)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/pfar/pfar/policies/redact"
 	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/attach/attachtest"
-	"github.com/pfar/pfar/units/control"
 )
 
 // secretsIn is a redaction with these values, and what launchers ask.
@@ -127,7 +126,7 @@ func TestSearchesOfManySecrets(t *testing.T) {
 // TestBudgets: an instance has one, which its launcher does not get rid of by coming again, and which is not kept for
 // ever.
 func TestBudgets(t *testing.T) {
-	a := newAttachments(slog.New(slog.DiscardHandler), nil, nil, nil, nil, control.Dirs{})
+	a := newAttachments(newDaemon(options{}, slog.New(slog.DiscardHandler), nil, ""), nil, nil)
 	b := a.budget("one")
 	if a.budget("two") == b || a.budget("one") != b {
 		t.Error("an instance has another's budget, or a new one")

@@ -14,10 +14,12 @@ import (
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/time/rate"
 
 	"github.com/pfar/pfar/cmd/pfard/vault"
 	"github.com/pfar/pfar/generator/boot"
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/attach"
 	"github.com/pfar/pfar/units/control"
 	"github.com/pfar/pfar/units/durable"
 	"github.com/pfar/pfar/units/handover"
@@ -59,33 +61,35 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	d := newDaemon(o, log, store, "")
-	d.portTurned(ctx, link, at)
+	d.gateway.link = link
+	d.gateway.portTurned(ctx, at)
 	d.notes = append(d.notes, note...)
 	log = d.log
 	defer d.audit.keep(ctx, !rootless())()
-	d.folder, d.policy.open, d.clientele.open = control.OurDir, control.OurDir, control.OurDir // nobody watches what is obeyed here
-	d.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
-	if d.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
+	// Nobody watches what is obeyed here.
+	d.reader.folder, d.policy.open, d.clientele.open = control.OurDir, control.OurDir, control.OurDir
+	d.fleet.waits, d.units = true, newReloader(log, link, boot.Directory(os.Getuid(), filepath.Dir(o.dirs.Run)))
+	if d.fleet.intents, err = newIntents(filepath.Join(o.dirs.Run, "intent"), log); err != nil {
 		return err
 	}
 	limits := local.NewUnitScopes(link, systemd.LauncherUnit)
-	h, err := d.holdBridges(up)
-	if err != nil {
+	if d.hold, err = d.holdBridges(up); err != nil {
 		return err
 	}
-	defer h.close()
-	if d.earlier, err = newEarlier(o.dirs.Kept(), log); err != nil {
+	defer d.hold.close()
+	if d.reader.earlier, err = newEarlier(o.dirs.Kept(), log); err != nil {
 		return fmt.Errorf("making the directory of earlier declarations: %w", err)
 	}
-	d.mistakes.pfard = func(words string) { notify(log, "STATUS="+words) }
-	a := newAttachments(log, link, limits, h, d.tokens, o.dirs)
+	d.reader.status = func(words string) { notify(log, "STATUS="+words) }
+	a := newAttachments(d, link, limits)
 	own, err := openUsers(o.dirs)
 	if err != nil {
 		return err
 	}
 	r, err := systemd.NewRunner(systemd.Config{
-		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits, Home: prepareHome,
-		Told: gatewayAt(serversSocket(o.dirs)), Changed: d.serverChanged, Gateway: func(running bool) { d.gatewayTurned(ctx, link, running) }, Left: own.leaving(log, a.drop),
+		Log: log, Run: o.dirs.Run, Runtime: filepath.Dir(o.dirs.Run), Units: dropIns(), Link: link, Limits: limits,
+		Home: prepareHome, Told: gatewayAt(serversSocket(o.dirs)), Changed: d.fleet.changed,
+		Gateway: func(running bool) { d.gateway.turned(ctx, running) }, Left: own.leaving(log, a.drop),
 	})
 	if err != nil {
 		return err
@@ -95,21 +99,14 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	if err := d.adoptAll(ctx, r, own); err != nil {
 		return err
 	}
-	if !d.earlier.any() { // a user has none at first; a folder that has gone since is not the same as an empty one
-		if err := os.MkdirAll(o.declarations, 0o755); err != nil {
-			return fmt.Errorf("making the directory of the declarations: %w", err)
-		}
+	if err := d.reader.makeFolder(); err != nil {
+		return err
 	}
 	d.folders.Watch(o.declarations, o.dirs.Policies(), o.dirs.Clients())
 	defer d.folders.Close()
-	defer d.guardHomes(ctx)()
-	c := &credentials{log: log, unit: systemd.PeerUnit, plan: r.Plan, secrets: d.delivery.secrets, give: d.giveLauncher, model: d.inspectors.modelOf, user: own.of}
+	defer guardHomes(ctx, d.fleet)()
 	go a.serve(l.attach)
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		c.serve(l.credentials)
-	}()
+	answered := d.giveCredentials(l.credentials, r.Plan, own.of)
 	served := d.serve(ctx, stop, l.control, guest)
 	defer d.serveLooks(ctx, l.look)()
 	go r.Watch(ctx)
@@ -128,6 +125,22 @@ func runSystem(ctx context.Context, o options, log *slog.Logger) error {
 	return <-served
 }
 
+// giveCredentials answers systemd until the listener is closed. The channel is closed when the last answer is given.
+func (d *daemon) giveCredentials(
+	l *net.UnixListener, plan func(instance string) (plan.Plan, error), user func(unit string) (int, error),
+) <-chan struct{} {
+	c := &credentials{
+		log: d.log, unit: systemd.PeerUnit, plan: plan, secrets: d.delivery.secrets, give: d.uses.giveLauncher,
+		model: d.inspectors.modelOf, user: user,
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		c.serve(l)
+	}()
+	return answered
+}
+
 // holdBridges has the host's firewall hold bridges to what is declared.
 func (d *daemon) holdBridges(up units.Upstream) (*hold, error) {
 	holding := holdConfig{State: holdState(d.options.dirs), ResolvConf: "/etc/resolv.conf", Proxies: proxiesOf(up), Log: d.log}
@@ -136,16 +149,10 @@ func (d *daemon) holdBridges(up units.Upstream) (*hold, error) {
 		holding.unheld()
 		d.notes = append(d.notes, rootlessNote)
 	}
-	h, err := newHold(holding)
-	if err != nil {
-		return nil, err
-	}
-	d.emptied = h.clear
 	if !rootless() {
-		d.unheld = h.Unheld // of which otherwise one note tells it all
 		d.inspectors.reachable = units.Reachable
 	}
-	return h, nil
+	return newHold(holding)
 }
 
 // adoptAll takes over what an earlier pfard has left running.
@@ -156,6 +163,12 @@ func (d *daemon) adoptAll(ctx context.Context, r *systemd.Runner, own allotted) 
 		d.adopt(found)
 	}
 	return err
+}
+
+// adopt begins with what systemd runs.
+func (d *daemon) adopt(found []systemd.Found) {
+	d.fleet.adopt(found)
+	d.uses.outdated()
 }
 
 // systemVault opens the vault, and says what is to be known of where its key is. Only systemd's root can seal that.
@@ -186,12 +199,10 @@ const unsealedNote = "the vault's key lies in a file in the clear: this machine 
 
 // join has the daemon and the conversations with units know each other.
 func (d *daemon) join(a *attachments, r *systemd.Runner) {
-	d.runner, a.runner, a.redaction = r, r, d.redaction
-	a.brokered, d.rebroker, a.audited = d.delivery.brokered, a.rebroker, d.refused
-	d.keeper.wired, a.running = a.wired, r.Bridges
-	d.tokens.run, d.tokens.mended, d.notice = a.refresh, a.refreshMended, a.notice
-	d.mistakes.unit, d.relabelled, d.policy.outlived = a.mistaken, a.relabelled, true
-	a.inspector, d.inspectors.runner = d.policy.inspector, systemd.NewInspectors(d.log, a.link, d.options.dirs.Run)
+	d.fleet.runner, d.fleet.units, a.runner, d.keeper.running = r, a, r, r.Bridges
+	d.tokens.run, d.tokens.mended = a.refresh, a.refreshMended
+	d.policy.outlived = true
+	d.inspectors.runner = systemd.NewInspectors(d.log, a.link, d.options.dirs.Run)
 }
 
 // prepareHome makes the private home of a server that has one: systemd shows to a unit what is there when it starts.
@@ -305,4 +316,17 @@ func provideUpstream(dirs control.Dirs) (up units.Upstream, err error) {
 // gatewayAt tells the gateway behind a socket what a server that runs is by now.
 func gatewayAt(socket string) func(plan.Plan) error {
 	return func(p plan.Plan) error { return handover.Tell(socket, p.Gateway) }
+}
+
+func newAttachments(d *daemon, link *systemd.Link, limits *local.UnitScopes) *attachments {
+	dirs := d.options.dirs
+	return &attachments{
+		log: d.log, link: link, limits: limits, hold: d.hold, tokens: d.tokens, gateway: serversSocket(dirs),
+		homes: dirs.Homes(), rootless: rootless(), redaction: d.redaction, delivery: d.delivery,
+		policy: d.policy, audit: d.audit,
+		newcomers: newcomers{of: map[int]int{}}, warnings: rate.Sometimes{First: 10, Interval: 10 * time.Second},
+		launchers: map[string]launcher{}, bridges: map[string]*attach.Conn{}, kept: map[string]*kept{},
+		mistakes: map[string]string{}, refreshes: map[string]refreshing{}, budgets: map[string]*rate.Limiter{},
+		talks: d.bridges,
+	}
 }

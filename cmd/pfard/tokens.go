@@ -289,7 +289,7 @@ func (t *tokens) swap(key, base string, answer oauth.Answer, asked time.Time) (o
 	t.storing.Lock()
 	defer t.storing.Unlock()
 	old, text, ok, err := t.vault.Tokens(key)
-	if err != nil && !notFound(err) { // what came of the refresh is not lost for that
+	if err != nil && !errors.Is(err, vault.ErrNotFound) { // what came of the refresh is not lost for that
 		return old, old, err
 	}
 	if !ok || units.Digest(text) != base {

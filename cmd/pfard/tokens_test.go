@@ -129,14 +129,14 @@ func (l *loud) String() string {
 // serves has a fresh token, and the server "a" that declares it.
 func (d *daemon) serves(t *testing.T, changed chan<- struct{}) {
 	t.Helper()
-	d.hold(t, noon, time.Hour)
+	d.holdTokens(t, noon, time.Hour)
 	d.put(t, "a.hcl", declaresToken)
 	changed <- struct{}{}
 	d.state(t)
 }
 
 // hold puts a set into the vault that ends after a while, and was obtained then.
-func (d *daemon) hold(t *testing.T, obtained time.Time, life time.Duration) {
+func (d *daemon) holdTokens(t *testing.T, obtained time.Time, life time.Duration) {
 	t.Helper()
 	set := oauth.Set{AccessToken: "AT-0-hunter2hunter2", RefreshToken: "RT-0-hunter2hunter2", TokenURL: "https://login.example/token", ClientID: "id", ClientSecret: "CS-hunter2", Obtained: obtained}
 	if life != 0 {
@@ -201,7 +201,7 @@ func (d *daemon) value(t *testing.T) string {
 
 func TestTokensThatNobodyUses(t *testing.T) {
 	d, _, changed, h, e, _ := clerk(t)
-	d.hold(t, noon, time.Hour)
+	d.holdTokens(t, noon, time.Hour)
 	d.put(t, "off.hcl", "enabled = false\n"+declaresToken)
 	d.put(t, "plain.hcl", strings.ReplaceAll(declaresToken, "drive", "plain"))
 	ask(t, d, control.Request{Verb: control.Store, Key: "plain", Secret: "x"})
@@ -234,7 +234,7 @@ func TestTokensThatNobodyUses(t *testing.T) {
 
 func TestTokensWithoutAnEnd(t *testing.T) {
 	d, m, changed, h, e, _ := clerk(t)
-	d.hold(t, noon, 0)
+	d.holdTokens(t, noon, 0)
 	d.put(t, "a.hcl", declaresToken)
 	changed <- struct{}{}
 	if d.state(t); h.in() != 0 || m.count("a") != 1 {
@@ -277,7 +277,7 @@ func TestTokensWithoutALife(t *testing.T) {
 func TestTokensAreRefreshed(t *testing.T) {
 	d, m, changed, h, e, said := clerk(t)
 	d.serves(t, changed)
-	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, PID: 7})
+	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 7})
 	if in := h.in(); in != 48*time.Minute || m.secret["a"] != "map[TOKEN:AT-0-hunter2hunter2]" {
 		t.Fatalf("it wakes in %s; the server has %s", in, m.secret["a"])
 	}
@@ -299,7 +299,8 @@ func TestTokensAreRefreshed(t *testing.T) {
 		t.Error("the server is started again without a word of the gateway's")
 	}
 	var list []control.OnDemand
-	if err := d.do(func() error { list = d.onDemand(); return nil }); err != nil || len(list) != 1 || !list[0].Renews {
+	err := d.do(func() error { list = d.orders.onDemand(); return nil })
+	if err != nil || len(list) != 1 || !list[0].Renews {
 		t.Errorf("the gateway hears %+v, %v", list, err)
 	}
 	ask(t, d, control.Request{Verb: control.Sleep, Server: "a"}) // it is idle
@@ -307,8 +308,9 @@ func TestTokensAreRefreshed(t *testing.T) {
 	if m.count("a") != 2 || m.secret["a"] != "map[TOKEN:AT-1-hunter2hunter2]" {
 		t.Errorf("%d starts; the server has %s", m.count("a"), m.secret["a"])
 	}
-	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, PID: 8})
-	if err := d.do(func() error { list = d.onDemand(); return nil }); err != nil || len(list) != 0 {
+	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 8})
+	err = d.do(func() error { list = d.orders.onDemand(); return nil })
+	if err != nil || len(list) != 0 {
 		t.Errorf("afterwards the gateway hears %+v, %v", list, err)
 	}
 	if err := refusal(t, d, control.Request{Verb: control.Sleep, Server: "a"}); !errors.Is(err, control.ErrInvalid) {
@@ -324,7 +326,7 @@ func TestTokensAreRefreshed(t *testing.T) {
 // TestTokensAreNotAskedForWithoutEnd: an endpoint may say that a token lives for a second.
 func TestTokensAreNotAskedForWithoutEnd(t *testing.T) {
 	d, _, changed, h, e, _ := clerk(t)
-	d.hold(t, noon, time.Second)
+	d.holdTokens(t, noon, time.Second)
 	d.put(t, "a.hcl", declaresToken)
 	h.advance(time.Second)
 	changed <- struct{}{}
@@ -402,15 +404,15 @@ func TestRefusedTokens(t *testing.T) {
 	told := make(chan failure, 10)
 	noticed := make(chan string, 10)
 	d.within(t, func() {
-		d.tellOwner = func(f failure) { told <- f }
-		d.notice = func(server, words string) { noticed <- server + ": " + words }
+		d.fleet.owner = ownerFunc(func(f failure) { told <- f })
+		d.fleet.units = unitsFunc(func(server, words string) { noticed <- server + ": " + words })
 	})
-	d.hold(t, noon, time.Hour)
+	d.holdTokens(t, noon, time.Hour)
 	d.put(t, "a.hcl", declaresToken)
 	d.put(t, "b.hcl", fmt.Sprintf(good, "without"))
 	changed <- struct{}{}
 	d.state(t)
-	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, Detail: "3 tools", PID: 7})
+	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, Detail: "3 tools", PID: 7})
 	h.advance(50 * time.Minute)
 	e.fails(t, attach.Refreshed{Error: "it answered 400 (invalid_grant)", Code: "invalid_grant", Final: true})
 	s := d.state(t)
@@ -435,7 +437,7 @@ func TestRefusedTokens(t *testing.T) {
 	if s := d.state(t)["a"]; s.State != control.Waiting || s.Detail != "for credentials: TOKEN: "+want || m.count("a") != 1 {
 		t.Errorf("with an expired token it is %+v", s)
 	}
-	d.hold(t, h.now(), time.Hour)
+	d.holdTokens(t, h.now(), time.Hour)
 	d.tokens.changed("drive")
 	if s := d.state(t)["a"]; s.State != control.Starting || strings.Contains(s.Detail, "drive") || m.count("a") != 2 || h.in() != 48*time.Minute {
 		t.Errorf("with a new one it is %+v, next in %s", s, h.in())
@@ -446,12 +448,12 @@ func TestRefusedTokens(t *testing.T) {
 // the token is refused.
 func TestRefusedWhileItStarts(t *testing.T) {
 	d, m, changed, _, e, _ := clerk(t)
-	d.within(t, func() { d.waits = true })
-	d.hold(t, noon.Add(-2*time.Hour), time.Hour)
+	d.within(t, func() { d.fleet.waits = true })
+	d.holdTokens(t, noon.Add(-2*time.Hour), time.Hour)
 	d.put(t, "a.hcl", declaresToken)
 	changed <- struct{}{}
 	d.state(t)
-	d.serverChanged(local.Update{Server: "a", State: units.StateStarting})
+	d.fleet.changed(local.Update{Server: "a", State: units.StateStarting})
 	if n := m.count("a"); n != 1 {
 		t.Fatalf("%d starts", n)
 	}
@@ -471,7 +473,7 @@ func secrets(t *testing.T, d *daemon) (list []control.Secret) {
 // TestStartWithAnExpiredToken: a server waits, and says for what, until the token is fresh or that takes too long.
 func TestStartWithAnExpiredToken(t *testing.T) {
 	d, m, changed, h, e, _ := clerk(t)
-	d.hold(t, noon.Add(-2*time.Hour), time.Hour)
+	d.holdTokens(t, noon.Add(-2*time.Hour), time.Hour)
 	d.put(t, "a.hcl", declaresToken)
 	changed <- struct{}{}
 	if s := d.state(t)["a"]; s.State != control.Waiting || !strings.Contains(s.Detail, `TOKEN: the OAuth token "drive" has expired and is being refreshed`) || m.count("a") != 0 {
@@ -487,7 +489,7 @@ func TestStartWithAnExpiredToken(t *testing.T) {
 		t.Errorf("%+v, %d starts with %s", s, m.count("a"), m.secret["a"])
 	}
 	// And if it does not become fresh: patience ends.
-	d.hold(t, h.now().Add(-2*time.Hour), time.Hour)
+	d.holdTokens(t, h.now().Add(-2*time.Hour), time.Hour)
 	e.fails(t, attach.Refreshed{Error: "it answered 503"})
 	ask(t, d, control.Request{Verb: control.Restart, Server: "a"})
 	if s := d.state(t)["a"]; s.State != control.Waiting {
@@ -554,7 +556,7 @@ func TestRotatedInVain(t *testing.T) {
 		"of another set":         {attach.Refreshed{Base: "another", Error: "its answer holds no token"}, rotated, "RT-0-hunter2hunter2", false},
 	} {
 		d, _, changed, h, e, said := clerk(t)
-		d.hold(t, noon, time.Hour)
+		d.holdTokens(t, noon, time.Hour)
 		d.put(t, "a.hcl", declaresToken)
 		changed <- struct{}{}
 		d.state(t)
@@ -579,7 +581,7 @@ func TestRotatedInVain(t *testing.T) {
 // TestConverse is the conversation itself, over a pair of sockets.
 func TestConverse(t *testing.T) {
 	d, _, _, h, _, said := clerk(t)
-	d.hold(t, noon, time.Hour)
+	d.holdTokens(t, noon, time.Hour)
 	_, text, _, err := d.vault.Tokens("drive")
 	if err != nil {
 		t.Fatal(err)
@@ -733,15 +735,15 @@ func TestAlarm(t *testing.T) {
 func TestBrokeredTokens(t *testing.T) {
 	d, m, changed, h, e, _ := clerk(t)
 	told := make(chan string, 10)
-	d.within(t, func() { d.rebroker = func(server string) { told <- server } })
-	d.hold(t, noon, time.Hour)
+	d.within(t, func() { d.uses.bridges = bridgesFunc(func(server string) { told <- server }) })
+	d.holdTokens(t, noon, time.Hour)
 	d.put(t, "a.hcl", "allowed_domains = [\"api.example.com\"]\nserver {\n  command = \"sh\"\n}\nauth = { TOKEN = { secret = \"vault:drive\", deliver = \"broker\" } }\n")
 	changed <- struct{}{}
 	d.state(t)
 	if m.count("a") != 1 || strings.Contains(m.secret["a"], "hunter2") {
 		t.Fatalf("%d starts with %s; %v", m.count("a"), m.secret["a"], d.reportNow(t).Diagnostics)
 	}
-	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, PID: 7})
+	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 7})
 	for n, renews := range []bool{1: false, 10: true} { // the last one is longer
 		if n != 1 && n != 10 {
 			continue
@@ -752,7 +754,8 @@ func TestBrokeredTokens(t *testing.T) {
 			t.Errorf("the bridge of %q has token %d", server, n)
 		}
 		var list []control.OnDemand
-		if err := d.do(func() error { list = d.onDemand(); return nil }); err != nil || (len(list) == 1 && list[0].Renews) != renews {
+		err := d.do(func() error { list = d.orders.onDemand(); return nil })
+		if err != nil || (len(list) == 1 && list[0].Renews) != renews {
 			t.Errorf("after token %d the gateway hears %+v, %v", n, list, err)
 		}
 	}
@@ -763,13 +766,13 @@ func TestTheNextPfardRenews(t *testing.T) {
 	d, m, changed, h, e, _ := clerk(t)
 	dir := d.remembers(t)
 	d.serves(t, changed)
-	d.serverChanged(local.Update{Server: "a", State: units.StateRunning, PID: 7})
+	d.fleet.changed(local.Update{Server: "a", State: units.StateRunning, PID: 7})
 	h.advance(50 * time.Minute)
 	e.succeeds(t, 1, time.Hour)
 	d.state(t)
 	next, other, _ := again(t, d, m, dir, "a")
 	var list []control.OnDemand
-	next.within(t, func() { list = next.onDemand() })
+	next.within(t, func() { list = next.orders.onDemand() })
 	if len(list) != 1 || !list[0].Renews || other.count("a") != 0 {
 		t.Errorf("the gateway hears %+v, %d starts", list, other.count("a"))
 	}
@@ -793,11 +796,11 @@ func TestTheNextPfardHasAnotherEnvironment(t *testing.T) {
 		next, other, _ := again(t, d, m, dir, "a", "b", "seed")
 		for _, server := range []string{"a", "b", "seed"} {
 			next.within(t, func() {
-				next.servers[server].take(local.Update{Server: server, State: units.StateRunning, PID: 7})
+				next.fleet.servers[server].take(local.Update{Server: server, State: units.StateRunning, PID: 7})
 			})
 		}
 		var list []control.OnDemand
-		next.within(t, func() { list = next.onDemand() })
+		next.within(t, func() { list = next.orders.onDemand() })
 		var renews string
 		for _, o := range list {
 			if o.Renews {

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -128,7 +127,7 @@ func (s *server) talk(end *os.File) error {
 	if err != nil {
 		return err
 	}
-	talk, over := s.r.talks.Begin(s.name, s.plan.Name)
+	talk, over := s.r.cfg.Bridges.Begin(s.name, s.plan.Name)
 	material, err := talk.First(s.brokered)
 	if material != nil {
 		err = conn.Send(attach.Message{Broker: true}, material)
@@ -181,15 +180,6 @@ func (s *server) showRefusal(r egress.Refusal) {
 	update := s.update
 	s.mu.Unlock()
 	s.r.cfg.Changed(update)
-}
-
-// Rebroker has the bridges of a server put its secrets on the wire as they are now, and keep them out of their logs. It
-// does not wait for them.
-func (r *Runner) Rebroker(server string) { r.talks.Changed(server) }
-
-// Wired returns when the bridges of a server have on the wire what they were told last, or with the error of ctx.
-func (r *Runner) Wired(ctx context.Context, server string) error {
-	return r.talks.Wired(ctx, server, nil)
 }
 
 func bridgeDescriptors(sockets []*os.File) ([]descriptor, error) {

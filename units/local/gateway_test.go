@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/bridge"
 )
 
 // gatewayScript stands in for the gateway: it writes what it got to its log.
@@ -48,7 +49,9 @@ func startedGateway(t *testing.T, change func(*Gateway)) string {
 	if change != nil {
 		change(&g)
 	}
-	r, err := New(Config{Log: quiet(), Bin: bin, Run: run, State: state, Gateway: g, Changed: func(Update) {}})
+	r, err := New(Config{Log: quiet(), Bin: bin, Run: run, State: state, Gateway: g,
+		Changed: func(Update) {}, Bridges: bridge.NewTalks(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ type Config struct {
 	Limits  Limiter
 	// Upstream is units.CredentialUpstream of every bridge; nil: there is no upstream proxy.
 	Upstream []byte
+	Bridges  *bridge.Talks                                        // with bridges
 	Brokered func(plan.Plan) (*os.File, error)                    // attach.Message.Broker for a server's bridge, or nil; itself nil: nothing is brokered
 	Changed  func(Update)                                         // called for each change, from several goroutines
 	Refused  func(server, session string, refused egress.Refusal) // called for each refusal of a bridge, likewise; nil: nobody is
@@ -61,12 +62,14 @@ type Runner struct {
 	examiners  map[string]*examiner
 
 	programs fingerprint.Cache
-	talks    *bridge.Talks // with bridges
 }
 
 // New makes the runner's directories and starts the gateway.
 func New(cfg Config) (*Runner, error) {
-	r := &Runner{cfg: cfg, dirs: dirs{cfg.Run, cfg.State}, users: newUsers(), servers: map[string]*server{}, examiners: map[string]*examiner{}, talks: bridge.NewTalks()}
+	r := &Runner{
+		cfg: cfg, dirs: dirs{cfg.Run, cfg.State}, users: newUsers(), servers: map[string]*server{},
+		examiners: map[string]*examiner{},
+	}
 	if err := r.dirs.make(); err != nil {
 		return nil, err
 	}

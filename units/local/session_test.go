@@ -19,6 +19,7 @@ import (
 
 	"github.com/pfar/pfar/units"
 	"github.com/pfar/pfar/units/attach"
+	"github.com/pfar/pfar/units/bridge"
 	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
@@ -86,7 +87,9 @@ func newRunner(t *testing.T, prepare func(run string)) *runnerFixture {
 		prepare(run)
 	}
 	f.Runner, err = New(Config{
-		Log: quiet(), Bin: bin, Run: run, State: filepath.Join(dir, "state"), Gateway: testGateway(t, dir), Limits: f.limits,
+		Bridges: bridge.NewTalks(),
+		Log:     quiet(), Bin: bin, Run: run, State: filepath.Join(dir, "state"),
+		Gateway: testGateway(t, dir), Limits: f.limits,
 		Changed: func(u Update) { f.updates <- u },
 	})
 	if err != nil {
@@ -404,7 +407,7 @@ func TestNewsIsTakenByWhoTellsBridges(t *testing.T) {
 	f := newRunner(t, nil)
 	f.cfg.Brokered = func(plan.Plan) (*os.File, error) { return units.Sealed("broker", []byte("{}")) }
 	told := make(chan struct{}, 1000)
-	f.cfg.Changed = func(u Update) { f.Rebroker(u.Server); told <- struct{}{} }
+	f.cfg.Changed = func(u Update) { f.cfg.Bridges.Changed(u.Server); told <- struct{}{} }
 	f.start("run", "")
 	f.mu.Lock()
 	s := f.servers["e"]
@@ -455,7 +458,7 @@ func TestWiredIsTheBridgesWord(t *testing.T) {
 	wired := func(limit time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
-		return f.Wired(ctx, "e")
+		return f.cfg.Bridges.Wired(ctx, "e", nil)
 	}
 	answers := func(answer attach.Message) {
 		t.Helper()
@@ -469,7 +472,7 @@ func TestWiredIsTheBridgesWord(t *testing.T) {
 		}
 	}
 	answers(attach.Message{Wired: true})
-	f.Rebroker("e")
+	f.cfg.Bridges.Changed("e")
 	if err := wired(200 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a silent bridge: %v", err)
 	}
@@ -477,13 +480,13 @@ func TestWiredIsTheBridgesWord(t *testing.T) {
 	if err := wired(time.Minute); !errors.Is(err, attach.ErrUnwired) {
 		t.Errorf("one that could not take it: %v", err)
 	}
-	f.Rebroker("e")
+	f.cfg.Bridges.Changed("e")
 	answers(attach.Message{Wired: true})
 	if err := wired(time.Minute); err != nil {
 		t.Errorf("one that has it: %v", err)
 	}
 	sendable = false
-	f.Rebroker("e")
+	f.cfg.Bridges.Changed("e")
 	if err := wired(200 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one that could not be told: %v", err)
 	}
@@ -580,7 +583,7 @@ func TestWhatIsHidden(t *testing.T) {
 	version, changed = "2", make(chan struct{})
 	mu.Unlock()
 	close(old)
-	f.Rebroker("e")
+	f.cfg.Bridges.Changed("e")
 	hides(bridge, "bridge of e 2")
 	launch, err := s.prepare()
 	if err != nil {

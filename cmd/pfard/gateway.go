@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"strconv"
@@ -14,48 +15,74 @@ import (
 	"github.com/pfar/pfar/units/systemd"
 )
 
-// port is the gateway's TCP port, which systemd listens on. While another program has it, clients of HTTP alone are
-// without pfar, and it is taken once it is free.
-type port struct {
-	fault    string // why clients do not get in there; "": they do, or there is none
+// gateway is what is known of the gateway's service, and of its TCP port, which systemd listens on. While another
+// program has the port, clients of HTTP alone are without pfar, and it is taken once it is free.
+type gateway struct {
+	inbox
+	log       *slog.Logger
+	around    around
+	socket    string // of local clients
+	clientele *clientele
+	link      *systemd.Link // nil: pfard itself listens
+
+	endpoint string // its URL; "": there is none
+	down     bool
+	fault    string // why clients do not get in at the port; "": they do, or there is none
 	retaking bool
 }
 
 const (
 	portTime = 3 * time.Second // between looks whether the port is free: the kernel tells nobody
 
-	fromEdit = "pfar-gateway-http.socket is wrong, so clients of HTTP do not get in: systemctl status pfar-gateway-http.socket says why"
+	fromEdit = "pfar-gateway-http.socket is wrong, so clients of HTTP do not get in: " +
+		"systemctl status pfar-gateway-http.socket says why"
 )
 
-// gatewayTurned takes it that the gateway has come up, with other sockets perhaps, or gone down.
-func (d *daemon) gatewayTurned(ctx context.Context, link *systemd.Link, running bool) {
-	if p, err := gatewayPort(ctx, link); err == nil {
-		d.post(func() { d.portTurned(ctx, link, p) })
+// endpointAt is the gateway's URL; "" for none.
+func endpointAt(address string) string {
+	if address == "" {
+		return ""
 	}
-	d.gatewayChanged(running)
+	return "http://" + address + "/mcp"
+}
+
+// turned takes it that the gateway has come up, with other sockets perhaps, or gone down.
+func (g *gateway) turned(ctx context.Context, running bool) {
+	if g.link != nil {
+		if p, err := gatewayPort(ctx, g.link); err == nil {
+			g.post(func() { g.portTurned(ctx, p) })
+		}
+	}
+	g.post(func() {
+		g.down = !running
+		g.clientele.reach(g.socket, g.log) // it may be another one
+		g.around.tell()
+	})
 }
 
 // portTurned takes what systemd knows of the port.
-func (d *daemon) portTurned(ctx context.Context, link *systemd.Link, p systemd.Port) {
-	d.endpoint, d.port.fault = endpointAt(p.Address), ""
+func (g *gateway) portTurned(ctx context.Context, p systemd.Port) {
+	g.endpoint, g.fault = endpointAt(p.Address), ""
 	if !p.Failed {
 		return
 	}
-	d.endpoint, d.port.fault = "", fromEdit
+	g.endpoint, g.fault = "", fromEdit
 	address, err := netip.ParseAddrPort(p.Address)
 	if err != nil {
 		return
 	}
-	d.port.fault = fmt.Sprintf("another program has the port %s, so clients of HTTP do not get in; pfar takes it as soon as it is free, or edit pfar-gateway-http.socket", p.Address)
-	if !d.port.retaking {
-		d.port.retaking = true
-		d.log.Error("the gateway's port is taken", "address", p.Address, "remedy", "end the program that has it (ss -ltnp), or systemctl edit pfar-gateway-http.socket")
-		go d.retake(ctx, link, address)
+	g.fault = fmt.Sprintf("another program has the port %s, so clients of HTTP do not get in; "+
+		"pfar takes it as soon as it is free, or edit pfar-gateway-http.socket", p.Address)
+	if !g.retaking {
+		g.retaking = true
+		g.log.Error("the gateway's port is taken", "address", p.Address,
+			"remedy", "end the program that has it (ss -ltnp), or systemctl edit pfar-gateway-http.socket")
+		go g.retake(ctx, address)
 	}
 }
 
 // retake waits until nobody listens on a port, and has systemd take it then.
-func (d *daemon) retake(ctx context.Context, link *systemd.Link, address netip.AddrPort) {
+func (g *gateway) retake(ctx context.Context, address netip.AddrPort) {
 	ticks := time.NewTicker(portTime)
 	defer ticks.Stop()
 	for {
@@ -64,22 +91,22 @@ func (d *daemon) retake(ctx context.Context, link *systemd.Link, address netip.A
 		case <-ctx.Done():
 			return
 		}
-		p, err := gatewayPort(ctx, link)
+		p, err := gatewayPort(ctx, g.link)
 		if err == nil && p.Failed && p.Address == address.String() {
 			if taken, err := listened(address.Port()); err != nil || taken {
 				continue
 			}
-			err = takePort(ctx, link)
+			err = takePort(ctx, g.link)
 		} else if err == nil {
-			d.post(func() {
-				d.port.retaking = false
-				d.portTurned(ctx, link, p)
-				d.tell()
+			g.post(func() {
+				g.retaking = false
+				g.portTurned(ctx, p)
+				g.around.tell()
 			})
 			return
 		}
 		if err != nil {
-			d.log.Warn("taking the gateway's port, trying again", "error", err)
+			g.log.Warn("taking the gateway's port, trying again", "error", err)
 		}
 	}
 }

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/pfar/pfar/units/control"
+)
+
+func serversSocket(d control.Dirs) string { return filepath.Join(d.Run, "servers.sock") }
+
+// options are what the command line says.
+type options struct {
+	local        bool
+	declarations string
+	servers      string
+	listen       string
+	metrics      string // "": no metrics
+	dirs         control.Dirs
+}
+
+// placeholders is where those of brokered secrets are kept for the next pfard; "": nothing of this one's outlives it.
+func (o options) placeholders() string {
+	if o.local || o.dirs.Run == "" {
+		return ""
+	}
+	return filepath.Join(o.dirs.Run, "placeholders.json")
+}
+
+func (o *options) absolute() (err error) {
+	if o.dirs, err = o.dirs.Absolute(); err != nil {
+		return err
+	}
+	if o.declarations, err = filepath.Abs(o.declarations); err != nil {
+		return err
+	}
+	o.servers, err = filepath.Abs(o.servers)
+	return err
+}

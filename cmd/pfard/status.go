@@ -1,0 +1,180 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/local"
+	"github.com/pfar/pfar/units/plan"
+)
+
+// renewal is what a server needs whose launcher was given another value than there is now, because a token was
+// refreshed or pfard has another environment: another process, once no request is under way. That the gateway knows,
+// and asks for it (Sleep).
+type renewal int
+
+const (
+	noRenewal   renewal = iota
+	renewalDue          // the gateway is told so (OnDemand.Renews)
+	renewalDone         // it is being started again, and the gateway keeps requests for it
+)
+
+// entered is since when a server is in a state that it was not seen in. What another pfard left running is seen to
+// start first.
+func (s *server) entered(state control.State) moment {
+	before := s.before
+	if state != control.Starting || before.State == state {
+		s.before = stay{}
+	}
+	if before.State == state && before.PID == s.status.PID {
+		return after(before.Since)
+	}
+	return now()
+}
+
+// stay is what the next pfard is to know of since when a server is in its state.
+func (s *server) stay() stay {
+	if s.before.State != "" {
+		return s.before
+	}
+	return stay{s.status.State, s.status.PID, s.since.boot}
+}
+
+func (s *server) set(state control.State, detail string) {
+	if s.status.State != state || s.before.State == state {
+		s.since = s.entered(state)
+	}
+	switch s.status.State, s.status.Detail = state, detail; state {
+	case control.Running:
+		s.served = true
+	case control.Stopped, control.Failed, control.Sleeping, control.Waiting:
+		s.served = false
+	}
+}
+
+// take applies what the runner says. While a stop is under way the server is stopping, whatever its processes say.
+func (s *server) take(u local.Update) {
+	if s.started == nil {
+		return
+	}
+	if u.Refusal.Reason != "" {
+		s.status.Refused, s.status.LastRefusal, s.status.LastRefused = u.Refusal, u.Refusal.String(), time.Now().UTC()
+	}
+	if s.busy {
+		return
+	}
+	s.status.PID = u.PID
+	s.set(control.State(u.State), u.Detail)
+	if s.renew == renewalDone && s.status.State == control.Running {
+		s.renew = noRenewal
+	}
+	s.status.UID, s.status.Tools, s.status.Crashes = u.UID, u.Tools, u.Crashes
+	s.status.Limits, s.status.Shared = u.Limits, u.Shared
+	s.status.Launcher = otherLauncher(u)
+}
+
+// otherLauncher is the version of a launcher of another pfar than this one, "" if it is of this one or has not said
+// yet.
+func otherLauncher(u units.Update) string {
+	if u.PID == 0 || u.Limits == "" || u.Version == units.Version() {
+		return ""
+	}
+	return cmp.Or(u.Version, "an earlier version")
+}
+
+func (s *server) report(log string) control.Server {
+	r := s.status
+	r.Since, r.Log, r.Stale, r.Sessions = s.since.time(now()), log, s.stale && s.held == nil, s.openSessions()
+	r.Broken = s.want != nil && s.want.Fault != ""
+	p := s.want
+	if p == nil || s.next != nil && s.started != nil { // an edit shows once it is in force
+		p = s.started
+	}
+	if p != nil {
+		r.File, r.Description, r.Label = p.File, p.Gateway.Description, p.Gateway.Label
+		for _, e := range p.Egress.Endpoints {
+			r.Domains = append(r.Domains, e.String())
+		}
+		if p.Gateway.Sessions.Own {
+			r.SessionsMax = p.Gateway.Sessions.Max
+		}
+	}
+	if s.retry.timer != nil {
+		r.Detail += "; " + s.retry.words
+	}
+	if s.delayed != nil && s.started != nil {
+		r.Detail = strings.TrimPrefix(r.Detail+"; not yet as its file says: "+s.delayed.Error(), "; ")
+	}
+	if s.held != nil {
+		r.Detail = strings.TrimPrefix(r.Detail+"; not as its file says, which asks for secrets that it is not given: pfar vault give "+s.name, "; ")
+	}
+	if s.learn != nil {
+		r.Learning = true
+		r.Detail = strings.TrimPrefix(r.Detail+"; "+detailLearning, "; ")
+	}
+	return r
+}
+
+// detailLearning stands behind what else is to be said, so that nobody forgets that a server is not as it was declared.
+const detailLearning = "learning: what it wants to reach and may not is recorded"
+
+func (s *server) reasonNotRun() string {
+	switch {
+	case s.off:
+		return control.DetailOff(s.name)
+	case !s.want.Enabled:
+		return control.DetailDisabled
+	}
+	return "stopped"
+}
+
+// reasonAsleep says what ends a server's sleep, behind its state.
+func reasonAsleep(p plan.Plan) string {
+	if idle := p.Gateway.IdleTimeout; idle > 0 {
+		return fmt.Sprintf("starts with the first call (idle_timeout %s)", declaration.Short(idle))
+	}
+	return "starts with the first call (autostart = false)"
+}
+
+// down is the error of what needs a server that does not run.
+func (s *server) down() error {
+	return fmt.Errorf("%w: %q is %s: %s", control.ErrDown, s.name, s.status.State, s.status.Detail)
+}
+
+// returns reports whether a server that was up is on its way down and up again.
+func (s *server) returns() bool {
+	if !s.served {
+		return false
+	}
+	switch s.status.State {
+	case control.Stopping, control.Starting:
+		return s.want != nil && s.want.Fault == "" && s.runs()
+	}
+	return false
+}
+
+// undecided reports whether a server waits for its owner to accept its program. Its launcher ends by itself once that
+// is done.
+func (s *server) undecided() bool {
+	return s.status.State == control.Waiting && strings.HasPrefix(s.status.Detail, units.ForProgram)
+}
+
+func waitingFor(missing []string) string { return "for credentials: " + strings.Join(missing, "; ") }
+
+// openSessions is what a report says of a server's sessions.
+func (s *server) openSessions() []control.Session {
+	var list []control.Session
+	for _, e := range s.sessions {
+		status := e.status
+		status.Since = e.since.time(now())
+		list = append(list, status)
+	}
+	slices.SortFunc(list, func(a, b control.Session) int { return strings.Compare(a.Handle, b.Handle) })
+	return list
+}

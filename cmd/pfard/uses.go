@@ -1,0 +1,319 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/pfar/pfar/cmd/pfard/vault"
+	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/units"
+	"github.com/pfar/pfar/units/control"
+	"github.com/pfar/pfar/units/plan"
+)
+
+// uses knows which servers use which secrets, and has them run with what there is under a key now.
+type uses struct {
+	inbox
+	log        *slog.Logger
+	around     around
+	fleet      *fleet
+	inspectors *inspectors
+	policy     *policy
+	vault      *vault.Vault
+	tokens     *tokens
+	delivery   *delivery
+	bridges    interface{ Changed(server string) } // are told that the secrets of a server's are others
+}
+
+// valueChanged has the servers that use a key run with what is under it now, and returns what becomes of them.
+func (u *uses) valueChanged(key string, when urgency) []control.Use {
+	u.inspectors.rekey(key)
+	var uses []control.Use
+	for _, name := range u.usersOf(key) {
+		s := u.fleet.servers[name]
+		u.fleet.compareScopes(s)
+		use := control.Use{Server: name, Then: u.revalue(s, when)}
+		if use.Then == control.Waits {
+			if use.Why = u.delivery.refusal(*s.want); use.Why == "" && s.undecided() {
+				use.Why = s.status.Detail
+			}
+		}
+		uses = append(uses, use)
+	}
+	return uses
+}
+
+// revalue has one server run with what there is now. Its bridge has it at once, and a server that waits for it. One
+// whose launcher would be given the same as it was goes on: the value is with its bridge, and the placeholder has not
+// changed. One whose tokens lack a scope that it requires stops at once.
+func (u *uses) revalue(s *server, when urgency) control.Then {
+	now := u.delivery.handout(*s.want)
+	lacks := now == ""
+	u.bridges.Changed(s.name)
+	switch {
+	case !s.runs():
+		return control.Later
+	case s.status.State == control.Waiting:
+		u.fleet.retryWaiting(s)
+		if lacks || s.undecided() {
+			return control.Waits
+		}
+		return control.Starts
+	case !lacks && now == s.given && s.started != nil && !s.busy && !s.again:
+		return control.RunsOn
+	case when == whenIdle && u.delivery.refusal(*s.want) == "":
+		if !lacks && s.started != nil && !s.busy && s.renew != renewalDone {
+			s.renew = renewalDue
+			u.fleet.intents.keep(s)
+		}
+		return control.Restarts
+	}
+	s.again = s.again || s.started != nil && !s.busy
+	u.fleet.converge(s)
+	if lacks {
+		return control.Waits
+	}
+	return control.Restarts
+}
+
+// tokenChanged has servers get a refreshed token.
+func (u *uses) tokenChanged(key string) {
+	u.post(func() {
+		u.valueChanged(key, whenIdle)
+		u.around.tell()
+	})
+}
+
+// giveLauncher takes it that systemd fetches what a launcher gets, or is told why it does not. With an error it must
+// not get it.
+func (u *uses) giveLauncher(p plan.Plan, secrets units.Secrets, err error) error {
+	if unrecorded := u.delivery.record(p, secrets, err); unrecorded != nil {
+		return unrecorded
+	}
+	if err != nil || p.Gateway.Session != "" || len(p.Credentials) == 0 {
+		return nil
+	}
+	digest := u.delivery.digest(secrets)
+	go u.post(func() { // systemd is not to wait for what else there is to do
+		if s := u.fleet.servers[p.Name]; s != nil {
+			s.given = digest
+			u.fleet.intents.keep(s)
+		}
+	})
+	return nil
+}
+
+// outdated has servers started again, when they are idle, that an earlier pfard has given something else than there is
+// now: a variable of its environment, or a token that was refreshed as it ended.
+func (u *uses) outdated() {
+	for _, s := range u.fleet.servers {
+		if s.started == nil || len(s.want.Credentials) == 0 {
+			continue
+		}
+		if u.delivery.compare(*s.want).mismatch() != "" { // a token was refreshed as that pfard ended
+			s.again = true // it stops with the first look at the declarations
+			continue
+		}
+		now := u.delivery.handout(*s.want) // by which what it was given is recognised again as well
+		if s.given != "" && now != "" && now != s.given {
+			s.renew = renewalDue
+			u.fleet.intents.keep(s)
+		}
+	}
+}
+
+// wakeWaiting starts what may have got its credential.
+func (u *uses) wakeWaiting() {
+	for _, s := range u.fleet.servers {
+		u.fleet.retryWaiting(s)
+	}
+	u.around.tell()
+}
+
+// keysInUse are those of the vault that servers use which may run.
+func (u *uses) keysInUse() (keys []string) {
+	for _, s := range u.fleet.servers {
+		if s.want == nil || !s.want.Enabled || s.off {
+			continue
+		}
+		for _, c := range s.want.Credentials {
+			if c.Key != "" && !slices.Contains(keys, c.Key) {
+				keys = append(keys, c.Key)
+			}
+		}
+	}
+	models, _ := u.policy.declared()
+	for _, e := range models {
+		if key := e.Secret(); key != "" && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// problems says in words which token sets of a server are not refreshed.
+func (u *uses) problems(s *server) (list []string) {
+	if s.want == nil {
+		return nil
+	}
+	for _, c := range s.want.Credentials {
+		if words, _ := u.tokens.problem(c.Key); words != "" && !slices.Contains(list, words) {
+			list = append(list, words)
+		}
+	}
+	return list
+}
+
+// tokenRefused has those told who must do something about a token set.
+func (u *uses) tokenRefused(key, words string) {
+	if u.fleet.owner != nil {
+		u.fleet.owner.tell(failure{secret: key, reason: words})
+	}
+	u.post(func() {
+		for _, s := range u.fleet.servers {
+			switch {
+			case !slices.Contains(u.problems(s), words):
+			case u.fleet.waits && s.started != nil && !s.busy && u.delivery.handout(*s.want) == "":
+				s.again = true // its unit says for what it waits when it starts, also if that is under way
+				u.fleet.converge(s)
+			default:
+				u.fleet.units.notice(s.name, words)
+			}
+		}
+	})
+}
+
+// usersOf are the servers whose declarations name a key, sorted.
+func (u *uses) usersOf(key string) []string {
+	names := []string{}
+	for _, s := range u.fleet.servers {
+		if s.want != nil && slices.ContainsFunc(s.want.Credentials, func(c plan.Credential) bool { return c.Key == key }) {
+			names = append(names, s.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (u *uses) askersWith(key string) []string { return u.inspectors.askersWith(key) }
+
+// keysLeft are the keys of the vault that were given to a server alone, and that nothing names.
+func (u *uses) keysLeft(name string) []string {
+	stored, err := u.vault.List()
+	if err != nil {
+		u.log.Warn("looking for secrets that a server has left, ignoring", "server", name, "error", err)
+	}
+	keys := []string{}
+	for _, e := range stored {
+		if u.delivery.given.only(e.Key, name) && len(u.usersOf(e.Key)) == 0 && len(u.inspectors.askersWith(e.Key)) == 0 {
+			keys = append(keys, e.Key)
+		}
+	}
+	return keys
+}
+
+// holdBack has a server that runs go on as it was while its declaration asks for secrets that it is not given any more.
+// One that does not run waits for them instead.
+func (u *uses) holdBack(s declaration.Server, p plan.Plan) (diags hcl.Diagnostics) {
+	have := u.fleet.servers[s.Name]
+	if have == nil || have.started == nil || have.want == nil || !p.Enabled || !have.runs() {
+		return nil
+	}
+	switch have.status.State {
+	case control.Running, control.Starting, control.BackOff, control.Stopping: // and starts again
+	default:
+		return nil
+	}
+	if words := u.delivery.given.refusal(*have.started); words != "" { // it has none, and waits
+		return nil
+	}
+	list, _ := u.delivery.given.check(p) // of an error, what runs has heard
+	for _, w := range list {
+		place := "auth"
+		if len(w.excess) > 0 {
+			place = w.excess[0].Key
+		}
+		at := s.Place(place)
+		diags = diags.Append(&hcl.Diagnostic{
+			Severity: hcl.DiagError, Summary: "Secret not given", Subject: &at,
+			Detail: fmt.Sprintf("%s. It runs on as it was. If that is as you want it, run \"pfar vault give %s\".", w, s.Name),
+		})
+	}
+	if !diags.HasErrors() {
+		return nil
+	}
+	if word := plan.Digest(p); word != have.heldBefore {
+		have.heldBefore = word
+		for _, w := range list {
+			_ = u.delivery.over(toLauncher, w.key, "", s.Name, errors.New(w.String())) // nothing is handed over
+		}
+	}
+	have.held = &p
+	return diags
+}
+
+// receivers has a secret that is new given to the servers that name it, and one that is gone to none.
+func (u *uses) receivers(c vault.Change) error {
+	var plans []plan.Plan
+	switch c.Outcome {
+	case vault.New:
+		for _, name := range u.usersOf(c.Key) {
+			plans = append(plans, *u.fleet.servers[name].want)
+		}
+	case removed:
+	default:
+		return nil
+	}
+	return u.delivery.given.anew(c.Key, plans)
+}
+
+// give tells what a server is not given, and gives it if that is what digest is of.
+func (u *uses) give(name, digest string) (*control.Gift, error) {
+	s := u.fleet.servers[name]
+	if s == nil || s.want == nil {
+		return nil, fmt.Errorf("%w: %q", control.ErrNoServer, name)
+	}
+	p := *s.want
+	if s.held != nil {
+		p = *s.held
+	}
+	list, err := u.delivery.given.check(p)
+	if err != nil {
+		return nil, err
+	}
+	g := &control.Gift{Server: name, Keys: []string{}, Why: []string{}}
+	sum := sha256.New()
+	for _, w := range list {
+		g.Keys, g.Why = append(g.Keys, w.key), append(g.Why, w.String())
+		text, err := json.Marshal(w.terms)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(sum, "%q %q\n", w.key, text)
+	}
+	if len(list) == 0 {
+		return g, nil
+	}
+	g.Digest = hex.EncodeToString(sum.Sum(nil))
+	switch digest {
+	case "":
+		return g, nil
+	case g.Digest:
+	default:
+		return nil, fmt.Errorf("%w: the declaration of %q has changed meanwhile; look at it again", control.ErrInvalid, name)
+	}
+	if err := u.delivery.given.give(p, g.Keys...); err != nil {
+		return nil, err
+	}
+	g.Given = true
+	u.around.reload()
+	u.bridges.Changed(name)
+	u.wakeWaiting()
+	return g, nil
+}
