@@ -50,7 +50,7 @@ func (r *Registry) redeclare(server handover.Server, at int64) error {
 		return fmt.Errorf("the process of %q would have to be another one", server.Name)
 	}
 	e.redeclared = redeclared{at, server}
-	all := append(r.sessionsOf(server.Name), u)
+	all := append(r.sessions.of(server.Name), u)
 	for _, p := range all {
 		p.amend(server)
 	}
@@ -70,21 +70,6 @@ func (r *Registry) redeclare(server handover.Server, at int64) error {
 		}
 	}
 	return nil
-}
-
-// sessionsOf returns the processes of a server's that serve one session each. r.mu is held.
-func (r *Registry) sessionsOf(server string) (list []*Upstream) {
-	for _, o := range r.owned {
-		if o.server == server && o.launched != nil {
-			list = append(list, o.launched)
-		}
-	}
-	for _, o := range r.orphans {
-		if o.u.Server().Name == server {
-			list = append(list, o.u)
-		}
-	}
-	return list
 }
 
 // serveAgain publishes a server's lists under its new declaration and tells clients which lists changed. If judged, the

@@ -330,10 +330,7 @@ func (r *Registry) lull(u *Upstream, limit time.Duration) (before *served, rest 
 	if e == nil || e.upstream != u || e.served == nil || r.closed {
 		return nil, 0
 	}
-	kept := r.keeps != nil && r.keeps(u.Server().Name)
-	for _, o := range r.owned {
-		kept = kept || o.server == u.Server().Name
-	}
+	kept := r.sessions.count(func(o *owned) bool { return o.server == u.Server().Name }) > 0 || r.keeps != nil && r.keeps(u.Server().Name)
 	if rest = u.Idle().Rest(limit, kept); rest > 0 {
 		return nil, rest
 	}

@@ -18,11 +18,7 @@ func (r *Registry) Gauges() []telemetry.Gauge {
 		for kind, n := range e.upstream.Faults() {
 			g.Faults[string(kind)] = uint64(n)
 		}
-		for _, o := range r.owned {
-			if o.server == name {
-				g.Sessions++
-			}
-		}
+		g.Sessions = r.sessions.count(func(o *owned) bool { return o.server == name })
 		list = append(list, g)
 	}
 	return list

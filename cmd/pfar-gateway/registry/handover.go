@@ -57,7 +57,7 @@ func (r *Registry) launcher(ctx context.Context, c *handover.Conn) {
 	}
 	u.hangUp = func() { c.Close() }
 	if u.Server().Session != "" {
-		r.ownLauncher(ctx, c, u)
+		r.launchSession(ctx, c, u)
 		return
 	}
 	u.note = r.noteOf(u)
@@ -97,11 +97,14 @@ func during(ctx context.Context, c *handover.Conn, f func(context.Context)) {
 
 // converse is a server's whole life, from begin on, which returns what has been discovered.
 func (r *Registry) converse(ctx context.Context, c *handover.Conn, u *Upstream, begin func(context.Context) (*Listing, error)) {
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
-		r.listen(c, u)
-	}()
+	left := listen(c, u, func() {
+		ended := u.Why() != nil
+		u.Stop()
+		r.stored.giveUp(u) // or its stdin stays open
+		if !ended {        // else it is stopped because of that, which is the reason
+			r.down(u, "it is being stopped")
+		}
+	})
 	go u.Run()
 	err := r.session(ctx, c, u, begin)
 	stopped := u.Stopping()
@@ -161,7 +164,7 @@ func first(c *handover.Conn) (handover.Message, error) {
 // only the descriptors.
 func (r *Registry) hello(c *handover.Conn, about handover.Message) (*Upstream, error) {
 	server := *about.Expect
-	if err := r.admitOwn(server); err != nil {
+	if err := r.sessions.admit(server); err != nil {
 		return nil, err
 	}
 	if err := r.undecided.admit(c, server); err != nil {
@@ -198,26 +201,25 @@ func checkHello(hello *handover.Hello, files int, server handover.Server) error 
 	return nil
 }
 
-// listen follows what the launcher says until it leaves.
-func (r *Registry) listen(c *handover.Conn, u *Upstream) {
-	for {
-		m, files, err := c.Receive()
-		if err != nil {
-			u.end(errLauncher)
-			return
-		}
-		for _, f := range files {
-			f.Close()
-		}
-		if m.Stopping {
-			ended := u.Why() != nil
-			u.Stop()
-			r.stored.giveUp(u) // or its stdin stays open
-			if !ended {        // else it is stopped because of that, which is the reason
-				r.down(u, "it is being stopped")
+// listen follows what the launcher says until it leaves, which closes left. stopping is called when it says that it
+// stops the server.
+func listen(c *handover.Conn, u *Upstream, stopping func()) (left <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			m, files, err := c.Receive()
+			if err != nil {
+				u.end(errLauncher)
+				return
+			}
+			packet.CloseAll(files)
+			if m.Stopping {
+				stopping()
 			}
 		}
-	}
+	}()
+	return done
 }
 
 // announce serves what was discovered for the first time here, and tells the launcher.

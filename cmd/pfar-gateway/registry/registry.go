@@ -26,11 +26,11 @@ type Registry struct {
 	watch   atomic.Pointer[func(Event)]
 	*views
 
-	older  older  // servers that are not probed
-	opener Opener // of processes for single sessions; nil: there are none
-	waker  Waker  // of servers on demand; nil: none ever sleeps
+	older  older // servers that are not probed
+	waker  Waker // of servers on demand; nil: none ever sleeps
 	keeps  func(server string) bool
-	stored stored
+	stored *stored
+	*sessions
 
 	reviewer  *reviewer
 	undecided *undecided
@@ -39,8 +39,6 @@ type Registry struct {
 
 	mu      sync.Mutex
 	entries map[string]*entry
-	owned   map[string]*owned // by handle
-	orphans map[string]orphan // by handle
 	closed  bool
 }
 
@@ -72,14 +70,18 @@ type Event struct {
 
 // New returns an empty registry. The version is what servers are told.
 func New(log *slog.Logger, version string, limits Limits) *Registry {
-	by := &reviewer{log: log}
-	return &Registry{
+	by, kept := &reviewer{log: log}, &stored{by: make(map[string]*Upstream)}
+	r := &Registry{
 		log: log, limits: limits, version: version, views: newViews(limits.Page), reviewer: by,
 		upstreams: &upstreams{log: log, limits: &limits},
 		undecided: &undecided{by: by, log: log, of: make(map[*handover.Conn]handover.Server)},
-		stored:    stored{by: make(map[string]*Upstream)},
-		entries:   make(map[string]*entry), owned: make(map[string]*owned), orphans: make(map[string]orphan),
+		stored:    kept, entries: make(map[string]*entry),
 	}
+	r.sessions = &sessions{
+		log: log, limits: &r.limits, stored: kept, owned: make(map[string]*owned), orphans: make(map[string]orphan),
+		freed: func(main *Upstream) { go r.renew(main) },
+	}
+	return r
 }
 
 // Watch has every event from now on given to f, after the catalogue shows what it tells. f must not block.
@@ -315,26 +317,12 @@ func (r *Registry) Summary() string {
 func (r *Registry) Close() {
 	r.mu.Lock()
 	r.closed = true
-	var over []*owned
-	var upstreams []*Upstream
-	for _, e := range r.entries {
-		upstreams = append(upstreams, e.upstream)
-	}
-	for _, o := range r.owned {
-		if o.launched != nil {
-			upstreams = append(upstreams, o.launched)
-		}
-		if !r.stored.has(o.launched) {
-			over = append(over, o)
-		}
-	}
+	entries := slices.Collect(maps.Values(r.entries))
 	r.mu.Unlock()
-	for _, u := range upstreams {
-		u.end(errShutdown)
+	for _, e := range entries {
+		e.upstream.end(errShutdown)
 	}
-	for _, o := range over {
-		r.release(o)
-	}
+	r.sessions.close()
 }
 
 func ready(u *Upstream, l *Listing, v reviewed) handover.Message {

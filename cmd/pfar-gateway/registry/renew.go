@@ -35,12 +35,7 @@ func (r *Registry) yield(u *Upstream) (before *served) {
 		u.Idle().WhenFree(nil)
 		return nil
 	}
-	for _, o := range r.owned {
-		if o.main == u {
-			return nil
-		}
-	}
-	if !u.Idle().Yield(func() { r.renew(u) }) {
+	if r.sessions.count(func(o *owned) bool { return o.main == u }) > 0 || !u.Idle().Yield(func() { r.renew(u) }) {
 		return nil
 	}
 	return r.standIn(e, u)

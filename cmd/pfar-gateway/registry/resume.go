@@ -29,9 +29,7 @@ func (r *Registry) Resume(ctx context.Context, name string, p keep.Process) erro
 	c := handover.Accepted(p.Launcher)
 	u.hangUp = func() { c.Close() }
 	if u.Server().Session != "" {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.orphans[u.Server().Session] = orphan{u, c}
+		r.sessions.orphan(u, c)
 		return nil
 	}
 	u.Inherit()
@@ -68,59 +66,31 @@ func (r *Registry) resumed(p keep.Process) (*Upstream, *Listing, error) {
 	return u, listing, nil
 }
 
-// orphan is a process of one session whose session has not been found yet.
-type orphan struct {
-	u *Upstream
-	c *handover.Conn
-}
-
 // Claim gives a session the process of a server's back that it had with another gateway, false if that is not there.
-func (r *Registry) Claim(ctx context.Context, server, handle string, clientOf func(handover.Server) (SessionClient, error)) (Own, *Upstream, bool) {
+func (r *Registry) Claim(ctx context.Context, server, handle string, clientOf ClientOf) (Own, *Upstream, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found, main := r.orphans[handle], r.entries[server]
-	if found.u == nil || found.u.Server().Name != server || main == nil || main.served == nil {
+	main := r.entries[server]
+	if main == nil || main.served == nil {
 		return Own{}, nil, false
 	}
-	client, err := clientOf(found.u.Server())
-	if err != nil {
-		return Own{}, nil, false
-	}
-	delete(r.orphans, handle)
-	u := found.u
-	o := &owned{server: server, handle: handle, main: main.upstream, client: client, ready: make(chan struct{}), launched: u, up: u}
-	r.owned[handle] = o
-	u.Agree(u.Agreed(), client.Client)
-	u.Inherit()
-	u.amend(main.upstream.Server())
-	r.assign(u, o)
-	begin := func(context.Context) error {
-		u.Resume()
-		go u.prove()
-		return nil
-	}
-	go during(ctx, found.c, func(ctx context.Context) { r.converseOwn(ctx, found.c, u, o, begin) })
-	return Own{o}, u, true
+	return r.sessions.claim(ctx, main.upstream, handle, clientOf)
 }
 
-// Abandon ends the processes that no session has claimed.
-func (r *Registry) Abandon() {
-	r.mu.Lock()
-	orphans := r.orphans
-	r.orphans = make(map[string]orphan)
-	r.mu.Unlock()
-	for handle, o := range orphans {
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), r.limits.Handshake)
-			defer cancel()
-			if r.opener != nil {
-				if err := r.opener.Close(ctx, o.u.Server().Name, handle); err != nil {
-					o.u.log.Warn("ending a process whose session is not known, ignoring", "error", err.Error())
-				}
-			}
-			o.u.end(errSessionOver)
-			r.stored.drop(o.u)
-			o.c.Close()
-		}()
+// launchSession serves the connection of a launcher whose server is for one session.
+func (r *Registry) launchSession(ctx context.Context, c *handover.Conn, u *Upstream) {
+	r.mu.Lock() // so that no edit comes between
+	var now *handover.Server
+	if e := r.entries[u.Server().Name]; e != nil {
+		now = new(e.upstream.Server())
 	}
+	o, err := r.sessions.launch(u, now)
+	r.mu.Unlock()
+	if err != nil {
+		u.end(err)
+		r.stored.drop(u)
+		u.log.Warn("refusing a launcher", "error", err.Error())
+		return
+	}
+	r.sessions.converse(ctx, c, u, o, func(ctx context.Context) error { return r.sessions.greet(ctx, u, o) })
 }
