@@ -4,7 +4,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/pfar/pfar/units/sandbox"
 )
@@ -14,8 +13,15 @@ const (
 	rootSize   = 1 << 20 // directories and links alone
 )
 
-// base is the part of the file system that every server has, in order.
-func (c *compiler) base() []sandbox.Mount {
+// base is the part of the file system that every server has.
+type base struct {
+	facts
+	*view
+	covers []string // empty folders over some of the host's
+}
+
+// mounts are its own, in order.
+func (c *base) mounts() []sandbox.Mount {
 	b := c.server.Sandbox
 	// All scratch space is memory of the server's; the sizes hold it where no cgroup does.
 	scratch := max(b.Memory/4, minScratch)
@@ -45,14 +51,14 @@ func (c *compiler) base() []sandbox.Mount {
 	return append(mounts, c.homeMounts(scratch)...)
 }
 
-func (c *compiler) tmp(at string, size int64) sandbox.Mount {
+func (c *base) tmp(at string, size int64) sandbox.Mount {
 	f, _ := c.host.resolve(at)
 	c.follow(f, "sandbox.allow_tmp")
 	return sandbox.Mount{Kind: sandbox.Tmpfs, Dest: f.Real, Size: size, Perms: 0o1777, Why: "private scratch space, gone with the server"}
 }
 
 // homeMounts is the server's home: in memory, or its own directory on the host.
-func (c *compiler) homeMounts(size int64) []sandbox.Mount {
+func (c *base) homeMounts(size int64) []sandbox.Mount {
 	f, _ := c.host.resolve(serverHome) // some hosts have /home elsewhere
 	c.follow(f, "sandbox.state")
 	home := sandbox.Mount{Kind: sandbox.Tmpfs, Dest: f.Real, Size: size, Perms: 0o700, Why: "the server's home, gone with it"}
@@ -65,7 +71,7 @@ func (c *compiler) homeMounts(size int64) []sandbox.Mount {
 }
 
 // system is /usr and what a host has at the root in its place.
-func (c *compiler) system() []sandbox.Mount {
+func (c *base) system() []sandbox.Mount {
 	var mounts []sandbox.Mount
 	if f, err := c.host.resolve("/usr"); err == nil && f.Directory() {
 		c.follow(f, "command")
@@ -97,7 +103,7 @@ func etcOfHost() []string {
 }
 
 // etc is small and mostly ours.
-func (c *compiler) etc() []sandbox.Mount {
+func (c *base) etc() []sandbox.Mount {
 	uid, gid := strconv.Itoa(sandbox.UID), strconv.Itoa(sandbox.GID)
 	data := func(dest, text, why string) sandbox.Mount {
 		return sandbox.Mount{Kind: sandbox.Data, Dest: dest, Text: text, Why: why}
@@ -130,7 +136,7 @@ func (c *compiler) etc() []sandbox.Mount {
 }
 
 // addHost adds a read-only view of what no earlier one shows.
-func (c *compiler) addHost(mounts []sandbox.Mount, real string) []sandbox.Mount {
+func (c *base) addHost(mounts []sandbox.Mount, real string) []sandbox.Mount {
 	for _, m := range mounts {
 		if m.Kind == sandbox.ROOverlay && sandbox.Below(real, m.Dest) {
 			return mounts
@@ -140,82 +146,4 @@ func (c *compiler) addHost(mounts []sandbox.Mount, real string) []sandbox.Mount 
 		return mounts
 	}
 	return append(mounts, sandbox.Mount{Kind: sandbox.ROOverlay, Source: real, Dest: real, Why: "certificates, time zone or libraries' index of the host"})
-}
-
-// assemble puts the declaration's own mounts between the base and the remounts.
-func (c *compiler) assemble(base []sandbox.Mount) []sandbox.Mount {
-	var own []sandbox.Mount
-	have := slices.Clone(c.shown)
-	for _, b := range c.binds {
-		if !b.writable {
-			have = append(have, b.real)
-		}
-	}
-	covered := func(p string, itself bool) bool {
-		return slices.ContainsFunc(have, func(dir string) bool { return sandbox.Below(p, dir) && (itself || p != dir) })
-	}
-	for _, b := range c.binds {
-		m := sandbox.Mount{Kind: sandbox.ROOverlay, Source: b.real, Dest: b.real, Why: b.why}
-		if b.writable {
-			m.Kind = sandbox.Bind
-		} else if covered(b.real, false) || slices.Contains(c.shown, b.real) {
-			continue
-		} else {
-			m.Live = slices.ContainsFunc(c.binds, func(o bind) bool { return o.live && sandbox.Below(o.real, b.real) })
-		}
-		own = append(own, m)
-	}
-	for _, l := range c.links {
-		m := sandbox.Mount{Kind: sandbox.Symlink, Source: l.Text, Dest: l.At, Why: "a link on the way, as on the host"}
-		at := func(other sandbox.Mount) bool { return other.Dest == m.Dest }
-		if covered(l.At, true) || slices.ContainsFunc(base, at) || slices.ContainsFunc(own, at) {
-			continue
-		}
-		own = append(own, m)
-	}
-	sealed := c.sealed(base, own)
-	for _, dir := range sealed {
-		own = append(own, sandbox.Mount{Kind: sandbox.Tmpfs, Dest: dir, Size: rootSize, Why: "the folder of what is shown in it, and nothing else"})
-	}
-	slices.SortFunc(own, func(a, b sandbox.Mount) int { return strings.Compare(a.Dest, b.Dest) }) // what is above comes first
-	// Certificates of ours come last, whatever shows the host's.
-	mounts := append(insertEarly(base, own), c.bundles()...)
-	remounts := append(append(sealed, c.covers...), "/etc", "/dev")
-	if c.server.Sandbox.ReadOnlyFS {
-		remounts = append(remounts, "/")
-	}
-	for _, dest := range remounts {
-		mounts = append(mounts, sandbox.Mount{Kind: sandbox.Remount, Dest: dest, Why: "nothing more is made here"})
-	}
-	return mounts
-}
-
-// sealed are the folders of single files that are shown in the server's scratch space: made there, they would be the
-// server's to write to.
-func (c *compiler) sealed(base, own []sandbox.Mount) []string {
-	var dirs []string
-	for _, m := range own {
-		dir := path.Dir(m.Dest)
-		inScratch := slices.ContainsFunc(base, func(b sandbox.Mount) bool {
-			return b.Kind == sandbox.Tmpfs && b.Perms != 0 && b.Dest != dir && sandbox.Below(dir, b.Dest)
-		})
-		shown := slices.ContainsFunc(own, func(o sandbox.Mount) bool { return o.Kind != sandbox.Symlink && sandbox.Below(dir, o.Dest) })
-		if inScratch && !shown && !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs
-}
-
-// insertEarly appends own, but links that a mount of the base lies behind go before it.
-func insertEarly(base, own []sandbox.Mount) []sandbox.Mount {
-	early := slices.DeleteFunc(slices.Clone(own), func(m sandbox.Mount) bool { return !topLevelLink(m) })
-	late := slices.DeleteFunc(slices.Clone(own), topLevelLink)
-	mounts := append([]sandbox.Mount{base[0]}, early...)
-	mounts = append(mounts, base[1:]...)
-	return append(mounts, late...)
-}
-
-func topLevelLink(m sandbox.Mount) bool {
-	return m.Kind == sandbox.Symlink && path.Dir(m.Dest) == "/"
 }

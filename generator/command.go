@@ -1,7 +1,6 @@
 package generator
 
 import (
-	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -10,8 +9,17 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
+// software finds what the server runs, and all that it needs to start.
+type software struct {
+	facts
+	*findings
+	*bounds
+	*view
+	path []string // directories of programs that are looked up inside
+}
+
 // command finds the server's command and all that it needs to start. It returns its path inside the sandbox.
-func (c *compiler) command() string {
+func (c *software) command() string {
 	const key = "command"
 	name := c.server.Command
 	switch {
@@ -41,19 +49,8 @@ func (c *compiler) command() string {
 	return c.executable(f, key)
 }
 
-// absolute is a path that somebody may have meant by a relative one. "~" is a shell's word for a home.
-func (c *compiler) absolute(name string) string {
-	if rest, ok := strings.CutPrefix(name, "~/"); ok {
-		return path.Join(cmp.Or(c.host.Home, "/home/NAME"), rest)
-	}
-	if strings.HasPrefix(name, "~") {
-		return path.Join("/home", name[1:])
-	}
-	return path.Join(path.Dir(c.server.File), name)
-}
-
 // executable shows a program that the kernel is to start, and what that needs in its turn.
-func (c *compiler) executable(f hostfs.File, key string) string {
+func (c *software) executable(f hostfs.File, key string) string {
 	switch {
 	case c.shim(f, key):
 		return ""
@@ -81,7 +78,7 @@ func (c *compiler) executable(f hostfs.File, key string) string {
 }
 
 // permitted refuses programs among what no server may see. What is private to pfar is so with all that is in it.
-func (c *compiler) permitted(f hostfs.File, key string) bool {
+func (c *software) permitted(f hostfs.File, key string) bool {
 	for _, dir := range c.private {
 		if sandbox.Below(f.Real, dir) {
 			c.fail(key, "Refused path", "%s lies in %s, with pfar's own files, which no server sees. Install it elsewhere.", where(f), dir)
@@ -99,7 +96,7 @@ func (c *compiler) permitted(f hostfs.File, key string) bool {
 
 // environmentOf shows the virtual environment that a link to Python stands in: Python looks for its packages beside the
 // link, not beside what it leads to.
-func (c *compiler) environmentOf(f hostfs.File, key string) {
+func (c *software) environmentOf(f hostfs.File, key string) {
 	at := []string{f.Real}
 	for _, l := range f.Links {
 		at = append(at, l.At)
@@ -113,7 +110,7 @@ func (c *compiler) environmentOf(f hostfs.File, key string) {
 }
 
 // shebang shows the interpreter of a script.
-func (c *compiler) shebang(f hostfs.File, key string) {
+func (c *software) shebang(f hostfs.File, key string) {
 	line, ok := strings.CutPrefix(c.host.head(f.Real), "#!")
 	if !ok {
 		return
@@ -155,14 +152,10 @@ func (c *compiler) shebang(f hostfs.File, key string) {
 }
 
 // addPath lets programs inside find others by name where they were found here.
-func (c *compiler) addPath(program string) {
+func (c *software) addPath(program string) {
 	if dir := path.Dir(program); !slices.Contains(c.path, dir) && !slices.Contains(standardPath(), dir) {
 		c.path = append(c.path, dir)
 	}
-}
-
-func standardPath() []string {
-	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 }
 
 // where names a file by what was written, and what it turned out to be.
@@ -175,7 +168,7 @@ func where(f hostfs.File) string {
 
 // shim reports the small programs that version managers put before the real ones: they look for their settings in the
 // home folder, which is not inside.
-func (c *compiler) shim(f hostfs.File, key string) bool {
+func (c *software) shim(f hostfs.File, key string) bool {
 	name := path.Base(f.Written)
 	paths := []string{f.Written, f.Real}
 	for _, l := range f.Links {
@@ -206,7 +199,7 @@ func (c *compiler) shim(f hostfs.File, key string) bool {
 }
 
 // realPrograms lists what a version manager has installed under a name.
-func (c *compiler) realPrograms(root, name string) []string {
+func (c *software) realPrograms(root, name string) []string {
 	var all []string
 	for _, pattern := range []string{"versions/*/bin", "installs/*/*/bin", "tools/image/*/*/bin"} {
 		dirs := []string{root}
@@ -224,7 +217,7 @@ func (c *compiler) realPrograms(root, name string) []string {
 }
 
 // step goes one level down: into what is called part, or into everything.
-func (c *compiler) step(dirs []string, part string) []string {
+func (c *software) step(dirs []string, part string) []string {
 	var next []string
 	for _, dir := range dirs {
 		if part != "*" {

@@ -9,8 +9,16 @@ import (
 	"github.com/pfar/pfar/units/sandbox"
 )
 
+// shares are the paths of the host that the declaration names.
+type shares struct {
+	facts
+	*findings
+	*bounds
+	*view
+}
+
 // declared shows what sandbox.read_only and sandbox.writable name.
-func (c *compiler) declared() {
+func (c shares) declared() {
 	for i, p := range c.server.Sandbox.ReadOnly {
 		c.declare(p, bind{key: fmt.Sprintf("sandbox.read_only[%d]", i), why: "declared in read_only"})
 	}
@@ -19,7 +27,7 @@ func (c *compiler) declared() {
 	}
 }
 
-func (c *compiler) declare(p string, b bind) {
+func (c shares) declare(p string, b bind) {
 	list, _, _ := strings.Cut(b.key, "[")
 	if !path.IsAbs(p) || path.Clean(p) != p {
 		c.fail(b.key, "Path not absolute", "%q is not an absolute path, or has \"//\", \".\" or \"..\" in it. Write the path from \"/\" on, such as %q.", p, c.absolute(p))
@@ -50,7 +58,7 @@ func (c *compiler) declare(p string, b bind) {
 
 // separate refuses whatever lies below a place that the server may write to. At the next start the server could have
 // put a link there, on the way to a file or where bwrap makes a mount point.
-func (c *compiler) separate() {
+func (c shares) separate() {
 	writable := slices.DeleteFunc(slices.Clone(c.binds), func(b bind) bool { return !b.writable })
 	if c.server.Sandbox.State {
 		writable = append(writable, bind{real: c.host.real(serverHome), key: "sandbox.state"})
@@ -74,7 +82,7 @@ func (c *compiler) separate() {
 }
 
 // writtenAt is what the declaration has at a key.
-func (c *compiler) writtenAt(key string) string {
+func (c shares) writtenAt(key string) string {
 	var i int
 	s := c.server
 	for list, values := range map[string][]string{"args": s.Args, "sandbox.read_only": s.Sandbox.ReadOnly, "sandbox.writable": s.Sandbox.Writable} {
@@ -85,19 +93,9 @@ func (c *compiler) writtenAt(key string) string {
 	return s.Command
 }
 
-// visible reports whether the server sees a path of the host, or at least that it is there.
-func (c *compiler) visible(real string) bool {
-	for _, root := range c.shown {
-		if sandbox.Below(real, root) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(c.binds, func(b bind) bool { return overlap(real, b.real) })
-}
-
 // checkArgs warns of paths of the host that the server is told of and cannot see.
-func (c *compiler) checkArgs(box sandbox.Sandbox) {
-	for i, a := range box.Args {
+func (c shares) checkArgs(args []string) {
+	for i, a := range args {
 		if _, value, ok := strings.Cut(a, "="); ok && strings.HasPrefix(a, "-") {
 			a = value
 		}

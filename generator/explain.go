@@ -179,3 +179,22 @@ func bullets(b *strings.Builder, list []string) {
 		fmt.Fprintf(b, "  - %s\n", s)
 	}
 }
+
+// explainGate says what the owner tells the gate of the server, and what the policy knows of it; nil: no policy is at
+// hand.
+func explainGate(b *strings.Builder, p plan.Plan, policy *gate.Policy) {
+	d, _ := p.Declared()
+	if service, certain := policy.Service(d); certain {
+		fmt.Fprintf(b, "\nThe gate knows the facts of its tools: it belongs to the service %s.\n", service)
+	} else if unknown := Unknown(p, policy); unknown != "" {
+		fmt.Fprintf(b, "\n%s\n", unknown)
+		return
+	}
+	list := gateWords(p)
+	if len(list) == 0 {
+		fmt.Fprintf(b, "\nYou declare no facts of its tools: the gate uses those of its policies, and else assumes the worst.\n")
+		return
+	}
+	fmt.Fprintf(b, "\nYou declare these facts of its tools. For the rest the gate uses those of its policies, and else assumes the worst:\n")
+	bullets(b, list)
+}

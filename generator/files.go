@@ -10,7 +10,7 @@ import (
 // files are what a changed program is told by: files of the host, and folders with all in them that is code. They are
 // those of the program that the declaration names and of the package that it lies in; not the interpreter, and not what
 // a runner fetches.
-func (c *compiler) files() []string {
+func (c facts) files(b *bounds) []string {
 	words := append([]string{path.Base(c.server.Command)}, c.server.Args...)
 	if _, ok := runnerOf(words); ok {
 		return nil
@@ -21,11 +21,11 @@ func (c *compiler) files() []string {
 	}
 	in, interpreted := interpreterOf(c.commandPath(), command.Real)
 	if !interpreted {
-		return c.filesOf(command)
+		return c.filesOf(command, b)
 	}
 	if i := in.find(c.server.Args); i >= 0 {
 		if f, err := c.host.resolve(c.server.Args[i]); err == nil && path.IsAbs(c.server.Args[i]) {
-			return c.filesOf(f)
+			return c.filesOf(f, b)
 		}
 		return nil
 	}
@@ -33,14 +33,14 @@ func (c *compiler) files() []string {
 }
 
 // filesOf are those of one program.
-func (c *compiler) filesOf(f hostfs.File) []string {
+func (c facts) filesOf(f hostfs.File, b *bounds) []string {
 	if dir := path.Dir(f.Real); path.Base(dir) == "bin" {
 		if list := c.installedPython(path.Dir(dir)); list != nil {
 			return append([]string{f.Real}, list...)
 		}
 	}
 	if !strings.HasPrefix(c.host.head(f.Real), "\x7fELF") {
-		for dir := path.Dir(f.Real); !c.broad(dir) && path.Base(dir) != "node_modules"; dir = path.Dir(dir) {
+		for dir := path.Dir(f.Real); !b.broad(dir) && path.Base(dir) != "node_modules"; dir = path.Dir(dir) {
 			if c.host.exists(path.Join(dir, "package.json")) || c.host.exists(path.Join(dir, "pyproject.toml")) {
 				return []string{dir}
 			}
@@ -50,7 +50,7 @@ func (c *compiler) filesOf(f hostfs.File) []string {
 }
 
 // installedPython is what a virtual environment has installed, as its lists of files have it with their digests.
-func (c *compiler) installedPython(prefix string) []string {
+func (c facts) installedPython(prefix string) []string {
 	if !c.host.exists(path.Join(prefix, "pyvenv.cfg")) {
 		return nil
 	}

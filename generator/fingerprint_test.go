@@ -33,7 +33,7 @@ func TestFingerprint(t *testing.T) {
 	of := func(line, listing string) fingerprint.Fingerprint {
 		words := strings.Fields(line)
 		h := testHost(t, listing)
-		list := newCompiler(declaration.Server{Command: words[0], Args: words[1:]}, h).files()
+		list := facts{declaration.Server{Command: words[0], Args: words[1:]}, h}.files(newBounds(h))
 		if list == nil {
 			return fingerprint.Fingerprint{}
 		}

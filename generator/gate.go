@@ -1,15 +1,18 @@
 package generator
 
 import (
-	"fmt"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/pfar/pfar/generator/declaration"
+	"github.com/pfar/pfar/policies/egress"
 	"github.com/pfar/pfar/policies/gate"
-	"github.com/pfar/pfar/units/plan"
+	"github.com/pfar/pfar/units/handover"
 	"github.com/pfar/pfar/units/sandbox"
 )
 
@@ -36,14 +39,14 @@ func declared(s declaration.Server) gate.Declared {
 }
 
 // holds are the folders and accounts that other servers can have, too.
-func (c *compiler) holds() []gate.Place {
+func holds(s declaration.Server, binds []bind) []gate.Place {
 	var list []gate.Place
-	for _, b := range c.binds {
+	for _, b := range binds {
 		if !slices.ContainsFunc(softwareRoots(), func(root string) bool { return sandbox.Below(b.real, root) }) { // which nobody may write to
 			list = append(list, gate.Place{Name: b.real, Writes: b.writable})
 		}
 	}
-	for _, k := range c.server.Credentials {
+	for _, k := range s.Credentials {
 		name := "$" + k.From
 		if k.Key != "" {
 			name = "vault:" + k.Key
@@ -66,59 +69,42 @@ func readsOrWrites(t declaration.Tool) string {
 	return gate.Writes.String()
 }
 
-// gateWords is what the owner says to the gate, a line for each tool.
-func gateWords(p plan.Plan) []string {
-	d, _ := p.Declared()
-	var list []string
-	if d.Service != "" {
-		list = append(list, "service "+quote(d.Service))
-	}
-	for _, w := range d.Words {
-		list = append(list, saysOf(w))
-	}
-	return list
+// reach is where a server may connect to.
+func reach(s declaration.Server) egress.Policy {
+	return egress.Policy{Endpoints: s.Allowed, Blocked: s.Blocked, Private: s.Private}
 }
 
-// explainGate says what the owner tells the gate of the server, and what the policy knows of it; nil: no policy is at
-// hand.
-func explainGate(b *strings.Builder, p plan.Plan, policy *gate.Policy) {
-	d, _ := p.Declared()
-	if service, certain := policy.Service(d); certain {
-		fmt.Fprintf(b, "\nThe gate knows the facts of its tools: it belongs to the service %s.\n", service)
-	} else if unknown := Unknown(p, policy); unknown != "" {
-		fmt.Fprintf(b, "\n%s\n", unknown)
-		return
-	}
-	list := gateWords(p)
-	if len(list) == 0 {
-		fmt.Fprintf(b, "\nYou declare no facts of its tools: the gate uses those of its policies, and else assumes the worst.\n")
-		return
-	}
-	fmt.Fprintf(b, "\nYou declare these facts of its tools. For the rest the gate uses those of its policies, and else assumes the worst:\n")
-	bullets(b, list)
-}
+// maxHello bounds what the gateway is told of a server, in bytes as JSON: it travels in one packet of 64 KiB, to which
+// the launcher adds a little.
+const maxHello = 60 << 10
 
-func saysOf(w gate.Word) string {
-	var parts []string
-	add := func(said bool, words string, value fmt.Stringer) {
-		if said {
-			parts = append(parts, words+" "+value.String())
+// gateway is what the gateway is told.
+func (c facts) gateway(binds []bind, f *findings) handover.Server {
+	s := c.server
+	g := handover.Server{
+		Name: s.Name, Description: s.Description, Label: string(s.Label), Timeout: s.Timeout,
+		Capabilities: s.Capabilities, Sessions: handover.Sessions(s.Sessions), Pins: string(s.Pins), Version: s.Version, Program: program(s),
+		OnDemand: !s.Autostart || s.IdleTimeout > 0, IdleTimeout: s.IdleTimeout,
+	}
+	for name, t := range s.Tools {
+		if g.Tools == nil {
+			g.Tools = map[string]handover.Tool{}
 		}
+		g.Tools[name] = handover.Tool{Semantics: readsOrWrites(t), Aliases: t.Aliases}
 	}
-	output := gate.Label{Confidentiality: w.Confidentiality, Integrity: w.Integrity}
-	add(output.Known(), "output", output)
-	add(!output.Known() && w.Confidentiality != 0, "output", w.Confidentiality)
-	add(!output.Known() && w.Integrity != 0, "output", w.Integrity)
-	add(w.Audience != 0, "audience", w.Audience)
-	add(w.Effect != 0, "effect", w.Effect)
-	add(w.Semantics != 0, "semantics", w.Semantics)
-	add(w.Trust.PublicSource != 0, "public_source", w.Trust.PublicSource)
-	add(w.Trust.SecretData != 0, "secret_data", w.Trust.SecretData)
-	add(w.Trust.PublicSink != 0, "public_sink", w.Trust.PublicSink)
-	add(w.Trust.DangerousWrites != 0, "dangerous_writes", w.Trust.DangerousWrites)
-	about := "all that it offers"
-	if w.Tool != "" {
-		about = quote(string(w.Tool))
+	d := declared(s)
+	d.Packages, d.Holds = c.packages(), holds(s, binds)
+	if len(d.Holds) > 0 || len(d.Words) > 0 || len(d.Packages) > 0 || d.Service != "" || d.Of != "" || len(s.Allowed) > 0 {
+		g.Declared, _ = json.Marshal(d) // strings
 	}
-	return about + ": " + strings.Join(parts, ", ")
+	if b, err := json.Marshal(g); err != nil || len(b) > maxHello {
+		f.fail("tool", "Too many tools", "The blocks of the server's tools take %d bytes, and at most %d fit. Remove tools for which the server's own hints suffice.", len(b), maxHello)
+	}
+	return g
+}
+
+// program is the digest of what a declaration says is run: another program under the same name offers other tools.
+func program(s declaration.Server) string {
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{s.Command}, s.Args...), "\x00"))) // neither can hold a NUL
+	return hex.EncodeToString(sum[:])
 }

@@ -34,7 +34,7 @@ func TestRunners(t *testing.T) {
 	} {
 		words := strings.Fields(c.line)
 		s := declaration.Server{Command: words[0], Args: words[1:]}
-		if got := strings.Join(newCompiler(s, testHost(t, "")).packages(), " "); got != c.want {
+		if got := strings.Join(facts{s, testHost(t, "")}.packages(), " "); got != c.want {
 			t.Errorf("%s: %q, want %q", c.line, got, c.want)
 		}
 	}
@@ -111,15 +111,15 @@ func TestSpellings(t *testing.T) {
 // TestDeclaredTravels wants what is said to be in what the gateway is told, and nothing where nothing is.
 func TestDeclaredTravels(t *testing.T) {
 	s, _ := declaration.Parse("notion.hcl", []byte("label = \"internal\"\ncommand = \"node\"\ntool \"send_*\" {\n  effect = \"none\"\n}\n"), declaration.Options{})
-	c := &compiler{server: *s}
-	g := c.gateway()
+	c := facts{server: *s}
+	g := c.gateway(nil, new(findings))
 	var d gate.Declared
 	if err := json.Unmarshal(g.Declared, &d); err != nil || d.Server != "notion" || len(d.Words) != 2 || d.Words[0].From != "owner: notion.hcl" || g.Tools["send_*"].Semantics != "read" {
 		t.Errorf("%v: %s", err, g.Declared)
 	}
 	s, _ = declaration.Parse("notion.hcl", []byte("command = \"node\"\n"), declaration.Options{})
-	c = &compiler{server: *s}
-	if g := c.gateway(); g.Declared != nil {
+	c = facts{server: *s}
+	if g := c.gateway(nil, new(findings)); g.Declared != nil {
 		t.Errorf("of nothing said: %s", g.Declared)
 	}
 	if !slices.Contains(policies.Services(), "browser") {

@@ -40,7 +40,7 @@ var packageName = regexp.MustCompile(`^((?:@[a-z0-9~-][a-z0-9._~-]*/)?[A-Za-z0-9
 // packages is the package that the server certainly runs, as policies name it: the one that a runner fetches, or the
 // installed one that its program belongs to. A stranger's program must not pass for a package that facts are shipped
 // of, so it is none where that is not certain.
-func (c *compiler) packages() []string {
+func (c facts) packages() []string {
 	words := append([]string{path.Base(c.server.Command)}, c.server.Args...)
 	if c.loadsElsewhere() {
 		return nil
@@ -57,15 +57,6 @@ func (c *compiler) packages() []string {
 		return c.runByPython(c.server.Args)
 	}
 	return c.installed(c.commandPath())
-}
-
-// commandPath is the command's absolute path, "" if it has none.
-func (c *compiler) commandPath() string {
-	if strings.Contains(c.server.Command, "/") {
-		return c.server.Command
-	}
-	f, _ := c.host.lookup(c.server.Command)
-	return f.Written
 }
 
 // runnerOf is how many words of a command line are those of a runner.
@@ -85,7 +76,7 @@ var elsewhere = regexp.MustCompile(`(?i)^(?:p?npm_config_.*|yarn_.*|bun_.*|uv_.*
 var harmless = regexp.MustCompile(`(?i)_(?:cache|cache_dir|loglevel|update_notifier|offline|prefer_offline)$`)
 
 // loadsElsewhere reports whether the server's environment makes it uncertain which code runs.
-func (c *compiler) loadsElsewhere() bool {
+func (c facts) loadsElsewhere() bool {
 	for _, v := range c.server.Env {
 		if v.Name == "NODE_OPTIONS" && operand(append(strings.Fields(v.Value), "end"), nodeOptions) == "end" {
 			continue
@@ -132,7 +123,7 @@ func (r runner) packages(word string) []string {
 
 // installed is the package that a program on this host belongs to. Programs are often links: npm, pipx and uv make one
 // for each command of a package.
-func (c *compiler) installed(program string) []string {
+func (c facts) installed(program string) []string {
 	if !path.IsAbs(program) || path.Clean(program) != program {
 		return nil
 	}
@@ -159,7 +150,7 @@ type packageManifest struct {
 // ofNPM is the package of npm that a program belongs to. Its folder below node_modules and its package.json have the
 // same name: of a package under an alias (NAME@npm:OTHER) and of a checkout they differ. Over a link it has to be a
 // command of the package, since the owner has not seen what the link leads to.
-func (c *compiler) ofNPM(f hostfs.File) []string {
+func (c facts) ofNPM(f hostfs.File) []string {
 	folder, name := npmFolder(f.Real)
 	if name == "" {
 		return nil
@@ -221,7 +212,7 @@ const pythonOptions = "-u -I -P -s -E -B -O -OO -q -v"
 
 // runByPython is the package of the module or script that an interpreter of Python runs, if that is the one of a
 // virtual environment.
-func (c *compiler) runByPython(args []string) []string {
+func (c facts) runByPython(args []string) []string {
 	i := slices.IndexFunc(args, func(a string) bool { return !slices.Contains(strings.Fields(pythonOptions), a) })
 	if i < 0 {
 		return nil
@@ -256,7 +247,7 @@ const maxDistributions = 2000
 
 // ofPyPI is the package below a prefix that fits. Installers note in direct_url.json what they have not taken from an
 // index (PEP 610), which can have any name.
-func (c *compiler) ofPyPI(prefix string, fits func(distribution) bool) []string {
+func (c facts) ofPyPI(prefix string, fits func(distribution) bool) []string {
 	for _, d := range c.distributions(prefix) {
 		if fits(d) && !c.host.exists(path.Join(d.folder, "direct_url.json")) {
 			return []string{"pypi:" + d.name}
@@ -266,7 +257,7 @@ func (c *compiler) ofPyPI(prefix string, fits func(distribution) bool) []string 
 }
 
 // distributions are the packages below a prefix.
-func (c *compiler) distributions(prefix string) []distribution {
+func (c facts) distributions(prefix string) []distribution {
 	var list []distribution
 	for _, python := range c.host.list(path.Join(prefix, "lib")) {
 		for _, packages := range []string{"site-packages", "dist-packages"} {

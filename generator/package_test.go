@@ -105,7 +105,7 @@ func TestInstalled(t *testing.T) {
 		if name, value, ok := strings.Cut(c.env, "="); ok {
 			s.Env = []declaration.Variable{{Name: name, Value: value}}
 		}
-		if got := strings.Join(newCompiler(s, testHost(t, programs())).packages(), " "); got != c.want {
+		if got := strings.Join((facts{s, testHost(t, programs())}).packages(), " "); got != c.want {
 			t.Errorf("%s %s: %q, want %q", c.env, c.line, got, c.want)
 		}
 	}
@@ -114,11 +114,11 @@ func TestInstalled(t *testing.T) {
 // TestModuleInState wants a module that the server may have put into its own home not to pass for the package's.
 func TestModuleInState(t *testing.T) {
 	s := declaration.Server{Command: "/srv/venv/bin/python", Args: []string{"-m", "mcp_server_git"}, Sandbox: declaration.Sandbox{State: true}}
-	if got := newCompiler(s, testHost(t, programs())).packages(); got != nil {
+	if got := (facts{s, testHost(t, programs())}).packages(); got != nil {
 		t.Errorf("from the kept home: %q", got)
 	}
 	s.Args = slices.Insert(s.Args, 0, "-P")
-	if got := newCompiler(s, testHost(t, programs())).packages(); len(got) != 1 {
+	if got := (facts{s, testHost(t, programs())}).packages(); len(got) != 1 {
 		t.Errorf("not from the kept home: %q", got)
 	}
 }

@@ -23,7 +23,7 @@ func procFoldersOfHost() []string {
 // proc is the server's own processes. The kernel shows the locks, interrupts and disk traffic of the machine beside
 // them, by which servers could signal to each other and see what others do; those are covered. No kernel has all of
 // them.
-func (c *compiler) proc() []sandbox.Mount {
+func (c *base) proc() []sandbox.Mount {
 	mounts := []sandbox.Mount{
 		{Kind: sandbox.Proc, Dest: "/proc", Why: "its own processes only"},
 		// bwrap leaves /proc/sys to the file modes, which hold nobody whose uid is the kernel's 0.

@@ -57,7 +57,7 @@ func isInterpreter(f hostfs.File) bool {
 }
 
 // program shows the file that an interpreter is to run, and the package that it belongs to.
-func (c *compiler) program(command string) {
+func (c *software) program(command string) {
 	if command == "" {
 		return
 	}
@@ -92,7 +92,7 @@ func (c *compiler) program(command string) {
 	}
 }
 
-func (c *compiler) showProgram(f hostfs.File, key string) {
+func (c *software) showProgram(f hostfs.File, key string) {
 	tree := c.treeOfProgram(f)
 	if f.Directory() && c.broad(tree) {
 		c.fail(key, "Refused path", "%s is a folder that no server sees whole. Write the path of the program's own folder.", where(f))

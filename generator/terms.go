@@ -1,14 +1,10 @@
 package generator
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/units/plan"
 )
@@ -143,21 +139,4 @@ func words(list []string) string {
 
 func without(list, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(others, s) })
-}
-
-// setting is the digest of the declared variables, with where pfar takes those from that are variables of its own; ""
-// if there are none.
-func setting(s declaration.Server) string {
-	vars := slices.Clone(s.Env)
-	for _, c := range s.Credentials {
-		if c.From != "" {
-			vars = append(vars, declaration.Variable{Name: c.Env, Value: "$" + c.From})
-		}
-	}
-	if len(vars) == 0 {
-		return ""
-	}
-	b, _ := json.Marshal(vars) // strings
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
 }

@@ -27,10 +27,34 @@ func softwareRoots() []string {
 	return []string{"/usr", "/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"}
 }
 
+// bounds are what of a host is shown to no server, or not as a whole.
+type bounds struct {
+	on      Host
+	home    string   // resolved; "": none
+	private []string // resolved
+	wide    map[string]bool
+}
+
+func newBounds(h Host) *bounds {
+	b := &bounds{on: h, wide: map[string]bool{}}
+	if path.IsAbs(h.Home) && path.Clean(h.Home) != "/" {
+		b.home = h.real(h.Home)
+	}
+	for _, p := range h.Private {
+		if path.IsAbs(p) {
+			b.private = append(b.private, h.real(p))
+		}
+	}
+	for _, p := range wideDirectories() {
+		b.wide[p], b.wide[h.real(p)] = true, true
+	}
+	return b
+}
+
 // homeOf returns the home directory that p is or lies in, or "".
-func (c *compiler) homeOf(p string) string {
-	if c.home != "" && sandbox.Below(p, c.home) {
-		return c.home
+func (b *bounds) homeOf(p string) string {
+	if b.home != "" && sandbox.Below(p, b.home) {
+		return b.home
 	}
 	for _, homes := range []string{"/home", "/var/home"} {
 		if rest, ok := strings.CutPrefix(p, homes+"/"); ok {
@@ -45,8 +69,8 @@ func (c *compiler) homeOf(p string) string {
 }
 
 // hidden returns the part of p directly below a home whose name begins with a dot, or "".
-func (c *compiler) hidden(p string) string {
-	home := c.homeOf(p)
+func (b *bounds) hidden(p string) string {
+	home := b.homeOf(p)
 	if home == "" || home == "/home/linuxbrew" {
 		return ""
 	}
@@ -58,36 +82,36 @@ func (c *compiler) hidden(p string) string {
 }
 
 // withheld says why a folder of the host is given to no server, or "". p is resolved.
-func (c *compiler) withheld(p string) string {
+func (b *bounds) withheld(p string) string {
 	for _, dir := range systemDirectories() {
 		if sandbox.Below(p, dir) {
 			return "it lies in " + dir + ", which belongs to the system"
 		}
 	}
-	if c.wide[p] {
+	if b.wide[p] {
 		return "it holds more than any one server needs"
 	}
-	for _, dir := range c.private {
+	for _, dir := range b.private {
 		if overlap(p, dir) {
 			return "pfar's own files are in " + dir
 		}
 	}
-	switch home := c.homeOf(p); {
-	case p == home, c.home != "" && sandbox.Below(c.home, p):
+	switch home := b.homeOf(p); {
+	case p == home, b.home != "" && sandbox.Below(b.home, p):
 		return "it holds a whole home folder"
 	}
-	if dir := c.hidden(p); dir != "" {
+	if dir := b.hidden(p); dir != "" {
 		return "keys, passwords and settings are kept in places like " + dir
 	}
 	return ""
 }
 
 // broad reports whether p is too much to show for the sake of one file in it.
-func (c *compiler) broad(p string) bool {
-	if c.wide[p] || p == c.homeOf(p) || c.home != "" && sandbox.Below(c.home, p) {
+func (b *bounds) broad(p string) bool {
+	if b.wide[p] || p == b.homeOf(p) || b.home != "" && sandbox.Below(b.home, p) {
 		return true
 	}
-	if dir := c.hidden(p); dir != "" { // ~/.cargo has tokens, ~/.local/share the keyrings
+	if dir := b.hidden(p); dir != "" { // ~/.cargo has tokens, ~/.local/share the keyrings
 		rest, _ := strings.CutPrefix(p, dir)
 		if rest == "" || path.Base(dir) == ".local" && strings.Count(rest, "/") == 1 {
 			return true
@@ -98,7 +122,7 @@ func (c *compiler) broad(p string) bool {
 			return true
 		}
 	}
-	for _, dir := range c.private {
+	for _, dir := range b.private {
 		if overlap(p, dir) {
 			return true
 		}
@@ -107,50 +131,50 @@ func (c *compiler) broad(p string) bool {
 }
 
 // treeOfProgram is what a script needs to run: its package, or the folder of node_modules that it was installed in.
-func (c *compiler) treeOfProgram(f hostfs.File) string {
+func (b *bounds) treeOfProgram(f hostfs.File) string {
 	if dir, _, ok := strings.Cut(f.Real, "/node_modules/"); ok {
-		return c.narrow(f, path.Join(dir, "node_modules"))
+		return b.narrow(f, path.Join(dir, "node_modules"))
 	}
 	start := f.Real
 	if !f.Directory() {
 		start = path.Dir(f.Real)
 	}
-	for dir := start; !c.broad(dir); dir = path.Dir(dir) {
+	for dir := start; !b.broad(dir); dir = path.Dir(dir) {
 		for _, marker := range []string{"package.json", "pyproject.toml", "setup.py", "Gemfile", "deno.json", "composer.json"} {
-			if c.host.exists(path.Join(dir, marker)) {
+			if b.on.exists(path.Join(dir, marker)) {
 				return dir
 			}
 		}
 	}
-	return c.narrow(f, start)
+	return b.narrow(f, start)
 }
 
 // treeOfCommand is what a program that the kernel starts needs: its installation.
-func (c *compiler) treeOfCommand(f hostfs.File) string {
+func (b *bounds) treeOfCommand(f hostfs.File) string {
 	if strings.Contains(f.Real, "/node_modules/") {
-		return c.treeOfProgram(f)
+		return b.treeOfProgram(f)
 	}
 	dir := path.Dir(f.Real)
 	prefix := path.Dir(dir)
 	if base := path.Base(dir); base == "bin" || base == "sbin" {
-		if sandbox.Below(prefix, "/opt") && prefix != "/opt" || c.installation(prefix) {
-			return c.narrow(f, prefix)
+		if sandbox.Below(prefix, "/opt") && prefix != "/opt" || b.installation(prefix) {
+			return b.narrow(f, prefix)
 		}
 		return f.Real
 	}
 	if sandbox.Below(dir, "/opt") {
-		return c.narrow(f, dir)
+		return b.narrow(f, dir)
 	}
-	if strings.HasPrefix(c.host.head(f.Real), "#!") {
-		return c.treeOfProgram(f)
+	if strings.HasPrefix(b.on.head(f.Real), "#!") {
+		return b.treeOfProgram(f)
 	}
 	return f.Real
 }
 
 // installation reports whether a prefix holds more than programs, as that of a language's runtime does.
-func (c *compiler) installation(prefix string) bool {
+func (b *bounds) installation(prefix string) bool {
 	for _, part := range []string{"lib", "lib64", "libexec", "share", "pyvenv.cfg"} {
-		if c.host.exists(path.Join(prefix, part)) {
+		if b.on.exists(path.Join(prefix, part)) {
 			return true
 		}
 	}
@@ -158,8 +182,8 @@ func (c *compiler) installation(prefix string) bool {
 }
 
 // narrow returns tree, or the file alone if that is too much.
-func (c *compiler) narrow(f hostfs.File, tree string) string {
-	if c.broad(tree) {
+func (b *bounds) narrow(f hostfs.File, tree string) string {
+	if b.broad(tree) {
 		return f.Real
 	}
 	return tree

@@ -12,6 +12,7 @@ import (
 	"github.com/pfar/pfar/generator/declaration"
 	"github.com/pfar/pfar/policies/broker"
 	"github.com/pfar/pfar/policies/egress"
+	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/plan"
 	"github.com/pfar/pfar/units/sandbox"
 )
@@ -235,4 +236,72 @@ func size(n int64) string {
 		return fmt.Sprintf("%d KiB", n>>10)
 	}
 	return fmt.Sprintf("%d bytes", n)
+}
+
+// delivery says how the server gets the value, "" if by the variable itself.
+func delivery(c plan.Credential) string {
+	switch c.Deliver {
+	case broker.InFile:
+		return "as the file " + secretFile(c.Name)
+	case broker.OnWire:
+		return "placeholder inside; the bridge puts the value " + wire(c)
+	}
+	return ""
+}
+
+// wire says where a brokered value goes.
+func wire(c plan.Credential) string {
+	var places, hosts []string
+	for _, p := range c.Places {
+		switch p.Part {
+		case broker.Header:
+			places = append(places, "the field "+quote(p.Name))
+		case broker.Query:
+			places = append(places, "the parameter "+quote(p.Name))
+		default:
+			places = append(places, "the "+string(p.Part))
+		}
+	}
+	for _, h := range c.Hosts {
+		hosts = append(hosts, h.String())
+	}
+	return "into " + strings.Join(places, " or ") + " of requests to " + strings.Join(hosts, ", ")
+}
+
+// gateWords is what the owner says to the gate, a line for each tool.
+func gateWords(p plan.Plan) []string {
+	d, _ := p.Declared()
+	var list []string
+	if d.Service != "" {
+		list = append(list, "service "+quote(d.Service))
+	}
+	for _, w := range d.Words {
+		list = append(list, saysOf(w))
+	}
+	return list
+}
+
+func saysOf(w gate.Word) string {
+	var parts []string
+	add := func(said bool, words string, value fmt.Stringer) {
+		if said {
+			parts = append(parts, words+" "+value.String())
+		}
+	}
+	output := gate.Label{Confidentiality: w.Confidentiality, Integrity: w.Integrity}
+	add(output.Known(), "output", output)
+	add(!output.Known() && w.Confidentiality != 0, "output", w.Confidentiality)
+	add(!output.Known() && w.Integrity != 0, "output", w.Integrity)
+	add(w.Audience != 0, "audience", w.Audience)
+	add(w.Effect != 0, "effect", w.Effect)
+	add(w.Semantics != 0, "semantics", w.Semantics)
+	add(w.Trust.PublicSource != 0, "public_source", w.Trust.PublicSource)
+	add(w.Trust.SecretData != 0, "secret_data", w.Trust.SecretData)
+	add(w.Trust.PublicSink != 0, "public_sink", w.Trust.PublicSink)
+	add(w.Trust.DangerousWrites != 0, "dangerous_writes", w.Trust.DangerousWrites)
+	about := "all that it offers"
+	if w.Tool != "" {
+		about = quote(string(w.Tool))
+	}
+	return about + ": " + strings.Join(parts, ", ")
 }
