@@ -14,6 +14,8 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/approval"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/policies/fence"
 	"github.com/pfar/pfar/policies/gate"
 )
@@ -59,7 +61,7 @@ func TestManualKnowsEveryLimit(t *testing.T) {
 			t.Errorf("the manual does not say %q", says)
 		}
 	}
-	for _, code := range []int{registry.CodeUnavailable, registry.CodeBusy, serve.CodeResult, serve.CodeNoServer, serve.CodeNoSession, approval.Code} {
+	for _, code := range []int{registry.CodeUnavailable, registry.CodeBusy, call.CodeResult, clients.CodeNoServer, clients.CodeNoSession, approval.Code} {
 		if !strings.Contains(manual, fmt.Sprintf(".It Li %d Ta ", code)) {
 			t.Errorf("the manual lacks the code %d", code)
 		}

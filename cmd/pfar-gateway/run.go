@@ -25,6 +25,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/protocol"
 	"github.com/pfar/pfar/cmd/pfar-gateway/serve"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/cmd/pfar-gateway/state"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
 	"github.com/pfar/pfar/policies/access"
@@ -360,7 +361,7 @@ func (o options) clients(g *gateway, l listeners, guarded http.Handler, log *slo
 		operators := append(slices.Clone(o.uids), uint32(os.Geteuid()))
 		h := endpoint.HTTP(endpoint.Local(operators...))
 		servers = append(servers, h)
-		peers := serve.Peers{UnixListener: l.unix, UIDs: operators, Declared: endpoint.Declared, Log: log}
+		peers := clients.Peers{UnixListener: l.unix, UIDs: operators, Declared: endpoint.Declared, Log: log}
 		go func() { failed <- h.Serve(limit(peers, most, log)) }()
 	}
 	if l.operator != nil {

@@ -84,3 +84,11 @@ func Amend(object []byte, keep func(name []byte) bool, added []byte) []byte {
 	}
 	return Splice(make([]byte, 0, len(object)+len(added)+1), object, ms.Prepend(object, added))
 }
+
+// OrEmpty returns an object, the empty one for none.
+func OrEmpty(object []byte) []byte {
+	if object == nil {
+		return []byte("{}")
+	}
+	return object
+}

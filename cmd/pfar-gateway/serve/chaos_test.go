@@ -17,6 +17,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -142,11 +143,8 @@ func TestChaos(t *testing.T) {
 	clients.Wait()
 	servers.Wait()
 	g.settled(t, func() int { return len(g.watching("own")) })
-	g.srv.sessions.mu.Lock()
-	open := slices.Collect(maps.Values(g.srv.sessions.byID))
-	g.srv.sessions.mu.Unlock()
-	for _, s := range open {
-		g.srv.sessions.remove(s)
+	for _, s := range g.srv.sessions.All() {
+		g.srv.sessions.Remove(s)
 	}
 	g.settled(t, func() int { return 0 })
 	want := map[string]int{"registry.(*Registry).Serve": 1, "serve.goroutines": 1}
@@ -165,22 +163,20 @@ func (g *gateway) settled(t *testing.T, processes func() int) {
 		for _, f := range g.Gauges() {
 			inFlight, own = inFlight+f.InFlight, own+f.Sessions
 		}
-		if want := processes(); len(g.srv.room) == 0 && inFlight == 0 && own == want {
+		if want := processes(); g.parked() == 0 && inFlight == 0 && own == want {
 			return
 		} else if time.Now().After(end) {
-			t.Fatalf("left, of which %d are to: %+v, room %d", want, g.Gauges(), len(g.srv.room))
+			t.Fatalf("left, of which %d are to: %+v, room %d", want, g.Gauges(), g.parked())
 		}
 	}
 }
 
 // watching returns the processes of the server's that run for a session each whose client watches something: it may
 // have been cut off before it could take that back.
-func (g *gateway) watching(server string) (list []*process) {
-	g.srv.sessions.mu.Lock()
-	defer g.srv.sessions.mu.Unlock()
-	for _, s := range g.srv.sessions.byID {
-		if len(s.sub.watchedOf(server)) > 0 {
-			list = append(list, s.processes()...)
+func (g *gateway) watching(server string) (list []session.Process) {
+	for _, s := range g.srv.sessions.All() {
+		if len(s.Sub.WatchedOf(server)) > 0 {
+			list = slices.AppendSeq(list, maps.Values(s.Own.Running()))
 		}
 	}
 	return list
@@ -291,4 +287,10 @@ func wildClient(t *testing.T, ctx context.Context, g *gateway) {
 			resp.Body.Close()
 		}
 	}
+}
+
+// parked is how many places calls take that wait for their clients to come back.
+func (g *gateway) parked() int {
+	_, places := g.srv.calls.Parking.Len()
+	return places
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/gate"
 	"github.com/pfar/pfar/units/handover"
@@ -176,7 +178,7 @@ func TestWhatAProfileNeverCalls(t *testing.T) {
 	desk.Profile = "balanced"
 	g.srv.Learn([]access.Client{desk})
 	messages := heardBy(t, g.as(deskToken))
-	g.srv.gate.Learn(&gate.Policy{}) // of which no profile is known, so that nothing is
+	g.srv.calls.Gate.Learn(&gate.Policy{}) // of which no profile is known, so that nothing is
 	g.Relist()
 	if got := next(t, messages); !strings.Contains(got, "tools/list_changed") {
 		t.Errorf("got %s", got)
@@ -190,7 +192,7 @@ func TestPathsOfClients(t *testing.T) {
 	for _, name := range []string{"one", "two", "desk2"} {
 		g.Launch(t, handover.Server{Name: name}, kinds(name)).Ready(t)
 	}
-	g.srv.clients.minted = minted{"desk": {"h-1"}, "lab": {"h-2"}}
+	g.srv.Mint(g.minted(map[string][]string{"desk": {"h-1"}, "lab": {"h-2"}}))
 	one := declared("one", "", "two") // a client that is called like a server
 	one.Tokens = []access.Digest{access.DigestOf([]byte(labToken + "2"))}
 	g.srv.Learn([]access.Client{declared("desk", deskToken, "one", "desk2"), declared("lab", labToken, "two"), one})
@@ -238,9 +240,16 @@ func TestPathsOfClients(t *testing.T) {
 	}
 }
 
-type minted map[string][]string
+type minted struct {
+	clients.Sessions
+	handles map[string][]string
+}
 
-func (m minted) Known(client, handle string) bool { return slices.Contains(m[client], handle) }
+func (m minted) Known(client, handle string) bool { return slices.Contains(m.handles[client], handle) }
+
+func (g *gateway) minted(handles map[string][]string) minted {
+	return minted{g.srv.calls.Gate.Sessions, handles}
+}
 
 // TestWhoIsLetIn is about tokens: of whom there is none, or who is disabled, is nobody.
 func TestWhoIsLetIn(t *testing.T) {
@@ -302,8 +311,8 @@ func TestWhoIsLetIn(t *testing.T) {
 func TestSessionsAreTheirClients(t *testing.T) {
 	g := start(t, DefaultLimits())
 	g.Launch(t, handover.Server{Name: "one"}, kinds("one")).Ready(t)
-	handles := minted{"desk": {"h"}}
-	g.srv.clients.minted = handles
+	handles := map[string][]string{"desk": {"h"}}
+	g.srv.Mint(g.minted(handles))
 	desk := declared("desk", deskToken, "one")
 	desk.Tokens = append(desk.Tokens, access.DigestOf([]byte("pfar_another")))
 	g.srv.Learn([]access.Client{desk, declared("lab", labToken, "one")})
@@ -336,8 +345,8 @@ func TestSessionsAreTheirClients(t *testing.T) {
 	}
 	delete(handles, "desk")
 	g.srv.Unmint()
-	if resp := h.request(t, "POST", h.path, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, h.with); resp.StatusCode != 404 || len(g.srv.sessions.all()) != 1 {
-		t.Errorf("under a handle that is known no more: %d, %d sessions", resp.StatusCode, len(g.srv.sessions.all()))
+	if resp := h.request(t, "POST", h.path, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, h.with); resp.StatusCode != 404 || len(g.srv.sessions.All()) != 1 {
+		t.Errorf("under a handle that is known no more: %d, %d sessions", resp.StatusCode, len(g.srv.sessions.All()))
 	}
 }
 
@@ -407,10 +416,11 @@ func TestAChangedClient(t *testing.T) {
 	if resp := ofOne.request(t, "POST", ofOne.path, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, ofOne.with); resp.StatusCode != 404 {
 		t.Errorf("a session with a server that is not the client's any more: %d", resp.StatusCode)
 	}
-	if s := g.srv.sessions.find(ofOne.id, binding{Client: "desk", Handle: access.DefaultSession, Token: access.DigestOf([]byte(deskToken))}, "one"); s != nil {
+	byDesk := clients.Binding{Client: "desk", Handle: access.DefaultSession, Token: access.DigestOf([]byte(deskToken))}
+	if s := g.srv.sessions.Find(ofOne.id, byDesk, "one"); s != nil {
 		t.Error("that session is still open")
 	}
-	if s := g.srv.sessions.find(c.id, binding{Client: "desk", Handle: access.DefaultSession, Token: access.DigestOf([]byte(deskToken))}, ""); s == nil || s.sub.watching("mem://one") {
+	if s := g.srv.sessions.Find(c.id, byDesk, ""); s == nil || s.Sub.Watching("mem://one") {
 		t.Error("a resource of a server that is not the client's any more is watched")
 	}
 
@@ -453,12 +463,10 @@ func TestAChangedClient(t *testing.T) {
 			t.Errorf("another client was told %q", m)
 		}
 	}
-	if n := len(g.srv.sessions.all()); n != 0 {
+	if n := len(g.srv.sessions.All()); n != 0 {
 		t.Errorf("%d sessions are left", n)
 	}
-	g.srv.clients.requests.mu.Lock()
-	defer g.srv.clients.requests.mu.Unlock()
-	if n := len(g.srv.clients.requests.all); n != 0 {
+	if n := g.srv.requests.Len(); n != 0 {
 		t.Errorf("%d requests are left", n)
 	}
 }
@@ -560,7 +568,8 @@ func (g *gateway) onUnix(t *testing.T) *gateway {
 		t.Fatal(err)
 	}
 	h := g.srv.HTTP(g.srv.Local(me))
-	go h.Serve(Peers{UnixListener: l, UIDs: []uint32{me}, Declared: g.srv.Declared, Log: slog.New(slog.DiscardHandler)})
+	log := slog.New(slog.DiscardHandler)
+	go h.Serve(clients.Peers{UnixListener: l, UIDs: []uint32{me}, Declared: g.srv.Declared, Log: log})
 	t.Cleanup(func() { h.Close() })
 	other := *g
 	other.via = &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -625,7 +634,7 @@ func TestUsers(t *testing.T) {
 		got := strconv.Itoa(resp.StatusCode)
 		if resp.StatusCode == 200 {
 			c := &client{u, tt.path, resp.Header.Get("Mcp-Session-Id")}
-			who, _ := g.srv.identityOf(g.srv.sessions.byID[c.id])
+			who := g.identity(c.id)
 			got += " as " + who.Client + " " + who.Profile + ":"
 			list := c.call(t, "tools/list", "{}")
 			for _, server := range []string{"one", "two"} {
@@ -718,66 +727,6 @@ func TestNobodyIsServedBeforePfard(t *testing.T) {
 	}
 }
 
-// TestIdentity is what the gate is told.
-func TestIdentity(t *testing.T) {
-	g := start(t, DefaultLimits())
-	each := declared("desk", deskToken, "one")
-	each.Sessions, each.Profile = access.Connection, "balanced"
-	digest := access.DigestOf([]byte(deskToken))
-	of := func(c access.Client, handle, id string) enforce.Identity {
-		x := &exchange{srv: g.srv, bound: binding{Client: c.Name, Handle: handle, Token: digest}, member: &member{c, c.Rights()}}
-		g.srv.Learn([]access.Client{c})
-		if id != "" {
-			x.session = &session{id: id}
-			if err := x.labelApart(x.session); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return x.identity()
-	}
-	sticky := declared("desk", deskToken, "one")
-	if a, b := of(sticky, access.DefaultSession, "s-1"), of(sticky, access.DefaultSession, "s-2"); a.Handle != access.DefaultSession || b.Handle != a.Handle || a.Profile != "operator" || a.Client != "desk" {
-		t.Errorf("sticky: %+v, %+v", a, b)
-	}
-	a, b := of(each, access.DefaultSession, "s-1"), of(each, access.DefaultSession, "s-2")
-	if a.Handle == b.Handle || a.Handle == access.DefaultSession || strings.Contains(a.Handle, "s-1") || !access.ValidHandle(a.Handle) || a.Profile != "balanced" {
-		t.Errorf("each connection: %+v, %+v", a, b)
-	}
-	if got := of(each, "minted", "s-1"); got.Handle != "minted" {
-		t.Errorf("a minted session: %+v", got)
-	}
-	if got := of(each, access.DefaultSession, ""); got.Handle != access.DefaultSession {
-		t.Errorf("without a session: %+v", got)
-	}
-	if a.Proof != "token "+digest.String()[:8] {
-		t.Errorf("proof %q", a.Proof)
-	}
-}
-
-// FuzzSegments: whatever a path is, what is taken from it are at most three plain words, and they stand in it.
-func FuzzSegments(f *testing.F) {
-	for _, s := range []string{"/mcp", "/mcp/", "/mcp/a", "/mcp/a/b/c", "/mcp/a/b/c/d", "/mcp/../a", "/mcp/a//b", "//mcp", "/mcp/\x00", "/mcp/é"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, path string) {
-		list, ok := segments(path, "")
-		if !ok {
-			if list != nil {
-				t.Errorf("%q: %q", path, list)
-			}
-			return
-		}
-		if got := strings.Join(append([]string{"/mcp"}, list...), "/"); got != path || len(list) > maxSegments {
-			t.Errorf("%q: %q", path, list)
-		}
-		for _, s := range list {
-			if s == "" || s == "." || s == ".." || strings.ContainsAny(s, "/\\%? \x00") {
-				t.Errorf("%q: %q", path, list)
-			}
-		}
-	})
-}
-
 // hang never answers a call, and says that it has one.
 func hang(called chan<- struct{}) func(*registrytest.Server, jsonrpc.Message) bool {
 	return func(_ *registrytest.Server, m jsonrpc.Message) bool {
@@ -789,24 +738,45 @@ func hang(called chan<- struct{}) func(*registrytest.Server, jsonrpc.Message) bo
 	}
 }
 
-// TestActing: in the name of others speaks who is an operator now, of which a declared client is none, as long as there
-// may be one.
-func TestActing(t *testing.T) {
-	desk := access.Client{Name: "desk", Enabled: true, Profile: "strict", UIDs: []uint32{1000}}
-	nobody := access.Client{Name: access.Operator}
-	for name, c := range map[string]struct {
-		uid      uint32
-		declared []access.Client
-		acts     bool
-	}{
-		"operator": {1000, nil, true}, "root": {0, nil, true}, "stranger": {1001, nil, false}, "a client": {1000, []access.Client{desk}, false},
-		"root beside a client": {0, []access.Client{desk}, true}, "no operator": {1000, []access.Client{nobody}, false},
-	} {
-		table := newTable(c.declared, nil, []uint32{1000}, nil)
-		for _, client := range []string{access.Operator, access.Default} {
-			if got := table.member(binding{Client: client, UID: c.uid, Acting: true}) != nil; got != c.acts {
-				t.Errorf("%s as %s: %t", name, client, got)
-			}
+// identity is who the client of a session is, for the gate.
+func (g *gateway) identity(id string) enforce.Identity {
+	for _, s := range g.srv.sessions.All() {
+		if s.ID == id {
+			who, _ := g.srv.IdentityOf(s.Bound(), s.Label)
+			return who
 		}
+	}
+	return enforce.Identity{}
+}
+
+// TestIdentity is what the gate is told.
+func TestIdentity(t *testing.T) {
+	g := start(t, DefaultLimits())
+	each := declared("desk", deskToken, "one")
+	each.Sessions, each.Profile = access.Connection, "balanced"
+	digest := access.DigestOf([]byte(deskToken))
+	of := func(c access.Client, path string) enforce.Identity {
+		g.srv.Learn([]access.Client{c})
+		return g.identity(g.as(deskToken).session(t, path).id)
+	}
+	sticky := declared("desk", deskToken, "one")
+	if a, b := of(sticky, "/mcp"), of(sticky, "/mcp"); a.Handle != access.DefaultSession || b.Handle != a.Handle || a.Profile != "operator" || a.Client != "desk" {
+		t.Errorf("sticky: %+v, %+v", a, b)
+	}
+	a, b := of(each, "/mcp"), of(each, "/mcp")
+	if a.Handle == b.Handle || a.Handle == access.DefaultSession || !access.ValidHandle(a.Handle) || a.Profile != "balanced" {
+		t.Errorf("each connection: %+v, %+v", a, b)
+	}
+	g.srv.Mint(g.minted(map[string][]string{"desk": {"minted"}}))
+	if got := of(each, "/mcp/desk/minted"); got.Handle != "minted" {
+		t.Errorf("a minted session: %+v", got)
+	}
+	bound := clients.Binding{Client: "desk", Handle: access.DefaultSession, Token: digest}
+	caller := clients.Caller{Bound: bound, Member: &clients.Member{Client: each}}
+	if got := (*session.Session)(nil).Identity(&caller); got.Handle != access.DefaultSession {
+		t.Errorf("without a session: %+v", got)
+	}
+	if a.Proof != "token "+digest.String()[:8] {
+		t.Errorf("proof %q", a.Proof)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -116,14 +117,14 @@ func TestLevelOnlyRises(t *testing.T) {
 	l.Ready(t)
 	c := g.session(t, "/mcp")
 	for i := range 40 {
-		c.call(t, "logging/setLevel", fmt.Sprintf(`{"level":%q}`, levels[1+i*3%8]))
+		c.call(t, "logging/setLevel", fmt.Sprintf(`{"level":%q}`, hub.Levels[1+i*3%8]))
 	}
 	l.Exit()
 	<-l.Ended
 	told := ""
 	for len(l.Lines) > 0 {
 		if m := regexp.MustCompile(`"logging/setLevel","params":\{"level":"(\w+)"`).FindStringSubmatch(<-l.Lines); m != nil {
-			if n := severity(m[1]); told != "" && n >= severity(told) {
+			if n := hub.Severity(m[1]); told != "" && n >= hub.Severity(told) {
 				t.Errorf("it was told %s, and then %s", told, m[1])
 			}
 			told = m[1]
@@ -195,7 +196,7 @@ func TestRedeclared(t *testing.T) {
 		registrytest.Eventually(t, "it is down", func() bool { return !g.Catalogue().States()["one"].Up })
 		l = g.Launch(t, handover.Server{Name: "one", Declared: []byte(tt.declared)}, everything())
 		l.Ready(t)
-		if got := g.srv.hub.watches("one", "mem://t/private"); got != tt.watched {
+		if got := g.srv.hub.Watches("one", "mem://t/private"); got != tt.watched {
 			t.Errorf("%s: watched %v", tt.declared, got)
 		}
 		if tt.watched {

@@ -48,11 +48,11 @@ func TestDismissedWhileTheyWait(t *testing.T) {
 					<-s.Lines
 				}
 				handle := label.Handle()
-				if err := g.srv.gate.Sessions.New("desk", handle); err != nil {
+				if err := g.srv.calls.Gate.Sessions.New("desk", handle); err != nil {
 					t.Fatal(err)
 				}
 				raw := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
-				if _, _, err := g.srv.gate.Sessions.Raise("desk", handle, raw, label.Source{Server: "notes"}); err != nil {
+				if _, _, err := g.srv.calls.Gate.Sessions.Raise("desk", handle, raw, label.Source{Server: "notes"}); err != nil {
 					t.Fatal(err)
 				}
 				path := "/mcp/desk/" + handle
@@ -79,10 +79,10 @@ func TestDismissedWhileTheyWait(t *testing.T) {
 				case <-time.After(registrytest.Patience):
 					t.Fatal("it waits on")
 				}
-				for _, left := range g.srv.gate.Approvals.List() {
+				for _, left := range g.srv.calls.Gate.Approvals.List() {
 					t.Errorf("%s is left, %s", left.ID, left.State)
 				}
-				if err := g.srv.gate.Approvals.Answer(open.ID, approval.Answer{Approve: true, Digest: open.Digest}, approval.Approver{}); err == nil {
+				if err := g.srv.calls.Gate.Approvals.Answer(open.ID, approval.Answer{Approve: true, Digest: open.Digest}, approval.Approver{}); err == nil {
 					t.Error("it is approved")
 				}
 				g.srv.Learn(same)
@@ -108,8 +108,8 @@ func TestDismissedWhileTheyWait(t *testing.T) {
 // end ends a session as the operator does.
 func (g *gateway) end(t *testing.T, handle string) {
 	t.Helper()
-	g.srv.gate.Approvals.Forget("desk", handle)
-	if err := g.srv.gate.Sessions.End("desk", handle); err != nil {
+	g.srv.calls.Gate.Approvals.Forget("desk", handle)
+	if err := g.srv.calls.Gate.Sessions.End("desk", handle); err != nil {
 		t.Fatal(err)
 	}
 	g.srv.Unmint()
@@ -124,8 +124,8 @@ func TestDismissedWhileParked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := start(t, DefaultLimits())
-			trail := &ending{Trail: g.srv.gate.Trail, outcomes: make(chan string, 8)}
-			g.srv.gate.Trail = trail
+			trail := &ending{Trail: g.srv.calls.Gate.Trail, outcomes: make(chan string, 8)}
+			g.srv.calls.Gate.Trail = trail
 			cancelled := make(chan struct{}, 1)
 			g.Launch(t, handover.Server{Name: "one", Declared: untold, Capabilities: everyCapability}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
 				switch m.Method {
@@ -152,10 +152,8 @@ func TestDismissedWhileParked(t *testing.T) {
 				t.Fatal("its record is not closed")
 			}
 			<-cancelled
-			g.srv.parking.mu.Lock()
-			defer g.srv.parking.mu.Unlock()
-			if n := len(g.srv.parking.byState); n != 0 || len(g.srv.room) != 0 {
-				t.Errorf("%d wait, in %d places", n, len(g.srv.room))
+			if n, places := g.srv.calls.Parking.Len(); n != 0 || places != 0 {
+				t.Errorf("%d wait, in %d places", n, places)
 			}
 		})
 	}
@@ -170,7 +168,7 @@ func TestEndedSession(t *testing.T) {
 	g.Launch(t, handover.Server{Name: "one"}, slow).Ready(t)
 	g.srv.Learn([]access.Client{declared("desk", deskToken, "one")})
 	handle := label.Handle()
-	if err := g.srv.gate.Sessions.New("desk", handle); err != nil {
+	if err := g.srv.calls.Gate.Sessions.New("desk", handle); err != nil {
 		t.Fatal(err)
 	}
 	d := g.as(deskToken)
@@ -225,9 +223,9 @@ func TestOthersWaitOn(t *testing.T) {
 				g.Launch(t, handover.Server{Name: "one", Declared: untold}, everything()).Ready(t)
 				c := in.session(t, path)
 				raw := gate.Label{Confidentiality: gate.Sensitive, Integrity: gate.Raw}
-				for _, s := range g.srv.sessions.all() {
-					who, _ := g.srv.identityOf(s)
-					if _, _, err := g.srv.gate.Sessions.Raise(client, who.Handle, raw, label.Source{Server: "notes"}); err != nil {
+				for _, s := range g.srv.sessions.All() {
+					who, _ := g.srv.IdentityOf(s.Bound(), s.Label)
+					if _, _, err := g.srv.calls.Gate.Sessions.Raise(client, who.Handle, raw, label.Source{Server: "notes"}); err != nil {
 						t.Fatal(err)
 					}
 				}

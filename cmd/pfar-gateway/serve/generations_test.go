@@ -241,8 +241,8 @@ func TestParked(t *testing.T) {
 	if got := g.modern(t, "/mcp/s", "tools/call", "echo", again, able); !strings.Contains(got, `"code":-32602`) {
 		t.Errorf("a state could be used twice: %s", got)
 	}
-	if len(g.srv.room) != 0 || len(g.srv.parking.byState) != 0 {
-		t.Errorf("%d places taken, %d calls parked", len(g.srv.room), len(g.srv.parking.byState))
+	if n, places := g.srv.calls.Parking.Len(); n != 0 || places != 0 {
+		t.Errorf("%d places taken, %d calls parked", places, n)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestParkedExpires(t *testing.T) {
 	l := g.Launch(t, handover.Server{Name: "s", Capabilities: everyCapability}, asking("elicitation/create", `{}`))
 	l.Ready(t)
 	state := stateOf(t, g.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo"`, `{"elicitation":{}}`))
-	registrytest.Eventually(t, "the place is free again", func() bool { return len(g.srv.room) == 0 })
+	registrytest.Eventually(t, "the place is free again", func() bool { return g.parked() == 0 })
 	if got := g.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo","requestState":"`+state+`"`, `{"elicitation":{}}`); !strings.Contains(got, "too old") {
 		t.Errorf("got %s", got)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -182,7 +183,8 @@ func TestSessionsAreBound(t *testing.T) {
 			}
 		}
 	}
-	if s := g.srv.sessions.find(all.id, binding{Client: access.Operator, Handle: access.DefaultSession, UID: 1000}, ""); s != nil {
+	operator := clients.Binding{Client: access.Operator, Handle: access.DefaultSession, UID: 1000}
+	if s := g.srv.sessions.Find(all.id, operator, ""); s != nil {
 		t.Error("another client's session is found")
 	}
 	resp := g.request(t, "POST", "/mcp", ping, func(r *http.Request) { r.Header["Mcp-Session-Id"] = []string{all.id, one.id} })
@@ -451,11 +453,10 @@ func TestSlowReader(t *testing.T) {
 }
 
 // byToken is what the tests' clients are bound to.
-var byToken = binding{Client: access.Default, Handle: access.DefaultSession, Token: access.DigestOf([]byte(token))}
+var byToken = clients.Binding{
+	Client: access.Default, Handle: access.DefaultSession, Token: access.DigestOf([]byte(token)),
+}
 
 func streams(g *gateway, id string) int {
-	s := g.srv.sessions.find(id, byToken, "")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.streams
+	return g.srv.sessions.Find(id, byToken, "").Streams()
 }

@@ -1,46 +1,76 @@
 package serve
 
 import (
-	"errors"
-	"io"
-	"mime"
+	"bytes"
 	"net/http"
-	"os"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
-	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/request"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/stream"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
-	"github.com/pfar/pfar/policies/access"
 )
 
-// serve answers a request of a client that is let in, by what it shows: m, or nil if that is none before the path says
-// who.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *table, m *member, bound binding) {
-	id := telemetry.RequestID()
-	w.Header()[headerRequestID] = []string{id}
-	path, ok := segments(r.URL.Path, r.URL.RawPath)
+// headerRequestID names the response header that has the id under which the log speaks of a request.
+const headerRequestID = "X-Request-Id"
+
+// Loopback returns the endpoint for a TCP listener on loopback (clients.Loopback).
+func (s *Server) Loopback(token []byte, port int) (http.Handler, error) {
+	door, err := s.Clients.Loopback(token, port)
+	if err != nil {
+		return nil, err
+	}
+	return s.behind(door), nil
+}
+
+// Local returns the endpoint for a Unix listener (clients.Local).
+func (s *Server) Local(operators ...uint32) http.Handler {
+	return s.behind(s.Clients.Local(operators...))
+}
+
+// behind returns the endpoint for those whom a door lets in.
+func (s *Server) behind(door clients.Door) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		visitor, refusal := door(r.Context(), r)
+		if refusal != nil {
+			if name := refusal.Header[0]; name != "" {
+				w.Header().Set(name, refusal.Header[1])
+			}
+			reply.Refuse(w, refusal.Status, refusal.Text)
+			return
+		}
+		s.serve(w, r, visitor)
+	})
+}
+
+// serve answers a request of a client that is let in.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, visitor clients.Visitor) {
+	x := &exchange{Server: s, w: w, r: r, id: telemetry.RequestID()}
+	w.Header()[headerRequestID] = []string{x.id}
+	path, ok := clients.Segments(r.URL.Path, r.URL.RawPath)
 	if !ok {
-		refuse(w, http.StatusNotFound, "there is nothing here; the endpoints are /mcp, /mcp/SERVER and /mcp/CLIENT/SESSION/SERVER")
+		reply.Refuse(w, http.StatusNotFound, "there is nothing here; the endpoints are /mcp, /mcp/SERVER and /mcp/CLIENT/SESSION/SERVER")
 		return
 	}
-	for _, key := range singleton {
+	for _, key := range request.Singleton {
 		if len(r.Header[key]) > 1 {
-			refuse(w, http.StatusBadRequest, "header "+key+" comes twice")
+			reply.Refuse(w, http.StatusBadRequest, "header "+key+" comes twice")
 			return
 		}
 	}
-	x := &exchange{srv: s, w: w, r: r, bound: bound, member: m, request: id, local: bound.Token == access.Digest{}}
-	if x.act(t, path); x.member == nil {
-		refuse(w, http.StatusForbidden, "uid "+strconv.FormatUint(uint64(bound.UID), 10)+" is no client")
+	caller, known, wrong := visitor.Route(s.calls.Registry, path)
+	if x.caller = caller; !known {
+		reply.Refuse(w, http.StatusForbidden, "uid "+strconv.FormatUint(uint64(caller.Bound.UID), 10)+" is no client")
 		return
 	}
-	if e := x.route(path); e != nil {
-		x.misplaced(e)
+	if wrong != nil {
+		x.misplaced(wrong)
 		return
 	}
 	switch r.Method {
@@ -52,226 +82,197 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, t *table, m *memb
 		x.delete()
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
-		refuse(w, http.StatusMethodNotAllowed, "the methods are GET, POST and DELETE")
+		reply.Refuse(w, http.StatusMethodNotAllowed, "the methods are GET, POST and DELETE")
 	}
 }
 
-// refuse answers a request that never became a message.
-func refuse(w http.ResponseWriter, status int, text string) {
-	writeError(w, status, nil, jsonrpc.Errorf(mcp.INVALID_REQUEST, "%s", text))
+// exchange is one HTTP request and its answer.
+type exchange struct {
+	*Server
+	w      http.ResponseWriter
+	r      *http.Request
+	caller clients.Caller
+	id     string // of this request, for the log
+	events bool   // the client would rather have an event stream
 }
 
-func writeError(w http.ResponseWriter, status int, id []byte, e *jsonrpc.Error) {
-	body := append(append(jsonrpc.AppendHead(nil, id, "error"), e.JSON()...), '}')
-	write(w, status, body)
-}
-
-// write answers with parts of one JSON text, so that a long one is not copied to be put between brackets.
-func write(w http.ResponseWriter, status int, parts ...[]byte) {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
+// misplaced answers a request whose path leads nowhere: in the protocol's own words, if it is a message at all
+// (GAT-13).
+func (x *exchange) misplaced(e *jsonrpc.Error) {
+	req := x.request()
+	if x.r.Method == http.MethodPost {
+		body, ok := x.body()
+		if !ok {
+			return
+		}
+		_ = req.Parse(body) // for its id, if it has one
 	}
-	h := w.Header()
-	h["Content-Type"] = contentJSON
-	h["X-Content-Type-Options"] = noSniff
-	h["Content-Length"] = []string{strconv.Itoa(n)}
-	w.WriteHeader(status)
-	for _, p := range parts {
-		if _, err := w.Write(p); err != nil {
-			return // the client hung up
+	reply.WriteError(x.w, http.StatusNotFound, req.ID, e)
+}
+
+// request is one of the exchange's messages, before it is parsed.
+func (x *exchange) request() *request.Request {
+	return &request.Request{LogID: x.id, Header: x.r.Header, Local: x.caller.Local}
+}
+
+// visit is a message of the exchange's.
+func (x *exchange) visit(req *request.Request, s *session.Session) *call.Visit {
+	return &call.Visit{Caller: x.caller, Request: req, Session: s, Ctx: x.r.Context()}
+}
+
+// post answers a message, or several of them.
+func (x *exchange) post() {
+	body, ok := x.body()
+	if !ok {
+		return
+	}
+	if b := bytes.TrimLeft(body, " \t\r\n"); len(b) > 0 && b[0] == '[' {
+		x.batch(body)
+		return
+	}
+	req := x.request()
+	if e := req.Parse(body); e != nil {
+		reply.WriteError(x.w, http.StatusBadRequest, req.ID, e)
+		return
+	}
+	var s *session.Session
+	if !req.Modern && req.Method != string(mcp.MethodInitialize) {
+		if s = x.find(); s == nil {
+			return
 		}
 	}
+	v := x.visit(req, s)
+	v.Response = stream.NewResponse(x.w, x.limits.Write)
+	v.Response.First = x.events
+	if !x.answer(v) {
+		x.w.WriteHeader(http.StatusAccepted)
+	}
 }
 
-var (
-	contentJSON = []string{"application/json"}
-	noSniff     = []string{"nosniff"}
-)
-
-// acceptable checks the headers of a POST and reports whether an event stream may be the answer.
-func (x *exchange) acceptable() bool {
-	content := x.header("Content-Type")
-	if content != "application/json" {
-		if media, _, err := mime.ParseMediaType(content); err != nil || media != "application/json" {
-			refuse(x.w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
-			return false
-		}
+// batch answers several messages at once, which one revision has and all others refuse (GC-35).
+func (x *exchange) batch(body []byte) {
+	const version = mcp.ProtocolVersion20250326
+	if v := x.r.Header.Get(mcp.HeaderProtocolVersion); v != "" && v != version || x.r.Header.Get(mcp.HeaderSessionID) == "" {
+		reply.Refuse(x.w, http.StatusBadRequest, "a batch is not a message")
+		return
 	}
-	if e := x.header("Content-Encoding"); e != "" && e != "identity" {
-		refuse(x.w, http.StatusUnsupportedMediaType, "a request body is not to be compressed")
-		return false
+	s := x.find()
+	if s == nil {
+		return
 	}
-	json, events, first := accepts(x.r.Header["Accept"])
-	x.sse = first
-	if !json || !events {
-		refuse(x.w, http.StatusNotAcceptable, "Accept must have application/json and text/event-stream")
-		return false
+	if s.Version != version {
+		reply.Refuse(x.w, http.StatusBadRequest, "a batch is not a message in protocol "+s.Version)
+		return
 	}
-	return true
-}
-
-// accepts reports which of the two forms of an answer the client takes, and whether it names the event stream first.
-// Without the header it takes any (RFC 9110 section 12.5.1).
-func accepts(values []string) (json, events, first bool) {
-	if len(values) == 0 || len(values) == 1 && values[0] == "application/json, text/event-stream" { // as the protocol has it
-		return true, true, false
+	messages, err := jsonrpc.Array(body, nil, x.limits.Batch)
+	if err != nil || len(messages) == 0 {
+		reply.WriteError(x.w, http.StatusBadRequest, nil, jsonrpc.Errorf(mcp.PARSE_ERROR, "reading the batch: it is empty, broken or longer than %d", x.limits.Batch))
+		return
 	}
-	for _, v := range values {
-		for kind := range strings.SplitSeq(v, ",") {
-			kind, parameters, _ := strings.Cut(kind, ";")
-			if q := strings.ReplaceAll(parameters, " ", ""); q == "q=0" {
-				continue
+	all := []byte{'['}
+	for _, m := range messages {
+		if b := x.single(m, s); b != nil {
+			if len(all) > 1 {
+				all = append(all, ',')
 			}
-			switch strings.ToLower(strings.TrimSpace(kind)) {
-			case "*/*":
-				json, events = true, true
-			case "application/json", "application/*":
-				json = true
-			case "text/event-stream", "text/*":
-				events, first = true, first || !json
-			}
+			all = append(all, b...)
 		}
 	}
-	return json, events, first
+	if len(all) == 1 {
+		x.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	reply.Write(x.w, http.StatusOK, append(all, ']'))
 }
 
-// body reads the request's body in bounded time and space, whatever length it claims.
-func (x *exchange) body() ([]byte, bool) {
-	limit := x.srv.limits.Body
-	if x.r.ContentLength > int64(limit) {
-		x.w.Header().Set("Connection", "close")
-		refuse(x.w, http.StatusRequestEntityTooLarge, "the body is larger than "+strconv.Itoa(limit)+" bytes")
-		return nil, false
+// single answers one message of a batch, nil if there is nothing to say.
+func (x *exchange) single(message []byte, s *session.Session) []byte {
+	req := x.request()
+	e := req.Parse(message)
+	if e == nil && (req.Modern || req.Method == string(mcp.MethodInitialize)) {
+		e = jsonrpc.Errorf(mcp.INVALID_REQUEST, "not in a batch")
 	}
-	b, err := readAll(x.r.Body, x.r.ContentLength, limit)
-	if err == nil {
-		// The server's ReadTimeout is over: from now on the connection is watched for the client's hanging up.
-		_ = http.NewResponseController(x.w).SetReadDeadline(time.Time{})
-		return b, true
+	if e != nil {
+		return reply.Reply{}.Bytes(req.ID, e)
 	}
-	x.w.Header().Set("Connection", "close") // or net/http would wait for the rest
-	switch {
-	case errors.Is(err, errLarge):
-		refuse(x.w, http.StatusRequestEntityTooLarge, "the body is larger than "+strconv.Itoa(limit)+" bytes")
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		refuse(x.w, http.StatusRequestTimeout, "the body did not arrive in time")
-	default:
-		refuse(x.w, http.StatusBadRequest, "the body is broken")
+	v := x.visit(req, s)
+	if v.Method == "" || v.ID == nil {
+		x.methods.Notified(v)
+		return nil
 	}
-	return nil, false
-}
-
-var errLarge = errors.New("body too large")
-
-// readAll trusts a claimed length only as far as 64 KiB.
-func readAll(r io.Reader, claimed int64, limit int) ([]byte, error) {
-	const trusted = 64 << 10
-	size := min(max(claimed, 512), trusted)
-	b := make([]byte, 0, size)
-	for {
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if err == io.EOF {
-			return b, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(b) > limit {
-			return nil, errLarge
-		}
-		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-		}
-	}
+	re, err := x.run(v)
+	return re.Bytes(v.ID, reply.ErrorOf(err))
 }
 
 // get opens the stream on which a session is told what happens.
 func (x *exchange) get() {
 	if mcp.IsModernProtocol(x.r.Header.Get(mcp.HeaderProtocolVersion)) {
 		x.w.Header().Set("Allow", "POST")
-		refuse(x.w, http.StatusMethodNotAllowed, "since 2026-07-28 notifications come on subscriptions/listen")
+		reply.Refuse(x.w, http.StatusMethodNotAllowed, "since 2026-07-28 notifications come on subscriptions/listen")
 		return
 	}
 	if _, events, _ := accepts(x.r.Header["Accept"]); !events {
-		refuse(x.w, http.StatusNotAcceptable, "Accept must have text/event-stream")
+		reply.Refuse(x.w, http.StatusNotAcceptable, "Accept must have text/event-stream")
 		return
 	}
-	if !x.find() {
+	s := x.find()
+	if s == nil {
 		return
 	}
-	if event := x.header(keyEvent); event != "" {
-		x.readOn(event)
+	v := x.visit(x.request(), s)
+	v.Response = stream.NewResponse(x.w, x.limits.Write)
+	if event := v.One(request.KeyEvent); event != "" {
+		x.readOn(v, event)
 		return
 	}
-	if !x.session.open(x.srv.limits.Streams) {
-		refuse(x.w, http.StatusConflict, "the session has "+strconv.Itoa(x.srv.limits.Streams)+" streams already")
+	if !s.Open(x.limits.Streams) {
+		reply.Refuse(x.w, http.StatusConflict, "the session has "+strconv.Itoa(x.limits.Streams)+" streams already")
 		return
 	}
-	defer x.session.close()
-	x.follow(x.r.Context(), x.session.sub, x.session.ended)
+	defer s.Close()
+	x.methods.Listens.Follow(v, s.Sub, s.Ended())
+}
+
+// readOn answers GET with Last-Event-ID: the client gets what came after that event, and what is still to come.
+func (x *exchange) readOn(v *call.Visit, event string) {
+	r, after := x.replays.Find(v.Session.ID, event)
+	if r == nil || !x.mayRead(v, r.About) {
+		reply.Refuse(x.w, http.StatusBadRequest, "there is no such event in this session, or its stream is no longer kept: "+
+			"the call may have run, so look before you repeat it")
+		return
+	}
+	r.ReadOn(v.Ctx, v.Response.Stream(), after, x.limits.Alive, func() bool { return x.mayRead(v, r.About) })
 }
 
 // delete ends the session.
 func (x *exchange) delete() {
 	if mcp.IsModernProtocol(x.r.Header.Get(mcp.HeaderProtocolVersion)) {
 		x.w.Header().Set("Allow", "POST")
-		refuse(x.w, http.StatusMethodNotAllowed, "since 2026-07-28 there are no sessions")
+		reply.Refuse(x.w, http.StatusMethodNotAllowed, "since 2026-07-28 there are no sessions")
 		return
 	}
-	if x.find() {
-		x.srv.sessions.remove(x.session)
+	if s := x.find(); s != nil {
+		x.sessions.Remove(s)
 		x.w.WriteHeader(http.StatusNoContent)
 	}
 }
 
 // find looks the request's session up, or refuses the request: a guessed id, another client's and one of another
 // endpoint are all not there.
-func (x *exchange) find() bool {
-	id := x.header(keySession)
+func (x *exchange) find() *session.Session {
+	id := x.r.Header.Get(request.KeySession)
 	if id == "" {
-		refuse(x.w, http.StatusBadRequest, "header Mcp-Session-Id is missing: initialize first, or say in MCP-Protocol-Version that the request is of "+mcp.ProtocolVersion20260728)
-		return false
+		reply.Refuse(x.w, http.StatusBadRequest, "header Mcp-Session-Id is missing: initialize first, or say in MCP-Protocol-Version that the request is of "+mcp.ProtocolVersion20260728)
+		return nil
 	}
-	if x.session = x.srv.sessions.find(id, x.bound, x.endpoint); x.session == nil {
-		refuse(x.w, http.StatusNotFound, "there is no such session: initialize again")
-		return false
+	s := x.sessions.Find(id, x.caller.Bound, x.caller.Endpoint)
+	if s == nil {
+		reply.Refuse(x.w, http.StatusNotFound, "there is no such session: initialize again")
+		return nil
 	}
-	if v := x.header(keyVersion); v != "" && !mcp.IsValidProtocolVersion(v) {
-		writeError(x.w, http.StatusBadRequest, nil, unsupported(v))
-		return false
+	if v := x.r.Header.Get(request.KeyVersion); v != "" && !mcp.IsValidProtocolVersion(v) {
+		reply.WriteError(x.w, http.StatusBadRequest, nil, request.Unsupported(v))
+		return nil
 	}
-	return true
-}
-
-// closed tidies up behind a session that is over.
-func (s *Server) closed(t *session) {
-	for _, p := range t.processes() {
-		s.registry.End(p.own)
-	}
-	s.hub.remove(t.sub)
-	s.replays.forget(t)
-	s.leaves(t)
-	if t.handle != "" {
-		s.gate.Approvals.Forget(t.bound.Client, t.handle)
-		if err := s.gate.Sessions.End(t.bound.Client, t.handle); err != nil {
-			s.log.Warn("forgetting what a connection has seen, ignoring", "error", err.Error())
-		}
-	}
-	s.noted()
-}
-
-// view returns what the exchange's endpoint shows.
-func (x *exchange) view() (*registry.View, error) {
-	return x.catalogue().View(x.endpoint)
-}
-
-// catalogue is what there is for the exchange's client: nothing else leads from a request to a server. A person sees
-// what no profile could call as well.
-func (x *exchange) catalogue() *registry.Catalogue {
-	if x.identity().Person {
-		return x.srv.registry.For(x.member.rights, "")
-	}
-	return x.srv.registry.For(x.member.rights, x.member.Profile)
+	return s
 }

@@ -151,13 +151,8 @@ func interop(t *testing.T, g *gateway, upstream *server.MCPServer, modern bool) 
 
 // listening reports whether some session has its stream open.
 func listening(g *gateway) bool {
-	g.srv.sessions.mu.Lock()
-	defer g.srv.sessions.mu.Unlock()
-	for _, s := range g.srv.sessions.byID {
-		s.mu.Lock()
-		n := s.streams
-		s.mu.Unlock()
-		if n > 0 {
+	for _, s := range g.srv.sessions.All() {
+		if s.Streams() > 0 {
 			return true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/quota"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -57,7 +58,7 @@ func TestCallsAreLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Pin(store)
-		g.srv.log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: &level}))
+		g.srv.calls.Log.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: &level}))
 	})
 	g.Launch(t, handover.Server{Name: "s", Pins: "trust-first"}, registrytest.Script{}).Ready(t)
 	g.Launch(t, handover.Server{Name: "held", Pins: "hold"}, registrytest.Script{}).Ready(t)
@@ -110,7 +111,7 @@ func TestCallsAreLogged(t *testing.T) {
 	}
 	list = log.entries(t)
 	took := time.Since(begun) // in which there is room for more
-	if n := len(list); n < quotaAtOnce-1 || n > quotaAtOnce+int(took/g.srv.logs.every)+1 {
+	if n := len(list); n < quota.AtOnce-1 || n > quota.AtOnce+int(took/g.srv.calls.Log.Entries.Every)+1 {
 		t.Errorf("%d entries of %d calls that went well, in %v", n, many, took)
 	}
 	logged := len(list)
@@ -125,15 +126,16 @@ func TestCallsAreLogged(t *testing.T) {
 	if n := len(refused); n < 50 || n > 250 {
 		t.Errorf("%d entries of %d refused calls", n, many)
 	}
-	g.srv.logs.flush()
+	g.srv.calls.Log.Entries.Flush()
 	left := map[any]any{}
 	for _, e := range log.entries(t) {
 		left[e["kind"]] = e["calls"]
 	}
-	if want := map[any]any{answered: float64(many - logged), unanswered: float64(many - len(refused))}; !maps.Equal(left, want) {
+	want := map[any]any{"answered": float64(many - logged), "refused or failed": float64(many - len(refused))}
+	if !maps.Equal(left, want) {
 		t.Errorf("left out are %v, want %v", left, want)
 	}
-	g.srv.logs.flush()
+	g.srv.calls.Log.Entries.Flush()
 	if list = log.entries(t); len(list) != 0 {
 		t.Errorf("told again: %v", list)
 	}

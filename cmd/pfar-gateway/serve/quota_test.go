@@ -10,6 +10,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/quota"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/units/handover"
@@ -43,8 +44,8 @@ func TestUnbiddenQuestions(t *testing.T) {
 		}
 		return m.Method == ""
 	}})
-	trail := &counting{Trail: g.srv.gate.Trail, refused: make(chan audit.Record, 8)}
-	g.srv.gate.Trail = trail
+	trail := &counting{Trail: g.srv.calls.Gate.Trail, refused: make(chan audit.Record, 8)}
+	g.srv.calls.Gate.Trail = trail
 	c := g.sessionThat(t, "/mcp/s", `{"sampling":{}}`)
 	c.call(t, "tools/call", `{"name":"echo","arguments":{"message":"m"}}`)
 	before := trail.all.Load()
@@ -62,18 +63,18 @@ func TestUnbiddenQuestions(t *testing.T) {
 			asked++
 		}
 	}
-	if asked < quotaAtOnce || asked > quotaAtOnce+int(time.Since(begun)/unbiddenEvery)+1 || refused != many-asked {
+	if asked < quota.AtOnce || asked > quota.AtOnce+int(time.Since(begun)/unbiddenEvery)+1 || refused != many-asked {
 		t.Errorf("%d questions of %d were refused", refused, many)
 	}
 	if n := trail.all.Load() - before; n != int64(2*asked) {
 		t.Errorf("%d records of %d questions that were put", n, asked)
 	}
-	g.srv.unbidden.flush() // as after a minute, or when the gateway stops
-	g.srv.unbidden.flush()
+	g.srv.unbidden.Flush() // as after a minute, or when the gateway stops
+	g.srv.unbidden.Flush()
 	if r := <-trail.refused; r.Server != "s" || r.Outcome != "denied" || r.Left != int64(refused-1) || len(trail.refused) != 0 {
 		t.Errorf("%+v, and %d more", r, len(trail.refused))
 	}
-	if !g.srv.unbidden.allow("other") || g.srv.unbidden.allow("s") {
+	if !g.srv.unbidden.Allow("other") || g.srv.unbidden.Allow("s") {
 		t.Error("one server's questions are another's")
 	}
 }
@@ -84,8 +85,8 @@ func TestMissedRequests(t *testing.T) {
 	const many = 500
 	g := start(t, DefaultLimits())
 	g.srv.Learn([]access.Client{declared("desk", deskToken, "*"), declared("lab", labToken, "*")})
-	trail := &counting{Trail: g.srv.gate.Trail, refused: make(chan audit.Record, 8)}
-	g.srv.gate.Trail = trail
+	trail := &counting{Trail: g.srv.calls.Gate.Trail, refused: make(chan audit.Record, 8)}
+	g.srv.calls.Gate.Trail = trail
 	desk, lab := g.as(deskToken), g.as(labToken)
 	c := desk.session(t, "/mcp")
 	name, begun := strings.Repeat("x", 10<<10), time.Now()
@@ -95,11 +96,11 @@ func TestMissedRequests(t *testing.T) {
 		}
 	}
 	recorded := trail.all.Load()
-	if recorded < quotaAtOnce || recorded > quotaAtOnce+int64(time.Since(begun)/missedEvery)+1 {
+	if recorded < quota.AtOnce || recorded > quota.AtOnce+int64(time.Since(begun)/missedEvery)+1 {
 		t.Errorf("%d records of %d requests for nothing", recorded, many)
 	}
-	g.srv.misses.flush() // as after a minute, or when the gateway stops
-	g.srv.misses.flush()
+	g.srv.calls.Misses.Flush() // as after a minute, or when the gateway stops
+	g.srv.calls.Misses.Flush()
 	if r := <-trail.refused; r.Client != "desk" || r.Outcome != "denied" || r.Left != many-recorded-1 || len(trail.refused) != 0 {
 		t.Errorf("%+v, and %d more", r, len(trail.refused))
 	}
@@ -114,9 +115,10 @@ func TestMissedRequests(t *testing.T) {
 func TestDrainLogsWhatWasLeftOut(t *testing.T) {
 	g := start(t, DefaultLimits())
 	more := make(map[string]int64)
-	g.srv.logs.every, g.srv.logs.record = time.Hour, func(kind string, n int64) { more[kind] += n }
-	for range quotaAtOnce + 3 {
-		g.srv.logs.allow("tools/call")
+	entries := g.srv.calls.Log.Entries
+	entries.Every, entries.Record = time.Hour, func(kind string, n int64) { more[kind] += n }
+	for range quota.AtOnce + 3 {
+		entries.Allow("tools/call")
 	}
 	g.srv.Drain(t.Context())
 	if len(more) != 1 || more["tools/call"] != 3 {

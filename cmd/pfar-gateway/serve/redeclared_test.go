@@ -50,7 +50,7 @@ func TestEditedWhileItRuns(t *testing.T) {
 			if got := <-done; !strings.Contains(got, "PFAR-UNTRUSTED") {
 				t.Errorf("an answer that is under way comes unfenced: %s", got)
 			}
-			seen, err := g.srv.gate.Sessions.Label(access.Default, access.DefaultSession)
+			seen, err := g.srv.calls.Gate.Sessions.Label(access.Default, access.DefaultSession)
 			if want := (gate.Label{Confidentiality: gate.Secret, Integrity: gate.Raw}); err != nil || seen != want {
 				t.Errorf("the session has seen %v, want %v, %v", seen, want, err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -120,23 +121,16 @@ func (c *client) readOn(t testing.TB, event string) *http.Response {
 
 // kept is how many bytes of streams the gateway has.
 func (g *gateway) kept() int {
-	g.srv.replays.mu.Lock()
-	defer g.srv.replays.mu.Unlock()
-	return g.srv.replays.size
+	bytes, _ := g.srv.replays.Len()
+	return bytes
 }
 
 // unread waits until the gateway knows that nobody reads any of its streams.
 func (g *gateway) unread(t testing.TB) {
 	t.Helper()
 	registrytest.Eventually(t, "the connection is seen to be broken", func() bool {
-		g.srv.replays.mu.Lock()
-		defer g.srv.replays.mu.Unlock()
-		for _, r := range g.srv.replays.byID {
-			if r.reader != nil {
-				return false
-			}
-		}
-		return true
+		_, readers := g.srv.replays.Len()
+		return readers == 0
 	})
 }
 
@@ -189,7 +183,7 @@ func TestAnswersOfOthers(t *testing.T) {
 		"a session that is frozen": {400, func(x try) *http.Response {
 			for frozen := false; !frozen; {
 				var err error
-				if frozen, err = x.g.srv.gate.Sessions.Answered("desk", access.DefaultSession, false); err != nil {
+				if frozen, err = x.g.srv.calls.Gate.Sessions.Answered("desk", access.DefaultSession, false); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -295,7 +289,7 @@ func TestNobodyComesBack(t *testing.T) {
 		"the client": func(_ *gateway, c *client) {
 			c.post(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
 		},
-		"the gateway": func(g *gateway, _ *client) { g.srv.giveUp(errStopping) },
+		"the gateway": func(g *gateway, _ *client) { g.srv.giveUp(session.ErrStopping) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			limits := DefaultLimits()
@@ -339,81 +333,5 @@ func TestNothingKept(t *testing.T) {
 	}
 	if n := g.kept(); n != 0 {
 		t.Errorf("%d bytes are kept", n)
-	}
-}
-
-// TestReplaysBounded: streams are kept within bounds of a call, of a client and of all. Answers that have come give way
-// first, and one client's do not give way to another's share.
-func TestReplaysBounded(t *testing.T) {
-	at := func(client string) *session {
-		return &session{bound: binding{Client: client}, ended: make(chan struct{})}
-	}
-	const call, total = 64 << 10, 1 << 20
-	all := newReplays(Limits{Replay: call, Replays: total, Resume: time.Hour})
-	encode := func(n int) func(string) []byte {
-		return func(id string) []byte { return []byte(strings.Repeat("x", n)) }
-	}
-	begin := func(s *session) *replay { return all.open(&replay{session: s, cancel: func(error) {}}) }
-	check := func(what string) {
-		t.Helper()
-		sum, of := 0, map[string]int{}
-		for _, r := range all.byID {
-			sum += r.size
-			of[r.session.bound.Client] += r.size
-			if r.size > call {
-				t.Errorf("%s: a call has %d bytes", what, r.size)
-			}
-		}
-		if sum != all.size || sum > total || fmt.Sprint(of) != fmt.Sprint(all.ofClient) {
-			t.Errorf("%s: %d bytes, counted %d, of clients %v, counted %v", what, sum, all.size, of, all.ofClient)
-		}
-		for client, n := range of {
-			if n > total/4 {
-				t.Errorf("%s: client %s has %d bytes", what, client, n)
-			}
-		}
-	}
-	a := at("a")
-	r := begin(a)
-	for range 100 {
-		if _, attached, kept := r.add(r.reader, encode(1000)); !attached || !kept {
-			t.Fatal("an event is not kept")
-		}
-		check("many events")
-	}
-	if r.first == 0 {
-		t.Error("the oldest events of a call do not give way")
-	}
-	if _, attached, kept := r.add(r.reader, encode(call)); !attached || kept || !r.dropped {
-		t.Error("an event beyond the bound is kept")
-	}
-	check("one large event")
-	var full int
-	for ; full < 1000; full++ {
-		one := begin(a)
-		if one == nil {
-			break
-		}
-		one.add(one.reader, encode(call/2))
-		check("one client")
-	}
-	if full == 1000 {
-		t.Error("one client has as many streams as it likes")
-	}
-	b := at("b")
-	if begin(b) == nil {
-		t.Error("one client takes the share of another")
-	}
-	for _, one := range all.byID {
-		one.end()
-	}
-	if begin(a) == nil {
-		t.Error("answers that have come do not give way")
-	}
-	check("answered")
-	all.forget(a)
-	all.forget(b)
-	if check("forgotten"); all.size != 0 || len(all.byID) != 0 || len(all.answered) != 0 {
-		t.Errorf("%d bytes of %d streams are left", all.size, len(all.byID))
 	}
 }

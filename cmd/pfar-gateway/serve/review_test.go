@@ -13,7 +13,6 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
-	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/handover"
 )
 
@@ -92,7 +91,7 @@ func TestQuestionsEndWithTheirCalls(t *testing.T) {
 			if got := g.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo"`, `{"elicitation":{}}`); !strings.Contains(got, "Name?") {
 				t.Fatalf("time %d: %s", i, got)
 			}
-			registrytest.Eventually(t, "the call is given up", func() bool { return len(g.srv.room) == 0 && g.Gauges()[0].InFlight == 0 })
+			registrytest.Eventually(t, "the call is given up", func() bool { return g.parked() == 0 && g.Gauges()[0].InFlight == 0 })
 		}
 	})
 	t.Run("in a session", func(t *testing.T) {
@@ -473,15 +472,14 @@ func TestRoomOfEachServer(t *testing.T) {
 		return m.Method == "tools/call"
 	}}).Ready(t)
 	g.Launch(t, handover.Server{Name: "s", Capabilities: everyCapability}, asking("elicitation/create", `{"message":"Name?"}`)).Ready(t)
-	for range 2 * maxOutcomes {
+	const outcomes = 16 // that are kept
+	for range 2 * outcomes {
 		g.modern(t, "/mcp/evil", "tools/call", "echo", `"name":"echo"`, `{"roots":{}}`)
 		time.Sleep(50 * time.Millisecond)
 	}
-	g.srv.parking.mu.Lock()
-	if n := len(g.srv.parking.byState); n < 1 || n > maxOutcomes+1 { // one may be about to end
-		t.Errorf("%d results are kept for a client that does not come back, want at most %d", n, maxOutcomes)
+	if n, _ := g.srv.calls.Parking.Len(); n < 1 || n > outcomes+1 { // one may be about to end
+		t.Errorf("%d results are kept for a client that does not come back, want at most %d", n, outcomes)
 	}
-	g.srv.parking.mu.Unlock()
 	if got := g.modern(t, "/mcp/s", "tools/call", "echo", `"name":"echo"`, `{"elicitation":{}}`); !strings.Contains(got, "Name?") {
 		t.Errorf("got %s", got)
 	}
@@ -583,65 +581,6 @@ func TestLogOfALegacyServer(t *testing.T) {
 	}
 }
 
-// TestExpectedElicitations: what is remembered of a server's elicitations is bounded, by their number and by the ids
-// that it gives them.
-func TestExpectedElicitations(t *testing.T) {
-	sub := newSubscriber(binding{}, "", registry.AllKinds, 64)
-	for _, id := range []string{strings.Repeat("x", 1<<20), strings.Repeat("x", 257), strings.Repeat("x", 256), "6f2c"} {
-		sub.expects("s", fmt.Appendf(nil, `{"mode":"url","elicitationId":%q,"url":"https://a.example/"}`, id))
-	}
-	if len(sub.elicitations) != 2 || sub.elicitations[1] != "s 6f2c" {
-		t.Errorf("%d are remembered, want those of up to 256 bytes", len(sub.elicitations))
-	}
-	for i := range 1000 {
-		sub.expects("s", fmt.Appendf(nil, `{"mode":"url","elicitationId":"%d","url":"https://a.example/"}`, i))
-	}
-	if n := len(sub.elicitations); n != 64 || sub.elicitations[63] != "s 999" {
-		t.Errorf("%d are remembered, and the latest is %s", n, sub.elicitations[n-1])
-	}
-}
-
-// TestTalkativeServer: one server that says much leaves room for others, and for questions, and these come first.
-func TestTalkativeServer(t *testing.T) {
-	sub := newSubscriber(binding{}, "", registry.AllKinds, 64)
-	sub.rights.Store(access.BuiltIn("c").Rights())
-	sub.level = 1
-	say := func(server string, n int) {
-		for range n {
-			params := []byte(`{"level":"error","data":"x"}`)
-			e := registry.Event{Server: server, Method: "notifications/message", Params: params}
-			sub.event(e, subjectOf(e.Method, e.Params))
-		}
-	}
-	say("loud", 1000)
-	say("quiet", 1)
-	if !sub.push([]byte("question")) {
-		t.Error("there is no room for a question")
-	}
-	for i := range 100 {
-		say(fmt.Sprint("s", i), 100)
-	}
-	for range 31 {
-		if !sub.push([]byte("question")) {
-			t.Error("servers' words fill the room for questions")
-		}
-	}
-	heard := map[string]int{}
-	for last := false; ; {
-		m, ok := sub.next()
-		if !ok {
-			break
-		}
-		if heard[m.says]++; m.says == "" && last {
-			t.Error("a question waits behind what has to be looked through")
-		}
-		last = m.says != ""
-	}
-	if heard["loud"] != 8 || heard["quiet"] != 1 || heard[""] != 32 {
-		t.Errorf("heard %v", heard)
-	}
-}
-
 // TestPeopleTakeTheirTime has a client whose user answers later than a call may take otherwise.
 func TestPeopleTakeTheirTime(t *testing.T) {
 	t.Parallel()
@@ -715,12 +654,10 @@ func TestOwnQuestionNobodyHears(t *testing.T) {
 	c := g.sessionThat(t, "/mcp/s", `{"roots":{}}`)
 	c.call(t, "logging/setLevel", `{"level":"debug"}`)
 	c.call(t, "tools/call", `{"name":"echo"}`)
-	g.srv.hub.mu.Lock()
-	for sub := range g.srv.hub.subscribers {
-		for sub.push([]byte("{}")) {
+	for _, s := range g.srv.sessions.All() {
+		for s.Sub.Push([]byte("{}")) {
 		}
 	}
-	g.srv.hub.mu.Unlock()
 	o.one().Say(`{"jsonrpc":"2.0","id":"z","method":"roots/list"}`)
 	lineWith(t, o.one(), `"id":"z"`)
 }
@@ -764,7 +701,7 @@ func TestUnsubscribeOfWhatIsGone(t *testing.T) {
 	if got := c.call(t, "resources/unsubscribe", `{"uri":"mem://a"}`); !strings.Contains(got, `"result"`) {
 		t.Errorf("got %s", got)
 	}
-	if g.srv.hub.watches("s", "mem://a") {
+	if g.srv.hub.Watches("s", "mem://a") {
 		t.Error("still watched")
 	}
 }
@@ -916,7 +853,7 @@ func TestAFirstSubscriptionStays(t *testing.T) {
 	c := g.session(t, "/mcp/s")
 	c.call(t, "resources/subscribe", `{"uri":"mem://a"}`)
 	c.call(t, "resources/subscribe", `{"uri":"mem://a"}`)
-	if !g.srv.hub.watches("s", "mem://a") {
+	if !g.srv.hub.Watches("s", "mem://a") {
 		t.Error("the client is not told of changes any more")
 	}
 }

@@ -4,7 +4,6 @@ package serve
 
 import (
 	"context"
-	"crypto/cipher"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,7 +12,18 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/hub"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/method"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/quota"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/seal"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/stream"
 	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
+	"github.com/pfar/pfar/policies/access"
+	"github.com/pfar/pfar/policies/gate"
+	"github.com/pfar/pfar/units/operator"
 )
 
 // Limits bound what clients may cost.
@@ -48,64 +58,109 @@ func DefaultLimits() Limits {
 
 // Server is the endpoint.
 type Server struct {
-	log       *slog.Logger
-	version   string
-	registry  *registry.Registry
-	limits    Limits
-	sessions  *sessions
-	replays   *replays
-	hub       *hub
-	telemetry *telemetry.Telemetry // nil: nothing is counted
-	logs      quota                // of entries for calls, by their kind
-	clients   clients
-	unbidden  quota          // of questions that servers put outside of any call, by server
-	misses    quota          // of requests for what there is not, by client
-	signals   quota          // of what clients do outside of any request, by client
-	gate      *enforce.Point // nil: nothing is called
-	refusals  Refusals       // nil: nobody knows of any
-	parking   parking
-	kept      kept
-	room      chan struct{} // for parked calls
-	spent     spent
-	sealKey   []byte      // nobody else knows it but the next gateway
-	sealer    cipher.AEAD // of states that clients come back with
+	*clients.Clients
+	log      *slog.Logger
+	limits   Limits
+	calls    *call.Calls
+	methods  method.Methods
+	sessions *session.Table
+	requests session.Requests
+	replays  *stream.Replays
+	hub      *hub.Hub
+	unbidden quota.Quota // of questions that servers put outside of any call, by server
+	kept     kept
 
-	calls    context.Context // ends when calls in flight are given up
-	giveUp   context.CancelCauseFunc
-	draining chan struct{} // closed when streams are to end
+	giveUp   context.CancelCauseFunc // ends calls in flight
+	draining chan struct{}           // closed when streams are to end
 	once     sync.Once
 }
 
+// How often there is a record of what nothing is done for.
+const (
+	unbiddenEvery = 5 * time.Second // questions of one server that no call is about, of two records each
+	missedEvery   = time.Second     // requests of one client for what there is not
+)
+
 // New returns the endpoint of a registry's servers, which it watches by Event.
 func New(log *slog.Logger, version string, reg *registry.Registry, limits Limits) *Server {
-	s := &Server{
-		log: log, version: version, registry: reg, limits: limits, draining: make(chan struct{}),
-		parking: parking{byState: make(map[string]*parked)}, room: make(chan struct{}, limits.Parked), sealKey: newSealKey(), spent: spent{until: make(map[string]time.Time)},
-		unbidden: quota{every: unbiddenEvery}, misses: quota{every: missedEvery}, signals: quota{every: missedEvery}, logs: quota{every: logEvery},
+	s := &Server{log: log, limits: limits, hub: hub.New(), draining: make(chan struct{}), unbidden: quota.Quota{Every: unbiddenEvery}}
+	reg.Keeps(s.hub.WatchesAny)
+	s.sessions = session.NewTable(limits.Sessions, limits.Idle, s.closed)
+	s.replays = stream.NewReplays(stream.Limits{Call: limits.Replay, All: limits.Replays, Wait: limits.Resume})
+	s.calls = &call.Calls{
+		Registry: reg, Log: call.Log{Logger: log, Entries: &quota.Quota{Every: call.LogEvery}}, Misses: quota.Quota{Every: missedEvery},
+		Starter: &session.Starter{Registry: reg, Log: log, Noted: s.noted, Client: s.clientOf},
+		Parking: call.NewParking(limits.Parked, limits.Human), Sealer: seal.New(), Human: limits.Human,
 	}
-	s.logs.record = s.leftOut
-	s.sealer = newSealer(s.sealKey)
-	s.calls, s.giveUp = context.WithCancelCause(context.Background())
-	s.hub = &hub{subscribers: make(map[*subscriber]struct{}), declared: make(map[string][]byte), left: make(map[string]map[string]struct{})}
-	reg.Keeps(s.hub.watchesAny)
-	s.replays = newReplays(limits)
-	context.AfterFunc(s.calls, s.replays.giveUp)
-	s.sessions = newSessions(limits.Sessions, limits.Idle, s.closed)
-	s.clients.heard = make(chan struct{})
-	s.let(nil, nil)
+	s.calls.Log.Entries.Record = func(kind string, n int64) { s.calls.Log.LeftOut(kind, n) }
+	s.calls.Life, s.giveUp = context.WithCancelCause(context.Background())
+	context.AfterFunc(s.calls.Life, func() { s.replays.GiveUp(session.ErrStopping) })
+	watches := &method.Watches{
+		Calls: s.calls, Hub: s.hub, Signals: &method.Signals{Calls: s.calls, Quota: quota.Quota{Every: missedEvery}}, Limit: limits.Watched, Noted: s.noted,
+	}
+	s.methods = method.Methods{
+		Calls: s.calls, Watches: watches, About: method.About{Calls: s.calls, Version: version},
+		Sessions: method.Sessions{Calls: s.calls, Table: s.sessions, Hub: s.hub, Queue: limits.Queue, Noted: s.noted},
+		Levels:   method.Levels{Calls: s.calls, Hub: s.hub, Noted: s.noted},
+		Listens: method.Listens{
+			Watches: watches, Limit: limits.Listens, Queue: limits.Queue, Alive: limits.Alive, Draining: s.draining, Left: s.left,
+		},
+	}
+	s.Clients = clients.New(s.settle)
+	s.calls.Clients = s.Clients
 	return s
 }
 
+// Gate is what every request to a server passes from now on. Without one, none does (GAT-09).
+// It is to be set before the first client is let in.
+func (s *Server) Gate(p *enforce.Point) {
+	p.Now = s.Now
+	s.calls.Gate = p
+	s.unbidden.Record, s.calls.Misses.Record, s.methods.Watches.Signals.Quota.Record = p.Unheard, p.MissedMore, p.SignalledMore
+	s.Mint(p.Sessions)
+	s.calls.Registry.Offer(func(profile string, rights *access.Rights, up *registry.Upstream, tool registry.Item) bool {
+		return p.Offers(enforce.Identity{Profile: profile, Rights: rights}, toolOf(registry.Route{Upstream: up, Name: tool.Name, Item: tool}))
+	})
+}
+
+// toolOf is a tool as the gate judges it.
+func toolOf(r registry.Route) enforce.Item { return call.Target{Route: r, Kind: gate.Tool}.Judged() }
+
+// Facts are what the gate goes by for each tool that is served, before any client's declaration makes it stricter.
+func (s *Server) Facts() []operator.ToolFacts {
+	list := []operator.ToolFacts{}
+	if s.calls.Gate == nil {
+		return list
+	}
+	for route := range s.calls.Registry.Catalogue().Tools() {
+		list = append(list, operator.ToolFacts{Server: route.Upstream.Server().Name, Tool: route.Name, Facts: s.calls.Gate.Facts(toolOf(route))})
+	}
+	return list
+}
+
+// Observe has calls counted and traced, from before the first.
+func (s *Server) Observe(t *telemetry.Telemetry) { s.calls.Log.Telemetry = t }
+
+// Explain has failed calls of tools say what their servers were refused meanwhile, from before the first client is let
+// in.
+func (s *Server) Explain(r call.Refusals) { s.calls.Refusals = r }
+
 // Event passes on what happens in the registry. It does not block.
 func (s *Server) Event(e registry.Event) {
-	s.hub.event(e)
+	s.hub.Event(e)
 	if e.Redeclared != nil {
-		s.hub.renewed(e.Server, e.Redeclared.Server().Declared)
+		s.hub.Renewed(e.Server, e.Redeclared.Server().Declared)
 	}
 	if e.Up != nil {
-		s.hub.renewed(e.Server, e.Up.Server().Declared)
+		s.hub.Renewed(e.Server, e.Up.Server().Declared)
 		go s.restore(e.Up)
 	}
+}
+
+// restore tells a server's new process what its clients want to hear.
+func (s *Server) restore(up *registry.Upstream) {
+	s.methods.Watches.Restore(up)
+	s.methods.Levels.Restore(up)
 }
 
 // HTTP returns an http.Server for a listener whose connections h is guarded for.
@@ -116,8 +171,8 @@ func (s *Server) HTTP(h http.Handler) *http.Server {
 		IdleTimeout:    5 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
 		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // mostly scanners' noise
-		BaseContext:    func(net.Listener) context.Context { return s.calls },
-		ConnContext:    withPeer,
+		BaseContext:    func(net.Listener) context.Context { return s.calls.Life },
+		ConnContext:    clients.WithPeer,
 		// OPTIONS * is answered like any other request that is not MCP.
 		DisableGeneralOptionsHandler: true,
 	}
@@ -144,7 +199,7 @@ func (s *Server) Drain(ctx context.Context, servers ...*http.Server) {
 			if h.Shutdown(ctx) == nil {
 				return
 			}
-			s.giveUp(errStopping)
+			s.giveUp(session.ErrStopping)
 			last, cancel := context.WithTimeout(context.Background(), s.limits.Last)
 			defer cancel()
 			if h.Shutdown(last) != nil {
@@ -153,12 +208,11 @@ func (s *Server) Drain(ctx context.Context, servers ...*http.Server) {
 		})
 	}
 	done.Wait()
-	s.giveUp(errStopping)
-	s.abandon()
-	s.unbidden.flush()
-	s.misses.flush()
-	s.signals.flush()
-	s.logs.flush()
-	s.sessions.close()
+	s.giveUp(session.ErrStopping)
+	s.calls.Parking.Abandon(session.ErrStopping)
+	for _, q := range []*quota.Quota{&s.unbidden, &s.calls.Misses, &s.methods.Watches.Signals.Quota, s.calls.Log.Entries} {
+		q.Flush()
+	}
+	s.sessions.Close()
 	s.write(true)
 }

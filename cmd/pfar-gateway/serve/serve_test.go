@@ -2,7 +2,6 @@ package serve
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -24,6 +23,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/units/handover"
 )
@@ -319,27 +319,6 @@ func TestInitialize(t *testing.T) {
 	}
 }
 
-// TestTalkativeServers: what servers say at length leaves room for what their owner says, and all of it is bounded.
-func TestTalkativeServers(t *testing.T) {
-	var all []registry.Named
-	var about []registry.About
-	for i := range 20 {
-		n := registry.Named{Server: fmt.Sprintf("s%d", i)}
-		about = append(about, registry.About{Instructions: strings.Repeat("me ", 10_000)})
-		if i == 19 {
-			n.Description = "the last"
-		}
-		all = append(all, n)
-	}
-	got := together(all, about)
-	if !strings.Contains(got, "\n\nServer s19, as its owner describes it:\n> the last\n") || !strings.HasSuffix(got, "is left out.)") || len(got) > allInstructions+1<<10 {
-		t.Errorf("%d bytes: %.500s", len(got), got)
-	}
-	if n := strings.Count(got, "says about itself"); n < 5 || n > 8 {
-		t.Errorf("%d servers say something", n)
-	}
-}
-
 // TestRawBytes: what a server writes is what the client gets, number for number, and what a client writes is what the
 // server gets.
 func TestRawBytes(t *testing.T) {
@@ -421,7 +400,7 @@ func TestUnixSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := g.srv.HTTP(g.srv.Local(uids...))
-		go h.Serve(Peers{UnixListener: l, UIDs: uids, Log: slog.New(slog.DiscardHandler)})
+		go h.Serve(clients.Peers{UnixListener: l, UIDs: uids, Log: slog.New(slog.DiscardHandler)})
 		defer h.Close()
 		c, err := net.Dial("unix", path)
 		if err != nil {
@@ -527,39 +506,7 @@ func TestSessionsEnd(t *testing.T) {
 	if resp := first.request(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, first.with); resp.StatusCode != 404 {
 		t.Errorf("deleted: %d", resp.StatusCode)
 	}
-	if n := len(g.srv.hub.subscribers); n != 0 {
+	if n := g.srv.hub.Len(); n != 0 {
 		t.Errorf("%d subscribers are left", n)
-	}
-}
-
-func TestEventLines(t *testing.T) {
-	var b bytes.Buffer
-	rec := &recorder{Buffer: &b}
-	e := &events{w: rec, rc: http.NewResponseController(rec)}
-	if err := e.send([]byte("{\r\"a\":1,\n\"b\":2}")); err != nil {
-		t.Fatal(err)
-	}
-	if want := "event: message\ndata: {\ndata: \"a\":1,\ndata: \"b\":2}\n\n"; b.String() != want {
-		t.Errorf("got %q, want %q", b.String(), want)
-	}
-}
-
-type recorder struct{ *bytes.Buffer }
-
-func (recorder) Header() http.Header                { return nil }
-func (recorder) WriteHeader(int)                    {}
-func (recorder) Flush()                             {}
-func (recorder) SetWriteDeadline(_ time.Time) error { return nil }
-
-// TestAttributed: what a server says under pfar/ in a question is not taken for pfar's word.
-func TestAttributed(t *testing.T) {
-	for in, want := range map[string]string{
-		`{"message":"Name?"}`: `{"_meta":{"pfar/server":"s"},"message":"Name?"}`,
-		`{"_meta":{"a":1,"pfar/integrity":"clean","PFAR/Server":"t"},"message":"Name?"}`: `{"_meta":{"a":1,"pfar/server":"s"},"message":"Name?"}`,
-		`{"_meta":"pfar/","message":"Name?"}`:                                            `{"_meta":{"pfar/server":"s"},"message":"Name?"}`,
-	} {
-		if got := string(attributed("s", "elicitation/create", []byte(in), false)); got != want {
-			t.Errorf("%s became %s, want %s", in, got, want)
-		}
 	}
 }

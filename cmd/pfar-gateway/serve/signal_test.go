@@ -8,6 +8,7 @@ import (
 
 	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/quota"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
@@ -63,8 +64,8 @@ func signalling(t *testing.T, own bool, script registrytest.Script) (*gateway, *
 	g.Opens(o)
 	l := g.Launch(t, server, script)
 	l.Ready(t)
-	records := &recording{Trail: g.srv.gate.Trail}
-	g.srv.gate.Trail = records
+	records := &recording{Trail: g.srv.calls.Gate.Trail}
+	g.srv.calls.Gate.Trail = records
 	g.srv.Learn([]access.Client{{Name: access.Default, Enabled: true, Profile: "strict", Sessions: access.Sticky, Servers: []string{access.Every}}})
 	return g, l, o, records
 }
@@ -84,15 +85,15 @@ func heardUntilLevel(t *testing.T, c *client, l *registrytest.Launched) string {
 // none.
 func TestSignalsAreFew(t *testing.T) {
 	g, _, o, records := signalling(t, true, everything())
-	g.srv.signals.every = time.Hour
+	g.srv.methods.Watches.Signals.Quota.Every = time.Hour
 	c := g.sessionThat(t, "/mcp/one", `{"roots":{"listChanged":true}}`)
 	c.call(t, "tools/call", `{"name":"echo","arguments":{}}`)
-	for range quotaAtOnce + 20 {
+	for range quota.AtOnce + 20 {
 		c.post(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 	}
 	const signal = "notifications/roots/list_changed"
-	if n := strings.Count(heardUntilLevel(t, c, o.one()), signal); n != quotaAtOnce {
-		t.Errorf("the server hears %d, want %d", n, quotaAtOnce)
+	if n := strings.Count(heardUntilLevel(t, c, o.one()), signal); n != quota.AtOnce {
+		t.Errorf("the server hears %d, want %d", n, quota.AtOnce)
 	}
 	n := 0
 	for _, one := range records.all {
@@ -100,8 +101,8 @@ func TestSignalsAreFew(t *testing.T) {
 			n++
 		}
 	}
-	if n != quotaAtOnce {
-		t.Errorf("%d records, want %d", n, quotaAtOnce)
+	if n != quota.AtOnce {
+		t.Errorf("%d records, want %d", n, quota.AtOnce)
 	}
 }
 
@@ -153,7 +154,7 @@ func TestSignals(t *testing.T) {
 			if !records.has("resources/unsubscribe", outcome, "") {
 				t.Errorf("no record of it: %+v", records.all)
 			}
-			if g.srv.hub.watches("one", "mem://a") == tt.told {
+			if g.srv.hub.Watches("one", "mem://a") == tt.told {
 				t.Error("the next process would be told")
 			}
 		})
@@ -169,7 +170,7 @@ func TestSignals(t *testing.T) {
 				return
 			}
 			check(t, heardUntilLevel(t, other, l), "resources/unsubscribe")
-			if !g.srv.hub.watches("one", "mem://a") {
+			if !g.srv.hub.Watches("one", "mem://a") {
 				t.Error("the next process would be told")
 			}
 		})

@@ -15,7 +15,7 @@ import (
 // label of the built-in client's session.
 func (g *gateway) label(t *testing.T) gate.Label {
 	t.Helper()
-	l, err := g.srv.gate.Sessions.Label(access.Default, access.DefaultSession)
+	l, err := g.srv.calls.Gate.Sessions.Label(access.Default, access.DefaultSession)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func (g *gateway) label(t *testing.T) gate.Label {
 // anew has that session begin again.
 func (g *gateway) anew(t *testing.T) {
 	t.Helper()
-	if err := g.srv.gate.Sessions.Reset(access.Default, access.DefaultSession, "a test"); err != nil {
+	if err := g.srv.calls.Gate.Sessions.Reset(access.Default, access.DefaultSession, "a test"); err != nil {
 		t.Fatal(err)
 	}
 }

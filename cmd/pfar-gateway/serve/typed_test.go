@@ -47,9 +47,9 @@ func sensing(t *testing.T, accepted bool, answer func(s *registrytest.Server, m 
 // integrity is that of the one session, which begins anew.
 func (g *gateway) integrity(t *testing.T) gate.Integrity {
 	t.Helper()
-	l, err := g.srv.gate.Sessions.Label(access.Default, access.DefaultSession)
+	l, err := g.srv.calls.Gate.Sessions.Label(access.Default, access.DefaultSession)
 	if err == nil {
-		err = g.srv.gate.Sessions.Reset(access.Default, access.DefaultSession, "op")
+		err = g.srv.calls.Gate.Sessions.Reset(access.Default, access.DefaultSession, "op")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/pfar/pfar/cmd/pfar-gateway/pins"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
 	"github.com/pfar/pfar/cmd/pfar-gateway/registry/registrytest"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/call"
 	"github.com/pfar/pfar/policies/access"
 	"github.com/pfar/pfar/policies/audit"
 	"github.com/pfar/pfar/policies/gate"
@@ -40,7 +41,7 @@ func strict(t *testing.T) *gateway {
 func (g *gateway) taint(t *testing.T, c gate.Confidentiality) {
 	t.Helper()
 	l := gate.Label{Confidentiality: c, Integrity: gate.Raw}
-	if _, _, err := g.srv.gate.Sessions.Raise(access.Default, access.DefaultSession, l, label.Source{Server: "notes"}); err != nil {
+	if _, _, err := g.srv.calls.Gate.Sessions.Raise(access.Default, access.DefaultSession, l, label.Source{Server: "notes"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -50,7 +51,7 @@ func (g *gateway) pending(t *testing.T) approval.Shown {
 	t.Helper()
 	var open approval.Shown
 	registrytest.Eventually(t, "the operator is asked", func() bool {
-		for _, open = range g.srv.gate.Approvals.List() {
+		for _, open = range g.srv.calls.Gate.Approvals.List() {
 			if open.State == approval.Pending {
 				return true
 			}
@@ -62,7 +63,7 @@ func (g *gateway) pending(t *testing.T) approval.Shown {
 
 func (g *gateway) answer(t *testing.T, open approval.Shown, approve bool) {
 	t.Helper()
-	if err := g.srv.gate.Approvals.Answer(open.ID, approval.Answer{Approve: approve, Digest: open.Digest}, approval.Approver{Name: "op"}); err != nil {
+	if err := g.srv.calls.Gate.Approvals.Answer(open.ID, approval.Answer{Approve: approve, Digest: open.Digest}, approval.Approver{Name: "op"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -108,7 +109,7 @@ func TestWatchWaits(t *testing.T) {
 		uri, done := "mem://t/secret"+name, make(chan string)
 		go func() { done <- ask(uri) }()
 		open := g.pending(t)
-		if g.srv.hub.watches("one", uri) {
+		if g.srv.hub.Watches("one", uri) {
 			t.Errorf("%s: it is watched before it is approved", name)
 		}
 		if !strings.Contains(string(open.Arguments), uri) {
@@ -207,7 +208,7 @@ func TestUpdatedIsHeard(t *testing.T) {
 	l.Ready(t)
 	c := g.session(t, "/mcp")
 	c.call(t, "resources/subscribe", `{"uri":"mem://a"}`)
-	if err := g.srv.gate.Sessions.Reset(access.Default, access.DefaultSession, "op"); err != nil {
+	if err := g.srv.calls.Gate.Sessions.Reset(access.Default, access.DefaultSession, "op"); err != nil {
 		t.Fatal(err)
 	}
 	messages := c.stream(t, c.request(t, "GET", "/mcp", "", c.with))
@@ -219,7 +220,7 @@ func TestUpdatedIsHeard(t *testing.T) {
 	if strings.Contains(got, "canary") || !strings.Contains(got, `"params":{"uri":"mem://a/`) {
 		t.Errorf("got %s", got)
 	}
-	if now, err := g.srv.gate.Sessions.Label(access.Default, access.DefaultSession); err != nil || now != gate.Worst.Output {
+	if now, err := g.srv.calls.Gate.Sessions.Label(access.Default, access.DefaultSession); err != nil || now != gate.Worst.Output {
 		t.Errorf("the session is %s, %v", now, err)
 	}
 }
@@ -237,7 +238,7 @@ func TestListedIsSeen(t *testing.T) {
 		g.Launch(t, handover.Server{Name: "one", Declared: untold}, script).Ready(t)
 		g.Launch(t, handover.Server{Name: "two"}, registrytest.Script{}).Ready(t)
 		label := func() gate.Label {
-			l, err := g.srv.gate.Sessions.Label(access.Default, access.DefaultSession)
+			l, err := g.srv.calls.Gate.Sessions.Label(access.Default, access.DefaultSession)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -253,11 +254,11 @@ func TestListedIsSeen(t *testing.T) {
 		if l := label(); l != gate.Worst.Output {
 			t.Errorf("%s: the session is %s", method, l)
 		}
-		if err := g.srv.gate.Sessions.Reset(access.Default, access.DefaultSession, "op"); err != nil {
+		if err := g.srv.calls.Gate.Sessions.Reset(access.Default, access.DefaultSession, "op"); err != nil {
 			t.Fatal(err)
 		}
 		for range 5 {
-			if frozen, err := g.srv.gate.Sessions.Answered(access.Default, access.DefaultSession, false); err != nil || frozen {
+			if frozen, err := g.srv.calls.Gate.Sessions.Answered(access.Default, access.DefaultSession, false); err != nil || frozen {
 				break
 			}
 		}
@@ -315,8 +316,8 @@ func TestMissesAreRecorded(t *testing.T) {
 	script := everything()
 	script.Lists["tools/list"] = `{"tools":[{"name":"strict","inputSchema":{"type":"object","required":["a"]}}]}`
 	g.Launch(t, handover.Server{Name: "one", Declared: untold}, script).Ready(t)
-	r := &opened{Trail: g.srv.gate.Trail}
-	g.srv.gate.Trail = r
+	r := &opened{Trail: g.srv.calls.Gate.Trail}
+	g.srv.calls.Gate.Trail = r
 	c := g.session(t, "/mcp")
 	for i, q := range [][4]string{
 		{"tools/call", `{"name":"one__none"}`, "one__none", "unknown tool"}, {"tools/call", `{"name":"one__strict","arguments":{}}`, "strict", "a"},
@@ -345,13 +346,13 @@ func TestLabelOfConnectionGone(t *testing.T) {
 	if got := c.call(t, "tools/call", `{"name":"one__echo","arguments":{"message":"m"}}`); !strings.Contains(got, `"content"`) {
 		t.Fatal(got)
 	}
-	list, err := g.srv.gate.Sessions.List()
+	list, err := g.srv.calls.Gate.Sessions.List()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, one := range list {
 		if one.Client == access.Default && one.Handle != access.DefaultSession {
-			if err := g.srv.gate.Sessions.End(one.Client, one.Handle); err != nil {
+			if err := g.srv.calls.Gate.Sessions.End(one.Client, one.Handle); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -377,8 +378,8 @@ func (c *ending) Close(one *audit.Record) error {
 // TestStoppedWhileParked: the record of a call that waits for its client is closed when the gateway stops.
 func TestStoppedWhileParked(t *testing.T) {
 	g := start(t, DefaultLimits())
-	trail := &ending{Trail: g.srv.gate.Trail, outcomes: make(chan string, 8)}
-	g.srv.gate.Trail = trail
+	trail := &ending{Trail: g.srv.calls.Gate.Trail, outcomes: make(chan string, 8)}
+	g.srv.calls.Gate.Trail = trail
 	g.Launch(t, handover.Server{Name: "one", Declared: untold, Capabilities: everyCapability}, registrytest.Script{On: func(s *registrytest.Server, m jsonrpc.Message) bool {
 		if m.Method != "tools/call" {
 			return false
@@ -473,9 +474,9 @@ func TestAnswersByNow(t *testing.T) {
 // other.
 func TestStillTheSame(t *testing.T) {
 	g := start(t, DefaultLimits())
-	find := func() (target, error) {
-		route, err := g.srv.registry.Catalogue().Named(registry.Tools, "one", "echo")
-		return target{Route: route, kind: gate.Tool, fits: true}, err
+	find := func() (call.Target, error) {
+		route, err := g.srv.calls.Registry.Catalogue().Named(registry.Tools, "one", "echo")
+		return call.Target{Route: route, Kind: gate.Tool, Fits: true}, err
 	}
 	l := g.Launch(t, handover.Server{Name: "one", Declared: []byte(`{"server":"one"}`)}, everything())
 	l.Ready(t)
@@ -500,7 +501,7 @@ func TestStillTheSame(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		if _, err := first.still(find, []byte(`{"server":"one"}`))(); (err == nil) != again.same {
+		if _, err := first.Still(find, []byte(`{"server":"one"}`))(); (err == nil) != again.same {
 			t.Errorf("%s: %v", again.declared, err)
 		}
 	}
@@ -524,7 +525,7 @@ func TestChangedBetweenRounds(t *testing.T) {
 		l := g.Launch(t, handover.Server{Name: "s", Capabilities: everyCapability}, script)
 		l.Ready(t)
 		named := func() error {
-			_, err := g.srv.registry.Catalogue().Named(registry.Tools, "s", "echo")
+			_, err := g.srv.calls.Registry.Catalogue().Named(registry.Tools, "s", "echo")
 			return err
 		}
 		c := g.sessionThat(t, "/mcp/s", `{"elicitation":{},"roots":{}}`)
@@ -602,7 +603,7 @@ func TestHintsUnaccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	registrytest.Eventually(t, "the tool is accepted", func() bool {
-		route, err := g.srv.registry.Catalogue().Named(registry.Tools, "one", "echo")
+		route, err := g.srv.calls.Registry.Catalogue().Named(registry.Tools, "one", "echo")
 		return err == nil && route.Item.Reviewed
 	})
 	if got := c.call(t, "tools/call", `{"name":"echo","arguments":{"message":"read"}}`); !strings.Contains(got, "read") || strings.Contains(got, "isError") {

@@ -1,0 +1,94 @@
+// Package call takes a client's request through the gate to a server, and the answer back.
+package call
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/clients"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/quota"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/request"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/seal"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/session"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/stream"
+	"github.com/pfar/pfar/cmd/pfar-gateway/telemetry"
+	"github.com/pfar/pfar/policies/egress"
+)
+
+// Calls is what all calls have in common.
+type Calls struct {
+	Registry *registry.Registry
+	Clients  *clients.Clients
+	Gate     *enforce.Point // nil: nothing is called
+	Starter  *session.Starter
+	Log      Log
+	Misses   quota.Quota // of requests for what there is not, by client
+	Refusals Refusals    // nil: nobody knows of any
+	Parking  *Parking
+	Sealer   *seal.Sealer    // of states that clients come back with
+	Human    time.Duration   // for a client to answer what it is asked
+	Life     context.Context // ends when calls in flight are given up
+}
+
+// Visit is a client's request at the endpoint that it has asked.
+type Visit struct {
+	clients.Caller
+	*request.Request
+	Session  *session.Session // nil: 2026-07-28
+	Response *stream.Response // nil: the request is one of a batch, and there is no event stream
+	Ctx      context.Context  // ends when the client is gone, or cancels
+	Back     *seal.State      // the state that the client came back with
+}
+
+// Identity is who makes the request, for the gate.
+func (v *Visit) Identity() enforce.Identity { return v.Session.Identity(&v.Caller) }
+
+// capable reports whether the client says that it can be asked for that.
+func (v *Visit) capable(capability string) bool {
+	if !v.Modern {
+		return v.Session != nil && v.Session.Capable(capability)
+	}
+	return v.Request.Capable(capability)
+}
+
+// scope is the digest that a state is bound to: it is of the client, the endpoint and the request.
+func (v *Visit) scope() seal.Scope {
+	return v.Digest(v.Bound.Client, v.Bound.Handle, v.Bound.Proof(), v.Endpoint)
+}
+
+// Call is a request on its way to a server.
+type Call struct {
+	*Calls
+	*Visit
+	Pass *enforce.Passage // through the gate; nil: it has not passed, or waits for its client to come back
+
+	still  Find          // finds once more what has passed the gate, if it is the same
+	before *conversation // that came to nothing, or to a question
+	rounds int           // of questions in the course of it
+	trace  trace
+}
+
+// trace is the trace that a server is told to be part of.
+type trace struct{ parent, state string }
+
+// incoming is the answer to a call on its way to the client.
+type incoming struct {
+	*Call
+	up     *registry.Upstream
+	target Target
+}
+
+// Log is what is told of calls to those who run pfar.
+type Log struct {
+	*slog.Logger
+	Telemetry *telemetry.Telemetry // nil: nothing is counted
+	Entries   *quota.Quota         // of the log, by their kind
+}
+
+// Refusals tells which connection a server's bridge has refused last, and when.
+// file is the name of its declaration's. session is the handle of a process that serves one client session, "" of any
+// other.
+type Refusals func(ctx context.Context, server, session string) (refused egress.Refusal, file string, at time.Time)

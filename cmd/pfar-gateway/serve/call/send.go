@@ -1,0 +1,141 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/cmd/pfar-gateway/serve/reply"
+)
+
+// replayWait bounds how long a call waits for a server that ended to come up again. The launcher's back-off begins with
+// 1 s and 5 s.
+const replayWait = 15 * time.Second
+
+// Reach passes the gate with a request to what find finds, sends it, and returns the result as the client may have it.
+// Before it has passed, no server is woken for it.
+func (a *Calls) Reach(v *Visit, find Find) (reply.Reply, error) {
+	t, err := a.sought(v.Ctx, find)
+	if err != nil {
+		a.Missed(v, t, err)
+		return reply.Reply{}, err
+	}
+	return a.Admit(v, t, func(c *Call) (reply.Reply, error) {
+		c.still = t.Still(find, c.Pass.Declared())
+		return c.attempt()
+	})
+}
+
+// sought is find for a server that may just be started again: the request waits for it as it does after a crash.
+func (a *Calls) sought(ctx context.Context, find Find) (Target, error) {
+	wait, cancel := context.WithTimeout(ctx, replayWait)
+	defer cancel()
+	for {
+		t, err := find()
+		down, ok := errors.AsType[*registry.Down](err)
+		if !ok || !a.Registry.Back(wait, down.Server) {
+			return t, err
+		}
+	}
+}
+
+// Hold finds a request's target and keeps its server awake until release; one that sleeps is woken.
+func (a *Calls) Hold(ctx context.Context, find Find) (t Target, release func(), err error) {
+	for {
+		if t, err = a.sought(ctx, find); err != nil {
+			return t, nil, err
+		}
+		if t.Upstream.Hold() {
+			return t, t.Upstream.Release, nil
+		}
+		if err = a.Registry.Wake(ctx, t.Upstream); err != nil {
+			return t, nil, err
+		}
+	}
+}
+
+// attempt sends the request, and returns the result. Should the server's process end, the next one is asked once more
+// if the first has not had the request, or if it only reads (LIF-15).
+func (c *Call) attempt() (reply.Reply, error) {
+	t, release, err := c.Hold(c.Ctx, c.still)
+	if err != nil {
+		return reply.Reply{}, err
+	}
+	defer release()
+	re, err := c.Forward(t)
+	gone, ok := errors.AsType[*registry.Gone](err)
+	if !ok {
+		return re, err
+	}
+	own := c.Session.Owns(t.Upstream)
+	// Not again if the server has had a part of it, or what one yes was for.
+	again := (!gone.Sent || t.Reads && !c.Pass.Approved()) && c.rounds == 0
+	if own && again && !gone.Sent { // it was about to end: the session gets another
+		return c.Forward(t)
+	}
+	if again && !own {
+		wait, cancel := context.WithTimeout(c.Ctx, replayWait)
+		defer cancel()
+		if c.Registry.Next(wait, t.Upstream) {
+			next, done, err := c.Hold(c.Ctx, c.still)
+			if err != nil {
+				return reply.Reply{}, err
+			}
+			defer done()
+			return c.Forward(next)
+		}
+	}
+	if gone.Sent && !t.Reads {
+		return reply.Reply{}, jsonrpc.Errorf(registry.CodeUnavailable, "%v; whether it had done what was asked is not known", err)
+	}
+	return reply.Reply{}, err
+}
+
+// Forward sends the request once.
+func (c *Call) Forward(t Target) (reply.Reply, error) {
+	return c.observed(c.Ctx, t.server(), t.Item.Name, func(ctx context.Context) (reply.Reply, error) { return c.send(ctx, t) })
+}
+
+// send calls the server until its answer is no question to the client, or the client has to answer by another request.
+func (c *Call) send(ctx context.Context, t Target) (reply.Reply, error) {
+	up, err := c.Starter.Process(ctx, c.Session, t.Upstream)
+	if err != nil {
+		return reply.Reply{}, err
+	}
+	call, err := c.outgoing(up, t)
+	if err != nil {
+		return reply.Reply{}, err
+	}
+	back := &incoming{c, up, t}
+	for {
+		result, parked, err := c.converse(ctx, up, t, call)
+		if err != nil {
+			return reply.Reply{}, back.heard(err)
+		}
+		if parked != nil {
+			return *parked, nil
+		}
+		re, asked, err := back.finish(result)
+		switch {
+		case err != nil || asked == nil:
+			return re, err
+		case c.Modern:
+			return back.passOn(asked)
+		}
+		if c.rounds++; c.rounds > maxRounds {
+			return reply.Reply{}, jsonrpc.Errorf(mcp.INTERNAL_ERROR, "server %q has asked %d times in the course of this call", up.Server().Name, maxRounds)
+		}
+		if c.rounds == 1 { // the client has so long for all questions together
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(ctx, c.Human, errUnanswered)
+			defer cancel()
+		}
+		if call.Params, err = c.round(ctx, up, call.Params, asked); err != nil {
+			return c.refusal(t, err)
+		}
+	}
+}

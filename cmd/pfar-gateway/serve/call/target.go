@@ -1,0 +1,91 @@
+package call
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/policies/gate"
+)
+
+// Target is what a request is about: a tool, a prompt, a resource.
+type Target struct {
+	registry.Route
+	Kind  gate.Kind
+	Fits  bool           // the request is as its schema has it, if it has one
+	Reads bool           // asking twice does no harm
+	Edits []jsonrpc.Edit // of the parameters
+}
+
+// Find finds the target of a request in what is served now. The target of an error has as much as is known.
+type Find func() (Target, error)
+
+// Resource is the target of a resource, which has no schema.
+func Resource(r registry.Route) Target { return Target{Route: r, Kind: gate.Resource, Fits: true} }
+
+// server is the name of the target's server.
+func (t Target) server() string { return t.Upstream.Server().Name }
+
+// Still returns find for a request that has passed the gate with t, of whose server its owner said declared: what it
+// finds later must be the same, and of the same declaration.
+func (t Target) Still(find Find, declared []byte) Find {
+	server := t.server()
+	return func() (Target, error) {
+		now, err := find()
+		if err != nil {
+			return now, err
+		}
+		is := now.Upstream.Server()
+		if now.Name != t.Name || now.Item.Pin != t.Item.Pin || is.Name != server || !bytes.Equal(is.Declared, declared) {
+			err = jsonrpc.Errorf(registry.CodeUnavailable, "what was asked for has changed meanwhile: ask again")
+		}
+		return now, err
+	}
+}
+
+// Judged is the target as the gate judges it.
+func (t Target) Judged() enforce.Item {
+	owner, word := t.Upstream.Declared()
+	it := enforce.Item{
+		Owner: owner, Server: t.server(), Declared: word, Now: t.Upstream.Declared,
+		Kind: t.Kind, Name: t.Name, Pin: t.Item.Pin, Fits: t.Fits,
+	}
+	if t.Kind == gate.Tool {
+		it.FreeText = t.Item.FreeText
+		if t.Item.Reviewed {
+			it.Hints, it.Typed = func() *gate.Hints { return hints(t.Item) }, func() bool { return t.Item.Extracts() }
+		}
+	}
+	return it
+}
+
+// hints are what a server claims of a tool, nil for nothing.
+func hints(i registry.Item) *gate.Hints {
+	var h struct {
+		ReadOnly    *bool `json:"readOnlyHint"`
+		Destructive *bool `json:"destructiveHint"`
+		OpenWorld   *bool `json:"openWorldHint"`
+	}
+	if json.Unmarshal(i.Member("annotations"), &h) != nil {
+		return nil
+	}
+	return &gate.Hints{ReadOnly: h.ReadOnly, Destructive: h.Destructive, OpenWorld: h.OpenWorld}
+}
+
+// misfit is how a client will check the structuredContent of what it has asked for.
+func (t Target) misfit(method string) func(content []byte) (path string, wrong bool) {
+	if mcp.MCPMethod(method) != mcp.MethodToolsCall {
+		return nil
+	}
+	return func(content []byte) (string, bool) {
+		v := t.Item.CheckStructured(content)
+		if v == nil {
+			return "", false
+		}
+		return v.Path, true
+	}
+}

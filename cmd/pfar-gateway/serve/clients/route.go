@@ -1,0 +1,134 @@
+package clients
+
+import (
+	"strings"
+
+	"github.com/pfar/pfar/cmd/pfar-gateway/enforce"
+	"github.com/pfar/pfar/cmd/pfar-gateway/jsonrpc"
+	"github.com/pfar/pfar/cmd/pfar-gateway/registry"
+	"github.com/pfar/pfar/policies/access"
+)
+
+// Errors of a path that leads nowhere (GAT-12). What a client may not use is answered as what there is not.
+const (
+	CodeNoServer  = -32013 // no server, or no client, of that name
+	CodeNoSession = -32014 // the operator has minted no session of that handle for this client
+)
+
+// maxSegments is of a path behind /mcp: client, session, server.
+const maxSegments = 3
+
+// Caller is the client behind a request, and the endpoint that it asks.
+type Caller struct {
+	Bound    Binding
+	Member   *Member // nil: nobody who is let in
+	Local    bool    // it is on the Unix socket
+	Endpoint string  // the server's name, "" for all
+}
+
+// Identity is who the gate sees: label is the handle of a label that the connection alone has, "" for none. A person is
+// the operator, on the Unix socket and by name: neither a client's name nor its profile makes it that.
+func (c *Caller) Identity(label string) enforce.Identity {
+	id := enforce.Identity{
+		Client: c.Bound.Client, Handle: c.Bound.Handle, Profile: c.Member.Profile, Proof: c.Bound.Proof(), Rights: c.Member.Rights,
+		Person: c.Bound.Acting && c.Bound.Client == access.Operator,
+	}
+	if label != "" {
+		id.Handle = label
+	}
+	return id
+}
+
+// Catalogue is what there is for the client: nothing else leads from a request to a server. A person sees what no
+// profile could call as well.
+func (c *Caller) Catalogue(of *registry.Registry) *registry.Catalogue {
+	if c.Identity("").Person {
+		return of.For(c.Member.Rights, "")
+	}
+	return of.For(c.Member.Rights, c.Member.Profile)
+}
+
+// Segments takes apart the path of an endpoint: /mcp, /mcp/SERVER, /mcp/CLIENT, /mcp/CLIENT/SESSION or
+// /mcp/CLIENT/SESSION/SERVER. It reports false if it is none: names are plain, so one that is written in another way,
+// with escapes or dots, is none.
+func Segments(path, escaped string) ([]string, bool) {
+	rest, ok := strings.CutPrefix(path, "/mcp")
+	if !ok || escaped != "" {
+		return nil, false
+	}
+	if rest == "" {
+		return nil, true
+	}
+	if rest[0] != '/' {
+		return nil, false
+	}
+	list := strings.Split(rest[1:], "/")
+	if len(list) > maxSegments {
+		return nil, false
+	}
+	for _, s := range list {
+		if !access.ValidHandle(s) {
+			return nil, false
+		}
+	}
+	return list, true
+}
+
+// act makes the caller the client that the path names, if it is an operator, who may speak in the name of any (GC-50).
+// One word names none: the operator, whom nobody asks again, has to say so.
+func (c *Caller) act(t *Table, path []string) {
+	switch {
+	case !c.Local || len(path) < 2:
+	case t.acts(c.Bound.UID):
+		if m := t.members[path[0]]; m != nil {
+			c.Member, c.Bound.Acting = m, m.Name != access.Default
+		}
+	case c.Member != nil && !t.operates(c.Bound.UID) && (path[0] == access.Default || path[0] == access.Operator):
+		path[0] = c.Member.Name // a declared client needs not be the one that pfar's own programs are
+	}
+	if c.Member != nil {
+		c.Bound.Client = c.Member.Name
+	}
+}
+
+// Route finds what the path names for the caller. It reports false if the caller is no client.
+func (v *Visitor) Route(reg *registry.Registry, path []string) (c Caller, known bool, wrong *jsonrpc.Error) {
+	c = v.caller
+	if c.act(v.table, path); c.Member == nil {
+		return c, false, nil
+	}
+	return c, true, c.route(v.clients, reg, path)
+}
+
+// route finds the server that a path names. Of one word, the client's own name goes before a server's.
+func (c *Caller) route(all *Clients, reg *registry.Registry, path []string) *jsonrpc.Error {
+	c.Bound.Handle = access.DefaultSession
+	if len(path) == 0 || len(path) == 1 && path[0] == c.Member.Name {
+		return nil
+	}
+	if len(path) == 1 {
+		c.Endpoint = path[0]
+		if !c.Catalogue(reg).Known(c.Endpoint) {
+			return nowhere()
+		}
+		return nil
+	}
+	if path[0] != c.Member.Name {
+		return nowhere()
+	}
+	if c.Bound.Handle = path[1]; !all.knows(c.Bound.Client, c.Bound.Handle) {
+		return jsonrpc.Errorf(CodeNoSession, "there is no session of this handle: the operator makes one with: pfar sessions new %s", c.Bound.Client)
+	}
+	if len(path) == maxSegments {
+		c.Endpoint = path[2]
+		if !c.Catalogue(reg).Known(c.Endpoint) {
+			return jsonrpc.Errorf(CodeNoServer, "there is no server of this name")
+		}
+	}
+	return nil
+}
+
+// nowhere does not tell whether there is such a server or client for somebody else.
+func nowhere() *jsonrpc.Error {
+	return jsonrpc.Errorf(CodeNoServer, "there is no server of this name, nor are you a client of this name")
+}
